@@ -1,0 +1,43 @@
+# Compiler settings shared by every target, and lockstep_library(), which makes one static library per source folder.
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "build type" FORCE)
+endif()
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
+endif()
+
+add_library(lockstep_flags INTERFACE)
+target_compile_options(lockstep_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -fno-math-errno -fno-trapping-math
+  -ffp-contract=off)
+if(LOCKSTEP_WERROR)
+  target_compile_options(lockstep_flags INTERFACE -Werror)
+endif()
+if(LOCKSTEP_SANITIZE)
+  target_compile_options(lockstep_flags INTERFACE -fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
+  target_link_options(lockstep_flags INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
+endif()
+
+# lockstep_library(NAME SOURCES... LINKS targets...): the library of one folder. It sees the public headers and src/.
+set(LOCKSTEP_LIBRARIES "" CACHE INTERNAL "")
+function(lockstep_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
+  add_library(lockstep_${name} STATIC ${ARG_SOURCES})
+  add_library(lockstep::${name} ALIAS lockstep_${name})
+  set_target_properties(lockstep_${name} PROPERTIES EXPORT_NAME ${name})
+  target_include_directories(lockstep_${name} PUBLIC
+    "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>"
+    PRIVATE "${PROJECT_SOURCE_DIR}/src")
+  target_compile_features(lockstep_${name} PUBLIC cxx_std_20)
+  target_link_libraries(lockstep_${name} PUBLIC ${ARG_LINKS} PRIVATE ${ARG_PRIVATE_LINKS} $<BUILD_INTERFACE:lockstep_flags>)
+  set(LOCKSTEP_LIBRARIES ${LOCKSTEP_LIBRARIES} lockstep_${name} CACHE INTERNAL "")
+endfunction()

@@ -1,0 +1,27 @@
+// Ways to stop: throw_error() for the caller's mistakes, LOCKSTEP_CHECK for our own.
+#pragma once
+
+#include <fmt/format.h>
+
+#include "lockstep/error.h"
+
+namespace lockstep {
+
+// Throws Error with a formatted message.
+template <class... Args>
+[[noreturn]] void throw_error(fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(fmt::format(format, std::forward<Args>(args)...));
+}
+
+namespace detail {
+[[noreturn]] void check_failed(const char* file, int line, const char* condition, const std::string& message);
+}  // namespace detail
+
+}  // namespace lockstep
+
+// An invariant of this library. Prints the place and the message and aborts when it does not hold.
+#define LOCKSTEP_CHECK(condition, ...)                                                                          \
+  do {                                                                                                          \
+    if (!(condition)) [[unlikely]]                                                                              \
+      ::lockstep::detail::check_failed(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__));          \
+  } while (false)

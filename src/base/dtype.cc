@@ -1,0 +1,36 @@
+#include "lockstep/dtype.h"
+
+#include <array>
+
+namespace lockstep {
+namespace {
+
+struct Row {
+  std::string_view name;
+  int64_t size;
+};
+constexpr std::array<Row, kDTypeCount> kRows = {{
+    {"bool", 1}, {"u8", 1}, {"i32", 4}, {"i64", 8}, {"u32", 4}, {"bf16", 2}, {"f16", 2}, {"f32", 4}, {"f64", 8},
+}};
+
+}  // namespace
+
+std::string_view name(DType t) { return kRows[static_cast<size_t>(t)].name; }
+int64_t size_of(DType t) { return kRows[static_cast<size_t>(t)].size; }
+
+std::optional<DType> dtype_from_name(std::string_view wanted) {
+  for (size_t i = 0; i < kRows.size(); ++i)
+    if (kRows[i].name == wanted) return static_cast<DType>(i);
+  return std::nullopt;
+}
+
+DType promote(DType a, DType b) {
+  if (a == b) return a;
+  if (a > b) return promote(b, a);
+  if (a == DType::boolean) return b;
+  if (is_floating(b)) return a == DType::bf16 && b == DType::f16 ? DType::f32 : b;
+  if (a == DType::u8) return b;
+  return DType::i64;  // two different types among i32, i64, u32
+}
+
+}  // namespace lockstep

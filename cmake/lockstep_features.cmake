@@ -1,16 +1,16 @@
 # Dependencies. What is required stops the configuration with a remedy; what is optional is left out with a line in the summary.
 
-set(LOCKSTEP_FEATURES "" CACHE INTERNAL "")
 function(lockstep_feature name found detail)
   if(found)
     set(line "  ${name}: ${detail}")
   else()
     set(line "  ${name}: left out (${detail})")
   endif()
-  set(LOCKSTEP_FEATURES "${LOCKSTEP_FEATURES}${line}\n" CACHE INTERNAL "")
+  set_property(GLOBAL APPEND_STRING PROPERTY LOCKSTEP_FEATURES "${line}\n")
 endfunction()
 function(lockstep_print_features)
-  message(STATUS "lockstep ${PROJECT_VERSION}, ${CMAKE_BUILD_TYPE}, ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}, ${CMAKE_SYSTEM_PROCESSOR}\n${LOCKSTEP_FEATURES}")
+  get_property(features GLOBAL PROPERTY LOCKSTEP_FEATURES)
+  message(STATUS "lockstep ${PROJECT_VERSION}, ${CMAKE_BUILD_TYPE}, ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}, ${CMAKE_SYSTEM_PROCESSOR}\n${features}")
 endfunction()
 
 find_package(Threads REQUIRED)

@@ -1,0 +1,87 @@
+// Image data sets: MNIST and Fashion-MNIST by name, or any pair of IDX files by path. docs/data.md says where files are
+// looked for and how they are checked. Every function may be called from any thread; callbacks run on the caller's.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+struct ImageDataset {
+  std::vector<uint8_t> images;  // (count, rows, cols), 0 to 255
+  std::vector<uint8_t> labels;  // (count), each below classes
+  int64_t count = 0;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t classes = 0;
+};
+
+struct Dataset {
+  ImageDataset train;
+  ImageDataset test;
+};
+
+// What happens while a data set is being brought in. The views are valid during the callback only.
+struct DataEvent {
+  enum class Kind {
+    receiving,  // bytes of total have arrived (total 0: not known; bytes 0: the source has just been asked)
+    present,    // the file was there already; its sum was right
+    stored,     // the file has arrived, its sum is right, and it lies in the folder
+    note,       // text says what went wrong and what is done about it
+  };
+  Kind kind = Kind::note;
+  std::string_view file = {};    // "train-images-idx3-ubyte"
+  std::string_view source = {};  // where it comes from, in words
+  int64_t bytes = 0;
+  int64_t total = 0;
+  std::string_view text = {};
+};
+
+struct DataOptions {
+  // A folder that holds the four files, raw or .gz. When given, no other source is asked. For fetch_dataset: where to
+  // put them.
+  std::string dir = {};
+  // Where fetched files are kept, one folder per data set. Empty: $LOCKSTEP_CACHE_DIR, else $XDG_CACHE_HOME/lockstep,
+  // else
+  // ~/.cache/lockstep.
+  std::string cache_dir = {};
+  // Whether mirrors and the package manager may be asked.
+  bool allow_download = true;
+  // Compute the sums of files in the cache too. They were checked when written; without this only size and header are.
+  bool verify = false;
+  // Called for every event. When empty, notes go to the standard error stream.
+  std::function<void(const DataEvent&)> progress = {};
+};
+
+// The data sets that have names: "mnist", "fashion-mnist".
+std::vector<std::string> dataset_names();
+
+// The data set of that name, fetched when it is nowhere on this machine.
+// Throws Error for an unknown name or a wrong file in options.dir, IoError (listing every source with its reason) when
+// no source has a file.
+Dataset load_dataset(std::string_view name, const DataOptions& options = {});
+
+// Makes sure that options.dir, or the cache, holds the four files with the right sums; fetches those that are
+// missing or wrong. Returns the folder. Throws as load_dataset does.
+std::string fetch_dataset(std::string_view name, const DataOptions& options = {});
+
+// What verify_dataset found about one file.
+struct DataCheck {
+  std::string file;
+  std::string path;  // empty when missing
+  std::string md5;   // of the raw bytes; empty when missing or unreadable
+  std::string expected_md5;
+  std::string problem;  // empty when the file is right
+};
+
+// Computes the sums of the four files in options.dir, or in the cache. Fetches nothing, changes nothing.
+std::vector<DataCheck> verify_dataset(std::string_view name, const DataOptions& options = {});
+
+// Images and labels of any size from two IDX files, raw or .gz, with no checksum. The images have three dimensions and
+// the labels one; counts must agree. The number of classes is the largest label plus one.
+ImageDataset load_idx_pair(const std::string& images_path, const std::string& labels_path);
+
+}  // namespace lockstep

@@ -1,0 +1,110 @@
+// The fields of a plain struct, their number, references and names, without any macro.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+
+namespace lockstep::detail {
+
+inline constexpr size_t kMaxFields = 24;
+
+// Converts to anything but T itself, so that T{any} counts a field and not a copy.
+template <class T>
+struct Any {
+  template <class U>
+    requires(!std::is_same_v<std::remove_cvref_t<U>, T>)
+  operator U() const;
+};
+
+template <class T, size_t... I>
+constexpr bool braces_take(std::index_sequence<I...>) {
+  return requires { T{(static_cast<void>(I), Any<T>{})...}; };
+}
+
+template <class T, size_t N = kMaxFields>
+constexpr size_t field_count() {
+  if constexpr (N == 0) return 0;
+  else if constexpr (braces_take<T>(std::make_index_sequence<N>{})) return N;
+  else return field_count<T, N - 1>();
+}
+
+// References to all fields, in order.
+template <class T>
+constexpr auto tie_fields(T& x) {
+  constexpr size_t n = field_count<std::remove_const_t<T>>();
+  if constexpr (n == 0) { return std::tie(); }
+#define LOCKSTEP_TIE(N, ...) \
+  else if constexpr (n == N) { auto& [__VA_ARGS__] = x; return std::tie(__VA_ARGS__); }
+  LOCKSTEP_TIE(1, a)
+  LOCKSTEP_TIE(2, a, b)
+  LOCKSTEP_TIE(3, a, b, c)
+  LOCKSTEP_TIE(4, a, b, c, d)
+  LOCKSTEP_TIE(5, a, b, c, d, e)
+  LOCKSTEP_TIE(6, a, b, c, d, e, f)
+  LOCKSTEP_TIE(7, a, b, c, d, e, f, g)
+  LOCKSTEP_TIE(8, a, b, c, d, e, f, g, h)
+  LOCKSTEP_TIE(9, a, b, c, d, e, f, g, h, i)
+  LOCKSTEP_TIE(10, a, b, c, d, e, f, g, h, i, j)
+  LOCKSTEP_TIE(11, a, b, c, d, e, f, g, h, i, j, k)
+  LOCKSTEP_TIE(12, a, b, c, d, e, f, g, h, i, j, k, l)
+  LOCKSTEP_TIE(13, a, b, c, d, e, f, g, h, i, j, k, l, m)
+  LOCKSTEP_TIE(14, a, b, c, d, e, f, g, h, i, j, k, l, m, o)
+  LOCKSTEP_TIE(15, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p)
+  LOCKSTEP_TIE(16, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q)
+  LOCKSTEP_TIE(17, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r)
+  LOCKSTEP_TIE(18, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s)
+  LOCKSTEP_TIE(19, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, t)
+  LOCKSTEP_TIE(20, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, t, u)
+  LOCKSTEP_TIE(21, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, t, u, v)
+  LOCKSTEP_TIE(22, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, t, u, v, w)
+  LOCKSTEP_TIE(23, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, t, u, v, w, y)
+  LOCKSTEP_TIE(24, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, t, u, v, w, y, z)
+#undef LOCKSTEP_TIE
+}
+
+// Names: the address of a field of an object that is never defined is a constant whose spelling ends in the field's name.
+template <class T>
+struct Holder {
+  T value;
+};
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wundefined-var-template"
+#pragma clang diagnostic ignored "-Wundefined-internal"
+#endif
+template <class T>
+extern const Holder<T> held;
+
+template <class M>
+struct FieldAddress {
+  const M* address;
+};
+
+template <class T, size_t I>
+constexpr auto field_address() {
+  auto fields = tie_fields(held<T>.value);
+  return FieldAddress<std::remove_cvref_t<decltype(std::get<I>(fields))>>{&std::get<I>(fields)};
+}
+
+template <auto kAddress>
+consteval std::string_view spelled() {
+  return __PRETTY_FUNCTION__;
+}
+
+template <class T, size_t I>
+consteval std::string_view field_name() {
+  // "...[P = {&held.value.weight}]" or "...{(& held<Layer>.Holder<Layer>::value.Layer::weight)}; ...".
+  std::string_view text = spelled<field_address<T, I>()>();
+  const size_t end = text.find('}');
+  text = text.substr(0, end);
+  while (!text.empty() && text.back() == ')') text.remove_suffix(1);
+  const size_t begin = text.find_last_of(".:");
+  return text.substr(begin + 1);
+}
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif
+
+}  // namespace lockstep::detail

@@ -1,0 +1,157 @@
+// Gradients by reverse mode, remat, and gradients written by hand.
+//
+//   auto g = grad(loss)(params, batch);                       // like params
+//   auto [value, g] = value_and_grad(loss)(params, batch);
+//   auto [gx, gy] = grad<0, 1>(f)(x, y);                      // with respect to several arguments
+//
+// The function returns a floating scalar, or a pair of one and anything else (aux), which value_and_grad hands through. Arrays in
+// the differentiated arguments must be floating. All of these nest with each other and with jit and vmap.
+#pragma once
+
+#include "lockstep/jit.h"
+#include "lockstep/trace.h"
+#include "lockstep/tree.h"
+
+namespace lockstep {
+namespace detail {
+
+template <class T> inline constexpr bool is_pair = false;
+template <class A, class B> inline constexpr bool is_pair<std::pair<A, B>> = true;
+
+template <class R>
+const Array& loss_of(const R& result) {
+  if constexpr (std::is_same_v<R, Array>) {
+    return result;
+  } else {
+    static_assert(is_pair<R> && std::is_same_v<std::decay_t<decltype(result.first)>, Array>,
+                  "grad: the function must return an Array, or a pair of an Array and aux");
+    return result.first;
+  }
+}
+
+// Which arrays of the arguments are wanted: all those of the arguments at positions I...
+template <size_t... I, class... Args>
+std::vector<bool> wanted_arrays(const char* what, const Args&... args) {
+  std::vector<bool> wanted;
+  size_t argument = 0;
+  auto mark = [&](const auto& tree) {
+    const bool want = ((argument == I) || ...);
+    for_each_path(tree, [&](const std::string& path, const Array& a) {
+      if (want) check_differentiable(a, std::string(what) + ": argument " + std::to_string(argument) + (path.empty() ? "" : ", " + path));
+      wanted.push_back(want);
+    });
+    ++argument;
+  };
+  (mark(args), ...);
+  return wanted;
+}
+
+template <class T>
+T replace_arrays(T tree, const Array*& next) {
+  for_each_array(tree, [&](Array& a) { a = *next++; });
+  return tree;
+}
+
+// The wanted arguments rebuilt from gradients: the tree itself for one position, a tuple for several.
+template <size_t... I, class... Args>
+auto gradients_like(const Array* next, const Args&... args) {
+  const auto all = std::forward_as_tuple(args...);
+  if constexpr (sizeof...(I) == 1) {
+    return replace_arrays(std::decay_t<std::tuple_element_t<(I, ...), std::tuple<Args...>>>(std::get<I...>(all)), next);
+  } else {
+    return std::tuple<std::tuple_element_t<I, std::tuple<Args...>>...>{
+        replace_arrays(std::tuple_element_t<I, std::tuple<Args...>>(std::get<I>(all)), next)...};
+  }
+}
+
+template <class... Args>
+Arrays leaves_of(const Args&... args) {
+  Arrays out;
+  (for_each_array(args, [&](const Array& a) { out.push_back(a); }), ...);
+  return out;
+}
+
+}  // namespace detail
+
+// A function of the same arguments that returns {value, gradients}; the value is what f returns, aux included.
+template <size_t... I, class F>
+auto value_and_grad(F f) {
+  if constexpr (sizeof...(I) == 0) {
+    return value_and_grad<0>(std::move(f));
+  } else {
+    return [f = std::move(f)](const auto&... args) {
+      static_assert(((I < sizeof...(args)) && ...), "grad: there is no such argument");
+      const std::vector<bool> wanted = detail::wanted_arrays<I...>("grad", args...);
+      auto call = detail::trace_call("grad", f, args...);
+      detail::check_scalar_loss(detail::loss_of(call.result));
+      const detail::Arrays results = detail::call(detail::gradient_program(call.traced, wanted),
+                                                  detail::with_captures(detail::leaves_of(args...), call.traced));
+      const Array* next = results.data();
+      auto value = detail::replace_arrays(std::move(call.result), next);
+      auto gradients = detail::gradients_like<I...>(next, args...);
+      return std::pair<decltype(value), decltype(gradients)>{std::move(value), std::move(gradients)};
+    };
+  }
+}
+
+// A function of the same arguments that returns the gradients.
+template <size_t... I, class F>
+auto grad(F f) {
+  return [both = value_and_grad<I...>(std::move(f))](const auto&... args) { return both(args...).second; };
+}
+
+// {f(args...), pullback}: the pullback maps a cotangent (a tree like the result) to a tuple of gradients, one tree per argument.
+// Arrays that are not floating get zeros of their own type. The forward computation runs once; the pullback may be called often.
+template <class F, class... Args>
+auto vjp(const F& f, const Args&... args) {
+  const detail::Arrays leaves = detail::leaves_of(args...);
+  std::vector<bool> wanted;
+  for (const Array& a : leaves) wanted.push_back(is_floating(a.dtype()));
+  auto call = detail::trace_call("vjp", f, args...);
+  const detail::Halves halves = detail::vjp_programs(call.traced, wanted);
+  detail::Arrays results = detail::call(halves.known, detail::with_captures(leaves, call.traced));
+  const Array* next = results.data();
+  auto value = detail::replace_arrays(std::move(call.result), next);
+  detail::Arrays residuals(results.begin() + static_cast<std::ptrdiff_t>(halves.outputs), results.end());
+  auto pullback = [rest = halves.rest, residuals = std::move(residuals), wanted, kept = std::tuple<Args...>{args...},
+                   like = value](const decltype(value)& cotangent) {
+    detail::Arrays in = residuals;
+    const detail::Arrays cts = tree_leaves(cotangent), outs = tree_leaves(like);
+    if (cts.size() != outs.size()) detail::throw_tree_mismatch("vjp", outs.size(), cts.size());
+    for (size_t i = 0; i < cts.size(); ++i)
+      if (is_floating(outs[i].dtype())) in.push_back(cts[i]);
+    const detail::Arrays grads = detail::call(rest, in);
+    std::tuple<Args...> result = kept;
+    size_t leaf = 0, at = 0;
+    detail::for_each_array(result, [&](Array& a) { a = wanted[leaf++] ? grads[at++] : detail::zeros_of(a.type()); });
+    return result;
+  };
+  return std::pair{std::move(value), std::move(pullback)};
+}
+
+// f, but its intermediate values are computed again in the backward pass instead of being kept.
+template <class F>
+auto remat(F f) {
+  return [f = std::move(f)](const auto&... args) {
+    auto call = detail::trace_call("remat", f, args...);
+    const detail::Arrays results = detail::remat(call.traced, detail::leaves_of(args...));
+    const Array* next = results.data();
+    return detail::replace_arrays(std::move(call.result), next);
+  };
+}
+
+// f with a gradient of your own: forward(args...) returns {result, residuals}; backward(residuals, cotangent of the result) returns
+// the gradients, a tree like the argument, or a tuple of trees when there are several arguments.
+template <class F, class Forward, class Backward>
+auto custom_vjp(F f, Forward forward, Backward backward) {
+  return [f = std::move(f), forward = std::move(forward), backward = std::move(backward)](const auto&... args) {
+    auto call = detail::trace_call("custom_vjp", f, args...);
+    auto fwd = detail::trace_call("custom_vjp", forward, args...);
+    auto bwd = detail::trace_call("custom_vjp", backward, fwd.result.second, fwd.result.first);
+    const detail::Arrays results = detail::custom_vjp(call.traced, fwd.traced, bwd.traced, detail::leaves_of(args...));
+    const Array* next = results.data();
+    return detail::replace_arrays(std::move(call.result), next);
+  };
+}
+
+}  // namespace lockstep

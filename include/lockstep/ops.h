@@ -1,0 +1,10 @@
+// Every function on arrays: one header each for math, creation, rearranging, reductions, linear algebra, indexing, convolution.
+#pragma once
+
+#include "lockstep/convolution.h"
+#include "lockstep/create.h"
+#include "lockstep/indexing.h"
+#include "lockstep/linalg.h"
+#include "lockstep/math.h"
+#include "lockstep/rearrange.h"
+#include "lockstep/reduce.h"

@@ -1,0 +1,47 @@
+// Functions that combine the elements along axes: all of them, one, or a list. bf16 and f16 are summed in f32. Safe from any thread.
+#pragma once
+
+#include <optional>
+
+#include "lockstep/array.h"
+#include "lockstep/axes.h"
+
+namespace lockstep {
+
+struct ReduceOptions {
+  bool keepdims = false;  // reduced dimensions stay, with extent 1
+};
+
+// bool and u8 are added up and multiplied in i32.
+Array sum(const Array& x, const Axes& axes = {}, ReduceOptions = {});
+Array prod(const Array& x, const Axes& axes = {}, ReduceOptions = {});
+// NaN is handed on. Error when there is nothing to choose from. Equal extremes share the gradient.
+Array max(const Array& x, const Axes& axes = {}, ReduceOptions = {});
+Array min(const Array& x, const Axes& axes = {}, ReduceOptions = {});
+// Is any, are all elements not zero?
+Array any(const Array& x, const Axes& axes = {}, ReduceOptions = {});
+Array all(const Array& x, const Axes& axes = {}, ReduceOptions = {});
+// Integers become f32.
+Array mean(const Array& x, const Axes& axes = {}, ReduceOptions = {});
+
+struct VarianceOptions {
+  bool keepdims = false;
+  int64_t ddof = 0;  // the divisor is the number of elements less this
+};
+Array var(const Array& x, const Axes& axes = {}, VarianceOptions = {});
+Array standard_deviation(const Array& x, const Axes& axes = {}, VarianceOptions = {});
+
+// The i32 index of the first extreme along an axis, or in row-major order without one.
+Array argmax(const Array& x, std::optional<int64_t> axis = {}, ReduceOptions = {});
+Array argmin(const Array& x, std::optional<int64_t> axis = {}, ReduceOptions = {});
+
+// Running sums, from the far end when `reverse`. bool and u8 become i32.
+Array cumsum(const Array& x, int64_t axis, bool reverse = false);
+
+// log(sum(exp(x))) without overflow.
+Array logsumexp(const Array& x, const Axes& axes = {}, ReduceOptions = {});
+// exp(x) / sum(exp(x)), and its logarithm, without overflow.
+Array softmax(const Array& x, const Axes& axes = -1);
+Array log_softmax(const Array& x, const Axes& axes = -1);
+
+}  // namespace lockstep

@@ -1,0 +1,184 @@
+// Trees: nested values whose leaves are Arrays. Array, std::vector, array, tuple, pair, map, optional and plain structs nest
+// freely; numbers, enums and strings inside a tree are fixed values that transforms keep as they are. A leaf has a path such as
+// "layers/0/w", made of field names, indices and keys.
+#pragma once
+
+#include <array>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "lockstep/array.h"
+#include "lockstep/detail/fields.h"
+
+namespace lockstep {
+namespace detail {
+
+template <class T> inline constexpr bool is_vector = false;
+template <class T, class A> inline constexpr bool is_vector<std::vector<T, A>> = true;
+template <class T> inline constexpr bool is_std_array = false;
+template <class T, size_t N> inline constexpr bool is_std_array<std::array<T, N>> = true;
+template <class T> inline constexpr bool is_tuple = false;
+template <class... T> inline constexpr bool is_tuple<std::tuple<T...>> = true;
+template <class A, class B> inline constexpr bool is_tuple<std::pair<A, B>> = true;
+template <class T> inline constexpr bool is_map = false;
+template <class K, class V, class C, class A> inline constexpr bool is_map<std::map<K, V, C, A>> = true;
+template <class T> inline constexpr bool is_optional = false;
+template <class T> inline constexpr bool is_optional<std::optional<T>> = true;
+template <class T>
+inline constexpr bool is_fixed = std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, std::string>;
+
+// A visitor has: array(a), fixed(v), size(n), and enter(name) / leave() around each child.
+struct VisitorBase {
+  template <class T> void fixed(const T&) {}
+  void size(size_t) {}
+  template <class Name> void enter(const Name&) {}
+  void leave() {}
+};
+
+// Walks a tree in order. T may be const.
+template <class T, class Visitor>
+void visit_tree(T& tree, Visitor& v) {
+  using U = std::remove_const_t<T>;
+  if constexpr (std::is_same_v<U, Array>) {
+    v.array(tree);
+  } else if constexpr (is_fixed<U>) {
+    v.fixed(tree);
+  } else if constexpr (is_vector<U> || is_std_array<U>) {
+    v.size(tree.size());
+    size_t i = 0;
+    if constexpr (std::is_same_v<U, std::vector<bool>>) {
+      for (bool b : tree) v.fixed(b);
+    } else {
+      for (auto& child : tree) {
+        v.enter(i++);
+        visit_tree(child, v);
+        v.leave();
+      }
+    }
+  } else if constexpr (is_tuple<U>) {
+    [&]<size_t... I>(std::index_sequence<I...>) {
+      ((v.enter(I), visit_tree(std::get<I>(tree), v), v.leave()), ...);
+    }(std::make_index_sequence<std::tuple_size_v<U>>{});
+  } else if constexpr (is_map<U>) {
+    v.size(tree.size());
+    for (auto& [key, child] : tree) {
+      v.fixed(key);
+      v.enter(key);
+      visit_tree(child, v);
+      v.leave();
+    }
+  } else if constexpr (is_optional<U>) {
+    v.size(tree.has_value());
+    if (tree) visit_tree(*tree, v);
+  } else {
+    static_assert(std::is_aggregate_v<U>, "not a tree: use Array, numbers, strings, std containers and plain structs");
+    auto fields = tie_fields(tree);
+    [&]<size_t... I>(std::index_sequence<I...>) {
+      ((v.enter(field_name<U, I>()), visit_tree(std::get<I>(fields), v), v.leave()), ...);
+    }(std::make_index_sequence<std::tuple_size_v<decltype(fields)>>{});
+  }
+}
+
+template <class F>
+struct EachArray : VisitorBase {
+  F& f;
+  explicit EachArray(F& function) : f(function) {}
+  template <class A> void array(A& a) { f(a); }
+};
+
+// f(Array&) or f(const Array&) for every leaf, in order.
+template <class T, class F>
+void for_each_array(T& tree, F&& f) {
+  EachArray<std::remove_reference_t<F>> visitor(f);
+  visit_tree(tree, visitor);
+}
+
+struct PathVisitor : VisitorBase {
+  std::string path;
+  std::vector<size_t> lengths;
+  void enter(std::string_view name) { push(std::string(name)); }
+  template <class N>
+    requires(std::is_arithmetic_v<N> || std::is_enum_v<N>)
+  void enter(N n) { push(std::to_string(static_cast<int64_t>(n))); }
+  void leave() {
+    path.resize(lengths.back());
+    lengths.pop_back();
+  }
+
+ private:
+  void push(const std::string& name) {
+    lengths.push_back(path.size());
+    if (!path.empty()) path += '/';
+    path += name;
+  }
+};
+
+template <class F>
+struct EachPath : PathVisitor {
+  F& f;
+  explicit EachPath(F& function) : f(function) {}
+  template <class A> void array(A& a) { f(static_cast<const std::string&>(path), a); }
+};
+
+// f(path, array) for every leaf, in order.
+template <class T, class F>
+void for_each_path(T& tree, F&& f) {
+  EachPath<std::remove_reference_t<F>> visitor(f);
+  visit_tree(tree, visitor);
+}
+
+// Throws Error: the trees have another number of leaves.
+[[noreturn]] void throw_tree_mismatch(const char* what, size_t wanted, size_t got);
+
+}  // namespace detail
+
+// The arrays of a tree, in order.
+template <class T>
+std::vector<Array> tree_leaves(const T& tree) {
+  std::vector<Array> out;
+  detail::for_each_array(tree, [&](const Array& a) { out.push_back(a); });
+  return out;
+}
+
+// The arrays of a tree with their paths.
+template <class T>
+std::vector<std::pair<std::string, Array>> tree_flatten(const T& tree) {
+  std::vector<std::pair<std::string, Array>> out;
+  detail::for_each_path(tree, [&](const std::string& path, const Array& a) { out.emplace_back(path, a); });
+  return out;
+}
+
+// A tree like `tree` with other arrays. Throws Error when their number differs.
+template <class T>
+T tree_unflatten(T tree, const std::vector<Array>& leaves) {
+  size_t i = 0;
+  detail::for_each_array(tree, [&](Array& a) {
+    if (i < leaves.size()) a = leaves[i];
+    ++i;
+  });
+  if (i != leaves.size()) detail::throw_tree_mismatch("tree_unflatten", i, leaves.size());
+  return tree;
+}
+
+// f applied to the arrays of one tree, or to the corresponding arrays of several. The result is like the first.
+template <class F, class T, class... Rest>
+T tree_map(F&& f, T tree, const Rest&... rest) {
+  const std::array<std::vector<Array>, sizeof...(Rest)> others{tree_leaves(rest)...};
+  size_t count = 0;
+  detail::for_each_array(tree, [&](const Array&) { ++count; });
+  for (const auto& leaves : others)
+    if (leaves.size() != count) detail::throw_tree_mismatch("tree_map", count, leaves.size());
+  size_t i = 0;
+  detail::for_each_array(tree, [&](Array& a) {
+    [&]<size_t... I>(std::index_sequence<I...>) { a = f(a, others[I][i]...); }(std::index_sequence_for<Rest...>{});
+    ++i;
+  });
+  return tree;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,48 @@
+#include "array/apply.h"
+
+#include "base/check.h"
+#include "ops/shape_ops.h"
+
+namespace lockstep::detail {
+namespace {
+
+bool is_literal(const Array& a) { return a.defined() && a.node()->kind == Node::Kind::literal; }
+
+}  // namespace
+
+DType common_dtype(std::span<const Array> args) {
+  std::optional<DType> arrays, numbers;
+  for (const Array& a : args) {
+    auto& which = is_literal(a) ? numbers : arrays;
+    which = which ? promote(*which, a.dtype()) : a.dtype();
+  }
+  if (!arrays) return numbers.value_or(DType::f32);
+  if (!numbers || *numbers == DType::boolean) return *arrays;
+  if (is_floating(*numbers)) return is_floating(*arrays) ? *arrays : DType::f32;
+  return *arrays == DType::boolean ? *numbers : *arrays;
+}
+
+Arrays apply(const char* what, std::span<const Array> args, std::optional<DType> literal_dtype, Body body) {
+  for (const Array& a : args)
+    if (!a.defined()) throw_error("{}: an argument is an empty Array; assign it before it is used", what);
+  Values values;
+  Arrays out;
+  if (Trace* trace = Trace::current()) {
+    for (const Array& a : args) values.push_back(trace->lift(a, literal_dtype.value_or(a.dtype())));
+    for (const Value& v : body(trace->builder(), values)) out.push_back(trace->wrap(v));
+    return out;
+  }
+  Trace trace(what);  // not opened: it only lends its builder and its captures
+  for (const Array& a : args) values.push_back(trace.lift(a, literal_dtype.value_or(a.dtype())));
+  for (const Value& v : body(trace.builder(), values)) out.push_back(trace.wrap(v));
+  const Traced traced = trace.finish(out);
+  return run_now(*traced.program, traced.captures);
+}
+
+Array apply1(const char* what, std::initializer_list<Array> args, FunctionRef<Value(Builder&, const Values&)> f,
+             std::optional<DType> literal_dtype) {
+  auto body = [&](Builder& b, const Values& v) { return Values{f(b, v)}; };
+  return apply(what, std::span<const Array>(args.begin(), args.size()), literal_dtype, body)[0];
+}
+
+}  // namespace lockstep::detail

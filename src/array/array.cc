@@ -1,0 +1,303 @@
+#include "lockstep/array.h"
+
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <ostream>
+#include <unordered_set>
+
+#include "array/node.h"
+#include "base/check.h"
+#include "base/hash.h"
+
+namespace lockstep {
+namespace detail {
+namespace {
+
+struct TypeHash {
+  size_t operator()(const Type& t) const {
+    Hasher h;
+    h.add(static_cast<uint64_t>(t.dtype));
+    for (int64_t d : t.shape) h.add(static_cast<uint64_t>(d));
+    return h.value();
+  }
+};
+
+// A lock that is only ever held for a few instructions.
+class SpinLock {
+ public:
+  void lock() {
+    while (flag_.test_and_set(std::memory_order_acquire)) {
+    }
+  }
+  void unlock() { flag_.clear(std::memory_order_release); }
+
+ private:
+  std::atomic_flag flag_ = ATOMIC_FLAG_INIT;
+};
+
+SpinLock free_lock;
+Node* free_nodes = nullptr;
+
+}  // namespace
+
+const Type* intern(const Type& type) {
+  static std::mutex mutex;
+  static auto* types = new std::unordered_set<Type, TypeHash>;  // nodes of a set do not move
+  const std::lock_guard lock(mutex);
+  return &*types->insert(type).first;
+}
+
+Node* new_node() {
+  {
+    const std::lock_guard lock(free_lock);
+    if (Node* node = free_nodes) {
+      free_nodes = node->next;
+      node->references.store(1, std::memory_order_relaxed);
+      return node;
+    }
+  }
+  return new Node;
+}
+
+void retain(Node* node) { node->references.fetch_add(1, std::memory_order_relaxed); }
+
+void release(Node* node) {
+  if (node->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  node->buffer.reset();
+#if defined(__SANITIZE_ADDRESS__)
+  delete node;  // so that use after free is seen
+#else
+  const std::lock_guard lock(free_lock);
+  node->next = free_nodes;
+  free_nodes = node;
+#endif
+}
+
+namespace {
+
+Node* literal_node(DType dtype, double real, int64_t integer) {
+  static const Type* const kTypes[] = {intern({DType::boolean, {}}), intern({DType::i32, {}}), intern({DType::i64, {}}),
+                                       intern({DType::f32, {}})};
+  Node* node = new_node();
+  node->kind = Node::Kind::literal;
+  node->type = kTypes[dtype == DType::boolean ? 0 : dtype == DType::i32 ? 1 : dtype == DType::i64 ? 2 : 3];
+  node->real = real;
+  node->integer = integer;
+  return node;
+}
+
+}  // namespace
+
+Node* literal_node(bool value) { return literal_node(DType::boolean, value, value); }
+Node* literal_node(int64_t value) {
+  return literal_node(value == static_cast<int32_t>(value) ? DType::i32 : DType::i64, static_cast<double>(value), value);
+}
+Node* literal_node(double value) { return literal_node(DType::f32, value, 0); }
+
+Array concrete(const Type* interned, BufferPtr buffer) {
+  Node* node = new_node();
+  node->kind = Node::Kind::concrete;
+  node->type = interned;
+  node->buffer = std::move(buffer);
+  return Array(node);
+}
+
+Array traced(const Type& type, uint64_t trace, ValueId value) {
+  Node* node = new_node();
+  node->kind = Node::Kind::traced;
+  node->type = intern(type);
+  node->trace = trace;
+  node->value = value;
+  return Array(node);
+}
+
+namespace {
+
+template <class F>
+decltype(auto) with_type(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::boolean: return f(bool{});
+    case DType::u8: return f(uint8_t{});
+    case DType::i32: return f(int32_t{});
+    case DType::i64: return f(int64_t{});
+    case DType::u32: return f(uint32_t{});
+    case DType::bf16: return f(BFloat16{});
+    case DType::f16: return f(Float16{});
+    case DType::f32: return f(float{});
+    case DType::f64: break;
+  }
+  return f(double{});
+}
+
+template <class To, class From>
+To convert(From x) {
+  if constexpr (std::is_same_v<To, From>) return x;
+  else if constexpr (std::is_same_v<From, BFloat16> || std::is_same_v<From, Float16>) return convert<To>(static_cast<float>(x));
+  else if constexpr (std::is_same_v<To, bool>) return x != From{};
+  else if constexpr (std::is_same_v<To, BFloat16> || std::is_same_v<To, Float16>) return To(static_cast<float>(x));
+  else return static_cast<To>(x);
+}
+
+}  // namespace
+
+BufferPtr literal_buffer(const Node& node, DType dtype) {
+  BufferPtr buffer = allocate(size_of(dtype));
+  with_type(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    *buffer->as<T>() = node.type->dtype == DType::f32 ? convert<T>(node.real) : convert<T>(node.integer);
+  });
+  return buffer;
+}
+
+const BufferPtr& buffer_of(const Array& array, const char* wanted_by) {
+  if (!array.defined()) throw_error("{}: the array is empty; assign it before it is used", wanted_by);
+  Node& node = *array.node();
+  switch (node.kind) {
+    case Node::Kind::concrete: return node.buffer;
+    case Node::Kind::donated:
+      throw_error("{}: the array {} was donated to a compiled function and its memory holds that function's result now; use the "
+                  "result, or leave the argument out of `donate`", wanted_by, to_string(*node.type));
+    case Node::Kind::traced:
+      throw_error("{}: the array {} is traced: its value is not known while jit, grad or vmap trace the function; return it from "
+                  "the function and look at it outside, or use where() or cond() to choose by it", wanted_by,
+                  to_string(*node.type));
+    case Node::Kind::literal: break;
+  }
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (!node.buffer) node.buffer = literal_buffer(node, node.type->dtype);
+  return node.buffer;
+}
+
+Array from_bytes(const void* data, Type type) {
+  BufferPtr buffer = allocate(type.bytes());
+  if (buffer->size()) std::memcpy(buffer->data(), data, static_cast<size_t>(type.bytes()));
+  return concrete(intern(type), std::move(buffer));
+}
+
+void check_count(size_t values, const Shape& shape) {
+  if (static_cast<int64_t>(values) != count(shape))
+    throw_error("array: {} values for shape {}, which has {} elements; give as many values as elements", values,
+                to_string(shape), count(shape));
+}
+
+}  // namespace detail
+
+using detail::Node;
+
+Array Array::from(const std::vector<bool>& values, const Shape& shape) {
+  detail::check_count(values.size(), shape);
+  const std::vector<uint8_t> bytes(values.begin(), values.end());
+  return detail::from_bytes(bytes.data(), {DType::boolean, shape});
+}
+
+bool Array::is_traced() const { return node_ && node_->kind == Node::Kind::traced; }
+
+const Type& Array::type() const {
+  if (!node_) throw_error("array: it is empty; assign it before it is used");
+  return *node_->type;
+}
+
+int64_t Array::shape(int64_t axis) const {
+  const Shape& s = shape();
+  const int64_t n = rank(), at = axis < 0 ? axis + n : axis;
+  if (at < 0 || at >= n) throw_error("shape: axis {} of {}; axes go from {} to {}", axis, lockstep::to_string(s), -n, n - 1);
+  return s[static_cast<size_t>(at)];
+}
+
+const void* Array::raw_data(DType wanted) const {
+  const BufferPtr& buffer = detail::buffer_of(*this, "data");
+  if (dtype() != wanted)
+    throw_error("data: the array is {} and {} was asked for; use to_vector, which converts, or cast the array",
+                lockstep::to_string(type()), name(wanted));
+  return buffer->data();
+}
+
+template <class T>
+std::vector<T> Array::to_vector() const {
+  const BufferPtr& buffer = detail::buffer_of(*this, "to_vector");
+  std::vector<T> out(static_cast<size_t>(size()));
+  detail::with_type(dtype(), [&](auto zero) {
+    using From = decltype(zero);
+    const From* from = buffer->as<From>();
+    for (size_t i = 0; i < out.size(); ++i) out[i] = detail::convert<T>(from[i]);
+  });
+  return out;
+}
+
+template <class T>
+T Array::item() const {
+  const BufferPtr& buffer = detail::buffer_of(*this, "item");
+  if (size() != 1) throw_error("item: the array is {}, with {} elements; item takes the one element of an array", lockstep::to_string(type()), size());
+  return detail::with_type(dtype(), [&](auto zero) { return detail::convert<T>(*buffer->as<decltype(zero)>()); });
+}
+
+#define INSTANTIATE(T)                                \
+  template std::vector<T> Array::to_vector<T>() const; \
+  template T Array::item<T>() const;
+INSTANTIATE(bool)
+INSTANTIATE(uint8_t)
+INSTANTIATE(int32_t)
+INSTANTIATE(int64_t)
+INSTANTIATE(uint32_t)
+INSTANTIATE(float)
+INSTANTIATE(double)
+#undef INSTANTIATE
+
+Array::operator bool() const {
+  if (is_traced())
+    throw_error("bool: a branch on the traced array {}: its value is not known while the function is traced; use where() to select "
+                "elements, cond() to choose a computation, or make the argument a plain C++ value, which is static",
+                lockstep::to_string(type()));
+  return item<bool>();
+}
+
+namespace {
+
+// Elements beyond the first and last few of a dimension are left out of the text.
+constexpr int64_t kEdge = 3, kLong = 8;
+
+template <class Print>
+void print_elements(const Shape& shape, size_t dim, int64_t offset, int64_t stride, std::string& out, const Print& print) {
+  if (dim == shape.size()) {
+    out += print(offset);
+    return;
+  }
+  const int64_t n = shape[dim], inner = n ? stride / n : 0;
+  out += '[';
+  for (int64_t i = 0; i < n; ++i) {
+    if (i) out += ", ";
+    if (n > kLong && i == kEdge) {
+      out += "..., ";
+      i = n - kEdge;
+    }
+    print_elements(shape, dim + 1, offset + i * inner, inner, out, print);
+  }
+  out += ']';
+}
+
+}  // namespace
+
+std::string Array::to_string() const {
+  if (!node_) return "(empty)";
+  std::string out = lockstep::to_string(type());
+  if (node_->kind == Node::Kind::traced) return out + " (traced)";
+  if (node_->kind == Node::Kind::donated) return out + " (donated)";
+  out += ' ';
+  const BufferPtr& buffer = detail::buffer_of(*this, "to_string");
+  detail::with_type(dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T* data = buffer->as<T>();
+    print_elements(shape(), 0, 0, size(), out, [&](int64_t i) {
+      if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>) return fmt::format("{:.4g}", static_cast<float>(data[i]));
+      else if constexpr (std::is_floating_point_v<T>) return fmt::format("{:.7g}", data[i]);
+      else return fmt::format("{}", data[i]);
+    });
+  });
+  return out;
+}
+
+std::ostream& operator<<(std::ostream& out, const Array& array) { return out << array.to_string(); }
+
+}  // namespace lockstep

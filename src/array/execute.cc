@@ -1,0 +1,146 @@
+// Running programs: the compiled function behind jit, and the plans that eager operations keep.
+#include <mutex>
+#include <unordered_map>
+
+#include "array/apply.h"
+#include "base/check.h"
+#include "lane/lane.h"
+#include "passes/passes.h"
+#include "plan/plan.h"
+
+namespace lockstep::detail {
+
+class Executable {
+ public:
+  Executable(ProgramPtr program, const std::vector<bool>& donated, Arrays captures)
+      : program_(std::move(program)), donated_(donated), captures_(std::move(captures)) {
+    donated_.resize(program_->inputs.size(), false);
+    lowered_ = lower(*program_);
+    plan_ = std::make_unique<Plan>(lowered_, CpuLane::local().pool(), PlanOptions{donated_});
+    for (ValueId id : program_->inputs) in_types_.push_back(intern(program_->types[id]));
+    for (ValueId id : program_->outputs) {
+      out_types_.push_back(intern(program_->types[id]));
+      out_bytes_.push_back(program_->types[id].bytes());
+    }
+    in_.resize(in_types_.size());
+    out_.resize(out_types_.size());
+    held_.resize(in_types_.size());
+    made_.resize(out_types_.size());
+  }
+
+  void run(const Array* const* args, Array* results) {
+    const std::lock_guard lock(CpuLane::local().running());
+    const size_t own = in_types_.size() - captures_.size();
+    for (size_t i = 0; i < in_types_.size(); ++i) {
+      const Array& array = i < own ? *args[i] : captures_[i - own];
+      held_[i] = take(array, i);
+    }
+    for (size_t i = 0; i < own; ++i) own_donated(i);
+    for (size_t i = 0; i < in_.size(); ++i) in_[i] = held_[i]->data();
+    // Results are made before anything is written, so that running out of memory leaves the arguments as they were.
+    for (size_t j = 0; j < out_types_.size(); ++j) {
+      const int from = plan_->donated_input(j);
+      made_[j] = from >= 0 ? held_[static_cast<size_t>(from)] : allocate(out_bytes_[j]);
+      out_[j] = made_[j]->data();
+    }
+    plan_->run(in_.data(), out_.data());
+    for (size_t i = 0; i < own; ++i) {
+      if (!donated_[i]) continue;
+      Node& node = *args[i]->node();
+      if (node.kind != Node::Kind::concrete) continue;
+      node.kind = Node::Kind::donated;
+      node.buffer.reset();
+    }
+    for (size_t i = 0; i < held_.size(); ++i) held_[i].reset();
+    for (size_t j = 0; j < made_.size(); ++j) results[j] = concrete(out_types_[j], std::move(made_[j]));
+  }
+
+  const Program& program() const { return *program_; }
+  const Program& lowered() const { return lowered_; }
+  const Plan& plan() const { return *plan_; }
+  size_t results() const { return out_types_.size(); }
+
+ private:
+  BufferPtr take(const Array& array, size_t i) const {
+    const Node& node = *array.node();
+    if (node.kind == Node::Kind::literal) return literal_buffer(node, in_types_[i]->dtype);
+    return buffer_of(array, "jit");
+  }
+
+  // Memory that anyone else still reads is not given away: the plan works on a copy.
+  void own_donated(size_t i) {
+    if (!donated_[i] || held_[i]->references() == 2) return;  // the array's own reference and ours
+    for (size_t j = 0; j < i; ++j)
+      if (donated_[j] && held_[j] == held_[i])
+        throw_error("jit: the same array {} is donated twice, as inputs {} and {}; donate it once, or pass a copy",
+                    to_string(*in_types_[i]), j, i);
+    BufferPtr copy = allocate(held_[i]->size());
+    std::copy_n(held_[i]->data(), held_[i]->size(), copy->data());
+    held_[i] = std::move(copy);
+  }
+
+  ProgramPtr program_;
+  Program lowered_;
+  std::vector<bool> donated_;
+  Arrays captures_;
+  std::unique_ptr<Plan> plan_;
+  std::vector<const Type*> in_types_, out_types_;
+  std::vector<int64_t> out_bytes_;
+  // Used by run() only, under the lane's lock; members so that a call allocates nothing.
+  std::vector<const void*> in_;
+  std::vector<void*> out_;
+  std::vector<BufferPtr> held_, made_;
+};
+
+std::shared_ptr<Executable> compile(const Traced& traced, const std::vector<bool>& donated) {
+  return std::make_shared<Executable>(traced.program, donated, traced.captures);
+}
+
+void execute(Executable& executable, const Array* const* args, Array* results) { executable.run(args, results); }
+size_t result_count(const Executable& executable) { return executable.results(); }
+std::string program_text(const Executable& executable) { return print(executable.program()); }
+std::string lowered_text(const Executable& executable) { return print(executable.lowered()); }
+std::string plan_text(const Executable& executable) { return executable.plan().describe(); }
+std::string print_program(const ProgramPtr& program) { return print(*program); }
+const Type* type_address(const Array& array) { return array.defined() ? array.node()->type : nullptr; }
+
+namespace {
+
+// Executables of programs without captures, by content. Emptied when it grows past a limit, which costs a recompile.
+class ExecutableCache {
+ public:
+  std::shared_ptr<Executable> get(const Program& program) {
+    const uint64_t key = hash(program);
+    const std::lock_guard lock(mutex_);
+    auto& entries = entries_[key];
+    for (const auto& e : entries)
+      if (e->program() == program) return e;
+    if (++count_ > kLimit) {
+      entries_.clear();
+      count_ = 1;
+    }
+    auto made = std::make_shared<Executable>(std::make_shared<const Program>(program), std::vector<bool>{}, Arrays{});
+    entries_[key].push_back(made);
+    return made;
+  }
+
+ private:
+  static constexpr size_t kLimit = 2048;
+  std::mutex mutex_;
+  size_t count_ = 0;
+  std::unordered_map<uint64_t, std::vector<std::shared_ptr<Executable>>> entries_;
+};
+
+}  // namespace
+
+Arrays run_now(const Program& program, std::span<const Array> args) {
+  static auto* cache = new ExecutableCache;
+  const std::shared_ptr<Executable> executable = cache->get(program);
+  std::vector<const Array*> pointers;
+  for (const Array& a : args) pointers.push_back(&a);
+  Arrays results(executable->results());
+  executable->run(pointers.data(), results.data());
+  return results;
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,96 @@
+#include <algorithm>
+
+#include "array/apply.h"
+#include "array/promote.h"
+#include "base/check.h"
+#include "lockstep/convolution.h"
+#include "ops/conv.h"
+#include "ops/elementwise.h"
+#include "ops/pool.h"
+#include "ops/shape_ops.h"
+
+namespace lockstep {
+namespace {
+
+using Pair = std::array<int64_t, 2>;
+
+Pair pair_of(Extent2d e) { return {e.height, e.width}; }
+
+void check_images(const char* what, const Array& x) {
+  if (x.rank() != 4)
+    throw_error("{}: the images are {}; they must be [n, h, w, c], use expand_dims for what is missing", what,
+                to_string(x.shape()));
+}
+
+void check_positive(const char* what, const char* name, Extent2d e) {
+  if (e.height < 1 || e.width < 1)
+    throw_error("{}: the {} is {} x {}; it must be at least 1", what, name, e.height, e.width);
+}
+
+// Rows and columns of padding for images of this shape under windows of `taps`, `dilation` apart.
+std::array<int64_t, 4> widths_of(const Padding2d& padding, const Shape& images, Pair taps, Pair stride, Pair dilation) {
+  if (padding.kind != Padding2d::Kind::same) return padding.widths;
+  std::array<int64_t, 4> widths{};
+  for (size_t d = 0; d < 2; ++d) {
+    const int64_t n = images[d + 1], out = (n + stride[d] - 1) / stride[d];
+    const int64_t total = std::max<int64_t>((out - 1) * stride[d] + (taps[d] - 1) * dilation[d] + 1 - n, 0);
+    widths[2 * d] = total / 2;
+    widths[2 * d + 1] = total - total / 2;
+  }
+  return widths;
+}
+
+PoolingOptions pooling(const char* what, const Array& x, const PoolOptions& options) {
+  check_images(what, x);
+  const Extent2d stride = options.stride.height == 0 ? options.window : options.stride;
+  check_positive(what, "window", options.window);
+  check_positive(what, "stride", stride);
+  const Pair window = pair_of(options.window), steps = pair_of(stride);
+  return {.window = window, .stride = steps, .pad = widths_of(options.padding, x.shape(), window, steps, {1, 1})};
+}
+
+}  // namespace
+
+Padding2d::Padding2d(std::string_view name) : kind(name == "SAME" ? Kind::same : Kind::valid) {
+  if (name != "SAME" && name != "VALID")
+    throw_error("padding: \"{}\" is neither \"SAME\" nor \"VALID\"; use one of them, or numbers {{{{top, bottom}}, {{left, "
+                "right}}}}", name);
+}
+
+Array conv2d(const Array& x, const Array& w, const Conv2dOptions& options) {
+  check_images("conv2d", x);
+  if (w.rank() != 4)
+    throw_error("conv2d: the filters are {}; they must be [kh, kw, c / groups, co]", to_string(w.shape()));
+  check_positive("conv2d", "stride", options.stride);
+  check_positive("conv2d", "dilation", options.dilation);
+  if (options.groups < 1 || x.shape(3) != w.shape(2) * options.groups || w.shape(3) % options.groups != 0)
+    throw_error("conv2d: images {} and filters {} in {} groups do not fit: the images have {} channels, the filters take {} "
+                "each and give {}; filters are [kh, kw, channels / groups, a multiple of groups]",
+                to_string(x.shape()), to_string(w.shape()), options.groups, x.shape(3), w.shape(2), w.shape(3));
+  const Array both[] = {x, w};
+  const DType dtype = detail::floating_of(detail::common_dtype(both));
+  const Pair stride = pair_of(options.stride), dilation = pair_of(options.dilation);
+  const ConvOptions strict{.stride = stride,
+                           .pad = widths_of(options.padding, x.shape(), {w.shape(0), w.shape(1)}, stride, dilation),
+                           .rhs_dilation = dilation,
+                           .groups = options.groups};
+  return detail::apply1("conv2d", {x, w}, [&](Builder&, const Values& v) {
+    return conv2d(detail::convert(v[0], dtype), detail::convert(v[1], dtype), strict);
+  });
+}
+
+Array max_pool(const Array& x, const PoolOptions& options) {
+  const PoolingOptions strict = pooling("max_pool", x, options);
+  return detail::apply1("max_pool", {x}, [&](Builder&, const Values& v) { return max_pool(v[0], strict); });
+}
+
+Array avg_pool(const Array& x, const PoolOptions& options) {
+  const PoolingOptions strict = pooling("avg_pool", x, options);
+  return detail::apply1("avg_pool", {x}, [&](Builder&, const Values& v) {
+    const Value images = detail::to_floating(v[0]), sums = sum_pool(images, strict);
+    if (!options.count_padding) return sums / sum_pool(ones_like(images), strict);
+    return sums / static_cast<double>(strict.window[0] * strict.window[1]);
+  });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,103 @@
+#include <cmath>
+
+#include "array/apply.h"
+#include "array/promote.h"
+#include "base/check.h"
+#include "lockstep/create.h"
+#include "ops/elementwise.h"
+#include "ops/shape_ops.h"
+
+namespace lockstep {
+namespace {
+
+using detail::apply1;
+
+Array constant(const char* what, const Shape& shape, DType dtype, int64_t value) {
+  return apply1(what, {}, [&](Builder& b, const Values&) { return full(b, {dtype, shape}, value); });
+}
+
+void check_extent(const char* what, int64_t n) {
+  if (n < 0) throw_error("{}: {} elements were asked for; the number must not be negative", what, n);
+}
+
+// start + step * i in double, so that rounding happens once.
+Array ramp(const char* what, double start, double step, int64_t n, DType dtype) {
+  return apply1(what, {}, [&](Builder& b, const Values&) {
+    return detail::convert(iota(b, {f64, {n}}, 0) * step + start, dtype);
+  });
+}
+
+}  // namespace
+
+Array zeros(const Shape& shape, DType dtype) { return constant("zeros", shape, dtype, 0); }
+Array ones(const Shape& shape, DType dtype) { return constant("ones", shape, dtype, 1); }
+
+Array full(const Shape& shape, const Array& value, std::optional<DType> dtype) {
+  // A number goes straight to a floating type, not by way of f32.
+  const auto literal = dtype && is_floating(*dtype) ? dtype : std::nullopt;
+  return apply1(
+      "full", {value},
+      [&](Builder&, const Values& v) {
+        return detail::stretch("full", detail::convert(v[0], dtype.value_or(v[0].dtype())), shape);
+      },
+      literal);
+}
+
+Array zeros_like(const Array& x, std::optional<DType> dtype) { return zeros(x.shape(), dtype.value_or(x.dtype())); }
+Array ones_like(const Array& x, std::optional<DType> dtype) { return ones(x.shape(), dtype.value_or(x.dtype())); }
+Array full_like(const Array& x, const Array& value, std::optional<DType> dtype) {
+  return full(x.shape(), value, dtype.value_or(x.dtype()));
+}
+
+Array eye(int64_t n, DType dtype) { return eye(n, n, dtype); }
+
+Array eye(int64_t rows, int64_t columns, DType dtype) {
+  check_extent("eye", rows);
+  check_extent("eye", columns);
+  return apply1("eye", {}, [&](Builder& b, const Values&) {
+    const Type index{i32, {rows, columns}};
+    return detail::convert(eq(iota(b, index, 0), iota(b, index, 1)), dtype);
+  });
+}
+
+namespace detail {
+
+Array arange_integers(int64_t start, int64_t stop, int64_t step) {
+  if (step == 0) throw_error("arange: the step is 0; give another");
+  const int64_t distance = step > 0 ? stop - start : start - stop, stride = step > 0 ? step : -step;
+  const int64_t n = distance <= 0 ? 0 : (distance - 1) / stride + 1;
+  auto narrow = [](int64_t i) { return i == static_cast<int32_t>(i); };
+  const DType dtype = narrow(start) && narrow(stop) && narrow(step) ? DType::i32 : DType::i64;
+  return apply1("arange", {}, [&](Builder& b, const Values&) {
+    const Type type{dtype, {n}};
+    return iota(b, type, 0) * full(b, type, step) + full(b, type, start);
+  });
+}
+
+Array arange_reals(double start, double stop, double step) {
+  const double n = std::ceil((stop - start) / step);
+  if (step == 0 || !(n < 0x1p40))
+    throw_error("arange: from {} to {} in steps of {} is no finite number of elements; give another step", start, stop, step);
+  return ramp("arange", start, step, n > 0 ? static_cast<int64_t>(n) : 0, f32);
+}
+
+Array from_list(const void* values, DType stored, const Shape& shape, std::optional<DType> wanted) {
+  const DType dtype = wanted.value_or(stored == f64 ? f32 : stored);
+  const Array array = from_bytes(values, {stored, shape});
+  if (dtype == stored) return array;
+  // Converted here, not by an operation: under a trace it is a constant.
+  return dtype == f32 ? Array::from(array.to_vector<float>(), shape) : astype(array, dtype);
+}
+
+void throw_uneven(size_t wanted, size_t got) {
+  throw_error("array: a list of {} beside one of {}; lists of one level must be equally long", got, wanted);
+}
+
+}  // namespace detail
+
+Array linspace(double start, double stop, int64_t n, DType dtype) {
+  check_extent("linspace", n);
+  return ramp("linspace", start, n > 1 ? (stop - start) / static_cast<double>(n - 1) : 0.0, n, dtype);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,265 @@
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "array/apply.h"
+#include "array/promote.h"
+#include "base/check.h"
+#include "lockstep/linalg.h"
+#include "lockstep/math.h"
+#include "ops/dims.h"
+#include "ops/einsum.h"
+#include "ops/reduce.h"
+#include "ops/shape_ops.h"
+
+namespace lockstep {
+namespace {
+
+using detail::at_axis;
+using detail::axis_of;
+
+bool has(const std::string& term, char letter) { return term.find(letter) != std::string::npos; }
+
+// A value and the letters of its dimensions.
+struct Operand {
+  Value value;
+  std::string term;
+};
+
+// Letters that occur again take the diagonal of their two dimensions.
+Operand diagonal(Operand x) {
+  for (size_t second = 0; second < x.term.size(); ++second) {
+    const size_t first = x.term.find(x.term[second]);
+    if (first == second) continue;
+    // The diagonal of the last two dimensions [n, n], laid out in a row, is every (n + 1)th element.
+    const auto one = static_cast<int64_t>(first), other = static_cast<int64_t>(second);
+    const int64_t n = x.value.shape()[second];
+    Dims order = detail::other_axes(x.value.rank(), {one, other}), strides(order.size(), 1);
+    Shape row;
+    std::string term;
+    for (int64_t d : order) {
+      row.push_back(x.value.shape()[at_axis(d)]);
+      term += x.term[at_axis(d)];
+    }
+    order.insert(order.end(), {one, other});
+    strides.push_back(n + 1);
+    row.push_back(n * n);
+    term += x.term[second];
+    x = {slice(reshape(transpose(x.value, order), row), Dims(row.size(), 0), row, strides), term};
+    second = 0;
+  }
+  return x;
+}
+
+// The sum over the letters that are not in `wanted`.
+Operand sum_others(const Operand& x, const std::string& wanted) {
+  Dims axes;
+  std::string term;
+  for (size_t d = 0; d < x.term.size(); ++d) {
+    if (has(wanted, x.term[d])) term += x.term[d];
+    else axes.push_back(static_cast<int64_t>(d));
+  }
+  return axes.empty() ? x : Operand{reduce_sum(x.value, axes), term};
+}
+
+Value ordered(const Operand& x, const std::string& out) {
+  Dims permutation;
+  for (char letter : out) permutation.push_back(static_cast<int64_t>(x.term.find(letter)));
+  return permutation == counting(0, x.value.rank()) ? x.value : transpose(x.value, permutation);
+}
+
+Value contract(const Operand& a, const Operand& b, const std::string& out) {
+  const Operand left = sum_others(a, b.term + out), right = sum_others(b, a.term + out);
+  return einsum(left.term + "," + right.term + "->" + out, left.value, right.value);
+}
+
+struct Spec {
+  std::vector<std::string> in;
+  std::string out;
+};
+
+// The letters that occur once in all terms, sorted.
+std::string implicit_output(const std::vector<std::string>& terms) {
+  std::map<char, int> times;
+  for (const std::string& term : terms)
+    for (char letter : term) ++times[letter];
+  std::string out;
+  for (const auto& [letter, n] : times)
+    if (n == 1) out += letter;
+  return out;
+}
+
+Spec parse_spec(std::string_view text, size_t operands) {
+  std::string spec;
+  for (char c : text)
+    if (c != ' ') spec += c;
+  const size_t arrow = spec.find("->");
+  std::string inputs = spec.substr(0, arrow);
+  Spec out;
+  for (size_t begin = 0;;) {
+    const size_t comma = inputs.find(',', begin);
+    out.in.push_back(inputs.substr(begin, comma == std::string::npos ? comma : comma - begin));
+    if (comma == std::string::npos) break;
+    begin = comma + 1;
+  }
+  out.out = arrow == std::string::npos ? implicit_output(out.in) : spec.substr(arrow + 2);
+  auto check_letters = [&](const std::string& term) {
+    for (char c : term)
+      if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z'))
+        throw_error("einsum: '{}' in \"{}\" is no letter; write terms of letters like \"ij,jk->ik\", a letter for each dimension", c,
+                    text);
+  };
+  for (const std::string& term : out.in) check_letters(term);
+  check_letters(out.out);
+  if (out.in.size() != operands)
+    throw_error("einsum: \"{}\" has {} terms and got {} operands; give one for each term", text, out.in.size(), operands);
+  for (size_t i = 0; i < out.out.size(); ++i) {
+    const char c = out.out[i];
+    if (out.out.find(c) != i) throw_error("einsum: '{}' stands twice in the result of \"{}\"; name each dimension once", c, text);
+    if (std::none_of(out.in.begin(), out.in.end(), [&](const std::string& term) { return has(term, c); }))
+      throw_error("einsum: '{}' in the result of \"{}\" is no dimension of an operand", c, text);
+  }
+  return out;
+}
+
+void check_extents(std::string_view text, const Spec& spec, const Values& v) {
+  struct Seen {
+    int64_t extent;
+    size_t operand;
+  };
+  std::map<char, Seen> seen;
+  for (size_t i = 0; i < v.size(); ++i) {
+    const std::string& term = spec.in[i];
+    const Shape& shape = v[i].shape();
+    if (term.size() != shape.size())
+      throw_error("einsum: term \"{}\" of \"{}\" names {} dimensions and its operand is {}; name each dimension", term, text,
+                  term.size(), to_string(shape));
+    for (size_t d = 0; d < term.size(); ++d) {
+      const auto [it, fresh] = seen.emplace(term[d], Seen{shape[d], i});
+      if (it->second.extent != shape[d])
+        throw_error("einsum: '{}' of \"{}\" is {} in {} and {} in {}; the extents must agree", term[d], text, it->second.extent,
+                    to_string(v[it->second.operand].shape()), shape[d], to_string(shape));
+    }
+  }
+}
+
+// Letters [begin, begin + n) of a supply of 52.
+std::string letters(int64_t begin, int64_t n) {
+  Factors factors;
+  return factors.next(begin + n).substr(at_axis(begin));
+}
+
+Array contraction(const char* what, const Array& a, const Array& b, FunctionRef<Value(Value, Value)> f) {
+  const Array both[] = {a, b};
+  const DType dtype = detail::number_of(detail::common_dtype(both));
+  return detail::apply1(
+      what, {a, b},
+      [&](Builder&, const Values& v) { return f(detail::convert(v[0], dtype), detail::convert(v[1], dtype)); }, dtype);
+}
+
+void check_fit(const char* what, const Array& a, int64_t axis_a, const Array& b, int64_t axis_b) {
+  if (a.shape(axis_a) == b.shape(axis_b)) return;
+  throw_error("{}: {} and {} do not fit: dimension {} of the first is {} and dimension {} of the second is {}", what,
+              to_string(a.shape()), to_string(b.shape()), axis_a, a.shape(axis_a), axis_b, b.shape(axis_b));
+}
+
+// Without those leading dimensions that are 1 where the result's are not: the product need not repeat them.
+Operand without_stretched(Value x, const std::string& term, const Shape& batch, size_t own) {
+  Dims gone;
+  const size_t n = term.size() - own;
+  for (size_t d = 0; d < n; ++d)
+    if (x.shape()[d] == 1 && batch[batch.size() - n + d] != 1) gone.push_back(static_cast<int64_t>(d));
+  if (gone.empty()) return {x, term};
+  std::string kept;
+  for (size_t d = 0; d < term.size(); ++d)
+    if (!contains(gone, static_cast<int64_t>(d))) kept += term[d];
+  return {reshape(x, without(x.shape(), gone)), kept};
+}
+
+}  // namespace
+
+Array dot(const Array& a, const Array& b) {
+  if (a.rank() == 0 || b.rank() == 0) return a * b;
+  const int64_t ra = a.rank(), rb = b.rank(), axis_b = std::max<int64_t>(rb - 2, 0);
+  check_fit("dot", a, ra - 1, b, axis_b);
+  const std::string ta = letters(0, ra);
+  std::string tb = letters(ra, rb);
+  tb[at_axis(axis_b)] = ta.back();
+  std::string out = ta.substr(0, at_axis(ra - 1)) + tb;
+  out.erase(at_axis(ra - 1 + axis_b), 1);
+  return contraction("dot", a, b, [&](Value x, Value y) { return einsum(ta + "," + tb + "->" + out, x, y); });
+}
+
+Array matmul(const Array& a, const Array& b) {
+  if (a.rank() == 0 || b.rank() == 0)
+    throw_error("matmul: {} and {}: a scalar is no matrix; use *", to_string(a.shape()), to_string(b.shape()));
+  const int64_t ra = a.rank(), rb = b.rank();
+  check_fit("matmul", a, ra - 1, b, std::max<int64_t>(rb - 2, 0));
+  const size_t own_a = ra > 1 ? 2 : 1, own_b = rb > 1 ? 2 : 1;
+  const Shape batches[] = {Shape(a.shape().begin(), a.shape().end() - static_cast<int64_t>(own_a)),
+                           Shape(b.shape().begin(), b.shape().end() - static_cast<int64_t>(own_b))};
+  const Shape batch = detail::broadcast_shape("matmul", batches);
+  const std::string own = letters(0, 3), lead = letters(3, static_cast<int64_t>(batch.size()));
+  const std::string rows = ra > 1 ? own.substr(0, 1) : "", inner = own.substr(1, 1), columns = rb > 1 ? own.substr(2, 1) : "";
+  const std::string ta = lead.substr(batch.size() - batches[0].size()) + rows + inner;
+  const std::string tb = lead.substr(batch.size() - batches[1].size()) + inner + columns;
+  return contraction("matmul", a, b, [&](Value x, Value y) {
+    return contract(without_stretched(x, ta, batch, own_a), without_stretched(y, tb, batch, own_b), lead + rows + columns);
+  });
+}
+
+Array einsum(std::string_view spec, const Array& a) { return einsum(spec, std::vector<Array>{a}); }
+Array einsum(std::string_view spec, const Array& a, const Array& b) { return einsum(spec, std::vector<Array>{a, b}); }
+
+Array einsum(std::string_view spec, const std::vector<Array>& operands) {
+  const Spec parsed = parse_spec(spec, operands.size());
+  const DType dtype = detail::number_of(detail::common_dtype(operands));
+  return detail::apply("einsum", operands, dtype, [&](Builder&, const Values& v) {
+    check_extents(spec, parsed, v);
+    auto operand = [&](size_t i) { return diagonal({detail::convert(v[i], dtype), parsed.in[i]}); };
+    Operand so_far = operand(0);
+    for (size_t i = 1; i < v.size(); ++i) {
+      const Operand next = operand(i);
+      std::string later = parsed.out, out;
+      for (size_t j = i + 1; j < v.size(); ++j) later += parsed.in[j];
+      for (char letter : so_far.term + next.term)
+        if (has(later, letter) && !has(out, letter)) out += letter;
+      if (i + 1 == v.size()) out = parsed.out;
+      so_far = {contract(so_far, next, out), out};
+    }
+    return Values{ordered(sum_others(so_far, parsed.out), parsed.out)};
+  })[0];
+}
+
+Array outer(const Array& a, const Array& b) {
+  return contraction("outer", a, b, [](Value x, Value y) {
+    return einsum("i,j->ij", reshape(x, {count(x.shape())}), reshape(y, {count(y.shape())}));
+  });
+}
+
+Array tensordot(const Array& a, const Array& b, int64_t axes) {
+  if (axes < 0 || axes > std::min(a.rank(), b.rank()))
+    throw_error("tensordot: {} axes of {} and {}; at most the lower rank", axes, to_string(a.shape()), to_string(b.shape()));
+  return tensordot(a, b, counting(a.rank() - axes, a.rank()), counting(0, axes));
+}
+
+Array tensordot(const Array& a, const Array& b, const std::vector<int64_t>& axes_a, const std::vector<int64_t>& axes_b) {
+  if (axes_a.size() != axes_b.size())
+    throw_error("tensordot: {} axes of the first and {} of the second; name them in pairs", axes_a.size(), axes_b.size());
+  detail::axes_of("tensordot", axes_a, a.shape());
+  detail::axes_of("tensordot", axes_b, b.shape());
+  const std::string ta = letters(0, a.rank());
+  std::string tb = letters(a.rank(), b.rank()), out;
+  for (size_t i = 0; i < axes_a.size(); ++i) {
+    const int64_t of_a = axis_of("tensordot", axes_a[i], a.shape()), of_b = axis_of("tensordot", axes_b[i], b.shape());
+    check_fit("tensordot", a, of_a, b, of_b);
+    tb[at_axis(of_b)] = ta[at_axis(of_a)];
+  }
+  for (char letter : ta)
+    if (!has(tb, letter)) out += letter;
+  for (char letter : tb)
+    if (!has(ta, letter)) out += letter;
+  return contraction("tensordot", a, b, [&](Value x, Value y) { return einsum(ta + "," + tb + "->" + out, x, y); });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,235 @@
+#include <limits>
+
+#include "array/apply.h"
+#include "array/promote.h"
+#include "base/check.h"
+#include "lockstep/math.h"
+#include "ops/elementwise.h"
+#include "ops/shape_ops.h"
+
+namespace lockstep {
+namespace {
+
+using detail::apply1;
+using detail::common_dtype;
+using detail::convert;
+using detail::meet;
+
+using Unary = Value (*)(Value);
+using Binary = Value (*)(Value, Value);
+
+Array binary_in(const char* what, DType dtype, const Array& a, const Array& b, Binary f) {
+  return apply1(
+      what, {a, b},
+      [&](Builder&, const Values& v) {
+        const Values met = meet(what, v, dtype);
+        return f(met[0], met[1]);
+      },
+      dtype);
+}
+
+DType meeting(const Array& a, const Array& b) {
+  const Array both[] = {a, b};
+  return common_dtype(both);
+}
+
+Array arithmetic(const char* what, const Array& a, const Array& b, Binary f) {
+  return binary_in(what, detail::number_of(meeting(a, b)), a, b, f);
+}
+
+Array comparison(const char* what, const Array& a, const Array& b, Binary f) {
+  return binary_in(what, meeting(a, b), a, b, f);
+}
+
+Array bitwise(const char* what, const Array& a, const Array& b, Binary f) {
+  const DType dtype = meeting(a, b);
+  if (is_floating(dtype))
+    throw_error("{}: {} and {}: only integers and bools have bits to work on; use astype(x, i32)", what, to_string(a.type()),
+                to_string(b.type()));
+  return binary_in(what, dtype, a, b, f);
+}
+
+Array shift(const char* what, const Array& a, const Array& b, Binary f) {
+  const DType dtype = detail::number_of(meeting(a, b));
+  if (is_floating(dtype))
+    throw_error("{}: {} and {}: only integers can be shifted; use astype(x, i32)", what, to_string(a.type()), to_string(b.type()));
+  return binary_in(what, dtype, a, b, f);
+}
+
+Array logical(const char* what, const Array& a, const Array& b, Binary f) {
+  return apply1(what, {a, b}, [&](Builder&, const Values& v) {
+    const Values met = meet(what, v, DType::boolean);
+    return f(met[0], met[1]);
+  });
+}
+
+Array floating(const char* what, const Array& x, Unary f) {
+  return apply1(what, {x}, [&](Builder&, const Values& v) { return f(detail::to_floating(v[0])); });
+}
+
+Array numeric(const char* what, const Array& x, Unary f) {
+  return apply1(what, {x}, [&](Builder&, const Values& v) { return f(detail::to_number(v[0])); });
+}
+
+Array rounding(const char* what, const Array& x, Unary f) {
+  return apply1(what, {x}, [&](Builder&, const Values& v) { return is_floating(v[0].dtype()) ? f(v[0]) : v[0]; });
+}
+
+// bool of x's shape.
+Value constant(Value x, bool value) { return full(x.builder(), {DType::boolean, x.shape()}, value ? 1 : 0); }
+
+struct Division {
+  Value quotient, remainder;
+};
+
+// Rounded towards minus infinity, so that the remainder has the sign of b.
+Division divide(Value a, Value b) {
+  const Value zero = zeros_like(a), r = rem(a, b);
+  if (!is_signed(a.dtype())) return {div(a, b), r};
+  const Value off = bit_and(ne(r, zero), ne(lt(r, zero), lt(b, zero)));
+  const Value q = is_floating(a.dtype()) ? div(sub(a, r), b) : div(a, b);
+  const Value floored = select(off, sub(q, ones_like(q)), q);
+  return {is_floating(a.dtype()) ? round(floored) : floored, select(off, add(r, b), r)};
+}
+
+}  // namespace
+
+Array operator+(const Array& a, const Array& b) { return arithmetic("add", a, b, add); }
+Array operator-(const Array& a, const Array& b) { return arithmetic("subtract", a, b, sub); }
+Array operator*(const Array& a, const Array& b) { return arithmetic("multiply", a, b, mul); }
+Array operator/(const Array& a, const Array& b) {
+  return binary_in("divide", detail::floating_of(meeting(a, b)), a, b, div);
+}
+Array operator%(const Array& a, const Array& b) {
+  return arithmetic("remainder", a, b, [](Value x, Value y) { return divide(x, y).remainder; });
+}
+Array operator-(const Array& x) { return numeric("negate", x, neg); }
+Array floor_divide(const Array& a, const Array& b) {
+  return arithmetic("floor_divide", a, b, [](Value x, Value y) { return divide(x, y).quotient; });
+}
+
+Array operator==(const Array& a, const Array& b) { return comparison("equal", a, b, eq); }
+Array operator!=(const Array& a, const Array& b) { return comparison("not_equal", a, b, ne); }
+Array operator<(const Array& a, const Array& b) { return comparison("less", a, b, lt); }
+Array operator<=(const Array& a, const Array& b) { return comparison("less_equal", a, b, le); }
+Array operator>(const Array& a, const Array& b) { return comparison("greater", a, b, gt); }
+Array operator>=(const Array& a, const Array& b) { return comparison("greater_equal", a, b, ge); }
+
+Array operator&(const Array& a, const Array& b) { return bitwise("bit_and", a, b, bit_and); }
+Array operator|(const Array& a, const Array& b) { return bitwise("bit_or", a, b, bit_or); }
+Array operator^(const Array& a, const Array& b) { return bitwise("bit_xor", a, b, bit_xor); }
+Array operator<<(const Array& a, const Array& b) { return shift("shift_left", a, b, shift_left); }
+Array operator>>(const Array& a, const Array& b) { return shift("shift_right", a, b, shift_right); }
+Array operator~(const Array& x) {
+  if (is_floating(x.dtype()))
+    throw_error("bit_not: {}: only integers and bools have bits to work on; use astype(x, i32)", to_string(x.type()));
+  return apply1("bit_not", {x}, [](Builder&, const Values& v) { return bit_not(v[0]); });
+}
+
+Array maximum(const Array& a, const Array& b) { return comparison("maximum", a, b, maximum); }
+Array minimum(const Array& a, const Array& b) { return comparison("minimum", a, b, minimum); }
+Array pow(const Array& a, const Array& b) { return arithmetic("pow", a, b, pow); }
+Array square(const Array& x) {
+  return numeric("square", x, [](Value v) { return mul(v, v); });
+}
+Array abs(const Array& x) { return numeric("abs", x, abs); }
+Array sign(const Array& x) { return numeric("sign", x, sign); }
+
+Array floor(const Array& x) { return rounding("floor", x, floor); }
+Array ceil(const Array& x) { return rounding("ceil", x, ceil); }
+Array round(const Array& x) { return rounding("round", x, round); }
+
+Array exp(const Array& x) { return floating("exp", x, exp); }
+Array log(const Array& x) { return floating("log", x, log); }
+Array log1p(const Array& x) { return floating("log1p", x, log1p); }
+Array expm1(const Array& x) { return floating("expm1", x, expm1); }
+Array tanh(const Array& x) { return floating("tanh", x, tanh); }
+Array sigmoid(const Array& x) { return floating("sigmoid", x, logistic); }
+Array logistic(const Array& x) { return floating("logistic", x, logistic); }
+Array sqrt(const Array& x) { return floating("sqrt", x, sqrt); }
+Array rsqrt(const Array& x) { return floating("rsqrt", x, rsqrt); }
+Array erf(const Array& x) { return floating("erf", x, erf); }
+Array erf_inv(const Array& x) { return floating("erf_inv", x, erf_inv); }
+Array sin(const Array& x) { return floating("sin", x, sin); }
+Array cos(const Array& x) { return floating("cos", x, cos); }
+
+Array where(const Array& condition, const Array& a, const Array& b) {
+  const DType dtype = meeting(a, b);
+  // Numbers among the arguments become constants of one type; a condition that is a number has its own.
+  const Array chosen_by = condition.rank() == 0 && condition.dtype() != DType::boolean ? condition != 0 : condition;
+  return apply1(
+      "where", {chosen_by, a, b},
+      [&](Builder&, const Values& v) {
+        const Shape shapes[] = {v[0].shape(), v[1].shape(), v[2].shape()};
+        const Shape shape = detail::broadcast_shape("where", shapes);
+        auto fit = [&](Value x, DType t) { return detail::stretch("where", convert(x, t), shape); };
+        return select(fit(v[0], DType::boolean), fit(v[1], dtype), fit(v[2], dtype));
+      },
+      dtype);
+}
+
+Array clip(const Array& x, const Array& lo, const Array& hi) {
+  const Array all[] = {x, lo, hi};
+  const DType dtype = common_dtype(all);
+  return apply1(
+      "clip", {x, lo, hi},
+      [&](Builder&, const Values& v) {
+        const Values met = meet("clip", v, dtype);
+        return minimum(maximum(met[0], met[1]), met[2]);
+      },
+      dtype);
+}
+
+Array isfinite(const Array& x) {
+  return apply1("isfinite", {x}, [](Builder&, const Values& v) {
+    return is_floating(v[0].dtype()) ? is_finite(v[0]) : constant(v[0], true);
+  });
+}
+Array isnan(const Array& x) {
+  return apply1("isnan", {x}, [](Builder&, const Values& v) {
+    return is_floating(v[0].dtype()) ? ne(v[0], v[0]) : constant(v[0], false);
+  });
+}
+Array isinf(const Array& x) {
+  return apply1("isinf", {x}, [](Builder&, const Values& v) {
+    if (!is_floating(v[0].dtype())) return constant(v[0], false);
+    return eq(abs(v[0]), full_like(v[0], std::numeric_limits<double>::infinity()));
+  });
+}
+
+Array logical_and(const Array& a, const Array& b) { return logical("logical_and", a, b, bit_and); }
+Array logical_or(const Array& a, const Array& b) { return logical("logical_or", a, b, bit_or); }
+Array logical_not(const Array& x) {
+  return apply1("logical_not", {x}, [](Builder&, const Values& v) { return bit_not(convert(v[0], DType::boolean)); });
+}
+
+Array astype(const Array& x, DType dtype) {
+  // A number goes straight to a floating type, not by way of f32.
+  const auto literal = is_floating(dtype) ? std::optional<DType>(dtype) : std::nullopt;
+  return apply1("astype", {x}, [&](Builder&, const Values& v) { return convert(v[0], dtype); }, literal);
+}
+
+Array relu(const Array& x) {
+  // The comparison that is false for NaN chooses x, so that NaN is handed on.
+  return numeric("relu", x, [](Value v) { return select(le(v, zeros_like(v)), zeros_like(v), v); });
+}
+
+Array gelu(const Array& x) {
+  constexpr double kRootTwoOverPi = 0.79788456080286535588;
+  return floating("gelu", x, [](Value v) { return v * (0.5 * (1.0 + tanh(kRootTwoOverPi * (v + 0.044715 * (v * v * v))))); });
+}
+
+Array gelu_exact(const Array& x) {
+  constexpr double kRootHalf = 0.70710678118654752440;
+  return floating("gelu_exact", x, [](Value v) { return v * (0.5 * (1.0 + erf(kRootHalf * v))); });
+}
+
+Array silu(const Array& x) {
+  return floating("silu", x, [](Value v) { return v * logistic(v); });
+}
+
+Array stop_gradient(const Array& x) {
+  return apply1("stop_gradient", {x}, [](Builder&, const Values& v) { return stop_gradient(v[0]); });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,226 @@
+#include <cmath>
+#include <limits>
+
+#include "array/apply.h"
+#include "array/promote.h"
+#include "base/check.h"
+#include "lockstep/random.h"
+#include "ops/elementwise.h"
+#include "ops/index_ops.h"
+#include "ops/random_ops.h"
+#include "ops/reduce.h"
+#include "ops/shape_ops.h"
+
+namespace lockstep::random {
+namespace {
+
+using detail::apply1;
+using detail::convert;
+
+constexpr double kRootTwo = 1.41421356237309504880;
+
+void check_key(const char* what, const Array& key) {
+  if (key.type() != Type{u32, {2}})
+    throw_error("random::{}: the key is {}; a key is u32[2], as random::key(seed) makes it{}", what, to_string(key.type()),
+                key.rank() == 2 ? " (of several keys take one with at(), or use vmap)" : "");
+}
+
+void check_floating(const char* what, DType dtype) {
+  if (!is_floating(dtype))
+    throw_error("random::{}: {} numbers were asked for; choose a floating type, or use randint", what, name(dtype));
+}
+
+// What distinguishes the floating types: the number just above -1, the least positive normal number.
+struct Limits {
+  double above_minus_one, tiny;
+};
+Limits limits_of(DType dtype) {
+  switch (dtype) {
+    case DType::bf16: return {-1.0 + 0x1p-8, 0x1p-126};
+    case DType::f16: return {-1.0 + 0x1p-11, 0x1p-14};
+    case DType::f64: return {-1.0 + 0x1p-53, 0x1p-1022};
+    default: return {-1.0 + 0x1p-24, 0x1p-126};
+  }
+}
+
+Value word(Value like, int64_t value) { return full(like.builder(), like.type(), value); }
+
+// Two u32 words {a, b}, each [n] or a scalar, as keys [n, 2] or [2].
+Value pair_up(const Values& words) {
+  Shape column = words[0].shape();
+  column.push_back(1);
+  return concatenate({reshape(words[0], column), reshape(words[1], column)}, static_cast<int64_t>(column.size()) - 1);
+}
+
+Value split_key(Value key, int64_t n) {
+  const Value low = iota(key.builder(), {u32, {n}}, 0);
+  return pair_up(threefry(key, zeros_like(low), low));
+}
+
+Value row_of(Value keys, int64_t i) { return reshape(slice(keys, {i, 0}, {i + 1, 2}, {1, 1}), {2}); }
+
+// Uniform in [0, 1): as many random bits as the type has mantissa bits become the fraction of a number in [1, 2), less 1.
+Value unit(Value key, const Shape& shape, DType dtype) {
+  Builder& b = key.builder();
+  if (dtype == DType::f64) {
+    const Value index = iota(b, {i64, {count(shape)}}, 0);
+    const Values words = threefry(key, cast(shift_right(index, word(index, 32)), u32), cast(index, u32));
+    const Value high = shift_left(cast(words[0], i64), word(index, 32)), all = bit_or(high, cast(words[1], i64));
+    const Value fraction = bit_and(shift_right(all, word(all, 12)), word(all, (int64_t{1} << 52) - 1));
+    return reshape(bitcast(bit_or(fraction, word(all, int64_t{1023} << 52)), f64) - 1.0, shape);
+  }
+  const Value bits = random_bits(key, shape);
+  if (dtype == DType::f32) return bitcast(bit_or(shift_right(bits, word(bits, 9)), word(bits, 0x3f800000)), f32) - 1.0;
+  // The 16-bit floats take 7 of the lowest 8 bits and 10 of the lowest 16.
+  const bool brain = dtype == DType::bf16;
+  const Value fraction = shift_right(bit_and(bits, word(bits, brain ? 0xff : 0xffff)), word(bits, brain ? 1 : 6));
+  return cast(fraction, dtype) * (brain ? 0x1p-7 : 0x1p-10);
+}
+
+// lo and hi have the wanted type and shape.
+Value uniform_between(Value key, Value lo, Value hi) {
+  return maximum(lo, unit(key, lo.shape(), lo.dtype()) * (hi - lo) + lo);
+}
+
+Value uniform_between(Value key, const Type& type, double lo, double hi) {
+  Builder& b = key.builder();
+  return uniform_between(key, full(b, type, lo), full(b, type, hi));
+}
+
+Value gumbel_noise(Value key, const Type& type) {
+  return -log(-log(uniform_between(key, type, limits_of(type.dtype).tiny, 1.0)));
+}
+
+// 0 .. n-1 in random order: sorted by random words, often enough that equal words do not matter.
+Value shuffled(Value key, int64_t n) {
+  const double rounds = std::ceil(3 * std::log(std::max(1.0, static_cast<double>(n))) / std::log(4294967295.0));
+  Value order = iota(key.builder(), {i32, {n}}, 0);
+  for (int round = 0; round < static_cast<int>(rounds); ++round) {
+    const Value keys = split_key(key, 2);
+    key = row_of(keys, 0);
+    order = sort({random_bits(row_of(keys, 1), {n}), order}, 0)[1];
+  }
+  return order;
+}
+
+}  // namespace
+
+Array key(uint64_t seed) {
+  return Array::from(std::vector<uint32_t>{static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(seed)}, {2});
+}
+
+Array split(const Array& key, int64_t n) {
+  check_key("split", key);
+  if (n < 0) throw_error("random::split: {} keys were asked for; the number must not be negative", n);
+  return apply1("random::split", {key}, [&](Builder&, const Values& v) { return split_key(v[0], n); });
+}
+
+Array fold_in(const Array& key, const Array& data) {
+  check_key("fold_in", key);
+  if (data.rank() != 0 || !is_integer(data.dtype()))
+    throw_error("random::fold_in: the data is {}; it must be an integer scalar", to_string(data.type()));
+  return apply1("random::fold_in", {key, data}, [](Builder& b, const Values& v) {
+    return pair_up(threefry(v[0], full(b, {u32, {}}, 0), convert(v[1], u32)));
+  });
+}
+
+Array bits(const Array& key, const Shape& shape) {
+  check_key("bits", key);
+  return apply1("random::bits", {key}, [&](Builder&, const Values& v) { return random_bits(v[0], shape); });
+}
+
+Array uniform(const Array& key, const Shape& shape, const Array& lo, const Array& hi, DType dtype) {
+  check_key("uniform", key);
+  check_floating("uniform", dtype);
+  return apply1(
+      "random::uniform", {key, lo, hi},
+      [&](Builder&, const Values& v) {
+        auto bound = [&](Value x) { return detail::stretch("random::uniform", convert(x, dtype), shape); };
+        return uniform_between(v[0], bound(v[1]), bound(v[2]));
+      },
+      dtype);
+}
+
+Array normal(const Array& key, const Shape& shape, DType dtype) {
+  check_key("normal", key);
+  check_floating("normal", dtype);
+  return apply1("random::normal", {key}, [&](Builder&, const Values& v) {
+    return kRootTwo * erf_inv(uniform_between(v[0], {dtype, shape}, limits_of(dtype).above_minus_one, 1.0));
+  });
+}
+
+Array truncated_normal(const Array& key, double lo, double hi, const Shape& shape, DType dtype) {
+  check_key("truncated_normal", key);
+  check_floating("truncated_normal", dtype);
+  if (!(lo < hi)) throw_error("random::truncated_normal: from {} to {}; the first must be less than the second", lo, hi);
+  return apply1("random::truncated_normal", {key}, [&](Builder& b, const Values& v) {
+    // The bounds themselves are left out, in the precision in which the numbers are made.
+    const bool wide = dtype == f64;
+    const double up = wide ? std::nextafter(lo, HUGE_VAL) : std::nextafterf(static_cast<float>(lo), HUGE_VALF);
+    const double down = wide ? std::nextafter(hi, -HUGE_VAL) : std::nextafterf(static_cast<float>(hi), -HUGE_VALF);
+    const Type type{wide ? f64 : f32, shape};
+    auto bound = [&](double x) { return erf(full(b, type, x) / kRootTwo); };
+    const Value x = kRootTwo * erf_inv(uniform_between(v[0], bound(lo), bound(hi)));
+    return convert(minimum(maximum(x, full(b, type, up)), full(b, type, down)), dtype);
+  });
+}
+
+Array gumbel(const Array& key, const Shape& shape, DType dtype) {
+  check_key("gumbel", key);
+  check_floating("gumbel", dtype);
+  return apply1("random::gumbel", {key}, [&](Builder&, const Values& v) { return gumbel_noise(v[0], {dtype, shape}); });
+}
+
+Array bernoulli(const Array& key, const Array& p) { return bernoulli(key, p, p.shape()); }
+
+Array bernoulli(const Array& key, const Array& p, const Shape& shape) {
+  check_key("bernoulli", key);
+  return apply1("random::bernoulli", {key, p}, [&](Builder&, const Values& v) {
+    const Value chance = detail::stretch("random::bernoulli", detail::to_floating(v[1]), shape);
+    return lt(uniform_between(v[0], chance.type(), 0.0, 1.0), chance);
+  });
+}
+
+Array randint(const Array& key, const Shape& shape, const Array& lo, const Array& hi) {
+  check_key("randint", key);
+  if (!is_integer(lo.dtype()) || !is_integer(hi.dtype()))
+    throw_error("random::randint: bounds {} and {}; they must be integers", to_string(lo.type()), to_string(hi.type()));
+  return apply1("random::randint", {key, lo, hi}, [&](Builder&, const Values& v) {
+    const Values bounds = detail::meet("random::randint", {v[1], v[2]}, i32);
+    const Value least = bounds[0], difference = cast(bounds[1] - least, u32);
+    const Value span = select(le(bounds[1], least), ones_like(difference), difference);
+    // 2^32 modulo the span, by which the higher of the two words counts.
+    const Value root = rem(word(span, 1 << 16), span), weight = rem(root * root, span);
+    auto wide = [&](Value x) { return detail::stretch("random::randint", x, shape); };
+    const Value keys = split_key(v[0], 2), modulus = wide(span);
+    const Value higher = rem(random_bits(row_of(keys, 0), shape), modulus);
+    const Value lower = rem(random_bits(row_of(keys, 1), shape), modulus);
+    return wide(least) + cast(rem(higher * wide(weight) + lower, modulus), i32);
+  });
+}
+
+Array permutation(const Array& key, int64_t n) {
+  check_key("permutation", key);
+  if (n < 0 || n > std::numeric_limits<int32_t>::max())
+    throw_error("random::permutation: {} numbers; the number goes from 0 to 2^31 - 1", n);
+  return apply1("random::permutation", {key}, [&](Builder&, const Values& v) { return shuffled(v[0], n); });
+}
+
+Array permutation(const Array& key, const Array& x) {
+  check_key("permutation", key);
+  if (x.rank() == 0)
+    throw_error("random::permutation: {} is a scalar; give an array, or a plain number n for 0 to n - 1", to_string(x.type()));
+  return apply1("random::permutation", {key, x},
+                [](Builder&, const Values& v) { return gather(v[1], shuffled(v[0], v[1].shape()[0]), 0); });
+}
+
+Array categorical(const Array& key, const Array& logits, int64_t axis) {
+  check_key("categorical", key);
+  const int64_t along = detail::axis_of("random::categorical", axis, logits.shape());
+  return apply1("random::categorical", {key, logits}, [&](Builder&, const Values& v) {
+    const Value scores = detail::to_floating(v[1]);
+    return argmax(gumbel_noise(v[0], scores.type()) + scores, along);
+  });
+}
+
+}  // namespace lockstep::random

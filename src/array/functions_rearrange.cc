@@ -1,0 +1,311 @@
+#include <algorithm>
+
+#include "array/apply.h"
+#include "array/promote.h"
+#include "base/check.h"
+#include "lockstep/rearrange.h"
+#include "ops/dims.h"
+#include "ops/index_ops.h"
+#include "ops/shape_ops.h"
+
+namespace lockstep {
+namespace {
+
+using detail::apply;
+using detail::apply1;
+using detail::at_axis;
+using detail::axes_of;
+using detail::axis_of;
+
+// Strictly checked views of one argument.
+Array view(const char* what, const Array& x, FunctionRef<Value(Value)> f) {
+  return apply1(what, {x}, [&](Builder&, const Values& v) { return f(v[0]); });
+}
+
+Shape reshaped(const Shape& from, const Shape& to) {
+  const int64_t elements = count(from), free = std::count(to.begin(), to.end(), -1);
+  if (free > 1) throw_error("reshape: {} leaves {} extents open; only one may be -1", to_string(to), free);
+  Shape out = to;
+  if (free == 1) {
+    int64_t& open = *std::find(out.begin(), out.end(), -1);
+    open = 1;
+    const int64_t rest = count(out);
+    if (rest == 0 || elements % rest != 0)
+      throw_error("reshape: {} has {} elements, which do not divide into {}; choose extents whose product divides {}",
+                  to_string(from), elements, to_string(to), elements);
+    open = elements / rest;
+  }
+  if (count(out) != elements)
+    throw_error("reshape: {} has {} elements and {} has {}; the number must stay the same", to_string(from), elements,
+                to_string(to), count(out));
+  return out;
+}
+
+// One slice [start, limit) along an axis.
+Value piece(Value x, int64_t axis, int64_t start, int64_t limit) {
+  Dims starts(x.shape().size(), 0), limits = x.shape();
+  starts[at_axis(axis)] = start;
+  limits[at_axis(axis)] = limit;
+  return slice(x, starts, limits, Dims(x.shape().size(), 1));
+}
+
+DType meeting(const std::vector<Array>& arrays, const char* what) {
+  if (arrays.empty()) throw_error("{}: no arrays; give at least one", what);
+  return detail::common_dtype(arrays);
+}
+
+std::vector<Array> pieces(const char* what, const Array& x, int64_t axis, const Dims& bounds) {
+  return apply(what, std::span(&x, 1), {}, [&](Builder&, const Values& v) {
+    Values out;
+    for (size_t i = 0; i + 1 < bounds.size(); ++i) out.push_back(piece(v[0], axis, bounds[i], bounds[i + 1]));
+    return out;
+  });
+}
+
+// Scalars as starts of a block of x.
+Values block_starts(const char* what, Value x, std::span<const Value> starts) {
+  if (static_cast<int64_t>(starts.size()) != x.rank())
+    throw_error("{}: {} starts for {}; give one for each of its {} dimensions", what, starts.size(), to_string(x.shape()),
+                x.rank());
+  Values out;
+  for (size_t d = 0; d < starts.size(); ++d) {
+    if (starts[d].rank() != 0)
+      throw_error("{}: the start of dimension {} is {}; starts are integer scalars", what, d, to_string(starts[d].type()));
+    out.push_back(detail::convert(detail::wrap_indices(what, starts[d], x.shape()[d]), i32));
+  }
+  return out;
+}
+
+}  // namespace
+
+Array reshape(const Array& x, const Shape& shape) {
+  return view("reshape", x, [&](Value v) { return reshape(v, reshaped(v.shape(), shape)); });
+}
+
+Array ravel(const Array& x) { return reshape(x, {-1}); }
+
+Array flatten(const Array& x, int64_t start) {
+  if (x.rank() == 0) return reshape(x, {1});
+  const int64_t from = axis_of("flatten", start, x.shape());
+  Shape shape(x.shape().begin(), x.shape().begin() + from);
+  shape.push_back(extent(x.shape(), from, x.rank()));
+  return reshape(x, shape);
+}
+
+Array transpose(const Array& x) {
+  std::vector<int64_t> reversed = counting(0, x.rank());
+  std::reverse(reversed.begin(), reversed.end());
+  return transpose(x, reversed);
+}
+
+Array transpose(const Array& x, const std::vector<int64_t>& permutation) {
+  const auto named = axes_of("transpose", permutation, x.shape());
+  if (static_cast<int64_t>(named.size()) != x.rank())
+    throw_error("transpose: the permutation {} has {} axes and {} has {}; name each axis once", to_string(permutation),
+                permutation.size(), to_string(x.shape()), x.rank());
+  std::vector<int64_t> counted;
+  for (int64_t axis : permutation) counted.push_back(axis_of("transpose", axis, x.shape()));
+  return view("transpose", x, [&](Value v) { return transpose(v, counted); });
+}
+
+Array swapaxes(const Array& x, int64_t a, int64_t b) {
+  std::vector<int64_t> permutation = counting(0, x.rank());
+  std::swap(permutation[at_axis(axis_of("swapaxes", a, x.shape()))], permutation[at_axis(axis_of("swapaxes", b, x.shape()))]);
+  return view("swapaxes", x, [&](Value v) { return transpose(v, permutation); });
+}
+
+Array moveaxis(const Array& x, int64_t from, int64_t to) {
+  const int64_t source = axis_of("moveaxis", from, x.shape()), target = axis_of("moveaxis", to, x.shape());
+  return view("moveaxis", x, [&](Value v) { return transpose(v, move_dim(v.rank(), source, target)); });
+}
+
+Array expand_dims(const Array& x, int64_t axis) {
+  const int64_t rank = x.rank(), counted = axis < 0 ? axis + rank + 1 : axis;
+  if (counted < 0 || counted > rank)
+    throw_error("expand_dims: axis {} of a result with {} dimensions; axes go from {} to {}", axis, rank + 1, -rank - 1, rank);
+  Shape shape = x.shape();
+  shape.insert(shape.begin() + counted, 1);
+  return view("expand_dims", x, [&](Value v) { return reshape(v, shape); });
+}
+
+Array squeeze(const Array& x, const Axes& axes) {
+  const Shape& shape = x.shape();
+  std::vector<int64_t> removed;
+  for (int64_t axis : axes_of("squeeze", axes, shape)) {
+    if (shape[at_axis(axis)] == 1) removed.push_back(axis);
+    else if (axes.list)
+      throw_error("squeeze: dimension {} of {} is {}; only dimensions of 1 can go", axis, to_string(shape), shape[at_axis(axis)]);
+  }
+  return view("squeeze", x, [&](Value v) { return reshape(v, without(v.shape(), removed)); });
+}
+
+Array broadcast_to(const Array& x, const Shape& shape) {
+  return view("broadcast_to", x, [&](Value v) { return detail::stretch("broadcast_to", v, shape); });
+}
+
+Array concatenate(const std::vector<Array>& arrays, int64_t axis) {
+  const DType dtype = meeting(arrays, "concatenate");
+  const int64_t along = axis_of("concatenate", axis, arrays[0].shape());
+  for (const Array& a : arrays) {
+    Shape same = a.shape();
+    if (a.rank() == arrays[0].rank()) same[at_axis(along)] = arrays[0].shape(along);
+    if (same != arrays[0].shape())
+      throw_error("concatenate: {} and {} along axis {}; all other dimensions must be equal", to_string(arrays[0].shape()),
+                  to_string(a.shape()), along);
+  }
+  return apply("concatenate", arrays, dtype, [&](Builder&, const Values& v) {
+    Values operands;
+    for (const Value& x : v) operands.push_back(detail::convert(x, dtype));
+    return Values{concatenate(operands, along)};
+  })[0];
+}
+
+Array stack(const std::vector<Array>& arrays, int64_t axis) {
+  const DType dtype = meeting(arrays, "stack");
+  const Shape& shape = arrays[0].shape();
+  for (const Array& a : arrays)
+    if (a.shape() != shape)
+      throw_error("stack: {} and {}; arrays that are stacked have one shape", to_string(shape), to_string(a.shape()));
+  const int64_t rank = arrays[0].rank(), along = axis < 0 ? axis + rank + 1 : axis;
+  if (along < 0 || along > rank)
+    throw_error("stack: axis {} of a result with {} dimensions; axes go from {} to {}", axis, rank + 1, -rank - 1, rank);
+  Shape layer = shape;
+  layer.insert(layer.begin() + along, 1);
+  return apply("stack", arrays, dtype, [&](Builder&, const Values& v) {
+    Values operands;
+    for (const Value& x : v) operands.push_back(reshape(detail::convert(x, dtype), layer));
+    return Values{concatenate(operands, along)};
+  })[0];
+}
+
+std::vector<Array> split(const Array& x, int64_t count, int64_t axis) {
+  const int64_t along = axis_of("split", axis, x.shape()), n = x.shape(along);
+  if (count < 1 || n % count != 0)
+    throw_error("split: dimension {} of {} is {}, which does not divide into {} pieces; use split_at for uneven ones", along,
+                to_string(x.shape()), n, count);
+  Dims bounds;
+  for (int64_t i = 0; i <= count; ++i) bounds.push_back(i * (n / count));
+  return pieces("split", x, along, bounds);
+}
+
+std::vector<Array> split_at(const Array& x, const std::vector<int64_t>& positions, int64_t axis) {
+  const int64_t along = axis_of("split_at", axis, x.shape()), n = x.shape(along);
+  Dims bounds{0};
+  for (int64_t position : positions) {
+    if (position < bounds.back() || position > n)
+      throw_error("split_at: position {} after {} along dimension {} of {}; positions ascend from 0 to {}", position,
+                  bounds.back(), along, to_string(x.shape()), n);
+    bounds.push_back(position);
+  }
+  bounds.push_back(n);
+  return pieces("split_at", x, along, bounds);
+}
+
+std::vector<Array> unstack(const Array& x, int64_t axis) {
+  const int64_t along = axis_of("unstack", axis, x.shape());
+  const Shape layer = without(x.shape(), {along});
+  return apply("unstack", std::span(&x, 1), {}, [&](Builder&, const Values& v) {
+    Values out;
+    for (int64_t i = 0; i < x.shape(along); ++i) out.push_back(reshape(piece(v[0], along, i, i + 1), layer));
+    return out;
+  });
+}
+
+Array tile(const Array& x, const std::vector<int64_t>& times) {
+  const size_t rank = std::max(times.size(), x.shape().size());
+  Shape shape = x.shape(), repeats = times;
+  shape.insert(shape.begin(), rank - shape.size(), 1);
+  repeats.insert(repeats.begin(), rank - repeats.size(), 1);
+  Shape apart, merged;  // each dimension behind its number of repeats, and the two as one
+  Dims dims;
+  for (size_t d = 0; d < rank; ++d) {
+    if (repeats[d] < 0) throw_error("tile: {} repeats along dimension {}; the number must not be negative", repeats[d], d);
+    dims.push_back(static_cast<int64_t>(2 * d + 1));
+    apart.insert(apart.end(), {repeats[d], shape[d]});
+    merged.push_back(repeats[d] * shape[d]);
+  }
+  return view("tile", x, [&](Value v) { return reshape(broadcast(reshape(v, shape), apart, dims), merged); });
+}
+
+Array repeat(const Array& x, int64_t times, int64_t axis) {
+  const int64_t along = axis_of("repeat", axis, x.shape());
+  if (times < 0) throw_error("repeat: {} times; the number must not be negative", times);
+  Shape apart = x.shape(), merged = x.shape();
+  apart.insert(apart.begin() + along + 1, times);
+  merged[at_axis(along)] *= times;
+  return view("repeat", x, [&](Value v) {
+    return reshape(broadcast(v, apart, detail::other_axes(v.rank() + 1, {along + 1})), merged);
+  });
+}
+
+Array pad(const Array& x, const std::vector<std::pair<int64_t, int64_t>>& widths, const Array& value) {
+  if (static_cast<int64_t>(widths.size()) != x.rank())
+    throw_error("pad: {} widths for {}; give {{before, after}} for each of its {} dimensions", widths.size(),
+                to_string(x.shape()), x.rank());
+  if (value.rank() != 0) throw_error("pad: the value is {}; it must be a scalar", to_string(value.type()));
+  Dims lo, hi;
+  for (const auto& [before, after] : widths) {
+    lo.push_back(before);
+    hi.push_back(after);
+  }
+  return apply1("pad", {x, value}, [&](Builder&, const Values& v) {
+    return pad(v[0], detail::convert(v[1], v[0].dtype()), lo, hi, Dims(lo.size(), 0));
+  });
+}
+
+Array flip(const Array& x, const Axes& axes) {
+  return view("flip", x, [&](Value v) { return reverse(v, axes_of("flip", axes, v.shape())); });
+}
+
+Array slice(const Array& x, const std::vector<int64_t>& starts, const std::vector<int64_t>& limits,
+            const std::vector<int64_t>& strides) {
+  const size_t rank = x.shape().size();
+  if (starts.size() > rank || limits.size() > rank || strides.size() > rank)
+    throw_error("slice: {} starts, {} limits and {} strides for {}; give at most one for each of its {} dimensions",
+                starts.size(), limits.size(), strides.size(), to_string(x.shape()), rank);
+  Dims from(rank, 0), to = x.shape(), by(rank, 1);
+  for (size_t d = 0; d < rank; ++d) {
+    const int64_t n = x.shape()[d];
+    auto counted = [n](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + n : i, 0, n); };
+    if (d < starts.size()) from[d] = counted(starts[d]);
+    if (d < limits.size()) to[d] = counted(limits[d]);
+    to[d] = std::max(to[d], from[d]);
+    if (d < strides.size()) by[d] = strides[d];
+    if (by[d] < 1) throw_error("slice: the stride of dimension {} is {}; strides are positive, use flip to go back", d, by[d]);
+  }
+  return view("slice", x, [&](Value v) { return slice(v, from, to, by); });
+}
+
+Array at(const Array& x, int64_t index, int64_t axis) {
+  const int64_t along = axis_of("at", axis, x.shape()), n = x.shape(along), i = index < 0 ? index + n : index;
+  if (i < 0 || i >= n)
+    throw_error("at: index {} along dimension {} of {}; indices go from {} to {}", index, along, to_string(x.shape()), -n, n - 1);
+  return view("at", x, [&](Value v) { return reshape(piece(v, along, i, i + 1), without(v.shape(), {along})); });
+}
+
+Array at(const Array& x, const Array& index, int64_t axis) {
+  const int64_t along = axis_of("at", axis, x.shape());
+  if (index.rank() != 0) throw_error("at: the index is {}; it must be a scalar, use take for several", to_string(index.type()));
+  return apply1("at", {x, index}, [&](Builder&, const Values& v) {
+    return gather(v[0], detail::wrap_indices("at", v[1], v[0].shape()[at_axis(along)]), along);
+  });
+}
+
+Array dynamic_slice(const Array& x, const std::vector<Array>& starts, const std::vector<int64_t>& sizes) {
+  std::vector<Array> args{x};
+  args.insert(args.end(), starts.begin(), starts.end());
+  return apply("dynamic_slice", args, {}, [&](Builder&, const Values& v) {
+    return Values{dynamic_slice(v[0], block_starts("dynamic_slice", v[0], std::span(v).subspan(1)), sizes)};
+  })[0];
+}
+
+Array dynamic_update_slice(const Array& x, const Array& update, const std::vector<Array>& starts) {
+  std::vector<Array> args{x, update};
+  args.insert(args.end(), starts.begin(), starts.end());
+  return apply("dynamic_update_slice", args, {}, [&](Builder&, const Values& v) {
+    const Values from = block_starts("dynamic_update_slice", v[0], std::span(v).subspan(2));
+    return Values{update_slice(v[0], detail::convert(v[1], v[0].dtype()), from)};
+  })[0];
+}
+
+}  // namespace lockstep

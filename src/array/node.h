@@ -1,0 +1,42 @@
+// Node: what an Array handle points to.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "lane/buffer.h"
+#include "lockstep/array.h"
+#include "program/program.h"
+
+namespace lockstep::detail {
+
+// The one copy of a type; types are compared by its address.
+const Type* intern(const Type&);
+
+struct Node {
+  enum class Kind : uint8_t { literal, concrete, traced, donated };
+
+  std::atomic<int32_t> references{1};
+  Kind kind = Kind::literal;
+  const Type* type = nullptr;  // interned
+  BufferPtr buffer;            // concrete; a literal gets one when its data is asked for
+  uint64_t trace = 0;          // traced: which trace, and the value in it
+  ValueId value = 0;
+  double real = 0;             // literal: the number, also in `integer` when it is none or bool
+  int64_t integer = 0;
+  Node* next = nullptr;        // in the list of free nodes
+};
+
+// Nodes come from a list of free ones, so that a steady state does not touch the heap.
+Node* new_node();
+
+Array concrete(const Type* interned, BufferPtr);
+Array traced(const Type& type, uint64_t trace, ValueId value);
+
+// The buffer of a concrete array or literal. Throws Error for a traced or donated one, naming the operation that asked.
+const BufferPtr& buffer_of(const Array&, const char* wanted_by);
+
+// A literal as an array of this dtype: its buffer, made on first use.
+BufferPtr literal_buffer(const Node&, DType);
+
+}  // namespace lockstep::detail

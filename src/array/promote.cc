@@ -1,0 +1,115 @@
+#include "array/promote.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "ops/dims.h"
+#include "ops/elementwise.h"
+#include "ops/shape_ops.h"
+
+namespace lockstep::detail {
+
+int64_t axis_of(const char* what, int64_t axis, const Shape& shape) {
+  const auto rank = static_cast<int64_t>(shape.size());
+  const int64_t counted = axis < 0 ? axis + rank : axis;
+  if (counted >= 0 && counted < rank) return counted;
+  if (rank == 0) throw_error("{}: axis {} of a scalar; a scalar has no axes", what, axis);
+  throw_error("{}: axis {} is out of range for {}; axes go from {} to {}", what, axis, to_string(shape), -rank, rank - 1);
+}
+
+std::vector<int64_t> axes_of(const char* what, const Axes& axes, const Shape& shape) {
+  if (!axes.list) return counting(0, static_cast<int64_t>(shape.size()));
+  std::vector<int64_t> out;
+  for (int64_t axis : *axes.list) {
+    const int64_t counted = axis_of(what, axis, shape);
+    if (contains(out, counted)) throw_error("{}: axis {} of {} is named twice; name it once", what, counted, to_string(shape));
+    out.push_back(counted);
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::vector<int64_t> other_axes(int64_t rank, const std::vector<int64_t>& axes) {
+  std::vector<int64_t> out;
+  for (int64_t d = 0; d < rank; ++d)
+    if (!contains(axes, d)) out.push_back(d);
+  return out;
+}
+
+Shape broadcast_shape(const char* what, std::span<const Shape> shapes) {
+  Shape out;
+  for (const Shape& shape : shapes) {
+    if (shape.size() > out.size()) out.insert(out.begin(), shape.size() - out.size(), 1);
+    for (size_t i = 1; i <= shape.size(); ++i) {
+      int64_t& extent = out[out.size() - i];
+      const int64_t other = shape[shape.size() - i];
+      if (extent == 1) extent = other;
+      if (other == extent || other == 1) continue;
+      std::string list;
+      for (const Shape& s : shapes) list += (list.empty() ? "" : &s == &shapes.back() ? " and " : ", ") + to_string(s);
+      throw_error("{}: {} do not broadcast: dimension -{} is {} in one and {} in another; make them equal or one of them 1", what,
+                  list, i, extent, other);
+    }
+  }
+  return out;
+}
+
+Value convert(Value x, DType dtype) {
+  return x.dtype() == dtype ? x : cast(x, dtype);
+}
+
+DType floating_of(DType dtype) { return is_floating(dtype) ? dtype : DType::f32; }
+DType number_of(DType dtype) { return dtype == DType::boolean ? DType::i32 : dtype; }
+Value to_floating(Value x) { return convert(x, floating_of(x.dtype())); }
+Value to_number(Value x) { return convert(x, number_of(x.dtype())); }
+
+Value stretch(const char* what, Value x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  const auto rank = static_cast<int64_t>(shape.size()), lead = rank - x.rank();
+  Shape kept;
+  std::vector<int64_t> dims;
+  bool fits = lead >= 0;
+  for (int64_t d = 0; fits && d < x.rank(); ++d) {
+    const int64_t extent = x.shape()[at_axis(d)], wanted = shape[at_axis(d + lead)];
+    fits = extent == wanted || extent == 1;
+    if (extent != wanted) continue;
+    kept.push_back(extent);
+    dims.push_back(d + lead);
+  }
+  if (!fits)
+    throw_error("{}: {} does not broadcast to {}; trailing dimensions must be equal or 1", what, to_string(x.shape()),
+                to_string(shape));
+  if (kept != x.shape()) x = reshape(x, kept);
+  return kept == shape ? x : broadcast(x, shape, dims);
+}
+
+Values meet(const char* what, const Values& values, DType dtype) {
+  std::vector<Shape> shapes;
+  for (const Value& v : values) shapes.push_back(v.shape());
+  const Shape shape = broadcast_shape(what, shapes);
+  Values out;
+  for (const Value& v : values) out.push_back(stretch(what, convert(v, dtype), shape));
+  return out;
+}
+
+Value repeat_along(Value reduced, const Shape& shape, const std::vector<int64_t>& axes) {
+  if (axes.empty()) return reduced;
+  return broadcast(reduced, shape, other_axes(static_cast<int64_t>(shape.size()), axes));
+}
+
+Value keep_axes(Value reduced, const Shape& shape, const std::vector<int64_t>& axes) {
+  if (axes.empty()) return reduced;
+  Shape kept = shape;
+  for (int64_t axis : axes) kept[at_axis(axis)] = 1;
+  return reshape(reduced, kept);
+}
+
+Value wrap_indices(const char* what, Value indices, int64_t extent) {
+  if (!is_integer(indices.dtype()))
+    throw_error("{}: the indices are {}; indices are integers, use astype(indices, i32)", what, to_string(indices.type()));
+  if (indices.dtype() == DType::u8) return cast(indices, DType::i32);
+  if (!is_signed(indices.dtype())) return indices;
+  return select(lt(indices, zeros_like(indices)), add(indices, full(indices.builder(), indices.type(), extent)), indices);
+}
+
+}  // namespace lockstep::detail

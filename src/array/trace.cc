@@ -1,0 +1,87 @@
+#include "array/trace.h"
+
+#include <atomic>
+
+#include "array/node.h"
+#include "base/check.h"
+#include "ops/shape_ops.h"
+
+namespace lockstep::detail {
+namespace {
+
+thread_local std::vector<std::unique_ptr<Trace>> open_traces;
+
+uint64_t next_id() {
+  static std::atomic<uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+Trace::Trace(const char* what) : what_(what), id_(next_id()) {}
+
+Trace* Trace::current() { return open_traces.empty() ? nullptr : open_traces.back().get(); }
+
+Trace* Trace::find(uint64_t id) {
+  for (auto& trace : open_traces)
+    if (trace->id() == id) return trace.get();
+  return nullptr;
+}
+
+Value Trace::input(const Type& type) { return builder_.input(type); }
+
+Value Trace::lift(const Array& array, DType literal_dtype) {
+  if (!array.defined()) throw_error("{}: an operand is an empty Array; assign it before it is used", what_);
+  const Node& node = *array.node();
+  if (node.kind == Node::Kind::literal) {
+    const Type type{literal_dtype, {}};
+    if (is_floating(literal_dtype)) return full(builder_, type, node.type->dtype == DType::f32 ? node.real : static_cast<double>(node.integer));
+    return full(builder_, type, node.type->dtype == DType::f32 ? static_cast<int64_t>(node.real) : node.integer);
+  }
+  if (node.kind == Node::Kind::traced) {
+    if (node.trace == id_) return {&builder_, node.value};
+    if (!find(node.trace))
+      throw_error("{}: the array {} was made while another function was traced and that trace has ended; return it from the "
+                  "function (as a result or as aux) instead of keeping it in a variable outside", what_, to_string(*node.type));
+  } else {
+    buffer_of(array, what_);  // donated arrays are an error
+  }
+  const auto key = node.kind == Node::Kind::traced ? std::pair<uint64_t, uint64_t>{node.trace, node.value}
+                                                   : std::pair<uint64_t, uint64_t>{0, reinterpret_cast<uintptr_t>(&node)};
+  auto [it, fresh] = captured_.try_emplace(key);
+  if (fresh) {
+    captures_.push_back(array);
+    it->second = builder_.input(*node.type);
+  }
+  return it->second;
+}
+
+Array Trace::wrap(Value v) { return traced(v.type(), id_, v.id()); }
+
+Traced Trace::finish(std::span<const Array> outputs) {
+  Values values;
+  for (const Array& array : outputs) values.push_back(lift(array));
+  return {std::make_shared<const Program>(builder_.take(values)), std::move(captures_)};
+}
+
+Tracing::Tracing(const char* what) { open_traces.push_back(std::make_unique<Trace>(what)); }
+
+Tracing::~Tracing() {
+  if (open_) open_traces.pop_back();
+}
+
+Array Tracing::input(const Type& type) {
+  Trace& trace = *Trace::current();
+  return trace.wrap(trace.input(type));
+}
+
+Traced Tracing::finish(std::span<const Array> outputs) {
+  Traced traced = Trace::current()->finish(outputs);
+  open_traces.pop_back();
+  open_ = false;
+  return traced;
+}
+
+bool tracing() { return !open_traces.empty(); }
+
+}  // namespace lockstep::detail

@@ -1,0 +1,210 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+std::string_view remedy(int error) {
+  switch (error) {
+    case ENOSPC:
+      return "the disk is full: free some space or choose another folder";
+    case EDQUOT:
+      return "the disk quota is used up: free some space or choose another folder";
+    case EROFS:
+      return "choose a folder that can be written";
+    case EACCES:
+    case EPERM:
+      return "check the permissions of the path and of the folders above it";
+    case ENOENT:
+      return "check the path";
+    case ENOTDIR:
+      return "a part of the path is a file; check the path";
+    case EISDIR:
+      return "name a file, not a folder";
+    case EMFILE:
+    case ENFILE:
+      return "too many files are open: raise the limit (ulimit -n)";
+    default:
+      return "check the disk and the path";
+  }
+}
+
+// Open file descriptor. Retries what a signal interrupted.
+class Descriptor {
+ public:
+  Descriptor(std::string_view operation, const std::string& path, int flags) : path_(path) {
+    do fd_ = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
+    while (fd_ < 0 && errno == EINTR);
+    if (fd_ < 0) throw_io_error(operation, path, errno);
+  }
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  size_t read(int64_t offset, std::span<uint8_t> out) {
+    size_t done = 0;
+    while (done < out.size()) {
+      const ssize_t n = ::pread(fd_, out.data() + done, out.size() - done, offset + static_cast<int64_t>(done));
+      if (n == 0) break;
+      if (n > 0) {
+        done += static_cast<size_t>(n);
+      } else if (errno != EINTR) {
+        throw_io_error("read", path_, errno);
+      }
+    }
+    return done;
+  }
+
+  void write(std::span<const uint8_t> bytes) {
+    while (!bytes.empty()) {
+      const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
+      if (n >= 0) {
+        bytes = bytes.subspan(static_cast<size_t>(n));
+      } else if (errno != EINTR) {
+        throw_io_error("write", path_, errno);
+      }
+    }
+  }
+
+  void sync() {
+    while (::fsync(fd_) != 0) {
+      if (errno == EINVAL) return;  // a file system that cannot sync this kind of file has nothing to lose
+      if (errno != EINTR) throw_io_error("sync", path_, errno);
+    }
+  }
+
+  // Network file systems report a failed write only here.
+  void close() {
+    const int fd = std::exchange(fd_, -1);
+    if (::close(fd) != 0 && errno != EINTR) throw_io_error("close", path_, errno);
+  }
+
+ private:
+  std::string path_;
+  int fd_ = -1;
+};
+
+class RealFileSystem final : public FileSystem {
+ public:
+  bool exists(const std::string& path) override {
+    struct stat info;
+    if (::stat(path.c_str(), &info) == 0) return true;
+    if (errno != ENOENT && errno != ENOTDIR) throw_io_error("stat", path, errno);
+    return false;
+  }
+
+  int64_t size(const std::string& path) override {
+    struct stat info;
+    if (::stat(path.c_str(), &info) != 0) throw_io_error("stat", path, errno);
+    if (S_ISDIR(info.st_mode)) throw_io_error("read", path, EISDIR);
+    return info.st_size;
+  }
+
+  size_t read(const std::string& path, int64_t offset, std::span<uint8_t> out) override {
+    return Descriptor("open", path, O_RDONLY).read(offset, out);
+  }
+
+  void write(const std::string& path, std::span<const uint8_t> bytes) override {
+    Descriptor file("create", path, O_WRONLY | O_CREAT | O_TRUNC);
+    file.write(bytes);
+    file.sync();
+    file.close();
+  }
+
+  void rename(const std::string& from, const std::string& to) override {
+    if (::rename(from.c_str(), to.c_str()) != 0) throw_io_error("rename to", to, errno);
+  }
+
+  void remove(const std::string& path) override {
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw_io_error("remove", path, errno);
+  }
+
+  void make_dirs(const std::string& path) override {
+    std::error_code error;
+    std::filesystem::create_directories(path, error);
+    if (error) throw_io_error("create folder", path, error.value());
+  }
+
+  void sync_dir(const std::string& path) override { Descriptor("open", path, O_RDONLY | O_DIRECTORY).sync(); }
+
+  std::vector<std::string> list(const std::string& path) override {
+    std::error_code error;
+    std::filesystem::directory_iterator entries(path, error);
+    if (error) throw_io_error("list", path, error.value());
+    std::vector<std::string> names;
+    for (const std::filesystem::directory_iterator end; entries != end; entries.increment(error)) {
+      if (error) throw_io_error("list", path, error.value());
+      names.push_back(entries->path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+};
+
+}  // namespace
+
+void throw_io_error(std::string_view operation, const std::string& path, int error) {
+  throw IoError(fmt::format("{} {}: {}; {}", operation, path, std::generic_category().message(error), remedy(error)));
+}
+
+FileSystem& FileSystem::real() {
+  static RealFileSystem instance;
+  return instance;
+}
+
+std::vector<uint8_t> FileSystem::read_file(const std::string& path) {
+  std::vector<uint8_t> bytes(static_cast<size_t>(size(path)));
+  bytes.resize(read(path, 0, bytes));
+  return bytes;
+}
+
+void FileSystem::write_atomic(const std::string& path, std::span<const uint8_t> bytes) {
+  static std::atomic<int> serial = 0;
+  char host[256] = {};
+  ::gethostname(host, sizeof(host) - 1);  // the folder may be shared by machines, whose process numbers coincide
+  const std::string temporary = fmt::format("{}.{}.{}.{}.tmp", path, host, ::getpid(), ++serial);
+  try {
+    write(temporary, bytes);
+    rename(temporary, path);
+  } catch (...) {
+    try {
+      remove(temporary);
+    } catch (const IoError&) {  // the first failure is the one to report
+    }
+    throw;
+  }
+  sync_dir(parent_dir(path));
+}
+
+std::string parent_dir(const std::string& path) {
+  const size_t slash = path.find_last_of('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+TempDir::TempDir() {
+  const char* root = std::getenv("TMPDIR");
+  path_ = fmt::format("{}/lockstep-XXXXXX", root && *root ? root : "/tmp");
+  if (!::mkdtemp(path_.data())) throw_io_error("create folder", path_, errno);
+}
+
+TempDir::~TempDir() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,80 @@
+// The one seam to the file system. FileSystem::real() is the disk; tests derive from FileSystem to provoke failures.
+// Every failure throws IoError naming the operation, the path, the system's reason and a remedy.
+// The real file system may be used from any thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/error.h"
+
+namespace lockstep {
+
+// Throws IoError for a failed operation on a path, where error is an errno value:
+// `write /data/x: No space left on device; the disk is full: free some space or choose another folder`.
+[[noreturn]] void throw_io_error(std::string_view operation, const std::string& path, int error);
+
+class FileSystem {
+ public:
+  static FileSystem& real();
+
+  FileSystem() = default;
+  FileSystem(const FileSystem&) = delete;
+  FileSystem& operator=(const FileSystem&) = delete;
+  virtual ~FileSystem() = default;
+
+  // Whether something of that name is there, file or folder.
+  virtual bool exists(const std::string& path) = 0;
+
+  // Bytes in a regular file.
+  virtual int64_t size(const std::string& path) = 0;
+
+  // Fills the span from the file's bytes at offset on; returns how many were there, fewer only at the end of the file.
+  virtual size_t read(const std::string& path, int64_t offset, std::span<uint8_t> out) = 0;
+
+  // Creates or overwrites a file and forces its bytes to the disk. Not atomic: see write_atomic.
+  virtual void write(const std::string& path, std::span<const uint8_t> bytes) = 0;
+
+  // Renames within one file system, replacing what is at `to`.
+  virtual void rename(const std::string& from, const std::string& to) = 0;
+
+  // Removes a file. No error when there is none.
+  virtual void remove(const std::string& path) = 0;
+
+  // Creates a folder and those above it. No error when it is there already.
+  virtual void make_dirs(const std::string& path) = 0;
+
+  // Forces the names in a folder to the disk.
+  virtual void sync_dir(const std::string& path) = 0;
+
+  // Names in a folder, sorted, without "." and "..".
+  virtual std::vector<std::string> list(const std::string& path) = 0;
+
+  std::vector<uint8_t> read_file(const std::string& path);
+
+  // After return the file holds exactly these bytes, also after a power cut. On a failure it is as it was before.
+  // Writers in several processes may race: one of them wins whole. The folder must exist.
+  void write_atomic(const std::string& path, std::span<const uint8_t> bytes);
+};
+
+// The folder part of a path: "a" of "a/b", "." of "b", "/" of "/b".
+std::string parent_dir(const std::string& path);
+
+// A new folder under $TMPDIR (or /tmp) that is removed, with all it holds, at the end of its scope.
+class TempDir {
+ public:
+  TempDir();
+  ~TempDir();
+  TempDir(const TempDir&) = delete;
+  TempDir& operator=(const TempDir&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace lockstep

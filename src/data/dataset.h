@@ -1,0 +1,27 @@
+// What load_dataset, fetch_dataset and verify_dataset do, with every outside thing passed in: the data set's
+// description, the sources to ask and the file system. Safe from any thread, given sources of its own.
+#pragma once
+
+#include <string>
+
+#include "base/file.h"
+#include "data/catalog.h"
+#include "data/source.h"
+#include "lockstep/data.h"
+
+namespace lockstep::detail {
+
+struct DataWorld {
+  const DatasetSpec& spec;
+  Sources sources;  // asked in order for what is not in the folder or cache
+  FileSystem& files = FileSystem::real();
+};
+
+Dataset load(DataWorld& world, const DataOptions& options);
+std::string fetch(DataWorld& world, const DataOptions& options);
+std::vector<DataCheck> verify(DataWorld& world, const DataOptions& options);
+
+// The folder of a data set in the cache; empty when there is no home to put it in.
+std::string cache_folder(const std::string& dataset, const DataOptions& options);
+
+}  // namespace lockstep::detail

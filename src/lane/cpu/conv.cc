@@ -1,0 +1,246 @@
+#include "lane/cpu/conv.h"
+
+#include "base/check.h"
+#include "lane/buffer.h"
+#include "lane/cpu/columns.h"
+#include "lane/cpu/gemm_tile.h"
+
+namespace lockstep {
+
+namespace {
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// A tile of the columns matrix takes about half of a 1 MiB second-level cache.
+constexpr int64_t kTileBytes = int64_t{640} << 10;
+constexpr int64_t kMostTilePixels = 1024;
+// Into how many partial sums the filter gradient is cut at most.
+constexpr int64_t kChunks = 32;
+
+template <class F>
+void dispatch(DType dtype, F f) {
+  switch (dtype) {
+    case DType::bf16:
+      return f(BFloat16{});
+    case DType::f16:
+      return f(Float16{});
+    case DType::f32:
+      return f(float{});
+    case DType::f64:
+      return f(double{});
+    default:
+      throw_error("convolution: arrays of dtype {}; convert them to a float type first", name(dtype));
+  }
+}
+
+}  // namespace
+
+Conv Conv::prepare(const ConvSpec& spec) {
+  use_one_blas_thread();
+  dispatch(spec.dtype, [](auto) {});
+  if (spec.groups < 1 || spec.in_channels % spec.groups != 0 || spec.out_channels % spec.groups != 0)
+    throw_error("convolution: {} input and {} output channels in {} groups; both must be multiples of the groups",
+                spec.in_channels, spec.out_channels, spec.groups);
+  Conv conv;
+  conv.spec_ = spec;
+  for (int d = 0; d < 2; ++d) {
+    if (spec.stride[d] < 1 || spec.in_dilation[d] < 1 || spec.kernel_dilation[d] < 1)
+      throw_error("convolution: stride {}, input dilation {} and kernel dilation {}; each must be at least 1",
+                  spec.stride[d], spec.in_dilation[d], spec.kernel_dilation[d]);
+    LOCKSTEP_CHECK(spec.in[d] >= 0 && spec.kernel[d] >= 0 && spec.batch >= 0, "a negative extent");
+    const auto dilated = [](int64_t extent, int64_t by) { return extent == 0 ? 0 : (extent - 1) * by + 1; };
+    const int64_t room = dilated(spec.in[d], spec.in_dilation[d]) + spec.pad_lo[d] + spec.pad_hi[d] -
+                         dilated(spec.kernel[d], spec.kernel_dilation[d]);
+    conv.out_[d] = room < 0 ? 0 : room / spec.stride[d] + 1;
+  }
+  conv.pixels_ = conv.out_[0] * conv.out_[1];
+  conv.group_in_ = spec.in_channels / spec.groups;
+  conv.group_out_ = spec.out_channels / spec.groups;
+  conv.depth_ = spec.kernel[0] * spec.kernel[1] * conv.group_in_;
+  const int64_t element = spec.dtype == DType::f64 ? 8 : 4;
+  const int64_t most =
+      std::clamp<int64_t>(kTileBytes / (std::max<int64_t>(conv.depth_, 1) * element), 16, kMostTilePixels);
+  // Equal tiles, so that the last one of an image is no remnant.
+  const int64_t pixels = std::max<int64_t>(conv.pixels_, 1);
+  conv.tile_pixels_ = pixels > most ? ceil_div(pixels, ceil_div(pixels, most)) : most / pixels * pixels;
+  const int64_t all_tiles = std::max<int64_t>(1, ceil_div(spec.batch * conv.pixels_, conv.tile_pixels_));
+  conv.chunk_pixels_ = ceil_div(all_tiles, std::min(kChunks, all_tiles)) * conv.tile_pixels_;
+  const ConvSpec::Pair one{1, 1}, zero{0, 0};
+  conv.columns_are_x_ =
+      spec.kernel == one && spec.stride == one && spec.in_dilation == one && spec.pad_lo == zero && spec.pad_hi == zero;
+  return conv;
+}
+
+// One run of a Conv in the dtype T.
+template <class T>
+class ConvRun {
+ public:
+  ConvRun(const Conv& conv, Pool& pool) : c_(conv), s_(conv.spec_), pool_(pool), columns_(conv.spec_, conv.out_) {}
+
+  // A task is a tile of output pixels in one group: y = columns w.
+  void forward(const T* x, const T* w, T* y, Epilogue epilogue) {
+    const int64_t pixels = s_.batch * c_.pixels_, tiles = ceil_div(pixels, c_.tile_pixels_);
+    if (pixels == 0 || s_.out_channels == 0) return;
+    BufferPtr wide_filter;
+    const S* const filter = widen_all(w, c_.depth_ * s_.out_channels, wide_filter);
+    pool_.parallel_for(tiles * s_.groups, [&](int64_t task, int thread) {
+      const int64_t g = task % s_.groups, first = task / s_.groups * c_.tile_pixels_;
+      const int64_t count = std::min(c_.tile_pixels_, pixels - first);
+      Tile tile{0, first, count, g * c_.group_out_, c_.group_out_, nullptr, s_.out_channels, thread};
+      if (y) {
+        tile.data = y + first * s_.out_channels + g * c_.group_out_;
+      } else {
+        tile.data = scratch<T>(thread, detail::kOutSlot, count * c_.group_out_);
+        tile.ld = c_.group_out_;
+      }
+      S* sums = reinterpret_cast<S*>(tile.data);
+      int64_t ld = tile.ld;
+      if constexpr (kHalf) {
+        sums = scratch<S>(thread, detail::kSumSlot, count * c_.group_out_);
+        ld = c_.group_out_;
+      }
+      const detail::Operand<S> columns = gather(x, g, first, count, thread);
+      multiply(columns, {filter + g * c_.group_out_, s_.out_channels, false}, count, c_.group_out_, c_.depth_, false,
+               sums, ld);
+      if constexpr (kHalf) detail::convert(sums, ld, count, c_.group_out_, static_cast<T*>(tile.data), tile.ld);
+      if (epilogue) epilogue(tile);
+    });
+  }
+
+  // A task is one image: columns' gradient = dy w^T, tile by tile, added onto the image.
+  void input_gradient(const T* dy, const T* w, T* dx) {
+    const int64_t image = s_.in[0] * s_.in[1] * s_.in_channels;
+    if (image == 0) return;
+    BufferPtr wide_filter;
+    const S* const filter = widen_all(w, c_.depth_ * s_.out_channels, wide_filter);
+    pool_.parallel_for(s_.batch, [&](int64_t n, int thread) {
+      S* sums = reinterpret_cast<S*>(dx + n * image);
+      if constexpr (kHalf) sums = scratch<S>(thread, detail::kSumSlot, image);
+      std::fill_n(sums, image, S{0});
+      const int64_t step = std::min(c_.tile_pixels_, c_.pixels_);
+      for (int64_t first = 0; first < c_.pixels_ && c_.depth_ > 0; first += step) {
+        const int64_t count = std::min(step, c_.pixels_ - first), pixel = n * c_.pixels_ + first;
+        for (int64_t g = 0; g < s_.groups; ++g) {
+          S* const columns = scratch<S>(thread, detail::kASlot, count * c_.depth_);
+          multiply(outputs(dy, g, pixel, count, thread), {filter + g * c_.group_out_, s_.out_channels, true}, count,
+                   c_.depth_, c_.group_out_, false, columns, c_.depth_);
+          columns_.scatter_add(columns, g, pixel, count, sums);
+        }
+      }
+      if constexpr (kHalf) detail::convert(sums, image, 1, image, dx + n * image, image);
+    });
+  }
+
+  // A task is a chunk of output pixels in one group. Each sums dw^T = dy^T columns (the wide orientation, which packs
+  // best) over its tiles; then the partial sums are added in order and turned.
+  void filter_gradient(const T* x, const T* dy, T* dw) {
+    const int64_t pixels = s_.batch * c_.pixels_, chunks = ceil_div(pixels, c_.chunk_pixels_);
+    const int64_t part = c_.group_out_ * c_.depth_;
+    if (part == 0) return;
+    const BufferPtr workspace =
+        allocate(std::max<int64_t>(chunks, 1) * s_.groups * part * static_cast<int64_t>(sizeof(S)));
+    S* const partial = workspace->as<S>();  // [groups, chunks, group_out, depth]
+    pool_.parallel_for(chunks * s_.groups, [&](int64_t task, int thread) {
+      const int64_t g = task / chunks, begin = task % chunks * c_.chunk_pixels_;
+      const int64_t end = std::min(begin + c_.chunk_pixels_, pixels);
+      for (int64_t first = begin; first < end; first += c_.tile_pixels_) {
+        const int64_t count = std::min(c_.tile_pixels_, end - first);
+        const detail::Operand<S> columns = gather(x, g, first, count, thread);
+        detail::Operand<S> left = outputs(dy, g, first, count, thread);
+        left.transposed = true;
+        multiply(left, columns, c_.group_out_, c_.depth_, count, first > begin, partial + task * part, c_.depth_);
+      }
+    });
+    // Rows of the filter, a few at a time.
+    const int64_t step = std::max<int64_t>(16, 4096 / c_.group_out_);
+    pool_.parallel_for(s_.groups * ceil_div(c_.depth_, step), [&](int64_t task, int) {
+      const int64_t g = task % s_.groups, first = task / s_.groups * step, last = std::min(first + step, c_.depth_);
+      S* const total = partial + g * chunks * part;
+      for (int64_t o = 0; o < c_.group_out_; ++o) {
+        S* const sums = total + o * c_.depth_;
+        if (chunks == 0) std::fill(sums + first, sums + last, S{0});
+        for (int64_t chunk = 1; chunk < chunks; ++chunk)
+          for (int64_t d = first; d < last; ++d) sums[d] += sums[chunk * part + d];
+      }
+      for (int64_t d = first; d < last; ++d)
+        for (int64_t o = 0; o < c_.group_out_; ++o)
+          dw[d * s_.out_channels + g * c_.group_out_ + o] = static_cast<T>(total[o * c_.depth_ + d]);
+    });
+  }
+
+ private:
+  using S = detail::Sum<T>;
+  static constexpr bool kHalf = detail::is_half<T>;
+
+  template <class E>
+  E* scratch(int thread, int slot, int64_t count) {
+    return static_cast<E*>(pool_.scratch(thread, slot, count * static_cast<int64_t>(sizeof(E))));
+  }
+
+  static void multiply(const detail::Operand<S>& a, const detail::Operand<S>& b, int64_t m, int64_t n, int64_t k,
+                       bool accumulate, S* c, int64_t ldc) {
+    if (k > 0) return blas_gemm(a.transposed, b.transposed, m, n, k, a.data, a.ld, b.data, b.ld, accumulate, c, ldc);
+    if (!accumulate)
+      for (int64_t row = 0; row < m; ++row) std::fill_n(c + row * ldc, n, S{0});
+  }
+
+  // The whole array in the type of sums: itself, or a copy held by `holder`.
+  const S* widen_all(const T* values, int64_t count, BufferPtr& holder) {
+    if constexpr (!kHalf) {
+      return values;
+    } else {
+      holder = allocate(count * static_cast<int64_t>(sizeof(S)));
+      detail::convert(values, count, 1, count, holder->as<S>(), count);
+      return holder->as<S>();
+    }
+  }
+
+  detail::Operand<S> gather(const T* x, int64_t g, int64_t first, int64_t count, int thread) {
+    if constexpr (!kHalf) {
+      if (c_.columns_are_x_) return {x + first * s_.in_channels + g * c_.group_in_, s_.in_channels, false};
+    }
+    S* const columns = scratch<S>(thread, detail::kASlot, count * c_.depth_);
+    columns_.gather(x, g, first, count, columns);
+    return {columns, c_.depth_, false};
+  }
+
+  // Rows of pixels of dy, the channels of one group.
+  detail::Operand<S> outputs(const T* dy, int64_t g, int64_t first, int64_t count, int thread) {
+    const T* const from = dy + first * s_.out_channels + g * c_.group_out_;
+    if constexpr (!kHalf) {
+      return {from, s_.out_channels, false};
+    } else {
+      S* const wide = scratch<S>(thread, detail::kBSlot, count * c_.group_out_);
+      detail::convert(from, s_.out_channels, count, c_.group_out_, wide, c_.group_out_);
+      return {wide, c_.group_out_, false};
+    }
+  }
+
+  const Conv& c_;
+  const ConvSpec& s_;
+  Pool& pool_;
+  detail::Columns columns_;
+};
+
+void Conv::forward(Pool& pool, const void* x, const void* w, void* y, Epilogue epilogue) const {
+  dispatch(spec_.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    ConvRun<T>(*this, pool).forward(static_cast<const T*>(x), static_cast<const T*>(w), static_cast<T*>(y), epilogue);
+  });
+}
+
+void Conv::input_gradient(Pool& pool, const void* dy, const void* w, void* dx) const {
+  dispatch(spec_.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    ConvRun<T>(*this, pool).input_gradient(static_cast<const T*>(dy), static_cast<const T*>(w), static_cast<T*>(dx));
+  });
+}
+
+void Conv::filter_gradient(Pool& pool, const void* x, const void* dy, void* dw) const {
+  dispatch(spec_.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    ConvRun<T>(*this, pool).filter_gradient(static_cast<const T*>(x), static_cast<const T*>(dy), static_cast<T*>(dw));
+  });
+}
+
+}  // namespace lockstep

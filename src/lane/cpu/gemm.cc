@@ -1,0 +1,259 @@
+#include "lane/cpu/gemm.h"
+
+#include <array>
+#include <limits>
+#include <vector>
+
+#include "base/check.h"
+#include "lane/buffer.h"
+#include "lane/cpu/gemm_tile.h"
+
+namespace lockstep {
+
+namespace {
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+// Costs are counted in multiplications. Packing an element of A costs about as much as kPackA of them, one of B kPackB
+// when its rows are stored and kPackColumns when its columns are; starting a tile costs kStart. Measured on Neoverse
+// V1; wide tiles are better than tall ones elsewhere too.
+constexpr double kPackA = 11, kPackB = 3, kPackColumns = 10, kStart = 20000;
+// Below kInline a product is not worth waking a second thread; many of them are gathered into tasks of kTask.
+constexpr int64_t kInline = int64_t{1} << 18, kTask = int64_t{1} << 16;
+// OpenBLAS has other kernels for products below 10^6 on some machines. Products of up to twice that are cut the same
+// way for any number of threads, larger ones never into tiles below it.
+constexpr int64_t kSmall = int64_t{1} << 20;
+constexpr int kNominalThreads = 4;
+// Half of a 1 MiB second-level cache.
+constexpr int64_t kTileBytes = int64_t{512} << 10;
+constexpr int64_t kEdge = 32;
+
+// The k chunks of a product whose result is one tile and whose sums are long. They depend on the shape alone.
+constexpr int64_t kLongSum = 8192, kShortChunk = 2048, kChunks = 16;
+
+struct Cut {
+  int64_t rows, cols;
+};
+
+// Extents worth trying for a dimension of `extent`: an equal share of 1, 2, ... parts, the parts growing faster when
+// there are many.
+std::vector<int64_t> candidates(int64_t extent) {
+  std::vector<int64_t> shares;
+  const int64_t most = ceil_div(extent, kEdge);
+  for (int64_t parts = 1; parts <= most; parts += 1 + parts / 16) {
+    const int64_t share = std::min(extent, round_up(ceil_div(extent, parts), kEdge));
+    if (shares.empty() || shares.back() != share) shares.push_back(share);
+  }
+  return shares;
+}
+
+// The cut of an m x n result with sums of length k for which `threads` threads are done first.
+Cut choose_tiles(const GemmSpec& spec, int64_t element, int threads) {
+  const auto [m, n, k] = std::array{spec.m, spec.n, spec.k};
+  const int64_t most = kTileBytes / element;
+  const bool small = m * n * k <= 2 * kSmall || most * k < 2 * kSmall;
+  const int64_t workers = m * n * k * spec.batch <= kInline ? 1 : small ? kNominalThreads : threads;
+  const double pack_b = spec.transpose_b ? kPackColumns : kPackB;
+  Cut best{0, 0};
+  double best_cost = std::numeric_limits<double>::infinity();
+  for (const bool strict : {true, false}) {
+    for (const int64_t rows : candidates(m)) {
+      for (const int64_t cols : candidates(n)) {
+        if (rows * cols > most) continue;
+        const int64_t row_tiles = ceil_div(m, rows), col_tiles = ceil_div(n, cols);
+        const int64_t last_rows = m - (row_tiles - 1) * rows, last_cols = n - (col_tiles - 1) * cols;
+        const bool cut = row_tiles * col_tiles > 1;
+        if (strict && !small && cut && last_rows * last_cols * k < kSmall) continue;
+        const auto r = static_cast<double>(rows), c = static_cast<double>(cols), d = static_cast<double>(k);
+        const double tile = r * c * d + d * (kPackA * r + pack_b * c) + kStart;
+        const double cost = tile * static_cast<double>(ceil_div(row_tiles * col_tiles * spec.batch, workers));
+        if (cost < best_cost) {
+          best_cost = cost;
+          best = {rows, cols};
+        }
+      }
+    }
+    if (best.rows > 0) break;
+  }
+  return best;
+}
+
+// Calls f(T{}) for the C++ type of a dtype.
+template <class F>
+void dispatch(DType dtype, F f) {
+  switch (dtype) {
+    case DType::u8:
+      return f(uint8_t{});
+    case DType::i32:
+      return f(int32_t{});
+    case DType::i64:
+      return f(int64_t{});
+    case DType::u32:
+      return f(uint32_t{});
+    case DType::bf16:
+      return f(BFloat16{});
+    case DType::f16:
+      return f(Float16{});
+    case DType::f32:
+      return f(float{});
+    case DType::f64:
+      return f(double{});
+    case DType::boolean:
+      break;
+  }
+  throw_error("matrix product: operands of dtype {}; convert them to a number type first", name(dtype));
+}
+
+}  // namespace
+
+Gemm Gemm::prepare(const GemmSpec& spec, int threads) {
+  use_one_blas_thread();
+  Gemm gemm;
+  GemmSpec& s = gemm.spec_ = spec;
+  dispatch(s.dtype, [](auto) {});
+  const bool half = s.dtype == DType::bf16 || s.dtype == DType::f16;
+  if (!s.out) s.out = s.dtype;
+  if (*s.out != s.dtype && !(half && *s.out == DType::f32))
+    throw_error("matrix product: a result of dtype {} from operands of dtype {}; convert the operands first",
+                name(*s.out), name(s.dtype));
+  LOCKSTEP_CHECK(s.m >= 0 && s.n >= 0 && s.k >= 0 && s.batch >= 0, "a negative extent");
+  if (s.lda == GemmSpec::kDense) s.lda = std::max<int64_t>(1, s.transpose_a ? s.m : s.k);
+  if (s.ldb == GemmSpec::kDense) s.ldb = std::max<int64_t>(1, s.transpose_b ? s.k : s.n);
+  if (s.ldc == GemmSpec::kDense) s.ldc = std::max<int64_t>(1, s.n);
+  if (s.stride_a == GemmSpec::kDense) s.stride_a = s.m * s.k;
+  if (s.stride_b == GemmSpec::kDense) s.stride_b = s.k * s.n;
+  if (s.stride_c == GemmSpec::kDense) s.stride_c = s.m * s.n;
+  for (const int64_t extent : {s.m, s.n, s.k, s.lda, s.ldb, s.ldc})
+    if (extent > std::numeric_limits<int32_t>::max())
+      throw_error("matrix product: an extent of {} is more than 2^31 - 1; cut the operands into smaller pieces",
+                  extent);
+  if (s.m == 0 || s.n == 0 || s.batch == 0) return gemm;
+
+  const int64_t element = half ? 4 : size_of(s.dtype);
+  gemm.k_chunk_ = s.k;
+  if (s.k >= kLongSum && s.m * s.n * s.batch * element <= kTileBytes) {
+    gemm.k_chunk_ = std::max(kShortChunk, round_up(ceil_div(s.k, kChunks), 64));
+    gemm.k_chunks_ = ceil_div(s.k, gemm.k_chunk_);
+    gemm.tile_rows_ = s.m;
+    gemm.tile_cols_ = s.n;
+  } else {
+    const Cut cut = choose_tiles(s, element, std::max(threads, 1));
+    gemm.tile_rows_ = cut.rows;
+    gemm.tile_cols_ = cut.cols;
+  }
+  gemm.row_tiles_ = ceil_div(s.m, gemm.tile_rows_);
+  gemm.col_tiles_ = ceil_div(s.n, gemm.tile_cols_);
+  const int64_t tile = std::max<int64_t>(1, gemm.tile_rows_ * gemm.tile_cols_ * s.k);
+  const int64_t all = gemm.row_tiles_ * gemm.col_tiles_ * s.batch;
+  gemm.tiles_per_task_ = all * tile <= kInline ? all : std::max<int64_t>(1, kTask / tile);
+  return gemm;
+}
+
+// One run of a Gemm: T is the dtype of the operands, Out that of the result.
+template <class T, class Out>
+class GemmRun {
+ public:
+  GemmRun(const Gemm& gemm, Pool& pool, const void* a, const void* b, void* c, Epilogue epilogue)
+      : g_(gemm),
+        s_(gemm.spec_),
+        pool_(pool),
+        a_(static_cast<const T*>(a)),
+        b_(static_cast<const T*>(b)),
+        c_(static_cast<Out*>(c)),
+        epilogue_(epilogue) {}
+
+  void run() {
+    if (g_.k_chunks_ > 1) return run_chunked();
+    const int64_t tiles = g_.row_tiles_ * g_.col_tiles_;
+    pool_.parallel_range(s_.batch * tiles, g_.tiles_per_task_, [&](int64_t begin, int64_t end, int thread) {
+      for (int64_t i = begin; i < end; ++i) {
+        // Neighbouring tasks share columns of B, the larger operand in a forward pass.
+        const int64_t batch = i / tiles, row = i % tiles % g_.row_tiles_, col = i % tiles / g_.row_tiles_;
+        run_tile(batch, row * g_.tile_rows_, col * g_.tile_cols_, thread);
+      }
+    });
+  }
+
+ private:
+  using Sum = detail::Sum<T>;
+  static constexpr bool kSumIsOut = sizeof(Sum) == sizeof(Out) && !(detail::is_half<T> && !std::is_same_v<Out, float>);
+
+  // The matrices of one batch entry.
+  detail::Operand<T> a(int64_t batch) const { return {a_ + batch * s_.stride_a, s_.lda, s_.transpose_a}; }
+  detail::Operand<T> b(int64_t batch) const { return {b_ + batch * s_.stride_b, s_.ldb, s_.transpose_b}; }
+
+  // Where the result of a tile goes: C or scratch.
+  Tile place(int64_t batch, int64_t row0, int64_t rows, int64_t col0, int64_t cols, int thread) {
+    Tile tile{batch, row0, rows, col0, cols, nullptr, cols, thread};
+    if (c_) {
+      tile.data = c_ + batch * s_.stride_c + row0 * s_.ldc + col0;
+      tile.ld = s_.ldc;
+    } else {
+      tile.data = pool_.scratch(thread, detail::kOutSlot, rows * cols * static_cast<int64_t>(sizeof(Out)));
+    }
+    return tile;
+  }
+
+  void run_tile(int64_t batch, int64_t row0, int64_t col0, int thread) {
+    const int64_t rows = std::min(g_.tile_rows_, s_.m - row0), cols = std::min(g_.tile_cols_, s_.n - col0);
+    const Tile tile = place(batch, row0, rows, col0, cols, thread);
+    const auto left = a(batch).at(row0, 0);
+    const auto right = b(batch).at(0, col0);
+    if constexpr (kSumIsOut) {
+      detail::multiply<T>(pool_, thread, left, right, rows, cols, s_.k, static_cast<Sum*>(tile.data), tile.ld);
+    } else {
+      auto* const sums =
+          static_cast<Sum*>(pool_.scratch(thread, detail::kSumSlot, rows * cols * static_cast<int64_t>(sizeof(Sum))));
+      detail::multiply<T>(pool_, thread, left, right, rows, cols, s_.k, sums, cols);
+      detail::convert(sums, cols, rows, cols, static_cast<Out*>(tile.data), tile.ld);
+    }
+    if (epilogue_) epilogue_(tile);
+  }
+
+  // Sums too long for one task: chunks of k into a workspace [batch, chunk, m, n], then their sum in the order of the
+  // chunks.
+  void run_chunked() {
+    const int64_t matrix = s_.m * s_.n, chunks = g_.k_chunks_;
+    const BufferPtr workspace = allocate(s_.batch * chunks * matrix * static_cast<int64_t>(sizeof(Sum)));
+    Sum* const partial = workspace->as<Sum>();
+    pool_.parallel_for(s_.batch * chunks, [&](int64_t i, int thread) {
+      const int64_t batch = i / chunks, k0 = i % chunks * g_.k_chunk_;
+      detail::multiply<T>(pool_, thread, a(batch).at(0, k0), b(batch).at(k0, 0), s_.m, s_.n,
+                          std::min(g_.k_chunk_, s_.k - k0), partial + i * matrix, s_.n);
+    });
+    const int64_t rows_per_tile = std::max<int64_t>(1, 4096 / s_.n), tiles = ceil_div(s_.m, rows_per_tile);
+    pool_.parallel_for(s_.batch * tiles, [&](int64_t i, int thread) {
+      const int64_t batch = i / tiles, row0 = i % tiles * rows_per_tile, rows = std::min(rows_per_tile, s_.m - row0);
+      const Tile tile = place(batch, row0, rows, 0, s_.n, thread);
+      Sum* const total = partial + batch * chunks * matrix + row0 * s_.n;
+      for (int64_t chunk = 1; chunk < chunks; ++chunk) {
+        const Sum* const more = total + chunk * matrix;
+        for (int64_t e = 0; e < rows * s_.n; ++e) total[e] = static_cast<Sum>(total[e] + more[e]);
+      }
+      detail::convert(total, s_.n, rows, s_.n, static_cast<Out*>(tile.data), tile.ld);
+      if (epilogue_) epilogue_(tile);
+    });
+  }
+
+  const Gemm& g_;
+  const GemmSpec& s_;
+  Pool& pool_;
+  const T* a_;
+  const T* b_;
+  Out* c_;
+  Epilogue epilogue_;
+};
+
+void Gemm::run(Pool& pool, const void* a, const void* b, void* c, Epilogue epilogue) const {
+  if (spec_.m == 0 || spec_.n == 0 || spec_.batch == 0) return;
+  dispatch(spec_.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (detail::is_half<T>) {
+      if (*spec_.out == DType::f32) return GemmRun<T, float>(*this, pool, a, b, c, epilogue).run();
+    }
+    GemmRun<T, T>(*this, pool, a, b, c, epilogue).run();
+  });
+}
+
+}  // namespace lockstep

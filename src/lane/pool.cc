@@ -1,0 +1,182 @@
+// How a region runs. `state_` packs
+//
+//   bits 16..31  the number of the region, modulo 2^16
+//   bit  15      open: workers may join
+//   bits 0..14   how many workers have joined and not yet left
+//
+// The caller fills in the region's fields, then publishes it by storing the next number with the open bit. A worker
+// that sees an open region it has not served joins by adding one with a compare-and-swap, takes tasks from the counter
+// until there are none, and subtracts one. The caller takes tasks too, then clears the open bit and waits for those who
+// joined. Workers that were asleep or descheduled all the while are not waited for: they find the region closed. That
+// is what keeps a region short on a busy machine.
+#include "lane/pool.h"
+
+#include <chrono>
+#include <new>
+
+#include "base/check.h"
+#include "lane/memory.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr uint32_t kOpen = 1u << 15;
+constexpr uint32_t kJoined = kOpen - 1;
+constexpr uint32_t kNumberShift = 16;
+constexpr auto kSpin = std::chrono::microseconds(40);
+
+uint32_t number(uint32_t state) { return state >> kNumberShift; }
+
+// The tasks the current thread is inside of, innermost first.
+struct Frame {
+  const Pool* pool;
+  int thread;
+  const Frame* outer;
+};
+thread_local const Frame* innermost = nullptr;
+
+class Inside {
+ public:
+  Inside(const Pool* pool, int thread) : frame_{pool, thread, innermost} { innermost = &frame_; }
+  ~Inside() { innermost = frame_.outer; }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+ private:
+  Frame frame_;
+};
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");
+#endif
+}
+
+// Waits until done(state) holds, spinning first and sleeping after, and returns that state.
+template <class Done>
+uint32_t wait_until(std::atomic<uint32_t>& state, std::atomic<int>& sleepers, Done done) {
+  const auto deadline = std::chrono::steady_clock::now() + kSpin;
+  do {
+    for (int i = 0; i < 32; ++i) {
+      if (const uint32_t now = state.load(std::memory_order_acquire); done(now)) return now;
+      pause();
+    }
+  } while (std::chrono::steady_clock::now() < deadline);
+  // Sequentially consistent with wake(): either we see the new state or it sees the sleeper.
+  sleepers.fetch_add(1);
+  for (;;) {
+    const uint32_t now = state.load();
+    if (done(now)) {
+      sleepers.fetch_sub(1);
+      return now;
+    }
+    state.wait(now, std::memory_order_acquire);
+  }
+}
+
+void wake(std::atomic<uint32_t>& state, std::atomic<int>& sleepers) {
+  if (sleepers.load() > 0) state.notify_all();
+}
+
+}  // namespace
+
+Pool::Pool(const PoolOptions& options) {
+  if (options.threads < 0)
+    throw_error("pool: {} threads were asked for; give at least 1, or 0 for one per cpu", options.threads);
+  threads_ = std::min(options.threads > 0 ? options.threads : available_cpus(), static_cast<int>(kJoined));
+  scratch_.resize(static_cast<size_t>(threads_));
+  workers_.reserve(static_cast<size_t>(threads_ - 1));
+  for (int thread = 1; thread < threads_; ++thread) workers_.emplace_back([this, thread] { work(thread); });
+}
+
+Pool::~Pool() {
+  stop_.store(true);
+  // A new number without the open bit: wakes every worker, none of which can join.
+  state_.store((number(state_.load()) + 1) << kNumberShift);
+  state_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+  for (Scratch& scratch : scratch_)
+    for (Region& region : scratch.slots) system_free(region.memory);
+}
+
+void Pool::run(int64_t tasks, Task task) {
+  if (tasks <= 0) return;
+  for (const Frame* frame = innermost; frame; frame = frame->outer)
+    if (frame->pool == this) return run_inline(tasks, task, frame->thread);
+  // Also for a single task: its scratch memory is that of thread 0.
+  const std::lock_guard lock(callers_);
+  if (tasks == 1 || threads_ == 1) {
+    const Inside inside(this, 0);
+    return run_inline(tasks, task, 0);
+  }
+  run_region(tasks, task);
+}
+
+void Pool::run_inline(int64_t tasks, Task task, int thread) {
+  for (int64_t i = 0; i < tasks; ++i) task(i, thread);
+}
+
+void Pool::run_region(int64_t tasks, Task task) {
+  task_ = task;
+  tasks_.store(tasks, std::memory_order_relaxed);
+  next_.store(0, std::memory_order_relaxed);
+  const uint32_t next_number = (number(state_.load(std::memory_order_relaxed)) + 1) << kNumberShift;
+  state_.store(next_number | kOpen);
+  wake(state_, sleepers_);
+  take_tasks(0);
+  if ((state_.fetch_and(~kOpen) & kJoined) != 0)
+    wait_until(state_, sleepers_, [](uint32_t state) { return (state & kJoined) == 0; });
+  if (error_) [[unlikely]]
+    std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void Pool::take_tasks(int thread) {
+  const Inside inside(this, thread);
+  const Task task = task_;
+  const int64_t tasks = tasks_.load(std::memory_order_relaxed);
+  for (;;) {
+    const int64_t i = next_.fetch_add(1, std::memory_order_relaxed);
+    if (i >= tasks) return;
+    try {
+      task(i, thread);
+    } catch (...) {
+      next_.store(tasks, std::memory_order_relaxed);
+      const std::lock_guard lock(error_mutex_);
+      if (!error_) error_ = std::current_exception();
+    }
+  }
+}
+
+void Pool::work(int thread) {
+  uint32_t served = 0;
+  for (;;) {
+    uint32_t state = wait_until(state_, sleepers_, [&](uint32_t now) { return number(now) != served; });
+    if (stop_.load()) return;
+    served = number(state);
+    // A region of few tasks is left to the first threads; the others would only fight over the counter.
+    if (thread >= tasks_.load(std::memory_order_relaxed)) continue;
+    bool joined = false;
+    while (!joined && (state & kOpen) != 0 && number(state) == served)
+      joined = state_.compare_exchange_weak(state, state + 1, std::memory_order_acquire);
+    if (!joined) continue;
+    take_tasks(thread);
+    if (((state_.fetch_sub(1) - 1) & (kOpen | kJoined)) == 0) wake(state_, sleepers_);
+  }
+}
+
+void Pool::grow(Region& region, int64_t bytes) {
+  // Half as much again and whole pages, so that a slowly growing demand settles.
+  const int64_t size = (std::max(bytes, region.bytes + region.bytes / 2) + 4095) / 4096 * 4096;
+  system_free(region.memory);
+  region = {};
+  region.memory = system_allocate(size);
+  if (!region.memory)
+    throw OutOfMemory(fmt::format("pool: {} bytes of scratch memory per thread were refused; the machine has {}", size,
+                                  machine_memory()));
+  region.bytes = size;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,199 @@
+#include "ops/control.h"
+
+#include "base/check.h"
+#include "ops/elementwise.h"
+#include "ops/ops.h"
+#include "ops/shape_ops.h"
+
+namespace lockstep {
+namespace {
+
+void expect_signature(std::string_view op, const Program& body, Types in, size_t skip = 0) {
+  if (body.inputs.size() + skip != in.size())
+    throw_error("{}: the program takes {} arrays and got {}", op, body.inputs.size(), in.size() - skip);
+  for (size_t i = 0; i < body.inputs.size(); ++i)
+    if (body.types[body.inputs[i]] != in[i + skip])
+      throw_error("{}: operand {} is {} where the program wants {}", op, i, to_string(in[i + skip]), to_string(body.types[body.inputs[i]]));
+}
+
+ProgramPtr share(Program p) { return std::make_shared<const Program>(std::move(p)); }
+
+// (operands..., cotangents...) -> gradients of the wanted operands.
+ProgramPtr gradient_body(const Program& body, const std::vector<bool>& wanted, const SubPrograms& passes) {
+  Program p = passes.joint(body, wanted);
+  const size_t all = p.outputs.size();
+  return share(select_outputs(std::move(p), body.outputs.size(), all));
+}
+
+// Operands, then one cotangent per floating result, zeros for absent ones.
+Values with_cotangents(const Vjp& v, size_t skip) {
+  Values args(v.in.begin() + static_cast<std::ptrdiff_t>(skip), v.in.end());
+  for (size_t i = 0; i < v.out.size(); ++i)
+    if (is_floating(v.out[i].dtype())) args.push_back(v.cts[i] ? v.cts[i] : zeros_like(v.out[i]));
+  return args;
+}
+
+Grads spread(const Values& gradients, const std::vector<bool>& wanted, size_t skip, size_t operands) {
+  Grads out(operands);
+  size_t g = 0;
+  for (size_t i = skip; i < operands; ++i)
+    if (wanted[i]) out[i] = gradients[g++];
+  return out;
+}
+
+// ---- cond
+
+std::vector<Type> cond_type(Types in, const Attrs& attrs) {
+  if (in.empty() || in[0] != Type{DType::boolean, {}})
+    throw_error("cond: the predicate is {}; it must be one bool", in.empty() ? "missing" : to_string(in[0]));
+  const Program &yes = attrs.program("if_true"), &no = attrs.program("if_false");
+  expect_signature("cond", yes, in, 1);
+  expect_signature("cond", no, in, 1);
+  const std::vector<Type> a = yes.output_types(), b = no.output_types();
+  if (a.size() != b.size()) throw_error("cond: one branch returns {} arrays and the other {}", a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i)
+    if (a[i] != b[i])
+      throw_error("cond: result {} is {} in one branch and {} in the other; the branches must agree", i, to_string(a[i]), to_string(b[i]));
+  return a;
+}
+
+Grads cond_vjp(const Vjp& v) {
+  const std::vector<bool> wanted(v.wanted.begin() + 1, v.wanted.end());
+  const Values gradients = cond(v.in[0], gradient_body(v.attrs.program("if_true"), wanted, v.passes),
+                                gradient_body(v.attrs.program("if_false"), wanted, v.passes), with_cotangents(v, 1));
+  return spread(gradients, v.wanted, 1, v.in.size());
+}
+
+Batched cond_batch(const Batch& b) {
+  const Program &yes = b.attrs.program("if_true"), &no = b.attrs.program("if_false");
+  const std::vector<bool> batched(b.batched.begin() + 1, b.batched.end());
+  const Values operands(b.in.begin() + 1, b.in.end());
+  if (b.batched[0]) {  // both are computed, and each example takes its own
+    const std::vector<bool> force(yes.outputs.size(), true);
+    const Values t = b.builder.inline_program(b.passes.batch(yes, batched, b.size, force).program, operands);
+    const Values f = b.builder.inline_program(b.passes.batch(no, batched, b.size, force).program, operands);
+    Values out;
+    for (size_t i = 0; i < t.size(); ++i) out.push_back(select(broadcast(b.in[0], t[i].shape(), {0}), t[i], f[i]));
+    return out;
+  }
+  std::vector<bool> force = b.passes.batch(yes, batched, b.size, {}).batched;
+  const std::vector<bool> other = b.passes.batch(no, batched, b.size, {}).batched;
+  for (size_t i = 0; i < force.size(); ++i) force[i] = force[i] || other[i];
+  Values out = cond(b.in[0], share(b.passes.batch(yes, batched, b.size, force).program),
+                    share(b.passes.batch(no, batched, b.size, force).program), operands);
+  return {std::move(out), std::move(force)};
+}
+
+Kernel cond_cpu(const KernelSpec& spec) {
+  return [yes = spec.compile(spec.attrs.program("if_true")), no = spec.compile(spec.attrs.program("if_false"))](
+             const void* const* in, void* const* out) { (*static_cast<const bool*>(in[0]) ? yes : no)(in + 1, out); };
+}
+
+// ---- remat
+
+std::vector<Type> body_type(Types in, const Attrs& attrs) {
+  const Program& body = attrs.program("body");
+  expect_signature("remat", body, in);
+  return body.output_types();
+}
+
+Grads remat_vjp(const Vjp& v) {
+  const Values args = with_cotangents(v, 0);
+  const Values gradients = remat(args[0].builder(), gradient_body(v.attrs.program("body"), v.wanted, v.passes), args);
+  return spread(gradients, v.wanted, 0, v.in.size());
+}
+
+Batched remat_batch(const Batch& b) {
+  BatchedProgram body = b.passes.batch(b.attrs.program("body"), b.batched, b.size, {});
+  Values out = remat(b.builder, share(std::move(body.program)), Values(b.in.begin(), b.in.end()));
+  return {std::move(out), body.batched};
+}
+
+// ---- custom_vjp
+
+ForwardResult custom_forward(const Forward& f) {
+  Values out = f.in[0].builder().inline_program(f.attrs.program("forward"), f.in);
+  const auto results = static_cast<std::ptrdiff_t>(f.attrs.program("body").outputs.size());
+  ForwardResult r;
+  r.residuals.assign(out.begin() + results, out.end());
+  out.resize(static_cast<size_t>(results));
+  r.out = std::move(out);
+  return r;
+}
+
+Grads custom_backward(const Vjp& v) {
+  Values args(v.residuals.begin(), v.residuals.end());
+  for (size_t i = 0; i < v.out.size(); ++i) args.push_back(v.cts[i] ? v.cts[i] : zeros_like(v.out[i]));
+  args.insert(args.end(), v.in.begin(), v.in.end());
+  Values grads = v.in[0].builder().inline_program(v.attrs.program("backward"), args);
+  for (size_t i = 0; i < grads.size(); ++i)
+    if (!is_floating(v.in[i].dtype())) grads[i] = Value();
+  grads.resize(v.in.size());
+  return grads;
+}
+
+Batched custom_batch(const Batch& b) {
+  const Program &body = b.attrs.program("body"), &forward = b.attrs.program("forward"), &backward = b.attrs.program("backward");
+  auto batched = [&](const Program& p, const std::vector<bool>& in) {
+    return share(b.passes.batch(p, in, b.size, std::vector<bool>(p.outputs.size(), true)).program);
+  };
+  std::vector<bool> backward_in(backward.inputs.size() - b.batched.size(), true);  // residuals and cotangents
+  backward_in.insert(backward_in.end(), b.batched.begin(), b.batched.end());
+  // Gradients of operands that are not batched come out batched and are summed.
+  Builder summed;
+  Values args;
+  const ProgramPtr back = batched(backward, backward_in);
+  for (ValueId id : back->inputs) args.push_back(summed.input(back->types[id]));
+  Values grads = summed.inline_program(*back, args);
+  for (size_t i = 0; i < grads.size(); ++i)
+    if (!b.batched[i]) grads[i] = emit(reduce_sum_op, {grads[i]}, {{"axes", std::vector<int64_t>{0}}});
+  return custom_vjp(b.builder, batched(body, b.batched), batched(forward, b.batched), share(summed.take(grads)),
+                    b.attrs.integer("arguments"), Values(b.in.begin(), b.in.end()));
+}
+
+}  // namespace
+
+constinit const Op cond_op = {
+    .name = "cond",
+    .type = cond_type,
+    .vjp = cond_vjp,
+    .batch = cond_batch,
+    .cpu = cond_cpu,
+};
+
+constinit const Op remat_op = {
+    .name = "remat",
+    .type = body_type,
+    .vjp = remat_vjp,
+    .batch = remat_batch,
+    .inline_body = Inline::late,
+};
+
+constinit const Op custom_vjp_op = {
+    .name = "custom_vjp",
+    .type = body_type,
+    .forward = custom_forward,
+    .vjp = custom_backward,
+    .batch = custom_batch,
+    .inline_body = Inline::early,
+};
+
+Values cond(Value predicate, ProgramPtr if_true, ProgramPtr if_false, const Values& operands) {
+  Values in{predicate};
+  in.insert(in.end(), operands.begin(), operands.end());
+  return predicate.builder().emit(cond_op, in, {{"if_true", std::move(if_true)}, {"if_false", std::move(if_false)}});
+}
+
+Values remat(Builder& b, ProgramPtr body, const Values& operands) { return b.emit(remat_op, operands, {{"body", std::move(body)}}); }
+
+Values custom_vjp(Builder& b, ProgramPtr body, ProgramPtr forward, ProgramPtr backward, int64_t arguments, const Values& operands) {
+  return b.emit(custom_vjp_op, operands,
+                {{"body", std::move(body)}, {"forward", std::move(forward)}, {"backward", std::move(backward)}, {"arguments", arguments}});
+}
+
+Program select_outputs(Program p, size_t first, size_t last) {
+  p.outputs = std::vector<ValueId>(p.outputs.begin() + static_cast<std::ptrdiff_t>(first), p.outputs.begin() + static_cast<std::ptrdiff_t>(last));
+  return p;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,307 @@
+// The rows of convolution. Throughout: x [n, h, w, c], w [kh, kw, ci, co] with ci = c / groups, y and dy [n, oh, ow,
+// co].
+#include "ops/conv.h"
+
+#include "ops/conv_cpu.h"
+#include "ops/dims.h"
+#include "ops/ops.h"
+#include "ops/shape_ops.h"
+#include "ops/window_attrs.h"
+
+namespace lockstep {
+namespace {
+
+Attrs to_attrs(const ConvOptions& o) {
+  return {{"stride", to_ints(o.stride)},
+          {"pad", to_ints(o.pad)},
+          {"lhs_dilation", to_ints(o.lhs_dilation)},
+          {"rhs_dilation", to_ints(o.rhs_dilation)},
+          {"groups", o.groups}};
+}
+
+Attrs to_attrs(const ConvOptions& o, Shape shape) {
+  Attrs attrs = to_attrs(o);
+  attrs.set("shape", std::move(shape));
+  return attrs;
+}
+
+ConvOptions checked_options(std::string_view op, const Attrs& attrs) {
+  ConvOptions o;
+  o.stride = fixed_ints<2>(op, attrs, "stride", 1);
+  o.pad = fixed_ints<4>(op, attrs, "pad", 0);
+  o.lhs_dilation = fixed_ints<2>(op, attrs, "lhs_dilation", 1);
+  o.rhs_dilation = fixed_ints<2>(op, attrs, "rhs_dilation", 1);
+  o.groups = attrs.integer("groups");
+  if (o.groups < 1) throw_error("{}: groups is {}; there is at least one", op, o.groups);
+  return o;
+}
+
+void expect_rank4(std::string_view op, std::string_view what, const Shape& shape, std::string_view dims) {
+  if (shape.size() != 4)
+    throw_error("{}: the {} is {}, of rank {}; it has the dimensions [{}]", op, what, to_string(shape), shape.size(),
+                dims);
+}
+
+void expect_dtypes(std::string_view op, Types in) {
+  expect_operands(op, in, 2);
+  expect_same_dtype(op, in[0], in[1]);
+  if (!is_floating(in[0].dtype)) throw_error("{}: {} is not floating; cast it to f32", op, to_string(in[0]));
+}
+
+// The shape of y; throws Error when the shapes of x and w do not fit each other.
+Shape result_shape(std::string_view op, const Shape& x, const Shape& w, const ConvOptions& o) {
+  expect_rank4(op, "input", x, "n, h, w, c");
+  expect_rank4(op, "filter", w, "kh, kw, c / groups, co");
+  if (x[3] % o.groups != 0 || w[3] % o.groups != 0)
+    throw_error("{}: input {} and filter {} do not divide into {} groups; the channels of both must be multiples of it",
+                op, to_string(x), to_string(w), o.groups);
+  if (w[2] != x[3] / o.groups)
+    throw_error("{}: filter {} reads {} channels and input {} has {} in each of {} group{}; they must agree", op,
+                to_string(w), w[2], to_string(x), x[3] / o.groups, o.groups, o.groups == 1 ? "" : "s");
+  Shape y{x[0], 0, 0, w[3]};
+  for (size_t d = 0; d < 2; ++d) {
+    if (w[d] < 1) throw_error("{}: filter {} has an empty window; each extent is at least 1", op, to_string(w));
+    const int64_t dilated = x[d + 1] == 0 ? 0 : (x[d + 1] - 1) * o.lhs_dilation[d] + 1;
+    const int64_t padded = dilated + o.pad[2 * d] + o.pad[2 * d + 1], window = (w[d] - 1) * o.rhs_dilation[d] + 1;
+    if (window > padded)
+      throw_error(
+          "{}: the window spans {} along {} and the padded input {}; pad more, or use a smaller filter or dilation", op,
+          window, d == 0 ? "h" : "w", padded);
+    y[d + 1] = (padded - window) / o.stride[d] + 1;
+  }
+  return y;
+}
+
+void expect_result(std::string_view op, const Type& dy, const Shape& y) {
+  if (dy.shape != y)
+    throw_error("{}: the cotangent is {} where the convolution gives {}; pass the gradient of its result", op,
+                to_string(dy.shape), to_string(y));
+}
+
+std::vector<Type> conv2d_type(Types in, const Attrs& attrs) {
+  expect_dtypes("conv2d", in);
+  return {{in[0].dtype, result_shape("conv2d", in[0].shape, in[1].shape, checked_options("conv2d", attrs))}};
+}
+
+std::vector<Type> input_grad_type(Types in, const Attrs& attrs) {
+  constexpr std::string_view kOp = "conv2d_input_grad";
+  expect_dtypes(kOp, in);
+  const Shape& x = attrs.ints("shape");
+  expect_result(kOp, in[0], result_shape(kOp, x, in[1].shape, checked_options(kOp, attrs)));
+  return {{in[0].dtype, x}};
+}
+
+std::vector<Type> filter_grad_type(Types in, const Attrs& attrs) {
+  constexpr std::string_view kOp = "conv2d_filter_grad";
+  expect_dtypes(kOp, in);
+  const Shape& w = attrs.ints("shape");
+  expect_result(kOp, in[1], result_shape(kOp, in[0].shape, w, checked_options(kOp, attrs)));
+  return {{in[0].dtype, w}};
+}
+
+// Images can be cut; channels too, unless they are grouped, when a piece would hold a part of the groups.
+Rule grouped(const Attrs& attrs, std::string_view plain, std::string_view in_groups) {
+  const bool one = attrs.integer("groups") == 1;
+  Rule rule = parse_rule(one ? plain : in_groups);
+  rule.whole = one ? "hwabpq" : "hwabpqcio";
+  return rule;
+}
+
+Rule conv2d_rule(Types, const Attrs& attrs) { return grouped(attrs, "nhwc,abco->npqo", "nhwc,abio->npqo"); }
+Rule input_grad_rule(Types, const Attrs& attrs) { return grouped(attrs, "npqo,abco->nhwc", "npqo,abio->nhwc"); }
+Rule filter_grad_rule(Types, const Attrs& attrs) { return grouped(attrs, "nhwc,npqo->abco", "nhwc,npqo->abio"); }
+
+// ---- gradients: each row is linear in each of its operands, and the transposes are the two other rows
+
+Grads conv2d_vjp(const Vjp& v) {
+  const ConvOptions o = conv_options(v.attrs);
+  const Value x = v.in[0], w = v.in[1];
+  Grads grads(2);
+  if (v.wanted[0]) grads[0] = conv2d_input_grad(v.ct(), w, x.shape(), o);
+  if (v.wanted[1]) grads[1] = conv2d_filter_grad(x, v.ct(), w.shape(), o);
+  return grads;
+}
+
+Grads input_grad_vjp(const Vjp& v) {
+  const ConvOptions o = conv_options(v.attrs);
+  const Value dy = v.in[0], w = v.in[1];
+  Grads grads(2);
+  if (v.wanted[0]) grads[0] = conv2d(v.ct(), w, o);
+  if (v.wanted[1]) grads[1] = conv2d_filter_grad(v.ct(), dy, w.shape(), o);
+  return grads;
+}
+
+Grads filter_grad_vjp(const Vjp& v) {
+  const ConvOptions o = conv_options(v.attrs);
+  const Value x = v.in[0], dy = v.in[1];
+  Grads grads(2);
+  if (v.wanted[0]) grads[0] = conv2d_input_grad(dy, v.ct(), x.shape(), o);
+  if (v.wanted[1]) grads[1] = conv2d(x, v.ct(), o);
+  return grads;
+}
+
+// ---- batching: the batch joins the images, the channels of each group, or, when both operands have it, the groups
+
+// Dimension d becomes extents `a` and `b`.
+Value split_dim(Value x, size_t d, int64_t a, int64_t b) {
+  Shape shape = x.shape();
+  shape[d] = a;
+  shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(d) + 1, b);
+  return reshape(x, shape);
+}
+
+// Dimensions d and d + 1 become one.
+Value merge_dims(Value x, size_t d) {
+  Shape shape = x.shape();
+  shape[d] *= shape[d + 1];
+  shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(d) + 1);
+  return reshape(x, shape);
+}
+
+// [b, d0, ..., dk, ...] -> [d0, ..., b * dk, ...]; split_out() undoes it.
+Value join_in(Value x, int64_t k) { return merge_dims(transpose(x, move_dim(x.rank(), 0, k)), static_cast<size_t>(k)); }
+Value split_out(Value x, int64_t k, int64_t batch) {
+  const auto d = static_cast<size_t>(k);
+  const Value parted = split_dim(x, d, batch, x.shape()[d] / batch);
+  return transpose(parted, move_dim(parted.rank(), k, 0));
+}
+
+// [b, d0, d1, d2, groups * m] -> [d0, d1, d2, groups * (b * m)]; split_out_grouped() undoes it.
+Value join_in_grouped(Value x, int64_t groups) {
+  return merge_dims(join_in(split_dim(x, 4, groups, x.shape()[4] / groups), 4), 3);
+}
+Value split_out_grouped(Value x, int64_t groups, int64_t batch) {
+  return merge_dims(split_out(split_dim(x, 3, groups, x.shape()[3] / groups), 4, batch), 4);
+}
+
+Shape times(Shape shape, size_t d, int64_t by) {
+  shape[d] *= by;
+  return shape;
+}
+
+// A batch of nothing.
+Batched no_results(const Batch& b) {
+  std::vector<Type> in;
+  for (size_t i = 0; i < b.in.size(); ++i) {
+    in.push_back(b.in[i].type());
+    if (b.batched[i]) in.back().shape.erase(in.back().shape.begin());
+  }
+  Type out = infer_types(b.op, in, b.attrs)[0];
+  out.shape = prepend(0, out.shape);
+  return full(b.builder, out, 0);
+}
+
+Batched conv2d_batch(const Batch& b) {
+  if (b.size == 0) return no_results(b);
+  ConvOptions o = conv_options(b.attrs);
+  const Value x = b.in[0], w = b.in[1];
+  if (!b.batched[1]) {
+    const Value y = conv2d(merge_dims(x, 0), w, o);
+    return split_dim(y, 0, b.size, x.shape()[1]);
+  }
+  if (!b.batched[0]) return split_out_grouped(conv2d(x, join_in_grouped(w, o.groups), o), o.groups, b.size);
+  o.groups *= b.size;
+  return split_out(conv2d(join_in(x, 3), join_in(w, 3), o), 3, b.size);
+}
+
+Batched input_grad_batch(const Batch& b) {
+  if (b.size == 0) return no_results(b);
+  ConvOptions o = conv_options(b.attrs);
+  const Value dy = b.in[0], w = b.in[1];
+  const Shape& shape = b.attrs.ints("shape");
+  if (!b.batched[1]) {
+    const Value dx = conv2d_input_grad(merge_dims(dy, 0), w, times(shape, 0, b.size), o);
+    return split_dim(dx, 0, b.size, shape[0]);
+  }
+  if (!b.batched[0]) {
+    const Value dx = conv2d_input_grad(dy, join_in(w, 2), times(shape, 3, b.size), o);
+    return split_out_grouped(dx, o.groups, b.size);
+  }
+  o.groups *= b.size;
+  return split_out(conv2d_input_grad(join_in(dy, 3), join_in(w, 3), times(shape, 3, b.size), o), 3, b.size);
+}
+
+Batched filter_grad_batch(const Batch& b) {
+  if (b.size == 0) return no_results(b);
+  ConvOptions o = conv_options(b.attrs);
+  const Value x = b.in[0], dy = b.in[1];
+  const Shape& shape = b.attrs.ints("shape");
+  if (!b.batched[1])
+    return split_out(conv2d_filter_grad(join_in_grouped(x, o.groups), dy, times(shape, 2, b.size), o), 2, b.size);
+  if (!b.batched[0]) {
+    const Value dw = conv2d_filter_grad(x, join_in_grouped(dy, o.groups), times(shape, 3, b.size), o);
+    return split_out_grouped(dw, o.groups, b.size);
+  }
+  o.groups *= b.size;
+  return split_out(conv2d_filter_grad(join_in(x, 3), join_in(dy, 3), times(shape, 3, b.size), o), 3, b.size);
+}
+
+// ---- conv2d and an elementwise program of its result
+
+std::vector<Type> conv2d_fused_type(Types in, const Attrs& attrs) {
+  const Program& body = attrs.program("body");
+  LOCKSTEP_CHECK(in.size() == body.inputs.size() + 1);
+  LOCKSTEP_CHECK(conv2d_type(in.first(2), attrs)[0] == body.types[body.inputs[0]]);
+  for (size_t i = 1; i < body.inputs.size(); ++i) LOCKSTEP_CHECK(in[i + 1] == body.types[body.inputs[i]]);
+  return body.output_types();
+}
+
+// Tiles are finished in any order, so a result may only take the place of an operand that the epilogue reads at the
+// same index.
+bool conv2d_fused_alias(Types in, Types out, const Attrs& attrs, size_t operand, size_t result) {
+  return operand >= 2 && fused_op.alias(in.subspan(1), out, attrs, operand - 1, result);
+}
+
+}  // namespace
+
+ConvOptions conv_options(const Attrs& attrs) { return checked_options("conv2d", attrs); }
+
+constinit const Op conv2d_fused_op = {
+    .name = "conv2d_fused",
+    .type = conv2d_fused_type,
+    .alias = conv2d_fused_alias,
+    .cpu = conv2d_fused_cpu,
+};
+
+constinit const Op conv2d_op = {
+    .name = "conv2d",
+    .linear = Linear::one,
+    .rule = conv2d_rule,
+    .type = conv2d_type,
+    .vjp = conv2d_vjp,
+    .batch = conv2d_batch,
+    .with_epilogue = &conv2d_fused_op,
+    .cpu = conv2d_cpu,
+};
+
+constinit const Op conv2d_input_grad_op = {
+    .name = "conv2d_input_grad",
+    .linear = Linear::one,
+    .rule = input_grad_rule,
+    .type = input_grad_type,
+    .vjp = input_grad_vjp,
+    .batch = input_grad_batch,
+    .cpu = conv2d_input_grad_cpu,
+};
+
+constinit const Op conv2d_filter_grad_op = {
+    .name = "conv2d_filter_grad",
+    .linear = Linear::one,
+    .rule = filter_grad_rule,
+    .type = filter_grad_type,
+    .vjp = filter_grad_vjp,
+    .batch = filter_grad_batch,
+    .cpu = conv2d_filter_grad_cpu,
+};
+
+Value conv2d(Value x, Value w, const ConvOptions& options) { return emit(conv2d_op, {x, w}, to_attrs(options)); }
+
+Value conv2d_input_grad(Value dy, Value w, Shape x, const ConvOptions& options) {
+  return emit(conv2d_input_grad_op, {dy, w}, to_attrs(options, std::move(x)));
+}
+
+Value conv2d_filter_grad(Value x, Value dy, Shape w, const ConvOptions& options) {
+  return emit(conv2d_filter_grad_op, {x, dy}, to_attrs(options, std::move(w)));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,201 @@
+// Rows that go along one axis in order: argmax, argmin, cumsum. An array is seen as [outer, n, inner], n along the
+// axis.
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "lane/pool.h"
+#include "ops/dims.h"
+#include "ops/dispatch.h"
+#include "ops/ops.h"
+#include "ops/reduce.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kGrain = 16384;
+constexpr int64_t kColumns = 128;  // of a task
+
+struct Lines {
+  int64_t outer, n, inner;
+
+  Lines(const Shape& shape, int64_t axis)
+      : outer(extent(shape, 0, axis)),
+        n(shape[static_cast<size_t>(axis)]),
+        inner(extent(shape, axis + 1, static_cast<int64_t>(shape.size()))) {}
+};
+
+// Runs f(o, first, columns) over blocks of columns [first, first + columns) of every o, in parallel.
+template <class F>
+void for_columns(const Lines& l, Pool& pool, F&& f) {
+  const int64_t blocks = (l.inner + kColumns - 1) / kColumns;
+  const int64_t task = std::max<int64_t>(l.n * std::min(l.inner, kColumns), 1);
+  pool.parallel_range(l.outer * blocks, std::max<int64_t>(kGrain / task, 1), [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t first = i % blocks * kColumns;
+      f(i / blocks, first, std::min(kColumns, l.inner - first));
+    }
+  });
+}
+
+// ---- argmax, argmin
+
+const Op& arg_row(bool greatest) { return greatest ? argmax_op : argmin_op; }
+
+template <bool kGreatest>
+std::vector<Type> arg_type(Types in, const Attrs& attrs) {
+  const std::string_view op = arg_row(kGreatest).name;
+  expect_operands(op, in, 1);
+  const int64_t axis = attrs.integer("axis");
+  expect_axis(op, axis, in[0].shape);
+  const int64_t n = in[0].shape[static_cast<size_t>(axis)];
+  if (n == 0)
+    throw_error("{}: axis {} of {} is empty; there is no element to point at", op, axis, to_string(in[0].shape));
+  if (n > std::numeric_limits<int32_t>::max())
+    throw_error("{}: axis {} of {} is longer than an i32 counts; split it", op, axis, to_string(in[0].shape));
+  return {{DType::i32, without(in[0].shape, {axis})}};
+}
+
+Rule arg_rule(Types in, const Attrs& attrs) {
+  const auto axis = static_cast<size_t>(attrs.integer("axis"));
+  const std::string term = Factors().next(in[0].rank());
+  std::string kept = term;
+  kept.erase(axis, 1);
+  return {{term}, {kept}, term.substr(axis, 1)};
+}
+
+Batched next_axis_batch(const Batch& b) {
+  Attrs attrs = b.attrs;
+  attrs.set("axis", b.attrs.integer("axis") + 1);
+  return b.builder.emit(b.op, b.in, std::move(attrs));
+}
+
+// Whether x comes before the best so far; the first NaN stays.
+template <bool kGreatest, class T>
+bool better(T x, T best) {
+  return (kGreatest ? x > best : x < best) || (x != x && best == best);
+}
+
+template <bool kGreatest>
+Kernel arg_cpu(const KernelSpec& spec) {
+  return with_dtype(spec.in[0].dtype, [&]<class T>() -> Kernel {
+    using Number = std::conditional_t<is_half<T>, float, T>;
+    return [lines = Lines(spec.in[0].shape, spec.attrs.integer("axis")), pool = &spec.pool](const void* const* in,
+                                                                                            void* const* out) {
+      for_columns(lines, *pool, [&](int64_t o, int64_t first, int64_t columns) {
+        std::array<Number, kColumns> best;
+        std::array<int32_t, kColumns> where{};
+        const T* from = static_cast<const T*>(in[0]) + o * lines.n * lines.inner + first;
+        for (int64_t c = 0; c < columns; ++c) best[static_cast<size_t>(c)] = static_cast<Number>(from[c]);
+        for (int64_t i = 1; i < lines.n; ++i) {
+          const T* row = from + i * lines.inner;
+          for (int64_t c = 0; c < columns; ++c) {
+            const auto k = static_cast<size_t>(c);
+            const auto x = static_cast<Number>(row[c]);
+            if (!better<kGreatest>(x, best[k])) continue;
+            best[k] = x;
+            where[k] = static_cast<int32_t>(i);
+          }
+        }
+        std::copy_n(where.begin(), columns, static_cast<int32_t*>(out[0]) + o * lines.inner + first);
+      });
+    };
+  });
+}
+
+// ---- cumsum
+
+std::vector<Type> cumsum_type(Types in, const Attrs& attrs) {
+  expect_operands("cumsum", in, 1);
+  expect_axis("cumsum", attrs.integer("axis"), in[0].shape);
+  if (in[0].dtype == DType::boolean)
+    throw_error("cumsum: {} has no arithmetic; cast it to i32 first", to_string(in[0]));
+  return {in[0]};
+}
+
+Rule cumsum_rule(Types in, const Attrs& attrs) {
+  Rule rule = pointwise_rule(in, attrs);
+  rule.whole = rule.in[0].substr(static_cast<size_t>(attrs.integer("axis")), 1);
+  return rule;
+}
+
+Grads cumsum_vjp(const Vjp& v) { return {cumsum(v.ct(), v.attrs.integer("axis"), !v.attrs.get<bool>("reverse"))}; }
+
+Value cumsum_fold(const Fold& f) {
+  return f.type.shape[static_cast<size_t>(f.attrs.integer("axis"))] <= 1 ? f.in[0] : Value();
+}
+
+// Floats add up in double; integers wrap.
+template <class T, bool = std::is_integral_v<T>>
+struct Summed {
+  using type = double;
+};
+template <class T>
+struct Summed<T, true> {
+  using type = std::make_unsigned_t<T>;
+};
+template <class T>
+using SumOf = typename Summed<T>::type;
+
+bool in_place(Types, Types, const Attrs&, size_t, size_t) { return true; }
+
+Kernel cumsum_cpu(const KernelSpec& spec) {
+  return with_dtype(spec.in[0].dtype, [&]<class T>() -> Kernel {
+    if constexpr (std::is_same_v<T, bool>) {
+      LOCKSTEP_CHECK(false, "cumsum of bool");
+      return {};
+    } else {
+      return [lines = Lines(spec.in[0].shape, spec.attrs.integer("axis")), backwards = spec.attrs.get<bool>("reverse"),
+              pool = &spec.pool](const void* const* in, void* const* out) {
+        for_columns(lines, *pool, [&](int64_t o, int64_t first, int64_t columns) {
+          using Sum = SumOf<T>;
+          std::array<Sum, kColumns> sums{};
+          const int64_t base = o * lines.n * lines.inner + first;
+          for (int64_t i = 0; i < lines.n; ++i) {
+            const int64_t at = base + (backwards ? lines.n - 1 - i : i) * lines.inner;
+            const T* from = static_cast<const T*>(in[0]) + at;
+            T* to = static_cast<T*>(out[0]) + at;
+            for (int64_t c = 0; c < columns; ++c) {
+              Sum& sum = sums[static_cast<size_t>(c)];
+              if constexpr (is_half<T>) {
+                sum += static_cast<float>(from[c]);
+                to[c] = T(static_cast<float>(sum));
+              } else {
+                sum = static_cast<Sum>(sum + static_cast<Sum>(from[c]));
+                to[c] = static_cast<T>(sum);
+              }
+            }
+          }
+        });
+      };
+    }
+  });
+}
+
+template <bool kGreatest>
+constexpr Op make_arg_row(std::string_view name) {
+  return {
+      .name = name, .rule = arg_rule, .type = arg_type<kGreatest>, .batch = next_axis_batch, .cpu = arg_cpu<kGreatest>};
+}
+
+}  // namespace
+
+constinit const Op argmax_op = make_arg_row<true>("argmax");
+constinit const Op argmin_op = make_arg_row<false>("argmin");
+constinit const Op cumsum_op = {.name = "cumsum",
+                                .linear = Linear::one,
+                                .rule = cumsum_rule,
+                                .type = cumsum_type,
+                                .vjp = cumsum_vjp,
+                                .batch = next_axis_batch,
+                                .fold = cumsum_fold,
+                                .alias = in_place,
+                                .cpu = cumsum_cpu};
+
+Value argmax(Value x, int64_t axis) { return emit(argmax_op, {x}, {{"axis", axis}}); }
+Value argmin(Value x, int64_t axis) { return emit(argmin_op, {x}, {{"axis", axis}}); }
+Value cumsum(Value x, int64_t axis, bool reverse) {
+  return emit(cumsum_op, {x}, {{"axis", axis}, {"reverse", reverse}});
+}
+
+}  // namespace lockstep

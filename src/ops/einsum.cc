@@ -1,0 +1,155 @@
+#include "ops/einsum.h"
+
+#include <map>
+
+#include "base/check.h"
+#include "ops/ops.h"
+#include "ops/shape_ops.h"
+
+namespace lockstep {
+namespace {
+
+Rule einsum_rule(Types, const Attrs& attrs) { return parse_rule(attrs.get<std::string>("spec")); }
+
+bool has(const std::string& s, char c) { return s.find(c) != std::string::npos; }
+
+std::vector<Type> einsum_type(Types in, const Attrs& attrs) {
+  const std::string& spec = attrs.get<std::string>("spec");
+  const Rule rule = parse_rule(spec);
+  if (rule.in.size() != 2 || rule.out.size() != 1 || in.size() != 2)
+    throw_error("einsum: \"{}\" has {} operands and got {}; it contracts two", spec, rule.in.size(), in.size());
+  if (in[0].dtype != in[1].dtype)
+    throw_error("einsum: {} and {} differ in element type; cast one of them", to_string(in[0]), to_string(in[1]));
+  if (in[0].dtype == DType::boolean) throw_error("einsum: {} holds bool, which has no product; cast to a number", to_string(in[0]));
+  std::map<char, int64_t> size;
+  for (size_t t = 0; t < 2; ++t) {
+    const std::string& term = rule.in[t];
+    if (term.size() != in[t].shape.size())
+      throw_error("einsum: term \"{}\" of \"{}\" names {} dimensions and operand {} is {}", term, spec, term.size(), t,
+                  to_string(in[t]));
+    for (size_t d = 0; d < term.size(); ++d) {
+      if (term.find(term[d]) != d) throw_error("einsum: '{}' stands twice in term \"{}\" of \"{}\"", term[d], term, spec);
+      auto [it, fresh] = size.emplace(term[d], in[t].shape[d]);
+      if (!fresh && it->second != in[t].shape[d])
+        throw_error("einsum: '{}' of \"{}\" is {} in {} and {} in {}; the extents must agree", term[d], spec, it->second,
+                    to_string(in[0].shape), in[t].shape[d], to_string(in[t].shape));
+      const int times = has(rule.in[0], term[d]) + has(rule.in[1], term[d]) + has(rule.out[0], term[d]);
+      if (times < 2) throw_error("einsum: '{}' of \"{}\" stands in one term only; sum over it first", term[d], spec);
+    }
+  }
+  Type out{in[0].dtype, {}};
+  for (size_t d = 0; d < rule.out[0].size(); ++d) {
+    const char c = rule.out[0][d];
+    if (!size.count(c) || rule.out[0].find(c) != d)
+      throw_error("einsum: '{}' in the result of \"{}\" is not a letter of the operands, or stands twice", c, spec);
+    out.shape.push_back(size[c]);
+  }
+  return {out};
+}
+
+Grads einsum_vjp(const Vjp& v) {
+  const Rule r = parse_rule(v.attrs.get<std::string>("spec"));
+  const std::string &a = r.in[0], &b = r.in[1], &y = r.out[0];
+  Grads grads(2);
+  if (v.wanted[0]) grads[0] = einsum(y + "," + b + "->" + a, v.ct(), v.in[1]);
+  if (v.wanted[1]) grads[1] = einsum(a + "," + y + "->" + b, v.in[0], v.ct());
+  return grads;
+}
+
+char unused_letter(const std::string& spec) {
+  for (char c = 'z'; c >= 'a'; --c)
+    if (!has(spec, c)) return c;
+  for (char c = 'Z'; c >= 'A'; --c)
+    if (!has(spec, c)) return c;
+  throw_error("einsum: \"{}\" uses all 52 letters", spec);
+}
+
+Batched einsum_batch(const Batch& b) {
+  const std::string& spec = b.attrs.get<std::string>("spec");
+  Rule r = parse_rule(spec);
+  const char z = unused_letter(spec);
+  for (size_t i = 0; i < 2; ++i)
+    if (b.batched[i]) r.in[i].insert(r.in[i].begin(), z);
+  r.out[0].insert(r.out[0].begin(), z);
+  return einsum(r.in[0] + "," + r.in[1] + "->" + r.out[0], b.in[0], b.in[1]);
+}
+
+// Reads operands through transposes, and through broadcasts along letters that the other operand and the result have too.
+Value einsum_fold(const Fold& f) {
+  Rule r = parse_rule(f.attrs.get<std::string>("spec"));
+  Values in(f.in.begin(), f.in.end());
+  bool changed = false;
+  for (size_t i = 0; i < 2; ++i) {
+    const Eqn* eqn = f.builder.definition(in[i]);
+    if (!eqn) continue;
+    const Value source = eqn->in.empty() ? Value() : Value(&f.builder, eqn->in[0]);
+    std::string& term = r.in[i];
+    if (eqn->op == &transpose_op) {
+      const auto& permutation = eqn->attrs.ints("permutation");
+      std::string inner(term.size(), ' ');
+      for (size_t d = 0; d < term.size(); ++d) inner[static_cast<size_t>(permutation[d])] = term[d];
+      term = inner;
+    } else if (eqn->op == &broadcast_op) {
+      const auto& dims = eqn->attrs.ints("dims");
+      std::string inner;
+      for (int64_t d : dims) inner += term[static_cast<size_t>(d)];
+      bool droppable = true;
+      for (char c : term)
+        if (!has(inner, c)) droppable = droppable && has(r.in[1 - i], c) && has(r.out[0], c);
+      if (!droppable) continue;
+      term = inner;
+    } else {
+      continue;
+    }
+    in[i] = source;
+    changed = true;
+  }
+  if (!changed) return {};
+  return einsum(r.in[0] + "," + r.in[1] + "->" + r.out[0], in[0], in[1]);
+}
+
+}  // namespace
+
+Kernel einsum_cpu(const KernelSpec&);
+Kernel einsum_fused_cpu(const KernelSpec&);
+
+namespace {
+
+std::vector<Type> einsum_fused_type(Types in, const Attrs& attrs) {
+  const Program& body = attrs.program("body");
+  LOCKSTEP_CHECK(in.size() == body.inputs.size() + 1);
+  LOCKSTEP_CHECK(einsum_type(in.first(2), attrs)[0] == body.types[body.inputs[0]]);
+  for (size_t i = 1; i < body.inputs.size(); ++i) LOCKSTEP_CHECK(in[i + 1] == body.types[body.inputs[i]]);
+  return body.output_types();
+}
+
+// Tiles are finished in any order, so a result may only take the place of an operand that the epilogue reads at the same index.
+bool einsum_fused_alias(Types in, Types out, const Attrs& attrs, size_t operand, size_t result) {
+  if (operand < 2) return false;
+  return fused_op.alias(in.subspan(1), out, attrs, operand - 1, result);
+}
+
+}  // namespace
+
+constinit const Op einsum_fused_op = {
+    .name = "einsum_fused",
+    .type = einsum_fused_type,
+    .alias = einsum_fused_alias,
+    .cpu = einsum_fused_cpu,
+};
+
+constinit const Op einsum_op = {
+    .name = "einsum",
+    .linear = Linear::one,
+    .rule = einsum_rule,
+    .type = einsum_type,
+    .vjp = einsum_vjp,
+    .batch = einsum_batch,
+    .fold = einsum_fold,
+    .with_epilogue = &einsum_fused_op,
+    .cpu = einsum_cpu,
+};
+
+Value einsum(std::string spec, Value a, Value b) { return emit(einsum_op, {a, b}, {{"spec", std::move(spec)}}); }
+
+}  // namespace lockstep

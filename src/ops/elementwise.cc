@@ -1,0 +1,378 @@
+#include "ops/elementwise.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "base/check.h"
+#include "ops/fused.h"
+#include "ops/loops/loops.h"
+#include "ops/ops.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kTwoOverRootPi = 1.1283791670955126;
+constexpr double kHalfRootPi = 0.88622692545275801;
+
+// The sets of dtypes in elementwise.def.
+struct DTypeSet {
+  bool (*has)(DType);
+  std::string_view names;
+};
+constexpr DTypeSet floating{[](DType t) { return is_floating(t); }, "floats"};
+constexpr DTypeSet numeric{[](DType t) { return t != DType::boolean; }, "integers and floats"};
+constexpr DTypeSet integral{[](DType t) { return !is_floating(t); }, "integers and bool"};
+constexpr DTypeSet integers{[](DType t) { return is_integer(t); }, "integers"};
+constexpr DTypeSet any{[](DType) { return true; }, "every dtype"};
+
+void check_count(const Op& op, Types in, size_t wanted) {
+  if (in.size() != wanted) throw_error("{}: takes {} operands and got {}", op.name, wanted, in.size());
+}
+
+void check_equal(const Op& op, const Type& a, const Type& b) {
+  if (a.dtype != b.dtype)
+    throw_error("{}: operands are {} and {}; cast one of them", op.name, to_string(a), to_string(b));
+  if (a.shape != b.shape)
+    throw_error("{}: operands are {} and {}; broadcast them to one shape", op.name, to_string(a), to_string(b));
+}
+
+void check_operands(const Op& op, const DTypeSet& set, size_t operands, Types in) {
+  check_count(op, in, operands);
+  for (const Type& t : in) check_equal(op, in[0], t);
+  if (!set.has(in[0].dtype))
+    throw_error("{}: the operand is {} and the op takes {}; cast it", op.name, to_string(in[0]), set.names);
+}
+
+// A result like the operands.
+template <const Op& op, const DTypeSet& set, size_t operands>
+std::vector<Type> same_type(Types in, const Attrs&) {
+  check_operands(op, set, operands, in);
+  return {in[0]};
+}
+
+template <const Op& op, const DTypeSet& set, size_t operands>
+std::vector<Type> bool_type(Types in, const Attrs&) {
+  check_operands(op, set, operands, in);
+  return {Type{DType::boolean, in[0].shape}};
+}
+
+template <LoopId id>
+Loop find_loop(std::span<const DType> in, DType) {
+  return loops().map[static_cast<int>(id)][register_index(in[0])];
+}
+
+bool alias_same_width(Types in_types, Types out_types, const Attrs&, size_t in, size_t out) {
+  return size_of(in_types[in].dtype) == size_of(out_types[out].dtype);
+}
+
+template <const Op& op>
+Kernel cpu_kernel(const KernelSpec& spec) {
+  return elementwise_kernel(op, spec);
+}
+
+// ---- Folding ------------------------------------------------------------------------------------------------------------
+
+Value decode(const void* element, Builder& builder, const Type& type) {
+  const auto get = [&]<class T>(T x) {
+    std::memcpy(&x, element, sizeof x);
+    return x;
+  };
+  switch (type.dtype) {
+    case DType::boolean: return full(builder, type, static_cast<int64_t>(get(bool())));
+    case DType::u8: return full(builder, type, static_cast<int64_t>(get(uint8_t())));
+    case DType::i32: return full(builder, type, static_cast<int64_t>(get(int32_t())));
+    case DType::i64: return full(builder, type, get(int64_t()));
+    case DType::u32: return full(builder, type, static_cast<int64_t>(get(uint32_t())));
+    case DType::f64: return full(builder, type, get(double()));
+    default: return full(builder, type, static_cast<double>(get(float())));
+  }
+}
+
+// The op on operands that are one repeated element each, computed now.
+Value fold_constants(const Op& op, const Fold& f) {
+  alignas(8) char elements[3][8] = {};
+  const void* pointers[3] = {elements[0], elements[1], elements[2]};
+  DType registers[3];
+  for (size_t i = 0; i < f.in.size(); ++i) {
+    const Attr* value = constant_value(f.builder.definition(f.in[i]));
+    if (!value) return {};
+    registers[i] = register_type(f.in[i].dtype());
+    encode_element(*value, f.in[i].dtype(), elements[i]);
+  }
+  alignas(8) char result[8];
+  const Loop loop = op.loop({registers, f.in.size()}, register_type(f.type.dtype));
+  loop(result, pointers, 1);
+  return decode(result, f.builder, f.type);
+}
+
+// Is operand i this constant? The sign of a floating zero counts.
+bool is_constant(const Fold& f, size_t i, double wanted) {
+  const Attr* value = constant_value(f.builder.definition(f.in[i]));
+  if (!value) return false;
+  if (const auto* integer = std::get_if<int64_t>(value)) return *integer == static_cast<int64_t>(wanted);
+  const double x = std::get<double>(*value);
+  return x == wanted && std::signbit(x) == std::signbit(wanted);
+}
+
+Value fold_nothing(const Op&, const Fold&) { return {}; }
+
+// f(f(x)) = x.
+Value fold_involution(const Op& op, const Fold& f) {
+  const Eqn* inner = f.builder.definition(f.in[0]);
+  return inner && inner->op == &op ? Value(&f.builder, inner->in[0]) : Value();
+}
+
+// x + 0.0 is not x for x = -0.0, x + -0.0 is.
+Value fold_add(const Op&, const Fold& f) {
+  if (is_constant(f, 1, -0.0)) return f.in[0];
+  if (is_constant(f, 0, -0.0)) return f.in[1];
+  return {};
+}
+
+Value fold_sub(const Op&, const Fold& f) { return is_constant(f, 1, 0.0) ? f.in[0] : Value(); }
+
+Value fold_mul(const Op&, const Fold& f) {
+  for (size_t i : {0, 1}) {
+    if (is_constant(f, i, 1.0)) return f.in[1 - i];
+    if (is_integer(f.type.dtype) && is_constant(f, i, 0.0)) return f.in[i];
+  }
+  return {};
+}
+
+Value fold_div(const Op&, const Fold& f) { return is_constant(f, 1, 1.0) ? f.in[0] : Value(); }
+
+Value fold_pow(const Op&, const Fold& f) {
+  if (is_constant(f, 1, 0.0)) return ones_like(f.in[0]);
+  if (is_constant(f, 1, 1.0)) return f.in[0];
+  if (is_constant(f, 1, 2.0)) return f.in[0] * f.in[0];
+  return {};
+}
+
+Value fold_select(const Op&, const Fold& f) {
+  if (f.in[1] == f.in[2] || is_constant(f, 0, 1.0)) return f.in[1];
+  return is_constant(f, 0, 0.0) ? f.in[2] : Value();
+}
+
+Value fold_same_type(const Op&, const Fold& f) { return f.in[0].type() == f.type ? f.in[0] : Value(); }
+
+template <const Op& op, Value (*simpler)(const Op&, const Fold&)>
+Value fold(const Fold& f) {
+  const Value constant = fold_constants(op, f);
+  return constant ? constant : simpler(op, f);
+}
+
+// ---- Gradients ----------------------------------------------------------------------------------------------------------
+
+// x with zeros replaced.
+Value where_zero(Value x, double otherwise) { return select(eq(x, zeros_like(x)), full_like(x, otherwise), x); }
+
+// b a^(b-1), 0 for b = 0.
+Value pow_gradient_base(Value ct, Value a, Value b) {
+  const Value constant = eq(b, zeros_like(b));
+  const Value slope = b * pow(a, select(constant, ones_like(b), b - 1.0));
+  return ct * select(constant, zeros_like(b), slope);
+}
+
+// The part of y's gradient that belongs to a, where y is one of a and b: ties are split.
+Value share(Value a, Value b, Value y) {
+  const Value alone = select(eq(b, y), full_like(y, 0.5), ones_like(y));
+  return select(eq(a, y), alone, zeros_like(y));
+}
+
+// a / b towards zero.
+Value trunc_div(Value a, Value b) {
+  const Value q = a / b;
+  return sign(q) * floor(abs(q));
+}
+
+constexpr bool is_none(std::string_view gradient) { return gradient == "none"; }
+
+}  // namespace
+
+// ---- The rows of elementwise.def ----------------------------------------------------------------------------------------
+
+#define UNARY(name_, linear_, dtypes, cost, expression, gradient, fold_)     \
+  Value name_(Value x) { return emit(name_##_op, {x}); }                     \
+  static Grads name_##_vjp([[maybe_unused]] const Vjp& v) {                  \
+    [[maybe_unused]] const Value ct = v.ct(), x = v.in[0], y = v.y(), none;  \
+    return {gradient};                                                       \
+  }                                                                          \
+  constinit const Op name_##_op = {                                          \
+      .name = #name_,                                                        \
+      .linear = Linear::linear_,                                             \
+      .rule = pointwise_rule,                                                \
+      .type = same_type<name_##_op, dtypes, 1>,                              \
+      .vjp = is_none(#gradient) ? nullptr : name_##_vjp,                     \
+      .batch = batch_pointwise,                                              \
+      .fold = fold<name_##_op, fold_>,                                       \
+      .loop = find_loop<LoopId::name_>,                                      \
+      .alias = alias_same_width,                                             \
+      .cpu = cpu_kernel<name_##_op>,                                         \
+  };
+#define BINARY(name_, linear_, dtypes, cost, expression, gradient_a, gradient_b, fold_)      \
+  Value name_(Value a, Value b) { return emit(name_##_op, {a, b}); }                         \
+  static Grads name_##_vjp(const Vjp& v) {                                                   \
+    [[maybe_unused]] const Value ct = v.ct(), a = v.in[0], b = v.in[1], y = v.y(), none;     \
+    return {v.wanted[0] ? gradient_a : none, v.wanted[1] ? gradient_b : none};               \
+  }                                                                                          \
+  constinit const Op name_##_op = {                                                          \
+      .name = #name_,                                                                        \
+      .linear = Linear::linear_,                                                             \
+      .rule = pointwise_rule,                                                                \
+      .type = same_type<name_##_op, dtypes, 2>,                                              \
+      .vjp = is_none(#gradient_a) ? nullptr : name_##_vjp,                                   \
+      .batch = batch_pointwise,                                                              \
+      .fold = fold<name_##_op, fold_>,                                                       \
+      .loop = find_loop<LoopId::name_>,                                                      \
+      .alias = alias_same_width,                                                             \
+      .cpu = cpu_kernel<name_##_op>,                                                         \
+  };
+#define LOCKSTEP_TEST(name_, dtypes, operands)              \
+  constinit const Op name_##_op = {                         \
+      .name = #name_,                                       \
+      .rule = pointwise_rule,                               \
+      .type = bool_type<name_##_op, dtypes, operands>,      \
+      .batch = batch_pointwise,                             \
+      .fold = fold<name_##_op, fold_nothing>,               \
+      .loop = find_loop<LoopId::name_>,                     \
+      .alias = alias_same_width,                            \
+      .cpu = cpu_kernel<name_##_op>,                        \
+  };
+#define PREDICATE(name_, dtypes, cost, expression)          \
+  Value name_(Value x) { return emit(name_##_op, {x}); }    \
+  LOCKSTEP_TEST(name_, dtypes, 1)
+#define COMPARE(name_, dtypes, cost, expression)                      \
+  Value name_(Value a, Value b) { return emit(name_##_op, {a, b}); }  \
+  LOCKSTEP_TEST(name_, dtypes, 2)
+#include "ops/elementwise.def"
+
+// ---- The rows whose operands differ in type -----------------------------------------------------------------------------
+
+namespace {
+
+std::vector<Type> select_type(Types in, const Attrs&) {
+  check_count(select_op, in, 3);
+  check_equal(select_op, in[1], in[2]);
+  if (in[0].dtype != DType::boolean)
+    throw_error("select: the predicate is {}; compare it with something, or cast it to bool", to_string(in[0]));
+  if (in[0].shape != in[1].shape)
+    throw_error("select: the predicate is {} and the branches are {}; broadcast them to one shape", to_string(in[0]),
+                to_string(in[1]));
+  return {in[1]};
+}
+
+Grads select_vjp(const Vjp& v) {
+  const Value zero = zeros_like(v.ct());
+  return {{}, select(v.in[0], v.ct(), zero), select(v.in[0], zero, v.ct())};
+}
+
+Loop select_loop(std::span<const DType> in, DType) { return loops().select[register_index(in[1])]; }
+
+std::vector<Type> cast_type(Types in, const Attrs& attrs) {
+  check_count(cast_op, in, 1);
+  return {Type{attrs.get<DType>("dtype"), in[0].shape}};
+}
+
+Grads cast_vjp(const Vjp& v) {
+  if (!is_floating(v.in[0].dtype()) || !is_floating(v.y().dtype())) return {Value()};
+  return {cast(v.ct(), v.in[0].dtype())};
+}
+
+Loop cast_loop(std::span<const DType> in, DType out) {
+  return loops().cast[register_index(in[0])][register_index(out)];
+}
+
+std::vector<Type> bitcast_type(Types in, const Attrs& attrs) {
+  check_count(bitcast_op, in, 1);
+  const DType to = attrs.get<DType>("dtype");
+  if (size_of(in[0].dtype) != size_of(to) || (size_of(to) < 4 && in[0].dtype != to))
+    throw_error("bitcast: the operand is {} and the result {}; both must have 32 or both 64 bits", to_string(in[0]), name(to));
+  return {Type{to, in[0].shape}};
+}
+
+Loop bitcast_loop(std::span<const DType> in, DType) { return loops().copy(in[0]); }
+
+}  // namespace
+
+Value select(Value predicate, Value a, Value b) { return emit(select_op, {predicate, a, b}); }
+Value cast(Value x, DType dtype) { return emit(cast_op, {x}, {{"dtype", dtype}}); }
+Value bitcast(Value x, DType dtype) { return emit(bitcast_op, {x}, {{"dtype", dtype}}); }
+
+constinit const Op select_op = {
+    .name = "select",
+    .rule = pointwise_rule,
+    .type = select_type,
+    .vjp = select_vjp,
+    .batch = batch_pointwise,
+    .fold = fold<select_op, fold_select>,
+    .loop = select_loop,
+    .alias = alias_same_width,
+    .cpu = cpu_kernel<select_op>,
+};
+
+constinit const Op cast_op = {
+    .name = "cast",
+    .rule = pointwise_rule,
+    .type = cast_type,
+    .vjp = cast_vjp,
+    .batch = batch_pointwise,
+    .fold = fold<cast_op, fold_same_type>,
+    .loop = cast_loop,
+    .alias = alias_same_width,
+    .cpu = cpu_kernel<cast_op>,
+};
+
+constinit const Op bitcast_op = {
+    .name = "bitcast",
+    .rule = pointwise_rule,
+    .type = bitcast_type,
+    .batch = batch_pointwise,
+    .fold = fold<bitcast_op, fold_same_type>,
+    .loop = bitcast_loop,
+    .alias = alias_same_width,
+    .cpu = cpu_kernel<bitcast_op>,
+};
+
+// ---- What is known of a row ---------------------------------------------------------------------------------------------
+
+int elementwise_cost(const Op& op) {
+  struct Cost {
+    const Op* op;
+    int cost;
+  };
+  static constexpr Cost kCosts[] = {
+#define UNARY(name, linear, dtypes, cost, ...) {&name##_op, cost},
+#define PREDICATE(name, dtypes, cost, ...) {&name##_op, cost},
+#define BINARY(name, linear, dtypes, cost, ...) {&name##_op, cost},
+#define COMPARE(name, dtypes, cost, ...) {&name##_op, cost},
+#include "ops/elementwise.def"
+  };
+  for (const Cost& c : kCosts)
+    if (c.op == &op) return c.cost;
+  return 1;
+}
+
+const Attr* constant_value(const Eqn* eqn) { return eqn && eqn->in.empty() ? eqn->attrs.find("value") : nullptr; }
+
+void encode_element(const Attr& value, DType dtype, void* element) {
+  const auto put = [&](auto x) { std::memcpy(element, &x, sizeof x); };
+  if (is_floating(dtype)) {
+    const double x = std::get<double>(value);
+    switch (dtype) {
+      case DType::f64: return put(x);
+      case DType::bf16: return put(static_cast<float>(BFloat16(static_cast<float>(x))));
+      case DType::f16: return put(static_cast<float>(Float16(static_cast<float>(x))));
+      default: return put(static_cast<float>(x));
+    }
+  }
+  const int64_t x = std::get<int64_t>(value);
+  switch (dtype) {
+    case DType::boolean: return put(x != 0);
+    case DType::u8: return put(static_cast<uint8_t>(x));
+    case DType::i32: return put(static_cast<int32_t>(x));
+    case DType::u32: return put(static_cast<uint32_t>(x));
+    default: return put(x);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,145 @@
+// full and iota: arrays made of nothing.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "lane/pool.h"
+#include "ops/dims.h"
+#include "ops/dispatch.h"
+#include "ops/ops.h"
+#include "ops/shape_ops.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kGrain = 32768;
+
+template <class T>
+T from_attr(const Attr& value) {
+  const double* real = std::get_if<double>(&value);
+  if constexpr (is_half<T>) {
+    return T(static_cast<float>(real ? *real : static_cast<double>(std::get<int64_t>(value))));
+  } else {
+    return real ? static_cast<T>(*real) : static_cast<T>(std::get<int64_t>(value));
+  }
+}
+
+bool fits(DType dtype, int64_t value) {
+  switch (dtype) {
+    case DType::boolean:
+      return value == 0 || value == 1;
+    case DType::u8:
+      return value >= 0 && value <= std::numeric_limits<uint8_t>::max();
+    case DType::u32:
+      return value >= 0 && value <= std::numeric_limits<uint32_t>::max();
+    case DType::i32:
+      return value >= std::numeric_limits<int32_t>::min() && value <= std::numeric_limits<int32_t>::max();
+    default:
+      return true;
+  }
+}
+
+Type made_type(const Attrs& attrs) { return {attrs.get<DType>("dtype"), attrs.ints("shape")}; }
+
+std::vector<Type> full_type(Types in, const Attrs& attrs) {
+  expect_operands("full", in, 0);
+  Type type = made_type(attrs);
+  count(type.shape);
+  const Attr* value = attrs.find("value");
+  LOCKSTEP_CHECK(value, "full without a value");
+  if (is_floating(type.dtype) != std::holds_alternative<double>(*value))
+    throw_error("full: the value of a {} must be {}", to_string(type),
+                is_floating(type.dtype) ? "written with a decimal point" : "a whole number");
+  if (!is_floating(type.dtype) && !fits(type.dtype, std::get<int64_t>(*value)))
+    throw_error("full: {} does not fit {}; choose a wider type", std::get<int64_t>(*value), name(type.dtype));
+  return {type};
+}
+
+Rule full_rule(Types, const Attrs& attrs) {
+  return {{}, {Factors().next(static_cast<int64_t>(attrs.ints("shape").size()))}, ""};
+}
+
+Kernel full_cpu(const KernelSpec& spec) {
+  const int64_t n = count(spec.out[0].shape);
+  return with_dtype(spec.out[0].dtype, [&]<class T>() -> Kernel {
+    return [value = from_attr<T>(*spec.attrs.find("value")), n, pool = &spec.pool](const void* const*,
+                                                                                   void* const* out) {
+      T* to = static_cast<T*>(out[0]);
+      pool->parallel_range(n, kGrain, [&](int64_t begin, int64_t end, int) { std::fill(to + begin, to + end, value); });
+    };
+  });
+}
+
+std::vector<Type> iota_type(Types in, const Attrs& attrs) {
+  expect_operands("iota", in, 0);
+  Type type = made_type(attrs);
+  count(type.shape);
+  if (type.dtype == DType::boolean) throw_error("iota: bool cannot count; use i32 and compare");
+  expect_axis("iota", attrs.integer("dim"), type.shape);
+  return {type};
+}
+
+Rule iota_rule(Types in, const Attrs& attrs) {
+  Rule rule = full_rule(in, attrs);
+  rule.whole = rule.out[0].substr(static_cast<size_t>(attrs.integer("dim")), 1);
+  return rule;
+}
+
+Kernel iota_cpu(const KernelSpec& spec) {
+  const Shape& shape = spec.out[0].shape;
+  const int64_t dim = spec.attrs.integer("dim"), n = shape[static_cast<size_t>(dim)];
+  const int64_t inner = extent(shape, dim + 1, spec.out[0].rank()), rows = inner == 0 ? 0 : count(shape) / inner;
+  return with_dtype(spec.out[0].dtype, [&]<class T>() -> Kernel {
+    return [=, pool = &spec.pool](const void* const*, void* const* out) {
+      if (rows == 0) return;
+      T* to = static_cast<T*>(out[0]);
+      pool->parallel_range(rows, std::max<int64_t>(kGrain / inner, 1), [&](int64_t begin, int64_t end, int) {
+        for (int64_t row = begin; row < end; ++row) {
+          T value;
+          if constexpr (is_half<T>)
+            value = T(static_cast<float>(row % n));
+          else
+            value = static_cast<T>(row % n);
+          std::fill(to + row * inner, to + (row + 1) * inner, value);
+        }
+      });
+    };
+  });
+}
+
+}  // namespace
+
+constinit const Op full_op = {.name = "full", .rule = full_rule, .type = full_type, .cpu = full_cpu};
+constinit const Op iota_op = {.name = "iota", .rule = iota_rule, .type = iota_type, .cpu = iota_cpu};
+
+Value full_of(Builder& b, Type type, Attr value) {
+  return b.emit(full_op, {}, {{"value", std::move(value)}, {"dtype", type.dtype}, {"shape", type.shape}})[0];
+}
+
+Value full(Builder& b, Type type, double value) {
+  if (is_floating(type.dtype)) return full_of(b, type, round_to(type.dtype, value));
+  // Both bounds are exact doubles.
+  if (!(value >= -0x1p63 && value < 0x1p63) || value != std::trunc(value))
+    throw_error("full: {} is no value of {}; round it, or choose a floating type", value, name(type.dtype));
+  return full_of(b, std::move(type), static_cast<int64_t>(value));
+}
+
+Value full(Builder& b, Type type, int64_t value) {
+  if (is_floating(type.dtype)) return full_of(b, type, round_to(type.dtype, static_cast<double>(value)));
+  return full_of(b, std::move(type), value);
+}
+
+const Attr* full_value(Value x) {
+  const Eqn* eqn = x.builder().definition(x);
+  return eqn && eqn->op == &full_op ? eqn->attrs.find("value") : nullptr;
+}
+
+Value zeros_like(Value x) { return full(x.builder(), x.type(), int64_t{0}); }
+Value ones_like(Value x) { return full(x.builder(), x.type(), int64_t{1}); }
+Value full_like(Value x, double value) { return full(x.builder(), x.type(), value); }
+
+Value iota(Builder& b, Type type, int64_t dim) {
+  return b.emit(iota_op, {}, {{"dtype", type.dtype}, {"shape", type.shape}, {"dim", dim}})[0];
+}
+
+}  // namespace lockstep

@@ -1,0 +1,62 @@
+#include "ops/fused.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "base/check.h"
+#include "lane/pool.h"
+#include "ops/cluster.h"
+#include "ops/ops.h"
+
+namespace lockstep {
+namespace {
+
+// Additions per piece of work: enough to hide what handing it to a thread costs.
+constexpr int64_t kGrainCost = 64 * 1024;
+constexpr int64_t kGrainElements = 8 * 1024;
+constexpr int kScratchSlot = 1;
+
+std::vector<Type> fused_type(Types in, const Attrs& attrs) {
+  const Program& body = attrs.program("body");
+  const std::vector<Type> wanted = body.input_types();
+  if (!std::equal(in.begin(), in.end(), wanted.begin(), wanted.end()))
+    throw_error("fused: the {} operands do not have the types of the body's {} inputs", in.size(), wanted.size());
+  return body.output_types();
+}
+
+bool fused_alias(Types in_types, Types out_types, const Attrs& attrs, size_t in, size_t out) {
+  return size_of(in_types[in].dtype) == size_of(out_types[out].dtype) && in_types[in].shape == out_types[out].shape &&
+         reads_same_index(attrs.program("body"), in);
+}
+
+Kernel fused_cpu(const KernelSpec& spec) { return fused_kernel(spec.attrs.program("body"), spec); }
+
+}  // namespace
+
+Kernel fused_kernel(const Program& body, const KernelSpec& spec) {
+  auto cluster = std::make_shared<const Cluster>(Cluster::compile(body, spec.alias));
+  const int64_t tile = cluster->tile();
+  const int64_t grain = std::max(kGrainElements, kGrainCost / std::max<int64_t>(cluster->cost(), 1)) / tile * tile;
+  return [cluster, grain = std::max(grain, tile), &pool = spec.pool](const void* const* in, void* const* out) {
+    pool.parallel_range(cluster->size(), grain, [&](int64_t begin, int64_t end, int thread) {
+      cluster->run(in, out, begin, end, pool.scratch(thread, kScratchSlot, cluster->scratch_bytes()));
+    });
+  };
+}
+
+Kernel elementwise_kernel(const Op& op, const KernelSpec& spec) {
+  Builder builder;
+  Values in;
+  for (const Type& t : spec.in) in.push_back(builder.input(t));
+  const Values out = builder.emit_typed(op, in, spec.attrs, spec.out);
+  return fused_kernel(builder.take(out), spec);
+}
+
+constinit const Op fused_op = {
+    .name = "fused",
+    .type = fused_type,
+    .alias = fused_alias,
+    .cpu = fused_cpu,
+};
+
+}  // namespace lockstep

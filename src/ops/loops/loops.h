@@ -1,0 +1,59 @@
+// The vectorised loops of elementwise ops, compiled once per instruction set and chosen at run time. Immutable tables, safe from
+// any thread.
+//
+// Loops work on register types: bool (one byte, 0 or 1), u8, i32, i64, u32, f32, f64. bf16 and f16 are widened to f32 when
+// loaded, rounded after each operation and narrowed when stored.
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/dtype.h"
+#include "program/op.h"
+
+namespace lockstep {
+
+// Which ops have loops. select, cast and bitcast, whose operands differ in type, are apart.
+enum class LoopId : uint8_t {
+#define LOCKSTEP_ID(name, ...) name,
+#define UNARY LOCKSTEP_ID
+#define PREDICATE LOCKSTEP_ID
+#define BINARY LOCKSTEP_ID
+#define COMPARE LOCKSTEP_ID
+#include "ops/elementwise.def"
+#undef LOCKSTEP_ID
+  count
+};
+
+inline constexpr int kRegisterTypes = 7;
+
+// The type in which elements of `t` are computed.
+constexpr DType register_type(DType t) { return t == DType::bf16 || t == DType::f16 ? DType::f32 : t; }
+
+// 0 to 6. REQUIRES: t is a register type.
+constexpr int register_index(DType t) {
+  const int i = static_cast<int>(t);
+  return i <= static_cast<int>(DType::u32) ? i : i - 2;
+}
+
+// Fills dst[0, n) with src[0], src[stride], ... converted to the register type; stride counts elements and may be 0 or negative.
+using LoadRow = void (*)(void* dst, const void* src, int64_t stride, int64_t n);
+
+// `out` may be one of the inputs when their elements have the same size; otherwise they do not overlap.
+struct Loops {
+  Loop map[static_cast<int>(LoopId::count)][kRegisterTypes];  // by register type of the operands; null: not defined
+  Loop select[kRegisterTypes];                                // by register type of the branches
+  Loop cast[kRegisterTypes][kRegisterTypes];                  // [from][to]
+  LoadRow load[kDTypeCount];
+  Loop narrow[2];  // f32 -> bf16, f16 in memory
+  Loop round[2];   // f32 -> f32 that bf16, f16 can hold
+
+  Loop copy(DType t) const { return cast[register_index(t)][register_index(t)]; }
+};
+
+// The tables for the best instruction set of this machine.
+const Loops& loops();
+
+// The tables of each instruction set this machine can run, the best last.
+std::span<const Loops* const> all_loops();
+
+}  // namespace lockstep

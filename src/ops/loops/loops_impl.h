@@ -1,0 +1,248 @@
+// The body of the loops' tables, included once by each file that compiles them for an instruction set. Everything here has internal
+// linkage and nothing of the standard library is called, so that no function of one instruction set is shared with another.
+#pragma once
+
+#include "ops/loops/loops.h"
+#include "ops/loops/scalar.h"
+
+#if defined(__clang__)
+#define LOCKSTEP_VECTORISE _Pragma("clang loop vectorize(assume_safety)")
+#pragma clang diagnostic ignored "-Wpass-failed"
+#else
+#define LOCKSTEP_VECTORISE _Pragma("GCC ivdep")
+#endif
+
+namespace lockstep {
+namespace {
+
+struct floating {
+  template <class T>
+  static constexpr bool has = math::is_float<T>;
+};
+struct integers {
+  template <class T>
+  static constexpr bool has = math::is_int<T>;
+};
+struct numeric {
+  template <class T>
+  static constexpr bool has = !math::is_bool<T>;
+};
+struct integral {
+  template <class T>
+  static constexpr bool has = !math::is_float<T>;
+};
+struct any {
+  template <class T>
+  static constexpr bool has = true;
+};
+
+// Long dependent chains leave a core idle unless several vectors are on their way at once: loops of dear functions go in blocks.
+inline constexpr int64_t kBlock = 16;
+inline constexpr int kDear = 8;
+
+template <class F, class T>
+void unary_loop(void* out, const void* const* in, int64_t n) {
+  using Out = decltype(F::call(T()));
+  auto* y = static_cast<Out*>(out);
+  const auto* x = static_cast<const T*>(in[0]);
+  int64_t done = 0;
+  if constexpr (F::kCost >= kDear && std::is_same_v<T, float>) {
+    for (; done + kBlock <= n; done += kBlock) {
+      Out block[kBlock];
+      for (int64_t i = 0; i < kBlock; ++i) block[i] = F::call(x[done + i]);
+      for (int64_t i = 0; i < kBlock; ++i) y[done + i] = block[i];
+    }
+  }
+  LOCKSTEP_VECTORISE
+  for (int64_t i = done; i < n; ++i) y[i] = F::call(x[i]);
+}
+
+template <class F, class T>
+void binary_loop(void* out, const void* const* in, int64_t n) {
+  using Out = decltype(F::call(T(), T()));
+  auto* y = static_cast<Out*>(out);
+  const auto* a = static_cast<const T*>(in[0]);
+  const auto* b = static_cast<const T*>(in[1]);
+  LOCKSTEP_VECTORISE
+  for (int64_t i = 0; i < n; ++i) y[i] = F::call(a[i], b[i]);
+}
+
+template <class T>
+void select_loop(void* out, const void* const* in, int64_t n) {
+  auto* y = static_cast<T*>(out);
+  const auto* p = static_cast<const uint8_t*>(in[0]);
+  const auto* a = static_cast<const T*>(in[1]);
+  const auto* b = static_cast<const T*>(in[2]);
+  LOCKSTEP_VECTORISE
+  for (int64_t i = 0; i < n; ++i) {
+    const T if_true = a[i], if_false = b[i];
+    y[i] = p[i] != 0 ? if_true : if_false;
+  }
+}
+
+#define UNARY(name, linear, dtypes, cost, expression, ...)          \
+  struct name##_f {                                                 \
+    using Set = dtypes;                                             \
+    static constexpr int kCost = cost;                              \
+    template <class T>                                              \
+    LOCKSTEP_INLINE T call(T x) {                                   \
+      return expression;                                            \
+    }                                                               \
+  };
+#define PREDICATE(name, dtypes, cost, expression)                   \
+  struct name##_f {                                                 \
+    using Set = dtypes;                                             \
+    static constexpr int kCost = cost;                              \
+    template <class T>                                              \
+    LOCKSTEP_INLINE bool call(T x) {                                \
+      return expression;                                            \
+    }                                                               \
+  };
+#define BINARY(name, linear, dtypes, cost, expression, ...)         \
+  struct name##_f {                                                 \
+    using Set = dtypes;                                             \
+    static constexpr int kCost = cost;                              \
+    template <class T>                                              \
+    LOCKSTEP_INLINE T call(T a, T b) {                              \
+      return expression;                                            \
+    }                                                               \
+  };
+#define COMPARE(name, dtypes, cost, expression)                     \
+  struct name##_f {                                                 \
+    using Set = dtypes;                                             \
+    static constexpr int kCost = cost;                              \
+    template <class T>                                              \
+    LOCKSTEP_INLINE bool call(T a, T b) {                           \
+      return expression;                                            \
+    }                                                               \
+  };
+#include "ops/elementwise.def"
+
+template <class To>
+struct cast_f {
+  static constexpr int kCost = 1;
+  template <class T>
+  LOCKSTEP_INLINE To call(T x) {
+    return math::cast<To>(x);
+  }
+};
+
+template <class F, class T>
+constexpr Loop unary_or_null() {
+  if constexpr (F::Set::template has<T>)
+    return unary_loop<F, T>;
+  else
+    return nullptr;
+}
+template <class F, class T>
+constexpr Loop binary_or_null() {
+  if constexpr (F::Set::template has<T>)
+    return binary_loop<F, T>;
+  else
+    return nullptr;
+}
+
+// The 16-bit floats by their bits; the same rounding as BFloat16 and Float16.
+struct Bf16Bits {
+  uint16_t bits;
+};
+struct F16Bits {
+  uint16_t bits;
+};
+
+LOCKSTEP_INLINE float widen(Bf16Bits x) { return math::from_bits(static_cast<uint32_t>(x.bits) << 16); }
+LOCKSTEP_INLINE float widen(F16Bits x) {
+  const uint32_t sign = static_cast<uint32_t>(x.bits & 0x8000u) << 16, magnitude = x.bits & 0x7fffu;
+  const uint32_t finite = math::bits(math::from_bits(magnitude << 13) * 0x1p112f);
+  const uint32_t special = 0x7f800000u | ((magnitude & 0x3ffu) << 13);
+  return math::from_bits(sign | (magnitude >= 0x7c00u ? special : finite));
+}
+
+LOCKSTEP_INLINE Bf16Bits narrow(float x, Bf16Bits) {
+  const uint32_t u = math::bits(x);
+  const uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+  const uint32_t quiet = (u >> 16) | 0x40u;
+  return {static_cast<uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? quiet : rounded)};
+}
+LOCKSTEP_INLINE F16Bits narrow(float x, F16Bits) {
+  const uint32_t u = math::bits(x);
+  const uint32_t magnitude = u & 0x7fffffffu;
+  // Below the normal range the adder rounds at bit 2^-24.
+  const uint32_t subnormal = math::bits(math::from_bits(magnitude) + 0.5f) - 0x3f000000u;
+  const uint32_t normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+  const uint32_t finite = magnitude < 0x38800000u ? subnormal : normal;
+  const uint32_t large = magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u;
+  return {static_cast<uint16_t>(((u >> 16) & 0x8000u) | (magnitude >= 0x477ff000u ? large : finite))};
+}
+
+template <class Half>
+void narrow_loop(void* out, const void* const* in, int64_t n) {
+  auto* y = static_cast<Half*>(out);
+  const auto* x = static_cast<const float*>(in[0]);
+  LOCKSTEP_VECTORISE
+  for (int64_t i = 0; i < n; ++i) y[i] = narrow(x[i], Half());
+}
+
+template <class Half>
+void round_loop(void* out, const void* const* in, int64_t n) {
+  auto* y = static_cast<float*>(out);
+  const auto* x = static_cast<const float*>(in[0]);
+  LOCKSTEP_VECTORISE
+  for (int64_t i = 0; i < n; ++i) y[i] = widen(narrow(x[i], Half()));
+}
+
+template <class T>
+LOCKSTEP_INLINE T widen(T x) {
+  return x;
+}
+
+template <class T>
+void load_row(void* dst, const void* src, int64_t stride, int64_t n) {
+  using Register = decltype(widen(T()));
+  auto* y = static_cast<Register*>(dst);
+  const auto* x = static_cast<const T*>(src);
+  if (stride == 1) {
+    LOCKSTEP_VECTORISE
+    for (int64_t i = 0; i < n; ++i) y[i] = widen(x[i]);
+  } else if (stride == 0) {
+    const Register value = n > 0 ? widen(x[0]) : Register();
+    for (int64_t i = 0; i < n; ++i) y[i] = value;
+  } else {
+    for (int64_t i = 0; i < n; ++i) y[i] = widen(x[i * stride]);
+  }
+}
+
+constexpr Loops make_loops() {
+#define LOCKSTEP_FROM(T)                                                                                        \
+  {                                                                                                             \
+    unary_loop<cast_f<bool>, T>, unary_loop<cast_f<uint8_t>, T>, unary_loop<cast_f<int32_t>, T>,                \
+        unary_loop<cast_f<int64_t>, T>, unary_loop<cast_f<uint32_t>, T>, unary_loop<cast_f<float>, T>,          \
+        unary_loop<cast_f<double>, T>                                                                           \
+  }
+#define LOCKSTEP_UNARY_ROW(name, ...)                                                                           \
+  {unary_or_null<name##_f, bool>(),     unary_or_null<name##_f, uint8_t>(),  unary_or_null<name##_f, int32_t>(), \
+   unary_or_null<name##_f, int64_t>(),  unary_or_null<name##_f, uint32_t>(), unary_or_null<name##_f, float>(),   \
+   unary_or_null<name##_f, double>()},
+#define LOCKSTEP_BINARY_ROW(name, ...)                                                                             \
+  {binary_or_null<name##_f, bool>(),    binary_or_null<name##_f, uint8_t>(),  binary_or_null<name##_f, int32_t>(), \
+   binary_or_null<name##_f, int64_t>(), binary_or_null<name##_f, uint32_t>(), binary_or_null<name##_f, float>(),   \
+   binary_or_null<name##_f, double>()},
+#define UNARY LOCKSTEP_UNARY_ROW
+#define PREDICATE LOCKSTEP_UNARY_ROW
+#define BINARY LOCKSTEP_BINARY_ROW
+#define COMPARE LOCKSTEP_BINARY_ROW
+  return {{
+#include "ops/elementwise.def"
+          },
+          {select_loop<bool>, select_loop<uint8_t>, select_loop<int32_t>, select_loop<int64_t>, select_loop<uint32_t>,
+           select_loop<float>, select_loop<double>},
+          {LOCKSTEP_FROM(bool), LOCKSTEP_FROM(uint8_t), LOCKSTEP_FROM(int32_t), LOCKSTEP_FROM(int64_t), LOCKSTEP_FROM(uint32_t),
+           LOCKSTEP_FROM(float), LOCKSTEP_FROM(double)},
+          {load_row<bool>, load_row<uint8_t>, load_row<int32_t>, load_row<int64_t>, load_row<uint32_t>,
+           load_row<Bf16Bits>, load_row<F16Bits>, load_row<float>, load_row<double>},
+          {narrow_loop<Bf16Bits>, narrow_loop<F16Bits>},
+          {round_loop<Bf16Bits>, round_loop<F16Bits>}};
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,18 @@
+// The rows by name (`add_op`, `einsum_op`, ...), as listed in ops.def.
+#pragma once
+
+#include "program/op.h"
+
+namespace lockstep {
+
+#define OP(name) extern const Op name##_op;
+#include "ops/ops.def"
+#undef OP
+
+// Batching of pointwise ops: operands that are not batched are broadcast along the batch axis.
+Batched batch_pointwise(const Batch&);
+
+// `x` with a leading batch axis: itself when it is batched, else broadcast.
+Value with_batch(const Batch&, size_t operand);
+
+}  // namespace lockstep

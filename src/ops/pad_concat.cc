@@ -1,0 +1,235 @@
+// pad and concatenate.
+#include <algorithm>
+#include <cstring>
+
+#include "ops/dims.h"
+#include "ops/elementwise.h"
+#include "ops/ops.h"
+#include "ops/reduce.h"
+#include "ops/shape_ops.h"
+#include "ops/view_copy.h"
+
+namespace lockstep {
+namespace {
+
+// ---- pad
+
+std::vector<Type> pad_type(Types in, const Attrs& attrs) {
+  expect_operands("pad", in, 2);
+  expect_same_dtype("pad", in[0], in[1]);
+  const Dims &lo = attrs.ints("lo"), &hi = attrs.ints("hi"), &interior = attrs.ints("interior");
+  const Shape& x = in[0].shape;
+  if (in[1].rank() != 0) throw_error("pad: the value is {}; it must be a scalar", to_string(in[1]));
+  if (lo.size() != x.size() || hi.size() != x.size() || interior.size() != x.size())
+    throw_error(
+        "pad: {} has {} dimensions and got {} low, {} high and {} interior amounts; give one of each per dimension",
+        to_string(x), x.size(), lo.size(), hi.size(), interior.size());
+  Shape shape;
+  for (size_t d = 0; d < x.size(); ++d) {
+    if (interior[d] < 0)
+      throw_error("pad: interior amount {} of dimension {} is negative; use slice with a stride to take elements out",
+                  interior[d], d);
+    const int64_t n = x[d] + std::max<int64_t>(x[d] - 1, 0) * interior[d] + lo[d] + hi[d];
+    if (n < 0)
+      throw_error(
+          "pad: low {} and high {} cut more off dimension {} of {} than there is; the result would have extent {}",
+          lo[d], hi[d], d, to_string(x), n);
+    shape.push_back(n);
+  }
+  return {{in[0].dtype, shape}};
+}
+
+Rule pad_rule(Types in, const Attrs& attrs) {
+  Factors factors;
+  Rule rule{{"", ""}, {""}, ""};
+  for (size_t d = 0; d < in[0].shape.size(); ++d) {
+    const char letter = factors.next();
+    rule.in[0] += letter;
+    if (attrs.ints("lo")[d] == 0 && attrs.ints("hi")[d] == 0 && attrs.ints("interior")[d] == 0) {
+      rule.out[0] += letter;
+      continue;
+    }
+    rule.out[0] += factors.next();
+    rule.whole += {letter, rule.out[0].back()};
+  }
+  return rule;
+}
+
+// The elements of x inside y = pad(x): the same padding taken away again.
+Value unpad(Value y, const Attrs& attrs) {
+  Dims lo = attrs.ints("lo"), hi = attrs.ints("hi"), strides = plus(attrs.ints("interior"), 1);
+  for (int64_t& n : lo) n = -n;
+  for (int64_t& n : hi) n = -n;
+  const Value cut = pad(y, full(y.builder(), {y.dtype(), {}}, 0), lo, hi, Dims(lo.size(), 0));
+  return slice(cut, Dims(lo.size(), 0), cut.shape(), strides);
+}
+
+Grads pad_vjp(const Vjp& v) {
+  const Value to_x = unpad(v.ct(), v.attrs);
+  if (!v.wanted[1]) return {to_x, {}};
+  auto total = [](Value x) { return reduce_sum(x, counting(0, x.rank())); };
+  return {to_x, sub(total(v.ct()), total(to_x))};
+}
+
+Batched pad_batch(const Batch& b) {
+  const Dims lo = prepend(0, b.attrs.ints("lo")), hi = prepend(0, b.attrs.ints("hi")),
+             interior = prepend(0, b.attrs.ints("interior"));
+  const Value x = with_batch(b, 0);
+  if (!b.batched[1]) return pad(x, b.in[1], lo, hi, interior);
+  const Value padded = pad(x, full(b.builder, {x.dtype(), {}}, 0), lo, hi, interior);
+  const Value inside = full(b.builder, {DType::boolean, x.shape()}, 0);
+  const Value outside = pad(inside, full(b.builder, {DType::boolean, {}}, 1), lo, hi, interior);
+  return select(outside, broadcast(b.in[1], padded.shape(), {0}), padded);
+}
+
+Value pad_fold(const Fold& f) {
+  auto zero = [&](std::string_view name) {
+    const Dims& amounts = f.attrs.ints(name);
+    return std::all_of(amounts.begin(), amounts.end(), [](int64_t n) { return n == 0; });
+  };
+  if (f.in[0].type() == f.type && zero("lo") && zero("hi")) return f.in[0];
+  const Attr *x = full_value(f.in[0]), *value = full_value(f.in[1]);
+  if (value && (count(f.in[0].shape()) == 0 || (x && operator_equal(*x, *value))))
+    return full_of(f.builder, f.type, *value);
+  return {};
+}
+
+Kernel pad_cpu(const KernelSpec& spec) {
+  const Type &x = spec.in[0], &y = spec.out[0];
+  const Dims &lo = spec.attrs.ints("lo"), &interior = spec.attrs.ints("interior");
+  const Dims x_strides = dense_strides(x.shape);
+  Dims y_strides = dense_strides(y.shape);
+  const AffineCopy fill(size_of(y.dtype), y.shape, Dims(y.shape.size(), 0), y_strides);
+  // Elements [first, last) of x land inside y, element `first` of each dimension at `place`.
+  Shape landing;
+  int64_t from = 0, to = 0;
+  for (size_t d = 0; d < x.shape.size(); ++d) {
+    const int64_t step = interior[d] + 1, low = std::max<int64_t>(-lo[d], 0), room = y.shape[d] - lo[d];
+    const int64_t first = (low + step - 1) / step;
+    const int64_t last = std::min(x.shape[d], room <= 0 ? 0 : (room + step - 1) / step);
+    landing.push_back(std::max<int64_t>(last - first, 0));
+    from += first * x_strides[d];
+    to += (lo[d] + first * step) * y_strides[d];
+    y_strides[d] *= step;
+  }
+  const bool padded = count(landing) < count(y.shape);
+  const AffineCopy copy(size_of(x.dtype), landing, x_strides, y_strides);
+  return [=, bytes = size_of(x.dtype), pool = &spec.pool](const void* const* in, void* const* out) {
+    if (padded) fill(in[1], out[0], *pool);
+    copy(static_cast<const std::byte*>(in[0]) + from * bytes, static_cast<std::byte*>(out[0]) + to * bytes, *pool);
+  };
+}
+
+// ---- concatenate
+
+std::vector<Type> concatenate_type(Types in, const Attrs& attrs) {
+  if (in.empty()) throw_error("concatenate: got no operands; give at least one");
+  const int64_t axis = attrs.integer("axis");
+  expect_axis("concatenate", axis, in[0].shape);
+  Type out = in[0];
+  for (size_t i = 1; i < in.size(); ++i) {
+    expect_same_dtype("concatenate", in[0], in[i]);
+    Shape rest = in[i].shape;
+    if (in[i].rank() == out.rank()) rest[static_cast<size_t>(axis)] = in[0].shape[static_cast<size_t>(axis)];
+    if (rest != in[0].shape)
+      throw_error("concatenate: {} and {} do not fit along axis {}; all other extents must be equal",
+                  to_string(in[0].shape), to_string(in[i].shape), axis);
+    out.shape[static_cast<size_t>(axis)] += in[i].shape[static_cast<size_t>(axis)];
+  }
+  return {out};
+}
+
+Rule concatenate_rule(Types in, const Attrs& attrs) {
+  const auto axis = static_cast<size_t>(attrs.integer("axis"));
+  Factors factors;
+  const std::string shared = factors.next(in[0].rank());
+  Rule rule{{}, {shared}, shared.substr(axis, 1)};
+  for (size_t i = 0; i < in.size(); ++i) {
+    rule.in.push_back(shared);
+    rule.in.back()[axis] = factors.next();
+    rule.whole += rule.in.back()[axis];
+  }
+  return rule;
+}
+
+Grads concatenate_vjp(const Vjp& v) {
+  const auto axis = static_cast<size_t>(v.attrs.integer("axis"));
+  Dims starts(static_cast<size_t>(v.ct().rank()), 0), limits = v.ct().shape();
+  const Dims strides(starts.size(), 1);
+  Grads grads;
+  for (size_t i = 0; i < v.in.size(); ++i) {
+    limits[axis] = starts[axis] + v.in[i].shape()[axis];
+    grads.push_back(v.wanted[i] ? slice(v.ct(), starts, limits, strides) : Value());
+    starts[axis] = limits[axis];
+  }
+  return grads;
+}
+
+Batched concatenate_batch(const Batch& b) {
+  Values in;
+  for (size_t i = 0; i < b.in.size(); ++i) in.push_back(with_batch(b, i));
+  return concatenate(in, b.attrs.integer("axis") + 1);
+}
+
+Value concatenate_fold(const Fold& f) {
+  const int64_t axis = f.attrs.integer("axis");
+  Values filled;
+  for (const Value& x : f.in)
+    if (x.shape()[static_cast<size_t>(axis)] != 0) filled.push_back(x);
+  if (filled.size() == 1) return filled[0];
+  const Attr* first = full_value(f.in[0]);
+  auto same = [&](const Value& x) {
+    const Attr* value = full_value(x);
+    return value && operator_equal(*value, *first);
+  };
+  if (first && std::all_of(f.in.begin(), f.in.end(), same)) return full_of(f.builder, f.type, *first);
+  if (filled.empty() || filled.size() == f.in.size()) return {};
+  return concatenate(filled, axis);
+}
+
+Kernel concatenate_cpu(const KernelSpec& spec) {
+  const auto axis = static_cast<size_t>(spec.attrs.integer("axis"));
+  const int64_t bytes = size_of(spec.out[0].dtype);
+  const Dims strides = dense_strides(spec.out[0].shape);
+  std::vector<AffineCopy> copies;
+  std::vector<int64_t> offsets;
+  int64_t at = 0;
+  for (const Type& x : spec.in) {
+    copies.emplace_back(bytes, x.shape, dense_strides(x.shape), strides);
+    offsets.push_back(at * strides[axis] * bytes);
+    at += x.shape[axis];
+  }
+  return [copies, offsets, pool = &spec.pool](const void* const* in, void* const* out) {
+    for (size_t i = 0; i < copies.size(); ++i) copies[i](in[i], static_cast<std::byte*>(out[0]) + offsets[i], *pool);
+  };
+}
+
+}  // namespace
+
+constinit const Op pad_op = {.name = "pad",
+                             .linear = Linear::all,
+                             .rule = pad_rule,
+                             .type = pad_type,
+                             .vjp = pad_vjp,
+                             .batch = pad_batch,
+                             .fold = pad_fold,
+                             .cpu = pad_cpu};
+constinit const Op concatenate_op = {.name = "concatenate",
+                                     .linear = Linear::all,
+                                     .rule = concatenate_rule,
+                                     .type = concatenate_type,
+                                     .vjp = concatenate_vjp,
+                                     .batch = concatenate_batch,
+                                     .fold = concatenate_fold,
+                                     .cpu = concatenate_cpu};
+
+Value pad(Value x, Value value, std::vector<int64_t> lo, std::vector<int64_t> hi, std::vector<int64_t> interior) {
+  return emit(pad_op, {x, value}, {{"lo", std::move(lo)}, {"hi", std::move(hi)}, {"interior", std::move(interior)}});
+}
+
+Value concatenate(const Values& operands, int64_t axis) {
+  if (operands.empty()) throw_error("concatenate: got no operands; give at least one");
+  return emit(concatenate_op, operands, {{"axis", axis}});
+}
+
+}  // namespace lockstep

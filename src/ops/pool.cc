@@ -1,0 +1,204 @@
+// The rows of pooling. Throughout: x, dx and t [n, h, w, c]; y and dy [n, oh, ow, c].
+#include "ops/pool.h"
+
+#include "ops/dims.h"
+#include "ops/ops.h"
+#include "ops/pool_cpu.h"
+#include "ops/shape_ops.h"
+#include "ops/window_attrs.h"
+
+namespace lockstep {
+namespace {
+
+Attrs to_attrs(const PoolingOptions& o) {
+  return {{"window", to_ints(o.window)}, {"stride", to_ints(o.stride)}, {"pad", to_ints(o.pad)}};
+}
+
+PoolingOptions checked_options(std::string_view op, const Attrs& attrs) {
+  PoolingOptions o;
+  o.window = fixed_ints<2>(op, attrs, "window", 1);
+  o.stride = fixed_ints<2>(op, attrs, "stride", 1);
+  o.pad = fixed_ints<4>(op, attrs, "pad", 0);
+  for (size_t i = 0; i < 4; ++i)
+    if (o.pad[i] >= o.window[i / 2])
+      throw_error("{}: padding {} is not smaller than the window {}; a window of padding alone has no elements", op,
+                  to_string(attrs.ints("pad")), to_string(attrs.ints("window")));
+  return o;
+}
+
+// The shape of y; throws Error when the windows do not fit x.
+Shape result_shape(std::string_view op, const Shape& x, const Attrs& attrs) {
+  const PoolingOptions o = checked_options(op, attrs);
+  if (x.size() != 4)
+    throw_error("{}: the input is {}, of rank {}; it has the dimensions [n, h, w, c]", op, to_string(x), x.size());
+  Shape y = x;
+  for (size_t d = 0; d < 2; ++d) {
+    if (x[d + 1] == 0) throw_error("{}: the images of {} are empty; a window needs an element", op, to_string(x));
+    const int64_t padded = x[d + 1] + o.pad[2 * d] + o.pad[2 * d + 1];
+    if (o.window[d] > padded)
+      throw_error("{}: the window is {} along {} and the padded input {}; pad more, or use a smaller window", op,
+                  o.window[d], d == 0 ? "h" : "w", padded);
+    y[d + 1] = (padded - o.window[d]) / o.stride[d] + 1;
+  }
+  return y;
+}
+
+void expect_number(std::string_view op, const Type& x) {
+  if (x.dtype == DType::boolean) throw_error("{}: {} has no arithmetic; cast it to a number", op, to_string(x));
+}
+
+void expect_like(std::string_view op, std::string_view what, const Type& got, const Type& wanted) {
+  if (got != wanted) throw_error("{}: the {} is {} and must be {}", op, what, to_string(got), to_string(wanted));
+}
+
+std::vector<Type> pooled_type(const Op& op, Types in, const Attrs& attrs) {
+  expect_operands(op.name, in, 1);
+  expect_number(op.name, in[0]);
+  return {{in[0].dtype, result_shape(op.name, in[0].shape, attrs)}};
+}
+std::vector<Type> max_pool_type(Types in, const Attrs& attrs) { return pooled_type(max_pool_op, in, attrs); }
+std::vector<Type> sum_pool_type(Types in, const Attrs& attrs) { return pooled_type(sum_pool_op, in, attrs); }
+
+std::vector<Type> max_pool_grad_type(Types in, const Attrs& attrs) {
+  constexpr std::string_view kOp = "max_pool_grad";
+  expect_operands(kOp, in, 3);
+  const Type y = pooled_type(max_pool_op, in.first(1), attrs)[0];
+  expect_like(kOp, "result of the pooling", in[1], y);
+  expect_like(kOp, "cotangent", in[2], y);
+  return {in[0]};
+}
+
+std::vector<Type> max_pool_pick_type(Types in, const Attrs& attrs) {
+  constexpr std::string_view kOp = "max_pool_pick";
+  expect_operands(kOp, in, 3);
+  const Type y = pooled_type(max_pool_op, in.first(1), attrs)[0];
+  expect_like(kOp, "result of the pooling", in[1], y);
+  expect_like(kOp, "array to pick from", in[2], in[0]);
+  return {y};
+}
+
+std::vector<Type> sum_pool_grad_type(Types in, const Attrs& attrs) {
+  constexpr std::string_view kOp = "sum_pool_grad";
+  expect_operands(kOp, in, 1);
+  expect_number(kOp, in[0]);
+  const Shape& x = attrs.ints("shape");
+  expect_like(kOp, "cotangent", in[0], {in[0].dtype, result_shape(kOp, x, attrs)});
+  return {{in[0].dtype, x}};
+}
+
+Rule rule(std::string_view text) {
+  Rule r = parse_rule(text);
+  r.whole = "hwpq";
+  return r;
+}
+Rule pooled_rule(Types, const Attrs&) { return rule("nhwc->npqc"); }
+Rule max_pool_grad_rule(Types, const Attrs&) { return rule("nhwc,npqc,npqc->nhwc"); }
+Rule max_pool_pick_rule(Types, const Attrs&) { return rule("nhwc,npqc,nhwc->npqc"); }
+Rule sum_pool_grad_rule(Types, const Attrs&) { return rule("npqc->nhwc"); }
+
+Grads max_pool_vjp(const Vjp& v) { return {max_pool_grad(v.in[0], v.y(), v.ct(), pooling_options(v.attrs))}; }
+// Which element is the largest does not change with x, almost everywhere.
+Grads max_pool_grad_vjp(const Vjp& v) {
+  if (!v.wanted[2]) return Grads(3);
+  return {Value(), Value(), max_pool_pick(v.in[0], v.in[1], v.ct(), pooling_options(v.attrs))};
+}
+Grads max_pool_pick_vjp(const Vjp& v) {
+  if (!v.wanted[2]) return Grads(3);
+  return {Value(), Value(), max_pool_grad(v.in[0], v.in[1], v.ct(), pooling_options(v.attrs))};
+}
+Grads sum_pool_vjp(const Vjp& v) { return {sum_pool_grad(v.ct(), v.in[0].shape(), pooling_options(v.attrs))}; }
+Grads sum_pool_grad_vjp(const Vjp& v) { return {sum_pool(v.ct(), pooling_options(v.attrs))}; }
+
+// The batch joins the images.
+Batched batch_images(const Batch& b) {
+  Values in;
+  for (size_t i = 0; i < b.in.size(); ++i) {
+    const Value x = with_batch(b, i);
+    Shape shape = x.shape();
+    shape[1] *= shape[0];
+    shape.erase(shape.begin());
+    in.push_back(reshape(x, shape));
+  }
+  const int64_t images = b.in[0].shape()[b.batched[0] ? 1 : 0];
+  Attrs attrs = b.attrs;
+  if (attrs.find("shape")) {
+    Shape shape = attrs.ints("shape");
+    shape[0] *= b.size;
+    attrs.set("shape", shape);
+  }
+  const Value y = emit(b.op, in, attrs);
+  Shape shape = prepend(b.size, y.shape());
+  shape[1] = images;
+  return reshape(y, shape);
+}
+
+}  // namespace
+
+PoolingOptions pooling_options(const Attrs& attrs) { return checked_options("pool", attrs); }
+
+constinit const Op max_pool_op = {
+    .name = "max_pool",
+    .rule = pooled_rule,
+    .type = max_pool_type,
+    .vjp = max_pool_vjp,
+    .batch = batch_images,
+    .cpu = max_pool_cpu,
+};
+
+constinit const Op max_pool_grad_op = {
+    .name = "max_pool_grad",
+    .rule = max_pool_grad_rule,
+    .type = max_pool_grad_type,
+    .vjp = max_pool_grad_vjp,
+    .batch = batch_images,
+    .cpu = max_pool_grad_cpu,
+};
+
+constinit const Op max_pool_pick_op = {
+    .name = "max_pool_pick",
+    .rule = max_pool_pick_rule,
+    .type = max_pool_pick_type,
+    .vjp = max_pool_pick_vjp,
+    .batch = batch_images,
+    .cpu = max_pool_pick_cpu,
+};
+
+constinit const Op sum_pool_op = {
+    .name = "sum_pool",
+    .linear = Linear::one,
+    .rule = pooled_rule,
+    .type = sum_pool_type,
+    .vjp = sum_pool_vjp,
+    .batch = batch_images,
+    .cpu = sum_pool_cpu,
+};
+
+constinit const Op sum_pool_grad_op = {
+    .name = "sum_pool_grad",
+    .linear = Linear::one,
+    .rule = sum_pool_grad_rule,
+    .type = sum_pool_grad_type,
+    .vjp = sum_pool_grad_vjp,
+    .batch = batch_images,
+    .cpu = sum_pool_grad_cpu,
+};
+
+Value max_pool(Value x, const PoolingOptions& options) { return emit(max_pool_op, {x}, to_attrs(options)); }
+
+Value max_pool_grad(Value x, Value y, Value dy, const PoolingOptions& options) {
+  return emit(max_pool_grad_op, {x, y, dy}, to_attrs(options));
+}
+
+Value max_pool_pick(Value x, Value y, Value t, const PoolingOptions& options) {
+  return emit(max_pool_pick_op, {x, y, t}, to_attrs(options));
+}
+
+Value sum_pool(Value x, const PoolingOptions& options) { return emit(sum_pool_op, {x}, to_attrs(options)); }
+
+Value sum_pool_grad(Value dy, Shape x, const PoolingOptions& options) {
+  Attrs attrs = to_attrs(options);
+  attrs.set("shape", std::move(x));
+  return emit(sum_pool_grad_op, {dy}, std::move(attrs));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,54 @@
+#include "ops/pool_cpu.h"
+
+#include "lane/cpu/window.h"
+#include "ops/pool.h"
+
+namespace lockstep {
+namespace {
+
+// x [n, h, w, c] is the shape that the windows slide over.
+WindowSpec windows(const KernelSpec& spec, const Shape& x) {
+  const PoolingOptions o = pooling_options(spec.attrs);
+  return {.dtype = spec.in[0].dtype,
+          .batch = x[0],
+          .in = {x[1], x[2]},
+          .channels = x[3],
+          .window = o.window,
+          .stride = o.stride,
+          .pad_lo = {o.pad[0], o.pad[2]},
+          .pad_hi = {o.pad[1], o.pad[3]}};
+}
+
+}  // namespace
+
+Kernel max_pool_cpu(const KernelSpec& spec) {
+  return [w = windows(spec, spec.in[0].shape), pool = &spec.pool](const void* const* in, void* const* out) {
+    max_pool(*pool, w, in[0], out[0]);
+  };
+}
+
+Kernel max_pool_grad_cpu(const KernelSpec& spec) {
+  return [w = windows(spec, spec.in[0].shape), pool = &spec.pool](const void* const* in, void* const* out) {
+    max_pool_gradient(*pool, w, in[0], in[2], out[0]);
+  };
+}
+
+Kernel max_pool_pick_cpu(const KernelSpec& spec) {
+  return [w = windows(spec, spec.in[0].shape), pool = &spec.pool](const void* const* in, void* const* out) {
+    max_pool_pick(*pool, w, in[0], in[2], out[0]);
+  };
+}
+
+Kernel sum_pool_cpu(const KernelSpec& spec) {
+  return [w = windows(spec, spec.in[0].shape), pool = &spec.pool](const void* const* in, void* const* out) {
+    sum_pool(*pool, w, in[0], out[0]);
+  };
+}
+
+Kernel sum_pool_grad_cpu(const KernelSpec& spec) {
+  return [w = windows(spec, spec.out[0].shape), pool = &spec.pool](const void* const* in, void* const* out) {
+    sum_pool_gradient(*pool, w, in[0], out[0]);
+  };
+}
+
+}  // namespace lockstep

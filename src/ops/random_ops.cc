@@ -1,0 +1,214 @@
+// The rows of random bits. Threefry-2x32 is the block cipher of Salmon et al., "Parallel random numbers: as easy as 1,
+// 2, 3" (2011): add, rotate and xor, 20 rounds, with a word of the key schedule added after every fourth.
+#include "ops/random_ops.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "lane/pool.h"
+#include "ops/dims.h"
+#include "ops/ops.h"
+#include "ops/shape_ops.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kGrain = 16384;
+
+struct Key {
+  uint32_t word[3];  // the third is made of the other two
+};
+
+Key load_key(const uint32_t* words) { return {{words[0], words[1], words[0] ^ words[1] ^ 0x1bd11bdau}}; }
+
+[[gnu::always_inline]] inline void encrypt(const Key& key, uint32_t& x0, uint32_t& x1) {
+  constexpr int kRotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
+  x0 += key.word[0];
+  x1 += key.word[1];
+#pragma GCC unroll 5
+  for (uint32_t group = 0; group < 5; ++group) {
+#pragma GCC unroll 4
+    for (int round = 0; round < 4; ++round) {
+      x0 += x1;
+      x1 = std::rotl(x1, kRotations[group % 2][round]) ^ x0;
+    }
+    x0 += key.word[(group + 1) % 3];
+    x1 += key.word[(group + 2) % 3] + group + 1;
+  }
+}
+
+// out[i] = x0 ^ x1 of the counter (hi, lo + i).
+[[gnu::always_inline]] inline void count_loop(Key key, uint32_t hi, uint32_t lo, uint32_t n, uint32_t* __restrict out) {
+  for (uint32_t i = 0; i < n; ++i) {
+    uint32_t x0 = hi, x1 = lo + i;
+    encrypt(key, x0, x1);
+    out[i] = x0 ^ x1;
+  }
+}
+
+[[gnu::always_inline]] inline void words_loop(Key key, const uint32_t* __restrict hi, const uint32_t* __restrict lo,
+                                              int64_t n, uint32_t* __restrict out0, uint32_t* __restrict out1) {
+  for (int64_t i = 0; i < n; ++i) {
+    uint32_t x0 = hi[i], x1 = lo[i];
+    encrypt(key, x0, x1);
+    out0[i] = x0;
+    out1[i] = x1;
+  }
+}
+
+// The two loops for one instruction set.
+struct Cipher {
+  void (*count)(Key, uint32_t hi, uint32_t lo, uint32_t n, uint32_t* out);
+  void (*words)(Key, const uint32_t* hi, const uint32_t* lo, int64_t n, uint32_t* out0, uint32_t* out1);
+};
+
+#define LOCKSTEP_CIPHER(Set, attributes)                                                                     \
+  struct Set {                                                                                               \
+    attributes static void count(Key key, uint32_t hi, uint32_t lo, uint32_t n, uint32_t* out) {             \
+      count_loop(key, hi, lo, n, out);                                                                       \
+    }                                                                                                        \
+    attributes static void words(Key key, const uint32_t* hi, const uint32_t* lo, int64_t n, uint32_t* out0, \
+                                 uint32_t* out1) {                                                           \
+      words_loop(key, hi, lo, n, out0, out1);                                                                \
+    }                                                                                                        \
+  };                                                                                                         \
+  constexpr Cipher k##Set = {Set::count, Set::words};
+
+LOCKSTEP_CIPHER(Baseline, )
+#if defined(__x86_64__)
+LOCKSTEP_CIPHER(Avx2, [[gnu::target("avx2")]])
+LOCKSTEP_CIPHER(Avx512, [[gnu::target("avx512f,avx512vl")]])  // has rotations
+#endif
+#undef LOCKSTEP_CIPHER
+
+const Cipher& cipher() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")) return kAvx512;
+  if (__builtin_cpu_supports("avx2")) return kAvx2;
+#endif
+  return kBaseline;
+}
+
+void expect_keys(std::string_view op, const Type& key) {
+  if (key.dtype != DType::u32 || key.rank() < 1 || key.shape.back() != 2)
+    throw_error("{}: the key is {}; a key is u32[2], or several of them with leading dimensions", op, to_string(key));
+}
+
+Shape key_shape(const Type& key) { return Shape(key.shape.begin(), key.shape.end() - 1); }
+
+// ---- random_bits: keys [keys..., 2] -> [keys..., shape...]
+
+std::vector<Type> random_bits_type(Types in, const Attrs& attrs) {
+  expect_operands("random_bits", in, 1);
+  expect_keys("random_bits", in[0]);
+  const Shape& shape = attrs.ints("shape");
+  Type out{DType::u32, key_shape(in[0])};
+  out.shape.insert(out.shape.end(), shape.begin(), shape.end());
+  count(shape);
+  count(out.shape);
+  return {out};
+}
+
+// Bits follow from the index within the whole array, so only the keys can be cut.
+Rule random_bits_rule(Types in, const Attrs& attrs) {
+  Factors factors;
+  const std::string keys = factors.next(in[0].rank() - 1);
+  const std::string word = factors.next(1);
+  const std::string bits = factors.next(static_cast<int64_t>(attrs.ints("shape").size()));
+  return {{keys + word}, {keys + bits}, word + bits};
+}
+
+Batched random_bits_batch(const Batch& b) { return b.builder.emit(b.op, b.in, b.attrs); }
+
+// Bits [begin, begin + n) of one key, cut where the high word of the counter changes.
+void count_from(const Cipher& cipher, const Key& key, uint64_t begin, uint64_t n, uint32_t* out) {
+  while (n > 0) {
+    const auto lo = static_cast<uint32_t>(begin);
+    const uint64_t step = std::min<uint64_t>({n, (uint64_t{1} << 32) - lo, uint64_t{1} << 30});
+    cipher.count(key, static_cast<uint32_t>(begin >> 32), lo, static_cast<uint32_t>(step), out);
+    begin += step;
+    out += step;
+    n -= step;
+  }
+}
+
+Kernel random_bits_cpu(const KernelSpec& spec) {
+  const int64_t total = count(spec.out[0].shape), per_key = count(spec.attrs.ints("shape"));
+  return [=, &run = cipher(), pool = &spec.pool](const void* const* in, void* const* out) {
+    const auto* keys = static_cast<const uint32_t*>(in[0]);
+    auto* bits = static_cast<uint32_t*>(out[0]);
+    pool->parallel_range(total, kGrain, [&](int64_t begin, int64_t end, int) {
+      while (begin < end) {
+        const int64_t k = begin / per_key, stop = std::min(end, (k + 1) * per_key);
+        count_from(run, load_key(keys + 2 * k), static_cast<uint64_t>(begin - k * per_key),
+                   static_cast<uint64_t>(stop - begin), bits + begin);
+        begin = stop;
+      }
+    });
+  };
+}
+
+// ---- threefry: keys [keys..., 2], hi and lo [keys..., rest...] -> x0 and x1 of their shape
+
+std::vector<Type> threefry_type(Types in, const Attrs&) {
+  expect_operands("threefry", in, 3);
+  expect_keys("threefry", in[0]);
+  if (in[1].dtype != DType::u32 || in[1] != in[2])
+    throw_error("threefry: the counters are {} and {}; both must be u32 of one shape", to_string(in[1]),
+                to_string(in[2]));
+  const Shape keys = key_shape(in[0]);
+  if (in[1].shape.size() < keys.size() || !std::equal(keys.begin(), keys.end(), in[1].shape.begin()))
+    throw_error("threefry: keys {} do not fit counters {}; the leading dimensions must be those of the keys",
+                to_string(in[0]), to_string(in[1]));
+  return {in[1], in[1]};
+}
+
+Rule threefry_rule(Types in, const Attrs&) {
+  Factors factors;
+  const std::string counters = factors.next(in[1].rank()), word = factors.next(1);
+  const std::string keys = counters.substr(0, static_cast<size_t>(in[0].rank() - 1));
+  return {{keys + word, counters, counters}, {counters, counters}, word};
+}
+
+Batched threefry_batch(const Batch& b) {
+  const bool one_key = !b.batched[0] && b.in[0].rank() == 1;
+  const Value in[] = {one_key ? b.in[0] : with_batch(b, 0), with_batch(b, 1), with_batch(b, 2)};
+  return b.builder.emit(b.op, in, b.attrs);
+}
+
+Kernel threefry_cpu(const KernelSpec& spec) {
+  const int64_t total = count(spec.in[1].shape);
+  const int64_t per_key = extent(spec.in[1].shape, spec.in[0].rank() - 1, spec.in[1].rank());
+  return [=, &run = cipher(), pool = &spec.pool](const void* const* in, void* const* out) {
+    const auto *keys = static_cast<const uint32_t*>(in[0]), *hi = static_cast<const uint32_t*>(in[1]),
+               *lo = static_cast<const uint32_t*>(in[2]);
+    auto *out0 = static_cast<uint32_t*>(out[0]), *out1 = static_cast<uint32_t*>(out[1]);
+    pool->parallel_range(total, kGrain, [&](int64_t begin, int64_t end, int) {
+      while (begin < end) {
+        const int64_t k = begin / per_key, stop = std::min(end, (k + 1) * per_key);
+        run.words(load_key(keys + 2 * k), hi + begin, lo + begin, stop - begin, out0 + begin, out1 + begin);
+        begin = stop;
+      }
+    });
+  };
+}
+
+}  // namespace
+
+constinit const Op random_bits_op = {.name = "random_bits",
+                                     .rule = random_bits_rule,
+                                     .type = random_bits_type,
+                                     .batch = random_bits_batch,
+                                     .cpu = random_bits_cpu};
+
+constinit const Op threefry_op = {
+    .name = "threefry", .rule = threefry_rule, .type = threefry_type, .batch = threefry_batch, .cpu = threefry_cpu};
+
+Value random_bits(Value key, Shape shape) { return emit(random_bits_op, {key}, {{"shape", std::move(shape)}}); }
+
+Values threefry(Value key, Value hi, Value lo) {
+  const Value in[] = {key, hi, lo};
+  return key.builder().emit(threefry_op, in);
+}
+
+}  // namespace lockstep

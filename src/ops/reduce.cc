@@ -1,0 +1,204 @@
+// The rows of reductions.
+#include "ops/reduce.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "ops/dims.h"
+#include "ops/dispatch.h"
+#include "ops/elementwise.h"
+#include "ops/ops.h"
+#include "ops/reduce_cpu.h"
+#include "ops/shape_ops.h"
+
+namespace lockstep {
+namespace {
+
+const Op& row(Reduction r) {
+  switch (r) {
+    case Reduction::sum:
+      return reduce_sum_op;
+    case Reduction::prod:
+      return reduce_prod_op;
+    case Reduction::max:
+      return reduce_max_op;
+    case Reduction::min:
+      return reduce_min_op;
+    case Reduction::all:
+      return reduce_and_op;
+    case Reduction::any:
+      break;
+  }
+  return reduce_or_op;
+}
+
+template <Reduction kR>
+std::vector<Type> reduce_type(Types in, const Attrs& attrs) {
+  const std::string_view op = row(kR).name;
+  expect_operands(op, in, 1);
+  const Dims& axes = attrs.ints("axes");
+  for (size_t i = 0; i < axes.size(); ++i) {
+    expect_axis(op, axes[i], in[0].shape);
+    if (i > 0 && axes[i] <= axes[i - 1])
+      throw_error("{}: the axes {} do not increase; name each axis once, in order", op, to_string(axes));
+  }
+  const bool of_bool = in[0].dtype == DType::boolean;
+  if ((kR == Reduction::all || kR == Reduction::any) && !of_bool)
+    throw_error("{}: {} is not bool; compare it with something first", op, to_string(in[0]));
+  if ((kR == Reduction::sum || kR == Reduction::prod) && of_bool)
+    throw_error("{}: {} has no arithmetic; cast it to i32 first", op, to_string(in[0]));
+  return {{in[0].dtype, without(in[0].shape, axes)}};
+}
+
+Rule reduce_rule(Types in, const Attrs& attrs) {
+  const std::string term = Factors().next(in[0].rank());
+  std::string kept;
+  for (int64_t d = 0; d < in[0].rank(); ++d)
+    if (!contains(attrs.ints("axes"), d)) kept += term[static_cast<size_t>(d)];
+  return {{term}, {kept}, ""};
+}
+
+Batched reduce_batch(const Batch& b) { return b.builder.emit(b.op, b.in, {{"axes", plus(b.attrs.ints("axes"), 1)}}); }
+
+// ---- gradients
+
+Dims kept_dims(int64_t rank, const Dims& axes) {
+  Dims kept;
+  for (int64_t d = 0; d < rank; ++d)
+    if (!contains(axes, d)) kept.push_back(d);
+  return kept;
+}
+
+// `y`, a reduction of `x` along `axes`, repeated to the shape of `x`.
+Value spread(Value y, Value x, const Dims& axes) { return broadcast(y, x.shape(), kept_dims(x.rank(), axes)); }
+
+Grads sum_vjp(const Vjp& v) { return {spread(v.ct(), v.in[0], v.attrs.ints("axes"))}; }
+
+// Elements that equal the result share the cotangent.
+Grads extreme_vjp(const Vjp& v) {
+  const Value x = v.in[0];
+  const Dims& axes = v.attrs.ints("axes");
+  const Value hit = cast(eq(x, spread(v.y(), x, axes)), x.dtype());
+  return {mul(hit, spread(div(v.ct(), reduce_sum(hit, axes)), x, axes))};
+}
+
+// `x` [rows, n] moved by `by` places along its lines, ones moving in.
+Value moved(Value x, int64_t by) { return pad(x, full(x.builder(), {x.dtype(), {}}, 1), {0, by}, {0, -by}, {0, 0}); }
+
+// Products of all elements before (direction 1) or behind (-1) each one along the lines of x [rows, n], by doubling.
+Value products_beside(Value x, int64_t direction) {
+  const int64_t n = x.shape()[1];
+  Value y = moved(x, direction);
+  for (int64_t by = 1; by < n; by *= 2) y = mul(y, moved(y, direction * by));
+  return y;
+}
+
+// The product of all other elements, exact where some are zero, and differentiable again.
+Grads prod_vjp(const Vjp& v) {
+  const Value x = v.in[0];
+  const Dims& axes = v.attrs.ints("axes");
+  const Dims kept = kept_dims(x.rank(), axes);
+  Dims order = kept;
+  order.insert(order.end(), axes.begin(), axes.end());
+  int64_t n = 1;
+  for (int64_t d : axes) n *= x.shape()[static_cast<size_t>(d)];
+  if (n == 0) return {zeros_like(x)};
+  const Value sorted = transpose(x, order);
+  const Shape sorted_shape = sorted.shape();
+  const Value lines = reshape(sorted, {count(sorted_shape) / n, n});
+  const Value others = mul(products_beside(lines, 1), products_beside(lines, -1));
+  return {mul(spread(v.ct(), x, axes), transpose(reshape(others, sorted_shape), inverse(order)))};
+}
+
+// ---- folding
+
+// The result for `n` elements that all have `value`, where it is exact.
+template <Reduction kR>
+std::optional<Attr> reduce_full(DType dtype, const Attr& value, int64_t n) {
+  if (n == 0) return std::nullopt;
+  if constexpr (kR == Reduction::prod) {
+    const bool stays =
+        std::holds_alternative<double>(value) ? std::get<double>(value) == 1 : std::get<int64_t>(value) == 1;
+    return n == 1 || stays ? std::optional(value) : std::nullopt;
+  } else if constexpr (kR == Reduction::sum) {
+    if (const double* x = std::get_if<double>(&value)) {
+      const double times = static_cast<double>(n), sum = *x * times;
+      const bool exact = std::isfinite(sum) && std::fma(*x, times, -sum) == 0 && round_to(dtype, sum) == sum;
+      return exact ? std::optional<Attr>(sum) : std::nullopt;
+    }
+    const uint64_t sum = static_cast<uint64_t>(std::get<int64_t>(value)) * static_cast<uint64_t>(n);
+    return with_dtype(dtype, [&]<class T>() -> std::optional<Attr> {
+      if constexpr (std::is_integral_v<T>)
+        return Attr(static_cast<int64_t>(static_cast<T>(sum)));
+      else
+        return std::nullopt;
+    });
+  } else {
+    return value;
+  }
+}
+
+template <Reduction kR>
+Value reduce_fold(const Fold& f) {
+  const Value x = f.in[0];
+  const Dims& axes = f.attrs.ints("axes");
+  int64_t n = 1;
+  bool only_ones = true;
+  for (int64_t d : axes) {
+    n *= x.shape()[static_cast<size_t>(d)];
+    only_ones &= x.shape()[static_cast<size_t>(d)] == 1;
+  }
+  if (axes.empty()) return x;
+  if (only_ones) return reshape(x, f.type.shape);
+  if (const Attr* value = full_value(x))
+    if (const auto result = reduce_full<kR>(x.dtype(), *value, n)) return full_of(f.builder, f.type, *result);
+  const Eqn* inner = f.builder.definition(x);
+  if (!inner || inner->op != &row(kR)) return {};
+  const Value source(&f.builder, inner->in[0]);
+  Dims both = inner->attrs.ints("axes");
+  const Dims kept = kept_dims(source.rank(), both);
+  for (int64_t d : axes) both.push_back(kept[static_cast<size_t>(d)]);
+  std::sort(both.begin(), both.end());
+  return emit(row(kR), {source}, {{"axes", both}});
+}
+
+template <Reduction kR>
+Kernel reduce_cpu(const KernelSpec& spec) {
+  return reduce_kernel(kR, spec);
+}
+
+template <Reduction kR>
+constexpr Op make_row(std::string_view name, Linear linear, Grads (*vjp)(const Vjp&)) {
+  return {.name = name,
+          .linear = linear,
+          .rule = reduce_rule,
+          .type = reduce_type<kR>,
+          .vjp = vjp,
+          .batch = reduce_batch,
+          .fold = reduce_fold<kR>,
+          .cpu = reduce_cpu<kR>};
+}
+
+Value reduce(const Op& op, Value x, std::vector<int64_t> axes) {
+  std::sort(axes.begin(), axes.end());
+  return emit(op, {x}, {{"axes", std::move(axes)}});
+}
+
+}  // namespace
+
+constinit const Op reduce_sum_op = make_row<Reduction::sum>("reduce_sum", Linear::one, sum_vjp);
+constinit const Op reduce_prod_op = make_row<Reduction::prod>("reduce_prod", Linear::no, prod_vjp);
+constinit const Op reduce_max_op = make_row<Reduction::max>("reduce_max", Linear::no, extreme_vjp);
+constinit const Op reduce_min_op = make_row<Reduction::min>("reduce_min", Linear::no, extreme_vjp);
+constinit const Op reduce_and_op = make_row<Reduction::all>("reduce_and", Linear::no, nullptr);
+constinit const Op reduce_or_op = make_row<Reduction::any>("reduce_or", Linear::no, nullptr);
+
+Value reduce_sum(Value x, std::vector<int64_t> axes) { return reduce(reduce_sum_op, x, std::move(axes)); }
+Value reduce_prod(Value x, std::vector<int64_t> axes) { return reduce(reduce_prod_op, x, std::move(axes)); }
+Value reduce_max(Value x, std::vector<int64_t> axes) { return reduce(reduce_max_op, x, std::move(axes)); }
+Value reduce_min(Value x, std::vector<int64_t> axes) { return reduce(reduce_min_op, x, std::move(axes)); }
+Value reduce_and(Value x, std::vector<int64_t> axes) { return reduce(reduce_and_op, x, std::move(axes)); }
+Value reduce_or(Value x, std::vector<int64_t> axes) { return reduce(reduce_or_op, x, std::move(axes)); }
+
+}  // namespace lockstep

@@ -1,0 +1,31 @@
+// Functions on Values that combine the elements along dimensions. Strict: no promotion. A Builder belongs to one
+// thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "program/builder.h"
+
+namespace lockstep {
+
+// The elements along `axes` combined; those dimensions are removed. Axes may come in any order. bf16 and f16 are summed
+// in f32. Of no elements: sum 0, prod 1, max the lowest value (-inf), min the highest (inf), and true, or false. max
+// and min hand NaN on.
+Value reduce_sum(Value x, std::vector<int64_t> axes);
+Value reduce_prod(Value x, std::vector<int64_t> axes);
+Value reduce_max(Value x, std::vector<int64_t> axes);
+Value reduce_min(Value x, std::vector<int64_t> axes);
+// Of booleans only.
+Value reduce_and(Value x, std::vector<int64_t> axes);
+Value reduce_or(Value x, std::vector<int64_t> axes);
+
+// The i32 index of the greatest or least element along `axis`, which is removed and must not be empty; the first of
+// equal ones. The first NaN, if any, is the extreme.
+Value argmax(Value x, int64_t axis);
+Value argmin(Value x, int64_t axis);
+
+// Running sums along `axis`, each including its own element; from the far end when `reverse`.
+Value cumsum(Value x, int64_t axis, bool reverse = false);
+
+}  // namespace lockstep

@@ -1,0 +1,300 @@
+// A reduction is a list of steps, each over one group of adjacent dimensions: [outer, n, inner] -> [outer, chunks,
+// inner]. Most have one step. Several groups take one each, innermost first; a group that is long while outer and inner
+// are short is cut into chunks that a second step combines, so that there is work for all threads.
+//
+// Elements are first combined in lanes (f32 for 16 and 32 bits), a block at a time, and blocks in a total (double for
+// sums and products of floats). Lanes are many, so that they are independent and become vector registers.
+#include "ops/reduce_cpu.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <type_traits>
+
+#include "lane/buffer.h"
+#include "lane/pool.h"
+#include "ops/dims.h"
+#include "ops/dispatch.h"
+#include "ops/view_copy.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kGrain = 16384;     // elements of a task
+constexpr int64_t kColumns = 256;     // of a task of columns
+constexpr int64_t kLineBlock = 2048;  // elements of a line combined in lanes
+constexpr int64_t kRowBlock = 64;     // rows of columns combined in lanes
+constexpr int64_t kFewTasks = 16;     // below this a long group is cut into chunks
+
+template <class T>
+inline constexpr bool kFloating = is_half<T> || std::is_floating_point_v<T>;
+
+// What elements of type T are combined in.
+template <Reduction kR, class T>
+auto lane_of() {
+  if constexpr (kR == Reduction::all || kR == Reduction::any)
+    return uint8_t{};
+  else if constexpr (kR == Reduction::max || kR == Reduction::min)
+    return std::conditional_t<is_half<T>, float, T>{};
+  else if constexpr (!kFloating<T>)
+    return std::make_unsigned_t<T>{};
+  else if constexpr (sizeof(T) == 8 || kR == Reduction::prod)
+    return double{};
+  else
+    return float{};
+}
+template <Reduction kR, class T>
+using LaneOf = decltype(lane_of<kR, T>());
+template <Reduction kR, class Lane>
+using TotalOf = std::conditional_t<std::is_same_v<Lane, float> && kR == Reduction::sum, double, Lane>;
+
+template <Reduction kR, class A>
+A identity() {
+  if constexpr (kR == Reduction::sum || kR == Reduction::any)
+    return A{0};
+  else if constexpr (kR == Reduction::prod || kR == Reduction::all)
+    return A{1};
+  else {
+    using Limits = std::numeric_limits<A>;
+    if constexpr (std::is_floating_point_v<A>)
+      return kR == Reduction::max ? -Limits::infinity() : Limits::infinity();
+    else
+      return kR == Reduction::max ? Limits::lowest() : Limits::max();
+  }
+}
+
+// For max and min: b replaces a when it is NaN, and nothing replaces a NaN.
+template <Reduction kR, class A>
+A combine(A a, A b) {
+  if constexpr (kR == Reduction::sum)
+    return static_cast<A>(a + b);
+  else if constexpr (kR == Reduction::prod)
+    return static_cast<A>(a * b);
+  else if constexpr (kR == Reduction::all)
+    return static_cast<A>(a & b);
+  else if constexpr (kR == Reduction::any)
+    return static_cast<A>(a | b);
+  else if constexpr (kR == Reduction::max)
+    return ((b > a) | (b != b)) ? b : a;
+  else
+    return ((b < a) | (b != b)) ? b : a;
+}
+
+template <class A, class T>
+A load(T x) {
+  if constexpr (is_half<T>)
+    return static_cast<A>(static_cast<float>(x));
+  else
+    return static_cast<A>(x);
+}
+
+template <class T, class A>
+T store(A x) {
+  if constexpr (is_half<T>)
+    return T(static_cast<float>(x));
+  else
+    return static_cast<T>(x);
+}
+
+// A contiguous line of at most kLineBlock elements.
+template <Reduction kR, class Lane, class In>
+Lane reduce_block(const In* in, int64_t n) {
+  constexpr int64_t kLanes = 128 / sizeof(Lane);
+  Lane result = identity<kR, Lane>();
+  int64_t i = 0;
+  if (n >= kLanes) {
+    std::array<Lane, kLanes> lanes;
+    lanes.fill(result);
+    for (; i + kLanes <= n; i += kLanes)
+      for (int64_t k = 0; k < kLanes; ++k) lanes[k] = combine<kR>(lanes[k], load<Lane>(in[i + k]));
+    for (int64_t half = kLanes / 2; half > 0; half /= 2)
+      for (int64_t k = 0; k < half; ++k) lanes[k] = combine<kR>(lanes[k], lanes[k + half]);
+    result = lanes[0];
+  }
+  for (; i < n; ++i) result = combine<kR>(result, load<Lane>(in[i]));
+  return result;
+}
+
+template <Reduction kR, class Lane, class Total, class In>
+Total reduce_line(const In* in, int64_t n) {
+  Total total = identity<kR, Total>();
+  for (int64_t i = 0; i < n; i += kLineBlock)
+    total = combine<kR>(total, static_cast<Total>(reduce_block<kR, Lane>(in + i, std::min(kLineBlock, n - i))));
+  return total;
+}
+
+// `n` rows of `columns` elements, `stride` apart, combined into one row of totals.
+template <Reduction kR, class Lane, class Total, class In>
+void reduce_columns(const In* in, int64_t n, int64_t stride, int64_t columns, Total* total) {
+  std::array<Lane, kColumns> lanes;
+  std::fill(total, total + columns, identity<kR, Total>());
+  for (int64_t begin = 0; begin < n; begin += kRowBlock) {
+    const int64_t end = std::min(n, begin + kRowBlock);
+    std::fill(lanes.begin(), lanes.begin() + columns, identity<kR, Lane>());
+    int64_t r = begin;
+    for (; r + 4 <= end; r += 4) {
+      const In *a = in + r * stride, *b = a + stride, *c = b + stride, *d = c + stride;
+      for (int64_t k = 0; k < columns; ++k) {
+        const Lane ab = combine<kR>(load<Lane>(a[k]), load<Lane>(b[k])),
+                   cd = combine<kR>(load<Lane>(c[k]), load<Lane>(d[k]));
+        lanes[k] = combine<kR>(lanes[k], combine<kR>(ab, cd));
+      }
+    }
+    for (; r < end; ++r)
+      for (int64_t k = 0; k < columns; ++k) lanes[k] = combine<kR>(lanes[k], load<Lane>(in[r * stride + k]));
+    for (int64_t k = 0; k < columns; ++k) total[k] = combine<kR>(total[k], static_cast<Total>(lanes[k]));
+  }
+}
+
+struct Step {
+  int64_t outer, n, inner;
+  int64_t chunk;  // how many of n are combined into one
+
+  int64_t chunks() const { return n <= chunk ? 1 : (n + chunk - 1) / chunk; }
+  int64_t results() const { return outer * chunks() * inner; }
+};
+
+template <Reduction kR, class Lane, class Total, class In, class Out>
+void run_step(const Step& s, const In* in, Out* out, Pool& pool) {
+  const int64_t chunks = s.chunks();
+  auto rows = [&](int64_t item) { return std::min(s.chunk, s.n - item % chunks * s.chunk); };
+  auto source = [&](int64_t item) { return in + (item / chunks * s.n + item % chunks * s.chunk) * s.inner; };
+  const int64_t items = s.outer * chunks;
+  if (s.inner == 1) {
+    pool.parallel_range(items, std::max<int64_t>(kGrain / std::max<int64_t>(std::min(s.n, s.chunk), 1), 1),
+                        [&](int64_t begin, int64_t end, int) {
+                          for (int64_t i = begin; i < end; ++i)
+                            out[i] = store<Out>(reduce_line<kR, Lane, Total>(source(i), rows(i)));
+                        });
+    return;
+  }
+  const int64_t width = std::clamp<int64_t>((s.inner / kFewTasks + 63) / 64 * 64, 64, kColumns);
+  const int64_t blocks = (s.inner + width - 1) / width;
+  const int64_t task = std::max<int64_t>(std::min(s.n, s.chunk), 1) * std::min(width, s.inner);
+  pool.parallel_range(items * blocks, std::max<int64_t>(kGrain / 2 / task, 1), [&](int64_t begin, int64_t end, int) {
+    std::array<Total, kColumns> totals;
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t item = i / blocks, first = i % blocks * width, columns = std::min(width, s.inner - first);
+      reduce_columns<kR, Lane>(source(item) + first, rows(item), s.inner, columns, totals.data());
+      for (int64_t k = 0; k < columns; ++k)
+        out[item * s.inner + first + k] = store<Out>(totals[static_cast<size_t>(k)]);
+    }
+  });
+}
+
+void add_steps(std::vector<Step>& steps, int64_t outer, int64_t n, int64_t inner) {
+  // Few columns: several rows side by side make a longer row.
+  if (inner > 1 && inner < 32 && n >= 8) {
+    int64_t side = kColumns / inner;
+    while (n % side != 0) --side;
+    if (side * inner >= 32 && side < n) {
+      add_steps(steps, outer, n / side, side * inner);
+      steps.push_back({outer, side, inner, side});
+      return;
+    }
+  }
+  const int64_t tasks = outer * (inner == 1 ? 1 : (inner + 63) / 64);
+  if (tasks < kFewTasks && n * inner > 4 * kGrain) {
+    const Step cut{outer, n, inner, std::max<int64_t>(2 * kGrain / inner, 2)};
+    steps.push_back(cut);
+    if (cut.chunks() > 1) steps.push_back({outer, cut.chunks(), inner, cut.chunks()});
+  } else {
+    steps.push_back({outer, n, inner, std::max<int64_t>(n, 1)});
+  }
+}
+
+std::vector<Step> plan_steps(const Shape& shape, const Dims& axes) {
+  struct Group {
+    int64_t size;
+    bool reduced;
+  };
+  std::vector<Group> groups;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    const bool reduced = contains(axes, static_cast<int64_t>(d));
+    if (shape[d] == 1) continue;
+    if (!groups.empty() && groups.back().reduced == reduced)
+      groups.back().size *= shape[d];
+    else
+      groups.push_back({shape[d], reduced});
+  }
+  std::vector<Step> steps;
+  int64_t inner = 1;
+  for (size_t g = groups.size(); g-- > 0;) {
+    if (!groups[g].reduced) {
+      inner *= groups[g].size;
+      continue;
+    }
+    int64_t outer = 1;
+    for (size_t before = 0; before < g; ++before) outer *= groups[before].size;
+    add_steps(steps, outer, groups[g].size, inner);
+  }
+  return steps;
+}
+
+template <Reduction kR, class T>
+Kernel prepare(const KernelSpec& spec) {
+  using Lane = LaneOf<kR, T>;
+  using Total = TotalOf<kR, Lane>;
+  std::vector<Step> steps = plan_steps(spec.in[0].shape, spec.attrs.ints("axes"));
+  Pool* pool = &spec.pool;
+  if (count(spec.out[0].shape) == 0) return [](const void* const*, void* const*) {};
+  if (steps.empty())
+    return [pool, bytes = spec.out[0].bytes()](const void* const* in, void* const* out) {
+      copy_bytes(in[0], out[0], bytes, *pool);
+    };
+  if (steps.size() == 1)
+    return [pool, step = steps[0]](const void* const* in, void* const* out) {
+      run_step<kR, Lane, Total>(step, static_cast<const T*>(in[0]), static_cast<T*>(out[0]), *pool);
+    };
+  // The results between steps, one after another in one buffer.
+  int64_t between = 0;
+  for (size_t i = 0; i + 1 < steps.size(); ++i) between += steps[i].results();
+  return [pool, steps, buffer = allocate(between * static_cast<int64_t>(sizeof(Total)))](const void* const* in,
+                                                                                         void* const* out) {
+    Total* to = buffer->as<Total>();
+    run_step<kR, Lane, Total>(steps[0], static_cast<const T*>(in[0]), to, *pool);
+    for (size_t i = 1; i < steps.size(); ++i) {
+      const Total* from = to;
+      to += steps[i - 1].results();
+      if (i + 1 == steps.size())
+        run_step<kR, Total, Total>(steps[i], from, static_cast<T*>(out[0]), *pool);
+      else
+        run_step<kR, Total, Total>(steps[i], from, to, *pool);
+    }
+  };
+}
+
+template <Reduction kR>
+Kernel prepare_numbers(const KernelSpec& spec) {
+  return with_dtype(spec.in[0].dtype, [&]<class T>() -> Kernel {
+    if constexpr (std::is_same_v<T, bool>) {
+      LOCKSTEP_CHECK(false, "a reduction of booleans that is neither and nor or");
+      return {};
+    } else {
+      return prepare<kR, T>(spec);
+    }
+  });
+}
+
+}  // namespace
+
+Kernel reduce_kernel(Reduction reduction, const KernelSpec& spec) {
+  const bool boolean_operand = spec.in[0].dtype == DType::boolean;
+  switch (reduction) {
+    case Reduction::sum:
+      return prepare_numbers<Reduction::sum>(spec);
+    case Reduction::prod:
+      return prepare_numbers<Reduction::prod>(spec);
+    case Reduction::max:
+      return boolean_operand ? prepare<Reduction::any, uint8_t>(spec) : prepare_numbers<Reduction::max>(spec);
+    case Reduction::min:
+      return boolean_operand ? prepare<Reduction::all, uint8_t>(spec) : prepare_numbers<Reduction::min>(spec);
+    case Reduction::all:
+      return prepare<Reduction::all, uint8_t>(spec);
+    case Reduction::any:
+      break;
+  }
+  return prepare<Reduction::any, uint8_t>(spec);
+}
+
+}  // namespace lockstep

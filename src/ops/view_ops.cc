@@ -1,0 +1,414 @@
+// The rows that are their operand seen differently: broadcast, reshape, transpose, slice, reverse, stop_gradient.
+#include <algorithm>
+
+#include "ops/dims.h"
+#include "ops/ops.h"
+#include "ops/reduce.h"
+#include "ops/shape_ops.h"
+#include "ops/view_copy.h"
+
+namespace lockstep {
+namespace {
+
+// The operand of the equation that made `v`, when that is an `op`; else absent. `attrs` gets a copy of its attributes.
+Value operand_of(Builder& b, Value v, const Op& op, Attrs& attrs) {
+  const Eqn* eqn = b.definition(v);
+  if (!eqn || eqn->op != &op) return {};
+  attrs = eqn->attrs;
+  return Value(&b, eqn->in[0]);
+}
+
+// A rearranged full is a full.
+Value fold_full(const Fold& f) {
+  const Attr* value = full_value(f.in[0]);
+  return value ? full_of(f.builder, f.type, *value) : Value();
+}
+
+// ---- broadcast
+
+std::vector<Type> broadcast_type(Types in, const Attrs& attrs) {
+  expect_operands("broadcast", in, 1);
+  const Shape& shape = attrs.ints("shape");
+  const Dims& dims = attrs.ints("dims");
+  count(shape);
+  if (dims.size() != in[0].shape.size())
+    throw_error("broadcast: {} has {} dimensions and {} places were given for them; give one each",
+                to_string(in[0].shape), in[0].rank(), dims.size());
+  for (size_t i = 0; i < dims.size(); ++i) {
+    expect_axis("broadcast", dims[i], shape);
+    if (i > 0 && dims[i] <= dims[i - 1])
+      throw_error("broadcast: the places {} do not increase; transpose first", to_string(dims));
+    if (shape[static_cast<size_t>(dims[i])] != in[0].shape[i])
+      throw_error("broadcast: dimension {} of {} cannot become dimension {} of {}; the extents must be equal", i,
+                  to_string(in[0].shape), dims[i], to_string(shape));
+  }
+  return {{in[0].dtype, shape}};
+}
+
+Rule broadcast_rule(Types, const Attrs& attrs) {
+  const std::string out = Factors().next(static_cast<int64_t>(attrs.ints("shape").size()));
+  std::string in;
+  for (int64_t d : attrs.ints("dims")) in += out[static_cast<size_t>(d)];
+  return {{in}, {out}, ""};
+}
+
+Grads broadcast_vjp(const Vjp& v) {
+  Dims summed;
+  for (int64_t d = 0; d < v.ct().rank(); ++d)
+    if (!contains(v.attrs.ints("dims"), d)) summed.push_back(d);
+  return {reduce_sum(v.ct(), summed)};
+}
+
+Batched broadcast_batch(const Batch& b) {
+  return broadcast(b.in[0], prepend(b.size, b.attrs.ints("shape")), prepend(0, plus(b.attrs.ints("dims"), 1)));
+}
+
+Value broadcast_fold(const Fold& f) {
+  const Value x = f.in[0];
+  if (x.type() == f.type) return x;
+  if (Value v = fold_full(f)) return v;
+  // Equal extents and equal counts: only dimensions of extent 1 are new.
+  if (const int64_t n = count(f.type.shape); n > 0 && n == count(x.shape())) return reshape(x, f.type.shape);
+  Attrs inner;
+  if (const Value source = operand_of(f.builder, x, broadcast_op, inner)) {
+    Dims dims = inner.ints("dims");
+    for (int64_t& d : dims) d = f.attrs.ints("dims")[static_cast<size_t>(d)];
+    return broadcast(source, f.type.shape, dims);
+  }
+  return {};
+}
+
+View broadcast_view(const Type& in, const Type& out, const Attrs& attrs) {
+  View view{0, Dims(out.shape.size(), 0)};
+  const Dims strides = dense_strides(in.shape);
+  for (size_t i = 0; i < strides.size(); ++i) view.strides[static_cast<size_t>(attrs.ints("dims")[i])] = strides[i];
+  return view;
+}
+
+// ---- reshape
+
+std::vector<Type> reshape_type(Types in, const Attrs& attrs) {
+  expect_operands("reshape", in, 1);
+  const Shape& shape = attrs.ints("shape");
+  const int64_t before = count(in[0].shape), after = count(shape);
+  if (before != after)
+    throw_error("reshape: {} has {} elements and {} has {}; the number of elements must not change",
+                to_string(in[0].shape), before, to_string(shape), after);
+  return {{in[0].dtype, shape}};
+}
+
+// Dimensions that stand for themselves share a factor; the others are split or merged and stay whole.
+Rule reshape_rule(Types in, const Attrs& attrs) {
+  const Shape &a = in[0].shape, &b = attrs.ints("shape");
+  Factors factors;
+  Rule rule{{""}, {""}, ""};
+  auto take = [&](std::string& term, size_t n) {
+    const std::string letters = factors.next(static_cast<int64_t>(n));
+    term += letters;
+    rule.whole += letters;
+  };
+  if (count(a) == 0) {
+    take(rule.in[0], a.size());
+    take(rule.out[0], b.size());
+    return rule;
+  }
+  size_t i = 0, j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (a[i] == b[j]) {
+      const char letter = factors.next();
+      rule.in[0] += letter;
+      rule.out[0] += letter;
+      ++i, ++j;
+      continue;
+    }
+    size_t i1 = i + 1, j1 = j + 1;
+    for (int64_t left = a[i], right = b[j]; left != right;) {
+      if (left < right)
+        left *= a[i1++];
+      else
+        right *= b[j1++];
+    }
+    take(rule.in[0], i1 - i);
+    take(rule.out[0], j1 - j);
+    i = i1, j = j1;
+  }
+  take(rule.in[0], a.size() - i);
+  take(rule.out[0], b.size() - j);
+  return rule;
+}
+
+Grads reshape_vjp(const Vjp& v) { return {reshape(v.ct(), v.in[0].shape())}; }
+
+Batched reshape_batch(const Batch& b) { return reshape(b.in[0], prepend(b.size, b.attrs.ints("shape"))); }
+
+Value reshape_fold(const Fold& f) {
+  if (f.in[0].type() == f.type) return f.in[0];
+  if (Value v = fold_full(f)) return v;
+  Attrs inner;
+  const Value source = operand_of(f.builder, f.in[0], reshape_op, inner);
+  if (!source) return {};
+  return source.type() == f.type ? source : reshape(source, f.type.shape);
+}
+
+View dense_view(const Type&, const Type& out, const Attrs&) { return {0, dense_strides(out.shape)}; }
+
+bool same_memory(Types, Types, const Attrs&, size_t, size_t) { return true; }
+
+// ---- transpose
+
+std::vector<Type> transpose_type(Types in, const Attrs& attrs) {
+  expect_operands("transpose", in, 1);
+  const Dims& permutation = attrs.ints("permutation");
+  Dims sorted = permutation;
+  std::sort(sorted.begin(), sorted.end());
+  if (sorted != counting(0, in[0].rank()))
+    throw_error("transpose: {} is no permutation of the {} dimensions of {}; name each dimension once",
+                to_string(permutation), in[0].rank(), to_string(in[0].shape));
+  Shape shape;
+  for (int64_t d : permutation) shape.push_back(in[0].shape[static_cast<size_t>(d)]);
+  return {{in[0].dtype, shape}};
+}
+
+Rule transpose_rule(Types in, const Attrs& attrs) {
+  const std::string term = Factors().next(in[0].rank());
+  std::string out;
+  for (int64_t d : attrs.ints("permutation")) out += term[static_cast<size_t>(d)];
+  return {{term}, {out}, ""};
+}
+
+Grads transpose_vjp(const Vjp& v) { return {transpose(v.ct(), inverse(v.attrs.ints("permutation")))}; }
+
+Batched transpose_batch(const Batch& b) { return transpose(b.in[0], prepend(0, plus(b.attrs.ints("permutation"), 1))); }
+
+Value transpose_fold(const Fold& f) {
+  const Dims& permutation = f.attrs.ints("permutation");
+  if (permutation == counting(0, f.in[0].rank())) return f.in[0];
+  if (Value v = fold_full(f)) return v;
+  Dims moved;
+  for (int64_t d : permutation)
+    if (f.in[0].shape()[static_cast<size_t>(d)] != 1) moved.push_back(d);
+  if (std::is_sorted(moved.begin(), moved.end())) return reshape(f.in[0], f.type.shape);
+  Attrs inner;
+  const Value source = operand_of(f.builder, f.in[0], transpose_op, inner);
+  if (!source) return {};
+  Dims both;
+  for (int64_t d : permutation) both.push_back(inner.ints("permutation")[static_cast<size_t>(d)]);
+  return both == counting(0, source.rank()) ? source : transpose(source, both);
+}
+
+View transpose_view(const Type& in, const Type&, const Attrs& attrs) {
+  const Dims strides = dense_strides(in.shape);
+  View view;
+  for (int64_t d : attrs.ints("permutation")) view.strides.push_back(strides[static_cast<size_t>(d)]);
+  return view;
+}
+
+// ---- slice
+
+std::vector<Type> slice_type(Types in, const Attrs& attrs) {
+  expect_operands("slice", in, 1);
+  const Dims &starts = attrs.ints("starts"), &limits = attrs.ints("limits"), &strides = attrs.ints("strides");
+  const Shape& x = in[0].shape;
+  if (starts.size() != x.size() || limits.size() != x.size() || strides.size() != x.size())
+    throw_error(
+        "slice: {} has {} dimensions and got {} starts, {} limits and {} strides; give one of each per dimension",
+        to_string(x), x.size(), starts.size(), limits.size(), strides.size());
+  Shape shape;
+  for (size_t d = 0; d < x.size(); ++d) {
+    if (strides[d] < 1)
+      throw_error("slice: stride {} of dimension {} is not positive; use reverse to walk backwards", strides[d], d);
+    if (starts[d] < 0 || starts[d] > limits[d] || limits[d] > x[d])
+      throw_error("slice: {}:{} does not lie inside dimension {} of {}; ranges lie within 0:{}", starts[d], limits[d],
+                  d, to_string(x), x[d]);
+    shape.push_back((limits[d] - starts[d] + strides[d] - 1) / strides[d]);
+  }
+  return {{in[0].dtype, shape}};
+}
+
+Rule slice_rule(Types in, const Attrs& attrs) {
+  Factors factors;
+  Rule rule{{""}, {""}, ""};
+  for (size_t d = 0; d < in[0].shape.size(); ++d) {
+    const char letter = factors.next();
+    rule.in[0] += letter;
+    if (attrs.ints("starts")[d] == 0 && attrs.ints("limits")[d] == in[0].shape[d] && attrs.ints("strides")[d] == 1) {
+      rule.out[0] += letter;
+      continue;
+    }
+    rule.out[0] += factors.next();
+    rule.whole += {letter, rule.out[0].back()};
+  }
+  return rule;
+}
+
+Grads slice_vjp(const Vjp& v) {
+  const Dims &starts = v.attrs.ints("starts"), &strides = v.attrs.ints("strides");
+  Dims hi, interior;
+  for (size_t d = 0; d < starts.size(); ++d) {
+    const int64_t n = v.ct().shape()[d];
+    const int64_t end = n == 0 ? starts[d] : starts[d] + (n - 1) * strides[d] + 1;
+    hi.push_back(v.in[0].shape()[d] - end);
+    interior.push_back(strides[d] - 1);
+  }
+  return {pad(v.ct(), full(v.ct().builder(), {v.ct().dtype(), {}}, 0), starts, hi, interior)};
+}
+
+Batched slice_batch(const Batch& b) {
+  return slice(b.in[0], prepend(0, b.attrs.ints("starts")), prepend(b.size, b.attrs.ints("limits")),
+               prepend(1, b.attrs.ints("strides")));
+}
+
+Value slice_fold(const Fold& f) {
+  if (f.in[0].type() == f.type) return f.in[0];
+  if (Value v = fold_full(f)) return v;
+  Attrs inner;
+  const Value source = operand_of(f.builder, f.in[0], slice_op, inner);
+  if (!source) return {};
+  Dims starts = inner.ints("starts"), strides = inner.ints("strides"), limits;
+  for (size_t d = 0; d < starts.size(); ++d) {
+    starts[d] += f.attrs.ints("starts")[d] * strides[d];
+    strides[d] *= f.attrs.ints("strides")[d];
+    const int64_t n = f.type.shape[d];
+    if (n == 0) starts[d] = 0;
+    limits.push_back(n == 0 ? 0 : starts[d] + (n - 1) * strides[d] + 1);
+  }
+  return slice(source, starts, limits, strides);
+}
+
+View slice_view(const Type& in, const Type& out, const Attrs& attrs) {
+  View view{0, dense_strides(in.shape)};
+  for (size_t d = 0; d < view.strides.size(); ++d) {
+    view.offset += attrs.ints("starts")[d] * view.strides[d];
+    view.strides[d] *= attrs.ints("strides")[d];
+  }
+  if (count(out.shape) == 0) view.offset = 0;
+  return view;
+}
+
+// ---- reverse
+
+std::vector<Type> reverse_type(Types in, const Attrs& attrs) {
+  expect_operands("reverse", in, 1);
+  const Dims& axes = attrs.ints("axes");
+  for (size_t i = 0; i < axes.size(); ++i) {
+    expect_axis("reverse", axes[i], in[0].shape);
+    if (std::count(axes.begin(), axes.end(), axes[i]) > 1)
+      throw_error("reverse: axis {} appears twice in {}; name each axis once", axes[i], to_string(axes));
+  }
+  return {in[0]};
+}
+
+Rule reverse_rule(Types in, const Attrs& attrs) {
+  Rule rule = pointwise_rule(in, attrs);
+  for (int64_t d : attrs.ints("axes")) rule.whole += rule.in[0][static_cast<size_t>(d)];
+  return rule;
+}
+
+Grads reverse_vjp(const Vjp& v) { return {reverse(v.ct(), v.attrs.ints("axes"))}; }
+
+Batched reverse_batch(const Batch& b) { return reverse(b.in[0], plus(b.attrs.ints("axes"), 1)); }
+
+Value reverse_fold(const Fold& f) {
+  const Dims& axes = f.attrs.ints("axes");
+  auto still = [&](int64_t d) { return f.type.shape[static_cast<size_t>(d)] <= 1; };
+  if (std::all_of(axes.begin(), axes.end(), still)) return f.in[0];
+  if (Value v = fold_full(f)) return v;
+  Attrs inner;
+  const Value source = operand_of(f.builder, f.in[0], reverse_op, inner);
+  if (!source) return {};
+  Dims once;
+  for (int64_t d = 0; d < source.rank(); ++d)
+    if (contains(axes, d) != contains(inner.ints("axes"), d)) once.push_back(d);
+  return once.empty() ? source : reverse(source, once);
+}
+
+View reverse_view(const Type& in, const Type& out, const Attrs& attrs) {
+  View view{0, dense_strides(in.shape)};
+  if (count(out.shape) == 0) return view;
+  for (int64_t axis : attrs.ints("axes")) {
+    const auto d = static_cast<size_t>(axis);
+    view.offset += (in.shape[d] - 1) * view.strides[d];
+    view.strides[d] = -view.strides[d];
+  }
+  return view;
+}
+
+}  // namespace
+
+constinit const Op broadcast_op = {.name = "broadcast",
+                                   .linear = Linear::one,
+                                   .rule = broadcast_rule,
+                                   .type = broadcast_type,
+                                   .vjp = broadcast_vjp,
+                                   .batch = broadcast_batch,
+                                   .fold = broadcast_fold,
+                                   .view = broadcast_view,
+                                   .cpu = view_kernel<broadcast_view>};
+constinit const Op reshape_op = {.name = "reshape",
+                                 .linear = Linear::one,
+                                 .rule = reshape_rule,
+                                 .type = reshape_type,
+                                 .vjp = reshape_vjp,
+                                 .batch = reshape_batch,
+                                 .fold = reshape_fold,
+                                 .view = dense_view,
+                                 .alias = same_memory,
+                                 .cpu = view_kernel<dense_view>};
+constinit const Op transpose_op = {.name = "transpose",
+                                   .linear = Linear::one,
+                                   .rule = transpose_rule,
+                                   .type = transpose_type,
+                                   .vjp = transpose_vjp,
+                                   .batch = transpose_batch,
+                                   .fold = transpose_fold,
+                                   .view = transpose_view,
+                                   .cpu = view_kernel<transpose_view>};
+constinit const Op slice_op = {.name = "slice",
+                               .linear = Linear::one,
+                               .rule = slice_rule,
+                               .type = slice_type,
+                               .vjp = slice_vjp,
+                               .batch = slice_batch,
+                               .fold = slice_fold,
+                               .view = slice_view,
+                               .cpu = view_kernel<slice_view>};
+constinit const Op reverse_op = {.name = "reverse",
+                                 .linear = Linear::one,
+                                 .rule = reverse_rule,
+                                 .type = reverse_type,
+                                 .vjp = reverse_vjp,
+                                 .batch = reverse_batch,
+                                 .fold = reverse_fold,
+                                 .view = reverse_view,
+                                 .cpu = view_kernel<reverse_view>};
+constinit const Op stop_gradient_op = {.name = "stop_gradient",
+                                       .linear = Linear::one,
+                                       .rule = pointwise_rule,
+                                       .batch = batch_pointwise,
+                                       .view = dense_view,
+                                       .alias = same_memory,
+                                       .cpu = view_kernel<dense_view>};
+
+Value broadcast(Value x, Shape out, std::vector<int64_t> dims) {
+  return emit(broadcast_op, {x}, {{"shape", std::move(out)}, {"dims", std::move(dims)}});
+}
+
+Value reshape(Value x, Shape shape) { return emit(reshape_op, {x}, {{"shape", std::move(shape)}}); }
+
+Value transpose(Value x, std::vector<int64_t> permutation) {
+  return emit(transpose_op, {x}, {{"permutation", std::move(permutation)}});
+}
+
+Value slice(Value x, std::vector<int64_t> starts, std::vector<int64_t> limits, std::vector<int64_t> strides) {
+  return emit(slice_op, {x},
+              {{"starts", std::move(starts)}, {"limits", std::move(limits)}, {"strides", std::move(strides)}});
+}
+
+Value reverse(Value x, std::vector<int64_t> axes) {
+  std::sort(axes.begin(), axes.end());
+  return emit(reverse_op, {x}, {{"axes", std::move(axes)}});
+}
+
+Value stop_gradient(Value x) { return emit(stop_gradient_op, {x}); }
+
+}  // namespace lockstep

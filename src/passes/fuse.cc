@@ -1,0 +1,201 @@
+// Fusion. Elementwise equations of one shape become a group when a value made by one is used by another, so that the values
+// between them never reach memory; an op that can carry an epilogue (a matrix product) heads the group that consumes it. Reads
+// through a view (broadcast, transpose, slice) and constants are repeated inside each group that uses them.
+//
+// Groups grow from consumers to producers: an equation joins the group of its consumers when all of them are elementwise, of the
+// same shape, and their groups can become one without a cycle among groups.
+#include <algorithm>
+#include <functional>
+
+#include "base/check.h"
+#include "ops/ops.h"
+#include "passes/passes.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kMaxMembers = 96;  // bounds the registers of one cluster
+
+class Fuser {
+ public:
+  explicit Fuser(const Program& p) : p_(p), maker_(p.types.size(), -1), users_(p.types.size()), group_(p.eqns.size()) {
+    for (size_t i = 0; i < p.eqns.size(); ++i) {
+      for (ValueId id : p.eqns[i].out) maker_[id] = static_cast<int>(i);
+      for (ValueId id : p.eqns[i].in) users_[id].push_back(static_cast<int>(i));
+      group_[i] = static_cast<int>(i);
+      members_.push_back({static_cast<int>(i)});
+      head_.push_back(can_head(i) ? static_cast<int>(i) : -1);
+    }
+  }
+
+  Program run() {
+    for (size_t i = p_.eqns.size(); i-- > 0;)
+      if (elementwise(i) || can_head(i)) join_consumers(static_cast<int>(i));
+    return emit_groups();
+  }
+
+ private:
+  const Eqn& eqn(int i) const { return p_.eqns[static_cast<size_t>(i)]; }
+  bool elementwise(size_t i) const { return p_.eqns[i].op->loop != nullptr; }
+  bool can_head(size_t i) const { return p_.eqns[i].op->with_epilogue != nullptr; }
+  // Views and constants are repeated by their consumers rather than joined to them.
+  bool repeated(int i) const {
+    return i >= 0 && (eqn(i).op->view || (eqn(i).in.empty() && eqn(i).attrs.find("value")));
+  }
+  const Shape& shape(int i) const { return p_.types[eqn(i).out[0]].shape; }
+
+  void join_consumers(int i) {
+    if (eqn(i).out.size() != 1) return;
+    std::vector<int> groups;
+    for (int user : users_[eqn(i).out[0]]) {
+      if (!elementwise(static_cast<size_t>(user)) || shape(user) != shape(i)) return;
+      if (std::find(groups.begin(), groups.end(), group_[user]) == groups.end()) groups.push_back(group_[user]);
+    }
+    if (groups.empty()) return;
+    groups.push_back(group_[i]);
+    size_t members = 0;
+    int heads = 0;
+    for (int g : groups) {
+      members += members_[g].size();
+      heads += head_[g] >= 0;
+    }
+    if (members > kMaxMembers || heads > 1 || would_cycle(groups)) return;
+    const int into = groups[0];
+    for (size_t k = 1; k < groups.size(); ++k) {
+      for (int m : members_[groups[k]]) group_[m] = into;
+      members_[into].insert(members_[into].end(), members_[groups[k]].begin(), members_[groups[k]].end());
+      members_[groups[k]].clear();
+      head_[into] = std::max(head_[into], head_[groups[k]]);
+    }
+  }
+
+  // Is there a path between two members of the union that leaves it? Every path of groups out of the union and back.
+  bool would_cycle(const std::vector<int>& groups) const {
+    auto inside = [&](int g) { return std::find(groups.begin(), groups.end(), g) != groups.end(); };
+    std::vector<bool> seen(p_.eqns.size(), false);
+    std::vector<int> stack;
+    auto push_users = [&](int g) {
+      for (int m : members_[g])
+        for (ValueId id : eqn(m).out)
+          for (int user : users_[id]) {
+            const int next = group_[user];
+            if (next != g && !seen[next]) stack.push_back(next);
+          }
+    };
+    for (int g : groups) push_users(g);
+    std::erase_if(stack, inside);
+    while (!stack.empty()) {
+      const int g = stack.back();
+      stack.pop_back();
+      if (inside(g)) return true;
+      if (seen[g]) continue;
+      seen[g] = true;
+      push_users(g);
+    }
+    return false;
+  }
+
+  // Groups in an order in which everything is made before it is used, by the place of their last member.
+  std::vector<int> order() const {
+    std::vector<int> state(p_.eqns.size(), 0), out, by_last;
+    for (size_t g = 0; g < members_.size(); ++g)
+      if (!members_[g].empty()) by_last.push_back(static_cast<int>(g));
+    auto last = [&](int g) { return *std::max_element(members_[g].begin(), members_[g].end()); };
+    std::sort(by_last.begin(), by_last.end(), [&](int a, int b) { return last(a) < last(b); });
+    std::function<void(int)> visit = [&](int g) {
+      if (state[g]) return;
+      state[g] = 1;
+      for (int m : members_[g])
+        for (ValueId id : eqn(m).in)
+          if (maker_[id] >= 0 && group_[maker_[id]] != g) visit(group_[maker_[id]]);
+      out.push_back(g);
+    };
+    for (int g : by_last) visit(g);
+    return out;
+  }
+
+  Program emit_groups() {
+    Builder b;
+    Values map(p_.types.size());
+    for (ValueId id : p_.inputs) map[id] = b.input(p_.types[id]);
+    for (int g : order()) {
+      const bool plain = members_[g].size() == 1 && !(elementwise(members_[g][0]) && reads_view(members_[g][0]));
+      if (plain) b.copy(p_, eqn(members_[g][0]), map);
+      else emit_group(b, g, map);
+    }
+    Values outputs;
+    for (ValueId id : p_.outputs) outputs.push_back(map[id]);
+    return drop_dead(b.take(outputs));
+  }
+
+  bool reads_view(size_t i) const {
+    for (ValueId id : p_.eqns[i].in)
+      if (repeated(maker_[id])) return true;
+    return false;
+  }
+
+  void emit_group(Builder& b, int g, Values& map) {
+    std::vector<int> members = members_[g];
+    std::sort(members.begin(), members.end());
+    const int head = head_[g];
+    Builder body;
+    Values inner(p_.types.size());  // values of the body, by ValueId of the program
+    Values operands;
+    if (head >= 0) {
+      for (ValueId id : eqn(head).in) operands.push_back(map[id]);
+      inner[eqn(head).out[0]] = body.input(p_.types[eqn(head).out[0]]);
+    }
+    // Builder inputs must all be there before the first use, which they are: input() may come at any time.
+    auto external = [&](ValueId id) {
+      if (inner[id]) return;
+      operands.push_back(map[id]);
+      inner[id] = body.input(p_.types[id]);
+    };
+    for (int m : members) {
+      if (m == head) continue;
+      for (ValueId id : eqn(m).in) {
+        if (inner[id]) continue;
+        const int from = maker_[id];
+        if (repeated(from)) {
+          for (ValueId source : eqn(from).in) external(source);
+          body.copy(p_, eqn(from), inner);
+        } else {
+          external(id);
+        }
+      }
+      body.copy(p_, eqn(m), inner);
+    }
+    Values results;
+    std::vector<ValueId> result_ids;
+    for (int m : members)
+      for (ValueId id : eqn(m).out)
+        if (used_outside(id, g)) {
+          results.push_back(inner[id]);
+          result_ids.push_back(id);
+        }
+    Attrs attrs = head >= 0 ? eqn(head).attrs : Attrs{};
+    attrs.set("body", std::make_shared<const Program>(body.take(results)));
+    const Op& op = head >= 0 ? *eqn(head).op->with_epilogue : fused_op;
+    const Values out = b.emit(op, operands, std::move(attrs));
+    for (size_t k = 0; k < out.size(); ++k) map[result_ids[k]] = out[k];
+  }
+
+  bool used_outside(ValueId id, int g) const {
+    for (int user : users_[id])
+      if (group_[user] != g) return true;
+    return std::find(p_.outputs.begin(), p_.outputs.end(), id) != p_.outputs.end();
+  }
+
+  const Program& p_;
+  std::vector<int> maker_;                // by ValueId: the equation that defines it, or -1
+  std::vector<std::vector<int>> users_;   // by ValueId: the equations that use it
+  std::vector<int> group_;                // by equation
+  std::vector<std::vector<int>> members_; // by group
+  std::vector<int> head_;                 // by group: the equation that carries the others as its epilogue, or -1
+};
+
+}  // namespace
+
+Program fuse(const Program& p) { return Fuser(p).run(); }
+
+}  // namespace lockstep

@@ -1,0 +1,37 @@
+// The passes: program in, program out. Pure functions, safe from any thread.
+#pragma once
+
+#include "program/op.h"
+
+namespace lockstep {
+
+// inputs, one cotangent per floating output -> outputs, one gradient per wanted input (reverse mode). Inputs that the outputs do
+// not depend on get zeros. REQUIRES: wanted inputs are floating.
+Program joint(const Program&, const std::vector<bool>& wanted);
+
+// Cuts a joint program at the cotangents, which are the inputs from `known_inputs` on. The first `outputs` outputs are the
+// function's; the others are gradients.
+Split split(const Program& joint, size_t known_inputs, size_t outputs);
+
+// The program over a leading batch axis of `size` on the inputs that are `batched`. Outputs named in `force` come out batched
+// whether or not they depend on a batched input (`force` empty: none).
+BatchedProgram batch(const Program&, const std::vector<bool>& batched, int64_t size, const std::vector<bool>& force);
+
+// Dead code, common subexpressions and the ops' own folds, to a fixed point. Changes no result.
+Program simplify(const Program&);
+
+// Only what the outputs depend on. Inputs stay.
+Program drop_dead(const Program&);
+
+// Replaces equations whose op says so by the equations of their body.
+Program inline_bodies(const Program&, Inline when);
+
+// Gathers elementwise equations into `fused` ones and into the epilogues of the ops that can carry them.
+Program fuse(const Program&);
+
+// Everything between a traced program and a plan, in order.
+Program lower(const Program&);
+
+extern const SubPrograms kSubPrograms;
+
+}  // namespace lockstep

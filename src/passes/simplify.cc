@@ -1,0 +1,138 @@
+#include <unordered_map>
+
+#include "base/hash.h"
+#include "passes/passes.h"
+
+namespace lockstep {
+namespace {
+
+uint64_t attr_hash(const Attrs& attrs) {
+  // Attributes meet again in operator==; the hash only has to spread them.
+  Hasher h;
+  for (const auto& [name, value] : attrs) {
+    h.add(std::string_view(name));
+    if (const auto* i = std::get_if<int64_t>(&value)) h.add(static_cast<uint64_t>(*i));
+    else if (const auto* x = std::get_if<double>(&value)) h.add(std::bit_cast<uint64_t>(*x));
+    else if (const auto* s = std::get_if<std::string>(&value)) h.add(std::string_view(*s));
+    else if (const auto* v = std::get_if<std::vector<int64_t>>(&value))
+      for (int64_t k : *v) h.add(static_cast<uint64_t>(k));
+  }
+  return h.value();
+}
+
+struct Known {
+  const Op* op;
+  Attrs attrs;
+  Values in;
+  Values out;
+};
+
+// One round: folds and common subexpressions, front to back.
+Program round(const Program& p) {
+  Builder b;
+  Values map(p.types.size());
+  for (ValueId id : p.inputs) map[id] = b.input(p.types[id]);
+  std::unordered_multimap<uint64_t, Known> seen;
+  for (const Eqn& eqn : p.eqns) {
+    Values in;
+    for (ValueId id : eqn.in) in.push_back(map[id]);
+    if (eqn.op->fold && eqn.out.size() == 1) {
+      if (Value v = eqn.op->fold({eqn.attrs, in, p.types[eqn.out[0]], b})) {
+        map[eqn.out[0]] = v;
+        continue;
+      }
+    }
+    Hasher h;
+    h.add(eqn.op->name);
+    h.add(attr_hash(eqn.attrs));
+    for (const Value& v : in) h.add(v.id());
+    const uint64_t key = h.value();
+    const Values* same = nullptr;
+    for (auto [it, end] = seen.equal_range(key); it != end && !same; ++it)
+      if (it->second.op == eqn.op && it->second.in == in && it->second.attrs == eqn.attrs) same = &it->second.out;
+    if (same) {
+      for (size_t k = 0; k < same->size(); ++k) map[eqn.out[k]] = (*same)[k];
+      continue;
+    }
+    b.copy(p, eqn, map);
+    Values out;
+    for (ValueId id : eqn.out) out.push_back(map[id]);
+    seen.emplace(key, Known{eqn.op, eqn.attrs, std::move(in), std::move(out)});
+  }
+  Values outputs;
+  for (ValueId id : p.outputs) outputs.push_back(map[id]);
+  return b.take(outputs);
+}
+
+}  // namespace
+
+Program drop_dead(const Program& p) {
+  std::vector<bool> live(p.types.size(), false);
+  for (ValueId id : p.outputs) live[id] = true;
+  std::vector<bool> keep(p.eqns.size(), false);
+  for (size_t i = p.eqns.size(); i-- > 0;) {
+    for (ValueId id : p.eqns[i].out) keep[i] = keep[i] || live[id];
+    if (keep[i])
+      for (ValueId id : p.eqns[i].in) live[id] = true;
+  }
+  // Values are renumbered, so that types of dead ones go too.
+  Program out;
+  std::vector<ValueId> number(p.types.size(), 0);
+  auto define = [&](ValueId id) {
+    number[id] = static_cast<ValueId>(out.types.size());
+    out.types.push_back(p.types[id]);
+    return number[id];
+  };
+  for (ValueId id : p.inputs) out.inputs.push_back(define(id));
+  for (size_t i = 0; i < p.eqns.size(); ++i) {
+    if (!keep[i]) continue;
+    Eqn eqn{p.eqns[i].op, p.eqns[i].attrs, {}, {}};
+    for (ValueId id : p.eqns[i].in) eqn.in.push_back(number[id]);
+    for (ValueId id : p.eqns[i].out) eqn.out.push_back(define(id));
+    out.eqns.push_back(std::move(eqn));
+  }
+  for (ValueId id : p.outputs) out.outputs.push_back(number[id]);
+  return out;
+}
+
+Program simplify(const Program& program) {
+  Program p = drop_dead(program);
+  constexpr int kRounds = 8;  // folds shrink programs, so a few rounds reach the fixed point; the limit only bounds the work
+  for (int i = 0; i < kRounds; ++i) {
+    Program next = drop_dead(round(p));
+    if (next == p) break;
+    p = std::move(next);
+  }
+  return p;
+}
+
+Program inline_bodies(const Program& p, Inline when) {
+  bool any = false;
+  for (const Eqn& eqn : p.eqns) any |= eqn.op->inline_body == when;
+  if (!any) return p;
+  Builder b;
+  Values map(p.types.size());
+  for (ValueId id : p.inputs) map[id] = b.input(p.types[id]);
+  for (const Eqn& eqn : p.eqns) {
+    if (eqn.op->inline_body != when) {
+      b.copy(p, eqn, map);
+      continue;
+    }
+    Values in;
+    for (ValueId id : eqn.in) in.push_back(map[id]);
+    const Program body = inline_bodies(eqn.attrs.program("body"), Inline::early);
+    const Values out = b.inline_program(when == Inline::late ? inline_bodies(simplify(body), when) : body, in);
+    for (size_t k = 0; k < eqn.out.size(); ++k) map[eqn.out[k]] = out[k];
+  }
+  Values outputs;
+  for (ValueId id : p.outputs) outputs.push_back(map[id]);
+  return b.take(outputs);
+}
+
+Program lower(const Program& program) {
+  Program p = simplify(inline_bodies(program, Inline::early));
+  p = drop_dead(inline_bodies(p, Inline::late));
+  return fuse(p);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,297 @@
+#include "plan/plan.h"
+
+#include <algorithm>
+#include <climits>
+#include <cstring>
+
+#include "base/check.h"
+#include "passes/passes.h"
+#include "plan/memory.h"
+
+namespace lockstep {
+namespace {
+
+// Values made from constants alone are computed once, at compile time, up to this size.
+constexpr int64_t kMaxConstantBytes = int64_t{1} << 20;
+
+// Is the result the operand's memory under another shape?
+bool identity_layout(const Op& op, const Type& in, const Type& out, const Attrs& attrs) {
+  if (!op.view || in.dtype != out.dtype || count(in.shape) != count(out.shape)) return false;
+  const View view = op.view(in, out, attrs);
+  if (view.offset != 0) return false;
+  int64_t stride = 1;
+  for (size_t d = out.shape.size(); d-- > 0;) {
+    if (out.shape[d] != 1 && view.strides[d] != stride) return false;
+    stride *= out.shape[d];
+  }
+  return true;
+}
+
+struct Place {
+  enum Kind { none, input, output, arena, constant } kind = none;
+  size_t index = 0;  // of the input, output, block or constant
+};
+
+}  // namespace
+
+// Decides where every value lives, then prepares the kernels. `base` of a value is the value whose memory it is.
+class Planner {
+ public:
+  Planner(const Program& p, Pool& pool, const PlanOptions& options, Plan& plan)
+      : p_(p), pool_(pool), donated_(options.donated), plan_(plan) {
+    donated_.resize(p.inputs.size(), false);
+  }
+
+  void run() {
+    find_bases();
+    find_lifetimes();
+    place_inputs_and_outputs();
+    place_constants();
+    share_donated();
+    place_the_rest();
+    prepare();
+  }
+
+ private:
+  ValueId base(ValueId id) const { return base_[id]; }
+  int64_t bytes(ValueId id) const { return p_.types[id].bytes(); }
+
+  void find_bases() {
+    base_.resize(p_.types.size());
+    for (ValueId id : p_.inputs) base_[id] = id;
+    for (size_t i = 0; i < p_.eqns.size(); ++i) {
+      const Eqn& eqn = p_.eqns[i];
+      for (ValueId id : eqn.out) base_[id] = id;
+      if (eqn.in.size() == 1 && eqn.out.size() == 1 &&
+          identity_layout(*eqn.op, p_.types[eqn.in[0]], p_.types[eqn.out[0]], eqn.attrs)) {
+        base_[eqn.out[0]] = base_[eqn.in[0]];
+      } else {
+        steps_.push_back(&eqn);
+      }
+    }
+  }
+
+  void find_lifetimes() {
+    first_.assign(p_.types.size(), -1);
+    last_.assign(p_.types.size(), -1);
+    for (size_t t = 0; t < steps_.size(); ++t) {
+      for (ValueId id : steps_[t]->in) last_[base(id)] = static_cast<int>(t);
+      for (ValueId id : steps_[t]->out) first_[id] = last_[id] = static_cast<int>(t);
+    }
+    for (ValueId id : p_.outputs) last_[base(id)] = INT_MAX;
+  }
+
+  void place_inputs_and_outputs() {
+    place_.resize(p_.types.size());
+    for (size_t i = 0; i < p_.inputs.size(); ++i) place_[p_.inputs[i]] = {Place::input, i};
+    for (size_t j = 0; j < p_.outputs.size(); ++j) {
+      Place& place = place_[base(p_.outputs[j])];
+      if (place.kind == Place::none) place = {Place::output, j};
+    }
+  }
+
+  void place_constants() {
+    for (const Eqn* eqn : steps_) {
+      bool all = true;
+      for (ValueId id : eqn->in) all &= place_[base(id)].kind == Place::constant;
+      for (ValueId id : eqn->out) all &= place_[id].kind == Place::none && bytes(id) <= kMaxConstantBytes;
+      if (!all) continue;
+      for (ValueId id : eqn->out) {
+        place_[id] = {Place::constant, plan_.constants_.size()};
+        plan_.constants_.push_back(allocate(bytes(id)));
+        plan_.arena_bytes_ += bytes(id);
+      }
+    }
+  }
+
+  // May `result` of step t be written over `operand`, wherever the step reads it?
+  bool may_share(int t, size_t result, ValueId operand) const {
+    const Eqn& eqn = *steps_[t];
+    if (!eqn.op->alias || bytes(eqn.out[result]) != bytes(operand)) return false;
+    std::vector<Type> in, out;
+    for (ValueId id : eqn.in) in.push_back(p_.types[id]);
+    for (ValueId id : eqn.out) out.push_back(p_.types[id]);
+    for (size_t k = 0; k < eqn.in.size(); ++k)
+      if (base(eqn.in[k]) == operand && !eqn.op->alias(in, out, eqn.attrs, k, result)) return false;
+    return true;
+  }
+
+  void share_donated() {
+    plan_.donated_input_.assign(p_.outputs.size(), -1);
+    std::vector<bool> taken(p_.inputs.size(), false);
+    auto give = [&](size_t output, size_t input) {
+      plan_.donated_input_[output] = static_cast<int>(input);
+      taken[input] = true;
+    };
+    // An output that is a donated input itself keeps its memory.
+    for (size_t j = 0; j < p_.outputs.size(); ++j) {
+      const Place& place = place_[base(p_.outputs[j])];
+      if (place.kind == Place::input && donated_[place.index] && !taken[place.index]) give(j, place.index);
+    }
+    for (const bool in_place : {true, false}) {
+      for (size_t j = 0; j < p_.outputs.size(); ++j) {
+        const ValueId v = base(p_.outputs[j]);
+        if (place_[v].kind != Place::output || place_[v].index != j || plan_.donated_input_[j] >= 0) continue;
+        const int t = first_[v];
+        const auto& results = steps_[t]->out;
+        const auto result = static_cast<size_t>(std::find(results.begin(), results.end(), v) - results.begin());
+        for (size_t i = 0; i < p_.inputs.size() && plan_.donated_input_[j] < 0; ++i) {
+          const ValueId from = p_.inputs[i];
+          if (!donated_[i] || taken[i] || bytes(from) != bytes(v)) continue;
+          if (in_place ? last_[from] == t && may_share(t, result, from) : last_[from] < t) give(j, i);
+        }
+      }
+    }
+  }
+
+  void place_the_rest() {
+    std::vector<Block> blocks;
+    for (size_t t = 0; t < steps_.size(); ++t) {
+      std::vector<ValueId> gone;  // operands whose block a result of this step has taken over
+      for (size_t k = 0; k < steps_[t]->out.size(); ++k) {
+        const ValueId v = steps_[t]->out[k];
+        if (place_[v].kind != Place::none) continue;
+        for (ValueId operand : steps_[t]->in) {
+          const ValueId from = base(operand);
+          if (place_[from].kind != Place::arena || last_[from] != static_cast<int>(t) ||
+              std::find(gone.begin(), gone.end(), from) != gone.end() || !may_share(static_cast<int>(t), k, from))
+            continue;
+          place_[v] = place_[from];
+          blocks[place_[v].index].last = last_[v];
+          gone.push_back(from);
+          break;
+        }
+        if (place_[v].kind != Place::none) continue;
+        place_[v] = {Place::arena, blocks.size()};
+        blocks.push_back({bytes(v), first_[v], last_[v], 0});
+      }
+    }
+    const int64_t total = place_blocks(blocks);
+    plan_.arena_ = allocate(total);
+    plan_.arena_bytes_ += total;
+    for (const Block& block : blocks) offsets_.push_back(block.offset);
+  }
+
+  // Fills a pointer of an instruction, or notes that each run has to.
+  template <class P>
+  void point(size_t instruction, std::vector<P>& list, ValueId id, bool is_result) {
+    const Place& place = place_[base(id)];
+    switch (place.kind) {
+      case Place::arena: list.push_back(plan_.arena_->data() + offsets_[place.index]); return;
+      case Place::constant: list.push_back(plan_.constants_[place.index]->data()); return;
+      case Place::input:
+      case Place::output:
+        plan_.patches_.push_back({instruction, list.size(), is_result, place.kind == Place::input, place.index});
+        list.push_back(nullptr);
+        return;
+      case Place::none: break;
+    }
+    LOCKSTEP_CHECK(false, "a value has no place");
+  }
+
+  // Do two values share memory? Outputs written to donated inputs count.
+  bool same_memory(ValueId a, ValueId b) const {
+    auto key = [&](ValueId id) {
+      const Place& place = place_[base(id)];
+      if (place.kind == Place::output && plan_.donated_input_[place.index] >= 0)
+        return std::pair{static_cast<int>(Place::input), static_cast<int64_t>(plan_.donated_input_[place.index])};
+      if (place.kind == Place::arena) return std::pair{static_cast<int>(place.kind), offsets_[place.index]};
+      return std::pair{static_cast<int>(place.kind), static_cast<int64_t>(place.index)};
+    };
+    return key(a) == key(b);
+  }
+
+  std::string place_text(ValueId id) const {
+    static constexpr const char* kNames[] = {"?", "in", "out", "arena", "const"};
+    const Place& place = place_[base(id)];
+    return fmt::format("{}@{}{}", to_string(p_.types[id]), kNames[place.kind],
+                       place.kind == Place::arena ? offsets_[place.index] : static_cast<int64_t>(place.index));
+  }
+
+  void prepare() {
+    auto compile_sub = [this](const Program& sub) -> Kernel {
+      std::shared_ptr<Plan> plan = compile(sub, pool_);
+      plan_.arena_bytes_ += plan->arena_bytes();
+      return [plan](const void* const* in, void* const* out) { plan->run(in, out); };
+    };
+    for (const Eqn* eqn : steps_) {
+      Plan::Instruction instruction;
+      instruction.op = eqn->op;
+      std::vector<Type> in, out;
+      std::vector<int> alias(eqn->out.size(), -1);
+      for (ValueId id : eqn->in) in.push_back(p_.types[id]);
+      for (size_t k = 0; k < eqn->out.size(); ++k) {
+        out.push_back(p_.types[eqn->out[k]]);
+        for (size_t o = 0; o < eqn->in.size(); ++o)
+          if (same_memory(eqn->out[k], eqn->in[o])) alias[k] = static_cast<int>(o);
+      }
+      LOCKSTEP_CHECK(eqn->op->cpu, "{} has no CPU kernel", eqn->op->name);
+      instruction.kernel = eqn->op->cpu({in, out, eqn->attrs, pool_, alias, compile_sub});
+      bool constant = true;
+      for (ValueId id : eqn->out) constant &= place_[id].kind == Place::constant;
+      const size_t n = plan_.instructions_.size();
+      for (ValueId id : eqn->in) {
+        point(n, instruction.in, id, false);
+        instruction.text += ' ' + place_text(id);
+      }
+      instruction.text += " ->";
+      for (ValueId id : eqn->out) {
+        point(n, instruction.out, id, true);
+        instruction.text += ' ' + place_text(id);
+      }
+      if (constant) instruction.kernel(instruction.in.data(), instruction.out.data());
+      else plan_.instructions_.push_back(std::move(instruction));
+    }
+    // Outputs that are inputs, or appear twice, are copied last.
+    for (size_t j = 0; j < p_.outputs.size(); ++j) {
+      const ValueId v = p_.outputs[j];
+      const Place& place = place_[base(v)];
+      if ((place.kind == Place::output && place.index == j) || bytes(v) == 0) continue;
+      if (place.kind == Place::input && plan_.donated_input_[j] == static_cast<int>(place.index)) continue;
+      Plan::Instruction instruction;
+      instruction.kernel = [n = bytes(v)](const void* const* in, void* const* out) {
+        std::memcpy(out[0], in[0], static_cast<size_t>(n));
+      };
+      const size_t at = plan_.instructions_.size();
+      point(at, instruction.in, v, false);
+      plan_.patches_.push_back({at, 0, true, false, j});
+      instruction.out.push_back(nullptr);
+      instruction.text = fmt::format(" {} -> out{}", place_text(v), j);
+      plan_.instructions_.push_back(std::move(instruction));
+    }
+  }
+
+  const Program& p_;
+  Pool& pool_;
+  std::vector<bool> donated_;
+  Plan& plan_;
+  std::vector<ValueId> base_;
+  std::vector<const Eqn*> steps_;
+  std::vector<int> first_, last_;  // by base value: steps
+  std::vector<Place> place_;       // by base value
+  std::vector<int64_t> offsets_;   // by block
+};
+
+Plan::Plan(const Program& program, Pool& pool, const PlanOptions& options) { Planner(program, pool, options, *this).run(); }
+
+void Plan::run(const void* const* in, void* const* out) {
+  for (const Patch& patch : patches_) {
+    Instruction& instruction = instructions_[patch.instruction];
+    void* pointer = patch.from_input ? const_cast<void*>(in[patch.index]) : out[patch.index];
+    if (patch.is_result) instruction.out[patch.slot] = pointer;
+    else instruction.in[patch.slot] = pointer;
+  }
+  for (const Instruction& instruction : instructions_) instruction.kernel(instruction.in.data(), instruction.out.data());
+}
+
+std::string Plan::describe() const {
+  std::string out;
+  for (const Instruction& i : instructions_) out += fmt::format("{}{}\n", i.op ? i.op->name : "copy", i.text);
+  return out + fmt::format("arena and constants: {} bytes\n", arena_bytes_);
+}
+
+std::shared_ptr<Plan> compile(const Program& program, Pool& pool, const PlanOptions& options) {
+  return std::make_shared<Plan>(lower(program), pool, options);
+}
+
+}  // namespace lockstep

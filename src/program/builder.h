@@ -1,0 +1,78 @@
+// Builder makes a Program one equation at a time; Value is a handle to one of its values. Rows of ops, gradients and batching
+// rules are written with Values. A Builder belongs to one thread.
+#pragma once
+
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "program/program.h"
+
+namespace lockstep {
+
+class Builder;
+
+// An absent Value (operator bool false) stands for "nothing here": a zero cotangent, an operand left out.
+class Value {
+ public:
+  Value() = default;
+  Value(Builder* builder, ValueId id) : builder_(builder), id_(id) {}
+
+  explicit operator bool() const { return builder_ != nullptr; }
+  Builder& builder() const { return *builder_; }
+  ValueId id() const { return id_; }
+  const Type& type() const;
+  const Shape& shape() const { return type().shape; }
+  DType dtype() const { return type().dtype; }
+  int64_t rank() const { return type().rank(); }
+  bool operator==(const Value&) const = default;
+
+ private:
+  Builder* builder_ = nullptr;
+  ValueId id_ = 0;
+};
+using Values = std::vector<Value>;
+
+class Builder {
+ public:
+  Builder() = default;
+  Builder(const Builder&) = delete;
+  Builder& operator=(const Builder&) = delete;
+
+  Value input(Type);
+
+  // Adds an equation, its result types derived from the op's row; throws Error when the operands do not fit the op.
+  Values emit(const Op&, std::span<const Value> in, Attrs = {});
+
+  // Adds an equation whose result types are known already (copied from a checked program).
+  Values emit_typed(const Op&, std::span<const Value> in, Attrs, Types out);
+
+  // Copies one equation of a program; `map` holds this builder's value for each of the program's, and gains the results.
+  void copy(const Program& from, const Eqn&, Values& map);
+
+  // Copies a program's equations, `args` standing for its inputs; returns its outputs.
+  Values inline_program(const Program&, std::span<const Value> args);
+
+  // The equation that made a value; null for an input. Valid until the next emit.
+  const Eqn* definition(Value) const;
+
+  const Type& type(ValueId id) const { return program_.types[id]; }
+  const Program& program() const { return program_; }
+
+  // The program so far with these outputs. The builder stays usable.
+  Program finish(std::span<const Value> outputs) const;
+  // Replaces the builder's content: the cheaper finish().
+  Program take(std::span<const Value> outputs);
+
+ private:
+  Program program_;
+  std::vector<int32_t> defined_by_;  // by ValueId: index of the equation, or -1
+};
+
+inline const Type& Value::type() const { return builder_->type(id_); }
+
+// One equation with one result, in the builder of its first operand.
+Value emit(const Op&, std::initializer_list<Value> in, Attrs = {});
+Value emit(const Op&, std::span<const Value> in, Attrs = {});
+
+}  // namespace lockstep

@@ -1,0 +1,78 @@
+// A small HTTP server on this machine, one answer per connection, for as long as it lives.
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "base/check.h"
+
+namespace lockstep {
+
+class HttpServer {
+ public:
+  // Given the path asked for, returns the whole answer. An answer that ends in kStall is followed by silence until the
+  // client goes.
+  using Answer = std::function<std::string(const std::string& path)>;
+  static constexpr std::string_view kStall = "<stall>";
+
+  explicit HttpServer(Answer answer) : answer_(std::move(answer)) {
+    socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof(address);
+    LOCKSTEP_CHECK(::bind(socket_, reinterpret_cast<sockaddr*>(&address), length) == 0 && ::listen(socket_, 16) == 0);
+    ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &length);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~HttpServer() {
+    stop_ = true;
+    ::shutdown(socket_, SHUT_RDWR);
+    thread_.join();
+    ::close(socket_);
+  }
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  std::string url() const { return "http://127.0.0.1:" + std::to_string(port_) + "/"; }
+
+  static std::string ok(std::string_view body) {
+    return "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
+           std::string(body);
+  }
+
+ private:
+  void serve() {
+    while (!stop_) {
+      const int client = ::accept(socket_, nullptr, nullptr);
+      if (client < 0) continue;
+      std::string request;
+      char byte;
+      while (!request.ends_with("\r\n\r\n") && ::recv(client, &byte, 1, 0) == 1) request += byte;
+      const size_t start = request.find(' ') + 1;
+      std::string answer = answer_(request.substr(start, request.find(' ', start) - start));
+      const bool stall = answer.ends_with(kStall);
+      if (stall) answer.resize(answer.size() - kStall.size());
+      ::send(client, answer.data(), answer.size(), MSG_NOSIGNAL);
+      if (stall) ::recv(client, &byte, 1, 0);
+      ::close(client);
+    }
+  }
+
+  Answer answer_;
+  int socket_ = -1;
+  int port_ = 0;
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace lockstep

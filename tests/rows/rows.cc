@@ -1,0 +1,202 @@
+#include "rows/rows.h"
+
+#include <limits>
+
+#include "ops/pool.h"
+
+namespace lockstep {
+namespace {
+
+Attrs in_f64(const Attrs& attrs);
+
+Type in_f64(Type t) {
+  if (is_floating(t.dtype)) t.dtype = f64;
+  return t;
+}
+
+ProgramPtr in_f64(Program p) {
+  for (Type& t : p.types) t = in_f64(t);
+  for (Eqn& eqn : p.eqns) eqn.attrs = in_f64(eqn.attrs);
+  return std::make_shared<const Program>(std::move(p));
+}
+
+Attrs in_f64(const Attrs& attrs) {
+  Attrs out = attrs;
+  for (const auto& [name, value] : attrs) {
+    if (const auto* t = std::get_if<DType>(&value)) out.set(name, is_floating(*t) ? f64 : *t);
+    if (const auto* p = std::get_if<ProgramPtr>(&value)) out.set(name, in_f64(**p));
+  }
+  return out;
+}
+
+std::vector<double> special_values(DType t) {
+  const double inf = std::numeric_limits<double>::infinity();
+  if (is_floating(t)) return {0.0, -0.0, 1, -1, 0.5, -2, 3, inf, -inf, std::nan(""), 1e-3, 100, -100, 2, -3};
+  switch (t) {
+    case boolean: return {0, 1};
+    case u8: return {0, 1, 2, 7, 8, 127, 128, 255};
+    case u32: return {0, 1, 2, 31, 32, 2147483648.0, 4294967295.0};
+    case i32: return {0, 1, -1, 2, -7, 31, 32, 2147483647.0, -2147483648.0};
+    default: return {0, 1, -1, 2, -7, 63, 64, -9223372036854775808.0, 4611686018427387904.0};
+  }
+}
+
+HostArray make_input(const Operand& operand, std::mt19937& random) {
+  HostArray x(operand.type);
+  const DType t = operand.type.dtype;
+  const Domain& d = operand.domain;
+  const int64_t n = x.size();
+  const double lo = is_signed(t) ? d.lo : std::max(d.lo, 0.0), hi = t == boolean ? std::min(d.hi, 1.0) : d.hi;
+  std::vector<int64_t> order = counting(0, n);
+  std::shuffle(order.begin(), order.end(), random);
+  const std::vector<double> specials = special_values(t);
+  std::uniform_int_distribution<size_t> which(0, specials.size() - 1);
+  for (int64_t i = 0; i < n; ++i) {
+    const auto place = static_cast<double>(order[static_cast<size_t>(i)]);
+    switch (d.kind) {
+      case Domain::real:
+        if (is_floating(t)) x.set(i, std::uniform_real_distribution<double>(lo, hi)(random));
+        else x.set(i, static_cast<double>(std::uniform_int_distribution<int64_t>(std::lround(lo), std::lround(hi))(random)));
+        break;
+      case Domain::distinct:
+        x.set(i, is_floating(t) ? (place - static_cast<double>(n / 2)) / 4 : is_signed(t) ? place - static_cast<double>(n / 2) : place);
+        break;
+      case Domain::ties: x.set(i, static_cast<double>(random() % (t == boolean ? 2 : 3))); break;
+      case Domain::special: x.set(i, specials[which(random)]); break;
+      case Domain::pooled: break;
+    }
+  }
+  return x;
+}
+
+}  // namespace
+
+std::vector<Type> Sample::types() const {
+  std::vector<Type> out;
+  for (const Operand& operand : in) out.push_back(operand.type);
+  return out;
+}
+
+std::string Sample::text(const Op& op) const { return print(program_of(op, *this)); }
+
+const std::vector<Row>& rows() {
+  static const std::vector<Row> all = [] {
+    std::vector<Row> out;
+    add_elementwise_rows(out);
+    add_shape_rows(out);
+    add_index_rows(out);
+    add_reduce_rows(out);
+    add_window_rows(out);
+    add_program_rows(out);
+    return out;
+  }();
+  return all;
+}
+
+const Row& row_of(const Op& op) {
+  for (const Row& row : rows())
+    if (row.op == &op) return row;
+  throw_error("rows: {} has no reference and no samples; add a Row for it", op.name);
+}
+
+RefArrays refer(const Op& op, const Attrs& attrs, const RefArrays& in) {
+  std::vector<Type> types;
+  for (const RefArray& x : in) types.push_back(x.type);
+  RefArrays out;
+  for (const Type& t : infer_types(op, types, attrs)) out.emplace_back(t);
+  row_of(op).reference(in, attrs, out);
+  return out;
+}
+
+RefArrays refer(const Program& p, const RefArrays& in) {
+  RefArrays values(p.types.size(), RefArray({f32, {0}}));
+  for (size_t i = 0; i < in.size(); ++i) values[p.inputs[i]] = in[i];
+  for (const Eqn& eqn : p.eqns) {
+    RefArrays operands;
+    for (ValueId id : eqn.in) operands.push_back(values[id]);
+    const RefArrays results = refer(*eqn.op, eqn.attrs, operands);
+    for (size_t k = 0; k < results.size(); ++k) values[eqn.out[k]] = results[k];
+  }
+  RefArrays out;
+  for (ValueId id : p.outputs) out.push_back(values[id]);
+  return out;
+}
+
+Program program_of(const Op& op, const Sample& sample) {
+  Builder b;
+  Values in;
+  for (const Operand& operand : sample.in) in.push_back(b.input(operand.type));
+  return b.take(b.emit(op, in, sample.attrs));
+}
+
+Sample in_f64(const Sample& sample) {
+  Sample out = sample;
+  for (Operand& operand : out.in) operand.type = in_f64(operand.type);
+  out.attrs = in_f64(sample.attrs);
+  return out;
+}
+
+HostArrays make_inputs(const Sample& sample, uint32_t seed) {
+  std::mt19937 random(seed);
+  HostArrays out;
+  for (const Operand& operand : sample.in) out.push_back(make_input(operand, random));
+  for (size_t i = 0; i < out.size(); ++i)
+    if (sample.in[i].domain.kind == Domain::pooled)
+      out[i] = from_reference(refer(max_pool_op, sample.attrs, {to_reference(out[0])})[0]);
+  return out;
+}
+
+RefArray to_reference(const HostArray& x) {
+  RefArray out(x.type);
+  with_dtype(x.type.dtype, [&]<class T>() {
+    for (size_t i = 0; i < out.data.size(); ++i) {
+      if constexpr (is_half<T>) out.data[i] = static_cast<float>(x.buffer->as<T>()[i]);
+      else out.data[i] = static_cast<Real>(x.buffer->as<T>()[i]);
+    }
+  });
+  return out;
+}
+
+HostArray from_reference(const RefArray& x) {
+  HostArray out(x.type);
+  with_dtype(x.type.dtype, [&]<class T>() {
+    for (size_t i = 0; i < x.data.size(); ++i) {
+      if constexpr (is_half<T>) out.buffer->as<T>()[i] = T(static_cast<float>(x.data[i]));
+      else out.buffer->as<T>()[i] = static_cast<T>(x.data[i]);
+    }
+  });
+  return out;
+}
+
+double tolerance(DType t) {
+  switch (t) {
+    case bf16: return 0x1p-7;
+    case f16: return 0x1p-10;
+    case f32: return 1e-5;
+    case f64: return 1e-12;
+    default: return 0;
+  }
+}
+
+void expect_close(const HostArray& got, const HostArray& wanted, bool relative) {
+  ASSERT_EQ(to_string(got.type), to_string(wanted.type));
+  if (!is_floating(got.type.dtype)) {
+    const bool same = same_bits(got, wanted);
+    ASSERT_TRUE(same) << "got " << testing::PrintToString(got.values()) << "\nwanted " << testing::PrintToString(wanted.values());
+    return;
+  }
+  double scale = 0;
+  for (int64_t i = 0; i < wanted.size() && !relative; ++i)
+    if (std::isfinite(wanted.get(i))) scale = std::max({scale, 1.0, std::abs(wanted.get(i))});
+  // What rounding to a subnormal may lose.
+  const double least = got.type.dtype == f16 ? 0x1p-24 : got.type.dtype == f64 ? 0x1p-1060 : 0x1p-133;
+  const double allowed = tolerance(got.type.dtype);
+  for (int64_t i = 0; i < got.size(); ++i) {
+    const double a = got.get(i), b = wanted.get(i);
+    if (std::isnan(b) ? std::isnan(a) : a == b) continue;
+    if (std::abs(a - b) <= allowed * std::max(scale, std::abs(b)) + least && std::isfinite(a) && std::isfinite(b)) continue;
+    FAIL() << "element " << i << " of " << to_string(got.type) << " is " << a << ", wanted " << b;
+  }
+}
+
+}  // namespace lockstep

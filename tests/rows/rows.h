@@ -1,0 +1,98 @@
+// What is known of every row outside it: a naive reference in extended precision, and samples of what it is used on. rows()
+// is walked by the tests of this folder. Immutable after first use; one thread.
+#pragma once
+
+#include <functional>
+#include <random>
+
+#include "ops/ops.h"
+#include "rows/eager.h"
+
+namespace lockstep {
+
+// Holds every i64, u32 and f64 exactly.
+using Real = long double;
+
+struct RefArray {
+  Type type;
+  std::vector<Real> data;
+
+  explicit RefArray(Type t) : type(std::move(t)), data(static_cast<size_t>(count(type.shape))) {}
+  const Shape& shape() const { return type.shape; }
+  Real& at(const Dims& index) { return data[static_cast<size_t>(position(type.shape, index))]; }
+  Real at(const Dims& index) const { return data[static_cast<size_t>(position(type.shape, index))]; }
+};
+using RefArrays = std::vector<RefArray>;
+
+// Computes `out`, which has the result types, from the operands.
+using Reference = std::function<void(const RefArrays& in, const Attrs& attrs, RefArrays& out)>;
+
+// Where the elements of an operand lie.
+struct Domain {
+  enum Kind {
+    real,      // uniform in [lo, hi]; whole numbers for integers
+    distinct,  // no two alike, spaced by at least 1/4
+    ties,      // few different values
+    special,   // zeros, ones, extremes, infinities, NaN
+    pooled,    // the max_pool of operand 0
+  } kind = real;
+  double lo = -2, hi = 2;
+};
+
+struct Operand {
+  Type type;
+  Domain domain = {};
+  bool differentiable = true;
+};
+
+struct Sample {
+  std::vector<Operand> in;
+  Attrs attrs = {};
+  bool smooth = true;  // differentiable at almost every such operand
+
+  std::vector<Type> types() const;
+  std::string text(const Op&) const;
+};
+
+struct Row {
+  const Op* op;
+  Reference reference;
+  std::vector<Sample> samples;
+  bool relative = false;  // results are accurate relative to each element, not only to the largest
+  bool lowered = false;   // made by lowering only: never batched or differentiated
+};
+
+const std::vector<Row>& rows();
+const Row& row_of(const Op&);
+
+// Results of the reference of an op; nested programs are computed by the references of their equations.
+RefArrays refer(const Op&, const Attrs&, const RefArrays& in);
+RefArrays refer(const Program&, const RefArrays& in);
+
+// The families, each adding its rows.
+void add_elementwise_rows(std::vector<Row>&);
+void add_shape_rows(std::vector<Row>&);
+void add_index_rows(std::vector<Row>&);
+void add_reduce_rows(std::vector<Row>&);
+void add_window_rows(std::vector<Row>&);
+void add_program_rows(std::vector<Row>&);
+
+// The program that is one equation of this op.
+Program program_of(const Op&, const Sample&);
+
+// The sample with every floating type replaced by f64, in operands, attributes and nested programs.
+Sample in_f64(const Sample&);
+
+HostArrays make_inputs(const Sample&, uint32_t seed);
+
+RefArray to_reference(const HostArray&);
+// The reference rounded to its type.
+HostArray from_reference(const RefArray&);
+
+// The largest error allowed relative to the result: one number for each dtype, 0 for integers.
+double tolerance(DType);
+
+// Elements agree within the tolerance of their type; NaN agrees with NaN. `relative`: as in Row.
+void expect_close(const HostArray& got, const HostArray& wanted, bool relative = false);
+
+}  // namespace lockstep

@@ -4,8 +4,8 @@
 //   auto [value, g] = value_and_grad(loss)(params, batch);
 //   auto [gx, gy] = grad<0, 1>(f)(x, y);                      // with respect to several arguments
 //
-// The function returns a floating scalar, or a pair of one and anything else (aux), which value_and_grad hands through. Arrays in
-// the differentiated arguments must be floating. All of these nest with each other and with jit and vmap.
+// The function returns a floating scalar, or a pair of one and anything else (aux), which value_and_grad hands through.
+// Arrays in the differentiated arguments must be floating. All of these nest with each other and with jit and vmap.
 #pragma once
 
 #include "lockstep/jit.h"
@@ -15,8 +15,10 @@
 namespace lockstep {
 namespace detail {
 
-template <class T> inline constexpr bool is_pair = false;
-template <class A, class B> inline constexpr bool is_pair<std::pair<A, B>> = true;
+template <class T>
+inline constexpr bool is_pair = false;
+template <class A, class B>
+inline constexpr bool is_pair<std::pair<A, B>> = true;
 
 template <class R>
 const Array& loss_of(const R& result) {
@@ -37,7 +39,9 @@ std::vector<bool> wanted_arrays(const char* what, const Args&... args) {
   auto mark = [&](const auto& tree) {
     const bool want = ((argument == I) || ...);
     for_each_path(tree, [&](const std::string& path, const Array& a) {
-      if (want) check_differentiable(a, std::string(what) + ": argument " + std::to_string(argument) + (path.empty() ? "" : ", " + path));
+      if (want)
+        check_differentiable(
+            a, std::string(what) + ": argument " + std::to_string(argument) + (path.empty() ? "" : ", " + path));
       wanted.push_back(want);
     });
     ++argument;
@@ -79,17 +83,21 @@ auto value_and_grad(F f) {
   if constexpr (sizeof...(I) == 0) {
     return value_and_grad<0>(std::move(f));
   } else {
-    return [f = std::move(f)](const auto&... args) {
-      static_assert(((I < sizeof...(args)) && ...), "grad: there is no such argument");
-      const std::vector<bool> wanted = detail::wanted_arrays<I...>("grad", args...);
-      auto call = detail::trace_call("grad", f, args...);
-      detail::check_scalar_loss(detail::loss_of(call.result));
-      const detail::Arrays results = detail::call(detail::gradient_program(call.traced, wanted),
-                                                  detail::with_captures(detail::leaves_of(args...), call.traced));
-      const Array* next = results.data();
-      auto value = detail::replace_arrays(std::move(call.result), next);
-      auto gradients = detail::gradients_like<I...>(next, args...);
-      return std::pair<decltype(value), decltype(gradients)>{std::move(value), std::move(gradients)};
+    return [f = std::move(f)](const auto&... passed) {
+      static_assert(((I < sizeof...(passed)) && ...), "grad: there is no such argument");
+      return detail::with_parameters<F>(
+          [&f](const auto&... args) {
+            const std::vector<bool> wanted = detail::wanted_arrays<I...>("grad", args...);
+            auto call = detail::trace_call("grad", f, args...);
+            detail::check_scalar_loss(detail::loss_of(call.result));
+            const detail::Arrays results = detail::call(detail::gradient_program(call.traced, wanted),
+                                                        detail::with_captures(detail::leaves_of(args...), call.traced));
+            const Array* next = results.data();
+            auto value = detail::replace_arrays(std::move(call.result), next);
+            auto gradients = detail::gradients_like<I...>(next, args...);
+            return std::pair<decltype(value), decltype(gradients)>{std::move(value), std::move(gradients)};
+          },
+          passed...);
     };
   }
 }
@@ -100,8 +108,9 @@ auto grad(F f) {
   return [both = value_and_grad<I...>(std::move(f))](const auto&... args) { return both(args...).second; };
 }
 
-// {f(args...), pullback}: the pullback maps a cotangent (a tree like the result) to a tuple of gradients, one tree per argument.
-// Arrays that are not floating get zeros of their own type. The forward computation runs once; the pullback may be called often.
+// {f(args...), pullback}: the pullback maps a cotangent (a tree like the result) to a tuple of gradients, one tree per
+// argument. Arrays that are not floating get zeros of their own type. The forward computation runs once; the pullback
+// may be called often.
 template <class F, class... Args>
 auto vjp(const F& f, const Args&... args) {
   const detail::Arrays leaves = detail::leaves_of(args...);
@@ -132,25 +141,34 @@ auto vjp(const F& f, const Args&... args) {
 // f, but its intermediate values are computed again in the backward pass instead of being kept.
 template <class F>
 auto remat(F f) {
-  return [f = std::move(f)](const auto&... args) {
-    auto call = detail::trace_call("remat", f, args...);
-    const detail::Arrays results = detail::remat(call.traced, detail::leaves_of(args...));
-    const Array* next = results.data();
-    return detail::replace_arrays(std::move(call.result), next);
+  return [f = std::move(f)](const auto&... passed) {
+    return detail::with_parameters<F>(
+        [&f](const auto&... args) {
+          auto call = detail::trace_call("remat", f, args...);
+          const detail::Arrays results = detail::remat(call.traced, detail::leaves_of(args...));
+          const Array* next = results.data();
+          return detail::replace_arrays(std::move(call.result), next);
+        },
+        passed...);
   };
 }
 
-// f with a gradient of your own: forward(args...) returns {result, residuals}; backward(residuals, cotangent of the result) returns
-// the gradients, a tree like the argument, or a tuple of trees when there are several arguments.
+// f with a gradient of your own: forward(args...) returns {result, residuals}; backward(residuals, cotangent of the
+// result) returns the gradients, a tree like the argument, or a tuple of trees when there are several arguments.
 template <class F, class Forward, class Backward>
 auto custom_vjp(F f, Forward forward, Backward backward) {
-  return [f = std::move(f), forward = std::move(forward), backward = std::move(backward)](const auto&... args) {
-    auto call = detail::trace_call("custom_vjp", f, args...);
-    auto fwd = detail::trace_call("custom_vjp", forward, args...);
-    auto bwd = detail::trace_call("custom_vjp", backward, fwd.result.second, fwd.result.first);
-    const detail::Arrays results = detail::custom_vjp(call.traced, fwd.traced, bwd.traced, detail::leaves_of(args...));
-    const Array* next = results.data();
-    return detail::replace_arrays(std::move(call.result), next);
+  return [f = std::move(f), forward = std::move(forward), backward = std::move(backward)](const auto&... passed) {
+    return detail::with_parameters<F>(
+        [&](const auto&... args) {
+          auto call = detail::trace_call("custom_vjp", f, args...);
+          auto fwd = detail::trace_call("custom_vjp", forward, args...);
+          auto bwd = detail::trace_call("custom_vjp", backward, fwd.result.second, fwd.result.first);
+          const detail::Arrays results =
+              detail::custom_vjp(call.traced, fwd.traced, bwd.traced, detail::leaves_of(args...));
+          const Array* next = results.data();
+          return detail::replace_arrays(std::move(call.result), next);
+        },
+        passed...);
   };
 }
 

@@ -3,9 +3,9 @@
 //   auto step = jit([](Params p, Batch b) { ... }, {.donate = {0}});
 //   p = step(p, batch);
 //
-// Arrays in the arguments are traced; numbers, enums and strings in them are static: another value compiles again. Arrays that the
-// function captures become constants of the compiled function. A jit object may be copied (copies share what was compiled) and
-// called from several threads; calls follow one another.
+// Arrays in the arguments are traced; numbers, enums and strings in them are static: another value compiles again.
+// Arrays that the function captures become constants of the compiled function. A jit object may be copied (copies share
+// what was compiled) and called from several threads; calls follow one another.
 #pragma once
 
 #include <array>
@@ -14,6 +14,7 @@
 #include <tuple>
 #include <type_traits>
 
+#include "lockstep/detail/signature.h"
 #include "lockstep/trace.h"
 #include "lockstep/tree.h"
 
@@ -26,7 +27,8 @@ struct JitOptions {
 
 namespace detail {
 
-// Bytes that two calls have in common exactly when the same compiled function serves both. Short ones live on the stack.
+// Bytes that two calls have in common exactly when the same compiled function serves both. Short ones live on the
+// stack.
 class Signature {
  public:
   void add(const void* bytes, size_t n) {
@@ -57,7 +59,8 @@ class Signature {
 class ArrayPointers {
  public:
   void push(const Array* a) {
-    if (used_ < small_.size()) small_[used_] = a;
+    if (used_ < small_.size())
+      small_[used_] = a;
     else {
       if (large_.empty()) large_.assign(small_.begin(), small_.end());
       large_.push_back(a);
@@ -137,37 +140,23 @@ class Jit {
   Jit(F f, JitOptions options) : shared_(std::make_shared<Shared>(std::move(f), std::move(options))) {}
 
   template <class... Args>
-  auto operator()(const Args&... args) const -> detail::ResultOf<F, Args...> {
-    using R = detail::ResultOf<F, Args...>;
-    if (detail::tracing()) return shared_->f(args...);  // part of the outer function
-    detail::ArrayPointers arrays;
-    const auto entry = find<R>(arrays, args...);
-    R result = entry->prototype;
-    constexpr size_t kSmall = 64;
-    const size_t n = detail::result_count(*entry->executable);
-    std::array<Array, kSmall> small;
-    std::vector<Array> large(n > kSmall ? n : 0);
-    Array* outputs = n > kSmall ? large.data() : small.data();
-    detail::execute(*entry->executable, arrays.data(), outputs);
-    detail::for_each_array(result, [&](Array& a) { a = std::move(*outputs++); });
-    return result;
+  auto operator()(const Args&... args) const {
+    return detail::with_parameters<F>([this](const auto&... converted) { return run(converted...); }, args...);
   }
 
-  // The program traced for these arguments, as text; `lowered`: after simplifying and fusing; `plan`: what runs and where it lives.
+  // The program traced for these arguments, as text; `lowered`: after simplifying and fusing; `plan`: what runs and
+  // where it lives.
   template <class... Args>
   std::string program(const Args&... args) const {
-    detail::ArrayPointers arrays;
-    return detail::program_text(*find<detail::ResultOf<F, Args...>>(arrays, args...)->executable);
+    return text(detail::program_text, args...);
   }
   template <class... Args>
   std::string lowered(const Args&... args) const {
-    detail::ArrayPointers arrays;
-    return detail::lowered_text(*find<detail::ResultOf<F, Args...>>(arrays, args...)->executable);
+    return text(detail::lowered_text, args...);
   }
   template <class... Args>
   std::string plan(const Args&... args) const {
-    detail::ArrayPointers arrays;
-    return detail::plan_text(*find<detail::ResultOf<F, Args...>>(arrays, args...)->executable);
+    return text(detail::plan_text, args...);
   }
 
   // How many times the function was compiled.
@@ -196,6 +185,33 @@ class Jit {
   };
   template <class... Args>
   static inline constexpr char kTag = 0;
+
+  template <class... Args>
+  auto run(const Args&... args) const -> detail::ResultOf<F, Args...> {
+    using R = detail::ResultOf<F, Args...>;
+    if (detail::tracing()) return shared_->f(args...);  // part of the outer function
+    detail::ArrayPointers arrays;
+    const auto entry = find<R>(arrays, args...);
+    R result = entry->prototype;
+    constexpr size_t kSmall = 64;
+    const size_t n = detail::result_count(*entry->executable);
+    std::array<Array, kSmall> small;
+    std::vector<Array> large(n > kSmall ? n : 0);
+    Array* outputs = n > kSmall ? large.data() : small.data();
+    detail::execute(*entry->executable, arrays.data(), outputs);
+    detail::for_each_array(result, [&](Array& a) { a = std::move(*outputs++); });
+    return result;
+  }
+
+  template <class... Args>
+  std::string text(std::string (*of)(const detail::Executable&), const Args&... args) const {
+    return detail::with_parameters<F>(
+        [&](const auto&... converted) {
+          detail::ArrayPointers arrays;
+          return of(*find<detail::ResultOf<F, std::decay_t<decltype(converted)>...>>(arrays, converted...)->executable);
+        },
+        args...);
+  }
 
   template <class R, class... Args>
   std::shared_ptr<Entry<R>> find(detail::ArrayPointers& arrays, const Args&... args) const {
@@ -239,7 +255,11 @@ Jit<F> jit(F f, JitOptions options = {}) {
 // The program that f traces to on these arguments, as text.
 template <class F, class... Args>
 std::string program_text(const F& f, const Args&... args) {
-  return detail::print_program(detail::trace_call("program_text", f, args...).traced.program);
+  return detail::with_parameters<F>(
+      [&](const auto&... converted) {
+        return detail::print_program(detail::trace_call("program_text", f, converted...).traced.program);
+      },
+      args...);
 }
 
 }  // namespace lockstep

@@ -3,7 +3,6 @@
 
 #include "lockstep/array.h"
 #include "lockstep/control.h"
-#include "lockstep/custom_vjp.h"
 #include "lockstep/data.h"
 #include "lockstep/error.h"
 #include "lockstep/grad.h"

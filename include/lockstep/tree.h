@@ -1,6 +1,6 @@
-// Trees: nested values whose leaves are Arrays. Array, std::vector, array, tuple, pair, map, optional and plain structs nest
-// freely; numbers, enums and strings inside a tree are fixed values that transforms keep as they are. A leaf has a path such as
-// "layers/0/w", made of field names, indices and keys.
+// Trees: nested values whose leaves are Arrays. Array, std::vector, array, tuple, pair, map, optional and plain structs
+// nest freely; numbers, enums and strings inside a tree are fixed values that transforms keep as they are. A leaf has a
+// path such as "layers/0/w", made of field names, indices and keys.
 #pragma once
 
 #include <array>
@@ -18,25 +18,38 @@
 namespace lockstep {
 namespace detail {
 
-template <class T> inline constexpr bool is_vector = false;
-template <class T, class A> inline constexpr bool is_vector<std::vector<T, A>> = true;
-template <class T> inline constexpr bool is_std_array = false;
-template <class T, size_t N> inline constexpr bool is_std_array<std::array<T, N>> = true;
-template <class T> inline constexpr bool is_tuple = false;
-template <class... T> inline constexpr bool is_tuple<std::tuple<T...>> = true;
-template <class A, class B> inline constexpr bool is_tuple<std::pair<A, B>> = true;
-template <class T> inline constexpr bool is_map = false;
-template <class K, class V, class C, class A> inline constexpr bool is_map<std::map<K, V, C, A>> = true;
-template <class T> inline constexpr bool is_optional = false;
-template <class T> inline constexpr bool is_optional<std::optional<T>> = true;
+template <class T>
+inline constexpr bool is_vector = false;
+template <class T, class A>
+inline constexpr bool is_vector<std::vector<T, A>> = true;
+template <class T>
+inline constexpr bool is_std_array = false;
+template <class T, size_t N>
+inline constexpr bool is_std_array<std::array<T, N>> = true;
+template <class T>
+inline constexpr bool is_tuple = false;
+template <class... T>
+inline constexpr bool is_tuple<std::tuple<T...>> = true;
+template <class A, class B>
+inline constexpr bool is_tuple<std::pair<A, B>> = true;
+template <class T>
+inline constexpr bool is_map = false;
+template <class K, class V, class C, class A>
+inline constexpr bool is_map<std::map<K, V, C, A>> = true;
+template <class T>
+inline constexpr bool is_optional = false;
+template <class T>
+inline constexpr bool is_optional<std::optional<T>> = true;
 template <class T>
 inline constexpr bool is_fixed = std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, std::string>;
 
 // A visitor has: array(a), fixed(v), size(n), and enter(name) / leave() around each child.
 struct VisitorBase {
-  template <class T> void fixed(const T&) {}
+  template <class T>
+  void fixed(const T&) {}
   void size(size_t) {}
-  template <class Name> void enter(const Name&) {}
+  template <class Name>
+  void enter(const Name&) {}
   void leave() {}
 };
 
@@ -61,9 +74,8 @@ void visit_tree(T& tree, Visitor& v) {
       }
     }
   } else if constexpr (is_tuple<U>) {
-    [&]<size_t... I>(std::index_sequence<I...>) {
-      ((v.enter(I), visit_tree(std::get<I>(tree), v), v.leave()), ...);
-    }(std::make_index_sequence<std::tuple_size_v<U>>{});
+    [&]<size_t... I>(std::index_sequence<I...>) { ((v.enter(I), visit_tree(std::get<I>(tree), v), v.leave()), ...); }
+    (std::make_index_sequence<std::tuple_size_v<U>>{});
   } else if constexpr (is_map<U>) {
     v.size(tree.size());
     for (auto& [key, child] : tree) {
@@ -80,7 +92,8 @@ void visit_tree(T& tree, Visitor& v) {
     auto fields = tie_fields(tree);
     [&]<size_t... I>(std::index_sequence<I...>) {
       ((v.enter(field_name<U, I>()), visit_tree(std::get<I>(fields), v), v.leave()), ...);
-    }(std::make_index_sequence<std::tuple_size_v<decltype(fields)>>{});
+    }
+    (std::make_index_sequence<std::tuple_size_v<decltype(fields)>>{});
   }
 }
 
@@ -88,7 +101,10 @@ template <class F>
 struct EachArray : VisitorBase {
   F& f;
   explicit EachArray(F& function) : f(function) {}
-  template <class A> void array(A& a) { f(a); }
+  template <class A>
+  void array(A& a) {
+    f(a);
+  }
 };
 
 // f(Array&) or f(const Array&) for every leaf, in order.
@@ -103,8 +119,9 @@ struct PathVisitor : VisitorBase {
   std::vector<size_t> lengths;
   void enter(std::string_view name) { push(std::string(name)); }
   template <class N>
-    requires(std::is_arithmetic_v<N> || std::is_enum_v<N>)
-  void enter(N n) { push(std::to_string(static_cast<int64_t>(n))); }
+  requires(std::is_arithmetic_v<N> || std::is_enum_v<N>) void enter(N n) {
+    push(std::to_string(static_cast<int64_t>(n)));
+  }
   void leave() {
     path.resize(lengths.back());
     lengths.pop_back();
@@ -122,7 +139,10 @@ template <class F>
 struct EachPath : PathVisitor {
   F& f;
   explicit EachPath(F& function) : f(function) {}
-  template <class A> void array(A& a) { f(static_cast<const std::string&>(path), a); }
+  template <class A>
+  void array(A& a) {
+    f(static_cast<const std::string&>(path), a);
+  }
 };
 
 // f(path, array) for every leaf, in order.
@@ -175,7 +195,8 @@ T tree_map(F&& f, T tree, const Rest&... rest) {
     if (leaves.size() != count) detail::throw_tree_mismatch("tree_map", count, leaves.size());
   size_t i = 0;
   detail::for_each_array(tree, [&](Array& a) {
-    [&]<size_t... I>(std::index_sequence<I...>) { a = f(a, others[I][i]...); }(std::index_sequence_for<Rest...>{});
+    [&]<size_t... I>(std::index_sequence<I...>) { a = f(a, others[I][i]...); }
+    (std::index_sequence_for<Rest...>{});
     ++i;
   });
   return tree;

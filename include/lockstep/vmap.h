@@ -1,7 +1,8 @@
 // vmap: a function of one example made into a function of a batch.
 //
 //   auto batched = vmap(f);                                             // axis 0 of every argument
-//   auto rows = vmap(f, {.in_axes = {0, std::nullopt}, .out_axes = 1});   // second argument shared; results batched along axis 1
+//   auto rows = vmap(f, {.in_axes = {0, std::nullopt}, .out_axes = 1});   // second argument shared; results batched
+//   along axis 1
 //
 // Nests with jit, grad and itself. Numbers and strings in arguments are shared.
 #pragma once
@@ -13,7 +14,8 @@
 namespace lockstep {
 
 struct VmapOptions {
-  // Per argument: the axis of its arrays that is mapped over, negative from the back; nullopt: shared. Missing ones are 0.
+  // Per argument: the axis of its arrays that is mapped over, negative from the back; nullopt: shared. Missing ones are
+  // 0.
   std::vector<std::optional<int64_t>> in_axes = {};
   // The axis of the results at which the batch appears.
   int64_t out_axes = 0;
@@ -31,46 +33,50 @@ Type without_axis(const Type&, int64_t axis);
 
 template <class F>
 auto vmap(F f, VmapOptions options = {}) {
-  return [f = std::move(f), options = std::move(options)](const auto&... args) {
-    detail::check_in_axes(options.in_axes.size(), sizeof...(args));
-    auto axis_of = [&](size_t argument) {
-      return argument < options.in_axes.size() ? options.in_axes[argument] : std::optional<int64_t>(0);
-    };
-    int64_t size = -1;
-    std::vector<bool> batched;
-    detail::Arrays leaves;
-    size_t argument = 0;
-    auto gather = [&](const auto& tree) {
-      const auto axis = axis_of(argument);
-      detail::for_each_path(tree, [&](const std::string& path, const Array& a) {
-        detail::meet_batch_size(size, a, axis, "argument " + std::to_string(argument) + (path.empty() ? "" : ", " + path));
-        batched.push_back(axis.has_value());
-        leaves.push_back(axis ? detail::axis_to_front(a, *axis) : a);
-      });
-      ++argument;
-    };
-    (gather(args), ...);
-    detail::check_batch_size(size);
+  return [f = std::move(f), options = std::move(options)](const auto&... passed) {
+    return detail::with_parameters<F>(
+        [&](const auto&... args) {
+          detail::check_in_axes(options.in_axes.size(), sizeof...(args));
+          auto axis_of = [&](size_t argument) {
+            return argument < options.in_axes.size() ? options.in_axes[argument] : std::optional<int64_t>(0);
+          };
+          int64_t size = -1;
+          std::vector<bool> batched;
+          detail::Arrays leaves;
+          size_t argument = 0;
+          auto gather = [&](const auto& tree) {
+            const auto axis = axis_of(argument);
+            detail::for_each_path(tree, [&](const std::string& path, const Array& a) {
+              detail::meet_batch_size(size, a, axis,
+                                      "argument " + std::to_string(argument) + (path.empty() ? "" : ", " + path));
+              batched.push_back(axis.has_value());
+              leaves.push_back(axis ? detail::axis_to_front(a, *axis) : a);
+            });
+            ++argument;
+          };
+          (gather(args), ...);
+          detail::check_batch_size(size);
 
-    detail::Tracing tracing("vmap");
-    argument = 0;
-    auto example = [&](auto tree) {
-      const auto axis = axis_of(argument++);
-      detail::for_each_array(tree, [&](Array& a) {
-        a = tracing.input(axis ? detail::without_axis(a.type(), *axis) : a.type());
-      });
-      return tree;
-    };
-    const std::tuple<std::decay_t<decltype(args)>...> inputs{example(args)...};
-    auto result = std::decay_t<decltype(std::apply(f, inputs))>(std::apply(f, inputs));
-    const detail::Arrays outputs = tree_leaves(result);
-    const detail::Traced traced = tracing.finish(outputs);
-    const detail::BatchedPtr program =
-        detail::batch_program(traced, batched, size, std::vector<bool>(outputs.size(), true));
-    const detail::Arrays results = detail::call(program.program, detail::with_captures(leaves, traced));
-    size_t i = 0;
-    detail::for_each_array(result, [&](Array& a) { a = detail::front_to_axis(results[i++], options.out_axes); });
-    return result;
+          detail::Tracing tracing("vmap");
+          argument = 0;
+          auto example = [&](auto tree) {
+            const auto axis = axis_of(argument++);
+            detail::for_each_array(
+                tree, [&](Array& a) { a = tracing.input(axis ? detail::without_axis(a.type(), *axis) : a.type()); });
+            return tree;
+          };
+          const std::tuple<std::decay_t<decltype(args)>...> inputs{example(args)...};
+          auto result = std::decay_t<decltype(std::apply(f, inputs))>(std::apply(f, inputs));
+          const detail::Arrays outputs = tree_leaves(result);
+          const detail::Traced traced = tracing.finish(outputs);
+          const detail::BatchedPtr program =
+              detail::batch_program(traced, batched, size, std::vector<bool>(outputs.size(), true));
+          const detail::Arrays results = detail::call(program.program, detail::with_captures(leaves, traced));
+          size_t i = 0;
+          detail::for_each_array(result, [&](Array& a) { a = detail::front_to_axis(results[i++], options.out_axes); });
+          return result;
+        },
+        passed...);
   };
 }
 

@@ -76,6 +76,40 @@ bool better(T x, T best) {
   return (kGreatest ? x > best : x < best) || (x != x && best == best);
 }
 
+// The index of the extreme of a contiguous line.
+template <bool kGreatest, class Number, class T>
+int32_t arg_line(const T* from, int64_t n) {
+  auto best = static_cast<Number>(from[0]);
+  int64_t where = 0;
+  for (int64_t i = 1; i < n; ++i) {
+    const auto x = static_cast<Number>(from[i]);
+    if (!better<kGreatest>(x, best)) continue;
+    best = x;
+    where = i;
+  }
+  return static_cast<int32_t>(where);
+}
+
+// The same for `columns` lines side by side, their elements `stride` apart.
+template <bool kGreatest, class Number, class T>
+void arg_columns(const T* from, int64_t n, int64_t stride, int64_t columns, int32_t* where) {
+  std::array<Number, kColumns> best;
+  for (int64_t c = 0; c < columns; ++c) {
+    best[static_cast<size_t>(c)] = static_cast<Number>(from[c]);
+    where[c] = 0;
+  }
+  for (int64_t i = 1; i < n; ++i) {
+    const T* row = from + i * stride;
+    for (int64_t c = 0; c < columns; ++c) {
+      const auto x = static_cast<Number>(row[c]);
+      Number& so_far = best[static_cast<size_t>(c)];
+      const bool better_here = better<kGreatest>(x, so_far);
+      so_far = better_here ? x : so_far;
+      where[c] = better_here ? static_cast<int32_t>(i) : where[c];
+    }
+  }
+}
+
 template <bool kGreatest>
 Kernel arg_cpu(const KernelSpec& spec) {
   return with_dtype(spec.in[0].dtype, [&]<class T>() -> Kernel {
@@ -83,21 +117,12 @@ Kernel arg_cpu(const KernelSpec& spec) {
     return [lines = Lines(spec.in[0].shape, spec.attrs.integer("axis")), pool = &spec.pool](const void* const* in,
                                                                                             void* const* out) {
       for_columns(lines, *pool, [&](int64_t o, int64_t first, int64_t columns) {
-        std::array<Number, kColumns> best;
-        std::array<int32_t, kColumns> where{};
         const T* from = static_cast<const T*>(in[0]) + o * lines.n * lines.inner + first;
-        for (int64_t c = 0; c < columns; ++c) best[static_cast<size_t>(c)] = static_cast<Number>(from[c]);
-        for (int64_t i = 1; i < lines.n; ++i) {
-          const T* row = from + i * lines.inner;
-          for (int64_t c = 0; c < columns; ++c) {
-            const auto k = static_cast<size_t>(c);
-            const auto x = static_cast<Number>(row[c]);
-            if (!better<kGreatest>(x, best[k])) continue;
-            best[k] = x;
-            where[k] = static_cast<int32_t>(i);
-          }
-        }
-        std::copy_n(where.begin(), columns, static_cast<int32_t*>(out[0]) + o * lines.inner + first);
+        int32_t* to = static_cast<int32_t*>(out[0]) + o * lines.inner + first;
+        if (lines.inner == 1)
+          *to = arg_line<kGreatest, Number>(from, lines.n);
+        else
+          arg_columns<kGreatest, Number>(from, lines.n, lines.inner, columns, to);
       });
     };
   });

@@ -21,10 +21,11 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kGrain = 16384;     // elements of a task
-constexpr int64_t kColumns = 256;     // of a task of columns
+constexpr int64_t kColumns = 1024;    // of a task of columns
 constexpr int64_t kLineBlock = 2048;  // elements of a line combined in lanes
 constexpr int64_t kRowBlock = 64;     // rows of columns combined in lanes
-constexpr int64_t kFewTasks = 16;     // below this a long group is cut into chunks
+constexpr int64_t kFewTasks = 16;     // below this work is cut finer
+constexpr int64_t kChunkRows = 128;   // at least, so that what a second step reads is little
 
 template <class T>
 inline constexpr bool kFloating = is_half<T> || std::is_floating_point_v<T>;
@@ -149,6 +150,7 @@ void reduce_columns(const In* in, int64_t n, int64_t stride, int64_t columns, To
 struct Step {
   int64_t outer, n, inner;
   int64_t chunk;  // how many of n are combined into one
+  int64_t width;  // columns of a task
 
   int64_t chunks() const { return n <= chunk ? 1 : (n + chunk - 1) / chunk; }
   int64_t results() const { return outer * chunks() * inner; }
@@ -168,7 +170,7 @@ void run_step(const Step& s, const In* in, Out* out, Pool& pool) {
                         });
     return;
   }
-  const int64_t width = std::clamp<int64_t>((s.inner / kFewTasks + 63) / 64 * 64, 64, kColumns);
+  const int64_t width = s.width;
   const int64_t blocks = (s.inner + width - 1) / width;
   const int64_t task = std::max<int64_t>(std::min(s.n, s.chunk), 1) * std::min(width, s.inner);
   pool.parallel_range(items * blocks, std::max<int64_t>(kGrain / 2 / task, 1), [&](int64_t begin, int64_t end, int) {
@@ -185,21 +187,27 @@ void run_step(const Step& s, const In* in, Out* out, Pool& pool) {
 void add_steps(std::vector<Step>& steps, int64_t outer, int64_t n, int64_t inner) {
   // Few columns: several rows side by side make a longer row.
   if (inner > 1 && inner < 32 && n >= 8) {
-    int64_t side = kColumns / inner;
+    int64_t side = 256 / inner;
     while (n % side != 0) --side;
     if (side * inner >= 32 && side < n) {
       add_steps(steps, outer, n / side, side * inner);
-      steps.push_back({outer, side, inner, side});
+      add_steps(steps, outer, side, inner);
       return;
     }
   }
-  const int64_t tasks = outer * (inner == 1 ? 1 : (inner + 63) / 64);
-  if (tasks < kFewTasks && n * inner > 4 * kGrain) {
-    const Step cut{outer, n, inner, std::max<int64_t>(2 * kGrain / inner, 2)};
+  const Step whole{outer, n, inner, std::max<int64_t>(n, 1), kColumns};
+  const int64_t blocks = (inner + kColumns - 1) / kColumns, chunk = std::max(2 * kGrain / inner, kChunkRows);
+  if (outer * blocks >= kFewTasks || n * inner <= kGrain) {
+    steps.push_back(whole);
+  } else if (n >= 2 * chunk) {
+    Step cut = whole;
+    cut.chunk = chunk;
     steps.push_back(cut);
-    if (cut.chunks() > 1) steps.push_back({outer, cut.chunks(), inner, cut.chunks()});
+    add_steps(steps, outer, cut.chunks(), inner);
   } else {
-    steps.push_back({outer, n, inner, std::max<int64_t>(n, 1)});
+    Step narrow = whole;
+    narrow.width = std::clamp<int64_t>((inner / kFewTasks + 63) / 64 * 64, 64, kColumns);
+    steps.push_back(narrow);
   }
 }
 

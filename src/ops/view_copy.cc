@@ -165,8 +165,8 @@ void AffineCopy::run(const std::byte* in, std::byte* out, Pool& pool) const {
   });
 }
 
-// Dimension `across` is contiguous in the source and `along` in the result. A tile of both fits the nearest cache, so
-// each line is fetched once.
+// Dimension `across` is contiguous in the source and `along` in the result. A tile goes through a buffer in the nearest
+// cache, so that every line of source and result is touched once, whatever the strides.
 template <int kBytes>
 void AffineCopy::run_tiles(const std::byte* in, std::byte* out, Pool& pool) const {
   constexpr int64_t kSide = std::max<int64_t>(kTileBytes / kBytes, 16);
@@ -176,16 +176,20 @@ void AffineCopy::run_tiles(const std::byte* in, std::byte* out, Pool& pool) cons
   const int64_t tiles = elements_ / (across.size * along.size) * across_tiles * along_tiles;
   const int64_t tile_elements = std::min(kSide, across.size) * std::min(kSide, along.size);
   pool.parallel_range(tiles, std::max<int64_t>(kGrain / tile_elements, 1), [&](int64_t begin, int64_t end, int) {
+    std::array<std::byte, kSide * kSide * kBytes> buffer;
     for (int64_t tile = begin; tile < end; ++tile) {
       const int64_t a0 = tile / along_tiles % across_tiles * kSide, a1 = std::min(a0 + kSide, across.size);
       const int64_t b0 = tile % along_tiles * kSide, b1 = std::min(b0 + kSide, along.size);
       const int64_t where = tile / (along_tiles * across_tiles);
       walk(dims_.data(), outer, where, where + 1, [&](Place p) {
-        for (int64_t a = a0; a < a1; ++a) {
-          const std::byte* from = in + p.in + a * kBytes + b0 * along.in;
-          std::byte* to = out + p.out + a * across.out + b0 * kBytes;
-          for (int64_t b = 0; b < b1 - b0; ++b) move_one<kBytes>(from + b * along.in, to + b * kBytes);
+        for (int64_t b = b0; b < b1; ++b) {
+          const std::byte* from = in + p.in + a0 * kBytes + b * along.in;
+          std::byte* to = buffer.data() + (b - b0) * kBytes;
+          for (int64_t a = 0; a < a1 - a0; ++a) move_one<kBytes>(from + a * kBytes, to + a * kSide * kBytes);
         }
+        for (int64_t a = a0; a < a1; ++a)
+          std::memcpy(out + p.out + a * across.out + b0 * kBytes, buffer.data() + (a - a0) * kSide * kBytes,
+                      static_cast<size_t>((b1 - b0) * kBytes));
       });
     }
   });

@@ -1,8 +1,5 @@
 #include "base/file.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <thread>
 

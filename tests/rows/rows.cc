@@ -46,7 +46,8 @@ HostArray make_input(const Operand& operand, std::mt19937& random) {
   const DType t = operand.type.dtype;
   const Domain& d = operand.domain;
   const int64_t n = x.size();
-  const double lo = is_signed(t) ? d.lo : std::max(d.lo, 0.0), hi = t == boolean ? std::min(d.hi, 1.0) : d.hi;
+  const double lo = is_signed(t) ? d.lo : std::max(d.lo, 0.0), most = t == boolean ? 1 : t == u8 ? 255 : d.hi;
+  const double hi = std::min(d.hi, most);
   std::vector<int64_t> order = counting(0, n);
   std::shuffle(order.begin(), order.end(), random);
   const std::vector<double> specials = special_values(t);

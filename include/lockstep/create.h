@@ -29,6 +29,9 @@ namespace detail {
 Array arange_integers(int64_t start, int64_t stop, int64_t step);
 Array arange_reals(double start, double stop, double step);
 Array from_list(const void* values, DType stored, const Shape& shape, std::optional<DType> wanted);
+// vector<bool> holds bits; arrays hold bytes.
+template <class T>
+using Stored = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
 [[noreturn]] void throw_uneven(size_t wanted, size_t got);
 }  // namespace detail
 
@@ -66,7 +69,7 @@ Array array(std::initializer_list<T> values, std::optional<DType> dtype = {}) {
 template <class T>
 Array array(std::initializer_list<std::initializer_list<T>> rows, std::optional<DType> dtype = {}) {
   const size_t columns = rows.size() ? rows.begin()->size() : 0;
-  std::vector<T> values;
+  std::vector<detail::Stored<T>> values;
   for (const auto& row : rows) {
     if (row.size() != columns) detail::throw_uneven(columns, row.size());
     values.insert(values.end(), row.begin(), row.end());
@@ -78,7 +81,7 @@ template <class T>
 Array array(std::initializer_list<std::initializer_list<std::initializer_list<T>>> blocks, std::optional<DType> dtype = {}) {
   const size_t rows = blocks.size() ? blocks.begin()->size() : 0;
   const size_t columns = rows ? blocks.begin()->begin()->size() : 0;
-  std::vector<T> values;
+  std::vector<detail::Stored<T>> values;
   for (const auto& block : blocks) {
     if (block.size() != rows) detail::throw_uneven(rows, block.size());
     for (const auto& row : block) {

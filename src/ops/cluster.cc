@@ -9,7 +9,8 @@ void Cluster::execute(const void* const* in, void* const* out, int64_t begin, in
                       const void* compact) const {
   if (begin >= end) return;
   auto* const memory = static_cast<char*>(scratch);
-  // Where input k would begin if a compact block were cut out of it. Integers, because that may be outside of any array.
+  // Where input k would begin if a compact block were cut out of it. Integers, because that may be outside of any
+  // array.
   const auto input = [&](int32_t k, int64_t element) {
     return k == 0 && compact ? reinterpret_cast<uintptr_t>(compact) - static_cast<uintptr_t>(begin * element)
                              : reinterpret_cast<uintptr_t>(in[k]);
@@ -19,10 +20,18 @@ void Cluster::execute(const void* const* in, void* const* out, int64_t begin, in
     const Slot& slot = slots_[s];
     const auto start = static_cast<uintptr_t>(slot.offset + begin * slot.step);
     switch (slot.place) {
-      case Place::input: at[s] = reinterpret_cast<char*>(input(slot.index, slot.step) + start); break;
-      case Place::output: at[s] = static_cast<char*>(out[slot.index]) + start; break;
-      case Place::reg: at[s] = memory + slot.offset; break;
-      case Place::constant: at[s] = const_cast<char*>(reinterpret_cast<const char*>(constants_.data())) + slot.offset; break;
+      case Place::input:
+        at[s] = reinterpret_cast<char*>(input(slot.index, slot.step) + start);
+        break;
+      case Place::output:
+        at[s] = static_cast<char*>(out[slot.index]) + start;
+        break;
+      case Place::reg:
+        at[s] = memory + slot.offset;
+        break;
+      case Place::constant:
+        at[s] = const_cast<char*>(reinterpret_cast<const char*>(constants_.data())) + slot.offset;
+        break;
     }
   }
   for (const Gather& g : uniform_)

@@ -1,16 +1,17 @@
-// Cluster: an elementwise program made ready to run tile by tile, so that what one equation computes is still in the nearest cache
-// when the next one reads it.
+// Cluster: an elementwise program made ready to run tile by tile, so that what one equation computes is still in the
+// nearest cache when the next one reads it.
 //
 //   auto c = Cluster::compile(program);                              // once
 //   c.run(in, out, 0, c.size(), scratch);                            // any number of times, pieces from any threads
 //
-// The program may hold elementwise equations (Op::loop), views (Op::view) of its inputs or of other such views, and constants;
-// everything computed and every output has one shape, the iteration space.
+// The program may hold elementwise equations (Op::loop), views (Op::view) of its inputs or of other such views, and
+// constants; everything computed and every output has one shape, the iteration space.
 //
-// How it runs: the space is cut, in row-major order, into tiles of a few hundred elements. For each tile a list of steps is
-// executed, each a vectorised loop over the whole tile from slots to a slot. A slot is a place elements are read from or written
-// to: an input or output array in place, a register (a tile of scratch memory, shared by values that do not live at the same
-// time), a constant, or an operand that is broadcast or strided and is therefore gathered into a register first.
+// How it runs: the space is cut, in row-major order, into tiles of a few hundred elements. For each tile a list of
+// steps is executed, each a vectorised loop over the whole tile from slots to a slot. A slot is a place elements are
+// read from or written to: an input or output array in place, a register (a tile of scratch memory, shared by values
+// that do not live at the same time), a constant, or an operand that is broadcast or strided and is therefore gathered
+// into a register first.
 //
 // Immutable after compile: any number of threads may run the same Cluster, each with its own scratch.
 #pragma once
@@ -28,8 +29,8 @@ namespace lockstep {
 
 class Cluster {
  public:
-  // alias[o] is the input whose memory output o shares, or -1; empty: none shares. REQUIRES: the program is as described above,
-  // and reads_same_index() holds for every input named in `alias`.
+  // alias[o] is the input whose memory output o shares, or -1; empty: none shares. REQUIRES: the program is as
+  // described above, and reads_same_index() holds for every input named in `alias`.
   static Cluster compile(const Program& program, std::span<const int> alias = {});
 
   Cluster(Cluster&&) = default;
@@ -46,7 +47,8 @@ class Cluster {
     execute(in, out, begin, end, scratch, nullptr);
   }
 
-  // The same, with element i of input 0 at compact[i - begin]; in[0] is not used. REQUIRES: reads_same_index(program, 0).
+  // The same, with element i of input 0 at compact[i - begin]; in[0] is not used. REQUIRES: reads_same_index(program,
+  // 0).
   void run_segment(const void* const* in, void* const* out, int64_t begin, int64_t end, void* scratch,
                    const void* compact) const {
     execute(in, out, begin, end, scratch, compact);
@@ -95,8 +97,8 @@ class Cluster {
   int64_t cost_ = 0;
   int64_t scratch_bytes_ = 0;
   std::vector<Slot> slots_;
-  std::vector<Gather> gathers_;   // per tile, in Step::gather
-  std::vector<Gather> uniform_;   // one repeated element: once per run
+  std::vector<Gather> gathers_;  // per tile, in Step::gather
+  std::vector<Gather> uniform_;  // one repeated element: once per run
   std::vector<Step> steps_;
   std::vector<std::byte> constants_;
 };

@@ -58,8 +58,7 @@ std::vector<Meaning> meanings(const Program& p) {
         result = from;
         continue;
       }
-      const auto affine =
-          compose(eqn.op->view(middle, type, eqn.attrs), type.shape, from.affine, middle.shape);
+      const auto affine = compose(eqn.op->view(middle, type, eqn.attrs), type.shape, from.affine, middle.shape);
       LOCKSTEP_CHECK(affine, "{} in an elementwise program is not affine", eqn.op->name);
       result = {Meaning::view, from.input, *affine, nullptr};
     } else {
@@ -103,10 +102,10 @@ class ClusterCompiler {
 
   // What the compiler knows of a slot besides where it is.
   struct Life {
-    int64_t width;       // bytes of an element
-    int first = -1;      // step that writes it
-    int last = -1;       // last step that reads it
-    bool pinned = false; // a register that lives through the whole run
+    int64_t width;        // bytes of an element
+    int first = -1;       // step that writes it
+    int last = -1;        // last step that reads it
+    bool pinned = false;  // a register that lives through the whole run
     const Attr* value = nullptr;
     DType dtype = DType::f32;  // of a constant
   };
@@ -114,7 +113,8 @@ class ClusterCompiler {
   DType dtype(ValueId v) const { return p_.types[v].dtype; }
   DType reg(ValueId v) const { return register_type(dtype(v)); }
 
-  // Which outputs are written where they are computed, and which only when nothing will read the memory they share any more.
+  // Which outputs are written where they are computed, and which only when nothing will read the memory they share any
+  // more.
   void choose_outputs() {
     const int end = static_cast<int>(p_.eqns.size());
     std::vector<int> last_read(p_.inputs.size(), -1), defined(p_.types.size(), -1);
@@ -156,6 +156,8 @@ class ClusterCompiler {
     return static_cast<SlotId>(c_.slots_.size() - 1);
   }
 
+  bool is_uniform_slot(SlotId s) const { return c_.slots_[s].place == Place::constant || lives_[s].pinned; }
+
   SlotId register_slot(DType t) { return add_slot(Place::reg, -1, 0, 0, {.width = size_of(t)}); }
 
   SlotId output_slot(size_t o) {
@@ -183,11 +185,12 @@ class ClusterCompiler {
     const int64_t width = size_of(reg(v));
     if (m.kind == Meaning::constant) {
       for (SlotId s = 0; s < lives_.size(); ++s)
-        if (lives_[s].value && lives_[s].dtype == dtype(v) && same_element(*lives_[s].value, *m.value, dtype(v))) return slot_of_[v] = s;
+        if (lives_[s].value && lives_[s].dtype == dtype(v) && same_element(*lives_[s].value, *m.value, dtype(v)))
+          return slot_of_[v] = s;
       return slot_of_[v] = add_slot(Place::constant, -1, 0, 0, {.width = width, .value = m.value, .dtype = dtype(v)});
     }
-    LOCKSTEP_CHECK(m.kind == Meaning::view && p_.types[v].shape == shape_, "an operand of {} in an elementwise program over {}",
-                   to_string(p_.types[v]), to_string(shape_));
+    LOCKSTEP_CHECK(m.kind == Meaning::view && p_.types[v].shape == shape_,
+                   "an operand of {} in an elementwise program over {}", to_string(p_.types[v]), to_string(shape_));
     const int64_t element = size_of(dtype(v)), offset = m.affine.offset * element;
     if (!is_half(dtype(v)) && is_contiguous(m.affine, shape_))
       return slot_of_[v] = add_slot(Place::input, m.input, offset, element, {.width = width});
@@ -224,6 +227,8 @@ class ClusterCompiler {
     Loop loop = eqn.op->loop({types, eqn.in.size()}, reg(v));
     LOCKSTEP_CHECK(loop, "{} has no loop for {}", eqn.op->name, to_string(p_.types[v]));
     c_.cost_ += elementwise_cost(*eqn.op);
+    for (size_t i = 0; i < 2 && eqn.in.size() == 2; ++i)
+      if (is_uniform_slot(in[i])) loop = loops().with_uniform(loop, i);
     const bool copies = eqn.in.size() == 1 && loop == loops().copy(types[0]);
     const int out = direct_[v];
     const bool half = is_half(dtype(v));
@@ -260,8 +265,9 @@ class ClusterCompiler {
     }
   }
 
-  // Gives every register slot a physical register, one after the other where lives do not meet; a result may take the register of
-  // an operand that dies with it. Slot::offset becomes its number. Returns the bytes of one element of all registers.
+  // Gives every register slot a physical register, one after the other where lives do not meet; a result may take the
+  // register of an operand that dies with it. Slot::offset becomes its number. Returns the bytes of one element of all
+  // registers.
   int64_t allocate_registers() {
     std::map<int64_t, std::vector<int64_t>> free;  // by width
     const auto take = [&](SlotId s) {
@@ -304,7 +310,8 @@ class ClusterCompiler {
     for (const Cluster::Gather& g : c_.gathers_)
       if (g.may_be_in_place && g.dims[0].extent >= kMinRow) c_.row_ = std::max(c_.row_, g.dims[0].extent);
     // Rows longer than a tile are cut into equal pieces.
-    if (c_.row_ > tile) tile = round_up((c_.row_ + (c_.row_ + tile - 1) / tile - 1) / ((c_.row_ + tile - 1) / tile), 16);
+    if (c_.row_ > tile)
+      tile = round_up((c_.row_ + (c_.row_ + tile - 1) / tile - 1) / ((c_.row_ + tile - 1) / tile), 16);
     c_.tile_ = std::min(tile, round_up(std::max<int64_t>(c_.size_, 1), kAlign));
   }
 
@@ -324,7 +331,8 @@ class ClusterCompiler {
       c_.constants_.resize(c_.constants_.size() + static_cast<size_t>(round_up(c_.tile_ * lives_[s].width, kAlign)));
       alignas(8) char element[8];
       encode_element(*lives_[s].value, lives_[s].dtype, element);
-      loops().load[static_cast<int>(register_type(lives_[s].dtype))](c_.constants_.data() + slot.offset, element, 0, c_.tile_);
+      loops().load[static_cast<int>(register_type(lives_[s].dtype))](c_.constants_.data() + slot.offset, element, 0,
+                                                                     c_.tile_);
     }
   }
 
@@ -332,12 +340,12 @@ class ClusterCompiler {
   std::vector<int> alias_;
   const Shape& shape_;
   std::vector<Meaning> meaning_;
-  std::vector<SlotId> slot_of_;    // by value
-  std::vector<int> reads_;         // by value: how many operands it is
-  std::vector<int> direct_;        // by value: the output written where it is computed, or -1
-  std::vector<size_t> deferred_;   // outputs written last
-  std::vector<Life> lives_;        // by slot
-  std::vector<int64_t> registers_; // widths
+  std::vector<SlotId> slot_of_;     // by value
+  std::vector<int> reads_;          // by value: how many operands it is
+  std::vector<int> direct_;         // by value: the output written where it is computed, or -1
+  std::vector<size_t> deferred_;    // outputs written last
+  std::vector<Life> lives_;         // by slot
+  std::vector<int64_t> registers_;  // widths
   Cluster c_;
 };
 

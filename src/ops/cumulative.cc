@@ -70,24 +70,43 @@ Batched next_axis_batch(const Batch& b) {
   return b.builder.emit(b.op, b.in, std::move(attrs));
 }
 
-// Whether x comes before the best so far; the first NaN stays.
 template <bool kGreatest, class T>
-bool better(T x, T best) {
-  return (kGreatest ? x > best : x < best) || (x != x && best == best);
+bool beyond(T x, T best) {
+  return kGreatest ? x > best : x < best;
 }
 
 // The index of the extreme of a contiguous line.
 template <bool kGreatest, class Number, class T>
 int32_t arg_line(const T* from, int64_t n) {
-  auto best = static_cast<Number>(from[0]);
-  int64_t where = 0;
-  for (int64_t i = 1; i < n; ++i) {
-    const auto x = static_cast<Number>(from[i]);
-    if (!better<kGreatest>(x, best)) continue;
-    best = x;
-    where = i;
+  constexpr int64_t kLanes = 16;
+  if (n < 4 * kLanes) {
+    auto best = static_cast<Number>(from[0]);
+    int32_t where = 0;
+    if (best != best) return 0;
+    for (int64_t i = 1; i < n; ++i) {
+      const auto x = static_cast<Number>(from[i]);
+      if (x != x) return static_cast<int32_t>(i);
+      if (!beyond<kGreatest>(x, best)) continue;
+      best = x;
+      where = static_cast<int32_t>(i);
+    }
+    return where;
   }
-  return static_cast<int32_t>(where);
+  // First the extreme, in lanes that become vector registers and that a NaN never leaves; then its place.
+  auto extreme = [](Number a, Number b) { return (beyond<kGreatest>(b, a) | (b != b)) ? b : a; };
+  std::array<Number, kLanes> lanes;
+  for (int64_t k = 0; k < kLanes; ++k) lanes[k] = static_cast<Number>(from[k]);
+  int64_t i = kLanes;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int64_t k = 0; k < kLanes; ++k) lanes[k] = extreme(lanes[k], static_cast<Number>(from[i + k]));
+  Number best = lanes[0];
+  for (Number lane : lanes) best = extreme(best, lane);
+  for (; i < n; ++i) best = extreme(best, static_cast<Number>(from[i]));
+  for (i = 0; i + 1 < n; ++i) {
+    const auto x = static_cast<Number>(from[i]);
+    if (x == best || x != x) break;
+  }
+  return static_cast<int32_t>(i);
 }
 
 // The same for `columns` lines side by side, their elements `stride` apart.
@@ -103,9 +122,10 @@ void arg_columns(const T* from, int64_t n, int64_t stride, int64_t columns, int3
     for (int64_t c = 0; c < columns; ++c) {
       const auto x = static_cast<Number>(row[c]);
       Number& so_far = best[static_cast<size_t>(c)];
-      const bool better_here = better<kGreatest>(x, so_far);
-      so_far = better_here ? x : so_far;
-      where[c] = better_here ? static_cast<int32_t>(i) : where[c];
+      // The first NaN stays.
+      const bool replaces = beyond<kGreatest>(x, so_far) | ((x != x) & (so_far == so_far));
+      so_far = replaces ? x : so_far;
+      where[c] = replaces ? static_cast<int32_t>(i) : where[c];
     }
   }
 }

@@ -70,7 +70,8 @@ Kernel cpu_kernel(const KernelSpec& spec) {
   return elementwise_kernel(op, spec);
 }
 
-// ---- Folding ------------------------------------------------------------------------------------------------------------
+// ---- Folding
+// ------------------------------------------------------------------------------------------------------------
 
 Value decode(const void* element, Builder& builder, const Type& type) {
   const auto get = [&]<class T>(T x) {
@@ -78,13 +79,20 @@ Value decode(const void* element, Builder& builder, const Type& type) {
     return x;
   };
   switch (type.dtype) {
-    case DType::boolean: return full(builder, type, static_cast<int64_t>(get(bool())));
-    case DType::u8: return full(builder, type, static_cast<int64_t>(get(uint8_t())));
-    case DType::i32: return full(builder, type, static_cast<int64_t>(get(int32_t())));
-    case DType::i64: return full(builder, type, get(int64_t()));
-    case DType::u32: return full(builder, type, static_cast<int64_t>(get(uint32_t())));
-    case DType::f64: return full(builder, type, get(double()));
-    default: return full(builder, type, static_cast<double>(get(float())));
+    case DType::boolean:
+      return full(builder, type, static_cast<int64_t>(get(bool())));
+    case DType::u8:
+      return full(builder, type, static_cast<int64_t>(get(uint8_t())));
+    case DType::i32:
+      return full(builder, type, static_cast<int64_t>(get(int32_t())));
+    case DType::i64:
+      return full(builder, type, get(int64_t()));
+    case DType::u32:
+      return full(builder, type, static_cast<int64_t>(get(uint32_t())));
+    case DType::f64:
+      return full(builder, type, get(double()));
+    default:
+      return full(builder, type, static_cast<double>(get(float())));
   }
 }
 
@@ -161,7 +169,8 @@ Value fold(const Fold& f) {
   return constant ? constant : simpler(op, f);
 }
 
-// ---- Gradients ----------------------------------------------------------------------------------------------------------
+// ---- Gradients
+// ----------------------------------------------------------------------------------------------------------
 
 // x with zeros replaced.
 Value where_zero(Value x, double otherwise) { return select(eq(x, zeros_like(x)), full_like(x, otherwise), x); }
@@ -189,64 +198,66 @@ constexpr bool is_none(std::string_view gradient) { return gradient == "none"; }
 
 }  // namespace
 
-// ---- The rows of elementwise.def ----------------------------------------------------------------------------------------
+// ---- The rows of elementwise.def
+// ----------------------------------------------------------------------------------------
 
-#define UNARY(name_, linear_, dtypes, cost, expression, gradient, fold_)     \
-  Value name_(Value x) { return emit(name_##_op, {x}); }                     \
-  static Grads name_##_vjp([[maybe_unused]] const Vjp& v) {                  \
-    [[maybe_unused]] const Value ct = v.ct(), x = v.in[0], y = v.y(), none;  \
-    return {gradient};                                                       \
-  }                                                                          \
-  constinit const Op name_##_op = {                                          \
-      .name = #name_,                                                        \
-      .linear = Linear::linear_,                                             \
-      .rule = pointwise_rule,                                                \
-      .type = same_type<name_##_op, dtypes, 1>,                              \
-      .vjp = is_none(#gradient) ? nullptr : name_##_vjp,                     \
-      .batch = batch_pointwise,                                              \
-      .fold = fold<name_##_op, fold_>,                                       \
-      .loop = find_loop<LoopId::name_>,                                      \
-      .alias = alias_same_width,                                             \
-      .cpu = cpu_kernel<name_##_op>,                                         \
+#define UNARY(name_, linear_, dtypes, cost, expression, gradient, fold_)    \
+  Value name_(Value x) { return emit(name_##_op, {x}); }                    \
+  static Grads name_##_vjp([[maybe_unused]] const Vjp& v) {                 \
+    [[maybe_unused]] const Value ct = v.ct(), x = v.in[0], y = v.y(), none; \
+    return {gradient};                                                      \
+  }                                                                         \
+  constinit const Op name_##_op = {                                         \
+      .name = #name_,                                                       \
+      .linear = Linear::linear_,                                            \
+      .rule = pointwise_rule,                                               \
+      .type = same_type<name_##_op, dtypes, 1>,                             \
+      .vjp = is_none(#gradient) ? nullptr : name_##_vjp,                    \
+      .batch = batch_pointwise,                                             \
+      .fold = fold<name_##_op, fold_>,                                      \
+      .loop = find_loop<LoopId::name_>,                                     \
+      .alias = alias_same_width,                                            \
+      .cpu = cpu_kernel<name_##_op>,                                        \
   };
-#define BINARY(name_, linear_, dtypes, cost, expression, gradient_a, gradient_b, fold_)      \
-  Value name_(Value a, Value b) { return emit(name_##_op, {a, b}); }                         \
-  static Grads name_##_vjp(const Vjp& v) {                                                   \
-    [[maybe_unused]] const Value ct = v.ct(), a = v.in[0], b = v.in[1], y = v.y(), none;     \
-    return {v.wanted[0] ? gradient_a : none, v.wanted[1] ? gradient_b : none};               \
-  }                                                                                          \
-  constinit const Op name_##_op = {                                                          \
-      .name = #name_,                                                                        \
-      .linear = Linear::linear_,                                                             \
-      .rule = pointwise_rule,                                                                \
-      .type = same_type<name_##_op, dtypes, 2>,                                              \
-      .vjp = is_none(#gradient_a) ? nullptr : name_##_vjp,                                   \
-      .batch = batch_pointwise,                                                              \
-      .fold = fold<name_##_op, fold_>,                                                       \
-      .loop = find_loop<LoopId::name_>,                                                      \
-      .alias = alias_same_width,                                                             \
-      .cpu = cpu_kernel<name_##_op>,                                                         \
+#define BINARY(name_, linear_, dtypes, cost, expression, gradient_a, gradient_b, fold_)  \
+  Value name_(Value a, Value b) { return emit(name_##_op, {a, b}); }                     \
+  static Grads name_##_vjp(const Vjp& v) {                                               \
+    [[maybe_unused]] const Value ct = v.ct(), a = v.in[0], b = v.in[1], y = v.y(), none; \
+    return {v.wanted[0] ? gradient_a : none, v.wanted[1] ? gradient_b : none};           \
+  }                                                                                      \
+  constinit const Op name_##_op = {                                                      \
+      .name = #name_,                                                                    \
+      .linear = Linear::linear_,                                                         \
+      .rule = pointwise_rule,                                                            \
+      .type = same_type<name_##_op, dtypes, 2>,                                          \
+      .vjp = is_none(#gradient_a) ? nullptr : name_##_vjp,                               \
+      .batch = batch_pointwise,                                                          \
+      .fold = fold<name_##_op, fold_>,                                                   \
+      .loop = find_loop<LoopId::name_>,                                                  \
+      .alias = alias_same_width,                                                         \
+      .cpu = cpu_kernel<name_##_op>,                                                     \
   };
-#define LOCKSTEP_TEST(name_, dtypes, operands)              \
-  constinit const Op name_##_op = {                         \
-      .name = #name_,                                       \
-      .rule = pointwise_rule,                               \
-      .type = bool_type<name_##_op, dtypes, operands>,      \
-      .batch = batch_pointwise,                             \
-      .fold = fold<name_##_op, fold_nothing>,               \
-      .loop = find_loop<LoopId::name_>,                     \
-      .alias = alias_same_width,                            \
-      .cpu = cpu_kernel<name_##_op>,                        \
+#define LOCKSTEP_TEST(name_, dtypes, operands)         \
+  constinit const Op name_##_op = {                    \
+      .name = #name_,                                  \
+      .rule = pointwise_rule,                          \
+      .type = bool_type<name_##_op, dtypes, operands>, \
+      .batch = batch_pointwise,                        \
+      .fold = fold<name_##_op, fold_nothing>,          \
+      .loop = find_loop<LoopId::name_>,                \
+      .alias = alias_same_width,                       \
+      .cpu = cpu_kernel<name_##_op>,                   \
   };
-#define PREDICATE(name_, dtypes, cost, expression)          \
-  Value name_(Value x) { return emit(name_##_op, {x}); }    \
+#define PREDICATE(name_, dtypes, cost, expression)       \
+  Value name_(Value x) { return emit(name_##_op, {x}); } \
   LOCKSTEP_TEST(name_, dtypes, 1)
-#define COMPARE(name_, dtypes, cost, expression)                      \
-  Value name_(Value a, Value b) { return emit(name_##_op, {a, b}); }  \
+#define COMPARE(name_, dtypes, cost, expression)                     \
+  Value name_(Value a, Value b) { return emit(name_##_op, {a, b}); } \
   LOCKSTEP_TEST(name_, dtypes, 2)
 #include "ops/elementwise.def"
 
-// ---- The rows whose operands differ in type -----------------------------------------------------------------------------
+// ---- The rows whose operands differ in type
+// -----------------------------------------------------------------------------
 
 namespace {
 
@@ -286,7 +297,8 @@ std::vector<Type> bitcast_type(Types in, const Attrs& attrs) {
   check_count(bitcast_op, in, 1);
   const DType to = attrs.get<DType>("dtype");
   if (size_of(in[0].dtype) != size_of(to) || (size_of(to) < 4 && in[0].dtype != to))
-    throw_error("bitcast: the operand is {} and the result {}; both must have 32 or both 64 bits", to_string(in[0]), name(to));
+    throw_error("bitcast: the operand is {} and the result {}; both must have 32 or both 64 bits", to_string(in[0]),
+                name(to));
   return {Type{to, in[0].shape}};
 }
 
@@ -333,7 +345,8 @@ constinit const Op bitcast_op = {
     .cpu = cpu_kernel<bitcast_op>,
 };
 
-// ---- What is known of a row ---------------------------------------------------------------------------------------------
+// ---- What is known of a row
+// ---------------------------------------------------------------------------------------------
 
 int elementwise_cost(const Op& op) {
   struct Cost {
@@ -359,19 +372,28 @@ void encode_element(const Attr& value, DType dtype, void* element) {
   if (is_floating(dtype)) {
     const double x = std::get<double>(value);
     switch (dtype) {
-      case DType::f64: return put(x);
-      case DType::bf16: return put(static_cast<float>(BFloat16(static_cast<float>(x))));
-      case DType::f16: return put(static_cast<float>(Float16(static_cast<float>(x))));
-      default: return put(static_cast<float>(x));
+      case DType::f64:
+        return put(x);
+      case DType::bf16:
+        return put(static_cast<float>(BFloat16(static_cast<float>(x))));
+      case DType::f16:
+        return put(static_cast<float>(Float16(static_cast<float>(x))));
+      default:
+        return put(static_cast<float>(x));
     }
   }
   const int64_t x = std::get<int64_t>(value);
   switch (dtype) {
-    case DType::boolean: return put(x != 0);
-    case DType::u8: return put(static_cast<uint8_t>(x));
-    case DType::i32: return put(static_cast<int32_t>(x));
-    case DType::u32: return put(static_cast<uint32_t>(x));
-    default: return put(x);
+    case DType::boolean:
+      return put(x != 0);
+    case DType::u8:
+      return put(static_cast<uint8_t>(x));
+    case DType::i32:
+      return put(static_cast<int32_t>(x));
+    case DType::u32:
+      return put(static_cast<uint32_t>(x));
+    default:
+      return put(x);
   }
 }
 

@@ -1,5 +1,5 @@
-// Elementwise functions on Values. Strict: operands of one call have equal types (but for select's predicate); nothing is promoted
-// or broadcast. Each throws Error when its operands do not fit. A Builder belongs to one thread.
+// Elementwise functions on Values. Strict: operands of one call have equal types (but for select's predicate); nothing
+// is promoted or broadcast. Each throws Error when its operands do not fit. A Builder belongs to one thread.
 #pragma once
 
 #include "ops/shape_ops.h"

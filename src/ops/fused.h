@@ -1,5 +1,5 @@
-// Kernels of elementwise programs: the row `fused`, and every elementwise row by itself. The factories are called at plan time from
-// one thread; a prepared kernel may be called from one thread at a time.
+// Kernels of elementwise programs: the row `fused`, and every elementwise row by itself. The factories are called at
+// plan time from one thread; a prepared kernel may be called from one thread at a time.
 #pragma once
 
 #include "program/op.h"

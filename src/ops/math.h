@@ -1,13 +1,13 @@
-// Elementary functions of float without branches, tables or library calls, so that a loop over them becomes vector code. Pure
-// functions, safe from any thread. No fused multiply-add: every instruction set gives the same bits.
+// Elementary functions of float without branches, tables or library calls, so that a loop over them becomes vector
+// code. Pure functions, safe from any thread. No fused multiply-add: every instruction set gives the same bits.
 //
 // Largest errors against the exact value, over all floats unless a range is given (tests/ops/elementwise_test.cc):
 //   exp, log, log1p, expm1, erf, sin, cos  2 ulp  (sin, cos: |x| < 1e6, beyond that an absolute error of |x| * 2^-52)
 //   tanh, logistic  3 ulp        pow  1 ulp        erf_inv  as the published single-precision polynomials
 // The double versions are the C library's.
 //
-// Special values are told apart by integer comparisons of the bits: compilers turn selects on floats into long sequences that keep
-// NaN quiet, or into branches.
+// Special values are told apart by integer comparisons of the bits: compilers turn selects on floats into long
+// sequences that keep NaN quiet, or into branches.
 //
 // Every function has internal linkage: files compiled for different instruction sets must not share one copy.
 #pragma once
@@ -90,9 +90,7 @@ LOCKSTEP_INLINE float expm1_inside(float x) {
   return from_bits(e.k == 0 ? bits(e.expm1_r) : bits(y));
 }
 
-LOCKSTEP_INLINE float expm1(float x) {
-  return keep_nan(copysign(expm1_inside(limit_magnitude(x, 89.0f)), x), x);
-}
+LOCKSTEP_INLINE float expm1(float x) { return keep_nan(copysign(expm1_inside(limit_magnitude(x, 89.0f)), x), x); }
 
 // log(2^k (1 + f)) + c for 1 + f in [sqrt(1/2), sqrt(2)] and a small c.
 LOCKSTEP_INLINE float log_sum(float k, float f, float c) {
@@ -107,7 +105,8 @@ LOCKSTEP_INLINE float log_sum(float k, float f, float c) {
 LOCKSTEP_INLINE int32_t log_exponent(uint32_t u) { return static_cast<int32_t>(u - 0x3f3504f3u) >> 23; }
 LOCKSTEP_INLINE float log_significand(uint32_t u, int32_t k) { return from_bits(u - (static_cast<uint32_t>(k) << 23)); }
 
-// `y`, the logarithm of the float with bits `u` where that is positive and finite; elsewhere what the logarithm is there.
+// `y`, the logarithm of the float with bits `u` where that is positive and finite; elsewhere what the logarithm is
+// there.
 LOCKSTEP_INLINE float log_special(float y, uint32_t u) {
   const uint32_t above_zero = u == 0x7f800000u ? u : 0x7fc00000u;
   const uint32_t special = (u << 1) == 0 ? 0xff800000u : above_zero;
@@ -127,7 +126,8 @@ LOCKSTEP_INLINE float log1p(float x) {
   const uint32_t u = bits(sum);
   const int32_t k = log_exponent(u);
   // What the rounding of 1 + x lost.
-  const float lost = from_bits(static_cast<int32_t>(bits(x)) >= 0x3f800000 ? bits(1.0f - (sum - x)) : bits(x - (sum - 1.0f)));
+  const float lost =
+      from_bits(static_cast<int32_t>(bits(x)) >= 0x3f800000 ? bits(1.0f - (sum - x)) : bits(x - (sum - 1.0f)));
   const float f = from_bits(k == 0 ? bits(x) : bits(log_significand(u, k) - 1.0f));
   const float c = from_bits(k == 0 ? 0u : bits(lost / sum));
   return log_special(copysign(log_sum(static_cast<float>(k), f, c), x), u);
@@ -186,8 +186,8 @@ LOCKSTEP_INLINE float erf_inv(float x) {
   return from_bits((bits(x) & 0x7fffffffu) == 0x3f800000u ? bits(copysign(kInf, x)) : bits(p * x));
 }
 
-// x = n pi/2 + r with |r| <= pi/4: sine and cosine of r, and n modulo 4. In double, where n times the first part of pi/2 (33
-// bits) is exact.
+// x = n pi/2 + r with |r| <= pi/4: sine and cosine of r, and n modulo 4. In double, where n times the first part of
+// pi/2 (33 bits) is exact.
 struct Turn {
   float sin_r;
   float cos_r;
@@ -236,7 +236,8 @@ LOCKSTEP_INLINE float pow(float x, float y) {
   // Zero and infinity as powers of two that no exponent brings back into range.
   const uint32_t below = a == 0 ? bits(-0x1p126f) : 0u, above = a >= kInfBits ? bits(0x1p126f) : 0u;
   const float far = from_bits(below | above);
-  const double whole = static_cast<double>(static_cast<float>(k - (subnormal ? 23 : 0))) + static_cast<double>(far) * 0x1p800;
+  const double whole =
+      static_cast<double>(static_cast<float>(k - (subnormal ? 23 : 0))) + static_cast<double>(far) * 0x1p800;
   const double e = static_cast<double>(y) * (whole + s * p);
 
   constexpr double kLimit = 200.0;
@@ -301,7 +302,8 @@ LOCKSTEP_INLINE double logistic(double x) {
   return (x >= 0.0 ? 1.0 : z) / (1.0 + z);
 }
 
-// The normal tail in the single-precision form, then Halley's steps on erf near 0 and on erfc, which keeps its digits, elsewhere.
+// The normal tail in the single-precision form, then Halley's steps on erf near 0 and on erfc, which keeps its digits,
+// elsewhere.
 LOCKSTEP_INLINE double erf_inv(double x) {
   const double a = abs(x);
   if (!(a < 1.0)) return a == 1.0 ? x * __builtin_inf() : __builtin_nan("");

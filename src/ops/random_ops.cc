@@ -3,7 +3,7 @@
 #include "ops/random_ops.h"
 
 #include <algorithm>
-#include <bit>
+#include <cstring>
 
 #include "lane/pool.h"
 #include "ops/dims.h"
@@ -21,7 +21,14 @@ struct Key {
 
 Key load_key(const uint32_t* words) { return {{words[0], words[1], words[0] ^ words[1] ^ 0x1bd11bdau}}; }
 
-[[gnu::always_inline]] inline void encrypt(const Key& key, uint32_t& x0, uint32_t& x1) {
+// Many counters at once, so that the long chain of rounds of one overlaps with those of the others. The compiler cuts
+// them into the registers of the instruction set.
+constexpr uint32_t kWords = 32;
+using Words [[gnu::vector_size(kWords * sizeof(uint32_t))]] = uint32_t;
+
+// W is a word or Words.
+template <class W>
+[[gnu::always_inline]] inline void encrypt(const Key& key, W& x0, W& x1) {
   constexpr int kRotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
   x0 += key.word[0];
   x1 += key.word[1];
@@ -29,26 +36,45 @@ Key load_key(const uint32_t* words) { return {{words[0], words[1], words[0] ^ wo
   for (uint32_t group = 0; group < 5; ++group) {
 #pragma GCC unroll 4
     for (int round = 0; round < 4; ++round) {
+      const int by = kRotations[group % 2][round];
       x0 += x1;
-      x1 = std::rotl(x1, kRotations[group % 2][round]) ^ x0;
+      x1 = ((x1 << by) | (x1 >> (32 - by))) ^ x0;
     }
     x0 += key.word[(group + 1) % 3];
-    x1 += key.word[(group + 2) % 3] + group + 1;
+    x1 += key.word[(group + 2) % 3] + (group + 1);
   }
 }
 
 // out[i] = x0 ^ x1 of the counter (hi, lo + i).
-[[gnu::always_inline]] inline void count_loop(Key key, uint32_t hi, uint32_t lo, uint32_t n, uint32_t* __restrict out) {
-  for (uint32_t i = 0; i < n; ++i) {
+[[gnu::always_inline]] inline void count_loop(Key key, uint32_t hi, uint32_t lo, uint32_t n, uint32_t* out) {
+  Words places;
+  for (uint32_t i = 0; i < kWords; ++i) places[i] = i;
+  uint32_t i = 0;
+  for (; n - i >= kWords; i += kWords) {
+    Words x0 = Words{} + hi, x1 = places + (lo + i);
+    encrypt(key, x0, x1);
+    x0 ^= x1;
+    std::memcpy(out + i, &x0, sizeof x0);
+  }
+  for (; i < n; ++i) {
     uint32_t x0 = hi, x1 = lo + i;
     encrypt(key, x0, x1);
     out[i] = x0 ^ x1;
   }
 }
 
-[[gnu::always_inline]] inline void words_loop(Key key, const uint32_t* __restrict hi, const uint32_t* __restrict lo,
-                                              int64_t n, uint32_t* __restrict out0, uint32_t* __restrict out1) {
-  for (int64_t i = 0; i < n; ++i) {
+[[gnu::always_inline]] inline void words_loop(Key key, const uint32_t* hi, const uint32_t* lo, int64_t n,
+                                              uint32_t* out0, uint32_t* out1) {
+  int64_t i = 0;
+  for (; n - i >= kWords; i += kWords) {
+    Words x0, x1;
+    std::memcpy(&x0, hi + i, sizeof x0);
+    std::memcpy(&x1, lo + i, sizeof x1);
+    encrypt(key, x0, x1);
+    std::memcpy(out0 + i, &x0, sizeof x0);
+    std::memcpy(out1 + i, &x1, sizeof x1);
+  }
+  for (; i < n; ++i) {
     uint32_t x0 = hi[i], x1 = lo[i];
     encrypt(key, x0, x1);
     out0[i] = x0;

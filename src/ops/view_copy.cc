@@ -21,6 +21,36 @@ void move_one(const std::byte* in, std::byte* out) {
   std::memcpy(out, in, kBytes);
 }
 
+// to[c][r] = from[r][c] for r < rows, c < columns; rows of each lie a stride of bytes apart.
+template <int kBytes>
+void turn(const std::byte* from, int64_t from_stride, std::byte* to, int64_t to_stride, int64_t rows, int64_t columns) {
+  int64_t r = 0;
+  if constexpr (kBytes == 4) {
+    // Four by four in registers: a quarter of the loads and stores.
+    using Four = uint32_t __attribute__((vector_size(16)));
+    for (; r + 4 <= rows; r += 4) {
+      int64_t c = 0;
+      for (; c + 4 <= columns; c += 4) {
+        std::array<Four, 4> x;
+        for (int64_t i = 0; i < 4; ++i) std::memcpy(&x[i], from + (r + i) * from_stride + c * 4, 16);
+        const Four a = __builtin_shufflevector(x[0], x[2], 0, 4, 1, 5),
+                   b = __builtin_shufflevector(x[1], x[3], 0, 4, 1, 5);
+        const Four d = __builtin_shufflevector(x[0], x[2], 2, 6, 3, 7),
+                   e = __builtin_shufflevector(x[1], x[3], 2, 6, 3, 7);
+        const std::array<Four, 4> y = {
+            __builtin_shufflevector(a, b, 0, 4, 1, 5), __builtin_shufflevector(a, b, 2, 6, 3, 7),
+            __builtin_shufflevector(d, e, 0, 4, 1, 5), __builtin_shufflevector(d, e, 2, 6, 3, 7)};
+        for (int64_t i = 0; i < 4; ++i) std::memcpy(to + (c + i) * to_stride + r * 4, &y[i], 16);
+      }
+      for (; c < columns; ++c)
+        for (int64_t i = r; i < r + 4; ++i) move_one<4>(from + i * from_stride + c * 4, to + c * to_stride + i * 4);
+    }
+  }
+  for (; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c)
+      move_one<kBytes>(from + r * from_stride + c * kBytes, to + c * to_stride + r * kBytes);
+}
+
 // Where an index stands in both layouts, in bytes.
 struct Place {
   int64_t in = 0, out = 0;
@@ -182,11 +212,8 @@ void AffineCopy::run_tiles(const std::byte* in, std::byte* out, Pool& pool) cons
       const int64_t b0 = tile % along_tiles * kSide, b1 = std::min(b0 + kSide, along.size);
       const int64_t where = tile / (along_tiles * across_tiles);
       walk(dims_.data(), outer, where, where + 1, [&](Place p) {
-        for (int64_t b = b0; b < b1; ++b) {
-          const std::byte* from = in + p.in + a0 * kBytes + b * along.in;
-          std::byte* to = buffer.data() + (b - b0) * kBytes;
-          for (int64_t a = 0; a < a1 - a0; ++a) move_one<kBytes>(from + a * kBytes, to + a * kSide * kBytes);
-        }
+        turn<kBytes>(in + p.in + a0 * kBytes + b0 * along.in, along.in, buffer.data(), kSide * kBytes, b1 - b0,
+                     a1 - a0);
         for (int64_t a = a0; a < a1; ++a)
           std::memcpy(out + p.out + a * across.out + b0 * kBytes, buffer.data() + (a - a0) * kSide * kBytes,
                       static_cast<size_t>((b1 - b0) * kBytes));

@@ -87,8 +87,12 @@ TEST(Cluster, OperandsOfEveryLayout) {
         const Value bias = broadcast(v[1], s, {1}), column = broadcast(v[2], s, {0}), scalar = broadcast(v[3], s, {});
         const Value turned = transpose(v[4], {1, 0}), mirrored = reverse(v[0], {0, 1});
         const Value sliced = slice(v[5], {0, s[1] > 0 ? 1 : 0}, {s[0], s[1] * 2}, {1, 2});
-        return {maximum(maximum(v[0], bias), column), maximum(maximum(scalar, turned), mirrored), maximum(sliced, bias), bias,
-                mirrored, scalar};
+        return {maximum(maximum(v[0], bias), column),
+                maximum(maximum(scalar, turned), mirrored),
+                maximum(sliced, bias),
+                bias,
+                mirrored,
+                scalar};
       });
       expect_same(p, in);
     }
@@ -100,7 +104,7 @@ TEST(Cluster, ViewsOfViews) {
   expect_same(types, [](const Values& v) -> Values {
     const Value merged = reshape(v[0], {24, 5});
     const Value turned = transpose(merged, {1, 0});
-    const Value cut = slice(turned, {1, 3}, {4, 23}, {1, 2});                                // [3, 10]
+    const Value cut = slice(turned, {1, 3}, {4, 23}, {1, 2});  // [3, 10]
     const Value split = broadcast(reshape(slice(v[1], {5}, {15}, {1}), {10}), {3, 10}, {1});
     const Value back = reverse(slice(reshape(v[1], {2, 10}), {1, 0}, {2, 10}, {1, 1}), {1});  // [1, 10]
     const Value again = broadcast(reshape(back, {10}), {3, 10}, {1});
@@ -124,18 +128,22 @@ TEST(Cluster, OutputsMayShareTheirInputsMemory) {
     // An update written where its operand was.
     expect_same(types, [](const Values& v) -> Values { return {v[0] * 0.9 + v[1], v[1] - v[2]}; }, {0, 1});
     // The operand is read again after its memory could have been written.
-    expect_same(types, [](const Values& v) -> Values {
-      const Value a = v[0] + v[1];
-      return {a, a * v[0] - v[1]};
-    }, {0, 1});
+    expect_same(types,
+                [](const Values& v) -> Values {
+                  const Value a = v[0] + v[1];
+                  return {a, a * v[0] - v[1]};
+                },
+                {0, 1});
     // Inputs handed through, changing places.
     expect_same(types, [](const Values& v) -> Values { return {v[1], v[0], v[2] + v[0]}; }, {0, 1, -1});
     expect_same(types, [](const Values& v) -> Values { return {v[0] + 1.0, v[0]}; }, {0, -1});
     // One value twice.
-    expect_same(types, [](const Values& v) -> Values {
-      const Value a = exp(v[0]);
-      return {a, a, -a};
-    }, {0, -1, 2});
+    expect_same(types,
+                [](const Values& v) -> Values {
+                  const Value a = exp(v[0]);
+                  return {a, a, -a};
+                },
+                {0, -1, 2});
   }
 }
 
@@ -185,7 +193,8 @@ TEST(Cluster, RegistersAreSharedByValuesThatDoNotMeet) {
     for (int i = 0; i < 50; ++i) x = tanh(x) * 1.5;
     return {x};
   });
-  const Program shorter = trace({{f32, {100000}}}, [](const Values& v) -> Values { return {tanh(tanh(v[0]) * 1.5) * 1.5}; });
+  const Program shorter =
+      trace({{f32, {100000}}}, [](const Values& v) -> Values { return {tanh(tanh(v[0]) * 1.5) * 1.5}; });
   const Cluster a = Cluster::compile(longer), b = Cluster::compile(shorter);
   EXPECT_EQ(a.tile(), b.tile());
   EXPECT_LT(a.scratch_bytes(), 2 * b.scratch_bytes());
@@ -199,7 +208,9 @@ TEST(Fused, RunsItsBodyOverThePool) {
   const HostArrays in = normals(types), wanted = evaluate(body, in);
   const HostArrays got = run_op(fused_op, in, {{"body", std::make_shared<const Program>(body)}});
   for (size_t o = 0; o < 2; ++o) expect_equal(got[o], wanted[o]);
-  EXPECT_EQ(error_of([&] { infer_types(fused_op, std::vector<Type>{types[0]}, {{"body", std::make_shared<const Program>(body)}}); }),
+  EXPECT_EQ(error_of([&] {
+              infer_types(fused_op, std::vector<Type>{types[0]}, {{"body", std::make_shared<const Program>(body)}});
+            }),
             "fused: the 1 operands do not have the types of the body's 2 inputs");
 }
 

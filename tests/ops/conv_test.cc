@@ -1,10 +1,10 @@
 #include "ops/conv.h"
 
 #include "ops/elementwise.h"
+#include "ops/evaluate.h"
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
 #include "plan/plan.h"
-#include "tests/ops/evaluate.h"
 
 namespace lockstep {
 namespace {
@@ -131,6 +131,7 @@ TEST(Conv, OfNothingWorks) {
   expect_definition({{0, 5, 5, 2}, {3, 3, 2, 4}, {}}, f32);
   expect_definition({{2, 5, 5, 0}, {3, 3, 0, 4}, {}}, f32);
   expect_definition({{2, 5, 5, 2}, {3, 3, 2, 0}, {}}, f32);
+  expect_definition({{2, 0, 5, 2}, {3, 3, 2, 4}, {.pad = {2, 2, 0, 0}}}, f32);
 }
 
 TEST(Conv, GradientMatchesFiniteDifference) {

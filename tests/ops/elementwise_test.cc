@@ -1,4 +1,5 @@
-// Elementwise rows: accuracy of the float functions, exact rules of integers, conversions and special values, gradients, folds.
+// Elementwise rows: accuracy of the float functions, exact rules of integers, conversions and special values,
+// gradients, folds.
 #include "ops/elementwise.h"
 
 #include <bit>
@@ -22,7 +23,8 @@ std::vector<double> apply(const Op& op, const HostArrays& in, const Attrs& attrs
   return run_op(op, in, attrs)[0].values();
 }
 
-// ---- Accuracy -----------------------------------------------------------------------------------------------------------
+// ---- Accuracy
+// -----------------------------------------------------------------------------------------------------------
 
 // Distance from the exact value in units of the last place of a float.
 double ulps(float got, double exact) {
@@ -83,7 +85,8 @@ TEST(FloatFunctions, Sqrt) { expect_accurate(LoopId::sqrt, std::sqrt, 0.5); }
 TEST(FloatFunctions, Round) { expect_accurate(LoopId::round, std::nearbyint, 0); }
 TEST(FloatFunctions, Floor) { expect_accurate(LoopId::floor, std::floor, 0); }
 TEST(FloatFunctions, Logistic) {
-  expect_accurate(LoopId::logistic, [](double x) { return 1 / (1 + std::exp(-x)); }, 3.0);
+  expect_accurate(
+      LoopId::logistic, [](double x) { return 1 / (1 + std::exp(-x)); }, 3.0);
 }
 
 TEST(FloatFunctions, SinAndCosOfHugeAnglesStayInRange) {
@@ -98,7 +101,8 @@ TEST(FloatFunctions, SinAndCosOfHugeAnglesStayInRange) {
 
 TEST(FloatFunctions, Pow) {
   std::vector<double> x, y;
-  const std::vector<double> special{0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 3.0, 0.5, -0.5, 16777216.0, 8388609.0, 1e-45, kInf, -kInf, kNan};
+  const std::vector<double> special{0.0,  -0.0,       1.0,       -1.0,  2.0,  -2.0,  3.0, 0.5,
+                                    -0.5, 16777216.0, 8388609.0, 1e-45, kInf, -kInf, kNan};
   for (double a : special)
     for (double b : special) x.push_back(a), y.push_back(b);
   std::mt19937 random(3);
@@ -132,7 +136,8 @@ TEST(FloatFunctions, ErfInv) {
   EXPECT_NEAR(apply(erf_inv_op, {numbers(f64, {1 - 0x1p-53})})[0], 5.863584748755168, 1e-12);
 }
 
-// ---- Every dtype --------------------------------------------------------------------------------------------------------
+// ---- Every dtype
+// --------------------------------------------------------------------------------------------------------
 
 // The exact function of each row on small whole or plain numbers.
 struct Reference {
@@ -143,7 +148,9 @@ const std::map<std::string_view, Reference>& references() {
   static const std::map<std::string_view, Reference> all = {
       {"neg", {[](double x) { return -x; }}},
       {"abs", {[](double x) { return std::abs(x); }}},
-      {"sign", {[](double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : x; }}},
+      {"sign", {[](double x) { return x > 0   ? 1.0
+                                      : x < 0 ? -1.0
+                                              : x; }}},
       {"floor", {[](double x) { return std::floor(x); }}},
       {"ceil", {[](double x) { return std::ceil(x); }}},
       {"round", {[](double x) { return std::nearbyint(x); }}},
@@ -211,13 +218,13 @@ TEST(Elementwise, HalfResultsAreTheFloatResultsRounded) {
     const HostArray a = normal_numbers({t, {1000}}), b = normal_numbers({t, {1000}}, 2);
     const HostArray got = run_op(div_op, {a, b}, {})[0];
     HostArray wanted(got.type);
-    for (int64_t i = 0; i < got.size(); ++i)
-      wanted.set(i, static_cast<float>(a.get(i)) / static_cast<float>(b.get(i)));
+    for (int64_t i = 0; i < got.size(); ++i) wanted.set(i, static_cast<float>(a.get(i)) / static_cast<float>(b.get(i)));
     expect_equal(got, wanted);
   }
 }
 
-// ---- Exact rules --------------------------------------------------------------------------------------------------------
+// ---- Exact rules
+// --------------------------------------------------------------------------------------------------------
 
 TEST(Elementwise, NanPropagatesThroughMaximumAndMinimum) {
   for (DType t : {f32, f64, bf16, f16}) {
@@ -294,7 +301,8 @@ TEST(Cast, BetweenAllDTypesKeepsSmallNumbers) {
 }
 
 TEST(Bitcast, KeepsTheBits) {
-  EXPECT_EQ(apply(bitcast_op, {numbers(f32, {1, -0.0})}, {{"dtype", u32}}), (std::vector<double>{0x3f800000, 0x80000000}));
+  EXPECT_EQ(apply(bitcast_op, {numbers(f32, {1, -0.0})}, {{"dtype", u32}}),
+            (std::vector<double>{0x3f800000, 0x80000000}));
   EXPECT_EQ(apply(bitcast_op, {numbers(i64, {0x3ff0000000000000})}, {{"dtype", f64}}), (std::vector<double>{1}));
 }
 
@@ -303,7 +311,8 @@ TEST(Elementwise, EmptyAndScalarArrays) {
   EXPECT_EQ(run_op(exp_op, {HostArray({bf16, {}}, {0})}, {})[0].get(0), 1);
 }
 
-// ---- Gradients and batches ----------------------------------------------------------------------------------------------
+// ---- Gradients and batches
+// ----------------------------------------------------------------------------------------------
 
 HostArray between(double low, double high, uint32_t seed = 1) {
   HostArray x({f64, {12}});
@@ -313,7 +322,8 @@ HostArray between(double low, double high, uint32_t seed = 1) {
 }
 
 TEST(Elementwise, GradientsMatchFiniteDifferences) {
-  for (const Op* op : {&neg_op, &abs_op, &exp_op, &expm1_op, &tanh_op, &logistic_op, &erf_op, &sin_op, &cos_op, &floor_op, &sign_op}) {
+  for (const Op* op :
+       {&neg_op, &abs_op, &exp_op, &expm1_op, &tanh_op, &logistic_op, &erf_op, &sin_op, &cos_op, &floor_op, &sign_op}) {
     SCOPED_TRACE(op->name);
     expect_gradient({between(-2, 2)}, [&](const Values& v) -> Values { return {emit(*op, {v[0]})}; });
   }
@@ -323,11 +333,12 @@ TEST(Elementwise, GradientsMatchFiniteDifferences) {
   }
   for (const Op* op : {&add_op, &sub_op, &mul_op, &div_op, &rem_op, &pow_op, &maximum_op, &minimum_op}) {
     SCOPED_TRACE(op->name);
-    expect_gradient({between(0.5, 3), between(0.5, 3, 2)}, [&](const Values& v) -> Values { return {emit(*op, {v[0], v[1]})}; });
+    expect_gradient({between(0.5, 3), between(0.5, 3, 2)}, [&](const Values& v) -> Values {
+      return {emit(*op, {v[0], v[1]})};
+    });
   }
-  expect_gradient({between(-1, 1), between(-1, 1, 2)}, [](const Values& v) -> Values {
-    return {select(lt(v[0], v[1]), v[0] * v[1], v[1])};
-  });
+  expect_gradient({between(-1, 1), between(-1, 1, 2)},
+                  [](const Values& v) -> Values { return {select(lt(v[0], v[1]), v[0] * v[1], v[1])}; });
 }
 
 std::vector<HostArray> gradients(const HostArrays& in, const ValueFunction& f) {
@@ -341,26 +352,32 @@ std::vector<HostArray> gradients(const HostArrays& in, const ValueFunction& f) {
 }
 
 TEST(Elementwise, GradientsAtCorners) {
-  const auto tie = gradients({numbers(f32, {1, 2}), numbers(f32, {1, 3})}, [](const Values& v) -> Values { return {maximum(v[0], v[1])}; });
+  const auto tie = gradients({numbers(f32, {1, 2}), numbers(f32, {1, 3})},
+                             [](const Values& v) -> Values { return {maximum(v[0], v[1])}; });
   EXPECT_EQ(tie[0].values(), (std::vector<double>{0.5, 0}));
   EXPECT_EQ(tie[1].values(), (std::vector<double>{0.5, 1}));
-  const auto power = gradients({numbers(f32, {0, 0, 2}), numbers(f32, {2, 0, 0})}, [](const Values& v) -> Values { return {pow(v[0], v[1])}; });
+  const auto power = gradients({numbers(f32, {0, 0, 2}), numbers(f32, {2, 0, 0})},
+                               [](const Values& v) -> Values { return {pow(v[0], v[1])}; });
   EXPECT_EQ(power[0].values(), (std::vector<double>{0, 0, 0}));
   EXPECT_EQ(power[1].values()[0], 0);
   EXPECT_EQ(power[1].values()[1], 0);
   const auto zero = gradients({numbers(f32, {0, -1})}, [](const Values& v) -> Values { return {abs(v[0])}; });
   EXPECT_EQ(zero[0].values(), (std::vector<double>{0, -1}));
-  const auto there_and_back = gradients({numbers(f32, {3})}, [](const Values& v) -> Values { return {cast(cast(v[0], bf16) * 2.0, f32)}; });
+  const auto there_and_back =
+      gradients({numbers(f32, {3})}, [](const Values& v) -> Values { return {cast(cast(v[0], bf16) * 2.0, f32)}; });
   EXPECT_EQ(there_and_back[0].values(), (std::vector<double>{2}));
 }
 
 TEST(Elementwise, BatchIsALoop) {
   const HostArrays in{normal_numbers({f64, {4}}, 1), normal_numbers({f64, {4}}, 2)};
-  expect_batch_is_loop(in, [](const Values& v) -> Values { return {select(lt(v[0], v[1]), v[0] * v[1], tanh(v[1]))}; }, normal_numbers);
-  expect_batch_is_loop({in[0]}, [](const Values& v) -> Values { return {cast(v[0], i32)}; }, normal_numbers);
+  expect_batch_is_loop(
+      in, [](const Values& v) -> Values { return {select(lt(v[0], v[1]), v[0] * v[1], tanh(v[1]))}; }, normal_numbers);
+  expect_batch_is_loop(
+      {in[0]}, [](const Values& v) -> Values { return {cast(v[0], i32)}; }, normal_numbers);
 }
 
-// ---- Folds --------------------------------------------------------------------------------------------------------------
+// ---- Folds
+// --------------------------------------------------------------------------------------------------------------
 
 // Is f(x) simplified to x itself?
 bool is_identity(DType t, const std::function<Value(Value)>& f) {
@@ -395,7 +412,9 @@ TEST(Fold, ASquareIsAProduct) {
 
 TEST(Fold, ConstantsAreComputed) {
   const std::vector<Type> types{{f32, {3}}, {i32, {3}}, {bf16, {3}}};
-  const auto same = [&](const ValueFunction& f, const ValueFunction& g) { EXPECT_EQ(simplified(types, f), simplified(types, g)); };
+  const auto same = [&](const ValueFunction& f, const ValueFunction& g) {
+    EXPECT_EQ(simplified(types, f), simplified(types, g));
+  };
   same([](const Values& v) -> Values { return {exp(full_like(v[0], 0.0)) + full_like(v[0], 2.0)}; },
        [](const Values& v) -> Values { return {full_like(v[0], 3.0)}; });
   same([](const Values& v) -> Values { return {cast(full_like(v[0], 2.75), i32) * full_like(v[1], 3)}; },
@@ -406,13 +425,15 @@ TEST(Fold, ConstantsAreComputed) {
        [](const Values& v) -> Values { return {v[0]}; });
 }
 
-// ---- Errors -------------------------------------------------------------------------------------------------------------
+// ---- Errors
+// -------------------------------------------------------------------------------------------------------------
 
 TEST(Elementwise, ErrorsSayWhatToDo) {
   const auto message = [](const Op& op, const std::vector<Type>& types, const Attrs& attrs = {}) {
     return error_of([&] { infer_types(op, types, attrs); });
   };
-  EXPECT_EQ(message(add_op, {{f32, {2, 3}}, {f32, {3}}}), "add: operands are f32[2,3] and f32[3]; broadcast them to one shape");
+  EXPECT_EQ(message(add_op, {{f32, {2, 3}}, {f32, {3}}}),
+            "add: operands are f32[2,3] and f32[3]; broadcast them to one shape");
   EXPECT_EQ(message(add_op, {{f32, {3}}, {i32, {3}}}), "add: operands are f32[3] and i32[3]; cast one of them");
   EXPECT_EQ(message(add_op, {{f32, {3}}}), "add: takes 2 operands and got 1");
   EXPECT_EQ(message(tanh_op, {{i32, {3}}}), "tanh: the operand is i32[3] and the op takes floats; cast it");

@@ -2,8 +2,8 @@
 
 #include <limits>
 
+#include "ops/evaluate.h"
 #include "ops/ops.h"
-#include "tests/ops/evaluate.h"
 
 namespace lockstep {
 namespace {

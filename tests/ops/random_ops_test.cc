@@ -3,8 +3,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "ops/evaluate.h"
 #include "ops/ops.h"
-#include "tests/ops/evaluate.h"
 
 namespace lockstep {
 namespace {

@@ -185,9 +185,31 @@ TEST(Argmax, FindsTheFirstExtremeInEveryType) {
 }
 
 TEST(Argmax, TakesTheFirstNaN) {
-  const HostArray x({f32, {5}}, {1, NAN, 9, NAN, -9});
-  EXPECT_EQ(run_op(argmax_op, {x}, {{"axis", int64_t{0}}})[0].get(0), 1);
-  EXPECT_EQ(run_op(argmin_op, {x}, {{"axis", int64_t{0}}})[0].get(0), 1);
+  for (int64_t n : {5, 100}) {
+    HostArray x = whole_numbers({f32, {n}});
+    x.set(1, NAN);
+    x.set(3, NAN);
+    HostArray columns({f32, {n, 2}});
+    for (int64_t i = 0; i < 2 * n; ++i) columns.set(i, x.get(i / 2));
+    for (const Op* op : {&argmax_op, &argmin_op}) {
+      EXPECT_EQ(run_op(*op, {x}, {{"axis", int64_t{0}}})[0].get(0), 1);
+      EXPECT_EQ(run_op(*op, {columns}, {{"axis", int64_t{0}}})[0].values(), (std::vector<double>{1, 1}));
+    }
+  }
+}
+
+TEST(Argmax, FindsThePlaceInLongLines) {
+  for (int64_t n : {64, 100, 1000}) {
+    const HostArray x = normal_numbers({f32, {3, n}});
+    for (bool greatest : {true, false}) {
+      const HostArray y = run_op(greatest ? argmax_op : argmin_op, {x}, {{"axis", int64_t{1}}})[0];
+      const float* data = x.buffer->as<float>();
+      expect_elements(y, [&](const Dims& i) {
+        const float *line = data + i[0] * n, *end = line + n;
+        return static_cast<double>((greatest ? std::max_element(line, end) : std::min_element(line, end)) - line);
+      });
+    }
+  }
 }
 
 TEST(Cumsum, AddsUpInBothDirections) {

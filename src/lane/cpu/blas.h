@@ -7,8 +7,9 @@
 
 namespace lockstep {
 
-// Makes OpenBLAS use one thread per call, once per process: the parallelism is the Pool's.
-inline void use_one_blas_thread() { [[maybe_unused]] static const bool once = (openblas_set_num_threads(1), true); }
+// Makes OpenBLAS use one thread per call (the parallelism is the Pool's) and its work areas ready, once per process.
+// Call it before the first blas_gemm.
+void prepare_blas();
 
 // C[m, n] = op(A) op(B), plus C when `accumulate`; row-major. REQUIRES: m, n, k > 0 and all numbers fit 31 bits.
 inline void blas_gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda,

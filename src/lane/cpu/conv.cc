@@ -36,7 +36,7 @@ void dispatch(DType dtype, F f) {
 }  // namespace
 
 Conv Conv::prepare(const ConvSpec& spec) {
-  use_one_blas_thread();
+  prepare_blas();
   dispatch(spec.dtype, [](auto) {});
   if (spec.groups < 1 || spec.in_channels % spec.groups != 0 || spec.out_channels % spec.groups != 0)
     throw_error("convolution: {} input and {} output channels in {} groups; both must be multiples of the groups",

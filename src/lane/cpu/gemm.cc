@@ -108,7 +108,7 @@ void dispatch(DType dtype, F f) {
 }  // namespace
 
 Gemm Gemm::prepare(const GemmSpec& spec, int threads) {
-  use_one_blas_thread();
+  prepare_blas();
   Gemm gemm;
   GemmSpec& s = gemm.spec_ = spec;
   dispatch(s.dtype, [](auto) {});

@@ -103,9 +103,13 @@ class WindowRun {
   void pick(const T* x, const T* v, T* y) {
     for_each_window(
         [&](const T* image, const View& window, T* to, int thread) {
-          const T* const from = v + (image - x);
-          const int64_t* const place = find_maxima(image, window, thread);
-          for (int64_t c = 0; c < s_.channels; ++c) to[c] = place[c] < 0 ? T{} : from[place[c]];
+          if (empty(window)) {
+            std::fill_n(to, s_.channels, T{});
+            return;
+          }
+          const T* const from = v + (image - x) + corner(window);
+          const int32_t* const place = find_maxima(image, window, thread);
+          for (int64_t c = 0; c < s_.channels; ++c) to[c] = from[place[c] + c];
         },
         x, y);
   }
@@ -116,9 +120,14 @@ class WindowRun {
       const T* from = dy + n * out_size();
       for (int64_t oy = 0; oy < out_[0]; ++oy)
         for (int64_t ox = 0; ox < out_[1]; ++ox, from += s_.channels) {
-          const int64_t* const place = find_maxima(image, view(s_, oy, ox), thread);
-          for (int64_t c = 0; c < s_.channels; ++c)
-            if (place[c] >= 0) sums[place[c]] = static_cast<Sum<T>>(sums[place[c]] + static_cast<Sum<T>>(from[c]));
+          const View window = view(s_, oy, ox);
+          if (empty(window)) continue;
+          const int32_t* const place = find_maxima(image, window, thread);
+          Sum<T>* const to = sums + corner(window);
+          for (int64_t c = 0; c < s_.channels; ++c) {
+            Sum<T>& sum = to[place[c] + c];
+            sum = static_cast<Sum<T>>(sum + static_cast<Sum<T>>(from[c]));
+          }
         }
     });
   }
@@ -157,20 +166,27 @@ class WindowRun {
     for (int64_t c = 0; c < s_.channels; ++c) to[c] = static_cast<Sum<T>>(to[c] + static_cast<Sum<T>>(from[c]));
   }
 
-  // Where in the image each channel's maximum is: an offset, or -1 for a window of padding only.
-  const int64_t* find_maxima(const T* image, const View& v, int thread) {
+  static bool empty(const View& v) { return v.top >= v.bottom || v.left >= v.right; }
+
+  // The offset of a window's first pixel in its image.
+  int64_t corner(const View& v) const { return (v.top * s_.in[1] + v.left) * s_.channels; }
+
+  // How far behind the window's corner the pixel of each channel's maximum is. As narrow as a float, so that the loop
+  // over the channels vectorises.
+  const int32_t* find_maxima(const T* image, const View& v, int thread) {
     Order<T>* const best = scratch<Order<T>>(thread, 0);
-    int64_t* const place = scratch<int64_t>(thread, 1);
-    std::fill_n(place, s_.channels, int64_t{-1});
-    bool first = true;
+    int32_t* const place = scratch<int32_t>(thread, 1);
+    const int64_t first = corner(v);
+    for (int64_t c = 0; c < s_.channels; ++c) best[c] = image[first + c];
+    std::fill_n(place, s_.channels, 0);
     for_each_pixel(s_, v, [&](int64_t pixel) {
+      const auto here = static_cast<int32_t>(pixel - first);
       for (int64_t c = 0; c < s_.channels; ++c) {
         const Order<T> value = image[pixel + c];
-        const bool better = first || beats(value, best[c]);
+        const bool better = beats(value, best[c]);
         best[c] = better ? value : best[c];
-        place[c] = better ? pixel + c : place[c];
+        place[c] = better ? here : place[c];
       }
-      first = false;
     });
     return place;
   }

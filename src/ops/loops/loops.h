@@ -1,8 +1,8 @@
-// The vectorised loops of elementwise ops, compiled once per instruction set and chosen at run time. Immutable tables, safe from
-// any thread.
+// The vectorised loops of elementwise ops, compiled once per instruction set and chosen at run time. Immutable tables,
+// safe from any thread.
 //
-// Loops work on register types: bool (one byte, 0 or 1), u8, i32, i64, u32, f32, f64. bf16 and f16 are widened to f32 when
-// loaded, rounded after each operation and narrowed when stored.
+// Loops work on register types: bool (one byte, 0 or 1), u8, i32, i64, u32, f32, f64. bf16 and f16 are widened to f32
+// when loaded, rounded after each operation and narrowed when stored.
 #pragma once
 
 #include <cstdint>
@@ -35,17 +35,24 @@ constexpr int register_index(DType t) {
   return i <= static_cast<int>(DType::u32) ? i : i - 2;
 }
 
-// Fills dst[0, n) with src[0], src[stride], ... converted to the register type; stride counts elements and may be 0 or negative.
+// Fills dst[0, n) with src[0], src[stride], ... converted to the register type; stride counts elements and may be 0 or
+// negative.
 using LoadRow = void (*)(void* dst, const void* src, int64_t stride, int64_t n);
 
 // `out` may be one of the inputs when their elements have the same size; otherwise they do not overlap.
 struct Loops {
   Loop map[static_cast<int>(LoopId::count)][kRegisterTypes];  // by register type of the operands; null: not defined
-  Loop select[kRegisterTypes];                                // by register type of the branches
-  Loop cast[kRegisterTypes][kRegisterTypes];                  // [from][to]
+  // The same for f32 and f64 where one operand is one repeated element, of which only the first is read:
+  // [operand][op][type].
+  Loop uniform[2][static_cast<int>(LoopId::count)][kRegisterTypes];
+  Loop select[kRegisterTypes];                // by register type of the branches
+  Loop cast[kRegisterTypes][kRegisterTypes];  // [from][to]
   LoadRow load[kDTypeCount];
   Loop narrow[2];  // f32 -> bf16, f16 in memory
   Loop round[2];   // f32 -> f32 that bf16, f16 can hold
+
+  // `loop`, or its faster variant when operand `operand` is one repeated element.
+  Loop with_uniform(Loop loop, size_t operand) const;
 
   Loop copy(DType t) const { return cast[register_index(t)][register_index(t)]; }
 };

@@ -1,5 +1,6 @@
-// The body of the loops' tables, included once by each file that compiles them for an instruction set. Everything here has internal
-// linkage and nothing of the standard library is called, so that no function of one instruction set is shared with another.
+// The body of the loops' tables, included once by each file that compiles them for an instruction set. Everything here
+// has internal linkage and nothing of the standard library is called, so that no function of one instruction set is
+// shared with another.
 #pragma once
 
 #include "ops/loops/loops.h"
@@ -36,7 +37,8 @@ struct any {
   static constexpr bool has = true;
 };
 
-// Long dependent chains leave a core idle unless several vectors are on their way at once: loops of dear functions go in blocks.
+// Long dependent chains leave a core idle unless several vectors are on their way at once: loops of dear functions go
+// in blocks.
 inline constexpr int64_t kBlock = 16;
 inline constexpr int kDear = 8;
 
@@ -67,6 +69,17 @@ void binary_loop(void* out, const void* const* in, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = F::call(a[i], b[i]);
 }
 
+// One operand, number kUniform, is the same for all elements.
+template <class F, class T, int kUniform>
+void uniform_loop(void* out, const void* const* in, int64_t n) {
+  using Out = decltype(F::call(T(), T()));
+  auto* y = static_cast<Out*>(out);
+  const auto* x = static_cast<const T*>(in[1 - kUniform]);
+  const T same = *static_cast<const T*>(in[kUniform]);
+  LOCKSTEP_VECTORISE
+  for (int64_t i = 0; i < n; ++i) y[i] = kUniform == 0 ? F::call(same, x[i]) : F::call(x[i], same);
+}
+
 template <class T>
 void select_loop(void* out, const void* const* in, int64_t n) {
   auto* y = static_cast<T*>(out);
@@ -80,41 +93,41 @@ void select_loop(void* out, const void* const* in, int64_t n) {
   }
 }
 
-#define UNARY(name, linear, dtypes, cost, expression, ...)          \
-  struct name##_f {                                                 \
-    using Set = dtypes;                                             \
-    static constexpr int kCost = cost;                              \
-    template <class T>                                              \
-    LOCKSTEP_INLINE T call(T x) {                                   \
-      return expression;                                            \
-    }                                                               \
+#define UNARY(name, linear, dtypes, cost, expression, ...) \
+  struct name##_f {                                        \
+    using Set = dtypes;                                    \
+    static constexpr int kCost = cost;                     \
+    template <class T>                                     \
+    LOCKSTEP_INLINE T call(T x) {                          \
+      return expression;                                   \
+    }                                                      \
   };
-#define PREDICATE(name, dtypes, cost, expression)                   \
-  struct name##_f {                                                 \
-    using Set = dtypes;                                             \
-    static constexpr int kCost = cost;                              \
-    template <class T>                                              \
-    LOCKSTEP_INLINE bool call(T x) {                                \
-      return expression;                                            \
-    }                                                               \
+#define PREDICATE(name, dtypes, cost, expression) \
+  struct name##_f {                               \
+    using Set = dtypes;                           \
+    static constexpr int kCost = cost;            \
+    template <class T>                            \
+    LOCKSTEP_INLINE bool call(T x) {              \
+      return expression;                          \
+    }                                             \
   };
-#define BINARY(name, linear, dtypes, cost, expression, ...)         \
-  struct name##_f {                                                 \
-    using Set = dtypes;                                             \
-    static constexpr int kCost = cost;                              \
-    template <class T>                                              \
-    LOCKSTEP_INLINE T call(T a, T b) {                              \
-      return expression;                                            \
-    }                                                               \
+#define BINARY(name, linear, dtypes, cost, expression, ...) \
+  struct name##_f {                                         \
+    using Set = dtypes;                                     \
+    static constexpr int kCost = cost;                      \
+    template <class T>                                      \
+    LOCKSTEP_INLINE T call(T a, T b) {                      \
+      return expression;                                    \
+    }                                                       \
   };
-#define COMPARE(name, dtypes, cost, expression)                     \
-  struct name##_f {                                                 \
-    using Set = dtypes;                                             \
-    static constexpr int kCost = cost;                              \
-    template <class T>                                              \
-    LOCKSTEP_INLINE bool call(T a, T b) {                           \
-      return expression;                                            \
-    }                                                               \
+#define COMPARE(name, dtypes, cost, expression) \
+  struct name##_f {                             \
+    using Set = dtypes;                         \
+    static constexpr int kCost = cost;          \
+    template <class T>                          \
+    LOCKSTEP_INLINE bool call(T a, T b) {       \
+      return expression;                        \
+    }                                           \
   };
 #include "ops/elementwise.def"
 
@@ -138,6 +151,14 @@ template <class F, class T>
 constexpr Loop binary_or_null() {
   if constexpr (F::Set::template has<T>)
     return binary_loop<F, T>;
+  else
+    return nullptr;
+}
+
+template <class F, class T, int kUniform>
+constexpr Loop uniform_or_null() {
+  if constexpr (F::Set::template has<T> && math::is_float<T> && F::kCost < kDear)
+    return uniform_loop<F, T, kUniform>;
   else
     return nullptr;
 }
@@ -213,15 +234,15 @@ void load_row(void* dst, const void* src, int64_t stride, int64_t n) {
 }
 
 constexpr Loops make_loops() {
-#define LOCKSTEP_FROM(T)                                                                                        \
-  {                                                                                                             \
-    unary_loop<cast_f<bool>, T>, unary_loop<cast_f<uint8_t>, T>, unary_loop<cast_f<int32_t>, T>,                \
-        unary_loop<cast_f<int64_t>, T>, unary_loop<cast_f<uint32_t>, T>, unary_loop<cast_f<float>, T>,          \
-        unary_loop<cast_f<double>, T>                                                                           \
+#define LOCKSTEP_FROM(T)                                                                               \
+  {                                                                                                    \
+    unary_loop<cast_f<bool>, T>, unary_loop<cast_f<uint8_t>, T>, unary_loop<cast_f<int32_t>, T>,       \
+        unary_loop<cast_f<int64_t>, T>, unary_loop<cast_f<uint32_t>, T>, unary_loop<cast_f<float>, T>, \
+        unary_loop<cast_f<double>, T>                                                                  \
   }
 #define LOCKSTEP_UNARY_ROW(name, ...)                                                                           \
-  {unary_or_null<name##_f, bool>(),     unary_or_null<name##_f, uint8_t>(),  unary_or_null<name##_f, int32_t>(), \
-   unary_or_null<name##_f, int64_t>(),  unary_or_null<name##_f, uint32_t>(), unary_or_null<name##_f, float>(),   \
+  {unary_or_null<name##_f, bool>(),    unary_or_null<name##_f, uint8_t>(),  unary_or_null<name##_f, int32_t>(), \
+   unary_or_null<name##_f, int64_t>(), unary_or_null<name##_f, uint32_t>(), unary_or_null<name##_f, float>(),   \
    unary_or_null<name##_f, double>()},
 #define LOCKSTEP_BINARY_ROW(name, ...)                                                                             \
   {binary_or_null<name##_f, bool>(),    binary_or_null<name##_f, uint8_t>(),  binary_or_null<name##_f, int32_t>(), \
@@ -231,13 +252,38 @@ constexpr Loops make_loops() {
 #define PREDICATE LOCKSTEP_UNARY_ROW
 #define BINARY LOCKSTEP_BINARY_ROW
 #define COMPARE LOCKSTEP_BINARY_ROW
+#define LOCKSTEP_NO_ROW(...) {},
+#define LOCKSTEP_UNIFORM_ROW(kUniform, name)     \
+  {nullptr,                                      \
+   nullptr,                                      \
+   nullptr,                                      \
+   nullptr,                                      \
+   nullptr,                                      \
+   uniform_or_null<name##_f, float, kUniform>(), \
+   uniform_or_null<name##_f, double, kUniform>()},
+#define LOCKSTEP_FIRST_ROW(name, ...) LOCKSTEP_UNIFORM_ROW(0, name)
+#define LOCKSTEP_SECOND_ROW(name, ...) LOCKSTEP_UNIFORM_ROW(1, name)
   return {{
 #include "ops/elementwise.def"
           },
+          {{
+#define UNARY LOCKSTEP_NO_ROW
+#define PREDICATE LOCKSTEP_NO_ROW
+#define BINARY LOCKSTEP_FIRST_ROW
+#define COMPARE LOCKSTEP_FIRST_ROW
+#include "ops/elementwise.def"
+           },
+           {
+#define UNARY LOCKSTEP_NO_ROW
+#define PREDICATE LOCKSTEP_NO_ROW
+#define BINARY LOCKSTEP_SECOND_ROW
+#define COMPARE LOCKSTEP_SECOND_ROW
+#include "ops/elementwise.def"
+           }},
           {select_loop<bool>, select_loop<uint8_t>, select_loop<int32_t>, select_loop<int64_t>, select_loop<uint32_t>,
            select_loop<float>, select_loop<double>},
-          {LOCKSTEP_FROM(bool), LOCKSTEP_FROM(uint8_t), LOCKSTEP_FROM(int32_t), LOCKSTEP_FROM(int64_t), LOCKSTEP_FROM(uint32_t),
-           LOCKSTEP_FROM(float), LOCKSTEP_FROM(double)},
+          {LOCKSTEP_FROM(bool), LOCKSTEP_FROM(uint8_t), LOCKSTEP_FROM(int32_t), LOCKSTEP_FROM(int64_t),
+           LOCKSTEP_FROM(uint32_t), LOCKSTEP_FROM(float), LOCKSTEP_FROM(double)},
           {load_row<bool>, load_row<uint8_t>, load_row<int32_t>, load_row<int64_t>, load_row<uint32_t>,
            load_row<Bf16Bits>, load_row<F16Bits>, load_row<float>, load_row<double>},
           {narrow_loop<Bf16Bits>, narrow_loop<F16Bits>},

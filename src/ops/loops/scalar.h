@@ -1,6 +1,6 @@
-// The scalar arithmetic of elementwise ops where C++'s own is not what an array needs: integers wrap, no operand traps, NaN
-// propagates, shifts and conversions are defined for every value. Pure functions, safe from any thread, of internal linkage (see
-// ops/math.h).
+// The scalar arithmetic of elementwise ops where C++'s own is not what an array needs: integers wrap, no operand traps,
+// NaN propagates, shifts and conversions are defined for every value. Pure functions, safe from any thread, of internal
+// linkage (see ops/math.h).
 #pragma once
 
 #include <cstdint>
@@ -100,9 +100,7 @@ requires is_int<T> LOCKSTEP_INLINE T pow(T base, T exponent) {
 }
 
 template <class T>
-requires is_int<T> LOCKSTEP_INLINE T abs(T x) {
-  return x < T(0) ? neg(x) : x;
-}
+requires is_int<T> LOCKSTEP_INLINE T abs(T x) { return x < T(0) ? neg(x) : x; }
 
 template <class T>
 LOCKSTEP_INLINE T sign(T x) {

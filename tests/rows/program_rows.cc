@@ -1,0 +1,231 @@
+// References and samples of the rows that carry programs: those that lowering makes, and scan, cond, remat and custom_vjp.
+#include "rows/rows.h"
+
+namespace lockstep {
+namespace {
+
+ProgramPtr body(std::string_view text) { return std::make_shared<const Program>(parse(text, all_ops())); }
+
+void run_body(const RefArrays& in, const Attrs& attrs, RefArrays& y) { y = refer(attrs.program("body"), in); }
+
+void add_fused(std::vector<Row>& out) {
+  Row fused{&fused_op, run_body, {}, false, true};
+  auto add = [&](std::vector<Operand> in, std::string_view text) { fused.samples.push_back({std::move(in), {{"body", body(text)}}}); };
+  add({{{f32, {3, 4}}}, {{f32, {4}}}}, R"(
+    program(%0:f32[3,4], %1:f32[4]) {
+      %2:f32[3,4] = broadcast[dims=[1], shape=[3,4]] %1
+      %3:f32[3,4] = add %0 %2
+      %4:f32[3,4] = tanh %3
+      %5:f32[3,4] = mul %4 %0
+      return %5 %3
+    })");
+  add({{{f32, {4, 3}}}, {{f32, {3, 4}}}, {{boolean, {}}}}, R"(
+    program(%0:f32[4,3], %1:f32[3,4], %2:bool[]) {
+      %3:f32[3,4] = transpose[permutation=[1,0]] %0
+      %4:bool[3,4] = broadcast[dims=[], shape=[3,4]] %2
+      %5:f32[3,4] = select %4 %3 %1
+      %6:i32[3,4] = cast[dtype=i32] %5
+      return %6
+    })");
+  add({{{bf16, {20, 300}}}, {{f32, {20, 300}}}}, R"(
+    program(%0:bf16[20,300], %1:f32[20,300]) {
+      %2:f32[20,300] = cast[dtype=f32] %0
+      %3:f32[20,300] = full[dtype=f32, shape=[20,300], value=0.5]
+      %4:f32[20,300] = mul %2 %3
+      %5:f32[20,300] = sub %1 %4
+      %6:bf16[20,300] = cast[dtype=bf16] %5
+      return %5 %6
+    })");
+  add({{{i32, {0, 3}}}}, R"(
+    program(%0:i32[0,3]) {
+      %1:i32[0,3] = neg %0
+      return %1
+    })");
+  add({{{f64, {6}}}}, R"(
+    program(%0:f64[6]) {
+      %1:f64[3] = slice[limits=[6], starts=[1], strides=[2]] %0
+      %2:f64[3] = reverse[axes=[0]] %1
+      %3:f64[3] = exp %2
+      return %3
+    })");
+  out.push_back(std::move(fused));
+
+  Row einsum{&einsum_fused_op, [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
+               RefArrays operands = refer(einsum_op, attrs, {in[0], in[1]});
+               operands.insert(operands.end(), in.begin() + 2, in.end());
+               y = refer(attrs.program("body"), operands);
+             }, {}, false, true};
+  auto add_einsum = [&](Type a, Type b, Type other, std::string spec, std::string_view text) {
+    einsum.samples.push_back({{{std::move(a)}, {std::move(b)}, {std::move(other)}}, {{"spec", std::move(spec)}, {"body", body(text)}}});
+  };
+  for (const char* t : {"f32", "f64", "bf16", "i32"}) {
+    const DType dtype = *dtype_from_name(t);
+    add_einsum({dtype, {5, 4}}, {dtype, {4, 6}}, {dtype, {6}}, "ik,kj->ij", fmt::format(R"(
+      program(%0:{0}[5,6], %1:{0}[6]) {{
+        %2:{0}[5,6] = broadcast[dims=[1], shape=[5,6]] %1
+        %3:{0}[5,6] = add %0 %2
+        %4:{0}[5,6] = abs %3
+        return %4
+      }})", t));
+  }
+  add_einsum({f32, {2, 70, 30}}, {f32, {2, 30, 40}}, {f32, {2, 70, 40}}, "bik,bkj->bij", R"(
+    program(%0:f32[2,70,40], %1:f32[2,70,40]) {
+      %2:f32[2,70,40] = full[dtype=f32, shape=[2,70,40], value=0.1]
+      %3:f32[2,70,40] = mul %0 %2
+      %4:f32[2,70,40] = sub %1 %3
+      return %4 %0
+    })");
+  add_einsum({f32, {4, 3}}, {f32, {5, 4}}, {f32, {5, 3}}, "ki,jk->ji", R"(
+    program(%0:f32[5,3], %1:f32[5,3]) {
+      %2:f32[5,3] = mul %0 %1
+      return %2
+    })");
+  add_einsum({f32, {0, 3}}, {f32, {3, 2}}, {f32, {2}}, "ik,kj->ij", R"(
+    program(%0:f32[0,2], %1:f32[2]) {
+      %2:f32[0,2] = tanh %0
+      return %2
+    })");
+  out.push_back(std::move(einsum));
+}
+
+RefArray slice_of(const RefArray& x, int64_t i) {
+  RefArray out({x.type.dtype, Shape(x.shape().begin() + 1, x.shape().end())});
+  std::copy_n(x.data.begin() + i * static_cast<std::ptrdiff_t>(out.data.size()), out.data.size(), out.data.begin());
+  return out;
+}
+
+void scan_reference(const RefArrays& in, const Attrs& attrs, RefArrays& y) {
+  const auto carries = static_cast<size_t>(attrs.integer("carry")), xs = static_cast<size_t>(attrs.integer("xs"));
+  const int64_t length = attrs.integer("length");
+  RefArrays carry(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(carries));
+  for (int64_t step = 0; step < length; ++step) {
+    const int64_t at = attrs.get<bool>("reverse") ? length - 1 - step : step;
+    RefArrays args = carry;
+    for (size_t i = carries; i < in.size(); ++i) args.push_back(i < carries + xs ? slice_of(in[i], at) : in[i]);
+    const RefArrays results = refer(attrs.program("body"), args);
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (i < carries) carry[i] = results[i];
+      else std::copy(results[i].data.begin(), results[i].data.end(), y[i].data.begin() + at * static_cast<std::ptrdiff_t>(results[i].data.size()));
+    }
+  }
+  for (size_t i = 0; i < carries; ++i) y[i] = carry[i];
+}
+
+void add_scan(std::vector<Row>& out) {
+  Row row{&scan_op, scan_reference, {}};
+  auto add = [&](std::vector<Operand> in, int64_t carry, int64_t xs, int64_t length, bool reverse, std::string_view text) {
+    row.samples.push_back({std::move(in), {{"body", body(text)}, {"carry", carry}, {"xs", xs}, {"length", length}, {"reverse", reverse}}});
+  };
+  const char* recurrence = R"(
+    program(%0:f32[3], %1:f32[3], %2:f32[3,3]) {
+      %3:f32[3] = einsum[spec="ij,j->i"] %2 %0
+      %4:f32[3] = add %3 %1
+      %5:f32[3] = tanh %4
+      %6:f32[3] = mul %5 %1
+      return %5 %6
+    })";
+  for (const auto& [length, reverse] : {std::pair{4, false}, {5, true}, {1, false}, {0, false}})
+    add({{{f32, {3}}}, {{f32, {length, 3}}}, {{f32, {3, 3}}}}, 1, 1, length, reverse, recurrence);
+  add({{{i32, {}}}, {{f32, {2}}}, {{f32, {6, 2}}}}, 2, 1, 6, false, R"(
+    program(%0:i32[], %1:f32[2], %2:f32[2]) {
+      %3:i32[] = full[dtype=i32, shape=[], value=1]
+      %4:i32[] = add %0 %3
+      %5:f32[] = cast[dtype=f32] %0
+      %6:f32[2] = broadcast[dims=[], shape=[2]] %5
+      %7:f32[2] = mul %2 %6
+      %8:f32[2] = add %1 %7
+      return %4 %8
+    })");
+  // A carry that swaps places, a result that is an input, an output used twice.
+  add({{{f64, {2}}}, {{f64, {2}}}, {{f64, {3, 2}}}, {{f64, {2}}}}, 2, 1, 3, false, R"(
+    program(%0:f64[2], %1:f64[2], %2:f64[2], %3:f64[2]) {
+      %4:f64[2] = mul %0 %3
+      %5:f64[2] = add %4 %2
+      return %1 %5 %0 %5
+    })");
+  // No xs: a plain loop.
+  add({{{f64, {}}, {Domain::real, 0.5, 1.5}}}, 1, 0, 5, false, R"(
+    program(%0:f64[]) {
+      %1:f64[] = sqrt %0
+      return %1 %0
+    })");
+  out.push_back(std::move(row));
+}
+
+void add_cond(std::vector<Row>& out) {
+  Row row{&cond_op, [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
+            y = refer(attrs.program(in[0].data[0] != 0 ? "if_true" : "if_false"), RefArrays(in.begin() + 1, in.end()));
+          }, {}};
+  const ProgramPtr yes = body(R"(
+    program(%0:f32[3], %1:f32[3]) {
+      %2:f32[3] = mul %0 %1
+      %3:f32[3] = sin %2
+      return %3 %0
+    })"), no = body(R"(
+    program(%0:f32[3], %1:f32[3]) {
+      %2:f32[3] = full[dtype=f32, shape=[3], value=2.0]
+      return %1 %2
+    })");
+  for (double p : {0.0, 1.0})
+    row.samples.push_back({{{{boolean, {}}, {Domain::real, p, p}}, {{f32, {3}}}, {{f32, {3}}}}, {{"if_true", yes}, {"if_false", no}}});
+  row.samples.push_back({{{{boolean, {}}}, {{i32, {2, 2}}}}, {{"if_true", body("program(%0:i32[2,2]) {\n %1:i32[2,2] = neg %0\n return %1\n}")},
+                                                              {"if_false", body("program(%0:i32[2,2]) {\n return %0\n}")}}});
+  out.push_back(std::move(row));
+}
+
+void add_remat(std::vector<Row>& out) {
+  const ProgramPtr layer = body(R"(
+    program(%0:f32[3,4], %1:f32[4,2]) {
+      %2:f32[3,2] = einsum[spec="ik,kj->ij"] %0 %1
+      %3:f32[3,2] = tanh %2
+      %4:f32[3,2] = mul %3 %3
+      return %4 %3
+    })");
+  Row row{&remat_op, run_body, {}};
+  row.samples.push_back({{{{f32, {3, 4}}}, {{f32, {4, 2}}}}, {{"body", layer}}});
+  row.samples.push_back({{{{i32, {2}}}, {{f32, {2}}}}, {{"body", body(R"(
+    program(%0:i32[2], %1:f32[2]) {
+      %2:f32[2] = cast[dtype=f32] %0
+      %3:f32[2] = mul %1 %2
+      %4:f32[2] = mul %3 %1
+      return %4 %0
+    })")}}});
+  out.push_back(std::move(row));
+
+  // A softplus whose gradient is written out, with a scale that is no argument.
+  Row custom{&custom_vjp_op, run_body, {}};
+  custom.samples.push_back({{{{f32, {4}}}, {{f32, {4}}, {}, false}}, {{"arguments", int64_t{1}},
+    {"body", body(R"(
+      program(%0:f32[4], %1:f32[4]) {
+        %2:f32[4] = exp %0
+        %3:f32[4] = log1p %2
+        %4:f32[4] = mul %3 %1
+        return %4
+      })")},
+    {"forward", body(R"(
+      program(%0:f32[4], %1:f32[4]) {
+        %2:f32[4] = exp %0
+        %3:f32[4] = log1p %2
+        %4:f32[4] = mul %3 %1
+        %5:f32[4] = logistic %0
+        return %4 %5
+      })")},
+    {"backward", body(R"(
+      program(%0:f32[4], %1:f32[4], %2:f32[4], %3:f32[4]) {
+        %4:f32[4] = mul %0 %1
+        %5:f32[4] = mul %4 %3
+        return %5
+      })")}}});
+  out.push_back(std::move(custom));
+}
+
+}  // namespace
+
+void add_program_rows(std::vector<Row>& out) {
+  add_fused(out);
+  add_scan(out);
+  add_cond(out);
+  add_remat(out);
+}
+
+}  // namespace lockstep

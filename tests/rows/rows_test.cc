@@ -1,0 +1,246 @@
+// What every row gets for nothing: its kernel against the reference, its gradient against finite differences, its batching
+// against a loop, its text against the parser.
+#include "rows/rows.h"
+
+#include <map>
+
+#include "ops/control.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kSmall = 2000;  // elements beyond which a sample is for kernels only
+
+bool small(const Sample& sample) {
+  for (const Operand& operand : sample.in)
+    if (count(operand.type.shape) > kSmall) return false;
+  return true;
+}
+
+class Rows : public testing::TestWithParam<const Op*> {
+ protected:
+  const Op& op() const { return *GetParam(); }
+  const Row& row() const { return row_of(op()); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Op, Rows, testing::ValuesIn(all_ops().begin(), all_ops().end()),
+                         [](const auto& op) { return std::string(op.param->name); });
+
+TEST_P(Rows, HasSamplesAndAReference) {
+  ASSERT_NO_THROW(row());
+  EXPECT_FALSE(row().samples.empty());
+  EXPECT_TRUE(row().reference);
+}
+
+TEST_P(Rows, CpuMatchesReference) {
+  for (const Sample& sample : row().samples) {
+    SCOPED_TRACE(sample.text(op()));
+    const HostArrays in = make_inputs(sample, 7);
+    RefArrays wide;
+    for (const HostArray& x : in) wide.push_back(to_reference(x));
+    const RefArrays wanted = refer(op(), sample.attrs, wide);
+    const HostArrays got = eager_op(op(), sample.attrs, in), plan = planned(program_of(op(), sample), in);
+    ASSERT_EQ(got.size(), wanted.size());
+    for (size_t k = 0; k < got.size(); ++k) {
+      expect_close(got[k], from_reference(wanted[k]), row().relative);
+      expect_close(plan[k], from_reference(wanted[k]), row().relative);
+    }
+  }
+}
+
+// sum over the floating outputs of <ct, p(inputs)>.
+double weighted(const Program& p, const HostArrays& inputs, const HostArrays& cts) {
+  const HostArrays y = eager(p, inputs);
+  double sum = 0;
+  size_t next = 0;
+  for (const HostArray& part : y) {
+    if (!is_floating(part.type.dtype)) continue;
+    const HostArray& ct = cts[next++];
+    for (int64_t i = 0; i < part.size(); ++i) sum += ct.get(i) * part.get(i);
+  }
+  return sum;
+}
+
+// The gradient of an f64 program along one random direction of the wanted inputs, against central differences.
+void expect_gradient_along(const Program& p, const HostArrays& inputs, const std::vector<bool>& wanted) {
+  const Program both = joint(p, wanted);
+  ASSERT_NO_THROW(check(both)) << print(both);
+  HostArrays args = inputs, cts;
+  uint32_t seed = 50;
+  for (const Type& t : p.output_types())
+    if (is_floating(t.dtype)) cts.push_back(normal_numbers(t, ++seed));
+  args.insert(args.end(), cts.begin(), cts.end());
+  const HostArrays results = planned(both, args);
+  constexpr double kStep = 1e-5;
+  HostArrays up = inputs, down = inputs;
+  double along = 0, scale = 1;
+  size_t next = p.outputs.size();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!wanted[i]) continue;
+    const HostArray direction = normal_numbers(inputs[i].type, ++seed), &gradient = results.at(next++);
+    ASSERT_EQ(to_string(gradient.type), to_string(inputs[i].type));
+    up[i] = copy_of(inputs[i]);
+    down[i] = copy_of(inputs[i]);
+    for (int64_t k = 0; k < direction.size(); ++k) {
+      along += gradient.get(k) * direction.get(k);
+      scale += std::abs(gradient.get(k) * direction.get(k));
+      up[i].set(k, inputs[i].get(k) + kStep * direction.get(k));
+      down[i].set(k, inputs[i].get(k) - kStep * direction.get(k));
+    }
+  }
+  const double difference = (weighted(p, up, cts) - weighted(p, down, cts)) / (2 * kStep);
+  EXPECT_NEAR(along, difference, 2e-6 * scale) << print(simplify(both));
+}
+
+std::vector<bool> differentiable(const Sample& sample) {
+  std::vector<bool> wanted;
+  for (const Operand& operand : sample.in) wanted.push_back(is_floating(operand.type.dtype) && operand.differentiable);
+  return wanted;
+}
+
+// Each wanted operand alone, then all of them.
+std::vector<std::vector<bool>> choices(const std::vector<bool>& wanted) {
+  std::vector<std::vector<bool>> out;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (!wanted[i]) continue;
+    out.emplace_back(wanted.size(), false);
+    out.back()[i] = true;
+  }
+  if (out.size() > 1) out.push_back(wanted);
+  return out;
+}
+
+TEST_P(Rows, GradientMatchesFiniteDifference) {
+  if (!op().vjp) GTEST_SKIP() << op().name << " has no gradient";
+  for (const Sample& original : row().samples) {
+    if (!original.smooth || !small(original)) continue;
+    const Sample sample = in_f64(original);
+    SCOPED_TRACE(sample.text(op()));
+    const Program p = program_of(op(), sample);
+    const HostArrays inputs = make_inputs(sample, 11);
+    for (const std::vector<bool>& wanted : choices(differentiable(sample))) expect_gradient_along(p, inputs, wanted);
+  }
+}
+
+// The gradient of a random combination of gradients.
+TEST_P(Rows, SecondGradientMatchesFiniteDifference) {
+  if (!op().vjp) GTEST_SKIP() << op().name << " has no gradient";
+  for (const Sample& original : row().samples) {
+    if (!original.smooth || !small(original)) continue;
+    const Sample sample = in_f64(original);
+    SCOPED_TRACE(sample.text(op()));
+    const Program p = program_of(op(), sample);
+    std::vector<bool> wanted = differentiable(sample);
+    if (std::find(wanted.begin(), wanted.end(), true) == wanted.end()) continue;
+    Program first = joint(p, wanted);
+    first = drop_dead(select_outputs(first, p.outputs.size(), first.outputs.size()));
+    HostArrays inputs = make_inputs(sample, 13);
+    for (size_t i = inputs.size(); i < first.inputs.size(); ++i) {
+      inputs.push_back(normal_numbers(first.types[first.inputs[i]], 90 + static_cast<uint32_t>(i)));
+      wanted.push_back(true);
+    }
+    expect_gradient_along(first, inputs, wanted);
+  }
+}
+
+// Operand i of every example, stacked; where it is not batched, that of the first.
+HostArray stack(const std::vector<HostArrays>& examples, size_t i) {
+  const Type& one = examples[0][i].type;
+  HostArray out({one.dtype, prepend(static_cast<int64_t>(examples.size()), one.shape)});
+  for (size_t b = 0; b < examples.size(); ++b)
+    std::memcpy(out.buffer->data() + static_cast<int64_t>(b) * one.bytes(), examples[b][i].buffer->data(), static_cast<size_t>(one.bytes()));
+  return out;
+}
+
+// Is every operand that follows from operand 0 batched as that is?
+bool consistent(const Sample& sample, const std::vector<bool>& batched) {
+  for (size_t i = 0; i < batched.size(); ++i)
+    if (sample.in[i].domain.kind == Domain::pooled && batched[i] != batched[0]) return false;
+  return true;
+}
+
+void expect_batch_is_loop(const Op& op, const Sample& sample, const std::vector<bool>& batched, bool relative) {
+  constexpr int64_t kBatch = 3;
+  std::vector<HostArrays> examples;
+  for (uint32_t b = 0; b < kBatch; ++b) examples.push_back(make_inputs(sample, 20 + b));
+  HostArrays inputs;
+  for (size_t i = 0; i < batched.size(); ++i) inputs.push_back(batched[i] ? stack(examples, i) : examples[0][i]);
+  const Program one = program_of(op, sample);
+  const BatchedProgram all = batch(one, batched, kBatch, {});
+  ASSERT_NO_THROW(check(all.program));
+  SCOPED_TRACE(print(all.program));
+  const HostArrays got = planned(all.program, inputs);
+  for (int64_t b = 0; b < kBatch; ++b) {
+    HostArrays in;
+    for (size_t i = 0; i < batched.size(); ++i) in.push_back(examples[batched[i] ? static_cast<size_t>(b) : 0][i]);
+    const HostArrays wanted = eager(one, in);
+    for (size_t k = 0; k < wanted.size(); ++k) expect_close(all.batched[k] ? got[k].row(b) : got[k], wanted[k], relative);
+  }
+  // A batch of nothing.
+  const Program empty = batch(one, batched, 0, {}).program;
+  HostArrays none;
+  for (ValueId id : empty.inputs) none.emplace_back(empty.types[id]);
+  for (size_t i = 0; i < batched.size(); ++i)
+    if (!batched[i]) none[i] = inputs[i];
+  planned(empty, none);
+}
+
+TEST_P(Rows, BatchIsALoop) {
+  if (row().lowered) GTEST_SKIP() << op().name << " exists after lowering only";
+  for (const Sample& sample : row().samples) {
+    if (!small(sample)) continue;
+    for (uint32_t bits = 1; bits < 1u << sample.in.size(); ++bits) {
+      std::vector<bool> batched;
+      for (size_t i = 0; i < sample.in.size(); ++i) batched.push_back((bits >> i & 1) != 0);
+      if (consistent(sample, batched)) expect_batch_is_loop(op(), sample, batched, row().relative);
+    }
+  }
+}
+
+TEST_P(Rows, TextRoundTrips) {
+  for (const Sample& sample : row().samples) {
+    const Program p = program_of(op(), sample);
+    ASSERT_NO_THROW(check(p));
+    const std::string text = print(p);
+    const Program again = parse(text, all_ops());
+    EXPECT_EQ(print(again), text);
+    EXPECT_EQ(hash(again), hash(p));
+  }
+}
+
+// The same program with its values numbered from the back.
+Program renumbered(const Program& p) {
+  Program out = p;
+  const auto last = static_cast<ValueId>(p.types.size() - 1);
+  std::reverse(out.types.begin(), out.types.end());
+  for (ValueId& id : out.inputs) id = last - id;
+  for (ValueId& id : out.outputs) id = last - id;
+  for (Eqn& eqn : out.eqns) {
+    for (ValueId& id : eqn.in) id = last - id;
+    for (ValueId& id : eqn.out) id = last - id;
+  }
+  return out;
+}
+
+TEST_P(Rows, HashIgnoresNumbersAndSeesTypesAndAttributes) {
+  std::map<std::string, uint64_t> hash_of_text;
+  std::map<uint64_t, std::string> text_of_hash;
+  for (const Sample& sample : row().samples) {
+    const Program p = program_of(op(), sample);
+    const std::string text = print(p);
+    EXPECT_EQ(print(renumbered(p)), text);
+    EXPECT_EQ(hash(renumbered(p)), hash(p));
+    const auto [same, fresh] = text_of_hash.emplace(hash(p), text);
+    EXPECT_EQ(same->second, text) << "two programs have one hash";
+    const auto known = hash_of_text.emplace(text, hash(p)).first;
+    EXPECT_EQ(known->second, hash(p)) << "one program has two hashes";
+  }
+}
+
+TEST(RowTable, HasNoRowTwice) {
+  for (const Row& a : rows())
+    for (const Row& b : rows()) EXPECT_TRUE(&a == &b || a.op != b.op) << a.op->name;
+}
+
+}  // namespace
+}  // namespace lockstep

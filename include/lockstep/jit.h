@@ -225,7 +225,7 @@ class Jit {
     std::vector<bool> donated;
     for (size_t i : shared_->options.donate) detail::check_donate(i, sizeof...(Args));
     size_t argument = 0;
-    auto mark = [&](const auto& tree) {
+    [[maybe_unused]] auto mark = [&](const auto& tree) {
       bool donate = false;
       for (size_t i : shared_->options.donate) donate |= i == argument;
       donated.resize(donated.size() + detail::array_count(tree), donate);

@@ -15,6 +15,9 @@ class Executable {
   Executable(ProgramPtr program, const std::vector<bool>& donated, Arrays captures)
       : program_(std::move(program)), donated_(donated), captures_(std::move(captures)) {
     donated_.resize(program_->inputs.size(), false);
+    // Handles of our own on the same memory, so that captured arrays stay when their owner donates them.
+    for (Array& a : captures_)
+      if (!a.is_traced()) a = concrete(a.node()->type, buffer_of(a, "jit"));
     lowered_ = lower(*program_);
     plan_ = std::make_unique<Plan>(lowered_, CpuLane::local().pool(), PlanOptions{donated_});
     for (ValueId id : program_->inputs) in_types_.push_back(intern(program_->types[id]));
@@ -30,6 +33,7 @@ class Executable {
 
   void run(const Array* const* args, Array* results) {
     const std::lock_guard lock(CpuLane::local().running());
+    const LetGo let_go{held_, made_};
     const size_t own = in_types_.size() - captures_.size();
     for (size_t i = 0; i < in_types_.size(); ++i) {
       const Array& array = i < own ? *args[i] : captures_[i - own];
@@ -51,7 +55,6 @@ class Executable {
       node.kind = Node::Kind::donated;
       node.buffer.reset();
     }
-    for (size_t i = 0; i < held_.size(); ++i) held_[i].reset();
     for (size_t j = 0; j < made_.size(); ++j) results[j] = concrete(out_types_[j], std::move(made_[j]));
   }
 
@@ -61,19 +64,24 @@ class Executable {
   size_t results() const { return out_types_.size(); }
 
  private:
+  // Drops the buffers of a call at its end, also when that is an exception.
+  struct LetGo {
+    std::vector<BufferPtr>&held, &made;
+    ~LetGo() {
+      for (BufferPtr& b : held) b.reset();
+      for (BufferPtr& b : made) b.reset();
+    }
+  };
+
   BufferPtr take(const Array& array, size_t i) const {
     const Node& node = *array.node();
     if (node.kind == Node::Kind::literal) return literal_buffer(node, in_types_[i]->dtype);
     return buffer_of(array, "jit");
   }
 
-  // Memory that anyone else still reads is not given away: the plan works on a copy.
+  // Memory that anyone else still reads, this call's other arguments included, is not given away: the plan works on a copy.
   void own_donated(size_t i) {
-    if (!donated_[i] || held_[i]->references() == 2) return;  // the array's own reference and ours
-    for (size_t j = 0; j < i; ++j)
-      if (donated_[j] && held_[j] == held_[i])
-        throw_error("jit: the same array {} is donated twice, as inputs {} and {}; donate it once, or pass a copy",
-                    to_string(*in_types_[i]), j, i);
+    if (!donated_[i] || held_[i]->references() <= 2) return;  // the array's own reference, which a number has none of, and ours
     BufferPtr copy = allocate(held_[i]->size());
     std::copy_n(held_[i]->data(), held_[i]->size(), copy->data());
     held_[i] = std::move(copy);

@@ -60,7 +60,7 @@ Value split_key(Value key, int64_t n) {
 Value row_of(Value keys, int64_t i) { return reshape(slice(keys, {i, 0}, {i + 1, 2}, {1, 1}), {2}); }
 
 // Uniform in [0, 1): as many random bits as the type has mantissa bits become the fraction of a number in [1, 2), less 1.
-Value unit(Value key, const Shape& shape, DType dtype) {
+Value unit(Value key, Shape shape, DType dtype) {
   Builder& b = key.builder();
   if (dtype == DType::f64) {
     const Value index = iota(b, {i64, {count(shape)}}, 0);
@@ -82,13 +82,14 @@ Value uniform_between(Value key, Value lo, Value hi) {
   return maximum(lo, unit(key, lo.shape(), lo.dtype()) * (hi - lo) + lo);
 }
 
-Value uniform_between(Value key, const Type& type, double lo, double hi) {
+Value uniform_between(Value key, Type type, double lo, double hi) {
   Builder& b = key.builder();
   return uniform_between(key, full(b, type, lo), full(b, type, hi));
 }
 
-Value gumbel_noise(Value key, const Type& type) {
-  return -log(-log(uniform_between(key, type, limits_of(type.dtype).tiny, 1.0)));
+Value gumbel_noise(Value key, Type type) {
+  const double tiny = limits_of(type.dtype).tiny;
+  return -log(-log(uniform_between(key, std::move(type), tiny, 1.0)));
 }
 
 // 0 .. n-1 in random order: sorted by random words, often enough that equal words do not matter.

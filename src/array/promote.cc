@@ -63,7 +63,7 @@ DType number_of(DType dtype) { return dtype == DType::boolean ? DType::i32 : dty
 Value to_floating(Value x) { return convert(x, floating_of(x.dtype())); }
 Value to_number(Value x) { return convert(x, number_of(x.dtype())); }
 
-Value stretch(const char* what, Value x, const Shape& shape) {
+Value stretch(const char* what, Value x, Shape shape) {
   if (x.shape() == shape) return x;
   const auto rank = static_cast<int64_t>(shape.size()), lead = rank - x.rank();
   Shape kept;
@@ -92,16 +92,16 @@ Values meet(const char* what, const Values& values, DType dtype) {
   return out;
 }
 
-Value repeat_along(Value reduced, const Shape& shape, const std::vector<int64_t>& axes) {
+Value repeat_along(Value reduced, Shape shape, const std::vector<int64_t>& axes) {
   if (axes.empty()) return reduced;
-  return broadcast(reduced, shape, other_axes(static_cast<int64_t>(shape.size()), axes));
+  std::vector<int64_t> others = other_axes(static_cast<int64_t>(shape.size()), axes);
+  return broadcast(reduced, std::move(shape), std::move(others));
 }
 
-Value keep_axes(Value reduced, const Shape& shape, const std::vector<int64_t>& axes) {
+Value keep_axes(Value reduced, Shape shape, const std::vector<int64_t>& axes) {
   if (axes.empty()) return reduced;
-  Shape kept = shape;
-  for (int64_t axis : axes) kept[at_axis(axis)] = 1;
-  return reshape(reduced, kept);
+  for (int64_t axis : axes) shape[at_axis(axis)] = 1;
+  return reshape(reduced, std::move(shape));
 }
 
 Value wrap_indices(const char* what, Value indices, int64_t extent) {

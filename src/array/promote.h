@@ -1,5 +1,6 @@
 // What the kind functions on Arrays do before they call the strict ones on Values: axes counted from the back, element types and
-// shapes that meet. Errors begin with `what`, the name of the function.
+// shapes that meet. Errors begin with `what`, the name of the function. Shapes come by value where equations are added: the
+// shape of a Value lives only until the next one.
 #pragma once
 
 #include <initializer_list>
@@ -31,13 +32,13 @@ DType floating_of(DType dtype);
 DType number_of(DType dtype);
 
 // x repeated to `shape` by NumPy's rules.
-Value stretch(const char* what, Value x, const Shape& shape);
+Value stretch(const char* what, Value x, Shape shape);
 // All in one element type and shape.
 Values meet(const char* what, const Values& values, DType dtype);
 
 // A reduction of an array of `shape` over `axes`, repeated along them again, or with them as dimensions of 1.
-Value repeat_along(Value reduced, const Shape& shape, const std::vector<int64_t>& axes);
-Value keep_axes(Value reduced, const Shape& shape, const std::vector<int64_t>& axes);
+Value repeat_along(Value reduced, Shape shape, const std::vector<int64_t>& axes);
+Value keep_axes(Value reduced, Shape shape, const std::vector<int64_t>& axes);
 
 // The place in a list of extents.
 inline size_t at_axis(int64_t axis) { return static_cast<size_t>(axis); }

@@ -83,7 +83,7 @@ void wake(std::atomic<uint32_t>& state, std::atomic<int>& sleepers) {
 
 }  // namespace
 
-Pool::Pool(const PoolOptions& options) {
+Pool::Pool(const PoolConfig& options) {
   if (options.threads < 0)
     throw_error("pool: {} threads were asked for; give at least 1, or 0 for one per cpu", options.threads);
   threads_ = std::min(options.threads > 0 ? options.threads : available_cpus(), static_cast<int>(kJoined));

@@ -22,13 +22,13 @@
 
 namespace lockstep {
 
-struct PoolOptions {
+struct PoolConfig {
   int threads = 0;  // including the caller; 0: available_cpus()
 };
 
 class Pool {
  public:
-  explicit Pool(const PoolOptions& options = {});
+  explicit Pool(const PoolConfig& options = {});
   // REQUIRES: no region is running.
   ~Pool();
   Pool(const Pool&) = delete;

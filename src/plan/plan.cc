@@ -189,8 +189,9 @@ class Planner {
     LOCKSTEP_CHECK(false, "a value has no place");
   }
 
-  // Do two values share memory? Outputs written to donated inputs count.
+  // Do two values share memory? Outputs written to donated inputs count; empty values have none, wherever they were placed.
   bool same_memory(ValueId a, ValueId b) const {
+    if (bytes(a) == 0 || bytes(b) == 0) return false;
     auto key = [&](ValueId id) {
       const Place& place = place_[base(id)];
       if (place.kind == Place::output && plan_.donated_input_[place.index] >= 0)

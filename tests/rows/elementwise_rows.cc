@@ -23,16 +23,18 @@ bool nan_in(Real a, Real b) { return std::isnan(a) || std::isnan(b); }
 
 Real sign_of(Real x) { return x > 0 ? 1 : x < 0 ? -1 : x; }
 
-// By bisection; x is in (-1, 1) or an edge.
+// By bisection in double, then Newton's steps.
 Real erf_inverse(Real x) {
   if (!(std::abs(x) <= 1)) return std::nanl("");
   if (std::abs(x) == 1) return x * std::numeric_limits<Real>::infinity();
-  Real lo = -8, hi = 8;
-  for (int i = 0; i < 90; ++i) {
-    const Real middle = (lo + hi) / 2;
-    (std::erf(middle) < x ? lo : hi) = middle;
+  double lo = -6, hi = 6;
+  for (int i = 0; i < 20; ++i) {
+    const double middle = (lo + hi) / 2;
+    (std::erf(middle) < static_cast<double>(x) ? lo : hi) = middle;
   }
-  return (lo + hi) / 2;
+  Real y = x == 0 ? x : (lo + hi) / 2;
+  for (int i = 0; i < 3; ++i) y -= (std::erf(y) - x) * std::sqrt(std::acos(Real{-1})) / 2 * std::exp(y * y);
+  return y;
 }
 
 using Unary = Real (*)(Real);

@@ -48,7 +48,7 @@ TEST_P(Rows, CpuMatchesReference) {
   }
 }
 
-// sum over the floating outputs of <ct, p(inputs)>.
+// The sum over the finite floating outputs of ct * p(inputs).
 double weighted(const Program& p, const HostArrays& inputs, const HostArrays& cts) {
   const HostArrays y = eager(p, inputs);
   double sum = 0;
@@ -56,7 +56,8 @@ double weighted(const Program& p, const HostArrays& inputs, const HostArrays& ct
   for (const HostArray& part : y) {
     if (!is_floating(part.type.dtype)) continue;
     const HostArray& ct = cts[next++];
-    for (int64_t i = 0; i < part.size(); ++i) sum += ct.get(i) * part.get(i);
+    for (int64_t i = 0; i < part.size(); ++i)
+      if (std::isfinite(part.get(i))) sum += ct.get(i) * part.get(i);
   }
   return sum;
 }

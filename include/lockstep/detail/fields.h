@@ -95,10 +95,10 @@ consteval std::string_view spelled() {
 
 template <class T, size_t I>
 consteval std::string_view field_name() {
-  // "...[P = {&held.value.weight}]" or "...{(& held<Layer>.Holder<Layer>::value.Layer::weight)}; ...".
+  // "...[P = {&held.value.weight}]" or "...{(& held<Layer>.Holder<Layer>::value.{anonymous}::Layer::weight)}; ...".
   std::string_view text = spelled<field_address<T, I>()>();
-  const size_t end = text.find('}');
-  text = text.substr(0, end);
+  const size_t parenthesis = text.rfind(")}");
+  text = text.substr(0, parenthesis != text.npos ? parenthesis : text.rfind('}'));
   while (!text.empty() && text.back() == ')') text.remove_suffix(1);
   const size_t begin = text.find_last_of(".:");
   return text.substr(begin + 1);

@@ -39,7 +39,11 @@ struct any {
 
 // Long dependent chains leave a core idle unless several vectors are on their way at once: loops of dear functions go
 // in blocks.
+#if defined(__aarch64__)
 inline constexpr int64_t kBlock = 16;
+#else
+inline constexpr int64_t kBlock = 32;
+#endif
 inline constexpr int kDear = 8;
 
 template <class F, class T>

@@ -1,0 +1,126 @@
+#include <cmath>
+#include <limits>
+
+#include "array/near.h"
+#include "lockstep/create.h"
+#include "lockstep/grad.h"
+#include "lockstep/jit.h"
+#include "lockstep/rearrange.h"
+#include "lockstep/reduce.h"
+#include "lockstep/vmap.h"
+
+namespace lockstep {
+namespace {
+
+Array six() { return array({{0, 1, 2}, {3, 4, 5}}); }
+
+TEST(Reductions, TakeAxes) {
+  EXPECT_TEXT(sum(six()), "i32[] 15");
+  EXPECT_TEXT(sum(six(), 0), "i32[3] [3, 5, 7]");
+  EXPECT_TEXT(sum(six(), -1), "i32[2] [3, 12]");
+  EXPECT_TEXT(sum(six(), {0, 1}), "i32[] 15");
+  EXPECT_TEXT(sum(six(), std::vector<int64_t>{}), "i32[2,3] [[0, 1, 2], [3, 4, 5]]");
+  EXPECT_TEXT(sum(six(), 1, {.keepdims = true}), "i32[2,1] [[3], [12]]");
+  EXPECT_TEXT(sum(six(), {}, {.keepdims = true}), "i32[1,1] [[15]]");
+  EXPECT_TEXT(sum(Array(2)), "i32[] 2");
+  EXPECT_TEXT(max(six(), 0), "i32[3] [3, 4, 5]");
+  EXPECT_TEXT(min(six(), 1), "i32[2] [0, 3]");
+  EXPECT_TEXT(prod(six(), 1), "i32[2] [0, 60]");
+  EXPECT_TEXT(any(six() , 1), "bool[2] [true, true]");
+  EXPECT_TEXT(all(six(), 1), "bool[2] [false, true]");
+  EXPECT_TEXT(mean(six(), 1), "f32[2] [1, 4]");
+}
+
+TEST(Reductions, RefuseAxesThatAreNot) {
+  EXPECT_THROWS(sum(six(), 2), Error, "sum: axis 2 is out of range for [2, 3]; axes go from -2 to 1");
+  EXPECT_THROWS(mean(six(), -3), Error, "mean: axis -3 is out of range for [2, 3]");
+  EXPECT_THROWS(max(six(), {1, -1}), Error, "max: axis 1 of [2, 3] is named twice");
+  EXPECT_THROWS(sum(Array(1), 0), Error, "sum: axis 0 of a scalar");
+  EXPECT_THROWS(max(zeros({0, 3}), 0), Error, "max: dimension 0 of [0, 3] is empty; there is nothing to choose from");
+  EXPECT_THROWS(argmin(zeros({0})), Error, "argmin: dimension 0 of [0] is empty");
+}
+
+TEST(Reductions, ChooseTheirTypes) {
+  EXPECT_TEXT(sum(array({true, true, false})), "i32[] 2");
+  EXPECT_TEXT(sum(full({300}, 1, u8)), "i32[] 300");
+  EXPECT_TEXT(prod(array({true, false})), "i32[] 0");
+  EXPECT_TEXT(max(array({true, false})), "bool[] true");
+  EXPECT_TEXT(min(array({true, false})), "bool[] false");
+  EXPECT_TEXT(mean(array({true, false})), "f32[] 0.5");
+  EXPECT_EQ(sum(ones({2}, bf16)).dtype(), bf16);
+  EXPECT_EQ(mean(ones({2}, f64)).dtype(), f64);
+}
+
+TEST(Reductions, OfNothing) {
+  EXPECT_TEXT(sum(zeros({0, 2}), 0), "f32[2] [0, 0]");
+  EXPECT_TEXT(prod(zeros({0})), "f32[] 1");
+  EXPECT_TEXT(any(zeros({0})), "bool[] false");
+  EXPECT_TEXT(all(zeros({0})), "bool[] true");
+  EXPECT_TEXT(max(zeros({0, 2}), 1), "f32[0] []");
+}
+
+TEST(Mean, AccumulatesHalvesInF32) {
+  EXPECT_EQ(mean(full({4096}, 40, f16)).item<float>(), 40.0f);  // the sum does not fit f16
+  EXPECT_EQ(mean(full({1001}, 3, bf16)).item<float>(), 3.0f);
+  EXPECT_EQ(var(full({1001}, 3, bf16)).item<float>(), 0.0f);
+}
+
+TEST(Variance, HasItsDivisor) {
+  const Array x = array({{1.0f, 2.0f, 3.0f, 4.0f}, {2.0f, 2.0f, 2.0f, 2.0f}});
+  EXPECT_TEXT(var(x, 1), "f32[2] [1.25, 0]");
+  EXPECT_ELEMENTS(var(x, 1, {.ddof = 1}), {5.0 / 3, 0}, 1e-6);
+  EXPECT_ELEMENTS(standard_deviation(x, 1), {std::sqrt(1.25), 0}, 1e-6);
+  EXPECT_EQ(var(x, {}, {.keepdims = true}).shape(), (Shape{1, 1}));
+  EXPECT_TEXT(var(array({1, 3})), "f32[] 1");
+}
+
+TEST(Extremes, HaveTheirPlaces) {
+  const Array x = array({{3, 9, 9}, {7, 1, 1}});
+  EXPECT_TEXT(argmax(x), "i32[] 1");
+  EXPECT_TEXT(argmax(x, 1), "i32[2] [1, 0]");
+  EXPECT_TEXT(argmin(x, -1), "i32[2] [0, 1]");
+  EXPECT_TEXT(argmax(x, 0, {.keepdims = true}), "i32[1,3] [[1, 0, 0]]");
+  EXPECT_TEXT(argmax(x, {}, {.keepdims = true}), "i32[1,1] [[1]]");
+  EXPECT_TEXT(argmax(array({false, true})), "i32[] 1");
+  EXPECT_THROWS(argmax(x, 2), Error, "argmax: axis 2 is out of range");
+}
+
+TEST(Cumsum, RunsAlongAnAxis) {
+  EXPECT_TEXT(cumsum(six(), 1), "i32[2,3] [[0, 1, 3], [3, 7, 12]]");
+  EXPECT_TEXT(cumsum(six(), 0), "i32[2,3] [[0, 1, 2], [3, 5, 7]]");
+  EXPECT_TEXT(cumsum(array({true, true}), -1, true), "i32[2] [2, 1]");
+  EXPECT_THROWS(cumsum(Array(1), 0), Error, "cumsum: axis 0 of a scalar");
+}
+
+TEST(Softmax, NeitherOverflowsNorUnderflows) {
+  const Array x = array({{1000.0f, 1000.0f}, {-1000.0f, -1000.0f}, {0.0f, 1.0f}});
+  const double e = std::exp(1.0);
+  EXPECT_ELEMENTS(softmax(x), {0.5, 0.5, 0.5, 0.5, 1 / (1 + e), e / (1 + e)}, 1e-6);
+  EXPECT_ELEMENTS(log_softmax(x), {-M_LN2, -M_LN2, -M_LN2, -M_LN2, -std::log(1 + e), 1 - std::log(1 + e)}, 1e-6);
+  EXPECT_ELEMENTS(logsumexp(x, -1), {1000 + M_LN2, -1000 + M_LN2, std::log(1 + e)}, 1e-4);
+  EXPECT_EQ(logsumexp(x, 1, {.keepdims = true}).shape(), (Shape{3, 1}));
+  EXPECT_ELEMENTS(sum(softmax(x, 0), 0), {1, 1}, 1e-6);
+  const float inf = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(logsumexp(array({-inf, -inf})).item<float>(), -inf);
+  EXPECT_EQ(logsumexp(array({inf, 0.0f})).item<float>(), inf);
+  EXPECT_EQ(softmax(ones({2}, bf16)).dtype(), bf16);
+  EXPECT_EQ(log_softmax(array({1, 2})).dtype(), f32);
+  EXPECT_THROWS(softmax(Array(1)), Error, "softmax: axis -1 of a scalar");
+}
+
+TEST(Softmax, LossGradientIsProbabilityLessLabel) {
+  const Array x = array({{0.5f, -1.0f, 2.0f}}), label = array({{0.0f, 1.0f, 0.0f}});
+  const Array g = grad([&](const Array& v) { return -sum(log_softmax(v) * label); })(x);
+  EXPECT_ELEMENTS(g, (softmax(x) - label).to_vector<double>(), 1e-6);
+  EXPECT_ELEMENTS(grad([](const Array& v) { return logsumexp(v); })(x), softmax(x).to_vector<double>(), 1e-6);
+}
+
+TEST(Reductions, AreTheSameUnderJitAndVmap) {
+  const Array x = array({{1.0f, 2.0f, 4.0f}, {-1.0f, 0.5f, 3.0f}});
+  const auto f = [](const Array& v) { return stack({mean(v), var(v), max(v), logsumexp(v), standard_deviation(v)}); };
+  EXPECT_ELEMENTS(jit(f)(x), f(x).to_vector<double>(), 1e-6);
+  EXPECT_ELEMENTS(vmap(f)(x), stack({f(at(x, 0)), f(at(x, 1))}).to_vector<double>(), 1e-6);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -26,6 +26,7 @@ Node* literal_node(bool);
 Node* literal_node(int64_t);
 Node* literal_node(double);
 Array from_bytes(const void* data, Type type);
+Array adopt_bytes(void* data, Type type, void* owner, void (*destroy)(void*));
 }  // namespace detail
 
 class Array {
@@ -59,6 +60,9 @@ class Array {
     return from(std::span<const T>(values), shape);
   }
   static Array from(const std::vector<bool>& values, const Shape& shape);
+  // Takes the values' memory instead of copying it.
+  template <class T>
+  static Array from(std::vector<T>&& values, const Shape& shape);
 
   bool defined() const { return node_ != nullptr; }
   bool is_traced() const;
@@ -112,6 +116,18 @@ template <class T>
 Array Array::from(std::span<const T> values, const Shape& shape) {
   detail::check_count(values.size(), shape);
   return detail::from_bytes(values.data(), {dtype_of<std::remove_const_t<T>>, shape});
+}
+
+template <class T>
+Array Array::from(std::vector<T>&& values, const Shape& shape) {
+  detail::check_count(values.size(), shape);
+  if constexpr (std::is_same_v<T, bool>) {
+    return from(static_cast<const std::vector<bool>&>(values), shape);
+  } else {
+    auto* owner = new std::vector<T>(std::move(values));
+    return detail::adopt_bytes(owner->data(), {dtype_of<T>, shape}, owner,
+                               [](void* vector) { delete static_cast<std::vector<T>*>(vector); });
+  }
 }
 
 }  // namespace lockstep

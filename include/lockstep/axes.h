@@ -9,12 +9,12 @@
 
 namespace lockstep {
 
-// All of them (the default), one, or a list: sum(x), sum(x, -1), sum(x, {0, 1}). Negative axes count from the back. An empty
-// vector is no axis at all.
+// All of them (the default), one, or a list: sum(x), sum(x, -1), sum(x, {0, 1}). Negative axes count from the back. An
+// empty vector is no axis at all.
 struct Axes {
   Axes() = default;
-  Axes(int64_t axis) : list(std::vector<int64_t>{axis}) {}  // NOLINT: reads as an argument
-  Axes(std::initializer_list<int64_t> axes) : list(axes) {}  // NOLINT
+  Axes(int64_t axis) : list(std::vector<int64_t>{axis}) {}    // NOLINT: reads as an argument
+  Axes(std::initializer_list<int64_t> axes) : list(axes) {}   // NOLINT
   Axes(std::vector<int64_t> axes) : list(std::move(axes)) {}  // NOLINT
 
   std::optional<std::vector<int64_t>> list;  // absent: all

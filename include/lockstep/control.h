@@ -21,7 +21,7 @@ namespace detail {
 // Throws Error unless all xs have a leading axis of one length (or `length` gives it).
 int64_t scan_length(std::span<const Array> xs, int64_t length);
 Type element_type(const Array& xs);
-// Numbers in the carry become arrays of the type the body gives back.
+// Throws Error unless the carry comes out with the types it went in with.
 void check_carry(std::span<const Array> init, std::span<const Array> carry);
 void check_branches(std::span<const Array> if_true, std::span<const Array> if_false);
 void check_predicate(const Array&);

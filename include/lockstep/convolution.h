@@ -18,13 +18,13 @@ struct Extent2d {
   int64_t height, width;
 };
 
-// "VALID": none. "SAME": as much as makes the result ceil(extent / stride) high and wide, the odd row or column at the end. Or the
-// number of rows above and below and of columns left and right.
+// "VALID": none. "SAME": as much as makes the result ceil(extent / stride) high and wide, the odd row or column at the
+// end. Or the number of rows above and below and of columns left and right.
 struct Padding2d {
   enum class Kind : uint8_t { valid, same, explicit_widths };
 
   Padding2d(const char* name) : Padding2d(std::string_view(name)) {}  // NOLINT: reads as an argument
-  Padding2d(std::string_view name);                                    // NOLINT; throws Error for another name
+  Padding2d(std::string_view name);                                   // NOLINT; throws Error for another name
   Padding2d(std::pair<int64_t, int64_t> rows, std::pair<int64_t, int64_t> columns)
       : kind(Kind::explicit_widths), widths{rows.first, rows.second, columns.first, columns.second} {}
 

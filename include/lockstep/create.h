@@ -35,11 +35,11 @@ using Stored = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
 [[noreturn]] void throw_uneven(size_t wanted, size_t got);
 }  // namespace detail
 
-// start, start + step, ... below stop (above it when step is negative). i32 when all are integers (i64 when they need to be), else
-// f32.
+// start, start + step, ... below stop (above it when step is negative). i32 when all are integers (i64 when they need
+// to be), else f32.
 template <class A, class B, class S = int>
-  requires(std::is_arithmetic_v<A> && std::is_arithmetic_v<B> && std::is_arithmetic_v<S>)
-Array arange(A start, B stop, S step = 1) {
+requires(std::is_arithmetic_v<A>&& std::is_arithmetic_v<B>&& std::is_arithmetic_v<S>) Array
+    arange(A start, B stop, S step = 1) {
   if constexpr (std::is_integral_v<A> && std::is_integral_v<B> && std::is_integral_v<S>)
     return detail::arange_integers(static_cast<int64_t>(start), static_cast<int64_t>(stop), static_cast<int64_t>(step));
   else
@@ -47,21 +47,15 @@ Array arange(A start, B stop, S step = 1) {
 }
 // 0, 1, ... below stop.
 template <class T>
-  requires std::is_arithmetic_v<T>
-Array arange(T stop) {
-  return arange(T{0}, stop);
-}
+requires std::is_arithmetic_v<T> Array arange(T stop) { return arange(T{0}, stop); }
 template <class T>
-  requires std::is_arithmetic_v<T>
-Array arange(T stop, DType dtype) {
-  return astype(arange(stop), dtype);
-}
+requires std::is_arithmetic_v<T> Array arange(T stop, DType dtype) { return astype(arange(stop), dtype); }
 
 // n numbers evenly from start to stop, both included.
 Array linspace(double start, double stop, int64_t n, DType dtype = f32);
 
-// An array written out: array({1, 2, 3}), array({{1.5, 2}, {3, 4}}). int gives i32; float and double both give f32 unless another
-// element type is asked for.
+// An array written out: array({1, 2, 3}), array({{1.5, 2}, {3, 4}}). int gives i32; float and double both give f32
+// unless another element type is asked for.
 template <class T>
 Array array(std::initializer_list<T> values, std::optional<DType> dtype = {}) {
   return detail::from_list(values.begin(), dtype_of<T>, {static_cast<int64_t>(values.size())}, dtype);
@@ -78,7 +72,8 @@ Array array(std::initializer_list<std::initializer_list<T>> rows, std::optional<
   return detail::from_list(values.data(), dtype_of<T>, shape, dtype);
 }
 template <class T>
-Array array(std::initializer_list<std::initializer_list<std::initializer_list<T>>> blocks, std::optional<DType> dtype = {}) {
+Array array(std::initializer_list<std::initializer_list<std::initializer_list<T>>> blocks,
+            std::optional<DType> dtype = {}) {
   const size_t rows = blocks.size() ? blocks.begin()->size() : 0;
   const size_t columns = rows ? blocks.begin()->begin()->size() : 0;
   std::vector<detail::Stored<T>> values;

@@ -56,16 +56,22 @@ T replace_arrays(T tree, const Array*& next) {
   return tree;
 }
 
-// The wanted arguments rebuilt from gradients: the tree itself for one position, a tuple for several.
+// The arguments at positions I... rebuilt from gradients, which come in the order of the arguments: the tree itself for
+// one position, a tuple for several.
 template <size_t... I, class... Args>
 auto gradients_like(const Array* next, const Args&... args) {
-  const auto all = std::forward_as_tuple(args...);
-  if constexpr (sizeof...(I) == 1) {
-    return replace_arrays(std::decay_t<std::tuple_element_t<(I, ...), std::tuple<Args...>>>(std::get<I...>(all)), next);
-  } else {
-    return std::tuple<std::tuple_element_t<I, std::tuple<Args...>>...>{
-        replace_arrays(std::tuple_element_t<I, std::tuple<Args...>>(std::get<I>(all)), next)...};
+  std::tuple<Args...> all{args...};
+  [&]<size_t... K>(std::index_sequence<K...>) {
+    auto fill = [&](size_t argument, auto& tree) {
+      if (((argument == I) || ...)) for_each_array(tree, [&](Array& a) { a = *next++; });
+    };
+    (fill(K, std::get<K>(all)), ...);
   }
+  (std::index_sequence_for<Args...>{});
+  if constexpr (sizeof...(I) == 1)
+    return std::get<I...>(all);
+  else
+    return std::tuple<std::tuple_element_t<I, std::tuple<Args...>>...>{std::get<I>(all)...};
 }
 
 template <class... Args>
@@ -83,7 +89,7 @@ auto value_and_grad(F f) {
   if constexpr (sizeof...(I) == 0) {
     return value_and_grad<0>(std::move(f));
   } else {
-    return [f = std::move(f)](const auto&... passed) {
+    return detail::like<F>([f = std::move(f)](const auto&... passed) {
       static_assert(((I < sizeof...(passed)) && ...), "grad: there is no such argument");
       return detail::with_parameters<F>(
           [&f](const auto&... args) {
@@ -98,50 +104,59 @@ auto value_and_grad(F f) {
             return std::pair<decltype(value), decltype(gradients)>{std::move(value), std::move(gradients)};
           },
           passed...);
-    };
+    });
   }
 }
 
 // A function of the same arguments that returns the gradients.
 template <size_t... I, class F>
 auto grad(F f) {
-  return [both = value_and_grad<I...>(std::move(f))](const auto&... args) { return both(args...).second; };
+  return detail::like<F>(
+      [both = value_and_grad<I...>(std::move(f))](const auto&... args) { return both(args...).second; });
 }
 
 // {f(args...), pullback}: the pullback maps a cotangent (a tree like the result) to a tuple of gradients, one tree per
 // argument. Arrays that are not floating get zeros of their own type. The forward computation runs once; the pullback
 // may be called often.
-template <class F, class... Args>
-auto vjp(const F& f, const Args&... args) {
-  const detail::Arrays leaves = detail::leaves_of(args...);
-  std::vector<bool> wanted;
-  for (const Array& a : leaves) wanted.push_back(is_floating(a.dtype()));
-  auto call = detail::trace_call("vjp", f, args...);
-  const detail::Halves halves = detail::vjp_programs(call.traced, wanted);
-  detail::Arrays results = detail::call(halves.known, detail::with_captures(leaves, call.traced));
-  const Array* next = results.data();
-  auto value = detail::replace_arrays(std::move(call.result), next);
-  detail::Arrays residuals(results.begin() + static_cast<std::ptrdiff_t>(halves.outputs), results.end());
-  auto pullback = [rest = halves.rest, residuals = std::move(residuals), wanted, kept = std::tuple<Args...>{args...},
-                   like = value](const decltype(value)& cotangent) {
-    detail::Arrays in = residuals;
-    const detail::Arrays cts = tree_leaves(cotangent), outs = tree_leaves(like);
-    if (cts.size() != outs.size()) detail::throw_tree_mismatch("vjp", outs.size(), cts.size());
-    for (size_t i = 0; i < cts.size(); ++i)
-      if (is_floating(outs[i].dtype())) in.push_back(cts[i]);
-    const detail::Arrays grads = detail::call(rest, in);
-    std::tuple<Args...> result = kept;
-    size_t leaf = 0, at = 0;
-    detail::for_each_array(result, [&](Array& a) { a = wanted[leaf++] ? grads[at++] : detail::zeros_of(a.type()); });
-    return result;
-  };
-  return std::pair{std::move(value), std::move(pullback)};
+template <class F, class... Passed>
+auto vjp(const F& f, const Passed&... passed) {
+  return detail::with_parameters<F>(
+      [&f]<class... Args>(const Args&... args) {
+        const detail::Arrays leaves = detail::leaves_of(args...);
+        std::vector<bool> wanted;
+        for (const Array& a : leaves) wanted.push_back(is_floating(a.dtype()));
+        auto call = detail::trace_call("vjp", f, args...);
+        const detail::Halves halves = detail::vjp_programs(call.traced, wanted);
+        detail::Arrays results = detail::call(halves.known, detail::with_captures(leaves, call.traced));
+        const Array* next = results.data();
+        auto value = detail::replace_arrays(std::move(call.result), next);
+        detail::Arrays residuals(results.begin() + static_cast<std::ptrdiff_t>(halves.outputs), results.end());
+        auto pullback = [rest = halves.rest, residuals = std::move(residuals), wanted,
+                         kept = std::tuple<Args...>{args...}, like = value](const decltype(value)& cotangent) {
+          detail::Arrays in = residuals;
+          const detail::Arrays cts = tree_leaves(cotangent), outs = tree_leaves(like);
+          if (cts.size() != outs.size()) detail::throw_tree_mismatch("vjp", outs.size(), cts.size());
+          for (size_t i = 0; i < cts.size(); ++i) {
+            if (!is_floating(outs[i].dtype())) continue;
+            detail::check_cotangent(cts[i], outs[i], i);
+            in.push_back(cts[i]);
+          }
+          const detail::Arrays grads = detail::call(rest, in);
+          std::tuple<Args...> result = kept;
+          size_t leaf = 0, at = 0;
+          detail::for_each_array(result,
+                                 [&](Array& a) { a = wanted[leaf++] ? grads[at++] : detail::zeros_of(a.type()); });
+          return result;
+        };
+        return std::pair{std::move(value), std::move(pullback)};
+      },
+      passed...);
 }
 
 // f, but its intermediate values are computed again in the backward pass instead of being kept.
 template <class F>
 auto remat(F f) {
-  return [f = std::move(f)](const auto&... passed) {
+  return detail::like<F>([f = std::move(f)](const auto&... passed) {
     return detail::with_parameters<F>(
         [&f](const auto&... args) {
           auto call = detail::trace_call("remat", f, args...);
@@ -150,26 +165,27 @@ auto remat(F f) {
           return detail::replace_arrays(std::move(call.result), next);
         },
         passed...);
-  };
+  });
 }
 
 // f with a gradient of your own: forward(args...) returns {result, residuals}; backward(residuals, cotangent of the
 // result) returns the gradients, a tree like the argument, or a tuple of trees when there are several arguments.
 template <class F, class Forward, class Backward>
 auto custom_vjp(F f, Forward forward, Backward backward) {
-  return [f = std::move(f), forward = std::move(forward), backward = std::move(backward)](const auto&... passed) {
-    return detail::with_parameters<F>(
-        [&](const auto&... args) {
-          auto call = detail::trace_call("custom_vjp", f, args...);
-          auto fwd = detail::trace_call("custom_vjp", forward, args...);
-          auto bwd = detail::trace_call("custom_vjp", backward, fwd.result.second, fwd.result.first);
-          const detail::Arrays results =
-              detail::custom_vjp(call.traced, fwd.traced, bwd.traced, detail::leaves_of(args...));
-          const Array* next = results.data();
-          return detail::replace_arrays(std::move(call.result), next);
-        },
-        passed...);
-  };
+  return detail::like<F>(
+      [f = std::move(f), forward = std::move(forward), backward = std::move(backward)](const auto&... passed) {
+        return detail::with_parameters<F>(
+            [&](const auto&... args) {
+              auto call = detail::trace_call("custom_vjp", f, args...);
+              auto fwd = detail::trace_call("custom_vjp", forward, args...);
+              auto bwd = detail::trace_call("custom_vjp", backward, fwd.result.second, fwd.result.first);
+              const detail::Arrays results =
+                  detail::custom_vjp(call.traced, fwd.traced, bwd.traced, detail::leaves_of(args...));
+              const Array* next = results.data();
+              return detail::replace_arrays(std::move(call.result), next);
+            },
+            passed...);
+      });
 }
 
 }  // namespace lockstep

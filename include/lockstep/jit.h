@@ -246,6 +246,11 @@ class Jit {
   std::shared_ptr<Shared> shared_;
 };
 
+namespace detail {
+template <class F>
+struct CallableSignature<Jit<F>, void> : CallableSignature<F> {};
+}  // namespace detail
+
 // Compiles f on first use for each set of argument types.
 template <class F>
 Jit<F> jit(F f, JitOptions options = {}) {

@@ -8,15 +8,15 @@
 
 namespace lockstep {
 
-// The sum over the last dimension of a and the last but one of b (the only one of a vector); the other dimensions of a, then those
-// of b, remain. A scalar multiplies.
+// The sum over the last dimension of a and the last but one of b (the only one of a vector); the other dimensions of a,
+// then those of b, remain. A scalar multiplies.
 Array dot(const Array& a, const Array& b);
 // As dot for vectors and matrices; leading dimensions of higher ranks are a batch and broadcast.
 Array matmul(const Array& a, const Array& b);
 
-// "bik,kj->bij": letters name dimensions, equal letters run in step, letters absent from the result are summed over. Without "->"
-// the result has the letters that occur once, in alphabetical order. A letter repeated in one operand takes the diagonal. Operands
-// are contracted from left to right. Spaces do not count.
+// "bik,kj->bij": letters name dimensions, equal letters run in step, letters absent from the result are summed over.
+// Without "->" the result has the letters that occur once, in alphabetical order. A letter repeated in one operand
+// takes the diagonal. Operands are contracted from left to right. Spaces do not count.
 Array einsum(std::string_view spec, const Array& a);
 Array einsum(std::string_view spec, const Array& a, const Array& b);
 Array einsum(std::string_view spec, const std::vector<Array>& operands);

@@ -1,6 +1,7 @@
-// Functions of each element: operators, comparisons, choice, elementary functions. Operands of different shapes are broadcast as in
-// NumPy (aligned at the last dimension; a dimension of 1 stretches), those of different element types meet as promote() says, and
-// C++ numbers take the type of the array they meet. bool counts as i32 in arithmetic. Safe from any thread.
+// Functions of each element: operators, comparisons, choice, elementary functions. Operands of different shapes are
+// broadcast as in NumPy (aligned at the last dimension; a dimension of 1 stretches), those of different element types
+// meet as promote() says, and C++ numbers take the type of the array they meet. bool counts as i32 in arithmetic. Safe
+// from any thread.
 #pragma once
 
 #include "lockstep/array.h"
@@ -65,7 +66,7 @@ Array log(const Array& x);
 Array log1p(const Array& x);
 Array expm1(const Array& x);
 Array tanh(const Array& x);
-Array sigmoid(const Array& x);  // 1 / (1 + e^-x)
+Array sigmoid(const Array& x);   // 1 / (1 + e^-x)
 Array logistic(const Array& x);  // the same
 Array sqrt(const Array& x);
 Array rsqrt(const Array& x);

@@ -1,4 +1,5 @@
-// Every function on arrays: one header each for math, creation, rearranging, reductions, linear algebra, indexing, convolution.
+// Every function on arrays: one header each for math, creation, rearranging, reductions, linear algebra, indexing,
+// convolution.
 #pragma once
 
 #include "lockstep/convolution.h"

@@ -1,6 +1,6 @@
-// Random numbers as functions of a key: the same key gives the same numbers, on any machine and however arrays are cut. Keys are
-// u32[2] arrays; use each for one draw, and split() or fold_in() to get more. The numbers are those of JAX (threefry2x32,
-// partitionable). Safe from any thread; keys may be traced or batched.
+// Random numbers as functions of a key: the same key gives the same numbers, on any machine and however arrays are cut.
+// Keys are u32[2] arrays; use each for one draw, and split() or fold_in() to get more. The numbers are those of JAX
+// (threefry2x32, partitionable). Safe from any thread; keys may be traced or batched.
 #pragma once
 
 #include <array>

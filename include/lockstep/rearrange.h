@@ -48,17 +48,18 @@ Array pad(const Array& x, const std::vector<std::pair<int64_t, int64_t>>& widths
 // In reverse order along the axes.
 Array flip(const Array& x, const Axes& axes = {});
 
-// x[starts[d] : limits[d] : strides[d]]. Negative starts and limits count from the end; limits beyond the end mean the end.
-// Dimensions left off at the back are taken whole.
+// x[starts[d] : limits[d] : strides[d]]. Negative starts and limits count from the end; limits beyond the end mean the
+// end. Dimensions left off at the back are taken whole.
 Array slice(const Array& x, const std::vector<int64_t>& starts, const std::vector<int64_t>& limits,
             const std::vector<int64_t>& strides = {});
 
-// The slice at `index` along an axis, which is removed. Negative indices count from the end. A number must lie inside; an array (a
-// scalar, perhaps traced) is moved to the nearest end.
+// The slice at `index` along an axis, which is removed. Negative indices count from the end. A number must lie inside;
+// an array (a scalar, perhaps traced) is moved to the nearest end.
 Array at(const Array& x, int64_t index, int64_t axis = 0);
 Array at(const Array& x, const Array& index, int64_t axis = 0);
 
-// The block of `sizes` that begins at `starts`, one scalar per dimension, perhaps traced; moved inwards where it would not fit.
+// The block of `sizes` that begins at `starts`, one scalar per dimension, perhaps traced; moved inwards where it would
+// not fit.
 Array dynamic_slice(const Array& x, const std::vector<Array>& starts, const std::vector<int64_t>& sizes);
 // x with the block at `starts` replaced by `update`.
 Array dynamic_update_slice(const Array& x, const Array& update, const std::vector<Array>& starts);

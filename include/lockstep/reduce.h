@@ -1,4 +1,5 @@
-// Functions that combine the elements along axes: all of them, one, or a list. bf16 and f16 are summed in f32. Safe from any thread.
+// Functions that combine the elements along axes: all of them, one, or a list. bf16 and f16 are summed in f32. Safe
+// from any thread.
 #pragma once
 
 #include <optional>

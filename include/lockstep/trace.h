@@ -61,6 +61,8 @@ std::vector<Type> output_types(const ProgramPtr&);
 void check_scalar_loss(const Array& loss);
 // Throws Error unless the argument at `path` is floating.
 void check_differentiable(const Array& argument, const std::string& path);
+// Throws Error unless the cotangent has the type of result `index`.
+void check_cotangent(const Array& cotangent, const Array& result, size_t index);
 
 // inputs -> outputs, gradients of output 0 (a scalar) with respect to the wanted inputs.
 ProgramPtr gradient_program(const Traced&, std::vector<bool> wanted);

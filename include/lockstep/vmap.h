@@ -33,7 +33,7 @@ Type without_axis(const Type&, int64_t axis);
 
 template <class F>
 auto vmap(F f, VmapOptions options = {}) {
-  return [f = std::move(f), options = std::move(options)](const auto&... passed) {
+  return detail::like<F>([f = std::move(f), options = std::move(options)](const auto&... passed) {
     return detail::with_parameters<F>(
         [&](const auto&... args) {
           detail::check_in_axes(options.in_axes.size(), sizeof...(args));
@@ -77,7 +77,7 @@ auto vmap(F f, VmapOptions options = {}) {
           return result;
         },
         passed...);
-  };
+  });
 }
 
 }  // namespace lockstep

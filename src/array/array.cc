@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "array/node.h"
+#include "array/trace.h"
 #include "base/check.h"
 #include "base/hash.h"
 
@@ -159,6 +160,7 @@ const BufferPtr& buffer_of(const Array& array, const char* wanted_by) {
       throw_error("{}: the array {} was donated to a compiled function and its memory holds that function's result now; use the "
                   "result, or leave the argument out of `donate`", wanted_by, to_string(*node.type));
     case Node::Kind::traced:
+      if (!Trace::find(node.trace)) Trace::throw_escaped(wanted_by, *node.type);
       throw_error("{}: the array {} is traced: its value is not known while jit, grad or vmap trace the function; return it from "
                   "the function and look at it outside, or use where() or cond() to choose by it", wanted_by,
                   to_string(*node.type));
@@ -174,6 +176,10 @@ Array from_bytes(const void* data, Type type) {
   BufferPtr buffer = allocate(type.bytes());
   if (buffer->size()) std::memcpy(buffer->data(), data, static_cast<size_t>(type.bytes()));
   return concrete(intern(type), std::move(buffer));
+}
+
+Array adopt_bytes(void* data, Type type, void* owner, void (*destroy)(void*)) {
+  return concrete(intern(type), Allocator::host().adopt(data, type.bytes(), owner, destroy));
 }
 
 void check_count(size_t values, const Shape& shape) {

@@ -19,7 +19,7 @@ class Executable {
     for (Array& a : captures_)
       if (!a.is_traced()) a = concrete(a.node()->type, buffer_of(a, "jit"));
     lowered_ = lower(*program_);
-    plan_ = std::make_unique<Plan>(lowered_, CpuLane::local().pool(), PlanOptions{donated_});
+    plan_ = std::make_unique<Plan>(lowered_, CpuLane::local().pool(), PlanOptions{donated_, &CpuLane::local().arena()});
     for (ValueId id : program_->inputs) in_types_.push_back(intern(program_->types[id]));
     for (ValueId id : program_->outputs) {
       out_types_.push_back(intern(program_->types[id]));
@@ -33,6 +33,7 @@ class Executable {
 
   void run(const Array* const* args, Array* results) {
     const std::lock_guard lock(CpuLane::local().running());
+    const Cleared cleared(*this);
     const LetGo let_go{held_, made_};
     const size_t own = in_types_.size() - captures_.size();
     for (size_t i = 0; i < in_types_.size(); ++i) {
@@ -64,6 +65,16 @@ class Executable {
   size_t results() const { return out_types_.size(); }
 
  private:
+  // Lets go of the buffers of a run, also when it throws.
+  struct Cleared {
+    Executable& executable;
+    explicit Cleared(Executable& e) : executable(e) {}
+    ~Cleared() {
+      for (BufferPtr& b : executable.held_) b.reset();
+      for (BufferPtr& b : executable.made_) b.reset();
+    }
+  };
+
   // Drops the buffers of a call at its end, also when that is an exception.
   struct LetGo {
     std::vector<BufferPtr>&held, &made;
@@ -76,7 +87,7 @@ class Executable {
   BufferPtr take(const Array& array, size_t i) const {
     const Node& node = *array.node();
     if (node.kind == Node::Kind::literal) return literal_buffer(node, in_types_[i]->dtype);
-    return buffer_of(array, "jit");
+    return buffer_of(array, "call");
   }
 
   // Memory that anyone else still reads, this call's other arguments included, is not given away: the plan works on a copy.

@@ -53,8 +53,10 @@ PoolingOptions pooling(const char* what, const Array& x, const PoolOptions& opti
 
 Padding2d::Padding2d(std::string_view name) : kind(name == "SAME" ? Kind::same : Kind::valid) {
   if (name != "SAME" && name != "VALID")
-    throw_error("padding: \"{}\" is neither \"SAME\" nor \"VALID\"; use one of them, or numbers {{{{top, bottom}}, {{left, "
-                "right}}}}", name);
+    throw_error(
+        "padding: \"{}\" is neither \"SAME\" nor \"VALID\"; use one of them, or numbers {{{{top, bottom}}, {{left, "
+        "right}}}}",
+        name);
 }
 
 Array conv2d(const Array& x, const Array& w, const Conv2dOptions& options) {
@@ -64,9 +66,10 @@ Array conv2d(const Array& x, const Array& w, const Conv2dOptions& options) {
   check_positive("conv2d", "stride", options.stride);
   check_positive("conv2d", "dilation", options.dilation);
   if (options.groups < 1 || x.shape(3) != w.shape(2) * options.groups || w.shape(3) % options.groups != 0)
-    throw_error("conv2d: images {} and filters {} in {} groups do not fit: the images have {} channels, the filters take {} "
-                "each and give {}; filters are [kh, kw, channels / groups, a multiple of groups]",
-                to_string(x.shape()), to_string(w.shape()), options.groups, x.shape(3), w.shape(2), w.shape(3));
+    throw_error(
+        "conv2d: images {} and filters {} in {} groups do not fit: the images have {} channels, the filters take {} "
+        "each and give {}; filters are [kh, kw, channels / groups, a multiple of groups]",
+        to_string(x.shape()), to_string(w.shape()), options.groups, x.shape(3), w.shape(2), w.shape(3));
   const Array both[] = {x, w};
   const DType dtype = detail::floating_of(detail::common_dtype(both));
   const Pair stride = pair_of(options.stride), dilation = pair_of(options.dilation);

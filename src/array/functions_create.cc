@@ -77,7 +77,8 @@ Array arange_integers(int64_t start, int64_t stop, int64_t step) {
 Array arange_reals(double start, double stop, double step) {
   const double n = std::ceil((stop - start) / step);
   if (step == 0 || !(n < 0x1p40))
-    throw_error("arange: from {} to {} in steps of {} is no finite number of elements; give another step", start, stop, step);
+    throw_error("arange: from {} to {} in steps of {} is no finite number of elements; give another step", start, stop,
+                step);
   return ramp("arange", start, step, n > 0 ? static_cast<int64_t>(n) : 0, f32);
 }
 

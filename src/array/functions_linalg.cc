@@ -56,8 +56,10 @@ Operand sum_others(const Operand& x, const std::string& wanted) {
   Dims axes;
   std::string term;
   for (size_t d = 0; d < x.term.size(); ++d) {
-    if (has(wanted, x.term[d])) term += x.term[d];
-    else axes.push_back(static_cast<int64_t>(d));
+    if (has(wanted, x.term[d]))
+      term += x.term[d];
+    else
+      axes.push_back(static_cast<int64_t>(d));
   }
   return axes.empty() ? x : Operand{reduce_sum(x.value, axes), term};
 }
@@ -106,16 +108,20 @@ Spec parse_spec(std::string_view text, size_t operands) {
   auto check_letters = [&](const std::string& term) {
     for (char c : term)
       if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z'))
-        throw_error("einsum: '{}' in \"{}\" is no letter; write terms of letters like \"ij,jk->ik\", a letter for each dimension", c,
-                    text);
+        throw_error(
+            "einsum: '{}' in \"{}\" is no letter; write terms of letters like \"ij,jk->ik\", a letter for each "
+            "dimension",
+            c, text);
   };
   for (const std::string& term : out.in) check_letters(term);
   check_letters(out.out);
   if (out.in.size() != operands)
-    throw_error("einsum: \"{}\" has {} terms and got {} operands; give one for each term", text, out.in.size(), operands);
+    throw_error("einsum: \"{}\" has {} terms and got {} operands; give one for each term", text, out.in.size(),
+                operands);
   for (size_t i = 0; i < out.out.size(); ++i) {
     const char c = out.out[i];
-    if (out.out.find(c) != i) throw_error("einsum: '{}' stands twice in the result of \"{}\"; name each dimension once", c, text);
+    if (out.out.find(c) != i)
+      throw_error("einsum: '{}' stands twice in the result of \"{}\"; name each dimension once", c, text);
     if (std::none_of(out.in.begin(), out.in.end(), [&](const std::string& term) { return has(term, c); }))
       throw_error("einsum: '{}' in the result of \"{}\" is no dimension of an operand", c, text);
   }
@@ -132,13 +138,13 @@ void check_extents(std::string_view text, const Spec& spec, const Values& v) {
     const std::string& term = spec.in[i];
     const Shape& shape = v[i].shape();
     if (term.size() != shape.size())
-      throw_error("einsum: term \"{}\" of \"{}\" names {} dimensions and its operand is {}; name each dimension", term, text,
-                  term.size(), to_string(shape));
+      throw_error("einsum: term \"{}\" of \"{}\" names {} dimensions and its operand is {}; name each dimension", term,
+                  text, term.size(), to_string(shape));
     for (size_t d = 0; d < term.size(); ++d) {
       const auto [it, fresh] = seen.emplace(term[d], Seen{shape[d], i});
       if (it->second.extent != shape[d])
-        throw_error("einsum: '{}' of \"{}\" is {} in {} and {} in {}; the extents must agree", term[d], text, it->second.extent,
-                    to_string(v[it->second.operand].shape()), shape[d], to_string(shape));
+        throw_error("einsum: '{}' of \"{}\" is {} in {} and {} in {}; the extents must agree", term[d], text,
+                    it->second.extent, to_string(v[it->second.operand].shape()), shape[d], to_string(shape));
     }
   }
 }
@@ -200,11 +206,13 @@ Array matmul(const Array& a, const Array& b) {
                            Shape(b.shape().begin(), b.shape().end() - static_cast<int64_t>(own_b))};
   const Shape batch = detail::broadcast_shape("matmul", batches);
   const std::string own = letters(0, 3), lead = letters(3, static_cast<int64_t>(batch.size()));
-  const std::string rows = ra > 1 ? own.substr(0, 1) : "", inner = own.substr(1, 1), columns = rb > 1 ? own.substr(2, 1) : "";
+  const std::string rows = ra > 1 ? own.substr(0, 1) : "", inner = own.substr(1, 1),
+                    columns = rb > 1 ? own.substr(2, 1) : "";
   const std::string ta = lead.substr(batch.size() - batches[0].size()) + rows + inner;
   const std::string tb = lead.substr(batch.size() - batches[1].size()) + inner + columns;
   return contraction("matmul", a, b, [&](Value x, Value y) {
-    return contract(without_stretched(x, ta, batch, own_a), without_stretched(y, tb, batch, own_b), lead + rows + columns);
+    return contract(without_stretched(x, ta, batch, own_a), without_stretched(y, tb, batch, own_b),
+                    lead + rows + columns);
   });
 }
 
@@ -239,13 +247,16 @@ Array outer(const Array& a, const Array& b) {
 
 Array tensordot(const Array& a, const Array& b, int64_t axes) {
   if (axes < 0 || axes > std::min(a.rank(), b.rank()))
-    throw_error("tensordot: {} axes of {} and {}; at most the lower rank", axes, to_string(a.shape()), to_string(b.shape()));
+    throw_error("tensordot: {} axes of {} and {}; at most the lower rank", axes, to_string(a.shape()),
+                to_string(b.shape()));
   return tensordot(a, b, counting(a.rank() - axes, a.rank()), counting(0, axes));
 }
 
-Array tensordot(const Array& a, const Array& b, const std::vector<int64_t>& axes_a, const std::vector<int64_t>& axes_b) {
+Array tensordot(const Array& a, const Array& b, const std::vector<int64_t>& axes_a,
+                const std::vector<int64_t>& axes_b) {
   if (axes_a.size() != axes_b.size())
-    throw_error("tensordot: {} axes of the first and {} of the second; name them in pairs", axes_a.size(), axes_b.size());
+    throw_error("tensordot: {} axes of the first and {} of the second; name them in pairs", axes_a.size(),
+                axes_b.size());
   detail::axes_of("tensordot", axes_a, a.shape());
   detail::axes_of("tensordot", axes_b, b.shape());
   const std::string ta = letters(0, a.rank());

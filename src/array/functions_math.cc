@@ -44,15 +44,16 @@ Array comparison(const char* what, const Array& a, const Array& b, Binary f) {
 Array bitwise(const char* what, const Array& a, const Array& b, Binary f) {
   const DType dtype = meeting(a, b);
   if (is_floating(dtype))
-    throw_error("{}: {} and {}: only integers and bools have bits to work on; use astype(x, i32)", what, to_string(a.type()),
-                to_string(b.type()));
+    throw_error("{}: {} and {}: only integers and bools have bits to work on; use astype(x, i32)", what,
+                to_string(a.type()), to_string(b.type()));
   return binary_in(what, dtype, a, b, f);
 }
 
 Array shift(const char* what, const Array& a, const Array& b, Binary f) {
   const DType dtype = detail::number_of(meeting(a, b));
   if (is_floating(dtype))
-    throw_error("{}: {} and {}: only integers can be shifted; use astype(x, i32)", what, to_string(a.type()), to_string(b.type()));
+    throw_error("{}: {} and {}: only integers can be shifted; use astype(x, i32)", what, to_string(a.type()),
+                to_string(b.type()));
   return binary_in(what, dtype, a, b, f);
 }
 
@@ -206,7 +207,8 @@ Array logical_not(const Array& x) {
 Array astype(const Array& x, DType dtype) {
   // A number goes straight to a floating type, not by way of f32.
   const auto literal = is_floating(dtype) ? std::optional<DType>(dtype) : std::nullopt;
-  return apply1("astype", {x}, [&](Builder&, const Values& v) { return convert(v[0], dtype); }, literal);
+  return apply1(
+      "astype", {x}, [&](Builder&, const Values& v) { return convert(v[0], dtype); }, literal);
 }
 
 Array relu(const Array& x) {
@@ -216,7 +218,8 @@ Array relu(const Array& x) {
 
 Array gelu(const Array& x) {
   constexpr double kRootTwoOverPi = 0.79788456080286535588;
-  return floating("gelu", x, [](Value v) { return v * (0.5 * (1.0 + tanh(kRootTwoOverPi * (v + 0.044715 * (v * v * v))))); });
+  return floating("gelu", x,
+                  [](Value v) { return v * (0.5 * (1.0 + tanh(kRootTwoOverPi * (v + 0.044715 * (v * v * v))))); });
 }
 
 Array gelu_exact(const Array& x) {

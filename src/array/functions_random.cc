@@ -21,8 +21,8 @@ constexpr double kRootTwo = 1.41421356237309504880;
 
 void check_key(const char* what, const Array& key) {
   if (key.type() != Type{u32, {2}})
-    throw_error("random::{}: the key is {}; a key is u32[2], as random::key(seed) makes it{}", what, to_string(key.type()),
-                key.rank() == 2 ? " (of several keys take one with at(), or use vmap)" : "");
+    throw_error("random::{}: the key is {}; a key is u32[2], as random::key(seed) makes it{}", what,
+                to_string(key.type()), key.rank() == 2 ? " (of several keys take one with at(), or use vmap)" : "");
 }
 
 void check_floating(const char* what, DType dtype) {
@@ -36,10 +36,14 @@ struct Limits {
 };
 Limits limits_of(DType dtype) {
   switch (dtype) {
-    case DType::bf16: return {-1.0 + 0x1p-8, 0x1p-126};
-    case DType::f16: return {-1.0 + 0x1p-11, 0x1p-14};
-    case DType::f64: return {-1.0 + 0x1p-53, 0x1p-1022};
-    default: return {-1.0 + 0x1p-24, 0x1p-126};
+    case DType::bf16:
+      return {-1.0 + 0x1p-8, 0x1p-126};
+    case DType::f16:
+      return {-1.0 + 0x1p-11, 0x1p-14};
+    case DType::f64:
+      return {-1.0 + 0x1p-53, 0x1p-1022};
+    default:
+      return {-1.0 + 0x1p-24, 0x1p-126};
   }
 }
 
@@ -59,7 +63,8 @@ Value split_key(Value key, int64_t n) {
 
 Value row_of(Value keys, int64_t i) { return reshape(slice(keys, {i, 0}, {i + 1, 2}, {1, 1}), {2}); }
 
-// Uniform in [0, 1): as many random bits as the type has mantissa bits become the fraction of a number in [1, 2), less 1.
+// Uniform in [0, 1): as many random bits as the type has mantissa bits become the fraction of a number in [1, 2),
+// less 1.
 Value unit(Value key, Shape shape, DType dtype) {
   Builder& b = key.builder();
   if (dtype == DType::f64) {
@@ -153,7 +158,8 @@ Array normal(const Array& key, const Shape& shape, DType dtype) {
 Array truncated_normal(const Array& key, double lo, double hi, const Shape& shape, DType dtype) {
   check_key("truncated_normal", key);
   check_floating("truncated_normal", dtype);
-  if (!(lo < hi)) throw_error("random::truncated_normal: from {} to {}; the first must be less than the second", lo, hi);
+  if (!(lo < hi))
+    throw_error("random::truncated_normal: from {} to {}; the first must be less than the second", lo, hi);
   return apply1("random::truncated_normal", {key}, [&](Builder& b, const Values& v) {
     // The bounds themselves are left out, in the precision in which the numbers are made.
     const bool wide = dtype == f64;
@@ -210,7 +216,8 @@ Array permutation(const Array& key, int64_t n) {
 Array permutation(const Array& key, const Array& x) {
   check_key("permutation", key);
   if (x.rank() == 0)
-    throw_error("random::permutation: {} is a scalar; give an array, or a plain number n for 0 to n - 1", to_string(x.type()));
+    throw_error("random::permutation: {} is a scalar; give an array, or a plain number n for 0 to n - 1",
+                to_string(x.type()));
   return apply1("random::permutation", {key, x},
                 [](Builder&, const Values& v) { return gather(v[1], shuffled(v[0], v[1].shape()[0]), 0); });
 }

@@ -65,12 +65,13 @@ std::vector<Array> pieces(const char* what, const Array& x, int64_t axis, const 
 // Scalars as starts of a block of x.
 Values block_starts(const char* what, Value x, std::span<const Value> starts) {
   if (static_cast<int64_t>(starts.size()) != x.rank())
-    throw_error("{}: {} starts for {}; give one for each of its {} dimensions", what, starts.size(), to_string(x.shape()),
-                x.rank());
+    throw_error("{}: {} starts for {}; give one for each of its {} dimensions", what, starts.size(),
+                to_string(x.shape()), x.rank());
   Values out;
   for (size_t d = 0; d < starts.size(); ++d) {
     if (starts[d].rank() != 0)
-      throw_error("{}: the start of dimension {} is {}; starts are integer scalars", what, d, to_string(starts[d].type()));
+      throw_error("{}: the start of dimension {} is {}; starts are integer scalars", what, d,
+                  to_string(starts[d].type()));
     out.push_back(detail::convert(detail::wrap_indices(what, starts[d], x.shape()[d]), i32));
   }
   return out;
@@ -110,7 +111,8 @@ Array transpose(const Array& x, const std::vector<int64_t>& permutation) {
 
 Array swapaxes(const Array& x, int64_t a, int64_t b) {
   std::vector<int64_t> permutation = counting(0, x.rank());
-  std::swap(permutation[at_axis(axis_of("swapaxes", a, x.shape()))], permutation[at_axis(axis_of("swapaxes", b, x.shape()))]);
+  std::swap(permutation[at_axis(axis_of("swapaxes", a, x.shape()))],
+            permutation[at_axis(axis_of("swapaxes", b, x.shape()))]);
   return view("swapaxes", x, [&](Value v) { return transpose(v, permutation); });
 }
 
@@ -122,7 +124,8 @@ Array moveaxis(const Array& x, int64_t from, int64_t to) {
 Array expand_dims(const Array& x, int64_t axis) {
   const int64_t rank = x.rank(), counted = axis < 0 ? axis + rank + 1 : axis;
   if (counted < 0 || counted > rank)
-    throw_error("expand_dims: axis {} of a result with {} dimensions; axes go from {} to {}", axis, rank + 1, -rank - 1, rank);
+    throw_error("expand_dims: axis {} of a result with {} dimensions; axes go from {} to {}", axis, rank + 1, -rank - 1,
+                rank);
   Shape shape = x.shape();
   shape.insert(shape.begin() + counted, 1);
   return view("expand_dims", x, [&](Value v) { return reshape(v, shape); });
@@ -132,9 +135,11 @@ Array squeeze(const Array& x, const Axes& axes) {
   const Shape& shape = x.shape();
   std::vector<int64_t> removed;
   for (int64_t axis : axes_of("squeeze", axes, shape)) {
-    if (shape[at_axis(axis)] == 1) removed.push_back(axis);
+    if (shape[at_axis(axis)] == 1)
+      removed.push_back(axis);
     else if (axes.list)
-      throw_error("squeeze: dimension {} of {} is {}; only dimensions of 1 can go", axis, to_string(shape), shape[at_axis(axis)]);
+      throw_error("squeeze: dimension {} of {} is {}; only dimensions of 1 can go", axis, to_string(shape),
+                  shape[at_axis(axis)]);
   }
   return view("squeeze", x, [&](Value v) { return reshape(v, without(v.shape(), removed)); });
 }
@@ -150,8 +155,8 @@ Array concatenate(const std::vector<Array>& arrays, int64_t axis) {
     Shape same = a.shape();
     if (a.rank() == arrays[0].rank()) same[at_axis(along)] = arrays[0].shape(along);
     if (same != arrays[0].shape())
-      throw_error("concatenate: {} and {} along axis {}; all other dimensions must be equal", to_string(arrays[0].shape()),
-                  to_string(a.shape()), along);
+      throw_error("concatenate: {} and {} along axis {}; all other dimensions must be equal",
+                  to_string(arrays[0].shape()), to_string(a.shape()), along);
   }
   return apply("concatenate", arrays, dtype, [&](Builder&, const Values& v) {
     Values operands;
@@ -168,7 +173,8 @@ Array stack(const std::vector<Array>& arrays, int64_t axis) {
       throw_error("stack: {} and {}; arrays that are stacked have one shape", to_string(shape), to_string(a.shape()));
   const int64_t rank = arrays[0].rank(), along = axis < 0 ? axis + rank + 1 : axis;
   if (along < 0 || along > rank)
-    throw_error("stack: axis {} of a result with {} dimensions; axes go from {} to {}", axis, rank + 1, -rank - 1, rank);
+    throw_error("stack: axis {} of a result with {} dimensions; axes go from {} to {}", axis, rank + 1, -rank - 1,
+                rank);
   Shape layer = shape;
   layer.insert(layer.begin() + along, 1);
   return apply("stack", arrays, dtype, [&](Builder&, const Values& v) {
@@ -181,8 +187,8 @@ Array stack(const std::vector<Array>& arrays, int64_t axis) {
 std::vector<Array> split(const Array& x, int64_t count, int64_t axis) {
   const int64_t along = axis_of("split", axis, x.shape()), n = x.shape(along);
   if (count < 1 || n % count != 0)
-    throw_error("split: dimension {} of {} is {}, which does not divide into {} pieces; use split_at for uneven ones", along,
-                to_string(x.shape()), n, count);
+    throw_error("split: dimension {} of {} is {}, which does not divide into {} pieces; use split_at for uneven ones",
+                along, to_string(x.shape()), n, count);
   Dims bounds;
   for (int64_t i = 0; i <= count; ++i) bounds.push_back(i * (n / count));
   return pieces("split", x, along, bounds);
@@ -219,7 +225,8 @@ Array tile(const Array& x, const std::vector<int64_t>& times) {
   Shape apart, merged;  // each dimension behind its number of repeats, and the two as one
   Dims dims;
   for (size_t d = 0; d < rank; ++d) {
-    if (repeats[d] < 0) throw_error("tile: {} repeats along dimension {}; the number must not be negative", repeats[d], d);
+    if (repeats[d] < 0)
+      throw_error("tile: {} repeats along dimension {}; the number must not be negative", repeats[d], d);
     dims.push_back(static_cast<int64_t>(2 * d + 1));
     apart.insert(apart.end(), {repeats[d], shape[d]});
     merged.push_back(repeats[d] * shape[d]);
@@ -271,7 +278,8 @@ Array slice(const Array& x, const std::vector<int64_t>& starts, const std::vecto
     if (d < limits.size()) to[d] = counted(limits[d]);
     to[d] = std::max(to[d], from[d]);
     if (d < strides.size()) by[d] = strides[d];
-    if (by[d] < 1) throw_error("slice: the stride of dimension {} is {}; strides are positive, use flip to go back", d, by[d]);
+    if (by[d] < 1)
+      throw_error("slice: the stride of dimension {} is {}; strides are positive, use flip to go back", d, by[d]);
   }
   return view("slice", x, [&](Value v) { return slice(v, from, to, by); });
 }
@@ -279,13 +287,15 @@ Array slice(const Array& x, const std::vector<int64_t>& starts, const std::vecto
 Array at(const Array& x, int64_t index, int64_t axis) {
   const int64_t along = axis_of("at", axis, x.shape()), n = x.shape(along), i = index < 0 ? index + n : index;
   if (i < 0 || i >= n)
-    throw_error("at: index {} along dimension {} of {}; indices go from {} to {}", index, along, to_string(x.shape()), -n, n - 1);
+    throw_error("at: index {} along dimension {} of {}; indices go from {} to {}", index, along, to_string(x.shape()),
+                -n, n - 1);
   return view("at", x, [&](Value v) { return reshape(piece(v, along, i, i + 1), without(v.shape(), {along})); });
 }
 
 Array at(const Array& x, const Array& index, int64_t axis) {
   const int64_t along = axis_of("at", axis, x.shape());
-  if (index.rank() != 0) throw_error("at: the index is {}; it must be a scalar, use take for several", to_string(index.type()));
+  if (index.rank() != 0)
+    throw_error("at: the index is {}; it must be a scalar, use take for several", to_string(index.type()));
   return apply1("at", {x, index}, [&](Builder&, const Values& v) {
     return gather(v[0], detail::wrap_indices("at", v[1], v[0].shape()[at_axis(along)]), along);
   });

@@ -16,7 +16,8 @@ using detail::axes_of;
 using detail::convert;
 using detail::repeat_along;
 
-Array reduce(const char* what, const Array& x, const Axes& axes, bool keepdims, FunctionRef<Value(Value, const Dims&)> f) {
+Array reduce(const char* what, const Array& x, const Axes& axes, bool keepdims,
+             FunctionRef<Value(Value, const Dims&)> f) {
   return apply1(what, {x}, [&](Builder&, const Values& v) {
     const Dims over = axes_of(what, axes, v[0].shape());
     const Value y = f(v[0], over);
@@ -82,11 +83,13 @@ Array extreme_index(const char* what, const Array& x, std::optional<int64_t> axi
 }  // namespace
 
 Array sum(const Array& x, const Axes& axes, ReduceOptions options) {
-  return reduce("sum", x, axes, options.keepdims, [](Value v, const Dims& over) { return reduce_sum(widened(v), over); });
+  return reduce("sum", x, axes, options.keepdims,
+                [](Value v, const Dims& over) { return reduce_sum(widened(v), over); });
 }
 
 Array prod(const Array& x, const Axes& axes, ReduceOptions options) {
-  return reduce("prod", x, axes, options.keepdims, [](Value v, const Dims& over) { return reduce_prod(widened(v), over); });
+  return reduce("prod", x, axes, options.keepdims,
+                [](Value v, const Dims& over) { return reduce_prod(widened(v), over); });
 }
 
 Array max(const Array& x, const Axes& axes, ReduceOptions options) {
@@ -104,11 +107,13 @@ Array min(const Array& x, const Axes& axes, ReduceOptions options) {
 }
 
 Array any(const Array& x, const Axes& axes, ReduceOptions options) {
-  return reduce("any", x, axes, options.keepdims, [](Value v, const Dims& over) { return reduce_or(convert(v, boolean), over); });
+  return reduce("any", x, axes, options.keepdims,
+                [](Value v, const Dims& over) { return reduce_or(convert(v, boolean), over); });
 }
 
 Array all(const Array& x, const Axes& axes, ReduceOptions options) {
-  return reduce("all", x, axes, options.keepdims, [](Value v, const Dims& over) { return reduce_and(convert(v, boolean), over); });
+  return reduce("all", x, axes, options.keepdims,
+                [](Value v, const Dims& over) { return reduce_and(convert(v, boolean), over); });
 }
 
 Array mean(const Array& x, const Axes& axes, ReduceOptions options) {

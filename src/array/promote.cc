@@ -14,7 +14,8 @@ int64_t axis_of(const char* what, int64_t axis, const Shape& shape) {
   const int64_t counted = axis < 0 ? axis + rank : axis;
   if (counted >= 0 && counted < rank) return counted;
   if (rank == 0) throw_error("{}: axis {} of a scalar; a scalar has no axes", what, axis);
-  throw_error("{}: axis {} is out of range for {}; axes go from {} to {}", what, axis, to_string(shape), -rank, rank - 1);
+  throw_error("{}: axis {} is out of range for {}; axes go from {} to {}", what, axis, to_string(shape), -rank,
+              rank - 1);
 }
 
 std::vector<int64_t> axes_of(const char* what, const Axes& axes, const Shape& shape) {
@@ -22,7 +23,8 @@ std::vector<int64_t> axes_of(const char* what, const Axes& axes, const Shape& sh
   std::vector<int64_t> out;
   for (int64_t axis : *axes.list) {
     const int64_t counted = axis_of(what, axis, shape);
-    if (contains(out, counted)) throw_error("{}: axis {} of {} is named twice; name it once", what, counted, to_string(shape));
+    if (contains(out, counted))
+      throw_error("{}: axis {} of {} is named twice; name it once", what, counted, to_string(shape));
     out.push_back(counted);
   }
   std::sort(out.begin(), out.end());
@@ -47,16 +49,15 @@ Shape broadcast_shape(const char* what, std::span<const Shape> shapes) {
       if (other == extent || other == 1) continue;
       std::string list;
       for (const Shape& s : shapes) list += (list.empty() ? "" : &s == &shapes.back() ? " and " : ", ") + to_string(s);
-      throw_error("{}: {} do not broadcast: dimension -{} is {} in one and {} in another; make them equal or one of them 1", what,
-                  list, i, extent, other);
+      throw_error(
+          "{}: {} do not broadcast: dimension -{} is {} in one and {} in another; make them equal or one of them 1",
+          what, list, i, extent, other);
     }
   }
   return out;
 }
 
-Value convert(Value x, DType dtype) {
-  return x.dtype() == dtype ? x : cast(x, dtype);
-}
+Value convert(Value x, DType dtype) { return x.dtype() == dtype ? x : cast(x, dtype); }
 
 DType floating_of(DType dtype) { return is_floating(dtype) ? dtype : DType::f32; }
 DType number_of(DType dtype) { return dtype == DType::boolean ? DType::i32 : dtype; }
@@ -106,10 +107,12 @@ Value keep_axes(Value reduced, Shape shape, const std::vector<int64_t>& axes) {
 
 Value wrap_indices(const char* what, Value indices, int64_t extent) {
   if (!is_integer(indices.dtype()))
-    throw_error("{}: the indices are {}; indices are integers, use astype(indices, i32)", what, to_string(indices.type()));
+    throw_error("{}: the indices are {}; indices are integers, use astype(indices, i32)", what,
+                to_string(indices.type()));
   if (indices.dtype() == DType::u8) return cast(indices, DType::i32);
   if (!is_signed(indices.dtype())) return indices;
-  return select(lt(indices, zeros_like(indices)), add(indices, full(indices.builder(), indices.type(), extent)), indices);
+  return select(lt(indices, zeros_like(indices)), add(indices, full(indices.builder(), indices.type(), extent)),
+                indices);
 }
 
 }  // namespace lockstep::detail

@@ -1,6 +1,6 @@
-// What the kind functions on Arrays do before they call the strict ones on Values: axes counted from the back, element types and
-// shapes that meet. Errors begin with `what`, the name of the function. Shapes come by value where equations are added: the
-// shape of a Value lives only until the next one.
+// What the kind functions on Arrays do before they call the strict ones on Values: axes counted from the back, element
+// types and shapes that meet. Errors begin with `what`, the name of the function. Shapes come by value where equations
+// are added: the shape of a Value lives only until the next one.
 #pragma once
 
 #include <initializer_list>

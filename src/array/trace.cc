@@ -40,9 +40,7 @@ Value Trace::lift(const Array& array, DType literal_dtype) {
   }
   if (node.kind == Node::Kind::traced) {
     if (node.trace == id_) return {&builder_, node.value};
-    if (!find(node.trace))
-      throw_error("{}: the array {} was made while another function was traced and that trace has ended; return it from the "
-                  "function (as a result or as aux) instead of keeping it in a variable outside", what_, to_string(*node.type));
+    if (!find(node.trace)) throw_escaped(what_, *node.type);
   } else {
     buffer_of(array, what_);  // donated arrays are an error
   }
@@ -56,11 +54,22 @@ Value Trace::lift(const Array& array, DType literal_dtype) {
   return it->second;
 }
 
+void Trace::throw_escaped(const char* wanted_by, const Type& type) {
+  throw_error(
+      "{}: the array {} was made while another function was traced and that trace has ended; return it from the function "
+      "(as a result or as aux) instead of keeping it in a variable outside",
+      wanted_by, to_string(type));
+}
+
 Array Trace::wrap(Value v) { return traced(v.type(), id_, v.id()); }
 
 Traced Trace::finish(std::span<const Array> outputs) {
   Values values;
-  for (const Array& array : outputs) values.push_back(lift(array));
+  for (const Array& array : outputs) {
+    if (!array.defined())
+      throw_error("{}: result {} is an empty Array; assign it before it is returned", what_, values.size());
+    values.push_back(lift(array));
+  }
   return {std::make_shared<const Program>(builder_.take(values)), std::move(captures_)};
 }
 

@@ -30,6 +30,9 @@ class Trace {
 
   Traced finish(std::span<const Array> outputs);
 
+  // Throws Error: an array of this type belongs to a trace that has ended.
+  [[noreturn]] static void throw_escaped(const char* wanted_by, const Type& type);
+
  private:
   const char* what_;
   uint64_t id_;

@@ -47,6 +47,12 @@ void check_differentiable(const Array& argument, const std::string& path) {
                 "grad<1>(f)", path, to_string(argument.type()));
 }
 
+void check_cotangent(const Array& cotangent, const Array& result, size_t index) {
+  if (cotangent.type() != result.type())
+    throw_error("vjp: cotangent {} is {} where the result is {}; a cotangent has its result's type: begin with ones_like(result)",
+                index, to_string(cotangent.type()), to_string(result.type()));
+}
+
 ProgramPtr gradient_program(const Traced& traced, std::vector<bool> wanted) {
   wanted.resize(traced.program->inputs.size(), false);
   const Program& p = *traced.program;

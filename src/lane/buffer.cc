@@ -75,6 +75,18 @@ BufferPtr Allocator::allocate(int64_t bytes) {
   return BufferPtr(buffer);
 }
 
+BufferPtr Allocator::adopt(void* data, int64_t bytes, void* owner, void (*destroy)(void*)) {
+  auto* buffer = new Buffer(this);
+  buffer->data_ = static_cast<std::byte*>(data);
+  buffer->size_ = bytes;
+  buffer->owner_ = owner;
+  buffer->destroy_ = destroy;
+  const std::lock_guard lock(mutex_);
+  stats_.in_use += bytes;
+  stats_.peak = std::max(stats_.peak, stats_.in_use);
+  return BufferPtr(buffer);
+}
+
 Buffer* Allocator::reserve(int index, int64_t size, int64_t bytes) {
   std::unique_lock lock(mutex_);
   if (stats_.in_use > limit_ - size) {
@@ -109,6 +121,12 @@ void Allocator::refuse(int64_t bytes) const {
 }
 
 void Allocator::take_back(Buffer* buffer) {
+  if (buffer->destroy_) {
+    buffer->destroy_(buffer->owner_);
+    unreserve(buffer->size_);
+    delete buffer;
+    return;
+  }
   const int64_t size = class_bytes(buffer->size_class_);
   const std::lock_guard lock(mutex_);
   stats_.in_use -= size;
@@ -135,6 +153,14 @@ void Allocator::trim_locked(int64_t bytes) {
       delete buffer;
     }
   }
+}
+
+std::byte* Arena::reserve(int64_t bytes) {
+  if (!buffer_ || buffer_->size() < bytes) {
+    buffer_.reset();  // first, so that the old and the new are not held at once
+    buffer_ = Allocator::host().allocate(bytes);
+  }
+  return buffer_->data();
 }
 
 AllocatorStats Allocator::stats() const {

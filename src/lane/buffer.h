@@ -37,6 +37,8 @@ class Buffer {
   int32_t size_class_ = 0;
   int64_t size_ = 0;
   std::byte* data_ = nullptr;
+  void* owner_ = nullptr;  // adopted memory: what to destroy instead of keeping the block
+  void (*destroy_)(void*) = nullptr;
   Allocator* allocator_;
   Buffer* next_ = nullptr;  // in the allocator's free list
 };
@@ -102,6 +104,9 @@ class Allocator {
   // system refuses. REQUIRES: bytes >= 0.
   BufferPtr allocate(int64_t bytes);
 
+  // A buffer over memory that `owner` holds; destroy(owner) runs with the last reference. Any alignment the element type has.
+  BufferPtr adopt(void* data, int64_t bytes, void* owner, void (*destroy)(void*));
+
   // Gives cached memory back to the system until at most `bytes` are cached.
   void trim(int64_t bytes = 0);
 
@@ -122,6 +127,16 @@ class Allocator {
   mutable std::mutex mutex_;
   AllocatorStats stats_;
   std::array<Buffer*, kClasses> free_{};
+};
+
+// Work space that the programs of a lane use one after another. Not safe from several threads: its lane's lock guards it.
+class Arena {
+ public:
+  // Memory of at least `bytes`, the same as last time unless it had to grow. Contents are undefined.
+  std::byte* reserve(int64_t bytes);
+
+ private:
+  BufferPtr buffer_;
 };
 
 // A buffer from Allocator::host().

@@ -3,6 +3,7 @@
 
 #include <mutex>
 
+#include "lane/buffer.h"
 #include "lane/pool.h"
 
 namespace lockstep {
@@ -15,11 +16,14 @@ class CpuLane {
   Pool& pool() { return pool_; }
   // Held while a program runs.
   std::mutex& running() { return running_; }
+  // The running program's work space.
+  Arena& arena() { return arena_; }
 
  private:
   CpuLane() = default;
   Pool pool_;
   std::mutex running_;
+  Arena arena_;
 };
 
 }  // namespace lockstep

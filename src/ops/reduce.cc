@@ -79,6 +79,7 @@ Grads sum_vjp(const Vjp& v) { return {spread(v.ct(), v.in[0], v.attrs.ints("axes
 Grads extreme_vjp(const Vjp& v) {
   const Value x = v.in[0];
   const Dims& axes = v.attrs.ints("axes");
+  if (count(x.shape()) == 0) return {zeros_like(x)};
   const Value hit = cast(eq(x, spread(v.y(), x, axes)), x.dtype());
   return {mul(hit, spread(div(v.ct(), reduce_sum(hit, axes)), x, axes))};
 }

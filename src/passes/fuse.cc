@@ -72,6 +72,11 @@ class Fuser {
   // Is there a path between two members of the union that leaves it? Every path of groups out of the union and back.
   bool would_cycle(const std::vector<int>& groups) const {
     auto inside = [&](int g) { return std::find(groups.begin(), groups.end(), g) != groups.end(); };
+    // The head reads its own operands before any other member has run, so none of them may be a member.
+    for (int g : groups)
+      if (head_[g] >= 0)
+        for (ValueId id : eqn(head_[g]).in)
+          if (maker_[id] >= 0 && inside(group_[maker_[id]])) return true;
     std::vector<bool> seen(p_.eqns.size(), false);
     std::vector<int> stack;
     auto push_users = [&](int g) {

@@ -111,8 +111,11 @@ class Planner {
     std::vector<Type> in, out;
     for (ValueId id : eqn.in) in.push_back(p_.types[id]);
     for (ValueId id : eqn.out) out.push_back(p_.types[id]);
-    for (size_t k = 0; k < eqn.in.size(); ++k)
-      if (base(eqn.in[k]) == operand && !eqn.op->alias(in, out, eqn.attrs, k, result)) return false;
+    int times = 0;  // a kernel is told of one operand that shares its result's memory
+    for (size_t k = 0; k < eqn.in.size(); ++k) {
+      if (base(eqn.in[k]) != operand) continue;
+      if (++times > 1 || !eqn.op->alias(in, out, eqn.attrs, k, result)) return false;
+    }
     return true;
   }
 
@@ -166,9 +169,8 @@ class Planner {
         blocks.push_back({bytes(v), first_[v], last_[v], 0});
       }
     }
-    const int64_t total = place_blocks(blocks);
-    plan_.arena_ = allocate(total);
-    plan_.arena_bytes_ += total;
+    plan_.work_bytes_ = place_blocks(blocks);
+    plan_.arena_bytes_ += plan_.work_bytes_;
     for (const Block& block : blocks) offsets_.push_back(block.offset);
   }
 
@@ -177,11 +179,14 @@ class Planner {
   void point(size_t instruction, std::vector<P>& list, ValueId id, bool is_result) {
     const Place& place = place_[base(id)];
     switch (place.kind) {
-      case Place::arena: list.push_back(plan_.arena_->data() + offsets_[place.index]); return;
       case Place::constant: list.push_back(plan_.constants_[place.index]->data()); return;
+      case Place::arena:
+        plan_.arena_patches_.push_back({{instruction, list.size(), is_result}, offsets_[place.index]});
+        list.push_back(nullptr);
+        return;
       case Place::input:
       case Place::output:
-        plan_.patches_.push_back({instruction, list.size(), is_result, place.kind == Place::input, place.index});
+        plan_.patches_.push_back({{instruction, list.size(), is_result}, place.kind == Place::input, place.index});
         list.push_back(nullptr);
         return;
       case Place::none: break;
@@ -255,7 +260,7 @@ class Planner {
       };
       const size_t at = plan_.instructions_.size();
       point(at, instruction.in, v, false);
-      plan_.patches_.push_back({at, 0, true, false, j});
+      plan_.patches_.push_back({{at, 0, true}, false, j});
       instruction.out.push_back(nullptr);
       instruction.text = fmt::format(" {} -> out{}", place_text(v), j);
       plan_.instructions_.push_back(std::move(instruction));
@@ -273,22 +278,36 @@ class Planner {
   std::vector<int64_t> offsets_;   // by block
 };
 
-Plan::Plan(const Program& program, Pool& pool, const PlanOptions& options) { Planner(program, pool, options, *this).run(); }
+Plan::Plan(const Program& program, Pool& pool, const PlanOptions& options)
+    : arena_(options.arena ? options.arena : &own_arena_) {
+  Planner(program, pool, options, *this).run();
+}
+
+void Plan::set(const Slot& slot, void* pointer) {
+  Instruction& instruction = instructions_[slot.instruction];
+  if (slot.is_result) instruction.out[slot.index] = pointer;
+  else instruction.in[slot.index] = pointer;
+}
+
+void Plan::move_arena(std::byte* base) {
+  for (const ArenaPatch& patch : arena_patches_) set(patch.slot, base + patch.offset);
+  arena_base_ = base;
+}
 
 void Plan::run(const void* const* in, void* const* out) {
-  for (const Patch& patch : patches_) {
-    Instruction& instruction = instructions_[patch.instruction];
-    void* pointer = patch.from_input ? const_cast<void*>(in[patch.index]) : out[patch.index];
-    if (patch.is_result) instruction.out[patch.slot] = pointer;
-    else instruction.in[patch.slot] = pointer;
+  if (work_bytes_ > 0) {
+    std::byte* const base = arena_->reserve(work_bytes_);
+    if (base != arena_base_) move_arena(base);
   }
+  for (const Patch& patch : patches_)
+    set(patch.slot, patch.from_input ? const_cast<void*>(in[patch.index]) : out[patch.index]);
   for (const Instruction& instruction : instructions_) instruction.kernel(instruction.in.data(), instruction.out.data());
 }
 
 std::string Plan::describe() const {
   std::string out;
   for (const Instruction& i : instructions_) out += fmt::format("{}{}\n", i.op ? i.op->name : "copy", i.text);
-  return out + fmt::format("arena and constants: {} bytes\n", arena_bytes_);
+  return out + fmt::format("work space and constants: {} bytes\n", arena_bytes_);
 }
 
 std::shared_ptr<Plan> compile(const Program& program, Pool& pool, const PlanOptions& options) {

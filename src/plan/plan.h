@@ -13,7 +13,9 @@ namespace lockstep {
 
 struct PlanOptions {
   // Inputs whose memory the plan may write over; empty: none.
-  std::vector<bool> donated;
+  std::vector<bool> donated = {};
+  // Work space shared with other plans, used during run() only; null: the plan has its own.
+  Arena* arena = nullptr;
 };
 
 class Plan {
@@ -29,7 +31,7 @@ class Plan {
   // `in` and `out` are dense row-major buffers, 64-byte aligned, in the order of the program's inputs and outputs.
   void run(const void* const* in, void* const* out);
 
-  // Bytes of memory the plan holds between inputs and outputs: the arena and the constants.
+  // Bytes of memory the plan needs between inputs and outputs: work space and constants.
   int64_t arena_bytes() const { return arena_bytes_; }
   size_t instructions() const { return instructions_.size(); }
 
@@ -45,20 +47,34 @@ class Plan {
     std::vector<void*> out;
     std::string text;
   };
-  // A pointer of an instruction that changes with every run.
-  struct Patch {
+  // One pointer of an instruction.
+  struct Slot {
     size_t instruction;
-    size_t slot;
-    bool is_result;   // which list of the instruction
+    size_t index;
+    bool is_result;  // which list of the instruction
+  };
+  // A pointer that changes with every run, and one into the work space, which changes when that moves.
+  struct Patch {
+    Slot slot;
     bool from_input;  // which list of run()'s arguments
     size_t index;
   };
+  struct ArenaPatch {
+    Slot slot;
+    int64_t offset;
+  };
+  void set(const Slot&, void* pointer);
+  void move_arena(std::byte* base);
 
   std::vector<Instruction> instructions_;
   std::vector<Patch> patches_;
+  std::vector<ArenaPatch> arena_patches_;
   std::vector<int> donated_input_;
   std::vector<BufferPtr> constants_;
-  BufferPtr arena_;
+  Arena own_arena_;
+  Arena* arena_ = nullptr;
+  std::byte* arena_base_ = nullptr;  // where the pointers of the instructions lead now
+  int64_t work_bytes_ = 0;
   int64_t arena_bytes_ = 0;
 };
 

@@ -63,12 +63,15 @@ TEST(Create, ArraysWrittenOut) {
   EXPECT_TEXT(array({{1, 2, 3}, {4, 5, 6}}), "i32[2,3] [[1, 2, 3], [4, 5, 6]]");
   EXPECT_TEXT(array({{1.5f}}), "f32[1,1] [[1.5]]");
   EXPECT_TEXT(array({{{1, 2}, {3, 4}}, {{5, 6}, {7, 8}}}), "i32[2,2,2] [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]");
-  EXPECT_THROWS(array({{1, 2}, {3}}), Error, "array: a list of 1 beside one of 2; lists of one level must be equally long");
+  EXPECT_THROWS(array({{1, 2}, {3}}), Error,
+                "array: a list of 1 beside one of 2; lists of one level must be equally long");
   EXPECT_THROWS(array({{{1}, {2}}, {{3}}}), Error, "array: a list of 1 beside one of 2");
 }
 
 TEST(Create, WorksInsideJit) {
-  const auto f = jit([](const Array& x) { return x + arange(3, f32) * full({3}, 2) + array({1.0, 1.0, 1.0}) + eye(3); });
+  const auto f = jit([](const Array& x) {
+    return x + arange(3, f32) * full({3}, 2) + array({1.0, 1.0, 1.0}) + eye(3);
+  });
   EXPECT_TEXT(f(zeros({3})), "f32[3,3] [[2, 3, 5], [1, 4, 5], [1, 3, 6]]");
 }
 

@@ -26,14 +26,16 @@ TEST(Take, PutsTheIndicesInPlaceOfTheAxis) {
   EXPECT_THROWS(take(rows(), array({1.0f})), Error, "take: the indices are f32[1]; indices are integers, use astype");
   EXPECT_THROWS(take(rows(), array({true})), Error, "take: the indices are bool[1]");
   EXPECT_THROWS(take(rows(), array({1}), 2), Error, "take: axis 2 is out of range for [3, 2]");
-  EXPECT_THROWS(take(zeros({0, 2}), array({0})), Error, "take: dimension 0 of [0, 2] is empty; there is nothing to take");
+  EXPECT_THROWS(take(zeros({0, 2}), array({0})), Error,
+                "take: dimension 0 of [0, 2] is empty; there is nothing to take");
 }
 
 TEST(Take, AlongAnAxisPicksPerPosition) {
   EXPECT_TEXT(take_along_axis(rows(), array({{1}, {0}, {-1}}), 1), "i32[3,1] [[1], [10], [21]]");
   EXPECT_TEXT(take_along_axis(rows(), array({{2, 0}}), 0), "i32[1,2] [[20, 1]]");
   EXPECT_TEXT(take_along_axis(rows(), array({{1, 1, 0}}), -1), "i32[3,3] [[1, 1, 0], [11, 11, 10], [21, 21, 20]]");
-  EXPECT_THROWS(take_along_axis(rows(), array({1}), 0), Error, "take_along_axis: indices [1] of [3, 2]; both must have as many");
+  EXPECT_THROWS(take_along_axis(rows(), array({1}), 0), Error,
+                "take_along_axis: indices [1] of [3, 2]; both must have as many");
   EXPECT_THROWS(take_along_axis(rows(), zeros({2, 1}, i32), 1), Error, "take_along_axis: [3] and [2] do not broadcast");
 }
 
@@ -71,16 +73,23 @@ TEST(Sort, OrdersAndRemembersPlaces) {
 
 TEST(Indexing, HandsGradientsBack) {
   const Array x = array({1.0f, 2.0f, 3.0f}), places = array({2, 0, 2});
-  EXPECT_TEXT(grad([&](const Array& v) { return sum(take(v, places) * array({1.0f, 2.0f, 3.0f})); })(x), "f32[3] [2, 0, 4]");
+  EXPECT_TEXT(grad([&](const Array& v) {
+                return sum(take(v, places) * array({1.0f, 2.0f, 3.0f}));
+              })(x),
+              "f32[3] [2, 0, 4]");
   const Array m = array({{1.0f, 2.0f}, {3.0f, 4.0f}});
-  EXPECT_TEXT(grad([&](const Array& v) { return sum(take_along_axis(v, array({{1}, {0}}), 1)); })(m), "f32[2,2] [[0, 1], [1, 0]]");
+  EXPECT_TEXT(grad([&](const Array& v) {
+                return sum(take_along_axis(v, array({{1}, {0}}), 1));
+              })(m),
+              "f32[2,2] [[0, 1], [1, 0]]");
   EXPECT_TEXT(grad([&](const Array& v) { return sum(sort(v) * array({1.0f, 2.0f, 3.0f})); })(-x), "f32[3] [3, 2, 1]");
 }
 
 TEST(Indexing, IsBatchedByVmap) {
   const auto pick = [](const Array& row, const Array& i) { return take(row, i); };
   EXPECT_TEXT(vmap(pick)(rows(), array({1, 0, -1})), "i32[3] [1, 10, 21]");
-  EXPECT_TEXT(vmap(pick, {.in_axes = {0, std::nullopt}})(rows(), array({1, 1})), "i32[3,2] [[1, 1], [11, 11], [21, 21]]");
+  EXPECT_TEXT(vmap(pick, {.in_axes = {0, std::nullopt}})(rows(), array({1, 1})),
+              "i32[3,2] [[1, 1], [11, 11], [21, 21]]");
 }
 
 }  // namespace

@@ -26,10 +26,12 @@ TEST(Dot, FollowsNumPy) {
 }
 
 TEST(Dot, SaysWhichDimensionsDoNotFit) {
-  EXPECT_THROWS(dot(zeros({128, 784}), zeros({785, 10})), Error,
-                "dot: [128, 784] and [785, 10] do not fit: dimension 1 of the first is 784 and dimension 0 of the second is 785");
-  EXPECT_THROWS(matmul(zeros({7, 2, 3}), zeros({4})), Error,
-                "matmul: [7, 2, 3] and [4] do not fit: dimension 2 of the first is 3 and dimension 0 of the second is 4");
+  EXPECT_THROWS(
+      dot(zeros({128, 784}), zeros({785, 10})), Error,
+      "dot: [128, 784] and [785, 10] do not fit: dimension 1 of the first is 784 and dimension 0 of the second is 785");
+  EXPECT_THROWS(
+      matmul(zeros({7, 2, 3}), zeros({4})), Error,
+      "matmul: [7, 2, 3] and [4] do not fit: dimension 2 of the first is 3 and dimension 0 of the second is 4");
   EXPECT_THROWS(matmul(zeros({2, 2, 3}), zeros({3, 3, 4})), Error, "matmul: [2] and [3] do not broadcast");
   EXPECT_THROWS(matmul(2, zeros({3})), Error, "matmul: [] and [3]: a scalar is no matrix; use *");
 }
@@ -82,7 +84,8 @@ TEST(Einsum, SaysWhatDoesNotFit) {
   EXPECT_THROWS(einsum("ik,kj->ij", a23(), a23()), Error,
                 "einsum: 'k' of \"ik,kj->ij\" is 3 in [2, 3] and 2 in [2, 3]; the extents must agree");
   EXPECT_THROWS(einsum("ii", a23()), Error, "einsum: 'i' of \"ii\" is 2 in [2, 3] and 3 in [2, 3]");
-  EXPECT_THROWS(einsum("ijk->i", a23()), Error, "einsum: term \"ijk\" of \"ijk->i\" names 3 dimensions and its operand is [2, 3]");
+  EXPECT_THROWS(einsum("ijk->i", a23()), Error,
+                "einsum: term \"ijk\" of \"ijk->i\" names 3 dimensions and its operand is [2, 3]");
   EXPECT_THROWS(einsum("ij,j->i", a23()), Error, "einsum: \"ij,j->i\" has 2 terms and got 1 operands");
   EXPECT_THROWS(einsum("...j->j", a23()), Error, "einsum: '.' in \"...j->j\" is no letter");
   EXPECT_THROWS(einsum("ij->ii", a23()), Error, "einsum: 'i' stands twice in the result of \"ij->ii\"");
@@ -96,14 +99,16 @@ TEST(Outer, AndTensordot) {
   EXPECT_TEXT(tensordot(a23(), a23(), {0}, {-2}), "f32[3,3] [[9, 12, 15], [12, 17, 22], [15, 22, 29]]");
   EXPECT_THROWS(tensordot(a23(), b32(), 3), Error, "tensordot: 3 axes of [2, 3] and [3, 2]; at most the lower rank");
   EXPECT_THROWS(tensordot(a23(), b32(), {0, 1}, {0}), Error, "tensordot: 2 axes of the first and 1 of the second");
-  EXPECT_THROWS(tensordot(a23(), b32(), {0}, {0}), Error, "tensordot: [2, 3] and [3, 2] do not fit: dimension 0 of the first is 2");
+  EXPECT_THROWS(tensordot(a23(), b32(), {0}, {0}), Error,
+                "tensordot: [2, 3] and [3, 2] do not fit: dimension 0 of the first is 2");
 }
 
 TEST(Products, HaveGradients) {
   const Array g = grad([](const Array& x) { return sum(dot(x, b32())); })(a23());
   EXPECT_TEXT(g, "f32[2,3] [[1, 5, 9], [1, 5, 9]]");
   EXPECT_TEXT(grad([](const Array& x) { return einsum("ii", x); })(ones({2, 2})), "f32[2,2] [[1, 0], [0, 1]]");
-  EXPECT_TEXT(grad([](const Array& x) { return sum(matmul(x, b32())); })(ones({2, 1, 3})), "f32[2,1,3] [[[1, 5, 9]], [[1, 5, 9]]]");
+  EXPECT_TEXT(grad([](const Array& x) { return sum(matmul(x, b32())); })(ones({2, 1, 3})),
+              "f32[2,1,3] [[[1, 5, 9]], [[1, 5, 9]]]");
 }
 
 TEST(Products, AreBatchedByVmap) {

@@ -50,7 +50,8 @@ TEST(Dimensions, OfOneComeAndGo) {
   EXPECT_EQ(squeeze(zeros({1, 2, 1})).shape(), (Shape{2}));
   EXPECT_EQ(squeeze(zeros({1, 2, 1}), -1).shape(), (Shape{1, 2}));
   EXPECT_EQ(squeeze(zeros({1, 2, 1}), {0, 2}).shape(), (Shape{2}));
-  EXPECT_THROWS(expand_dims(six(), 4), Error, "expand_dims: axis 4 of a result with 3 dimensions; axes go from -3 to 2");
+  EXPECT_THROWS(expand_dims(six(), 4), Error,
+                "expand_dims: axis 4 of a result with 3 dimensions; axes go from -3 to 2");
   EXPECT_THROWS(squeeze(six(), 0), Error, "squeeze: dimension 0 of [2, 3] is 2; only dimensions of 1 can go");
 }
 
@@ -69,9 +70,11 @@ TEST(Concatenate, JoinsAndPromotes) {
   EXPECT_TEXT(stack({array({1, 2}), array({3, 4})}, -1), "i32[2,2] [[1, 3], [2, 4]]");
   EXPECT_TEXT(stack({Array(1), Array(2.5f)}), "f32[2] [1, 2.5]");
   EXPECT_THROWS(concatenate({six(), zeros({2, 3, 1})}), Error, "concatenate: [2, 3] and [2, 3, 1] along axis 0");
-  EXPECT_THROWS(concatenate({six(), zeros({2, 4})}), Error, "concatenate: [2, 3] and [2, 4] along axis 0; all other dimensions");
+  EXPECT_THROWS(concatenate({six(), zeros({2, 4})}), Error,
+                "concatenate: [2, 3] and [2, 4] along axis 0; all other dimensions");
   EXPECT_THROWS(concatenate({}), Error, "concatenate: no arrays; give at least one");
-  EXPECT_THROWS(stack({array({1}), array({1, 2})}), Error, "stack: [1] and [2]; arrays that are stacked have one shape");
+  EXPECT_THROWS(stack({array({1}), array({1, 2})}), Error,
+                "stack: [1] and [2]; arrays that are stacked have one shape");
   EXPECT_THROWS(stack({array({1})}, 2), Error, "stack: axis 2 of a result with 2 dimensions");
 }
 
@@ -88,7 +91,8 @@ TEST(Split, IntoEqualPiecesOrAtPositions) {
   const auto rows = unstack(six());
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_TEXT(rows[1], "i32[3] [3, 4, 5]");
-  EXPECT_THROWS(split(arange(5), 2), Error, "split: dimension 0 of [5] is 5, which does not divide into 2 pieces; use split_at");
+  EXPECT_THROWS(split(arange(5), 2), Error,
+                "split: dimension 0 of [5] is 5, which does not divide into 2 pieces; use split_at");
   EXPECT_THROWS(split_at(arange(5), {3, 1}), Error, "split_at: position 1 after 3 along dimension 0 of [5]");
 }
 
@@ -106,7 +110,8 @@ TEST(Pad, SurroundsWithAValue) {
   EXPECT_TEXT(pad(array({1, 2}), {{1, 2}}), "i32[5] [0, 1, 2, 0, 0]");
   EXPECT_TEXT(pad(array({1.0f, 2.0f}), {{1, -1}}, 9), "f32[2] [9, 1]");
   EXPECT_TEXT(pad(array({{1}}), {{1, 0}, {0, 1}}, 7), "i32[2,2] [[7, 7], [1, 7]]");
-  EXPECT_THROWS(pad(six(), {{1, 1}}), Error, "pad: 1 widths for [2, 3]; give {before, after} for each of its 2 dimensions");
+  EXPECT_THROWS(pad(six(), {{1, 1}}), Error,
+                "pad: 1 widths for [2, 3]; give {before, after} for each of its 2 dimensions");
   EXPECT_THROWS(pad(array({1}), {{1, 1}}, array({1})), Error, "pad: the value is i32[1]; it must be a scalar");
 }
 
@@ -122,7 +127,8 @@ TEST(Slice, CountsFromTheEndToo) {
   EXPECT_TEXT(slice(six(), {1}, {2}), "i32[1,3] [[3, 4, 5]]");
   EXPECT_TEXT(slice(six(), {0, -2}, {2, 3}), "i32[2,2] [[1, 2], [4, 5]]");
   EXPECT_EQ(slice(arange(6), {4}, {2}).shape(), (Shape{0}));
-  EXPECT_THROWS(slice(arange(6), {0}, {6}, {-1}), Error, "slice: the stride of dimension 0 is -1; strides are positive, use flip");
+  EXPECT_THROWS(slice(arange(6), {0}, {6}, {-1}), Error,
+                "slice: the stride of dimension 0 is -1; strides are positive, use flip");
   EXPECT_THROWS(slice(arange(6), {0, 0}, {6}), Error, "slice: 2 starts, 1 limits and 0 strides for [6]");
 }
 
@@ -143,8 +149,10 @@ TEST(DynamicSlice, BeginsWhereDataSays) {
   EXPECT_TEXT(f(six(), astype(Array(7), i32)), "i32[1,2] [[4, 5]]");
   EXPECT_TEXT(dynamic_slice(six(), {-2, -2}, {1, 2}), "i32[1,2] [[1, 2]]");
   EXPECT_TEXT(dynamic_update_slice(six(), array({{8.0f, 9.0f}}), {1, 0}), "i32[2,3] [[0, 1, 2], [8, 9, 5]]");
-  EXPECT_THROWS(dynamic_slice(six(), {0}, {1, 1}), Error, "dynamic_slice: 1 starts for [2, 3]; give one for each of its 2");
-  EXPECT_THROWS(dynamic_slice(six(), {0, array({1})}, {1, 1}), Error, "dynamic_slice: the start of dimension 1 is i32[1]");
+  EXPECT_THROWS(dynamic_slice(six(), {0}, {1, 1}), Error,
+                "dynamic_slice: 1 starts for [2, 3]; give one for each of its 2");
+  EXPECT_THROWS(dynamic_slice(six(), {0, array({1})}, {1, 1}), Error,
+                "dynamic_slice: the start of dimension 1 is i32[1]");
   EXPECT_THROWS(dynamic_slice(six(), {0, 0.5f}, {1, 1}), Error, "dynamic_slice: the indices are f32[]");
 }
 

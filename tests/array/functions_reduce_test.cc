@@ -26,7 +26,7 @@ TEST(Reductions, TakeAxes) {
   EXPECT_TEXT(max(six(), 0), "i32[3] [3, 4, 5]");
   EXPECT_TEXT(min(six(), 1), "i32[2] [0, 3]");
   EXPECT_TEXT(prod(six(), 1), "i32[2] [0, 60]");
-  EXPECT_TEXT(any(six() , 1), "bool[2] [true, true]");
+  EXPECT_TEXT(any(six(), 1), "bool[2] [true, true]");
   EXPECT_TEXT(all(six(), 1), "bool[2] [false, true]");
   EXPECT_TEXT(mean(six(), 1), "f32[2] [1, 4]");
 }

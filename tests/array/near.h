@@ -1,5 +1,5 @@
-// EXPECT_TEXT(array, "f32[2] [1, 2]"): type and elements as the array prints them. EXPECT_ELEMENTS(array, {...}, tolerance): the
-// elements within a tolerance.
+// EXPECT_TEXT(array, "f32[2] [1, 2]"): type and elements as the array prints them. EXPECT_ELEMENTS(array, {...},
+// tolerance): the elements within a tolerance.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,6 +14,7 @@
 inline void expect_elements(const lockstep::Array& array, const std::vector<double>& wanted, double tolerance) {
   const std::vector<double> got = array.to_vector<double>();
   ASSERT_EQ(got.size(), wanted.size()) << array;
-  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], wanted[i], tolerance) << "element " << i << " of " << array;
+  for (size_t i = 0; i < got.size(); ++i)
+    EXPECT_NEAR(got[i], wanted[i], tolerance) << "element " << i << " of " << array;
 }
 #define EXPECT_ELEMENTS(array, ...) expect_elements(array, __VA_ARGS__)

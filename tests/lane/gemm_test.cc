@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -93,16 +95,16 @@ TYPED_TEST(GemmOf, MatchesTheDefinitionOnRandomShapes) {
   }
 }
 
-// Shapes that are cut into several tiles or chunks: every element, against a product of the same in one go would take
-// too long in the definition, so some are sampled.
+// Samples, since the definition is slow on shapes large enough to be cut.
 TYPED_TEST(GemmOf, MatchesTheDefinitionWhenCutIntoTilesAndChunks) {
   using T = TypeParam;
   std::mt19937 random(6);
   Pool pool({.threads = 4});
   const std::vector<std::array<int64_t, 3>> shapes{
       {300, 500, 64}, {128, 1024, 40}, {17, 30, 20000}, {1, 2000, 300}, {700, 1, 300}};
-  for (const auto& [m, n, k] : shapes)
+  for (const auto& shape : shapes)
     for (const bool transposed : {false, true}) {
+      const int64_t m = shape[0], n = shape[1], k = shape[2];
       const Gemm gemm = Gemm::prepare(
           {.dtype = dtype_of<T>, .m = m, .n = n, .k = k, .transpose_a = transposed, .transpose_b = transposed}, 4);
       const std::vector<T> a = random_values<T>(m * k, random), b = random_values<T>(k * n, random);

@@ -51,6 +51,7 @@ const std::vector<Case> kCases = {{{}, {}},
                                   {{2, 40000, 2}, {1}},
                                   {{0, 3}, {0}},
                                   {{3, 0}, {0}},
+                                  {{2, 0, 3, 4}, {1, 3}},
                                   {{0}, {0}}};
 
 TEST(Reduce, SumsExactlyInEveryType) {

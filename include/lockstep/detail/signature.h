@@ -25,6 +25,23 @@ struct CallableSignature : SignatureOf<F> {};
 template <class F>
 struct CallableSignature<F, std::void_t<decltype(&F::operator())>> : SignatureOf<decltype(&F::operator())> {};
 
+// What a transform makes of F: a function with F's parameters, so that it too says what it takes.
+template <class F, class Call>
+struct Like {
+  Call call;
+
+  template <class... Args>
+  auto operator()(const Args&... args) const {
+    return call(args...);
+  }
+};
+template <class F, class Call>
+struct CallableSignature<Like<F, Call>, void> : CallableSignature<F> {};
+template <class F, class Call>
+Like<F, Call> like(Call call) {
+  return {std::move(call)};
+}
+
 template <class P, class A>
 decltype(auto) as_parameter(const A& argument) {
   if constexpr (std::is_same_v<P, A>)

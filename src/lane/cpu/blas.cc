@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <cstring>
 #include <vector>
 
 #include "lane/memory.h"
@@ -34,7 +35,32 @@ void touch_work_areas() {
   for (void* area : areas) blas_memory_free(area);
 }
 
+template <class T>
+bool sums_by_depth_alone() {
+  // Odd remainders at the edges; every piece above 10^6.
+  constexpr int64_t kRows = 161, kCols = 323, kDepth = 277, kRowCut = 80, kColCut = 176;
+  std::vector<T> a(kRows * kDepth), b(kDepth * kCols), whole(kRows * kCols), cut(whole.size());
+  uint32_t state = 1;
+  for (std::vector<T>* const operand : {&a, &b})
+    for (T& value : *operand)
+      value = static_cast<T>(static_cast<int32_t>(state = state * 1664525u + 1013904223u)) / T{3e9};
+  blas_gemm(false, false, kRows, kCols, kDepth, a.data(), kDepth, b.data(), kCols, false, whole.data(), kCols);
+  for (const int64_t row : {int64_t{0}, kRowCut})
+    for (const int64_t col : {int64_t{0}, kColCut})
+      blas_gemm(false, false, row == 0 ? kRowCut : kRows - kRowCut, col == 0 ? kColCut : kCols - kColCut, kDepth,
+                a.data() + row * kDepth, kDepth, b.data() + col, kCols, false, cut.data() + row * kCols + col, kCols);
+  return std::memcmp(whole.data(), cut.data(), whole.size() * sizeof(T)) == 0;
+}
+
 }  // namespace
+
+bool blas_sums_by_depth_alone(bool of_doubles) {
+  prepare_blas();
+  static const bool floats = sums_by_depth_alone<float>();
+  if (!of_doubles) return floats;
+  static const bool doubles = sums_by_depth_alone<double>();
+  return doubles;
+}
 
 void prepare_blas() {
   [[maybe_unused]] static const bool once = [] {

@@ -1,6 +1,5 @@
 #include "lane/cpu/gemm.h"
 
-#include <array>
 #include <limits>
 #include <vector>
 
@@ -21,13 +20,15 @@ int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 constexpr double kPackA = 11, kPackB = 3, kPackColumns = 10, kStart = 20000;
 // Below kInline a product is not worth waking a second thread; many of them are gathered into tasks of kTask.
 constexpr int64_t kInline = int64_t{1} << 18, kTask = int64_t{1} << 16;
-// OpenBLAS has other kernels for products below 10^6 on some machines. Products of up to twice that are cut the same
-// way for any number of threads, larger ones never into tiles below it.
-constexpr int64_t kSmall = int64_t{1} << 20;
-constexpr int kNominalThreads = 4;
 // Half of a 1 MiB second-level cache.
 constexpr int64_t kTileBytes = int64_t{512} << 10;
-constexpr int64_t kEdge = 32;
+constexpr int64_t kEdge = 16;
+
+// Where the bits of an element depend on how its product is cut, the cut must not follow the number of threads, but
+// these. OpenBLAS has other kernels for products below 10^6 on some machines, so that no cut may cross kSmall either:
+// what is below twice that is cut for kFewThreads.
+constexpr int64_t kSmall = int64_t{1} << 20;
+constexpr int kFewThreads = 4, kSomeThreads = 8;
 
 // The k chunks of a product whose result is one tile and whose sums are long. They depend on the shape alone.
 constexpr int64_t kLongSum = 8192, kShortChunk = 2048, kChunks = 16;
@@ -48,35 +49,43 @@ std::vector<int64_t> candidates(int64_t extent) {
   return shares;
 }
 
-// The cut of an m x n result with sums of length k for which `threads` threads are done first.
-Cut choose_tiles(const GemmSpec& spec, int64_t element, int threads) {
-  const auto [m, n, k] = std::array{spec.m, spec.n, spec.k};
-  const int64_t most = kTileBytes / element;
-  const bool small = m * n * k <= 2 * kSmall || most * k < 2 * kSmall;
-  const int64_t workers = m * n * k * spec.batch <= kInline ? 1 : small ? kNominalThreads : threads;
+// The cut for which `workers` threads are done first, no tile of which is a product of less than `least`; {0, 0} when
+// there is none.
+Cut cut_for(const GemmSpec& spec, int64_t element, int64_t depth, int64_t workers, int64_t least) {
   const double pack_b = spec.transpose_b ? kPackColumns : kPackB;
   Cut best{0, 0};
   double best_cost = std::numeric_limits<double>::infinity();
-  for (const bool strict : {true, false}) {
-    for (const int64_t rows : candidates(m)) {
-      for (const int64_t cols : candidates(n)) {
-        if (rows * cols > most) continue;
-        const int64_t row_tiles = ceil_div(m, rows), col_tiles = ceil_div(n, cols);
-        const int64_t last_rows = m - (row_tiles - 1) * rows, last_cols = n - (col_tiles - 1) * cols;
-        const bool cut = row_tiles * col_tiles > 1;
-        if (strict && !small && cut && last_rows * last_cols * k < kSmall) continue;
-        const auto r = static_cast<double>(rows), c = static_cast<double>(cols), d = static_cast<double>(k);
-        const double tile = r * c * d + d * (kPackA * r + pack_b * c) + kStart;
-        const double cost = tile * static_cast<double>(ceil_div(row_tiles * col_tiles * spec.batch, workers));
-        if (cost < best_cost) {
-          best_cost = cost;
-          best = {rows, cols};
-        }
+  const std::vector<int64_t> widths = candidates(spec.n);
+  for (const int64_t rows : candidates(spec.m)) {
+    for (const int64_t cols : widths) {
+      if (rows * cols * element > kTileBytes) continue;
+      const int64_t row_tiles = ceil_div(spec.m, rows), col_tiles = ceil_div(spec.n, cols);
+      const int64_t last_rows = spec.m - (row_tiles - 1) * rows, last_cols = spec.n - (col_tiles - 1) * cols;
+      if (row_tiles * col_tiles > 1 && last_rows * last_cols * depth < least) continue;
+      const auto r = static_cast<double>(rows), c = static_cast<double>(cols), d = static_cast<double>(spec.k);
+      const double tile = r * c * d + d * (kPackA * r + pack_b * c) + kStart;
+      const double cost = tile * static_cast<double>(ceil_div(row_tiles * col_tiles * spec.batch, workers));
+      if (cost < best_cost) {
+        best_cost = cost;
+        best = {rows, cols};
       }
     }
-    if (best.rows > 0) break;
   }
   return best;
+}
+
+Cut choose_tiles(const GemmSpec& spec, int64_t element, int threads) {
+  // The length of the sums in one call of OpenBLAS.
+  const int64_t depth = is_floating(spec.dtype) && size_of(spec.dtype) == 2 ? detail::half_panel(spec.k) : spec.k;
+  const int64_t product = spec.m * spec.n * spec.k;
+  if (product * spec.batch <= kInline) return cut_for(spec, element, depth, 1, 0);
+  if (spec.m * spec.n * depth <= 2 * kSmall) return cut_for(spec, element, depth, kFewThreads, 0);
+  const bool free = is_integer(spec.dtype) || blas_sums_by_depth_alone(element == 8);
+  if (free) {
+    const Cut cut = cut_for(spec, element, depth, threads, is_integer(spec.dtype) ? 0 : kSmall);
+    if (cut.rows > 0) return cut;
+  }
+  return cut_for(spec, element, depth, kSomeThreads, 0);
 }
 
 // Calls f(T{}) for the C++ type of a dtype.

@@ -7,8 +7,9 @@
 // A prepared Gemm is immutable; any thread may run it, several at once.
 //
 // The result does not depend on the number of threads or on scheduling. Long sums over k are cut into chunks by the
-// shape alone and added in order. Tiles of C are cut at multiples of 32 and never so small that OpenBLAS would switch
-// to another kernel, so that the order in which it adds up an element is a function of k alone; the tests compare bits.
+// shape alone and added in order. Tiles of C follow the number of threads only where OpenBLAS's kernels add up an
+// element in an order given by k alone, wherever the tile is cut: prepare() finds out by comparing bits once. Elsewhere
+// (some kernels for x86) the tiles follow from the shape alone.
 #pragma once
 
 #include <cstdint>

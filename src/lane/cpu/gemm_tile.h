@@ -74,14 +74,21 @@ void multiply_floats(Pool&, int, const Operand<T>& a, const Operand<T>& b, int64
   blas_gemm(a.transposed, b.transposed, rows, cols, k, a.data, a.ld, b.data, b.ld, false, sums, ld);
 }
 
+// How deep the panels are that 16-bit floats are converted in: equal shares of k.
+inline int64_t half_panel(int64_t k) {
+  constexpr int64_t kMost = 512;
+  const int64_t panels = std::max<int64_t>(1, (k + kMost - 1) / kMost);
+  return (k + panels - 1) / panels;
+}
+
 template <class T>
 void multiply_halves(Pool& pool, int thread, const Operand<T>& a, const Operand<T>& b, int64_t rows, int64_t cols,
                      int64_t k, float* sums, int64_t ld) {
-  constexpr int64_t kPanel = 512;
-  auto* const wide_a = static_cast<float*>(pool.scratch(thread, kASlot, rows * std::min(k, kPanel) * 4));
-  auto* const wide_b = static_cast<float*>(pool.scratch(thread, kBSlot, cols * std::min(k, kPanel) * 4));
-  for (int64_t p = 0; p < k; p += kPanel) {
-    const int64_t depth = std::min(kPanel, k - p);
+  const int64_t panel = half_panel(k);
+  auto* const wide_a = static_cast<float*>(pool.scratch(thread, kASlot, rows * panel * 4));
+  auto* const wide_b = static_cast<float*>(pool.scratch(thread, kBSlot, cols * panel * 4));
+  for (int64_t p = 0; p < k; p += panel) {
+    const int64_t depth = std::min(panel, k - p);
     const Operand<float> wa = widen(a.at(0, p), rows, depth, wide_a);
     const Operand<float> wb = widen(b.at(p, 0), depth, cols, wide_b);
     blas_gemm(wa.transposed, wb.transposed, rows, cols, depth, wa.data, wa.ld, wb.data, wb.ld, p > 0, sums, ld);

@@ -1,0 +1,138 @@
+#include "array/near.h"
+#include "lockstep/lockstep.h"
+
+namespace lockstep {
+namespace {
+
+struct Point {
+  Array x, y;
+};
+
+TEST(Vmap, MapsOverTheLeadingAxisOfEveryArgument) {
+  const auto f = vmap([](Array a, Array b) { return dot(a, b); });
+  EXPECT_TEXT(f(array({{1, 2}, {3, 4}}), array({{5, 6}, {7, 8}})), "i32[2] [17, 53]");
+}
+
+TEST(Vmap, TreesAreMappedLeafByLeaf) {
+  const Point out = vmap([](Point p, int scale) { return Point{p.x * scale, p.x + p.y}; })(
+      Point{array({1, 2}), array({{10, 20}, {30, 40}})}, 3);
+  EXPECT_TEXT(out.x, "i32[2] [3, 6]");
+  EXPECT_TEXT(out.y, "i32[2,2] [[11, 21], [32, 42]]");
+}
+
+TEST(Vmap, AxesMayBeChosenSharedAndNegative) {
+  const auto f = [](Array row, Array m) { return row + m; };  // [3] + [3]
+  const Array columns = array({{1, 2}, {3, 4}, {5, 6}}), shared = array({10, 20, 30});
+  const char* wanted = "i32[2,3] [[11, 23, 35], [12, 24, 36]]";
+  EXPECT_TEXT(vmap(f, {.in_axes = {1, std::nullopt}})(columns, shared), wanted);
+  EXPECT_TEXT(vmap(f, {.in_axes = {-1, std::nullopt}})(columns, shared), wanted);
+  EXPECT_TEXT(vmap(f, {.in_axes = {std::nullopt, 1}})(shared, columns), wanted);
+  // Missing axes are 0.
+  EXPECT_TEXT(vmap(f, {.in_axes = {1}})(columns, transpose(columns)), "i32[2,3] [[2, 6, 10], [4, 8, 12]]");
+}
+
+TEST(Vmap, ResultsAreBatchedAlongOutAxes) {
+  const auto f = [](Array x) { return x * array({1, 10, 100}); };
+  const Array x = array({1, 2});
+  EXPECT_TEXT(vmap(f)(x), "i32[2,3] [[1, 10, 100], [2, 20, 200]]");
+  EXPECT_TEXT(vmap(f, {.out_axes = 1})(x), "i32[3,2] [[1, 2], [10, 20], [100, 200]]");
+  EXPECT_TEXT(vmap(f, {.out_axes = -1})(x), "i32[3,2] [[1, 2], [10, 20], [100, 200]]");
+  EXPECT_TEXT(vmap(f, {.out_axes = -2})(x), "i32[2,3] [[1, 10, 100], [2, 20, 200]]");
+}
+
+TEST(Vmap, ResultsThatDoNotDependOnTheBatchAreRepeated) {
+  const Array outside = array({7, 8});
+  const auto [constant, captured, shared] =
+      vmap([&outside](Array, Array s) { return std::tuple{Array(3), outside, s}; }, {.in_axes = {0, std::nullopt}})(zeros({2}), 5);
+  EXPECT_TEXT(constant, "i32[2] [3, 3]");
+  EXPECT_TEXT(captured, "i32[2,2] [[7, 8], [7, 8]]");
+  EXPECT_TEXT(shared, "i32[2] [5, 5]");
+}
+
+TEST(Vmap, BatchesMayBeEmptyOrOfOne) {
+  const auto f = vmap([](Array x) { return sum(x) + 1.f; });
+  EXPECT_TEXT(f(zeros({0, 3})), "f32[0] []");
+  EXPECT_TEXT(f(ones({1, 3})), "f32[1] [4]");
+}
+
+TEST(Vmap, Nests) {
+  const auto product = [](Array a, Array b) { return a * b; };
+  const auto outer = vmap(vmap(product, {.in_axes = {std::nullopt, 0}}), {.in_axes = {0, std::nullopt}});
+  EXPECT_TEXT(outer(array({1, 2}), array({3, 4, 5})), "i32[2,3] [[3, 4, 5], [6, 8, 10]]");
+  const auto inner = vmap(vmap(product, {.in_axes = {0, std::nullopt}}), {.in_axes = {std::nullopt, 0}});
+  EXPECT_TEXT(inner(array({1, 2}), array({3, 4, 5})), "i32[3,2] [[3, 6], [4, 8], [5, 10]]");
+  // The inner function captures what the outer one maps over.
+  const auto captured = vmap([](Array a) { return vmap([a](Array b) { return a - b; })(array({1, 2})); });
+  EXPECT_TEXT(captured(array({10, 20})), "i32[2,2] [[9, 8], [19, 18]]");
+}
+
+TEST(Vmap, OfGradGivesAGradientPerExample) {
+  const auto loss = [](Array w, Array x) { return square(dot(w, x)); };
+  const Array g = vmap(grad(loss), {.in_axes = {std::nullopt, 0}})(array({1.f, 2.f}), array({{1.f, 0.f}, {1.f, 1.f}}));
+  EXPECT_TEXT(g, "f32[2,2] [[2, 0], [6, 6]]");
+}
+
+TEST(Vmap, UnderGradSumsOverTheBatch) {
+  const auto loss = [](Array w, Array x) { return square(dot(w, x)); };
+  const Array g = grad([&](Array w, Array x) {
+    return sum(vmap(loss, {.in_axes = {std::nullopt, 0}})(w, x));
+  })(array({1.f, 2.f}), array({{1.f, 0.f}, {1.f, 1.f}}));
+  EXPECT_TEXT(g, "f32[2] [8, 6]");
+}
+
+TEST(Vmap, OfJitAndInsideJit) {
+  const auto f = [](Array x) { return sum(x * x); };
+  const Array x = array({{1, 2}, {3, 4}});
+  EXPECT_TEXT(vmap(jit(f))(x), "i32[2] [5, 25]");
+  const auto compiled = jit(vmap(f));
+  EXPECT_TEXT(compiled(x), "i32[2] [5, 25]");
+  EXPECT_TEXT(compiled(x), "i32[2] [5, 25]");
+  EXPECT_EQ(compiled.compiled(), 1u);
+}
+
+TEST(Vmap, OfScanEqualsALoop) {
+  const auto f = [](Array start, Array xs) {
+    return scan([](Array c, Array x) { return std::pair{c * 2 + x, c}; }, start, xs);
+  };
+  const Array starts = array({1, 2}), xs = array({{1, 2, 3}, {4, 5, 6}});
+  const auto both = vmap(f)(starts, xs);
+  const auto shared_xs = vmap(f, {.in_axes = {0, std::nullopt}})(starts, at(xs, 0));
+  const auto shared_start = vmap(f, {.in_axes = {std::nullopt, 0}})(Array(1), xs);
+  for (int64_t i = 0; i < 2; ++i) {
+    const auto [carry, ys] = f(at(starts, i), at(xs, i));
+    EXPECT_EQ(at(both.first, i).to_string(), carry.to_string());
+    EXPECT_EQ(at(both.second, i).to_string(), ys.to_string());
+    const auto [carry2, ys2] = f(at(starts, i), at(xs, 0));
+    EXPECT_EQ(at(shared_xs.first, i).to_string(), carry2.to_string());
+    EXPECT_EQ(at(shared_xs.second, i).to_string(), ys2.to_string());
+    const auto [carry3, ys3] = f(Array(1), at(xs, i));
+    EXPECT_EQ(at(shared_start.first, i).to_string(), carry3.to_string());
+    EXPECT_EQ(at(shared_start.second, i).to_string(), ys3.to_string());
+  }
+}
+
+TEST(Vmap, OfCondChoosesPerExample) {
+  const auto f = [](Array p, Array x) {
+    return cond(p, [](Array y) { return y * 2; }, [](Array y) { return y - 1; }, x);
+  };
+  EXPECT_TEXT(vmap(f)(array({true, false, true}), array({1, 2, 3})), "i32[3] [2, 1, 6]");
+  EXPECT_TEXT(vmap(f, {.in_axes = {std::nullopt, 0}})(true, array({1, 2, 3})), "i32[3] [2, 4, 6]");
+  EXPECT_TEXT(vmap(f, {.in_axes = {0, std::nullopt}})(array({true, false}), 5), "i32[2] [10, 4]");
+}
+
+TEST(Vmap, OfRandomDrawsPerKey) {
+  const Array keys = random::split(random::key(3), 4);
+  const auto draw = [](Array k) {
+    return std::tuple{random::normal(k, {3}), random::permutation(k, 5), random::bits(random::fold_in(k, 7), {2})};
+  };
+  const auto [normals, orders, bits] = vmap(draw)(keys);
+  for (int64_t i = 0; i < 4; ++i) {
+    const auto [normal, order, bit] = draw(at(keys, i));
+    EXPECT_EQ(at(normals, i).to_string(), normal.to_string());
+    EXPECT_EQ(at(orders, i).to_string(), order.to_string());
+    EXPECT_EQ(at(bits, i).to_string(), bit.to_string());
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,319 @@
+// Random well-typed programs for property tests. The generator knows, for every value it makes, how large its elements can be
+// and how far two right ways of computing them may differ, so that results are compared exactly where they must agree exactly
+// and within a derived bound where sums may be taken in another order. One thread.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <random>
+
+#include "ops/control.h"
+#include "ops/einsum.h"
+#include "ops/elementwise.h"
+#include "ops/index_ops.h"
+#include "ops/reduce.h"
+#include "rows/eager.h"
+
+namespace lockstep {
+
+struct RandomProgram {
+  Program program;
+  std::vector<double> error;  // per output: how far results may differ; 0: not a bit
+  HostArrays inputs;
+};
+
+class RandomPrograms {
+ public:
+  // `smooth`: all floats are f64, and no kink stands behind a value that is not exact.
+  RandomPrograms(uint32_t seed, bool smooth) : random_(seed), smooth_(smooth) {}
+
+  RandomProgram make() {
+    const int inputs = pick(2, 5), steps = pick(5, 40);
+    for (int i = 0; i < inputs; ++i) {
+      const Type t{pick_dtype(), pick_of(std::vector<Shape>{{}, {3}, {4}, {3, 4}, {4, 3}, {2, 3, 4}, {1, 4}, {3, 4}, {0, 4}})};
+      known_.push_back({b_.input(t), 2.0, 0.0});
+    }
+    for (int tries = 0; tries < 20 * steps && static_cast<int>(b_.program().eqns.size()) < steps; ++tries) step();
+    RandomProgram out;
+    Values outputs;
+    const int wanted = pick(1, 4);
+    for (int k = 0; k < wanted; ++k) {
+      // Mostly late values, which depend on many others.
+      const size_t from = pick(0, 3) ? known_.size() / 2 : 0;
+      const Known& v = known_[from + random_() % (known_.size() - from)];
+      outputs.push_back(v.value);
+      out.error.push_back(v.error);
+    }
+    out.program = b_.take(outputs);
+    for (ValueId id : out.program.inputs) out.inputs.push_back(make_array(out.program.types[id]));
+    return out;
+  }
+
+ private:
+  struct Known {
+    Value value;
+    double bound;  // of the magnitude of elements; floats only
+    double error;  // absolute; 0: exact
+  };
+
+  int pick(int lo, int hi) { return lo + static_cast<int>(random_() % static_cast<uint32_t>(hi - lo + 1)); }
+  template <class T>
+  const T& pick_of(const std::vector<T>& list) { return list[random_() % list.size()]; }
+  DType pick_dtype() {
+    if (smooth_) return pick(0, 4) ? f64 : i32;
+    return pick_of(std::vector<DType>{f32, f32, f32, f64, i32, boolean});
+  }
+  const Known& any() { return known_[random_() % known_.size()]; }
+
+  // A value that `fits`, or null.
+  template <class F>
+  const Known* find(F&& fits) {
+    const size_t first = random_() % known_.size();
+    for (size_t i = 0; i < known_.size(); ++i) {
+      const Known& v = known_[(first + i) % known_.size()];
+      if (fits(v)) return &v;
+    }
+    return nullptr;
+  }
+  const Known* like(const Type& t) {
+    return find([&](const Known& v) { return v.value.type() == t; });
+  }
+
+  static double epsilon(DType t) { return t == f32 ? 1.2e-7 : 2.3e-16; }
+
+  // Adds a result. What may grow without limit is tamed, and what is too uncertain to be compared is left dead.
+  void keep(Value v, double bound, double error) {
+    if (count(v.shape()) > 400 || v.rank() > 4) return;
+    if (!is_floating(v.dtype())) return known_.push_back({v, 0, 0});
+    if (error > 0) error += epsilon(v.dtype()) * bound;
+    if (bound > 20) {
+      v = tanh(v);
+      bound = 1;
+    }
+    if (error < 1e-3) known_.push_back({v, bound, error});
+  }
+  void keep_like(Value v, const Known& x) { keep(v, x.bound, x.error); }
+
+  // May a step that jumps, or bends, be taken at x?
+  bool may_jump(const Known& x) const { return x.error == 0; }
+  bool may_bend(const Known& x) const { return !smooth_ || x.error == 0; }
+
+  HostArray make_array(const Type& t) {
+    HostArray x(t);
+    for (int64_t i = 0; i < x.size(); ++i) {
+      if (is_floating(t.dtype)) x.set(i, std::uniform_real_distribution<double>(-2, 2)(random_));
+      else x.set(i, t.dtype == boolean ? pick(0, 1) : pick(-3, 5));
+    }
+    return x;
+  }
+
+  void step() {
+    const Known x = any();
+    switch (pick(0, 11)) {
+      case 0: case 1: return unary(x);
+      case 2: case 3: case 4: return binary(x);
+      case 5: return choose(x);
+      case 6: return constant(x);
+      case 7: case 8: return rearrange(x);
+      case 9: return reduce(x);
+      case 10: return contract(x);
+      default: return pick(0, 1) ? index(x) : nest(x);
+    }
+  }
+
+  void unary(const Known& x) {
+    const Value v = x.value;
+    if (v.dtype() == boolean) return keep(bit_not(v), 0, 0);
+    if (v.dtype() == i32) {
+      const int which = pick(0, 3);
+      if (which == 3) return keep(cast(v, smooth_ ? f64 : f32), 2.2e9, 0);
+      return keep(which == 0 ? neg(v) : which == 1 ? abs(v) : sign(v), 0, 0);
+    }
+    switch (pick(0, 9)) {
+      case 0: return keep(tanh(v), 1, x.error);
+      case 1: return keep(sin(v), 1, x.error);
+      case 2: return keep(logistic(v), 1, x.error);
+      case 3: return keep(erf(v), 1, 1.2 * x.error);
+      case 4: return keep_like(neg(v), x);
+      case 5: if (may_bend(x)) keep_like(abs(v), x); return;
+      case 6: if (x.bound <= 2) keep(exp(v), 8, 8 * x.error); return;
+      case 7: return keep(sqrt(v * v + 1.0), x.bound + 1, x.error);
+      case 8: if (may_jump(x)) pick(0, 1) ? keep(floor(v), x.bound + 1, 0) : keep(cast(v, i32), 0, 0); return;
+      default:
+        if (smooth_) return;
+        return keep(cast(v, v.dtype() == f32 ? f64 : f32), x.bound, x.error > 0 ? x.error + 2e-7 * x.bound : 0);
+    }
+  }
+
+  void binary(const Known& x) {
+    const Known y = *like(x.value.type());
+    const Value a = x.value, c = y.value;
+    if (a.dtype() == boolean) return keep(pick(0, 1) ? bit_and(a, c) : bit_xor(a, c), 0, 0);
+    switch (pick(0, 6)) {
+      case 0: return keep(add(a, c), x.bound + y.bound, x.error + y.error);
+      case 1: return keep(sub(a, c), x.bound + y.bound, x.error + y.error);
+      case 2: return keep(mul(a, c), x.bound * y.bound, x.error * y.bound + y.error * x.bound + x.error * y.error);
+      case 3:
+        if (!is_floating(a.dtype())) return keep(pick(0, 1) ? div(a, c) : rem(a, c), 0, 0);
+        return keep(div(a, c * c + 1.0), x.bound, x.error + 2 * y.error * x.bound);
+      case 4: case 5:
+        if (may_bend(x) && may_bend(y))
+          keep(pick(0, 1) ? maximum(a, c) : minimum(a, c), std::max(x.bound, y.bound), std::max(x.error, y.error));
+        return;
+      default:
+        if (may_jump(x) && may_jump(y)) keep(pick(0, 1) ? lt(a, c) : eq(a, c), 0, 0);
+    }
+  }
+
+  void choose(const Known& x) {
+    const Known y = *like(x.value.type());
+    if (const Known* p = like({boolean, x.value.shape()}))
+      keep(select(p->value, x.value, y.value), std::max(x.bound, y.bound), std::max(x.error, y.error));
+  }
+
+  void constant(const Known& x) {
+    const Type t = x.value.type();
+    if (t.dtype == i32 && t.rank() > 0 && pick(0, 1)) return keep(iota(b_, t, pick(0, static_cast<int>(t.rank()) - 1)), 0, 0);
+    if (!is_floating(t.dtype)) return keep(full(b_, t, static_cast<int64_t>(pick(0, 1))), 0, 0);
+    keep(full(b_, t, pick_of(std::vector<double>{0.0, -0.0, 1.0, 0.5, -1.25})), 2, 0);
+  }
+
+  void rearrange(const Known& x) {
+    const Value v = x.value;
+    const Shape& s = v.shape();
+    const auto rank = static_cast<int>(v.rank());
+    Dims order = counting(0, rank), zeros(s.size(), 0), ones(s.size(), 1);
+    switch (pick(0, 7)) {
+      case 0: {
+        const int at = pick(0, rank);
+        Shape to = s;
+        to.insert(to.begin() + at, pick(1, 4));
+        order = counting(0, rank + 1);
+        order.erase(order.begin() + at);
+        return keep_like(broadcast(v, to, order), x);
+      }
+      case 1: return keep_like(reshape(v, pick(0, 1) ? Shape{count(s)} : prepend(1, s)), x);
+      case 2:
+        std::shuffle(order.begin(), order.end(), random_);
+        return keep_like(transpose(v, order), x);
+      case 3: {
+        Dims starts, limits;
+        for (int64_t n : s) {
+          starts.push_back(pick(0, static_cast<int>(n) / 2));
+          limits.push_back(pick(static_cast<int>(starts.back()), static_cast<int>(n)));
+        }
+        return keep_like(slice(v, starts, limits, pick(0, 2) ? ones : Dims(s.size(), 2)), x);
+      }
+      case 4: return keep_like(reverse(v, rank ? Dims{pick(0, rank - 1)} : Dims{}), x);
+      case 5: {
+        Dims hi = zeros;
+        for (int64_t& n : hi) n = pick(0, 1);
+        return keep_like(pad(v, full(b_, {v.dtype(), {}}, 1), zeros, hi, pick(0, 3) ? zeros : ones), x);
+      }
+      case 6: {
+        if (rank == 0) return;
+        const Known y = *like(v.type());
+        return keep(concatenate({v, y.value}, pick(0, rank - 1)), std::max(x.bound, y.bound), std::max(x.error, y.error));
+      }
+      default: return keep_like(stop_gradient(v), x);
+    }
+  }
+
+  void reduce(const Known& x) {
+    const Value v = x.value;
+    if (v.rank() == 0) return;
+    const auto axis = pick(0, static_cast<int>(v.rank()) - 1);
+    const auto n = static_cast<double>(v.shape()[static_cast<size_t>(axis)]), many = n * n * epsilon(v.dtype());
+    if (v.dtype() == boolean) return keep(pick(0, 1) ? reduce_and(v, {axis}) : reduce_or(v, {axis}), 0, 0);
+    switch (pick(0, 4)) {
+      case 0: case 1: return keep(reduce_sum(v, {axis}), n * x.bound, n * x.error + many * x.bound);
+      case 2: return keep(cumsum(v, axis, pick(0, 1) == 1), n * x.bound, n * x.error + many * x.bound);
+      case 3: if (may_bend(x) && n > 0) keep_like(pick(0, 1) ? reduce_max(v, {axis}) : reduce_min(v, {axis}), x); return;
+      default: if (may_jump(x) && n > 0) keep(pick(0, 1) ? argmax(v, axis) : argmin(v, axis), 0, 0);
+    }
+  }
+
+  // A contraction over the last dimension of x and some dimension of another, as matrix product, product with a vector, or outer.
+  void contract(const Known& x) {
+    const Value v = x.value;
+    if (v.dtype() == boolean || v.rank() == 0) return;
+    const int64_t n = v.shape().back();
+    const std::string own = std::string("abcd").substr(0, static_cast<size_t>(v.rank()));
+    const Known* y = find([&](const Known& k) {
+      return k.value.dtype() == v.dtype() && k.value.rank() >= 1 && k.value.rank() <= 2 && k.value.shape()[0] == n;
+    });
+    if (!y) return;
+    const Known other = *y;
+    const std::string kept = own.substr(0, own.size() - 1), term = own.substr(own.size() - 1) + (other.value.rank() == 2 ? "z" : "");
+    std::string result = kept + term.substr(1);
+    if (pick(0, 2) == 0) std::reverse(result.begin(), result.end());
+    const auto m = static_cast<double>(n);
+    keep(einsum(own + "," + term + "->" + result, v, other.value), m * x.bound * other.bound,
+         m * (x.error * other.bound + other.error * x.bound + x.error * other.error) + m * m * epsilon(v.dtype()) * x.bound * other.bound);
+  }
+
+  void index(const Known& x) {
+    const Value v = x.value;
+    if (v.rank() == 0 || count(v.shape()) == 0) return;
+    const Known* i = find([](const Known& k) { return k.value.dtype() == i32 && k.value.rank() <= 1; });
+    if (!i) return;
+    const Value at = i->value;
+    const auto axis = pick(0, static_cast<int>(v.rank()) - 1);
+    switch (pick(0, 3)) {
+      case 0: return keep_like(gather(v, at, axis), x);
+      case 1: {
+        if (v.dtype() == boolean) return;
+        const Known taken{gather(v, at, axis), x.bound, x.error};
+        const auto n = static_cast<double>(count(at.shape())) + 1;
+        return keep(scatter_add(v, at, taken.value, axis), n * x.bound, n * x.error + n * n * epsilon(v.dtype()) * x.bound);
+      }
+      case 2: {
+        if (at.rank() != 0) return;
+        Dims sizes = v.shape();
+        for (int64_t& n : sizes) n = (n + 1) / 2;
+        const Values starts(sizes.size(), at);
+        const Value block = dynamic_slice(v, starts, sizes);
+        return pick(0, 1) ? keep_like(block, x) : keep_like(update_slice(v, neg_or_same(block), starts), x);
+      }
+      default:
+        if (!may_jump(x)) return;
+        return keep_like(sort({v}, axis, pick(0, 1) == 1)[0], x);
+    }
+  }
+  static Value neg_or_same(Value v) { return v.dtype() == boolean ? v : neg(v); }
+
+  // Programs inside the program.
+  void nest(const Known& x) {
+    const Value v = x.value;
+    if (!is_floating(v.dtype())) return;
+    auto body_of = [](const std::vector<Type>& types, auto&& f) {
+      return std::make_shared<const Program>(trace(types, f));
+    };
+    if (const Known* p = like({boolean, {}}); p && pick(0, 1)) {
+      const auto yes = body_of({v.type()}, [](const Values& in) { return Values{tanh(in[0])}; });
+      const auto no = body_of({v.type()}, [](const Values& in) { return Values{in[0]}; });
+      return keep_like(cond(p->value, yes, no, {v})[0], x);
+    }
+    if (v.rank() == 0 || pick(0, 1)) {
+      const auto body = body_of({v.type()}, [](const Values& in) { return Values{sin(in[0]) * in[0]}; });
+      return keep(remat(b_, body, {v})[0], x.bound, x.error * (1 + x.bound));
+    }
+    const Type row{v.dtype(), Shape(v.shape().begin() + 1, v.shape().end())};
+    const auto body = body_of({row, row}, [](const Values& in) {
+      const Value next = tanh(in[0] + in[1]);
+      return Values{next, next * in[0]};
+    });
+    const int64_t n = v.shape()[0];
+    const Values out = scan(b_, body, {full(b_, row, 0.0)}, {v}, {}, n, pick(0, 1) == 1);
+    keep(out[0], 1, static_cast<double>(n) * x.error);
+    keep(out[1], 1, 2 * static_cast<double>(n) * x.error);
+  }
+
+  std::mt19937 random_;
+  bool smooth_;
+  Builder b_;
+  std::vector<Known> known_;
+};
+
+}  // namespace lockstep

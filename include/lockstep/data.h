@@ -1,5 +1,5 @@
-// Image data sets: MNIST and Fashion-MNIST by name, or any pair of IDX files by path. docs/data.md says where files are
-// looked for and how they are checked. Every function may be called from any thread; callbacks run on the caller's.
+// Image data sets: MNIST and Fashion-MNIST by name, any pair of IDX files by path, or images made on the spot. docs/data.md says
+// where files are looked for and how they are checked. Every function may be called from any thread; callbacks run on the caller's.
 #pragma once
 
 #include <cstdint>
@@ -56,13 +56,18 @@ struct DataOptions {
   std::function<void(const DataEvent&)> progress = {};
 };
 
-// The data sets that have names: "mnist", "fashion-mnist".
+// The data sets that have names and files: "mnist", "fashion-mnist".
 std::vector<std::string> dataset_names();
 
-// The data set of that name, fetched when it is nowhere on this machine.
+// The data set of that name, fetched when it is nowhere on this machine; "synthetic" is synthetic_digits(6000, 1000).
 // Throws Error for an unknown name or a wrong file in options.dir, IoError (listing every source with its reason) when
 // no source has a file.
 Dataset load_dataset(std::string_view name, const DataOptions& options = {});
+
+// Images of 28 x 28 pixels in ten classes that need no file: each class has a smooth pattern of its own, each image shows
+// its class's pattern moved by up to two pixels, fainter or stronger, under noise. The same on every machine for the same
+// seed; the test images are others of the same classes. Throws Error for a negative number.
+Dataset synthetic_digits(int64_t train, int64_t test, uint64_t seed = 0);
 
 // Makes sure that options.dir, or the cache, holds the four files with the right sums; fetches those that are
 // missing or wrong. Returns the folder. Throws as load_dataset does.

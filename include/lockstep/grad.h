@@ -63,7 +63,8 @@ auto gradients_like(const Array* next, const Args&... args) {
   std::tuple<Args...> all{args...};
   [&]<size_t... K>(std::index_sequence<K...>) {
     auto fill = [&](size_t argument, auto& tree) {
-      if (((argument == I) || ...)) for_each_array(tree, [&](Array& a) { a = *next++; });
+      const bool wanted = ((argument == I) || ...);
+      if (wanted) for_each_array(tree, [&](Array& a) { a = *next++; });
     };
     (fill(K, std::get<K>(all)), ...);
   }

@@ -141,7 +141,7 @@ class Jit {
 
   template <class... Args>
   auto operator()(const Args&... args) const {
-    return detail::with_parameters<F>([this](const auto&... converted) { return run(converted...); }, args...);
+    return detail::with_parameters<F>([this](const auto&... converted) { return this->run(converted...); }, args...);
   }
 
   // The program traced for these arguments, as text; `lowered`: after simplifying and fusing; `plan`: what runs and

@@ -46,7 +46,7 @@ const std::vector<DatasetSpec>& catalog() {
 const DatasetSpec& find_dataset(std::string_view name) {
   for (const DatasetSpec& spec : catalog())
     if (spec.name == name) return spec;
-  throw_error("data: there is no data set named \"{}\"; there are {}; load_idx_pair reads files of your own", name,
+  throw_error("data: there is no data set named \"{}\"; there are {} and synthetic; load_idx_pair reads files of your own", name,
               fmt::join(dataset_names(), ", "));
 }
 

@@ -262,6 +262,11 @@ std::vector<std::string> dataset_names() {
 }
 
 Dataset load_dataset(std::string_view name, const DataOptions& options) {
+  if (name == "synthetic") {
+    if (!options.dir.empty())
+      throw_error("data: synthetic is made on the spot and is not in {}; leave the folder out", options.dir);
+    return synthetic_digits(6000, 1000);
+  }
   const detail::DatasetSpec& spec = detail::find_dataset(name);
   detail::DataWorld world{spec, detail::default_sources(spec, options.allow_download)};
   return detail::load(world, options);

@@ -91,7 +91,7 @@ Program joint(const Program& program, const std::vector<bool>& wanted) {
     const ValueId id = program.inputs[i];
     outputs.push_back(ct[id] ? ct[id] : full(b, program.types[id], 0.0));
   }
-  return b.take(outputs);
+  return checked(b.take(outputs));
 }
 
 const SubPrograms kSubPrograms = {joint, split, batch};

@@ -29,6 +29,9 @@ Program inline_bodies(const Program&, Inline when);
 // Gathers elementwise equations into `fused` ones and into the epilogues of the ops that can carry them.
 Program fuse(const Program&);
 
+// The program itself; in debug builds checked first, so that a pass that breaks a type is caught where it happens.
+Program checked(Program);
+
 // Everything between a traced program and a plan, in order.
 Program lower(const Program&);
 

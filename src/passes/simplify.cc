@@ -129,10 +129,18 @@ Program inline_bodies(const Program& p, Inline when) {
   return b.take(outputs);
 }
 
+Program checked(Program p) {
+#ifndef NDEBUG
+  check(p);
+#endif
+  return p;
+}
+
 Program lower(const Program& program) {
-  Program p = simplify(inline_bodies(program, Inline::early));
-  p = drop_dead(inline_bodies(p, Inline::late));
-  return fuse(p);
+  Program p = checked(inline_bodies(checked(program), Inline::early));
+  p = checked(simplify(p));
+  p = checked(drop_dead(inline_bodies(p, Inline::late)));
+  return checked(fuse(p));
 }
 
 }  // namespace lockstep

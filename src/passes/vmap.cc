@@ -60,7 +60,7 @@ BatchedProgram batch(const Program& program, const std::vector<bool>& batched_in
     }
     outputs.push_back(v);
   }
-  result.program = b.take(outputs);
+  result.program = checked(b.take(outputs));
   return result;
 }
 

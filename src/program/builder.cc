@@ -1,13 +1,15 @@
 #include "program/builder.h"
 
+#include <iterator>
+
 #include "base/check.h"
 #include "program/op.h"
 
 namespace lockstep {
 
 Value Builder::input(Type type) {
-  const auto id = static_cast<ValueId>(program_.types.size());
-  program_.types.push_back(std::move(type));
+  const auto id = static_cast<ValueId>(types_.size());
+  types_.push_back(std::move(type));
   program_.inputs.push_back(id);
   defined_by_.push_back(-1);
   return {this, id};
@@ -31,8 +33,8 @@ Values Builder::emit_typed(const Op& op, std::span<const Value> in, Attrs attrs,
   Values values;
   values.reserve(out.size());
   for (const Type& t : out) {
-    const auto id = static_cast<ValueId>(program_.types.size());
-    program_.types.push_back(t);
+    const auto id = static_cast<ValueId>(types_.size());
+    types_.push_back(t);
     defined_by_.push_back(static_cast<int32_t>(program_.eqns.size()));
     eqn.out.push_back(id);
     values.emplace_back(this, id);
@@ -68,12 +70,15 @@ const Eqn* Builder::definition(Value v) const {
 
 Program Builder::finish(std::span<const Value> outputs) const {
   Program p = program_;
+  p.types.assign(types_.begin(), types_.end());
   for (const Value& v : outputs) p.outputs.push_back(v.id());
   return p;
 }
 
 Program Builder::take(std::span<const Value> outputs) {
   Program p = std::exchange(program_, {});
+  p.types.assign(std::make_move_iterator(types_.begin()), std::make_move_iterator(types_.end()));
+  types_.clear();
   defined_by_.clear();
   for (const Value& v : outputs) p.outputs.push_back(v.id());
   return p;

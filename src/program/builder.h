@@ -2,6 +2,7 @@
 // rules are written with Values. A Builder belongs to one thread.
 #pragma once
 
+#include <deque>
 #include <span>
 #include <utility>
 #include <vector>
@@ -56,8 +57,8 @@ class Builder {
   // The equation that made a value; null for an input. Valid until the next emit.
   const Eqn* definition(Value) const;
 
-  const Type& type(ValueId id) const { return program_.types[id]; }
-  const Program& program() const { return program_; }
+  // Stays where it is while equations are added.
+  const Type& type(ValueId id) const { return types_[id]; }
 
   // The program so far with these outputs. The builder stays usable.
   Program finish(std::span<const Value> outputs) const;
@@ -65,7 +66,8 @@ class Builder {
   Program take(std::span<const Value> outputs);
 
  private:
-  Program program_;
+  Program program_;         // but for its types
+  std::deque<Type> types_;  // by ValueId
   std::vector<int32_t> defined_by_;  // by ValueId: index of the equation, or -1
 };
 

@@ -10,7 +10,6 @@
 namespace lockstep {
 namespace {
 
-const Shape kMatrix{2, 3};
 Array a23() { return reshape(arange(6, f32), {2, 3}); }
 Array b32() { return reshape(arange(6, f32), {3, 2}); }
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <random>
 
 #include "ops/control.h"
@@ -37,14 +36,17 @@ class RandomPrograms {
     for (int tries = 0; tries < 20 * steps && static_cast<int>(b_.program().eqns.size()) < steps; ++tries) step();
     RandomProgram out;
     Values outputs;
-    const int wanted = pick(1, 4);
-    for (int k = 0; k < wanted; ++k) {
-      // Mostly late values, which depend on many others.
-      const size_t from = pick(0, 3) ? known_.size() / 2 : 0;
-      const Known& v = known_[from + random_() % (known_.size() - from)];
+    // Values that nothing uses yet, so that most of the program is alive, and now and then any other.
+    std::vector<bool> used(b_.program().types.size(), false);
+    for (const Eqn& eqn : b_.program().eqns)
+      for (ValueId id : eqn.in) used[id] = true;
+    for (const Known& v : known_) {
+      if (used[v.value.id()] ? pick(0, 30) != 0 : pick(0, 3) == 0) continue;
       outputs.push_back(v.value);
       out.error.push_back(v.error);
     }
+    outputs.push_back(known_.back().value);
+    out.error.push_back(known_.back().error);
     out.program = b_.take(outputs);
     for (ValueId id : out.program.inputs) out.inputs.push_back(make_array(out.program.types[id]));
     return out;
@@ -64,14 +66,18 @@ class RandomPrograms {
     if (smooth_) return pick(0, 4) ? f64 : i32;
     return pick_of(std::vector<DType>{f32, f32, f32, f64, i32, boolean});
   }
-  const Known& any() { return known_[random_() % known_.size()]; }
+  // Mostly recent values, so that long chains are made.
+  const Known& any() {
+    const size_t last = pick(0, 2) ? std::min<size_t>(known_.size(), 5) : known_.size();
+    return known_[known_.size() - 1 - random_() % last];
+  }
 
   // A value that `fits`, or null.
   template <class F>
   const Known* find(F&& fits) {
-    const size_t first = random_() % known_.size();
-    for (size_t i = 0; i < known_.size(); ++i) {
-      const Known& v = known_[(first + i) % known_.size()];
+    const size_t n = known_.size(), first = random_() % n;
+    for (size_t i = 0; i < n; ++i) {
+      const Known& v = known_[(first + i) % n];
       if (fits(v)) return &v;
     }
     return nullptr;
@@ -110,15 +116,16 @@ class RandomPrograms {
 
   void step() {
     const Known x = any();
-    switch (pick(0, 11)) {
+    switch (pick(0, 13)) {
       case 0: case 1: return unary(x);
       case 2: case 3: case 4: return binary(x);
       case 5: return choose(x);
       case 6: return constant(x);
       case 7: case 8: return rearrange(x);
       case 9: return reduce(x);
-      case 10: return contract(x);
-      default: return pick(0, 1) ? index(x) : nest(x);
+      case 10: case 11: return contract(x);
+      case 12: return index(x);
+      default: return nest(x);
     }
   }
 

@@ -1,0 +1,207 @@
+// Fusion: what rides on what. Text in, text out.
+#include "passes/passes.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+std::string fused(std::string_view text) { return print(fuse(simplify(parse(text, all_ops())))); }
+
+// Bias and activation ride on the product.
+TEST(Fuse, DenseLayerIsOneProduct) {
+  EXPECT_EQ(fused(R"(program(%0:f32[8,4], %1:f32[4,6], %2:f32[6]) {
+  %3:f32[8,6] = einsum[spec="bi,ij->bj"] %0 %1
+  %4:f32[8,6] = broadcast[dims=[1], shape=[8,6]] %2
+  %5:f32[8,6] = add %3 %4
+  %6:f32[8,6] = tanh %5
+  return %6
+})"),
+            R"(program(%0:f32[8,4], %1:f32[4,6], %2:f32[6]) {
+  %3:f32[8,6] = einsum_fused[body=program(%0:f32[8,6], %1:f32[6]) {
+      %2:f32[8,6] = broadcast[dims=[1], shape=[8,6]] %1
+      %3:f32[8,6] = add %0 %2
+      %4:f32[8,6] = tanh %3
+      return %4
+    }, spec="bi,ij->bj"] %0 %1 %2
+  return %3
+}
+)");
+}
+
+TEST(Fuse, SgdUpdateRidesOnTheWeightGradient) {
+  EXPECT_EQ(fused(R"(program(%0:f32[8,4], %1:f32[8,6], %2:f32[4,6]) {
+  %3:f32[4,6] = einsum[spec="bi,bj->ij"] %0 %1
+  %4:f32[4,6] = full[dtype=f32, shape=[4,6], value=0.1]
+  %5:f32[4,6] = mul %3 %4
+  %6:f32[4,6] = sub %2 %5
+  return %6
+})"),
+            R"(program(%0:f32[8,4], %1:f32[8,6], %2:f32[4,6]) {
+  %3:f32[4,6] = einsum_fused[body=program(%0:f32[4,6], %1:f32[4,6]) {
+      %2:f32[4,6] = full[dtype=f32, shape=[4,6], value=0.1]
+      %3:f32[4,6] = mul %0 %2
+      %4:f32[4,6] = sub %1 %3
+      return %4
+    }, spec="bi,bj->ij"] %0 %1 %2
+  return %3
+}
+)");
+}
+
+// Parameter, m and v in one pass over memory.
+TEST(Fuse, AdamIsOnePass) {
+  EXPECT_EQ(fused(R"(program(%0:f32[4], %1:f32[4], %2:f32[4], %3:f32[4]) {
+  %4:f32[4] = full[dtype=f32, shape=[4], value=0.9]
+  %5:f32[4] = full[dtype=f32, shape=[4], value=0.1]
+  %6:f32[4] = mul %1 %4
+  %7:f32[4] = mul %3 %5
+  %8:f32[4] = add %6 %7
+  %9:f32[4] = mul %3 %3
+  %10:f32[4] = mul %2 %4
+  %11:f32[4] = mul %9 %5
+  %12:f32[4] = add %10 %11
+  %13:f32[4] = sqrt %12
+  %14:f32[4] = div %8 %13
+  %15:f32[4] = sub %0 %14
+  return %15 %8 %12
+})"),
+            R"(program(%0:f32[4], %1:f32[4], %2:f32[4], %3:f32[4]) {
+  %4:f32[4], %5:f32[4], %6:f32[4] = fused[body=program(%0:f32[4], %1:f32[4], %2:f32[4], %3:f32[4]) {
+      %4:f32[4] = full[dtype=f32, shape=[4], value=0.9]
+      %5:f32[4] = mul %0 %4
+      %6:f32[4] = full[dtype=f32, shape=[4], value=0.1]
+      %7:f32[4] = mul %1 %6
+      %8:f32[4] = add %5 %7
+      %9:f32[4] = mul %1 %1
+      %10:f32[4] = mul %2 %4
+      %11:f32[4] = mul %9 %6
+      %12:f32[4] = add %10 %11
+      %13:f32[4] = sqrt %12
+      %14:f32[4] = div %8 %13
+      %15:f32[4] = sub %3 %14
+      return %8 %12 %15
+    }] %1 %3 %2 %0
+  return %6 %4 %5
+}
+)");
+}
+
+TEST(Fuse, DiamondIsOneGroup) {
+  EXPECT_EQ(fused(R"(program(%0:f32[4]) {
+  %1:f32[4] = exp %0
+  %2:f32[4] = sin %1
+  %3:f32[4] = cos %1
+  %4:f32[4] = mul %2 %3
+  return %4
+})"),
+            R"(program(%0:f32[4]) {
+  %1:f32[4] = fused[body=program(%0:f32[4]) {
+      %1:f32[4] = exp %0
+      %2:f32[4] = sin %1
+      %3:f32[4] = cos %1
+      %4:f32[4] = mul %2 %3
+      return %4
+    }] %0
+  return %1
+}
+)");
+}
+
+// exp and add could be one group only if cumsum stood inside it.
+TEST(Fuse, GroupsMakeNoCycle) {
+  EXPECT_EQ(fused(R"(program(%0:f32[4]) {
+  %1:f32[4] = exp %0
+  %2:f32[4] = cumsum[axis=0, reverse=false] %1
+  %3:f32[4] = add %1 %2
+  return %3
+})"),
+            R"(program(%0:f32[4]) {
+  %1:f32[4] = exp %0
+  %2:f32[4] = cumsum[axis=0, reverse=false] %1
+  %3:f32[4] = add %1 %2
+  return %3
+}
+)");
+}
+
+// tanh is read by the epilogue and, through neg, by the product itself.
+TEST(Fuse, OperandsOfAProductAreMadeBeforeIt) {
+  EXPECT_EQ(fused(R"(program(%0:f32[4,4]) {
+  %1:f32[4,4] = tanh %0
+  %2:f32[4,4] = neg %1
+  %3:f32[4,4] = einsum[spec="ik,kj->ij"] %2 %0
+  %4:f32[4,4] = mul %3 %1
+  return %4
+})"),
+            R"(program(%0:f32[4,4]) {
+  %1:f32[4,4] = tanh %0
+  %2:f32[4,4] = neg %1
+  %3:f32[4,4] = einsum_fused[body=program(%0:f32[4,4], %1:f32[4,4]) {
+      %2:f32[4,4] = mul %0 %1
+      return %2
+    }, spec="ik,kj->ij"] %2 %0 %1
+  return %3
+}
+)");
+}
+
+TEST(Fuse, ViewsAreReadInPlace) {
+  EXPECT_EQ(fused(R"(program(%0:f32[4,3], %1:f32[3,8]) {
+  %2:f32[3,4] = transpose[permutation=[1,0]] %0
+  %3:f32[3,4] = slice[limits=[3,8], starts=[0,4], strides=[1,1]] %1
+  %4:f32[3,4] = add %2 %3
+  return %4
+})"),
+            R"(program(%0:f32[4,3], %1:f32[3,8]) {
+  %2:f32[3,4] = fused[body=program(%0:f32[4,3], %1:f32[3,8]) {
+      %2:f32[3,4] = transpose[permutation=[1,0]] %0
+      %3:f32[3,4] = slice[limits=[3,8], starts=[0,4], strides=[1,1]] %1
+      %4:f32[3,4] = add %2 %3
+      return %4
+    }] %0 %1
+  return %2
+}
+)");
+}
+
+// A result that others use too is stored once and read by them.
+TEST(Fuse, ProductThatIsAlsoAnOutputIsKept) {
+  EXPECT_EQ(fused(R"(program(%0:f32[2,3], %1:f32[3,4]) {
+  %2:f32[2,4] = einsum[spec="ik,kj->ij"] %0 %1
+  %3:f32[2,4] = tanh %2
+  return %3 %2
+})"),
+            R"(program(%0:f32[2,3], %1:f32[3,4]) {
+  %2:f32[2,4], %3:f32[2,4] = einsum_fused[body=program(%0:f32[2,4]) {
+      %1:f32[2,4] = tanh %0
+      return %0 %1
+    }, spec="ik,kj->ij"] %0 %1
+  return %3 %2
+}
+)");
+}
+
+// Two products cannot both be the head of one group.
+TEST(Fuse, SumOfTwoProductsRidesOnOne) {
+  EXPECT_EQ(fused(R"(program(%0:f32[2,3], %1:f32[3,4]) {
+  %2:f32[2,4] = einsum[spec="ik,kj->ij"] %0 %1
+  %3:f32[2,3] = tanh %0
+  %4:f32[2,4] = einsum[spec="ik,kj->ij"] %3 %1
+  %5:f32[2,4] = add %2 %4
+  return %5
+})"),
+            R"(program(%0:f32[2,3], %1:f32[3,4]) {
+  %2:f32[2,4] = einsum[spec="ik,kj->ij"] %0 %1
+  %3:f32[2,3] = tanh %0
+  %4:f32[2,4] = einsum_fused[body=program(%0:f32[2,4], %1:f32[2,4]) {
+      %2:f32[2,4] = add %1 %0
+      return %2
+    }, spec="ik,kj->ij"] %3 %1 %2
+  return %4
+}
+)");
+}
+
+}  // namespace
+}  // namespace lockstep

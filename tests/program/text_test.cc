@@ -1,0 +1,163 @@
+// Programs as text: what print writes, what parse reads, and what it says when it cannot.
+#include "ops/ops.h"
+#include "ops/shape_ops.h"
+#include "rows/eager.h"
+
+namespace lockstep {
+namespace {
+
+Program read(std::string_view text) { return parse(text, all_ops()); }
+
+std::string read_error(std::string_view text) {
+  return error_of([&] { read(text); });
+}
+
+constexpr std::string_view kSmall = R"(program(%0:f32[2,3], %1:f32[3]) {
+  %2:f32[2,3] = broadcast[dims=[1], shape=[2,3]] %1
+  %3:f32[2,3] = add %0 %2
+  return %3 %0
+}
+)";
+
+TEST(Print, IsTheTextThatParseReads) { EXPECT_EQ(print(read(kSmall)), kSmall); }
+
+TEST(Print, NumbersValuesInOrderOfDefinition) {
+  EXPECT_EQ(print(read(R"(program(%7:f32[2,3], %3:f32[3]) {
+    %1:f32[2,3] = broadcast[shape=[2,3], dims=[1]] %3
+    %90:f32[2,3] = add %7 %1
+    return %90 %7 })")),
+            kSmall);
+}
+
+TEST(Print, WritesEveryKindOfAttribute) {
+  const Op any{.name = "any", .type = [](Types in, const Attrs&) { return std::vector<Type>{in[0]}; }};
+  const Op* const ops[] = {&any};
+  Builder inner;
+  const Value x = inner.input({i32, {}});
+  const auto body = std::make_shared<const Program>(inner.take(Values{x}));
+  Builder b;
+  const Value in = b.input({f32, {2}});
+  const Value out = emit(any, {in},
+                         {{"flag", true},
+                          {"no", false},
+                          {"whole", int64_t{-3}},
+                          {"real", 2.0},
+                          {"small", 1e-30},
+                          {"third", 1.0 / 3},
+                          {"zero", -0.0},
+                          {"inf", std::numeric_limits<double>::infinity()},
+                          {"less", -std::numeric_limits<double>::infinity()},
+                          {"nan", std::nan("")},
+                          {"name", std::string("say \"a\\b\"")},
+                          {"dtype", bf16},
+                          {"list", std::vector<int64_t>{1, -2}},
+                          {"empty", std::vector<int64_t>{}},
+                          {"body", body}});
+  const Program p = b.take(Values{out});
+  const std::string text = print(p);
+  EXPECT_EQ(text, R"(program(%0:f32[2]) {
+  %1:f32[2] = any[body=program(%0:i32[]) {
+      return %0
+    }, dtype=bf16, empty=[], flag=true, inf=inf, less=-inf, list=[1,-2], name="say \"a\\b\"", nan=nan, no=false, real=2.0, small=1e-30, third=0.3333333333333333, whole=-3, zero=-0.0] %0
+  return %1
+}
+)");
+  const Program again = parse(text, ops);
+  EXPECT_EQ(print(again), text);
+  EXPECT_EQ(again.eqns[0].attrs, p.eqns[0].attrs);
+  EXPECT_EQ(hash(again), hash(p));
+}
+
+TEST(Print, NestsPrograms) {
+  const std::string text = R"(program(%0:bool[], %1:f32[]) {
+  %2:f32[] = cond[if_false=program(%0:f32[]) {
+      %1:f32[] = remat[body=program(%0:f32[]) {
+          %1:f32[] = neg %0
+          return %1
+        }] %0
+      return %1
+    }, if_true=program(%0:f32[]) {
+      return %0
+    }] %0 %1
+  return %2
+}
+)";
+  EXPECT_EQ(print(read(text)), text);
+}
+
+TEST(Print, ReadsAProgramOfNothing) {
+  const std::string text = "program() {\n  return\n}\n";
+  EXPECT_EQ(print(read(text)), text);
+}
+
+TEST(Parse, SaysWhereItStopped) {
+  EXPECT_EQ(read_error("programme() { return }"), "parse: line 1, column 10: expected 'program'");
+  EXPECT_EQ(read_error("program(%0:f99[2]) {\n  return %0\n}"), "parse: line 1, column 15: 'f99' is not an element type");
+  EXPECT_EQ(read_error("program(%0:f32[2]) {\n  %1:f32[2] = tan %0\n  return %1\n}"),
+            "parse: line 2, column 18: there is no op named 'tan'");
+  EXPECT_EQ(read_error("program(%0:f32[2]) {\n  %1:f32[2] = tanh %5\n  return %1\n}"),
+            "parse: line 2, column 22: %5 is used before it is defined");
+  EXPECT_EQ(read_error("program(%0:f32[2]) {\n  return %0\n} x"), "parse: line 3, column 3: expected the end of the text");
+  EXPECT_EQ(read_error("program(%0:f32[2]) {\n  return %0"), "parse: line 2, column 12: expected '}'");
+  EXPECT_EQ(read_error("program(%0:f32[2, %1:f32[]) { return }"), "parse: line 1, column 19: expected an integer");
+  EXPECT_EQ(read_error("program(%0:f32[2], %0:f32[2]) { return }"), "parse: line 1, column 23: %0 is defined twice");
+  EXPECT_EQ(read_error("program() {\n  %0:f32[] = full[value=1.x]\n  return\n}"), "parse: line 2, column 28: '1.x' is not a number");
+  EXPECT_EQ(read_error("program() {\n  %0:f32[] = full[value=maybe]\n  return\n}"),
+            "parse: line 2, column 30: 'maybe' is not a value of an attribute");
+  EXPECT_EQ(read_error("program() {\n  %0:f32[] = full[value=\"maybe]\n  return\n}\n"), "parse: line 5, column 1: a string does not end");
+}
+
+TEST(Parse, ChecksTypes) {
+  EXPECT_EQ(read_error("program(%0:f32[2]) {\n  %1:f32[3] = tanh %0\n  return %1\n}"),
+            "check: result 0 of equation 0 (tanh) is written f32[3] and derived f32[2]");
+  EXPECT_EQ(read_error("program(%0:f32[2], %1:i32[2]) {\n  %2:f32[2] = add %0 %1\n  return %2\n}"),
+            "add: operands are f32[2] and i32[2]; cast one of them");
+  EXPECT_EQ(read_error("program(%0:f32[2]) {\n  %1:f32[2], %2:f32[2] = tanh %0\n  return %1\n}"),
+            "check: equation 0 (tanh) has 2 results where the op makes 1");
+}
+
+TEST(Check, FindsWhatAPassCouldBreak) {
+  const Program good = read(kSmall);
+  Program p = good;
+  p.types[3] = {f32, {3, 2}};
+  EXPECT_EQ(error_of([&] { check(p); }), "check: result 0 of equation 1 (add) is written f32[3,2] and derived f32[2,3]");
+  p = good;
+  std::swap(p.eqns[0], p.eqns[1]);
+  EXPECT_EQ(error_of([&] { check(p); }), "check: equation 0 (add) uses a value that is not defined before it");
+  p = good;
+  p.eqns[1].out[0] = 2;
+  EXPECT_EQ(error_of([&] { check(p); }), "check: add defines value 2 that is unknown or defined already");
+  p = good;
+  p.inputs.push_back(0);
+  EXPECT_EQ(error_of([&] { check(p); }), "check: the input list defines value 0 that is unknown or defined already");
+  p = good;
+  p.outputs = {9};
+  EXPECT_EQ(error_of([&] { check(p); }), "check: output value 9 is not defined");
+  EXPECT_NO_THROW(check(good));
+}
+
+TEST(Check, LooksInsideNestedPrograms) {
+  Program p = read("program(%0:f32[2]) {\n  %1:f32[2] = remat[body=program(%0:f32[2]) {\n    %1:f32[2] = neg %0\n    return %1\n  }] %0\n  return %1\n}");
+  Program body = p.eqns[0].attrs.program("body");
+  body.eqns[0].in[0] = 1;
+  p.eqns[0].attrs.set("body", std::make_shared<const Program>(body));
+  EXPECT_EQ(error_of([&] { check(p); }), "check: equation 0 (neg) uses a value that is not defined before it");
+}
+
+TEST(Hash, SeesWhatPrintShows) {
+  const std::string text(kSmall);
+  auto changed = [&](const std::string& from, const std::string& to) {
+    std::string s = text;
+    s.replace(s.find(from), from.size(), to);
+    return hash(read(s));
+  };
+  const uint64_t h = hash(read(text));
+  EXPECT_EQ(h, hash(read(text)));
+  EXPECT_NE(h, changed("add %0 %2", "add %2 %0"));
+  EXPECT_NE(h, changed("add", "sub"));
+  EXPECT_NE(h, changed("return %3 %0", "return %0 %3"));
+  EXPECT_NE(h, changed("return %3 %0", "return %3"));
+}
+
+}  // namespace
+}  // namespace lockstep

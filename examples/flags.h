@@ -1,6 +1,7 @@
 // `--name value` flags for the examples.
 #pragma once
 
+#include <charconv>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -21,9 +22,10 @@ class Flags {
   }
   const std::string& text(const std::string& name) const { return values_.at(name); }
   int integer(const std::string& name) const {
-    size_t used = 0;
-    const int value = std::stoi(text(name), &used);
-    if (used != text(name).size()) throw std::invalid_argument("--" + name + " " + text(name) + ": not a whole number");
+    int value = 0;
+    const char *begin = text(name).data(), *end = begin + text(name).size();
+    if (const auto [at, error] = std::from_chars(begin, end, value); error != std::errc() || at != end)
+      throw std::invalid_argument("--" + name + " " + text(name) + ": not a whole number");
     return value;
   }
 

@@ -1,6 +1,7 @@
-// Array: a handle to an n-dimensional array, copied like a pointer. Its elements never change, so handles may be shared between
-// threads. Two states: concrete (it has data) and traced (it stands for a value of a function being traced by jit, grad, vmap and
-// their like). C++ numbers convert to an Array and take the element type of what they meet: `0.5f * x` has the type of x.
+// Array: a handle to an n-dimensional array, copied like a pointer. Its elements never change, so handles may be shared
+// between threads. Two states: concrete (it has data) and traced (it stands for a value of a function being traced by
+// jit, grad, vmap and their like). C++ numbers convert to an Array and take the element type of what they meet: `0.5f *
+// x` has the type of x.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +37,7 @@ class Array {
 
   // A number that takes the element type of what it meets; on its own it is bool, i32 (i64 when it needs to be) or f32.
   template <class T>
-    requires std::is_arithmetic_v<T>
-  Array(T value)  // NOLINT: numbers are arrays
+  requires std::is_arithmetic_v<T> Array(T value)  // NOLINT: numbers are arrays
       : node_(detail::literal_node(literal(value))) {}
 
   Array(const Array& other) : node_(other.node_) {
@@ -73,7 +73,8 @@ class Array {
   int64_t rank() const { return type().rank(); }
   int64_t size() const { return count(shape()); }
 
-  // The elements, row-major, as long as this handle lives. Throws Error for a traced array and for another element type.
+  // The elements, row-major, as long as this handle lives. Throws Error for a traced array and for another element
+  // type.
   template <class T>
   std::span<const T> data() const {
     return {static_cast<const T*>(raw_data(dtype_of<T>)), static_cast<size_t>(size())};
@@ -97,9 +98,12 @@ class Array {
  private:
   template <class T>
   static auto literal(T value) {
-    if constexpr (std::is_same_v<T, bool>) return value;
-    else if constexpr (std::is_integral_v<T>) return static_cast<int64_t>(value);
-    else return static_cast<double>(value);
+    if constexpr (std::is_same_v<T, bool>)
+      return value;
+    else if constexpr (std::is_integral_v<T>)
+      return static_cast<int64_t>(value);
+    else
+      return static_cast<double>(value);
   }
   const void* raw_data(DType wanted) const;
 

@@ -1,5 +1,6 @@
-// Image data sets: MNIST and Fashion-MNIST by name, any pair of IDX files by path, or images made on the spot. docs/data.md says
-// where files are looked for and how they are checked. Every function may be called from any thread; callbacks run on the caller's.
+// Image data sets: MNIST and Fashion-MNIST by name, any pair of IDX files by path, or images made on the spot.
+// docs/data.md says where files are looked for and how they are checked. Every function may be called from any thread;
+// callbacks run on the caller's.
 #pragma once
 
 #include <cstdint>
@@ -64,9 +65,9 @@ std::vector<std::string> dataset_names();
 // no source has a file.
 Dataset load_dataset(std::string_view name, const DataOptions& options = {});
 
-// Images of 28 x 28 pixels in ten classes that need no file: each class has a smooth pattern of its own, each image shows
-// its class's pattern moved by up to two pixels, fainter or stronger, under noise. The same on every machine for the same
-// seed; the test images are others of the same classes. Throws Error for a negative number.
+// Images of 28 x 28 pixels in ten classes that need no file: each class has a smooth pattern of its own, each image
+// shows its class's pattern moved by up to two pixels, fainter or stronger, under noise. The same on every machine for
+// the same seed; the test images are others of the same classes. Throws Error for a negative number.
 Dataset synthetic_digits(int64_t train, int64_t test, uint64_t seed = 0);
 
 // Makes sure that options.dir, or the cache, holds the four files with the right sums; fetches those that are

@@ -31,21 +31,50 @@ constexpr bool is_floating(DType t) { return t >= DType::bf16; }
 constexpr bool is_integer(DType t) { return t >= DType::u8 && t <= DType::u32; }
 constexpr bool is_signed(DType t) { return t == DType::i32 || t == DType::i64 || is_floating(t); }
 
-// The type in which a and b meet: bool < integers < bf16, f16 < f32 < f64. An integer meets a float in that float; u32 meets
-// i32 in i64; bf16 meets f16 in f32.
+// The type in which a and b meet: bool < integers < bf16, f16 < f32 < f64. An integer meets a float in that float; u32
+// meets i32 in i64; bf16 meets f16 in f32.
 DType promote(DType a, DType b);
 
 // C++ type <-> DType.
-template <class T> struct DTypeOf;
-template <> struct DTypeOf<bool> { static constexpr DType value = DType::boolean; };
-template <> struct DTypeOf<uint8_t> { static constexpr DType value = DType::u8; };
-template <> struct DTypeOf<int32_t> { static constexpr DType value = DType::i32; };
-template <> struct DTypeOf<int64_t> { static constexpr DType value = DType::i64; };
-template <> struct DTypeOf<uint32_t> { static constexpr DType value = DType::u32; };
-template <> struct DTypeOf<BFloat16> { static constexpr DType value = DType::bf16; };
-template <> struct DTypeOf<Float16> { static constexpr DType value = DType::f16; };
-template <> struct DTypeOf<float> { static constexpr DType value = DType::f32; };
-template <> struct DTypeOf<double> { static constexpr DType value = DType::f64; };
-template <class T> inline constexpr DType dtype_of = DTypeOf<T>::value;
+template <class T>
+struct DTypeOf;
+template <>
+struct DTypeOf<bool> {
+  static constexpr DType value = DType::boolean;
+};
+template <>
+struct DTypeOf<uint8_t> {
+  static constexpr DType value = DType::u8;
+};
+template <>
+struct DTypeOf<int32_t> {
+  static constexpr DType value = DType::i32;
+};
+template <>
+struct DTypeOf<int64_t> {
+  static constexpr DType value = DType::i64;
+};
+template <>
+struct DTypeOf<uint32_t> {
+  static constexpr DType value = DType::u32;
+};
+template <>
+struct DTypeOf<BFloat16> {
+  static constexpr DType value = DType::bf16;
+};
+template <>
+struct DTypeOf<Float16> {
+  static constexpr DType value = DType::f16;
+};
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::f32;
+};
+template <>
+struct DTypeOf<double> {
+  static constexpr DType value = DType::f64;
+};
+template <class T>
+inline constexpr DType dtype_of = DTypeOf<T>::value;
 
 }  // namespace lockstep

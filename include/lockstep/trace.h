@@ -1,5 +1,5 @@
-// What the transforms (jit, grad, vmap, scan, ...) are made of: tracing a function into a program, and calling programs. For the
-// templates of the other public headers; users need none of it, except program_text().
+// What the transforms (jit, grad, vmap, scan, ...) are made of: tracing a function into a program, and calling
+// programs. For the templates of the other public headers; users need none of it, except program_text().
 #pragma once
 
 #include <functional>
@@ -67,15 +67,16 @@ void check_cotangent(const Array& cotangent, const Array& result, size_t index);
 // inputs -> outputs, gradients of output 0 (a scalar) with respect to the wanted inputs.
 ProgramPtr gradient_program(const Traced&, std::vector<bool> wanted);
 
-// The two halves of vjp: known maps inputs to outputs and residuals; rest maps residuals and one cotangent per floating output to
-// gradients of the wanted inputs.
+// The two halves of vjp: known maps inputs to outputs and residuals; rest maps residuals and one cotangent per floating
+// output to gradients of the wanted inputs.
 struct Halves {
   ProgramPtr known, rest;
   size_t outputs = 0;
 };
 Halves vjp_programs(const Traced&, std::vector<bool> wanted);
 
-// The program over a leading batch axis; every output comes out batched where `force`, else only those that depend on the batch.
+// The program over a leading batch axis; every output comes out batched where `force`, else only those that depend on
+// the batch.
 struct BatchedPtr {
   ProgramPtr program;
   std::vector<bool> batched;
@@ -85,7 +86,8 @@ BatchedPtr batch_program(const Traced&, std::vector<bool> batched_args, int64_t 
 // A compiled function: types in, types out, and what runs.
 class Executable;
 std::shared_ptr<Executable> compile(const Traced&, const std::vector<bool>& donated);
-// Runs it. `args` are the function's own arguments; results go to `results`, one per output. Allocates nothing in a steady state.
+// Runs it. `args` are the function's own arguments; results go to `results`, one per output. Allocates nothing in a
+// steady state.
 void execute(Executable&, const Array* const* args, Array* results);
 size_t result_count(const Executable&);
 std::string program_text(const Executable&);
@@ -102,7 +104,8 @@ Arrays scan(const Traced& body, std::span<const Array> init, std::span<const Arr
 // Both branches map operands (and their own captures) to results of the same types.
 Arrays cond(const Array& predicate, const Traced& if_true, const Traced& if_false, std::span<const Array> operands);
 Arrays remat(const Traced& body, std::span<const Array> args);
-// forward maps args to (outputs..., residuals...); backward maps (residuals..., cotangents...) to one gradient per argument.
+// forward maps args to (outputs..., residuals...); backward maps (residuals..., cotangents...) to one gradient per
+// argument.
 Arrays custom_vjp(const Traced& body, const Traced& forward, const Traced& backward, std::span<const Array> args);
 
 // Array x with `axis` moved to the front, or from the front to `axis`.

@@ -1,5 +1,5 @@
-// apply(): how functions on Arrays are written with functions on Values. While the thread traces, the equations go into the trace;
-// otherwise they become a small program that runs at once, its plan kept for the next time.
+// apply(): how functions on Arrays are written with functions on Values. While the thread traces, the equations go into
+// the trace; otherwise they become a small program that runs at once, its plan kept for the next time.
 #pragma once
 
 #include "array/node.h"
@@ -9,11 +9,12 @@
 
 namespace lockstep::detail {
 
-// The element type in which the arguments meet. Numbers (`x + 2`, `x * 0.5f`) give way to arrays: an integer or bool number takes
-// any array's type, a floating number takes a floating array's type and makes integers f32.
+// The element type in which the arguments meet. Numbers (`x + 2`, `x * 0.5f`) give way to arrays: an integer or bool
+// number takes any array's type, a floating number takes a floating array's type and makes integers f32.
 DType common_dtype(std::span<const Array> args);
 
-// f(builder, values) with one value per argument; numbers become constants of `literal_dtype` (absent: of their own type).
+// f(builder, values) with one value per argument; numbers become constants of `literal_dtype` (absent: of their own
+// type).
 using Body = FunctionRef<Values(Builder&, const Values&)>;
 Arrays apply(const char* what, std::span<const Array> args, std::optional<DType> literal_dtype, Body);
 

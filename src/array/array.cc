@@ -92,7 +92,8 @@ Node* literal_node(DType dtype, double real, int64_t integer) {
 
 Node* literal_node(bool value) { return literal_node(DType::boolean, value, value); }
 Node* literal_node(int64_t value) {
-  return literal_node(value == static_cast<int32_t>(value) ? DType::i32 : DType::i64, static_cast<double>(value), value);
+  return literal_node(value == static_cast<int32_t>(value) ? DType::i32 : DType::i64, static_cast<double>(value),
+                      value);
 }
 Node* literal_node(double value) { return literal_node(DType::f32, value, 0); }
 
@@ -118,26 +119,40 @@ namespace {
 template <class F>
 decltype(auto) with_type(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::boolean: return f(bool{});
-    case DType::u8: return f(uint8_t{});
-    case DType::i32: return f(int32_t{});
-    case DType::i64: return f(int64_t{});
-    case DType::u32: return f(uint32_t{});
-    case DType::bf16: return f(BFloat16{});
-    case DType::f16: return f(Float16{});
-    case DType::f32: return f(float{});
-    case DType::f64: break;
+    case DType::boolean:
+      return f(bool{});
+    case DType::u8:
+      return f(uint8_t{});
+    case DType::i32:
+      return f(int32_t{});
+    case DType::i64:
+      return f(int64_t{});
+    case DType::u32:
+      return f(uint32_t{});
+    case DType::bf16:
+      return f(BFloat16{});
+    case DType::f16:
+      return f(Float16{});
+    case DType::f32:
+      return f(float{});
+    case DType::f64:
+      break;
   }
   return f(double{});
 }
 
 template <class To, class From>
 To convert(From x) {
-  if constexpr (std::is_same_v<To, From>) return x;
-  else if constexpr (std::is_same_v<From, BFloat16> || std::is_same_v<From, Float16>) return convert<To>(static_cast<float>(x));
-  else if constexpr (std::is_same_v<To, bool>) return x != From{};
-  else if constexpr (std::is_same_v<To, BFloat16> || std::is_same_v<To, Float16>) return To(static_cast<float>(x));
-  else return static_cast<To>(x);
+  if constexpr (std::is_same_v<To, From>)
+    return x;
+  else if constexpr (std::is_same_v<From, BFloat16> || std::is_same_v<From, Float16>)
+    return convert<To>(static_cast<float>(x));
+  else if constexpr (std::is_same_v<To, bool>)
+    return x != From{};
+  else if constexpr (std::is_same_v<To, BFloat16> || std::is_same_v<To, Float16>)
+    return To(static_cast<float>(x));
+  else
+    return static_cast<To>(x);
 }
 
 }  // namespace
@@ -155,16 +170,23 @@ const BufferPtr& buffer_of(const Array& array, const char* wanted_by) {
   if (!array.defined()) throw_error("{}: the array is empty; assign it before it is used", wanted_by);
   Node& node = *array.node();
   switch (node.kind) {
-    case Node::Kind::concrete: return node.buffer;
+    case Node::Kind::concrete:
+      return node.buffer;
     case Node::Kind::donated:
-      throw_error("{}: the array {} was donated to a compiled function and its memory holds that function's result now; use the "
-                  "result, or leave the argument out of `donate`", wanted_by, to_string(*node.type));
+      throw_error(
+          "{}: the array {} was donated to a compiled function and its memory holds that function's result now; use "
+          "the "
+          "result, or leave the argument out of `donate`",
+          wanted_by, to_string(*node.type));
     case Node::Kind::traced:
       if (!Trace::find(node.trace)) Trace::throw_escaped(wanted_by, *node.type);
-      throw_error("{}: the array {} is traced: its value is not known while jit, grad or vmap trace the function; return it from "
-                  "the function and look at it outside, or use where() or cond() to choose by it", wanted_by,
-                  to_string(*node.type));
-    case Node::Kind::literal: break;
+      throw_error(
+          "{}: the array {} is traced: its value is not known while jit, grad or vmap trace the function; return it "
+          "from "
+          "the function and look at it outside, or use where() or cond() to choose by it",
+          wanted_by, to_string(*node.type));
+    case Node::Kind::literal:
+      break;
   }
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
@@ -208,7 +230,8 @@ const Type& Array::type() const {
 int64_t Array::shape(int64_t axis) const {
   const Shape& s = shape();
   const int64_t n = rank(), at = axis < 0 ? axis + n : axis;
-  if (at < 0 || at >= n) throw_error("shape: axis {} of {}; axes go from {} to {}", axis, lockstep::to_string(s), -n, n - 1);
+  if (at < 0 || at >= n)
+    throw_error("shape: axis {} of {}; axes go from {} to {}", axis, lockstep::to_string(s), -n, n - 1);
   return s[static_cast<size_t>(at)];
 }
 
@@ -235,11 +258,13 @@ std::vector<T> Array::to_vector() const {
 template <class T>
 T Array::item() const {
   const BufferPtr& buffer = detail::buffer_of(*this, "item");
-  if (size() != 1) throw_error("item: the array is {}, with {} elements; item takes the one element of an array", lockstep::to_string(type()), size());
+  if (size() != 1)
+    throw_error("item: the array is {}, with {} elements; item takes the one element of an array",
+                lockstep::to_string(type()), size());
   return detail::with_type(dtype(), [&](auto zero) { return detail::convert<T>(*buffer->as<decltype(zero)>()); });
 }
 
-#define INSTANTIATE(T)                                \
+#define INSTANTIATE(T)                                 \
   template std::vector<T> Array::to_vector<T>() const; \
   template T Array::item<T>() const;
 INSTANTIATE(bool)
@@ -253,9 +278,11 @@ INSTANTIATE(double)
 
 Array::operator bool() const {
   if (is_traced())
-    throw_error("bool: a branch on the traced array {}: its value is not known while the function is traced; use where() to select "
-                "elements, cond() to choose a computation, or make the argument a plain C++ value, which is static",
-                lockstep::to_string(type()));
+    throw_error(
+        "bool: a branch on the traced array {}: its value is not known while the function is traced; use where() to "
+        "select "
+        "elements, cond() to choose a computation, or make the argument a plain C++ value, which is static",
+        lockstep::to_string(type()));
   return item<bool>();
 }
 
@@ -265,7 +292,8 @@ namespace {
 constexpr int64_t kEdge = 3, kLong = 8;
 
 template <class Print>
-void print_elements(const Shape& shape, size_t dim, int64_t offset, int64_t stride, std::string& out, const Print& print) {
+void print_elements(const Shape& shape, size_t dim, int64_t offset, int64_t stride, std::string& out,
+                    const Print& print) {
   if (dim == shape.size()) {
     out += print(offset);
     return;
@@ -296,9 +324,12 @@ std::string Array::to_string() const {
     using T = decltype(zero);
     const T* data = buffer->as<T>();
     print_elements(shape(), 0, 0, size(), out, [&](int64_t i) {
-      if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>) return fmt::format("{:.4g}", static_cast<float>(data[i]));
-      else if constexpr (std::is_floating_point_v<T>) return fmt::format("{:.7g}", data[i]);
-      else return fmt::format("{}", data[i]);
+      if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>)
+        return fmt::format("{:.4g}", static_cast<float>(data[i]));
+      else if constexpr (std::is_floating_point_v<T>)
+        return fmt::format("{:.7g}", data[i]);
+      else
+        return fmt::format("{}", data[i]);
     });
   });
   return out;

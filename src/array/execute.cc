@@ -90,9 +90,11 @@ class Executable {
     return buffer_of(array, "call");
   }
 
-  // Memory that anyone else still reads, this call's other arguments included, is not given away: the plan works on a copy.
+  // Memory that anyone else still reads, this call's other arguments included, is not given away: the plan works on a
+  // copy.
   void own_donated(size_t i) {
-    if (!donated_[i] || held_[i]->references() <= 2) return;  // the array's own reference, which a number has none of, and ours
+    if (!donated_[i] || held_[i]->references() <= 2)
+      return;  // the array's own reference, which a number has none of, and ours
     BufferPtr copy = allocate(held_[i]->size());
     std::copy_n(held_[i]->data(), held_[i]->size(), copy->data());
     held_[i] = std::move(copy);

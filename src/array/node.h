@@ -22,9 +22,9 @@ struct Node {
   BufferPtr buffer;            // concrete; a literal gets one when its data is asked for
   uint64_t trace = 0;          // traced: which trace, and the value in it
   ValueId value = 0;
-  double real = 0;             // literal: the number, also in `integer` when it is none or bool
+  double real = 0;  // literal: the number, also in `integer` when it is none or bool
   int64_t integer = 0;
-  Node* next = nullptr;        // in the list of free nodes
+  Node* next = nullptr;  // in the list of free nodes
 };
 
 // Nodes come from a list of free ones, so that a steady state does not touch the heap.

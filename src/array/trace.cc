@@ -35,7 +35,8 @@ Value Trace::lift(const Array& array, DType literal_dtype) {
   const Node& node = *array.node();
   if (node.kind == Node::Kind::literal) {
     const Type type{literal_dtype, {}};
-    if (is_floating(literal_dtype)) return full(builder_, type, node.type->dtype == DType::f32 ? node.real : static_cast<double>(node.integer));
+    if (is_floating(literal_dtype))
+      return full(builder_, type, node.type->dtype == DType::f32 ? node.real : static_cast<double>(node.integer));
     return full(builder_, type, node.type->dtype == DType::f32 ? static_cast<int64_t>(node.real) : node.integer);
   }
   if (node.kind == Node::Kind::traced) {
@@ -44,8 +45,9 @@ Value Trace::lift(const Array& array, DType literal_dtype) {
   } else {
     buffer_of(array, what_);  // donated arrays are an error
   }
-  const auto key = node.kind == Node::Kind::traced ? std::pair<uint64_t, uint64_t>{node.trace, node.value}
-                                                   : std::pair<uint64_t, uint64_t>{0, reinterpret_cast<uintptr_t>(&node)};
+  const auto key = node.kind == Node::Kind::traced
+                       ? std::pair<uint64_t, uint64_t>{node.trace, node.value}
+                       : std::pair<uint64_t, uint64_t>{0, reinterpret_cast<uintptr_t>(&node)};
   auto [it, fresh] = captured_.try_emplace(key);
   if (fresh) {
     captures_.push_back(array);
@@ -56,7 +58,8 @@ Value Trace::lift(const Array& array, DType literal_dtype) {
 
 void Trace::throw_escaped(const char* wanted_by, const Type& type) {
   throw_error(
-      "{}: the array {} was made while another function was traced and that trace has ended; return it from the function "
+      "{}: the array {} was made while another function was traced and that trace has ended; return it from the "
+      "function "
       "(as a result or as aux) instead of keeping it in a variable outside",
       wanted_by, to_string(type));
 }

@@ -16,7 +16,8 @@ void throw_tree_mismatch(const char* what, size_t wanted, size_t got) {
 
 void check_donate(size_t argument, size_t arguments) {
   if (argument >= arguments)
-    throw_error("jit: donate names argument {} and the function was called with {}; arguments are counted from 0", argument, arguments);
+    throw_error("jit: donate names argument {} and the function was called with {}; arguments are counted from 0",
+                argument, arguments);
 }
 
 Arrays call(const ProgramPtr& program, std::span<const Array> args) {
@@ -35,22 +36,30 @@ std::vector<Type> output_types(const ProgramPtr& program) { return program->outp
 
 void check_scalar_loss(const Array& loss) {
   if (loss.rank() != 0)
-    throw_error("grad: the function returned {}; a gradient needs a scalar: reduce it with mean() or sum(), or use vjp, which takes a "
-                "cotangent of that shape", to_string(loss.type()));
+    throw_error(
+        "grad: the function returned {}; a gradient needs a scalar: reduce it with mean() or sum(), or use vjp, which "
+        "takes a "
+        "cotangent of that shape",
+        to_string(loss.type()));
   if (!is_floating(loss.dtype()))
     throw_error("grad: the function returned {}; a gradient needs a floating result: cast it", to_string(loss.type()));
 }
 
 void check_differentiable(const Array& argument, const std::string& path) {
   if (!is_floating(argument.dtype()))
-    throw_error("{} is {}, which has no gradient; cast it to a floating type, or differentiate with respect to other arguments: "
-                "grad<1>(f)", path, to_string(argument.type()));
+    throw_error(
+        "{} is {}, which has no gradient; cast it to a floating type, or differentiate with respect to other "
+        "arguments: "
+        "grad<1>(f)",
+        path, to_string(argument.type()));
 }
 
 void check_cotangent(const Array& cotangent, const Array& result, size_t index) {
   if (cotangent.type() != result.type())
-    throw_error("vjp: cotangent {} is {} where the result is {}; a cotangent has its result's type: begin with ones_like(result)",
-                index, to_string(cotangent.type()), to_string(result.type()));
+    throw_error(
+        "vjp: cotangent {} is {} where the result is {}; a cotangent has its result's type: begin with "
+        "ones_like(result)",
+        index, to_string(cotangent.type()), to_string(result.type()));
 }
 
 ProgramPtr gradient_program(const Traced& traced, std::vector<bool> wanted) {
@@ -72,10 +81,12 @@ Halves vjp_programs(const Traced& traced, std::vector<bool> wanted) {
   wanted.resize(traced.program->inputs.size(), false);
   const Program& p = *traced.program;
   Split s = split(inline_bodies(joint(p, wanted), Inline::early), p.inputs.size(), p.outputs.size());
-  return {std::make_shared<const Program>(std::move(s.known)), std::make_shared<const Program>(std::move(s.rest)), s.outputs};
+  return {std::make_shared<const Program>(std::move(s.known)), std::make_shared<const Program>(std::move(s.rest)),
+          s.outputs};
 }
 
-BatchedPtr batch_program(const Traced& traced, std::vector<bool> batched, int64_t size, const std::vector<bool>& force) {
+BatchedPtr batch_program(const Traced& traced, std::vector<bool> batched, int64_t size,
+                         const std::vector<bool>& force) {
   batched.resize(traced.program->inputs.size(), false);
   BatchedProgram b = batch(*traced.program, batched, size, force);
   return {std::make_shared<const Program>(std::move(b.program)), std::move(b.batched)};
@@ -87,11 +98,12 @@ void meet_batch_size(int64_t& size, const Array& array, std::optional<int64_t> a
   if (!axis) return;
   const int64_t rank = array.rank(), at = *axis < 0 ? *axis + rank : *axis;
   if (at < 0 || at >= rank)
-    throw_error("vmap: {} is {} and has no axis {}; give in_axes = std::nullopt to share it", path, to_string(array.type()), *axis);
+    throw_error("vmap: {} is {} and has no axis {}; give in_axes = std::nullopt to share it", path,
+                to_string(array.type()), *axis);
   const int64_t n = array.shape()[static_cast<size_t>(at)];
   if (size >= 0 && n != size)
-    throw_error("vmap: {} is {}, {} along axis {}, where an earlier argument has {}; mapped axes must have one extent", path,
-                to_string(array.type()), n, *axis, size);
+    throw_error("vmap: {} is {}, {} along axis {}, where an earlier argument has {}; mapped axes must have one extent",
+                path, to_string(array.type()), n, *axis, size);
   size = n;
 }
 
@@ -100,7 +112,8 @@ void check_batch_size(int64_t size) {
 }
 
 void check_in_axes(size_t axes, size_t arguments) {
-  if (axes > arguments) throw_error("vmap: in_axes has {} entries for {} arguments; give at most one per argument", axes, arguments);
+  if (axes > arguments)
+    throw_error("vmap: in_axes has {} entries for {} arguments; give at most one per argument", axes, arguments);
 }
 
 Type without_axis(const Type& type, int64_t axis) {
@@ -119,12 +132,15 @@ Array front_to_axis(const Array& x, int64_t axis) {
   const int64_t at = axis < 0 ? axis + x.rank() : axis;
   if (at == 0) return x;
   if (at < 0 || at >= x.rank())
-    throw_error("vmap: a result is {} with its batch and has no axis {} for it; out_axes must lie within the rank", to_string(x.type()), axis);
+    throw_error("vmap: a result is {} with its batch and has no axis {} for it; out_axes must lie within the rank",
+                to_string(x.type()), axis);
   return apply1("vmap", {x}, [&](Builder&, const Values& v) { return transpose(v[0], move_dim(v[0].rank(), 0, at)); });
 }
 
 Array zeros_of(const Type& type) {
-  return apply1("zeros", {}, [&](Builder& b, const Values&) { return is_floating(type.dtype) ? full(b, type, 0.0) : full(b, type, int64_t{0}); });
+  return apply1("zeros", {}, [&](Builder& b, const Values&) {
+    return is_floating(type.dtype) ? full(b, type, 0.0) : full(b, type, int64_t{0});
+  });
 }
 
 // ---- control flow
@@ -158,9 +174,11 @@ std::vector<size_t> positions(size_t own, size_t first, size_t captures) {
 
 int64_t scan_length(std::span<const Array> xs, int64_t length) {
   for (const Array& x : xs) {
-    if (x.rank() == 0) throw_error("scan: an array of xs is {}, a scalar; xs are scanned along their leading axis", to_string(x.type()));
+    if (x.rank() == 0)
+      throw_error("scan: an array of xs is {}, a scalar; xs are scanned along their leading axis", to_string(x.type()));
     if (length >= 0 && x.shape()[0] != length)
-      throw_error("scan: an array of xs is {} where the length is {}; leading axes must agree", to_string(x.type()), length);
+      throw_error("scan: an array of xs is {} where the length is {}; leading axes must agree", to_string(x.type()),
+                  length);
     length = x.shape()[0];
   }
   if (length < 0) throw_error("scan: there are no xs and no length; give {{.length = n}}");
@@ -171,23 +189,31 @@ Type element_type(const Array& xs) { return without_axis(xs.type(), 0); }
 
 void check_carry(std::span<const Array> init, std::span<const Array> carry) {
   if (init.size() != carry.size())
-    throw_error("scan: the carry goes in with {} arrays and comes out with {}; the body must return a carry like the one it got", init.size(), carry.size());
+    throw_error(
+        "scan: the carry goes in with {} arrays and comes out with {}; the body must return a carry like the one it "
+        "got",
+        init.size(), carry.size());
   for (size_t i = 0; i < init.size(); ++i)
     if (init[i].type() != carry[i].type())
-      throw_error("scan: array {} of the carry goes in as {} and comes out as {}; the body must keep its type", i, to_string(init[i].type()), to_string(carry[i].type()));
+      throw_error("scan: array {} of the carry goes in as {} and comes out as {}; the body must keep its type", i,
+                  to_string(init[i].type()), to_string(carry[i].type()));
 }
 
 void check_branches(std::span<const Array> a, std::span<const Array> b) {
-  if (a.size() != b.size()) throw_error("cond: one branch returns {} arrays and the other {}; they must agree", a.size(), b.size());
+  if (a.size() != b.size())
+    throw_error("cond: one branch returns {} arrays and the other {}; they must agree", a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i)
     if (a[i].type() != b[i].type())
-      throw_error("cond: result {} is {} in one branch and {} in the other; the branches must agree", i, to_string(a[i].type()), to_string(b[i].type()));
+      throw_error("cond: result {} is {} in one branch and {} in the other; the branches must agree", i,
+                  to_string(a[i].type()), to_string(b[i].type()));
 }
 
 void check_predicate(const Array& p) {
   if (p.rank() != 0 || p.dtype() != DType::boolean)
-    throw_error("cond: the predicate is {}; it must be one bool: compare or reduce it with any() or all(), or use where() to choose by element",
-                to_string(p.type()));
+    throw_error(
+        "cond: the predicate is {}; it must be one bool: compare or reduce it with any() or all(), or use where() to "
+        "choose by element",
+        to_string(p.type()));
 }
 
 Arrays scan(const Traced& body, std::span<const Array> init, std::span<const Array> xs, int64_t length, bool reverse) {
@@ -209,16 +235,20 @@ Arrays cond(const Array& predicate, const Traced& if_true, const Traced& if_fals
   const ProgramPtr yes = widen(*if_true.program, types, positions(own, own, if_true.captures.size()));
   const ProgramPtr no = widen(*if_false.program, types, positions(own, first, if_false.captures.size()));
   args.insert(args.begin(), predicate);
-  return apply("cond", args, {}, [&](Builder&, const Values& v) { return lockstep::cond(v[0], yes, no, Values(v.begin() + 1, v.end())); });
+  return apply("cond", args, {}, [&](Builder&, const Values& v) {
+    return lockstep::cond(v[0], yes, no, Values(v.begin() + 1, v.end()));
+  });
 }
 
 Arrays remat(const Traced& body, std::span<const Array> args) {
-  return apply("remat", with_captures(args, body), {}, [&](Builder& b, const Values& v) { return lockstep::remat(b, body.program, v); });
+  return apply("remat", with_captures(args, body), {},
+               [&](Builder& b, const Values& v) { return lockstep::remat(b, body.program, v); });
 }
 
 Arrays custom_vjp(const Traced& body, const Traced& forward, const Traced& backward, std::span<const Array> args) {
   const Arrays all = with_captures(with_captures(with_captures(args, body), forward), backward);
-  const size_t n = args.size(), at_forward = n + body.captures.size(), at_backward = at_forward + forward.captures.size();
+  const size_t n = args.size(), at_forward = n + body.captures.size(),
+               at_backward = at_forward + forward.captures.size();
   std::vector<Type> types = types_of(all);
   const ProgramPtr f = widen(*body.program, types, positions(n, n, body.captures.size()));
   const ProgramPtr fwd = widen(*forward.program, types, positions(n, at_forward, forward.captures.size()));
@@ -227,7 +257,9 @@ Arrays custom_vjp(const Traced& body, const Traced& forward, const Traced& backw
         t.resize(std::min(t.size(), body.program->outputs.size()));
         return t;
       }()))
-    throw_error("custom_vjp: forward returns other results than the function; its first element must be what the function returns");
+    throw_error(
+        "custom_vjp: forward returns other results than the function; its first element must be what the function "
+        "returns");
   const Program& back = *backward.program;
   const size_t own = back.inputs.size() - backward.captures.size();  // residuals and cotangents
   std::vector<Type> back_types;
@@ -235,7 +267,8 @@ Arrays custom_vjp(const Traced& body, const Traced& forward, const Traced& backw
   back_types.insert(back_types.end(), types.begin(), types.end());
   const ProgramPtr bwd = widen(back, back_types, positions(own, own + at_backward, backward.captures.size()));
   if (bwd->outputs.size() != n)
-    throw_error("custom_vjp: backward returns {} arrays for {} arguments; it must return one gradient per argument", bwd->outputs.size(), n);
+    throw_error("custom_vjp: backward returns {} arrays for {} arguments; it must return one gradient per argument",
+                bwd->outputs.size(), n);
   for (size_t i = 0; i < n; ++i)
     if (is_floating(types[i].dtype) && bwd->output_types()[i] != types[i])
       throw_error("custom_vjp: gradient {} is {} where the argument is {}; a gradient has its argument's type", i,

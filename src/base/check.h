@@ -20,8 +20,8 @@ namespace detail {
 }  // namespace lockstep
 
 // An invariant of this library. Prints the place and the message and aborts when it does not hold.
-#define LOCKSTEP_CHECK(condition, ...)                                                                          \
-  do {                                                                                                          \
-    if (!(condition)) [[unlikely]]                                                                              \
-      ::lockstep::detail::check_failed(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__));          \
+#define LOCKSTEP_CHECK(condition, ...)                                                                 \
+  do {                                                                                                 \
+    if (!(condition)) [[unlikely]]                                                                     \
+      ::lockstep::detail::check_failed(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__)); \
   } while (false)

@@ -10,7 +10,15 @@ struct Row {
   int64_t size;
 };
 constexpr std::array<Row, kDTypeCount> kRows = {{
-    {"bool", 1}, {"u8", 1}, {"i32", 4}, {"i64", 8}, {"u32", 4}, {"bf16", 2}, {"f16", 2}, {"f32", 4}, {"f64", 8},
+    {"bool", 1},
+    {"u8", 1},
+    {"i32", 4},
+    {"i64", 8},
+    {"u32", 4},
+    {"bf16", 2},
+    {"f16", 2},
+    {"f32", 4},
+    {"f64", 8},
 }};
 
 }  // namespace

@@ -46,8 +46,9 @@ const std::vector<DatasetSpec>& catalog() {
 const DatasetSpec& find_dataset(std::string_view name) {
   for (const DatasetSpec& spec : catalog())
     if (spec.name == name) return spec;
-  throw_error("data: there is no data set named \"{}\"; there are {} and synthetic; load_idx_pair reads files of your own", name,
-              fmt::join(dataset_names(), ", "));
+  throw_error(
+      "data: there is no data set named \"{}\"; there are {} and synthetic; load_idx_pair reads files of your own",
+      name, fmt::join(dataset_names(), ", "));
 }
 
 int64_t file_size(const FileSpec& file) {

@@ -62,7 +62,8 @@ ImageDataset draw(const std::vector<std::vector<int64_t>>& patterns, int64_t ima
       for (int64_t x = 0; x < kExtent; ++x) {
         const int64_t from_y = y - down, from_x = x - right;
         const bool inside = from_y >= 0 && from_y < kExtent && from_x >= 0 && from_x < kExtent;
-        const int64_t ink = inside ? patterns[static_cast<size_t>(label)][static_cast<size_t>(from_y * kExtent + from_x)] : 0;
+        const int64_t ink =
+            inside ? patterns[static_cast<size_t>(label)][static_cast<size_t>(from_y * kExtent + from_x)] : 0;
         const int64_t value = ink * contrast / 256 + numbers.between(-kNoise, kNoise);
         set.images.push_back(static_cast<uint8_t>(std::clamp<int64_t>(value, 0, 255)));
       }

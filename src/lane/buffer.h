@@ -104,7 +104,8 @@ class Allocator {
   // system refuses. REQUIRES: bytes >= 0.
   BufferPtr allocate(int64_t bytes);
 
-  // A buffer over memory that `owner` holds; destroy(owner) runs with the last reference. Any alignment the element type has.
+  // A buffer over memory that `owner` holds; destroy(owner) runs with the last reference. Any alignment the element
+  // type has.
   BufferPtr adopt(void* data, int64_t bytes, void* owner, void (*destroy)(void*));
 
   // Gives cached memory back to the system until at most `bytes` are cached.
@@ -129,7 +130,8 @@ class Allocator {
   std::array<Buffer*, kClasses> free_{};
 };
 
-// Work space that the programs of a lane use one after another. Not safe from several threads: its lane's lock guards it.
+// Work space that the programs of a lane use one after another. Not safe from several threads: its lane's lock guards
+// it.
 class Arena {
  public:
   // Memory of at least `bytes`, the same as last time unless it had to grow. Contents are undefined.

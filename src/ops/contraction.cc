@@ -96,8 +96,8 @@ Contraction contraction(const std::string& spec, const Type& a_type, const Type&
   g.k = extent(sizes, k);
   g.batch = extent(sizes, batch);
 
-  auto place = [&](const std::string& term, const std::string& rows, const std::string& cols, bool& transposed, int64_t& ld,
-                   int64_t& stride, std::optional<std::vector<int64_t>>& copy) {
+  auto place = [&](const std::string& term, const std::string& rows, const std::string& cols, bool& transposed,
+                   int64_t& ld, int64_t& stride, std::optional<std::vector<int64_t>>& copy) {
     std::optional<Layout> layout = find_layout(sizes, term, batch, rows, cols);
     if (!layout) {
       copy = permutation(term, batch + rows + cols);

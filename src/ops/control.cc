@@ -13,7 +13,8 @@ void expect_signature(std::string_view op, const Program& body, Types in, size_t
     throw_error("{}: the program takes {} arrays and got {}", op, body.inputs.size(), in.size() - skip);
   for (size_t i = 0; i < body.inputs.size(); ++i)
     if (body.types[body.inputs[i]] != in[i + skip])
-      throw_error("{}: operand {} is {} where the program wants {}", op, i, to_string(in[i + skip]), to_string(body.types[body.inputs[i]]));
+      throw_error("{}: operand {} is {} where the program wants {}", op, i, to_string(in[i + skip]),
+                  to_string(body.types[body.inputs[i]]));
 }
 
 ProgramPtr share(Program p) { return std::make_shared<const Program>(std::move(p)); }
@@ -53,7 +54,8 @@ std::vector<Type> cond_type(Types in, const Attrs& attrs) {
   if (a.size() != b.size()) throw_error("cond: one branch returns {} arrays and the other {}", a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i)
     if (a[i] != b[i])
-      throw_error("cond: result {} is {} in one branch and {} in the other; the branches must agree", i, to_string(a[i]), to_string(b[i]));
+      throw_error("cond: result {} is {} in one branch and {} in the other; the branches must agree", i,
+                  to_string(a[i]), to_string(b[i]));
   return a;
 }
 
@@ -133,7 +135,8 @@ Grads custom_backward(const Vjp& v) {
 }
 
 Batched custom_batch(const Batch& b) {
-  const Program &body = b.attrs.program("body"), &forward = b.attrs.program("forward"), &backward = b.attrs.program("backward");
+  const Program &body = b.attrs.program("body"), &forward = b.attrs.program("forward"),
+                &backward = b.attrs.program("backward");
   auto batched = [&](const Program& p, const std::vector<bool>& in) {
     return share(b.passes.batch(p, in, b.size, std::vector<bool>(p.outputs.size(), true)).program);
   };
@@ -184,15 +187,22 @@ Values cond(Value predicate, ProgramPtr if_true, ProgramPtr if_false, const Valu
   return predicate.builder().emit(cond_op, in, {{"if_true", std::move(if_true)}, {"if_false", std::move(if_false)}});
 }
 
-Values remat(Builder& b, ProgramPtr body, const Values& operands) { return b.emit(remat_op, operands, {{"body", std::move(body)}}); }
+Values remat(Builder& b, ProgramPtr body, const Values& operands) {
+  return b.emit(remat_op, operands, {{"body", std::move(body)}});
+}
 
-Values custom_vjp(Builder& b, ProgramPtr body, ProgramPtr forward, ProgramPtr backward, int64_t arguments, const Values& operands) {
+Values custom_vjp(Builder& b, ProgramPtr body, ProgramPtr forward, ProgramPtr backward, int64_t arguments,
+                  const Values& operands) {
   return b.emit(custom_vjp_op, operands,
-                {{"body", std::move(body)}, {"forward", std::move(forward)}, {"backward", std::move(backward)}, {"arguments", arguments}});
+                {{"body", std::move(body)},
+                 {"forward", std::move(forward)},
+                 {"backward", std::move(backward)},
+                 {"arguments", arguments}});
 }
 
 Program select_outputs(Program p, size_t first, size_t last) {
-  p.outputs = std::vector<ValueId>(p.outputs.begin() + static_cast<std::ptrdiff_t>(first), p.outputs.begin() + static_cast<std::ptrdiff_t>(last));
+  p.outputs = std::vector<ValueId>(p.outputs.begin() + static_cast<std::ptrdiff_t>(first),
+                                   p.outputs.begin() + static_cast<std::ptrdiff_t>(last));
   return p;
 }
 

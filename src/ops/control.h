@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-// `body` maps (carry..., x..., constant...) to (carry..., y...). Operands are the first carries, the stacked xs, the constants;
-// results are the last carries and the stacked ys.
+// `body` maps (carry..., x..., constant...) to (carry..., y...). Operands are the first carries, the stacked xs, the
+// constants; results are the last carries and the stacked ys.
 Values scan(Builder&, ProgramPtr body, const Values& carry, const Values& xs, const Values& constants, int64_t length,
             bool reverse);
 
@@ -16,9 +16,10 @@ Values cond(Value predicate, ProgramPtr if_true, ProgramPtr if_false, const Valu
 // `body` on the operands; its gradient computes the body again.
 Values remat(Builder&, ProgramPtr body, const Values& operands);
 
-// `body` on the operands. For gradients, `forward` maps the operands to (results..., residuals...) and `backward` maps (residuals...,
-// cotangents..., operands...) to gradients of the first `arguments` operands.
-Values custom_vjp(Builder&, ProgramPtr body, ProgramPtr forward, ProgramPtr backward, int64_t arguments, const Values& operands);
+// `body` on the operands. For gradients, `forward` maps the operands to (results..., residuals...) and `backward` maps
+// (residuals..., cotangents..., operands...) to gradients of the first `arguments` operands.
+Values custom_vjp(Builder&, ProgramPtr body, ProgramPtr forward, ProgramPtr backward, int64_t arguments,
+                  const Values& operands);
 
 // The program with only some of its outputs, [first, last).
 Program select_outputs(Program, size_t first, size_t last);

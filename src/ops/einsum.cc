@@ -20,7 +20,8 @@ std::vector<Type> einsum_type(Types in, const Attrs& attrs) {
     throw_error("einsum: \"{}\" has {} operands and got {}; it contracts two", spec, rule.in.size(), in.size());
   if (in[0].dtype != in[1].dtype)
     throw_error("einsum: {} and {} differ in element type; cast one of them", to_string(in[0]), to_string(in[1]));
-  if (in[0].dtype == DType::boolean) throw_error("einsum: {} holds bool, which has no product; cast to a number", to_string(in[0]));
+  if (in[0].dtype == DType::boolean)
+    throw_error("einsum: {} holds bool, which has no product; cast to a number", to_string(in[0]));
   std::map<char, int64_t> size;
   for (size_t t = 0; t < 2; ++t) {
     const std::string& term = rule.in[t];
@@ -28,11 +29,12 @@ std::vector<Type> einsum_type(Types in, const Attrs& attrs) {
       throw_error("einsum: term \"{}\" of \"{}\" names {} dimensions and operand {} is {}", term, spec, term.size(), t,
                   to_string(in[t]));
     for (size_t d = 0; d < term.size(); ++d) {
-      if (term.find(term[d]) != d) throw_error("einsum: '{}' stands twice in term \"{}\" of \"{}\"", term[d], term, spec);
+      if (term.find(term[d]) != d)
+        throw_error("einsum: '{}' stands twice in term \"{}\" of \"{}\"", term[d], term, spec);
       auto [it, fresh] = size.emplace(term[d], in[t].shape[d]);
       if (!fresh && it->second != in[t].shape[d])
-        throw_error("einsum: '{}' of \"{}\" is {} in {} and {} in {}; the extents must agree", term[d], spec, it->second,
-                    to_string(in[0].shape), in[t].shape[d], to_string(in[t].shape));
+        throw_error("einsum: '{}' of \"{}\" is {} in {} and {} in {}; the extents must agree", term[d], spec,
+                    it->second, to_string(in[0].shape), in[t].shape[d], to_string(in[t].shape));
       const int times = has(rule.in[0], term[d]) + has(rule.in[1], term[d]) + has(rule.out[0], term[d]);
       if (times < 2) throw_error("einsum: '{}' of \"{}\" stands in one term only; sum over it first", term[d], spec);
     }
@@ -74,7 +76,8 @@ Batched einsum_batch(const Batch& b) {
   return einsum(r.in[0] + "," + r.in[1] + "->" + r.out[0], b.in[0], b.in[1]);
 }
 
-// Reads operands through transposes, and through broadcasts along letters that the other operand and the result have too.
+// Reads operands through transposes, and through broadcasts along letters that the other operand and the result have
+// too.
 Value einsum_fold(const Fold& f) {
   Rule r = parse_rule(f.attrs.get<std::string>("spec"));
   Values in(f.in.begin(), f.in.end());
@@ -123,7 +126,8 @@ std::vector<Type> einsum_fused_type(Types in, const Attrs& attrs) {
   return body.output_types();
 }
 
-// Tiles are finished in any order, so a result may only take the place of an operand that the epilogue reads at the same index.
+// Tiles are finished in any order, so a result may only take the place of an operand that the epilogue reads at the
+// same index.
 bool einsum_fused_alias(Types in, Types out, const Attrs& attrs, size_t operand, size_t result) {
   if (operand < 2) return false;
   return fused_op.alias(in.subspan(1), out, attrs, operand - 1, result);

@@ -1,7 +1,7 @@
 #include "lane/buffer.h"
 #include "ops/contraction.h"
-#include "ops/epilogue.h"
 #include "ops/dims.h"
+#include "ops/epilogue.h"
 #include "ops/view_copy.h"
 
 namespace lockstep {
@@ -33,7 +33,8 @@ class Product {
  public:
   Product(const KernelSpec& spec, const Type& result)
       : plan_(contraction(spec.attrs.get<std::string>("spec"), spec.in[0], spec.in[1])),
-        gemm_(Gemm::prepare(plan_.gemm, spec.pool.threads())), pool_(spec.pool) {
+        gemm_(Gemm::prepare(plan_.gemm, spec.pool.threads())),
+        pool_(spec.pool) {
     const Type& a = spec.in[plan_.swapped ? 1 : 0];
     const Type& b = spec.in[plan_.swapped ? 0 : 1];
     if (plan_.copy_a) a_.emplace(a.dtype, a.shape, *plan_.copy_a, a.bytes());

@@ -15,11 +15,13 @@ class BodyEpilogue {
  public:
   // For a row with `body`: its input 0 is the product, the others are operands `first` and on of the row.
   BodyEpilogue(const KernelSpec& spec, size_t first)
-      : cluster_(Cluster::compile(spec.attrs.program("body"), shifted(spec.alias, first))), first_(first),
+      : cluster_(Cluster::compile(spec.attrs.program("body"), shifted(spec.alias, first))),
+        first_(first),
         element_bytes_(size_of(product(spec).dtype)) {}
 
   // On a tile of a product of `rows` x `cols` matrices; `in` and `out` are the row's own operands and results.
-  void operator()(const Tile& tile, int64_t rows, int64_t cols, Pool& pool, const void* const* in, void* const* out) const {
+  void operator()(const Tile& tile, int64_t rows, int64_t cols, Pool& pool, const void* const* in,
+                  void* const* out) const {
     void* scratch = pool.scratch(tile.thread, 0, cluster_.scratch_bytes());
     const void* const* body_in = in + first_ - 1;  // input 0 is not used
     const auto* data = static_cast<const std::byte*>(tile.data);

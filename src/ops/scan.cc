@@ -19,8 +19,12 @@ struct Parts {
   bool reverse;
 
   explicit Parts(const Attrs& attrs)
-      : body(attrs.program("body")), carry(static_cast<size_t>(attrs.integer("carry"))), xs(static_cast<size_t>(attrs.integer("xs"))),
-        constants(body.inputs.size() - carry - xs), ys(body.outputs.size() - carry), length(attrs.integer("length")),
+      : body(attrs.program("body")),
+        carry(static_cast<size_t>(attrs.integer("carry"))),
+        xs(static_cast<size_t>(attrs.integer("xs"))),
+        constants(body.inputs.size() - carry - xs),
+        ys(body.outputs.size() - carry),
+        length(attrs.integer("length")),
         reverse(attrs.get<bool>("reverse")) {}
   const Type& in(size_t i) const { return body.types[body.inputs[i]]; }
   const Type& out(size_t i) const { return body.types[body.outputs[i]]; }
@@ -36,12 +40,13 @@ std::vector<Type> scan_type(Types in, const Attrs& attrs) {
   for (size_t i = 0; i < in.size(); ++i) {
     const bool is_x = i >= p.carry && i < p.carry + p.xs;
     const Type wanted = is_x ? stacked(p.in(i), p.length) : p.in(i);
-    if (in[i] != wanted) throw_error("scan: operand {} is {} where the body wants {}", i, to_string(in[i]), to_string(wanted));
+    if (in[i] != wanted)
+      throw_error("scan: operand {} is {} where the body wants {}", i, to_string(in[i]), to_string(wanted));
   }
   for (size_t i = 0; i < p.body.outputs.size(); ++i) {
     if (i < p.carry && p.out(i) != p.in(i))
-      throw_error("scan: carry {} goes in as {} and comes out as {}; the body must keep its type", i, to_string(p.in(i)),
-                  to_string(p.out(i)));
+      throw_error("scan: carry {} goes in as {} and comes out as {}; the body must keep its type", i,
+                  to_string(p.in(i)), to_string(p.out(i)));
     out.push_back(i < p.carry ? p.out(i) : stacked(p.out(i), p.length));
   }
   return out;
@@ -87,8 +92,8 @@ Grads scan_vjp(const Vjp& v) {
   const Gradient linear(p, v.wanted, v.passes);
   Builder& outer = v.in[0].builder();
   Builder b;
-  Values carry_in, xs_in, constants_in;         // operands of the backward loop
-  Values ct_carry, sums, residual, ct_ys;        // values of its body
+  Values carry_in, xs_in, constants_in;    // operands of the backward loop
+  Values ct_carry, sums, residual, ct_ys;  // values of its body
   const size_t first_constant = p.carry + p.xs;
   auto cotangent = [&](size_t output, const Type& type) {
     return v.cts[output] ? v.cts[output] : full(outer, type, 0.0);
@@ -133,9 +138,12 @@ Grads scan_vjp(const Vjp& v) {
   size_t g = 0, s = 0;
   for (size_t i = 0; i < p.body.inputs.size(); ++i) {
     if (!linear.wanted[i]) continue;
-    if (i < p.carry) results.push_back(grads[g]);
-    else if (i < first_constant) ys.push_back(grads[g]);
-    else results.push_back(add(sums[s++], grads[g]));
+    if (i < p.carry)
+      results.push_back(grads[g]);
+    else if (i < first_constant)
+      ys.push_back(grads[g]);
+    else
+      results.push_back(add(sums[s++], grads[g]));
     ++g;
   }
   const size_t carries = results.size();
@@ -167,12 +175,14 @@ Batched scan_batch(const Batch& b) {
     if (i < p.carry) {
       carry.push_back(batched[i] ? with_batch(b, i) : b.in[i]);
     } else if (i < p.carry + p.xs) {
-      xs.push_back(batched[i] ? transpose(b.in[i], move_dim(b.in[i].rank(), 1, 0)) : b.in[i]);  // [B, n, ...] -> [n, B, ...]
+      xs.push_back(batched[i] ? transpose(b.in[i], move_dim(b.in[i].rank(), 1, 0))
+                              : b.in[i]);  // [B, n, ...] -> [n, B, ...]
     } else {
       constants.push_back(b.in[i]);
     }
   }
-  Values out = scan(b.builder, std::make_shared<const Program>(std::move(body.program)), carry, xs, constants, p.length, p.reverse);
+  Values out = scan(b.builder, std::make_shared<const Program>(std::move(body.program)), carry, xs, constants, p.length,
+                    p.reverse);
   for (size_t i = p.carry; i < out.size(); ++i)
     if (body.batched[i]) out[i] = transpose(out[i], move_dim(out[i].rank(), 1, 0));
   return {std::move(out), body.batched};
@@ -218,8 +228,10 @@ Kernel scan_cpu(const KernelSpec& spec) {
         t.in[i] = step == 0 ? in[i] : (step % 2 ? t.even : t.odd)[i]->data();
         t.out[i] = step == t.length - 1 ? out[i] : (step % 2 ? t.odd : t.even)[i]->data();
       }
-      for (size_t i = 0; i < t.xs; ++i) t.in[t.carry + i] = static_cast<const std::byte*>(in[t.carry + i]) + at * t.x_bytes[i];
-      for (size_t i = 0; i < t.ys; ++i) t.out[t.carry + i] = static_cast<std::byte*>(out[t.carry + i]) + at * t.y_bytes[i];
+      for (size_t i = 0; i < t.xs; ++i)
+        t.in[t.carry + i] = static_cast<const std::byte*>(in[t.carry + i]) + at * t.x_bytes[i];
+      for (size_t i = 0; i < t.ys; ++i)
+        t.out[t.carry + i] = static_cast<std::byte*>(out[t.carry + i]) + at * t.y_bytes[i];
       t.body(t.in.data(), t.out.data());
     }
   };

@@ -179,7 +179,9 @@ class Planner {
   void point(size_t instruction, std::vector<P>& list, ValueId id, bool is_result) {
     const Place& place = place_[base(id)];
     switch (place.kind) {
-      case Place::constant: list.push_back(plan_.constants_[place.index]->data()); return;
+      case Place::constant:
+        list.push_back(plan_.constants_[place.index]->data());
+        return;
       case Place::arena:
         plan_.arena_patches_.push_back({{instruction, list.size(), is_result}, offsets_[place.index]});
         list.push_back(nullptr);
@@ -189,12 +191,14 @@ class Planner {
         plan_.patches_.push_back({{instruction, list.size(), is_result}, place.kind == Place::input, place.index});
         list.push_back(nullptr);
         return;
-      case Place::none: break;
+      case Place::none:
+        break;
     }
     LOCKSTEP_CHECK(false, "a value has no place");
   }
 
-  // Do two values share memory? Outputs written to donated inputs count; empty values have none, wherever they were placed.
+  // Do two values share memory? Outputs written to donated inputs count; empty values have none, wherever they were
+  // placed.
   bool same_memory(ValueId a, ValueId b) const {
     if (bytes(a) == 0 || bytes(b) == 0) return false;
     auto key = [&](ValueId id) {
@@ -245,8 +249,10 @@ class Planner {
         point(n, instruction.out, id, true);
         instruction.text += ' ' + place_text(id);
       }
-      if (constant) instruction.kernel(instruction.in.data(), instruction.out.data());
-      else plan_.instructions_.push_back(std::move(instruction));
+      if (constant)
+        instruction.kernel(instruction.in.data(), instruction.out.data());
+      else
+        plan_.instructions_.push_back(std::move(instruction));
     }
     // Outputs that are inputs, or appear twice, are copied last.
     for (size_t j = 0; j < p_.outputs.size(); ++j) {
@@ -285,8 +291,10 @@ Plan::Plan(const Program& program, Pool& pool, const PlanOptions& options)
 
 void Plan::set(const Slot& slot, void* pointer) {
   Instruction& instruction = instructions_[slot.instruction];
-  if (slot.is_result) instruction.out[slot.index] = pointer;
-  else instruction.in[slot.index] = pointer;
+  if (slot.is_result)
+    instruction.out[slot.index] = pointer;
+  else
+    instruction.in[slot.index] = pointer;
 }
 
 void Plan::move_arena(std::byte* base) {
@@ -301,7 +309,8 @@ void Plan::run(const void* const* in, void* const* out) {
   }
   for (const Patch& patch : patches_)
     set(patch.slot, patch.from_input ? const_cast<void*>(in[patch.index]) : out[patch.index]);
-  for (const Instruction& instruction : instructions_) instruction.kernel(instruction.in.data(), instruction.out.data());
+  for (const Instruction& instruction : instructions_)
+    instruction.kernel(instruction.in.data(), instruction.out.data());
 }
 
 std::string Plan::describe() const {

@@ -1,5 +1,5 @@
-// Plan: a lowered program made ready for the CPU lane: prepared kernels in order, over buffer slots whose places were decided at
-// compile time. Running a plan allocates nothing. A plan may be run from one thread at a time.
+// Plan: a lowered program made ready for the CPU lane: prepared kernels in order, over buffer slots whose places were
+// decided at compile time. Running a plan allocates nothing. A plan may be run from one thread at a time.
 #pragma once
 
 #include <memory>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "base/check.h"
 #include "program/program.h"
@@ -22,7 +23,8 @@ bool operator_equal(const Attr& a, const Attr& b) {
     return *p == q || **p == *q;
   }
   if (const auto* x = std::get_if<double>(&a)) {
-    return std::bit_cast<uint64_t>(*x) == std::bit_cast<uint64_t>(std::get<double>(b));
+    const double y = std::get<double>(b);
+    return std::bit_cast<uint64_t>(*x) == std::bit_cast<uint64_t>(y) || (std::isnan(*x) && std::isnan(y));
   }
   return a == b;
 }
@@ -56,8 +58,9 @@ const Attr& Attrs::require(std::string_view name) const {
 }
 
 bool Attrs::operator==(const Attrs& other) const {
-  return std::equal(entries_.begin(), entries_.end(), other.entries_.begin(), other.entries_.end(),
-                    [](const Entry& a, const Entry& b) { return a.first == b.first && operator_equal(a.second, b.second); });
+  return std::equal(
+      entries_.begin(), entries_.end(), other.entries_.begin(), other.entries_.end(),
+      [](const Entry& a, const Entry& b) { return a.first == b.first && operator_equal(a.second, b.second); });
 }
 
 }  // namespace lockstep

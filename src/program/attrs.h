@@ -1,5 +1,5 @@
-// Attrs: the parameters of an equation, as data. A sorted list of names and values of a closed set of kinds, so that equality,
-// hashing, printing and parsing are written once for every op.
+// Attrs: the parameters of an equation, as data. A sorted list of names and values of a closed set of kinds, so that
+// equality, hashing, printing and parsing are written once for every op.
 #pragma once
 
 #include <cstdint>

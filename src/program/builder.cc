@@ -54,7 +54,8 @@ void Builder::copy(const Program& from, const Eqn& eqn, Values& map) {
 }
 
 Values Builder::inline_program(const Program& program, std::span<const Value> args) {
-  LOCKSTEP_CHECK(args.size() == program.inputs.size(), "{} arguments for {} inputs", args.size(), program.inputs.size());
+  LOCKSTEP_CHECK(args.size() == program.inputs.size(), "{} arguments for {} inputs", args.size(),
+                 program.inputs.size());
   Values map(program.types.size());
   for (size_t i = 0; i < args.size(); ++i) map[program.inputs[i]] = args[i];
   for (const Eqn& eqn : program.eqns) copy(program, eqn, map);

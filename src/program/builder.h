@@ -1,5 +1,5 @@
-// Builder makes a Program one equation at a time; Value is a handle to one of its values. Rows of ops, gradients and batching
-// rules are written with Values. A Builder belongs to one thread.
+// Builder makes a Program one equation at a time; Value is a handle to one of its values. Rows of ops, gradients and
+// batching rules are written with Values. A Builder belongs to one thread.
 #pragma once
 
 #include <deque>
@@ -48,7 +48,8 @@ class Builder {
   // Adds an equation whose result types are known already (copied from a checked program).
   Values emit_typed(const Op&, std::span<const Value> in, Attrs, Types out);
 
-  // Copies one equation of a program; `map` holds this builder's value for each of the program's, and gains the results.
+  // Copies one equation of a program; `map` holds this builder's value for each of the program's, and gains the
+  // results.
   void copy(const Program& from, const Eqn&, Values& map);
 
   // Copies a program's equations, `args` standing for its inputs; returns its outputs.
@@ -66,8 +67,8 @@ class Builder {
   Program take(std::span<const Value> outputs);
 
  private:
-  Program program_;         // but for its types
-  std::deque<Type> types_;  // by ValueId
+  Program program_;                  // but for its types
+  std::deque<Type> types_;           // by ValueId
   std::vector<int32_t> defined_by_;  // by ValueId: index of the equation, or -1
 };
 

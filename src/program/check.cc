@@ -7,7 +7,8 @@ namespace lockstep {
 void check(const Program& p) {
   std::vector<bool> defined(p.types.size(), false);
   auto define = [&](ValueId id, std::string_view by) {
-    if (id >= p.types.size() || defined[id]) throw_error("check: {} defines value {} that is unknown or defined already", by, id);
+    if (id >= p.types.size() || defined[id])
+      throw_error("check: {} defines value {} that is unknown or defined already", by, id);
     defined[id] = true;
   };
   for (ValueId id : p.inputs) define(id, "the input list");
@@ -21,7 +22,8 @@ void check(const Program& p) {
     }
     const std::vector<Type> out = infer_types(*eqn.op, in, eqn.attrs);
     if (out.size() != eqn.out.size())
-      throw_error("check: equation {} ({}) has {} results where the op makes {}", i, eqn.op->name, eqn.out.size(), out.size());
+      throw_error("check: equation {} ({}) has {} results where the op makes {}", i, eqn.op->name, eqn.out.size(),
+                  out.size());
     for (size_t k = 0; k < out.size(); ++k) {
       if (eqn.out[k] < p.types.size() && p.types[eqn.out[k]] != out[k])
         throw_error("check: result {} of equation {} ({}) is written {} and derived {}", k, i, eqn.op->name,

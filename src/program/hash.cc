@@ -1,5 +1,8 @@
 #include "base/hash.h"
 
+#include <cmath>
+#include <limits>
+
 #include "program/op.h"
 
 namespace lockstep {
@@ -17,7 +20,10 @@ void add_attr(Hasher& h, const Attr& attr) {
     Hasher& h;
     void operator()(bool b) const { h.add(static_cast<uint64_t>(b)); }
     void operator()(int64_t i) const { h.add(static_cast<uint64_t>(i)); }
-    void operator()(double x) const { h.add(std::bit_cast<uint64_t>(x)); }
+    void operator()(double x) const {
+      // Every NaN prints alike, and machines differ in the one that arithmetic gives.
+      h.add(std::bit_cast<uint64_t>(std::isnan(x) ? std::numeric_limits<double>::quiet_NaN() : x));
+    }
     void operator()(const std::string& s) const { h.add(std::string_view(s)); }
     void operator()(DType t) const { h.add(static_cast<uint64_t>(t)); }
     void operator()(const std::vector<int64_t>& v) const {

@@ -20,8 +20,10 @@ Rule parse_rule(std::string_view text) {
   auto terms = [](std::string_view side) {
     std::vector<std::string> out(1);
     for (char c : side) {
-      if (c == ',') out.emplace_back();
-      else if (c != ' ') out.back() += c;
+      if (c == ',')
+        out.emplace_back();
+      else if (c != ' ')
+        out.back() += c;
     }
     return out;
   };
@@ -34,20 +36,21 @@ std::vector<Type> infer_types(const Op& op, Types in, const Attrs& attrs) {
   if (op.type) return op.type(in, attrs);
   LOCKSTEP_CHECK(op.rule, "{} has neither a type nor a rule", op.name);
   const Rule rule = op.rule(in, attrs);
-  if (rule.in.size() != in.size())
-    throw_error("{}: takes {} operands and got {}", op.name, rule.in.size(), in.size());
+  if (rule.in.size() != in.size()) throw_error("{}: takes {} operands and got {}", op.name, rule.in.size(), in.size());
   std::map<char, int64_t> size;
   for (size_t t = 0; t < in.size(); ++t) {
     if (in[t].dtype != in[0].dtype)
-      throw_error("{}: operand 0 is {} and operand {} is {}; cast one of them", op.name, to_string(in[0]), t, to_string(in[t]));
+      throw_error("{}: operand 0 is {} and operand {} is {}; cast one of them", op.name, to_string(in[0]), t,
+                  to_string(in[t]));
     if (rule.in[t].size() != in[t].shape.size())
-      throw_error("{}: operand {} is {}, of rank {}, where rank {} is wanted", op.name, t, to_string(in[t]), in[t].rank(),
-                  rule.in[t].size());
+      throw_error("{}: operand {} is {}, of rank {}, where rank {} is wanted", op.name, t, to_string(in[t]),
+                  in[t].rank(), rule.in[t].size());
     for (size_t d = 0; d < in[t].shape.size(); ++d) {
       auto [it, fresh] = size.emplace(rule.in[t][d], in[t].shape[d]);
       if (!fresh && it->second != in[t].shape[d])
-        throw_error("{}: dimension {} of operand {}, {}, has extent {} where another operand has {}; the extents must agree",
-                    op.name, d, t, to_string(in[t].shape), in[t].shape[d], it->second);
+        throw_error(
+            "{}: dimension {} of operand {}, {}, has extent {} where another operand has {}; the extents must agree",
+            op.name, d, t, to_string(in[t].shape), in[t].shape[d], it->second);
     }
   }
   std::vector<Type> out;

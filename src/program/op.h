@@ -1,9 +1,10 @@
-// An op is one row of data. Every pass (trace, grad, vmap, simplify, fuse, plan) reads a column; no pass names an op; adding an
-// op touches one place: its row, and its line in ops/ops.def.
+// An op is one row of data. Every pass (trace, grad, vmap, simplify, fuse, plan) reads a column; no pass names an op;
+// adding an op touches one place: its row, and its line in ops/ops.def.
 //
-// Worked example. einsum "ik,kj->ij" has the rule {in: "ik","kj"; out: "ij"}: from it follow its result shape (sizes of i and j),
-// that a batch of it is "zik,kj->zij" when only the first operand is batched, that cutting j cuts the second operand and the
-// result alike, and that cutting k leaves the result unreduced: a psum is owed. tanh has the rule {"ab" -> "ab"} for rank 2.
+// Worked example. einsum "ik,kj->ij" has the rule {in: "ik","kj"; out: "ij"}: from it follow its result shape (sizes of
+// i and j), that a batch of it is "zik,kj->zij" when only the first operand is batched, that cutting j cuts the second
+// operand and the result alike, and that cutting k leaves the result unreduced: a psum is owed. tanh has the rule {"ab"
+// -> "ab"} for rank 2.
 #pragma once
 
 #include <functional>
@@ -19,8 +20,8 @@ namespace lockstep {
 
 class Pool;
 
-// Factors of the dimensions of operands and results, one letter each. A factor absent from the results is reduced. Factors in
-// `whole` are never cut between devices.
+// Factors of the dimensions of operands and results, one letter each. A factor absent from the results is reduced.
+// Factors in `whole` are never cut between devices.
 struct Rule {
   std::vector<std::string> in;
   std::vector<std::string> out;
@@ -32,15 +33,15 @@ enum class Linear : uint8_t { no, one, all };
 
 // A program that computes outputs and gradients, cut in two at what is known before the cotangents are.
 struct Split {
-  Program known;               // inputs -> outputs, residuals
-  Program rest;                // residuals, cotangents -> gradients
-  size_t outputs = 0;          // how many outputs of `known` are outputs of the function; the others are residuals
+  Program known;                    // inputs -> outputs, residuals
+  Program rest;                     // residuals, cotangents -> gradients
+  size_t outputs = 0;               // how many outputs of `known` are outputs of the function; the others are residuals
   std::vector<int> residual_input;  // per residual: the input of `known` it is a plain copy of, or -1
 };
 
 struct BatchedProgram {
-  Program program;             // batched inputs and outputs have a leading axis
-  std::vector<bool> batched;   // which outputs are batched
+  Program program;            // batched inputs and outputs have a leading axis
+  std::vector<bool> batched;  // which outputs are batched
 };
 
 // What rows that carry sub-programs (scan, cond, remat, custom_vjp) ask of the passes, which come after them.
@@ -49,7 +50,8 @@ struct SubPrograms {
   Program (*joint)(const Program&, const std::vector<bool>& wanted);
   Split (*split)(const Program& joint, size_t known_inputs, size_t outputs);
   // Outputs named in `force` come out batched whether or not they depend on the batch.
-  BatchedProgram (*batch)(const Program&, const std::vector<bool>& batched, int64_t size, const std::vector<bool>& force);
+  BatchedProgram (*batch)(const Program&, const std::vector<bool>& batched, int64_t size,
+                          const std::vector<bool>& force);
 };
 
 // Builds, in place of an op that will be differentiated, the forward computation with whatever its gradient needs kept.
@@ -95,7 +97,7 @@ struct Batched {
   std::vector<bool> batched;
 
   Batched(Values values) : out(std::move(values)), batched(out.size(), true) {}  // NOLINT: the common case, all batched
-  Batched(Value value) : out{value}, batched{true} {}                             // NOLINT
+  Batched(Value value) : out{value}, batched{true} {}                            // NOLINT
   Batched(Values values, std::vector<bool> which) : out(std::move(values)), batched(std::move(which)) {}
 };
 
@@ -107,8 +109,8 @@ struct Fold {
   Builder& builder;
 };
 
-// A result that is its operand read at an affine position: out[i...] = in[offset + sum(strides[d] * i[d])], in elements of the
-// operand's dense row-major buffer.
+// A result that is its operand read at an affine position: out[i...] = in[offset + sum(strides[d] * i[d])], in elements
+// of the operand's dense row-major buffer.
 struct View {
   int64_t offset = 0;
   std::vector<int64_t> strides;
@@ -131,8 +133,8 @@ struct KernelSpec {
 // A vectorised loop of an elementwise op over register tiles: out[i] = f(in[0][i], ...), i < n.
 using Loop = void (*)(void* out, const void* const* in, int64_t n);
 
-// When the equation is replaced by the equations of its `body` attribute: never; before programs are simplified; or after, so
-// that what the body computes again stays apart from its first computation (remat).
+// When the equation is replaced by the equations of its `body` attribute: never; before programs are simplified; or
+// after, so that what the body computes again stays apart from its first computation (remat).
 enum class Inline : uint8_t { never, early, late };
 
 struct Op {
@@ -145,13 +147,15 @@ struct Op {
   Batched (*batch)(const Batch&) = nullptr;                  // null: pointwise
   Value (*fold)(const Fold&) = nullptr;                      // null: nothing to simplify
   View (*view)(const Type& in, const Type& out, const Attrs&) = nullptr;  // null: computes something
-  // Elementwise ops: the loop for these operand and result dtypes. bf16 and f16 never appear: registers hold them as f32.
+  // Elementwise ops: the loop for these operand and result dtypes. bf16 and f16 never appear: registers hold them as
+  // f32.
   Loop (*loop)(std::span<const DType> in, DType out) = nullptr;
   // May result `out` be written over operand `in` (same bytes)? null: never.
   bool (*alias)(Types in_types, Types out_types, const Attrs&, size_t in, size_t out) = nullptr;
   Inline inline_body = Inline::never;
-  // The row that computes this single-result op and then, tile by tile, an elementwise program of its result: same attributes
-  // and a `body` whose input 0 is the result; operands are this op's, then the body's other inputs. null: there is none.
+  // The row that computes this single-result op and then, tile by tile, an elementwise program of its result: same
+  // attributes and a `body` whose input 0 is the result; operands are this op's, then the body's other inputs. null:
+  // there is none.
   const Op* with_epilogue = nullptr;
   Kernel (*cpu)(const KernelSpec&) = nullptr;
 };

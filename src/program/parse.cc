@@ -129,10 +129,12 @@ class Parser {
       ++at_;
     const std::string_view s = text_.substr(start, at_ - start);
     int64_t i = 0;
-    if (auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), i); error == std::errc{} && end == s.data() + s.size())
+    if (auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), i);
+        error == std::errc{} && end == s.data() + s.size())
       return i;
     double x = 0;
-    if (auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), x); error == std::errc{} && end == s.data() + s.size())
+    if (auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), x);
+        error == std::errc{} && end == s.data() + s.size())
       return x;
     fail(fmt::format("'{}' is not a number", s));
   }

@@ -1,5 +1,5 @@
-// Program: a traced function as a flat, typed, single-assignment list of equations, indexed by small integers. A plain value:
-// copied, compared, printed, parsed, hashed. Its grammar is in docs/programs.md.
+// Program: a traced function as a flat, typed, single-assignment list of equations, indexed by small integers. A plain
+// value: copied, compared, printed, parsed, hashed. Its grammar is in docs/programs.md.
 #pragma once
 
 #include <cstdint>
@@ -36,12 +36,12 @@ struct Program {
   bool operator==(const Program&) const = default;
 };
 
-// Canonical text: values are numbered in order of definition, so two programs print alike exactly when they are the same up
-// to the numbering of values.
+// Canonical text: values are numbered in order of definition, so two programs print alike exactly when they are the
+// same up to the numbering of values.
 std::string print(const Program&);
 
-// The program a text describes, its ops looked up in `ops`. Types are checked. Throws Error with the line and column of what
-// it cannot read.
+// The program a text describes, its ops looked up in `ops`. Types are checked. Throws Error with the line and column of
+// what it cannot read.
 Program parse(std::string_view text, std::span<const Op* const> ops);
 
 // Re-derives every type from the ops' own rules. Throws Error naming the first equation that does not hold.

@@ -122,8 +122,14 @@ TEST_F(Allocation, StaticArgumentsAndNumbersAllocateNothing) {
 
 TEST_F(Allocation, LoopsAndBranchesAllocateNothing) {
   const auto f = jit([](Array x) {
-    const Array y = scan([](Array c, Nothing) { return std::pair{tanh(c) + 0.1f, Nothing{}}; }, x, Nothing{}, {.length = 5}).first;
-    return cond(sum(y) > 0.f, [](Array z) { return dot(z, z); }, [](Array z) { return z; }, y);
+    const Array y = scan(
+                        [](Array c, Nothing) {
+                          return std::pair{tanh(c) + 0.1f, Nothing{}};
+                        },
+                        x, Nothing{}, {.length = 5})
+                        .first;
+    return cond(
+        sum(y) > 0.f, [](Array z) { return dot(z, z); }, [](Array z) { return z; }, y);
   });
   const Array x = random::normal(random::key(0), {16, 16});
   EXPECT_EQ(count_allocations([&] { f(x); }), 0);

@@ -9,7 +9,10 @@ struct Layer {
 };
 
 // x^2 with a gradient that is wrong on purpose: 100 x.
-const auto marked = custom_vjp([](Array x) { return x * x; }, [](Array x) { return std::pair{x * x, x}; },
+const auto marked = custom_vjp([](Array x) { return x * x; },
+                               [](Array x) {
+                                 return std::pair{x * x, x};
+                               },
                                [](Array x, Array ct) { return 100.f * x * ct; });
 
 TEST(CustomVjp, ValueIsTheFunctionsAndGradientTheGivenOne) {
@@ -27,7 +30,9 @@ TEST(CustomVjp, UnderJitAndVmap) {
   EXPECT_TEXT(jit(grad([](Array y) { return sum(jit(vmap(jit(marked)))(y)); }))(x), "f32[2] [100, 200]");
 }
 
-TEST(CustomVjp, SecondDerivativeDifferentiatesTheGivenGradient) { EXPECT_EQ(grad(grad(marked))(3.f).item<float>(), 100); }
+TEST(CustomVjp, SecondDerivativeDifferentiatesTheGivenGradient) {
+  EXPECT_EQ(grad(grad(marked))(3.f).item<float>(), 100);
+}
 
 TEST(CustomVjp, InsideScanCondAndRemat) {
   const auto in_scan = [](Array x) {
@@ -35,7 +40,12 @@ TEST(CustomVjp, InsideScanCondAndRemat) {
   };
   EXPECT_EQ(in_scan(2.f).item<float>(), 16);
   EXPECT_EQ(grad(in_scan)(2.f).item<float>(), 400 * 200);
-  EXPECT_EQ(grad([](Array x) { return cond(x > 0.f, marked, [](Array y) { return y; }, x); })(3.f).item<float>(), 300);
+  EXPECT_EQ(grad([](Array x) {
+              return cond(
+                  x > 0.f, marked, [](Array y) { return y; }, x);
+            })(3.f)
+                .item<float>(),
+            300);
   EXPECT_EQ(grad(remat([](Array x) { return marked(x) + x; }))(3.f).item<float>(), 301);
 }
 
@@ -44,27 +54,30 @@ TEST(CustomVjp, ResidualsMayBeAnyTree) {
     std::vector<Array> values;
     int power;
   };
-  const auto f = custom_vjp(
-      [](Array x, Array y) { return x * y; },
-      [](Array x, Array y) {
-        return std::pair{x * y, Saved{{x, y, array({1, 2})}, 3}};
-      },
-      [](Saved s, Array ct) {
-        return std::tuple{ct * s.values[1] * static_cast<float>(s.power), ct * s.values[0] * astype(sum(s.values[2]), f32)};
-      });
+  const auto f = custom_vjp([](Array x, Array y) { return x * y; },
+                            [](Array x, Array y) {
+                              return std::pair{x * y, Saved{{x, y, array({1, 2})}, 3}};
+                            },
+                            [](Saved s, Array ct) {
+                              return std::tuple{ct * s.values[1] * static_cast<float>(s.power),
+                                                ct * s.values[0] * astype(sum(s.values[2]), f32)};
+                            });
   const auto [gx, gy] = grad<0, 1>(f)(5.f, 7.f);
   EXPECT_EQ(gx.item<float>(), 21);
   EXPECT_EQ(gy.item<float>(), 15);
 }
 
 TEST(CustomVjp, TreesOfArgumentsAndResults) {
-  const auto f = custom_vjp([](Layer l) { return std::pair{sum(l.w), l.b}; },
-                            [](Layer l) {
-                              return std::pair{std::pair{sum(l.w), l.b}, l};
-                            },
-                            [](Layer l, std::pair<Array, Array> ct) {
-                              return Layer{broadcast_to(ct.first, l.w.shape()) * 7.f, ct.second * 11.f};
-                            });
+  const auto f = custom_vjp(
+      [](Layer l) {
+        return std::pair{sum(l.w), l.b};
+      },
+      [](Layer l) {
+        return std::pair{std::pair{sum(l.w), l.b}, l};
+      },
+      [](Layer l, std::pair<Array, Array> ct) {
+        return Layer{broadcast_to(ct.first, l.w.shape()) * 7.f, ct.second * 11.f};
+      });
   const Layer g = grad([&f](Layer l) {
     auto [a, b] = f(l);
     return a + sum(b);
@@ -78,7 +91,9 @@ TEST(CustomVjp, SharedOperandsUnderVmapSumTheirGradients) {
                             [](Array w, Array x) {
                               return std::pair{w * x, std::pair{w, x}};
                             },
-                            [](std::pair<Array, Array> s, Array ct) { return std::pair{10.f * ct * s.second, ct * s.first}; });
+                            [](std::pair<Array, Array> s, Array ct) {
+                              return std::pair{10.f * ct * s.second, ct * s.first};
+                            });
   const auto total = [&f](Array w, Array x) { return sum(vmap(f, {.in_axes = {std::nullopt, 0}})(w, x)); };
   const auto [gw, gx] = grad<0, 1>(total)(2.f, array({1.f, 2.f, 3.f}));
   EXPECT_TEXT(gw, "f32[] 60");
@@ -87,7 +102,10 @@ TEST(CustomVjp, SharedOperandsUnderVmapSumTheirGradients) {
 
 TEST(CustomVjp, CapturedArraysAreRead) {
   const Array scale = full({2}, 3.f);
-  const auto f = custom_vjp([&](Array x) { return x * scale; }, [&](Array x) { return std::pair{x * scale, Nothing{}}; },
+  const auto f = custom_vjp([&](Array x) { return x * scale; },
+                            [&](Array x) {
+                              return std::pair{x * scale, Nothing{}};
+                            },
                             [&](Nothing, Array ct) { return ct * scale * scale; });
   EXPECT_TEXT(f(ones({2})), "f32[2] [3, 3]");
   EXPECT_TEXT(grad([&f](Array x) { return sum(f(x)); })(ones({2})), "f32[2] [9, 9]");
@@ -97,12 +115,19 @@ TEST(CustomVjp, WrongShapesAreErrors) {
   const auto value = [](Array x) { return sum(x); };
   const auto with = [&](auto forward, auto backward) { return custom_vjp(value, forward, backward); };
   const auto forward = [](Array x) { return std::pair{sum(x), x}; };
-  EXPECT_THROWS(with([](Array x) { return std::pair{x, x}; }, [](Array x, Array) { return x; })(ones({2})), Error,
-                "custom_vjp: forward returns other results than the function");
+  EXPECT_THROWS(with(
+                    [](Array x) {
+                      return std::pair{x, x};
+                    },
+                    [](Array x, Array) { return x; })(ones({2})),
+                Error, "custom_vjp: forward returns other results than the function");
   EXPECT_THROWS(with(forward, [](Array, Array ct) { return ct; })(ones({2})), Error,
                 "custom_vjp: gradient 0 is f32[] where the argument is f32[2]; a gradient has its argument's type");
-  EXPECT_THROWS(with(forward, [](Array x, Array) { return std::pair{x, x}; })(ones({2})), Error,
-                "custom_vjp: backward returns 2 arrays for 1 arguments");
+  EXPECT_THROWS(with(forward,
+                     [](Array x, Array) {
+                       return std::pair{x, x};
+                     })(ones({2})),
+                Error, "custom_vjp: backward returns 2 arrays for 1 arguments");
 }
 
 }  // namespace

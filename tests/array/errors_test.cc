@@ -11,7 +11,8 @@ namespace {
 
 TEST(Errors, Elementwise) {
   EXPECT_ERROR(ones({2, 3}) + ones({4}),
-               "add: [2, 3] and [4] do not broadcast: dimension -1 is 3 in one and 4 in another; make them equal or one of them 1");
+               "add: [2, 3] and [4] do not broadcast: dimension -1 is 3 in one and 4 in another; make them equal or "
+               "one of them 1");
   EXPECT_ERROR(where(ones({2}), ones({3}), 0.f), "where: ");
   EXPECT_ERROR(ones({2}) & ones({2}), "f32[2] and f32[2]: only integers and bools have bits");
   EXPECT_ERROR(ones({2}) << 1, "only integers can be shifted; use astype(x, i32)");
@@ -40,10 +41,12 @@ TEST(Errors, Reductions) {
 }
 
 TEST(Errors, Rearranging) {
-  EXPECT_ERROR(reshape(ones({2, 3}), {4, 2}), "reshape: [2, 3] has 6 elements and [4, 2] has 8; the number must stay the same");
+  EXPECT_ERROR(reshape(ones({2, 3}), {4, 2}),
+               "reshape: [2, 3] has 6 elements and [4, 2] has 8; the number must stay the same");
   EXPECT_ERROR(reshape(ones({2, 3}), {4, -1}), "reshape: [2, 3] has 6 elements, which do not divide into [4, -1]");
   EXPECT_ERROR(reshape(ones({2, 3}), {-1, -1}), "reshape: [-1, -1] leaves 2 extents open; only one may be -1");
-  EXPECT_ERROR(transpose(ones({2, 3}), {0}), "transpose: the permutation [0] has 1 axes and [2, 3] has 2; name each axis once");
+  EXPECT_ERROR(transpose(ones({2, 3}), {0}),
+               "transpose: the permutation [0] has 1 axes and [2, 3] has 2; name each axis once");
   EXPECT_ERROR(transpose(ones({2, 3}), {0, 0}), "transpose: axis 0 of [2, 3] is named twice");
   EXPECT_ERROR(slice(ones({4}), {0}, {4}, {0}), "slice: the stride of dimension 0 is 0; strides are positive");
   EXPECT_ERROR(slice(ones({4}), {0, 0}, {4, 4}), "slice: 2 starts, 2 limits and 0 strides for [4]");
@@ -51,19 +54,23 @@ TEST(Errors, Rearranging) {
                "concatenate: [2, 3] and [2, 4] along axis 0; all other dimensions must be equal");
   EXPECT_ERROR(concatenate({}), "concatenate: no arrays; give at least one");
   EXPECT_ERROR(stack({ones({2}), ones({3})}), "stack: [2] and [3]; arrays that are stacked have one shape");
-  EXPECT_ERROR(pad(ones({2, 2}), {{1, 1}}), "pad: 1 widths for [2, 2]; give {before, after} for each of its 2 dimensions");
+  EXPECT_ERROR(pad(ones({2, 2}), {{1, 1}}),
+               "pad: 1 widths for [2, 2]; give {before, after} for each of its 2 dimensions");
   EXPECT_ERROR(pad(ones({2}), {{1, 1}}, ones({2})), "pad: the value is f32[2]; it must be a scalar");
   EXPECT_ERROR(pad(ones({2}), {{-2, -1}}), "pad: ");
-  EXPECT_ERROR(split(ones({5}), 2), "split: dimension 0 of [5] is 5, which does not divide into 2 pieces; use split_at");
+  EXPECT_ERROR(split(ones({5}), 2),
+               "split: dimension 0 of [5] is 5, which does not divide into 2 pieces; use split_at");
   EXPECT_ERROR(squeeze(ones({2, 1}), 0), "squeeze: dimension 0 of [2, 1] is 2; only dimensions of 1 can go");
   EXPECT_ERROR(at(ones({3}), 3), "at: index 3 along dimension 0 of [3]; indices go from -3 to 2");
   EXPECT_ERROR(dynamic_slice(ones({4}), {0}, {5}), "dynamic_slice: ");
-  EXPECT_ERROR(dynamic_slice(ones({4}), {0, 0}, {2}), "dynamic_slice: 2 starts for [4]; give one for each of its 1 dimensions");
+  EXPECT_ERROR(dynamic_slice(ones({4}), {0, 0}, {2}),
+               "dynamic_slice: 2 starts for [4]; give one for each of its 1 dimensions");
   EXPECT_ERROR(dynamic_slice(ones({4}), {1.5f}, {2}), "dynamic_slice: the indices are f32[]; indices are integers");
 }
 
 TEST(Errors, Indexing) {
-  EXPECT_ERROR(take(ones({3}), ones({2})), "take: the indices are f32[2]; indices are integers, use astype(indices, i32)");
+  EXPECT_ERROR(take(ones({3}), ones({2})),
+               "take: the indices are f32[2]; indices are integers, use astype(indices, i32)");
   EXPECT_ERROR(take(ones({3}), array({0}), 1), "take: axis 1 is out of range for [3]");
   EXPECT_ERROR(take(zeros({0}), array({0})), "take: dimension 0 of [0] is empty; there is nothing to take");
   EXPECT_ERROR(scatter_add(ones({3}), array({0, 1}), ones({3})), "scatter_add: [3] does not broadcast to [2]");
@@ -74,8 +81,9 @@ TEST(Errors, Indexing) {
 }
 
 TEST(Errors, Windows) {
-  EXPECT_ERROR(conv2d(ones({2, 5, 5, 3}), ones({3, 3, 4, 8})),
-               "conv2d: images [2, 5, 5, 3] and filters [3, 3, 4, 8] in 1 groups do not fit: the images have 3 channels");
+  EXPECT_ERROR(
+      conv2d(ones({2, 5, 5, 3}), ones({3, 3, 4, 8})),
+      "conv2d: images [2, 5, 5, 3] and filters [3, 3, 4, 8] in 1 groups do not fit: the images have 3 channels");
   EXPECT_ERROR(conv2d(ones({5, 5}), ones({3, 3, 1, 1})), "conv2d: the images are [5, 5]");
   EXPECT_ERROR(conv2d(ones({1, 5, 5, 1}), ones({3, 3})), "conv2d: the filters are [3, 3]");
   EXPECT_ERROR(conv2d(ones({1, 5, 5, 1}), ones({3, 3, 1, 1}), {.stride = 0}), "conv2d: ");
@@ -86,14 +94,17 @@ TEST(Errors, Windows) {
 }
 
 TEST(Errors, Random) {
-  EXPECT_ERROR(random::normal(ones({2}), {3}), "random::normal: the key is f32[2]; a key is u32[2], as random::key(seed) makes it");
+  EXPECT_ERROR(random::normal(ones({2}), {3}),
+               "random::normal: the key is f32[2]; a key is u32[2], as random::key(seed) makes it");
   EXPECT_ERROR(random::uniform(random::key(0), {3}, 0, 1, i32), "random::uniform: i32 numbers were asked for");
-  EXPECT_ERROR(random::randint(random::key(0), {3}, 0.f, 1.f), "random::randint: bounds f32[] and f32[]; they must be integers");
+  EXPECT_ERROR(random::randint(random::key(0), {3}, 0.f, 1.f),
+               "random::randint: bounds f32[] and f32[]; they must be integers");
   EXPECT_ERROR(random::bits(random::key(0), {-1}), "extent -1");
 }
 
 TEST(Errors, Creation) {
-  EXPECT_ERROR(Array::from(std::vector<float>{1, 2, 3}, {2, 2}), "array: 3 values for shape [2, 2], which has 4 elements");
+  EXPECT_ERROR(Array::from(std::vector<float>{1, 2, 3}, {2, 2}),
+               "array: 3 values for shape [2, 2], which has 4 elements");
   EXPECT_ERROR(array({{1, 2}, {3}}), "array: a list of 1 beside one of 2");
   EXPECT_ERROR(zeros({2, -1}), "shape: extent -1 in [2, -1] is negative");
   EXPECT_ERROR(zeros({int64_t{1} << 40, int64_t{1} << 40}), "has more than 2^58 elements");
@@ -103,8 +114,9 @@ TEST(Errors, Creation) {
 TEST(Errors, OutOfMemorySaysWhatWasAskedAndWhatThereIs) {
   EXPECT_THROWS(zeros({1 << 20, 1 << 20}), OutOfMemory, "4398046511104 bytes");
   EXPECT_THROWS(zeros({1 << 20, 1 << 20}), OutOfMemory, "the machine allows ");
-  EXPECT_THROWS(jit([](Array x) { return sum(broadcast_to(sin(x), {1 << 20, 1 << 20}), 0) + dot(ones({1 << 20, 1 << 20}), x); })(
-                    ones({1 << 20})),
+  EXPECT_THROWS(jit([](Array x) {
+                  return sum(broadcast_to(sin(x), {1 << 20, 1 << 20}), 0) + dot(ones({1 << 20, 1 << 20}), x);
+                })(ones({1 << 20})),
                 OutOfMemory, "bytes were asked for");
   EXPECT_TEXT(zeros({2}) + 1.f, "f32[2] [1, 1]");
 }
@@ -120,37 +132,44 @@ TEST(Errors, EmptyArrays) {
   EXPECT_ERROR(reshape(empty, {1}), "empty");
   EXPECT_ERROR(concatenate({ones({1}), empty}), "empty");
   EXPECT_ERROR(jit([](Array x) { return x; })(empty), "empty");
-  EXPECT_ERROR(jit([](Array) { return Array(); })(1), "jit: result 0 is an empty Array; assign it before it is returned");
+  EXPECT_ERROR(jit([](Array) { return Array(); })(1),
+               "jit: result 0 is an empty Array; assign it before it is returned");
   EXPECT_ERROR(grad([](Array x) { return x; })(empty), "empty");
   EXPECT_ERROR(vmap([](Array x) { return x; })(empty), "empty");
   EXPECT_ERROR(scan([](Array c, Array x) { return std::pair{c, x}; }, empty, ones({2})), "empty");
 }
 
 TEST(Errors, Access) {
-  EXPECT_ERROR(ones({2}).item<float>(), "item: the array is f32[2], with 2 elements; item takes the one element of an array");
+  EXPECT_ERROR(ones({2}).item<float>(),
+               "item: the array is f32[2], with 2 elements; item takes the one element of an array");
   EXPECT_ERROR(ones({2}).data<int>(), "data: the array is f32[2] and i32 was asked for; use to_vector, which converts");
   EXPECT_ERROR(ones({2, 3}).shape(2), "shape: axis 2 of [2, 3]; axes go from -2 to 1");
   EXPECT_ERROR(static_cast<bool>(ones({2})), "item: the array is f32[2], with 2 elements");
 }
 
 TEST(Errors, GradOfWhatHasNone) {
-  EXPECT_ERROR(grad([](Array x) { return x * x; })(ones({3})),
-               "grad: the function returned f32[3]; a gradient needs a scalar: reduce it with mean() or sum(), or use vjp");
-  EXPECT_ERROR(grad([](Array x) { return sum(x > 0.f); })(ones({3})), "grad: the function returned i32[]; a gradient needs a floating result");
-  EXPECT_ERROR(grad([](Array x) { return sum(x * 1.f); })(array({1, 2})),
-               "grad: argument 0 is i32[2], which has no gradient; cast it to a floating type, or differentiate with respect to "
-               "other arguments: grad<1>(f)");
+  EXPECT_ERROR(
+      grad([](Array x) { return x * x; })(ones({3})),
+      "grad: the function returned f32[3]; a gradient needs a scalar: reduce it with mean() or sum(), or use vjp");
+  EXPECT_ERROR(grad([](Array x) { return sum(x > 0.f); })(ones({3})),
+               "grad: the function returned i32[]; a gradient needs a floating result");
+  EXPECT_ERROR(
+      grad([](Array x) { return sum(x * 1.f); })(array({1, 2})),
+      "grad: argument 0 is i32[2], which has no gradient; cast it to a floating type, or differentiate with respect to "
+      "other arguments: grad<1>(f)");
   struct Params {
     std::vector<Array> layers;
   };
-  EXPECT_ERROR(grad<1>([](Array x, Params) { return x; })(1.f, Params{{ones({1}), array({1})}}), "grad: argument 1, layers/1 is i32[1]");
+  EXPECT_ERROR(grad<1>([](Array x, Params) { return x; })(1.f, Params{{ones({1}), array({1})}}),
+               "grad: argument 1, layers/1 is i32[1]");
 }
 
 TEST(Errors, DonatedArrays) {
   const auto f = jit([](Array x) { return x + 1.f; }, {.donate = {0}});
   const Array x = ones({2});
   f(x);
-  const char* message = "the array f32[2] was donated to a compiled function and its memory holds that function's result now";
+  const char* message =
+      "the array f32[2] was donated to a compiled function and its memory holds that function's result now";
   EXPECT_ERROR(x + 1.f, message);
   EXPECT_ERROR(x.to_vector<float>(), message);
   EXPECT_ERROR(x.data<float>(), message);
@@ -164,7 +183,9 @@ TEST(Errors, ArraysThatEscapeTheirTrace) {
   jit([&escaped](Array x) { return escaped = x * 2.f; })(ones({2}));
   EXPECT_TRUE(escaped.is_traced());
   EXPECT_EQ(escaped.to_string(), "f32[2] (traced)");
-  const char* message = "the array f32[2] was made while another function was traced and that trace has ended; return it from the function";
+  const char* message =
+      "the array f32[2] was made while another function was traced and that trace has ended; return it from the "
+      "function";
   EXPECT_ERROR(escaped + 1.f, message);
   EXPECT_ERROR(jit([&escaped](Array x) { return x + escaped; })(ones({2})), message);
   EXPECT_ERROR(grad([&escaped](Array x) { return sum(x * escaped); })(ones({2})), message);
@@ -182,57 +203,75 @@ TEST(Errors, ArraysThatEscapeTheirTrace) {
 
 TEST(Errors, ValuesOfTracedArraysAreNotKnown) {
   const Array x = ones({2});
-  EXPECT_ERROR(jit([](Array y) { return sum(y) > 0.f ? y : -y; })(x),
-               "bool: a branch on the traced array bool[]: its value is not known while the function is traced; use where() to "
-               "select elements, cond() to choose a computation");
-  EXPECT_ERROR(jit([](Array y) { return Array(sum(y).item<float>()); })(x),
-               "item: the array f32[] is traced: its value is not known while jit, grad or vmap trace the function; return it");
+  EXPECT_ERROR(
+      jit([](Array y) { return sum(y) > 0.f ? y : -y; })(x),
+      "bool: a branch on the traced array bool[]: its value is not known while the function is traced; use where() to "
+      "select elements, cond() to choose a computation");
+  EXPECT_ERROR(
+      jit([](Array y) { return Array(sum(y).item<float>()); })(x),
+      "item: the array f32[] is traced: its value is not known while jit, grad or vmap trace the function; return it");
   EXPECT_ERROR(grad([](Array y) { return Array(y.data<float>()[0]); })(x), "data: the array f32[2] is traced");
   EXPECT_ERROR(vmap([](Array y) { return Array(y.to_vector<float>()[0]); })(x), "to_vector: the array f32[] is traced");
 }
 
 TEST(Errors, Vmap) {
   const auto f = [](Array x, Array y) { return x + y; };
-  EXPECT_ERROR(vmap(f)(ones({2}), ones({3})),
-               "vmap: argument 1 is f32[3], 3 along axis 0, where an earlier argument has 2; mapped axes must have one extent");
-  EXPECT_ERROR(vmap(f)(ones({2}), 1.f), "vmap: argument 1 is f32[] and has no axis 0; give in_axes = std::nullopt to share it");
+  EXPECT_ERROR(
+      vmap(f)(ones({2}), ones({3})),
+      "vmap: argument 1 is f32[3], 3 along axis 0, where an earlier argument has 2; mapped axes must have one extent");
+  EXPECT_ERROR(vmap(f)(ones({2}), 1.f),
+               "vmap: argument 1 is f32[] and has no axis 0; give in_axes = std::nullopt to share it");
   EXPECT_ERROR(vmap(f, {.in_axes = {-2, 0}})(ones({2}), ones({2})), "vmap: argument 0 is f32[2] and has no axis -2");
   EXPECT_ERROR(vmap(f, {.in_axes = {0, 0, 0}})(ones({2}), ones({2})), "vmap: in_axes has 3 entries for 2 arguments");
   EXPECT_ERROR(vmap(f, {.in_axes = {std::nullopt, std::nullopt}})(1.f, 2.f), "vmap: no argument is mapped over");
-  EXPECT_ERROR(vmap(f, {.out_axes = 1})(ones({2}), ones({2})), "vmap: a result is f32[2] with its batch and has no axis 1");
+  EXPECT_ERROR(vmap(f, {.out_axes = 1})(ones({2}), ones({2})),
+               "vmap: a result is f32[2] with its batch and has no axis 1");
   EXPECT_ERROR(vmap(f, {.out_axes = -2})(ones({2}), ones({2})), "has no axis -2");
   struct Params {
     std::vector<Array> layers;
   };
-  EXPECT_ERROR(vmap([](Params p) { return p; })(Params{{ones({2}), ones({3})}}), "vmap: argument 0, layers/1 is f32[3]");
+  EXPECT_ERROR(vmap([](Params p) { return p; })(Params{{ones({2}), ones({3})}}),
+               "vmap: argument 0, layers/1 is f32[3]");
 }
 
 TEST(Errors, Scan) {
-  EXPECT_ERROR(scan([](Array c, Array x) { return std::pair{c + x, x}; }, Array(0), ones({2})),
+  EXPECT_ERROR(scan(
+                   [](Array c, Array x) {
+                     return std::pair{c + x, x};
+                   },
+                   Array(0), ones({2})),
                "scan: array 0 of the carry goes in as i32[] and comes out as f32[]; the body must keep its type");
-  EXPECT_ERROR(scan([](std::vector<Array> c, Array) { return std::pair{std::vector<Array>{c[0], c[0]}, Nothing{}}; },
-                    std::vector<Array>{1}, ones({2})),
+  EXPECT_ERROR(scan(
+                   [](std::vector<Array> c, Array) {
+                     return std::pair{std::vector<Array>{c[0], c[0]}, Nothing{}};
+                   },
+                   std::vector<Array>{1}, ones({2})),
                "scan: the carry goes in with 1 arrays and comes out with 2");
   const auto keep = [](Array c, auto x) { return std::pair{c, x}; };
   EXPECT_ERROR(scan(keep, Array(0), Array(1.f)), "scan: an array of xs is f32[], a scalar");
-  EXPECT_ERROR(scan(keep, Array(0), std::pair{ones({2}), ones({3})}), "scan: an array of xs is f32[3] where the length is 2");
+  EXPECT_ERROR(scan(keep, Array(0), std::pair{ones({2}), ones({3})}),
+               "scan: an array of xs is f32[3] where the length is 2");
   EXPECT_ERROR(scan(keep, Array(0), ones({2}), {.length = 3}), "scan: an array of xs is f32[2] where the length is 3");
   EXPECT_ERROR(scan(keep, Array(0), Nothing{}), "scan: there are no xs and no length; give {.length = n}");
 }
 
 TEST(Errors, Cond) {
   const auto same = [](Array x) { return x; };
-  EXPECT_ERROR(cond(true, same, [](Array x) { return astype(x, i32); }, ones({2})),
+  EXPECT_ERROR(cond(
+                   true, same, [](Array x) { return astype(x, i32); }, ones({2})),
                "cond: result 0 is f32[2] in one branch and i32[2] in the other; the branches must agree");
   EXPECT_ERROR(cond(ones({2}) > 0.f, same, same, ones({2})), "cond: the predicate is bool[2]; it must be one bool");
   EXPECT_ERROR(cond(1.f, same, same, ones({2})), "cond: the predicate is f32[]; it must be one bool");
-  EXPECT_ERROR(cond(true, [](Array x) { return std::vector<Array>{x}; }, [](Array) { return std::vector<Array>{}; }, ones({2})),
-               "cond: one branch returns 1 arrays and the other 0");
+  EXPECT_ERROR(
+      cond(
+          true, [](Array x) { return std::vector<Array>{x}; }, [](Array) { return std::vector<Array>{}; }, ones({2})),
+      "cond: one branch returns 1 arrays and the other 0");
 }
 
 TEST(Errors, Vjp) {
   const auto [y, pullback] = vjp([](Array x) { return x * x; }, ones({2}));
-  EXPECT_ERROR(pullback(ones({3})), "vjp: cotangent 0 is f32[3] where the result is f32[2]; a cotangent has its result's type");
+  EXPECT_ERROR(pullback(ones({3})),
+               "vjp: cotangent 0 is f32[3] where the result is f32[2]; a cotangent has its result's type");
   EXPECT_ERROR(pullback(ones({2}, f64)), "vjp: cotangent 0 is f64[2] where the result is f32[2]");
   const auto [ys, pull] = vjp([](Array x) { return std::vector<Array>{x}; }, ones({2}));
   EXPECT_ERROR(pull({ones({2}), ones({2})}), "vjp: one tree has 1 arrays and another 2");

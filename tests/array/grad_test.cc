@@ -24,7 +24,8 @@ TEST(Grad, OfTreesIsATreeLikeThem) {
     for (const Layer& l : layers) total = total + sum(l.w) * static_cast<float>(power) + sum(l.b * l.b);
     return total;
   };
-  const std::vector<Layer> g = grad(loss)(std::vector<Layer>{{ones({2}), full({1}, 3.f)}, {ones({1}), full({2}, 4.f)}}, 5);
+  const std::vector<Layer> g =
+      grad(loss)(std::vector<Layer>{{ones({2}), full({1}, 3.f)}, {ones({1}), full({2}, 4.f)}}, 5);
   ASSERT_EQ(g.size(), 2u);
   EXPECT_TEXT(g[0].w, "f32[2] [5, 5]");
   EXPECT_TEXT(g[0].b, "f32[1] [6]");
@@ -52,9 +53,7 @@ TEST(Grad, ValueComesWithIt) {
 }
 
 TEST(Grad, AuxIsHandedThrough) {
-  const auto f = [](Array x) {
-    return std::pair{sum(x * x), std::tuple{x + 1.f, arange(2), std::string("aux"), 7}};
-  };
+  const auto f = [](Array x) { return std::pair{sum(x * x), std::tuple{x + 1.f, arange(2), std::string("aux"), 7}}; };
   const auto [value, g] = value_and_grad(f)(array({1.f, 2.f}));
   const auto& [moved, integers, text, number] = value.second;
   EXPECT_EQ(value.first.item<float>(), 5);
@@ -142,7 +141,11 @@ TEST(Vjp, TreesInAndOut) {
   struct Out {
     Array twice, square;
   };
-  const auto [value, pullback] = vjp([](Layer l) { return Out{l.w * 2.f, l.b * l.b}; }, Layer{ones({2}), full({1}, 3.f)});
+  const auto [value, pullback] = vjp(
+      [](Layer l) {
+        return Out{l.w * 2.f, l.b * l.b};
+      },
+      Layer{ones({2}), full({1}, 3.f)});
   EXPECT_TEXT(value.square, "f32[1] [9]");
   const auto [g] = pullback({array({1.f, 10.f}), ones({1})});
   EXPECT_TEXT(g.w, "f32[2] [2, 20]");
@@ -150,8 +153,11 @@ TEST(Vjp, TreesInAndOut) {
 }
 
 TEST(Vjp, IntegersGetZerosOfTheirType) {
-  const auto [value, pullback] =
-      vjp([](Array x, Array n) { return std::pair{x * astype(n, f32), n + 1}; }, array({2.f}), array({3}));
+  const auto [value, pullback] = vjp(
+      [](Array x, Array n) {
+        return std::pair{x * astype(n, f32), n + 1};
+      },
+      array({2.f}), array({3}));
   EXPECT_TEXT(value.second, "i32[1] [4]");
   const auto [gx, gn] = pullback({array({1.f}), array({9})});
   EXPECT_TEXT(gx, "f32[1] [3]");
@@ -213,9 +219,7 @@ TEST(Remat, CapturesAndTreesPass) {
 struct Compositions : testing::Test {
   static Array f(const Array& x) { return sin(x) * sin(x) * x; }
   static double derivative(double x) { return 2 * std::sin(x) * std::cos(x) * x + std::sin(x) * std::sin(x); }
-  static double second(double x) {
-    return 2 * x * std::cos(2 * x) + 2 * std::sin(2 * x);
-  }
+  static double second(double x) { return 2 * x * std::cos(2 * x) + 2 * std::sin(2 * x); }
 
   const std::vector<double> points = {-1.5, -0.3, 0.0, 0.8, 2.0};
   Array xs() const { return astype(Array::from(points, {5}), f32); }
@@ -225,10 +229,14 @@ struct Compositions : testing::Test {
     return scan([x](Array c, Nothing) { return std::pair{c * sin(x), Nothing{}}; }, x, Nothing{}, {.length = 2}).first;
   }
   static Array chosen(const Array& x) {
-    return cond(x < 10.f, [](Array y) { return f(y); }, [](Array y) { return y; }, x);
+    return cond(
+        x < 10.f, [](Array y) { return f(y); }, [](Array y) { return y; }, x);
   }
   static Array by_hand(const Array& x) {
-    return custom_vjp([](Array y) { return f(y); }, [](Array y) { return std::pair{f(y), y}; },
+    return custom_vjp([](Array y) { return f(y); },
+                      [](Array y) {
+                        return std::pair{f(y), y};
+                      },
                       [](Array y, Array ct) { return ct * (2.f * sin(y) * cos(y) * y + sin(y) * sin(y)); })(x);
   }
 
@@ -260,7 +268,9 @@ struct Compositions : testing::Test {
     check("grad(sum(vmap(grad)))", grad(total(grad(g))), second);
     check("vmap(grad(remat(grad)))", vmap(grad(remat(grad(g)))), second);
     const auto scanned = [](auto h) {
-      return [h](Array x) { return scan([h](Nothing, Array e) { return std::pair{Nothing{}, h(e)}; }, Nothing{}, x).second; };
+      return [h](Array x) {
+        return scan([h](Nothing, Array e) { return std::pair{Nothing{}, h(e)}; }, Nothing{}, x).second;
+      };
     };
     check("scan(grad)", scanned(grad(g)), derivative);
     check("jit(scan(grad))", jit(scanned(grad(g))), derivative);

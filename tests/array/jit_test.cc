@@ -158,7 +158,9 @@ TEST(Donation, NeverChangesResults) {
   check([](Array x, Array y) { return std::pair{transpose(x), transpose(x) + y}; });
   check([](Array x, Array y) { return std::pair{transpose(transpose(x)), flip(y, 0)}; });
   check([](Array x, Array y) { return std::pair{x * sum(x), y * sum(x)}; });
-  check([](Array x, Array y) { return std::pair{cumsum(x, 0), concatenate({slice(y, {2}, {4}), slice(x, {0}, {2})})}; });
+  check([](Array x, Array y) {
+    return std::pair{cumsum(x, 0), concatenate({slice(y, {2}, {4}), slice(x, {0}, {2})})};
+  });
   check([](Array x, Array y) { return std::pair{dynamic_update_slice(x, slice(x, {1}, {2}), {0, 0}), x + y}; });
   check([](Array x, Array y) { return std::pair{sort(x, 0, true), take(y, array({3, 2, 1, 0}))}; });
   check([](Array x, Array y) {
@@ -166,7 +168,9 @@ TEST(Donation, NeverChangesResults) {
     return std::pair{broadcast_to(last, {4, 4}), all};
   });
   check([](Array x, Array y) {
-    return std::pair{cond(sum(x) > 0, [](Array a, Array b) { return a - b; }, [](Array a, Array) { return a; }, x, y), x};
+    return std::pair{cond(
+                         sum(x) > 0, [](Array a, Array b) { return a - b; }, [](Array a, Array) { return a; }, x, y),
+                     x};
   });
 }
 
@@ -230,7 +234,8 @@ TEST(Jit, ResultsMayBeArgumentsAndDuplicates) {
 
 TEST(Jit, ResultsMayBeConstantsNumbersAndCaptures) {
   const Array outside = array({7, 8});
-  const auto f = jit([outside](Array) { return std::tuple{Array(3), zeros({2}), outside, outside, 2.5, std::string("s")}; });
+  const auto f =
+      jit([outside](Array) { return std::tuple{Array(3), zeros({2}), outside, outside, 2.5, std::string("s")}; });
   const auto r = f(1);
   EXPECT_TEXT(std::get<0>(r), "i32[] 3");
   EXPECT_TEXT(std::get<1>(r), "f32[2] [0, 0]");
@@ -251,7 +256,8 @@ TEST(Jit, FunctionsMayReturnNothingAndTakeNothing) {
 }
 
 TEST(Jit, ManyLeavesPass) {
-  const auto f = jit([](std::vector<Array> xs) { return tree_map([](Array x) { return x + 1.f; }, xs); }, {.donate = {0}});
+  const auto f =
+      jit([](std::vector<Array> xs) { return tree_map([](Array x) { return x + 1.f; }, xs); }, {.donate = {0}});
   std::vector<Array> xs;
   for (int i = 0; i < 200; ++i) xs.push_back(full({i % 7}, static_cast<float>(i)));
   for (int round = 0; round < 3; ++round) xs = f(xs);
@@ -286,7 +292,8 @@ TEST(Jit, ThreadsTraceApart) {
     threads.emplace_back([&results, t] {
       const auto scale = static_cast<float>(t);
       for (int i = 0; i < 20; ++i)
-        results[t] = jit([scale](Array x) { return grad([scale](Array y) { return scale * y * y; })(x); })(3.f).item<float>();
+        results[t] =
+            jit([scale](Array x) { return grad([scale](Array y) { return scale * y * y; })(x); })(3.f).item<float>();
     });
   for (std::thread& t : threads) t.join();
   for (size_t t = 0; t < results.size(); ++t) EXPECT_EQ(results[t], 6 * static_cast<float>(t));

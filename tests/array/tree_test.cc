@@ -45,9 +45,8 @@ std::vector<std::string> paths(const T& tree) {
 using Paths = std::vector<std::string>;
 
 TEST(Tree, PathsAreFieldNamesIndicesAndKeys) {
-  EXPECT_EQ(paths(make_model()),
-            (Paths{"layers/0/w", "layers/0/b", "layers/1/w", "layers/1/b", "extra/a", "extra/b", "scale", "rest/0",
-                   "rest/1/0", "moments/0", "moments/1"}));
+  EXPECT_EQ(paths(make_model()), (Paths{"layers/0/w", "layers/0/b", "layers/1/w", "layers/1/b", "extra/a", "extra/b",
+                                        "scale", "rest/0", "rest/1/0", "moments/0", "moments/1"}));
 }
 
 TEST(Tree, AnArrayIsATreeOfOneLeafWithoutAPath) {

@@ -14,8 +14,9 @@ TEST(Vmap, MapsOverTheLeadingAxisOfEveryArgument) {
 }
 
 TEST(Vmap, TreesAreMappedLeafByLeaf) {
-  const Point out = vmap([](Point p, int scale) { return Point{p.x * scale, p.x + p.y}; })(
-      Point{array({1, 2}), array({{10, 20}, {30, 40}})}, 3);
+  const Point out = vmap([](Point p, int scale) {
+    return Point{p.x * scale, p.x + p.y};
+  })(Point{array({1, 2}), array({{10, 20}, {30, 40}})}, 3);
   EXPECT_TEXT(out.x, "i32[2] [3, 6]");
   EXPECT_TEXT(out.y, "i32[2,2] [[11, 21], [32, 42]]");
 }
@@ -42,8 +43,11 @@ TEST(Vmap, ResultsAreBatchedAlongOutAxes) {
 
 TEST(Vmap, ResultsThatDoNotDependOnTheBatchAreRepeated) {
   const Array outside = array({7, 8});
-  const auto [constant, captured, shared] =
-      vmap([&outside](Array, Array s) { return std::tuple{Array(3), outside, s}; }, {.in_axes = {0, std::nullopt}})(zeros({2}), 5);
+  const auto [constant, captured, shared] = vmap(
+      [&outside](Array, Array s) {
+        return std::tuple{Array(3), outside, s};
+      },
+      {.in_axes = {0, std::nullopt}})(zeros({2}), 5);
   EXPECT_TEXT(constant, "i32[2] [3, 3]");
   EXPECT_TEXT(captured, "i32[2,2] [[7, 8], [7, 8]]");
   EXPECT_TEXT(shared, "i32[2] [5, 5]");
@@ -113,7 +117,8 @@ TEST(Vmap, OfScanEqualsALoop) {
 
 TEST(Vmap, OfCondChoosesPerExample) {
   const auto f = [](Array p, Array x) {
-    return cond(p, [](Array y) { return y * 2; }, [](Array y) { return y - 1; }, x);
+    return cond(
+        p, [](Array y) { return y * 2; }, [](Array y) { return y - 1; }, x);
   };
   EXPECT_TEXT(vmap(f)(array({true, false, true}), array({1, 2, 3})), "i32[3] [2, 1, 6]");
   EXPECT_TEXT(vmap(f, {.in_axes = {std::nullopt, 0}})(true, array({1, 2, 3})), "i32[3] [2, 4, 6]");

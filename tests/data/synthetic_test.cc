@@ -37,12 +37,14 @@ TEST(Synthetic, IsTheSameForTheSameSeedEverywhere) {
 TEST(Synthetic, AnMlpLearnsItInOneEpoch) {
   const Dataset data = load_dataset("synthetic");
   auto upload = [](const ImageDataset& set) {
-    return models::Batch{astype(Array::from(set.images, {set.count, 784}), f32) / 255.f, Array::from(set.labels, {set.count})};
+    return models::Batch{astype(Array::from(set.images, {set.count, 784}), f32) / 255.f,
+                         Array::from(set.labels, {set.count})};
   };
   const models::Batch train = upload(data.train), test = upload(data.test);
   const auto step = jit(
       [](models::State s, models::Batch all, Array start) {
-        const models::Batch batch{dynamic_slice(all.image, {start, 0}, {100, 784}), dynamic_slice(all.label, {start}, {100})};
+        const models::Batch batch{dynamic_slice(all.image, {start, 0}, {100, 784}),
+                                  dynamic_slice(all.label, {start}, {100})};
         return models::train_step(std::move(s), batch, "adam", 1e-3f).state;
       },
       {.donate = {0}});

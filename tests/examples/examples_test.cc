@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -66,18 +67,20 @@ TEST(Examples, LinearRegressionFindsTheLine) {
 class Training : public testing::TestWithParam<std::string> {};
 
 TEST_P(Training, PrintsTimeAndAccuraciesOfEveryEpoch) {
-  const Outcome r = run(GetParam(), "--data synthetic --epochs 2");
+  const Outcome r = run(GetParam(), "--data synthetic --epochs 1");
   EXPECT_EQ(r.code, 0) << r.text;
-  const std::regex epoch(R"(Epoch (\d+) in \d+\.\d+ sec\nTraining set accuracy (\d\.\d+)\nTest set accuracy (\d\.\d+)\n)");
+  const std::regex epoch(
+      R"(Epoch (\d+) in \d+\.\d+ sec\nTraining set accuracy (\d\.\d+)\nTest set accuracy (\d\.\d+)\n)");
   int seen = 0;
-  for (auto it = std::sregex_iterator(r.text.begin(), r.text.end(), epoch); it != std::sregex_iterator(); ++it, ++seen) {
+  for (auto it = std::sregex_iterator(r.text.begin(), r.text.end(), epoch); it != std::sregex_iterator();
+       ++it, ++seen) {
     EXPECT_EQ(std::stoi((*it)[1]), seen);
     for (int group : {2, 3}) {
       EXPECT_GT(std::stod((*it)[static_cast<size_t>(group)]), 0.2) << r.text;  // ten classes: guessing gives 0.1
       EXPECT_LE(std::stod((*it)[static_cast<size_t>(group)]), 1.0);
     }
   }
-  EXPECT_EQ(seen, 2) << r.text;
+  EXPECT_EQ(seen, 1) << r.text;
 }
 
 TEST_P(Training, NoEpochsPrintNothing) {
@@ -109,7 +112,8 @@ std::vector<std::string> training_programs() {
   return out;
 }
 
-INSTANTIATE_TEST_SUITE_P(Programs, Training, testing::ValuesIn(training_programs()), [](const auto& each) { return each.param; });
+INSTANTIATE_TEST_SUITE_P(Programs, Training, testing::ValuesIn(training_programs()),
+                         [](const auto& each) { return each.param; });
 
 }  // namespace
 }  // namespace lockstep

@@ -10,7 +10,8 @@ constexpr uint32_t kPrograms = 1000;
 std::string difference(const HostArrays& got, const HostArrays& wanted, const std::vector<double>& error) {
   if (got.size() != wanted.size()) return fmt::format("{} outputs, wanted {}", got.size(), wanted.size());
   for (size_t k = 0; k < got.size(); ++k) {
-    if (got[k].type != wanted[k].type) return fmt::format("output {} is {}, wanted {}", k, to_string(got[k].type), to_string(wanted[k].type));
+    if (got[k].type != wanted[k].type)
+      return fmt::format("output {} is {}, wanted {}", k, to_string(got[k].type), to_string(wanted[k].type));
     if (same_bits(got[k], wanted[k])) continue;
     for (int64_t i = 0; i < got[k].size(); ++i) {
       const double a = got[k].get(i), b = wanted[k].get(i);
@@ -80,7 +81,8 @@ TEST(RandomPrograms, DonationChangesNoResult) {
     const std::string wrong = difference(planned(r.program, inputs, donated), wanted, r.error);
     if (!wrong.empty()) return wrong;
     for (size_t i = 0; i < inputs.size(); ++i)
-      if (!donated[i] && !same_bits(inputs[i], r.inputs[i])) return fmt::format("input {} was written to and not donated", i);
+      if (!donated[i] && !same_bits(inputs[i], r.inputs[i]))
+        return fmt::format("input {} was written to and not donated", i);
     return std::string();
   });
 }
@@ -105,8 +107,9 @@ TEST(RandomPrograms, EveryPassMakesCheckedProgramsThatRoundTrip) {
     const Program both = joint(p, floating_inputs(p));
     const Split parts = split(both, p.inputs.size(), p.outputs.size());
     const std::vector<bool> all(p.inputs.size(), true);
-    for (const Program& q : {p, simplify(p), drop_dead(p), lower(p), both, lower(both), parts.known, parts.rest,
-                             batch(p, all, 3, {}).program, lower(batch(both, std::vector<bool>(both.inputs.size(), true), 2, {}).program)})
+    for (const Program& q :
+         {p, simplify(p), drop_dead(p), lower(p), both, lower(both), parts.known, parts.rest,
+          batch(p, all, 3, {}).program, lower(batch(both, std::vector<bool>(both.inputs.size(), true), 2, {}).program)})
       if (std::string wrong = text_round_trip(q); !wrong.empty()) return wrong;
     return std::string();
   });
@@ -138,8 +141,9 @@ TEST(RandomPrograms, GradientOfBatchIsBatchOfGradient) {
         const Program& p = r.program;
         const std::vector<bool> wanted = floating_inputs(p), force(p.outputs.size(), true);
         const Program inner = joint(p, wanted);
-        const Program batch_of_gradient =
-            batch(inner, std::vector<bool>(inner.inputs.size(), true), kBatch, std::vector<bool>(inner.outputs.size(), true)).program;
+        const Program batch_of_gradient = batch(inner, std::vector<bool>(inner.inputs.size(), true), kBatch,
+                                                std::vector<bool>(inner.outputs.size(), true))
+                                              .program;
         const Program gradient_of_batch =
             joint(batch(p, std::vector<bool>(p.inputs.size(), true), kBatch, force).program, wanted);
         HostArrays inputs;
@@ -158,7 +162,8 @@ TEST(RandomPrograms, SplitComputesTheSame) {
         const Program both = joint(p, floating_inputs(p));
         const Split parts = split(both, p.inputs.size(), p.outputs.size());
         HostArrays inputs = r.inputs, cotangents;
-        for (size_t i = p.inputs.size(); i < both.inputs.size(); ++i) cotangents.push_back(normal_numbers(both.types[both.inputs[i]], ++seed));
+        for (size_t i = p.inputs.size(); i < both.inputs.size(); ++i)
+          cotangents.push_back(normal_numbers(both.types[both.inputs[i]], ++seed));
         HostArrays got = planned(parts.known, inputs);
         const auto cut = got.begin() + static_cast<std::ptrdiff_t>(parts.outputs);
         HostArrays rest_in(cut, got.end());

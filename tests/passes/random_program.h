@@ -1,6 +1,6 @@
-// Random well-typed programs for property tests. The generator knows, for every value it makes, how large its elements can be
-// and how far two right ways of computing them may differ, so that results are compared exactly where they must agree exactly
-// and within a derived bound where sums may be taken in another order. One thread.
+// Random well-typed programs for property tests. The generator knows, for every value it makes, how large its elements
+// can be and how far two right ways of computing them may differ, so that results are compared exactly where they must
+// agree exactly and within a derived bound where sums may be taken in another order. One thread.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,8 @@ class RandomPrograms {
   RandomProgram make() {
     const int inputs = pick(2, 5), steps = pick(5, 40);
     for (int i = 0; i < inputs; ++i) {
-      const Type t{pick_dtype(), pick_of(std::vector<Shape>{{}, {3}, {4}, {3, 4}, {4, 3}, {2, 3, 4}, {1, 4}, {3, 4}, {0, 4}})};
+      const Type t{pick_dtype(),
+                   pick_of(std::vector<Shape>{{}, {3}, {4}, {3, 4}, {4, 3}, {2, 3, 4}, {1, 4}, {3, 4}, {0, 4}})};
       known_.push_back({b_.input(t), 2.0, 0.0});
     }
     for (int tries = 0; tries < 20 * steps && static_cast<int>(b_.program().eqns.size()) < steps; ++tries) step();
@@ -61,7 +62,9 @@ class RandomPrograms {
 
   int pick(int lo, int hi) { return lo + static_cast<int>(random_() % static_cast<uint32_t>(hi - lo + 1)); }
   template <class T>
-  const T& pick_of(const std::vector<T>& list) { return list[random_() % list.size()]; }
+  const T& pick_of(const std::vector<T>& list) {
+    return list[random_() % list.size()];
+  }
   DType pick_dtype() {
     if (smooth_) return pick(0, 4) ? f64 : i32;
     return pick_of(std::vector<DType>{f32, f32, f32, f64, i32, boolean});
@@ -108,8 +111,10 @@ class RandomPrograms {
   HostArray make_array(const Type& t) {
     HostArray x(t);
     for (int64_t i = 0; i < x.size(); ++i) {
-      if (is_floating(t.dtype)) x.set(i, std::uniform_real_distribution<double>(-2, 2)(random_));
-      else x.set(i, t.dtype == boolean ? pick(0, 1) : pick(-3, 5));
+      if (is_floating(t.dtype))
+        x.set(i, std::uniform_real_distribution<double>(-2, 2)(random_));
+      else
+        x.set(i, t.dtype == boolean ? pick(0, 1) : pick(-3, 5));
     }
     return x;
   }
@@ -117,15 +122,29 @@ class RandomPrograms {
   void step() {
     const Known x = any();
     switch (pick(0, 13)) {
-      case 0: case 1: return unary(x);
-      case 2: case 3: case 4: return binary(x);
-      case 5: return choose(x);
-      case 6: return constant(x);
-      case 7: case 8: return rearrange(x);
-      case 9: return reduce(x);
-      case 10: case 11: return contract(x);
-      case 12: return index(x);
-      default: return nest(x);
+      case 0:
+      case 1:
+        return unary(x);
+      case 2:
+      case 3:
+      case 4:
+        return binary(x);
+      case 5:
+        return choose(x);
+      case 6:
+        return constant(x);
+      case 7:
+      case 8:
+        return rearrange(x);
+      case 9:
+        return reduce(x);
+      case 10:
+      case 11:
+        return contract(x);
+      case 12:
+        return index(x);
+      default:
+        return nest(x);
     }
   }
 
@@ -138,15 +157,27 @@ class RandomPrograms {
       return keep(which == 0 ? neg(v) : which == 1 ? abs(v) : sign(v), 0, 0);
     }
     switch (pick(0, 9)) {
-      case 0: return keep(tanh(v), 1, x.error);
-      case 1: return keep(sin(v), 1, x.error);
-      case 2: return keep(logistic(v), 1, x.error);
-      case 3: return keep(erf(v), 1, 1.2 * x.error);
-      case 4: return keep_like(neg(v), x);
-      case 5: if (may_bend(x)) keep_like(abs(v), x); return;
-      case 6: if (x.bound <= 2) keep(exp(v), 8, 8 * x.error); return;
-      case 7: return keep(sqrt(v * v + 1.0), x.bound + 1, x.error);
-      case 8: if (may_jump(x)) pick(0, 1) ? keep(floor(v), x.bound + 1, 0) : keep(cast(v, i32), 0, 0); return;
+      case 0:
+        return keep(tanh(v), 1, x.error);
+      case 1:
+        return keep(sin(v), 1, x.error);
+      case 2:
+        return keep(logistic(v), 1, x.error);
+      case 3:
+        return keep(erf(v), 1, 1.2 * x.error);
+      case 4:
+        return keep_like(neg(v), x);
+      case 5:
+        if (may_bend(x)) keep_like(abs(v), x);
+        return;
+      case 6:
+        if (x.bound <= 2) keep(exp(v), 8, 8 * x.error);
+        return;
+      case 7:
+        return keep(sqrt(v * v + 1.0), x.bound + 1, x.error);
+      case 8:
+        if (may_jump(x)) pick(0, 1) ? keep(floor(v), x.bound + 1, 0) : keep(cast(v, i32), 0, 0);
+        return;
       default:
         if (smooth_) return;
         return keep(cast(v, v.dtype() == f32 ? f64 : f32), x.bound, x.error > 0 ? x.error + 2e-7 * x.bound : 0);
@@ -158,13 +189,17 @@ class RandomPrograms {
     const Value a = x.value, c = y.value;
     if (a.dtype() == boolean) return keep(pick(0, 1) ? bit_and(a, c) : bit_xor(a, c), 0, 0);
     switch (pick(0, 6)) {
-      case 0: return keep(add(a, c), x.bound + y.bound, x.error + y.error);
-      case 1: return keep(sub(a, c), x.bound + y.bound, x.error + y.error);
-      case 2: return keep(mul(a, c), x.bound * y.bound, x.error * y.bound + y.error * x.bound + x.error * y.error);
+      case 0:
+        return keep(add(a, c), x.bound + y.bound, x.error + y.error);
+      case 1:
+        return keep(sub(a, c), x.bound + y.bound, x.error + y.error);
+      case 2:
+        return keep(mul(a, c), x.bound * y.bound, x.error * y.bound + y.error * x.bound + x.error * y.error);
       case 3:
         if (!is_floating(a.dtype())) return keep(pick(0, 1) ? div(a, c) : rem(a, c), 0, 0);
         return keep(div(a, c * c + 1.0), x.bound, x.error + 2 * y.error * x.bound);
-      case 4: case 5:
+      case 4:
+      case 5:
         if (may_bend(x) && may_bend(y))
           keep(pick(0, 1) ? maximum(a, c) : minimum(a, c), std::max(x.bound, y.bound), std::max(x.error, y.error));
         return;
@@ -181,7 +216,8 @@ class RandomPrograms {
 
   void constant(const Known& x) {
     const Type t = x.value.type();
-    if (t.dtype == i32 && t.rank() > 0 && pick(0, 1)) return keep(iota(b_, t, pick(0, static_cast<int>(t.rank()) - 1)), 0, 0);
+    if (t.dtype == i32 && t.rank() > 0 && pick(0, 1))
+      return keep(iota(b_, t, pick(0, static_cast<int>(t.rank()) - 1)), 0, 0);
     if (!is_floating(t.dtype)) return keep(full(b_, t, static_cast<int64_t>(pick(0, 1))), 0, 0);
     keep(full(b_, t, pick_of(std::vector<double>{0.0, -0.0, 1.0, 0.5, -1.25})), 2, 0);
   }
@@ -200,7 +236,8 @@ class RandomPrograms {
         order.erase(order.begin() + at);
         return keep_like(broadcast(v, to, order), x);
       }
-      case 1: return keep_like(reshape(v, pick(0, 1) ? Shape{count(s)} : prepend(1, s)), x);
+      case 1:
+        return keep_like(reshape(v, pick(0, 1) ? Shape{count(s)} : prepend(1, s)), x);
       case 2:
         std::shuffle(order.begin(), order.end(), random_);
         return keep_like(transpose(v, order), x);
@@ -212,7 +249,8 @@ class RandomPrograms {
         }
         return keep_like(slice(v, starts, limits, pick(0, 2) ? ones : Dims(s.size(), 2)), x);
       }
-      case 4: return keep_like(reverse(v, rank ? Dims{pick(0, rank - 1)} : Dims{}), x);
+      case 4:
+        return keep_like(reverse(v, rank ? Dims{pick(0, rank - 1)} : Dims{}), x);
       case 5: {
         Dims hi = zeros;
         for (int64_t& n : hi) n = pick(0, 1);
@@ -221,9 +259,11 @@ class RandomPrograms {
       case 6: {
         if (rank == 0) return;
         const Known y = *like(v.type());
-        return keep(concatenate({v, y.value}, pick(0, rank - 1)), std::max(x.bound, y.bound), std::max(x.error, y.error));
+        return keep(concatenate({v, y.value}, pick(0, rank - 1)), std::max(x.bound, y.bound),
+                    std::max(x.error, y.error));
       }
-      default: return keep_like(stop_gradient(v), x);
+      default:
+        return keep_like(stop_gradient(v), x);
     }
   }
 
@@ -234,14 +274,21 @@ class RandomPrograms {
     const auto n = static_cast<double>(v.shape()[static_cast<size_t>(axis)]), many = n * n * epsilon(v.dtype());
     if (v.dtype() == boolean) return keep(pick(0, 1) ? reduce_and(v, {axis}) : reduce_or(v, {axis}), 0, 0);
     switch (pick(0, 4)) {
-      case 0: case 1: return keep(reduce_sum(v, {axis}), n * x.bound, n * x.error + many * x.bound);
-      case 2: return keep(cumsum(v, axis, pick(0, 1) == 1), n * x.bound, n * x.error + many * x.bound);
-      case 3: if (may_bend(x) && n > 0) keep_like(pick(0, 1) ? reduce_max(v, {axis}) : reduce_min(v, {axis}), x); return;
-      default: if (may_jump(x) && n > 0) keep(pick(0, 1) ? argmax(v, axis) : argmin(v, axis), 0, 0);
+      case 0:
+      case 1:
+        return keep(reduce_sum(v, {axis}), n * x.bound, n * x.error + many * x.bound);
+      case 2:
+        return keep(cumsum(v, axis, pick(0, 1) == 1), n * x.bound, n * x.error + many * x.bound);
+      case 3:
+        if (may_bend(x) && n > 0) keep_like(pick(0, 1) ? reduce_max(v, {axis}) : reduce_min(v, {axis}), x);
+        return;
+      default:
+        if (may_jump(x) && n > 0) keep(pick(0, 1) ? argmax(v, axis) : argmin(v, axis), 0, 0);
     }
   }
 
-  // A contraction over the last dimension of x and some dimension of another, as matrix product, product with a vector, or outer.
+  // A contraction over the last dimension of x and some dimension of another, as matrix product, product with a vector,
+  // or outer.
   void contract(const Known& x) {
     const Value v = x.value;
     if (v.dtype() == boolean || v.rank() == 0) return;
@@ -252,12 +299,14 @@ class RandomPrograms {
     });
     if (!y) return;
     const Known other = *y;
-    const std::string kept = own.substr(0, own.size() - 1), term = own.substr(own.size() - 1) + (other.value.rank() == 2 ? "z" : "");
+    const std::string kept = own.substr(0, own.size() - 1),
+                      term = own.substr(own.size() - 1) + (other.value.rank() == 2 ? "z" : "");
     std::string result = kept + term.substr(1);
     if (pick(0, 2) == 0) std::reverse(result.begin(), result.end());
     const auto m = static_cast<double>(n);
     keep(einsum(own + "," + term + "->" + result, v, other.value), m * x.bound * other.bound,
-         m * (x.error * other.bound + other.error * x.bound + x.error * other.error) + m * m * epsilon(v.dtype()) * x.bound * other.bound);
+         m * (x.error * other.bound + other.error * x.bound + x.error * other.error) +
+             m * m * epsilon(v.dtype()) * x.bound * other.bound);
   }
 
   void index(const Known& x) {
@@ -268,12 +317,14 @@ class RandomPrograms {
     const Value at = i->value;
     const auto axis = pick(0, static_cast<int>(v.rank()) - 1);
     switch (pick(0, 3)) {
-      case 0: return keep_like(gather(v, at, axis), x);
+      case 0:
+        return keep_like(gather(v, at, axis), x);
       case 1: {
         if (v.dtype() == boolean) return;
         const Known taken{gather(v, at, axis), x.bound, x.error};
         const auto n = static_cast<double>(count(at.shape())) + 1;
-        return keep(scatter_add(v, at, taken.value, axis), n * x.bound, n * x.error + n * n * epsilon(v.dtype()) * x.bound);
+        return keep(scatter_add(v, at, taken.value, axis), n * x.bound,
+                    n * x.error + n * n * epsilon(v.dtype()) * x.bound);
       }
       case 2: {
         if (at.rank() != 0) return;

@@ -92,7 +92,8 @@ TEST(Simplify, MindsTheSignOfZero) {
 }
 
 TEST(Simplify, KeepsUnusedInputsAndRepeatedOutputs) {
-  EXPECT_EQ(simplified("program(%0:f32[], %1:f32[]) {\n  return %1 %1\n}"), "program(%0:f32[], %1:f32[]) {\n  return %1 %1\n}\n");
+  EXPECT_EQ(simplified("program(%0:f32[], %1:f32[]) {\n  return %1 %1\n}"),
+            "program(%0:f32[], %1:f32[]) {\n  return %1 %1\n}\n");
 }
 
 // What a remat computes again must not be replaced by its first computation.
@@ -104,7 +105,9 @@ TEST(Lower, KeepsRematerialisedWorkApart) {
     return %2
   }] %0
   return %1
-})", all_ops()), {true});
+})",
+                                   all_ops()),
+                             {true});
   const std::string text = print(lower(both));
   size_t times = 0;
   for (size_t at = text.find(" sin "); at != std::string::npos; at = text.find(" sin ", at + 1)) ++times;
@@ -114,8 +117,9 @@ TEST(Lower, KeepsRematerialisedWorkApart) {
 TEST(Lower, InlinesCustomGradientsEarly) {
   const std::string body = "program(%0:f32[2]) {\n  %1:f32[2] = sin %0\n  return %1\n}";
   const std::string backward = "program(%0:f32[2], %1:f32[2]) {\n  return %0\n}";
-  const std::string text = "program(%0:f32[2]) {\n  %1:f32[2] = sin %0\n  %2:f32[2] = custom_vjp[arguments=1, backward=" + backward +
-                           ", body=" + body + ", forward=" + body + "] %0\n  return %1 %2\n}";
+  const std::string text =
+      "program(%0:f32[2]) {\n  %1:f32[2] = sin %0\n  %2:f32[2] = custom_vjp[arguments=1, backward=" + backward +
+      ", body=" + body + ", forward=" + body + "] %0\n  return %1 %2\n}";
   EXPECT_EQ(print(lower(parse(text, all_ops()))), "program(%0:f32[2]) {\n  %1:f32[2] = sin %0\n  return %1 %1\n}\n");
 }
 

@@ -53,7 +53,8 @@ TEST(Joint, RematComputesItsBodyAgain) {
     return %2
   }] %0
   return %1
-})"), {true})),
+})"),
+                        {true})),
             R"(program(%0:f32[4], %1:f32[4]) {
   %2:f32[4] = remat[body=program(%0:f32[4]) {
       %1:f32[4] = sin %0
@@ -91,7 +92,8 @@ TEST(Batch, AddsALeadingAxisWhereItReaches) {
 }
 
 TEST(Batch, LeavesWhatItDoesNotReachUnlessForced) {
-  const Program p = read("program(%0:f32[2], %1:f32[3]) {\n  %2:f32[2] = sin %0\n  %3:f32[3] = cos %1\n  return %2 %3\n}");
+  const Program p =
+      read("program(%0:f32[2], %1:f32[3]) {\n  %2:f32[2] = sin %0\n  %3:f32[3] = cos %1\n  return %2 %3\n}");
   EXPECT_EQ(batch(p, {true, false}, 4, {}).batched, (std::vector<bool>{true, false}));
   const BatchedProgram forced = batch(p, {true, false}, 4, {false, true});
   EXPECT_EQ(forced.batched, (std::vector<bool>{true, true}));

@@ -49,7 +49,8 @@ TEST(PlaceBlocks, RandomBlocksNeverOverlapWhileAlive) {
       EXPECT_EQ(a.offset % 64, 0);
       EXPECT_LE(a.offset + a.bytes, total);
       sum += (a.bytes + 63) / 64 * 64;
-      for (const Block& b : blocks) EXPECT_FALSE(&a != &b && alive_together(a, b) && overlap(a, b)) << "round " << round;
+      for (const Block& b : blocks)
+        EXPECT_FALSE(&a != &b && alive_together(a, b) && overlap(a, b)) << "round " << round;
     }
     EXPECT_LE(total, sum);
   }

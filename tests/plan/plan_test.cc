@@ -100,7 +100,7 @@ TEST(Plan, DonatedInputsThatAreReadLaterAreNotWrittenOver) {
   %2:f32[2,2] = einsum[spec="ij,jk->ik"] %0 %1
   return %1 %2
 })",
-          {true});
+              {true});
   EXPECT_EQ(run.plan->donated_input(0), -1) << run.plan->describe();
   EXPECT_EQ(run.plan->donated_input(1), -1) << run.plan->describe();
   EXPECT_EQ(run.result(1), (Floats{-7, -10, -15, -22}));
@@ -113,7 +113,7 @@ TEST(Plan, DonatedInputsThatAreDeadTakeLaterResults) {
   %2:f32[2,2] = einsum[spec="i,j->ij"] %1 %1
   return %2
 })",
-          {true});
+              {true});
   EXPECT_EQ(run.plan->donated_input(0), 0) << run.plan->describe();
   EXPECT_EQ(run.result(0), (Floats{9, 21, 21, 49}));
 }
@@ -128,7 +128,8 @@ TEST(Plan, DonatedInputsThatAreOutputsKeepTheirMemory) {
 }
 
 TEST(Plan, EmptyArraysAndEmptyProgramsRun) {
-  Planned empty("program(%0:f32[0,3]) {\n  %1:f32[0,3] = neg %0\n  %2:f32[3] = reduce_sum[axes=[0]] %1\n  return %1 %2\n}");
+  Planned empty(
+      "program(%0:f32[0,3]) {\n  %1:f32[0,3] = neg %0\n  %2:f32[3] = reduce_sum[axes=[0]] %1\n  return %1 %2\n}");
   EXPECT_EQ(empty.result(1), (Floats{0, 0, 0}));
   Planned nothing("program(%0:f32[2]) {\n  return\n}");
   EXPECT_EQ(nothing.instructions(), 0u);

@@ -21,7 +21,7 @@ TEST(Attrs, AreSortedAndReplaced) {
 
 TEST(Attrs, CompareBitsOfRealsAndContentOfPrograms) {
   auto one = [](Attr value) { return Attrs{{"x", std::move(value)}}; };
-  EXPECT_EQ(one(std::nan("")), one(std::nan("")));
+  EXPECT_EQ(one(std::nan("")), one(-std::nan("")));
   EXPECT_FALSE(one(0.0) == one(-0.0));
   EXPECT_FALSE(one(1.0) == one(int64_t{1}));
   auto body = [](DType t) {
@@ -54,7 +54,8 @@ TEST(Builder, InlinesAProgram) {
   const Value x = b.input({f32, {2}});
   const Values out = b.inline_program(square, Values{neg(x)});
   EXPECT_EQ(out[1], (Value(&b, 1)));
-  EXPECT_EQ(print(b.take(out)), "program(%0:f32[2]) {\n  %1:f32[2] = neg %0\n  %2:f32[2] = mul %1 %1\n  return %2 %1\n}\n");
+  EXPECT_EQ(print(b.take(out)),
+            "program(%0:f32[2]) {\n  %1:f32[2] = neg %0\n  %2:f32[2] = mul %1 %1\n  return %2 %1\n}\n");
 }
 
 TEST(Builder, FinishLeavesTheBuilderUsable) {
@@ -82,11 +83,19 @@ TEST(InferTypes, ReadsThemOffTheRule) {
   const Op product{.name = "product", .rule = [](Types, const Attrs&) { return parse_rule("ik,kj->ij"); }};
   auto infer = [&](const std::vector<Type>& in) { return infer_types(product, in, {}); };
   EXPECT_EQ(infer({{f64, {2, 3}}, {f64, {3, 4}}}), (std::vector<Type>{{f64, {2, 4}}}));
-  EXPECT_EQ(error_of([&] { infer({{f64, {2, 3}}, {f64, {5, 4}}}); }),
-            "product: dimension 0 of operand 1, [5, 4], has extent 5 where another operand has 3; the extents must agree");
-  EXPECT_EQ(error_of([&] { infer({{f64, {2, 3}}, {f32, {3, 4}}}); }),
+  EXPECT_EQ(
+      error_of([&] {
+        infer({{f64, {2, 3}}, {f64, {5, 4}}});
+      }),
+      "product: dimension 0 of operand 1, [5, 4], has extent 5 where another operand has 3; the extents must agree");
+  EXPECT_EQ(error_of([&] {
+              infer({{f64, {2, 3}}, {f32, {3, 4}}});
+            }),
             "product: operand 0 is f64[2,3] and operand 1 is f32[3,4]; cast one of them");
-  EXPECT_EQ(error_of([&] { infer({{f64, {2, 3}}, {f64, {3}}}); }), "product: operand 1 is f64[3], of rank 1, where rank 2 is wanted");
+  EXPECT_EQ(error_of([&] {
+              infer({{f64, {2, 3}}, {f64, {3}}});
+            }),
+            "product: operand 1 is f64[3], of rank 1, where rank 2 is wanted");
   EXPECT_EQ(error_of([&] { infer({{f64, {2, 3}}}); }), "product: takes 2 operands and got 1");
 }
 

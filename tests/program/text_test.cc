@@ -92,19 +92,23 @@ TEST(Print, ReadsAProgramOfNothing) {
 
 TEST(Parse, SaysWhereItStopped) {
   EXPECT_EQ(read_error("programme() { return }"), "parse: line 1, column 10: expected 'program'");
-  EXPECT_EQ(read_error("program(%0:f99[2]) {\n  return %0\n}"), "parse: line 1, column 15: 'f99' is not an element type");
+  EXPECT_EQ(read_error("program(%0:f99[2]) {\n  return %0\n}"),
+            "parse: line 1, column 15: 'f99' is not an element type");
   EXPECT_EQ(read_error("program(%0:f32[2]) {\n  %1:f32[2] = tan %0\n  return %1\n}"),
             "parse: line 2, column 18: there is no op named 'tan'");
   EXPECT_EQ(read_error("program(%0:f32[2]) {\n  %1:f32[2] = tanh %5\n  return %1\n}"),
             "parse: line 2, column 22: %5 is used before it is defined");
-  EXPECT_EQ(read_error("program(%0:f32[2]) {\n  return %0\n} x"), "parse: line 3, column 3: expected the end of the text");
+  EXPECT_EQ(read_error("program(%0:f32[2]) {\n  return %0\n} x"),
+            "parse: line 3, column 3: expected the end of the text");
   EXPECT_EQ(read_error("program(%0:f32[2]) {\n  return %0"), "parse: line 2, column 12: expected '}'");
   EXPECT_EQ(read_error("program(%0:f32[2, %1:f32[]) { return }"), "parse: line 1, column 19: expected an integer");
   EXPECT_EQ(read_error("program(%0:f32[2], %0:f32[2]) { return }"), "parse: line 1, column 23: %0 is defined twice");
-  EXPECT_EQ(read_error("program() {\n  %0:f32[] = full[value=1.x]\n  return\n}"), "parse: line 2, column 28: '1.x' is not a number");
+  EXPECT_EQ(read_error("program() {\n  %0:f32[] = full[value=1.x]\n  return\n}"),
+            "parse: line 2, column 28: '1.x' is not a number");
   EXPECT_EQ(read_error("program() {\n  %0:f32[] = full[value=maybe]\n  return\n}"),
             "parse: line 2, column 30: 'maybe' is not a value of an attribute");
-  EXPECT_EQ(read_error("program() {\n  %0:f32[] = full[value=\"maybe]\n  return\n}\n"), "parse: line 5, column 1: a string does not end");
+  EXPECT_EQ(read_error("program() {\n  %0:f32[] = full[value=\"maybe]\n  return\n}\n"),
+            "parse: line 5, column 1: a string does not end");
 }
 
 TEST(Parse, ChecksTypes) {
@@ -120,7 +124,8 @@ TEST(Check, FindsWhatAPassCouldBreak) {
   const Program good = read(kSmall);
   Program p = good;
   p.types[3] = {f32, {3, 2}};
-  EXPECT_EQ(error_of([&] { check(p); }), "check: result 0 of equation 1 (add) is written f32[3,2] and derived f32[2,3]");
+  EXPECT_EQ(error_of([&] { check(p); }),
+            "check: result 0 of equation 1 (add) is written f32[3,2] and derived f32[2,3]");
   p = good;
   std::swap(p.eqns[0], p.eqns[1]);
   EXPECT_EQ(error_of([&] { check(p); }), "check: equation 0 (add) uses a value that is not defined before it");
@@ -137,7 +142,9 @@ TEST(Check, FindsWhatAPassCouldBreak) {
 }
 
 TEST(Check, LooksInsideNestedPrograms) {
-  Program p = read("program(%0:f32[2]) {\n  %1:f32[2] = remat[body=program(%0:f32[2]) {\n    %1:f32[2] = neg %0\n    return %1\n  }] %0\n  return %1\n}");
+  Program p = read(
+      "program(%0:f32[2]) {\n  %1:f32[2] = remat[body=program(%0:f32[2]) {\n    %1:f32[2] = neg %0\n    return %1\n  "
+      "}] %0\n  return %1\n}");
   Program body = p.eqns[0].attrs.program("body");
   body.eqns[0].in[0] = 1;
   p.eqns[0].attrs.set("body", std::make_shared<const Program>(body));
@@ -157,6 +164,16 @@ TEST(Hash, SeesWhatPrintShows) {
   EXPECT_NE(h, changed("add", "sub"));
   EXPECT_NE(h, changed("return %3 %0", "return %0 %3"));
   EXPECT_NE(h, changed("return %3 %0", "return %3"));
+}
+
+// Programs that print alike have one hash, whatever the bits of a NaN.
+TEST(Hash, TakesEveryNanForTheSame) {
+  auto constant = [](double value) {
+    Builder b;
+    return hash(b.take(Values{full(b, {f32, {}}, value)}));
+  };
+  EXPECT_EQ(constant(std::nan("")), constant(-std::nan("")));
+  EXPECT_NE(constant(0.0), constant(-0.0));
 }
 
 }  // namespace

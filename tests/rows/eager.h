@@ -1,5 +1,5 @@
-// Two ways to run a program in tests: equation by equation through every row's own kernel (the reference), and as a plan. One
-// thread.
+// Two ways to run a program in tests: equation by equation through every row's own kernel (the reference), and as a
+// plan. One thread.
 #pragma once
 
 #include <cstring>

@@ -11,11 +11,16 @@ uint64_t bits_of(Real x) { return x < 0 ? static_cast<uint64_t>(static_cast<int6
 // The low bits of an integer as a value of `t`.
 Real wrapped(DType t, uint64_t bits) {
   switch (t) {
-    case boolean: return static_cast<Real>(bits & 1);
-    case u8: return static_cast<Real>(static_cast<uint8_t>(bits));
-    case i32: return static_cast<Real>(static_cast<int32_t>(bits));
-    case u32: return static_cast<Real>(static_cast<uint32_t>(bits));
-    default: return static_cast<Real>(static_cast<int64_t>(bits));
+    case boolean:
+      return static_cast<Real>(bits & 1);
+    case u8:
+      return static_cast<Real>(static_cast<uint8_t>(bits));
+    case i32:
+      return static_cast<Real>(static_cast<int32_t>(bits));
+    case u32:
+      return static_cast<Real>(static_cast<uint32_t>(bits));
+    default:
+      return static_cast<Real>(static_cast<int64_t>(bits));
   }
 }
 
@@ -67,7 +72,9 @@ Real int_div(DType t, Real a, Real b) {
   if (b == -1) return wrapped(t, 0 - bits_of(a));
   return is_signed(t) ? static_cast<Real>(static_cast<int64_t>(a) / static_cast<int64_t>(b)) : std::trunc(a / b);
 }
-Real int_rem(DType t, Real a, Real b) { return b == 0 ? a : b == -1 ? 0 : wrapped(t, bits_of(a) - bits_of(b) * bits_of(int_div(t, a, b))); }
+Real int_rem(DType t, Real a, Real b) {
+  return b == 0 ? a : b == -1 ? 0 : wrapped(t, bits_of(a) - bits_of(b) * bits_of(int_div(t, a, b)));
+}
 Real int_pow(DType t, Real a, Real b) {
   if (b < 0) return a == 1 ? 1 : a == -1 ? (std::fmod(b, Real{2}) == 0 ? 1 : -1) : 0;
   // Powers modulo 2^64 repeat: only the exponent's bits matter.
@@ -76,7 +83,9 @@ Real int_pow(DType t, Real a, Real b) {
     if (n & 1) power *= base;
   return wrapped(t, power);
 }
-Real int_shift_left(DType t, Real a, Real b) { return b < 0 || b >= width(t) ? 0 : wrapped(t, bits_of(a) << bits_of(b)); }
+Real int_shift_left(DType t, Real a, Real b) {
+  return b < 0 || b >= width(t) ? 0 : wrapped(t, bits_of(a) << bits_of(b));
+}
 Real int_shift_right(DType t, Real a, Real b) {
   if (b < 0 || b >= width(t)) return a < 0 ? -1 : 0;
   return std::floor(std::ldexp(a, -static_cast<int>(b)));
@@ -153,7 +162,8 @@ void add_cast(std::vector<Row>& out) {
               y[0].data[i] = wraps ? wrapped(to, bits_of(x)) : cast_value(x, to);
             }
           },
-          {}, true};
+          {},
+          true};
   for (DType from : kAllDTypes)
     for (DType to : kAllDTypes) {
       row.samples.push_back({{{{from, {2, 3}}, {Domain::real, -100, 100}}}, {{"dtype", to}}});
@@ -172,7 +182,8 @@ void add_bitcast(std::vector<Row>& out) {
             bytes.type = y[0].type;
             y[0] = to_reference(bytes);
           },
-          {}, true};
+          {},
+          true};
   auto add = [&](DType from, DType to, const Shape& shape, Domain domain = {}) {
     row.samples.push_back({{{{from, shape}, domain}}, {{"dtype", to}}, false});
   };
@@ -190,9 +201,11 @@ void add_bitcast(std::vector<Row>& out) {
 void add_select(std::vector<Row>& out) {
   Row row{&select_op,
           [](const RefArrays& in, const Attrs&, RefArrays& y) {
-            for (size_t i = 0; i < y[0].data.size(); ++i) y[0].data[i] = in[0].data[i] != 0 ? in[1].data[i] : in[2].data[i];
+            for (size_t i = 0; i < y[0].data.size(); ++i)
+              y[0].data[i] = in[0].data[i] != 0 ? in[1].data[i] : in[2].data[i];
           },
-          {}, true};
+          {},
+          true};
   for (DType t : kAllDTypes) row.samples.push_back({{{{boolean, {3, 4}}}, {{t, {3, 4}}}, {{t, {3, 4}}}}, {}});
   for (const Shape& s : {Shape{}, Shape{0}, Shape{2, 1, 3, 2}, Shape{20000}})
     row.samples.push_back({{{{boolean, s}}, {{f32, s}}, {{f32, s}}}, {}});
@@ -206,13 +219,16 @@ void add_elementwise_rows(std::vector<Row>& out) {
   add_unary(out, ceil_op, [](Real x) { return std::ceil(x); });
   add_unary(out, round_op, [](Real x) { return std::nearbyint(x); });
   add_unary(out, exp_op, [](Real x) { return std::exp(x); });
-  add_unary(out, log_op, [](Real x) { return std::log(x); }, kPositive);
+  add_unary(
+      out, log_op, [](Real x) { return std::log(x); }, kPositive);
   add_unary(out, log1p_op, [](Real x) { return std::log1p(x); }, {Domain::real, -0.9, 3});
   add_unary(out, expm1_op, [](Real x) { return std::expm1(x); });
   add_unary(out, tanh_op, [](Real x) { return std::tanh(x); });
   add_unary(out, logistic_op, [](Real x) { return 1 / (1 + std::exp(-x)); });
-  add_unary(out, sqrt_op, [](Real x) { return std::sqrt(x); }, kPositive);
-  add_unary(out, rsqrt_op, [](Real x) { return 1 / std::sqrt(x); }, kPositive);
+  add_unary(
+      out, sqrt_op, [](Real x) { return std::sqrt(x); }, kPositive);
+  add_unary(
+      out, rsqrt_op, [](Real x) { return 1 / std::sqrt(x); }, kPositive);
   add_unary(out, erf_op, [](Real x) { return std::erf(x); });
   add_unary(out, erf_inv_op, erf_inverse, {Domain::real, -0.97, 0.97});
   add_unary(out, sin_op, [](Real x) { return std::sin(x); }, {Domain::real, -10, 10});
@@ -220,7 +236,8 @@ void add_elementwise_rows(std::vector<Row>& out) {
 
   auto numeric = with_wide(samples(kFloats + kInts, {kPlain}), 1);
   out.push_back({&neg_op, unary([](Real x) { return -x; }, [](uint64_t x) { return 0 - x; }), numeric, true});
-  out.push_back({&abs_op, [](const RefArrays& in, const Attrs&, RefArrays& y) {
+  out.push_back({&abs_op,
+                 [](const RefArrays& in, const Attrs&, RefArrays& y) {
                    const DType t = in[0].type.dtype;
                    for (size_t i = 0; i < y[0].data.size(); ++i) {
                      const Real x = in[0].data[i];
@@ -231,30 +248,45 @@ void add_elementwise_rows(std::vector<Row>& out) {
   out.push_back({&sign_op, unary(sign_of), numeric, true});
   out.push_back({&bit_not_op, unary(nullptr, [](uint64_t x) { return ~x; }),
                  samples(kInts + std::vector<DType>{boolean}, {kPlain}), true});
-  out.push_back({&is_finite_op, unary([](Real x) -> Real { return std::isfinite(x); }), samples(kFloats, {kPlain}), true});
+  out.push_back(
+      {&is_finite_op, unary([](Real x) -> Real { return std::isfinite(x); }), samples(kFloats, {kPlain}), true});
 
-  add_numeric(out, add_op, [](Real a, Real b) { return a + b; },
-              [](DType t, Real a, Real b) { return wrapped(t, bits_of(a) + bits_of(b)); });
-  add_numeric(out, sub_op, [](Real a, Real b) { return a - b; },
-              [](DType t, Real a, Real b) { return wrapped(t, bits_of(a) - bits_of(b)); });
-  add_numeric(out, mul_op, [](Real a, Real b) { return a * b; },
-              [](DType t, Real a, Real b) { return wrapped(t, bits_of(a) * bits_of(b)); });
-  add_numeric(out, div_op, [](Real a, Real b) { return a / b; }, int_div, kPlain, kPositive);
-  add_numeric(out, rem_op, [](Real a, Real b) { return std::fmod(a, b); }, int_rem, {Domain::real, -9, 9}, kPositive);
-  add_numeric(out, pow_op, [](Real a, Real b) { return std::pow(a, b); }, int_pow, kPositive);
-  add_numeric(out, maximum_op, [](Real a, Real b) { return nan_in(a, b) ? std::nanl("") : std::max(a, b); },
-              [](DType, Real a, Real b) { return std::max(a, b); });
-  add_numeric(out, minimum_op, [](Real a, Real b) { return nan_in(a, b) ? std::nanl("") : std::min(a, b); },
-              [](DType, Real a, Real b) { return std::min(a, b); });
+  add_numeric(
+      out, add_op, [](Real a, Real b) { return a + b; },
+      [](DType t, Real a, Real b) { return wrapped(t, bits_of(a) + bits_of(b)); });
+  add_numeric(
+      out, sub_op, [](Real a, Real b) { return a - b; },
+      [](DType t, Real a, Real b) { return wrapped(t, bits_of(a) - bits_of(b)); });
+  add_numeric(
+      out, mul_op, [](Real a, Real b) { return a * b; },
+      [](DType t, Real a, Real b) { return wrapped(t, bits_of(a) * bits_of(b)); });
+  add_numeric(
+      out, div_op, [](Real a, Real b) { return a / b; }, int_div, kPlain, kPositive);
+  add_numeric(
+      out, rem_op, [](Real a, Real b) { return std::fmod(a, b); }, int_rem, {Domain::real, -9, 9}, kPositive);
+  add_numeric(
+      out, pow_op, [](Real a, Real b) { return std::pow(a, b); }, int_pow, kPositive);
+  add_numeric(
+      out, maximum_op, [](Real a, Real b) { return nan_in(a, b) ? std::nanl("") : std::max(a, b); },
+      [](DType, Real a, Real b) { return std::max(a, b); });
+  add_numeric(
+      out, minimum_op, [](Real a, Real b) { return nan_in(a, b) ? std::nanl("") : std::min(a, b); },
+      [](DType, Real a, Real b) { return std::min(a, b); });
   for (const Op* op : {&maximum_op, &minimum_op}) {
     for (Row& row : out)
       if (row.op == op) row.samples.push_back({{{{boolean, {9}}}, {{boolean, {9}}}}, {}});
   }
 
   const std::vector<Sample> integral = samples(kInts + std::vector<DType>{boolean}, {kPlain, kPlain});
-  out.push_back({&bit_and_op, binary(nullptr, [](DType t, Real a, Real b) { return wrapped(t, bits_of(a) & bits_of(b)); }), integral});
-  out.push_back({&bit_or_op, binary(nullptr, [](DType t, Real a, Real b) { return wrapped(t, bits_of(a) | bits_of(b)); }), integral});
-  out.push_back({&bit_xor_op, binary(nullptr, [](DType t, Real a, Real b) { return wrapped(t, bits_of(a) ^ bits_of(b)); }), integral});
+  out.push_back({&bit_and_op,
+                 binary(nullptr, [](DType t, Real a, Real b) { return wrapped(t, bits_of(a) & bits_of(b)); }),
+                 integral});
+  out.push_back({&bit_or_op,
+                 binary(nullptr, [](DType t, Real a, Real b) { return wrapped(t, bits_of(a) | bits_of(b)); }),
+                 integral});
+  out.push_back({&bit_xor_op,
+                 binary(nullptr, [](DType t, Real a, Real b) { return wrapped(t, bits_of(a) ^ bits_of(b)); }),
+                 integral});
   const std::vector<Sample> shifts = samples(kInts, {{Domain::real, -1e9, 1e9}, {Domain::real, -2, 40}});
   out.push_back({&shift_left_op, binary(nullptr, int_shift_left), shifts});
   out.push_back({&shift_right_op, binary(nullptr, int_shift_right), shifts});

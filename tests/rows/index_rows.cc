@@ -6,8 +6,8 @@
 namespace lockstep {
 namespace {
 
-// The index in x [B..., pre..., N, post...] that slices [B..., pre..., I..., post...] read at `at`; its entry `axis` is the
-// index as it stands in the indices.
+// The index in x [B..., pre..., N, post...] that slices [B..., pre..., I..., post...] read at `at`; its entry `axis` is
+// the index as it stands in the indices.
 Dims place_in_x(const Dims& at, const RefArray& indices, const Attrs& attrs) {
   const int64_t axis = attrs.integer("axis"), batch_dims = attrs.integer("batch_dims");
   const int64_t places = indices.type.rank() - batch_dims;
@@ -29,14 +29,16 @@ void add_gathers(std::vector<Row>& out) {
                  y[0].at(at) = in[0].at(from);
                });
              },
-             {}, true};
+             {},
+             true};
   Row scatter{&scatter_add_op,
               [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
                 const auto axis = static_cast<size_t>(attrs.integer("axis"));
                 y[0].data = in[0].data;
                 for_each_index(in[2].shape(), [&](const Dims& at, int64_t i) {
                   const Dims to = place_in_x(at, in[1], attrs);
-                  if (to[axis] >= 0 && to[axis] < in[0].shape()[axis]) y[0].at(to) += in[2].data[static_cast<size_t>(i)];
+                  if (to[axis] >= 0 && to[axis] < in[0].shape()[axis])
+                    y[0].at(to) += in[2].data[static_cast<size_t>(i)];
                 });
               },
               {}};
@@ -100,7 +102,8 @@ void add_sorts(std::vector<Row>& out) {
                  }
              });
            },
-           {}, true};
+           {},
+           true};
   auto add_sort = [&](std::vector<Operand> in, int64_t axis, bool descending, bool smooth = true) {
     sort.samples.push_back({std::move(in), {{"axis", axis}, {"descending", descending}}, smooth});
   };
@@ -131,8 +134,11 @@ void add_sorts(std::vector<Row>& out) {
               }
             }
           },
-          {}, true};
-  auto add_top = [&](Type t, int64_t k, Domain domain, bool smooth) { top.samples.push_back({{{std::move(t), domain}}, {{"k", k}}, smooth}); };
+          {},
+          true};
+  auto add_top = [&](Type t, int64_t k, Domain domain, bool smooth) {
+    top.samples.push_back({{{std::move(t), domain}}, {{"k", k}}, smooth});
+  };
   add_top({f32, {8}}, 3, distinct, true);
   add_top({f64, {2, 3, 6}}, 6, distinct, true);
   add_top({i32, {3, 10}}, 4, ties, false);
@@ -172,12 +178,16 @@ void add_random(std::vector<Row>& out) {
              const size_t each = keys == 0 ? 0 : y[0].data.size() / keys;
              for (size_t k = 0; k < keys; ++k)
                for (size_t i = 0; i < each; ++i) {
-                 const auto [a, b] = threefry_block(word(in[0].data[2 * k]), word(in[0].data[2 * k + 1]), 0, static_cast<uint32_t>(i));
+                 const auto [a, b] =
+                     threefry_block(word(in[0].data[2 * k]), word(in[0].data[2 * k + 1]), 0, static_cast<uint32_t>(i));
                  y[0].data[k * each + i] = a ^ b;
                }
            },
-           {}, true};
-  auto add_bits = [&](Shape keys, Shape shape) { bits.samples.push_back({{{{u32, std::move(keys)}, words}}, {{"shape", std::move(shape)}}}); };
+           {},
+           true};
+  auto add_bits = [&](Shape keys, Shape shape) {
+    bits.samples.push_back({{{{u32, std::move(keys)}, words}}, {{"shape", std::move(shape)}}});
+  };
   add_bits({2}, {5});
   add_bits({2}, {});
   add_bits({3, 2}, {4, 3});
@@ -191,12 +201,14 @@ void add_random(std::vector<Row>& out) {
                const size_t n = in[1].data.size(), keys = in[0].data.size() / 2;
                for (size_t i = 0; i < n; ++i) {
                  const size_t k = i / (n / keys);
-                 const auto [a, b] = threefry_block(word(in[0].data[2 * k]), word(in[0].data[2 * k + 1]), word(in[1].data[i]), word(in[2].data[i]));
+                 const auto [a, b] = threefry_block(word(in[0].data[2 * k]), word(in[0].data[2 * k + 1]),
+                                                    word(in[1].data[i]), word(in[2].data[i]));
                  y[0].data[i] = a;
                  y[1].data[i] = b;
                }
              },
-             {}, true};
+             {},
+             true};
   auto add_cipher = [&](const Shape& keys, const Shape& counters) {
     cipher.samples.push_back({{{{u32, keys}, words}, {{u32, counters}, words}, {{u32, counters}, words}}, {}});
   };

@@ -1,4 +1,5 @@
-// References and samples of the rows that carry programs: those that lowering makes, and scan, cond, remat and custom_vjp.
+// References and samples of the rows that carry programs: those that lowering makes, and scan, cond, remat and
+// custom_vjp.
 #include "rows/rows.h"
 
 namespace lockstep {
@@ -10,7 +11,9 @@ void run_body(const RefArrays& in, const Attrs& attrs, RefArrays& y) { y = refer
 
 void add_fused(std::vector<Row>& out) {
   Row fused{&fused_op, run_body, {}, false, true};
-  auto add = [&](std::vector<Operand> in, std::string_view text) { fused.samples.push_back({std::move(in), {{"body", body(text)}}}); };
+  auto add = [&](std::vector<Operand> in, std::string_view text) {
+    fused.samples.push_back({std::move(in), {{"body", body(text)}}});
+  };
   add({{{f32, {3, 4}}}, {{f32, {4}}}}, R"(
     program(%0:f32[3,4], %1:f32[4]) {
       %2:f32[3,4] = broadcast[dims=[1], shape=[3,4]] %1
@@ -50,23 +53,30 @@ void add_fused(std::vector<Row>& out) {
     })");
   out.push_back(std::move(fused));
 
-  Row einsum{&einsum_fused_op, [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
+  Row einsum{&einsum_fused_op,
+             [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
                RefArrays operands = refer(einsum_op, attrs, {in[0], in[1]});
                operands.insert(operands.end(), in.begin() + 2, in.end());
                y = refer(attrs.program("body"), operands);
-             }, {}, false, true};
+             },
+             {},
+             false,
+             true};
   auto add_einsum = [&](Type a, Type b, Type other, std::string spec, std::string_view text) {
-    einsum.samples.push_back({{{std::move(a)}, {std::move(b)}, {std::move(other)}}, {{"spec", std::move(spec)}, {"body", body(text)}}});
+    einsum.samples.push_back(
+        {{{std::move(a)}, {std::move(b)}, {std::move(other)}}, {{"spec", std::move(spec)}, {"body", body(text)}}});
   };
   for (const char* t : {"f32", "f64", "bf16", "i32"}) {
     const DType dtype = *dtype_from_name(t);
-    add_einsum({dtype, {5, 4}}, {dtype, {4, 6}}, {dtype, {6}}, "ik,kj->ij", fmt::format(R"(
+    add_einsum({dtype, {5, 4}}, {dtype, {4, 6}}, {dtype, {6}}, "ik,kj->ij",
+               fmt::format(R"(
       program(%0:{0}[5,6], %1:{0}[6]) {{
         %2:{0}[5,6] = broadcast[dims=[1], shape=[5,6]] %1
         %3:{0}[5,6] = add %0 %2
         %4:{0}[5,6] = abs %3
         return %4
-      }})", t));
+      }})",
+                           t));
   }
   add_einsum({f32, {2, 70, 30}}, {f32, {2, 30, 40}}, {f32, {2, 70, 40}}, "bik,bkj->bij", R"(
     program(%0:f32[2,70,40], %1:f32[2,70,40]) {
@@ -104,8 +114,11 @@ void scan_reference(const RefArrays& in, const Attrs& attrs, RefArrays& y) {
     for (size_t i = carries; i < in.size(); ++i) args.push_back(i < carries + xs ? slice_of(in[i], at) : in[i]);
     const RefArrays results = refer(attrs.program("body"), args);
     for (size_t i = 0; i < results.size(); ++i) {
-      if (i < carries) carry[i] = results[i];
-      else std::copy(results[i].data.begin(), results[i].data.end(), y[i].data.begin() + at * static_cast<std::ptrdiff_t>(results[i].data.size()));
+      if (i < carries)
+        carry[i] = results[i];
+      else
+        std::copy(results[i].data.begin(), results[i].data.end(),
+                  y[i].data.begin() + at * static_cast<std::ptrdiff_t>(results[i].data.size()));
     }
   }
   for (size_t i = 0; i < carries; ++i) y[i] = carry[i];
@@ -113,8 +126,11 @@ void scan_reference(const RefArrays& in, const Attrs& attrs, RefArrays& y) {
 
 void add_scan(std::vector<Row>& out) {
   Row row{&scan_op, scan_reference, {}};
-  auto add = [&](std::vector<Operand> in, int64_t carry, int64_t xs, int64_t length, bool reverse, std::string_view text) {
-    row.samples.push_back({std::move(in), {{"body", body(text)}, {"carry", carry}, {"xs", xs}, {"length", length}, {"reverse", reverse}}});
+  auto add = [&](std::vector<Operand> in, int64_t carry, int64_t xs, int64_t length, bool reverse,
+                 std::string_view text) {
+    row.samples.push_back(
+        {std::move(in),
+         {{"body", body(text)}, {"carry", carry}, {"xs", xs}, {"length", length}, {"reverse", reverse}}});
   };
   const char* recurrence = R"(
     program(%0:f32[3], %1:f32[3], %2:f32[3,3]) {
@@ -153,23 +169,28 @@ void add_scan(std::vector<Row>& out) {
 }
 
 void add_cond(std::vector<Row>& out) {
-  Row row{&cond_op, [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
+  Row row{&cond_op,
+          [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
             y = refer(attrs.program(in[0].data[0] != 0 ? "if_true" : "if_false"), RefArrays(in.begin() + 1, in.end()));
-          }, {}};
+          },
+          {}};
   const ProgramPtr yes = body(R"(
     program(%0:f32[3], %1:f32[3]) {
       %2:f32[3] = mul %0 %1
       %3:f32[3] = sin %2
       return %3 %0
-    })"), no = body(R"(
+    })"),
+                   no = body(R"(
     program(%0:f32[3], %1:f32[3]) {
       %2:f32[3] = full[dtype=f32, shape=[3], value=2.0]
       return %1 %2
     })");
   for (double p : {0.0, 1.0})
-    row.samples.push_back({{{{boolean, {}}, {Domain::real, p, p}}, {{f32, {3}}}, {{f32, {3}}}}, {{"if_true", yes}, {"if_false", no}}});
-  row.samples.push_back({{{{boolean, {}}}, {{i32, {2, 2}}}}, {{"if_true", body("program(%0:i32[2,2]) {\n %1:i32[2,2] = neg %0\n return %1\n}")},
-                                                              {"if_false", body("program(%0:i32[2,2]) {\n return %0\n}")}}});
+    row.samples.push_back(
+        {{{{boolean, {}}, {Domain::real, p, p}}, {{f32, {3}}}, {{f32, {3}}}}, {{"if_true", yes}, {"if_false", no}}});
+  row.samples.push_back({{{{boolean, {}}}, {{i32, {2, 2}}}},
+                         {{"if_true", body("program(%0:i32[2,2]) {\n %1:i32[2,2] = neg %0\n return %1\n}")},
+                          {"if_false", body("program(%0:i32[2,2]) {\n return %0\n}")}}});
   out.push_back(std::move(row));
 }
 
@@ -194,15 +215,16 @@ void add_remat(std::vector<Row>& out) {
 
   // A softplus whose gradient is written out, with a scale that is no argument.
   Row custom{&custom_vjp_op, run_body, {}};
-  custom.samples.push_back({{{{f32, {4}}}, {{f32, {4}}, {}, false}}, {{"arguments", int64_t{1}},
-    {"body", body(R"(
+  custom.samples.push_back({{{{f32, {4}}}, {{f32, {4}}, {}, false}},
+                            {{"arguments", int64_t{1}},
+                             {"body", body(R"(
       program(%0:f32[4], %1:f32[4]) {
         %2:f32[4] = exp %0
         %3:f32[4] = log1p %2
         %4:f32[4] = mul %3 %1
         return %4
       })")},
-    {"forward", body(R"(
+                             {"forward", body(R"(
       program(%0:f32[4], %1:f32[4]) {
         %2:f32[4] = exp %0
         %3:f32[4] = log1p %2
@@ -210,7 +232,7 @@ void add_remat(std::vector<Row>& out) {
         %5:f32[4] = logistic %0
         return %4 %5
       })")},
-    {"backward", body(R"(
+                             {"backward", body(R"(
       program(%0:f32[4], %1:f32[4], %2:f32[4], %3:f32[4]) {
         %4:f32[4] = mul %0 %1
         %5:f32[4] = mul %4 %3

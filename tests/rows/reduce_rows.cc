@@ -23,12 +23,18 @@ Reference reduction(Combine combine, Real (*start)(DType)) {
 
 Real highest(DType t) {
   switch (t) {
-    case boolean: return 1;
-    case u8: return 255;
-    case i32: return 2147483647;
-    case u32: return 4294967295;
-    case i64: return 9223372036854775807.0L;
-    default: return std::numeric_limits<Real>::infinity();
+    case boolean:
+      return 1;
+    case u8:
+      return 255;
+    case i32:
+      return 2147483647;
+    case u32:
+      return 4294967295;
+    case i64:
+      return 9223372036854775807.0L;
+    default:
+      return std::numeric_limits<Real>::infinity();
   }
 }
 Real lowest(DType t) { return !is_signed(t) ? 0 : is_floating(t) ? -highest(t) : -highest(t) - 1; }
@@ -41,7 +47,9 @@ void add_reductions(std::vector<Row>& out) {
   using Ints = std::vector<int64_t>;
   auto samples = [](const std::vector<DType>& dtypes, Domain domain) {
     std::vector<Sample> s;
-    auto add = [&](DType t, Shape shape, Ints axes) { s.push_back({{{{t, std::move(shape)}, domain}}, {{"axes", std::move(axes)}}}); };
+    auto add = [&](DType t, Shape shape, Ints axes) {
+      s.push_back({{{{t, std::move(shape)}, domain}}, {{"axes", std::move(axes)}}});
+    };
     for (DType t : dtypes) {
       add(t, {3, 4}, {0});
       add(t, {3, 4}, {1});
@@ -77,8 +85,11 @@ void add_reductions(std::vector<Row>& out) {
   out.push_back({&reduce_min_op, reduction(lesser, highest), with_large(samples(ordered, distinct), plain)});
   for (size_t i : {out.size() - 1, out.size() - 2})
     out[i].samples.push_back({{{{f32, {40, 3}}, {Domain::special}}}, {{"axes", Ints{1}}}, false});
-  out.push_back({&reduce_and_op, reduction([](Real a, Real b) { return a * b; }, [](DType) -> Real { return 1; }), samples({boolean}, plain)});
-  out.push_back({&reduce_or_op, reduction([](Real a, Real b) { return std::max(a, b); }, [](DType) -> Real { return 0; }), samples({boolean}, plain)});
+  out.push_back({&reduce_and_op, reduction([](Real a, Real b) { return a * b; }, [](DType) -> Real { return 1; }),
+                 samples({boolean}, plain)});
+  out.push_back({&reduce_or_op,
+                 reduction([](Real a, Real b) { return std::max(a, b); }, [](DType) -> Real { return 0; }),
+                 samples({boolean}, plain)});
 }
 
 Reference extreme_index(bool greatest) {
@@ -102,7 +113,9 @@ Reference extreme_index(bool greatest) {
 
 void add_lines(std::vector<Row>& out) {
   std::vector<Sample> arg;
-  auto add_arg = [&](Type t, int64_t axis, Domain::Kind kind) { arg.push_back({{{std::move(t), {kind}}}, {{"axis", axis}}}); };
+  auto add_arg = [&](Type t, int64_t axis, Domain::Kind kind) {
+    arg.push_back({{{std::move(t), {kind}}}, {{"axis", axis}}});
+  };
   for (DType t : kAllDTypes) {
     add_arg({t, {3, 5}}, 1, Domain::ties);
     add_arg({t, {3, 5}}, 0, Domain::real);
@@ -130,7 +143,9 @@ void add_lines(std::vector<Row>& out) {
                });
              },
              {}};
-  auto add_cumsum = [&](Type t, int64_t axis, bool reverse) { cumsum.samples.push_back({{{std::move(t)}}, {{"axis", axis}, {"reverse", reverse}}}); };
+  auto add_cumsum = [&](Type t, int64_t axis, bool reverse) {
+    cumsum.samples.push_back({{{std::move(t)}}, {{"axis", axis}, {"reverse", reverse}}});
+  };
   for (DType t : kAllDTypes)
     if (t != boolean) add_cumsum({t, {3, 4}}, 1, is_integer(t));
   add_cumsum({f32, {3, 4}}, 0, true);

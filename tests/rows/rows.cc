@@ -33,11 +33,16 @@ std::vector<double> special_values(DType t) {
   const double inf = std::numeric_limits<double>::infinity();
   if (is_floating(t)) return {0.0, -0.0, 1, -1, 0.5, -2, 3, inf, -inf, std::nan(""), 1e-3, 100, -100, 2, -3};
   switch (t) {
-    case boolean: return {0, 1};
-    case u8: return {0, 1, 2, 7, 8, 127, 128, 255};
-    case u32: return {0, 1, 2, 31, 32, 2147483648.0, 4294967295.0};
-    case i32: return {0, 1, -1, 2, -7, 31, 32, 2147483647.0, -2147483648.0};
-    default: return {0, 1, -1, 2, -7, 63, 64, -9223372036854775808.0, 4611686018427387904.0};
+    case boolean:
+      return {0, 1};
+    case u8:
+      return {0, 1, 2, 7, 8, 127, 128, 255};
+    case u32:
+      return {0, 1, 2, 31, 32, 2147483648.0, 4294967295.0};
+    case i32:
+      return {0, 1, -1, 2, -7, 31, 32, 2147483647.0, -2147483648.0};
+    default:
+      return {0, 1, -1, 2, -7, 63, 64, -9223372036854775808.0, 4611686018427387904.0};
   }
 }
 
@@ -56,15 +61,25 @@ HostArray make_input(const Operand& operand, std::mt19937& random) {
     const auto place = static_cast<double>(order[static_cast<size_t>(i)]);
     switch (d.kind) {
       case Domain::real:
-        if (is_floating(t)) x.set(i, std::uniform_real_distribution<double>(lo, hi)(random));
-        else x.set(i, static_cast<double>(std::uniform_int_distribution<int64_t>(std::lround(lo), std::lround(hi))(random)));
+        if (is_floating(t))
+          x.set(i, std::uniform_real_distribution<double>(lo, hi)(random));
+        else
+          x.set(i,
+                static_cast<double>(std::uniform_int_distribution<int64_t>(std::lround(lo), std::lround(hi))(random)));
         break;
       case Domain::distinct:
-        x.set(i, is_floating(t) ? (place - static_cast<double>(n / 2)) / 4 : is_signed(t) ? place - static_cast<double>(n / 2) : place);
+        x.set(i, is_floating(t) ? (place - static_cast<double>(n / 2)) / 4
+                 : is_signed(t) ? place - static_cast<double>(n / 2)
+                                : place);
         break;
-      case Domain::ties: x.set(i, static_cast<double>(random() % (t == boolean ? 2 : 3))); break;
-      case Domain::special: x.set(i, specials[which(random)]); break;
-      case Domain::pooled: break;
+      case Domain::ties:
+        x.set(i, static_cast<double>(random() % (t == boolean ? 2 : 3)));
+        break;
+      case Domain::special:
+        x.set(i, specials[which(random)]);
+        break;
+      case Domain::pooled:
+        break;
     }
   }
   return x;
@@ -151,8 +166,10 @@ RefArray to_reference(const HostArray& x) {
   RefArray out(x.type);
   with_dtype(x.type.dtype, [&]<class T>() {
     for (size_t i = 0; i < out.data.size(); ++i) {
-      if constexpr (is_half<T>) out.data[i] = static_cast<float>(x.buffer->as<T>()[i]);
-      else out.data[i] = static_cast<Real>(x.buffer->as<T>()[i]);
+      if constexpr (is_half<T>)
+        out.data[i] = static_cast<float>(x.buffer->as<T>()[i]);
+      else
+        out.data[i] = static_cast<Real>(x.buffer->as<T>()[i]);
     }
   });
   return out;
@@ -162,8 +179,10 @@ HostArray from_reference(const RefArray& x) {
   HostArray out(x.type);
   with_dtype(x.type.dtype, [&]<class T>() {
     for (size_t i = 0; i < x.data.size(); ++i) {
-      if constexpr (is_half<T>) out.buffer->as<T>()[i] = T(static_cast<float>(x.data[i]));
-      else out.buffer->as<T>()[i] = static_cast<T>(x.data[i]);
+      if constexpr (is_half<T>)
+        out.buffer->as<T>()[i] = T(static_cast<float>(x.data[i]));
+      else
+        out.buffer->as<T>()[i] = static_cast<T>(x.data[i]);
     }
   });
   return out;
@@ -171,11 +190,16 @@ HostArray from_reference(const RefArray& x) {
 
 double tolerance(DType t) {
   switch (t) {
-    case bf16: return 0x1p-7;
-    case f16: return 0x1p-10;
-    case f32: return 1e-5;
-    case f64: return 1e-12;
-    default: return 0;
+    case bf16:
+      return 0x1p-7;
+    case f16:
+      return 0x1p-10;
+    case f32:
+      return 1e-5;
+    case f64:
+      return 1e-12;
+    default:
+      return 0;
   }
 }
 
@@ -183,7 +207,8 @@ void expect_close(const HostArray& got, const HostArray& wanted, bool relative) 
   ASSERT_EQ(to_string(got.type), to_string(wanted.type));
   if (!is_floating(got.type.dtype)) {
     const bool same = same_bits(got, wanted);
-    ASSERT_TRUE(same) << "got " << testing::PrintToString(got.values()) << "\nwanted " << testing::PrintToString(wanted.values());
+    ASSERT_TRUE(same) << "got " << testing::PrintToString(got.values()) << "\nwanted "
+                      << testing::PrintToString(wanted.values());
     return;
   }
   double scale = 0;
@@ -195,7 +220,8 @@ void expect_close(const HostArray& got, const HostArray& wanted, bool relative) 
   for (int64_t i = 0; i < got.size(); ++i) {
     const double a = got.get(i), b = wanted.get(i);
     if (std::isnan(b) ? std::isnan(a) : a == b) continue;
-    if (std::abs(a - b) <= allowed * std::max(scale, std::abs(b)) + least && std::isfinite(a) && std::isfinite(b)) continue;
+    if (std::abs(a - b) <= allowed * std::max(scale, std::abs(b)) + least && std::isfinite(a) && std::isfinite(b))
+      continue;
     FAIL() << "element " << i << " of " << to_string(got.type) << " is " << a << ", wanted " << b;
   }
 }

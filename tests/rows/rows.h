@@ -1,5 +1,5 @@
-// What is known of every row outside it: a naive reference in extended precision, and samples of what it is used on. rows()
-// is walked by the tests of this folder. Immutable after first use; one thread.
+// What is known of every row outside it: a naive reference in extended precision, and samples of what it is used on.
+// rows() is walked by the tests of this folder. Immutable after first use; one thread.
 #pragma once
 
 #include <functional>

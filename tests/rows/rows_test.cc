@@ -1,5 +1,5 @@
-// What every row gets for nothing: its kernel against the reference, its gradient against finite differences, its batching
-// against a loop, its text against the parser.
+// What every row gets for nothing: its kernel against the reference, its gradient against finite differences, its
+// batching against a loop, its text against the parser.
 #include "rows/rows.h"
 
 #include <map>
@@ -42,7 +42,8 @@ bool traced(const Op& op) {
 std::string op_name(const testing::TestParamInfo<const Op*>& op) { return std::string(op.param->name); }
 
 INSTANTIATE_TEST_SUITE_P(Op, Rows, testing::ValuesIn(ops_where([](const Op&) { return true; })), op_name);
-INSTANTIATE_TEST_SUITE_P(Op, RowsWithGradient, testing::ValuesIn(ops_where([](const Op& op) { return op.vjp != nullptr; })), op_name);
+INSTANTIATE_TEST_SUITE_P(Op, RowsWithGradient,
+                         testing::ValuesIn(ops_where([](const Op& op) { return op.vjp != nullptr; })), op_name);
 INSTANTIATE_TEST_SUITE_P(Op, RowsOfTraces, testing::ValuesIn(ops_where(traced)), op_name);
 
 TEST_P(Rows, HasSamplesAndAReference) {
@@ -166,7 +167,8 @@ HostArray stack(const std::vector<HostArrays>& examples, size_t i) {
   const Type& one = examples[0][i].type;
   HostArray out({one.dtype, prepend(static_cast<int64_t>(examples.size()), one.shape)});
   for (size_t b = 0; b < examples.size(); ++b)
-    std::memcpy(out.buffer->data() + static_cast<int64_t>(b) * one.bytes(), examples[b][i].buffer->data(), static_cast<size_t>(one.bytes()));
+    std::memcpy(out.buffer->data() + static_cast<int64_t>(b) * one.bytes(), examples[b][i].buffer->data(),
+                static_cast<size_t>(one.bytes()));
   return out;
 }
 
@@ -192,7 +194,8 @@ void expect_batch_is_loop(const Op& op, const Sample& sample, const std::vector<
     HostArrays in;
     for (size_t i = 0; i < batched.size(); ++i) in.push_back(examples[batched[i] ? static_cast<size_t>(b) : 0][i]);
     const HostArrays wanted = eager(one, in);
-    for (size_t k = 0; k < wanted.size(); ++k) expect_close(all.batched[k] ? got[k].row(b) : got[k], wanted[k], relative);
+    for (size_t k = 0; k < wanted.size(); ++k)
+      expect_close(all.batched[k] ? got[k].row(b) : got[k], wanted[k], relative);
   }
   // A batch of nothing.
   const Program empty = batch(one, batched, 0, {}).program;

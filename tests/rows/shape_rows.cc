@@ -9,7 +9,8 @@ using Ints = std::vector<int64_t>;
 // out[index] = in[source(index)].
 template <class F>
 void move_elements(const RefArray& in, RefArray& out, F&& source) {
-  for_each_index(out.shape(), [&](const Dims& index, int64_t i) { out.data[static_cast<size_t>(i)] = in.at(source(index)); });
+  for_each_index(out.shape(),
+                 [&](const Dims& index, int64_t i) { out.data[static_cast<size_t>(i)] = in.at(source(index)); });
 }
 
 // Whether `index` lies inside `shape`.
@@ -24,9 +25,11 @@ void add_makers(std::vector<Row>& out) {
            [](const RefArrays&, const Attrs& attrs, RefArrays& y) {
              const Attr& value = *attrs.find("value");
              const double* real = std::get_if<double>(&value);
-             for (Real& x : y[0].data) x = real ? static_cast<Real>(*real) : static_cast<Real>(std::get<int64_t>(value));
+             for (Real& x : y[0].data)
+               x = real ? static_cast<Real>(*real) : static_cast<Real>(std::get<int64_t>(value));
            },
-           {}, true};
+           {},
+           true};
   auto add_full = [&](DType t, Shape shape, Attr value) {
     full.samples.push_back({{}, {{"dtype", t}, {"shape", std::move(shape)}, {"value", std::move(value)}}});
   };
@@ -46,9 +49,11 @@ void add_makers(std::vector<Row>& out) {
   Row iota{&iota_op,
            [](const RefArrays&, const Attrs& attrs, RefArrays& y) {
              const auto d = static_cast<size_t>(attrs.integer("dim"));
-             for_each_index(y[0].shape(), [&](const Dims& index, int64_t) { y[0].at(index) = static_cast<Real>(index[d]); });
+             for_each_index(y[0].shape(),
+                            [&](const Dims& index, int64_t) { y[0].at(index) = static_cast<Real>(index[d]); });
            },
-           {}, true};
+           {},
+           true};
   auto add_iota = [&](DType t, Shape shape, int64_t dim) {
     iota.samples.push_back({{}, {{"dtype", t}, {"shape", std::move(shape)}, {"dim", dim}}});
   };
@@ -71,7 +76,8 @@ void add_views(std::vector<Row>& out) {
                     return from;
                   });
                 },
-                {}, true};
+                {},
+                true};
   auto add_broadcast = [&](Type t, Shape shape, Ints dims) {
     broadcast.samples.push_back({{{std::move(t)}}, {{"shape", std::move(shape)}, {"dims", std::move(dims)}}});
   };
@@ -87,7 +93,9 @@ void add_views(std::vector<Row>& out) {
   out.push_back(std::move(broadcast));
 
   Row reshape{&reshape_op, [](const RefArrays& in, const Attrs&, RefArrays& y) { y[0].data = in[0].data; }, {}, true};
-  auto add_reshape = [&](Type t, Shape shape) { reshape.samples.push_back({{{std::move(t)}}, {{"shape", std::move(shape)}}}); };
+  auto add_reshape = [&](Type t, Shape shape) {
+    reshape.samples.push_back({{{std::move(t)}}, {{"shape", std::move(shape)}}});
+  };
   add_reshape({f32, {2, 6}}, {3, 4});
   add_reshape({f32, {}}, {1, 1});
   add_reshape({i64, {2, 3, 4}}, {24});
@@ -105,8 +113,11 @@ void add_views(std::vector<Row>& out) {
                     return from;
                   });
                 },
-                {}, true};
-  auto add_transpose = [&](Type t, Ints p) { transpose.samples.push_back({{{std::move(t)}}, {{"permutation", std::move(p)}}}); };
+                {},
+                true};
+  auto add_transpose = [&](Type t, Ints p) {
+    transpose.samples.push_back({{{std::move(t)}}, {{"permutation", std::move(p)}}});
+  };
   add_transpose({f32, {2, 3}}, {1, 0});
   add_transpose({f32, {2, 3, 4}}, {2, 0, 1});
   add_transpose({f64, {2, 3, 4, 5}}, {3, 1, 0, 2});
@@ -121,13 +132,17 @@ void add_views(std::vector<Row>& out) {
   Row slice{&slice_op,
             [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
               move_elements(in[0], y[0], [&](Dims index) {
-                for (size_t d = 0; d < index.size(); ++d) index[d] = attrs.ints("starts")[d] + index[d] * attrs.ints("strides")[d];
+                for (size_t d = 0; d < index.size(); ++d)
+                  index[d] = attrs.ints("starts")[d] + index[d] * attrs.ints("strides")[d];
                 return index;
               });
             },
-            {}, true};
+            {},
+            true};
   auto add_slice = [&](Type t, Ints starts, Ints limits, Ints strides) {
-    slice.samples.push_back({{{std::move(t)}}, {{"starts", std::move(starts)}, {"limits", std::move(limits)}, {"strides", std::move(strides)}}});
+    slice.samples.push_back(
+        {{{std::move(t)}},
+         {{"starts", std::move(starts)}, {"limits", std::move(limits)}, {"strides", std::move(strides)}}});
   };
   add_slice({f32, {5, 6}}, {1, 0}, {4, 6}, {1, 1});
   add_slice({f32, {7}}, {1}, {7}, {3});
@@ -148,8 +163,11 @@ void add_views(std::vector<Row>& out) {
                   return index;
                 });
               },
-              {}, true};
-  auto add_reverse = [&](Type t, Ints axes) { reverse.samples.push_back({{{std::move(t)}}, {{"axes", std::move(axes)}}}); };
+              {},
+              true};
+  auto add_reverse = [&](Type t, Ints axes) {
+    reverse.samples.push_back({{{std::move(t)}}, {{"axes", std::move(axes)}}});
+  };
   add_reverse({f32, {2, 3}}, {0});
   add_reverse({f32, {2, 3, 4}}, {0, 2});
   add_reverse({i32, {5}}, {0});
@@ -158,7 +176,8 @@ void add_views(std::vector<Row>& out) {
   add_reverse({bf16, {2, 1, 3, 2}}, {3});
   out.push_back(std::move(reverse));
 
-  Row stop{&stop_gradient_op, [](const RefArrays& in, const Attrs&, RefArrays& y) { y[0].data = in[0].data; }, {}, true};
+  Row stop{
+      &stop_gradient_op, [](const RefArrays& in, const Attrs&, RefArrays& y) { y[0].data = in[0].data; }, {}, true};
   for (const Shape& s : {Shape{}, Shape{3}, Shape{2, 0}, Shape{2, 3, 2, 1}})
     for (DType t : {f32, i32, bf16}) stop.samples.push_back({{{{t, s}}}, {}});
   out.push_back(std::move(stop));
@@ -170,14 +189,17 @@ void add_joins(std::vector<Row>& out) {
             for (Real& x : y[0].data) x = in[1].data[0];
             for_each_index(in[0].shape(), [&](const Dims& from, int64_t i) {
               Dims to = from;
-              for (size_t d = 0; d < to.size(); ++d) to[d] = attrs.ints("lo")[d] + from[d] * (attrs.ints("interior")[d] + 1);
+              for (size_t d = 0; d < to.size(); ++d)
+                to[d] = attrs.ints("lo")[d] + from[d] * (attrs.ints("interior")[d] + 1);
               if (inside(y[0].shape(), to)) y[0].at(to) = in[0].data[static_cast<size_t>(i)];
             });
           },
-          {}, true};
+          {},
+          true};
   auto add_pad = [&](Type t, Ints lo, Ints hi, Ints interior) {
     const DType dtype = t.dtype;
-    pad.samples.push_back({{{std::move(t)}, {{dtype, {}}}}, {{"lo", std::move(lo)}, {"hi", std::move(hi)}, {"interior", std::move(interior)}}});
+    pad.samples.push_back({{{std::move(t)}, {{dtype, {}}}},
+                           {{"lo", std::move(lo)}, {"hi", std::move(hi)}, {"interior", std::move(interior)}}});
   };
   add_pad({f32, {2, 3}}, {1, 0}, {0, 2}, {0, 0});
   add_pad({f32, {3}}, {0}, {0}, {2});
@@ -203,7 +225,8 @@ void add_joins(std::vector<Row>& out) {
                       start += x.shape()[axis];
                     }
                   },
-                  {}, true};
+                  {},
+                  true};
   auto add_concatenate = [&](DType t, const std::vector<Shape>& shapes, int64_t axis) {
     Sample s;
     for (const Shape& shape : shapes) s.in.push_back({{t, shape}});
@@ -231,7 +254,8 @@ Ints block_start(const Shape& x, const Shape& block, std::span<const RefArray> s
 
 void add_blocks(std::vector<Row>& out) {
   // Calls f(place in x, place in the block) for every element of the block.
-  static const auto walk = [](const Shape& x, const Shape& block, std::span<const RefArray> starts, int64_t batch_dims, auto&& f) {
+  static const auto walk = [](const Shape& x, const Shape& block, std::span<const RefArray> starts, int64_t batch_dims,
+                              auto&& f) {
     for_each_index(block, [&](const Dims& in_block, int64_t) {
       const Dims batch(in_block.begin(), in_block.begin() + batch_dims);
       Dims in_x = block_start(x, block, starts, batch);
@@ -244,14 +268,16 @@ void add_blocks(std::vector<Row>& out) {
               walk(in[0].shape(), y[0].shape(), std::span(in).subspan(1), attrs.integer("batch_dims"),
                    [&](const Dims& in_x, const Dims& in_block) { y[0].at(in_block) = in[0].at(in_x); });
             },
-            {}, true};
+            {},
+            true};
   Row update{&update_slice_op,
              [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
                y[0].data = in[0].data;
                walk(in[0].shape(), in[1].shape(), std::span(in).subspan(2), attrs.integer("batch_dims"),
                     [&](const Dims& in_x, const Dims& in_block) { y[0].at(in_x) = in[1].at(in_block); });
              },
-             {}, true};
+             {},
+             true};
   auto add = [&](DType t, const Shape& x, const Shape& block, int64_t batch_dims, DType index) {
     const Operand start{{index, Shape(x.begin(), x.begin() + batch_dims)}, {Domain::real, -3, 6}};
     const std::vector<Operand> starts(x.size() - static_cast<size_t>(batch_dims), start);

@@ -15,7 +15,8 @@ void for_products(const Shape& x, const Shape& w, const Shape& y, const Attrs& a
              &right = attrs.ints("rhs_dilation");
   const int64_t group_out = w[3] / attrs.integer("groups");
   for_each_index({y[0], y[1], y[2], y[3], w[0], w[1], w[2]}, [&](const Dims& i, int64_t) {
-    const int64_t at_h = i[1] * stride[0] + i[4] * right[0] - pad[0], at_w = i[2] * stride[1] + i[5] * right[1] - pad[2];
+    const int64_t at_h = i[1] * stride[0] + i[4] * right[0] - pad[0],
+                  at_w = i[2] * stride[1] + i[5] * right[1] - pad[2];
     if (at_h < 0 || at_w < 0 || at_h % left[0] != 0 || at_w % left[1] != 0) return;
     const int64_t h = at_h / left[0], v = at_w / left[1];
     if (h >= x[1] || v >= x[2]) return;
@@ -31,8 +32,11 @@ struct ConvCase {
 
 Attrs conv_attrs(const ConvOptions& o) {
   auto list = [](const auto& a) { return Ints(a.begin(), a.end()); };
-  return {{"stride", list(o.stride)}, {"pad", list(o.pad)}, {"lhs_dilation", list(o.lhs_dilation)},
-          {"rhs_dilation", list(o.rhs_dilation)}, {"groups", o.groups}};
+  return {{"stride", list(o.stride)},
+          {"pad", list(o.pad)},
+          {"lhs_dilation", list(o.lhs_dilation)},
+          {"rhs_dilation", list(o.rhs_dilation)},
+          {"groups", o.groups}};
 }
 
 void add_convolutions(std::vector<Row>& out) {
@@ -48,20 +52,32 @@ void add_convolutions(std::vector<Row>& out) {
       {f32, {3, 1, 1, 5}, {1, 1, 5, 4}, {}},
       {f32, {0, 5, 5, 2}, {3, 3, 2, 2}, {}},
       {f32, {2, 12, 12, 8}, {3, 3, 8, 16}, {.pad = {1, 1, 1, 1}}},
-      {f64, {2, 5, 4, 4}, {2, 3, 2, 4}, {.stride = {2, 2}, .pad = {1, 2, 2, 1}, .lhs_dilation = {1, 3}, .rhs_dilation = {2, 1}, .groups = 2}},
+      {f64,
+       {2, 5, 4, 4},
+       {2, 3, 2, 4},
+       {.stride = {2, 2}, .pad = {1, 2, 2, 1}, .lhs_dilation = {1, 3}, .rhs_dilation = {2, 1}, .groups = 2}},
   };
-  Row forward{&conv2d_op, [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
-                for_products(in[0].shape(), in[1].shape(), y[0].shape(), attrs,
-                             [&](const Dims& x, const Dims& w, const Dims& at) { y[0].at(at) += in[0].at(x) * in[1].at(w); });
-              }, {}};
-  Row to_input{&conv2d_input_grad_op, [](const RefArrays& in, const Attrs& attrs, RefArrays& dx) {
-                 for_products(dx[0].shape(), in[1].shape(), in[0].shape(), attrs,
-                              [&](const Dims& x, const Dims& w, const Dims& at) { dx[0].at(x) += in[0].at(at) * in[1].at(w); });
-               }, {}};
-  Row to_filter{&conv2d_filter_grad_op, [](const RefArrays& in, const Attrs& attrs, RefArrays& dw) {
-                  for_products(in[0].shape(), dw[0].shape(), in[1].shape(), attrs,
-                               [&](const Dims& x, const Dims& w, const Dims& at) { dw[0].at(w) += in[0].at(x) * in[1].at(at); });
-                }, {}};
+  Row forward{&conv2d_op,
+              [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
+                for_products(
+                    in[0].shape(), in[1].shape(), y[0].shape(), attrs,
+                    [&](const Dims& x, const Dims& w, const Dims& at) { y[0].at(at) += in[0].at(x) * in[1].at(w); });
+              },
+              {}};
+  Row to_input{&conv2d_input_grad_op,
+               [](const RefArrays& in, const Attrs& attrs, RefArrays& dx) {
+                 for_products(
+                     dx[0].shape(), in[1].shape(), in[0].shape(), attrs,
+                     [&](const Dims& x, const Dims& w, const Dims& at) { dx[0].at(x) += in[0].at(at) * in[1].at(w); });
+               },
+               {}};
+  Row to_filter{&conv2d_filter_grad_op,
+                [](const RefArrays& in, const Attrs& attrs, RefArrays& dw) {
+                  for_products(
+                      in[0].shape(), dw[0].shape(), in[1].shape(), attrs,
+                      [&](const Dims& x, const Dims& w, const Dims& at) { dw[0].at(w) += in[0].at(x) * in[1].at(at); });
+                },
+                {}};
   for (const ConvCase& c : cases) {
     const Attrs attrs = conv_attrs(c.options);
     const Operand x{{c.dtype, c.x}}, w{{c.dtype, c.w}};
@@ -77,11 +93,15 @@ void add_convolutions(std::vector<Row>& out) {
   out.push_back(std::move(to_input));
   out.push_back(std::move(to_filter));
 
-  Row fused{&conv2d_fused_op, [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
+  Row fused{&conv2d_fused_op,
+            [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
               RefArrays body = refer(conv2d_op, attrs, {in[0], in[1]});
               body.insert(body.end(), in.begin() + 2, in.end());
               y = refer(attrs.program("body"), body);
-            }, {}, false, true};
+            },
+            {},
+            false,
+            true};
   const ProgramPtr bias_relu = std::make_shared<const Program>(parse(R"(
     program(%0:f32[2,3,4,4], %1:f32[4]) {
       %2:f32[2,3,4,4] = broadcast[dims=[3], shape=[2,3,4,4]] %1
@@ -89,7 +109,8 @@ void add_convolutions(std::vector<Row>& out) {
       %4:f32[2,3,4,4] = full[dtype=f32, shape=[2,3,4,4], value=0.0]
       %5:f32[2,3,4,4] = maximum %3 %4
       return %5 %0
-    })", all_ops()));
+    })",
+                                                                     all_ops()));
   Attrs attrs = conv_attrs({});
   attrs.set("body", bias_relu);
   fused.samples.push_back({{{{f32, {2, 5, 6, 3}}}, {{f32, {3, 3, 3, 4}}}, {{f32, {4}}}}, attrs});
@@ -135,27 +156,42 @@ void add_pools(std::vector<Row>& out) {
       {f32, {0, 4, 4, 2}, {.window = {2, 2}, .stride = {2, 2}}},
       {f32, {4, 20, 20, 16}, {.window = {2, 2}, .stride = {2, 2}}, {Domain::real}},
   };
-  Row max{&max_pool_op, [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
+  Row max{&max_pool_op,
+          [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
             const std::vector<Dims> best = first_maxima(in[0], y[0].shape(), attrs);
             for (size_t i = 0; i < best.size(); ++i) y[0].data[i] = in[0].at(best[i]);
-          }, {}, true};
-  Row grad{&max_pool_grad_op, [](const RefArrays& in, const Attrs& attrs, RefArrays& dx) {
+          },
+          {},
+          true};
+  Row grad{&max_pool_grad_op,
+           [](const RefArrays& in, const Attrs& attrs, RefArrays& dx) {
              const std::vector<Dims> best = first_maxima(in[0], in[1].shape(), attrs);
              for (size_t i = 0; i < best.size(); ++i) dx[0].at(best[i]) += in[2].data[i];
-           }, {}};
-  Row pick{&max_pool_pick_op, [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
+           },
+           {}};
+  Row pick{&max_pool_pick_op,
+           [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
              const std::vector<Dims> best = first_maxima(in[0], y[0].shape(), attrs);
              for (size_t i = 0; i < best.size(); ++i) y[0].data[i] = in[2].at(best[i]);
-           }, {}, true};
-  Row sum{&sum_pool_op, [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
-            for_windows(in[0].shape(), y[0].shape(), attrs, [&](const Dims& x, const Dims& at) { y[0].at(at) += in[0].at(x); });
-          }, {}};
-  Row spread{&sum_pool_grad_op, [](const RefArrays& in, const Attrs& attrs, RefArrays& dx) {
-               for_windows(dx[0].shape(), in[0].shape(), attrs, [&](const Dims& x, const Dims& at) { dx[0].at(x) += in[0].at(at); });
-             }, {}};
+           },
+           {},
+           true};
+  Row sum{&sum_pool_op,
+          [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
+            for_windows(in[0].shape(), y[0].shape(), attrs,
+                        [&](const Dims& x, const Dims& at) { y[0].at(at) += in[0].at(x); });
+          },
+          {}};
+  Row spread{&sum_pool_grad_op,
+             [](const RefArrays& in, const Attrs& attrs, RefArrays& dx) {
+               for_windows(dx[0].shape(), in[0].shape(), attrs,
+                           [&](const Dims& x, const Dims& at) { dx[0].at(x) += in[0].at(at); });
+             },
+             {}};
   for (const PoolCase& c : cases) {
     auto list = [](const auto& a) { return Ints(a.begin(), a.end()); };
-    const Attrs attrs{{"window", list(c.options.window)}, {"stride", list(c.options.stride)}, {"pad", list(c.options.pad)}};
+    const Attrs attrs{
+        {"window", list(c.options.window)}, {"stride", list(c.options.stride)}, {"pad", list(c.options.pad)}};
     const bool smooth = c.domain.kind == Domain::distinct;
     const Operand x{{c.dtype, c.x}, c.domain};
     const Type y_type = infer_types(max_pool_op, std::vector<Type>{x.type}, attrs)[0];

@@ -8,14 +8,20 @@
 
 namespace lockstep::detail {
 
+// What is declared below for its type or its spelling alone is never defined, also where T is local to a file.
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wundefined-var-template"
+#pragma clang diagnostic ignored "-Wundefined-internal"
+#endif
+
 inline constexpr size_t kMaxFields = 24;
 
 // Converts to anything but T itself, so that T{any} counts a field and not a copy.
 template <class T>
 struct Any {
   template <class U>
-    requires(!std::is_same_v<std::remove_cvref_t<U>, T>)
-  operator U() const;
+  requires(!std::is_same_v<std::remove_cvref_t<U>, T>) operator U() const;
 };
 
 template <class T, size_t... I>
@@ -25,18 +31,26 @@ constexpr bool braces_take(std::index_sequence<I...>) {
 
 template <class T, size_t N = kMaxFields>
 constexpr size_t field_count() {
-  if constexpr (N == 0) return 0;
-  else if constexpr (braces_take<T>(std::make_index_sequence<N>{})) return N;
-  else return field_count<T, N - 1>();
+  if constexpr (N == 0)
+    return 0;
+  else if constexpr (braces_take<T>(std::make_index_sequence<N>{}))
+    return N;
+  else
+    return field_count<T, N - 1>();
 }
 
 // References to all fields, in order.
 template <class T>
 constexpr auto tie_fields(T& x) {
   constexpr size_t n = field_count<std::remove_const_t<T>>();
-  if constexpr (n == 0) { return std::tie(); }
-#define LOCKSTEP_TIE(N, ...) \
-  else if constexpr (n == N) { auto& [__VA_ARGS__] = x; return std::tie(__VA_ARGS__); }
+  if constexpr (n == 0) {
+    return std::tie();
+  }
+#define LOCKSTEP_TIE(N, ...)      \
+  else if constexpr (n == N) {    \
+    auto& [__VA_ARGS__] = x;      \
+    return std::tie(__VA_ARGS__); \
+  }
   LOCKSTEP_TIE(1, a)
   LOCKSTEP_TIE(2, a, b)
   LOCKSTEP_TIE(3, a, b, c)
@@ -64,16 +78,12 @@ constexpr auto tie_fields(T& x) {
 #undef LOCKSTEP_TIE
 }
 
-// Names: the address of a field of an object that is never defined is a constant whose spelling ends in the field's name.
+// Names: the address of a field of an object that is never defined is a constant whose spelling ends in the field's
+// name.
 template <class T>
 struct Holder {
   T value;
 };
-#if defined(__clang__)
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wundefined-var-template"
-#pragma clang diagnostic ignored "-Wundefined-internal"
-#endif
 template <class T>
 extern const Holder<T> held;
 

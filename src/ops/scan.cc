@@ -220,7 +220,8 @@ Kernel scan_cpu(const KernelSpec& spec) {
   return [state](const void* const* in, void* const* out) {
     State& t = *state;
     if (t.length == 0)
-      for (size_t i = 0; i < t.carry; ++i) std::memcpy(out[i], in[i], static_cast<size_t>(t.carry_bytes[i]));
+      for (size_t i = 0; i < t.carry; ++i)
+        if (t.carry_bytes[i] > 0) std::memcpy(out[i], in[i], static_cast<size_t>(t.carry_bytes[i]));
     for (size_t i = t.carry + t.xs; i < t.in.size(); ++i) t.in[i] = in[i];
     for (int64_t step = 0; step < t.length; ++step) {
       const int64_t at = t.reverse ? t.length - 1 - step : step;

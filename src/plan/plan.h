@@ -28,7 +28,7 @@ class Plan {
   // The donated input whose memory output i is written to, or -1. The caller passes that memory as both.
   int donated_input(size_t output) const { return donated_input_[output]; }
 
-  // `in` and `out` are dense row-major buffers, 64-byte aligned, in the order of the program's inputs and outputs.
+  // `in` and `out` are dense row-major buffers, aligned for their elements, in the order of the program's inputs and outputs.
   void run(const void* const* in, void* const* out);
 
   // Bytes of memory the plan needs between inputs and outputs: work space and constants.

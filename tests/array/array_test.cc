@@ -52,7 +52,8 @@ TEST(Array, HandlesShareAndAssignmentReplaces) {
   a += 1;
   EXPECT_TEXT(a, "i32[2] [2, 3]");
   EXPECT_TEXT(b, "i32[2] [1, 2]");
-  a = std::move(a);
+  Array& same = a;
+  a = std::move(same);
   EXPECT_TEXT(a, "i32[2] [2, 3]");
   const Array moved = std::move(a);
   EXPECT_FALSE(a.defined());  // NOLINT: moved-from arrays are empty

@@ -34,12 +34,13 @@ class RandomPrograms {
                    pick_of(std::vector<Shape>{{}, {3}, {4}, {3, 4}, {4, 3}, {2, 3, 4}, {1, 4}, {3, 4}, {0, 4}})};
       known_.push_back({b_.input(t), 2.0, 0.0});
     }
-    for (int tries = 0; tries < 20 * steps && static_cast<int>(b_.program().eqns.size()) < steps; ++tries) step();
+    for (int tries = 0; tries < 20 * steps && static_cast<int>(known_.size()) < inputs + steps; ++tries) step();
     RandomProgram out;
     Values outputs;
     // Values that nothing uses yet, so that most of the program is alive, and now and then any other.
-    std::vector<bool> used(b_.program().types.size(), false);
-    for (const Eqn& eqn : b_.program().eqns)
+    const Program so_far = b_.finish({});
+    std::vector<bool> used(so_far.types.size(), false);
+    for (const Eqn& eqn : so_far.eqns)
       for (ValueId id : eqn.in) used[id] = true;
     for (const Known& v : known_) {
       if (used[v.value.id()] ? pick(0, 30) != 0 : pick(0, 3) == 0) continue;

@@ -36,9 +36,9 @@ TEST(Builder, DerivesTypesAndRefusesWhatDoesNotFit) {
   Builder b;
   const Value x = b.input({f32, {2, 3}}), n = b.input({i32, {2, 3}});
   EXPECT_EQ(to_string(lt(x, x).type()), "bool[2,3]");
-  const size_t before = b.program().eqns.size();
+  const Program before = b.finish({});
   EXPECT_EQ(error_of([&] { add(x, n); }), "add: operands are f32[2,3] and i32[2,3]; cast one of them");
-  EXPECT_EQ(b.program().eqns.size(), before);
+  EXPECT_EQ(b.finish({}), before);
 }
 
 TEST(Builder, KnowsWhatMadeAValue) {

@@ -135,10 +135,9 @@ class ConvRun {
   // best) over its tiles; then the partial sums are added in order and turned.
   void filter_gradient(const T* x, const T* dy, T* dw) {
     const int64_t pixels = s_.batch * c_.pixels_, chunks = ceil_div(pixels, c_.chunk_pixels_);
-    const int64_t part = c_.group_out_ * c_.depth_;
+    const int64_t part = c_.group_out_ * c_.depth_, parts = std::max<int64_t>(chunks, 1);  // an empty batch sums to zeros
     if (part == 0) return;
-    const BufferPtr workspace =
-        allocate(std::max<int64_t>(chunks, 1) * s_.groups * part * static_cast<int64_t>(sizeof(S)));
+    const BufferPtr workspace = allocate(parts * s_.groups * part * static_cast<int64_t>(sizeof(S)));
     S* const partial = workspace->as<S>();  // [groups, chunks, group_out, depth]
     pool_.parallel_for(chunks * s_.groups, [&](int64_t task, int thread) {
       const int64_t g = task / chunks, begin = task % chunks * c_.chunk_pixels_;
@@ -155,7 +154,7 @@ class ConvRun {
     const int64_t step = std::max<int64_t>(16, 4096 / c_.group_out_);
     pool_.parallel_for(s_.groups * ceil_div(c_.depth_, step), [&](int64_t task, int) {
       const int64_t g = task % s_.groups, first = task / s_.groups * step, last = std::min(first + step, c_.depth_);
-      S* const total = partial + g * chunks * part;
+      S* const total = partial + g * parts * part;
       for (int64_t o = 0; o < c_.group_out_; ++o) {
         S* const sums = total + o * c_.depth_;
         if (chunks == 0) std::fill(sums + first, sums + last, S{0});

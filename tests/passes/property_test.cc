@@ -4,7 +4,7 @@
 namespace lockstep {
 namespace {
 
-constexpr uint32_t kPrograms = 1000;
+constexpr uint32_t kPrograms = 500;
 
 // What is wrong, or nothing.
 std::string difference(const HostArrays& got, const HostArrays& wanted, const std::vector<double>& error) {

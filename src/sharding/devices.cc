@@ -1,0 +1,126 @@
+#include "lockstep/devices.h"
+
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "sharding/device_table.h"
+
+namespace lockstep {
+namespace detail {
+namespace {
+
+constexpr std::string_view kVariables[] = {"LOCKSTEP_NUM_CPU_DEVICES", "JAX_NUM_CPU_DEVICES"};
+constexpr std::string_view kXlaVariable = "XLA_FLAGS";
+constexpr std::string_view kXlaFlag = "--xla_force_host_platform_device_count=";
+
+int parse_count(std::string_view text, std::string_view where) {
+  int n = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+  if (error != std::errc() || end != text.data() + text.size() || n < 1 || n > kMostCpuDevices)
+    throw_error("devices: {} is \"{}\"; give a number of devices from 1 to {}, or unset it", where, text,
+                kMostCpuDevices);
+  return n;
+}
+
+// The flag's value; the last one counts, as in XLA.
+std::optional<std::string_view> find_xla_flag(std::string_view flags) {
+  std::optional<std::string_view> value;
+  constexpr std::string_view kSpace = " \t\r\n";
+  for (size_t begin = flags.find_first_not_of(kSpace); begin != std::string_view::npos;
+       begin = flags.find_first_not_of(kSpace, begin)) {
+    const size_t end = std::min(flags.find_first_of(kSpace, begin), flags.size());
+    const std::string_view flag = flags.substr(begin, end - begin);
+    if (flag.starts_with(kXlaFlag)) value = flag.substr(kXlaFlag.size());
+    begin = end;
+  }
+  return value;
+}
+
+DeviceTable& table() {
+  static auto* const instance = new DeviceTable(device_variables);
+  return *instance;
+}
+
+}  // namespace
+
+int detect_cpu_devices(const Environment& environment) {
+  for (std::string_view variable : kVariables) {
+    const auto found = environment.find(std::string(variable));
+    if (found != environment.end() && !found->second.empty()) return parse_count(found->second, variable);
+  }
+  if (const auto found = environment.find(std::string(kXlaVariable)); found != environment.end())
+    if (const auto value = find_xla_flag(found->second))
+      return parse_count(*value, fmt::format("{} in {}", kXlaFlag.substr(0, kXlaFlag.size() - 1), kXlaVariable));
+  return 1;
+}
+
+Environment device_variables() {
+  Environment environment;
+  auto read = [&](std::string_view name) {
+    const std::string key(name);
+    if (const char* value = std::getenv(key.c_str())) environment[key] = value;
+  };
+  for (std::string_view variable : kVariables) read(variable);
+  read(kXlaVariable);
+  return environment;
+}
+
+void DeviceTable::set_cpu_devices(int n) {
+  if (n < 1 || n > kMostCpuDevices)
+    throw_error("set_cpu_devices: {} devices; a process has from 1 to {}", n, kMostCpuDevices);
+  const std::lock_guard lock(mutex_);
+  if (!devices_.empty())
+    throw_error("set_cpu_devices: devices are in use already ({} of them) and {} are asked for; call it before anything "
+                "that uses devices",
+                devices_.size(), n);
+  wanted_ = n;
+}
+
+const std::vector<Device>& DeviceTable::devices() {
+  const std::lock_guard lock(mutex_);
+  if (devices_.empty()) {
+    const int n = wanted_ ? *wanted_ : detect_cpu_devices(read_());
+    devices_.reserve(static_cast<size_t>(n));
+    for (int i = 0; i < n; ++i) devices_.push_back({.id = i});
+  }
+  return devices_;
+}
+
+}  // namespace detail
+
+std::string to_string(Platform platform) { return platform == Platform::cpu ? "cpu" : "cuda"; }
+
+std::string to_string(const Device& device) { return fmt::format("{}:{}", to_string(device.platform), device.id); }
+
+std::string jax_name(const Device& device) {
+  return fmt::format("{}Device(id={})", device.platform == Platform::cpu ? "Cpu" : "Cuda", device.id);
+}
+
+std::string jax_name(const std::vector<Device>& list) {
+  std::vector<std::string> names;
+  for (const Device& device : list) names.push_back(jax_name(device));
+  return fmt::format("[{}]", fmt::join(names, ", "));
+}
+
+const std::vector<Device>& devices() { return detail::table().devices(); }
+const std::vector<Device>& local_devices() { return devices(); }
+int device_count() { return static_cast<int>(devices().size()); }
+int local_device_count() { return static_cast<int>(local_devices().size()); }
+int process_index() { return 0; }
+int process_count() { return 1; }
+void set_cpu_devices(int n) { detail::table().set_cpu_devices(n); }
+
+}  // namespace lockstep
+
+size_t std::hash<lockstep::Device>::operator()(const lockstep::Device& device) const noexcept {
+  lockstep::Hasher hasher;
+  hasher.add(static_cast<uint64_t>(device.id));
+  hasher.add(static_cast<uint64_t>(device.platform));
+  hasher.add(static_cast<uint64_t>(device.process_index));
+  return hasher.value();
+}

@@ -1,0 +1,52 @@
+#include <fmt/ranges.h>
+
+#include "base/hash.h"
+#include "lockstep/sharding.h"
+
+namespace lockstep {
+namespace {
+
+size_t trimmed_size(const PartitionSpec& spec) {
+  size_t n = spec.entries.size();
+  while (n > 0 && spec.entries[n - 1].axes.empty()) --n;
+  return n;
+}
+
+std::string entry_text(const SpecEntry& entry) {
+  if (entry.axes.empty()) return "None";
+  if (entry.axes.size() == 1) return fmt::format("'{}'", entry.axes[0]);
+  return fmt::format("('{}')", fmt::join(entry.axes, "', '"));
+}
+
+}  // namespace
+
+PartitionSpec PartitionSpec::trimmed() const {
+  return {{entries.begin(), entries.begin() + static_cast<ptrdiff_t>(trimmed_size(*this))}, unreduced};
+}
+
+bool PartitionSpec::operator==(const PartitionSpec& other) const {
+  const size_t n = trimmed_size(*this);
+  return n == trimmed_size(other) && std::equal(entries.begin(), entries.begin() + static_cast<ptrdiff_t>(n),
+                                                other.entries.begin()) &&
+         unreduced == other.unreduced;
+}
+
+std::string to_string(const PartitionSpec& spec) {
+  std::vector<std::string> parts;
+  for (const SpecEntry& entry : spec.entries) parts.push_back(entry_text(entry));
+  if (!spec.unreduced.empty()) parts.push_back(fmt::format("unreduced={{'{}'}}", fmt::join(spec.unreduced, "', '")));
+  return fmt::format("P({})", fmt::join(parts, ", "));
+}
+
+}  // namespace lockstep
+
+size_t std::hash<lockstep::PartitionSpec>::operator()(const lockstep::PartitionSpec& spec) const noexcept {
+  lockstep::Hasher hasher;
+  const size_t n = lockstep::trimmed_size(spec);
+  for (size_t i = 0; i < n; ++i) {
+    hasher.add(static_cast<uint64_t>(spec.entries[i].axes.size()));
+    for (const std::string& axis : spec.entries[i].axes) hasher.add(axis);
+  }
+  for (const std::string& axis : spec.unreduced) hasher.add(axis);
+  return hasher.value();
+}

@@ -14,6 +14,7 @@
 
 #include "lockstep/error.h"
 #include "lockstep/shape.h"
+#include "lockstep/sharding.h"
 
 namespace lockstep {
 
@@ -72,6 +73,11 @@ class Array {
   DType dtype() const { return type().dtype; }
   int64_t rank() const { return type().rank(); }
   int64_t size() const { return count(shape()); }
+
+  // How its pieces lie on devices: what device_put or a compiled function said, else whole on the first device. For a
+  // traced array what is known so far.
+  NamedSharding sharding() const;
+  bool is_fully_replicated() const { return sharding().is_fully_replicated(); }
 
   // The elements, row-major, as long as this handle lives. Throws Error for a traced array and for another element
   // type.

@@ -1,7 +1,7 @@
 // Devices: what meshes are made of, and how many there are. A process has one CPU device unless told otherwise:
 // set_cpu_devices(8), else LOCKSTEP_NUM_CPU_DEVICES, else JAX_NUM_CPU_DEVICES, else
-// --xla_force_host_platform_device_count in XLA_FLAGS. Devices beyond the first are virtual: they share the cores of the
-// process. Safe from any thread.
+// --xla_force_host_platform_device_count in XLA_FLAGS. Devices beyond the first are virtual: they share the cores of
+// the process. Safe from any thread.
 #pragma once
 
 #include <compare>

@@ -23,6 +23,11 @@ namespace lockstep {
 struct JitOptions {
   // Arguments, by position, whose memory the results may take. Their arrays cannot be used after the call.
   std::vector<size_t> donate = {};
+  // How the arguments lie on devices, one per argument, for all of its arrays; missing or undefined ones: as they come.
+  std::vector<NamedSharding> in_shardings = {};
+  // How the result does: one for all of it, or one per element of a tuple or pair; undefined ones: as it follows from
+  // the arguments.
+  std::vector<NamedSharding> out_shardings = {};
 };
 
 namespace detail {
@@ -81,8 +86,8 @@ struct CallVisitor : VisitorBase {
   ArrayPointers& arrays;
   CallVisitor(Signature& s, ArrayPointers& a) : signature(s), arrays(a) {}
   void array(const Array& a) {
-    const Type* type = type_address(a);
-    signature.add(&type, sizeof type);
+    const void* addresses[] = {type_address(a), sharding_address(a)};
+    signature.add(addresses, sizeof addresses);
     arrays.push(&a);
   }
   template <class T>
@@ -131,6 +136,28 @@ auto trace_call(const char* what, const F& f, const Args&... args) {
 }
 
 void check_donate(size_t argument, size_t arguments);
+void check_in_shardings(size_t shardings, size_t arguments);
+void check_out_shardings(size_t shardings, size_t elements);
+
+// Something said of a whole result or of each element of a tuple or pair, for each of its arrays.
+template <class R, class S>
+std::vector<S> for_each_result(const R& result, const std::vector<S>& said,
+                               void (*check)(size_t said, size_t elements)) {
+  std::vector<S> out;
+  if constexpr (is_tuple<R>) {
+    if (said.size() != 1) {
+      check(said.size(), std::tuple_size_v<R>);
+      [&]<size_t... I>(std::index_sequence<I...>) {
+        ((out.resize(out.size() + array_count(std::get<I>(result)), said[I])), ...);
+      }
+      (std::make_index_sequence<std::tuple_size_v<R>>{});
+      return out;
+    }
+  }
+  check(said.size(), 1);
+  out.resize(array_count(result), said[0]);
+  return out;
+}
 
 }  // namespace detail
 
@@ -224,17 +251,26 @@ class Jit {
         return std::static_pointer_cast<Entry<R>>(entry);
     std::vector<bool> donated;
     for (size_t i : shared_->options.donate) detail::check_donate(i, sizeof...(Args));
+    detail::check_in_shardings(shared_->options.in_shardings.size(), sizeof...(Args));
+    detail::Shardings in;
     size_t argument = 0;
     [[maybe_unused]] auto mark = [&](const auto& tree) {
       bool donate = false;
       for (size_t i : shared_->options.donate) donate |= i == argument;
       donated.resize(donated.size() + detail::array_count(tree), donate);
+      const auto& said = shared_->options.in_shardings;
+      detail::for_each_array(tree, [&](const Array& a) {
+        in.push_back(argument < said.size() && said[argument].defined() ? said[argument] : detail::known_sharding(a));
+      });
       ++argument;
     };
     (mark(args), ...);
     auto made = std::make_shared<Entry<R>>();
     auto call = detail::trace_call("jit", shared_->f, args...);
-    made->executable = detail::compile(call.traced, donated);
+    detail::Shardings out;
+    if (!shared_->options.out_shardings.empty())
+      out = detail::for_each_result(call.result, shared_->options.out_shardings, detail::check_out_shardings);
+    made->executable = detail::compile(call.traced, donated, in, out);
     made->prototype = std::move(call.result);
     detail::for_each_array(made->prototype, [](Array& a) { a = Array(); });
     made->signature = signature.view();

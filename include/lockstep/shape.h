@@ -21,7 +21,9 @@ std::string to_string(const Shape&);
 
 struct Type {
   DType dtype = DType::f32;
-  Shape shape;
+  Shape shape = {};
+  // In per-device code (shard_map): the mesh axes along which devices may hold different values, sorted. Empty elsewhere.
+  std::vector<std::string> varying = {};
 
   int64_t rank() const { return static_cast<int64_t>(shape.size()); }
   int64_t bytes() const { return count(shape) * size_of(dtype); }
@@ -29,7 +31,7 @@ struct Type {
 };
 using Types = std::span<const Type>;
 
-// "f32[128,784]", as in programs.
+// "f32[128,784]", as in programs; with what it varies over: "f32[16,784]{data}".
 std::string to_string(const Type&);
 
 }  // namespace lockstep

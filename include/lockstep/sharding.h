@@ -16,6 +16,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/devices.h"
@@ -76,21 +77,21 @@ struct MeshAxis {
   int64_t size;
 };
 
-// A mesh of the first devices, in order: make_mesh({{"data", 4}, {"model", -1}}), make_mesh({"data"}). Throws Error when
-// it needs more devices than there are, when the devices do not divide by the sizes given, and when several sizes are
-// left out.
+// A mesh of the first devices, in order: make_mesh({{"data", 4}, {"model", -1}}), make_mesh({"data"}). Throws Error
+// when it needs more devices than there are, when the devices do not divide by the sizes given, and when several sizes
+// are left out.
 Mesh make_mesh(const std::vector<MeshAxis>& axes);
 Mesh make_mesh(const std::vector<MeshAxis>& axes, const std::vector<Device>& devices);
 
 // What cuts one dimension: nothing, a mesh axis, or several, the first being outermost.
 struct SpecEntry {
   SpecEntry() = default;
-  SpecEntry(std::nullptr_t) {}                                                             // NOLINT: P(nullptr, "data")
-  SpecEntry(std::nullopt_t) {}                                                             // NOLINT
-  SpecEntry(const char* axis) : axes{axis} {}                                              // NOLINT
-  SpecEntry(std::string axis) : axes{std::move(axis)} {}                                   // NOLINT
+  SpecEntry(std::nullptr_t) {}                            // NOLINT: P(nullptr, "data")
+  SpecEntry(std::nullopt_t) {}                            // NOLINT
+  SpecEntry(const char* axis) : axes{axis} {}             // NOLINT
+  SpecEntry(std::string axis) : axes{std::move(axis)} {}  // NOLINT
   SpecEntry(std::initializer_list<std::string_view> list) : axes(list.begin(), list.end()) {}  // NOLINT
-  SpecEntry(std::vector<std::string> list) : axes(std::move(list)) {}                      // NOLINT
+  SpecEntry(std::vector<std::string> list) : axes(std::move(list)) {}                          // NOLINT
 
   bool operator==(const SpecEntry&) const = default;
 

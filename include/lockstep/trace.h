@@ -24,6 +24,7 @@ using Arrays = std::vector<Array>;
 struct Traced {
   ProgramPtr program;
   Arrays captures;
+  std::vector<NamedSharding> shardings = {};  // of the outputs, where the function said so
 };
 
 // While it lives, operations on this thread are written down instead of run. Tracings nest; the innermost writes.
@@ -81,11 +82,14 @@ struct BatchedPtr {
   ProgramPtr program;
   std::vector<bool> batched;
 };
-BatchedPtr batch_program(const Traced&, std::vector<bool> batched_args, int64_t size, const std::vector<bool>& force);
+BatchedPtr batch_program(const Traced&, std::vector<bool> batched_args, int64_t size, const std::vector<bool>& force,
+                         const std::string& axis = "");
 
 // A compiled function: types in, types out, and what runs.
 class Executable;
-std::shared_ptr<Executable> compile(const Traced&, const std::vector<bool>& donated);
+using Shardings = std::vector<NamedSharding>;
+std::shared_ptr<Executable> compile(const Traced&, const std::vector<bool>& donated, const Shardings& in = {},
+                                    const Shardings& out = {});
 // Runs it. `args` are the function's own arguments; results go to `results`, one per output. Allocates nothing in a
 // steady state.
 void execute(Executable&, const Array* const* args, Array* results);
@@ -98,6 +102,11 @@ std::string print_program(const ProgramPtr&);
 
 // The address of the one copy of an array's type: equal addresses, equal types.
 const Type* type_address(const Array&);
+const void* sharding_address(const Array&);
+NamedSharding known_sharding(const Array&);  // undefined when nothing was said
+
+// The same array, its pieces lying elsewhere. Throws Error when the spec does not fit its rank.
+Array with_sharding(const Array&, const NamedSharding&);
 
 // Control flow, on traced bodies. scan: body maps (carry..., x..., captures...) to (carry..., y...).
 Arrays scan(const Traced& body, std::span<const Array> init, std::span<const Array> xs, int64_t length, bool reverse);

@@ -9,6 +9,7 @@
 
 #include <optional>
 
+#include "lockstep/collectives.h"
 #include "lockstep/grad.h"
 
 namespace lockstep {
@@ -17,8 +18,13 @@ struct VmapOptions {
   // Per argument: the axis of its arrays that is mapped over, negative from the back; nullopt: shared. Missing ones are
   // 0.
   std::vector<std::optional<int64_t>> in_axes = {};
-  // The axis of the results at which the batch appears.
-  int64_t out_axes = 0;
+  // The axis of the results at which the batch appears; nullopt: they do not depend on the batch and come out without
+  // it.
+  std::optional<int64_t> out_axes = 0;
+  // A name for the mapped axis, which collectives (collectives.h) in the function may use.
+  std::string axis_name = "";
+  // Called with the extent of the mapped axis and its name; may throw.
+  void (*check)(int64_t size, const std::string& axis_name) = nullptr;
 };
 
 namespace detail {
@@ -28,6 +34,10 @@ void meet_batch_size(int64_t& size, const Array& array, std::optional<int64_t> a
 void check_batch_size(int64_t size);
 void check_in_axes(size_t axes, size_t arguments);
 Type without_axis(const Type&, int64_t axis);
+// The type of one example. With a named axis everything may vary over it, also what is shared, so that gradients are
+// each example's own.
+Type example_type(const Type&, std::optional<int64_t> axis, const std::string& axis_name);
+void check_shared_results(const std::vector<bool>& batched);
 
 }  // namespace detail
 
@@ -56,13 +66,16 @@ auto vmap(F f, VmapOptions options = {}) {
           };
           (gather(args), ...);
           detail::check_batch_size(size);
+          if (options.check) options.check(size, options.axis_name);
 
+          std::optional<detail::AxisScope> scope;
+          if (!options.axis_name.empty()) scope.emplace(options.axis_name, size);
           detail::Tracing tracing("vmap");
           argument = 0;
           auto example = [&](auto tree) {
             const auto axis = axis_of(argument++);
             detail::for_each_array(
-                tree, [&](Array& a) { a = tracing.input(axis ? detail::without_axis(a.type(), *axis) : a.type()); });
+                tree, [&](Array& a) { a = tracing.input(detail::example_type(a.type(), axis, options.axis_name)); });
             return tree;
           };
           const std::tuple<std::decay_t<decltype(args)>...> inputs{example(args)...};
@@ -70,10 +83,15 @@ auto vmap(F f, VmapOptions options = {}) {
           const detail::Arrays outputs = tree_leaves(result);
           const detail::Traced traced = tracing.finish(outputs);
           const detail::BatchedPtr program =
-              detail::batch_program(traced, batched, size, std::vector<bool>(outputs.size(), true));
+              detail::batch_program(traced, batched, size,
+                                    std::vector<bool>(outputs.size(), options.out_axes.has_value()), options.axis_name);
           const detail::Arrays results = detail::call(program.program, detail::with_captures(leaves, traced));
+          if (!options.out_axes) detail::check_shared_results(program.batched);
           size_t i = 0;
-          detail::for_each_array(result, [&](Array& a) { a = detail::front_to_axis(results[i++], options.out_axes); });
+          detail::for_each_array(result, [&](Array& a) {
+            a = options.out_axes ? detail::front_to_axis(results[i], *options.out_axes) : results[i];
+            ++i;
+          });
           return result;
         },
         passed...);

@@ -9,6 +9,7 @@
 #include "array/node.h"
 #include "array/trace.h"
 #include "base/check.h"
+#include "base/dispatch.h"
 #include "base/hash.h"
 
 namespace lockstep {
@@ -20,6 +21,7 @@ struct TypeHash {
     Hasher h;
     h.add(static_cast<uint64_t>(t.dtype));
     for (int64_t d : t.shape) h.add(static_cast<uint64_t>(d));
+    for (const std::string& axis : t.varying) h.add(std::string_view(axis));
     return h.value();
   }
 };
@@ -55,6 +57,7 @@ Node* new_node() {
     if (Node* node = free_nodes) {
       free_nodes = node->next;
       node->references.store(1, std::memory_order_relaxed);
+      node->sharding = {};
       return node;
     }
   }
@@ -97,11 +100,12 @@ Node* literal_node(int64_t value) {
 }
 Node* literal_node(double value) { return literal_node(DType::f32, value, 0); }
 
-Array concrete(const Type* interned, BufferPtr buffer) {
+Array concrete(const Type* interned, BufferPtr buffer, NamedSharding sharding) {
   Node* node = new_node();
   node->kind = Node::Kind::concrete;
   node->type = interned;
   node->buffer = std::move(buffer);
+  node->sharding = sharding;
   return Array(node);
 }
 
@@ -118,27 +122,7 @@ namespace {
 
 template <class F>
 decltype(auto) with_type(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::boolean:
-      return f(bool{});
-    case DType::u8:
-      return f(uint8_t{});
-    case DType::i32:
-      return f(int32_t{});
-    case DType::i64:
-      return f(int64_t{});
-    case DType::u32:
-      return f(uint32_t{});
-    case DType::bf16:
-      return f(BFloat16{});
-    case DType::f16:
-      return f(Float16{});
-    case DType::f32:
-      return f(float{});
-    case DType::f64:
-      break;
-  }
-  return f(double{});
+  return with_dtype(dtype, [&]<class T>() -> decltype(auto) { return f(T{}); });
 }
 
 template <class To, class From>
@@ -233,6 +217,12 @@ int64_t Array::shape(int64_t axis) const {
   if (at < 0 || at >= n)
     throw_error("shape: axis {} of {}; axes go from {} to {}", axis, lockstep::to_string(s), -n, n - 1);
   return s[static_cast<size_t>(at)];
+}
+
+NamedSharding Array::sharding() const {
+  type();  // throws for an empty array
+  if (node_->sharding.defined()) return node_->sharding;
+  return {Mesh({local_devices()[0]}, {}, {}), P()};
 }
 
 const void* Array::raw_data(DType wanted) const {

@@ -12,8 +12,12 @@ namespace lockstep::detail {
 
 class Executable {
  public:
-  Executable(ProgramPtr program, const std::vector<bool>& donated, Arrays captures)
-      : program_(std::move(program)), donated_(donated), captures_(std::move(captures)) {
+  Executable(ProgramPtr program, const std::vector<bool>& donated, Arrays captures, Shardings out_shardings)
+      : program_(std::move(program)),
+        donated_(donated),
+        captures_(std::move(captures)),
+        out_shardings_(std::move(out_shardings)) {
+    out_shardings_.resize(program_->outputs.size());
     donated_.resize(program_->inputs.size(), false);
     // Handles of our own on the same memory, so that captured arrays stay when their owner donates them.
     for (Array& a : captures_)
@@ -33,7 +37,6 @@ class Executable {
 
   void run(const Array* const* args, Array* results) {
     const std::lock_guard lock(CpuLane::local().running());
-    const Cleared cleared(*this);
     const LetGo let_go{held_, made_};
     const size_t own = in_types_.size() - captures_.size();
     for (size_t i = 0; i < in_types_.size(); ++i) {
@@ -56,7 +59,8 @@ class Executable {
       node.kind = Node::Kind::donated;
       node.buffer.reset();
     }
-    for (size_t j = 0; j < made_.size(); ++j) results[j] = concrete(out_types_[j], std::move(made_[j]));
+    for (size_t j = 0; j < made_.size(); ++j)
+      results[j] = concrete(out_types_[j], std::move(made_[j]), out_shardings_[j]);
   }
 
   const Program& program() const { return *program_; }
@@ -65,16 +69,6 @@ class Executable {
   size_t results() const { return out_types_.size(); }
 
  private:
-  // Lets go of the buffers of a run, also when it throws.
-  struct Cleared {
-    Executable& executable;
-    explicit Cleared(Executable& e) : executable(e) {}
-    ~Cleared() {
-      for (BufferPtr& b : executable.held_) b.reset();
-      for (BufferPtr& b : executable.made_) b.reset();
-    }
-  };
-
   // Drops the buffers of a call at its end, also when that is an exception.
   struct LetGo {
     std::vector<BufferPtr>&held, &made;
@@ -107,14 +101,24 @@ class Executable {
   std::unique_ptr<Plan> plan_;
   std::vector<const Type*> in_types_, out_types_;
   std::vector<int64_t> out_bytes_;
+  Shardings out_shardings_;
   // Used by run() only, under the lane's lock; members so that a call allocates nothing.
   std::vector<const void*> in_;
   std::vector<void*> out_;
   std::vector<BufferPtr> held_, made_;
 };
 
-std::shared_ptr<Executable> compile(const Traced& traced, const std::vector<bool>& donated) {
-  return std::make_shared<Executable>(traced.program, donated, traced.captures);
+std::shared_ptr<Executable> compile(const Traced& traced, const std::vector<bool>& donated, const Shardings& in,
+                                    const Shardings& out) {
+  // What was said of an output comes first, then what follows from the inputs.
+  Shardings shardings = propagate(*traced.program, in);
+  for (size_t i = 0; i < shardings.size(); ++i) {
+    if (i < traced.shardings.size() && traced.shardings[i].defined()) shardings[i] = traced.shardings[i];
+    if (i < out.size() && out[i].defined()) shardings[i] = out[i];
+    if (shardings[i].defined())
+      shardings[i].index_box(traced.program->types[traced.program->outputs[i]].shape, 0);  // fits
+  }
+  return std::make_shared<Executable>(traced.program, donated, traced.captures, std::move(shardings));
 }
 
 void execute(Executable& executable, const Array* const* args, Array* results) { executable.run(args, results); }
@@ -123,6 +127,9 @@ std::string program_text(const Executable& executable) { return print(executable
 std::string lowered_text(const Executable& executable) { return print(executable.lowered()); }
 std::string plan_text(const Executable& executable) { return executable.plan().describe(); }
 std::string print_program(const ProgramPtr& program) { return print(*program); }
+const void* sharding_address(const Array& array) {
+  return array.defined() ? array.node()->sharding.address() : nullptr;
+}
 const Type* type_address(const Array& array) { return array.defined() ? array.node()->type : nullptr; }
 
 namespace {
@@ -140,7 +147,8 @@ class ExecutableCache {
       entries_.clear();
       count_ = 1;
     }
-    auto made = std::make_shared<Executable>(std::make_shared<const Program>(program), std::vector<bool>{}, Arrays{});
+    auto made = std::make_shared<Executable>(std::make_shared<const Program>(program), std::vector<bool>{}, Arrays{},
+                                             Shardings{});
     entries_[key].push_back(made);
     return made;
   }
@@ -161,6 +169,14 @@ Arrays run_now(const Program& program, std::span<const Array> args) {
   for (const Array& a : args) pointers.push_back(&a);
   Arrays results(executable->results());
   executable->run(pointers.data(), results.data());
+  bool sharded = false;
+  for (const Array& a : args) sharded |= a.node()->sharding.defined();
+  if (sharded) {
+    Shardings in;
+    for (const Array& a : args) in.push_back(a.node()->sharding);
+    const Shardings out = propagate(program, in);
+    for (size_t i = 0; i < results.size(); ++i) results[i].node()->sharding = out[i];
+  }
   return results;
 }
 

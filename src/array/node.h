@@ -6,6 +6,7 @@
 
 #include "lane/buffer.h"
 #include "lockstep/array.h"
+#include "lockstep/sharding.h"
 #include "program/program.h"
 
 namespace lockstep::detail {
@@ -19,6 +20,7 @@ struct Node {
   std::atomic<int32_t> references{1};
   Kind kind = Kind::literal;
   const Type* type = nullptr;  // interned
+  NamedSharding sharding;      // where its pieces lie; undefined: on one device
   BufferPtr buffer;            // concrete; a literal gets one when its data is asked for
   uint64_t trace = 0;          // traced: which trace, and the value in it
   ValueId value = 0;
@@ -30,7 +32,7 @@ struct Node {
 // Nodes come from a list of free ones, so that a steady state does not touch the heap.
 Node* new_node();
 
-Array concrete(const Type* interned, BufferPtr);
+Array concrete(const Type* interned, BufferPtr, NamedSharding = {});
 Array traced(const Type& type, uint64_t trace, ValueId value);
 
 // The buffer of a concrete array or literal. Throws Error for a traced or donated one, naming the operation that asked.

@@ -73,7 +73,9 @@ Traced Trace::finish(std::span<const Array> outputs) {
       throw_error("{}: result {} is an empty Array; assign it before it is returned", what_, values.size());
     values.push_back(lift(array));
   }
-  return {std::make_shared<const Program>(builder_.take(values)), std::move(captures_)};
+  std::vector<NamedSharding> shardings;
+  for (const Array& array : outputs) shardings.push_back(array.node()->sharding);
+  return {std::make_shared<const Program>(builder_.take(values)), std::move(captures_), std::move(shardings)};
 }
 
 Tracing::Tracing(const char* what) { open_traces.push_back(std::make_unique<Trace>(what)); }

@@ -85,10 +85,10 @@ Halves vjp_programs(const Traced& traced, std::vector<bool> wanted) {
           s.outputs};
 }
 
-BatchedPtr batch_program(const Traced& traced, std::vector<bool> batched, int64_t size,
-                         const std::vector<bool>& force) {
+BatchedPtr batch_program(const Traced& traced, std::vector<bool> batched, int64_t size, const std::vector<bool>& force,
+                         const std::string& axis) {
   batched.resize(traced.program->inputs.size(), false);
-  BatchedProgram b = batch(*traced.program, batched, size, force);
+  BatchedProgram b = batch(*traced.program, batched, size, force, axis);
   return {std::make_shared<const Program>(std::move(b.program)), std::move(b.batched)};
 }
 
@@ -120,6 +120,22 @@ Type without_axis(const Type& type, int64_t axis) {
   Type out = type;
   out.shape.erase(out.shape.begin() + (axis < 0 ? axis + type.rank() : axis));
   return out;
+}
+
+Type example_type(const Type& type, std::optional<int64_t> axis, const std::string& axis_name) {
+  Type out = axis ? without_axis(type, *axis) : type;
+  if (!axis_name.empty()) out.varying = union_of(out.varying, {axis_name});
+  return out;
+}
+
+void check_shared_results(const std::vector<bool>& batched) {
+  for (size_t i = 0; i < batched.size(); ++i)
+    if (batched[i])
+      throw_error(
+          "vmap: result {} depends on the mapped arguments and out_axes says that it does not; give an axis, or reduce "
+          "it "
+          "over the batch (psum over the axis name)",
+          i);
 }
 
 Array axis_to_front(const Array& x, int64_t axis) {

@@ -23,6 +23,10 @@ int64_t count(const Shape& shape) {
 
 std::string to_string(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
-std::string to_string(const Type& type) { return fmt::format("{}[{}]", name(type.dtype), fmt::join(type.shape, ",")); }
+std::string to_string(const Type& type) {
+  std::string text = fmt::format("{}[{}]", name(type.dtype), fmt::join(type.shape, ","));
+  if (!type.varying.empty()) text += fmt::format("{{{}}}", fmt::join(type.varying, ","));
+  return text;
+}
 
 }  // namespace lockstep

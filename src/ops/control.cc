@@ -45,7 +45,7 @@ Grads spread(const Values& gradients, const std::vector<bool>& wanted, size_t sk
 // ---- cond
 
 std::vector<Type> cond_type(Types in, const Attrs& attrs) {
-  if (in.empty() || in[0] != Type{DType::boolean, {}})
+  if (in.empty() || in[0].dtype != DType::boolean || in[0].rank() != 0)
     throw_error("cond: the predicate is {}; it must be one bool", in.empty() ? "missing" : to_string(in[0]));
   const Program &yes = attrs.program("if_true"), &no = attrs.program("if_false");
   expect_signature("cond", yes, in, 1);
@@ -72,17 +72,17 @@ Batched cond_batch(const Batch& b) {
   const Values operands(b.in.begin() + 1, b.in.end());
   if (b.batched[0]) {  // both are computed, and each example takes its own
     const std::vector<bool> force(yes.outputs.size(), true);
-    const Values t = b.builder.inline_program(b.passes.batch(yes, batched, b.size, force).program, operands);
-    const Values f = b.builder.inline_program(b.passes.batch(no, batched, b.size, force).program, operands);
+    const Values t = b.builder.inline_program(b.passes.batch(yes, batched, b.size, force, b.axis).program, operands);
+    const Values f = b.builder.inline_program(b.passes.batch(no, batched, b.size, force, b.axis).program, operands);
     Values out;
     for (size_t i = 0; i < t.size(); ++i) out.push_back(select(broadcast(b.in[0], t[i].shape(), {0}), t[i], f[i]));
     return out;
   }
-  std::vector<bool> force = b.passes.batch(yes, batched, b.size, {}).batched;
-  const std::vector<bool> other = b.passes.batch(no, batched, b.size, {}).batched;
+  std::vector<bool> force = b.passes.batch(yes, batched, b.size, {}, b.axis).batched;
+  const std::vector<bool> other = b.passes.batch(no, batched, b.size, {}, b.axis).batched;
   for (size_t i = 0; i < force.size(); ++i) force[i] = force[i] || other[i];
-  Values out = cond(b.in[0], share(b.passes.batch(yes, batched, b.size, force).program),
-                    share(b.passes.batch(no, batched, b.size, force).program), operands);
+  Values out = cond(b.in[0], share(b.passes.batch(yes, batched, b.size, force, b.axis).program),
+                    share(b.passes.batch(no, batched, b.size, force, b.axis).program), operands);
   return {std::move(out), std::move(force)};
 }
 
@@ -106,7 +106,7 @@ Grads remat_vjp(const Vjp& v) {
 }
 
 Batched remat_batch(const Batch& b) {
-  BatchedProgram body = b.passes.batch(b.attrs.program("body"), b.batched, b.size, {});
+  BatchedProgram body = b.passes.batch(b.attrs.program("body"), b.batched, b.size, {}, b.axis);
   Values out = remat(b.builder, share(std::move(body.program)), Values(b.in.begin(), b.in.end()));
   return {std::move(out), body.batched};
 }
@@ -138,7 +138,7 @@ Batched custom_batch(const Batch& b) {
   const Program &body = b.attrs.program("body"), &forward = b.attrs.program("forward"),
                 &backward = b.attrs.program("backward");
   auto batched = [&](const Program& p, const std::vector<bool>& in) {
-    return share(b.passes.batch(p, in, b.size, std::vector<bool>(p.outputs.size(), true)).program);
+    return share(b.passes.batch(p, in, b.size, std::vector<bool>(p.outputs.size(), true), b.axis).program);
   };
   std::vector<bool> backward_in(backward.inputs.size() - b.batched.size(), true);  // residuals and cotangents
   backward_in.insert(backward_in.end(), b.batched.begin(), b.batched.end());
@@ -161,6 +161,7 @@ constinit const Op cond_op = {
     .type = cond_type,
     .vjp = cond_vjp,
     .batch = cond_batch,
+    .own_varying = true,
     .cpu = cond_cpu,
 };
 
@@ -170,6 +171,7 @@ constinit const Op remat_op = {
     .vjp = remat_vjp,
     .batch = remat_batch,
     .inline_body = Inline::late,
+    .own_varying = true,
 };
 
 constinit const Op custom_vjp_op = {
@@ -179,6 +181,7 @@ constinit const Op custom_vjp_op = {
     .vjp = custom_backward,
     .batch = custom_batch,
     .inline_body = Inline::early,
+    .own_varying = true,
 };
 
 Values cond(Value predicate, ProgramPtr if_true, ProgramPtr if_false, const Values& operands) {

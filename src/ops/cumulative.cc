@@ -6,7 +6,7 @@
 
 #include "lane/pool.h"
 #include "ops/dims.h"
-#include "ops/dispatch.h"
+#include "base/dispatch.h"
 #include "ops/ops.h"
 #include "ops/reduce.h"
 

@@ -5,7 +5,7 @@
 
 #include "lane/pool.h"
 #include "ops/dims.h"
-#include "ops/dispatch.h"
+#include "base/dispatch.h"
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
 
@@ -113,7 +113,9 @@ constinit const Op full_op = {.name = "full", .rule = full_rule, .type = full_ty
 constinit const Op iota_op = {.name = "iota", .rule = iota_rule, .type = iota_type, .cpu = iota_cpu};
 
 Value full_of(Builder& b, Type type, Attr value) {
-  return b.emit(full_op, {}, {{"value", std::move(value)}, {"dtype", type.dtype}, {"shape", type.shape}})[0];
+  Value x = b.emit(full_op, {}, {{"value", std::move(value)}, {"dtype", type.dtype}, {"shape", type.shape}})[0];
+  for (const std::string& axis : type.varying) x = emit(pvary_op, {x}, {{"axis", axis}});
+  return x;
 }
 
 Value full(Builder& b, Type type, double value) {

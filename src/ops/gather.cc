@@ -5,7 +5,7 @@
 
 #include "lane/pool.h"
 #include "ops/dims.h"
-#include "ops/dispatch.h"
+#include "base/dispatch.h"
 #include "ops/elementwise.h"
 #include "ops/index_ops.h"
 #include "ops/ops.h"

@@ -6,7 +6,8 @@
 #include <optional>
 
 #include "ops/dims.h"
-#include "ops/dispatch.h"
+#include "base/dispatch.h"
+#include "ops/einsum.h"
 #include "ops/elementwise.h"
 #include "ops/ops.h"
 #include "ops/reduce_cpu.h"
@@ -140,6 +141,21 @@ std::optional<Attr> reduce_full(DType dtype, const Attr& value, int64_t n) {
   }
 }
 
+// A sum over a batch letter of a product is one product over it and the letters summed already: the weight gradient of
+// all devices at once, for one.
+Value sum_of_einsum(const Fold& f, const Eqn& eqn) {
+  Rule rule = parse_rule(eqn.attrs.get<std::string>("spec"));
+  std::string out;
+  for (size_t d = 0; d < rule.out[0].size(); ++d) {
+    const char letter = rule.out[0][d];
+    if (!contains(f.attrs.ints("axes"), static_cast<int64_t>(d)))
+      out += letter;
+    else if (rule.in[0].find(letter) == std::string::npos || rule.in[1].find(letter) == std::string::npos)
+      return {};
+  }
+  return einsum(rule.in[0] + "," + rule.in[1] + "->" + out, Value(&f.builder, eqn.in[0]), Value(&f.builder, eqn.in[1]));
+}
+
 template <Reduction kR>
 Value reduce_fold(const Fold& f) {
   const Value x = f.in[0];
@@ -155,6 +171,7 @@ Value reduce_fold(const Fold& f) {
   if (const Attr* value = full_value(x))
     if (const auto result = reduce_full<kR>(x.dtype(), *value, n)) return full_of(f.builder, f.type, *result);
   const Eqn* inner = f.builder.definition(x);
+  if (kR == Reduction::sum && inner && inner->op == &einsum_op) return sum_of_einsum(f, *inner);
   if (!inner || inner->op != &row(kR)) return {};
   const Value source(&f.builder, inner->in[0]);
   Dims both = inner->attrs.ints("axes");

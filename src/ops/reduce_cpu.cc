@@ -14,7 +14,7 @@
 #include "lane/buffer.h"
 #include "lane/pool.h"
 #include "ops/dims.h"
-#include "ops/dispatch.h"
+#include "base/dispatch.h"
 #include "ops/view_copy.h"
 
 namespace lockstep {

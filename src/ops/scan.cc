@@ -30,7 +30,7 @@ struct Parts {
   const Type& out(size_t i) const { return body.types[body.outputs[i]]; }
 };
 
-Type stacked(const Type& t, int64_t n) { return {t.dtype, prepend(n, t.shape)}; }
+Type stacked(const Type& t, int64_t n) { return {t.dtype, prepend(n, t.shape), t.varying}; }
 
 std::vector<Type> scan_type(Types in, const Attrs& attrs) {
   const Parts p(attrs);
@@ -117,7 +117,7 @@ Grads scan_vjp(const Vjp& v) {
     const bool is_stacked = from < static_cast<int>(p.carry);
     xs_in.push_back(is_stacked ? v.residuals[next++] : v.in[static_cast<size_t>(from)]);
     const Type& t = xs_in.back().type();
-    residual[r] = b.input({t.dtype, Shape(t.shape.begin() + 1, t.shape.end())});
+    residual[r] = b.input({t.dtype, Shape(t.shape.begin() + 1, t.shape.end()), t.varying});
   }
   for (size_t i = p.carry; i < p.body.outputs.size(); ++i) {
     if (!is_floating(p.out(i).dtype)) continue;
@@ -164,7 +164,7 @@ Batched scan_batch(const Batch& b) {
   while (true) {  // a carry is batched when its first value is or when the body makes it so
     std::vector<bool> force(p.body.outputs.size(), false);
     for (size_t i = 0; i < p.carry; ++i) force[i] = batched[i];
-    body = b.passes.batch(p.body, batched, b.size, force);
+    body = b.passes.batch(p.body, batched, b.size, force, b.axis);
     bool grew = false;
     for (size_t i = 0; i < p.carry; ++i)
       if (body.batched[i] && !batched[i]) batched[i] = grew = true;
@@ -246,6 +246,7 @@ constinit const Op scan_op = {
     .forward = scan_forward,
     .vjp = scan_vjp,
     .batch = scan_batch,
+    .own_varying = true,
     .cpu = scan_cpu,
 };
 

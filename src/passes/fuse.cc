@@ -1,9 +1,10 @@
-// Fusion. Elementwise equations of one shape become a group when a value made by one is used by another, so that the values
-// between them never reach memory; an op that can carry an epilogue (a matrix product) heads the group that consumes it. Reads
-// through a view (broadcast, transpose, slice) and constants are repeated inside each group that uses them.
+// Fusion. Elementwise equations of one shape become a group when a value made by one is used by another, so that the
+// values between them never reach memory; an op that can carry an epilogue (a matrix product) heads the group that
+// consumes it. Reads through a view (broadcast, transpose, slice) and constants are repeated inside each group that
+// uses them.
 //
-// Groups grow from consumers to producers: an equation joins the group of its consumers when all of them are elementwise, of the
-// same shape, and their groups can become one without a cycle among groups.
+// Groups grow from consumers to producers: an equation joins the group of its consumers when all of them are
+// elementwise, of the same shape, and their groups can become one without a cycle among groups.
 #include <algorithm>
 #include <functional>
 
@@ -125,8 +126,10 @@ class Fuser {
     for (ValueId id : p_.inputs) map[id] = b.input(p_.types[id]);
     for (int g : order()) {
       const bool plain = members_[g].size() == 1 && !(elementwise(members_[g][0]) && reads_view(members_[g][0]));
-      if (plain) b.copy(p_, eqn(members_[g][0]), map);
-      else emit_group(b, g, map);
+      if (plain)
+        b.copy(p_, eqn(members_[g][0]), map);
+      else
+        emit_group(b, g, map);
     }
     Values outputs;
     for (ValueId id : p_.outputs) outputs.push_back(map[id]);
@@ -192,11 +195,11 @@ class Fuser {
   }
 
   const Program& p_;
-  std::vector<int> maker_;                // by ValueId: the equation that defines it, or -1
-  std::vector<std::vector<int>> users_;   // by ValueId: the equations that use it
-  std::vector<int> group_;                // by equation
-  std::vector<std::vector<int>> members_; // by group
-  std::vector<int> head_;                 // by group: the equation that carries the others as its epilogue, or -1
+  std::vector<int> maker_;                 // by ValueId: the equation that defines it, or -1
+  std::vector<std::vector<int>> users_;    // by ValueId: the equations that use it
+  std::vector<int> group_;                 // by equation
+  std::vector<std::vector<int>> members_;  // by group
+  std::vector<int> head_;                  // by group: the equation that carries the others as its epilogue, or -1
 };
 
 }  // namespace

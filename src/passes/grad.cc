@@ -1,5 +1,5 @@
-// Reverse-mode differentiation. The forward equations are copied; then, from last to first, each op's `vjp` column turns the
-// cotangents of its results into cotangents of its operands, which are summed where a value has several uses.
+// Reverse-mode differentiation. The forward equations are copied; then, from last to first, each op's `vjp` column
+// turns the cotangents of its results into cotangents of its operands, which are summed where a value has several uses.
 #include "base/check.h"
 #include "ops/elementwise.h"
 #include "ops/shape_ops.h"
@@ -77,9 +77,9 @@ Program joint(const Program& program, const std::vector<bool>& wanted) {
       any |= static_cast<bool>(ct[id]);
     }
     if (!any) continue;
-    const Grads grads =
-        eqn.op->vjp({eqn.attrs, step->in, step->out, cts, step->residuals, step->wanted, kSubPrograms});
-    LOCKSTEP_CHECK(grads.size() == eqn.in.size(), "{}: {} gradients for {} operands", eqn.op->name, grads.size(), eqn.in.size());
+    const Grads grads = eqn.op->vjp({eqn.attrs, step->in, step->out, cts, step->residuals, step->wanted, kSubPrograms});
+    LOCKSTEP_CHECK(grads.size() == eqn.in.size(), "{}: {} gradients for {} operands", eqn.op->name, grads.size(),
+                   eqn.in.size());
     for (size_t k = 0; k < grads.size(); ++k)
       if (grads[k] && active[eqn.in[k]]) accumulate(eqn.in[k], grads[k]);
   }

@@ -1,6 +1,7 @@
 // The passes: program in, program out. Pure functions, safe from any thread.
 #pragma once
 
+#include "lockstep/sharding.h"
 #include "program/op.h"
 
 namespace lockstep {
@@ -14,8 +15,10 @@ Program joint(const Program&, const std::vector<bool>& wanted);
 Split split(const Program& joint, size_t known_inputs, size_t outputs);
 
 // The program over a leading batch axis of `size` on the inputs that are `batched`. Outputs named in `force` come out batched
-// whether or not they depend on a batched input (`force` empty: none).
-BatchedProgram batch(const Program&, const std::vector<bool>& batched, int64_t size, const std::vector<bool>& force);
+// whether or not they depend on a batched input (`force` empty: none). With the name of a mesh axis the batch is the devices
+// along it: collectives over it are carried out, and nothing varies over it afterwards.
+BatchedProgram batch(const Program&, const std::vector<bool>& batched, int64_t size, const std::vector<bool>& force,
+                     const std::string& axis = "");
 
 // Dead code, common subexpressions and the ops' own folds, to a fixed point. Changes no result.
 Program simplify(const Program&);
@@ -31,6 +34,10 @@ Program fuse(const Program&);
 
 // The program itself; in debug builds checked first, so that a pass that breaks a type is caught where it happens.
 Program checked(Program);
+
+// How a program's outputs lie on devices when its inputs lie so: forwards along the factors of the ops' rules. Undefined where
+// nothing is known.
+std::vector<NamedSharding> propagate(const Program&, const std::vector<NamedSharding>& inputs);
 
 // Everything between a traced program and a plan, in order.
 Program lower(const Program&);

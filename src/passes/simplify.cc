@@ -11,9 +11,12 @@ uint64_t attr_hash(const Attrs& attrs) {
   Hasher h;
   for (const auto& [name, value] : attrs) {
     h.add(std::string_view(name));
-    if (const auto* i = std::get_if<int64_t>(&value)) h.add(static_cast<uint64_t>(*i));
-    else if (const auto* x = std::get_if<double>(&value)) h.add(std::bit_cast<uint64_t>(*x));
-    else if (const auto* s = std::get_if<std::string>(&value)) h.add(std::string_view(*s));
+    if (const auto* i = std::get_if<int64_t>(&value))
+      h.add(static_cast<uint64_t>(*i));
+    else if (const auto* x = std::get_if<double>(&value))
+      h.add(std::bit_cast<uint64_t>(*x));
+    else if (const auto* s = std::get_if<std::string>(&value))
+      h.add(std::string_view(*s));
     else if (const auto* v = std::get_if<std::vector<int64_t>>(&value))
       for (int64_t k : *v) h.add(static_cast<uint64_t>(k));
   }
@@ -97,7 +100,8 @@ Program drop_dead(const Program& p) {
 
 Program simplify(const Program& program) {
   Program p = drop_dead(program);
-  constexpr int kRounds = 8;  // folds shrink programs, so a few rounds reach the fixed point; the limit only bounds the work
+  constexpr int kRounds =
+      8;  // folds shrink programs, so a few rounds reach the fixed point; the limit only bounds the work
   for (int i = 0; i < kRounds; ++i) {
     Program next = drop_dead(round(p));
     if (next == p) break;

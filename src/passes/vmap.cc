@@ -1,4 +1,7 @@
-// Batching. Equations that no batched value reaches are copied; the others are rewritten by the `batch` column of their op.
+// Batching. Equations that no batched value reaches are copied; the others are rewritten by the `batch` column of their
+// op.
+#include <algorithm>
+
 #include "base/check.h"
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
@@ -6,9 +9,37 @@
 
 namespace lockstep {
 
-BatchedProgram batch(const Program& program, const std::vector<bool>& batched_inputs, int64_t size,
-                     const std::vector<bool>& force) {
-  LOCKSTEP_CHECK(batched_inputs.size() == program.inputs.size());
+namespace {
+
+// Does an equation, or a program inside it, speak of the mesh axis?
+bool mentions(const Program& program, const std::string& axis);
+
+bool mentions(const Eqn& eqn, const std::string& axis) {
+  for (const auto& [name, value] : eqn.attrs) {
+    const auto* text = std::get_if<std::string>(&value);
+    if (text && name == "axis" && *text == axis) return true;
+    const auto* body = std::get_if<ProgramPtr>(&value);
+    if (body && mentions(**body, axis)) return true;
+  }
+  return false;
+}
+
+bool mentions(const Program& program, const std::string& axis) {
+  for (const Type& t : program.types)
+    if (std::find(t.varying.begin(), t.varying.end(), axis) != t.varying.end()) return true;
+  for (const Eqn& eqn : program.eqns)
+    if (mentions(eqn, axis)) return true;
+  return false;
+}
+
+}  // namespace
+
+BatchedProgram batch(const Program& original, const std::vector<bool>& batched_inputs, int64_t size,
+                     const std::vector<bool>& force, const std::string& axis) {
+  LOCKSTEP_CHECK(batched_inputs.size() == original.inputs.size());
+  Program program = original;
+  if (!axis.empty())
+    for (Type& t : program.types) t.varying = without_axis_name(std::move(t.varying), axis);
   Builder b;
   Values map(program.types.size());
   std::vector<bool> batched(program.types.size(), false);
@@ -31,16 +62,17 @@ BatchedProgram batch(const Program& program, const std::vector<bool>& batched_in
       which.push_back(batched[id]);
       any |= batched[id];
     }
-    if (!any) {
+    if (!any && (axis.empty() || !mentions(eqn, axis))) {
       b.copy(program, eqn, map);
       continue;
     }
-    const Batch context{*eqn.op, eqn.attrs, in, which, size, b, kSubPrograms};
+    const Batch context{*eqn.op, eqn.attrs, in, which, size, b, kSubPrograms, axis};
     const auto [out, out_batched] = eqn.op->batch ? eqn.op->batch(context) : batch_pointwise(context);
     for (size_t k = 0; k < eqn.out.size(); ++k) {
       const Type& t = program.types[eqn.out[k]];
-      LOCKSTEP_CHECK(out[k].type() == (out_batched[k] ? with_axis(t) : t), "{}: batched result {} is {}, wanted a batch of {} of {}",
-                     eqn.op->name, k, to_string(out[k].type()), size, to_string(t));
+      LOCKSTEP_CHECK(out[k].type() == (out_batched[k] ? with_axis(t) : t),
+                     "{}: batched result {} is {}, wanted a batch of {} of {}", eqn.op->name, k,
+                     to_string(out[k].type()), size, to_string(t));
       map[eqn.out[k]] = out[k];
       batched[eqn.out[k]] = out_batched[k];
     }

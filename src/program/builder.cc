@@ -1,5 +1,6 @@
 #include "program/builder.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include "base/check.h"
@@ -18,9 +19,26 @@ Value Builder::input(Type type) {
 Values Builder::emit(const Op& op, std::span<const Value> in, Attrs attrs) {
   std::vector<Type> types;
   types.reserve(in.size());
-  for (const Value& v : in) types.push_back(v.type());
+  bool varies = false;
+  for (const Value& v : in) {
+    types.push_back(v.type());
+    varies |= !types.back().varying.empty();
+  }
+  if (!varies || op.own_varying) {
+    const std::vector<Type> out = infer_types(op, types, attrs);
+    return emit_typed(op, in, std::move(attrs), out);
+  }
+  std::vector<std::string> all;
+  for (const Type& t : types) all = union_of(all, t.varying);
+  Values alike(in.begin(), in.end());
+  for (size_t i = 0; i < alike.size(); ++i) {
+    for (const std::string& axis : all)
+      if (!std::binary_search(types[i].varying.begin(), types[i].varying.end(), axis))
+        alike[i] = emit(pvary_op, std::span<const Value>(&alike[i], 1), {{"axis", axis}})[0];
+    types[i].varying = all;
+  }
   const std::vector<Type> out = infer_types(op, types, attrs);
-  return emit_typed(op, in, std::move(attrs), out);
+  return emit_typed(op, alike, std::move(attrs), out);
 }
 
 Values Builder::emit_typed(const Op& op, std::span<const Value> in, Attrs attrs, Types out) {

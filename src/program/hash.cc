@@ -11,6 +11,7 @@ namespace {
 void add_type(Hasher& h, const Type& t) {
   h.add(static_cast<uint64_t>(t.dtype) << 32 | t.shape.size());
   for (int64_t d : t.shape) h.add(static_cast<uint64_t>(d));
+  for (const std::string& axis : t.varying) h.add(std::string_view(axis));
 }
 
 void add_program(Hasher& h, const Program& p);

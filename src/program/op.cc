@@ -1,5 +1,7 @@
 #include "program/op.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 
 #include "base/check.h"
@@ -32,7 +34,20 @@ Rule parse_rule(std::string_view text) {
   return rule;
 }
 
-std::vector<Type> infer_types(const Op& op, Types in, const Attrs& attrs) {
+std::vector<std::string> union_of(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  std::vector<std::string> out;
+  std::set_union(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(out));
+  return out;
+}
+
+std::vector<std::string> without_axis_name(std::vector<std::string> axes, const std::string& axis) {
+  std::erase(axes, axis);
+  return axes;
+}
+
+namespace {
+
+std::vector<Type> types_by_row(const Op& op, Types in, const Attrs& attrs) {
   if (op.type) return op.type(in, attrs);
   LOCKSTEP_CHECK(op.rule, "{} has neither a type nor a rule", op.name);
   const Rule rule = op.rule(in, attrs);
@@ -59,6 +74,22 @@ std::vector<Type> infer_types(const Op& op, Types in, const Attrs& attrs) {
     for (char f : factors) type.shape.push_back(size.at(f));
     out.push_back(std::move(type));
   }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Type> infer_types(const Op& op, Types in, const Attrs& attrs) {
+  if (op.own_varying) return types_by_row(op, in, attrs);
+  std::vector<std::string> varying;
+  for (const Type& t : in)
+    if (!t.varying.empty()) varying = union_of(varying, t.varying);
+  if (varying.empty()) return types_by_row(op, in, attrs);
+  // Rows need not know of axes: they see types without them.
+  std::vector<Type> plain(in.begin(), in.end());
+  for (Type& t : plain) t.varying.clear();
+  std::vector<Type> out = types_by_row(op, plain, attrs);
+  for (Type& t : out) t.varying = varying;
   return out;
 }
 

@@ -51,7 +51,7 @@ struct SubPrograms {
   Split (*split)(const Program& joint, size_t known_inputs, size_t outputs);
   // Outputs named in `force` come out batched whether or not they depend on the batch.
   BatchedProgram (*batch)(const Program&, const std::vector<bool>& batched, int64_t size,
-                          const std::vector<bool>& force);
+                          const std::vector<bool>& force, const std::string& axis);
 };
 
 // Builds, in place of an op that will be differentiated, the forward computation with whatever its gradient needs kept.
@@ -82,7 +82,8 @@ struct Vjp {
 };
 using Grads = Values;  // one per operand; absent for zero
 
-// The batch axis is axis 0 of every batched operand and result.
+// The batch axis is axis 0 of every batched operand and result. It may stand for the devices along a mesh axis: then
+// collectives over it become ordinary ops along the batch axis, and nothing varies over it any more.
 struct Batch {
   const Op& op;
   const Attrs& attrs;
@@ -91,6 +92,7 @@ struct Batch {
   int64_t size;
   Builder& builder;
   const SubPrograms& passes;
+  const std::string& axis;  // empty: no mesh axis
 };
 struct Batched {
   Values out;
@@ -153,6 +155,9 @@ struct Op {
   // May result `out` be written over operand `in` (same bytes)? null: never.
   bool (*alias)(Types in_types, Types out_types, const Attrs&, size_t in, size_t out) = nullptr;
   Inline inline_body = Inline::never;
+  // The type column says over which mesh axes the results vary. Otherwise they vary over what any operand does, and
+  // operands that vary over less are made to vary alike first.
+  bool own_varying = false;
   // The row that computes this single-result op and then, tile by tile, an elementwise program of its result: same
   // attributes and a `body` whose input 0 is the result; operands are this op's, then the body's other inputs. null:
   // there is none.
@@ -162,6 +167,14 @@ struct Op {
 
 // Every op there is, defined in ops/.
 std::span<const Op* const> all_ops();
+
+// The row that lets a value that is the same on all devices along a mesh axis vary there (attribute `axis`). Defined in
+// ops/, like all_ops(); builders emit it where operands that vary meet operands that do not.
+extern const Op pvary_op;
+
+// All axes of both, sorted; and all but one.
+std::vector<std::string> union_of(const std::vector<std::string>& a, const std::vector<std::string>& b);
+std::vector<std::string> without_axis_name(std::vector<std::string> axes, const std::string& axis);
 
 // Result types of an op on these operands; throws Error when they do not fit.
 std::vector<Type> infer_types(const Op&, Types in, const Attrs&);

@@ -165,7 +165,14 @@ class Parser {
     const std::string name = identifier();
     const auto dtype = dtype_from_name(name);
     if (!dtype) fail(fmt::format("'{}' is not an element type", name));
-    return {*dtype, integers()};
+    Type type{*dtype, integers()};
+    if (peek() == '{') {  // right behind the bracket: "f32[8]{data}"
+      ++at_;
+      do type.varying.push_back(identifier());
+      while (accept(','));
+      expect('}');
+    }
+    return type;
   }
 
   int64_t reference() {

@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <string_view>
@@ -75,9 +76,10 @@ void DeviceTable::set_cpu_devices(int n) {
     throw_error("set_cpu_devices: {} devices; a process has from 1 to {}", n, kMostCpuDevices);
   const std::lock_guard lock(mutex_);
   if (!devices_.empty())
-    throw_error("set_cpu_devices: devices are in use already ({} of them) and {} are asked for; call it before anything "
-                "that uses devices",
-                devices_.size(), n);
+    throw_error(
+        "set_cpu_devices: devices are in use already ({} of them) and {} are asked for; call it before anything "
+        "that uses devices",
+        devices_.size(), n);
   wanted_ = n;
 }
 

@@ -92,8 +92,7 @@ std::vector<Device> Mesh::local_devices() const {
 
 int64_t Mesh::size(std::string_view axis) const {
   const auto found = find_axis(axis);
-  if (!found)
-    throw_error("mesh: no axis \"{}\" in {}; its axes are {}", axis, to_string(*this), quoted(axis_names()));
+  if (!found) throw_error("mesh: no axis \"{}\" in {}; its axes are {}", axis, to_string(*this), quoted(axis_names()));
   return shape()[*found];
 }
 
@@ -148,14 +147,16 @@ Mesh make_mesh(const std::vector<MeshAxis>& axes, const std::vector<Device>& dev
   const int64_t available = static_cast<int64_t>(devices.size());
   const int64_t given = count(shape);
   if (given > available)
-    throw_error("make_mesh: {} needs {} devices and there are {}; start with --devices {} or "
-                "LOCKSTEP_NUM_CPU_DEVICES={}",
-                detail::axes_text(names, shape), given, available, given, given);
+    throw_error(
+        "make_mesh: {} needs {} devices and there are {}; start with --devices {} or "
+        "LOCKSTEP_NUM_CPU_DEVICES={}",
+        detail::axes_text(names, shape), given, available, given, given);
   if (inferred) {
     if (available % given != 0)
-      throw_error("make_mesh: {} devices do not divide by {}, the sizes given beside \"{}\"; give that size too, or "
-                  "another number of devices",
-                  available, given, names[*inferred]);
+      throw_error(
+          "make_mesh: {} devices do not divide by {}, the sizes given beside \"{}\"; give that size too, or "
+          "another number of devices",
+          available, given, names[*inferred]);
     shape[*inferred] = available / given;
   }
   return Mesh({devices.begin(), devices.begin() + count(shape)}, shape, names);

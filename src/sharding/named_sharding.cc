@@ -117,11 +117,13 @@ int64_t NamedSharding::num_shards(int64_t dimension) const {
 }
 
 int64_t NamedSharding::piece(int64_t dimension, int64_t position) const {
-  LOCKSTEP_CHECK(dimension >= 0 && position >= 0 && position < mesh().size(), "dimension {} at {}", dimension, position);
+  LOCKSTEP_CHECK(dimension >= 0 && position >= 0 && position < mesh().size(), "dimension {} at {}", dimension,
+                 position);
   const size_t i = static_cast<size_t>(dimension);
   if (i >= data_->cuts.size()) return 0;
   int64_t piece = 0;
-  for (const auto& factor : data_->cuts[i].factors) piece = piece * factor.size + position / factor.stride % factor.size;
+  for (const auto& factor : data_->cuts[i].factors)
+    piece = piece * factor.size + position / factor.stride % factor.size;
   return piece;
 }
 
@@ -153,9 +155,10 @@ Shape NamedSharding::shard_shape(const Shape& shape, std::string_view op) const 
   for (size_t d = 0; d < data_->cuts.size(); ++d) {
     const int64_t n = data_->cuts[d].pieces;
     if (shape[d] % n != 0)
-      throw_error("{}: dimension {} of {} is cut {} ways by {}; per-device code needs equal pieces and {} is no multiple "
-                  "of {}; pad the dimension, or use jit, which allows uneven pieces",
-                  op, d, to_string(shape), n, quoted(data_->spec.entries[d].axes), shape[d], n);
+      throw_error(
+          "{}: dimension {} of {} is cut {} ways by {}; per-device code needs equal pieces and {} is no multiple "
+          "of {}; pad the dimension, or use jit, which allows uneven pieces",
+          op, d, to_string(shape), n, quoted(data_->spec.entries[d].axes), shape[d], n);
     pieces[d] /= n;
   }
   return pieces;

@@ -1,5 +1,7 @@
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "base/hash.h"
 #include "lockstep/sharding.h"
 
@@ -26,8 +28,8 @@ PartitionSpec PartitionSpec::trimmed() const {
 
 bool PartitionSpec::operator==(const PartitionSpec& other) const {
   const size_t n = trimmed_size(*this);
-  return n == trimmed_size(other) && std::equal(entries.begin(), entries.begin() + static_cast<ptrdiff_t>(n),
-                                                other.entries.begin()) &&
+  return n == trimmed_size(other) &&
+         std::equal(entries.begin(), entries.begin() + static_cast<ptrdiff_t>(n), other.entries.begin()) &&
          unreduced == other.unreduced;
 }
 

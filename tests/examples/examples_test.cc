@@ -1,6 +1,7 @@
 // Runs every program of examples/ as a user would and looks at what it prints.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -20,8 +21,10 @@ struct Outcome {
   std::string text;  // both streams
 };
 
-Outcome run(const std::string& name, const std::string& arguments) {
-  const std::string command = "'" LOCKSTEP_BINARY_DIR "/examples/" + name + "' " + arguments + " 2>&1 </dev/null";
+// `before`: what stands in front of the command.
+Outcome run(const std::string& name, const std::string& arguments, const std::string& before = "") {
+  const std::string command =
+      before + "'" LOCKSTEP_BINARY_DIR "/examples/" + name + "' " + arguments + " 2>&1 </dev/null";
   std::FILE* pipe = popen(command.c_str(), "r");
   if (!pipe) return {};
   Outcome outcome;
@@ -63,11 +66,100 @@ TEST(Examples, LinearRegressionFindsTheLine) {
   EXPECT_NEAR(number_after(r.text, "bias "), 2, 0.02);
 }
 
+TEST(Examples, QueryDevicesPrintsThem) {
+  EXPECT_EQ(run("query_devices", "--devices 3").text,
+            "# Local devices: [ 3 ], [cpu(id=0), cpu(id=1), cpu(id=2)]\n"
+            "# Global devices:[ 3 ], [cpu(id=0), cpu(id=1), cpu(id=2)]\n");
+  const std::string eight =
+      "[ 8 ], [cpu(id=0), cpu(id=1), cpu(id=2), cpu(id=3), cpu(id=4), cpu(id=5), cpu(id=6), cpu(id=7)]\n";
+  EXPECT_EQ(run("query_devices", "--devices 8").text, "# Local devices: " + eight + "# Global devices:" + eight);
+}
+
+TEST(Examples, DevicesComeFromTheEnvironmentWhenNoFlagIsGiven) {
+  const std::string one = "Total devices: 1  |  Devices per task: 1\nProcess 0 has y=[1.]\n",
+                    two = "Total devices: 2  |  Devices per task: 2\nProcess 0 has y=[2.]\n",
+                    four = "Total devices: 4  |  Devices per task: 4\nProcess 0 has y=[4.]\n";
+  const std::string none = "env -u LOCKSTEP_NUM_CPU_DEVICES -u JAX_NUM_CPU_DEVICES -u XLA_FLAGS ";
+  EXPECT_EQ(run("allreduce", "", none).text, one);
+  EXPECT_EQ(run("allreduce", "", none + "LOCKSTEP_NUM_CPU_DEVICES=2 JAX_NUM_CPU_DEVICES=3 ").text, two);
+  EXPECT_EQ(run("allreduce", "", none + "JAX_NUM_CPU_DEVICES=2 ").text, two);
+  EXPECT_EQ(run("allreduce", "", none + "XLA_FLAGS=--xla_force_host_platform_device_count=4 ").text, four);
+  EXPECT_EQ(run("allreduce", "--devices 4", none + "LOCKSTEP_NUM_CPU_DEVICES=2 ").text, four);
+}
+
+TEST(Examples, AllreduceSumsOnesOverTheDevices) {
+  for (const char* n : {"1", "3", "8", "64"}) {
+    const Outcome r = run("allreduce", std::string("--devices ") + n);
+    EXPECT_EQ(r.code, 0);
+    EXPECT_EQ(r.text,
+              std::string("Total devices: ") + n + "  |  Devices per task: " + n + "\nProcess 0 has y=[" + n + ".]\n");
+  }
+}
+
+TEST(Examples, VisualizeDrawsAndWritesAPicture) {
+  const fs::path picture = fs::temp_directory_path() / ("lockstep_visualize_" + std::to_string(getpid()) + ".svg");
+  const Outcome r = run("visualize", "--svg '" + picture.string() + "'");
+  EXPECT_EQ(r.code, 0) << r.text;
+  EXPECT_NE(r.text.find("\u251c\u2500\u2500\u2500\u2500\u2500\u2500\u2500\u2500\u2500\u253c"), std::string::npos)
+      << r.text;  // ├─────────┼
+  EXPECT_NE(r.text.find("CPU 0,1,2,3,4,5,6,7"), std::string::npos) << r.text;
+  EXPECT_NE(r.text.find("CPU 1,3,5,7"), std::string::npos) << r.text;
+  EXPECT_NE(r.text.find("[85:97]"), std::string::npos) << r.text;
+  EXPECT_EQ(r.text.find('\033'), std::string::npos) << "colours in a pipe";
+  std::ifstream file(picture);
+  std::stringstream svg;
+  svg << file.rdbuf();
+  EXPECT_EQ(svg.str().rfind("<svg", 0), 0u);
+  EXPECT_NE(svg.str().find("CPU 7"), std::string::npos);
+  fs::remove(picture);
+
+  const Outcome one = run("visualize", "--devices 1");
+  EXPECT_EQ(one.code, 0) << one.text;
+  const Outcome nowhere = run("visualize", "--svg /nonexistent/picture.svg");
+  EXPECT_EQ(nowhere.code, 1);
+  EXPECT_NE(nowhere.text.find("/nonexistent/picture.svg"), std::string::npos);
+}
+
+TEST(Examples, PmapReportsDevices) {
+  const Outcome r = run("spmd_mnist_pmap", "--data synthetic --epochs 0 --devices 2");
+  EXPECT_EQ(r.code, 0);
+  EXPECT_EQ(r.text,
+            "Lockstep global devices:[CpuDevice(id=0), CpuDevice(id=1)]\n"
+            "Lockstep local devices:[CpuDevice(id=0), CpuDevice(id=1)]\n"
+            "Lockstep device count:2\nLockstep local device count:2\nLockstep process count:1\n");
+}
+
+TEST(Examples, PmapRefusesPiecesThatAreNotEqualBeforeTraining) {
+  for (const char* n : {"3", "32"}) {  // the second divides a whole batch but not the last
+    const Outcome r = run("spmd_mnist_pmap", std::string("--data synthetic --epochs 1 --devices ") + n);
+    EXPECT_EQ(r.code, 1);
+    EXPECT_EQ(r.text,
+              std::string("spmd_mnist_pmap: pmap needs equal pieces, and batches of 128 and 112 do not divide by ") +
+                  n + " devices; give --devices 1, 2, 4, 8 or 16, or use spmd_mnist_jit\n");
+  }
+}
+
+TEST(Examples, JitLearnsTheSameOnAnyNumberOfDevices) {
+  const std::string epoch = "--data synthetic --epochs 1 --devices ";
+  const Outcome one = run("spmd_mnist_jit", epoch + "1");
+  ASSERT_EQ(one.code, 0) << one.text;
+  for (const char* n : {"3", "16"}) {  // neither 128 nor the last 112 rows divide by 3
+    const Outcome many = run("spmd_mnist_jit", epoch + n);
+    EXPECT_EQ(many.code, 0) << many.text;
+    for (const char* set : {"Training set accuracy ", "Test set accuracy "})
+      EXPECT_NEAR(number_after(many.text, set), number_after(one.text, set), 1e-3) << n;
+  }
+}
+
 // Programs that train on images share their flags and what they print.
-class Training : public testing::TestWithParam<std::string> {};
+struct Trained {
+  std::string program;
+  std::string arguments;
+};
+class Training : public testing::TestWithParam<Trained> {};
 
 TEST_P(Training, PrintsTimeAndAccuraciesOfEveryEpoch) {
-  const Outcome r = run(GetParam(), "--data synthetic --epochs 1");
+  const Outcome r = run(GetParam().program, "--data synthetic --epochs 1 " + GetParam().arguments);
   EXPECT_EQ(r.code, 0) << r.text;
   const std::regex epoch(
       R"(Epoch (\d+) in \d+\.\d+ sec\nTraining set accuracy (\d\.\d+)\nTest set accuracy (\d\.\d+)\n)");
@@ -83,15 +175,16 @@ TEST_P(Training, PrintsTimeAndAccuraciesOfEveryEpoch) {
   EXPECT_EQ(seen, 1) << r.text;
 }
 
-TEST_P(Training, NoEpochsPrintNothing) {
-  const Outcome r = run(GetParam(), "--data synthetic --epochs 0");
+TEST_P(Training, NoEpochsTrainNothing) {
+  const Outcome r = run(GetParam().program, "--data synthetic --epochs 0 " + GetParam().arguments);
   EXPECT_EQ(r.code, 0) << r.text;
-  EXPECT_EQ(r.text, "");
+  EXPECT_EQ(r.text.find("Epoch"), std::string::npos) << r.text;
+  EXPECT_EQ(r.text.find("accuracy"), std::string::npos) << r.text;
 }
 
 TEST_P(Training, WrongFlagsAreOneLineAndAFailure) {
   const auto fails = [](const std::string& arguments, const std::string& part) {
-    const Outcome r = run(GetParam(), arguments);
+    const Outcome r = run(GetParam().program, arguments);
     EXPECT_EQ(r.code, 1) << arguments << '\n' << r.text;
     EXPECT_NE(r.text.find(part), std::string::npos) << arguments << '\n' << r.text;
     EXPECT_EQ(std::count(r.text.begin(), r.text.end(), '\n'), 1) << r.text;
@@ -105,15 +198,24 @@ TEST_P(Training, WrongFlagsAreOneLineAndAFailure) {
   fails("--data mnist --data-dir /nonexistent", "/nonexistent");
 }
 
-std::vector<std::string> training_programs() {
-  std::vector<std::string> out;
-  for (const std::string& name : sources())
-    if (name != "linear_regression") out.push_back(name);
+// Every training program; those that take --devices, on one and on eight.
+std::vector<Trained> training_programs() {
+  std::vector<Trained> out;
+  for (const std::string& name : sources()) {
+    if (name.find("mnist") == std::string::npos) continue;
+    if (name.rfind("spmd_", 0) != 0) {
+      out.push_back({name, ""});
+      continue;
+    }
+    for (const char* n : {"1", "8"}) out.push_back({name, std::string("--devices ") + n});
+  }
   return out;
 }
 
-INSTANTIATE_TEST_SUITE_P(Programs, Training, testing::ValuesIn(training_programs()),
-                         [](const auto& each) { return each.param; });
+INSTANTIATE_TEST_SUITE_P(Programs, Training, testing::ValuesIn(training_programs()), [](const auto& each) {
+  const std::string& with = each.param.arguments;
+  return each.param.program + (with.empty() ? "" : "_on_" + with.substr(with.rfind(' ') + 1));
+});
 
 }  // namespace
 }  // namespace lockstep

@@ -13,7 +13,7 @@
 #include "lane/buffer.h"
 #include "lane/pool.h"
 #include "ops/dims.h"
-#include "ops/dispatch.h"
+#include "base/dispatch.h"
 #include "passes/passes.h"
 #include "program/op.h"
 

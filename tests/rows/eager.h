@@ -15,6 +15,12 @@ inline HostArray copy_of(const HostArray& x) {
   return out;
 }
 
+// Exact for every element type.
+inline void copy_element(const HostArray& from, int64_t i, HostArray& to, int64_t j) {
+  const int64_t bytes = size_of(from.type.dtype);
+  std::memcpy(to.buffer->data() + j * bytes, from.buffer->data() + i * bytes, static_cast<size_t>(bytes));
+}
+
 inline std::vector<Type> types_of(const HostArrays& arrays) {
   std::vector<Type> out;
   for (const HostArray& x : arrays) out.push_back(x.type);

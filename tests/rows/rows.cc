@@ -29,6 +29,12 @@ Attrs in_f64(const Attrs& attrs) {
   return out;
 }
 
+// How the values of all devices along kAxis lie in one array.
+Type stored(Type t, int64_t devices) {
+  if (std::erase(t.varying, kAxis) > 0) t.shape = prepend(devices, t.shape);
+  return t;
+}
+
 std::vector<double> special_values(DType t) {
   const double inf = std::numeric_limits<double>::infinity();
   if (is_floating(t)) return {0.0, -0.0, 1, -1, 0.5, -2, 3, inf, -inf, std::nan(""), 1e-3, 100, -100, 2, -3};
@@ -46,8 +52,8 @@ std::vector<double> special_values(DType t) {
   }
 }
 
-HostArray make_input(const Operand& operand, std::mt19937& random) {
-  HostArray x(operand.type);
+HostArray make_input(const Operand& operand, Type type, std::mt19937& random) {
+  HostArray x(std::move(type));
   const DType t = operand.type.dtype;
   const Domain& d = operand.domain;
   const int64_t n = x.size();
@@ -104,6 +110,7 @@ const std::vector<Row>& rows() {
     add_reduce_rows(out);
     add_window_rows(out);
     add_program_rows(out);
+    add_collective_rows(out);
     return out;
   }();
   return all;
@@ -121,6 +128,14 @@ RefArrays refer(const Op& op, const Attrs& attrs, const RefArrays& in) {
   RefArrays out;
   for (const Type& t : infer_types(op, types, attrs)) out.emplace_back(t);
   row_of(op).reference(in, attrs, out);
+  return out;
+}
+
+RefArrays refer(const Op& op, const Sample& sample, const RefArrays& in) {
+  if (sample.devices == 0) return refer(op, sample.attrs, in);
+  RefArrays out;
+  for (const Type& t : infer_types(op, sample.types(), sample.attrs)) out.emplace_back(stored(t, sample.devices));
+  row_of(op).reference(in, sample.attrs, out);
   return out;
 }
 
@@ -145,6 +160,20 @@ Program program_of(const Op& op, const Sample& sample) {
   return b.take(b.emit(op, in, sample.attrs));
 }
 
+Program spread(const Program& p, int64_t devices) {
+  if (devices == 0) return p;
+  auto vary = [](const std::vector<Type>& types) {
+    std::vector<bool> out;
+    for (const Type& t : types) out.push_back(std::find(t.varying.begin(), t.varying.end(), kAxis) != t.varying.end());
+    return out;
+  };
+  const std::vector<bool> out = vary(p.output_types());
+  BatchedProgram all = batch(p, vary(p.input_types()), devices, out, kAxis);
+  EXPECT_EQ(all.batched, out) << print(p);
+  EXPECT_NO_THROW(check(all.program)) << print(all.program);
+  return std::move(all.program);
+}
+
 Sample in_f64(const Sample& sample) {
   Sample out = sample;
   for (Operand& operand : out.in) operand.type = in_f64(operand.type);
@@ -155,7 +184,8 @@ Sample in_f64(const Sample& sample) {
 HostArrays make_inputs(const Sample& sample, uint32_t seed) {
   std::mt19937 random(seed);
   HostArrays out;
-  for (const Operand& operand : sample.in) out.push_back(make_input(operand, random));
+  for (const Operand& operand : sample.in)
+    out.push_back(make_input(operand, stored(operand.type, sample.devices), random));
   for (size_t i = 0; i < out.size(); ++i)
     if (sample.in[i].domain.kind == Domain::pooled)
       out[i] = from_reference(refer(max_pool_op, sample.attrs, {to_reference(out[0])})[0]);

@@ -24,6 +24,9 @@ struct RefArray {
 };
 using RefArrays = std::vector<RefArray>;
 
+// The mesh axis of the samples of collectives.
+inline constexpr const char* kAxis = "i";
+
 // Computes `out`, which has the result types, from the operands.
 using Reference = std::function<void(const RefArrays& in, const Attrs& attrs, RefArrays& out)>;
 
@@ -48,7 +51,8 @@ struct Operand {
 struct Sample {
   std::vector<Operand> in;
   Attrs attrs = {};
-  bool smooth = true;  // differentiable at almost every such operand
+  bool smooth = true;   // differentiable at almost every such operand
+  int64_t devices = 0;  // for a collective: how many there are along kAxis
 
   std::vector<Type> types() const;
   std::string text(const Op&) const;
@@ -67,6 +71,7 @@ const Row& row_of(const Op&);
 
 // Results of the reference of an op; nested programs are computed by the references of their equations.
 RefArrays refer(const Op&, const Attrs&, const RefArrays& in);
+RefArrays refer(const Op&, const Sample&, const RefArrays& in);
 RefArrays refer(const Program&, const RefArrays& in);
 
 // The families, each adding its rows.
@@ -76,9 +81,14 @@ void add_index_rows(std::vector<Row>&);
 void add_reduce_rows(std::vector<Row>&);
 void add_window_rows(std::vector<Row>&);
 void add_program_rows(std::vector<Row>&);
+void add_collective_rows(std::vector<Row>&);
 
 // The program that is one equation of this op.
 Program program_of(const Op&, const Sample&);
+
+// What runs for a program of one device along kAxis: all of them at once, values that vary over it having the devices
+// in front. `devices` 0: the program itself.
+Program spread(const Program&, int64_t devices);
 
 // The sample with every floating type replaced by f64, in operands, attributes and nested programs.
 Sample in_f64(const Sample&);

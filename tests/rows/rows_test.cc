@@ -58,8 +58,9 @@ TEST_P(Rows, CpuMatchesReference) {
     const HostArrays in = make_inputs(sample, 7);
     RefArrays wide;
     for (const HostArray& x : in) wide.push_back(to_reference(x));
-    const RefArrays wanted = refer(op(), sample.attrs, wide);
-    const HostArrays got = eager_op(op(), sample.attrs, in), plan = planned(program_of(op(), sample), in);
+    const RefArrays wanted = refer(op(), sample, wide);
+    const Program p = spread(program_of(op(), sample), sample.devices);
+    const HostArrays got = eager(p, in), plan = planned(p, in);
     ASSERT_EQ(got.size(), wanted.size());
     for (size_t k = 0; k < got.size(); ++k) {
       expect_close(got[k], from_reference(wanted[k]), row().relative);
@@ -83,9 +84,12 @@ double weighted(const Program& p, const HostArrays& inputs, const HostArrays& ct
 }
 
 // The gradient of an f64 program along one random direction of the wanted inputs, against central differences.
-void expect_gradient_along(const Program& p, const HostArrays& inputs, const std::vector<bool>& wanted) {
-  const Program both = joint(p, wanted);
-  ASSERT_NO_THROW(check(both)) << print(both);
+// `devices`: as in Sample.
+void expect_gradient_along(const Program& one, const HostArrays& inputs, const std::vector<bool>& wanted,
+                           int64_t devices) {
+  const Program joined = joint(one, wanted);
+  ASSERT_NO_THROW(check(joined)) << print(joined);
+  const Program p = spread(one, devices), both = spread(joined, devices);
   HostArrays args = inputs, cts;
   uint32_t seed = 50;
   for (const Type& t : p.output_types())
@@ -138,7 +142,8 @@ TEST_P(RowsWithGradient, GradientMatchesFiniteDifference) {
     SCOPED_TRACE(sample.text(op()));
     const Program p = program_of(op(), sample);
     const HostArrays inputs = make_inputs(sample, 11);
-    for (const std::vector<bool>& wanted : choices(differentiable(sample))) expect_gradient_along(p, inputs, wanted);
+    for (const std::vector<bool>& wanted : choices(differentiable(sample)))
+      expect_gradient_along(p, inputs, wanted, sample.devices);
   }
 }
 
@@ -154,11 +159,12 @@ TEST_P(RowsWithGradient, SecondGradientMatchesFiniteDifference) {
     Program first = joint(p, wanted);
     first = drop_dead(select_outputs(first, p.outputs.size(), first.outputs.size()));
     HostArrays inputs = make_inputs(sample, 13);
-    for (size_t i = inputs.size(); i < first.inputs.size(); ++i) {
-      inputs.push_back(normal_numbers(first.types[first.inputs[i]], 90 + static_cast<uint32_t>(i)));
+    const std::vector<Type> stored = spread(first, sample.devices).input_types();
+    for (size_t i = inputs.size(); i < stored.size(); ++i) {
+      inputs.push_back(normal_numbers(stored[i], 90 + static_cast<uint32_t>(i)));
       wanted.push_back(true);
     }
-    expect_gradient_along(first, inputs, wanted);
+    expect_gradient_along(first, inputs, wanted, sample.devices);
   }
 }
 
@@ -179,26 +185,48 @@ bool consistent(const Sample& sample, const std::vector<bool>& batched) {
   return true;
 }
 
+bool varies(const Type& t) { return std::find(t.varying.begin(), t.varying.end(), kAxis) != t.varying.end(); }
+
+// [a, b, ...] as [b, a, ...].
+HostArray swapped(const HostArray& x) {
+  Type type = x.type;
+  std::swap(type.shape[0], type.shape[1]);
+  HostArray out(type);
+  const int64_t rows = type.shape[1], columns = type.shape[0], block = x.size() / std::max<int64_t>(rows * columns, 1);
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const int64_t row = i / block / columns, column = i / block % columns;
+    copy_element(x, i, out, (column * rows + row) * block + i % block);
+  }
+  return out;
+}
+
+// A collective is batched before it meets its devices, whose dimension then comes before the batch.
 void expect_batch_is_loop(const Op& op, const Sample& sample, const std::vector<bool>& batched, bool relative) {
   constexpr int64_t kBatch = 3;
   std::vector<HostArrays> examples;
   for (uint32_t b = 0; b < kBatch; ++b) examples.push_back(make_inputs(sample, 20 + b));
   HostArrays inputs;
-  for (size_t i = 0; i < batched.size(); ++i) inputs.push_back(batched[i] ? stack(examples, i) : examples[0][i]);
+  for (size_t i = 0; i < batched.size(); ++i) {
+    inputs.push_back(batched[i] ? stack(examples, i) : examples[0][i]);
+    if (batched[i] && varies(sample.in[i].type)) inputs[i] = swapped(inputs[i]);
+  }
   const Program one = program_of(op, sample);
   const BatchedProgram all = batch(one, batched, kBatch, {});
   ASSERT_NO_THROW(check(all.program));
   SCOPED_TRACE(print(all.program));
-  const HostArrays got = planned(all.program, inputs);
+  HostArrays got = planned(spread(all.program, sample.devices), inputs);
+  const std::vector<Type> out_types = one.output_types();
+  for (size_t k = 0; k < got.size(); ++k)
+    if (all.batched[k] && varies(out_types[k])) got[k] = swapped(got[k]);
   for (int64_t b = 0; b < kBatch; ++b) {
     HostArrays in;
     for (size_t i = 0; i < batched.size(); ++i) in.push_back(examples[batched[i] ? static_cast<size_t>(b) : 0][i]);
-    const HostArrays wanted = eager(one, in);
+    const HostArrays wanted = eager(spread(one, sample.devices), in);
     for (size_t k = 0; k < wanted.size(); ++k)
       expect_close(all.batched[k] ? got[k].row(b) : got[k], wanted[k], relative);
   }
   // A batch of nothing.
-  const Program empty = batch(one, batched, 0, {}).program;
+  const Program empty = spread(batch(one, batched, 0, {}).program, sample.devices);
   HostArrays none;
   for (ValueId id : empty.inputs) none.emplace_back(empty.types[id]);
   for (size_t i = 0; i < batched.size(); ++i)
@@ -214,6 +242,36 @@ TEST_P(RowsOfTraces, BatchIsALoop) {
       for (size_t i = 0; i < sample.in.size(); ++i) batched.push_back((bits >> i & 1) != 0);
       if (consistent(sample, batched)) expect_batch_is_loop(op(), sample, batched, row().relative);
     }
+  }
+}
+
+// The batch may be the devices along another mesh axis, over which the operands vary as well.
+TEST_P(RowsOfTraces, BatchOverAnotherAxisIsABatch) {
+  for (const Sample& sample : row().samples) {
+    if (sample.devices == 0 || sample.in.empty()) continue;
+    SCOPED_TRACE(sample.text(op()));
+    Sample twice = sample;
+    for (Operand& operand : twice.in) operand.type.varying.push_back("j");
+    const Program p = program_of(op(), twice);
+    const BatchedProgram named = batch(p, {true}, 3, {}, "j"), plain = batch(program_of(op(), sample), {true}, 3, {});
+    EXPECT_EQ(print(named.program), print(plain.program));
+    EXPECT_EQ(named.batched, plain.batched);
+    EXPECT_EQ(p.types.back().varying.back(), "j");
+  }
+}
+
+// What all devices hold alike is stored once, and means the same.
+TEST_P(RowsOfTraces, OneCopyForAllDevicesIsThatManyCopies) {
+  for (const Sample& sample : row().samples) {
+    if (sample.devices == 0 || sample.in.empty()) continue;
+    SCOPED_TRACE(sample.text(op()));
+    const Program p = program_of(op(), sample);
+    const std::vector<bool> all_stacked(p.outputs.size(), true);
+    const HostArray one = whole_numbers({sample.in[0].type.dtype, sample.in[0].type.shape});
+    const HostArray copies = stack(std::vector<HostArrays>(static_cast<size_t>(sample.devices), {one}), 0);
+    const Program once = batch(p, {false}, sample.devices, all_stacked, kAxis).program;
+    const Program each = batch(p, {true}, sample.devices, all_stacked, kAxis).program;
+    expect_close(planned(once, {one})[0], planned(each, {copies})[0]);
   }
 }
 

@@ -77,9 +77,10 @@ struct Result {
   Array loss, grad_norm;
 };
 
-// One step of "sgd", "momentum" (0.9) or "adam" (0.9, 0.999, 1e-8).
-inline Result train_step(State s, Batch batch, std::string optimizer, float rate) {
-  auto [value, g] = value_and_grad(loss)(s.params, batch);
+// One step of "sgd", "momentum" (0.9) or "adam" (0.9, 0.999, 1e-8) on loss_of(params, batch).
+template <class Loss>
+Result train_step(State s, Batch batch, const std::string& optimizer, float rate, const Loss& loss_of) {
+  auto [value, g] = value_and_grad(loss_of)(s.params, batch);
   Array squares = 0.f;
   for (const Array& leaf : tree_leaves(g)) squares = squares + sum(square(leaf));
   if (optimizer == "sgd") {
@@ -99,6 +100,10 @@ inline Result train_step(State s, Batch batch, std::string optimizer, float rate
                         s.params, s.m, s.v);
   }
   return {std::move(s), value, sqrt(squares)};
+}
+
+inline Result train_step(State s, Batch batch, const std::string& optimizer, float rate) {
+  return train_step(std::move(s), std::move(batch), optimizer, rate, loss);
 }
 
 }  // namespace lockstep::models

@@ -1,6 +1,7 @@
 #include "lane/cpu/conv.h"
 
 #include "base/check.h"
+#include "base/dispatch.h"
 #include "lane/buffer.h"
 #include "lane/cpu/columns.h"
 #include "lane/cpu/gemm_tile.h"
@@ -19,18 +20,12 @@ constexpr int64_t kChunks = 32;
 
 template <class F>
 void dispatch(DType dtype, F f) {
-  switch (dtype) {
-    case DType::bf16:
-      return f(BFloat16{});
-    case DType::f16:
-      return f(Float16{});
-    case DType::f32:
-      return f(float{});
-    case DType::f64:
-      return f(double{});
-    default:
+  with_dtype(dtype, [&]<class T>() {
+    if constexpr (is_floating(dtype_of<T>))
+      f(T{});
+    else
       throw_error("convolution: arrays of dtype {}; convert them to a float type first", name(dtype));
-  }
+  });
 }
 
 }  // namespace
@@ -135,7 +130,8 @@ class ConvRun {
   // best) over its tiles; then the partial sums are added in order and turned.
   void filter_gradient(const T* x, const T* dy, T* dw) {
     const int64_t pixels = s_.batch * c_.pixels_, chunks = ceil_div(pixels, c_.chunk_pixels_);
-    const int64_t part = c_.group_out_ * c_.depth_, parts = std::max<int64_t>(chunks, 1);  // an empty batch sums to zeros
+    const int64_t part = c_.group_out_ * c_.depth_,
+                  parts = std::max<int64_t>(chunks, 1);  // an empty batch sums to zeros
     if (part == 0) return;
     const BufferPtr workspace = allocate(parts * s_.groups * part * static_cast<int64_t>(sizeof(S)));
     S* const partial = workspace->as<S>();  // [groups, chunks, group_out, depth]

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/dispatch.h"
 #include "lane/buffer.h"
 #include "lane/cpu/gemm_tile.h"
 
@@ -91,27 +92,12 @@ Cut choose_tiles(const GemmSpec& spec, int64_t element, int threads) {
 // Calls f(T{}) for the C++ type of a dtype.
 template <class F>
 void dispatch(DType dtype, F f) {
-  switch (dtype) {
-    case DType::u8:
-      return f(uint8_t{});
-    case DType::i32:
-      return f(int32_t{});
-    case DType::i64:
-      return f(int64_t{});
-    case DType::u32:
-      return f(uint32_t{});
-    case DType::bf16:
-      return f(BFloat16{});
-    case DType::f16:
-      return f(Float16{});
-    case DType::f32:
-      return f(float{});
-    case DType::f64:
-      return f(double{});
-    case DType::boolean:
-      break;
-  }
-  throw_error("matrix product: operands of dtype {}; convert them to a number type first", name(dtype));
+  with_dtype(dtype, [&]<class T>() {
+    if constexpr (std::is_same_v<T, bool>)
+      throw_error("matrix product: operands of dtype {}; convert them to a number type first", name(dtype));
+    else
+      f(T{});
+  });
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "base/check.h"
+#include "base/dispatch.h"
 #include "lane/cpu/gemm_tile.h"
 
 namespace lockstep {
@@ -55,27 +56,12 @@ template <class F>
 void dispatch(const char* what, const WindowSpec& spec, F f) {
   for (const int64_t stride : spec.stride)
     if (stride < 1) throw_error("{}: a stride of {}; it must be at least 1", what, stride);
-  switch (spec.dtype) {
-    case DType::u8:
-      return f(uint8_t{});
-    case DType::i32:
-      return f(int32_t{});
-    case DType::i64:
-      return f(int64_t{});
-    case DType::u32:
-      return f(uint32_t{});
-    case DType::bf16:
-      return f(BFloat16{});
-    case DType::f16:
-      return f(Float16{});
-    case DType::f32:
-      return f(float{});
-    case DType::f64:
-      return f(double{});
-    case DType::boolean:
-      break;
-  }
-  throw_error("{}: an array of dtype {}; convert it to a number type first", what, name(spec.dtype));
+  with_dtype(spec.dtype, [&]<class T>() {
+    if constexpr (std::is_same_v<T, bool>)
+      throw_error("{}: an array of dtype {}; convert it to a number type first", what, name(spec.dtype));
+    else
+      f(T{});
+  });
 }
 
 // One call in the dtype T.

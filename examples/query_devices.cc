@@ -1,0 +1,26 @@
+// Which devices this process and all processes have.
+#include <lockstep/devices.h>
+
+#include <cstdio>
+#include <exception>
+
+#include "flags.h"
+
+using namespace lockstep;
+
+std::string names(const std::vector<Device>& list) {
+  std::string out;
+  for (const Device& d : list)
+    out += (out.empty() ? "" : ", ") + to_string(d.platform) + "(id=" + std::to_string(d.id) + ")";
+  return "[" + out + "]";
+}
+
+int main(int argc, char** argv) try {
+  const Flags flags(argc, argv, {{"devices", ""}});  // not given: as the environment says, else one
+  if (!flags.text("devices").empty()) set_cpu_devices(flags.integer("devices"));
+  std::printf("# Local devices: [ %d ], %s\n", local_device_count(), names(local_devices()).c_str());
+  std::printf("# Global devices:[ %d ], %s\n", device_count(), names(devices()).c_str());
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "query_devices: %s\n", e.what());
+  return 1;
+}

@@ -1,0 +1,79 @@
+// MNIST on many devices with jit and NamedSharding: the batch is cut over them, the parameters are on all of them.
+#include <lockstep/lockstep.h>
+
+#include <chrono>
+#include <cstdio>
+
+#include "flags.h"
+
+using namespace lockstep;
+
+struct Layer { Array w, b; };
+using Params = std::vector<Layer>;
+struct Images { Array pixels, labels; };  // u8 [n, 784] and u8 [n]: the raw data set
+struct Batch { Array image, label; };     // f32 [b, 784] and one-hot f32 [b, 10]
+
+Params init_params(const std::vector<int64_t>& sizes, const Array& key) {
+  Params params;
+  for (size_t i = 0; i + 1 < sizes.size(); ++i)
+    params.push_back({0.1f * random::normal(random::fold_in(key, 2 * i), {sizes[i], sizes[i + 1]}),
+                      0.1f * random::normal(random::fold_in(key, 2 * i + 1), {sizes[i + 1]})});
+  return params;
+}
+
+Array predict(const Params& params, Array x) {
+  for (size_t i = 0; i + 1 < params.size(); ++i) x = tanh(dot(x, params[i].w) + params[i].b);
+  return log_softmax(dot(x, params.back().w) + params.back().b);
+}
+Array loss(const Params& p, const Batch& b) { return -mean(sum(predict(p, b.image) * b.label, 1)); }
+
+Images upload(ImageDataset set) {
+  return {Array::from(std::move(set.images), {set.count, set.rows * set.cols}),
+          Array::from(std::move(set.labels), {set.count})};
+}
+Batch gather(const Images& set, const Array& rows) {
+  return {astype(take(set.pixels, rows), f32) / 255.f, one_hot(take(set.labels, rows), 10)};
+}
+
+int main(int argc, char** argv) try {
+  const Flags flags(argc, argv, {{"epochs", "10"}, {"devices", "8"}, {"data", "mnist"}, {"data-dir", ""}});
+  set_cpu_devices(flags.integer("devices"));
+  Dataset data = load_dataset(flags.text("data"), {.dir = flags.text("data-dir")});
+  const Images train = upload(std::move(data.train)), test = upload(std::move(data.test));
+  const int64_t n = train.labels.size();
+
+  const Mesh mesh = make_mesh({"data"});               // all devices in a row
+  const NamedSharding data_sharding(mesh, P("data"));  // rows cut; features are not
+  const NamedSharding replicated(mesh, P());           // the whole on every device
+  Params params = device_put(init_params({train.pixels.shape(1), 1024, 1024, 10}, random::key(0)), replicated);
+
+  const auto fetch = jit([](Images set, Array order, Array start, int64_t size) {
+    return gather(set, dynamic_slice(order, {start}, {size}));
+  });
+  // Values under jit are global: the mean in the loss is over the whole batch, however many devices hold it and however
+  // uneven their pieces are, so that the step is the same on any number of them. No collective is written.
+  const auto step = jit([](Params p, Batch b) {
+    return tree_map([](Array w, Array dw) { return w - 0.001f * dw; }, p, grad(loss)(p, b));
+  }, {.donate = {0}, .in_shardings = {replicated, data_sharding}, .out_shardings = {replicated}});
+  const auto correct = jit([](Params p, Images set, Array start, int64_t size) {
+    const Batch b = gather(set, start + arange(size));
+    return sum(argmax(predict(p, b.image), 1) == argmax(b.label, 1));
+  });
+  auto accuracy = [&](const Images& set) {
+    const int64_t all = set.labels.size();
+    double right = 0;
+    for (int64_t i = 0; i < all; i += 1000)
+      right += correct(params, set, i, std::min<int64_t>(1000, all - i)).item<double>();
+    return right / static_cast<double>(all);
+  };
+  for (int epoch = 0; epoch < flags.integer("epochs"); ++epoch) {
+    const auto begin = std::chrono::steady_clock::now();
+    const Array order = random::permutation(random::fold_in(random::key(1), epoch), n);
+    for (int64_t i = 0; i < n; i += 128)  // the last batch may be smaller; every row is used once
+      params = step(params, device_put(fetch(train, order, i, std::min<int64_t>(128, n - i)), data_sharding));
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    std::printf("Epoch %d in %.2f sec\nTraining set accuracy %.6f\nTest set accuracy %.6f\n", epoch, seconds.count(),
+                accuracy(train), accuracy(test));
+    std::fflush(stdout);
+  }
+} catch (const std::exception& e) { return std::fprintf(stderr, "spmd_mnist_jit: %s\n", e.what()), 1; }

@@ -1,0 +1,176 @@
+#include "lockstep/shard_map.h"
+
+#include <algorithm>
+
+#include "array/apply.h"
+#include "base/check.h"
+#include "ops/dims.h"
+#include "ops/shape_ops.h"
+#include "passes/passes.h"
+
+namespace lockstep::detail {
+namespace {
+
+// The axes of the mesh that the function may name, in mesh order.
+std::vector<std::string> manual_axes(const ShardMapOptions& options) {
+  if (!options.mesh.defined()) throw_error("shard_map: there is no mesh; give {{.mesh = make_mesh(...)}}");
+  if (options.axes.empty()) return options.mesh.axis_names();
+  std::vector<std::string> out;
+  for (const std::string& axis : options.axes) options.mesh.size(axis);  // throws when unknown
+  for (const std::string& axis : options.mesh.axis_names())
+    if (std::find(options.axes.begin(), options.axes.end(), axis) != options.axes.end()) out.push_back(axis);
+  return out;
+}
+
+bool names(const PartitionSpec& spec, const std::string& axis) {
+  for (const SpecEntry& entry : spec.entries)
+    if (std::find(entry.axes.begin(), entry.axes.end(), axis) != entry.axes.end()) return true;
+  return false;
+}
+
+// How a global array and its pieces side by side are the same elements: dimensions cut into [axes..., rest], and the
+// order in which the axes' dimensions come first.
+struct Pieces {
+  Shape cut;        // the global shape with every cut dimension as [axes..., rest]
+  Dims axes_first;  // permutation of `cut`: axes in mesh order, then the rest
+  Shape global;
+
+  Pieces(const Shape& global_shape, const PartitionSpec& spec, const Mesh& mesh, const std::vector<std::string>& axes)
+      : global(global_shape) {
+    std::vector<int64_t> place(axes.size(), -1);
+    Dims rest;
+    for (size_t d = 0; d < global.size(); ++d) {
+      int64_t extent = global[d];
+      if (d < spec.entries.size()) {
+        for (const std::string& axis : spec.entries[d].axes) {
+          const auto at = std::find(axes.begin(), axes.end(), axis);
+          if (at == axes.end()) continue;
+          place[static_cast<size_t>(at - axes.begin())] = static_cast<int64_t>(cut.size());
+          cut.push_back(mesh.size(axis));
+          extent /= mesh.size(axis);
+        }
+      }
+      rest.push_back(static_cast<int64_t>(cut.size()));
+      cut.push_back(extent);
+    }
+    for (int64_t p : place)
+      if (p >= 0) axes_first.push_back(p);
+    axes_first.insert(axes_first.end(), rest.begin(), rest.end());
+  }
+
+  Value take_apart(Value x) const { return transpose(reshape(x, cut), axes_first); }
+  Value put_together(Value x) const { return reshape(transpose(x, inverse(axes_first)), global); }
+};
+
+Shape global_shape(const Shape& piece, const PartitionSpec& spec, const Mesh& mesh,
+                   const std::vector<std::string>& axes) {
+  Shape out = piece;
+  for (size_t d = 0; d < spec.entries.size(); ++d)
+    for (const std::string& axis : spec.entries[d].axes)
+      if (std::find(axes.begin(), axes.end(), axis) != axes.end()) out[d] *= mesh.size(axis);
+  return out;
+}
+
+}  // namespace
+
+MeshScope::MeshScope(const ShardMapOptions& options) {
+  for (const std::string& axis : manual_axes(options))
+    scopes_.push_back(std::make_unique<AxisScope>(axis, options.mesh.size(axis)));
+}
+MeshScope::~MeshScope() {
+  while (!scopes_.empty()) scopes_.pop_back();  // the last first
+}
+
+void check_in_specs(const ShardMapOptions& options, size_t arguments) {
+  if (options.in_specs.size() != arguments)
+    throw_error(
+        "shard_map: {} in_specs for {} arguments; give one P per argument, P() for what every device gets whole",
+        options.in_specs.size(), arguments);
+}
+
+void check_out_specs(size_t specs, size_t elements) {
+  if (specs != elements)
+    throw_error(
+        "shard_map: {} out_specs for a result of {} elements; give one P for the whole result or one per element",
+        specs, elements);
+}
+
+Type device_type(const Array& array, const ShardMapOptions& options, const PartitionSpec& spec,
+                 const std::string& path) {
+  const std::vector<std::string> axes = manual_axes(options);
+  NamedSharding(options.mesh, spec);  // throws for unknown and repeated axes
+  Type type = array.type();
+  if (spec.entries.size() > type.shape.size())
+    throw_error("shard_map: {} is {}, of rank {}, and its spec {} has {} entries; give at most one per dimension", path,
+                to_string(type), type.rank(), to_string(spec), spec.entries.size());
+  for (size_t d = 0; d < spec.entries.size(); ++d) {
+    int64_t pieces = 1;
+    std::string by;
+    for (const std::string& axis : spec.entries[d].axes) {
+      if (std::find(axes.begin(), axes.end(), axis) == axes.end()) continue;
+      pieces *= options.mesh.size(axis);
+      by += (by.empty() ? "\"" : ", \"") + axis + "\"";
+      type.varying = union_of(type.varying, {axis});
+    }
+    if (type.shape[d] % pieces != 0)
+      throw_error(
+          "shard_map: {}: dimension {} of {} is cut {} ways by {}; per-device code needs equal pieces and {} is no "
+          "multiple of "
+          "{}; pad the batch, or use jit, which allows uneven pieces",
+          path, d, to_string(type.shape), pieces, by, type.shape[d], pieces);
+    type.shape[d] /= pieces;
+  }
+  return type;
+}
+
+Arrays run_per_device(const Traced& traced, std::span<const Array> args, const std::vector<PartitionSpec>& in,
+                      const std::vector<PartitionSpec>& out, const ShardMapOptions& options) {
+  const std::vector<std::string> axes = manual_axes(options);
+  Program program = *traced.program;
+  std::vector<Shape> shapes;  // of the results
+  for (size_t i = 0; i < out.size(); ++i) {
+    const Type& t = program.types[program.outputs[i]];
+    NamedSharding(options.mesh, out[i]);
+    if (out[i].entries.size() > t.shape.size())
+      throw_error(
+          "shard_map: result {} is {}, of rank {}, and its spec {} has {} entries; give at most one per dimension", i,
+          to_string(t), t.rank(), to_string(out[i]), out[i].entries.size());
+    shapes.push_back(global_shape(t.shape, out[i], options.mesh, axes));
+  }
+  // The innermost axis first, so that leading dimensions end up in mesh order.
+  for (size_t k = axes.size(); k-- > 0;) {
+    std::vector<bool> batched, force;
+    for (size_t i = 0; i < program.inputs.size(); ++i) batched.push_back(i < in.size() && names(in[i], axes[k]));
+    for (const PartitionSpec& spec : out) force.push_back(names(spec, axes[k]));
+    BatchedProgram all = batch(program, batched, options.mesh.size(axes[k]), force, axes[k]);
+    // Asked of the values and not of their types: what all_gather gives varies by its type and is the same everywhere.
+    for (size_t i = 0; i < out.size(); ++i)
+      if (all.batched[i] && !force[i])
+        throw_error(
+            "shard_map: result {} is {}, which varies over \"{}\", and its spec {} says that all devices along it hold "
+            "the same; psum or pmean it over \"{}\", or name the axis in out_specs",
+            i, to_string(traced.program->types[traced.program->outputs[i]]), axes[k], to_string(out[i]), axes[k]);
+    program = std::move(all.program);
+  }
+  Arrays made = apply("shard_map", with_captures(args, traced), {}, [&](Builder& b, const Values& v) {
+    Values pieces = v;
+    for (size_t i = 0; i < in.size(); ++i) pieces[i] = Pieces(v[i].shape(), in[i], options.mesh, axes).take_apart(v[i]);
+    Values results = b.inline_program(program, pieces);
+    for (size_t i = 0; i < results.size(); ++i)
+      results[i] = Pieces(shapes[i], out[i], options.mesh, axes).put_together(results[i]);
+    return results;
+  });
+  for (size_t i = 0; i < made.size(); ++i) made[i] = with_sharding(made[i], NamedSharding(options.mesh, out[i]));
+  return made;
+}
+
+void check_pmap_size(int64_t size, const std::string& axis) {
+  if (size > local_device_count())
+    throw_error(
+        "pmap: {} elements along \"{}\" for {} local devices; each device takes one: map over fewer, or ask for more "
+        "with "
+        "--devices {} or LOCKSTEP_NUM_CPU_DEVICES={}",
+        size, axis, local_device_count(), size, size);
+}
+
+}  // namespace lockstep::detail

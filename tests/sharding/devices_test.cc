@@ -1,0 +1,99 @@
+#include "lockstep/devices.h"
+
+#include <gtest/gtest.h>
+
+#include <unordered_set>
+
+#include "base/throws.h"
+#include "lockstep/error.h"
+#include "sharding/device_table.h"
+
+namespace lockstep {
+namespace {
+
+using detail::detect_cpu_devices;
+using detail::DeviceTable;
+using detail::Environment;
+
+TEST(Devices, PrintAsTheirPlatformAndId) {
+  const Device gpu{.id = 3, .platform = Platform::cuda};
+  EXPECT_EQ(to_string(Device{}), "cpu:0");
+  EXPECT_EQ(to_string(gpu), "cuda:3");
+  EXPECT_EQ(jax_name(Device{.id = 131072, .process_index = 1}), "CpuDevice(id=131072)");
+  EXPECT_EQ(jax_name(gpu), "CudaDevice(id=3)");
+  EXPECT_EQ(jax_name(std::vector<Device>{{.id = 0}, {.id = 1}}), "[CpuDevice(id=0), CpuDevice(id=1)]");
+  EXPECT_EQ(jax_name(std::vector<Device>{}), "[]");
+}
+
+TEST(Devices, DifferInEveryField) {
+  const std::unordered_set<Device> set = {
+      {.id = 0}, {.id = 1}, {.id = 0, .platform = Platform::cuda}, {.id = 0, .process_index = 1}, {.id = 0}};
+  EXPECT_EQ(set.size(), 4u);
+}
+
+TEST(Devices, AreCountedByTheFirstVariableThatSpeaks) {
+  EXPECT_EQ(detect_cpu_devices({}), 1);
+  Environment env = {{"XLA_FLAGS", "--xla_dump_to=/d --xla_force_host_platform_device_count=4\t--xla_x=9"}};
+  EXPECT_EQ(detect_cpu_devices(env), 4);
+  env["JAX_NUM_CPU_DEVICES"] = "6";
+  EXPECT_EQ(detect_cpu_devices(env), 6);
+  env["LOCKSTEP_NUM_CPU_DEVICES"] = "8";
+  EXPECT_EQ(detect_cpu_devices(env), 8);
+  env["LOCKSTEP_NUM_CPU_DEVICES"] = "";
+  EXPECT_EQ(detect_cpu_devices(env), 6);
+}
+
+TEST(Devices, AreCountedByTheLastXlaFlag) {
+  const std::string flag = "--xla_force_host_platform_device_count=";
+  EXPECT_EQ(detect_cpu_devices({{"XLA_FLAGS", flag + "2 " + flag + "5"}}), 5);
+  EXPECT_EQ(detect_cpu_devices({{"XLA_FLAGS", ""}}), 1);
+  EXPECT_EQ(detect_cpu_devices({{"XLA_FLAGS", "  "}}), 1);
+  EXPECT_EQ(detect_cpu_devices({{"XLA_FLAGS", "x" + flag + "2"}}), 1);
+}
+
+TEST(Devices, RejectValuesThatAreNoNumberOfDevices) {
+  for (const char* value : {"eight", "0", "-1", "8x", " 8", "1.5", "131073", "99999999999999999999"}) {
+    EXPECT_THROWS(detect_cpu_devices({{"LOCKSTEP_NUM_CPU_DEVICES", value}}), Error,
+                  "devices: LOCKSTEP_NUM_CPU_DEVICES is \"" + std::string(value) +
+                      "\"; give a number of devices from 1 to 131072, or unset it");
+    EXPECT_THROWS(detect_cpu_devices({{"JAX_NUM_CPU_DEVICES", value}}), Error, "JAX_NUM_CPU_DEVICES is \"");
+  }
+  EXPECT_THROWS(detect_cpu_devices({{"XLA_FLAGS", "--xla_force_host_platform_device_count=many"}}), Error,
+                "devices: --xla_force_host_platform_device_count in XLA_FLAGS is \"many\"; give a number");
+}
+
+TEST(Devices, ReadTheEnvironmentOfTheProcess) {
+  setenv("JAX_NUM_CPU_DEVICES", "3", 1);
+  EXPECT_EQ(detail::device_variables().at("JAX_NUM_CPU_DEVICES"), "3");
+  unsetenv("JAX_NUM_CPU_DEVICES");
+  EXPECT_FALSE(detail::device_variables().contains("JAX_NUM_CPU_DEVICES"));
+}
+
+TEST(Devices, AreDecidedAtFirstUse) {
+  DeviceTable table([] { return Environment{{"LOCKSTEP_NUM_CPU_DEVICES", "3"}}; });
+  EXPECT_THROWS(table.set_cpu_devices(0), Error, "set_cpu_devices: 0 devices; a process has from 1 to 131072");
+  table.set_cpu_devices(5);
+  table.set_cpu_devices(2);
+  const std::vector<Device>& list = table.devices();
+  EXPECT_EQ(list, (std::vector<Device>{{.id = 0}, {.id = 1}}));
+  EXPECT_EQ(&table.devices(), &list);
+  EXPECT_THROWS(table.set_cpu_devices(8), Error,
+                "set_cpu_devices: devices are in use already (2 of them) and 8 are asked for; call it before");
+}
+
+TEST(Devices, FollowTheEnvironmentWhenNotSet) {
+  DeviceTable table([] { return Environment{{"LOCKSTEP_NUM_CPU_DEVICES", "3"}}; });
+  EXPECT_EQ(table.devices().size(), 3u);
+}
+
+TEST(Devices, OfOneProcessAreAllLocal) {
+  EXPECT_GE(device_count(), 1);
+  EXPECT_EQ(local_devices(), devices());
+  EXPECT_EQ(local_device_count(), device_count());
+  EXPECT_EQ(process_index(), 0);
+  EXPECT_EQ(process_count(), 1);
+  EXPECT_THROWS(set_cpu_devices(2), Error, "devices are in use already");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,145 @@
+// What per-device code says of mistakes.
+#include "array/near.h"
+#include "lockstep/lockstep.h"
+
+namespace lockstep {
+namespace {
+
+Mesh mesh() { return make_mesh({{"i", 4}, {"j", 2}}); }
+
+Array same(Array x) { return x; }
+
+auto mapped(PartitionSpec in, PartitionSpec out) {
+  return shard_map(same, {.mesh = mesh(), .in_specs = {std::move(in)}, .out_specs = {std::move(out)}});
+}
+
+// f for each device, its argument cut by "i" along the first dimension.
+template <class F>
+auto per_device(F f) {
+  return shard_map(f, {.mesh = mesh(), .in_specs = {P("i")}, .out_specs = {P("i")}});
+}
+
+TEST(ShardMapErrors, UnknownMeshAxis) {
+  const Array x = zeros({8, 4});
+  EXPECT_THROWS(mapped(P("k"), P())(x), Error, "k");
+  EXPECT_THROWS(mapped(P("k"), P())(x), Error, "i");  // says which there are
+  EXPECT_THROWS(mapped(P(), P("k"))(x), Error, "k");
+  EXPECT_THROWS(shard_map(same, {.mesh = mesh(), .in_specs = {P()}, .out_specs = {P()}, .axes = {"k"}})(x), Error, "k");
+}
+
+TEST(ShardMapErrors, AxisUsedTwiceInASpec) {
+  const Array x = zeros({8, 4});
+  EXPECT_THROWS(mapped(P("i", "i"), P())(x), Error, "i");
+  EXPECT_THROWS(mapped(P(), P({"j", "j"}))(x), Error, "j");
+}
+
+TEST(ShardMapErrors, SpecLongerThanTheRank) {
+  EXPECT_THROWS(mapped(P("i", {}, "j"), P())(zeros({8, 4})), Error,
+                "shard_map: argument 0 is f32[8,4], of rank 2, and its spec P('i', None, 'j') has 3 entries");
+  EXPECT_THROWS(mapped(P(), P({}, {}, "j"))(zeros({8, 4})), Error, "shard_map: result 0 is f32[8,4], of rank 2");
+}
+
+TEST(ShardMapErrors, DimensionThatDoesNotDivide) {
+  EXPECT_THROWS(mapped(P({}, "i"), P())(zeros({8, 6})), Error, "dimension 1 of [8, 6] is cut 4 ways by \"i\"");
+  EXPECT_THROWS(mapped(P({"i", "j"}), P())(zeros({12, 6})), Error,
+                "dimension 0 of [12, 6] is cut 8 ways by \"i\", \"j\"");
+  struct Pair {
+    Array a, b;
+  };
+  const auto f = shard_map([](Pair p) { return p; }, {.mesh = mesh(), .in_specs = {P("i")}, .out_specs = {P("i")}});
+  EXPECT_THROWS(f(Pair{zeros({4}), zeros({7})}), Error, "argument 0, b");
+}
+
+TEST(ShardMapErrors, CollectivesUnderPlainJit) {
+  EXPECT_THROWS(jit([](Array x) { return pmean(x, "i"); })(zeros({8})), Error,
+                "pmean: there is no axis \"i\" here; under jit values are global already");
+  EXPECT_THROWS(jit([](Array x) { return pmean(x, "i"); })(zeros({8})), Error, "use shard_map");
+  EXPECT_THROWS(psum(zeros({8}), "i"), Error, "psum: there is no axis \"i\" here");
+  EXPECT_THROWS(axis_index("i"), Error, "axis_index: there is no axis");
+}
+
+TEST(ShardMapErrors, AxisThatIsNotInScope) {
+  EXPECT_THROWS(per_device([](Array x) { return psum(x, "batch"); })(zeros({8})), Error,
+                "psum: there is no axis \"batch\" here; the axes are \"i\", \"j\"");
+  const auto f = shard_map([](Array x) { return psum(x, "j"); },
+                           {.mesh = mesh(), .in_specs = {P("i")}, .out_specs = {P("i")}, .axes = {"i"}});
+  EXPECT_THROWS(f(zeros({8})), Error, "the axes are \"i\"");
+  // An error leaves no axis behind.
+  EXPECT_THROWS(psum(zeros({8}), "i"), Error, "use shard_map");
+  EXPECT_THROWS(per_device([](Array x) { return psum(x, std::vector<std::string>{}); })(zeros({8})), Error,
+                "psum: no axis is named");
+}
+
+TEST(ShardMapErrors, OutSpecThatClaimsReplication) {
+  EXPECT_THROWS(
+      mapped(P("i"), P())(zeros({8})), Error,
+      "result 0 is f32[2]{i}, which varies over \"i\", and its spec P() says that all devices along it hold the "
+      "same; psum or pmean it over \"i\"");
+  EXPECT_THROWS(mapped(P("i", "j"), P("i"))(zeros({8, 2})), Error, "varies over \"j\"");
+  const auto place = shard_map([](Array x) { return x + axis_index("j"); },
+                               {.mesh = mesh(), .in_specs = {P("i")}, .out_specs = {P("i")}});
+  EXPECT_THROWS(place(arange(8)), Error, "varies over \"j\"");
+}
+
+TEST(ShardMapErrors, MoreMeshDevicesThanThereAre) {
+  EXPECT_THROWS(make_mesh({{"i", 16}}), Error, "16");
+  EXPECT_THROWS(make_mesh({{"i", 3}, {"j", 3}}), Error, "9");
+  EXPECT_THROWS(shard_map(same, {.mesh = {}, .in_specs = {P()}, .out_specs = {P()}})(zeros({2})), Error,
+                "shard_map: there is no mesh");
+}
+
+TEST(ShardMapErrors, Permutations) {
+  auto permute = [](std::vector<std::pair<int64_t, int64_t>> pairs, AxisNames axes) {
+    per_device([=](Array x) { return ppermute(x, axes, pairs); })(zeros({8}));
+  };
+  for (const AxisNames& axes : {AxisNames("i"), AxisNames{"i", "j"}}) {
+    EXPECT_THROWS(permute({{0, 1}, {0, 2}}, axes), Error, "ppermute: source 0 appears twice");
+    EXPECT_THROWS(permute({{0, 1}, {2, 1}}, axes), Error, "ppermute: destination 1 appears twice");
+    EXPECT_THROWS(permute({{0, 8}}, axes), Error, "places go from 0 to");
+    EXPECT_THROWS(permute({{-1, 0}}, axes), Error, "places go from 0 to");
+  }
+  EXPECT_THROWS(per_device([](Array x) { return pbroadcast(x, "i", 4); })(zeros({8})), Error,
+                "pbroadcast: source 4 of 4 devices");
+}
+
+TEST(ShardMapErrors, WrongNumberOfSpecs) {
+  const auto two = [](Array a, Array b) { return a + b; };
+  EXPECT_THROWS(shard_map(two, {.mesh = mesh(), .in_specs = {P()}, .out_specs = {P()}})(zeros({2}), zeros({2})), Error,
+                "shard_map: 1 in_specs for 2 arguments");
+  EXPECT_THROWS(shard_map(same, {.mesh = mesh(), .in_specs = {P()}, .out_specs = {P(), P()}})(zeros({2})), Error,
+                "shard_map: 2 out_specs for a result of 1 element");
+  const auto three = [](Array a) { return std::tuple{a, a, a}; };
+  EXPECT_THROWS(shard_map(three, {.mesh = mesh(), .in_specs = {P()}, .out_specs = {P(), P()}})(zeros({2})), Error,
+                "shard_map: 2 out_specs for a result of 3 elements");
+}
+
+TEST(ShardMapErrors, DimensionsOfCollectives) {
+  EXPECT_THROWS(
+      per_device([](Array x) { return psum_scatter(x, "i"); })(zeros({8})), Error,
+      "psum_scatter: dimension 0 of f32[2]{i} is dealt out to 4 devices; its extent must be 4, or give tiled");
+  EXPECT_THROWS(per_device([](Array x) { return psum_scatter(x, "i", {.tiled = true}); })(zeros({8})), Error,
+                "a multiple of 4");
+  EXPECT_THROWS(per_device([](Array x) { return all_to_all(x, "i", 0, 0); })(zeros({8})), Error,
+                "all_to_all: dimension 0");
+  EXPECT_THROWS(per_device([](Array x) { return all_to_all(x, "i", 2, 0); })(zeros({8})), Error, "all_to_all: axis 2");
+  EXPECT_THROWS(per_device([](Array x) { return all_gather(x, "i", {.axis = 2}); })(zeros({8})), Error,
+                "all_gather: axis 2");
+  EXPECT_THROWS(per_device([](Array x) { return all_gather(x, "i", {.axis = 1, .tiled = true}); })(zeros({8})), Error,
+                "all_gather: axis 1");
+}
+
+TEST(PmapErrors, MoreElementsThanDevices) {
+  EXPECT_THROWS(pmap(same)(zeros({9, 2})), Error, "pmap: 9 elements along \"devices\" for 8 local devices");
+  EXPECT_THROWS(pmap(same)(zeros({9, 2})), Error, "LOCKSTEP_NUM_CPU_DEVICES=9");
+  EXPECT_THROWS(pmap([](Array a, Array b) { return a + b; })(zeros({4}), zeros({2})), Error, "4");
+}
+
+TEST(ScanErrors, CarryThatBeginsToVary) {
+  const auto f = per_device([](Array x) {
+    return scan([](Array c, Array v) { return std::pair{c + v, c}; }, zeros({}), x).second;
+  });
+  EXPECT_THROWS(f(zeros({8})), Error, "goes in as f32[] and comes out as f32[]{i}");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -86,7 +86,7 @@ Array pvary(const Array& x, const AxisNames& axes);
 
 namespace detail {
 
-// While it lives, collectives of this thread may name the axis.
+// While it lives, collectives of this thread may name the axis. Throws Error when there is one of that name already.
 class AxisScope {
  public:
   AxisScope(std::string name, int64_t size);

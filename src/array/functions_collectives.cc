@@ -81,7 +81,12 @@ void check_divides(const char* what, const Array& x, int64_t dim, int64_t n, boo
 
 namespace detail {
 
-AxisScope::AxisScope(std::string name, int64_t size) { axes_in_scope.push_back({std::move(name), size}); }
+AxisScope::AxisScope(std::string name, int64_t size) {
+  for (const NamedAxis& axis : axes_in_scope)
+    if (axis.name == name)
+      throw_error("axis \"{}\" is in use around this function already; give the inner one another name", name);
+  axes_in_scope.push_back({std::move(name), size});
+}
 AxisScope::~AxisScope() { axes_in_scope.pop_back(); }
 
 }  // namespace detail

@@ -5,6 +5,7 @@
 #include "lockstep/vmap.h"
 #include "ops/control.h"
 #include "ops/dims.h"
+#include "ops/elementwise.h"
 #include "ops/shape_ops.h"
 #include "passes/passes.h"
 
@@ -251,8 +252,15 @@ Arrays cond(const Array& predicate, const Traced& if_true, const Traced& if_fals
   const ProgramPtr yes = widen(*if_true.program, types, positions(own, own, if_true.captures.size()));
   const ProgramPtr no = widen(*if_false.program, types, positions(own, first, if_false.captures.size()));
   args.insert(args.begin(), predicate);
-  return apply("cond", args, {}, [&](Builder&, const Values& v) {
-    return lockstep::cond(v[0], yes, no, Values(v.begin() + 1, v.end()));
+  return apply("cond", args, {}, [&](Builder& b, const Values& v) {
+    const Values rest(v.begin() + 1, v.end());
+    if (v[0].type().varying.empty()) return lockstep::cond(v[0], yes, no, rest);
+    // Devices that choose differently need both, and what their branches share must not be summed inside of a branch.
+    Values out = b.inline_program(*yes, rest);
+    const Values otherwise = b.inline_program(*no, rest);
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] = lockstep::select(lockstep::broadcast(v[0], out[i].shape(), {}), out[i], otherwise[i]);
+    return out;
   });
 }
 

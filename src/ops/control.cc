@@ -1,5 +1,7 @@
 #include "ops/control.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "ops/elementwise.h"
 #include "ops/ops.h"
@@ -137,21 +139,36 @@ Grads custom_backward(const Vjp& v) {
 Batched custom_batch(const Batch& b) {
   const Program &body = b.attrs.program("body"), &forward = b.attrs.program("forward"),
                 &backward = b.attrs.program("backward");
-  auto batched = [&](const Program& p, const std::vector<bool>& in) {
-    return share(b.passes.batch(p, in, b.size, std::vector<bool>(p.outputs.size(), true), b.axis).program);
+  // The three programs must agree on what is batched: everything, or for the devices along a mesh axis what varies over
+  // it.
+  auto spread_out = [&](const Type& t) {
+    return b.axis.empty() || std::binary_search(t.varying.begin(), t.varying.end(), b.axis);
   };
-  std::vector<bool> backward_in(backward.inputs.size() - b.batched.size(), true);  // residuals and cotangents
-  backward_in.insert(backward_in.end(), b.batched.begin(), b.batched.end());
-  // Gradients of operands that are not batched come out batched and are summed.
+  auto each = [&](const std::vector<Type>& types) {
+    std::vector<bool> out;
+    for (const Type& t : types) out.push_back(spread_out(t));
+    return out;
+  };
+  auto batched = [&](const Program& p, const std::vector<bool>& in) {
+    BatchedProgram all = b.passes.batch(p, in, b.size, each(p.output_types()), b.axis);
+    LOCKSTEP_CHECK(all.batched == each(p.output_types()),
+                   "custom_vjp: a result that is the same on all devices differs");
+    return share(std::move(all.program));
+  };
+  std::vector<bool> backward_in = each(backward.input_types());
+  std::copy(b.batched.begin(), b.batched.end(), backward_in.end() - static_cast<std::ptrdiff_t>(b.batched.size()));
+  // Gradients that come out batched of operands that are not are summed.
   Builder summed;
   Values args;
   const ProgramPtr back = batched(backward, backward_in);
   for (ValueId id : back->inputs) args.push_back(summed.input(back->types[id]));
   Values grads = summed.inline_program(*back, args);
   for (size_t i = 0; i < grads.size(); ++i)
-    if (!b.batched[i]) grads[i] = emit(reduce_sum_op, {grads[i]}, {{"axes", std::vector<int64_t>{0}}});
-  return custom_vjp(b.builder, batched(body, b.batched), batched(forward, b.batched), share(summed.take(grads)),
-                    b.attrs.integer("arguments"), Values(b.in.begin(), b.in.end()));
+    if (!b.batched[i] && spread_out(backward.types[backward.outputs[i]]))
+      grads[i] = emit(reduce_sum_op, {grads[i]}, {{"axes", std::vector<int64_t>{0}}});
+  Values out = custom_vjp(b.builder, batched(body, b.batched), batched(forward, b.batched), share(summed.take(grads)),
+                          b.attrs.integer("arguments"), Values(b.in.begin(), b.in.end()));
+  return {std::move(out), each(body.output_types())};
 }
 
 }  // namespace

@@ -134,6 +134,13 @@ TEST(PmapErrors, MoreElementsThanDevices) {
   EXPECT_THROWS(pmap([](Array a, Array b) { return a + b; })(zeros({4}), zeros({2})), Error, "4");
 }
 
+TEST(ShardMapErrors, AxisNamedTwiceByNesting) {
+  EXPECT_THROWS(per_device([](Array x) { return per_device(same)(x); })(zeros({16})), Error, "axis \"i\" is in use");
+  const auto inner = vmap(same, {.axis_name = "i"});
+  EXPECT_THROWS(per_device([inner](Array x) { return inner(x); })(zeros({8})), Error, "another name");
+  EXPECT_THROWS(psum(zeros({8}), "i"), Error, "use shard_map");  // nothing is left behind
+}
+
 TEST(ScanErrors, CarryThatBeginsToVary) {
   const auto f = per_device([](Array x) {
     return scan([](Array c, Array v) { return std::pair{c + v, c}; }, zeros({}), x).second;

@@ -385,6 +385,50 @@ TEST(ShardMapBodies, ParametersInRemat) {
       });
 }
 
+Array first_half(const Array& x) { return slice(x, {0, 0}, {4, 4}); }
+Array second_half(const Array& x) { return slice(x, {4, 0}, {8, 4}); }
+
+TEST(ShardMapBodies, ParametersInCondByDevice) {
+  expect_body_with_parameters(
+      [](Array w, Array x) {
+        const Array mine = cond(
+            axis_index("i") < 2, [](Array p, Array v) { return sum(sin(v * p)); },
+            [](Array p, Array v) { return sum(v * v * p * p * p); }, w, x);
+        return psum(mine, "i");
+      },
+      [](Array w, Array x) { return sum(sin(first_half(x) * w)) + sum(square(second_half(x)) * w * w * w); });
+  // Captured, and used by one branch alone.
+  expect_body_with_parameters(
+      [](Array w, Array x) {
+        const Array mine = cond(
+            axis_index("i") < 2, [w](Array v) { return sum(sin(v * w)); }, [](Array v) { return sum(v); }, x);
+        return psum(mine, "i");
+      },
+      [](Array w, Array x) { return sum(sin(first_half(x) * w)) + sum(second_half(x)); });
+}
+
+TEST(ShardMapBodies, ParametersOfCustomGradients) {
+  const auto f = custom_vjp([](Array w, Array x) { return w * x; },
+                            [](Array w, Array x) {
+                              return std::pair{w * x, std::pair{w, x}};
+                            },
+                            [](std::pair<Array, Array> kept, Array ct) {
+                              // The first argument is the same everywhere, and so is its gradient.
+                              return std::tuple{psum(sum(ct * kept.second, 0), "i"), ct * kept.first};
+                            });
+  expect_body_with_parameters([f](Array w, Array x) { return psum(sum(sin(f(w, x))), "i"); },
+                              [](Array w, Array x) { return sum(sin(w * x)); });
+}
+
+TEST(ShardMapBodies, InvariantResultsOfCustomGradients) {
+  const auto f = custom_vjp([](Array x) { return psum(sum(x), "i"); },
+                            [](Array x) {
+                              return std::pair{psum(sum(x), "i"), x};
+                            },
+                            [](Array x, Array ct) { return pvary(ct, "i") + x * 0; });
+  expect_body([f](Array x) { return f(sin(x)); }, [](Array x) { return sum(sin(x)); });
+}
+
 // ---- the text of a step
 
 size_t occurrences(const std::string& text, const std::string& word) {

@@ -40,6 +40,7 @@ Images upload(ImageDataset set) {  // the arrays take over the data set's memory
 
 int main(int argc, char** argv) try {
   const Flags flags(argc, argv, {{"epochs", "10"}, {"data", "mnist"}, {"data-dir", ""}});
+  const int epochs = flags.integer("epochs");
   Dataset data = load_dataset(flags.text("data"), {.dir = flags.text("data-dir")});
   const Images train = upload(std::move(data.train)), test = upload(std::move(data.test));
   const int64_t n = train.pixels.shape(0);
@@ -61,7 +62,7 @@ int main(int argc, char** argv) try {
     return static_cast<double>(right) / static_cast<double>(all);
   };
 
-  for (int epoch = 0; epoch < flags.integer("epochs"); ++epoch) {
+  for (int epoch = 0; epoch < epochs; ++epoch) {
     const auto begin = std::chrono::steady_clock::now();
     const Array order = random::permutation(random::fold_in(random::key(1), epoch), n);
     for (int64_t at = 0; at < n; at += 128)  // the last batch may be smaller; every row is used once

@@ -37,6 +37,7 @@ Batch gather(const Images& set, const Array& rows) {
 
 int main(int argc, char** argv) try {
   const Flags flags(argc, argv, {{"epochs", "10"}, {"devices", "8"}, {"data", "mnist"}, {"data-dir", ""}});
+  const int epochs = flags.integer("epochs");
   set_cpu_devices(flags.integer("devices"));
   Dataset data = load_dataset(flags.text("data"), {.dir = flags.text("data-dir")});
   const Images train = upload(std::move(data.train)), test = upload(std::move(data.test));
@@ -66,7 +67,7 @@ int main(int argc, char** argv) try {
       right += correct(params, set, i, std::min<int64_t>(1000, all - i)).item<double>();
     return right / static_cast<double>(all);
   };
-  for (int epoch = 0; epoch < flags.integer("epochs"); ++epoch) {
+  for (int epoch = 0; epoch < epochs; ++epoch) {
     const auto begin = std::chrono::steady_clock::now();
     const Array order = random::permutation(random::fold_in(random::key(1), epoch), n);
     for (int64_t i = 0; i < n; i += 128)  // the last batch may be smaller; every row is used once

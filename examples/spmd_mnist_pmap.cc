@@ -7,7 +7,6 @@
 #include "flags.h"
 
 using namespace lockstep;
-
 struct Layer { Array w, b; };
 using Params = std::vector<Layer>;
 struct Images { Array pixels, labels; };  // u8 [n, 784] and u8 [n]: the raw data set
@@ -35,15 +34,16 @@ Batch gather(const Images& set, const Array& rows) {
 
 int main(int argc, char** argv) try {
   const Flags flags(argc, argv, {{"epochs", "10"}, {"devices", "8"}, {"data", "mnist"}, {"data-dir", ""}});
-  set_cpu_devices(flags.integer("devices"));
+  const int epochs = flags.integer("epochs"), parts = flags.integer("devices");
+  set_cpu_devices(parts);
   Dataset data = load_dataset(flags.text("data"), {.dir = flags.text("data-dir")});
   const Images train = upload(std::move(data.train)), test = upload(std::move(data.test));
-  const int64_t n = train.labels.size(), epochs = flags.integer("epochs"), parts = device_count();
+  const int64_t n = train.labels.size();
   if (128 % parts != 0 || n % 128 % parts != 0)
     throw Error("pmap needs equal pieces, and batches of 128 and " + std::to_string(n % 128) + " do not divide by " +
                 std::to_string(parts) + " devices; give --devices 1, 2, 4, 8 or 16, or use spmd_mnist_jit");
-  std::printf("Lockstep global devices:%s\n", jax_name(devices()).c_str());
-  std::printf("Lockstep local devices:%s\n", jax_name(local_devices()).c_str());
+  std::printf("Lockstep global devices:%s\nLockstep local devices:%s\n", jax_name(devices()).c_str(),
+              jax_name(local_devices()).c_str());
   std::printf("Lockstep device count:%d\nLockstep local device count:%d\nLockstep process count:%d\n", device_count(),
               local_device_count(), process_count());
   Params params = init_params({train.pixels.shape(1), 1024, 1024, 10}, random::key(0));

@@ -170,28 +170,43 @@ Value fold(const Fold& f) {
 }
 
 // ---- Gradients
-// ----------------------------------------------------------------------------------------------------------
+//
+// Each equation is written in a statement of its own where several stand side by side: C++ does not order the operands
+// of a call, and programs must be the same whatever the compiler.
 
 // x with zeros replaced.
-Value where_zero(Value x, double otherwise) { return select(eq(x, zeros_like(x)), full_like(x, otherwise), x); }
+Value where_zero(Value x, double otherwise) {
+  const Value zero = eq(x, zeros_like(x));
+  return select(zero, full_like(x, otherwise), x);
+}
+
+// 1 - y^2, without the cancellation near 1.
+Value one_minus_square(Value y) {
+  const Value plus = 1.0 + y;
+  const Value minus = 1.0 - y;
+  return plus * minus;
+}
 
 // b a^(b-1), 0 for b = 0.
 Value pow_gradient_base(Value ct, Value a, Value b) {
   const Value constant = eq(b, zeros_like(b));
-  const Value slope = b * pow(a, select(constant, ones_like(b), b - 1.0));
+  const Value one = ones_like(b);
+  const Value slope = b * pow(a, select(constant, one, b - 1.0));
   return ct * select(constant, zeros_like(b), slope);
 }
 
 // The part of y's gradient that belongs to a, where y is one of a and b: ties are split.
 Value share(Value a, Value b, Value y) {
-  const Value alone = select(eq(b, y), full_like(y, 0.5), ones_like(y));
-  return select(eq(a, y), alone, zeros_like(y));
+  const Value half = full_like(y, 0.5), one = ones_like(y), zero = zeros_like(y);
+  const Value also_b = eq(b, y), is_a = eq(a, y);
+  return select(is_a, select(also_b, half, one), zero);
 }
 
 // a / b towards zero.
 Value trunc_div(Value a, Value b) {
   const Value q = a / b;
-  return sign(q) * floor(abs(q));
+  const Value size = floor(abs(q));
+  return sign(q) * size;
 }
 
 constexpr bool is_none(std::string_view gradient) { return gradient == "none"; }

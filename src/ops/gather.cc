@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/dispatch.h"
 #include "lane/pool.h"
 #include "ops/dims.h"
-#include "base/dispatch.h"
 #include "ops/elementwise.h"
 #include "ops/index_ops.h"
 #include "ops/ops.h"
@@ -105,7 +105,8 @@ Value clamped(Value indices, int64_t n) {
 Grads gather_vjp(const Vjp& v) {
   if (!v.wanted[0]) return {{}, {}};
   const int64_t axis = v.attrs.integer("axis"), n = v.in[0].shape()[static_cast<size_t>(axis)];
-  return {scatter_add(zeros_like(v.in[0]), clamped(v.in[1], n), v.ct(), axis, v.attrs.integer("batch_dims")), {}};
+  const Value zeros = zeros_like(v.in[0]), indices = clamped(v.in[1], n);
+  return {scatter_add(zeros, indices, v.ct(), axis, v.attrs.integer("batch_dims")), {}};
 }
 
 Batched gather_batch(const Batch& b) {
@@ -210,7 +211,8 @@ Grads scatter_add_vjp(const Vjp& v) {
 Batched scatter_add_batch(const Batch& b) {
   const int64_t axis = b.attrs.integer("axis"), batch_dims = b.attrs.integer("batch_dims");
   if (!b.batched[1] && batch_dims == 0) return scatter_add(with_batch(b, 0), b.in[1], with_batch(b, 2), axis + 1, 0);
-  return scatter_add(with_batch(b, 0), with_batch(b, 1), with_batch(b, 2), axis + 1, batch_dims + 1);
+  const Value x = with_batch(b, 0), indices = with_batch(b, 1), updates = with_batch(b, 2);
+  return scatter_add(x, indices, updates, axis + 1, batch_dims + 1);
 }
 
 Value scatter_add_fold(const Fold& f) { return count(f.in[2].shape()) == 0 ? f.in[0] : Value(); }

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <optional>
 
-#include "ops/dims.h"
 #include "base/dispatch.h"
+#include "ops/dims.h"
 #include "ops/einsum.h"
 #include "ops/elementwise.h"
 #include "ops/ops.h"
@@ -109,7 +109,8 @@ Grads prod_vjp(const Vjp& v) {
   const Value sorted = transpose(x, order);
   const Shape sorted_shape = sorted.shape();
   const Value lines = reshape(sorted, {count(sorted_shape) / n, n});
-  const Value others = mul(products_beside(lines, 1), products_beside(lines, -1));
+  const Value before = products_beside(lines, 1), after = products_beside(lines, -1);
+  const Value others = mul(before, after);
   return {mul(spread(v.ct(), x, axes), transpose(reshape(others, sorted_shape), inverse(order)))};
 }
 

@@ -120,7 +120,7 @@ TEST(ShardedRows, EqualUnsharded) {
       std::set<char> factors;
       for (const std::string& of_operand : rule.in) factors.insert(of_operand.begin(), of_operand.end());
       for (char factor : factors)
-        for (int64_t n : {2, 3}) {
+        for (int64_t n : {1, 2, 3, 4}) {
           std::vector<Type> pieces;
           if (!cuttable(*row.op, sample, rule, factor, n, pieces)) continue;
           SCOPED_TRACE(testing::Message() << sample.text(*row.op) << "factor " << factor << " cut " << n << " ways");

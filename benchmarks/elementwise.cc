@@ -111,11 +111,11 @@ BENCHMARK(adam_fused)->Arg(235146)->Arg(4 << 20)->UseRealTime();
 void adam_by_hand(benchmark::State& state) {
   const int64_t n = state.range(0);
   AdamArrays a(n);
-  float *const p = a.p->as<float>(), *const m = a.m->as<float>(), *const v = a.v->as<float>();
-  const float *const g = a.g->as<float>(), rate = *a.rate->as<float>();
+  const float rate = *a.rate->as<float>();
   for (auto _ : state) {
     all_threads().parallel_range(n, 8192, [&](int64_t begin, int64_t end, int) {
-#pragma GCC ivdep
+      float *__restrict p = a.p->as<float>(), *__restrict m = a.m->as<float>(), *__restrict v = a.v->as<float>();
+      const float* __restrict g = a.g->as<float>();
       for (int64_t i = begin; i < end; ++i) {
         m[i] = m[i] * 0.9f + g[i] * 0.1f;
         v[i] = v[i] * 0.999f + g[i] * g[i] * 0.001f;

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstring>
 #include <random>
+#include <thread>
 
 #include "lane/cpu/gemm.h"
 #include "lane/lane.h"
@@ -121,6 +122,8 @@ void bench_model(const std::string& model, int rounds) {
     openblas_set_num_threads(CpuLane::local().pool().threads());
     for (size_t i = 0; i < shapes.size(); ++i) library[i].push_back(shapes[i].library());
     openblas_set_num_threads(1);
+    // The library's threads wait for more work on all cores for 2^28 ticks before they sleep.
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
   double floor = 0, floor_ours = 0, floor_library = 0;
   for (size_t i = 0; i < shapes.size(); ++i) {

@@ -267,6 +267,7 @@ constinit const Op conv2d_op = {
     .name = "conv2d",
     .linear = Linear::one,
     .rule = conv2d_rule,
+    .owed = Owed::sum,
     .type = conv2d_type,
     .vjp = conv2d_vjp,
     .batch = conv2d_batch,
@@ -278,9 +279,11 @@ constinit const Op conv2d_input_grad_op = {
     .name = "conv2d_input_grad",
     .linear = Linear::one,
     .rule = input_grad_rule,
+    .owed = Owed::sum,
     .type = input_grad_type,
     .vjp = input_grad_vjp,
     .batch = input_grad_batch,
+    .local = with_local_shape,
     .cpu = conv2d_input_grad_cpu,
 };
 
@@ -288,9 +291,11 @@ constinit const Op conv2d_filter_grad_op = {
     .name = "conv2d_filter_grad",
     .linear = Linear::one,
     .rule = filter_grad_rule,
+    .owed = Owed::sum,
     .type = filter_grad_type,
     .vjp = filter_grad_vjp,
     .batch = filter_grad_batch,
+    .local = with_local_shape,
     .cpu = conv2d_filter_grad_cpu,
 };
 

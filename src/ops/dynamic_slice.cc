@@ -143,6 +143,12 @@ Batched dynamic_slice_batch(const Batch& b) {
   return emit_slice(block.in[0], starts, b.attrs.ints("sizes"), b.attrs.integer("batch_dims") + 1);
 }
 
+Attrs dynamic_slice_local(const LocalView& v) {
+  Attrs attrs = v.attrs;
+  attrs.set("sizes", block_sizes(v.local_out[0].shape, attrs.integer("batch_dims")));
+  return attrs;
+}
+
 Value dynamic_slice_fold(const Fold& f) {
   if (f.in[0].type() == f.type) return f.in[0];
   if (f.attrs.integer("batch_dims") != 0) return {};
@@ -242,6 +248,7 @@ constinit const Op dynamic_slice_op = {.name = "dynamic_slice",
                                        .type = dynamic_slice_type,
                                        .vjp = dynamic_slice_vjp,
                                        .batch = dynamic_slice_batch,
+                                       .local = dynamic_slice_local,
                                        .fold = dynamic_slice_fold,
                                        .cpu = dynamic_slice_cpu};
 constinit const Op update_slice_op = {.name = "update_slice",

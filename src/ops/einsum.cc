@@ -146,6 +146,7 @@ constinit const Op einsum_op = {
     .name = "einsum",
     .linear = Linear::one,
     .rule = einsum_rule,
+    .owed = Owed::sum,
     .type = einsum_type,
     .vjp = einsum_vjp,
     .batch = einsum_batch,

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <limits>
 
+#include "base/dispatch.h"
 #include "lane/pool.h"
 #include "ops/dims.h"
-#include "base/dispatch.h"
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
 
@@ -109,8 +109,10 @@ Kernel iota_cpu(const KernelSpec& spec) {
 
 }  // namespace
 
-constinit const Op full_op = {.name = "full", .rule = full_rule, .type = full_type, .cpu = full_cpu};
-constinit const Op iota_op = {.name = "iota", .rule = iota_rule, .type = iota_type, .cpu = iota_cpu};
+constinit const Op full_op = {
+    .name = "full", .rule = full_rule, .type = full_type, .local = with_local_shape, .cpu = full_cpu};
+constinit const Op iota_op = {
+    .name = "iota", .rule = iota_rule, .type = iota_type, .local = with_local_shape, .cpu = iota_cpu};
 
 Value full_of(Builder& b, Type type, Attr value) {
   Value x = b.emit(full_op, {}, {{"value", std::move(value)}, {"dtype", type.dtype}, {"shape", type.shape}})[0];

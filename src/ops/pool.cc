@@ -180,6 +180,7 @@ constinit const Op sum_pool_grad_op = {
     .type = sum_pool_grad_type,
     .vjp = sum_pool_grad_vjp,
     .batch = batch_images,
+    .local = with_local_shape,
     .cpu = sum_pool_grad_cpu,
 };
 

@@ -60,6 +60,13 @@ Rule reduce_rule(Types in, const Attrs& attrs) {
   return {{term}, {kept}, ""};
 }
 
+// No collective multiplies.
+Rule prod_rule(Types in, const Attrs& attrs) {
+  Rule rule = reduce_rule(in, attrs);
+  for (int64_t d : attrs.ints("axes")) rule.whole += rule.in[0][static_cast<size_t>(d)];
+  return rule;
+}
+
 Batched reduce_batch(const Batch& b) { return b.builder.emit(b.op, b.in, {{"axes", plus(b.attrs.ints("axes"), 1)}}); }
 
 // ---- gradients
@@ -188,10 +195,11 @@ Kernel reduce_cpu(const KernelSpec& spec) {
 }
 
 template <Reduction kR>
-constexpr Op make_row(std::string_view name, Linear linear, Grads (*vjp)(const Vjp&)) {
+constexpr Op make_row(std::string_view name, Linear linear, Owed owed, Grads (*vjp)(const Vjp&)) {
   return {.name = name,
           .linear = linear,
-          .rule = reduce_rule,
+          .rule = owed == Owed::nothing ? prod_rule : reduce_rule,
+          .owed = owed,
           .type = reduce_type<kR>,
           .vjp = vjp,
           .batch = reduce_batch,
@@ -206,12 +214,12 @@ Value reduce(const Op& op, Value x, std::vector<int64_t> axes) {
 
 }  // namespace
 
-constinit const Op reduce_sum_op = make_row<Reduction::sum>("reduce_sum", Linear::one, sum_vjp);
-constinit const Op reduce_prod_op = make_row<Reduction::prod>("reduce_prod", Linear::no, prod_vjp);
-constinit const Op reduce_max_op = make_row<Reduction::max>("reduce_max", Linear::no, extreme_vjp);
-constinit const Op reduce_min_op = make_row<Reduction::min>("reduce_min", Linear::no, extreme_vjp);
-constinit const Op reduce_and_op = make_row<Reduction::all>("reduce_and", Linear::no, nullptr);
-constinit const Op reduce_or_op = make_row<Reduction::any>("reduce_or", Linear::no, nullptr);
+constinit const Op reduce_sum_op = make_row<Reduction::sum>("reduce_sum", Linear::one, Owed::sum, sum_vjp);
+constinit const Op reduce_prod_op = make_row<Reduction::prod>("reduce_prod", Linear::no, Owed::nothing, prod_vjp);
+constinit const Op reduce_max_op = make_row<Reduction::max>("reduce_max", Linear::no, Owed::max, extreme_vjp);
+constinit const Op reduce_min_op = make_row<Reduction::min>("reduce_min", Linear::no, Owed::min, extreme_vjp);
+constinit const Op reduce_and_op = make_row<Reduction::all>("reduce_and", Linear::no, Owed::min, nullptr);
+constinit const Op reduce_or_op = make_row<Reduction::any>("reduce_or", Linear::no, Owed::max, nullptr);
 
 Value reduce_sum(Value x, std::vector<int64_t> axes) { return reduce(reduce_sum_op, x, std::move(axes)); }
 Value reduce_prod(Value x, std::vector<int64_t> axes) { return reduce(reduce_prod_op, x, std::move(axes)); }

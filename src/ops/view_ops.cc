@@ -258,6 +258,16 @@ Batched slice_batch(const Batch& b) {
                prepend(1, b.attrs.ints("strides")));
 }
 
+Attrs slice_local(const LocalView& v) {
+  Attrs attrs = v.attrs;
+  Dims limits = attrs.ints("limits");
+  // Only dimensions taken from end to end are ever cut.
+  for (size_t d = 0; d < limits.size(); ++d)
+    if (v.rule.in[0][d] == v.rule.out[0][d]) limits[d] = v.local_in[0].shape[d];
+  attrs.set("limits", limits);
+  return attrs;
+}
+
 Value slice_fold(const Fold& f) {
   if (f.in[0].type() == f.type) return f.in[0];
   if (Value v = fold_full(f)) return v;
@@ -341,6 +351,7 @@ constinit const Op broadcast_op = {.name = "broadcast",
                                    .type = broadcast_type,
                                    .vjp = broadcast_vjp,
                                    .batch = broadcast_batch,
+                                   .local = with_local_shape,
                                    .fold = broadcast_fold,
                                    .view = broadcast_view,
                                    .cpu = view_kernel<broadcast_view>};
@@ -350,6 +361,7 @@ constinit const Op reshape_op = {.name = "reshape",
                                  .type = reshape_type,
                                  .vjp = reshape_vjp,
                                  .batch = reshape_batch,
+                                 .local = with_local_shape,
                                  .fold = reshape_fold,
                                  .view = dense_view,
                                  .alias = same_memory,
@@ -369,6 +381,7 @@ constinit const Op slice_op = {.name = "slice",
                                .type = slice_type,
                                .vjp = slice_vjp,
                                .batch = slice_batch,
+                               .local = slice_local,
                                .fold = slice_fold,
                                .view = slice_view,
                                .cpu = view_kernel<slice_view>};

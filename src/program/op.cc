@@ -93,4 +93,32 @@ std::vector<Type> infer_types(const Op& op, Types in, const Attrs& attrs) {
   return out;
 }
 
+LocalEqn local_eqn(const Op& op, Types in, const Attrs& attrs, const Cut& cut) {
+  LOCKSTEP_CHECK(op.rule, "{} has no rule", op.name);
+  const Rule rule = op.rule(in, attrs);
+  const std::vector<Type> out = infer_types(op, in, attrs);
+  for (const auto& [factor, range] : cut)
+    LOCKSTEP_CHECK(rule.whole.find(factor) == std::string::npos, "{}: factor {} is never cut", op.name, factor);
+  auto pieces = [&](Types whole, const std::vector<std::string>& terms) {
+    std::vector<Type> types(whole.begin(), whole.end());
+    for (size_t t = 0; t < types.size(); ++t)
+      for (size_t d = 0; d < terms[t].size(); ++d)
+        if (const auto piece = cut.find(terms[t][d]); piece != cut.end()) types[t].shape[d] = piece->second.size();
+    return types;
+  };
+  LocalEqn local{attrs, pieces(in, rule.in), pieces(out, rule.out)};
+  if (op.local) local.attrs = op.local({attrs, in, out, rule, cut, local.in, local.out});
+  const std::vector<Type> made = infer_types(op, local.in, local.attrs);
+  for (size_t k = 0; k < made.size(); ++k)
+    LOCKSTEP_CHECK(made[k] == local.out[k], "{}: a piece of result {} is {} by the rule and {} by its types", op.name,
+                   k, to_string(local.out[k]), to_string(made[k]));
+  return local;
+}
+
+Attrs with_local_shape(const LocalView& v) {
+  Attrs attrs = v.attrs;
+  attrs.set("shape", v.local_out[0].shape);
+  return attrs;
+}
+
 }  // namespace lockstep

@@ -8,11 +8,13 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "lockstep/sharding.h"
 #include "program/builder.h"
 #include "program/program.h"
 
@@ -27,6 +29,10 @@ struct Rule {
   std::vector<std::string> out;
   std::string whole;
 };
+
+// What the parts of a result make together when a reduced factor is cut: nothing a collective could tell (the rule then
+// keeps reduced factors whole), their sum, their greatest, their least.
+enum class Owed : uint8_t { nothing, sum, max, min };
 
 // May an operand still be owed a sum over devices: never; one operand of a product; all operands of a sum alike.
 enum class Linear : uint8_t { no, one, all };
@@ -135,6 +141,20 @@ struct KernelSpec {
 // A vectorised loop of an elementwise op over register tiles: out[i] = f(in[0][i], ...), i < n.
 using Loop = void (*)(void* out, const void* const* in, int64_t n);
 
+// Along each factor that is cut: where in the whole a piece lies. Factors that are missing are there from end to end.
+using Cut = std::map<char, Range>;
+
+// One piece of an equation, as its rule cuts it. Pieces need not have one size: 128 rows on 3 lanes are 43, 43 and 42.
+struct LocalView {
+  const Attrs& attrs;
+  Types in;
+  Types out;
+  const Rule& rule;
+  const Cut& cut;
+  Types local_in;  // of the piece; the other types and the attributes are of the whole
+  Types local_out;
+};
+
 // When the equation is replaced by the equations of its `body` attribute: never; before programs are simplified; or
 // after, so that what the body computes again stays apart from its first computation (remat).
 enum class Inline : uint8_t { never, early, late };
@@ -143,10 +163,12 @@ struct Op {
   std::string_view name;
   Linear linear = Linear::no;
   Rule (*rule)(Types, const Attrs&) = nullptr;               // null: no dimension may be cut
+  Owed owed = Owed::nothing;                                 // when a reduced factor is cut
   std::vector<Type> (*type)(Types, const Attrs&) = nullptr;  // null: read off the rule, dtype of the first operand
   ForwardResult (*forward)(const Forward&) = nullptr;        // null: the op itself, nothing kept
   Grads (*vjp)(const Vjp&) = nullptr;                        // null: no gradient flows
   Batched (*batch)(const Batch&) = nullptr;                  // null: pointwise
+  Attrs (*local)(const LocalView&) = nullptr;                // on one piece; null: those of the whole
   Value (*fold)(const Fold&) = nullptr;                      // null: nothing to simplify
   View (*view)(const Type& in, const Type& out, const Attrs&) = nullptr;  // null: computes something
   // Elementwise ops: the loop for these operand and result dtypes. bf16 and f16 never appear: registers hold them as
@@ -184,5 +206,18 @@ Rule pointwise_rule(Types, const Attrs&);
 
 // A rule from text: "ik,kj->ij".
 Rule parse_rule(std::string_view text);
+
+// An equation on one piece: its attributes there, and the types of what is there of its operands and results. A result
+// without a factor that is cut is a part, to be joined with the others' as `owed` says.
+struct LocalEqn {
+  Attrs attrs;
+  std::vector<Type> in;
+  std::vector<Type> out;
+};
+// REQUIRES: the op has a rule, and `cut` names factors of it that are not whole.
+LocalEqn local_eqn(const Op&, Types in, const Attrs&, const Cut&);
+
+// A `local` column: the attributes with the `shape` of the piece's first result.
+Attrs with_local_shape(const LocalView&);
 
 }  // namespace lockstep

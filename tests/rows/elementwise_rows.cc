@@ -172,6 +172,7 @@ void add_cast(std::vector<Row>& out) {
   row.samples.push_back({{{{f64, {50}}, {Domain::real, -1e10, 1e10}}}, {{"dtype", i32}}});
   row.samples.push_back({{{{f32, {}}}}, {{"dtype", f16}}});
   row.samples.push_back({{{{f32, {0}}}}, {{"dtype", i32}}});
+  row.samples.push_back({{{{f32, {4, 6}}}}, {{"dtype", f64}}});
   out.push_back(std::move(row));
 }
 
@@ -195,6 +196,7 @@ void add_bitcast(std::vector<Row>& out) {
   add(f32, f32, {});
   add(bf16, bf16, {3});
   add(i32, u32, {0, 2});
+  add(f32, i32, {4, 6});
   out.push_back(std::move(row));
 }
 

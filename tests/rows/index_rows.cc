@@ -65,6 +65,7 @@ void add_gathers(std::vector<Row>& out) {
   add(u8, {5}, {i32, {0}}, 0, 0);
   add(boolean, {4, 0}, {i32, {3}}, 0, 0);
   add(u32, {0, 2}, {i32, {3}}, 0, 0);
+  add(f32, {12, 2, 5, 4}, {i32, {12, 4}}, 2, 1);
   add(f32, {300, 40}, {i32, {500}}, 0, 0);
   out.push_back(std::move(gather));
   out.push_back(std::move(scatter));
@@ -117,6 +118,7 @@ void add_sorts(std::vector<Row>& out) {
   add_sort({{{f32, {2, 0}}}}, 1, false);
   add_sort({{{f32, {0, 2}}}}, 1, false);
   add_sort({{{bf16, {6, 1}}, distinct}}, 0, true);
+  add_sort({{{f32, {12, 3, 4}}, distinct}, {{i32, {12, 3, 4}}}}, 1, false);
   add_sort({{{f32, {30, 700}}}}, 1, false);
   out.push_back(std::move(sort));
 
@@ -145,6 +147,7 @@ void add_sorts(std::vector<Row>& out) {
   add_top({bf16, {3, 5}}, 1, ties, false);
   add_top({f16, {4}}, 0, distinct, true);
   add_top({u8, {0, 4}}, 2, ties, false);
+  add_top({f32, {12, 4, 5}}, 2, distinct, true);
   add_top({f32, {40, 500}}, 20, {}, true);
   out.push_back(std::move(top));
 }
@@ -193,6 +196,7 @@ void add_random(std::vector<Row>& out) {
   add_bits({3, 2}, {4, 3});
   add_bits({2}, {0, 3});
   add_bits({0, 2}, {3});
+  add_bits({12, 4, 2}, {3});
   add_bits({2}, {150, 200});
   out.push_back(std::move(bits));
 
@@ -216,6 +220,7 @@ void add_random(std::vector<Row>& out) {
   add_cipher({2}, {});
   add_cipher({3, 2}, {3, 4});
   add_cipher({2}, {0});
+  add_cipher({12, 2}, {12, 4, 6});
   add_cipher({2}, {40, 500});
   out.push_back(std::move(cipher));
 }

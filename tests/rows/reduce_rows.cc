@@ -123,6 +123,7 @@ void add_lines(std::vector<Row>& out) {
   add_arg({f32, {30, 4}}, 1, Domain::special);
   add_arg({f32, {2, 3, 4, 2}}, 2, Domain::distinct);
   add_arg({i64, {7}}, 0, Domain::special);
+  add_arg({f32, {12, 3, 4}}, 1, Domain::distinct);
   add_arg({f32, {0, 3}}, 1, Domain::real);
   add_arg({f32, {200, 150}}, 1, Domain::real);
   out.push_back({&argmax_op, extreme_index(true), arg});
@@ -197,11 +198,13 @@ void add_einsum(std::vector<Row>& out) {
   add(f32, {3, 4}, {4}, "ij,j->i");
   add(f32, {3, 4}, {3}, "ij,i->ij");
   add(f64, {3, 4}, {}, "ij,->ij");
+  add(f32, {4, 6}, {}, "ij,->ij");
   add(f64, {}, {}, ",->");
   add(f32, {2, 3, 4, 5}, {4, 2, 5, 6}, "abcd,cade->be");
   add(f32, {2, 3, 4}, {3, 2, 5}, "bik,ibj->kbj");
   add(f64, {2, 3, 4, 2}, {2, 3, 2, 5}, "bhqd,bhdk->bhqk");
   add(f32, {2, 5, 3, 4}, {2, 6, 3, 4}, "bqhd,bkhd->bhqk");
+  add(f32, {4, 2, 3, 4}, {4, 2, 4, 6}, "bhqd,bhdk->bhqk");
   add(f32, {0, 4}, {4, 5}, "ik,kj->ij");
   add(f32, {3, 0}, {0, 5}, "ik,kj->ij");
   add(f32, {3, 4}, {4, 0}, "ik,kj->ij");

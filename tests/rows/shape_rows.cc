@@ -63,6 +63,7 @@ void add_makers(std::vector<Row>& out) {
   add_iota(f32, {2, 3, 4, 2}, 2);
   add_iota(i32, {0, 3}, 1);
   add_iota(i64, {40000}, 0);
+  add_iota(i32, {12, 3, 4}, 1);
   out.push_back(std::move(iota));
 }
 
@@ -89,6 +90,7 @@ void add_views(std::vector<Row>& out) {
   add_broadcast({boolean, {1}}, {1, 4}, {0});
   add_broadcast({bf16, {4}}, {0, 4}, {1});
   add_broadcast({f64, {0}}, {0, 4}, {0});
+  add_broadcast({f32, {4, 12}}, {2, 4, 2, 12}, {1, 3});
   add_broadcast({u8, {200}}, {200, 150}, {0});
   out.push_back(std::move(broadcast));
 
@@ -102,6 +104,7 @@ void add_views(std::vector<Row>& out) {
   add_reshape({boolean, {4}}, {2, 1, 2});
   add_reshape({f16, {0, 3}}, {5, 0});
   add_reshape({f64, {1}}, {});
+  add_reshape({f32, {12, 2, 2, 4}}, {12, 4, 4});
   out.push_back(std::move(reshape));
 
   Row transpose{&transpose_op,
@@ -151,6 +154,7 @@ void add_views(std::vector<Row>& out) {
   add_slice({bf16, {4, 4}}, {2, 4}, {2, 4}, {1, 1});
   add_slice({boolean, {6}}, {0}, {6}, {5});
   add_slice({u8, {3, 9}}, {1, 2}, {3, 9}, {1, 4});
+  add_slice({f32, {12, 5, 4}}, {0, 1, 0}, {12, 4, 4}, {1, 2, 1});
   out.push_back(std::move(slice));
 
   Row reverse{&reverse_op,
@@ -174,11 +178,12 @@ void add_views(std::vector<Row>& out) {
   add_reverse({f64, {2, 3}}, {});
   add_reverse({u8, {0, 3}}, {0, 1});
   add_reverse({bf16, {2, 1, 3, 2}}, {3});
+  add_reverse({f32, {12, 3, 4}}, {1});
   out.push_back(std::move(reverse));
 
   Row stop{
       &stop_gradient_op, [](const RefArrays& in, const Attrs&, RefArrays& y) { y[0].data = in[0].data; }, {}, true};
-  for (const Shape& s : {Shape{}, Shape{3}, Shape{2, 0}, Shape{2, 3, 2, 1}})
+  for (const Shape& s : {Shape{}, Shape{3}, Shape{2, 0}, Shape{2, 3, 2, 1}, Shape{12, 4}})
     for (DType t : {f32, i32, bf16}) stop.samples.push_back({{{{t, s}}}, {}});
   out.push_back(std::move(stop));
 }
@@ -210,6 +215,7 @@ void add_joins(std::vector<Row>& out) {
   add_pad({bf16, {}}, {}, {}, {});
   add_pad({f16, {3}}, {-1}, {-2}, {0});
   add_pad({f32, {3}}, {-4}, {3}, {1});
+  add_pad({f32, {12, 3, 4}}, {0, 1, 0}, {0, 2, 0}, {0, 0, 0});
   out.push_back(std::move(pad));
 
   Row concatenate{&concatenate_op,
@@ -240,6 +246,7 @@ void add_joins(std::vector<Row>& out) {
   add_concatenate(boolean, {{0}, {3}, {0}}, 0);
   add_concatenate(bf16, {{2, 0}, {2, 0}}, 1);
   add_concatenate(u8, {{150, 90}, {150, 60}}, 1);
+  add_concatenate(f32, {{12, 2, 4}, {12, 3, 4}}, 1);
   out.push_back(std::move(concatenate));
 }
 
@@ -296,6 +303,7 @@ void add_blocks(std::vector<Row>& out) {
   add(boolean, {4, 4}, {0, 2}, 0, i32);
   add(f16, {}, {}, 0, i32);
   add(f32, {2, 3, 6}, {2, 3, 4}, 2, i64);
+  add(f32, {2, 12, 4, 3}, {2, 12, 4, 2}, 2, i32);
   out.push_back(std::move(slice));
   out.push_back(std::move(update));
 }

@@ -1,138 +1,380 @@
-// A row on pieces is the row on the whole: for every factor of its rule that may be cut, each device computes on its
-// piece, and what comes out is the result cut alike, or a part of it that is owed a sum.
+// A row on pieces is the row on the whole: for every row that has a rule, and every way of giving mesh axes factors
+// that may be cut, each device computes on its piece, and what comes out is the result cut alike, or a part of it that
+// is owed a sum or an extreme.
+#include "lockstep/shard_map.h"
+
+#include <map>
+#include <set>
+
+#include "array/apply.h"
 #include "ops/collectives.h"
 #include "rows/rows.h"
 
 namespace lockstep {
 namespace {
 
-// The dimension of a factor, or -1.
-int64_t place(const std::string& factors, char factor) {
-  const size_t at = factors.find(factor);
-  return at == std::string::npos ? -1 : static_cast<int64_t>(at);
-}
+constexpr int64_t kMostElements = 4000;  // of the operands of a sample
 
-// [.., n * k, ..] as [n, .., k, ..], and the other way round.
-HostArray cut(const HostArray& x, int64_t dim, int64_t n) {
-  Type type = x.type;
-  const auto d = static_cast<size_t>(dim);
-  type.shape[d] /= n;
-  const int64_t k = type.shape[d];
-  type.shape = prepend(n, type.shape);
-  HostArray out(type);
-  for_each_index(x.type.shape, [&](const Dims& at, int64_t i) {
-    Dims to = prepend(at[d] / k, at);
-    to[d + 1] %= k;
-    copy_element(x, i, out, position(type.shape, to));
-  });
-  return out;
-}
-HostArray put_together(const HostArray& x, int64_t dim) {
-  Type type = x.type;
-  const auto d = static_cast<size_t>(dim);
-  const int64_t n = type.shape[0], k = type.shape[d + 1];
-  type.shape.erase(type.shape.begin());
-  type.shape[d] *= n;
-  HostArray out(type);
-  for_each_index(type.shape, [&](const Dims& at, int64_t i) {
-    Dims from = prepend(at[d] / k, at);
-    from[d + 1] %= k;
-    copy_element(x, position(x.type.shape, from), out, i);
-  });
+class FourDevices : public testing::Environment {
+  void SetUp() override { set_cpu_devices(4); }
+};
+testing::Environment* const environment = testing::AddGlobalTestEnvironment(new FourDevices);
+
+class ShardedRows : public testing::TestWithParam<const Op*> {
+ protected:
+  const Op& op() const { return *GetParam(); }
+  const Row& row() const { return row_of(op()); }
+};
+
+std::vector<const Op*> ops_with_rules() {
+  std::vector<const Op*> out;
+  for (const Op* op : all_ops())
+    if (op->rule) out.push_back(op);
   return out;
 }
 
-// How parts computed from a cut reduced factor become the result; null: they do not.
-using Combine = Value (*)(Value, const std::string&);
-Combine combining(const Op& op) {
-  if (&op == &reduce_max_op) return pmax;
-  if (&op == &reduce_min_op) return pmin;
-  return op.linear != Linear::no && op.name != "reduce_prod" ? static_cast<Combine>(psum) : nullptr;
+INSTANTIATE_TEST_SUITE_P(Op, ShardedRows, testing::ValuesIn(ops_with_rules()),
+                         [](const auto& op) { return std::string(op.param->name); });
+
+bool has(const std::string& factors, char factor) { return factors.find(factor) != std::string::npos; }
+
+bool small(const Sample& sample) {
+  int64_t elements = 0;
+  for (const Operand& operand : sample.in) elements += count(operand.type.shape);
+  return elements <= kMostElements;
 }
 
-// Can this factor be cut n ways, and do the pieces have the types that the row gives them?
-bool cuttable(const Op& op, const Sample& sample, const Rule& rule, char factor, int64_t n, std::vector<Type>& pieces) {
-  if (rule.whole.find(factor) != std::string::npos) return false;
-  pieces = sample.types();
-  bool any = false;
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    const int64_t d = place(rule.in[i], factor);
-    if (d < 0) continue;
-    if (place(rule.in[i].substr(static_cast<size_t>(d) + 1), factor) >= 0) return false;
-    int64_t& extent = pieces[i].shape[static_cast<size_t>(d)];
-    if (extent % n != 0 || extent == 0) return false;
-    extent /= n;
-    any = true;
+// The factors of a row on a sample.
+struct FactorTable {
+  Rule rule;
+  std::map<char, int64_t> extent;
+  std::string free;  // those that may be cut
+
+  FactorTable(const Op& op, const Sample& sample) : rule(op.rule(sample.types(), sample.attrs)) {
+    const std::vector<Type> in = sample.types(), out = infer_types(op, in, sample.attrs);
+    auto learn = [&](Types types, const std::vector<std::string>& terms) {
+      ASSERT_EQ(terms.size(), types.size());
+      for (size_t t = 0; t < terms.size(); ++t) {
+        ASSERT_EQ(terms[t].size(), types[t].shape.size());
+        for (size_t d = 0; d < terms[t].size(); ++d) {
+          EXPECT_EQ(extent.emplace(terms[t][d], types[t].shape[d]).first->second, types[t].shape[d]) << terms[t][d];
+          EXPECT_FALSE(has(terms[t].substr(d + 1), terms[t][d])) << "a factor twice in " << terms[t];
+        }
+      }
+    };
+    learn(in, rule.in);
+    learn(out, rule.out);
+    for (const auto& [factor, n] : extent)
+      if (!has(rule.whole, factor)) free += factor;
+    for (char factor : free)
+      EXPECT_TRUE(op.owed != Owed::nothing || std::all_of(rule.out.begin(), rule.out.end(),
+                                                          [&](const std::string& term) { return has(term, factor); }))
+          << "factor " << factor << " is reduced and may be cut, and nothing says what joins the parts";
   }
-  if (!any) return false;
-  std::vector<Type> wanted = infer_types(op, sample.types(), sample.attrs);
-  size_t having = 0;
-  for (size_t k = 0; k < wanted.size(); ++k) {
-    const int64_t d = place(rule.out[k], factor);
-    if (d < 0) continue;
-    ++having;
-    wanted[k].shape[static_cast<size_t>(d)] /= n;
+
+  // What a factor is to the row, whatever its letter: the operands and the results that have it.
+  std::string role(char factor) const {
+    auto places = [&](const std::vector<std::string>& terms) {
+      std::string out;
+      for (size_t t = 0; t < terms.size(); ++t)
+        if (has(terms[t], factor)) out += std::to_string(t) + " ";
+      const auto n = std::count_if(terms.begin(), terms.end(), [&](const auto& term) { return has(term, factor); });
+      return n == 0 ? "none " : n == std::ssize(terms) ? "all " : out;
+    };
+    return places(rule.in) + "-> " + places(rule.out);
   }
-  if (having != 0 && having != wanted.size()) return false;
-  if (having == 0 && !combining(op)) return false;
-  try {
-    return infer_types(op, pieces, sample.attrs) == wanted;
-  } catch (const Error&) {
-    return false;  // attributes speak of the whole
+};
+
+// The factor that each mesh axis cuts, '-' for none.
+using Assignment = std::string;
+
+std::vector<Assignment> assignments(size_t axes, const std::string& factors) {
+  std::vector<Assignment> out{""};
+  for (size_t a = 0; a < axes; ++a) {
+    std::vector<Assignment> longer;
+    for (const Assignment& assignment : out)
+      for (char factor : "-" + factors) longer.push_back(assignment + factor);
+    out = std::move(longer);
   }
+  return out;
 }
 
-void expect_sharded(const Op& op, const Sample& sample, const Rule& rule, char factor, int64_t n,
-                    const std::vector<Type>& pieces, bool relative) {
-  const HostArrays inputs = make_inputs(sample, 31);
-  HostArrays parts = inputs;
+// A row whose factors are cut by the axes of a mesh.
+struct Assigned {
+  const Op& op;
+  const Sample& sample;
+  const FactorTable& factors;
+  Mesh mesh;
+  Assignment assignment;
+
+  std::vector<std::string> axes_of(char factor) const {
+    std::vector<std::string> out;
+    for (size_t a = 0; a < assignment.size(); ++a)
+      if (assignment[a] == factor) out.push_back(mesh.axis_names()[a]);
+    return out;
+  }
+  int64_t pieces(char factor) const {
+    int64_t n = 1;
+    for (const std::string& axis : axes_of(factor)) n *= mesh.size(axis);
+    return n;
+  }
+  bool divides() const {
+    return std::all_of(assignment.begin(), assignment.end(),
+                       [&](char factor) { return factor == '-' || factors.extent.at(factor) % pieces(factor) == 0; });
+  }
+  std::vector<PartitionSpec> specs(const std::vector<std::string>& terms) const {
+    std::vector<PartitionSpec> out(terms.size());
+    for (size_t t = 0; t < terms.size(); ++t)
+      for (char factor : terms[t]) out[t].entries.emplace_back(axes_of(factor));
+    return out;
+  }
+  // What the device computes that has piece `at` of all factors that are cut.
+  LocalEqn eqn(int64_t at) const {
+    Cut cut;
+    for (char factor : assignment) {
+      if (factor == '-') continue;
+      const int64_t n = pieces(factor);
+      cut[factor] = shard_range(factors.extent.at(factor), n, std::min(at, n - 1));
+    }
+    return local_eqn(op, sample.types(), sample.attrs, cut);
+  }
+};
+
+// The same value on all devices along the axis, made of the parts on each.
+template <class T>
+T joined(Owed owed, const T& part, const std::string& axis) {
+  return owed == Owed::sum ? psum(part, axis) : owed == Owed::max ? pmax(part, axis) : pmin(part, axis);
+}
+
+// `part`, a result of the row on pieces, with what it is owed.
+template <class T>
+T settled(const Assigned& a, T part, size_t result) {
+  for (size_t axis = 0; axis < a.assignment.size(); ++axis)
+    if (const char factor = a.assignment[axis]; factor != '-' && !has(a.factors.rule.out[result], factor))
+      part = joined(a.op.owed, part, a.mesh.axis_names()[axis]);
+  return part;
+}
+
+Program program_of(const Assigned& a, const LocalEqn& eqn) {
   Builder b;
   Values in;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    Type type = pieces[i];
-    if (const int64_t d = place(rule.in[i], factor); d >= 0) {
-      type.varying = {kAxis};
-      parts[i] = cut(inputs[i], d, n);
-    }
+  for (size_t i = 0; i < eqn.in.size(); ++i) {
+    Type type = eqn.in[i];
+    for (char factor : a.factors.rule.in[i]) type.varying = union_of(type.varying, a.axes_of(factor));
     in.push_back(b.input(type));
   }
-  Values out = b.emit(op, in, sample.attrs);
-  for (size_t k = 0; k < out.size(); ++k)
-    if (place(rule.out[k], factor) < 0) out[k] = combining(op)(out[k], kAxis);
-  const Program p = b.take(out);
-  ASSERT_NO_THROW(check(p)) << print(p);
-  const HostArrays got = planned(spread(p, n), parts), wanted = eager(program_of(op, sample), inputs);
-  for (size_t k = 0; k < got.size(); ++k) {
-    const int64_t d = place(rule.out[k], factor);
-    expect_close(d < 0 ? got[k] : put_together(got[k], d), wanted[k], relative);
-  }
+  Values out = b.emit(a.op, in, eqn.attrs);
+  for (size_t k = 0; k < out.size(); ++k) out[k] = settled(a, out[k], k);
+  return b.take(out);
 }
 
-TEST(ShardedRows, EqualUnsharded) {
-  std::set<std::string> seen;
-  for (const Row& row : rows()) {
-    if (!row.op->rule || row.lowered) continue;
-    for (const Sample& sample : row.samples) {
-      int64_t elements = 0;
-      for (const Operand& operand : sample.in) elements += count(operand.type.shape);
-      if (elements > 4000) continue;
-      const Rule rule = row.op->rule(sample.types(), sample.attrs);
-      std::set<char> factors;
-      for (const std::string& of_operand : rule.in) factors.insert(of_operand.begin(), of_operand.end());
-      for (char factor : factors)
-        for (int64_t n : {1, 2, 3, 4}) {
-          std::vector<Type> pieces;
-          if (!cuttable(*row.op, sample, rule, factor, n, pieces)) continue;
-          SCOPED_TRACE(testing::Message() << sample.text(*row.op) << "factor " << factor << " cut " << n << " ways");
-          expect_sharded(*row.op, sample, rule, factor, n, pieces, row.relative);
-          seen.insert(std::string(row.op->name));
-        }
+detail::Arrays to_arrays(const HostArrays& hosts) {
+  detail::Arrays out;
+  for (const HostArray& x : hosts) out.push_back(detail::concrete(detail::intern(x.type), x.buffer));
+  return out;
+}
+HostArray to_host(const Array& array) {
+  HostArray out;
+  out.type = array.type();
+  out.buffer = detail::buffer_of(array, "test");
+  return out;
+}
+
+// By what runs for shard_map, which takes one device's program.
+void expect_sharded(const Assigned& a, const HostArrays& inputs, const HostArrays& wanted, bool relative) {
+  const LocalEqn eqn = a.eqn(0);
+  EXPECT_TRUE(eqn.attrs == a.eqn(a.mesh.size()).attrs) << "devices with equal pieces have different attributes";
+  const Program p = program_of(a, eqn);
+  ASSERT_NO_THROW(check(p)) << print(p);
+  const detail::Arrays got =
+      detail::run_per_device({std::make_shared<const Program>(p), {}}, to_arrays(inputs), a.specs(a.factors.rule.in),
+                             a.specs(a.factors.rule.out), {a.mesh, {}, {}});
+  for (size_t k = 0; k < wanted.size(); ++k) expect_close(to_host(got[k]), wanted[k], relative);
+}
+
+std::vector<Mesh> meshes() {
+  return {make_mesh({{"x", 1}}), make_mesh({{"x", 2}}), make_mesh({{"x", 3}}), make_mesh({{"x", 4}}),
+          make_mesh({{"x", 2}, {"y", 2}})};
+}
+
+// What samples should show, and what was seen: each role of a factor cut 2, 3 and 4 ways by one axis and 4 ways by two,
+// and every two roles that meet in a sample cut at once.
+class Coverage {
+ public:
+  void want(const FactorTable& factors) {
+    for (char f : factors.free) {
+      for (const char* mesh : {"[2]", "[3]", "[4]"}) wanted_.insert(factors.role(f) + "on " + mesh);
+      for (char g : factors.free)
+        wanted_.insert(factors.role(f) + (f == g ? "twice " : "and " + factors.role(g)) + "on [2, 2]");
     }
   }
-  for (const char* name : {"add", "tanh", "select", "cast", "einsum", "reduce_sum", "reduce_max", "transpose", "gather",
-                           "cumsum", "sort", "concatenate", "conv2d"})
-    EXPECT_TRUE(seen.contains(name)) << name << " was cut nowhere";
-  EXPECT_GT(seen.size(), 40u) << testing::PrintToString(seen);
+  void saw(const Assigned& a) {
+    ++count_;
+    std::string roles;
+    for (size_t axis = 0; axis < a.assignment.size(); ++axis) {
+      const char factor = a.assignment[axis];
+      if (factor == '-' || a.factors.extent.at(factor) == 0) return;
+      const bool twice = axis > 0 && a.assignment[0] == factor;
+      roles += twice ? "twice " : (axis > 0 ? "and " : "") + a.factors.role(factor);
+    }
+    seen_.insert(roles + "on " + to_string(a.mesh.shape()));
+  }
+  int count() const { return count_; }
+  bool wanted() const { return !wanted_.empty(); }
+  std::set<std::string> missed() const {
+    std::set<std::string> out;
+    std::set_difference(wanted_.begin(), wanted_.end(), seen_.begin(), seen_.end(), std::inserter(out, out.end()));
+    return out;
+  }
+
+ private:
+  std::set<std::string> wanted_, seen_;
+  int count_ = 0;
+};
+
+TEST_P(ShardedRows, EqualUnsharded) {
+  Coverage coverage;
+  for (const Sample& sample : row().samples) {
+    SCOPED_TRACE(sample.text(op()));
+    const FactorTable factors(op(), sample);
+    coverage.want(factors);
+    if (!small(sample)) continue;
+    const HostArrays inputs = make_inputs(sample, 31), wanted = eager(program_of(op(), sample), inputs);
+    for (const Mesh& mesh : meshes())
+      for (const Assignment& assignment : assignments(mesh.shape().size(), factors.free)) {
+        const Assigned assigned{op(), sample, factors, mesh, assignment};
+        if (!assigned.divides()) continue;
+        SCOPED_TRACE("factors " + assignment + " on " + to_string(mesh));
+        expect_sharded(assigned, inputs, wanted, row().relative);
+        coverage.saw(assigned);
+      }
+  }
+  RecordProperty("assignments", coverage.count());
+  EXPECT_TRUE(coverage.wanted()) << "no sample has a factor that may be cut";
+  EXPECT_EQ(coverage.missed(), std::set<std::string>{}) << "add samples with extents that divide by 2, 3 and 4";
+}
+
+// Calls f(index in the whole, index in the piece) for every element of a piece, which begins at `begin` of `dim`.
+void for_piece(const Shape& whole, const Shape& piece, size_t dim, int64_t begin,
+               const std::function<void(int64_t, int64_t)>& f) {
+  for_each_index(piece, [&](Dims at, int64_t i) {
+    at[dim] += begin;
+    f(position(whole, at), i);
+  });
+}
+
+// One factor in pieces of different sizes, some of them empty, lane by lane.
+void expect_cut_unevenly(const Op& op, const Sample& sample, const FactorTable& factors, char factor, int64_t n,
+                         const HostArrays& inputs, const HostArrays& wanted, bool relative) {
+  const Op& join = op.owed == Owed::sum ? add_op : op.owed == Owed::max ? maximum_op : minimum_op;
+  HostArrays got;
+  for (const HostArray& y : wanted) got.emplace_back(y.type);
+  for (int64_t lane = 0; lane < n; ++lane) {
+    const Range range = shard_range(factors.extent.at(factor), n, lane);
+    const LocalEqn eqn = local_eqn(op, sample.types(), sample.attrs, {{factor, range}});
+    HostArrays in;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      in.push_back(inputs[i]);
+      const size_t d = factors.rule.in[i].find(factor);
+      if (d == std::string::npos) continue;
+      in[i] = HostArray(eqn.in[i]);
+      for_piece(inputs[i].type.shape, eqn.in[i].shape, d, range.begin,
+                [&](int64_t whole, int64_t piece) { copy_element(inputs[i], whole, in[i], piece); });
+    }
+    const HostArrays parts = eager_op(op, eqn.attrs, in);
+    for (size_t k = 0; k < parts.size(); ++k) {
+      if (const size_t d = factors.rule.out[k].find(factor); d != std::string::npos)
+        for_piece(got[k].type.shape, eqn.out[k].shape, d, range.begin,
+                  [&](int64_t whole, int64_t piece) { copy_element(parts[k], piece, got[k], whole); });
+      else
+        got[k] = lane == 0 ? parts[k] : eager_op(join, {}, {got[k], parts[k]})[0];
+    }
+  }
+  for (size_t k = 0; k < wanted.size(); ++k) expect_close(got[k], wanted[k], relative);
+}
+
+TEST_P(ShardedRows, EqualUnshardedInUnevenPieces) {
+  int cuts = 0;
+  for (const Sample& original : row().samples) {
+    if (!small(original)) continue;
+    // Every part of a sum is rounded, which in 16 bits shows.
+    const Sample sample = op().owed == Owed::sum ? in_f64(original) : original;
+    SCOPED_TRACE(sample.text(op()));
+    const FactorTable factors(op(), sample);
+    const HostArrays inputs = make_inputs(sample, 37), wanted = eager(program_of(op(), sample), inputs);
+    for (char factor : factors.free)
+      for (int64_t n : {2, 3, 5}) {
+        if (factors.extent.at(factor) % n == 0) continue;
+        SCOPED_TRACE(testing::Message() << "factor " << factor << " on " << n << " lanes");
+        expect_cut_unevenly(op(), sample, factors, factor, n, inputs, wanted, row().relative);
+        ++cuts;
+      }
+  }
+  EXPECT_GT(cuts, 0);
+}
+
+// What the column `linear` allows: the row of a sum is the sum of the row on each term, in each operand by itself or in
+// all of them at once.
+TEST_P(ShardedRows, OfASumIsASumWhereLinear) {
+  if (op().linear == Linear::no) return;
+  int sums = 0;
+  for (const Sample& original : row().samples) {
+    const Sample sample = in_f64(original);
+    const std::vector<Type> types = sample.types();
+    if (!small(sample) || !sample.smooth ||
+        !std::all_of(types.begin(), types.end(), [](const Type& t) { return t.dtype == f64; }))
+      continue;
+    SCOPED_TRACE(sample.text(op()));
+    const HostArrays some = make_inputs(sample, 43), others = make_inputs(sample, 47);
+    const bool at_once = op().linear == Linear::all;
+    for (size_t i = 0; i < (at_once ? 1 : types.size()); ++i) {
+      HostArrays other = some, sum = some;
+      for (size_t k = 0; k < types.size(); ++k) {
+        if (!at_once && k != i) continue;
+        other[k] = others[k];
+        sum[k] = eager_op(add_op, {}, {some[k], others[k]})[0];
+      }
+      const HostArrays wanted = eager_op(op(), sample.attrs, sum), a = eager_op(op(), sample.attrs, some),
+                       b = eager_op(op(), sample.attrs, other);
+      for (size_t k = 0; k < wanted.size(); ++k) expect_close(eager_op(add_op, {}, {a[k], b[k]})[0], wanted[k]);
+      ++sums;
+    }
+  }
+  EXPECT_GT(sums, 0);
+}
+
+// The row inside the function that the public shard_map maps.
+Array by_shard_map(const Assigned& a, const detail::Arrays& args) {
+  const LocalEqn eqn = a.eqn(0);
+  auto one_device = [&](const detail::Arrays& pieces) {
+    const Array part =
+        detail::apply("row", pieces, {}, [&](Builder& b, const Values& v) { return b.emit(a.op, v, eqn.attrs); })[0];
+    return settled(a, part, 0);
+  };
+  const ShardMapOptions options{a.mesh, a.specs(a.factors.rule.in), a.specs(a.factors.rule.out)};
+  if (args.size() == 1) return shard_map([&](Array x) { return one_device({x}); }, options)(args[0]);
+  return shard_map([&](Array x, Array y) { return one_device({x, y}); }, options)(args[0], args[1]);
+}
+
+TEST(ShardMapOfRows, EqualsUnsharded) {
+  int runs = 0;
+  for (const Op* op : {&add_op, &tanh_op, &broadcast_op, &reshape_op, &slice_op, &reduce_sum_op, &reduce_max_op,
+                       &reduce_and_op, &cumsum_op, &gather_op, &einsum_op, &conv2d_op, &conv2d_filter_grad_op}) {
+    for (const Sample& sample : row_of(*op).samples) {
+      if (!small(sample)) continue;
+      SCOPED_TRACE(sample.text(*op));
+      const FactorTable factors(*op, sample);
+      const HostArrays inputs = make_inputs(sample, 41), wanted = eager(program_of(*op, sample), inputs);
+      for (const Assignment& assignment : assignments(2, factors.free)) {
+        const Assigned assigned{*op, sample, factors, make_mesh({{"x", 2}, {"y", 2}}), assignment};
+        if (!assigned.divides()) continue;
+        SCOPED_TRACE("factors " + assignment);
+        expect_close(to_host(by_shard_map(assigned, to_arrays(inputs))), wanted[0], row_of(*op).relative);
+        ++runs;
+      }
+    }
+  }
+  EXPECT_GT(runs, 500);
 }
 
 }  // namespace

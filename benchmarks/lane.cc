@@ -133,6 +133,78 @@ BENCHMARK(gemm_against_openblas)
     ->Iterations(7)
     ->UseManualTime();
 
+template <class T>
+std::vector<T> random_values_of(int64_t count) {
+  const std::vector<float> values = random_values(count);
+  std::vector<T> converted;
+  for (const float value : values) converted.push_back(static_cast<T>(value));
+  return converted;
+}
+
+// One operation in f32, bf16 and f16, in turns; the best of each in GFLOP/s, and how many times faster than f32.
+template <class F32, class Bf16, class F16>
+void compare_types(benchmark::State& state, double flops, F32&& in_f32, Bf16&& in_bf16, F16&& in_f16) {
+  double best[3] = {1e9, 1e9, 1e9};
+  const int repeat = static_cast<int>(std::clamp(5e8 / flops, 2.0, 2000.0));
+  const auto time = [&](double& least, auto& f) {
+    f();
+    least = std::min(least, seconds([&] {
+                              for (int i = 0; i < repeat; ++i) f();
+                            }) / repeat);
+  };
+  for (auto _ : state) {
+    time(best[0], in_f32);
+    time(best[1], in_bf16);
+    time(best[2], in_f16);
+    state.SetIterationTime(best[1]);
+  }
+  state.counters["f32_GFLOPS"] = flops / best[0] * 1e-9;
+  state.counters["bf16_GFLOPS"] = flops / best[1] * 1e-9;
+  state.counters["f16_GFLOPS"] = flops / best[2] * 1e-9;
+  state.counters["bf16_ratio"] = best[0] / best[1];
+  state.counters["f16_ratio"] = best[0] / best[2];
+}
+
+template <class T>
+class TypedProduct {
+ public:
+  TypedProduct(int64_t m, int64_t n, int64_t k, bool ta, bool tb)
+      : a_(random_values_of<T>(m * k)),
+        b_(random_values_of<T>(k * n)),
+        c_(static_cast<size_t>(m * n)),
+        gemm_(Gemm::prepare({.dtype = dtype_of<T>, .m = m, .n = n, .k = k, .transpose_a = ta, .transpose_b = tb},
+                            pool().threads())) {}
+  void operator()() { gemm_.run(pool(), a_.data(), b_.data(), c_.data()); }
+
+ private:
+  std::vector<T> a_, b_, c_;
+  Gemm gemm_;
+};
+
+// Args m, n, k, transpose a, transpose b.
+void gemm_by_type(benchmark::State& state) {
+  const int64_t m = state.range(0), n = state.range(1), k = state.range(2);
+  const bool ta = state.range(3) != 0, tb = state.range(4) != 0;
+  const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  compare_types(state, flops, TypedProduct<float>(m, n, k, ta, tb), TypedProduct<BFloat16>(m, n, k, ta, tb),
+                TypedProduct<Float16>(m, n, k, ta, tb));
+}
+BENCHMARK(gemm_by_type)
+    ->ArgNames({"m", "n", "k", "ta", "tb"})
+    ->Args({128, 1024, 784, 0, 0})  // mlp1024
+    ->Args({128, 1024, 1024, 0, 0})
+    ->Args({128, 10, 1024, 0, 0})
+    ->Args({128, 1024, 1024, 0, 1})
+    ->Args({784, 1024, 128, 1, 0})
+    ->Args({1024, 1024, 128, 1, 0})
+    ->Args({128, 256, 784, 0, 0})  // mlp
+    ->Args({784, 256, 128, 1, 0})
+    ->Args({128, 128, 3136, 0, 0})  // the dense layer of the CNN
+    ->Args({128, 3136, 128, 0, 1})
+    ->Args({3136, 128, 128, 1, 0})
+    ->Iterations(9)
+    ->UseManualTime();
+
 // Which of a convolution's three products.
 enum Direction { kForward, kInputGradient, kFilterGradient };
 
@@ -172,6 +244,51 @@ void conv_against_product(benchmark::State& state) {
       });
 }
 BENCHMARK(conv_against_product)
+    ->ArgNames({"direction", "extent", "in", "out"})
+    ->Args({kForward, 28, 1, 32})
+    ->Args({kFilterGradient, 28, 1, 32})
+    ->Args({kForward, 14, 32, 64})
+    ->Args({kInputGradient, 14, 32, 64})
+    ->Args({kFilterGradient, 14, 32, 64})
+    ->Iterations(7)
+    ->UseManualTime();
+
+template <class T>
+class TypedConv {
+ public:
+  TypedConv(int64_t direction, int64_t extent, int64_t in, int64_t out)
+      : direction_(direction),
+        x_(random_values_of<T>(128 * extent * extent * in)),
+        w_(random_values_of<T>(25 * in * out)),
+        y_(random_values_of<T>(128 * extent * extent * out)),
+        conv_(Conv::prepare({.dtype = dtype_of<T>,
+                             .batch = 128,
+                             .in = {extent, extent},
+                             .in_channels = in,
+                             .out_channels = out,
+                             .kernel = {5, 5},
+                             .pad_lo = {2, 2},
+                             .pad_hi = {2, 2}})) {}
+  void operator()() {
+    if (direction_ == kForward) conv_.forward(pool(), x_.data(), w_.data(), y_.data());
+    if (direction_ == kInputGradient) conv_.input_gradient(pool(), y_.data(), w_.data(), x_.data());
+    if (direction_ == kFilterGradient) conv_.filter_gradient(pool(), x_.data(), y_.data(), w_.data());
+  }
+
+ private:
+  int64_t direction_;
+  std::vector<T> x_, w_, y_;
+  Conv conv_;
+};
+
+// The convolutions of the CNN: args direction, extent, input channels, output channels.
+void conv_by_type(benchmark::State& state) {
+  const int64_t direction = state.range(0), extent = state.range(1), in = state.range(2), out = state.range(3);
+  const double flops = 2.0 * 128 * 25 * static_cast<double>(extent * extent * in * out);
+  compare_types(state, flops, TypedConv<float>(direction, extent, in, out),
+                TypedConv<BFloat16>(direction, extent, in, out), TypedConv<Float16>(direction, extent, in, out));
+}
+BENCHMARK(conv_by_type)
     ->ArgNames({"direction", "extent", "in", "out"})
     ->Args({kForward, 28, 1, 32})
     ->Args({kFilterGradient, 28, 1, 32})

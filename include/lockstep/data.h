@@ -1,4 +1,4 @@
-// Image data sets: MNIST and Fashion-MNIST by name, any pair of IDX files by path, or images made on the spot.
+// Image data sets: MNIST and Fashion-MNIST by name, any IDX files by path, or images made on the spot.
 // docs/data.md says where files are looked for and how they are checked. Every function may be called from any thread;
 // callbacks run on the caller's.
 #pragma once
@@ -60,10 +60,25 @@ struct DataOptions {
 // The data sets that have names and files: "mnist", "fashion-mnist".
 std::vector<std::string> dataset_names();
 
-// The data set of that name, fetched when it is nowhere on this machine; "synthetic" is synthetic_digits(6000, 1000).
-// Throws Error for an unknown name or a wrong file in options.dir, IoError (listing every source with its reason) when
-// no source has a file.
+// The data set of that name:
+//   "mnist", "fashion-mnist"   fetched when it is nowhere on this machine
+//   "synthetic"                synthetic_digits(6000, 1000)
+//   "IMAGES,LABELS"            paths of two IDX files, raw or .gz; their last tenth, at least one image, is the test
+//   set "TRAIN_IMAGES,TRAIN_LABELS,TEST_IMAGES,TEST_LABELS"
+// Throws Error for an unknown name, a wrong file in options.dir or files that do not fit each other, IoError when a
+// file cannot be read or (listing every source with its reason) when no source has it.
 Dataset load_dataset(std::string_view name, const DataOptions& options = {});
+
+// An image data set on the disk, for sets that are not to be loaded: raw IDX files.
+struct ImageFiles {
+  std::string images_path, labels_path;
+};
+struct DatasetFiles {
+  ImageFiles train, test;
+};
+// Where the raw files of a data set lie: those of a name are fetched first when they are nowhere on this machine; of
+// paths all four must be given. Throws Error for "synthetic", which has no files, and as load_dataset does.
+DatasetFiles dataset_files(std::string_view name, const DataOptions& options = {});
 
 // Images of 28 x 28 pixels in ten classes that need no file: each class has a smooth pattern of its own, each image
 // shows its class's pattern moved by up to two pixels, fainter or stronger, under noise. The same on every machine for

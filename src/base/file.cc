@@ -98,6 +98,39 @@ class Descriptor {
   int fd_ = -1;
 };
 
+class RealWriter final : public FileWriter {
+ public:
+  explicit RealWriter(const std::string& path) : file_("create", path, O_WRONLY | O_CREAT | O_TRUNC) {}
+  void write(std::span<const uint8_t> bytes) override { file_.write(bytes); }
+  void finish() override {
+    file_.sync();
+    file_.close();
+  }
+
+ private:
+  Descriptor file_;
+};
+
+class RealOpenFile final : public OpenFile {
+ public:
+  explicit RealOpenFile(const std::string& path) : file_("open", path, O_RDONLY) {}
+  size_t read(int64_t offset, std::span<uint8_t> out) override { return file_.read(offset, out); }
+
+ private:
+  Descriptor file_;
+};
+
+// Opens the file again for every read.
+class ReopenedFile final : public OpenFile {
+ public:
+  ReopenedFile(FileSystem& files, std::string path) : files_(files), path_(std::move(path)) {}
+  size_t read(int64_t offset, std::span<uint8_t> out) override { return files_.read(path_, offset, out); }
+
+ private:
+  FileSystem& files_;
+  std::string path_;
+};
+
 class RealFileSystem final : public FileSystem {
  public:
   bool exists(const std::string& path) override {
@@ -118,12 +151,21 @@ class RealFileSystem final : public FileSystem {
     return Descriptor("open", path, O_RDONLY).read(offset, out);
   }
 
+  std::unique_ptr<OpenFile> open(const std::string& path) override { return std::make_unique<RealOpenFile>(path); }
+
   void write(const std::string& path, std::span<const uint8_t> bytes) override {
-    Descriptor file("create", path, O_WRONLY | O_CREAT | O_TRUNC);
+    RealWriter file(path);
     file.write(bytes);
-    file.sync();
+    file.finish();
+  }
+
+  void append(const std::string& path, std::span<const uint8_t> bytes) override {
+    Descriptor file("open", path, O_WRONLY | O_CREAT | O_APPEND);
+    file.write(bytes);
     file.close();
   }
+
+  std::unique_ptr<FileWriter> create(const std::string& path) override { return std::make_unique<RealWriter>(path); }
 
   void rename(const std::string& from, const std::string& to) override {
     if (::rename(from.c_str(), to.c_str()) != 0) throw_io_error("rename to", to, errno);
@@ -131,6 +173,12 @@ class RealFileSystem final : public FileSystem {
 
   void remove(const std::string& path) override {
     if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw_io_error("remove", path, errno);
+  }
+
+  void remove_tree(const std::string& path) override {
+    std::error_code error;
+    std::filesystem::remove_all(path, error);
+    if (error) throw_io_error("remove folder", path, error.value());
   }
 
   void make_dirs(const std::string& path) override {
@@ -164,6 +212,10 @@ void throw_io_error(std::string_view operation, const std::string& path, int err
 FileSystem& FileSystem::real() {
   static RealFileSystem instance;
   return instance;
+}
+
+std::unique_ptr<OpenFile> FileSystem::open(const std::string& path) {
+  return std::make_unique<ReopenedFile>(*this, path);
 }
 
 std::vector<uint8_t> FileSystem::read_file(const std::string& path) {

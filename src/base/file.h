@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,28 @@ namespace lockstep {
 // Throws IoError for a failed operation on a path, where error is an errno value:
 // `write /data/x: No space left on device; the disk is full: free some space or choose another folder`.
 [[noreturn]] void throw_io_error(std::string_view operation, const std::string& path, int error);
+
+// A file being written piece by piece. One that is dropped before finish() may hold any part of the pieces.
+class FileWriter {
+ public:
+  FileWriter() = default;
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+  virtual ~FileWriter() = default;
+
+  virtual void write(std::span<const uint8_t> bytes) = 0;
+  // Forces all bytes to the disk and closes the file. The last call.
+  virtual void finish() = 0;
+};
+
+// A file that stays open for reading. Safe from any thread.
+class OpenFile {
+ public:
+  virtual ~OpenFile() = default;
+
+  // As FileSystem::read.
+  virtual size_t read(int64_t offset, std::span<uint8_t> out) = 0;
+};
 
 class FileSystem {
  public:
@@ -35,14 +58,28 @@ class FileSystem {
   // Fills the span from the file's bytes at offset on; returns how many were there, fewer only at the end of the file.
   virtual size_t read(const std::string& path, int64_t offset, std::span<uint8_t> out) = 0;
 
+  // A file to be read many times. It goes through read() unless a file system knows better. REQUIRES: the file system
+  // outlives it.
+  virtual std::unique_ptr<OpenFile> open(const std::string& path);
+
   // Creates or overwrites a file and forces its bytes to the disk. Not atomic: see write_atomic.
   virtual void write(const std::string& path, std::span<const uint8_t> bytes) = 0;
 
-  // Renames within one file system, replacing what is at `to`.
+  // Adds bytes to the end of a file, which is made when there is none. They are not forced to the disk; a failure may
+  // leave a part of them.
+  virtual void append(const std::string& path, std::span<const uint8_t> bytes) = 0;
+
+  // Creates or empties a file, to be written piece by piece. The writer must not outlive the file system.
+  virtual std::unique_ptr<FileWriter> create(const std::string& path) = 0;
+
+  // Renames within one file system, replacing what is at `to`, if that is a file or an empty folder.
   virtual void rename(const std::string& from, const std::string& to) = 0;
 
   // Removes a file. No error when there is none.
   virtual void remove(const std::string& path) = 0;
+
+  // Removes a folder with all it holds. No error when there is none. After a failure a part of it may be gone.
+  virtual void remove_tree(const std::string& path) = 0;
 
   // Creates a folder and those above it. No error when it is there already.
   virtual void make_dirs(const std::string& path) = 0;

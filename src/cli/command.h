@@ -5,11 +5,23 @@
 #include <CLI/CLI.hpp>
 
 #include <functional>
+#include <stdexcept>
+#include <string>
 
 namespace lockstep::cli {
 
+// Exit codes of the program; `lockstep train --help` lists them for users.
+inline constexpr int kDone = 0, kFailed = 1, kWrongUsage = 2, kNotAsExpected = 3;
+
+// What the command line or a configuration file says makes no sense: exit code 2. Thrown by actions; whatever else
+// they throw is exit code 1.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 // What the chosen subcommand does once the whole command line has been understood; returns the exit code. Exceptions
-// become `lockstep: message` and exit code 1.
+// become `lockstep: message`.
 using Action = std::function<int()>;
 
 // Each adds its subcommand to the program. REQUIRES: action outlives the parse.

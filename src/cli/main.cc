@@ -1,43 +1,18 @@
 // The program `lockstep`: finds the subcommand, runs it, and turns failures into one message and an exit code:
-// 0 done, 1 it failed, 2 the command line is wrong.
+// 0 done, 1 it failed, 2 the command line or a configuration file is wrong, 3 an expectation (--expect) was not met.
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <string>
 #include <vector>
 
+#include "base/names.h"
 #include "cli/command.h"
 #include "lockstep/version.h"
 
 namespace lockstep::cli {
 namespace {
-
-// The number of letters to insert, remove or change to make one word of the other.
-size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
-// ` did you mean "train"?` when one of the words is near, else nothing.
-std::string suggestion(const std::string& wrong, const std::vector<std::string>& words) {
-  const std::string* best = nullptr;
-  size_t nearest = 3;
-  for (const std::string& word : words) {
-    const size_t distance = edit_distance(wrong, word);
-    if (distance < nearest && distance < word.size()) best = &word, nearest = distance;
-  }
-  return best ? " did you mean \"" + *best + "\"?" : "";
-}
 
 // What is wrong with the command line, said of the subcommand where it is: `data fetch: no flag --dri; did you mean
 // …`.
@@ -74,6 +49,7 @@ std::string usage_error(CLI::App& program, const CLI::ParseError& error) {
 int run(int argc, char** argv) {
   CLI::App program("SPMD training in C++: trains, launches and watches jobs.", "lockstep");
   program.require_subcommand(1);
+  program.get_formatter()->column_width(32);
   program.set_version_flag("--version", "lockstep " LOCKSTEP_VERSION, "print the version and exit");
   Action action;
 #define COMMAND(name) add_##name##_command(program, action);
@@ -85,7 +61,7 @@ int run(int argc, char** argv) {
     return program.exit(answer);
   } catch (const CLI::ParseError& error) {
     std::fprintf(stderr, "lockstep: %s\n", usage_error(program, error).c_str());
-    return 2;
+    return kWrongUsage;
   }
   return action();
 }
@@ -94,10 +70,14 @@ int run(int argc, char** argv) {
 }  // namespace lockstep::cli
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may grow no more is a failed write, not the end of the program
   try {
     return lockstep::cli::run(argc, argv);
+  } catch (const lockstep::cli::UsageError& error) {
+    std::fprintf(stderr, "lockstep: %s\n", error.what());
+    return lockstep::cli::kWrongUsage;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "lockstep: %s\n", error.what());
-    return 1;
+    return lockstep::cli::kFailed;
   }
 }

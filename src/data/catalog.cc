@@ -47,7 +47,8 @@ const DatasetSpec& find_dataset(std::string_view name) {
   for (const DatasetSpec& spec : catalog())
     if (spec.name == name) return spec;
   throw_error(
-      "data: there is no data set named \"{}\"; there are {} and synthetic; load_idx_pair reads files of your own",
+      "data: there is no data set named \"{}\"; there are {} and synthetic; IDX files of your own are named "
+      "IMAGES,LABELS or TRAIN_IMAGES,TRAIN_LABELS,TEST_IMAGES,TEST_LABELS",
       name, fmt::join(dataset_names(), ", "));
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "data/idx.h"
+#include "data/paths.h"
 
 namespace lockstep {
 namespace detail {
@@ -235,6 +236,19 @@ std::vector<DataCheck> verify(DataWorld& world, const DataOptions& options) {
   return checks;
 }
 
+void check_pair(std::string_view op, const std::string& images_path, const Shape& images,
+                const std::string& labels_path, const Shape& labels) {
+  if (images.size() != 3)
+    throw_error("{}: {} has shape {}; images have three dimensions (count, rows, columns)", op, images_path,
+                to_string(images));
+  if (labels.size() != 1)
+    throw_error("{}: {} has shape {}; labels have one dimension", op, labels_path, to_string(labels));
+  if (images[0] != labels[0])
+    throw_error("{}: {} has {} images and {} has {} labels; each image needs one label", op, images_path, images[0],
+                labels_path, labels[0]);
+  if (count(images) == 0) throw_error("{}: {} holds no pixels: its shape is {}", op, images_path, to_string(images));
+}
+
 std::string cache_folder(const std::string& dataset, const DataOptions& options) {
   const auto variable = [](const char* name) -> std::string {
     const char* value = std::getenv(name);
@@ -267,6 +281,12 @@ Dataset load_dataset(std::string_view name, const DataOptions& options) {
       throw_error("data: synthetic is made on the spot and is not in {}; leave the folder out", options.dir);
     return synthetic_digits(6000, 1000);
   }
+  if (name.find(',') != std::string_view::npos) {
+    if (!options.dir.empty())
+      throw_error("data: the files {} are named by their paths and not looked for in {}; leave the folder out", name,
+                  options.dir);
+    return detail::load_paths(name);
+  }
   const detail::DatasetSpec& spec = detail::find_dataset(name);
   detail::DataWorld world{spec, detail::default_sources(spec, options.allow_download)};
   return detail::load(world, options);
@@ -278,6 +298,16 @@ std::string fetch_dataset(std::string_view name, const DataOptions& options) {
   return detail::fetch(world, options);
 }
 
+DatasetFiles dataset_files(std::string_view name, const DataOptions& options) {
+  if (name == "synthetic")
+    throw_error("data: the images of \"synthetic\" are made in memory; there is no file to read");
+  if (name.find(',') != std::string_view::npos) return detail::split_paths(name);
+  const std::string folder = fetch_dataset(name, options);
+  const auto& files = detail::find_dataset(name).files;
+  const auto path = [&](size_t i) { return folder + "/" + files[i].name; };
+  return {{path(0), path(1)}, {path(2), path(3)}};
+}
+
 std::vector<DataCheck> verify_dataset(std::string_view name, const DataOptions& options) {
   detail::DataWorld world{detail::find_dataset(name), {}};
   return detail::verify(world, options);
@@ -285,16 +315,7 @@ std::vector<DataCheck> verify_dataset(std::string_view name, const DataOptions& 
 
 ImageDataset load_idx_pair(const std::string& images_path, const std::string& labels_path) {
   IdxData images = read_idx(images_path), labels = read_idx(labels_path);
-  if (images.shape.size() != 3)
-    throw_error("load_idx_pair: {} has shape {}; images have three dimensions (count, rows, columns)", images_path,
-                to_string(images.shape));
-  if (labels.shape.size() != 1)
-    throw_error("load_idx_pair: {} has shape {}; labels have one dimension", labels_path, to_string(labels.shape));
-  if (images.shape[0] != labels.shape[0])
-    throw_error("load_idx_pair: {} has {} images and {} has {} labels; each image needs one label", images_path,
-                images.shape[0], labels_path, labels.shape[0]);
-  if (images.bytes.empty())
-    throw_error("load_idx_pair: {} holds no pixels: its shape is {}", images_path, to_string(images.shape));
+  detail::check_pair("load_idx_pair", images_path, images.shape, labels_path, labels.shape);
   const int64_t classes = *std::max_element(labels.bytes.begin(), labels.bytes.end()) + 1;
   return detail::join(std::move(images), std::move(labels), classes, labels_path);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "base/file.h"
 #include "data/catalog.h"
@@ -20,6 +21,10 @@ struct DataWorld {
 Dataset load(DataWorld& world, const DataOptions& options);
 std::string fetch(DataWorld& world, const DataOptions& options);
 std::vector<DataCheck> verify(DataWorld& world, const DataOptions& options);
+
+// Throws Error, speaking for `op`, unless these are the shapes of a pair of images and labels with some pixels.
+void check_pair(std::string_view op, const std::string& images_path, const Shape& images,
+                const std::string& labels_path, const Shape& labels);
 
 // The folder of a data set in the cache; empty when there is no home to put it in.
 std::string cache_folder(const std::string& dataset, const DataOptions& options);

@@ -51,7 +51,13 @@ uint64_t read_growing(detail::ByteStream& stream, uint64_t size, std::vector<uin
   return done;
 }
 
-IdxData read_stream(detail::ByteStream& stream, const std::string& where, const Shape* expected) {
+struct Promise {
+  Shape shape;
+  uint64_t size = 1;  // elements, each of one byte
+};
+
+// What the header says, which the stream may be able to keep.
+Promise read_promise(detail::ByteStream& stream, const std::string& where, const Shape* expected) {
   std::array<uint8_t, 4> magic = {};
   if (stream.read(magic) < magic.size())
     throw_error("read {}: the file ends inside the 4-byte magic number; it is not an IDX file", where);
@@ -69,36 +75,43 @@ IdxData read_stream(detail::ByteStream& stream, const std::string& where, const 
   std::vector<uint8_t> extents(size_t{4} * rank);
   if (stream.read(extents) < extents.size())
     throw_error("read {}: the file ends inside its header of {} dimensions; fetch the file again", where, rank);
-  IdxData data;
-  uint64_t size = 1;
+  Promise promise;
   bool too_large = false;
   for (size_t i = 0; i < extents.size(); i += 4) {
     const uint64_t extent = uint64_t{extents[i]} << 24 | extents[i + 1] << 16 | extents[i + 2] << 8 | extents[i + 3];
-    data.shape.push_back(static_cast<int64_t>(extent));
-    too_large |= __builtin_mul_overflow(size, extent, &size);
+    promise.shape.push_back(static_cast<int64_t>(extent));
+    too_large |= __builtin_mul_overflow(promise.size, extent, &promise.size);
   }
-  if (expected && data.shape != *expected)
+  if (expected && promise.shape != *expected)
     throw_error("read {}: its header promises {}, this file of the data set has {}; it is another file", where,
-                to_string(data.shape), to_string(*expected));
+                to_string(promise.shape), to_string(*expected));
   if (too_large)
     throw_error("read {}: its header promises {}, more than any file holds; the header is corrupt", where,
-                to_string(data.shape));
-  if (size > stream.at_most())
+                to_string(promise.shape));
+  if (promise.size > stream.at_most())
     throw_error(
         "read {}: its header promises {} = {} bytes and at most {} follow; the file is cut off or its header corrupt: "
         "fetch it again",
-        where, to_string(data.shape), size, stream.at_most());
+        where, to_string(promise.shape), promise.size, stream.at_most());
+  return promise;
+}
 
+[[noreturn]] void throw_too_long(const std::string& where, const Shape& shape, uint64_t size) {
+  throw_error(
+      "read {}: bytes follow after the {} = {} that its header promises; the header or the file is wrong: fetch it "
+      "again",
+      where, to_string(shape), size);
+}
+
+IdxData read_stream(detail::ByteStream& stream, const std::string& where, const Shape* expected) {
+  const auto [shape, size] = read_promise(stream, where, expected);
+  IdxData data{.shape = shape, .bytes = {}};
   const uint64_t got = read_growing(stream, size, data.bytes, where);
   if (got < size)
     throw_error("read {}: its header promises {} = {} bytes and {} follow; the file is cut off: fetch it again", where,
                 to_string(data.shape), size, got);
   std::array<uint8_t, 1> extra;
-  if (stream.read(extra) != 0)
-    throw_error(
-        "read {}: bytes follow after the {} = {} that its header promises; the header or the file is wrong: fetch it "
-        "again",
-        where, to_string(data.shape), size);
+  if (stream.read(extra) != 0) throw_too_long(where, data.shape, size);
   return data;
 }
 
@@ -112,6 +125,20 @@ IdxData read_idx(const std::string& path, FileSystem& files, const Shape* expect
     return read_stream(stream, path, expected);
   }
   return parse_idx(files.read_file(path), path, expected);
+}
+
+IdxHeader read_idx_header(const std::string& path, FileSystem& files) {
+  std::array<uint8_t, 2> start = {};
+  files.read(path, 0, start);
+  if (detail::is_gzip(start))
+    throw_error(
+        "read {}: it is compressed, so that no part of it can be read by itself; run `gunzip -k {}` and name "
+        "the raw file",
+        path, path);
+  detail::FileStream stream(files, path);
+  const Promise promise = read_promise(stream, path, nullptr);
+  if (promise.size < stream.at_most()) throw_too_long(path, promise.shape, promise.size);
+  return {.shape = promise.shape, .size = files.size(path) - static_cast<int64_t>(promise.size)};
 }
 
 IdxData parse_idx(std::span<const uint8_t> file, const std::string& where, const Shape* expected) {

@@ -23,7 +23,17 @@ struct IdxData {
 // be read.
 IdxData read_idx(const std::string& path, FileSystem& files = FileSystem::real(), const Shape* expected = nullptr);
 
-// The same from memory; `where` names the bytes in messages.
+// What comes before the elements of a raw file.
+struct IdxHeader {
+  Shape shape;
+  int64_t size = 0;  // bytes, after which the elements begin
+};
+
+// Reads and checks the header of a raw file, and that as many elements follow as it promises, without reading them.
+// Throws as read_idx does, and Error for a gzip file.
+IdxHeader read_idx_header(const std::string& path, FileSystem& files = FileSystem::real());
+
+// As read_idx, from memory; `where` names the bytes in messages.
 IdxData parse_idx(std::span<const uint8_t> file, const std::string& where, const Shape* expected = nullptr);
 
 // The bytes before the elements. REQUIRES: at most 255 dimensions, each below 2^32.

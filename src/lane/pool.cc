@@ -16,6 +16,7 @@
 
 #include "base/check.h"
 #include "lane/memory.h"
+#include "lane/pause.h"
 
 namespace lockstep {
 
@@ -46,14 +47,6 @@ class Inside {
  private:
   Frame frame_;
 };
-
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("isb" ::: "memory");
-#endif
-}
 
 // Waits until done(state) holds, spinning first and sleeping after, and returns that state.
 template <class Done>

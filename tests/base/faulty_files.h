@@ -1,8 +1,13 @@
-// The real file system with one operation that fails when told to, as a full or broken disk would.
+// The real file system with operations that fail when told to, as those of a full or broken disk would. Safe from any
+// thread.
 #pragma once
 
+#include <cerrno>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 
 #include "base/file.h"
 
@@ -11,11 +16,36 @@ namespace lockstep {
 class FaultyFiles final : public FileSystem {
  public:
   // From now on the operation ("write", "rename", "read", …) fails with this errno; 0 heals it.
-  void fail(const std::string& operation, int error) { faults_[operation] = error; }
-  // How often the operation was asked for.
+  void fail(const std::string& operation, int error) {
+    const std::lock_guard lock(mutex_);
+    faults_[operation] = error;
+  }
+  // The k-th call of the operation from now on, the first being 1, fails with this errno; those after it succeed.
+  void fail_at(const std::string& operation, int k, int error) {
+    const std::lock_guard lock(mutex_);
+    once_[operation] = {counts_[operation] + k, error};
+  }
+  // The k-th call of any operation from now on and all that follow it fail, as if the process had been killed there;
+  // 0 heals it.
+  void die_at(int k) {
+    const std::lock_guard lock(mutex_);
+    dies_at_ = k == 0 ? 0 : total_ + k;
+  }
+
+  // How often the operation was asked for, and any operation. Writers ask for "create", "write" (each piece) and
+  // "sync".
   int count(const std::string& operation) const {
+    const std::lock_guard lock(mutex_);
     const auto at = counts_.find(operation);
     return at == counts_.end() ? 0 : at->second;
+  }
+  std::map<std::string, int> counts() const {
+    const std::lock_guard lock(mutex_);
+    return counts_;
+  }
+  int total() const {
+    const std::lock_guard lock(mutex_);
+    return total_;
   }
 
   bool exists(const std::string& path) override { return step("exists", path), real().exists(path); }
@@ -24,23 +54,60 @@ class FaultyFiles final : public FileSystem {
     return step("read", path), real().read(path, offset, out);
   }
   void write(const std::string& path, std::span<const uint8_t> bytes) override {
-    if (faults_["write"] != 0) real().write(path, bytes.first(bytes.size() / 2));  // a full disk keeps what fitted
-    step("write", path);
-    real().write(path, bytes);
+    const int error = next("write");
+    real().write(path, error != 0 ? bytes.first(bytes.size() / 2) : bytes);  // a full disk keeps what fitted
+    if (error != 0) throw_io_error("write", path, error);
+  }
+  void append(const std::string& path, std::span<const uint8_t> bytes) override {
+    const int error = next("append");
+    real().append(path, error != 0 ? bytes.first(bytes.size() / 2) : bytes);
+    if (error != 0) throw_io_error("append to", path, error);
+  }
+  std::unique_ptr<FileWriter> create(const std::string& path) override {
+    return step("create", path), std::make_unique<Writer>(*this, path);
   }
   void rename(const std::string& from, const std::string& to) override { step("rename", to), real().rename(from, to); }
   void remove(const std::string& path) override { step("remove", path), real().remove(path); }
+  void remove_tree(const std::string& path) override { step("remove_tree", path), real().remove_tree(path); }
   void make_dirs(const std::string& path) override { step("make_dirs", path), real().make_dirs(path); }
   void sync_dir(const std::string& path) override { step("sync_dir", path), real().sync_dir(path); }
   std::vector<std::string> list(const std::string& path) override { return step("list", path), real().list(path); }
 
  private:
+  class Writer final : public FileWriter {
+   public:
+    Writer(FaultyFiles& files, std::string path)
+        : files_(files), path_(std::move(path)), file_(FileSystem::real().create(path_)) {}
+    void write(std::span<const uint8_t> bytes) override {
+      const int error = files_.next("write");
+      file_->write(error != 0 ? bytes.first(bytes.size() / 2) : bytes);
+      if (error != 0) throw_io_error("write", path_, error);
+    }
+    void finish() override { files_.step("sync", path_), file_->finish(); }
+
+   private:
+    FaultyFiles& files_;
+    std::string path_;
+    std::unique_ptr<FileWriter> file_;
+  };
+
+  // Counts a call and returns the errno it fails with, or 0.
+  int next(const std::string& operation) {
+    const std::lock_guard lock(mutex_);
+    const int call = ++counts_[operation];
+    ++total_;
+    if (dies_at_ != 0 && total_ >= dies_at_) return EIO;
+    if (const auto [at, error] = once_[operation]; at == call) return error;
+    return faults_[operation];
+  }
   void step(const std::string& operation, const std::string& path) {
-    ++counts_[operation];
-    if (const int error = faults_[operation]; error != 0) throw_io_error(operation, path, error);
+    if (const int error = next(operation); error != 0) throw_io_error(operation, path, error);
   }
 
+  mutable std::mutex mutex_;
   std::map<std::string, int> faults_, counts_;
+  std::map<std::string, std::pair<int, int>> once_;  // which call, and its errno
+  int total_ = 0, dies_at_ = 0;
 };
 
 }  // namespace lockstep

@@ -27,6 +27,22 @@ TEST(File, ReadsWhatWasWritten) {
   EXPECT_EQ(disk().read_file(path), Bytes{});
 }
 
+TEST(File, OpenFileReadsAtAnyPlace) {
+  const TempDir dir;
+  const std::string path = dir.path() + "/x";
+  disk().write(path, Bytes{1, 2, 3, 4, 5});
+  FaultyFiles files;
+  for (FileSystem* each : {&disk(), static_cast<FileSystem*>(&files)}) {
+    const std::unique_ptr<OpenFile> file = each->open(path);
+    Bytes part(3);
+    EXPECT_EQ(file->read(3, part), 2u);
+    EXPECT_EQ(file->read(0, part), 3u);
+    EXPECT_EQ(part, (Bytes{1, 2, 3}));
+  }
+  EXPECT_EQ(files.count("read"), 2) << "what a test makes fail fails in open files too";
+  EXPECT_THROWS(disk().open(path + "y"), IoError, "open " + path + "y: No such file or directory; check the path");
+}
+
 TEST(File, FoldersAreMadeListedAndEmptied) {
   const TempDir dir;
   const std::string deep = dir.path() + "/a/b/c";
@@ -44,6 +60,28 @@ TEST(File, FoldersAreMadeListedAndEmptied) {
   EXPECT_FALSE(disk().exists(deep + "/2"));
 }
 
+TEST(File, IsWrittenPieceByPiece) {
+  const TempDir dir;
+  const std::string path = dir.path() + "/x";
+  disk().write(path, Bytes(100));
+  const std::unique_ptr<FileWriter> file = disk().create(path);
+  file->write(Bytes{1, 2});
+  file->write(Bytes{});
+  file->write(Bytes{3});
+  file->finish();
+  EXPECT_EQ(disk().read_file(path), (Bytes{1, 2, 3}));
+  EXPECT_THROWS(disk().create(dir.path() + "/missing/x"), IoError, "create " + dir.path() + "/missing/x");
+}
+
+TEST(File, TreesAreRemovedWithAllTheyHold) {
+  const TempDir dir;
+  disk().make_dirs(dir.path() + "/a/b");
+  disk().write(dir.path() + "/a/b/c", Bytes{1});
+  disk().remove_tree(dir.path() + "/a");
+  disk().remove_tree(dir.path() + "/a");
+  EXPECT_TRUE(disk().list(dir.path()).empty());
+}
+
 TEST(File, ErrorsNameOperationPathReasonAndRemedy) {
   const TempDir dir;
   const std::string missing = dir.path() + "/missing";
@@ -57,6 +95,18 @@ TEST(File, ErrorsNameOperationPathReasonAndRemedy) {
   EXPECT_THROWS(throw_io_error("write", "/d/x", ENOSPC), IoError,
                 "write /d/x: No space left on device; the disk is full: free some space or choose another folder");
   EXPECT_THROWS(throw_io_error("open", "/d/x", EACCES), IoError, "Permission denied; check the permissions");
+}
+
+TEST(File, AppendAddsToTheEndAndMakesTheFile) {
+  const TempDir dir;
+  const std::string path = dir.path() + "/x";
+  disk().append(path, {});
+  EXPECT_EQ(disk().size(path), 0);
+  disk().append(path, Bytes{1, 2});
+  disk().append(path, Bytes{3});
+  EXPECT_EQ(disk().read_file(path), (Bytes{1, 2, 3}));
+  EXPECT_THROWS(disk().append(dir.path() + "/missing/x", Bytes{1}), IoError, "open " + dir.path() + "/missing/x");
+  EXPECT_THROWS(disk().append(dir.path(), Bytes{1}), IoError, "name a file, not a folder");
 }
 
 TEST(File, FullDeviceIsReported) {

@@ -16,14 +16,25 @@ class Columns {
  public:
   Columns(const ConvSpec& spec, ConvSpec::Pair out) : s_(spec), out_(out), channels_(spec.in_channels / spec.groups) {}
 
+  // How many elements behind the rows gather may overwrite.
+  static constexpr int64_t kSlack = 8;
+
   // rows [first, first + count) of group g, gathered from x into `to`, dense.
   template <class T, class S>
   void gather(const T* x, int64_t g, int64_t first, int64_t count, S* to) const {
+    const int64_t end = s_.batch * s_.in[0] * s_.in[1] * s_.in_channels;
     walk(g, first, count, [&](int64_t pixel, int64_t run) {
-      if (pixel < 0)
-        std::fill_n(to, run, S{0});
-      else
+      // A few elements are moved fastest by moving too many: what is too much is overwritten by the next run.
+      if (pixel < 0) {
+        if (run <= kSlack)
+          std::fill_n(to, kSlack, S());
+        else
+          std::fill_n(to, run, S());
+      } else if (run <= kSlack && pixel + kSlack <= end) {
+        copy(x + pixel, kSlack, to);
+      } else {
         copy(x + pixel, run, to);
+      }
       to += run;
     });
   }
@@ -58,6 +69,7 @@ class Columns {
   // The image row or column a window position sees, or -1 for padding or a gap.
   int64_t source(int d, int64_t out, int64_t k) const {
     const int64_t at = out * s_.stride[d] + k * s_.kernel_dilation[d] - s_.pad_lo[d];
+    if (s_.in_dilation[d] == 1) return at >= 0 && at < s_.in[d] ? at : -1;  // the usual case, without a division
     if (at < 0 || at % s_.in_dilation[d] != 0) return -1;
     return at / s_.in_dilation[d] < s_.in[d] ? at / s_.in_dilation[d] : -1;
   }

@@ -30,14 +30,16 @@ void dispatch(DType dtype, F f) {
 
 }  // namespace
 
-Conv Conv::prepare(const ConvSpec& spec) {
+Conv Conv::prepare(const ConvSpec& spec, const HalfKernel* kernel) {
   prepare_blas();
+  LOCKSTEP_CHECK(!kernel || kernel->dtype == spec.dtype, "a kernel for another dtype");
   dispatch(spec.dtype, [](auto) {});
   if (spec.groups < 1 || spec.in_channels % spec.groups != 0 || spec.out_channels % spec.groups != 0)
     throw_error("convolution: {} input and {} output channels in {} groups; both must be multiples of the groups",
                 spec.in_channels, spec.out_channels, spec.groups);
   Conv conv;
   conv.spec_ = spec;
+  conv.kernel_ = kernel;
   for (int d = 0; d < 2; ++d) {
     if (spec.stride[d] < 1 || spec.in_dilation[d] < 1 || spec.kernel_dilation[d] < 1)
       throw_error("convolution: stride {}, input dilation {} and kernel dilation {}; each must be at least 1",
@@ -52,7 +54,7 @@ Conv Conv::prepare(const ConvSpec& spec) {
   conv.group_in_ = spec.in_channels / spec.groups;
   conv.group_out_ = spec.out_channels / spec.groups;
   conv.depth_ = spec.kernel[0] * spec.kernel[1] * conv.group_in_;
-  const int64_t element = spec.dtype == DType::f64 ? 8 : 4;
+  const int64_t element = spec.dtype == DType::f64 ? 8 : kernel ? 2 : 4;
   const int64_t most =
       std::clamp<int64_t>(kTileBytes / (std::max<int64_t>(conv.depth_, 1) * element), 16, kMostTilePixels);
   // Equal tiles, so that the last one of an image is no remnant.
@@ -66,8 +68,8 @@ Conv Conv::prepare(const ConvSpec& spec) {
   return conv;
 }
 
-// One run of a Conv in the dtype T.
-template <class T>
+// One run of a Conv in the dtype T, by a kernel for 16-bit floats or by OpenBLAS.
+template <class T, bool kByKernel>
 class ConvRun {
  public:
   ConvRun(const Conv& conv, Pool& pool) : c_(conv), s_(conv.spec_), pool_(pool), columns_(conv.spec_, conv.out_) {}
@@ -76,8 +78,7 @@ class ConvRun {
   void forward(const T* x, const T* w, T* y, Epilogue epilogue) {
     const int64_t pixels = s_.batch * c_.pixels_, tiles = ceil_div(pixels, c_.tile_pixels_);
     if (pixels == 0 || s_.out_channels == 0) return;
-    BufferPtr wide_filter;
-    const S* const filter = widen_all(w, c_.depth_ * s_.out_channels, wide_filter);
+    const Filter filter = prepare_filter(w, false);
     pool_.parallel_for(tiles * s_.groups, [&](int64_t task, int thread) {
       const int64_t g = task % s_.groups, first = task / s_.groups * c_.tile_pixels_;
       const int64_t count = std::min(c_.tile_pixels_, pixels - first);
@@ -88,16 +89,19 @@ class ConvRun {
         tile.data = scratch<T>(thread, detail::kOutSlot, count * c_.group_out_);
         tile.ld = c_.group_out_;
       }
-      S* sums = reinterpret_cast<S*>(tile.data);
-      int64_t ld = tile.ld;
-      if constexpr (kHalf) {
-        sums = scratch<S>(thread, detail::kSumSlot, count * c_.group_out_);
-        ld = c_.group_out_;
+      const detail::Operand<E> columns =
+          gather(x, g, first, count, thread, kByKernel ? detail::kBSlot : detail::kASlot);
+      if constexpr (kByKernel) {
+        detail::multiply_half<T>(*c_.kernel_, pool_, thread, columns, of_group(filter, g), count, c_.group_out_,
+                                 c_.depth_, {.rounded = tile.data, .rounded_ld = tile.ld});
+      } else if constexpr (kHalf) {
+        S* const sums = scratch<S>(thread, detail::kSumSlot, count * c_.group_out_);
+        multiply(columns, of_group(filter, g), count, c_.group_out_, c_.depth_, false, sums, c_.group_out_, thread);
+        detail::convert(sums, c_.group_out_, count, c_.group_out_, static_cast<T*>(tile.data), tile.ld);
+      } else {
+        multiply(columns, of_group(filter, g), count, c_.group_out_, c_.depth_, false, static_cast<S*>(tile.data),
+                 tile.ld, thread);
       }
-      const detail::Operand<S> columns = gather(x, g, first, count, thread);
-      multiply(columns, {filter + g * c_.group_out_, s_.out_channels, false}, count, c_.group_out_, c_.depth_, false,
-               sums, ld);
-      if constexpr (kHalf) detail::convert(sums, ld, count, c_.group_out_, static_cast<T*>(tile.data), tile.ld);
       if (epilogue) epilogue(tile);
     });
   }
@@ -106,8 +110,7 @@ class ConvRun {
   void input_gradient(const T* dy, const T* w, T* dx) {
     const int64_t image = s_.in[0] * s_.in[1] * s_.in_channels;
     if (image == 0) return;
-    BufferPtr wide_filter;
-    const S* const filter = widen_all(w, c_.depth_ * s_.out_channels, wide_filter);
+    const Filter filter = prepare_filter(w, true);
     pool_.parallel_for(s_.batch, [&](int64_t n, int thread) {
       S* sums = reinterpret_cast<S*>(dx + n * image);
       if constexpr (kHalf) sums = scratch<S>(thread, detail::kSumSlot, image);
@@ -116,9 +119,9 @@ class ConvRun {
       for (int64_t first = 0; first < c_.pixels_ && c_.depth_ > 0; first += step) {
         const int64_t count = std::min(step, c_.pixels_ - first), pixel = n * c_.pixels_ + first;
         for (int64_t g = 0; g < s_.groups; ++g) {
-          S* const columns = scratch<S>(thread, detail::kASlot, count * c_.depth_);
-          multiply(outputs(dy, g, pixel, count, thread), {filter + g * c_.group_out_, s_.out_channels, true}, count,
-                   c_.depth_, c_.group_out_, false, columns, c_.depth_);
+          S* const columns = scratch<S>(thread, kByKernel ? detail::kBSlot : detail::kASlot, count * c_.depth_);
+          multiply(outputs(dy, g, pixel, count, thread), of_group(filter, g), count, c_.depth_, c_.group_out_, false,
+                   columns, c_.depth_, thread);
           columns_.scatter_add(columns, g, pixel, count, sums);
         }
       }
@@ -140,10 +143,11 @@ class ConvRun {
       const int64_t end = std::min(begin + c_.chunk_pixels_, pixels);
       for (int64_t first = begin; first < end; first += c_.tile_pixels_) {
         const int64_t count = std::min(c_.tile_pixels_, end - first);
-        const detail::Operand<S> columns = gather(x, g, first, count, thread);
-        detail::Operand<S> left = outputs(dy, g, first, count, thread);
+        const auto columns = gather(x, g, first, count, thread, kByKernel ? detail::kSumSlot : detail::kASlot);
+        detail::Operand<E> left = outputs(dy, g, first, count, thread);
         left.transposed = true;
-        multiply(left, columns, c_.group_out_, c_.depth_, count, first > begin, partial + task * part, c_.depth_);
+        multiply(left, {columns}, c_.group_out_, c_.depth_, count, first > begin, partial + task * part, c_.depth_,
+                 thread);
       }
     });
     // Rows of the filter, a few at a time.
@@ -165,44 +169,75 @@ class ConvRun {
 
  private:
   using S = detail::Sum<T>;
+  // Of the operands of the products.
+  using E = std::conditional_t<kByKernel, T, S>;
   static constexpr bool kHalf = detail::is_half<T>;
 
-  template <class E>
-  E* scratch(int thread, int slot, int64_t count) {
-    return static_cast<E*>(pool_.scratch(thread, slot, count * static_cast<int64_t>(sizeof(E))));
+  template <class X>
+  X* scratch(int thread, int slot, int64_t count) {
+    return static_cast<X*>(pool_.scratch(thread, slot, count * static_cast<int64_t>(sizeof(X))));
   }
 
-  static void multiply(const detail::Operand<S>& a, const detail::Operand<S>& b, int64_t m, int64_t n, int64_t k,
-                       bool accumulate, S* c, int64_t ldc) {
-    if (k > 0) return blas_gemm(a.transposed, b.transposed, m, n, k, a.data, a.ld, b.data, b.ld, accumulate, c, ldc);
-    if (!accumulate)
+  void multiply(const detail::Operand<E>& a, const detail::Right<E>& b, int64_t m, int64_t n, int64_t k,
+                bool accumulate, S* c, int64_t ldc, int thread) {
+    if constexpr (kByKernel) {
+      detail::multiply_half<T>(*c_.kernel_, pool_, thread, a, b, m, n, k,
+                               {.sums = c, .ld = ldc, .accumulate = accumulate});
+    } else if (k > 0) {
+      blas_gemm(a.transposed, b.stored.transposed, m, n, k, a.data, a.ld, b.stored.data, b.stored.ld, accumulate, c,
+                ldc);
+    } else if (!accumulate) {
       for (int64_t row = 0; row < m; ++row) std::fill_n(c + row * ldc, n, S{0});
-  }
-
-  // The whole array in the type of sums: itself, or a copy held by `holder`.
-  const S* widen_all(const T* values, int64_t count, BufferPtr& holder) {
-    if constexpr (!kHalf) {
-      return values;
-    } else {
-      holder = allocate(count * static_cast<int64_t>(sizeof(S)));
-      detail::convert(values, count, 1, count, holder->as<S>(), count);
-      return holder->as<S>();
     }
   }
 
-  detail::Operand<S> gather(const T* x, int64_t g, int64_t first, int64_t count, int thread) {
-    if constexpr (!kHalf) {
+  // The filter [depth, out_channels], or its transpose, as all tasks use it: packed group by group for the kernel, else
+  // in the type of sums.
+  struct Filter {
+    BufferPtr holder;
+    const E* values = nullptr;
+    bool transposed = false;
+    int64_t group_bytes = 0;
+  };
+
+  Filter prepare_filter(const T* w, bool transposed) {
+    Filter filter{{}, nullptr, transposed, 0};
+    const int64_t count = c_.depth_ * s_.out_channels;
+    if constexpr (kByKernel) {
+      const int64_t k = transposed ? c_.group_out_ : c_.depth_, cols = transposed ? c_.depth_ : c_.group_out_;
+      filter.group_bytes = detail::packed_right_bytes(*c_.kernel_, cols, k);
+      filter.holder = allocate(s_.groups * filter.group_bytes);
+      for (int64_t g = 0; g < s_.groups && count > 0; ++g)
+        detail::pack_right<T>(*c_.kernel_, {w + g * c_.group_out_, s_.out_channels, transposed}, cols, k,
+                              filter.holder->template as<char>() + g * filter.group_bytes);
+    } else if constexpr (kHalf) {
+      filter.holder = allocate(count * static_cast<int64_t>(sizeof(S)));
+      detail::convert(w, count, 1, count, filter.holder->template as<S>(), count);
+      filter.values = filter.holder->template as<S>();
+    } else {
+      filter.values = w;
+    }
+    return filter;
+  }
+
+  detail::Right<E> of_group(const Filter& filter, int64_t g) const {
+    if constexpr (kByKernel) return {{}, filter.holder->template as<char>() + g * filter.group_bytes};
+    return {{filter.values + g * c_.group_out_, s_.out_channels, filter.transposed}};
+  }
+
+  detail::Operand<E> gather(const T* x, int64_t g, int64_t first, int64_t count, int thread, int slot) {
+    if constexpr (std::is_same_v<T, E>) {
       if (c_.columns_are_x_) return {x + first * s_.in_channels + g * c_.group_in_, s_.in_channels, false};
     }
-    S* const columns = scratch<S>(thread, detail::kASlot, count * c_.depth_);
+    E* const columns = scratch<E>(thread, slot, count * c_.depth_ + detail::Columns::kSlack);
     columns_.gather(x, g, first, count, columns);
     return {columns, c_.depth_, false};
   }
 
   // Rows of pixels of dy, the channels of one group.
-  detail::Operand<S> outputs(const T* dy, int64_t g, int64_t first, int64_t count, int thread) {
+  detail::Operand<E> outputs(const T* dy, int64_t g, int64_t first, int64_t count, int thread) {
     const T* const from = dy + first * s_.out_channels + g * c_.group_out_;
-    if constexpr (!kHalf) {
+    if constexpr (std::is_same_v<T, E>) {
       return {from, s_.out_channels, false};
     } else {
       S* const wide = scratch<S>(thread, detail::kBSlot, count * c_.group_out_);
@@ -217,24 +252,33 @@ class ConvRun {
   detail::Columns columns_;
 };
 
-void Conv::forward(Pool& pool, const void* x, const void* w, void* y, Epilogue epilogue) const {
-  dispatch(spec_.dtype, [&](auto zero) {
+// Calls f(run, zero of the dtype) for the run of a Conv.
+template <class F>
+void run_conv(const Conv& conv, const HalfKernel* kernel, Pool& pool, F f) {
+  dispatch(conv.spec().dtype, [&](auto zero) {
     using T = decltype(zero);
-    ConvRun<T>(*this, pool).forward(static_cast<const T*>(x), static_cast<const T*>(w), static_cast<T*>(y), epilogue);
+    if constexpr (detail::is_half<T>) {
+      if (kernel) return f(ConvRun<T, true>(conv, pool), zero);
+    }
+    f(ConvRun<T, false>(conv, pool), zero);
+  });
+}
+
+void Conv::forward(Pool& pool, const void* x, const void* w, void* y, Epilogue epilogue) const {
+  run_conv(*this, kernel_, pool, [&]<class T>(auto run, T) {
+    run.forward(static_cast<const T*>(x), static_cast<const T*>(w), static_cast<T*>(y), epilogue);
   });
 }
 
 void Conv::input_gradient(Pool& pool, const void* dy, const void* w, void* dx) const {
-  dispatch(spec_.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    ConvRun<T>(*this, pool).input_gradient(static_cast<const T*>(dy), static_cast<const T*>(w), static_cast<T*>(dx));
+  run_conv(*this, kernel_, pool, [&]<class T>(auto run, T) {
+    run.input_gradient(static_cast<const T*>(dy), static_cast<const T*>(w), static_cast<T*>(dx));
   });
 }
 
 void Conv::filter_gradient(Pool& pool, const void* x, const void* dy, void* dw) const {
-  dispatch(spec_.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    ConvRun<T>(*this, pool).filter_gradient(static_cast<const T*>(x), static_cast<const T*>(dy), static_cast<T*>(dw));
+  run_conv(*this, kernel_, pool, [&]<class T>(auto run, T) {
+    run.filter_gradient(static_cast<const T*>(x), static_cast<const T*>(dy), static_cast<T*>(dw));
   });
 }
 

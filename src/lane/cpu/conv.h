@@ -14,6 +14,7 @@
 #include <array>
 #include <cstdint>
 
+#include "lane/cpu/gemm_half.h"
 #include "lane/cpu/tile.h"
 #include "lane/pool.h"
 #include "lockstep/dtype.h"
@@ -41,7 +42,9 @@ class Conv {
  public:
   // Throws Error when the dtype is not a float, the channels are no multiples of the groups, or a stride or dilation is
   // below 1.
-  static Conv prepare(const ConvSpec& spec);
+  static Conv prepare(const ConvSpec& spec) { return prepare(spec, half_kernel(spec.dtype)); }
+  // The same by a given kernel for 16-bit floats, of their dtype; null converts them to f32.
+  static Conv prepare(const ConvSpec& spec, const HalfKernel* kernel);
 
   // y[batch, out, out_channels]. Where an epilogue is given it sees rows of pixels, counted through all images, by the
   // output channels of one group; where y is null the result goes to the epilogue only.
@@ -59,6 +62,7 @@ class Conv {
 
  private:
   ConvSpec spec_;
+  const HalfKernel* kernel_ = nullptr;
   ConvSpec::Pair out_{};
   int64_t pixels_ = 0;          // of one output image
   int64_t group_in_ = 0;        // input channels of a group
@@ -68,7 +72,7 @@ class Conv {
   int64_t chunk_pixels_ = 0;    // output pixels summed into one partial filter gradient, a multiple of tile_pixels_
   bool columns_are_x_ = false;  // a window of one pixel: the columns matrix is x itself
 
-  template <class T>
+  template <class T, bool kByKernel>
   friend class ConvRun;
 };
 

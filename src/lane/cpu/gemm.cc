@@ -15,12 +15,21 @@ namespace {
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
-// Costs are counted in multiplications. Packing an element of A costs about as much as kPackA of them, one of B kPackB
-// when its rows are stored and kPackColumns when its columns are; starting a tile costs kStart. Measured on Neoverse
-// V1; wide tiles are better than tall ones elsewhere too.
-constexpr double kPackA = 11, kPackB = 3, kPackColumns = 10, kStart = 20000;
-// Below kInline a product is not worth waking a second thread; many of them are gathered into tasks of kTask.
-constexpr int64_t kInline = int64_t{1} << 18, kTask = int64_t{1} << 16;
+// Costs are counted in multiplications. Packing an element of A costs about as much as `a` of them, one of B `b` when
+// its rows are stored and `columns` when its columns are; starting a tile costs `start`. Below `alone` a product is not
+// worth waking a second thread; many of them are gathered into tasks of `task`. Measured on Neoverse V1; wide tiles are
+// better than tall ones elsewhere too.
+struct Costs {
+  double a, b, columns, start;
+  int64_t alone, task;
+};
+constexpr Costs kBlasCosts{11, 3, 10, 20000, int64_t{1} << 18, int64_t{1} << 16};
+Costs costs_of(const HalfKernel* kernel) {
+  if (!kernel) return kBlasCosts;
+  // Packing takes a quarter of a cycle an element, whatever the speed of the multiplications.
+  const auto speed = static_cast<double>(kernel->speed);
+  return {speed / 4, speed / 3, speed / 4, 300 * speed, kernel->speed << 14, kernel->speed << 12};
+}
 // Half of a 1 MiB second-level cache.
 constexpr int64_t kTileBytes = int64_t{512} << 10;
 constexpr int64_t kEdge = 16;
@@ -52,8 +61,8 @@ std::vector<int64_t> candidates(int64_t extent) {
 
 // The cut for which `workers` threads are done first, no tile of which is a product of less than `least`; {0, 0} when
 // there is none.
-Cut cut_for(const GemmSpec& spec, int64_t element, int64_t depth, int64_t workers, int64_t least) {
-  const double pack_b = spec.transpose_b ? kPackColumns : kPackB;
+Cut cut_for(const GemmSpec& spec, const Costs& costs, int64_t element, int64_t depth, int64_t workers, int64_t least) {
+  const double pack_b = spec.transpose_b ? costs.columns : costs.b;
   Cut best{0, 0};
   double best_cost = std::numeric_limits<double>::infinity();
   const std::vector<int64_t> widths = candidates(spec.n);
@@ -64,7 +73,7 @@ Cut cut_for(const GemmSpec& spec, int64_t element, int64_t depth, int64_t worker
       const int64_t last_rows = spec.m - (row_tiles - 1) * rows, last_cols = spec.n - (col_tiles - 1) * cols;
       if (row_tiles * col_tiles > 1 && last_rows * last_cols * depth < least) continue;
       const auto r = static_cast<double>(rows), c = static_cast<double>(cols), d = static_cast<double>(spec.k);
-      const double tile = r * c * d + d * (kPackA * r + pack_b * c) + kStart;
+      const double tile = r * c * d + d * (costs.a * r + pack_b * c) + costs.start;
       const double cost = tile * static_cast<double>(ceil_div(row_tiles * col_tiles * spec.batch, workers));
       if (cost < best_cost) {
         best_cost = cost;
@@ -75,18 +84,20 @@ Cut cut_for(const GemmSpec& spec, int64_t element, int64_t depth, int64_t worker
   return best;
 }
 
-Cut choose_tiles(const GemmSpec& spec, int64_t element, int threads) {
+Cut choose_tiles(const GemmSpec& spec, const HalfKernel* kernel, int64_t element, int threads) {
   // The length of the sums in one call of OpenBLAS.
   const int64_t depth = is_floating(spec.dtype) && size_of(spec.dtype) == 2 ? detail::half_panel(spec.k) : spec.k;
+  const Costs costs = costs_of(kernel);
+  const auto cut = [&](int64_t workers, int64_t least) { return cut_for(spec, costs, element, depth, workers, least); };
   const int64_t product = spec.m * spec.n * spec.k;
-  if (product * spec.batch <= kInline) return cut_for(spec, element, depth, 1, 0);
-  if (spec.m * spec.n * depth <= 2 * kSmall) return cut_for(spec, element, depth, kFewThreads, 0);
-  const bool free = is_integer(spec.dtype) || blas_sums_by_depth_alone(element == 8);
-  if (free) {
-    const Cut cut = cut_for(spec, element, depth, threads, is_integer(spec.dtype) ? 0 : kSmall);
-    if (cut.rows > 0) return cut;
+  if (product * spec.batch <= costs.alone) return cut(1, 0);
+  if (kernel || is_integer(spec.dtype)) return cut(threads, 0);
+  if (spec.m * spec.n * depth <= 2 * kSmall) return cut(kFewThreads, 0);
+  if (blas_sums_by_depth_alone(element == 8)) {
+    const Cut free = cut(threads, kSmall);
+    if (free.rows > 0) return free;
   }
-  return cut_for(spec, element, depth, kSomeThreads, 0);
+  return cut(kSomeThreads, 0);
 }
 
 // Calls f(T{}) for the C++ type of a dtype.
@@ -102,9 +113,11 @@ void dispatch(DType dtype, F f) {
 
 }  // namespace
 
-Gemm Gemm::prepare(const GemmSpec& spec, int threads) {
+Gemm Gemm::prepare(const GemmSpec& spec, int threads, const HalfKernel* kernel) {
   prepare_blas();
+  LOCKSTEP_CHECK(!kernel || kernel->dtype == spec.dtype, "a kernel for another dtype");
   Gemm gemm;
+  gemm.kernel_ = kernel;
   GemmSpec& s = gemm.spec_ = spec;
   dispatch(s.dtype, [](auto) {});
   const bool half = s.dtype == DType::bf16 || s.dtype == DType::f16;
@@ -125,7 +138,8 @@ Gemm Gemm::prepare(const GemmSpec& spec, int threads) {
                   extent);
   if (s.m == 0 || s.n == 0 || s.batch == 0) return gemm;
 
-  const int64_t element = half ? 4 : size_of(s.dtype);
+  const bool sums_in_memory = half && !(kernel && detail::half_depth(*kernel, s.k) >= s.k);
+  const int64_t element = sums_in_memory ? 4 : size_of(*s.out);
   gemm.k_chunk_ = s.k;
   if (s.k >= kLongSum && s.m * s.n * s.batch * element <= kTileBytes) {
     gemm.k_chunk_ = std::max(kShortChunk, round_up(ceil_div(s.k, kChunks), 64));
@@ -133,7 +147,7 @@ Gemm Gemm::prepare(const GemmSpec& spec, int threads) {
     gemm.tile_rows_ = s.m;
     gemm.tile_cols_ = s.n;
   } else {
-    const Cut cut = choose_tiles(s, element, std::max(threads, 1));
+    const Cut cut = choose_tiles(s, kernel, element, std::max(threads, 1));
     gemm.tile_rows_ = cut.rows;
     gemm.tile_cols_ = cut.cols;
   }
@@ -141,7 +155,8 @@ Gemm Gemm::prepare(const GemmSpec& spec, int threads) {
   gemm.col_tiles_ = ceil_div(s.n, gemm.tile_cols_);
   const int64_t tile = std::max<int64_t>(1, gemm.tile_rows_ * gemm.tile_cols_ * s.k);
   const int64_t all = gemm.row_tiles_ * gemm.col_tiles_ * s.batch;
-  gemm.tiles_per_task_ = all * tile <= kInline ? all : std::max<int64_t>(1, kTask / tile);
+  const Costs costs = costs_of(kernel);
+  gemm.tiles_per_task_ = all * tile <= costs.alone ? all : std::max<int64_t>(1, costs.task / tile);
   return gemm;
 }
 
@@ -195,6 +210,18 @@ class GemmRun {
     const Tile tile = place(batch, row0, rows, col0, cols, thread);
     const auto left = a(batch).at(row0, 0);
     const auto right = b(batch).at(0, col0);
+    if constexpr (detail::is_half<T>) {
+      if (g_.kernel_) {
+        HalfResult result;
+        if constexpr (kSumIsOut)
+          result.sums = static_cast<Sum*>(tile.data), result.ld = tile.ld;
+        else
+          result.rounded = tile.data, result.rounded_ld = tile.ld;
+        detail::multiply_half<T>(*g_.kernel_, pool_, thread, left, {right}, rows, cols, s_.k, result);
+        if (epilogue_) epilogue_(tile);
+        return;
+      }
+    }
     if constexpr (kSumIsOut) {
       detail::multiply<T>(pool_, thread, left, right, rows, cols, s_.k, static_cast<Sum*>(tile.data), tile.ld);
     } else {
@@ -213,9 +240,15 @@ class GemmRun {
     const BufferPtr workspace = allocate(s_.batch * chunks * matrix * static_cast<int64_t>(sizeof(Sum)));
     Sum* const partial = workspace->as<Sum>();
     pool_.parallel_for(s_.batch * chunks, [&](int64_t i, int thread) {
-      const int64_t batch = i / chunks, k0 = i % chunks * g_.k_chunk_;
-      detail::multiply<T>(pool_, thread, a(batch).at(0, k0), b(batch).at(k0, 0), s_.m, s_.n,
-                          std::min(g_.k_chunk_, s_.k - k0), partial + i * matrix, s_.n);
+      const int64_t batch = i / chunks, k0 = i % chunks * g_.k_chunk_, k = std::min(g_.k_chunk_, s_.k - k0);
+      const auto left = a(batch).at(0, k0), right = b(batch).at(k0, 0);
+      Sum* const sums = partial + i * matrix;
+      if constexpr (detail::is_half<T>) {
+        if (g_.kernel_)
+          return detail::multiply_half<T>(*g_.kernel_, pool_, thread, left, {right}, s_.m, s_.n, k,
+                                          {.sums = sums, .ld = s_.n});
+      }
+      detail::multiply<T>(pool_, thread, left, right, s_.m, s_.n, k, sums, s_.n);
     });
     const int64_t rows_per_tile = std::max<int64_t>(1, 4096 / s_.n), tiles = ceil_div(s_.m, rows_per_tile);
     pool_.parallel_for(s_.batch * tiles, [&](int64_t i, int thread) {

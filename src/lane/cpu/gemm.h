@@ -7,14 +7,15 @@
 // A prepared Gemm is immutable; any thread may run it, several at once.
 //
 // The result does not depend on the number of threads or on scheduling. Long sums over k are cut into chunks by the
-// shape alone and added in order. Tiles of C follow the number of threads only where OpenBLAS's kernels add up an
-// element in an order given by k alone, wherever the tile is cut: prepare() finds out by comparing bits once. Elsewhere
-// (some kernels for x86) the tiles follow from the shape alone.
+// shape alone and added in order. Tiles of C follow the number of threads only where an element is added up in an order
+// given by k alone, wherever the tile is cut: our own kernels do so, and prepare() finds out by comparing bits once
+// whether OpenBLAS's do. Elsewhere (some kernels for x86) the tiles follow from the shape alone.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 
+#include "lane/cpu/gemm_half.h"
 #include "lane/cpu/tile.h"
 #include "lane/pool.h"
 #include "lockstep/dtype.h"
@@ -39,7 +40,9 @@ class Gemm {
  public:
   // Decides on the tiles for a pool of that many threads. Throws Error when the dtype is bool, `out` is neither the
   // dtype nor f32 for a 16-bit float, or an extent does not fit 31 bits.
-  static Gemm prepare(const GemmSpec& spec, int threads);
+  static Gemm prepare(const GemmSpec& spec, int threads) { return prepare(spec, threads, half_kernel(spec.dtype)); }
+  // The same by a given kernel for 16-bit floats, of their dtype; null converts them to f32.
+  static Gemm prepare(const GemmSpec& spec, int threads, const HalfKernel* kernel);
 
   // Writes C where c is given, and calls the epilogue for every tile where one is given. bf16 and f16 are summed in f32
   // and rounded once; integers wrap around. k = 0 gives zeros, m or n or batch 0 does nothing. C must not overlap A or
@@ -54,6 +57,7 @@ class Gemm {
 
  private:
   GemmSpec spec_;
+  const HalfKernel* kernel_ = nullptr;
   int64_t tile_rows_ = 0, tile_cols_ = 0;
   int64_t row_tiles_ = 0, col_tiles_ = 0;
   int64_t k_chunk_ = 0, k_chunks_ = 1;

@@ -6,13 +6,11 @@
 #include <type_traits>
 
 #include "lane/cpu/blas.h"
+#include "lane/cpu/operand.h"
 #include "lane/pool.h"
 #include "lockstep/dtype.h"
 
 namespace lockstep::detail {
-
-// Scratch slots of the matrix product.
-inline constexpr int kSumSlot = 4, kASlot = 5, kBSlot = 6, kOutSlot = 7;
 
 template <class T>
 inline constexpr bool is_half = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
@@ -36,19 +34,6 @@ struct SumOf<int64_t, false> {
 };
 template <class T>
 using Sum = typename SumOf<T>::type;
-
-// A matrix as stored: element (row, col) of the operand is at data[row * ld + col], or data[col * ld + row] when
-// transposed.
-template <class T>
-struct Operand {
-  const T* data;
-  int64_t ld;
-  bool transposed;
-
-  Operand at(int64_t row, int64_t col) const {
-    return {data + (transposed ? col * ld + row : row * ld + col), ld, transposed};
-  }
-};
 
 template <class To, class From>
 void convert(const From* from, int64_t from_ld, int64_t rows, int64_t cols, To* to, int64_t to_ld) {

@@ -1,0 +1,49 @@
+// Layers: plain structs of arrays, and functions that apply them. A model is a struct of layers; it is a tree, so that
+// jit, grad, checkpoints and optimizers take it as it is.
+//
+//   struct Net { nn::Dense hidden, out; };
+//   Array logits(const Net& net, const Array& x) { return nn::apply(net.out, relu(nn::apply(net.hidden, x))); }
+//
+// Activations (relu, gelu, silu, tanh) are in lockstep/math.h, pools in lockstep/convolution.h. Safe from any thread.
+#pragma once
+
+#include "lockstep/array.h"
+#include "lockstep/convolution.h"
+
+namespace lockstep::nn {
+
+struct Dense {
+  Array w, b;  // [in, out], [out]
+};
+struct Conv2d {
+  Array w, b;  // [kh, kw, in, out], [out]
+};
+struct LayerNorm {
+  Array scale, bias;  // [features]
+};
+
+// He-normal weights, zero biases.
+Dense dense(const Array& key, int64_t in, int64_t out);
+Conv2d conv2d(const Array& key, Extent2d kernel, int64_t in, int64_t out);
+LayerNorm layer_norm(int64_t features);
+
+// x [..., in] -> [..., out].
+Array apply(const Dense&, const Array& x);
+// x [n, h, w, in] -> [n, oh, ow, out].
+Array apply(const Conv2d&, const Array& x, const Conv2dOptions& options = {});
+// Mean 0 and variance 1 over the last dimension, computed in f32, then scaled and moved.
+Array apply(const LayerNorm&, const Array& x, double epsilon = 1e-5);
+
+// [n, ...] -> [n, rest].
+Array flatten(const Array& x);
+
+// Whether a model is being trained, and with which randomness.
+struct Mode {
+  bool training = false;
+  Array key = {};  // defined when training
+};
+// Each element is 0 with probability `rate`, and divided by 1 - rate otherwise; x itself when not training. `site`
+// tells the dropouts of one model apart. Throws Error unless 0 <= rate < 1.
+Array dropout(const Mode& mode, int64_t site, const Array& x, double rate);
+
+}  // namespace lockstep::nn

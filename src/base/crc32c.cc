@@ -1,0 +1,46 @@
+#include "base/crc32c.h"
+
+#include <array>
+
+namespace lockstep {
+namespace {
+
+// kTables[k][b] is what byte b adds to the sum when k more bytes follow it, so that eight bytes are taken in one go.
+using Tables = std::array<std::array<uint32_t, 256>, 8>;
+
+constexpr Tables make_tables() {
+  constexpr uint32_t kPolynomial = 0x82f63b78;  // 0x1edc6f41 with its bits reversed
+  Tables tables = {};
+  for (uint32_t b = 0; b < 256; ++b) {
+    uint32_t sum = b;
+    for (int bit = 0; bit < 8; ++bit) sum = (sum >> 1) ^ ((sum & 1) != 0 ? kPolynomial : 0);
+    tables[0][b] = sum;
+  }
+  for (size_t k = 1; k < 8; ++k)
+    for (size_t b = 0; b < 256; ++b) tables[k][b] = (tables[k - 1][b] >> 8) ^ tables[0][tables[k - 1][b] & 0xff];
+  return tables;
+}
+
+constexpr Tables kTables = make_tables();
+
+uint32_t load_le(const uint8_t* p) {
+  return uint32_t{p[0]} | uint32_t{p[1]} << 8 | uint32_t{p[2]} << 16 | uint32_t{p[3]} << 24;
+}
+
+}  // namespace
+
+uint32_t crc32c(std::span<const uint8_t> bytes, uint32_t before) {
+  uint32_t sum = ~before;
+  const uint8_t* p = bytes.data();
+  size_t left = bytes.size();
+  for (; left >= 8; left -= 8, p += 8) {
+    const uint32_t low = sum ^ load_le(p), high = load_le(p + 4);
+    sum = kTables[7][low & 0xff] ^ kTables[6][low >> 8 & 0xff] ^ kTables[5][low >> 16 & 0xff] ^ kTables[4][low >> 24] ^
+          kTables[3][high & 0xff] ^ kTables[2][high >> 8 & 0xff] ^ kTables[1][high >> 16 & 0xff] ^
+          kTables[0][high >> 24];
+  }
+  for (; left > 0; --left, ++p) sum = (sum >> 8) ^ kTables[0][(sum ^ *p) & 0xff];
+  return ~sum;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,69 @@
+#include "base/names.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace lockstep {
+namespace {
+
+// The number of letters to insert, remove or change to make one word of the other.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+std::string with_hyphens(std::string_view word) {
+  std::string out(word);
+  std::replace(out.begin(), out.end(), '_', '-');
+  return out;
+}
+
+// "lr" of "learning-rate", "--lr" of "--learning-rate".
+std::string initials(const std::string& word) {
+  const size_t first = std::min(word.find_first_not_of('-'), word.size());
+  std::string out = word.substr(0, first);
+  for (size_t i = first; i < word.size(); ++i)
+    if (word[i] != '-' && (i == first || word[i - 1] == '-')) out += word[i];
+  return out;
+}
+
+}  // namespace
+
+std::string suggestion(std::string_view wrong, const std::vector<std::string>& words) {
+  const std::string bare = with_hyphens(wrong);
+  const auto letters = static_cast<size_t>(std::count_if(bare.begin(), bare.end(), [](char c) { return c != '-'; }));
+  const std::string* best = nullptr;
+  size_t nearest = 3;
+  for (const std::string& word : words) {
+    const std::string right = with_hyphens(word);
+    size_t distance = edit_distance(bare, right);
+    if (letters >= 3 && right.starts_with(bare)) distance = std::min<size_t>(distance, 2);
+    if (letters >= 2 && bare == initials(right)) distance = std::min<size_t>(distance, 1);
+    if (distance < nearest && distance < right.size()) best = &word, nearest = distance;
+  }
+  return best ? " did you mean \"" + *best + "\"?" : "";
+}
+
+std::string counted(int64_t number, std::string_view noun) {
+  return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
+}
+
+void throw_unknown_name(std::string_view what, std::string_view wrong, const std::vector<std::string>& words) {
+  std::string list;
+  for (size_t i = 0; i < words.size(); ++i) list += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
+  const std::string meant = suggestion(wrong, words);
+  throw_error("{}: there is no \"{}\"; choose {}{}{}", what, wrong, list, meant.empty() ? "" : ";", meant);
+}
+
+}  // namespace lockstep

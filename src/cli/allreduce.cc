@@ -1,0 +1,88 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/devices_flag.h"
+#include "lockstep/lockstep.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct Arguments {
+  std::string devices;
+  bool bench = false;
+  uint64_t max_size = 64 << 20;
+};
+
+std::string bytes_text(int64_t bytes) {
+  if (bytes < 1 << 10) return fmt::format("{} B", bytes);
+  if (bytes < 1 << 20) return fmt::format("{} KiB", bytes >> 10);
+  return fmt::format("{} MiB", bytes >> 20);
+}
+
+// The median time of a call, over as many as fit into a fifth of a second, but at least three.
+template <class F>
+double seconds_per_call(F call) {
+  using Clock = std::chrono::steady_clock;
+  constexpr double kBudget = 0.2;
+  constexpr size_t kLeast = 3, kMost = 1000;
+  call();  // compiles
+  std::vector<double> times;
+  double spent = 0;
+  while (times.size() < kLeast || (spent < kBudget && times.size() < kMost)) {
+    const auto begin = Clock::now();
+    call();
+    times.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    spent += times.back();
+  }
+  std::nth_element(times.begin(), times.begin() + static_cast<ptrdiff_t>(times.size() / 2), times.end());
+  return times[times.size() / 2];
+}
+
+// Bandwidths as the NCCL tests define them: bytes per device over time, and that times 2(n-1)/n, which is what each
+// link must have carried.
+void print_benchmark(uint64_t max_size) {
+  const auto all_reduce = jit(shard_map([](Array piece) { return psum(piece, "i"); },
+                                        {.mesh = make_mesh({"i"}), .in_specs = {P("i")}, .out_specs = {P()}}));
+  const double n = device_count();
+  fmt::print("{:>10}  {:>12}  {:>12}  {:>12}\n", "size", "time us", "algbw GB/s", "busbw GB/s");
+  for (uint64_t bytes = 4; bytes <= max_size; bytes *= 4) {
+    const Array x = ones({device_count() * static_cast<int64_t>(bytes / sizeof(float))});
+    const double seconds = seconds_per_call([&] { all_reduce(x); });
+    const double bandwidth = static_cast<double>(bytes) / seconds / 1e9;
+    fmt::print("{:>10}  {:>12.1f}  {:>12.3f}  {:>12.3f}\n", bytes_text(static_cast<int64_t>(bytes)), seconds * 1e6,
+               bandwidth, bandwidth * 2 * (n - 1) / n);
+  }
+}
+
+int run(const Arguments& arguments) {
+  use_devices(arguments.devices);
+  fmt::print("Total devices: {}  |  Devices per task: {}\n", device_count(), local_device_count());
+  // Each device holds one element of x, and all of them hold the same y.
+  const auto all_reduce = shard_map([](Array piece) { return psum(piece, "i"); },
+                                    {.mesh = make_mesh({"i"}), .in_specs = {P("i")}, .out_specs = {P()}});
+  const Array y = all_reduce(ones({device_count()}));
+  fmt::print("Process {} has y=[{:g}.]\n", process_index(), y.item<double>());
+  if (arguments.bench) print_benchmark(arguments.max_size);
+  return kDone;
+}
+
+}  // namespace
+
+void add_allreduce_command(CLI::App& program, Action& action) {
+  CLI::App* command = program.add_subcommand("allreduce", "sum a one from every device, and measure such sums");
+  auto arguments = std::make_shared<Arguments>();
+  add_devices_flag(*command, arguments->devices);
+  CLI::Option* bench =
+      command->add_flag("--bench", arguments->bench, "measure times and bandwidths of sums of growing arrays");
+  command->add_option("--max-size", arguments->max_size, "bytes per device of the largest array (default: 64MiB)")
+      ->transform(CLI::AsSizeValue(false))
+      ->type_name("SIZE")
+      ->needs(bench);
+  command->callback([arguments, &action] { action = [arguments] { return run(*arguments); }; });
+}
+
+}  // namespace lockstep::cli

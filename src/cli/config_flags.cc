@@ -1,0 +1,81 @@
+#include "cli/config_flags.h"
+
+#include <fmt/format.h>
+
+#include "base/file.h"
+#include "cli/command.h"
+
+namespace lockstep::cli {
+namespace {
+
+using SwitchMember = config::Switch TrainConfig::*;
+using ListMember = config::List TrainConfig::*;
+
+std::string help_of(const ConfigKey& key) {
+  const std::string initial = text_of({}, key);
+  const bool obvious = initial.empty() || std::holds_alternative<SwitchMember>(key.member);
+  return std::string(key.help) + (obvious ? "" : " (default: " + initial + ")");
+}
+
+// Keeps a value that can be read as what the key wants.
+void keep(ConfigFlags& flags, const ConfigKey& key, const std::string& text) {
+  TrainConfig scratch;
+  if (const std::string problem = assign(scratch, key, text); !problem.empty())
+    throw CLI::ValidationError(key.flag(), problem);
+  flags.given[std::string(key.name)] = text;
+}
+
+CLI::Option* add_flag_of(CLI::App& app, ConfigFlags& flags, const ConfigKey& key) {
+  if (std::holds_alternative<SwitchMember>(key.member)) {
+    const auto put = [&flags, &key](int64_t count) { keep(flags, key, count > 0 ? "true" : "false"); };
+    return app.add_flag_function(key.flag(), put, help_of(key))->take_last();
+  }
+  if (std::holds_alternative<ListMember>(key.member)) {
+    const auto put = [&flags, &key](const std::vector<std::string>& texts) {
+      keep(flags, key, fmt::format("{}", fmt::join(texts, ",")));
+    };
+    return app.add_option_function<std::vector<std::string>>(key.flag(), put, help_of(key))->allow_extra_args(false);
+  }
+  const auto put = [&flags, &key](const std::string& text) { keep(flags, key, text); };
+  // As scripts expect that add their own flags after given ones.
+  return app.add_option_function<std::string>(key.flag(), put, help_of(key))->take_last();
+}
+
+}  // namespace
+
+void add_config_flags(CLI::App& app, ConfigFlags& flags) {
+  const std::string group = "Configuration";
+  app.add_option("CONFIG,--config", flags.file,
+                 "YAML file with any of the settings below, such as `learning_rate: 0.001`; flags come first")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_flag("--print-config", flags.print_config, "print all settings as such a file, and exit")->group(group);
+  for (const ConfigKey& key : config_keys()) {
+    CLI::Option* option = add_flag_of(app, flags, key)->group(std::string(key.group));
+    if (!key.metavar.empty()) option->type_name(std::string(key.metavar));
+  }
+  app.footer(
+      "Exit codes:\n"
+      "  0  done\n"
+      "  1  the run failed, --strict ended it, or the last checkpoint could not be saved\n"
+      "  2  the command line or the configuration file is wrong\n"
+      "  3  what --expect says does not hold\n"
+      "  128 + N  stopped by signal N (Ctrl-C, SIGTERM), after a checkpoint");
+}
+
+TrainConfig resolve_config(const ConfigFlags& flags) {
+  try {
+    TrainConfig config;
+    if (!flags.file.empty()) {
+      const std::vector<uint8_t> bytes = FileSystem::real().read_file(flags.file);
+      config = parse_yaml(std::string(bytes.begin(), bytes.end()), flags.file);
+    }
+    config = overlay(config, flags.given, "command line");
+    validate(config);
+    return config;
+  } catch (const Error& error) {
+    throw UsageError(fmt::format("train: {}", error.what()));
+  }
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,95 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "base/check.h"
+#include "cli/command.h"
+#include "cli/devices_flag.h"
+#include "lockstep/checkpoint.h"
+#include "lockstep/engine.h"
+#include "train/run.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct Arguments {
+  std::string checkpoint, dataset, data_dir, devices;
+  int64_t batch_size = 1000;
+};
+
+// The classes the model tells apart: the width of its last layer. The data may lack some of them.
+int64_t classes_of(const Checkpoint& checkpoint, const std::string& path) {
+  int64_t classes = 0;
+  for (const auto& [name, array] : checkpoint.arrays)
+    if (name.starts_with("params/") && !array.shape().empty()) classes = array.shape().back();
+  if (classes == 0) throw_error("eval: {} holds no parameters; choose a checkpoint of `lockstep train`", path);
+  return classes;
+}
+
+// What to evaluate on: of a data set with a test set that; a pair of files as a whole when it was named here.
+ImageDataset load_test_set(const Arguments& arguments, const TrainConfig& config) {
+  const std::string& dataset = arguments.dataset;
+  const size_t comma = dataset.find(',');
+  if (comma != dataset.npos && dataset.find(',', comma + 1) == dataset.npos)
+    return load_idx_pair(dataset.substr(0, comma), dataset.substr(comma + 1));
+  // A folder that was right for the data set of the run says nothing about another one.
+  const std::string& dir = arguments.data_dir.empty() && dataset.empty() ? config.data_dir : arguments.data_dir;
+  return load_dataset(dataset.empty() ? config.dataset : dataset, {.dir = dir}).test;
+}
+
+void print(const EvalResult& result) {
+  fmt::print("test_loss {:.6f} test_accuracy {:.4f} examples {}\n", result.loss, result.accuracy, result.examples);
+  fmt::print("class  examples  called so  of these right  accuracy\n");
+  for (size_t i = 0; i < result.predictions.size(); ++i) {
+    const int64_t examples = i < result.labels.size() ? result.labels[i] : 0;
+    const double accuracy = examples > 0 ? static_cast<double>(result.hits[i]) / static_cast<double>(examples) : 0;
+    fmt::print("{:>5}  {:>8}  {:>9}  {:>14}  {:>8.4f}\n", i, examples, result.predictions[i], result.hits[i], accuracy);
+  }
+}
+
+int run(const Arguments& arguments) {
+  const auto say = [](const std::string& text) { fmt::print(stderr, "lockstep: {}\n", text); };
+  const std::optional<Checkpoint> checkpoint = find_checkpoint("", arguments.checkpoint, say);
+  if (!checkpoint) throw_error("eval: no checkpoint in {}", arguments.checkpoint);
+  TrainConfig config = from_map(checkpoint->config, arguments.checkpoint);
+  use_devices(arguments.devices);
+
+  ImageDataset test = load_test_set(arguments, config);
+  const int64_t classes = classes_of(*checkpoint, arguments.checkpoint);
+  if (test.classes > classes)
+    throw_error("eval: the data has {} classes and the model tells {} apart; name the data of the model with --dataset",
+                test.classes, classes);
+  test.classes = classes;
+  const ImageShape shape{test.rows, test.cols, classes};
+  // Nothing of the run but its model: nothing is written, and the devices are those of now.
+  config.checkpoint_dir.clear();
+  Engine engine = make_engine(config, shape, make_mesh({"data"}), std::max<int64_t>(checkpoint->step, 1), {});
+  const TrainState state = engine.restore(*checkpoint);
+  print(engine.evaluate(state, to_arrays(std::move(test)), arguments.batch_size));
+  return kDone;
+}
+
+}  // namespace
+
+void add_eval_command(CLI::App& program, Action& action) {
+  CLI::App* command = program.add_subcommand("eval", "measure the model of a checkpoint on a test set");
+  auto arguments = std::make_shared<Arguments>();
+  command
+      ->add_option("CHECKPOINT", arguments->checkpoint, "folder of a checkpoint, or of several: the newest whole one")
+      ->required()
+      ->type_name("DIR");
+  command->add_option("--dataset", arguments->dataset, "a data set by name, or IDX files (default: that of the run)")
+      ->type_name("mnist|fashion-mnist|synthetic|IMAGES,LABELS[,TEST_IMAGES,TEST_LABELS]");
+  command
+      ->add_option("--data-dir", arguments->data_dir,
+                   "folder that holds the files of the data set (default: that of the run, else the cache)")
+      ->type_name("DIR");
+  command->add_option("--batch-size", arguments->batch_size, "examples per batch (default: 1000)")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber.description(""));
+  add_devices_flag(*command, arguments->devices);
+  command->callback([arguments, &action] { action = [arguments] { return run(*arguments); }; });
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,89 @@
+#include "data/prefetch.h"
+
+#include <fmt/format.h>
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <utility>
+
+#include "lockstep/error.h"
+
+namespace lockstep::detail {
+
+// Shared with the thread, which may have to be left behind.
+struct Prefetcher::State {
+  explicit State(int64_t batches) : depth(static_cast<size_t>(batches)) {}
+
+  const size_t depth;
+  std::mutex mutex;
+  std::condition_variable changed;  // any of what follows, which the mutex guards
+  std::deque<LoaderBatch> ready;
+  std::exception_ptr error;
+  bool stop = false;   // the thread is to end
+  bool ended = false;  // it will touch nothing more
+};
+
+Prefetcher::Prefetcher(std::function<LoaderBatch()> make, PrefetchOptions options)
+    : options_(std::move(options)),
+      state_(std::make_shared<State>(options_.depth)),
+      thread_([state = state_, make = std::move(make)]() mutable {
+        run(*state, std::move(make));
+        const std::lock_guard lock(state->mutex);
+        state->ended = true;
+        state->changed.notify_all();
+      }) {}
+
+void Prefetcher::run(State& state, std::function<LoaderBatch()> make) {
+  constexpr std::chrono::seconds kLookAgain(1);  // nothing depends on it: no wait is without an end
+  for (;;) {
+    {
+      std::unique_lock lock(state.mutex);
+      while (!state.stop && state.ready.size() >= state.depth) state.changed.wait_for(lock, kLookAgain);
+      if (state.stop) return;
+    }
+    LoaderBatch batch;
+    std::exception_ptr error;
+    try {
+      batch = make();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    const std::lock_guard lock(state.mutex);
+    if (error) {
+      state.error = std::move(error);
+    } else {
+      state.ready.push_back(std::move(batch));
+    }
+    state.changed.notify_all();
+    if (state.error) return;
+  }
+}
+
+Prefetcher::~Prefetcher() {
+  std::unique_lock lock(state_->mutex);
+  state_->stop = true;
+  state_->changed.notify_all();
+  const bool ended = state_->changed.wait_for(lock, options_.deadline, [&] { return state_->ended; });
+  lock.unlock();
+  ended ? thread_.join() : thread_.detach();
+}
+
+LoaderBatch Prefetcher::next() {
+  std::unique_lock lock(state_->mutex);
+  const auto something = [&] { return !state_->ready.empty() || state_->error; };
+  if (!state_->changed.wait_for(lock, options_.deadline, something))
+    throw IoError(fmt::format("loader: no batch of {} within {} s; check the disk or the network to it",
+                              options_.source, std::chrono::duration<double>(options_.deadline).count()));
+  if (state_->ready.empty()) {
+    failed_ = true;
+    std::rethrow_exception(state_->error);
+  }
+  LoaderBatch batch = std::move(state_->ready.front());
+  state_->ready.pop_front();
+  state_->changed.notify_all();
+  return batch;
+}
+
+}  // namespace lockstep::detail

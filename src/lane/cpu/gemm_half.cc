@@ -1,0 +1,153 @@
+#include "lane/cpu/gemm_half.h"
+
+#include <algorithm>
+#include <vector>
+
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#elif defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace lockstep {
+
+#if defined(__aarch64__)
+extern const HalfKernel kBf16Neon;
+extern const HalfKernel kF16Neon;
+#elif defined(__x86_64__)
+extern const HalfKernel kBf16Avx512;
+extern const HalfKernel kBf16Amx;
+extern const HalfKernel kBf16Avx512;
+extern const HalfKernel kBf16Widened;
+extern const HalfKernel kF16Widened;
+#endif
+
+namespace {
+
+// A panel of A and one of B of this depth stay in the first-level cache.
+constexpr int64_t kMostDepth = 1024;
+// A block of A of so many bytes stays in the second-level cache.
+constexpr int64_t kBlockBytes = int64_t{256} << 10;
+
+int64_t round_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
+
+#if defined(__x86_64__)
+// Whether the machine has AMX for bf16 and the operating system lets this process use its registers.
+bool amx_allowed() {
+  constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & kAmxBf16) || !(d & kAmxTile)) return false;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+#endif
+
+std::vector<const HalfKernel*> supported() {
+  std::vector<const HalfKernel*> kernels;
+#if defined(__aarch64__)
+  if (getauxval(AT_HWCAP2) & HWCAP2_BF16) kernels.push_back(&kBf16Neon);
+  if (getauxval(AT_HWCAP) & HWCAP_ASIMDFHM) kernels.push_back(&kF16Neon);
+#elif defined(__x86_64__)
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (!avx512) return kernels;
+  if (amx_allowed()) kernels.push_back(&kBf16Amx);
+  // On Intel's cores vdpbf16ps takes four times as long as an fma for twice the work; on AMD's as long.
+  const bool fast_pairs = __builtin_cpu_is("amd");
+  if (!fast_pairs) kernels.push_back(&kBf16Widened);
+  if (__builtin_cpu_supports("avx512bf16")) kernels.push_back(&kBf16Avx512);
+  if (fast_pairs) kernels.push_back(&kBf16Widened);
+  kernels.push_back(&kF16Widened);
+#endif
+  return kernels;
+}
+
+}  // namespace
+
+std::span<const HalfKernel* const> half_kernels() {
+  static const std::vector<const HalfKernel*> kernels = supported();
+  return kernels;
+}
+
+const HalfKernel* half_kernel(DType dtype) {
+  for (const HalfKernel* const kernel : half_kernels())
+    if (kernel->dtype == dtype) return kernel;
+  return nullptr;
+}
+
+namespace detail {
+
+int64_t half_depth(const HalfKernel& kernel, int64_t k) {
+  const int64_t panels = std::max<int64_t>(1, (k + kMostDepth - 1) / kMostDepth);
+  return round_up((k + panels - 1) / panels, kernel.group);
+}
+
+int64_t packed_right_bytes(const HalfKernel& kernel, int64_t cols, int64_t k) {
+  return round_up(cols, kernel.cols) * round_up(k, kernel.group) * kernel.packed_bytes;
+}
+
+template <class T>
+void pack_right(const HalfKernel& kernel, const Operand<T>& b, int64_t cols, int64_t k, void* to) {
+  const int64_t step = half_depth(kernel, k);
+  for (int64_t p = 0; p < k; p += step)
+    kernel.pack_b(b.at(p, 0).data, b.ld, !b.transposed, cols, std::min(step, k - p),
+                  static_cast<char*>(to) + packed_right_bytes(kernel, cols, p));
+}
+
+template <class T>
+void multiply_half(const HalfKernel& kernel, Pool& pool, int thread, const Operand<T>& a, const Right<T>& b,
+                   int64_t rows, int64_t cols, int64_t k, HalfResult result) {
+  if (k == 0) {
+    for (int64_t r = 0; r < rows && !result.accumulate; ++r) {
+      if (result.rounded)
+        std::fill_n(static_cast<T*>(result.rounded) + r * result.rounded_ld, cols, T());
+      else
+        std::fill_n(result.sums + r * result.ld, cols, 0.0f);
+    }
+    return;
+  }
+  const int64_t step = half_depth(kernel, k);
+  if (result.rounded && step < k) {
+    result.sums =
+        static_cast<float*>(pool.scratch(thread, kSumSlot, rows * cols * static_cast<int64_t>(sizeof(float))));
+    result.ld = cols;
+  }
+  const int64_t lane_bytes = step * kernel.packed_bytes;
+  const int64_t block = std::max(kernel.rows, kBlockBytes / lane_bytes / kernel.rows * kernel.rows);
+  void* const packed_a =
+      pool.scratch(thread, kASlot,
+                   round_up(std::min(block, rows), kernel.rows) * round_up(step, kernel.group) * kernel.packed_bytes);
+  for (int64_t p = 0; p < k; p += step) {
+    const int64_t depth = std::min(step, k - p);
+    const void* packed_b;
+    if (b.packed) {
+      packed_b = static_cast<const char*>(b.packed) + packed_right_bytes(kernel, cols, p);
+    } else {
+      void* const fresh = pool.scratch(thread, kBSlot, packed_right_bytes(kernel, cols, depth));
+      kernel.pack_b(b.stored.at(p, 0).data, b.stored.ld, !b.stored.transposed, cols, depth, fresh);
+      packed_b = fresh;
+    }
+    for (int64_t row = 0; row < rows; row += block) {
+      const int64_t count = std::min(block, rows - row);
+      kernel.pack_a(a.at(row, p).data, a.ld, a.transposed, count, depth, packed_a);
+      HalfResult piece = result;
+      if (piece.sums) piece.sums += row * piece.ld;
+      if (piece.rounded) piece.rounded = static_cast<T*>(piece.rounded) + row * piece.rounded_ld;
+      if (p + depth < k) piece.rounded = nullptr;
+      piece.accumulate = p > 0 || result.accumulate;
+      kernel.multiply(packed_a, packed_b, count, cols, depth, piece);
+    }
+  }
+}
+
+template void pack_right(const HalfKernel&, const Operand<BFloat16>&, int64_t, int64_t, void*);
+template void pack_right(const HalfKernel&, const Operand<Float16>&, int64_t, int64_t, void*);
+template void multiply_half(const HalfKernel&, Pool&, int, const Operand<BFloat16>&, const Right<BFloat16>&, int64_t,
+                            int64_t, int64_t, HalfResult);
+template void multiply_half(const HalfKernel&, Pool&, int, const Operand<Float16>&, const Right<Float16>&, int64_t,
+                            int64_t, int64_t, HalfResult);
+
+}  // namespace detail
+}  // namespace lockstep

@@ -1,0 +1,31 @@
+// What the kernels of matrix products share: how an operand is stored, and which scratch is theirs.
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::detail {
+
+// Scratch slots of the matrix product.
+inline constexpr int kSumSlot = 4, kASlot = 5, kBSlot = 6, kOutSlot = 7;
+
+// A matrix as stored: element (row, col) of the operand is at data[row * ld + col], or data[col * ld + row] when
+// transposed.
+template <class T>
+struct Operand {
+  const T* data = nullptr;
+  int64_t ld = 0;
+  bool transposed = false;
+
+  Operand at(int64_t row, int64_t col) const {
+    return {data + (transposed ? col * ld + row : row * ld + col), ld, transposed};
+  }
+};
+
+// The right operand of a product: as it is stored, or packed beforehand for a kernel.
+template <class T>
+struct Right {
+  Operand<T> stored{};
+  const void* packed = nullptr;
+};
+
+}  // namespace lockstep::detail

@@ -1,0 +1,80 @@
+#include "base/check.h"
+#include "lockstep/create.h"
+#include "lockstep/initializers.h"
+#include "lockstep/linalg.h"
+#include "lockstep/math.h"
+#include "lockstep/nn.h"
+#include "lockstep/random.h"
+#include "lockstep/rearrange.h"
+#include "lockstep/reduce.h"
+
+namespace lockstep::nn {
+namespace {
+
+void check_sizes(const char* what, int64_t in, int64_t out) {
+  if (in < 1 || out < 1) throw_error("nn::{}: {} inputs and {} outputs; both must be positive", what, in, out);
+}
+
+}  // namespace
+
+Dense dense(const Array& key, int64_t in, int64_t out) {
+  check_sizes("dense", in, out);
+  return {initializers::he_normal(key, {in, out}), zeros({out})};
+}
+
+Conv2d conv2d(const Array& key, Extent2d kernel, int64_t in, int64_t out) {
+  check_sizes("conv2d", in, out);
+  if (kernel.height < 1 || kernel.width < 1)
+    throw_error("nn::conv2d: the kernel is {} x {}; it must be at least 1 x 1", kernel.height, kernel.width);
+  return {initializers::he_normal(key, {kernel.height, kernel.width, in, out}), zeros({out})};
+}
+
+LayerNorm layer_norm(int64_t features) {
+  if (features < 1) throw_error("nn::layer_norm: {} features; the number must be positive", features);
+  return {ones({features}), zeros({features})};
+}
+
+Array apply(const Dense& layer, const Array& x) {
+  if (layer.w.rank() != 2 || layer.b.shape() != Shape{layer.w.shape(-1)})
+    throw_error("nn::apply: a dense layer of w {} and b {}; they are [in, out] and [out]", to_string(layer.w.shape()),
+                to_string(layer.b.shape()));
+  if (x.rank() == 0 || x.shape(-1) != layer.w.shape(0))
+    throw_error("nn::apply: x {} has {} features, w {} takes {}; give [..., {}]", to_string(x.shape()),
+                x.rank() == 0 ? 0 : x.shape(-1), to_string(layer.w.shape()), layer.w.shape(0), layer.w.shape(0));
+  return dot(x, layer.w) + layer.b;
+}
+
+Array apply(const Conv2d& layer, const Array& x, const Conv2dOptions& options) {
+  if (layer.w.rank() != 4 || layer.b.shape() != Shape{layer.w.shape(-1)})
+    throw_error("nn::apply: a convolution of w {} and b {}; they are [kh, kw, in, out] and [out]",
+                to_string(layer.w.shape()), to_string(layer.b.shape()));
+  return lockstep::conv2d(x, layer.w, options) + layer.b;
+}
+
+Array apply(const LayerNorm& layer, const Array& x, double epsilon) {
+  if (x.rank() == 0 || layer.scale.shape() != Shape{x.shape(-1)} || layer.bias.shape() != layer.scale.shape())
+    throw_error("nn::apply: x {} and a layer norm of scale {} and bias {}; both are [features], x is [..., features]",
+                to_string(x.shape()), to_string(layer.scale.shape()), to_string(layer.bias.shape()));
+  if (!(epsilon >= 0)) throw_error("nn::apply: the epsilon of a layer norm is {}; it must not be negative", epsilon);
+  const Array wide = x.dtype() == f64 ? x : astype(x, f32);
+  // From the centred values: a difference of two large means would cancel.
+  const Array centred = wide - mean(wide, -1, {.keepdims = true});
+  const Array scale = rsqrt(mean(square(centred), -1, {.keepdims = true}) + epsilon);
+  const Array y = centred * scale * astype(layer.scale, wide.dtype()) + astype(layer.bias, wide.dtype());
+  return is_floating(x.dtype()) ? astype(y, x.dtype()) : y;
+}
+
+Array flatten(const Array& x) {
+  if (x.rank() == 0) throw_error("nn::flatten: a scalar has no examples; give [n, ...]");
+  return lockstep::flatten(x.rank() == 1 ? expand_dims(x, 1) : x, 1);
+}
+
+Array dropout(const Mode& mode, int64_t site, const Array& x, double rate) {
+  if (!(rate >= 0 && rate < 1)) throw_error("nn::dropout: the rate is {}; it must be at least 0 and less than 1", rate);
+  if (!mode.training || rate == 0) return x;
+  if (!mode.key.defined()) throw_error("nn::dropout: training without a key; set Mode::key, a new one for every step");
+  const Array kept = random::bernoulli(random::fold_in(mode.key, site), full({}, Array(1 - rate), f32), x.shape());
+  return where(kept, x * (1 / (1 - rate)), 0.0);
+}
+
+}  // namespace lockstep::nn

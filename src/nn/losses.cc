@@ -1,0 +1,86 @@
+#include "lockstep/losses.h"
+
+#include <limits>
+
+#include "base/check.h"
+#include "lockstep/create.h"
+#include "lockstep/indexing.h"
+#include "lockstep/math.h"
+#include "lockstep/rearrange.h"
+#include "lockstep/reduce.h"
+
+namespace lockstep {
+namespace {
+
+// f64 stays what it is.
+Array at_least_f32(const Array& x) { return x.dtype() == f64 ? x : astype(x, f32); }
+
+// Throws Error unless the labels are integers [...] or floats [..., classes] for logits [..., classes].
+void check_labels(const char* what, const Array& logits, const Array& labels) {
+  if (logits.rank() == 0 || !is_floating(logits.dtype()))
+    throw_error("{}: the logits are {}; they must be floating, [..., classes]", what, to_string(logits.type()));
+  if (logits.shape(-1) == 0) throw_error("{}: logits {} have no classes", what, to_string(logits.shape()));
+  if (labels.dtype() == boolean)
+    throw_error("{}: the labels are {}; give integers, or astype(labels, f32) for weights of the classes", what,
+                to_string(labels.type()));
+  const Shape examples(logits.shape().begin(), logits.shape().end() - 1);
+  const bool weights = is_floating(labels.dtype());
+  if (labels.shape() == (weights ? logits.shape() : examples)) return;
+  const char* remedy = "";
+  if (weights && labels.shape() == examples) remedy = "; class numbers are integers, use astype(labels, i32)";
+  if (!weights && labels.shape() == logits.shape()) remedy = "; one-hot labels are floating, use astype(labels, f32)";
+  throw_error("{}: labels {} for logits {}; {} must be {}{}", what, to_string(labels.type()), to_string(logits.type()),
+              weights ? "weights of the classes" : "integer labels", to_string(weights ? logits.shape() : examples),
+              remedy);
+}
+
+// bool [..., classes]: is this the label's class?
+Array is_label(const Array& labels, int64_t classes) {
+  return expand_dims(labels, -1) == astype(arange(classes), labels.dtype());
+}
+
+}  // namespace
+
+Array softmax_cross_entropy(const Array& logits, const Array& labels, const CrossEntropyOptions& options) {
+  check_labels("softmax_cross_entropy", logits, labels);
+  const double smoothing = options.label_smoothing;
+  if (!(smoothing >= 0 && smoothing < 1))
+    throw_error("softmax_cross_entropy: the label smoothing is {}; it must be at least 0 and less than 1", smoothing);
+  const Array z = at_least_f32(logits);
+  // Moved so that the greatest is 0: no overflow, and a small difference of large logits keeps its bits. Moving all
+  // logits alike changes no loss, so that the maximum needs no gradient.
+  const Array moved = z - stop_gradient(max(z, -1, {.keepdims = true}));
+  const Array total = log(sum(exp(moved), -1));
+  if (is_floating(labels.dtype())) {
+    const Array weights = astype(labels, z.dtype()), weight = sum(weights, -1);
+    const Array own = sum(weights * moved, -1);
+    if (smoothing == 0) return weight * total - own;
+    return weight * (total - smoothing * mean(moved, -1)) - (1 - smoothing) * own;
+  }
+  // u8 could not be compared with the number of classes when there are more than 255.
+  const Array label = labels.dtype() == u8 ? astype(labels, i32) : labels;
+  const int64_t classes = z.shape(-1);
+  // A choice, not a product with 0 and 1: a logit of -inf stands for a class that is ruled out.
+  const Array own = sum(where(is_label(label, classes), moved, 0.0), -1);
+  const Array loss = smoothing == 0 ? total - own : total - smoothing * mean(moved, -1) - (1 - smoothing) * own;
+  const Array known = logical_and(label >= 0, label < classes);
+  return where(known, loss, std::numeric_limits<double>::quiet_NaN());
+}
+
+Array mean_squared_error(const Array& prediction, const Array& target) {
+  if (prediction.shape() != target.shape())
+    throw_error("mean_squared_error: prediction {} and target {}; the shapes must be equal",
+                to_string(prediction.shape()), to_string(target.shape()));
+  const Array squares = square(at_least_f32(prediction) - at_least_f32(target));
+  std::vector<int64_t> axes;
+  for (int64_t axis = 1; axis < squares.rank(); ++axis) axes.push_back(axis);
+  return axes.empty() ? squares : mean(squares, axes);
+}
+
+Array is_correct(const Array& logits, const Array& labels) {
+  check_labels("is_correct", logits, labels);
+  const Array found = argmax(logits, -1);
+  return found == (is_floating(labels.dtype()) ? argmax(labels, -1) : labels);
+}
+
+}  // namespace lockstep

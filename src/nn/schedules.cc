@@ -1,0 +1,118 @@
+#include "lockstep/schedules.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "base/check.h"
+#include "base/names.h"
+#include "lockstep/create.h"
+#include "lockstep/math.h"
+#include "nn/rate.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kPi = 3.14159265358979323846;
+
+const std::vector<std::string>& kind_names() {
+  static const std::vector<std::string> names{"constant", "cosine", "warmup_cosine", "exponential", "step"};
+  return names;
+}
+
+// The warm-up that counts: only one kind has any.
+int64_t warmup_of(const Schedule& s) { return s.kind == Schedule::Kind::warmup_cosine ? s.warmup_steps : 0; }
+
+}  // namespace
+
+namespace detail {
+
+Array rate(const Schedule& s, const Array& step) {
+  check(s);
+  if (!is_integer(step.dtype()))
+    throw_error("schedule: the step is {}; steps are integers, use astype(step, i32)", to_string(step.type()));
+  // In f64 every step number is exact and nothing cancels that matters once the result is rounded to f32.
+  const Array n = astype(step, f64);
+  const auto number = [&](double value) { return full_like(n, Array(value), f64); };
+  switch (s.kind) {
+    case Schedule::Kind::constant:
+      return number(s.peak);
+    case Schedule::Kind::cosine:
+    case Schedule::Kind::warmup_cosine: {
+      const auto warmup = static_cast<double>(warmup_of(s)), total = static_cast<double>(s.total_steps);
+      const Array angle = (n - warmup) * (kPi / std::max(total - warmup, 1.0));
+      const Array fall = s.end + (0.5 * (s.peak - s.end)) * (1.0 + cos(angle));
+      const Array rise = n * (s.peak / std::max(warmup, 1.0));
+      return where(n >= total, number(s.end), where(n < warmup, rise, fall));
+    }
+    case Schedule::Kind::exponential:
+      return s.peak * exp(n * (std::log(s.decay) / static_cast<double>(s.every)));
+    case Schedule::Kind::step:
+      return s.peak * exp(floor(n / static_cast<double>(s.every)) * std::log(s.decay));
+  }
+  LOCKSTEP_CHECK(false, "schedule kind {}", static_cast<int>(s.kind));
+}
+
+void check_not_negative(const char* what, const char* name, double value) {
+  if (!(value >= 0) || std::isinf(value))
+    throw_error("{}: the {} is {}; it must be 0 or a positive number", what, name, value);
+}
+
+}  // namespace detail
+
+Array Schedule::operator()(const Array& step) const { return astype(detail::rate(*this, step), f32); }
+
+double Schedule::at(int64_t step) const {
+  check(*this);
+  const auto n = static_cast<double>(step);
+  switch (kind) {
+    case Kind::constant:
+      return peak;
+    case Kind::cosine:
+    case Kind::warmup_cosine: {
+      if (step >= total_steps) return end;
+      const int64_t warmup = warmup_of(*this);
+      if (step < warmup) return n * (peak / static_cast<double>(warmup));
+      const double angle = (n - static_cast<double>(warmup)) * (kPi / static_cast<double>(total_steps - warmup));
+      return end + 0.5 * (peak - end) * (1 + std::cos(angle));
+    }
+    case Kind::exponential:
+      return peak * std::exp(n * (std::log(decay) / static_cast<double>(every)));
+    case Kind::step:
+      return peak * std::exp(std::floor(n / static_cast<double>(every)) * std::log(decay));
+  }
+  LOCKSTEP_CHECK(false, "schedule kind {}", static_cast<int>(kind));
+}
+
+void check(const Schedule& s) {
+  detail::check_not_negative("schedule", "peak rate", s.peak);
+  detail::check_not_negative("schedule", "end rate", s.end);
+  const bool warm = s.kind == Schedule::Kind::warmup_cosine;
+  if (s.warmup_steps < 0) throw_error("schedule: {} warm-up steps; the number must not be negative", s.warmup_steps);
+  if (s.warmup_steps > 0 && !warm)
+    throw_error("schedule: {} warm-up steps, but {} has no warm-up; choose warmup_cosine, or 0 of them", s.warmup_steps,
+                to_string(s.kind));
+  if (s.kind == Schedule::Kind::cosine || warm) {
+    if (s.total_steps < 1)
+      throw_error("schedule: {} of {} steps; set total_steps to the length of the run", to_string(s.kind),
+                  s.total_steps);
+    if (s.warmup_steps > s.total_steps)
+      throw_error("schedule: {} warm-up steps are more than the {} steps of the run; make the warm-up shorter",
+                  s.warmup_steps, s.total_steps);
+  }
+  if (s.kind == Schedule::Kind::exponential || s.kind == Schedule::Kind::step) {
+    if (!(s.decay > 0) || std::isinf(s.decay))
+      throw_error("schedule: the decay is {}; it must be a positive number, such as 0.1", s.decay);
+    if (s.every < 1) throw_error("schedule: a decay every {} steps; the number must be positive", s.every);
+  }
+}
+
+Schedule::Kind schedule_kind(std::string_view name) {
+  for (size_t i = 0; i < kind_names().size(); ++i)
+    if (name == kind_names()[i]) return static_cast<Schedule::Kind>(i);
+  throw_unknown_name("schedule", name, kind_names());
+}
+
+std::string to_string(Schedule::Kind kind) { return kind_names()[static_cast<size_t>(kind)]; }
+
+}  // namespace lockstep

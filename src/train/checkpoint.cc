@@ -1,0 +1,109 @@
+#include "lockstep/checkpoint.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "base/names.h"
+#include "train/checkpoint_folder.h"
+#include "train/checkpoint_io.h"
+#include "train/manifest.h"
+
+namespace lockstep {
+namespace {
+
+using Say = std::function<void(const std::string&)>;
+
+std::string known_steps(const std::string& dir) {
+  if (dir.empty()) return "the run has no folder of checkpoints: name one";
+  const std::vector<int64_t> steps = list_checkpoints(dir);
+  return steps.empty() ? fmt::format("{} has no checkpoints", dir)
+                       : fmt::format("{} has the steps {}", dir, fmt::join(steps, ", "));
+}
+
+// The whole checkpoint of `dir` with the highest step.
+std::optional<Checkpoint> newest_whole(const std::string& dir, const Say& say) {
+  std::vector<int64_t> steps = list_checkpoints(dir);
+  std::reverse(steps.begin(), steps.end());
+  for (const int64_t step : steps) {
+    std::string reason;
+    try {
+      return load_checkpoint(checkpoint_path(dir, step));
+    } catch (const Error& error) {
+      reason = error.what();
+    } catch (const IoError& error) {
+      reason = error.what();
+    }
+    if (say) say(fmt::format("resume: step {} is passed over: {}", step, reason));
+  }
+  return std::nullopt;
+}
+
+Checkpoint of_step(const std::string& dir, int64_t step) {
+  const std::vector<int64_t> steps = list_checkpoints(dir);
+  if (std::find(steps.begin(), steps.end(), step) == steps.end())
+    throw_error("resume: there is no checkpoint of step {}; {}", step, known_steps(dir));
+  return load_checkpoint(checkpoint_path(dir, step));
+}
+
+std::optional<int64_t> parse_step(const std::string& text) {
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
+  if (text.find_first_not_of("0123456789") != std::string::npos || error != std::errc()) return std::nullopt;
+  return step;
+}
+
+}  // namespace
+
+std::string save_checkpoint(const std::string& dir, const Checkpoint& checkpoint, const SaveOptions& options) {
+  if (dir.empty()) throw_error("save_checkpoint: the folder's name is empty; name one");
+  if (options.shard_bytes < 1) throw_error("save_checkpoint: shard_bytes is {}; give at least 1", options.shard_bytes);
+  FileSystem& files = options.files ? *options.files : FileSystem::real();
+  return detail::write_checkpoint(files, dir, detail::contents_of(checkpoint), options.shard_bytes).path;
+}
+
+Checkpoint load_checkpoint(const std::string& path) { return detail::read_checkpoint(FileSystem::real(), path); }
+
+CheckpointInfo inspect_checkpoint(const std::string& path, bool verify) {
+  return detail::read_info(FileSystem::real(), path, verify);
+}
+
+std::vector<int64_t> list_checkpoints(const std::string& dir) { return detail::list_steps(FileSystem::real(), dir); }
+
+std::string checkpoint_path(const std::string& dir, int64_t step) { return dir + "/" + detail::step_name(step); }
+
+std::optional<Checkpoint> find_checkpoint(const std::string& dir, const std::string& resume, const Say& say) {
+  if (resume.empty() || resume == "none") return std::nullopt;
+  if (resume == "auto") {
+    std::optional<Checkpoint> found = newest_whole(dir, say);
+    // Crashes leave nothing that looks like this: somebody has to look at the disk before weeks of work are written
+    // over.
+    if (const size_t damaged = found ? 0 : list_checkpoints(dir).size(); damaged > 0)
+      throw_error(
+          "resume: {} in {}, and none is whole; put back a copy, or begin anew with --resume none or another "
+          "--checkpoint-dir",
+          counted(static_cast<int64_t>(damaged), "checkpoint"), dir);
+    return found;
+  }
+  if (const std::optional<int64_t> step = parse_step(resume)) return of_step(dir, *step);
+  FileSystem& files = FileSystem::real();
+  const std::string folder = detail::locate_checkpoint(files, resume);
+  if (!files.exists(folder)) {
+    if (const std::optional<int64_t> step = detail::parse_step_name(resume)) return of_step(dir, *step);
+    throw_error("resume: there is no {}; give \"auto\", \"none\", a step or the path of a checkpoint; {}", resume,
+                known_steps(dir));
+  }
+  if (files.exists(folder + "/" + detail::kManifest)) return load_checkpoint(folder);
+  if (list_checkpoints(folder).empty())
+    throw_error(
+        "resume: {} is neither a whole checkpoint, for it has no {}, nor a folder of checkpoints; check the path",
+        resume, detail::kManifest);
+  std::optional<Checkpoint> found = newest_whole(folder, say);
+  if (!found) throw_error("resume: no checkpoint of {} is whole; use another folder", resume);
+  return found;
+}
+
+}  // namespace lockstep

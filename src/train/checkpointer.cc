@@ -1,0 +1,238 @@
+#include <algorithm>
+#include <cmath>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "lane/lane.h"
+#include "lane/memory.h"
+#include "lockstep/checkpoint.h"
+#include "train/checkpoint_folder.h"
+#include "train/checkpoint_io.h"
+
+namespace lockstep {
+namespace {
+
+// What a save takes with it: the contents, moved into memory of their own.
+struct Job {
+  detail::CheckpointContents contents;
+  BufferPtr memory;
+};
+
+// One pass over the bytes, by all cores.
+Job copy(detail::CheckpointContents contents) {
+  constexpr int64_t kPiece = int64_t{1} << 20;
+  struct Piece {
+    const uint8_t* from;
+    int64_t to, bytes;
+  };
+  std::vector<Piece> pieces;
+  std::vector<int64_t> places;
+  int64_t total = 0;
+  for (const std::span<const uint8_t> bytes : contents.data) {
+    const auto size = static_cast<int64_t>(bytes.size());
+    places.push_back(total);
+    for (int64_t at = 0; at < size; at += kPiece)
+      pieces.push_back({bytes.data() + at, total + at, std::min(kPiece, size - at)});
+    total += (size + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  Job job{std::move(contents), allocate(total)};
+  auto* memory = job.memory->as<uint8_t>();
+  const auto copy_piece = [&](int64_t i, int) {
+    const Piece& piece = pieces[static_cast<size_t>(i)];
+    std::memcpy(memory + piece.to, piece.from, static_cast<size_t>(piece.bytes));
+  };
+  CpuLane::local().pool().parallel_for(static_cast<int64_t>(pieces.size()), copy_piece);
+  for (size_t i = 0; i < places.size(); ++i) job.contents.data[i] = {memory + places[i], job.contents.data[i].size()};
+  return job;
+}
+
+CheckpointerOptions checked(CheckpointerOptions options) {
+  if (options.dir.empty()) throw_error("checkpointer: the folder's name is empty; name one");
+  if (options.keep_last < 0)
+    throw_error("checkpointer: keep_last is {}; give how many to keep, or 0 for all", options.keep_last);
+  if (options.shard_bytes < 1) throw_error("checkpointer: shard_bytes is {}; give at least 1", options.shard_bytes);
+  return options;
+}
+
+}  // namespace
+
+struct Checkpointer::Impl {
+  explicit Impl(CheckpointerOptions given)
+      : options(checked(std::move(given))),
+        files(options.files ? *options.files : FileSystem::real()),
+        thread([this] { work(); }) {}
+
+  ~Impl() {
+    {
+      const std::lock_guard lock(mutex);
+      closing = true;
+    }
+    changed.notify_all();
+    thread.join();
+  }
+
+  void work() {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [&] { return closing || job.has_value(); });
+      if (!job) return;
+      lock.unlock();
+      run(std::move(*job));
+      lock.lock();
+      job.reset();
+      changed.notify_all();
+    }
+  }
+
+  void run(Job now) {
+    const int64_t step = now.contents.info.step;
+    std::optional<double> metric;
+    if (const auto at = now.contents.info.metrics.find(options.best_metric); at != now.contents.info.metrics.end())
+      metric = at->second;
+    try {
+      for (const std::string& problem :
+           detail::write_checkpoint(files, options.dir, std::move(now.contents), options.shard_bytes).problems)
+        report("checkpoint of step {} is saved, but tidying up failed: {}", step, problem);
+    } catch (const std::exception& error) {
+      report("checkpoint of step {} was not saved: {}", step, error.what());
+      return;
+    }
+    {
+      const std::lock_guard lock(mutex);
+      saved.push_back(step);
+    }
+    try {
+      retain(step, metric);
+    } catch (const std::exception& error) {
+      report("checkpoint of step {} is saved, but older ones were not looked through: {}", step, error.what());
+    }
+  }
+
+  template <class... Args>
+  void report(fmt::format_string<Args...> format, Args&&... args) {
+    const std::lock_guard lock(mutex);
+    failures.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  // A checkpoint that is there and whole.
+  struct Kept {
+    int64_t step;
+    std::optional<double> metric;
+  };
+
+  bool better(const Kept& a, const Kept& b) const {
+    return options.higher_is_better ? *a.metric >= *b.metric : *a.metric <= *b.metric;
+  }
+
+  // Removes what is neither among the last nor the best.
+  void retain(int64_t step, std::optional<double> metric) {
+    look_around(step);
+    std::erase_if(kept, [&](const Kept& each) { return each.step == step; });
+    kept.push_back({step, metric});
+    const Kept* best_kept = nullptr;
+    for (const Kept& each : kept)
+      if (each.metric && !std::isnan(*each.metric) && (!best_kept || better(each, *best_kept))) best_kept = &each;
+    const std::optional<int64_t> best_step = best_kept ? std::optional(best_kept->step) : std::nullopt;
+    {
+      const std::lock_guard lock(mutex);
+      best = best_step;
+    }
+    if (options.keep_last == 0) return;
+    const auto last = static_cast<size_t>(options.keep_last);
+    std::vector<Kept> still;
+    for (size_t i = 0; i < kept.size(); ++i) {
+      const bool wanted = i + last >= kept.size() || kept[i].step == best_step;
+      if (wanted || !removed(kept[i].step, step)) still.push_back(kept[i]);
+    }
+    kept = std::move(still);
+  }
+
+  // Once: the checkpoints that were there before, in the order of their steps.
+  void look_around(int64_t saved_now) {
+    if (looked) return;
+    std::vector<Kept> found;
+    for (const int64_t step : detail::list_steps(files, options.dir)) {
+      if (step == saved_now) continue;
+      try {
+        const CheckpointInfo info = detail::read_info(files, options.dir + "/" + detail::step_name(step), false);
+        const auto at = info.metrics.find(options.best_metric);
+        found.push_back({step, at == info.metrics.end() ? std::nullopt : std::optional(at->second)});
+      } catch (const Error&) {  // not whole: it is left alone
+      }
+    }
+    kept.insert(kept.begin(), found.begin(), found.end());
+    looked = true;
+  }
+
+  bool removed(int64_t step, int64_t saved_now) {
+    try {
+      if (files.exists(options.dir + "/" + detail::step_name(step)))
+        detail::remove_checkpoint(files, options.dir, step);
+      return true;
+    } catch (const IoError& error) {
+      report("checkpoint of step {} is saved, but removing that of step {} failed: {}", saved_now, step, error.what());
+      return false;
+    }
+  }
+
+  const CheckpointerOptions options;
+  FileSystem& files;
+
+  // Of the thread alone.
+  bool looked = false;
+  std::vector<Kept> kept;  // in the order in which they were written
+
+  std::mutex mutex;  // guards what follows
+  std::condition_variable changed;
+  std::optional<Job> job;  // the one being written
+  bool closing = false;
+  std::vector<std::string> failures;
+  std::vector<int64_t> saved;
+  std::optional<int64_t> best;
+  std::thread thread;
+};
+
+Checkpointer::Checkpointer(CheckpointerOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Checkpointer::~Checkpointer() = default;
+
+void Checkpointer::save(Checkpoint checkpoint) {
+  detail::CheckpointContents contents = detail::contents_of(checkpoint);
+  wait();  // so that there is never more than one copy
+  std::optional<Job> job;
+  try {
+    job = copy(std::move(contents));
+  } catch (const OutOfMemory& error) {
+    impl_->report("checkpoint of step {} was not saved: {}", checkpoint.step, error.what());
+    return;
+  }
+  const std::lock_guard lock(impl_->mutex);
+  impl_->job = std::move(job);
+  impl_->changed.notify_all();
+}
+
+void Checkpointer::wait() {
+  std::unique_lock lock(impl_->mutex);
+  impl_->changed.wait(lock, [&] { return !impl_->job.has_value(); });
+}
+
+std::vector<std::string> Checkpointer::failures() {
+  const std::lock_guard lock(impl_->mutex);
+  return std::exchange(impl_->failures, {});
+}
+
+std::vector<int64_t> Checkpointer::saved() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->saved;
+}
+
+std::optional<int64_t> Checkpointer::best() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->best;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,59 @@
+#include <utility>
+
+#include "train/logging.h"
+
+namespace lockstep {
+namespace detail {
+namespace {
+
+class CompactLogger final : public Logger {
+ public:
+  CompactLogger(std::FILE* stream, LogClock clock) : clock_(std::move(clock)), terminal_(stream) {}
+
+  void begin(const RunInfo& info) override {
+    total_ = info.total_steps;
+    began_ = clock_.steady_seconds();
+  }
+  void step(int64_t, const Scalars&) override {}
+  void evaluation(int64_t step, const Scalars& scalars) override { terminal_.print(text(step, scalars) + "\n"); }
+  void message(int64_t, const std::string& text, bool alarm) override {
+    if (alarm) terminal_.print("alarm: " + text + "\n");
+  }
+  void end(int64_t step, const Scalars& metrics) override {
+    std::string line = (step < total_ ? "ended  " : "done  ") + text(step, metrics);
+    if (began_ >= 0) line += "  " + duration_text(clock_.steady_seconds() - began_);
+    terminal_.print(line + "\n");
+  }
+
+ private:
+  // Of all numbers those that say how well it goes: of the test set when there are any, else of training.
+  std::string text(int64_t step, const Scalars& scalars) const {
+    std::string line = step_text(step, total_);
+    const bool tested =
+        find_scalar(scalars, "test_loss") != nullptr || find_scalar(scalars, "test_accuracy") != nullptr;
+    for (const char* name : {"loss", "accuracy"}) {
+      const std::string full = tested ? std::string("test_") + name : name;
+      if (const double* value = find_scalar(scalars, full)) line += "  " + scalar_text(full, *value);
+    }
+    return line;
+  }
+
+  LogClock clock_;
+  Terminal terminal_;
+  int64_t total_ = 0;
+  double began_ = -1;
+};
+
+}  // namespace
+
+std::shared_ptr<Logger> compact_logger(std::FILE* stream, LogClock clock) {
+  return std::make_shared<CompactLogger>(stream, std::move(clock));
+}
+
+}  // namespace detail
+
+std::shared_ptr<Logger> compact_logger(std::FILE* stream) {
+  return detail::compact_logger(stream, detail::LogClock::real());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,157 @@
+#include "train/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/names.h"
+
+namespace lockstep {
+namespace {
+
+using namespace config;
+
+constexpr ConfigKey kKeys[] = {
+#define KEY(group, type, name, initial, limits, metavar, help) \
+  {group, #name, &TrainConfig::name, limits, metavar, help},
+#include "train/config.def"
+#undef KEY
+};
+
+template <class... Fs>
+struct Overload : Fs... {
+  using Fs::operator()...;
+};
+template <class... Fs>
+Overload(Fs...) -> Overload<Fs...>;
+
+std::string replaced(std::string_view name, char from, char to) {
+  std::string out(name);
+  std::replace(out.begin(), out.end(), from, to);
+  return out;
+}
+
+std::string_view trimmed(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t");
+  return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
+}
+
+List split(std::string_view text) {
+  List out;
+  while (!text.empty()) {
+    const size_t comma = text.find(',');
+    if (const std::string_view part = trimmed(text.substr(0, comma)); !part.empty()) out.emplace_back(part);
+    text = comma == text.npos ? "" : text.substr(comma + 1);
+  }
+  return out;
+}
+
+bool within(const Limits& limits, double x) {
+  return (limits.low_open ? x > limits.low : x >= limits.low) &&
+         (limits.high_open ? x < limits.high : x <= limits.high);
+}
+
+std::string in_words(const Limits& limits) {
+  if (std::isinf(limits.low)) return "";
+  if (std::isinf(limits.high)) return fmt::format(" {} {}", limits.low_open ? "above" : "of at least", limits.low);
+  return fmt::format(" of at least {} and below {}", limits.low, limits.high);
+}
+
+// Reads the whole text as a number.
+template <class T>
+bool read(std::string_view text, T& out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && end == text.data() + text.size() && !text.empty();
+}
+
+bool read(std::string_view text, Switch& out) {
+  for (const std::string_view yes : {"true", "yes", "on", "1"})
+    if (text == yes) return out = true;
+  for (const std::string_view no : {"false", "no", "off", "0"})
+    if (text == no) return !(out = false);
+  return false;
+}
+
+template <class T>
+std::string put(TrainConfig& config, T TrainConfig::*member, std::string_view text, const Limits& limits,
+                std::string_view kind) {
+  T value{};
+  bool good = read(trimmed(text), value);
+  if constexpr (!std::is_same_v<T, Switch>) {
+    const auto number = static_cast<double>(value);
+    good = good && std::isfinite(number) && within(limits, number);
+  }
+  if (!good) return fmt::format("\"{}\" is not {}{}", text, kind, in_words(limits));
+  config.*member = value;
+  return "";
+}
+
+}  // namespace
+
+std::string ConfigKey::flag() const { return "--" + replaced(name, '_', '-'); }
+
+std::span<const ConfigKey> config_keys() { return kKeys; }
+
+const ConfigKey* find_config_key(std::string_view name) {
+  const std::string wanted = replaced(name, '-', '_');
+  for (const ConfigKey& key : kKeys)
+    if (key.name == wanted) return &key;
+  return nullptr;
+}
+
+std::string suggest_config_key(std::string_view wrong) {
+  std::vector<std::string> names;
+  for (const ConfigKey& key : kKeys) names.emplace_back(key.name);
+  return suggestion(wrong, names);
+}
+
+std::string text_of(const TrainConfig& config, const ConfigKey& key) {
+  return std::visit(Overload{[&](Text TrainConfig::*m) { return config.*m; },
+                             [&](List TrainConfig::*m) { return fmt::format("{}", fmt::join(config.*m, ",")); },
+                             [&](auto m) { return fmt::format("{}", config.*m); }},
+                    key.member);
+}
+
+std::string assign(TrainConfig& config, const ConfigKey& key, std::string_view text) {
+  return std::visit(
+      Overload{[&](Text TrainConfig::*m) -> std::string { return config.*m = text, ""; },
+               [&](List TrainConfig::*m) -> std::string { return config.*m = split(text), ""; },
+               [&](Integer TrainConfig::*m) { return put(config, m, text, key.limits, "a whole number"); },
+               [&](Unsigned TrainConfig::*m) { return put(config, m, text, at_least(0), "a whole number"); },
+               [&](Number TrainConfig::*m) { return put(config, m, text, key.limits, "a number"); },
+               [&](Switch TrainConfig::*m) { return put(config, m, text, any(), "true or false"); }},
+      key.member);
+}
+
+ConfigMap to_map(const TrainConfig& config) {
+  ConfigMap out;
+  for (const ConfigKey& key : kKeys) out.emplace(key.name, text_of(config, key));
+  return out;
+}
+
+TrainConfig overlay(const TrainConfig& base, const ConfigMap& values, std::string_view where) {
+  TrainConfig given;
+  given.steps = given.epochs = 0;
+  TrainConfig out = base;
+  for (const auto& [name, text] : values) {
+    const ConfigKey* key = find_config_key(name);
+    if (!key)
+      throw_error("{}: no key \"{}\";{} `lockstep train --help` lists them", where, name, suggest_config_key(name));
+    for (TrainConfig* each : {&given, &out})
+      if (const std::string problem = assign(*each, *key, text); !problem.empty())
+        throw_error("{}: {}: {}", where, key->name, problem);
+  }
+  if (given.steps > 0 && given.epochs > 0)
+    throw_error("{}: both steps ({}) and epochs ({}) are given; keep the one that ends the run", where, given.steps,
+                given.epochs);
+  if (given.steps > 0) out.epochs = 0;
+  if (given.epochs > 0) out.steps = 0;
+  return out;
+}
+
+TrainConfig from_map(const ConfigMap& values, std::string_view where) { return overlay({}, values, where); }
+
+}  // namespace lockstep

@@ -1,0 +1,214 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include "base/check.h"
+#include "base/names.h"
+#include "lockstep/alarms.h"
+#include "lockstep/data.h"
+#include "lockstep/models.h"
+#include "lockstep/precision.h"
+#include "sharding/device_table.h"
+#include "train/config.h"
+
+namespace lockstep {
+namespace {
+
+bool is_digits(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+void check_one_of(std::string_view key, const std::string& value, const std::vector<std::string>& known) {
+  if (std::find(known.begin(), known.end(), value) == known.end()) throw_unknown_name(key, value, known);
+}
+
+void check_limits(const TrainConfig& config) {
+  TrainConfig scratch;
+  for (const ConfigKey& key : config_keys())
+    if (const std::string problem = assign(scratch, key, text_of(config, key)); !problem.empty())
+      throw_error("{}: {}", key.name, problem);
+}
+
+void check_dataset(const std::string& dataset) {
+  const auto commas = std::count(dataset.begin(), dataset.end(), ',');
+  if (commas == 0) {
+    std::vector<std::string> known = dataset_names();
+    known.emplace_back("synthetic");
+    if (std::find(known.begin(), known.end(), dataset) == known.end())
+      throw_error("dataset: no \"{}\";{} there are {}, or two or four paths of IDX files separated by commas", dataset,
+                  suggestion(dataset, known), fmt::join(known, ", "));
+    return;
+  }
+  const bool empty_path = dataset.front() == ',' || dataset.back() == ',' || dataset.find(",,") != std::string::npos;
+  if ((commas != 1 && commas != 3) || empty_path)
+    throw_error("dataset: \"{}\" is not IMAGES,LABELS or IMAGES,LABELS,TEST_IMAGES,TEST_LABELS", dataset);
+}
+
+void check_stream(const TrainConfig& config) {
+  check_one_of("stream", config.stream, {"auto", "on", "off"});
+  if (config.stream == "on" && config.dataset == "synthetic")
+    throw_error("stream: the synthetic data set is made in memory and has no files; give stream: off");
+}
+
+void check_length(const TrainConfig& config) {
+  if (config.steps > 0 && config.epochs > 0)
+    throw_error("both steps ({}) and epochs ({}) are given; keep the one that ends the run", config.steps,
+                config.epochs);
+  if (config.accumulate > config.batch_size)
+    throw_error(
+        "accumulate: a batch of {} examples cannot be computed in {} pieces; lower accumulate or raise batch_size",
+        config.batch_size, config.accumulate);
+}
+
+void check_devices(const TrainConfig& config) {
+  const std::string& devices = config.devices;
+  constexpr size_t kDigits = 9;  // fit into an int
+  const bool number = is_digits(devices) && devices.size() <= kDigits && devices.find_first_not_of('0') != devices.npos;
+  if (devices != "auto" && devices != "all" && !number)
+    throw_error("devices: \"{}\" is not auto, all or a number of at least 1", devices);
+  if (number && std::stoi(devices) > detail::kMostCpuDevices)
+    throw_error("devices: {} are more than the {} that a process can have; lower devices", devices,
+                detail::kMostCpuDevices);
+  const auto axes = parse_mesh(config.mesh);
+  if (!axes.empty() && std::none_of(axes.begin(), axes.end(), [](const auto& axis) { return axis.first == "data"; }))
+    throw_error("mesh: \"{}\" has no axis \"data\", along which the batch is cut; add one, such as data=-1",
+                config.mesh);
+}
+
+// Before anything is trained, so that a wrong expectation does not cost a run.
+void check_expectations(const TrainConfig& config) {
+  for (const std::string& text : config.expect)
+    is_met(parse_expectation(text), {{"loss", 0},
+                                     {"accuracy", 0},
+                                     {"test_loss", 0},
+                                     {"test_accuracy", 0},
+                                     {"grad_norm", 0},
+                                     {"examples_per_second", 0}});
+}
+
+void check_schedule(const TrainConfig& config) {
+  const bool cosine = config.schedule == "cosine" || config.schedule == "warmup_cosine";
+  if (config.warmup_steps > 0 && config.schedule != "warmup_cosine")
+    throw_error("warmup_steps: {} has no effect with schedule {}; choose schedule warmup_cosine", config.warmup_steps,
+                config.schedule);
+  if (config.steps > 0 && config.warmup_steps >= config.steps)
+    throw_error("warmup_steps: a warm-up of {} steps does not end in a run of {}; lower warmup_steps or raise steps",
+                config.warmup_steps, config.steps);
+  if (config.end_learning_rate > 0 && !cosine)
+    throw_error("end_learning_rate: {} has no effect with schedule {}; choose schedule cosine or warmup_cosine",
+                config.end_learning_rate, config.schedule);
+  if (config.end_learning_rate > config.learning_rate)
+    throw_error("end_learning_rate: {} is above the learning_rate of {}; lower it", config.end_learning_rate,
+                config.learning_rate);
+}
+
+void check_checkpoints(const TrainConfig& config) {
+  if (config.resume.empty()) throw_error("resume: nothing is named; give auto, none, a step or a path");
+  if (!config.checkpoint_dir.empty()) return;
+  if (config.checkpoint_every > 0)
+    throw_error("checkpoint_every: {} without a checkpoint_dir saves nothing; give checkpoint_dir",
+                config.checkpoint_every);
+  if (is_digits(config.resume))
+    throw_error("resume: step {} of which run? give its checkpoint_dir, or the path of the checkpoint", config.resume);
+}
+
+void check_loggers(const TrainConfig& config) {
+  for (const std::string& logger : config.loggers) {
+    check_one_of("loggers", logger, {"console", "compact", "jsonl", "csv", "tensorboard"});
+    const bool file = logger != "console" && logger != "compact";
+    if (file && config.log_dir.empty()) throw_error("loggers: {} writes a file; give log_dir", logger);
+  }
+}
+
+}  // namespace
+
+void validate(const TrainConfig& config) {
+  check_limits(config);
+  check_one_of("model", config.model, model_names());
+  check_dataset(config.dataset);
+  check_stream(config);
+  check_length(config);
+  check_devices(config);
+  precision_of(config.precision);
+  optimizer_kind(config.optimizer);
+  schedule_kind(config.schedule);
+  check_schedule(config);
+  check_checkpoints(config);
+  check_loggers(config);
+  check_expectations(config);
+}
+
+std::vector<std::pair<std::string, int64_t>> parse_mesh(std::string_view text) {
+  std::vector<std::pair<std::string, int64_t>> out;
+  std::set<std::string> names;
+  bool inferred = false;
+  for (size_t at = 0; !text.empty() && at <= text.size();) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    const std::string_view axis = text.substr(at, comma - at);
+    at = comma + 1;
+    const size_t equals = std::min(axis.find('='), axis.size());
+    const std::string name(axis.substr(0, equals));
+    const std::string_view number = axis.substr(std::min(equals + 1, axis.size()));
+    int64_t size = 0;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), size);
+    if (name.empty() || name.find_first_of(" \t") != name.npos || number.empty() || error != std::errc() ||
+        end != number.data() + number.size())
+      throw_error("mesh: \"{}\" of \"{}\" is not AXIS=SIZE; write a mesh such as data=4 or data=2,model=-1", axis,
+                  text);
+    if (size < 1 && size != -1)
+      throw_error("mesh: the size of \"{}\" is {}; give a number of at least 1, or -1 for what the devices leave", name,
+                  size);
+    if (!names.insert(name).second) throw_error("mesh: \"{}\" is given twice in \"{}\"; keep one", name, text);
+    if (size == -1 && std::exchange(inferred, true))
+      throw_error("mesh: several sizes of \"{}\" are -1; only one can be what the devices leave", text);
+    out.emplace_back(name, size);
+  }
+  return out;
+}
+
+void check_same_run(const TrainConfig& config, const ConfigMap& saved) {
+  for (const std::string_view name : {"model", "dataset", "seed", "batch_size", "optimizer"}) {
+    const ConfigKey* key = find_config_key(name);
+    LOCKSTEP_CHECK(key, "{}", name);
+    const auto before = saved.find(std::string(name));
+    const std::string now = text_of(config, *key);
+    if (before == saved.end() || before->second == now) continue;
+    throw_error(
+        "resume: {} was {} when the checkpoint was written and is {} now; give {} {}, or begin anew with --resume "
+        "none or another --checkpoint-dir",
+        name, before->second, now, key->flag(), before->second);
+  }
+}
+
+Optimizer make_optimizer(const TrainConfig& config, int64_t total_steps) {
+  return {.kind = optimizer_kind(config.optimizer),
+          .schedule = {.kind = schedule_kind(config.schedule),
+                       .peak = config.learning_rate,
+                       .end = config.end_learning_rate,
+                       .warmup_steps = config.warmup_steps,
+                       .total_steps = total_steps,
+                       .decay = config.decay,
+                       .every = config.decay_every},
+          .momentum = config.momentum,
+          .beta1 = config.beta1,
+          .beta2 = config.beta2,
+          .epsilon = config.epsilon,
+          .weight_decay = config.weight_decay,
+          .clip_norm = config.clip_norm};
+}
+
+std::string logger_names(const TrainConfig& config) {
+  if (!config.loggers.empty()) return fmt::format("{}", fmt::join(config.loggers, ","));
+  std::string out = config.quiet ? "" : "console";
+  if (!config.log_dir.empty()) out += out.empty() ? "jsonl,csv,tensorboard" : ",jsonl,csv,tensorboard";
+  return out;
+}
+
+TrainConfig with_length(TrainConfig config) {
+  if (config.steps == 0 && config.epochs == 0) config.epochs = config.model == "cnn" ? 4 : 10;
+  return config;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,123 @@
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "train/config.h"
+
+namespace lockstep {
+namespace {
+
+// Where in the file something is, as people count.
+std::string place(const std::string& filename, const YAML::Node& node) {
+  return fmt::format("{}:{}", filename, node.Mark().line + 1);
+}
+
+std::string_view kind_of(const YAML::Node& node) {
+  if (node.IsMap()) return "a map";
+  if (node.IsSequence()) return "a list";
+  return node.IsNull() ? "nothing" : "a single value";
+}
+
+// The scalar of a key, or the elements of a list joined by commas.
+std::string value_text(const std::string& where, const ConfigKey& key, const YAML::Node& node) {
+  const bool list = std::holds_alternative<config::List TrainConfig::*>(key.member);
+  if (node.IsScalar()) return node.Scalar();
+  if (!list || !node.IsSequence())
+    throw_error("{}: {} has {}; {} is wanted, such as `{}: {}`", where, key.name, kind_of(node),
+                list ? "a list or a single value" : "a single value", key.name,
+                list                                        ? "[a, b]"
+                : node.IsNull() && text_of({}, key).empty() ? "\"\""
+                                                            : text_of({}, key));
+  std::string out;
+  for (const YAML::Node& element : node) {
+    if (!element.IsScalar())
+      throw_error("{}: an element of {} is {}; single values are wanted", where, key.name, kind_of(element));
+    out += (out.empty() ? "" : ",") + element.Scalar();
+  }
+  return out;
+}
+
+YAML::Node load(const std::string& text, const std::string& filename) {
+  try {
+    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
+    if (documents.size() > 1)
+      throw_error("{}: {} YAML documents; one is wanted: remove the lines `---`", filename, documents.size());
+    return documents.empty() ? YAML::Node() : documents[0];
+  } catch (const YAML::Exception& error) {
+    throw_error("{}:{}:{}: not YAML: {}; write lines such as `batch_size: 128`", filename, error.mark.line + 1,
+                error.mark.column + 1, error.msg);
+  }
+}
+
+// Any text as YAML: as it is where nothing in it could be misread.
+std::string quoted(const std::string& text) {
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
+           c == '/' || c == '+';
+  };
+  const auto inside = [&](char c) { return plain(c) || c == '-' || c == '='; };
+  const bool reads_as_null = text == "null" || text == "Null" || text == "NULL";
+  if (!text.empty() && plain(text[0]) && std::all_of(text.begin(), text.end(), inside) && !reads_as_null) return text;
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\')
+      out += fmt::format("\\{}", c);
+    else if (byte < 0x20 || byte == 0x7f)
+      out += fmt::format("\\x{:02x}", byte);
+    else
+      out += c;
+  }
+  return out + "\"";
+}
+
+}  // namespace
+
+TrainConfig parse_yaml(const std::string& text, const std::string& filename) {
+  const YAML::Node root = load(text, filename);
+  if (root.IsNull()) return {};
+  if (!root.IsMap())
+    throw_error("{}: {} where a map of keys is wanted; write lines such as `batch_size: 128`", place(filename, root),
+                kind_of(root));
+  ConfigMap values;
+  std::map<std::string_view, std::string> seen;
+  TrainConfig scratch;
+  for (const auto& pair : root) {
+    const YAML::Node& name = pair.first;
+    const std::string where = place(filename, name);
+    if (!name.IsScalar()) throw_error("{}: a key is {}; a name is wanted", where, kind_of(name));
+    const ConfigKey* key = find_config_key(name.Scalar());
+    if (!key)
+      throw_error("{}: no key \"{}\";{} `lockstep train --help` lists them", where, name.Scalar(),
+                  suggest_config_key(name.Scalar()));
+    if (const auto [before, added] = seen.emplace(key->name, where); !added)
+      throw_error("{}: {} is given twice, first at {}; keep one", where, key->name, before->second);
+    const std::string got = value_text(where, *key, pair.second);
+    if (const std::string problem = assign(scratch, *key, got); !problem.empty())
+      throw_error("{}: {}: {}", where, key->name, problem);
+    values.emplace(key->name, got);
+  }
+  return overlay({}, values, filename);
+}
+
+std::string to_yaml(const TrainConfig& config) {
+  std::string out;
+  std::string_view group;
+  for (const ConfigKey& key : config_keys()) {
+    if (group != key.group) out += fmt::format("{}# {}\n", out.empty() ? "" : "\n", key.group);
+    group = key.group;
+    std::string value;
+    if (const auto* list = std::get_if<config::List TrainConfig::*>(&key.member)) {
+      for (const std::string& element : config.**list) value += (value.empty() ? "" : ", ") + quoted(element);
+      value = "[" + value + "]";
+    } else {
+      value = quoted(text_of(config, key));
+    }
+    out += fmt::format("{}: {}\n", key.name, value);
+  }
+  return out;
+}
+
+}  // namespace lockstep

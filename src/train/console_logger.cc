@@ -1,0 +1,170 @@
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "train/logging.h"
+
+namespace lockstep {
+namespace detail {
+namespace {
+
+constexpr double kRedrawSeconds = 0.1;
+
+bool is_set(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != '\0';
+}
+
+// A terminal on which a line can be drawn over.
+bool can_redraw(std::FILE* stream) {
+  const char* term = std::getenv("TERM");
+  const int fd = ::fileno(stream);
+  return fd >= 0 && ::isatty(fd) == 1 && !(term != nullptr && std::strcmp(term, "dumb") == 0);
+}
+
+int64_t terminal_width(std::FILE* stream) {
+  winsize size = {};
+  if (::ioctl(::fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  const char* columns = std::getenv("COLUMNS");
+  const int64_t width = columns != nullptr ? std::atoll(columns) : 0;
+  return width > 0 ? width : 80;
+}
+
+class ConsoleLogger final : public Logger {
+ public:
+  ConsoleLogger(const ConsoleOptions& options, LogClock clock)
+      : stream_(options.stream),
+        every_(options.every),
+        clock_(std::move(clock)),
+        redraws_(can_redraw(options.stream)),
+        color_(redraws_ && options.color && !is_set("NO_COLOR")),
+        terminal_(options.stream) {}
+
+  ~ConsoleLogger() override {
+    if (drawn_) terminal_.print("\n");  // the run broke off: what is printed next starts on its own line
+  }
+
+  void begin(const RunInfo& info) override {
+    total_ = info.total_steps;
+    steps_per_epoch_ = info.steps_per_epoch;
+    began_ = clock_.steady_seconds();
+    first_step_ = -1;
+    std::string text = info.title;
+    if (total_ > 0) text += fmt::format("{}{} steps", text.empty() ? "" : ": ", total_);
+    if (info.first_step > 0) text += fmt::format("{}resumed after step {}", text.empty() ? "" : ", ", info.first_step);
+    if (!text.empty()) line(text);
+  }
+
+  void step(int64_t step, const Scalars& scalars) override {
+    if (redraws_) {
+      const double now = clock_.steady_seconds();
+      if (first_step_ >= 0 && now - drawn_at_ < kRedrawSeconds && step != total_) return;
+      draw(step, scalars, now);
+    } else {
+      if (first_step_ >= 0 && step < next_) return;
+      next_ = (step / every_ + 1) * every_;
+      line(step_line(step, scalars, clock_.steady_seconds()));
+    }
+  }
+
+  void evaluation(int64_t step, const Scalars& scalars) override {
+    std::string text = step_text(step, total_);
+    for (const auto& [name, value] : scalars) text += "  " + scalar_text(name, value);
+    evaluated_ = step;
+    line(painted(text, "\033[1m"));
+  }
+
+  void message(int64_t, const std::string& text, bool alarm) override {
+    line(alarm ? painted("alarm:", "\033[1;31m") + " " + painted(text, "\033[33m") : text);
+  }
+
+  void end(int64_t step, const Scalars& metrics) override {
+    bar_.clear();  // the last line has all that it says
+    std::string text = (step < total_ ? "ended  " : "done  ") + step_text(step, total_);
+    for (const auto& [name, value] : metrics)
+      if (name == "loss" || name == "accuracy" || name == "examples_per_second" ||
+          (name.starts_with("test_") && step != evaluated_))  // else the line above says it
+        text += "  " + scalar_text(name, value);
+    if (began_ >= 0) text += "  " + duration_text(clock_.steady_seconds() - began_);
+    line(painted(text, "\033[1m"));
+  }
+
+ private:
+  Progress progress(int64_t step, const Scalars& scalars, double now) {
+    if (first_step_ < 0) first_step_ = step, first_at_ = now;
+    Progress out{.step = step, .total = total_, .scalars = &scalars};
+    // Counted from the end of the first step, which compiles; evaluations on the way are part of what is left too.
+    const auto steps = static_cast<double>(step - first_step_);
+    if (steps > 0 && now > first_at_) {
+      out.steps_per_second = steps / (now - first_at_);
+      if (total_ > 0)
+        out.seconds_left = static_cast<double>(std::max<int64_t>(total_ - step, 0)) / out.steps_per_second;
+    }
+    return out;
+  }
+
+  std::string step_line(int64_t step, const Scalars& scalars, double now) {
+    const Progress known = progress(step, scalars, now);
+    std::string text = step_text(step, total_);
+    for (const char* name : {"loss", "accuracy"})
+      if (const double* value = find_scalar(scalars, name)) text += "  " + scalar_text(name, *value);
+    if (const std::string rate = rate_text(known); !rate.empty()) text += "  " + rate;
+    if (steps_per_epoch_ > 0)
+      text += fmt::format("  epoch {:.1f}", static_cast<double>(step) / static_cast<double>(steps_per_epoch_));
+    if (known.seconds_left >= 0) text += "  " + duration_text(known.seconds_left) + " left";
+    return text;
+  }
+
+  void draw(int64_t step, const Scalars& scalars, double now) {
+    // A letter in the last column makes some terminals begin a new line.
+    bar_ = progress_line(progress(step, scalars, now), terminal_width(stream_) - 1);
+    drawn_at_ = now;
+    drawn_ = true;
+    terminal_.print("\r" + bar_ + "\033[K");
+  }
+
+  // A line of its own, above the bar where there is one.
+  void line(const std::string& text) {
+    if (!drawn_) return terminal_.print(text + "\n");
+    drawn_ = !bar_.empty();
+    terminal_.print("\r\033[K" + text + "\n" + bar_);
+  }
+
+  std::string painted(const std::string& text, const char* color) const {
+    return color_ ? color + text + "\033[0m" : text;
+  }
+
+  std::FILE* stream_;
+  int64_t every_;
+  LogClock clock_;
+  bool redraws_, color_;
+  Terminal terminal_;
+  int64_t total_ = 0, steps_per_epoch_ = 0;
+  int64_t evaluated_ = -1;              // the last step that was
+  int64_t first_step_ = -1, next_ = 0;  // first_step_: none so far
+  double began_ = -1, first_at_ = 0, drawn_at_ = 0;
+  bool drawn_ = false;  // the cursor stands behind the bar
+  std::string bar_;
+};
+
+}  // namespace
+
+std::shared_ptr<Logger> console_logger(const ConsoleOptions& options, LogClock clock) {
+  if (options.every < 1)
+    throw_error("console_logger: a line every {} steps; give a number of steps from 1 on, such as 100", options.every);
+  return std::make_shared<ConsoleLogger>(options, std::move(clock));
+}
+
+}  // namespace detail
+
+std::shared_ptr<Logger> console_logger(const ConsoleOptions& options) {
+  return detail::console_logger(options, detail::LogClock::real());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,169 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "train/logging.h"
+
+namespace lockstep {
+namespace detail {
+namespace {
+
+// As a field of RFC 4180: in quotes when it holds one of its signs.
+std::string field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out.append(c == '"' ? 2 : 1, c);
+  return out + "\"";
+}
+
+std::string header(const std::vector<std::string>& columns) {
+  std::string out;
+  for (const std::string& column : columns) {
+    if (!out.empty()) out += ',';
+    out += field(column);
+  }
+  return out + "\n";
+}
+
+// Reads the header's fields; `end` becomes the place after it. Empty when the text holds no whole header.
+std::vector<std::string> parse_header(const std::string& text, size_t& end) {
+  std::vector<std::string> columns(1);
+  bool inside = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"' && inside && i + 1 < text.size() && text[i + 1] == '"') {
+      columns.back() += c;
+      ++i;
+    } else if (c == '"') {
+      inside = !inside;
+    } else if (inside || (c != ',' && c != '\n')) {
+      columns.back() += c;
+    } else if (c == ',') {
+      columns.emplace_back();
+    } else {
+      end = i + 1;
+      return columns;
+    }
+  }
+  return {};
+}
+
+// Whole rows with as many fields as there are columns, of steps up to first_step. Fields of rows are numbers: no
+// quotes.
+std::string rows_until(const std::string& text, size_t at, size_t columns, int64_t first_step) {
+  std::string kept;
+  for (size_t end; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
+    const std::string_view row = std::string_view(text).substr(at, end - at);
+    int64_t step = 0;
+    const auto [after, error] = std::from_chars(row.data(), row.data() + row.size(), step);
+    const auto commas = static_cast<size_t>(std::count(row.begin(), row.end(), ','));
+    if (error != std::errc() || commas + 1 != columns || *after != ',' || step > first_step) continue;
+    kept.append(row).push_back('\n');
+  }
+  return kept;
+}
+
+class CsvLogger final : public Logger {
+ public:
+  CsvLogger(const std::string& dir, FileSystem& files, LogClock clock)
+      : file_(dir + "/metrics.csv", files, std::move(clock)) {}
+
+  void begin(const RunInfo& info) override {
+    columns_.clear();
+    if (info.first_step == 0) return file_.open();
+    file_.open([&](const std::string& old) {
+      size_t rows = 0;
+      columns_ = parse_header(old, rows);
+      if (columns_.size() < 2 || columns_[0] != "step" || columns_[1] != "time") {
+        columns_.clear();
+        return std::string();
+      }
+      return header(columns_) + rows_until(old, rows, columns_.size(), info.first_step);
+    });
+  }
+
+  void step(int64_t step, const Scalars& scalars) override { row(step, scalars); }
+
+  void evaluation(int64_t step, const Scalars& scalars) override {
+    row(step, scalars);
+    file_.flush();
+  }
+
+  void end(int64_t, const Scalars&) override { file_.flush(); }
+
+ private:
+  void row(int64_t step, const Scalars& scalars) {
+    if (file_.broken()) return;
+    if (columns_.empty()) {
+      // Those of the evaluation to come are known too, so that the file need not be written anew then.
+      columns_ = {"step", "time"};
+      for (const auto& [name, value] : scalars) add_column(name);
+      for (const char* name : {"test_loss", "test_accuracy"}) add_column(name);
+      values_.resize(columns_.size());
+      file_.buffer() += header(columns_);
+    }
+    values_.resize(columns_.size());
+    const size_t before = columns_.size();
+    std::fill(values_.begin(), values_.end(), nullptr);
+    for (size_t i = 0; i < scalars.size(); ++i) values_[column(scalars[i].first, i + 2)] = &scalars[i].second;
+    if (columns_.size() > before) widen(columns_.size() - before);
+    fmt::format_to(std::back_inserter(file_.buffer()), "{},{:.3f}", step, file_.unix_seconds());
+    for (size_t i = 2; i < values_.size(); ++i) {
+      file_.buffer() += ',';
+      if (values_[i] != nullptr) fmt::format_to(std::back_inserter(file_.buffer()), "{}", *values_[i]);
+    }
+    file_.buffer() += '\n';
+    file_.added();
+  }
+
+  // The column of that name, a new one when there is none; `guess` is where it was the last time.
+  size_t column(const std::string& name, size_t guess) {
+    if (guess < columns_.size() && columns_[guess] == name) return guess;
+    const auto at = std::find(columns_.begin() + 2, columns_.end(), name);
+    const auto index = static_cast<size_t>(at - columns_.begin());
+    if (at == columns_.end()) {
+      columns_.push_back(name);
+      values_.push_back(nullptr);
+    }
+    return index;
+  }
+
+  void add_column(const std::string& name) {
+    if (std::find(columns_.begin() + 2, columns_.end(), name) == columns_.end()) columns_.push_back(name);
+  }
+
+  // The rows so far get empty fields in the new columns.
+  void widen(size_t more) {
+    file_.edit([&](const std::string& old) {
+      size_t at = 0;
+      parse_header(old, at);
+      std::string out = header(columns_);
+      for (size_t end; (end = old.find('\n', at)) != std::string::npos; at = end + 1)
+        out.append(old, at, end - at).append(more, ',').push_back('\n');
+      return out;
+    });
+  }
+
+  LogFile file_;
+  std::vector<std::string> columns_;
+  std::vector<const double*> values_;  // of the row being written
+};
+
+}  // namespace
+
+std::shared_ptr<Logger> csv_logger(const std::string& dir, FileSystem& files, LogClock clock) {
+  return std::make_shared<CsvLogger>(dir, files, std::move(clock));
+}
+
+}  // namespace detail
+
+std::shared_ptr<Logger> csv_logger(const std::string& dir, FileSystem* files) {
+  return detail::csv_logger(dir, files != nullptr ? *files : FileSystem::real(), detail::LogClock::real());
+}
+
+}  // namespace lockstep

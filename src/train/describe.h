@@ -1,0 +1,14 @@
+// What Engine::describe prints.
+#pragma once
+
+#include "lockstep/engine.h"
+
+namespace lockstep::detail {
+
+std::string describe(const Model& model, const EngineOptions& options);
+
+// "1,863,690" (of a number that is not negative); "7.1 MiB".
+std::string with_commas(int64_t number);
+std::string bytes_text(int64_t bytes);
+
+}  // namespace lockstep::detail

@@ -1,0 +1,173 @@
+#include "lockstep/engine.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/check.h"
+#include "lockstep/device_put.h"
+#include "lockstep/random.h"
+#include "lockstep/rearrange.h"
+#include "train/describe.h"
+#include "train/engine_impl.h"
+#include "train/state.h"
+
+namespace lockstep {
+
+ImageArrays to_arrays(ImageDataset set) {
+  return {Array::from(std::move(set.images), {set.count, set.rows, set.cols}),
+          Array::from(std::move(set.labels), {set.count}), set.classes};
+}
+
+namespace {
+
+EngineOptions checked(EngineOptions options) {
+  check(options.optimizer);
+  if (options.accumulate < 1)
+    throw_error("engine: accumulate is {}; the number of pieces of a batch is at least 1", options.accumulate);
+  if (!(options.pixel_sd > 0))
+    throw_error("engine: pixel_sd is {}; it divides, so give a positive number", options.pixel_sd);
+  if (!(options.label_smoothing >= 0 && options.label_smoothing < 1))
+    throw_error("engine: label_smoothing is {}; it lies in [0, 1)", options.label_smoothing);
+  if (!options.mesh.defined()) options.mesh = make_mesh({MeshAxis(options.data_axis)});
+  if (!options.mesh.find_axis(options.data_axis))
+    throw_error("engine: the mesh {} has no axis \"{}\" to cut the batch; name one so, or set data_axis",
+                to_string(options.mesh), options.data_axis);
+  return options;
+}
+
+void add(std::vector<int64_t>& sums, const Array& counts) {
+  const std::span<const int32_t> more = counts.data<int32_t>();
+  sums.resize(more.size());
+  for (size_t i = 0; i < more.size(); ++i) sums[i] += more[i];
+}
+
+}  // namespace
+
+Engine::Impl::Impl(Model m, EngineOptions o)
+    : model(std::move(m)), options(checked(std::move(o))), steps(model, options, options.mesh) {}
+
+Engine::Engine(Model model, EngineOptions options)
+    : impl_(std::make_unique<Impl>(std::move(model), std::move(options))) {}
+Engine::~Engine() = default;
+Engine::Engine(Engine&&) noexcept = default;
+
+const Model& Engine::model() const { return impl_->model; }
+const EngineOptions& Engine::options() const { return impl_->options; }
+
+TrainState Engine::create_state() const {
+  TrainState state{.seed = impl_->options.seed};
+  const NamedSharding whole(impl_->options.mesh, P());
+  state.params = device_put(impl_->model.init(random::key(state.seed)), whole);
+  state.optimizer = device_put(lockstep::create_state(impl_->options.optimizer, state.params), whole);
+  state.loss_scale = device_put(create_loss_scale(impl_->options.precision), whole);
+  return state;
+}
+
+StepMetrics Engine::step(TrainState& state, const Loader& loader, const LoaderBatch& batch) {
+  using detail::BatchArrays, detail::Trained;
+  const detail::Steps& steps = impl_->steps;
+  Trained before{std::move(state.params), std::move(state.optimizer), std::move(state.loss_scale)};
+  std::pair<Trained, detail::StepOutputs> after;
+  const auto arrays = [&](int64_t begin, int64_t end) -> BatchArrays {
+    const bool all = begin == 0 && end == batch.size;
+    const auto part = [&](const Array& a) {
+      if (all) return a;
+      Shape starts(a.shape().size(), 0), limits = a.shape();
+      starts[0] = begin, limits[0] = end;
+      return slice(a, starts, limits);
+    };
+    if (loader.resident()) return {loader.images(), loader.labels(), {part(batch.rows)}};
+    return {part(batch.images), part(batch.labels), {}};
+  };
+  try {
+    if (impl_->options.accumulate == 1) {
+      after = steps.step(before, arrays(0, batch.size), batch.global_size);
+    } else {
+      detail::Accumulated sum = steps.empty_sum();
+      for (int64_t piece = 0; piece < impl_->options.accumulate; ++piece) {
+        const Range range = shard_range(batch.size, impl_->options.accumulate, piece);
+        if (range.size() > 0)
+          sum =
+              steps.accumulate(sum, before, arrays(range.begin, range.end), batch.global_size, static_cast<int>(piece));
+      }
+      after = steps.finish(before, sum);
+    }
+  } catch (...) {
+    // A step that could not run leaves the state as it was.
+    state.params = std::move(before.params);
+    state.optimizer = std::move(before.optimizer);
+    state.loss_scale = std::move(before.loss_scale);
+    throw;
+  }
+  state.params = std::move(after.first.params);
+  state.optimizer = std::move(after.first.optimizer);
+  state.loss_scale = std::move(after.first.loss_scale);
+  ++state.step;
+
+  const detail::StepOutputs& out = after.second;
+  StepMetrics metrics;
+  metrics.examples = batch.global_size;
+  metrics.loss = out.loss.item<double>();
+  metrics.accuracy = out.correct.item<double>() / static_cast<double>(batch.global_size);
+  metrics.learning_rate = out.rate.item<double>();
+  double squares = 0;
+  for (float norm : out.norms.data<float>()) {
+    metrics.grad_norms.push_back(norm);
+    squares += static_cast<double>(norm) * norm;
+  }
+  metrics.grad_norm = std::sqrt(squares);
+  metrics.skipped = impl_->options.precision.loss_scaling && !out.finite.item<bool>();
+  return metrics;
+}
+
+EvalResult Engine::evaluate(const TrainState& state, const ImageArrays& set, int64_t batch_size) {
+  if (batch_size < 1) throw_error("evaluate: the batch size is {}; give a positive number", batch_size);
+  EvalResult result;
+  result.examples = set.labels.size();
+  result.labels.resize(static_cast<size_t>(set.classes));
+  for (uint8_t label : set.labels.data<uint8_t>()) ++result.labels[label];
+  double loss = 0;
+  for (int64_t start = 0; start < result.examples; start += batch_size) {
+    const int64_t size = std::min(batch_size, result.examples - start);
+    const detail::EvalSums sums = impl_->steps.evaluate(state.params, set, start, size);
+    loss += sums.loss.item<double>();
+    result.correct += sums.correct.item<int64_t>();
+    add(result.predictions, sums.predictions);
+    add(result.hits, sums.hits);
+  }
+  if (result.examples > 0) {
+    result.loss = loss / static_cast<double>(result.examples);
+    result.accuracy = static_cast<double>(result.correct) / static_cast<double>(result.examples);
+  }
+  return result;
+}
+
+std::string Engine::save(const TrainState& state) const {
+  if (impl_->options.checkpoint_dir.empty()) throw_error("save: the engine has no checkpoint_dir; give it one");
+  Checkpoint checkpoint = detail::to_checkpoint(state, impl_->model);
+  checkpoint.config = impl_->options.config;
+  return save_checkpoint(impl_->options.checkpoint_dir, checkpoint, {.files = impl_->options.files});
+}
+
+TrainState Engine::restore(const Checkpoint& checkpoint) const {
+  TrainState state =
+      detail::from_checkpoint(checkpoint, impl_->model, impl_->options.optimizer, impl_->options.precision);
+  const NamedSharding whole(impl_->options.mesh, P());
+  state.params = device_put(state.params, whole);
+  state.optimizer = device_put(state.optimizer, whole);
+  state.loss_scale = device_put(state.loss_scale, whole);
+  return state;
+}
+
+TrainState Engine::restore_or_create(const std::string& resume) {
+  const auto say = [&](const std::string& text) {
+    for (const auto& logger : impl_->options.loggers) logger->message(0, text, true);
+  };
+  const std::optional<Checkpoint> found = find_checkpoint(impl_->options.checkpoint_dir, resume, say);
+  return found ? restore(*found) : create_state();
+}
+
+std::string Engine::describe() const { return detail::describe(impl_->model, impl_->options); }
+
+}  // namespace lockstep

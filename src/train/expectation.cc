@@ -1,0 +1,55 @@
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/names.h"
+#include "lockstep/alarms.h"
+
+namespace lockstep {
+
+Expectation parse_expectation(const std::string& text) {
+  const auto bad = [&](std::string_view why) {
+    throw_error("expect: \"{}\" {}; write a metric, a comparison and a number, such as 'test_accuracy>=0.97'", text,
+                why);
+  };
+  const size_t at = text.find_first_of("<>=");
+  if (at == std::string::npos) bad("has no comparison (>=, >, <=, <, ==)");
+  size_t after = at + 1;
+  if (after < text.size() && text[after] == '=') ++after;
+  Expectation out{.metric = text.substr(0, at), .comparison = text.substr(at, after - at)};
+  const auto trim = [](std::string s) {
+    const size_t begin = s.find_first_not_of(' ');
+    return begin == std::string::npos ? std::string() : s.substr(begin, s.find_last_not_of(' ') - begin + 1);
+  };
+  out.metric = trim(out.metric);
+  const std::string number = trim(text.substr(after));
+  if (out.comparison == "=") bad("compares with =; equality is ==");
+  if (out.metric.empty()) bad("names no metric");
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), out.value);
+  if (error != std::errc() || end != number.data() + number.size() || !std::isfinite(out.value))
+    bad("ends in no number");
+  return out;
+}
+
+bool is_met(const Expectation& expectation, const std::vector<std::pair<std::string, double>>& metrics) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : metrics) {
+    names.push_back(name);
+    if (name != expectation.metric) continue;
+    if (expectation.comparison == ">=") return value >= expectation.value;
+    if (expectation.comparison == ">") return value > expectation.value;
+    if (expectation.comparison == "<=") return value <= expectation.value;
+    if (expectation.comparison == "<") return value < expectation.value;
+    return value == expectation.value;
+  }
+  if (names.empty()) throw_error("expect: there is no metric \"{}\"; the run measured nothing", expectation.metric);
+  const std::string nearest = suggestion(expectation.metric, names);
+  throw_error("expect: there is no metric \"{}\"; there are {}{}{}", expectation.metric, fmt::join(names, ", "),
+              nearest.empty() ? "" : ";", nearest);
+}
+
+std::string to_string(const Expectation& e) { return fmt::format("{}{}{}", e.metric, e.comparison, e.value); }
+
+}  // namespace lockstep

@@ -1,0 +1,185 @@
+// The training loop: steps, evaluations, checkpoints, alarms and what is said of them.
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/names.h"
+#include "train/engine_impl.h"
+#include "train/state.h"
+
+namespace lockstep {
+namespace {
+
+// One call of fit().
+class Run {
+ public:
+  Run(Engine& engine, TrainState& state, Loader& train, const FitOptions& options)
+      : engine_(engine),
+        state_(state),
+        train_(train),
+        fit_(options),
+        options_(engine.options()),
+        eval_every_(options.eval_every > 0 ? options.eval_every : 0),
+        alarms_({.total_steps = options.steps, .classes = train.classes(), .paths = engine.model().paths}) {
+    if (!options_.checkpoint_dir.empty())
+      checkpointer_ =
+          std::make_unique<Checkpointer>(CheckpointerOptions{.dir = options_.checkpoint_dir,
+                                                             .keep_last = options_.keep_last,
+                                                             .best_metric = options_.keep_best ? "test_accuracy" : "",
+                                                             .files = options_.files});
+  }
+
+  FitResult operator()() {
+    begin();
+    while (state_.step < fit_.steps && !ended()) {
+      const bool last_of_epoch = step();
+      const bool last = state_.step == fit_.steps || ended();
+      // Who stops a run may not wait for an evaluation, and after an alarm there is nothing to measure.
+      const bool evaluated = fit_.test && !result_.stopped && !result_.by_alarm &&
+                             (last || (eval_every_ > 0 ? state_.step % eval_every_ == 0 : last_of_epoch));
+      if (evaluated) evaluate();
+      const bool due = options_.checkpoint_every > 0 ? state_.step % options_.checkpoint_every == 0 : evaluated;
+      // What ended in an alarm is no state to go on from.
+      if ((due || state_.step == fit_.steps || ended()) && !result_.by_alarm) save(evaluated);
+    }
+    return end();
+  }
+
+ private:
+  bool ended() const { return result_.ended_early; }
+
+  void begin() {
+    train_.seek(state_.cursor);
+    first_step_ = state_.step;
+    const RunInfo info{.config = options_.config,
+                       .title = fmt::format("{} on {}", engine_.model().name, counted(options_.mesh.size(), "device")),
+                       .total_steps = fit_.steps,
+                       .first_step = state_.step,
+                       .steps_per_epoch = train_.batches_per_epoch()};
+    for (const auto& logger : options_.loggers) logger->begin(info);
+    ask_to_stop();
+  }
+
+  void ask_to_stop() {
+    if (state_.step < fit_.steps && fit_.stop && fit_.stop()) result_.ended_early = result_.stopped = true;
+  }
+
+  void say(const std::string& text, bool alarm) {
+    for (const auto& logger : options_.loggers) logger->message(state_.step, text, alarm);
+  }
+  void raise(const std::optional<std::string>& alarm) {
+    if (!alarm) return;
+    say(*alarm, true);
+    result_.alarms.push_back(*alarm);
+    if (options_.strict) result_.ended_early = result_.by_alarm = true;
+  }
+
+  // Returns whether the epoch is over.
+  bool step() {
+    const LoaderBatch batch = [&] {
+      const auto timer = meter_.time(Meter::Phase::data);
+      return train_.next();
+    }();
+    StepMetrics metrics;
+    {
+      const auto timer = meter_.time(Meter::Phase::compute);
+      metrics = engine_.step(state_, train_, batch);
+    }
+    state_.cursor = train_.cursor();
+    meter_.step(metrics.examples);
+    const Meter::Report report = meter_.report();
+    last_step_ = {{"loss", metrics.loss},
+                  {"accuracy", metrics.accuracy},
+                  {"learning_rate", metrics.learning_rate},
+                  {"grad_norm", metrics.grad_norm},
+                  {"epoch", static_cast<double>(state_.step) / static_cast<double>(train_.batches_per_epoch())},
+                  {"examples_per_second", report.examples_per_second},
+                  {"step_seconds", report.recent_step_seconds},
+                  {"data_share", report.data},
+                  {"compute_share", report.compute},
+                  {"communication_share", report.communication}};
+    if (options_.precision.loss_scaling)
+      last_step_.emplace_back("loss_scale", state_.loss_scale.scale[0].item<double>());
+    for (const auto& logger : options_.loggers) logger->step(state_.step, last_step_);
+    raise(alarms_.check(StepFacts{state_.step, metrics.loss, metrics.grad_norms, metrics.skipped}));
+    if (options_.hooks.on_step && !options_.hooks.on_step(state_, metrics)) result_.ended_early = true;
+    ask_to_stop();
+    return batch.last_of_epoch;
+  }
+
+  void evaluate() {
+    meter_.pause();
+    const EvalResult result = engine_.evaluate(state_, *fit_.test, fit_.eval_batch);
+    last_eval_ = {{"test_loss", result.loss}, {"test_accuracy", result.accuracy}};
+    for (const auto& logger : options_.loggers) logger->evaluation(state_.step, last_eval_);
+    raise(alarms_.check(EvalFacts{state_.step, result.accuracy, result.predictions}, result.labels));
+    if (options_.hooks.on_eval && !options_.hooks.on_eval(state_, result)) result_.ended_early = true;
+    meter_.resume();
+  }
+
+  // `evaluated`: the last evaluation is of this very state, so that its figures belong to the checkpoint.
+  void save(bool evaluated) {
+    if (!checkpointer_) return;
+    meter_.pause();
+    Checkpoint checkpoint = detail::to_checkpoint(state_, engine_.model());
+    checkpoint.config = options_.config;
+    for (const auto& [name, value] : last_step_)
+      if (name == "loss" || name == "accuracy") checkpoint.metrics[name] = value;
+    if (evaluated)
+      for (const auto& [name, value] : last_eval_) checkpoint.metrics[name] = value;
+    checkpointer_->save(std::move(checkpoint));
+    report_failures();
+    meter_.resume();
+  }
+
+  void report_failures() {
+    for (const std::string& failure : checkpointer_->failures()) {
+      const bool goes_on = state_.step < fit_.steps && !ended();
+      say(failure +
+              (goes_on ? "; training goes on, and what was saved before is whole" : "; what was saved before is whole"),
+          true);
+      result_.failures.push_back(failure);
+    }
+  }
+
+  FitResult end() {
+    if (checkpointer_) {
+      checkpointer_->wait();
+      report_failures();
+      const std::vector<int64_t> saved = checkpointer_->saved();
+      const bool is_saved = state_.step == first_step_ || (!saved.empty() && saved.back() == state_.step);
+      result_.unsaved = !is_saved && !result_.by_alarm;
+    }
+    const Meter::Report report = meter_.report();
+    result_.metrics = last_step_;
+    for (auto& [name, value] : result_.metrics)
+      if (name == "examples_per_second") value = report.mean_examples_per_second;
+    result_.metrics.insert(result_.metrics.end(), last_eval_.begin(), last_eval_.end());
+    for (const auto& logger : options_.loggers) logger->end(state_.step, result_.metrics);
+    if (options_.hooks.on_end) options_.hooks.on_end(state_);
+    return std::move(result_);
+  }
+
+  Engine& engine_;
+  TrainState& state_;
+  Loader& train_;
+  const FitOptions& fit_;
+  const EngineOptions& options_;
+  const int64_t eval_every_;
+  Alarms alarms_;
+  Meter meter_;
+  std::unique_ptr<Checkpointer> checkpointer_;
+  int64_t first_step_ = 0;
+  Scalars last_step_, last_eval_;
+  FitResult result_;
+};
+
+}  // namespace
+
+FitResult Engine::fit(TrainState& state, Loader& train, const FitOptions& options) {
+  if (options.steps < state.step)
+    throw_error("fit: the state has made {} steps already and the run ends at {}; give more steps", state.step,
+                options.steps);
+  return Run(*this, state, train, options)();
+}
+
+}  // namespace lockstep

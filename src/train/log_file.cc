@@ -1,0 +1,84 @@
+#include "train/log_file.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+namespace lockstep::detail {
+namespace {
+
+constexpr double kFlushSeconds = 1;
+constexpr size_t kFlushBytes = 1 << 20;
+
+std::span<const uint8_t> bytes_of(std::string_view text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+
+}  // namespace
+
+LogClock LogClock::real() {
+  return {
+      .unix_seconds =
+          [] { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); },
+      .steady_seconds =
+          [] { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }};
+}
+
+LogFile::LogFile(std::string path, FileSystem& files, LogClock clock)
+    : path_(std::move(path)), files_(files), clock_(std::move(clock)), flushed_at_(clock_.steady_seconds()) {
+  files_.make_dirs(parent_dir(path_));
+  files_.append(path_, {});
+}
+
+LogFile::~LogFile() {
+  open_ = true;
+  flush();
+}
+
+void LogFile::attempt(const std::function<void()>& action) {
+  if (broken_) return;
+  try {
+    action();
+  } catch (const IoError& error) {
+    broken_ = true;
+    const char* fresh_line = ::isatty(STDERR_FILENO) == 1 ? "\n" : "";  // a progress bar may stand there
+    std::fprintf(stderr, "%slockstep: %s; training goes on, but %s is written no more\n", fresh_line, error.what(),
+                 path_.c_str());
+  }
+}
+
+void LogFile::added() {
+  if (buffer_.size() >= kFlushBytes || clock_.steady_seconds() - flushed_at_ >= kFlushSeconds) flush();
+}
+
+void LogFile::flush() {
+  if (!open_) return;
+  flushed_at_ = clock_.steady_seconds();
+  if (!buffer_.empty()) attempt([&] { files_.append(path_, bytes_of(buffer_)); });
+  buffer_.clear();
+}
+
+void LogFile::rewrite(const Edit& edit) {
+  attempt([&] {
+    const std::vector<uint8_t> old = files_.read_file(path_);
+    files_.write_atomic(path_, bytes_of(edit(std::string(old.begin(), old.end()))));
+  });
+}
+
+void LogFile::open(const Edit& resume) {
+  flush();  // of an earlier run with the same logger
+  open_ = true;
+  if (resume) return rewrite(resume);
+  attempt([&] {
+    if (files_.size(path_) > 0) files_.rename(path_, path_ + ".previous");
+  });
+}
+
+void LogFile::edit(const Edit& edit) {
+  flush();
+  rewrite(edit);
+}
+
+}  // namespace lockstep::detail

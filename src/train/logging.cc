@@ -1,0 +1,92 @@
+#include "train/logging.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+namespace lockstep::detail {
+
+const double* find_scalar(const Scalars& scalars, std::string_view name) {
+  for (const auto& [key, value] : scalars)
+    if (key == name) return &value;
+  return nullptr;
+}
+
+std::string scalar_text(const std::string& name, double value) {
+  if (name == "examples_per_second") return fmt::format("{:.0f} examples/s", value);
+  const bool four_digits = name.ends_with("loss") || name.ends_with("accuracy");
+  const double size = std::fabs(value);
+  if (four_digits && std::isfinite(value) && size < 1e6 && (size >= 1e-3 || size == 0))
+    return fmt::format("{} {:.4f}", name, value);
+  return fmt::format("{} {:.4g}", name, value);
+}
+
+std::string step_text(int64_t step, int64_t total) {
+  return total > 0 ? fmt::format("step {}/{}", step, total) : fmt::format("step {}", step);
+}
+
+std::string duration_text(double seconds) {
+  constexpr double kMost = 1e12;  // beyond it nobody reads the figure, and it would not fit
+  const auto s = static_cast<int64_t>(std::clamp(std::round(seconds), 0.0, kMost));
+  if (s < 60) return fmt::format("{} s", s);
+  if (s < 3600) return fmt::format("{} min {:02} s", s / 60, s % 60);
+  if (s < 86400) return fmt::format("{} h {:02} min", s / 3600, s / 60 % 60);
+  return fmt::format("{} d {:02} h", s / 86400, s / 3600 % 24);
+}
+
+void Terminal::print(std::string_view text) {
+  if (broken_) return;
+  if (std::fwrite(text.data(), 1, text.size(), stream_) == text.size() && std::fflush(stream_) == 0) return;
+  broken_ = true;
+  if (stream_ != stderr)
+    std::fprintf(stderr, "lockstep: write progress: %s; training goes on without showing it\n", std::strerror(errno));
+}
+
+std::string rate_text(const Progress& progress) {
+  // The rate is 0 as long as it is not known: steps that compile do not count.
+  const double* rate = find_scalar(*progress.scalars, "examples_per_second");
+  if (rate != nullptr && *rate > 0) return scalar_text("examples_per_second", *rate);
+  return progress.steps_per_second > 0 ? fmt::format("{:.3g} steps/s", progress.steps_per_second) : "";
+}
+
+std::string progress_line(const Progress& progress, int64_t width) {
+  std::vector<std::string> pieces;
+  if (std::string rate = rate_text(progress); !rate.empty()) pieces.push_back(std::move(rate));
+  for (const char* name : {"loss", "accuracy"})
+    if (const double* value = find_scalar(*progress.scalars, name)) pieces.push_back(scalar_text(name, *value));
+  if (progress.seconds_left >= 0) pieces.push_back(duration_text(progress.seconds_left) + " left");
+
+  std::string line = step_text(progress.step, progress.total);
+  double done = 0;
+  if (progress.total > 0) {
+    done = std::clamp(static_cast<double>(progress.step) / static_cast<double>(progress.total), 0.0, 1.0);
+    line += fmt::format("  {:.0f} %", std::floor(100 * done));
+  }
+  const auto size = [](const std::string& text) { return static_cast<int64_t>(text.size()); };
+  int64_t room = width - size(line);
+  std::string rest;
+  for (const std::string& piece : pieces) {
+    if (size(rest) + 2 + size(piece) > room) break;
+    rest += "  " + piece;
+  }
+  room -= size(rest);
+  constexpr int64_t kLeast = 8, kMost = 30, kFrame = 3;  // letters of the bar; a blank and two brackets
+  if (progress.total > 0 && room >= kLeast + kFrame) {
+    const int64_t letters = std::min(kMost, room - kFrame);
+    const auto full = static_cast<int64_t>(done * static_cast<double>(letters));
+    std::string bar(static_cast<size_t>(letters), ' ');
+    std::fill_n(bar.begin(), full, '=');
+    if (full < letters) bar[static_cast<size_t>(full)] = '>';
+    line += " [" + bar + "]";
+  }
+  line += rest;
+  if (size(line) > width) line.resize(static_cast<size_t>(std::max<int64_t>(width, 0)));
+  return line;
+}
+
+}  // namespace lockstep::detail

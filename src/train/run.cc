@@ -1,0 +1,212 @@
+#include "train/run.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <chrono>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "base/names.h"
+#include "train/run_data.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+std::vector<Expectation> parse_expectations(const TrainConfig& config) {
+  std::vector<Expectation> out;
+  for (const std::string& text : config.expect) out.push_back(parse_expectation(text));
+  return out;
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  FileSystem::real().make_dirs(parent_dir(path));
+  FileSystem::real().write_atomic(path, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+}
+
+// The resolved settings lie beside what the run writes.
+void keep_config(const TrainConfig& config) {
+  for (const std::string& dir : {config.checkpoint_dir, config.log_dir})
+    if (!dir.empty()) write_text(dir + "/config.yaml", to_yaml(config));
+}
+
+// For runs that print nothing else: alarms are never silent.
+class AlarmsOnly final : public Logger {
+ public:
+  void step(int64_t, const Scalars&) override {}
+  void evaluation(int64_t, const Scalars&) override {}
+  void message(int64_t, const std::string& text, bool alarm) override {
+    if (alarm) fmt::print(stderr, "lockstep: alarm: {}\n", text);
+  }
+};
+
+Loggers loggers_of(const TrainConfig& config) {
+  const std::string names = logger_names(config);
+  Loggers out = make_loggers(names, config.log_dir, {.every = config.log_every});
+  if (names.find("console") == names.npos && names.find("compact") == names.npos)
+    out.push_back(std::make_shared<AlarmsOnly>());
+  return out;
+}
+
+// The whole run: what stays the same over its steps.
+class Run {
+ public:
+  Run(const TrainConfig& config, const RunOptions& options)
+      : config_(config), options_(options), expectations_(parse_expectations(config)) {}
+
+  RunOutcome operator()() {
+    const Mesh mesh = make_devices(config_);
+    auto [train, test] = open_data(config_);
+    const int64_t total = config_.steps > 0 ? config_.steps : config_.epochs * train.batches_per_epoch();
+
+    // Before the folders are touched: what is wrong is said without leaving anything behind.
+    const ImageShape shape{train.rows(), train.cols(), train.classes()};
+    TrainState state = start(make_engine(config_, shape, mesh, total, {}), total);
+    keep_config(config_);
+    Engine engine = make_engine(config_, shape, mesh, total, loggers_of(config_));
+    if (logger_names(config_).find("console") != std::string::npos) fmt::print(stderr, "{}", engine.describe());
+
+    const auto began = Clock::now();
+    const int64_t first = state.step;
+    FitResult result = engine.fit(state, train,
+                                  {.steps = total,
+                                   .eval_every = config_.eval_every,
+                                   .test = &test,
+                                   .eval_batch = config_.eval_batch,
+                                   .stop = options_.stop});
+    if (first == total) add_evaluation(result, engine, state, test);
+    const RunOutcome outcome{.by_alarm = result.by_alarm,
+                             .stopped = result.stopped,
+                             .unsaved = result.unsaved,
+                             .step = state.step,
+                             .total_steps = total};
+    return conclude(outcome, result, train.batches_per_epoch(), seconds_since(began));
+  }
+
+ private:
+  TrainState start(const Engine& engine, int64_t total) {
+    const auto say = [&](const std::string& text) { fmt::print(stderr, "lockstep: {}\n", text); };
+    const std::optional<Checkpoint> found = find_checkpoint(config_.checkpoint_dir, config_.resume, say);
+    if (!found) {
+      if (const std::vector<int64_t> old = list_checkpoints(config_.checkpoint_dir); !old.empty())
+        say(fmt::format("{} holds checkpoints of an earlier run, up to step {}; this run begins anew beside them",
+                        config_.checkpoint_dir, old.back()));
+      return engine.create_state();
+    }
+    check_same_run(config_, found->config);
+    found_metrics_ = found->metrics;
+    TrainState state = engine.restore(*found);
+    if (state.step > total)
+      throw_error(
+          "train: the checkpoint is of step {} and the run ends at step {}; give more --steps or --epochs, or start "
+          "afresh with --resume none",
+          state.step, total);
+    if (!config_.quiet)
+      say(state.step < total ? fmt::format("going on from step {} of {}", state.step, total)
+                             : fmt::format("all {} steps were made before; nothing is left to train", total));
+    return state;
+  }
+
+  // A run that was over already still says how good its model is.
+  void add_evaluation(FitResult& result, Engine& engine, const TrainState& state, const ImageArrays& test) const {
+    const EvalResult evaluated = engine.evaluate(state, test, config_.eval_batch);
+    result.metrics = {{"test_loss", evaluated.loss}, {"test_accuracy", evaluated.accuracy}};
+    for (const char* name : {"loss", "accuracy"})
+      if (const auto at = found_metrics_.find(name); at != found_metrics_.end())
+        result.metrics.push_back({name, at->second});
+  }
+
+  void tell_troubles(const RunOutcome& outcome) const {
+    if (outcome.by_alarm)
+      fmt::print(stderr, "lockstep: --strict ended the run at step {} of {}\n", outcome.step, outcome.total_steps);
+    if (outcome.unsaved && !outcome.stopped)
+      fmt::print(
+          stderr,
+          "lockstep: the last checkpoint, of step {}, is not in {}: the trained model is lost; mend the disk, and "
+          "the same command goes on from the checkpoint before\n",
+          outcome.step, config_.checkpoint_dir);
+  }
+
+  bool holds(const Expectation& expectation, const Scalars& metrics) const {
+    for (const auto& [name, value] : metrics) {
+      if (name != expectation.metric) continue;
+      const bool met = is_met(expectation, metrics);
+      if (!met) fmt::print(stderr, "lockstep: expected {}, and {} is {:.6g}\n", to_string(expectation), name, value);
+      return met;
+    }
+    fmt::print(stderr, "lockstep: expected {}, and {} was not measured, for the run was over before\n",
+               to_string(expectation), expectation.metric);
+    return false;
+  }
+
+  RunOutcome conclude(RunOutcome outcome, const FitResult& result, int64_t steps_per_epoch, double seconds) const {
+    tell_troubles(outcome);
+    if (outcome.by_alarm || outcome.stopped) return outcome;
+    if (!config_.checkpoint_dir.empty() && !outcome.unsaved && !config_.quiet)
+      fmt::print(stderr, "checkpoints are in {}\n", config_.checkpoint_dir);
+    for (const Expectation& expectation : expectations_)
+      if (!holds(expectation, result.metrics)) outcome.expectations_met = false;
+    double accuracy = 0;
+    for (const auto& [name, value] : result.metrics)
+      if (name == "test_accuracy") accuracy = value;
+    const double epochs = static_cast<double>(outcome.step) / static_cast<double>(steps_per_epoch);
+    fmt::print(options_.out, "{} test accuracy {:.2f} % after {} ({:.4g} epoch{}) in {:.1f} s\n", config_.model,
+               100 * accuracy, counted(outcome.step, "step"), epochs, epochs == 1 ? "" : "s", seconds);
+    std::fflush(options_.out);
+    return outcome;
+  }
+
+  const TrainConfig& config_;
+  const RunOptions& options_;
+  std::vector<Expectation> expectations_;
+  std::map<std::string, double> found_metrics_;  // of the checkpoint that the run goes on from
+};
+
+}  // namespace
+
+Mesh make_devices(const TrainConfig& config) {
+  const auto axes = parse_mesh(config.mesh);
+  if (config.devices != "auto" && config.devices != "all") {
+    int count = 0;
+    std::from_chars(config.devices.data(), config.devices.data() + config.devices.size(), count);
+    set_cpu_devices(count);
+  }
+  if (config.expect_devices > 0 && device_count() != config.expect_devices)
+    throw_error("train: --expect-devices wants {} and there {} {}; nothing was started",
+                counted(config.expect_devices, "device"), device_count() == 1 ? "is" : "are", device_count());
+  if (axes.empty()) return make_mesh({MeshAxis("data")});
+  std::vector<MeshAxis> mesh;
+  for (const auto& [name, size] : axes) mesh.emplace_back(name, size);
+  return make_mesh(mesh);
+}
+
+Engine make_engine(const TrainConfig& config, const ImageShape& shape, const Mesh& mesh, int64_t total_steps,
+                   Loggers loggers) {
+  return Engine(find_model(config.model, shape, config.dropout), {.mesh = mesh,
+                                                                  .accumulate = config.accumulate,
+                                                                  .optimizer = make_optimizer(config, total_steps),
+                                                                  .precision = precision_of(config.precision),
+                                                                  .label_smoothing = config.label_smoothing,
+                                                                  .pixel_mean = config.pixel_mean,
+                                                                  .pixel_sd = config.pixel_sd,
+                                                                  .seed = config.seed,
+                                                                  .checkpoint_dir = config.checkpoint_dir,
+                                                                  .checkpoint_every = config.checkpoint_every,
+                                                                  .keep_last = config.keep_last,
+                                                                  .loggers = std::move(loggers),
+                                                                  .strict = config.strict,
+                                                                  .config = to_map(config)});
+}
+
+RunOutcome run_training(const TrainConfig& config, const RunOptions& options) {
+  validate(config);
+  const TrainConfig resolved = with_length(config);
+  return Run(resolved, options)();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,17 @@
+// The data of a run: its training set, in memory or read as it goes, and its test set.
+#pragma once
+
+#include "lockstep/engine.h"
+#include "train/config.h"
+
+namespace lockstep {
+
+struct RunData {
+  Loader train;
+  ImageArrays test;
+};
+
+// Throws Error when the batch or the files do not fit, IoError when no source has the data.
+RunData open_data(const TrainConfig& config);
+
+}  // namespace lockstep

@@ -1,0 +1,124 @@
+#include "train/steps.h"
+
+#include "lockstep/create.h"
+#include "lockstep/device_put.h"
+#include "lockstep/grad.h"
+#include "lockstep/indexing.h"
+#include "lockstep/losses.h"
+#include "lockstep/math.h"
+#include "lockstep/random.h"
+#include "lockstep/rearrange.h"
+#include "lockstep/reduce.h"
+
+namespace lockstep::detail {
+
+Array Steps::Recipe::pixels(const Array& images) const {
+  // One multiplication and one addition instead of three operations.
+  const double scale = 1 / (255 * pixel_sd), offset = -pixel_mean / pixel_sd;
+  Array x = astype(images, f32) * scale;
+  if (offset != 0) x = x + offset;
+  return astype(x, precision.compute);
+}
+
+Array Steps::Recipe::logits(const std::vector<Array>& params, const Array& images, const nn::Mode& mode) const {
+  return model.logits(cast_floating(params, precision.compute), pixels(images), mode);
+}
+
+Accumulated Steps::Recipe::gradients(const Trained& state, const BatchArrays& batch, int64_t global_size,
+                                     const Array& piece) const {
+  Array images = batch.images, labels = batch.labels;
+  if (!batch.rows.empty()) {
+    images = take(images, batch.rows[0]);
+    labels = take(labels, batch.rows[0]);
+  }
+  const Array key = random::fold_in(random::fold_in(random::key(seed), state.optimizer.step), piece);
+  const nn::Mode mode{.training = true, .key = key};
+  const auto loss = [&](const std::vector<Array>& params) {
+    const Array out = logits(params, images, mode);
+    const Array mean = sum(softmax_cross_entropy(out, labels, {.label_smoothing = label_smoothing})) /
+                       static_cast<double>(global_size);
+    return std::pair{scaled(state.loss_scale, mean), std::pair{mean, is_correct(out, labels)}};
+  };
+  auto [value, grads] = value_and_grad(loss)(state.params);
+  return {std::move(grads), value.second.first, sum(astype(value.second.second, i32))};
+}
+
+std::pair<Trained, StepOutputs> Steps::Recipe::updated(const Trained& state, const Accumulated& sum) const {
+  const std::vector<Array> grads = unscaled(state.loss_scale, sum.grads);
+  std::vector<Array> squares;
+  for (const Array& g : grads) squares.push_back(lockstep::sum(square(g)));
+  const Array all_squares = stack(squares);
+  const Array norm = sqrt(lockstep::sum(all_squares));
+  const Array finite = isfinite(norm);
+  Update next = update(optimizer, model.paths, state.params, grads, state.optimizer, norm);
+  Trained after{std::move(next.params), std::move(next.state), state.loss_scale};
+  if (precision.loss_scaling) {
+    const auto keep = [&](const Array& fresh, const Array& old) { return where(finite, fresh, old); };
+    after.params = tree_map(keep, after.params, state.params);
+    after.optimizer = tree_map(keep, after.optimizer, state.optimizer);
+    after.loss_scale = adjusted(precision, state.loss_scale, finite);
+  }
+  return {std::move(after),
+          {sum.loss, sum.correct, optimizer.schedule(state.optimizer.step), sqrt(all_squares), finite}};
+}
+
+namespace {
+
+// How the arguments lie on the mesh: parameters and the data set whole, the rows of a batch cut.
+struct Layout {
+  NamedSharding whole, cut;
+};
+Layout layout_on(const Mesh& mesh, const std::string& data_axis) {
+  return {NamedSharding(mesh, P()), NamedSharding(mesh, P(data_axis))};
+}
+
+BatchArrays placed(const BatchArrays& batch, const Layout& layout) {
+  if (batch.rows.empty()) return device_put(batch, layout.cut);
+  return {batch.images, batch.labels, device_put(batch.rows, layout.cut)};
+}
+
+}  // namespace
+
+Steps::Steps(const Model& model, const EngineOptions& options, const Mesh& mesh)
+    : types_(model.types), step_(nullptr, {}), accumulate_(nullptr, {}), finish_(nullptr, {}), evaluate_(nullptr, {}) {
+  const Recipe recipe{
+      model,       options.optimizer, options.precision, options.label_smoothing, options.pixel_mean, options.pixel_sd,
+      options.seed};
+  const Layout layout = layout_on(mesh, options.data_axis);
+  step_ = jit(StepFunction([recipe, layout](const Trained& state, const BatchArrays& batch, int64_t global_size) {
+                return recipe.updated(state, recipe.gradients(state, placed(batch, layout), global_size, 0));
+              }),
+              {.donate = {0}, .out_shardings = {layout.whole}});
+  accumulate_ =
+      jit(AccumulateFunction([recipe, layout](const Accumulated& sum, const Trained& state, const BatchArrays& batch,
+                                              int64_t global_size, const Array& piece) {
+            const Accumulated more = recipe.gradients(state, placed(batch, layout), global_size, piece);
+            return tree_map([](const Array& a, const Array& b) { return a + b; }, sum, more);
+          }),
+          {.donate = {0}, .out_shardings = {layout.whole}});
+  finish_ =
+      jit(FinishFunction([recipe](const Trained& state, const Accumulated& sum) { return recipe.updated(state, sum); }),
+          {.donate = {0, 1}, .out_shardings = {layout.whole}});
+  evaluate_ = jit(EvaluateFunction([recipe, layout](const std::vector<Array>& params, const ImageArrays& set,
+                                                    const Array& start, int64_t size) {
+                    const Array first = astype(start, i32);
+                    const Shape& shape = set.images.shape();
+                    const Array images = device_put(
+                        dynamic_slice(set.images, {first, Array(0), Array(0)}, {size, shape[1], shape[2]}), layout.cut);
+                    const Array labels = device_put(dynamic_slice(set.labels, {first}, {size}), layout.cut);
+                    const Array out = recipe.logits(params, images, {});
+                    const Array right = astype(is_correct(out, labels), i32);
+                    const Array answers = astype(one_hot(argmax(out, -1), out.shape(-1)), i32);
+                    return EvalSums{sum(softmax_cross_entropy(out, labels)), sum(right), sum(answers, 0),
+                                    sum(answers * expand_dims(right, 1), 0)};
+                  }),
+                  {.out_shardings = {layout.whole}});
+}
+
+Accumulated Steps::empty_sum() const {
+  Accumulated sum{{}, zeros({}), zeros({}, i32)};
+  for (const Type& type : types_) sum.grads.push_back(zeros(type.shape, type.dtype));
+  return sum;
+}
+
+}  // namespace lockstep::detail

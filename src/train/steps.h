@@ -1,0 +1,98 @@
+// The compiled functions of a run: one optimizer step, a piece of an accumulated one, and an evaluation batch. Used by
+// one thread.
+#pragma once
+
+#include "lockstep/engine.h"
+#include "lockstep/jit.h"
+
+namespace lockstep::detail {
+
+// What a step reads and writes.
+struct Trained {
+  std::vector<Array> params;
+  OptimizerState optimizer;
+  LossScale loss_scale;
+};
+
+// What a step says of itself.
+struct StepOutputs {
+  Array loss, correct;  // f32: the mean over the batch; i32: how many were right
+  Array rate;           // f32
+  Array norms;          // f32 [parameters]: of the gradients
+  Array finite;         // bool: all gradients are
+};
+
+// A sum over the pieces of a batch computed so far.
+struct Accumulated {
+  std::vector<Array> grads;  // still scaled
+  Array loss, correct;
+};
+
+struct EvalSums {
+  Array loss, correct;  // f32 and i32
+  Array predictions;    // i32 [classes]: how often each was the answer
+  Array hits;           // i32 [classes]: how often it was the right one
+};
+
+// The part of a data set that a batch is made of: rows of the whole set, or, with no rows, all of it.
+struct BatchArrays {
+  Array images, labels;     // u8
+  std::vector<Array> rows;  // i32 [n], or none
+};
+
+class Steps {
+ public:
+  Steps(const Model& model, const EngineOptions& options, const Mesh& mesh);
+
+  // `state` is donated. `global_size` is what the mean divides by.
+  std::pair<Trained, StepOutputs> step(const Trained& state, const BatchArrays& batch, int64_t global_size) const {
+    return step_(state, batch, global_size);
+  }
+  // Adds a piece of a batch; `sum` is donated.
+  Accumulated accumulate(const Accumulated& sum, const Trained& state, const BatchArrays& batch, int64_t global_size,
+                         int piece) const {
+    return accumulate_(sum, state, batch, global_size, Array(piece));
+  }
+  Accumulated empty_sum() const;
+  // The step that ends an accumulated batch; both are donated.
+  std::pair<Trained, StepOutputs> finish(const Trained& state, const Accumulated& sum) const {
+    return finish_(state, sum);
+  }
+  // Sums over rows start .. start + size of a set.
+  EvalSums evaluate(const std::vector<Array>& params, const ImageArrays& set, int64_t start, int64_t size) const {
+    return evaluate_(params, set, Array(static_cast<int32_t>(start)), size);
+  }
+
+  // What the step was compiled to for these arguments; see Jit::plan.
+  std::string plan(const Trained& state, const BatchArrays& batch, int64_t global_size) const {
+    return step_.plan(state, batch, global_size);
+  }
+
+ private:
+  // What the functions need, by value: they outlive the constructor's arguments.
+  struct Recipe {
+    Model model;
+    Optimizer optimizer;
+    Precision precision;
+    double label_smoothing, pixel_mean, pixel_sd;
+    uint64_t seed;
+
+    Array pixels(const Array& images) const;
+    Array logits(const std::vector<Array>& params, const Array& images, const nn::Mode& mode) const;
+    Accumulated gradients(const Trained& state, const BatchArrays& batch, int64_t global_size,
+                          const Array& piece) const;
+    std::pair<Trained, StepOutputs> updated(const Trained& state, const Accumulated& sum) const;
+  };
+  using StepFunction = std::function<std::pair<Trained, StepOutputs>(Trained, BatchArrays, int64_t)>;
+  using AccumulateFunction = std::function<Accumulated(Accumulated, Trained, BatchArrays, int64_t, Array)>;
+  using FinishFunction = std::function<std::pair<Trained, StepOutputs>(Trained, Accumulated)>;
+  using EvaluateFunction = std::function<EvalSums(std::vector<Array>, ImageArrays, Array, int64_t)>;
+
+  std::vector<Type> types_;
+  Jit<StepFunction> step_;
+  Jit<AccumulateFunction> accumulate_;
+  Jit<FinishFunction> finish_;
+  Jit<EvaluateFunction> evaluate_;
+};
+
+}  // namespace lockstep::detail

@@ -1,0 +1,38 @@
+#include "base/names.h"
+
+#include "base/throws.h"
+#include "lockstep/error.h"
+
+namespace lockstep {
+namespace {
+
+const std::vector<std::string> kWords = {"batch_size", "learning_rate", "eval_every", "eval_batch", "adam", "adamw"};
+
+TEST(Names, NearWordsAreSuggested) {
+  EXPECT_EQ(suggestion("batchsize", kWords), " did you mean \"batch_size\"?");
+  EXPECT_EQ(suggestion("lerning-rate", kWords), " did you mean \"learning_rate\"?");
+  EXPECT_EQ(suggestion("adammw", kWords), " did you mean \"adamw\"?");
+  EXPECT_EQ(suggestion("adam", kWords), " did you mean \"adam\"?");
+}
+
+TEST(Names, BeginningsAndInitialsAreSuggested) {
+  EXPECT_EQ(suggestion("learning", kWords), " did you mean \"learning_rate\"?");
+  EXPECT_EQ(suggestion("lr", kWords), " did you mean \"learning_rate\"?");
+  EXPECT_EQ(suggestion("--bs", {"--batch-size", "--seed"}), " did you mean \"--batch-size\"?");
+}
+
+TEST(Names, FarWordsAreNot) {
+  for (const char* word : {"", "-", "--", "le", "xyzzy", "learning_rates_of_all"})
+    EXPECT_EQ(suggestion(word, kWords), "");
+  EXPECT_EQ(suggestion("ab", {"cd"}), "");  // all of it would change
+  EXPECT_EQ(suggestion("x", {}), "");
+}
+
+TEST(Names, UnknownNameListsTheKnown) {
+  EXPECT_THROWS(throw_unknown_name("optimizer", "adm", {"sgd", "adam", "adamw"}), Error,
+                "optimizer: there is no \"adm\"; choose sgd, adam or adamw; did you mean \"adam\"?");
+  EXPECT_THROWS(throw_unknown_name("optimizer", "xyzzy", {"sgd"}), Error, "there is no \"xyzzy\"; choose sgd");
+}
+
+}  // namespace
+}  // namespace lockstep

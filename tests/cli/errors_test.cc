@@ -1,0 +1,163 @@
+// What `lockstep train` says about settings, data and folders that are wrong: one line, an exit code, and nothing left
+// behind.
+#include <fmt/format.h>
+
+#include "cli/training.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kSeeHelp = "; `lockstep train --help` shows what there is";
+
+// The run is refused with this message and has printed nothing else.
+void expect_refused(const Words& flags, int exit_code, const std::string& message) {
+  const Program::Result result = train(flags);
+  EXPECT_EQ(result.exit_code, exit_code) << message;
+  EXPECT_EQ(result.err, "lockstep: " + message + "\n");
+  EXPECT_EQ(result.out, "");
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  FileSystem::real().write(path, std::vector<uint8_t>(text.begin(), text.end()));
+}
+
+TEST(TrainErrors, Flags) {
+  expect_refused({"--learning_rate", "1"}, 2,
+                 "train: no flag --learning_rate; did you mean \"--learning-rate\"? `lockstep train --help` shows what "
+                 "there is");
+  expect_refused({"--setps=5"}, 2,
+                 "train: no flag --setps; did you mean \"--steps\"? `lockstep train --help` shows what there is");
+  expect_refused({"--batch-size", "many"}, 2,
+                 std::string("train: --batch-size: \"many\" is not a whole number of at least 1") + kSeeHelp);
+  expect_refused({"--steps", "1", "--epochs", "1"}, 2,
+                 "train: command line: both steps (1) and epochs (1) are given; keep the one that ends the run");
+  expect_refused({"--accumulate", "51"}, 2,
+                 "train: accumulate: a batch of 50 examples cannot be computed in 51 pieces; lower accumulate or raise "
+                 "batch_size");
+  expect_refused({"--expect", "good"}, 2,
+                 "train: expect: \"good\" has no comparison (>=, >, <=, <, ==); write a metric, a comparison and a "
+                 "number, such as 'test_accuracy>=0.97'");
+  expect_refused({"--expect", "test_acuracy>=0.9"}, 2,
+                 "train: expect: there is no metric \"test_acuracy\"; there are loss, accuracy, test_loss, "
+                 "test_accuracy, grad_norm, examples_per_second; did you mean \"test_accuracy\"?");
+  expect_refused({"--expect", "beauty>=0.9"}, 2,
+                 "train: expect: there is no metric \"beauty\"; there are loss, accuracy, test_loss, test_accuracy, "
+                 "grad_norm, examples_per_second");
+}
+
+TEST(TrainErrors, Devices) {
+  for (const char* devices : {"0", "-1", "abc", "99999999999"})
+    expect_refused({"--devices", devices}, 2,
+                   fmt::format("train: devices: \"{}\" is not auto, all or a number of at least 1", devices));
+  expect_refused({"--devices", "131073"}, 2,
+                 "train: devices: 131073 are more than the 131072 that a process can have; lower devices");
+  expect_refused({"--devices", "2", "--mesh", "model=2"}, 2,
+                 "train: mesh: \"model=2\" has no axis \"data\", along which the batch is cut; add one, such as "
+                 "data=-1");
+  expect_refused({"--devices", "3", "--mesh", "data=4"}, 1,
+                 "make_mesh: 'data': 4 needs 4 devices and there are 3; start with --devices 4 or "
+                 "LOCKSTEP_NUM_CPU_DEVICES=4");
+  expect_refused({"--devices", "3", "--expect-devices", "8"}, 1,
+                 "train: --expect-devices wants 8 devices and there are 3; nothing was started");
+  expect_refused({"--devices", "1", "--expect-devices", "2"}, 1,
+                 "train: --expect-devices wants 2 devices and there is 1; nothing was started");
+}
+
+TEST(TrainErrors, ConfigurationFiles) {
+  const TempDir dir;
+  const std::string file = dir.path() + "/run.yaml";
+  const auto expect_bad = [&](const std::string& text, const std::string& message) {
+    write_text(file, text);
+    expect_refused({"--config", file}, 2, "train: " + file + message);
+  };
+  expect_bad("model: mlp\nlearning_rat: 0.1\n",
+             ":2: no key \"learning_rat\"; did you mean \"learning_rate\"? `lockstep train --help` lists them");
+  expect_bad("batch_size: 12\nsteps: soon\n", ":2: steps: \"soon\" is not a whole number of at least 0");
+  expect_bad("steps: [1, 2]\n", ":1: steps has a list; a single value is wanted, such as `steps: 0`");
+  expect_bad("steps: 1\nepochs: 2\n", ": both steps (1) and epochs (2) are given; keep the one that ends the run");
+  write_text(file, "model: mlp\nmesh: [1\n");
+  const Program::Result yaml = train({file});
+  EXPECT_EQ(yaml.exit_code, 2);
+  EXPECT_TRUE(yaml.err.starts_with("lockstep: train: " + file + ":")) << yaml.err;
+  expect_contains(yaml.err, ": not YAML: ");
+  const Program::Result missing = train({dir.path() + "/none.yaml"});
+  EXPECT_EQ(missing.exit_code, 1);
+  expect_contains(missing.err, dir.path() + "/none.yaml: No such file or directory; check the path\n");
+}
+
+TEST(TrainErrors, Data) {
+  const TempDir dir;
+  expect_refused({"--batch-size", "601"}, 1,
+                 "loader: a batch of 601 examples of a set of 600; choose a batch size of at most 600");
+  const Program::Result missing = train({"--dataset", dir.path() + "/images," + dir.path() + "/labels"});
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_EQ(missing.err, "lockstep: open " + dir.path() + "/images: No such file or directory; check the path\n");
+  const Program::Result folder = train({"--dataset", "mnist", "--data-dir", dir.path()});
+  EXPECT_EQ(folder.exit_code, 1);
+  EXPECT_EQ(folder.err, fmt::format("lockstep: data: {0} has no train-images-idx3-ubyte (raw or .gz); put the file "
+                                    "there, run `lockstep data fetch mnist --dir {0}`, or leave the folder out to use "
+                                    "the cache\n",
+                                    dir.path()));
+  expect_refused({"--dataset", "mnits"}, 2,
+                 "train: dataset: no \"mnits\"; did you mean \"mnist\"? there are mnist, fashion-mnist, synthetic, or "
+                 "two or four paths of IDX files separated by commas");
+}
+
+TEST(TrainErrors, FoldersThatCannotBeWritten) {
+  const TempDir dir;
+  const std::string file = dir.path() + "/file";
+  write_text(file, "x");
+  for (const char* flag : {"--checkpoint-dir", "--log-dir"}) {
+    expect_refused({"--steps", "2", flag, file + "/run"}, 1,
+                   "create folder " + file + "/run: Not a directory; a part of the path is a file; check the path");
+    const Program::Result system = train({"--steps", "2", flag, "/proc/lockstep"});
+    EXPECT_EQ(system.exit_code, 1);
+    EXPECT_TRUE(system.err.starts_with("lockstep: create folder /proc/lockstep: ")) << system.err;
+    EXPECT_EQ(system.out, "");
+  }
+}
+
+TEST(TrainErrors, CheckpointsOfAnotherRun) {
+  const TempDir dir;
+  const std::string run = dir.path() + "/run";
+  ASSERT_EQ(train({"--steps", "4", "--checkpoint-every", "2", "--checkpoint-dir", run}).exit_code, 0);
+  const std::string config = read_text(run + "/config.yaml");
+  const auto expect_other = [&](const Words& flags, const std::string& key, const std::string& before,
+                                const std::string& now) {
+    std::string flag = "--" + key;
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    expect_refused(Words{"--steps", "8", "--checkpoint-dir", run} + flags, 1,
+                   fmt::format("resume: {} was {} when the checkpoint was written and is {} now; give {} {}, or begin "
+                               "anew with --resume none or another --checkpoint-dir",
+                               key, before, now, flag, before));
+  };
+  expect_other({"--model", "cnn"}, "model", "mlp", "cnn");
+  expect_other({"--optimizer", "sgd"}, "optimizer", "adamw", "sgd");
+  expect_other({"--batch-size", "60"}, "batch_size", "50", "60");
+  expect_other({"--seed", "3"}, "seed", "0", "3");
+  expect_other({"--dataset", "synthetic"}, "dataset", small_dataset(), "synthetic");
+  expect_refused({"--steps", "3", "--checkpoint-dir", run}, 1,
+                 "train: the checkpoint is of step 4 and the run ends at step 3; give more --steps or --epochs, or "
+                 "start afresh with --resume none");
+  EXPECT_EQ(read_text(run + "/config.yaml"), config);  // that of the run that is there
+}
+
+TEST(TrainErrors, ResumeNamesWhatIsNotThere) {
+  const TempDir dir;
+  const std::string run = dir.path() + "/run", none = dir.path() + "/none";
+  ASSERT_EQ(train({"--steps", "4", "--checkpoint-every", "2", "--checkpoint-dir", run}).exit_code, 0);
+  const Words flags = {"--steps", "8", "--checkpoint-dir", run, "--resume"};
+  expect_refused(flags + Words{"3"}, 1, "resume: there is no checkpoint of step 3; " + run + " has the steps 2, 4");
+  expect_refused(flags + Words{none}, 1,
+                 "resume: there is no " + none + "; give \"auto\", \"none\", a step or the path of a checkpoint; " +
+                     run + " has the steps 2, 4");
+  expect_refused(flags + Words{dir.path()}, 1,
+                 "resume: " + dir.path() +
+                     " is neither a whole checkpoint, for it has no manifest.json, nor a folder of checkpoints; check "
+                     "the path");
+  expect_refused({"--resume", "3"}, 2,
+                 "train: resume: step 3 of which run? give its checkpoint_dir, or the path of the checkpoint");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,186 @@
+// Help, documentation and completion know every command and flag.
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "base/file.h"
+#include "support/program.h"
+#include "train/config.h"
+
+namespace lockstep {
+namespace {
+
+using Command = std::vector<std::string>;
+
+std::string help_of(Command command) {
+  command.emplace_back("--help");
+  const detail::ProcessResult result = run_lockstep(command);
+  EXPECT_EQ(result.exit_code, 0);
+  return result.output;
+}
+
+// The program's commands, found by reading its help as a user would.
+void collect(const Command& command, std::vector<Command>& out) {
+  out.push_back(command);
+  std::istringstream lines(help_of(command));
+  bool listed = false;
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch match;
+    if (line.starts_with("Subcommands:")) {
+      listed = true;
+    } else if (listed && std::regex_search(line, match, std::regex("^  ([a-z]+)"))) {
+      Command next = command;
+      next.push_back(match[1]);
+      collect(next, out);
+    }
+  }
+}
+
+const std::vector<Command>& commands() {
+  static const std::vector<Command> all = [] {
+    std::vector<Command> out;
+    collect({}, out);
+    return out;
+  }();
+  return all;
+}
+
+std::set<std::string> flags_of(const std::string& help) {
+  const std::regex flag("--[a-z][a-z0-9-]*");
+  std::set<std::string> out;
+  for (std::sregex_iterator each(help.begin(), help.end(), flag), end; each != end; ++each) out.insert(each->str());
+  return out;
+}
+
+std::string words_of(const Command& command) {
+  std::string out = "lockstep";
+  for (const std::string& word : command) out += ' ' + word;
+  return out;
+}
+
+TEST(Help, EveryCommandIsListed) {
+  std::set<std::string> found;
+  for (const Command& command : commands())
+    if (command.size() == 1) found.insert(command[0]);
+  const std::set<std::string> defined = {
+#define COMMAND(name) #name,
+#include "cli/commands.def"
+#undef COMMAND
+  };
+  EXPECT_EQ(found, defined);
+}
+
+TEST(Help, TrainHasAFlagForEverySettingWithItsDefault) {
+  // Lines may be broken anywhere.
+  const std::string help = std::regex_replace(help_of({"train"}), std::regex("\\s+"), " ");
+  for (const ConfigKey& key : config_keys()) {
+    EXPECT_TRUE(flags_of(help).contains(key.flag())) << key.flag();
+    EXPECT_NE(help.find(std::string(key.help)), std::string::npos) << key.help;
+    EXPECT_NE(help.find(std::string(key.group) + ":"), std::string::npos) << key.group;
+  }
+  EXPECT_NE(help.find("(default: 0.001)"), std::string::npos);
+  EXPECT_NE(help.find("Exit codes: 0 done 1 the run failed"), std::string::npos) << help;
+}
+
+TEST(Help, DocumentationHasEveryCommandAndFlag) {
+  const std::vector<uint8_t> bytes = FileSystem::real().read_file(LOCKSTEP_SOURCE_DIR "/docs/commands.md");
+  const std::string text(bytes.begin(), bytes.end());
+  for (const Command& command : commands()) {
+    const size_t begin = text.find("\n## `" + words_of(command) + "`");
+    ASSERT_NE(begin, std::string::npos) << words_of(command);
+    const std::string section = text.substr(begin, text.find("\n## ", begin + 1) - begin);
+    for (const std::string& flag : flags_of(help_of(command)))
+      EXPECT_TRUE(flag == "--help" || flags_of(section).contains(flag)) << words_of(command) << " " << flag;
+    for (const std::string& flag : flags_of(section))
+      EXPECT_TRUE(flag == "--help" || flags_of(help_of(command)).contains(flag)) << words_of(command) << " " << flag;
+  }
+}
+
+// What bash offers after these words, the last of which is being typed, as completion sees them.
+std::set<std::string> bash_offers(const Command& words) {
+  std::string quoted;
+  for (const std::string& word : words) quoted += " '" + word + "'";
+  const std::string script = "source <('" LOCKSTEP_BINARY_DIR
+                             "/lockstep' completion bash)\n"
+                             "complete -p lockstep | grep -q -- '-F _lockstep' || exit 9\n"
+                             "COMP_WORDS=(lockstep" +
+                             quoted +
+                             ")\n"
+                             "COMP_CWORD=" +
+                             std::to_string(words.size()) +
+                             "\n"
+                             "_lockstep\n"
+                             "printf '%s\\n' \"${COMPREPLY[@]}\"\n";
+  const detail::ProcessResult result = detail::run_process({"bash", "--norc", "-c", script}, std::chrono::seconds(60));
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  std::istringstream lines(result.output);
+  std::set<std::string> out;
+  for (std::string line; std::getline(lines, line);)
+    if (!line.empty()) out.insert(line);
+  return out;
+}
+
+using Offers = std::set<std::string>;
+
+TEST(Completion, BashOffersCommandsFlagsAndValues) {
+  EXPECT_EQ(bash_offers({"tr"}), (Offers{"train"}));
+  EXPECT_EQ(bash_offers({"d"}), (Offers{"data", "devices"}));
+  EXPECT_EQ(bash_offers({"data", ""}), (Offers{"fetch", "verify"}));
+  EXPECT_EQ(bash_offers({"data", "fetch", ""}), (Offers{"mnist", "fashion-mnist"}));
+  EXPECT_EQ(bash_offers({"data", "fetch", "--d"}), (Offers{"--dir"}));
+  EXPECT_EQ(bash_offers({"train", "--learn"}), (Offers{"--learning-rate"}));
+  EXPECT_EQ(bash_offers({"train", "--model", ""}), (Offers{"mlp", "mlp1024", "cnn"}));
+  EXPECT_EQ(bash_offers({"train", "--model", "=", "c"}), (Offers{"cnn"}));
+  EXPECT_EQ(bash_offers({"train", "--model", "="}), (Offers{"mlp", "mlp1024", "cnn"}));
+  EXPECT_EQ(bash_offers({"train", "--devices", "a"}), (Offers{"auto", "all"}));
+  EXPECT_EQ(bash_offers({"train", "--batch-size", "1"}), Offers());
+  EXPECT_EQ(bash_offers({"completion", ""}), (Offers{"bash", "zsh"}));
+  EXPECT_EQ(bash_offers({"xyzzy"}), Offers());
+}
+
+TEST(Completion, BashOffersEveryFlagOfEveryCommand) {
+  for (Command command : commands()) {
+    const std::set<std::string> flags = flags_of(help_of(command));
+    command.emplace_back("--");
+    const Offers offers = bash_offers(command);
+    for (const std::string& flag : offers) EXPECT_TRUE(flags.contains(flag)) << words_of(command) << " " << flag;
+    EXPECT_TRUE(offers.contains("--help")) << words_of(command);
+  }
+  const Offers train = bash_offers({"train", "--"});
+  for (const ConfigKey& key : config_keys()) EXPECT_TRUE(train.contains(key.flag())) << key.flag();
+}
+
+// The functions of zsh's completion system that the script calls, made to print what they are given.
+constexpr const char* kZshPrinters = R"(
+compdef() { :; }
+compset() { :; }
+compadd() { shift; print -l -- "$@"; }
+_files() { print files; }
+_describe() { local name=${@[-1]}; print -l -- "${(@P)name}"; }
+)";
+
+TEST(Completion, ZshOffersCommandsFlagsAndValues) {
+  if (detail::find_program("zsh").empty()) GTEST_SKIP() << "zsh is not installed";
+  const TempDir dir;
+  const std::string script = run_lockstep({"completion", "zsh"}).output;
+  const std::string file = dir.path() + "/_lockstep";
+  FileSystem::real().write(file, std::vector<uint8_t>(script.begin(), script.end()));
+  EXPECT_EQ(detail::run_process({"zsh", "-n", file}, std::chrono::seconds(60)).output, "");
+  const auto offers = [&](const std::string& typed, int current) {
+    return detail::run_process({"zsh", "-f", "-c",
+                                kZshPrinters + ("source " + file + "; words=(lockstep " + typed +
+                                                "); CURRENT=" + std::to_string(current) + "; _lockstep")},
+                               std::chrono::seconds(60))
+        .output;
+  };
+  EXPECT_NE(offers("''", 2).find("data:fetch and check data sets\n"), std::string::npos) << offers("''", 2);
+  EXPECT_EQ(offers("train --model ''", 4), "mlp\nmlp1024\ncnn\n");
+  EXPECT_EQ(offers("train --model=c", 3), "mlp\nmlp1024\ncnn\n");
+  EXPECT_EQ(offers("train --log-dir ''", 4), "files\n");
+  EXPECT_EQ(offers("inspect ''", 3), "files\n");
+  EXPECT_NE(offers("train --", 3).find("--learning-rate:the rate at its peak"), std::string::npos);
+  EXPECT_NE(offers("data fetch ''", 4).find("mnist:\n"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep

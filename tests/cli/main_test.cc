@@ -1,0 +1,38 @@
+// What all commands have in common.
+#include "lockstep/version.h"
+#include "support/program.h"
+
+namespace lockstep {
+namespace {
+
+TEST(Cli, PrintsItsVersion) {
+  for (const char* spelling : {"version", "--version"}) {
+    const detail::ProcessResult result = run_lockstep({spelling});
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_EQ(result.output, "lockstep " LOCKSTEP_VERSION "\n");
+  }
+}
+
+TEST(Cli, HelpListsCommandsAndFlags) {
+  EXPECT_EQ(run_lockstep({"--help"}).exit_code, 0);
+  EXPECT_NE(run_lockstep({"--help"}).output.find("fetch and check data sets"), std::string::npos);
+  EXPECT_NE(run_lockstep({"data", "fetch", "--help"}).output.find("--dir"), std::string::npos);
+}
+
+TEST(Cli, WrongCommandLinesSayWhatToDo) {
+  expect_usage_error({}, "a command is missing; `lockstep --help` shows what there is");
+  expect_usage_error({"dta"}, "no command \"dta\"; did you mean \"data\"? `lockstep --help` shows what there is");
+  expect_usage_error({"xyzzy"}, "no command \"xyzzy\"; `lockstep --help` shows what there is");
+  expect_usage_error({"--bogus", "data"}, "no flag --bogus; `lockstep --help` shows what there is");
+  expect_usage_error({"data"}, "data: a command is missing; `lockstep data --help` shows what there is");
+  expect_usage_error(
+      {"data", "fetch", "mnist", "--dri=x"},
+      "data fetch: no flag --dri; did you mean \"--dir\"? `lockstep data fetch --help` shows what there is");
+  expect_usage_error({"data", "fetch", "mnist", "more"},
+                     "data fetch: \"more\" is one argument too many; `lockstep data fetch --help` shows what there is");
+  expect_usage_error({"data", "fetch"},
+                     "data fetch: NAME is required; `lockstep data fetch --help` shows what there is");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,221 @@
+// Runs that are killed, stopped, out of disk or handed damaged checkpoints end as if nothing had happened, or say what
+// was lost.
+#include <fmt/format.h>
+#include <sys/mount.h>
+
+#include <random>
+#include <thread>
+
+#include "cli/training.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Sends runs of 40 steps a signal at random moments until `kills` were ended by it, starting each again until it is
+// over; every one must end like the one that was left alone.
+void expect_no_harm(int signal, const Words& flags, int kills, unsigned seed) {
+  const TempDir dir;
+  const std::string wanted = dir.path() + "/wanted";
+  const auto began = Clock::now();
+  ASSERT_EQ(train(flags + Words{"--checkpoint-dir", wanted}).exit_code, 0);
+  const auto length = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - began);
+
+  if (length > std::chrono::seconds(1)) kills = std::min(kills, 8);  // a sanitized program is slow
+
+  std::mt19937 random(seed);
+  std::uniform_int_distribution<int64_t> moment(0, length.count());
+  int killed = 0, resumed = 0;
+  for (int run = 0; killed < kills; ++run) {
+    const std::string now = fmt::format("{}/{}", dir.path(), run);
+    int64_t newest = 0;
+    for (bool over = false; !over;) {
+      Program program(train_command(flags + Words{"--checkpoint-dir", now}));
+      if (killed < kills) {
+        std::this_thread::sleep_for(std::chrono::microseconds(moment(random)));
+        program.send(signal);
+      }
+      const Program::Result result = program.wait();
+      over = result.exit_code == 0;
+      ASSERT_TRUE(over || result.exit_code == 128 + signal) << result.exit_code << "\n" << result.err;
+      killed += !over;
+      // What was there is there, and what is there is whole.
+      if (newest > 0 && over) {
+        ++resumed;
+        expect_lacks(result.err, "passed over");
+        expect_contains(result.err, newest < 40 ? fmt::format("lockstep: going on from step {} of 40\n", newest)
+                                                : "lockstep: all 40 steps were made before");
+      }
+      const std::vector<int64_t> steps = list_checkpoints(now);
+      ASSERT_GE(steps.empty() ? 0 : steps.back(), newest);
+      if (!steps.empty()) newest = steps.back();
+      for (const int64_t step : steps) ASSERT_EQ(load_checkpoint(checkpoint_path(now, step)).step, step);
+    }
+    expect_same_result(now, wanted);
+    FileSystem::real().remove_tree(now);
+  }
+  EXPECT_GT(resumed, 0);
+}
+
+TEST(Resume, KilledRunsEndByteEqual) {
+  expect_no_harm(SIGKILL, {"--steps", "40", "--checkpoint-every", "3", "--eval-every", "5"}, 25, 1);
+}
+
+TEST(Resume, StoppedRunsEndByteEqual) { expect_no_harm(SIGTERM, {"--steps", "40", "--dropout", "0.1"}, 10, 3); }
+
+TEST(Resume, KilledRunsWithDropoutAndFloat16EndByteEqual) {
+  expect_no_harm(SIGKILL,
+                 {"--steps", "40", "--checkpoint-every", "2", "--dropout", "0.2", "--precision", "float16", "--devices",
+                  "2", "--keep-last", "1"},
+                 25, 2);
+}
+
+TEST(Resume, SignalsSaveACheckpointToGoOnFrom) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    const TempDir dir;
+    const std::string run = dir.path() + "/run", wanted = dir.path() + "/wanted";
+    const Words flags = {"--schedule", "constant", "--log-every", "1"};
+    Program program(train_command(flags + Words{"--steps", "1000000", "--checkpoint-dir", run, "--eval-every", "50"}));
+    ASSERT_TRUE(program.says("\nstep 3/"));
+    program.send(signal);
+    const Program::Result stopped = program.wait();
+    EXPECT_EQ(stopped.exit_code, 128 + signal) << stopped.err;
+    EXPECT_EQ(stopped.out, "");
+    ASSERT_FALSE(list_checkpoints(run).empty());
+    const int64_t step = list_checkpoints(run).back();
+    EXPECT_TRUE(stopped.err.ends_with(
+        fmt::format("\nlockstep: stopped by {} at step {} of 1000000; the same command goes on from there\n",
+                    signal == SIGTERM ? "SIGTERM" : "SIGINT", step)))
+        << stopped.err;
+    const std::string steps = std::to_string(step + 4);
+    const Program::Result resumed =
+        train(flags + Words{"--steps", steps, "--checkpoint-dir", run, "--eval-every", "50"});
+    EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+    expect_contains(resumed.err, fmt::format("lockstep: going on from step {} of {}\n", step, steps));
+    ASSERT_EQ(train(flags + Words{"--steps", steps, "--checkpoint-dir", wanted, "--eval-every", "50"}).exit_code, 0);
+    expect_same_result(run, wanted);
+  }
+}
+
+TEST(Resume, SignalWithoutACheckpointFolderSaysThatNothingIsSaved) {
+  Program program(train_command({"--steps", "1000000", "--log-every", "1", "--expect", "loss<0"}));
+  ASSERT_TRUE(program.says("\nstep 2/"));
+  program.send(SIGTERM);
+  const Program::Result stopped = program.wait();
+  EXPECT_EQ(stopped.exit_code, 128 + SIGTERM);
+  EXPECT_TRUE(stopped.err.ends_with(" of 1000000; nothing is saved, for there is no --checkpoint-dir\n"))
+      << stopped.err;
+  expect_lacks(stopped.err, "expected");
+}
+
+class Damaged : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(train(flags_ + Words{"--checkpoint-dir", wanted_}).exit_code, 0);
+    ASSERT_EQ(train(flags_ + Words{"--checkpoint-dir", run_}).exit_code, 0);
+    ASSERT_EQ(list_checkpoints(run_), (std::vector<int64_t>{5, 10, 15}));
+  }
+  std::string shard(int64_t step) const { return checkpoint_path(run_, step) + "/shard-00000-of-00001.safetensors"; }
+  Program::Result again() const { return train(flags_ + Words{"--checkpoint-dir", run_}); }
+
+  const TempDir dir_;
+  const std::string run_ = dir_.path() + "/run", wanted_ = dir_.path() + "/wanted";
+  const Words flags_ = {"--steps", "15", "--checkpoint-every", "5"};
+};
+
+TEST_F(Damaged, NewestIsPassedOverForTheOneBefore) {
+  flip_byte(shard(15));
+  const Program::Result result = again();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  expect_contains(result.err, "lockstep: resume: step 15 is passed over: ");
+  expect_contains(result.err, shard(15));
+  expect_contains(result.err, "lockstep: going on from step 10 of 15\n");
+  expect_same_result(run_, wanted_);
+}
+
+TEST_F(Damaged, ManifestIsCheckedToo) {
+  flip_byte(checkpoint_path(run_, 15) + "/manifest.json");
+  FileSystem::real().remove(shard(10));
+  const Program::Result result = again();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  expect_contains(result.err, "lockstep: resume: step 15 is passed over: ");
+  expect_contains(result.err, "lockstep: resume: step 10 is passed over: ");
+  expect_contains(result.err, "lockstep: going on from step 5 of 15\n");
+  expect_same_result(run_, wanted_);
+}
+
+TEST_F(Damaged, AllOfThemAreAnErrorAndStayAsTheyAre) {
+  for (const int64_t step : {5, 10, 15}) flip_byte(shard(step));
+  const std::vector<uint8_t> before = FileSystem::real().read_file(shard(15));
+  const Program::Result result = again();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.out, "");
+  EXPECT_TRUE(result.err.ends_with("\nlockstep: resume: 3 checkpoints in " + run_ +
+                                   ", and none is whole; put back a copy, or begin anew with --resume none or another "
+                                   "--checkpoint-dir\n"))
+      << result.err;
+  EXPECT_EQ(FileSystem::real().read_file(shard(15)), before);
+
+  const Program::Result anew = train(flags_ + Words{"--checkpoint-dir", run_, "--resume", "none"});
+  EXPECT_EQ(anew.exit_code, 0) << anew.err;
+  expect_contains(anew.err, "lockstep: " + run_ + " holds checkpoints of an earlier run, up to step 15; ");
+  expect_same_weights(run_, wanted_);
+}
+
+TEST_F(Damaged, NamedOneIsRefused) {
+  flip_byte(shard(10));
+  const Program::Result result = train(flags_ + Words{"--checkpoint-dir", run_, "--resume", "10"});
+  EXPECT_EQ(result.exit_code, 1);
+  expect_contains(result.err, shard(10));
+}
+
+// A file system of a few megabytes: room for one checkpoint and not for two.
+class SmallDisk {
+ public:
+  SmallDisk() { mounted_ = ::mount("none", dir_.path().c_str(), "tmpfs", 0, "size=4m") == 0; }
+  ~SmallDisk() {
+    if (mounted_) ::umount2(dir_.path().c_str(), MNT_DETACH);
+  }
+  bool mounted() const { return mounted_; }
+  const std::string& path() const { return dir_.path(); }
+
+ private:
+  TempDir dir_;
+  bool mounted_ = false;
+};
+
+TEST(FullDisk, TrainingGoesOnAndWhatIsSavedStaysWhole) {
+  const SmallDisk disk;
+  if (!disk.mounted()) GTEST_SKIP() << "this user may not mount";
+  for (const bool quiet : {false, true}) {
+    const Program::Result result = train({"--steps", "9", "--checkpoint-every", "3", "--checkpoint-dir", disk.path(),
+                                          "--resume", "none", quiet ? "--quiet" : "--quiet=false"});
+    EXPECT_EQ(result.exit_code, 1) << result.err;
+    for (const char* step : {"6", "9"})
+      expect_contains(result.err, fmt::format("alarm: checkpoint of step {} was not saved: ", step));
+    expect_contains(result.err, "No space left on device");
+    expect_contains(result.err, "lockstep: the last checkpoint, of step 9, is not in " + disk.path() +
+                                    ": the trained model is lost; ");
+    expect_contains(result.out, "mlp test accuracy ");
+    expect_lacks(result.err, "checkpoints are in");
+    EXPECT_EQ(list_checkpoints(disk.path()), std::vector<int64_t>{3});
+    EXPECT_EQ(load_checkpoint(checkpoint_path(disk.path(), 3)).step, 3);
+  }
+}
+
+TEST(FullDisk, FilesThatMayNotGrowAreNoReasonToDie) {
+  const TempDir dir;
+  const std::string run = dir.path() + "/run";
+  const Program::Result result =
+      Program(Words{"sh", "-c", "ulimit -f 1000; exec \"$0\" \"$@\""} +
+              train_command({"--steps", "6", "--checkpoint-every", "3", "--checkpoint-dir", run}))
+          .wait();
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  expect_contains(result.err, "alarm: checkpoint of step 3 was not saved: ");
+  expect_contains(result.err, "File too large");
+  EXPECT_TRUE(list_checkpoints(run).empty());
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,104 @@
+// What the tests of `lockstep train` share: a small data set in files, runs of the program, and comparisons of what
+// they left behind.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/file.h"
+#include "data/idx.h"
+#include "lockstep/checkpoint.h"
+#include "lockstep/data.h"
+#include "support/program.h"
+
+namespace lockstep {
+
+using Words = std::vector<std::string>;
+
+inline Words operator+(Words a, const Words& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// IDX files of 600 examples to train on and 100 to test with, made once; as --dataset wants them.
+inline const std::string& small_dataset() {
+  static const TempDir dir;
+  static const std::string paths = [] {
+    const Dataset data = synthetic_digits(600, 100);
+    std::string out;
+    for (const ImageDataset* half : {&data.train, &data.test}) {
+      const std::string name = dir.path() + (half == &data.train ? "/train" : "/test");
+      FileSystem::real().write(name + "-images", encode_idx({{half->count, half->rows, half->cols}, {half->images}}));
+      FileSystem::real().write(name + "-labels", encode_idx({{half->count}, {half->labels}}));
+      out += (out.empty() ? "" : ",") + name + "-images," + name + "-labels";
+    }
+    return out;
+  }();
+  return paths;
+}
+
+// `lockstep train` on it with batches of 50: twelve steps an epoch.
+inline Words train_command(const Words& flags) {
+  return Words{program_path(), "train", "--dataset", small_dataset(), "--batch-size", "50"} + flags;
+}
+inline Program::Result train(const Words& flags) { return Program(train_command(flags)).wait(); }
+
+inline void expect_contains(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << "no \"" << part << "\" in:\n" << text;
+}
+inline void expect_lacks(const std::string& text, const std::string& part) {
+  EXPECT_EQ(text.find(part), std::string::npos) << "\"" << part << "\" in:\n" << text;
+}
+
+inline std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> out;
+  for (std::string line; std::getline(in, line);) out.push_back(line);
+  return out;
+}
+
+inline std::string read_text(const std::string& path) {
+  const std::vector<uint8_t> bytes = FileSystem::real().read_file(path);
+  return {bytes.begin(), bytes.end()};
+}
+
+inline void flip_byte(const std::string& path) {
+  std::vector<uint8_t> bytes = FileSystem::real().read_file(path);
+  bytes[bytes.size() / 2] ^= 1;
+  FileSystem::real().write(path, bytes);
+}
+
+// The manifest of the newest checkpoint, without what differs between runs that compute the same.
+inline nlohmann::json manifest_of(const std::string& dir) {
+  const std::string path = checkpoint_path(dir, list_checkpoints(dir).back());
+  const std::string text = read_text(path + "/manifest.json");
+  nlohmann::json manifest = nlohmann::json::parse(text, nullptr, false);
+  manifest.erase("sha256");  // of the manifest itself
+  for (const char* key : {"checkpoint_dir", "log_dir", "devices", "resume", "steps", "quiet", "loggers", "log_every"})
+    manifest["config"].erase(key);
+  return manifest;
+}
+
+// Both folders' newest checkpoints have the same step and the same arrays, to the byte.
+inline void expect_same_weights(const std::string& dir, const std::string& wanted) {
+  const std::vector<int64_t> steps = list_checkpoints(dir), wanted_steps = list_checkpoints(wanted);
+  ASSERT_FALSE(steps.empty());
+  ASSERT_FALSE(wanted_steps.empty());
+  ASSERT_EQ(steps.back(), wanted_steps.back());
+  const nlohmann::json shards = manifest_of(wanted)["shards"];
+  ASSERT_GT(shards.size(), 0u);
+  for (const auto& shard : shards) {
+    const std::string file = "/" + shard["file"].get<std::string>();
+    EXPECT_TRUE(FileSystem::real().read_file(checkpoint_path(dir, steps.back()) + file) ==
+                FileSystem::real().read_file(checkpoint_path(wanted, steps.back()) + file))
+        << file;
+  }
+}
+
+// And the same cursor, settings, metrics and mesh.
+inline void expect_same_result(const std::string& dir, const std::string& wanted) {
+  expect_same_weights(dir, wanted);
+  EXPECT_EQ(manifest_of(dir), manifest_of(wanted));
+}
+
+}  // namespace lockstep

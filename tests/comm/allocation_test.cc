@@ -1,0 +1,78 @@
+// Counts the heap allocations of this program: operations make none once a group is warm.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+#include "comm/in_process.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define LOCKSTEP_SANITIZED
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define LOCKSTEP_SANITIZED
+#endif
+#endif
+
+#ifndef LOCKSTEP_SANITIZED
+
+namespace {
+std::atomic<int64_t> allocations{0};
+
+void* counted(size_t bytes, size_t alignment) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  void* memory = nullptr;
+  if (posix_memalign(&memory, std::max(alignment, sizeof(void*)), bytes ? bytes : 1) != 0) throw std::bad_alloc();
+  return memory;
+}
+}  // namespace
+
+// The array forms and those without exceptions call these.
+void* operator new(size_t bytes) { return counted(bytes, alignof(std::max_align_t)); }
+void* operator new(size_t bytes, std::align_val_t alignment) { return counted(bytes, static_cast<size_t>(alignment)); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace lockstep {
+namespace {
+
+TEST(InProcessComm, OperationsAllocateNothingOnceWarm) {
+  const auto comms = in_process_comms(2);
+  constexpr size_t kUnderWay = 20;
+  const int64_t counts[2] = {3, 5};
+  const Route routes[2] = {{0, 1}, {1, 0}};
+  float in[2][8] = {}, out[2][kUnderWay][8] = {};
+  Work works[2][kUnderWay];
+  const auto round = [&] {
+    for (size_t rank : {0, 1}) {
+      Comm& comm = *comms[rank];
+      const float* from = in[rank];
+      for (size_t i = 0; i < kUnderWay; ++i) {
+        float* to = out[rank][i];
+        works[rank][i] = i % 5 == 0   ? comm.start_all_reduce(from, to, 8, f32, Reduction::sum)
+                         : i % 5 == 1 ? comm.start_reduce_scatter(from, to, counts, f32, Reduction::sum)
+                         : i % 5 == 2 ? comm.start_all_gather(from, to, counts, f32)
+                         : i % 5 == 3 ? comm.start_permute(from, to, 8, f32, routes)
+                                      : comm.start_broadcast(to, 8, f32, 1);
+      }
+    }
+    for (auto& of_rank : works)
+      for (Work& work : of_rank) work.wait();
+  };
+  round();
+  const int64_t before = allocations;
+  EXPECT_GT(before, 0);
+  for (int i = 0; i < 100; ++i) round();
+  EXPECT_EQ(allocations, before);
+}
+
+}  // namespace
+}  // namespace lockstep
+
+#endif

@@ -1,0 +1,241 @@
+// Many operations: under way at once, waited for in any order, on several groups, at random.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <random>
+
+#include "comm/conformance.h"
+#include "comm/values.h"
+
+namespace lockstep::conformance {
+namespace {
+
+std::vector<int> all_ranks(const Comm& comm) {
+  std::vector<int> ranks(static_cast<size_t>(comm.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+// 0 + 1 + ... + (n - 1)
+int64_t sum_of_ranks(int n) { return int64_t{n} * (n - 1) / 2; }
+
+// The sum of `value + rank` over the group.
+void expect_sum(Comm& comm, int64_t value) {
+  int64_t sum = value + comm.rank();
+  comm.all_reduce(&sum, &sum, 1, i64, Reduction::sum);
+  EXPECT_EQ(sum, comm.size() * value + sum_of_ranks(comm.size())) << comm.name();
+}
+
+void barriers_and_sums_alternate(Comm& comm) {
+  for (int64_t round = 0; round < 200; ++round) {
+    comm.barrier();
+    expect_sum(comm, round);
+  }
+}
+
+void many_are_under_way_at_once(Comm& comm) {
+  constexpr int64_t kMany = 100;
+  for (int round = 0; round < 3; ++round) {
+    std::vector<int64_t> values(kMany);
+    std::vector<Work> works;
+    for (int64_t i = 0; i < kMany; ++i) {
+      int64_t& value = values[static_cast<size_t>(i)];
+      value = i + comm.rank();
+      works.push_back(comm.start_all_reduce(&value, &value, 1, i64, Reduction::sum));
+    }
+    // Each rank in an order of its own.
+    std::vector<size_t> order(kMany);
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::shuffle(order.begin(), order.end(), std::mt19937(static_cast<unsigned>(round * 100 + comm.rank())));
+    for (const size_t i : order) {
+      EXPECT_TRUE(works[i]);
+      works[i].wait();
+      EXPECT_FALSE(works[i]);
+      works[i].wait();  // nothing is left to wait for
+      EXPECT_EQ(values[i], comm.size() * static_cast<int64_t>(i) + sum_of_ranks(comm.size()));
+    }
+  }
+}
+
+// Large ones, waited for in opposite orders by even and odd ranks.
+void opposite_orders_of_waiting_meet(Comm& comm) {
+  constexpr int64_t kCount = 100000;
+  std::vector<std::vector<int32_t>> data(4);
+  std::vector<Work> works;
+  for (size_t i = 0; i < data.size(); ++i) {
+    data[i].assign(kCount, static_cast<int32_t>(i) + comm.rank());
+    works.push_back(comm.start_all_reduce(data[i].data(), data[i].data(), kCount, i32, Reduction::sum));
+  }
+  if (comm.rank() % 2 != 0) std::ranges::reverse(works);
+  for (Work& work : works) work.wait();
+  for (size_t i = 0; i < data.size(); ++i)
+    EXPECT_EQ(std::ranges::count(data[i],
+                                 static_cast<int32_t>(comm.size() * static_cast<int>(i) + sum_of_ranks(comm.size()))),
+              kCount);
+}
+
+// Rows and columns of a grid, with operations of both and of the whole under way at once.
+void rows_and_columns_compute_at_once(Comm& comm) {
+  const int columns = comm.size() % 4 == 0 ? 4 : comm.size() % 2 == 0 ? 2 : 1, rows = comm.size() / columns;
+  const int row = comm.rank() / columns, column = comm.rank() % columns;
+  std::vector<int> in_row, in_column;
+  for (int i = 0; i < columns; ++i) in_row.push_back(row * columns + i);
+  for (int i = 0; i < rows; ++i) in_column.push_back(i * columns + column);
+  const std::unique_ptr<Comm> across = comm.split(in_row, "x"), down = comm.split(in_column, "y");
+  EXPECT_EQ(across->name(), "x");
+  EXPECT_EQ(across->size(), columns);
+  EXPECT_EQ(across->rank(), column);
+  EXPECT_EQ(down->size(), rows);
+  EXPECT_EQ(down->rank(), row);
+  for (int64_t round = 0; round < 50; ++round) {
+    int64_t a = comm.rank() + round, b = a, c = a;
+    Work of_row = across->start_all_reduce(&a, &a, 1, i64, Reduction::sum);
+    Work of_column = down->start_all_reduce(&b, &b, 1, i64, Reduction::sum);
+    Work of_all = comm.start_all_reduce(&c, &c, 1, i64, Reduction::max);
+    of_all.wait();
+    of_column.wait();
+    of_row.wait();
+    EXPECT_EQ(a, columns * (row * columns + round) + sum_of_ranks(columns));
+    EXPECT_EQ(b, rows * (column + round) + columns * sum_of_ranks(rows));
+    EXPECT_EQ(c, comm.size() - 1 + round);
+  }
+}
+
+void groups_number_their_members_by_the_list(Comm& comm) {
+  std::vector<int> reversed = all_ranks(comm);
+  std::ranges::reverse(reversed);
+  comm.set_timeout(std::chrono::seconds(50));
+  const std::unique_ptr<Comm> group = comm.split(reversed, "reversed");
+  EXPECT_EQ(group->rank(), comm.size() - 1 - comm.rank());
+  EXPECT_EQ(group->timeout(), std::chrono::seconds(50));
+  int32_t root = comm.rank();
+  group->broadcast(&root, 1, i32, 0);
+  EXPECT_EQ(root, comm.size() - 1);
+  // The same list and name again: another group, whose operations do not meet those of the first.
+  const std::unique_ptr<Comm> again = comm.split(reversed, "reversed");
+  int64_t a = 1, b = 2;
+  Work first = group->start_all_reduce(&a, &a, 1, i64, Reduction::sum);
+  again->all_reduce(&b, &b, 1, i64, Reduction::sum);
+  first.wait();
+  EXPECT_EQ(a, comm.size());
+  EXPECT_EQ(b, 2 * comm.size());
+  // A group of one, and a group of a group.
+  expect_sum(*comm.split({comm.rank()}, "alone"), 3);
+  if (group->rank() > 0 || group->size() == 1) {
+    std::vector<int> rest = all_ranks(*group);
+    if (rest.size() > 1) rest.erase(rest.begin());
+    expect_sum(*group->split(rest, "rest"), 4);
+  }
+}
+
+// One operation of a random sequence: its memory, and what must be there in the end.
+struct Step {
+  std::vector<int32_t> in, out, expected;
+  std::vector<int64_t> counts, receive_counts;
+  std::vector<Route> routes;
+  Work work;
+};
+
+std::unique_ptr<Step> random_step(Comm& comm, std::mt19937& random) {
+  auto step = std::make_unique<Step>();
+  const int n = comm.size(), me = comm.rank();
+  const auto up_to = [&](int64_t most) { return static_cast<int64_t>(random() % static_cast<unsigned>(most + 1)); };
+  const auto base = static_cast<int32_t>(up_to(1000));
+  // What rank r gives at i.
+  const auto value = [&](int r, int64_t i) { return base + static_cast<int32_t>(r * 7 + i % 13); };
+  const auto piece = [&](int r, int64_t from, int64_t count) {
+    return fill<int32_t>(count, [&](int64_t i) { return value(r, from + i); });
+  };
+  const int64_t count = up_to(9) == 0 ? up_to(40000) : up_to(40);
+  switch (up_to(6)) {
+    case 0:
+      step->in = piece(me, 0, count);
+      step->out.resize(step->in.size());
+      step->expected = fill<int32_t>(count, [&](int64_t i) { return n * value(0, i) + 7 * sum_of_ranks(n); });
+      step->work = comm.start_all_reduce(step->in.data(), step->out.data(), count, i32, Reduction::sum);
+      break;
+    case 1: {
+      for (int r = 0; r < n; ++r) step->counts.push_back(up_to(30));
+      const int64_t from = std::accumulate(step->counts.begin(), step->counts.begin() + me, int64_t{0});
+      step->in = piece(me, 0, std::accumulate(step->counts.begin(), step->counts.end(), int64_t{0}));
+      step->expected = piece(n - 1, from, step->counts[static_cast<size_t>(me)]);
+      step->out.resize(step->expected.size());
+      step->work = comm.start_reduce_scatter(step->in.data(), step->out.data(), step->counts, i32, Reduction::max);
+      break;
+    }
+    case 2:
+      for (int r = 0; r < n; ++r) {
+        step->counts.push_back(up_to(30));
+        const std::vector<int32_t> part = piece(r, 0, step->counts.back());
+        step->expected.insert(step->expected.end(), part.begin(), part.end());
+      }
+      step->in = piece(me, 0, step->counts[static_cast<size_t>(me)]);
+      step->out.resize(step->expected.size());
+      step->work = comm.start_all_gather(step->in.data(), step->out.data(), step->counts, i32);
+      break;
+    case 3:
+      for (int source = 0; source < n; ++source)
+        for (int destination = 0; destination < n; ++destination) {
+          const int64_t some = up_to(20);
+          const std::vector<int32_t> part = piece(source, destination, some);
+          if (source == me) step->counts.push_back(some), step->in.insert(step->in.end(), part.begin(), part.end());
+          if (destination == me) {
+            step->receive_counts.push_back(some);
+            step->expected.insert(step->expected.end(), part.begin(), part.end());
+          }
+        }
+      step->out.resize(step->expected.size());
+      step->work = comm.start_all_to_all(step->in.data(), step->out.data(), step->counts, step->receive_counts, i32);
+      break;
+    case 4: {
+      const auto shift = static_cast<int>(up_to(n - 1));
+      for (int r = 0; r + shift < n; ++r) step->routes.push_back({r, r + shift});
+      step->in = piece(me, 0, count);
+      step->out.assign(step->in.size(), -1);
+      step->expected = me >= shift ? piece(me - shift, 0, count) : std::vector<int32_t>(step->in.size());
+      step->work = comm.start_permute(step->in.data(), step->out.data(), count, i32, step->routes);
+      break;
+    }
+    case 5: {
+      const auto root = static_cast<int>(up_to(n - 1));
+      step->out = piece(me, 0, count);
+      step->expected = piece(root, 0, count);
+      step->work = comm.start_broadcast(step->out.data(), count, i32, root);
+      break;
+    }
+    default:
+      step->work = comm.start_barrier();
+  }
+  return step;
+}
+
+void random_sequences(Comm& comm) {
+  std::mt19937 together(7);                                    // the same on all ranks: what is started
+  std::mt19937 alone(static_cast<unsigned>(comm.rank() + 1));  // different on each: what is waited for
+  std::vector<std::unique_ptr<Step>> under_way;
+  const auto finish = [&](size_t i) {
+    under_way[i]->work.wait();
+    EXPECT_EQ(under_way[i]->out, under_way[i]->expected);
+    under_way.erase(under_way.begin() + static_cast<std::ptrdiff_t>(i));
+  };
+  for (int i = 0; i < 300; ++i) {
+    under_way.push_back(random_step(comm, together));
+    while (!under_way.empty() && (under_way.size() > 12 || alone() % 3 == 0)) finish(alone() % under_way.size());
+  }
+  while (!under_way.empty()) finish(under_way.size() - 1);
+}
+
+}  // namespace
+
+std::vector<Check> sequence_checks() {
+  return {{"BarriersAndSumsAlternate", barriers_and_sums_alternate},
+          {"ManyAreUnderWayAtOnce", many_are_under_way_at_once},
+          {"OppositeOrdersOfWaitingMeet", opposite_orders_of_waiting_meet},
+          {"RowsAndColumnsComputeAtOnce", rows_and_columns_compute_at_once},
+          {"GroupsNumberTheirMembersByTheList", groups_number_their_members_by_the_list},
+          {"RandomSequences", random_sequences}};
+}
+
+}  // namespace lockstep::conformance

@@ -1,0 +1,166 @@
+#include <cmath>
+
+#include "array/near.h"
+#include "lockstep/lockstep.h"
+#include "lockstep/nn.h"
+#include "nn/differences.h"
+
+namespace lockstep {
+namespace {
+
+#define EXPECT_ERROR(statement, part) EXPECT_THROWS(static_cast<void>(statement), Error, part)
+
+TEST(Dense, MultipliesAndAdds) {
+  const nn::Dense layer{array({{1.f, 2.f}, {3.f, 4.f}, {5.f, 6.f}}), array({10.f, 20.f})};
+  EXPECT_TEXT(nn::apply(layer, array({{1.f, 1.f, 1.f}})), "f32[1,2] [[19, 32]]");
+  EXPECT_TEXT(nn::apply(layer, array({1.f, 0.f, 0.f})), "f32[2] [11, 22]");
+  EXPECT_EQ(nn::apply(layer, ones({4, 5, 3})).shape(), (Shape{4, 5, 2}));
+}
+
+TEST(Dense, StartsWithHeNormalWeightsAndZeroBiases) {
+  const nn::Dense layer = nn::dense(random::key(1), 400, 50);
+  EXPECT_EQ(layer.w.type(), (Type{f32, {400, 50}}));
+  EXPECT_EQ(layer.b.to_vector<float>(), std::vector<float>(50));
+  EXPECT_NEAR(standard_deviation(layer.w).item<double>(), std::sqrt(2.0 / 400), 1e-3);
+}
+
+TEST(Dense, WrongFeaturesAreRefused) {
+  const nn::Dense layer = nn::dense(random::key(1), 784, 10);
+  EXPECT_ERROR(nn::apply(layer, ones({2, 30})),
+               "nn::apply: x [2, 30] has 30 features, w [784, 10] takes 784; give [..., 784]");
+  EXPECT_ERROR(nn::apply(layer, Array(1.f)), "has 0 features, w [784, 10] takes 784");
+  EXPECT_ERROR(nn::apply(nn::Dense{ones({3, 2}), ones({3})}, ones({1, 3})),
+               "nn::apply: a dense layer of w [3, 2] and b [3]; they are [in, out] and [out]");
+  EXPECT_ERROR(nn::dense(random::key(1), 0, 10), "nn::dense: 0 inputs and 10 outputs; both must be positive");
+}
+
+TEST(Conv2d, ConvolvesAndAdds) {
+  const nn::Conv2d layer{ones({3, 3, 1, 2}), array({0.f, 100.f})};
+  const Array y = nn::apply(layer, ones({1, 3, 3, 1}));
+  EXPECT_ELEMENTS(y, {4, 104, 6, 106, 4, 104, 6, 106, 9, 109, 6, 106, 4, 104, 6, 106, 4, 104}, 0);
+  EXPECT_EQ(nn::apply(layer, ones({1, 3, 3, 1}), {.padding = "VALID"}).shape(), (Shape{1, 1, 1, 2}));
+}
+
+TEST(Conv2d, StartsWithTheFanOfItsFilter) {
+  const nn::Conv2d layer = nn::conv2d(random::key(1), {5, 3}, 16, 32);
+  EXPECT_EQ(layer.w.type(), (Type{f32, {5, 3, 16, 32}}));
+  EXPECT_NEAR(standard_deviation(layer.w).item<double>(), std::sqrt(2.0 / 240), 2e-3);
+}
+
+TEST(Conv2d, WhatDoesNotFitIsRefused) {
+  const nn::Conv2d layer = nn::conv2d(random::key(1), 3, 2, 4);
+  EXPECT_ERROR(nn::apply(layer, ones({1, 8, 8, 3})), "the images have 3 channels, the filters take 2 each");
+  EXPECT_ERROR(nn::apply(nn::Conv2d{ones({3, 3, 1, 2}), ones({1})}, ones({1, 3, 3, 1})),
+               "nn::apply: a convolution of w [3, 3, 1, 2] and b [1]; they are [kh, kw, in, out] and [out]");
+  EXPECT_ERROR(nn::conv2d(random::key(1), 0, 1, 1), "nn::conv2d: the kernel is 0 x 0; it must be at least 1 x 1");
+  EXPECT_ERROR(nn::conv2d(random::key(1), 3, 1, 0), "nn::conv2d: 1 inputs and 0 outputs; both must be positive");
+}
+
+TEST(LayerNorm, HasMeanZeroAndVarianceOne) {
+  const Array x = random::normal(random::key(1), {6, 50}) * 7.f + 1000.f, y = nn::apply(nn::layer_norm(50), x);
+  EXPECT_ELEMENTS(mean(y, 1), std::vector<double>(6), 1e-4);
+  EXPECT_ELEMENTS(var(y, 1), std::vector<double>(6, 1.0), 1e-4);
+}
+
+TEST(LayerNorm, ScalesAndMoves) {
+  const nn::LayerNorm layer{array({2.f, 3.f}), array({10.f, 20.f})};
+  EXPECT_ELEMENTS(nn::apply(layer, array({{-1.f, 1.f}}), 0.0), {8, 23}, 1e-6);
+  // Nothing to normalise: epsilon keeps it finite.
+  EXPECT_ELEMENTS(nn::apply(layer, array({{5.f, 5.f}})), {10, 20}, 0);
+}
+
+TEST(LayerNorm, GradientsMatchFiniteDifferences) {
+  const Array x = astype(random::normal(random::key(2), {3, 5}), f64);
+  const Array scale = astype(random::normal(random::key(3), {5}), f64);
+  const Array bias = astype(random::normal(random::key(4), {5}), f64);
+  const Array factors = astype(random::normal(random::key(5), {3, 5}), f64);
+  expect_gradient([&](Array v) { return sum(factors * nn::apply(nn::LayerNorm{scale, bias}, v)); }, x);
+  expect_gradient([&](Array v) { return sum(factors * nn::apply(nn::LayerNorm{v, bias}, x)); }, scale);
+  expect_gradient([&](Array v) { return sum(factors * nn::apply(nn::LayerNorm{scale, v}, x)); }, bias);
+}
+
+TEST(LayerNorm, LowPrecisionIsComputedInF32) {
+  // The squares are beyond f16.
+  const Array x = astype(array({{-1000.f, 1000.f}}), f16);
+  const nn::LayerNorm layer{ones({2}, f16), zeros({2}, f16)};
+  EXPECT_TEXT(nn::apply(layer, x), "f16[1,2] [[-1, 1]]");
+}
+
+TEST(LayerNorm, WhatDoesNotFitIsRefused) {
+  EXPECT_ERROR(nn::apply(nn::layer_norm(3), ones({2, 4})),
+               "nn::apply: x [2, 4] and a layer norm of scale [3] and bias [3]; both are [features], x is [..., "
+               "features]");
+  EXPECT_ERROR(nn::apply(nn::layer_norm(3), ones({2, 3}), -1), "the epsilon of a layer norm is -1");
+  EXPECT_ERROR(nn::layer_norm(0), "nn::layer_norm: 0 features; the number must be positive");
+}
+
+TEST(Flatten, KeepsTheExamples) {
+  EXPECT_EQ(nn::flatten(ones({5, 2, 3, 4})).shape(), (Shape{5, 24}));
+  EXPECT_EQ(nn::flatten(ones({5, 2})).shape(), (Shape{5, 2}));
+  EXPECT_EQ(nn::flatten(ones({5})).shape(), (Shape{5, 1}));
+  EXPECT_ERROR(nn::flatten(Array(1.f)), "nn::flatten: a scalar has no examples; give [n, ...]");
+}
+
+TEST(Dropout, DropsTheRateAndKeepsTheMean) {
+  constexpr int64_t kCount = 100000;
+  for (const double rate : {0.1, 0.5, 0.9}) {
+    const Array y = nn::dropout({.training = true, .key = random::key(7)}, 0, ones({kCount}), rate);
+    int64_t dropped = 0;
+    for (float v : y.data<float>()) {
+      if (v == 0)
+        ++dropped;
+      else
+        ASSERT_EQ(v, static_cast<float>(1 / (1 - rate)));
+    }
+    // Five standard deviations of a binomial count.
+    EXPECT_NEAR(static_cast<double>(dropped), rate * kCount, 5 * std::sqrt(rate * (1 - rate) * kCount));
+  }
+}
+
+TEST(Dropout, IsAFunctionOfKeyAndSite) {
+  const auto mask = [](uint64_t seed, int64_t site) {
+    return nn::dropout({.training = true, .key = random::key(seed)}, site, ones({1000}), 0.5).to_vector<float>();
+  };
+  EXPECT_EQ(mask(1, 0), mask(1, 0));
+  EXPECT_NE(mask(1, 0), mask(2, 0));
+  EXPECT_NE(mask(1, 0), mask(1, 1));
+  const auto compiled =
+      jit([](Array key) { return nn::dropout({.training = true, .key = key}, 0, ones({1000}), 0.5); });
+  EXPECT_EQ(compiled(random::key(1)).to_vector<float>(), mask(1, 0));
+}
+
+TEST(Dropout, DoesNotDependOnTheNumberOfDevices) {
+  const Array x = random::normal(random::key(1), {24, 10});
+  const auto f = jit([](Array v, Array key) { return nn::dropout({.training = true, .key = key}, 3, v, 0.4); });
+  const std::vector<float> whole = f(x, random::key(9)).to_vector<float>();
+  for (const int n : {2, 3, 8}) {
+    const NamedSharding rows(make_mesh({{"data", n}}), P("data"));
+    const Array y = f(device_put(x, rows), random::key(9));
+    EXPECT_EQ(y.to_vector<float>(), whole) << n << " devices";
+    EXPECT_FALSE(y.is_fully_replicated());
+  }
+}
+
+TEST(Dropout, GradientFlowsWhereItWasKept) {
+  const nn::Mode mode{.training = true, .key = random::key(5)};
+  const Array kept = nn::dropout(mode, 0, ones({100}), 0.5);
+  const Array g = grad([&](Array x) { return sum(nn::dropout(mode, 0, x, 0.5)); })(full({100}, 3.f));
+  EXPECT_EQ(g.to_vector<float>(), kept.to_vector<float>());
+}
+
+TEST(Dropout, IsNothingWhenNotTrainingOrAtRateZero) {
+  const Array x = ones({3});
+  EXPECT_EQ(nn::dropout({}, 0, x, 0.5).node(), x.node());
+  EXPECT_EQ(nn::dropout({.training = true, .key = random::key(0)}, 0, x, 0).node(), x.node());
+  EXPECT_EQ(nn::dropout({.training = true, .key = random::key(0)}, 0, ones({3}, bf16), 0.5).dtype(), bf16);
+}
+
+TEST(Dropout, NonsenseIsRefused) {
+  for (const double rate : {-0.1, 1.0, std::nan("")})
+    EXPECT_ERROR(nn::dropout({}, 0, ones({3}), rate), "it must be at least 0 and less than 1");
+  EXPECT_ERROR(nn::dropout({.training = true}, 0, ones({3}), 0.5),
+               "nn::dropout: training without a key; set Mode::key, a new one for every step");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,115 @@
+#include "lockstep/schedules.h"
+
+#include <cmath>
+#include <limits>
+
+#include "array/near.h"
+#include "lockstep/lockstep.h"
+
+namespace lockstep {
+namespace {
+
+using Kind = Schedule::Kind;
+
+#define EXPECT_ERROR(statement, part) EXPECT_THROWS(static_cast<void>(statement), Error, part)
+
+constexpr double kPi = 3.14159265358979323846;
+
+const std::vector<Schedule>& examples() {
+  static const std::vector<Schedule> all{
+      {.peak = 0.1},
+      {.kind = Kind::cosine, .peak = 1e-3, .total_steps = 4690},
+      {.kind = Kind::cosine, .peak = 0.3, .end = 1e-5, .total_steps = 7},
+      {.kind = Kind::warmup_cosine, .peak = 1e-3, .end = 1e-6, .warmup_steps = 100, .total_steps = 4690},
+      {.kind = Kind::warmup_cosine, .peak = 1e-3, .end = 1e-6, .warmup_steps = 10, .total_steps = 10},
+      {.kind = Kind::exponential, .peak = 0.2, .decay = 0.97, .every = 100},
+      {.kind = Kind::step, .peak = 0.2, .decay = 0.1, .every = 30},
+  };
+  return all;
+}
+
+TEST(Schedule, ValuesAreThoseOfTheFormulas) {
+  EXPECT_EQ(examples()[0].at(0), 0.1);
+  EXPECT_EQ(examples()[0].at(1000000), 0.1);
+  const Schedule& cosine = examples()[1];
+  EXPECT_EQ(cosine.at(0), 1e-3);
+  EXPECT_NEAR(cosine.at(2345), 5e-4, 1e-18);
+  EXPECT_NEAR(cosine.at(1000), 5e-4 * (1 + std::cos(kPi * 1000 / 4690)), 1e-18);
+  EXPECT_EQ(cosine.at(4690), 0);
+  EXPECT_EQ(cosine.at(9999), 0);
+  EXPECT_EQ(examples()[2].at(7), 1e-5);
+  const Schedule& warm = examples()[3];
+  EXPECT_EQ(warm.at(0), 0);
+  EXPECT_NEAR(warm.at(25), 2.5e-4, 1e-18);
+  EXPECT_EQ(warm.at(100), 1e-3);
+  EXPECT_NEAR(warm.at(100 + 2295), (1e-3 + 1e-6) / 2, 1e-18);
+  EXPECT_EQ(warm.at(4690), 1e-6);
+  const Schedule& only_warm = examples()[4];
+  EXPECT_NEAR(only_warm.at(9), 9e-4, 1e-18);
+  EXPECT_EQ(only_warm.at(10), 1e-6);
+  EXPECT_NEAR(examples()[5].at(50), 0.2 * std::sqrt(0.97), 1e-15);
+  EXPECT_NEAR(examples()[5].at(200), 0.2 * 0.97 * 0.97, 1e-15);
+  EXPECT_EQ(examples()[6].at(29), 0.2);
+  EXPECT_NEAR(examples()[6].at(30), 0.02, 1e-17);
+  EXPECT_NEAR(examples()[6].at(89), 0.002, 1e-17);
+}
+
+TEST(Schedule, CompiledIsTheDoubleRoundedOnce) {
+  std::vector<int32_t> steps;
+  for (int32_t i = 0; i < 120; ++i) steps.push_back(i);
+  for (int32_t i = 120; i < 6000; i += 61) steps.push_back(i);
+  steps.push_back(std::numeric_limits<int32_t>::max());
+  const auto count = static_cast<int64_t>(steps.size());
+  for (const Schedule& s : examples()) {
+    SCOPED_TRACE(to_string(s.kind));
+    const Array rates = jit([&](Array step) { return s(step); })(Array::from(steps, {count}));
+    ASSERT_EQ(rates.type(), (Type{f32, {count}}));
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const auto wanted = static_cast<float>(s.at(steps[i]));
+      // The last bit of a double may differ between mathematical libraries, and seldom shows after rounding.
+      EXPECT_NEAR(rates.data<float>()[i], wanted, 1.2e-7 * wanted) << "step " << steps[i];
+    }
+  }
+}
+
+TEST(Schedule, OfOneNumberIsAScalar) {
+  const Array rate = examples()[3](Array(25));
+  EXPECT_EQ(rate.type(), (Type{f32, {}}));
+  EXPECT_EQ(rate.item<float>(), static_cast<float>(2.5e-4));
+}
+
+TEST(Schedule, NamesGoBothWays) {
+  for (const char* name : {"constant", "cosine", "warmup_cosine", "exponential", "step"})
+    EXPECT_EQ(to_string(schedule_kind(name)), name);
+  EXPECT_EQ(schedule_kind("cosine"), Kind::cosine);
+  EXPECT_ERROR(schedule_kind("cosin"),
+               "schedule: there is no \"cosin\"; choose constant, cosine, warmup_cosine, exponential or step; did you "
+               "mean \"cosine\"?");
+  EXPECT_ERROR(schedule_kind("linear"), "exponential or step");
+}
+
+TEST(Schedule, NonsenseIsRefused) {
+  const double inf = std::numeric_limits<double>::infinity();
+  EXPECT_ERROR(check(Schedule{.peak = -1e-3}), "schedule: the peak rate is -0.001; it must be 0 or a positive number");
+  EXPECT_ERROR(check(Schedule{.peak = std::nan("")}), "schedule: the peak rate is nan");
+  EXPECT_ERROR(check(Schedule{.peak = inf}), "schedule: the peak rate is inf");
+  EXPECT_ERROR(check(Schedule{.end = -1}), "schedule: the end rate is -1");
+  EXPECT_ERROR(check(Schedule{.kind = Kind::cosine}),
+               "schedule: cosine of 0 steps; set total_steps to the length of the run");
+  EXPECT_ERROR(check(Schedule{.kind = Kind::warmup_cosine, .warmup_steps = 101, .total_steps = 100}),
+               "schedule: 101 warm-up steps are more than the 100 steps of the run; make the warm-up shorter");
+  EXPECT_ERROR(check(Schedule{.kind = Kind::warmup_cosine, .warmup_steps = -1, .total_steps = 100}),
+               "schedule: -1 warm-up steps; the number must not be negative");
+  EXPECT_ERROR(check(Schedule{.kind = Kind::cosine, .warmup_steps = 10, .total_steps = 100}),
+               "schedule: 10 warm-up steps, but cosine has no warm-up; choose warmup_cosine, or 0 of them");
+  EXPECT_ERROR(check(Schedule{.kind = Kind::exponential, .decay = 0}),
+               "schedule: the decay is 0; it must be a positive number, such as 0.1");
+  EXPECT_ERROR(check(Schedule{.kind = Kind::step, .every = 0}),
+               "schedule: a decay every 0 steps; the number must be positive");
+  EXPECT_ERROR(Schedule{}(Array(1.5f)), "schedule: the step is f32[]; steps are integers, use astype(step, i32)");
+  EXPECT_ERROR(Schedule{.peak = -1}(Array(0)), "schedule: the peak rate is -1");
+  EXPECT_ERROR(Schedule{.peak = -1}.at(0), "schedule: the peak rate is -1");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,113 @@
+// Runs the real program `lockstep` as a user does.
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "data/process.h"
+
+extern char** environ;
+
+namespace lockstep {
+
+inline std::string program_path() {
+  ::setenv("ASAN_OPTIONS", "detect_leaks=0", 0);  // the leak check of a sanitized child takes seconds at every exit
+  return std::string(LOCKSTEP_BINARY_DIR) + "/lockstep";
+}
+
+inline detail::ProcessResult run_lockstep(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), program_path());
+  return detail::run_process(arguments, std::chrono::seconds(60));
+}
+
+// The command line is refused with this message.
+inline void expect_usage_error(const std::vector<std::string>& arguments, const std::string& message) {
+  const detail::ProcessResult result = run_lockstep(arguments);
+  EXPECT_EQ(result.exit_code, 2) << message;
+  EXPECT_EQ(result.output, "lockstep: " + message + "\n");
+}
+
+// A program that is running: what it prints can be read, and signals sent, meanwhile.
+class Program {
+ public:
+  struct Result {
+    int exit_code = 0;     // 128 + n when signal n ended it
+    std::string out, err;  // all that it printed
+  };
+
+  // arguments[0] is the program.
+  explicit Program(const std::vector<std::string>& arguments) : out_(std::tmpfile()), err_(std::tmpfile()) {
+    std::vector<char*> argv;
+    for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, ::fileno(out_.get()), STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, ::fileno(err_.get()), STDERR_FILENO);
+    const int error = ::posix_spawnp(&child_, argv[0], &actions, nullptr, argv.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (error != 0) throw std::runtime_error("cannot start " + arguments[0]);
+  }
+  ~Program() {
+    if (child_ > 0) send(SIGKILL), wait();
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  void send(int signal) { ::kill(child_, signal); }
+
+  std::string err() const { return text_of(err_.get()); }
+
+  // Returns whether standard error holds the text, as soon as it does; false when the program ends without it.
+  bool says(const std::string& text) const {
+    for (;;) {
+      siginfo_t info = {};
+      const bool ended =
+          ::waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0;
+      if (err().find(text) != std::string::npos) return true;
+      if (ended) return false;
+      ::poll(nullptr, 0, 2);
+    }
+  }
+
+  Result wait() {
+    int status = 0;
+    while (::waitpid(child_, &status, 0) < 0 && errno == EINTR) continue;
+    child_ = -1;
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), text_of(out_.get()), text_of(err_.get())};
+  }
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  using File = std::unique_ptr<std::FILE, Close>;
+
+  // The place at which the child writes is not moved.
+  static std::string text_of(std::FILE* file) {
+    std::string out;
+    char chunk[4096];
+    for (ssize_t n; (n = ::pread(::fileno(file), chunk, sizeof(chunk), static_cast<off_t>(out.size()))) > 0;)
+      out.append(chunk, static_cast<size_t>(n));
+    return out;
+  }
+
+  File out_, err_;
+  pid_t child_ = -1;
+};
+
+}  // namespace lockstep

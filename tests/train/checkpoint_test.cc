@@ -1,0 +1,399 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "base/faulty_files.h"
+#include "base/throws.h"
+#include "lockstep/device_put.h"
+#include "lockstep/version.h"
+#include "train/checkpoint_folder.h"
+#include "train/checkpoint_io.h"
+#include "train/checkpoints.h"
+#include "train/manifest.h"
+#include "train/safetensors.h"
+#include "train/sha256.h"
+
+namespace lockstep {
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+FileSystem& disk() { return FileSystem::real(); }
+void ignore(const std::string&) {}
+
+std::string text_of(const std::string& path) {
+  const Bytes bytes = disk().read_file(path);
+  return {bytes.begin(), bytes.end()};
+}
+// Not forced to the disk, which would take most of the time of these tests.
+void put(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+void put(const std::string& path, const Bytes& bytes) { put(path, std::string(bytes.begin(), bytes.end())); }
+void put_byte(const std::string& path, size_t at, int byte) {
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekp(static_cast<std::streamoff>(at)).put(static_cast<char>(byte));
+}
+// Writes a manifest with another body and the sum that fits it.
+void forge(const std::string& path, const std::function<void(nlohmann::ordered_json&)>& change) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::parse(text_of(path));
+  json.erase("sha256");
+  change(json);
+  std::string body = json.dump(2);
+  body.resize(body.size() - 2);
+  const std::string sum = detail::sha256_hex({reinterpret_cast<const uint8_t*>(body.data()), body.size()});
+  put(path, body + ",\n  \"sha256\": \"" + sum + "\"\n}\n");
+}
+
+TEST(Checkpoint, EverythingComesBackAsItWas) {
+  const TempDir dir;
+  const Checkpoint odd = odd_checkpoint();
+  const std::string path = save_checkpoint(dir.path(), odd);
+  EXPECT_EQ(path, dir.path() + "/step_00001000");
+  EXPECT_TRUE(same_checkpoint(load_checkpoint(path), odd));
+  EXPECT_TRUE(same_checkpoint(load_checkpoint(path + "/"), odd));
+  EXPECT_EQ(disk().list(dir.path()), std::vector<std::string>{"step_00001000"});
+  EXPECT_EQ(disk().list(path), (std::vector<std::string>{"manifest.json", "shard-00000-of-00001.safetensors"}));
+}
+
+TEST(Checkpoint, WithoutArraysComesBackToo) {
+  const TempDir dir;
+  const Checkpoint nothing;
+  EXPECT_TRUE(same_checkpoint(load_checkpoint(save_checkpoint(dir.path() + "/a/b", nothing)), nothing));
+}
+
+TEST(Checkpoint, SameContentsGiveSameBytes) {
+  const TempDir dir;
+  const std::string a = save_checkpoint(dir.path() + "/a", odd_checkpoint());
+  const std::string b = save_checkpoint(dir.path() + "/b", odd_checkpoint());
+  for (const std::string& file : disk().list(a)) EXPECT_EQ(text_of(a + "/" + file), text_of(b + "/" + file));
+}
+
+TEST(Checkpoint, ManifestTellsAllWithoutData) {
+  const TempDir dir;
+  const Mesh mesh({devices()[0]}, {1, 1}, {"data", "model"});
+  Checkpoint checkpoint = small_checkpoint(5);
+  checkpoint.arrays[0].second = device_put(checkpoint.arrays[0].second, NamedSharding(mesh, P({}, {"data", "model"})));
+  checkpoint.arrays[1].second = device_put(checkpoint.arrays[1].second, NamedSharding(mesh, P()));
+  const CheckpointInfo info = inspect_checkpoint(save_checkpoint(dir.path(), checkpoint), true);
+  EXPECT_EQ(info.path, dir.path() + "/step_00000005");
+  EXPECT_EQ(info.format, 1);
+  EXPECT_EQ(info.written_by, "lockstep " LOCKSTEP_VERSION);
+  EXPECT_EQ(info.step, 5);
+  EXPECT_EQ(info.cursor, checkpoint.cursor);
+  EXPECT_EQ(info.seed, 7u);
+  EXPECT_EQ(info.config, checkpoint.config);
+  EXPECT_EQ(info.metrics, checkpoint.metrics);
+  EXPECT_EQ(info.mesh, "Mesh('data': 1, 'model': 1)");
+  ASSERT_EQ(info.meshes.size(), 1u);
+  EXPECT_EQ(info.meshes[0][1].name, "model");
+  ASSERT_EQ(info.entries.size(), 3u);
+  EXPECT_EQ(info.entries[0].name, "params/w");
+  EXPECT_EQ(info.entries[0].type, (Type{f32, {6, 10}}));
+  EXPECT_EQ(info.entries[0].spec, "P(None, ('data', 'model'))");
+  EXPECT_EQ(info.entries[0].partition, P({}, {"data", "model"}));
+  EXPECT_EQ(info.entries[0].mesh, 0);
+  EXPECT_EQ(info.entries[1].offset, 240);
+  EXPECT_EQ(info.entries[2].spec, "P()");
+  EXPECT_EQ(info.entries[2].mesh, -1);
+  ASSERT_EQ(info.shards.size(), 1u);
+  EXPECT_EQ(info.shards[0].file, "shard-00000-of-00001.safetensors");
+  EXPECT_EQ(info.shards[0].bytes, disk().size(info.path + "/" + info.shards[0].file));
+  EXPECT_EQ(info.shards[0].sha256, detail::sha256_hex(disk().read_file(info.path + "/" + info.shards[0].file)));
+}
+
+TEST(Checkpoint, LoadedArraysArePlain) {
+  const TempDir dir;
+  const Mesh mesh({devices()[0]}, {1}, {"data"});
+  Checkpoint checkpoint = small_checkpoint(5);
+  checkpoint.arrays[0].second = device_put(checkpoint.arrays[0].second, NamedSharding(mesh, P("data")));
+  const Checkpoint loaded = load_checkpoint(save_checkpoint(dir.path(), checkpoint));
+  EXPECT_TRUE(loaded.arrays[0].second.sharding().mesh().axis_names().empty());
+}
+
+TEST(Checkpoint, ArraysOnSeveralMeshesKeepTheirs) {
+  const TempDir dir;
+  Checkpoint checkpoint = small_checkpoint(5);
+  for (size_t i = 0; i < 2; ++i) {
+    const Mesh mesh({devices()[0]}, {1}, {i == 0 ? "x" : "y"});
+    checkpoint.arrays[i].second = device_put(checkpoint.arrays[i].second, NamedSharding(mesh, P()));
+  }
+  const CheckpointInfo info = inspect_checkpoint(save_checkpoint(dir.path(), checkpoint));
+  EXPECT_EQ(info.mesh, "Mesh('x': 1), Mesh('y': 1)");
+  EXPECT_EQ(info.entries[1].mesh, 1);
+}
+
+TEST(Checkpoint, LargeOnesAreSplitAndArraysAreNot) {
+  const TempDir dir;
+  const Checkpoint odd = odd_checkpoint();
+  for (const int64_t limit : {1, 8, 20, 1000}) {
+    const std::string path = save_checkpoint(dir.path(), odd, {.shard_bytes = limit});
+    EXPECT_TRUE(same_checkpoint(load_checkpoint(path), odd)) << limit;
+    const CheckpointInfo info = inspect_checkpoint(path, true);
+    EXPECT_EQ(info.shards.size() == 1, limit == 1000) << limit;
+    for (size_t i = 0; i < info.shards.size(); ++i) {
+      EXPECT_EQ(info.shards[i].file, fmt::format("shard-{:05}-of-{:05}.safetensors", i, info.shards.size()));
+      const detail::SafetensorsHeader header =
+          detail::read_safetensors_header(disk(), path + "/" + info.shards[i].file);
+      const auto filled = [](const detail::SafetensorsEntry& tensor) { return tensor.type.bytes() > 0; };
+      const auto arrays = std::count_if(header.tensors.begin(), header.tensors.end(), filled);
+      EXPECT_TRUE(arrays == 1 || header.tensors.back().end() <= limit) << limit;
+      EXPECT_EQ(header.metadata.at("step"), "1000");
+    }
+  }
+}
+
+TEST(Checkpoint, ElementsAreAligned) {
+  const TempDir dir;
+  for (const CheckpointEntry& entry : inspect_checkpoint(save_checkpoint(dir.path(), odd_checkpoint())).entries)
+    EXPECT_EQ(entry.offset % size_of(entry.type.dtype), 0) << entry.name;
+}
+
+TEST(Checkpoint, SavingAStepAgainReplacesIt) {
+  const TempDir dir;
+  Checkpoint checkpoint = small_checkpoint(5);
+  save_checkpoint(dir.path(), checkpoint);
+  checkpoint.metrics["test_accuracy"] = 0.75;
+  const std::string path = save_checkpoint(dir.path(), checkpoint, {.shard_bytes = 1});
+  EXPECT_TRUE(same_checkpoint(load_checkpoint(path), checkpoint));
+  EXPECT_EQ(disk().list(dir.path()), std::vector<std::string>{"step_00000005"});
+  EXPECT_EQ(disk().list(path).size(), 4u);
+}
+
+TEST(Checkpoint, WhatCannotBeSavedIsRefusedAtOnce) {
+  const TempDir dir;
+  const auto refused = [&](const char* part, const std::function<void(Checkpoint&)>& change) {
+    Checkpoint checkpoint = small_checkpoint(5);
+    change(checkpoint);
+    EXPECT_THROWS(save_checkpoint(dir.path(), checkpoint), Error, part);
+    EXPECT_TRUE(disk().list(dir.path()).empty());
+  };
+  refused("step -1; steps count from 0", [](Checkpoint& c) { c.step = -1; });
+  refused("two arrays are called \"params/w\"", [](Checkpoint& c) { c.arrays[1].first = "params/w"; });
+  refused("\"__metadata__\" is no name for an array", [](Checkpoint& c) { c.arrays[1].first = "__metadata__"; });
+  refused("\"\" is no name for an array", [](Checkpoint& c) { c.arrays[1].first = ""; });
+  refused("is no name for an array", [](Checkpoint& c) { c.arrays[1].first = "\xff"; });
+  refused("it is empty", [](Checkpoint& c) { c.arrays[1].second = Array(); });
+  refused("the metric \"\uFFFD\" is not UTF-8", [](Checkpoint& c) { c.metrics["\xff"] = 1; });
+  refused("the setting \"\uFFFD\" is not UTF-8", [](Checkpoint& c) { c.config["\xff"] = "1"; });
+  EXPECT_THROWS(save_checkpoint("", small_checkpoint(1)), Error, "the folder's name is empty");
+  EXPECT_THROWS(save_checkpoint(dir.path(), small_checkpoint(1), {.shard_bytes = 0}), Error, "shard_bytes is 0");
+}
+
+TEST(Checkpoint, SettingsThatAreNotUtf8AreSavedWithReplacements) {
+  const TempDir dir;
+  Checkpoint checkpoint = small_checkpoint(5);
+  checkpoint.config["dir"] = "/data/\xff/x";
+  EXPECT_EQ(load_checkpoint(save_checkpoint(dir.path(), checkpoint)).config.at("dir"), "/data/\uFFFD/x");
+}
+
+TEST(Checkpoint, ListsWhatHasAManifest) {
+  const TempDir dir;
+  EXPECT_TRUE(list_checkpoints(dir.path() + "/missing").empty());
+  for (const int64_t step : {123456789, 7, 0}) save_checkpoint(dir.path(), small_checkpoint(step));
+  disk().make_dirs(dir.path() + "/step_00000008");
+  disk().make_dirs(dir.path() + "/other");
+  for (const char* name : {"step_9", "step_000000010", "step_0000001x", "step_00000011"}) {
+    save_checkpoint(dir.path() + "/other", small_checkpoint(1));
+    disk().rename(dir.path() + "/other/step_00000001", dir.path() + "/" + name);
+  }
+  disk().write(dir.path() + "/step_00000012", Bytes{1});
+  EXPECT_EQ(list_checkpoints(dir.path()), (std::vector<int64_t>{0, 7, 11, 123456789}));
+  EXPECT_EQ(checkpoint_path("run", 7), "run/step_00000007");
+}
+
+// Two checkpoints, the newer of which is to be damaged.
+class DamagedCheckpoint : public testing::Test {
+ protected:
+  void SetUp() override {
+    older_ = small_checkpoint(1);
+    save_checkpoint(dir_.path(), older_);
+    path_ = save_checkpoint(dir_.path(), small_checkpoint(2), {.shard_bytes = 200});
+    for (const std::string& name : disk().list(path_)) files_.push_back(path_ + "/" + name);
+    ASSERT_EQ(files_.size(), 3u);  // the manifest and two shards
+  }
+  void expect_refused(const std::string& file, const std::string& what) {
+    try {
+      load_checkpoint(path_);
+      FAIL() << "loaded with " << what << " of " << file;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(file), std::string::npos) << what << ": " << error.what();
+    }
+  }
+  void expect_passed_over() {
+    std::vector<std::string> said;
+    const auto found = find_checkpoint(dir_.path(), "auto", [&](const std::string& text) { said.push_back(text); });
+    ASSERT_TRUE(found);
+    EXPECT_TRUE(same_checkpoint(*found, older_));
+    ASSERT_EQ(said.size(), 1u);
+    EXPECT_NE(said[0].find("resume: step 2 is passed over: "), std::string::npos) << said[0];
+    EXPECT_NE(said[0].find(path_), std::string::npos) << said[0];
+  }
+  const TempDir dir_;
+  Checkpoint older_;
+  std::string path_;
+  std::vector<std::string> files_;
+};
+
+TEST_F(DamagedCheckpoint, FlippedByteIsRefused) {
+  std::mt19937 random(1);
+  for (const std::string& file : files_) {
+    const Bytes whole = disk().read_file(file);
+    for (size_t at = 0; at < whole.size(); ++at) {
+      put_byte(file, at, whole[at] ^ static_cast<uint8_t>(1u << random() % 8));
+      expect_refused(file, fmt::format("byte {} flipped", at));
+      if (at % 97 == 0) expect_passed_over();
+      put_byte(file, at, whole[at]);
+    }
+    EXPECT_NO_THROW(load_checkpoint(path_));
+  }
+}
+
+TEST_F(DamagedCheckpoint, WrongLengthIsRefused) {
+  for (const std::string& file : files_) {
+    const Bytes whole = disk().read_file(file);
+    for (const size_t length :
+         {size_t{0}, size_t{1}, size_t{7}, whole.size() / 2, whole.size() - 1, whole.size() + 1}) {
+      Bytes damaged = whole;
+      damaged.resize(length, '\n');
+      put(file, damaged);
+      expect_refused(file, fmt::format("{} bytes instead of {}", length, whole.size()));
+      expect_passed_over();
+    }
+    put(file, whole);
+  }
+}
+
+TEST_F(DamagedCheckpoint, MissingShardIsRefused) {
+  for (size_t i = 1; i < files_.size(); ++i) {
+    const Bytes whole = disk().read_file(files_[i]);
+    disk().remove(files_[i]);
+    expect_refused(files_[i] + " is missing", "nothing");
+    EXPECT_THROWS(inspect_checkpoint(path_), Error, files_[i] + " is missing");
+    expect_passed_over();
+    put(files_[i], whole);
+  }
+}
+
+TEST_F(DamagedCheckpoint, WithoutManifestIsNone) {
+  disk().remove(files_[0]);
+  expect_refused(path_ + " is no checkpoint, or not a whole one: it has no manifest.json", "nothing");
+  EXPECT_EQ(find_checkpoint(dir_.path(), "auto", ignore)->step, 1);
+  EXPECT_EQ(list_checkpoints(dir_.path()), std::vector<int64_t>{1});
+}
+
+TEST_F(DamagedCheckpoint, InspectComparesSumsWhenAsked) {
+  Bytes bytes = disk().read_file(files_[1]);
+  bytes.back() ^= 1;
+  put(files_[1], bytes);
+  EXPECT_NO_THROW(inspect_checkpoint(path_));
+  EXPECT_THROWS(inspect_checkpoint(path_, true), Error, files_[1] + " has the SHA-256 sum ");
+}
+
+TEST_F(DamagedCheckpoint, FailedReadsArePassedOverToo) {
+  FaultyFiles files;
+  const std::string older = checkpoint_path(dir_.path(), 1);
+  detail::read_checkpoint(files, older);
+  for (const auto& [operation, count] : files.counts()) {
+    for (int k = 1; k <= count; ++k) {
+      FaultyFiles faulty;
+      faulty.fail_at(operation, k, EIO);
+      EXPECT_THROWS(detail::read_checkpoint(faulty, older), IoError, older);
+    }
+  }
+}
+
+TEST_F(DamagedCheckpoint, ManifestThatLiesIsRefused) {
+  const std::string manifest = text_of(files_[0]);
+  const auto lies = [&](const std::string& part, const std::function<void(nlohmann::ordered_json&)>& change) {
+    forge(files_[0], change);
+    EXPECT_THROWS(load_checkpoint(path_), Error, part);
+    expect_passed_over();
+    put(files_[0], manifest);
+  };
+  using J = nlohmann::ordered_json;
+  EXPECT_NO_THROW(load_checkpoint(path_));
+  lies("is of format 2, written by \"lockstep 9\", and this lockstep reads format 1; use a newer lockstep", [](J& j) {
+    j["format"] = 2;
+    j["written_by"] = "lockstep 9";
+  });
+  lies("manifest.json: ", [](J& j) { j.erase("step"); });
+  lies("manifest.json: ", [](J& j) { j["config"]["x"] = 1; });
+  lies("has the element type \"f8\"", [](J& j) { j["arrays"][0]["dtype"] = "f8"; });
+  lies("lies on mesh 3 of 0", [](J& j) { j["arrays"][0]["mesh"] = 3; });
+  lies("lies in x, which is no shard", [](J& j) { j["arrays"][0]["shard"] = "x"; });
+  lies("has 1 bytes, but f32[6,10] has 240", [](J& j) { j["arrays"][0]["bytes"] = 1; });
+  lies("no machine holds", [](J& j) { j["arrays"][0]["shape"] = {int64_t{1} << 61}; });
+  lies("two arrays are called", [](J& j) { j["arrays"][1]["name"] = j["arrays"][0]["name"]; });
+  lies("is no name of a shard", [](J& j) { j["shards"][0]["file"] = "../x"; });
+  lies("stands twice", [](J& j) { j["shards"][0]["file"] = j["shards"][1]["file"]; });
+  lies("where it does not fit", [](J& j) { j["arrays"][0]["offset"] = 4; });
+  lies("where it does not fit", [](J& j) { j["arrays"][0]["offset"] = -4; });
+  lies("where it does not fit", [](J& j) {
+    j["arrays"][0]["shape"] = {6000};
+    j["arrays"][0]["bytes"] = 24000;
+  });
+  lies("has other arrays than the manifest says", [](J& j) { j["arrays"][0]["name"] = "x"; });
+  lies("has other arrays than the manifest says", [](J& j) { j["arrays"].erase(0); });
+}
+
+TEST(FindCheckpoint, ByWord) {
+  const TempDir dir;
+  EXPECT_FALSE(find_checkpoint(dir.path(), "auto", ignore));
+  EXPECT_FALSE(find_checkpoint(dir.path() + "/missing", "auto", ignore));
+  save_checkpoint(dir.path(), small_checkpoint(9));
+  save_checkpoint(dir.path(), small_checkpoint(10));
+  EXPECT_FALSE(find_checkpoint(dir.path(), "", ignore));
+  EXPECT_FALSE(find_checkpoint(dir.path(), "none", ignore));
+  EXPECT_EQ(find_checkpoint(dir.path(), "auto", nullptr)->step, 10);
+}
+
+TEST(FindCheckpoint, NothingWholeIsAnError) {
+  const TempDir dir;
+  put(save_checkpoint(dir.path(), small_checkpoint(9)) + "/manifest.json", "{}");
+  int said = 0;
+  EXPECT_THROWS(find_checkpoint(dir.path(), "auto", [&](const std::string&) { ++said; }), Error,
+                "resume: 1 checkpoint in " + dir.path() + ", and none is whole; put back a copy, or begin anew");
+  EXPECT_EQ(said, 1);
+  EXPECT_THROWS(find_checkpoint("", dir.path(), ignore), Error, "no checkpoint of " + dir.path() + " is whole");
+  EXPECT_THROWS(find_checkpoint(dir.path(), "9", ignore), Error, "does not end with its sum");
+}
+
+TEST(FindCheckpoint, ByStep) {
+  const TempDir dir;
+  EXPECT_THROWS(find_checkpoint(dir.path(), "7", ignore), Error,
+                "there is no checkpoint of step 7; " + dir.path() + " has no checkpoints");
+  save_checkpoint(dir.path(), small_checkpoint(9));
+  save_checkpoint(dir.path(), small_checkpoint(10));
+  EXPECT_EQ(find_checkpoint(dir.path(), "9", ignore)->step, 9);
+  EXPECT_EQ(find_checkpoint(dir.path(), "00000009", ignore)->step, 9);
+  EXPECT_EQ(find_checkpoint(dir.path(), "step_00000009", ignore)->step, 9);
+  EXPECT_THROWS(find_checkpoint(dir.path(), "7", ignore), Error,
+                "there is no checkpoint of step 7; " + dir.path() + " has the steps 9, 10");
+}
+
+TEST(FindCheckpoint, WithoutAFolder) {
+  EXPECT_FALSE(find_checkpoint("", "auto", ignore));
+  EXPECT_THROWS(find_checkpoint("", "7", ignore), Error, "step 7; the run has no folder of checkpoints: name one");
+}
+
+TEST(FindCheckpoint, ByPath) {
+  const TempDir dir;
+  const std::string nine = save_checkpoint(dir.path() + "/a", small_checkpoint(9));
+  save_checkpoint(dir.path() + "/a", small_checkpoint(10));
+  save_checkpoint(dir.path(), small_checkpoint(3));
+  EXPECT_EQ(find_checkpoint(dir.path(), nine, ignore)->step, 9);
+  EXPECT_EQ(find_checkpoint(dir.path(), dir.path() + "/a", ignore)->step, 10);
+  EXPECT_EQ(find_checkpoint(dir.path(), dir.path() + "/a/", ignore)->step, 10);
+  EXPECT_THROWS(find_checkpoint(dir.path(), dir.path() + "/b", ignore), Error,
+                "there is no " + dir.path() + "/b; give \"auto\", \"none\", a step or the path of a checkpoint; " +
+                    dir.path() + " has the steps 3");
+  disk().make_dirs(dir.path() + "/c");
+  EXPECT_THROWS(find_checkpoint(dir.path(), dir.path() + "/c", ignore), Error, "is neither a whole checkpoint");
+  EXPECT_THROWS(load_checkpoint(dir.path() + "/c/step_00000001"), Error, "is not there; check the path");
+  EXPECT_THROWS(load_checkpoint(dir.path() + "/d/step_00000001"), Error, "is not there; check the path");
+}
+
+}  // namespace
+}  // namespace lockstep

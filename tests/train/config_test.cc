@@ -1,0 +1,312 @@
+#include "train/config.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <set>
+
+#include "base/throws.h"
+#include "lockstep/models.h"
+#include "lockstep/precision.h"
+
+namespace lockstep {
+namespace {
+
+TrainConfig parse(const std::string& text) { return parse_yaml(text, "run.yaml"); }
+
+void expect_refused(const std::string& yaml, const std::string& message) { EXPECT_THROWS(parse(yaml), Error, message); }
+
+TrainConfig with(const ConfigMap& values) { return from_map(values); }
+void expect_invalid(const ConfigMap& values, const std::string& message) {
+  EXPECT_THROWS(validate(with(values)), Error, message);
+}
+
+TEST(Config, DefaultsAreValidAndTenEpochs) {
+  const TrainConfig config;
+  validate(config);
+  EXPECT_EQ(config.epochs, 0);
+  EXPECT_EQ(with_length(config).epochs, 10);
+  EXPECT_EQ(config.steps, 0);
+  EXPECT_EQ(config.batch_size, 128);
+}
+
+TEST(Config, KeysAreUniqueAndExplained) {
+  std::set<std::string_view> names;
+  for (const ConfigKey& key : config_keys()) {
+    EXPECT_TRUE(names.insert(key.name).second) << key.name;
+    EXPECT_FALSE(key.help.empty()) << key.name;
+    EXPECT_EQ(find_config_key(key.name), &key);
+    EXPECT_EQ(find_config_key(key.flag().substr(2)), &key);
+  }
+}
+
+// The metavars list what the nn headers know.
+TEST(Config, ListedValuesAreThoseThatExist) {
+  const auto values = [](std::string_view name) {
+    std::vector<std::string> out(1);
+    for (const char c : find_config_key(name)->metavar)
+      if (c == '|')
+        out.emplace_back();
+      else
+        out.back() += c;
+    return out;
+  };
+  std::vector<std::string> models = model_names(), listed = values("model");
+  std::sort(models.begin(), models.end());
+  std::sort(listed.begin(), listed.end());
+  EXPECT_EQ(listed, models);
+  for (const std::string& name : values("optimizer")) EXPECT_EQ(to_string(optimizer_kind(name)), name);
+  for (const std::string& name : values("schedule")) EXPECT_EQ(to_string(schedule_kind(name)), name);
+  for (const std::string& name : values("precision")) EXPECT_EQ(to_string(precision_of(name)), name);
+  for (const std::string& name : values("loggers")) validate(with({{"loggers", name}, {"log_dir", "x"}}));
+}
+
+TEST(Config, YamlKeysMayHaveHyphensOrUnderscores) {
+  const TrainConfig config = parse("learning-rate: 0.5\nbatch_size: 7\nquiet: yes\nmodel: cnn\n");
+  EXPECT_EQ(config.learning_rate, 0.5);
+  EXPECT_EQ(config.batch_size, 7);
+  EXPECT_TRUE(config.quiet);
+  EXPECT_EQ(config.model, "cnn");
+}
+
+TEST(Config, EmptyYamlIsTheDefaults) {
+  for (const char* text : {"", "\n\n", "# nothing\n", "---\n", "{}"}) EXPECT_EQ(parse(text), TrainConfig()) << text;
+}
+
+TEST(Config, YamlListsBecomeLists) {
+  const std::vector<std::string> wanted = {"test_accuracy>=0.9", "loss<1"};
+  EXPECT_EQ(parse("expect: [test_accuracy>=0.9, loss<1]").expect, wanted);
+  EXPECT_EQ(parse("expect:\n  - test_accuracy>=0.9\n  - loss<1\n").expect, wanted);
+  EXPECT_EQ(parse("expect: test_accuracy>=0.9, loss<1").expect, wanted);
+  EXPECT_TRUE(parse("expect: []").expect.empty());
+}
+
+TEST(Config, UnknownKeySuggestsAndSaysWhere) {
+  expect_refused(
+      "model: mlp\n\nlerning_rate: 1\n",
+      "run.yaml:3: no key \"lerning_rate\"; did you mean \"learning_rate\"? `lockstep train --help` lists them");
+  expect_refused("lr: 1", "run.yaml:1: no key \"lr\"; did you mean \"learning_rate\"?");
+  expect_refused("bs: 1", "did you mean \"batch_size\"?");
+  expect_refused("warmup: 1", "did you mean \"warmup_steps\"?");
+  expect_refused("xyzzy: 1", "run.yaml:1: no key \"xyzzy\"; `lockstep train --help` lists them");
+}
+
+TEST(Config, WrongValueSaysWhereAndWhatIsWanted) {
+  expect_refused("model: mlp\nbatch_size: many",
+                 "run.yaml:2: batch_size: \"many\" is not a whole number of at least 1");
+  expect_refused("batch_size: 0", "batch_size: \"0\" is not a whole number of at least 1");
+  expect_refused("batch_size: 12.5", "batch_size: \"12.5\" is not a whole number of at least 1");
+  expect_refused("steps: 99999999999999999999", "steps: \"99999999999999999999\" is not a whole number of at least 0");
+  expect_refused("seed: -1", "seed: \"-1\" is not a whole number of at least 0");
+  expect_refused("learning_rate: 0", "learning_rate: \"0\" is not a number above 0");
+  expect_refused("learning_rate: fast", "learning_rate: \"fast\" is not a number above 0");
+  expect_refused("pixel_mean: nan", "pixel_mean: \"nan\" is not a number");
+  expect_refused("weight_decay: inf", "weight_decay: \"inf\" is not a number of at least 0");
+  expect_refused("dropout: 1", "dropout: \"1\" is not a number of at least 0 and below 1");
+  expect_refused("strict: maybe", "strict: \"maybe\" is not true or false");
+}
+
+TEST(Config, WrongFormSaysWhere) {
+  expect_refused("batch_size: [1, 2]",
+                 "run.yaml:1: batch_size has a list; a single value is wanted, such as `batch_size: 128`");
+  expect_refused("optimizer:\n  name: adam", "run.yaml:1: optimizer has a map; a single value is wanted");
+  expect_refused("batch_size:", "run.yaml:1: batch_size has nothing; a single value is wanted");
+  expect_refused("data_dir: ~", "such as `data_dir: \"\"`");
+  expect_refused("expect: {a: 1}", "expect has a map; a list or a single value is wanted, such as `expect: [a, b]`");
+  expect_refused("expect: [[a]]", "run.yaml:1: an element of expect is a list; single values are wanted");
+  expect_refused("- model", "run.yaml:1: a list where a map of keys is wanted; write lines such as `batch_size: 128`");
+  expect_refused("hello", "run.yaml:1: a single value where a map of keys is wanted");
+  expect_refused("? [a]\n: 1", "run.yaml:1: a key is a list; a name is wanted");
+  expect_refused("model: mlp\n---\nmodel: cnn", "run.yaml: 2 YAML documents; one is wanted: remove the lines `---`");
+}
+
+TEST(Config, KeyGivenTwiceIsRefusedInEitherSpelling) {
+  expect_refused("batch_size: 1\nmodel: cnn\nbatch_size: 2",
+                 "run.yaml:3: batch_size is given twice, first at run.yaml:1; keep one");
+  expect_refused("batch_size: 1\nbatch-size: 2", "run.yaml:2: batch_size is given twice, first at run.yaml:1");
+}
+
+TEST(Config, WhatIsNoYamlSaysLineAndColumn) {
+  expect_refused("model: mlp\nbatch_size: [1,", "run.yaml:2:");
+  expect_refused("model: \"mlp", "run.yaml:1:12: not YAML: ");
+  expect_refused("model: mlp\n\tbatch_size: 1\n", "run.yaml:2:1: not YAML: ");
+  expect_refused("a: b: c", "run.yaml:1:5: not YAML: ");
+  expect_refused(std::string(100000, '['), "not YAML: ");
+}
+
+TEST(Config, StepsAndEpochsReplaceEachOther) {
+  EXPECT_EQ(parse("steps: 100").epochs, 0);
+  EXPECT_EQ(with_length(parse("steps: 0")).epochs, 10);
+  EXPECT_EQ(with_length(parse("model: cnn")).epochs, 4);
+  EXPECT_EQ(with_length(parse("steps: 5")).epochs, 0);
+  EXPECT_EQ(with_length(parse("model: cnn\nepochs: 7")).epochs, 7);
+  const TrainConfig longer = overlay(parse("steps: 100"), {{"epochs", "3"}}, "command line");
+  EXPECT_EQ(longer.steps, 0);
+  EXPECT_EQ(longer.epochs, 3);
+  const TrainConfig shorter = overlay(parse("epochs: 3"), {{"steps", "7"}}, "command line");
+  EXPECT_EQ(shorter.steps, 7);
+  EXPECT_EQ(shorter.epochs, 0);
+  expect_refused("steps: 100\nepochs: 2",
+                 "run.yaml: both steps (100) and epochs (2) are given; keep the one that ends the run");
+  TrainConfig both;
+  both.steps = 5;
+  both.epochs = 10;
+  EXPECT_THROWS(validate(both), Error, "both steps (5) and epochs (10) are given");
+}
+
+TEST(Config, OverlayKeepsWhatIsNotGiven) {
+  const TrainConfig config = overlay(parse("model: cnn\nbatch_size: 64"), {{"batch-size", "32"}}, "command line");
+  EXPECT_EQ(config.model, "cnn");
+  EXPECT_EQ(config.batch_size, 32);
+  EXPECT_THROWS(overlay({}, {{"batch_size", "x"}}, "command line"), Error, "command line: batch_size: \"x\" is not");
+  EXPECT_THROWS(from_map({{"modle", "x"}}, "step_00000001"), Error,
+                "step_00000001: no key \"modle\"; did you mean \"model\"?");
+}
+
+// Any value that the table allows; texts have the characters that YAML cares for.
+TrainConfig random_config(std::mt19937_64& random) {
+  const auto below = [&](uint64_t n) { return random() % n; };
+  const auto text = [&](bool commas) {
+    static const std::vector<std::string> kPieces = {
+        "a", "B", "0", "null", "~", " ", ":", "#", "'", "\"", "\\", "\n",   "\t", "\r",   "-",    "{",    "}",   "[",
+        "]", "&", "*", "!",    "|", ">", "%", "@", "`", "=",  "/",  "true", "é",  "\x01", "\x7f", "\xff", "...", "---"};
+    std::string out;
+    for (uint64_t n = below(6); n > 0; --n) out += kPieces[below(kPieces.size())];
+    if (commas && below(3) == 0) out += ", x";
+    return out;
+  };
+  TrainConfig config;
+  for (const ConfigKey& key : config_keys()) {
+    if (const auto* m = std::get_if<config::Text TrainConfig::*>(&key.member)) config.** m = text(true);
+    if (const auto* m = std::get_if<config::Integer TrainConfig::*>(&key.member))
+      config.** m = static_cast<int64_t>(1 + (random() >> (2 + below(60))));
+    if (const auto* m = std::get_if<config::Unsigned TrainConfig::*>(&key.member)) config.** m = random();
+    if (const auto* m = std::get_if<config::Number TrainConfig::*>(&key.member))
+      config.** m = std::ldexp(static_cast<double>(1 + (random() >> 12)), -52 - static_cast<int>(below(60)));
+    if (const auto* m = std::get_if<config::Switch TrainConfig::*>(&key.member)) config.** m = below(2) == 0;
+    if (const auto* m = std::get_if<config::List TrainConfig::*>(&key.member))
+      for (uint64_t n = below(4); n > 0; --n) (config.**m).push_back("x" + text(false) + "y");
+  }
+  (below(2) == 0 ? config.steps : config.epochs) = 0;
+  return config;
+}
+
+TEST(Config, YamlAndMapsGiveTheSameConfigurationBack) {
+  EXPECT_EQ(parse(to_yaml({})), TrainConfig());
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 500; ++i) {
+    const TrainConfig config = random_config(random);
+    ASSERT_EQ(parse(to_yaml(config)), config) << to_yaml(config);
+    ASSERT_EQ(from_map(to_map(config)), config) << to_yaml(config);
+  }
+}
+
+TEST(Config, ValuesThatMakeNoSenseAreRefused) {
+  expect_invalid({{"model", "mpl"}}, "model: there is no \"mpl\"; choose ");
+  expect_invalid({{"optimizer", "admw"}}, "did you mean \"adamw\"?");
+  expect_invalid({{"schedule", "cosin"}}, "did you mean \"cosine\"?");
+  expect_invalid({{"precision", "float64"}}, "choose float32, bfloat16 or float16");
+  expect_invalid({{"dataset", "mnits"}},
+                 "dataset: no \"mnits\"; did you mean \"mnist\"? there are mnist, fashion-mnist, "
+                 "synthetic, or two or four paths of IDX files separated by commas");
+  for (const char* paths : {"a,b,c", "a,", ",b", "a,,b,c", "a,b,c,d,e"})
+    expect_invalid({{"dataset", paths}}, "is not IMAGES,LABELS or IMAGES,LABELS,TEST_IMAGES,TEST_LABELS");
+  expect_invalid({{"accumulate", "200"}}, "accumulate: a batch of 128 examples cannot be computed in 200 pieces");
+  for (const char* devices : {"", "0", "-1", "two", "8x", "9999999999"})
+    expect_invalid({{"devices", devices}},
+                   "devices: \"" + std::string(devices) + "\" is not auto, all or a number of at least 1");
+  expect_invalid({{"warmup_steps", "5"}},
+                 "warmup_steps: 5 has no effect with schedule cosine; choose schedule warmup_cosine");
+  expect_invalid({{"schedule", "warmup_cosine"}, {"warmup_steps", "50"}, {"steps", "50"}},
+                 "warmup_steps: a warm-up of 50 steps does not end in a run of 50");
+  expect_invalid({{"schedule", "constant"}, {"end_learning_rate", "1e-5"}},
+                 "end_learning_rate: 1e-05 has no effect with schedule constant");
+  expect_invalid({{"end_learning_rate", "1"}}, "end_learning_rate: 1 is above the learning_rate of 0.001");
+  expect_invalid({{"resume", ""}}, "resume: nothing is named; give auto, none, a step or a path");
+  expect_invalid({{"resume", "100"}}, "resume: step 100 of which run? give its checkpoint_dir");
+  expect_invalid({{"checkpoint_every", "5"}}, "checkpoint_every: 5 without a checkpoint_dir saves nothing");
+  expect_invalid({{"loggers", "consle"}}, "did you mean \"console\"?");
+  expect_invalid({{"loggers", "console,csv"}}, "loggers: csv writes a file; give log_dir");
+  expect_invalid({{"expect", "test_accuracy"}}, "expect: \"test_accuracy\" has no comparison");
+  TrainConfig negative;
+  negative.batch_size = -3;
+  EXPECT_THROWS(validate(negative), Error, "batch_size: \"-3\" is not a whole number of at least 1");
+}
+
+TEST(Config, SensibleCombinationsPass) {
+  for (const ConfigMap& values :
+       std::vector<ConfigMap>{{{"devices", "8"}, {"mesh", "data=-1"}},
+                              {{"devices", "all"}, {"mesh", "data=4,model=2"}},
+                              {{"dataset", "a,b"}},
+                              {{"dataset", "a,b,c,d"}},
+                              {{"schedule", "warmup_cosine"}, {"warmup_steps", "10"}, {"steps", "100"}},
+                              {{"resume", "/some/run"}},
+                              {{"resume", "100"}, {"checkpoint_dir", "run"}, {"checkpoint_every", "10"}},
+                              {{"precision", "bf16"}},
+                              {{"expect", "test_accuracy>=0.97,loss<0.5"}}})
+    validate(with(values));
+}
+
+TEST(Config, MeshTextBecomesAxes) {
+  using Axes = std::vector<std::pair<std::string, int64_t>>;
+  EXPECT_EQ(parse_mesh(""), Axes());
+  EXPECT_EQ(parse_mesh("data=8"), (Axes{{"data", 8}}));
+  EXPECT_EQ(parse_mesh("data=2,model=-1"), (Axes{{"data", 2}, {"model", -1}}));
+  for (const char* text : {"data", "data=", "=8", "data=8,", ",data=8", "data=x", "data=8x", "a b=2", "data=1.5"})
+    EXPECT_THROWS(parse_mesh(text), Error, "is not AXIS=SIZE; write a mesh such as data=4 or data=2,model=-1");
+  EXPECT_THROWS(parse_mesh("data=0"), Error, "mesh: the size of \"data\" is 0; give a number of at least 1, or -1");
+  EXPECT_THROWS(parse_mesh("data=-2"), Error, "mesh: the size of \"data\" is -2");
+  EXPECT_THROWS(parse_mesh("data=2,data=4"), Error, "mesh: \"data\" is given twice in \"data=2,data=4\"; keep one");
+  EXPECT_THROWS(parse_mesh("a=-1,b=-1"), Error, "mesh: several sizes of \"a=-1,b=-1\" are -1");
+  expect_invalid({{"mesh", "data"}}, "mesh: \"data\" of \"data\" is not AXIS=SIZE");
+}
+
+TEST(Config, AnotherRunIsNotContinued) {
+  const TrainConfig config;
+  check_same_run(config, to_map(config));
+  check_same_run(config, {});
+  const TrainConfig longer = from_map({{"epochs", "20"}, {"learning_rate", "0.5"}});
+  check_same_run(longer, to_map(config));  // may change
+  EXPECT_THROWS(
+      check_same_run(config, {{"batch_size", "64"}}), Error,
+      "resume: batch_size was 64 when the checkpoint was written and is 128 now; give --batch-size 64, or begin "
+      "anew with --resume none or another --checkpoint-dir");
+  for (const char* key : {"model", "dataset", "seed", "optimizer"})
+    EXPECT_THROWS(check_same_run(config, {{key, "77"}}), Error, std::string("resume: ") + key + " was 77 when");
+}
+
+TEST(Config, OptimizerHasTheSettings) {
+  const Optimizer o = make_optimizer(from_map({{"optimizer", "nesterov"},
+                                               {"learning_rate", "0.5"},
+                                               {"schedule", "warmup_cosine"},
+                                               {"warmup_steps", "3"},
+                                               {"end_learning_rate", "0.25"},
+                                               {"momentum", "0.75"},
+                                               {"weight_decay", "0.125"},
+                                               {"clip_norm", "2"}}),
+                                     100);
+  EXPECT_EQ(o.kind, Optimizer::Kind::nesterov);
+  EXPECT_EQ(o.schedule.kind, Schedule::Kind::warmup_cosine);
+  EXPECT_EQ(o.schedule.peak, 0.5);
+  EXPECT_EQ(o.schedule.end, 0.25);
+  EXPECT_EQ(o.schedule.warmup_steps, 3);
+  EXPECT_EQ(o.schedule.total_steps, 100);
+  EXPECT_EQ(o.momentum, 0.75);
+  EXPECT_EQ(o.weight_decay, 0.125);
+  EXPECT_EQ(o.clip_norm, 2);
+  check(o);
+  check(make_optimizer({}, 100));
+}
+
+TEST(Config, LoggersFollowTheFolderUnlessGiven) {
+  EXPECT_EQ(logger_names({}), "console");
+  EXPECT_EQ(logger_names(with({{"log_dir", "x"}})), "console,jsonl,csv,tensorboard");
+  EXPECT_EQ(logger_names(with({{"log_dir", "x"}, {"quiet", "true"}})), "jsonl,csv,tensorboard");
+  EXPECT_EQ(logger_names(with({{"quiet", "true"}})), "");
+  EXPECT_EQ(logger_names(with({{"loggers", "compact, csv"}, {"log_dir", "x"}})), "compact,csv");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,278 @@
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <optional>
+
+#include "base/throws.h"
+#include "lockstep/error.h"
+#include "train/logging.h"
+
+namespace lockstep {
+namespace {
+
+using detail::progress_line;
+
+// Sets a variable of the environment for the length of a scope; null unsets it.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* old = std::getenv(name)) old_ = old;
+    set(value);
+  }
+  ~Variable() { set(old_ ? old_->c_str() : nullptr); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  void set(const char* value) { value != nullptr ? ::setenv(name_, value, 1) : ::unsetenv(name_); }
+  const char* name_;
+  std::optional<std::string> old_;
+};
+
+class Console : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_NE(file_, nullptr); }
+  void TearDown() override { std::fclose(file_); }
+  detail::LogClock clock() {
+    return {.unix_seconds = [] { return 0.0; }, .steady_seconds = [this] { return time_; }};
+  }
+  // What was printed since the last call.
+  std::string printed() {
+    std::string out;
+    std::fseek(file_, read_, SEEK_SET);
+    for (int c; (c = std::fgetc(file_)) != EOF;) out += static_cast<char>(c);
+    read_ = std::ftell(file_);
+    return out;
+  }
+
+  std::FILE* file_ = std::tmpfile();
+  long read_ = 0;
+  double time_ = 100;
+};
+
+TEST_F(Console, PlainLinesForTheFirstStepAndEverySoManySteps) {
+  const auto logger = detail::console_logger({.stream = file_, .every = 100}, clock());
+  logger->begin({.title = "mlp on digits, 8 devices", .total_steps = 4690, .steps_per_epoch = 469});
+  EXPECT_EQ(printed(), "mlp on digits, 8 devices: 4690 steps\n");
+  const Scalars scalars = {
+      {"loss", 0.34123}, {"accuracy", 0.90117}, {"learning_rate", 0.1}, {"examples_per_second", 84210.4}};
+  logger->step(1, {{"loss", 0.34123}, {"accuracy", 0.90117}, {"examples_per_second", 0}});  // not known yet
+  EXPECT_EQ(printed(), "step 1/4690  loss 0.3412  accuracy 0.9012  epoch 0.0\n");
+  for (int step = 2; step < 100; ++step) logger->step(step, scalars);
+  EXPECT_EQ(printed(), "");
+  time_ = 100.99;
+  logger->step(100, scalars);
+  EXPECT_EQ(printed(), "step 100/4690  loss 0.3412  accuracy 0.9012  84210 examples/s  epoch 0.2  46 s left\n");
+  logger->evaluation(469, {{"test_loss", 0.1234}, {"test_accuracy", 0.9655}});
+  EXPECT_EQ(printed(), "step 469/4690  test_loss 0.1234  test_accuracy 0.9655\n");
+  logger->message(469, "saved run/step_00000469", false);
+  logger->message(469, "the loss does not fall", true);
+  EXPECT_EQ(printed(), "saved run/step_00000469\nalarm: the loss does not fall\n");
+  time_ = 230;
+  logger->end(4690, {{"loss", 0.0123}, {"grad_norm", 1}, {"examples_per_second", 4e4}, {"test_accuracy", 0.9712}});
+  EXPECT_EQ(printed(), "done  step 4690/4690  loss 0.0123  40000 examples/s  test_accuracy 0.9712  2 min 10 s\n");
+}
+
+TEST_F(Console, StepsThatAreLeftOutDoNotSilenceTheLines) {
+  const auto logger = detail::console_logger({.stream = file_, .every = 10}, clock());
+  for (const int step : {7, 14, 21, 28}) logger->step(step, {{"loss", 1}});
+  EXPECT_EQ(printed(), "step 7  loss 1.0000\nstep 14  loss 1.0000\nstep 21  loss 1.0000\n");
+}
+
+TEST_F(Console, ResumedRunSaysSoAndCountsItsOwnSteps) {
+  const auto logger = detail::console_logger({.stream = file_, .every = 10}, clock());
+  logger->begin({.total_steps = 120, .first_step = 99});
+  logger->step(100, {});
+  time_ += 20;
+  logger->step(110, {});
+  EXPECT_EQ(printed(), "120 steps, resumed after step 99\nstep 100/120\nstep 110/120  0.5 steps/s  20 s left\n");
+}
+
+TEST_F(Console, LineEveryZeroStepsIsRefused) {
+  EXPECT_THROWS(console_logger({.stream = file_, .every = 0}), Error,
+                "console_logger: a line every 0 steps; give a number");
+}
+
+TEST_F(Console, CompactSaysHowWellItGoes) {
+  const auto logger = detail::compact_logger(file_, clock());
+  logger->begin({.title = "mlp", .total_steps = 20});
+  logger->step(1, {{"loss", 1}});
+  logger->evaluation(10, {{"test_loss", 0.5}, {"test_accuracy", 0.75}, {"test_examples", 100}});
+  logger->message(10, "saved", false);
+  logger->message(10, "bad", true);
+  time_ += 3;
+  logger->end(20, {{"loss", 0.25}, {"accuracy", 1}, {"examples_per_second", 5}});
+  EXPECT_EQ(printed(),
+            "step 10/20  test_loss 0.5000  test_accuracy 0.7500\nalarm: bad\n"
+            "done  step 20/20  loss 0.2500  accuracy 1.0000  3 s\n");
+}
+
+TEST_F(Console, StreamThatCannotBeWrittenIsToldOnce) {
+  std::FILE* full = std::fopen("/dev/full", "w");
+  if (full == nullptr) GTEST_SKIP() << "this system has no /dev/full";
+  testing::internal::CaptureStderr();
+  {
+    const auto console = console_logger({.stream = full});
+    const auto compact = compact_logger(full);
+    for (int step = 1; step < 4; ++step) {
+      console->evaluation(step, {});
+      compact->evaluation(step, {});
+    }
+  }
+  const std::string line = "lockstep: write progress: No space left on device; training goes on without showing it\n";
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), line + line);
+  std::fclose(full);
+}
+
+TEST(ProgressLine, NeverGrowsBeyondItsWidth) {
+  const Scalars scalars = {{"loss", 1e300}, {"accuracy", std::nan("")}, {"examples_per_second", 1e15}};
+  for (int64_t width = 0; width < 200; ++width)
+    for (const int64_t total : {0, 10, 1000000000})
+      EXPECT_LE(progress_line({.step = 7, .total = total, .scalars = &scalars, .seconds_left = 1e30}, width).size(),
+                static_cast<size_t>(width));
+}
+
+TEST(ProgressLine, LeavesOutTheBarFirst) {
+  const Scalars scalars = {{"loss", 0.25}, {"accuracy", 0.5}, {"examples_per_second", 1000}};
+  const detail::Progress half{.step = 50, .total = 100, .scalars = &scalars, .seconds_left = 90};
+  EXPECT_EQ(progress_line(half, 200),
+            "step 50/100  50 % [===============>              ]  1000 examples/s  loss 0.2500  accuracy 0.5000  "
+            "1 min 30 s left");
+  EXPECT_EQ(progress_line(half, 50), "step 50/100  50 %  1000 examples/s  loss 0.2500");
+  EXPECT_EQ(progress_line(half, 20), "step 50/100  50 %");
+}
+
+TEST(ProgressLine, IsFullAtTheEndAndOnlyThere) {
+  const Scalars none;
+  EXPECT_EQ(progress_line({.step = 999, .total = 1000, .scalars = &none}, 40),
+            "step 999/1000  99 % [=================>]");
+  EXPECT_EQ(progress_line({.step = 1000, .total = 1000, .scalars = &none}, 41),
+            "step 1000/1000  100 % [=================]");
+  EXPECT_EQ(progress_line({.step = 5, .total = 0, .scalars = &none, .steps_per_second = 12.5}, 80),
+            "step 5  12.5 steps/s");
+}
+
+TEST(LogText, NumbersReadWell) {
+  EXPECT_EQ(detail::scalar_text("loss", 0.34126), "loss 0.3413");
+  EXPECT_EQ(detail::scalar_text("test_loss", 0), "test_loss 0.0000");
+  EXPECT_EQ(detail::scalar_text("loss", 0.00012345), "loss 0.0001234");
+  EXPECT_EQ(detail::scalar_text("loss", 1.5e9), "loss 1.5e+09");
+  EXPECT_EQ(detail::scalar_text("loss", std::numeric_limits<double>::infinity()), "loss inf");
+  EXPECT_EQ(detail::scalar_text("learning_rate", 0.001), "learning_rate 0.001");
+  EXPECT_EQ(detail::scalar_text("examples_per_second", 84210.4), "84210 examples/s");
+}
+
+TEST(LogText, DurationsReadWell) {
+  for (const auto& [seconds, text] : std::vector<std::pair<double, std::string>>{{0.4, "0 s"},
+                                                                                 {59.4, "59 s"},
+                                                                                 {59.6, "1 min 00 s"},
+                                                                                 {200, "3 min 20 s"},
+                                                                                 {7500, "2 h 05 min"},
+                                                                                 {273600, "3 d 04 h"},
+                                                                                 {-5, "0 s"}})
+    EXPECT_EQ(detail::duration_text(seconds), text);
+}
+
+// A real pseudo terminal of 60 columns.
+class Tty : public testing::Test {
+ protected:
+  void SetUp() override {
+    host_ = ::posix_openpt(O_RDWR | O_NOCTTY);
+    if (host_ < 0 || ::grantpt(host_) != 0 || ::unlockpt(host_) != 0) GTEST_SKIP() << "no pseudo terminals here";
+    const int fd = ::open(::ptsname(host_), O_RDWR | O_NOCTTY);
+    if (fd < 0) GTEST_SKIP() << "no pseudo terminals here";
+    const winsize size = {.ws_row = 20, .ws_col = 60, .ws_xpixel = 0, .ws_ypixel = 0};
+    ASSERT_EQ(::ioctl(fd, TIOCSWINSZ, &size), 0);
+    ::fcntl(host_, F_SETFL, O_NONBLOCK);
+    stream_ = ::fdopen(fd, "w");
+    ASSERT_NE(stream_, nullptr);
+  }
+  void TearDown() override {
+    if (stream_ != nullptr) std::fclose(stream_);
+    if (host_ >= 0) ::close(host_);
+  }
+  detail::LogClock clock() {
+    return {.unix_seconds = [] { return 0.0; }, .steady_seconds = [this] { return time_; }};
+  }
+  // Everything the terminal was sent; its line discipline makes \r\n of \n.
+  std::string sent() {
+    std::string out;
+    char part[4096];
+    for (ssize_t n; (n = ::read(host_, part, sizeof(part))) > 0;) out.append(part, static_cast<size_t>(n));
+    return out;
+  }
+
+  int host_ = -1;
+  std::FILE* stream_ = nullptr;
+  double time_ = 100;
+  Variable term_{"TERM", "xterm"}, no_color_{"NO_COLOR", nullptr};
+};
+
+TEST_F(Tty, BarIsDrawnInPlaceAtMostTenTimesASecond) {
+  const auto logger = detail::console_logger({.stream = stream_}, clock());
+  logger->begin({.total_steps = 1000});
+  EXPECT_EQ(sent(), "1000 steps\r\n");
+  const Scalars scalars = {{"loss", 0.25}};
+  logger->step(1, scalars);
+  EXPECT_EQ(sent(), "\rstep 1/1000  0 % [>" + std::string(26, ' ') + "]  loss 0.2500\033[K");
+  for (int step = 2; step <= 100; ++step) {
+    time_ = 100 + 0.0099 * (step - 1);
+    logger->step(step, scalars);
+  }
+  const std::string text = sent();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\r'), 9);
+  EXPECT_EQ(text.find('\n'), std::string::npos);
+}
+
+TEST_F(Tty, LinesStandAboveTheBar) {
+  const auto logger = detail::console_logger({.stream = stream_}, clock());
+  logger->step(1, {{"loss", 0.25}});
+  sent();
+  logger->evaluation(1, {{"test_loss", 0.5}});
+  EXPECT_EQ(sent(), "\r\033[K\033[1mstep 1  test_loss 0.5000\033[0m\r\nstep 1  loss 0.2500");
+  logger->message(1, "bad", true);
+  EXPECT_EQ(sent(), "\r\033[K\033[1;31malarm:\033[0m \033[33mbad\033[0m\r\nstep 1  loss 0.2500");
+  logger->end(1, {{"loss", 0.25}});
+  EXPECT_EQ(sent(), "\r\033[K\033[1mdone  step 1  loss 0.2500\033[0m\r\n");
+}
+
+TEST_F(Tty, RunThatBreaksOffLeavesTheCursorOnAFreshLine) {
+  auto logger = detail::console_logger({.stream = stream_}, clock());
+  logger->step(1, {});
+  sent();
+  logger.reset();
+  EXPECT_EQ(sent(), "\r\n");
+}
+
+TEST_F(Tty, ColoursCanBeRefused) {
+  const Variable no_color("NO_COLOR", "1");
+  const auto by_variable = detail::console_logger({.stream = stream_}, clock());
+  by_variable->message(1, "bad", true);
+  EXPECT_EQ(sent(), "alarm: bad\r\n");
+  const Variable again("NO_COLOR", nullptr);
+  detail::console_logger({.stream = stream_, .color = false}, clock())->message(1, "bad", true);
+  EXPECT_EQ(sent(), "alarm: bad\r\n");
+}
+
+TEST_F(Tty, DumbTerminalGetsPlainLines) {
+  const Variable dumb("TERM", "dumb");
+  detail::console_logger({.stream = stream_}, clock())->step(1, {});
+  EXPECT_EQ(sent(), "step 1\r\n");
+}
+
+TEST_F(Tty, WithoutAWidthColumnsCounts) {
+  const winsize none = {};
+  ASSERT_EQ(::ioctl(::fileno(stream_), TIOCSWINSZ, &none), 0);
+  const Variable columns("COLUMNS", "12");
+  detail::console_logger({.stream = stream_}, clock())->step(1234567890, {});
+  EXPECT_EQ(sent(), "\rstep 123456\033[K\r\n");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,96 @@
+// How runs end: what is evaluated, what is saved, and what is said of it.
+#include <gtest/gtest.h>
+
+#include "base/faulty_files.h"
+#include "lockstep/engine.h"
+
+namespace lockstep {
+namespace {
+
+class Fit : public ::testing::Test {
+ protected:
+  FitResult fit(int64_t steps, std::function<bool()> stop = {}) {
+    options_.checkpoint_dir = dir_.path();
+    options_.checkpoint_every = 2;
+    options_.keep_last = 0;
+    options_.files = &files_;
+    Engine engine(find_model("mlp"), options_);
+    TrainState state = engine.create_state();
+    Dataset data = synthetic_digits(200, 20);
+    Loader loader(std::move(data.train), {.batch_size = 50});
+    const ImageArrays test = to_arrays(std::move(data.test));
+    FitResult result = engine.fit(state, loader, {.steps = steps, .test = &test, .stop = std::move(stop)});
+    step_ = state.step;
+    return result;
+  }
+
+  const TempDir dir_;
+  FaultyFiles files_;
+  EngineOptions options_;
+  int64_t step_ = 0;
+};
+
+using Steps = std::vector<int64_t>;
+
+bool has_test_accuracy(const FitResult& result) {
+  for (const auto& [name, value] : result.metrics)
+    if (name == "test_accuracy") return true;
+  return false;
+}
+
+TEST_F(Fit, FailedSaveInBetweenIsToldAndTheResultIsSaved) {
+  files_.fail_at("rename", 1, ENOSPC);
+  const FitResult result = fit(5);
+  EXPECT_FALSE(result.unsaved);
+  ASSERT_EQ(result.failures.size(), 1u);
+  EXPECT_NE(result.failures[0].find("checkpoint of step 2 was not saved: "), std::string::npos) << result.failures[0];
+  EXPECT_EQ(list_checkpoints(dir_.path()), (Steps{4, 5}));
+}
+
+TEST_F(Fit, FailedLastSaveIsALostResult) {
+  files_.fail("rename", ENOSPC);
+  const FitResult result = fit(4);
+  EXPECT_TRUE(result.unsaved);
+  EXPECT_EQ(result.failures.size(), 2u);
+  EXPECT_TRUE(has_test_accuracy(result));
+}
+
+TEST_F(Fit, StopSavesAtOnceAndEvaluatesNothing) {
+  int asked = 0;
+  const FitResult result = fit(100, [&] { return ++asked > 3; });
+  EXPECT_TRUE(result.stopped);
+  EXPECT_TRUE(result.ended_early);
+  EXPECT_FALSE(result.unsaved);
+  EXPECT_FALSE(has_test_accuracy(result));
+  EXPECT_EQ(list_checkpoints(dir_.path()), (Steps{2, 3}));
+}
+
+TEST_F(Fit, StopAfterTheLastStepIsTheEnd) {
+  int asked = 0;
+  const FitResult result = fit(3, [&] { return ++asked > 3; });  // before each step, and no more
+  EXPECT_FALSE(result.stopped);
+  EXPECT_TRUE(has_test_accuracy(result));
+  EXPECT_EQ(step_, 3);
+}
+
+TEST_F(Fit, StopBeforeTheFirstStepSavesNothing) {
+  const FitResult result = fit(3, [] { return true; });
+  EXPECT_TRUE(result.stopped);
+  EXPECT_FALSE(result.unsaved);
+  EXPECT_EQ(step_, 0);
+  EXPECT_TRUE(list_checkpoints(dir_.path()).empty());
+}
+
+TEST_F(Fit, StateThatEndedInAnAlarmIsNotSaved) {
+  options_.optimizer.schedule.peak = 1e30;
+  options_.strict = true;
+  const FitResult result = fit(50);
+  EXPECT_TRUE(result.by_alarm);
+  EXPECT_FALSE(result.unsaved);
+  EXPECT_FALSE(has_test_accuracy(result));
+  EXPECT_EQ(step_, 2);
+  EXPECT_TRUE(list_checkpoints(dir_.path()).empty());
+}
+
+}  // namespace
+}  // namespace lockstep

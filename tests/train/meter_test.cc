@@ -1,0 +1,130 @@
+#include "lockstep/meter.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using Phase = Meter::Phase;
+using std::chrono::milliseconds;
+
+Meter::Clock::time_point hands;
+Meter::Clock::time_point now() { return hands; }
+void pass(int64_t ms) { hands += milliseconds(ms); }
+
+void step(Meter& meter, int64_t data_ms, int64_t compute_ms, int64_t communication_ms, int64_t rest_ms = 0) {
+  {
+    const auto timer = meter.time(Phase::data);
+    pass(data_ms);
+  }
+  {
+    const auto timer = meter.time(Phase::compute);
+    pass(compute_ms);
+  }
+  {
+    const auto timer = meter.time(Phase::communication);
+    pass(communication_ms);
+  }
+  pass(rest_ms);
+  meter.step(100);
+}
+
+TEST(Meter, NothingIsKnownBeforeTheFirstCountedStep) {
+  Meter meter(1, now);
+  pass(5000);
+  meter.step(100);
+  const Meter::Report report = meter.report();
+  EXPECT_EQ(report.steps, 1);
+  EXPECT_EQ(report.step_seconds, 0);
+  EXPECT_EQ(report.recent_step_seconds, 0);
+  EXPECT_EQ(report.examples_per_second, 0);
+  EXPECT_EQ(report.mean_examples_per_second, 0);
+  EXPECT_EQ(report.data + report.compute + report.communication, 0);
+}
+
+TEST(Meter, StepsThatCompileAreLeftOut) {
+  Meter meter(2, now);
+  step(meter, 9000, 9000, 9000);
+  step(meter, 9000, 9000, 9000);
+  step(meter, 10, 20, 10);
+  const Meter::Report report = meter.report();
+  EXPECT_EQ(report.steps, 3);
+  EXPECT_NEAR(report.step_seconds, 0.040, 1e-9);
+  EXPECT_NEAR(report.mean_examples_per_second, 2500, 1e-6);
+}
+
+TEST(Meter, SharesAreThoseOfTheTimeOfSteps) {
+  Meter meter(0, now);
+  for (int i = 0; i < 10; ++i) step(meter, 1, 6, 2, 1);
+  const Meter::Report report = meter.report();
+  EXPECT_NEAR(report.data, 0.1, 1e-9);
+  EXPECT_NEAR(report.compute, 0.6, 1e-9);
+  EXPECT_NEAR(report.communication, 0.2, 1e-9);
+}
+
+TEST(Meter, RecentRateIsThatOfTheLastStepsAndMeanThatOfAll) {
+  Meter meter(0, now);
+  for (int i = 0; i < 100; ++i) step(meter, 0, 30, 0);
+  for (int i = 0; i < 64; ++i) step(meter, 0, 10, 0);
+  const Meter::Report report = meter.report();
+  EXPECT_NEAR(report.recent_step_seconds, 0.010, 1e-9);
+  EXPECT_NEAR(report.examples_per_second, 10000, 1e-3);
+  EXPECT_NEAR(report.step_seconds, 3.64 / 164, 1e-9);
+  EXPECT_NEAR(report.mean_examples_per_second, 16400 / 3.64, 1e-3);
+}
+
+TEST(Meter, PausesCountNowhere) {
+  Meter meter(0, now);
+  step(meter, 1, 8, 1);
+  meter.pause();
+  {
+    const auto timer = meter.time(Phase::compute);  // an evaluation that is measured by habit
+    pass(5000);
+  }
+  meter.pause();
+  pass(5000);
+  meter.resume();
+  meter.resume();
+  step(meter, 1, 8, 1);
+  {
+    const auto timer = meter.time(Phase::data);  // saving while batches are waited for
+    pass(5);
+    meter.pause();
+    pass(9000);
+    meter.resume();
+    pass(5);
+  }
+  meter.step(100);
+  const Meter::Report report = meter.report();
+  EXPECT_NEAR(report.step_seconds, 0.010, 1e-9);
+  EXPECT_NEAR(report.data, 0.4, 1e-9);
+  EXPECT_NEAR(report.compute, 16.0 / 30, 1e-9);
+}
+
+TEST(Meter, StepThatEndsInAPauseIsLeftOutAndEndsIt) {
+  Meter meter(0, now);
+  step(meter, 0, 10, 0);
+  meter.pause();
+  pass(70);
+  meter.step(100);
+  step(meter, 0, 10, 0);
+  const Meter::Report report = meter.report();
+  EXPECT_EQ(report.steps, 3);
+  EXPECT_NEAR(report.step_seconds, 0.010, 1e-9);
+}
+
+TEST(Meter, ClockThatStandsStillGivesNoRate) {
+  Meter meter(0, now);
+  meter.step(100);
+  EXPECT_EQ(meter.report().examples_per_second, 0);
+  EXPECT_EQ(meter.report().compute, 0);
+}
+
+TEST(Meter, RealClockRunsForward) {
+  Meter meter(0);
+  meter.step(1);
+  EXPECT_GE(meter.report().step_seconds, 0);
+}
+
+}  // namespace
+}  // namespace lockstep

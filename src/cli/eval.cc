@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/check.h"
+#include "base/file.h"
 #include "cli/command.h"
 #include "cli/devices_flag.h"
 #include "lockstep/checkpoint.h"
@@ -50,6 +51,8 @@ void print(const EvalResult& result) {
 
 int run(const Arguments& arguments) {
   const auto say = [](const std::string& text) { fmt::print(stderr, "lockstep: {}\n", text); };
+  if (!FileSystem::real().exists(arguments.checkpoint))
+    throw_error("eval: there is no {}; name the folder of a checkpoint, or of several", arguments.checkpoint);
   const std::optional<Checkpoint> checkpoint = find_checkpoint("", arguments.checkpoint, say);
   if (!checkpoint) throw_error("eval: no checkpoint in {}", arguments.checkpoint);
   TrainConfig config = from_map(checkpoint->config, arguments.checkpoint);

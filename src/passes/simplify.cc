@@ -51,7 +51,7 @@ Program round(const Program& p) {
     for (const Value& v : in) h.add(v.id());
     const uint64_t key = h.value();
     const Values* same = nullptr;
-    for (auto [it, end] = seen.equal_range(key); it != end && !same; ++it)
+    for (auto [it, end] = seen.equal_range(key); it != end && !same && !eqn.op->meets; ++it)
       if (it->second.op == eqn.op && it->second.in == in && it->second.attrs == eqn.attrs) same = &it->second.out;
     if (same) {
       for (size_t k = 0; k < same->size(); ++k) map[eqn.out[k]] = (*same)[k];
@@ -74,6 +74,7 @@ Program drop_dead(const Program& p) {
   for (ValueId id : p.outputs) live[id] = true;
   std::vector<bool> keep(p.eqns.size(), false);
   for (size_t i = p.eqns.size(); i-- > 0;) {
+    keep[i] = p.eqns[i].op->meets;
     for (ValueId id : p.eqns[i].out) keep[i] = keep[i] || live[id];
     if (keep[i])
       for (ValueId id : p.eqns[i].in) live[id] = true;

@@ -38,7 +38,7 @@ struct Place {
 class Planner {
  public:
   Planner(const Program& p, Pool& pool, const PlanOptions& options, Plan& plan)
-      : p_(p), pool_(pool), donated_(options.donated), plan_(plan) {
+      : p_(p), pool_(pool), donated_(options.donated), comm_(options.comm), plan_(plan) {
     donated_.resize(p.inputs.size(), false);
   }
 
@@ -93,6 +93,7 @@ class Planner {
   void place_constants() {
     for (const Eqn* eqn : steps_) {
       bool all = true;
+      all &= !eqn->op->meets;  // lanes do not meet while they are planned
       for (ValueId id : eqn->in) all &= place_[base(id)].kind == Place::constant;
       for (ValueId id : eqn->out) all &= place_[id].kind == Place::none && bytes(id) <= kMaxConstantBytes;
       if (!all) continue;
@@ -236,7 +237,7 @@ class Planner {
           if (same_memory(eqn->out[k], eqn->in[o])) alias[k] = static_cast<int>(o);
       }
       LOCKSTEP_CHECK(eqn->op->cpu, "{} has no CPU kernel", eqn->op->name);
-      instruction.kernel = eqn->op->cpu({in, out, eqn->attrs, pool_, alias, compile_sub});
+      instruction.kernel = eqn->op->cpu({in, out, eqn->attrs, pool_, alias, compile_sub, comm_});
       bool constant = true;
       for (ValueId id : eqn->out) constant &= place_[id].kind == Place::constant;
       const size_t n = plan_.instructions_.size();
@@ -276,6 +277,7 @@ class Planner {
   const Program& p_;
   Pool& pool_;
   std::vector<bool> donated_;
+  std::function<Comm*(const std::string&)> comm_;
   Plan& plan_;
   std::vector<ValueId> base_;
   std::vector<const Eqn*> steps_;

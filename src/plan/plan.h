@@ -16,6 +16,8 @@ struct PlanOptions {
   std::vector<bool> donated = {};
   // Work space shared with other plans, used during run() only; null: the plan has its own.
   Arena* arena = nullptr;
+  // The lanes that differ along these axes of the grid; empty: the program runs on one lane.
+  std::function<Comm*(const std::string& axes)> comm = {};
 };
 
 class Plan {

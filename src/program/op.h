@@ -21,6 +21,7 @@
 namespace lockstep {
 
 class Pool;
+class Comm;
 
 // Factors of the dimensions of operands and results, one letter each. A factor absent from the results is reduced.
 // Factors in `whole` are never cut between devices.
@@ -135,7 +136,9 @@ struct KernelSpec {
   // Per result: the operand whose memory it shares (as the `alias` column allowed), or -1. May be empty: none shares.
   std::span<const int> alias;
   // Prepares a sub-program.
-  std::function<Kernel(const Program&)> compile;
+  std::function<Kernel(const Program&)> compile = {};
+  // The lanes that differ along these axes of the grid; empty where a program runs on one lane.
+  std::function<Comm*(const std::string& axes)> comm = {};
 };
 
 // A vectorised loop of an elementwise op over register tiles: out[i] = f(in[0][i], ...), i < n.
@@ -180,6 +183,8 @@ struct Op {
   // The type column says over which mesh axes the results vary. Otherwise they vary over what any operand does, and
   // operands that vary over less are made to vary alike first.
   bool own_varying = false;
+  // Lanes meet in it: it is not dropped, not merged with its like, and keeps its place among those that do.
+  bool meets = false;
   // The row that computes this single-result op and then, tile by tile, an elementwise program of its result: same
   // attributes and a `body` whose input 0 is the result; operands are this op's, then the body's other inputs. null:
   // there is none.

@@ -53,6 +53,23 @@ Loggers loggers_of(const TrainConfig& config) {
   return out;
 }
 
+// A run that begins anew must not be mixed up with the one before it in the same folder: its steps, higher ones
+// perhaps, go to a folder of their own.
+void put_aside(const std::string& dir) {
+  FileSystem& files = FileSystem::real();
+  if (dir.empty() || !files.exists(dir)) return;
+  std::vector<std::string> old;
+  for (const std::string& name : files.list(dir))
+    if (name.starts_with("step_")) old.push_back(name);
+  if (old.empty()) return;
+  int n = 1;
+  while (files.exists(fmt::format("{}/previous-{}", dir, n))) ++n;
+  const std::string to = fmt::format("{}/previous-{}", dir, n);
+  files.make_dirs(to);
+  for (const std::string& name : old) files.rename(dir + "/" + name, to + "/" + name);
+  fmt::print(stderr, "lockstep: the checkpoints of an earlier run were moved to {}\n", to);
+}
+
 // The whole run: what stays the same over its steps.
 class Run {
  public:
@@ -67,6 +84,7 @@ class Run {
     // Before the folders are touched: what is wrong is said without leaving anything behind.
     const ImageShape shape{train.rows(), train.cols(), train.classes()};
     TrainState state = start(make_engine(config_, shape, mesh, total, {}), total);
+    if (config_.resume == "none") put_aside(config_.checkpoint_dir);
     keep_config(config_);
     Engine engine = make_engine(config_, shape, mesh, total, loggers_of(config_));
     if (logger_names(config_).find("console") != std::string::npos) fmt::print(stderr, "{}", engine.describe());
@@ -92,12 +110,7 @@ class Run {
   TrainState start(const Engine& engine, int64_t total) {
     const auto say = [&](const std::string& text) { fmt::print(stderr, "lockstep: {}\n", text); };
     const std::optional<Checkpoint> found = find_checkpoint(config_.checkpoint_dir, config_.resume, say);
-    if (!found) {
-      if (const std::vector<int64_t> old = list_checkpoints(config_.checkpoint_dir); !old.empty())
-        say(fmt::format("{} holds checkpoints of an earlier run, up to step {}; this run begins anew beside them",
-                        config_.checkpoint_dir, old.back()));
-      return engine.create_state();
-    }
+    if (!found) return engine.create_state();
     check_same_run(config_, found->config);
     found_metrics_ = found->metrics;
     TrainState state = engine.restore(*found);

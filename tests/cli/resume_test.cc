@@ -159,7 +159,9 @@ TEST_F(Damaged, AllOfThemAreAnErrorAndStayAsTheyAre) {
 
   const Program::Result anew = train(flags_ + Words{"--checkpoint-dir", run_, "--resume", "none"});
   EXPECT_EQ(anew.exit_code, 0) << anew.err;
-  expect_contains(anew.err, "lockstep: " + run_ + " holds checkpoints of an earlier run, up to step 15; ");
+  // What was there is kept, and out of the way of the new run.
+  expect_contains(anew.err, "lockstep: the checkpoints of an earlier run were moved to " + run_ + "/previous-1\n");
+  EXPECT_EQ(FileSystem::real().read_file(run_ + "/previous-1/step_00000015/shard-00000-of-00001.safetensors"), before);
   expect_same_weights(run_, wanted_);
 }
 

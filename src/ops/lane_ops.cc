@@ -1,0 +1,153 @@
+#include "ops/lane_ops.h"
+
+#include <numeric>
+
+#include "base/check.h"
+#include "comm/comm.h"
+#include "ops/dims.h"
+#include "sharding/lanes.h"
+
+namespace lockstep {
+namespace {
+
+Reduction reduction(const Attrs& attrs) {
+  const auto& kind = attrs.get<std::string>("kind");
+  return kind == "sum" ? Reduction::sum : kind == "max" ? Reduction::max : Reduction::min;
+}
+
+std::string name_of(Owed kind) {
+  LOCKSTEP_CHECK(kind != Owed::nothing, "nothing is owed");
+  return kind == Owed::sum ? "sum" : kind == Owed::max ? "max" : "min";
+}
+
+int64_t total(const std::vector<int64_t>& counts) { return std::accumulate(counts.begin(), counts.end(), int64_t{0}); }
+
+// Elements of one row of a block.
+int64_t row(const Type& t) {
+  int64_t n = 1;
+  for (size_t d = 1; d < t.shape.size(); ++d) n *= t.shape[d];
+  return n;
+}
+
+std::vector<int64_t> elements(const std::vector<int64_t>& counts, int64_t per_row) {
+  std::vector<int64_t> out;
+  for (int64_t c : counts) out.push_back(c * per_row);
+  return out;
+}
+
+Comm& comm_of(const KernelSpec& spec) {
+  const auto& axes = spec.attrs.get<std::string>("axes");
+  Comm* comm = spec.comm ? spec.comm(axes) : nullptr;
+  LOCKSTEP_CHECK(comm, "no lanes meet along {}", axes);
+  return *comm;
+}
+
+int64_t own_count(const Attrs& attrs) { return attrs.ints("counts")[static_cast<size_t>(attrs.integer("index"))]; }
+
+const Type& block(std::string_view op, Types in, int64_t extent) {
+  expect_operands(op, in, 1);
+  LOCKSTEP_CHECK(!in[0].shape.empty() && in[0].shape[0] == extent, "{}: {} is no block of {} rows", op,
+                 to_string(in[0]), extent);
+  return in[0];
+}
+
+Type with_rows(Type t, int64_t rows) {
+  t.shape[0] = rows;
+  return t;
+}
+
+// ---- all_reduce
+
+std::vector<Type> all_reduce_type(Types in, const Attrs&) { return {in.begin(), in.end()}; }
+
+bool all_reduce_alias(Types, Types, const Attrs&, size_t in, size_t out) { return in == out; }
+
+Kernel all_reduce_cpu(const KernelSpec& spec) {
+  Comm& comm = comm_of(spec);
+  const Reduction kind = reduction(spec.attrs);
+  const std::vector<Type> types(spec.in.begin(), spec.in.end());
+  auto works = std::make_shared<std::vector<Work>>(types.size());
+  return [&comm, kind, types, works](const void* const* in, void* const* out) {
+    for (size_t i = 0; i < types.size(); ++i)
+      (*works)[i] = comm.start_all_reduce(in[i], out[i], count(types[i].shape), types[i].dtype, kind);
+    for (Work& work : *works) work.wait();
+  };
+}
+
+// ---- all_gather
+
+std::vector<Type> all_gather_type(Types in, const Attrs& attrs) {
+  return {with_rows(block("lane_all_gather", in, own_count(attrs)), total(attrs.ints("counts")))};
+}
+
+Kernel all_gather_cpu(const KernelSpec& spec) {
+  Comm& comm = comm_of(spec);
+  return [&comm, counts = elements(spec.attrs.ints("counts"), row(spec.in[0])), dtype = spec.in[0].dtype](
+             const void* const* in, void* const* out) { comm.all_gather(in[0], out[0], counts, dtype); };
+}
+
+// ---- reduce_scatter
+
+std::vector<Type> reduce_scatter_type(Types in, const Attrs& attrs) {
+  return {with_rows(block("lane_reduce_scatter", in, total(attrs.ints("counts"))), own_count(attrs))};
+}
+
+Kernel reduce_scatter_cpu(const KernelSpec& spec) {
+  Comm& comm = comm_of(spec);
+  return [&comm, counts = elements(spec.attrs.ints("counts"), row(spec.in[0])), dtype = spec.in[0].dtype,
+          kind = reduction(spec.attrs)](const void* const* in, void* const* out) {
+    comm.reduce_scatter(in[0], out[0], counts, dtype, kind);
+  };
+}
+
+// ---- all_to_all
+
+std::vector<Type> all_to_all_type(Types in, const Attrs& attrs) {
+  return {with_rows(block("lane_all_to_all", in, total(attrs.ints("send"))), total(attrs.ints("receive")))};
+}
+
+Kernel all_to_all_cpu(const KernelSpec& spec) {
+  Comm& comm = comm_of(spec);
+  return [&comm, send = spec.attrs.ints("send"), receive = spec.attrs.ints("receive"), dtype = spec.in[0].dtype](
+             const void* const* in, void* const* out) { comm.all_to_all(in[0], out[0], send, receive, dtype); };
+}
+
+Value emit1(const Op& op, Value x, Attrs attrs) { return x.builder().emit(op, Values{x}, std::move(attrs))[0]; }
+
+}  // namespace
+
+constinit const Op lane_all_reduce_op = {.name = "lane_all_reduce",
+                                         .type = all_reduce_type,
+                                         .alias = all_reduce_alias,
+                                         .meets = true,
+                                         .cpu = all_reduce_cpu};
+constinit const Op lane_all_gather_op = {
+    .name = "lane_all_gather", .type = all_gather_type, .meets = true, .cpu = all_gather_cpu};
+constinit const Op lane_reduce_scatter_op = {
+    .name = "lane_reduce_scatter", .type = reduce_scatter_type, .meets = true, .cpu = reduce_scatter_cpu};
+constinit const Op lane_all_to_all_op = {
+    .name = "lane_all_to_all", .type = all_to_all_type, .meets = true, .cpu = all_to_all_cpu};
+
+Values lane_all_reduce(const Values& x, const LaneGroup& group, Owed kind) {
+  return x[0].builder().emit(lane_all_reduce_op, x, {{"axes", join_axes(group.axes)}, {"kind", name_of(kind)}});
+}
+
+Value lane_all_gather(Value x, const LaneGroup& group, std::vector<int64_t> counts) {
+  return emit1(lane_all_gather_op, x,
+               {{"axes", join_axes(group.axes)}, {"counts", std::move(counts)}, {"index", group.index}});
+}
+
+Value lane_reduce_scatter(Value x, const LaneGroup& group, std::vector<int64_t> counts, Owed kind) {
+  return emit1(lane_reduce_scatter_op, x,
+               {{"axes", join_axes(group.axes)},
+                {"counts", std::move(counts)},
+                {"index", group.index},
+                {"kind", name_of(kind)}});
+}
+
+Value lane_all_to_all(Value x, const LaneGroup& group, std::vector<int64_t> send, std::vector<int64_t> receive) {
+  return emit1(lane_all_to_all_op, x,
+               {{"axes", join_axes(group.axes)}, {"receive", std::move(receive)}, {"send", std::move(send)}});
+}
+
+}  // namespace lockstep

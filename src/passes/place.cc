@@ -1,0 +1,128 @@
+#include "passes/place.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace lockstep {
+namespace {
+
+bool contains(const std::vector<std::string>& list, const std::string& item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+bool uses_any(const LaneCuts& cuts, const std::vector<std::string>& axes) {
+  for (const auto& dimension : cuts)
+    for (const std::string& axis : dimension)
+      if (contains(axes, axis)) return true;
+  return false;
+}
+
+class Placer {
+ public:
+  Placer(const Program& p, const LaneGrid& grid, const Said& inputs, const Said& outputs)
+      : p_(p), grid_(grid), said_(p.types.size(), false) {
+    placement_.cuts.resize(p.types.size());
+    placement_.reasons.resize(p.types.size());
+    for (size_t id = 0; id < p.types.size(); ++id) placement_.cuts[id].resize(p.types[id].shape.size());
+    for (size_t i = 0; i < p.inputs.size() && i < inputs.size(); ++i) say(p.inputs[i], inputs[i], "input", i);
+    // An input that is handed through keeps what was said of it as an input.
+    for (size_t i = 0; i < p.outputs.size() && i < outputs.size(); ++i) say(p.outputs[i], outputs[i], "output", i);
+  }
+
+  Placement operator()() {
+    bool changed = true;
+    while (changed) {
+      changed = false;
+      for (size_t i = 0; i < p_.eqns.size(); ++i) changed |= visit(i);
+      for (size_t i = p_.eqns.size(); i-- > 0;) changed |= visit(i);
+    }
+    return std::move(placement_);
+  }
+
+ private:
+  void say(ValueId id, const std::optional<LaneCuts>& cuts, const char* what, size_t i) {
+    if (!cuts || said_[id]) return;
+    said_[id] = true;
+    placement_.cuts[id] = *cuts;
+    placement_.reasons[id] = fmt::format("{} {}", what, i);
+  }
+
+  bool visit(size_t index) {
+    const Eqn& eqn = p_.eqns[index];
+    if (!eqn.op->rule) return false;
+    const Rule rule = rule_of(p_, eqn);
+    const FactorAxes axes = factor_axes(p_, eqn, rule, placement_.cuts);
+    if (axes.empty()) return false;
+    bool changed = false;
+    for (size_t t = 0; t < eqn.in.size(); ++t) changed |= extend(eqn.in[t], rule.in[t], axes, index);
+    for (size_t k = 0; k < eqn.out.size(); ++k) changed |= extend(eqn.out[k], rule.out[k], axes, index);
+    return changed;
+  }
+
+  // Cuts dimensions that nothing cuts yet. A dimension with fewer elements than lanes is not worth it.
+  bool extend(ValueId id, const std::string& factors, const FactorAxes& axes, size_t index) {
+    if (said_[id]) return false;
+    bool changed = false;
+    LaneCuts& cuts = placement_.cuts[id];
+    for (size_t d = 0; d < factors.size(); ++d) {
+      const auto at = axes.find(factors[d]);
+      if (at == axes.end() || !cuts[d].empty() || uses_any(cuts, at->second)) continue;
+      if (p_.types[id].shape[d] < lanes_along(grid_, at->second)) continue;
+      cuts[d] = at->second;
+      placement_.reasons[id] = fmt::format("equation {} ({})", index, p_.eqns[index].op->name);
+      changed = true;
+    }
+    return changed;
+  }
+
+  const Program& p_;
+  const LaneGrid& grid_;
+  Placement placement_;
+  std::vector<bool> said_;
+};
+
+}  // namespace
+
+Rule rule_of(const Program& p, const Eqn& eqn) {
+  std::vector<Type> types;
+  for (ValueId id : eqn.in) types.push_back(p.types[id]);
+  return eqn.op->rule(types, eqn.attrs);
+}
+
+FactorAxes factor_axes(const Program&, const Eqn& eqn, const Rule& rule, const std::vector<LaneCuts>& cuts) {
+  FactorAxes out;
+  std::vector<std::string> used;
+  const auto offer = [&](char factor, const std::vector<std::string>& axes) {
+    if (axes.empty() || out.contains(factor) || rule.whole.find(factor) != std::string::npos) return;
+    for (const std::string& axis : axes)
+      if (contains(used, axis)) return;
+    out[factor] = axes;
+    used.insert(used.end(), axes.begin(), axes.end());
+  };
+  const auto kept = [&](char factor) {
+    for (const std::string& result : rule.out)
+      if (result.find(factor) != std::string::npos) return true;
+    return false;
+  };
+  for (const bool wanted : {true, false})
+    for (size_t t = 0; t < eqn.in.size(); ++t)
+      for (size_t d = 0; d < rule.in[t].size(); ++d)
+        if (kept(rule.in[t][d]) == wanted) offer(rule.in[t][d], cuts[eqn.in[t]][d]);
+  for (size_t k = 0; k < eqn.out.size(); ++k)
+    for (size_t d = 0; d < rule.out[k].size(); ++d) offer(rule.out[k][d], cuts[eqn.out[k]][d]);
+  return out;
+}
+
+LaneCuts cuts_of(const std::string& factors, const FactorAxes& axes) {
+  LaneCuts cuts(factors.size());
+  for (size_t d = 0; d < factors.size(); ++d)
+    if (const auto at = axes.find(factors[d]); at != axes.end()) cuts[d] = at->second;
+  return cuts;
+}
+
+Placement place(const Program& p, const LaneGrid& grid, const Said& inputs, const Said& outputs) {
+  return Placer(p, grid, inputs, outputs)();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,204 @@
+#include "passes/reshard.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "ops/shape_ops.h"
+
+namespace lockstep {
+namespace {
+
+using Axes = std::vector<std::string>;
+
+bool contains(const Axes& list, const std::string& item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+bool is_used(const LaneCuts& cuts, const std::string& axis) {
+  return std::any_of(cuts.begin(), cuts.end(), [&](const Axes& axes) { return contains(axes, axis); });
+}
+
+bool is_prefix(const Axes& a, const Axes& b) {
+  return a.size() <= b.size() && std::equal(a.begin(), a.end(), b.begin());
+}
+
+Axes without_last(Axes axes) {
+  axes.pop_back();
+  return axes;
+}
+
+// Dimension d first, the others in order; and back.
+Value to_front(Value x, size_t d) {
+  if (d == 0) return x;
+  std::vector<int64_t> order{static_cast<int64_t>(d)};
+  for (int64_t i = 0; i < x.rank(); ++i)
+    if (i != static_cast<int64_t>(d)) order.push_back(i);
+  return transpose(x, order);
+}
+Value from_front(Value x, size_t d) {
+  if (d == 0) return x;
+  std::vector<int64_t> order;
+  for (int64_t i = 1; i < x.rank(); ++i) order.push_back(i);
+  order.insert(order.begin() + static_cast<std::ptrdiff_t>(d), 0);
+  return transpose(x, order);
+}
+
+Value slice_dim(Value x, size_t d, int64_t begin, int64_t end) {
+  std::vector<int64_t> starts(x.shape().size(), 0), limits = x.shape(), strides(x.shape().size(), 1);
+  starts[d] = begin;
+  limits[d] = end;
+  return slice(x, starts, limits, strides);
+}
+
+}  // namespace
+
+LaneGroup Resharder::group(const Axes& axes) const { return {axes, position_along(grid_, axes, lane_)}; }
+
+std::vector<int64_t> Resharder::counts(const Axes& before, const Axes& more, int64_t extent) const {
+  Axes all = before;
+  all.insert(all.end(), more.begin(), more.end());
+  const int64_t n = lanes_along(grid_, more), first = position_along(grid_, before, lane_) * n;
+  std::vector<int64_t> out;
+  for (int64_t i = 0; i < n; ++i) out.push_back(lane_range(grid_, all, extent, first + i).size());
+  return out;
+}
+
+bool Resharder::nested(const Axes& before, const Axes& more, int64_t extent) const {
+  if (before.empty()) return true;
+  Axes all = before;
+  all.insert(all.end(), more.begin(), more.end());
+  const int64_t n = lanes_along(grid_, more);
+  for (int64_t i = 0; i < lanes_along(grid_, before); ++i) {
+    const Range outer = lane_range(grid_, before, extent, i);
+    if (lane_range(grid_, all, extent, i * n).begin != outer.begin ||
+        lane_range(grid_, all, extent, i * n + n - 1).end != outer.end)
+      return false;
+  }
+  return true;
+}
+
+Value Resharder::pay_over(Value x, Layout& from, const Axes& axes) const {
+  if (axes.empty()) return x;
+  x = lane_all_reduce({x}, group(axes), from.kind)[0];
+  std::erase_if(from.owed, [&](const std::string& axis) { return contains(axes, axis); });
+  if (from.owed.empty()) from.kind = Owed::nothing;
+  return x;
+}
+
+Value Resharder::pay(Value x, Layout& from) const { return pay_over(x, from, Axes(from.owed)); }
+
+bool Resharder::scatter(Value& x, const Shape& whole, Layout& from, const LaneCuts& to) const {
+  for (size_t d = 0; d < to.size(); ++d) {
+    if (to[d].size() != from.cuts[d].size() + 1 || !is_prefix(from.cuts[d], to[d])) continue;
+    const std::string axis = to[d].back();
+    if (!contains(from.owed, axis) || !nested(from.cuts[d], {axis}, whole[d])) continue;
+    x = from_front(
+        lane_reduce_scatter(to_front(x, d), group({axis}), counts(from.cuts[d], {axis}, whole[d]), from.kind), d);
+    from.cuts[d].push_back(axis);
+    std::erase(from.owed, axis);
+    if (from.owed.empty()) from.kind = Owed::nothing;
+    return true;
+  }
+  return false;
+}
+
+bool Resharder::slice_one(Value& x, const Shape& whole, Layout& from, const LaneCuts& to) const {
+  for (size_t d = 0; d < to.size(); ++d) {
+    const Axes& before = from.cuts[d];
+    if (before.size() >= to[d].size() || !is_prefix(before, to[d])) continue;
+    const Axes more(to[d].begin() + static_cast<std::ptrdiff_t>(before.size()), to[d].end());
+    if (std::any_of(more.begin(), more.end(), [&](const std::string& axis) { return is_used(from.cuts, axis); }))
+      continue;
+    if (!nested(before, more, whole[d])) continue;
+    const int64_t base = lane_range(grid_, before, whole[d], position_along(grid_, before, lane_)).begin;
+    const Range own = lane_range(grid_, to[d], whole[d], position_along(grid_, to[d], lane_));
+    x = slice_dim(x, d, own.begin - base, own.end - base);
+    from.cuts[d] = to[d];
+    return true;
+  }
+  return false;
+}
+
+bool Resharder::exchange(Value& x, const Shape& whole, Layout& from, const LaneCuts& to) const {
+  for (size_t d = 0; d < to.size(); ++d) {
+    if (from.cuts[d].empty() || is_prefix(from.cuts[d], to[d])) continue;
+    const std::string axis = from.cuts[d].back();
+    const Axes before_d = without_last(from.cuts[d]);
+    if (!nested(before_d, {axis}, whole[d])) continue;
+    for (size_t e = 0; e < to.size(); ++e) {
+      if (e == d || to[e].size() <= from.cuts[e].size() || !is_prefix(from.cuts[e], to[e]) ||
+          to[e][from.cuts[e].size()] != axis || !nested(from.cuts[e], {axis}, whole[e]))
+        continue;
+      const LaneGroup lanes = group({axis});
+      const std::vector<int64_t> rows_d = counts(before_d, {axis}, whole[d]),
+                                 rows_e = counts(from.cuts[e], {axis}, whole[e]);
+      const auto own = static_cast<size_t>(lanes.index);
+      // Pieces of dimension e go out, one block for each lane; what comes in are blocks of dimension d.
+      const Value front = to_front(x, e);
+      const int64_t elements = count(x.shape()), extent_e = front.shape()[0];
+      std::vector<int64_t> send, receive;
+      const int64_t per_row = extent_e > 0 ? elements / extent_e : 0;
+      Shape rest = front.shape();  // with e first
+      const size_t d_at = d < e ? d + 1 : d;
+      rest[d_at] = 1;
+      rest[0] = 1;
+      const int64_t others = count(rest);
+      for (size_t j = 0; j < rows_e.size(); ++j) {
+        send.push_back(rows_e[j] * per_row);
+        receive.push_back(rows_e[own] * rows_d[j] * others);
+      }
+      const Value flat = lane_all_to_all(reshape(front, {elements}), lanes, send, receive);
+      Values blocks;
+      int64_t at = 0;
+      for (size_t j = 0; j < receive.size(); ++j) {
+        Shape shape = rest;
+        shape[0] = rows_e[own];
+        shape[d_at] = rows_d[j];
+        blocks.push_back(reshape(slice_dim(flat, 0, at, at + receive[j]), shape));
+        at += receive[j];
+      }
+      x = from_front(concatenate(blocks, static_cast<int64_t>(d_at)), e);
+      from.cuts[d].pop_back();
+      from.cuts[e].push_back(axis);
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Resharder::gather(Value& x, const Shape& whole, Layout& from, const LaneCuts& to) const {
+  for (size_t d = 0; d < to.size(); ++d) {
+    if (from.cuts[d] == to[d] || from.cuts[d].empty()) continue;
+    const bool on_the_way = is_prefix(from.cuts[d], to[d]);
+    // A piece that is on the way is given up only where its parts do not lie within it.
+    const Axes rest_of_to(to[d].begin() + static_cast<std::ptrdiff_t>(on_the_way ? from.cuts[d].size() : 0),
+                          to[d].end());
+    if (on_the_way && nested(from.cuts[d], rest_of_to, whole[d])) continue;
+    Axes before = without_last(from.cuts[d]), last{from.cuts[d].back()};
+    if (!nested(before, last, whole[d])) {
+      last = from.cuts[d];
+      before.clear();
+    }
+    x = from_front(lane_all_gather(to_front(x, d), group(last), counts(before, last, whole[d])), d);
+    from.cuts[d] = before;
+    return true;
+  }
+  return false;
+}
+
+Value Resharder::move(Value x, const Shape& whole, Layout& from, const LaneCuts& to) const {
+  while (scatter(x, whole, from, to)) {
+  }
+  // What the new layout cuts by an axis must not be owed over it.
+  Axes due;
+  for (const std::string& axis : from.owed)
+    if (is_used(to, axis)) due.push_back(axis);
+  x = pay_over(x, from, due);
+  while (from.cuts != to) {
+    if (slice_one(x, whole, from, to) || exchange(x, whole, from, to) || gather(x, whole, from, to)) continue;
+    LOCKSTEP_CHECK(false, "no way from one layout to the other");
+  }
+  return x;
+}
+
+}  // namespace lockstep

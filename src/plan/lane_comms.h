@@ -1,0 +1,35 @@
+// The groups in which the lanes of one process meet: for each list of axes of a grid, those lanes that differ along
+// them only. Made when first asked for, by whichever lane; safe from any thread. Each Comm handed out belongs to its
+// lane's thread.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "comm/comm.h"
+#include "sharding/lanes.h"
+
+namespace lockstep {
+
+class LaneComms {
+ public:
+  explicit LaneComms(LaneGrid grid) : grid_(std::move(grid)) {}
+  LaneComms(const LaneComms&) = delete;
+  LaneComms& operator=(const LaneComms&) = delete;
+
+  // As long as this object lives.
+  Comm* of(int64_t lane, const std::string& axes);
+
+  // Makes every lane that waits for another throw CommAborted. Nothing works afterwards.
+  void abort(const std::string& reason);
+
+ private:
+  LaneGrid grid_;
+  std::mutex mutex_;
+  std::map<std::string, std::vector<std::unique_ptr<Comm>>> comms_;  // by axes: one for each lane
+};
+
+}  // namespace lockstep

@@ -5,7 +5,8 @@
 //   FitResult result = engine.fit(state, train, {.steps = 1000, .eval_every = 200, .test = &test});
 //
 // The global batch is cut over the mesh's data axis and the mean is that of the whole batch, so that the numbers do not
-// depend on how many devices there are. An Engine is used by one thread.
+// depend on how many devices there are; how parameters and optimizer state lie is the plan's to say. An Engine is used
+// by one thread.
 #pragma once
 
 #include <functional>
@@ -21,6 +22,7 @@
 #include "lockstep/meter.h"
 #include "lockstep/models.h"
 #include "lockstep/optimizers.h"
+#include "lockstep/plan.h"
 #include "lockstep/precision.h"
 #include "lockstep/sharding.h"
 
@@ -72,9 +74,9 @@ struct Hooks {
 };
 
 struct EngineOptions {
-  Mesh mesh = {};                  // empty: all devices along "data"
-  std::string data_axis = "data";  // cuts the batch
-  int64_t accumulate = 1;          // the batch is computed in so many pieces, one after the other
+  Mesh mesh = {};          // empty: all devices along the plan's data axis
+  ShardingPlan plan = {};  // what is cut, and by which axes
+  int64_t accumulate = 1;  // the batch is computed in so many pieces, one after the other
   Optimizer optimizer = {};
   Precision precision = {};
   double label_smoothing = 0;
@@ -130,12 +132,13 @@ class Engine {
 
   // Writes a checkpoint and returns when it is whole. Throws IoError.
   std::string save(const TrainState& state) const;
-  // From a checkpoint. Throws Error when it is one of another model or optimizer, naming what differs.
+  // From a checkpoint, written under any mesh and plan. Throws Error when it is one of another model or optimizer,
+  // naming what differs.
   TrainState restore(const Checkpoint& checkpoint) const;
   // What --resume names (see find_checkpoint), else fresh parameters.
   TrainState restore_or_create(const std::string& resume);
 
-  // The mesh, the plan, parameters per layer with shapes, types and shardings, and memory.
+  // The mesh, the plan, parameters per layer with shapes, types and shardings, and memory on each lane.
   std::string describe() const;
 
  private:

@@ -186,6 +186,12 @@ class Jit {
     return text(detail::plan_text, args...);
   }
 
+  // How every value lies on lanes and why, and what moves between them.
+  template <class... Args>
+  std::string explain(const Args&... args) const {
+    return text(detail::explain_text, args...);
+  }
+
   // How many times the function was compiled.
   size_t compiled() const {
     const std::lock_guard lock(shared_->mutex);

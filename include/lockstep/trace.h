@@ -97,6 +97,7 @@ size_t result_count(const Executable&);
 std::string program_text(const Executable&);
 std::string lowered_text(const Executable&);
 std::string plan_text(const Executable&);
+std::string explain_text(const Executable&);
 
 std::string print_program(const ProgramPtr&);
 

@@ -13,5 +13,6 @@
 #include "lockstep/models.h"
 #include "lockstep/nn.h"
 #include "lockstep/optimizers.h"
+#include "lockstep/plan.h"
 #include "lockstep/precision.h"
 #include "lockstep/schedules.h"

@@ -69,6 +69,7 @@ void retain(Node* node) { node->references.fetch_add(1, std::memory_order_relaxe
 void release(Node* node) {
   if (node->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   node->buffer.reset();
+  node->pieces.reset();
 #if defined(__SANITIZE_ADDRESS__)
   delete node;  // so that use after free is seen
 #else
@@ -107,6 +108,19 @@ Array concrete(const Type* interned, BufferPtr buffer, NamedSharding sharding) {
   node->buffer = std::move(buffer);
   node->sharding = sharding;
   return Array(node);
+}
+
+Array concrete(const Type* interned, LanePiecesPtr pieces, NamedSharding sharding) {
+  Array array = concrete(interned, BufferPtr(), sharding);
+  array.node()->pieces = std::move(pieces);
+  return array;
+}
+
+Array relabelled(const Array& array, const NamedSharding& sharding) {
+  const Node& node = *array.node();
+  if (node.kind != Node::Kind::concrete || !node.pieces)
+    return concrete(node.type, buffer_of(array, "device_put"), sharding);
+  return concrete(node.type, node.pieces, sharding);
 }
 
 Array traced(const Type& type, uint64_t trace, ValueId value) {
@@ -155,6 +169,7 @@ const BufferPtr& buffer_of(const Array& array, const char* wanted_by) {
   Node& node = *array.node();
   switch (node.kind) {
     case Node::Kind::concrete:
+      if (node.pieces) break;
       return node.buffer;
     case Node::Kind::donated:
       throw_error(
@@ -174,7 +189,8 @@ const BufferPtr& buffer_of(const Array& array, const char* wanted_by) {
   }
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  if (!node.buffer) node.buffer = literal_buffer(node, node.type->dtype);
+  if (!node.buffer)
+    node.buffer = node.pieces ? put_together(*node.pieces, *node.type) : literal_buffer(node, node.type->dtype);
   return node.buffer;
 }
 

@@ -22,7 +22,7 @@ Array with_sharding(const Array& array, const NamedSharding& sharding) {
     out.node()->sharding = sharding;
     return out;
   }
-  return concrete(array.node()->type, buffer_of(array, "device_put"), sharding);
+  return relabelled(array, sharding);
 }
 
 void check_in_shardings(size_t shardings, size_t arguments) {
@@ -39,22 +39,6 @@ void check_out_shardings(size_t shardings, size_t elements) {
         shardings, elements);
 }
 
-namespace {
-
-// Where a piece begins when it is one stretch of a dense row-major array; -1 when it is not.
-int64_t stretch(const Shape& shape, const IndexBox& box) {
-  int64_t offset = 0, inner = 1;
-  bool whole = true;  // all dimensions behind this one are
-  for (size_t d = shape.size(); d-- > 0;) {
-    if (!whole && box[d].size() != 1) return -1;
-    offset += box[d].begin * inner;
-    whole = whole && box[d].size() == shape[d];
-    inner *= shape[d];
-  }
-  return offset;
-}
-
-}  // namespace
 }  // namespace detail
 
 std::vector<Shard> addressable_shards(const Array& x) {

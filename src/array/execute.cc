@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "array/apply.h"
+#include "array/executable.h"
 #include "base/check.h"
 #include "lane/lane.h"
 #include "passes/passes.h"
@@ -10,40 +11,52 @@
 
 namespace lockstep::detail {
 
-class Executable {
+Executable::Executable(ProgramPtr program, std::vector<bool> donated, Arrays captures, Shardings out_shardings)
+    : program_(std::move(program)),
+      donated_(std::move(donated)),
+      captures_(std::move(captures)),
+      out_shardings_(std::move(out_shardings)) {
+  out_shardings_.resize(program_->outputs.size());
+  donated_.resize(program_->inputs.size(), false);
+  // Handles of our own on the same memory, so that captured arrays stay when their owner donates them.
+  for (Array& a : captures_)
+    if (!a.is_traced()) a = concrete(a.node()->type, buffer_of(a, "jit"));
+  for (ValueId id : program_->inputs) in_types_.push_back(intern(program_->types[id]));
+  for (ValueId id : program_->outputs) out_types_.push_back(intern(program_->types[id]));
+}
+
+void Executable::mark_donated(const Array* const* args) const {
+  for (size_t i = 0; i < in_types_.size() - captures_.size(); ++i) {
+    if (!donated_[i]) continue;
+    Node& node = *args[i]->node();
+    if (node.kind != Node::Kind::concrete) continue;
+    node.kind = Node::Kind::donated;
+    node.buffer.reset();
+    node.pieces.reset();
+  }
+}
+
+namespace {
+
+// On all cores of the process.
+class OneLane final : public Executable {
  public:
-  Executable(ProgramPtr program, const std::vector<bool>& donated, Arrays captures, Shardings out_shardings)
-      : program_(std::move(program)),
-        donated_(donated),
-        captures_(std::move(captures)),
-        out_shardings_(std::move(out_shardings)) {
-    out_shardings_.resize(program_->outputs.size());
-    donated_.resize(program_->inputs.size(), false);
-    // Handles of our own on the same memory, so that captured arrays stay when their owner donates them.
-    for (Array& a : captures_)
-      if (!a.is_traced()) a = concrete(a.node()->type, buffer_of(a, "jit"));
+  OneLane(ProgramPtr program, const std::vector<bool>& donated, Arrays captures, Shardings out_shardings)
+      : Executable(std::move(program), donated, std::move(captures), std::move(out_shardings)) {
     lowered_ = lower(*program_);
     plan_ = std::make_unique<Plan>(lowered_, CpuLane::local().pool(), PlanOptions{donated_, &CpuLane::local().arena()});
-    for (ValueId id : program_->inputs) in_types_.push_back(intern(program_->types[id]));
-    for (ValueId id : program_->outputs) {
-      out_types_.push_back(intern(program_->types[id]));
-      out_bytes_.push_back(program_->types[id].bytes());
-    }
+    for (const Type* type : out_types_) out_bytes_.push_back(type->bytes());
     in_.resize(in_types_.size());
     out_.resize(out_types_.size());
     held_.resize(in_types_.size());
     made_.resize(out_types_.size());
   }
 
-  void run(const Array* const* args, Array* results) {
+  void run(const Array* const* args, Array* results) override {
     const std::lock_guard lock(CpuLane::local().running());
     const LetGo let_go{held_, made_};
-    const size_t own = in_types_.size() - captures_.size();
-    for (size_t i = 0; i < in_types_.size(); ++i) {
-      const Array& array = i < own ? *args[i] : captures_[i - own];
-      held_[i] = take(array, i);
-    }
-    for (size_t i = 0; i < own; ++i) own_donated(i);
+    for (size_t i = 0; i < in_types_.size(); ++i) held_[i] = take(argument(args, i), i);
+    for (size_t i = 0; i < in_types_.size() - captures_.size(); ++i) own_donated(i);
     for (size_t i = 0; i < in_.size(); ++i) in_[i] = held_[i]->data();
     // Results are made before anything is written, so that running out of memory leaves the arguments as they were.
     for (size_t j = 0; j < out_types_.size(); ++j) {
@@ -52,21 +65,14 @@ class Executable {
       out_[j] = made_[j]->data();
     }
     plan_->run(in_.data(), out_.data());
-    for (size_t i = 0; i < own; ++i) {
-      if (!donated_[i]) continue;
-      Node& node = *args[i]->node();
-      if (node.kind != Node::Kind::concrete) continue;
-      node.kind = Node::Kind::donated;
-      node.buffer.reset();
-    }
+    mark_donated(args);
     for (size_t j = 0; j < made_.size(); ++j)
       results[j] = concrete(out_types_[j], std::move(made_[j]), out_shardings_[j]);
   }
 
-  const Program& program() const { return *program_; }
-  const Program& lowered() const { return lowered_; }
-  const Plan& plan() const { return *plan_; }
-  size_t results() const { return out_types_.size(); }
+  std::string lowered_text() const override { return print(lowered_); }
+  std::string plan_text() const override { return plan_->describe(); }
+  std::string explain() const override { return "one lane: nothing is cut, and nothing moves\n"; }
 
  private:
   // Drops the buffers of a call at its end, also when that is an exception.
@@ -94,38 +100,42 @@ class Executable {
     held_[i] = std::move(copy);
   }
 
-  ProgramPtr program_;
   Program lowered_;
-  std::vector<bool> donated_;
-  Arrays captures_;
   std::unique_ptr<Plan> plan_;
-  std::vector<const Type*> in_types_, out_types_;
   std::vector<int64_t> out_bytes_;
-  Shardings out_shardings_;
   // Used by run() only, under the lane's lock; members so that a call allocates nothing.
   std::vector<const void*> in_;
   std::vector<void*> out_;
   std::vector<BufferPtr> held_, made_;
 };
 
+}  // namespace
+
 std::shared_ptr<Executable> compile(const Traced& traced, const std::vector<bool>& donated, const Shardings& in,
                                     const Shardings& out) {
   // What was said of an output comes first, then what follows from the inputs.
-  Shardings shardings = propagate(*traced.program, in);
+  Shardings shardings = propagate(*traced.program, in), said(shardings.size());
   for (size_t i = 0; i < shardings.size(); ++i) {
-    if (i < traced.shardings.size() && traced.shardings[i].defined()) shardings[i] = traced.shardings[i];
-    if (i < out.size() && out[i].defined()) shardings[i] = out[i];
+    if (i < traced.shardings.size() && traced.shardings[i].defined()) said[i] = traced.shardings[i];
+    if (i < out.size() && out[i].defined()) said[i] = out[i];
+    if (said[i].defined()) shardings[i] = said[i];
     if (shardings[i].defined())
       shardings[i].index_box(traced.program->types[traced.program->outputs[i]].shape, 0);  // fits
   }
-  return std::make_shared<Executable>(traced.program, donated, traced.captures, std::move(shardings));
+  Shardings all_in = in;
+  all_in.resize(traced.program->inputs.size() - traced.captures.size());
+  for (const Array& a : traced.captures) all_in.push_back(known_sharding(a));
+  if (auto on_lanes = compile_on_lanes(traced.program, donated, traced.captures, all_in, said, shardings))
+    return on_lanes;
+  return std::make_shared<OneLane>(traced.program, donated, traced.captures, std::move(shardings));
 }
 
 void execute(Executable& executable, const Array* const* args, Array* results) { executable.run(args, results); }
 size_t result_count(const Executable& executable) { return executable.results(); }
 std::string program_text(const Executable& executable) { return print(executable.program()); }
-std::string lowered_text(const Executable& executable) { return print(executable.lowered()); }
-std::string plan_text(const Executable& executable) { return executable.plan().describe(); }
+std::string lowered_text(const Executable& executable) { return executable.lowered_text(); }
+std::string plan_text(const Executable& executable) { return executable.plan_text(); }
+std::string explain_text(const Executable& executable) { return executable.explain(); }
 std::string print_program(const ProgramPtr& program) { return print(*program); }
 const void* sharding_address(const Array& array) {
   return array.defined() ? array.node()->sharding.address() : nullptr;
@@ -147,8 +157,8 @@ class ExecutableCache {
       entries_.clear();
       count_ = 1;
     }
-    auto made = std::make_shared<Executable>(std::make_shared<const Program>(program), std::vector<bool>{}, Arrays{},
-                                             Shardings{});
+    auto made =
+        std::make_shared<OneLane>(std::make_shared<const Program>(program), std::vector<bool>{}, Arrays{}, Shardings{});
     entries_[key].push_back(made);
     return made;
   }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "array/pieces.h"
 #include "lane/buffer.h"
 #include "lockstep/array.h"
 #include "lockstep/sharding.h"
@@ -21,7 +22,8 @@ struct Node {
   Kind kind = Kind::literal;
   const Type* type = nullptr;  // interned
   NamedSharding sharding;      // where its pieces lie; undefined: on one device
-  BufferPtr buffer;            // concrete; a literal gets one when its data is asked for
+  BufferPtr buffer;            // concrete; a literal, and pieces, get one when their data is asked for
+  LanePiecesPtr pieces;        // concrete: its parts on several lanes; null: it lies whole in `buffer`
   uint64_t trace = 0;          // traced: which trace, and the value in it
   ValueId value = 0;
   double real = 0;  // literal: the number, also in `integer` when it is none or bool
@@ -33,6 +35,9 @@ struct Node {
 Node* new_node();
 
 Array concrete(const Type* interned, BufferPtr, NamedSharding = {});
+Array concrete(const Type* interned, LanePiecesPtr, NamedSharding);
+// The same elements under another label.
+Array relabelled(const Array& concrete_array, const NamedSharding&);
 Array traced(const Type& type, uint64_t trace, ValueId value);
 
 // The buffer of a concrete array or literal. Throws Error for a traced or donated one, naming the operation that asked.

@@ -9,7 +9,6 @@ namespace lockstep::cli {
 namespace {
 
 using SwitchMember = config::Switch TrainConfig::*;
-using ListMember = config::List TrainConfig::*;
 
 std::string help_of(const ConfigKey& key) {
   const std::string initial = text_of({}, key);
@@ -30,9 +29,9 @@ CLI::Option* add_flag_of(CLI::App& app, ConfigFlags& flags, const ConfigKey& key
     const auto put = [&flags, &key](int64_t count) { keep(flags, key, count > 0 ? "true" : "false"); };
     return app.add_flag_function(key.flag(), put, help_of(key))->take_last();
   }
-  if (std::holds_alternative<ListMember>(key.member)) {
+  if (key.separator() != '\0') {
     const auto put = [&flags, &key](const std::vector<std::string>& texts) {
-      keep(flags, key, fmt::format("{}", fmt::join(texts, ",")));
+      keep(flags, key, fmt::format("{}", fmt::join(texts, std::string(1, key.separator()))));
     };
     return app.add_option_function<std::vector<std::string>>(key.flag(), put, help_of(key))->allow_extra_args(false);
   }

@@ -67,6 +67,8 @@ int run(const Arguments& arguments) {
   const ImageShape shape{test.rows, test.cols, classes};
   // Nothing of the run but its model: nothing is written, and the devices are those of now.
   config.checkpoint_dir.clear();
+  config.shard.clear();
+  config.zero = 0;
   Engine engine = make_engine(config, shape, make_mesh({"data"}), std::max<int64_t>(checkpoint->step, 1), {});
   const TrainState state = engine.restore(*checkpoint);
   print(engine.evaluate(state, to_arrays(std::move(test)), arguments.batch_size));

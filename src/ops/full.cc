@@ -81,13 +81,22 @@ std::vector<Type> iota_type(Types in, const Attrs& attrs) {
 
 Rule iota_rule(Types in, const Attrs& attrs) {
   Rule rule = full_rule(in, attrs);
-  rule.whole = rule.out[0].substr(static_cast<size_t>(attrs.integer("dim")), 1);
+  rule.placed = rule.out[0].substr(static_cast<size_t>(attrs.integer("dim")), 1);
   return rule;
+}
+
+// A piece that does not begin where the whole does counts from its `start`.
+Attrs iota_local(const LocalView& v) {
+  Attrs attrs = with_local_shape(v);
+  if (const auto piece = v.cut.find(v.rule.placed[0]); piece != v.cut.end() && piece->second.begin != 0)
+    attrs.set("start", piece->second.begin + v.attrs.get_or<int64_t>("start", 0));
+  return attrs;
 }
 
 Kernel iota_cpu(const KernelSpec& spec) {
   const Shape& shape = spec.out[0].shape;
   const int64_t dim = spec.attrs.integer("dim"), n = shape[static_cast<size_t>(dim)];
+  const int64_t start = spec.attrs.get_or<int64_t>("start", 0);
   const int64_t inner = extent(shape, dim + 1, spec.out[0].rank()), rows = inner == 0 ? 0 : count(shape) / inner;
   return with_dtype(spec.out[0].dtype, [&]<class T>() -> Kernel {
     return [=, pool = &spec.pool](const void* const*, void* const* out) {
@@ -97,9 +106,9 @@ Kernel iota_cpu(const KernelSpec& spec) {
         for (int64_t row = begin; row < end; ++row) {
           T value;
           if constexpr (is_half<T>)
-            value = T(static_cast<float>(row % n));
+            value = T(static_cast<float>(start + row % n));
           else
-            value = static_cast<T>(row % n);
+            value = static_cast<T>(start + row % n);
           std::fill(to + row * inner, to + (row + 1) * inner, value);
         }
       });
@@ -112,7 +121,7 @@ Kernel iota_cpu(const KernelSpec& spec) {
 constinit const Op full_op = {
     .name = "full", .rule = full_rule, .type = full_type, .local = with_local_shape, .cpu = full_cpu};
 constinit const Op iota_op = {
-    .name = "iota", .rule = iota_rule, .type = iota_type, .local = with_local_shape, .cpu = iota_cpu};
+    .name = "iota", .rule = iota_rule, .type = iota_type, .local = iota_local, .cpu = iota_cpu};
 
 Value full_of(Builder& b, Type type, Attr value) {
   Value x = b.emit(full_op, {}, {{"value", std::move(value)}, {"dtype", type.dtype}, {"shape", type.shape}})[0];

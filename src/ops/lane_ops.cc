@@ -1,9 +1,11 @@
 #include "ops/lane_ops.h"
 
+#include <cstring>
 #include <numeric>
 
 #include "base/check.h"
 #include "comm/comm.h"
+#include "comm/in_flight.h"
 #include "ops/dims.h"
 #include "sharding/lanes.h"
 
@@ -66,11 +68,49 @@ Kernel all_reduce_cpu(const KernelSpec& spec) {
   Comm& comm = comm_of(spec);
   const Reduction kind = reduction(spec.attrs);
   const std::vector<Type> types(spec.in.begin(), spec.in.end());
-  auto works = std::make_shared<std::vector<Work>>(types.size());
+  auto works = std::make_shared<Works>(types.size());
   return [&comm, kind, types, works](const void* const* in, void* const* out) {
-    for (size_t i = 0; i < types.size(); ++i)
-      (*works)[i] = comm.start_all_reduce(in[i], out[i], count(types[i].shape), types[i].dtype, kind);
-    for (Work& work : *works) work.wait();
+    try {
+      for (size_t i = 0; i < types.size(); ++i)
+        (*works)[i] = comm.start_all_reduce(in[i], out[i], count(types[i].shape), types[i].dtype, kind);
+      for (Work& work : *works) work.wait();
+    } catch (...) {
+      abandon(*works);
+      throw;
+    }
+  };
+}
+
+// ---- all_reduce in two steps
+
+Works& works_of(const KernelSpec& spec) {
+  LOCKSTEP_CHECK(spec.in_flight, "a collective in two steps runs in a plan");
+  Works& works = spec.in_flight->of(spec.attrs.integer("id"));
+  works.resize(spec.in.size());
+  return works;
+}
+
+// In place on the results, so that the operands' memory is free as soon as this returns.
+Kernel all_reduce_start_cpu(const KernelSpec& spec) {
+  Comm& comm = comm_of(spec);
+  const std::vector<Type> types(spec.in.begin(), spec.in.end());
+  return [&comm, kind = reduction(spec.attrs), types, kept = spec.in_flight, works = &works_of(spec)](
+             const void* const* in, void* const* out) {
+    for (size_t i = 0; i < types.size(); ++i) {
+      if (in[i] != out[i] && types[i].bytes() > 0) std::memcpy(out[i], in[i], static_cast<size_t>(types[i].bytes()));
+      (*works)[i] = comm.start_all_reduce(out[i], out[i], count(types[i].shape), types[i].dtype, kind);
+    }
+  };
+}
+
+Kernel all_reduce_done_cpu(const KernelSpec& spec) {
+  std::vector<size_t> bytes;
+  for (const Type& t : spec.in) bytes.push_back(static_cast<size_t>(t.bytes()));
+  return [bytes, kept = spec.in_flight, works = &works_of(spec)](const void* const* in, void* const* out) {
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      (*works)[i].wait();
+      if (in[i] != out[i] && bytes[i] > 0) std::memcpy(out[i], in[i], bytes[i]);
+    }
   };
 }
 
@@ -121,6 +161,16 @@ constinit const Op lane_all_reduce_op = {.name = "lane_all_reduce",
                                          .alias = all_reduce_alias,
                                          .meets = true,
                                          .cpu = all_reduce_cpu};
+constinit const Op lane_all_reduce_start_op = {.name = "lane_all_reduce_start",
+                                               .type = all_reduce_type,
+                                               .alias = all_reduce_alias,
+                                               .meets = true,
+                                               .cpu = all_reduce_start_cpu};
+constinit const Op lane_all_reduce_done_op = {.name = "lane_all_reduce_done",
+                                              .type = all_reduce_type,
+                                              .alias = all_reduce_alias,
+                                              .meets = true,
+                                              .cpu = all_reduce_done_cpu};
 constinit const Op lane_all_gather_op = {
     .name = "lane_all_gather", .type = all_gather_type, .meets = true, .cpu = all_gather_cpu};
 constinit const Op lane_reduce_scatter_op = {

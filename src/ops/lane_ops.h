@@ -1,6 +1,10 @@
 // The rows with which lanes meet. Each lane of a group (those that differ along `axes` of the grid only) runs the same
 // rows in the same order; the partitioner writes them, and nothing drops, merges or moves them past one another. Blocks
 // lie along dimension 0.
+//
+// schedule() writes lane_all_reduce in two steps where there is work to do meanwhile: the lanes begin to meet in
+// lane_all_reduce_start, and lane_all_reduce_done, given what that gave, returns when they have met. In between these
+// values are nobody's to read. The attribute `id` tells a pair from the others of its program.
 #pragma once
 
 #include <cstdint>

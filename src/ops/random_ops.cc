@@ -135,13 +135,29 @@ std::vector<Type> random_bits_type(Types in, const Attrs& attrs) {
   return {out};
 }
 
-// Bits follow from the index within the whole array, so only the keys can be cut.
+// Bits follow from the index within the whole array.
 Rule random_bits_rule(Types in, const Attrs& attrs) {
   Factors factors;
   const std::string keys = factors.next(in[0].rank() - 1);
   const std::string word = factors.next(1);
   const std::string bits = factors.next(static_cast<int64_t>(attrs.ints("shape").size()));
-  return {{keys + word}, {keys + bits}, word + bits};
+  return {{keys + word}, {keys + bits}, word, bits};
+}
+
+// A piece of the bits of a key: `shape` of them, which begin at `starts` of `whole`.
+Attrs random_bits_local(const LocalView& v) {
+  const Shape& shape = v.attrs.ints("shape");
+  const size_t keys = v.out[0].shape.size() - shape.size();
+  const Shape piece(v.local_out[0].shape.begin() + static_cast<std::ptrdiff_t>(keys), v.local_out[0].shape.end());
+  if (piece == shape) return v.attrs;
+  Dims starts = v.attrs.get_or("starts", Dims(shape.size(), 0));
+  for (size_t d = 0; d < starts.size(); ++d)
+    if (const auto at = v.cut.find(v.rule.out[0][keys + d]); at != v.cut.end()) starts[d] += at->second.begin;
+  Attrs attrs = v.attrs;
+  attrs.set("whole", v.attrs.get_or("whole", shape));
+  attrs.set("starts", starts);
+  attrs.set("shape", piece);
+  return attrs;
 }
 
 Batched random_bits_batch(const Batch& b) { return b.builder.emit(b.op, b.in, b.attrs); }
@@ -158,17 +174,47 @@ void count_from(const Cipher& cipher, const Key& key, uint64_t begin, uint64_t n
   }
 }
 
+// The bits of a key as runs of neighbours: all of them, or as many as are neighbours in the whole too.
+struct Runs {
+  int64_t length = 0;
+  std::vector<uint64_t> begin;  // in the whole, of each run
+};
+
+Runs runs_of(const Attrs& attrs) {
+  const Shape& shape = attrs.ints("shape");
+  const Shape whole = attrs.get_or("whole", shape);
+  const Dims starts = attrs.get_or("starts", Dims(shape.size(), 0));
+  size_t inner = shape.size();  // the dimensions from here on are there from end to end
+  while (inner > 0 && shape[inner - 1] == whole[inner - 1]) --inner;
+  // A run goes along the last dimension that is cut.
+  const size_t outer = inner == 0 ? 0 : inner - 1;
+  Runs runs{extent(shape, static_cast<int64_t>(outer), static_cast<int64_t>(shape.size())), {}};
+  const Dims strides = dense_strides(whole);
+  const int64_t n = extent(shape, 0, static_cast<int64_t>(outer));
+  for (int64_t run = 0; run < n; ++run) {
+    int64_t begin = inner == 0 ? 0 : starts[outer] * strides[outer];
+    int64_t left = run;
+    for (size_t d = outer; d-- > 0;) {
+      begin += (starts[d] + left % shape[d]) * strides[d];
+      left /= shape[d];
+    }
+    runs.begin.push_back(static_cast<uint64_t>(begin));
+  }
+  return runs;
+}
+
 Kernel random_bits_cpu(const KernelSpec& spec) {
   const int64_t total = count(spec.out[0].shape), per_key = count(spec.attrs.ints("shape"));
-  return [=, &run = cipher(), pool = &spec.pool](const void* const* in, void* const* out) {
+  return [=, runs = runs_of(spec.attrs), &run = cipher(), pool = &spec.pool](const void* const* in, void* const* out) {
     const auto* keys = static_cast<const uint32_t*>(in[0]);
     auto* bits = static_cast<uint32_t*>(out[0]);
     pool->parallel_range(total, kGrain, [&](int64_t begin, int64_t end, int) {
       while (begin < end) {
-        const int64_t k = begin / per_key, stop = std::min(end, (k + 1) * per_key);
-        count_from(run, load_key(keys + 2 * k), static_cast<uint64_t>(begin - k * per_key),
-                   static_cast<uint64_t>(stop - begin), bits + begin);
-        begin = stop;
+        const int64_t k = begin / per_key, r = begin % per_key / runs.length, at = begin % runs.length;
+        const int64_t n = std::min(end - begin, runs.length - at);
+        count_from(run, load_key(keys + 2 * k), runs.begin[static_cast<size_t>(r)] + static_cast<uint64_t>(at),
+                   static_cast<uint64_t>(n), bits + begin);
+        begin += n;
       }
     });
   };
@@ -225,6 +271,7 @@ constinit const Op random_bits_op = {.name = "random_bits",
                                      .rule = random_bits_rule,
                                      .type = random_bits_type,
                                      .batch = random_bits_batch,
+                                     .local = random_bits_local,
                                      .cpu = random_bits_cpu};
 
 constinit const Op threefry_op = {

@@ -1,5 +1,6 @@
 // The rows that are their operand seen differently: broadcast, reshape, transpose, slice, reverse, stop_gradient.
 #include <algorithm>
+#include <numeric>
 
 #include "ops/dims.h"
 #include "ops/ops.h"
@@ -97,7 +98,8 @@ std::vector<Type> reshape_type(Types in, const Attrs& attrs) {
   return {{in[0].dtype, shape}};
 }
 
-// Dimensions that stand for themselves share a factor; the others are split or merged and stay whole.
+// Dimensions that stand for themselves share a factor. Of dimensions that are split or merged the outermost before and
+// after do, in steps that are the same elements of both; the others stay whole.
 Rule reshape_rule(Types in, const Attrs& attrs) {
   const Shape &a = in[0].shape, &b = attrs.ints("shape");
   Factors factors;
@@ -112,25 +114,39 @@ Rule reshape_rule(Types in, const Attrs& attrs) {
     take(rule.out[0], b.size());
     return rule;
   }
+  auto share = [&](int64_t in_step, int64_t out_step) {
+    const char letter = factors.next();
+    rule.in[0] += letter;
+    rule.out[0] += letter;
+    if (in_step > 1) rule.in_step[letter] = in_step;
+    if (out_step > 1) rule.out_step[letter] = out_step;
+  };
   size_t i = 0, j = 0;
   while (i < a.size() && j < b.size()) {
     if (a[i] == b[j]) {
-      const char letter = factors.next();
-      rule.in[0] += letter;
-      rule.out[0] += letter;
+      share(1, 1);
       ++i, ++j;
-      continue;
+    } else if (a[i] == 1) {
+      take(rule.in[0], 1);
+      ++i;
+    } else if (b[j] == 1) {
+      take(rule.out[0], 1);
+      ++j;
+    } else {
+      size_t i1 = i + 1, j1 = j + 1;
+      for (int64_t left = a[i], right = b[j]; left != right;) {
+        if (left < right)
+          left *= a[i1++];
+        else
+          right *= b[j1++];
+      }
+      const int64_t steps = std::gcd(a[i], b[j]);
+      const size_t shared = steps > 1 ? 1 : 0;
+      if (shared) share(a[i] / steps, b[j] / steps);
+      take(rule.in[0], i1 - i - shared);
+      take(rule.out[0], j1 - j - shared);
+      i = i1, j = j1;
     }
-    size_t i1 = i + 1, j1 = j + 1;
-    for (int64_t left = a[i], right = b[j]; left != right;) {
-      if (left < right)
-        left *= a[i1++];
-      else
-        right *= b[j1++];
-    }
-    take(rule.in[0], i1 - i);
-    take(rule.out[0], j1 - j);
-    i = i1, j = j1;
   }
   take(rule.in[0], a.size() - i);
   take(rule.out[0], b.size() - j);

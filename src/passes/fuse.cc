@@ -4,7 +4,8 @@
 // uses them.
 //
 // Groups grow from consumers to producers: an equation joins the group of its consumers when all of them are
-// elementwise, of the same shape, and their groups can become one without a cycle among groups.
+// elementwise, of the same shape, and their groups can become one without a cycle among groups. Equations in which
+// lanes meet keep their order: each counts as a consumer of the one before.
 #include <algorithm>
 #include <functional>
 
@@ -19,13 +20,24 @@ constexpr size_t kMaxMembers = 96;  // bounds the registers of one cluster
 
 class Fuser {
  public:
-  explicit Fuser(const Program& p) : p_(p), maker_(p.types.size(), -1), users_(p.types.size()), group_(p.eqns.size()) {
+  explicit Fuser(const Program& p)
+      : p_(p),
+        maker_(p.types.size(), -1),
+        users_(p.types.size()),
+        group_(p.eqns.size()),
+        next_meeting_(p.eqns.size(), -1),
+        previous_meeting_(p.eqns.size(), -1) {
+    int meeting = -1;
     for (size_t i = 0; i < p.eqns.size(); ++i) {
       for (ValueId id : p.eqns[i].out) maker_[id] = static_cast<int>(i);
       for (ValueId id : p.eqns[i].in) users_[id].push_back(static_cast<int>(i));
       group_[i] = static_cast<int>(i);
       members_.push_back({static_cast<int>(i)});
       head_.push_back(can_head(i) ? static_cast<int>(i) : -1);
+      if (!p.eqns[i].op->meets) continue;
+      if (meeting >= 0) next_meeting_[static_cast<size_t>(meeting)] = static_cast<int>(i);
+      previous_meeting_[i] = meeting;
+      meeting = static_cast<int>(i);
     }
   }
 
@@ -81,12 +93,14 @@ class Fuser {
     std::vector<bool> seen(p_.eqns.size(), false);
     std::vector<int> stack;
     auto push_users = [&](int g) {
-      for (int m : members_[g])
+      for (int m : members_[g]) {
+        if (next_meeting_[m] >= 0) stack.push_back(group_[next_meeting_[m]]);
         for (ValueId id : eqn(m).out)
           for (int user : users_[id]) {
             const int next = group_[user];
             if (next != g && !seen[next]) stack.push_back(next);
           }
+      }
     };
     for (int g : groups) push_users(g);
     std::erase_if(stack, inside);
@@ -111,9 +125,11 @@ class Fuser {
     std::function<void(int)> visit = [&](int g) {
       if (state[g]) return;
       state[g] = 1;
-      for (int m : members_[g])
+      for (int m : members_[g]) {
+        if (previous_meeting_[m] >= 0) visit(group_[previous_meeting_[m]]);
         for (ValueId id : eqn(m).in)
           if (maker_[id] >= 0 && group_[maker_[id]] != g) visit(group_[maker_[id]]);
+      }
       out.push_back(g);
     };
     for (int g : by_last) visit(g);
@@ -198,6 +214,8 @@ class Fuser {
   std::vector<int> maker_;                 // by ValueId: the equation that defines it, or -1
   std::vector<std::vector<int>> users_;    // by ValueId: the equations that use it
   std::vector<int> group_;                 // by equation
+  std::vector<int> next_meeting_;          // by equation: where lanes meet after it, if they do in it; or -1
+  std::vector<int> previous_meeting_;      // and before it
   std::vector<std::vector<int>> members_;  // by group
   std::vector<int> head_;                  // by group: the equation that carries the others as its epilogue, or -1
 };

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "base/check.h"
+#include "ops/shape_ops.h"
 #include "passes/passes.h"
 #include "passes/place.h"
 #include "passes/reshard.h"
@@ -11,7 +11,10 @@
 namespace lockstep {
 namespace {
 
-using Axes = std::vector<std::string>;
+bool is_zero(Value x) {
+  const Attr* value = full_value(x);
+  return value && (*value == Attr(0.0) || *value == Attr(int64_t{0}));
+}
 
 // Writes the program of one lane, equation by equation.
 class Partitioner {
@@ -60,24 +63,13 @@ class Partitioner {
 
   // The value with nothing owed, cut like this. Kept, so that what two equations need is moved once.
   Value get(ValueId id, const LaneCuts& cuts) {
-    Held& held = held_[id];
+    const Held& held = held_[id];
     if (held.layout.owed.empty() && held.layout.cuts == cuts) return held.value;
     if (const auto at = moved_.find({id, cuts}); at != moved_.end()) return at->second;
-    // Paid once, whatever layout is asked for next.
-    if (!held.layout.owed.empty()) {
-      const bool scattered = std::any_of(cuts.begin(), cuts.end(), [&](const Axes& axes) {
-        return std::any_of(axes.begin(), axes.end(), [&](const std::string& axis) {
-          return std::find(held.layout.owed.begin(), held.layout.owed.end(), axis) != held.layout.owed.end();
-        });
-      });
-      if (!scattered || uses_[id] > 1) held.value = resharder_.pay(held.value, held.layout);
-    }
     Layout layout = held.layout;
     Value value = resharder_.move(held.value, p_.types[id].shape, layout, cuts);
     value = resharder_.pay(value, layout);
-    if (held.layout.owed.empty() && held.layout.cuts == cuts) return held.value;
-    moved_[{id, cuts}] = value;
-    return value;
+    return moved_[{id, cuts}] = value;
   }
 
   // An op whose dimensions are never cut runs on every lane alike.
@@ -92,13 +84,14 @@ class Partitioner {
   // Ranges of the cut factors on this lane.
   Cut ranges(const Eqn& eqn, const Rule& rule, const FactorAxes& axes) const {
     Cut out;
-    const auto add = [&](const std::string& factors, const Shape& shape) {
+    const auto add = [&](const std::string& factors, const Shape& shape, const std::map<char, int64_t>& steps) {
       for (size_t d = 0; d < factors.size(); ++d)
         if (const auto at = axes.find(factors[d]); at != axes.end())
-          out[factors[d]] = lane_range(grid_, at->second, shape[d], position_along(grid_, at->second, lane_));
+          out[factors[d]] = lane_range(grid_, at->second, shape[d] / step_of(steps, factors[d]),
+                                       position_along(grid_, at->second, lane_));
     };
-    for (size_t t = 0; t < eqn.in.size(); ++t) add(rule.in[t], p_.types[eqn.in[t]].shape);
-    for (size_t k = 0; k < eqn.out.size(); ++k) add(rule.out[k], p_.types[eqn.out[k]].shape);
+    for (size_t t = 0; t < eqn.in.size(); ++t) add(rule.in[t], p_.types[eqn.in[t]].shape, rule.in_step);
+    for (size_t k = 0; k < eqn.out.size(); ++k) add(rule.out[k], p_.types[eqn.out[k]].shape, rule.out_step);
     return out;
   }
 
@@ -122,7 +115,11 @@ class Partitioner {
     size_t owing = 0;
     for (size_t t = 0; t < eqn.in.size(); ++t) {
       const Held& held = held_[eqn.in[t]];
-      if (held.layout.owed.empty()) continue;
+      if (held.layout.owed.empty()) {
+        // Zeros on all lanes are the terms of a sum that is zero.
+        if (eqn.op->linear == Linear::all && is_zero(held.value)) ++owing;
+        continue;
+      }
       if (uses_[eqn.in[t]] > 1 || held.layout.kind != Owed::sum) return none;
       if (held.layout.cuts != cuts_of(rule.in[t], axes)) return none;
       if (first && first->layout.owed != held.layout.owed) return none;
@@ -140,7 +137,7 @@ class Partitioner {
 
   void cut(const Eqn& eqn) {
     const Rule rule = rule_of(p_, eqn);
-    FactorAxes axes = factor_axes(p_, eqn, rule, placement_.cuts);
+    FactorAxes axes = factor_axes(p_, grid_, eqn, rule, placement_.cuts);
     drop_impossible(eqn, rule, axes);
     const Layout carry = carried(eqn, rule, axes);
     Values in;
@@ -153,25 +150,24 @@ class Partitioner {
     }
     const LocalEqn local = local_eqn(*eqn.op, types, eqn.attrs, ranges(eqn, rule, axes));
     const Values out = b_.emit(*eqn.op, in, local.attrs);
-    Layout layout{.cuts = {}, .owed = carry.owed, .kind = carry.kind};
-    for (const auto& [factor, cutting] : axes) {
-      const bool kept = std::any_of(rule.out.begin(), rule.out.end(),
-                                    [&, f = factor](const std::string& r) { return r.find(f) != std::string::npos; });
-      if (kept) continue;
-      layout.owed.insert(layout.owed.end(), cutting.begin(), cutting.end());
-      layout.kind = eqn.op->owed;
-    }
-    std::sort(layout.owed.begin(), layout.owed.end());
     for (size_t k = 0; k < out.size(); ++k) {
-      layout.cuts = cuts_of(rule.out[k], axes);
+      Layout layout{cuts_of(rule.out[k], axes), carry.owed, carry.kind};
+      for (const auto& [factor, cutting] : axes) {
+        if (rule.out[k].find(factor) != std::string::npos) continue;
+        layout.owed.insert(layout.owed.end(), cutting.begin(), cutting.end());
+        layout.kind = eqn.op->owed;
+      }
+      std::sort(layout.owed.begin(), layout.owed.end());
       hold(eqn.out[k], out[k], layout);
     }
   }
 
-  // Values are held as they were placed; what is owed stays so until someone needs it paid.
+  // Values are held as they were placed. What is owed stays so until the one who uses it needs it paid; for several it
+  // is paid at once, so that lanes meet in the order in which values are made and can go on computing meanwhile.
   void hold(ValueId id, Value value, Layout layout) {
     if (layout.cuts != placement_.cuts[id])
       value = resharder_.move(value, p_.types[id].shape, layout, placement_.cuts[id]);
+    if (uses_[id] > 1) value = resharder_.pay(value, layout);
     held_[id] = {value, layout};
   }
 

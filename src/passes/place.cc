@@ -18,6 +18,14 @@ bool uses_any(const LaneCuts& cuts, const std::vector<std::string>& axes) {
   return false;
 }
 
+// Do pieces of a dimension begin and end where those of its factor do?
+bool between_steps(const LaneGrid& grid, const std::vector<std::string>& axes, int64_t steps, int64_t step) {
+  if (step == 1) return true;
+  for (int64_t at = 0; at < lanes_along(grid, axes); ++at)
+    if (lane_range(grid, axes, steps * step, at).end != step * lane_range(grid, axes, steps, at).end) return false;
+  return true;
+}
+
 class Placer {
  public:
   Placer(const Program& p, const LaneGrid& grid, const Said& inputs, const Said& outputs)
@@ -30,12 +38,16 @@ class Placer {
     for (size_t i = 0; i < p.outputs.size() && i < outputs.size(); ++i) say(p.outputs[i], outputs[i], "output", i);
   }
 
+  // What is repeated says how its copies lie only when nothing else does: a bias that lies cut must not cut the
+  // activations that it is added to.
   Placement operator()() {
-    bool changed = true;
-    while (changed) {
-      changed = false;
-      for (size_t i = 0; i < p_.eqns.size(); ++i) changed |= visit(i);
-      for (size_t i = p_.eqns.size(); i-- > 0;) changed |= visit(i);
+    for (const bool repeat : {false, true}) {
+      bool changed = true;
+      while (changed) {
+        changed = false;
+        for (size_t i = 0; i < p_.eqns.size(); ++i) changed |= visit(i, repeat);
+        for (size_t i = p_.eqns.size(); i-- > 0;) changed |= visit(i, repeat);
+      }
     }
     return std::move(placement_);
   }
@@ -48,14 +60,15 @@ class Placer {
     placement_.reasons[id] = fmt::format("{} {}", what, i);
   }
 
-  bool visit(size_t index) {
+  bool visit(size_t index, bool repeat) {
     const Eqn& eqn = p_.eqns[index];
     if (!eqn.op->rule) return false;
     const Rule rule = rule_of(p_, eqn);
-    const FactorAxes axes = factor_axes(p_, eqn, rule, placement_.cuts);
+    const FactorAxes axes = factor_axes(p_, grid_, eqn, rule, placement_.cuts);
     if (axes.empty()) return false;
     bool changed = false;
     for (size_t t = 0; t < eqn.in.size(); ++t) changed |= extend(eqn.in[t], rule.in[t], axes, index);
+    if (!repeat && makes_dimensions(rule)) return changed;
     for (size_t k = 0; k < eqn.out.size(); ++k) changed |= extend(eqn.out[k], rule.out[k], axes, index);
     return changed;
   }
@@ -84,16 +97,30 @@ class Placer {
 
 }  // namespace
 
+bool makes_dimensions(const Rule& rule) {
+  const auto has = [](const std::string& factors, char factor) { return factors.find(factor) != std::string::npos; };
+  for (const std::string& result : rule.out)
+    for (char factor : result)
+      if (!has(rule.whole, factor) && std::none_of(rule.in.begin(), rule.in.end(),
+                                                   [&](const std::string& operand) { return has(operand, factor); }))
+        return true;
+  return false;
+}
+
 Rule rule_of(const Program& p, const Eqn& eqn) {
   std::vector<Type> types;
   for (ValueId id : eqn.in) types.push_back(p.types[id]);
   return eqn.op->rule(types, eqn.attrs);
 }
 
-FactorAxes factor_axes(const Program&, const Eqn& eqn, const Rule& rule, const std::vector<LaneCuts>& cuts) {
+FactorAxes factor_axes(const Program& p, const LaneGrid& grid, const Eqn& eqn, const Rule& rule,
+                       const std::vector<LaneCuts>& cuts) {
   FactorAxes out;
   std::vector<std::string> used;
-  const auto offer = [&](char factor, const std::vector<std::string>& axes) {
+  const auto offer = [&](char factor, std::vector<std::string> axes, int64_t steps) {
+    while (!axes.empty() && !(between_steps(grid, axes, steps, step_of(rule.in_step, factor)) &&
+                              between_steps(grid, axes, steps, step_of(rule.out_step, factor))))
+      axes.pop_back();
     if (axes.empty() || out.contains(factor) || rule.whole.find(factor) != std::string::npos) return;
     for (const std::string& axis : axes)
       if (contains(used, axis)) return;
@@ -105,12 +132,20 @@ FactorAxes factor_axes(const Program&, const Eqn& eqn, const Rule& rule, const s
       if (result.find(factor) != std::string::npos) return true;
     return false;
   };
+  const auto offer_results = [&] {
+    for (size_t k = 0; k < eqn.out.size(); ++k)
+      for (size_t d = 0; d < rule.out[k].size(); ++d) {
+        const char factor = rule.out[k][d];
+        offer(factor, cuts[eqn.out[k]][d], p.types[eqn.out[k]].shape[d] / step_of(rule.out_step, factor));
+      }
+  };
+  if (makes_dimensions(rule)) offer_results();
   for (const bool wanted : {true, false})
     for (size_t t = 0; t < eqn.in.size(); ++t)
       for (size_t d = 0; d < rule.in[t].size(); ++d)
-        if (kept(rule.in[t][d]) == wanted) offer(rule.in[t][d], cuts[eqn.in[t]][d]);
-  for (size_t k = 0; k < eqn.out.size(); ++k)
-    for (size_t d = 0; d < rule.out[k].size(); ++d) offer(rule.out[k][d], cuts[eqn.out[k]][d]);
+        if (const char factor = rule.in[t][d]; kept(factor) == wanted)
+          offer(factor, cuts[eqn.in[t]][d], p.types[eqn.in[t]].shape[d] / step_of(rule.in_step, factor));
+  offer_results();
   return out;
 }
 

@@ -8,9 +8,19 @@ namespace {
 
 using Entries = std::vector<SpecEntry>;
 
+// Are equal pieces of a dimension equal pieces of the others of its factor? So it is unless their boundaries fall
+// between its steps.
+bool keeps_boundaries(const Mesh& mesh, const Rule& rule, char factor, const SpecEntry& entry, int64_t extent) {
+  if (!rule.in_step.contains(factor) && !rule.out_step.contains(factor)) return true;
+  int64_t pieces = 1;
+  for (const std::string& axis : entry.axes) pieces *= mesh.size(axis);
+  return extent / step_of(rule.in_step, factor) % pieces == 0;
+}
+
 // The entries of an equation's results from those of its operands: a factor is cut as in the first operand that cuts
 // it, unless the axis cuts another factor already.
-std::vector<Entries> forward(const Program& p, const Eqn& eqn, const std::vector<const Entries*>& in) {
+std::vector<Entries> forward(const Program& p, const Mesh& mesh, const Eqn& eqn,
+                             const std::vector<const Entries*>& in) {
   std::vector<Entries> out(eqn.out.size());
   if (!eqn.op->rule) return out;
   std::vector<Type> types;
@@ -27,7 +37,7 @@ std::vector<Entries> forward(const Program& p, const Eqn& eqn, const std::vector
       const bool taken = std::any_of(entry.axes.begin(), entry.axes.end(), [&](const std::string& axis) {
         return std::find(used.begin(), used.end(), axis) != used.end();
       });
-      if (taken) continue;
+      if (taken || !keeps_boundaries(mesh, rule, factor, entry, types[t].shape[d])) continue;
       cut[factor] = entry;
       used.insert(used.end(), entry.axes.begin(), entry.axes.end());
     }
@@ -55,7 +65,7 @@ std::vector<NamedSharding> propagate(const Program& p, const std::vector<NamedSh
   for (const Eqn& eqn : p.eqns) {
     std::vector<const Entries*> in;
     for (ValueId id : eqn.in) in.push_back(&entries[id]);
-    std::vector<Entries> made = forward(p, eqn, in);
+    std::vector<Entries> made = forward(p, mesh, eqn, in);
     for (size_t k = 0; k < made.size(); ++k) entries[eqn.out[k]] = std::move(made[k]);
   }
   for (size_t i = 0; i < out.size(); ++i) out[i] = NamedSharding(mesh, PartitionSpec{entries[p.outputs[i]]});

@@ -77,6 +77,12 @@ bool Resharder::nested(const Axes& before, const Axes& more, int64_t extent) con
   return true;
 }
 
+bool Resharder::on_the_way(Axes before, const Axes& more, const Axes& to, int64_t extent) const {
+  if (!nested(before, more, extent)) return false;
+  before.insert(before.end(), more.begin(), more.end());
+  return nested(before, Axes(to.begin() + static_cast<std::ptrdiff_t>(before.size()), to.end()), extent);
+}
+
 Value Resharder::pay_over(Value x, Layout& from, const Axes& axes) const {
   if (axes.empty()) return x;
   x = lane_all_reduce({x}, group(axes), from.kind)[0];
@@ -89,13 +95,16 @@ Value Resharder::pay(Value x, Layout& from) const { return pay_over(x, from, Axe
 
 bool Resharder::scatter(Value& x, const Shape& whole, Layout& from, const LaneCuts& to) const {
   for (size_t d = 0; d < to.size(); ++d) {
-    if (to[d].size() != from.cuts[d].size() + 1 || !is_prefix(from.cuts[d], to[d])) continue;
-    const std::string axis = to[d].back();
-    if (!contains(from.owed, axis) || !nested(from.cuts[d], {axis}, whole[d])) continue;
-    x = from_front(
-        lane_reduce_scatter(to_front(x, d), group({axis}), counts(from.cuts[d], {axis}, whole[d]), from.kind), d);
-    from.cuts[d].push_back(axis);
-    std::erase(from.owed, axis);
+    const Axes& before = from.cuts[d];
+    if (!is_prefix(before, to[d])) continue;
+    // Over as many axes at once as are owed.
+    Axes more;
+    for (size_t i = before.size(); i < to[d].size() && contains(from.owed, to[d][i]); ++i) more.push_back(to[d][i]);
+    while (!more.empty() && !on_the_way(before, more, to[d], whole[d])) more.pop_back();
+    if (more.empty()) continue;
+    x = from_front(lane_reduce_scatter(to_front(x, d), group(more), counts(before, more, whole[d]), from.kind), d);
+    from.cuts[d].insert(from.cuts[d].end(), more.begin(), more.end());
+    std::erase_if(from.owed, [&](const std::string& axis) { return contains(more, axis); });
     if (from.owed.empty()) from.kind = Owed::nothing;
     return true;
   }
@@ -195,8 +204,11 @@ Value Resharder::move(Value x, const Shape& whole, Layout& from, const LaneCuts&
     if (is_used(to, axis)) due.push_back(axis);
   x = pay_over(x, from, due);
   while (from.cuts != to) {
-    if (slice_one(x, whole, from, to) || exchange(x, whole, from, to) || gather(x, whole, from, to)) continue;
-    LOCKSTEP_CHECK(false, "no way from one layout to the other");
+    if (slice_one(x, whole, from, to) || exchange(x, whole, from, to)) continue;
+    // Before the pieces are put together there is less to sum.
+    x = pay(x, from);
+    const bool gathered = gather(x, whole, from, to);
+    LOCKSTEP_CHECK(gathered, "no way from one layout to the other");
   }
   return x;
 }

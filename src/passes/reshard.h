@@ -18,8 +18,8 @@ class Resharder {
  public:
   Resharder(const LaneGrid& grid, int64_t lane) : grid_(grid), lane_(lane) {}
 
-  // `x` is this lane's piece of a value of shape `whole`. Afterwards its cuts are `to`; what is owed over axes that
-  // need not be paid for that stays owed, and `from` says so.
+  // `x` is this lane's piece of a value of shape `whole`. Afterwards its cuts are `to`; what is owed is paid
+  // where the new cuts ask for it or where it is cheaper than later, and `from` says what still is.
   Value move(Value x, const Shape& whole, Layout& from, const LaneCuts& to) const;
   // Pays all that is owed.
   Value pay(Value x, Layout& from) const;
@@ -32,6 +32,9 @@ class Resharder {
                               int64_t extent) const;
   // Do the pieces along before + more lie within those along before?
   bool nested(const std::vector<std::string>& before, const std::vector<std::string>& more, int64_t extent) const;
+  // May a dimension that `before` cuts be cut by `more` too on its way to the cuts `to`, which begin with both?
+  bool on_the_way(std::vector<std::string> before, const std::vector<std::string>& more,
+                  const std::vector<std::string>& to, int64_t extent) const;
 
   Value pay_over(Value x, Layout& from, const std::vector<std::string>& axes) const;
   bool scatter(Value& x, const Shape& whole, Layout& from, const LaneCuts& to) const;

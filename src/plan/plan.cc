@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "comm/in_flight.h"
 #include "passes/passes.h"
 #include "plan/memory.h"
 
@@ -237,7 +238,7 @@ class Planner {
           if (same_memory(eqn->out[k], eqn->in[o])) alias[k] = static_cast<int>(o);
       }
       LOCKSTEP_CHECK(eqn->op->cpu, "{} has no CPU kernel", eqn->op->name);
-      instruction.kernel = eqn->op->cpu({in, out, eqn->attrs, pool_, alias, compile_sub, comm_});
+      instruction.kernel = eqn->op->cpu({in, out, eqn->attrs, pool_, alias, compile_sub, comm_, plan_.in_flight_});
       bool constant = true;
       for (ValueId id : eqn->out) constant &= place_[id].kind == Place::constant;
       const size_t n = plan_.instructions_.size();
@@ -287,7 +288,7 @@ class Planner {
 };
 
 Plan::Plan(const Program& program, Pool& pool, const PlanOptions& options)
-    : arena_(options.arena ? options.arena : &own_arena_) {
+    : in_flight_(std::make_shared<InFlight>()), arena_(options.arena ? options.arena : &own_arena_) {
   Planner(program, pool, options, *this).run();
 }
 
@@ -311,8 +312,13 @@ void Plan::run(const void* const* in, void* const* out) {
   }
   for (const Patch& patch : patches_)
     set(patch.slot, patch.from_input ? const_cast<void*>(in[patch.index]) : out[patch.index]);
-  for (const Instruction& instruction : instructions_)
-    instruction.kernel(instruction.in.data(), instruction.out.data());
+  try {
+    for (const Instruction& instruction : instructions_)
+      instruction.kernel(instruction.in.data(), instruction.out.data());
+  } catch (...) {
+    in_flight_->abandon();  // the memory that others would write to is the caller's again
+    throw;
+  }
 }
 
 std::string Plan::describe() const {

@@ -73,6 +73,7 @@ class Plan {
   std::vector<ArenaPatch> arena_patches_;
   std::vector<int> donated_input_;
   std::vector<BufferPtr> constants_;
+  std::shared_ptr<InFlight> in_flight_;
   Arena own_arena_;
   Arena* arena_ = nullptr;
   std::byte* arena_base_ = nullptr;  // where the pointers of the instructions lead now

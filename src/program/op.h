@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +23,7 @@ namespace lockstep {
 
 class Pool;
 class Comm;
+class InFlight;
 
 // Factors of the dimensions of operands and results, one letter each. A factor absent from the results is reduced.
 // Factors in `whole` are never cut between devices.
@@ -29,7 +31,17 @@ struct Rule {
   std::vector<std::string> in;
   std::vector<std::string> out;
   std::string whole;
+  // Factors whose pieces differ by where they lie, as those of iota do: cut between lanes, which have a program each,
+  // not between the devices of shard_map, which share one.
+  std::string placed = {};
+  // How many elements of a dimension of an operand, and of a result, one step along its factor is, where not one.
+  // reshape [6, 2] -> [3, 4] has a factor of 3 steps: 2 elements of the first dimension before, one after.
+  std::map<char, int64_t> in_step = {};
+  std::map<char, int64_t> out_step = {};
 };
+
+// Elements of a dimension that one step along its factor is; `steps` is in_step or out_step of a rule.
+int64_t step_of(const std::map<char, int64_t>& steps, char factor);
 
 // What the parts of a result make together when a reduced factor is cut: nothing a collective could tell (the rule then
 // keeps reduced factors whole), their sum, their greatest, their least.
@@ -139,12 +151,15 @@ struct KernelSpec {
   std::function<Kernel(const Program&)> compile = {};
   // The lanes that differ along these axes of the grid; empty where a program runs on one lane.
   std::function<Comm*(const std::string& axes)> comm = {};
+  // What kernels of this plan have started and others wait for.
+  std::shared_ptr<InFlight> in_flight = {};
 };
 
 // A vectorised loop of an elementwise op over register tiles: out[i] = f(in[0][i], ...), i < n.
 using Loop = void (*)(void* out, const void* const* in, int64_t n);
 
-// Along each factor that is cut: where in the whole a piece lies. Factors that are missing are there from end to end.
+// Along each factor that is cut: where in the whole a piece lies, in steps along it. Factors that are missing are there
+// from end to end.
 using Cut = std::map<char, Range>;
 
 // One piece of an equation, as its rule cuts it. Pieces need not have one size: 128 rows on 3 lanes are 43, 43 and 42.

@@ -39,12 +39,13 @@ std::string_view trimmed(std::string_view text) {
   return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
 }
 
-List split(std::string_view text) {
-  List out;
+template <class T>
+T split(std::string_view text, char separator) {
+  T out;
   while (!text.empty()) {
-    const size_t comma = text.find(',');
-    if (const std::string_view part = trimmed(text.substr(0, comma)); !part.empty()) out.emplace_back(part);
-    text = comma == text.npos ? "" : text.substr(comma + 1);
+    const size_t at = text.find(separator);
+    if (const std::string_view part = trimmed(text.substr(0, at)); !part.empty()) out.emplace_back(part);
+    text = at == text.npos ? "" : text.substr(at + 1);
   }
   return out;
 }
@@ -57,7 +58,8 @@ bool within(const Limits& limits, double x) {
 std::string in_words(const Limits& limits) {
   if (std::isinf(limits.low)) return "";
   if (std::isinf(limits.high)) return fmt::format(" {} {}", limits.low_open ? "above" : "of at least", limits.low);
-  return fmt::format(" of at least {} and below {}", limits.low, limits.high);
+  if (limits.high_open) return fmt::format(" of at least {} and below {}", limits.low, limits.high);
+  return fmt::format(" from {} to {}", limits.low, limits.high);
 }
 
 // Reads the whole text as a number.
@@ -93,6 +95,11 @@ std::string put(TrainConfig& config, T TrainConfig::*member, std::string_view te
 
 std::string ConfigKey::flag() const { return "--" + replaced(name, '_', '-'); }
 
+char ConfigKey::separator() const {
+  if (std::holds_alternative<Rules TrainConfig::*>(member)) return ';';
+  return std::holds_alternative<List TrainConfig::*>(member) ? ',' : '\0';
+}
+
 std::span<const ConfigKey> config_keys() { return kKeys; }
 
 const ConfigKey* find_config_key(std::string_view name) {
@@ -108,9 +115,16 @@ std::string suggest_config_key(std::string_view wrong) {
   return suggestion(wrong, names);
 }
 
+List elements_of(const TrainConfig& config, const ConfigKey& key) {
+  if (const auto* m = std::get_if<Rules TrainConfig::*>(&key.member)) return config.**m;
+  if (const auto* m = std::get_if<List TrainConfig::*>(&key.member)) return config.**m;
+  return {};
+}
+
 std::string text_of(const TrainConfig& config, const ConfigKey& key) {
   return std::visit(Overload{[&](Text TrainConfig::*m) { return config.*m; },
                              [&](List TrainConfig::*m) { return fmt::format("{}", fmt::join(config.*m, ",")); },
+                             [&](Rules TrainConfig::*m) { return fmt::format("{}", fmt::join(config.*m, ";")); },
                              [&](auto m) { return fmt::format("{}", config.*m); }},
                     key.member);
 }
@@ -118,7 +132,8 @@ std::string text_of(const TrainConfig& config, const ConfigKey& key) {
 std::string assign(TrainConfig& config, const ConfigKey& key, std::string_view text) {
   return std::visit(
       Overload{[&](Text TrainConfig::*m) -> std::string { return config.*m = text, ""; },
-               [&](List TrainConfig::*m) -> std::string { return config.*m = split(text), ""; },
+               [&](List TrainConfig::*m) -> std::string { return config.*m = split<List>(text, ','), ""; },
+               [&](Rules TrainConfig::*m) -> std::string { return config.*m = split<Rules>(text, ';'), ""; },
                [&](Integer TrainConfig::*m) { return put(config, m, text, key.limits, "a whole number"); },
                [&](Unsigned TrainConfig::*m) { return put(config, m, text, at_least(0), "a whole number"); },
                [&](Number TrainConfig::*m) { return put(config, m, text, key.limits, "a number"); },

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "lockstep/optimizers.h"
+#include "lockstep/plan.h"
 
 namespace lockstep {
 
@@ -24,6 +25,10 @@ using Unsigned = uint64_t;
 using Number = double;
 using Switch = bool;
 using List = std::vector<std::string>;  // as text: comma separated
+// The same for elements that have commas themselves; as text: separated by semicolons.
+struct Rules : List {
+  using List::List;
+};
 
 // Where a number must lie; `open` ends do not belong to it.
 struct Limits {
@@ -34,6 +39,7 @@ struct Limits {
 constexpr Limits any() { return {}; }
 constexpr Limits at_least(double low) { return {.low = low}; }
 constexpr Limits above(double low) { return {.low = low, .low_open = true}; }
+constexpr Limits between(double low, double high) { return {.low = low, .high = high}; }
 constexpr Limits fraction() { return {.low = 0, .high = 1, .high_open = true}; }
 
 // Groups of the help.
@@ -59,13 +65,16 @@ struct ConfigKey {
   std::string_view group;
   std::string_view name;  // "learning_rate"
   std::variant<config::Text TrainConfig::*, config::Integer TrainConfig::*, config::Unsigned TrainConfig::*,
-               config::Number TrainConfig::*, config::Switch TrainConfig::*, config::List TrainConfig::*>
+               config::Number TrainConfig::*, config::Switch TrainConfig::*, config::List TrainConfig::*,
+               config::Rules TrainConfig::*>
       member;
   config::Limits limits;
   std::string_view metavar;
   std::string_view help;
 
   std::string flag() const;  // "--learning-rate"
+  // Of a List or Rules: what separates its elements as text. '\0' for the others.
+  char separator() const;
 };
 std::span<const ConfigKey> config_keys();
 // By either spelling; null when there is none.
@@ -75,6 +84,9 @@ std::string suggest_config_key(std::string_view wrong);
 
 // Values as text by key. Doubles are the shortest text that gives the same number.
 using ConfigMap = std::map<std::string, std::string>;
+
+// The elements of a list; empty for other keys.
+config::List elements_of(const TrainConfig& config, const ConfigKey& key);
 
 // The value of a key as text, and back. assign() returns what is wrong with the text (`"x" is not a whole number of at
 // least 1`), then without having changed anything, or nothing.
@@ -100,6 +112,9 @@ void validate(const TrainConfig& config);
 // "data=4,model=-1" -> {{"data", 4}, {"model", -1}}; empty for an empty text. Throws Error for another form, an axis
 // given twice, and several sizes of -1.
 std::vector<std::pair<std::string, int64_t>> parse_mesh(std::string_view text);
+
+// What --shard, --zero say. Throws Error for a rule of another form.
+ShardingPlan make_plan(const TrainConfig& config);
 
 // Throws Error when a run of this configuration cannot be the continuation of one with those values, because the
 // model, the data set, the seed, the batch size or the optimizer differ; names the key and both values.

@@ -75,6 +75,15 @@ void check_devices(const TrainConfig& config) {
   if (!axes.empty() && std::none_of(axes.begin(), axes.end(), [](const auto& axis) { return axis.first == "data"; }))
     throw_error("mesh: \"{}\" has no axis \"data\", along which the batch is cut; add one, such as data=-1",
                 config.mesh);
+  std::vector<std::string> names;
+  for (const auto& [name, size] : axes) names.push_back(name);
+  if (names.empty()) names.emplace_back("data");
+  for (const ShardingRule& rule : make_plan(config).rules)
+    for (const SpecEntry& entry : rule.spec.entries)
+      for (const std::string& axis : entry.axes)
+        if (std::find(names.begin(), names.end(), axis) == names.end())
+          throw_error("shard: \"{}\" cuts by the axis \"{}\", and the mesh has {};{} give it with --mesh",
+                      to_string(rule), axis, fmt::join(names, ", "), suggestion(axis, names));
 }
 
 // Before anything is trained, so that a wrong expectation does not cost a run.
@@ -166,6 +175,12 @@ std::vector<std::pair<std::string, int64_t>> parse_mesh(std::string_view text) {
     out.emplace_back(name, size);
   }
   return out;
+}
+
+ShardingPlan make_plan(const TrainConfig& config) {
+  ShardingPlan plan{.zero = static_cast<int>(config.zero)};
+  for (const std::string& rule : config.shard) plan.rules.push_back(parse_sharding_rule(rule));
+  return plan;
 }
 
 void check_same_run(const TrainConfig& config, const ConfigMap& saved) {

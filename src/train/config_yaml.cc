@@ -20,9 +20,9 @@ std::string_view kind_of(const YAML::Node& node) {
   return node.IsNull() ? "nothing" : "a single value";
 }
 
-// The scalar of a key, or the elements of a list joined by commas.
+// The scalar of a key, or the elements of a list with separators between them.
 std::string value_text(const std::string& where, const ConfigKey& key, const YAML::Node& node) {
-  const bool list = std::holds_alternative<config::List TrainConfig::*>(key.member);
+  const bool list = key.separator() != '\0';
   if (node.IsScalar()) return node.Scalar();
   if (!list || !node.IsSequence())
     throw_error("{}: {} has {}; {} is wanted, such as `{}: {}`", where, key.name, kind_of(node),
@@ -34,7 +34,8 @@ std::string value_text(const std::string& where, const ConfigKey& key, const YAM
   for (const YAML::Node& element : node) {
     if (!element.IsScalar())
       throw_error("{}: an element of {} is {}; single values are wanted", where, key.name, kind_of(element));
-    out += (out.empty() ? "" : ",") + element.Scalar();
+    if (!out.empty()) out += key.separator();
+    out += element.Scalar();
   }
   return out;
 }
@@ -109,8 +110,9 @@ std::string to_yaml(const TrainConfig& config) {
     if (group != key.group) out += fmt::format("{}# {}\n", out.empty() ? "" : "\n", key.group);
     group = key.group;
     std::string value;
-    if (const auto* list = std::get_if<config::List TrainConfig::*>(&key.member)) {
-      for (const std::string& element : config.**list) value += (value.empty() ? "" : ", ") + quoted(element);
+    if (key.separator() != '\0') {
+      for (const std::string& element : elements_of(config, key))
+        value += (value.empty() ? "" : ", ") + quoted(element);
       value = "[" + value + "]";
     } else {
       value = quoted(text_of(config, key));

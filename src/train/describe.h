@@ -5,7 +5,8 @@
 
 namespace lockstep::detail {
 
-std::string describe(const Model& model, const EngineOptions& options);
+// `specs`: how the parameters lie. Memory is that of the lane that holds most.
+std::string describe(const Model& model, const EngineOptions& options, const std::vector<ParameterSpecs>& specs);
 
 // "1,863,690" (of a number that is not negative); "7.1 MiB".
 std::string with_commas(int64_t number);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "base/check.h"
 #include "lockstep/device_put.h"
@@ -29,10 +30,7 @@ EngineOptions checked(EngineOptions options) {
     throw_error("engine: pixel_sd is {}; it divides, so give a positive number", options.pixel_sd);
   if (!(options.label_smoothing >= 0 && options.label_smoothing < 1))
     throw_error("engine: label_smoothing is {}; it lies in [0, 1)", options.label_smoothing);
-  if (!options.mesh.defined()) options.mesh = make_mesh({MeshAxis(options.data_axis)});
-  if (!options.mesh.find_axis(options.data_axis))
-    throw_error("engine: the mesh {} has no axis \"{}\" to cut the batch; name one so, or set data_axis",
-                to_string(options.mesh), options.data_axis);
+  if (!options.mesh.defined()) options.mesh = make_mesh({MeshAxis(options.plan.data_axis)});
   return options;
 }
 
@@ -45,7 +43,20 @@ void add(std::vector<int64_t>& sums, const Array& counts) {
 }  // namespace
 
 Engine::Impl::Impl(Model m, EngineOptions o)
-    : model(std::move(m)), options(checked(std::move(o))), steps(model, options, options.mesh) {}
+    : model(std::move(m)),
+      options(checked(std::move(o))),
+      specs(specs_of(options.plan, options.mesh, model.paths, model.types)),
+      layout(options.mesh, options.plan.data_axis, specs),
+      steps(model, options, layout) {}
+
+TrainState Engine::Impl::placed(TrainState state) const {
+  detail::Trained trained =
+      layout.placed(detail::Trained{std::move(state.params), std::move(state.optimizer), std::move(state.loss_scale)});
+  state.params = std::move(trained.params);
+  state.optimizer = std::move(trained.optimizer);
+  state.loss_scale = std::move(trained.loss_scale);
+  return state;
+}
 
 Engine::Engine(Model model, EngineOptions options)
     : impl_(std::make_unique<Impl>(std::move(model), std::move(options))) {}
@@ -57,11 +68,10 @@ const EngineOptions& Engine::options() const { return impl_->options; }
 
 TrainState Engine::create_state() const {
   TrainState state{.seed = impl_->options.seed};
-  const NamedSharding whole(impl_->options.mesh, P());
-  state.params = device_put(impl_->model.init(random::key(state.seed)), whole);
-  state.optimizer = device_put(lockstep::create_state(impl_->options.optimizer, state.params), whole);
-  state.loss_scale = device_put(create_loss_scale(impl_->options.precision), whole);
-  return state;
+  state.params = impl_->model.init(random::key(state.seed));
+  state.optimizer = lockstep::create_state(impl_->options.optimizer, state.params);
+  state.loss_scale = create_loss_scale(impl_->options.precision);
+  return impl_->placed(std::move(state));
 }
 
 StepMetrics Engine::step(TrainState& state, const Loader& loader, const LoaderBatch& batch) {
@@ -69,6 +79,7 @@ StepMetrics Engine::step(TrainState& state, const Loader& loader, const LoaderBa
   const detail::Steps& steps = impl_->steps;
   Trained before{std::move(state.params), std::move(state.optimizer), std::move(state.loss_scale)};
   std::pair<Trained, detail::StepOutputs> after;
+  // The batch is placed before the call: what the compiled step is cut by is how its arguments lie.
   const auto arrays = [&](int64_t begin, int64_t end) -> BatchArrays {
     const bool all = begin == 0 && end == batch.size;
     const auto part = [&](const Array& a) {
@@ -77,8 +88,9 @@ StepMetrics Engine::step(TrainState& state, const Loader& loader, const LoaderBa
       starts[0] = begin, limits[0] = end;
       return slice(a, starts, limits);
     };
-    if (loader.resident()) return {loader.images(), loader.labels(), {part(batch.rows)}};
-    return {part(batch.images), part(batch.labels), {}};
+    if (loader.resident())
+      return impl_->layout.placed(BatchArrays{loader.images(), loader.labels(), {part(batch.rows)}});
+    return impl_->layout.placed(BatchArrays{part(batch.images), part(batch.labels), {}});
   };
   try {
     if (impl_->options.accumulate == 1) {
@@ -127,10 +139,14 @@ EvalResult Engine::evaluate(const TrainState& state, const ImageArrays& set, int
   result.examples = set.labels.size();
   result.labels.resize(static_cast<size_t>(set.classes));
   for (uint8_t label : set.labels.data<uint8_t>()) ++result.labels[label];
+  const ImageArrays placed = impl_->layout.placed(set);
   double loss = 0;
   for (int64_t start = 0; start < result.examples; start += batch_size) {
     const int64_t size = std::min(batch_size, result.examples - start);
-    const detail::EvalSums sums = impl_->steps.evaluate(state.params, set, start, size);
+    std::vector<int32_t> rows(static_cast<size_t>(size));
+    std::iota(rows.begin(), rows.end(), static_cast<int32_t>(start));
+    const detail::EvalSums sums = impl_->steps.evaluate(
+        state.params, placed, device_put(Array::from(std::move(rows), {size}), impl_->layout.cut));
     loss += sums.loss.item<double>();
     result.correct += sums.correct.item<int64_t>();
     add(result.predictions, sums.predictions);
@@ -151,13 +167,8 @@ std::string Engine::save(const TrainState& state) const {
 }
 
 TrainState Engine::restore(const Checkpoint& checkpoint) const {
-  TrainState state =
-      detail::from_checkpoint(checkpoint, impl_->model, impl_->options.optimizer, impl_->options.precision);
-  const NamedSharding whole(impl_->options.mesh, P());
-  state.params = device_put(state.params, whole);
-  state.optimizer = device_put(state.optimizer, whole);
-  state.loss_scale = device_put(state.loss_scale, whole);
-  return state;
+  return impl_->placed(
+      detail::from_checkpoint(checkpoint, impl_->model, impl_->options.optimizer, impl_->options.precision));
 }
 
 TrainState Engine::restore_or_create(const std::string& resume) {
@@ -168,6 +179,6 @@ TrainState Engine::restore_or_create(const std::string& resume) {
   return found ? restore(*found) : create_state();
 }
 
-std::string Engine::describe() const { return detail::describe(impl_->model, impl_->options); }
+std::string Engine::describe() const { return detail::describe(impl_->model, impl_->options, impl_->specs); }
 
 }  // namespace lockstep

@@ -9,8 +9,13 @@ namespace lockstep {
 struct Engine::Impl {
   Impl(Model m, EngineOptions o);
 
+  // Laid out by the plan.
+  TrainState placed(TrainState state) const;
+
   Model model;
   EngineOptions options;  // checked, with a mesh
+  std::vector<ParameterSpecs> specs;
+  detail::Layout layout;
   detail::Steps steps;
 };
 

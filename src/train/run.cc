@@ -201,6 +201,7 @@ Mesh make_devices(const TrainConfig& config) {
 Engine make_engine(const TrainConfig& config, const ImageShape& shape, const Mesh& mesh, int64_t total_steps,
                    Loggers loggers) {
   return Engine(find_model(config.model, shape, config.dropout), {.mesh = mesh,
+                                                                  .plan = make_plan(config),
                                                                   .accumulate = config.accumulate,
                                                                   .optimizer = make_optimizer(config, total_steps),
                                                                   .precision = precision_of(config.precision),

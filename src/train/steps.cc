@@ -64,61 +64,83 @@ std::pair<Trained, StepOutputs> Steps::Recipe::updated(const Trained& state, con
 
 namespace {
 
-// How the arguments lie on the mesh: parameters and the data set whole, the rows of a batch cut.
-struct Layout {
-  NamedSharding whole, cut;
-};
-Layout layout_on(const Mesh& mesh, const std::string& data_axis) {
-  return {NamedSharding(mesh, P()), NamedSharding(mesh, P(data_axis))};
-}
-
-BatchArrays placed(const BatchArrays& batch, const Layout& layout) {
-  if (batch.rows.empty()) return device_put(batch, layout.cut);
-  return {batch.images, batch.labels, device_put(batch.rows, layout.cut)};
+std::vector<Array> placed_each(const std::vector<Array>& arrays, const std::vector<NamedSharding>& shardings) {
+  std::vector<Array> out;
+  for (size_t i = 0; i < arrays.size(); ++i) out.push_back(device_put(arrays[i], shardings[i]));
+  return out;
 }
 
 }  // namespace
 
-Steps::Steps(const Model& model, const EngineOptions& options, const Mesh& mesh)
-    : types_(model.types), step_(nullptr, {}), accumulate_(nullptr, {}), finish_(nullptr, {}), evaluate_(nullptr, {}) {
+Layout::Layout(const Mesh& mesh, const std::string& data_axis, const std::vector<ParameterSpecs>& specs)
+    : whole(mesh, P()), cut(mesh, P(data_axis)) {
+  for (const ParameterSpecs& each : specs) {
+    params.emplace_back(mesh, each.param);
+    grads.emplace_back(mesh, each.grad);
+    state.emplace_back(mesh, each.state);
+  }
+}
+
+Trained Layout::placed(const Trained& trained) const {
+  return {placed_each(trained.params, params),
+          {device_put(trained.optimizer.step, whole), placed_each(trained.optimizer.first, state),
+           placed_each(trained.optimizer.second, state)},
+          device_put(trained.loss_scale, whole)};
+}
+
+Accumulated Layout::placed(const Accumulated& sum) const {
+  return {placed_each(sum.grads, grads), device_put(sum.loss, whole), device_put(sum.correct, whole)};
+}
+
+BatchArrays Layout::placed(const BatchArrays& batch) const {
+  if (batch.rows.empty()) return device_put(batch, cut);
+  return {device_put(batch.images, whole), device_put(batch.labels, whole), device_put(batch.rows, cut)};
+}
+
+ImageArrays Layout::placed(const ImageArrays& set) const { return device_put(set, whole); }
+
+Steps::Steps(const Model& model, const EngineOptions& options, const Layout& layout)
+    : types_(model.types),
+      layout_(layout),
+      step_(nullptr, {}),
+      accumulate_(nullptr, {}),
+      finish_(nullptr, {}),
+      evaluate_(nullptr, {}) {
   const Recipe recipe{
       model,       options.optimizer, options.precision, options.label_smoothing, options.pixel_mean, options.pixel_sd,
       options.seed};
-  const Layout layout = layout_on(mesh, options.data_axis);
-  step_ = jit(StepFunction([recipe, layout](const Trained& state, const BatchArrays& batch, int64_t global_size) {
-                return recipe.updated(state, recipe.gradients(state, placed(batch, layout), global_size, 0));
+  const auto updated = [recipe, layout](const Trained& state, const Accumulated& sum) {
+    auto [after, outputs] = recipe.updated(state, sum);
+    return std::pair{layout.placed(after), device_put(outputs, layout.whole)};
+  };
+  step_ = jit(StepFunction([recipe, updated](const Trained& state, const BatchArrays& batch, int64_t global_size) {
+                return updated(state, recipe.gradients(state, batch, global_size, 0));
               }),
-              {.donate = {0}, .out_shardings = {layout.whole}});
+              {.donate = {0}});
   accumulate_ =
       jit(AccumulateFunction([recipe, layout](const Accumulated& sum, const Trained& state, const BatchArrays& batch,
                                               int64_t global_size, const Array& piece) {
-            const Accumulated more = recipe.gradients(state, placed(batch, layout), global_size, piece);
-            return tree_map([](const Array& a, const Array& b) { return a + b; }, sum, more);
+            const Accumulated more = recipe.gradients(state, batch, global_size, piece);
+            return layout.placed(tree_map([](const Array& a, const Array& b) { return a + b; }, sum, more));
           }),
-          {.donate = {0}, .out_shardings = {layout.whole}});
-  finish_ =
-      jit(FinishFunction([recipe](const Trained& state, const Accumulated& sum) { return recipe.updated(state, sum); }),
-          {.donate = {0, 1}, .out_shardings = {layout.whole}});
-  evaluate_ = jit(EvaluateFunction([recipe, layout](const std::vector<Array>& params, const ImageArrays& set,
-                                                    const Array& start, int64_t size) {
-                    const Array first = astype(start, i32);
-                    const Shape& shape = set.images.shape();
-                    const Array images = device_put(
-                        dynamic_slice(set.images, {first, Array(0), Array(0)}, {size, shape[1], shape[2]}), layout.cut);
-                    const Array labels = device_put(dynamic_slice(set.labels, {first}, {size}), layout.cut);
-                    const Array out = recipe.logits(params, images, {});
-                    const Array right = astype(is_correct(out, labels), i32);
-                    const Array answers = astype(one_hot(argmax(out, -1), out.shape(-1)), i32);
-                    return EvalSums{sum(softmax_cross_entropy(out, labels)), sum(right), sum(answers, 0),
-                                    sum(answers * expand_dims(right, 1), 0)};
-                  }),
-                  {.out_shardings = {layout.whole}});
+          {.donate = {0}});
+  finish_ = jit(FinishFunction(updated), {.donate = {0, 1}});
+  evaluate_ =
+      jit(EvaluateFunction([recipe](const std::vector<Array>& params, const ImageArrays& set, const Array& rows) {
+            const Array images = take(set.images, rows), labels = take(set.labels, rows);
+            const Array out = recipe.logits(params, images, {});
+            const Array right = astype(is_correct(out, labels), i32);
+            const Array answers = astype(one_hot(argmax(out, -1), out.shape(-1)), i32);
+            return EvalSums{sum(softmax_cross_entropy(out, labels)), sum(right), sum(answers, 0),
+                            sum(answers * expand_dims(right, 1), 0)};
+          }),
+          {.out_shardings = {layout.whole}});
 }
 
 Accumulated Steps::empty_sum() const {
   Accumulated sum{{}, zeros({}), zeros({}, i32)};
   for (const Type& type : types_) sum.grads.push_back(zeros(type.shape, type.dtype));
-  return sum;
+  return layout_.placed(sum);
 }
 
 }  // namespace lockstep::detail

@@ -40,11 +40,25 @@ struct BatchArrays {
   std::vector<Array> rows;  // i32 [n], or none
 };
 
+// How everything lies on the mesh: arguments that lie so stay as they are, and results come out so.
+struct Layout {
+  NamedSharding whole, cut;  // the data set; the rows of a batch
+  std::vector<NamedSharding> params, grads, state;
+
+  Layout(const Mesh& mesh, const std::string& data_axis, const std::vector<ParameterSpecs>& specs);
+
+  // On concrete arrays and on traced ones.
+  Trained placed(const Trained& state) const;
+  Accumulated placed(const Accumulated& sum) const;
+  BatchArrays placed(const BatchArrays& batch) const;
+  ImageArrays placed(const ImageArrays& set) const;
+};
+
 class Steps {
  public:
-  Steps(const Model& model, const EngineOptions& options, const Mesh& mesh);
+  Steps(const Model& model, const EngineOptions& options, const Layout& layout);
 
-  // `state` is donated. `global_size` is what the mean divides by.
+  // Arguments are placed already. `state` is donated. `global_size` is what the mean divides by.
   std::pair<Trained, StepOutputs> step(const Trained& state, const BatchArrays& batch, int64_t global_size) const {
     return step_(state, batch, global_size);
   }
@@ -58,9 +72,9 @@ class Steps {
   std::pair<Trained, StepOutputs> finish(const Trained& state, const Accumulated& sum) const {
     return finish_(state, sum);
   }
-  // Sums over rows start .. start + size of a set.
-  EvalSums evaluate(const std::vector<Array>& params, const ImageArrays& set, int64_t start, int64_t size) const {
-    return evaluate_(params, set, Array(static_cast<int32_t>(start)), size);
+  // Sums over rows, i32 [n], of a set.
+  EvalSums evaluate(const std::vector<Array>& params, const ImageArrays& set, const Array& rows) const {
+    return evaluate_(params, set, rows);
   }
 
   // What the step was compiled to for these arguments; see Jit::plan.
@@ -86,9 +100,10 @@ class Steps {
   using StepFunction = std::function<std::pair<Trained, StepOutputs>(Trained, BatchArrays, int64_t)>;
   using AccumulateFunction = std::function<Accumulated(Accumulated, Trained, BatchArrays, int64_t, Array)>;
   using FinishFunction = std::function<std::pair<Trained, StepOutputs>(Trained, Accumulated)>;
-  using EvaluateFunction = std::function<EvalSums(std::vector<Array>, ImageArrays, Array, int64_t)>;
+  using EvaluateFunction = std::function<EvalSums(std::vector<Array>, ImageArrays, Array)>;
 
   std::vector<Type> types_;
+  Layout layout_;
   Jit<StepFunction> step_;
   Jit<AccumulateFunction> accumulate_;
   Jit<FinishFunction> finish_;

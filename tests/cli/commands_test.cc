@@ -60,6 +60,16 @@ TEST(TrainCommand, FlagsComeBeforeTheFile) {
   EXPECT_EQ(result.output, to_yaml(wanted));
 }
 
+TEST(TrainCommand, ShardsCollectAndKeepTheirCommas) {
+  TrainConfig wanted;
+  wanted.mesh = "data=4,model=2";
+  wanted.shard = {"dense/0/w=,model", "dense/1/w=model"};
+  wanted.zero = 1;
+  const ProcessResult result = run_lockstep({"train", "--mesh", "data=4,model=2", "--shard", "dense/0/w=,model",
+                                             "--shard=dense/1/w=model", "--zero", "1", "--print-config"});
+  EXPECT_EQ(result.output, to_yaml(wanted));
+}
+
 TEST(TrainCommand, WrongFlagsSayWhatToDo) {
   expect_usage_error(
       {"train", "--batchsize", "3"},
@@ -71,6 +81,11 @@ TEST(TrainCommand, WrongFlagsSayWhatToDo) {
                      std::string("train: --batch-size: \"many\" is not a whole number of at least 1") + kTrainHelp);
   expect_usage_error({"train", "--learning-rate", "-1"},
                      std::string("train: --learning-rate: \"-1\" is not a number above 0") + kTrainHelp);
+  expect_usage_error({"train", "--zero", "4"},
+                     std::string("train: --zero: \"4\" is not a whole number from 0 to 3") + kTrainHelp);
+  expect_usage_error({"train", "--shard", "dense*/w"},
+                     "train: shard: \"dense*/w\" has no =; write PATTERN=AXES, the axes "
+                     "of each dimension separated by commas, such as 'dense*/w=,model'");
   expect_usage_error({"train", "--steps", "5", "--epochs", "5"},
                      "train: command line: both steps (5) and epochs (5) are given; keep the one that ends the run");
   expect_usage_error({"train", "--loggers", "csv"}, "train: loggers: csv writes a file; give log_dir");

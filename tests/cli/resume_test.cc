@@ -188,9 +188,9 @@ class SmallDisk {
 };
 
 TEST(FullDisk, TrainingGoesOnAndWhatIsSavedStaysWhole) {
-  const SmallDisk disk;
-  if (!disk.mounted()) GTEST_SKIP() << "this user may not mount";
   for (const bool quiet : {false, true}) {
+    const SmallDisk disk;
+    if (!disk.mounted()) GTEST_SKIP() << "this user may not mount";
     const Program::Result result = train({"--steps", "9", "--checkpoint-every", "3", "--checkpoint-dir", disk.path(),
                                           "--resume", "none", quiet ? "--quiet" : "--quiet=false"});
     EXPECT_EQ(result.exit_code, 1) << result.err;

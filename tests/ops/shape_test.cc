@@ -453,10 +453,19 @@ TEST(ShapeOps, RulesShareTheFactorsThatStay) {
     std::string out;
     for (const auto& t : r.in) out += t + ",";
     out.back() = '>';
-    return out + r.out[0] + " whole " + r.whole;
+    out += r.out[0] + " whole " + r.whole;
+    for (const auto& [factor, step] : r.in_step)
+      out += std::string(" ") + factor + " before by " + std::to_string(step);
+    for (const auto& [factor, step] : r.out_step)
+      out += std::string(" ") + factor + " after by " + std::to_string(step);
+    return out;
   };
   const std::vector<Type> x = {{f32, {4, 6, 5}}};
-  EXPECT_EQ(text(reshape_op.rule(x, {{"shape", Dims{4, 2, 3, 5}}})), "abe>acde whole bcd");
+  EXPECT_EQ(text(reshape_op.rule(x, {{"shape", Dims{4, 2, 3, 5}}})), "abd>abcd whole c b before by 3");
+  EXPECT_EQ(text(reshape_op.rule(x, {{"shape", Dims{8, 15}}})), "abc>ad whole bcd a after by 2");
+  EXPECT_EQ(text(reshape_op.rule(x, {{"shape", Dims{6, 20}}})), "abc>ad whole bcd a before by 2 a after by 3");
+  EXPECT_EQ(text(reshape_op.rule(x, {{"shape", Dims{1, 4, 6, 5}}})), "bcd>abcd whole a");
+  EXPECT_EQ(text(reshape_op.rule(x, {{"shape", Dims{5, 24}}})), "abc>de whole abcde");
   EXPECT_EQ(text(slice_op.rule(x, {{"starts", Dims{0, 0, 1}}, {"limits", Dims{4, 6, 3}}, {"strides", Dims{1, 1, 1}}})),
             "abc>abd whole cd");
   EXPECT_EQ(text(broadcast_op.rule(x, {{"shape", Dims{4, 2, 6, 5}}, {"dims", Dims{0, 2, 3}}})), "acd>abcd whole ");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <exception>
+#include <functional>
 #include <thread>
 
 #include "passes/partition.h"
@@ -32,15 +33,17 @@ inline void put_in(const HostArray& piece, const IndexBox& box, HostArray& whole
   });
 }
 
-// Each lane's results.
+// Each lane's results. `change`, if any, is given each lane's program before it is lowered.
 inline std::vector<HostArrays> run_on_lanes(const Program& p, const LaneGrid& grid, const Placement& placement,
-                                            const HostArrays& inputs) {
+                                            const HostArrays& inputs,
+                                            const std::function<Program(const Program&)>& change = {}) {
   const int64_t lanes = grid.lanes();
   LaneComms comms(grid);
   std::vector<HostArrays> results(static_cast<size_t>(lanes));
   std::vector<std::exception_ptr> failures(static_cast<size_t>(lanes));
   const auto run = [&](int64_t lane) {
-    const Program local = lower(partition(p, grid, placement, lane));
+    const Program pieces = partition(p, grid, placement, lane);
+    const Program local = lower(change ? change(pieces) : pieces);
     HostArrays& out = results[static_cast<size_t>(lane)];
     HostArrays in;
     for (size_t i = 0; i < inputs.size(); ++i)

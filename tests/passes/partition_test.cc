@@ -1,13 +1,15 @@
 // One program over many lanes: the same results as on one, and the collectives that are owed and no more.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "ops/einsum.h"
 #include "ops/elementwise.h"
+#include "ops/index_ops.h"
 #include "ops/lane_ops.h"
+#include "ops/random_ops.h"
 #include "ops/reduce.h"
+#include "ops/shape_ops.h"
 #include "passes/on_lanes.h"
+#include "passes/random_cuts.h"
 #include "passes/random_program.h"
 #include "passes/reshard.h"
 
@@ -109,35 +111,101 @@ TEST(Partition, WhatIsSaidStaysAndTheRestFollowsWithReasons) {
   EXPECT_EQ(held.cuts[p.inputs[0]], kWhole);
 }
 
-// A random grid of at most 7 lanes, and random cuts of a value on it.
-class RandomCuts {
- public:
-  explicit RandomCuts(uint32_t seed) : random_(seed) {}
+// The types that a lane computes, one line each: `random_bits u32[4,3]`.
+Lines results_of(const Program& p, const LaneGrid& grid, const Said& in, const Said& out, int64_t lane) {
+  const Program local = partition(p, grid, place(p, grid, in, out), lane);
+  Lines lines;
+  for (const Eqn& eqn : local.eqns)
+    lines.push_back(fmt::format("{} {}", eqn.op->name, to_string(local.types[eqn.out[0]])));
+  return lines;
+}
 
-  LaneGrid grid() {
-    static const std::vector<LaneGrid> grids = {{{{"x", 2, 1}}},
-                                                {{{"x", 2, 3}}},
-                                                {{{"x", 3, 1}}},
-                                                {{{"x", 4, 2}}},
-                                                {{{"x", 7, 1}}},
-                                                {{{"x", 2, 1}, {"y", 2, 1}}},
-                                                {{{"x", 3, 1}, {"y", 2, 2}}}};
-    return grids[random_() % grids.size()];
-  }
-  std::optional<LaneCuts> cuts(const LaneGrid& grid, const Shape& shape) {
-    if (random_() % 3 == 0) return std::nullopt;
-    LaneCuts out(shape.size());
-    if (shape.empty()) return out;
-    std::vector<LaneAxis> axes = grid.axes;
-    std::shuffle(axes.begin(), axes.end(), random_);
-    for (const LaneAxis& axis : axes)
-      if (random_() % 3 != 0) out[random_() % shape.size()].push_back(axis.name);
-    return out;
-  }
+TEST(Partition, LaneMakesItsPieceOfBitsAndCountsOnly) {
+  Builder b;
+  const Value key = b.input({u32, {2}});
+  const Program p = b.take(Values{random_bits(key, {5, 4}), iota(b, {i32, {5}}, 0)});
+  const Said cut{kRows, LaneCuts{{"data"}}};
+  EXPECT_EQ(results_of(p, kTwo, {}, cut, 0), Lines({"random_bits u32[3,4]", "iota i32[3]"}));
+  EXPECT_EQ(results_of(p, kTwo, {}, cut, 1), Lines({"random_bits u32[2,4]", "iota i32[2]"}));
+}
 
- private:
-  std::mt19937 random_;
-};
+Program reshaped(const Shape& from, const Shape& to) {
+  Builder b;
+  return b.take(Values{tanh(reshape(b.input({f32, from}), to))});
+}
+
+TEST(Partition, CutGoesThroughReshapesThatKeepItsBoundaries) {
+  EXPECT_EQ(results_of(reshaped({12, 5}, {6, 2, 5}), kTwo, {kRows}, {}, 1),
+            Lines({"reshape f32[3,2,5]", "tanh f32[3,2,5]"}));
+  EXPECT_EQ(results_of(reshaped({4, 3, 5}, {60}), kTwo, {LaneCuts{{"data"}, {}, {}}}, {}, 1),
+            Lines({"reshape f32[30]", "tanh f32[30]"}));
+  // Of [6, 2] and [4, 3] the halves are the same elements.
+  EXPECT_EQ(results_of(reshaped({6, 2}, {4, 3}), kTwo, {kRows}, {}, 1), Lines({"reshape f32[2,3]", "tanh f32[2,3]"}));
+  EXPECT_EQ(results_of(reshaped({1, 8}, {8, 1}), kTwo, {kColumns}, {}, 1),
+            Lines({"reshape f32[4,1]", "tanh f32[4,1]"}));
+}
+
+// 3 and 3 rows of 6, where 3 blocks are cut into 2 and 1.
+TEST(Partition, CutStopsAtReshapesWhoseBoundariesDiffer) {
+  EXPECT_EQ(results_of(reshaped({6, 5}, {3, 2, 5}), kTwo, {kRows}, {}, 1),
+            Lines({"lane_all_gather f32[6,5]", "reshape f32[3,2,5]", "tanh f32[3,2,5]"}));
+}
+
+TEST(Partition, CutByTwoAxesGoesAsFarAsBoundariesAgree) {
+  EXPECT_EQ(results_of(reshaped({8, 5}, {2, 4, 5}), kGrid, {LaneCuts{{"data", "model"}, {}}}, {}, 1),
+            Lines({"lane_all_gather f32[4,5]", "reshape f32[1,4,5]", "tanh f32[1,4,5]"}));
+}
+
+TEST(Partition, WhatIsRepeatedMovesNotItsCopies) {
+  Builder b;
+  const Value x = b.input({f32, {8, 4}}), bias = b.input({f32, {4}});
+  const Program p = b.take(Values{add(x, broadcast(bias, {8, 4}, {1}))});
+  EXPECT_EQ(collectives_of(p, kTwo, {kRows, LaneCuts{{"data"}}}, {kRows}), Lines({"lane_all_gather data f32[2]"}));
+}
+
+TEST(Partition, RowsWithCutPlacesAreTakenWithoutMeeting) {
+  Builder b;
+  const Value images = b.input({u8, {60, 7}}), rows = b.input({i32, {8}});
+  const Program p = b.take(Values{gather(images, rows, 0)});
+  EXPECT_EQ(collectives_of(p, kTwo, {kWhole, LaneCuts{{"data"}}}, {kRows}), Lines());
+}
+
+TEST(Partition, SumOverTwoAxesIsScatteredOverBothAtOnce) {
+  Builder b;
+  const Value x = b.input({f32, {8, 4}}), ct = b.input({f32, {8, 6}});
+  const Program p = b.take(Values{einsum("bi,bo->io", x, ct)});
+  const LaneCuts both{{"data", "model"}, {}}, apart{{"data"}, {"model"}};
+  EXPECT_EQ(collectives_of(p, kGrid, {both, both}, {both}), Lines({"lane_reduce_scatter data,model f32[4,6]"}));
+  EXPECT_EQ(collectives_of(p, kGrid, {both, both}, {apart}),
+            Lines({"lane_reduce_scatter data f32[4,6]", "lane_reduce_scatter model f32[6,2]"}));
+}
+
+TEST(Partition, SumIsPaidBeforePiecesAreGathered) {
+  Builder b;
+  const Value x = b.input({f32, {8, 4}}), ct = b.input({f32, {8, 6}});
+  const Program p = b.take(Values{einsum("bi,bo->io", x, ct)});
+  EXPECT_EQ(collectives_of(p, kGrid, {kRows, LaneCuts{{"data"}, {"model"}}}, {kWhole}),
+            Lines({"lane_all_reduce data f32[4,3]", "lane_all_gather model f32[3,4]"}));
+}
+
+TEST(Partition, SumWithSeveralUsesIsPaidOnce) {
+  Builder b;
+  const Value x = b.input({f32, {8, 4}}), ct = b.input({f32, {8, 6}});
+  const Value sum = einsum("bi,bo->io", x, ct);
+  const Program p = b.take(Values{sum, tanh(sum), reduce_sum(sum, {0, 1})});
+  EXPECT_EQ(collectives_of(p, kTwo, {kRows, kRows}, {}), Lines({"lane_all_reduce data f32[4,6]"}));
+}
+
+TEST(Partition, OutputMayBeAnInputOrStandTwice) {
+  Builder b;
+  const Value x = b.input({f32, {8, 4}});
+  const Value y = tanh(x);
+  const Program p = b.take(Values{x, y, y, x});
+  const Placement placement = place(p, kTwo, {kRows}, {kWhole, kWhole, kRows, kWhole});
+  EXPECT_EQ(placement.cuts[p.outputs[0]], kRows);
+  EXPECT_EQ(placement.cuts[p.outputs[2]], kWhole);
+  EXPECT_EQ(collectives(partition(p, kTwo, placement, 0)), Lines({"lane_all_gather data f32[4,4]"}));
+}
 
 std::string difference_on_lanes(const RandomProgram& r, uint32_t seed) {
   RandomCuts random(seed);
@@ -165,6 +233,75 @@ std::string difference_on_lanes(const RandomProgram& r, uint32_t seed) {
     }
   }
   return "";
+}
+
+// Programs that random ones do not hit often, in all kinds of layouts.
+class Chosen {
+ public:
+  explicit Chosen(const std::function<Values(Builder&, const Values&)>& f, const std::vector<Type>& types) {
+    Builder b;
+    Values in;
+    for (const Type& t : types) in.push_back(b.input(t));
+    r_.program = b.take(f(b, in));
+    r_.error.assign(r_.program.outputs.size(), 0);
+    for (const Type& t : types) {
+      HostArray x(t);
+      for (int64_t i = 0; i < x.size(); ++i) x.set(i, static_cast<double>(i * 7 % 23));
+      r_.inputs.push_back(std::move(x));
+    }
+  }
+  // Whole numbers, so that sums are exact in any order.
+  void expect_same_on_lanes() const {
+    for (uint32_t seed = 0; seed < 150; ++seed)
+      ASSERT_EQ(difference_on_lanes(r_, seed), "") << "seed " << seed << "\n" << print(r_.program);
+  }
+
+ private:
+  RandomProgram r_;
+};
+
+TEST(Partition, BitsAndCountsDoNotDependOnCuts) {
+  Chosen(
+      [](Builder& b, const Values& v) {
+        return Values{random_bits(v[0], {5, 4, 3}), random_bits(v[1], {6, 2}), iota(b, {i64, {7, 3}}, 0),
+                      iota(b, {u8, {2, 5, 6}}, 1)};
+      },
+      {{u32, {2}}, {u32, {3, 2}}})
+      .expect_same_on_lanes();
+}
+
+TEST(Partition, ReshapesDoNotDependOnCuts) {
+  Chosen(
+      [](Builder&, const Values& v) {
+        const Value a = reshape(neg(v[0]), {3, 4, 5}), c = reshape(neg(v[1]), {24}),
+                    d = reshape(neg(v[2]), {4, 3, 1, 2});
+        return Values{
+            neg(a), neg(c), neg(d), reshape(neg(a), {12, 5}), reshape(neg(c), {1, 6, 4}), reshape(d, {12, 2})};
+      },
+      {{f32, {12, 5}}, {f32, {4, 2, 3}}, {f32, {6, 4}}})
+      .expect_same_on_lanes();
+}
+
+TEST(Partition, SumsOwedOverSeveralAxesDoNotDependOnCuts) {
+  Chosen(
+      [](Builder&, const Values& v) {
+        const Value g = einsum("bi,bo->io", v[0], v[1]), h = einsum("bi,bo->io", v[1], v[0]);
+        const Value sum = add(g, transpose(h, {1, 0})), top = reduce_max(v[0], {0}),
+                    low = reduce_min(mul(v[1], v[1]), {0, 1});
+        return Values{g, sum, reduce_sum(sum, {1}), mul(sum, sum), top, low, reduce_max(g, {0, 1})};
+      },
+      {{f64, {6, 4}}, {f64, {6, 3}}})
+      .expect_same_on_lanes();
+}
+
+TEST(Partition, EmptyPiecesDoNotMatter) {
+  Chosen(
+      [](Builder&, const Values& v) {
+        return Values{reduce_max(v[0], {0}),           reduce_min(v[0], {1}),     reduce_sum(v[1], {0}), neg(v[1]),
+                      einsum("bi,bo->io", v[0], v[0]), reshape(neg(v[1]), {3, 0})};
+      },
+      {{f64, {2, 3}}, {f64, {0, 3}}})
+      .expect_same_on_lanes();
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

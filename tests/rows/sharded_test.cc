@@ -47,25 +47,30 @@ bool small(const Sample& sample) {
 // The factors of a row on a sample.
 struct FactorTable {
   Rule rule;
-  std::map<char, int64_t> extent;
-  std::string free;  // those that may be cut
+  std::map<char, int64_t> extent;  // in steps
+  std::string free;                // those that may be cut
+  std::string unplaced;            // of these, those that devices with one program may cut
 
   FactorTable(const Op& op, const Sample& sample) : rule(op.rule(sample.types(), sample.attrs)) {
     const std::vector<Type> in = sample.types(), out = infer_types(op, in, sample.attrs);
-    auto learn = [&](Types types, const std::vector<std::string>& terms) {
+    auto learn = [&](Types types, const std::vector<std::string>& terms, const std::map<char, int64_t>& steps) {
       ASSERT_EQ(terms.size(), types.size());
       for (size_t t = 0; t < terms.size(); ++t) {
         ASSERT_EQ(terms[t].size(), types[t].shape.size());
         for (size_t d = 0; d < terms[t].size(); ++d) {
-          EXPECT_EQ(extent.emplace(terms[t][d], types[t].shape[d]).first->second, types[t].shape[d]) << terms[t][d];
+          const int64_t step = step_of(steps, terms[t][d]), n = types[t].shape[d] / step;
+          EXPECT_EQ(n * step, types[t].shape[d]) << terms[t][d];
+          EXPECT_EQ(extent.emplace(terms[t][d], n).first->second, n) << terms[t][d];
           EXPECT_FALSE(has(terms[t].substr(d + 1), terms[t][d])) << "a factor twice in " << terms[t];
         }
       }
     };
-    learn(in, rule.in);
-    learn(out, rule.out);
+    learn(in, rule.in, rule.in_step);
+    learn(out, rule.out, rule.out_step);
     for (const auto& [factor, n] : extent)
       if (!has(rule.whole, factor)) free += factor;
+    for (char factor : free)
+      if (!has(rule.placed, factor)) unplaced += factor;
     for (char factor : free)
       EXPECT_TRUE(op.owed != Owed::nothing || std::all_of(rule.out.begin(), rule.out.end(),
                                                           [&](const std::string& term) { return has(term, factor); }))
@@ -202,9 +207,9 @@ std::vector<Mesh> meshes() {
 class Coverage {
  public:
   void want(const FactorTable& factors) {
-    for (char f : factors.free) {
+    for (char f : factors.unplaced) {
       for (const char* mesh : {"[2]", "[3]", "[4]"}) wanted_.insert(factors.role(f) + "on " + mesh);
-      for (char g : factors.free)
+      for (char g : factors.unplaced)
         wanted_.insert(factors.role(f) + (f == g ? "twice " : "and " + factors.role(g)) + "on [2, 2]");
     }
   }
@@ -241,7 +246,7 @@ TEST_P(ShardedRows, EqualUnsharded) {
     if (!small(sample)) continue;
     const HostArrays inputs = make_inputs(sample, 31), wanted = eager(program_of(op(), sample), inputs);
     for (const Mesh& mesh : meshes())
-      for (const Assignment& assignment : assignments(mesh.shape().size(), factors.free)) {
+      for (const Assignment& assignment : assignments(mesh.shape().size(), factors.unplaced)) {
         const Assigned assigned{op(), sample, factors, mesh, assignment};
         if (!assigned.divides()) continue;
         SCOPED_TRACE("factors " + assignment + " on " + to_string(mesh));
@@ -263,7 +268,7 @@ void for_piece(const Shape& whole, const Shape& piece, size_t dim, int64_t begin
   });
 }
 
-// One factor in pieces of different sizes, some of them empty, lane by lane.
+// One factor in pieces, whose sizes may differ and some of which may be empty, lane by lane.
 void expect_cut_unevenly(const Op& op, const Sample& sample, const FactorTable& factors, char factor, int64_t n,
                          const HostArrays& inputs, const HostArrays& wanted, bool relative) {
   const Op& join = op.owed == Owed::sum ? add_op : op.owed == Owed::max ? maximum_op : minimum_op;
@@ -278,13 +283,13 @@ void expect_cut_unevenly(const Op& op, const Sample& sample, const FactorTable& 
       const size_t d = factors.rule.in[i].find(factor);
       if (d == std::string::npos) continue;
       in[i] = HostArray(eqn.in[i]);
-      for_piece(inputs[i].type.shape, eqn.in[i].shape, d, range.begin,
+      for_piece(inputs[i].type.shape, eqn.in[i].shape, d, range.begin * step_of(factors.rule.in_step, factor),
                 [&](int64_t whole, int64_t piece) { copy_element(inputs[i], whole, in[i], piece); });
     }
     const HostArrays parts = eager_op(op, eqn.attrs, in);
     for (size_t k = 0; k < parts.size(); ++k) {
       if (const size_t d = factors.rule.out[k].find(factor); d != std::string::npos)
-        for_piece(got[k].type.shape, eqn.out[k].shape, d, range.begin,
+        for_piece(got[k].type.shape, eqn.out[k].shape, d, range.begin * step_of(factors.rule.out_step, factor),
                   [&](int64_t whole, int64_t piece) { copy_element(parts[k], piece, got[k], whole); });
       else
         got[k] = lane == 0 ? parts[k] : eager_op(join, {}, {got[k], parts[k]})[0];
@@ -304,7 +309,7 @@ TEST_P(ShardedRows, EqualUnshardedInUnevenPieces) {
     const HostArrays inputs = make_inputs(sample, 37), wanted = eager(program_of(op(), sample), inputs);
     for (char factor : factors.free)
       for (int64_t n : {2, 3, 5}) {
-        if (factors.extent.at(factor) % n == 0) continue;
+        if (factors.extent.at(factor) % n == 0 && !has(factors.rule.placed, factor)) continue;
         SCOPED_TRACE(testing::Message() << "factor " << factor << " on " << n << " lanes");
         expect_cut_unevenly(op(), sample, factors, factor, n, inputs, wanted, row().relative);
         ++cuts;
@@ -365,7 +370,7 @@ TEST(ShardMapOfRows, EqualsUnsharded) {
       SCOPED_TRACE(sample.text(*op));
       const FactorTable factors(*op, sample);
       const HostArrays inputs = make_inputs(sample, 41), wanted = eager(program_of(*op, sample), inputs);
-      for (const Assignment& assignment : assignments(2, factors.free)) {
+      for (const Assignment& assignment : assignments(2, factors.unplaced)) {
         const Assigned assigned{*op, sample, factors, make_mesh({{"x", 2}, {"y", 2}}), assignment};
         if (!assigned.divides()) continue;
         SCOPED_TRACE("factors " + assignment);

@@ -188,7 +188,10 @@ TrainConfig random_config(std::mt19937_64& random) {
     if (const auto* m = std::get_if<config::Switch TrainConfig::*>(&key.member)) config.** m = below(2) == 0;
     if (const auto* m = std::get_if<config::List TrainConfig::*>(&key.member))
       for (uint64_t n = below(4); n > 0; --n) (config.**m).push_back("x" + text(false) + "y");
+    if (const auto* m = std::get_if<config::Rules TrainConfig::*>(&key.member))
+      for (uint64_t n = below(4); n > 0; --n) (config.**m).push_back("x" + text(true) + "y");
   }
+  config.zero = static_cast<int64_t>(below(4));
   (below(2) == 0 ? config.steps : config.epochs) = 0;
   return config;
 }
@@ -230,6 +233,12 @@ TEST(Config, ValuesThatMakeNoSenseAreRefused) {
   expect_invalid({{"loggers", "consle"}}, "did you mean \"console\"?");
   expect_invalid({{"loggers", "console,csv"}}, "loggers: csv writes a file; give log_dir");
   expect_invalid({{"expect", "test_accuracy"}}, "expect: \"test_accuracy\" has no comparison");
+  expect_invalid({{"shard", "dense*/w"}}, "shard: \"dense*/w\" has no =; write PATTERN=AXES");
+  expect_invalid({{"shard", "dense*/w=,model"}},
+                 "shard: \"dense*/w=,model\" cuts by the axis \"model\", and the mesh has data; give it with --mesh");
+  expect_invalid({{"shard", "a=,model;b=modle"}, {"mesh", "data=4,model=2"}},
+                 "shard: \"b=modle\" cuts by the axis \"modle\", and the mesh has data, model; did you mean \"model\"? "
+                 "give it with --mesh");
   TrainConfig negative;
   negative.batch_size = -3;
   EXPECT_THROWS(validate(negative), Error, "batch_size: \"-3\" is not a whole number of at least 1");
@@ -247,6 +256,18 @@ TEST(Config, SensibleCombinationsPass) {
                               {{"precision", "bf16"}},
                               {{"expect", "test_accuracy>=0.97,loss<0.5"}}})
     validate(with(values));
+}
+
+TEST(Config, ShardsAndZeroMakeThePlan) {
+  EXPECT_EQ(make_plan({}), ShardingPlan());
+  const TrainConfig yaml = parse("mesh: data=4,model=2\nshard:\n  - dense/0/w=,model\n  - dense/1/w=model\nzero: 3\n");
+  validate(yaml);
+  EXPECT_EQ(yaml.shard, (config::Rules{"dense/0/w=,model", "dense/1/w=model"}));
+  EXPECT_EQ(make_plan(yaml),
+            (ShardingPlan{.rules = {{"dense/0/w", P({}, "model")}, {"dense/1/w", P("model")}}, .zero = 3}));
+  EXPECT_EQ(parse("shard: dense/0/w=,model\n").shard, (config::Rules{"dense/0/w=,model"}));
+  EXPECT_THROWS(parse("zero: 4\n"), Error, "zero: \"4\" is not a whole number from 0 to 3");
+  EXPECT_THROWS(parse("zero: -1\n"), Error, "zero: \"-1\" is not a whole number from 0 to 3");
 }
 
 TEST(Config, MeshTextBecomesAxes) {

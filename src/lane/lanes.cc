@@ -1,0 +1,100 @@
+#include "lane/lanes.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+
+#include "base/check.h"
+#include "lane/memory.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kMostLanes = 1024;
+
+int64_t lanes_from_environment() {
+  const char* text = std::getenv("LOCKSTEP_CPU_LANES");
+  if (!text || !*text) return 1;
+  const std::string_view all(text);
+  int64_t n = 0;
+  const auto [end, error] = std::from_chars(all.data(), all.data() + all.size(), n);
+  if (error != std::errc() || end != all.data() + all.size() || n < 1 || n > kMostLanes)
+    throw_error("lanes: LOCKSTEP_CPU_LANES is \"{}\"; give a number from 1 to {}", all, kMostLanes);
+  return n;
+}
+
+}  // namespace
+
+Lanes& Lanes::local() {
+  static Lanes* lanes = new Lanes(lanes_from_environment());
+  return *lanes;
+}
+
+Lanes::Lanes(int64_t count) {
+  const int64_t cpus = available_cpus();
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t own = cpus / count + (i < cpus % count ? 1 : 0);
+    lanes_.push_back(std::make_unique<Lane>(count == 1 ? 1 : static_cast<int>(std::max<int64_t>(own, 1))));
+  }
+  if (count == 1) return;  // one lane needs no thread of its own
+  for (size_t i = 0; i < lanes_.size(); ++i) lanes_[i]->thread = std::thread([this, i] { serve(i); });
+}
+
+Lanes::~Lanes() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_all();
+  for (auto& lane : lanes_)
+    if (lane->thread.joinable()) lane->thread.join();
+}
+
+void Lanes::serve(size_t lane) {
+  uint64_t seen = 0;
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [&] { return stop_ || round_ != seen; });
+    if (stop_) return;
+    seen = round_;
+    lock.unlock();
+    std::exception_ptr failure;
+    std::string message;
+    try {
+      work_(static_cast<int64_t>(lane));
+    } catch (const std::exception& error) {
+      failure = std::current_exception();
+      message = error.what();
+    }
+    lock.lock();
+    lanes_[lane]->failure = failure;
+    const bool tell = failure && !told_;
+    told_ |= tell;
+    if (tell && failed_) {
+      lock.unlock();
+      failed_(message);
+      lock.lock();
+    }
+    if (--left_ == 0) done_.notify_one();
+  }
+}
+
+void Lanes::run(FunctionRef<void(int64_t)> f, FunctionRef<void(const std::string&)> failed) {
+  const std::lock_guard running(running_);
+  if (lanes_.size() == 1) return f(0);
+  {
+    std::unique_lock lock(mutex_);
+    work_ = f;
+    failed_ = failed;
+    left_ = lanes_.size();
+    told_ = false;
+    ++round_;
+    wake_.notify_all();
+    // No deadline of its own: lanes wait for one another in collectives, which have one, and compute otherwise.
+    done_.wait(lock, [&] { return left_ == 0; });
+  }
+  for (auto& lane : lanes_)
+    if (const std::exception_ptr failure = std::exchange(lane->failure, nullptr)) std::rethrow_exception(failure);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,54 @@
+// When lanes meet: the all-reduces of a lane's program gathered into buckets, begun as soon as their operands are there
+// and waited for just before the first use, so that lanes compute while they talk. Comes after partition() and before
+// lower(). Pure functions, safe from any thread.
+//
+// All lanes must meet in one order, but where cuts are uneven their programs differ in sizes, and so might decisions
+// that look at sizes. So the schedule is decided once, from the program of lane 0 (whose pieces are the largest), and
+// carried out on each lane by the places of equations, which are the same on all:
+//
+//   const Schedule schedule = decide(partition(program, grid, placement, 0));
+//   const Program mine = apply(partition(program, grid, placement, lane), schedule);
+//
+// Worked example. The backward pass of three layers leaves the gradients of layer 3, then 2, then 1 owed over "data",
+// and the optimizer pays each where it first uses it. All are there before the first is used: one bucket, which meets
+// when the gradients of layer 1 are there. Were they larger than a bucket, those of layer 3 would meet while the
+// gradients of layer 2 are computed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "program/program.h"
+
+namespace lockstep {
+
+struct ScheduleOptions {
+  // All-reduces share a bucket up to this size; a larger operand is a bucket of its own.
+  int64_t bucket_bytes = int64_t{4} << 20;
+};
+
+// All-reduces that become one. Numbers are places in the order of the schedule.
+struct Bucket {
+  std::vector<size_t> members;  // as their operands become ready
+  size_t start = 0;             // the lanes begin to meet just before the equation of this place,
+  size_t done = 0;              // and have met before that of this one; the same: at once
+  bool operator==(const Bucket&) const = default;
+};
+
+struct Schedule {
+  std::vector<size_t> order;    // the equation of each place
+  std::vector<Bucket> buckets;  // in the order in which lanes meet
+  bool operator==(const Schedule&) const = default;
+};
+
+// Gathers all-reduces over the same axes and of the same kind, in the order in which their operands become ready, as
+// far as all operands are there before the first result is used. Besides all-reduces only what stands in their way and
+// costs nothing to move does: small elementwise equations on results (a loss divided by its count) wait until they are
+// needed, and elementwise equations that only make operands (a gradient times a rate) come as soon as they can.
+Schedule decide(const Program& lane0, const ScheduleOptions& options = {});
+
+// Carries a schedule out on the program of any lane of the same grid. Changes no result.
+Program apply(const Program& lane, const Schedule& schedule);
+
+}  // namespace lockstep

@@ -1,0 +1,62 @@
+#include "passes/traffic.h"
+
+#include <fmt/format.h>
+
+#include "ops/ops.h"
+
+namespace lockstep {
+namespace {
+
+int64_t bytes_of(const Program& p, const std::vector<ValueId>& ids) {
+  int64_t bytes = 0;
+  for (ValueId id : ids) bytes += p.types[id].bytes();
+  return bytes;
+}
+
+std::string size_text(int64_t bytes) {
+  if (bytes < 1000) return fmt::format("{} B", bytes);
+  const auto size = static_cast<double>(bytes);
+  return bytes < 100'000 ? fmt::format("{:.1f} KB", size / 1e3) : fmt::format("{:.1f} MB", size / 1e6);
+}
+
+std::string counted(int64_t n, const char* noun) { return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s"); }
+
+// Where lanes begin to meet; the second of two steps only waits.
+bool begins(const Eqn& eqn) { return eqn.op->meets && eqn.op != &lane_all_reduce_done_op; }
+
+}  // namespace
+
+Traffic traffic(const Program& lane, const Eqn& eqn, const LaneGrid& grid) {
+  if (!begins(eqn)) return {};
+  const int64_t n = lanes_along(grid, split_axes(eqn.attrs.get<std::string>("axes")));
+  const bool all_reduce = eqn.op == &lane_all_reduce_op || eqn.op == &lane_all_reduce_start_op;
+  // Around the ring once, or, for an all-reduce, scattered and gathered again. What is gathered is the result.
+  const int64_t rounds = all_reduce ? 2 : 1;
+  const int64_t bytes = bytes_of(lane, eqn.op == &lane_all_gather_op ? eqn.out : eqn.in);
+  return {rounds * (n - 1) * bytes / n, rounds * (n - 1)};
+}
+
+Traffic traffic(const Program& lane, const LaneGrid& grid) {
+  Traffic sum;
+  for (const Eqn& eqn : lane.eqns) {
+    const Traffic one = traffic(lane, eqn, grid);
+    sum.bytes += one.bytes;
+    sum.steps += one.steps;
+  }
+  return sum;
+}
+
+std::string traffic_text(const Program& lane, const LaneGrid& grid) {
+  std::string out;
+  for (const Eqn& eqn : lane.eqns) {
+    if (!begins(eqn)) continue;
+    const Traffic one = traffic(lane, eqn, grid);
+    const bool overlapped = eqn.op == &lane_all_reduce_start_op;
+    out += fmt::format("{} {}: {}, {}, {}{}\n", overlapped ? lane_all_reduce_op.name : eqn.op->name,
+                       eqn.attrs.get<std::string>("axes"), counted(static_cast<int64_t>(eqn.in.size()), "array"),
+                       size_text(one.bytes), counted(one.steps, "step"), overlapped ? ", overlapped" : "");
+  }
+  return out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,42 @@
+// Random grids of lanes, and random layouts on them. For tests.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <random>
+
+#include "passes/partition.h"
+
+namespace lockstep {
+
+// A random grid of at most 7 lanes, and random cuts of a value on it.
+class RandomCuts {
+ public:
+  explicit RandomCuts(uint32_t seed) : random_(seed) {}
+
+  LaneGrid grid() {
+    static const std::vector<LaneGrid> grids = {{{{"x", 2, 1}}},
+                                                {{{"x", 2, 3}}},
+                                                {{{"x", 3, 1}}},
+                                                {{{"x", 4, 2}}},
+                                                {{{"x", 7, 1}}},
+                                                {{{"x", 2, 1}, {"y", 2, 1}}},
+                                                {{{"x", 3, 1}, {"y", 2, 2}}}};
+    return grids[random_() % grids.size()];
+  }
+  std::optional<LaneCuts> cuts(const LaneGrid& grid, const Shape& shape) {
+    if (random_() % 3 == 0) return std::nullopt;
+    LaneCuts out(shape.size());
+    if (shape.empty()) return out;
+    std::vector<LaneAxis> axes = grid.axes;
+    std::shuffle(axes.begin(), axes.end(), random_);
+    for (const LaneAxis& axis : axes)
+      if (random_() % 3 != 0) out[random_() % shape.size()].push_back(axis.name);
+    return out;
+  }
+
+ private:
+  std::mt19937 random_;
+};
+
+}  // namespace lockstep

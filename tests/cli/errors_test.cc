@@ -11,7 +11,7 @@ constexpr const char* kSeeHelp = "; `lockstep train --help` shows what there is"
 
 // The run is refused with this message and has printed nothing else.
 void expect_refused(const Words& flags, int exit_code, const std::string& message) {
-  const Program::Result result = train(flags);
+  const RunningProgram::Result result = train(flags);
   EXPECT_EQ(result.exit_code, exit_code) << message;
   EXPECT_EQ(result.err, "lockstep: " + message + "\n");
   EXPECT_EQ(result.out, "");
@@ -76,11 +76,11 @@ TEST(TrainErrors, ConfigurationFiles) {
   expect_bad("steps: [1, 2]\n", ":1: steps has a list; a single value is wanted, such as `steps: 0`");
   expect_bad("steps: 1\nepochs: 2\n", ": both steps (1) and epochs (2) are given; keep the one that ends the run");
   write_text(file, "model: mlp\nmesh: [1\n");
-  const Program::Result yaml = train({file});
+  const RunningProgram::Result yaml = train({file});
   EXPECT_EQ(yaml.exit_code, 2);
   EXPECT_TRUE(yaml.err.starts_with("lockstep: train: " + file + ":")) << yaml.err;
   expect_contains(yaml.err, ": not YAML: ");
-  const Program::Result missing = train({dir.path() + "/none.yaml"});
+  const RunningProgram::Result missing = train({dir.path() + "/none.yaml"});
   EXPECT_EQ(missing.exit_code, 1);
   expect_contains(missing.err, dir.path() + "/none.yaml: No such file or directory; check the path\n");
 }
@@ -89,10 +89,10 @@ TEST(TrainErrors, Data) {
   const TempDir dir;
   expect_refused({"--batch-size", "601"}, 1,
                  "loader: a batch of 601 examples of a set of 600; choose a batch size of at most 600");
-  const Program::Result missing = train({"--dataset", dir.path() + "/images," + dir.path() + "/labels"});
+  const RunningProgram::Result missing = train({"--dataset", dir.path() + "/images," + dir.path() + "/labels"});
   EXPECT_EQ(missing.exit_code, 1);
   EXPECT_EQ(missing.err, "lockstep: open " + dir.path() + "/images: No such file or directory; check the path\n");
-  const Program::Result folder = train({"--dataset", "mnist", "--data-dir", dir.path()});
+  const RunningProgram::Result folder = train({"--dataset", "mnist", "--data-dir", dir.path()});
   EXPECT_EQ(folder.exit_code, 1);
   EXPECT_EQ(folder.err, fmt::format("lockstep: data: {0} has no train-images-idx3-ubyte (raw or .gz); put the file "
                                     "there, run `lockstep data fetch mnist --dir {0}`, or leave the folder out to use "
@@ -110,7 +110,7 @@ TEST(TrainErrors, FoldersThatCannotBeWritten) {
   for (const char* flag : {"--checkpoint-dir", "--log-dir"}) {
     expect_refused({"--steps", "2", flag, file + "/run"}, 1,
                    "create folder " + file + "/run: Not a directory; a part of the path is a file; check the path");
-    const Program::Result system = train({"--steps", "2", flag, "/proc/lockstep"});
+    const RunningProgram::Result system = train({"--steps", "2", flag, "/proc/lockstep"});
     EXPECT_EQ(system.exit_code, 1);
     EXPECT_TRUE(system.err.starts_with("lockstep: create folder /proc/lockstep: ")) << system.err;
     EXPECT_EQ(system.out, "");

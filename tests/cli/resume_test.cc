@@ -31,12 +31,12 @@ void expect_no_harm(int signal, const Words& flags, int kills, unsigned seed) {
     const std::string now = fmt::format("{}/{}", dir.path(), run);
     int64_t newest = 0;
     for (bool over = false; !over;) {
-      Program program(train_command(flags + Words{"--checkpoint-dir", now}));
+      RunningProgram program(train_command(flags + Words{"--checkpoint-dir", now}));
       if (killed < kills) {
         std::this_thread::sleep_for(std::chrono::microseconds(moment(random)));
         program.send(signal);
       }
-      const Program::Result result = program.wait();
+      const RunningProgram::Result result = program.wait();
       over = result.exit_code == 0;
       ASSERT_TRUE(over || result.exit_code == 128 + signal) << result.exit_code << "\n" << result.err;
       killed += !over;
@@ -76,10 +76,11 @@ TEST(Resume, SignalsSaveACheckpointToGoOnFrom) {
     const TempDir dir;
     const std::string run = dir.path() + "/run", wanted = dir.path() + "/wanted";
     const Words flags = {"--schedule", "constant", "--log-every", "1"};
-    Program program(train_command(flags + Words{"--steps", "1000000", "--checkpoint-dir", run, "--eval-every", "50"}));
+    RunningProgram program(
+        train_command(flags + Words{"--steps", "1000000", "--checkpoint-dir", run, "--eval-every", "50"}));
     ASSERT_TRUE(program.says("\nstep 3/"));
     program.send(signal);
-    const Program::Result stopped = program.wait();
+    const RunningProgram::Result stopped = program.wait();
     EXPECT_EQ(stopped.exit_code, 128 + signal) << stopped.err;
     EXPECT_EQ(stopped.out, "");
     ASSERT_FALSE(list_checkpoints(run).empty());
@@ -89,7 +90,7 @@ TEST(Resume, SignalsSaveACheckpointToGoOnFrom) {
                     signal == SIGTERM ? "SIGTERM" : "SIGINT", step)))
         << stopped.err;
     const std::string steps = std::to_string(step + 4);
-    const Program::Result resumed =
+    const RunningProgram::Result resumed =
         train(flags + Words{"--steps", steps, "--checkpoint-dir", run, "--eval-every", "50"});
     EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
     expect_contains(resumed.err, fmt::format("lockstep: going on from step {} of {}\n", step, steps));
@@ -99,10 +100,10 @@ TEST(Resume, SignalsSaveACheckpointToGoOnFrom) {
 }
 
 TEST(Resume, SignalWithoutACheckpointFolderSaysThatNothingIsSaved) {
-  Program program(train_command({"--steps", "1000000", "--log-every", "1", "--expect", "loss<0"}));
+  RunningProgram program(train_command({"--steps", "1000000", "--log-every", "1", "--expect", "loss<0"}));
   ASSERT_TRUE(program.says("\nstep 2/"));
   program.send(SIGTERM);
-  const Program::Result stopped = program.wait();
+  const RunningProgram::Result stopped = program.wait();
   EXPECT_EQ(stopped.exit_code, 128 + SIGTERM);
   EXPECT_TRUE(stopped.err.ends_with(" of 1000000; nothing is saved, for there is no --checkpoint-dir\n"))
       << stopped.err;
@@ -117,7 +118,7 @@ class Damaged : public ::testing::Test {
     ASSERT_EQ(list_checkpoints(run_), (std::vector<int64_t>{5, 10, 15}));
   }
   std::string shard(int64_t step) const { return checkpoint_path(run_, step) + "/shard-00000-of-00001.safetensors"; }
-  Program::Result again() const { return train(flags_ + Words{"--checkpoint-dir", run_}); }
+  RunningProgram::Result again() const { return train(flags_ + Words{"--checkpoint-dir", run_}); }
 
   const TempDir dir_;
   const std::string run_ = dir_.path() + "/run", wanted_ = dir_.path() + "/wanted";
@@ -126,7 +127,7 @@ class Damaged : public ::testing::Test {
 
 TEST_F(Damaged, NewestIsPassedOverForTheOneBefore) {
   flip_byte(shard(15));
-  const Program::Result result = again();
+  const RunningProgram::Result result = again();
   EXPECT_EQ(result.exit_code, 0) << result.err;
   expect_contains(result.err, "lockstep: resume: step 15 is passed over: ");
   expect_contains(result.err, shard(15));
@@ -137,7 +138,7 @@ TEST_F(Damaged, NewestIsPassedOverForTheOneBefore) {
 TEST_F(Damaged, ManifestIsCheckedToo) {
   flip_byte(checkpoint_path(run_, 15) + "/manifest.json");
   FileSystem::real().remove(shard(10));
-  const Program::Result result = again();
+  const RunningProgram::Result result = again();
   EXPECT_EQ(result.exit_code, 0) << result.err;
   expect_contains(result.err, "lockstep: resume: step 15 is passed over: ");
   expect_contains(result.err, "lockstep: resume: step 10 is passed over: ");
@@ -148,7 +149,7 @@ TEST_F(Damaged, ManifestIsCheckedToo) {
 TEST_F(Damaged, AllOfThemAreAnErrorAndStayAsTheyAre) {
   for (const int64_t step : {5, 10, 15}) flip_byte(shard(step));
   const std::vector<uint8_t> before = FileSystem::real().read_file(shard(15));
-  const Program::Result result = again();
+  const RunningProgram::Result result = again();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.out, "");
   EXPECT_TRUE(result.err.ends_with("\nlockstep: resume: 3 checkpoints in " + run_ +
@@ -157,7 +158,7 @@ TEST_F(Damaged, AllOfThemAreAnErrorAndStayAsTheyAre) {
       << result.err;
   EXPECT_EQ(FileSystem::real().read_file(shard(15)), before);
 
-  const Program::Result anew = train(flags_ + Words{"--checkpoint-dir", run_, "--resume", "none"});
+  const RunningProgram::Result anew = train(flags_ + Words{"--checkpoint-dir", run_, "--resume", "none"});
   EXPECT_EQ(anew.exit_code, 0) << anew.err;
   // What was there is kept, and out of the way of the new run.
   expect_contains(anew.err, "lockstep: the checkpoints of an earlier run were moved to " + run_ + "/previous-1\n");
@@ -167,7 +168,7 @@ TEST_F(Damaged, AllOfThemAreAnErrorAndStayAsTheyAre) {
 
 TEST_F(Damaged, NamedOneIsRefused) {
   flip_byte(shard(10));
-  const Program::Result result = train(flags_ + Words{"--checkpoint-dir", run_, "--resume", "10"});
+  const RunningProgram::Result result = train(flags_ + Words{"--checkpoint-dir", run_, "--resume", "10"});
   EXPECT_EQ(result.exit_code, 1);
   expect_contains(result.err, shard(10));
 }
@@ -191,8 +192,8 @@ TEST(FullDisk, TrainingGoesOnAndWhatIsSavedStaysWhole) {
   for (const bool quiet : {false, true}) {
     const SmallDisk disk;
     if (!disk.mounted()) GTEST_SKIP() << "this user may not mount";
-    const Program::Result result = train({"--steps", "9", "--checkpoint-every", "3", "--checkpoint-dir", disk.path(),
-                                          "--resume", "none", quiet ? "--quiet" : "--quiet=false"});
+    const RunningProgram::Result result = train({"--steps", "9", "--checkpoint-every", "3", "--checkpoint-dir",
+                                                 disk.path(), "--resume", "none", quiet ? "--quiet" : "--quiet=false"});
     EXPECT_EQ(result.exit_code, 1) << result.err;
     for (const char* step : {"6", "9"})
       expect_contains(result.err, fmt::format("alarm: checkpoint of step {} was not saved: ", step));
@@ -209,9 +210,9 @@ TEST(FullDisk, TrainingGoesOnAndWhatIsSavedStaysWhole) {
 TEST(FullDisk, FilesThatMayNotGrowAreNoReasonToDie) {
   const TempDir dir;
   const std::string run = dir.path() + "/run";
-  const Program::Result result =
-      Program(Words{"sh", "-c", "ulimit -f 1000; exec \"$0\" \"$@\""} +
-              train_command({"--steps", "6", "--checkpoint-every", "3", "--checkpoint-dir", run}))
+  const RunningProgram::Result result =
+      RunningProgram(Words{"sh", "-c", "ulimit -f 1000; exec \"$0\" \"$@\""} +
+                     train_command({"--steps", "6", "--checkpoint-every", "3", "--checkpoint-dir", run}))
           .wait();
   EXPECT_EQ(result.exit_code, 1) << result.err;
   expect_contains(result.err, "alarm: checkpoint of step 3 was not saved: ");

@@ -19,7 +19,7 @@ double number_after(const std::string& text, const std::string& word) {
 }
 
 TEST(Train, LearnsAndTheLastLineSaysSo) {
-  const Program::Result result = train({"--epochs", "4", "--expect", "test_accuracy>=0.9", "--strict"});
+  const RunningProgram::Result result = train({"--epochs", "4", "--expect", "test_accuracy>=0.9", "--strict"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_GE(number_after(result.out, "mlp test accuracy "), 90) << result.out;
   expect_contains(result.out, " % after 48 steps (4 epochs) in ");
@@ -32,21 +32,21 @@ TEST(Train, LearnsAndTheLastLineSaysSo) {
 }
 
 TEST(Train, QuietPrintsTheResultOnly) {
-  const Program::Result result = train({"--steps", "24", "--quiet"});
+  const RunningProgram::Result result = train({"--steps", "24", "--quiet"});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(result.err, "");
   EXPECT_EQ(lines_of(result.out).size(), 1u) << result.out;
 }
 
 TEST(Train, LogEverySaysHowOftenLinesCome) {
-  const Program::Result result = train({"--steps", "6", "--log-every", "2"});
+  const RunningProgram::Result result = train({"--steps", "6", "--log-every", "2"});
   for (const char* line : {"\nstep 1/6  loss ", "\nstep 2/6  loss ", "\nstep 4/6  loss ", "\nstep 6/6  loss "})
     expect_contains(result.err, line);
   for (const char* line : {"\nstep 3/6", "\nstep 5/6"}) expect_lacks(result.err, line);
 }
 
 TEST(Train, UnmetExpectationIsExitCode3WithBothValues) {
-  const Program::Result result =
+  const RunningProgram::Result result =
       train({"--steps", "2", "--expect", "test_accuracy>=0.99", "--expect", "loss<100", "--expect=test_loss<0.001"});
   EXPECT_EQ(result.exit_code, 3);
   const std::vector<std::string> lines = lines_of(result.err);
@@ -58,7 +58,7 @@ TEST(Train, UnmetExpectationIsExitCode3WithBothValues) {
 }
 
 TEST(Train, AlarmNamesTheLayerAndTheRunGoesOn) {
-  const Program::Result result = train({"--steps", "15", "--optimizer", "sgd", "--learning-rate", "1e30"});
+  const RunningProgram::Result result = train({"--steps", "15", "--optimizer", "sgd", "--learning-rate", "1e30"});
   EXPECT_EQ(result.exit_code, 0);
   const std::string alarm =
       "alarm: loss is nan at step 2; the first parameter without a finite gradient is dense/0/w; ";
@@ -69,14 +69,14 @@ TEST(Train, AlarmNamesTheLayerAndTheRunGoesOn) {
 
 TEST(Train, StrictEndsAtTheAlarmAndKeepsTheCheckpointBefore) {
   const TempDir dir;
-  const Program::Result result = train({"--steps", "15", "--optimizer", "sgd", "--learning-rate", "1e30", "--strict",
-                                        "--checkpoint-dir", dir.path(), "--checkpoint-every", "1"});
+  const RunningProgram::Result result = train({"--steps", "15", "--optimizer", "sgd", "--learning-rate", "1e30",
+                                               "--strict", "--checkpoint-dir", dir.path(), "--checkpoint-every", "1"});
   EXPECT_EQ(result.exit_code, 1);
   expect_contains(result.err, "is dense/0/w; lower --learning-rate");
   expect_contains(result.err, "lockstep: --strict ended the run at step 2 of 15\n");
   EXPECT_EQ(result.out, "");
   EXPECT_EQ(list_checkpoints(dir.path()), std::vector<int64_t>{1});
-  const Program::Result quiet =
+  const RunningProgram::Result quiet =
       train({"--steps", "15", "--optimizer", "sgd", "--learning-rate", "1e30", "--strict", "--quiet"});
   EXPECT_EQ(quiet.exit_code, 1);
   EXPECT_TRUE(quiet.err.starts_with("lockstep: alarm: loss is nan at step 2; ")) << quiet.err;
@@ -89,9 +89,10 @@ TEST(Train, ConfigurationIsKeptAndRepeatsTheRun) {
   const std::string text =
       fmt::format("dataset: {}\nbatch_size: 40\nsteps: 100\ndropout: 0.25\nschedule: constant\n", small_dataset());
   FileSystem::real().write(yaml, std::vector<uint8_t>(text.begin(), text.end()));
-  const Program::Result run = Program({program_path(), "train", yaml, "--epochs", "1", "--learning-rate=0.002",
-                                       "--checkpoint-dir", first, "--log-dir", dir.path() + "/log"})
-                                  .wait();
+  const RunningProgram::Result run =
+      RunningProgram({program_path(), "train", yaml, "--epochs", "1", "--learning-rate=0.002", "--checkpoint-dir",
+                      first, "--log-dir", dir.path() + "/log"})
+          .wait();
   ASSERT_EQ(run.exit_code, 0) << run.err;
   expect_contains(run.out, "after 15 steps (1 epoch)");  // the flag came before the file
   const std::string kept = read_text(first + "/config.yaml");
@@ -102,8 +103,8 @@ TEST(Train, ConfigurationIsKeptAndRepeatsTheRun) {
   EXPECT_EQ(config.learning_rate, 0.002);
   EXPECT_EQ(config.dropout, 0.25);
 
-  const Program::Result again =
-      Program({program_path(), "train", first + "/config.yaml", "--checkpoint-dir", second}).wait();
+  const RunningProgram::Result again =
+      RunningProgram({program_path(), "train", first + "/config.yaml", "--checkpoint-dir", second}).wait();
   ASSERT_EQ(again.exit_code, 0) << again.err;
   expect_same_result(second, first);
 }
@@ -145,7 +146,7 @@ TEST(Train, AccumulationEndsNearTheWholeBatch) {
 
 TEST(Train, CheckpointsEndLikeTheRunSays) {
   const TempDir dir;
-  const Program::Result run = train({"--steps", "20", "--eval-every", "7", "--checkpoint-dir", dir.path()});
+  const RunningProgram::Result run = train({"--steps", "20", "--eval-every", "7", "--checkpoint-dir", dir.path()});
   ASSERT_EQ(run.exit_code, 0) << run.err;
   expect_contains(run.err, "checkpoints are in " + dir.path() + "\n");
   const size_t last = run.err.rfind("test_loss ");
@@ -154,8 +155,8 @@ TEST(Train, CheckpointsEndLikeTheRunSays) {
   const double accuracy = number_after(run.err.substr(last), "test_accuracy ");
 
   for (const char* batch : {"1000", "33"}) {
-    const Program::Result eval =
-        Program({program_path(), "eval", dir.path(), "--devices", "2", "--batch-size", batch}).wait();
+    const RunningProgram::Result eval =
+        RunningProgram({program_path(), "eval", dir.path(), "--devices", "2", "--batch-size", batch}).wait();
     ASSERT_EQ(eval.exit_code, 0) << eval.err;
     EXPECT_NEAR(number_after(eval.out, "test_loss "), loss, 6e-5);
     EXPECT_EQ(number_after(eval.out, "test_accuracy "), accuracy);
@@ -163,8 +164,8 @@ TEST(Train, CheckpointsEndLikeTheRunSays) {
   }
 
   // A run that is over says the same again, and trains nothing.
-  const Program::Result again = train({"--steps", "20", "--checkpoint-dir", dir.path(), "--expect", "loss<3",
-                                       "--expect", "test_accuracy>0.01", "--expect", "grad_norm<1000"});
+  const RunningProgram::Result again = train({"--steps", "20", "--checkpoint-dir", dir.path(), "--expect", "loss<3",
+                                              "--expect", "test_accuracy>0.01", "--expect", "grad_norm<1000"});
   EXPECT_EQ(again.exit_code, 3) << again.err;
   expect_contains(again.err, "lockstep: all 20 steps were made before; nothing is left to train\n");
   expect_contains(again.err, "expected grad_norm<1000, and grad_norm was not measured, for the run was over before\n");

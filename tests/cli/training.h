@@ -41,7 +41,7 @@ inline const std::string& small_dataset() {
 inline Words train_command(const Words& flags) {
   return Words{program_path(), "train", "--dataset", small_dataset(), "--batch-size", "50"} + flags;
 }
-inline Program::Result train(const Words& flags) { return Program(train_command(flags)).wait(); }
+inline RunningProgram::Result train(const Words& flags) { return RunningProgram(train_command(flags)).wait(); }
 
 inline void expect_contains(const std::string& text, const std::string& part) {
   EXPECT_NE(text.find(part), std::string::npos) << "no \"" << part << "\" in:\n" << text;

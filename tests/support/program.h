@@ -41,7 +41,7 @@ inline void expect_usage_error(const std::vector<std::string>& arguments, const 
 }
 
 // A program that is running: what it prints can be read, and signals sent, meanwhile.
-class Program {
+class RunningProgram {
  public:
   struct Result {
     int exit_code = 0;     // 128 + n when signal n ended it
@@ -49,7 +49,7 @@ class Program {
   };
 
   // arguments[0] is the program.
-  explicit Program(const std::vector<std::string>& arguments) : out_(std::tmpfile()), err_(std::tmpfile()) {
+  explicit RunningProgram(const std::vector<std::string>& arguments) : out_(std::tmpfile()), err_(std::tmpfile()) {
     std::vector<char*> argv;
     for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
     argv.push_back(nullptr);
@@ -62,11 +62,11 @@ class Program {
     posix_spawn_file_actions_destroy(&actions);
     if (error != 0) throw std::runtime_error("cannot start " + arguments[0]);
   }
-  ~Program() {
+  ~RunningProgram() {
     if (child_ > 0) send(SIGKILL), wait();
   }
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
+  RunningProgram(const RunningProgram&) = delete;
+  RunningProgram& operator=(const RunningProgram&) = delete;
 
   void send(int signal) { ::kill(child_, signal); }
 

@@ -10,6 +10,7 @@ using namespace lockstep;
 int main(int argc, char** argv) try {
   const Flags flags(argc, argv, {{"devices", ""}});  // not given: as the environment says, else one
   if (!flags.text("devices").empty()) set_cpu_devices(flags.integer("devices"));
+  distributed::initialize();  // alone, unless the environment says otherwise
   std::printf("Total devices: %d  |  Devices per task: %d\n", device_count(), local_device_count());
 
   // Each device holds one element of x, and all of them hold the same y.
@@ -18,6 +19,7 @@ int main(int argc, char** argv) try {
                                     {.mesh = make_mesh({"i"}), .in_specs = {P("i")}, .out_specs = {P()}});
   const Array y = all_reduce(x);
   std::printf("Process %d has y=[%g.]\n", process_index(), y.item<double>());
+  distributed::shutdown();
 } catch (const std::exception& e) {
   std::fprintf(stderr, "allreduce: %s\n", e.what());
   return 1;

@@ -1,5 +1,5 @@
 // Which devices this process and all processes have.
-#include <lockstep/devices.h>
+#include <lockstep/distributed.h>
 
 #include <cstdio>
 #include <exception>
@@ -18,8 +18,10 @@ std::string names(const std::vector<Device>& list) {
 int main(int argc, char** argv) try {
   const Flags flags(argc, argv, {{"devices", ""}});  // not given: as the environment says, else one
   if (!flags.text("devices").empty()) set_cpu_devices(flags.integer("devices"));
+  distributed::initialize();  // alone, unless the environment says otherwise
   std::printf("# Local devices: [ %d ], %s\n", local_device_count(), names(local_devices()).c_str());
   std::printf("# Global devices:[ %d ], %s\n", device_count(), names(devices()).c_str());
+  distributed::shutdown();
 } catch (const std::exception& e) {
   std::fprintf(stderr, "query_devices: %s\n", e.what());
   return 1;

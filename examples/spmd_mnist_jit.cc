@@ -7,7 +7,6 @@
 #include "flags.h"
 
 using namespace lockstep;
-
 struct Layer { Array w, b; };
 using Params = std::vector<Layer>;
 struct Images { Array pixels, labels; };  // u8 [n, 784] and u8 [n]: the raw data set
@@ -39,6 +38,7 @@ int main(int argc, char** argv) try {
   const Flags flags(argc, argv, {{"epochs", "10"}, {"devices", "8"}, {"data", "mnist"}, {"data-dir", ""}});
   const int epochs = flags.integer("epochs");
   set_cpu_devices(flags.integer("devices"));
+  distributed::initialize();  // one process, unless the environment says otherwise
   Dataset data = load_dataset(flags.text("data"), {.dir = flags.text("data-dir")});
   const Images train = upload(std::move(data.train)), test = upload(std::move(data.test));
   const int64_t n = train.labels.size();
@@ -50,7 +50,7 @@ int main(int argc, char** argv) try {
 
   const auto fetch = jit([](Images set, Array order, Array start, int64_t size) {
     return gather(set, dynamic_slice(order, {start}, {size}));
-  });
+  }, {.out_shardings = {data_sharding}});  // of several processes, each gathers its own rows
   // Values under jit are global: the mean in the loss is over the whole batch, however many devices hold it and however
   // uneven their pieces are, so that the step is the same on any number of them. No collective is written.
   const auto step = jit([](Params p, Batch b) {
@@ -61,20 +61,20 @@ int main(int argc, char** argv) try {
     return sum(argmax(predict(p, b.image), 1) == argmax(b.label, 1));
   });
   auto accuracy = [&](const Images& set) {
-    const int64_t all = set.labels.size();
     double right = 0;
-    for (int64_t i = 0; i < all; i += 1000)
-      right += correct(params, set, i, std::min<int64_t>(1000, all - i)).item<double>();
-    return right / static_cast<double>(all);
+    for (int64_t i = 0, count = set.labels.size(); i < count; i += 1000)
+      right += correct(params, set, i, std::min<int64_t>(1000, count - i)).item<double>();
+    return right / static_cast<double>(set.labels.size());
   };
   for (int epoch = 0; epoch < epochs; ++epoch) {
     const auto begin = std::chrono::steady_clock::now();
     const Array order = random::permutation(random::fold_in(random::key(1), epoch), n);
     for (int64_t i = 0; i < n; i += 128)  // the last batch may be smaller; every row is used once
-      params = step(params, device_put(fetch(train, order, i, std::min<int64_t>(128, n - i)), data_sharding));
+      params = step(params, fetch(train, order, i, std::min<int64_t>(128, n - i)));
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     std::printf("Epoch %d in %.2f sec\nTraining set accuracy %.6f\nTest set accuracy %.6f\n", epoch, seconds.count(),
                 accuracy(train), accuracy(test));
     std::fflush(stdout);
   }
+  distributed::shutdown();
 } catch (const std::exception& e) { return std::fprintf(stderr, "spmd_mnist_jit: %s\n", e.what()), 1; }

@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <cstdio>
-
 #include "flags.h"
 
 using namespace lockstep;
@@ -34,23 +33,23 @@ Batch gather(const Images& set, const Array& rows) {
 
 int main(int argc, char** argv) try {
   const Flags flags(argc, argv, {{"epochs", "10"}, {"devices", "8"}, {"data", "mnist"}, {"data-dir", ""}});
-  const int epochs = flags.integer("epochs"), parts = flags.integer("devices");
-  set_cpu_devices(parts);
+  const int epochs = flags.integer("epochs");
+  set_cpu_devices(flags.integer("devices"));
+  distributed::initialize();  // one process, unless the environment says otherwise
   Dataset data = load_dataset(flags.text("data"), {.dir = flags.text("data-dir")});
   const Images train = upload(std::move(data.train)), test = upload(std::move(data.test));
-  const int64_t n = train.labels.size();
+  const int64_t n = train.labels.size(), parts = device_count(), own = local_device_count();
   if (128 % parts != 0 || n % 128 % parts != 0)
     throw Error("pmap needs equal pieces, and batches of 128 and " + std::to_string(n % 128) + " do not divide by " +
                 std::to_string(parts) + " devices; give --devices 1, 2, 4, 8 or 16, or use spmd_mnist_jit");
-  std::printf("Lockstep global devices:%s\nLockstep local devices:%s\n", jax_name(devices()).c_str(),
-              jax_name(local_devices()).c_str());
-  std::printf("Lockstep device count:%d\nLockstep local device count:%d\nLockstep process count:%d\n", device_count(),
-              local_device_count(), process_count());
+  std::printf("Lockstep global devices:%s\nLockstep local devices:%s\nLockstep device count:%d\n"
+              "Lockstep local device count:%d\nLockstep process count:%d\n", jax_name(devices()).c_str(),
+              jax_name(local_devices()).c_str(), device_count(), local_device_count(), process_count());
   Params params = init_params({train.pixels.shape(1), 1024, 1024, 10}, random::key(0));
 
-  const auto fetch = jit([parts](Images set, Array order, Array start, int64_t size) {  // a piece of a batch per device
-    return tree_map([&](Array x) { return reshape(x, {parts, size / parts, -1}); },
-                    gather(set, dynamic_slice(order, {start}, {size})));
+  const auto fetch = jit([own](Images set, Array order, Array start, int64_t size) {  // rows for each device here
+    return tree_map([&](Array x) { return reshape(x, {own, size, -1}); },
+                    gather(set, dynamic_slice(order, {start}, {own * size})));
   });
   const auto spmd_update = pmap([](Params p, Batch b) {
     // Each device's gradient is the mean over its own rows. Their sum is `parts` times the mean over the whole batch:
@@ -70,11 +69,12 @@ int main(int argc, char** argv) try {
   for (int epoch = 0; epoch < epochs; ++epoch) {
     const auto begin = std::chrono::steady_clock::now();
     const Array order = random::permutation(random::fold_in(random::key(1), epoch), n);
-    for (int64_t i = 0; i < n; i += 128)
-      params = spmd_update(params, fetch(train, order, i, std::min<int64_t>(128, n - i)));
+    for (int64_t i = 0, rows; rows = std::min<int64_t>(128, n - i) / parts, i < n; i += 128)
+      params = spmd_update(params, fetch(train, order, i + process_index() * own * rows, rows));
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     std::printf("Epoch %d in %.2f sec\nTraining set accuracy %.6f\nTest set accuracy %.6f\n", epoch, seconds.count(),
                 accuracy(train), accuracy(test));
     std::fflush(stdout);
   }
+  distributed::shutdown();
 } catch (const std::exception& e) { return std::fprintf(stderr, "spmd_mnist_pmap: %s\n", e.what()), 1; }

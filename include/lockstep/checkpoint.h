@@ -25,26 +25,33 @@ struct Checkpoint {
   Cursor cursor = {};
   uint64_t seed = 0;
   // By path, in order: "params/dense/0/w", "optimizer/first/dense/0/w", "optimizer/step" ...; with their shardings when
-  // they are saved, plain when they are loaded: the mesh of the run that saved them may not exist here.
+  // they are saved; when they are loaded, with those that were asked for, else plain: the mesh of the run that saved
+  // them may not exist here.
   std::vector<std::pair<std::string, Array>> arrays = {};
   std::map<std::string, std::string> config = {};  // the resolved settings of the run
   std::map<std::string, double> metrics = {};      // the last known, such as "test_accuracy"
 };
 
 // What a checkpoint holds, without its data.
+struct CheckpointPiece {
+  IndexBox box;        // which part of the array
+  std::string shard;   // its file
+  int64_t offset = 0;  // of its first byte in the shard's data
+};
 struct CheckpointEntry {
   std::string name;
   Type type;
-  std::string spec;         // "P('data')"
-  PartitionSpec partition;  // the same
-  int mesh = -1;            // in CheckpointInfo::meshes; -1: it lay whole on one device
-  std::string shard;        // its file
-  int64_t offset = 0;       // of its first byte in the shard's data
+  std::string spec;                     // "P('data')"
+  PartitionSpec partition;              // the same
+  int mesh = -1;                        // in CheckpointInfo::meshes; -1: it lay whole on one device
+  std::vector<CheckpointPiece> pieces;  // one, the whole, where one process wrote it
 };
 struct CheckpointShard {
   std::string file;
   int64_t bytes = 0;
   std::string sha256;
+  int64_t chunk_bytes = 0;          // a part of it that can be verified on its own; 0: there is none
+  std::vector<std::string> chunks;  // the sums of those, the last of which may be shorter
 };
 struct CheckpointInfo {
   std::string path;  // of the folder
@@ -71,9 +78,19 @@ struct SaveOptions {
 // IoError naming the file; what was in `dir` before stays whole. Throws Error when two arrays have one name, when a
 // name is not UTF-8, when an array is traced or donated, and when the step is negative.
 std::string save_checkpoint(const std::string& dir, const Checkpoint& checkpoint, const SaveOptions& options = {});
-// Reads a checkpoint's folder, checking every sum. Throws Error naming the shard, or the manifest, that is wrong, and
-// IoError when a file cannot be read.
-Checkpoint load_checkpoint(const std::string& path);
+
+struct LoadOptions {
+  // How each array is to lie, by its name and type; undefined: whole, on one device. Of one that is cut across lanes
+  // each lane gets its own piece, and only the parts of the files that hold pieces of lanes here are read. Empty: all
+  // arrays whole.
+  std::function<NamedSharding(const std::string& name, const Type& type)> sharding = {};
+  FileSystem* files = nullptr;  // null: the disk
+};
+
+// Reads a checkpoint's folder. Every byte that is read is checked against its sum; where all arrays are read, so is
+// every byte of the files. Throws Error naming the shard, or the manifest, that is wrong, or the array whose rank does
+// not fit its sharding, and IoError when a file cannot be read.
+Checkpoint load_checkpoint(const std::string& path, const LoadOptions& options = {});
 // Its manifest, and whether the shards are there and as long as it says; their sums are compared only when asked for.
 // Throws as load_checkpoint does.
 CheckpointInfo inspect_checkpoint(const std::string& path, bool verify = false);
@@ -87,7 +104,8 @@ std::string checkpoint_path(const std::string& dir, int64_t step);
 // `dir`. Else a path: of a checkpoint, or of a folder of them, which stands for its highest whole one. Throws Error
 // when what was named is not there or not whole, and when there are checkpoints and none of them is whole.
 std::optional<Checkpoint> find_checkpoint(const std::string& dir, const std::string& resume,
-                                          const std::function<void(const std::string&)>& say);
+                                          const std::function<void(const std::string&)>& say,
+                                          const LoadOptions& options = {});
 
 struct CheckpointerOptions {
   std::string dir;

@@ -86,6 +86,9 @@ Array pvary(const Array& x, const AxisNames& axes);
 
 namespace detail {
 
+// Does code of this thread run on each device along an axis of that name by itself?
+bool is_axis_in_scope(const std::string& name);
+
 // While it lives, collectives of this thread may name the axis. Throws Error when there is one of that name already.
 class AxisScope {
  public:

@@ -46,6 +46,7 @@ struct StepMetrics {
   std::vector<double> grad_norms;  // one per parameter
   bool skipped = false;            // an overflow under loss scaling: no update was made
   int64_t examples = 0;
+  bool stop = false;  // some process asked to
 };
 
 // A data set in memory as arrays.
@@ -94,6 +95,17 @@ struct EngineOptions {
   std::map<std::string, std::string> config = {};  // kept in checkpoints and given to loggers
 };
 
+// What a run takes of one lane's memory, in bytes.
+struct LaneMemory {
+  int64_t parameters = 0;
+  int64_t optimizer = 0;  // the arrays of its state
+  int64_t gradients = 0;  // their sum, where a batch is computed in several pieces; else they are in the work space
+  int64_t work = 0;       // of a step: activations, gradients, parameters put together, constants
+
+  int64_t total() const { return parameters + optimizer + gradients + work; }
+  bool operator==(const LaneMemory&) const = default;
+};
+
 struct FitOptions {
   int64_t steps = 0;                  // the run ends when the state has made so many
   int64_t eval_every = 0;             // steps; 0: once an epoch
@@ -124,8 +136,9 @@ class Engine {
 
   // Fresh parameters from the seed.
   TrainState create_state() const;
-  // One optimizer step on a batch of the loader.
-  StepMetrics step(TrainState& state, const Loader& loader, const LoaderBatch& batch);
+  // One optimizer step on a batch of the loader. Whether to stop after it is for all processes to know at once: any one
+  // may ask, and all find it in the metrics of this step.
+  StepMetrics step(TrainState& state, const Loader& loader, const LoaderBatch& batch, bool ask_to_stop = false);
   // Every example once, whatever the batch size.
   EvalResult evaluate(const TrainState& state, const ImageArrays& set, int64_t batch_size = 1000);
   FitResult fit(TrainState& state, Loader& train, const FitOptions& options);
@@ -138,8 +151,17 @@ class Engine {
   // What --resume names (see find_checkpoint), else fresh parameters.
   TrainState restore_or_create(const std::string& resume);
 
-  // The mesh, the plan, parameters per layer with shapes, types and shardings, and memory on each lane.
+  // How restore() wants the arrays of a checkpoint to lie, so that each lane reads only its own part of them.
+  LoadOptions loading() const;
+
+  // Of each lane of this process, when it trains on batches of this size. Compiles the step for it, if that was not
+  // done before; of several processes all call it.
+  std::vector<LaneMemory> memory(const TrainState& state, const Loader& loader, int64_t batch_size) const;
+
+  // The mesh, the plan, parameters per layer with shapes, types and shardings, and memory on each lane; the second form
+  // with the work space of a step, as memory() says.
   std::string describe() const;
+  std::string describe(const TrainState& state, const Loader& loader, int64_t batch_size) const;
 
  private:
   struct Impl;

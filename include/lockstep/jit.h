@@ -135,10 +135,6 @@ auto trace_call(const char* what, const F& f, const Args&... args) {
   return TracedCall<ResultOf<F, Args...>>{tracing.finish(leaves), std::move(result)};
 }
 
-void check_donate(size_t argument, size_t arguments);
-void check_in_shardings(size_t shardings, size_t arguments);
-void check_out_shardings(size_t shardings, size_t elements);
-
 // Something said of a whole result or of each element of a tuple or pair, for each of its arrays.
 template <class R, class S>
 std::vector<S> for_each_result(const R& result, const std::vector<S>& said,
@@ -159,12 +155,80 @@ std::vector<S> for_each_result(const R& result, const std::vector<S>& said,
   return out;
 }
 
+// Throws Error, naming two that differ and their lines, unless the shardings of a jit that stands at `at` and the
+// constraints of what it traced are all of one mesh.
+void check_one_mesh(const Traced&, const Shardings& in, const Shardings& out, const SourceLine& at);
+
+// What was compiled of a function, for which arguments. Knows nothing of their C++ types, so that it is the same code
+// for all functions. Safe from any thread.
+class JitCache {
+ public:
+  struct Entry {
+    Entry() = default;
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+    ~Entry() {
+      if (prototype) destroy(prototype);
+    }
+
+    std::string signature;
+    const void* tag = nullptr;  // which C++ types the arguments had
+    std::shared_ptr<Executable> executable;
+    void* prototype = nullptr;  // the result's tree without its arrays
+    void (*destroy)(void*) = nullptr;
+  };
+  // The call that is to be compiled.
+  struct Call {
+    std::vector<size_t> in;   // how many arrays each argument has,
+    std::vector<size_t> out;  // and each element of the result
+  };
+  // A reference to what traces the function and fills in the entry's prototype and the call. Not std::function, whose
+  // code would be made once more for every function compiled.
+  class Make {
+   public:
+    template <class M>
+    Make(const M& make)  // NOLINT: a lambda becomes one
+        : make_(&make), call_([](const void* m, Entry& e, Call& c) { return (*static_cast<const M*>(m))(e, c); }) {}
+    Traced operator()(Entry& entry, Call& call) const { return call_(make_, entry, call); }
+
+   private:
+    const void* make_;
+    Traced (*call_)(const void*, Entry&, Call&);
+  };
+
+  // `at` is where the function is made: the line that errors name for its shardings.
+  JitCache(JitOptions options, SourceLine at) : options_(std::move(options)), at_(at) {}
+
+  // `arrays`: those of all arguments, one after the other.
+  std::shared_ptr<Entry> find(std::string_view signature, const void* tag, const Array* const* arrays,
+                              const Make& make);
+  size_t size() const;
+
+ private:
+  std::shared_ptr<Executable> compile(const Traced& traced, const Array* const* arrays, const Call& call) const;
+
+  const JitOptions options_;
+  const SourceLine at_;
+  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<Entry>> entries_;
+};
+
+// How many arrays each element of a tuple or pair has, or the whole of another tree.
+template <class R>
+std::vector<size_t> element_counts(const R& result) {
+  if constexpr (is_tuple<R>)
+    return std::apply([](const auto&... each) { return std::vector<size_t>{array_count(each)...}; }, result);
+  else
+    return {array_count(result)};
+}
+
 }  // namespace detail
 
 template <class F>
 class Jit {
  public:
-  Jit(F f, JitOptions options) : shared_(std::make_shared<Shared>(std::move(f), std::move(options))) {}
+  Jit(F f, JitOptions options, SourceLine at = SourceLine::here())
+      : f_(std::move(f)), cache_(std::make_shared<detail::JitCache>(std::move(options), at)) {}
 
   template <class... Args>
   auto operator()(const Args&... args) const {
@@ -175,57 +239,43 @@ class Jit {
   // where it lives.
   template <class... Args>
   std::string program(const Args&... args) const {
-    return text(detail::program_text, args...);
+    return about(detail::program_text, args...);
   }
   template <class... Args>
   std::string lowered(const Args&... args) const {
-    return text(detail::lowered_text, args...);
+    return about(detail::lowered_text, args...);
   }
   template <class... Args>
   std::string plan(const Args&... args) const {
-    return text(detail::plan_text, args...);
+    return about(detail::plan_text, args...);
   }
 
   // How every value lies on lanes and why, and what moves between them.
   template <class... Args>
   std::string explain(const Args&... args) const {
-    return text(detail::explain_text, args...);
+    return about(detail::explain_text, args...);
+  }
+
+  // Bytes of work space and constants that a call needs on each lane beside its arguments and results.
+  template <class... Args>
+  std::vector<int64_t> work_bytes(const Args&... args) const {
+    return about(detail::work_bytes, args...);
   }
 
   // How many times the function was compiled.
-  size_t compiled() const {
-    const std::lock_guard lock(shared_->mutex);
-    return shared_->entries.size();
-  }
+  size_t compiled() const { return cache_->size(); }
 
  private:
-  struct EntryBase {
-    virtual ~EntryBase() = default;
-    std::string signature;
-    const void* tag = nullptr;  // which C++ types the arguments had
-    std::shared_ptr<detail::Executable> executable;
-  };
-  template <class R>
-  struct Entry : EntryBase {
-    R prototype;
-  };
-  struct Shared {
-    Shared(F function, JitOptions o) : f(std::move(function)), options(std::move(o)) {}
-    F f;
-    JitOptions options;
-    std::mutex mutex;
-    std::vector<std::shared_ptr<EntryBase>> entries;
-  };
   template <class... Args>
   static inline constexpr char kTag = 0;
 
   template <class... Args>
   auto run(const Args&... args) const -> detail::ResultOf<F, Args...> {
     using R = detail::ResultOf<F, Args...>;
-    if (detail::tracing()) return shared_->f(args...);  // part of the outer function
+    if (detail::tracing()) return f_(args...);  // part of the outer function
     detail::ArrayPointers arrays;
-    const auto entry = find<R>(arrays, args...);
-    R result = entry->prototype;
+    const std::shared_ptr<detail::JitCache::Entry> entry = find(arrays, args...);
+    R result = *static_cast<const R*>(entry->prototype);
     constexpr size_t kSmall = 64;
     const size_t n = detail::result_count(*entry->executable);
     std::array<Array, kSmall> small;
@@ -236,56 +286,36 @@ class Jit {
     return result;
   }
 
-  template <class... Args>
-  std::string text(std::string (*of)(const detail::Executable&), const Args&... args) const {
+  template <class Result, class... Args>
+  Result about(Result (*of)(const detail::Executable&), const Args&... args) const {
     return detail::with_parameters<F>(
         [&](const auto&... converted) {
           detail::ArrayPointers arrays;
-          return of(*find<detail::ResultOf<F, std::decay_t<decltype(converted)>...>>(arrays, converted...)->executable);
+          return of(*find(arrays, converted...)->executable);
         },
         args...);
   }
 
-  template <class R, class... Args>
-  std::shared_ptr<Entry<R>> find(detail::ArrayPointers& arrays, const Args&... args) const {
+  template <class... Args>
+  std::shared_ptr<detail::JitCache::Entry> find(detail::ArrayPointers& arrays, const Args&... args) const {
+    using R = detail::ResultOf<F, Args...>;
     detail::Signature signature;
     detail::CallVisitor visitor(signature, arrays);
     (detail::visit_tree(args, visitor), ...);
-    const std::lock_guard lock(shared_->mutex);
-    for (const auto& entry : shared_->entries)
-      if (entry->tag == &kTag<Args...> && entry->signature == signature.view())
-        return std::static_pointer_cast<Entry<R>>(entry);
-    std::vector<bool> donated;
-    for (size_t i : shared_->options.donate) detail::check_donate(i, sizeof...(Args));
-    detail::check_in_shardings(shared_->options.in_shardings.size(), sizeof...(Args));
-    detail::Shardings in;
-    size_t argument = 0;
-    [[maybe_unused]] auto mark = [&](const auto& tree) {
-      bool donate = false;
-      for (size_t i : shared_->options.donate) donate |= i == argument;
-      donated.resize(donated.size() + detail::array_count(tree), donate);
-      const auto& said = shared_->options.in_shardings;
-      detail::for_each_array(tree, [&](const Array& a) {
-        in.push_back(argument < said.size() && said[argument].defined() ? said[argument] : detail::known_sharding(a));
-      });
-      ++argument;
+    const auto make = [&](detail::JitCache::Entry& entry, detail::JitCache::Call& call) {
+      call.in = {detail::array_count(args)...};
+      auto traced = detail::trace_call("jit", f_, args...);
+      call.out = detail::element_counts(traced.result);
+      detail::for_each_array(traced.result, [](Array& a) { a = Array(); });
+      entry.prototype = new R(std::move(traced.result));
+      entry.destroy = [](void* held) { delete static_cast<R*>(held); };
+      return std::move(traced.traced);
     };
-    (mark(args), ...);
-    auto made = std::make_shared<Entry<R>>();
-    auto call = detail::trace_call("jit", shared_->f, args...);
-    detail::Shardings out;
-    if (!shared_->options.out_shardings.empty())
-      out = detail::for_each_result(call.result, shared_->options.out_shardings, detail::check_out_shardings);
-    made->executable = detail::compile(call.traced, donated, in, out);
-    made->prototype = std::move(call.result);
-    detail::for_each_array(made->prototype, [](Array& a) { a = Array(); });
-    made->signature = signature.view();
-    made->tag = &kTag<Args...>;
-    shared_->entries.push_back(made);
-    return made;
+    return cache_->find(signature.view(), &kTag<Args...>, arrays.data(), make);
   }
 
-  std::shared_ptr<Shared> shared_;
+  F f_;
+  std::shared_ptr<detail::JitCache> cache_;
 };
 
 namespace detail {
@@ -293,10 +323,10 @@ template <class F>
 struct CallableSignature<Jit<F>, void> : CallableSignature<F> {};
 }  // namespace detail
 
-// Compiles f on first use for each set of argument types.
+// Compiles f on first use for each set of argument types. That call throws Error when shardings are of two meshes.
 template <class F>
-Jit<F> jit(F f, JitOptions options = {}) {
-  return Jit<F>(std::move(f), std::move(options));
+Jit<F> jit(F f, JitOptions options = {}, SourceLine at = SourceLine::here()) {
+  return Jit<F>(std::move(f), std::move(options), at);
 }
 
 // The program that f traces to on these arguments, as text.

@@ -12,11 +12,13 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "lockstep/array.h"
 #include "lockstep/data.h"
+#include "lockstep/sharding.h"
 
 namespace lockstep {
 
@@ -48,8 +50,10 @@ struct LoaderOptions {
   int64_t batch_size = 128;  // of all processes together
   uint64_t seed = 0;
   bool shuffle = true;
-  // This process takes its part of every batch, as shard_range() cuts it.
+  // This process takes its part of every batch, as shard_range() cuts it; or, where `part` is given, what that says of
+  // a batch of n examples (see process_range).
   int process_index = 0, process_count = 1;
+  std::function<Range(int64_t n)> part = {};
   // When the set is not resident: how many batches are read ahead, how long next() waits for one before it throws, and
   // the files (null: the disk), which must outlive the loader.
   int64_t prefetch = 3;

@@ -7,6 +7,7 @@
 #include "lockstep/data.h"
 #include "lockstep/device_put.h"
 #include "lockstep/devices.h"
+#include "lockstep/distributed.h"
 #include "lockstep/error.h"
 #include "lockstep/grad.h"
 #include "lockstep/jit.h"

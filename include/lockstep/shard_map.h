@@ -9,6 +9,7 @@
 // with jit, grad (inside and outside) and vmap.
 #pragma once
 
+#include <algorithm>
 #include "lockstep/collectives.h"
 #include "lockstep/sharding.h"
 #include "lockstep/vmap.h"
@@ -87,12 +88,70 @@ struct PmapOptions {
   std::vector<size_t> donate = {};
 };
 
-// f on each element of the mapped axes, one per device, compiled. The axis may not be longer than there are local
-// devices.
+namespace detail {
+
+// Whether pmap's axis crosses lanes: this process has several, or is one of several.
+bool pmap_crosses_lanes();
+// An argument's array where each device has its element of it; with several processes the elements of this process's
+// devices are given, and the array is that of all.
+Array pmap_argument(const Array& array, std::optional<int64_t> axis, const std::string& name);
+// Of a result, the elements of this process's devices.
+Array pmap_result(const Array& array);
+// The array was given away under another label.
+void pmap_donated(const Array& array);
+
+}  // namespace detail
+
+// What pmap() makes; see there.
 template <class F>
-auto pmap(F f, PmapOptions options = {}) {
-  auto mapped = vmap(std::move(f), {options.in_axes, options.out_axes, options.axis_name, detail::check_pmap_size});
-  return jit(std::move(mapped), {.donate = options.donate});
+class Pmap {
+ public:
+  Pmap(F f, PmapOptions options)
+      : options_(std::move(options)),
+        mapped_(vmap(std::move(f), {options_.in_axes, options_.out_axes, options_.axis_name, detail::check_pmap_size}),
+                {.donate = options_.donate}) {}
+
+  template <class... Args>
+  auto operator()(const Args&... args) const {
+    if (!detail::pmap_crosses_lanes()) return mapped_(args...);
+    size_t argument = 0;
+    const auto placed = [&](const auto& tree) {
+      const size_t i = argument++;
+      const auto axis = i < options_.in_axes.size() ? options_.in_axes[i] : std::optional<int64_t>(0);
+      return tree_map([&](const Array& a) { return detail::pmap_argument(a, axis, options_.axis_name); }, tree);
+    };
+    const std::tuple<Args...> all{placed(args)...};  // braces: in order
+    auto result = std::apply(mapped_, all);
+    argument = 0;
+    const auto given_away = [&](const auto& tree) {
+      const size_t i = argument++;
+      if (std::find(options_.donate.begin(), options_.donate.end(), i) == options_.donate.end()) return;
+      detail::for_each_array(tree, [](const Array& a) { detail::pmap_donated(a); });
+    };
+    (given_away(args), ...);
+    if (!options_.out_axes) return result;
+    return tree_map([](const Array& a) { return detail::pmap_result(a); }, result);
+  }
+
+  // How many times the function was compiled.
+  size_t compiled() const { return mapped_.compiled(); }
+
+ private:
+  PmapOptions options_;
+  Jit<decltype(vmap(std::declval<F>(), VmapOptions{}))> mapped_;
+};
+
+namespace detail {
+template <class F>
+struct CallableSignature<Pmap<F>, void> : CallableSignature<F> {};
+}  // namespace detail
+
+// f on each element of the mapped axes, one per device, compiled. The axis may not be longer than there are local
+// devices. With several processes each gives, and gets, the elements of its own devices, one for every one of them,
+// and collectives in f are over those of all.
+template <class F>
+Pmap<F> pmap(F f, PmapOptions options = {}) {
+  return Pmap<F>(std::move(f), std::move(options));
 }
 
 }  // namespace lockstep

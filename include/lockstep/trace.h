@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/array.h"
+#include "lockstep/source_line.h"
 
 namespace lockstep {
 struct Program;
@@ -98,6 +99,7 @@ std::string program_text(const Executable&);
 std::string lowered_text(const Executable&);
 std::string plan_text(const Executable&);
 std::string explain_text(const Executable&);
+std::vector<int64_t> work_bytes(const Executable&);  // of each lane
 
 std::string print_program(const ProgramPtr&);
 
@@ -108,6 +110,9 @@ NamedSharding known_sharding(const Array&);  // undefined when nothing was said
 
 // The same array, its pieces lying elsewhere. Throws Error when the spec does not fit its rank.
 Array with_sharding(const Array&, const NamedSharding&);
+// The same for an array that a user places: while a function is traced, an equation of its program says so. `what` is
+// who is asked, `at` where. Throws Error too when the spec names an axis over which this code runs per device.
+Array constrained(const Array&, const NamedSharding&, const char* what, const SourceLine& at);
 
 // Control flow, on traced bodies. scan: body maps (carry..., x..., captures...) to (carry..., y...).
 Arrays scan(const Traced& body, std::span<const Array> init, std::span<const Array> xs, int64_t length, bool reverse);

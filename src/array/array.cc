@@ -189,6 +189,11 @@ const BufferPtr& buffer_of(const Array& array, const char* wanted_by) {
   }
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
+  if (node.pieces && !node.pieces->complete())
+    throw_error(
+        "{}: the array {} lies on several processes, as {}, and no one has all of it; return it from the compiled "
+        "function whole (out_shardings P()), or put it together with distributed::process_allgather",
+        wanted_by, to_string(*node.type), to_string(node.sharding.spec()));
   if (!node.buffer)
     node.buffer = node.pieces ? put_together(*node.pieces, *node.type) : literal_buffer(node, node.type->dtype);
   return node.buffer;

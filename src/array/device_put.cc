@@ -6,8 +6,6 @@
 
 #include "array/node.h"
 #include "base/check.h"
-#include "lockstep/jit.h"
-#include "lockstep/rearrange.h"
 
 namespace lockstep {
 namespace detail {
@@ -25,45 +23,7 @@ Array with_sharding(const Array& array, const NamedSharding& sharding) {
   return relabelled(array, sharding);
 }
 
-void check_in_shardings(size_t shardings, size_t arguments) {
-  if (shardings > arguments)
-    throw_error("jit: in_shardings has {} entries for {} arguments; give at most one per argument", shardings,
-                arguments);
-}
-
-void check_out_shardings(size_t shardings, size_t elements) {
-  if (shardings != elements)
-    throw_error(
-        "jit: out_shardings has {} entries for a result of {} elements; give one for the whole result or one per "
-        "element",
-        shardings, elements);
-}
-
 }  // namespace detail
-
-std::vector<Shard> addressable_shards(const Array& x) {
-  const BufferPtr& buffer = detail::buffer_of(x, "addressable_shards");
-  std::vector<Shard> out;
-  for (const DeviceIndices& piece : x.sharding().addressable_indices_map(x.shape())) {
-    Type type = x.type();
-    std::vector<int64_t> starts, limits;
-    for (size_t d = 0; d < type.shape.size(); ++d) {
-      type.shape[d] = piece.box[d].size();
-      starts.push_back(piece.box[d].begin);
-      limits.push_back(piece.box[d].end);
-    }
-    const int64_t begin = detail::stretch(x.shape(), piece.box);
-    if (begin < 0 || type.bytes() == 0) {
-      out.push_back({piece.device, piece.box, slice(x, starts, limits)});
-      continue;
-    }
-    auto* owner = new BufferPtr(buffer);
-    out.push_back({piece.device, piece.box,
-                   detail::adopt_bytes(buffer->data() + begin * size_of(type.dtype), type, owner,
-                                       [](void* held) { delete static_cast<BufferPtr*>(held); })});
-  }
-  return out;
-}
 
 std::string visualize_sharding(const Array& x, const VisualizeOptions& options) {
   return visualize_sharding(x.sharding(), x.shape(), options);

@@ -23,6 +23,8 @@ class Executable {
   // What runs, as programs and as plans.
   virtual std::string lowered_text() const = 0;
   virtual std::string plan_text() const = 0;
+  // Bytes of work space and constants on each lane of this process.
+  virtual std::vector<int64_t> work_bytes() const = 0;
   // How it lies on lanes, why, and what moves between them.
   virtual std::string explain() const = 0;
 

@@ -1,4 +1,5 @@
 // Running programs: the compiled function behind jit, and the plans that eager operations keep.
+#include <algorithm>
 #include <mutex>
 #include <unordered_map>
 
@@ -20,7 +21,7 @@ Executable::Executable(ProgramPtr program, std::vector<bool> donated, Arrays cap
   donated_.resize(program_->inputs.size(), false);
   // Handles of our own on the same memory, so that captured arrays stay when their owner donates them.
   for (Array& a : captures_)
-    if (!a.is_traced()) a = concrete(a.node()->type, buffer_of(a, "jit"));
+    if (!a.is_traced()) a = relabelled(a, a.node()->sharding);
   for (ValueId id : program_->inputs) in_types_.push_back(intern(program_->types[id]));
   for (ValueId id : program_->outputs) out_types_.push_back(intern(program_->types[id]));
 }
@@ -72,6 +73,7 @@ class OneLane final : public Executable {
 
   std::string lowered_text() const override { return print(lowered_); }
   std::string plan_text() const override { return plan_->describe(); }
+  std::vector<int64_t> work_bytes() const override { return {plan_->arena_bytes()}; }
   std::string explain() const override { return "one lane: nothing is cut, and nothing moves\n"; }
 
  private:
@@ -136,6 +138,7 @@ std::string program_text(const Executable& executable) { return print(executable
 std::string lowered_text(const Executable& executable) { return executable.lowered_text(); }
 std::string plan_text(const Executable& executable) { return executable.plan_text(); }
 std::string explain_text(const Executable& executable) { return executable.explain(); }
+std::vector<int64_t> work_bytes(const Executable& executable) { return executable.work_bytes(); }
 std::string print_program(const ProgramPtr& program) { return print(*program); }
 const void* sharding_address(const Array& array) {
   return array.defined() ? array.node()->sharding.address() : nullptr;
@@ -144,47 +147,62 @@ const Type* type_address(const Array& array) { return array.defined() ? array.no
 
 namespace {
 
-// Executables of programs without captures, by content. Emptied when it grows past a limit, which costs a recompile.
+// Executables of programs without captures, by content and, where arguments are spread over processes, by how these
+// lie. Emptied when it grows past a limit, which costs a recompile.
 class ExecutableCache {
  public:
-  std::shared_ptr<Executable> get(const Program& program) {
+  std::shared_ptr<Executable> get(const Program& program, const Shardings& spread) {
     const uint64_t key = hash(program);
     const std::lock_guard lock(mutex_);
-    auto& entries = entries_[key];
-    for (const auto& e : entries)
-      if (e->program() == program) return e;
+    for (const Entry& entry : entries_[key])
+      if (entry.spread == spread && entry.executable->program() == program) return entry.executable;
     if (++count_ > kLimit) {
       entries_.clear();
       count_ = 1;
     }
-    auto made =
-        std::make_shared<OneLane>(std::make_shared<const Program>(program), std::vector<bool>{}, Arrays{}, Shardings{});
-    entries_[key].push_back(made);
+    auto shared = std::make_shared<const Program>(program);
+    std::shared_ptr<Executable> made;
+    // Also a program that says itself where its values lie, such as that of a shard_map, is computed there.
+    made = compile_on_lanes(shared, {}, {}, spread, {}, propagate(program, spread));
+    if (!made) made = std::make_shared<OneLane>(shared, std::vector<bool>{}, Arrays{}, Shardings{});
+    entries_[key].push_back({spread, made});
     return made;
   }
 
  private:
+  struct Entry {
+    Shardings spread;
+    std::shared_ptr<Executable> executable;
+  };
   static constexpr size_t kLimit = 2048;
   std::mutex mutex_;
   size_t count_ = 0;
-  std::unordered_map<uint64_t, std::vector<std::shared_ptr<Executable>>> entries_;
+  std::unordered_map<uint64_t, std::vector<Entry>> entries_;
 };
+
+Shardings shardings_of(std::span<const Array> args) {
+  Shardings out;
+  for (const Array& a : args) out.push_back(a.node()->sharding);
+  return out;
+}
+
+bool is_spread(const Array& a) { return a.node()->pieces && a.node()->pieces->spread; }
 
 }  // namespace
 
 Arrays run_now(const Program& program, std::span<const Array> args) {
   static auto* cache = new ExecutableCache;
-  const std::shared_ptr<Executable> executable = cache->get(program);
+  // What lies on several processes is computed where it lies, by all of them.
+  const bool spread = std::any_of(args.begin(), args.end(), is_spread);
+  const std::shared_ptr<Executable> executable = cache->get(program, spread ? shardings_of(args) : Shardings{});
   std::vector<const Array*> pointers;
   for (const Array& a : args) pointers.push_back(&a);
   Arrays results(executable->results());
   executable->run(pointers.data(), results.data());
   bool sharded = false;
   for (const Array& a : args) sharded |= a.node()->sharding.defined();
-  if (sharded) {
-    Shardings in;
-    for (const Array& a : args) in.push_back(a.node()->sharding);
-    const Shardings out = propagate(program, in);
+  if (sharded && !spread) {  // what was spread says so itself
+    const Shardings out = propagate(program, shardings_of(args));
     for (size_t i = 0; i < results.size(); ++i) results[i].node()->sharding = out[i];
   }
   return results;

@@ -1,5 +1,7 @@
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "array/apply.h"
 #include "base/check.h"
 #include "lockstep/collectives.h"
@@ -80,6 +82,11 @@ void check_divides(const char* what, const Array& x, int64_t dim, int64_t n, boo
 }  // namespace
 
 namespace detail {
+
+bool is_axis_in_scope(const std::string& name) {
+  return std::any_of(axes_in_scope.begin(), axes_in_scope.end(),
+                     [&](const NamedAxis& axis) { return axis.name == name; });
+}
 
 AxisScope::AxisScope(std::string name, int64_t size) {
   for (const NamedAxis& axis : axes_in_scope)

@@ -3,7 +3,9 @@
 
 #include <cstring>
 
+#include "array/constraints.h"
 #include "array/executable.h"
+#include "comm/world.h"
 #include "lane/lane.h"
 #include "lane/lanes.h"
 #include "passes/partition.h"
@@ -12,19 +14,28 @@
 #include "passes/traffic.h"
 #include "plan/lane_comms.h"
 #include "plan/plan.h"
+#include "sharding/mesh_text.h"
 
 namespace lockstep::detail {
 namespace {
+
+PartitionSpec spec_of(const LaneCuts& cuts) {
+  PartitionSpec spec;
+  for (const auto& axes : cuts) spec.entries.emplace_back(axes);
+  return spec.trimmed();
+}
+std::string cuts_text(const LaneCuts& cuts) { return to_string(spec_of(cuts)); }
 
 class ManyLanes final : public Executable {
  public:
   // `global` is the program with its bodies inlined, which is what is cut.
   ManyLanes(ProgramPtr program, const std::vector<bool>& donated, Arrays captures, Shardings out_shardings,
-            Program global, LaneGrid grid, Placement placement)
+            Program global, MeshLanes lanes, Placement placement)
       : Executable(std::move(program), donated, std::move(captures), std::move(out_shardings)),
         global_(std::move(global)),
-        grid_(std::move(grid)),
+        where_(std::move(lanes)),
         placement_(std::move(placement)) {
+    if (where_.spread) World::instance().agree("program", agreement());
     make_plans();
   }
 
@@ -36,11 +47,13 @@ class ManyLanes final : public Executable {
     std::vector<std::shared_ptr<LanePieces>> made;
     for (ValueId id : global_.outputs)
       made.push_back(std::make_shared<LanePieces>(
-          LanePieces{grid_, placement_.cuts[id], std::vector<BufferPtr>(static_cast<size_t>(grid_.lanes()))}));
+          LanePieces{where_.grid, placement_.cuts[id], std::vector<BufferPtr>(static_cast<size_t>(where_.grid.lanes())),
+                     where_.spread}));
     try {
-      Lanes::local().run([&](int64_t lane) { run_on(lane, sources, made); },
+      Lanes::local().run([&](int64_t here) { run_on(here, sources, made); },
                          [&](const std::string& message) { comms_->abort(message); });
-    } catch (...) {
+    } catch (const std::exception& error) {
+      comms_->abort(error.what());
       comms_.reset();
       throw;
     }
@@ -61,6 +74,11 @@ class ManyLanes final : public Executable {
       out += fmt::format("lane {}:\n{}", lane, lanes_[lane].plan->describe());
     return out;
   }
+  std::vector<int64_t> work_bytes() const override {
+    std::vector<int64_t> out;
+    for (const Lane& lane : lanes_) out.push_back(lane.plan->arena_bytes());
+    return out;
+  }
   std::string explain() const override;
 
  private:
@@ -75,40 +93,52 @@ class ManyLanes final : public Executable {
   };
 
   void make_plans() {
-    comms_ = std::make_unique<LaneComms>(grid_);
+    comms_ = std::make_unique<LaneComms>(where_.grid, where_.spread);
     lanes_.clear();
-    lanes_.resize(static_cast<size_t>(grid_.lanes()));
-    const Schedule schedule = decide(partition(global_, grid_, placement_, 0));
-    Lanes::local().run([&](int64_t lane) {
-      Lane& own = lanes_[static_cast<size_t>(lane)];
-      own.lowered = lower(apply(partition(global_, grid_, placement_, lane), schedule));
+    lanes_.resize(static_cast<size_t>(where_.here));
+    const Schedule schedule = decide(partition(global_, where_.grid, placement_, 0));
+    Lanes::local().run([&](int64_t here) {
+      Lane& own = lanes_[static_cast<size_t>(here)];
+      const int64_t lane = where_.first + here;
+      own.lowered = lower(apply(partition(global_, where_.grid, placement_, lane), schedule));
+      // A process of one lane computes on all its cores.
+      const bool alone = where_.here == 1;
       own.plan =
-          std::make_unique<Plan>(own.lowered, Lanes::local().pool(lane),
-                                 PlanOptions{donated_, &Lanes::local().arena(lane),
+          std::make_unique<Plan>(own.lowered, alone ? CpuLane::local().pool() : Lanes::local().pool(here),
+                                 PlanOptions{donated_, alone ? &CpuLane::local().arena() : &Lanes::local().arena(here),
                                              [this, lane](const std::string& axes) { return comms_->of(lane, axes); }});
     });
+  }
+
+  // What processes must have in common before they meet: the program, and how it is cut.
+  std::string agreement() const {
+    std::string out = print(global_);
+    for (const auto& [ids, what] : {std::pair(&global_.inputs, "input"), std::pair(&global_.outputs, "output")})
+      for (size_t i = 0; i < ids->size(); ++i)
+        out += fmt::format("{} {}: {}\n", what, i, cuts_text(placement_.cuts[(*ids)[i]]));
+    return out;
   }
 
   Source source(const Array& array, size_t i) const {
     const Node& node = *array.node();
     if (node.kind == Node::Kind::literal) return {nullptr, literal_buffer(node, in_types_[i]->dtype)};
-    if (node.kind == Node::Kind::concrete && node.pieces && node.pieces->grid == grid_ &&
-        node.pieces->cuts == placement_.cuts[global_.inputs[i]])
+    if (node.kind == Node::Kind::concrete && node.pieces && node.pieces->spread == where_.spread &&
+        node.pieces->grid == where_.grid && node.pieces->cuts == placement_.cuts[global_.inputs[i]])
       return {node.pieces, nullptr};
     return {nullptr, buffer_of(array, "call")};
   }
 
-  void run_on(int64_t lane, const std::vector<Source>& sources, const std::vector<std::shared_ptr<LanePieces>>& made) {
-    const auto at = static_cast<size_t>(lane);
-    Plan& plan = *lanes_[at].plan;
-    const Program& local = lanes_[at].lowered;
+  void run_on(int64_t here, const std::vector<Source>& sources, const std::vector<std::shared_ptr<LanePieces>>& made) {
+    Plan& plan = *lanes_[static_cast<size_t>(here)].plan;
+    const Program& local = lanes_[static_cast<size_t>(here)].lowered;
+    const int64_t lane = where_.first + here;
     std::vector<BufferPtr> held(sources.size());  // memory of this lane's own
     std::vector<const void*> in;
     for (size_t i = 0; i < sources.size(); ++i) in.push_back(piece(lane, i, sources[i], held[i]));
     std::vector<void*> out;
     for (size_t j = 0; j < made.size(); ++j) {
       const int from = plan.donated_input(j);
-      BufferPtr& result = made[j]->buffers[at];
+      BufferPtr& result = made[j]->buffers[static_cast<size_t>(lane)];
       result = from >= 0 ? held[static_cast<size_t>(from)] : allocate(local.types[local.outputs[j]].bytes());
       out.push_back(result->data());
     }
@@ -130,7 +160,7 @@ class ManyLanes final : public Executable {
       }
       return held->data();
     }
-    const IndexBox box = lane_box(grid_, placement_.cuts[global_.inputs[i]], type.shape, lane);
+    const IndexBox box = lane_box(where_.grid, placement_.cuts[global_.inputs[i]], type.shape, lane);
     const int64_t begin = stretch(type.shape, box);
     if (!donated_[i] && begin >= 0) return source.whole->data() + begin * size;
     int64_t elements = 1;
@@ -141,25 +171,15 @@ class ManyLanes final : public Executable {
   }
 
   Program global_;
-  LaneGrid grid_;
+  MeshLanes where_;
   Placement placement_;
   std::unique_ptr<LaneComms> comms_;
   std::vector<Lane> lanes_;
 };
 
-std::string cuts_text(const LaneCuts& cuts) {
-  std::vector<SpecEntry> entries;
-  for (const auto& axes : cuts) {
-    SpecEntry entry;
-    entry.axes = axes;
-    entries.push_back(entry);
-  }
-  return to_string(PartitionSpec{entries}.trimmed());
-}
-
 std::string ManyLanes::explain() const {
-  std::string out = fmt::format("{} lanes:", grid_.lanes());
-  for (const LaneAxis& axis : grid_.axes)
+  std::string out = fmt::format("{} lanes:", where_.grid.lanes());
+  for (const LaneAxis& axis : where_.grid.axes)
     out += fmt::format(" {} {} lanes{}", axis.name, axis.size,
                        axis.inside > 1 ? fmt::format(" of {} devices", axis.inside) : "");
   out += "\n";
@@ -180,15 +200,7 @@ std::string ManyLanes::explain() const {
       number[id] = next++;
       line(id, fmt::format("equation {} {}", i, global_.eqns[i].op->name));
     }
-  return out + "between lanes, in order:\n" + traffic_text(lanes_[0].lowered, grid_);
-}
-
-// The first mesh that anything was said of.
-Mesh mesh_of(const Shardings& in, const Shardings& out) {
-  for (const Shardings* list : {&in, &out})
-    for (const NamedSharding& sharding : *list)
-      if (sharding.defined()) return sharding.mesh();
-  return {};
+  return out + "between lanes, in order:\n" + traffic_text(lanes_[0].lowered, where_.grid);
 }
 
 Said said_of(const Program& p, const std::vector<ValueId>& ids, const Shardings& shardings, const Mesh& mesh,
@@ -205,15 +217,27 @@ Said said_of(const Program& p, const std::vector<ValueId>& ids, const Shardings&
 std::shared_ptr<Executable> compile_on_lanes(const ProgramPtr& program, const std::vector<bool>& donated,
                                              const Arrays& captures, const Shardings& in, const Shardings& said_out,
                                              const Shardings& out_shardings) {
-  if (Lanes::local().count() == 1) return nullptr;
-  const Mesh mesh = mesh_of(in, said_out);
-  LaneGrid grid = lane_grid(mesh, Lanes::local().count());
+  if (World::instance().lanes() == 1) return nullptr;
+  Program global = inline_bodies(*program, Inline::early);
+  Shardings said = in;
+  said.insert(said.end(), said_out.begin(), said_out.end());
+  const Mesh mesh = mesh_of(global, said);
+  MeshLanes lanes = lanes_of(mesh);
+  const LaneGrid& grid = lanes.grid;
   if (grid.axes.empty()) return nullptr;
-  Program global = simplify(inline_bodies(*program, Inline::early));
-  global = drop_dead(inline_bodies(global, Inline::late));
+  global = simplify(drop_annotations(global, mesh_text(mesh)));
+  global = with_outputs_said(drop_dead(inline_bodies(global, Inline::late)), in, said_out, mesh);
   Placement placement = place(global, grid, said_of(global, global.inputs, in, mesh, grid),
                               said_of(global, global.outputs, said_out, mesh, grid));
-  return std::make_shared<ManyLanes>(program, donated, captures, out_shardings, std::move(global), std::move(grid),
+  // A result of which nothing was said is labelled as it lies.
+  Shardings labels = out_shardings;
+  for (size_t j = 0; j < labels.size(); ++j) {
+    const LaneCuts& cuts = placement.cuts[global.outputs[j]];
+    if (j < said_out.size() && said_out[j].defined()) continue;
+    if (!labels[j].defined() || labels[j].mesh() != mesh || lane_cuts(grid, labels[j].spec(), cuts.size()) != cuts)
+      labels[j] = NamedSharding(mesh, spec_of(cuts));
+  }
+  return std::make_shared<ManyLanes>(program, donated, captures, std::move(labels), std::move(global), std::move(lanes),
                                      std::move(placement));
 }
 

@@ -1,6 +1,12 @@
 #include "array/pieces.h"
 
+#include <algorithm>
 #include <cstring>
+#include <set>
+
+#include "base/check.h"
+#include "comm/world.h"
+#include "lane/lanes.h"
 
 namespace lockstep::detail {
 namespace {
@@ -56,10 +62,43 @@ void copy_in(const std::byte* piece, const Shape& shape, const IndexBox& box, in
   });
 }
 
+bool LanePieces::cut() const {
+  return std::any_of(cuts.begin(), cuts.end(), [](const auto& axes) { return !axes.empty(); });
+}
+
+bool LanePieces::complete() const {
+  return !cut() || std::all_of(buffers.begin(), buffers.end(), [](const BufferPtr& buffer) { return !!buffer; });
+}
+
+MeshLanes lanes_of(const Mesh& mesh) {
+  if (!mesh.defined()) return {};
+  const World& world = World::instance();
+  std::set<int> processes;
+  for (const Device& device : mesh.devices()) processes.insert(device.process_index);
+  if (world.alone() || (processes.size() == 1 && *processes.begin() == world.process_index()))
+    return {lane_grid(mesh, world.lanes_here()), false, 0, world.lanes_here()};
+  if (static_cast<int>(processes.size()) != world.process_count())
+    throw_error(
+        "mesh: {} has devices of {} of {} processes, and this is process {}; a mesh over processes takes devices of "
+        "all of them, or of this one only",
+        to_string(mesh), processes.size(), world.process_count(), world.process_index());
+  const auto devices = static_cast<int64_t>(mesh.devices().size());
+  if (devices % world.process_count() != 0)
+    throw_error("mesh: {} has {} devices of {} processes; take as many of each", to_string(mesh), devices,
+                world.process_count());
+  const int64_t each = devices / world.process_count();
+  for (int64_t i = 0; i < devices; ++i)
+    if (mesh.devices()[static_cast<size_t>(i)].process_index != i / each)
+      throw_error(
+          "mesh: {} lists a device of process {} at place {}, which process {} should have; take as many devices of "
+          "each process, in the order of devices()",
+          to_string(mesh), mesh.devices()[static_cast<size_t>(i)].process_index, i, i / each);
+  return {lane_grid(mesh, world.lanes()), true, world.first_lane(), world.lanes_here()};
+}
+
 BufferPtr put_together(const LanePieces& pieces, const Type& type) {
-  bool cut = false;
-  for (const auto& axes : pieces.cuts) cut |= !axes.empty();
-  if (!cut) return pieces.buffers[0];
+  if (!pieces.cut())
+    return *std::find_if(pieces.buffers.begin(), pieces.buffers.end(), [](const BufferPtr& b) { return !!b; });
   BufferPtr whole = allocate(type.bytes());
   for (size_t lane = 0; lane < pieces.buffers.size(); ++lane)
     copy_in(pieces.buffers[lane]->data(), type.shape,

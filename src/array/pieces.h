@@ -13,11 +13,25 @@ namespace lockstep::detail {
 struct LanePieces {
   LaneGrid grid;
   LaneCuts cuts;
-  std::vector<BufferPtr> buffers;  // one for each lane, dense row-major
+  std::vector<BufferPtr> buffers;  // one for each lane, dense row-major; null on lanes of other processes
+  bool spread = false;             // the lanes are those of all processes
+
+  bool cut() const;
+  // Whether this process can put it together: it has all the pieces, or each is the whole.
+  bool complete() const;
 };
 using LanePiecesPtr = std::shared_ptr<const LanePieces>;
 
-// The whole array; of one that every lane holds whole, the first lane's own buffer.
+// The lanes that carry a mesh.
+struct MeshLanes {
+  LaneGrid grid;                // without axes: nothing of the mesh crosses lanes
+  bool spread = false;          // over all processes; else they are lanes of this one
+  int64_t first = 0, here = 1;  // those of this process, by their place in the grid
+};
+// Throws Error for a mesh that leaves out some processes and not others, or lists them out of order.
+MeshLanes lanes_of(const Mesh& mesh);
+
+// The whole array; of one that every lane holds whole, the buffer of a lane here. REQUIRES: complete().
 BufferPtr put_together(const LanePieces& pieces, const Type& type);
 
 // Where a box begins, in elements, when it is one stretch of a dense row-major array; -1 when it is not.

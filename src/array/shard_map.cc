@@ -4,6 +4,7 @@
 
 #include "array/apply.h"
 #include "base/check.h"
+#include "ops/constrain.h"
 #include "ops/dims.h"
 #include "ops/shape_ops.h"
 #include "passes/passes.h"
@@ -69,6 +70,16 @@ Shape global_shape(const Shape& piece, const PartitionSpec& spec, const Mesh& me
     for (const std::string& axis : spec.entries[d].axes)
       if (std::find(axes.begin(), axes.end(), axis) != axes.end()) out[d] *= mesh.size(axis);
   return out;
+}
+
+// The value with what its spec says: each device has its piece. Axes that the function does not name may cut it too.
+Value laid_out(Value x, const PartitionSpec& spec, const Mesh& mesh, const std::vector<std::string>& axes) {
+  Annotation said = annotation_of(NamedSharding(mesh, spec), x.shape().size());
+  said.by = "shard_map";
+  if (axes.size() < mesh.axis_names().size())
+    for (auto& dimension : said.axes)
+      if (dimension->empty()) dimension.reset();
+  return constrain(x, said);
 }
 
 }  // namespace
@@ -154,23 +165,16 @@ Arrays run_per_device(const Traced& traced, std::span<const Array> args, const s
   }
   Arrays made = apply("shard_map", with_captures(args, traced), {}, [&](Builder& b, const Values& v) {
     Values pieces = v;
-    for (size_t i = 0; i < in.size(); ++i) pieces[i] = Pieces(v[i].shape(), in[i], options.mesh, axes).take_apart(v[i]);
+    for (size_t i = 0; i < in.size(); ++i)
+      pieces[i] = Pieces(v[i].shape(), in[i], options.mesh, axes).take_apart(laid_out(v[i], in[i], options.mesh, axes));
     Values results = b.inline_program(program, pieces);
     for (size_t i = 0; i < results.size(); ++i)
-      results[i] = Pieces(shapes[i], out[i], options.mesh, axes).put_together(results[i]);
+      results[i] =
+          laid_out(Pieces(shapes[i], out[i], options.mesh, axes).put_together(results[i]), out[i], options.mesh, axes);
     return results;
   });
   for (size_t i = 0; i < made.size(); ++i) made[i] = with_sharding(made[i], NamedSharding(options.mesh, out[i]));
   return made;
-}
-
-void check_pmap_size(int64_t size, const std::string& axis) {
-  if (size > local_device_count())
-    throw_error(
-        "pmap: {} elements along \"{}\" for {} local devices; each device takes one: map over fewer, or ask for more "
-        "with "
-        "--devices {} or LOCKSTEP_NUM_CPU_DEVICES={}",
-        size, axis, local_device_count(), size, size);
 }
 
 }  // namespace lockstep::detail

@@ -15,12 +15,6 @@ void throw_tree_mismatch(const char* what, size_t wanted, size_t got) {
   throw_error("{}: one tree has {} arrays and another {}; the trees must have the same structure", what, wanted, got);
 }
 
-void check_donate(size_t argument, size_t arguments) {
-  if (argument >= arguments)
-    throw_error("jit: donate names argument {} and the function was called with {}; arguments are counted from 0",
-                argument, arguments);
-}
-
 Arrays call(const ProgramPtr& program, std::span<const Array> args) {
   auto body = [&](Builder& b, const Values& in) { return b.inline_program(*program, in); };
   if (tracing()) return apply("call", args, {}, body);

@@ -24,6 +24,10 @@ class UsageError : public std::runtime_error {
 // become `lockstep: message`.
 using Action = std::function<int()>;
 
+// Takes what follows "--" from the words of `lockstep launch`, for launch to start, and gives how many words are left.
+// Nothing is done to those of other commands. Throws UsageError when there is no "--".
+int take_launched_command(int argc, char** argv);
+
 // Each adds its subcommand to the program. REQUIRES: action outlives the parse.
 #define COMMAND(name) void add_##name##_command(CLI::App& program, Action& action);
 #include "cli/commands.def"

@@ -107,6 +107,7 @@ _lockstep() {{
   fi
   for ((i = 1; i < COMP_CWORD; i++)); do
     case "$node ${{COMP_WORDS[i]}}" in
+      "lockstep launch --") node=lockstep ;; # a command of its own follows
       {}) node+=" ${{COMP_WORDS[i]}}" ;;
     esac
   done
@@ -168,6 +169,7 @@ _lockstep() {{
   fi
   for ((i = 2; i < CURRENT; i++)); do
     case "$node ${{words[i]}}" in
+      "lockstep launch --") node=lockstep ;; # a command of its own follows
       {}) node+=" ${{words[i]}}" ;;
     esac
   done

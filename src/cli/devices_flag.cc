@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "lockstep/devices.h"
+#include "lockstep/distributed.h"
 
 namespace lockstep::cli {
 namespace {
@@ -30,6 +31,7 @@ void add_devices_flag(CLI::App& app, std::string& devices) {
 
 void use_devices(const std::string& devices) {
   if (const int count = count_of(devices); count > 0) set_cpu_devices(count);
+  distributed::initialize();
 }
 
 }  // namespace lockstep::cli

@@ -88,14 +88,25 @@ void print_text(const CheckpointInfo& info, const Found& found, bool verified) {
 void print_json(const CheckpointInfo& info, const Found& found, bool verified) {
   using nlohmann::ordered_json;
   ordered_json arrays = ordered_json::array(), shards = ordered_json::array();
-  for (const CheckpointEntry& entry : info.entries)
+  for (const CheckpointEntry& entry : info.entries) {
     arrays.push_back({{"name", entry.name},
                       {"dtype", name(entry.type.dtype)},
                       {"shape", entry.type.shape},
                       {"spec", entry.spec},
-                      {"bytes", entry.type.bytes()},
-                      {"shard", entry.shard},
-                      {"offset", entry.offset}});
+                      {"bytes", entry.type.bytes()}});
+    ordered_json pieces = ordered_json::array();
+    for (const CheckpointPiece& piece : entry.pieces) {
+      ordered_json box = ordered_json::array();
+      for (const Range& range : piece.box) box.push_back({range.begin, range.end});
+      pieces.push_back({{"box", box}, {"shard", piece.shard}, {"offset", piece.offset}});
+    }
+    if (pieces.size() == 1) {
+      arrays.back()["shard"] = pieces[0]["shard"];
+      arrays.back()["offset"] = pieces[0]["offset"];
+    } else {
+      arrays.back()["pieces"] = pieces;
+    }
+  }
   for (const CheckpointShard& shard : info.shards)
     shards.push_back({{"file", shard.file}, {"bytes", shard.bytes}, {"sha256", shard.sha256}});
   const ordered_json out = {{"path", info.path},

@@ -1,5 +1,6 @@
 // The program `lockstep`: finds the subcommand, runs it, and turns failures into one message and an exit code:
-// 0 done, 1 it failed, 2 the command line or a configuration file is wrong, 3 an expectation (--expect) was not met.
+// 0 done, 1 it failed, 2 the command line or a configuration file is wrong, 3 an expectation (--expect) was not met,
+// 75 another process failed or was lost, and starting again may help.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -9,6 +10,8 @@
 
 #include "base/names.h"
 #include "cli/command.h"
+#include "lockstep/distributed.h"
+#include "lockstep/error.h"
 #include "lockstep/version.h"
 
 namespace lockstep::cli {
@@ -56,14 +59,16 @@ int run(int argc, char** argv) {
 #include "cli/commands.def"
 #undef COMMAND
   try {
-    program.parse(argc, argv);
+    program.parse(take_launched_command(argc, argv), argv);
   } catch (const CLI::Success& answer) {  // help and version
     return program.exit(answer);
   } catch (const CLI::ParseError& error) {
     std::fprintf(stderr, "lockstep: %s\n", usage_error(program, error).c_str());
     return kWrongUsage;
   }
-  return action();
+  const int code = action();
+  distributed::shutdown();
+  return code;
 }
 
 }  // namespace
@@ -76,8 +81,13 @@ int main(int argc, char** argv) {
   } catch (const lockstep::cli::UsageError& error) {
     std::fprintf(stderr, "lockstep: %s\n", error.what());
     return lockstep::cli::kWrongUsage;
+  } catch (const lockstep::CommError& error) {
+    std::fprintf(stderr, "lockstep: %s\n", error.what());
+    const int code = lockstep::distributed::failure_code();
+    return code != 0 ? code : lockstep::distributed::kRetry;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "lockstep: %s\n", error.what());
+    lockstep::distributed::report_failure(error.what());
     return lockstep::cli::kFailed;
   }
 }

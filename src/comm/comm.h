@@ -41,17 +41,21 @@
 namespace lockstep {
 
 class Comm;
+class FlightGroup;
+class FlightLane;
 
 // An operation under way. One that is destroyed before wait() makes its memory safe first: where other ranks have not
 // started it yet, that fails the group. Must not outlive its Comm.
 class [[nodiscard]] Work {
  public:
   Work() = default;
-  Work(Work&& other) noexcept : comm_(std::exchange(other.comm_, nullptr)), state_(other.state_) {}
+  Work(Work&& other) noexcept
+      : comm_(std::exchange(other.comm_, nullptr)), state_(other.state_), ticket_(other.ticket_) {}
   Work& operator=(Work&& other) noexcept {
     Work taken(std::move(other));
     std::swap(comm_, taken.comm_);
     std::swap(state_, taken.state_);
+    std::swap(ticket_, taken.ticket_);
     return *this;
   }
   ~Work();
@@ -65,10 +69,11 @@ class [[nodiscard]] Work {
 
  private:
   friend class Comm;
-  Work(Comm* comm, void* state) : comm_(comm), state_(state) {}
+  Work(Comm* comm, void* state, uint64_t ticket) : comm_(comm), state_(state), ticket_(ticket) {}
 
   Comm* comm_ = nullptr;
   void* state_ = nullptr;  // the backend's
+  uint64_t ticket_ = 0;    // the recorder's
 };
 
 class Comm {
@@ -114,24 +119,14 @@ class Comm {
   Work start_barrier();
 
   // The same, done when they return.
-  void all_reduce(const void* in, void* out, int64_t count, DType dtype, Reduction reduction) {
-    start_all_reduce(in, out, count, dtype, reduction).wait();
-  }
-  void reduce_scatter(const void* in, void* out, std::span<const int64_t> counts, DType dtype, Reduction reduction) {
-    start_reduce_scatter(in, out, counts, dtype, reduction).wait();
-  }
-  void all_gather(const void* in, void* out, std::span<const int64_t> counts, DType dtype) {
-    start_all_gather(in, out, counts, dtype).wait();
-  }
+  void all_reduce(const void* in, void* out, int64_t count, DType dtype, Reduction reduction);
+  void reduce_scatter(const void* in, void* out, std::span<const int64_t> counts, DType dtype, Reduction reduction);
+  void all_gather(const void* in, void* out, std::span<const int64_t> counts, DType dtype);
   void all_to_all(const void* in, void* out, std::span<const int64_t> send_counts,
-                  std::span<const int64_t> receive_counts, DType dtype) {
-    start_all_to_all(in, out, send_counts, receive_counts, dtype).wait();
-  }
-  void permute(const void* in, void* out, int64_t count, DType dtype, std::span<const Route> routes) {
-    start_permute(in, out, count, dtype, routes).wait();
-  }
-  void broadcast(void* data, int64_t count, DType dtype, int root) { start_broadcast(data, count, dtype, root).wait(); }
-  void barrier() { start_barrier().wait(); }
+                  std::span<const int64_t> receive_counts, DType dtype);
+  void permute(const void* in, void* out, int64_t count, DType dtype, std::span<const Route> routes);
+  void broadcast(void* data, int64_t count, DType dtype, int root);
+  void barrier();
 
   // A group of some ranks of this one: member i of the list is its rank i. Called by the members, and only by them,
   // with the same list and name, and returns when all have called; groups with no member in common may be made at the
@@ -144,6 +139,10 @@ class Comm {
   // with the reason on all ranks. What all ranks have started still completes. Only the first call counts.
   virtual void abort(const std::string& reason) = 0;
 
+  // From now on operations of this group, and of those split from it, are recorded there. REQUIRES: the ranks are all
+  // lanes, in their order; the recorder outlives the groups.
+  void record_to(FlightLane& lane);
+
  protected:
   Comm(int rank, int size, std::string name, std::chrono::nanoseconds timeout);
 
@@ -154,14 +153,21 @@ class Comm {
   virtual void abandon(void* state) noexcept = 0;
   virtual std::unique_ptr<Comm> make_group(const std::vector<int>& ranks, const std::string& name) = 0;
 
+  // Both steps in one, where a backend can save something.
+  virtual void perform(const Operation& operation) { finish(start(operation)); }
+
  private:
   friend class Work;
   Work checked_start(const Operation& operation);
+  void checked_perform(const Operation& operation);
+  void checked_finish(void* state, uint64_t ticket);
+  void checked_abandon(void* state, uint64_t ticket) noexcept;
 
   const int rank_;
   const int size_;
   const std::string name_;
   std::chrono::nanoseconds timeout_;
+  FlightGroup* recorded_ = nullptr;
 };
 
 }  // namespace lockstep

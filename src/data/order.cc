@@ -11,6 +11,7 @@ Order::Order(int64_t count, const LoaderOptions& options)
       shuffle_(options.shuffle),
       process_index_(options.process_index),
       process_count_(options.process_count),
+      part_(options.part),
       permutation_(count, options.seed, 0) {
   if (batch_size_ < 1) throw_error("loader: a batch of {} examples; the batch size must be at least 1", batch_size_);
   if (batch_size_ > count_)
@@ -32,7 +33,7 @@ LoaderBatch Order::batch(const Cursor& at) const {
   LoaderBatch batch;
   batch.at = at;
   batch.global_size = std::min(batch_size_, count_ - at.sample);
-  batch.size = shard_range(batch.global_size, process_count_, process_index_).size();
+  batch.size = part(batch.global_size).size();
   batch.last_of_epoch = at.sample + batch.global_size == count_;
   return batch;
 }

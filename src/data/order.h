@@ -28,7 +28,7 @@ class Order {
   // The examples of this process's part. REQUIRES: there is room for batch.size of them.
   template <class Row>
   void rows(const LoaderBatch& batch, Row* out) {
-    const int64_t first = batch.at.sample + shard_range(batch.global_size, process_count_, process_index_).begin;
+    const int64_t first = batch.at.sample + part(batch.global_size).begin;
     if (!shuffle_) {
       for (int64_t i = 0; i < batch.size; ++i) out[i] = static_cast<Row>(first + i);
       return;
@@ -39,10 +39,14 @@ class Order {
   }
 
  private:
+  // Of a batch of so many examples, this process's.
+  Range part(int64_t size) const { return part_ ? part_(size) : shard_range(size, process_count_, process_index_); }
+
   int64_t count_, batch_size_;
   uint64_t seed_;
   bool shuffle_;
   int process_index_, process_count_;
+  std::function<Range(int64_t)> part_;
   int64_t epoch_ = 0;  // of the permutation
   Shuffle permutation_;
 };

@@ -2,6 +2,8 @@
 // co].
 #include "ops/conv.h"
 
+#include <algorithm>
+
 #include "ops/conv_cpu.h"
 #include "ops/dims.h"
 #include "ops/ops.h"
@@ -32,7 +34,7 @@ ConvOptions checked_options(std::string_view op, const Attrs& attrs) {
   o.lhs_dilation = fixed_ints<2>(op, attrs, "lhs_dilation", 1);
   o.rhs_dilation = fixed_ints<2>(op, attrs, "rhs_dilation", 1);
   o.groups = attrs.integer("groups");
-  if (o.groups < 1) throw_error("{}: groups is {}; there is at least one", op, o.groups);
+  if (o.groups < 0) throw_error("{}: groups is {}; there is at least one", op, o.groups);
   return o;
 }
 
@@ -52,10 +54,13 @@ void expect_dtypes(std::string_view op, Types in) {
 Shape result_shape(std::string_view op, const Shape& x, const Shape& w, const ConvOptions& o) {
   expect_rank4(op, "input", x, "n, h, w, c");
   expect_rank4(op, "filter", w, "kh, kw, c / groups, co");
-  if (x[3] % o.groups != 0 || w[3] % o.groups != 0)
+  // A piece of no groups has no channels; it is no piece of an image by itself.
+  if (o.groups == 0 && (x[3] != 0 || w[3] != 0)) throw_error("{}: groups is 0; there is at least one", op);
+  const int64_t groups = std::max<int64_t>(o.groups, 1);
+  if (x[3] % groups != 0 || w[3] % groups != 0)
     throw_error("{}: input {} and filter {} do not divide into {} groups; the channels of both must be multiples of it",
                 op, to_string(x), to_string(w), o.groups);
-  if (w[2] != x[3] / o.groups)
+  if (o.groups > 0 && w[2] != x[3] / o.groups)
     throw_error("{}: filter {} reads {} channels and input {} has {} in each of {} group{}; they must agree", op,
                 to_string(w), w[2], to_string(x), x[3] / o.groups, o.groups, o.groups == 1 ? "" : "s");
   Shape y{x[0], 0, 0, w[3]};
@@ -99,17 +104,34 @@ std::vector<Type> filter_grad_type(Types in, const Attrs& attrs) {
   return {{in[0].dtype, w}};
 }
 
-// Images can be cut; channels too, unless they are grouped, when a piece would hold a part of the groups.
-Rule grouped(const Attrs& attrs, std::string_view plain, std::string_view in_groups) {
-  const bool one = attrs.integer("groups") == 1;
-  Rule rule = parse_rule(one ? plain : in_groups);
-  rule.whole = one ? "hwabpq" : "hwabpqcio";
+// Images can be cut; channels too, and where they are grouped the groups (g), each of which computes by itself: a step
+// along them is the channels of one group.
+Rule grouped(const Attrs& attrs, std::string_view plain, std::string_view in_groups, Types in, const Type& result) {
+  const int64_t groups = attrs.integer("groups");
+  Rule rule = parse_rule(groups == 1 ? plain : in_groups);
+  rule.whole = groups == 1 ? "hwabpq" : "hwabpqi";
+  if (groups <= 1) return rule;
+  for (const Type& t : in) rule.in_step.push_back({{'g', t.shape[3] / groups}});
+  rule.out_step.push_back({{'g', result.shape[3] / groups}});
   return rule;
 }
 
-Rule conv2d_rule(Types, const Attrs& attrs) { return grouped(attrs, "nhwc,abco->npqo", "nhwc,abio->npqo"); }
-Rule input_grad_rule(Types, const Attrs& attrs) { return grouped(attrs, "npqo,abco->nhwc", "npqo,abio->nhwc"); }
-Rule filter_grad_rule(Types, const Attrs& attrs) { return grouped(attrs, "nhwc,npqo->abco", "nhwc,npqo->abio"); }
+Rule conv2d_rule(Types in, const Attrs& attrs) {
+  return grouped(attrs, "nhwc,abco->npqo", "nhwg,abig->npqg", in, conv2d_type(in, attrs)[0]);
+}
+Rule input_grad_rule(Types in, const Attrs& attrs) {
+  return grouped(attrs, "npqo,abco->nhwc", "npqg,abig->nhwg", in, input_grad_type(in, attrs)[0]);
+}
+Rule filter_grad_rule(Types in, const Attrs& attrs) {
+  return grouped(attrs, "nhwc,npqo->abco", "nhwg,npqg->abig", in, filter_grad_type(in, attrs)[0]);
+}
+
+Attrs local_groups(const LocalView& v) {
+  Attrs attrs = v.attrs;
+  if (v.attrs.find("shape")) attrs.set("shape", v.local_out[0].shape);
+  if (const auto piece = v.cut.find('g'); piece != v.cut.end()) attrs.set("groups", piece->second.size());
+  return attrs;
+}
 
 // ---- gradients: each row is linear in each of its operands, and the transposes are the two other rows
 
@@ -271,6 +293,7 @@ constinit const Op conv2d_op = {
     .type = conv2d_type,
     .vjp = conv2d_vjp,
     .batch = conv2d_batch,
+    .local = local_groups,
     .with_epilogue = &conv2d_fused_op,
     .cpu = conv2d_cpu,
 };
@@ -283,7 +306,7 @@ constinit const Op conv2d_input_grad_op = {
     .type = input_grad_type,
     .vjp = input_grad_vjp,
     .batch = input_grad_batch,
-    .local = with_local_shape,
+    .local = local_groups,
     .cpu = conv2d_input_grad_cpu,
 };
 
@@ -295,7 +318,7 @@ constinit const Op conv2d_filter_grad_op = {
     .type = filter_grad_type,
     .vjp = filter_grad_vjp,
     .batch = filter_grad_batch,
-    .local = with_local_shape,
+    .local = local_groups,
     .cpu = conv2d_filter_grad_cpu,
 };
 

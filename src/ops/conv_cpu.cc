@@ -24,14 +24,20 @@ Conv prepare(const KernelSpec& spec, const Shape& x, const Shape& w) {
                         .groups = o.groups});
 }
 
+// A piece without images, or without groups, is nothing to compute.
+bool is_empty(const KernelSpec& spec) { return count(spec.out[0].shape) == 0; }
+void nothing(const void* const*, void* const*) {}
+
 }  // namespace
 
 Kernel conv2d_cpu(const KernelSpec& spec) {
+  if (is_empty(spec)) return nothing;
   return [conv = prepare(spec, spec.in[0].shape, spec.in[1].shape), pool = &spec.pool](
              const void* const* in, void* const* out) { conv.forward(*pool, in[0], in[1], out[0]); };
 }
 
 Kernel conv2d_fused_cpu(const KernelSpec& spec) {
+  if (is_empty(spec)) return nothing;
   const Shape& y = BodyEpilogue::product(spec).shape;
   return [conv = prepare(spec, spec.in[0].shape, spec.in[1].shape),
           epilogue = std::make_shared<const BodyEpilogue>(spec, 2), rows = y[0] * y[1] * y[2], cols = y[3],
@@ -42,11 +48,13 @@ Kernel conv2d_fused_cpu(const KernelSpec& spec) {
 }
 
 Kernel conv2d_input_grad_cpu(const KernelSpec& spec) {
+  if (is_empty(spec)) return nothing;
   return [conv = prepare(spec, spec.out[0].shape, spec.in[1].shape), pool = &spec.pool](
              const void* const* in, void* const* out) { conv.input_gradient(*pool, in[0], in[1], out[0]); };
 }
 
 Kernel conv2d_filter_grad_cpu(const KernelSpec& spec) {
+  if (is_empty(spec)) return nothing;
   return [conv = prepare(spec, spec.in[0].shape, spec.out[0].shape), pool = &spec.pool](
              const void* const* in, void* const* out) { conv.filter_gradient(*pool, in[0], in[1], out[0]); };
 }

@@ -83,10 +83,10 @@ Kernel all_reduce_cpu(const KernelSpec& spec) {
 
 // ---- all_reduce in two steps
 
-Works& works_of(const KernelSpec& spec) {
+Works& works_of(const KernelSpec& spec, size_t operations) {
   LOCKSTEP_CHECK(spec.in_flight, "a collective in two steps runs in a plan");
   Works& works = spec.in_flight->of(spec.attrs.integer("id"));
-  works.resize(spec.in.size());
+  works.resize(operations);
   return works;
 }
 
@@ -94,7 +94,7 @@ Works& works_of(const KernelSpec& spec) {
 Kernel all_reduce_start_cpu(const KernelSpec& spec) {
   Comm& comm = comm_of(spec);
   const std::vector<Type> types(spec.in.begin(), spec.in.end());
-  return [&comm, kind = reduction(spec.attrs), types, kept = spec.in_flight, works = &works_of(spec)](
+  return [&comm, kind = reduction(spec.attrs), types, kept = spec.in_flight, works = &works_of(spec, spec.in.size())](
              const void* const* in, void* const* out) {
     for (size_t i = 0; i < types.size(); ++i) {
       if (in[i] != out[i] && types[i].bytes() > 0) std::memcpy(out[i], in[i], static_cast<size_t>(types[i].bytes()));
@@ -106,11 +106,30 @@ Kernel all_reduce_start_cpu(const KernelSpec& spec) {
 Kernel all_reduce_done_cpu(const KernelSpec& spec) {
   std::vector<size_t> bytes;
   for (const Type& t : spec.in) bytes.push_back(static_cast<size_t>(t.bytes()));
-  return [bytes, kept = spec.in_flight, works = &works_of(spec)](const void* const* in, void* const* out) {
-    for (size_t i = 0; i < bytes.size(); ++i) {
-      (*works)[i].wait();
-      if (in[i] != out[i] && bytes[i] > 0) std::memcpy(out[i], in[i], bytes[i]);
-    }
+  return
+      [bytes, kept = spec.in_flight, works = &works_of(spec, spec.in.size())](const void* const* in, void* const* out) {
+        for (size_t i = 0; i < bytes.size(); ++i) {
+          (*works)[i].wait();
+          if (in[i] != out[i] && bytes[i] > 0) std::memcpy(out[i], in[i], bytes[i]);
+        }
+      };
+}
+
+// ---- gathers and scatters in two steps
+
+// Of the operand and what the first step gave.
+std::vector<Type> done_type(Types in, const Attrs&) {
+  expect_operands("the second step of a collective", in, 2);
+  return {in[1]};
+}
+
+bool done_alias(Types, Types, const Attrs&, size_t in, size_t) { return in == 1; }
+
+Kernel done_cpu(const KernelSpec& spec) {
+  return [bytes = static_cast<size_t>(spec.in[1].bytes()), kept = spec.in_flight, works = &works_of(spec, 1)](
+             const void* const* in, void* const* out) {
+    (*works)[0].wait();
+    if (in[1] != out[0] && bytes > 0) std::memcpy(out[0], in[1], bytes);
   };
 }
 
@@ -126,6 +145,14 @@ Kernel all_gather_cpu(const KernelSpec& spec) {
              const void* const* in, void* const* out) { comm.all_gather(in[0], out[0], counts, dtype); };
 }
 
+Kernel all_gather_start_cpu(const KernelSpec& spec) {
+  Comm& comm = comm_of(spec);
+  return [&comm, counts = elements(spec.attrs.ints("counts"), row(spec.in[0])), dtype = spec.in[0].dtype,
+          kept = spec.in_flight, works = &works_of(spec, 1)](const void* const* in, void* const* out) {
+    (*works)[0] = comm.start_all_gather(in[0], out[0], counts, dtype);
+  };
+}
+
 // ---- reduce_scatter
 
 std::vector<Type> reduce_scatter_type(Types in, const Attrs& attrs) {
@@ -137,6 +164,15 @@ Kernel reduce_scatter_cpu(const KernelSpec& spec) {
   return [&comm, counts = elements(spec.attrs.ints("counts"), row(spec.in[0])), dtype = spec.in[0].dtype,
           kind = reduction(spec.attrs)](const void* const* in, void* const* out) {
     comm.reduce_scatter(in[0], out[0], counts, dtype, kind);
+  };
+}
+
+Kernel reduce_scatter_start_cpu(const KernelSpec& spec) {
+  Comm& comm = comm_of(spec);
+  return [&comm, counts = elements(spec.attrs.ints("counts"), row(spec.in[0])), dtype = spec.in[0].dtype,
+          kind = reduction(spec.attrs), kept = spec.in_flight,
+          works = &works_of(spec, 1)](const void* const* in, void* const* out) {
+    (*works)[0] = comm.start_reduce_scatter(in[0], out[0], counts, dtype, kind);
   };
 }
 
@@ -173,8 +209,16 @@ constinit const Op lane_all_reduce_done_op = {.name = "lane_all_reduce_done",
                                               .cpu = all_reduce_done_cpu};
 constinit const Op lane_all_gather_op = {
     .name = "lane_all_gather", .type = all_gather_type, .meets = true, .cpu = all_gather_cpu};
+constinit const Op lane_all_gather_start_op = {
+    .name = "lane_all_gather_start", .type = all_gather_type, .meets = true, .cpu = all_gather_start_cpu};
+constinit const Op lane_all_gather_done_op = {
+    .name = "lane_all_gather_done", .type = done_type, .alias = done_alias, .meets = true, .cpu = done_cpu};
 constinit const Op lane_reduce_scatter_op = {
     .name = "lane_reduce_scatter", .type = reduce_scatter_type, .meets = true, .cpu = reduce_scatter_cpu};
+constinit const Op lane_reduce_scatter_start_op = {
+    .name = "lane_reduce_scatter_start", .type = reduce_scatter_type, .meets = true, .cpu = reduce_scatter_start_cpu};
+constinit const Op lane_reduce_scatter_done_op = {
+    .name = "lane_reduce_scatter_done", .type = done_type, .alias = done_alias, .meets = true, .cpu = done_cpu};
 constinit const Op lane_all_to_all_op = {
     .name = "lane_all_to_all", .type = all_to_all_type, .meets = true, .cpu = all_to_all_cpu};
 

@@ -2,9 +2,11 @@
 // rows in the same order; the partitioner writes them, and nothing drops, merges or moves them past one another. Blocks
 // lie along dimension 0.
 //
-// schedule() writes lane_all_reduce in two steps where there is work to do meanwhile: the lanes begin to meet in
-// lane_all_reduce_start, and lane_all_reduce_done, given what that gave, returns when they have met. In between these
-// values are nobody's to read. The attribute `id` tells a pair from the others of its program.
+// schedule() writes all-reduces, gathers and scatters in two steps where there is work to do meanwhile: the lanes begin
+// to meet in lane_all_reduce_start, and lane_all_reduce_done, given what that gave, returns when they have met. In
+// between these values are nobody's to read. The second step of a gather or scatter is given the operand of the first
+// too, before what that gave, so that the operand's memory stays until others have read it. The attribute `id` tells a
+// pair from the others of its program.
 #pragma once
 
 #include <cstdint>

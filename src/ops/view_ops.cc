@@ -103,7 +103,7 @@ std::vector<Type> reshape_type(Types in, const Attrs& attrs) {
 Rule reshape_rule(Types in, const Attrs& attrs) {
   const Shape &a = in[0].shape, &b = attrs.ints("shape");
   Factors factors;
-  Rule rule{{""}, {""}, ""};
+  Rule rule{{""}, {""}, "", "", Steps(1), Steps(1)};
   auto take = [&](std::string& term, size_t n) {
     const std::string letters = factors.next(static_cast<int64_t>(n));
     term += letters;
@@ -118,8 +118,8 @@ Rule reshape_rule(Types in, const Attrs& attrs) {
     const char letter = factors.next();
     rule.in[0] += letter;
     rule.out[0] += letter;
-    if (in_step > 1) rule.in_step[letter] = in_step;
-    if (out_step > 1) rule.out_step[letter] = out_step;
+    if (in_step > 1) rule.in_step[0][letter] = in_step;
+    if (out_step > 1) rule.out_step[0][letter] = out_step;
   };
   size_t i = 0, j = 0;
   while (i < a.size() && j < b.size()) {

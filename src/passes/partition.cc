@@ -84,26 +84,15 @@ class Partitioner {
   // Ranges of the cut factors on this lane.
   Cut ranges(const Eqn& eqn, const Rule& rule, const FactorAxes& axes) const {
     Cut out;
-    const auto add = [&](const std::string& factors, const Shape& shape, const std::map<char, int64_t>& steps) {
+    const auto add = [&](const std::string& factors, const Shape& shape, const Steps& steps, size_t term) {
       for (size_t d = 0; d < factors.size(); ++d)
         if (const auto at = axes.find(factors[d]); at != axes.end())
-          out[factors[d]] = lane_range(grid_, at->second, shape[d] / step_of(steps, factors[d]),
+          out[factors[d]] = lane_range(grid_, at->second, shape[d] / step_of(steps, term, factors[d]),
                                        position_along(grid_, at->second, lane_));
     };
-    for (size_t t = 0; t < eqn.in.size(); ++t) add(rule.in[t], p_.types[eqn.in[t]].shape, rule.in_step);
-    for (size_t k = 0; k < eqn.out.size(); ++k) add(rule.out[k], p_.types[eqn.out[k]].shape, rule.out_step);
+    for (size_t t = 0; t < eqn.in.size(); ++t) add(rule.in[t], p_.types[eqn.in[t]].shape, rule.in_step, t);
+    for (size_t k = 0; k < eqn.out.size(); ++k) add(rule.out[k], p_.types[eqn.out[k]].shape, rule.out_step, k);
     return out;
-  }
-
-  // A reduced factor whose pieces may be empty cannot be cut where the least or greatest of nothing is asked for.
-  void drop_impossible(const Eqn& eqn, const Rule& rule, FactorAxes& axes) const {
-    if (eqn.op->owed != Owed::max && eqn.op->owed != Owed::min) return;
-    for (size_t t = 0; t < eqn.in.size(); ++t)
-      for (size_t d = 0; d < rule.in[t].size(); ++d)
-        if (const auto at = axes.find(rule.in[t][d]); at != axes.end()) {
-          const int64_t extent = p_.types[eqn.in[t]].shape[d], n = lanes_along(grid_, at->second);
-          if (lane_range(grid_, at->second, extent, n - 1).size() == 0) axes.erase(at);
-        }
   }
 
   // What the equation may leave owed because it is linear: the same over all operands of a sum, or over one of a
@@ -137,8 +126,7 @@ class Partitioner {
 
   void cut(const Eqn& eqn) {
     const Rule rule = rule_of(p_, eqn);
-    FactorAxes axes = factor_axes(p_, grid_, eqn, rule, placement_.cuts);
-    drop_impossible(eqn, rule, axes);
+    const FactorAxes axes = factor_axes(p_, grid_, eqn, rule, placement_.cuts);
     const Layout carry = carried(eqn, rule, axes);
     Values in;
     std::vector<Type> types;
@@ -149,7 +137,7 @@ class Partitioner {
       types.push_back(p_.types[eqn.in[t]]);
     }
     const LocalEqn local = local_eqn(*eqn.op, types, eqn.attrs, ranges(eqn, rule, axes));
-    const Values out = b_.emit(*eqn.op, in, local.attrs);
+    const Values out = eqn.op->annotation ? in : b_.emit(*eqn.op, in, local.attrs);
     for (size_t k = 0; k < out.size(); ++k) {
       Layout layout{cuts_of(rule.out[k], axes), carry.owed, carry.kind};
       for (const auto& [factor, cutting] : axes) {

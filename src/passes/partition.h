@@ -25,7 +25,8 @@ struct Placement {
 // What was said of a value; what nothing was said of follows from the others.
 using Said = std::vector<std::optional<LaneCuts>>;
 
-// Along the factors of the ops' rules, forwards and backwards, to a fixed point. What was said stays as it is.
+// Along the factors of the ops' rules, forwards and backwards, to a fixed point. What was said stays as it is: of
+// inputs and outputs here, of other values by equations that annotate. Annotations must all be of the mesh of the grid.
 Placement place(const Program&, const LaneGrid&, const Said& inputs, const Said& outputs);
 
 // The program of one lane. Its inputs and outputs are that lane's pieces.

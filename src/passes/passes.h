@@ -1,6 +1,8 @@
 // The passes: program in, program out. Pure functions, safe from any thread.
 #pragma once
 
+#include <string_view>
+
 #include "lockstep/sharding.h"
 #include "program/op.h"
 
@@ -29,14 +31,21 @@ Program drop_dead(const Program&);
 // Replaces equations whose op says so by the equations of their body.
 Program inline_bodies(const Program&, Inline when);
 
+// Puts operands in the place of the equations that only say how values lie, in programs inside it too; all but those
+// that speak of the mesh `keep`, which is as mesh_text() writes it.
+Program drop_annotations(const Program&, std::string_view keep = "");
+
 // Gathers elementwise equations into `fused` ones and into the epilogues of the ops that can carry them.
 Program fuse(const Program&);
 
 // The program itself; in debug builds checked first, so that a pass that breaks a type is caught where it happens.
 Program checked(Program);
 
-// How a program's outputs lie on devices when its inputs lie so: forwards along the factors of the ops' rules. Undefined where
-// nothing is known.
+// The mesh that a program is about: that of what users wrote in it, else the first of the others, else that of a shard_map.
+Mesh mesh_of(const Program&, const std::vector<NamedSharding>& others);
+
+// How a program's outputs lie on devices when its inputs lie so: forwards along the factors of the ops' rules, and as equations
+// say. Undefined where nothing is known.
 std::vector<NamedSharding> propagate(const Program&, const std::vector<NamedSharding>& inputs);
 
 // Everything between a traced program and a plan, in order.

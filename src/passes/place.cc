@@ -29,11 +29,16 @@ bool between_steps(const LaneGrid& grid, const std::vector<std::string>& axes, i
 class Placer {
  public:
   Placer(const Program& p, const LaneGrid& grid, const Said& inputs, const Said& outputs)
-      : p_(p), grid_(grid), said_(p.types.size(), false) {
+      : p_(p), grid_(grid), said_(p.types.size()) {
     placement_.cuts.resize(p.types.size());
     placement_.reasons.resize(p.types.size());
-    for (size_t id = 0; id < p.types.size(); ++id) placement_.cuts[id].resize(p.types[id].shape.size());
+    for (size_t id = 0; id < p.types.size(); ++id) {
+      placement_.cuts[id].resize(p.types[id].shape.size());
+      said_[id].resize(p.types[id].shape.size(), false);
+    }
     for (size_t i = 0; i < p.inputs.size() && i < inputs.size(); ++i) say(p.inputs[i], inputs[i], "input", i);
+    for (const Eqn& eqn : p.eqns)
+      if (eqn.op->annotation) say(eqn.out[0], eqn.op->annotation(p.types[eqn.out[0]], eqn.attrs));
     // An input that is handed through keeps what was said of it as an input.
     for (size_t i = 0; i < p.outputs.size() && i < outputs.size(); ++i) say(p.outputs[i], outputs[i], "output", i);
   }
@@ -54,10 +59,21 @@ class Placer {
 
  private:
   void say(ValueId id, const std::optional<LaneCuts>& cuts, const char* what, size_t i) {
-    if (!cuts || said_[id]) return;
-    said_[id] = true;
+    if (!cuts || !placement_.reasons[id].empty()) return;
+    said_[id].assign(said_[id].size(), true);
     placement_.cuts[id] = *cuts;
     placement_.reasons[id] = fmt::format("{} {}", what, i);
+  }
+  // Axes that lie within lanes cut nothing here.
+  void say(ValueId id, const Annotation& annotation) {
+    for (size_t d = 0; d < annotation.axes.size(); ++d) {
+      if (!annotation.axes[d]) continue;
+      said_[id][d] = true;
+      for (const std::string& axis : *annotation.axes[d])
+        if (grid_.find(axis)) placement_.cuts[id][d].push_back(axis);
+    }
+    placement_.reasons[id] =
+        annotation.at.empty() ? annotation.by : fmt::format("{} at {}", annotation.by, annotation.at);
   }
 
   bool visit(size_t index, bool repeat) {
@@ -75,12 +91,11 @@ class Placer {
 
   // Cuts dimensions that nothing cuts yet. A dimension with fewer elements than lanes is not worth it.
   bool extend(ValueId id, const std::string& factors, const FactorAxes& axes, size_t index) {
-    if (said_[id]) return false;
     bool changed = false;
     LaneCuts& cuts = placement_.cuts[id];
     for (size_t d = 0; d < factors.size(); ++d) {
       const auto at = axes.find(factors[d]);
-      if (at == axes.end() || !cuts[d].empty() || uses_any(cuts, at->second)) continue;
+      if (at == axes.end() || said_[id][d] || !cuts[d].empty() || uses_any(cuts, at->second)) continue;
       if (p_.types[id].shape[d] < lanes_along(grid_, at->second)) continue;
       cuts[d] = at->second;
       placement_.reasons[id] = fmt::format("equation {} ({})", index, p_.eqns[index].op->name);
@@ -92,7 +107,7 @@ class Placer {
   const Program& p_;
   const LaneGrid& grid_;
   Placement placement_;
-  std::vector<bool> said_;
+  std::vector<std::vector<bool>> said_;  // by ValueId and dimension
 };
 
 }  // namespace
@@ -117,10 +132,14 @@ FactorAxes factor_axes(const Program& p, const LaneGrid& grid, const Eqn& eqn, c
                        const std::vector<LaneCuts>& cuts) {
   FactorAxes out;
   std::vector<std::string> used;
+  const auto fits = [&](char factor, const std::vector<std::string>& axes, int64_t steps) {
+    for (const Steps* side : {&rule.in_step, &rule.out_step})
+      for (size_t term = 0; term < side->size(); ++term)
+        if (!between_steps(grid, axes, steps, step_of(*side, term, factor))) return false;
+    return true;
+  };
   const auto offer = [&](char factor, std::vector<std::string> axes, int64_t steps) {
-    while (!axes.empty() && !(between_steps(grid, axes, steps, step_of(rule.in_step, factor)) &&
-                              between_steps(grid, axes, steps, step_of(rule.out_step, factor))))
-      axes.pop_back();
+    while (!axes.empty() && !fits(factor, axes, steps)) axes.pop_back();
     if (axes.empty() || out.contains(factor) || rule.whole.find(factor) != std::string::npos) return;
     for (const std::string& axis : axes)
       if (contains(used, axis)) return;
@@ -136,7 +155,7 @@ FactorAxes factor_axes(const Program& p, const LaneGrid& grid, const Eqn& eqn, c
     for (size_t k = 0; k < eqn.out.size(); ++k)
       for (size_t d = 0; d < rule.out[k].size(); ++d) {
         const char factor = rule.out[k][d];
-        offer(factor, cuts[eqn.out[k]][d], p.types[eqn.out[k]].shape[d] / step_of(rule.out_step, factor));
+        offer(factor, cuts[eqn.out[k]][d], p.types[eqn.out[k]].shape[d] / step_of(rule.out_step, k, factor));
       }
   };
   if (makes_dimensions(rule)) offer_results();
@@ -144,7 +163,7 @@ FactorAxes factor_axes(const Program& p, const LaneGrid& grid, const Eqn& eqn, c
     for (size_t t = 0; t < eqn.in.size(); ++t)
       for (size_t d = 0; d < rule.in[t].size(); ++d)
         if (const char factor = rule.in[t][d]; kept(factor) == wanted)
-          offer(factor, cuts[eqn.in[t]][d], p.types[eqn.in[t]].shape[d] / step_of(rule.in_step, factor));
+          offer(factor, cuts[eqn.in[t]][d], p.types[eqn.in[t]].shape[d] / step_of(rule.in_step, t, factor));
   offer_results();
   return out;
 }

@@ -2,6 +2,7 @@
 #include <map>
 
 #include "passes/passes.h"
+#include "sharding/mesh_text.h"
 
 namespace lockstep {
 namespace {
@@ -10,11 +11,15 @@ using Entries = std::vector<SpecEntry>;
 
 // Are equal pieces of a dimension equal pieces of the others of its factor? So it is unless their boundaries fall
 // between its steps.
-bool keeps_boundaries(const Mesh& mesh, const Rule& rule, char factor, const SpecEntry& entry, int64_t extent) {
-  if (!rule.in_step.contains(factor) && !rule.out_step.contains(factor)) return true;
+bool keeps_boundaries(const Mesh& mesh, const Rule& rule, size_t operand, char factor, const SpecEntry& entry,
+                      int64_t extent) {
+  const auto stepped = [factor](const std::map<char, int64_t>& steps) { return steps.contains(factor); };
+  if (std::none_of(rule.in_step.begin(), rule.in_step.end(), stepped) &&
+      std::none_of(rule.out_step.begin(), rule.out_step.end(), stepped))
+    return true;
   int64_t pieces = 1;
   for (const std::string& axis : entry.axes) pieces *= mesh.size(axis);
-  return extent / step_of(rule.in_step, factor) % pieces == 0;
+  return extent / step_of(rule.in_step, operand, factor) % pieces == 0;
 }
 
 // The entries of an equation's results from those of its operands: a factor is cut as in the first operand that cuts
@@ -37,7 +42,7 @@ std::vector<Entries> forward(const Program& p, const Mesh& mesh, const Eqn& eqn,
       const bool taken = std::any_of(entry.axes.begin(), entry.axes.end(), [&](const std::string& axis) {
         return std::find(used.begin(), used.end(), axis) != used.end();
       });
-      if (taken || !keeps_boundaries(mesh, rule, factor, entry, types[t].shape[d])) continue;
+      if (taken || !keeps_boundaries(mesh, rule, t, factor, entry, types[t].shape[d])) continue;
       cut[factor] = entry;
       used.insert(used.end(), entry.axes.begin(), entry.axes.end());
     }
@@ -52,13 +57,51 @@ std::vector<Entries> forward(const Program& p, const Mesh& mesh, const Eqn& eqn,
   return out;
 }
 
+// What an annotation says, and what follows from the operand where it says nothing and the axes are free.
+Entries constrained(const Annotation& said, Entries made) {
+  made.resize(said.axes.size());
+  const auto is_said = [&](const std::string& axis) {
+    return std::any_of(said.axes.begin(), said.axes.end(), [&](const auto& axes) {
+      return axes && std::find(axes->begin(), axes->end(), axis) != axes->end();
+    });
+  };
+  for (size_t d = 0; d < made.size(); ++d) {
+    if (said.axes[d])
+      made[d] = SpecEntry(*said.axes[d]);
+    else if (std::any_of(made[d].axes.begin(), made[d].axes.end(), is_said))
+      made[d] = SpecEntry();
+  }
+  return made;
+}
+
+// The first mesh of which a user says something, and the first of which something else does; in programs inside too.
+void find_meshes(const Program& p, std::string& written, std::string& unwritten) {
+  for (const Eqn& eqn : p.eqns) {
+    for (const auto& [name, value] : eqn.attrs)
+      if (const auto* body = std::get_if<ProgramPtr>(&value)) find_meshes(**body, written, unwritten);
+    if (!eqn.op->annotation) continue;
+    const Annotation said = eqn.op->annotation(p.types[eqn.out[0]], eqn.attrs);
+    std::string& first = said.at.empty() ? unwritten : written;
+    if (first.empty()) first = said.mesh;
+  }
+}
+
 }  // namespace
+
+Mesh mesh_of(const Program& p, const std::vector<NamedSharding>& others) {
+  std::string written, unwritten;
+  find_meshes(p, written, unwritten);
+  if (!written.empty()) return mesh_from_text(written);
+  for (const NamedSharding& sharding : others)
+    if (sharding.defined()) return sharding.mesh();
+  return unwritten.empty() ? Mesh() : mesh_from_text(unwritten);
+}
 
 std::vector<NamedSharding> propagate(const Program& p, const std::vector<NamedSharding>& inputs) {
   std::vector<NamedSharding> out(p.outputs.size());
-  const auto first = std::find_if(inputs.begin(), inputs.end(), [](const NamedSharding& s) { return s.defined(); });
-  if (first == inputs.end()) return out;
-  const Mesh mesh = first->mesh();
+  const Mesh mesh = mesh_of(p, inputs);
+  if (!mesh.defined()) return out;
+  const std::string text = mesh_text(mesh);
   std::vector<Entries> entries(p.types.size());
   for (size_t i = 0; i < p.inputs.size() && i < inputs.size(); ++i)
     if (inputs[i].defined() && inputs[i].mesh() == mesh) entries[p.inputs[i]] = inputs[i].spec().entries;
@@ -67,6 +110,9 @@ std::vector<NamedSharding> propagate(const Program& p, const std::vector<NamedSh
     for (ValueId id : eqn.in) in.push_back(&entries[id]);
     std::vector<Entries> made = forward(p, mesh, eqn, in);
     for (size_t k = 0; k < made.size(); ++k) entries[eqn.out[k]] = std::move(made[k]);
+    if (!eqn.op->annotation) continue;
+    const Annotation said = eqn.op->annotation(p.types[eqn.out[0]], eqn.attrs);
+    if (said.mesh == text) entries[eqn.out[0]] = constrained(said, entries[eqn.out[0]]);
   }
   for (size_t i = 0; i < out.size(); ++i) out[i] = NamedSharding(mesh, PartitionSpec{entries[p.outputs[i]]});
   return out;

@@ -14,6 +14,11 @@ namespace lockstep {
 namespace {
 
 bool is_all_reduce(const Eqn& eqn) { return eqn.op == &lane_all_reduce_op; }
+bool is_gather(const Eqn& eqn) { return eqn.op == &lane_all_gather_op; }
+bool is_scatter(const Eqn& eqn) { return eqn.op == &lane_reduce_scatter_op; }
+
+// Views and constants cost nothing wherever they stand.
+bool is_free(const Eqn& eqn) { return eqn.op->view || (eqn.in.empty() && !eqn.op->meets); }
 
 // Results of up to this size may be held on to until they are needed.
 constexpr int64_t kSmallBytes = 4096;
@@ -52,8 +57,7 @@ class Order {
   }
 
  private:
-  // Views and constants cost nothing wherever they stand.
-  bool is_free(size_t i) const { return p_.eqns[i].op->view || (p_.eqns[i].in.empty() && !p_.eqns[i].op->meets); }
+  bool is_free(size_t i) const { return lockstep::is_free(p_.eqns[i]); }
 
   // Does the result take the place of an operand that nothing else needs?
   bool replaces_operand(size_t i) const {
@@ -119,6 +123,101 @@ Program in_order(const Program& p, const std::vector<size_t>& order) {
   return out;
 }
 
+// Where in a program the costly equations stand, those worth talking behind.
+class Costly {
+ public:
+  explicit Costly(const Program& p) {
+    for (size_t i = 0; i < p.eqns.size(); ++i) {
+      const Eqn& eqn = p.eqns[i];
+      if (eqn.op->meets || eqn.op->loop || is_free(eqn)) continue;
+      if (std::any_of(eqn.in.begin(), eqn.in.end(), [&](ValueId id) { return p.types[id].bytes() > kSmallBytes; }))
+        places_.push_back(i);
+    }
+  }
+
+  // The place from which `n` of them stand before `place`; 0 where there are not so many.
+  size_t before(size_t place, size_t n) const {
+    const size_t there = count(place);
+    return there >= n ? places_[there - n] : 0;
+  }
+  // The place up to which `n` of them stand from `place` on; `end` where there are not so many.
+  size_t after(size_t place, size_t n, size_t end) const {
+    const size_t there = count(place) + n - 1;
+    return there < places_.size() ? places_[there] + 1 : end;
+  }
+
+ private:
+  size_t count(size_t place) const {
+    return static_cast<size_t>(std::lower_bound(places_.begin(), places_.end(), place) - places_.begin());
+  }
+  std::vector<size_t> places_;
+};
+
+// Moves gathers up to where they are to begin, and scatters to where their operands are there, with the views and
+// constants that make their operands.
+class Prefetch {
+ public:
+  Prefetch(const Program& p, size_t depth)
+      : p_(p), costly_(p), depth_(depth), maker_(p.types.size(), p.eqns.size()), used_(p.eqns.size(), p.eqns.size()) {
+    for (size_t i = 0; i < p.eqns.size(); ++i) {
+      for (ValueId id : p.eqns[i].out) maker_[id] = i;
+      for (ValueId id : p.eqns[i].in)
+        if (maker_[id] < p.eqns.size()) used_[maker_[id]] = std::min(used_[maker_[id]], i);
+    }
+  }
+
+  std::vector<size_t> operator()() {
+    std::vector<size_t> to(p_.eqns.size());  // the place it moves to, or its own
+    std::iota(to.begin(), to.end(), size_t{0});
+    std::vector<bool> moves(p_.eqns.size(), false);
+    size_t after = 0;  // gathers stay in the order in which they are needed
+    for (size_t i = 0; i < p_.eqns.size(); ++i) {
+      const Eqn& eqn = p_.eqns[i];
+      if (depth_ == 0 || !(is_gather(eqn) || is_scatter(eqn))) continue;
+      chain_.clear();
+      size_t target = ready(i);
+      if (is_gather(eqn)) target = std::max({target, after, costly_.before(used_[i], depth_)});
+      chain_.push_back(i);
+      for (size_t link : chain_) {
+        if (target > link) continue;  // it stands before already
+        to[link] = std::min(to[link], target);
+        moves[link] = true;
+      }
+      if (is_gather(eqn)) after = moves[i] ? to[i] : i + 1;
+    }
+    std::vector<size_t> order(p_.eqns.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    // What moves to a place stands before the equation of that place.
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return std::pair(to[a], !moves[a]) < std::pair(to[b], !moves[b]); });
+    return order;
+  }
+
+ private:
+  // Where all operands are there, if what costs nothing comes along; that goes to chain_.
+  size_t ready(size_t i) {
+    size_t out = 0;
+    for (ValueId id : p_.eqns[i].in) {
+      const size_t from = maker_[id];
+      if (from == p_.eqns.size()) continue;
+      if (is_free(p_.eqns[from])) {
+        out = std::max(out, ready(from));
+        chain_.push_back(from);
+      } else {
+        out = std::max(out, from + 1);
+      }
+    }
+    return out;
+  }
+
+  const Program& p_;
+  Costly costly_;
+  size_t depth_;
+  std::vector<size_t> maker_;  // by value: its equation, or how many there are
+  std::vector<size_t> used_;   // by equation: the first that uses its result, or how many there are
+  std::vector<size_t> chain_;
+};
+
 class Decider {
  public:
   Decider(const Program& p, const ScheduleOptions& options)
@@ -126,7 +225,20 @@ class Decider {
     find_windows();
   }
 
-  std::vector<Bucket> operator()() {
+  // Gathers and scatters that there is something to do behind.
+  std::vector<Flight> flights() const {
+    std::vector<Flight> out;
+    const Costly costly(p_);
+    for (size_t i = 0; i < p_.eqns.size(); ++i) {
+      const bool scatter = is_scatter(p_.eqns[i]);
+      if (options_.prefetch == 0 || !(scatter || is_gather(p_.eqns[i]))) continue;
+      const size_t done = scatter ? std::min(used_[i], costly.after(i, options_.prefetch, p_.eqns.size())) : used_[i];
+      if (done > i && computes_between(i, done)) out.push_back({i, done});
+    }
+    return out;
+  }
+
+  std::vector<Bucket> buckets() {
     std::vector<size_t> order;
     for (size_t i = 0; i < p_.eqns.size(); ++i)
       if (is_all_reduce(p_.eqns[i])) order.push_back(i);
@@ -183,11 +295,11 @@ class Decider {
     fillings_.push_back(alone);
   }
 
-  // Is there anything to do meanwhile? Views and constants cost nothing.
+  // Is there anything to do meanwhile?
   bool computes_between(size_t begin, size_t end) const {
     return std::any_of(p_.eqns.begin() + static_cast<std::ptrdiff_t>(begin),
                        p_.eqns.begin() + static_cast<std::ptrdiff_t>(end),
-                       [](const Eqn& eqn) { return !is_all_reduce(eqn) && !eqn.op->view && !eqn.in.empty(); });
+                       [](const Eqn& eqn) { return !eqn.op->meets && !is_free(eqn); });
   }
 
   const Program& p_;
@@ -197,7 +309,14 @@ class Decider {
   std::map<std::pair<std::string, std::string>, size_t> open_;  // by axes and kind: the bucket being filled
 };
 
-// Writes one lane's program with its all-reduces where the schedule has them.
+// The two steps of a gather or scatter.
+std::pair<const Op*, const Op*> steps_of(const Eqn& eqn) {
+  LOCKSTEP_CHECK(is_gather(eqn) || is_scatter(eqn), "{} is no gather or scatter", eqn.op->name);
+  if (is_gather(eqn)) return {&lane_all_gather_start_op, &lane_all_gather_done_op};
+  return {&lane_reduce_scatter_start_op, &lane_reduce_scatter_done_op};
+}
+
+// Writes one lane's program with its collectives where the schedule has them.
 class Applier {
  public:
   Applier(const Program& p, const Schedule& schedule)
@@ -214,7 +333,12 @@ class Applier {
     for (size_t i = 0; i <= p_.eqns.size(); ++i) {
       begin(i);
       finish(i);
-      if (i < p_.eqns.size() && !moves[i]) b_.copy(p_, p_.eqns[i], map_);
+      land(i);
+      if (i == p_.eqns.size() || moves[i]) continue;
+      if (aloft_ < schedule_.flights.size() && schedule_.flights[aloft_].place == i)
+        take_off(p_.eqns[i]);
+      else
+        b_.copy(p_, p_.eqns[i], map_);
     }
     Values outputs;
     for (ValueId id : p_.outputs) outputs.push_back(map_[id]);
@@ -246,6 +370,25 @@ class Applier {
     }
   }
 
+  // Pairs of flights are numbered after those of buckets.
+  int64_t id_of(size_t flight) const { return static_cast<int64_t>(schedule_.buckets.size() + flight); }
+
+  // What is under way stands for the result until it is there: nobody asks for it before.
+  void take_off(const Eqn& eqn) {
+    Attrs attrs = eqn.attrs;
+    attrs.set("id", id_of(aloft_++));
+    map_[eqn.out[0]] = b_.emit(*steps_of(eqn).first, Values{map_[eqn.in[0]]}, std::move(attrs))[0];
+  }
+
+  void land(size_t place) {
+    for (size_t k = 0; k < aloft_; ++k) {
+      if (schedule_.flights[k].done != place) continue;
+      const Eqn& eqn = p_.eqns[schedule_.flights[k].place];
+      Value& result = map_[eqn.out[0]];
+      result = b_.emit(*steps_of(eqn).second, Values{map_[eqn.in[0]], result}, {{"id", id_of(k)}})[0];
+    }
+  }
+
   void define(const Bucket& bucket, const Values& results) {
     size_t k = 0;
     for (size_t i : bucket.members)
@@ -258,14 +401,20 @@ class Applier {
   Values map_;
   std::vector<Values> started_;  // by bucket: what is under way
   size_t next_ = 0;              // the bucket to begin
+  size_t aloft_ = 0;             // flights that have begun
 };
 
 }  // namespace
 
 Schedule decide(const Program& lane0, const ScheduleOptions& options) {
-  Schedule schedule{Order(lane0)(), {}};
+  Schedule schedule{Order(lane0)(), {}, {}};
+  std::vector<size_t> order;
+  for (size_t i : Prefetch(in_order(lane0, schedule.order), options.prefetch)()) order.push_back(schedule.order[i]);
+  schedule.order = std::move(order);
   const Program p = in_order(lane0, schedule.order);
-  schedule.buckets = Decider(p, options)();
+  Decider decider(p, options);
+  schedule.buckets = decider.buckets();
+  schedule.flights = decider.flights();
   return schedule;
 }
 

@@ -134,6 +134,43 @@ Program inline_bodies(const Program& p, Inline when) {
   return b.take(outputs);
 }
 
+namespace {
+
+// Has the program, or one inside it, an annotation that is not of the mesh?
+bool has_annotations(const Program& p, std::string_view keep) {
+  for (const Eqn& eqn : p.eqns) {
+    if (eqn.op->annotation && eqn.op->annotation(p.types[eqn.out[0]], eqn.attrs).mesh != keep) return true;
+    for (const auto& [name, value] : eqn.attrs)
+      if (const auto* body = std::get_if<ProgramPtr>(&value); body && has_annotations(**body, keep)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Program drop_annotations(const Program& p, std::string_view keep) {
+  if (!has_annotations(p, keep)) return p;
+  Program out = p;
+  out.eqns.clear();
+  std::vector<ValueId> same(p.types.size());
+  for (size_t id = 0; id < same.size(); ++id) same[id] = static_cast<ValueId>(id);
+  for (Eqn eqn : p.eqns) {
+    for (ValueId& id : eqn.in) id = same[id];
+    if (eqn.op->annotation && eqn.op->annotation(p.types[eqn.out[0]], eqn.attrs).mesh != keep) {
+      same[eqn.out[0]] = eqn.in[0];
+      continue;
+    }
+    Attrs attrs = eqn.attrs;
+    for (const auto& [name, value] : eqn.attrs)
+      if (const auto* body = std::get_if<ProgramPtr>(&value); body && has_annotations(**body, keep))
+        attrs.set(name, std::make_shared<const Program>(drop_annotations(**body, keep)));
+    eqn.attrs = std::move(attrs);
+    out.eqns.push_back(std::move(eqn));
+  }
+  for (ValueId& id : out.outputs) id = same[id];
+  return out;
+}
+
 Program checked(Program p) {
 #ifndef NDEBUG
   check(p);
@@ -142,7 +179,7 @@ Program checked(Program p) {
 }
 
 Program lower(const Program& program) {
-  Program p = checked(inline_bodies(checked(program), Inline::early));
+  Program p = checked(inline_bodies(drop_annotations(checked(program)), Inline::early));
   p = checked(simplify(p));
   p = checked(drop_dead(inline_bodies(p, Inline::late)));
   return checked(fuse(p));

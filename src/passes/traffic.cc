@@ -21,18 +21,24 @@ std::string size_text(int64_t bytes) {
 
 std::string counted(int64_t n, const char* noun) { return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s"); }
 
+constexpr std::string_view kStart = "_start", kDone = "_done";
+
 // Where lanes begin to meet; the second of two steps only waits.
-bool begins(const Eqn& eqn) { return eqn.op->meets && eqn.op != &lane_all_reduce_done_op; }
+bool begins(const Eqn& eqn) { return eqn.op->meets && !eqn.op->name.ends_with(kDone); }
+
+// What is done, in one step or two.
+std::string_view name_of(const Op& op) {
+  return op.name.substr(0, op.name.size() - (op.name.ends_with(kStart) ? kStart.size() : 0));
+}
 
 }  // namespace
 
 Traffic traffic(const Program& lane, const Eqn& eqn, const LaneGrid& grid) {
   if (!begins(eqn)) return {};
   const int64_t n = lanes_along(grid, split_axes(eqn.attrs.get<std::string>("axes")));
-  const bool all_reduce = eqn.op == &lane_all_reduce_op || eqn.op == &lane_all_reduce_start_op;
   // Around the ring once, or, for an all-reduce, scattered and gathered again. What is gathered is the result.
-  const int64_t rounds = all_reduce ? 2 : 1;
-  const int64_t bytes = bytes_of(lane, eqn.op == &lane_all_gather_op ? eqn.out : eqn.in);
+  const int64_t rounds = name_of(*eqn.op) == lane_all_reduce_op.name ? 2 : 1;
+  const int64_t bytes = bytes_of(lane, name_of(*eqn.op) == lane_all_gather_op.name ? eqn.out : eqn.in);
   return {rounds * (n - 1) * bytes / n, rounds * (n - 1)};
 }
 
@@ -51,10 +57,10 @@ std::string traffic_text(const Program& lane, const LaneGrid& grid) {
   for (const Eqn& eqn : lane.eqns) {
     if (!begins(eqn)) continue;
     const Traffic one = traffic(lane, eqn, grid);
-    const bool overlapped = eqn.op == &lane_all_reduce_start_op;
-    out += fmt::format("{} {}: {}, {}, {}{}\n", overlapped ? lane_all_reduce_op.name : eqn.op->name,
-                       eqn.attrs.get<std::string>("axes"), counted(static_cast<int64_t>(eqn.in.size()), "array"),
-                       size_text(one.bytes), counted(one.steps, "step"), overlapped ? ", overlapped" : "");
+    const bool overlapped = eqn.op->name.ends_with(kStart);
+    out += fmt::format("{} {}: {}, {}, {}{}\n", name_of(*eqn.op), eqn.attrs.get<std::string>("axes"),
+                       counted(static_cast<int64_t>(eqn.in.size()), "array"), size_text(one.bytes),
+                       counted(one.steps, "step"), overlapped ? ", overlapped" : "");
   }
   return out;
 }

@@ -1,10 +1,16 @@
 #include "plan/lane_comms.h"
 
 #include "comm/in_process.h"
+#include "comm/world.h"
 
 namespace lockstep {
 
 Comm* LaneComms::of(int64_t lane, const std::string& axes) {
+  if (spread_) {
+    const std::vector<int64_t> group = lane_group(grid_, split_axes(axes), lane);
+    World& world = World::instance();
+    return &world.group(lane - world.first_lane(), {group.begin(), group.end()}, axes);
+  }
   const std::lock_guard lock(mutex_);
   auto& comms = comms_[axes];
   if (comms.empty()) {
@@ -20,6 +26,7 @@ Comm* LaneComms::of(int64_t lane, const std::string& axes) {
 }
 
 void LaneComms::abort(const std::string& reason) {
+  if (spread_) return World::instance().abort(reason, true);
   const std::lock_guard lock(mutex_);
   for (auto& [axes, comms] : comms_)
     for (auto& comm : comms) comm->abort(reason);

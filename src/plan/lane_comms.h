@@ -1,6 +1,6 @@
-// The groups in which the lanes of one process meet: for each list of axes of a grid, those lanes that differ along
-// them only. Made when first asked for, by whichever lane; safe from any thread. Each Comm handed out belongs to its
-// lane's thread.
+// The groups in which lanes meet: for each list of axes of a grid, those lanes that differ along them only. Lanes of
+// one process have groups of their own; where the grid spans processes, they are the World's. Made when first asked
+// for, by whichever lane; safe from any thread. Each Comm handed out belongs to its lane's thread.
 #pragma once
 
 #include <map>
@@ -16,11 +16,12 @@ namespace lockstep {
 
 class LaneComms {
  public:
-  explicit LaneComms(LaneGrid grid) : grid_(std::move(grid)) {}
+  // `spread`: the lanes of the grid are those of all processes.
+  LaneComms(LaneGrid grid, bool spread) : grid_(std::move(grid)), spread_(spread) {}
   LaneComms(const LaneComms&) = delete;
   LaneComms& operator=(const LaneComms&) = delete;
 
-  // As long as this object lives.
+  // A lane of this process, by its place in the grid. As long as this object lives.
   Comm* of(int64_t lane, const std::string& axes);
 
   // Makes every lane that waits for another throw CommAborted. Nothing works afterwards.
@@ -28,6 +29,7 @@ class LaneComms {
 
  private:
   LaneGrid grid_;
+  bool spread_;
   std::mutex mutex_;
   std::map<std::string, std::vector<std::unique_ptr<Comm>>> comms_;  // by axes: one for each lane
 };

@@ -15,9 +15,10 @@ Rule pointwise_rule(Types in, const Attrs&) {
   return {std::vector<std::string>(in.size(), factors), {factors}, ""};
 }
 
-int64_t step_of(const std::map<char, int64_t>& steps, char factor) {
-  const auto at = steps.find(factor);
-  return at == steps.end() ? 1 : at->second;
+int64_t step_of(const Steps& steps, size_t term, char factor) {
+  if (term >= steps.size()) return 1;
+  const auto at = steps[term].find(factor);
+  return at == steps[term].end() ? 1 : at->second;
 }
 
 Rule parse_rule(std::string_view text) {
@@ -104,12 +105,12 @@ LocalEqn local_eqn(const Op& op, Types in, const Attrs& attrs, const Cut& cut) {
   const std::vector<Type> out = infer_types(op, in, attrs);
   for (const auto& [factor, range] : cut)
     LOCKSTEP_CHECK(rule.whole.find(factor) == std::string::npos, "{}: factor {} is never cut", op.name, factor);
-  auto pieces = [&](Types whole, const std::vector<std::string>& terms, const std::map<char, int64_t>& steps) {
+  auto pieces = [&](Types whole, const std::vector<std::string>& terms, const Steps& steps) {
     std::vector<Type> types(whole.begin(), whole.end());
     for (size_t t = 0; t < types.size(); ++t)
       for (size_t d = 0; d < terms[t].size(); ++d)
         if (const auto piece = cut.find(terms[t][d]); piece != cut.end())
-          types[t].shape[d] = piece->second.size() * step_of(steps, terms[t][d]);
+          types[t].shape[d] = piece->second.size() * step_of(steps, t, terms[t][d]);
     return types;
   };
   LocalEqn local{attrs, pieces(in, rule.in, rule.in_step), pieces(out, rule.out, rule.out_step)};

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +26,9 @@ class Pool;
 class Comm;
 class InFlight;
 
+// By operand, or result: how many elements of a dimension one step along its factor is, where not one.
+using Steps = std::vector<std::map<char, int64_t>>;
+
 // Factors of the dimensions of operands and results, one letter each. A factor absent from the results is reduced.
 // Factors in `whole` are never cut between devices.
 struct Rule {
@@ -34,14 +38,13 @@ struct Rule {
   // Factors whose pieces differ by where they lie, as those of iota do: cut between lanes, which have a program each,
   // not between the devices of shard_map, which share one.
   std::string placed = {};
-  // How many elements of a dimension of an operand, and of a result, one step along its factor is, where not one.
   // reshape [6, 2] -> [3, 4] has a factor of 3 steps: 2 elements of the first dimension before, one after.
-  std::map<char, int64_t> in_step = {};
-  std::map<char, int64_t> out_step = {};
+  Steps in_step = {};
+  Steps out_step = {};
 };
 
-// Elements of a dimension that one step along its factor is; `steps` is in_step or out_step of a rule.
-int64_t step_of(const std::map<char, int64_t>& steps, char factor);
+// Elements of a dimension of operand, or result, `term` that one step along its factor is.
+int64_t step_of(const Steps& steps, size_t term, char factor);
 
 // What the parts of a result make together when a reduced factor is cut: nothing a collective could tell (the rule then
 // keeps reduced factors whole), their sum, their greatest, their least.
@@ -177,6 +180,15 @@ struct LocalView {
 // after, so that what the body computes again stays apart from its first computation (remat).
 enum class Inline : uint8_t { never, early, late };
 
+// What an equation says of how its result lies on devices.
+struct Annotation {
+  std::string mesh;  // as mesh_text() writes it
+  // The axes that cut each dimension, the first being outermost; absent where nothing is said.
+  std::vector<std::optional<std::vector<std::string>>> axes;
+  std::string by;  // which function said so
+  std::string at;  // and on which line of the user's: "train.cc:31"; empty where no user wrote it
+};
+
 struct Op {
   std::string_view name;
   Linear linear = Linear::no;
@@ -198,6 +210,9 @@ struct Op {
   // The type column says over which mesh axes the results vary. Otherwise they vary over what any operand does, and
   // operands that vary over less are made to vary alike first.
   bool own_varying = false;
+  // It only says how its result, which is its operand, lies on devices: the operand takes its place when programs are
+  // partitioned and lowered. null: it computes something.
+  Annotation (*annotation)(const Type& result, const Attrs&) = nullptr;
   // Lanes meet in it: it is not dropped, not merged with its like, and keeps its place among those that do.
   bool meets = false;
   // The row that computes this single-result op and then, tile by tile, an elementwise program of its result: same

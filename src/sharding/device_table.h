@@ -13,7 +13,7 @@ namespace lockstep::detail {
 
 using Environment = std::map<std::string, std::string>;
 
-// The numbers of CPU devices that a process may have. Ids of the devices of process p start at p times this, as in JAX.
+// The most CPU devices that a process may have.
 inline constexpr int kMostCpuDevices = 131072;
 
 // What the environment says about the number of CPU devices; 1 when it says nothing. Empty variables say nothing.
@@ -30,13 +30,34 @@ class DeviceTable {
 
   // Throws Error when devices() was called before.
   void set_cpu_devices(int n);
+
+  // Whether devices() was called.
+  bool used();
+  // How many devices this process has by itself; decides nothing.
+  int own_count();
+  // This is process `index`, and process p has counts[p] devices. REQUIRES: !used().
+  void join(int index, const std::vector<int>& counts);
+  // Alone again: devices() are decided anew.
+  void leave();
+
+  // Of all processes: numbered through, process by process.
   const std::vector<Device>& devices();
+  const std::vector<Device>& local_devices();
+  int process_index();
+  int process_count();
+
+  // That of this process.
+  static DeviceTable& instance();
 
  private:
   std::mutex mutex_;
   const ReadEnvironment read_;
+  void decide();
+
   std::optional<int> wanted_;
-  std::vector<Device> devices_;  // empty: not decided yet
+  int index_ = 0;
+  std::vector<int> counts_;              // of each process; empty: this one is alone
+  std::vector<Device> devices_, local_;  // empty: not decided yet
 };
 
 }  // namespace lockstep::detail

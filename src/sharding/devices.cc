@@ -42,12 +42,12 @@ std::optional<std::string_view> find_xla_flag(std::string_view flags) {
   return value;
 }
 
-DeviceTable& table() {
-  static auto* const instance = new DeviceTable(device_variables);
-  return *instance;
-}
-
 }  // namespace
+
+DeviceTable& DeviceTable::instance() {
+  static auto* const table = new DeviceTable(device_variables);
+  return *table;
+}
 
 int detect_cpu_devices(const Environment& environment) {
   for (std::string_view variable : kVariables) {
@@ -83,14 +83,63 @@ void DeviceTable::set_cpu_devices(int n) {
   wanted_ = n;
 }
 
-const std::vector<Device>& DeviceTable::devices() {
+bool DeviceTable::used() {
   const std::lock_guard lock(mutex_);
-  if (devices_.empty()) {
-    const int n = wanted_ ? *wanted_ : detect_cpu_devices(read_());
-    devices_.reserve(static_cast<size_t>(n));
-    for (int i = 0; i < n; ++i) devices_.push_back({.id = i});
-  }
+  return !devices_.empty();
+}
+
+int DeviceTable::own_count() {
+  const std::lock_guard lock(mutex_);
+  return wanted_ ? *wanted_ : detect_cpu_devices(read_());
+}
+
+void DeviceTable::join(int index, const std::vector<int>& counts) {
+  const std::lock_guard lock(mutex_);
+  LOCKSTEP_CHECK(devices_.empty(), "{} devices are in use", devices_.size());
+  index_ = index;
+  counts_ = counts;
+}
+
+void DeviceTable::leave() {
+  const std::lock_guard lock(mutex_);
+  index_ = 0;
+  counts_.clear();
+  devices_.clear();
+  local_.clear();
+}
+
+void DeviceTable::decide() {
+  const std::lock_guard lock(mutex_);
+  if (!devices_.empty()) return;
+  std::vector<int> counts = counts_;
+  if (counts.empty()) counts = {wanted_ ? *wanted_ : detect_cpu_devices(read_())};
+  std::vector<Device> all;
+  for (size_t p = 0; p < counts.size(); ++p)
+    for (int i = 0; i < counts[p]; ++i) {
+      all.push_back({.id = static_cast<int>(all.size()), .process_index = static_cast<int>(p)});
+      if (static_cast<int>(p) == index_) local_.push_back(all.back());
+    }
+  devices_ = std::move(all);
+}
+
+const std::vector<Device>& DeviceTable::devices() {
+  decide();
   return devices_;
+}
+
+const std::vector<Device>& DeviceTable::local_devices() {
+  decide();
+  return local_;
+}
+
+int DeviceTable::process_index() {
+  const std::lock_guard lock(mutex_);
+  return index_;
+}
+
+int DeviceTable::process_count() {
+  const std::lock_guard lock(mutex_);
+  return counts_.empty() ? 1 : static_cast<int>(counts_.size());
 }
 
 }  // namespace detail
@@ -109,13 +158,15 @@ std::string jax_name(const std::vector<Device>& list) {
   return fmt::format("[{}]", fmt::join(names, ", "));
 }
 
-const std::vector<Device>& devices() { return detail::table().devices(); }
-const std::vector<Device>& local_devices() { return devices(); }
+using detail::DeviceTable;
+
+const std::vector<Device>& devices() { return DeviceTable::instance().devices(); }
+const std::vector<Device>& local_devices() { return DeviceTable::instance().local_devices(); }
 int device_count() { return static_cast<int>(devices().size()); }
 int local_device_count() { return static_cast<int>(local_devices().size()); }
-int process_index() { return 0; }
-int process_count() { return 1; }
-void set_cpu_devices(int n) { detail::table().set_cpu_devices(n); }
+int process_index() { return DeviceTable::instance().process_index(); }
+int process_count() { return DeviceTable::instance().process_count(); }
+void set_cpu_devices(int n) { DeviceTable::instance().set_cpu_devices(n); }
 
 }  // namespace lockstep
 

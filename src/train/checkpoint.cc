@@ -25,13 +25,13 @@ std::string known_steps(const std::string& dir) {
 }
 
 // The whole checkpoint of `dir` with the highest step.
-std::optional<Checkpoint> newest_whole(const std::string& dir, const Say& say) {
+std::optional<Checkpoint> newest_whole(const std::string& dir, const Say& say, const LoadOptions& options) {
   std::vector<int64_t> steps = list_checkpoints(dir);
   std::reverse(steps.begin(), steps.end());
   for (const int64_t step : steps) {
     std::string reason;
     try {
-      return load_checkpoint(checkpoint_path(dir, step));
+      return load_checkpoint(checkpoint_path(dir, step), options);
     } catch (const Error& error) {
       reason = error.what();
     } catch (const IoError& error) {
@@ -42,11 +42,11 @@ std::optional<Checkpoint> newest_whole(const std::string& dir, const Say& say) {
   return std::nullopt;
 }
 
-Checkpoint of_step(const std::string& dir, int64_t step) {
+Checkpoint of_step(const std::string& dir, int64_t step, const LoadOptions& options) {
   const std::vector<int64_t> steps = list_checkpoints(dir);
   if (std::find(steps.begin(), steps.end(), step) == steps.end())
     throw_error("resume: there is no checkpoint of step {}; {}", step, known_steps(dir));
-  return load_checkpoint(checkpoint_path(dir, step));
+  return load_checkpoint(checkpoint_path(dir, step), options);
 }
 
 std::optional<int64_t> parse_step(const std::string& text) {
@@ -65,7 +65,9 @@ std::string save_checkpoint(const std::string& dir, const Checkpoint& checkpoint
   return detail::write_checkpoint(files, dir, detail::contents_of(checkpoint), options.shard_bytes).path;
 }
 
-Checkpoint load_checkpoint(const std::string& path) { return detail::read_checkpoint(FileSystem::real(), path); }
+Checkpoint load_checkpoint(const std::string& path, const LoadOptions& options) {
+  return detail::read_checkpoint(options.files ? *options.files : FileSystem::real(), path, options.sharding);
+}
 
 CheckpointInfo inspect_checkpoint(const std::string& path, bool verify) {
   return detail::read_info(FileSystem::real(), path, verify);
@@ -75,10 +77,11 @@ std::vector<int64_t> list_checkpoints(const std::string& dir) { return detail::l
 
 std::string checkpoint_path(const std::string& dir, int64_t step) { return dir + "/" + detail::step_name(step); }
 
-std::optional<Checkpoint> find_checkpoint(const std::string& dir, const std::string& resume, const Say& say) {
+std::optional<Checkpoint> find_checkpoint(const std::string& dir, const std::string& resume, const Say& say,
+                                          const LoadOptions& options) {
   if (resume.empty() || resume == "none") return std::nullopt;
   if (resume == "auto") {
-    std::optional<Checkpoint> found = newest_whole(dir, say);
+    std::optional<Checkpoint> found = newest_whole(dir, say, options);
     // Crashes leave nothing that looks like this: somebody has to look at the disk before weeks of work are written
     // over.
     if (const size_t damaged = found ? 0 : list_checkpoints(dir).size(); damaged > 0)
@@ -88,20 +91,20 @@ std::optional<Checkpoint> find_checkpoint(const std::string& dir, const std::str
           counted(static_cast<int64_t>(damaged), "checkpoint"), dir);
     return found;
   }
-  if (const std::optional<int64_t> step = parse_step(resume)) return of_step(dir, *step);
+  if (const std::optional<int64_t> step = parse_step(resume)) return of_step(dir, *step, options);
   FileSystem& files = FileSystem::real();
   const std::string folder = detail::locate_checkpoint(files, resume);
   if (!files.exists(folder)) {
-    if (const std::optional<int64_t> step = detail::parse_step_name(resume)) return of_step(dir, *step);
+    if (const std::optional<int64_t> step = detail::parse_step_name(resume)) return of_step(dir, *step, options);
     throw_error("resume: there is no {}; give \"auto\", \"none\", a step or the path of a checkpoint; {}", resume,
                 known_steps(dir));
   }
-  if (files.exists(folder + "/" + detail::kManifest)) return load_checkpoint(folder);
+  if (files.exists(folder + "/" + detail::kManifest)) return load_checkpoint(folder, options);
   if (list_checkpoints(folder).empty())
     throw_error(
         "resume: {} is neither a whole checkpoint, for it has no {}, nor a folder of checkpoints; check the path",
         resume, detail::kManifest);
-  std::optional<Checkpoint> found = newest_whole(folder, say);
+  std::optional<Checkpoint> found = newest_whole(folder, say, options);
   if (!found) throw_error("resume: no checkpoint of {} is whole; use another folder", resume);
   return found;
 }

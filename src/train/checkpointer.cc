@@ -33,13 +33,14 @@ Job copy(detail::CheckpointContents contents) {
   std::vector<Piece> pieces;
   std::vector<int64_t> places;
   int64_t total = 0;
-  for (const std::span<const uint8_t> bytes : contents.data) {
-    const auto size = static_cast<int64_t>(bytes.size());
-    places.push_back(total);
-    for (int64_t at = 0; at < size; at += kPiece)
-      pieces.push_back({bytes.data() + at, total + at, std::min(kPiece, size - at)});
-    total += (size + kAlignment - 1) / kAlignment * kAlignment;
-  }
+  for (const auto& sources : contents.data)
+    for (const detail::CheckpointSource& source : sources) {
+      const auto size = static_cast<int64_t>(source.bytes.size());
+      places.push_back(total);
+      for (int64_t at = 0; at < size; at += kPiece)
+        pieces.push_back({source.bytes.data() + at, total + at, std::min(kPiece, size - at)});
+      total += (size + kAlignment - 1) / kAlignment * kAlignment;
+    }
   Job job{std::move(contents), allocate(total)};
   auto* memory = job.memory->as<uint8_t>();
   const auto copy_piece = [&](int64_t i, int) {
@@ -47,7 +48,9 @@ Job copy(detail::CheckpointContents contents) {
     std::memcpy(memory + piece.to, piece.from, static_cast<size_t>(piece.bytes));
   };
   CpuLane::local().pool().parallel_for(static_cast<int64_t>(pieces.size()), copy_piece);
-  for (size_t i = 0; i < places.size(); ++i) job.contents.data[i] = {memory + places[i], job.contents.data[i].size()};
+  auto place = places.begin();
+  for (auto& sources : job.contents.data)
+    for (detail::CheckpointSource& source : sources) source.bytes = {memory + *place++, source.bytes.size()};
   return job;
 }
 

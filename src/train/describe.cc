@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "array/pieces.h"
 #include "base/names.h"
-#include "lane/lanes.h"
 #include "sharding/lanes.h"
 
 namespace lockstep::detail {
@@ -31,24 +31,13 @@ std::string bytes_text(int64_t bytes) {
 
 namespace {
 
-// The lanes of this process and the grid they make of a mesh.
-struct LaneView {
-  explicit LaneView(const Mesh& mesh) : grid(lane_grid(mesh, Lanes::local().count())) {}
-
-  // What the lane that holds most has of an array.
-  int64_t bytes(const Type& type, const PartitionSpec& spec) const {
-    const LaneCuts cuts = lane_cuts(grid, spec, type.shape.size());
-    int64_t most = 0;
-    for (int64_t lane = 0; lane < grid.lanes(); ++lane) {
-      int64_t elements = 1;
-      for (const Range& range : lane_box(grid, cuts, type.shape, lane)) elements *= range.size();
-      most = std::max(most, elements * size_of(type.dtype));
-    }
-    return most;
-  }
-
-  LaneGrid grid;
-};
+// How much of an array a lane holds.
+int64_t bytes_on(int64_t lane, const LaneGrid& grid, const Type& type, const PartitionSpec& spec) {
+  int64_t elements = 1;
+  for (const Range& range : lane_box(grid, lane_cuts(grid, spec, type.shape.size()), type.shape, lane))
+    elements *= range.size();
+  return elements * size_of(type.dtype);
+}
 
 // "data parallel over 'data' (4 devices), parameters cut by 2 rules, optimizer state cut along 'data' (zero 1)".
 std::string plan_text(const EngineOptions& options) {
@@ -69,19 +58,55 @@ int64_t states_of(Optimizer::Kind kind) {
   return kind == Optimizer::Kind::adam || kind == Optimizer::Kind::adamw ? 2 : 1;
 }
 
+// A table with a row for each lane; lanes in a row that have the same share one.
+std::string memory_table(const std::vector<LaneMemory>& memory) {
+  const bool work = std::any_of(memory.begin(), memory.end(), [](const LaneMemory& each) { return each.work > 0; });
+  const auto row = [&](const std::string& lanes, const auto& text, const LaneMemory& each) {
+    std::string out = fmt::format("{:<12}  {:>10}  {:>15}  {:>10}", lanes, text("parameters", each.parameters),
+                                  text("optimizer state", each.optimizer), text("gradients", each.gradients));
+    if (work) out += fmt::format("  {:>10}", text("work space", each.work));
+    return out + fmt::format("  {:>10}\n", text("total", each.total()));
+  };
+  std::string out = row("memory", [](const char* title, int64_t) { return std::string(title); }, {});
+  for (size_t first = 0, last = 0; first < memory.size(); first = last) {
+    while (last < memory.size() && memory[last] == memory[first]) ++last;
+    const std::string lanes =
+        last - first == 1 ? fmt::format("  lane {}", first) : fmt::format("  lane {}-{}", first, last - 1);
+    out += row(
+        lanes, [](const char*, int64_t bytes) { return bytes_text(bytes); }, memory[first]);
+  }
+  return out;
+}
+
 }  // namespace
 
-std::string describe(const Model& model, const EngineOptions& options, const std::vector<ParameterSpecs>& specs) {
+std::vector<LaneMemory> kept_memory(const Model& model, const EngineOptions& options,
+                                    const std::vector<ParameterSpecs>& specs) {
+  const MeshLanes lanes = lanes_of(options.mesh);
+  const int64_t copies = states_of(options.optimizer.kind);
+  std::vector<LaneMemory> out(lanes.grid.axes.empty() ? 1 : static_cast<size_t>(lanes.here));
+  for (size_t here = 0; here < out.size(); ++here) {
+    const int64_t lane = lanes.first + static_cast<int64_t>(here);
+    for (size_t i = 0; i < specs.size(); ++i) {
+      out[here].parameters += bytes_on(lane, lanes.grid, model.types[i], specs[i].param);
+      out[here].optimizer += copies * bytes_on(lane, lanes.grid, model.types[i], specs[i].state);
+      if (options.accumulate > 1) out[here].gradients += bytes_on(lane, lanes.grid, model.types[i], specs[i].grad);
+    }
+  }
+  return out;
+}
+
+std::string describe(const Model& model, const EngineOptions& options, const std::vector<ParameterSpecs>& specs,
+                     const std::vector<LaneMemory>& memory) {
   const auto kind = options.optimizer.kind;
   const int64_t copies = states_of(kind);
-  const LaneView view(options.mesh);
   size_t widest = 9, widest_spec = 8;
   for (const std::string& path : model.paths) widest = std::max(widest, path.size());
   for (const ParameterSpecs& each : specs) widest_spec = std::max(widest_spec, to_string(each.param).size());
-  int64_t parameters = 0, bytes = 0, grad_bytes = 0, state_bytes = 0;
-  const auto row = [&](const auto& path, const auto& type, const auto& elements, const auto& memory, const auto& spec,
+  int64_t parameters = 0;
+  const auto row = [&](const auto& path, const auto& type, const auto& elements, const auto& bytes, const auto& spec,
                        const auto& state) {
-    std::string line = fmt::format("  {:<{}}  {:<18}  {:>12}  {:>10}  {:<{}}  {}", path, widest, type, elements, memory,
+    std::string line = fmt::format("  {:<{}}  {:<18}  {:>12}  {:>10}  {:<{}}  {}", path, widest, type, elements, bytes,
                                    spec, widest_spec, state);
     return line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   };
@@ -89,9 +114,6 @@ std::string describe(const Model& model, const EngineOptions& options, const std
   for (size_t i = 0; i < model.paths.size(); ++i) {
     const Type& type = model.types[i];
     parameters += count(type.shape);
-    bytes += view.bytes(type, specs[i].param);
-    grad_bytes += view.bytes(type, specs[i].grad);
-    state_bytes += copies * view.bytes(type, specs[i].state);
     table += row(model.paths[i], to_string(type), with_commas(count(type.shape)), bytes_text(type.bytes()),
                  to_string(specs[i].param), copies > 0 ? to_string(specs[i].state) : "");
   }
@@ -102,9 +124,7 @@ std::string describe(const Model& model, const EngineOptions& options, const std
   out += fmt::format("optimizer  {}, {} schedule, peak learning rate {}\n", to_string(kind),
                      to_string(options.optimizer.schedule.kind), options.optimizer.schedule.peak);
   out += fmt::format("precision  {} (parameters, reductions and losses in float32)\n", to_string(options.precision));
-  out += fmt::format("memory     parameters {}, optimizer state {}, gradients {}{}\n", bytes_text(bytes),
-                     bytes_text(state_bytes), bytes_text(grad_bytes),
-                     view.grid.lanes() > 1 ? fmt::format(" on each of {} lanes", view.grid.lanes()) : "");
+  out += memory_table(memory);
   return out + table;
 }
 

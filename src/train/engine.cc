@@ -9,7 +9,6 @@
 #include "lockstep/device_put.h"
 #include "lockstep/random.h"
 #include "lockstep/rearrange.h"
-#include "train/describe.h"
 #include "train/engine_impl.h"
 #include "train/state.h"
 
@@ -74,14 +73,21 @@ TrainState Engine::create_state() const {
   return impl_->placed(std::move(state));
 }
 
-StepMetrics Engine::step(TrainState& state, const Loader& loader, const LoaderBatch& batch) {
+StepMetrics Engine::step(TrainState& state, const Loader& loader, const LoaderBatch& batch, bool ask_to_stop) {
   using detail::BatchArrays, detail::Trained;
+  if (impl_->options.accumulate > 1 && batch.size != batch.global_size)
+    throw_error(
+        "step: process {} has {} of the {} examples of a batch that is computed in {} pieces; give every process whole "
+        "batches (a loader without `part`), or accumulate 1",
+        process_index(), batch.size, batch.global_size, impl_->options.accumulate);
   const detail::Steps& steps = impl_->steps;
+  const detail::Votes votes = impl_->layout.votes(ask_to_stop);
   Trained before{std::move(state.params), std::move(state.optimizer), std::move(state.loss_scale)};
   std::pair<Trained, detail::StepOutputs> after;
   // The batch is placed before the call: what the compiled step is cut by is how its arguments lie.
   const auto arrays = [&](int64_t begin, int64_t end) -> BatchArrays {
     const bool all = begin == 0 && end == batch.size;
+    const int64_t size = all ? batch.global_size : end - begin;
     const auto part = [&](const Array& a) {
       if (all) return a;
       Shape starts(a.shape().size(), 0), limits = a.shape();
@@ -89,12 +95,12 @@ StepMetrics Engine::step(TrainState& state, const Loader& loader, const LoaderBa
       return slice(a, starts, limits);
     };
     if (loader.resident())
-      return impl_->layout.placed(BatchArrays{loader.images(), loader.labels(), {part(batch.rows)}});
-    return impl_->layout.placed(BatchArrays{part(batch.images), part(batch.labels), {}});
+      return impl_->layout.placed(BatchArrays{loader.images(), loader.labels(), {part(batch.rows)}}, size);
+    return impl_->layout.placed(BatchArrays{part(batch.images), part(batch.labels), {}}, size);
   };
   try {
     if (impl_->options.accumulate == 1) {
-      after = steps.step(before, arrays(0, batch.size), batch.global_size);
+      after = steps.step(before, arrays(0, batch.size), batch.global_size, votes);
     } else {
       detail::Accumulated sum = steps.empty_sum();
       for (int64_t piece = 0; piece < impl_->options.accumulate; ++piece) {
@@ -103,7 +109,7 @@ StepMetrics Engine::step(TrainState& state, const Loader& loader, const LoaderBa
           sum =
               steps.accumulate(sum, before, arrays(range.begin, range.end), batch.global_size, static_cast<int>(piece));
       }
-      after = steps.finish(before, sum);
+      after = steps.finish(before, sum, votes);
     }
   } catch (...) {
     // A step that could not run leaves the state as it was.
@@ -124,12 +130,13 @@ StepMetrics Engine::step(TrainState& state, const Loader& loader, const LoaderBa
   metrics.accuracy = out.correct.item<double>() / static_cast<double>(batch.global_size);
   metrics.learning_rate = out.rate.item<double>();
   double squares = 0;
-  for (float norm : out.norms.data<float>()) {
+  for (const double norm : out.norms.to_vector<double>()) {
     metrics.grad_norms.push_back(norm);
-    squares += static_cast<double>(norm) * norm;
+    squares += norm * norm;
   }
   metrics.grad_norm = std::sqrt(squares);
   metrics.skipped = impl_->options.precision.loss_scaling && !out.finite.item<bool>();
+  metrics.stop = out.stop.empty() ? ask_to_stop : out.stop[0].item<int>() > 0;
   return metrics;
 }
 
@@ -175,10 +182,15 @@ TrainState Engine::restore_or_create(const std::string& resume) {
   const auto say = [&](const std::string& text) {
     for (const auto& logger : impl_->options.loggers) logger->message(0, text, true);
   };
-  const std::optional<Checkpoint> found = find_checkpoint(impl_->options.checkpoint_dir, resume, say);
+  const std::optional<Checkpoint> found = find_checkpoint(impl_->options.checkpoint_dir, resume, say, loading());
   return found ? restore(*found) : create_state();
 }
 
-std::string Engine::describe() const { return detail::describe(impl_->model, impl_->options, impl_->specs); }
+LoadOptions Engine::loading() const {
+  return {.sharding = [model = impl_->model, layout = impl_->layout](
+                          const std::string& name,
+                          const Type& type) { return detail::sharding_of(name, type, model, layout); },
+          .files = impl_->options.files};
+}
 
 }  // namespace lockstep

@@ -56,11 +56,12 @@ class Run {
                        .first_step = state_.step,
                        .steps_per_epoch = train_.batches_per_epoch()};
     for (const auto& logger : options_.loggers) logger->begin(info);
-    ask_to_stop();
+    if (process_count() == 1) stop_if(asked_to_stop());  // several agree at the end of a step
   }
 
-  void ask_to_stop() {
-    if (state_.step < fit_.steps && fit_.stop && fit_.stop()) result_.ended_early = result_.stopped = true;
+  bool asked_to_stop() const { return fit_.stop && fit_.stop(); }
+  void stop_if(bool asked) {
+    if (asked && state_.step < fit_.steps) result_.ended_early = result_.stopped = true;
   }
 
   void say(const std::string& text, bool alarm) {
@@ -82,7 +83,7 @@ class Run {
     StepMetrics metrics;
     {
       const auto timer = meter_.time(Meter::Phase::compute);
-      metrics = engine_.step(state_, train_, batch);
+      metrics = engine_.step(state_, train_, batch, process_count() > 1 && asked_to_stop());
     }
     state_.cursor = train_.cursor();
     meter_.step(metrics.examples);
@@ -102,7 +103,7 @@ class Run {
     for (const auto& logger : options_.loggers) logger->step(state_.step, last_step_);
     raise(alarms_.check(StepFacts{state_.step, metrics.loss, metrics.grad_norms, metrics.skipped}));
     if (options_.hooks.on_step && !options_.hooks.on_step(state_, metrics)) result_.ended_early = true;
-    ask_to_stop();
+    stop_if(process_count() == 1 ? asked_to_stop() : metrics.stop);
     return batch.last_of_epoch;
   }
 

@@ -1,5 +1,7 @@
 #include "train/manifest.h"
 
+#include <fmt/ranges.h>
+
 #include <cmath>
 #include <limits>
 #include <set>
@@ -38,16 +40,46 @@ double decode_number(const Json& value) {
   return value.get<double>();
 }
 
-OrderedJson encode_array(const CheckpointEntry& entry) {
+OrderedJson encode_piece(const CheckpointPiece& piece) {
+  OrderedJson begin = OrderedJson::array(), end = begin;
+  for (const Range& range : piece.box) {
+    begin.push_back(range.begin);
+    end.push_back(range.end);
+  }
+  return {{"begin", std::move(begin)}, {"end", std::move(end)}, {"shard", piece.shard}, {"offset", piece.offset}};
+}
+
+OrderedJson encode_array(const CheckpointEntry& entry, int format) {
   OrderedJson axes = OrderedJson::array();
   for (const SpecEntry& dimension : entry.partition.entries) axes.push_back(dimension.axes);
-  OrderedJson out = {{"name", entry.name},        {"dtype", name(entry.type.dtype)},
-                     {"shape", entry.type.shape}, {"spec", entry.spec},
-                     {"axes", std::move(axes)},   {"unreduced", entry.partition.unreduced},
-                     {"mesh", entry.mesh},        {"shard", entry.shard},
-                     {"offset", entry.offset},    {"bytes", entry.type.bytes()}};
+  OrderedJson out = {{"name", entry.name}, {"dtype", name(entry.type.dtype)}, {"shape", entry.type.shape},
+                     {"spec", entry.spec}, {"axes", std::move(axes)},         {"unreduced", entry.partition.unreduced},
+                     {"mesh", entry.mesh}};
   if (entry.mesh < 0) out["mesh"] = nullptr;
+  if (format == kWholeFormat) {
+    out["shard"] = entry.pieces[0].shard;
+    out["offset"] = entry.pieces[0].offset;
+  } else {
+    out["pieces"] = OrderedJson::array();
+    for (const CheckpointPiece& piece : entry.pieces) out["pieces"].push_back(encode_piece(piece));
+  }
+  out["bytes"] = entry.type.bytes();
   return out;
+}
+
+CheckpointPiece decode_piece(const Json& json, const CheckpointEntry& entry) {
+  CheckpointPiece piece{{}, json.at("shard"), json.at("offset")};
+  const auto begin = json.at("begin").get<Shape>(), end = json.at("end").get<Shape>();
+  const Shape& shape = entry.type.shape;
+  bool fits = begin.size() == shape.size() && end.size() == shape.size();
+  for (size_t d = 0; d < shape.size() && fits; ++d) {
+    fits = 0 <= begin[d] && begin[d] <= end[d] && end[d] <= shape[d];
+    piece.box.push_back({begin[d], end[d]});
+  }
+  if (!fits)
+    throw_error("array \"{}\" has a piece from [{}] to [{}], which is no part of {}", entry.name,
+                fmt::join(begin, ", "), fmt::join(end, ", "), to_string(entry.type));
+  return piece;
 }
 
 CheckpointEntry decode_array(const Json& json, const CheckpointInfo& info, const std::set<std::string>& shards) {
@@ -65,13 +97,37 @@ CheckpointEntry decode_array(const Json& json, const CheckpointInfo& info, const
     if (entry.mesh < 0 || static_cast<size_t>(entry.mesh) >= info.meshes.size())
       throw_error("array \"{}\" lies on mesh {} of {}", entry.name, entry.mesh, info.meshes.size());
   }
-  entry.shard = json.at("shard");
-  entry.offset = json.at("offset");
-  if (!shards.count(entry.shard)) throw_error("array \"{}\" lies in {}, which is no shard", entry.name, entry.shard);
+  if (info.format == kWholeFormat)
+    entry.pieces = {{whole_box(entry.type.shape), json.at("shard"), json.at("offset")}};
+  else
+    for (const Json& piece : json.at("pieces")) entry.pieces.push_back(decode_piece(piece, entry));
+  for (const CheckpointPiece& piece : entry.pieces)
+    if (!shards.count(piece.shard)) throw_error("array \"{}\" lies in {}, which is no shard", entry.name, piece.shard);
   if (json.at("bytes") != entry.type.bytes())
     throw_error("array \"{}\" has {} bytes, but {} has {}", entry.name, json.at("bytes").dump(), to_string(entry.type),
                 entry.type.bytes());
   return entry;
+}
+
+// Sums stand one after another: a list of them would be mostly punctuation.
+std::string encode_sums(const std::vector<std::string>& sums) {
+  std::string out;
+  for (const std::string& sum : sums) out += sum;
+  return out;
+}
+
+CheckpointShard decode_shard(const Json& json) {
+  CheckpointShard shard{json.at("file"), json.at("bytes"), json.at("sha256"), 0, {}};
+  if (!json.contains("chunk_bytes")) return shard;  // of before there were any
+  shard.chunk_bytes = json.at("chunk_bytes");
+  const auto sums = json.at("chunks").get<std::string>();
+  for (size_t at = 0; at < sums.size(); at += kHex) shard.chunks.push_back(sums.substr(at, kHex));
+  const auto chunks = static_cast<int64_t>(shard.chunks.size());
+  if (shard.chunk_bytes < 1 || shard.bytes < 0 || sums.size() % kHex != 0 ||
+      chunks != shard.bytes / shard.chunk_bytes + (shard.bytes % shard.chunk_bytes != 0))
+    throw_error("{} has {} sums for its {} bytes in chunks of {}", printable(shard.file), chunks, shard.bytes,
+                shard.chunk_bytes);
+  return shard;
 }
 
 CheckpointInfo decode_body(const Json& json) {
@@ -88,7 +144,7 @@ CheckpointInfo decode_body(const Json& json) {
   info.mesh = describe_meshes(info.meshes);
   std::set<std::string> shards, names;
   for (const Json& json_shard : json.at("shards")) {
-    CheckpointShard shard{json_shard.at("file"), json_shard.at("bytes"), json_shard.at("sha256")};
+    CheckpointShard shard = decode_shard(json_shard);
     if (shard.file.empty() || shard.file.find('/') != std::string::npos || !shards.insert(shard.file).second)
       throw_error("{} is no name of a shard, or stands twice", printable(shard.file));
     info.shards.push_back(std::move(shard));
@@ -104,6 +160,25 @@ CheckpointInfo decode_body(const Json& json) {
 }
 
 }  // namespace
+
+IndexBox whole_box(const Shape& shape) {
+  IndexBox box;
+  for (const int64_t extent : shape) box.push_back({0, extent});
+  return box;
+}
+
+Type piece_type(const Type& type, const IndexBox& box) {
+  Type out = type;
+  for (size_t d = 0; d < box.size(); ++d) out.shape[d] = box[d].size();
+  return out;
+}
+
+std::string tensor_name(const CheckpointEntry& entry, const CheckpointPiece& piece) {
+  if (piece.box == whole_box(entry.type.shape)) return entry.name;
+  std::vector<std::string> ranges;
+  for (const Range& range : piece.box) ranges.push_back(to_string(range));
+  return fmt::format("{}[{}]", entry.name, fmt::join(ranges, ", "));
+}
 
 std::string describe_meshes(const std::vector<std::vector<MeshAxis>>& meshes) {
   std::string text;
@@ -123,9 +198,13 @@ std::string encode_manifest(const CheckpointInfo& info) {
     for (const MeshAxis& axis : mesh) axes.push_back({{"axis", axis.name}, {"size", axis.size}});
     meshes.push_back(std::move(axes));
   }
-  for (const CheckpointEntry& entry : info.entries) arrays.push_back(encode_array(entry));
+  for (const CheckpointEntry& entry : info.entries) arrays.push_back(encode_array(entry, info.format));
   for (const CheckpointShard& shard : info.shards)
-    shards.push_back({{"file", shard.file}, {"bytes", shard.bytes}, {"sha256", shard.sha256}});
+    shards.push_back({{"file", shard.file},
+                      {"bytes", shard.bytes},
+                      {"sha256", shard.sha256},
+                      {"chunk_bytes", shard.chunk_bytes},
+                      {"chunks", encode_sums(shard.chunks)}});
   for (const auto& [key, value] : info.config)
     if (!is_utf8(key)) throw_error("checkpoint: the setting {} is not UTF-8; rename it", printable(key));
   for (const auto& [metric, value] : info.metrics) {
@@ -133,7 +212,7 @@ std::string encode_manifest(const CheckpointInfo& info) {
     metrics[metric] = encode_number(value);
   }
   const OrderedJson json = {
-      {"format", kCheckpointFormat}, {"written_by", info.written_by},
+      {"format", info.format},       {"written_by", info.written_by},
       {"step", info.step},           {"cursor", {{"epoch", info.cursor.epoch}, {"sample", info.cursor.sample}}},
       {"seed", info.seed},           {"meshes", std::move(meshes)},
       {"arrays", std::move(arrays)}, {"shards", std::move(shards)},
@@ -155,9 +234,9 @@ CheckpointInfo decode_manifest(std::string_view text, const std::string& path) {
                 path);
   try {
     const Json json = parse_json(text);
-    if (const int64_t format = json.at("format"); format > kCheckpointFormat || format < 1)
-      throw_error("is of format {}, written by {}, and this lockstep reads format {}; use a newer lockstep", format,
-                  printable(json.at("written_by")), kCheckpointFormat);
+    if (const int64_t format = json.at("format"); format > kPiecesFormat || format < 1)
+      throw_error("is of format {}, written by {}, and this lockstep reads formats up to {}; use a newer lockstep",
+                  format, printable(json.at("written_by")), kPiecesFormat);
     return decode_body(json);
   } catch (const Json::exception& error) {
     throw_error("checkpoint: {}: {}; the file was not written by lockstep", path, error.what());

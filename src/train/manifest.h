@@ -10,8 +10,16 @@
 
 namespace lockstep::detail {
 
-inline constexpr int kCheckpointFormat = 1;
+// Of a checkpoint whose arrays lie whole in its shards, and of one whose arrays may lie in pieces. Both are read.
+inline constexpr int kWholeFormat = 1, kPiecesFormat = 2;
+// Shards have a sum for every so many bytes, so that what is read of them can be verified without the rest.
+inline constexpr int64_t kChunkBytes = 64 << 10;
 inline constexpr const char* kManifest = "manifest.json";
+
+IndexBox whole_box(const Shape& shape);
+// The type of a part of an array, and what it is called in its shard: "params/w", "params/w[0:392, 0:256]".
+Type piece_type(const Type& type, const IndexBox& box);
+std::string tensor_name(const CheckpointEntry& entry, const CheckpointPiece& piece);
 
 // The text of a manifest. A setting's value that is not UTF-8 is written with replacement characters: a checkpoint is
 // worth more than the odd byte of a path in it. Throws Error for names that are not UTF-8.

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/names.h"
+#include "lockstep/distributed.h"
 #include "train/run_data.h"
 
 namespace lockstep {
@@ -34,6 +35,9 @@ void keep_config(const TrainConfig& config) {
   for (const std::string& dir : {config.checkpoint_dir, config.log_dir})
     if (!dir.empty()) write_text(dir + "/config.yaml", to_yaml(config));
 }
+
+// Of several processes one speaks for all: what they say would be the same.
+bool speaks() { return process_index() == 0; }
 
 // For runs that print nothing else: alarms are never silent.
 class AlarmsOnly final : public Logger {
@@ -78,16 +82,19 @@ class Run {
 
   RunOutcome operator()() {
     const Mesh mesh = make_devices(config_);
-    auto [train, test] = open_data(config_);
+    auto [train, test] = open_data(config_, mesh);
     const int64_t total = config_.steps > 0 ? config_.steps : config_.epochs * train.batches_per_epoch();
 
     // Before the folders are touched: what is wrong is said without leaving anything behind.
     const ImageShape shape{train.rows(), train.cols(), train.classes()};
     TrainState state = start(make_engine(config_, shape, mesh, total, {}), total);
-    if (config_.resume == "none") put_aside(config_.checkpoint_dir);
-    keep_config(config_);
-    Engine engine = make_engine(config_, shape, mesh, total, loggers_of(config_));
-    if (logger_names(config_).find("console") != std::string::npos) fmt::print(stderr, "{}", engine.describe());
+    if (speaks() && config_.resume == "none") put_aside(config_.checkpoint_dir);
+    if (speaks()) keep_config(config_);
+    Engine engine = make_engine(config_, shape, mesh, total, speaks() ? loggers_of(config_) : Loggers{});
+    if (logger_names(config_).find("console") != std::string::npos) {
+      const std::string text = engine.describe(state, train, config_.batch_size);  // of all processes together
+      if (speaks()) fmt::print(stderr, "{}", text);
+    }
 
     const auto began = Clock::now();
     const int64_t first = state.step;
@@ -108,8 +115,11 @@ class Run {
 
  private:
   TrainState start(const Engine& engine, int64_t total) {
-    const auto say = [&](const std::string& text) { fmt::print(stderr, "lockstep: {}\n", text); };
-    const std::optional<Checkpoint> found = find_checkpoint(config_.checkpoint_dir, config_.resume, say);
+    const auto say = [&](const std::string& text) {
+      if (speaks()) fmt::print(stderr, "lockstep: {}\n", text);
+    };
+    const std::optional<Checkpoint> found =
+        find_checkpoint(config_.checkpoint_dir, config_.resume, say, engine.loading());
     if (!found) return engine.create_state();
     check_same_run(config_, found->config);
     found_metrics_ = found->metrics;
@@ -135,6 +145,7 @@ class Run {
   }
 
   void tell_troubles(const RunOutcome& outcome) const {
+    if (!speaks()) return;
     if (outcome.by_alarm)
       fmt::print(stderr, "lockstep: --strict ended the run at step {} of {}\n", outcome.step, outcome.total_steps);
     if (outcome.unsaved && !outcome.stopped)
@@ -149,21 +160,24 @@ class Run {
     for (const auto& [name, value] : metrics) {
       if (name != expectation.metric) continue;
       const bool met = is_met(expectation, metrics);
-      if (!met) fmt::print(stderr, "lockstep: expected {}, and {} is {:.6g}\n", to_string(expectation), name, value);
+      if (!met && speaks())
+        fmt::print(stderr, "lockstep: expected {}, and {} is {:.6g}\n", to_string(expectation), name, value);
       return met;
     }
-    fmt::print(stderr, "lockstep: expected {}, and {} was not measured, for the run was over before\n",
-               to_string(expectation), expectation.metric);
+    if (speaks())
+      fmt::print(stderr, "lockstep: expected {}, and {} was not measured, for the run was over before\n",
+                 to_string(expectation), expectation.metric);
     return false;
   }
 
   RunOutcome conclude(RunOutcome outcome, const FitResult& result, int64_t steps_per_epoch, double seconds) const {
     tell_troubles(outcome);
     if (outcome.by_alarm || outcome.stopped) return outcome;
-    if (!config_.checkpoint_dir.empty() && !outcome.unsaved && !config_.quiet)
+    if (speaks() && !config_.checkpoint_dir.empty() && !outcome.unsaved && !config_.quiet)
       fmt::print(stderr, "checkpoints are in {}\n", config_.checkpoint_dir);
     for (const Expectation& expectation : expectations_)
       if (!holds(expectation, result.metrics)) outcome.expectations_met = false;
+    if (!speaks()) return outcome;
     double accuracy = 0;
     for (const auto& [name, value] : result.metrics)
       if (name == "test_accuracy") accuracy = value;
@@ -189,6 +203,7 @@ Mesh make_devices(const TrainConfig& config) {
     std::from_chars(config.devices.data(), config.devices.data() + config.devices.size(), count);
     set_cpu_devices(count);
   }
+  if (!distributed::is_initialized()) distributed::initialize();
   if (config.expect_devices > 0 && device_count() != config.expect_devices)
     throw_error("train: --expect-devices wants {} and there {} {}; nothing was started",
                 counted(config.expect_devices, "device"), device_count() == 1 ? "is" : "are", device_count());

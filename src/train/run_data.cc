@@ -6,6 +6,8 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "lockstep/device_put.h"
+#include "lockstep/distributed.h"
 
 namespace lockstep {
 namespace {
@@ -19,12 +21,15 @@ bool too_large(const std::string& dataset) {
   return FileSystem::real().size(images) > memory / 2;
 }
 
-}  // namespace
-
-RunData open_data(const TrainConfig& config) {
+RunData open(const TrainConfig& config, const Mesh& mesh) {
   DataOptions options{.dir = config.data_dir};
-  if (config.quiet) options.progress = [](const DataEvent&) {};
-  const LoaderOptions loading{.batch_size = config.batch_size, .seed = config.seed};
+  if (config.quiet || process_index() > 0) options.progress = [](const DataEvent&) {};
+  LoaderOptions loading{.batch_size = config.batch_size, .seed = config.seed};
+  // A batch that is computed in pieces is cut anew in each of them.
+  if (process_count() > 1 && config.accumulate == 1)
+    loading.part = [cut = NamedSharding(mesh, P(make_plan(config).data_axis))](int64_t n) {
+      return process_range(cut, n);
+    };
   if (config.stream == "off" || (config.stream == "auto" && !too_large(config.dataset))) {
     Dataset data = load_dataset(config.dataset, options);
     return {Loader(std::move(data.train), loading), to_arrays(std::move(data.test))};
@@ -40,6 +45,16 @@ RunData open_data(const TrainConfig& config) {
         train.classes());
   test.classes = train.classes();
   return {std::move(train), std::move(test)};
+}
+
+}  // namespace
+
+RunData open_data(const TrainConfig& config, const Mesh& mesh) {
+  // The first process may have to fetch the set; the others, on its host at least, find it then.
+  if (process_index() > 0) distributed::sync("data set");
+  RunData data = open(config, mesh);
+  if (process_index() == 0 && process_count() > 1) distributed::sync("data set");
+  return data;
 }
 
 }  // namespace lockstep

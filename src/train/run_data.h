@@ -11,7 +11,8 @@ struct RunData {
   ImageArrays test;
 };
 
-// Throws Error when the batch or the files do not fit, IoError when no source has the data.
-RunData open_data(const TrainConfig& config);
+// Of each batch a process takes what its devices of the mesh compute. Throws Error when the batch or the files do not
+// fit, IoError when no source has the data.
+RunData open_data(const TrainConfig& config, const Mesh& mesh);
 
 }  // namespace lockstep

@@ -78,6 +78,19 @@ Checkpoint to_checkpoint(const TrainState& state, const Model& model) {
   return out;
 }
 
+NamedSharding sharding_of(const std::string& name, const Type& type, const Model& model, const Layout& layout) {
+  if (name == kStep || name == kScale || name == kFiniteSteps) return layout.whole;
+  for (const auto& [prefix, shardings] :
+       {std::pair(kParams, &layout.params), std::pair(kFirst, &layout.state), std::pair(kSecond, &layout.state)}) {
+    if (!name.starts_with(prefix)) continue;
+    const auto at = std::find(model.paths.begin(), model.paths.end(), name.substr(prefix.size()));
+    const auto i = static_cast<size_t>(at - model.paths.begin());
+    if (at != model.paths.end() && model.types[i].dtype == type.dtype && model.types[i].shape == type.shape)
+      return (*shardings)[i];
+  }
+  return {};
+}
+
 TrainState from_checkpoint(const Checkpoint& checkpoint, const Model& model, const Optimizer& optimizer,
                            const Precision& precision) {
   const ArraysByName arrays(checkpoint);

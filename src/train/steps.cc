@@ -43,7 +43,8 @@ Accumulated Steps::Recipe::gradients(const Trained& state, const BatchArrays& ba
   return {std::move(grads), value.second.first, sum(astype(value.second.second, i32))};
 }
 
-std::pair<Trained, StepOutputs> Steps::Recipe::updated(const Trained& state, const Accumulated& sum) const {
+std::pair<Trained, StepOutputs> Steps::Recipe::updated(const Trained& state, const Accumulated& sum,
+                                                       const Votes& votes) const {
   const std::vector<Array> grads = unscaled(state.loss_scale, sum.grads);
   std::vector<Array> squares;
   for (const Array& g : grads) squares.push_back(lockstep::sum(square(g)));
@@ -58,8 +59,9 @@ std::pair<Trained, StepOutputs> Steps::Recipe::updated(const Trained& state, con
     after.optimizer = tree_map(keep, after.optimizer, state.optimizer);
     after.loss_scale = adjusted(precision, state.loss_scale, finite);
   }
-  return {std::move(after),
-          {sum.loss, sum.correct, optimizer.schedule(state.optimizer.step), sqrt(all_squares), finite}};
+  StepOutputs outputs{sum.loss, sum.correct, optimizer.schedule(state.optimizer.step), sqrt(all_squares), finite, {}};
+  for (const Array& vote : votes) outputs.stop.push_back(lockstep::sum(vote));
+  return {std::move(after), std::move(outputs)};
 }
 
 namespace {
@@ -73,11 +75,11 @@ std::vector<Array> placed_each(const std::vector<Array>& arrays, const std::vect
 }  // namespace
 
 Layout::Layout(const Mesh& mesh, const std::string& data_axis, const std::vector<ParameterSpecs>& specs)
-    : whole(mesh, P()), cut(mesh, P(data_axis)) {
-  for (const ParameterSpecs& each : specs) {
-    params.emplace_back(mesh, each.param);
-    grads.emplace_back(mesh, each.grad);
-    state.emplace_back(mesh, each.state);
+    : whole(mesh, P()), cut(mesh, P(data_axis)), each(mesh, PartitionSpec{{SpecEntry(mesh.axis_names())}}) {
+  for (const ParameterSpecs& spec : specs) {
+    params.emplace_back(mesh, spec.param);
+    grads.emplace_back(mesh, spec.grad);
+    state.emplace_back(mesh, spec.state);
   }
 }
 
@@ -92,12 +94,26 @@ Accumulated Layout::placed(const Accumulated& sum) const {
   return {placed_each(sum.grads, grads), device_put(sum.loss, whole), device_put(sum.correct, whole)};
 }
 
-BatchArrays Layout::placed(const BatchArrays& batch) const {
-  if (batch.rows.empty()) return device_put(batch, cut);
-  return {device_put(batch.images, whole), device_put(batch.labels, whole), device_put(batch.rows, cut)};
+BatchArrays Layout::placed(const BatchArrays& batch, int64_t global_size) const {
+  // A process has its own part of the batch, or all of it.
+  const auto cut_rows = [&](const Array& own) {
+    Shape shape = own.shape();
+    if (shape[0] == global_size) return device_put(own, cut);
+    shape[0] = global_size;
+    return make_array_from_process_local_data(cut, own, shape);
+  };
+  if (batch.rows.empty()) return {cut_rows(batch.images), cut_rows(batch.labels), {}};
+  return {device_put(batch.images, whole), device_put(batch.labels, whole), {cut_rows(batch.rows[0])}};
 }
 
 ImageArrays Layout::placed(const ImageArrays& set) const { return device_put(set, whole); }
+
+Votes Layout::votes(bool stop) const {
+  if (process_count() == 1) return {};
+  const auto here = static_cast<int64_t>(each.mesh().local_devices().size());
+  const Array own = full({here}, stop ? 1 : 0, i32);
+  return {make_array_from_process_local_data(each, own, {each.mesh().size()})};
+}
 
 Steps::Steps(const Model& model, const EngineOptions& options, const Layout& layout)
     : types_(model.types),
@@ -109,12 +125,13 @@ Steps::Steps(const Model& model, const EngineOptions& options, const Layout& lay
   const Recipe recipe{
       model,       options.optimizer, options.precision, options.label_smoothing, options.pixel_mean, options.pixel_sd,
       options.seed};
-  const auto updated = [recipe, layout](const Trained& state, const Accumulated& sum) {
-    auto [after, outputs] = recipe.updated(state, sum);
+  const auto updated = [recipe, layout](const Trained& state, const Accumulated& sum, const Votes& votes) {
+    auto [after, outputs] = recipe.updated(state, sum, votes);
     return std::pair{layout.placed(after), device_put(outputs, layout.whole)};
   };
-  step_ = jit(StepFunction([recipe, updated](const Trained& state, const BatchArrays& batch, int64_t global_size) {
-                return updated(state, recipe.gradients(state, batch, global_size, 0));
+  step_ = jit(StepFunction([recipe, updated](const Trained& state, const BatchArrays& batch, int64_t global_size,
+                                             const Votes& votes) {
+                return updated(state, recipe.gradients(state, batch, global_size, 0), votes);
               }),
               {.donate = {0}});
   accumulate_ =

@@ -16,10 +16,11 @@ struct Trained {
 
 // What a step says of itself.
 struct StepOutputs {
-  Array loss, correct;  // f32: the mean over the batch; i32: how many were right
-  Array rate;           // f32
-  Array norms;          // f32 [parameters]: of the gradients
-  Array finite;         // bool: all gradients are
+  Array loss, correct;      // f32: the mean over the batch; i32: how many were right
+  Array rate;               // f32
+  Array norms;              // f32 [parameters]: of the gradients
+  Array finite;             // bool: all gradients are
+  std::vector<Array> stop;  // i32: how many devices voted to stop; none where one process decides alone
 };
 
 // A sum over the pieces of a batch computed so far.
@@ -40,18 +41,23 @@ struct BatchArrays {
   std::vector<Array> rows;  // i32 [n], or none
 };
 
+// One per device of the mesh, i32, cut over all of its axes: whether its process asks to stop. None where a process is
+// alone.
+using Votes = std::vector<Array>;
+
 // How everything lies on the mesh: arguments that lie so stay as they are, and results come out so.
 struct Layout {
-  NamedSharding whole, cut;  // the data set; the rows of a batch
+  NamedSharding whole, cut, each;  // the data set; the rows of a batch; one element per device
   std::vector<NamedSharding> params, grads, state;
 
   Layout(const Mesh& mesh, const std::string& data_axis, const std::vector<ParameterSpecs>& specs);
 
-  // On concrete arrays and on traced ones.
+  // On concrete arrays and on traced ones. A batch is `global_size` examples, or this process's part of so many.
   Trained placed(const Trained& state) const;
   Accumulated placed(const Accumulated& sum) const;
-  BatchArrays placed(const BatchArrays& batch) const;
+  BatchArrays placed(const BatchArrays& batch, int64_t global_size) const;
   ImageArrays placed(const ImageArrays& set) const;
+  Votes votes(bool stop) const;
 };
 
 class Steps {
@@ -59,8 +65,9 @@ class Steps {
   Steps(const Model& model, const EngineOptions& options, const Layout& layout);
 
   // Arguments are placed already. `state` is donated. `global_size` is what the mean divides by.
-  std::pair<Trained, StepOutputs> step(const Trained& state, const BatchArrays& batch, int64_t global_size) const {
-    return step_(state, batch, global_size);
+  std::pair<Trained, StepOutputs> step(const Trained& state, const BatchArrays& batch, int64_t global_size,
+                                       const Votes& votes) const {
+    return step_(state, batch, global_size, votes);
   }
   // Adds a piece of a batch; `sum` is donated.
   Accumulated accumulate(const Accumulated& sum, const Trained& state, const BatchArrays& batch, int64_t global_size,
@@ -69,17 +76,29 @@ class Steps {
   }
   Accumulated empty_sum() const;
   // The step that ends an accumulated batch; both are donated.
-  std::pair<Trained, StepOutputs> finish(const Trained& state, const Accumulated& sum) const {
-    return finish_(state, sum);
+  std::pair<Trained, StepOutputs> finish(const Trained& state, const Accumulated& sum, const Votes& votes) const {
+    return finish_(state, sum, votes);
   }
   // Sums over rows, i32 [n], of a set.
   EvalSums evaluate(const std::vector<Array>& params, const ImageArrays& set, const Array& rows) const {
     return evaluate_(params, set, rows);
   }
 
+  // Work space on each lane of a step, of a piece of one that is accumulated, and of its end; see Jit::work_bytes.
+  std::vector<int64_t> step_work(const Trained& state, const BatchArrays& batch, int64_t global_size) const {
+    return step_.work_bytes(state, batch, global_size, layout_.votes(false));
+  }
+  std::vector<int64_t> accumulate_work(const Accumulated& sum, const Trained& state, const BatchArrays& batch,
+                                       int64_t global_size) const {
+    return accumulate_.work_bytes(sum, state, batch, global_size, Array(0));
+  }
+  std::vector<int64_t> finish_work(const Trained& state, const Accumulated& sum) const {
+    return finish_.work_bytes(state, sum, layout_.votes(false));
+  }
+
   // What the step was compiled to for these arguments; see Jit::plan.
   std::string plan(const Trained& state, const BatchArrays& batch, int64_t global_size) const {
-    return step_.plan(state, batch, global_size);
+    return step_.plan(state, batch, global_size, layout_.votes(false));
   }
 
  private:
@@ -95,11 +114,11 @@ class Steps {
     Array logits(const std::vector<Array>& params, const Array& images, const nn::Mode& mode) const;
     Accumulated gradients(const Trained& state, const BatchArrays& batch, int64_t global_size,
                           const Array& piece) const;
-    std::pair<Trained, StepOutputs> updated(const Trained& state, const Accumulated& sum) const;
+    std::pair<Trained, StepOutputs> updated(const Trained& state, const Accumulated& sum, const Votes& votes) const;
   };
-  using StepFunction = std::function<std::pair<Trained, StepOutputs>(Trained, BatchArrays, int64_t)>;
+  using StepFunction = std::function<std::pair<Trained, StepOutputs>(Trained, BatchArrays, int64_t, Votes)>;
   using AccumulateFunction = std::function<Accumulated(Accumulated, Trained, BatchArrays, int64_t, Array)>;
-  using FinishFunction = std::function<std::pair<Trained, StepOutputs>(Trained, Accumulated)>;
+  using FinishFunction = std::function<std::pair<Trained, StepOutputs>(Trained, Accumulated, Votes)>;
   using EvaluateFunction = std::function<EvalSums(std::vector<Array>, ImageArrays, Array)>;
 
   std::vector<Type> types_;

@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-class FaultyFiles final : public FileSystem {
+class FaultyFiles : public FileSystem {
  public:
   // From now on the operation ("write", "rename", "read", …) fails with this errno; 0 heals it.
   void fail(const std::string& operation, int error) {

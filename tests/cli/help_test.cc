@@ -124,7 +124,7 @@ using Offers = std::set<std::string>;
 
 TEST(Completion, BashOffersCommandsFlagsAndValues) {
   EXPECT_EQ(bash_offers({"tr"}), (Offers{"train"}));
-  EXPECT_EQ(bash_offers({"d"}), (Offers{"data", "devices"}));
+  EXPECT_EQ(bash_offers({"d"}), (Offers{"data", "devices", "doctor"}));
   EXPECT_EQ(bash_offers({"data", ""}), (Offers{"fetch", "verify"}));
   EXPECT_EQ(bash_offers({"data", "fetch", ""}), (Offers{"mnist", "fashion-mnist"}));
   EXPECT_EQ(bash_offers({"data", "fetch", "--d"}), (Offers{"--dir"}));

@@ -6,9 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <new>
+#include <string>
+#include <thread>
 
 #include "comm/in_process.h"
+#include "comm/shared_memory_ranks.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define LOCKSTEP_SANITIZED
@@ -68,6 +72,29 @@ TEST(InProcessComm, OperationsAllocateNothingOnceWarm) {
   round();
   const int64_t before = allocations;
   EXPECT_GT(before, 0);
+  for (int i = 0; i < 100; ++i) round();
+  EXPECT_EQ(allocations, before);
+}
+
+TEST(SharedMemoryComm, OperationsAllocateNothingOnceWarm) {
+  std::unique_ptr<Comm> comms[2];
+  const std::string key = conformance::unique_key();
+  std::thread other([&] { comms[1] = conformance::join_shared(1, 2, key); });
+  comms[0] = conformance::join_shared(0, 2, key);
+  other.join();
+  const int64_t counts[2] = {3, 5};
+  float in[2][8] = {}, out[2][2][8] = {};
+  const auto round = [&] {
+    Work works[2][2];
+    for (size_t rank : {0, 1}) {
+      works[rank][0] = comms[rank]->start_all_reduce(in[rank], out[rank][0], 8, f32, Reduction::sum);
+      works[rank][1] = comms[rank]->start_all_gather(in[rank], out[rank][1], counts, f32);
+    }
+    for (auto& of_rank : works)
+      for (Work& work : of_rank) work.wait();
+  };
+  round();
+  const int64_t before = allocations;
   for (int i = 0; i < 100; ++i) round();
   EXPECT_EQ(allocations, before);
 }

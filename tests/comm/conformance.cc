@@ -1,6 +1,9 @@
 #include "comm/conformance.h"
 
+#include <sys/mman.h>
+
 #include <atomic>
+#include <new>
 
 namespace lockstep {
 
@@ -8,7 +11,10 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CommConformance);
 
 TEST_P(CommConformance, Holds) {
   const auto& [backend, check, ranks] = GetParam();
-  std::atomic<int> calls = 0;
+  // Shared, because ranks may be processes made by fork().
+  void* memory = mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto& calls = *new (memory) std::atomic<int>(0);
   backend.run(ranks, [&, run = check.run, n = ranks](Comm& comm) {
     EXPECT_EQ(comm.size(), n);
     EXPECT_EQ(comm.name(), "world");
@@ -16,6 +22,7 @@ TEST_P(CommConformance, Holds) {
     ++calls;
   });
   EXPECT_EQ(calls, ranks);
+  munmap(memory, sizeof(std::atomic<int>));
 }
 
 }  // namespace lockstep

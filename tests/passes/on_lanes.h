@@ -38,7 +38,7 @@ inline std::vector<HostArrays> run_on_lanes(const Program& p, const LaneGrid& gr
                                             const HostArrays& inputs,
                                             const std::function<Program(const Program&)>& change = {}) {
   const int64_t lanes = grid.lanes();
-  LaneComms comms(grid);
+  LaneComms comms(grid, false);
   std::vector<HostArrays> results(static_cast<size_t>(lanes));
   std::vector<std::exception_ptr> failures(static_cast<size_t>(lanes));
   const auto run = [&](int64_t lane) {

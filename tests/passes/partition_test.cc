@@ -8,9 +8,7 @@
 #include "ops/random_ops.h"
 #include "ops/reduce.h"
 #include "ops/shape_ops.h"
-#include "passes/on_lanes.h"
-#include "passes/random_cuts.h"
-#include "passes/random_program.h"
+#include "passes/lanes_difference.h"
 #include "passes/reshard.h"
 
 namespace lockstep {
@@ -207,34 +205,6 @@ TEST(Partition, OutputMayBeAnInputOrStandTwice) {
   EXPECT_EQ(collectives(partition(p, kTwo, placement, 0)), Lines({"lane_all_gather data f32[4,4]"}));
 }
 
-std::string difference_on_lanes(const RandomProgram& r, uint32_t seed) {
-  RandomCuts random(seed);
-  const LaneGrid grid = random.grid();
-  Said in, out;
-  for (ValueId id : r.program.inputs) in.push_back(random.cuts(grid, r.program.types[id].shape));
-  for (ValueId id : r.program.outputs) out.push_back(random.cuts(grid, r.program.types[id].shape));
-  const HostArrays wanted = eager(r.program, r.inputs);
-  // As it is traced: bodies first, so that their equations can be cut too.
-  const Program p = simplify(inline_bodies(r.program, Inline::early));
-  const Placement placement = place(p, grid, in, out);
-  const std::vector<HostArrays> got = run_on_lanes(p, grid, placement, r.inputs);
-  for (size_t k = 0; k < wanted.size(); ++k) {
-    for (size_t lane = 0; lane < got.size(); ++lane) {
-      const IndexBox box =
-          lane_box(grid, placement.cuts[p.outputs[k]], wanted[k].type.shape, static_cast<int64_t>(lane));
-      const HostArray piece = cut_out(wanted[k], box);
-      if (piece.type != got[lane][k].type) return fmt::format("output {} on lane {} has another type", k, lane);
-      for (int64_t i = 0; i < piece.size(); ++i) {
-        const double a = got[lane][k].get(i), b = piece.get(i);
-        if (a == b || (std::isnan(a) && std::isnan(b)) || std::abs(a - b) <= 4 * r.error[k]) continue;
-        return fmt::format("element {} of output {} on lane {} is {}, wanted {}, within {}", i, k, lane, a, b,
-                           4 * r.error[k]);
-      }
-    }
-  }
-  return "";
-}
-
 // Programs that random ones do not hit often, in all kinds of layouts.
 class Chosen {
  public:
@@ -302,25 +272,6 @@ TEST(Partition, EmptyPiecesDoNotMatter) {
       },
       {{f64, {2, 3}}, {f64, {0, 3}}})
       .expect_same_on_lanes();
-}
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint32_t kPrograms = 1000;
-#else
-constexpr uint32_t kPrograms = 10000;
-#endif
-
-TEST(Partition, ResultsAreThoseOfOneLane) {
-  for (uint32_t seed = 0; seed < kPrograms; ++seed) {
-    const RandomProgram r = RandomPrograms(seed, false).make();
-    std::string wrong;
-    try {
-      wrong = difference_on_lanes(r, seed);
-    } catch (const std::exception& error) {
-      wrong = error.what();
-    }
-    ASSERT_EQ(wrong, "") << "seed " << seed << "\n" << print(r.program);
-  }
 }
 
 }  // namespace

@@ -9,18 +9,23 @@
 
 namespace lockstep {
 
-// A random grid of at most 7 lanes, and random cuts of a value on it.
+// A random grid of 1, 2, 3, 4, 6 or 7 lanes of one device or several, and random cuts of a value on it.
 class RandomCuts {
  public:
   explicit RandomCuts(uint32_t seed) : random_(seed) {}
 
   LaneGrid grid() {
-    static const std::vector<LaneGrid> grids = {{{{"x", 2, 1}}},
+    static const std::vector<LaneGrid> grids = {{},
+                                                {{{"x", 2, 1}}},
                                                 {{{"x", 2, 3}}},
                                                 {{{"x", 3, 1}}},
+                                                {{{"x", 3, 2}}},
+                                                {{{"x", 4, 1}}},
                                                 {{{"x", 4, 2}}},
                                                 {{{"x", 7, 1}}},
+                                                {{{"x", 7, 2}}},
                                                 {{{"x", 2, 1}, {"y", 2, 1}}},
+                                                {{{"x", 2, 2}, {"y", 2, 3}}},
                                                 {{{"x", 3, 1}, {"y", 2, 2}}}};
     return grids[random_() % grids.size()];
   }

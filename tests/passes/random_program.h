@@ -4,9 +4,12 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <map>
 #include <random>
 
+#include "ops/constrain.h"
 #include "ops/control.h"
 #include "ops/einsum.h"
 #include "ops/elementwise.h"
@@ -22,10 +25,20 @@ struct RandomProgram {
   HostArrays inputs;
 };
 
+// An equation to be put into a program, and what its operands hold.
+struct RandomEquation {
+  const Op* op;
+  Attrs attrs;
+  HostArrays in;
+};
+using RandomEquations = std::function<RandomEquation(std::mt19937&)>;
+
 class RandomPrograms {
  public:
   // `smooth`: all floats are f64, and no kink stands behind a value that is not exact.
-  RandomPrograms(uint32_t seed, bool smooth) : random_(seed), smooth_(smooth) {}
+  // `more`, if any, makes equations for one step of a few.
+  RandomPrograms(uint32_t seed, bool smooth, RandomEquations more = {})
+      : random_(seed), smooth_(smooth), more_(std::move(more)) {}
 
   RandomProgram make() {
     const int inputs = pick(2, 5), steps = pick(5, 40);
@@ -49,8 +62,15 @@ class RandomPrograms {
     }
     outputs.push_back(known_.back().value);
     out.error.push_back(known_.back().error);
+    for (const Known& v : aside_) {
+      outputs.push_back(v.value);
+      out.error.push_back(v.error);
+    }
     out.program = b_.take(outputs);
-    for (ValueId id : out.program.inputs) out.inputs.push_back(make_array(out.program.types[id]));
+    for (ValueId id : out.program.inputs) {
+      const auto given = given_.find(id);
+      out.inputs.push_back(given == given_.end() ? make_array(out.program.types[id]) : given->second);
+    }
     return out;
   }
 
@@ -121,6 +141,7 @@ class RandomPrograms {
   }
 
   void step() {
+    if (more_ && pick(0, 5) == 0) return equation(more_(random_));
     const Known x = any();
     switch (pick(0, 13)) {
       case 0:
@@ -147,6 +168,48 @@ class RandomPrograms {
       default:
         return nest(x);
     }
+  }
+
+  // Its operands are new inputs, of which something may be said. Elements that only move, or are computed one by one,
+  // are the same wherever that happens.
+  void equation(const RandomEquation& made) {
+    Values in;
+    for (const HostArray& x : made.in) {
+      in.push_back(b_.input(x.type));
+      given_.emplace(in.back().id(), x);
+      if (pick(0, 1)) in.back() = constrained(in.back());
+    }
+    const HostArrays results = eager_op(*made.op, made.attrs, made.in);
+    const Values out = b_.emit(*made.op, in, made.attrs);
+    for (size_t k = 0; k < out.size(); ++k) {
+      double bound = 0;
+      bool finite = true;
+      for (int64_t i = 0; i < results[k].size(); ++i) {
+        finite &= std::isfinite(results[k].get(i));
+        bound = std::max(bound, std::abs(results[k].get(i)));
+      }
+      const DType t = out[k].dtype();
+      const double unit = t == bf16 ? 0x1p-7 : t == f16 ? 0x1p-10 : t == f32 ? 1e-5 : 1e-12;
+      const bool exact = !is_floating(t) || made.op->loop || made.op->view;
+      const Known v{out[k], bound, exact || !finite ? 0 : 4 * unit * std::max(bound, 1.0)};
+      const bool usual = t == f32 || t == f64 || t == i32 || t == boolean;
+      if (usual && finite && count(out[k].shape()) > 0)
+        keep(v.value, v.bound, v.error);
+      else
+        aside_.push_back(v);
+    }
+  }
+
+  Value constrained(Value v) {
+    Annotation said{"x=12,y=12", {}, "random", ""};
+    said.axes.resize(v.shape().size());
+    for (const char* axis : {"x", "y"}) {
+      if (v.rank() == 0) break;
+      auto& axes = said.axes[random_() % said.axes.size()];
+      if (!axes) axes.emplace();
+      if (pick(0, 2)) axes->emplace_back(axis);
+    }
+    return constrain(v, said);
   }
 
   void unary(const Known& x) {
@@ -264,7 +327,7 @@ class RandomPrograms {
                     std::max(x.error, y.error));
       }
       default:
-        return keep_like(stop_gradient(v), x);
+        return keep_like(pick(0, 1) ? stop_gradient(v) : constrained(v), x);
     }
   }
 
@@ -371,8 +434,11 @@ class RandomPrograms {
 
   std::mt19937 random_;
   bool smooth_;
+  RandomEquations more_;
   Builder b_;
   std::vector<Known> known_;
+  std::vector<Known> aside_;            // outputs that no step goes on from
+  std::map<ValueId, HostArray> given_;  // what inputs hold
 };
 
 }  // namespace lockstep

@@ -186,6 +186,21 @@ void add_views(std::vector<Row>& out) {
   for (const Shape& s : {Shape{}, Shape{3}, Shape{2, 0}, Shape{2, 3, 2, 1}, Shape{12, 4}})
     for (DType t : {f32, i32, bf16}) stop.samples.push_back({{{{t, s}}}, {}});
   out.push_back(std::move(stop));
+
+  Row constrain{
+      &constrain_op, [](const RefArrays& in, const Attrs&, RefArrays& y) { y[0].data = in[0].data; }, {}, true};
+  auto add_constrain = [&](DType t, Shape shape, std::string axes, std::string at) {
+    constrain.samples.push_back(
+        {{{{t, std::move(shape)}}},
+         {{"mesh", "x=2,y=2"}, {"axes", std::move(axes)}, {"by", "with_sharding_constraint"}, {"at", std::move(at)}}});
+  };
+  add_constrain(f32, {}, "", "a.cc:1");
+  add_constrain(i32, {3}, "", "a.cc:1");
+  add_constrain(bf16, {2, 0}, ";y", "a.cc:2");
+  add_constrain(f32, {2, 3, 2, 1}, "x;;*;y", "");
+  add_constrain(f32, {12, 4}, "y,x;", "a.cc:3");
+  add_constrain(f64, {12, 4}, "*;x", "a.cc:3");
+  out.push_back(std::move(constrain));
 }
 
 void add_joins(std::vector<Row>& out) {

@@ -53,12 +53,12 @@ struct FactorTable {
 
   FactorTable(const Op& op, const Sample& sample) : rule(op.rule(sample.types(), sample.attrs)) {
     const std::vector<Type> in = sample.types(), out = infer_types(op, in, sample.attrs);
-    auto learn = [&](Types types, const std::vector<std::string>& terms, const std::map<char, int64_t>& steps) {
+    auto learn = [&](Types types, const std::vector<std::string>& terms, const Steps& steps) {
       ASSERT_EQ(terms.size(), types.size());
       for (size_t t = 0; t < terms.size(); ++t) {
         ASSERT_EQ(terms[t].size(), types[t].shape.size());
         for (size_t d = 0; d < terms[t].size(); ++d) {
-          const int64_t step = step_of(steps, terms[t][d]), n = types[t].shape[d] / step;
+          const int64_t step = step_of(steps, t, terms[t][d]), n = types[t].shape[d] / step;
           EXPECT_EQ(n * step, types[t].shape[d]) << terms[t][d];
           EXPECT_EQ(extent.emplace(terms[t][d], n).first->second, n) << terms[t][d];
           EXPECT_FALSE(has(terms[t].substr(d + 1), terms[t][d])) << "a factor twice in " << terms[t];
@@ -283,13 +283,13 @@ void expect_cut_unevenly(const Op& op, const Sample& sample, const FactorTable& 
       const size_t d = factors.rule.in[i].find(factor);
       if (d == std::string::npos) continue;
       in[i] = HostArray(eqn.in[i]);
-      for_piece(inputs[i].type.shape, eqn.in[i].shape, d, range.begin * step_of(factors.rule.in_step, factor),
+      for_piece(inputs[i].type.shape, eqn.in[i].shape, d, range.begin * step_of(factors.rule.in_step, i, factor),
                 [&](int64_t whole, int64_t piece) { copy_element(inputs[i], whole, in[i], piece); });
     }
     const HostArrays parts = eager_op(op, eqn.attrs, in);
     for (size_t k = 0; k < parts.size(); ++k) {
       if (const size_t d = factors.rule.out[k].find(factor); d != std::string::npos)
-        for_piece(got[k].type.shape, eqn.out[k].shape, d, range.begin * step_of(factors.rule.out_step, factor),
+        for_piece(got[k].type.shape, eqn.out[k].shape, d, range.begin * step_of(factors.rule.out_step, k, factor),
                   [&](int64_t whole, int64_t piece) { copy_element(parts[k], piece, got[k], whole); });
       else
         got[k] = lane == 0 ? parts[k] : eager_op(join, {}, {got[k], parts[k]})[0];

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "array/near.h"
+#include "lane/lanes.h"
 #include "lockstep/lockstep.h"
 
 namespace lockstep {
@@ -455,8 +456,8 @@ TEST(ShardMapText, ADataParallelStepIsOneProductPerWeight) {
   const Layers p{zeros({12, 20}), zeros({20}), zeros({20, 6}), zeros({6})};
   const std::string text = step.lowered(p, zeros({32, 12}), zeros({32, 6}));
   SCOPED_TRACE(text);
-  // Two products forward; backward one for each weight and one for the hidden layer.
-  EXPECT_EQ(occurrences(text, " einsum"), 5u);
+  // On each lane: two products forward; backward one for each weight and one for the hidden layer.
+  EXPECT_EQ(occurrences(text, " einsum"), 5u * static_cast<size_t>(Lanes::local().count()));
   EXPECT_EQ(occurrences(text, "f32[8,12,20]"), 0u);
   EXPECT_EQ(occurrences(text, "f32[8,20,6]"), 0u);
   for (const char* weights : {"f32[12,20]", "f32[20,6]"}) EXPECT_GT(occurrences(text, weights), 0u) << weights;

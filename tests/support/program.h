@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -31,6 +32,19 @@ inline std::string program_path() {
 inline detail::ProcessResult run_lockstep(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), program_path());
   return detail::run_process(arguments, std::chrono::seconds(60));
+}
+
+// Waits, up to a minute, until a process that is not a child of this one runs no more. (Who inherits it may take its
+// time to reap it, or never do.)
+inline bool is_gone_soon(pid_t pid) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/stat";
+  for (int i = 0; i < 60'000; ++i) {
+    std::string text;
+    std::getline(std::ifstream(path), text);
+    if (const size_t at = text.rfind(") "); at == text.npos || text[at + 2] == 'Z' || text[at + 2] == 'X') return true;
+    ::poll(nullptr, 0, 1);
+  }
+  return false;
 }
 
 // The command line is refused with this message.
@@ -68,6 +82,7 @@ class RunningProgram {
   RunningProgram(const RunningProgram&) = delete;
   RunningProgram& operator=(const RunningProgram&) = delete;
 
+  pid_t pid() const { return child_; }
   void send(int signal) { ::kill(child_, signal); }
 
   std::string err() const { return text_of(err_.get()); }

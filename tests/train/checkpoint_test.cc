@@ -94,7 +94,7 @@ TEST(Checkpoint, ManifestTellsAllWithoutData) {
   EXPECT_EQ(info.entries[0].spec, "P(None, ('data', 'model'))");
   EXPECT_EQ(info.entries[0].partition, P({}, {"data", "model"}));
   EXPECT_EQ(info.entries[0].mesh, 0);
-  EXPECT_EQ(info.entries[1].offset, 240);
+  EXPECT_EQ(info.entries[1].pieces.at(0).offset, 240);
   EXPECT_EQ(info.entries[2].spec, "P()");
   EXPECT_EQ(info.entries[2].mesh, -1);
   ASSERT_EQ(info.shards.size(), 1u);
@@ -147,7 +147,7 @@ TEST(Checkpoint, LargeOnesAreSplitAndArraysAreNot) {
 TEST(Checkpoint, ElementsAreAligned) {
   const TempDir dir;
   for (const CheckpointEntry& entry : inspect_checkpoint(save_checkpoint(dir.path(), odd_checkpoint())).entries)
-    EXPECT_EQ(entry.offset % size_of(entry.type.dtype), 0) << entry.name;
+    EXPECT_EQ(entry.pieces.at(0).offset % size_of(entry.type.dtype), 0) << entry.name;
 }
 
 TEST(Checkpoint, SavingAStepAgainReplacesIt) {
@@ -314,10 +314,11 @@ TEST_F(DamagedCheckpoint, ManifestThatLiesIsRefused) {
   };
   using J = nlohmann::ordered_json;
   EXPECT_NO_THROW(load_checkpoint(path_));
-  lies("is of format 2, written by \"lockstep 9\", and this lockstep reads format 1; use a newer lockstep", [](J& j) {
-    j["format"] = 2;
-    j["written_by"] = "lockstep 9";
-  });
+  lies("is of format 3, written by \"lockstep 9\", and this lockstep reads formats up to 2; use a newer lockstep",
+       [](J& j) {
+         j["format"] = 3;
+         j["written_by"] = "lockstep 9";
+       });
   lies("manifest.json: ", [](J& j) { j.erase("step"); });
   lies("manifest.json: ", [](J& j) { j["config"]["x"] = 1; });
   lies("has the element type \"f8\"", [](J& j) { j["arrays"][0]["dtype"] = "f8"; });
@@ -325,6 +326,8 @@ TEST_F(DamagedCheckpoint, ManifestThatLiesIsRefused) {
   lies("lies in x, which is no shard", [](J& j) { j["arrays"][0]["shard"] = "x"; });
   lies("has 1 bytes, but f32[6,10] has 240", [](J& j) { j["arrays"][0]["bytes"] = 1; });
   lies("no machine holds", [](J& j) { j["arrays"][0]["shape"] = {int64_t{1} << 61}; });
+  lies("has 1 sums for its ", [](J& j) { j["shards"][0]["chunk_bytes"] = 7; });
+  lies("has 0 sums for its ", [](J& j) { j["shards"][0]["chunks"] = ""; });
   lies("two arrays are called", [](J& j) { j["arrays"][1]["name"] = j["arrays"][0]["name"]; });
   lies("is no name of a shard", [](J& j) { j["shards"][0]["file"] = "../x"; });
   lies("stands twice", [](J& j) { j["shards"][0]["file"] = j["shards"][1]["file"]; });

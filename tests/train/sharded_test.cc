@@ -144,6 +144,19 @@ void expect_in_pieces(const TrainState& state, const EngineOptions& with) {
   }
 }
 
+// What a plan cuts across lanes was not put together on the way in.
+void expect_loaded_in_pieces(const TrainState& state, const EngineOptions& with) {
+  const LaneGrid grid = lane_grid(with.mesh, Lanes::local().count());
+  const Model model = small_model();
+  const std::vector<ParameterSpecs> specs = specs_of(with.plan, with.mesh, model.paths, model.types);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const LaneCuts cuts = lane_cuts(grid, specs[i].param, model.types[i].shape.size());
+    const bool cut = std::any_of(cuts.begin(), cuts.end(), [](const auto& axes) { return !axes.empty(); });
+    EXPECT_EQ(!!state.params[i].node()->pieces, cut) << model.paths[i];
+    EXPECT_EQ(!state.params[i].node()->buffer, cut) << model.paths[i];
+  }
+}
+
 TEST(Sharded, EveryPlanTrainsLikeOneDevice) {
   const Outcome alone = trained(options_of(kAlone));
   EXPECT_LT(alone.losses.back(), alone.losses.front());
@@ -281,6 +294,12 @@ TEST(Sharded, CheckpointsMoveBetweenAnyMeshesAndPlans) {
     TrainState restored = reader.restore(written);
     expect_lies_as_planned(restored, reading);
     expect_same_bytes(held, detail::to_checkpoint(restored, small_model()));
+
+    // Read from the disk piece by piece it is the same.
+    const TrainState resumed = reader.restore_or_create("auto");
+    expect_lies_as_planned(resumed, reading);
+    expect_loaded_in_pieces(resumed, reading);
+    expect_same_bytes(held, detail::to_checkpoint(resumed, small_model()));
 
     // A step takes the state through the other plan's pieces.
     Loader loader(synthetic_digits(230, 1, 1).train, {.batch_size = 50, .seed = 3});

@@ -1,0 +1,100 @@
+#include "array/constraints.h"
+
+#include <fmt/format.h>
+
+#include <map>
+
+#include "array/apply.h"
+#include "base/check.h"
+#include "lockstep/collectives.h"
+#include "lockstep/jit.h"
+#include "program/builder.h"
+#include "sharding/mesh_text.h"
+
+namespace lockstep::detail {
+namespace {
+
+using DimAxes = std::vector<std::optional<std::vector<std::string>>>;
+
+// Something that somebody wrote of a mesh, as it is named in errors.
+struct Written {
+  std::string mesh;
+  std::string text;
+};
+
+Written written(const std::string& what, const std::string& mesh, const PartitionSpec& spec, const std::string& at) {
+  return {mesh, fmt::format("{} at {} says {} on the mesh {}", what, at, to_string(spec), mesh)};
+}
+
+void collect(const Program& p, std::vector<Written>& out) {
+  for (const Eqn& eqn : p.eqns) {
+    if (eqn.op->annotation)
+      if (const Annotation said = eqn.op->annotation(p.types[eqn.out[0]], eqn.attrs); !said.at.empty())
+        out.push_back(written(said.by, said.mesh, spec_of(said), said.at));
+    for (const auto& [name, value] : eqn.attrs)
+      if (const auto* body = std::get_if<ProgramPtr>(&value)) collect(**body, out);
+  }
+}
+
+void check_fits(const char* what, const Array& array, const NamedSharding& sharding) {
+  if (!sharding.defined()) throw_error("{}: the sharding is empty; make it from a mesh and a spec", what);
+  if (!array.defined()) throw_error("{}: the array is empty; assign it before it is placed", what);
+  sharding.index_box(array.type().shape, 0);  // throws when the spec is longer than the rank
+}
+
+}  // namespace
+
+Array constrained(const Array& array, const NamedSharding& sharding, const char* what, const SourceLine& at) {
+  check_fits(what, array, sharding);
+  if (!array.is_traced()) return with_sharding(array, sharding);
+  for (const SpecEntry& entry : sharding.spec().entries)
+    for (const std::string& axis : entry.axes)
+      if (is_axis_in_scope(axis))
+        throw_error(
+            "{}: {} names axis \"{}\", and this code runs on each device along it by itself; leave the axis out, or "
+            "say "
+            "how the whole lies outside of the mapped function",
+            what, to_string(sharding.spec()), axis);
+  Annotation said = annotation_of(sharding, array.type().shape.size());
+  said.by = what;
+  said.at = to_string(at);
+  Array out = apply1(what, {array}, [&](Builder&, const Values& v) { return constrain(v[0], said); });
+  out.node()->sharding = sharding;
+  return out;
+}
+
+void check_one_mesh(const Traced& traced, const Shardings& in, const Shardings& out, const SourceLine& at) {
+  std::vector<Written> all;
+  for (const auto& [list, name] : {std::pair(&in, "in_shardings"), std::pair(&out, "out_shardings")})
+    for (size_t i = 0; i < list->size(); ++i)
+      if (const NamedSharding& said = (*list)[i]; said.defined())
+        all.push_back(written(fmt::format("{}[{}]", name, i), mesh_text(said.mesh()), said.spec(), to_string(at)));
+  collect(*traced.program, all);
+  for (const Written& other : all)
+    if (other.mesh != all[0].mesh)
+      throw_error("jit: {}, and {}; one compiled function runs on one mesh: make both shardings of the same Mesh",
+                  all[0].text, other.text);
+}
+
+Program with_outputs_said(const Program& p, const Shardings& in, const Shardings& out, const Mesh& mesh) {
+  std::map<ValueId, DimAxes> known;
+  for (size_t i = 0; i < p.inputs.size() && i < in.size(); ++i)
+    if (in[i].defined() && in[i].mesh() == mesh)
+      known[p.inputs[i]] = annotation_of(in[i], p.types[p.inputs[i]].shape.size()).axes;
+  for (const Eqn& eqn : p.eqns)
+    if (eqn.op->annotation) known[eqn.out[0]] = eqn.op->annotation(p.types[eqn.out[0]], eqn.attrs).axes;
+  Builder b;
+  Values args;
+  for (ValueId id : p.inputs) args.push_back(b.input(p.types[id]));
+  Values results = b.inline_program(p, args);
+  for (size_t j = 0; j < results.size() && j < out.size(); ++j) {
+    if (!out[j].defined() || out[j].mesh() != mesh) continue;
+    Annotation said = annotation_of(out[j], results[j].shape().size());
+    if (known.emplace(p.outputs[j], said.axes).first->second == said.axes) continue;
+    said.by = fmt::format("output {}", j);
+    results[j] = constrain(results[j], said);
+  }
+  return b.take(results);
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,66 @@
+#include "array/node.h"
+#include "base/check.h"
+#include "comm/world.h"
+#include "lockstep/device_put.h"
+#include "lockstep/shard_map.h"
+
+namespace lockstep::detail {
+
+void check_pmap_size(int64_t size, const std::string& axis) {
+  // With several processes the axis is that of all devices by now; pmap_argument() has seen that every process gave as
+  // many elements as it has devices.
+  const int devices = process_count() == 1 ? local_device_count() : device_count();
+  if (size > devices)
+    throw_error(
+        "pmap: {} elements along \"{}\" for {} local devices; each device takes one: map over fewer, or ask for more "
+        "with "
+        "--devices {} or LOCKSTEP_NUM_CPU_DEVICES={}",
+        size, axis, devices, size, size);
+}
+
+bool pmap_crosses_lanes() { return World::instance().lanes() > 1 && !tracing(); }
+
+Array pmap_argument(const Array& array, std::optional<int64_t> axis, const std::string& name) {
+  const bool alone = process_count() == 1;
+  PartitionSpec spec;
+  int64_t size = device_count();
+  if (axis) {
+    const auto rank = static_cast<int64_t>(array.shape().size());
+    const int64_t at = *axis < 0 ? *axis + rank : *axis;
+    if (at < 0 || at >= rank) return array;  // vmap says what is wrong
+    size = array.shape()[static_cast<size_t>(at)];
+    if (alone && size > device_count()) return array;  // as above
+    spec.entries.resize(static_cast<size_t>(at) + 1);
+    spec.entries.back() = name;
+  }
+  if (alone) {
+    // Shared arguments come out on all devices, of which the mapped axis may take only some: they have no place yet.
+    if (!axis) return array;
+    const std::vector<Device> some(devices().begin(), devices().begin() + size);
+    const NamedSharding sharding(make_mesh({{name, size}}, some), spec);
+    return known_sharding(array) == sharding ? array : with_sharding(array, sharding);
+  }
+  const NamedSharding sharding(make_mesh({{name, device_count()}}), spec);
+  if (known_sharding(array) == sharding) return array;
+  if (!axis) return with_sharding(array, sharding);
+  if (size != local_device_count())
+    throw_error(
+        "pmap: {} elements along \"{}\" and process {} has {} devices; with several processes each gives one for every "
+        "device of its own",
+        size, name, process_index(), local_device_count());
+  Shape shape = array.shape();
+  shape[spec.entries.size() - 1] = device_count();
+  return make_array_from_process_local_data(sharding, array, shape);
+}
+
+Array pmap_result(const Array& array) { return process_local_data(array); }
+
+void pmap_donated(const Array& array) {
+  Node& node = *array.node();
+  if (node.kind != Node::Kind::concrete) return;
+  node.kind = Node::Kind::donated;
+  node.buffer.reset();
+  node.pieces.reset();
+}
+
+}  // namespace lockstep::detail

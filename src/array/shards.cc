@@ -1,0 +1,151 @@
+// The pieces of an array: those of devices as views, and those of a process made one array of all.
+#include <algorithm>
+#include <cstring>
+
+#include "array/node.h"
+#include "base/check.h"
+#include "comm/world.h"
+#include "lockstep/device_put.h"
+#include "lockstep/rearrange.h"
+
+namespace lockstep {
+namespace {
+
+using detail::LanePieces;
+using detail::MeshLanes;
+
+IndexBox whole_box(const Shape& shape) {
+  IndexBox box;
+  for (const int64_t extent : shape) box.push_back({0, extent});
+  return box;
+}
+
+Shape shape_of(const IndexBox& box) {
+  Shape shape;
+  for (const Range& range : box) shape.push_back(range.size());
+  return shape;
+}
+
+std::string to_string(const IndexBox& box) {
+  std::string out = "[";
+  for (const Range& range : box) out += (out.size() > 1 ? ", " : "") + to_string(range);
+  return out + "]";
+}
+
+bool contains(const IndexBox& outer, const IndexBox& inner) {
+  for (size_t d = 0; d < outer.size(); ++d)
+    if (inner[d].size() > 0 && (inner[d].begin < outer[d].begin || inner[d].end > outer[d].end)) return false;
+  return true;
+}
+
+// A box of the memory that holds `held` of an array.
+Array view(const BufferPtr& buffer, DType dtype, const IndexBox& held, const IndexBox& box) {
+  const Type whole{dtype, shape_of(held)};
+  const Type type{dtype, shape_of(box)};
+  IndexBox inside;
+  for (size_t d = 0; d < box.size(); ++d) inside.push_back({box[d].begin - held[d].begin, box[d].end - held[d].begin});
+  const int64_t begin = detail::stretch(whole.shape, inside);
+  if (begin < 0 || type.bytes() == 0) {
+    BufferPtr copy = allocate(type.bytes());
+    if (type.bytes() > 0) detail::copy_out(buffer->data(), whole.shape, inside, size_of(dtype), copy->data());
+    return detail::concrete(detail::intern(type), std::move(copy));
+  }
+  auto* owner = new BufferPtr(buffer);
+  return detail::adopt_bytes(buffer->data() + begin * size_of(dtype), type, owner,
+                             [](void* held_by) { delete static_cast<BufferPtr*>(held_by); });
+}
+
+// The smallest box around what the lanes of this process hold.
+IndexBox process_box(const MeshLanes& lanes, const LaneCuts& cuts, const Shape& shape) {
+  IndexBox around;
+  for (int64_t lane = lanes.first; lane < lanes.first + lanes.here; ++lane) {
+    const IndexBox box = lane_box(lanes.grid, cuts, shape, lane);
+    if (around.empty()) around = box;
+    for (size_t d = 0; d < box.size(); ++d) {
+      if (box[d].size() == 0) continue;
+      if (around[d].size() == 0) around[d] = box[d];
+      around[d] = {std::min(around[d].begin, box[d].begin), std::max(around[d].end, box[d].end)};
+    }
+  }
+  return around;
+}
+
+}  // namespace
+
+std::vector<Shard> addressable_shards(const Array& x) {
+  std::vector<Shard> out;
+  const NamedSharding sharding = x.sharding();
+  const detail::LanePiecesPtr pieces = x.node()->kind == detail::Node::Kind::concrete ? x.node()->pieces : nullptr;
+  if (!pieces || pieces->complete()) {
+    const BufferPtr& buffer = detail::buffer_of(x, "addressable_shards");
+    for (const DeviceIndices& piece : sharding.addressable_indices_map(x.shape()))
+      out.push_back({piece.device, piece.box, view(buffer, x.dtype(), whole_box(x.shape()), piece.box)});
+    return out;
+  }
+  const int64_t devices_per_lane = sharding.mesh().size() / pieces->grid.lanes();
+  for (const DeviceIndices& piece : sharding.addressable_indices_map(x.shape())) {
+    const int64_t lane = sharding.mesh().position(piece.device) / devices_per_lane;
+    const IndexBox held = lane_box(pieces->grid, pieces->cuts, x.shape(), lane);
+    LOCKSTEP_CHECK(contains(held, piece.box), "{} lies outside of {}", to_string(piece.box), to_string(held));
+    out.push_back(
+        {piece.device, piece.box, view(pieces->buffers[static_cast<size_t>(lane)], x.dtype(), held, piece.box)});
+  }
+  return out;
+}
+
+Range process_range(const NamedSharding& sharding, int64_t extent) {
+  const MeshLanes lanes = detail::lanes_of(sharding.mesh());
+  if (!lanes.spread || lanes.grid.axes.empty()) return {0, extent};
+  return process_box(lanes, lane_cuts(lanes.grid, sharding.spec(), 1), {extent})[0];
+}
+
+Array make_array_from_process_local_data(const NamedSharding& sharding, const Array& local, const Shape& global_shape) {
+  if (!sharding.defined())
+    throw_error("make_array_from_process_local_data: the sharding is empty; make it from a mesh and a spec");
+  sharding.index_box(global_shape, 0);  // throws when the spec is longer than the rank
+  const MeshLanes lanes = detail::lanes_of(sharding.mesh());
+  const bool spread = lanes.spread && !lanes.grid.axes.empty();
+  const LaneCuts cuts = lane_cuts(lanes.grid, sharding.spec(), global_shape.size());
+  const IndexBox own = spread ? process_box(lanes, cuts, global_shape) : whole_box(global_shape);
+  if (local.shape() != shape_of(own))
+    throw_error(
+        "make_array_from_process_local_data: the data is {} and process {} holds {} of {} under {}; give that part",
+        to_string(local.type()), process_index(), to_string(own), to_string(global_shape), to_string(sharding.spec()));
+  if (!spread) return detail::with_sharding(local, sharding);
+  const BufferPtr& whole = detail::buffer_of(local, "make_array_from_process_local_data");
+  const int64_t size = size_of(local.dtype());
+  auto pieces = std::make_shared<LanePieces>(
+      LanePieces{lanes.grid, cuts, std::vector<BufferPtr>(static_cast<size_t>(lanes.grid.lanes())), true});
+  for (int64_t lane = lanes.first; lane < lanes.first + lanes.here; ++lane) {
+    BufferPtr& buffer = pieces->buffers[static_cast<size_t>(lane)];
+    if (lanes.here == 1) {
+      buffer = whole;
+      break;
+    }
+    IndexBox box = lane_box(lanes.grid, cuts, global_shape, lane);
+    for (size_t d = 0; d < box.size(); ++d) box[d] = {box[d].begin - own[d].begin, box[d].end - own[d].begin};
+    buffer = allocate(count(shape_of(box)) * size);
+    if (buffer->size() > 0) detail::copy_out(whole->data(), local.shape(), box, size, buffer->data());
+  }
+  return detail::concrete(detail::intern({local.dtype(), global_shape}), std::move(pieces), sharding);
+}
+
+Array process_local_data(const Array& x) {
+  const detail::LanePiecesPtr pieces = x.node()->kind == detail::Node::Kind::concrete ? x.node()->pieces : nullptr;
+  if (!pieces || pieces->complete()) return x;
+  const MeshLanes lanes = detail::lanes_of(x.sharding().mesh());
+  const IndexBox own = process_box(lanes, pieces->cuts, x.shape());
+  const Type local{x.dtype(), shape_of(own)};
+  if (lanes.here == 1)
+    return detail::concrete(detail::intern(local), pieces->buffers[static_cast<size_t>(lanes.first)]);
+  BufferPtr whole = allocate(local.bytes());
+  for (int64_t lane = lanes.first; lane < lanes.first + lanes.here; ++lane) {
+    IndexBox box = lane_box(lanes.grid, pieces->cuts, x.shape(), lane);
+    for (size_t d = 0; d < box.size(); ++d) box[d] = {box[d].begin - own[d].begin, box[d].end - own[d].begin};
+    const BufferPtr& piece = pieces->buffers[static_cast<size_t>(lane)];
+    if (piece->size() > 0) detail::copy_in(piece->data(), local.shape, box, size_of(x.dtype()), whole->data());
+  }
+  return detail::concrete(detail::intern(local), std::move(whole));
+}
+
+}  // namespace lockstep

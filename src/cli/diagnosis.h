@@ -1,0 +1,55 @@
+// What `lockstep doctor` finds out about this process and its surroundings. Used by the main thread only.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cluster/address.h"
+#include "cluster/detect.h"
+
+namespace lockstep::cli {
+
+struct Diagnosis {
+  // Something to be changed, and how.
+  struct Problem {
+    std::string what, remedy;
+  };
+  // A part of this build: "control plane", "gRPC"; empty: left out.
+  struct Part {
+    std::string name, used;
+  };
+  struct Coordinator {
+    std::vector<std::string> numbers;  // what its name means here
+    std::string answer;                // what came of asking
+    std::string own_address;           // this machine's, on the way there
+  };
+  struct Devices {
+    int cores = 0;
+    int cpu_devices = 0;
+    int64_t lanes = 0;
+    int gpus_visible = 0;
+    std::vector<int> gpus;
+  };
+
+  std::string compiler, machine;
+  std::vector<Part> parts;
+  detail::Decision decision;
+  Devices devices;
+  std::string host_name, full_host_name;
+  std::vector<detail::Interface> interfaces;  // those that may be used, the best first
+  std::vector<std::string> proxies;           // variables that name one
+  uint64_t shared_bytes = 0, shared_free = 0;
+  std::optional<Coordinator> coordinator;  // where one is needed and known
+
+  std::vector<std::string> notes;
+  std::vector<Problem> problems;
+};
+
+// Waits for an answer of a name server or a coordinator for at most so long, each. Throws only for an unknown
+// Options::cluster_detection_method.
+Diagnosis diagnose(const distributed::Options&, const detail::Surroundings&, std::chrono::milliseconds timeout);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,190 @@
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/names.h"
+#include "cli/command.h"
+#include "cli/diagnosis.h"
+#include "lockstep/version.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct Arguments {
+  distributed::Options options;
+  double timeout = 3;
+  bool json = false;
+};
+
+const char* answer_of(const detail::Verdict& verdict) { return verdict.wrong ? "wrong" : verdict.found ? "yes" : "no"; }
+
+bool is_taken(const Diagnosis& found, const detail::Verdict& verdict) {
+  return found.decision.taken && found.decision.taken->method == verdict.detector;
+}
+
+std::string addresses_of(const std::vector<detail::Interface>& interfaces) {
+  std::string out;
+  for (const detail::Interface& each : interfaces)
+    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", each.name, each.address);
+  return out.empty() ? "none" : out;
+}
+
+std::string mebibytes(uint64_t bytes) { return fmt::format("{} MiB", bytes >> 20); }
+
+std::string devices_of(const Diagnosis::Devices& devices) {
+  std::string out = fmt::format("{}, {}, {}", counted(devices.cores, "core"), counted(devices.lanes, "lane"),
+                                counted(devices.cpu_devices, "CPU device"));
+  if (devices.gpus_visible > 0)
+    out += fmt::format(", {} in sight, of which its own: {}", counted(devices.gpus_visible, "GPU"),
+                       devices.gpus.empty() ? "none" : fmt::format("{}", fmt::join(devices.gpus, ", ")));
+  return out;
+}
+
+void print_line(const char* name, const std::string& value) { fmt::print("  {:<20}  {}\n", name, value); }
+
+void print_coordinator(const Diagnosis& found) {
+  if (!found.coordinator) return;
+  fmt::print("\ncoordinator\n");
+  print_line("address", found.decision.taken->coordinator);
+  print_line("which means", found.coordinator->numbers.empty()
+                                ? "nothing here"
+                                : fmt::format("{}", fmt::join(found.coordinator->numbers, ", ")));
+  print_line("there", found.coordinator->answer);
+  if (!found.coordinator->own_address.empty()) print_line("seen from there", found.coordinator->own_address);
+}
+
+void print_text(const Diagnosis& found) {
+  fmt::print("lockstep {}\n", LOCKSTEP_VERSION);
+  print_line("built by", fmt::format("{}, {}", found.compiler, found.machine));
+  for (const Diagnosis::Part& part : found.parts)
+    print_line(part.name.c_str(), part.used.empty() ? "left out" : part.used);
+
+  fmt::print("\nwho am i\n");
+  for (const detail::Verdict& verdict : found.decision.verdicts)
+    fmt::print("{} {:<10}  {:<5}  {}\n", is_taken(found, verdict) ? ">" : " ", verdict.detector, answer_of(verdict),
+               verdict.reason);
+
+  fmt::print("\nthis process\n");
+  if (found.decision.taken) print_line("is", to_string(*found.decision.taken));
+  print_line("has", devices_of(found.devices));
+  print_line("on host", found.full_host_name.empty() ? found.host_name : found.full_host_name);
+  print_line("with addresses", addresses_of(found.interfaces));
+  print_line("shared memory",
+             fmt::format("{} of {} free", mebibytes(found.shared_free), mebibytes(found.shared_bytes)));
+  if (!found.proxies.empty())
+    print_line("proxies", fmt::format("{}: not used between processes", fmt::join(found.proxies, ", ")));
+  print_coordinator(found);
+
+  for (const std::string& note : found.notes) fmt::print("\nnote: {}\n", note);
+  if (found.problems.empty()) {
+    fmt::print("\nall is well\n");
+    return;
+  }
+  fmt::print("\n{} to be changed\n", found.problems.size() == 1 ? "something is" : "some things are");
+  for (const Diagnosis::Problem& problem : found.problems) {
+    fmt::print("- {}\n", problem.what);
+    if (!problem.remedy.empty()) fmt::print("  {}\n", problem.remedy);
+  }
+}
+
+using nlohmann::ordered_json;
+
+ordered_json json_of(const detail::ClusterInfo& info) {
+  ordered_json out = {{"method", info.method},
+                      {"process_id", info.process_id},
+                      {"process_count", info.process_count},
+                      {"coordinator", info.coordinator},
+                      {"bind_address", info.bind_address},
+                      {"local_id", nullptr},
+                      {"local_count", nullptr},
+                      {"local_device_ids", info.local_device_ids},
+                      {"mpi", info.mpi}};
+  if (info.local_id) out["local_id"] = *info.local_id;
+  if (info.local_count) out["local_count"] = *info.local_count;
+  return out;
+}
+
+void print_json(const Diagnosis& found) {
+  ordered_json parts, verdicts = ordered_json::array(), interfaces = ordered_json::array(),
+                      problems = ordered_json::array();
+  for (const Diagnosis::Part& part : found.parts) parts[part.name] = part.used;
+  for (const detail::Verdict& verdict : found.decision.verdicts)
+    verdicts.push_back({{"detector", verdict.detector},
+                        {"answer", answer_of(verdict)},
+                        {"taken", is_taken(found, verdict)},
+                        {"reason", verdict.reason}});
+  for (const detail::Interface& each : found.interfaces)
+    interfaces.push_back({{"name", each.name}, {"address", each.address}});
+  for (const Diagnosis::Problem& problem : found.problems)
+    problems.push_back({{"what", problem.what}, {"remedy", problem.remedy}});
+  ordered_json out = {
+      {"version", LOCKSTEP_VERSION},
+      {"compiler", found.compiler},
+      {"machine", found.machine},
+      {"parts", parts},
+      {"verdicts", verdicts},
+      {"process", nullptr},
+      {"devices",
+       {{"cores", found.devices.cores},
+        {"lanes", found.devices.lanes},
+        {"cpu_devices", found.devices.cpu_devices},
+        {"gpus_visible", found.devices.gpus_visible},
+        {"gpus", found.devices.gpus}}},
+      {"host", {{"name", found.host_name}, {"full_name", found.full_host_name}, {"interfaces", interfaces}}},
+      {"shared_memory", {{"bytes", found.shared_bytes}, {"free", found.shared_free}}},
+      {"proxies", found.proxies},
+      {"coordinator", nullptr},
+      {"notes", found.notes},
+      {"problems", problems},
+      {"well", found.problems.empty()}};
+  if (found.decision.taken) out["process"] = json_of(*found.decision.taken);
+  if (found.coordinator)
+    out["coordinator"] = {{"address", found.decision.taken->coordinator},
+                          {"numbers", found.coordinator->numbers},
+                          {"answer", found.coordinator->answer},
+                          {"own_address", found.coordinator->own_address}};
+  fmt::print("{}\n", out.dump(2, ' ', false, ordered_json::error_handler_t::replace));
+}
+
+int run(const Arguments& arguments) {
+  const auto timeout = std::chrono::milliseconds(static_cast<int64_t>(arguments.timeout * 1000));
+  const Diagnosis found = diagnose(arguments.options, detail::surroundings(), timeout);
+  if (arguments.json)
+    print_json(found);
+  else
+    print_text(found);
+  return found.problems.empty() ? kDone : kFailed;
+}
+
+}  // namespace
+
+void add_doctor_command(CLI::App& program, Action& action) {
+  CLI::App* command = program.add_subcommand(
+      "doctor", "find out which process of which job this is, and what keeps it from meeting the others");
+  auto arguments = std::make_shared<Arguments>();
+  command
+      ->add_option("--method", arguments->options.cluster_detection_method,
+                   "the only launcher to believe in (default: the first that is found)")
+      ->check(CLI::IsMember(detail::detector_names()));
+  command
+      ->add_option("--interface", arguments->options.network_interface,
+                   "network interfaces to use, such as eth0, 'ib*' or '^docker*' (default: all)")
+      ->type_name("PATTERN");
+  const auto seconds = [](const std::string& text) -> std::string {
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    return *end == '\0' && value >= 0.001 && value <= 3600 ? "" : "\"" + text + "\" is not a time from 0.001 to 3600 s";
+  };
+  command
+      ->add_option("--timeout", arguments->timeout,
+                   "seconds to wait for name servers and for the coordinator, each (default: 3)")
+      ->check(seconds, "")
+      ->type_name("SECONDS");
+  command->add_flag("--json", arguments->json, "print JSON");
+  command->footer("Exit codes: 0 all is well, 1 something is to be changed");
+  command->callback([arguments, &action] { action = [arguments] { return run(*arguments); }; });
+}
+
+}  // namespace lockstep::cli

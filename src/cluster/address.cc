@@ -1,0 +1,109 @@
+#include "cluster/address.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/check.h"
+
+namespace lockstep::detail {
+namespace {
+
+// The text in two, where ":port" begins; npos where there is none.
+struct Parts {
+  std::string_view host, port;
+  bool has_port = false;
+};
+
+Parts split(std::string_view text, std::string_view source) {
+  if (text.starts_with('[')) {
+    const size_t close = text.find(']');
+    if (close == text.npos || close == 1 || (close + 1 < text.size() && text[close + 1] != ':'))
+      throw_error("initialize: {} is \"{}\", which is no address; write [IPV6]:PORT, such as [fd00::1]:1234", source,
+                  text);
+    const std::string_view host = text.substr(1, close - 1);
+    if (close + 1 == text.size()) return {host, {}, false};
+    return {host, text.substr(close + 2), true};
+  }
+  const size_t colon = text.find(':');
+  if (colon == text.npos) return {text, {}, false};
+  if (text.find(':', colon + 1) != text.npos)
+    throw_error(
+        "initialize: {} is \"{}\", which has several colons; put an IPv6 address in brackets, as in "
+        "[fd00::1]:1234",
+        source, text);
+  return {text.substr(0, colon), text.substr(colon + 1), true};
+}
+
+Address checked(const Parts& parts, std::string_view text, std::string_view source) {
+  if (parts.host.empty() || parts.host.find_first_of(" \t\r\n/") != parts.host.npos)
+    throw_error("initialize: {} is \"{}\", which has no host name that could be; write HOST:PORT, such as node1:1234",
+                source, text);
+  int port = 0;
+  const char* const end = parts.port.data() + parts.port.size();
+  const auto [stop, error] = std::from_chars(parts.port.data(), end, port);
+  if (error != std::errc() || stop != end || port < 1 || port > kLastPort)
+    throw_error("initialize: {} is \"{}\", and \"{}\" is no port; ports are numbers from 1 to {}", source, text,
+                parts.port, kLastPort);
+  return {std::string(parts.host), port};
+}
+
+// `*` is any text, `?` any letter.
+bool matches(std::string_view name, std::string_view pattern) {
+  if (pattern.empty()) return name.empty();
+  if (pattern.front() == '*')
+    return matches(name, pattern.substr(1)) || (!name.empty() && matches(name.substr(1), pattern));
+  return !name.empty() && (pattern.front() == '?' || pattern.front() == name.front()) &&
+         matches(name.substr(1), pattern.substr(1));
+}
+
+}  // namespace
+
+std::string to_string(const Address& address) {
+  return address.host.find(':') == std::string::npos ? fmt::format("{}:{}", address.host, address.port)
+                                                     : fmt::format("[{}]:{}", address.host, address.port);
+}
+
+Address parse_address(std::string_view text, std::string_view source) {
+  const Parts parts = split(text, source);
+  if (!parts.has_port)
+    throw_error("initialize: {} is \"{}\", which has no port; write HOST:PORT, such as {}:1234", source, text, text);
+  return checked(parts, text, source);
+}
+
+Address parse_address(std::string_view text, std::string_view source, int port) {
+  Parts parts = split(text, source);
+  const std::string own = std::to_string(port);
+  if (!parts.has_port) parts.port = own;
+  return checked(parts, text, source);
+}
+
+std::vector<Interface> choose_interfaces(std::string_view pattern, std::vector<Interface> interfaces) {
+  const bool exclude = pattern.starts_with('^');
+  std::string_view rest = exclude ? pattern.substr(1) : pattern;
+  std::vector<std::string_view> names;
+  while (!rest.empty()) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    if (comma > 0) names.push_back(rest.substr(0, comma));
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  std::string there;
+  for (const Interface& each : interfaces)
+    if ((", " + there + ", ").find(", " + each.name + ", ") == std::string::npos)
+      there += (there.empty() ? "" : ", ") + each.name;
+  if (!names.empty())
+    std::erase_if(interfaces, [&](const Interface& each) {
+      const bool named = std::any_of(names.begin(), names.end(), [&](auto name) { return matches(each.name, name); });
+      return named == exclude;
+    });
+  if (interfaces.empty())
+    throw_error("initialize: no network interface is meant by \"{}\"; there {} {}", pattern,
+                there.find(',') == std::string::npos ? "is" : "are", there.empty() ? "none" : there);
+  const auto rank = [](const Interface& each) {
+    return (each.loopback ? 4 : 0) + (each.link_local ? 2 : 0) + (each.ipv6 ? 1 : 0);
+  };
+  std::stable_sort(interfaces.begin(), interfaces.end(),
+                   [&](const Interface& a, const Interface& b) { return rank(a) < rank(b); });
+  return interfaces;
+}
+
+}  // namespace lockstep::detail

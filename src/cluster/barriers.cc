@@ -1,0 +1,256 @@
+#include "cluster/barriers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <string_view>
+
+namespace lockstep {
+
+namespace {
+
+constexpr size_t kLongestName = 1024;
+constexpr size_t kShownOfLine = 300;
+constexpr size_t kNamed = 16;  // processes named one by one in a message
+
+// Takes the first line off the text.
+std::optional<std::string_view> next_line(std::string_view& text) {
+  if (text.empty()) return std::nullopt;
+  const size_t end = text.find('\n');
+  const std::string_view line = text.substr(0, end);
+  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  return line;
+}
+
+std::string show(const std::optional<std::string_view>& line) {
+  if (!line) return "(nothing: it ends here)";
+  return line->size() <= kShownOfLine ? std::string(*line) : fmt::format("{}...", line->substr(0, kShownOfLine));
+}
+
+}  // namespace
+
+std::string Barriers::title(const Key& key) {
+  switch (key.first) {
+    case Kind::barrier:
+      return fmt::format("barrier \"{}\"", key.second);
+    case Kind::agreement:
+      return fmt::format("agree \"{}\"", key.second);
+    case Kind::shutdown:
+      break;
+  }
+  return "shutdown";
+}
+
+std::string Barriers::people(const std::vector<int>& processes) const {
+  std::string out;
+  for (size_t i = 0; i < processes.size() && i < kNamed; ++i)
+    out += fmt::format("{}{}", i ? ", " : "", who_(processes[i]));
+  if (processes.size() > kNamed) out += fmt::format(" and {} more", processes.size() - kNamed);
+  return out;
+}
+
+void Barriers::answer_all(const Barrier& barrier, Outcome outcome, const std::string& text) {
+  for (const auto& [process, arrival] : barrier.arrived) answer(arrival.call, outcome, text);
+}
+
+Barriers::Barrier* Barriers::enter(uint64_t call, int process, const Key& key, std::vector<int> participants,
+                                   std::chrono::nanoseconds timeout, Time now) {
+  const auto refuse = [&](const std::string& why) -> Barrier* {
+    answer(call, Outcome::refused, fmt::format("{}: {}", title(key), why));
+    return nullptr;
+  };
+  if (key.second.size() > kLongestName)
+    return refuse(fmt::format("the name has {} bytes; at most {} are allowed", key.second.size(), kLongestName));
+  if (participants.empty()) {
+    participants.resize(static_cast<size_t>(process_count_));
+    std::iota(participants.begin(), participants.end(), 0);
+  }
+  std::ranges::sort(participants);
+  for (size_t i = 0; i < participants.size(); ++i) {
+    if (participants[i] < 0 || participants[i] >= process_count_)
+      return refuse(
+          fmt::format("participant {} is no process of this job, which has {}", participants[i], process_count_));
+    if (i && participants[i] == participants[i - 1])
+      return refuse(fmt::format("participant {} is named twice", participants[i]));
+  }
+  if (!std::ranges::binary_search(participants, process))
+    return refuse(fmt::format("process {} is not one of the participants {}", process, fmt::join(participants, ", ")));
+
+  if (const auto missed = missed_.find(key); missed != missed_.end()) {
+    const auto late = std::ranges::find(missed->second.processes, process);
+    if (late != missed->second.processes.end()) {
+      answer(call, Outcome::timeout, missed->second.message);
+      missed->second.processes.erase(late);
+      if (missed->second.processes.empty()) missed_.erase(missed);
+      return nullptr;
+    }
+    missed_.erase(missed);  // somebody begins anew
+  }
+
+  const auto [found, is_new] = open_.try_emplace(key);
+  Barrier& barrier = found->second;
+  if (is_new) {
+    barrier.participants = std::move(participants);
+    barrier.timeout = timeout;
+    barrier.deadline = now + timeout;
+  } else if (barrier.participants != participants) {
+    return refuse(fmt::format("process {} came with participants {}, others with {}; all must give the same", process,
+                              fmt::join(participants, ", "), fmt::join(barrier.participants, ", ")));
+  }
+  if (const auto [place, first] = barrier.arrived.try_emplace(process, Arrival{.call = call}); !first)
+    return refuse(fmt::format("process {} is waiting there already", process));
+  return &barrier;
+}
+
+bool Barriers::join(uint64_t call, int process, const request::Barrier& request, Time now) {
+  const Key key(Kind::barrier, request.name);
+  const Barrier* barrier = enter(call, process, key, request.participants, request.timeout, now);
+  if (!barrier || !complete(*barrier)) return false;
+  answer_all(*barrier, Outcome::ok, "");
+  open_.erase(key);
+  return true;
+}
+
+bool Barriers::join_shutdown(uint64_t call, int process, const request::Shutdown& request, Time now) {
+  const Key key(Kind::shutdown, "");
+  const Barrier* barrier = enter(call, process, key, {}, request.timeout, now);
+  if (!barrier || !complete(*barrier)) return false;
+  answer_all(*barrier, Outcome::ok, "");
+  open_.erase(key);
+  return true;
+}
+
+void Barriers::agree(uint64_t call, int process, const request::Agree& request, Time now) {
+  const Key key(Kind::agreement, request.name);
+  Barrier* barrier = enter(call, process, key, {}, request.timeout, now);
+  if (!barrier) return;
+  barrier->arrived[process].hash = request.hash;
+  if (!complete(*barrier)) return;
+
+  const auto first = barrier->arrived.begin();
+  const auto other = std::ranges::find_if(
+      barrier->arrived, [&](const auto& arrival) { return arrival.second.hash != first->second.hash; });
+  if (other == barrier->arrived.end()) {
+    answer_all(*barrier, Outcome::ok, "");
+    open_.erase(key);
+    return;
+  }
+  barrier->differ = {first->first, other->first};
+  barrier->deadline = now + request.timeout;
+  for (const auto& each : {first, other}) {
+    answer(each->second.call, Outcome::text_wanted, "");
+    each->second.call = 0;
+  }
+}
+
+void Barriers::explain(uint64_t call, int process, const request::Explain& request) {
+  const Key key(Kind::agreement, request.name);
+  const auto found = open_.find(key);
+  const bool asked = found != open_.end() &&
+                     (process == found->second.differ.first || process == found->second.differ.second) &&
+                     !found->second.arrived[process].explained;
+  if (!asked) {
+    answer(call, Outcome::refused, fmt::format("{}: process {} was not asked for a text", title(key), process));
+    return;
+  }
+  Arrival& arrival = found->second.arrived[process];
+  arrival.call = call;
+  arrival.text = request.text;
+  arrival.explained = true;
+  found->second.line_word = request.line_word;
+  close_if_explained(key);
+}
+
+void Barriers::close_if_explained(const Key& key) {
+  Barrier& barrier = open_.at(key);
+  if (!barrier.arrived[barrier.differ.first].explained || !barrier.arrived[barrier.differ.second].explained) return;
+  answer_all(barrier, Outcome::refused, difference(key, barrier));
+  open_.erase(key);
+}
+
+std::string Barriers::difference(const Key& key, const Barrier& barrier) const {
+  const auto [first, other] = barrier.differ;
+  const Arrival& a = barrier.arrived.at(first);
+  const Arrival& b = barrier.arrived.at(other);
+  std::vector<int> others;
+  for (const auto& [process, arrival] : barrier.arrived)
+    if (arrival.hash != a.hash) others.push_back(process);
+  std::string out = fmt::format("{}: {} and {} differ", title(key), who_(first), who_(other));
+  if (others.size() > 1)
+    out += fmt::format(" ({} of {} processes differ from process {})", others.size(), barrier.arrived.size(), first);
+  if (a.explained && b.explained) {
+    std::string_view rest_a = a.text, rest_b = b.text;
+    for (int number = 1;; ++number) {
+      const auto line_a = next_line(rest_a), line_b = next_line(rest_b);
+      if (!line_a && !line_b) {
+        out += ", though their texts are the same";
+        break;
+      }
+      if (line_a == line_b) continue;
+      out += fmt::format(" at {} {}:\n  process {}: {}\n  process {}: {}\n",
+                         barrier.line_word.empty() ? "line" : barrier.line_word, number, first, show(line_a), other,
+                         show(line_b));
+      return out + "all processes must do the same, in the same order";
+    }
+  }
+  return out + "; all processes must do the same, in the same order";
+}
+
+void Barriers::cancel(uint64_t call) {
+  for (auto barrier = open_.begin(); barrier != open_.end(); ++barrier) {
+    auto& arrived = barrier->second.arrived;
+    const auto found = std::ranges::find_if(arrived, [&](const auto& arrival) { return arrival.second.call == call; });
+    if (found == arrived.end()) continue;
+    if (barrier->second.differ.first >= 0)
+      found->second.call = 0;  // its hash is still part of the answer
+    else
+      arrived.erase(found);
+    if (arrived.empty()) open_.erase(barrier);
+    return;
+  }
+}
+
+std::vector<Barriers::Expired> Barriers::expire(Time now) {
+  std::vector<Expired> out;
+  for (auto entry = open_.begin(); entry != open_.end();) {
+    const auto& [key, barrier] = *entry;
+    if (barrier.deadline > now) {
+      ++entry;
+      continue;
+    }
+    if (barrier.differ.first >= 0) {
+      answer_all(barrier, Outcome::refused, difference(key, barrier));
+    } else {
+      std::vector<int> missing;
+      for (int process : barrier.participants)
+        if (!barrier.arrived.contains(process)) missing.push_back(process);
+      const std::string message =
+          fmt::format("{}: {} of {} processes came in {}; missing: {}", title(key), barrier.arrived.size(),
+                      barrier.participants.size(), describe(barrier.timeout), people(missing));
+      answer_all(barrier, Outcome::timeout, message);
+      missed_[key] = {missing, message};
+      out.push_back({key.first, missing, message});
+    }
+    entry = open_.erase(entry);
+  }
+  return out;
+}
+
+std::vector<uint64_t> Barriers::abandon() {
+  std::vector<uint64_t> calls;
+  for (const auto& [key, barrier] : open_)
+    for (const auto& [process, arrival] : barrier.arrived)
+      if (arrival.call) calls.push_back(arrival.call);
+  open_.clear();
+  return calls;
+}
+
+Barriers::Time Barriers::next_deadline() const {
+  Time next = Time::max();
+  for (const auto& [key, barrier] : open_) next = std::min(next, barrier.deadline);
+  return next;
+}
+
+}  // namespace lockstep

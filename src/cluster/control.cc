@@ -1,0 +1,274 @@
+#include "cluster/control.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "lockstep/version.h"
+
+namespace lockstep {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::nanoseconds;
+
+constexpr nanoseconds kLongest = std::chrono::hours(24 * 365);
+constexpr nanoseconds kReconnectPause = std::chrono::milliseconds(50);
+constexpr nanoseconds kLeaveTimeout = std::chrono::seconds(1);
+constexpr size_t kMostText = size_t{4} << 20;
+
+uint64_t random_incarnation() {
+  uint64_t value = 0;
+  if (::getrandom(&value, sizeof(value), 0) != static_cast<ssize_t>(sizeof(value)))
+    throw IoError(fmt::format("getrandom: {}", std::strerror(errno)));
+  return value;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+ControlOptions completed(ControlOptions options) {
+  if (options.host.empty()) options.host = host_name();
+  return options;
+}
+
+}  // namespace
+
+Control::Control(std::unique_ptr<ControlChannel> channel, ControlOptions options)
+    : options_(completed(std::move(options))), incarnation_(random_incarnation()), channel_(std::move(channel)) {
+  // The coordinator's own answer to a timeout says who is missing: it must win the race with the channel's.
+  const nanoseconds timeout = std::min(options_.initialization_timeout, kLongest);
+  Answer answer = channel_->call(request(request::Register{.process_count = options_.process_count,
+                                                           .version = LOCKSTEP_VERSION,
+                                                           .host = options_.host,
+                                                           .pid = ::getpid(),
+                                                           .timeout = timeout}),
+                                 timeout + options_.heartbeat_timeout);
+  switch (answer.outcome) {
+    case Outcome::ok:
+      break;
+    case Outcome::timeout:
+      throw IoError(answer.text);
+    case Outcome::unreachable:
+      throw IoError(fmt::format("register: process {} cannot reach the coordinator at {}: {}", options_.process_id,
+                                channel_->coordinator(), answer.text));
+    case Outcome::failed:
+      throw CommAborted(fmt::format("register: the job has failed: {}", answer.text));
+    default:
+      throw Error(answer.text);
+  }
+  peers_ = std::move(answer.peers);
+  thread_ = std::thread([this] { run(); });
+}
+
+Control::~Control() {
+  bool leave;
+  {
+    const std::lock_guard lock(mutex_);
+    leave = !over_ && !failure_;
+  }
+  if (leave) channel_->call(request(request::Leave{}), kLeaveTimeout);
+  stop();
+}
+
+void Control::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  channel_->close();
+  if (thread_.joinable()) thread_.join();
+}
+
+Request Control::request(decltype(Request::what) what) const {
+  return {.process = options_.process_id, .incarnation = incarnation_, .what = std::move(what)};
+}
+
+Answer Control::ask(decltype(Request::what) what, const std::string& operation, Timeout timeout) {
+  if (const auto known = failure())
+    throw CommAborted(fmt::format("{}: the job has failed: {}", operation, describe(*known)));
+  Answer answer = channel_->call(request(std::move(what)),
+                                 std::clamp(timeout, nanoseconds(0), kLongest) + options_.heartbeat_timeout);
+  switch (answer.outcome) {
+    case Outcome::ok:
+    case Outcome::absent:
+    case Outcome::text_wanted:
+      return answer;
+    case Outcome::timeout:
+      throw CommTimeout(answer.text);
+    case Outcome::failed:
+      throw CommAborted(fmt::format("{}: the job has failed: {}", operation, answer.text));
+    case Outcome::unreachable:
+      break;
+    case Outcome::over:
+    case Outcome::refused:
+      throw Error(answer.text);
+  }
+  if (const auto known = failure())
+    throw CommAborted(fmt::format("{}: the job has failed: {}", operation, describe(*known)));
+  throw CommError(
+      fmt::format("{}: no answer from the coordinator (process 0 at {}): {}; it has ended, or the network to "
+                  "it is gone",
+                  operation, channel_->coordinator(), answer.text));
+}
+
+void Control::set(const std::string& key, const std::string& value) { ask(request::Set{key, value, false}, "set", {}); }
+
+void Control::overwrite(const std::string& key, const std::string& value) {
+  ask(request::Set{key, value, true}, "set", {});
+}
+
+std::string Control::get(const std::string& key, Timeout timeout) {
+  return ask(request::Get{key, true, timeout}, "get", timeout).text;
+}
+
+std::optional<std::string> Control::try_get(const std::string& key) {
+  Answer answer = ask(request::Get{key, false, {}}, "get", {});
+  if (answer.outcome == Outcome::absent) return std::nullopt;
+  return std::move(answer.text);
+}
+
+int64_t Control::increment(const std::string& key, int64_t by) {
+  return ask(request::Increment{key, by}, "increment", {}).number;
+}
+
+std::vector<std::pair<std::string, std::string>> Control::list(const std::string& directory) {
+  return ask(request::List{directory}, "list", {}).entries;
+}
+
+int64_t Control::remove(const std::string& key) { return ask(request::Remove{key}, "remove", {}).number; }
+
+void Control::barrier(const std::string& name, Timeout timeout, const std::vector<int>& participants) {
+  ask(request::Barrier{name, timeout, participants}, fmt::format("barrier \"{}\"", name), timeout);
+}
+
+void Control::agree(const std::string& name, uint64_t hash, const std::function<std::string()>& text, Timeout timeout,
+                    const std::string& line_word) {
+  const std::string operation = fmt::format("agree \"{}\"", name);
+  // Those who are not asked for a text wait for those who are: twice the time.
+  const Answer answer = ask(request::Agree{name, hash, timeout}, operation, std::min(timeout, kLongest) * 2);
+  if (answer.outcome != Outcome::text_wanted) return;
+  ask(request::Explain{name, text().substr(0, kMostText), line_word}, operation, timeout);
+}
+
+void Control::progress(int64_t step, std::string_view operation, bool waiting) noexcept {
+  std::array<uint64_t, kTextWords> words{};
+  std::memcpy(words.data(), operation.data(), std::min(operation.size(), sizeof(words)));
+  for (size_t i = 0; i < kTextWords; ++i) operation_[i].store(words[i], std::memory_order_relaxed);
+  step_.store(step, std::memory_order_relaxed);
+  waiting_.store(waiting, std::memory_order_relaxed);
+  count_.fetch_add(1, std::memory_order_release);
+}
+
+Progress Control::current_progress() const {
+  Progress out;
+  out.count = count_.load(std::memory_order_acquire);
+  out.step = step_.load(std::memory_order_relaxed);
+  out.waiting = waiting_.load(std::memory_order_relaxed);
+  std::array<uint64_t, kTextWords> words{};
+  for (size_t i = 0; i < kTextWords; ++i) words[i] = operation_[i].load(std::memory_order_relaxed);
+  std::array<char, sizeof(words)> text{};
+  std::memcpy(text.data(), words.data(), sizeof(words));
+  out.operation.assign(text.begin(), std::find(text.begin(), text.end(), '\0'));
+  return out;
+}
+
+void Control::on_failure(std::function<void(const Failure&)> callback) {
+  const std::lock_guard lock(mutex_);
+  callback_ = std::move(callback);
+  changed_.notify_all();
+}
+
+std::optional<Failure> Control::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void Control::report_failure(Failure failure, bool consequence) noexcept try {
+  const Progress now = current_progress();
+  if (failure.process < 0) failure.process = options_.process_id;
+  if (failure.host.empty() && failure.process == options_.process_id) failure.host = options_.host;
+  if (failure.step < 0) failure.step = now.step;
+  if (failure.operation.empty()) failure.operation = now.operation;
+  channel_->call(request(request::Fail{std::move(failure), consequence}), options_.heartbeat_timeout);
+} catch (const std::exception&) {
+  // The others will find this process lost.
+}
+
+void Control::shutdown(Timeout timeout) {
+  ask(request::Shutdown{timeout}, "shutdown", timeout);
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  stop();
+}
+
+// Waits, unless this is being destroyed. Whether it is.
+bool Control::pause(Timeout timeout) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, timeout, [&] { return closing_; });
+}
+
+std::optional<Failure> Control::beat_until_the_end() {
+  Clock::time_point answered = Clock::now();
+  while (true) {
+    const nanoseconds left = answered + options_.heartbeat_timeout - Clock::now();
+    const Answer answer = left > nanoseconds(0)
+                              ? channel_->call(request(request::Heartbeat{current_progress()}), left)
+                              : Answer{.outcome = Outcome::unreachable, .text = "there was no answer in time"};
+    switch (answer.outcome) {
+      case Outcome::over:
+        return std::nullopt;
+      case Outcome::failed:
+        return answer.failure;
+      case Outcome::unreachable: {
+        if (pause({})) return std::nullopt;
+        if (Clock::now() - answered < options_.heartbeat_timeout) {
+          if (pause(kReconnectPause)) return std::nullopt;
+          break;
+        }
+        return Failure{.process = 0,
+                       .host = channel_->coordinator(),
+                       .operation = "coordinator",
+                       .message = fmt::format("lost: no answer for {} ({}); it has died, was stopped, or the network "
+                                              "to it is gone",
+                                              describe(options_.heartbeat_timeout), answer.text)};
+      }
+      case Outcome::refused:
+        return Failure{.process = 0,
+                       .host = channel_->coordinator(),
+                       .operation = "coordinator",
+                       .message = fmt::format("it does not know this process any more ({}); it was probably restarted",
+                                              answer.text)};
+      default:
+        answered = Clock::now();
+    }
+  }
+}
+
+void Control::run() {
+  std::optional<Failure> found = beat_until_the_end();
+  if (!found) return;
+  {
+    const std::lock_guard lock(mutex_);
+    failure_ = found;
+  }
+  // Those who wait for an answer must not wait longer.
+  channel_->close();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return callback_ || closing_; });
+  if (!callback_) return;
+  const auto callback = std::exchange(callback_, nullptr);
+  lock.unlock();
+  callback(*found);
+}
+
+}  // namespace lockstep

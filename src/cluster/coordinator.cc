@@ -1,0 +1,370 @@
+#include "cluster/coordinator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
+#include "base/check.h"
+
+namespace lockstep {
+
+namespace {
+
+using std::chrono::nanoseconds;
+
+constexpr nanoseconds kLongest = std::chrono::hours(24 * 365);  // added to the clock without overflow
+
+nanoseconds clamp(nanoseconds timeout) { return std::clamp(timeout, nanoseconds(0), kLongest); }
+
+// What a process was doing when it was last heard of: `step 12, all_reduce`.
+std::string doing(const Progress& progress) {
+  std::string out = progress.step >= 0 ? fmt::format("step {}", progress.step) : "before its first step";
+  if (!progress.operation.empty()) out += fmt::format(", {}", progress.operation);
+  return out;
+}
+
+}  // namespace
+
+Coordinator::Coordinator(CoordinatorOptions options, Time now)
+    : options_(std::move(options)),
+      processes_(static_cast<size_t>(std::max(options_.process_count, 1))),
+      keys_(options_.keys, answers_),
+      barriers_(
+          options_.process_count, [this](int process) { return who(process); }, answers_),
+      last_tick_(now) {
+  if (options_.process_count < 1) throw_error("coordinator: a job of {} processes; at least 1", options_.process_count);
+  if (options_.heartbeat_timeout <= nanoseconds(0)) throw_error("coordinator: heartbeat_timeout must be positive");
+  for (size_t i = 0; i < processes_.size() && i < options_.hosts.size(); ++i)
+    processes_[i].peer.host = options_.hosts[i];
+}
+
+void Coordinator::answer(uint64_t call, Outcome outcome, std::string text) {
+  if (call) answers_.push_back({.call = call, .outcome = outcome, .text = std::move(text)});
+}
+
+void Coordinator::answer_failed(uint64_t call) {
+  if (call)
+    answers_.push_back({.call = call, .outcome = Outcome::failed, .text = describe(*failure_), .failure = failure_});
+}
+
+std::string Coordinator::who(int process) const {
+  const std::string& host = at(process).peer.host;
+  return host.empty() ? fmt::format("process {}", process) : fmt::format("process {} (host {})", process, host);
+}
+
+void Coordinator::set_failure(Failure failure) {
+  if (failure_ || over_) return;
+  failure_ = std::move(failure);
+  consequence_.reset();
+  for (Process& process : processes_) {
+    process.told = process.registration || process.heartbeat;
+    answer_failed(std::exchange(process.registration, 0));
+    answer_failed(std::exchange(process.heartbeat, 0));
+  }
+  for (uint64_t call : keys_.abandon()) answer_failed(call);
+  for (uint64_t call : barriers_.abandon()) answer_failed(call);
+}
+
+bool Coordinator::all_told() const {
+  if (!failure_) return false;
+  for (int i = 0; i < options_.process_count; ++i) {
+    const Process& process = at(i);
+    if (process.registered && !process.told && !process.disconnected && i != failure_->process) return false;
+  }
+  return true;
+}
+
+bool Coordinator::is_known(const Request& request) const {
+  return request.process >= 0 && request.process < options_.process_count && at(request.process).registered &&
+         at(request.process).incarnation == request.incarnation;
+}
+
+void Coordinator::close(const std::string& reason) {
+  set_failure({.process = 0, .host = at(0).peer.host, .operation = "coordinator", .message = reason});
+}
+
+void Coordinator::handle(uint64_t call, const Request& request, const std::string& address, Time now) {
+  LOCKSTEP_CHECK(call != 0);
+  if (failure_) {
+    if (is_known(request)) at(request.process).told = true;
+    return answer_failed(call);
+  }
+  if (const auto* what = std::get_if<request::Register>(&request.what))
+    return enroll(call, request, *what, address, now);
+  if (!is_known(request))
+    return answer(call, Outcome::refused,
+                  fmt::format("coordinator: process {} with this incarnation is not part of the job; it must register "
+                              "first",
+                              request.process));
+  Process& process = at(request.process);
+  process.heard = now;
+  process.disconnected.reset();
+  if (over_) return answer(call, Outcome::over, "coordinator: the job is over");
+  if (!started_)
+    return answer(
+        call, Outcome::refused,
+        fmt::format("coordinator: process {} asks for something before all have registered", request.process));
+  std::visit(
+      [&](const auto& what) {
+        using What = std::decay_t<decltype(what)>;
+        if constexpr (std::is_same_v<What, request::Heartbeat>) {
+          handle_heartbeat(call, request.process, what, now);
+        } else if constexpr (std::is_same_v<What, request::Get>) {
+          keys_.get(call, what, now + clamp(what.timeout));
+        } else if constexpr (std::is_same_v<What, request::Set>) {
+          keys_.set(call, what);
+        } else if constexpr (std::is_same_v<What, request::Increment>) {
+          keys_.increment(call, what);
+        } else if constexpr (std::is_same_v<What, request::List>) {
+          keys_.list(call, what);
+        } else if constexpr (std::is_same_v<What, request::Remove>) {
+          keys_.remove(call, what);
+        } else if constexpr (std::is_same_v<What, request::Barrier>) {
+          barriers_.join(call, request.process, {what.name, clamp(what.timeout), what.participants}, now);
+        } else if constexpr (std::is_same_v<What, request::Agree>) {
+          barriers_.agree(call, request.process, {what.name, what.hash, clamp(what.timeout)}, now);
+        } else if constexpr (std::is_same_v<What, request::Explain>) {
+          barriers_.explain(call, request.process, what);
+        } else if constexpr (std::is_same_v<What, request::Fail>) {
+          handle_fail(call, request.process, what, now);
+        } else if constexpr (std::is_same_v<What, request::Shutdown>) {
+          if (barriers_.join_shutdown(call, request.process, {clamp(what.timeout)}, now)) finish();
+        } else if constexpr (std::is_same_v<What, request::Leave>) {
+          handle_leave(call, request.process);
+        }
+      },
+      request.what);
+}
+
+// Why a registration cannot be accepted; empty when it can.
+std::string Coordinator::refusal(const Request& request, const request::Register& what) const {
+  if (what.protocol != kControlProtocol || what.version != options_.version)
+    return fmt::format(
+        "this is lockstep {} (protocol {}), the coordinator is lockstep {} (protocol {}); use the same "
+        "version everywhere",
+        what.version, what.protocol, options_.version, kControlProtocol);
+  if (what.process_count != options_.process_count)
+    return fmt::format("it was told of {} processes, the coordinator of {}; give all the same number",
+                       what.process_count, options_.process_count);
+  if (request.process < 0 || request.process >= options_.process_count)
+    return fmt::format("the id is not in 0 ... {}, those of a job of {} processes", options_.process_count - 1,
+                       options_.process_count);
+  if (over_) return "the job is over";
+  const Process& process = at(request.process);
+  if (!process.registered) return "";
+  if (process.incarnation == request.incarnation) return "it has registered already";
+  return fmt::format("that id is taken by a living process (host {}, pid {}); give every process an id of its own",
+                     process.peer.host, process.peer.pid);
+}
+
+void Coordinator::enroll(uint64_t call, const Request& request, const request::Register& what,
+                         const std::string& address, Time now) {
+  if (const std::string why = refusal(request, what); !why.empty())
+    return answer(call, Outcome::refused,
+                  fmt::format("register: process {} (host {}, pid {}): {}", request.process, what.host, what.pid, why));
+  Process& process = at(request.process);
+  process.registered = true;
+  process.incarnation = request.incarnation;
+  process.peer = {what.host, address, what.pid};
+  process.registration = call;
+  process.register_timeout = clamp(what.timeout);
+  process.register_deadline = now + process.register_timeout;
+  if (std::ranges::all_of(processes_, &Process::registered)) start(now);
+}
+
+void Coordinator::start(Time now) {
+  started_ = true;
+  std::vector<Peer> peers;
+  for (const Process& process : processes_) peers.push_back(process.peer);
+  for (Process& process : processes_) {
+    process.heard = process.moved = process.progress_known = now;
+    answers_.push_back({.call = std::exchange(process.registration, 0), .peers = peers});
+  }
+}
+
+// `3 of 4 processes came; missing: process 2 (host n03)`.
+std::string Coordinator::attendance() const {
+  constexpr size_t kNamed = 16;
+  size_t missing = 0;
+  std::string names;
+  for (int i = 0; i < options_.process_count; ++i) {
+    if (at(i).registered) continue;
+    if (++missing <= kNamed) names += fmt::format("{}{}", missing > 1 ? ", " : "", who(i));
+  }
+  if (missing > kNamed) names += fmt::format(" and {} more", missing - kNamed);
+  return fmt::format("{} of {} processes came; missing: {}", processes_.size() - missing, processes_.size(), names);
+}
+
+void Coordinator::handle_heartbeat(uint64_t call, int process, const request::Heartbeat& what, Time now) {
+  Process& sender = at(process);
+  // One at a time: an older one is of a connection that is gone.
+  answer(std::exchange(sender.heartbeat, call), Outcome::ok, "");
+  sender.heartbeat_due = now + heartbeat_interval();
+  if (what.progress.count != sender.progress.count) sender.moved = now;
+  if (sender.first_step < 0) sender.first_step = what.progress.step;
+  sender.progress = what.progress;
+  sender.progress_known = now;
+  check_stuck(now);
+}
+
+void Coordinator::handle_fail(uint64_t call, int process, const request::Fail& what, Time now) {
+  Failure failure = what.failure;
+  if (failure.process < 0 || failure.process >= options_.process_count) failure.process = process;
+  if (failure.host.empty()) failure.host = at(failure.process).peer.host;
+  if (!what.consequence) {
+    set_failure(std::move(failure));
+  } else if (!consequence_) {
+    consequence_ = std::move(failure);
+    consequence_due_ = now + heartbeat_interval();
+    check_lost(now);
+  }
+  answer(call, Outcome::ok, "");
+}
+
+void Coordinator::handle_leave(uint64_t call, int process) {
+  set_failure(lost(process, "left without shutdown, which would have waited for the others"));
+  answer(call, Outcome::ok, "");
+}
+
+void Coordinator::finish() {
+  over_ = true;
+  for (Process& process : processes_) answer(std::exchange(process.heartbeat, 0), Outcome::over, "");
+  for (uint64_t call : keys_.abandon()) answer(call, Outcome::over, "coordinator: the job is over");
+  for (uint64_t call : barriers_.abandon()) answer(call, Outcome::over, "coordinator: the job is over");
+}
+
+void Coordinator::cancel(uint64_t call, Time now) {
+  for (Process& process : processes_) {
+    if (process.registration == call) {
+      // It may come back, as another incarnation. Where it was stays known.
+      process.registered = false;
+      process.registration = 0;
+      return;
+    }
+    if (process.heartbeat == call) {
+      process.heartbeat = 0;
+      process.disconnected = now;
+      if (!failure_) check_lost(now);
+      return;
+    }
+  }
+  keys_.cancel(call);
+  barriers_.cancel(call);
+}
+
+void Coordinator::tick(Time now) {
+  forgive_own_sleep(now);
+  if (failure_ || over_) return;
+  keys_.expire(now);
+  for (const Barriers::Expired& expired : barriers_.expire(now)) {
+    // Those who waited will go now: the others must know.
+    if (expired.kind == Barriers::Kind::shutdown) set_failure(lost(expired.missing.front(), expired.message));
+  }
+  check_registrations(now);
+  if (!started_ || failure_) return;
+  check_lost(now);
+  if (consequence_ && consequence_due_ <= now) set_failure(*consequence_);
+  for (Process& process : processes_)
+    if (process.heartbeat && process.heartbeat_due <= now) answer(std::exchange(process.heartbeat, 0), Outcome::ok, "");
+}
+
+// When this process itself was stopped for a while, the heartbeats of the others wait to be read: nobody is lost yet.
+void Coordinator::forgive_own_sleep(Time now) {
+  const nanoseconds gap = now - std::exchange(last_tick_, now);
+  if (gap < options_.heartbeat_timeout / 2) return;
+  for (Process& process : processes_) {
+    process.heard += gap;
+    process.moved += gap;
+    if (process.disconnected) *process.disconnected += gap;
+  }
+}
+
+void Coordinator::check_registrations(Time now) {
+  const bool any = std::ranges::any_of(
+      processes_, [&](const Process& process) { return process.registration && process.register_deadline <= now; });
+  if (!any) return;
+  const std::string counted = attendance();
+  for (Process& process : processes_) {
+    if (!process.registration || process.register_deadline > now) continue;
+    answer(std::exchange(process.registration, 0), Outcome::timeout,
+           fmt::format("register: in {} {}", describe(process.register_timeout), counted));
+    process.registered = false;
+  }
+}
+
+Failure Coordinator::lost(int process, const std::string& fact) const {
+  const Process& of = at(process);
+  return {.process = process,
+          .host = of.peer.host,
+          .operation = of.progress.operation,
+          .step = of.progress.step,
+          .message = fact,
+          .retryable = true};
+}
+
+Coordinator::Time Coordinator::lost_at(const Process& process) const {
+  Time at = process.heard + options_.heartbeat_timeout;
+  // One whose connection is gone, while others complain of a connection that is gone, is the cause.
+  if (process.disconnected)
+    at = std::min(at, consequence_ ? *process.disconnected : *process.disconnected + heartbeat_interval());
+  return at;
+}
+
+void Coordinator::check_lost(Time now) {
+  if (!started_ || over_ || failure_) return;
+  const auto first =
+      std::ranges::min_element(processes_, [&](const Process& a, const Process& b) { return lost_at(a) < lost_at(b); });
+  if (lost_at(*first) > now) return;
+  const int process = static_cast<int>(first - processes_.begin());
+  set_failure(
+      lost(process, first->disconnected && first->heard + options_.heartbeat_timeout > now
+                        ? std::string("lost: its connection broke and it did not come back; it has probably died")
+                        : fmt::format("lost: no heartbeat for {}; it has died, was stopped, or the network to it "
+                                      "is gone",
+                                      describe(options_.heartbeat_timeout))));
+}
+
+// Whether a process does not move, while another that does not move either waits for it. One that is further behind is
+// waited for first. What is known of them is as old as their last heartbeats: it counts when those are of after the
+// deadline.
+bool Coordinator::stuck(const Process& process) const {
+  const bool last = std::ranges::none_of(processes_, [&](const Process& other) {
+    return !other.progress.waiting && other.progress.step < process.progress.step;
+  });
+  if (process.progress.waiting || !last) return false;
+  const bool first = process.progress.step < 0 || process.progress.step == process.first_step;
+  const nanoseconds timeout = clamp(first ? options_.first_step_timeout : options_.step_timeout);
+  return std::ranges::any_of(processes_, [&](const Process& other) {
+    const bool waits = other.progress.step > process.progress.step ||
+                       (other.progress.step == process.progress.step && other.progress.waiting);
+    return waits && &other != &process &&
+           std::min(process.progress_known, other.progress_known) >= std::max(process.moved, other.moved) + timeout;
+  });
+}
+
+void Coordinator::check_stuck(Time now) {
+  const auto found = std::ranges::find_if(processes_, [&](const Process& process) { return stuck(process); });
+  if (found == processes_.end()) return;
+  set_failure(lost(static_cast<int>(found - processes_.begin()),
+                   fmt::format("stuck: it lives, but has made no progress ({}) for {}, and others wait for it",
+                               doing(found->progress), describe(now - found->moved))));
+}
+
+Coordinator::Time Coordinator::next_deadline() const {
+  if (failure_ || over_) return Time::max();
+  Time next = std::min(keys_.next_deadline(), barriers_.next_deadline());
+  // Not to take an idle time for a sleep of its own.
+  next = std::min(next, last_tick_ + heartbeat_interval());
+  if (consequence_) next = std::min(next, consequence_due_);
+  for (const Process& process : processes_) {
+    if (process.registration) next = std::min(next, process.register_deadline);
+    if (!started_) continue;
+    next = std::min(next, lost_at(process));
+    if (process.heartbeat) next = std::min(next, process.heartbeat_due);
+  }
+  return next;
+}
+
+}  // namespace lockstep

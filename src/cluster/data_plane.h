@@ -1,0 +1,42 @@
+// The data plane: a Comm for each lane of this process among the lanes of all processes, over what connects them best.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cluster/control.h"
+#include "comm/comm.h"
+#include "lockstep/distributed.h"
+
+namespace lockstep {
+
+// What a process says of itself to the others.
+struct ProcessFacts {
+  std::string host;     // the same where processes can share memory
+  std::string address;  // under which others reach it
+  int lanes = 1;
+  int devices = 1;
+
+  bool operator==(const ProcessFacts&) const = default;
+};
+std::string to_text(const ProcessFacts&);
+ProcessFacts process_facts_from(const std::string& text);
+
+// Tells which machine, and which /dev/shm of it, this process sees.
+std::string host_identity();
+
+// Facts of all processes, by id. Throws as Control does.
+std::vector<ProcessFacts> exchange_facts(Control& control, const ProcessFacts& own, std::chrono::nanoseconds timeout);
+
+struct DataPlane {
+  std::vector<std::unique_ptr<Comm>> lanes;  // of this process
+  std::string description;                   // "shared memory", "shared memory on each of 2 hosts, Gloo between them"
+};
+
+// Connects; every process calls it. `mpi`: the processes were started by MPI. Throws Error when what is asked for is
+// not built in, or processes have different numbers of lanes, and as the Comms do.
+DataPlane connect(Control& control, const std::vector<ProcessFacts>& facts, const distributed::Options& options,
+                  bool mpi);
+
+}  // namespace lockstep

@@ -1,0 +1,212 @@
+#include "cluster/detect.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <sstream>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "base/names.h"
+#include "cluster/detectors.h"
+#include "cluster/variables.h"
+
+extern char** environ;
+
+namespace lockstep::detail {
+namespace {
+
+std::optional<Given::Number> given_number(const std::optional<int>& option, const std::string& option_name,
+                                          const Environment& environment, const std::string& variable, int low) {
+  if (option) {
+    if (*option < low) throw_error("initialize: {} is {}; it must be at least {}", option_name, *option, low);
+    return Given::Number{*option, option_name, std::to_string(*option)};
+  }
+  if (const std::optional<int> value = optional_number(environment, variable, low))
+    return Given::Number{*value, variable, *find_variable(environment, variable)};
+  return std::nullopt;
+}
+
+// The options only: what is left when the environment is to be ignored.
+const Environment kNothing;
+
+// What JAX calls some of them.
+std::string our_name(const std::string& method) {
+  return method == "k8s" ? "kubernetes" : method == "deactivate" ? "none" : method;
+}
+
+Verdict ask(const Detector& detector, const Question& question) {
+  Verdict verdict;
+  verdict.detector = std::string(detector.name);
+  try {
+    auto answer = detector.ask(question);
+    if (No* no = std::get_if<No>(&answer)) {
+      verdict.reason = std::move(no->reason);
+      verdict.half_set = no->half_set;
+    } else {
+      verdict.found = std::get<ClusterInfo>(std::move(answer));
+      verdict.found->method = verdict.detector;
+      verdict.reason = to_string(*verdict.found);
+    }
+  } catch (const Error& error) {
+    verdict.wrong = true;
+    verdict.reason = error.what();
+  }
+  return verdict;
+}
+
+void check_agrees(const std::optional<Given::Number>& given, int found, std::string_view what,
+                  const ClusterInfo& info) {
+  if (given && given->value != found)
+    throw_error(
+        "initialize: {} is {}, but {} says that {} is {}; leave it out, or give coordinator, number of "
+        "processes and id all three",
+        given->name, given->text, info.method, what, found);
+}
+
+// The answer of a detector with what was given.
+ClusterInfo complete(ClusterInfo info, const Given& given, bool by_order) {
+  if (by_order && info.method == "none" && given.any() && !(given.count && given.count->value == 1))
+    throw_error("initialize: {} missing, and no launcher is found that would know; `lockstep doctor` tells why",
+                missing_of(given));
+  check_agrees(given.count, info.process_count, "the number of processes", info);
+  check_agrees(given.id, info.process_id, "this process's id", info);
+  if (given.coordinator) info.coordinator = *given.coordinator;
+  if (info.process_count == 1) info.coordinator.clear();
+  if (!info.coordinator.empty() && !given.bind_address.empty())
+    info.bind_address = to_string(parse_address(given.bind_address, "coordinator_bind_address",
+                                                parse_address(info.coordinator, "coordinator_address").port));
+  info.local_device_ids = given.local_device_ids;
+  return info;
+}
+
+// The first one that has an answer, of those to be asked.
+ClusterInfo choose(const std::vector<Verdict>& verdicts, const std::string& method, const Given& given) {
+  for (const Verdict& verdict : verdicts) {
+    if (!method.empty() && verdict.detector != method) continue;
+    if (verdict.wrong) throw Error(verdict.reason);
+    if (verdict.found) return complete(*verdict.found, given, method.empty());
+    if (!method.empty())
+      throw_error("initialize: only {} is to be asked (cluster_detection_method), and it says no: {}", method,
+                  verdict.reason);
+  }
+  LOCKSTEP_CHECK(false, "the last detector always has an answer");
+  return {};
+}
+
+}  // namespace
+
+Given read_given(const distributed::Options& options, const Environment& environment) {
+  Given given;
+  if (options.coordinator_address) {
+    given.coordinator = to_string(parse_address(*options.coordinator_address, "coordinator_address"));
+  } else if (find_variable(environment, "LOCKSTEP_COORDINATOR")) {
+    given.coordinator =
+        to_string(address_variable(environment, "LOCKSTEP_COORDINATOR", "LOCKSTEP_COORDINATOR_PORT", 0));
+  }
+  given.count = given_number(options.num_processes, "num_processes", environment, "LOCKSTEP_NUM_PROCESSES", 1);
+  given.id = given_number(options.process_id, "process_id", environment, "LOCKSTEP_PROCESS_ID", 0);
+  if (given.count && given.id) check_id(given.id->name, given.id->value, given.count->name, given.count->value);
+
+  given.bind_address = options.coordinator_bind_address;
+  if (const std::string* text = find_variable(environment, "JAX_COORDINATOR_BIND_ADDRESS");
+      text && given.bind_address.empty())
+    given.bind_address = *text;
+  given.local_device_ids = options.local_device_ids;
+  if (!given.local_device_ids.empty())
+    parse_ids(fmt::format("{}", fmt::join(given.local_device_ids, ",")), "local_device_ids");
+  for (const char* name : {"LOCKSTEP_LOCAL_DEVICE_IDS", "JAX_LOCAL_DEVICE_IDS"})
+    if (const std::string* text = find_variable(environment, name); text && given.local_device_ids.empty())
+      given.local_device_ids = parse_ids(*text, name);
+  return given;
+}
+
+std::string missing_of(const Given& given) {
+  std::vector<std::string> missing;
+  if (!given.coordinator) missing.push_back("LOCKSTEP_COORDINATOR (coordinator_address)");
+  if (!given.count) missing.push_back("LOCKSTEP_NUM_PROCESSES (num_processes)");
+  if (!given.id) missing.push_back("LOCKSTEP_PROCESS_ID (process_id)");
+  return fmt::format("{} {}", words(missing), missing.size() == 1 ? "is" : "are");
+}
+
+std::string to_string(const ClusterInfo& info) {
+  std::string out = fmt::format("process {} of {}", info.process_id, info.process_count);
+  if (info.local_id) out += fmt::format(", local id {}", *info.local_id);
+  if (info.local_id && info.local_count) out += fmt::format(" of {}", *info.local_count);
+  if (!info.coordinator.empty()) out += fmt::format(", coordinator {}", info.coordinator);
+  if (!info.bind_address.empty()) out += fmt::format(" (bound to {})", info.bind_address);
+  if (!info.local_device_ids.empty()) out += fmt::format(", devices {}", fmt::join(info.local_device_ids, ","));
+  if (info.mpi) out += ", MPI";
+  return out;
+}
+
+std::vector<std::string> detector_names() {
+  std::vector<std::string> names;
+  for (const Detector& detector : kAllDetectors) names.emplace_back(detector.name);
+  return names;
+}
+
+Decision decide(const distributed::Options& options, const Surroundings& here) {
+  const std::string method = our_name(options.cluster_detection_method);
+  const std::vector<std::string> names = detector_names();
+  if (!method.empty() && std::find(names.begin(), names.end(), method) == names.end())
+    throw_unknown_name("initialize: cluster_detection_method", method, names);
+  Decision decision;
+  Given given;
+  try {
+    given = read_given(options, method == "none" ? kNothing : here.environment);
+  } catch (const Error& error) {
+    decision.problem = error.what();
+  }
+  for (const Detector& detector : kAllDetectors)
+    decision.verdicts.push_back(ask(detector, {.given = given, .here = here}));
+  if (!decision.problem.empty()) {
+    decision.verdicts.front() = {.detector = names.front(), .found = {}, .reason = decision.problem, .wrong = true};
+    return decision;
+  }
+  try {
+    decision.taken = choose(decision.verdicts, method, given);
+  } catch (const Error& error) {
+    decision.problem = error.what();
+  }
+  return decision;
+}
+
+ClusterInfo detect(const distributed::Options& options, const Surroundings& here) {
+  Decision decision = decide(options, here);
+  if (!decision.taken) throw Error(decision.problem);
+  return std::move(*decision.taken);
+}
+
+std::string full_name_in_hosts(std::string_view hosts, std::string_view host_name) {
+  const std::string beginning = std::string(host_name) + ".";
+  std::istringstream lines{std::string(hosts)};
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream rest(line.substr(0, line.find('#')));
+    std::string number;
+    rest >> number;
+    for (std::string name; rest >> name;)
+      if (name.starts_with(beginning)) return name;
+  }
+  return "";
+}
+
+Surroundings surroundings() {
+  Surroundings here;
+  for (char** each = environ; each && *each; ++each) {
+    const std::string_view entry = *each;
+    if (const size_t equals = entry.find('='); equals != entry.npos)
+      here.environment.emplace(entry.substr(0, equals), entry.substr(equals + 1));
+  }
+  char name[HOST_NAME_MAX + 1] = {};
+  if (::gethostname(name, sizeof(name) - 1) == 0) here.host_name = name;
+  try {
+    const std::vector<uint8_t> bytes = FileSystem::real().read_file("/etc/hosts");
+    here.full_host_name = full_name_in_hosts(std::string(bytes.begin(), bytes.end()), here.host_name);
+  } catch (const IoError&) {  // then it is not known
+  }
+  return here;
+}
+
+}  // namespace lockstep::detail

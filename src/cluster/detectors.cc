@@ -1,0 +1,286 @@
+#include "cluster/detectors.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+
+#include "base/check.h"
+#include "cluster/host_list.h"
+#include "cluster/variables.h"
+
+namespace lockstep::detail {
+namespace {
+
+using Answer = std::variant<ClusterInfo, No>;
+
+// Fills count and id from two variables that are set.
+void read_count_and_id(const Environment& environment, const std::string& count_name, const std::string& id_name,
+                       ClusterInfo& info) {
+  info.process_count = number_variable(environment, count_name, 1);
+  info.process_id = number_variable(environment, id_name, 0);
+  check_id(id_name, info.process_id, count_name, info.process_count);
+}
+
+// The same of the processes of this host, where the variables are set.
+void read_local(const Environment& environment, const std::string& count_name, const std::string& id_name,
+                ClusterInfo& info) {
+  info.local_count = optional_number(environment, count_name, 1);
+  info.local_id = optional_number(environment, id_name, 0);
+  if (info.local_id && info.local_count) check_id(id_name, *info.local_id, count_name, *info.local_count);
+}
+
+Answer ask_explicit(const Question& question) {
+  const Given& given = question.given;
+  if (!given.any()) return No{"LOCKSTEP_COORDINATOR is not set"};
+  const bool alone = given.count && given.count->value == 1;
+  if (!alone && (!given.coordinator || !given.count || !given.id))
+    return No{fmt::format("{} missing; give it too, where nobody else knows it", missing_of(given)), true};
+  ClusterInfo info;
+  info.coordinator = given.coordinator.value_or("");
+  info.process_count = given.count->value;
+  if (given.id) info.process_id = given.id->value;
+  return info;
+}
+
+Answer ask_jax(const Question& question) {
+  const Environment& environment = question.here.environment;
+  const bool other_name =
+      !find_variable(environment, "JAX_NUM_PROCESSES") && find_variable(environment, "JAX_PROCESS_COUNT");
+  const char* const count_name = other_name ? "JAX_PROCESS_COUNT" : "JAX_NUM_PROCESSES";
+  if (auto no = unless_all(environment, {"JAX_COORDINATOR_ADDRESS", count_name, "JAX_PROCESS_ID"}, "set all of them"))
+    return *no;
+  ClusterInfo info;
+  read_count_and_id(environment, count_name, "JAX_PROCESS_ID", info);
+  const std::optional<int> again = optional_number(environment, "JAX_PROCESS_COUNT", 1);
+  if (again && *again != info.process_count)
+    throw_error("initialize: {} is \"{}\" and JAX_PROCESS_COUNT is \"{}\"; keep one of them", count_name,
+                info.process_count, *again);
+  info.coordinator = to_string(address_variable(environment, "JAX_COORDINATOR_ADDRESS", "JAX_COORDINATOR_PORT", 0));
+  return info;
+}
+
+Answer ask_jaxjob(const Question& question) {
+  constexpr int kPort = 6666;
+  const Environment& environment = question.here.environment;
+  if (auto no = unless_all(environment, {"COORDINATOR_ADDRESS", "NUM_PROCESSES", "PROCESS_ID"},
+                           "a JAXJob's controller sets all of them"))
+    return *no;
+  ClusterInfo info;
+  read_count_and_id(environment, "NUM_PROCESSES", "PROCESS_ID", info);
+  info.coordinator = to_string(address_variable(environment, "COORDINATOR_ADDRESS", "COORDINATOR_PORT", kPort));
+  return info;
+}
+
+// The port of a job: others of the same machine rarely have it.
+int slurm_port(const std::string& job_id) {
+  constexpr uint64_t kPorts = 4096, kFirst = 61440;
+  uint64_t id = 0;
+  const auto [end, error] = std::from_chars(job_id.data(), job_id.data() + job_id.size(), id);
+  if (error != std::errc() || end != job_id.data() + job_id.size())
+    throw_error("initialize: SLURM_JOB_ID is \"{}\"; a number is needed: correct it, or unset it", job_id);
+  return static_cast<int>(id % kPorts + kFirst);
+}
+
+// Tasks of node `node`, from "2(x3),1": two on each of three nodes, one on the fourth.
+int slurm_tasks(const std::string& name, const std::string& text, int node) {
+  const auto fail = [&]() -> int {
+    throw_error("initialize: {} is \"{}\" and SLURM_NODEID is \"{}\"; a list like 2(x3),1 that has this node is needed",
+                name, text, node);
+  };
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  const auto number = [&] {
+    int value = 0;
+    const auto [stop, error] = std::from_chars(at, end, value);
+    if (error != std::errc() || value < 1) fail();
+    at = stop;
+    return value;
+  };
+  const auto skip = [&](std::string_view word) {
+    if (!std::string_view(at, static_cast<size_t>(end - at)).starts_with(word)) return false;
+    at += word.size();
+    return true;
+  };
+  for (int64_t before = 0;;) {
+    const int tasks = number();
+    int nodes = 1;
+    if (skip("(x")) {
+      nodes = number();
+      if (!skip(")")) return fail();
+    }
+    before += nodes;
+    if (node < before) return tasks;
+    if (!skip(",")) return fail();
+  }
+}
+
+// Who started this process inside a Slurm step or a pod that has variables of its own: the innermost launcher knows
+// better. (Within a Slurm job, mpirun starts its helpers as a step, and what these start inherits their variables.)
+std::optional<No> inner_launcher(const Environment& environment) {
+  const auto set = [&](const char* name) { return find_variable(environment, name); };
+  const char* inner = nullptr;
+  if (set("OMPI_COMM_WORLD_SIZE") && (set("OMPI_MCA_orte_hnp_uri") || set("PRTE_LAUNCHED")))
+    inner = "mpirun";
+  else if (set("PMI_RANK") && set("PMI_SIZE") && set("SLURM_PROCID") && set("SLURM_NTASKS") &&
+           (*set("PMI_RANK") != *set("SLURM_PROCID") || *set("PMI_SIZE") != *set("SLURM_NTASKS")))
+    inner = "mpiexec";
+  else if (set("TORCHELASTIC_RUN_ID") && set("RANK") && set("LOCAL_RANK"))
+    inner = "torchrun";
+  if (!inner) return std::nullopt;
+  return No{fmt::format("it is here, but {} started this process inside it", inner)};
+}
+
+Answer ask_slurm(const Question& question) {
+  const Environment& environment = question.here.environment;
+  if (auto no = unless_all(environment,
+                           {"SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID"},
+                           "a shell inside a job is no part of a step: start the program with srun"))
+    return *no;
+  if (auto no = inner_launcher(environment)) return *no;
+  ClusterInfo info;
+  read_count_and_id(environment, "SLURM_NTASKS", "SLURM_PROCID", info);
+  info.local_id = number_variable(environment, "SLURM_LOCALID", 0);
+  const std::optional<int> node = optional_number(environment, "SLURM_NODEID", 0);
+  for (const char* name : {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"})
+    if (const std::string* tasks = find_variable(environment, name); tasks && node && !info.local_count) {
+      info.local_count = slurm_tasks(name, *tasks, *node);
+      check_id("SLURM_LOCALID", *info.local_id, "the number of tasks of this node", *info.local_count);
+    }
+  const std::string& nodes = *find_variable(environment, "SLURM_STEP_NODELIST");
+  info.coordinator =
+      to_string({expand_host_list(nodes, "SLURM_STEP_NODELIST").front(),
+                 coordinator_port(environment, slurm_port(*find_variable(environment, "SLURM_JOB_ID")))});
+  info.mpi = find_variable(environment, "PMIX_RANK") || find_variable(environment, "PMI_RANK");
+  return info;
+}
+
+Answer ask_ompi(const Question& question) {
+  const Environment& environment = question.here.environment;
+  if (auto no = unless_all(environment, {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"},
+                           "start the program with mpirun"))
+    return *no;
+  if (!find_variable(environment, "OMPI_MCA_orte_hnp_uri") && !find_variable(environment, "PRTE_LAUNCHED") &&
+      !find_variable(environment, "PMIX_RANK"))
+    return No{
+        "OMPI_COMM_WORLD_SIZE is set, but neither OMPI_MCA_orte_hnp_uri (Open MPI 4) nor PRTE_LAUNCHED or PMIX_RANK "
+        "(Open MPI 5); start the program with mpirun",
+        true};
+  ClusterInfo info;
+  read_count_and_id(environment, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", info);
+  read_local(environment, "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", info);
+  info.mpi = true;
+  return info;
+}
+
+Answer ask_pmi(const Question& question) {
+  const Environment& environment = question.here.environment;
+  if (auto no = unless_all(environment, {"PMI_RANK", "PMI_SIZE"}, "start the program with mpiexec")) return *no;
+  ClusterInfo info;
+  read_count_and_id(environment, "PMI_SIZE", "PMI_RANK", info);
+  read_local(environment, "MPI_LOCALNRANKS", "MPI_LOCALRANKID", info);
+  info.mpi = true;
+  return info;
+}
+
+constexpr int kKubernetesPort = 55527;
+
+// What an Indexed Job and a JobSet have in common. Fills count and id.
+std::optional<No> ask_indexed_job(const Question& question, ClusterInfo& info) {
+  const Environment& environment = question.here.environment;
+  if (!find_variable(environment, "JOB_COMPLETION_INDEX")) return No{"JOB_COMPLETION_INDEX is not set"};
+  if (!find_variable(environment, "KUBERNETES_SERVICE_HOST"))
+    return No{"KUBERNETES_SERVICE_HOST is missing (JOB_COMPLETION_INDEX is set); run it in a pod", true};
+  if (auto no = inner_launcher(environment)) return no;
+  if (!question.given.count)
+    return No{
+        "LOCKSTEP_NUM_PROCESSES is missing (JOB_COMPLETION_INDEX is set); set it to the number of completions of the "
+        "Job",
+        true};
+  info.process_count = question.given.count->value;
+  info.process_id = number_variable(environment, "JOB_COMPLETION_INDEX", 0);
+  check_id("JOB_COMPLETION_INDEX", info.process_id, question.given.count->name, info.process_count);
+  return std::nullopt;
+}
+
+Answer ask_jobset(const Question& question) {
+  const Surroundings& here = question.here;
+  if (!find_variable(here.environment, "JOBSET_NAME") && !find_variable(here.environment, "REPLICATED_JOB_NAME"))
+    return No{"JOBSET_NAME is not set"};
+  if (auto no = unless_all(here.environment, {"JOBSET_NAME", "REPLICATED_JOB_NAME"},
+                           "set both, from the labels jobset.sigs.k8s.io/jobset-name and /replicatedjob-name"))
+    return *no;
+  ClusterInfo info;
+  if (auto no = ask_indexed_job(question, info)) return *no;
+  const std::string set = *find_variable(here.environment, "JOBSET_NAME");
+  const std::string job = fmt::format("{}-{}", set, *find_variable(here.environment, "REPLICATED_JOB_NAME"));
+  // <jobset>-<replicated job>-<job>-<pod>: indices start anew in every job of the set.
+  const std::string host = here.host_name.substr(0, here.host_name.find('.'));
+  if (host.starts_with(job + "-") && !host.starts_with(job + "-0-"))
+    return No{fmt::format("the pod {} is not of the first job of {}; give the replicated job one replica, and its Job "
+                          "as many completions as there are processes",
+                          host, job),
+              true};
+  info.coordinator =
+      to_string({fmt::format("{}-0-0.{}", job, set), coordinator_port(here.environment, kKubernetesPort)});
+  return info;
+}
+
+Answer ask_kubernetes(const Question& question) {
+  const Surroundings& here = question.here;
+  ClusterInfo info;
+  if (auto no = ask_indexed_job(question, info)) return *no;
+  if (question.given.coordinator || info.process_count == 1) return info;
+  const std::string& full = here.full_host_name.empty() ? here.host_name : here.full_host_name;
+  const size_t dot = std::min(full.find('.'), full.size());
+  const std::string host = full.substr(0, dot), suffix = fmt::format("-{}", info.process_id);
+  if (!host.ends_with(suffix) || host.size() == suffix.size())
+    return No{
+        fmt::format("the pod's host name is {}, not JOB{}, as that of an Indexed Job is; set LOCKSTEP_COORDINATOR "
+                    "(HOST:PORT of index 0)",
+                    host, suffix),
+        true};
+  if (dot == full.size())
+    return No{fmt::format("the pod {} has no subdomain, so the others cannot find it; give the pod template the "
+                          "subdomain of a headless Service, or set LOCKSTEP_COORDINATOR (HOST:PORT of index 0)",
+                          host),
+              true};
+  const std::string subdomain = full.substr(dot + 1, full.find('.', dot + 1) - dot - 1);
+  info.coordinator = to_string({fmt::format("{}-0.{}", host.substr(0, host.size() - suffix.size()), subdomain),
+                                coordinator_port(here.environment, kKubernetesPort)});
+  return info;
+}
+
+Answer ask_torchrun(const Question& question) {
+  const Environment& environment = question.here.environment;
+  if (auto no = unless_all(environment, {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK"},
+                           "torchrun sets all of them"))
+    return *no;
+  ClusterInfo info;
+  read_count_and_id(environment, "WORLD_SIZE", "RANK", info);
+  read_local(environment, "LOCAL_WORLD_SIZE", "LOCAL_RANK", info);
+  Address address = address_variable(environment, "MASTER_ADDR", "MASTER_PORT", 0);
+  // There torchrun itself listens at its port for as long as its processes live.
+  const std::string* agent = find_variable(environment, "TORCHELASTIC_USE_AGENT_STORE");
+  if (agent && (*agent == "True" || *agent == "1")) address.port += address.port < kLastPort ? 1 : -1;
+  info.coordinator = to_string(address);
+  return info;
+}
+
+Answer ask_none(const Question&) { return ClusterInfo(); }
+
+}  // namespace
+
+const std::array<Detector, kDetectors> kAllDetectors = {{
+    {"explicit", ask_explicit},
+    {"jax", ask_jax},
+    {"jaxjob", ask_jaxjob},
+    {"slurm", ask_slurm},
+    {"ompi", ask_ompi},
+    {"pmi", ask_pmi},
+    {"jobset", ask_jobset},
+    {"kubernetes", ask_kubernetes},
+    {"torchrun", ask_torchrun},
+    {"none", ask_none},
+}};
+
+}  // namespace lockstep::detail

@@ -1,0 +1,172 @@
+#include "cluster/flight.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+
+namespace lockstep {
+namespace {
+
+using nlohmann::ordered_json;
+using Outcome = FlightRecord::Outcome;
+
+constexpr const char* kFormat = "lockstep flight 1";
+constexpr std::array<const char*, 3> kOutcomes = {"under way", "done", "failed"};
+
+template <class Clock>
+int64_t nanoseconds() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
+}
+
+std::string host_name() {
+  std::array<char, 256> name = {};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+std::string boot() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
+}
+
+ordered_json json_of(const FlightDump::Record& record) {
+  return {{"group", record.group},
+          {"sequence", record.sequence},
+          {"operation", record.operation},
+          {"dtype", record.dtype},
+          {"elements", record.elements},
+          {"bytes", record.bytes},
+          {"step", record.step},
+          {"began_ns", record.began},
+          {"waited_ns", record.waited},
+          {"ended_ns", record.ended},
+          {"outcome", kOutcomes[static_cast<size_t>(record.outcome)]}};
+}
+
+Outcome outcome_from(const std::string& text) {
+  const auto* at = std::find(kOutcomes.begin(), kOutcomes.end(), text);
+  if (at == kOutcomes.end()) throw std::runtime_error(fmt::format("an outcome is \"{}\"", text));
+  return static_cast<Outcome>(at - kOutcomes.begin());
+}
+
+// Numbers that index something are in range, so that nobody needs to look again.
+void check_ranges(const FlightDump& dump) {
+  const auto require = [](bool is_so, const char* what) {
+    if (!is_so) throw std::runtime_error(what);
+  };
+  require(dump.processes >= 1 && dump.process >= 0 && dump.process < dump.processes && dump.lanes >= 1,
+          "its process or number of lanes makes no sense");
+  const int64_t lanes = int64_t{dump.processes} * dump.lanes;
+  for (const FlightDump::Group& group : dump.groups) {
+    require(group.lane / dump.lanes == dump.process, "a group has a lane of another process");
+    for (const int lane : group.lanes) require(lane >= 0 && lane < lanes, "a group has a lane that the job has not");
+    require(std::find(group.lanes.begin(), group.lanes.end(), group.lane) != group.lanes.end(),
+            "a lane is in a group that does not have it");
+  }
+  for (const FlightDump::Record& record : dump.records)
+    require(record.group >= 0 && record.group < static_cast<int>(dump.groups.size()), "a record has an unknown group");
+}
+
+}  // namespace
+
+FlightDump take_dump(const FlightRecorder& recorder, const FlightOrigin& origin, const std::string& reason) {
+  FlightDump out{.job = origin.job,
+                 .process = origin.process,
+                 .processes = origin.processes,
+                 .lanes = static_cast<int>(recorder.lanes().size()),
+                 .host = host_name(),
+                 .clock = boot(),
+                 .pid = ::getpid(),
+                 .time = 0,
+                 .reason = reason,
+                 .step = recorder.step(),
+                 .groups = {},
+                 .records = {}};
+  for (const auto& lane : recorder.lanes()) {
+    const int first = static_cast<int>(out.groups.size());
+    // In this order: a group is there before its records are.
+    const std::vector<FlightRecord> records = lane->records();
+    for (const FlightGroup* group : lane->groups())
+      out.groups.push_back({group->name(), group->lanes(), lane->lane(), group->begun()});
+    for (const FlightRecord& r : records)
+      out.records.push_back({first + r.group, r.sequence, std::string(name(r.kind)), std::string(name(r.dtype)),
+                             r.elements, r.bytes, r.step, r.began, r.waited, r.ended, r.outcome});
+  }
+  // The steady clock as the wall clock shows it now: steps of the latter meanwhile move all times alike.
+  const int64_t before = nanoseconds<std::chrono::steady_clock>();
+  out.time = nanoseconds<std::chrono::system_clock>();
+  const int64_t ahead = out.time - (before + (nanoseconds<std::chrono::steady_clock>() - before) / 2);
+  for (FlightDump::Record& record : out.records)
+    for (int64_t* time : {&record.began, &record.waited, &record.ended})
+      if (*time != 0) *time += ahead;
+  return out;
+}
+
+std::string to_json(const FlightDump& dump) {
+  const ordered_json head = {{"format", kFormat},           {"job", dump.job},     {"process", dump.process},
+                             {"processes", dump.processes}, {"lanes", dump.lanes}, {"host", dump.host},
+                             {"clock", dump.clock},         {"pid", dump.pid},     {"time_ns", dump.time},
+                             {"reason", dump.reason},       {"step", dump.step}};
+  const auto text = [](const ordered_json& json) {
+    return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  };
+  // A line per group and record, for people who look inside.
+  std::string out = text(head);
+  out.pop_back();
+  out += ",\n\"groups\":[";
+  for (const FlightDump::Group& group : dump.groups)
+    out +=
+        fmt::format("{}\n{}", &group == dump.groups.data() ? "" : ",",
+                    text({{"name", group.name}, {"lanes", group.lanes}, {"lane", group.lane}, {"begun", group.begun}}));
+  out += "],\n\"records\":[";
+  for (const FlightDump::Record& record : dump.records)
+    out += fmt::format("{}\n{}", &record == dump.records.data() ? "" : ",", text(json_of(record)));
+  return out + "]}\n";
+}
+
+FlightDump flight_dump_from(const std::string& text, const std::string& path) {
+  try {
+    const ordered_json json = ordered_json::parse(text);
+    if (const std::string format = json.at("format"); format != kFormat)
+      throw std::runtime_error(fmt::format("its format is \"{}\", and this program reads \"{}\"", format, kFormat));
+    FlightDump out{.job = json.at("job"),
+                   .process = json.at("process"),
+                   .processes = json.at("processes"),
+                   .lanes = json.at("lanes"),
+                   .host = json.at("host"),
+                   .clock = json.at("clock"),
+                   .pid = json.at("pid"),
+                   .time = json.at("time_ns"),
+                   .reason = json.at("reason"),
+                   .step = json.at("step"),
+                   .groups = {},
+                   .records = {}};
+    for (const ordered_json& group : json.at("groups"))
+      out.groups.push_back({group.at("name"), group.at("lanes"), group.at("lane"), group.at("begun")});
+    for (const ordered_json& record : json.at("records"))
+      out.records.push_back({record.at("group"), record.at("sequence"), record.at("operation"), record.at("dtype"),
+                             record.at("elements"), record.at("bytes"), record.at("step"), record.at("began_ns"),
+                             record.at("waited_ns"), record.at("ended_ns"), outcome_from(record.at("outcome"))});
+    check_ranges(out);
+    return out;
+  } catch (const std::exception& error) {
+    throw_error("blame: {} is no whole dump of a flight recorder: {}; leave it out", path, error.what());
+  }
+}
+
+std::string flight_file_name(const FlightDump& dump) {
+  return fmt::format("lockstep_flight_{}_{}.json", dump.job, dump.process);
+}
+
+bool is_flight_file_name(const std::string& name) {
+  return name.starts_with("lockstep_flight_") && name.ends_with(".json");
+}
+
+}  // namespace lockstep

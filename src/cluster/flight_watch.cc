@@ -1,0 +1,117 @@
+#include "cluster/flight_watch.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/check.h"
+#include "base/names.h"
+
+namespace lockstep {
+namespace {
+
+std::atomic<int> listening{-1};  // the event of the one that listens
+
+void wake(int event) {
+  const uint64_t one = 1;
+  // It cannot fail but when so many came before that the listener is about to look anyway.
+  [[maybe_unused]] const ssize_t written = ::write(event, &one, sizeof one);
+}
+
+void on_signal(int) {
+  const int error = errno;
+  if (const int event = listening.load(); event >= 0) wake(event);
+  errno = error;
+}
+
+}  // namespace
+
+FlightWatch::FlightWatch(std::shared_ptr<const FlightRecorder> recorder, Options options)
+    : recorder_(std::move(recorder)), options_(std::move(options)) {}
+
+FlightWatch::~FlightWatch() {
+  if (event_ < 0) return;
+  struct sigaction current = {};
+  if (::sigaction(SIGUSR2, nullptr, &current) == 0 && (current.sa_flags & SA_SIGINFO) == 0 &&
+      current.sa_handler == on_signal)
+    ::sigaction(SIGUSR2, &before_, nullptr);
+  ending_ = true;
+  wake(event_);
+  listener_.join();
+  listening = -1;
+  ::close(event_);
+}
+
+bool FlightWatch::listen() {
+  LOCKSTEP_CHECK(event_ < 0, "listens already");
+  if (::sigaction(SIGUSR2, nullptr, &before_) != 0 || (before_.sa_flags & SA_SIGINFO) != 0 ||
+      before_.sa_handler != SIG_DFL)
+    return false;
+  const int event = ::eventfd(0, EFD_CLOEXEC);
+  if (event < 0) return false;
+  if (int none = -1; !listening.compare_exchange_strong(none, event)) {
+    ::close(event);
+    return false;
+  }
+  event_ = event;
+  // Signals of the program go to its own threads.
+  sigset_t all, old;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &old);
+  listener_ = std::thread([this] {
+    for (uint64_t times = 0;;) {
+      if (::read(event_, &times, sizeof times) < 0 && errno != EINTR) return;
+      if (ending_) return;
+      write("SIGUSR2");
+    }
+  });
+  ::pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  struct sigaction own = {};
+  own.sa_handler = on_signal;
+  own.sa_flags = SA_RESTART;
+  ::sigaction(SIGUSR2, &own, nullptr);
+  return true;
+}
+
+void FlightWatch::keep(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (failed_) return;
+  kept_ = take_dump(*recorder_, options_.origin, reason);
+  failed_ = true;
+}
+
+void FlightWatch::write_kept() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!kept_) return;
+  write(*kept_);
+  kept_.reset();
+}
+
+void FlightWatch::write(const std::string& reason) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!failed_) write(take_dump(*recorder_, options_.origin, reason));
+}
+
+void FlightWatch::write(const FlightDump& dump) noexcept {
+  // A process that fails has worse news than that of its dump.
+  std::string line;
+  try {
+    const std::string path = options_.folder + "/" + flight_file_name(dump);
+    const std::string text = to_json(dump);
+    options_.files->make_dirs(options_.folder);
+    options_.files->write_atomic(path, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+    line = fmt::format("the last {} of process {} with others are in {}; `lockstep blame {}` says who was late",
+                       counted(static_cast<int64_t>(dump.records.size()), "operation"), dump.process, path,
+                       options_.folder);
+  } catch (const std::exception& error) {
+    line = fmt::format("the operations of process {} with others were not written: {}", dump.process, error.what());
+  }
+  if (options_.log) options_.log(line);
+}
+
+std::string flight_folder(const char* variable) { return variable && *variable ? variable : "."; }
+
+}  // namespace lockstep

@@ -1,0 +1,73 @@
+#include "cluster/gpus.h"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+#include <set>
+
+#include "base/check.h"
+#include "base/names.h"
+#include "cluster/variables.h"
+
+namespace lockstep::detail {
+
+int visible_gpus(const Environment& environment, int on_machine) {
+  const auto found = environment.find("CUDA_VISIBLE_DEVICES");
+  if (found == environment.end()) return on_machine;
+  std::set<std::string_view> seen;
+  for (std::string_view rest = found->second; !rest.empty();) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    const std::string_view entry = rest.substr(0, comma);
+    if (!entry.starts_with("GPU-") && !entry.starts_with("MIG-")) {
+      int index = -1;
+      const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), index);
+      if (error != std::errc() || end != entry.data() + entry.size() || index < 0 || index >= on_machine) break;
+    }
+    if (!seen.insert(entry).second) break;
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  return std::min(static_cast<int>(seen.size()), on_machine);
+}
+
+bool gpus_are_shared(const Environment& environment, int visible) {
+  if (find_variable(environment, "SLURM_GPUS_PER_TASK")) return false;
+  const std::optional<int> on_host = optional_number(environment, "SLURM_GPUS_ON_NODE", 0);
+  return !on_host || *on_host <= visible;
+}
+
+bool gpus_are_shared(const std::vector<std::vector<std::string>>& visible_by_local_id) {
+  std::set<std::string> all;
+  size_t sum = 0;
+  bool same = true;
+  for (const std::vector<std::string>& each : visible_by_local_id) {
+    all.insert(each.begin(), each.end());
+    sum += each.size();
+    same = same && each == visible_by_local_id.front();
+  }
+  if (same) return true;
+  if (sum == all.size()) return false;
+  std::vector<std::string> counts;
+  for (const std::vector<std::string>& each : visible_by_local_id) counts.push_back(std::to_string(each.size()));
+  throw_error(
+      "initialize: the processes of this host see {} GPUs, {} in all, neither the same nor each its own; let each see "
+      "all of them, or its own (CUDA_VISIBLE_DEVICES), or give local_device_ids",
+      words(counts), all.size());
+}
+
+std::vector<int> choose_gpus(const GpuQuestion& question) {
+  for (const int id : question.wanted)
+    if (id < 0 || id >= question.visible)
+      throw_error("initialize: local_device_ids has {}, and this process sees {}; ids run from 0", id,
+                  counted(question.visible, "GPU"));
+  if (!question.wanted.empty()) return question.wanted;
+  const int64_t n = question.visible, k = question.shared ? question.local_count : 1;
+  const int64_t id = question.shared ? question.local_id : 0;
+  if (n > 0 && k > n)
+    throw_error("initialize: {} processes of this host share {}; start at most one per GPU", k, counted(n, "GPU"));
+  const auto begin = static_cast<int>(id * n / k), end = static_cast<int>((id + 1) * n / k);
+  std::vector<int> out(static_cast<size_t>(end - begin));
+  std::iota(out.begin(), out.end(), begin);
+  return out;
+}
+
+}  // namespace lockstep::detail

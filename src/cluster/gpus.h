@@ -1,0 +1,35 @@
+// Which of the GPUs that a process sees are its own. Pure functions, safe from any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cluster/detect.h"
+
+namespace lockstep::detail {
+
+// How many of the machine's GPUs CUDA_VISIBLE_DEVICES leaves. As in CUDA, what follows an entry that makes no sense
+// does not count.
+int visible_gpus(const Environment&, int on_machine);
+
+// Whether the processes of a host see the same GPUs, which they then have to divide, as far as the scheduler tells:
+// not when it has bound GPUs to tasks, or has given the job more GPUs on this host than this process sees.
+bool gpus_are_shared(const Environment&, int visible);
+
+// The same from what the processes of a host see, by names that are unique on it (UUIDs): all the same, or each its
+// own. Throws Error when it is something in between.
+bool gpus_are_shared(const std::vector<std::vector<std::string>>& visible_by_local_id);
+
+struct GpuQuestion {
+  int visible = 0;
+  int local_id = 0, local_count = 1;
+  bool shared = true;
+  std::vector<int> wanted = {};  // ClusterInfo::local_device_ids
+};
+
+// Indices among the visible GPUs: those wanted; else all when the process is alone on its host or sees only its own;
+// else its share, in order, as equal as can be. Throws Error when one that is wanted is not there, and when there are
+// fewer GPUs than processes to share them.
+std::vector<int> choose_gpus(const GpuQuestion&);
+
+}  // namespace lockstep::detail

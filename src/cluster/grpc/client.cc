@@ -1,0 +1,209 @@
+#include "cluster/grpc/client.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "cluster/grpc/connection.h"
+#include "cluster/grpc/wire.h"
+#include "control.grpc.pb.h"
+
+namespace lockstep {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+constexpr milliseconds kFirstPause(10), kLongestPause(200);
+constexpr milliseconds kQuiet(1000);  // of trying, before a line in the log
+constexpr milliseconds kResolveAttempt(5000);
+constexpr int kConnectMs = 3000;  // for one attempt
+
+// Once per process: it is the same for all of them.
+void log_proxies(const LogLine& log) {
+  static std::once_flag once;
+  std::call_once(once, [&] {
+    for (const char* name : {"grpc_proxy", "https_proxy", "http_proxy"})
+      if (const char* value = std::getenv(name); value && *value)
+        return log(fmt::format("{} is set; the control plane does not use it", name));
+  });
+}
+
+// gRPC's name for a number and port.
+std::string target(const std::string& number, int port) {
+  if (number.find(':') == std::string::npos) return fmt::format("ipv4:{}:{}", number, port);
+  std::string escaped = number;
+  if (const size_t zone = escaped.find('%'); zone != std::string::npos) escaped.replace(zone, 1, "%25");
+  return fmt::format("ipv6:[{}]:{}", escaped, port);
+}
+
+class NetworkChannel : public ControlChannel {
+ public:
+  explicit NetworkChannel(ClientOptions options) : options_(std::move(options)), tls_(read_tls_files(options_.tls)) {
+    detail::silence_grpc();
+    log_proxies(options_.log);
+  }
+
+  Answer call(const Request& request, nanoseconds timeout) override {
+    if (std::holds_alternative<request::Register>(request.what)) return find_and_register(request);
+    const std::shared_ptr<control::Control::Stub> stub = current();
+    return stub ? converse(*stub, request, timeout).answer : unreachable("there is no connection");
+  }
+
+  void close() override {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    for (grpc::ClientContext* context : active_) context->TryCancel();
+    changed_.notify_all();
+  }
+
+  std::string coordinator() const override { return to_string(options_.coordinator); }
+
+ private:
+  struct Reply {
+    Answer answer = {};
+    bool again = false;  // nobody was there
+  };
+
+  static Answer unreachable(const std::string& why) { return {.outcome = Outcome::unreachable, .text = why}; }
+
+  std::shared_ptr<control::Control::Stub> current() {
+    const std::lock_guard lock(mutex_);
+    return stub_;
+  }
+
+  std::shared_ptr<control::Control::Stub> connect(const std::string& number) const {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, static_cast<int>(kFirstPause.count()));
+    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, static_cast<int>(kLongestPause.count()));
+    arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, detail::keepalive_time_ms(options_.heartbeat_timeout));
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, detail::keepalive_timeout_ms(options_.heartbeat_timeout));
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+    arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+    arguments.SetMaxReceiveMessageSize(detail::kMostMessageBytes);
+    arguments.SetMaxSendMessageSize(detail::kMostMessageBytes);
+    std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
+    if (tls_.any()) {
+      credentials = grpc::SslCredentials({tls_.ca, tls_.key, tls_.certificate});
+      // The certificate is of the name that was given, not of the number behind it.
+      arguments.SetSslTargetNameOverride(options_.coordinator.host);
+    }
+    return control::Control::NewStub(
+        grpc::CreateCustomChannel(target(number, options_.coordinator.port), credentials, arguments));
+  }
+
+  // The answer to a registration, from whichever address of the coordinator's name has one.
+  Answer find_and_register(Request request) {
+    const nanoseconds timeout = std::get<request::Register>(request.what).timeout;
+    const Clock::time_point begin = Clock::now(), deadline = begin + timeout;
+    std::string number, why = "there was no time";
+    size_t next = 0;
+    bool logged = false;
+    milliseconds pause = kFirstPause;
+    while (Clock::now() < deadline) {
+      try {
+        const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
+        const auto numbers =
+            detail::resolve(options_.coordinator.host, std::clamp(left, milliseconds(1), kResolveAttempt));
+        const std::string& chosen = numbers[next % numbers.size()];
+        if (chosen != number) {
+          number = chosen;
+          const auto stub = connect(number);
+          const std::lock_guard lock(mutex_);
+          stub_ = stub;
+        }
+        const nanoseconds rest = deadline - Clock::now();
+        std::get<request::Register>(request.what).timeout = rest;
+        Reply reply = converse(*current(), request, rest + options_.heartbeat_timeout);
+        if (!reply.again) return reply.answer;
+        why = reply.answer.text;
+        ++next;
+        // A connection in the making is looked at every 5 s only while no call waits for it: a new one, with the call.
+        number.clear();
+      } catch (const IoError& error) {
+        why = error.what();
+      }
+      if (Clock::now() - begin > kQuiet && !std::exchange(logged, true))
+        options_.log(fmt::format("the coordinator at {} cannot be reached yet ({}); trying again for {}", coordinator(),
+                                 why, describe(deadline - Clock::now())));
+      if (wait(std::min<nanoseconds>(pause, deadline - Clock::now()))) break;
+      pause = std::min(pause * 2, kLongestPause);
+    }
+    return unreachable(fmt::format("in {}: {}", describe(timeout), why));
+  }
+
+  // Waits. Whether this was closed.
+  bool wait(nanoseconds duration) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, duration, [&] { return closed_; });
+  }
+
+  Reply converse(control::Control::Stub& stub, const Request& request, nanoseconds timeout) {
+    control::Request asked;
+    control::Answer answered;
+    detail::to_wire(request, asked);
+    grpc::ClientContext context;
+    // By the clock that nobody sets.
+    context.set_deadline(
+        gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(timeout.count(), GPR_TIMESPAN)));
+    if (!options_.token.empty()) context.AddMetadata(detail::kTokenKey, options_.token);
+    {
+      const std::lock_guard lock(mutex_);
+      if (closed_) return {unreachable("it was closed")};
+      active_.insert(&context);
+    }
+    const grpc::Status status = stub.Ask(&context, asked, &answered);
+    {
+      const std::lock_guard lock(mutex_);
+      active_.erase(&context);
+    }
+    switch (status.error_code()) {
+      case grpc::StatusCode::OK:
+        return {detail::from_wire(answered)};
+      case grpc::StatusCode::UNAVAILABLE:
+        return {unreachable(status.error_message()), true};
+      case grpc::StatusCode::DEADLINE_EXCEEDED:
+        return {unreachable("there was no answer in time")};
+      case grpc::StatusCode::CANCELLED:
+        return {unreachable("it was closed")};
+      case grpc::StatusCode::UNAUTHENTICATED:
+        return {{.outcome = Outcome::refused,
+                 .text = fmt::format("token: the coordinator at {} refuses this process: {}; give all processes of the "
+                                     "job the same LOCKSTEP_TOKEN",
+                                     coordinator(), status.error_message())}};
+      default:
+        return {{.outcome = Outcome::refused,
+                 .text = fmt::format("coordinator at {}: {}; is it a lockstep of the same version?", coordinator(),
+                                     status.error_message())}};
+    }
+  }
+
+  const ClientOptions options_;
+  const TlsFiles tls_;  // contents
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool closed_ = false;
+  std::shared_ptr<control::Control::Stub> stub_;
+  std::set<grpc::ClientContext*> active_;
+};
+
+}  // namespace
+
+std::unique_ptr<ControlChannel> network_channel(ClientOptions options) {
+  return std::make_unique<NetworkChannel>(std::move(options));
+}
+
+}  // namespace lockstep

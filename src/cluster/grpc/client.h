@@ -1,0 +1,26 @@
+// A channel to the coordinator in another process, over the network.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "cluster/address.h"
+#include "cluster/control_channel.h"
+#include "cluster/tls_files.h"
+
+namespace lockstep {
+
+struct ClientOptions {
+  detail::Address coordinator = {};
+  std::string token = {};
+  TlsFiles tls = {};
+  std::chrono::nanoseconds heartbeat_timeout = std::chrono::seconds(10);
+  LogLine log = log_to_stderr;
+};
+
+// Nothing is sent before the first call, a registration, which looks for the coordinator until its time is up: the name
+// may have no address yet, and process 0 may not have started. Throws Error and IoError for the files.
+std::unique_ptr<ControlChannel> network_channel(ClientOptions options);
+
+}  // namespace lockstep

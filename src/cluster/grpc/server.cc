@@ -1,0 +1,226 @@
+#include "cluster/grpc/server.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "base/check.h"
+#include "cluster/grpc/connection.h"
+#include "cluster/grpc/wire.h"
+#include "cluster/listen_addresses.h"
+#include "cluster/port_owner.h"
+#include "cluster/token.h"
+#include "control.grpc.pb.h"
+
+namespace lockstep {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kFlush(1000);  // for the last answers to get out
+constexpr milliseconds kResolvePause(250);
+constexpr int kHandshakeMs = 10'000;     // for a stranger who says nothing
+constexpr size_t kMostStrangers = 1000;  // remembered, not to be logged again
+
+// "10.0.0.7" of "ipv4:10.0.0.7:4711", "fd00::1" of "ipv6:%5Bfd00::1%5D:4711".
+std::string peer_number(std::string peer) {
+  peer.erase(0, peer.find(':') + 1);
+  peer.erase(std::min(peer.rfind(':'), peer.size()));
+  for (const char* bracket : {"%5B", "%5D", "[", "]"}) {
+    const std::string_view text = bracket;
+    if (const size_t at = peer.find(text); at != std::string::npos) peer.erase(at, text.size());
+  }
+  return peer;
+}
+
+std::vector<std::string> resolve_until(const std::string& host, Clock::time_point deadline, const LogLine& log) {
+  bool logged = false;
+  while (true) {
+    const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
+    try {
+      return detail::resolve(host, std::max(left, milliseconds(1)));
+    } catch (const IoError& error) {
+      if (left <= kResolvePause)
+        throw IoError(fmt::format("listen: {}; or say where to listen with coordinator_bind_address", error.what()));
+      if (!std::exchange(logged, true))
+        log(fmt::format("{} has no address yet ({}); trying again for {}", host, error.what(), describe(left)));
+    }
+    std::this_thread::sleep_for(kResolvePause);
+  }
+}
+
+// How many calls are under way.
+class Underway {
+ public:
+  void add(int count) {
+    const std::lock_guard lock(mutex_);
+    count_ += count;
+    changed_.notify_all();
+  }
+  void wait_none(milliseconds timeout) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, timeout, [&] { return count_ == 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int count_ = 0;
+};
+
+// A call that waits for its answer. Owns itself: gRPC says when it is done.
+class Call : public grpc::ServerUnaryReactor {
+ public:
+  Call(CoordinatorHost& host, Underway& underway, control::Answer& answer)
+      : host_(host), underway_(underway), call_(host.new_call()), answer_(answer) {
+    underway_.add(1);
+  }
+
+  void start(const Request& request, const std::string& address) {
+    host_.submit(call_, request, address, [this](const Answer& answer) {
+      detail::to_wire(answer, answer_);
+      Finish(grpc::Status::OK);
+    });
+  }
+
+  void OnCancel() override {
+    if (host_.cancel(call_)) Finish(grpc::Status::CANCELLED);
+  }
+  void OnDone() override {
+    underway_.add(-1);
+    delete this;
+  }
+
+ private:
+  CoordinatorHost& host_;
+  Underway& underway_;
+  const uint64_t call_;
+  control::Answer& answer_;
+};
+
+}  // namespace
+
+class ControlServer::Service : public control::Control::CallbackService {
+ public:
+  Service(CoordinatorHost& host, std::string token, LogLine log)
+      : host_(host), token_(std::move(token)), log_(std::move(log)) {}
+
+  grpc::ServerUnaryReactor* Ask(grpc::CallbackServerContext* context, const control::Request* request,
+                                control::Answer* answer) override {
+    const std::string address = peer_number(context->peer());
+    if (!admitted(*context)) {
+      log_stranger(address);
+      return refuse(*context, {grpc::StatusCode::UNAUTHENTICATED, "the token is missing or not that of this job"});
+    }
+    const std::optional<Request> asked = detail::from_wire(*request);
+    if (!asked) return refuse(*context, {grpc::StatusCode::INVALID_ARGUMENT, "nothing known is asked for"});
+    auto* call = new Call(host_, underway, *answer);
+    call->start(*asked, address);
+    return call;
+  }
+
+  Underway underway;
+  std::unique_ptr<grpc::Server> server;
+
+ private:
+  static grpc::ServerUnaryReactor* refuse(grpc::CallbackServerContext& context, const grpc::Status& status) {
+    grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
+    reactor->Finish(status);
+    return reactor;
+  }
+
+  bool admitted(const grpc::CallbackServerContext& context) const {
+    if (token_.empty()) return true;
+    const auto found = context.client_metadata().find(detail::kTokenKey);
+    return found != context.client_metadata().end() &&
+           same_token(token_, std::string_view(found->second.data(), found->second.size()));
+  }
+
+  void log_stranger(const std::string& address) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (strangers_.size() >= kMostStrangers || !strangers_.insert(address).second) return;
+    }
+    log_(
+        fmt::format("somebody at {} asked the coordinator without this job's token and was refused (said once per "
+                    "address)",
+                    address));
+  }
+
+  CoordinatorHost& host_;
+  const std::string token_;
+  const LogLine log_;
+  std::mutex mutex_;
+  std::set<std::string> strangers_;
+};
+
+ControlServer::ControlServer(std::shared_ptr<CoordinatorHost> host, ServerOptions options)
+    : host_(std::move(host)), service_(std::make_unique<Service>(*host_, options.token, options.log)) {
+  detail::silence_grpc();
+  const TlsFiles tls = read_tls_files(options.tls);
+  const std::string& name = options.address.host;
+  std::vector<std::string> numbers =
+      detail::listen_addresses(name, resolve_until(name, Clock::now() + options.resolve_timeout, options.log),
+                               detail::list_interfaces(), options.log);
+  // One number, because the port that one gets may be taken at another.
+  if (options.address.port == 0) {
+    const auto ipv4 = std::ranges::find_if(numbers, [](const auto& number) { return number.find(':') == number.npos; });
+    numbers = {ipv4 == numbers.end() ? numbers.front() : *ipv4};
+  }
+
+  grpc::ServerBuilder builder;
+  builder.RegisterService(service_.get());
+  builder.SetMaxReceiveMessageSize(detail::kMostRequestBytes);
+  builder.SetMaxSendMessageSize(detail::kMostMessageBytes);
+  // Two servers at one port would share its connections.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, detail::keepalive_time_ms(options.heartbeat_timeout));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, detail::keepalive_timeout_ms(options.heartbeat_timeout));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  // The clients' own pings are no offence.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+
+  std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
+  if (tls.any()) {
+    grpc::SslServerCredentialsOptions ssl(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+    ssl.pem_root_certs = tls.ca;
+    ssl.pem_key_cert_pairs.push_back({tls.key, tls.certificate});
+    credentials = grpc::SslServerCredentials(ssl);
+  }
+  for (const std::string& number : numbers) {
+    const detail::Address place{number, options.address.port};
+    if (const std::string why = detail::why_not_listen(number, place.port); !why.empty()) {
+      const std::string owner = detail::port_owner(place.port);
+      throw IoError(fmt::format("listen at {}: {}{}; choose another port, or end that process", to_string(place), why,
+                                owner.empty() ? "" : fmt::format(": {} listens there", owner)));
+    }
+    builder.AddListeningPort(to_string(place), credentials, &port_);
+  }
+  service_->server = builder.BuildAndStart();
+  if (!service_->server || port_ == 0)
+    throw IoError(fmt::format("listen at {}: the server did not start; {}", to_string(options.address),
+                              tls.any() ? "check that tls_ca, tls_certificate and tls_key are PEM and belong together"
+                                        : "choose another port"));
+}
+
+void ControlServer::flush_failure() {
+  host_->wait_told(kFlush);
+  service_->underway.wait_none(kFlush);
+}
+
+ControlServer::~ControlServer() {
+  host_->close("process 0 has ended");
+  if (service_->server) service_->server->Shutdown(std::chrono::system_clock::now() + kFlush);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,93 @@
+// Values of processes brought together: what the helpers of distributed.h do beside meeting.
+#include <cstring>
+#include <numeric>
+
+#include "array/node.h"
+#include "base/check.h"
+#include "base/hash.h"
+#include "comm/world.h"
+#include "lane/lane.h"
+#include "lockstep/distributed.h"
+#include "lockstep/jit.h"
+
+namespace lockstep::distributed {
+namespace {
+
+using detail::buffer_of;
+
+// The processes as one group, while no compiled function uses it.
+template <class F>
+void among_processes(F f) {
+  World& world = World::instance();
+  const std::lock_guard lock(CpuLane::local().running());
+  std::vector<int> first_lanes;
+  for (int p = 0; p < world.process_count(); ++p) first_lanes.push_back(static_cast<int>(p * world.lanes_here()));
+  try {
+    f(world.group(0, first_lanes, "processes"));
+  } catch (const std::exception& error) {
+    world.abort(error.what(), true);
+    throw;
+  }
+}
+
+Array gathered(const Array& value, const Shape& shape) {
+  const BufferPtr& own = buffer_of(value, "process_allgather");
+  const Type type{value.dtype(), shape};
+  BufferPtr all = allocate(type.bytes());
+  among_processes([&](Comm& comm) {
+    const std::vector<int64_t> counts(static_cast<size_t>(comm.size()), value.size());
+    comm.all_gather(own->data(), all->data(), counts, value.dtype());
+  });
+  return detail::concrete(detail::intern(type), std::move(all));
+}
+
+bool is_spread(const Array& value) {
+  return !value.is_traced() && value.node()->pieces && value.node()->pieces->spread;
+}
+
+}  // namespace
+
+Array broadcast_one_to_all(const Array& value) {
+  if (process_count() == 1) return value;
+  const BufferPtr& own = buffer_of(value, "broadcast_one_to_all");
+  BufferPtr copy = allocate(own->size());
+  if (own->size() > 0) std::memcpy(copy->data(), own->data(), static_cast<size_t>(own->size()));
+  among_processes([&](Comm& comm) { comm.broadcast(copy->data(), value.size(), value.dtype(), 0); });
+  return detail::concrete(value.node()->type, std::move(copy));
+}
+
+Array process_allgather(const Array& value, bool tiled) {
+  if (is_spread(value)) {
+    const NamedSharding whole(value.sharding().mesh(), P());
+    return jit([](const Array& x) { return x; }, {.out_shardings = {whole}})(value);
+  }
+  Shape shape = value.shape();
+  if (!tiled)
+    shape.insert(shape.begin(), process_count());
+  else if (shape.empty())
+    throw_error("process_allgather: a scalar has no dimension along which to join; leave out `tiled`");
+  else
+    shape[0] *= process_count();
+  return gathered(value, shape);
+}
+
+void assert_equal(const Array& value, const std::string& what) {
+  if (process_count() == 1) return;
+  const BufferPtr& own = buffer_of(value, "assert_equal");
+  // Types are compared with the bytes, so that processes with different ones meet in the same operation.
+  Hasher hasher;
+  hasher.add(std::string_view(to_string(value.type())));
+  hasher.add(std::string_view(reinterpret_cast<const char*>(own->data()), static_cast<size_t>(own->size())));
+  const auto hash = static_cast<int64_t>(hasher.value());
+  std::vector<int64_t> hashes(static_cast<size_t>(process_count()));
+  among_processes([&](Comm& comm) {
+    const std::vector<int64_t> counts(hashes.size(), 1);
+    comm.all_gather(&hash, hashes.data(), counts, DType::i64);
+  });
+  for (size_t p = 1; p < hashes.size(); ++p)
+    if (hashes[p] != hashes[0])
+      throw_error("assert_equal: {} of process {} is another than that of process 0; process {} has {}", what, p,
+                  process_index(), value.to_string());
+}
+
+}  // namespace lockstep::distributed

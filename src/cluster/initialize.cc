@@ -1,0 +1,109 @@
+#include <charconv>
+#include <memory>
+#include <mutex>
+
+#include "base/check.h"
+#include "cluster/detect.h"
+#include "cluster/session.h"
+#include "lockstep/distributed.h"
+#include "sharding/device_table.h"
+
+namespace lockstep::distributed {
+namespace {
+
+struct State {
+  std::mutex mutex;
+  bool initialized = false;
+  std::shared_ptr<Session> session;  // null: one process
+};
+State& state() {
+  static auto* const instance = new State;  // processes end without taking leave of it
+  return *instance;
+}
+
+std::shared_ptr<Session> session() {
+  const std::lock_guard lock(state().mutex);
+  return state().session;
+}
+
+// What a variable says, where the option is as it is by default.
+void take_seconds(const detail::Environment& environment, const char* variable, std::chrono::milliseconds& option,
+                  std::chrono::milliseconds otherwise) {
+  const auto found = environment.find(variable);
+  if (option != otherwise || found == environment.end() || found->second.empty()) return;
+  const std::string& text = found->second;
+  double seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error != std::errc() || end != text.data() + text.size() || !(seconds > 0) || seconds > 1e6)
+    throw_error("initialize: {} is \"{}\"; give a positive number of seconds, or unset it", variable, text);
+  option = std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
+Options with_variables(Options options, const detail::Environment& environment) {
+  const auto text = [&](const char* variable, std::string& option, const char* otherwise) {
+    const auto found = environment.find(variable);
+    if (option == otherwise && found != environment.end() && !found->second.empty()) option = found->second;
+  };
+  const Options otherwise;
+  text("LOCKSTEP_COLLECTIVES", options.collectives, "auto");
+  text("LOCKSTEP_INTERFACE", options.network_interface, "");
+  take_seconds(environment, "LOCKSTEP_INITIALIZATION_TIMEOUT", options.initialization_timeout,
+               otherwise.initialization_timeout);
+  take_seconds(environment, "LOCKSTEP_HEARTBEAT_TIMEOUT", options.heartbeat_timeout, otherwise.heartbeat_timeout);
+  take_seconds(environment, "LOCKSTEP_COLLECTIVE_TIMEOUT", options.collective_timeout, otherwise.collective_timeout);
+  if (options.collectives != "auto" && options.collectives != "shared" && options.collectives != "gloo" &&
+      options.collectives != "mpi")
+    throw_error("initialize: collectives are \"{}\"; there are auto, shared, gloo and mpi", options.collectives);
+  for (const auto& [name, value] : {std::pair("initialization_timeout", options.initialization_timeout),
+                                    std::pair("heartbeat_timeout", options.heartbeat_timeout),
+                                    std::pair("shutdown_timeout", options.shutdown_timeout),
+                                    std::pair("first_collective_timeout", options.first_collective_timeout),
+                                    std::pair("collective_timeout", options.collective_timeout)})
+    if (value <= std::chrono::milliseconds(0))
+      throw_error("initialize: {} is {} ms; it must be positive", name, value.count());
+  return options;
+}
+
+}  // namespace
+
+void initialize(const Options& given) {
+  const std::lock_guard lock(state().mutex);
+  if (state().initialized) throw_error("initialize: called before; a process joins one job, once");
+  if (detail::DeviceTable::instance().used())
+    throw_error("initialize: devices are in use already; call it before anything that uses devices or computes");
+  const detail::Surroundings where = detail::surroundings();
+  const Options options = with_variables(given, where.environment);
+  const detail::ClusterInfo info = detail::detect(options, where);
+  if (info.process_count > 1) state().session = std::make_shared<Session>(options, info);
+  state().initialized = true;
+}
+
+void shutdown() {
+  std::shared_ptr<Session> leaving;
+  {
+    const std::lock_guard lock(state().mutex);
+    leaving = std::exchange(state().session, nullptr);
+    state().initialized = false;
+  }
+  if (leaving) leaving->shutdown();
+}
+
+bool is_initialized() {
+  const std::lock_guard lock(state().mutex);
+  return state().initialized;
+}
+
+void report_failure(const std::string& message, bool retryable) {
+  if (const auto current = session()) current->report_failure(message, retryable);
+}
+
+int failure_code() {
+  const auto current = session();
+  return current ? current->failure_code() : 0;
+}
+
+void sync(const std::string& name) {
+  if (const auto current = session()) current->sync(name);
+}
+
+}  // namespace lockstep::distributed

@@ -1,0 +1,101 @@
+#include "cluster/join.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "cluster/coordinator_host.h"
+#include "cluster/mail_channel.h"
+#include "lockstep/version.h"
+#ifdef LOCKSTEP_WITH_GRPC
+#include "cluster/grpc/client.h"
+#include "cluster/grpc/server.h"
+#endif
+
+namespace lockstep {
+
+namespace {
+
+std::shared_ptr<CoordinatorHost> make_host(const JoinOptions& options) {
+  return std::make_shared<CoordinatorHost>(CoordinatorOptions{.process_count = options.process_count,
+                                                              .version = LOCKSTEP_VERSION,
+                                                              .heartbeat_timeout = options.heartbeat_timeout,
+                                                              .first_step_timeout = options.first_step_timeout,
+                                                              .step_timeout = options.step_timeout,
+                                                              .hosts = options.hosts});
+}
+
+#ifdef LOCKSTEP_WITH_GRPC
+
+// Process 0's own: it needs no network, and keeps the door open for the others.
+class ServingChannel : public ControlChannel {
+ public:
+  explicit ServingChannel(const JoinOptions& options)
+      : host_(make_host(options)),
+        inner_(in_process_channel(host_)),
+        server_(host_, {.address = options.bind_address.value_or(options.coordinator),
+                        .token = options.token,
+                        .tls = options.tls,
+                        .heartbeat_timeout = options.heartbeat_timeout,
+                        .resolve_timeout = options.initialization_timeout,
+                        .log = options.log}) {
+    if (options.on_listening) options.on_listening(server_.port());
+  }
+
+  Answer call(const Request& request, std::chrono::nanoseconds timeout) override {
+    Answer answer = inner_->call(request, timeout);
+    // Whoever hears of a failure may end this process, and with it the coordinator.
+    if (answer.outcome == Outcome::failed) server_.flush_failure();
+    return answer;
+  }
+  void close() override { inner_->close(); }
+  std::string coordinator() const override { return inner_->coordinator(); }
+
+ private:
+  const std::shared_ptr<CoordinatorHost> host_;
+  const std::unique_ptr<ControlChannel> inner_;
+  ControlServer server_;
+};
+
+std::unique_ptr<ControlChannel> network_channel_of(const JoinOptions& options) {
+  if (options.process_id == 0) return std::make_unique<ServingChannel>(options);
+  return network_channel({.coordinator = options.coordinator,
+                          .token = options.token,
+                          .tls = options.tls,
+                          .heartbeat_timeout = options.heartbeat_timeout,
+                          .log = options.log});
+}
+
+#else
+
+std::unique_ptr<ControlChannel> network_channel_of(const JoinOptions& options) {
+  throw_error(
+      "initialize: {} processes need the control plane, and this lockstep was built without it; install "
+      "libgrpc++-dev, libprotobuf-dev, protobuf-compiler and protobuf-compiler-grpc, and build it again, or start the "
+      "processes with mpirun",
+      options.process_count);
+}
+
+#endif
+
+std::unique_ptr<ControlChannel> channel_of(const JoinOptions& options) {
+  if (options.process_count == 1) return in_process_channel(make_host(options));
+  if (!options.mail) return network_channel_of(options);
+  return options.process_id == 0 ? serving_mail_channel(make_host(options), options.mail())
+                                 : mail_channel(options.mail());
+}
+
+}  // namespace
+
+std::unique_ptr<Control> join_control(const JoinOptions& options) {
+  if (options.process_count < 1) throw_error("initialize: a job of {} processes; at least 1", options.process_count);
+  if (options.process_id < 0 || options.process_id >= options.process_count)
+    throw_error("initialize: process id {} is not in 0 ... {}", options.process_id, options.process_count - 1);
+  const ControlOptions own{.process_id = options.process_id,
+                           .process_count = options.process_count,
+                           .initialization_timeout = options.initialization_timeout,
+                           .heartbeat_timeout = options.heartbeat_timeout,
+                           .host = options.host};
+  return std::make_unique<Control>(channel_of(options), own);
+}
+
+}  // namespace lockstep

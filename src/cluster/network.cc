@@ -1,0 +1,172 @@
+// The part of address.h that asks the system.
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "base/check.h"
+#include "cluster/address.h"
+
+namespace lockstep::detail {
+namespace {
+
+class Socket {
+ public:
+  Socket(int family, int type) : fd_(::socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {}
+  ~Socket() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+  int fd() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+// A number and a port as the system wants them.
+struct SocketAddress {
+  sockaddr_storage storage = {};
+  socklen_t size = 0;
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+};
+
+struct FreeAddresses {
+  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
+};
+using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
+
+SocketAddress socket_address(const std::string& number, int port) {
+  addrinfo hints = {}, *list = nullptr;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  if (::getaddrinfo(number.c_str(), std::to_string(port).c_str(), &hints, &list) != 0) return {};
+  const Addresses owner(list);
+  SocketAddress out;
+  out.size = static_cast<socklen_t>(list->ai_addrlen);
+  std::memcpy(&out.storage, list->ai_addr, list->ai_addrlen);
+  return out;
+}
+
+std::string number_of(const sockaddr* address, socklen_t size) {
+  char text[NI_MAXHOST];
+  return ::getnameinfo(address, size, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) == 0 ? text : "";
+}
+
+std::string reason(int error) { return std::strerror(error); }
+
+// What a lookup has found, kept alive by whoever comes last: the resolver cannot be interrupted.
+struct Lookup {
+  std::mutex mutex;
+  std::condition_variable ready;
+  bool done = false;
+  std::string error;
+  std::vector<std::string> numbers;
+};
+
+void look_up(const std::string& host, Lookup& lookup) {
+  addrinfo hints = {}, *list = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  const int error = ::getaddrinfo(host.c_str(), nullptr, &hints, &list);
+  const Addresses owner(list);
+  const std::lock_guard lock(lookup.mutex);
+  lookup.done = true;
+  if (error != 0) lookup.error = error == EAI_SYSTEM ? reason(errno) : ::gai_strerror(error);
+  for (const addrinfo* each = error == 0 ? list : nullptr; each; each = each->ai_next)
+    if (std::string number = number_of(each->ai_addr, static_cast<socklen_t>(each->ai_addrlen)); !number.empty())
+      lookup.numbers.push_back(std::move(number));
+  lookup.ready.notify_all();
+}
+
+}  // namespace
+
+std::vector<Interface> list_interfaces() {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) throw IoError(fmt::format("interfaces: cannot be listed: {}", reason(errno)));
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, ::freeifaddrs);
+  std::vector<Interface> out;
+  for (const ifaddrs* each = list; each; each = each->ifa_next) {
+    const int family = each->ifa_addr ? each->ifa_addr->sa_family : AF_UNSPEC;
+    if ((family != AF_INET && family != AF_INET6) || !(each->ifa_flags & IFF_UP)) continue;
+    Interface found;
+    found.name = each->ifa_name;
+    found.ipv6 = family == AF_INET6;
+    found.loopback = (each->ifa_flags & IFF_LOOPBACK) != 0;
+    if (found.ipv6) {
+      sockaddr_in6 address;
+      std::memcpy(&address, each->ifa_addr, sizeof(address));
+      found.link_local = IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr);
+    }
+    found.address = number_of(each->ifa_addr, found.ipv6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
+    out.push_back(std::move(found));
+  }
+  return out;
+}
+
+std::vector<std::string> resolve(const std::string& host, std::chrono::milliseconds timeout) {
+  const auto lookup = std::make_shared<Lookup>();
+  std::thread([host, lookup] { look_up(host, *lookup); }).detach();
+  std::unique_lock lock(lookup->mutex);
+  if (!lookup->ready.wait_for(lock, timeout, [&] { return lookup->done; }))
+    throw IoError(fmt::format(
+        "resolve {}: no answer in {:g} s; check the name and this machine's name servers (/etc/resolv.conf)", host,
+        std::chrono::duration<double>(timeout).count()));
+  if (lookup->numbers.empty())
+    throw IoError(fmt::format("resolve {}: {}; check the name, or use a number", host, lookup->error));
+  return lookup->numbers;
+}
+
+std::string local_address_towards(const Address& remote, std::chrono::milliseconds timeout) {
+  std::string why;
+  for (const std::string& number : resolve(remote.host, timeout)) {
+    const SocketAddress address = socket_address(number, remote.port);
+    const Socket socket(address.storage.ss_family, SOCK_DGRAM);
+    SocketAddress own;
+    own.size = sizeof(own.storage);
+    if (socket.fd() >= 0 && ::connect(socket.fd(), address.get(), address.size) == 0 &&
+        ::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&own.storage), &own.size) == 0)
+      return number_of(own.get(), own.size);
+    why = reason(errno);
+  }
+  throw IoError(fmt::format("route to {}: {}; check the address and this machine's network", to_string(remote), why));
+}
+
+Knock knock(const std::string& number, int port, std::chrono::milliseconds timeout) {
+  const SocketAddress address = socket_address(number, port);
+  const Socket socket(address.storage.ss_family, SOCK_STREAM);
+  int error = 0;
+  if (socket.fd() < 0 || ::connect(socket.fd(), address.get(), address.size) != 0) error = errno;
+  if (error == EINPROGRESS) {
+    pollfd waiting = {.fd = socket.fd(), .events = POLLOUT, .revents = 0};
+    if (::poll(&waiting, 1, static_cast<int>(timeout.count())) <= 0)
+      return {Knock::Result::silent,
+              fmt::format("no answer in {:g} s", std::chrono::duration<double>(timeout).count())};
+    socklen_t size = sizeof(error);
+    ::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size);
+  }
+  if (error == 0) return {Knock::Result::answered, "answers"};
+  if (error == ECONNREFUSED) return {Knock::Result::refused, reason(error)};
+  return {error == ETIMEDOUT ? Knock::Result::silent : Knock::Result::unreachable, reason(error)};
+}
+
+std::string why_not_listen(const std::string& number, int port) {
+  const SocketAddress address = socket_address(number, port);
+  const Socket socket(address.storage.ss_family, SOCK_STREAM);
+  const int yes = 1;  // as servers do, so that connections of a job that has just ended are no obstacle
+  if (socket.fd() >= 0) ::setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  if (socket.fd() < 0 || ::bind(socket.fd(), address.get(), address.size) != 0 || ::listen(socket.fd(), 1) != 0)
+    return reason(errno);
+  return "";
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,91 @@
+#include "cluster/token.h"
+
+#include <openssl/crypto.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/file.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr size_t kFewest = 16;
+constexpr size_t kMost = 1024;
+
+// `source` says where it is from: its value is not for messages.
+std::string checked(std::string token, const std::string& source) {
+  const auto is_space = [](char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; };
+  while (!token.empty() && is_space(token.back())) token.pop_back();
+  if (token.size() < kFewest || token.size() > kMost)
+    throw_error("token: {} has {} characters; a token has {} to {}: make one with `openssl rand -hex 32`", source,
+                token.size(), kFewest, kMost);
+  if (!std::ranges::all_of(token, [](char c) { return c > 32 && c < 127; }))
+    throw_error("token: {} has characters other than letters, digits and signs; make one with `openssl rand -hex 32`",
+                source);
+  return token;
+}
+
+std::string value(const detail::Environment& environment, const char* name) {
+  const auto found = environment.find(name);
+  return found == environment.end() ? "" : found->second;
+}
+
+std::string read_token_file(const std::string& path, const LogLine& log) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) throw_io_error("read token file", path, errno);
+  if (!S_ISREG(info.st_mode)) throw_error("token: {} is no file", path);
+  // Kubernetes mounts secrets as files of root.
+  if (info.st_uid != ::geteuid() && info.st_uid != 0)
+    throw_error("token: {} belongs to user {}, not to user {} who runs this; use a file of your own", path, info.st_uid,
+                ::geteuid());
+  if (info.st_mode & (S_IWGRP | S_IWOTH))
+    throw_error("token: {} may be written by others (mode {:o}); run `chmod 600 {}`", path, info.st_mode & 0777, path);
+  if (info.st_mode & S_IROTH)
+    log(fmt::format("token: {} may be read by everybody on this machine (mode {:o}); run `chmod 600 {}`", path,
+                    info.st_mode & 0777, path));
+  std::array<uint8_t, kMost + 2> bytes{};
+  const size_t count = FileSystem::real().read(path, 0, bytes);
+  return checked(std::string(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(count)), "the file " + path);
+}
+
+}  // namespace
+
+std::string make_token() {
+  std::array<unsigned char, 32> bytes{};
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    throw IoError(fmt::format("getrandom: {}", std::strerror(errno)));
+  std::string out;
+  for (unsigned char byte : bytes) out += fmt::format("{:02x}", byte);
+  return out;
+}
+
+bool same_token(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+std::string find_token(const std::string& option, const detail::Environment& environment, const LogLine& log) {
+  if (!option.empty()) return checked(option, "the option token");
+  if (const std::string token = value(environment, "LOCKSTEP_TOKEN"); !token.empty())
+    return checked(token, "LOCKSTEP_TOKEN");
+  if (const std::string path = value(environment, "LOCKSTEP_TOKEN_FILE"); !path.empty())
+    return read_token_file(path, log);
+  if (value(environment, "LOCKSTEP_INSECURE") == "1") {
+    log("token: there is none, and LOCKSTEP_INSECURE is 1: everybody who can reach the coordinator can join this job");
+    return "";
+  }
+  throw_error(
+      "token: there is none, and without one everybody who can reach the coordinator could join the job; "
+      "`lockstep launch` makes one; under Slurm share one by `export LOCKSTEP_TOKEN=$(openssl rand -hex 32)` "
+      "before srun; in Kubernetes mount a secret and name its file in LOCKSTEP_TOKEN_FILE; or set "
+      "LOCKSTEP_INSECURE=1 to go without");
+}
+
+}  // namespace lockstep

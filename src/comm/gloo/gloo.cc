@@ -1,0 +1,53 @@
+#include "comm/gloo/gloo.h"
+
+#include <csignal>
+#include <limits>
+
+#include "base/check.h"
+#include "comm/gloo/gloo_links.h"
+#include "comm/linked.h"
+
+namespace lockstep {
+
+namespace {
+
+void ignore_broken_pipes() {
+  struct sigaction current = {};
+  if (sigaction(SIGPIPE, nullptr, &current) == 0 && (current.sa_flags & SA_SIGINFO) == 0 &&
+      current.sa_handler == SIG_DFL)
+    std::signal(SIGPIPE, SIG_IGN);
+}
+
+}  // namespace
+
+std::unique_ptr<Comm> gloo_comm(const GlooOptions& options) {
+  const int rank = options.rank, size = options.size;
+  if (rank < 0 || rank >= size)
+    throw_error("gloo: rank {} of {} was asked for; ranks are 0 to {}", rank, size, size - 1);
+  ignore_broken_pipes();
+  const auto deadline = std::chrono::steady_clock::now() +
+                        std::min<std::chrono::nanoseconds>(options.timeout, std::chrono::hours(24 * 365));
+  std::unique_ptr<Links> links;
+  try {
+    links = std::make_unique<GlooLinks>(gloo_device(options.address, options.interface), options.store, rank, size,
+                                        options.prefix, deadline);
+  } catch (const LinkTimeout& late) {
+    throw CommTimeout(
+        fmt::format("connecting \"{}\": rank {} of {} waited {:.3g} s for rank {}; see there whether it runs, and "
+                    "whether its address can be reached from here",
+                    options.name, rank, size, std::chrono::duration<double>(options.timeout).count(), late.peer));
+  } catch (const LinkBroken& broken) {
+    throw CommError(fmt::format("connecting \"{}\": rank {} of {} cannot connect to rank {}: {}", options.name, rank,
+                                size, broken.peer, broken.what));
+  }
+  return linked_comm({.rank = rank,
+                      .size = size,
+                      .name = options.name,
+                      .timeout = options.timeout,
+                      .links = std::move(links),
+                      .store = &options.store,
+                      .prefix = options.prefix,
+                      .deadline = deadline});
+}
+
+}  // namespace lockstep

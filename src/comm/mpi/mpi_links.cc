@@ -1,0 +1,141 @@
+#include "comm/mpi/mpi_links.h"
+
+#include <algorithm>
+#include <charconv>
+#include <thread>
+
+#include "base/check.h"
+#include "lane/pause.h"
+
+namespace lockstep {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+// A wait looks without a break for this long, then lets others run in between, then sleeps in between.
+constexpr auto kSpin = microseconds(50), kYield = microseconds(5000), kNap = microseconds(100);
+
+}  // namespace
+
+MpiLinks::MpiLinks(MpiSession& session, std::vector<int> members, int rank, std::string prefix, Time deadline)
+    : session_(session), members_(std::move(members)), rank_(rank), prefix_(std::move(prefix)) {
+  tag_ = session_.next_tag();
+  if (members_.size() > 1) session_.set(fmt::format("{}/tag/{}", prefix_, rank_), std::to_string(tag_));
+  for (int peer = 0; peer < static_cast<int>(members_.size()); ++peer) {
+    if (peer == rank_) continue;
+    try {
+      const std::string text = session_.get(fmt::format("{}/tag/{}", prefix_, peer), deadline - Clock::now());
+      int theirs = 0;
+      std::from_chars(text.data(), text.data() + text.size(), theirs);
+      tag_ = std::max(tag_, theirs);
+    } catch (const CommTimeout&) {
+      throw LinkTimeout{peer};
+    }
+  }
+  session_.take_tag(tag_);
+}
+
+MpiLinks::~MpiLinks() { let_go(); }
+
+std::unique_ptr<Links> MpiLinks::split(const std::vector<int>& ranks, int rank, const std::string& prefix,
+                                       Time deadline) {
+  std::vector<int> members;
+  for (const int member : ranks) members.push_back(members_[static_cast<size_t>(member)]);
+  return std::make_unique<MpiLinks>(session_, std::move(members), rank, prefix, deadline);
+}
+
+int MpiLinks::begin(int peer) {
+  if (closed_.load()) throw LinkBroken{-1, "closed"};
+  if (free_.empty()) {
+    messages_.emplace_back();
+    free_.push_back(static_cast<int>(messages_.size()) - 1);
+  }
+  const int message = free_.back();
+  free_.pop_back();
+  messages_[static_cast<size_t>(message)].peer = peer;
+  return message;
+}
+
+int MpiLinks::send(int to, const void* data, size_t bytes) {
+  const int message = begin(to);
+  MPI_Request& request = messages_[static_cast<size_t>(message)].request;
+  session_.call("MPI_Isend", [&] {
+    return MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, members_[static_cast<size_t>(to)], tag_,
+                     session_.messages(), &request);
+  });
+  return message;
+}
+
+int MpiLinks::receive(int from, void* data, size_t bytes) {
+  const int message = begin(from);
+  MPI_Request& request = messages_[static_cast<size_t>(message)].request;
+  session_.call("MPI_Irecv", [&] {
+    return MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, members_[static_cast<size_t>(from)], tag_,
+                     session_.messages(), &request);
+  });
+  return message;
+}
+
+bool MpiLinks::done(int message) {
+  int is_done = 0;
+  session_.call("MPI_Test", [&] {
+    return MPI_Test(&messages_[static_cast<size_t>(message)].request, &is_done, MPI_STATUS_IGNORE);
+  });
+  return is_done != 0;
+}
+
+void MpiLinks::wait(int message, Time deadline) {
+  const int peer = messages_[static_cast<size_t>(message)].peer;
+  const Time began = Clock::now();
+  try {
+    for (int round = 0; !done(message); ++round) {
+      pause();
+      if (round % 64 != 63) continue;
+      if (closed_.load()) throw LinkBroken{-1, "closed"};
+      const Time now = Clock::now();
+      if (now >= deadline) throw LinkTimeout{peer};
+      if (now - began < kSpin) continue;
+      // Nobody closes a connection here: that a group has failed is said in a note.
+      if (session_.look(prefix_ + "/abort") || session_.look(prefix_ + "/asking")) throw LinkBroken{peer, "it stopped"};
+      if (now - began < kYield)
+        std::this_thread::yield();
+      else
+        std::this_thread::sleep_for(kNap);
+    }
+  } catch (...) {
+    let_go();
+    throw;
+  }
+  free_.push_back(message);
+}
+
+std::vector<LinkBroken> MpiLinks::broken() { return {}; }
+
+// What is under way is taken back by the thread that waits for it, when it sees this.
+void MpiLinks::close() noexcept {
+  closed_.store(true);
+  session_.failed();
+}
+
+// Receives are taken back; what has begun to arrive is awaited, for it arrives in our memory. Sends that nobody will
+// receive only read it.
+void MpiLinks::let_go() noexcept {
+  for (Message& message : messages_) {
+    if (message.request == MPI_REQUEST_NULL) continue;
+    try {
+      session_.call("MPI_Cancel", [&] { return MPI_Cancel(&message.request); });
+      const Time end = Clock::now() + milliseconds(100);
+      while (!done(static_cast<int>(&message - messages_.data())) && Clock::now() < end) std::this_thread::yield();
+      if (message.request != MPI_REQUEST_NULL)
+        session_.call("MPI_Request_free", [&] { return MPI_Request_free(&message.request); });
+    } catch (const CommError&) {
+      // MPI has nothing more to do with it.
+    }
+    message.request = MPI_REQUEST_NULL;
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,146 @@
+#include "comm/mpi/mpi_session.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "base/check.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr int kNoteTag = 1;
+
+std::mutex instance_mutex;
+std::unique_ptr<MpiSession> the_instance;
+bool finalized = false;
+
+}  // namespace
+
+MpiSession& MpiSession::instance() {
+  const std::lock_guard lock(instance_mutex);
+  if (finalized) throw_error("mpi: it was ended in this process and cannot begin again; end it after the last use");
+  if (!the_instance) {
+    the_instance.reset(new MpiSession());
+    std::atexit(at_exit);
+  }
+  return *the_instance;
+}
+
+MpiSession::MpiSession() {
+  int initialized = 0, ended = 0, provided = MPI_THREAD_SINGLE;
+  MPI_Initialized(&initialized);
+  MPI_Finalized(&ended);
+  if (ended) throw_error("mpi: it was ended in this process and cannot begin again; end it after the last use");
+  if (initialized) {
+    MPI_Query_thread(&provided);
+  } else {
+    if (const int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided); code != MPI_SUCCESS)
+      throw_mpi_error("MPI_Init_thread", code);
+    ours_ = true;
+  }
+  if (provided < MPI_THREAD_SERIALIZED)
+    throw_error(
+        "mpi: it allows calls from one thread only; call MPI_Init_thread with MPI_THREAD_MULTIPLE, use an MPI that has "
+        "it, or use gloo");
+  any_thread_ = provided >= MPI_THREAD_MULTIPLE;
+  for (MPI_Comm* comm : {&messages_, &notes_comm_, &letters_}) {
+    call("MPI_Comm_dup", [&] { return MPI_Comm_dup(MPI_COMM_WORLD, comm); });
+    MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN);
+  }
+  MPI_Comm_rank(messages_, &rank_);
+  MPI_Comm_size(messages_, &size_);
+  void* bound = nullptr;
+  int found = 0;
+  MPI_Comm_get_attr(messages_, MPI_TAG_UB, &bound, &found);
+  greatest_tag_ = found ? *static_cast<int*>(bound) : 32767;
+}
+
+void MpiSession::throw_mpi_error(const char* what, int code) {
+  char text[MPI_MAX_ERROR_STRING + 1] = {};
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  throw CommError(fmt::format("{} failed: {}", what, text));
+}
+
+void MpiSession::at_exit() {
+  const std::lock_guard lock(instance_mutex);
+  if (!the_instance || finalized) return;
+  if (the_instance->ours_ && !the_instance->failed_.load()) MPI_Finalize();
+  finalized = true;
+}
+
+void MpiSession::finalize() {
+  const std::lock_guard lock(instance_mutex);
+  if (!the_instance || finalized) return;
+  if (the_instance->ours_) MPI_Finalize();
+  finalized = true;
+}
+
+int MpiSession::next_tag() {
+  const std::lock_guard lock(mutex_);
+  if (next_tag_ >= greatest_tag_)
+    throw_error("mpi: {} groups were made, which is all that this MPI can tell apart", next_tag_);
+  return next_tag_;
+}
+
+void MpiSession::take_tag(int tag) {
+  const std::lock_guard lock(mutex_);
+  next_tag_ = std::max(next_tag_, tag + 1);
+}
+
+void MpiSession::set(const std::string& key, const std::string& value) {
+  const std::lock_guard lock(mutex_);
+  if (!notes_.emplace(key, value).second) throw_error("mpi: the key \"{}\" is set already; choose another", key);
+  for (int other = 0; other < size_; ++other) {
+    if (other == rank_) continue;
+    Note& note = leaving_.emplace_back();
+    note.text = key + '\0' + value;
+    call("MPI_Isend", [&] {
+      return MPI_Isend(note.text.data(), static_cast<int>(note.text.size()), MPI_BYTE, other, kNoteTag, notes_comm_,
+                       &note.request);
+    });
+  }
+}
+
+void MpiSession::poll() {
+  const std::lock_guard lock(mutex_);
+  while (true) {
+    int there = 0;
+    MPI_Message message;
+    MPI_Status status;
+    call("MPI_Improbe", [&] { return MPI_Improbe(MPI_ANY_SOURCE, kNoteTag, notes_comm_, &there, &message, &status); });
+    if (!there) break;
+    int bytes = 0;
+    MPI_Get_count(&status, MPI_BYTE, &bytes);
+    std::string text(static_cast<size_t>(bytes), '\0');
+    call("MPI_Mrecv", [&] { return MPI_Mrecv(text.data(), bytes, MPI_BYTE, &message, &status); });
+    const size_t end = text.find('\0');
+    notes_.emplace(text.substr(0, end), text.substr(end + 1));
+  }
+  std::erase_if(leaving_, [&](Note& note) {
+    int done = 0;
+    call("MPI_Test", [&] { return MPI_Test(&note.request, &done, MPI_STATUS_IGNORE); });
+    return done != 0;
+  });
+}
+
+std::optional<std::string> MpiSession::look(const std::string& key) {
+  poll();
+  const std::lock_guard lock(mutex_);
+  const auto found = notes_.find(key);
+  return found == notes_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::string MpiSession::get(const std::string& key, std::chrono::nanoseconds timeout) {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::min<std::chrono::nanoseconds>(timeout, std::chrono::hours(24 * 365));
+  while (true) {
+    if (std::optional<std::string> value = look(key)) return *std::move(value);
+    if (Clock::now() >= end) throw CommTimeout(fmt::format("mpi: nobody has set the key \"{}\" in time", key));
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,83 @@
+// MpiSession: MPI in this process: that it is initialized, whose turn it is to call it, and notes between processes.
+// Safe from any thread.
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <chrono>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "comm/key_store.h"
+
+namespace lockstep {
+
+// Notes go to all processes as messages, and are read by whoever looks for one or polls. Set once by each: when two
+// set the same, each sees its own.
+class MpiSession final : public KeyStore {
+ public:
+  // The one of this process, which is made by the first call. Throws as mpi_comm() does.
+  static MpiSession& instance();
+  static void finalize();
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  MPI_Comm messages() const { return messages_; }
+  MPI_Comm letters() const { return letters_; }
+  int greatest_tag() const { return greatest_tag_; }
+
+  // Calls MPI: f() returns an error code. Throws CommError unless it is MPI_SUCCESS.
+  template <class F>
+  void call(const char* what, F&& f) {
+    std::unique_lock lock(turn_, std::defer_lock);
+    if (!any_thread_) lock.lock();
+    if (const int code = f(); code != MPI_SUCCESS) [[unlikely]]
+      throw_mpi_error(what, code);
+  }
+
+  void set(const std::string& key, const std::string& value) override;
+  std::string get(const std::string& key, std::chrono::nanoseconds timeout) override;
+
+  // Takes in the notes that have arrived.
+  void poll();
+  // Takes them in, and looks.
+  std::optional<std::string> look(const std::string& key);
+
+  // A number that no group of this process has, nor will have.
+  int next_tag();
+  // The same for several processes: all give their next, and the greatest is taken.
+  void take_tag(int tag);
+
+  // A group has failed: the others may not come to end MPI.
+  void failed() { failed_.store(true); }
+
+ private:
+  MpiSession();
+  [[noreturn]] static void throw_mpi_error(const char* what, int code);
+  static void at_exit();
+
+  struct Note {
+    std::string text;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+
+  bool any_thread_ = false;
+  bool ours_ = false;  // to finalize
+  int rank_ = 0, size_ = 1;
+  int greatest_tag_ = 0;
+  MPI_Comm messages_ = MPI_COMM_NULL, notes_comm_ = MPI_COMM_NULL, letters_ = MPI_COMM_NULL;
+  std::mutex turn_;
+  std::atomic<bool> failed_{false};
+
+  std::mutex mutex_;  // of what follows
+  std::map<std::string, std::string> notes_;
+  std::list<Note> leaving_;
+  int next_tag_ = 1;
+};
+
+}  // namespace lockstep

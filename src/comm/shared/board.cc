@@ -1,0 +1,124 @@
+#include "comm/shared/board.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "comm/shared/futex.h"
+
+namespace lockstep::detail {
+
+namespace {
+
+static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<int32_t>::is_always_lock_free);
+
+constexpr int64_t kPage = 4096;
+constexpr int64_t kMostInAll = 8 << 20, kMostPerRank = 1 << 20, kLeastPerRank = 64 << 10;
+
+int64_t round_up(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
+
+// A rank writes its own place, so `by` is what tells that a waiter's `waits_on` means it.
+bool waits_for(uint64_t waits_on, uint32_t by) {
+  const auto first = static_cast<uint32_t>(waits_on), second = static_cast<uint32_t>(waits_on >> 32);
+  return first == by || second == by || first == Board::kAnybody;
+}
+
+void ring(std::atomic<uint32_t>& bell) {
+  bell.fetch_add(1);
+  futex_wake(bell);
+}
+
+}  // namespace
+
+Geometry Geometry::of(int size, int64_t bytes_per_rank) {
+  if (bytes_per_rank == 0) bytes_per_rank = std::clamp(kMostInAll / size, kLeastPerRank, kMostPerRank);
+  Geometry geometry;
+  geometry.size = size;
+  geometry.slots = bytes_per_rank >= kMostPerRank / 2 ? 16 : 8;
+  const int64_t least = round_up(geometry.head_bytes() + 64 * size, kPage);
+  geometry.slot_bytes = std::max(bytes_per_rank / geometry.slots / kPage * kPage, least);
+  return geometry;
+}
+
+int64_t Geometry::head_bytes() const { return 64 + 16 * round_up(size, 4); }
+
+int64_t Geometry::total_bytes() const {
+  const int64_t head = round_up(int64_t{sizeof(Control)}, 128) + size * int64_t{sizeof(Place) + sizeof(Board::Text)} +
+                       int64_t{size} * size * 4;
+  return round_up(head, kPage) + size * slots * slot_bytes;
+}
+
+Board::Board(void* memory, int64_t bytes, int rank) : memory_(memory), bytes_(bytes), rank_(rank) {}
+
+Board::~Board() { munmap(memory_, static_cast<size_t>(bytes_)); }
+
+void Board::initialise(const Geometry& geometry, std::string_view id) {
+  Control& here = control();
+  here.version = Control::kVersion;
+  here.geometry = geometry;
+  here.creator = this_process();
+  std::memcpy(here.id, id.data(), std::min(id.size(), sizeof here.id - 1));
+  here.ready.store(Control::kReady);
+}
+
+void Board::locate() {
+  geometry_ = control().geometry;
+  auto* at = static_cast<std::byte*>(memory_) + round_up(int64_t{sizeof(Control)}, 128);
+  const auto take = [&](int64_t bytes) { return std::exchange(at, at + bytes); };
+  places_ = reinterpret_cast<Place*>(take(size() * int64_t{sizeof(Place)}));
+  texts_ = reinterpret_cast<Text*>(take(size() * int64_t{sizeof(Text)}));
+  lists_ = reinterpret_cast<std::atomic<int32_t>*>(at);
+  slots_ = static_cast<std::byte*>(memory_) + bytes_ - size() * geometry_.slots * geometry_.slot_bytes;
+}
+
+// The text is whole before it can become the first cause.
+bool Board::fail(Cause cause, std::string_view message) {
+  bool first = false;
+  if (!failed() && !failing_.exchange(true)) {
+    Text& text = texts_[rank_];
+    text.cause = cause;
+    text.length = static_cast<uint32_t>(std::min(message.size(), sizeof text.text));
+    std::memcpy(text.text, message.data(), text.length);
+    uint32_t none = 0;
+    first = control().failure.compare_exchange_strong(none, static_cast<uint32_t>(rank_) + 1);
+  }
+  wake_all();
+  return first;
+}
+
+std::optional<Failure> Board::failure() const {
+  const uint32_t by = control().failure.load();
+  if (by == 0) return std::nullopt;
+  const Text& text = texts_[by - 1];
+  return Failure{text.cause, std::string(text.text, text.length)};
+}
+
+void Board::wake_waiting() const {
+  const auto me = static_cast<uint32_t>(rank_) + 1;
+  for (int rank = 0; rank < size(); ++rank) {
+    Place& other = places_[rank];
+    uint64_t waits_on = other.waits_on.load();
+    if (waits_on == 0 || rank == rank_ || !waits_for(waits_on, me)) continue;
+    // Once is enough: the sleeper will say again whom it waits for.
+    if (other.waits_on.compare_exchange_strong(waits_on, 0)) ring(other.bell);
+  }
+}
+
+void Board::wake_all() const {
+  for (int rank = 0; rank < size(); ++rank) ring(places_[rank].bell);
+}
+
+// A sleeper says whom it waits for before it looks, and whoever changes something looks for sleepers after the change:
+// one of the two sees the other, because all of these are in one order.
+uint32_t Board::announce(uint64_t waits_on) const {
+  const uint32_t ticket = mine().bell.load();
+  mine().waits_on.store(waits_on);
+  return ticket;
+}
+
+void Board::sleep(uint32_t ticket, std::chrono::nanoseconds time) const { futex_wait(mine().bell, ticket, time); }
+
+}  // namespace lockstep::detail

@@ -1,0 +1,67 @@
+// World: this process among those that compute together, and its lanes among theirs. Lanes of all processes are
+// numbered process by process. Until a cluster is joined a process is alone. Set once, before anything is computed;
+// afterwards safe from any thread, groups of a lane from that lane's own.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/comm.h"
+#include "comm/recorder.h"
+
+namespace lockstep {
+
+class World {
+ public:
+  struct Membership {
+    int process_index = 0, process_count = 1;
+    // For each lane of this process, its Comm among the lanes of all processes.
+    std::vector<std::unique_ptr<Comm>> lanes = {};
+    // Throws Error, in all processes, when they give different texts under one name.
+    std::function<void(std::string_view name, std::string_view text)> agree = {};
+    // This process cannot go on.
+    std::function<void(const std::string& reason)> failed = {};
+    // What this process is at, for those who watch it.
+    std::function<void(int64_t step, const char* operation)> progress = {};
+    // Where operations of the lanes with those of others are recorded. May be left out.
+    std::shared_ptr<FlightRecorder> recorder = {};
+  };
+
+  static World& instance();
+
+  bool alone() const { return member_.process_count == 1; }
+  int process_index() const { return member_.process_index; }
+  int process_count() const { return member_.process_count; }
+  // Of this process; every process has as many.
+  int64_t lanes_here() const;
+  // Of all processes, and the first of this one's.
+  int64_t lanes() const { return lanes_here() * process_count(); }
+  int64_t first_lane() const { return lanes_here() * process_index(); }
+
+  // A lane of this process (numbered here from 0) among others, made when first asked for: all of them must ask, in
+  // the same order. Lasts as long as the membership.
+  Comm& group(int64_t lane_here, const std::vector<int>& lanes, const std::string& name);
+
+  void agree(std::string_view name, std::string_view text) const;
+  void progress(int64_t step, const char* operation) const;
+  // Makes every lane of every process that waits for another throw CommAborted. `own`: the reason lies in this process,
+  // and the others are told.
+  void abort(const std::string& reason, bool own = false);
+
+  void join(Membership membership);
+  void leave();
+
+ private:
+  struct Groups {
+    std::map<std::vector<int>, std::unique_ptr<Comm>> made;
+  };
+  Membership member_;
+  std::vector<Groups> groups_;  // of each lane here; destroyed before the Comms they were split from
+};
+
+}  // namespace lockstep

@@ -1,0 +1,96 @@
+#include "jobs/cause.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+#include "base/names.h"
+#include "lockstep/distributed.h"
+
+namespace lockstep {
+namespace {
+
+// Whether a line says "process 3 (host n07)", and that is not the one that printed it.
+bool names_another(std::string_view line, int own) {
+  constexpr std::string_view kWord = "process ", kHost = " (host ";
+  for (size_t at = 0; (at = line.find(kWord, at)) != line.npos;) {
+    at += kWord.size();
+    int number = -1;
+    const auto [end, error] = std::from_chars(line.data() + at, line.data() + line.size(), number);
+    const std::string_view rest(end, static_cast<size_t>(line.data() + line.size() - end));
+    if (error == std::errc() && number != own && rest.starts_with(kHost)) return true;
+  }
+  return false;
+}
+
+bool follows(const ProcessEnd& end) {
+  return end.asked || end.ending.code == distributed::kRetry ||
+         (end.ending.signal == 0 && names_another(end.last_line, end.process));
+}
+
+const char* hint(int signal) {
+  switch (signal) {
+    case SIGKILL:
+      return " (out of memory? the kernel's log tells: dmesg)";
+    case SIGSEGV:
+    case SIGBUS:
+    case SIGILL:
+    case SIGFPE:
+      return " (it crashed)";
+    case SIGABRT:
+      return " (it gave up: see its last lines)";
+    case SIGXCPU:
+      return " (its processor time was over)";
+    default:
+      return "";
+  }
+}
+
+std::string how(const Ending& ending) {
+  if (ending.signal != 0) return fmt::format("by {}{}", signal_name(ending.signal), hint(ending.signal));
+  return fmt::format("with exit code {}", ending.code);
+}
+
+}  // namespace
+
+std::optional<size_t> first_cause(const std::vector<ProcessEnd>& ends) {
+  std::optional<size_t> best;
+  // Smaller is nearer to the cause. What a signal ended was dead before anybody could learn of it.
+  const auto key = [&](size_t i) {
+    return std::tuple(follows(ends[i]), ends[i].moment, ends[i].ending.signal == 0, i);
+  };
+  for (size_t i = 0; i < ends.size(); ++i)
+    if (!ends[i].ending.well() && (!best || key(i) < key(*best))) best = i;
+  return best;
+}
+
+bool may_help(const Ending& ending) {
+  if (ending.signal == 0) return ending.code == distributed::kRetry;
+  return ending.signal != SIGINT && ending.signal != SIGTERM && ending.signal != SIGHUP && ending.signal != SIGQUIT;
+}
+
+int exit_code(const Ending& ending) { return ending.signal != 0 ? 128 + ending.signal : ending.code; }
+
+std::string describe_cause(const std::vector<ProcessEnd>& ends, size_t cause) {
+  const ProcessEnd& first = ends[cause];
+  std::string out = fmt::format("process {} ended {} after {:.1f} s", first.process, how(first.ending), first.seconds);
+  int64_t alike = 0, others = 0;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    if (i == cause || ends[i].ending.well()) continue;
+    const bool same = ends[i].ending == first.ending && follows(ends[i]) == follows(first);
+    (same ? alike : others) += 1;
+  }
+  if (alike > 0) out += fmt::format(", and so did {}", alike == 1 ? "another one" : fmt::format("{} others", alike));
+  if (others == 1)
+    out += ends.size() == 2 ? "; the other one stopped because of it" : "; another one stopped because of it";
+  else if (others > 0)
+    out += alike == 0 && others + 1 == static_cast<int64_t>(ends.size())
+               ? "; the others stopped because of it"
+               : fmt::format("; {} others stopped because of it", others);
+  return out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,188 @@
+#include "jobs/output.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kFull = 1 << 20;
+constexpr size_t kLastLines = 20, kLongestLast = 1000;
+
+bool is_set(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value && *value;
+}
+
+bool is_terminal(int fd) {
+  const char* term = std::getenv("TERM");
+  return ::isatty(fd) == 1 && !(term && std::strcmp(term, "dumb") == 0);
+}
+
+bool is_same_file(int a, int b) {
+  struct stat first = {}, second = {};
+  return ::fstat(a, &first) == 0 && ::fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
+         first.st_ino == second.st_ino;
+}
+
+std::string prefix_of(int process, bool color) {
+  constexpr std::array<int, 6> kColors = {36, 33, 32, 35, 34, 31};
+  return color ? fmt::format("\033[{}m[{}]\033[0m", kColors[static_cast<size_t>(process) % kColors.size()], process)
+               : fmt::format("[{}]", process);
+}
+
+std::span<const uint8_t> bytes_of(std::string_view text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+
+winsize size_of(int fd) {
+  winsize size = {};
+  if (::ioctl(fd, TIOCGWINSZ, &size) != 0) size = {};
+  return size;
+}
+
+}  // namespace
+
+OutputQueue::OutputQueue(int fd) : fd_(fd), piece_(PIPE_BUF) {
+  struct stat status = {};
+  if (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) piece_ = kFull;
+}
+
+void OutputQueue::add(std::string_view bytes) {
+  if (!broken_) bytes_ += bytes;
+}
+
+void OutputQueue::write_some() {
+  // A pipe that is ready takes so many bytes without blocking.
+  const ssize_t n = ::write(fd_, bytes_.data() + written_, std::min(piece_, pending()));
+  if (n < 0) {
+    if (errno == EINTR || errno == EAGAIN) return;
+    broken_ = true;
+    bytes_.clear();
+    written_ = 0;
+    return;
+  }
+  written_ += static_cast<size_t>(n);
+  if (written_ == bytes_.size()) {
+    bytes_.clear();
+    written_ = 0;
+  } else if (written_ >= kFull) {
+    bytes_.erase(0, written_);
+    written_ = 0;
+  }
+}
+
+Output::Output(const OutputOptions& options)
+    : options_(options), err_(std::make_unique<OutputQueue>(options.err)), can_draw_(is_terminal(options.err)) {
+  // Through two queues lines would mix.
+  if (!is_same_file(options.out, options.err)) out_ = std::make_unique<OutputQueue>(options.out);
+  const bool color = !is_set("NO_COLOR");
+  const bool color_out = color && is_terminal(options.out), color_err = color && can_draw_;
+  if (!options.logs.empty()) options.files->make_dirs(options.logs);
+  for (int i = 0; i < options.processes; ++i) {
+    Process& process = processes_.emplace_back();
+    process.plain_prefix = prefix_of(i, false);
+    process.out_prefix = prefix_of(i, color_out);
+    process.err_prefix = prefix_of(i, color_err);
+    if (!options.logs.empty()) process.log = options.files->create(fmt::format("{}/rank_{}.log", options.logs, i));
+  }
+}
+
+void Output::line(int number, Stream stream, const Line& line) {
+  Process& process = processes_[static_cast<size_t>(number)];
+  remember(process, line);
+  write_log(number, process, stream, line);
+  if (options_.first_only && number != 0) return;
+  const std::string& prefix = stream == Stream::out ? process.out_prefix : process.err_prefix;
+  put(stream, prefix + (line.begins ? " " : "+ "), line.text);
+}
+
+void Output::remember(Process& process, const Line& line) {
+  if (!line.begins || line.text.empty()) return;
+  process.last.emplace_back(line.text.substr(0, kLongestLast));
+  if (process.last.size() > kLastLines) process.last.pop_front();
+}
+
+void Output::write_log(int number, Process& process, Stream stream, const Line& line) {
+  if (!process.log) return;
+  std::string text;
+  if (process.open >= 0 && process.open != static_cast<int>(stream)) text += '\n';
+  text += stream == Stream::err && number == 0 && can_draw_ ? without_escapes(line.text) : std::string(line.text);
+  if (line.ends) text += '\n';
+  process.open = line.ends ? -1 : static_cast<int>(stream);
+  try {
+    process.log->write(bytes_of(text));
+  } catch (const IoError& error) {
+    process.log.reset();
+    say(fmt::format("the log of process {} ends here: {}", number, error.what()));
+  }
+}
+
+// Above the line of process 0 that has not ended, where there is one.
+void Output::put(Stream stream, std::string_view prefix, std::string_view text) {
+  OutputQueue& to = queue(stream);
+  const bool over = !drawn_.empty() && &to == err_.get();
+  if (over) to.add("\r\033[K");
+  to.add(prefix);
+  to.add(text);
+  to.add("\n");
+  if (over) to.add(processes_[0].err_prefix + " " + drawn_);
+}
+
+void Output::draw(std::string_view unfinished) {
+  if (unfinished == drawn_) return;
+  drawn_ = unfinished;
+  if (drawn_.empty())
+    err_->add("\r\033[K");
+  else
+    err_->add("\r" + processes_[0].err_prefix + " " + drawn_ + "\033[K");
+}
+
+void Output::say(std::string_view line) { put(Stream::err, "lockstep launch: ", line); }
+
+void Output::repeat_last_lines(int number) {
+  const Process& process = processes_[static_cast<size_t>(number)];
+  if (process.last.empty()) return;
+  say(fmt::format("the last lines of process {}:", number));
+  for (const std::string& line : process.last) put(Stream::err, process.err_prefix + " ", line);
+}
+
+std::string Output::last_line(int process) const {
+  const std::deque<std::string>& last = processes_[static_cast<size_t>(process)].last;
+  return last.empty() ? "" : last.back();
+}
+
+void Output::begin_again(std::string_view line) {
+  for (int i = 0; i < options_.processes; ++i) {
+    Process& process = processes_[static_cast<size_t>(i)];
+    process.last.clear();
+    write_log(i, process, Stream::err, {line});
+  }
+}
+
+int Output::columns() const {
+  const int columns = size_of(options_.err).ws_col;
+  return std::max((columns > 0 ? columns : 80) - static_cast<int>(processes_[0].plain_prefix.size()) - 1, 1);
+}
+
+int Output::rows() const { return std::max<int>(size_of(options_.err).ws_row, 1); }
+
+std::vector<OutputQueue*> Output::queues() {
+  std::vector<OutputQueue*> out = {err_.get()};
+  if (out_) out.push_back(out_.get());
+  return out;
+}
+
+bool Output::full() const { return err_->pending() > kFull || (out_ && out_->pending() > kFull); }
+bool Output::pending() const { return err_->pending() > 0 || (out_ && out_->pending() > 0); }
+
+}  // namespace lockstep

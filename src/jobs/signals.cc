@@ -1,0 +1,58 @@
+#include "jobs/signals.h"
+
+#include <fcntl.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+
+#include "base/check.h"
+#include "base/file.h"
+
+namespace lockstep {
+namespace {
+
+std::atomic<int> writer = -1;
+
+void on_signal(int signal) {
+  const int error = errno;
+  const auto byte = static_cast<unsigned char>(signal);
+  [[maybe_unused]] const ssize_t written = ::write(writer.load(), &byte, 1);
+  errno = error;
+}
+
+}  // namespace
+
+SignalPipe::SignalPipe(const std::vector<int>& signals) {
+  LOCKSTEP_CHECK(writer.load() < 0, "one SignalPipe at a time");
+  std::array<int, 2> ends;
+  if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) throw_io_error("open", "a pipe", errno);
+  reader_ = Descriptor(ends[0]);
+  writer_ = Descriptor(ends[1]);
+  writer = ends[1];
+  for (const int signal : signals) {
+    struct sigaction old = {}, own = {};
+    ::sigaction(signal, nullptr, &old);
+    const bool ignored = !(old.sa_flags & SA_SIGINFO) && old.sa_handler == SIG_IGN;
+    if (ignored && signal != SIGCHLD) continue;  // where that is ignored the system reaps children
+    own.sa_handler = on_signal;
+    own.sa_flags = SA_RESTART;
+    ::sigaction(signal, &own, nullptr);
+    before_.emplace_back(signal, old);
+  }
+}
+
+SignalPipe::~SignalPipe() {
+  for (const auto& [signal, action] : before_) ::sigaction(signal, &action, nullptr);
+  writer = -1;
+}
+
+std::vector<int> SignalPipe::take() {
+  std::vector<int> out;
+  std::array<unsigned char, 256> bytes;
+  for (ssize_t n; (n = ::read(reader_.get(), bytes.data(), bytes.size())) > 0;)
+    out.insert(out.end(), bytes.begin(), bytes.begin() + n);
+  return out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,303 @@
+// Checkpoints to their folders.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "array/node.h"
+#include "base/check.h"
+#include "lockstep/version.h"
+#include "train/checkpoint_folder.h"
+#include "train/checkpoint_io.h"
+#include "train/json.h"
+#include "train/manifest.h"
+#include "train/overlap.h"
+#include "train/safetensors.h"
+#include "train/sha256.h"
+
+namespace lockstep::detail {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "checkpoints hold the bytes of arrays as they lie in memory");
+
+// Bytes are hashed while the cache still has them.
+constexpr int64_t kWindow = int64_t{1} << 20;
+
+using Bytes = std::span<const uint8_t>;
+Bytes bytes_of(const std::string& text) { return {reinterpret_cast<const uint8_t*>(text.data()), text.size()}; }
+
+// The place of a mesh among `meshes`, by the names and sizes of its axes, where it is put if it is new; -1 without
+// axes.
+int mesh_index(const Mesh& mesh, std::vector<std::vector<MeshAxis>>& meshes) {
+  if (mesh.axis_names().empty()) return -1;
+  std::vector<MeshAxis> axes;
+  for (size_t i = 0; i < mesh.shape().size(); ++i) axes.emplace_back(mesh.axis_names()[i], mesh.shape()[i]);
+  const auto same = [&](const std::vector<MeshAxis>& other) {
+    return std::equal(axes.begin(), axes.end(), other.begin(), other.end(),
+                      [](const MeshAxis& a, const MeshAxis& b) { return a.name == b.name && a.size == b.size; });
+  };
+  const auto at = std::find_if(meshes.begin(), meshes.end(), same);
+  if (at != meshes.end()) return static_cast<int>(at - meshes.begin());
+  meshes.push_back(std::move(axes));
+  return static_cast<int>(meshes.size()) - 1;
+}
+
+// What the lanes of this process hold of an array and no lower lane does.
+std::vector<CheckpointSource> own_pieces(const LanePieces& pieces, const Type& type) {
+  std::vector<CheckpointSource> out;
+  std::vector<IndexBox> seen;
+  for (size_t lane = 0; lane < pieces.buffers.size(); ++lane) {
+    IndexBox box = lane_box(pieces.grid, pieces.cuts, type.shape, static_cast<int64_t>(lane));
+    if (std::find(seen.begin(), seen.end(), box) != seen.end()) continue;
+    seen.push_back(box);
+    const BufferPtr& buffer = pieces.buffers[lane];
+    if (!buffer) continue;
+    const Type piece = piece_type(type, box);
+    if (piece.bytes() > 0 || type.bytes() == 0)
+      out.push_back({std::move(box), {buffer->as<const uint8_t>(), static_cast<size_t>(piece.bytes())}});
+  }
+  return out;
+}
+
+// Fills in where an array's bytes come from, and in which pieces they are written.
+void add_array(CheckpointContents& contents, const Array& array, CheckpointEntry& entry) {
+  const IndexBox whole = whole_box(entry.type.shape);
+  const Node& node = *array.node();
+  std::vector<CheckpointSource>& sources = contents.data.emplace_back();
+  if (node.kind == Node::Kind::concrete && node.pieces && node.pieces->cut()) {
+    sources = own_pieces(*node.pieces, entry.type);
+    if (contents.writer.count > 1 && node.pieces->spread) {
+      for (const CheckpointSource& source : sources) entry.pieces.push_back({source.box, {}, 0});
+      return;
+    }
+  } else {
+    const BufferPtr& buffer = buffer_of(array, "save_checkpoint");
+    sources.push_back({whole, {buffer->as<const uint8_t>(), static_cast<size_t>(entry.type.bytes())}});
+  }
+  if (contents.writer.index == 0)
+    entry.pieces.push_back({whole, {}, 0});
+  else
+    sources.clear();
+}
+
+// A piece of an array, by its places in the lists of entries and pieces.
+struct Item {
+  size_t entry, piece;
+};
+using Shard = std::vector<Item>;  // in the order of their bytes
+
+CheckpointPiece& piece_of(CheckpointInfo& info, const Item& item) {
+  return info.entries[item.entry].pieces[item.piece];
+}
+Type type_of(const CheckpointInfo& info, const Item& item) {
+  const CheckpointEntry& entry = info.entries[item.entry];
+  return piece_type(entry.type, entry.pieces[item.piece].box);
+}
+
+// Decides where each piece goes: fills in shards and offsets.
+std::vector<Shard> lay_out(CheckpointInfo& info, const Writer& writer, int64_t shard_bytes) {
+  std::vector<Shard> shards;
+  int64_t bytes = 0;
+  for (size_t i = 0; i < info.entries.size(); ++i)
+    for (size_t k = 0; k < info.entries[i].pieces.size(); ++k) {
+      const int64_t more = type_of(info, {i, k}).bytes();
+      if (shards.empty() || (bytes > 0 && more > shard_bytes - bytes)) {
+        shards.emplace_back();
+        bytes = 0;
+      }
+      shards.back().push_back({i, k});
+      bytes += more;
+    }
+  for (size_t s = 0; s < shards.size(); ++s) {
+    std::string file = fmt::format("shard-{:05}-of-{:05}", s, shards.size());
+    if (writer.count > 1) file += fmt::format("-process-{:05}-of-{:05}", writer.index, writer.count);
+    info.shards.push_back({.file = file + ".safetensors", .sha256 = {}, .chunks = {}});
+    std::vector<Type> types;
+    for (const Item& item : shards[s]) types.push_back(type_of(info, item));
+    Shard ordered;
+    int64_t offset = 0;
+    for (size_t place : safetensors_order(types)) {
+      ordered.push_back(shards[s][place]);
+      CheckpointPiece& piece = piece_of(info, ordered.back());
+      piece.shard = info.shards[s].file;
+      piece.offset = std::exchange(offset, offset + types[place].bytes());
+    }
+    shards[s] = std::move(ordered);
+  }
+  return shards;
+}
+
+// Writes a shard in order and takes its sums, that of the whole and those of its chunks.
+class SummedWriter {
+ public:
+  SummedWriter(FileSystem& files, const std::string& folder, CheckpointShard& shard)
+      : file_(files.create(folder + "/" + shard.file)), shard_(shard) {
+    shard_.chunk_bytes = kChunkBytes;
+  }
+
+  void put(Bytes bytes) {
+    while (!bytes.empty()) {
+      const Bytes part = bytes.first(std::min(bytes.size(), static_cast<size_t>(kWindow)));
+      whole_.update(part);
+      add_to_chunks(part);
+      file_->write(part);
+      bytes = bytes.subspan(part.size());
+    }
+  }
+
+  void finish() {
+    if (shard_.bytes % kChunkBytes != 0) end_chunk();
+    file_->finish();
+    shard_.sha256 = whole_.hex();
+  }
+
+ private:
+  void add_to_chunks(Bytes bytes) {
+    while (!bytes.empty()) {
+      const int64_t room = kChunkBytes - shard_.bytes % kChunkBytes;
+      const Bytes part = bytes.first(std::min(bytes.size(), static_cast<size_t>(room)));
+      chunk_.update(part);
+      shard_.bytes += static_cast<int64_t>(part.size());
+      bytes = bytes.subspan(part.size());
+      if (shard_.bytes % kChunkBytes == 0) end_chunk();
+    }
+  }
+  void end_chunk() { shard_.chunks.push_back(std::exchange(chunk_, Sha256()).hex()); }
+
+  std::unique_ptr<FileWriter> file_;
+  CheckpointShard& shard_;
+  Sha256 whole_, chunk_;
+};
+
+// A piece from what memory holds of it, a window at a time.
+void put_piece(SummedWriter& out, const Type& type, const IndexBox& box, const std::vector<CheckpointSource>& sources) {
+  for (const CheckpointSource& source : sources)
+    if (source.box == box) return out.put(source.bytes);
+  std::vector<Overlap> walks;
+  for (const CheckpointSource& source : sources) walks.emplace_back(box, source.box, size_of(type.dtype));
+  std::vector<uint8_t> window;
+  for (int64_t begin = 0; begin < type.bytes(); begin += kWindow) {
+    const int64_t end = std::min(begin + kWindow, type.bytes());
+    window.resize(static_cast<size_t>(end - begin));
+    for (size_t k = 0; k < walks.size(); ++k)
+      for (Overlap& walk = walks[k]; !walk.done() && walk.in_a() < end;) {
+        const int64_t n = std::min(walk.bytes(), end - walk.in_a());
+        std::memcpy(window.data() + (walk.in_a() - begin), sources[k].bytes.data() + walk.in_b(),
+                    static_cast<size_t>(n));
+        walk.skip(n);
+      }
+    out.put(window);
+  }
+}
+
+void write_shard(FileSystem& files, const std::string& folder, CheckpointContents& contents, const Shard& items,
+                 CheckpointShard& shard) {
+  CheckpointInfo& info = contents.info;
+  std::vector<SafetensorsEntry> tensors;
+  for (const Item& item : items) {
+    const CheckpointEntry& entry = info.entries[item.entry];
+    const CheckpointPiece& piece = entry.pieces[item.piece];
+    tensors.push_back({tensor_name(entry, piece), type_of(info, item), piece.offset});
+  }
+  SummedWriter out(files, folder, shard);
+  out.put(
+      bytes_of(encode_safetensors(tensors, {{"written_by", info.written_by}, {"step", std::to_string(info.step)}})));
+  for (const Item& item : items)
+    put_piece(out, type_of(info, item), piece_of(info, item).box, contents.data[item.entry]);
+  out.finish();
+}
+
+}  // namespace
+
+CheckpointContents contents_of(const Checkpoint& checkpoint, const Writer& writer) {
+  if (checkpoint.step < 0) throw_error("save_checkpoint: step {}; steps count from 0", checkpoint.step);
+  CheckpointContents out{.info = {}, .data = {}, .writer = writer};
+  out.info = {.path = {},
+              .format = writer.count > 1 ? kPiecesFormat : kWholeFormat,
+              .written_by = "lockstep " LOCKSTEP_VERSION,
+              .step = checkpoint.step,
+              .cursor = checkpoint.cursor,
+              .seed = checkpoint.seed,
+              .mesh = {},
+              .meshes = {},
+              .entries = {},
+              .shards = {},
+              .config = checkpoint.config,
+              .metrics = checkpoint.metrics};
+  std::set<std::string_view> names;
+  for (const auto& [name, array] : checkpoint.arrays) {
+    if (name.empty() || name == "__metadata__" || !is_utf8(name))
+      throw_error("save_checkpoint: {} is no name for an array; choose another, in UTF-8", printable(name));
+    if (!names.insert(name).second) throw_error("save_checkpoint: two arrays are called \"{}\"; rename one", name);
+    const NamedSharding sharding = array.sharding();
+    out.info.entries.push_back({.name = name,
+                                .type = {array.dtype(), array.shape()},
+                                .spec = to_string(sharding.spec()),
+                                .partition = sharding.spec(),
+                                .mesh = mesh_index(sharding.mesh(), out.info.meshes),
+                                .pieces = {}});
+    add_array(out, array, out.info.entries.back());
+  }
+  out.info.mesh = describe_meshes(out.info.meshes);
+  static_cast<void>(encode_manifest(out.info));  // throws here rather than when it is written
+  return out;
+}
+
+CheckpointInfo write_part(FileSystem& files, const std::string& folder, CheckpointContents contents,
+                          int64_t shard_bytes) {
+  const std::vector<Shard> shards = lay_out(contents.info, contents.writer, shard_bytes);
+  for (size_t s = 0; s < shards.size(); ++s) write_shard(files, folder, contents, shards[s], contents.info.shards[s]);
+  return std::move(contents.info);
+}
+
+void write_manifest(FileSystem& files, const std::string& folder, const CheckpointInfo& info) {
+  const std::unique_ptr<FileWriter> manifest = files.create(folder + "/" + kManifest);
+  manifest->write(bytes_of(encode_manifest(info)));
+  manifest->finish();
+}
+
+CheckpointInfo merged(const std::vector<CheckpointInfo>& parts) {
+  CheckpointInfo out = parts.at(0);
+  for (size_t p = 1; p < parts.size(); ++p) {
+    const CheckpointInfo& part = parts[p];
+    if (part.step != out.step || part.entries.size() != out.entries.size())
+      throw_error(
+          "checkpoint: process {} saved {} arrays of step {}, and process 0 saved {} of step {}; all processes save "
+          "the "
+          "same state",
+          p, part.entries.size(), part.step, out.entries.size(), out.step);
+    for (size_t i = 0; i < out.entries.size(); ++i) {
+      const CheckpointEntry &theirs = part.entries[i], &first = out.entries[i];
+      if (theirs.name != first.name || theirs.type != first.type)
+        throw_error(
+            "checkpoint: array {} is \"{}\", {}, on process {}, and \"{}\", {}, on process 0; all processes save the "
+            "same state",
+            i, theirs.name, to_string(theirs.type), p, first.name, to_string(first.type));
+      out.entries[i].pieces.insert(out.entries[i].pieces.end(), theirs.pieces.begin(), theirs.pieces.end());
+    }
+    out.shards.insert(out.shards.end(), part.shards.begin(), part.shards.end());
+  }
+  check_whole(out);
+  return out;
+}
+
+WrittenCheckpoint write_checkpoint(FileSystem& files, const std::string& dir, CheckpointContents contents,
+                                   int64_t shard_bytes) {
+  const int64_t step = contents.info.step;
+  if (!files.exists(dir)) {
+    files.make_dirs(dir);
+    files.sync_dir(parent_dir(dir));
+  }
+  WrittenCheckpoint out{.path = dir + "/" + step_name(step), .problems = tidy(files, dir)};
+  StagedCheckpoint staged(files, dir, step);
+  files.make_dirs(staged.path());
+  write_manifest(files, staged.path(), write_part(files, staged.path(), std::move(contents), shard_bytes));
+  files.sync_dir(staged.path());
+  for (std::string& problem : staged.install()) out.problems.push_back(std::move(problem));
+  return out;
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,55 @@
+// What lockstep launch makes of its command line.
+#include "support/program.h"
+
+namespace lockstep {
+namespace {
+
+TEST(LaunchCommand, WrongCommandLinesSayWhatToDo) {
+  const std::string help = "; `lockstep launch --help` shows what there is";
+  const std::string example = "such as `lockstep launch -n 2 --devices 8 -- train --model mlp`";
+  expect_usage_error({"launch", "-n", "2", "train", "--model", "mlp"},
+                     "launch: no command after --; write one, " + example);
+  expect_usage_error({"launch", "-n", "2", "--"}, "launch: no command after --; write one, " + example);
+  expect_usage_error({"launch", "--", "train"}, "launch: how many processes? give -n or --hosts, " + example);
+  for (const char* wrong : {"0", "-1", "1025", "two", "2x"})
+    expect_usage_error(
+        {"launch", std::string("--processes=") + wrong, "--", "train"},
+        "launch: --processes: \"" + std::string(wrong) + "\" is not a whole number from 1 to 1024" + help);
+  expect_usage_error({"launch", "-n", "2", "--devices", "0", "--", "train"},
+                     "launch: --devices: \"0\" is not auto, all or a number of at least 1" + help);
+  expect_usage_error({"launch", "-n", "2", "--grace", "-1", "--", "train"},
+                     "launch: --grace: \"-1\" is not a time from 0 to 86400 s" + help);
+  expect_usage_error({"launch", "-n", "2", "--devcies", "8", "--", "train"},
+                     "launch: no flag --devcies; did you mean \"--devices\"?" + help.substr(1));
+  expect_usage_error(
+      {"launch", "-n", "2", "--", "trian"},
+      "launch: lockstep has no command \"trian\"; did you mean \"train\"? another program is started by its "
+      "path, or with --program");
+  expect_usage_error({"launch", "-n", "2", "--", "launch"},
+                     "launch: launch cannot start itself; write the command that it starts");
+  expect_usage_error({"launch", "-n", "2", "--", "/no/such"},
+                     "launch: there is no program \"/no/such\" that may be run; correct its path");
+  expect_usage_error({"launch", "-n", "2", "--program", "nosuch"},
+                     "launch: there is no program \"nosuch\" that may be run on the PATH; give its path");
+  expect_usage_error({"launch", "--hosts", "a:0", "--", "train"},
+                     "launch: --hosts: \"a:0\" has \"0\" slots; give a number from 1 to 1024");
+  expect_usage_error({"launch", "--hosts", "a:1024,b", "--", "train"}, "launch: 1025 processes; at most 1024");
+  expect_usage_error(
+      {"launch", "-n", "3", "--hosts", "a,b", "--", "train"},
+      "launch: -n 3: --hosts has 2 slots; give hosts more slots, such as HOST:4, or start fewer processes");
+  expect_usage_error({"launch", "--hosts", "a", "--ssh", " ", "--", "train"},
+                     "launch: --ssh is empty; give a command, such as 'ssh -p 2222'");
+}
+
+TEST(LaunchCommand, CompletionKnowsTheCommandThatIsStarted) {
+  const detail::ProcessResult result = detail::run_process(
+      {"bash", "--norc", "-c",
+       "source <('" + program_path() +
+           "' completion bash)\nCOMP_WORDS=(lockstep launch -n 2 -- train --learn)\nCOMP_CWORD=6\n_lockstep\n"
+           "echo ${COMPREPLY[@]}\nCOMP_WORDS=(lockstep launch --max)\nCOMP_CWORD=2\n_lockstep\necho ${COMPREPLY[@]}"},
+      std::chrono::seconds(60));
+  EXPECT_EQ(result.output, "--learning-rate\n--max-restarts\n");
+}
+
+}  // namespace
+}  // namespace lockstep

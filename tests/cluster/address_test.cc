@@ -1,0 +1,141 @@
+#include "cluster/address.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "lockstep/error.h"
+#include "support/listener.h"
+
+namespace lockstep::detail {
+namespace {
+
+using namespace std::chrono_literals;
+
+template <class F>
+std::string error_of(F call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  } catch (const IoError& error) {
+    return std::string("io: ") + error.what();
+  }
+  return "";
+}
+
+TEST(Address, ReadsAndWrites) {
+  for (const char* text : {"node1:1", "10.0.0.1:65535", "[fd00::1]:1234", "a-b.c_d.org:80"})
+    EXPECT_EQ(to_string(parse_address(text, "A")), text);
+  EXPECT_EQ(parse_address("[::1]:7", "A"), (Address{"::1", 7}));
+  EXPECT_EQ(parse_address("[::1]", "A", 7), (Address{"::1", 7}));
+  EXPECT_EQ(parse_address("node1", "A", 7), (Address{"node1", 7}));
+  EXPECT_EQ(parse_address("node1:8", "A", 7), (Address{"node1", 8}));
+}
+
+TEST(Address, RefusesWhatIsNone) {
+  const auto refused = [](const char* text) { return error_of([=] { parse_address(text, "A"); }); };
+  EXPECT_EQ(refused("node1"), "initialize: A is \"node1\", which has no port; write HOST:PORT, such as node1:1234");
+  EXPECT_EQ(refused("[::1]"), "initialize: A is \"[::1]\", which has no port; write HOST:PORT, such as [::1]:1234");
+  for (const char* text : {"::1", "fd00::1:1234", "a:1:2"})
+    EXPECT_EQ(refused(text), "initialize: A is \"" + std::string(text) +
+                                 "\", which has several colons; put an IPv6 address in brackets, as in [fd00::1]:1234");
+  for (const char* text : {"[::1", "[]:1", "[::1]1234"})
+    EXPECT_EQ(refused(text), "initialize: A is \"" + std::string(text) +
+                                 "\", which is no address; write [IPV6]:PORT, such as [fd00::1]:1234");
+  for (const char* text : {":1234", "tcp//x:1", "a b:1"})
+    EXPECT_EQ(refused(text), "initialize: A is \"" + std::string(text) +
+                                 "\", which has no host name that could be; write HOST:PORT, such as node1:1234");
+  for (const char* port : {"", "0", "65536", "-1", "1x", "99999999999", " 1"})
+    EXPECT_EQ(refused(("a:" + std::string(port)).c_str()), "initialize: A is \"a:" + std::string(port) + "\", and \"" +
+                                                               port +
+                                                               "\" is no port; ports are numbers from 1 to 65535");
+}
+
+std::vector<Interface> machine() {
+  return {{.name = "lo", .address = "127.0.0.1", .loopback = true},
+          {.name = "docker0", .address = "172.17.0.1"},
+          {.name = "eth0", .address = "fe80::1", .ipv6 = true, .link_local = true},
+          {.name = "eth0", .address = "fd00::1", .ipv6 = true},
+          {.name = "eth0", .address = "10.0.0.1"},
+          {.name = "ib0", .address = "10.1.0.1"},
+          {.name = "ib1", .address = "10.1.0.2"}};
+}
+
+std::string chosen(const std::string& pattern) {
+  std::string out;
+  for (const Interface& each : choose_interfaces(pattern, machine())) out += (out.empty() ? "" : " ") + each.address;
+  return out;
+}
+
+TEST(Interfaces, PatternsChoose) {
+  EXPECT_EQ(chosen("eth0"), "10.0.0.1 fd00::1 fe80::1");
+  EXPECT_EQ(chosen("ib*"), "10.1.0.1 10.1.0.2");
+  EXPECT_EQ(chosen("ib?,lo"), "10.1.0.1 10.1.0.2 127.0.0.1");
+  EXPECT_EQ(chosen("*1"), "10.1.0.2");
+  EXPECT_EQ(chosen("^docker*"), "10.0.0.1 10.1.0.1 10.1.0.2 fd00::1 fe80::1 127.0.0.1");
+  EXPECT_EQ(chosen("^docker*,ib*,lo"), "10.0.0.1 fd00::1 fe80::1");
+  EXPECT_EQ(chosen(""), "172.17.0.1 10.0.0.1 10.1.0.1 10.1.0.2 fd00::1 fe80::1 127.0.0.1");
+}
+
+TEST(Interfaces, PatternOfNoneIsRefused) {
+  EXPECT_EQ(error_of([] { choose_interfaces("eth1", machine()); }),
+            "initialize: no network interface is meant by \"eth1\"; there are lo, docker0, eth0, ib0, ib1");
+  EXPECT_EQ(error_of([] { choose_interfaces("^*", {machine()[0]}); }),
+            "initialize: no network interface is meant by \"^*\"; there is lo");
+  EXPECT_EQ(error_of([] { choose_interfaces("eth0", {}); }),
+            "initialize: no network interface is meant by \"eth0\"; there is none");
+}
+
+TEST(Network, LoopbackIsListedAndLeadsToItself) {
+  const std::vector<Interface> all = list_interfaces();
+  EXPECT_TRUE(std::any_of(all.begin(), all.end(),
+                          [](const Interface& each) { return each.loopback && each.address == "127.0.0.1"; }));
+  EXPECT_EQ(local_address_towards({"127.0.0.1", 1234}, 10s), "127.0.0.1");
+}
+
+TEST(Network, NumbersResolveToThemselves) {
+  EXPECT_EQ(resolve("127.0.0.1", 10s), std::vector<std::string>{"127.0.0.1"});
+  EXPECT_EQ(resolve("::1", 10s), std::vector<std::string>{"::1"});
+}
+
+TEST(Network, NameThatCannotBeIsRefused) {
+  const std::string error = error_of([] { resolve("no..such..name", 10s); });
+  EXPECT_TRUE(error.starts_with("io: resolve no..such..name: ")) << error;
+  EXPECT_TRUE(error.ends_with("; check the name, or use a number") || error.find("no answer in 10 s") != error.npos)
+      << error;
+}
+
+TEST(Network, KnockTellsListenersFromOthers) {
+  Listener listener;
+  EXPECT_EQ(knock("127.0.0.1", listener.port(), 10s).result, Knock::Result::answered);
+  EXPECT_NE(why_not_listen("127.0.0.1", listener.port()), "");
+  listener.close();
+  const Knock after = knock("127.0.0.1", listener.port(), 10s);
+  EXPECT_EQ(after.result, Knock::Result::refused);
+  EXPECT_EQ(after.detail, "Connection refused");
+  EXPECT_EQ(why_not_listen("127.0.0.1", listener.port()), "");
+}
+
+TEST(Network, FullQueueIsSilence) {
+  const Listener busy(0);  // never takes anybody in
+  Knock last = knock("127.0.0.1", busy.port(), 10s);
+  EXPECT_EQ(last.result, Knock::Result::answered);
+  for (int i = 0; i < 32 && last.result == Knock::Result::answered; ++i) last = knock("127.0.0.1", busy.port(), 50ms);
+  EXPECT_EQ(last.result, Knock::Result::silent);
+  EXPECT_EQ(last.detail, "no answer in 0.05 s");
+}
+
+TEST(Network, BroadcastAddressIsNobodys) {
+  EXPECT_EQ(knock("255.255.255.255", 1, 10s).result, Knock::Result::unreachable);
+  const std::string error = error_of([] { local_address_towards({"255.255.255.255", 1}, 10s); });
+  EXPECT_TRUE(error.starts_with("io: route to 255.255.255.255:1: ")) << error;
+  EXPECT_TRUE(error.ends_with("; check the address and this machine's network")) << error;
+}
+
+TEST(Network, ForeignAddressCannotBeListenedAt) {
+  EXPECT_NE(why_not_listen("192.0.2.77", 55527), "");  // kept for documentation: nobody has it
+}
+
+}  // namespace
+}  // namespace lockstep::detail

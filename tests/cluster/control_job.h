@@ -1,0 +1,169 @@
+// Jobs for tests: several Controls in one process, each used as if it were a process of its own.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cluster/control.h"
+#include "cluster/coordinator_host.h"
+#include "cluster/join.h"
+#ifdef LOCKSTEP_WITH_GRPC
+#include "cluster/grpc/client.h"
+#endif
+#include "lockstep/version.h"
+
+namespace lockstep {
+
+using namespace std::chrono_literals;
+
+inline const std::string kTestToken = "0123456789abcdef0123456789abcdef";
+
+// Longer than anything takes, on however slow a machine.
+inline constexpr auto kGenerous = 60s;
+
+// Lines that were logged.
+class Lines {
+ public:
+  LogLine log() {
+    return [this](const std::string& line) {
+      const std::lock_guard lock(mutex_);
+      lines_.push_back(line);
+    };
+  }
+  std::vector<std::string> take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(lines_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
+
+// Calls f(i) on a thread each; what the first one to throw has thrown is thrown.
+inline void on_all(int count, const std::function<void(int)>& f) {
+  std::vector<std::future<void>> done;
+  for (int i = 0; i < count; ++i) done.push_back(std::async(std::launch::async, f, i));
+  for (auto& each : done) each.wait();
+  for (auto& each : done) each.get();
+}
+
+// The failure that a Control hears of.
+class Heard {
+ public:
+  explicit Heard(Control& control) {
+    control.on_failure([promise = promise_](const Failure& failure) { promise->set_value(failure); });
+  }
+  Failure wait() {
+    if (failure_.wait_for(kGenerous) != std::future_status::ready) return {.message = "nothing was heard"};
+    return failure_.get();
+  }
+
+ private:
+  std::shared_ptr<std::promise<Failure>> promise_ = std::make_shared<std::promise<Failure>>();
+  std::future<Failure> failure_ = promise_->get_future();
+};
+
+enum class Transport { in_process, network };
+
+class ControlJob {
+ public:
+  struct Options {
+    int count = 2;
+    Transport transport = Transport::in_process;
+    std::string host = "127.0.0.1";
+    std::chrono::nanoseconds heartbeat_timeout = kGenerous;
+    std::chrono::nanoseconds step_timeout = kGenerous;
+    TlsFiles tls = {};
+    int left_out = 0;  // the last ones, which the test starts itself
+  };
+
+  explicit ControlJob(Options options) : options_(std::move(options)), controls_(static_cast<size_t>(options_.count)) {
+    if (options_.transport == Transport::in_process)
+      host_ = std::make_shared<CoordinatorHost>(CoordinatorOptions{.process_count = options_.count,
+                                                                   .version = LOCKSTEP_VERSION,
+                                                                   .heartbeat_timeout = options_.heartbeat_timeout,
+                                                                   .first_step_timeout = options_.step_timeout,
+                                                                   .step_timeout = options_.step_timeout});
+    for (int i = 0; i < options_.count - options_.left_out; ++i)
+      starting_.push_back(std::async(std::launch::async, [this, i] { controls_[static_cast<size_t>(i)] = make(i); }));
+    if (!options_.left_out) wait();
+  }
+
+  // Until all have registered.
+  void wait() {
+    for (auto& each : starting_) each.get();
+    starting_.clear();
+  }
+  Control& operator[](int i) { return *controls_[static_cast<size_t>(i)]; }
+  int count() const { return options_.count; }
+  // Ends one, as if its process had ended in good order, but alone.
+  void drop(int i) { controls_[static_cast<size_t>(i)].reset(); }
+
+  // Process i takes its place.
+  std::unique_ptr<Control> make(int i) {
+    if (host_)
+      return std::make_unique<Control>(in_process_channel(host_),
+                                       ControlOptions{.process_id = i,
+                                                      .process_count = options_.count,
+                                                      .initialization_timeout = kGenerous,
+                                                      .heartbeat_timeout = options_.heartbeat_timeout,
+                                                      .host = "n" + std::to_string(i)});
+    return join_control(join_options(i));
+  }
+  JoinOptions join_options(int i) {
+    JoinOptions join{.process_id = i,
+                     .process_count = options_.count,
+                     .coordinator = {options_.host, i == 0 ? 0 : port()},
+                     .token = kTestToken,
+                     .tls = options_.tls,
+                     .initialization_timeout = kGenerous,
+                     .heartbeat_timeout = options_.heartbeat_timeout,
+                     .first_step_timeout = options_.step_timeout,
+                     .step_timeout = options_.step_timeout,
+                     .host = "n" + std::to_string(i),
+                     .log = lines.log()};
+    if (i == 0) join.on_listening = [this](int number) { listening_.set_value(number); };
+    return join;
+  }
+  int port() { return port_.get(); }
+  // To the coordinator, for those who want to speak themselves.
+  std::unique_ptr<ControlChannel> raw_channel() {
+#ifdef LOCKSTEP_WITH_GRPC
+    if (!host_)
+      return network_channel({.coordinator = {options_.host, port()},
+                              .token = kTestToken,
+                              .heartbeat_timeout = options_.heartbeat_timeout,
+                              .log = lines.log()});
+#endif
+    return in_process_channel(host_);
+  }
+
+  void barrier(const std::string& name) {
+    on_all(count(), [&](int i) { (*this)[i].barrier(name, kGenerous); });
+  }
+  void shutdown() {
+    on_all(count(), [&](int i) { (*this)[i].shutdown(kGenerous); });
+  }
+
+  Lines lines;
+
+ private:
+  const Options options_;
+  std::shared_ptr<CoordinatorHost> host_;
+  std::promise<int> listening_;
+  std::shared_future<int> port_ = listening_.get_future().share();
+  std::vector<std::unique_ptr<Control>> controls_;
+  std::vector<std::future<void>> starting_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,268 @@
+// The control plane over the loopback: addresses, strangers, many processes, and networks that break.
+#ifdef LOCKSTEP_WITH_GRPC
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/throws.h"
+#include "cluster/control_job.h"
+#include "cluster/grpc/client.h"
+#include "cluster/grpc/server.h"
+#include "cluster/sockets.h"
+#include "lockstep/error.h"
+
+namespace lockstep {
+namespace {
+
+ControlJob::Options over_network(int count) { return {.count = count, .transport = Transport::network}; }
+
+TEST(ControlNetwork, SixtyFourProcessesMeet) {
+  ControlJob job(over_network(64));
+  job.barrier("x");
+  on_all(64, [&](int i) { job[i].set("address/" + std::to_string(i), std::to_string(i)); });
+  EXPECT_EQ(job[63].list("address").size(), 64u);
+  job.barrier("x");
+  job.shutdown();
+}
+
+TEST(ControlNetwork, Ipv6AndNamesWork) {
+  const auto interfaces = detail::list_interfaces();
+  const bool has_ipv6 = std::ranges::any_of(interfaces, [](const auto& each) { return each.address == "::1"; });
+  for (const std::string host : {"localhost", "::1"}) {
+    if (host == "::1" && !has_ipv6) continue;
+    ControlJob::Options options = over_network(2);
+    options.host = host;
+    ControlJob job(options);
+    EXPECT_EQ(job[0].peers()[1].address, host == "::1" ? "::1" : "127.0.0.1");
+    job.barrier("x");
+    job.shutdown();
+  }
+}
+
+class Stranger : public testing::Test {
+ protected:
+  Stranger() : job_({.count = 3, .transport = Transport::network}) {}
+  // The job goes on.
+  void TearDown() override {
+    job_.barrier("after");
+    EXPECT_EQ(job_[0].failure(), std::nullopt);
+    for (const std::string& line : job_.lines.take())
+      EXPECT_EQ(line.find(kTestToken), std::string::npos) << "the token was logged";
+    job_.shutdown();
+  }
+  std::unique_ptr<ControlChannel> channel(const std::string& token) {
+    return network_channel({.coordinator = {"127.0.0.1", job_.port()}, .token = token, .log = job_.lines.log()});
+  }
+  Answer enroll(int process, uint64_t incarnation, const std::string& token, int count = 3) {
+    return channel(token)->call(
+        {.process = process,
+         .incarnation = incarnation,
+         .what =
+             request::Register{
+                 .process_count = count, .version = LOCKSTEP_VERSION, .host = "evil", .timeout = kGenerous}},
+        kGenerous);
+  }
+  void expect_refused(const Answer& answer, const std::string& part) {
+    EXPECT_EQ(answer.outcome, Outcome::refused);
+    EXPECT_NE(answer.text.find(part), std::string::npos) << answer.text;
+    EXPECT_EQ(answer.text.find(kTestToken), std::string::npos) << "the token is in the message";
+  }
+
+  ControlJob job_;
+};
+
+TEST_F(Stranger, WithoutOrWithAWrongTokenIsRefusedAndLoggedOnce) {
+  for (const char* token : {"", "0123456789abcdef0123456789abcdeX", "0123456789abcdef", "x"})
+    expect_refused(enroll(1, 5, token),
+                   "token: the coordinator at 127.0.0.1:" + std::to_string(job_.port()) +
+                       " refuses this process: the token is missing or not that of this job; give all processes of the "
+                       "job the same LOCKSTEP_TOKEN");
+  EXPECT_EQ(job_.lines.take(),
+            std::vector<std::string>{"somebody at 127.0.0.1 asked the coordinator without this job's token and was "
+                                     "refused (said once per address)"});
+}
+
+TEST_F(Stranger, WithAnIdOutOfRangeIsRefused) { expect_refused(enroll(3, 5, kTestToken), "the id is not in 0 ... 2"); }
+
+TEST_F(Stranger, WithATakenIdIsRefused) {
+  expect_refused(enroll(1, 5, kTestToken), "that id is taken by a living process (host n1, pid ");
+}
+
+TEST_F(Stranger, OfAnotherJobIsRefused) {
+  expect_refused(enroll(1, 5, kTestToken, 4), "it was told of 4 processes, the coordinator of 3");
+}
+
+TEST_F(Stranger, WhoSpeaksForAnotherIsRefused) {
+  const auto own = channel(kTestToken);
+  // A connection begins with a registration, be it a refused one.
+  own->call({.process = 9, .what = request::Register{.timeout = kGenerous}}, kGenerous);
+  expect_refused(own->call({.process = 1, .incarnation = 5, .what = request::Leave{}}, kGenerous),
+                 "process 1 with this incarnation is not part of the job");
+}
+
+TEST_F(Stranger, WithGarbageIsClosed) {
+  std::string noise;
+  for (int i = 0; i < 5000; ++i) noise += static_cast<char>((i * 7919 + 13) % 256);
+  for (const std::string& bytes :
+       {noise, std::string("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), std::string("\x16\x03\x01\x02\x00\x01\x00", 7) + noise,
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + noise}) {
+    TestSocket socket;
+    ASSERT_TRUE(socket.connect(job_.port()));
+    socket.send(bytes);  // it may be closed before all is sent
+    EXPECT_TRUE(socket.wait_closed(60'000));
+    job_.barrier("between");
+  }
+}
+
+TEST_F(Stranger, WhoSaysNothingDisturbsNobody) {
+  std::vector<TestSocket> sockets(50);
+  for (TestSocket& socket : sockets) ASSERT_TRUE(socket.connect(job_.port()));
+  job_.barrier("between");
+}
+
+TEST(ControlNetwork, ReplayedRegistrationIsRefused) {
+  ControlJob::Options options = over_network(3);
+  options.left_out = 1;
+  ControlJob job(options);
+  const Request registration{
+      .process = 2,
+      .incarnation = 5,
+      .what = request::Register{.process_count = 3, .version = LOCKSTEP_VERSION, .host = "n2", .timeout = kGenerous}};
+  const auto own = job.raw_channel(), thief = job.raw_channel();
+  EXPECT_EQ(own->call(registration, kGenerous).outcome, Outcome::ok);
+  job.wait();
+  const Answer replayed = thief->call(registration, kGenerous);
+  EXPECT_EQ(replayed.outcome, Outcome::refused);
+  EXPECT_NE(replayed.text.find("it has registered already"), std::string::npos) << replayed.text;
+  auto barrier = std::async(std::launch::async, [&] {
+    return own->call({.process = 2, .incarnation = 5, .what = request::Barrier{"after", kGenerous}}, kGenerous);
+  });
+  on_all(2, [&](int i) { job[i].barrier("after", kGenerous); });
+  EXPECT_EQ(barrier.get().outcome, Outcome::ok);
+}
+
+TEST(ControlNetwork, WorkersMayStartBeforeTheCoordinator) {
+  int port;
+  {
+    TestSocket socket;
+    port = socket.listen();
+  }
+  Lines lines;
+  const auto options = [&](int i) {
+    return JoinOptions{.process_id = i,
+                       .process_count = 2,
+                       .coordinator = {"127.0.0.1", port},
+                       .token = kTestToken,
+                       .initialization_timeout = kGenerous,
+                       .log = lines.log()};
+  };
+  auto worker = std::async(std::launch::async, [&] {
+    const auto control = join_control(options(1));
+    control->shutdown(kGenerous);
+  });
+  // Until it says that it has knocked in vain.
+  const auto deadline = std::chrono::steady_clock::now() + kGenerous;
+  std::vector<std::string> said;
+  while (said.empty() && std::chrono::steady_clock::now() < deadline) {
+    said = lines.take();
+    std::this_thread::yield();
+  }
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_NE(said[0].find("the coordinator at 127.0.0.1:" + std::to_string(port) + " cannot be reached yet ("),
+            std::string::npos)
+      << said[0];
+  const auto control = join_control(options(0));
+  control->shutdown(kGenerous);
+  worker.get();
+  EXPECT_TRUE(lines.take().empty());
+}
+
+TEST(ControlNetwork, NameWithoutAddressIsTriedUntilTheTimeIsUp) {
+  Lines lines;
+  const JoinOptions worker{.process_id = 1,
+                           .process_count = 2,
+                           .coordinator = {"no-such-host.invalid", 1234},
+                           .token = kTestToken,
+                           .initialization_timeout = 1500ms,
+                           .log = lines.log()};
+  EXPECT_THROWS(join_control(worker), IoError,
+                "register: process 1 cannot reach the coordinator at no-such-host.invalid:1234: in 1.5 s: resolve "
+                "no-such-host.invalid: ");
+  EXPECT_LE(lines.take().size(), 1u);
+  JoinOptions first = worker;
+  first.process_id = 0;
+  EXPECT_THROWS(join_control(first), IoError, "listen: resolve no-such-host.invalid: ");
+  const auto said = lines.take();
+  EXPECT_LE(said.size(), 1u);
+}
+
+TEST(ControlNetwork, TakenPortNamesItsOwner) {
+  TestSocket socket;
+  const int port = socket.listen();
+  EXPECT_THROWS(join_control({.process_id = 0, .process_count = 2, .coordinator = {"127.0.0.1", port}}), IoError,
+                "listen at 127.0.0.1:" + std::to_string(port) + ": Address already in use: pid " +
+                    std::to_string(::getpid()) + " (");
+}
+
+TEST(ControlNetwork, ListensOnlyWhereItWasTold) {
+  ControlJob job(over_network(2));
+  EXPECT_EQ(detail::why_not_listen("127.0.0.1", job.port()), "Address already in use");
+  EXPECT_EQ(detail::why_not_listen("127.0.0.2", job.port()), "");
+  job.shutdown();
+}
+
+TEST(ControlNetwork, ProxyVariablesAreIgnored) {
+  ::setenv("http_proxy", "http://127.0.0.1:1", 1);
+  ::setenv("https_proxy", "http://127.0.0.1:1", 1);
+  ::setenv("grpc_proxy", "http://127.0.0.1:1", 1);
+  {
+    ControlJob job(over_network(2));
+    job.barrier("x");
+    job.shutdown();
+  }
+  for (const char* name : {"http_proxy", "https_proxy", "grpc_proxy"}) ::unsetenv(name);
+}
+
+// Nothing is closed, nothing is answered: both ends must find out by themselves.
+TEST(ControlNetwork, SilentlyBrokenNetworkIsNoticedAtBothEnds) {
+  ControlJob::Options options = over_network(2);
+  options.heartbeat_timeout = 1s;
+  options.left_out = 1;
+  ControlJob job(options);
+  Wire wire(job.port());
+  JoinOptions far = job.join_options(1);
+  far.coordinator.port = wire.port();
+  const auto worker = join_control(far);
+  job.wait();
+  Heard here(job[0]), there(*worker);
+  // Whichever notices first, the connection or the missing heartbeat.
+  auto waiting = std::async(std::launch::async, [&] { EXPECT_THROW(worker->get("never", kGenerous), CommError); });
+  wire.cut();
+  const Failure lost = here.wait();
+  EXPECT_EQ(lost.process, 1);
+  EXPECT_NE(lost.message.find("lost: "), std::string::npos) << lost.message;
+  const Failure alone = there.wait();
+  EXPECT_EQ(alone.process, 0);
+  EXPECT_EQ(alone.host, "127.0.0.1:" + std::to_string(wire.port()));
+  EXPECT_NE(alone.message.find("lost: no answer for 1 s"), std::string::npos) << alone.message;
+  EXPECT_TRUE(alone.retryable);
+  waiting.get();
+}
+
+TEST(ControlNetwork, CoordinatorThatEndsTellsEverybody) {
+  ControlJob job(over_network(3));
+  Heard first(job[1]), second(job[2]);
+  job.drop(0);
+  for (Heard* heard : {&first, &second}) {
+    const Failure failure = heard->wait();
+    EXPECT_EQ(failure.process, 0);
+    EXPECT_EQ(failure.message, "left without shutdown, which would have waited for the others");
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
+
+#endif

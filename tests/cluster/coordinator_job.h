@@ -1,0 +1,113 @@
+// A Coordinator whose time the test moves by hand, and whose answers it reads as text.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "cluster/coordinator.h"
+
+namespace lockstep {
+
+using namespace std::chrono_literals;
+
+class Job {
+ public:
+  explicit Job(CoordinatorOptions options) : count_(options.process_count), coordinator_(with_version(options), now_) {}
+
+  // All processes registered, and nobody is ever lost unless the test says so.
+  static CoordinatorOptions patient(int count) {
+    return {.process_count = count, .heartbeat_timeout = 24h, .first_step_timeout = 48h, .step_timeout = 48h};
+  }
+  void register_all() {
+    for (int i = 0; i < count_; ++i) enroll(i);
+    take();
+  }
+
+  uint64_t enroll(int process, request::Register what = {}) {
+    if (!what.process_count) what.process_count = count_;
+    if (what.version.empty()) what.version = "1.0";
+    if (what.host.empty()) what.host = "n" + std::to_string(process);
+    if (what.timeout == 0ns) what.timeout = 300s;
+    return ask(process, what);
+  }
+  // As that process, or, with an incarnation, as somebody who says so.
+  uint64_t ask(int process, decltype(Request::what) what, uint64_t incarnation = 0) {
+    const uint64_t call = ++calls_;
+    coordinator_.handle(call, {process, incarnation ? incarnation : own(process), std::move(what)},
+                        "10.0.0." + std::to_string(process), now_);
+    take();
+    return call;
+  }
+  uint64_t beat(int process, Progress progress = {}) { return ask(process, request::Heartbeat{progress}); }
+  void beat_all() {
+    for (int i = 0; i < count_; ++i) beat(i, progress_[i]);
+  }
+  void set_progress(int process, Progress progress) { progress_[process] = std::move(progress); }
+  void cancel(uint64_t call) {
+    coordinator_.cancel(call, now_);
+    take();
+  }
+
+  // Lets time pass as the host would. With beats all processes send heartbeats meanwhile, ten times a timeout.
+  void pass(std::chrono::nanoseconds duration) {
+    const auto until = now_ + duration;
+    while (coordinator_.next_deadline() <= until) {
+      now_ = std::max(now_, coordinator_.next_deadline());
+      coordinator_.tick(now_);
+      take();
+    }
+    now_ = until;
+    coordinator_.tick(now_);
+    take();
+  }
+  void pass_with_beats(std::chrono::nanoseconds duration, std::chrono::nanoseconds interval) {
+    for (std::chrono::nanoseconds done{}; done < duration; done += interval) {
+      pass(interval);
+      beat_all();
+    }
+  }
+  // As if the coordinator's own process had been stopped.
+  void sleep(std::chrono::nanoseconds duration) { now_ += duration; }
+
+  // "waiting", "ok", "ok: text", "timeout: text", ...
+  std::string answer(uint64_t call) const {
+    const auto found = answers_.find(call);
+    if (found == answers_.end()) return "waiting";
+    static const char* const kNames[] = {"ok", "absent", "text_wanted", "over", "refused", "timeout", "failed"};
+    const std::string name = kNames[static_cast<size_t>(found->second.outcome)];
+    return found->second.text.empty() ? name : name + ": " + found->second.text;
+  }
+  const Answer& full(uint64_t call) const { return answers_.at(call); }
+  Coordinator& coordinator() { return coordinator_; }
+  std::string failure() const {
+    return coordinator_.failure() ? describe(*coordinator_.failure()) : std::string("none");
+  }
+  static uint64_t own(int process) { return 1000 + static_cast<uint64_t>(process); }
+
+ private:
+  static CoordinatorOptions with_version(CoordinatorOptions options) {
+    options.version = "1.0";
+    return options;
+  }
+  void take() {
+    for (Answer& answer : coordinator_.take_answers()) {
+      const uint64_t call = answer.call;
+      EXPECT_TRUE(answers_.emplace(call, std::move(answer)).second) << "call " << call << " was answered twice";
+    }
+  }
+
+  const int count_;
+  Coordinator::Time now_ = Coordinator::Time(1000h);
+  Coordinator coordinator_;
+  uint64_t calls_ = 0;
+  std::map<uint64_t, Answer> answers_;
+  std::map<int, Progress> progress_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,470 @@
+// The coordinator's rules: who takes part, who is lost or stuck, whose failure it was, and how it ends.
+#include "cluster/coordinator.h"
+
+#include <gtest/gtest.h>
+
+#include "base/throws.h"
+#include "cluster/coordinator_job.h"
+#include "lockstep/error.h"
+
+namespace lockstep {
+namespace {
+
+TEST(Coordinator, RegistrationIsAnsweredWhenAllAreThere) {
+  Job job({.process_count = 3});
+  const auto a = job.enroll(0), b = job.enroll(2, {.pid = 7});
+  EXPECT_EQ(job.answer(a), "waiting");
+  EXPECT_FALSE(job.coordinator().started());
+  const auto c = job.enroll(1);
+  for (auto call : {a, b, c}) {
+    EXPECT_EQ(job.answer(call), "ok");
+    ASSERT_EQ(job.full(call).peers.size(), 3u);
+    EXPECT_EQ(job.full(call).peers[2], (Peer{"n2", "10.0.0.2", 7}));
+  }
+  EXPECT_TRUE(job.coordinator().started());
+}
+
+TEST(Coordinator, RegistrationDeadlineCountsAndNamesTheMissing) {
+  Job job({.process_count = 4, .hosts = {"n0", "n1", "n2", ""}});
+  const auto first = job.enroll(0, {.timeout = 5s});
+  job.pass(4s);
+  const auto second = job.enroll(1, {.timeout = 5s});
+  job.pass(1s);
+  EXPECT_EQ(job.answer(first),
+            "timeout: register: in 5 s 2 of 4 processes came; missing: process 2 (host n2), process 3");
+  EXPECT_EQ(job.answer(second), "waiting");
+  job.pass(4s);
+  EXPECT_EQ(job.answer(second),
+            "timeout: register: in 5 s 1 of 4 processes came; missing: process 0 (host n0), "
+            "process 2 (host n2), process 3");
+}
+
+TEST(Coordinator, ManyMissingProcessesAreNotAllNamed) {
+  Job job({.process_count = 64});
+  const auto call = job.enroll(0, {.timeout = 1s});
+  job.pass(1s);
+  EXPECT_NE(job.answer(call).find("process 16 and 47 more"), std::string::npos) << job.answer(call);
+}
+
+struct Refused {
+  const char* name;
+  int process;
+  uint64_t incarnation;  // 0: of that process
+  request::Register what;
+  const char* message;
+};
+
+class CoordinatorRefuses : public testing::TestWithParam<std::tuple<Refused, bool>> {};
+
+TEST_P(CoordinatorRefuses, RegistrationAndNothingChanges) {
+  const auto& [row, late] = GetParam();
+  Job job({.process_count = 2});
+  const auto first = job.enroll(0);
+  if (late) job.enroll(1);
+  request::Register what = row.what;
+  if (!what.process_count) what.process_count = 2;
+  if (what.version.empty()) what.version = "1.0";
+  what.host = "evil";
+  const auto call = job.ask(row.process, what, row.incarnation);
+  EXPECT_EQ(job.answer(call), std::string("refused: register: ") + row.message);
+  if (!late) {
+    EXPECT_EQ(job.answer(first), "waiting");
+    job.enroll(1);
+  }
+  EXPECT_EQ(job.answer(first), "ok");
+  const auto a = job.ask(0, request::Barrier{"after", 1s}), b = job.ask(1, request::Barrier{"after", 1s});
+  EXPECT_EQ(job.answer(a) + job.answer(b), "okok");
+  EXPECT_EQ(job.failure(), "none");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Each, CoordinatorRefuses,
+    testing::Combine(
+        testing::Values(
+            Refused{"IdBeyond",
+                    2,
+                    5,
+                    {.pid = 9},
+                    "process 2 (host evil, pid 9): the id is not in 0 ... 1, those of a "
+                    "job of 2 processes"},
+            Refused{"IdNegative",
+                    -1,
+                    5,
+                    {.pid = 9},
+                    "process -1 (host evil, pid 9): the id is not in 0 ... 1, those "
+                    "of a job of 2 processes"},
+            Refused{"IdTaken",
+                    0,
+                    5,
+                    {.pid = 9},
+                    "process 0 (host evil, pid 9): that id is taken by a living process "
+                    "(host n0, pid 0); give every process an id of its own"},
+            Refused{"Replayed", 0, 0, {.pid = 9}, "process 0 (host evil, pid 9): it has registered already"},
+            Refused{"OtherCount",
+                    1,
+                    5,
+                    {.process_count = 3, .pid = 9},
+                    "process 1 (host evil, pid 9): it was told of 3 processes, the coordinator of 2; give all the same "
+                    "number"},
+            Refused{"OtherVersion",
+                    1,
+                    5,
+                    {.version = "0.9", .pid = 9},
+                    "process 1 (host evil, pid 9): this is lockstep 0.9 (protocol 1), the coordinator is lockstep 1.0 "
+                    "(protocol 1); use the same version everywhere"},
+            Refused{"OtherProtocol",
+                    1,
+                    5,
+                    {.protocol = 2, .pid = 9},
+                    "process 1 (host evil, pid 9): this is lockstep 1.0 (protocol 2), the coordinator is lockstep 1.0 "
+                    "(protocol 1); use the same version everywhere"}),
+        testing::Bool()),
+    [](const auto& each) {
+      return std::string(std::get<0>(each.param).name) + (std::get<1>(each.param) ? "Late" : "Early");
+    });
+
+TEST(Coordinator, ProcessThatDiedBeforeAllWereThereMayComeBack) {
+  Job job({.process_count = 2});
+  const auto first = job.enroll(0);
+  job.cancel(first);
+  request::Register again{.process_count = 2, .version = "1.0", .host = "n0"};
+  again.timeout = 300s;
+  const auto second = job.ask(0, again, 77);
+  const auto other = job.enroll(1);
+  EXPECT_EQ(job.answer(first), "waiting");
+  EXPECT_EQ(job.answer(second) + job.answer(other), "okok");
+}
+
+TEST(Coordinator, OnlyRegisteredIncarnationsAreHeard) {
+  Job job(Job::patient(2));
+  const std::string refusal =
+      "refused: coordinator: process 1 with this incarnation is not part of the job; it must register first";
+  EXPECT_EQ(job.answer(job.ask(1, request::Set{"a", "b"})), refusal);
+  const auto early = job.enroll(0);
+  EXPECT_EQ(job.answer(job.ask(0, request::Set{"a", "b"})),
+            "refused: coordinator: process 0 asks for something before all have registered");
+  job.enroll(1);
+  EXPECT_EQ(job.answer(early), "ok");
+  EXPECT_EQ(job.answer(job.ask(1, request::Set{"a", "b"}, 5)), refusal);
+  EXPECT_EQ(job.answer(job.ask(1, request::Fail{{.message = "a lie"}}, 5)), refusal);
+  EXPECT_EQ(job.answer(job.ask(9, request::Leave{}, 5)),
+            "refused: coordinator: process 9 with this incarnation is not part of the job; it must register first");
+  EXPECT_EQ(job.failure(), "none");
+  EXPECT_EQ(job.answer(job.ask(1, request::Set{"a", "b"})), "ok");
+}
+
+TEST(Coordinator, HeartbeatIsHeldForAQuarterOfTheTimeout) {
+  Job job({.process_count = 1, .heartbeat_timeout = 8s});
+  job.register_all();
+  const auto call = job.beat(0);
+  job.pass(1900ms);
+  EXPECT_EQ(job.answer(call), "waiting");
+  job.pass(100ms);
+  EXPECT_EQ(job.answer(call), "ok");
+}
+
+TEST(Coordinator, ProcessWithoutHeartbeatIsLost) {
+  Job job({.process_count = 2, .heartbeat_timeout = 8s});
+  job.register_all();
+  job.beat(1, {.step = 12, .count = 1, .operation = "all_reduce"});
+  for (int i = 0; i < 3; ++i) {
+    job.pass(2s);
+    job.beat(0);
+  }
+  const auto waiting = job.ask(0, request::Barrier{"x", 60s});
+  const auto held = job.beat(0);
+  job.pass(1s);
+  EXPECT_EQ(job.failure(), "none");
+  job.pass(1s);
+  const std::string cause =
+      "process 1 (host n1), step 12, all_reduce: lost: no heartbeat for 8 s; it has died, was stopped, or the network "
+      "to it is gone";
+  EXPECT_EQ(job.failure(), cause);
+  EXPECT_EQ(job.answer(waiting), "failed: " + cause);
+  EXPECT_EQ(job.answer(held), "failed: " + cause);
+  EXPECT_EQ(job.full(held).failure->process, 1);
+  EXPECT_TRUE(job.full(held).failure->retryable);
+  EXPECT_EQ(job.answer(job.beat(1)), "failed: " + cause);
+  EXPECT_EQ(job.answer(job.ask(0, request::Set{"a", "b"})), "failed: " + cause);
+  EXPECT_EQ(job.answer(job.enroll(1)), "failed: " + cause);
+}
+
+TEST(Coordinator, AnyRequestIsASignOfLife) {
+  Job job({.process_count = 2, .heartbeat_timeout = 8s});
+  job.register_all();
+  for (int i = 0; i < 10; ++i) {
+    job.pass(3s);
+    job.ask(0, request::Increment{"a"});
+    job.ask(1, request::List{""});
+  }
+  EXPECT_EQ(job.failure(), "none");
+}
+
+TEST(Coordinator, ProcessWhoseConnectionBrokeIsLostSooner) {
+  Job job({.process_count = 2, .heartbeat_timeout = 8s});
+  job.register_all();
+  job.beat(0);
+  job.cancel(job.beat(1, {.step = 3}));
+  job.pass(1900ms);
+  job.beat(0);
+  EXPECT_EQ(job.failure(), "none");
+  job.pass(100ms);
+  EXPECT_EQ(job.failure(),
+            "process 1 (host n1), step 3: lost: its connection broke and it did not come back; it has probably died");
+}
+
+TEST(Coordinator, ProcessWhoseConnectionBrokeMayComeBack) {
+  Job job({.process_count = 2, .heartbeat_timeout = 8s});
+  job.register_all();
+  job.beat(0);
+  job.cancel(job.beat(1));
+  job.pass(1s);
+  job.beat_all();
+  job.pass_with_beats(20s, 1s);
+  EXPECT_EQ(job.failure(), "none");
+}
+
+TEST(Coordinator, OwnSleepIsNotHeldAgainstTheOthers) {
+  Job job({.process_count = 2, .heartbeat_timeout = 8s});
+  job.register_all();
+  job.pass_with_beats(4s, 1s);
+  job.sleep(60s);
+  job.pass(0s);
+  EXPECT_EQ(job.failure(), "none");
+  job.beat(0);
+  job.pass(7s);
+  EXPECT_EQ(job.failure(), "none");
+  job.beat(0);
+  job.pass(1s);
+  EXPECT_NE(job.failure().find("process 1 (host n1): lost: no heartbeat"), std::string::npos) << job.failure();
+}
+
+struct StuckRow {
+  const char* name;
+  Progress first[3], then[3];  // of three processes: early on, and for ever after
+  int after_s;                 // when somebody is found stuck; 0: never
+  const char* failure;
+};
+
+class CoordinatorStuck : public testing::TestWithParam<StuckRow> {};
+
+TEST_P(CoordinatorStuck, IsWhoDoesNotMoveWhileOthersWait) {
+  const StuckRow& row = GetParam();
+  Job job({.process_count = 3, .heartbeat_timeout = 10s, .first_step_timeout = 300s, .step_timeout = 60s});
+  job.register_all();
+  for (int i = 0; i < 3; ++i) job.set_progress(i, row.first[i]);
+  job.pass_with_beats(10s, 1s);
+  for (int i = 0; i < 3; ++i) job.set_progress(i, row.then[i]);
+  job.beat_all();
+  const int quiet = row.after_s ? row.after_s - 1 : 1000;
+  job.pass_with_beats(std::chrono::seconds(quiet), 1s);
+  EXPECT_EQ(job.failure(), "none");
+  job.pass_with_beats(2s, 1s);
+  EXPECT_EQ(job.failure(), row.failure);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Each, CoordinatorStuck,
+    testing::Values(
+        StuckRow{"LaterStep",
+                 {{1, 1}, {1, 1}, {1, 1}},
+                 {{5, 9, true, "all_reduce"}, {5, 8, false, "data"}, {5, 9, true, "all_reduce"}},
+                 60,
+                 "process 1 (host n1), step 5, data: stuck: it lives, but has made no progress (step 5, data) for "
+                 "60 s, and others wait for it"},
+        StuckRow{"FirstStep",
+                 {{1, 1}, {1, 1}, {1, 1}},
+                 {{1, 9, true, "all_reduce"}, {1, 8, false, "compile"}, {1, 9, true, "all_reduce"}},
+                 300,
+                 "process 1 (host n1), step 1, compile: stuck: it lives, but has made no progress (step 1, compile) "
+                 "for 5 min, and others wait for it"},
+        StuckRow{"BeforeTheFirstStep",
+                 {{}, {}, {}},
+                 {{0, 2, true, "all_reduce"}, {0, 2, true, "all_reduce"}, {}},
+                 300,
+                 "process 2 (host n2): stuck: it lives, but has made no progress (before its first step) for 5.17 min, "
+                 "and others wait for it"},
+        StuckRow{"StepBehind",
+                 {{1, 1}, {1, 1}, {1, 1}},
+                 {{6, 9}, {5, 8, false, "log"}, {6, 9}},
+                 60,
+                 "process 1 (host n1), step 5, log: stuck: it lives, but has made no progress (step 5, log) for 60 s, "
+                 "and others wait for it"},
+        StuckRow{"FurthestBehind",
+                 {{1, 1}, {1, 1}, {1, 1}},
+                 {{5, 9, true}, {4, 8, false, "a"}, {3, 7, false, "b"}},
+                 60,
+                 "process 2 (host n2), step 3, b: stuck: it lives, but has made no progress (step 3, b) for 60 s, and "
+                 "others wait for it"},
+        // Operations between all have deadlines of their own.
+        StuckRow{"AllWait", {{1, 1}, {1, 1}, {1, 1}}, {{5, 9, true}, {5, 9, true}, {5, 9, true}}, 0, "none"},
+        StuckRow{"NobodyWaits", {{1, 1}, {1, 1}, {1, 1}}, {{5, 9}, {5, 8}, {5, 9}}, 0, "none"},
+        StuckRow{"NobodySaysAnything", {{}, {}, {}}, {{}, {}, {}}, 0, "none"}),
+    [](const auto& each) { return std::string(each.param.name); });
+
+TEST(Coordinator, SlowProcessIsNotStuck) {
+  Job job({.process_count = 2, .heartbeat_timeout = 10s, .first_step_timeout = 60s, .step_timeout = 60s});
+  job.register_all();
+  for (uint64_t i = 1; i < 10; ++i) {
+    job.set_progress(0, {.step = 5, .count = 100, .waiting = true});
+    job.set_progress(1, {.step = 5, .count = i});
+    job.pass_with_beats(50s, 1s);
+  }
+  EXPECT_EQ(job.failure(), "none");
+}
+
+// The time counts from when both stand still, not from when the slow one last moved.
+TEST(Coordinator, LongStepIsNotStuckTheMomentAnotherIsDone) {
+  Job job({.process_count = 2, .heartbeat_timeout = 10s, .first_step_timeout = 60s, .step_timeout = 60s});
+  job.register_all();
+  for (int i = 0; i < 2; ++i) job.set_progress(i, {.step = 5, .count = 1});
+  job.pass_with_beats(100s, 1s);
+  job.set_progress(0, {.step = 5, .count = 2, .waiting = true});
+  job.pass_with_beats(50s, 1s);
+  EXPECT_EQ(job.failure(), "none");
+  job.pass_with_beats(12s, 1s);
+  EXPECT_NE(job.failure().find("process 1 (host n1), step 5: stuck"), std::string::npos) << job.failure();
+}
+
+TEST(Coordinator, FirstFailureCountsAndIsToldToEverybody) {
+  Job job(Job::patient(3));
+  job.register_all();
+  const auto get = job.ask(0, request::Get{"never", true, 60s});
+  const auto beat = job.beat(2);
+  const Failure cause{.operation = "load", .step = 4, .message = "no such file", .retryable = false};
+  EXPECT_EQ(job.answer(job.ask(1, request::Fail{cause})), "ok");
+  const std::string told = "failed: process 1 (host n1), step 4, load: no such file";
+  EXPECT_EQ(job.answer(get), told);
+  EXPECT_EQ(job.answer(beat), told);
+  EXPECT_FALSE(job.full(beat).failure->retryable);
+  EXPECT_EQ(job.answer(job.ask(2, request::Fail{{.message = "me too"}})), told);
+  EXPECT_EQ(job.answer(job.ask(0, request::Shutdown{1s})), told);
+}
+
+TEST(Coordinator, KnowsWhoHasNotHeardOfTheFailure) {
+  Job job(Job::patient(4));
+  job.register_all();
+  job.beat(0);
+  job.cancel(job.beat(3));
+  EXPECT_FALSE(job.coordinator().all_told());
+  job.ask(1, request::Fail{{.message = "m"}});
+  EXPECT_FALSE(job.coordinator().all_told());
+  job.beat(2);
+  EXPECT_TRUE(job.coordinator().all_told());
+}
+
+TEST(Coordinator, ReportMayNameAnother) {
+  Job job(Job::patient(3));
+  job.register_all();
+  job.ask(1, request::Fail{{.process = 2, .operation = "all_reduce", .message = "sent nonsense"}});
+  EXPECT_EQ(job.failure(), "process 2 (host n2), all_reduce: sent nonsense");
+}
+
+TEST(Coordinator, ConsequenceWaitsForItsCause) {
+  const Failure trace{.operation = "all_reduce", .step = 4, .message = "connection closed by peer"};
+  {
+    Job job({.process_count = 3, .heartbeat_timeout = 8s});
+    job.register_all();
+    const auto held = job.beat(2);
+    job.ask(0, request::Fail{trace, true});
+    EXPECT_EQ(job.failure(), "none");
+    job.cancel(held);  // there it is
+    EXPECT_NE(job.failure().find("process 2 (host n2): lost: its connection broke"), std::string::npos)
+        << job.failure();
+  }
+  {
+    Job job({.process_count = 3, .heartbeat_timeout = 8s});
+    job.register_all();
+    job.cancel(job.beat(2));
+    job.ask(0, request::Fail{trace, true});
+    EXPECT_NE(job.failure().find("process 2 (host n2): lost: its connection broke"), std::string::npos)
+        << job.failure();
+  }
+  {
+    Job job({.process_count = 3, .heartbeat_timeout = 8s});
+    job.register_all();
+    job.ask(0, request::Fail{trace, true});
+    job.ask(1, request::Fail{{.message = "out of memory"}});
+    EXPECT_EQ(job.failure(), "process 1 (host n1): out of memory");
+  }
+  {
+    Job job({.process_count = 3, .heartbeat_timeout = 8s});
+    job.register_all();
+    job.ask(0, request::Fail{trace, true});
+    job.pass(1s);
+    job.beat_all();
+    EXPECT_EQ(job.failure(), "none");
+    job.pass(1s);
+    EXPECT_EQ(job.failure(), "process 0 (host n0), step 4, all_reduce: connection closed by peer");
+  }
+}
+
+TEST(Coordinator, ShutdownWaitsForAll) {
+  Job job(Job::patient(2));
+  job.register_all();
+  const auto held = job.beat(0);
+  const auto first = job.ask(0, request::Shutdown{60s});
+  job.pass(30s);
+  EXPECT_EQ(job.answer(first), "waiting");
+  EXPECT_EQ(job.answer(job.ask(1, request::Shutdown{1s})), "ok");
+  EXPECT_EQ(job.answer(first), "ok");
+  EXPECT_EQ(job.answer(held), "over");
+  EXPECT_TRUE(job.coordinator().over());
+  EXPECT_EQ(job.answer(job.ask(1, request::Set{"a", "b"})), "over: coordinator: the job is over");
+  EXPECT_EQ(job.answer(job.enroll(0, {.pid = 1})), "refused: register: process 0 (host n0, pid 1): the job is over");
+  job.pass(100h);
+  EXPECT_EQ(job.failure(), "none");
+}
+
+TEST(Coordinator, ShutdownDeadlineIsAFailureOfTheMissing) {
+  Job job(Job::patient(3));
+  job.register_all();
+  const auto held = job.beat(2);
+  const auto first = job.ask(0, request::Shutdown{5s}), second = job.ask(1, request::Shutdown{50s});
+  job.pass(5s);
+  const std::string fact = "shutdown: 2 of 3 processes came in 5 s; missing: process 2 (host n2)";
+  EXPECT_EQ(job.answer(first), "timeout: " + fact);
+  EXPECT_EQ(job.answer(second), "timeout: " + fact);
+  EXPECT_EQ(job.answer(held), "failed: process 2 (host n2): " + fact);
+}
+
+TEST(Coordinator, LeavingWithoutShutdownIsAFailure) {
+  Job job(Job::patient(2));
+  job.register_all();
+  const auto waiting = job.ask(0, request::Shutdown{5s});
+  EXPECT_EQ(job.answer(job.ask(1, request::Leave{})), "ok");
+  EXPECT_EQ(job.answer(waiting),
+            "failed: process 1 (host n1): left without shutdown, which would have waited for the others");
+}
+
+TEST(Coordinator, CloseAnswersEverybody) {
+  Job job(Job::patient(2));
+  const auto registration = job.enroll(1);
+  job.coordinator().close("process 0 has ended");
+  job.pass(0s);
+  EXPECT_EQ(job.answer(registration), "failed: process 0, coordinator: process 0 has ended");
+}
+
+TEST(Coordinator, OptionsAreChecked) {
+  const Coordinator::Time now{};
+  EXPECT_THROWS(Coordinator({.process_count = 0}, now), Error, "coordinator: a job of 0 processes; at least 1");
+  EXPECT_THROWS(Coordinator({.heartbeat_timeout = 0s}, now), Error, "coordinator: heartbeat_timeout must be positive");
+}
+
+TEST(Messages, FailureIsOneLine) {
+  EXPECT_EQ(describe(Failure{.message = "m"}), "m");
+  EXPECT_EQ(describe(Failure{.host = "h", .message = "m"}), "host h: m");
+  EXPECT_EQ(describe(Failure{.process = 0, .step = 3, .message = "m"}), "process 0, step 3: m");
+  EXPECT_EQ(describe(Failure{.process = 1, .host = "h", .operation = "o", .step = 0, .message = "m"}),
+            "process 1 (host h), step 0, o: m");
+}
+
+TEST(Messages, DurationsReadWell) {
+  EXPECT_EQ(describe(250ms), "250 ms");
+  EXPECT_EQ(describe(1500ms), "1.5 s");
+  EXPECT_EQ(describe(60s), "60 s");
+  EXPECT_EQ(describe(300s), "5 min");
+}
+
+}  // namespace
+}  // namespace lockstep

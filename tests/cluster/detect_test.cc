@@ -1,0 +1,199 @@
+// Golden environments, environments/*.env, and what a process must make of them; see environments/README.md.
+#include "cluster/detect.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <sstream>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "cluster/variables.h"
+
+namespace lockstep::detail {
+namespace {
+
+struct Case {
+  std::string file, title;
+  distributed::Options options;
+  Surroundings here;
+  std::string answer, error;
+  std::vector<std::string> verdicts;
+};
+
+void set_option(distributed::Options& options, const std::string& name, const std::string& value) {
+  if (name == "coordinator_address") {
+    options.coordinator_address = value;
+  } else if (name == "num_processes") {
+    options.num_processes = std::stoi(value);
+  } else if (name == "process_id") {
+    options.process_id = std::stoi(value);
+  } else if (name == "coordinator_bind_address") {
+    options.coordinator_bind_address = value;
+  } else if (name == "cluster_detection_method") {
+    options.cluster_detection_method = value;
+  } else if (name == "local_device_ids") {
+    std::istringstream ids(value);
+    for (std::string id; std::getline(ids, id, ',');) options.local_device_ids.push_back(std::stoi(id));
+  } else {
+    ADD_FAILURE() << "no option " << name;
+  }
+}
+
+std::string after(const std::string& line, size_t n) { return line.size() > n ? line.substr(n) : ""; }
+
+void read_line(const std::string& line, Case& out) {
+  if (line.starts_with("host ")) {
+    out.here.host_name = after(line, 5);
+  } else if (line.starts_with("full-host ")) {
+    out.here.full_host_name = after(line, 10);
+  } else if (line.starts_with("option ")) {
+    const size_t space = line.find(' ', 7);
+    set_option(out.options, line.substr(7, space - 7), line.substr(space + 1));
+  } else if (line.starts_with("> ")) {
+    out.answer = after(line, 2);
+  } else if (line.starts_with("! ")) {
+    out.error = after(line, 2);
+  } else if (line.starts_with("? ")) {
+    out.verdicts.push_back(after(line, 2));
+  } else if (const size_t equals = line.find('='); equals != line.npos) {
+    EXPECT_TRUE(out.here.environment.emplace(line.substr(0, equals), line.substr(equals + 1)).second) << line;
+  } else {
+    ADD_FAILURE() << out.file << ": " << line;
+  }
+}
+
+std::vector<Case> all_cases() {
+  const std::string folder = LOCKSTEP_SOURCE_DIR "/tests/cluster/environments";
+  std::vector<Case> out;
+  for (const std::string& file : FileSystem::real().list(folder)) {
+    if (!file.ends_with(".env")) continue;
+    const std::vector<uint8_t> bytes = FileSystem::real().read_file(folder + "/" + file);
+    std::istringstream lines(std::string(bytes.begin(), bytes.end()));
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("== ")) {
+        out.emplace_back();
+        out.back().file = file;
+        out.back().title = after(line, 3);
+      } else if (!line.empty()) {
+        read_line(line, out.back());
+      }
+    }
+  }
+  return out;
+}
+
+std::string summary(const ClusterInfo& info) { return info.method + ": " + to_string(info); }
+
+TEST(Detect, GoldenEnvironments) {
+  const std::vector<Case> cases = all_cases();
+  ASSERT_GT(cases.size(), 100u);
+  for (const Case& each : cases) {
+    SCOPED_TRACE(each.file + ": " + each.title);
+    ASSERT_NE(each.answer.empty(), each.error.empty());
+    std::string answer, error;
+    try {
+      answer = summary(detect(each.options, each.here));
+    } catch (const Error& failure) {
+      error = failure.what();
+    }
+    EXPECT_EQ(answer, each.answer);
+    EXPECT_EQ(error, each.error);
+    std::set<std::string> said;
+    for (const Verdict& verdict : decide(each.options, each.here).verdicts)
+      said.insert(verdict.detector + ": " + verdict.reason);
+    for (const std::string& verdict : each.verdicts) EXPECT_TRUE(said.contains(verdict)) << verdict;
+  }
+}
+
+TEST(Detect, EveryDetectorHasGoldenAnswersAndErrors) {
+  std::set<std::string> answered;
+  for (const Case& each : all_cases()) answered.insert(each.answer.substr(0, each.answer.find(':')));
+  for (const std::string& name : detector_names()) EXPECT_TRUE(answered.contains(name)) << name;
+}
+
+// Of every complete environment, each variable in turn is taken away or spoilt: the answer may then come from somebody
+// else or be an error that names the variable, but never have other numbers from the same detector.
+TEST(Detect, HalfAnEnvironmentIsNeverAnAnswer) {
+  for (const Case& each : all_cases()) {
+    if (each.answer.empty() || each.answer.starts_with("none")) continue;
+    SCOPED_TRACE(each.file + ": " + each.title);
+    const ClusterInfo whole = detect(each.options, each.here);
+    for (const auto& [name, value] : each.here.environment) {
+      SCOPED_TRACE(name);
+      Surroundings less = each.here;
+      less.environment.erase(name);
+      try {
+        const ClusterInfo info = detect(each.options, less);
+        if (info.method == whole.method) {
+          EXPECT_EQ(info.process_count, whole.process_count);
+          EXPECT_EQ(info.process_id, whole.process_id);
+        }
+      } catch (const Error& error) {
+        EXPECT_TRUE(std::string(error.what()).starts_with("initialize: ")) << error.what();
+      }
+      Surroundings spoilt = each.here;
+      spoilt.environment[name] = "?!";
+      try {
+        const ClusterInfo info = detect(each.options, spoilt);
+        if (info.method == whole.method) {
+          EXPECT_EQ(info.process_count, whole.process_count);
+          EXPECT_EQ(info.process_id, whole.process_id);
+        }
+      } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+      }
+    }
+  }
+}
+
+TEST(Detect, VerdictsSayWhoIsHalfSetAndWhoIsWrong) {
+  Surroundings here;
+  here.environment = {{"SLURM_JOB_ID", "1"}, {"PMI_RANK", "x"}, {"PMI_SIZE", "2"}};
+  const Decision decision = decide({}, here);
+  EXPECT_FALSE(decision.taken);
+  EXPECT_EQ(decision.problem,
+            "initialize: PMI_RANK is \"x\"; a number of at least 0 is needed: correct it, or unset it");
+  for (const Verdict& verdict : decision.verdicts) {
+    EXPECT_EQ(verdict.half_set, verdict.detector == "slurm") << verdict.detector;
+    EXPECT_EQ(verdict.wrong, verdict.detector == "pmi") << verdict.detector;
+    EXPECT_EQ(verdict.found.has_value(), verdict.detector == "none") << verdict.detector;
+  }
+}
+
+TEST(Detect, UnknownMethodIsRefused) {
+  distributed::Options options;
+  options.cluster_detection_method = "slrum";
+  try {
+    detect(options, {});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "initialize: cluster_detection_method: there is no \"slrum\"; choose explicit, jax, jaxjob, slurm, "
+                 "ompi, pmi, jobset, kubernetes, torchrun or none; did you mean \"slurm\"?");
+  }
+}
+
+TEST(Detect, FullNameIsReadFromHosts) {
+  const char* const hosts =
+      "# Kubernetes-managed hosts file.\n"
+      "127.0.0.1\tlocalhost\n"
+      "10.1.2.2 myjob-10.mysvc.default.svc.cluster.local myjob-10\n"
+      "10.1.2.3\tmyjob-1.mysvc.default.svc.cluster.local\tmyjob-1 # this one\n"
+      "#10.1.2.4 lonely.else lonely\n"
+      "10.1.2.4 lonely\n";
+  EXPECT_EQ(full_name_in_hosts(hosts, "myjob-1"), "myjob-1.mysvc.default.svc.cluster.local");
+  EXPECT_EQ(full_name_in_hosts(hosts, "lonely"), "");
+  EXPECT_EQ(full_name_in_hosts("", "myjob-1"), "");
+}
+
+TEST(Detect, SurroundingsAreThoseOfThisProcess) {
+  ::setenv("LOCKSTEP_TEST_VARIABLE", "a=b", 1);
+  const Surroundings here = surroundings();
+  ::unsetenv("LOCKSTEP_TEST_VARIABLE");
+  EXPECT_EQ(here.environment.at("LOCKSTEP_TEST_VARIABLE"), "a=b");
+  EXPECT_FALSE(here.host_name.empty());
+}
+
+}  // namespace
+}  // namespace lockstep::detail

@@ -1,0 +1,94 @@
+#include "cluster/gpus.h"
+
+#include <gtest/gtest.h>
+
+#include "lockstep/error.h"
+
+namespace lockstep::detail {
+namespace {
+
+using Ids = std::vector<int>;
+
+template <class F>
+std::string error_of(F call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Gpus, VisibleAreThoseTheVariableLeaves) {
+  const auto visible = [](const std::string& text) { return visible_gpus({{"CUDA_VISIBLE_DEVICES", text}}, 4); };
+  EXPECT_EQ(visible_gpus({}, 4), 4);
+  EXPECT_EQ(visible("0,1"), 2);
+  EXPECT_EQ(visible("3"), 1);
+  EXPECT_EQ(visible(""), 0);
+  EXPECT_EQ(visible("-1"), 0);
+  EXPECT_EQ(visible("NoDevFiles"), 0);
+  EXPECT_EQ(visible("2,1,4,0"), 2);
+  EXPECT_EQ(visible("1,1,0"), 1);
+  EXPECT_EQ(visible("GPU-8f4a,GPU-11aa"), 2);
+  EXPECT_EQ(visible("MIG-8f4a"), 1);
+  EXPECT_EQ(visible_gpus({{"CUDA_VISIBLE_DEVICES", "GPU-8f4a"}}, 0), 0);
+}
+
+TEST(Gpus, SchedulerTellsWhetherTheyAreShared) {
+  EXPECT_TRUE(gpus_are_shared(Environment{}, 4));
+  EXPECT_TRUE(gpus_are_shared(Environment{{"SLURM_GPUS_ON_NODE", "4"}}, 4));
+  EXPECT_FALSE(gpus_are_shared(Environment{{"SLURM_GPUS_ON_NODE", "4"}}, 1));
+  EXPECT_FALSE(gpus_are_shared(Environment{{"SLURM_GPUS_PER_TASK", "1"}}, 1));
+  EXPECT_EQ(error_of([] {
+              gpus_are_shared(Environment{{"SLURM_GPUS_ON_NODE", "x"}}, 1);
+            }),
+            "initialize: SLURM_GPUS_ON_NODE is \"x\"; a number of at least 0 is needed: correct it, or unset it");
+}
+
+TEST(Gpus, NamesTellWhetherTheyAreShared) {
+  EXPECT_TRUE(gpus_are_shared({{"a", "b"}, {"a", "b"}}));
+  EXPECT_TRUE(gpus_are_shared({{"a"}}));
+  EXPECT_TRUE(gpus_are_shared(std::vector<std::vector<std::string>>{{}, {}}));
+  EXPECT_FALSE(gpus_are_shared({{"a"}, {"b"}}));
+  EXPECT_FALSE(gpus_are_shared({{"a", "b"}, {"c"}}));
+  EXPECT_EQ(error_of([] {
+              gpus_are_shared({{"a", "b"}, {"b", "c"}, {"c"}});
+            }),
+            "initialize: the processes of this host see 2, 2 and 1 GPUs, 3 in all, neither the same nor each its own; "
+            "let each see all of them, or its own (CUDA_VISIBLE_DEVICES), or give local_device_ids");
+}
+
+TEST(Gpus, OneProcessPerHostTakesAll) { EXPECT_EQ(choose_gpus({.visible = 4}), (Ids{0, 1, 2, 3})); }
+
+TEST(Gpus, ProcessesThatSeeAllDivideThem) {
+  EXPECT_EQ(choose_gpus({.visible = 4, .local_id = 0, .local_count = 4}), (Ids{0}));
+  EXPECT_EQ(choose_gpus({.visible = 4, .local_id = 3, .local_count = 4}), (Ids{3}));
+  EXPECT_EQ(choose_gpus({.visible = 4, .local_id = 1, .local_count = 2}), (Ids{2, 3}));
+  Ids all;
+  for (int id = 0; id < 3; ++id)
+    for (const int gpu : choose_gpus({.visible = 8, .local_id = id, .local_count = 3})) all.push_back(gpu);
+  EXPECT_EQ(all, (Ids{0, 1, 2, 3, 4, 5, 6, 7}));
+}
+
+TEST(Gpus, ProcessThatSeesOnlyItsOwnTakesThem) {
+  EXPECT_EQ(choose_gpus({.visible = 1, .local_id = 3, .local_count = 4, .shared = false}), (Ids{0}));
+  EXPECT_EQ(choose_gpus({.visible = 2, .local_id = 1, .local_count = 2, .shared = false}), (Ids{0, 1}));
+}
+
+TEST(Gpus, WithoutAnyThereAreNone) { EXPECT_EQ(choose_gpus({.local_id = 1, .local_count = 2}), Ids()); }
+
+TEST(Gpus, WantedOnesAreTaken) {
+  EXPECT_EQ(choose_gpus({.visible = 4, .local_id = 1, .local_count = 2, .wanted = {3, 0}}), (Ids{3, 0}));
+  EXPECT_EQ(error_of([] {
+              choose_gpus({.visible = 2, .wanted = {0, 2}});
+            }),
+            "initialize: local_device_ids has 2, and this process sees 2 GPUs; ids run from 0");
+}
+
+TEST(Gpus, MoreProcessesThanGpusAreRefused) {
+  EXPECT_EQ(error_of([] { choose_gpus({.visible = 2, .local_id = 0, .local_count = 3}); }),
+            "initialize: 3 processes of this host share 2 GPUs; start at most one per GPU");
+}
+
+}  // namespace
+}  // namespace lockstep::detail

@@ -1,0 +1,67 @@
+// FileStore: a KeyStore for tests, whose keys are files in a folder of its own, for threads and for processes that were
+// forked after it was made. Safe from any thread.
+#pragma once
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "base/check.h"
+#include "comm/key_store.h"
+
+namespace lockstep::conformance {
+
+class FileStore final : public KeyStore {
+ public:
+  FileStore() : owner_(getpid()) {
+    std::string pattern = (std::filesystem::temp_directory_path() / "lockstep_keys_XXXXXX").string();
+    LOCKSTEP_CHECK(mkdtemp(pattern.data()) != nullptr);
+    folder_ = pattern;
+  }
+  ~FileStore() override {
+    std::error_code ignored;
+    if (getpid() == owner_) std::filesystem::remove_all(folder_, ignored);
+  }
+
+  // The file appears under its name when it is complete, and only if there is none.
+  void set(const std::string& key, const std::string& value) override {
+    static std::atomic<int> count = 0;
+    const std::filesystem::path whole = path(key), part = whole.string() + fmt::format(".{}.{}", getpid(), ++count);
+    std::ofstream(part, std::ios::binary) << value;
+    const bool first = link(part.c_str(), whole.c_str()) == 0;
+    unlink(part.c_str());
+    if (!first) throw_error("set: the key \"{}\" is set already; choose another", key);
+  }
+
+  std::string get(const std::string& key, std::chrono::nanoseconds timeout) override {
+    const auto end =
+        std::chrono::steady_clock::now() + std::min<std::chrono::nanoseconds>(timeout, std::chrono::hours(1));
+    while (true) {
+      if (std::ifstream file(path(key), std::ios::binary); file) {
+        std::ostringstream text;
+        text << file.rdbuf();
+        return text.str();
+      }
+      if (std::chrono::steady_clock::now() >= end)
+        throw CommTimeout(fmt::format("get: nobody has set the key \"{}\"", key));
+      std::this_thread::sleep_for(std::chrono::microseconds(500));
+    }
+  }
+
+ private:
+  std::filesystem::path path(const std::string& key) const {
+    std::string name;
+    for (const char c : key) name += c == '/' ? std::string("%") : std::string(1, c);
+    return folder_ / name;
+  }
+
+  const pid_t owner_;
+  std::filesystem::path folder_;
+};
+
+}  // namespace lockstep::conformance

@@ -1,0 +1,209 @@
+#ifdef LOCKSTEP_WITH_GLOO
+
+#include "comm/gloo/gloo.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <csignal>
+#include <functional>
+#include <latch>
+#include <numeric>
+#include <thread>
+
+#include "base/throws.h"
+#include "comm/conformance.h"
+#include "comm/file_store.h"
+#include "comm/processes.h"
+#include "lockstep/error.h"
+
+// Gloo forgets the list of addresses in which it has not found the one that was asked for.
+extern "C" const char* __lsan_default_suppressions();
+extern "C" const char* __lsan_default_suppressions() { return "leak:gloo::transport::tcp::CreateDeviceAttr\n"; }
+
+// How it keeps a buffer that is destroyed from the thread that tells it of a lost connection is out of sight in a
+// library that is not built for the sanitizer.
+extern "C" const char* __tsan_default_suppressions();
+extern "C" const char* __tsan_default_suppressions() {
+  return "race:gloo::transport::tcp::UnboundBuffer::~UnboundBuffer\n"
+         "race:std::default_delete<gloo::transport::UnboundBuffer>::operator()\n";
+}
+
+namespace lockstep {
+namespace {
+
+using conformance::FileStore;
+using std::chrono::milliseconds;
+
+std::unique_ptr<Comm> join(FileStore& store, int rank, int n, std::chrono::nanoseconds timeout = Comm::kDefaultTimeout,
+                           const std::string& name = "world") {
+  return gloo_comm({.store = store, .rank = rank, .size = n, .address = "127.0.0.1", .timeout = timeout, .name = name});
+}
+
+// Every rank on a thread of its own. Comms live until all have returned.
+void on_threads(int n, const std::function<void(Comm&)>& body) {
+  FileStore store;
+  std::vector<std::unique_ptr<Comm>> comms(static_cast<size_t>(n));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < n; ++rank)
+    threads.emplace_back([&, rank] {
+      std::unique_ptr<Comm>& comm = comms[static_cast<size_t>(rank)];
+      try {
+        comm = join(store, rank, n);
+        body(*comm);
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << "rank " << rank << ": " << error.what();
+        if (comm) comm->abort(error.what());
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+std::vector<conformance::Case> cases(const conformance::Backend& backend, const std::vector<int>& sizes) {
+  std::vector<conformance::Case> all;
+  for (const auto& checks :
+       {conformance::value_checks(), conformance::sequence_checks(), conformance::failure_checks()})
+    for (const conformance::Check& check : checks)
+      for (const int ranks : sizes)
+        if (ranks >= check.least) all.push_back({backend, check, ranks});
+  return all;
+}
+
+FileStore& shared_store() {
+  static FileStore store;
+  return store;
+}
+
+std::unique_ptr<Comm> join_by_key(int rank, int n, const std::string& key) {
+  return gloo_comm({.store = shared_store(), .prefix = key, .rank = rank, .size = n, .address = "127.0.0.1"});
+}
+
+INSTANTIATE_TEST_SUITE_P(Gloo, CommConformance, testing::ValuesIn(cases({"gloo", on_threads}, {1, 2, 4, 7})),
+                         conformance::name_of);
+// What differs between processes is how they are connected.
+INSTANTIATE_TEST_SUITE_P(GlooProcesses, CommConformance,
+                         testing::ValuesIn((shared_store(), cases(conformance::processes("gloo", join_by_key), {3}))),
+                         conformance::name_of);
+
+TEST(GlooComm, SumsHaveTheBitsOfOneProcess) {
+  const std::vector<float> terms{0x1p24f, 1, 2, 1, 5, -0x1p24f, 3};
+  const float expected = std::accumulate(terms.begin(), terms.end(), 0.0f);
+  on_threads(7, [&](Comm& comm) {
+    for (const int64_t count : {1, 100000}) {  // given when ranks meet, and sent in pieces
+      std::vector<float> values(static_cast<size_t>(count), terms[static_cast<size_t>(comm.rank())]);
+      std::vector<BFloat16> halves(values.size(), BFloat16(comm.rank() == 0 ? 1.0f : 0x1p-9f));
+      comm.all_reduce(values.data(), values.data(), count, f32, Reduction::sum);
+      comm.all_reduce(halves.data(), halves.data(), count, bf16, Reduction::sum);
+      EXPECT_EQ(values, std::vector<float>(values.size(), expected));
+      EXPECT_EQ(halves.front().bits, BFloat16(1.0f + 6 * 0x1p-9f).bits);
+      EXPECT_EQ(halves.back().bits, halves.front().bits);
+    }
+  });
+}
+
+TEST(GlooComm, TimeoutNamesThoseWhoHaveNotComeAndOnlyThem) {
+  std::latch started(1);
+  on_threads(4, [&](Comm& comm) {
+    int32_t value = 0;
+    if (comm.rank() == 0) {
+      Work work = comm.start_all_reduce(&value, &value, 1, i32, Reduction::sum);
+      started.count_down();
+      EXPECT_THROWS(work.wait(), CommAborted,
+                    "all_reduce 1 on \"world\": rank 0 of 4 stops; first cause: all_reduce 1 on \"world\": rank 2 of 4 "
+                    "waited 0.5 s for ranks 1, 3; ");
+    } else if (comm.rank() == 2) {
+      comm.set_timeout(milliseconds(500));
+      started.wait();
+      EXPECT_THROWS(
+          comm.all_reduce(&value, &value, 1, i32, Reduction::sum), CommTimeout,
+          "all_reduce 1 on \"world\": rank 2 of 4 waited 0.5 s for ranks 1, 3; see there what they do or how they "
+          "ended, or raise the timeout if they are only slow");
+    }
+  });
+}
+
+TEST(GlooComm, ARankThatLeavesIsNotWaitedFor) {
+  FileStore store;
+  std::thread other([&] { join(store, 1, 2); });
+  const std::unique_ptr<Comm> comm = join(store, 0, 2);
+  other.join();
+  EXPECT_THROWS(comm->barrier(), CommAborted,
+                "barrier 1 on \"world\": rank 0 of 2 stops; first cause: rank 0 lost its connection to rank 1: ");
+}
+
+TEST(GlooComm, WorkLeftAloneFailsTheGroup) {
+  on_threads(2, [](Comm& comm) {
+    if (comm.rank() == 1) return;
+    comm.set_timeout(milliseconds(50));
+    { const Work alone = comm.start_barrier(); }
+    EXPECT_THROWS(comm.barrier(), CommAborted,
+                  "barrier 2 on \"world\": rank 0 of 2 stops; first cause: rank 0: did not wait for its barrier 1");
+  });
+}
+
+// Loops until it throws, in the middle of values that travel.
+std::string last_words(Comm& comm) {
+  std::vector<float> values(4 << 20);
+  try {
+    while (true) comm.all_reduce(values.data(), values.data(), 4 << 20, f32, Reduction::max);
+  } catch (const CommError& error) {
+    return error.what();
+  }
+}
+
+TEST(GlooComm, AKilledPeerIsNamedAtOnce) {
+  FileStore store;
+  conformance::Processes processes(3, [&](int rank) {
+    const std::unique_ptr<Comm> comm = join(store, rank, 3, std::chrono::seconds(100));
+    if (rank == 1) store.set("ready", "");
+    const std::string message = last_words(*comm);
+    EXPECT_NE(message.find("lost its connection to rank 1: "), std::string::npos) << message;
+  });
+  store.get("ready", std::chrono::seconds(60));
+  processes.signal(1, SIGKILL);
+  processes.wait(std::chrono::seconds(60));
+}
+
+TEST(GlooComm, AStoppedPeerIsNamedWhenTheTimeIsOver) {
+  FileStore store;
+  conformance::Processes processes(3, [&](int rank) {
+    const std::unique_ptr<Comm> comm = join(store, rank, 3);
+    comm->barrier();
+    comm->set_timeout(milliseconds(500));
+    if (rank == 2) store.set("ready", "");
+    const std::string message = last_words(*comm);
+    EXPECT_NE(message.find("waited 0.5 s for rank 2; "), std::string::npos) << message;
+  });
+  store.get("ready", std::chrono::seconds(60));
+  processes.signal(2, SIGSTOP);
+  store.get("gloo/abort", std::chrono::seconds(60));
+  processes.signal(2, SIGKILL);
+  processes.wait(std::chrono::seconds(60));
+}
+
+TEST(GlooComm, ConnectingNamesTheOneWhoIsNotThere) {
+  FileStore store;
+  EXPECT_THROWS(
+      join(store, 0, 2, milliseconds(50)), CommTimeout,
+      "connecting \"world\": rank 0 of 2 waited 0.05 s for rank 1; see there whether it runs, and whether its "
+      "address can be reached from here");
+}
+
+TEST(GlooComm, WhatDoesNotExistIsRefused) {
+  FileStore store;
+  EXPECT_THROWS(join(store, 2, 2), Error, "gloo: rank 2 of 2 was asked for; ranks are 0 to 1");
+  EXPECT_THROWS(gloo_comm({.store = store, .interface = "nothing0"}), Error,
+                "gloo: this machine has no interface \"nothing0\" with an address; see `ip address`");
+  EXPECT_THROWS(gloo_comm({.store = store, .address = "192.0.2.1"}), Error,
+                "gloo: \"192.0.2.1\" is no address of this machine; give one that others can reach, or an interface");
+}
+
+TEST(GlooComm, AnInterfaceIsAnAddressToo) {
+  FileStore store;
+  gloo_comm({.store = store, .interface = "lo"})->barrier();
+}
+
+}  // namespace
+}  // namespace lockstep
+
+#endif

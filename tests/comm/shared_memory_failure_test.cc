@@ -1,0 +1,354 @@
+// Processes that are killed and stopped, segments that are stale or foreign, and a /dev/shm without room.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <new>
+#include <random>
+
+#include "base/throws.h"
+#include "comm/shared/rendezvous.h"
+#include "comm/shared_memory_ranks.h"
+#include "lockstep/error.h"
+
+namespace lockstep {
+namespace {
+
+using conformance::join_shared;
+using conformance::Processes;
+using conformance::unique_key;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// A number that children share with their parent.
+class SharedNumber {
+ public:
+  SharedNumber()
+      : number_(new (mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))
+                    std::atomic<int>(0)) {}
+  ~SharedNumber() { munmap(number_, sizeof(std::atomic<int>)); }
+  SharedNumber(const SharedNumber&) = delete;
+  SharedNumber& operator=(const SharedNumber&) = delete;
+
+  void add() { number_->fetch_add(1); }
+  // Returns when it is that large, or after a time in which it should have been.
+  bool reaches(int value) const {
+    const auto deadline = std::chrono::steady_clock::now() + seconds(60);
+    while (number_->load() < value) {
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      usleep(200);
+    }
+    return true;
+  }
+
+ private:
+  std::atomic<int>* number_;
+};
+
+std::string path_of(const std::string& key) { return "/dev/shm" + detail::segment_name(key); }
+
+// What the call throws, which must be an E.
+template <class E>
+std::string thrown(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const E& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {};
+}
+
+void expect_part(const std::string& message, const std::string& part) {
+  EXPECT_NE(message.find(part), std::string::npos) << message;
+}
+
+TEST(SharedMemoryFailure, AKilledPeerIsNamed) {
+  const std::string key = unique_key();
+  SharedNumber joined;
+  Processes children(3, [&](int rank) {
+    const std::unique_ptr<Comm> comm = join_shared(rank, 3, key);
+    comm->barrier();
+    joined.add();
+    if (rank == 2) pause();  // until it is killed
+    const std::string message = thrown<CommAborted>([&] { comm->barrier(); });
+    expect_part(message,
+                "barrier 2 on \"world\": rank " + std::to_string(rank) + " of 3 stops; first cause: rank 2 (process ");
+    expect_part(message, ") is gone");
+    thrown<CommAborted>([&] { (void)comm->split({0, 1}, "late"); });
+  });
+  EXPECT_TRUE(joined.reaches(3));
+  children.signal(2, SIGKILL);
+  children.wait();
+}
+
+TEST(SharedMemoryFailure, APeerKilledBeforeASplitIsNamed) {
+  const std::string key = unique_key();
+  SharedNumber joined;
+  Processes children(2, [&](int rank) {
+    const std::unique_ptr<Comm> comm = join_shared(rank, 2, key);
+    joined.add();
+    if (rank == 0) pause();  // until it is killed
+    expect_part(thrown<CommAborted>([&] { (void)comm->split({0, 1}, "pair"); }), "first cause: rank 0 (process ");
+  });
+  EXPECT_TRUE(joined.reaches(2));
+  children.signal(0, SIGKILL);
+  children.wait();
+}
+
+TEST(SharedMemoryFailure, AStoppedPeerRunsIntoTheTimeout) {
+  const std::string key = unique_key();
+  SharedNumber done;
+  Processes children(2, [&](int rank) {
+    const std::unique_ptr<Comm> comm = join_shared(rank, 2, key);
+    comm->barrier();
+    if (rank == 1) raise(SIGSTOP);
+    comm->set_timeout(milliseconds(600));
+    expect_part(thrown<CommTimeout>([&] { comm->barrier(); }),
+                "barrier 2 on \"world\": rank 0 of 2 waited 0.6 s for rank 1; see there");
+    done.add();
+  });
+  EXPECT_TRUE(done.reaches(1));
+  children.signal(1, SIGKILL);
+  children.wait();
+}
+
+// Operations of all kinds and sizes, and splits, until something throws.
+void work_until_failure(Comm& comm, unsigned seed) {
+  std::mt19937 random(seed);
+  const int n = comm.size();
+  const auto size = static_cast<size_t>(n);
+  std::vector<float> in(200000 * size), out(200000 * size);
+  std::vector<int> all(size);
+  for (int i = 0; i < n; ++i) all[static_cast<size_t>(i)] = i;
+  for (;;) {
+    const int64_t count = random() % 2 == 0 ? random() % 100 : random() % 200000;
+    const std::vector<int64_t> counts(size, count);
+    switch (random() % 7) {
+      case 0:
+        comm.all_reduce(in.data(), out.data(), count, f32, Reduction::sum);
+        break;
+      case 1:
+        comm.reduce_scatter(in.data(), out.data(), counts, f32, Reduction::sum);
+        break;
+      case 2:
+        comm.all_gather(in.data(), out.data(), counts, f32);
+        break;
+      case 3:
+        comm.all_to_all(in.data(), out.data(), counts, counts, f32);
+        break;
+      case 4:
+        comm.broadcast(out.data(), count, f32, 1);
+        break;
+      case 5: {
+        std::vector<float> more(static_cast<size_t>(count));
+        Work first = comm.start_all_reduce(in.data(), out.data(), count, f32, Reduction::sum);
+        Work second = comm.start_all_reduce(in.data(), more.data(), count, f32, Reduction::max);
+        second.wait();
+        first.wait();
+        break;
+      }
+      default:
+        comm.split(all, "again")->barrier();
+    }
+  }
+}
+
+TEST(SharedMemoryFailure, WhoeverIsKilledAtWhateverMomentNobodyHangs) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 25; ++round) {
+    const std::string key = unique_key();
+    const int victim = static_cast<int>(random() % 4);
+    SharedNumber joined;
+    Processes children(4, [&, round](int rank) {
+      const std::unique_ptr<Comm> comm = join_shared(rank, 4, key);
+      joined.add();
+      const std::string message = thrown<CommAborted>([&] { work_until_failure(*comm, static_cast<unsigned>(round)); });
+      expect_part(message, "(process ");
+      expect_part(message, "is gone");
+    });
+    EXPECT_TRUE(joined.reaches(4));
+    usleep(static_cast<useconds_t>(random() % 30000));
+    children.signal(victim, SIGKILL);
+    children.wait();
+    if (HasFailure()) break;
+  }
+}
+
+// While it is being joined: those who came get on, or stop; nothing stays behind.
+TEST(SharedMemoryFailure, OneKilledWhileOthersComeIsNamed) {
+  const std::string key = unique_key();
+  {
+    Processes children(3, [&](int rank) {
+      if (rank == 2) return;  // never comes
+      expect_part(thrown<CommAborted>([&] { (void)join_shared(rank, 3, key); }),
+                  "join 0 on \"world\": rank 1 of 3 stops; first cause: rank 0 (process ");
+    });
+    const auto deadline = std::chrono::steady_clock::now() + seconds(60);
+    // Both have come when the segment is mapped twice; then its maker goes.
+    for (int maps = 0; maps < 2 && std::chrono::steady_clock::now() < deadline; usleep(1000)) {
+      maps = 0;
+      for (const int rank : {0, 1}) {
+        std::FILE* list = std::fopen(("/proc/" + std::to_string(children.pid(rank)) + "/maps").c_str(), "r");
+        if (!list) continue;
+        char line[512];
+        while (std::fgets(line, sizeof line, list))
+          if (std::string(line).find(detail::segment_name(key)) != std::string::npos) {
+            ++maps;
+            break;
+          }
+        std::fclose(list);
+      }
+    }
+    children.signal(0, SIGKILL);
+    children.wait();
+  }
+  EXPECT_FALSE(std::filesystem::exists(path_of(key)));
+}
+
+TEST(SharedMemoryFailure, AStaleSegmentIsReplaced) {
+  const std::string key = unique_key();
+  {
+    Processes killed(1, [&](int) { (void)join_shared(0, 2, key); });
+    const auto deadline = std::chrono::steady_clock::now() + seconds(60);
+    while (!std::filesystem::exists(path_of(key)) && std::chrono::steady_clock::now() < deadline) usleep(1000);
+    killed.signal(0, SIGKILL);
+    killed.wait();
+  }
+  ASSERT_TRUE(std::filesystem::exists(path_of(key)));
+  // A rank that comes before rank 0 waits for the new one.
+  std::unique_ptr<Comm> second;
+  std::thread early([&] { second = join_shared(1, 2, key); });
+  const std::unique_ptr<Comm> first = join_shared(0, 2, key);
+  early.join();
+  std::thread other([&] { second->barrier(); });
+  first->barrier();
+  other.join();
+  EXPECT_FALSE(std::filesystem::exists(path_of(key)));
+}
+
+TEST(SharedMemoryFailure, OnlyTheUserMayOpenTheSegmentAndItsNameGoes) {
+  const std::string key = unique_key();
+  std::unique_ptr<Comm> first;
+  std::thread maker([&] {
+    const mode_t before = umask(0);
+    first = join_shared(0, 2, key);
+    umask(before);
+  });
+  struct stat info = {};
+  const auto deadline = std::chrono::steady_clock::now() + seconds(60);
+  while (stat(path_of(key).c_str(), &info) != 0 && std::chrono::steady_clock::now() < deadline) usleep(1000);
+  EXPECT_EQ(info.st_mode & 07777, 0600u);
+  EXPECT_EQ(info.st_uid, geteuid());
+  const std::unique_ptr<Comm> second = join_shared(1, 2, key);
+  EXPECT_FALSE(std::filesystem::exists(path_of(key)));
+  maker.join();
+}
+
+TEST(SharedMemoryFailure, NoRoomIsSaidAndNothingIsLeft) {
+  const std::string key = unique_key();
+  EXPECT_THROWS(join_shared(0, 2, key, int64_t{1} << 46), IoError,
+                "shared memory: \"world\" needs 1.34e+08 MiB in /dev/shm, where");
+  EXPECT_THROWS(join_shared(0, 2, key, int64_t{1} << 46), IoError, "docker run --shm-size");
+  EXPECT_FALSE(std::filesystem::exists(path_of(key)));
+  Processes limited(1, [&](int) {
+    const rlimit limit{4096, 4096};
+    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    EXPECT_THROWS(join_shared(0, 2, key), IoError, "files may have 0.00391 MiB (ulimit -f); raise that limit");
+  });
+  limited.wait();
+  EXPECT_FALSE(std::filesystem::exists(path_of(key)));
+}
+
+TEST(SharedMemoryFailure, NoRoomForAGroupStopsAllItsMembers) {
+  const std::string key = unique_key();
+  Processes children(2, [&](int rank) {
+    const std::unique_ptr<Comm> comm = join_shared(rank, 2, key);
+    comm->barrier();
+    if (rank == 0) {
+      const rlimit limit{4096, 4096};
+      EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+      expect_part(thrown<IoError>([&] { (void)comm->split({0, 1}, "pair"); }), "shared memory: \"pair\" needs");
+    } else {
+      expect_part(thrown<CommAborted>([&] {
+                    (void)comm->split({0, 1}, "pair");
+                  }),
+                  "first cause: rank 0: shared memory: \"pair\" needs");
+    }
+  });
+  children.wait();
+}
+
+TEST(SharedMemoryFailure, MissingRanksAreNamedAndNothingIsLeft) {
+  const std::string key = unique_key();
+  EXPECT_THROWS(shared_memory_comm({.key = key, .rank = 0, .size = 3, .timeout = milliseconds(50)}), CommTimeout,
+                "join 0 on \"world\": rank 0 of 3 waited 0.05 s for ranks 1, 2; see there");
+  EXPECT_THROWS(shared_memory_comm({.key = key, .rank = 2, .size = 3, .timeout = milliseconds(50)}), CommTimeout,
+                "join 0 on \"world\": rank 2 of 3 waited 0.05 s for rank 0; see there");
+  EXPECT_FALSE(std::filesystem::exists(path_of(key)));
+}
+
+TEST(SharedMemoryFailure, RanksThatDoNotFitTogetherAreRefused) {
+  const std::string key = unique_key();
+  std::thread maker([&] {
+    EXPECT_THROWS(join_shared(0, 3, key), Error, "has 3 ranks for rank 0 and 4 for rank 1; give all the same size");
+  });
+  EXPECT_THROWS(join_shared(1, 4, key), Error,
+                "shared memory: \"world\" has 3 ranks for rank 0 and 4 for rank 1; give all the same size");
+  maker.join();
+
+  const std::string again = unique_key();
+  std::unique_ptr<Comm> first, second;
+  std::thread zero([&] { first = join_shared(0, 3, again); }), one([&] { second = join_shared(1, 3, again); });
+  const auto deadline = std::chrono::steady_clock::now() + seconds(60);
+  while (!std::filesystem::exists(path_of(again)) && std::chrono::steady_clock::now() < deadline) usleep(1000);
+  EXPECT_THROWS(join_shared(0, 3, again), Error,
+                "is already rank 0 of a group with this key; give every run a key of its own");
+  // Whichever of the two comes second is refused; the first holds the group up no more.
+  const std::unique_ptr<Comm> third = join_shared(2, 3, again);
+  zero.join();
+  one.join();
+  EXPECT_TRUE(first && second);
+}
+
+TEST(SharedMemoryFailure, ARankThatIsTakenIsRefused) {
+  const std::string key = unique_key();
+  std::atomic<int> refused = 0, joined = 0;
+  const auto come = [&](int rank) {
+    try {
+      const std::unique_ptr<Comm> comm = join_shared(rank, 3, key);
+      ++joined;
+      comm->barrier();
+    } catch (const Error& error) {
+      expect_part(error.what(), "shared memory: rank 1 of \"world\" is taken already; give each rank once");
+      ++refused;
+    }
+  };
+  std::thread zero(come, 0), one(come, 1), other(come, 1);
+  while (refused == 0) std::this_thread::yield();
+  come(2);
+  zero.join();
+  one.join();
+  other.join();
+  EXPECT_EQ(joined, 3);
+  EXPECT_EQ(refused, 1);
+}
+
+TEST(SharedMemoryFailure, AForeignSegmentIsRefused) {
+  const std::string key = unique_key();
+  const int file = shm_open(detail::segment_name(key).c_str(), O_CREAT | O_RDWR, 0600);
+  ASSERT_GE(file, 0);
+  fchmod(file, 0666);
+  for (const int rank : {0, 1}) EXPECT_THROWS(join_shared(rank, 2, key), Error, "with mode 666, expected user");
+  close(file);
+  shm_unlink(detail::segment_name(key).c_str());
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,209 @@
+// The conformance suite over shared memory, with processes and with threads as ranks, and what this backend promises
+// beyond it.
+#include "comm/shared/shared_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <numeric>
+
+#include "base/throws.h"
+#include "comm/conformance.h"
+#include "comm/shared_memory_ranks.h"
+#include "lockstep/error.h"
+
+namespace lockstep {
+namespace {
+
+using conformance::join_shared;
+using conformance::on_shared_threads;
+using conformance::unique_key;
+using std::chrono::milliseconds;
+
+INSTANTIATE_TEST_SUITE_P(SharedMemory, CommConformance,
+                         conformance::cases(conformance::processes("shared memory, processes",
+                                                                   [](int rank, int n, const std::string& key) {
+                                                                     return join_shared(rank, n, key);
+                                                                   })),
+                         conformance::name_of);
+INSTANTIATE_TEST_SUITE_P(SharedMemoryOnThreads, CommConformance,
+                         conformance::cases({"shared memory, threads",
+                                             [](int n, const std::function<void(Comm&)>& body) {
+                                               on_shared_threads(n, body);
+                                             }}),
+                         conformance::name_of);
+
+// Every operation in many rounds, round and round the slots.
+TEST(SharedMemoryComm, SmallSlotsGiveTheSameResults) {
+  for (const int n : {2, 3, 5}) {
+    on_shared_threads(
+        n,
+        [](Comm& comm) {
+          for (const conformance::Check& check : conformance::value_checks()) check.run(comm);
+          for (const conformance::Check& check : conformance::sequence_checks()) check.run(comm);
+        },
+        1);
+  }
+}
+
+TEST(SharedMemoryComm, SixtyFourRanksOnFewCpus) {
+  conformance::processes("", [](int rank, int n, const std::string& key) {
+    return join_shared(rank, n, key);
+  }).run(64, [](Comm& comm) {
+    for (int64_t i = 0; i < 3; ++i) {
+      comm.barrier();
+      std::vector<int64_t> values(5000, comm.rank() + i);
+      comm.all_reduce(values.data(), values.data(), 5000, i64, Reduction::sum);
+      EXPECT_EQ(values, std::vector<int64_t>(5000, 64 * 63 / 2 + 64 * i));
+    }
+  });
+}
+
+TEST(SharedMemoryComm, SumsAreInTheOrderOfTheRanks) {
+  // 2^24 + 1 + 2 + ... - 2^24 in f32: the order of the terms shows, in small sums and in large ones.
+  const std::vector<float> terms{0x1p24f, 1, 2, 1, 5, -0x1p24f, 3};
+  const float expected = std::accumulate(terms.begin(), terms.end(), 0.0f);
+  on_shared_threads(7, [&](Comm& comm) {
+    for (const int64_t count : {1, 100000}) {
+      std::vector<float> values(static_cast<size_t>(count), terms[static_cast<size_t>(comm.rank())]);
+      comm.all_reduce(values.data(), values.data(), count, f32, Reduction::sum);
+      EXPECT_EQ(values, std::vector<float>(values.size(), expected));
+    }
+  });
+}
+
+TEST(SharedMemoryComm, SumsOfHalvesAreRoundedOnce) {
+  // 1 + 7 small ones, each of which alone would be lost.
+  on_shared_threads(8, [](Comm& comm) {
+    for (const int64_t count : {1, 100000}) {
+      std::vector<BFloat16> values(static_cast<size_t>(count), BFloat16(comm.rank() == 0 ? 1.0f : 0x1p-9f));
+      comm.all_reduce(values.data(), values.data(), count, bf16, Reduction::sum);
+      EXPECT_EQ(values.back().bits, BFloat16(1.0f + 7 * 0x1p-9f).bits);
+    }
+  });
+}
+
+// Rank 0 waits; rank 1 has started and does something else until rank 0 has its result.
+TEST(SharedMemoryComm, LargeOperationsGoOnWhileARankComputes) {
+  std::atomic<bool> got = false;
+  on_shared_threads(2, [&](Comm& comm) {
+    constexpr int64_t kCount = 1 << 20;
+    std::vector<int32_t> values(kCount, comm.rank() + 1);
+    Work work = comm.start_all_reduce(values.data(), values.data(), kCount, i32, Reduction::sum);
+    if (comm.rank() == 0) {
+      work.wait();
+      got = true;
+      got.notify_all();
+    } else {
+      got.wait(false);
+      work.wait();
+    }
+    EXPECT_EQ(values, std::vector<int32_t>(kCount, 3));
+  });
+}
+
+// Far more than the slots hold, started by both, waited for by one.
+TEST(SharedMemoryComm, ManySmallOperationsGoOnWhileARankComputes) {
+  std::atomic<bool> got = false;
+  on_shared_threads(2, [&](Comm& comm) {
+    std::vector<int32_t> values(200, comm.rank() + 1);
+    std::vector<Work> works;
+    for (int32_t& value : values) works.push_back(comm.start_all_reduce(&value, &value, 1, i32, Reduction::sum));
+    if (comm.rank() == 1) got.wait(false);
+    for (Work& work : works) work.wait();
+    if (comm.rank() == 0) {
+      got = true;
+      got.notify_all();
+    }
+    EXPECT_EQ(values, std::vector<int32_t>(200, 3));
+  });
+}
+
+TEST(SharedMemoryComm, GroupsAreWaitedForInOppositeOrders) {
+  on_shared_threads(2, [](Comm& comm) {
+    constexpr int64_t kCount = 1 << 20;
+    const std::unique_ptr<Comm> a = comm.split({0, 1}, "a"), b = comm.split({0, 1}, "b");
+    std::vector<int32_t> first(kCount, comm.rank()), second(kCount, comm.rank() + 1);
+    Work of_a = a->start_all_reduce(first.data(), first.data(), kCount, i32, Reduction::sum);
+    Work of_b = b->start_all_reduce(second.data(), second.data(), kCount, i32, Reduction::sum);
+    if (comm.rank() == 0) of_a.wait();
+    of_b.wait();
+    of_a.wait();
+    EXPECT_EQ(first, std::vector<int32_t>(kCount, 1));
+    EXPECT_EQ(second, std::vector<int32_t>(kCount, 3));
+  });
+}
+
+TEST(SharedMemoryComm, WhatAllHaveStartedCompletesAfterAnAbort) {
+  std::atomic<int> started = 0;
+  on_shared_threads(2, [&](Comm& comm) {
+    std::vector<int32_t> large(300000, 1), small(1, 1);
+    Work first = comm.start_all_reduce(large.data(), large.data(), 300000, i32, Reduction::sum);
+    Work second = comm.start_all_reduce(small.data(), small.data(), 1, i32, Reduction::sum);
+    ++started;
+    while (started < 2) std::this_thread::yield();
+    comm.abort("enough");
+    second.wait();
+    first.wait();
+    EXPECT_EQ(large, std::vector<int32_t>(300000, 2));
+    EXPECT_EQ(small[0], 2);
+    EXPECT_THROWS(comm.barrier(), CommAborted, "barrier 3 on \"world\": rank ");
+    EXPECT_THROWS(comm.barrier(), CommAborted, ": enough");
+  });
+}
+
+TEST(SharedMemoryComm, WorkLeftAloneFailsTheGroupUnlessAllHaveStarted) {
+  std::atomic<int> started = 0;
+  std::atomic<bool> left_alone = false;
+  on_shared_threads(2, [&](Comm& comm) {
+    std::vector<int32_t> values(50000, comm.rank() + 1);
+    {
+      const Work work = comm.start_all_reduce(values.data(), values.data(), 50000, i32, Reduction::sum);
+      ++started;
+      while (started < 2) std::this_thread::yield();
+    }
+    EXPECT_EQ(values, std::vector<int32_t>(50000, 3));  // completed, because the memory may go away
+    if (comm.rank() == 1) {
+      { const Work alone = comm.start_barrier(); }
+      left_alone = true;
+      left_alone.notify_all();
+    } else {
+      left_alone.wait(false);
+      EXPECT_THROWS(comm.barrier(), CommAborted,
+                    "barrier 2 on \"world\": rank 0 of 2 stops; first cause: rank 1 did not wait for its barrier 2");
+    }
+  });
+}
+
+TEST(SharedMemoryComm, ARankThatLeavesIsNotWaitedFor) {
+  const std::string key = unique_key();
+  std::thread other([&] { join_shared(1, 2, key)->barrier(); });
+  const std::unique_ptr<Comm> comm = join_shared(0, 2, key);
+  comm->barrier();
+  EXPECT_THROWS(comm->barrier(), CommAborted,
+                "barrier 2 on \"world\": rank 0 of 2 stops; first cause: rank 1 has left the group");
+  other.join();
+}
+
+TEST(SharedMemoryComm, TimeoutNamesTheOperationTheGroupAndTheMissing) {
+  on_shared_threads(3, [](Comm& comm) {
+    if (comm.rank() != 0) return;
+    comm.set_timeout(milliseconds(20));
+    EXPECT_THROWS(
+        comm.barrier(), CommTimeout,
+        "barrier 1 on \"world\": rank 0 of 3 waited 0.02 s for ranks 1, 2; see there what they do or how they "
+        "ended, or raise the timeout if they are only slow");
+  });
+}
+
+TEST(SharedMemoryComm, OptionsThatMakeNoSenseAreRefused) {
+  EXPECT_THROWS(shared_memory_comm({.key = "k", .rank = 2, .size = 2}), Error,
+                "shared_memory_comm: rank 2 of 2 was asked for; ranks are 0 to size - 1");
+  EXPECT_THROWS(shared_memory_comm({.key = "", .rank = 0, .size = 2}), Error,
+                "shared_memory_comm: the key is empty; give the ranks of a group a string that nobody else uses");
+  EXPECT_THROWS(shared_memory_comm({.key = "k", .rank = 0, .size = 2, .timeout = milliseconds(-1000)}), Error,
+                "shared_memory_comm: a timeout of -1 s and 0 bytes per rank were given; give positive ones");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,14 @@
+#!/bin/sh
+# Runs the test program under mpirun with 1 to 8 processes: run.sh PROGRAM. Skipped where there is no mpirun.
+program=$1
+if ! command -v mpirun > /dev/null; then
+  echo "skipped: there is no mpirun; install openmpi-bin"
+  exit 77
+fi
+# As root, on more ranks than cores, and on this machine only.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_mpi_yield_when_idle=1
+for processes in 1 2 3 4 7 8; do
+  echo "on $processes processes"
+  timeout 120 mpirun -n $processes "$program" --gtest_brief=1 || exit 1
+done

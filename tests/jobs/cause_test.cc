@@ -1,0 +1,79 @@
+#include "jobs/cause.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "lockstep/distributed.h"
+
+namespace lockstep {
+namespace {
+
+constexpr Ending kWell, kRetry{.code = 75}, kFailed{.code = 1}, kKilled{.signal = SIGKILL}, kAborted{.signal = SIGABRT};
+
+ProcessEnd end_of(int process, Ending ending, int moment, const std::string& last_line = "", bool asked = false) {
+  return {
+      .process = process, .ending = ending, .asked = asked, .moment = moment, .seconds = 12.34, .last_line = last_line};
+}
+
+// The process, -1: none.
+int cause_of(const std::vector<ProcessEnd>& ends) {
+  const auto cause = first_cause(ends);
+  return cause ? ends[*cause].process : -1;
+}
+
+TEST(FirstCause, NobodyWhenAllEndWell) { EXPECT_EQ(cause_of({end_of(1, kWell, 1), end_of(0, kWell, 2)}), -1); }
+
+TEST(FirstCause, IsNotTheOneThatOnlyNoticed) {
+  EXPECT_EQ(cause_of({end_of(0, kRetry, 1), end_of(1, kFailed, 2)}), 1);
+  EXPECT_EQ(cause_of({end_of(2, kRetry, 1), end_of(0, kWell, 1), end_of(1, kKilled, 2)}), 1);
+  EXPECT_EQ(cause_of({end_of(1, kKilled, 1), end_of(0, kRetry, 2)}), 1);
+}
+
+TEST(FirstCause, IsTheFirstWhenAllOnlyNoticed) { EXPECT_EQ(cause_of({end_of(1, kRetry, 1), end_of(0, kRetry, 2)}), 1); }
+
+TEST(FirstCause, IsNotTheOneThatWasTold) {
+  EXPECT_EQ(cause_of({end_of(0, {.signal = SIGTERM}, 1, "", true), end_of(1, kFailed, 2)}), 1);
+}
+
+TEST(FirstCause, OfOneMomentIsTheOneASignalEnded) {
+  EXPECT_EQ(cause_of({end_of(0, kFailed, 1), end_of(1, kKilled, 1)}), 1);
+  EXPECT_EQ(cause_of({end_of(0, kFailed, 1), end_of(1, kAborted, 2)}), 0);
+}
+
+TEST(FirstCause, IsNotTheOneThatNamesAnother) {
+  EXPECT_EQ(cause_of({end_of(0, kFailed, 1, "lockstep: process 1 (host a), step 3: disk full"),
+                      end_of(1, kFailed, 2, "lockstep: write x: disk full")}),
+            1);
+  EXPECT_EQ(cause_of({end_of(0, kFailed, 1, "lockstep: process 0 (host a): disk full"), end_of(1, kFailed, 2)}), 0);
+  EXPECT_EQ(cause_of({end_of(0, kFailed, 1, "process 1 of 2, process x"), end_of(1, kFailed, 2)}), 0);
+}
+
+TEST(FirstCause, IsDescribedWithWhatBecameOfTheOthers) {
+  const auto text = [](const std::vector<ProcessEnd>& ends) { return describe_cause(ends, *first_cause(ends)); };
+  EXPECT_EQ(
+      text({end_of(1, kKilled, 1), end_of(0, kRetry, 2), end_of(2, kRetry, 2)}),
+      "process 1 ended by SIGKILL (out of memory? the kernel's log tells: dmesg) after 12.3 s; the others stopped "
+      "because of it");
+  EXPECT_EQ(text({end_of(1, kFailed, 1), end_of(0, kRetry, 2)}),
+            "process 1 ended with exit code 1 after 12.3 s; the other one stopped because of it");
+  EXPECT_EQ(text({end_of(0, kFailed, 1), end_of(1, kFailed, 1)}),
+            "process 0 ended with exit code 1 after 12.3 s, and so did another one");
+  EXPECT_EQ(text({end_of(0, kFailed, 1), end_of(1, kFailed, 1), end_of(2, kFailed, 1), end_of(3, kRetry, 1)}),
+            "process 0 ended with exit code 1 after 12.3 s, and so did 2 others; another one stopped because of it");
+  EXPECT_EQ(text({end_of(2, {.signal = SIGSEGV}, 1), end_of(0, kWell, 1), end_of(1, kRetry, 1), end_of(3, kRetry, 1)}),
+            "process 2 ended by SIGSEGV (it crashed) after 12.3 s; 2 others stopped because of it");
+  EXPECT_EQ(text({end_of(0, kAborted, 1)}), "process 0 ended by SIGABRT (it gave up: see its last lines) after 12.3 s");
+  EXPECT_EQ(text({end_of(0, {.signal = SIGXCPU}, 1)}),
+            "process 0 ended by SIGXCPU (its processor time was over) after 12.3 s");
+}
+
+TEST(Restart, HelpsAgainstLossesAndCrashesOnly) {
+  for (const Ending& ending : {kRetry, kKilled, kAborted, Ending{.signal = SIGSEGV}, Ending{.signal = SIGBUS}})
+    EXPECT_TRUE(may_help(ending)) << ending.code << " " << ending.signal;
+  for (const Ending& ending : {kFailed, Ending{.code = 2}, Ending{.code = 3}, Ending{.code = 143},
+                               Ending{.signal = SIGTERM}, Ending{.signal = SIGINT}})
+    EXPECT_FALSE(may_help(ending)) << ending.code << " " << ending.signal;
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,184 @@
+#include "jobs/child.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+
+#include "base/file.h"
+#include "base/throws.h"
+#include "jobs/launch.h"
+#include "support/program.h"
+
+namespace lockstep {
+namespace {
+
+ChildSpec shell(const std::string& script) {
+  return {.argv = {"sh", "-c", script}, .environment = {"PATH=/usr/bin:/bin"}};
+}
+
+// All that comes out of a descriptor, or, with `until`, all up to that text.
+std::string read_all(Descriptor& from, const std::string& until = "") {
+  std::string out;
+  char bytes[4096];
+  for (;;) {
+    pollfd ready = {from.get(), POLLIN, 0};
+    if (::poll(&ready, 1, 60'000) == 0) return out + "(nothing more came)";
+    const ssize_t n = ::read(from.get(), bytes, sizeof(bytes));
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return out;
+    if (n > 0) out.append(bytes, static_cast<size_t>(n));
+    if (!until.empty() && out.find(until) != out.npos) return out;
+  }
+}
+
+Ending ending_of(Child& child) {
+  for (int i = 0; i < 60'000; ++i) {
+    if (const auto ending = child.ended()) return *ending;
+    ::poll(nullptr, 0, 1);
+  }
+  ADD_FAILURE() << "it does not end";
+  return {};
+}
+
+bool is_alive(pid_t pid) { return ::kill(pid, 0) == 0; }
+
+TEST(Child, HasItsArgumentsVariablesFolderAndOutputs) {
+  const TempDir dir;
+  ChildSpec spec = shell("printf '%s|' \"$@\"; pwd -P; echo $X; cat; echo oops >&2; exit 7");
+  spec.argv.insert(spec.argv.end(), {"sh", "a b", "", "*"});
+  spec.environment.push_back("X=1 2");
+  spec.folder = dir.path();
+  Child child(spec);
+  EXPECT_EQ(read_all(child.out()), "a b||*|" + dir.path() + "\n1 2\n");
+  EXPECT_EQ(read_all(child.err()), "oops\n");
+  EXPECT_EQ(ending_of(child), (Ending{.code = 7}));
+  EXPECT_EQ(ending_of(child), (Ending{.code = 7}));
+}
+
+TEST(Child, WhatASignalEndsSaysSo) {
+  Child child(shell("kill -s SEGV $$"));
+  EXPECT_EQ(ending_of(child), (Ending{.signal = SIGSEGV}));
+  child.send(SIGTERM);  // nobody is there
+}
+
+TEST(Child, HasTheStandardSignals) {
+  ::signal(SIGXFSZ, SIG_IGN);
+  Child child(shell("kill -s XFSZ $$; echo survived"));
+  ::signal(SIGXFSZ, SIG_DFL);
+  EXPECT_EQ(ending_of(child), (Ending{.signal = SIGXFSZ}));
+}
+
+TEST(Child, RunsOnItsCores) {
+  const std::vector<int> cpus = own_cpus();
+  ASSERT_FALSE(cpus.empty());
+  ChildSpec spec = shell("grep Cpus_allowed_list /proc/self/status");
+  spec.cpus = {cpus.back()};
+  Child child(spec);
+  EXPECT_EQ(read_all(child.out()), "Cpus_allowed_list:\t" + std::to_string(cpus.back()) + "\n");
+}
+
+TEST(Child, TakesItsGroupWithIt) {
+  for (const char* script : {"sleep 600 & echo $!; exit 0", "trap '' TERM; sleep 600 & echo $!; wait"}) {
+    pid_t grandchild = 0;
+    {
+      Child child(shell(script));
+      grandchild = std::stoi(read_all(child.out(), "\n"));
+      if (std::string_view(script).starts_with("sleep")) {
+        EXPECT_EQ(ending_of(child), Ending());
+      }
+    }
+    EXPECT_TRUE(is_gone_soon(grandchild));
+  }
+}
+
+TEST(Child, EndsWithTheProcessThatStartedIt) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t launcher = ::fork();
+  if (launcher == 0) {
+    Child child(shell("echo ready; sleep 600"));
+    read_all(child.out(), "ready");
+    const pid_t pid = child.pid();
+    [[maybe_unused]] const ssize_t n = ::write(ends[1], &pid, sizeof(pid));
+    ::pause();
+    ::_exit(0);
+  }
+  pid_t child = 0;
+  ASSERT_EQ(::read(ends[0], &child, sizeof(child)), static_cast<ssize_t>(sizeof(child)));
+  EXPECT_TRUE(is_alive(child));
+  ::kill(launcher, SIGKILL);
+  ::waitpid(launcher, nullptr, 0);
+  EXPECT_TRUE(is_gone_soon(child));
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+TEST(Child, MayHaveATerminal) {
+  ChildSpec spec = shell("test -t 2 && echo yes; test -t 1 || echo no; stty size <&2; printf 'a\\nb' >&2");
+  spec.terminal_columns = 77;
+  spec.terminal_rows = 33;
+  Child child(spec);
+  EXPECT_EQ(read_all(child.out()), "yes\nno\n33 77\n");
+  EXPECT_EQ(read_all(child.err()), "a\nb");
+}
+
+TEST(Child, TakesSignalsAsLinesOfItsInput) {
+  ChildSpec spec = shell("while read line; do echo \"<$line>\"; test $line = INT && exit; done");
+  spec.input = "first\n";
+  spec.signals_by_input = true;
+  Child child(spec);
+  child.send(SIGUSR1);
+  child.send(SIGINT);
+  EXPECT_EQ(read_all(child.out()), "<first>\n<USR1>\n<INT>\n");
+  EXPECT_EQ(ending_of(child), Ending());
+  Child gone(spec);
+  gone.send(SIGINT);
+  read_all(gone.out());
+  gone.send(SIGTERM);  // its input is closed, which is nobody's end
+}
+
+TEST(Child, WhatCannotStartSaysWhy) {
+  EXPECT_THROWS(Child({.argv = {"no-such-program"}}), Error,
+                "start a process: there is no program \"no-such-program\" that may be run on the PATH; give its path");
+  EXPECT_THROWS(Child({.argv = {"/etc/passwd"}}), Error,
+                "there is no program \"/etc/passwd\" that may be run; correct");
+  EXPECT_THROWS(Child({.argv = {"sh"}, .folder = "/no/such"}), IoError, "start in /no/such: No such file or directory");
+  EXPECT_THROWS(Child({.argv = {"sh"}, .cpus = {16000}}), IoError, "choose the cores of sh: Invalid argument");
+  const TempDir dir;
+  const std::string file = dir.path() + "/program";
+  FileSystem::real().write(file, std::vector<uint8_t>{0, 1, 2});
+  ASSERT_EQ(::chmod(file.c_str(), 0755), 0);
+  EXPECT_THROWS(Child({.argv = {file}}), IoError, "start " + file + ": Exec format error");
+}
+
+TEST(Child, SignalsHaveNames) {
+  EXPECT_EQ(signal_name(SIGKILL), "SIGKILL");
+  EXPECT_EQ(signal_name(500), "signal 500");
+}
+
+TEST(Launch, CoresAreCutIntoEqualParts) {
+  using Parts = std::vector<std::vector<int>>;
+  EXPECT_EQ(cut_cpus({0, 1, 4, 5}, 2), (Parts{{0, 1}, {4, 5}}));
+  EXPECT_EQ(cut_cpus({0, 1, 2, 3, 4}, 2), (Parts{{0, 1, 2}, {3, 4}}));
+  EXPECT_EQ(cut_cpus({3}, 1), (Parts{{3}}));
+  EXPECT_EQ(cut_cpus({0, 1}, 3), (Parts{{}, {}, {}}));
+}
+
+TEST(Launch, DelaysDoubleUpToAMinute) {
+  using std::chrono::milliseconds;
+  const milliseconds second(1000);
+  EXPECT_EQ(delay_before(1, second), second);
+  EXPECT_EQ(delay_before(2, second), 2 * second);
+  EXPECT_EQ(delay_before(6, second), 32 * second);
+  EXPECT_EQ(delay_before(7, second), 60 * second);
+  EXPECT_EQ(delay_before(1'000'000, second), 60 * second);
+  EXPECT_EQ(delay_before(3, 100 * second), 100 * second);
+  EXPECT_EQ(delay_before(1'000'000, milliseconds(0)), milliseconds(0));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,135 @@
+// Values that a program itself says the layout of: what follows from that, and what is moved for it.
+#include <gtest/gtest.h>
+
+#include "ops/conv.h"
+#include "ops/einsum.h"
+#include "ops/elementwise.h"
+#include "ops/reduce.h"
+#include "passes/lanes_difference.h"
+
+namespace lockstep {
+namespace {
+
+const LaneGrid kTwo{{{"data", 2, 1}}};
+const LaneCuts kRows{{"data"}, {}}, kColumns{{}, {"data"}}, kWhole{{}, {}};
+
+using Lines = std::vector<std::string>;
+
+Value rows(Value x) { return constrain(x, {"data=2", {{{"data"}}, {{}}}, "with_sharding_constraint", "a.cc:7"}); }
+Value columns(Value x) { return constrain(x, {"data=2", {{{}}, {{"data"}}}, "with_sharding_constraint", "a.cc:8"}); }
+Value whole(Value x) { return constrain(x, {"data=2", {{{}}, {{}}}, "with_sharding_constraint", "a.cc:9"}); }
+
+Lines collectives(const Program& p, const Said& in = {}, const Said& out = {}) {
+  const Program local = partition(p, kTwo, place(p, kTwo, in, out), 0);
+  Lines lines;
+  for (const Eqn& eqn : local.eqns) {
+    if (eqn.op->meets) lines.push_back(fmt::format("{} {}", eqn.op->name, to_string(local.types[eqn.in[0]])));
+    EXPECT_FALSE(eqn.op->annotation) << print(local);
+  }
+  return lines;
+}
+
+TEST(Constraint, DecidesWhatItsValueIsMadeOfAndUsedFor) {
+  Builder b;
+  const Value x = b.input({f32, {8, 4}}), w = b.input({f32, {4, 6}});
+  const Program p = b.take(Values{tanh(rows(einsum("bi,io->bo", x, w)))});
+  const Placement placement = place(p, kTwo, {}, {});
+  EXPECT_EQ(placement.cuts[p.inputs[0]], kRows);
+  EXPECT_EQ(placement.cuts[p.inputs[1]], kWhole);
+  EXPECT_EQ(placement.cuts[p.outputs[0]], kRows);
+  EXPECT_EQ(placement.reasons[p.eqns[1].out[0]], "with_sharding_constraint at a.cc:7");
+  EXPECT_EQ(placement.reasons[p.outputs[0]], "equation 2 (tanh)");
+  EXPECT_EQ(collectives(p), Lines());
+}
+
+TEST(Constraint, OwesAMoveWhereItsValueLiesOtherwise) {
+  const auto of_rows = [](Value (*constraint)(Value)) {
+    Builder b;
+    return collectives(b.take(Values{constraint(tanh(b.input({f32, {8, 6}})))}), {kRows});
+  };
+  EXPECT_EQ(of_rows(columns), Lines({"lane_all_to_all f32[24]"}));
+  EXPECT_EQ(of_rows(whole), Lines({"lane_all_gather f32[4,6]"}));
+  EXPECT_EQ(of_rows(rows), Lines());
+}
+
+TEST(Constraint, OfAConstraintIsAMove) {
+  Builder b;
+  const Program p = b.take(Values{columns(rows(b.input({f32, {8, 6}})))});
+  EXPECT_EQ(collectives(p), Lines({"lane_all_to_all f32[24]"}));
+  EXPECT_EQ(place(p, kTwo, {}, {}).cuts[p.inputs[0]], kRows);
+}
+
+TEST(Constraint, ThatMeetsAnotherInAnOpIsResolvedByAMove) {
+  Builder b;
+  const Value x = b.input({f32, {8, 6}}), y = b.input({f32, {8, 6}});
+  const Program p = b.take(Values{add(rows(x), columns(y))});
+  EXPECT_EQ(collectives(p), Lines({"lane_all_to_all f32[24]"}));
+}
+
+TEST(Constraint, OfASumScattersIt) {
+  Builder b;
+  const Value x = b.input({f32, {8, 4}}), ct = b.input({f32, {8, 6}});
+  const Program p = b.take(Values{tanh(rows(einsum("bi,bo->io", x, ct)))});
+  EXPECT_EQ(collectives(p, {kRows, kRows}), Lines({"lane_reduce_scatter f32[4,6]"}));
+}
+
+TEST(Constraint, SaysNothingOfABatch) {
+  Builder b;
+  const Program one = b.take(Values{tanh(columns(b.input({f32, {8, 6}})))});
+  const Program p = batch(one, {true}, 4, {}).program;
+  const LaneGrid grid{{{"data", 2, 1}, {"model", 2, 1}}};
+  const LaneCuts said{{"model"}, {}, {}}, wanted{{"model"}, {}, {"data"}};
+  EXPECT_EQ(place(p, grid, {said}, {}).cuts[p.outputs[0]], wanted);
+}
+
+TEST(Constraint, OfABatchOfDevicesAlongAnAxisOfItsMeshIsCutByThat) {
+  Builder b;
+  const Program one = b.take(
+      Values{constrain(b.input({f32, {6}, {"data"}}), {"data=4,model=2", {{{"model"}}}, "device_put", "a.cc:1"})});
+  EXPECT_EQ(
+      print(batch(one, {true}, 4, {}, "data").program),
+      "program(%0:f32[4,6]) {\n"
+      "  %1:f32[4,6] = constrain[at=\"a.cc:1\", axes=\"data;model\", by=\"device_put\", mesh=\"data=4,model=2\"] %0\n"
+      "  return %1\n}\n");
+}
+
+TEST(Constraint, HoldsForTheCotangentToo) {
+  Builder b;
+  const Program p = b.take(Values{rows(b.input({f32, {8, 6}}))});
+  const Program both = joint(p, {true});
+  ASSERT_EQ(both.eqns.size(), 2u);
+  EXPECT_EQ(both.eqns[1].op, both.eqns[0].op);
+  EXPECT_EQ(both.eqns[1].attrs, both.eqns[0].attrs);
+}
+
+TEST(Constraint, IsGoneWhenLoweredInBodiesToo) {
+  Builder b, inner;
+  const Program body = inner.take(Values{tanh(rows(inner.input({f32, {8, 6}})))});
+  const Value x = b.input({f32, {8, 6}});
+  const auto shared = std::make_shared<const Program>(body);
+  const Value looped = scan(b, shared, {x}, {}, {}, 3, false)[0];
+  const Program p = b.take(Values{rows(tanh(rows(x))), remat(b, shared, {x})[0], looped});
+  EXPECT_NE(print(p).find("constrain"), std::string::npos);
+  EXPECT_EQ(print(lower(p)).find("constrain"), std::string::npos);
+  EXPECT_EQ(print(drop_annotations(p, "data=2")), print(p));
+}
+
+// [8, 6, 6, 2] images of which each of 4 devices has its own filters: the devices are groups of channels.
+TEST(GroupedConvolution, OfDevicesIsCutAlongThem) {
+  Builder b;
+  const Value x = b.input({f32, {8, 6, 6, 2}}), w = b.input({f32, {3, 3, 2, 5}});
+  const Value y = conv2d(x, w, {.pad = {1, 1, 1, 1}});
+  const Program one = b.take(Values{reduce_sum(mul(y, y), {0, 1, 2, 3})});
+  const Program gradient = joint(one, {true, true});
+  const Program p = simplify(batch(gradient, {true, true, true}, 4, {}).program);
+  const LaneCuts images{{"data"}, {}, {}, {}, {}}, scalars{{"data"}};
+  EXPECT_EQ(collectives(p, {images, images, scalars}, {scalars, images, images}), Lines()) << print(p);
+  const Program local = partition(p, kTwo, place(p, kTwo, {images, images, scalars}, {}), 1);
+  for (const Eqn& eqn : local.eqns) {
+    if (!eqn.op->name.starts_with("conv2d")) continue;
+    EXPECT_EQ(eqn.attrs.integer("groups"), 2) << print(local);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,126 @@
+// Random programs of every row there is, on random lanes in random layouts: the same results as on one lane, exact for
+// integers and for what only moves, within rounding where sums are taken in another order.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "passes/lanes_difference.h"
+#include "rows/rows.h"
+
+namespace lockstep {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr uint32_t kPrograms = 1000;
+#else
+constexpr uint32_t kPrograms = 10000;
+#endif
+
+// Rows that no program to be partitioned has, and why.
+const std::map<std::string_view, const char*> kNotGenerated = {
+    {"fused", "fusion makes it, of each lane's program"},
+    {"einsum_fused", "fusion makes it, of each lane's program"},
+    {"conv2d_fused", "fusion makes it, of each lane's program"},
+    {"remat", "its body is inlined before; random programs have it by steps of their own"},
+    {"custom_vjp", "its body is inlined before"},
+    {"pvary", "per-device code is batched before"},
+    {"psum", "per-device code is batched before"},
+    {"pmax", "per-device code is batched before"},
+    {"pmin", "per-device code is batched before"},
+    {"all_gather", "per-device code is batched before"},
+    {"psum_scatter", "per-device code is batched before"},
+    {"all_to_all", "per-device code is batched before"},
+    {"ppermute", "per-device code is batched before"},
+    {"axis_index", "per-device code is batched before"},
+};
+
+// Small, and without what has no number.
+bool is_usable(const Sample& sample) {
+  int64_t elements = 0;
+  for (const Operand& operand : sample.in) {
+    elements += count(operand.type.shape);
+    if (operand.domain.kind == Domain::special) return false;
+  }
+  return sample.devices == 0 && elements <= 600;
+}
+
+struct Choice {
+  const Op* op;
+  std::vector<const Sample*> samples;
+};
+
+// Every row but those above and those that the partitioner writes itself, with its samples.
+std::vector<Choice> choices() {
+  std::vector<Choice> out;
+  for (const Op* op : all_ops()) {
+    if (op->meets || kNotGenerated.contains(op->name)) continue;
+    Choice choice{op, {}};
+    for (const Sample& sample : row_of(*op).samples)
+      if (is_usable(sample)) choice.samples.push_back(&sample);
+    out.push_back(std::move(choice));
+  }
+  return out;
+}
+
+RandomEquation equation_of(const std::vector<Choice>& all, std::mt19937& random) {
+  const Choice& choice = all[random() % all.size()];
+  const Sample& sample = *choice.samples[random() % choice.samples.size()];
+  return {choice.op, sample.attrs, make_inputs(sample, static_cast<uint32_t>(random()))};
+}
+
+TEST(RandomLanes, EveryRowIsGeneratedOrSaidNotToBe) {
+  for (const Choice& choice : choices()) EXPECT_FALSE(choice.samples.empty()) << choice.op->name;
+  std::set<std::string_view> names;
+  for (const Op* op : all_ops()) names.insert(op->name);
+  for (const auto& [name, reason] : kNotGenerated) EXPECT_TRUE(names.contains(name)) << name << ": " << reason;
+}
+
+// Specs may leave lanes without a row of anything: 3 rows on 7 lanes. No op minds.
+TEST(RowsOnLanes, NoneForbidsAPieceWithoutRows) {
+  const LaneGrid grid{{{"x", 7, 1}}};
+  int programs = 0;
+  for (const Choice& choice : choices())
+    for (const Sample* original : choice.samples) {
+      // Every part of a sum is rounded, which in 16 bits shows.
+      const Sample sample = choice.op->owed == Owed::sum ? in_f64(*original) : *original;
+      RandomProgram r{program_of(*choice.op, sample), {}, make_inputs(sample, 5)};
+      for (const HostArray& y : eager(r.program, r.inputs)) {
+        double most = 1;
+        for (int64_t i = 0; i < y.size(); ++i)
+          if (std::isfinite(y.get(i))) most = std::max(most, std::abs(y.get(i)));
+        r.error.push_back(most * tolerance(y.type.dtype));
+      }
+      for (size_t i = 0; i < r.inputs.size(); ++i)
+        for (size_t d = 0; d < r.inputs[i].type.shape.size(); ++d) {
+          if (r.inputs[i].type.shape[d] >= 7) continue;
+          Said in(r.inputs.size());
+          in[i] = LaneCuts(r.inputs[i].type.shape.size());
+          (*in[i])[d] = {"x"};
+          ASSERT_EQ(difference_on_lanes(r, grid, in, {}), "") << d << " of operand " << i << "\n" << print(r.program);
+          ++programs;
+        }
+    }
+  EXPECT_GT(programs, 500);
+}
+
+TEST(RandomLanes, ResultsAreThoseOfOneLane) {
+  const std::vector<Choice> all = choices();
+  std::map<std::string_view, int> seen;
+  for (uint32_t seed = 0; seed < kPrograms; ++seed) {
+    const RandomProgram r =
+        RandomPrograms(seed, false, [&](std::mt19937& random) { return equation_of(all, random); }).make();
+    for (const Eqn& eqn : r.program.eqns) ++seen[eqn.op->name];
+    std::string wrong;
+    try {
+      wrong = difference_on_lanes(r, seed);
+    } catch (const std::exception& error) {
+      wrong = error.what();
+    }
+    ASSERT_EQ(wrong, "") << "seed " << seed << "\n" << print(r.program);
+  }
+  for (const Choice& choice : all) EXPECT_GE(seen[choice.op->name], 20) << choice.op->name;
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,136 @@
+// What Engine::memory says is what lies on the lanes: pieces of arrays, and the work spaces of plans.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <lockstep/lockstep.h>
+#include <lockstep/train.h>
+
+#include "array/node.h"
+#include "lane/lanes.h"
+#include "train/describe.h"
+#include "train/steps.h"
+
+namespace lockstep {
+namespace {
+
+const bool kEightDevices = (set_cpu_devices(8), true);
+
+// All extents are multiples of 8, so that every parameter is cut evenly.
+Model even_model() {
+  return make_model(
+      "even",
+      [](const Array& key) {
+        return MlpParams{.dense = {nn::dense(random::fold_in(key, 0), 784, 64),
+                                   nn::dense(random::fold_in(key, 1), 64, 32),
+                                   nn::dense(random::fold_in(key, 2), 32, 16)}};
+      },
+      [](const MlpParams& params, const Array& images, const nn::Mode&) {
+        const Array x = relu(nn::apply(params.dense[0], nn::flatten(images)));
+        return nn::apply(params.dense[2], relu(nn::apply(params.dense[1], x)));
+      });
+}
+
+int64_t lanes() { return Lanes::local().count(); }
+
+int64_t bytes_on(size_t lane, const std::vector<Array>& arrays) {
+  int64_t bytes = 0;
+  for (const Array& array : arrays) {
+    const detail::LanePiecesPtr& pieces = array.node()->pieces;
+    bytes += pieces ? pieces->buffers[lane]->size() : array.node()->buffer->size();
+  }
+  return bytes;
+}
+
+// The sizes at the end of each lane's plan.
+std::vector<int64_t> work_in(const std::string& plans) {
+  const std::string title = "work space and constants: ";
+  std::vector<int64_t> out;
+  for (size_t at = plans.find(title); at != std::string::npos; at = plans.find(title, at + 1))
+    out.push_back(std::stoll(plans.substr(at + title.size())));
+  return out;
+}
+
+EngineOptions options_of(const ShardingPlan& plan) {
+  return {.mesh = make_mesh({{"data", 8}}), .plan = plan, .optimizer = {.schedule = {.peak = 1e-3}}, .seed = 5};
+}
+
+constexpr int64_t kBatch = 40;
+Loader digits() { return Loader(synthetic_digits(80, 1, 1).train, {.batch_size = kBatch, .seed = 3}); }
+
+TEST(Memory, IsWhatLiesOnTheLanes) {
+  for (const int zero : {0, 1, 3}) {
+    SCOPED_TRACE(testing::Message() << "zero " << zero);
+    const EngineOptions options = options_of({.zero = zero});
+    Engine engine(even_model(), options);
+    TrainState state = engine.create_state();
+    Loader loader = digits();
+    const std::vector<LaneMemory> memory = engine.memory(state, loader, kBatch);
+    ASSERT_EQ(std::ssize(memory), lanes());
+
+    const std::vector<ParameterSpecs> specs =
+        specs_of(options.plan, options.mesh, engine.model().paths, engine.model().types);
+    const detail::Layout layout(options.mesh, "data", specs);
+    const detail::Steps steps(engine.model(), options, layout);
+    const LoaderBatch batch = loader.next();
+    const std::string plans =
+        steps.plan({state.params, state.optimizer, state.loss_scale},
+                   layout.placed(detail::BatchArrays{loader.images(), loader.labels(), {batch.rows}}, kBatch), kBatch);
+    const std::vector<int64_t> work = work_in(plans);
+    ASSERT_EQ(work.size(), memory.size());
+
+    engine.step(state, loader, batch);
+    for (size_t lane = 0; lane < memory.size(); ++lane) {
+      EXPECT_EQ(memory[lane].parameters, bytes_on(lane, state.params));
+      EXPECT_EQ(memory[lane].optimizer, bytes_on(lane, state.optimizer.first) + bytes_on(lane, state.optimizer.second));
+      EXPECT_EQ(memory[lane].gradients, 0);
+      EXPECT_EQ(memory[lane].work, work[lane]);
+      EXPECT_GT(memory[lane].work, 0);
+    }
+  }
+}
+
+TEST(Memory, FallsWithTheNumberOfLanesUnderZero3) {
+  int64_t whole = 0;
+  for (const Type& type : even_model().types) whole += type.bytes();
+  const auto memory = [](int zero, int64_t accumulate) {
+    EngineOptions options = options_of({.zero = zero});
+    options.accumulate = accumulate;
+    Engine engine(even_model(), options);
+    return engine.memory(engine.create_state(), digits(), kBatch);
+  };
+  const std::vector<LaneMemory> full = memory(0, 2), cut = memory(3, 2);
+  for (size_t lane = 0; lane < cut.size(); ++lane) {
+    EXPECT_EQ(cut[lane].parameters * lanes(), whole);
+    EXPECT_EQ(cut[lane].optimizer * lanes(), 2 * whole);
+    EXPECT_EQ(cut[lane].gradients * lanes(), whole);
+    EXPECT_EQ(full[lane].parameters, whole);
+    EXPECT_EQ(full[lane].optimizer, 2 * whole);
+    EXPECT_EQ(full[lane].gradients, whole);
+    EXPECT_GT(cut[lane].work, 0);
+    if (lanes() > 1) {
+      EXPECT_LT(cut[lane].total(), full[lane].total());
+    }
+  }
+}
+
+TEST(Memory, StandsInTheDescription) {
+  Engine engine(even_model(), options_of(fsdp()));
+  const TrainState state = engine.create_state();
+  const Loader loader = digits();
+  const std::string plain = engine.describe(), text = engine.describe(state, loader, kBatch);
+  EXPECT_NE(plain.find("memory        parameters  optimizer state   gradients       total\n"), std::string::npos)
+      << plain;
+  EXPECT_NE(text.find("memory        parameters  optimizer state   gradients  work space       total\n"),
+            std::string::npos)
+      << text;
+  for (const LaneMemory& each : engine.memory(state, loader, kBatch)) {
+    const std::string row =
+        fmt::format("  {:>10}  {:>15}  {:>10}  {:>10}  {:>10}\n", detail::bytes_text(each.parameters),
+                    detail::bytes_text(each.optimizer), detail::bytes_text(each.gradients),
+                    detail::bytes_text(each.work), detail::bytes_text(each.total()));
+    EXPECT_NE(text.find(row), std::string::npos) << row << "in\n" << text;
+  }
+  EXPECT_NE(text.find("  lane 0"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace lockstep

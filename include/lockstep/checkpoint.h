@@ -117,6 +117,9 @@ struct CheckpointerOptions {
   FileSystem* files = nullptr;  // null: the disk
 };
 
+// With several processes each makes one, of the same folder, and all save the same steps: each writes what its own
+// devices hold, and the first puts the checkpoint in its place.
+//
 // Saves in the background: save() copies the arrays and returns. A failed save is kept for failures() and harms nothing
 // that was saved before. Old checkpoints are removed only after a newer one is whole, and what is not whole is neither
 // counted nor removed. Those that `dir` held before count as older than those written here, and the best is looked for

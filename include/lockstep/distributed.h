@@ -48,7 +48,7 @@ struct Options {
 };
 
 // Throws Error when called twice, after devices were used, or with values that are missing or make no sense;
-// IoError when the others could not be met in time (the message names who is missing). Options left as they are by
+// CommTimeout when the others could not be met in time (the message names who is missing). Options left as they are by
 // default may come from variables: LOCKSTEP_COLLECTIVES, LOCKSTEP_INTERFACE, and, in seconds,
 // LOCKSTEP_INITIALIZATION_TIMEOUT, LOCKSTEP_HEARTBEAT_TIMEOUT and LOCKSTEP_COLLECTIVE_TIMEOUT.
 //

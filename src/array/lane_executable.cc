@@ -57,6 +57,7 @@ class ManyLanes final : public Executable {
       comms_.reset();
       throw;
     }
+    if (where_.spread) World::instance().settle();
     mark_donated(args);
     for (size_t j = 0; j < made.size(); ++j)
       results[j] = concrete(out_types_[j], std::move(made[j]), out_shardings_[j]);

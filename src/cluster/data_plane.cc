@@ -6,12 +6,18 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <fstream>
 #include <map>
+#include <numeric>
 #include <thread>
 
 #include "base/check.h"
 #include "base/names.h"
+#include "cluster/address.h"
+#include "cluster/mpi_job.h"
+#include "comm/hierarchy.h"
+#include "comm/in_process.h"
 #include "comm/shared/shared_memory.h"
 #ifdef LOCKSTEP_WITH_GLOO
 #include "comm/gloo/gloo.h"
@@ -37,23 +43,58 @@ int number_of(const std::string& line) {
   return n;
 }
 
-// The lanes of all processes.
-struct Lanes {
-  std::vector<ProcessFacts> facts;
-  int here = 1;   // of each process
-  int first = 0;  // of this one
-  int all() const { return static_cast<int>(facts.size()) * here; }
+using Comms = std::vector<std::unique_ptr<Comm>>;
+
+// The lanes of all processes, and who connects them.
+struct Job {
+  Control& control;
+  const distributed::Options& options;
+  const std::vector<ProcessFacts>& facts;
+  int here = 1;  // lanes of each process
+
+  int process() const { return control.process_id(); }
+  int first() const { return process() * here; }
+  int lanes() const { return static_cast<int>(facts.size()) * here; }
+  std::chrono::nanoseconds timeout() const { return options.first_collective_timeout; }
 };
 
-// make(lane of this process) for all of them at once: each waits for the others.
-std::vector<std::unique_ptr<Comm>> for_each_lane(const Lanes& lanes,
-                                                 const std::function<std::unique_ptr<Comm>(int lane)>& make) {
-  std::vector<std::unique_ptr<Comm>> comms(static_cast<size_t>(lanes.here));
+// Lanes that need no network between them.
+struct Host {
+  std::vector<int> processes;
+
+  std::vector<int> lanes(const Job& job) const {
+    std::vector<int> out;
+    for (const int process : processes)
+      for (int i = 0; i < job.here; ++i) out.push_back(process * job.here + i);
+    return out;
+  }
+};
+
+// In the order of their first processes.
+std::vector<Host> hosts_of(const std::vector<ProcessFacts>& facts) {
+  std::vector<Host> hosts;
+  std::map<std::string, size_t> known;
+  for (size_t p = 0; p < facts.size(); ++p) {
+    const auto [found, is_new] = known.emplace(facts[p].host, hosts.size());
+    if (is_new) hosts.emplace_back();
+    hosts[found->second].processes.push_back(static_cast<int>(p));
+  }
+  return hosts;
+}
+std::vector<Host> each_process_alone(const Job& job) {
+  std::vector<Host> hosts;
+  for (int p = 0; p < static_cast<int>(job.facts.size()); ++p) hosts.push_back({{p}});
+  return hosts;
+}
+
+// make(i) for all lanes of this process at once: each waits for the others.
+Comms for_each_lane(const Job& job, const std::function<std::unique_ptr<Comm>(int here)>& make) {
+  Comms comms(static_cast<size_t>(job.here));
   std::vector<std::exception_ptr> failures(comms.size());
   std::vector<std::thread> threads;
   const auto run = [&](size_t i) {
     try {
-      comms[i] = make(lanes.first + static_cast<int>(i));
+      comms[i] = make(static_cast<int>(i));
     } catch (...) {
       failures[i] = std::current_exception();
     }
@@ -66,32 +107,82 @@ std::vector<std::unique_ptr<Comm>> for_each_lane(const Lanes& lanes,
   return comms;
 }
 
-std::vector<std::unique_ptr<Comm>> shared_lanes(Control& control, const Lanes& lanes,
-                                                const distributed::Options& options) {
-  // Whoever knows the key of the segment is in; the coordinator keeps it among the processes of the job.
-  const std::string key = control.get("data plane/segment", options.initialization_timeout);
-  return for_each_lane(lanes, [&](int lane) {
-    return shared_memory_comm(
-        {.key = key, .rank = lane, .size = lanes.all(), .timeout = options.first_collective_timeout});
+// The lanes of one host. Whoever knows the key of the segment is in; the coordinator keeps it among the processes of
+// the job.
+Comms lanes_of_host(const Job& job, const Host& host) {
+  const std::vector<int> lanes = host.lanes(job);
+  if (host.processes.size() == 1) {
+    Comms comms = in_process_comms(job.here);
+    for (const auto& comm : comms) comm->set_timeout(job.timeout());
+    return comms;
+  }
+  const std::string key = fmt::format("{}-{}", job.control.get("data plane/segment", job.timeout()), lanes[0]);
+  const auto first = std::find(lanes.begin(), lanes.end(), job.first()) - lanes.begin();
+  return for_each_lane(job, [&](int here) {
+    return shared_memory_comm({.key = key,
+                               .rank = static_cast<int>(first) + here,
+                               .size = static_cast<int>(lanes.size()),
+                               .timeout = job.timeout()});
   });
 }
 
-std::vector<std::unique_ptr<Comm>> gloo_lanes([[maybe_unused]] Control& control, [[maybe_unused]] const Lanes& lanes,
-                                              [[maybe_unused]] const distributed::Options& options) {
+// Makes a group of these lanes, no two of them on one host, for one of them.
+using Connect = std::function<std::unique_ptr<Comm>(int own, const std::vector<int>& lanes, const std::string& key)>;
+
+Connect over_gloo([[maybe_unused]] const Job& job) {
 #ifdef LOCKSTEP_WITH_GLOO
-  const ProcessFacts& own = lanes.facts[static_cast<size_t>(control.process_id())];
-  return for_each_lane(lanes, [&](int lane) {
+  return [&control = job.control, address = job.facts[static_cast<size_t>(job.process())].address,
+          timeout = job.timeout()](int own, const std::vector<int>& lanes, const std::string& key) {
     return gloo_comm({.store = control,
-                      .prefix = "data plane/gloo",
-                      .rank = lane,
-                      .size = lanes.all(),
-                      .address = own.address,
-                      .timeout = options.first_collective_timeout});
-  });
+                      .prefix = "data plane/gloo/" + key,
+                      .rank = static_cast<int>(std::find(lanes.begin(), lanes.end(), own) - lanes.begin()),
+                      .size = static_cast<int>(lanes.size()),
+                      .address = address,
+                      .timeout = timeout});
+  };
 #else
   throw_error("initialize: collectives over Gloo are not built in; install libgloo-dev and build again");
 #endif
 }
+
+Connect over_mpi(const Job& job) {
+  return [count = static_cast<int>(job.facts.size()), process = job.process(), here = job.here,
+          timeout = job.timeout()](int, const std::vector<int>& lanes, const std::string& key) {
+    std::vector<int> processes;
+    for (const int lane : lanes) processes.push_back(lane / here);
+    return mpi_group(process, count, processes, key, timeout);
+  };
+}
+
+// All lanes in one group without levels.
+Comms flat(const Job& job, const Connect& connect) {
+  std::vector<int> all(static_cast<size_t>(job.lanes()));
+  std::iota(all.begin(), all.end(), 0);
+  return for_each_lane(job, [&](int here) { return connect(job.first() + here, all, "flat"); });
+}
+
+Comms with_levels(const Job& job, const std::vector<Host>& hosts, const Connect& connect) {
+  const bool lone_lanes = std::all_of(hosts.begin(), hosts.end(),
+                                      [&](const Host& host) { return job.here == 1 && host.processes.size() == 1; });
+  if (lone_lanes) return flat(job, connect);
+  const auto own = std::find_if(hosts.begin(), hosts.end(), [&](const Host& host) {
+    return std::find(host.processes.begin(), host.processes.end(), job.process()) != host.processes.end();
+  });
+  Comms inner = lanes_of_host(job, *own);
+  std::vector<std::vector<int>> lanes;
+  for (const Host& host : hosts) lanes.push_back(host.lanes(job));
+  return for_each_lane(job, [&](int here) {
+    return hierarchical_comm(
+        {.hosts = lanes,
+         .host = static_cast<int>(own - hosts.begin()),
+         .inner = std::move(inner[static_cast<size_t>(here)]),
+         .connect = [connect, lane = job.first() + here](const std::vector<int>& ranks,
+                                                         const std::string& key) { return connect(lane, ranks, key); },
+         .timeout = job.timeout()});
+  });
+}
+
+bool is_loopback(const std::string& address) { return address.rfind("127.", 0) == 0 || address == "::1"; }
 
 }  // namespace
 
@@ -108,9 +199,25 @@ ProcessFacts process_facts_from(const std::string& text) {
 std::string host_identity() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  const char* const test = std::getenv("LOCKSTEP_TEST_HOST");
+  if (test) boot += fmt::format("/{}", test);
   struct stat memory {};
   if (stat("/dev/shm", &memory) != 0) return fmt::format("{}/{}", boot, getpid());  // nothing to share
   return fmt::format("{}/{}/{}/{}", boot, memory.st_dev, memory.st_ino, getuid());
+}
+
+std::string own_address(const Control& control, const std::string& coordinator, const distributed::Options& options) {
+  if (!options.network_interface.empty())
+    return detail::choose_interfaces(options.network_interface, detail::list_interfaces()).front().address;
+  if (coordinator.empty()) return detail::choose_interfaces("", detail::list_interfaces()).front().address;
+  const auto timeout = options.initialization_timeout;
+  const detail::Address there = detail::parse_address(coordinator, "the coordinator's address");
+  const std::string address = control.process_id() == 0 ? "127.0.0.1" : detail::local_address_towards(there, timeout);
+  if (!is_loopback(address)) return address;
+  for (const Peer& peer : control.peers())
+    if (!peer.address.empty() && !is_loopback(peer.address))
+      return detail::local_address_towards({peer.address, there.port}, timeout);
+  return address;
 }
 
 std::vector<ProcessFacts> exchange_facts(Control& control, const ProcessFacts& own, std::chrono::nanoseconds timeout) {
@@ -122,19 +229,28 @@ std::vector<ProcessFacts> exchange_facts(Control& control, const ProcessFacts& o
 }
 
 DataPlane connect(Control& control, const std::vector<ProcessFacts>& facts, const distributed::Options& options,
-                  [[maybe_unused]] bool mpi) {
+                  bool mpi) {
   for (size_t p = 1; p < facts.size(); ++p)
     if (facts[p].lanes != facts[0].lanes)
       throw_error("initialize: process 0 has {} and process {} has {}; give all of them the same LOCKSTEP_CPU_LANES",
                   counted(facts[0].lanes, "lane"), p, counted(facts[p].lanes, "lane"));
-  const Lanes lanes{facts, facts[0].lanes, facts[0].lanes * control.process_id()};
-  const bool one_host = std::all_of(facts.begin(), facts.end(), [&](const auto& f) { return f.host == facts[0].host; });
+  const Job job{control, options, facts, facts[0].lanes};
+  const std::vector<Host> hosts = hosts_of(facts);
   const std::string& wanted = options.collectives;
-  if (wanted == "shared" && !one_host)
+  if (wanted == "gloo") return {flat(job, over_gloo(job)), "Gloo"};
+  if (wanted == "mpi") {
+    if (!mpi)
+      throw_error(
+          "initialize: collectives over MPI need processes that MPI has started; start them with mpirun or srun "
+          "--mpi=pmix, or use auto, shared or gloo");
+    return {with_levels(job, each_process_alone(job), over_mpi(job)), "MPI"};
+  }
+  if (hosts.size() == 1) return {lanes_of_host(job, hosts[0]), "shared memory"};
+  if (wanted == "shared")
     throw_error("initialize: collectives through shared memory need all processes on one host; use auto, gloo or mpi");
-  if (wanted == "shared" || (wanted == "auto" && one_host))
-    return {shared_lanes(control, lanes, options), "shared memory"};
-  return {gloo_lanes(control, lanes, options), "Gloo"};
+  const bool by_mpi = mpi && mpi_is_built_in();
+  return {with_levels(job, hosts, by_mpi ? over_mpi(job) : over_gloo(job)),
+          fmt::format("shared memory on each of {} hosts, {} between them", hosts.size(), by_mpi ? "MPI" : "Gloo")};
 }
 
 }  // namespace lockstep

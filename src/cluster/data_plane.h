@@ -23,8 +23,14 @@ struct ProcessFacts {
 std::string to_text(const ProcessFacts&);
 ProcessFacts process_facts_from(const std::string& text);
 
-// Tells which machine, and which /dev/shm of it, this process sees.
+// Tells which machine, and which /dev/shm of it, this process sees. LOCKSTEP_TEST_HOST, which only tests set, is added:
+// processes with another are on another host.
 std::string host_identity();
+
+// The address under which others reach this process: that of the interface that is asked for, or else the one on the
+// way to the coordinator (empty: there is none). Where that is this machine itself, the one on the way to processes
+// elsewhere. Throws Error when no interface is meant, IoError when there is no way.
+std::string own_address(const Control& control, const std::string& coordinator, const distributed::Options& options);
 
 // Facts of all processes, by id. Throws as Control does.
 std::vector<ProcessFacts> exchange_facts(Control& control, const ProcessFacts& own, std::chrono::nanoseconds timeout);

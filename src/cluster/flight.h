@@ -11,6 +11,9 @@
 
 namespace lockstep {
 
+// The reason of a dump that somebody asked for; any other is a failure.
+inline constexpr const char* kFlightAsked = "SIGUSR2";
+
 struct FlightDump {
   // A lane of this process in a group; all numbers of lanes are among those of all processes.
   struct Group {

@@ -33,6 +33,7 @@ FlightWatch::FlightWatch(std::shared_ptr<const FlightRecorder> recorder, Options
     : recorder_(std::move(recorder)), options_(std::move(options)) {}
 
 FlightWatch::~FlightWatch() {
+  if (writer_.joinable()) writer_.join();
   if (event_ < 0) return;
   struct sigaction current = {};
   if (::sigaction(SIGUSR2, nullptr, &current) == 0 && (current.sa_flags & SA_SIGINFO) == 0 &&
@@ -65,7 +66,7 @@ bool FlightWatch::listen() {
     for (uint64_t times = 0;;) {
       if (::read(event_, &times, sizeof times) < 0 && errno != EINTR) return;
       if (ending_) return;
-      write("SIGUSR2");
+      write(std::string(kFlightAsked));
     }
   });
   ::pthread_sigmask(SIG_SETMASK, &old, nullptr);
@@ -76,18 +77,17 @@ bool FlightWatch::listen() {
   return true;
 }
 
-void FlightWatch::keep(const std::string& reason) {
-  const std::lock_guard lock(mutex_);
+void FlightWatch::failed(const std::string& reason, std::chrono::milliseconds patience) {
+  std::unique_lock lock(mutex_);
   if (failed_) return;
-  kept_ = take_dump(*recorder_, options_.origin, reason);
   failed_ = true;
-}
-
-void FlightWatch::write_kept() noexcept {
-  const std::lock_guard lock(mutex_);
-  if (!kept_) return;
-  write(*kept_);
-  kept_.reset();
+  writer_ = std::thread([this, dump = take_dump(*recorder_, options_.origin, reason)] {
+    write(dump);
+    const std::lock_guard done(mutex_);
+    written_ = true;
+    changed_.notify_all();
+  });
+  changed_.wait_for(lock, patience, [this] { return written_; });
 }
 
 void FlightWatch::write(const std::string& reason) noexcept {

@@ -5,10 +5,11 @@
 #include <signal.h>
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 
@@ -35,12 +36,11 @@ class FlightWatch {
   // signal.
   bool listen();
 
-  // This process, or another, has failed. What is recorded now is kept; only the first call counts. The file is
-  // written by write_kept(), so that the news need not wait for a disk.
-  void keep(const std::string& reason);
-  void write_kept() noexcept;
+  // This process, or another, has failed: what is recorded now is written. Only the first call counts. A thread of its
+  // own writes, and is waited for so long at most: a disk that hangs does not keep the others from the news.
+  void failed(const std::string& reason, std::chrono::milliseconds patience = std::chrono::seconds(2));
 
-  // Writes what is recorded now, unless a failure has been kept: that says more.
+  // Writes what is recorded now, unless there was a failure: that says more.
   void write(const std::string& reason) noexcept;
 
  private:
@@ -49,8 +49,9 @@ class FlightWatch {
   const std::shared_ptr<const FlightRecorder> recorder_;
   const Options options_;
   std::mutex mutex_;
-  bool failed_ = false;
-  std::optional<FlightDump> kept_;  // until it is written
+  std::condition_variable changed_;
+  bool failed_ = false, written_ = false;
+  std::thread writer_;
 
   int event_ = -1;
   std::atomic<bool> ending_{false};

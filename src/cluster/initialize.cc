@@ -8,7 +8,8 @@
 #include "lockstep/distributed.h"
 #include "sharding/device_table.h"
 
-namespace lockstep::distributed {
+namespace lockstep {
+namespace distributed {
 namespace {
 
 struct State {
@@ -21,10 +22,7 @@ State& state() {
   return *instance;
 }
 
-std::shared_ptr<Session> session() {
-  const std::lock_guard lock(state().mutex);
-  return state().session;
-}
+std::shared_ptr<Session> session() { return current_session(); }
 
 // What a variable says, where the option is as it is by default.
 void take_seconds(const detail::Environment& environment, const char* variable, std::chrono::milliseconds& option,
@@ -74,7 +72,13 @@ void initialize(const Options& given) {
   const detail::Surroundings where = detail::surroundings();
   const Options options = with_variables(given, where.environment);
   const detail::ClusterInfo info = detail::detect(options, where);
-  if (info.process_count > 1) state().session = std::make_shared<Session>(options, info);
+  if (info.process_count > 1) {
+    try {
+      state().session = std::make_shared<Session>(options, info);
+    } catch (const IoError& error) {
+      throw CommTimeout(error.what());  // another try may help
+    }
+  }
   state().initialized = true;
 }
 
@@ -106,4 +110,12 @@ void sync(const std::string& name) {
   if (const auto current = session()) current->sync(name);
 }
 
-}  // namespace lockstep::distributed
+}  // namespace distributed
+
+std::shared_ptr<Session> current_session() {
+  distributed::State& state = distributed::state();
+  const std::lock_guard lock(state.mutex);
+  return state.session;
+}
+
+}  // namespace lockstep

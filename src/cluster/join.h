@@ -26,17 +26,17 @@ struct JoinOptions {
   std::chrono::nanoseconds heartbeat_timeout = std::chrono::seconds(10);
   std::chrono::nanoseconds first_step_timeout = std::chrono::minutes(5);
   std::chrono::nanoseconds step_timeout = std::chrono::seconds(60);
-  std::string host = {};                            // this machine, for messages; empty: its name
-  std::vector<std::string> hosts = {};              // of all processes, where known, to name those who are missing
+  std::string host = {};                // this machine, for messages; empty: its name
+  std::vector<std::string> hosts = {};  // of all processes, where known, to name those who are missing
   // How processes that were brought together by MPI reach each other; empty: over the network.
   std::function<std::unique_ptr<Mail>()> mail = {};
   std::function<void(int port)> on_listening = {};  // on process 0, once it can be reached
   LogLine log = log_to_stderr;
 };
 
-// Process 0 begins to listen (to the mail, where there is some) and stays the coordinator as long as its Control lives; the others look for it. Returns
-// when all have met. One process alone opens no socket. Throws as Control, ControlServer and network_channel() do, and
-// Error for an id not in 0 ... count - 1.
+// Process 0 begins to listen (to the mail, where there is some) and stays the coordinator as long as its Control lives;
+// the others look for it. Returns when all have met. One process alone opens no socket. Throws as Control,
+// ControlServer and network_channel() do, and Error for an id not in 0 ... count - 1.
 std::unique_ptr<Control> join_control(const JoinOptions& options);
 
 }  // namespace lockstep

@@ -14,9 +14,7 @@ namespace {
 template <class T, class Of>
 concept Is = std::is_same_v<std::remove_const_t<T>, Of>;
 
-auto fields(Is<Failure> auto& x) {
-  return std::tie(x.process, x.host, x.operation, x.step, x.message, x.retryable);
-}
+auto fields(Is<Failure> auto& x) { return std::tie(x.process, x.host, x.operation, x.step, x.message, x.retryable); }
 auto fields(Is<Progress> auto& x) { return std::tie(x.step, x.count, x.waiting, x.operation); }
 auto fields(Is<Peer> auto& x) { return std::tie(x.host, x.address, x.pid); }
 auto fields(Is<request::Register> auto& x) {
@@ -35,17 +33,14 @@ auto fields(Is<request::Fail> auto& x) { return std::tie(x.failure, x.consequenc
 auto fields(Is<request::Shutdown> auto& x) { return std::tie(x.timeout); }
 auto fields(Is<request::Leave> auto&) { return std::tie(); }
 auto fields(Is<Request> auto& x) { return std::tie(x.process, x.incarnation, x.what); }
-auto fields(Is<Answer> auto& x) {
-  return std::tie(x.call, x.outcome, x.text, x.number, x.entries, x.peers, x.failure);
-}
+auto fields(Is<Answer> auto& x) { return std::tie(x.call, x.outcome, x.text, x.number, x.entries, x.peers, x.failure); }
 
 // Numbers are eight bytes, the least significant first; what varies in size follows its size.
 struct Writer {
   std::string out = {};
 
   template <class T>
-    requires(std::is_integral_v<T> || std::is_enum_v<T>)
-  void add(const T& value) {
+  requires(std::is_integral_v<T> || std::is_enum_v<T>) void add(const T& value) {
     for (auto rest = static_cast<uint64_t>(value); const int shift : {0, 8, 16, 24, 32, 40, 48, 56})
       out.push_back(static_cast<char>(rest >> shift & 0xff));
   }
@@ -75,7 +70,7 @@ struct Writer {
     std::visit([this](const auto& each) { add(each); }, value);
   }
   template <class T>
-    requires requires(const T& x) { fields(x); }
+  requires requires(const T& x) { fields(x); }
   void add(const T& value) {
     std::apply([this](const auto&... each) { (add(each), ...); }, fields(value));
   }
@@ -103,10 +98,7 @@ struct Reader {
   }
 
   template <class T>
-    requires(std::is_integral_v<T>)
-  void take(T& value) {
-    value = static_cast<T>(number());
-  }
+  requires(std::is_integral_v<T>) void take(T& value) { value = static_cast<T>(number()); }
   void take(Outcome& value) {
     const uint64_t n = number();
     if (n > static_cast<uint64_t>(Outcome::unreachable)) refuse();
@@ -142,7 +134,7 @@ struct Reader {
     ((i++ == index ? take(value.template emplace<Ts>()) : void()), ...);
   }
   template <class T>
-    requires requires(T& x) { fields(x); }
+  requires requires(T& x) { fields(x); }
   void take(T& value) {
     std::apply([this](auto&... each) { (take(each), ...); }, fields(value));
   }

@@ -4,97 +4,81 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "base/check.h"
 #include "base/hash.h"
 #include "cluster/data_plane.h"
+#include "cluster/flight_watch.h"
+#include "cluster/join.h"
+#include "cluster/mpi_job.h"
 #include "cluster/token.h"
 #include "comm/world.h"
 #include "lane/lanes.h"
-#include "lockstep/version.h"
 #include "sharding/device_table.h"
-#ifdef LOCKSTEP_WITH_GRPC
-#include "cluster/grpc/client.h"
-#include "cluster/grpc/server.h"
-#endif
 
 namespace lockstep {
 namespace {
 
-using detail::Address;
 using detail::DeviceTable;
 
-#ifdef LOCKSTEP_WITH_GRPC
-TlsFiles tls_of(const distributed::Options& options) {
-  return {options.tls_ca, options.tls_certificate, options.tls_key};
+JoinOptions join_options(const distributed::Options& options, const detail::ClusterInfo& info) {
+  JoinOptions join{.process_id = info.process_id,
+                   .process_count = info.process_count,
+                   .tls = {options.tls_ca, options.tls_certificate, options.tls_key},
+                   .initialization_timeout = options.initialization_timeout,
+                   .heartbeat_timeout = options.heartbeat_timeout,
+                   .first_step_timeout = options.first_collective_timeout,
+                   .step_timeout = options.collective_timeout,
+                   .mail = mail_of(info)};
+  if (join.mail) return join;  // MPI knows who belongs to the job
+  join.coordinator = detail::parse_address(info.coordinator, "the coordinator's address");
+  if (!info.bind_address.empty())
+    join.bind_address = detail::parse_address(info.bind_address, "the address to listen at");
+  join.token = find_token(options.token, detail::surroundings().environment, log_to_stderr);
+  return join;
 }
-#endif
 
 }  // namespace
 
-#ifndef LOCKSTEP_WITH_GRPC
-class ControlServer {};
-#endif
+Session::Session(const distributed::Options& options) : options_(options) {}
 
-Session::Session(const distributed::Options& options, const detail::ClusterInfo& info) : options_(options) {
-#ifdef LOCKSTEP_WITH_GRPC
-  const Address coordinator = detail::parse_address(info.coordinator, "the coordinator's address");
-  const std::string token = find_token(options.token, detail::surroundings().environment, log_to_stderr);
-  std::unique_ptr<ControlChannel> channel;
-  if (info.process_id == 0) {
-    auto host =
-        std::make_shared<CoordinatorHost>(CoordinatorOptions{.process_count = info.process_count,
-                                                             .version = LOCKSTEP_VERSION,
-                                                             .heartbeat_timeout = options.heartbeat_timeout,
-                                                             .first_step_timeout = options.first_collective_timeout,
-                                                             .step_timeout = options.collective_timeout});
-    const Address bind =
-        info.bind_address.empty() ? coordinator : detail::parse_address(info.bind_address, "the address to listen at");
-    server_ = std::make_unique<ControlServer>(host, ServerOptions{.address = bind,
-                                                                  .token = token,
-                                                                  .tls = tls_of(options),
-                                                                  .heartbeat_timeout = options.heartbeat_timeout,
-                                                                  .resolve_timeout = options.initialization_timeout});
-    channel = in_process_channel(std::move(host));
-  } else {
-    channel = network_channel({.coordinator = coordinator,
-                               .token = token,
-                               .tls = tls_of(options),
-                               .heartbeat_timeout = options.heartbeat_timeout});
-  }
-  control_ = std::make_unique<Control>(std::move(channel),
-                                       ControlOptions{.process_id = info.process_id,
-                                                      .process_count = info.process_count,
-                                                      .initialization_timeout = options.initialization_timeout,
-                                                      .heartbeat_timeout = options.heartbeat_timeout});
+Session::Session(const distributed::Options& options, const detail::ClusterInfo& info) : Session(options) {
+  control_ = join_control(join_options(options, info));
   control_->on_failure([this](const Failure& failure) { on_failure(failure); });
 
-  const std::string address = info.process_id == 0
-                                  ? coordinator.host
-                                  : detail::local_address_towards(coordinator, options.initialization_timeout);
-  const ProcessFacts own{host_identity(), address, static_cast<int>(Lanes::local().count()),
-                         DeviceTable::instance().own_count()};
-  if (info.process_id == 0) control_->set("data plane/segment", make_token());
+  const ProcessFacts own{host_identity(), own_address(*control_, info.coordinator, options),
+                         static_cast<int>(Lanes::local().count()), DeviceTable::instance().own_count()};
+  if (info.process_id == 0) {
+    control_->set("data plane/segment", make_token());
+    control_->set("flight/job", make_token().substr(0, 8));
+  }
   const std::vector<ProcessFacts> facts = exchange_facts(*control_, own, options.initialization_timeout);
   DataPlane plane = connect(*control_, facts, options, info.mpi);
+  const std::string job = control_->get("flight/job", options.initialization_timeout);
+  auto recorder = std::make_shared<FlightRecorder>(own.lanes * info.process_id, own.lanes);
   const std::lock_guard lock(mutex_);
   if (const auto failure = control_->failure()) throw CommAborted(describe(*failure));
-  World::instance().join(
-      {.process_index = info.process_id,
-       .process_count = info.process_count,
-       .lanes = std::move(plane.lanes),
-       .agree = [this](std::string_view name, std::string_view text) { agree(name, text); },
-       .failed = [this](const std::string& reason) { control_->report_failure({.message = reason}, true); },
-       .progress = [this](int64_t step, const char* what) { control_->progress(step, what); }});
+  flight_ = std::make_unique<FlightWatch>(
+      recorder, FlightWatch::Options{.origin = {job, info.process_id, info.process_count},
+                                     .folder = flight_folder(std::getenv("LOCKSTEP_FLIGHT_DIR")),
+                                     .log = log_to_stderr});
+  flight_->listen();
+  World::instance().join({.process_index = info.process_id,
+                          .process_count = info.process_count,
+                          .lanes = std::move(plane.lanes),
+                          .settled_timeout = options.collective_timeout,
+                          .agree = [this](std::string_view name, std::string_view text) { agree(name, text); },
+                          .failed =
+                              [this](const std::string& reason) {
+                                flight_->failed(reason);
+                                control_->report_failure({.message = reason}, true);
+                              },
+                          .progress = [this](int64_t step, const char* what) { control_->progress(step, what); },
+                          .recorder = std::move(recorder)});
   std::vector<int> counts;
   for (const ProcessFacts& each : facts) counts.push_back(each.devices);
   DeviceTable::instance().join(info.process_id, counts);
-#else
-  throw_error(
-      "initialize: {} processes, and the control plane is not built in; install libgrpc++-dev, libprotobuf-dev, "
-      "protobuf-compiler and protobuf-compiler-grpc, and build again",
-      info.process_count);
-#endif
 }
 
 Session::~Session() {
@@ -106,14 +90,35 @@ Session::~Session() {
   World::instance().leave();
   DeviceTable::instance().leave();
   control_.reset();  // from here on nobody calls on_failure()
+  if (in_order_) end_mpi_job();
   if (executioner_.joinable()) executioner_.join();
 }
 
-void Session::shutdown() { control_->shutdown(options_.shutdown_timeout); }
+void Session::shutdown() {
+  control_->shutdown(options_.shutdown_timeout);
+  in_order_ = true;
+}
 
 void Session::sync(const std::string& name) { control_->barrier("sync/" + name, options_.first_collective_timeout); }
 
+std::vector<std::string> Session::exchange(const std::string& channel, const std::string& own) {
+  int64_t number = 0;
+  {
+    const std::lock_guard lock(exchange_mutex_);
+    number = exchanges_[channel]++;
+  }
+  const auto key = [&](int64_t n, int process) { return fmt::format("exchange/{}/{}/{}", channel, n, process); };
+  control_->set(key(number, control_->process_id()), own);
+  std::vector<std::string> all;
+  for (int p = 0; p < control_->process_count(); ++p)
+    all.push_back(control_->get(key(number, p), options_.first_collective_timeout));
+  // Who has come to this exchange has read all of the one before.
+  if (number > 0) control_->remove(key(number - 1, control_->process_id()));
+  return all;
+}
+
 void Session::report_failure(const std::string& message, bool retryable) {
+  flight_->failed(message);
   control_->report_failure({.message = message, .retryable = retryable});
 }
 
@@ -133,6 +138,7 @@ void Session::agree(std::string_view name, std::string_view text) {
 void Session::on_failure(const Failure& failure) {
   const std::lock_guard lock(mutex_);
   if (ending_) return;
+  if (flight_) flight_->failed(describe(failure));
   World::instance().abort(describe(failure));
   executioner_ = std::thread([this, failure] {
     std::unique_lock own(mutex_);

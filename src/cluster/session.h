@@ -1,12 +1,14 @@
-// Session: what a process holds between initialize() and shutdown(): the coordinator, where it is this process's to
-// run, its own place at it, and the comms of its lanes in the World.
+// Session: what a process holds between initialize() and shutdown(): its place at the coordinator, which in process 0
+// comes with the coordinator itself, and the comms of its lanes in the World.
 #pragma once
 
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "cluster/control.h"
 #include "cluster/detect.h"
@@ -14,7 +16,7 @@
 
 namespace lockstep {
 
-class ControlServer;
+class FlightWatch;
 
 class Session {
  public:
@@ -27,17 +29,26 @@ class Session {
 
   void shutdown();
   void sync(const std::string& name);
+  // Gives a text and returns those of all processes. Exchanges of one channel follow one another; different channels
+  // may be used by different threads.
+  std::vector<std::string> exchange(const std::string& channel, const std::string& own);
   void report_failure(const std::string& message, bool retryable);
   int failure_code() const;
 
  private:
+  // So that the destructor takes back what was done before the other one fails.
+  explicit Session(const distributed::Options& options);
   void agree(std::string_view name, std::string_view text);
   void on_failure(const Failure& failure);
 
   const distributed::Options options_;
-  std::unique_ptr<ControlServer> server_;
   std::unique_ptr<Control> control_;
+  std::unique_ptr<FlightWatch> flight_;
   int64_t agreements_ = 0;
+  bool in_order_ = false;  // shutdown() came to its end
+
+  std::mutex exchange_mutex_;
+  std::map<std::string, int64_t> exchanges_;  // so far, by channel
 
   // Ends the process when it does not end by itself after a failure.
   std::mutex mutex_;
@@ -45,5 +56,8 @@ class Session {
   bool ending_ = false;
   std::thread executioner_;
 };
+
+// That of this process; null while it is alone.
+std::shared_ptr<Session> current_session();
 
 }  // namespace lockstep

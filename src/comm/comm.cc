@@ -63,7 +63,7 @@ class Recording {
 Work Comm::checked_start(const Operation& operation) {
   check(operation, rank_, size_);
   if (!recorded_) return {this, start(operation), 0};
-  const uint64_t ticket = recorded_->lane().begin(*recorded_, operation);
+  const uint64_t ticket = recorded_->lane().begin(*recorded_, operation, false);
   Recording recording(*recorded_, ticket);
   void* const state = start(operation);
   recording.leave();
@@ -86,7 +86,7 @@ void Comm::checked_abandon(void* state, uint64_t ticket) noexcept {
 void Comm::checked_perform(const Operation& operation) {
   check(operation, rank_, size_);
   if (!recorded_) return perform(operation);
-  Recording recording(*recorded_, recorded_->lane().begin(*recorded_, operation));
+  Recording recording(*recorded_, recorded_->lane().begin(*recorded_, operation, true));
   perform(operation);
   recording.done();
 }
@@ -189,7 +189,7 @@ std::unique_ptr<Comm> Comm::split(const std::vector<int>& ranks, const std::stri
   std::vector<int> lanes;
   for (const int r : ranks) lanes.push_back(recorded_->lanes()[static_cast<size_t>(r)]);
   FlightGroup& group = recorded_->lane().add_group(name, lanes);
-  Recording recording(group, group.lane().begin(group, {.kind = Kind::split}));
+  Recording recording(group, group.lane().begin(group, {.kind = Kind::split}, true));
   std::unique_ptr<Comm> made = make_group(ranks, name);
   made->recorded_ = &group;
   recording.done();

@@ -30,7 +30,7 @@ FlightGroup& FlightLane::add_group(const std::string& name, const std::vector<in
   return *groups_.back();
 }
 
-uint64_t FlightLane::begin(FlightGroup& group, const Operation& operation) noexcept {
+uint64_t FlightLane::begin(FlightGroup& group, const Operation& operation, bool waits) noexcept {
   const uint64_t ticket = next_.fetch_add(1, kRelaxed);
   Entry& entry = entries_[ticket % kEntries];
   // What follows is not seen before the entry is marked as being written.
@@ -45,7 +45,7 @@ uint64_t FlightLane::begin(FlightGroup& group, const Operation& operation) noexc
   entry.bytes.store(elements * static_cast<int64_t>(size_of(operation.dtype)), std::memory_order_release);
   entry.step.store(step_.load(kRelaxed), std::memory_order_release);
   entry.began.store(time, std::memory_order_release);
-  entry.waited.store(0, std::memory_order_release);
+  entry.waited.store(waits ? time : 0, std::memory_order_release);
   entry.ended.store(0, std::memory_order_release);
   entry.outcome.store(FlightRecord::Outcome::under_way, std::memory_order_release);
   entry.ticket.store(ticket + 1, std::memory_order_release);

@@ -70,8 +70,8 @@ class FlightLane {
   // A group that this lane is in. Lasts as long as the FlightLane.
   FlightGroup& add_group(const std::string& name, const std::vector<int>& lanes);
 
-  // Each returns at once. begin() gives what the others need.
-  uint64_t begin(FlightGroup& group, const Operation& operation) noexcept;
+  // Each returns at once. begin() gives what the others need; `waits`: and the lane begins to wait for it.
+  uint64_t begin(FlightGroup& group, const Operation& operation, bool waits) noexcept;
   void wait(uint64_t ticket) noexcept;
   void end(uint64_t ticket, bool done) noexcept;
 

@@ -26,6 +26,14 @@ Comm& World::group(int64_t lane_here, const std::vector<int>& lanes, const std::
   return *made;
 }
 
+void World::settle() {
+  if (settled_ || alone()) return;
+  settled_ = true;
+  for (const auto& comm : member_.lanes) comm->set_timeout(member_.settled_timeout);
+  for (const Groups& groups : groups_)
+    for (const auto& [lanes, comm] : groups.made) comm->set_timeout(member_.settled_timeout);
+}
+
 void World::agree(std::string_view name, std::string_view text) const {
   if (member_.agree) member_.agree(name, text);
 }
@@ -55,6 +63,7 @@ void World::leave() {
   groups_.clear();
   member_.lanes.clear();  // before what they record to
   member_ = {};
+  settled_ = false;
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 // afterwards safe from any thread, groups of a lane from that lane's own.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -22,6 +23,8 @@ class World {
     int process_index = 0, process_count = 1;
     // For each lane of this process, its Comm among the lanes of all processes.
     std::vector<std::unique_ptr<Comm>> lanes = {};
+    // Of these comms, and those split from them, once settle() was called.
+    std::chrono::nanoseconds settled_timeout = Comm::kDefaultTimeout;
     // Throws Error, in all processes, when they give different texts under one name.
     std::function<void(std::string_view name, std::string_view text)> agree = {};
     // This process cannot go on.
@@ -47,6 +50,10 @@ class World {
   // the same order. Lasts as long as the membership.
   Comm& group(int64_t lane_here, const std::vector<int>& lanes, const std::string& name);
 
+  // Something was computed together: from now on processes wait no longer for others who may be compiling. REQUIRES: no
+  // lane is in an operation. Takes no time when it was called before.
+  void settle();
+
   void agree(std::string_view name, std::string_view text) const;
   void progress(int64_t step, const char* operation) const;
   // Makes every lane of every process that waits for another throw CommAborted. `own`: the reason lies in this process,
@@ -61,6 +68,7 @@ class World {
     std::map<std::vector<int>, std::unique_ptr<Comm>> made;
   };
   Membership member_;
+  bool settled_ = false;
   std::vector<Groups> groups_;  // of each lane here; destroyed before the Comms they were split from
 };
 

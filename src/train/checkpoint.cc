@@ -1,6 +1,8 @@
 #include "lockstep/checkpoint.h"
 
 #include <fmt/ranges.h>
+#include <iterator>
+#include <sstream>
 
 #include <algorithm>
 #include <charconv>
@@ -8,8 +10,10 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/names.h"
+#include "cluster/session.h"
 #include "train/checkpoint_folder.h"
 #include "train/checkpoint_io.h"
+#include "train/checkpoint_together.h"
 #include "train/manifest.h"
 
 namespace lockstep {
@@ -25,18 +29,37 @@ std::string known_steps(const std::string& dir) {
 }
 
 // The whole checkpoint of `dir` with the highest step.
-std::optional<Checkpoint> newest_whole(const std::string& dir, const Say& say, const LoadOptions& options) {
+// What every process says: they resume from the same checkpoint, or from none.
+std::vector<std::string> told(const std::string& own) {
+  const std::shared_ptr<Session> session = current_session();
+  return session ? session->exchange("resume", own) : std::vector<std::string>{own};
+}
+
+// The steps that the first process sees, newest first.
+std::vector<int64_t> steps_to_try(const std::string& dir) {
   std::vector<int64_t> steps = list_checkpoints(dir);
+  std::string text;
+  for (const int64_t step : steps) text += std::to_string(step) + " ";
+  std::istringstream agreed(told(text)[0]);
+  steps.assign(std::istream_iterator<int64_t>(agreed), {});
   std::reverse(steps.begin(), steps.end());
-  for (const int64_t step : steps) {
+  return steps;
+}
+
+std::optional<Checkpoint> newest_whole(const std::string& dir, const Say& say, const LoadOptions& options) {
+  for (const int64_t step : steps_to_try(dir)) {
     std::string reason;
+    std::optional<Checkpoint> found;
     try {
-      return load_checkpoint(checkpoint_path(dir, step), options);
+      found = load_checkpoint(checkpoint_path(dir, step), options);
     } catch (const Error& error) {
       reason = error.what();
     } catch (const IoError& error) {
       reason = error.what();
     }
+    for (const std::string& theirs : told(reason))
+      if (reason.empty()) reason = theirs;
+    if (reason.empty()) return found;
     if (say) say(fmt::format("resume: step {} is passed over: {}", step, reason));
   }
   return std::nullopt;
@@ -62,7 +85,11 @@ std::string save_checkpoint(const std::string& dir, const Checkpoint& checkpoint
   if (dir.empty()) throw_error("save_checkpoint: the folder's name is empty; name one");
   if (options.shard_bytes < 1) throw_error("save_checkpoint: shard_bytes is {}; give at least 1", options.shard_bytes);
   FileSystem& files = options.files ? *options.files : FileSystem::real();
-  return detail::write_checkpoint(files, dir, detail::contents_of(checkpoint), options.shard_bytes).path;
+  detail::CheckpointContents contents = detail::contents_of(checkpoint, {process_index(), process_count()});
+  const std::shared_ptr<Session> session = current_session();
+  if (!session) return detail::write_checkpoint(files, dir, std::move(contents), options.shard_bytes).path;
+  const auto exchange = [&](const std::string& own) { return session->exchange("save", own); };
+  return detail::write_together(files, dir, std::move(contents), options.shard_bytes, exchange).path;
 }
 
 Checkpoint load_checkpoint(const std::string& path, const LoadOptions& options) {

@@ -8,11 +8,13 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "cluster/session.h"
 #include "lane/lane.h"
 #include "lane/memory.h"
 #include "lockstep/checkpoint.h"
 #include "train/checkpoint_folder.h"
 #include "train/checkpoint_io.h"
+#include "train/checkpoint_together.h"
 
 namespace lockstep {
 namespace {
@@ -98,8 +100,7 @@ struct Checkpointer::Impl {
     if (const auto at = now.contents.info.metrics.find(options.best_metric); at != now.contents.info.metrics.end())
       metric = at->second;
     try {
-      for (const std::string& problem :
-           detail::write_checkpoint(files, options.dir, std::move(now.contents), options.shard_bytes).problems)
+      for (const std::string& problem : write(std::move(now.contents)).problems)
         report("checkpoint of step {} is saved, but tidying up failed: {}", step, problem);
     } catch (const std::exception& error) {
       report("checkpoint of step {} was not saved: {}", step, error.what());
@@ -109,11 +110,19 @@ struct Checkpointer::Impl {
       const std::lock_guard lock(mutex);
       saved.push_back(step);
     }
+    if (process_index() > 0) return;  // the first looks after what is kept
     try {
       retain(step, metric);
     } catch (const std::exception& error) {
       report("checkpoint of step {} is saved, but older ones were not looked through: {}", step, error.what());
     }
+  }
+
+  detail::WrittenCheckpoint write(detail::CheckpointContents contents) {
+    if (contents.writer.count == 1)
+      return detail::write_checkpoint(files, options.dir, std::move(contents), options.shard_bytes);
+    const auto exchange = [](const std::string& own) { return current_session()->exchange("checkpoint", own); };
+    return detail::write_together(files, options.dir, std::move(contents), options.shard_bytes, exchange);
   }
 
   template <class... Args>
@@ -204,7 +213,7 @@ Checkpointer::Checkpointer(CheckpointerOptions options) : impl_(std::make_unique
 Checkpointer::~Checkpointer() = default;
 
 void Checkpointer::save(Checkpoint checkpoint) {
-  detail::CheckpointContents contents = detail::contents_of(checkpoint);
+  detail::CheckpointContents contents = detail::contents_of(checkpoint, {process_index(), process_count()});
   wait();  // so that there is never more than one copy
   std::optional<Job> job;
   try {

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "base/names.h"
+#include "comm/world.h"
 #include "train/engine_impl.h"
 #include "train/state.h"
 
@@ -82,6 +83,7 @@ class Run {
     }();
     StepMetrics metrics;
     {
+      World::instance().progress(state_.step + 1, "train step");
       const auto timer = meter_.time(Meter::Phase::compute);
       metrics = engine_.step(state_, train_, batch, process_count() > 1 && asked_to_stop());
     }
@@ -108,6 +110,7 @@ class Run {
   }
 
   void evaluate() {
+    World::instance().progress(state_.step, "evaluation");
     meter_.pause();
     const EvalResult result = engine_.evaluate(state_, *fit_.test, fit_.eval_batch);
     last_eval_ = {{"test_loss", result.loss}, {"test_accuracy", result.accuracy}};

@@ -24,7 +24,7 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
 constexpr milliseconds kFirstPause(10), kLongestPause(200);
-constexpr milliseconds kQuiet(1000);  // of trying, before a line in the log
+constexpr milliseconds kQuiet(3000);  // of trying, before a line in the log
 constexpr milliseconds kResolveAttempt(5000);
 constexpr int kConnectMs = 3000;  // for one attempt
 

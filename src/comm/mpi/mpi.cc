@@ -33,9 +33,9 @@ std::unique_ptr<Comm> mpi_comm(const MpiOptions& options) {
   try {
     links = std::make_unique<MpiLinks>(session, std::move(members), rank, prefix, deadline);
   } catch (const LinkTimeout& late) {
-    throw CommTimeout(fmt::format(
-        "connecting \"{}\": rank {} of {} waited {:.3g} s for rank {}; see there whether it runs", options.name, rank,
-        size, std::chrono::duration<double>(options.timeout).count(), late.peer));
+    throw CommTimeout(
+        fmt::format("connecting \"{}\": rank {} of {} waited {:.3g} s for rank {}; see there whether it runs",
+                    options.name, rank, size, std::chrono::duration<double>(options.timeout).count(), late.peer));
   }
   return linked_comm({.rank = rank,
                       .size = size,
@@ -51,6 +51,8 @@ MpiPlace mpi_place() {
   const MpiSession& session = MpiSession::instance();
   return {session.rank(), session.size()};
 }
+
+void mpi_done() { MpiSession::recovered(); }
 
 void mpi_finalize() { MpiSession::finalize(); }
 

@@ -42,6 +42,10 @@ MpiPlace mpi_place();
 // A way for letters between all processes; called by all of them, in the same order when there are several.
 std::unique_ptr<Mail> mpi_mail();
 
+// All processes have agreed that their work is done: whatever group has failed, MPI is finalized when they end. Nothing
+// to do when it is not in use.
+void mpi_done();
+
 // Ends MPI, together with all other processes. Nothing to do when it was not initialized here, or is ended already.
 // REQUIRES: no Comm made by mpi_comm() is left.
 void mpi_finalize();

@@ -71,6 +71,11 @@ void MpiSession::at_exit() {
   finalized = true;
 }
 
+void MpiSession::recovered() {
+  const std::lock_guard lock(instance_mutex);
+  if (the_instance) the_instance->failed_.store(false);
+}
+
 void MpiSession::finalize() {
   const std::lock_guard lock(instance_mutex);
   if (!the_instance || finalized) return;

@@ -55,6 +55,8 @@ class MpiSession final : public KeyStore {
 
   // A group has failed: the others may not come to end MPI.
   void failed() { failed_.store(true); }
+  // They will come after all.
+  static void recovered();
 
  private:
   MpiSession();

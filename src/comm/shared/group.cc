@@ -86,14 +86,18 @@ class SharedGroup::Patience {
     const auto now = Clock::now();
     if (now < next_look_) return false;
     next_look_ = now + kLookInterval;
+    ++looks_;
     return true;
   }
+  // Looks since there was progress.
+  int looks() const { return looks_; }
   Duration nap() const { return std::clamp<Duration>(deadline_ - Clock::now(), Duration(0), kNap); }
 
  private:
   void begin() {
     if (std::exchange(began_, true)) return;
     const auto now = Clock::now();
+    looks_ = 0;
     spin_until_ = now + kSpin;
     next_look_ = now + kLookInterval;
     deadline_ = deadline_after(timeout_);
@@ -102,6 +106,7 @@ class SharedGroup::Patience {
   const bool spins_;
   const Duration timeout_;
   bool began_ = false;
+  int looks_ = 0;
   Clock::time_point spin_until_, next_look_, deadline_;
 };
 
@@ -371,7 +376,11 @@ void SharedGroup::drive(Pending& pending, Duration timeout) {
       continue;
     }
     if (patience.over()) time_out(pending, timeout);
-    if (patience.should_look()) look_after_peers(pending);
+    if (patience.should_look()) {
+      look_after_peers(pending);
+      // Started by all, but held up, and the group has failed: whoever holds it up will not go on.
+      if (failed() && patience.looks() >= 2) stop(pending);
+    }
     rest(patience);
   }
 }

@@ -4,7 +4,8 @@
 // come.
 //
 // A rank that is killed is found out within about a second by those who wait for it, and named. One that is stopped
-// runs into the timeout. Values are combined in the order of the ranks; 16-bit floats are rounded once.
+// runs into the timeout; after abort() an operation that it holds up is given up, also where all had started it. Values
+// are combined in the order of the ranks; 16-bit floats are rounded once.
 #pragma once
 
 #include <chrono>

@@ -1,0 +1,236 @@
+#include "cluster/blame.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "base/names.h"
+#include "cli/command.h"
+
+namespace lockstep::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using Outcome = FlightRecord::Outcome;
+
+struct Arguments {
+  std::vector<std::string> paths;
+  bool json = false;
+};
+
+std::vector<FlightDump> read(const std::vector<std::string>& paths) {
+  FileSystem& files = FileSystem::real();
+  std::vector<std::string> found;
+  for (const std::string& path : paths) {
+    if (!std::filesystem::is_directory(path)) {
+      found.push_back(path);
+      continue;
+    }
+    const size_t before = found.size();
+    for (const std::string& name : files.list(path))
+      if (is_flight_file_name(name)) found.push_back(path + "/" + name);
+    if (found.size() == before)
+      throw_error(
+          "blame: {} holds no lockstep_flight_*.json; processes write them to LOCKSTEP_FLIGHT_DIR, or where "
+          "they run, when the job fails and when they receive SIGUSR2",
+          path);
+  }
+  std::vector<FlightDump> out;
+  for (const std::string& path : found) {
+    const std::vector<uint8_t> bytes = files.read_file(path);
+    out.push_back(flight_dump_from(std::string(bytes.begin(), bytes.end()), path));
+  }
+  return out;
+}
+
+std::string duration(int64_t nanoseconds) {
+  const auto number = static_cast<double>(nanoseconds);
+  if (nanoseconds < 1'000'000) return fmt::format("{:.0f} us", number / 1e3);
+  if (nanoseconds < 1'000'000'000) return fmt::format("{:.1f} ms", number / 1e6);
+  return fmt::format("{:.2f} s", number / 1e9);
+}
+
+std::string size_text(int64_t bytes) {
+  const auto number = static_cast<double>(bytes);
+  if (bytes < 1000) return fmt::format("{} B", bytes);
+  if (bytes < 1000 * 1000) return fmt::format("{:.1f} kB", number / 1e3);
+  return fmt::format("{:.1f} MB", number / 1e6);
+}
+
+std::string clock_text(int64_t time) {
+  const int64_t seconds = time / 1'000'000'000;
+  return fmt::format("{:%H:%M:%S}.{:03}", fmt::gmtime(static_cast<std::time_t>(seconds)), time / 1'000'000 % 1000);
+}
+
+// `all_reduce #41 of "world" (f32, 4.0 kB)`.
+std::string op_text(const Blame::Op& op) {
+  std::string out = fmt::format("{} #{} of \"{}\"", op.operation, op.sequence, op.group);
+  if (op.bytes > 0) out += fmt::format(" ({}, {})", op.dtype, size_text(op.bytes));
+  return out;
+}
+
+// `process 2`, `process 2 (lane 5)` where processes have several.
+std::string lane_text(const Blame& found, int lane) {
+  const std::string process = fmt::format("process {}", found.process_of(lane));
+  return found.lanes == 1 ? process : fmt::format("{} (lane {})", process, lane);
+}
+
+template <class Range, class Function>
+std::string listed(const Range& range, const Function& text) {
+  std::string out;
+  for (const auto& each : range) out += fmt::format("{}{}", out.empty() ? "" : ", ", text(each));
+  return out;
+}
+
+std::string seen_text(const Blame::Seen& seen) {
+  const std::string op = fmt::format("{}, step {}", op_text(seen.op), seen.op.step);
+  if (seen.waiting)
+    return fmt::format("{} in {}{} {}", seen.outcome == Outcome::failed ? "failed" : "waiting", op,
+                       seen.outcome == Outcome::failed ? ", after" : ", for", duration(seen.nanoseconds));
+  const char* what = seen.outcome == Outcome::done     ? "done with"
+                     : seen.outcome == Outcome::failed ? "gave up"
+                                                       : "had begun, and did not wait for,";
+  return fmt::format("{} {}, {} before", what, op, duration(seen.nanoseconds));
+}
+
+void print_processes(const Blame& found) {
+  int64_t dumped = 0;
+  for (const Blame::Process& process : found.processes) dumped += process.dumped;
+  fmt::print("job {}: {} {}, {}\n", found.job, found.processes.size(),
+             found.processes.size() == 1 ? "process" : "processes", counted(dumped, "dump"));
+  for (size_t p = 0; p < found.processes.size(); ++p) {
+    const Blame::Process& process = found.processes[p];
+    if (!process.dumped) {
+      fmt::print("  process {}  left no dump: it is gone or stopped, or wrote it elsewhere\n", p);
+      continue;
+    }
+    fmt::print("  process {}  on {}, pid {}, at {}, step {}: {}\n", p, process.host, process.pid,
+               clock_text(process.time), process.step, process.reason);
+    if (!process.uncertainty)
+      fmt::print("             its clock could not be compared with those of the others\n");
+    else if (process.offset != 0)
+      fmt::print("             its clock is {} {}, +- {}\n", duration(std::abs(process.offset)),
+                 process.offset > 0 ? "behind" : "ahead", duration(*process.uncertainty));
+    for (const Blame::Seen& seen : process.lanes)
+      fmt::print("             {}{}\n", found.lanes == 1 ? "" : fmt::format("lane {}: ", seen.lane), seen_text(seen));
+    if (process.lanes.empty()) fmt::print("             no operation with others yet\n");
+  }
+}
+
+void print_stuck(const Blame& found) {
+  const auto lane = [&](int each) { return lane_text(found, each); };
+  fmt::print("\nwho is missing\n");
+  if (found.stuck.empty()) fmt::print("  nobody: no operation waits for one that has not begun it\n");
+  for (const Blame::Stuck& stuck : found.stuck) {
+    fmt::print("  {}, step {}\n", op_text(stuck.op), stuck.op.step);
+    fmt::print("    waiting  {}\n", listed(stuck.waiting, [&](const Blame::Stuck::Waiter& waiter) {
+                 return fmt::format("{} for {}", lane(waiter.lane), duration(waiter.nanoseconds));
+               }));
+    if (!stuck.missing.empty()) fmt::print("    missing  {}\n", listed(stuck.missing, lane));
+    if (!stuck.unknown.empty()) fmt::print("    unknown  {}: no dump\n", listed(stuck.unknown, lane));
+  }
+  if (!found.culprits.empty())
+    fmt::print("  => {}\n", listed(found.culprits, [](int process) { return fmt::format("process {}", process); }));
+  else if (!found.stuck.empty())
+    fmt::print("  => they wait for each other: processes begin operations of different groups in different orders\n");
+}
+
+void print_late(const Blame& found) {
+  fmt::print("\nwho was late, in {} that all have begun\n", counted(found.compared, "operation"));
+  if (found.compared == 0) return;
+  fmt::print("  {:<11}  {:>6}  {:>10}  {:>10}  {:>10}\n", "", "last", "total", "mean", "longest");
+  for (const auto& [process, late] : found.late)
+    fmt::print("  {:<11}  {:>6}  {:>10}  {:>10}  {:>10}\n", fmt::format("process {}", process), late.times,
+               duration(late.total), late.times == 0 ? "-" : duration(late.total / late.times), duration(late.longest));
+  if (found.late.size() < found.processes.size())
+    fmt::print("  among those with dumps: the others may have come later\n");
+  if (found.worst.empty()) return;
+  fmt::print("\nthe longest waits\n");
+  for (const Blame::Wait& wait : found.worst)
+    fmt::print("  {:>10}  for {} in {}, step {}\n", duration(wait.nanoseconds), lane_text(found, wait.last),
+               op_text(wait.op), wait.op.step);
+}
+
+ordered_json json_of(const Blame::Op& op) {
+  return {{"group", op.group}, {"lanes", op.lanes}, {"sequence", op.sequence}, {"operation", op.operation},
+          {"dtype", op.dtype}, {"bytes", op.bytes}, {"step", op.step}};
+}
+
+ordered_json json_of(const Blame::Process& process) {
+  if (!process.dumped) return {{"dumped", false}};
+  ordered_json lanes = ordered_json::array();
+  for (const Blame::Seen& seen : process.lanes)
+    lanes.push_back(
+        {{"lane", seen.lane}, {"operation", json_of(seen.op)}, {"waiting", seen.waiting}, {"ns", seen.nanoseconds}});
+  ordered_json out = {{"dumped", true},
+                      {"host", process.host},
+                      {"pid", process.pid},
+                      {"time_ns", process.time},
+                      {"step", process.step},
+                      {"reason", process.reason},
+                      {"clock_offset_ns", nullptr},
+                      {"clock_uncertainty_ns", nullptr},
+                      {"last_seen", lanes}};
+  if (process.uncertainty) {
+    out["clock_offset_ns"] = process.offset;
+    out["clock_uncertainty_ns"] = *process.uncertainty;
+  }
+  return out;
+}
+
+void print_json(const Blame& found) {
+  ordered_json processes = ordered_json::array(), stuck = ordered_json::array(), late = ordered_json::array(),
+               worst = ordered_json::array();
+  for (const Blame::Process& process : found.processes) processes.push_back(json_of(process));
+  for (const Blame::Stuck& each : found.stuck) {
+    ordered_json waiting = ordered_json::array();
+    for (const auto& waiter : each.waiting) waiting.push_back({{"lane", waiter.lane}, {"ns", waiter.nanoseconds}});
+    stuck.push_back({{"operation", json_of(each.op)},
+                     {"waiting", waiting},
+                     {"missing_lanes", each.missing},
+                     {"unknown_lanes", each.unknown}});
+  }
+  for (const auto& [process, each] : found.late)
+    late.push_back(
+        {{"process", process}, {"times", each.times}, {"total_ns", each.total}, {"longest_ns", each.longest}});
+  for (const Blame::Wait& wait : found.worst)
+    worst.push_back({{"operation", json_of(wait.op)},
+                     {"lane", wait.last},
+                     {"process", found.process_of(wait.last)},
+                     {"ns", wait.nanoseconds}});
+  const ordered_json out = {
+      {"job", found.job},          {"lanes_per_process", found.lanes}, {"processes", processes}, {"stuck", stuck},
+      {"missing", found.culprits}, {"compared", found.compared},       {"late", late},           {"worst", worst}};
+  fmt::print("{}\n", out.dump(2, ' ', false, ordered_json::error_handler_t::replace));
+}
+
+int run(const Arguments& arguments) {
+  const Blame found = blame(read(arguments.paths));
+  if (arguments.json) {
+    print_json(found);
+    return kDone;
+  }
+  print_processes(found);
+  print_stuck(found);
+  print_late(found);
+  return kDone;
+}
+
+}  // namespace
+
+void add_blame_command(CLI::App& program, Action& action) {
+  CLI::App* command =
+      program.add_subcommand("blame", "say who was late, or is missing, from the dumps that processes left");
+  auto arguments = std::make_shared<Arguments>();
+  command->add_option("DUMPS", arguments->paths, "lockstep_flight_*.json of one job, or folders of them")
+      ->required()
+      ->type_name("FILE|DIR");
+  command->add_flag("--json", arguments->json, "print JSON");
+  command->callback([arguments, &action] { action = [arguments] { return run(*arguments); }; });
+}
+
+}  // namespace lockstep::cli

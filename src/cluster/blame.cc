@@ -1,0 +1,282 @@
+#include "cluster/blame.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include "base/check.h"
+
+namespace lockstep {
+namespace {
+
+using Outcome = FlightRecord::Outcome;
+using Record = FlightDump::Record;
+
+constexpr size_t kWorst = 5;
+
+// A group is known by its name and members, as rows of a grid may share the name.
+struct GroupKey {
+  std::string name;
+  std::vector<int> lanes;
+  auto operator<=>(const GroupKey&) const = default;
+};
+
+struct GroupHistory {
+  std::map<int, int64_t> begun;                            // by lane
+  std::map<int64_t, std::map<int, const Record*>> events;  // by number of the operation, then by lane
+};
+
+using History = std::map<GroupKey, GroupHistory>;
+
+void check_that_they_fit(const std::vector<FlightDump>& dumps) {
+  if (dumps.empty()) throw_error("blame: no dumps");
+  const FlightDump& first = dumps[0];
+  std::set<int> processes;
+  for (const FlightDump& dump : dumps) {
+    if (dump.job != first.job) {
+      const FlightDump& newest =
+          *std::max_element(dumps.begin(), dumps.end(), [](const auto& a, const auto& b) { return a.time < b.time; });
+      throw_error(
+          "blame: dumps of different jobs, {} and {}; give those of one, such as the newest: lockstep_flight_{}_*.json",
+          first.job, dump.job, newest.job);
+    }
+    if (dump.processes != first.processes || dump.lanes != first.lanes)
+      throw_error("blame: processes {} and {} do not agree on the size of job {}; one of the dumps was changed",
+                  first.process, dump.process, dump.job);
+    if (!processes.insert(dump.process).second)
+      throw_error("blame: two dumps of process {}; leave out the older one", dump.process);
+  }
+}
+
+History history_of(const std::vector<FlightDump>& dumps) {
+  History out;
+  for (const FlightDump& dump : dumps) {
+    for (const FlightDump::Group& group : dump.groups) out[{group.name, group.lanes}].begun[group.lane] = group.begun;
+    for (const Record& record : dump.records) {
+      const FlightDump::Group& group = dump.groups[static_cast<size_t>(record.group)];
+      out[{group.name, group.lanes}].events[record.sequence][group.lane] = &record;
+    }
+  }
+  return out;
+}
+
+// Nobody's part ends before everybody has begun.
+bool waits_for_all(const std::string& operation) {
+  return operation != name(Operation::Kind::broadcast) && operation != name(Operation::Kind::permute);
+}
+
+int64_t median(std::vector<int64_t> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+struct Offset {
+  int64_t value = 0;
+  std::optional<int64_t> uncertainty = 0;
+};
+
+// What to add to times of one clock to have them in another's: the median of how much earlier common operations ended,
+// within what causality allows.
+class Alignment {
+ public:
+  void add(const std::vector<const Record*>& reference, const std::vector<const Record*>& other) {
+    int64_t reference_end = INT64_MAX, other_end = INT64_MAX;
+    for (const Record* a : reference) {
+      reference_end = std::min(reference_end, a->ended);
+      for (const Record* b : other) {
+        low_ = std::max(low_, a->began - b->ended);
+        high_ = std::min(high_, a->ended - b->began);
+      }
+    }
+    for (const Record* b : other) other_end = std::min(other_end, b->ended);
+    differences_.push_back(reference_end - other_end);
+  }
+
+  Offset offset() const {
+    if (differences_.empty()) return {0, std::nullopt};
+    int64_t value = median(differences_);
+    std::vector<int64_t> deviations;
+    for (const int64_t difference : differences_) deviations.push_back(std::abs(difference - value));
+    if (low_ <= high_) value = std::clamp(value, low_, high_);
+    return {value, median(deviations)};
+  }
+
+ private:
+  std::vector<int64_t> differences_;
+  int64_t low_ = INT64_MIN, high_ = INT64_MAX;
+};
+
+// By process.
+std::map<int, Offset> align(const std::vector<FlightDump>& dumps, const History& history) {
+  std::map<int, const FlightDump*> by_process;
+  for (const FlightDump& dump : dumps) by_process[dump.process] = &dump;
+  const std::string& reference = by_process.begin()->second->clock;
+  std::map<std::string, Alignment> alignments;
+  for (const auto& [key, group] : history)
+    for (const auto& [sequence, lanes] : group.events) {
+      std::map<std::string, std::vector<const Record*>> by_clock;
+      for (const auto& [lane, record] : lanes)
+        if (record->outcome == Outcome::done && waits_for_all(record->operation))
+          by_clock[by_process.at(lane / dumps[0].lanes)->clock].push_back(record);
+      if (!by_clock.contains(reference)) continue;
+      for (const auto& [clock, records] : by_clock)
+        if (clock != reference) alignments[clock].add(by_clock[reference], records);
+    }
+  std::map<int, Offset> out;
+  for (const auto& [process, dump] : by_process)
+    out[process] = dump->clock == reference ? Offset{} : alignments[dump->clock].offset();
+  return out;
+}
+
+Blame::Op op_of(const GroupKey& group, const Record& record) {
+  return {group.name, group.lanes, record.sequence, record.operation, record.dtype, record.bytes, record.step};
+}
+
+bool is_waiting(const Record& record) { return record.waited != 0 && record.outcome != Outcome::done; }
+
+// Until the dump, or until the failure that ended it.
+int64_t waited_for(const Record& record, const FlightDump& dump) {
+  return (record.ended != 0 ? record.ended : dump.time) - record.waited;
+}
+
+std::vector<Blame::Seen> last_seen(const FlightDump& dump) {
+  std::map<int, const Record*> last;
+  for (const Record& record : dump.records) {
+    const Record*& known = last[dump.groups[static_cast<size_t>(record.group)].lane];
+    // What a lane waits in says more than what it began afterwards without waiting.
+    if (!known || !is_waiting(*known) || is_waiting(record)) known = &record;
+  }
+  std::vector<Blame::Seen> out;
+  for (const auto& [lane, record] : last) {
+    const FlightDump::Group& group = dump.groups[static_cast<size_t>(record->group)];
+    const bool waiting = is_waiting(*record);
+    const int64_t since = record->ended != 0 ? record->ended : record->began;
+    out.push_back({lane, op_of({group.name, group.lanes}, *record), record->outcome, waiting,
+                   waiting ? waited_for(*record, dump) : dump.time - since});
+  }
+  return out;
+}
+
+// The first operation of a group that somebody waits in and somebody has not begun.
+std::optional<Blame::Stuck> find_stuck(const GroupKey& key, const GroupHistory& group,
+                                       const std::map<int, const FlightDump*>& dumps,
+                                       const std::map<int, Offset>& offsets, int lanes_each) {
+  for (const auto& [sequence, lanes] : group.events) {
+    Blame::Stuck stuck;
+    const Record* any = nullptr;
+    int64_t since = INT64_MAX;
+    for (const auto& [lane, record] : lanes)
+      if (is_waiting(*record)) {
+        any = record;
+        since = std::min(since, record->waited + offsets.at(lane / lanes_each).value);
+        stuck.waiting.push_back({lane, waited_for(*record, *dumps.at(lane / lanes_each))});
+      }
+    if (!any) continue;
+    for (const int lane : key.lanes) {
+      const auto dump = dumps.find(lane / lanes_each);
+      const auto begun = group.begun.find(lane);
+      if (dump == dumps.end())
+        stuck.unknown.push_back(lane);
+      else if (begun != group.begun.end() && begun->second > sequence)
+        continue;
+      // Processes are not asked at the same instant: one that was asked before the others waited is not missing.
+      else if (dump->second->reason != kFlightAsked || dump->second->time + offsets.at(dump->first).value >= since)
+        stuck.missing.push_back(lane);
+    }
+    if (stuck.missing.empty() && stuck.unknown.empty()) continue;
+    stuck.op = op_of(key, *any);
+    return stuck;
+  }
+  return std::nullopt;
+}
+
+// Those who are missed and do not wait themselves. When some are known to be missing, those of whom nothing is known
+// are not suspected.
+std::vector<int> culprits_of(const Blame& found) {
+  std::set<int> waiting, missing, unknown, out;
+  for (const Blame::Stuck& stuck : found.stuck) {
+    for (const auto& waiter : stuck.waiting) waiting.insert(waiter.lane);
+    missing.insert(stuck.missing.begin(), stuck.missing.end());
+    unknown.insert(stuck.unknown.begin(), stuck.unknown.end());
+  }
+  for (const int lane : missing)
+    if (!waiting.contains(lane)) out.insert(found.process_of(lane));
+  if (out.empty())
+    for (const int lane : unknown) out.insert(found.process_of(lane));
+  return {out.begin(), out.end()};
+}
+
+// How long others waited for the last to come, and who that was.
+std::optional<Blame::Wait> wait_in(const GroupKey& key, const std::map<int, const Record*>& lanes,
+                                   const std::map<int, Offset>& offsets, int lanes_each) {
+  const auto moved = [&](int lane, int64_t time) { return time + offsets.at(lane / lanes_each).value; };
+  const auto last = std::max_element(lanes.begin(), lanes.end(), [&](const auto& a, const auto& b) {
+    return moved(a.first, a.second->began) < moved(b.first, b.second->began);
+  });
+  const int64_t came = moved(last->first, last->second->began);
+  int64_t longest = 0;
+  for (const auto& [lane, record] : lanes)
+    // Who was through before has not waited for it.
+    if (record->waited != 0 && (record->ended == 0 || moved(lane, record->ended) >= came))
+      longest = std::max(longest, came - moved(lane, record->waited));
+  if (longest == 0) return std::nullopt;
+  return Blame::Wait{op_of(key, *last->second), last->first, longest};
+}
+
+void find_late(const History& history, const std::map<int, const FlightDump*>& dumps,
+               const std::map<int, Offset>& offsets, Blame& out) {
+  for (const auto& [process, dump] : dumps) out.late[process] = {};
+  for (const auto& [key, group] : history) {
+    const auto present =
+        std::count_if(key.lanes.begin(), key.lanes.end(), [&](int lane) { return dumps.contains(lane / out.lanes); });
+    for (const auto& [sequence, lanes] : group.events) {
+      if (present < 2 || static_cast<std::ptrdiff_t>(lanes.size()) != present) continue;
+      ++out.compared;
+      const auto wait = wait_in(key, lanes, offsets, out.lanes);
+      if (!wait) continue;
+      Blame::Late& late = out.late[out.process_of(wait->last)];
+      ++late.times;
+      late.total += wait->nanoseconds;
+      late.longest = std::max(late.longest, wait->nanoseconds);
+      out.worst.push_back(*wait);
+    }
+  }
+  std::stable_sort(out.worst.begin(), out.worst.end(),
+                   [](const auto& a, const auto& b) { return a.nanoseconds > b.nanoseconds; });
+  if (out.worst.size() > kWorst) out.worst.resize(kWorst);
+}
+
+}  // namespace
+
+Blame blame(const std::vector<FlightDump>& dumps) {
+  check_that_they_fit(dumps);
+  const History history = history_of(dumps);
+  const std::map<int, Offset> offsets = align(dumps, history);
+  std::map<int, const FlightDump*> by_process;
+  for (const FlightDump& dump : dumps) by_process[dump.process] = &dump;
+
+  Blame out;
+  out.job = dumps[0].job;
+  out.lanes = dumps[0].lanes;
+  out.processes.resize(static_cast<size_t>(dumps[0].processes));
+  for (const auto& [process, dump] : by_process)
+    out.processes[static_cast<size_t>(process)] = {.dumped = true,
+                                                   .host = dump->host,
+                                                   .reason = dump->reason,
+                                                   .pid = dump->pid,
+                                                   .time = dump->time,
+                                                   .step = dump->step,
+                                                   .offset = offsets.at(process).value,
+                                                   .uncertainty = offsets.at(process).uncertainty,
+                                                   .lanes = last_seen(*dump)};
+  for (const auto& [key, group] : history)
+    if (auto stuck = find_stuck(key, group, by_process, offsets, out.lanes)) out.stuck.push_back(std::move(*stuck));
+  out.culprits = culprits_of(out);
+  find_late(history, by_process, offsets, out);
+  return out;
+}
+
+}  // namespace lockstep

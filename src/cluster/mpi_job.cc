@@ -1,0 +1,74 @@
+#include "cluster/mpi_job.h"
+
+#include "base/check.h"
+#include "base/names.h"
+#ifdef LOCKSTEP_WITH_MPI
+#include "comm/mpi/mpi.h"
+#endif
+
+namespace lockstep {
+
+namespace {
+
+#ifdef LOCKSTEP_WITH_GRPC
+constexpr bool kNetwork = true;
+#else
+constexpr bool kNetwork = false;
+#endif
+
+#ifdef LOCKSTEP_WITH_MPI
+void check_place(int process_id, int process_count) {
+  const MpiPlace place = mpi_place();
+  if (place.rank != process_id || place.size != process_count)
+    throw_error(
+        "initialize: this is process {} of {}, but rank {} of {} for MPI; start the program with the mpirun of the MPI "
+        "that it is linked with (under Slurm, srun --mpi=pmix), or use another way: LOCKSTEP_COORDINATOR and gloo",
+        process_id, process_count, place.rank, place.size);
+}
+#endif
+
+[[noreturn, maybe_unused]] void refuse() {
+  throw_error(
+      "initialize: MPI is wanted, and not built in; install libopenmpi-dev and openmpi-bin and build again, or set "
+      "LOCKSTEP_COORDINATOR to host:port of process 0 and use gloo");
+}
+
+}  // namespace
+
+bool mpi_is_built_in() {
+#ifdef LOCKSTEP_WITH_MPI
+  return true;
+#else
+  return false;
+#endif
+}
+
+std::function<std::unique_ptr<Mail>()> mail_of(const detail::ClusterInfo& info) {
+  if (!info.mpi || (kNetwork && !info.coordinator.empty())) return {};
+#ifdef LOCKSTEP_WITH_MPI
+  check_place(info.process_id, info.process_count);
+  return mpi_mail;
+#else
+  refuse();
+#endif
+}
+
+std::unique_ptr<Comm> mpi_group([[maybe_unused]] int process_id, [[maybe_unused]] int process_count,
+                                [[maybe_unused]] const std::vector<int>& processes,
+                                [[maybe_unused]] const std::string& key,
+                                [[maybe_unused]] std::chrono::nanoseconds timeout) {
+#ifdef LOCKSTEP_WITH_MPI
+  check_place(process_id, process_count);
+  return mpi_comm({.timeout = timeout, .processes = processes, .key = key});
+#else
+  refuse();
+#endif
+}
+
+void end_mpi_job() {
+#ifdef LOCKSTEP_WITH_MPI
+  mpi_done();
+#endif
+}
+
+}  // namespace lockstep

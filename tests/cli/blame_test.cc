@@ -1,0 +1,229 @@
+// `lockstep blame`: what it says about dumps made here, and about those of processes that were stopped.
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "cluster/flight.h"
+#include "support/program.h"
+
+namespace lockstep {
+namespace {
+
+using Outcome = FlightRecord::Outcome;
+constexpr int64_t kMs = 1'000'000;
+constexpr int64_t kNoon = 1'800'014'400LL * 1000 * kMs;  // 12:00 of some day
+
+// Dumps of three processes, on two hosts the second of which has its clock 5 s ahead.
+class Job {
+ public:
+  explicit Job(int processes, int lanes = 1) {
+    for (int p = 0; p < processes; ++p) {
+      dumps_.push_back({.job = "3f9a0c21",
+                        .process = p,
+                        .processes = processes,
+                        .lanes = lanes,
+                        .host = p < 2 ? "n001" : "n002",
+                        .clock = p < 2 ? "boot 1" : "boot 2",
+                        .pid = 100 + p,
+                        .time = at(p, 60'000),
+                        .reason = "SIGUSR2",
+                        .step = 0,
+                        .groups = {},
+                        .records = {}});
+    }
+  }
+
+  FlightDump& dump(int process) { return dumps_[static_cast<size_t>(process)]; }
+
+  // One lane's part in the next operation of a group. ended: 0 when it waits.
+  void add(int lane, const std::string& group, const std::vector<int>& lanes, const std::string& operation,
+           int64_t began_ms, int64_t ended_ms) {
+    const int process = lane / dumps_[0].lanes;
+    FlightDump& to = dump(process);
+    size_t g = 0;
+    while (g < to.groups.size() && (to.groups[g].name != group || to.groups[g].lane != lane)) ++g;
+    if (g == to.groups.size()) to.groups.push_back({group, lanes, lane, 0});
+    const int64_t began = at(process, began_ms);
+    to.records.push_back({static_cast<int>(g), to.groups[g].begun++, operation, "f32",
+                          operation == "barrier" ? 0 : 1000, operation == "barrier" ? 0 : 4000, to.step, began, began,
+                          ended_ms == 0 ? 0 : at(process, ended_ms),
+                          ended_ms == 0 ? Outcome::under_way : Outcome::done});
+  }
+
+  // The paths of the dumps of these.
+  std::vector<std::string> write(const std::string& folder, const std::vector<int>& processes) {
+    std::vector<std::string> out;
+    for (const int p : processes) {
+      const std::string text = to_json(dump(p));
+      out.push_back(folder + "/" + flight_file_name(dump(p)));
+      FileSystem::real().write(out.back(), std::vector<uint8_t>(text.begin(), text.end()));
+    }
+    return out;
+  }
+
+ private:
+  static int64_t at(int process, int64_t ms) { return kNoon + ms * kMs + (process < 2 ? 0 : 5000 * kMs); }
+
+  std::vector<FlightDump> dumps_;
+};
+
+const std::vector<int> kAll = {0, 1, 2};
+
+// Everybody in turn is the last, process 1 by more; then process 2 does not come.
+Job stuck_job() {
+  Job job(3);
+  for (int step = 0; step < 4; ++step) {
+    const int64_t begin = 1000 * step;
+    for (int p = 0; p < 3; ++p) {
+      job.dump(p).step = step;
+      const int64_t late = p == step % 3 ? (p == 1 ? 200 : 20) : 0;
+      job.add(p, "world", kAll, "all_reduce", begin + late, begin + (step % 3 == 1 ? 210 : 30));
+    }
+  }
+  job.add(0, "world", kAll, "barrier", 10'000, 0);
+  job.add(1, "world", kAll, "barrier", 10'500, 0);
+  return job;
+}
+
+TEST(BlameCommand, NamesTheOneWhoIsMissingAndThoseWhoWereLate) {
+  const TempDir dir;
+  stuck_job().write(dir.path(), {0, 1, 2});
+  const detail::ProcessResult result = run_lockstep({"blame", dir.path()});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.output,
+            R"(job 3f9a0c21: 3 processes, 3 dumps
+  process 0  on n001, pid 100, at 12:01:00.000, step 3: SIGUSR2
+             waiting in barrier #4 of "world", step 3, for 50.00 s
+  process 1  on n001, pid 101, at 12:01:00.000, step 3: SIGUSR2
+             waiting in barrier #4 of "world", step 3, for 49.50 s
+  process 2  on n002, pid 102, at 12:01:05.000, step 3: SIGUSR2
+             its clock is 5.00 s ahead, +- 0 us
+             done with all_reduce #3 of "world" (f32, 4.0 kB), step 3, 56.97 s before
+
+who is missing
+  barrier #4 of "world", step 3
+    waiting  process 0 for 50.00 s, process 1 for 49.50 s
+    missing  process 2
+  => process 2
+
+who was late, in 4 operations that all have begun
+                 last       total        mean     longest
+  process 0         2     40.0 ms     20.0 ms     20.0 ms
+  process 1         1    200.0 ms    200.0 ms    200.0 ms
+  process 2         1     20.0 ms     20.0 ms     20.0 ms
+
+the longest waits
+    200.0 ms  for process 1 in all_reduce #1 of "world" (f32, 4.0 kB), step 1
+     20.0 ms  for process 0 in all_reduce #0 of "world" (f32, 4.0 kB), step 0
+     20.0 ms  for process 2 in all_reduce #2 of "world" (f32, 4.0 kB), step 2
+     20.0 ms  for process 0 in all_reduce #3 of "world" (f32, 4.0 kB), step 3
+)");
+}
+
+TEST(BlameCommand, AProcessWithoutADumpIsSuspected) {
+  const TempDir dir;
+  std::vector<std::string> arguments = stuck_job().write(dir.path(), {0, 1});
+  arguments.insert(arguments.begin(), "blame");
+  const std::string text = run_lockstep(arguments).output;
+  EXPECT_NE(text.find("job 3f9a0c21: 3 processes, 2 dumps\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  process 2  left no dump: it is gone or stopped, or wrote it elsewhere\n"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("    unknown  process 2: no dump\n  => process 2\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  among those with dumps: the others may have come later\n"), std::string::npos) << text;
+}
+
+TEST(BlameCommand, WhoIsMissingBecauseItWaitsElsewhereIsNotToBlame) {
+  Job job(3, 2);  // lanes 0 to 5
+  const std::vector<int> all = {0, 1, 2, 3, 4, 5};
+  for (const int lane : {0, 1, 2, 5}) job.add(lane, "world", all, "barrier", 1000, 0);
+  job.add(3, "pair", {3, 4}, "broadcast", 2000, 0);
+  job.add(4, "pair", {3, 4}, "split", 10, 20);
+  job.dump(1).groups[1].begun = 2;
+  job.dump(1).records.back().sequence = 1;
+  const TempDir dir;
+  job.write(dir.path(), {0, 1, 2});
+  const std::string text = run_lockstep({"blame", dir.path()}).output;
+  EXPECT_NE(text.find(R"(who is missing
+  broadcast #1 of "pair" (f32, 4.0 kB), step 0
+    waiting  process 1 (lane 3) for 58.00 s
+    missing  process 2 (lane 4)
+  barrier #0 of "world", step 0
+    waiting  process 0 (lane 0) for 59.00 s, process 0 (lane 1) for 59.00 s, process 1 (lane 2) for 59.00 s, process 2 (lane 5) for 59.00 s
+    missing  process 1 (lane 3), process 2 (lane 4)
+  => process 2
+)"),
+            std::string::npos)
+      << text;
+}
+
+TEST(BlameCommand, OperationsInDifferentOrdersAreRecognised) {
+  Job job(2);
+  job.add(0, "a", {0, 1}, "barrier", 1000, 0);
+  job.add(1, "b", {0, 1}, "barrier", 1000, 0);
+  const TempDir dir;
+  job.write(dir.path(), {0, 1});
+  const std::string text = run_lockstep({"blame", dir.path()}).output;
+  EXPECT_NE(
+      text.find("  => they wait for each other: processes begin operations of different groups in different orders\n"),
+      std::string::npos)
+      << text;
+}
+
+TEST(BlameCommand, OneThatWasAskedBeforeTheOthersWaitedIsNotMissing) {
+  Job job(2);
+  job.add(0, "world", {0, 1}, "barrier", 1000, 1001);
+  job.add(1, "world", {0, 1}, "barrier", 1000, 1001);
+  job.add(0, "world", {0, 1}, "barrier", 60'001, 0);
+  job.dump(0).time += 2 * kMs;
+  const TempDir dir;
+  job.write(dir.path(), {0, 1});
+  const std::string text = run_lockstep({"blame", dir.path()}).output;
+  EXPECT_NE(text.find("  nobody: no operation waits for one that has not begun it\n"), std::string::npos) << text;
+}
+
+TEST(BlameCommand, PrintsJson) {
+  const TempDir dir;
+  stuck_job().write(dir.path(), {0, 2});
+  const auto json = nlohmann::json::parse(run_lockstep({"blame", "--json", dir.path()}).output);
+  EXPECT_EQ(json["job"], "3f9a0c21");
+  EXPECT_EQ(json["missing"], nlohmann::json({2}));
+  EXPECT_EQ(json["processes"][1]["dumped"], false);
+  EXPECT_EQ(json["processes"][2]["clock_offset_ns"], -5000 * kMs);
+  EXPECT_EQ(json["stuck"][0]["operation"]["sequence"], 4);
+  EXPECT_EQ(json["stuck"][0]["unknown_lanes"], nlohmann::json({1}));
+  EXPECT_EQ(json["late"][0]["times"], 2);
+  EXPECT_EQ(json["worst"][0]["process"], 0);
+}
+
+void expect_failure(std::vector<std::string> arguments, const std::string& message) {
+  arguments.insert(arguments.begin(), "blame");
+  const detail::ProcessResult result = run_lockstep(arguments);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.output, "lockstep: " + message + "\n");
+}
+
+TEST(BlameCommand, DumpsThatDoNotFitTogetherAreRefused) {
+  const TempDir dir;
+  expect_failure({dir.path()}, "blame: " + dir.path() +
+                                   " holds no lockstep_flight_*.json; processes write them to LOCKSTEP_FLIGHT_DIR, or "
+                                   "where they run, when the job fails and when they receive SIGUSR2");
+  Job job = stuck_job();
+  const std::string first = job.write(dir.path(), {0})[0];
+  expect_failure({first, first}, "blame: two dumps of process 0; leave out the older one");
+  job.dump(2).processes = 4;
+  const std::string third = job.write(dir.path(), {2})[0];
+  expect_failure({first, third},
+                 "blame: processes 0 and 2 do not agree on the size of job 3f9a0c21; one of the dumps was changed");
+  job.dump(1).job = "77777777";
+  const std::string other = job.write(dir.path(), {1})[0];
+  expect_failure({other, first},
+                 "blame: dumps of different jobs, 77777777 and 3f9a0c21; give those of one, such as the newest: "
+                 "lockstep_flight_77777777_*.json");
+  FileSystem::real().write(first, std::vector<uint8_t>{'{'});
+  const detail::ProcessResult result = run_lockstep({"blame", first});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.output.rfind("lockstep: blame: " + first + " is no whole dump of a flight recorder: ", 0), 0u)
+      << result.output;
+}
+
+}  // namespace
+}  // namespace lockstep

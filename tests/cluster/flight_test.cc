@@ -1,0 +1,155 @@
+// Dumps of the flight recorder: what they hold, when they are written, and that damaged ones are refused.
+#include "cluster/flight.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+
+#include "base/faulty_files.h"
+#include "base/throws.h"
+#include "cluster/flight_watch.h"
+
+namespace lockstep {
+namespace {
+
+using Outcome = FlightRecord::Outcome;
+
+std::shared_ptr<FlightRecorder> some_operations() {
+  auto recorder = std::make_shared<FlightRecorder>(2, 2);
+  recorder->set_step(5);
+  for (const auto& lane : recorder->lanes()) {
+    FlightGroup& group = lane->add_group("world", {0, 1, 2, 3});
+    lane->end(lane->begin(group, {.kind = Operation::Kind::all_reduce, .count = 10}, true), true);
+    lane->begin(group, {}, true);
+  }
+  return recorder;
+}
+
+std::string text_of(const std::string& path) {
+  const std::vector<uint8_t> bytes = FileSystem::real().read_file(path);
+  return {bytes.begin(), bytes.end()};
+}
+
+TEST(FlightDump, ComesBackFromItsText) {
+  const int64_t before =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const FlightDump dump = take_dump(*some_operations(), {"3f9a0c21", 1, 2}, "a \"bad\" thing");
+  EXPECT_EQ(flight_file_name(dump), "lockstep_flight_3f9a0c21_1.json");
+  EXPECT_TRUE(is_flight_file_name(flight_file_name(dump)));
+  EXPECT_FALSE(is_flight_file_name("lockstep_flight_3f9a0c21_1.json.tmp"));
+  const FlightDump back = flight_dump_from(to_json(dump), "x");
+  EXPECT_EQ(to_json(back), to_json(dump));
+  EXPECT_EQ(back.reason, "a \"bad\" thing");
+  EXPECT_EQ(back.step, 5);
+  ASSERT_EQ(back.groups.size(), 2u);
+  EXPECT_EQ(back.groups[1].lane, 3);
+  EXPECT_EQ(back.groups[1].begun, 2);
+  ASSERT_EQ(back.records.size(), 4u);
+  const FlightDump::Record& first = back.records[2];
+  EXPECT_EQ(first.group, 1);
+  EXPECT_EQ(first.operation, "all_reduce");
+  EXPECT_EQ(first.dtype, "f32");
+  EXPECT_EQ(first.bytes, 40);
+  EXPECT_EQ(first.outcome, Outcome::done);
+  // Times are of the wall clock, within what it may be set meanwhile.
+  constexpr int64_t kMinute = 60'000'000'000;
+  EXPECT_LT(std::abs(first.began - before), kMinute);
+  EXPECT_GE(first.ended, first.began);
+  EXPECT_EQ(back.records[3].ended, 0);
+}
+
+TEST(FlightDump, DamagedOnesAreRefused) {
+  const std::string whole = to_json(take_dump(*some_operations(), {"3f9a0c21", 1, 2}, "SIGUSR2"));
+  const auto with = [&](const std::string& old, const std::string& replacement) {
+    std::string text = whole;
+    text.replace(text.find(old), old.size(), replacement);
+    return text;
+  };
+  for (const std::string& text :
+       {std::string(), std::string("{}"), std::string("[]"), whole.substr(0, whole.size() / 2),
+        with("\"process\":1", "\"process\":7"), with("\"group\":0", "\"group\":9"), with("under way", "lost"),
+        with("\"lanes\":[0,1,2,3]", "\"lanes\":[0,1,2,4]"), with("\"lane\":2", "\"lane\":0"),
+        with("\"lanes\":[0,1,2,3]", "\"lanes\":[0,1,3]")})
+    EXPECT_THROWS(flight_dump_from(text, "dump.json"), Error,
+                  "blame: dump.json is no whole dump of a flight recorder: ");
+  EXPECT_THROWS(flight_dump_from(with("flight 1", "flight 2"), "dump.json"), Error,
+                "blame: dump.json is no whole dump of a flight recorder: its format is \"lockstep flight 2\", and this "
+                "program reads \"lockstep flight 1\"; leave it out");
+}
+
+TEST(FlightWatch, TheFirstFailureIsWrittenOnceAndKept) {
+  const TempDir dir;
+  const std::string folder = dir.path() + "/new";
+  std::vector<std::string> lines;
+  FlightWatch watch(some_operations(), {.origin = {"3f9a0c21", 1, 2}, .folder = folder, .log = [&](const auto& line) {
+                                          lines.push_back(line);
+                                        }});
+  watch.write("SIGUSR2");
+  const std::string path = folder + "/lockstep_flight_3f9a0c21_1.json";
+  EXPECT_EQ(flight_dump_from(text_of(path), path).reason, "SIGUSR2");
+  constexpr auto kPatience = std::chrono::seconds(60);
+  watch.failed("first", kPatience);
+  watch.failed("second", kPatience);
+  watch.write("SIGUSR2");
+  EXPECT_EQ(flight_dump_from(text_of(path), path).reason, "first");
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[1], "the last 4 operations of process 1 with others are in " + path + "; `lockstep blame " + folder +
+                          "` says who was late");
+}
+
+TEST(FlightWatch, ADiskWithoutRoomIsToldAndNothingMore) {
+  const TempDir dir;
+  FaultyFiles files;
+  files.fail("rename", ENOSPC);
+  std::vector<std::string> lines;
+  {
+    FlightWatch watch(some_operations(), {.origin = {"3f9a0c21", 1, 2},
+                                          .folder = dir.path(),
+                                          .log = [&](const auto& line) { lines.push_back(line); },
+                                          .files = &files});
+    watch.failed("first", std::chrono::seconds(60));
+  }
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0].rfind("the operations of process 1 with others were not written: ", 0), 0u) << lines[0];
+}
+
+TEST(FlightWatch, WritesWhenItIsAskedBySignal) {
+  const TempDir dir;
+  std::atomic<int> written{0};
+  {
+    FlightWatch watch(some_operations(),
+                      {.origin = {"3f9a0c21", 1, 2}, .folder = dir.path(), .log = [&](const auto&) { ++written; }});
+    ASSERT_TRUE(watch.listen());
+    FlightWatch another(some_operations(), {});
+    EXPECT_FALSE(another.listen());
+    for (int times = 1; times <= 2; ++times) {
+      ::kill(::getpid(), SIGUSR2);
+      for (int i = 0; i < 60'000 && written < times; ++i) ::poll(nullptr, 0, 1);
+      ASSERT_EQ(written, times);
+    }
+  }
+  struct sigaction after = {};
+  ::sigaction(SIGUSR2, nullptr, &after);
+  EXPECT_EQ(after.sa_handler, SIG_DFL);
+}
+
+TEST(FlightWatch, LeavesASignalThatTheProgramHandlesAlone) {
+  struct sigaction own = {}, before = {}, after = {};
+  own.sa_handler = SIG_IGN;
+  ::sigaction(SIGUSR2, &own, &before);
+  {
+    FlightWatch watch(some_operations(), {});
+    EXPECT_FALSE(watch.listen());
+  }
+  ::sigaction(SIGUSR2, &before, &after);
+  EXPECT_EQ(after.sa_handler, SIG_IGN);
+}
+
+TEST(FlightWatch, DumpsGoWhereTheVariableSays) {
+  EXPECT_EQ(flight_folder("/some/where"), "/some/where");
+  EXPECT_EQ(flight_folder(""), ".");
+  EXPECT_EQ(flight_folder(nullptr), ".");
+}
+
+}  // namespace
+}  // namespace lockstep

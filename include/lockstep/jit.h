@@ -303,7 +303,7 @@ class Jit {
     detail::CallVisitor visitor(signature, arrays);
     (detail::visit_tree(args, visitor), ...);
     const auto make = [&](detail::JitCache::Entry& entry, detail::JitCache::Call& call) {
-      call.in = {detail::array_count(args)...};
+      call.in = std::vector<size_t>{detail::array_count(args)...};
       auto traced = detail::trace_call("jit", f_, args...);
       call.out = detail::element_counts(traced.result);
       detail::for_each_array(traced.result, [](Array& a) { a = Array(); });

@@ -24,9 +24,17 @@ std::optional<std::string_view> next_line(std::string_view& text) {
   return line;
 }
 
-std::string show(const std::optional<std::string_view>& line) {
+// Of a long line the part where it begins to differ from the other.
+std::string show(const std::optional<std::string_view>& line, const std::optional<std::string_view>& other) {
   if (!line) return "(nothing: it ends here)";
-  return line->size() <= kShownOfLine ? std::string(*line) : fmt::format("{}...", line->substr(0, kShownOfLine));
+  if (line->size() <= kShownOfLine) return std::string(*line);
+  size_t begin = 0;
+  if (other) {
+    const auto same = static_cast<size_t>(std::ranges::mismatch(*line, *other).in1 - line->begin());
+    if (same > kShownOfLine / 2) begin = same - kShownOfLine / 2;
+  }
+  const std::string_view part = line->substr(begin, kShownOfLine);
+  return fmt::format("{}{}{}", begin > 0 ? "..." : "", part, begin + part.size() < line->size() ? "..." : "");
 }
 
 }  // namespace
@@ -190,8 +198,8 @@ std::string Barriers::difference(const Key& key, const Barrier& barrier) const {
       }
       if (line_a == line_b) continue;
       out += fmt::format(" at {} {}:\n  process {}: {}\n  process {}: {}\n",
-                         barrier.line_word.empty() ? "line" : barrier.line_word, number, first, show(line_a), other,
-                         show(line_b));
+                         barrier.line_word.empty() ? "line" : barrier.line_word, number, first, show(line_a, line_b),
+                         other, show(line_b, line_a));
       return out + "all processes must do the same, in the same order";
     }
   }

@@ -24,7 +24,7 @@ struct GroupKey {
 };
 
 struct GroupHistory {
-  std::map<int, int64_t> begun;                            // by lane
+  std::map<int, int64_t> next;                             // by lane
   std::map<int64_t, std::map<int, const Record*>> events;  // by number of the operation, then by lane
 };
 
@@ -53,7 +53,7 @@ void check_that_they_fit(const std::vector<FlightDump>& dumps) {
 History history_of(const std::vector<FlightDump>& dumps) {
   History out;
   for (const FlightDump& dump : dumps) {
-    for (const FlightDump::Group& group : dump.groups) out[{group.name, group.lanes}].begun[group.lane] = group.begun;
+    for (const FlightDump::Group& group : dump.groups) out[{group.name, group.lanes}].next[group.lane] = group.next;
     for (const Record& record : dump.records) {
       const FlightDump::Group& group = dump.groups[static_cast<size_t>(record.group)];
       out[{group.name, group.lanes}].events[record.sequence][group.lane] = &record;
@@ -177,10 +177,10 @@ std::optional<Blame::Stuck> find_stuck(const GroupKey& key, const GroupHistory& 
     if (!any) continue;
     for (const int lane : key.lanes) {
       const auto dump = dumps.find(lane / lanes_each);
-      const auto begun = group.begun.find(lane);
+      const auto next = group.next.find(lane);
       if (dump == dumps.end())
         stuck.unknown.push_back(lane);
-      else if (begun != group.begun.end() && begun->second > sequence)
+      else if (next != group.next.end() && next->second > sequence)
         continue;
       // Processes are not asked at the same instant: one that was asked before the others waited is not missing.
       else if (dump->second->reason != kFlightAsked || dump->second->time + offsets.at(dump->first).value >= since)

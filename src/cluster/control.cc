@@ -19,6 +19,7 @@ using std::chrono::nanoseconds;
 constexpr nanoseconds kLongest = std::chrono::hours(24 * 365);
 constexpr nanoseconds kReconnectPause = std::chrono::milliseconds(50);
 constexpr nanoseconds kLeaveTimeout = std::chrono::seconds(1);
+constexpr nanoseconds kFailureComes = std::chrono::seconds(2);
 constexpr size_t kMostText = size_t{4} << 20;
 
 uint64_t random_incarnation() {
@@ -103,8 +104,12 @@ Answer Control::ask(decltype(Request::what) what, const std::string& operation, 
       return answer;
     case Outcome::timeout:
       throw CommTimeout(answer.text);
-    case Outcome::failed:
+    case Outcome::failed: {
+      // failure() says the same as this answer, whichever of the two comes first.
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, kFailureComes, [this] { return failure_ || closing_; });
       throw CommAborted(fmt::format("{}: the job has failed: {}", operation, answer.text));
+    }
     case Outcome::unreachable:
       break;
     case Outcome::over:
@@ -261,6 +266,7 @@ void Control::run() {
     const std::lock_guard lock(mutex_);
     failure_ = found;
   }
+  changed_.notify_all();
   // Those who wait for an answer must not wait longer.
   channel_->close();
   std::unique_lock lock(mutex_);

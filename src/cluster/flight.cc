@@ -51,7 +51,7 @@ ordered_json json_of(const FlightDump::Record& record) {
 }
 
 Outcome outcome_from(const std::string& text) {
-  const auto* at = std::find(kOutcomes.begin(), kOutcomes.end(), text);
+  const auto at = std::find(kOutcomes.begin(), kOutcomes.end(), text);
   if (at == kOutcomes.end()) throw std::runtime_error(fmt::format("an outcome is \"{}\"", text));
   return static_cast<Outcome>(at - kOutcomes.begin());
 }
@@ -94,7 +94,7 @@ FlightDump take_dump(const FlightRecorder& recorder, const FlightOrigin& origin,
     // In this order: a group is there before its records are.
     const std::vector<FlightRecord> records = lane->records();
     for (const FlightGroup* group : lane->groups())
-      out.groups.push_back({group->name(), group->lanes(), lane->lane(), group->begun()});
+      out.groups.push_back({group->name(), group->lanes(), lane->lane(), group->next()});
     for (const FlightRecord& r : records)
       out.records.push_back({first + r.group, r.sequence, std::string(name(r.kind)), std::string(name(r.dtype)),
                              r.elements, r.bytes, r.step, r.began, r.waited, r.ended, r.outcome});
@@ -124,7 +124,7 @@ std::string to_json(const FlightDump& dump) {
   for (const FlightDump::Group& group : dump.groups)
     out +=
         fmt::format("{}\n{}", &group == dump.groups.data() ? "" : ",",
-                    text({{"name", group.name}, {"lanes", group.lanes}, {"lane", group.lane}, {"begun", group.begun}}));
+                    text({{"name", group.name}, {"lanes", group.lanes}, {"lane", group.lane}, {"next", group.next}}));
   out += "],\n\"records\":[";
   for (const FlightDump::Record& record : dump.records)
     out += fmt::format("{}\n{}", &record == dump.records.data() ? "" : ",", text(json_of(record)));
@@ -149,7 +149,7 @@ FlightDump flight_dump_from(const std::string& text, const std::string& path) {
                    .groups = {},
                    .records = {}};
     for (const ordered_json& group : json.at("groups"))
-      out.groups.push_back({group.at("name"), group.at("lanes"), group.at("lane"), group.at("begun")});
+      out.groups.push_back({group.at("name"), group.at("lanes"), group.at("lane"), group.at("next")});
     for (const ordered_json& record : json.at("records"))
       out.records.push_back({record.at("group"), record.at("sequence"), record.at("operation"), record.at("dtype"),
                              record.at("elements"), record.at("bytes"), record.at("step"), record.at("began_ns"),

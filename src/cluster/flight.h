@@ -20,7 +20,7 @@ struct FlightDump {
     std::string name;
     std::vector<int> lanes;
     int lane = 0;
-    int64_t begun = 0;  // operations, also those no longer recorded
+    int64_t next = 0;  // number of the operation it has not begun yet
   };
   struct Record {
     int group = 0;  // in groups

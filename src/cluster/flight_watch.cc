@@ -77,39 +77,59 @@ bool FlightWatch::listen() {
   return true;
 }
 
-void FlightWatch::failed(const std::string& reason, std::chrono::milliseconds patience) {
-  std::unique_lock lock(mutex_);
-  if (failed_) return;
-  failed_ = true;
-  writer_ = std::thread([this, dump = take_dump(*recorder_, options_.origin, reason)] {
-    write(dump);
-    const std::lock_guard done(mutex_);
-    written_ = true;
-    changed_.notify_all();
-  });
-  changed_.wait_for(lock, patience, [this] { return written_; });
+void FlightWatch::failed(const std::string& reason, std::chrono::milliseconds patience) noexcept {
+  try {
+    std::unique_lock lock(mutex_);
+    if (failed_) return;
+    failed_ = true;
+    writer_ = std::thread([this, dump = take_dump(*recorder_, options_.origin, reason)] {
+      {
+        const std::lock_guard one(file_);
+        write(dump);
+      }
+      const std::lock_guard done(mutex_);
+      written_ = true;
+      changed_.notify_all();
+    });
+    changed_.wait_for(lock, patience, [this] { return written_; });
+  } catch (const std::exception& error) {
+    not_written(error.what());  // no memory, or no thread
+  }
 }
 
 void FlightWatch::write(const std::string& reason) noexcept {
-  const std::lock_guard lock(mutex_);
-  if (!failed_) write(take_dump(*recorder_, options_.origin, reason));
+  try {
+    const std::lock_guard one(file_);
+    {
+      const std::lock_guard lock(mutex_);
+      if (failed_) return;
+    }
+    write(take_dump(*recorder_, options_.origin, reason));
+  } catch (const std::exception& error) {
+    not_written(error.what());
+  }
+}
+
+void FlightWatch::not_written(const char* why) const {
+  if (options_.log)
+    options_.log(
+        fmt::format("the operations of process {} with others were not written: {}", options_.origin.process, why));
 }
 
 void FlightWatch::write(const FlightDump& dump) noexcept {
   // A process that fails has worse news than that of its dump.
-  std::string line;
   try {
     const std::string path = options_.folder + "/" + flight_file_name(dump);
     const std::string text = to_json(dump);
     options_.files->make_dirs(options_.folder);
     options_.files->write_atomic(path, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
-    line = fmt::format("the last {} of process {} with others are in {}; `lockstep blame {}` says who was late",
-                       counted(static_cast<int64_t>(dump.records.size()), "operation"), dump.process, path,
-                       options_.folder);
+    if (options_.log)
+      options_.log(fmt::format("the last {} of process {} with others are in {}; `lockstep blame {}` says who was late",
+                               counted(static_cast<int64_t>(dump.records.size()), "operation"), dump.process, path,
+                               options_.folder));
   } catch (const std::exception& error) {
-    line = fmt::format("the operations of process {} with others were not written: {}", dump.process, error.what());
+    not_written(error.what());
   }
-  if (options_.log) options_.log(line);
 }
 
 std::string flight_folder(const char* variable) { return variable && *variable ? variable : "."; }

@@ -38,17 +38,19 @@ class FlightWatch {
 
   // This process, or another, has failed: what is recorded now is written. Only the first call counts. A thread of its
   // own writes, and is waited for so long at most: a disk that hangs does not keep the others from the news.
-  void failed(const std::string& reason, std::chrono::milliseconds patience = std::chrono::seconds(2));
+  void failed(const std::string& reason, std::chrono::milliseconds patience = std::chrono::seconds(2)) noexcept;
 
   // Writes what is recorded now, unless there was a failure: that says more.
   void write(const std::string& reason) noexcept;
 
  private:
   void write(const FlightDump& dump) noexcept;
+  void not_written(const char* why) const;
 
   const std::shared_ptr<const FlightRecorder> recorder_;
   const Options options_;
-  std::mutex mutex_;
+  std::mutex file_;   // held while it is written, taken before mutex_
+  std::mutex mutex_;  // of what follows
   std::condition_variable changed_;
   bool failed_ = false, written_ = false;
   std::thread writer_;

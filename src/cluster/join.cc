@@ -43,8 +43,9 @@ class ServingChannel : public ControlChannel {
 
   Answer call(const Request& request, std::chrono::nanoseconds timeout) override {
     Answer answer = inner_->call(request, timeout);
-    // Whoever hears of a failure may end this process, and with it the coordinator.
-    if (answer.outcome == Outcome::failed) server_.flush_failure();
+    // Whoever hears or tells of a failure may end this process, and with it the coordinator.
+    if (answer.outcome == Outcome::failed || std::holds_alternative<request::Fail>(request.what))
+      server_.flush_failure();
     return answer;
   }
   void close() override { inner_->close(); }

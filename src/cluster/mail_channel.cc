@@ -196,8 +196,8 @@ class ServingMailChannel final : public ControlChannel {
 
   Answer call(const Request& request, std::chrono::nanoseconds timeout) override {
     Answer answer = own_->call(request, timeout);
-    if (answer.outcome == Outcome::failed) {
-      // Whoever hears of a failure may end this process, and with it the coordinator.
+    if (answer.outcome == Outcome::failed || std::holds_alternative<request::Fail>(request.what)) {
+      // Whoever hears or tells of a failure may end this process, and with it the coordinator.
       host_->wait_told(kFlush);
       outbox_->flush();
     }

@@ -67,12 +67,12 @@ struct Writer {
   template <class... Ts>
   void add(const std::variant<Ts...>& value) {
     add(value.index());
-    std::visit([this](const auto& each) { add(each); }, value);
+    std::visit([&](const auto& each) { add(each); }, value);
   }
   template <class T>
   requires requires(const T& x) { fields(x); }
   void add(const T& value) {
-    std::apply([this](const auto&... each) { (add(each), ...); }, fields(value));
+    std::apply([&](const auto&... each) { (add(each), ...); }, fields(value));
   }
 };
 
@@ -136,7 +136,7 @@ struct Reader {
   template <class T>
   requires requires(T& x) { fields(x); }
   void take(T& value) {
-    std::apply([this](auto&... each) { (take(each), ...); }, fields(value));
+    std::apply([&](auto&... each) { (take(each), ...); }, fields(value));
   }
 };
 

@@ -22,6 +22,8 @@ namespace {
 
 using detail::DeviceTable;
 
+constexpr std::chrono::seconds kCauseComes(1);
+
 JoinOptions join_options(const distributed::Options& options, const detail::ClusterInfo& info) {
   JoinOptions join{.process_id = info.process_id,
                    .process_count = info.process_count,
@@ -46,16 +48,33 @@ Session::Session(const distributed::Options& options) : options_(options) {}
 Session::Session(const distributed::Options& options, const detail::ClusterInfo& info) : Session(options) {
   control_ = join_control(join_options(options, info));
   control_->on_failure([this](const Failure& failure) { on_failure(failure); });
+  try {
+    enter(info);
+  } catch (const Error& error) {
+    control_->report_failure({.message = error.what(), .retryable = false});
+    throw;
+  } catch (const CommAborted&) {
+    // The cause is on its way; where starting again is of no use, it is this process's error as well.
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kCauseComes, [this] { return failure_.has_value(); });
+    if (failure_ && !failure_->retryable) throw Error(describe(*failure_));
+    throw;
+  } catch (const std::exception& error) {
+    control_->report_failure({.message = error.what()}, true);
+    throw;
+  }
+}
 
-  const ProcessFacts own{host_identity(), own_address(*control_, info.coordinator, options),
+void Session::enter(const detail::ClusterInfo& info) {
+  const ProcessFacts own{host_identity(), own_address(*control_, info.coordinator, options_),
                          static_cast<int>(Lanes::local().count()), DeviceTable::instance().own_count()};
   if (info.process_id == 0) {
     control_->set("data plane/segment", make_token());
     control_->set("flight/job", make_token().substr(0, 8));
   }
-  const std::vector<ProcessFacts> facts = exchange_facts(*control_, own, options.initialization_timeout);
-  DataPlane plane = connect(*control_, facts, options, info.mpi);
-  const std::string job = control_->get("flight/job", options.initialization_timeout);
+  const std::vector<ProcessFacts> facts = exchange_facts(*control_, own, options_.initialization_timeout);
+  DataPlane plane = connect(*control_, facts, options_, info.mpi);
+  const std::string job = control_->get("flight/job", options_.initialization_timeout);
   auto recorder = std::make_shared<FlightRecorder>(own.lanes * info.process_id, own.lanes);
   const std::lock_guard lock(mutex_);
   if (const auto failure = control_->failure()) throw CommAborted(describe(*failure));
@@ -67,7 +86,7 @@ Session::Session(const distributed::Options& options, const detail::ClusterInfo&
   World::instance().join({.process_index = info.process_id,
                           .process_count = info.process_count,
                           .lanes = std::move(plane.lanes),
-                          .settled_timeout = options.collective_timeout,
+                          .settled_timeout = options_.collective_timeout,
                           .agree = [this](std::string_view name, std::string_view text) { agree(name, text); },
                           .failed =
                               [this](const std::string& reason) {
@@ -99,7 +118,13 @@ void Session::shutdown() {
   in_order_ = true;
 }
 
-void Session::sync(const std::string& name) { control_->barrier("sync/" + name, options_.first_collective_timeout); }
+void Session::sync(const std::string& name) {
+  Hasher hasher;
+  hasher.add(std::string_view(name));
+  control_->agree(
+      fmt::format("sync {}", syncs_++), hasher.value(), [&] { return name; }, options_.first_collective_timeout,
+      "name");
+}
 
 std::vector<std::string> Session::exchange(const std::string& channel, const std::string& own) {
   int64_t number = 0;
@@ -138,6 +163,8 @@ void Session::agree(std::string_view name, std::string_view text) {
 void Session::on_failure(const Failure& failure) {
   const std::lock_guard lock(mutex_);
   if (ending_) return;
+  failure_ = failure;
+  changed_.notify_all();
   if (flight_) flight_->failed(describe(failure));
   World::instance().abort(describe(failure));
   executioner_ = std::thread([this, failure] {

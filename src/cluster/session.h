@@ -2,10 +2,12 @@
 // comes with the coordinator itself, and the comms of its lanes in the World.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -38,6 +40,8 @@ class Session {
  private:
   // So that the destructor takes back what was done before the other one fails.
   explicit Session(const distributed::Options& options);
+  // Joins the World and the table of devices.
+  void enter(const detail::ClusterInfo& info);
   void agree(std::string_view name, std::string_view text);
   void on_failure(const Failure& failure);
 
@@ -45,6 +49,7 @@ class Session {
   std::unique_ptr<Control> control_;
   std::unique_ptr<FlightWatch> flight_;
   int64_t agreements_ = 0;
+  std::atomic<int64_t> syncs_ = 0;
   bool in_order_ = false;  // shutdown() came to its end
 
   std::mutex exchange_mutex_;
@@ -54,6 +59,7 @@ class Session {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ending_ = false;
+  std::optional<Failure> failure_;
   std::thread executioner_;
 };
 

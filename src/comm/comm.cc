@@ -188,7 +188,7 @@ std::unique_ptr<Comm> Comm::split(const std::vector<int>& ranks, const std::stri
   if (!recorded_) return make_group(ranks, name);
   std::vector<int> lanes;
   for (const int r : ranks) lanes.push_back(recorded_->lanes()[static_cast<size_t>(r)]);
-  FlightGroup& group = recorded_->lane().add_group(name, lanes);
+  FlightGroup& group = recorded_->lane().add_group(name, lanes, 0);
   Recording recording(group, group.lane().begin(group, {.kind = Kind::split}, true));
   std::unique_ptr<Comm> made = make_group(ranks, name);
   made->recorded_ = &group;

@@ -24,9 +24,9 @@ int64_t elements_of(const Operation& operation) {
 
 }  // namespace
 
-FlightGroup& FlightLane::add_group(const std::string& name, const std::vector<int>& lanes) {
+FlightGroup& FlightLane::add_group(const std::string& name, const std::vector<int>& lanes, int64_t next) {
   const std::lock_guard lock(mutex_);
-  groups_.push_back(std::make_unique<FlightGroup>(*this, static_cast<int>(groups_.size()), name, lanes));
+  groups_.push_back(std::make_unique<FlightGroup>(*this, static_cast<int>(groups_.size()), name, lanes, next));
   return *groups_.back();
 }
 
@@ -36,7 +36,7 @@ uint64_t FlightLane::begin(FlightGroup& group, const Operation& operation, bool 
   // What follows is not seen before the entry is marked as being written.
   entry.ticket.exchange(0, std::memory_order_acq_rel);
   const int64_t time = now();
-  entry.sequence.store(group.begun_.fetch_add(1, kRelaxed), std::memory_order_release);
+  entry.sequence.store(group.next_.fetch_add(1, kRelaxed), std::memory_order_release);
   entry.group.store(group.index(), std::memory_order_release);
   entry.kind.store(operation.kind, std::memory_order_release);
   entry.dtype.store(operation.dtype, std::memory_order_release);

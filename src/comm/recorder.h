@@ -19,18 +19,20 @@ namespace lockstep {
 
 class FlightLane;
 
-// One lane's place in a group, and how many operations it has begun there. Made by FlightLane.
+// One lane's place in a group, and how far it has come there. Made by FlightLane.
 class FlightGroup {
  public:
-  FlightGroup(FlightLane& lane, int index, std::string name, std::vector<int> lanes)
-      : lane_(lane), index_(index), name_(std::move(name)), lanes_(std::move(lanes)) {}
+  FlightGroup(FlightLane& lane, int index, std::string name, std::vector<int> lanes, int64_t next)
+      : lane_(lane), index_(index), name_(std::move(name)), lanes_(std::move(lanes)), next_(next) {}
 
   FlightLane& lane() const { return lane_; }
   int index() const { return index_; }
   const std::string& name() const { return name_; }
   // Of all processes, by rank.
   const std::vector<int>& lanes() const { return lanes_; }
-  int64_t begun() const { return begun_.load(std::memory_order_relaxed); }
+  // The number of the operation that is begun next. As in the messages of Comms the first is 1; that of a group which
+  // is split off has number 0, the split.
+  int64_t next() const { return next_.load(std::memory_order_relaxed); }
 
  private:
   friend class FlightLane;
@@ -38,14 +40,14 @@ class FlightGroup {
   const int index_;
   const std::string name_;
   const std::vector<int> lanes_;
-  std::atomic<int64_t> begun_{0};
+  std::atomic<int64_t> next_;
 };
 
 struct FlightRecord {
   enum class Outcome : uint8_t { under_way, done, failed };
 
   int group = 0;         // index in FlightLane::groups()
-  int64_t sequence = 0;  // the operation's number in the group, from 0
+  int64_t sequence = 0;  // the operation's number in the group
   Operation::Kind kind = Operation::Kind::barrier;
   DType dtype = DType::f32;
   int64_t elements = 0, bytes = 0;  // of this rank's larger side
@@ -68,7 +70,7 @@ class FlightLane {
   int lane() const { return lane_; }
 
   // A group that this lane is in. Lasts as long as the FlightLane.
-  FlightGroup& add_group(const std::string& name, const std::vector<int>& lanes);
+  FlightGroup& add_group(const std::string& name, const std::vector<int>& lanes, int64_t next = 1);
 
   // Each returns at once. begin() gives what the others need; `waits`: and the lane begins to wait for it.
   uint64_t begin(FlightGroup& group, const Operation& operation, bool waits) noexcept;

@@ -13,22 +13,22 @@
 namespace lockstep {
 namespace {
 
-// Whether a line says "process 3 (host n07)", and that is not the one that printed it.
-bool names_another(std::string_view line, int own) {
+// The process that a line means by "process 3 (host n07)", if that is not the one that printed it.
+std::optional<int> named_other(std::string_view line, int own) {
   constexpr std::string_view kWord = "process ", kHost = " (host ";
   for (size_t at = 0; (at = line.find(kWord, at)) != line.npos;) {
     at += kWord.size();
     int number = -1;
     const auto [end, error] = std::from_chars(line.data() + at, line.data() + line.size(), number);
     const std::string_view rest(end, static_cast<size_t>(line.data() + line.size() - end));
-    if (error == std::errc() && number != own && rest.starts_with(kHost)) return true;
+    if (error == std::errc() && number != own && rest.starts_with(kHost)) return number;
   }
-  return false;
+  return std::nullopt;
 }
 
 bool follows(const ProcessEnd& end) {
   return end.asked || end.ending.code == distributed::kRetry ||
-         (end.ending.signal == 0 && names_another(end.last_line, end.process));
+         (end.ending.signal == 0 && named_other(end.last_line, end.process));
 }
 
 const char* hint(int signal) {
@@ -76,6 +76,10 @@ int exit_code(const Ending& ending) { return ending.signal != 0 ? 128 + ending.s
 
 std::string describe_cause(const std::vector<ProcessEnd>& ends, size_t cause) {
   const ProcessEnd& first = ends[cause];
+  // Nobody ended by itself, and this one says why: who stands still is ended by us.
+  if (const auto other = named_other(first.last_line, first.process); other && follows(first) && !first.asked)
+    return fmt::format("process {} was lost or stood still, says process {}, which ended {} after {:.1f} s", *other,
+                       first.process, how(first.ending), first.seconds);
   std::string out = fmt::format("process {} ended {} after {:.1f} s", first.process, how(first.ending), first.seconds);
   int64_t alike = 0, others = 0;
   for (size_t i = 0; i < ends.size(); ++i) {

@@ -158,7 +158,10 @@ void Output::repeat_last_lines(int number) {
 
 std::string Output::last_line(int process) const {
   const std::deque<std::string>& last = processes_[static_cast<size_t>(process)].last;
-  return last.empty() ? "" : last.back();
+  // Where a process has left its record may come after the reason for its end.
+  const auto reason = std::find_if(
+      last.rbegin(), last.rend(), [](const std::string& line) { return line.find("; `lockstep blame ") == line.npos; });
+  return reason == last.rend() ? "" : *reason;
 }
 
 void Output::begin_again(std::string_view line) {

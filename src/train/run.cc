@@ -5,10 +5,14 @@
 
 #include <charconv>
 #include <chrono>
+#include <cstdlib>
+#include <sstream>
 
 #include "base/check.h"
+#include "base/crc32c.h"
 #include "base/file.h"
 #include "base/names.h"
+#include "cluster/session.h"
 #include "lockstep/distributed.h"
 #include "train/run_data.h"
 
@@ -74,6 +78,50 @@ void put_aside(const std::string& dir) {
   fmt::print(stderr, "lockstep: the checkpoints of an earlier run were moved to {}\n", to);
 }
 
+// What must be the same in all processes of a job and is no part of the program that they compare anyway.
+struct Fact {
+  const char* name;
+  std::string value;
+};
+
+uint32_t sum_of_labels(const Loader& train) {
+  if (!train.resident()) return 0;
+  const std::vector<uint8_t> labels = train.labels().to_vector<uint8_t>();
+  return crc32c(labels);
+}
+
+// Throws Error, in all processes, that names the first fact in which one of them differs.
+void check_same_facts(const std::vector<Fact>& facts) {
+  const std::shared_ptr<Session> session = current_session();
+  if (!session) return;
+  std::string own;
+  for (const Fact& fact : facts) own += fact.value + "\n";
+  const std::vector<std::string> all = session->exchange("facts of the run", own);
+  for (size_t p = 1; p < all.size(); ++p) {
+    std::istringstream first(all[0]), other(all[p]);
+    for (const Fact& fact : facts) {
+      std::string a, b;
+      std::getline(first, a), std::getline(other, b);
+      if (a == b) continue;
+      try {
+        session->exchange("facts of the run", "");  // who has come here has read those of all
+      } catch (const CommError&) {
+        // Somebody was faster, and has failed for the same reason.
+      }
+      throw_error("train: process 0 has {} {} and process {} has {}; all processes must have the same", fact.name, a, p,
+                  b);
+    }
+  }
+}
+
+// For those who want to see that each process reads its own part only.
+void tell_reading(const Loader& train) {
+  const char* verbose = std::getenv("LOCKSTEP_VERBOSE");
+  if (verbose && *verbose && std::string_view(verbose) != "0")
+    fmt::print(stderr, "lockstep: process {} has read {} of {}\n", process_index(),
+               counted(train.examples_read(), "example"), train.count());
+}
+
 // The whole run: what stays the same over its steps.
 class Run {
  public:
@@ -84,6 +132,14 @@ class Run {
     const Mesh mesh = make_devices(config_);
     auto [train, test] = open_data(config_, mesh);
     const int64_t total = config_.steps > 0 ? config_.steps : config_.epochs * train.batches_per_epoch();
+
+    check_same_facts({{"the seed", std::to_string(config_.seed)},
+                      {"the setting steps", std::to_string(config_.steps)},
+                      {"the setting epochs", std::to_string(config_.epochs)},
+                      {"training images", std::to_string(train.count())},
+                      {"training labels with the CRC-32C sum", fmt::format("{:08x}", sum_of_labels(train))},
+                      {"the setting checkpoint_every", std::to_string(config_.checkpoint_every)},
+                      {"the setting eval_every", std::to_string(config_.eval_every)}});
 
     // Before the folders are touched: what is wrong is said without leaving anything behind.
     const ImageShape shape{train.rows(), train.cols(), train.classes()};
@@ -104,6 +160,7 @@ class Run {
                                    .test = &test,
                                    .eval_batch = config_.eval_batch,
                                    .stop = options_.stop});
+    tell_reading(train);
     if (first == total) add_evaluation(result, engine, state, test);
     const RunOutcome outcome{.by_alarm = result.by_alarm,
                              .stopped = result.stopped,

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "cluster/flight.h"
+#include "support/listener.h"
 #include "support/program.h"
 
 namespace lockstep {
@@ -43,8 +44,8 @@ class Job {
     while (g < to.groups.size() && (to.groups[g].name != group || to.groups[g].lane != lane)) ++g;
     if (g == to.groups.size()) to.groups.push_back({group, lanes, lane, 0});
     const int64_t began = at(process, began_ms);
-    to.records.push_back({static_cast<int>(g), to.groups[g].begun++, operation, "f32",
-                          operation == "barrier" ? 0 : 1000, operation == "barrier" ? 0 : 4000, to.step, began, began,
+    to.records.push_back({static_cast<int>(g), to.groups[g].next++, operation, "f32", operation == "barrier" ? 0 : 1000,
+                          operation == "barrier" ? 0 : 4000, to.step, began, began,
                           ended_ms == 0 ? 0 : at(process, ended_ms),
                           ended_ms == 0 ? Outcome::under_way : Outcome::done});
   }
@@ -137,7 +138,7 @@ TEST(BlameCommand, WhoIsMissingBecauseItWaitsElsewhereIsNotToBlame) {
   for (const int lane : {0, 1, 2, 5}) job.add(lane, "world", all, "barrier", 1000, 0);
   job.add(3, "pair", {3, 4}, "broadcast", 2000, 0);
   job.add(4, "pair", {3, 4}, "split", 10, 20);
-  job.dump(1).groups[1].begun = 2;
+  job.dump(1).groups[1].next = 2;
   job.dump(1).records.back().sequence = 1;
   const TempDir dir;
   job.write(dir.path(), {0, 1, 2});
@@ -224,6 +225,67 @@ TEST(BlameCommand, DumpsThatDoNotFitTogetherAreRefused) {
   EXPECT_EQ(result.output.rfind("lockstep: blame: " + first + " is no whole dump of a flight recorder: ", 0), 0u)
       << result.output;
 }
+
+#ifdef LOCKSTEP_WITH_GRPC
+
+// `lockstep train` in one of three processes.
+std::vector<std::string> train(int process, int port, const std::string& folder) {
+  return {"env",
+          "LOCKSTEP_COORDINATOR=127.0.0.1:" + std::to_string(port),
+          "LOCKSTEP_NUM_PROCESSES=3",
+          "LOCKSTEP_PROCESS_ID=" + std::to_string(process),
+          "LOCKSTEP_TOKEN=0123456789abcdef0123456789abcdef",
+          "LOCKSTEP_CPU_LANES=1",
+          "LOCKSTEP_FLIGHT_DIR=" + folder,
+          program_path(),
+          "train",
+          "--dataset",
+          "synthetic",
+          "--steps",
+          "100000000"};
+}
+
+int free_port() { return Listener().port(); }
+
+TEST(BlameCommand, NamesAProcessThatWasStopped) {
+  const TempDir dir;
+  const int port = free_port();
+  RunningProgram first(train(0, port, dir.path())), second(train(1, port, dir.path())),
+      third(train(2, port, dir.path()));
+  ASSERT_TRUE(first.says("step 1/")) << first.err();
+  third.send(SIGSTOP);
+  // The others may have to come to where they wait for it.
+  std::string text;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+  do {
+    first.send(SIGUSR2);
+    second.send(SIGUSR2);
+    ASSERT_TRUE(first.says("operations of process 0 with others are in " + dir.path())) << first.err();
+    ASSERT_TRUE(second.says("operations of process 1 with others are in " + dir.path())) << second.err();
+    text = run_lockstep({"blame", dir.path()}).output;
+  } while (text.find("=> process 2\n") == std::string::npos && std::chrono::steady_clock::now() < deadline);
+  EXPECT_NE(text.find("3 processes, 2 dumps\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n    unknown  process 2: no dump\n  => process 2\n"), std::string::npos) << text;
+  third.send(SIGUSR2);
+  third.send(SIGCONT);
+  EXPECT_TRUE(third.says("operations of process 2 with others are in " + dir.path())) << third.err();
+}
+
+TEST(BlameCommand, ProcessesThatAreLeftWriteWhatTheyKnow) {
+  const TempDir dir;
+  const int port = free_port();
+  RunningProgram first(train(0, port, dir.path())), second(train(1, port, dir.path())),
+      third(train(2, port, dir.path()));
+  ASSERT_TRUE(first.says("step 1/")) << first.err();
+  third.send(SIGKILL);
+  EXPECT_EQ(first.wait().exit_code, 75);
+  EXPECT_EQ(second.wait().exit_code, 75);
+  const std::string text = run_lockstep({"blame", dir.path()}).output;
+  EXPECT_NE(text.find("3 processes, 2 dumps\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  => process 2\n"), std::string::npos) << text;
+}
+
+#endif
 
 }  // namespace
 }  // namespace lockstep

@@ -160,6 +160,20 @@ TEST(Agree, LongLinesAreCut) {
       << message;
 }
 
+TEST(Agree, LongLinesAreShownWhereTheyDiffer) {
+  Job job(Job::patient(2));
+  job.register_all();
+  job.ask(0, request::Agree{"p", 1, 5s});
+  job.ask(1, request::Agree{"p", 2, 5s});
+  const std::string same(1000, 'x');
+  job.ask(0, request::Explain{"p", same + "a" + same, ""});
+  const std::string message = job.answer(job.ask(1, request::Explain{"p", same + "b", ""}));
+  EXPECT_NE(message.find("  process 0: ..." + std::string(150, 'x') + "a" + std::string(149, 'x') + "...\n"),
+            std::string::npos)
+      << message;
+  EXPECT_NE(message.find("  process 1: ..." + std::string(150, 'x') + "b\n"), std::string::npos) << message;
+}
+
 TEST(Agree, SeveralThatDifferAreCounted) {
   Job job(Job::patient(4));
   job.register_all();

@@ -16,6 +16,8 @@
 #include "cluster/control.h"
 #include "cluster/coordinator_host.h"
 #include "cluster/join.h"
+#include "cluster/local_mail.h"
+#include "cluster/mail_channel.h"
 #ifdef LOCKSTEP_WITH_GRPC
 #include "cluster/grpc/client.h"
 #endif
@@ -73,7 +75,7 @@ class Heard {
   std::future<Failure> failure_ = promise_->get_future();
 };
 
-enum class Transport { in_process, network };
+enum class Transport { in_process, network, mail };
 
 class ControlJob {
  public:
@@ -85,6 +87,7 @@ class ControlJob {
     std::chrono::nanoseconds step_timeout = kGenerous;
     TlsFiles tls = {};
     int left_out = 0;  // the last ones, which the test starts itself
+    std::shared_ptr<PostOffice> office = PostOffice::open();
   };
 
   explicit ControlJob(Options options) : options_(std::move(options)), controls_(static_cast<size_t>(options_.count)) {
@@ -123,7 +126,7 @@ class ControlJob {
   JoinOptions join_options(int i) {
     JoinOptions join{.process_id = i,
                      .process_count = options_.count,
-                     .coordinator = {options_.host, i == 0 ? 0 : port()},
+                     .coordinator = {options_.host, i == 0 || options_.transport == Transport::mail ? 0 : port()},
                      .token = kTestToken,
                      .tls = options_.tls,
                      .initialization_timeout = kGenerous,
@@ -132,12 +135,14 @@ class ControlJob {
                      .step_timeout = options_.step_timeout,
                      .host = "n" + std::to_string(i),
                      .log = lines.log()};
+    if (options_.transport == Transport::mail) join.mail = [this, i] { return options_.office->mail(i); };
     if (i == 0) join.on_listening = [this](int number) { listening_.set_value(number); };
     return join;
   }
   int port() { return port_.get(); }
   // To the coordinator, for those who want to speak themselves.
   std::unique_ptr<ControlChannel> raw_channel() {
+    if (options_.transport == Transport::mail) return mail_channel(options_.office->mail(next_address_++));
 #ifdef LOCKSTEP_WITH_GRPC
     if (!host_)
       return network_channel({.coordinator = {options_.host, port()},
@@ -160,6 +165,7 @@ class ControlJob {
  private:
   const Options options_;
   std::shared_ptr<CoordinatorHost> host_;
+  int next_address_ = 1000;
   std::promise<int> listening_;
   std::shared_future<int> port_ = listening_.get_future().share();
   std::vector<std::unique_ptr<Control>> controls_;

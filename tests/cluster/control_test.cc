@@ -238,14 +238,16 @@ TEST_P(ControlOver, NothingWorksWhenTheJobIsOver) {
 
 std::vector<Transport> transports() {
 #ifdef LOCKSTEP_WITH_GRPC
-  return {Transport::in_process, Transport::network};
+  return {Transport::in_process, Transport::mail, Transport::network};
 #else
-  return {Transport::in_process};
+  return {Transport::in_process, Transport::mail};
 #endif
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, ControlOver, testing::ValuesIn(transports()), [](const auto& each) {
-  return std::string(each.param == Transport::network ? "Network" : "InProcess");
+  return std::string(each.param == Transport::network ? "Network"
+                     : each.param == Transport::mail  ? "Mail"
+                                                      : "InProcess");
 });
 
 TEST(Control, OneProcessNeedsNobody) {

@@ -43,7 +43,7 @@ TEST(FlightDump, ComesBackFromItsText) {
   EXPECT_EQ(back.step, 5);
   ASSERT_EQ(back.groups.size(), 2u);
   EXPECT_EQ(back.groups[1].lane, 3);
-  EXPECT_EQ(back.groups[1].begun, 2);
+  EXPECT_EQ(back.groups[1].next, 3);
   ASSERT_EQ(back.records.size(), 4u);
   const FlightDump::Record& first = back.records[2];
   EXPECT_EQ(first.group, 1);

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "comm/in_process.h"
+#include "comm/recorder.h"
 #include "comm/shared_memory_ranks.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -97,6 +98,24 @@ TEST(SharedMemoryComm, OperationsAllocateNothingOnceWarm) {
   const int64_t before = allocations;
   for (int i = 0; i < 100; ++i) round();
   EXPECT_EQ(allocations, before);
+}
+
+TEST(FlightRecorder, RecordingAllocatesNothing) {
+  const auto comms = in_process_comms(2);
+  FlightRecorder recorder(0, 2);
+  for (size_t rank : {0, 1}) comms[rank]->record_to(*recorder.lanes()[rank]);
+  float values[2][8] = {};
+  const auto round = [&] {
+    Work works[2];
+    for (size_t rank : {0, 1})
+      works[rank] = comms[rank]->start_all_reduce(values[rank], values[rank], 8, f32, Reduction::sum);
+    for (Work& work : works) work.wait();
+  };
+  round();
+  const int64_t before = allocations;
+  for (int i = 0; i < 2000; ++i) round();
+  EXPECT_EQ(allocations, before);
+  EXPECT_EQ(recorder.lanes()[1]->groups()[0]->next(), 2002);
 }
 
 }  // namespace

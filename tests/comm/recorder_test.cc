@@ -23,12 +23,12 @@ TEST(FlightRecorder, KeepsTheLastThousandOperations) {
   FlightGroup& group = lane.add_group("world", {0, 6});
   EXPECT_TRUE(lane.records().empty());
   for (int64_t i = 0; i < 2500; ++i)
-    lane.end(lane.begin(group, {.kind = Kind::all_reduce, .dtype = f64, .count = i}, true), true);
+    lane.end(lane.begin(group, {.kind = Kind::all_reduce, .dtype = f64, .count = i + 1}, true), true);
   const std::vector<FlightRecord> records = lane.records();
   ASSERT_EQ(records.size(), 1000u);
   for (size_t i = 0; i < records.size(); ++i) {
     const FlightRecord& record = records[i];
-    EXPECT_EQ(record.sequence, 1500 + static_cast<int64_t>(i));
+    EXPECT_EQ(record.sequence, 1501 + static_cast<int64_t>(i));
     EXPECT_EQ(record.elements, record.sequence);
     EXPECT_EQ(record.bytes, 8 * record.sequence);
     EXPECT_EQ(record.kind, Kind::all_reduce);
@@ -40,7 +40,7 @@ TEST(FlightRecorder, KeepsTheLastThousandOperations) {
       EXPECT_GE(record.began, records[i - 1].ended);
     }
   }
-  EXPECT_EQ(group.begun(), 2500);
+  EXPECT_EQ(group.next(), 2501);
 }
 
 TEST(FlightRecorder, AnOperationThatWasReplacedIsNotEndedInAnothersPlace) {
@@ -63,10 +63,10 @@ TEST(FlightRecorder, IsReadWhileItRecords) {
   FlightGroup& group = lane.add_group("world", {0});
   std::atomic<bool> enough{false};
   std::thread writer([&] {
-    for (int64_t i = 0; !enough; ++i)
+    for (int64_t i = 1; !enough; ++i)
       lane.end(lane.begin(group, {.kind = i % 2 ? Kind::broadcast : Kind::all_reduce, .count = i}, true), true);
   });
-  while (group.begun() < 5000) std::this_thread::yield();
+  while (group.next() < 5000) std::this_thread::yield();
   for (int round = 0; round < 300; ++round)
     for (const FlightRecord& record : lane.records()) {
       // Whatever is seen is one operation's.
@@ -108,7 +108,7 @@ TEST(FlightRecorder, RecordsEveryOperationOfAGroupAndOfThoseSplitFromIt) {
       EXPECT_EQ(records[i].outcome, Outcome::done) << i;
       EXPECT_NE(records[i].waited, 0) << i;
       EXPECT_EQ(records[i].group, i < 2 ? 0 : 1);
-      EXPECT_EQ(records[i].sequence, static_cast<int64_t>(i < 2 ? i : i - 2));
+      EXPECT_EQ(records[i].sequence, static_cast<int64_t>(i < 2 ? i + 1 : i - 2));
     }
     EXPECT_EQ(records[3].elements, 5);
     EXPECT_EQ(records[3].bytes, 20);

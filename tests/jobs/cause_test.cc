@@ -67,6 +67,14 @@ TEST(FirstCause, IsDescribedWithWhatBecameOfTheOthers) {
             "process 0 ended by SIGXCPU (its processor time was over) after 12.3 s");
 }
 
+TEST(FirstCause, IsTheOneThatIsNamedWhenAllOthersFollow) {
+  const std::vector<ProcessEnd> ends = {end_of(1, kRetry, 1, "lockstep: process 0 (host a), step 3: lost"),
+                                        end_of(2, kRetry, 2, "lockstep: process 0 (host a), step 3: lost"),
+                                        end_of(0, kKilled, 3, "step 3", true)};
+  EXPECT_EQ(describe_cause(ends, *first_cause(ends)),
+            "process 0 was lost or stood still, says process 1, which ended with exit code 75 after 12.3 s");
+}
+
 TEST(Restart, HelpsAgainstLossesAndCrashesOnly) {
   for (const Ending& ending : {kRetry, kKilled, kAborted, Ending{.signal = SIGSEGV}, Ending{.signal = SIGBUS}})
     EXPECT_TRUE(may_help(ending)) << ending.code << " " << ending.signal;

@@ -15,9 +15,12 @@ const LaneCuts kRows{{"data"}, {}}, kColumns{{}, {"data"}}, kWhole{{}, {}};
 
 using Lines = std::vector<std::string>;
 
-Value rows(Value x) { return constrain(x, {"data=2", {{{"data"}}, {{}}}, "with_sharding_constraint", "a.cc:7"}); }
-Value columns(Value x) { return constrain(x, {"data=2", {{{}}, {{"data"}}}, "with_sharding_constraint", "a.cc:8"}); }
-Value whole(Value x) { return constrain(x, {"data=2", {{{}}, {{}}}, "with_sharding_constraint", "a.cc:9"}); }
+using Cut = std::optional<std::vector<std::string>>;  // of a dimension; none: nothing is said of it
+const Cut kCut = Lines{"data"}, kNotCut = Lines{};
+
+Value rows(Value x) { return constrain(x, {"data=2", {kCut, kNotCut}, "with_sharding_constraint", "a.cc:7"}); }
+Value columns(Value x) { return constrain(x, {"data=2", {kNotCut, kCut}, "with_sharding_constraint", "a.cc:8"}); }
+Value whole(Value x) { return constrain(x, {"data=2", {kNotCut, kNotCut}, "with_sharding_constraint", "a.cc:9"}); }
 
 Lines collectives(const Program& p, const Said& in = {}, const Said& out = {}) {
   const Program local = partition(p, kTwo, place(p, kTwo, in, out), 0);

@@ -24,6 +24,7 @@ class MpiMail final : public Mail {
   }
 
   void send(int to, std::string text) override {
+    const auto stay = session_.stay();
     Leaving& letter = leaving_.emplace_back();
     letter.text = std::make_unique<std::string>(std::move(text));
     session_.call("MPI_Isend", [&] {
@@ -33,6 +34,7 @@ class MpiMail final : public Mail {
   }
 
   std::optional<Letter> receive() override {
+    const auto stay = session_.stay();
     int there = 0;
     MPI_Message message;
     MPI_Status status;
@@ -47,6 +49,7 @@ class MpiMail final : public Mail {
   }
 
   bool all_left() override {
+    const auto stay = session_.stay();
     std::erase_if(leaving_, [&](Leaving& letter) {
       int done = 0;
       session_.call("MPI_Test", [&] { return MPI_Test(&letter.request, &done, MPI_STATUS_IGNORE); });

@@ -67,7 +67,7 @@ void MpiSession::throw_mpi_error(const char* what, int code) {
 void MpiSession::at_exit() {
   const std::lock_guard lock(instance_mutex);
   if (!the_instance || finalized) return;
-  if (the_instance->ours_ && !the_instance->failed_.load()) MPI_Finalize();
+  the_instance->end(!the_instance->failed_.load());
   finalized = true;
 }
 
@@ -79,8 +79,22 @@ void MpiSession::recovered() {
 void MpiSession::finalize() {
   const std::lock_guard lock(instance_mutex);
   if (!the_instance || finalized) return;
-  if (the_instance->ours_) MPI_Finalize();
+  the_instance->end(true);
   finalized = true;
+}
+
+void MpiSession::end(bool finalize) {
+  {
+    const std::lock_guard lock(staying_);
+    ended_ = true;
+  }
+  if (ours_ && finalize) MPI_Finalize();
+}
+
+std::shared_lock<std::shared_mutex> MpiSession::stay() {
+  std::shared_lock lock(staying_);
+  if (ended_) throw CommError("mpi: it is ended in this process");
+  return lock;
 }
 
 int MpiSession::next_tag() {

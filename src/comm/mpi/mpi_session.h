@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <string>
 
 #include "comm/key_store.h"
@@ -53,6 +54,9 @@ class MpiSession final : public KeyStore {
   // The same for several processes: all give their next, and the greatest is taken.
   void take_tag(int tag);
 
+  // For threads that may outlive MPI: while they hold this it is not finalized. Throws CommError when it is already.
+  std::shared_lock<std::shared_mutex> stay();
+
   // A group has failed: the others may not come to end MPI.
   void failed() { failed_.store(true); }
   // They will come after all.
@@ -62,6 +66,7 @@ class MpiSession final : public KeyStore {
   MpiSession();
   [[noreturn]] static void throw_mpi_error(const char* what, int code);
   static void at_exit();
+  void end(bool finalize);
 
   struct Note {
     std::string text;
@@ -75,6 +80,8 @@ class MpiSession final : public KeyStore {
   MPI_Comm messages_ = MPI_COMM_NULL, notes_comm_ = MPI_COMM_NULL, letters_ = MPI_COMM_NULL;
   std::mutex turn_;
   std::atomic<bool> failed_{false};
+  std::shared_mutex staying_;
+  bool ended_ = false;  // guarded by that
 
   std::mutex mutex_;  // of what follows
   std::map<std::string, std::string> notes_;

@@ -1,0 +1,97 @@
+// The control plane by mail: what messages look like, and what happens when there is no way any more. What processes
+// can do with it is in control_test.cc.
+#include "cluster/mail_channel.h"
+
+#include <gtest/gtest.h>
+
+#include "base/throws.h"
+#include "cluster/control_job.h"
+#include "cluster/local_mail.h"
+#include "cluster/message_bytes.h"
+#include "lockstep/error.h"
+
+namespace lockstep {
+namespace {
+
+TEST(MessageBytes, RequestsComeBackAsTheyWere) {
+  const Failure failure{2, "n2", "all_reduce", -1, "out of memory\nat last", false};
+  const std::vector<decltype(Request::what)> all = {
+      request::Heartbeat{{-1, ~uint64_t{0}, true, "psum"}},
+      request::Register{4, 7, "1.2.3", "n3", 4711, 5s},
+      request::Get{"a/b", false, 3ms},
+      request::Set{std::string("k\0y", 3), "", true},
+      request::Increment{"n", -2},
+      request::List{"a"},
+      request::Remove{"a"},
+      request::Barrier{"start", 1s, {0, 2, 3}},
+      request::Agree{"program", 0xfedcba9876543210, 2s},
+      request::Explain{"program", "one\ntwo", "equation"},
+      request::Fail{failure, true},
+      request::Shutdown{9s},
+      request::Leave{},
+  };
+  for (size_t i = 0; i < all.size(); ++i) {
+    const std::string bytes = to_bytes(Request{.process = 3, .incarnation = 99, .what = all[i]});
+    const Request back = request_from(bytes);
+    EXPECT_EQ(back.process, 3);
+    EXPECT_EQ(back.incarnation, 99u);
+    EXPECT_EQ(back.what.index(), i);
+    EXPECT_EQ(to_bytes(back), bytes);
+  }
+  const Request back = request_from(to_bytes(Request{.what = request::Fail{failure, true}}));
+  EXPECT_EQ(std::get<request::Fail>(back.what).failure, failure);
+  EXPECT_TRUE(std::get<request::Fail>(back.what).consequence);
+}
+
+TEST(MessageBytes, AnswersComeBackAsTheyWere) {
+  const Answer answer{.call = 5,
+                      .outcome = Outcome::failed,
+                      .text = "why",
+                      .number = -7,
+                      .entries = {{"a", "1"}, {"b", ""}},
+                      .peers = {{"n0", "", 1}, {"n1", "10.0.0.2", 2}},
+                      .failure = Failure{.process = 1, .message = "gone"}};
+  const Answer back = answer_from(to_bytes(answer));
+  EXPECT_EQ(back.call, answer.call);
+  EXPECT_EQ(back.outcome, answer.outcome);
+  EXPECT_EQ(back.text, answer.text);
+  EXPECT_EQ(back.number, answer.number);
+  EXPECT_EQ(back.entries, answer.entries);
+  EXPECT_EQ(back.peers, answer.peers);
+  EXPECT_EQ(back.failure, answer.failure);
+}
+
+TEST(MessageBytes, WhatIsCutOrLongerIsRefused) {
+  const std::string bytes = to_bytes(Answer{.text = "why", .peers = {{"n0", "", 1}}});
+  for (size_t size = 0; size < bytes.size(); ++size)
+    EXPECT_THROWS(answer_from(bytes.substr(0, size)), CommError,
+                  "a message of another process makes no sense; start all of them with the same lockstep");
+  EXPECT_THROWS(answer_from(bytes + "x"), CommError, "makes no sense");
+  std::string wrong = bytes;
+  wrong[0] ^= 1;  // the protocol
+  EXPECT_THROWS(answer_from(wrong), CommError, "makes no sense");
+  EXPECT_THROWS(request_from(bytes), CommError, "makes no sense");
+}
+
+TEST(MailChannel, WithoutAWayNobodyIsReached) {
+  const auto office = PostOffice::open();
+  const auto channel = mail_channel(office->mail(1));
+  EXPECT_EQ(channel->call({}, 1ms).text, "there was no answer in time");
+  office->burn_down();
+  const Answer answer = channel->call({}, kGenerous);
+  EXPECT_EQ(answer.outcome, Outcome::unreachable);
+  EXPECT_EQ(answer.text, "the way to it is gone: the post office has burnt down");
+}
+
+TEST(MailChannel, ProcessesThatLoseTheirWayFail) {
+  const auto office = PostOffice::open();
+  ControlJob job({.count = 2, .transport = Transport::mail, .heartbeat_timeout = 200ms, .office = office});
+  Heard first(job[0]), second(job[1]);
+  office->burn_down();
+  EXPECT_NE(first.wait().message.find("process 0 has lost the others: the post office has burnt down"),
+            std::string::npos);
+  EXPECT_NE(second.wait().message.find("lost: no answer for 200 ms"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,128 @@
+// Jobs started by `lockstep launch`, whose processes can be reached one by one.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <random>
+
+#include "cli/training.h"
+
+namespace lockstep {
+
+// How often tests of random faults are repeated: `./dev test --long` asks for more.
+inline int fault_rounds() {
+  const char* text = std::getenv("LOCKSTEP_LONG_TESTS");
+  return text && std::string(text) == "1" ? 20 : 2;
+}
+
+// True as soon as the condition holds, false when it does not in a minute.
+inline bool comes_true(const std::function<bool()>& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    ::poll(nullptr, 0, 1);
+  }
+  return true;
+}
+
+class LaunchedJob {
+ public:
+  LaunchedJob(const Words& flags, const Words& command)
+      : program_(Words{program_path(), "launch"} + flags + Words{"--"} + command) {}
+
+  void send(int signal) { program_.send(signal); }
+  // To one process. False when it is not there (any more).
+  bool send(int process, int signal) {
+    const std::optional<pid_t> pid = find(process);
+    return pid && ::kill(*pid, signal) == 0;
+  }
+  // The process with this number, if it runs.
+  std::optional<pid_t> find(int process) const {
+    const std::string wanted = fmt::format("LOCKSTEP_PROCESS_ID={}", process);
+    for (const pid_t child : children()) {
+      std::ifstream environment(fmt::format("/proc/{}/environ", child), std::ios::binary);
+      for (std::string variable; std::getline(environment, variable, '\0');)
+        if (variable == wanted) return child;
+    }
+    return std::nullopt;
+  }
+  // Waits until standard error holds the text.
+  bool says(const std::string& text) const {
+    bool found = false;
+    comes_true([&] {
+      const bool over = ended();
+      found = program_.err().find(text) != std::string::npos;
+      return found || over;
+    });
+    return found;
+  }
+  bool ended() const {
+    siginfo_t info = {};
+    return ::waitid(P_PID, static_cast<id_t>(program_.pid()), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+           info.si_pid != 0;
+  }
+  // A job that does not end in a minute is killed, and has failed.
+  RunningProgram::Result wait() {
+    if (!comes_true([this] { return ended(); })) {
+      ADD_FAILURE() << "the job hangs:\n" << program_.err();
+      for (const pid_t child : children()) ::kill(child, SIGKILL);
+    }
+    return program_.wait();
+  }
+
+ private:
+  std::vector<pid_t> children() const {
+    std::vector<pid_t> out;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+      const std::string name = entry.path().filename();
+      if (name.find_first_not_of("0123456789") != name.npos) continue;
+      std::string text;
+      std::getline(std::ifstream(entry.path() / "stat"), text);
+      const size_t at = text.rfind(") ");
+      if (at != text.npos && std::atoi(text.c_str() + at + 4) == program_.pid()) out.push_back(std::stoi(name));
+    }
+    return out;
+  }
+
+  RunningProgram program_;
+};
+
+inline RunningProgram::Result launch(const Words& flags, const Words& command) {
+  return LaunchedJob(flags, command).wait();
+}
+
+// `train` on the small data set with batches of 50; the launcher knows where the program is.
+inline Words train_words(const Words& flags) {
+  return Words{"train", "--dataset", small_dataset(), "--batch-size", "50"} + flags;
+}
+
+// Runs a job, or one process when there are no flags of the launcher, and returns the loss of every step.
+inline std::vector<double> losses(const Words& launch_flags, const Words& train_flags) {
+  const TempDir dir;
+  const Words command =
+      train_words(train_flags + Words{"--quiet", "--loggers", "jsonl", "--log-dir", dir.path() + "/log"});
+  const RunningProgram::Result result =
+      launch_flags.empty() ? RunningProgram(Words{program_path()} + command).wait() : launch(launch_flags, command);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  std::vector<double> out;
+  if (result.exit_code != 0) return out;
+  for (const std::string& line : lines_of(read_text(dir.path() + "/log/metrics.jsonl"))) {
+    const nlohmann::json record = nlohmann::json::parse(line);
+    if (record["kind"] == "step") out.push_back(record["loss"].get<double>());
+  }
+  return out;
+}
+
+inline void expect_near(const std::vector<double>& got, const std::vector<double>& wanted) {
+  ASSERT_FALSE(wanted.empty());
+  ASSERT_EQ(got.size(), wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i)
+    EXPECT_NEAR(got[i], wanted[i], 1e-5 * std::abs(wanted[i])) << "step " << i + 1;
+}
+
+}  // namespace lockstep

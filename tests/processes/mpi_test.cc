@@ -1,0 +1,107 @@
+// Jobs that mpirun starts: nobody is told of a coordinator, and there is none to connect to.
+#include "processes/job.h"
+
+namespace lockstep {
+namespace {
+
+#ifdef LOCKSTEP_WITH_MPI
+
+class Mpirun : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_program("mpirun")) GTEST_SKIP() << "there is no mpirun; install openmpi-bin";
+  }
+
+  // As root, on more ranks than cores, and on this machine only.
+  static Words mpirun(const Words& arguments) {
+    return Words{"timeout",
+                 "60",
+                 "env",
+                 "OMPI_ALLOW_RUN_AS_ROOT=1",
+                 "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                 "OMPI_MCA_rmaps_base_oversubscribe=1",
+                 "OMPI_MCA_btl_vader_single_copy_mechanism=none",
+                 "OMPI_MCA_mpi_yield_when_idle=1",
+                 "mpirun"} +
+           arguments;
+  }
+
+  // On one host, or two that take each other for strangers.
+  static void expect_trains_like_one(int processes, const Words& variables = {}, bool two_hosts = false) {
+    const TempDir dir;
+    const Words each = with(variables) + train_words(dir.path());
+    const std::string n = std::to_string(processes / (two_hosts ? 2 : 1));
+    const Words words = two_hosts ? Words{"-n", n} + on_host("a") + each + Words{":", "-n", n} + on_host("b") + each
+                                  : Words{"-n", n} + each;
+    const auto result = RunningProgram(mpirun(words)).wait();
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    expect_trained_like_one(dir.path());
+  }
+};
+
+TEST_F(Mpirun, TwoProcessesTrainLikeOne) { expect_trains_like_one(2); }
+TEST_F(Mpirun, FourProcessesTrainLikeOne) { expect_trains_like_one(4); }
+TEST_F(Mpirun, MpiBetweenAllTrainsLikeOne) { expect_trains_like_one(4, {"LOCKSTEP_COLLECTIVES=mpi"}); }
+TEST_F(Mpirun, MpiBetweenProcessesOfTwoLanesTrainsLikeOne) {
+  expect_trains_like_one(2, {"LOCKSTEP_COLLECTIVES=mpi", "LOCKSTEP_CPU_LANES=2"});
+}
+TEST_F(Mpirun, MpiBetweenHostsTrainsLikeOne) { expect_trains_like_one(4, {}, true); }
+TEST_F(Mpirun, MpiBetweenHostsOfOneProcessTrainsLikeOne) { expect_trains_like_one(2, {}, true); }
+
+TEST_F(Mpirun, AllReducesOverAllProcesses) {
+  const auto result = RunningProgram(mpirun({"-n", "3", program_path(), "allreduce"})).wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  for (const char* const line : {"Process 0 has y=[3.]", "Process 1 has y=[3.]", "Process 2 has y=[3.]"})
+    EXPECT_NE(result.out.find(line), std::string::npos) << result.out;
+}
+
+TEST_F(Mpirun, AProcessThatFailsEndsTheOthersWithItsCause) {
+  // One has no data to train on, the coordinator or the other; the one that has is told, and does not wait for it.
+  const TempDir dir;
+  const Words fine = train_words(dir.path() + "/logs");
+  Words wrong = fine;
+  wrong[5] = "/nonexistent/images,/nonexistent/labels";
+  for (const int failing : {0, 1}) {
+    const auto result =
+        RunningProgram(mpirun(Words{"-n", "1", "-wdir", dir.path()} + (failing == 0 ? wrong : fine) +
+                              Words{":", "-n", "1", "-wdir", dir.path()} + (failing == 1 ? wrong : fine)))
+            .wait();
+    EXPECT_GT(result.exit_code, 0);
+    EXPECT_LT(result.exit_code, 124) << "it took a minute, or a signal ended it: " << result.err;
+    const std::string cause = "the job has failed: process " + std::to_string(failing) + " (host ";
+    EXPECT_NE(result.err.find(cause), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find("open /nonexistent/images: No such file"), std::string::npos) << result.err;
+  }
+}
+
+TEST_F(Mpirun, VariablesOfAnMpirunThatIsNotOursAreAnError) {
+  const auto result =
+      RunningProgram(Words{"timeout", "60", "env", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=0",
+                           "OMPI_COMM_WORLD_LOCAL_RANK=0", "PRTE_LAUNCHED=1", program_path(), "allreduce"})
+          .wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.err.find("initialize: this is process 0 of 2, but rank 0 of 1 for MPI; start the program with the "
+                            "mpirun of the MPI that it is linked with (under Slurm, srun --mpi=pmix), or use another "
+                            "way: LOCKSTEP_COORDINATOR and gloo"),
+            std::string::npos)
+      << result.err;
+}
+
+#else
+
+TEST(Mpirun, WithoutMpiItsJobsAreRefused) {
+  const auto result =
+      RunningProgram(Words{"timeout", "60", "env", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=0",
+                           "OMPI_COMM_WORLD_LOCAL_RANK=0", "PRTE_LAUNCHED=1", program_path(), "allreduce"})
+          .wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.err.find("initialize: MPI is wanted, and not built in; install libopenmpi-dev and openmpi-bin and "
+                            "build again, or set LOCKSTEP_COORDINATOR to host:port of process 0 and use gloo"),
+            std::string::npos)
+      << result.err;
+}
+
+#endif
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,140 @@
+// A job of several processes computes what one process does, and each reads its own rows only.
+#include <numeric>
+#include <regex>
+
+#include "processes/launched.h"
+
+#ifdef LOCKSTEP_WITH_GRPC
+
+namespace lockstep {
+namespace {
+
+// One process of eight devices.
+const std::vector<double>& alone(const Words& flags) {
+  static std::map<Words, std::vector<double>> known;
+  const auto [at, missing] = known.try_emplace(flags);
+  if (missing) at->second = losses({}, flags + Words{"--devices", "8"});
+  return at->second;
+}
+
+const Words kMlp = {"--steps", "14"};  // the last two are of the second epoch
+
+TEST(ProcessLosses, AreThoseOfOneProcess) {
+  for (const char* n : {"2", "3", "5"}) {
+    SCOPED_TRACE(n);
+    expect_near(losses({"-n", n}, kMlp), alone(kMlp));
+  }
+}
+
+TEST(ProcessLosses, ThreeProcessesShareABatchOfAHundred) {
+  const Words flags = {"--steps", "8", "--batch-size", "100"};
+  expect_near(losses({"-n", "3", "--devices", "2"}, flags), alone(flags));
+}
+
+TEST(ProcessLosses, OfALargeModel) {
+  const Words flags = {"--model", "mlp1024", "--steps", "3"};
+  for (const char* n : {"2", "3"}) expect_near(losses({"-n", n}, flags), alone(flags));
+}
+
+TEST(ProcessLosses, OfAConvolutionalModel) {
+  const Words flags = {"--model", "cnn", "--steps", "3"};
+  expect_near(losses({"-n", "2", "--devices", "2"}, flags), alone(flags));
+}
+
+TEST(ProcessLosses, ParametersCutAlongData) {
+  for (const char* n : {"2", "3"})
+    for (const char* stage : {"1", "3"}) {
+      SCOPED_TRACE(fmt::format("{} processes, zero {}", n, stage));
+      expect_near(losses({"-n", n, "--devices", "2"}, kMlp + Words{"--zero", stage}), alone(kMlp));
+    }
+}
+
+TEST(ProcessLosses, ModelCutAcrossProcesses) {
+  const Words flags = kMlp + Words{"--shard", "dense/*/w=,model"};
+  expect_near(losses({"-n", "2"}, flags + Words{"--mesh", "data=1,model=2"}), alone(kMlp));
+  expect_near(losses({"-n", "2", "--devices", "2"}, flags + Words{"--mesh", "data=2,model=2"}), alone(kMlp));
+  expect_near(losses({"-n", "4"}, flags + Words{"--mesh", "model=2,data=2"}), alone(kMlp));
+  expect_near(losses({"-n", "4"}, flags + Words{"--mesh", "data=2,model=2", "--zero", "3"}), alone(kMlp));
+}
+
+TEST(ProcessLosses, BatchesComputedInPieces) {
+  expect_near(losses({"-n", "2", "--devices", "2"}, kMlp + Words{"--accumulate", "2"}), alone(kMlp));
+  expect_near(losses({"-n", "3"}, kMlp + Words{"--accumulate", "2", "--zero", "3"}), alone(kMlp));
+}
+
+TEST(ProcessLosses, LanesWithinProcesses) {
+  expect_near(losses({"-n", "2", "--devices", "4", "--lanes", "2"}, kMlp), alone(kMlp));
+  expect_near(losses({"-n", "2", "--devices", "4", "--lanes", "2"}, kMlp + Words{"--zero", "3"}), alone(kMlp));
+}
+
+#ifdef LOCKSTEP_WITH_GLOO
+TEST(ProcessLosses, OverGloo) {
+  expect_near(losses({"-n", "3", "--collectives", "gloo"}, kMlp + Words{"--zero", "3"}), alone(kMlp));
+}
+#endif
+
+// Rows that each process says it has read in one epoch.
+std::vector<int> rows_read(const Words& launch_flags, const Words& train_flags) {
+  ::setenv("LOCKSTEP_VERBOSE", "1", 1);
+  const RunningProgram::Result result =
+      launch(launch_flags, train_words(train_flags + Words{"--epochs", "1", "--quiet"}));
+  ::unsetenv("LOCKSTEP_VERBOSE");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  std::map<int, int> found;
+  static const std::regex kLine(R"(\[(\d+)\] lockstep: process (\d+) has read (\d+) examples of 600)");
+  for (const std::string& line : lines_of(result.err)) {
+    std::smatch match;
+    if (!std::regex_match(line, match, kLine)) continue;
+    EXPECT_EQ(match[1], match[2]);
+    EXPECT_TRUE(found.try_emplace(std::stoi(match[2]), std::stoi(match[3])).second) << line;
+  }
+  std::vector<int> out;
+  for (const auto& [process, rows] : found) out.push_back(rows);
+  return out;
+}
+
+TEST(ProcessRows, EachProcessReadsItsOwnOnly) {
+  EXPECT_EQ(rows_read({"-n", "2"}, {}), (std::vector<int>{300, 300}));
+  for (const char* stream : {"on", "off"})  // 50 rows are 17, 17 and 16
+    EXPECT_EQ(rows_read({"-n", "3"}, {"--stream", stream}), (std::vector<int>{204, 204, 192}));
+  // Where the model is cut and the batch is not, both need all rows.
+  EXPECT_EQ(rows_read({"-n", "2"}, {"--mesh", "data=1,model=2", "--shard", "dense/*/w=,model"}),
+            (std::vector<int>{600, 600}));
+}
+
+TEST(ProcessRows, NothingIsSaidUnasked) {
+  const RunningProgram::Result result = launch({"-n", "2"}, train_words({"--steps", "12", "--quiet"}));
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.err, "");
+}
+
+TEST(ManyProcesses, SixtyFourSumTheirOnes) {
+  const RunningProgram::Result result = launch({"-n", "64"}, {"allreduce"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  std::vector<std::string> lines = lines_of(result.out), wanted;
+  for (int p = 0; p < 64; ++p) {
+    wanted.push_back(fmt::format("[{}] Total devices: 64  |  Devices per task: 1", p));
+    wanted.push_back(fmt::format("[{}] Process {} has y=[64.]", p, p));
+  }
+  std::sort(lines.begin(), lines.end());
+  std::sort(wanted.begin(), wanted.end());
+  EXPECT_EQ(lines, wanted);
+}
+
+TEST(ManyProcesses, OtherNumberOfDevicesThanExpectedIsRefused) {
+  const RunningProgram::Result result =
+      launch({"-n", "2", "--devices", "4"}, train_words({"--expect-devices", "16", "--quiet"}));
+  EXPECT_EQ(result.exit_code, 1);
+  for (const char* process : {"[0]", "[1]"})
+    expect_contains(result.err,
+                    fmt::format("{} lockstep: train: --expect-devices wants 16 devices and there are 8; nothing was "
+                                "started\n",
+                                process));
+  EXPECT_EQ(result.out, "");
+}
+
+}  // namespace
+}  // namespace lockstep
+
+#endif

@@ -1,0 +1,113 @@
+// Jobs that are asked to stop, as a whole or one process of them, stop at one step and go on from there; and
+// checkpoints of one number of processes load on any other.
+#include <regex>
+
+#include "processes/launched.h"
+
+#ifdef LOCKSTEP_WITH_GRPC
+
+namespace lockstep {
+namespace {
+
+const Words kRun = {"--steps", "200", "--log-every", "1", "--eval-every", "50"};
+
+class StoppedJob : public testing::Test {
+ protected:
+  void SetUp() override {
+    ::setenv("LOCKSTEP_FLIGHT_DIR", dir_.path().c_str(), 1);
+    ASSERT_EQ(launch({"-n", "3"}, train_words(kRun + Words{"--checkpoint-dir", wanted_})).exit_code, 0);
+  }
+  void TearDown() override { ::unsetenv("LOCKSTEP_FLIGHT_DIR"); }
+
+  // Sends the signal to one process, or to the launcher (-1), and goes on afterwards.
+  void expect_orderly_stop(int signal, int process, int exit_code) {
+    SCOPED_TRACE(fmt::format("signal {} to {}", signal, process < 0 ? "all" : fmt::format("process {}", process)));
+    const std::string run = fmt::format("{}/run_{}_{}", dir_.path(), signal, process + 1);
+    const Words command = train_words(kRun + Words{"--checkpoint-dir", run});
+    LaunchedJob job({"-n", "3"}, command);
+    ASSERT_TRUE(job.says("] step 5/"));
+    if (process < 0)
+      job.send(signal);
+    else
+      ASSERT_TRUE(job.send(process, signal));
+    const RunningProgram::Result stopped = job.wait();
+    EXPECT_EQ(stopped.exit_code, exit_code) << stopped.err;
+    std::smatch match;
+    ASSERT_TRUE(std::regex_search(stopped.err, match,
+                                  std::regex(R"(\[0\] lockstep: stopped by (.*) at step (\d+) of 200; the same)")))
+        << stopped.err;
+    EXPECT_EQ(match[1], process > 0 ? "another process" : signal == SIGTERM ? "SIGTERM" : "SIGUSR1");
+    ASSERT_FALSE(list_checkpoints(run).empty());
+    EXPECT_EQ(list_checkpoints(run).back(), std::stoi(match[2]));
+    EXPECT_EQ(load_checkpoint(checkpoint_path(run, list_checkpoints(run).back())).step, std::stoi(match[2]));
+
+    const RunningProgram::Result resumed = launch({"-n", "3"}, command);
+    EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+    expect_contains(resumed.err, fmt::format("[0] lockstep: going on from step {} of 200\n", match[2].str()));
+    expect_same_result(run, wanted_);
+  }
+
+  const TempDir dir_;
+  const std::string wanted_ = dir_.path() + "/wanted";
+};
+
+TEST_F(StoppedJob, ByTheLauncherGoesOnByteEqual) {
+  expect_orderly_stop(SIGTERM, -1, 143);
+  expect_orderly_stop(SIGUSR1, -1, 75);
+}
+
+TEST_F(StoppedJob, ByOneProcessGoesOnByteEqual) {
+  expect_orderly_stop(SIGTERM, 1, 143);
+  expect_orderly_stop(SIGUSR1, 2, 75);
+  expect_orderly_stop(SIGUSR1, 0, 75);
+}
+
+// Slurm's warning before the time is up: the launcher starts the job again, if it may.
+TEST_F(StoppedJob, IsStartedAgainAfterAWarning) {
+  const std::string run = dir_.path() + "/run";
+  LaunchedJob job({"-n", "3", "--max-restarts", "1", "--restart-delay", "0"},
+                  train_words(kRun + Words{"--checkpoint-dir", run}));
+  ASSERT_TRUE(job.says("] step 5/"));
+  ASSERT_TRUE(job.send(1, SIGUSR1));
+  const RunningProgram::Result result = job.wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  expect_contains(result.err, "] lockstep: going on from step ");
+  expect_same_result(run, wanted_);
+}
+
+// ---- other numbers of processes
+
+std::map<std::string, std::vector<float>> parameters(const std::string& dir) {
+  std::map<std::string, std::vector<float>> out;
+  for (const auto& [name, array] : load_checkpoint(checkpoint_path(dir, list_checkpoints(dir).back())).arrays)
+    if (name.starts_with("params/")) out[name] = array.to_vector<float>();
+  return out;
+}
+
+TEST(OtherNumberOfProcesses, GoesOnFromThePiecesOfTwo) {
+  const TempDir dir;
+  const Words flags = {"--zero", "3", "--quiet", "--schedule", "constant"};
+  const std::string two = dir.path() + "/two", wanted = dir.path() + "/wanted";
+  ASSERT_EQ(launch({"-n", "2"}, train_words(flags + Words{"--steps", "12", "--checkpoint-dir", two})).exit_code, 0);
+  ASSERT_EQ(launch({"-n", "2"}, train_words(flags + Words{"--steps", "20", "--checkpoint-dir", wanted})).exit_code, 0);
+  EXPECT_EQ(inspect_checkpoint(checkpoint_path(two, 12), true).shards.size(), 2u);
+  for (const char* n : {"1", "2", "3"}) {
+    SCOPED_TRACE(n);
+    const std::string run = dir.path() + "/on_" + n;
+    const RunningProgram::Result result = launch(
+        {"-n", n},
+        train_words(flags + Words{"--steps", "20", "--checkpoint-dir", run, "--resume", checkpoint_path(two, 12)}));
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const auto got = parameters(run), expected = parameters(wanted);
+    ASSERT_EQ(got.size(), 6u);
+    for (const auto& [name, values] : expected)
+      for (size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(got.at(name)[i], values[i], 2e-4) << name << " " << i;
+  }
+  // And is read by a program of one process, to the byte what the pieces hold.
+  EXPECT_EQ(run_lockstep({"eval", checkpoint_path(two, 12), "--dataset", small_dataset()}).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace lockstep
+
+#endif

@@ -99,6 +99,7 @@ Array pmap_argument(const Array& array, std::optional<int64_t> axis, const std::
 Array pmap_result(const Array& array);
 // The array was given away under another label.
 void pmap_donated(const Array& array);
+JitOptions pmap_jit_options(const PmapOptions& options);
 
 }  // namespace detail
 
@@ -109,7 +110,7 @@ class Pmap {
   Pmap(F f, PmapOptions options)
       : options_(std::move(options)),
         mapped_(vmap(std::move(f), {options_.in_axes, options_.out_axes, options_.axis_name, detail::check_pmap_size}),
-                {.donate = options_.donate}) {}
+                detail::pmap_jit_options(options_)) {}
 
   template <class... Args>
   auto operator()(const Args&... args) const {

@@ -55,6 +55,8 @@ Array pmap_argument(const Array& array, std::optional<int64_t> axis, const std::
 
 Array pmap_result(const Array& array) { return process_local_data(array); }
 
+JitOptions pmap_jit_options(const PmapOptions& options) { return {.donate = options.donate}; }
+
 void pmap_donated(const Array& array) {
   Node& node = *array.node();
   if (node.kind != Node::Kind::concrete) return;

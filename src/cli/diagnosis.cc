@@ -91,14 +91,17 @@ void look_at_devices(const Surroundings& here, Diagnosis& out) {
   out.devices.gpus_visible = detail::visible_gpus(here.environment, gpus_of_machine());
   if (out.devices.gpus_visible == 0 || !out.decision.taken) return;
   const ClusterInfo& info = *out.decision.taken;
-  attempt(out, [&] {
+  // This build computes on CPUs: what is wrong with GPUs is good to know, and stops nothing.
+  try {
     out.devices.gpus =
         detail::choose_gpus({.visible = out.devices.gpus_visible,
                              .local_id = info.local_id.value_or(0),
                              .local_count = info.local_count.value_or(1),
                              .shared = detail::gpus_are_shared(here.environment, out.devices.gpus_visible),
                              .wanted = info.local_device_ids});
-  });
+  } catch (const Error& error) {
+    out.notes.push_back(error.what());
+  }
 }
 
 void look_at_host(const distributed::Options& options, const Surroundings& here, Diagnosis& out) {

@@ -183,6 +183,7 @@ TEST(Doctor, MpiNeedsNoCoordinator) {
 }
 
 TEST(Doctor, JsonSaysTheSame) {
+  NEEDS_CONTROL_PLANE();
   const Listener process_0;
   const ProcessResult result = doctor(explicit_variables(process_0.port(), 1), {"--json"});
   EXPECT_EQ(result.exit_code, 0) << result.output;

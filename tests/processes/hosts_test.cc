@@ -4,7 +4,7 @@
 namespace lockstep {
 namespace {
 
-void expect_hosts_train_like_one(const std::vector<Words>& before) {
+[[maybe_unused]] void expect_hosts_train_like_one(const std::vector<Words>& before) {
   const TempDir dir;
   Job(before, train_words(dir.path())).expect_success();
   expect_trained_like_one(dir.path());

@@ -173,8 +173,9 @@ TEST(ConstraintErrors, TwoConstraintsOfDifferentMeshes) {
     const Array y = with_sharding_constraint(x, on(P("data")));
     return with_sharding_constraint(y + 1.f, other);
   });
+  const std::string said = message([&] { f(numbers()); });  // sets `first`
   EXPECT_EQ(
-      message([&] { f(numbers()); }),
+      said,
       "jit: with_sharding_constraint at constraints_test.cc:" + std::to_string(first) +
           " says P('data') on the mesh data=4,model=2, and with_sharding_constraint at constraints_test.cc:" +
           std::to_string(first + 1) +

@@ -121,7 +121,12 @@ class ControlJob {
                                                       .initialization_timeout = kGenerous,
                                                       .heartbeat_timeout = options_.heartbeat_timeout,
                                                       .host = "n" + std::to_string(i)});
-    return join_control(join_options(i));
+    try {
+      return join_control(join_options(i));
+    } catch (...) {
+      if (i == 0 && !is_listening_) listening_.set_exception(std::current_exception());  // nobody waits for the port
+      throw;
+    }
   }
   JoinOptions join_options(int i) {
     JoinOptions join{.process_id = i,
@@ -136,7 +141,11 @@ class ControlJob {
                      .host = "n" + std::to_string(i),
                      .log = lines.log()};
     if (options_.transport == Transport::mail) join.mail = [this, i] { return options_.office->mail(i); };
-    if (i == 0) join.on_listening = [this](int number) { listening_.set_value(number); };
+    if (i == 0)
+      join.on_listening = [this](int number) {
+        is_listening_ = true;
+        listening_.set_value(number);
+      };
     return join;
   }
   int port() { return port_.get(); }
@@ -166,6 +175,7 @@ class ControlJob {
   const Options options_;
   std::shared_ptr<CoordinatorHost> host_;
   int next_address_ = 1000;
+  bool is_listening_ = false;  // of process 0's thread
   std::promise<int> listening_;
   std::shared_future<int> port_ = listening_.get_future().share();
   std::vector<std::unique_ptr<Control>> controls_;

@@ -22,12 +22,13 @@ namespace lockstep::distributed {
 
 // JAX's parameters, and some more. What is left out is detected.
 struct Options {
-  std::optional<std::string> coordinator_address;  // "host:port", "[::1]:port"
-  std::optional<int> num_processes;
-  std::optional<int> process_id;
-  std::vector<int> local_device_ids;     // GPUs of this process; empty: all that it sees, or its share of them
-  std::string cluster_detection_method;  // the only detector to ask, by name; empty: all in order; "none": one process
-  std::string coordinator_bind_address;  // where process 0 listens; empty: the coordinator's own address
+  std::optional<std::string> coordinator_address = {};  // "host:port", "[::1]:port"
+  std::optional<int> num_processes = {};
+  std::optional<int> process_id = {};
+  std::vector<int> local_device_ids = {};  // GPUs of this process; empty: all that it sees, or its share of them
+  // The only detector to ask, by name; empty: all in order; "none": one process.
+  std::string cluster_detection_method = {};
+  std::string coordinator_bind_address = {};  // where process 0 listens; empty: the coordinator's own address
   std::chrono::milliseconds initialization_timeout{300'000};
   std::chrono::milliseconds heartbeat_timeout{10'000};
   std::chrono::milliseconds shutdown_timeout{300'000};
@@ -42,9 +43,10 @@ struct Options {
   // auto: processes of one host meet in shared memory, and hosts over MPI where it started them, else over Gloo.
   // shared, gloo, mpi: all of them there.
   std::string collectives = "auto";
-  std::string network_interface;  // "eth0", "ib*", "^docker*"; empty: the one through which the coordinator answers
-  std::string token;              // who may join; empty: LOCKSTEP_TOKEN, or the file LOCKSTEP_TOKEN_FILE names
-  std::string tls_ca, tls_certificate, tls_key;  // files in PEM; all or none
+  // "eth0", "ib*", "^docker*"; empty: the one through which the coordinator answers.
+  std::string network_interface = {};
+  std::string token = {};  // who may join; empty: LOCKSTEP_TOKEN, or the file LOCKSTEP_TOKEN_FILE names
+  std::string tls_ca = {}, tls_certificate = {}, tls_key = {};  // files in PEM; all or none
 };
 
 // Throws Error when called twice, after devices were used, or with values that are missing or make no sense;

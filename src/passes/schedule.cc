@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "ops/ops.h"
+#include "passes/costly.h"
 #include "passes/passes.h"
 
 namespace lockstep {
@@ -16,12 +17,6 @@ namespace {
 bool is_all_reduce(const Eqn& eqn) { return eqn.op == &lane_all_reduce_op; }
 bool is_gather(const Eqn& eqn) { return eqn.op == &lane_all_gather_op; }
 bool is_scatter(const Eqn& eqn) { return eqn.op == &lane_reduce_scatter_op; }
-
-// Views and constants cost nothing wherever they stand.
-bool is_free(const Eqn& eqn) { return eqn.op->view || (eqn.in.empty() && !eqn.op->meets); }
-
-// Results of up to this size may be held on to until they are needed.
-constexpr int64_t kSmallBytes = 4096;
 
 // Puts off small elementwise equations on the results of all-reduces, and brings forward those that make operands, so
 // that more all-reduces are ready before the first is needed. Nothing else moves.
@@ -122,36 +117,6 @@ Program in_order(const Program& p, const std::vector<size_t>& order) {
   for (size_t i : order) out.eqns.push_back(p.eqns[i]);
   return out;
 }
-
-// Where in a program the costly equations stand, those worth talking behind.
-class Costly {
- public:
-  explicit Costly(const Program& p) {
-    for (size_t i = 0; i < p.eqns.size(); ++i) {
-      const Eqn& eqn = p.eqns[i];
-      if (eqn.op->meets || eqn.op->loop || is_free(eqn)) continue;
-      if (std::any_of(eqn.in.begin(), eqn.in.end(), [&](ValueId id) { return p.types[id].bytes() > kSmallBytes; }))
-        places_.push_back(i);
-    }
-  }
-
-  // The place from which `n` of them stand before `place`; 0 where there are not so many.
-  size_t before(size_t place, size_t n) const {
-    const size_t there = count(place);
-    return there >= n ? places_[there - n] : 0;
-  }
-  // The place up to which `n` of them stand from `place` on; `end` where there are not so many.
-  size_t after(size_t place, size_t n, size_t end) const {
-    const size_t there = count(place) + n - 1;
-    return there < places_.size() ? places_[there] + 1 : end;
-  }
-
- private:
-  size_t count(size_t place) const {
-    return static_cast<size_t>(std::lower_bound(places_.begin(), places_.end(), place) - places_.begin());
-  }
-  std::vector<size_t> places_;
-};
 
 // Moves gathers up to where they are to begin, and scatters to where their operands are there, with the views and
 // constants that make their operands.
@@ -407,11 +372,12 @@ class Applier {
 }  // namespace
 
 Schedule decide(const Program& lane0, const ScheduleOptions& options) {
-  Schedule schedule{Order(lane0)(), {}, {}};
-  std::vector<size_t> order;
-  for (size_t i : Prefetch(in_order(lane0, schedule.order), options.prefetch)()) order.push_back(schedule.order[i]);
-  schedule.order = std::move(order);
-  const Program p = in_order(lane0, schedule.order);
+  Schedule schedule;
+  schedule.again = decide_again(lane0, options.regather);
+  const Program whole = gather_again(lane0, schedule.again);
+  const std::vector<size_t> first = Order(whole)();
+  for (size_t i : Prefetch(in_order(whole, first), options.prefetch)()) schedule.order.push_back(first[i]);
+  const Program p = in_order(whole, schedule.order);
   Decider decider(p, options);
   schedule.buckets = decider.buckets();
   schedule.flights = decider.flights();
@@ -419,9 +385,10 @@ Schedule decide(const Program& lane0, const ScheduleOptions& options) {
 }
 
 Program apply(const Program& lane, const Schedule& schedule) {
-  LOCKSTEP_CHECK(lane.eqns.size() == schedule.order.size(), "a schedule of {} equations for a program of {}",
-                 schedule.order.size(), lane.eqns.size());
-  const Program p = in_order(lane, schedule.order);
+  const Program whole = gather_again(lane, schedule.again);
+  LOCKSTEP_CHECK(whole.eqns.size() == schedule.order.size(), "a schedule of {} equations for a program of {}",
+                 schedule.order.size(), whole.eqns.size());
+  const Program p = in_order(whole, schedule.order);
   return checked(Applier(p, schedule)());
 }
 

@@ -15,13 +15,15 @@
 // when the gradients of layer 1 are there. Were they larger than a bucket, those of layer 3 would meet while the
 // gradients of layer 2 are computed. Where the layers' weights are cut too (ZeRO 3), the gather of those of layer 2
 // begins just before layer 1 multiplies, not when the program does, and the scatter of layer 3's gradient is waited for
-// when the next product is there, not when the optimizer needs it: what is whole is whole for a short time.
+// when the next product is there, not when the optimizer needs it: what is whole is whole for a short time. For the
+// backward pass they are gathered again (regather.h).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "passes/regather.h"
 #include "program/program.h"
 
 namespace lockstep {
@@ -32,6 +34,7 @@ struct ScheduleOptions {
   // So many costly equations (products, not elementwise ones) are computed while a gather or a scatter is under way, at
   // most: its memory is taken for as long. 0: gathers and scatters are done at once.
   size_t prefetch = 1;
+  RegatherOptions regather = {};
 };
 
 // All-reduces that become one. Numbers are places in the order of the schedule.
@@ -50,6 +53,7 @@ struct Flight {
 };
 
 struct Schedule {
+  std::vector<Again> again;     // what is gathered again; the equations of all else are counted with those
   std::vector<size_t> order;    // the equation of each place
   std::vector<Bucket> buckets;  // in the order in which lanes meet
   std::vector<Flight> flights;  // in the order of their places

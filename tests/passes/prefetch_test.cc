@@ -124,8 +124,9 @@ TEST(Prefetch, ChangesNoBitOfAFullyShardedStepOnUnequalLanes) {
   const std::vector<HostArrays> wanted = run_on_lanes(step.program, grid, step.placement, inputs);
   const Program lane0 = partition(step.program, grid, step.placement, 0);
   for (const size_t prefetch : {1, 3}) {
-    const Schedule schedule = decide(lane0, {.prefetch = prefetch});
+    const Schedule schedule = decide(lane0, {.prefetch = prefetch, .regather = {.keep = 0, .least_bytes = 0}});
     EXPECT_GT(schedule.flights.size(), 4u);
+    EXPECT_GT(schedule.again.size(), 1u);
     const auto change = [&](const Program& lane) { return apply(lane, schedule); };
     EXPECT_EQ(difference(run_on_lanes(step.program, grid, step.placement, inputs, change), wanted), "");
   }

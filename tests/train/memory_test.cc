@@ -29,6 +29,24 @@ Model even_model() {
       });
 }
 
+// Many layers alike: what one of them takes is little beside the whole.
+constexpr int64_t kDeep = 24, kWide = 128;
+Model deep_model() {
+  return make_model(
+      "deep",
+      [](const Array& key) {
+        MlpParams out;
+        out.dense.push_back(nn::dense(random::fold_in(key, 0), 784, kWide));
+        for (int64_t i = 1; i < kDeep; ++i) out.dense.push_back(nn::dense(random::fold_in(key, i), kWide, kWide));
+        return out;
+      },
+      [](const MlpParams& params, const Array& images, const nn::Mode&) {
+        Array x = nn::flatten(images);
+        for (const nn::Dense& layer : params.dense) x = relu(nn::apply(layer, x));
+        return x;
+      });
+}
+
 int64_t lanes() { return Lanes::local().count(); }
 
 int64_t bytes_on(size_t lane, const std::vector<Array>& arrays) {
@@ -109,6 +127,22 @@ TEST(Memory, FallsWithTheNumberOfLanesUnderZero3) {
     if (lanes() > 1) {
       EXPECT_LT(cut[lane].total(), full[lane].total());
     }
+  }
+}
+
+// Weights are whole while their layer multiplies, forwards and backwards, and not in between: of 24 layers a lane holds
+// a few whole, and an nth of all else.
+TEST(Memory, WorkSpaceHoldsAFewLayersWholeUnderZero3) {
+  const auto memory = [](int zero) {
+    Engine engine(deep_model(), options_of({.zero = zero}));
+    return engine.memory(engine.create_state(), digits(), kBatch);
+  };
+  const std::vector<LaneMemory> full = memory(0), cut = memory(3);
+  // The largest layer as it is put together, and its gradient before it is scattered.
+  const int64_t largest = 2 * 784 * kWide * 4;
+  for (size_t lane = 0; lane < cut.size(); ++lane) {
+    EXPECT_LE(cut[lane].work, full[lane].work / lanes() + largest);
+    EXPECT_LE(cut[lane].total(), full[lane].total() / lanes() + largest);
   }
 }
 

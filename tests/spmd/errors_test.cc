@@ -50,6 +50,18 @@ TEST(ShardMapErrors, DimensionThatDoesNotDivide) {
   EXPECT_THROWS(f(Pair{zeros({4}), zeros({7})}), Error, "argument 0, b");
 }
 
+// Devices, and so lanes, without rows: compiled functions allow them, per-device code forbids them.
+TEST(ShardMapErrors, SpecThatLeavesDevicesWithoutRows) {
+  EXPECT_THROWS(
+      mapped(P("i"), P("i"))(zeros({1, 6})), Error,
+      "shard_map: argument 0: dimension 0 of [1, 6] is cut 4 ways by \"i\"; per-device code needs equal pieces "
+      "and 1 is no multiple of 4; pad the batch, or use jit, which allows uneven pieces");
+  const NamedSharding cut(mesh(), P("i"));
+  const Array one =
+      jit([](const Array& x) { return 2 * x; }, {.in_shardings = {cut}, .out_shardings = {cut}})(ones({1, 6}));
+  EXPECT_EQ(one.to_vector<float>(), std::vector<float>(6, 2));
+}
+
 TEST(ShardMapErrors, CollectivesUnderPlainJit) {
   EXPECT_THROWS(jit([](Array x) { return pmean(x, "i"); })(zeros({8})), Error,
                 "pmean: there is no axis \"i\" here; under jit values are global already");

@@ -17,9 +17,21 @@ if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros "${CCACHE_PROGRAM}")
 endif()
 
-# Headers that every file of a target includes, parsed once.
-function(lockstep_precompile target)
-  target_precompile_headers(${target} PRIVATE ${ARGN})
+option(LOCKSTEP_PRECOMPILE "parse what most files include once" OFF)
+
+# lockstep_precompile(TARGET GROUP HEADERS...): headers parsed once for all targets of a group, which are compiled with the same
+# options: the first one parses, the others take what it has. Files include what they use all the same.
+function(lockstep_precompile target group)
+  if(NOT LOCKSTEP_PRECOMPILE)
+    return()
+  endif()
+  get_property(first GLOBAL PROPERTY lockstep_precompiled_${group})
+  if(first)
+    target_precompile_headers(${target} REUSE_FROM ${first})
+  else()
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+    set_property(GLOBAL PROPERTY lockstep_precompiled_${group} ${target})
+  endif()
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
 endfunction()
 

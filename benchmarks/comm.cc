@@ -1,23 +1,16 @@
-// Operations between two ranks, which are threads of one process or processes of one host: what they cost, against
-// copying the same memory.
+// Operations between two ranks that are threads of one process: what they cost, against copying the same memory. Those
+// between processes are in comm_ranks.
 //
 //   benchmarks/comm                  # bytes per rank; GB/s counts them once; ratio: time of a memcpy over ours
 #include <benchmark/benchmark.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
-#include <functional>
-#include <string>
 #include <thread>
 #include <vector>
 
 #include "comm/in_process.h"
-#include "comm/shared/shared_memory.h"
 
 namespace lockstep {
 namespace {
@@ -92,80 +85,6 @@ BENCHMARK_CAPTURE(all_reduce, f32, f32)
     ->Iterations(11);
 BENCHMARK_CAPTURE(all_reduce, bf16, bf16)->Arg(1 << 20)->UseManualTime()->Iterations(11);
 BENCHMARK_CAPTURE(all_reduce, f16, f16)->Arg(1 << 20)->UseManualTime()->Iterations(11);
-
-// How the ranks of a backend meet, when they are processes: by a key that only they know.
-using Join = std::function<std::unique_ptr<Comm>(int rank, const std::string& key)>;
-
-// The same between processes, children of this one: the time of rank 0.
-void all_reduce_of_processes(benchmark::State& state, const Join& join) {
-  const int64_t bytes = state.range(0), count = bytes / 4;
-  const int repeat = static_cast<int>(std::clamp<int64_t>((int64_t{64} << 20) / bytes, 8, 20000));
-  constexpr int kRounds = 7;
-  void* memory = mmap(nullptr, 2 * kRounds * sizeof(double), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return state.SkipWithError("no memory");
-  auto* times = static_cast<double*>(memory);
-  for (auto _ : state) {
-    const std::string key = "benchmark " + std::to_string(getpid()) +
-                            std::to_string(std::chrono::steady_clock::now().time_since_epoch().count());
-    std::vector<pid_t> children;
-    for (int rank = 0; rank < kRanks; ++rank) {
-      children.push_back(fork());
-      if (children.back() != 0) continue;
-      try {
-        const std::unique_ptr<Comm> comm = join(rank, key);
-        std::vector<float> in(static_cast<size_t>(count)), out(in.size());
-        const auto reduce = [&] { comm->all_reduce(in.data(), out.data(), count, f32, Reduction::sum); };
-        const auto copy = [&] {
-          std::memcpy(out.data(), in.data(), static_cast<size_t>(bytes));
-          benchmark::ClobberMemory();
-        };
-        for (int round = 0; round < 2 * kRounds; ++round) {
-          const bool ours = round % 2 == 0;
-          comm->barrier();
-          const double time = seconds([&] {
-            for (int i = 0; i < repeat; ++i) ours ? reduce() : copy();
-          });
-          if (rank == 0) times[(ours ? 0 : kRounds) + round / 2] = time / repeat;
-        }
-        comm->barrier();
-      } catch (const std::exception& error) {
-        std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
-        _exit(1);
-      }
-      _exit(0);
-    }
-    bool failed = false;
-    for (const pid_t child : children) {
-      int status = 0;
-      waitpid(child, &status, 0);
-      failed |= status != 0;
-    }
-    if (failed) {
-      state.SkipWithError("a rank failed");
-      break;
-    }
-    std::vector<double> ours(times, times + kRounds), copies(times + kRounds, times + 2 * kRounds);
-    const double our_time = median(ours), copy_time = median(copies);
-    state.SetIterationTime(our_time);
-    state.counters["us"] = our_time * 1e6;
-    state.counters["GB/s"] = static_cast<double>(bytes) / our_time * 1e-9;
-    state.counters["memcpy_GB/s"] = static_cast<double>(bytes) / copy_time * 1e-9;
-    state.counters["ratio"] = copy_time / our_time;
-  }
-  munmap(memory, 2 * kRounds * sizeof(double));
-}
-BENCHMARK_CAPTURE(all_reduce_of_processes, shared_memory,
-                  [](int rank, const std::string& key) {
-                    return shared_memory_comm({.key = key, .rank = rank, .size = kRanks});
-                  })
-    ->Arg(4)
-    ->Arg(4 << 10)
-    ->Arg(64 << 10)
-    ->Arg(1 << 20)
-    ->Arg(8 << 20)
-    ->Arg(64 << 20)
-    ->UseManualTime()
-    ->Iterations(1);
 
 void barrier(benchmark::State& state) {
   std::vector<std::unique_ptr<Comm>> comms = in_process_comms(kRanks);

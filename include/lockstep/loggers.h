@@ -13,6 +13,7 @@
 namespace lockstep {
 
 class FileSystem;
+struct LoaderBatch;
 
 using Scalars = std::vector<std::pair<std::string, double>>;  // "loss", "accuracy", "examples_per_second", ...
 
@@ -29,6 +30,8 @@ class Logger {
  public:
   virtual ~Logger() = default;
   virtual void begin(const RunInfo&) {}
+  // Before every step: what it will be made of.
+  virtual void batch(const LoaderBatch&) {}
   // After every step. Terminal loggers choose which ones to show.
   virtual void step(int64_t step, const Scalars&) = 0;
   // After every evaluation: names start with "test_".
@@ -50,6 +53,13 @@ struct ConsoleOptions {
 std::shared_ptr<Logger> console_logger(const ConsoleOptions& options = {});
 // One short line per evaluation, per alarm and at the end.
 std::shared_ptr<Logger> compact_logger(std::FILE* stream = stderr);
+// Every batch and the mean loss of every epoch, of each process of a job: `Rank 0: epoch: 8/8, batch: 468/469, batch
+// size: 128, batch per host size: 64`, `Rank 0: epoch 8/8, average epoch loss=0.0182`, `Rank 0: training completed.`.
+// Of an epoch that was resumed the mean is that of the batches since.
+std::shared_ptr<Logger> batch_logger(std::FILE* stream = stderr);
+// Tells Kubeflow Trainer how far the run is, at most every five seconds and by a thread of its own; null unless
+// KUBEFLOW_TRAINER_SERVER_URL is set, as in the pods of a TrainJob. One that is no https address is a line on stderr.
+std::shared_ptr<Logger> trainer_status_logger();
 // Files in `dir`, which is made: metrics.jsonl, metrics.csv, events.out.tfevents.*. A resumed run appends (CSV, JSON
 // lines: after dropping lines of later steps than `RunInfo::first_step`); a new run moves what it finds to
 // metrics.jsonl.previous and metrics.csv.previous. Throw IoError at once when the folder cannot be written. `files`
@@ -58,8 +68,8 @@ std::shared_ptr<Logger> json_lines_logger(const std::string& dir, FileSystem* fi
 std::shared_ptr<Logger> csv_logger(const std::string& dir, FileSystem* files = nullptr);
 std::shared_ptr<Logger> tensorboard_logger(const std::string& dir, FileSystem* files = nullptr);
 
-// By name: "console", "compact", "jsonl", "csv", "tensorboard", comma separated; "none" or nothing is no logger. Throws
-// Error with the list for another, and when one of the last three is named and `dir` is empty.
+// By name: "console", "compact", "batches", "jsonl", "csv", "tensorboard", comma separated; "none" or nothing is no
+// logger. Throws Error with the list for another, and when one of the last three is named and `dir` is empty.
 Loggers make_loggers(const std::string& names, const std::string& dir, const ConsoleOptions& console = {});
 
 }  // namespace lockstep

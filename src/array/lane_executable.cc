@@ -55,6 +55,7 @@ class ManyLanes final : public Executable {
     } catch (const std::exception& error) {
       comms_->abort(error.what());
       comms_.reset();
+      if (where_.spread) World::instance().throw_cause(error);
       throw;
     }
     if (where_.spread) World::instance().settle();
@@ -98,7 +99,7 @@ class ManyLanes final : public Executable {
     lanes_.clear();
     lanes_.resize(static_cast<size_t>(where_.here));
     const Schedule schedule = decide(partition(global_, where_.grid, placement_, 0));
-    Lanes::local().run([&](int64_t here) {
+    const auto make = [&](int64_t here) {
       Lane& own = lanes_[static_cast<size_t>(here)];
       const int64_t lane = where_.first + here;
       own.lowered = lower(apply(partition(global_, where_.grid, placement_, lane), schedule));
@@ -108,7 +109,13 @@ class ManyLanes final : public Executable {
           std::make_unique<Plan>(own.lowered, alone ? CpuLane::local().pool() : Lanes::local().pool(here),
                                  PlanOptions{donated_, alone ? &CpuLane::local().arena() : &Lanes::local().arena(here),
                                              [this, lane](const std::string& axes) { return comms_->of(lane, axes); }});
-    });
+    };
+    try {
+      Lanes::local().run(make);
+    } catch (const CommError& error) {  // groups are made together
+      World::instance().throw_cause(error);
+      throw;
+    }
   }
 
   // What processes must have in common before they meet: the program, and how it is cut.

@@ -1,6 +1,12 @@
 #include "base/crc32c.h"
 
 #include <array>
+#include <cstring>
+
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
 
 namespace lockstep {
 namespace {
@@ -27,9 +33,59 @@ uint32_t load_le(const uint8_t* p) {
   return uint32_t{p[0]} | uint32_t{p[1]} << 8 | uint32_t{p[2]} << 16 | uint32_t{p[3]} << 24;
 }
 
+// next(sum, word) for eight bytes at a time and next(sum, byte) for the rest.
+#if defined(__x86_64__)
+
+#define LOCKSTEP_CRC_TARGET __attribute__((target("sse4.2")))
+LOCKSTEP_CRC_TARGET inline uint32_t next(uint32_t sum, uint64_t word) {
+  return static_cast<uint32_t>(__builtin_ia32_crc32di(sum, word));
+}
+LOCKSTEP_CRC_TARGET inline uint32_t next(uint32_t sum, uint8_t byte) { return __builtin_ia32_crc32qi(sum, byte); }
+bool has_instruction() { return __builtin_cpu_supports("sse4.2") != 0; }
+
+#elif defined(__aarch64__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+
+#ifdef __clang__
+#define LOCKSTEP_CRC_TARGET __attribute__((target("crc")))
+LOCKSTEP_CRC_TARGET inline uint32_t next(uint32_t sum, uint64_t word) { return __builtin_arm_crc32cd(sum, word); }
+LOCKSTEP_CRC_TARGET inline uint32_t next(uint32_t sum, uint8_t byte) { return __builtin_arm_crc32cb(sum, byte); }
+#else
+#define LOCKSTEP_CRC_TARGET __attribute__((target("+crc")))
+LOCKSTEP_CRC_TARGET inline uint32_t next(uint32_t sum, uint64_t word) { return __builtin_aarch64_crc32cx(sum, word); }
+LOCKSTEP_CRC_TARGET inline uint32_t next(uint32_t sum, uint8_t byte) { return __builtin_aarch64_crc32cb(sum, byte); }
+#endif
+bool has_instruction() { return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0; }
+
+#endif
+
+#ifdef LOCKSTEP_CRC_TARGET
+
+LOCKSTEP_CRC_TARGET uint32_t by_instruction(std::span<const uint8_t> bytes, uint32_t before) {
+  uint32_t sum = ~before;
+  const uint8_t* p = bytes.data();
+  size_t left = bytes.size();
+  for (; left >= 8; left -= 8, p += 8) {
+    uint64_t word;
+    std::memcpy(&word, p, sizeof word);
+    sum = next(sum, word);
+  }
+  for (; left > 0; --left, ++p) sum = next(sum, *p);
+  return ~sum;
+}
+
+#endif
+
 }  // namespace
 
 uint32_t crc32c(std::span<const uint8_t> bytes, uint32_t before) {
+#ifdef LOCKSTEP_CRC_TARGET
+  static const bool known = has_instruction();
+  if (known) return by_instruction(bytes, before);
+#endif
+  return detail::crc32c_plain(bytes, before);
+}
+
+uint32_t detail::crc32c_plain(std::span<const uint8_t> bytes, uint32_t before) {
   uint32_t sum = ~before;
   const uint8_t* p = bytes.data();
   size_t left = bytes.size();

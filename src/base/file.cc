@@ -219,9 +219,18 @@ std::unique_ptr<OpenFile> FileSystem::open(const std::string& path) {
 }
 
 std::vector<uint8_t> FileSystem::read_file(const std::string& path) {
-  std::vector<uint8_t> bytes(static_cast<size_t>(size(path)));
-  bytes.resize(read(path, 0, bytes));
-  return bytes;
+  // Opened once: a file that is replaced meanwhile is read whole all the same. The size is a guess.
+  const std::unique_ptr<OpenFile> file = open(path);
+  std::vector<uint8_t> bytes(static_cast<size_t>(size(path)) + 1);
+  for (size_t done = 0;;) {
+    const size_t read = file->read(static_cast<int64_t>(done), std::span(bytes).subspan(done));
+    done += read;
+    if (done < bytes.size()) {
+      bytes.resize(done);
+      return bytes;
+    }
+    bytes.resize(2 * bytes.size());
+  }
 }
 
 void FileSystem::write_atomic(const std::string& path, std::span<const uint8_t> bytes) {

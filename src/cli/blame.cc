@@ -6,12 +6,14 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
 #include "base/names.h"
 #include "cli/command.h"
+#include "cluster/flight_watch.h"
 
 namespace lockstep::cli {
 namespace {
@@ -24,6 +26,23 @@ struct Arguments {
   bool json = false;
 };
 
+// The dumps in a folder, of the job that has written last: others are of earlier starts.
+std::vector<std::string> last_job_in(const std::string& folder, const std::vector<std::string>& names) {
+  std::map<std::string, std::vector<std::string>> jobs;
+  std::string last;
+  std::filesystem::file_time_type newest;
+  for (const std::string& name : names) {
+    if (!is_flight_file_name(name)) continue;
+    const std::string path = folder + "/" + name, job = name.substr(0, name.rfind('_'));
+    jobs[job].push_back(path);
+    const auto time = std::filesystem::last_write_time(path);
+    if (!last.empty() && time <= newest) continue;
+    last = job;
+    newest = time;
+  }
+  return last.empty() ? std::vector<std::string>{} : jobs[last];
+}
+
 std::vector<FlightDump> read(const std::vector<std::string>& paths) {
   FileSystem& files = FileSystem::real();
   std::vector<std::string> found;
@@ -32,13 +51,12 @@ std::vector<FlightDump> read(const std::vector<std::string>& paths) {
       found.push_back(path);
       continue;
     }
-    const size_t before = found.size();
-    for (const std::string& name : files.list(path))
-      if (is_flight_file_name(name)) found.push_back(path + "/" + name);
-    if (found.size() == before)
+    const std::vector<std::string> last = last_job_in(path, files.list(path));
+    found.insert(found.end(), last.begin(), last.end());
+    if (last.empty())
       throw_error(
-          "blame: {} holds no lockstep_flight_*.json; processes write them to LOCKSTEP_FLIGHT_DIR, or where "
-          "they run, when the job fails and when they receive SIGUSR2",
+          "blame: {} holds no lockstep_flight_*.json; processes write them when the job fails and when they receive "
+          "SIGUSR2, and say where",
           path);
   }
   std::vector<FlightDump> out;
@@ -210,8 +228,21 @@ void print_json(const Blame& found) {
   fmt::print("{}\n", out.dump(2, ' ', false, ordered_json::error_handler_t::replace));
 }
 
+// Where processes of this machine have written last, if nobody says another place.
+std::vector<std::string> paths_of(const Arguments& arguments) {
+  if (!arguments.paths.empty()) return arguments.paths;
+  const char* const variable = std::getenv("LOCKSTEP_FLIGHT_DIR");
+  const std::string folder = variable && *variable ? variable : latest_flight_folder();
+  if (folder.empty())
+    throw_error(
+        "blame: no job has left dumps among the temporary files of this machine; give the folder that the processes "
+        "have named, such as RUN/flight beside checkpoints and logs");
+  fmt::print(stderr, "lockstep: dumps of {}\n", folder);
+  return {folder};
+}
+
 int run(const Arguments& arguments) {
-  const Blame found = blame(read(arguments.paths));
+  const Blame found = blame(read(paths_of(arguments)));
   if (arguments.json) {
     print_json(found);
     return kDone;
@@ -228,8 +259,10 @@ void add_blame_command(CLI::App& program, Action& action) {
   CLI::App* command =
       program.add_subcommand("blame", "say who was late, or is missing, from the dumps that processes left");
   auto arguments = std::make_shared<Arguments>();
-  command->add_option("DUMPS", arguments->paths, "lockstep_flight_*.json of one job, or folders of them")
-      ->required()
+  command
+      ->add_option("DUMPS", arguments->paths,
+                   "lockstep_flight_*.json of one job, or folders of them (default: LOCKSTEP_FLIGHT_DIR, or the last "
+                   "written among the temporary files)")
       ->type_name("FILE|DIR");
   command->add_flag("--json", arguments->json, "print JSON");
   command->callback([arguments, &action] { action = [arguments] { return run(*arguments); }; });

@@ -29,7 +29,7 @@ using Action = std::function<int()>;
 int take_launched_command(int argc, char** argv);
 
 // Each adds its subcommand to the program. REQUIRES: action outlives the parse.
-#define COMMAND(name) void add_##name##_command(CLI::App& program, Action& action);
+#define COMMAND(name, title) void add_##name##_command(CLI::App& program, Action& action);
 #include "cli/commands.def"
 #undef COMMAND
 

@@ -19,6 +19,7 @@ struct Flag {
   std::string text, help;  // "--model"
   bool takes_value = false;
   Words values;  // those that can be listed
+  Words shorts;  // "-m"
 };
 
 // A command, by its words: "lockstep data fetch".
@@ -60,15 +61,25 @@ void collect(const CLI::App& app, const std::string& path, std::vector<Node>& ou
   for (const CLI::App* command : commands) node.commands.push_back({command->get_name(), command->get_description()});
   for (const CLI::Option* option : app.get_options()) {
     const Words values = values_of(*option);
+    Words shorts;
+    for (const std::string& name : option->get_snames()) shorts.push_back(fmt::format("-{}", name));
     for (const std::string& name : option->get_lnames())
       node.flags.push_back(
-          {fmt::format("--{}", name), option->get_description(), option->get_items_expected_max() > 0, values});
+          {fmt::format("--{}", name), option->get_description(), option->get_items_expected_max() > 0, values, shorts});
     if (!option->get_positional()) continue;
     node.has_arguments = true;
     node.arguments.insert(node.arguments.end(), values.begin(), values.end());
   }
   out.push_back(std::move(node));
   for (const CLI::App* command : commands) collect(*command, fmt::format("{} {}", path, command->get_name()), out);
+}
+
+// A case pattern that is true behind a flag of a node, by any of its names: `"lockstep get --output" | "lockstep get
+// -o"`.
+std::string behind(const Node& node, const Flag& flag) {
+  std::string out = fmt::format("\"{} {}\"", node.path, flag.text);
+  for (const std::string& name : flag.shorts) out += fmt::format(" | \"{} {}\"", node.path, name);
+  return out;
 }
 
 std::string bash_words(const Words& words) { return fmt::format("{}", fmt::join(words, " ")); }
@@ -93,7 +104,7 @@ std::string bash_script(const std::vector<Node>& nodes) {
         fmt::format("    \"{}\") words=\"{}\" flags=\"{}\" ;;\n", node.path, bash_words(words), bash_words(flags));
     for (const Flag& flag : node.flags)
       if (flag.takes_value)
-        values += fmt::format("    \"{} {}\") words=\"{}\" flags= ;;\n", node.path, flag.text, bash_words(flag.values));
+        values += fmt::format("    {}) words=\"{}\" flags= ;;\n", behind(node, flag), bash_words(flag.values));
   }
   return fmt::format(
       R"(# Completion of lockstep for bash. To use it: source <(lockstep completion bash)
@@ -154,7 +165,7 @@ std::string zsh_script(const std::vector<Node>& nodes) {
     choices += fmt::format("    \"{}\")\n      choices=({})\n      flags=({})\n      ;;\n", node.path, words, flags);
     for (const Flag& flag : node.flags)
       if (flag.takes_value)
-        values += fmt::format("    \"{} {}\") {}; return ;;\n", node.path, flag.text,
+        values += fmt::format("    {}) {}; return ;;\n", behind(node, flag),
                               flag.values.empty() ? "_files" : fmt::format("compadd -- {}", bash_words(flag.values)));
   }
   return fmt::format(

@@ -15,7 +15,7 @@ namespace {
 struct Arguments {
   distributed::Options options;
   double timeout = 3;
-  bool json = false;
+  bool json = false, ready = false;
 };
 
 const char* answer_of(const detail::Verdict& verdict) { return verdict.wrong ? "wrong" : verdict.found ? "yes" : "no"; }
@@ -148,8 +148,30 @@ void print_json(const Diagnosis& found) {
   fmt::print("{}\n", out.dump(2, ' ', false, ordered_json::error_handler_t::replace));
 }
 
+// Whether process 0 of the job listens and can be reached from here: what a probe of a pod asks.
+int check_ready(const distributed::Options& options, std::chrono::milliseconds timeout) {
+  const detail::ClusterInfo info = detail::detect(options, detail::surroundings());
+  if (info.process_count == 1 || info.coordinator.empty()) {
+    fmt::print("ready: no coordinator is needed\n");
+    return kDone;
+  }
+  const detail::Address at = detail::parse_address(info.coordinator, "coordinator");
+  std::string why;
+  for (const std::string& number : detail::resolve(at.host, timeout)) {
+    const detail::Knock knock = detail::knock(number, at.port, timeout);
+    if (knock.result == detail::Knock::Result::answered) {
+      fmt::print("ready: the coordinator {} answers\n", info.coordinator);
+      return kDone;
+    }
+    why = knock.detail;
+  }
+  fmt::print("not ready: the coordinator {} does not answer: {}\n", info.coordinator, why);
+  return kFailed;
+}
+
 int run(const Arguments& arguments) {
   const auto timeout = std::chrono::milliseconds(static_cast<int64_t>(arguments.timeout * 1000));
+  if (arguments.ready) return check_ready(arguments.options, timeout);
   const Diagnosis found = diagnose(arguments.options, detail::surroundings(), timeout);
   if (arguments.json)
     print_json(found);
@@ -183,7 +205,9 @@ void add_doctor_command(CLI::App& program, Action& action) {
       ->check(seconds, "")
       ->type_name("SECONDS");
   command->add_flag("--json", arguments->json, "print JSON");
-  command->footer("Exit codes: 0 all is well, 1 something is to be changed");
+  command->add_flag("--ready", arguments->ready,
+                    "say only whether process 0 of the job can be reached, for a probe of a pod");
+  command->footer("Exit codes: 0 all is well (--ready: it answers), 1 something is to be changed (it does not)");
   command->callback([arguments, &action] { action = [arguments] { return run(*arguments); }; });
 }
 

@@ -40,7 +40,7 @@ std::vector<std::string>& launched_command() {
 
 std::vector<std::string> subcommands() {
   return {
-#define COMMAND(name) #name,
+#define COMMAND(name, title) #name,
 #include "cli/commands.def"
 #undef COMMAND
   };

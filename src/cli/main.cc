@@ -10,6 +10,7 @@
 
 #include "base/names.h"
 #include "cli/command.h"
+#include "jobs/local/local_runner.h"
 #include "lockstep/distributed.h"
 #include "lockstep/error.h"
 #include "lockstep/version.h"
@@ -55,7 +56,9 @@ int run(int argc, char** argv) {
   program.get_formatter()->column_width(32);
   program.set_version_flag("--version", "lockstep " LOCKSTEP_VERSION, "print the version and exit");
   Action action;
-#define COMMAND(name) add_##name##_command(program, action);
+#define COMMAND(name, title)             \
+  add_##name##_command(program, action); \
+  program.get_subcommand(#name)->group(title);
 #include "cli/commands.def"
 #undef COMMAND
   try {
@@ -77,6 +80,7 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may grow no more is a failed write, not the end of the program
   try {
+    if (int code = 0; lockstep::is_local_process(argc, argv, code)) return code;
     return lockstep::cli::run(argc, argv);
   } catch (const lockstep::cli::UsageError& error) {
     std::fprintf(stderr, "lockstep: %s\n", error.what());

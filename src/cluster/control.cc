@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "cluster/naming.h"
 #include "lockstep/version.h"
 
 namespace lockstep {
@@ -119,9 +120,9 @@ Answer Control::ask(decltype(Request::what) what, const std::string& operation, 
   if (const auto known = failure())
     throw CommAborted(fmt::format("{}: the job has failed: {}", operation, describe(*known)));
   throw CommError(
-      fmt::format("{}: no answer from the coordinator (process 0 at {}): {}; it has ended, or the network to "
-                  "it is gone",
-                  operation, channel_->coordinator(), answer.text));
+      fmt::format("{}: no answer from the coordinator, {}, at {}: {}; it has ended, or the network to it is gone",
+                  operation, peers_.empty() ? process_text(0, "", 0) : process_text(0, peers_[0].host, peers_[0].pid),
+                  channel_->coordinator(), answer.text));
 }
 
 void Control::set(const std::string& key, const std::string& value) { ask(request::Set{key, value, false}, "set", {}); }
@@ -199,7 +200,10 @@ std::optional<Failure> Control::failure() const {
 void Control::report_failure(Failure failure, bool consequence) noexcept try {
   const Progress now = current_progress();
   if (failure.process < 0) failure.process = options_.process_id;
-  if (failure.host.empty() && failure.process == options_.process_id) failure.host = options_.host;
+  if (failure.process == options_.process_id) {
+    if (failure.host.empty()) failure.host = options_.host;
+    if (failure.pid == 0) failure.pid = ::getpid();
+  }
   if (failure.step < 0) failure.step = now.step;
   if (failure.operation.empty()) failure.operation = now.operation;
   channel_->call(request(request::Fail{std::move(failure), consequence}), options_.heartbeat_timeout);
@@ -241,16 +245,18 @@ std::optional<Failure> Control::beat_until_the_end() {
           break;
         }
         return Failure{.process = 0,
-                       .host = channel_->coordinator(),
-                       .operation = "coordinator",
+                       .host = peers_.empty() ? "" : peers_[0].host,
+                       .pid = peers_.empty() ? 0 : peers_[0].pid,
+                       .operation = fmt::format("coordinator at {}", channel_->coordinator()),
                        .message = fmt::format("lost: no answer for {} ({}); it has died, was stopped, or the network "
                                               "to it is gone",
                                               describe(options_.heartbeat_timeout), answer.text)};
       }
       case Outcome::refused:
         return Failure{.process = 0,
-                       .host = channel_->coordinator(),
-                       .operation = "coordinator",
+                       .host = peers_.empty() ? "" : peers_[0].host,
+                       .pid = peers_.empty() ? 0 : peers_[0].pid,
+                       .operation = fmt::format("coordinator at {}", channel_->coordinator()),
                        .message = fmt::format("it does not know this process any more ({}); it was probably restarted",
                                               answer.text)};
       default:

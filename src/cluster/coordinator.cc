@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "cluster/naming.h"
 
 namespace lockstep {
 
@@ -50,8 +51,8 @@ void Coordinator::answer_failed(uint64_t call) {
 }
 
 std::string Coordinator::who(int process) const {
-  const std::string& host = at(process).peer.host;
-  return host.empty() ? fmt::format("process {}", process) : fmt::format("process {} (host {})", process, host);
+  const Peer& peer = at(process).peer;
+  return process_text(process, peer.host, peer.pid);
 }
 
 void Coordinator::set_failure(Failure failure) {
@@ -82,7 +83,8 @@ bool Coordinator::is_known(const Request& request) const {
 }
 
 void Coordinator::close(const std::string& reason) {
-  set_failure({.process = 0, .host = at(0).peer.host, .operation = "coordinator", .message = reason});
+  set_failure(
+      {.process = 0, .host = at(0).peer.host, .pid = at(0).peer.pid, .operation = "coordinator", .message = reason});
 }
 
 void Coordinator::handle(uint64_t call, const Request& request, const std::string& address, Time now) {
@@ -213,6 +215,7 @@ void Coordinator::handle_fail(uint64_t call, int process, const request::Fail& w
   Failure failure = what.failure;
   if (failure.process < 0 || failure.process >= options_.process_count) failure.process = process;
   if (failure.host.empty()) failure.host = at(failure.process).peer.host;
+  if (failure.pid == 0) failure.pid = at(failure.process).peer.pid;
   if (!what.consequence) {
     set_failure(std::move(failure));
   } else if (!consequence_) {
@@ -298,6 +301,7 @@ Failure Coordinator::lost(int process, const std::string& fact) const {
   const Process& of = at(process);
   return {.process = process,
           .host = of.peer.host,
+          .pid = of.peer.pid,
           .operation = of.progress.operation,
           .step = of.progress.step,
           .message = fact,

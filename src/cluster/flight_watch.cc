@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 
 #include "base/check.h"
 #include "base/names.h"
@@ -14,6 +15,14 @@ namespace lockstep {
 namespace {
 
 std::atomic<int> listening{-1};  // the event of the one that listens
+
+const std::string kFolderName = "lockstep-flight-";
+
+std::filesystem::path temporary_folder() {
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::temp_directory_path(error);
+  return error ? "/tmp" : path;
+}
 
 void wake(int event) {
   const uint64_t one = 1;
@@ -30,7 +39,7 @@ void on_signal(int) {
 }  // namespace
 
 FlightWatch::FlightWatch(std::shared_ptr<const FlightRecorder> recorder, Options options)
-    : recorder_(std::move(recorder)), options_(std::move(options)) {}
+    : recorder_(std::move(recorder)), options_(std::move(options)), folder_(options_.folder) {}
 
 FlightWatch::~FlightWatch() {
   if (writer_.joinable()) writer_.join();
@@ -97,6 +106,11 @@ void FlightWatch::failed(const std::string& reason, std::chrono::milliseconds pa
   }
 }
 
+void FlightWatch::set_folder(const std::string& folder) {
+  const std::lock_guard one(file_);
+  folder_ = folder;
+}
+
 void FlightWatch::write(const std::string& reason) noexcept {
   try {
     const std::lock_guard one(file_);
@@ -119,19 +133,36 @@ void FlightWatch::not_written(const char* why) const {
 void FlightWatch::write(const FlightDump& dump) noexcept {
   // A process that fails has worse news than that of its dump.
   try {
-    const std::string path = options_.folder + "/" + flight_file_name(dump);
+    const std::string path = folder_ + "/" + flight_file_name(dump);
     const std::string text = to_json(dump);
-    options_.files->make_dirs(options_.folder);
+    options_.files->make_dirs(folder_);
     options_.files->write_atomic(path, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
     if (options_.log)
       options_.log(fmt::format("the last {} of process {} with others are in {}; `lockstep blame {}` says who was late",
                                counted(static_cast<int64_t>(dump.records.size()), "operation"), dump.process, path,
-                               options_.folder));
+                               folder_));
   } catch (const std::exception& error) {
     not_written(error.what());
   }
 }
 
-std::string flight_folder(const char* variable) { return variable && *variable ? variable : "."; }
+std::string flight_folder(const char* variable, const std::string& job) {
+  if (variable && *variable) return variable;
+  return (temporary_folder() / (kFolderName + job)).string();
+}
+
+std::string latest_flight_folder() {
+  std::string found;
+  std::filesystem::file_time_type newest;
+  std::error_code error;
+  for (const auto& each : std::filesystem::directory_iterator(temporary_folder(), error)) {
+    if (!each.path().filename().string().starts_with(kFolderName) || !each.is_directory(error)) continue;
+    const auto time = each.last_write_time(error);
+    if (error || (!found.empty() && time <= newest)) continue;
+    found = each.path().string();
+    newest = time;
+  }
+  return found;
+}
 
 }  // namespace lockstep

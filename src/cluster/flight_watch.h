@@ -21,7 +21,7 @@ class FlightWatch {
  public:
   struct Options {
     FlightOrigin origin;
-    std::string folder = ".";  // made when there is none
+    std::string folder;  // made when there is none
     std::function<void(const std::string& line)> log = {};
     FileSystem* files = &FileSystem::real();
   };
@@ -40,6 +40,9 @@ class FlightWatch {
   // own writes, and is waited for so long at most: a disk that hangs does not keep the others from the news.
   void failed(const std::string& reason, std::chrono::milliseconds patience = std::chrono::seconds(2)) noexcept;
 
+  // From now on.
+  void set_folder(const std::string& folder);
+
   // Writes what is recorded now, unless there was a failure: that says more.
   void write(const std::string& reason) noexcept;
 
@@ -49,8 +52,9 @@ class FlightWatch {
 
   const std::shared_ptr<const FlightRecorder> recorder_;
   const Options options_;
-  std::mutex file_;   // held while it is written, taken before mutex_
-  std::mutex mutex_;  // of what follows
+  std::string folder_;  // under file_
+  std::mutex file_;     // held while it is written, taken before mutex_
+  std::mutex mutex_;    // of what follows
   std::condition_variable changed_;
   bool failed_ = false, written_ = false;
   std::thread writer_;
@@ -61,7 +65,9 @@ class FlightWatch {
   std::thread listener_;
 };
 
-// Where dumps go: what LOCKSTEP_FLIGHT_DIR says, or the current folder.
-std::string flight_folder(const char* variable);
+// Where dumps go: what LOCKSTEP_FLIGHT_DIR says, or a folder of the job's own among the temporary files.
+std::string flight_folder(const char* variable, const std::string& job);
+// Such a folder that was written to last, for those who look for dumps; empty when there is none.
+std::string latest_flight_folder();
 
 }  // namespace lockstep

@@ -26,6 +26,7 @@ void among_processes(F f) {
     f(world.group(0, first_lanes, "processes"));
   } catch (const std::exception& error) {
     world.abort(error.what(), true);
+    world.throw_cause(error);
     throw;
   }
 }

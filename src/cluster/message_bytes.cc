@@ -14,7 +14,9 @@ namespace {
 template <class T, class Of>
 concept Is = std::is_same_v<std::remove_const_t<T>, Of>;
 
-auto fields(Is<Failure> auto& x) { return std::tie(x.process, x.host, x.operation, x.step, x.message, x.retryable); }
+auto fields(Is<Failure> auto& x) {
+  return std::tie(x.process, x.host, x.pid, x.operation, x.step, x.message, x.retryable);
+}
 auto fields(Is<Progress> auto& x) { return std::tie(x.step, x.count, x.waiting, x.operation); }
 auto fields(Is<Peer> auto& x) { return std::tie(x.host, x.address, x.pid); }
 auto fields(Is<request::Register> auto& x) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "cluster/naming.h"
+
 namespace lockstep {
 
 std::string describe(std::chrono::nanoseconds duration) {
@@ -17,9 +19,10 @@ std::string describe(std::chrono::nanoseconds duration) {
 
 std::string describe(const Failure& failure) {
   std::string out;
-  if (failure.process >= 0) out = fmt::format("process {}", failure.process);
-  if (!failure.host.empty())
-    out += fmt::format("{}host {}{}", out.empty() ? "" : " (", failure.host, out.empty() ? "" : ")");
+  if (failure.process >= 0)
+    out = process_text(failure.process, failure.host, failure.pid);
+  else if (!failure.host.empty())
+    out = fmt::format("host {}", failure.host);
   if (failure.step >= 0) out += fmt::format("{}step {}", out.empty() ? "" : ", ", failure.step);
   if (!failure.operation.empty()) out += fmt::format("{}{}", out.empty() ? "" : ", ", failure.operation);
   return out.empty() ? failure.message : fmt::format("{}: {}", out, failure.message);

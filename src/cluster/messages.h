@@ -13,12 +13,13 @@
 namespace lockstep {
 
 // Changes whenever a message changes its meaning: processes of one job must agree on it.
-inline constexpr int kControlProtocol = 1;
+inline constexpr int kControlProtocol = 2;
 
 // The first thing that went wrong in a job.
 struct Failure {
   int process = -1;  // whose; -1: nobody's in particular
   std::string host = {};
+  int64_t pid = 0;             // 0: not known
   std::string operation = {};  // what it was doing
   int64_t step = -1;           // in which step; -1: before the first
   std::string message = {};
@@ -27,7 +28,7 @@ struct Failure {
   bool operator==(const Failure&) const = default;
 };
 
-// One line: `process 3 (host n07), step 120, all_reduce: no heartbeat for 10 s`.
+// One line: `process 3 (host n07, pid 4842), step 120, all_reduce: no heartbeat for 10 s`.
 std::string describe(const Failure& failure);
 
 // A time as people write it: "10 s", "250 ms", "5 min".

@@ -8,10 +8,10 @@
 
 #include "base/check.h"
 #include "base/hash.h"
-#include "cluster/data_plane.h"
 #include "cluster/flight_watch.h"
 #include "cluster/join.h"
 #include "cluster/mpi_job.h"
+#include "cluster/naming.h"
 #include "cluster/token.h"
 #include "comm/world.h"
 #include "lane/lanes.h"
@@ -23,6 +23,7 @@ namespace {
 using detail::DeviceTable;
 
 constexpr std::chrono::seconds kCauseComes(1);
+constexpr std::chrono::milliseconds kLook(20);
 
 JoinOptions join_options(const distributed::Options& options, const detail::ClusterInfo& info) {
   JoinOptions join{.process_id = info.process_id,
@@ -73,14 +74,15 @@ void Session::enter(const detail::ClusterInfo& info) {
     control_->set("flight/job", make_token().substr(0, 8));
   }
   const std::vector<ProcessFacts> facts = exchange_facts(*control_, own, options_.initialization_timeout);
-  DataPlane plane = connect(*control_, facts, options_, info.mpi);
+  lanes_ = own.lanes;
+  DataPlane plane = connected(facts, info.mpi);
   const std::string job = control_->get("flight/job", options_.initialization_timeout);
   auto recorder = std::make_shared<FlightRecorder>(own.lanes * info.process_id, own.lanes);
   const std::lock_guard lock(mutex_);
   if (const auto failure = control_->failure()) throw CommAborted(describe(*failure));
   flight_ = std::make_unique<FlightWatch>(
       recorder, FlightWatch::Options{.origin = {job, info.process_id, info.process_count},
-                                     .folder = flight_folder(std::getenv("LOCKSTEP_FLIGHT_DIR")),
+                                     .folder = flight_folder(std::getenv("LOCKSTEP_FLIGHT_DIR"), job),
                                      .log = log_to_stderr});
   flight_->listen();
   World::instance().join({.process_index = info.process_id,
@@ -90,14 +92,107 @@ void Session::enter(const detail::ClusterInfo& info) {
                           .agree = [this](std::string_view name, std::string_view text) { agree(name, text); },
                           .failed =
                               [this](const std::string& reason) {
-                                flight_->failed(reason);
-                                control_->report_failure({.message = reason}, true);
+                                const std::string named = with_names(reason);
+                                flight_->failed(named);
+                                control_->report_failure({.message = named}, true);
                               },
-                          .progress = [this](int64_t step, const char* what) { control_->progress(step, what); },
+                          .throw_cause = [this](const std::exception& error) { throw_cause(error); },
+                          .progress =
+                              [this](int64_t step, const char* what) {
+                                step_ = step;
+                                control_->progress(step, what);
+                              },
                           .recorder = std::move(recorder)});
   std::vector<int> counts;
   for (const ProcessFacts& each : facts) counts.push_back(each.devices);
   DeviceTable::instance().join(info.process_id, counts);
+}
+
+DataPlane Session::connected(const std::vector<ProcessFacts>& facts, bool mpi) {
+  // Nothing wakes those who connect: they are left to themselves, with all that they use.
+  struct Connecting {
+    std::shared_ptr<Control> control;
+    distributed::Options options;
+    std::vector<ProcessFacts> facts;
+    std::mutex mutex;
+    std::condition_variable done;
+    bool over = false;
+    DataPlane plane;
+    std::exception_ptr failure;
+  };
+  if (mpi) return connect(*control_, facts, options_, mpi);
+  const auto state = std::make_shared<Connecting>();
+  state->control = control_;
+  state->options = options_;
+  state->facts = facts;
+  std::thread thread([state] {
+    DataPlane plane;
+    std::exception_ptr failure;
+    try {
+      plane = connect(*state->control, state->facts, state->options, false);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    const std::lock_guard lock(state->mutex);
+    state->plane = std::move(plane);
+    state->failure = failure;
+    state->over = true;
+    state->done.notify_all();
+  });
+  const auto is_over = [&] {
+    const std::lock_guard lock(state->mutex);
+    return state->over;
+  };
+  {
+    std::unique_lock lock(state->mutex);
+    while (!state->over && !control_->failure()) state->done.wait_for(lock, kLook, [&] { return state->over; });
+    // Most are through, or hear of it themselves.
+    if (!state->over) state->done.wait_for(lock, kCauseComes, [&] { return state->over; });
+  }
+  if (!is_over()) {
+    thread.detach();
+    throw CommAborted(fmt::format("connecting: the job has failed: {}", describe(*control_->failure())));
+  }
+  thread.join();
+  if (!state->failure) return std::move(state->plane);
+  try {
+    std::rethrow_exception(state->failure);
+  } catch (const CommAborted&) {
+    throw;
+  } catch (const CommTimeout& error) {
+    throw CommTimeout(with_names(error.what()));
+  } catch (const CommError& error) {
+    throw CommError(with_names(error.what()));
+  }
+}
+
+std::string Session::with_names(const std::string& error) const {
+  return with_processes(error, control_->peers(), lanes_);
+}
+
+std::string Session::cause_of(const std::string& error) {
+  const CommCause own = split_cause(error);
+  std::string out;
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kCauseComes, [this] { return failure_.has_value(); });
+    out = failure_ ? describe(*failure_) : with_names(own.cause);
+  }
+  std::string where = step_ >= 0 ? fmt::format("step {}", step_.load()) : "";
+  if (!own.operation.empty()) where += fmt::format("{}{}", where.empty() ? "" : ", ", own.operation);
+  return where.empty() ? out : fmt::format("{}; process {} was in {}", out, control_->process_id(), where);
+}
+
+void Session::throw_cause(const std::exception& error) {
+  if (dynamic_cast<const CommError*>(&error) != nullptr) throw CommAborted(cause_of(error.what()));
+  // Ranks that ask for different things.
+  if (dynamic_cast<const Error*>(&error) != nullptr)
+    if (const std::string named = with_names(error.what()); named != error.what()) throw Error(named);
+}
+
+void Session::set_flight_folder(const std::string& folder) {
+  const char* const chosen = std::getenv("LOCKSTEP_FLIGHT_DIR");
+  if (!chosen || !*chosen) flight_->set_folder(folder);
 }
 
 Session::~Session() {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cluster/control.h"
+#include "cluster/data_plane.h"
 #include "cluster/detect.h"
 #include "lockstep/distributed.h"
 
@@ -36,17 +37,28 @@ class Session {
   std::vector<std::string> exchange(const std::string& channel, const std::string& own);
   void report_failure(const std::string& message, bool retryable);
   int failure_code() const;
+  // Where this process writes what it has recorded when the job fails, unless LOCKSTEP_FLIGHT_DIR says another place.
+  void set_flight_folder(const std::string& folder);
 
  private:
   // So that the destructor takes back what was done before the other one fails.
   explicit Session(const distributed::Options& options);
+  // The data plane, or CommAborted as soon as the job fails.
+  DataPlane connected(const std::vector<ProcessFacts>& facts, bool mpi);
+  // What the job has failed of, in the words of the coordinator or, when those do not come soon, of the error that this
+  // process met; and where it was then.
+  std::string cause_of(const std::string& error);
+  std::string with_names(const std::string& error) const;
+  void throw_cause(const std::exception& error);
   // Joins the World and the table of devices.
   void enter(const detail::ClusterInfo& info);
   void agree(std::string_view name, std::string_view text);
   void on_failure(const Failure& failure);
 
   const distributed::Options options_;
-  std::unique_ptr<Control> control_;
+  std::shared_ptr<Control> control_;
+  int lanes_ = 1;                   // of each process
+  std::atomic<int64_t> step_ = -1;  // that this process is at
   std::unique_ptr<FlightWatch> flight_;
   int64_t agreements_ = 0;
   std::atomic<int64_t> syncs_ = 0;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <initializer_list>
+#include <limits>
 #include <numeric>
 
 #include "base/check.h"
@@ -146,13 +147,15 @@ const Route* route_to(const Operation& operation, int rank) {
 
 }  // namespace
 
-// Before the payload of a record. `numbers`: how many describe the operation when ranks disagree.
+// Before the payload of a record. `rest`: how many bytes of the record follow in a second message, in the first round.
+// `numbers`: how many describe the operation when ranks disagree.
 struct Exchange::Header {
   uint64_t hash;
   uint64_t balance;
-  uint32_t payload_bytes;
+  uint16_t payload_bytes, rest;
   uint32_t numbers;
 };
+static_assert(kSmall / 2 <= std::numeric_limits<uint16_t>::max());
 
 Exchange::Exchange(Links& links, int rank, int size)
     : links_(links),
@@ -168,8 +171,14 @@ void Exchange::run(const Operation& operation, int64_t number, Time deadline) {
   deadline_ = deadline;
   for (std::vector<int>& messages : messages_) messages.clear();
   meet(operation, number);
-  if (!agreed()) disagree(operation);
-  if (is_small(operation, payload_limit_)) return finish_small(operation);
+  // What this rank gave may still be leaving when it has what it needs.
+  const bool agree = agreed();
+  if (const bool small = is_small(operation, payload_limit_); agree && small) {
+    finish_small(operation);
+    return await(messages_[0]);
+  }
+  await(messages_[0]);
+  if (!agree) disagree(operation);
   switch (operation.kind) {
     case Kind::all_reduce:
       cut(operation.count);
@@ -203,28 +212,32 @@ size_t Exchange::place(int rank) const { return index((rank_ - rank + size_) % s
 int64_t Exchange::piece_count(int rank) const { return pieces_[index(rank) + 1] - pieces_[index(rank)]; }
 
 // In round k a rank has the records of the 2^k ranks up to itself; it sends them 2^k ranks on, and appends those of the
-// 2^k ranks before them. In the last round only those that are missing travel.
+// 2^k ranks before them. In the last round only those that are missing travel. Returns when all records have come;
+// messages_[0] are those that leave.
 void Exchange::meet(const Operation& operation, int64_t number) {
   const size_t given = is_small(operation, payload_limit_) ? given_bytes(operation, rank_) : 0;
-  const Header own{hash_of(operation, number), balance_of(operation, rank_), static_cast<uint32_t>(given),
-                   static_cast<uint32_t>(numbers_needed(operation))};
+  offsets_[1] = sizeof(Header) + rounded_up(given);
+  const size_t first = links_.first_part(offsets_[1]);
+  const Header own{hash_of(operation, number), balance_of(operation, rank_), static_cast<uint16_t>(given),
+                   static_cast<uint16_t>(offsets_[1] - first), static_cast<uint32_t>(numbers_needed(operation))};
   std::memcpy(records_.data(), &own, sizeof own);
   if (given > 0) std::memcpy(records_.data() + sizeof own, input(operation), given);
-  offsets_[1] = sizeof own + rounded_up(given);
   std::vector<int>& sent = messages_[0];
   for (int distance = 1; distance < size_; distance *= 2) {
     const size_t have = index(distance), more = index(std::min(distance, size_ - distance));
     const int from = (rank_ - distance + size_) % size_, to = (rank_ + distance) % size_;
     const int coming = links_.receive(from, records_.data() + offsets_[have], more * (sizeof own + payload_limit_));
-    sent.push_back(links_.send(to, records_.data(), offsets_[more]));
+    sent.push_back(links_.send(to, records_.data(), distance == 1 ? first : offsets_[more]));
+    if (distance == 1) send(sent, to, records_.data() + first, own.rest);
     links_.wait(coming, deadline_);
     for (size_t i = have; i < have + more; ++i) {
       Header next;
       std::memcpy(&next, records_.data() + offsets_[i], sizeof next);
       offsets_[i + 1] = offsets_[i] + sizeof next + rounded_up(next.payload_bytes);
+      if (distance == 1 && next.rest > 0)
+        links_.wait(links_.receive(from, records_.data() + offsets_[i + 1] - next.rest, next.rest), deadline_);
     }
   }
-  await(sent);
 }
 
 bool Exchange::agreed() const {

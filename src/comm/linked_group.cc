@@ -45,11 +45,6 @@ bool LinkedGroup::leave(const std::string& key, const std::string& text) const n
   }
 }
 
-bool LinkedGroup::failed() const {
-  const std::lock_guard lock(mutex_);
-  return state_ != State::well;
-}
-
 void LinkedGroup::fail(Cause cause, const std::string& reason) noexcept {
   {
     std::unique_lock lock(mutex_);
@@ -72,12 +67,9 @@ void LinkedGroup::fail(Cause cause, const std::string& reason) noexcept {
     if (const std::shared_ptr<LinkedGroup> group = child.lock()) group->fail(cause_, reason_);
 }
 
-void LinkedGroup::check(std::string_view operation, int64_t number) const {
-  if (failed()) throw_failure(operation, number);
-}
-
 void LinkedGroup::throw_failure(std::string_view operation, int64_t number) const {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return state_ == State::failed; });
   if (cause_ == Cause::mismatch) throw Error(reason_);
   throw CommAborted(fmt::format("{} {} on \"{}\": rank {} of {} stops; first cause: {}", operation, number,
                                 identity_.name, label(identity_.rank), identity_.size, reason_));

@@ -2,6 +2,7 @@
 // and the groups split from it, which fail with it. Safe from any thread.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -38,10 +39,12 @@ class LinkedGroup {
   // The first call counts, of all ranks: it leaves the reason for the others, closes the links and fails the groups
   // split from this one. All calls return when the reason is known.
   void fail(Cause cause, const std::string& reason) noexcept;
-  bool failed() const;
+  bool failed() const { return state_.load() != State::well; }
 
   // Throws as Comm says unless the group is well. Looks only at what is known here.
-  void check(std::string_view operation, int64_t number) const;
+  void check(std::string_view operation, int64_t number) const {
+    if (failed()) throw_failure(operation, number);
+  }
   // The group has failed: what an operation throws.
   [[noreturn]] void throw_failure(std::string_view operation, int64_t number) const;
 
@@ -74,9 +77,9 @@ class LinkedGroup {
   const std::unique_ptr<Links> links_;
 
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  State state_ = State::well;
-  bool asking_ = false;  // expire() is about to find the reason
+  mutable std::condition_variable changed_;
+  std::atomic<State> state_{State::well};  // changed with the lock held
+  bool asking_ = false;                    // expire() is about to find the reason
   Cause cause_ = Cause::aborted;
   std::string reason_;
   std::vector<std::weak_ptr<LinkedGroup>> children_;

@@ -51,6 +51,9 @@ class Links {
   virtual std::unique_ptr<Links> split(const std::vector<int>& ranks, int rank, const std::string& prefix,
                                        Time deadline) = 0;
 
+  // How much of so many bytes to send first, where two messages arrive sooner than one; else all of them.
+  virtual size_t first_part(size_t bytes) const { return bytes; }
+
   // The greatest message.
   static constexpr size_t kMostBytes = size_t{1} << 28;
 };

@@ -48,6 +48,10 @@ void World::abort(const std::string& reason, bool own) {
   for (const auto& comm : member_.lanes) comm->abort(reason);
 }
 
+void World::throw_cause(const std::exception& error) const {
+  if (member_.throw_cause) member_.throw_cause(error);
+}
+
 void World::join(Membership membership) {
   LOCKSTEP_CHECK(alone(), "joined process {} of {} before", process_index(), process_count());
   LOCKSTEP_CHECK(static_cast<int64_t>(membership.lanes.size()) == lanes_here(), "{} comms for {} lanes",

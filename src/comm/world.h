@@ -29,6 +29,9 @@ class World {
     std::function<void(std::string_view name, std::string_view text)> agree = {};
     // This process cannot go on.
     std::function<void(const std::string& reason)> failed = {};
+    // Throws, for an error of an operation with others, one that says what the job has failed of, with the names of
+    // processes; returns when it is another one.
+    std::function<void(const std::exception& error)> throw_cause = {};
     // What this process is at, for those who watch it.
     std::function<void(int64_t step, const char* operation)> progress = {};
     // Where operations of the lanes with those of others are recorded. May be left out.
@@ -59,6 +62,9 @@ class World {
   // Makes every lane of every process that waits for another throw CommAborted. `own`: the reason lies in this process,
   // and the others are told.
   void abort(const std::string& reason, bool own = false);
+  // After abort(): throws, for an error of an operation with other processes, one that says what the job has failed of;
+  // returns when it is another one.
+  void throw_cause(const std::exception& error) const;
 
   void join(Membership membership);
   void leave();

@@ -77,6 +77,7 @@ struct Prepared {
   const cpu_set_t* cpus;
   size_t cpu_bytes;
   int in, out, err, report;
+  int death_signal;
   pid_t parent;
 };
 
@@ -101,7 +102,7 @@ enum Step { kFolder = 1, kCpus, kOutput, kProgram };
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   if (first_file_limit) ::setrlimit(RLIMIT_NOFILE, &*first_file_limit);
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  ::prctl(PR_SET_PDEATHSIG, prepared.death_signal);
   if (::getppid() != prepared.parent) ::_exit(127);  // the parent was gone before the line above
   if (::dup2(prepared.in, STDIN_FILENO) < 0 || ::dup2(prepared.out, STDOUT_FILENO) < 0 ||
       ::dup2(prepared.err, STDERR_FILENO) < 0)
@@ -178,6 +179,7 @@ Child::Child(const ChildSpec& spec) : signals_by_input_(spec.signals_by_input), 
                           .out = out.writer.get(),
                           .err = err.writer.get(),
                           .report = report.writer.get(),
+                          .death_signal = spec.death_signal,
                           .parent = ::getpid()};
   pid_ = ::fork();
   if (pid_ < 0) throw_io_error("start", spec.argv[0], errno);

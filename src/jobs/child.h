@@ -1,8 +1,9 @@
 // Child: another program, started without a shell and never left behind. It leads a process group of its own, which is
 // what signals go to; the group is killed when the Child is destroyed and when its first process has ended. It is sent
-// SIGTERM when the thread that started it ends, also by SIGKILL. Used by the thread that started it.
+// a signal when the thread that started it ends, also by SIGKILL. Used by the thread that started it.
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <optional>
@@ -20,6 +21,7 @@ struct ChildSpec {
   std::string folder = {};                    // in which it starts; empty: the current one
   std::vector<int> cpus = {};                 // on which it may run; empty: on those of this process
   std::optional<std::string> input = {};      // written to its standard input, which stays open; none: /dev/null
+  int death_signal = SIGTERM;                 // sent to it when the thread that started it ends
   // It is reached through this input: a signal is sent as a line with its name, "TERM", and not to the group.
   bool signals_by_input = false;
   // Its standard error is a terminal with so many columns; 0: a pipe.

@@ -125,8 +125,8 @@ void check_checkpoints(const TrainConfig& config) {
 
 void check_loggers(const TrainConfig& config) {
   for (const std::string& logger : config.loggers) {
-    check_one_of("loggers", logger, {"console", "compact", "jsonl", "csv", "tensorboard"});
-    const bool file = logger != "console" && logger != "compact";
+    check_one_of("loggers", logger, {"console", "compact", "batches", "jsonl", "csv", "tensorboard"});
+    const bool file = logger != "console" && logger != "compact" && logger != "batches";
     if (file && config.log_dir.empty()) throw_error("loggers: {} writes a file; give log_dir", logger);
   }
 }

@@ -81,6 +81,7 @@ class Run {
       const auto timer = meter_.time(Meter::Phase::data);
       return train_.next();
     }();
+    for (const auto& logger : options_.loggers) logger->batch(batch);
     StepMetrics metrics;
     {
       World::instance().progress(state_.step + 1, "train step");

@@ -17,6 +17,7 @@ const Named kLoggers[] = {
     {"console", false, [](const std::string&, const ConsoleOptions& console) { return console_logger(console); }},
     {"compact", false,
      [](const std::string&, const ConsoleOptions& console) { return compact_logger(console.stream); }},
+    {"batches", false, [](const std::string&, const ConsoleOptions& console) { return batch_logger(console.stream); }},
     {"jsonl", true, [](const std::string& dir, const ConsoleOptions&) { return json_lines_logger(dir); }},
     {"csv", true, [](const std::string& dir, const ConsoleOptions&) { return csv_logger(dir); }},
     {"tensorboard", true, [](const std::string& dir, const ConsoleOptions&) { return tensorboard_logger(dir); }},

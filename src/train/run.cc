@@ -53,11 +53,15 @@ class AlarmsOnly final : public Logger {
   }
 };
 
+bool tells_batches(const TrainConfig& config) { return logger_names(config).find("batches") != std::string::npos; }
+
 Loggers loggers_of(const TrainConfig& config) {
+  if (!speaks()) return tells_batches(config) ? Loggers{batch_logger()} : Loggers{};
   const std::string names = logger_names(config);
   Loggers out = make_loggers(names, config.log_dir, {.every = config.log_every});
-  if (names.find("console") == names.npos && names.find("compact") == names.npos)
+  if (names.find("console") == names.npos && names.find("compact") == names.npos && !tells_batches(config))
     out.push_back(std::make_shared<AlarmsOnly>());
+  if (auto status = trainer_status_logger()) out.push_back(std::move(status));
   return out;
 }
 
@@ -80,36 +84,51 @@ void put_aside(const std::string& dir) {
 
 // What must be the same in all processes of a job and is no part of the program that they compare anyway.
 struct Fact {
-  const char* name;
-  std::string value;
+  std::string name, value;
+  std::string place = {};  // where it is from, which may differ
 };
 
-uint32_t sum_of_labels(const Loader& train) {
-  if (!train.resident()) return 0;
-  const std::vector<uint8_t> labels = train.labels().to_vector<uint8_t>();
-  return crc32c(labels);
+std::vector<Fact> facts_of(const TrainConfig& config, const Loader& train, const ImageArrays& test) {
+  std::vector<Fact> out = {{"the seed", std::to_string(config.seed)},
+                           {"the setting steps", std::to_string(config.steps)},
+                           {"the setting epochs", std::to_string(config.epochs)},
+                           {"training images", std::to_string(train.count())},
+                           {"test images", std::to_string(test.images.shape(0))}};
+  const std::vector<std::string> files = data_files(config);
+  const auto add = [&](size_t file, const char* name, const Array& bytes) {
+    out.push_back({fmt::format("{} with the CRC-32C sum", name), fmt::format("{:08x}", crc32c(bytes.data<uint8_t>())),
+                   files.empty() ? "" : files[file]});
+  };
+  if (train.resident()) {
+    add(0, "training images", train.images());
+    add(1, "training labels", train.labels());
+  }
+  add(2, "test images", test.images);
+  add(3, "test labels", test.labels);
+  out.push_back({"the setting checkpoint_every", std::to_string(config.checkpoint_every)});
+  out.push_back({"the setting eval_every", std::to_string(config.eval_every)});
+  return out;
 }
 
 // Throws Error, in all processes, that names the first fact in which one of them differs.
-void check_same_facts(const std::vector<Fact>& facts) {
-  const std::shared_ptr<Session> session = current_session();
-  if (!session) return;
+void check_same_facts(Session& session, const std::vector<Fact>& facts) {
   std::string own;
-  for (const Fact& fact : facts) own += fact.value + "\n";
-  const std::vector<std::string> all = session->exchange("facts of the run", own);
+  for (const Fact& fact : facts) own += fact.value + "\n" + fact.place + "\n";
+  const std::vector<std::string> all = session.exchange("facts of the run", own);
   for (size_t p = 1; p < all.size(); ++p) {
     std::istringstream first(all[0]), other(all[p]);
     for (const Fact& fact : facts) {
-      std::string a, b;
-      std::getline(first, a), std::getline(other, b);
+      std::string a, b, a_place, b_place;
+      std::getline(first, a), std::getline(first, a_place), std::getline(other, b), std::getline(other, b_place);
       if (a == b) continue;
       try {
-        session->exchange("facts of the run", "");  // who has come here has read those of all
+        session.exchange("facts of the run", "");  // who has come here has read those of all
       } catch (const CommError&) {
         // Somebody was faster, and has failed for the same reason.
       }
-      throw_error("train: process 0 has {} {} and process {} has {}; all processes must have the same", fact.name, a, p,
-                  b);
+      const auto of = [](const std::string& place) { return place.empty() ? "" : fmt::format(" ({})", place); };
+      throw_error("train: process 0 has {} {}{} and process {} has {}{}; all processes must have the same", fact.name,
+                  a, of(a_place), p, b, of(b_place));
     }
   }
 }
@@ -133,20 +152,18 @@ class Run {
     auto [train, test] = open_data(config_, mesh);
     const int64_t total = config_.steps > 0 ? config_.steps : config_.epochs * train.batches_per_epoch();
 
-    check_same_facts({{"the seed", std::to_string(config_.seed)},
-                      {"the setting steps", std::to_string(config_.steps)},
-                      {"the setting epochs", std::to_string(config_.epochs)},
-                      {"training images", std::to_string(train.count())},
-                      {"training labels with the CRC-32C sum", fmt::format("{:08x}", sum_of_labels(train))},
-                      {"the setting checkpoint_every", std::to_string(config_.checkpoint_every)},
-                      {"the setting eval_every", std::to_string(config_.eval_every)}});
+    if (const auto session = current_session()) {
+      const std::string& beside = config_.log_dir.empty() ? config_.checkpoint_dir : config_.log_dir;
+      if (!beside.empty()) session->set_flight_folder(beside + "/flight");
+      check_same_facts(*session, facts_of(config_, train, test));
+    }
 
     // Before the folders are touched: what is wrong is said without leaving anything behind.
     const ImageShape shape{train.rows(), train.cols(), train.classes()};
     TrainState state = start(make_engine(config_, shape, mesh, total, {}), total);
     if (speaks() && config_.resume == "none") put_aside(config_.checkpoint_dir);
     if (speaks()) keep_config(config_);
-    Engine engine = make_engine(config_, shape, mesh, total, speaks() ? loggers_of(config_) : Loggers{});
+    Engine engine = make_engine(config_, shape, mesh, total, loggers_of(config_));
     if (logger_names(config_).find("console") != std::string::npos) {
       const std::string text = engine.describe(state, train, config_.batch_size);  // of all processes together
       if (speaks()) fmt::print(stderr, "{}", text);

@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "base/check.h"
 #include "base/file.h"
+#include "data/dataset.h"
 #include "lockstep/device_put.h"
 #include "lockstep/distributed.h"
 
@@ -55,6 +57,21 @@ RunData open_data(const TrainConfig& config, const Mesh& mesh) {
   RunData data = open(config, mesh);
   if (process_index() == 0 && process_count() > 1) distributed::sync("data set");
   return data;
+}
+
+std::vector<std::string> data_files(const TrainConfig& config) {
+  if (config.dataset == "synthetic") return {};
+  std::vector<std::string> out;
+  if (config.dataset.find(',') != std::string::npos) {
+    std::istringstream paths(config.dataset);
+    for (std::string path; std::getline(paths, path, ',');) out.push_back(path);
+    if (out.size() == 2) out.insert(out.end(), {out[0], out[1]});  // the test set is their end
+    return out;
+  }
+  const std::string folder = config.data_dir.empty() ? detail::cache_folder(config.dataset, {}) : config.data_dir;
+  for (const detail::FileSpec& file : detail::find_dataset(config.dataset).files)
+    out.push_back(folder.empty() ? file.name : folder + "/" + file.name);
+  return out;
 }
 
 }  // namespace lockstep

@@ -31,5 +31,17 @@ TEST(Crc32c, DoesNotDependOnHowTheMessageIsCut) {
     EXPECT_EQ(crc32c(all.subspan(cut), crc32c(all.first(cut))), crc32c(all)) << cut;
 }
 
+TEST(Crc32c, IsThatOfThePlainOneForAnyLengthAndPlace) {
+  std::vector<uint8_t> message(1000);
+  for (size_t i = 0; i < message.size(); ++i) message[i] = static_cast<uint8_t>(i * i * 7 + i / 3);
+  const auto all = std::span<const uint8_t>(message);
+  for (size_t begin = 0; begin < 16; ++begin)
+    for (const size_t length : {0, 1, 7, 8, 9, 15, 16, 17, 63, 255, 984}) {
+      const auto part = all.subspan(begin, length);
+      EXPECT_EQ(crc32c(part), detail::crc32c_plain(part)) << begin << ", " << length;
+      EXPECT_EQ(crc32c(part, 0x12345678), detail::crc32c_plain(part, 0x12345678)) << begin << ", " << length;
+    }
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -1,4 +1,5 @@
 // `lockstep blame`: what it says about dumps made here, and about those of processes that were stopped.
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
@@ -204,9 +205,10 @@ void expect_failure(std::vector<std::string> arguments, const std::string& messa
 
 TEST(BlameCommand, DumpsThatDoNotFitTogetherAreRefused) {
   const TempDir dir;
-  expect_failure({dir.path()}, "blame: " + dir.path() +
-                                   " holds no lockstep_flight_*.json; processes write them to LOCKSTEP_FLIGHT_DIR, or "
-                                   "where they run, when the job fails and when they receive SIGUSR2");
+  expect_failure({dir.path()},
+                 "blame: " + dir.path() +
+                     " holds no lockstep_flight_*.json; processes write them when the job fails and when they "
+                     "receive SIGUSR2, and say where");
   Job job = stuck_job();
   const std::string first = job.write(dir.path(), {0})[0];
   expect_failure({first, first}, "blame: two dumps of process 0; leave out the older one");
@@ -219,6 +221,12 @@ TEST(BlameCommand, DumpsThatDoNotFitTogetherAreRefused) {
   expect_failure({other, first},
                  "blame: dumps of different jobs, 77777777 and 3f9a0c21; give those of one, such as the newest: "
                  "lockstep_flight_77777777_*.json");
+  // Of a folder, which holds those of all starts of a run, the last written count.
+  const auto now = std::filesystem::file_time_type::clock::now();
+  for (const std::string& path : {first, third}) std::filesystem::last_write_time(path, now - std::chrono::hours(1));
+  const detail::ProcessResult last = run_lockstep({"blame", dir.path()});
+  EXPECT_EQ(last.exit_code, 0);
+  EXPECT_EQ(last.output.rfind("job 77777777: ", 0), 0u) << last.output;
   FileSystem::real().write(first, std::vector<uint8_t>{'{'});
   const detail::ProcessResult result = run_lockstep({"blame", first});
   EXPECT_EQ(result.exit_code, 1);

@@ -26,7 +26,7 @@ void collect(const Command& command, std::vector<Command>& out) {
   bool listed = false;
   for (std::string line; std::getline(lines, line);) {
     std::smatch match;
-    if (line.starts_with("Subcommands:")) {
+    if (std::regex_match(line, std::regex("(Subcommands|Training|Jobs|Looking|Program):"))) {
       listed = true;
     } else if (listed && std::regex_search(line, match, std::regex("^  ([a-z]+)"))) {
       Command next = command;
@@ -63,7 +63,7 @@ TEST(Help, EveryCommandIsListed) {
   for (const Command& command : commands())
     if (command.size() == 1) found.insert(command[0]);
   const std::set<std::string> defined = {
-#define COMMAND(name) #name,
+#define COMMAND(name, title) #name,
 #include "cli/commands.def"
 #undef COMMAND
   };
@@ -124,7 +124,10 @@ using Offers = std::set<std::string>;
 
 TEST(Completion, BashOffersCommandsFlagsAndValues) {
   EXPECT_EQ(bash_offers({"tr"}), (Offers{"train"}));
-  EXPECT_EQ(bash_offers({"d"}), (Offers{"data", "devices", "doctor"}));
+  EXPECT_EQ(bash_offers({"d"}), (Offers{"data", "delete", "describe", "devices", "doctor"}));
+  EXPECT_EQ(bash_offers({"get", ""}), (Offers{"events", "jaxjobs", "jobs", "pods"}));
+  EXPECT_EQ(bash_offers({"get", "pods", "-o", ""}), (Offers{"json", "name", "wide", "yaml"}));
+  EXPECT_EQ(bash_offers({"logs", "--on", "s"}), (Offers{"slurm"}));
   EXPECT_EQ(bash_offers({"data", ""}), (Offers{"fetch", "verify"}));
   EXPECT_EQ(bash_offers({"data", "fetch", ""}), (Offers{"mnist", "fashion-mnist"}));
   EXPECT_EQ(bash_offers({"data", "fetch", "--d"}), (Offers{"--dir"}));

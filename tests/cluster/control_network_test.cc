@@ -245,7 +245,8 @@ TEST(ControlNetwork, SilentlyBrokenNetworkIsNoticedAtBothEnds) {
   EXPECT_NE(lost.message.find("lost: "), std::string::npos) << lost.message;
   const Failure alone = there.wait();
   EXPECT_EQ(alone.process, 0);
-  EXPECT_EQ(alone.host, "127.0.0.1:" + std::to_string(wire.port()));
+  EXPECT_EQ(alone.host, "n0");
+  EXPECT_EQ(alone.operation, "coordinator at 127.0.0.1:" + std::to_string(wire.port()));
   EXPECT_NE(alone.message.find("lost: no answer for 1 s"), std::string::npos) << alone.message;
   EXPECT_TRUE(alone.retryable);
   waiting.get();

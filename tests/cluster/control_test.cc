@@ -9,6 +9,7 @@
 
 #include "base/throws.h"
 #include "cluster/control_job.h"
+#include "cluster/naming.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -98,10 +99,13 @@ TEST_P(ControlOver, NobodyPassesABarrierBeforeAllHaveCome) {
   job.shutdown();
 }
 
+// As messages call a process of these jobs, which all are this one.
+std::string named(int process) { return process_text(process, "n" + std::to_string(process), ::getpid()); }
+
 TEST_P(ControlOver, BarrierDeadlineNamesTheMissing) {
   ControlJob job(options(3));
   EXPECT_THROWS(job[0].barrier("x", 30ms), CommTimeout,
-                "barrier \"x\": 1 of 3 processes came in 30 ms; missing: process 1 (host n1), process 2 (host n2)");
+                "barrier \"x\": 1 of 3 processes came in 30 ms; missing: " + named(1) + ", " + named(2));
   job.barrier("y");
   job.shutdown();
 }
@@ -119,8 +123,9 @@ TEST_P(ControlOver, AgreementNamesTheFirstDifferenceToAll) {
     EXPECT_THROWS(job[i].agree(
                       "step", i == 2, [&] { return ++texts, text; }, kGenerous, "equation"),
                   Error,
-                  "agree \"step\": process 0 (host n0) and process 2 (host n2) differ at equation 2:\n"
-                  "  process 0: b = add a a\n  process 2: b = mul a a\n");
+                  "agree \"step\": " + named(0) + " and " + named(2) +
+                      " differ at equation 2:\n"
+                      "  process 0: b = add a a\n  process 2: b = mul a a\n");
   });
   EXPECT_EQ(texts, 2);
   job.shutdown();
@@ -131,7 +136,7 @@ TEST_P(ControlOver, FailureReachesEverybodyOnce) {
   Heard first(job[0]), second(job[1]), third(job[2]);
   auto waiting = std::async(std::launch::async, [&] {
     EXPECT_THROWS(job[0].get("never", kGenerous), CommAborted,
-                  "get: the job has failed: process 2 (host n2), step 7, load: no such file");
+                  "get: the job has failed: " + named(2) + ", step 7, load: no such file");
   });
   job[2].progress(7, "load");
   job[2].report_failure({.message = "no such file", .retryable = false});
@@ -141,6 +146,7 @@ TEST_P(ControlOver, FailureReachesEverybodyOnce) {
     const Failure failure = heard->wait();
     EXPECT_EQ(failure, (Failure{.process = 2,
                                 .host = "n2",
+                                .pid = ::getpid(),
                                 .operation = "load",
                                 .step = 7,
                                 .message = "no such file",
@@ -148,7 +154,7 @@ TEST_P(ControlOver, FailureReachesEverybodyOnce) {
   }
   EXPECT_EQ(job[1].failure()->message, "no such file");
   EXPECT_THROWS(job[1].barrier("x", kGenerous), CommAborted,
-                "barrier \"x\": the job has failed: process 2 (host n2), step 7, load: no such file");
+                "barrier \"x\": the job has failed: " + named(2) + ", step 7, load: no such file");
   EXPECT_THROWS(job[0].shutdown(kGenerous), CommAborted, "shutdown: the job has failed: ");
 }
 

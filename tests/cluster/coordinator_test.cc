@@ -110,14 +110,14 @@ INSTANTIATE_TEST_SUITE_P(
                     1,
                     5,
                     {.version = "0.9", .pid = 9},
-                    "process 1 (host evil, pid 9): this is lockstep 0.9 (protocol 1), the coordinator is lockstep 1.0 "
-                    "(protocol 1); use the same version everywhere"},
+                    "process 1 (host evil, pid 9): this is lockstep 0.9 (protocol 2), the coordinator is lockstep 1.0 "
+                    "(protocol 2); use the same version everywhere"},
             Refused{"OtherProtocol",
                     1,
                     5,
-                    {.protocol = 2, .pid = 9},
-                    "process 1 (host evil, pid 9): this is lockstep 1.0 (protocol 2), the coordinator is lockstep 1.0 "
-                    "(protocol 1); use the same version everywhere"}),
+                    {.protocol = 3, .pid = 9},
+                    "process 1 (host evil, pid 9): this is lockstep 1.0 (protocol 3), the coordinator is lockstep 1.0 "
+                    "(protocol 2); use the same version everywhere"}),
         testing::Bool()),
     [](const auto& each) {
       return std::string(std::get<0>(each.param).name) + (std::get<1>(each.param) ? "Late" : "Early");
@@ -457,6 +457,7 @@ TEST(Messages, FailureIsOneLine) {
   EXPECT_EQ(describe(Failure{.process = 0, .step = 3, .message = "m"}), "process 0, step 3: m");
   EXPECT_EQ(describe(Failure{.process = 1, .host = "h", .operation = "o", .step = 0, .message = "m"}),
             "process 1 (host h), step 0, o: m");
+  EXPECT_EQ(describe(Failure{.process = 1, .host = "h", .pid = 7, .message = "m"}), "process 1 (host h, pid 7): m");
 }
 
 TEST(Messages, DurationsReadWell) {

@@ -5,6 +5,8 @@
 #include <poll.h>
 #include <signal.h>
 
+#include <filesystem>
+
 #include "base/faulty_files.h"
 #include "base/throws.h"
 #include "cluster/flight_watch.h"
@@ -28,6 +30,23 @@ std::shared_ptr<FlightRecorder> some_operations() {
 std::string text_of(const std::string& path) {
   const std::vector<uint8_t> bytes = FileSystem::real().read_file(path);
   return {bytes.begin(), bytes.end()};
+}
+
+TEST(FlightFolder, IsTheOneAskedForOrOneOfTheJob) {
+  const TempDir dir;
+  ASSERT_EQ(::setenv("TMPDIR", dir.path().c_str(), 1), 0);
+  EXPECT_EQ(latest_flight_folder(), "");
+  EXPECT_EQ(flight_folder("here", "3f9a0c21"), "here");
+  for (const char* const nothing : {static_cast<const char*>(nullptr), ""})
+    EXPECT_EQ(flight_folder(nothing, "3f9a0c21"), dir.path() + "/lockstep-flight-3f9a0c21");
+  FileSystem& files = FileSystem::real();
+  files.make_dirs(dir.path() + "/something");
+  for (const char* const job : {"1", "2"}) files.make_dirs(flight_folder("", job));
+  // As old as it is to the file system, not by its name.
+  const auto now = std::filesystem::file_time_type::clock::now();
+  std::filesystem::last_write_time(flight_folder("", "2"), now - std::chrono::hours(1));
+  EXPECT_EQ(latest_flight_folder(), flight_folder("", "1"));
+  ::unsetenv("TMPDIR");
 }
 
 TEST(FlightDump, ComesBackFromItsText) {
@@ -143,12 +162,6 @@ TEST(FlightWatch, LeavesASignalThatTheProgramHandlesAlone) {
   }
   ::sigaction(SIGUSR2, &before, &after);
   EXPECT_EQ(after.sa_handler, SIG_IGN);
-}
-
-TEST(FlightWatch, DumpsGoWhereTheVariableSays) {
-  EXPECT_EQ(flight_folder("/some/where"), "/some/where");
-  EXPECT_EQ(flight_folder(""), ".");
-  EXPECT_EQ(flight_folder(nullptr), ".");
 }
 
 }  // namespace

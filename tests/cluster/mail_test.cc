@@ -14,7 +14,7 @@ namespace lockstep {
 namespace {
 
 TEST(MessageBytes, RequestsComeBackAsTheyWere) {
-  const Failure failure{2, "n2", "all_reduce", -1, "out of memory\nat last", false};
+  const Failure failure{2, "n2", 4711, "all_reduce", -1, "out of memory\nat last", false};
   const std::vector<decltype(Request::what)> all = {
       request::Heartbeat{{-1, ~uint64_t{0}, true, "psum"}},
       request::Register{4, 7, "1.2.3", "n3", 4711, 5s},

@@ -1,5 +1,5 @@
-// FileStore: a KeyStore for tests, whose keys are files in a folder of its own, for threads and for processes that were
-// forked after it was made. Safe from any thread.
+// FileStore: a KeyStore for tests, whose keys are files in a folder: one of its own, for threads and for processes that
+// were forked after it was made, or a given one. Safe from any thread.
 #pragma once
 
 #include <fcntl.h>
@@ -23,6 +23,8 @@ class FileStore final : public KeyStore {
     LOCKSTEP_CHECK(mkdtemp(pattern.data()) != nullptr);
     folder_ = pattern;
   }
+  // That folder, which is there, and is left there.
+  explicit FileStore(std::filesystem::path folder) : owner_(-1), folder_(std::move(folder)) {}
   ~FileStore() override {
     std::error_code ignored;
     if (getpid() == owner_) std::filesystem::remove_all(folder_, ignored);

@@ -3,13 +3,40 @@
 #include "comm/mpi/mpi.h"
 
 #include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <string>
 
 #include "base/throws.h"
 #include "comm/conformance.h"
+#include "comm_mpi/calls.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
+
+// What the program has initialized MPI for, by `--initialize`; empty: it has not.
+std::string initialized_for;
+
+// Runs first: what is wrong is said before MPI is initialized.
+TEST(MpiStart, ThreadsThatMpiDoesNotKnowAreRefused) {
+  if (!initialized_for.empty()) GTEST_SKIP() << "MPI is initialized already";
+  const char* const before = std::getenv("LOCKSTEP_MPI_THREADS");
+  const std::string kept = before ? before : "multiple";
+  setenv("LOCKSTEP_MPI_THREADS", "many", 1);
+  EXPECT_THROWS(mpi_place(), Error,
+                "mpi: LOCKSTEP_MPI_THREADS is \"many\"; set it to multiple, serialized or funneled, or not at all");
+  setenv("LOCKSTEP_MPI_THREADS", kept.c_str(), 1);
+}
+
+TEST(MpiStart, AProgramThatAllowsOneThreadOnlyIsRefused) {
+  if (initialized_for != "funneled") GTEST_SKIP() << "the program does not";
+  EXPECT_THROWS(mpi_place(), Error,
+                "mpi: the program has initialized it for calls from one thread only; call "
+                "MPI_Init_thread with MPI_THREAD_MULTIPLE or MPI_THREAD_SERIALIZED");
+}
 
 class MpiConformance : public testing::TestWithParam<conformance::Check> {};
 
@@ -49,7 +76,21 @@ TEST(MpiComm, SumsHaveTheBitsOfOneProcess) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  const int result = RUN_ALL_TESTS();
+  if (argc == 3 && std::string(argv[1]) == "--initialize") {
+    lockstep::initialized_for = argv[2];
+    int provided = 0;
+    MPI_Init_thread(&argc, &argv, lockstep::initialized_for == "funneled" ? MPI_THREAD_FUNNELED : MPI_THREAD_SERIALIZED,
+                    &provided);
+  }
+  int result = RUN_ALL_TESTS();
   lockstep::mpi_finalize();
+  // Where MPI was asked for that, all calls came from one thread.
+  const char* const threads = std::getenv("LOCKSTEP_MPI_THREADS");
+  const lockstep::MpiCalls calls = lockstep::mpi_calls();
+  if (threads && std::string(threads) == "funneled" && (calls.all == 0 || calls.strays > 0)) {
+    std::cerr << calls.strays << " of " << calls.all << " calls of MPI came from other threads than its own\n";
+    result = 1;
+  }
+  if (!lockstep::initialized_for.empty()) MPI_Finalize();
   return result;
 }

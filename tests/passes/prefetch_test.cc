@@ -126,7 +126,7 @@ TEST(Prefetch, ChangesNoBitOfAFullyShardedStepOnUnequalLanes) {
   for (const size_t prefetch : {1, 3}) {
     const Schedule schedule = decide(lane0, {.prefetch = prefetch, .regather = {.keep = 0, .least_bytes = 0}});
     EXPECT_GT(schedule.flights.size(), 4u);
-    EXPECT_GT(schedule.again.size(), 1u);
+    EXPECT_GE(schedule.again.size(), 1u);
     const auto change = [&](const Program& lane) { return apply(lane, schedule); };
     EXPECT_EQ(difference(run_on_lanes(step.program, grid, step.placement, inputs, change), wanted), "");
   }

@@ -5,8 +5,7 @@
 #include <thread>
 
 #include "base/crc32c.h"
-#include "processes/launched.h"
-#include "support/listener.h"
+#include "processes/processes.h"
 
 #ifdef LOCKSTEP_WITH_GRPC
 
@@ -15,57 +14,6 @@ namespace {
 
 const Words kRun = {"--steps", "200", "--log-every", "1"};
 
-// The processes of a job without a launcher, so that each one's words and exit code can be seen.
-class Processes {
- public:
-  // Process p is given own(p) beside the flags that are for all.
-  Processes(int count, const Words& variables, const Words& flags, const std::function<Words(int)>& own = {}) {
-    Listener listener;  // finds a free port
-    for (int p = 0; p < count; ++p)
-      all_.push_back(std::make_unique<RunningProgram>(
-          Words{"env", "LOCKSTEP_TOKEN=0123456789abcdef0123456789abcdef",
-                fmt::format("LOCKSTEP_COORDINATOR=127.0.0.1:{}", listener.port()),
-                fmt::format("LOCKSTEP_NUM_PROCESSES={}", count), fmt::format("LOCKSTEP_PROCESS_ID={}", p),
-                "LOCKSTEP_FLIGHT_DIR=" + dir_.path()} +
-          variables + Words{program_path()} + train_words(flags) + (own ? own(p) : Words{})));
-  }
-  bool reach(int step) {
-    const std::string text = fmt::format("\nstep {}/", step);
-    bool found = false;
-    comes_true([&] { return (found = all_[0]->err().find(text) != std::string::npos) || ended(0); });
-    return found;
-  }
-  void send(int process, int signal) { all_[static_cast<size_t>(process)]->send(signal); }
-  RunningProgram::Result wait(int process) {
-    if (!comes_true([&] { return ended(process); })) {
-      ADD_FAILURE() << "process " << process << " hangs:\n" << all_[static_cast<size_t>(process)]->err();
-      send(process, SIGKILL);
-    }
-    return all_[static_cast<size_t>(process)]->wait();
-  }
-  pid_t pid(int process) const { return all_[static_cast<size_t>(process)]->pid(); }
-  int count() const { return static_cast<int>(all_.size()); }
-
- private:
-  bool ended(int process) const {
-    siginfo_t info = {};
-    return ::waitid(P_PID, static_cast<id_t>(all_[static_cast<size_t>(process)]->pid()), &info,
-                    WEXITED | WNOHANG | WNOWAIT) != 0 ||
-           info.si_pid != 0;
-  }
-
-  const TempDir dir_;
-  std::vector<std::unique_ptr<RunningProgram>> all_;
-};
-
-// By the control plane, the data plane, its own report, or as the coordinator that does not answer.
-bool names(const std::string& text, int process) {
-  for (const char* form : {"process {} (", "first cause: rank {} (", "first cause: rank {}: std::bad_alloc",
-                           "coordinator (process {} at "})
-    if (text.find(fmt::format(fmt::runtime(form), process)) != text.npos) return true;
-  return false;
-}
-
 // All but the one that was hit end with the code for "start again", and say which it was.
 void expect_others_name(Processes& job, int victim) {
   for (int p = 0; p < job.count(); ++p) {
@@ -73,9 +21,7 @@ void expect_others_name(Processes& job, int victim) {
     SCOPED_TRACE(p);
     const RunningProgram::Result result = job.wait(p);
     EXPECT_EQ(result.exit_code, 75) << result.err;
-    EXPECT_TRUE(names(result.err, victim)) << result.err;
-    for (int other = 0; other < job.count(); ++other)
-      if (other != victim) expect_lacks(result.err, fmt::format("first cause: rank {} (", other));
+    EXPECT_EQ(named_in(last_words(result)), victim) << result.err;
   }
 }
 
@@ -87,7 +33,7 @@ TEST(Fault, DeadProcessIsNamedByAllOthers) {
     for (const int signal : {SIGKILL, SIGSEGV}) {
       const int victim = (round + (signal == SIGSEGV)) % 3, step = random_step(random);
       SCOPED_TRACE(fmt::format("signal {} to process {} at step {}", signal, victim, step));
-      Processes job(3, {}, kRun);
+      Processes job(3, {.command = train_words(kRun)});
       ASSERT_TRUE(job.reach(step)) << job.wait(0).err;
       job.send(victim, signal);
       expect_others_name(job, victim);
@@ -100,7 +46,8 @@ TEST(Fault, StandingProcessIsNamedByAllOthers) {
   for (int round = 0; round < fault_rounds(); ++round) {
     const int victim = round % 3, step = random_step(random);
     SCOPED_TRACE(fmt::format("process {} at step {}", victim, step));
-    Processes job(3, {"LOCKSTEP_HEARTBEAT_TIMEOUT=1", "LOCKSTEP_COLLECTIVE_TIMEOUT=20"}, kRun);
+    Processes job(3, {.variables = {"LOCKSTEP_HEARTBEAT_TIMEOUT=1", "LOCKSTEP_COLLECTIVE_TIMEOUT=20"},
+                      .command = train_words(kRun)});
     ASSERT_TRUE(job.reach(step)) << job.wait(0).err;
     job.send(victim, SIGSTOP);
     expect_others_name(job, victim);
@@ -110,42 +57,131 @@ TEST(Fault, StandingProcessIsNamedByAllOthers) {
   }
 }
 
-TEST(Fault, SlowProcessIsWaitedFor) {
-  for (const int victim : {0, 1}) {
-    const TempDir dir;
-    Processes job(2, {}, {"--steps", "60", "--log-every", "1", "--checkpoint-dir", dir.path() + "/run"});
-    ASSERT_TRUE(job.reach(5)) << job.wait(0).err;
+// With two lanes in each process, and in groups that have numbers of their own.
+TEST(Fault, ProcessesOfSeveralLanesAreNamedAsProcesses) {
+  for (const char* const collectives : {"auto", "gloo"}) {
+    for (const int victim : {0, 1}) {
+      SCOPED_TRACE(fmt::format("{} {}", collectives, victim));
+      Processes job(2, {.variables = {"LOCKSTEP_CPU_LANES=2", fmt::format("LOCKSTEP_COLLECTIVES={}", collectives)},
+                        .command = train_words(kRun + Words{"--devices", "2", "--zero", "3"})});
+      ASSERT_TRUE(job.reach(3)) << job.wait(0).err;
+      job.send(victim, SIGKILL);
+      const RunningProgram::Result result = job.wait(1 - victim);
+      EXPECT_EQ(result.exit_code, 75);
+      const std::string words = last_words(result);
+      expect_contains(words, fmt::format("process {} (host ", victim));
+      expect_contains(words, fmt::format(", pid {})", job.pid(victim)));
+      expect_contains(words, fmt::format("; process {} was in step ", 1 - victim));
+      expect_lacks(words, "rank");
+    }
+  }
+}
+
+// Where the run writes everything else; without such a place where `lockstep blame` looks by itself.
+TEST(Fault, DumpsLieWhereTheyAreFound) {
+  const TempDir dir;
+  const auto dumped = [&](const Words& flags) {
+    Processes job(
+        2, {.variables = {"LOCKSTEP_FLIGHT_DIR=", "TMPDIR=" + dir.path()}, .command = train_words(kRun + flags)});
+    EXPECT_TRUE(job.reach(3)) << job.wait(0).err;
+    job.send(1, SIGKILL);
+    EXPECT_EQ(job.wait(1).exit_code, 128 + SIGKILL);
+    return job.wait(0).err;
+  };
+  const std::string run = dir.path() + "/run";
+  expect_contains(dumped({"--checkpoint-dir", run}),
+                  " of process 0 with others are in " + run + "/flight/lockstep_flight_");
+  EXPECT_EQ(FileSystem::real().list(run + "/flight").size(), 1u);
+  const std::string log = dir.path() + "/log";
+  expect_contains(dumped({"--checkpoint-dir", run, "--resume", "none", "--log-dir", log}),
+                  "; `lockstep blame " + log + "/flight` says");
+
+  const auto blame = [&] { return RunningProgram({"env", "TMPDIR=" + dir.path(), program_path(), "blame"}).wait(); };
+  const RunningProgram::Result nothing = blame();
+  EXPECT_EQ(nothing.exit_code, 1);
+  expect_contains(nothing.err,
+                  "lockstep: blame: no job has left dumps among the temporary files of this machine; give ");
+  expect_contains(dumped({}), " are in " + dir.path() + "/lockstep-flight-");
+  const RunningProgram::Result found = blame();
+  EXPECT_EQ(found.exit_code, 0) << found.err;
+  expect_contains(found.err, "lockstep: dumps of " + dir.path() + "/lockstep-flight-");
+  expect_contains(found.out, "  => process 1\n");
+}
+
+// Others wait for it, can be asked for whom, and it does no harm.
+TEST(Fault, SlowProcessIsWaitedForAndNamedToThoseWhoAsk) {
+  const TempDir dir;
+  const Words flags = {"--steps", "200", "--log-every", "1", "--checkpoint-dir"};
+  ASSERT_EQ(launch({"-n", "2"}, train_words(flags + Words{dir.path() + "/wanted"})).exit_code, 0);
+  std::mt19937 random(6);
+  for (int round = 0; round < fault_rounds(); ++round) {
+    const int victim = round % 2, step = random_step(random);
+    SCOPED_TRACE(fmt::format("process {} at step {}", victim, step));
+    const std::string run = fmt::format("{}/run_{}", dir.path(), round);
+    Processes job(2, {.command = train_words(flags + Words{run})});
+    ASSERT_TRUE(job.reach(step)) << job.wait(0).err;
     job.send(victim, SIGSTOP);
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // how slow it is
+    EXPECT_TRUE(comes_true([&] {
+      job.send(1 - victim, SIGUSR2);
+      const RunningProgram::Result blame = RunningProgram({program_path(), "blame", "--json", job.flights()}).wait();
+      return blame.exit_code == 0 && nlohmann::json::parse(blame.out)["missing"] == nlohmann::json({victim});
+    }));
     job.send(victim, SIGCONT);
     for (const int p : {0, 1}) EXPECT_EQ(job.wait(p).exit_code, 0);
-    ASSERT_EQ(launch({"-n", "2"}, train_words({"--steps", "60", "--checkpoint-dir", dir.path() + "/wanted"})).exit_code,
-              0);
-    expect_same_result(dir.path() + "/run", dir.path() + "/wanted");
+    expect_same_result(run, dir.path() + "/wanted");
   }
 }
 
 #ifndef LOCKSTEP_SANITIZED  // whose programs need all addresses
 // A process that gets no more memory says so and ends, and the others say that it was this one.
 TEST(Fault, ProcessWithoutMemoryIsNamedByAllOthers) {
-  Processes job(3, {}, {"--steps", "100000", "--eval-every", "100000", "--log-every", "1"});
-  ASSERT_TRUE(job.reach(3)) << job.wait(0).err;
-  const rlimit nothing_more = {1, 1};
-  ASSERT_EQ(::prlimit(job.pid(1), RLIMIT_AS, &nothing_more, nullptr), 0);
-  job.send(1, SIGUSR2);
-  for (const int p : {0, 2}) {
-    const RunningProgram::Result result = job.wait(p);
-    EXPECT_NE(result.exit_code, 0);
-    EXPECT_TRUE(names(result.err, 1)) << result.err;
+  std::mt19937 random(7);
+  for (int round = 0; round < fault_rounds(); ++round) {
+    const int victim = (round + 1) % 3, step = random_step(random);
+    SCOPED_TRACE(fmt::format("process {} at step {}", victim, step));
+    Processes job(3, {.command = train_words({"--steps", "100000", "--eval-every", "100000", "--log-every", "1"})});
+    ASSERT_TRUE(job.reach(step)) << job.wait(0).err;
+    const rlimit nothing_more = {1, 1};
+    ASSERT_EQ(::prlimit(job.pid(victim), RLIMIT_AS, &nothing_more, nullptr), 0);
+    job.send(victim, SIGUSR2);
+    for (int p = 0; p < 3; ++p) {
+      const RunningProgram::Result result = job.wait(p);
+      EXPECT_NE(result.exit_code, 0);
+      if (p == victim) continue;
+      EXPECT_EQ(named_in(last_words(result)), victim) << result.err;
+    }
   }
-  EXPECT_NE(job.wait(1).exit_code, 0);
 }
 #endif
+
+// In the middle of a run one process computes something else than the others.
+TEST(Fault, ProgramThatDivergesIsRefusedByAllWithTheFirstEquation) {
+  std::mt19937 random(8);
+  for (int round = 0; round < fault_rounds(); ++round) {
+    const int victim = round % 3, step = random_step(random);
+    SCOPED_TRACE(fmt::format("process {} at step {}", victim, step));
+    Processes job(3, {.command = {std::to_string(victim), std::to_string(step)},
+                      .program = std::string(LOCKSTEP_BINARY_DIR) + "/tests/process_diverge"});
+    const int other = victim == 0 ? 1 : 0;  // the first that differs from process 0
+    for (int p = 0; p < 3; ++p) {
+      const RunningProgram::Result result = job.wait(p);
+      EXPECT_EQ(result.exit_code, 1);
+      expect_contains(result.err, "agree \"program ");
+      expect_contains(result.err, "\": process 0 (host ");
+      expect_contains(result.err, fmt::format(") and process {} (host ", victim == 0 ? other : victim));
+      expect_contains(result.err, victim == 0 ? ") differ (2 of 3 processes differ from process 0) at equation "
+                                              : ") differ at equation ");
+      expect_contains(result.err, fmt::format("at step {}\n", step));
+    }
+  }
+}
 
 TEST(Fault, OtherProgramIsRefusedByAllWithTheFirstEquation) {
   const auto refused = [](const std::string& flag, const Words& values, const std::string& message) {
     SCOPED_TRACE(flag);
-    Processes job(3, {}, {"--steps", "20", "--quiet"}, [&](int p) { return Words{flag, values[p == 2 ? 1 : 0]}; });
+    Processes job(3, {.command = train_words({"--steps", "20", "--quiet"}), .own = [&](int p) {
+                        return Words{flag, values[p == 2 ? 1 : 0]};
+                      }});
     for (int p = 0; p < 3; ++p) {
       const RunningProgram::Result result = job.wait(p);
       EXPECT_EQ(result.exit_code, 1);
@@ -161,47 +197,61 @@ TEST(Fault, OtherProgramIsRefusedByAllWithTheFirstEquation) {
   refused("--model", {"mlp", "mlp1024"}, "  process 2: program(%0:f32[784,1024], ");
 }
 
+void expect_refused(const std::function<Words(int)>& own, const std::string& message) {
+  Processes job(3, {.command = train_words({"--steps", "20", "--quiet"}), .own = own});
+  for (int p = 0; p < 3; ++p) {
+    const RunningProgram::Result result = job.wait(p);
+    EXPECT_EQ(result.exit_code, 1);
+    expect_contains(result.err, "lockstep: train: process 0 has " + message + "; all processes must have the same\n");
+  }
+}
+
 TEST(Fault, OtherRunIsRefusedByAllWithTheFirstFact) {
-  const auto refused = [](const std::function<Words(int)>& own, const std::string& message) {
-    Processes job(3, {}, {"--steps", "20", "--quiet"}, own);
-    for (int p = 0; p < 3; ++p) {
-      const RunningProgram::Result result = job.wait(p);
-      EXPECT_EQ(result.exit_code, 1);
-      expect_contains(result.err, "lockstep: train: process 0 has " + message + "; all processes must have the same\n");
-    }
-  };
   const auto flag = [](const std::string& name) { return [name](int p) { return Words{name, p == 1 ? "24" : "25"}; }; };
-  refused(flag("--seed"), "the seed 25 and process 1 has 24");
-  refused(flag("--steps"), "the setting steps 25 and process 1 has 24");
+  expect_refused(flag("--seed"), "the seed 25 and process 1 has 24");
+  expect_refused(flag("--steps"), "the setting steps 25 and process 1 has 24");
   const TempDir dir;
-  refused(
+  expect_refused(
       [&](int p) {
         return Words{"--checkpoint-every", p == 1 ? "24" : "25", "--checkpoint-dir", dir.path()};
       },
       "the setting checkpoint_every 25 and process 1 has 24");
-  refused(flag("--eval-every"), "the setting eval_every 25 and process 1 has 24");
-  refused(
+  expect_refused(flag("--eval-every"), "the setting eval_every 25 and process 1 has 24");
+  expect_refused(
       [](int p) {
         return p == 2 ? Words{"--dataset", "synthetic"} : Words{};
       },
       "training images 600 and process 2 has 6000");
+}
 
-  // As many images, and another label.
-  std::string other = small_dataset();
-  const size_t begin = other.find(',') + 1, end = other.find(',', begin);
-  const std::string labels = other.substr(begin, end - begin), changed = dir.path() + "/labels";
-  FileSystem::real().write(changed, FileSystem::real().read_file(labels));
-  flip_byte(changed);
-  other.replace(begin, end - begin, changed);
-  const auto sum = [](const std::string& path) {
+// As many images, and another byte in one of the four files.
+TEST(Fault, OtherDataIsRefusedByAllWithTheFirstFile) {
+  const char* const names[] = {"training images", "training labels", "test images", "test labels"};
+  const size_t headers[] = {16, 8, 16, 8};
+  const TempDir dir;
+  std::vector<std::string> files;
+  std::istringstream all(small_dataset());
+  for (std::string path; std::getline(all, path, ',');) files.push_back(path);
+  ASSERT_EQ(files.size(), 4u);
+  const auto sum = [](const std::string& path, size_t header) {
     const std::vector<uint8_t> bytes = FileSystem::real().read_file(path);
-    return crc32c(std::span(bytes).subspan(8));
+    return crc32c(std::span(bytes).subspan(header));
   };
-  refused(
-      [&](int p) {
-        return p == 1 ? Words{"--dataset", other} : Words{};
-      },
-      fmt::format("training labels with the CRC-32C sum {:08x} and process 1 has {:08x}", sum(labels), sum(changed)));
+  for (size_t i = 0; i < files.size(); ++i) {
+    SCOPED_TRACE(names[i]);
+    const std::string changed = fmt::format("{}/{}", dir.path(), i);
+    std::vector<uint8_t> bytes = FileSystem::real().read_file(files[i]);
+    bytes[bytes.size() / 2] ^= 1;
+    FileSystem::real().write(changed, bytes);
+    std::vector<std::string> others = files;
+    others[i] = changed;
+    expect_refused(
+        [&](int p) {
+          return p == 1 ? Words{"--dataset", fmt::format("{}", fmt::join(others, ","))} : Words{};
+        },
+        fmt::format("{} with the CRC-32C sum {:08x} ({}) and process 1 has {:08x} ({})", names[i],
+                    sum(files[i], headers[i]), files[i], sum(changed, headers[i]), changed));
+  }
 }
 
 // ---- restarts

@@ -1,4 +1,5 @@
 // Processes on several hosts. Most are on this one and take each other for strangers; some have a network of their own.
+#include "processes/cable.h"
 #include "processes/job.h"
 
 namespace lockstep {
@@ -76,44 +77,23 @@ TEST(Processes, AreToldOfAnInterfaceThatIsNotThere) {
 
 #if defined(LOCKSTEP_WITH_GRPC) && defined(LOCKSTEP_WITH_GLOO)
 
-// Two hosts as the kernel can pretend them: each has a network of its own, and a cable lies between them.
-class Cable : public testing::Test {
+class CableJob : public Cable {
  protected:
-  void SetUp() override {
-    if (::geteuid() != 0 || !has_program("ip")) GTEST_SKIP() << "needs root and the package iproute2";
-    const std::string script =
-        "set -e; ip netns add $0a; ip netns add $0b; ip -n $0a link add cable type veth peer "
-        "name cable netns $0b; ip -n $0a addr add 10.99.7.1/24 dev cable; ip -n $0b addr add "
-        "10.99.7.2/24 dev cable; for n in a b; do ip -n $0$n link set lo up; ip -n $0$n link "
-        "set cable up; done";
-    made_ = true;
-    const auto result = RunningProgram({"/bin/sh", "-c", script, name_}).wait();
-    if (result.exit_code != 0) GTEST_SKIP() << "no namespaces can be made here: " << result.err;
-  }
-  void TearDown() override {
-    if (made_) RunningProgram({"/bin/sh", "-c", "ip netns del $0a; ip netns del $0b", name_}).wait();
-  }
-
   // Two processes on each.
   void expect_trains_like_one(const Words& variables) const {
     std::vector<Words> before;
-    for (const char* const host : {"a", "a", "b", "b"})
-      before.push_back(Words{"ip", "netns", "exec", name_ + host} + on_host(host, variables));
+    for (const char* const host : {"a", "a", "b", "b"}) before.push_back(on(host) + variables);
     const TempDir dir;
-    Job(before, train_words(dir.path()), "10.99.7.1:7711").expect_success();
+    Job(before, train_words(dir.path()), kCoordinator).expect_success();
     expect_trained_like_one(dir.path());
   }
-
- private:
-  const std::string name_ = "lockstep" + std::to_string(::getpid());
-  bool made_ = false;
 };
 
-TEST_F(Cable, MemoryOnHostsAndGlooBetweenThem) { expect_trains_like_one({}); }
+TEST_F(CableJob, MemoryOnHostsAndGlooBetweenThem) { expect_trains_like_one({}); }
 
-TEST_F(Cable, GlooBetweenAll) { expect_trains_like_one({"LOCKSTEP_COLLECTIVES=gloo"}); }
+TEST_F(CableJob, GlooBetweenAll) { expect_trains_like_one({"LOCKSTEP_COLLECTIVES=gloo"}); }
 
-TEST_F(Cable, TheInterfaceIsTheOneAskedFor) { expect_trains_like_one({"LOCKSTEP_INTERFACE=cab*"}); }
+TEST_F(CableJob, TheInterfaceIsTheOneAskedFor) { expect_trains_like_one({"LOCKSTEP_INTERFACE=cab*"}); }
 
 #endif
 

@@ -19,9 +19,9 @@ inline int fault_rounds() {
   return text && std::string(text) == "1" ? 20 : 2;
 }
 
-// True as soon as the condition holds, false when it does not in a minute.
-inline bool comes_true(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+// True as soon as the condition holds, false when it does not in time.
+inline bool comes_true(const std::function<bool()>& condition, std::chrono::seconds limit = std::chrono::minutes(1)) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
   while (!condition()) {
     if (std::chrono::steady_clock::now() > deadline) return false;
     ::poll(nullptr, 0, 1);
@@ -65,9 +65,9 @@ class LaunchedJob {
     return ::waitid(P_PID, static_cast<id_t>(program_.pid()), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
            info.si_pid != 0;
   }
-  // A job that does not end in a minute is killed, and has failed.
+  // A job that does not end in five minutes, with all its restarts, is killed, and has failed.
   RunningProgram::Result wait() {
-    if (!comes_true([this] { return ended(); })) {
+    if (!comes_true([this] { return ended(); }, std::chrono::minutes(5))) {
       ADD_FAILURE() << "the job hangs:\n" << program_.err();
       for (const pid_t child : children()) ::kill(child, SIGKILL);
     }

@@ -262,7 +262,7 @@ TEST_F(Csv, FullDiskIsToldOnce) {
 
 TEST(MakeLoggers, AreMadeByName) {
   const TempDir dir;
-  EXPECT_EQ(make_loggers(" console, csv ,jsonl,tensorboard,compact", dir.path()).size(), 5u);
+  EXPECT_EQ(make_loggers(" console, csv ,jsonl,tensorboard,compact,batches", dir.path()).size(), 6u);
   EXPECT_EQ(FileSystem::real().list(dir.path()).size(), 3u);
   EXPECT_EQ(make_loggers("csv,csv", dir.path()).size(), 1u);
   EXPECT_TRUE(make_loggers("", "").empty());
@@ -273,7 +273,7 @@ TEST(MakeLoggers, AreMadeByName) {
 TEST(MakeLoggers, UnknownNameIsRefusedBeforeAnyFileIsMade) {
   const TempDir dir;
   EXPECT_THROWS(make_loggers("csv,tensorbord", dir.path()), Error, "there is no \"tensorbord\"");
-  EXPECT_THROWS(make_loggers("csv,tensorbord", dir.path()), Error, "console, compact, jsonl, csv, tensorboard or none");
+  EXPECT_THROWS(make_loggers("csv,tensorbord", dir.path()), Error, "console, compact, batches, jsonl, csv, tensorboard or none");
   EXPECT_THROWS(make_loggers("tensorbord", dir.path()), Error, "did you mean \"tensorboard\"?");
   EXPECT_TRUE(FileSystem::real().list(dir.path()).empty());
 }

@@ -12,6 +12,7 @@ std::chrono::nanoseconds timeout(int64_t count) { return std::chrono::nanosecond
 void put(const Failure& failure, control::Failure& out) {
   out.set_process(failure.process);
   out.set_host(failure.host);
+  out.set_pid(failure.pid);
   out.set_operation(failure.operation);
   out.set_step(failure.step);
   out.set_message(failure.message);
@@ -21,6 +22,7 @@ void put(const Failure& failure, control::Failure& out) {
 Failure take(const control::Failure& in) {
   return {.process = in.process(),
           .host = in.host(),
+          .pid = in.pid(),
           .operation = in.operation(),
           .step = in.step(),
           .message = in.message(),

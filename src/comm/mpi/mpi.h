@@ -2,9 +2,11 @@
 // combined here, in the order of the ranks, so results have the same bits as with any other backend, whatever
 // algorithms an MPI has.
 //
-// MPI is initialized on first use, unless the program has done so, and finalized when the process ends normally. It
-// must allow calls from several threads (MPI_THREAD_MULTIPLE), or from one at a time (MPI_THREAD_SERIALIZED): then they
-// take turns.
+// MPI is initialized on first use, unless the program has done so, and finalized when the process ends normally. Where
+// it allows calls from several threads (MPI_THREAD_MULTIPLE) they are made by whoever waits; where from one at a time
+// (MPI_THREAD_SERIALIZED), these take turns; where from one thread only, one that has initialized it makes all calls. A
+// program that initializes it allows one of the first two. LOCKSTEP_MPI_THREADS (multiple, serialized, funneled) asks
+// MPI for less than it has.
 //
 // After a group has failed, others may be stuck where MPI cannot be ended together with them: then it is not finalized,
 // and mpirun, which sees that, ends the job. A program that knows better calls mpi_finalize().

@@ -24,6 +24,7 @@ class MpiLinks final : public Links {
   void close() noexcept override;
   std::unique_ptr<Links> split(const std::vector<int>& ranks, int rank, const std::string& prefix,
                                Time deadline) override;
+  size_t first_part(size_t bytes) const override;
 
  private:
   struct Message {
@@ -32,6 +33,7 @@ class MpiLinks final : public Links {
   };
 
   int begin(int peer);
+  // Tests some times.
   bool done(int message);
   void let_go() noexcept;
 

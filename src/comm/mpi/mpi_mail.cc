@@ -38,11 +38,12 @@ class MpiMail final : public Mail {
     int there = 0;
     MPI_Message message;
     MPI_Status status;
-    session_.call("MPI_Improbe",
-                  [&] { return MPI_Improbe(MPI_ANY_SOURCE, tag_, session_.letters(), &there, &message, &status); });
-    if (!there) return std::nullopt;
     int bytes = 0;
-    MPI_Get_count(&status, MPI_BYTE, &bytes);
+    session_.call("MPI_Improbe", [&] {
+      const int code = MPI_Improbe(MPI_ANY_SOURCE, tag_, session_.letters(), &there, &message, &status);
+      return code == MPI_SUCCESS && there ? MPI_Get_count(&status, MPI_BYTE, &bytes) : code;
+    });
+    if (!there) return std::nullopt;
     Letter letter{status.MPI_SOURCE, std::string(static_cast<size_t>(bytes), '\0')};
     session_.call("MPI_Mrecv", [&] { return MPI_Mrecv(letter.text.data(), bytes, MPI_BYTE, &message, &status); });
     return letter;

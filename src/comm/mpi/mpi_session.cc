@@ -1,7 +1,8 @@
 #include "comm/mpi/mpi_session.h"
 
+#include <algorithm>
 #include <cstdlib>
-#include <cstring>
+#include <string_view>
 #include <thread>
 
 #include "base/check.h"
@@ -16,6 +17,16 @@ std::mutex instance_mutex;
 std::unique_ptr<MpiSession> the_instance;
 bool finalized = false;
 
+// What is asked of MPI: as much as it has, unless the environment says less.
+int wanted_threads() {
+  const char* const wanted = std::getenv("LOCKSTEP_MPI_THREADS");
+  const std::string_view text = wanted ? wanted : "multiple";
+  if (text == "multiple") return MPI_THREAD_MULTIPLE;
+  if (text == "serialized") return MPI_THREAD_SERIALIZED;
+  if (text == "funneled") return MPI_THREAD_FUNNELED;
+  throw_error("mpi: LOCKSTEP_MPI_THREADS is \"{}\"; set it to multiple, serialized or funneled, or not at all", text);
+}
+
 }  // namespace
 
 MpiSession& MpiSession::instance() {
@@ -28,39 +39,53 @@ MpiSession& MpiSession::instance() {
   return *the_instance;
 }
 
-MpiSession::MpiSession() {
+void MpiSession::initialize() {
   int initialized = 0, ended = 0, provided = MPI_THREAD_SINGLE;
   MPI_Initialized(&initialized);
   MPI_Finalized(&ended);
   if (ended) throw_error("mpi: it was ended in this process and cannot begin again; end it after the last use");
   if (initialized) {
     MPI_Query_thread(&provided);
+    if (provided < MPI_THREAD_SERIALIZED)
+      throw_error(
+          "mpi: the program has initialized it for calls from one thread only; call MPI_Init_thread with "
+          "MPI_THREAD_MULTIPLE or MPI_THREAD_SERIALIZED, leave it to lockstep, or use gloo");
   } else {
-    if (const int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided); code != MPI_SUCCESS)
-      throw_mpi_error("MPI_Init_thread", code);
-    ours_ = true;
+    const int wanted = wanted_threads();
+    funnel_ = std::make_unique<MpiFunnel>();
+    const int code = funnel_->run([&] { return MPI_Init_thread(nullptr, nullptr, wanted, &provided); });
+    if (code != MPI_SUCCESS) throw_mpi_error("MPI_Init_thread", code);
+    provided = std::min(provided, wanted);  // some give more than was asked for
   }
-  if (provided < MPI_THREAD_SERIALIZED)
-    throw_error(
-        "mpi: it allows calls from one thread only; call MPI_Init_thread with MPI_THREAD_MULTIPLE, use an MPI that has "
-        "it, or use gloo");
-  any_thread_ = provided >= MPI_THREAD_MULTIPLE;
-  for (MPI_Comm* comm : {&messages_, &notes_comm_, &letters_}) {
-    call("MPI_Comm_dup", [&] { return MPI_Comm_dup(MPI_COMM_WORLD, comm); });
-    MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN);
-  }
-  MPI_Comm_rank(messages_, &rank_);
-  MPI_Comm_size(messages_, &size_);
-  void* bound = nullptr;
-  int found = 0;
-  MPI_Comm_get_attr(messages_, MPI_TAG_UB, &bound, &found);
-  greatest_tag_ = found ? *static_cast<int*>(bound) : 32767;
+  allowed_ = provided >= MPI_THREAD_MULTIPLE     ? Allowed::any_thread
+             : provided == MPI_THREAD_SERIALIZED ? Allowed::one_at_a_time
+                                                 : Allowed::one_thread;
+}
+
+MpiSession::MpiSession() {
+  initialize();
+  call("MPI_Comm_dup", [&] {
+    for (MPI_Comm* comm : {&messages_, &notes_comm_, &letters_}) {
+      if (const int code = MPI_Comm_dup(MPI_COMM_WORLD, comm); code != MPI_SUCCESS) return code;
+      MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN);
+    }
+    MPI_Comm_rank(messages_, &rank_);
+    MPI_Comm_size(messages_, &size_);
+    void* bound = nullptr;
+    int found = 0;
+    MPI_Comm_get_attr(messages_, MPI_TAG_UB, &bound, &found);
+    greatest_tag_ = found ? *static_cast<int*>(bound) : 32767;
+    return MPI_SUCCESS;
+  });
 }
 
 void MpiSession::throw_mpi_error(const char* what, int code) {
   char text[MPI_MAX_ERROR_STRING + 1] = {};
-  int length = 0;
-  MPI_Error_string(code, text, &length);
+  auto describe = [&] {
+    int length = 0;
+    return MPI_Error_string(code, text, &length);
+  };
+  where_allowed(describe);
   throw CommError(fmt::format("{} failed: {}", what, text));
 }
 
@@ -88,7 +113,7 @@ void MpiSession::end(bool finalize) {
     const std::lock_guard lock(staying_);
     ended_ = true;
   }
-  if (ours_ && finalize) MPI_Finalize();
+  if (funnel_ && finalize) funnel_->run([] { return MPI_Finalize(); });
 }
 
 std::shared_lock<std::shared_mutex> MpiSession::stay() {
@@ -129,10 +154,12 @@ void MpiSession::poll() {
     int there = 0;
     MPI_Message message;
     MPI_Status status;
-    call("MPI_Improbe", [&] { return MPI_Improbe(MPI_ANY_SOURCE, kNoteTag, notes_comm_, &there, &message, &status); });
-    if (!there) break;
     int bytes = 0;
-    MPI_Get_count(&status, MPI_BYTE, &bytes);
+    call("MPI_Improbe", [&] {
+      const int code = MPI_Improbe(MPI_ANY_SOURCE, kNoteTag, notes_comm_, &there, &message, &status);
+      return code == MPI_SUCCESS && there ? MPI_Get_count(&status, MPI_BYTE, &bytes) : code;
+    });
+    if (!there) break;
     std::string text(static_cast<size_t>(bytes), '\0');
     call("MPI_Mrecv", [&] { return MPI_Mrecv(text.data(), bytes, MPI_BYTE, &message, &status); });
     const size_t end = text.find('\0');

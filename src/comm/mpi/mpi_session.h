@@ -1,4 +1,4 @@
-// MpiSession: MPI in this process: that it is initialized, whose turn it is to call it, and notes between processes.
+// MpiSession: MPI in this process: that it is initialized, who may call it when, and notes between processes.
 // Safe from any thread.
 #pragma once
 
@@ -15,6 +15,7 @@
 #include <string>
 
 #include "comm/key_store.h"
+#include "comm/mpi/mpi_funnel.h"
 
 namespace lockstep {
 
@@ -32,12 +33,10 @@ class MpiSession final : public KeyStore {
   MPI_Comm letters() const { return letters_; }
   int greatest_tag() const { return greatest_tag_; }
 
-  // Calls MPI: f() returns an error code. Throws CommError unless it is MPI_SUCCESS.
+  // Calls MPI: f() returns an error code and throws nothing. Throws CommError unless it is MPI_SUCCESS.
   template <class F>
   void call(const char* what, F&& f) {
-    std::unique_lock lock(turn_, std::defer_lock);
-    if (!any_thread_) lock.lock();
-    if (const int code = f(); code != MPI_SUCCESS) [[unlikely]]
+    if (const int code = where_allowed(f); code != MPI_SUCCESS) [[unlikely]]
       throw_mpi_error(what, code);
   }
 
@@ -64,7 +63,15 @@ class MpiSession final : public KeyStore {
 
  private:
   MpiSession();
-  [[noreturn]] static void throw_mpi_error(const char* what, int code);
+  void initialize();
+  template <class F>
+  int where_allowed(F& f) {
+    if (allowed_ == Allowed::any_thread) return f();
+    if (allowed_ == Allowed::one_thread) return funnel_->run(f);
+    const std::lock_guard lock(turn_);
+    return f();
+  }
+  [[noreturn]] void throw_mpi_error(const char* what, int code);
   static void at_exit();
   void end(bool finalize);
 
@@ -73,8 +80,10 @@ class MpiSession final : public KeyStore {
     MPI_Request request = MPI_REQUEST_NULL;
   };
 
-  bool any_thread_ = false;
-  bool ours_ = false;  // to finalize
+  enum class Allowed { any_thread, one_at_a_time, one_thread };
+
+  Allowed allowed_ = Allowed::any_thread;
+  std::unique_ptr<MpiFunnel> funnel_;  // the thread that has initialized MPI; null: the program has
   int rank_ = 0, size_ = 1;
   int greatest_tag_ = 0;
   MPI_Comm messages_ = MPI_COMM_NULL, notes_comm_ = MPI_COMM_NULL, letters_ = MPI_COMM_NULL;

@@ -76,6 +76,7 @@ class SharedGroup {
   Pending& pending(uint64_t number) { return *ring_[number & (ring_.size() - 1)]; }
   Pending* take_free();
   bool advance();
+  bool advance_soon();
   bool try_put();
   bool try_take();
   void agree_on(Pending& pending);

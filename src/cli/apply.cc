@@ -1,0 +1,49 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/job_files.h"
+#include "jobs/show.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct Arguments {
+  JobFlags flags;
+  std::vector<std::string> files;
+  bool dry_run = false;
+};
+
+int apply(const Arguments& arguments) {
+  const JobFiles files = read_jobs("apply", arguments.files, arguments.flags);
+  const auto note = [](std::string_view text) { fmt::print(stderr, "lockstep: note: {}\n", text); };
+  if (place_of(arguments.flags) != "kubernetes")
+    for (const std::string& each : files.notes) note(each);
+  if (arguments.dry_run) {
+    for (const Job& job : files.jobs) fmt::print("{} is right (dry run)\n", full_name(job));
+    return kDone;
+  }
+  const std::unique_ptr<Runner> runner = runner_of(arguments.flags);
+  for (const Job& job : files.jobs) {
+    const std::string done = runner->apply(job, note);
+    fmt::print("{} {}\n", full_name(job), done);
+    std::fflush(stdout);
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void add_apply_command(CLI::App& program, Action& action) {
+  CLI::App* command =
+      program.add_subcommand("apply", "start the jobs of manifests (JAXJob, Indexed Job), or change them");
+  auto arguments = std::make_shared<Arguments>();
+  add_files_flag(*command, arguments->files)->required();
+  add_job_flags(*command, arguments->flags);
+  command->add_flag("--dry-run", arguments->dry_run, "read and check the manifests, and start nothing");
+  command->footer("Example: lockstep apply -f job.yaml");
+  command->callback([arguments, &action] { action = [arguments] { return apply(*arguments); }; });
+}
+
+}  // namespace lockstep::cli

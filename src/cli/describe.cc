@@ -1,0 +1,115 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <utility>
+
+#include "base/check.h"
+#include "cli/command.h"
+#include "cli/job_flags.h"
+#include "jobs/lines.h"
+#include "jobs/selector.h"
+#include "jobs/show.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct Arguments {
+  JobFlags flags;
+  std::vector<std::string> words;
+  std::string selector;
+};
+
+// The last line that a replica printed; empty when it printed none, or when what it printed is gone.
+std::string last_line(Runner& runner, const Job& job, const Pod& pod) {
+  std::string text;
+  try {
+    LogOptions options;
+    options.replica = pod.index;
+    options.tail = 1;
+    runner.logs(job, options, [&](std::string_view bytes) {
+      text += bytes;
+      return text.size() < kLongestLine;
+    });
+  } catch (const std::exception&) {
+    return "";
+  }
+  while (text.ends_with('\n')) text.pop_back();
+  if (const size_t cut = text.rfind('\n'); cut != text.npos) text.erase(0, cut + 1);
+  if (const size_t cut = text.rfind('\r'); cut != text.npos) text.erase(0, cut + 1);
+  return without_escapes(text);
+}
+
+// Pages with two empty lines between them.
+class Pages {
+ public:
+  explicit Pages(Runner& runner) : runner_(runner) {}
+
+  void add_job(const Job& job) {
+    std::vector<PodAndLine> pods;
+    for (const Pod& pod : pods_of(runner_, job)) pods.emplace_back(pod, last_line(runner_, job, pod));
+    print(describe_job(job, pods, runner_.events(job), now()));
+  }
+  void add_pod(const Job& job, const Pod& pod) {
+    print(describe_pod(job, {pod, last_line(runner_, job, pod)}, runner_.events(job), now()));
+  }
+  bool empty() const { return !begun_; }
+
+ private:
+  void print(const std::string& page) { fmt::print("{}{}", std::exchange(begun_, true) ? "\n\n" : "", page); }
+
+  Runner& runner_;
+  bool begun_ = false;
+};
+
+void describe_one(Runner& runner, const JobFlags& flags, const Asked& asked, Pages& pages) {
+  const auto [job, index] = find_either(runner, flags, asked);
+  if (index < 0) return pages.add_job(job);
+  for (const Pod& pod : pods_of(runner, job))
+    if (pod.index == index) return pages.add_pod(job, pod);
+  throw_error("describe: {} is not there now; `lockstep describe {}` tells why", asked.name, job.name);
+}
+
+void describe_all(Runner& runner, const JobFlags& flags, const Asked& asked, const Selector& selector, Pages& pages) {
+  for (const Job& job : runner.list(flags.listed_space())) {
+    if (asked.resource == Resource::jobs && is_of_kind(job, asked) && selector.matches(job.labels)) pages.add_job(job);
+    if (asked.resource != Resource::pods) continue;
+    for (const Pod& pod : pods_of(runner, job))
+      if (selector.matches(pod_labels(job, pod.index))) pages.add_pod(job, pod);
+  }
+  if (pages.empty()) say_nothing_found(flags);
+}
+
+int describe(const Arguments& arguments) {
+  const std::vector<Asked> all = parse_words("describe", arguments.words);
+  const Selector selector = Selector::parse(arguments.selector);
+  for (const Asked& asked : all)
+    if (asked.resource == Resource::events)
+      throw UsageError("describe: events describe themselves; write `lockstep events`");
+  const std::unique_ptr<Runner> runner = runner_of(arguments.flags);
+  Pages pages(*runner);
+  for (const Asked& asked : all) {
+    if (asked.name.empty())
+      describe_all(*runner, arguments.flags, asked, selector, pages);
+    else
+      describe_one(*runner, arguments.flags, asked, pages);
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void add_describe_command(CLI::App& program, Action& action) {
+  CLI::App* command = program.add_subcommand(
+      "describe", "show all about a job or pod: spec, status, conditions, exit codes, last lines, events");
+  auto arguments = std::make_shared<Arguments>();
+  command->add_option("NAME", arguments->words, "jobs or pods: NAME, job/NAME, pod/NAME, or `jobs` for all")
+      ->required()
+      ->type_name("");
+  command->add_option("-l,--selector", arguments->selector, "only those with these labels, such as app=x,tier!=y")
+      ->type_name("LABELS");
+  add_job_flags(*command, arguments->flags, true);
+  command->footer("Example: lockstep describe mnist");
+  command->callback([arguments, &action] { action = [arguments] { return describe(*arguments); }; });
+}
+
+}  // namespace lockstep::cli

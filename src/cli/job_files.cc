@@ -1,0 +1,82 @@
+#include "cli/job_files.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <iostream>
+#include <iterator>
+#include <random>
+#include <string_view>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "cli/command.h"
+#include "jobs/model/manifest.h"
+
+namespace lockstep::cli {
+namespace {
+
+// As Kubernetes makes them: no vowels, so that no words come of it.
+std::string random_suffix() {
+  constexpr std::string_view kLetters = "bcdfghjklmnpqrstvwxz2456789";
+  std::random_device source;
+  std::string out;
+  for (int i = 0; i < 5; ++i) out += kLetters[source() % kLetters.size()];
+  return out;
+}
+
+std::vector<std::string> files_in(const std::string& command, const std::string& folder) {
+  std::vector<std::string> out;
+  for (const std::string& name : FileSystem::real().list(folder))
+    if (name.ends_with(".yaml") || name.ends_with(".yml") || name.ends_with(".json"))
+      out.push_back((std::filesystem::path(folder) / name).string());
+  if (out.empty()) throw_error("{}: {} has no file that ends with .yaml, .yml or .json", command, folder);
+  return out;
+}
+
+std::string text_of(const std::string& file) {
+  if (file == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  const std::vector<uint8_t> bytes = FileSystem::real().read_file(file);
+  return {bytes.begin(), bytes.end()};
+}
+
+}  // namespace
+
+CLI::Option* add_files_flag(CLI::App& command, std::vector<std::string>& files) {
+  return command
+      .add_option("-f,--filename", files, "a manifest, a folder of manifests, or - for standard input; may be repeated")
+      ->type_name("FILE")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);
+}
+
+JobFiles read_jobs(const std::string& command, const std::vector<std::string>& files, const JobFlags& flags) {
+  std::vector<std::string> all;
+  for (const std::string& file : files) {
+    if (file.find("://") != file.npos)
+      throw UsageError(fmt::format("{}: {} is an address, and jobs are read from files; fetch it first: curl -LO {}",
+                                   command, file, file));
+    if (file != "-" && std::filesystem::is_directory(file)) {
+      const std::vector<std::string> inside = files_in(command, file);
+      all.insert(all.end(), inside.begin(), inside.end());
+    } else {
+      all.push_back(file);
+    }
+  }
+  JobFiles out;
+  for (const std::string& file : all) {
+    Manifests found = parse_manifests(text_of(file), file == "-" ? "standard input" : file,
+                                      {.space = flags.named_space(), .suffix = random_suffix()});
+    out.notes.insert(out.notes.end(), found.notes.begin(), found.notes.end());
+    for (Job& job : found.jobs) {
+      if (!flags.space.empty() && job.space != flags.space)
+        throw UsageError(fmt::format("{}: {} is of namespace {}, and -n says {}; leave one of them out", command,
+                                     job.name, job.space, flags.space));
+      out.jobs.push_back(std::move(job));
+    }
+  }
+  return out;
+}
+
+}  // namespace lockstep::cli

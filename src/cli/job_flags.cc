@@ -1,0 +1,194 @@
+#include "cli/job_flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <map>
+
+#include "base/check.h"
+#include "base/names.h"
+#include "cli/command.h"
+#include "jobs/table.h"
+
+namespace lockstep::cli {
+namespace {
+
+const std::vector<std::string>& places() {
+  static const std::vector<std::string> all = {"local", "slurm", "kubernetes"};
+  return all;
+}
+
+// What kubectl calls them, in the singular, the plural and short.
+std::optional<Asked> resource_of(std::string word) {
+  std::transform(word.begin(), word.end(), word.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  static const std::map<std::string, Asked, std::less<>> all = [] {
+    const Asked jobs = {}, jax = {Resource::jobs, JobKind::jax_job}, batch = {Resource::jobs, JobKind::indexed_job},
+                pods = {Resource::pods}, events = {Resource::events};
+    std::map<std::string, Asked, std::less<>> out;
+    for (const char* each : {"job", "jobs"}) out[each] = jobs;
+    for (const char* each : {"jaxjob", "jaxjobs", "jaxjob.kubeflow.org", "jaxjobs.kubeflow.org"}) out[each] = jax;
+    for (const char* each : {"job.batch", "jobs.batch"}) out[each] = batch;
+    for (const char* each : {"pod", "pods", "po"}) out[each] = pods;
+    for (const char* each : {"event", "events", "ev"}) out[each] = events;
+    return out;
+  }();
+  const auto found = all.find(word);
+  return found == all.end() ? std::nullopt : std::optional(found->second);
+}
+
+}  // namespace
+
+void add_job_flags(CLI::App& command, JobFlags& flags, bool may_take_all) {
+  command.add_option("-n,--namespace", flags.space, "the namespace (default: default)")->type_name("NAME");
+  if (may_take_all) command.add_flag("-A,--all-namespaces", flags.all_spaces, "of all namespaces");
+  command.add_option("--on", flags.on, "where jobs run (default: $LOCKSTEP_ON, else local)")
+      ->check(CLI::IsMember(places()));
+}
+
+void add_timeout_flag(CLI::App& command, std::string& timeout, const std::string& help) {
+  command.add_option("--timeout", timeout, help)
+      ->type_name("TIME")
+      ->check(
+          [](const std::string& text) -> std::string {
+            return parse_duration(text) ? "" : fmt::format("\"{}\" is not a time such as 60s, 1m30s or 2h", text);
+          },
+          "");
+}
+
+std::string place_of(const JobFlags& flags) {
+  if (!flags.on.empty()) return flags.on;
+  const char* variable = std::getenv("LOCKSTEP_ON");
+  const std::string on = variable ? variable : "";
+  if (on.empty()) return "local";
+  if (std::find(places().begin(), places().end(), on) == places().end())
+    throw UsageError(fmt::format("LOCKSTEP_ON: \"{}\" is no place to run jobs;{} choose local, slurm or kubernetes", on,
+                                 suggestion(on, places())));
+  return on;
+}
+
+std::unique_ptr<Runner> runner_of(const JobFlags& flags) { return make_runner(place_of(flags)); }
+
+void throw_no_resource(const std::string& command, const std::string& word) {
+  throw UsageError(fmt::format("{}: there is no resource \"{}\";{} choose jobs, jaxjobs, pods or events", command, word,
+                               suggestion(word, {"jobs", "jaxjobs", "pods", "events"})));
+}
+
+std::vector<Asked> parse_words(const std::string& command, const std::vector<std::string>& words) {
+  std::vector<Asked> out;
+  std::optional<Asked> type;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (const size_t slash = word.find('/'); slash != word.npos) {
+      std::optional<Asked> each = resource_of(word.substr(0, slash));
+      if (!each) throw_no_resource(command, word.substr(0, slash));
+      each->name = word.substr(slash + 1);
+      if (each->name.empty())
+        throw UsageError(fmt::format("{}: \"{}\" has no name; write one after the /", command, word));
+      out.push_back(*each);
+    } else if (i == 0 && (type = resource_of(word))) {
+      if (words.size() == 1) return {*type};
+    } else {
+      Asked each = type.value_or(Asked{});
+      each.name = word;
+      each.bare = !type;
+      out.push_back(each);
+    }
+  }
+  return out;
+}
+
+bool is_of_kind(const Job& job, const Asked& asked) { return !asked.kind || *asked.kind == job.kind; }
+
+Job find_job(Runner& runner, const JobFlags& flags, const Asked& asked) {
+  const std::string space = flags.named_space();
+  try {
+    Job job = runner.get(space, asked.name);
+    if (!is_of_kind(job, asked))
+      throw_error("{} is {}; write job/{}", job.name, job.kind == JobKind::jax_job ? "a JAXJob" : "an Indexed Job",
+                  job.name);
+    return job;
+  } catch (const Error&) {
+    // Who forgets -n is told where to look.
+    if (flags.space.empty())
+      for (const Job& job : runner.list(""))
+        if (job.name == asked.name && job.space != space)
+          throw_error("there is no job \"{}\" in namespace {}; there is one in namespace {}: add -n {}", asked.name,
+                      space, job.space, job.space);
+    throw;
+  }
+}
+
+std::pair<Job, int> find_pod(Runner& runner, const JobFlags& flags, const std::string& name) {
+  std::vector<std::string> names;
+  for (const Job& job : runner.list(flags.named_space()))
+    for (int i = 0; i < job.spec.replicas; ++i) {
+      names.push_back(pod_name(job, i));
+      if (names.back() == name) return {job, i};
+    }
+  for (const Job& job : flags.space.empty() ? runner.list("") : std::vector<Job>())
+    for (int i = 0; i < job.spec.replicas; ++i)
+      if (pod_name(job, i) == name)
+        throw_error("there is no pod \"{}\" in namespace {}; there is one in namespace {}: add -n {}", name,
+                    flags.named_space(), job.space, job.space);
+  const std::string meant = suggestion(name, names);
+  throw_error("there is no pod \"{}\" in namespace {};{}{}", name, flags.named_space(), meant,
+              !meant.empty() ? "" : " `lockstep get pods -A` shows those that there are");
+}
+
+std::pair<Job, int> find_either(Runner& runner, const JobFlags& flags, const Asked& asked) {
+  if (asked.resource == Resource::pods) return find_pod(runner, flags, asked.name);
+  if (asked.bare) {
+    const std::vector<Job> jobs = runner.list(flags.named_space());
+    const auto is_it = [&](const Job& job) { return job.name == asked.name; };
+    if (std::none_of(jobs.begin(), jobs.end(), is_it))
+      for (const Job& job : jobs)
+        for (int i = 0; i < job.spec.replicas; ++i)
+          if (pod_name(job, i) == asked.name) return {job, i};
+  }
+  return {find_job(runner, flags, asked), -1};
+}
+
+std::vector<Job> find_jobs(Runner& runner, const JobFlags& flags, const std::string& command,
+                           const std::vector<std::string>& words) {
+  std::vector<Job> out;
+  for (const Asked& asked : parse_words(command, words)) {
+    if (asked.resource != Resource::jobs)
+      throw UsageError(fmt::format("{}: {} are what jobs have; name a job", command,
+                                   asked.resource == Resource::pods ? "pods" : "events"));
+    if (asked.name.empty()) continue;
+    const Job job = find_job(runner, flags, asked);
+    if (std::none_of(out.begin(), out.end(), [&](const Job& each) { return each.name == job.name; }))
+      out.push_back(job);
+  }
+  if (out.empty())
+    throw UsageError(
+        fmt::format("{}: which job? write its name; `lockstep get jobs -A` shows those that there are", command));
+  return out;
+}
+
+void say_nothing_found(const JobFlags& flags) {
+  if (flags.all_spaces)
+    fmt::print(stderr, "No resources found\n");
+  else
+    fmt::print(stderr, "No resources found in {} namespace.\n", flags.named_space());
+}
+
+std::vector<Pod> pods_of(Runner& runner, const Job& job) {
+  std::vector<Pod> out = runner.pods(job);
+  for (int i = 0; i < job.spec.replicas && !is_finished(job) && !job.spec.suspend; ++i) {
+    if (std::any_of(out.begin(), out.end(), [&](const Pod& pod) { return pod.index == i; })) continue;
+    Pod pod;
+    pod.index = i;
+    pod.attempt = job.status.restarts;
+    out.push_back(pod);
+  }
+  std::stable_sort(out.begin(), out.end(), [](const Pod& a, const Pod& b) { return a.index < b.index; });
+  return out;
+}
+
+JobTime now() { return std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now()); }
+
+}  // namespace lockstep::cli

@@ -1,0 +1,59 @@
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <memory>
+
+#include "base/check.h"
+#include "cli/command.h"
+#include "cli/job_flags.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct Arguments {
+  JobFlags flags;
+  std::string name;
+  LogOptions log;
+  int replica = -1;   // not given
+  int64_t tail = -1;  // all
+};
+
+int logs(const Arguments& arguments) {
+  const std::vector<Asked> asked = parse_words("logs", {arguments.name});
+  if (asked.size() != 1 || asked[0].name.empty() || asked[0].resource == Resource::events)
+    throw UsageError(fmt::format("logs: \"{}\" is no job and no pod; write the name of one", arguments.name));
+  const std::unique_ptr<Runner> runner = runner_of(arguments.flags);
+  const auto [job, index] = find_either(*runner, arguments.flags, asked[0]);
+  if (index >= 0 && arguments.replica >= 0 && index != arguments.replica)
+    throw UsageError(fmt::format("logs: {} is replica {}, and --replica says {}; leave one of them out", arguments.name,
+                                 index, arguments.replica));
+  LogOptions options = arguments.log;
+  options.replica = index >= 0 ? index : std::max(arguments.replica, 0);
+  if (options.replica >= job.spec.replicas)
+    throw_error("logs: {} has no replica {}; give a number from 0 to {}", job.name, options.replica,
+                job.spec.replicas - 1);
+  if (arguments.tail >= 0) options.tail = arguments.tail;
+  runner->logs(job, options, [](std::string_view text) {
+    return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  });
+  return kDone;
+}
+
+}  // namespace
+
+void add_logs_command(CLI::App& program, Action& action) {
+  CLI::App* command = program.add_subcommand("logs", "print what a replica of a job has printed");
+  auto arguments = std::make_shared<Arguments>();
+  command->add_option("JOB", arguments->name, "a job, or a pod: NAME, job/NAME or pod/NAME")->required()->type_name("");
+  command->add_flag("-f,--follow", arguments->log.follow, "go on with what it prints, until it has ended");
+  command->add_option("--replica", arguments->replica, "which replica of a job (default: 0)")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber.description(""));
+  command->add_flag("-p,--previous", arguments->log.previous, "of the attempt before the last restart");
+  command->add_option("--tail", arguments->tail, "only the last N lines (default: all)")->type_name("N");
+  add_job_flags(*command, arguments->flags);
+  command->footer("Example: lockstep logs -f mnist --replica 1 --tail 20");
+  command->callback([arguments, &action] { action = [arguments] { return logs(*arguments); }; });
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,94 @@
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "cli/render.h"
+#include "jobs/kubernetes/manifests.h"
+#include "jobs/kubernetes/templates.h"
+#include "jobs/kubernetes/variables.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct Arguments {
+  std::string kind = "indexed-job", variables, template_file, output, write_templates;
+  std::vector<std::string> set;
+};
+
+std::span<const uint8_t> bytes_of(const std::string& text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+
+std::string footer() {
+  std::string text = "Variables:\n";
+  for (const ManifestVariable& each : manifest_variables())
+    text += fmt::format("  {:<19} {}: {}\n", each.name, each.what, each.help);
+  return text +
+         "The result holds the token of the job, where no token_secret is named: keep it as you keep a password.";
+}
+
+int write_templates(const std::string& folder) {
+  FileSystem& files = FileSystem::real();
+  files.make_dirs(folder);
+  for (const auto& [name, text] : builtin_templates()) {
+    const std::string path = folder + "/" + name;
+    if (files.exists(path))
+      throw UsageError(fmt::format("render kubernetes: {} is there already; choose another folder", path));
+  }
+  for (const auto& [name, text] : builtin_templates()) files.write_atomic(folder + "/" + name, bytes_of(text));
+  fmt::print(stderr, "lockstep: {} templates are in {}; use one by --template {}/{}\n", builtin_templates().size(),
+             folder, folder, "indexed-job.yaml.j2");
+  return kDone;
+}
+
+int render(const Arguments& arguments) {
+  if (!arguments.write_templates.empty()) return write_templates(arguments.write_templates);
+  std::string text;
+  try {
+    ManifestRequest request{.kind = arguments.kind, .template_file = arguments.template_file};
+    if (!arguments.variables.empty()) {
+      const std::vector<uint8_t> bytes = FileSystem::real().read_file(arguments.variables);
+      request.variables = parse_variables(std::string(bytes.begin(), bytes.end()), arguments.variables);
+    }
+    for (const std::string& each : arguments.set) set_variable(request.variables, each);
+    text = render_manifest(request);
+  } catch (const Error& error) {
+    throw UsageError(fmt::format("render kubernetes: {}", error.what()));
+  }
+  if (arguments.output.empty())
+    std::fwrite(text.data(), 1, text.size(), stdout);
+  else
+    FileSystem::real().write_atomic(arguments.output, bytes_of(text));
+  return kDone;
+}
+
+}  // namespace
+
+void add_render_kubernetes_command(CLI::App& parent, Action& action) {
+  CLI::App* command = parent.add_subcommand("kubernetes", "write the manifest of a job for kubectl");
+  auto arguments = std::make_shared<Arguments>();
+  command->add_option("--kind", arguments->kind, "what runs the pods (default: indexed-job)")
+      ->check(CLI::IsMember(manifest_kinds()));
+  command->add_option("--variables", arguments->variables, "a JSON file with the variables listed below")
+      ->type_name("FILE");
+  command
+      ->add_option("--set", arguments->set,
+                   "one more, such as hosts_count=2 or args='[\"train\"]'; may be given several times")
+      ->allow_extra_args(false)
+      ->type_name("NAME=VALUE");
+  command->add_option("--template", arguments->template_file, "instead of the kind's own")->type_name("FILE");
+  command->add_option("-o,--output", arguments->output, "write it there (default: standard output)")->type_name("FILE");
+  command
+      ->add_option("--write-templates", arguments->write_templates,
+                   "write the program's own templates there, to start from")
+      ->type_name("DIR");
+  command->footer(footer());
+  command->callback([arguments, &action] { action = [arguments] { return render(*arguments); }; });
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,190 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <memory>
+
+#include "base/names.h"
+#include "cli/render.h"
+#include "jobs/slurm/script.h"
+#include "lockstep/error.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr int kWarning = 120;      // seconds before the time is up
+constexpr int kMostRequeues = 10;  // unless said otherwise
+
+// The layouts of GPUs and processes that clusters' guides show: so many GPUs on so many nodes with so many processes.
+struct Shape {
+  const char* name;
+  int nodes, tasks_per_node, gpus_per_node;
+  const char* command;
+};
+constexpr std::array<Shape, 4> kShapes = {{{"G4N1p4", 1, 4, 4, "devices"},
+                                           {"G4N2p2", 2, 1, 2, "devices"},
+                                           {"G4N2p4", 2, 2, 2, "devices"},
+                                           {"allreduce", 2, 4, 4, "allreduce"}}};
+
+struct Arguments {
+  std::string shape;
+  std::optional<int> nodes, tasks_per_node, gpus_per_node, cpus_per_task;
+  bool cpu = false;
+  SlurmScript script;
+  std::string runtime, program;
+  std::vector<std::string> environment;
+  bool requeue = false;
+  std::optional<int> max_requeues, signal_seconds;
+  std::vector<std::string> words;
+};
+
+std::vector<std::string> commands() {
+  return {
+#define COMMAND(name, ...) #name,
+#include "cli/commands.def"
+#undef COMMAND
+  };
+}
+
+// The program and its arguments. In an image the program is on the PATH; else this one is meant, wherever it is.
+std::vector<std::string> argv_of(const Arguments& arguments, std::vector<std::string> words) {
+  const std::string self = arguments.script.image.empty() ? std::string(std::filesystem::read_symlink("/proc/self/exe"))
+                                                          : std::string("lockstep");
+  if (!arguments.program.empty()) {
+    words.insert(words.begin(), arguments.program);
+  } else if (words.empty()) {
+    throw UsageError(
+        "render slurm: no command after --; write one, such as `lockstep render slurm --nodes 2 -- train --model mlp`");
+  } else if (words[0] == "lockstep") {
+    words[0] = self;
+  } else if (words[0].find('/') == std::string::npos) {
+    const std::vector<std::string> names = commands();
+    if (std::ranges::find(names, words[0]) == names.end())
+      throw UsageError(fmt::format(
+          "render slurm: lockstep has no command \"{}\";{} another program is given by its path, or with --program",
+          words[0], suggestion(words[0], names)));
+    words.insert(words.begin(), self);
+  }
+  return words;
+}
+
+std::pair<std::string, std::string> variable(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == 0 || equals == text.npos)
+    throw UsageError(fmt::format("render slurm: \"{}\" is no variable; write --env NAME=VALUE", text));
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+SlurmScript script_of(const Arguments& arguments) {
+  SlurmScript script = arguments.script;
+  std::vector<std::string> words = arguments.words;
+  int tasks_per_node = 1;
+  if (!arguments.shape.empty()) {
+    const Shape& shape = *std::ranges::find(kShapes, arguments.shape, &Shape::name);
+    script.nodes = shape.nodes;
+    tasks_per_node = shape.tasks_per_node;
+    script.gpus_per_node = arguments.cpu ? 0 : shape.gpus_per_node;
+    script.cpus_per_task = 4;
+    if (script.name.empty()) script.name = shape.name;
+    if (script.time.empty()) script.time = "00:05:00";
+    if (words.empty() && arguments.program.empty()) words = {shape.command};
+    // Virtual devices stand for the GPUs of a process.
+    if (const int devices = shape.gpus_per_node / tasks_per_node; arguments.cpu && devices > 1)
+      script.env.emplace_back("LOCKSTEP_NUM_CPU_DEVICES", std::to_string(devices));
+  }
+  script.nodes = arguments.nodes.value_or(std::max(script.nodes, 1));
+  script.tasks_per_node = arguments.tasks_per_node.value_or(tasks_per_node);
+  script.gpus_per_node = arguments.gpus_per_node.value_or(script.gpus_per_node);
+  script.cpus_per_task = arguments.cpus_per_task.value_or(script.cpus_per_task);
+  script.tasks = script.nodes * script.tasks_per_node;
+  if (script.name.empty()) script.name = "lockstep";
+  if (!arguments.runtime.empty()) script.runtime = parse_slurm_runtime(arguments.runtime, "render slurm");
+  if (!script.image.empty() && arguments.runtime.empty()) script.runtime = SlurmRuntime::apptainer;
+  for (const std::string& each : arguments.environment) script.env.push_back(variable(each));
+  script.command = argv_of(arguments, words);
+
+  if (arguments.max_requeues && !arguments.requeue)
+    throw UsageError("render slurm: --max-requeues without --requeue; add that, or leave this out");
+  script.requeue = arguments.requeue ? Requeue::passing : Requeue::never;
+  if (arguments.requeue) script.max_requeues = arguments.max_requeues.value_or(kMostRequeues);
+  // Whoever does not know SIGUSR1 is killed by it.
+  const bool knows = arguments.requeue || (arguments.program.empty() && script.command.size() > 1 && !words.empty() &&
+                                           script.command[1] == "train");
+  script.signal_seconds = arguments.signal_seconds.value_or(knows ? kWarning : 0);
+  return script;
+}
+
+int run(const Arguments& arguments) {
+  try {
+    fmt::print("{}", render_slurm(script_of(arguments), "render slurm"));
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void add_render_slurm_command(CLI::App& render, Action& action) {
+  CLI::App* command =
+      render.add_subcommand("slurm", "print a batch script: `lockstep render slurm ... -- train ... | sbatch`");
+  auto arguments = std::make_shared<Arguments>();
+  SlurmScript& script = arguments->script;
+  script.name.clear();
+  const auto number = [&](const char* name, std::optional<int>& value, int low, const char* help) {
+    command->add_option(name, value, help)->check(CLI::Range(low, 1'000'000))->type_name("N");
+  };
+  const auto text = [&](const char* name, std::string& value, const char* type, const char* help) {
+    command->add_option(name, value, help)->type_name(type);
+  };
+  std::vector<std::string> shapes;
+  for (const Shape& each : kShapes) shapes.push_back(each.name);
+  command
+      ->add_option("--shape", arguments->shape,
+                   "a layout by its name: 4 GPUs on 1 node with 4 processes (G4N1p4), on 2 nodes with 2 (G4N2p2) or 4 "
+                   "(G4N2p4), 8 on 2 nodes with 8 (allreduce); the flags below change it")
+      ->type_name("NAME")
+      ->check(CLI::IsMember(shapes));
+  command->add_flag("--cpu", arguments->cpu, "no GPUs: virtual CPU devices stand in for those of the shape");
+  number("--nodes", arguments->nodes, 1, "machines (default: 1)");
+  number("--tasks-per-node", arguments->tasks_per_node, 1, "processes on each of them (default: 1)");
+  number("--gpus-per-node", arguments->gpus_per_node, 0, "GPUs on each, shared equally by its processes (default: 0)");
+  number("--cpus-per-task", arguments->cpus_per_task, 1, "cores of each process (default: Slurm's, 4 with --shape)");
+  text("--mem", script.memory, "SIZE", "memory on each node, such as 16G (default: Slurm's)");
+  text("--time", script.time, "TIME", "how long it may take: 1:30:00, 2-12 (default: Slurm's, 00:05:00 with --shape)");
+  text("--partition", script.partition, "NAME", "the partition (default: Slurm's)");
+  text("--account", script.account, "NAME", "who pays (default: Slurm's)");
+  text("--constraint", script.constraint, "FEATURES", "what nodes must have, such as a100");
+  text("--job-name", script.name, "NAME", "its name (default: that of the shape, or lockstep)");
+  text("--output", script.output, "PATTERN", "where to print (default: slurm-%j.out)");
+  command
+      ->add_option("--sbatch", script.sbatch,
+                   "a further option of sbatch, such as --sbatch=--mail-type=END; may be repeated")
+      ->type_name("OPTION")
+      ->take_all()
+      ->allow_extra_args(false);
+  command->add_option("--module", script.modules, "a module to load before it runs; may be repeated")
+      ->type_name("NAME")
+      ->take_all()
+      ->allow_extra_args(false);
+  text("--container", script.image, "IMAGE", "run it in this image; '$NAME' is a variable that a module sets");
+  text("--runtime", arguments->runtime, "NAME",
+       "what runs the image: apptainer, singularity or pyxis (default: apptainer)");
+  text("--mpi", script.mpi, "NAME", "srun's --mpi, such as pmix: MPI carries the data");
+  command->add_option("--env", arguments->environment, "a variable of the processes, NAME=VALUE; may be repeated")
+      ->type_name("NAME=VALUE")
+      ->take_all()
+      ->allow_extra_args(false);
+  command->add_flag("--requeue", arguments->requeue,
+                    "start again, from the last checkpoint, when the time was up or something passing was wrong");
+  number("--max-requeues", arguments->max_requeues, 0, "how often (default: 10)");
+  number("--signal-seconds", arguments->signal_seconds, 0,
+         "how long before the time is up training is told to stop (default: 120; 0: never)");
+  text("--program", arguments->program, "PATH", "another program than lockstep");
+  command->add_option("command", arguments->words,
+                      "what each process runs, after --: train ..., or a program by its path");
+  command->callback([arguments, &action] { action = [arguments] { return run(*arguments); }; });
+}
+
+}  // namespace lockstep::cli

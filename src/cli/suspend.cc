@@ -1,0 +1,53 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "base/check.h"
+#include "cli/command.h"
+#include "cli/job_flags.h"
+#include "jobs/show.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct Arguments {
+  JobFlags flags;
+  std::vector<std::string> words;
+};
+
+int set_suspend(const Arguments& arguments, bool suspend) {
+  const char* const command = suspend ? "suspend" : "resume";
+  const std::unique_ptr<Runner> runner = runner_of(arguments.flags);
+  const std::vector<Job> jobs = find_jobs(*runner, arguments.flags, command, arguments.words);
+  for (const Job& job : jobs)
+    if (is_finished(job))
+      throw_error("{}: {} has ended already, as {}; delete it and apply it again to run it once more", command,
+                  job.name, job_state(job));
+  for (const Job& job : jobs) {
+    if (job.spec.suspend != suspend) runner->set_suspend(job, suspend);
+    fmt::print("{} {}\n", full_name(job),
+               job.spec.suspend == suspend ? "unchanged"
+               : suspend                   ? "suspended"
+                                           : "resumed");
+  }
+  return kDone;
+}
+
+void add_command(CLI::App& program, Action& action, bool suspend) {
+  CLI::App* command =
+      suspend ? program.add_subcommand("suspend", "end the replicas of a job and keep the job, to be resumed")
+              : program.add_subcommand("resume", "start the replicas of a suspended job again");
+  auto arguments = std::make_shared<Arguments>();
+  command->add_option("JOB", arguments->words, "names of jobs")->required()->type_name("");
+  add_job_flags(*command, arguments->flags);
+  command->footer(suspend ? "Example: lockstep suspend mnist" : "Example: lockstep resume mnist");
+  command->callback(
+      [arguments, suspend, &action] { action = [arguments, suspend] { return set_suspend(*arguments, suspend); }; });
+}
+
+}  // namespace
+
+void add_suspend_command(CLI::App& program, Action& action) { add_command(program, action, true); }
+void add_resume_command(CLI::App& program, Action& action) { add_command(program, action, false); }
+
+}  // namespace lockstep::cli

@@ -1,0 +1,75 @@
+#include "comm/mpi/mpi_funnel.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <chrono>
+
+#include "lane/pause.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr auto kSpin = std::chrono::microseconds(20);
+
+}  // namespace
+
+MpiFunnel::MpiFunnel() {
+  // Signals are for the threads of the program.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { work(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+MpiFunnel::~MpiFunnel() {
+  change(State::stop, asked_);
+  thread_.join();
+}
+
+bool MpiFunnel::leaves(State state) const {
+  const auto end = std::chrono::steady_clock::now() + kSpin;
+  for (int round = 1; state_.load() == state; ++round) {
+    pause();
+    if (round % 16 == 0 && std::chrono::steady_clock::now() >= end) return false;
+  }
+  return true;
+}
+
+void MpiFunnel::change(State state, std::condition_variable& whose) {
+  {
+    const std::lock_guard lock(mutex_);
+    state_.store(state);
+  }
+  whose.notify_one();
+}
+
+int MpiFunnel::run(Function function, void* body) {
+  const std::lock_guard turn(turn_);
+  function_ = function;
+  body_ = body;
+  change(State::asked, asked_);
+  if (!leaves(State::asked)) {
+    std::unique_lock lock(mutex_);
+    answered_.wait(lock, [&] { return state_.load() == State::answered; });
+  }
+  return result_;
+}
+
+void MpiFunnel::work() {
+  State seen = State::idle;
+  while (true) {
+    if (!leaves(seen)) {
+      std::unique_lock lock(mutex_);
+      asked_.wait(lock, [&] { return state_.load() != seen; });
+    }
+    if (state_.load() == State::stop) return;
+    result_ = function_(body_);
+    change(State::answered, answered_);
+    seen = State::answered;
+  }
+}
+
+}  // namespace lockstep

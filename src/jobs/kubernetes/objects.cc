@@ -1,0 +1,282 @@
+#include "jobs/kubernetes/objects.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const Json kNothing;
+
+// What is at a path of names, or null.
+const Json& at(const Json& object, std::initializer_list<const char*> path) {
+  const Json* here = &object;
+  for (const char* name : path) {
+    if (!here->is_object()) return kNothing;
+    const auto found = here->find(name);
+    if (found == here->end()) return kNothing;
+    here = &*found;
+  }
+  return *here;
+}
+
+std::string text_at(const Json& object, std::initializer_list<const char*> path) {
+  const Json& value = at(object, path);
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
+std::optional<int64_t> number_at(const Json& object, std::initializer_list<const char*> path) {
+  const Json& value = at(object, path);
+  return value.is_number_integer() ? std::optional(value.get<int64_t>()) : std::nullopt;
+}
+
+int count_at(const Json& object, std::initializer_list<const char*> path) {
+  return static_cast<int>(std::clamp<int64_t>(number_at(object, path).value_or(0), 0, INT32_MAX));
+}
+
+// With or without a fraction of a second, which is dropped.
+std::optional<JobTime> time_at(const Json& object, std::initializer_list<const char*> path) {
+  std::string text = text_at(object, path);
+  if (const size_t point = text.find('.'); point != text.npos) text = text.substr(0, point) + "Z";
+  return text.empty() ? std::nullopt : std::optional(parse_time(text));
+}
+
+std::vector<std::string> words_at(const Json& object, std::initializer_list<const char*> path) {
+  std::vector<std::string> out;
+  for (const Json& each : at(object, path))
+    if (each.is_string()) out.push_back(each.get<std::string>());
+  return out;
+}
+
+std::map<std::string, std::string> texts_at(const Json& object, std::initializer_list<const char*> path) {
+  std::map<std::string, std::string> out;
+  const Json& map = at(object, path);
+  if (!map.is_object()) return out;
+  for (const auto& [key, value] : map.items())
+    if (value.is_string()) out[key] = value.get<std::string>();
+  return out;
+}
+
+// The container that trains: the one called jax, or the first.
+Container container_of(const Json& pod_spec) {
+  const Json* chosen = nullptr;
+  for (const Json& each : at(pod_spec, {"containers"}))
+    if (!chosen || text_at(each, {"name"}) == "jax") chosen = &each;
+  Container out;
+  if (!chosen) return out;
+  out.image = text_at(*chosen, {"image"});
+  out.command = words_at(*chosen, {"command"});
+  out.args = words_at(*chosen, {"args"});
+  out.folder = text_at(*chosen, {"workingDir"});
+  for (const Json& each : at(*chosen, {"env"})) out.env.emplace_back(text_at(each, {"name"}), text_at(each, {"value"}));
+  for (const Json& each : at(*chosen, {"ports"}))
+    if (const auto port = number_at(each, {"containerPort"})) out.port = static_cast<int>(*port);
+  return out;
+}
+
+JobSpec jax_job_spec(const Json& spec) {
+  const Json& worker = at(spec, {"jaxReplicaSpecs", "Worker"});
+  JobSpec out;
+  out.replicas = static_cast<int>(number_at(worker, {"replicas"}).value_or(1));
+  const std::string restart = text_at(worker, {"restartPolicy"}),
+                    clean = text_at(spec, {"runPolicy", "cleanPodPolicy"});
+  out.restart = restart == "OnFailure"  ? RestartPolicy::on_failure
+                : restart == "Always"   ? RestartPolicy::always
+                : restart == "ExitCode" ? RestartPolicy::exit_code
+                                        : RestartPolicy::never;
+  out.clean = clean == "All"       ? CleanPodPolicy::all
+              : clean == "Running" ? CleanPodPolicy::running
+                                   : CleanPodPolicy::none;
+  out.container = container_of(at(worker, {"template", "spec"}));
+  out.ttl_after_finished = number_at(spec, {"runPolicy", "ttlSecondsAfterFinished"});
+  out.active_deadline = number_at(spec, {"runPolicy", "activeDeadlineSeconds"});
+  out.backoff_limit = number_at(spec, {"runPolicy", "backoffLimit"});
+  out.suspend = at(spec, {"runPolicy", "suspend"}) == true;
+  return out;
+}
+
+JobSpec indexed_job_spec(const Json& spec) {
+  JobSpec out;
+  out.replicas = static_cast<int>(number_at(spec, {"completions"}).value_or(1));
+  out.container = container_of(at(spec, {"template", "spec"}));
+  out.ttl_after_finished = number_at(spec, {"ttlSecondsAfterFinished"});
+  out.active_deadline = number_at(spec, {"activeDeadlineSeconds"});
+  out.backoff_limit = number_at(spec, {"backoffLimit"});
+  out.suspend = at(spec, {"suspend"}) == true;
+  return out;
+}
+
+std::vector<Condition> conditions_of(const Json& status) {
+  std::vector<Condition> out;
+  for (const Json& each : at(status, {"conditions"})) {
+    Condition condition{.type = text_at(each, {"type"}),
+                        .status = text_at(each, {"status"}) == "True",
+                        .reason = text_at(each, {"reason"}),
+                        .message = text_at(each, {"message"})};
+    condition.transitioned = time_at(each, {"lastTransitionTime"}).value_or(JobTime());
+    condition.updated = time_at(each, {"lastUpdateTime"}).value_or(condition.transitioned);
+    out.push_back(std::move(condition));
+  }
+  return out;
+}
+
+// A Job has conditions for its end and for suspension only; what it does otherwise is told by its counts.
+std::vector<Condition> indexed_job_conditions(const Job& job, const Json& status) {
+  std::vector<Condition> out = {{.type = "Created",
+                                 .reason = "JobCreated",
+                                 .message = fmt::format("Job {} is created.", job.name),
+                                 .updated = job.created,
+                                 .transitioned = job.created}};
+  std::vector<Condition> told;
+  bool finished = false;
+  for (Condition& condition : conditions_of(status)) {
+    if (condition.type == "Complete") condition.type = "Succeeded";
+    if (condition.type != "Succeeded" && condition.type != "Failed" && condition.type != "Suspended") continue;
+    finished = finished || (condition.type != "Suspended" && condition.status);
+    told.push_back(std::move(condition));
+  }
+  if (job.status.started && (finished || job.status.active > 0))
+    out.push_back({.type = "Running",
+                   .status = !finished,
+                   .reason = "JobRunning",
+                   .message = fmt::format("Job {}/{} is running.", job.space, job.name),
+                   .updated = *job.status.started,
+                   .transitioned = *job.status.started});
+  // One that was resumed keeps Suspended as false: it comes before what it does now.
+  for (Condition& condition : told) out.insert(condition.status ? out.end() : out.begin() + 1, std::move(condition));
+  return out;
+}
+
+int completion_index(const Json& pod) {
+  for (const Json* from : {&at(pod, {"metadata", "labels"}), &at(pod, {"metadata", "annotations"})})
+    for (const char* name : {"training.kubeflow.org/replica-index", "batch.kubernetes.io/job-completion-index"}) {
+      const std::string text = text_at(*from, {name});
+      int value = -1;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+      if (error == std::errc() && end == text.data() + text.size() && value >= 0) return value;
+    }
+  return -1;
+}
+
+PodPhase phase_of(const std::string& text) {
+  if (text == "Running") return PodPhase::running;
+  if (text == "Succeeded") return PodPhase::succeeded;
+  return text == "Failed" ? PodPhase::failed : PodPhase::pending;
+}
+
+NamedPod pod_of_object(const Json& object, int index) {
+  NamedPod out;
+  Pod& pod = out.pod;
+  pod.index = index;
+  pod.phase = phase_of(text_at(object, {"status", "phase"}));
+  pod.node = text_at(object, {"spec", "nodeName"});
+  pod.reason = text_at(object, {"status", "reason"});  // "Evicted", of the pod as a whole
+  pod.started = time_at(object, {"status", "startTime"});
+  out.name = text_at(object, {"metadata", "name"});
+  const Json& containers = at(object, {"spec", "containers"});
+  if (containers.is_array() && !containers.empty()) out.container = text_at(containers[0], {"name"});
+  for (const Json& each : at(object, {"spec", "containers"}))
+    if (text_at(each, {"name"}) == "jax") out.container = "jax";
+  for (const Json& each : at(object, {"status", "containerStatuses"})) {
+    if (text_at(each, {"name"}) != out.container) continue;
+    pod.attempt = count_at(each, {"restartCount"});
+    out.restarted = pod.attempt > 0;
+    const Json& state = at(each, {"state"});
+    if (pod.reason.empty()) pod.reason = text_at(state, {"waiting", "reason"});
+    if (pod.reason.empty()) pod.reason = text_at(state, {"terminated", "reason"});
+    if (const auto code = number_at(state, {"terminated", "exitCode"})) pod.exit_code = static_cast<int>(*code);
+    pod.ended = time_at(state, {"terminated", "finishedAt"});
+    if (const auto started = time_at(state, {"terminated", "startedAt"})) pod.started = started;
+    if (const auto started = time_at(state, {"running", "startedAt"})) pod.started = started;
+  }
+  return out;
+}
+
+std::string lower(std::string text) {
+  for (char& c : text)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return text;
+}
+
+}  // namespace
+
+bool is_job_object(const Json& object) {
+  const std::string kind = text_at(object, {"kind"}), version = text_at(object, {"apiVersion"});
+  return (kind == "JAXJob" && version.starts_with("kubeflow.org/")) ||
+         (kind == "Job" && version == "batch/v1" && text_at(object, {"spec", "completionMode"}) == "Indexed");
+}
+
+Job job_of_object(const Json& object) {
+  if (!is_job_object(object))
+    throw_error("kubernetes: kind {} of {} is no JAXJob and no Job with completionMode Indexed",
+                text_at(object, {"kind"}), text_at(object, {"apiVersion"}));
+  Job job;
+  job.kind = text_at(object, {"kind"}) == "JAXJob" ? JobKind::jax_job : JobKind::indexed_job;
+  job.name = text_at(object, {"metadata", "name"});
+  if (job.name.empty()) throw_error("kubernetes: a {} has no metadata.name", text_at(object, {"kind"}));
+  if (const std::string space = text_at(object, {"metadata", "namespace"}); !space.empty()) job.space = space;
+  job.uid = text_at(object, {"metadata", "uid"});
+  job.labels = texts_at(object, {"metadata", "labels"});
+  job.created = time_at(object, {"metadata", "creationTimestamp"}).value_or(JobTime());
+  job.generation = number_at(object, {"metadata", "generation"}).value_or(1);
+  const std::string version = text_at(object, {"metadata", "resourceVersion"});
+  std::from_chars(version.data(), version.data() + version.size(), job.version);
+  job.manifest = object;
+  job.manifest.erase("status");
+  const Json &spec = at(object, {"spec"}), &status = at(object, {"status"});
+  job.spec = job.kind == JobKind::jax_job ? jax_job_spec(spec) : indexed_job_spec(spec);
+  job.status.started = time_at(status, {"startTime"});
+  job.status.completed = time_at(status, {"completionTime"});
+  const Json& counts = job.kind == JobKind::jax_job ? at(status, {"replicaStatuses", "Worker"}) : status;
+  job.status.active = count_at(counts, {"active"});
+  job.status.succeeded = count_at(counts, {"succeeded"});
+  job.status.failed = count_at(counts, {"failed"});
+  job.status.conditions = job.kind == JobKind::jax_job ? conditions_of(status) : indexed_job_conditions(job, status);
+  return job;
+}
+
+std::vector<NamedPod> pods_of_list(const Json& list) {
+  std::vector<const Json*> all;
+  for (const Json& each : at(list, {"items"})) all.push_back(&each);
+  std::stable_sort(all.begin(), all.end(), [](const Json* a, const Json* b) {
+    return time_at(*a, {"metadata", "creationTimestamp"}) < time_at(*b, {"metadata", "creationTimestamp"});
+  });
+  std::map<int, NamedPod> newest;
+  for (const Json* each : all) {
+    const int index = completion_index(*each);
+    if (index < 0) continue;
+    NamedPod pod = pod_of_object(*each, index);
+    if (const auto old = newest.find(index); old != newest.end()) {
+      pod.before = old->second.name;
+      pod.pod.attempt += old->second.pod.attempt + 1;
+    }
+    newest[index] = std::move(pod);
+  }
+  std::vector<NamedPod> out;
+  for (auto& [index, pod] : newest) out.push_back(std::move(pod));
+  return out;
+}
+
+std::vector<JobEvent> events_of_list(const Json& list) {
+  std::vector<JobEvent> out;
+  for (const Json& each : at(list, {"items"})) {
+    JobEvent event;
+    for (const char* field : {"lastTimestamp", "eventTime", "firstTimestamp"})
+      if (const auto time = time_at(each, {field}); time && event.time == JobTime()) event.time = *time;
+    event.warning = text_at(each, {"type"}) == "Warning";
+    event.object = lower(text_at(each, {"involvedObject", "kind"})) + "/" + text_at(each, {"involvedObject", "name"});
+    event.reason = text_at(each, {"reason"});
+    event.message = text_at(each, {"message"});
+    out.push_back(std::move(event));
+  }
+  std::stable_sort(out.begin(), out.end(), [](const JobEvent& a, const JobEvent& b) { return a.time < b.time; });
+  return out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,422 @@
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "base/check.h"
+#include "base/names.h"
+#include "jobs/kubernetes/template_tree.h"
+
+namespace lockstep::detail {
+namespace {
+
+using Expression = TemplateExpression;
+using Piece = TemplatePiece;
+
+constexpr int kDeepest = 64;  // parentheses, blocks within blocks
+
+bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+struct Token {
+  enum class Kind { name, number, text, sign, close };
+  Kind kind = Kind::close;
+  std::string text = {};
+};
+
+class Parser {
+ public:
+  Parser(const std::string& name, std::string_view text) : name_(name), text_(text) {}
+
+  std::vector<Piece> operator()() {
+    std::vector<Piece> out = pieces({});
+    return out;
+  }
+
+ private:
+  [[noreturn]] void fail(int line, const std::string& message) const { throw_error("{}:{}: {}", name_, line, message); }
+
+  // Text between tags.
+
+  std::vector<Piece> pieces(const std::vector<std::string>& until) {
+    enter_block(line_);
+    std::vector<Piece> out;
+    for (;;) {
+      const size_t tag = next_tag();
+      std::string plain(text_.substr(at_, tag - at_));
+      const bool trimmed = tag < text_.size() && text_.substr(tag + 2).starts_with('-');
+      move_to(tag);
+      if (trim_) plain.erase(0, std::min(plain.find_first_not_of(" \t\r\n"), plain.size()));
+      trim_ = false;
+      if (trimmed) plain.erase(plain.find_last_not_of(" \t\r\n") + 1);
+      if (!plain.empty()) out.push_back({.kind = Piece::Kind::text, .line = line_, .text = std::move(plain)});
+      if (tag == text_.size()) {
+        if (!until.empty()) fail(block_line_, fmt::format("{{% {} %}} has no {{% {} %}}", block_, until.back()));
+        break;
+      }
+      const char kind = text_[tag + 1];
+      move_to(tag + (trimmed ? 3 : 2));
+      tag_line_ = line_;
+      if (kind == '#') {
+        comment();
+      } else if (kind == '{') {
+        closing_ = "}}";
+        advance();
+        out.push_back({.kind = Piece::Kind::output, .line = tag_line_, .expression = expression()});
+        close_tag();
+      } else if (!statement(out, until)) {
+        break;
+      }
+    }
+    --blocks_;
+    return out;
+  }
+
+  size_t next_tag() const {
+    for (size_t at = at_; (at = text_.find('{', at)) != text_.npos && at + 1 < text_.size(); ++at)
+      if (text_[at + 1] == '{' || text_[at + 1] == '%' || text_[at + 1] == '#') return at;
+    return text_.size();
+  }
+
+  void move_to(size_t at) {
+    line_ += static_cast<int>(std::count(text_.begin() + static_cast<std::ptrdiff_t>(at_),
+                                         text_.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
+    at_ = at;
+  }
+
+  void comment() {
+    const size_t end = text_.find("#}", at_);
+    if (end == text_.npos) fail(tag_line_, "a comment {# has no end #}");
+    trim_ = end > at_ && text_[end - 1] == '-';
+    move_to(end + 2);
+  }
+
+  // False: it was one of `until`, which is left in word_.
+  bool statement(std::vector<Piece>& out, const std::vector<std::string>& until) {
+    closing_ = "%}";
+    advance();
+    const std::string word = token_.kind == Token::Kind::name ? token_.text : "";
+    const int line = tag_line_;
+    if (std::ranges::find(until, word) != until.end()) {
+      advance();
+      word_ = word;
+      return false;
+    }
+    if (word == "if") {
+      advance();
+      out.push_back(condition(line));
+    } else if (word == "for") {
+      advance();
+      out.push_back(loop(line));
+    } else if (word == "filter") {
+      advance();
+      Expression nothing{.line = line};
+      Piece piece{.kind = Piece::Kind::filter, .line = line, .expression = filter(std::move(nothing))};
+      close_tag();
+      piece.body = block("filter", line, {"endfilter"});
+      close_tag();
+      out.push_back(std::move(piece));
+    } else if (word == "include") {
+      advance();
+      if (token_.kind != Token::Kind::text) fail(line, "include: the name of a template in quotes is needed");
+      out.push_back({.kind = Piece::Kind::include, .line = line, .text = token_.text});
+      advance();
+      close_tag();
+    } else {
+      static const std::vector<std::string> words = {"if", "for", "filter", "include"};
+      if (!until.empty() && (word.starts_with("end") || word == "else" || word == "elif"))
+        fail(line, fmt::format("{{% {} %}} stands in the {{% {} %}} of line {}, which has no {{% {} %}}", word, block_,
+                               block_line_, until.back()));
+      if (word.starts_with("end") || word == "else" || word == "elif")
+        fail(line, fmt::format("{{% {} %}} ends nothing", word));
+      fail(line, fmt::format("there is no {{% {} %}} here;{} there are if, elif, else, for, filter and include",
+                             token_.text.empty() ? "%}" : token_.text, suggestion(word, words)));
+    }
+    return true;
+  }
+
+  // What is inside, up to one of the words, whose tag is still open.
+  std::vector<Piece> block(const std::string& word, int line, const std::vector<std::string>& until) {
+    const std::string outer = std::exchange(block_, word);
+    const int outer_line = std::exchange(block_line_, line);
+    std::vector<Piece> out = pieces(until);
+    block_ = outer;
+    block_line_ = outer_line;
+    return out;
+  }
+
+  void enter_block(int line) {
+    if (++blocks_ > kDeepest) fail(line, fmt::format("more than {} blocks lie within each other", kDeepest));
+  }
+
+  // After `if` or `elif`. Reads up to the end of endif.
+  Piece condition(int line) {
+    Piece piece{.kind = Piece::Kind::condition, .line = line, .expression = expression()};
+    close_tag();
+    piece.body = block("if", line, {"elif", "else", "endif"});
+    if (word_ == "elif") {
+      enter_block(line);
+      piece.other.push_back(condition(tag_line_));
+      --blocks_;
+    } else if (word_ == "else") {
+      close_tag();
+      piece.other = block("if", line, {"endif"});
+      close_tag();
+    } else {
+      close_tag();
+    }
+    return piece;
+  }
+
+  Piece loop(int line) {
+    Piece piece{.kind = Piece::Kind::loop, .line = line};
+    if (token_.kind != Token::Kind::name) fail(line, "for: a name is needed: {% for each in list %}");
+    piece.text = token_.text;
+    if (piece.text == "loop") fail(line, "for: \"loop\" tells about the loop itself; choose another name");
+    advance();
+    if (token_.kind != Token::Kind::name || token_.text != "in")
+      fail(line, fmt::format("for: \"in\" is needed after {}: {{% for each in list %}}", piece.text));
+    advance();
+    piece.expression = expression();
+    close_tag();
+    piece.body = block("for", line, {"endfor"});
+    close_tag();
+    return piece;
+  }
+
+  // Expressions.
+
+  Expression expression() {
+    if (++depth_ > kDeepest) fail(line_, fmt::format("more than {} parentheses lie within each other", kDeepest));
+    Expression left = conjunction();
+    while (is_word("or")) {
+      advance();
+      left = pair(Expression::Kind::either, "or", std::move(left), conjunction());
+    }
+    --depth_;
+    return left;
+  }
+  Expression conjunction() {
+    Expression left = negation();
+    while (is_word("and")) {
+      advance();
+      left = pair(Expression::Kind::both, "and", std::move(left), negation());
+    }
+    return left;
+  }
+  Expression negation() {
+    bool negative = false, any = false;
+    for (; is_word("not"); advance()) any = true, negative = !negative;
+    Expression inner = comparison();
+    if (!any) return inner;
+    // An even number of them is still a question: true or false.
+    Expression once = wrap(Expression::Kind::negation, "not", std::move(inner));
+    return negative ? once : wrap(Expression::Kind::negation, "not", std::move(once));
+  }
+  Expression comparison() {
+    static const std::vector<std::string> signs = {"==", "!=", "<", "<=", ">", ">="};
+    Expression left = filtered();
+    if (is_word("is")) {
+      advance();
+      const bool negative = is_word("not");
+      if (negative) advance();
+      if (!is_word("defined")) fail(line_, fmt::format("after \"is\" comes \"defined\" or \"not defined\"{}", found()));
+      advance();
+      left = wrap(Expression::Kind::defined, "is defined", std::move(left));
+      return negative ? wrap(Expression::Kind::negation, "not", std::move(left)) : left;
+    }
+    if (token_.kind != Token::Kind::sign || std::ranges::find(signs, token_.text) == signs.end()) return left;
+    const std::string sign = token_.text;
+    advance();
+    return pair(Expression::Kind::comparison, sign, std::move(left), filtered());
+  }
+  Expression filtered() {
+    Expression value = primary();
+    while (is_sign("|")) {
+      advance();
+      value = filter(std::move(value));
+    }
+    return value;
+  }
+  // The filter's name is the present token.
+  Expression filter(Expression value) {
+    if (token_.kind != Token::Kind::name) fail(line_, fmt::format("the name of a filter is needed{}", found()));
+    const std::vector<std::string>& names = template_filters();
+    if (std::ranges::find(names, token_.text) == names.end())
+      fail(line_, fmt::format("there is no filter \"{}\";{} there are {}", token_.text, suggestion(token_.text, names),
+                              fmt::join(names, ", ")));
+    Expression out = wrap(Expression::Kind::filter, token_.text, std::move(value));
+    advance();
+    if (!is_sign("(")) return out;
+    advance();
+    while (!is_sign(")")) {
+      out.parts.push_back(expression());
+      if (is_sign(","))
+        advance();
+      else if (!is_sign(")"))
+        fail(line_, fmt::format("a \")\" is missing after the arguments of {}{}", out.text, found()));
+    }
+    advance();
+    return out;
+  }
+  Expression primary() {
+    Expression out{.line = line_};
+    if (token_.kind == Token::Kind::text) {
+      out.value = token_.text;
+    } else if (token_.kind == Token::Kind::number) {
+      out.value = number(token_.text);
+    } else if (token_.kind == Token::Kind::name) {
+      named(out);
+    } else if (is_sign("(")) {
+      advance();
+      out = expression();
+      if (!is_sign(")")) fail(line_, fmt::format("a \")\" is missing{}", found()));
+    } else {
+      fail(line_, fmt::format("a value is needed{}", found()));
+    }
+    advance();
+    return parts_of(std::move(out));
+  }
+  void named(Expression& out) const {
+    static const std::vector<std::string> reserved = {"and", "or", "in", "is", "if", "else"};
+    if (token_.text == "true" || token_.text == "false") {
+      out.value = token_.text == "true";
+    } else if (std::ranges::find(reserved, token_.text) != reserved.end()) {
+      fail(line_, fmt::format("a value is needed{}", found()));
+    } else if (token_.text != "none") {
+      out.kind = Expression::Kind::name;
+      out.text = token_.text;
+    }
+  }
+  // `.member` and `[element]` after a value.
+  Expression parts_of(Expression value) {
+    for (int parts = 0;; ++parts) {
+      if (parts > kDeepest) fail(line_, fmt::format("more than {} members of members", kDeepest));
+      if (is_sign(".")) {
+        advance();
+        if (token_.kind != Token::Kind::name) fail(line_, fmt::format("a name is needed after \".\"{}", found()));
+        value = wrap(Expression::Kind::member, token_.text, std::move(value));
+        advance();
+      } else if (is_sign("[")) {
+        advance();
+        value = pair(Expression::Kind::element, "[]", std::move(value), expression());
+        if (!is_sign("]")) fail(line_, fmt::format("a \"]\" is missing{}", found()));
+        advance();
+      } else {
+        return value;
+      }
+    }
+  }
+
+  nlohmann::ordered_json number(const std::string& text) const {
+    int64_t whole = 0;
+    const char* const end = text.data() + text.size();
+    if (const auto [stop, error] = std::from_chars(text.data(), end, whole); error == std::errc() && stop == end)
+      return whole;
+    const nlohmann::ordered_json value = nlohmann::ordered_json::parse(text, nullptr, false);
+    if (!value.is_number()) fail(line_, fmt::format("\"{}\" is not a number", text));
+    return value;
+  }
+
+  Expression wrap(Expression::Kind kind, std::string text, Expression inner) const {
+    Expression out{.kind = kind, .line = line_, .text = std::move(text)};
+    out.parts.push_back(std::move(inner));
+    return out;
+  }
+  Expression pair(Expression::Kind kind, std::string text, Expression left, Expression right) {
+    Expression out = wrap(kind, std::move(text), std::move(left));
+    out.parts.push_back(std::move(right));
+    if (++operators_ > 10'000) fail(line_, "more than 10000 operators in one template");
+    return out;
+  }
+
+  // Tokens inside a tag.
+
+  bool is_word(std::string_view word) const { return token_.kind == Token::Kind::name && token_.text == word; }
+  bool is_sign(std::string_view sign) const { return token_.kind == Token::Kind::sign && token_.text == sign; }
+  std::string found() const {
+    return token_.kind == Token::Kind::close ? fmt::format(", and the tag ends: {}", closing_)
+                                             : fmt::format(", and here is \"{}\"", token_.text);
+  }
+
+  void close_tag() {
+    if (token_.kind != Token::Kind::close) fail(line_, fmt::format("the end {} is needed{}", closing_, found()));
+  }
+
+  void advance() {
+    while (at_ < text_.size() && is_space(text_[at_])) move_to(at_ + 1);
+    token_ = {};
+    if (at_ == text_.size())
+      fail(tag_line_, fmt::format("a tag {} has no end {}", closing_ == "}}" ? "{{" : "{%", closing_));
+    const std::string_view rest = text_.substr(at_);
+    if (rest.starts_with(closing_) || (rest[0] == '-' && rest.substr(1).starts_with(closing_))) {
+      trim_ = rest[0] == '-';
+      move_to(at_ + (trim_ ? 3 : 2));
+      return;
+    }
+    size_t size = 1;
+    if (rest[0] == '"' || rest[0] == '\'') {
+      token_.kind = Token::Kind::text;
+      size = quoted(rest);
+    } else if (is_letter(rest[0])) {
+      token_.kind = Token::Kind::name;
+      while (size < rest.size() && (is_letter(rest[size]) || is_digit(rest[size]))) ++size;
+      token_.text = rest.substr(0, size);
+    } else if (is_digit(rest[0]) || (rest[0] == '-' && rest.size() > 1 && is_digit(rest[1]))) {
+      token_.kind = Token::Kind::number;
+      while (size < rest.size() && (is_letter(rest[size]) || is_digit(rest[size]) || rest[size] == '.')) ++size;
+      token_.text = rest.substr(0, size);
+    } else {
+      token_.kind = Token::Kind::sign;
+      if (rest.size() > 1 && rest[1] == '=' && std::string_view("=!<>").find(rest[0]) != std::string_view::npos)
+        size = 2;
+      token_.text = rest.substr(0, size);
+      if (size == 1 && std::string_view("<>.[]()|,").find(rest[0]) == std::string_view::npos)
+        fail(line_, fmt::format("\"{}\" means nothing here", printable(rest[0])));
+    }
+    move_to(at_ + size);
+  }
+
+  // How long it is, with its quotes; its text goes to token_.
+  size_t quoted(std::string_view rest) {
+    for (size_t i = 1; i < rest.size(); ++i) {
+      if (rest[i] == rest[0]) return i + 1;
+      if (rest[i] == '\\' && i + 1 < rest.size()) {
+        static constexpr std::string_view from = "nt\\\"'", to = "\n\t\\\"'";
+        const size_t which = from.find(rest[++i]);
+        if (which == from.npos) fail(line_, fmt::format("\\{} is not known in a text", printable(rest[i])));
+        token_.text += to[which];
+      } else {
+        token_.text += rest[i];
+      }
+    }
+    fail(line_, "a text in quotes has no end");
+  }
+
+  static std::string printable(char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte >= 0x20 && byte < 0x7f ? std::string(1, c) : fmt::format("\\x{:02x}", byte);
+  }
+
+  const std::string& name_;
+  const std::string_view text_;
+  size_t at_ = 0;
+  int line_ = 1, tag_line_ = 1;  // of at_; of the present tag
+  int blocks_ = 0, depth_ = 0, operators_ = 0;
+  bool trim_ = false;  // the tag before ended with a -
+  std::string_view closing_;
+  Token token_;
+  std::string word_, block_;  // the word that ended a block; the block we are in
+  int block_line_ = 0;
+};
+
+}  // namespace
+
+std::vector<TemplatePiece> parse_template(const std::string& name, const std::string& text) {
+  return Parser(name, text)();
+}
+
+}  // namespace lockstep::detail

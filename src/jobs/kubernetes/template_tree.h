@@ -1,0 +1,53 @@
+// What a template says, read but not yet filled in: a list of pieces with expressions in them. Plain values.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace lockstep::detail {
+
+struct TemplateExpression {
+  enum class Kind {
+    literal,    // value
+    name,       // text
+    member,     // parts[0] . text
+    element,    // parts[0] [ parts[1] ]
+    filter,     // parts[0] | text(the rest of parts)
+    defined,    // parts[0] is defined
+    negation,   // not parts[0]
+    both,       // parts[0] and parts[1]
+    either,     // parts[0] or parts[1]
+    comparison  // parts[0] text parts[1]
+  };
+  Kind kind = Kind::literal;
+  int line = 1;
+  std::string text = {};
+  nlohmann::ordered_json value = {};
+  std::vector<TemplateExpression> parts = {};
+};
+
+struct TemplatePiece {
+  enum class Kind {
+    text,       // text
+    output,     // {{ expression }}
+    condition,  // {% if expression %} body {% else %} other; an elif is a condition alone in `other`
+    loop,       // {% for text in expression %} body
+    filter,     // {% filter ... %} body: expression is the filter, its first part to be filled in
+    include     // {% include "text" %}
+  };
+  Kind kind = Kind::text;
+  int line = 1;
+  std::string text = {};
+  TemplateExpression expression = {};
+  std::vector<TemplatePiece> body = {}, other = {};
+};
+
+// Throws Error with the place and what is wrong.
+std::vector<TemplatePiece> parse_template(const std::string& name, const std::string& text);
+
+// The names of filters, for messages.
+const std::vector<std::string>& template_filters();
+
+}  // namespace lockstep::detail

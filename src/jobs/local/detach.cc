@@ -1,0 +1,68 @@
+#include "jobs/local/detach.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/file.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<char*> pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> out;
+  for (const std::string& each : strings) out.push_back(const_cast<char*>(each.c_str()));
+  out.push_back(nullptr);
+  return out;
+}
+
+// Between fork and exec: nothing may be allocated.
+[[noreturn]] void become(const char* program, char* const* argv, char* const* environment) {
+  struct sigaction standard = {};
+  standard.sa_handler = SIG_DFL;
+  for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &standard, nullptr);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  const int null = ::open("/dev/null", O_RDWR);
+  for (int fd = 0; fd < 3; ++fd)
+    if (::dup2(null, fd) < 0) ::_exit(127);
+  if (::syscall(SYS_close_range, 3U, ~0U, 0U) != 0) {  // an old kernel
+    rlimit limit = {};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    for (rlim_t fd = 3; fd < limit.rlim_cur && fd < 65536; ++fd) ::close(static_cast<int>(fd));
+  }
+  ::umask(077);
+  if (::chdir("/") != 0) ::_exit(127);
+  ::execve(program, argv, environment);
+  ::_exit(127);
+}
+
+}  // namespace
+
+void start_detached(const std::string& program, const std::vector<std::string>& arguments,
+                    const std::vector<std::string>& environment) {
+  std::vector<std::string> words = {"lockstep"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  const std::vector<char*> argv = pointers(words), variables = pointers(environment);
+  const pid_t middle = ::fork();
+  if (middle < 0) throw_io_error("start", program, errno);
+  if (middle == 0) {
+    ::setsid();
+    // Not the leader of the session: it can never get a terminal.
+    const pid_t last = ::fork();
+    if (last == 0) become(program.c_str(), argv.data(), variables.data());
+    ::_exit(last < 0 ? errno : 0);
+  }
+  int status = 0;
+  while (::waitpid(middle, &status, 0) < 0 && errno == EINTR) continue;
+  if (WIFEXITED(status) && WEXITSTATUS(status) != 0) throw_io_error("start", program, WEXITSTATUS(status));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,192 @@
+#include "jobs/local/pod_folder.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <charconv>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "base/check.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+int64_t seconds_of(JobTime time) { return time.time_since_epoch().count(); }
+JobTime time_of(const Json& value) { return JobTime(std::chrono::seconds(value.get<int64_t>())); }
+
+// The file as `parse` reads it; none when there is none.
+template <class T, class Parse>
+std::optional<T> read_if_there(const std::string& path, const Parse& parse) {
+  if (!FileSystem::real().exists(path)) return std::nullopt;
+  const Json value = read_json(path);
+  try {
+    return parse(value);
+  } catch (const Json::exception& error) {
+    throw_error("read {}: {}; delete the job and apply it again", path, error.what());
+  }
+}
+
+bool has_mark(pid_t pid, const PodFolder& folder) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/environ", std::ios::binary);
+  const std::string environment((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  const std::string mark = pod_mark(folder);
+  for (size_t at = 0; (at = environment.find(mark, at)) != environment.npos; ++at) {
+    const size_t end = at + mark.size();
+    if ((at == 0 || environment[at - 1] == '\0') && (end == environment.size() || environment[end] == '\0'))
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+JobTime current_time() { return std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now()); }
+
+void write_json(FileSystem& files, const std::string& path, const Json& value) {
+  const std::string text = value.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  files.write_atomic(path, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+}
+
+Json read_json(const std::string& path) {
+  // From one open file: it may be replaced by a longer one at any moment.
+  const std::unique_ptr<OpenFile> file = FileSystem::real().open(path);
+  std::vector<uint8_t> bytes;
+  for (size_t size = 0, more = 65536;; more *= 2) {
+    bytes.resize(size + more);
+    const size_t n = file->read(static_cast<int64_t>(size), std::span(bytes).subspan(size));
+    size += n;
+    bytes.resize(size);
+    if (n < more) break;
+  }
+  Json value = Json::parse(bytes.begin(), bytes.end(), nullptr, false);
+  if (value.is_discarded()) throw_error("read {}: it is no JSON; delete the job and apply it again", path);
+  return value;
+}
+
+std::string PodFolder::state() const {
+  std::string out = path_;
+  for (int level = 0; level < 5; ++level) out = parent_dir(out);
+  return out;
+}
+
+void PodFolder::write(const ReplicaSpec& spec, FileSystem& files) const {
+  write_json(files, path_ + "/spec.json",
+             {{"argv", spec.argv},
+              {"environment", spec.environment},
+              {"folder", spec.folder},
+              {"cpus", spec.cpus},
+              {"grace", spec.grace.count()},
+              {"log_limit", spec.log_limit}});
+}
+
+void PodFolder::write(const Started& started, FileSystem& files) const {
+  write_json(files, path_ + "/started.json",
+             {{"time", seconds_of(started.time)}, {"session", started.session}, {"process", started.process}});
+}
+
+void PodFolder::write(const Ended& ended, FileSystem& files) const {
+  write_json(files, path_ + "/ended.json",
+             {{"time", seconds_of(ended.time)},
+              {"code", ended.code ? Json(*ended.code) : Json()},
+              {"reason", ended.reason},
+              {"message", ended.message}});
+}
+
+ReplicaSpec PodFolder::spec() const {
+  const std::string path = path_ + "/spec.json";
+  const auto spec = read_if_there<ReplicaSpec>(path, [](const Json& value) {
+    return ReplicaSpec{.argv = value.at("argv"),
+                       .environment = value.at("environment"),
+                       .folder = value.at("folder"),
+                       .cpus = value.at("cpus"),
+                       .grace = std::chrono::seconds(value.at("grace").get<int64_t>()),
+                       .log_limit = value.at("log_limit")};
+  });
+  if (!spec) throw_io_error("read", path, ENOENT);
+  return *spec;
+}
+
+std::optional<Started> PodFolder::started() const {
+  return read_if_there<Started>(path_ + "/started.json", [](const Json& value) {
+    return Started{time_of(value.at("time")), value.at("session"), value.at("process")};
+  });
+}
+
+std::optional<Ended> PodFolder::ended() const {
+  return read_if_there<Ended>(path_ + "/ended.json", [](const Json& value) {
+    const Json& code = value.at("code");
+    return Ended{time_of(value.at("time")), code.is_null() ? std::nullopt : std::optional<int>(code.get<int>()),
+                 value.at("reason"), value.at("message")};
+  });
+}
+
+PodSight look(const PodFolder& folder) {
+  PodSight out;
+  // In this order: what a shepherd leaves behind is there before it lets the lock go.
+  out.shepherd = lock_holder(folder.lock_path());
+  out.ended = folder.ended();
+  out.started = folder.started();
+  if (out.ended)
+    out.state = PodState::ended;
+  else if (out.shepherd)
+    out.state = out.started ? PodState::running : PodState::starting;
+  else
+    out.state = out.started ? PodState::lost : PodState::waiting;
+  return out;
+}
+
+Pod as_pod(const PodSight& sight, int index, int attempt) {
+  Pod pod;
+  pod.index = index;
+  pod.attempt = attempt;
+  if (sight.started) {
+    pod.started = sight.started->time;
+    pod.process = sight.started->process;
+  }
+  switch (sight.state) {
+    case PodState::waiting:
+    case PodState::starting:
+      break;
+    case PodState::running:
+      pod.phase = PodPhase::running;
+      break;
+    case PodState::lost:
+      pod.phase = PodPhase::failed;
+      pod.reason = "Lost";
+      pod.process = 0;
+      break;
+    case PodState::ended:
+      pod.phase = sight.ended->code == 0 ? PodPhase::succeeded : PodPhase::failed;
+      pod.exit_code = sight.ended->code;
+      pod.reason = sight.ended->reason;
+      pod.ended = sight.ended->time;
+      pod.process = 0;
+      break;
+  }
+  return pod;
+}
+
+std::string pod_mark(const PodFolder& folder) { return "LOCKSTEP_POD_FOLDER=" + folder.path(); }
+
+std::vector<pid_t> left_behind(const PodFolder& folder) {
+  std::vector<pid_t> out;
+  for (const std::string& name : FileSystem::real().list("/proc")) {
+    pid_t pid = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
+    if (error == std::errc() && end == name.data() + name.size() && has_mark(pid, folder)) out.push_back(pid);
+  }
+  return out;
+}
+
+void kill_left_behind(pid_t pid, const PodFolder& folder) {
+  const LockHolder process{pid, open_process(pid)};
+  if (has_mark(pid, folder)) process.send(SIGKILL);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,97 @@
+#include "jobs/local/pod_log.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <span>
+
+namespace lockstep {
+namespace {
+
+std::span<const uint8_t> bytes_of(std::string_view text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+
+int64_t size_of(FileSystem& files, const std::string& path) {
+  try {
+    return files.exists(path) ? files.size(path) : 0;
+  } catch (const IoError&) {
+    return 0;
+  }
+}
+
+int64_t dropped_bytes(FileSystem& files, const std::string& path) {
+  try {
+    const std::string file = path + ".dropped";
+    if (!files.exists(file)) return 0;
+    const std::vector<uint8_t> bytes = files.read_file(file);
+    return std::strtoll(std::string(bytes.begin(), bytes.end()).c_str(), nullptr, 10);
+  } catch (const IoError&) {
+    return 0;
+  }
+}
+
+}  // namespace
+
+PodLog::PodLog(FileSystem& files, std::string path, int64_t limit)
+    : files_(files), path_(std::move(path)), limit_(std::max(limit, kLeastLogLimit)), size_(size_of(files_, path_)) {}
+
+void PodLog::write(std::string_view text) {
+  // A piece of its own size at most, so that no file is longer than its limit.
+  const auto most = static_cast<size_t>(limit_ / 2);
+  for (; text.size() > most; text.remove_prefix(most)) append(text.substr(0, most));
+  if (!text.empty()) append(text);
+}
+
+void PodLog::finish() {
+  if (missing_bytes_ > 0) append("");
+}
+
+void PodLog::append(std::string_view text) {
+  std::string note;
+  if (missing_bytes_ > 0)
+    note = fmt::format("{}lockstep: {} lines ({} bytes) are missing here: {}\n", inside_line_ ? "\n" : "",
+                       missing_lines_, missing_bytes_, reason_);
+  const std::string both = note + std::string(text);
+  const int64_t before = size_;
+  try {
+    if (size_ > 0 && size_ + static_cast<int64_t>(both.size()) > limit_) rotate();
+    files_.append(path_, bytes_of(both));
+    size_ += static_cast<int64_t>(both.size());
+    missing_lines_ = missing_bytes_ = 0;
+    inside_line_ = !both.ends_with('\n');
+  } catch (const IoError& error) {
+    reason_ = error.what();
+    // A part of it may be there. What is left of a note says something wrong, and is corrected by the next one.
+    const int64_t rotated_or_same = size_ == before ? before : size_;
+    const auto written = static_cast<size_t>(
+        std::clamp<int64_t>(size_of(files_, path_) - rotated_or_same, 0, static_cast<int64_t>(both.size())));
+    size_ = rotated_or_same + static_cast<int64_t>(written);
+    if (written > 0) inside_line_ = both[written - 1] != '\n';
+    const std::string_view lost = text.substr(std::min(text.size(), written > note.size() ? written - note.size() : 0));
+    missing_lines_ += std::count(lost.begin(), lost.end(), '\n');
+    missing_bytes_ += static_cast<int64_t>(lost.size());
+  }
+}
+
+void PodLog::rotate() {
+  const int64_t oldest = size_of(files_, path_ + ".1");
+  if (oldest > 0) {
+    try {
+      files_.write_atomic(path_ + ".dropped", bytes_of(std::to_string(dropped_bytes(files_, path_) + oldest)));
+    } catch (const IoError&) {  // the count is for people; the log goes on
+    }
+  }
+  files_.rename(path_, path_ + ".1");
+  size_ = 0;
+}
+
+std::string dropped_note(const std::string& path) {
+  const int64_t bytes = dropped_bytes(FileSystem::real(), path);
+  if (bytes == 0) return "";
+  return fmt::format("lockstep: {} bytes before this line were dropped: the log was longer than LOCKSTEP_LOG_LIMIT\n",
+                     bytes);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,184 @@
+#include "jobs/local/replica.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <string_view>
+
+#include "base/check.h"
+#include "cluster/token.h"
+#include "jobs/launch.h"
+#include "jobs/local/pod_log.h"
+#include "jobs/model/manifest.h"
+
+namespace lockstep {
+namespace {
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+constexpr std::array kKept = {"PATH",          "HOME",        "USER",          "LOGNAME",      "SHELL",
+                              "LANG",          "TZ",          "TMPDIR",        "TERM",         "LD_LIBRARY_PATH",
+                              "PYTHONPATH",    "VIRTUAL_ENV", "SSL_CERT_FILE", "SSL_CERT_DIR", "ASAN_OPTIONS",
+                              "UBSAN_OPTIONS", "TSAN_OPTIONS"};
+constexpr std::array kKeptBeginnings = {"LC_",   "OMP_",    "OPENBLAS_", "LOCKSTEP_", "XDG_",
+                                        "CUDA_", "NVIDIA_", "NCCL_",     "JAX_",      "XLA_"};
+// Of another job, or of another replica of this one.
+constexpr std::array kForeign = {
+    "LOCKSTEP_COORDINATOR", "LOCKSTEP_COORDINATOR_PORT",    "LOCKSTEP_NUM_PROCESSES", "LOCKSTEP_PROCESS_ID",
+    "LOCKSTEP_LOCAL_ID",    "LOCKSTEP_LOCAL_COUNT",         "LOCKSTEP_POD_FOLDER",    "JAX_COORDINATOR_ADDRESS",
+    "JAX_COORDINATOR_PORT", "JAX_COORDINATOR_BIND_ADDRESS", "JAX_NUM_PROCESSES",      "JAX_PROCESS_COUNT",
+    "JAX_PROCESS_ID",       "JAX_LOCAL_DEVICE_IDS"};
+constexpr std::array kSecretWords = {"TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "API_KEY", "PRIVATE"};
+
+bool is_kept(std::string_view name) {
+  const auto is = [&](std::string_view each) { return name == each; };
+  if (std::ranges::any_of(kForeign, is)) return false;
+  if (std::ranges::any_of(kSecretWords, [&](std::string_view each) { return name.find(each) != name.npos; }))
+    return false;
+  return std::ranges::any_of(kKept, is) ||
+         std::ranges::any_of(kKeptBeginnings, [&](std::string_view each) { return name.starts_with(each); });
+}
+
+// As the operator sets them, but that the coordinator is on this machine.
+Variables cluster_variables(const Job& job, int index, int port) {
+  constexpr const char* kHere = "127.0.0.1";
+  const std::string count = std::to_string(job.spec.replicas), id = std::to_string(index);
+  if (job.kind == JobKind::jax_job)
+    return {{"PYTHONUNBUFFERED", "1"},
+            {"COORDINATOR_PORT", std::to_string(port)},
+            {"COORDINATOR_ADDRESS", kHere},
+            {"NUM_PROCESSES", count},
+            {"PROCESS_ID", id}};
+  return {{"JOB_COMPLETION_INDEX", id},
+          {"LOCKSTEP_COORDINATOR", fmt::format("{}:{}", kHere, port)},
+          {"LOCKSTEP_NUM_PROCESSES", count},
+          {"LOCKSTEP_PROCESS_ID", id}};
+}
+
+std::vector<std::string> argv_of(const LocalJob& job, const Variables& variables) {
+  const Container& container = job.job.spec.container;
+  std::vector<std::string> out;
+  for (const std::string& word : container.command) out.push_back(expand_variables(word, variables));
+  if (out.empty())
+    out.push_back(job.program);
+  else if (out[0] == "lockstep")
+    out[0] = job.program;
+  for (const std::string& word : container.args) out.push_back(expand_variables(word, variables));
+  if (container.command.empty() && container.args.empty()) out.push_back("train");
+  return out;
+}
+
+std::string folder_of(const LocalJob& job) {
+  const std::string& folder = job.job.spec.container.folder;
+  if (folder.empty()) return job.folder;
+  return folder.starts_with('/') ? folder : job.folder + "/" + folder;
+}
+
+// The port that was asked for, or 0 when somebody has it; for 0 one that is free.
+int bound_port(int port) {
+  const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int yes = 1;  // connections of a job that has ended are not in the way
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+  address.sin_port = ::htons(static_cast<uint16_t>(port));
+  socklen_t size = sizeof(address);
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  if (!socket || ::bind(socket.get(), generic, size) != 0) return 0;
+  // Bound is not enough: a socket that listens may let others bind.
+  if (::listen(socket.get(), 1) != 0 || ::getsockname(socket.get(), generic, &size) != 0) return 0;
+  return ::ntohs(address.sin_port);
+}
+
+}  // namespace
+
+std::map<std::string, std::string> kept_variables(const detail::Environment& environment) {
+  std::map<std::string, std::string> out;
+  for (const auto& [name, value] : environment)
+    if (is_kept(name)) out.emplace(name, value);
+  return out;
+}
+
+int64_t log_limit(const std::map<std::string, std::string>& environment) {
+  const auto found = environment.find("LOCKSTEP_LOG_LIMIT");
+  if (found == environment.end() || found->second.empty()) return kLogLimit;
+  const std::string& text = found->second;
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < kLeastLogLimit)
+    throw_error("LOCKSTEP_LOG_LIMIT is \"{}\"; a number of bytes of at least {} is needed", text, kLeastLogLimit);
+  return value;
+}
+
+int64_t grace_of(const Job& job) {
+  constexpr int64_t kStandard = 30;
+  const nlohmann::ordered_json::json_pointer path(
+      job.kind == JobKind::jax_job ? "/spec/jaxReplicaSpecs/Worker/template/spec/terminationGracePeriodSeconds"
+                                   : "/spec/template/spec/terminationGracePeriodSeconds");
+  if (!job.manifest.contains(path)) return kStandard;
+  const auto& value = job.manifest.at(path);
+  return value.is_number_integer() ? std::max<int64_t>(value.get<int64_t>(), 0) : kStandard;
+}
+
+ReplicaSpec replica_spec(const LocalJob& job, int index, const std::string& attempt_folder, const PodFolder& folder,
+                         int port, const std::vector<int>& cpus) {
+  Variables variables = replica_env(job.job, index);
+  for (auto& each : cluster_variables(job.job, index, port)) {
+    std::erase_if(variables, [&](const auto& other) { return other.first == each.first; });
+    variables.push_back(std::move(each));
+  }
+  std::map<std::string, std::string> all = job.environment;
+  const bool own_token = std::ranges::any_of(variables, [](const auto& each) {
+    return each.first == "LOCKSTEP_TOKEN" || each.first == "LOCKSTEP_TOKEN_FILE";
+  });
+  if (!own_token) all["LOCKSTEP_TOKEN_FILE"] = attempt_folder + "/token";
+  for (const auto& [name, value] : variables) all[name] = value;
+
+  ReplicaSpec out{.argv = argv_of(job, variables),
+                  .environment = {},
+                  .folder = folder_of(job),
+                  .cpus = cpus,
+                  .grace = std::chrono::seconds(grace_of(job.job)),
+                  .log_limit = log_limit(job.environment)};
+  for (const auto& [name, value] : all) out.environment.push_back(name + "=" + value);
+  out.environment.push_back(pod_mark(folder));
+  return out;
+}
+
+int choose_port(int wanted, const std::set<int>& taken) {
+  if (!taken.contains(wanted) && bound_port(wanted) != 0) return wanted;
+  constexpr int kMostTries = 100;
+  for (int i = 0; i < kMostTries; ++i)
+    if (const int port = bound_port(0); port != 0 && !taken.contains(port)) return port;
+  throw_io_error("find", "a free port", EADDRINUSE);
+}
+
+int prepare_attempt(const LocalJob& job, const StateDir& state, const std::set<int>& taken_ports, FileSystem& files) {
+  const int attempt = job.job.status.attempt, replicas = job.job.spec.replicas;
+  const std::string folder = state.attempt_folder(job.job, attempt), unfinished = folder + ".new";
+  files.remove_tree(unfinished);
+  files.make_dirs(unfinished);
+  const std::string token = make_token() + "\n";
+  files.write(unfinished + "/token", {reinterpret_cast<const uint8_t*>(token.data()), token.size()});
+  const int port = choose_port(job.job.spec.container.port, taken_ports);
+  const std::string port_text = std::to_string(port) + "\n";
+  files.write(unfinished + "/port", {reinterpret_cast<const uint8_t*>(port_text.data()), port_text.size()});
+  const std::vector<std::vector<int>> cpus = cut_cpus(replicas > 1 ? own_cpus() : std::vector<int>(), replicas);
+  for (int i = 0; i < replicas; ++i) {
+    const PodFolder there = state.pod_folder(job.job, attempt, i);
+    const std::string here = unfinished + "/" + pod_name(job.job, i);
+    files.make_dirs(here);
+    PodFolder(here).write(replica_spec(job, i, folder, there, port, cpus[static_cast<size_t>(i)]), files);
+  }
+  files.rename(unfinished, folder);
+  files.sync_dir(parent_dir(folder));
+  return port;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,122 @@
+#include "jobs/local/socket.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// An address has room for about a hundred characters; a longer path is reached through an open folder.
+class Place {
+ public:
+  explicit Place(const StateDir& state) {
+    std::string path = state.socket();
+    if (path.size() >= sizeof(address_.sun_path)) {
+      folder_ = Descriptor(::open(state.path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+      if (!folder_) throw_io_error("open folder", state.path(), errno);
+      path = fmt::format("/proc/self/fd/{}/socket", folder_.get());
+    }
+    address_.sun_family = AF_UNIX;
+    std::memcpy(address_.sun_path, path.c_str(), path.size() + 1);
+  }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address_); }
+  socklen_t size() const { return sizeof(address_); }
+
+ private:
+  Descriptor folder_;
+  sockaddr_un address_ = {};
+};
+
+Descriptor make_socket(int flags) {
+  Descriptor out(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0));
+  if (!out) throw_io_error("open", "a socket", errno);
+  return out;
+}
+
+// Waits until the socket is ready. Throws IoError at the deadline.
+void wait_for(const Descriptor& socket, short events, Clock::time_point deadline) {
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    if (left <= 0)
+      throw IoError("jobs: the daemon does not answer; see daemon.log in the state folder, end it, and try again");
+    pollfd ready = {socket.get(), events, 0};
+    if (::poll(&ready, 1, static_cast<int>(std::min<int64_t>(left, 60'000))) > 0) return;
+  }
+}
+
+[[noreturn]] void throw_gone() { throw DaemonGone("jobs: the daemon died before it answered; try again"); }
+
+}  // namespace
+
+Descriptor listen_at(const StateDir& state) {
+  Descriptor out = make_socket(SOCK_NONBLOCK);
+  const Place place(state);
+  ::unlink(state.socket().c_str());  // of a daemon that was killed: the lock says that it is gone
+  const mode_t before = ::umask(0177);
+  const bool bound = ::bind(out.get(), place.get(), place.size()) == 0;
+  const int error = errno;
+  ::umask(before);
+  if (!bound) throw_io_error("listen at", state.socket(), error);
+  if (::listen(out.get(), SOMAXCONN) != 0) throw_io_error("listen at", state.socket(), errno);
+  return out;
+}
+
+Descriptor connect_to(const StateDir& state) {
+  Descriptor out = make_socket(0);
+  const Place place(state);
+  if (::connect(out.get(), place.get(), place.size()) != 0) {
+    if (errno == ENOENT || errno == ECONNREFUSED) return {};
+    throw_io_error("connect to", state.socket(), errno);
+  }
+  if (!is_own_user(out)) throw_error("jobs: somebody else listens at {}; remove it, and try again", state.socket());
+  return out;
+}
+
+bool is_own_user(const Descriptor& socket) {
+  ucred peer = {};
+  socklen_t size = sizeof(peer);
+  return ::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
+}
+
+std::string exchange(const Descriptor& socket, const nlohmann::ordered_json& request,
+                     std::chrono::milliseconds deadline) {
+  const Clock::time_point until = Clock::now() + deadline;
+  const std::string text = request.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  if (text.size() > kMostMessageBytes)
+    throw_error("jobs: the job has {} bytes; at most {} are allowed", text.size(), kMostMessageBytes);
+  for (size_t sent = 0; sent < text.size();) {
+    wait_for(socket, POLLOUT, until);
+    const ssize_t n = ::send(socket.get(), text.data() + sent, text.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n > 0) sent += static_cast<size_t>(n);
+    if (n < 0 && errno != EAGAIN && errno != EINTR) throw_gone();
+  }
+  std::string answer;
+  std::array<char, 4096> bytes;
+  while (!answer.ends_with('\n')) {
+    wait_for(socket, POLLIN, until);
+    const ssize_t n = ::recv(socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) throw_gone();
+    if (n > 0) answer.append(bytes.data(), static_cast<size_t>(n));
+    if (answer.size() > kMostMessageBytes) throw_gone();
+  }
+  const auto value = nlohmann::ordered_json::parse(answer, nullptr, false);
+  if (value.is_object() && value.contains("result") && value["result"].is_string()) return value["result"];
+  if (!value.is_object() || !value.contains("error") || !value["error"].is_string()) throw_gone();
+  const std::string message = value["error"];
+  if (value.value("kind", "") == "IoError") throw IoError(message);
+  throw Error(message);
+}
+
+}  // namespace lockstep

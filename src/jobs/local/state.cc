@@ -1,0 +1,159 @@
+#include "jobs/local/state.h"
+
+#include <pwd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+
+#include "base/check.h"
+#include "jobs/model/object.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string value_of(const detail::Environment& environment, const std::string& name) {
+  const auto found = environment.find(name);
+  return found == environment.end() ? "" : found->second;
+}
+
+std::string home_of(const detail::Environment& environment) {
+  if (const std::string home = value_of(environment, "HOME"); !home.empty()) return home;
+  const passwd* user = ::getpwuid(::getuid());
+  if (!user) throw_error("jobs: HOME is not set, and user {} has no home; set LOCKSTEP_STATE_DIR", ::getuid());
+  return user->pw_dir;
+}
+
+// Names in a folder; none when there is no such folder.
+std::vector<std::string> names_in(const std::string& folder) {
+  FileSystem& files = FileSystem::real();
+  return files.exists(folder) ? files.list(folder) : std::vector<std::string>();
+}
+
+PodPhase phase_of(const std::string& name) {
+  for (const PodPhase each : {PodPhase::pending, PodPhase::running, PodPhase::succeeded, PodPhase::failed})
+    if (name_of(each) == name) return each;
+  throw_error("read a job: \"{}\" is no phase of a replica", name);
+}
+
+}  // namespace
+
+Json to_json(const LocalJob& job) {
+  Json events = Json::array(), told = Json::array();
+  for (const JobEvent& event : job.events) events.push_back(event_to_json(event));
+  for (const PodPhase phase : job.told) told.push_back(std::string(name_of(phase)));
+  return {{"job", job_to_json(job.job)},      {"folder", job.folder},        {"program", job.program},
+          {"environment", job.environment},   {"events", std::move(events)}, {"deleting", job.deleting},
+          {"told_attempt", job.told_attempt}, {"told", std::move(told)}};
+}
+
+LocalJob local_job_from_json(const Json& value) {
+  try {
+    LocalJob out{.job = job_from_json(value.at("job")),
+                 .folder = value.at("folder"),
+                 .program = value.at("program"),
+                 .environment = value.at("environment"),
+                 .events = {},
+                 .deleting = value.at("deleting"),
+                 .told_attempt = value.at("told_attempt"),
+                 .told = {}};
+    for (const Json& event : value.at("events")) out.events.push_back(event_from_json(event));
+    for (const Json& phase : value.at("told")) out.told.push_back(phase_of(phase));
+    return out;
+  } catch (const Json::exception& error) {
+    throw_error("read a job: {}", error.what());
+  }
+}
+
+std::string StateDir::default_path(const detail::Environment& environment) {
+  if (const std::string path = value_of(environment, "LOCKSTEP_STATE_DIR"); !path.empty()) return path;
+  if (const std::string path = value_of(environment, "XDG_STATE_HOME"); !path.empty()) return path + "/lockstep";
+  return home_of(environment) + "/.local/state/lockstep";
+}
+
+StateDir::StateDir(const std::string& path) {
+  // As the system writes it, so that all processes call everything by the same name.
+  std::error_code error;
+  FileSystem::real().make_dirs(path);
+  path_ = std::filesystem::canonical(path, error).string();
+  if (error) throw_io_error("open folder", path, error.value());
+  struct stat info = {};
+  if (::stat(path_.c_str(), &info) != 0) throw_io_error("open folder", path_, errno);
+  if (info.st_uid != ::geteuid())
+    throw_error("jobs: the folder {} belongs to user {}, not to user {} who runs this; set LOCKSTEP_STATE_DIR", path_,
+                info.st_uid, ::geteuid());
+  if ((info.st_mode & 0777) != 0700 && ::chmod(path_.c_str(), 0700) != 0) throw_io_error("protect", path_, errno);
+}
+
+std::string StateDir::attempt_folder(const Job& job, int attempt) const {
+  return fmt::format("{}/attempt-{}", job_folder(job), attempt);
+}
+
+PodFolder StateDir::pod_folder(const Job& job, int attempt, int index) const {
+  return PodFolder(attempt_folder(job, attempt) + "/" + pod_name(job, index));
+}
+
+std::vector<PodSight> StateDir::look_at(const Job& job, int attempt) const {
+  std::vector<PodSight> out;
+  if (!FileSystem::real().exists(attempt_folder(job, attempt))) return out;
+  for (int i = 0; i < job.spec.replicas; ++i) out.push_back(look(pod_folder(job, attempt, i)));
+  return out;
+}
+
+std::vector<int> StateDir::attempts(const Job& job) const {
+  constexpr std::string_view kBeginning = "attempt-";
+  std::vector<int> out;
+  for (const std::string& name : names_in(job_folder(job))) {
+    if (!name.starts_with(kBeginning)) continue;
+    int number = 0;
+    const auto [end, error] = std::from_chars(name.data() + kBeginning.size(), name.data() + name.size(), number);
+    if (error == std::errc() && end == name.data() + name.size()) out.push_back(number);
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
+std::optional<LocalJob> StateDir::read(const std::string& space, const std::string& name) const {
+  const auto is_name = [](const std::string& text) {
+    return !text.empty() && text[0] != '.' && text.find('/') == text.npos;
+  };
+  if (!is_name(space) || !is_name(name)) return std::nullopt;
+  const std::string path = space_folder(space) + "/" + name + "/job.json";
+  if (!FileSystem::real().exists(path)) return std::nullopt;
+  try {
+    return local_job_from_json(read_json(path));
+  } catch (const IoError&) {
+    if (!FileSystem::real().exists(path)) return std::nullopt;  // removed meanwhile
+    throw;
+  }
+}
+
+void StateDir::write(const LocalJob& job, FileSystem& files) const {
+  write_json(files, job_folder(job.job) + "/job.json", to_json(job));
+}
+
+bool StateDir::needs_daemon(const LocalJob& job) const {
+  const bool finished = is_finished(job.job);
+  if (job.deleting || (finished && job.job.spec.ttl_after_finished)) return true;
+  if (!finished && !(job.job.spec.suspend && job_state(job.job) == "Suspended")) return true;
+  for (const int attempt : attempts(job.job))
+    for (const PodSight& sight : look_at(job.job, attempt))
+      if (sight.state != PodState::ended || sight.shepherd) return true;
+  return false;
+}
+
+std::vector<StateDir::Name> StateDir::list(const std::string& space) const {
+  std::vector<Name> out;
+  for (const std::string& each : space.empty() ? names_in(jobs_folder()) : std::vector<std::string>{space})
+    for (const std::string& name : names_in(space_folder(each)))
+      if (!name.starts_with('.') && FileSystem::real().exists(space_folder(each) + "/" + name + "/job.json"))
+        out.push_back({each, name});
+  return out;
+}
+
+}  // namespace lockstep

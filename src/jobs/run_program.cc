@@ -1,0 +1,117 @@
+#include "jobs/run_program.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <thread>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "data/process.h"
+#include "jobs/descriptor.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A file in memory stands for each of the three streams: none of them can fill up, break or stay open.
+Descriptor make_stream(const char* name, const std::string& content) {
+  Descriptor out(::memfd_create(name, MFD_CLOEXEC));
+  if (!out) throw_io_error("open", "a file in memory", errno);
+  for (size_t done = 0; done < content.size();) {
+    const ssize_t n = ::write(out.get(), content.data() + done, content.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_io_error("write", "a file in memory", errno);
+    done += static_cast<size_t>(n);
+  }
+  if (::lseek(out.get(), 0, SEEK_SET) < 0) throw_io_error("seek in", "a file in memory", errno);
+  return out;
+}
+
+std::string content_of(const Descriptor& stream) {
+  std::string out;
+  std::array<char, 16384> chunk;
+  for (;;) {
+    const ssize_t n = ::pread(stream.get(), chunk.data(), chunk.size(), static_cast<off_t>(out.size()));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_io_error("read", "a file in memory", errno);
+    if (n == 0) return out;
+    out.append(chunk.data(), static_cast<size_t>(n));
+  }
+}
+
+pid_t spawn(const std::string& program, const std::vector<std::string>& argv, const std::array<int, 3>& streams) {
+  std::vector<char*> words;
+  for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  for (int i = 0; i < 3; ++i) posix_spawn_file_actions_adddup2(&actions, streams[static_cast<size_t>(i)], i);
+  // This process may block or ignore signals that must still be able to end the other.
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+
+  pid_t child = -1;
+  const int error = posix_spawn(&child, program.c_str(), &actions, &attributes, words.data(), environ);
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) throw_io_error("run", argv[0], error);
+  return child;
+}
+
+// Whether the child ended before the deadline. It is left to be reaped.
+bool wait_for_end(pid_t child, Clock::time_point deadline) {
+  constexpr auto kLongestNap = std::chrono::milliseconds(20);
+  for (auto nap = std::chrono::milliseconds(1);; nap = std::min(2 * nap, kLongestNap)) {
+    siginfo_t info = {};
+    const int failed = ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT);
+    if (failed ? errno != EINTR : info.si_pid != 0) return true;
+    if (Clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(nap);
+  }
+}
+
+}  // namespace
+
+ProgramResult run_program(const std::vector<std::string>& argv, const std::string& input,
+                          std::chrono::milliseconds deadline) {
+  LOCKSTEP_CHECK(!argv.empty());
+  const std::string program = detail::find_program(argv[0]);
+  if (program.empty())
+    throw_error("run a program: there is no \"{}\" that may be run{}", argv[0],
+                argv[0].find('/') == std::string::npos ? " on the PATH; install it, or correct the PATH"
+                                                       : "; correct its path");
+  const Descriptor in = make_stream("input", input), out = make_stream("output", {}), err = make_stream("error", {});
+  const pid_t child = spawn(program, argv, {in.get(), out.get(), err.get()});
+  const bool ended = wait_for_end(child, Clock::now() + deadline);
+  // The child is not yet reaped, so its number still names its group: kill it, or what it left behind.
+  ::kill(-child, SIGKILL);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  if (!ended)
+    throw IoError(
+        fmt::format("run {}: it has not ended after {:g} s and was killed; see whether the service it asks "
+                    "answers",
+                    argv[0], std::chrono::duration<double>(deadline).count()));
+  return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+          .out = content_of(out),
+          .err = content_of(err)};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,179 @@
+#include "jobs/show.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "jobs/selector.h"
+
+namespace lockstep {
+namespace {
+
+using nlohmann::ordered_json;
+
+const Condition* last_true(const Job& job) {
+  const auto& all = job.status.conditions;
+  const auto found = std::find_if(all.rbegin(), all.rend(), [](const Condition& each) { return each.status; });
+  return found == all.rend() ? nullptr : &*found;
+}
+
+std::string or_none(std::string text) { return text.empty() ? "<none>" : std::move(text); }
+
+std::string exit_code_text(const Pod& pod) { return pod.exit_code ? std::to_string(*pod.exit_code) : "<none>"; }
+std::string process_text(const Pod& pod) { return pod.process > 0 ? std::to_string(pod.process) : "<none>"; }
+
+// A replica that waits is as old as what it waits for.
+std::optional<JobTime> birth_of(const Job& job, const Pod& pod) {
+  if (pod.started) return pod.started;
+  return job.status.started ? job.status.started : std::optional(job.created);
+}
+
+// "1 (12s ago)", "0".
+std::string restarts_text(const Pod& pod, JobTime now) {
+  if (pod.attempt == 0 || !pod.started) return std::to_string(pod.attempt);
+  return fmt::format("{} ({} ago)", pod.attempt, age_text(pod.started, now));
+}
+
+const char* phase_name(PodPhase phase) {
+  switch (phase) {
+    case PodPhase::pending:
+      return "Pending";
+    case PodPhase::running:
+      return "Running";
+    case PodPhase::succeeded:
+      return "Succeeded";
+    case PodPhase::failed:
+      break;
+  }
+  return "Failed";
+}
+
+Row with_space(const std::string& space, bool shown, Row row) {
+  if (shown) row.insert(row.begin(), space);
+  return row;
+}
+
+}  // namespace
+
+const char* kind_name(const Job& job) { return job.kind == JobKind::jax_job ? "JAXJob" : "Job"; }
+
+std::string full_name(const Job& job) {
+  return (job.kind == JobKind::jax_job ? "jaxjob.kubeflow.org/" : "job.batch/") + job.name;
+}
+
+std::string short_name(const Job& job) { return (job.kind == JobKind::jax_job ? "jaxjobs/" : "jobs/") + job.name; }
+
+std::string pod_status(const Pod& pod) {
+  if (pod.phase == PodPhase::succeeded) return "Completed";
+  if (pod.phase == PodPhase::failed) return pod.reason.empty() ? "Error" : pod.reason;
+  return phase_name(pod.phase);
+}
+
+Row job_header(Shown shown) {
+  Row row = {"NAME", "STATE", "AGE"};
+  if (shown.wide) row.insert(row.end(), {"REPLICAS", "RESTARTS", "MESSAGE"});
+  return with_space("NAMESPACE", shown.spaces, row);
+}
+
+Row job_row(const Job& job, Shown shown, JobTime now) {
+  Row row = {job.name, job_state(job), age_text(job.created, now)};
+  if (shown.wide) {
+    const Condition* last = last_true(job);
+    row.insert(row.end(), {std::to_string(job.spec.replicas), std::to_string(job.status.restarts),
+                           or_none(last ? last->message : "")});
+  }
+  return with_space(job.space, shown.spaces, row);
+}
+
+Row pod_header(Shown shown) {
+  Row row = {"NAME", "READY", "STATUS", "RESTARTS", "AGE"};
+  if (shown.wide) row.insert(row.end(), {"NODE", "PID", "EXIT CODE"});
+  return with_space("NAMESPACE", shown.spaces, row);
+}
+
+Row pod_row(const Job& job, const Pod& pod, Shown shown, JobTime now) {
+  Row row = {pod_name(job, pod.index), pod.phase == PodPhase::running ? "1/1" : "0/1", pod_status(pod),
+             restarts_text(pod, now), age_text(birth_of(job, pod), now)};
+  if (shown.wide) row.insert(row.end(), {or_none(pod.node), process_text(pod), exit_code_text(pod)});
+  return with_space(job.space, shown.spaces, row);
+}
+
+Row event_header(Shown shown) {
+  return with_space("NAMESPACE", shown.spaces, {"LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"});
+}
+
+Row event_row(const Job& job, const JobEvent& event, Shown shown, JobTime now) {
+  return with_space(
+      job.space, shown.spaces,
+      {age_text(event.time, now), event.warning ? "Warning" : "Normal", event.reason, event.object, event.message});
+}
+
+std::string job_news(const Job& job) { return fmt::format("{} {} {}", job.uid, job_state(job), job.status.restarts); }
+
+std::string pod_news(const Job& job, const Pod& pod) {
+  return fmt::format("{} {} {} {} {}", job.uid, pod_status(pod), pod.attempt, pod.process, exit_code_text(pod));
+}
+
+ordered_json pod_object(const Job& job, const Pod& pod) {
+  ordered_json labels = ordered_json::object();
+  for (const auto& [key, value] : pod_labels(job, pod.index)) labels[key] = value;
+  const Container& from = job.spec.container;
+  ordered_json container;
+  if (!from.args.empty()) container["args"] = from.args;
+  if (!from.command.empty()) container["command"] = from.command;
+  if (!from.env.empty()) container["env"] = ordered_json::array();
+  for (const auto& [name, value] : from.env) container["env"].push_back({{"name", name}, {"value", value}});
+  if (!from.image.empty()) container["image"] = from.image;
+  container["name"] = "jax";
+
+  ordered_json state = ordered_json::object();
+  if (pod.phase == PodPhase::running) {
+    state["running"] = {{"startedAt", time_text(pod.started)}};
+  } else if (pod.phase == PodPhase::pending) {
+    state["waiting"] = ordered_json::object();
+    if (!pod.reason.empty()) state["waiting"]["reason"] = pod.reason;
+  } else {
+    ordered_json& ended = state["terminated"];
+    if (pod.exit_code) ended["exitCode"] = *pod.exit_code;
+    if (pod.ended) ended["finishedAt"] = time_text(pod.ended);
+    ended["reason"] = pod_status(pod);
+    if (pod.started) ended["startedAt"] = time_text(pod.started);
+  }
+
+  ordered_json out = {{"apiVersion", "v1"}, {"kind", "Pod"}};
+  out["metadata"]["creationTimestamp"] = time_text(birth_of(job, pod));
+  out["metadata"]["labels"] = labels;
+  out["metadata"]["name"] = pod_name(job, pod.index);
+  out["metadata"]["namespace"] = job.space;
+  out["metadata"]["ownerReferences"] =
+      ordered_json::array({{{"apiVersion", job.kind == JobKind::jax_job ? "kubeflow.org/v1" : "batch/v1"},
+                            {"controller", true},
+                            {"kind", kind_name(job)},
+                            {"name", job.name},
+                            {"uid", job.uid}}});
+  out["spec"]["containers"] = ordered_json::array({container});
+  if (!pod.node.empty()) out["spec"]["nodeName"] = pod.node;
+  out["status"]["containerStatuses"] = ordered_json::array(
+      {{{"name", "jax"}, {"ready", pod.phase == PodPhase::running}, {"restartCount", pod.attempt}, {"state", state}}});
+  out["status"]["phase"] = phase_name(pod.phase);
+  if (pod.started) out["status"]["startTime"] = time_text(pod.started);
+  return out;
+}
+
+ordered_json list_object(std::vector<ordered_json> items) {
+  ordered_json out = {{"apiVersion", "v1"}, {"items", ordered_json::array()}, {"kind", "List"}};
+  for (ordered_json& item : items) out["items"].push_back(std::move(item));
+  return out;
+}
+
+Waiting waiting_for(const Job& job, const std::string& type, bool status) {
+  const auto at = std::find_if(job.status.conditions.begin(), job.status.conditions.end(),
+                               [&](const Condition& each) { return each.type == type; });
+  const bool known = at != job.status.conditions.end();
+  if (known && at->status == status) return Waiting::met;
+  if (!is_finished(job)) return Waiting::not_yet;
+  // A job may be over before anybody saw it run.
+  return !known && !status ? Waiting::met : Waiting::never;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,130 @@
+#include "guides/guide.h"
+
+#include <filesystem>
+#include <regex>
+#include <sstream>
+#include <stdexcept>
+
+#include "base/file.h"
+#include "support/program.h"
+
+namespace lockstep::guides {
+namespace {
+
+std::string with_spaces_and_numbers_alike(std::string text) {
+  // The longest first: a date has numbers inside.
+  static const std::vector<std::regex> kinds = [] {
+    std::vector<std::regex> out;
+    for (const char* each :
+         {"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z",
+          "[0-9]+ examples/s", "[0-9]+\\.[0-9]+", "\\b([0-9]+[dhms])+\\b", "\\b[0-9]+ s\\b"})
+      out.emplace_back(each);
+    return out;
+  }();
+  for (const std::regex& each : kinds) text = std::regex_replace(text, each, "#");
+  text = std::regex_replace(text, std::regex("[ \t]+"), " ");
+  return std::regex_replace(text, std::regex("^ | $"), "");
+}
+
+std::string read_text(const std::string& path) {
+  const std::vector<uint8_t> bytes = FileSystem::real().read_file(path);
+  return {bytes.begin(), bytes.end()};
+}
+
+}  // namespace
+
+std::vector<Step> read_guide(const std::string& text) {
+  enum class Inside { prose, other, commands } inside = Inside::prose;
+  std::vector<Step> out;
+  std::istringstream in(text);
+  int number = 0, begin = 0;
+  bool mnist = false, has_command = false;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    if (line.starts_with("```")) {
+      if (inside == Inside::commands && !has_command)
+        throw std::runtime_error("line " + std::to_string(begin) + ": a block to be run without a command");
+      if (inside != Inside::prose) {
+        inside = Inside::prose;
+        continue;
+      }
+      mnist = line == "```sh mnist";
+      inside = mnist || line == "```sh" ? Inside::commands : Inside::other;
+      begin = number;
+      has_command = false;
+    } else if (inside == Inside::commands && line.starts_with("$ ")) {
+      out.push_back({line.substr(2), {}, number, mnist});
+      has_command = true;
+    } else if (inside == Inside::commands && has_command) {
+      Step& last = out.back();
+      if (last.shown.empty() && last.command.ends_with('\\'))
+        last.command += "\n" + line;
+      else if (!line.empty())
+        last.shown.push_back(line);
+    } else if (inside == Inside::commands && !line.empty()) {
+      throw std::runtime_error("line " + std::to_string(number) + ": \"" + line + "\" comes before any command");
+    }
+  }
+  if (inside != Inside::prose) throw std::runtime_error("line " + std::to_string(begin) + ": a block without an end");
+  return out;
+}
+
+bool is_shown_as(const std::string& printed, const std::string& shown) {
+  const std::string text = with_spaces_and_numbers_alike(printed), pattern = with_spaces_and_numbers_alike(shown);
+  // Piece after piece between the dots: the first one at the beginning, the last one at the end.
+  std::vector<std::string> pieces(1);
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern.compare(i, 3, "...") == 0) {
+      pieces.emplace_back();
+      i += 2;
+    } else {
+      pieces.back() += pattern[i];
+    }
+  }
+  if (pieces.size() == 1) return text == pattern;
+  if (!text.starts_with(pieces.front())) return false;
+  size_t at = pieces.front().size();
+  for (size_t i = 1; i + 1 < pieces.size(); ++i) {
+    const size_t found = text.find(pieces[i], at);
+    if (found == text.npos) return false;
+    at = found + pieces[i].size();
+  }
+  return text.size() >= at + pieces.back().size() && text.ends_with(pieces.back());
+}
+
+std::vector<Outcome> run_guide(const std::vector<Step>& steps) {
+  const TempDir dir;
+  const std::string home = dir.path() + "/home", told = dir.path() + "/told";
+  FileSystem::real().make_dirs(home);
+  FileSystem::real().make_dirs(told);
+  std::filesystem::create_directory_symlink(LOCKSTEP_SOURCE_DIR "/examples", home + "/examples");
+  std::filesystem::create_directory_symlink(LOCKSTEP_SOURCE_DIR "/deploy", home + "/deploy");
+  const bool has_mnist = run_lockstep({"data", "verify", "mnist"}).exit_code == 0;
+
+  std::string script = "cd '" + home +
+                       "'\nexport PATH='" LOCKSTEP_BINARY_DIR "':\"$PATH\"\nexport LOCKSTEP_STATE_DIR='" + dir.path() +
+                       "/state' LOCKSTEP_DAEMON_IDLE=1\nunset LOCKSTEP_ON\ncode=0\n";
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].needs_mnist && !has_mnist) continue;
+    const std::string file = told + "/" + std::to_string(i);
+    // Each one sees the exit code of the one before.
+    script += "(exit $code)\n{\n" + steps[i].command + "\n} >" + file + " 2>&1 </dev/null\ncode=$?\necho $code >" +
+              file + ".code\n";
+  }
+  script += "lockstep delete --all -A >/dev/null 2>&1\n";
+  const std::string path = dir.path() + "/script";
+  FileSystem::real().write(path, std::vector<uint8_t>(script.begin(), script.end()));
+  const detail::ProcessResult result = detail::run_process({"bash", "--norc", path}, std::chrono::minutes(4));
+  if (result.timed_out) throw std::runtime_error("the guide did not come to its end: " + result.output);
+
+  std::vector<Outcome> out(steps.size());
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const std::string file = told + "/" + std::to_string(i);
+    if (!FileSystem::real().exists(file + ".code")) continue;
+    out[i] = {std::stoi(read_text(file + ".code")), read_text(file)};
+  }
+  if (!has_mnist) std::fprintf(stderr, "MNIST is not on this machine: commands that need it are left out\n");
+  return out;
+}
+
+}  // namespace lockstep::guides

@@ -1,0 +1,84 @@
+// What the guides tell to type works, and prints what they show.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "base/file.h"
+#include "guides/guide.h"
+#include "support/program.h"
+
+namespace lockstep {
+namespace {
+
+using namespace guides;
+
+class Guide : public testing::TestWithParam<const char*> {};
+
+TEST_P(Guide, CommandsWorkAndPrintWhatItShows) {
+  const std::string path = std::string(LOCKSTEP_SOURCE_DIR "/docs/") + GetParam();
+  const std::vector<uint8_t> bytes = FileSystem::real().read_file(path);
+  const std::vector<Step> steps = read_guide({bytes.begin(), bytes.end()});
+  ASSERT_FALSE(steps.empty()) << path;
+  const bool has_mnist = run_lockstep({"data", "verify", "mnist"}).exit_code == 0;
+  const std::vector<Outcome> outcomes = run_guide(steps);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].needs_mnist && !has_mnist) continue;
+    const std::string where = path + ":" + std::to_string(steps[i].line) + ": " + steps[i].command;
+    const bool code_is_shown = i + 1 < steps.size() && steps[i + 1].command == "echo $?";
+    EXPECT_TRUE(code_is_shown || outcomes[i].exit_code == 0) << where << "\nexit code " << outcomes[i].exit_code << "\n"
+                                                             << outcomes[i].output;
+    std::vector<std::string> printed;
+    std::istringstream in(outcomes[i].output);
+    for (std::string line; std::getline(in, line);) printed.push_back(line);
+    for (const std::string& shown : steps[i].shown)
+      EXPECT_TRUE(shown == "..." || std::any_of(printed.begin(), printed.end(),
+                                                [&](const std::string& line) { return is_shown_as(line, shown); }))
+          << where << "\nshows:  " << shown << "\nprinted:\n"
+          << outcomes[i].output;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Docs, Guide, testing::Values("laptop.md", "troubleshooting.md", "launch.md"),
+                         [](const auto& p) {
+                           const std::string name = p.param;
+                           return name.substr(0, name.find('.'));
+                         });
+
+TEST(GuideReader, RunsOnlyWhatIsMarked) {
+  const std::vector<Step> steps = read_guide(
+      "text\n```\n$ no\n```\n```console\n$ no\n```\n```sh\n$ one \\\n  more\nout\n\n...\n$ two\n```\n"
+      "$ no\n```sh mnist\n$ three\n```\n");
+  ASSERT_EQ(steps.size(), 3u);
+  EXPECT_EQ(steps[0].command, "one \\\n  more");
+  EXPECT_EQ(steps[0].shown, (std::vector<std::string>{"out", "..."}));
+  EXPECT_EQ(steps[0].line, 9);
+  EXPECT_FALSE(steps[0].needs_mnist);
+  EXPECT_EQ(steps[1].command, "two");
+  EXPECT_TRUE(steps[1].shown.empty());
+  EXPECT_EQ(steps[2].command, "three");
+  EXPECT_TRUE(steps[2].needs_mnist);
+}
+
+TEST(GuideReader, BlocksThatCannotBeRunAreRefused) {
+  EXPECT_THROW(read_guide("```sh\n```\n"), std::runtime_error);
+  EXPECT_THROW(read_guide("```sh\nlockstep train\n```\n"), std::runtime_error);
+  EXPECT_THROW(read_guide("```sh\n$ lockstep train\n"), std::runtime_error);
+}
+
+TEST(GuideReader, NumbersThatChangeAreNotCompared) {
+  EXPECT_TRUE(is_shown_as("a-worker-0   0/1     Completed   0          12s", "a-worker-0 0/1 Completed   0   108m"));
+  EXPECT_FALSE(is_shown_as("a-worker-1   0/1     Completed   0          12s", "a-worker-0 0/1 Completed   0   108m"));
+  EXPECT_FALSE(is_shown_as("a-worker-0   0/1     Error       0          12s", "a-worker-0 0/1 Completed   0   108m"));
+  EXPECT_TRUE(is_shown_as("startTime: \"2026-11-15T10:58:30Z\"", "startTime: \"2024-12-18T16:47:28Z\""));
+  EXPECT_TRUE(is_shown_as("uid: 15f1db77-3326-405d-95e6-3d9a0d581611", "uid: 00000000-1111-4222-8333-444444444444"));
+  EXPECT_TRUE(is_shown_as("accuracy 92.96 % in 7.8 s", "accuracy 91.00 % in 12.25 s"));
+  EXPECT_FALSE(is_shown_as("16 devices", "8 devices"));
+  EXPECT_TRUE(is_shown_as("one two three", "one ... three"));
+  EXPECT_TRUE(is_shown_as("one two three", "...two..."));
+  EXPECT_FALSE(is_shown_as("one two three", "two..."));
+  EXPECT_FALSE(is_shown_as("one", "one...one"));
+}
+
+}  // namespace
+}  // namespace lockstep

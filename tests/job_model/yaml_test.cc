@@ -1,0 +1,236 @@
+#include <gtest/gtest.h>
+#include <yaml-cpp/yaml.h>
+
+#include <random>
+
+#include "base/throws.h"
+#include "jobs/model/object.h"
+#include "jobs/model/yaml_document.h"
+#include "lockstep/error.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json read(const std::string& text) {
+  const std::vector<YamlDocument> documents = parse_yaml_documents(text, "a.yaml");
+  return documents.empty() ? Json() : documents[0].value;
+}
+
+TEST(YamlDocument, PlainScalarsHaveTypes) {
+  EXPECT_EQ(read("[1, -2, +3, 0x1f, 0o17, 0644, 18446744073709551615]").dump(),
+            "[1,-2,3,31,15,420,18446744073709551615]");
+  EXPECT_EQ(read("[1.5, -.5, 1e3, 2., 1.0]").dump(), "[1.5,-0.5,1000.0,2.0,1.0]");
+  EXPECT_EQ(read("[true, True, FALSE, null, ~, Null]").dump(), "[true,true,false,null,null,null]");
+  EXPECT_EQ(read("a:\nb: ''").dump(), R"({"a":null,"b":""})");
+  EXPECT_EQ(read("[yes, 1_000, 1.2.3, 12:30, 2024-12-18, a, -, 08, '1', \"true\", !!str 5, e5, .]").dump(),
+            R"(["yes","1_000","1.2.3","12:30","2024-12-18","a","-",8.0,"1","true","5","e5","."])");
+  EXPECT_EQ(read("99999999999999999999").dump(), "1e+20");
+}
+
+TEST(YamlDocument, AnchorsAndMergeKeysAreResolved) {
+  EXPECT_EQ(read("base: &b {x: 1, y: 2}\nother:\n  <<: *b\n  y: 3\nagain: *b\n").dump(),
+            R"({"base":{"x":1,"y":2},"other":{"y":3,"x":1},"again":{"x":1,"y":2}})");
+  EXPECT_EQ(read("[&a {x: 1}, &b {x: 2, z: 3}, {<<: [*a, *b]}]").dump(), R"([{"x":1},{"x":2,"z":3},{"x":1,"z":3}])");
+  EXPECT_EQ(read("'<<': 1").dump(), R"({"<<":1})");
+  EXPECT_THROWS(read("a: 1\n<<: 5\n"), Error, "a.yaml:2: << takes over a map, or a list of maps; give an alias");
+}
+
+TEST(YamlDocument, LinesAreKnownByPath) {
+  const auto documents = parse_yaml_documents("---\na: 1\n---\n# nothing\n---\nb:\n  c:\n  - x\n  - d: 2\n", "a.yaml");
+  ASSERT_EQ(documents.size(), 2U);
+  EXPECT_EQ(documents[0].lines.at("a"), 2);
+  EXPECT_EQ(documents[1].line, 6);
+  EXPECT_EQ(documents[1].lines.at("b.c"), 7);
+  EXPECT_EQ(documents[1].lines.at("b.c[0]"), 8);
+  EXPECT_EQ(documents[1].lines.at("b.c[1].d"), 9);
+}
+
+TEST(YamlDocument, JsonIsReadAsItIs) {
+  EXPECT_EQ(read("{\"a\": [1, 2.5, \"x\\u00e9\", null, true]}").dump(), R"({"a":[1,2.5,"xé",null,true]})");
+  EXPECT_EQ(read("{\n\t\"a\":\t{\n\t\t\"b\": \"\\ud83d\\ude00 \\/\"\n\t}\n}").dump(), R"({"a":{"b":"😀 /"}})");
+}
+
+TEST(YamlDocument, WhatIsNoYamlIsRefused) {
+  EXPECT_THROWS(read("a: 1\nb: [1, 2\nc: 3\n"), Error, "a.yaml:");
+  EXPECT_THROWS(read("a: 1\nb: [1, 2\nc: 3\n"), Error, "not YAML: ");
+  EXPECT_THROWS(read("a: 'x"), Error, "look at the indentation, the quotes and the colons there");
+  EXPECT_THROWS(read("a: *nowhere"), Error, "not YAML: ");
+  EXPECT_THROWS(read("a: 1\nb: 2\na: 3\n"), Error, "a.yaml:3: a is there twice; remove one");
+  EXPECT_THROWS(read("a:\n  - b: 1\n    b: 2\n"), Error, "a.yaml:3: a[0].b is there twice; remove one");
+  EXPECT_THROWS(read("[a]: 1"), Error, "a.yaml:1: a key is a list or map; keys are text");
+  EXPECT_THROWS(read("a: .inf"), Error, "a.yaml:1: \".inf\" is no number that an object can hold; put it in quotes");
+  EXPECT_THROWS(read("a: 1\nb: -.Inf"), Error, "a.yaml:2: \"-.Inf\" is no number");
+  EXPECT_THROWS(read("a: .nan"), Error, "\".nan\" is no number");
+  EXPECT_THROWS(read("a: 1e999"), Error, "\"1e999\" is no number");
+  EXPECT_THROWS(read("a: !!binary aGVsbG8="), Error, "a.yaml:1: !!binary is not read; write the text in quotes");
+  EXPECT_THROWS(read("a: 1\nb: \xff"), Error, "a.yaml:2: byte 0xff is no text in UTF-8");
+  EXPECT_THROWS(read("a: \xc0\xaf"), Error, "a.yaml:1: byte 0xc0 is no text in UTF-8");
+  EXPECT_THROWS(read("a: \xed\xa0\x80"), Error, "a.yaml:1: byte 0xed is no text in UTF-8");
+  EXPECT_THROWS(read(std::string("a: \0", 4)), Error, "a.yaml:1: byte 0x00 is no text in UTF-8");
+}
+
+TEST(YamlDocument, AnchorsCannotGrowBeyondAllMeasure) {
+  std::string laughs = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
+  for (int i = 1; i < 9; ++i) {
+    const std::string before = "*a" + std::to_string(i - 1);
+    laughs += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [";
+    for (int j = 0; j < 9; ++j) laughs += before + ", ";
+    laughs += before + "]\n";
+  }
+  EXPECT_THROWS(read(laughs), Error, "more than 50000 values; that is no manifest: look for an anchor");
+  std::string deep;
+  for (int i = 0; i < 200; ++i) deep += "[";
+  for (int i = 0; i < 200; ++i) deep += "]";
+  EXPECT_THROWS(read(deep), Error, "more than 100 levels of values inside values");
+  EXPECT_THROWS(read("a: &a\n  b: *a\n"), Error, "a.yaml:");
+}
+
+struct Written {
+  Json value;
+  const char* text;
+};
+
+TEST(ToYaml, IsInTheStyleOfKubectl) {
+  const Written table[] = {
+      {{{"b", 1}, {"a", {{"z", true}, {"y", nullptr}}}}, "a:\n  \"y\": null\n  z: true\nb: 1\n"},
+      {{{"list", {1, "x", {{"k", "v"}, {"j", "w"}}}}}, "list:\n- 1\n- x\n- j: w\n  k: v\n"},
+      {{{"a", Json::array()}, {"b", Json::object()}, {"c", {Json::object(), Json::array()}}},
+       "a: []\nb: {}\nc:\n- {}\n- []\n"},
+      {Json::parse("[[1, [2]], [{\"a\": [3]}]]"), "- - 1\n  - - 2\n- - a:\n    - 3\n"},
+      {{{"a10", 1}, {"a9", 2}, {"a_b", 3}, {"aB", 4}, {"a", 5}, {"1", 6}},
+       "\"1\": 6\na: 5\na_b: 3\na9: 2\na10: 1\naB: 4\n"},
+      {{{"t", "one\ntwo\n"}, {"u", "one\n\n  two"}, {"v", "x\n\n"}},
+       "t: |\n  one\n  two\nu: |-\n  one\n\n    two\nv: |+\n  x\n\n"},
+      {{{"l", {"one\ntwo\n"}}}, "l:\n- |\n  one\n  two\n"},
+      {{{"s", " first\nsecond"}}, "s: |2-\n   first\n  second\n"},
+      {{{"s", "trailing \nspace"}}, "s: \"trailing \\nspace\"\n"},
+      {"top\nlevel", "\"top\\nlevel\"\n"},
+      {1.5, "1.5\n"},
+  };
+  for (const Written& row : table) EXPECT_EQ(to_yaml(row.value), row.text) << row.value;
+}
+
+TEST(ToYaml, QuotesOnlyWhatOthersWouldMisread) {
+  const std::pair<const char*, const char*> table[] = {
+      {"plain", "plain"},
+      {"two words", "two words"},
+      {"a:b", "a:b"},
+      {"docker.io/x/y:latest", "docker.io/x/y:latest"},
+      {"a=b,c=d", "a=b,c=d"},
+      {"-x", "-x"},
+      {"--flag", "--flag"},
+      {"a#b", "a#b"},
+      {"a'b", "a'b"},
+      {"a\"b", "a\"b"},
+      {"1.2.3", "1.2.3"},
+      {"v1", "v1"},
+      {"500m", "500m"},
+      {"10Gi", "10Gi"},
+      {"Infinity", "Infinity"},
+      {"ünïcode 😀", "ünïcode 😀"},
+      {"", "\"\""},
+      {"True", "\"True\""},
+      {"false", "\"false\""},
+      {"null", "\"null\""},
+      {"~", "\"~\""},
+      {"yes", "\"yes\""},
+      {"y", "\"y\""},
+      {"off", "\"off\""},
+      {"<<", "\"<<\""},
+      {"3620", "\"3620\""},
+      {"-1", "\"-1\""},
+      {"0x1f", "\"0x1f\""},
+      {"0644", "\"0644\""},
+      {"0b11", "\"0b11\""},
+      {"1_000", "\"1_000\""},
+      {"1e3", "\"1e3\""},
+      {".5", "\".5\""},
+      {".inf", "\".inf\""},
+      {".NaN", "\".NaN\""},
+      {"12:30", "\"12:30\""},
+      {"2024-12-18", "\"2024-12-18\""},
+      {"2024-12-18T16:47:28Z", "\"2024-12-18T16:47:28Z\""},
+      {"a: b", "'a: b'"},
+      {"a:", "'a:'"},
+      {"a #b", "'a #b'"},
+      {"#a", "'#a'"},
+      {"- a", "'- a'"},
+      {"-", "'-'"},
+      {"---", "'---'"},
+      {"*a", "'*a'"},
+      {"&a", "'&a'"},
+      {"!a", "'!a'"},
+      {"{a}", "'{a}'"},
+      {"[a]", "'[a]'"},
+      {"%a", "'%a'"},
+      {"@a", "'@a'"},
+      {"`a`", "'`a`'"},
+      {"'a'", "'''a'''"},
+      {"\"a\"", "'\"a\"'"},
+      {" a", "' a'"},
+      {"a ", "'a '"},
+      {"a\tb", "\"a\\tb\""},
+      {"a\x01", "\"a\\x01\""},
+      {"a\r\n", "\"a\\r\\n\""},
+      {"a\u2028b", "\"a\\u2028b\""},
+      {"\ufeff", "\"\\uFEFF\""},
+      {"\u0085", "\"\\x85\""},
+  };
+  for (const auto& [value, text] : table) EXPECT_EQ(to_yaml({{"k", value}}), "k: " + std::string(text) + "\n");
+}
+
+class Trees {
+ public:
+  explicit Trees(uint32_t seed) : random_(seed) {}
+
+  Json tree(int levels) {
+    const int kind = below(levels > 0 ? 9 : 6);
+    if (kind == 6 || kind == 7) {
+      Json map = Json::object();
+      for (int i = below(5); i > 0; --i) map[text()] = tree(levels - 1);
+      return map;
+    }
+    if (kind == 8) {
+      Json list = Json::array();
+      for (int i = below(5); i > 0; --i) list.push_back(tree(levels - 1));
+      return list;
+    }
+    if (kind == 0) return nullptr;
+    if (kind == 1) return below(2) == 0;
+    if (kind == 2) return static_cast<int64_t>(random_()) - (int64_t{1} << 31);
+    if (kind == 3) return std::ldexp(static_cast<double>(random_()) - 2e9, below(80) - 40);
+    return text();
+  }
+
+ private:
+  int below(int limit) { return static_cast<int>(random_() % static_cast<uint32_t>(limit)); }
+
+  std::string text() {
+    static const std::vector<std::string> kPieces = {
+        "a",  "b",  "Z",  "1",    "0",    "9",  " ",    " ",      "\n",     "\n",   ":",   "-",  "#", "'", "\"",
+        "\\", ",",  "[",  "]",    "{",    "}",  "&",    "*",      "!",      "|",    ">",   "%",  "@", "`", "?",
+        "=",  "~",  "<<", "null", "y",    "no", "true", ".",      "_",      "e",    "+",   "x",  "/", "$", "(",
+        ")",  "\t", "\r", "é",    "日本", "😀",  "\x01", "\u2028", "\u0085", "\x7f", "---", "..."};
+    std::string out;
+    for (int i = below(8); i > 0; --i) out += kPieces[static_cast<size_t>(below(static_cast<int>(kPieces.size())))];
+    return out;
+  }
+
+  std::mt19937 random_;
+};
+
+TEST(ToYaml, IsReadBackAsTheSameValue) {
+  Trees trees(7);
+  for (int i = 0; i < 4000 && !testing::Test::HasFailure(); ++i) {
+    const Json value = trees.tree(4);
+    const std::string text = to_yaml(value);
+    const Json back = read(text);
+    EXPECT_EQ(nlohmann::json(back), nlohmann::json(value)) << text;
+    EXPECT_EQ(to_yaml(back), text);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

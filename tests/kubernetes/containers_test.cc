@@ -1,0 +1,71 @@
+// The root of the image holds all that the program needs: it runs there with nothing else in sight, and not as root.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "cli/training.h"
+#include "data/process.h"
+#include "support/program.h"
+
+namespace lockstep {
+namespace {
+
+std::string collect_script() { return std::string(LOCKSTEP_SOURCE_DIR) + "/deploy/containers/collect.sh"; }
+
+// How a command is run with another root, as an ordinary user.
+Words enter(const std::string& root) {
+  return ::getuid() == 0 ? Words{"chroot", "--userspec=65532:65532", root} : Words{"unshare", "-r", "chroot", root};
+}
+
+RunningProgram::Result inside(const std::string& root, const Words& command) {
+  return RunningProgram(Words{"/usr/bin/env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LD_LIBRARY_PATH=/lib",
+                              "LOCKSTEP_CACHE_DIR=/tmp/lockstep"} +
+                        enter(root) + command)
+      .wait();
+}
+
+bool is_sanitized() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return true;
+#elif defined(__has_feature)
+  return __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
+#else
+  return false;
+#endif
+}
+
+TEST(Container, TheRootOfTheImageIsComplete) {
+  if (is_sanitized()) GTEST_SKIP() << "sanitizers read /proc, which is not there";
+  if (detail::run_process(enter("/") + Words{"true"}, std::chrono::seconds(10)).exit_code != 0)
+    GTEST_SKIP() << "no right to change the root";
+  const TempDir dir;
+  const std::string root = dir.path() + "/root";
+  const auto collected = RunningProgram({collect_script(), program_path(), root}).wait();
+  ASSERT_EQ(collected.exit_code, 0) << collected.err;
+  EXPECT_NE(collected.out.find(" MiB in " + root), std::string::npos) << collected.out;
+  for (const char* other : {"/bin/sh", "/bin/bash", "/usr"}) EXPECT_FALSE(std::filesystem::exists(root + other));
+
+  const auto version = inside(root, {"/bin/lockstep", "version"});
+  ASSERT_EQ(version.exit_code, 0) << version.err;
+  EXPECT_EQ(version.out, run_lockstep({"version"}).output);
+  const auto trained = inside(root, {"/bin/lockstep", "train", "--dataset", "synthetic", "--steps", "3", "--batch-size",
+                                     "64", "--devices", "2", "--quiet", "--checkpoint-dir", "/checkpoints/run"});
+  EXPECT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_NE(trained.out.find("after 3 steps"), std::string::npos) << trained.out;
+  EXPECT_TRUE(std::filesystem::exists(root + "/checkpoints/run"));
+}
+
+TEST(Container, CollectRefusesWhatItCannotDo) {
+  const TempDir dir;
+  EXPECT_EQ(RunningProgram({collect_script()}).wait().exit_code, 2);
+  const auto missing = RunningProgram({collect_script(), dir.path() + "/none", dir.path() + "/root"}).wait();
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_NE(missing.err.find("there is no program " + dir.path() + "/none; build it first"), std::string::npos);
+  std::filesystem::create_directories(dir.path() + "/full/x");
+  const auto full = RunningProgram({collect_script(), program_path(), dir.path() + "/full"}).wait();
+  EXPECT_EQ(full.exit_code, 1);
+  EXPECT_NE(full.err.find("is not empty; choose another folder"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep

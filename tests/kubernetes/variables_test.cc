@@ -1,0 +1,121 @@
+#include "jobs/kubernetes/variables.h"
+
+#include <gtest/gtest.h>
+
+#include "base/throws.h"
+#include "lockstep/error.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json complete(const Json& given, const std::string& kind = "indexed-job") {
+  return complete_variables(given, {.kind = kind, .make_token = [] { return std::string("made-token-0123456789"); }});
+}
+
+TEST(Variables, TheTwoOfTheSeedAreEnough) {
+  const Json all = complete({{"hosts_count", 2}, {"local_device_count", 2}});
+  EXPECT_EQ(all["name"], "lockstep");
+  EXPECT_EQ(all["service"], "lockstep");
+  EXPECT_EQ(all["gpu_count"], 0);
+  EXPECT_EQ(all["port"], 55527);
+  EXPECT_EQ(all["args"], Json::array({"train"}));
+  EXPECT_EQ(all["token_secret"], "lockstep-token");
+  EXPECT_EQ(all["token"], "made-token-0123456789");
+  EXPECT_EQ(all["env"], Json::array());
+}
+
+TEST(Variables, SomeFollowFromOthers) {
+  EXPECT_EQ(complete({{"gpus", true}, {"local_device_count", 4}})["gpu_count"], 4);
+  EXPECT_EQ(complete({{"gpus", 3}})["gpu_count"], 3);
+  EXPECT_EQ(complete({{"gpus", 0}})["gpu_count"], 0);
+  EXPECT_EQ(complete({{"hosts_count", 3}, {"backoff", 2}})["backoff_limit"], 6);
+  EXPECT_EQ(complete({{"name", "a"}, {"service", "b"}})["service"], "b");
+  EXPECT_EQ(complete(Json::object(), "jaxjob")["port"], 6666);
+  EXPECT_EQ(complete(Json::object(), "jaxjob")["container"], "jax");
+  EXPECT_EQ(complete(Json::object(), "trainjob")["command"], Json::array({"lockstep"}));
+  EXPECT_EQ(complete({{"cpu", 2}})["cpu"], "2");
+  EXPECT_EQ(complete({{"env", {{"A", "1"}}}})["env"], Json::array({{{"name", "A"}, {"value", "1"}}}));
+  EXPECT_EQ(complete({{"name", "run"}, {"checkpoint_claim", "disk"}})["args"],
+            Json::array({"train", "--checkpoint-dir", "/checkpoints/run"}));
+  EXPECT_EQ(complete({{"args", {"train", "--epochs", "8"}}, {"checkpoint_claim", "disk"}})["args"].size(), 3u);
+}
+
+TEST(Variables, ASecretThatIsThereNeedsNoToken) {
+  const Json all = complete({{"token_secret", "ours"}});
+  EXPECT_EQ(all["token_secret"], "ours");
+  EXPECT_FALSE(all.contains("token"));
+  EXPECT_EQ(complete({{"token", "0123456789abcdef"}})["token"], "0123456789abcdef");
+}
+
+TEST(Variables, WrongOnesAreRefused) {
+  const auto expect = [](const Json& given, const std::string& message, const std::string& kind = "indexed-job") {
+    SCOPED_TRACE(given.dump());
+    EXPECT_THROWS(complete(given, kind), Error, message);
+  };
+  expect({{"hosts_cuont", 2}},
+         "variables: there is no \"hosts_cuont\"; did you mean \"hosts_count\"? there are hosts_count, ");
+  expect({{"hosts_count", 0}}, "variables: hosts_count is 0; a whole number from 1 to 4096 is needed");
+  expect({{"hosts_count", "2"}}, "variables: hosts_count is \"2\"; a whole number from 1 to 4096 is needed");
+  expect({{"hosts_count", 1.5}}, "variables: hosts_count is 1.5; a whole number");
+  expect({{"hosts_count", 18446744073709551615u}}, "a whole number from 1 to 4096 is needed");
+  expect({{"port", 70000}}, "variables: port is 70000; a whole number from 1 to 65535 is needed");
+  expect({{"suspend", "yes"}}, "variables: suspend is \"yes\"; true or false is needed");
+  expect({{"image", ""}}, "variables: image is \"\"; a text is needed");
+  expect({{"image", "a\nb"}}, "variables: image is \"a\\nb\"; a text is needed");
+  for (const char* name : {"", "A", "1a", "a_b", "a-", "-a", "a.b"})
+    expect({{"name", name}}, "a name of small letters, digits and hyphens, beginning with a letter, is needed");
+  expect({{"name", std::string(64, 'a')}}, "a name of small letters");
+  expect({{"name", std::string(47, 'a')}},
+         "it has 47 letters, and with what is put behind it in the names of pods only 46 fit");
+  EXPECT_NO_THROW(complete({{"name", std::string(46, 'a')}}));
+  for (const char* text : {"", "x", "1.", ".5", "1.2.3", "2gb", "0", "-1", "0.0"})
+    expect({{"memory", text}}, "a quantity is needed, such as 2, \"500m\" or \"2Gi\"");
+  for (const char* text : {"1", "500m", "2Gi", "1.5", "64M"}) EXPECT_NO_THROW(complete({{"memory", text}}));
+  expect({{"cpu", 0}}, "variables: cpu is 0; a quantity is needed");
+  expect({{"args", "train"}}, "variables: args is \"train\"; a list of texts is needed");
+  expect({{"args", {1, 2}}}, "variables: args is [1,2]; a list of texts is needed");
+  expect({{"env", {{"A", 1}}}}, "variables: env is {\"A\":1}; an object of texts is needed");
+  expect({{"gpus", "all"}}, "variables: gpus is \"all\"; true, false or a number from 0 to 1024 is needed");
+  expect({{"gpus", -1}}, "true, false or a number from 0 to 1024 is needed");
+  expect({{"image_pull_policy", "often"}}, "image_pull_policy is \"often\"; Always, IfNotPresent or Never is needed");
+  expect({{"checkpoint_path", "data"}},
+         "checkpoint_path is \"data\"; a path from the root is needed, such as /checkpoints");
+  expect({{"token", "x"}, {"token_secret", "y"}}, "variables: token is given and token_secret too");
+  expect({{"user", 0}}, "variables: user is 0; a whole number from 1 to");
+  expect({{"ttl", 5}},
+         "variables: the kind trainjob has no ttl; leave it out, or choose another --kind (indexed-job jaxjob jobset)",
+         "trainjob");
+  expect({{"runtime", "x"}}, "variables: the kind indexed-job has no runtime");
+  EXPECT_THROWS(complete(Json::array()), Error, "variables: an object is needed");
+}
+
+TEST(Variables, ATemplateOfTheUsersMayHaveOthers) {
+  EXPECT_EQ(complete_variables({{"colour", "red"}}, {.others = true})["colour"], "red");
+  EXPECT_THROWS(complete_variables({{"hosts_count", 0}}, {.others = true}), Error, "hosts_count is 0");
+}
+
+TEST(Variables, AssignmentsAreJsonOrText) {
+  Json all = {{"hosts_count", 2}};
+  for (const char* each : {"hosts_count=3", "name=mnist", "args=[\"train\"]", "gpus=true", "image=a=b", "service="})
+    set_variable(all, each);
+  EXPECT_EQ(all, Json({{"hosts_count", 3},
+                       {"name", "mnist"},
+                       {"args", Json::array({"train"})},
+                       {"gpus", true},
+                       {"image", "a=b"},
+                       {"service", ""}}));
+  EXPECT_THROWS(set_variable(all, "hosts_count"), Error, "variables: \"hosts_count\" sets nothing; write NAME=VALUE");
+  EXPECT_THROWS(set_variable(all, "=3"), Error, "variables: \"=3\" sets nothing");
+}
+
+TEST(Variables, FilesAreJsonObjects) {
+  EXPECT_EQ(parse_variables("{\"hosts_count\": 2}\n", "v.json")["hosts_count"], 2);
+  EXPECT_THROWS(parse_variables("{\n\"a\": 1,\n}", "v.json"), Error, "v.json:3: this is no JSON");
+  EXPECT_THROWS(parse_variables("", "v.json"), Error, "v.json:1: this is no JSON");
+  EXPECT_THROWS(parse_variables("[1]", "v.json"), Error, "v.json: an object is needed, such as {\"hosts_count\": 2}");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,127 @@
+// The daemon as others meet it: its socket, its rights, and the commands of the program.
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "base/throws.h"
+#include "jobs/local/socket.h"
+#include "local_jobs/jobs.h"
+
+namespace lockstep {
+namespace {
+
+int mode_of(const std::string& path) {
+  struct stat info = {};
+  EXPECT_EQ(::stat(path.c_str(), &info), 0) << path;
+  return static_cast<int>(info.st_mode & 0777);
+}
+
+TEST_F(LocalJobs, EverythingIsTheUsersAlone) {
+  apply(shell_job("mine", 1, "echo words; umask"));
+  expect_state("mine", "Succeeded");
+  EXPECT_EQ(mode_of(state_), 0700);
+  EXPECT_EQ(mode_of(state_ + "/socket"), 0600);
+  for (const auto& each : std::filesystem::recursive_directory_iterator(state_))
+    EXPECT_EQ(mode_of(each.path()) & 0077, 0) << each.path();
+}
+
+TEST_F(LocalJobs, TheTokenIsInItsFileAndNowhereElse) {
+  Json manifest = shell_job("secret", 1, "echo $LOCKSTEP_TOKEN; while test ! -e stop; do sleep 0.01; done");
+  container_of(manifest)["workingDir"] = dir_.path();
+  apply(manifest);
+  expect_state("secret", "Running");
+  const std::string attempt = StateDir(state_).attempt_folder(get("secret"), 0);
+  std::string token = read_text(attempt + "/token");
+  ASSERT_EQ(token.size(), 65u);
+  token.pop_back();
+  for (const auto& each : std::filesystem::recursive_directory_iterator(state_))
+    if (each.is_regular_file() && each.path() != attempt + "/token") {
+      EXPECT_FALSE(has(read_text(each.path()), token)) << each.path();
+    }
+  for (const auto& each : std::filesystem::directory_iterator("/proc"))
+    EXPECT_FALSE(has(read_text(each.path() / "cmdline"), token)) << each.path();
+  ::setenv("LOCKSTEP_STATE_DIR", state_.c_str(), 1);
+  EXPECT_FALSE(has(run_lockstep({"get", "jaxjob", "secret", "-o", "yaml"}).output, token));
+  EXPECT_FALSE(has(run_lockstep({"describe", "job", "secret"}).output, token));
+  ::unsetenv("LOCKSTEP_STATE_DIR");
+  std::ofstream(dir_.path() + "/stop") << "x";
+  expect_state("secret", "Succeeded");
+}
+
+TEST_F(LocalJobs, OneDaemonIsEnough) {
+  apply(shell_job("one", 1, "true"));
+  const pid_t daemon = daemon_pid();
+  EXPECT_NE(daemon, 0);
+  EXPECT_EQ(RunningProgram({program_path(), "__daemon", state_}).wait().exit_code, 0);
+  EXPECT_EQ(daemon_pid(), daemon);
+}
+
+TEST_F(LocalJobs, TheDaemonGoesWhenNothingIsToBeDone) {
+  environment_["LOCKSTEP_DAEMON_IDLE"] = "0.2";
+  make_runner();
+  apply(shell_job("quick", 1, "true"));
+  expect_state("quick", "Succeeded");
+  EXPECT_TRUE(soon([&] { return daemon_pid() == 0; }));
+  EXPECT_EQ(state_of("quick"), "Succeeded");  // looking needs none
+  EXPECT_EQ(daemon_pid(), 0);
+  apply(shell_job("next", 1, "true"));
+  expect_state("next", "Succeeded");
+}
+
+TEST_F(LocalJobs, AStateFolderMayHaveALongPath) {
+  state_ = dir_.path() + "/" + std::string(120, 'x');
+  make_runner();
+  apply(shell_job("far", 1, "true"));
+  expect_state("far", "Succeeded");
+}
+
+TEST_F(LocalJobs, RequestsThatMakeNoSenseAreRefused) {
+  apply(shell_job("here", 1, "true"));
+  const StateDir state(state_);
+  const auto ask = [&](const Json& request) { return exchange(connect_to(state), request, std::chrono::seconds(30)); };
+  EXPECT_THROWS(ask({{"op", "dance"}}), Error, "jobs: the daemon knows no request \"dance\"");
+  EXPECT_THROWS(ask({{"what", 1}}), Error, "jobs: the daemon does not understand a request");
+  EXPECT_THROWS(ask(Json::array()), Error, "jobs: the daemon does not understand a request");
+  EXPECT_THROWS(ask({{"op", "remove"}, {"space", "default"}, {"name", "here"}, {"uid", "other"}}), Error,
+                "jobs: there is no job here in namespace default any more");
+  EXPECT_THROWS(ask({{"op", std::string(kMostMessageBytes, 'x')}}), Error, "bytes; at most");
+  // One that says nothing is in nobody's way.
+  const Descriptor silent = connect_to(state);
+  EXPECT_EQ(apply(shell_job("there", 1, "true")), "created");
+}
+
+TEST_F(LocalJobs, ACommandThatStartsTheDaemonIsNotKeptByIt) {
+  const std::string file = dir_.path() + "/job.json";
+  std::ofstream(file) << shell_job("piped", 1, "sleep 600").dump();
+  ::setenv("LOCKSTEP_STATE_DIR", state_.c_str(), 1);
+  // The pipe is closed when apply has ended, though the daemon and the replica go on.
+  const detail::ProcessResult result = run_lockstep({"apply", "-f", file});
+  ::unsetenv("LOCKSTEP_STATE_DIR");
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_TRUE(has(result.output, "piped created")) << result.output;
+  expect_state("piped", "Running");
+}
+
+TEST_F(LocalJobs, ProcessesOfLockstepFindEachOther) {
+  Json manifest = shell_job("together", 2, "");
+  container_of(manifest).erase("command");
+  container_of(manifest)["args"] = Json::array({"allreduce", "--devices", "1"});
+  apply(manifest);
+  expect_state("together", "Succeeded");
+  EXPECT_TRUE(has(log_of("together", 0), "Process 0 has y=[2.]")) << log_of("together", 0);
+}
+
+TEST_F(LocalJobs, AManifestWithNothingButAnImageTrains) {
+  Json manifest = shell_job("mnist", 1, "");
+  container_of(manifest).erase("command");
+  manifest["spec"]["runPolicy"]["suspend"] = true;
+  apply(manifest);
+  ASSERT_EQ(notes_.size(), 1u);
+  EXPECT_EQ(notes_[0],
+            "the image example/none:1 is not used here: replicas are processes of this machine, and without a command "
+            "they run `lockstep train`");
+}
+
+}  // namespace
+}  // namespace lockstep

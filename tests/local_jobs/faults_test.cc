@@ -1,0 +1,256 @@
+// What happens to jobs when the daemon, a shepherd or the disk fails.
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <random>
+
+#include "local_jobs/jobs.h"
+
+namespace lockstep {
+namespace {
+
+int rounds() {
+  const char* text = std::getenv("LOCKSTEP_LONG_TESTS");
+  return text && std::string(text) == "1" ? 50 : 6;
+}
+
+// Every attempt of every replica leaves a line `<attempt's folder> <index>` in starts.
+const char* const kCountStarts = "echo $LOCKSTEP_POD_FOLDER >> starts-$PROCESS_ID; ";
+
+TEST_F(LocalJobs, ADaemonKilledAtAnyMomentLosesNothingAndStartsNothingTwice) {
+  std::mt19937 random(7);
+  for (int round = 0; round < rounds(); ++round) {
+    const std::string name = "round-" + std::to_string(round);
+    const std::string folder = dir_.path() + "/" + name;
+    std::filesystem::create_directory(folder);
+    // The first attempt fails after a while, the second ends well.
+    Json manifest = shell_job(
+        name, 3, std::string(kCountStarts) + "sleep 0.1; test $(wc -l < starts-$PROCESS_ID) -ge 2 && exit 0; exit 1");
+    manifest["spec"]["runPolicy"]["backoffLimit"] = 5;
+    manifest["spec"]["jaxReplicaSpecs"]["Worker"]["restartPolicy"] = "OnFailure";
+    container_of(manifest)["workingDir"] = folder;
+    EXPECT_EQ(apply(manifest), "created");
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+    while (!is_finished(get(name)) && std::chrono::steady_clock::now() < end) {
+      ::poll(nullptr, 0, static_cast<int>(random() % 150));
+      kill_daemon();
+    }
+    ASSERT_EQ(state_of(name), "Succeeded") << "round " << round << "\n" << events_text(name);
+    // Which attempts there were depends on who failed first; no replica began one of them twice.
+    for (int i = 0; i < 3; ++i) {
+      std::vector<std::string> starts = lines_of(read_text(folder + "/starts-" + std::to_string(i)));
+      const size_t count = starts.size();
+      std::ranges::sort(starts);
+      starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
+      EXPECT_EQ(starts.size(), count) << "replica " << i << " of round " << round;
+      EXPECT_LE(count, static_cast<size_t>(get(name).status.attempt) + 1);
+      EXPECT_GE(count, 2u);
+    }
+    for (const Pod& pod : runner().pods(get(name))) EXPECT_EQ(pod.phase, PodPhase::succeeded);
+  }
+}
+
+TEST_F(LocalJobs, ReplicasOutliveTheDaemonAndAreFoundAgain) {
+  Json manifest = shell_job("lives", 2, std::string(kCountStarts) + "while test ! -e stop; do sleep 0.01; done");
+  container_of(manifest)["workingDir"] = dir_.path();
+  apply(manifest);
+  expect_state("lives", "Running");
+  ASSERT_TRUE(soon([&] {
+    const std::vector<Pod> pods = runner().pods(get("lives"));
+    return pods[0].process != 0 && pods[1].process != 0;
+  }));
+  const std::vector<Pod> before = runner().pods(get("lives"));
+  kill_daemon();
+  std::ofstream(dir_.path() + "/stop") << "x";
+  // Nobody watches, and their ends are kept.
+  for (const Pod& pod : before) EXPECT_TRUE(is_gone_soon(static_cast<pid_t>(pod.process)));
+  expect_state("lives", "Succeeded");
+  EXPECT_EQ(lines_of(read_text(dir_.path() + "/starts-0")).size(), 1u);
+}
+
+TEST_F(LocalJobs, ADaemonThatDiedComesBackWithoutAnybodyAsking) {
+  Json manifest =
+      shell_job("alone", 1, "test -e x && touch y && exit 0; touch x; while test ! -e go; do sleep 0.01; done; exit 1");
+  manifest["spec"]["jaxReplicaSpecs"]["Worker"]["restartPolicy"] = "OnFailure";
+  container_of(manifest)["workingDir"] = dir_.path();
+  apply(manifest);
+  ASSERT_TRUE(soon([&] { return std::filesystem::exists(dir_.path() + "/x"); }));
+  kill_daemon();
+  std::ofstream(dir_.path() + "/go") << "x";
+  EXPECT_TRUE(soon([&] { return std::filesystem::exists(dir_.path() + "/y"); }));
+}
+
+TEST_F(LocalJobs, AKilledShepherdTakesItsReplicaWithIt) {
+  // The shell dies by the signal of the kernel; what it has started would live on.
+  apply(shell_job("lost", 2, "sleep 600 & echo $!; wait"));
+  expect_state("lost", "Running");
+  ASSERT_TRUE(soon([&] { return log_of("lost", 0).ends_with("\n") && log_of("lost", 1).ends_with("\n"); }));
+  const std::vector<Pod> pods = runner().pods(get("lost"));
+  const pid_t grandchild = std::stoi(log_of("lost", 1));
+  const auto shepherd = lock_holder(StateDir(state_).pod_folder(get("lost"), 0, 1).lock_path());
+  ASSERT_TRUE(shepherd);
+  shepherd->send(SIGKILL);
+  EXPECT_TRUE(is_gone_soon(static_cast<pid_t>(pods[1].process)));
+  EXPECT_TRUE(is_gone_soon(grandchild));
+  expect_state("lost", "Failed");
+  EXPECT_EQ(runner().pods(get("lost"))[1].reason, "Lost");
+  EXPECT_TRUE(has(events_text("lost"), "pod/lost-worker-1 Lost: its shepherd was killed, and it with it"));
+}
+
+TEST_F(LocalJobs, APodThatWasNotStartedWhenItsJobEndedNeverStarts) {
+  // As if the daemon had died between making the folders and starting the shepherds.
+  Json manifest = shell_job("never", 1, "touch started; sleep 600");
+  container_of(manifest)["workingDir"] = dir_.path();
+  manifest["spec"]["runPolicy"]["suspend"] = true;
+  apply(manifest);
+  expect_state("never", "Suspended");
+  apply(shell_job("done", 1, "true"));
+  expect_state("done", "Succeeded");
+  kill_daemon();
+  const StateDir state(state_);
+  const PodFolder folder = state.pod_folder(get("done"), 0, 0);
+  std::filesystem::remove(folder.path() + "/ended.json");
+  std::filesystem::remove(folder.path() + "/started.json");
+  // The next daemon finds a replica of a finished job that waits: it is closed, and a late shepherd does nothing.
+  get("done");
+  ASSERT_TRUE(soon([&] { return folder.ended().has_value(); }));
+  EXPECT_EQ(folder.ended()->reason, "Stopped");
+  EXPECT_EQ(RunningProgram({program_path(), "__shepherd", folder.path()}).wait().exit_code, 0);
+  EXPECT_FALSE(folder.started());
+  EXPECT_FALSE(std::filesystem::exists(dir_.path() + "/started"));
+}
+
+TEST_F(LocalJobs, AShepherdStartsNothingASecondTime) {
+  Json manifest = shell_job("once", 1, kCountStarts);
+  container_of(manifest)["workingDir"] = dir_.path();
+  apply(manifest);
+  expect_state("once", "Succeeded");
+  const PodFolder folder = StateDir(state_).pod_folder(get("once"), 0, 0);
+  EXPECT_EQ(RunningProgram({program_path(), "__shepherd", folder.path()}).wait().exit_code, 0);
+  std::filesystem::remove(folder.path() + "/ended.json");
+  EXPECT_EQ(RunningProgram({program_path(), "__shepherd", folder.path()}).wait().exit_code, 0);
+  EXPECT_EQ(lines_of(read_text(dir_.path() + "/starts-0")).size(), 1u);
+}
+
+TEST_F(LocalJobs, AStateFolderThatIsRemovedEndsEverything) {
+  apply(shell_job("orphan", 1, "sleep 600"));
+  expect_state("orphan", "Running");
+  ASSERT_TRUE(soon([&] { return runner().pods(get("orphan")).at(0).process != 0; }));
+  const pid_t replica = static_cast<pid_t>(runner().pods(get("orphan"))[0].process), daemon = daemon_pid();
+  std::filesystem::remove_all(state_);
+  EXPECT_TRUE(is_gone_soon(replica));
+  EXPECT_TRUE(is_gone_soon(daemon));
+}
+
+TEST_F(LocalJobs, AJobWhoseFileIsBrokenIsLeftAlone) {
+  apply(shell_job("good", 1, "true"));
+  expect_state("good", "Succeeded");
+  kill_daemon();
+  std::filesystem::create_directories(state_ + "/jobs/default/bad");
+  std::ofstream(state_ + "/jobs/default/bad/job.json") << "{";
+  EXPECT_THROW(get("bad"), Error);
+  apply(shell_job("more", 1, "true"));
+  expect_state("more", "Succeeded");
+  EXPECT_TRUE(has(read_text(state_ + "/daemon.log"), "job default/bad cannot be read: read "))
+      << read_text(state_ + "/daemon.log");
+}
+
+TEST_F(LocalJobs, ALongLogIsBounded) {
+  environment_["LOCKSTEP_LOG_LIMIT"] = "100000";
+  make_runner();
+  // 6 MB of numbered lines.
+  apply(shell_job("chatty", 1, "seq -f 'line %010.0f of the log' 200000; echo the end"));
+  expect_state("chatty", "Succeeded");
+  const std::string log = log_of("chatty", 0);
+  EXPECT_LT(log.size(), 210'000u);
+  EXPECT_GT(log.size(), 90'000u);
+  const std::vector<std::string> lines = lines_of(log);
+  EXPECT_TRUE(has(lines[0], "bytes before this line were dropped: the log was longer than LOCKSTEP_LOG_LIMIT"));
+  EXPECT_EQ(lines.back(), "the end");
+  EXPECT_EQ(lines[lines.size() - 2], "line 0000200000 of the log");
+  EXPECT_EQ(log_of("chatty", 0, {.tail = 2}), "line 0000200000 of the log\nthe end\n");
+}
+
+TEST_F(LocalJobs, AWrongLimitIsSaid) {
+  environment_["LOCKSTEP_LOG_LIMIT"] = "much";
+  make_runner();
+  try {
+    apply(shell_job("x", 1, "true"));
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "LOCKSTEP_LOG_LIMIT is \"much\"; a number of bytes of at least 4096 is needed");
+  }
+}
+
+// A small disk under the state folder, where this user may make one.
+class SmallDisk {
+ public:
+  explicit SmallDisk(const std::string& path) : path_(path) {
+    std::filesystem::create_directories(path);
+    mounted_ = ::mount("none", path.c_str(), "tmpfs", 0, "size=1m,mode=0700") == 0;
+  }
+  ~SmallDisk() {
+    if (mounted_) ::umount2(path_.c_str(), MNT_DETACH);
+  }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+
+  bool is_there() const { return mounted_; }
+  void fill() const {
+    std::ofstream out(path_ + "/filler");
+    const std::string block(4096, 'x');
+    while (out.write(block.data(), static_cast<std::streamsize>(block.size())) && out.flush()) continue;
+  }
+  void heal() const { std::filesystem::remove(path_ + "/filler"); }
+
+ private:
+  std::string path_;
+  bool mounted_ = false;
+};
+
+TEST_F(LocalJobs, AFullDiskStopsNoReplica) {
+  const SmallDisk disk(state_);
+  if (!disk.is_there()) GTEST_SKIP() << "no right to make a file system";
+  make_runner();
+  Json manifest = shell_job("full", 1,
+                            "echo before; touch ready; while test ! -e go; do sleep 0.01; done; "
+                            "i=0; while test $i -lt 2000; do echo in between; i=$((i+1)); done; touch said; "
+                            "while test ! -e on; do sleep 0.01; done; echo after");
+  container_of(manifest)["workingDir"] = dir_.path();
+  apply(manifest);
+  ASSERT_TRUE(soon([&] { return std::filesystem::exists(dir_.path() + "/ready"); }));
+  ASSERT_TRUE(soon([&] { return state_of("full") == "Running" && runner().pods(get("full")).at(0).process != 0; }));
+  disk.fill();
+  std::ofstream(dir_.path() + "/go") << "x";
+  ASSERT_TRUE(soon([&] { return std::filesystem::exists(dir_.path() + "/said"); }));
+  EXPECT_THROW(apply(shell_job("no-room", 1, "true")), IoError);
+  // It has ended, and nobody can write that down; the daemon may die meanwhile.
+  const pid_t process = static_cast<pid_t>(runner().pods(get("full")).at(0).process);
+  std::ofstream(dir_.path() + "/on") << "x";
+  EXPECT_TRUE(is_gone_soon(process));
+  kill_daemon();
+  disk.heal();
+  expect_state("full", "Succeeded");
+  const std::string log = log_of("full", 0);
+  EXPECT_TRUE(log.starts_with("before\n")) << log.substr(0, 200);
+  EXPECT_TRUE(has(log, "lines (") && has(log, "bytes) are missing here: write ") && has(log, "No space left"))
+      << log.substr(0, 2000);
+  EXPECT_FALSE(has(log, "after")) << log;
+  EXPECT_EQ(apply(shell_job("room", 1, "true")), "created");
+  expect_state("room", "Succeeded");
+}
+
+TEST_F(LocalJobs, AJobCanBeDeletedFromAFullDisk) {
+  const SmallDisk disk(state_);
+  if (!disk.is_there()) GTEST_SKIP() << "no right to make a file system";
+  make_runner();
+  apply(shell_job("full", 2, "sleep 600"));
+  expect_state("full", "Running");
+  disk.fill();
+  runner().remove(get("full"));
+  EXPECT_TRUE(runner().list("").empty());
+}
+
+}  // namespace
+}  // namespace lockstep

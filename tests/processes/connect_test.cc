@@ -1,0 +1,62 @@
+// A process that goes while the others connect to it: they do not wait for it any longer.
+#include "cluster/data_plane.h"
+#include "cluster/join.h"
+#include "processes/processes.h"
+
+#ifdef LOCKSTEP_WITH_GRPC
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kToken = "0123456789abcdef0123456789abcdef";
+
+// Process 0 is real. This program is process 1 as far as `then` goes, and leaves.
+void expect_left(const std::string& collectives, const std::function<void(Control&)>& then) {
+  int port = 0;
+  {
+    Listener listener;
+    port = listener.port();
+  }
+  RunningProgram first({"env", std::string("LOCKSTEP_TOKEN=") + kToken,
+                        fmt::format("LOCKSTEP_COORDINATOR=127.0.0.1:{}", port), "LOCKSTEP_NUM_PROCESSES=2",
+                        "LOCKSTEP_PROCESS_ID=0", "LOCKSTEP_CPU_LANES=1", "LOCKSTEP_COLLECTIVES=" + collectives,
+                        program_path(), "allreduce"});
+  {
+    const auto control = join_control(
+        {.process_id = 1, .process_count = 2, .coordinator = {"127.0.0.1", port}, .token = kToken, .host = "away"});
+    exchange_facts(*control, {host_identity(), "127.0.0.1", 1, 1}, std::chrono::seconds(60));
+    then(*control);
+  }
+  const RunningProgram::Result result = first.wait();
+  EXPECT_EQ(result.exit_code, 75) << result.err;
+  expect_contains(result.err, fmt::format("process 1 (host away, pid {}): left without shutdown", ::getpid()));
+  expect_lacks(result.err, "did not stop by itself");
+}
+
+TEST(Connecting, EndsWhenAnotherLeavesBeforeItsMemoryIsShared) {
+  expect_left("shared", [](Control&) {});
+}
+
+#ifdef LOCKSTEP_WITH_GLOO
+
+TEST(Connecting, EndsWhenAnotherLeavesBeforeItHasSaidWhereItListens) {
+  expect_left("gloo",
+              [](Control& control) { control.get("data plane/gloo/flat/address/0", std::chrono::seconds(60)); });
+}
+
+// Who has the lower port listens, and the other calls: process 0 waits for a call.
+TEST(Connecting, EndsWhenAnotherLeavesBeforeItCalls) {
+  expect_left("gloo", [](Control& control) {
+    std::string place = control.get("data plane/gloo/flat/address/0", std::chrono::seconds(60));
+    ASSERT_GT(place.size(), 4u);
+    place[2] = place[3] = static_cast<char>(0xff);  // of a socket's address: family, port, number
+    control.set("data plane/gloo/flat/address/1", place);
+  });
+}
+
+#endif
+
+}  // namespace
+}  // namespace lockstep
+
+#endif

@@ -1,0 +1,103 @@
+// The network between two hosts goes away while they train: pulled out, or with packets that vanish without a word.
+#include "processes/cable.h"
+#include "processes/processes.h"
+
+#if defined(LOCKSTEP_WITH_GRPC) && defined(LOCKSTEP_WITH_GLOO)
+
+namespace lockstep {
+namespace {
+
+const Words kSaving = {"--steps", "100", "--log-every", "1", "--checkpoint-every", "10", "--checkpoint-dir"};
+
+class Cut : public Cable {
+ protected:
+  // The first half of the processes are on a, the others on b.
+  Processes::Options job(int count, const std::string& run, const Words& variables = {}) const {
+    return {.variables = variables,
+            .command = train_words(kSaving + Words{run}),
+            .before = [this, count](int p) { return on(p < count / 2 ? "a" : "b"); },
+            .coordinator = kCoordinator};
+  }
+
+  // All end by themselves within the time of a heartbeat, those of each side name one of the other, and after the
+  // network is back the job ends as if nothing had happened.
+  void expect_noticed(int count, int step, const std::string& cut, const std::string& mend) {
+    SCOPED_TRACE(fmt::format("{} processes at step {}: {}", count, step, cut));
+    const std::string dir = fmt::format("{}/run_{}", dir_.path(), runs_++);
+    {
+      Processes all(count, job(count, dir, {"LOCKSTEP_HEARTBEAT_TIMEOUT=3", "LOCKSTEP_COLLECTIVE_TIMEOUT=50"}));
+      ASSERT_TRUE(all.reach(step)) << all.wait(0).err;
+      ASSERT_TRUE(comes_true([&] { return !list_checkpoints(dir).empty() || all.ended(0); }));
+      const auto done = run(cut);
+      ASSERT_EQ(done.exit_code, 0) << done.err;
+      for (int p = 0; p < count; ++p) {
+        SCOPED_TRACE(p);
+        const RunningProgram::Result result = all.wait(p);
+        EXPECT_EQ(result.exit_code, 75) << result.err;
+        const std::string words = last_words(result);
+        EXPECT_EQ(named_in(words) < count / 2, p >= count / 2) << result.err;
+        expect_contains(words, ", pid ");
+        expect_contains(words, p < count / 2 ? ": lost: no heartbeat for 3 s" : ": lost: no answer for 3 s");
+        expect_contains(words, fmt::format("; process {} was in step ", p));
+        expect_lacks(words, "did not stop by itself");
+      }
+      EXPECT_EQ(all.flight_count(), static_cast<size_t>(count));
+    }
+    ASSERT_EQ(run(mend).exit_code, 0);
+    Processes again(count, job(count, dir));
+    for (int p = 0; p < count; ++p) {
+      const RunningProgram::Result result = again.wait(p, std::chrono::minutes(5));
+      EXPECT_EQ(result.exit_code, 0) << result.err;
+      if (p == 0) expect_contains(result.err, "lockstep: going on from step ");
+    }
+    expect_same_result(dir, undisturbed(count));
+  }
+
+  const std::string& undisturbed(int count) {
+    const auto [at, missing] = wanted_.try_emplace(count, fmt::format("{}/wanted_{}", dir_.path(), count));
+    if (missing) {
+      Processes all(count, job(count, at->second));
+      for (int p = 0; p < count; ++p) EXPECT_EQ(all.wait(p, std::chrono::minutes(5)).exit_code, 0);
+    }
+    return at->second;
+  }
+
+  const TempDir dir_;
+  std::map<int, std::string> wanted_;
+  std::mt19937 random_{5};
+  int runs_ = 0;
+};
+
+TEST_F(Cut, LinkThatGoesDownIsNoticedByBothSides) {
+  for (int round = 0; round < fault_rounds(); ++round) {
+    const std::string side = round % 2 == 0 ? "a" : "b";
+    expect_noticed(round % 2 == 0 ? 2 : 4, std::uniform_int_distribution<int>(15, 60)(random_),
+                   "ip -n $0" + side + " link set cable down", "ip -n $0" + side + " link set cable up");
+  }
+}
+
+// Both ends stay up, and nothing that is sent arrives.
+TEST_F(Cut, PacketsThatVanishAreNoticedByBothSides) {
+  const std::string cut =
+      "for n in a b; do ip netns exec $0$n tc qdisc replace dev cable root blackhole || exit 1; done";
+  const std::string mend = "for n in a b; do ip netns exec $0$n tc qdisc del dev cable root || exit 1; done";
+  if (const auto tried = run(cut + "; " + mend); tried.exit_code != 0)
+    GTEST_SKIP() << "this kernel drops no packets by `tc` (CONFIG_NET_SCHED): " << tried.err;
+  for (int round = 0; round < fault_rounds(); ++round)
+    expect_noticed(round % 2 == 0 ? 2 : 4, std::uniform_int_distribution<int>(15, 60)(random_), cut, mend);
+}
+
+// Only one direction: those who still hear the others, but are not heard, learn of it as well.
+TEST_F(Cut, OneWayNetworkIsNoticedByBothSides) {
+  const std::string cut = "ip netns exec $0b tc qdisc replace dev cable root blackhole";
+  const std::string mend = "ip netns exec $0b tc qdisc del dev cable root";
+  if (const auto tried = run(cut + "; " + mend); tried.exit_code != 0)
+    GTEST_SKIP() << "this kernel drops no packets by `tc` (CONFIG_NET_SCHED): " << tried.err;
+  for (int round = 0; round < fault_rounds(); ++round)
+    expect_noticed(2, std::uniform_int_distribution<int>(15, 60)(random_), cut, mend);
+}
+
+}  // namespace
+}  // namespace lockstep
+
+#endif

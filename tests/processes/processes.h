@@ -1,0 +1,89 @@
+// The processes of a job without a launcher, so that each one's words and exit code can be seen, and each can be hit.
+#pragma once
+
+#include "processes/launched.h"
+#include "support/listener.h"
+
+namespace lockstep {
+
+class Processes {
+ public:
+  struct Options {
+    Words variables = {};                   // of all, `X=1`
+    Words command = {};                     // words for `lockstep`
+    std::function<Words(int)> own = {};     // further words of process p
+    std::function<Words(int)> before = {};  // a command that starts process p in its place
+    std::string coordinator = {};           // empty: a port of this machine
+    std::string program = program_path();
+  };
+
+  Processes(int count, const Options& options) {
+    std::string coordinator = options.coordinator;
+    if (coordinator.empty()) {
+      Listener listener;  // finds a free port
+      coordinator = fmt::format("127.0.0.1:{}", listener.port());
+    }
+    for (int p = 0; p < count; ++p)
+      all_.push_back(std::make_unique<RunningProgram>(
+          (options.before ? options.before(p) : Words{}) +
+          Words{"env", "LOCKSTEP_TOKEN=0123456789abcdef0123456789abcdef", "LOCKSTEP_COORDINATOR=" + coordinator,
+                fmt::format("LOCKSTEP_NUM_PROCESSES={}", count), fmt::format("LOCKSTEP_PROCESS_ID={}", p),
+                "LOCKSTEP_FLIGHT_DIR=" + dir_.path()} +
+          options.variables + Words{options.program} + options.command + (options.own ? options.own(p) : Words{})));
+  }
+
+  // Waits until process 0 has logged the step; false when it has ended before.
+  bool reach(int step) {
+    const std::string text = fmt::format("\nstep {}/", step);
+    bool found = false;
+    comes_true([&] { return (found = at(0).err().find(text) != std::string::npos) || ended(0); });
+    return found;
+  }
+  void send(int process, int signal) { at(process).send(signal); }
+  // One that fails ends in a minute; one that computes all its steps on a machine with other work may need more.
+  RunningProgram::Result wait(int process, std::chrono::seconds limit = std::chrono::minutes(1)) {
+    if (!comes_true([&] { return ended(process); }, limit)) {
+      ADD_FAILURE() << "process " << process << " hangs:\n" << at(process).err();
+      send(process, SIGKILL);
+    }
+    return at(process).wait();
+  }
+  bool ended(int process) const {
+    siginfo_t info = {};
+    return ::waitid(P_PID, static_cast<id_t>(pid(process)), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+           info.si_pid != 0;
+  }
+  pid_t pid(int process) const { return all_[static_cast<size_t>(process)]->pid(); }
+  int count() const { return static_cast<int>(all_.size()); }
+  // Where what they have recorded of their operations lies.
+  const std::string& flights() const { return dir_.path(); }
+  size_t flight_count() const { return FileSystem::real().list(dir_.path()).size(); }
+
+ private:
+  RunningProgram& at(int process) { return *all_[static_cast<size_t>(process)]; }
+
+  const TempDir dir_;
+  std::vector<std::unique_ptr<RunningProgram>> all_;
+};
+
+// The last words of a process but for where its dump is.
+inline std::string last_words(const RunningProgram::Result& result) {
+  std::string out;
+  for (const std::string& line : lines_of(result.err))
+    if (line.starts_with("lockstep: ") && !line.starts_with("lockstep: the last ")) out = line;
+  return out;
+}
+
+// The first process that a text names, as `process 1 (host a, pid 12)` or as the coordinator that does not answer.
+inline int named_in(const std::string& text) {
+  for (size_t at = 0; (at = text.find("process ", at)) != text.npos; ++at) {
+    char* end = nullptr;
+    const long number = std::strtol(text.c_str() + at + 8, &end, 10);
+    const std::string_view rest(end);
+    if (end != text.c_str() + at + 8 && (rest.starts_with(" (host ") || rest.starts_with(" at ")))
+      return static_cast<int>(number);
+  }
+  return -1;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+#include "jobs/run_program.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <string>
+
+#include "base/file.h"
+#include "base/throws.h"
+#include "support/program.h"
+
+namespace lockstep {
+namespace {
+
+TEST(RunProgram, GivesBothStreamsAndTheCode) {
+  const ProgramResult result = run_program({"bash", "-c", "echo out; echo err >&2; exit 3"});
+  EXPECT_EQ(result.code, 3);
+  EXPECT_EQ(result.out, "out\n");
+  EXPECT_EQ(result.err, "err\n");
+}
+
+TEST(RunProgram, GivesTheInputAndItsEnd) {
+  const std::string input(1 << 20, 'x');  // more than a pipe holds
+  EXPECT_EQ(run_program({"cat"}, input).out, input);
+  EXPECT_EQ(run_program({"cat"}).out, "");
+  EXPECT_EQ(run_program({"true"}, input).code, 0);  // one that does not want it
+}
+
+TEST(RunProgram, SaysWhichSignalEndedIt) {
+  EXPECT_EQ(run_program({"bash", "-c", "kill -SEGV $$"}).code, 128 + SIGSEGV);
+}
+
+TEST(RunProgram, WordsAreNoShell) { EXPECT_EQ(run_program({"printf", "<%s>", "$(id) 'a'"}).out, "<$(id) 'a'>"); }
+
+TEST(RunProgram, PassesItsDeadline) {
+  const TempDir dir;
+  const std::string file = dir.path() + "/pid";
+  EXPECT_THROWS(run_program({"bash", "-c", "sleep 1000 & echo $! >$0; wait", file}, "", std::chrono::seconds(2)),
+                IoError,
+                "run bash: it has not ended after 2 s and was killed; see whether the service it asks answers");
+  const std::vector<uint8_t> bytes = FileSystem::real().read_file(file);
+  ASSERT_FALSE(bytes.empty());
+  EXPECT_TRUE(is_gone_soon(std::stoi(std::string(bytes.begin(), bytes.end()))));  // nor is what it started left
+}
+
+TEST(RunProgram, MissingOnesAreSaid) {
+  EXPECT_THROWS(
+      run_program({"no-such-program"}), Error,
+      "run a program: there is no \"no-such-program\" that may be run on the PATH; install it, or correct the "
+      "PATH");
+  EXPECT_THROWS(run_program({"/no/such"}), Error,
+                "run a program: there is no \"/no/such\" that may be run; correct its path");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,155 @@
+// `lockstep apply --on slurm` and its kin, on a real Slurm.
+#include <nlohmann/json.hpp>
+
+#include "jobs/runner.h"
+#include "slurm/cluster.h"
+
+#ifdef LOCKSTEP_WITH_GRPC
+
+namespace lockstep {
+namespace {
+
+class JobsOnSlurm : public OnSlurm {
+ protected:
+  void TearDown() override {
+    if (SlurmCluster::instance().missing().empty())
+      for (const std::string& name : applied_) on_slurm({"delete", name});
+    OnSlurm::TearDown();
+  }
+
+  static ProgramResult on_slurm(const Words& words) {
+    return run_program(Words{program_path(), words[0], "--on", "slurm"} + Words(words.begin() + 1, words.end()));
+  }
+  static std::string shown(const Words& words) {
+    const ProgramResult result = on_slurm(words);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return result.out;
+  }
+
+  // Two replicas, one on each node. The folder's data set and checkpoints.
+  std::string manifest(const std::string& name, const std::string& policy, const Words& args,
+                       const std::string& more = "") {
+    const nlohmann::ordered_json container = {{"name", "jax"},
+                                              {"image", "docker.io/me/mnist:1"},
+                                              {"args", args},
+                                              {"resources", {{"limits", {{"cpu", "2"}, {"nvidia.com/gpu", 1}}}}}};
+    const std::string text = fmt::format(
+        R"({{"apiVersion": "kubeflow.org/v1", "kind": "JAXJob",
+             "metadata": {{"name": "{}", "annotations": {{"slurm.lockstep/nodes": "2"{}}}}},
+             "spec": {{"jaxReplicaSpecs": {{"Worker": {{"replicas": 2, "restartPolicy": "{}",
+                       "template": {{"spec": {{"containers": [{}]}}}}}}}}}}}})",
+        name, more, policy, container.dump());
+    const std::string path = fmt::format("{}/{}.json", dir_.path(), name);
+    FileSystem::real().write(path, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+    return path;
+  }
+  void apply(const std::string& name, const std::string& policy, const Words& args) {
+    EXPECT_EQ(shown({"apply", "-f", manifest(name, policy, args)}), "jaxjob.kubeflow.org/" + name + " created\n");
+    applied_.push_back(name);
+  }
+  static std::string state_of(const std::string& name) {
+    const nlohmann::json object = nlohmann::json::parse(shown({"get", "job", name, "-o", "json"}));
+    std::string state;
+    for (const auto& each : object["status"]["conditions"])
+      if (each["status"] == "True") state = each["type"].get<std::string>();
+    return state;
+  }
+  static bool comes_to(const std::string& name, const std::string& state) {
+    return comes_true([&] { return state_of(name) == state; });
+  }
+
+  std::vector<std::string> applied_;
+};
+
+TEST_F(JobsOnSlurm, RunToTheirEndAndCanBeLookedAt) {
+  apply("sum", "Never", {"allreduce"});
+  const ProgramResult again = on_slurm({"apply", "-f", manifest("sum", "Never", {"allreduce"})});
+  EXPECT_EQ(again.out, "jaxjob.kubeflow.org/sum unchanged\n") << again.err;
+  EXPECT_TRUE(comes_to("sum", "Succeeded")) << shown({"describe", "job/sum"});
+  expect_contains(shown({"logs", "sum", "--replica", "1"}), "Process 1 has y=[2.]\n");
+  expect_lacks(shown({"logs", "sum", "--replica", "1"}), "Process 0");
+  EXPECT_EQ(shown({"logs", "sum", "--tail", "1"}), "Process 0 has y=[2.]\n");
+  const std::string pods = shown({"get", "pods", "-o", "wide"});
+  expect_contains(pods, "sum-worker-0");
+  expect_contains(pods, "127.0.0.2");
+  expect_contains(pods, "Completed");
+  const std::string events = shown({"events"});
+  expect_contains(events, "it is Slurm's job ");
+  expect_contains(events, "JAXJob default/sum successfully completed.");
+  EXPECT_EQ(on_slurm({"logs", "sum", "--previous"}).err,
+            "lockstep: logs: sum-worker-0 was started once; there is no log of a start before\n");
+  EXPECT_EQ(on_slurm({"logs", "sun"}).err,
+            "lockstep: job sun: not found in namespace default; did you mean \"sum\"? there are: sum\n");
+  EXPECT_EQ(shown({"delete", "sum"}), "jaxjob.kubeflow.org \"sum\" deleted from default namespace\n");
+  EXPECT_EQ(on_slurm({"logs", "sum"}).err, "lockstep: job sum: not found: namespace default has no jobs under Slurm\n");
+}
+
+TEST_F(JobsOnSlurm, ThatFailSayWhoFailedAndHow) {
+  apply("fails", "ExitCode", {"train", "--dataset", "no-such-data-set"});
+  EXPECT_TRUE(comes_to("fails", "Failed"));
+  const std::string text = shown({"describe", "job/fails"});
+  expect_contains(text, "JAXJob fails is failed because 2 Worker replica(s) failed.");
+  const nlohmann::json pods = nlohmann::json::parse(shown({"get", "pods", "-o", "json"}));
+  expect_contains(pods.dump(), "\"exitCode\":2");
+  expect_contains(shown({"logs", "fails"}), "no-such-data-set");
+}
+
+TEST_F(JobsOnSlurm, GoOnAfterSuspendAndRequeueToTheSameWeights) {
+  const RunningProgram::Result wanted =
+      RunningProgram(Words{program_path(), "launch", "-n", "2", "--"} + train_command("wanted", 600)).wait();
+  ASSERT_EQ(wanted.exit_code, 0) << wanted.err;
+  apply("mnist", "OnFailure", train_command("run", 600));
+  const auto says = [&](const std::string& text) {
+    return comes_true([&] { return contains(on_slurm({"logs", "mnist"}).out, text); });
+  };
+  ASSERT_TRUE(says("\nstep "));
+  EXPECT_EQ(shown({"suspend", "mnist"}), "jaxjob.kubeflow.org/mnist suspended\n");
+  EXPECT_EQ(state_of("mnist"), "Suspended");
+  EXPECT_EQ(shown({"get", "pods"}), "");
+  EXPECT_EQ(shown({"resume", "mnist"}), "jaxjob.kubeflow.org/mnist resumed\n");
+  ASSERT_TRUE(comes_to("mnist", "Running"));
+  ASSERT_TRUE(says("lockstep: going on from step "));
+
+  // As a warning before the time is up, and as whoever runs the cluster may do.
+  const std::string text = shown({"events"});
+  const std::string id = text.substr(text.rfind("it is Slurm's job ") + std::string("it is Slurm's job ").size());
+  const std::string number = id.substr(0, id.find_first_not_of("0123456789"));
+  EXPECT_EQ(run_program({"scancel", "--signal=USR1", number}).code, 0);
+  ASSERT_TRUE(comes_to("mnist", "Restarting")) << text;
+  ASSERT_TRUE(starts_again(number, 1));
+  ASSERT_TRUE(comes_to("mnist", "Succeeded")) << shown({"describe", "job/mnist"});
+  expect_contains(shown({"logs", "mnist", "--previous"}), "lockstep: stopped by ");
+  expect_same_weights(checkpoints("run"), checkpoints("wanted"));
+}
+
+TEST_F(JobsOnSlurm, ThatAreDeletedWhileTheyRunAreCancelled) {
+  apply("long", "Always", train_command("run", 1'000'000));
+  ASSERT_TRUE(comes_to("long", "Running"));
+  shown({"delete", "long"});
+  EXPECT_EQ(run_program({"squeue", "--noheader", "--name=long"}).out, "");
+}
+
+TEST_F(JobsOnSlurm, ThatSlurmRefusesAreNotKept) {
+  const std::string path =
+      manifest("nowhere", "Never", {"allreduce"}, R"(, "slurm.lockstep/partition": "no-such-partition")");
+  const ProgramResult result = on_slurm({"apply", "-f", path});
+  EXPECT_EQ(result.code, 1);
+  expect_contains(result.err,
+                  "lockstep: apply: Slurm does not take the job: sbatch: error: invalid partition specified");
+  EXPECT_EQ(shown({"get", "jobs", "-o", "name"}), "");
+}
+
+TEST(SlurmRunner, SaysWhereSlurmIsMissing) {
+  const TempDir dir;
+  const ProgramResult result = run_program(
+      {"env", "PATH=/none", "LOCKSTEP_STATE_DIR=" + dir.path(), program_path(), "get", "jobs", "--on", "slurm"});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(result.err,
+            "lockstep: slurm: there is no sbatch on the PATH; run this on a machine of the cluster from which jobs are "
+            "submitted\n");
+}
+
+}  // namespace
+}  // namespace lockstep
+
+#endif

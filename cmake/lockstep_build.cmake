@@ -17,7 +17,7 @@ if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros "${CCACHE_PROGRAM}")
 endif()
 
-option(LOCKSTEP_PRECOMPILE "parse what most files include once" OFF)
+option(LOCKSTEP_PRECOMPILE "parse what most files include once" ON)
 
 # lockstep_precompile(TARGET GROUP HEADERS...): headers parsed once for all targets of a group, which are compiled with the same
 # options: the first one parses, the others take what it has. Files include what they use all the same.

@@ -42,6 +42,11 @@ int local_device_count();
 int process_index();
 int process_count();
 
+// What this process computes on: the CPU unless set_platform() or LOCKSTEP_PLATFORM=cuda say otherwise, before devices are
+// used. On a GPU virtual devices share it as they share the cores.
+void set_platform(Platform);
+Platform platform();
+
 // How many CPU devices this process has. Throws Error unless 1 <= n <= 131072, and after devices were used.
 void set_cpu_devices(int n);
 

@@ -6,6 +6,7 @@
 #include <ostream>
 #include <unordered_set>
 
+#include "array/gpu_memory.h"
 #include "array/node.h"
 #include "array/trace.h"
 #include "base/check.h"
@@ -69,6 +70,7 @@ void retain(Node* node) { node->references.fetch_add(1, std::memory_order_relaxe
 void release(Node* node) {
   if (node->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   node->buffer.reset();
+  node->gpu.reset();
   node->pieces.reset();
 #if defined(__SANITIZE_ADDRESS__)
   delete node;  // so that use after free is seen
@@ -110,6 +112,12 @@ Array concrete(const Type* interned, BufferPtr buffer, NamedSharding sharding) {
   return Array(node);
 }
 
+Array concrete_on_gpu(const Type* interned, BufferPtr buffer, NamedSharding sharding) {
+  Array array = concrete(interned, BufferPtr(), sharding);
+  array.node()->gpu = std::move(buffer);
+  return array;
+}
+
 Array concrete(const Type* interned, LanePiecesPtr pieces, NamedSharding sharding) {
   Array array = concrete(interned, BufferPtr(), sharding);
   array.node()->pieces = std::move(pieces);
@@ -118,6 +126,7 @@ Array concrete(const Type* interned, LanePiecesPtr pieces, NamedSharding shardin
 
 Array relabelled(const Array& array, const NamedSharding& sharding) {
   const Node& node = *array.node();
+  if (node.kind == Node::Kind::concrete && node.gpu) return concrete_on_gpu(node.type, node.gpu, sharding);
   if (node.kind != Node::Kind::concrete || !node.pieces)
     return concrete(node.type, buffer_of(array, "device_put"), sharding);
   return concrete(node.type, node.pieces, sharding);
@@ -169,7 +178,7 @@ const BufferPtr& buffer_of(const Array& array, const char* wanted_by) {
   Node& node = *array.node();
   switch (node.kind) {
     case Node::Kind::concrete:
-      if (node.pieces) break;
+      if (node.pieces || node.gpu) break;
       return node.buffer;
     case Node::Kind::donated:
       throw_error(
@@ -195,7 +204,9 @@ const BufferPtr& buffer_of(const Array& array, const char* wanted_by) {
         "function whole (out_shardings P()), or put it together with distributed::process_allgather",
         wanted_by, to_string(*node.type), to_string(node.sharding.spec()));
   if (!node.buffer)
-    node.buffer = node.pieces ? put_together(*node.pieces, *node.type) : literal_buffer(node, node.type->dtype);
+    node.buffer = node.gpu      ? from_gpu(*node.gpu)
+                  : node.pieces ? put_together(*node.pieces, *node.type)
+                                : literal_buffer(node, node.type->dtype);
   return node.buffer;
 }
 

@@ -5,6 +5,7 @@
 
 #include "array/apply.h"
 #include "array/executable.h"
+#include "array/gpu_memory.h"
 #include "base/check.h"
 #include "lane/lane.h"
 #include "passes/passes.h"
@@ -33,19 +34,21 @@ void Executable::mark_donated(const Array* const* args) const {
     if (node.kind != Node::Kind::concrete) continue;
     node.kind = Node::Kind::donated;
     node.buffer.reset();
+    node.gpu.reset();
     node.pieces.reset();
   }
 }
 
 namespace {
 
-// On all cores of the process.
+// On all cores of the process, or on its GPU.
 class OneLane final : public Executable {
  public:
   OneLane(ProgramPtr program, const std::vector<bool>& donated, Arrays captures, Shardings out_shardings)
       : Executable(std::move(program), donated, std::move(captures), std::move(out_shardings)) {
     lowered_ = lower(*program_);
-    plan_ = std::make_unique<Plan>(lowered_, CpuLane::local().pool(), PlanOptions{donated_, &CpuLane::local().arena()});
+    plan_ = std::make_unique<Plan>(lowered_, CpuLane::local().pool(),
+                                   PlanOptions{donated_, &CpuLane::local().arena(), {}, gpu_});
     for (const Type* type : out_types_) out_bytes_.push_back(type->bytes());
     in_.resize(in_types_.size());
     out_.resize(out_types_.size());
@@ -62,13 +65,16 @@ class OneLane final : public Executable {
     // Results are made before anything is written, so that running out of memory leaves the arguments as they were.
     for (size_t j = 0; j < out_types_.size(); ++j) {
       const int from = plan_->donated_input(j);
-      made_[j] = from >= 0 ? held_[static_cast<size_t>(from)] : allocate(out_bytes_[j]);
+      made_[j] = from >= 0 ? held_[static_cast<size_t>(from)]
+                 : gpu_    ? allocate_on_gpu(out_bytes_[j])
+                           : allocate(out_bytes_[j]);
       out_[j] = made_[j]->data();
     }
     plan_->run(in_.data(), out_.data());
     mark_donated(args);
     for (size_t j = 0; j < made_.size(); ++j)
-      results[j] = concrete(out_types_[j], std::move(made_[j]), out_shardings_[j]);
+      results[j] = gpu_ ? concrete_on_gpu(out_types_[j], std::move(made_[j]), out_shardings_[j])
+                        : concrete(out_types_[j], std::move(made_[j]), out_shardings_[j]);
   }
 
   std::string lowered_text() const override { return print(lowered_); }
@@ -87,6 +93,7 @@ class OneLane final : public Executable {
   };
 
   BufferPtr take(const Array& array, size_t i) const {
+    if (gpu_) return gpu_buffer_of(array, *in_types_[i], "call");
     const Node& node = *array.node();
     if (node.kind == Node::Kind::literal) return literal_buffer(node, in_types_[i]->dtype);
     return buffer_of(array, "call");
@@ -97,11 +104,16 @@ class OneLane final : public Executable {
   void own_donated(size_t i) {
     if (!donated_[i] || held_[i]->references() <= 2)
       return;  // the array's own reference, which a number has none of, and ours
+    if (gpu_) {
+      held_[i] = copied_on_gpu(*held_[i]);
+      return;
+    }
     BufferPtr copy = allocate(held_[i]->size());
     std::copy_n(held_[i]->data(), held_[i]->size(), copy->data());
     held_[i] = std::move(copy);
   }
 
+  CudaLane* const gpu_ = gpu_in_use();
   Program lowered_;
   std::unique_ptr<Plan> plan_;
   std::vector<int64_t> out_bytes_;

@@ -22,9 +22,10 @@ struct Node {
   Kind kind = Kind::literal;
   const Type* type = nullptr;  // interned
   NamedSharding sharding;      // where its pieces lie; undefined: on one device
-  BufferPtr buffer;            // concrete; a literal, and pieces, get one when their data is asked for
-  LanePiecesPtr pieces;        // concrete: its parts on several lanes; null: it lies whole in `buffer`
-  uint64_t trace = 0;          // traced: which trace, and the value in it
+  BufferPtr buffer;      // concrete; a literal, pieces, and what lies on a GPU get one when their data is asked for
+  BufferPtr gpu;         // concrete: the same in the GPU's memory, where it was computed or is needed
+  LanePiecesPtr pieces;  // concrete: its parts on several lanes; null: it lies whole in `buffer`
+  uint64_t trace = 0;    // traced: which trace, and the value in it
   ValueId value = 0;
   double real = 0;  // literal: the number, also in `integer` when it is none or bool
   int64_t integer = 0;
@@ -39,6 +40,13 @@ Array concrete(const Type* interned, LanePiecesPtr, NamedSharding);
 // The same elements under another label.
 Array relabelled(const Array& concrete_array, const NamedSharding&);
 Array traced(const Type& type, uint64_t trace, ValueId value);
+
+// One that a GPU computed.
+Array concrete_on_gpu(const Type* interned, BufferPtr, NamedSharding = {});
+
+// The array in the GPU's memory, copied there when it is first asked for. Throws as buffer_of() does. What is large
+// stays there with the array.
+BufferPtr gpu_buffer_of(const Array&, const Type&, const char* wanted_by);
 
 // The buffer of a concrete array or literal. Throws Error for a traced or donated one, naming the operation that asked.
 const BufferPtr& buffer_of(const Array&, const char* wanted_by);

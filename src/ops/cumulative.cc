@@ -4,9 +4,10 @@
 #include <array>
 #include <limits>
 
-#include "lane/pool.h"
-#include "ops/dims.h"
 #include "base/dispatch.h"
+#include "lane/pool.h"
+#include "ops/cuda/kernels.h"
+#include "ops/dims.h"
 #include "ops/ops.h"
 #include "ops/reduce.h"
 
@@ -219,8 +220,12 @@ Kernel cumsum_cpu(const KernelSpec& spec) {
 
 template <bool kGreatest>
 constexpr Op make_arg_row(std::string_view name) {
-  return {
-      .name = name, .rule = arg_rule, .type = arg_type<kGreatest>, .batch = next_axis_batch, .cpu = arg_cpu<kGreatest>};
+  return {.name = name,
+          .rule = arg_rule,
+          .type = arg_type<kGreatest>,
+          .batch = next_axis_batch,
+          .cpu = arg_cpu<kGreatest>,
+          .cuda = LOCKSTEP_CUDA(arg_cuda<kGreatest>)};
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 // the starts [B...], the block [B..., sizes...]. The functions make k = 0; batching adds one.
 #include <algorithm>
 
+#include "ops/cuda/kernels.h"
 #include "ops/dims.h"
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
@@ -250,7 +251,8 @@ constinit const Op dynamic_slice_op = {.name = "dynamic_slice",
                                        .batch = dynamic_slice_batch,
                                        .local = dynamic_slice_local,
                                        .fold = dynamic_slice_fold,
-                                       .cpu = dynamic_slice_cpu};
+                                       .cpu = dynamic_slice_cpu,
+                                       .cuda = LOCKSTEP_CUDA(dynamic_slice_cuda)};
 constinit const Op update_slice_op = {.name = "update_slice",
                                       .rule = update_slice_rule,
                                       .type = update_slice_type,
@@ -258,7 +260,8 @@ constinit const Op update_slice_op = {.name = "update_slice",
                                       .batch = update_slice_batch,
                                       .fold = update_slice_fold,
                                       .alias = update_slice_alias,
-                                      .cpu = update_slice_cpu};
+                                      .cpu = update_slice_cpu,
+                                      .cuda = LOCKSTEP_CUDA(update_slice_cuda)};
 
 Value dynamic_slice(Value x, const Values& starts, std::vector<int64_t> sizes) {
   return emit_slice(x, starts, std::move(sizes), 0);

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "ops/cuda/kernels.h"
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
 
@@ -140,6 +141,7 @@ constinit const Op einsum_fused_op = {
     .type = einsum_fused_type,
     .alias = einsum_fused_alias,
     .cpu = einsum_fused_cpu,
+    .cuda = LOCKSTEP_CUDA(einsum_fused_cuda),
 };
 
 constinit const Op einsum_op = {
@@ -153,6 +155,7 @@ constinit const Op einsum_op = {
     .fold = einsum_fold,
     .with_epilogue = &einsum_fused_op,
     .cpu = einsum_cpu,
+    .cuda = LOCKSTEP_CUDA(einsum_cuda),
 };
 
 Value einsum(std::string spec, Value a, Value b) { return emit(einsum_op, {a, b}, {{"spec", std::move(spec)}}); }

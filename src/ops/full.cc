@@ -5,6 +5,7 @@
 
 #include "base/dispatch.h"
 #include "lane/pool.h"
+#include "ops/cuda/kernels.h"
 #include "ops/dims.h"
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
@@ -118,10 +119,18 @@ Kernel iota_cpu(const KernelSpec& spec) {
 
 }  // namespace
 
-constinit const Op full_op = {
-    .name = "full", .rule = full_rule, .type = full_type, .local = with_local_shape, .cpu = full_cpu};
-constinit const Op iota_op = {
-    .name = "iota", .rule = iota_rule, .type = iota_type, .local = iota_local, .cpu = iota_cpu};
+constinit const Op full_op = {.name = "full",
+                              .rule = full_rule,
+                              .type = full_type,
+                              .local = with_local_shape,
+                              .cpu = full_cpu,
+                              .cuda = LOCKSTEP_CUDA(full_cuda)};
+constinit const Op iota_op = {.name = "iota",
+                              .rule = iota_rule,
+                              .type = iota_type,
+                              .local = iota_local,
+                              .cpu = iota_cpu,
+                              .cuda = LOCKSTEP_CUDA(iota_cuda)};
 
 Value full_of(Builder& b, Type type, Attr value) {
   Value x = b.emit(full_op, {}, {{"value", std::move(value)}, {"dtype", type.dtype}, {"shape", type.shape}})[0];

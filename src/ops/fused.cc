@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "lane/pool.h"
 #include "ops/cluster.h"
+#include "ops/cuda/kernels.h"
 #include "ops/ops.h"
 
 namespace lockstep {
@@ -57,6 +58,7 @@ constinit const Op fused_op = {
     .type = fused_type,
     .alias = fused_alias,
     .cpu = fused_cpu,
+    .cuda = LOCKSTEP_CUDA(fused_cuda),
 };
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 
 #include "base/dispatch.h"
 #include "lane/pool.h"
+#include "ops/cuda/kernels.h"
 #include "ops/dims.h"
 #include "ops/elementwise.h"
 #include "ops/index_ops.h"
@@ -293,7 +294,8 @@ constinit const Op gather_op = {.name = "gather",
                                 .type = gather_type,
                                 .vjp = gather_vjp,
                                 .batch = gather_batch,
-                                .cpu = gather_cpu};
+                                .cpu = gather_cpu,
+                                .cuda = LOCKSTEP_CUDA(gather_cuda)};
 constinit const Op scatter_add_op = {.name = "scatter_add",
                                      .rule = scatter_add_rule,
                                      .type = scatter_add_type,
@@ -301,7 +303,8 @@ constinit const Op scatter_add_op = {.name = "scatter_add",
                                      .batch = scatter_add_batch,
                                      .fold = scatter_add_fold,
                                      .alias = scatter_add_alias,
-                                     .cpu = scatter_add_cpu};
+                                     .cpu = scatter_add_cpu,
+                                     .cuda = LOCKSTEP_CUDA(scatter_add_cuda)};
 
 Value gather(Value x, Value indices, int64_t axis, int64_t batch_dims) {
   return emit(gather_op, {x, indices}, {{"axis", axis}, {"batch_dims", batch_dims}});

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ops/cuda/kernels.h"
 #include "ops/dims.h"
 #include "ops/elementwise.h"
 #include "ops/ops.h"
@@ -213,7 +214,8 @@ constinit const Op pad_op = {.name = "pad",
                              .vjp = pad_vjp,
                              .batch = pad_batch,
                              .fold = pad_fold,
-                             .cpu = pad_cpu};
+                             .cpu = pad_cpu,
+                             .cuda = LOCKSTEP_CUDA(pad_cuda)};
 constinit const Op concatenate_op = {.name = "concatenate",
                                      .linear = Linear::all,
                                      .rule = concatenate_rule,
@@ -221,7 +223,8 @@ constinit const Op concatenate_op = {.name = "concatenate",
                                      .vjp = concatenate_vjp,
                                      .batch = concatenate_batch,
                                      .fold = concatenate_fold,
-                                     .cpu = concatenate_cpu};
+                                     .cpu = concatenate_cpu,
+                                     .cuda = LOCKSTEP_CUDA(concatenate_cuda)};
 
 Value pad(Value x, Value value, std::vector<int64_t> lo, std::vector<int64_t> hi, std::vector<int64_t> interior) {
   return emit(pad_op, {x, value}, {{"lo", std::move(lo)}, {"hi", std::move(hi)}, {"interior", std::move(interior)}});

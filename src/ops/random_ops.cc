@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "lane/pool.h"
+#include "ops/cuda/kernels.h"
 #include "ops/dims.h"
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
@@ -272,10 +273,15 @@ constinit const Op random_bits_op = {.name = "random_bits",
                                      .type = random_bits_type,
                                      .batch = random_bits_batch,
                                      .local = random_bits_local,
-                                     .cpu = random_bits_cpu};
+                                     .cpu = random_bits_cpu,
+                                     .cuda = LOCKSTEP_CUDA(random_bits_cuda)};
 
-constinit const Op threefry_op = {
-    .name = "threefry", .rule = threefry_rule, .type = threefry_type, .batch = threefry_batch, .cpu = threefry_cpu};
+constinit const Op threefry_op = {.name = "threefry",
+                                  .rule = threefry_rule,
+                                  .type = threefry_type,
+                                  .batch = threefry_batch,
+                                  .cpu = threefry_cpu,
+                                  .cuda = LOCKSTEP_CUDA(threefry_cuda)};
 
 Value random_bits(Value key, Shape shape) { return emit(random_bits_op, {key}, {{"shape", std::move(shape)}}); }
 

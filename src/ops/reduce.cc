@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/dispatch.h"
+#include "ops/cuda/kernels.h"
 #include "ops/dims.h"
 #include "ops/einsum.h"
 #include "ops/elementwise.h"
@@ -204,7 +205,8 @@ constexpr Op make_row(std::string_view name, Linear linear, Owed owed, Grads (*v
           .vjp = vjp,
           .batch = reduce_batch,
           .fold = reduce_fold<kR>,
-          .cpu = reduce_cpu<kR>};
+          .cpu = reduce_cpu<kR>,
+          .cuda = LOCKSTEP_CUDA(reduce_cuda<kR>)};
 }
 
 Value reduce(const Op& op, Value x, std::vector<int64_t> axes) {

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "comm/in_flight.h"
 #include "passes/passes.h"
+#include "plan/cuda_plan.h"
 #include "plan/memory.h"
 
 namespace lockstep {
@@ -39,7 +40,7 @@ struct Place {
 class Planner {
  public:
   Planner(const Program& p, Pool& pool, const PlanOptions& options, Plan& plan)
-      : p_(p), pool_(pool), donated_(options.donated), comm_(options.comm), plan_(plan) {
+      : p_(p), pool_(pool), donated_(options.donated), comm_(options.comm), cuda_(options.cuda), plan_(plan) {
     donated_.resize(p.inputs.size(), false);
   }
 
@@ -178,11 +179,11 @@ class Planner {
 
   // Fills a pointer of an instruction, or notes that each run has to.
   template <class P>
-  void point(size_t instruction, std::vector<P>& list, ValueId id, bool is_result) {
+  void point(size_t instruction, std::vector<P>& list, ValueId id, bool is_result, bool on_gpu) {
     const Place& place = place_[base(id)];
     switch (place.kind) {
       case Place::constant:
-        list.push_back(plan_.constants_[place.index]->data());
+        list.push_back((on_gpu ? gpu_constant(place.index) : plan_.constants_[place.index])->data());
         return;
       case Place::arena:
         plan_.arena_patches_.push_back({{instruction, list.size(), is_result}, offsets_[place.index]});
@@ -197,6 +198,14 @@ class Planner {
         break;
     }
     LOCKSTEP_CHECK(false, "a value has no place");
+  }
+
+  // A constant's copy in the GPU's memory, made when it is first needed: by then it has been computed.
+  const BufferPtr& gpu_constant(size_t index) {
+    plan_.gpu_constants_.resize(plan_.constants_.size());
+    BufferPtr& copy = plan_.gpu_constants_[index];
+    if (!copy) copy = detail::on_gpu(*cuda_, *plan_.constants_[index]);
+    return copy;
   }
 
   // Do two values share memory? Outputs written to donated inputs count; empty values have none, wherever they were
@@ -221,10 +230,15 @@ class Planner {
   }
 
   void prepare() {
-    auto compile_sub = [this](const Program& sub) -> Kernel {
-      std::shared_ptr<Plan> plan = compile(sub, pool_);
-      plan_.arena_bytes_ += plan->arena_bytes();
-      return [plan](const void* const* in, void* const* out) { plan->run(in, out); };
+    const auto compile_on = [this](CudaLane* cuda) {
+      return [this, cuda](const Program& sub) -> Kernel {
+        PlanOptions options;
+        options.cuda = cuda;
+        std::shared_ptr<Plan> plan = compile(sub, pool_, options);
+        plan_.waits_ |= plan->waits_;
+        plan_.arena_bytes_ += plan->arena_bytes();
+        return [plan](const void* const* in, void* const* out) { plan->run(in, out); };
+      };
     };
     for (const Eqn* eqn : steps_) {
       Plan::Instruction instruction;
@@ -238,17 +252,32 @@ class Planner {
           if (same_memory(eqn->out[k], eqn->in[o])) alias[k] = static_cast<int>(o);
       }
       LOCKSTEP_CHECK(eqn->op->cpu, "{} has no CPU kernel", eqn->op->name);
-      instruction.kernel = eqn->op->cpu({in, out, eqn->attrs, pool_, alias, compile_sub, comm_, plan_.in_flight_});
       bool constant = true;
       for (ValueId id : eqn->out) constant &= place_[id].kind == Place::constant;
+      const bool on_gpu = cuda_ && !constant;  // constants are computed here, whatever they are for
+      const KernelSpec host{in,
+                            out,
+                            eqn->attrs,
+                            pool_,
+                            on_gpu ? std::span<const int>() : alias,
+                            compile_on(nullptr),
+                            comm_,
+                            plan_.in_flight_,
+                            nullptr};
+      if (on_gpu) {
+        const KernelSpec there{in, out, eqn->attrs, pool_, alias, compile_on(cuda_), comm_, plan_.in_flight_, cuda_};
+        instruction.kernel = detail::gpu_kernel(*eqn->op, there, host, instruction.text, plan_.waits_);
+      } else {
+        instruction.kernel = eqn->op->cpu(host);
+      }
       const size_t n = plan_.instructions_.size();
       for (ValueId id : eqn->in) {
-        point(n, instruction.in, id, false);
+        point(n, instruction.in, id, false, on_gpu);
         instruction.text += ' ' + place_text(id);
       }
       instruction.text += " ->";
       for (ValueId id : eqn->out) {
-        point(n, instruction.out, id, true);
+        point(n, instruction.out, id, true, on_gpu);
         instruction.text += ' ' + place_text(id);
       }
       if (constant)
@@ -263,11 +292,14 @@ class Planner {
       if ((place.kind == Place::output && place.index == j) || bytes(v) == 0) continue;
       if (place.kind == Place::input && plan_.donated_input_[j] == static_cast<int>(place.index)) continue;
       Plan::Instruction instruction;
-      instruction.kernel = [n = bytes(v)](const void* const* in, void* const* out) {
-        std::memcpy(out[0], in[0], static_cast<size_t>(n));
-      };
+      if (cuda_)
+        instruction.kernel = detail::gpu_copy(*cuda_, bytes(v));
+      else
+        instruction.kernel = [n = bytes(v)](const void* const* in, void* const* out) {
+          std::memcpy(out[0], in[0], static_cast<size_t>(n));
+        };
       const size_t at = plan_.instructions_.size();
-      point(at, instruction.in, v, false);
+      point(at, instruction.in, v, false, cuda_ != nullptr);
       plan_.patches_.push_back({{at, 0, true}, false, j});
       instruction.out.push_back(nullptr);
       instruction.text = fmt::format(" {} -> out{}", place_text(v), j);
@@ -279,6 +311,7 @@ class Planner {
   Pool& pool_;
   std::vector<bool> donated_;
   std::function<Comm*(const std::string&)> comm_;
+  CudaLane* cuda_;
   Plan& plan_;
   std::vector<ValueId> base_;
   std::vector<const Eqn*> steps_;
@@ -288,7 +321,10 @@ class Planner {
 };
 
 Plan::Plan(const Program& program, Pool& pool, const PlanOptions& options)
-    : in_flight_(std::make_shared<InFlight>()), arena_(options.arena ? options.arena : &own_arena_) {
+    : in_flight_(std::make_shared<InFlight>()),
+      arena_(options.arena ? options.arena : &own_arena_),
+      cuda_(options.cuda),
+      inputs_(program.inputs.size()) {
   Planner(program, pool, options, *this).run();
 }
 
@@ -307,18 +343,30 @@ void Plan::move_arena(std::byte* base) {
 
 void Plan::run(const void* const* in, void* const* out) {
   if (work_bytes_ > 0) {
-    std::byte* const base = arena_->reserve(work_bytes_);
+    std::byte* const base =
+        cuda_ ? detail::gpu_work_space(*cuda_, own_gpu_, work_bytes_) : arena_->reserve(work_bytes_);
     if (base != arena_base_) move_arena(base);
   }
   for (const Patch& patch : patches_)
     set(patch.slot, patch.from_input ? const_cast<void*>(in[patch.index]) : out[patch.index]);
   try {
+    if (cuda_) return run_on_gpu(in, out);
     for (const Instruction& instruction : instructions_)
       instruction.kernel(instruction.in.data(), instruction.out.data());
   } catch (...) {
     in_flight_->abandon();  // the memory that others would write to is the caller's again
     throw;
   }
+}
+
+void Plan::run_on_gpu(const void* const* in, void* const* out) {
+  pointers_.assign(in, in + inputs_);
+  pointers_.insert(pointers_.end(), out, out + donated_input_.size());
+  pointers_.push_back(arena_base_);
+  recordings_.run(*cuda_, !waits_, pointers_, [this] {
+    for (const Instruction& instruction : instructions_)
+      instruction.kernel(instruction.in.data(), instruction.out.data());
+  });
 }
 
 std::string Plan::describe() const {

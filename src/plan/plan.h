@@ -1,5 +1,6 @@
-// Plan: a lowered program made ready for the CPU lane: prepared kernels in order, over buffer slots whose places were
-// decided at compile time. Running a plan allocates nothing. A plan may be run from one thread at a time.
+// Plan: a lowered program made ready for a lane, of the CPU or a GPU: prepared kernels in order, over buffer slots
+// whose places were decided at compile time. Running a plan allocates nothing. A plan may be run from one thread at a
+// time.
 #pragma once
 
 #include <memory>
@@ -7,6 +8,7 @@
 
 #include "lane/buffer.h"
 #include "lane/pool.h"
+#include "plan/cuda_plan.h"
 #include "program/op.h"
 
 namespace lockstep {
@@ -18,6 +20,8 @@ struct PlanOptions {
   Arena* arena = nullptr;
   // The lanes that differ along these axes of the grid; empty: the program runs on one lane.
   std::function<Comm*(const std::string& axes)> comm = {};
+  // The GPU it runs on; null: the CPU.
+  CudaLane* cuda = nullptr;
 };
 
 class Plan {
@@ -30,7 +34,8 @@ class Plan {
   // The donated input whose memory output i is written to, or -1. The caller passes that memory as both.
   int donated_input(size_t output) const { return donated_input_[output]; }
 
-  // `in` and `out` are dense row-major buffers, aligned for their elements, in the order of the program's inputs and outputs.
+  // `in` and `out` are dense row-major buffers, aligned for their elements, in the order of the program's inputs and
+  // outputs; in the GPU's memory where the plan runs there, and then the work is queued when it returns.
   void run(const void* const* in, void* const* out);
 
   // Bytes of memory the plan needs between inputs and outputs: work space and constants.
@@ -67,16 +72,23 @@ class Plan {
   };
   void set(const Slot&, void* pointer);
   void move_arena(std::byte* base);
+  void run_on_gpu(const void* const* in, void* const* out);
 
   std::vector<Instruction> instructions_;
   std::vector<Patch> patches_;
   std::vector<ArenaPatch> arena_patches_;
   std::vector<int> donated_input_;
-  std::vector<BufferPtr> constants_;
+  std::vector<BufferPtr> constants_, gpu_constants_;
+  BufferPtr own_gpu_;  // work space of a sub-program on a GPU
   std::shared_ptr<InFlight> in_flight_;
   Arena own_arena_;
   Arena* arena_ = nullptr;
-  std::byte* arena_base_ = nullptr;  // where the pointers of the instructions lead now
+  CudaLane* cuda_ = nullptr;
+  size_t inputs_ = 0;
+  bool waits_ = false;  // for the GPU, in the middle
+  detail::Recordings recordings_;
+  std::vector<const void*> pointers_;  // of a run, for recordings_
+  std::byte* arena_base_ = nullptr;    // where the pointers of the instructions lead now
   int64_t work_bytes_ = 0;
   int64_t arena_bytes_ = 0;
 };

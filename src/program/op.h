@@ -24,6 +24,7 @@ namespace lockstep {
 
 class Pool;
 class Comm;
+class CudaLane;
 class InFlight;
 
 // By operand, or result: how many elements of a dimension one step along its factor is, where not one.
@@ -156,6 +157,8 @@ struct KernelSpec {
   std::function<Comm*(const std::string& axes)> comm = {};
   // What kernels of this plan have started and others wait for.
   std::shared_ptr<InFlight> in_flight = {};
+  // The GPU, for the column `cuda`: operands and results are in its memory.
+  CudaLane* cuda = nullptr;
 };
 
 // A vectorised loop of an elementwise op over register tiles: out[i] = f(in[0][i], ...), i < n.
@@ -220,6 +223,9 @@ struct Op {
   // there is none.
   const Op* with_epilogue = nullptr;
   Kernel (*cpu)(const KernelSpec&) = nullptr;
+  // On the GPU. null, or an empty kernel: it is computed on the host, and moved there and back. Elementwise ops and views
+  // need none: kernels are written from their loops' expressions.
+  Kernel (*cuda)(const KernelSpec&) = nullptr;
 };
 
 // Every op there is, defined in ops/.

@@ -28,8 +28,10 @@ class DeviceTable {
   using ReadEnvironment = Environment (*)();
   explicit DeviceTable(ReadEnvironment read) : read_(read) {}
 
-  // Throws Error when devices() was called before.
+  // Throw Error when devices() was called before.
   void set_cpu_devices(int n);
+  void set_platform(Platform);
+  Platform platform();
 
   // Whether devices() was called.
   bool used();
@@ -53,8 +55,10 @@ class DeviceTable {
   std::mutex mutex_;
   const ReadEnvironment read_;
   void decide();
+  Platform chosen_platform();
 
   std::optional<int> wanted_;
+  std::optional<Platform> platform_;
   int index_ = 0;
   std::vector<int> counts_;              // of each process; empty: this one is alone
   std::vector<Device> devices_, local_;  // empty: not decided yet

@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::string_view kVariables[] = {"LOCKSTEP_NUM_CPU_DEVICES", "JAX_NUM_CPU_DEVICES"};
 constexpr std::string_view kXlaVariable = "XLA_FLAGS";
+constexpr std::string_view kPlatformVariable = "LOCKSTEP_PLATFORM";
 constexpr std::string_view kXlaFlag = "--xla_force_host_platform_device_count=";
 
 int parse_count(std::string_view text, std::string_view where) {
@@ -68,6 +69,7 @@ Environment device_variables() {
   };
   for (std::string_view variable : kVariables) read(variable);
   read(kXlaVariable);
+  read(kPlatformVariable);
   return environment;
 }
 
@@ -81,6 +83,32 @@ void DeviceTable::set_cpu_devices(int n) {
         "that uses devices",
         devices_.size(), n);
   wanted_ = n;
+}
+
+void DeviceTable::set_platform(Platform platform) {
+  const std::lock_guard lock(mutex_);
+  if (!devices_.empty() && devices_[0].platform != platform)
+    throw_error("set_platform: devices are in use already, of {}; call it before anything that uses devices",
+                to_string(devices_[0].platform));
+  platform_ = platform;
+}
+
+Platform DeviceTable::platform() {
+  const std::lock_guard lock(mutex_);
+  return chosen_platform();
+}
+
+// REQUIRES: the lock is held.
+Platform DeviceTable::chosen_platform() {
+  if (!platform_) {
+    const Environment environment = read_();
+    const auto at = environment.find(std::string(kPlatformVariable));
+    const std::string text = at == environment.end() ? "" : at->second;
+    if (!text.empty() && text != "cpu" && text != "cuda")
+      throw_error("devices: {} is \"{}\"; give cpu or cuda", kPlatformVariable, text);
+    platform_ = text == "cuda" ? Platform::cuda : Platform::cpu;
+  }
+  return *platform_;
 }
 
 bool DeviceTable::used() {
@@ -116,7 +144,7 @@ void DeviceTable::decide() {
   std::vector<Device> all;
   for (size_t p = 0; p < counts.size(); ++p)
     for (int i = 0; i < counts[p]; ++i) {
-      all.push_back({.id = static_cast<int>(all.size()), .process_index = static_cast<int>(p)});
+      all.push_back({static_cast<int>(all.size()), chosen_platform(), static_cast<int>(p)});
       if (static_cast<int>(p) == index_) local_.push_back(all.back());
     }
   devices_ = std::move(all);
@@ -166,6 +194,8 @@ int device_count() { return static_cast<int>(devices().size()); }
 int local_device_count() { return static_cast<int>(local_devices().size()); }
 int process_index() { return DeviceTable::instance().process_index(); }
 int process_count() { return DeviceTable::instance().process_count(); }
+void set_platform(Platform platform) { DeviceTable::instance().set_platform(platform); }
+Platform platform() { return DeviceTable::instance().platform(); }
 void set_cpu_devices(int n) { DeviceTable::instance().set_cpu_devices(n); }
 
 }  // namespace lockstep

@@ -5,6 +5,9 @@
 #include <map>
 
 #include "ops/control.h"
+#ifdef LOCKSTEP_WITH_CUDA
+#include "rows/on_gpu.h"
+#endif
 
 namespace lockstep {
 namespace {
@@ -68,6 +71,21 @@ TEST_P(Rows, CpuMatchesReference) {
     }
   }
 }
+
+#ifdef LOCKSTEP_WITH_CUDA
+TEST_P(Rows, GpuMatchesReference) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
+  for (const Sample& sample : row().samples) {
+    SCOPED_TRACE(sample.text(op()));
+    const HostArrays in = make_inputs(sample, 7);
+    RefArrays wide;
+    for (const HostArray& x : in) wide.push_back(to_reference(x));
+    const RefArrays wanted = refer(op(), sample, wide);
+    const HostArrays got = planned_on_gpu(spread(program_of(op(), sample), sample.devices), in);
+    for (size_t k = 0; k < got.size(); ++k) expect_close(got[k], from_reference(wanted[k]), row().relative);
+  }
+}
+#endif
 
 // The sum over the finite floating outputs of ct * p(inputs).
 double weighted(const Program& p, const HostArrays& inputs, const HostArrays& cts) {

@@ -1,0 +1,40 @@
+// CUDA's libraries, opened when first needed: a program that computes on the CPU neither needs nor loads them. Safe
+// from any thread.
+#pragma once
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+#include <nvrtc.h>
+
+#include <string>
+
+namespace lockstep {
+
+struct CudaRuntime {
+#define RUNTIME(name) decltype(&::name) name = nullptr;
+#include "lane/cuda/functions.def"
+};
+struct CudaCompiler {
+#define COMPILER(name) decltype(&::name) name = nullptr;
+#include "lane/cuda/functions.def"
+};
+struct CudaBlas {
+#define BLAS(name) decltype(&::name) name = nullptr;
+#include "lane/cuda/functions.def"
+};
+
+// Whether there is a GPU to compute on; why_not() says what is missing and what to do, empty when nothing is.
+int cuda_device_count();
+std::string cuda_why_not();
+
+// Each throws Error, with what was looked for and the remedy, when its library is not there.
+const CudaRuntime& cuda();
+const CudaCompiler& cuda_compiler();
+const CudaBlas& cuda_blas();
+
+// Throw when a call failed: OutOfMemory when memory was short, else Error; `what` is what was tried.
+void check_cuda(cudaError_t, const char* what);
+void check_compiler(nvrtcResult, const char* what);
+void check_blas(cublasStatus_t, const char* what);
+
+}  // namespace lockstep

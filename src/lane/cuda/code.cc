@@ -1,0 +1,131 @@
+#include "lane/cuda/code.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <map>
+#include <mutex>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "base/md5.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<std::string> options_for(const std::string& architecture) {
+  // No multiply-add in one rounding: elementwise results are then those of the CPU, bit by bit.
+  return {"--gpu-architecture=" + architecture, "--std=c++20", "--device-as-default-execution-space", "--fmad=false",
+          "--diag-suppress=1097"};
+}
+
+std::string key_of(const std::string& source, const std::vector<CudaHeader>& headers, const std::string& architecture) {
+  int major = 0, minor = 0;
+  check_compiler(cuda_compiler().nvrtcVersion(&major, &minor), "ask for the compiler's version");
+  std::string all = fmt::format("nvrtc {}.{}\n", major, minor);
+  for (const std::string& option : options_for(architecture)) all += option + "\n";
+  for (const CudaHeader& header : headers) all += std::string(header.name) + "\n" + header.text + "\n";
+  all += source;
+  return md5_hex(std::span(reinterpret_cast<const uint8_t*>(all.data()), all.size()));
+}
+
+std::vector<char> from_disk(const std::string& path) {
+  try {
+    FileSystem& files = FileSystem::real();
+    if (!files.exists(path)) return {};
+    std::vector<char> code(static_cast<size_t>(files.size(path)));
+    const auto bytes = std::span(reinterpret_cast<uint8_t*>(code.data()), code.size());
+    return files.read(path, 0, bytes) == code.size() ? code : std::vector<char>();
+  } catch (const IoError&) {
+    return {};
+  }
+}
+
+void to_disk(const std::string& path, const std::vector<char>& code) {
+  try {
+    FileSystem::real().make_dirs(parent_dir(path));
+    FileSystem::real().write_atomic(path, std::span(reinterpret_cast<const uint8_t*>(code.data()), code.size()));
+  } catch (const IoError&) {  // the next run compiles again
+  }
+}
+
+}  // namespace
+
+std::string cuda_cache_folder() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value ? value : "");
+  };
+  if (const std::string own = variable("LOCKSTEP_CACHE_DIR"); !own.empty()) return own + "/cuda";
+  if (const std::string xdg = variable("XDG_CACHE_HOME"); xdg.starts_with('/')) return xdg + "/lockstep/cuda";
+  if (const std::string home = variable("HOME"); !home.empty()) return home + "/.cache/lockstep/cuda";
+  return "";
+}
+
+std::vector<char> compile_cuda(const std::string& source, const std::vector<CudaHeader>& headers,
+                               const std::string& architecture) {
+  const CudaCompiler& compiler = cuda_compiler();
+  std::vector<const char*> texts, names, options;
+  for (const CudaHeader& header : headers) {
+    texts.push_back(header.text);
+    names.push_back(header.name);
+  }
+  const std::vector<std::string> said = options_for(architecture);
+  for (const std::string& option : said) options.push_back(option.c_str());
+  nvrtcProgram program = nullptr;
+  check_compiler(compiler.nvrtcCreateProgram(&program, source.c_str(), "kernel.cu", static_cast<int>(texts.size()),
+                                             texts.data(), names.data()),
+                 "prepare a kernel");
+  const nvrtcResult result = compiler.nvrtcCompileProgram(program, static_cast<int>(options.size()), options.data());
+  if (result != NVRTC_SUCCESS) {
+    size_t size = 0;
+    compiler.nvrtcGetProgramLogSize(program, &size);
+    std::string log(size, '\0');
+    compiler.nvrtcGetProgramLog(program, log.data());
+    compiler.nvrtcDestroyProgram(&program);
+    throw_error("cuda: a kernel does not compile: {}\n{}\n{}", compiler.nvrtcGetErrorString(result), log, source);
+  }
+  size_t size = 0;
+  check_compiler(compiler.nvrtcGetCUBINSize(program, &size), "ask for a kernel's code");
+  std::vector<char> code(size);
+  check_compiler(compiler.nvrtcGetCUBIN(program, code.data()), "take a kernel's code");
+  compiler.nvrtcDestroyProgram(&program);
+  return code;
+}
+
+CudaFunction CudaCode::get(CudaLane& lane, const std::string& source, const std::vector<CudaHeader>& headers) {
+  static std::mutex mutex;
+  static auto* const functions = new std::map<std::string, CudaFunction>;
+  const std::lock_guard lock(mutex);
+  if (const auto at = functions->find(source); at != functions->end()) return at->second;
+
+  const std::string architecture = fmt::format("sm_{}{}", lane.info().major, lane.info().minor);
+  const std::string folder = cuda_cache_folder();
+  const std::string path =
+      folder.empty() ? "" : fmt::format("{}/{}.cubin", folder, key_of(source, headers, architecture));
+  std::vector<char> code;
+  if (!path.empty()) code = from_disk(path);
+  cudaLibrary_t library = nullptr;
+  const auto load = [&] {
+    return cuda().cudaLibraryLoadData(&library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0);
+  };
+  // A file that was damaged is made again.
+  if (code.empty() || load() != cudaSuccess) {
+    code = compile_cuda(source, headers, architecture);
+    if (!path.empty()) to_disk(path, code);
+    check_cuda(load(), "load a kernel");
+  }
+  CudaFunction function;
+  check_cuda(cuda().cudaLibraryGetKernel(&function.kernel_, library, "f"), "find a kernel");
+  return functions->emplace(source, function).first->second;
+}
+
+void CudaFunction::launch(CudaLane& lane, int64_t blocks, int threads, void** arguments) const {
+  if (blocks == 0) return;
+  LOCKSTEP_CHECK(blocks <= INT32_MAX, "{} blocks", blocks);
+  check_cuda(cuda().cudaLaunchKernel(reinterpret_cast<const void*>(kernel_), dim3(static_cast<unsigned>(blocks)),
+                                     dim3(static_cast<unsigned>(threads)), arguments, 0, lane.stream()),
+             "start a kernel");
+}
+
+}  // namespace lockstep

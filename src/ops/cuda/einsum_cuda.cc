@@ -1,0 +1,95 @@
+// Contractions on the GPU: a matrix product by cuBLASLt, with copies before and after where axes have to change places,
+// and an elementwise program on its result.
+#include <memory>
+#include <optional>
+
+#include "lane/cuda/gemm_cuda.h"
+#include "ops/contraction.h"
+#include "ops/cuda/kernels.h"
+#include "ops/ops.h"
+#include "ops/shape_ops.h"
+
+namespace lockstep {
+namespace {
+
+// An array whose axes change places.
+struct Reorder {
+  Kernel kernel;
+  BufferPtr buffer;
+
+  Reorder(const KernelSpec& spec, const Type& type, const std::vector<int64_t>& order) {
+    Builder b;
+    const Program copy = b.take(Values{transpose(b.input(type), order)});
+    kernel = elementwise_program_cuda(copy, spec);
+    buffer = spec.cuda->allocate(type.bytes());
+  }
+};
+
+class Product {
+ public:
+  Product(const KernelSpec& spec, const Type& result)
+      : plan_(contraction(spec.attrs.get<std::string>("spec"), spec.in[0], spec.in[1])), lane_(spec.cuda) {
+    const Type& a = spec.in[plan_.swapped ? 1 : 0];
+    const Type& b = spec.in[plan_.swapped ? 0 : 1];
+    bytes_ = result.bytes();
+    const GemmSpec& g = plan_.gemm;
+    if (bytes_ > 0 && g.k > 0) gemm_.emplace(*spec.cuda, g, cuda_math());
+    if (plan_.copy_a) a_.emplace(spec, a, *plan_.copy_a);
+    if (plan_.copy_b) b_.emplace(spec, b, *plan_.copy_b);
+    if (plan_.copy_c) c_.emplace(spec, Type{result.dtype, plan_.product}, *plan_.copy_c);
+  }
+
+  void run(const void* const* in, void* out) const {
+    if (!gemm_) return lane_->clear(out, bytes_);
+    const void* a = in[plan_.swapped ? 1 : 0];
+    const void* b = in[plan_.swapped ? 0 : 1];
+    const auto reordered = [](const std::optional<Reorder>& how, const void* from) {
+      if (!how) return from;
+      void* to = how->buffer->data();
+      how->kernel(&from, &to);
+      return static_cast<const void*>(to);
+    };
+    gemm_->run(reordered(a_, a), reordered(b_, b), c_ ? static_cast<void*>(c_->buffer->data()) : out);
+    if (!c_) return;
+    const void* from = c_->buffer->data();
+    c_->kernel(&from, &out);
+  }
+
+ private:
+  Contraction plan_;
+  CudaLane* lane_;
+  int64_t bytes_ = 0;
+  std::optional<CudaGemm> gemm_;
+  std::optional<Reorder> a_, b_, c_;
+};
+
+}  // namespace
+
+Kernel einsum_cuda(const KernelSpec& spec) {
+  if (!CudaGemm::supports(spec.in[0].dtype)) return {};
+  auto product = std::make_shared<const Product>(spec, spec.out[0]);
+  return [product](const void* const* in, void* const* out) { product->run(in, out[0]); };
+}
+
+Kernel einsum_fused_cuda(const KernelSpec& spec) {
+  if (!CudaGemm::supports(spec.in[0].dtype)) return {};
+  const Program& body = spec.attrs.program("body");
+  const Type& type = body.types[body.inputs[0]];
+  struct State {
+    Product product;
+    Kernel rest;
+    BufferPtr whole;
+    std::vector<const void*> in;
+  };
+  auto state =
+      std::make_shared<State>(State{Product(spec, type), elementwise_program_cuda(body, spec),
+                                    spec.cuda->allocate(type.bytes()), std::vector<const void*>(body.inputs.size())});
+  return [state](const void* const* in, void* const* out) {
+    state->product.run(in, state->whole->data());
+    state->in[0] = state->whole->data();
+    for (size_t i = 1; i < state->in.size(); ++i) state->in[i] = in[i + 1];
+    state->rest(state->in.data(), out);
+  };
+}
+
+}  // namespace lockstep

@@ -1,0 +1,144 @@
+// What kernels for the GPU include: the scalar functions of the elementwise ops, the very text that the CPU's loops are
+// compiled from, and what that text takes from the standard library.
+#include <string>
+
+#include "ops/cuda/text.h"
+
+namespace lockstep {
+
+// Made by the build from the files of those names.
+extern const char* const kMathText;
+extern const char* const kScalarText;
+
+namespace {
+
+constexpr const char* kCstdint = R"(#pragma once
+typedef signed char int8_t;
+typedef unsigned char uint8_t;
+typedef short int16_t;
+typedef unsigned short uint16_t;
+typedef int int32_t;
+typedef unsigned int uint32_t;
+typedef long long int64_t;
+typedef unsigned long long uint64_t;
+#define __builtin_ceil ::ceil
+#define __builtin_ceilf ::ceilf
+#define __builtin_copysignf ::copysignf
+#define __builtin_cos ::cos
+#define __builtin_erf ::erf
+#define __builtin_erfc ::erfc
+#define __builtin_exp ::exp
+#define __builtin_expm1 ::expm1
+#define __builtin_fabs ::fabs
+#define __builtin_fabsf ::fabsf
+#define __builtin_floor ::floor
+#define __builtin_floorf ::floorf
+#define __builtin_fmod ::fmod
+#define __builtin_fmodf ::fmodf
+#define __builtin_log ::log
+#define __builtin_log1p ::log1p
+#define __builtin_pow ::pow
+#define __builtin_rint ::rint
+#define __builtin_sin ::sin
+#define __builtin_sqrt ::sqrt
+#define __builtin_sqrtf ::sqrtf
+#define __builtin_tanh ::tanh
+#define __builtin_trunc ::trunc
+#define __builtin_truncf ::truncf
+#define __builtin_inff() __builtin_bit_cast(float, 0x7f800000u)
+#define __builtin_nanf(text) __builtin_bit_cast(float, 0x7fc00000u)
+#define __builtin_inf() __builtin_bit_cast(double, 0x7ff0000000000000ull)
+#define __builtin_nan(text) __builtin_bit_cast(double, 0x7ff8000000000000ull)
+)";
+
+constexpr const char* kTypeTraits = R"(#pragma once
+namespace std {
+template <bool kFirst, class A, class B>
+struct conditional {
+  using type = A;
+};
+template <class A, class B>
+struct conditional<false, A, B> {
+  using type = B;
+};
+template <bool kFirst, class A, class B>
+using conditional_t = typename conditional<kFirst, A, B>::type;
+template <class A, class B>
+inline constexpr bool is_same_v = false;
+template <class A>
+inline constexpr bool is_same_v<A, A> = true;
+template <class T>
+inline constexpr bool is_floating_point_v = is_same_v<T, float> || is_same_v<T, double>;
+template <class T>
+inline constexpr bool is_integral_v = !is_floating_point_v<T>;
+template <class T>
+inline constexpr bool is_signed_v = T(-1) < T(0);
+template <class T>
+struct make_unsigned {
+  using type = conditional_t<sizeof(T) == 8, unsigned long long, conditional_t<sizeof(T) == 4, unsigned int, unsigned char>>;
+};
+template <class T>
+using make_unsigned_t = typename make_unsigned<T>::type;
+}  // namespace std
+)";
+
+// Elements in memory: a type each, which loads to the type that computes and is stored from it.
+constexpr const char* kElements = R"(#pragma once
+#include "ops/loops/scalar.h"
+namespace lockstep {
+struct bf16 { uint16_t bits; };
+struct f16 { uint16_t bits; };
+
+inline float load(bf16 x) { return math::from_bits(uint32_t(x.bits) << 16); }
+inline float load(f16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits)); return y; }
+template <class T>
+inline T load(T x) { return x; }
+
+template <class T>
+struct Store {
+  static T of(T x) { return x; }
+};
+template <>
+struct Store<bf16> {
+  static bf16 of(float x) {
+    const uint32_t u = math::bits(x);
+    if ((u & 0x7fffffffu) > 0x7f800000u) return {uint16_t((u >> 16) | 0x40u)};
+    return {uint16_t((u + 0x7fffu + ((u >> 16) & 1u)) >> 16)};
+  }
+};
+template <>
+struct Store<f16> {
+  static f16 of(float x) { f16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y; }
+};
+template <class T, class R>
+inline R rounded(R x) { return load(Store<T>::of(x)); }
+}  // namespace lockstep
+)";
+
+#define UNARY(name, linear, dtypes, cost, expression, ...) \
+  "template <class T> inline T " #name "_(T x) { return " #expression "; }\n"
+#define PREDICATE(name, dtypes, cost, expression) \
+  "template <class T> inline bool " #name "_(T x) { return " #expression "; }\n"
+#define BINARY(name, linear, dtypes, cost, expression, ...) \
+  "template <class T> inline T " #name "_(T a, T b) { return " #expression "; }\n"
+#define COMPARE(name, dtypes, cost, expression) \
+  "template <class T> inline bool " #name "_(T a, T b) { return " #expression "; }\n"
+constexpr const char* kElementwise =
+    "#pragma once\n#include \"elements.h\"\nnamespace lockstep {\n"
+#include "ops/elementwise.def"
+    "template <class T> inline T select_(bool p, T a, T b) { return p ? a : b; }\n"
+    "}\n";
+
+}  // namespace
+
+const std::vector<CudaHeader>& kernel_headers() {
+  static const auto* const headers =
+      new std::vector<CudaHeader>{{"cstdint", kCstdint},     {"type_traits", kTypeTraits},
+                                  {"ops/math.h", kMathText}, {"ops/loops/scalar.h", kScalarText},
+                                  {"elements.h", kElements}, {"elementwise.h", kElementwise}};
+  return *headers;
+}
+
+CudaFunction kernel_of(const std::string& text, CudaLane& lane) { return CudaCode::get(lane, text, kernel_headers()); }
+
+}  // namespace lockstep

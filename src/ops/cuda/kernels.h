@@ -1,0 +1,49 @@
+// The GPU's kernels of the rows: what their `cuda` column points to where CUDA is built in. A kernel takes pointers to
+// the GPU's memory and queues its work on the lane of its KernelSpec.
+#pragma once
+
+#include <string>
+
+#include "ops/reduce_cpu.h"
+#include "program/op.h"
+
+#ifdef LOCKSTEP_WITH_CUDA
+#define LOCKSTEP_CUDA(kernel) kernel
+#else
+#define LOCKSTEP_CUDA(kernel) nullptr
+#endif
+
+namespace lockstep {
+
+Kernel fused_cuda(const KernelSpec&);
+Kernel einsum_cuda(const KernelSpec&);
+Kernel einsum_fused_cuda(const KernelSpec&);
+Kernel reduce_kernel_cuda(Reduction, const KernelSpec&);
+template <Reduction kR>
+Kernel reduce_cuda(const KernelSpec& spec) {
+  return reduce_kernel_cuda(kR, spec);
+}
+Kernel arg_kernel_cuda(bool greatest, const KernelSpec&);
+template <bool kGreatest>
+Kernel arg_cuda(const KernelSpec& spec) {
+  return arg_kernel_cuda(kGreatest, spec);
+}
+Kernel full_cuda(const KernelSpec&);
+Kernel iota_cuda(const KernelSpec&);
+Kernel gather_cuda(const KernelSpec&);
+Kernel scatter_add_cuda(const KernelSpec&);
+Kernel concatenate_cuda(const KernelSpec&);
+Kernel pad_cuda(const KernelSpec&);
+Kernel dynamic_slice_cuda(const KernelSpec&);
+Kernel update_slice_cuda(const KernelSpec&);
+Kernel random_bits_cuda(const KernelSpec&);
+Kernel threefry_cuda(const KernelSpec&);
+
+// An elementwise program as a kernel; of a row that is elementwise or a view by itself.
+Kernel elementwise_program_cuda(const Program& body, const KernelSpec&);
+Kernel elementwise_cuda(const Op& op, const KernelSpec&);
+
+// The text of such a kernel, a function called `f` of pointers to its inputs, then to its outputs; for tests.
+std::string elementwise_text(const Program& body);
+
+}  // namespace lockstep

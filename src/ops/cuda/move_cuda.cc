@@ -1,0 +1,177 @@
+// Arrays made of nothing, and elements moved to other places, on the GPU: a thread finds out where its element comes
+// from.
+#include <algorithm>
+#include <memory>
+
+#include "lane/cuda/code.h"
+#include "ops/cuda/kernels.h"
+#include "ops/cuda/text.h"
+#include "ops/dims.h"
+#include "ops/ops.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kThreads = 256;
+
+// A kernel that computes one element a thread: `body` sets out0[i].
+Kernel per_element(const KernelSpec& spec, const std::string& parameters, const std::string& body) {
+  const int64_t n = count(spec.out[0].shape);
+  if (n == 0) return [](const void* const*, void* const*) {};
+  const std::string text = fmt::format(
+      "#include \"elements.h\"\nusing namespace lockstep;\n"
+      "extern \"C\" __global__ void __launch_bounds__({}) f({}{}* out0) {{\n"
+      "  const {} i = {}(blockIdx.x) * {}u + threadIdx.x;\n  if (i >= {}u) return;\n{}}}\n",
+      kThreads, parameters, memory_type(spec.out[0].dtype), index_type(n), index_type(n), kThreads, n, body);
+  const CudaFunction function = kernel_of(text, *spec.cuda);
+  return [function, lane = spec.cuda, n, ins = spec.in.size(), arguments = std::vector<void*>(spec.in.size() + 1)](
+             const void* const* in, void* const* out) mutable {
+    for (size_t k = 0; k < ins; ++k) arguments[k] = argument(in[k]);
+    arguments[ins] = argument(out[0]);
+    function.launch(*lane, (n + kThreads - 1) / kThreads, kThreads, arguments.data());
+  };
+}
+
+// Operands as parameters: "const float* in0, ".
+std::string parameters(Types in) {
+  std::string out;
+  for (size_t k = 0; k < in.size(); ++k) out += fmt::format("const {}* in{}, ", memory_type(in[k].dtype), k);
+  return out;
+}
+
+// The index along each dimension of element `i` of a dense array, as variables d0, d1, ...
+std::string coordinates(const Shape& shape, const std::string& i) {
+  const Dims strides = dense_strides(shape);
+  std::string out;
+  for (size_t d = 0; d < shape.size(); ++d)
+    out += fmt::format("  const int64_t d{} = {} / {}u % {}u;\n", d, i, std::max<int64_t>(strides[d], 1), shape[d]);
+  return out;
+}
+
+// Where a block begins along each dimension behind the first `batch_dims`, kept inside, as variables s0, s1, ...; `b`
+// is the number of the batch element, `first` the operand with the first start.
+std::string starts_text(const Shape& x, const Shape& block, int64_t batch_dims, size_t first) {
+  std::string out;
+  for (auto d = static_cast<size_t>(batch_dims); d < x.size(); ++d)
+    out +=
+        fmt::format("  int64_t s{d} = int64_t(in{k}[b]);\n  s{d} = s{d} < 0 ? 0 : s{d} > {last}ll ? {last}ll : s{d};\n",
+                    fmt::arg("d", d), fmt::arg("k", first + d - static_cast<size_t>(batch_dims)),
+                    fmt::arg("last", x[d] - block[d]));
+  return out;
+}
+
+}  // namespace
+
+Kernel full_cuda(const KernelSpec& spec) { return elementwise_cuda(full_op, spec); }
+
+Kernel iota_cuda(const KernelSpec& spec) {
+  const Type& type = spec.out[0];
+  const auto dim = static_cast<size_t>(spec.attrs.integer("dim"));
+  const int64_t inner = dense_strides(type.shape)[dim];
+  const int64_t first = spec.attrs.find("start") ? spec.attrs.integer("start") : 0;
+  return per_element(spec, "",
+                     fmt::format("  out0[i] = Store<{}>::of(math::cast<{}>(int64_t(i / {}u % {}u) + {}ll));\n",
+                                 memory_type(type.dtype), register_name(type.dtype), inner, type.shape[dim], first));
+}
+
+// x [batch, pre, n, post], indices [batch, places], slices [batch, pre, places, post].
+Kernel gather_cuda(const KernelSpec& spec) {
+  const Type &x = spec.in[0], &indices = spec.in[1];
+  const int64_t axis = spec.attrs.integer("axis"), batch_dims = spec.attrs.integer("batch_dims");
+  const int64_t pre = extent(x.shape, batch_dims, axis), n = x.shape[static_cast<size_t>(axis)];
+  const int64_t post = extent(x.shape, axis + 1, x.rank()), places = extent(indices.shape, batch_dims, indices.rank());
+  return per_element(spec, parameters(spec.in),
+                     fmt::format("  const uint64_t row = i / {post}u, block = row / {places}u;\n"
+                                 "  int64_t at = in1[block / {pre}u * {places}u + row % {places}u];\n"
+                                 "  at = at < 0 ? 0 : at > {last}ll ? {last}ll : at;\n"
+                                 "  out0[i] = in0[(block * {n}u + at) * {post}u + i % {post}u];\n",
+                                 fmt::arg("post", post), fmt::arg("places", places), fmt::arg("pre", pre),
+                                 fmt::arg("last", n - 1), fmt::arg("n", n)));
+}
+
+// Each element adds up what falls to it, in the order of the indices: the same bits every time.
+Kernel scatter_add_cuda(const KernelSpec& spec) {
+  const Type &x = spec.in[0], &indices = spec.in[1];
+  const int64_t axis = spec.attrs.integer("axis"), batch_dims = spec.attrs.integer("batch_dims");
+  const int64_t pre = extent(x.shape, batch_dims, axis), n = x.shape[static_cast<size_t>(axis)];
+  const int64_t post = extent(x.shape, axis + 1, x.rank()), places = extent(indices.shape, batch_dims, indices.rank());
+  return per_element(
+      spec, parameters(spec.in),
+      fmt::format("  const uint64_t row = i / {post}u, block = row / {n}u;\n"
+                  "  const {index}* at = in1 + block / {pre}u * {places}u;\n"
+                  "  const {memory}* from = in2 + block * {places}u * {post}u + i % {post}u;\n"
+                  "  {type} sum = load(in0[i]);\n"
+                  "  for (uint64_t p = 0; p < {places}u; ++p)\n"
+                  "    if (int64_t(at[p]) == int64_t(row % {n}u)) sum = math::add(sum, load(from[p * {post}u]));\n"
+                  "  out0[i] = Store<{memory}>::of(sum);\n",
+                  fmt::arg("post", std::max<int64_t>(post, 1)), fmt::arg("n", std::max<int64_t>(n, 1)),
+                  fmt::arg("pre", std::max<int64_t>(pre, 1)), fmt::arg("places", places),
+                  fmt::arg("index", memory_type(indices.dtype)), fmt::arg("memory", memory_type(x.dtype)),
+                  fmt::arg("type", register_name(x.dtype))));
+}
+
+Kernel concatenate_cuda(const KernelSpec& spec) {
+  const auto axis = static_cast<size_t>(spec.attrs.integer("axis"));
+  const Shape& shape = spec.out[0].shape;
+  const int64_t inner = std::max<int64_t>(dense_strides(shape)[axis], 1), n = std::max<int64_t>(shape[axis], 1);
+  std::string body =
+      fmt::format("  const uint64_t outer = i / {}u, k = i / {}u % {}u, rest = i % {}u;\n", inner * n, inner, n, inner);
+  int64_t at = 0;
+  for (size_t o = 0; o < spec.in.size(); ++o) {
+    const int64_t own = spec.in[o].shape[axis];
+    if (own == 0) continue;
+    body += fmt::format(
+        "  if (k >= {at}u && k < {end}u) out0[i] = in{o}[(outer * {own}u + (k - {at}u)) * {inner}u + rest];\n",
+        fmt::arg("at", at), fmt::arg("end", at + own), fmt::arg("o", o), fmt::arg("own", own),
+        fmt::arg("inner", inner));
+    at += own;
+  }
+  return per_element(spec, parameters(spec.in), body);
+}
+
+Kernel pad_cuda(const KernelSpec& spec) {
+  const Shape &x = spec.in[0].shape, &y = spec.out[0].shape;
+  const Dims &lo = spec.attrs.ints("lo"), &interior = spec.attrs.ints("interior");
+  const Dims strides = dense_strides(x);
+  std::string body = coordinates(y, "i"), inside = "true", at = "0";
+  for (size_t d = 0; d < x.size(); ++d) {
+    const int64_t step = interior[d] + 1;
+    body += fmt::format("  const int64_t p{d} = d{d} - ({lo}ll);\n", fmt::arg("d", d), fmt::arg("lo", lo[d]));
+    inside += fmt::format(" && p{d} >= 0 && p{d} % {step}ll == 0 && p{d} / {step}ll < {n}ll", fmt::arg("d", d),
+                          fmt::arg("step", step), fmt::arg("n", x[d]));
+    at += fmt::format(" + p{} / {}ll * {}ll", d, step, strides[d]);
+  }
+  return per_element(spec, parameters(spec.in), body + fmt::format("  out0[i] = {} ? in0[{}] : in1[0];\n", inside, at));
+}
+
+Kernel dynamic_slice_cuda(const KernelSpec& spec) {
+  const int64_t k = spec.attrs.integer("batch_dims");
+  const Shape &x = spec.in[0].shape, &block = spec.out[0].shape;
+  const Dims strides = dense_strides(x);
+  std::string body = fmt::format("  const uint64_t b = i / {}u;\n",
+                                 std::max<int64_t>(extent(block, k, static_cast<int64_t>(block.size())), 1));
+  body += coordinates(block, "i") + starts_text(x, block, k, 1);
+  std::string at = "0";
+  for (size_t d = 0; d < x.size(); ++d)
+    at += static_cast<int64_t>(d) < k ? fmt::format(" + d{} * {}ll", d, strides[d])
+                                      : fmt::format(" + (d{} + s{}) * {}ll", d, d, strides[d]);
+  return per_element(spec, parameters(spec.in), body + fmt::format("  out0[i] = in0[{}];\n", at));
+}
+
+Kernel update_slice_cuda(const KernelSpec& spec) {
+  const int64_t k = spec.attrs.integer("batch_dims");
+  const Shape &x = spec.in[0].shape, &block = spec.in[1].shape;
+  const Dims strides = dense_strides(block);
+  std::string body = fmt::format("  const uint64_t b = i / {}u;\n",
+                                 std::max<int64_t>(extent(x, k, static_cast<int64_t>(x.size())), 1));
+  body += coordinates(x, "i") + starts_text(x, block, k, 2);
+  std::string inside = "true", at = "0";
+  for (size_t d = 0; d < x.size(); ++d) {
+    const std::string p = static_cast<int64_t>(d) < k ? fmt::format("d{}", d) : fmt::format("(d{} - s{})", d, d);
+    if (static_cast<int64_t>(d) >= k) inside += fmt::format(" && {} >= 0 && {} < {}ll", p, p, block[d]);
+    at += fmt::format(" + {} * {}ll", p, strides[d]);
+  }
+  return per_element(spec, parameters(spec.in), body + fmt::format("  out0[i] = {} ? in1[{}] : in0[i];\n", inside, at));
+}
+
+}  // namespace lockstep

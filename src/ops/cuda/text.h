@@ -1,0 +1,74 @@
+// Texts of kernels: what they include, small pieces of them, and the functions they become. Safe from any thread.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "lane/cuda/code.h"
+#include "ops/affine.h"
+#include "program/op.h"
+
+namespace lockstep {
+
+// What kernels may include: "elements.h" (elements in memory and in registers), "elementwise.h" (the functions of the
+// elementwise ops, too).
+const std::vector<CudaHeader>& kernel_headers();
+
+// The function `f` of a text.
+CudaFunction kernel_of(const std::string& text, CudaLane& lane);
+
+// The type of an element in memory, and of one that is computed with.
+inline const char* memory_type(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return "float";
+    case DType::f64:
+      return "double";
+    case DType::bf16:
+      return "bf16";
+    case DType::f16:
+      return "f16";
+    case DType::i32:
+      return "int32_t";
+    case DType::i64:
+      return "int64_t";
+    case DType::u8:
+      return "uint8_t";
+    case DType::u32:
+      return "uint32_t";
+    case DType::boolean:
+      return "bool";
+  }
+  return "?";
+}
+inline const char* register_name(DType dtype) {
+  return dtype == DType::bf16 || dtype == DType::f16 ? "float" : memory_type(dtype);
+}
+
+// The type of positions among `n` elements.
+inline const char* index_type(int64_t n) { return n < INT32_MAX ? "uint32_t" : "uint64_t"; }
+
+// Where a view reads for element `i` of its space: an expression in a variable of that name.
+inline std::string position_text(const View& view, const Shape& shape, const std::string& i) {
+  const std::vector<AffineDim> dims = collapse(view, shape);
+  std::string out;
+  int64_t inner = 1;
+  for (size_t d = dims.size(); d-- > 0;) {
+    std::string at = inner == 1 ? i : fmt::format("{} / {}u", i, inner);
+    if (d > 0) at = fmt::format("({}) % {}u", at, dims[d].extent);
+    if (dims[d].stride != 0) {
+      const bool wide = dims[d].stride < 0 || dims[d].stride > INT32_MAX;
+      const std::string step = dims[d].stride == 1 ? at
+                               : wide              ? fmt::format("int64_t({}) * ({}ll)", at, dims[d].stride)
+                                                   : fmt::format("({}) * {}u", at, dims[d].stride);
+      out += (out.empty() ? "" : " + ") + ("(" + step + ")");
+    }
+    inner *= dims[d].extent;
+  }
+  if (view.offset != 0) out += (out.empty() ? "" : " + ") + fmt::format("{}ll", view.offset);
+  return out.empty() ? "0" : out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,128 @@
+#include "plan/cuda_plan.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#ifdef LOCKSTEP_WITH_CUDA
+#include "lane/cuda/cuda_lane.h"
+#include "ops/cuda/kernels.h"
+#endif
+
+namespace lockstep::detail {
+
+#ifdef LOCKSTEP_WITH_CUDA
+namespace {
+
+// The CPU's kernel between copies from the GPU and back.
+Kernel through_host(const Op& op, const KernelSpec& spec, const KernelSpec& host) {
+  struct State {
+    CudaLane& lane;
+    Kernel kernel;
+    std::vector<BufferPtr> in, out;
+    std::vector<const void*> in_data;
+    std::vector<void*> out_data;
+  };
+  auto state = std::make_shared<State>(State{*spec.cuda, op.cpu(host), {}, {}, {}, {}});
+  for (const Type& type : spec.in) {
+    state->in.push_back(allocate(type.bytes()));
+    state->in_data.push_back(state->in.back()->data());
+  }
+  for (const Type& type : spec.out) {
+    state->out.push_back(allocate(type.bytes()));
+    state->out_data.push_back(state->out.back()->data());
+  }
+  return [state](const void* const* in, void* const* out) {
+    for (size_t i = 0; i < state->in.size(); ++i)
+      state->lane.to_host(state->in[i]->data(), in[i], state->in[i]->size());
+    state->kernel(state->in_data.data(), state->out_data.data());
+    for (size_t o = 0; o < state->out.size(); ++o)
+      state->lane.to_device(out[o], state->out[o]->data(), state->out[o]->size());
+  };
+}
+
+}  // namespace
+
+struct Recordings::State {
+  struct One {
+    std::vector<const void*> pointers;
+    cudaGraphExec_t graph = nullptr;  // null: seen once
+    int64_t used = 0;
+  };
+  static constexpr size_t kMost = 16;
+  CudaLane* lane = nullptr;
+  std::vector<One> all;
+  int64_t now = 0;
+};
+
+Recordings::Recordings() : state_(std::make_unique<State>()) {}
+Recordings::~Recordings() {
+  for (const State::One& one : state_->all)
+    if (one.graph) state_->lane->forget(one.graph);
+}
+
+void Recordings::run(CudaLane& lane, bool possible, const std::vector<const void*>& pointers,
+                     const std::function<void()>& work) {
+  if (!possible || lane.recording()) return work();
+  State& s = *state_;
+  s.lane = &lane;
+  ++s.now;
+  auto at = std::find_if(s.all.begin(), s.all.end(), [&](const State::One& one) { return one.pointers == pointers; });
+  if (at == s.all.end()) {
+    if (s.all.size() == State::kMost) {
+      at = std::min_element(s.all.begin(), s.all.end(),
+                            [](const State::One& a, const State::One& b) { return a.used < b.used; });
+      if (at->graph) lane.forget(at->graph);
+      s.all.erase(at);
+    }
+    s.all.push_back({pointers, nullptr, s.now});
+    return work();  // also what is prepared on first use
+  }
+  at->used = s.now;
+  if (!at->graph) at->graph = lane.record(work);
+  lane.replay(at->graph);
+}
+
+BufferPtr on_gpu(CudaLane& lane, const Buffer& host) {
+  BufferPtr copy = lane.allocate(host.size());
+  lane.to_device(copy->data(), host.data(), host.size());
+  return copy;
+}
+
+Kernel gpu_kernel(const Op& op, const KernelSpec& spec, const KernelSpec& host, std::string& text, bool& waits) {
+  Kernel kernel;
+  if (op.cuda)
+    kernel = op.cuda(spec);
+  else if (op.loop || op.view)
+    kernel = elementwise_cuda(op, spec);
+  if (kernel) return kernel;
+  text += " on the host";
+  waits = true;
+  return through_host(op, spec, host);
+}
+
+Kernel gpu_copy(CudaLane& lane, int64_t bytes) {
+  return [&lane, bytes](const void* const* in, void* const* out) { lane.copy(out[0], in[0], bytes); };
+}
+
+std::byte* gpu_work_space(CudaLane& lane, BufferPtr& own, int64_t bytes) {
+  if (!own || own->size() < bytes) {
+    own.reset();
+    own = lane.allocate(bytes);
+  }
+  return own->data();
+}
+#else
+namespace {
+[[noreturn]] void missing() { throw_error("cuda: this lockstep was built without CUDA; leave LOCKSTEP_PLATFORM at cpu"); }
+}  // namespace
+BufferPtr on_gpu(CudaLane&, const Buffer&) { missing(); }
+Kernel gpu_kernel(const Op&, const KernelSpec&, const KernelSpec&, std::string&, bool&) { missing(); }
+Kernel gpu_copy(CudaLane&, int64_t) { missing(); }
+std::byte* gpu_work_space(CudaLane&, BufferPtr&, int64_t) { missing(); }
+struct Recordings::State {};
+Recordings::Recordings() = default;
+Recordings::~Recordings() = default;
+void Recordings::run(CudaLane&, bool, const std::vector<const void*>&, const std::function<void()>&) { missing(); }
+#endif
+
+}  // namespace lockstep::detail

@@ -1,0 +1,39 @@
+// What a plan needs of a GPU. Where CUDA is not built in there is no GPU, and none of these is ever called.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "lane/buffer.h"
+#include "program/op.h"
+
+namespace lockstep::detail {
+
+// A copy in the GPU's memory.
+BufferPtr on_gpu(CudaLane&, const Buffer& host);
+
+// The kernel of a row there. One that has none is computed on the host, as `host` says: it is added to the plan's text,
+// and `waits` is set.
+Kernel gpu_kernel(const Op&, const KernelSpec&, const KernelSpec& host, std::string& text, bool& waits);
+
+Kernel gpu_copy(CudaLane&, int64_t bytes);
+
+// Recordings of what a plan queues, one for each set of pointers it was run with lately: replaying one costs the host
+// one call. Made when the same pointers come again. Not copied; used by one thread at a time.
+class Recordings {
+ public:
+  Recordings();
+  ~Recordings();
+  // Runs `work`, or the recording of it that was made with these pointers. `possible` is false for work that waits for
+  // the GPU in between.
+  void run(CudaLane&, bool possible, const std::vector<const void*>& pointers, const std::function<void()>& work);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Work space of so many bytes, in `own`, which grows.
+std::byte* gpu_work_space(CudaLane&, BufferPtr& own, int64_t bytes);
+
+}  // namespace lockstep::detail

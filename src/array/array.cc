@@ -126,7 +126,12 @@ Array concrete(const Type* interned, LanePiecesPtr pieces, NamedSharding shardin
 
 Array relabelled(const Array& array, const NamedSharding& sharding) {
   const Node& node = *array.node();
-  if (node.kind == Node::Kind::concrete && node.gpu) return concrete_on_gpu(node.type, node.gpu, sharding);
+  if (node.kind == Node::Kind::concrete && !node.pieces && gpu_in_use()) {
+    // Uploaded once, whatever it is labelled.
+    Array out = concrete_on_gpu(node.type, gpu_buffer_of(array, *node.type, "device_put"), sharding);
+    out.node()->buffer = node.buffer;
+    return out;
+  }
   if (node.kind != Node::Kind::concrete || !node.pieces)
     return concrete(node.type, buffer_of(array, "device_put"), sharding);
   return concrete(node.type, node.pieces, sharding);

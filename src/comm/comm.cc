@@ -27,7 +27,7 @@ void Comm::set_timeout(std::chrono::nanoseconds timeout) {
   if (timeout <= timeout.zero())
     throw_error("comm: the timeout of \"{}\" was set to {} s; give a positive one", name_,
                 std::chrono::duration<double>(timeout).count());
-  timeout_ = timeout;
+  timeout_.store(timeout, std::memory_order_relaxed);
 }
 
 void Comm::record_to(FlightLane& lane) {

@@ -28,6 +28,7 @@
 // Threads. A Comm and its Works are used by one thread at a time; abort() may be called from any.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -88,8 +89,9 @@ class Comm {
   int size() const { return size_; }
   const std::string& name() const { return name_; }
 
-  // How long a wait may last. Groups split later begin with the same. Throws Error unless positive.
-  std::chrono::nanoseconds timeout() const { return timeout_; }
+  // How long a wait may last. Groups split later begin with the same. Throws Error unless positive. Backends' own threads
+  // ask for it too.
+  std::chrono::nanoseconds timeout() const { return timeout_.load(std::memory_order_relaxed); }
   void set_timeout(std::chrono::nanoseconds timeout);
 
   // out[i] = in[i] of all ranks, combined. In place: out == in.
@@ -166,7 +168,7 @@ class Comm {
   const int rank_;
   const int size_;
   const std::string name_;
-  std::chrono::nanoseconds timeout_;
+  std::atomic<std::chrono::nanoseconds> timeout_;
   FlightGroup* recorded_ = nullptr;
 };
 

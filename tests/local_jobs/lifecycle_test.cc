@@ -170,7 +170,7 @@ TEST_F(LocalJobs, WhatIsSuspendedFromTheBeginningDoesNotStart) {
 
 TEST_F(LocalJobs, TheDeadlineEndsIt) {
   Json manifest = shell_job("slow", 1, "trap '' TERM; while :; do sleep 0.01; done");
-  manifest["spec"]["runPolicy"]["activeDeadlineSeconds"] = 1;
+  manifest["spec"]["runPolicy"]["activeDeadlineSeconds"] = 4;  // counted in whole seconds: it must have started by then
   manifest["spec"]["jaxReplicaSpecs"]["Worker"]["template"]["spec"]["terminationGracePeriodSeconds"] = 1;
   apply(manifest);
   expect_state("slow", "Failed");

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lane/cuda/code.h"
+#include "lockstep/error.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/text.h"
 #include "ops/elementwise.h"

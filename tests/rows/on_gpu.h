@@ -1,12 +1,15 @@
 // The program lowered, planned and run on the GPU, twice with the same memory: the second time as a recording.
 #pragma once
 
+#include <cstdlib>
+
 #include "lane/cuda/cuda_lane.h"
 #include "rows/eager.h"
 
 namespace lockstep {
 
 inline HostArrays planned_on_gpu(const Program& p, const HostArrays& inputs) {
+  ::setenv("LOCKSTEP_CUDA_MATH", "full", 0);  // references are f32
   CudaLane& lane = CudaLane::local();
   const std::shared_ptr<Plan> plan = compile(p, test_pool(), {.cuda = &lane});
   std::vector<BufferPtr> held;

@@ -62,7 +62,7 @@ TEST(CudaText, ViewsAreReadWhereTheyLie) {
   Builder b;
   const Value x = b.input({DType::f32, {4, 6}}), v = b.input({DType::f32, {6}});
   const std::string text = elementwise_text(b.take(Values{add(transpose(x, {1, 0}), broadcast(v, {6, 4}, {0}))}));
-  EXPECT_NE(text.find("load(in0[((i) % 4u"), std::string::npos) << text;
+  EXPECT_NE(text.find("load(in0[(((i) % 4u) * 6u) + (i / 4u)]);"), std::string::npos) << text;
   EXPECT_NE(text.find("out0[i] = Store<float>::of("), std::string::npos) << text;
   if (has_compiler()) {
     EXPECT_FALSE(compile_cuda(text, kernel_headers(), "sm_80").empty());

@@ -18,6 +18,7 @@ if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 option(LOCKSTEP_PRECOMPILE "parse what most files include once" ON)
+set(CMAKE_PCH_WARN_INVALID OFF)  # where a system's packages add options to some targets, those parse for themselves
 
 # lockstep_precompile(TARGET GROUP HEADERS...): headers parsed once for all targets of a group, which are compiled with the same
 # options: the first one parses, the others take what it has. Files include what they use all the same.

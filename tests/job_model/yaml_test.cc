@@ -117,7 +117,7 @@ TEST(ToYaml, QuotesOnlyWhatOthersWouldMisread) {
       {"plain", "plain"},
       {"two words", "two words"},
       {"a:b", "a:b"},
-      {"docker.io/x/y:latest", "docker.io/x/y:latest"},
+      {"example.org/x/y:latest", "example.org/x/y:latest"},
       {"a=b,c=d", "a=b,c=d"},
       {"-x", "-x"},
       {"--flag", "--flag"},

@@ -29,7 +29,7 @@ spec:
         spec:
           containers:
           - name: jax
-            image: docker.io/me/mnist:1
+            image: example.org/me/mnist:1
 {}
 )",
                                        annotations, run_policy, worker, container);
@@ -53,7 +53,7 @@ TEST(SlurmPlan, OfAPlainJob) {
   EXPECT_EQ(script.requeue, Requeue::never);
   EXPECT_EQ(script.signal_seconds, 120);
   EXPECT_EQ(notes,
-            "the image docker.io/me/mnist:1 is not used: its program runs as it is on the nodes; the annotation "
+            "the image example.org/me/mnist:1 is not used: its program runs as it is on the nodes; the annotation "
             "slurm.lockstep/runtime: apptainer (or singularity, pyxis) runs it in the image");
 }
 
@@ -76,7 +76,7 @@ TEST(SlurmPlan, OfLimitsAndAnnotations) {
   EXPECT_EQ(script.time, "1:00:00");
   EXPECT_EQ(script.modules, (std::vector<std::string>{"dl", "cuda/12"}));
   EXPECT_EQ(script.sbatch, (std::vector<std::string>{"--exclusive", "--nice"}));
-  EXPECT_EQ(script.image, "docker.io/me/mnist:1");
+  EXPECT_EQ(script.image, "example.org/me/mnist:1");
   EXPECT_EQ(script.command, (std::vector<std::string>{"lockstep", "train", "--model", "a b"}));
   EXPECT_EQ(script.env, (std::vector<std::pair<std::string, std::string>>{{"MODEL", "a b"}}));
   EXPECT_EQ(script.folder, "/home/me/sub");

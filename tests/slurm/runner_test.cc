@@ -30,7 +30,7 @@ class JobsOnSlurm : public OnSlurm {
   std::string manifest(const std::string& name, const std::string& policy, const Words& args,
                        const std::string& more = "") {
     const nlohmann::ordered_json container = {{"name", "jax"},
-                                              {"image", "docker.io/me/mnist:1"},
+                                              {"image", "example.org/me/mnist:1"},
                                               {"args", args},
                                               {"resources", {{"limits", {{"cpu", "2"}, {"nvidia.com/gpu", 1}}}}}};
     const std::string text = fmt::format(

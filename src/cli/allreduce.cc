@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/devices_flag.h"
+#include "lockstep/distributed.h"
 #include "lockstep/lockstep.h"
 
 namespace lockstep::cli {
@@ -23,23 +24,27 @@ std::string bytes_text(int64_t bytes) {
   return fmt::format("{} MiB", bytes >> 20);
 }
 
-// The median time of a call, over as many as fit into a fifth of a second, but at least three.
+// The median time of a call, over as many as fit into a fifth of a second, but at least three. Every process makes as
+// many: process 0 says how many.
 template <class F>
 double seconds_per_call(F call) {
   using Clock = std::chrono::steady_clock;
   constexpr double kBudget = 0.2;
-  constexpr size_t kLeast = 3, kMost = 1000;
-  call();  // compiles
+  constexpr int64_t kLeast = 3, kMost = 1000;
   std::vector<double> times;
-  double spent = 0;
-  while (times.size() < kLeast || (spent < kBudget && times.size() < kMost)) {
-    const auto begin = Clock::now();
-    call();
-    times.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
-    spent += times.back();
-  }
-  std::nth_element(times.begin(), times.begin() + static_cast<ptrdiff_t>(times.size() / 2), times.end());
-  return times[times.size() / 2];
+  const auto measure = [&](int64_t calls) {
+    for (int64_t i = 0; i < calls; ++i) {
+      const auto begin = Clock::now();
+      call();
+      times.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    }
+    std::sort(times.begin(), times.end());
+    return times[times.size() / 2];
+  };
+  call();  // compiles
+  const double about = std::max(measure(kLeast), 1e-7);
+  const auto more = static_cast<int64_t>(std::clamp(kBudget / about, 0.0, static_cast<double>(kMost)));
+  return measure(distributed::broadcast_one_to_all(Array(more)).item<int64_t>());
 }
 
 // Bandwidths as the NCCL tests define them: bytes per device over time, and that times 2(n-1)/n, which is what each

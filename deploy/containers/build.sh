@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds the image with the engine that is there and prints its size.
 #
-# usage: build.sh [--cuda] [NAME]        NAME: lockstep:VERSION, with --cuda lockstep:VERSION-cuda
+# usage: [JOBS=N] build.sh [--cuda] [NAME]        NAME: lockstep:VERSION, with --cuda lockstep:VERSION-cuda
+#                                                JOBS: compilers at once, as many as there are cores
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -17,7 +18,7 @@ name=${1:-lockstep:$version$suffix}
 
 for engine in podman docker buildah; do
   if ! command -v "$engine" >/dev/null; then continue; fi
-  "$engine" build -f "$file" -t "$name" .
+  "$engine" build --build-arg "JOBS=${JOBS:-}" -f "$file" -t "$name" .
   if [ "$engine" = buildah ]; then
     size=$(buildah images --format '{{.Size}}' "$name")
   else

@@ -1,24 +1,32 @@
 #!/usr/bin/env bash
 # Puts a program and all it needs to run into a folder, and nothing else: the root of a container.
 #
-# usage: collect.sh PROGRAM FOLDER
+# usage: collect.sh PROGRAM FOLDER [LIBRARY...]
 #
-# The libraries are those that the dynamic loader finds for the program, here and now; the loader itself, the
-# certificates of the authorities (for https) and a user that is not root come with them. Prints what there is and its size.
+# The libraries are those that the dynamic loader finds for the program, here and now, and those given, which the program
+# opens by itself (CUDA's); the loader itself, the certificates of the authorities (for https) and a user that is not root
+# come with them. Prints what there is and its size.
 set -euo pipefail
 
-if [ $# -ne 2 ]; then
-  echo "usage: $0 PROGRAM FOLDER" >&2
+if [ $# -lt 2 ]; then
+  echo "usage: $0 PROGRAM FOLDER [LIBRARY...]" >&2
   exit 2
 fi
 program=$1
 root=$2
+shift 2
 user=65532
 
 if [ ! -x "$program" ]; then
   echo "collect: there is no program $program; build it first" >&2
   exit 1
 fi
+for library; do
+  if [ ! -e "$library" ]; then
+    echo "collect: there is no library $library" >&2
+    exit 1
+  fi
+done
 if [ -e "$root" ] && [ -n "$(ls -A "$root")" ]; then
   echo "collect: $root is not empty; choose another folder" >&2
   exit 1
@@ -29,9 +37,10 @@ mkdir -p "$root"/{bin,etc/ssl/certs,tmp,checkpoints,proc,dev}
 install -m 755 "$program" "$root/bin/lockstep"
 strip --strip-unneeded "$root/bin/lockstep" 2>/dev/null || true
 
-# "name => /path (0x...)" for a library, "/path (0x...)" for the loader; a library that is not found is an error.
-# The driver of NVIDIA's GPUs is the host's.
-libraries=$(ldd "$program" | grep -v 'libcuda\.so')
+# "name => /path" for a library, "/path" for the loader; a library that is not found is an error. The driver of NVIDIA's
+# GPUs is the host's.
+libraries=$(for each in "$program" "$@"; do ldd "$each"; done | sed 's/ (0x.*//' | grep -v 'libcuda\.so' | sort -u)
+for library; do libraries+=$'\n'"$(basename "$library") => $library"; done
 if grep -q 'not found' <<<"$libraries"; then
   grep 'not found' <<<"$libraries" >&2
   echo "collect: these libraries of $program are not on this machine" >&2
@@ -45,7 +54,7 @@ awk '$2 == "=>" { print $1, $3 } $1 ~ /^\// { print $1, $1 }' <<<"$libraries" | 
   install -D -m 755 "$(readlink -f "$path")" "$to"
 done
 # Names are looked up through these, which no program names: /etc/hosts and DNS, as pods need them.
-folder=$(dirname "$(awk '/libc\.so/ { print $3 }' <<<"$libraries")")
+folder=$(dirname "$(awk '$1 == "libc.so.6" { print $3 }' <<<"$libraries")")
 for name in libnss_files.so.2 libnss_dns.so.2 libresolv.so.2; do
   if [ -e "$folder/$name" ] && [ ! -e "$root/lib/$name" ]; then
     install -D -m 755 "$(readlink -f "$folder/$name")" "$root/lib/$name"

@@ -22,7 +22,7 @@ constexpr std::array<uint32_t, 64> kT = {
 };
 constexpr std::array<std::array<int, 4>, 4> kS = {{{7, 12, 17, 22}, {5, 9, 14, 20}, {4, 11, 16, 23}, {6, 10, 15, 21}}};
 
-uint32_t load_le(const uint8_t* p) {
+uint32_t load_word(const uint8_t* p) {
   return uint32_t{p[0]} | uint32_t{p[1]} << 8 | uint32_t{p[2]} << 16 | uint32_t{p[3]} << 24;
 }
 
@@ -52,7 +52,7 @@ void Md5::add_blocks(const uint8_t* blocks, size_t count) {
   std::array<uint32_t, 4> state = state_;
   for (; count > 0; --count, blocks += 64) {
     std::array<uint32_t, 16> x;
-    for (size_t i = 0; i < 16; ++i) x[i] = load_le(blocks + 4 * i);
+    for (size_t i = 0; i < 16; ++i) x[i] = load_word(blocks + 4 * i);
     std::array<uint32_t, 4> v = state;
     all_steps(v, x, std::make_index_sequence<64>());
     for (size_t i = 0; i < 4; ++i) state[i] += v[i];

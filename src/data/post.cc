@@ -19,7 +19,7 @@ namespace {
 size_t ignore(char*, size_t, size_t count, void*) { return count; }
 
 template <class T>
-void set(CURL* curl, CURLoption option, T value) {
+void set_option(CURL* curl, CURLoption option, T value) {
   const CURLcode code = curl_easy_setopt(curl, option, value);
   LOCKSTEP_CHECK(code == CURLE_OK, "curl option {}: {}", static_cast<int>(option), curl_easy_strerror(code));
 }
@@ -37,25 +37,25 @@ void post_json(const std::string& url, const std::string& body, const PostOption
   if (!options.bearer.empty()) list = curl_slist_append(list, ("Authorization: Bearer " + options.bearer).c_str());
   const std::unique_ptr<curl_slist, void (*)(curl_slist*)> headers(list, curl_slist_free_all);
   char reason[CURL_ERROR_SIZE] = {};
-  set(curl, CURLOPT_URL, url.c_str());
-  set(curl, CURLOPT_ERRORBUFFER, static_cast<char*>(reason));
-  set(curl, CURLOPT_NOSIGNAL, 1L);
+  set_option(curl, CURLOPT_URL, url.c_str());
+  set_option(curl, CURLOPT_ERRORBUFFER, static_cast<char*>(reason));
+  set_option(curl, CURLOPT_NOSIGNAL, 1L);
 #if LIBCURL_VERSION_NUM >= 0x075500
-  set(curl, CURLOPT_PROTOCOLS_STR, "https");
+  set_option(curl, CURLOPT_PROTOCOLS_STR, "https");
 #else
-  set(curl, CURLOPT_PROTOCOLS, static_cast<long>(CURLPROTO_HTTPS));
+  set_option(curl, CURLOPT_PROTOCOLS, static_cast<long>(CURLPROTO_HTTPS));
 #endif
 #if LIBCURL_VERSION_NUM >= 0x075700
-  set(curl, CURLOPT_QUICK_EXIT, 1L);  // or a name lookup that hangs would be waited for after its deadline
+  set_option(curl, CURLOPT_QUICK_EXIT, 1L);  // or a name lookup that hangs would be waited for after its deadline
 #endif
-  set(curl, CURLOPT_NOPROXY, "*");
-  set(curl, CURLOPT_TIMEOUT_MS, static_cast<long>(options.deadline.count()));
-  set(curl, CURLOPT_USERAGENT, "lockstep");
-  if (!options.ca_file.empty()) set(curl, CURLOPT_CAINFO, options.ca_file.c_str());
-  set(curl, CURLOPT_HTTPHEADER, headers.get());
-  set(curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
-  set(curl, CURLOPT_POSTFIELDS, body.c_str());
-  set(curl, CURLOPT_WRITEFUNCTION, ignore);
+  set_option(curl, CURLOPT_NOPROXY, "*");
+  set_option(curl, CURLOPT_TIMEOUT_MS, static_cast<long>(options.deadline.count()));
+  set_option(curl, CURLOPT_USERAGENT, "lockstep");
+  if (!options.ca_file.empty()) set_option(curl, CURLOPT_CAINFO, options.ca_file.c_str());
+  set_option(curl, CURLOPT_HTTPHEADER, headers.get());
+  set_option(curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
+  set_option(curl, CURLOPT_POSTFIELDS, body.c_str());
+  set_option(curl, CURLOPT_WRITEFUNCTION, ignore);
 
   const CURLcode code = curl_easy_perform(curl);
   if (code != CURLE_OK) throw IoError(reason[0] ? reason : curl_easy_strerror(code));

@@ -2,9 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,8 +10,7 @@
 #include <cstdlib>
 
 #include "base/file.h"
-
-extern char** environ;
+#include "base/spawn.h"
 
 namespace lockstep::detail {
 namespace {
@@ -59,49 +55,12 @@ class Pipe {
   std::array<int, 2> ends_ = {-1, -1};
 };
 
-pid_t spawn(const std::vector<std::string>& arguments, int output) {
-  std::vector<char*> argv;
-  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
-
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
-
-  // The parent may block or ignore signals that must still be able to end the child.
-  sigset_t none, all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-
-  pid_t child = -1;
-  const int error = posix_spawnp(&child, argv[0], &actions, &attributes, argv.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) throw_io_error("run", arguments[0], error);
-  return child;
-}
-
-// Whether the child has ended, leaving it to be reaped later.
-bool has_ended(pid_t child) {
-  siginfo_t info = {};
-  return ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ? errno != EINTR
-                                                                                            : info.si_pid != 0;
-}
-
 }  // namespace
 
 ProcessResult run_process(const std::vector<std::string>& arguments, std::chrono::milliseconds deadline) {
   ProcessResult result;
   Pipe pipe;
-  const pid_t child = spawn(arguments, pipe.writer());
+  const pid_t child = spawn_program(arguments.at(0), arguments, {-1, pipe.writer(), pipe.writer()});
   pipe.close_writer();
 
   const auto end = Clock::now() + deadline;
@@ -115,13 +74,9 @@ ProcessResult run_process(const std::vector<std::string>& arguments, std::chrono
     }
     result.timed_out = Clock::now() >= end;
   }
-  // The child is not yet reaped, so its number still names its group: kill it, or what it left behind.
-  ::kill(-child, SIGKILL);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  result.exit_code = end_group(child);
   constexpr int kPipeChunks = 64;  // more than a pipe holds: a process that escaped the group cannot keep us here
   for (int i = 0; i < kPipeChunks && pipe.read(result.output, 0) == Pipe::Got::bytes; ++i) continue;
-  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   if (result.output.size() > kTail) result.output.erase(0, result.output.size() - kTail);
   return result;
 }

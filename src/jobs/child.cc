@@ -85,9 +85,9 @@ struct Prepared {
 struct Report {
   int step = 0, error = 0;
 };
-enum Step { kFolder = 1, kCpus, kOutput, kProgram };
+enum ChildStep { kFolder = 1, kCpus, kOutput, kProgram };
 
-[[noreturn]] void fail(const Prepared& prepared, Step step) {
+[[noreturn]] void fail(const Prepared& prepared, ChildStep step) {
   const Report report{step, errno};
   [[maybe_unused]] const ssize_t written = ::write(prepared.report, &report, sizeof(report));
   ::_exit(127);

@@ -9,38 +9,18 @@ namespace lockstep {
 namespace {
 
 // "Name:              mnist", at any depth.
-std::string line(int depth, const std::string& name, const std::string& value) {
+std::string line(int depth, const std::string& name, std::string_view value) {
   constexpr int kNameWidth = 21;
   return fmt::format("{:{}}{:<{}} {}\n", "", 2 * depth, name + ":", kNameWidth - 2 * depth, value);
 }
-
-std::string or_none(std::string text) { return text.empty() ? "<none>" : std::move(text); }
 
 std::string when(std::optional<JobTime> time, JobTime now) {
   if (!time || *time == JobTime{}) return "<none>";
   return fmt::format("{} ({} ago)", time_text(time), age_text(time, now));
 }
 
-std::string seconds_or(std::optional<int64_t> seconds, const char* none) {
-  return seconds ? fmt::format("{}s", *seconds) : none;
-}
-
-const char* text_of(RestartPolicy policy) {
-  switch (policy) {
-    case RestartPolicy::never:
-      return "Never";
-    case RestartPolicy::on_failure:
-      return "OnFailure";
-    case RestartPolicy::always:
-      return "Always";
-    case RestartPolicy::exit_code:
-      break;
-  }
-  return "ExitCode";
-}
-
-const char* text_of(CleanPodPolicy policy) {
-  return policy == CleanPodPolicy::none ? "None" : policy == CleanPodPolicy::running ? "Running" : "All";
+std::string seconds_or(std::optional<int64_t> count, const char* none) {
+  return count ? fmt::format("{}s", *count) : none;
 }
 
 // A word as it could be typed into a shell.
@@ -95,8 +75,8 @@ std::string container_text(const Container& container) {
 std::string spec_text(const JobSpec& spec) {
   std::string out = "Spec:\n";
   out += line(1, "Replicas", std::to_string(spec.replicas));
-  out += line(1, "Restart policy", text_of(spec.restart));
-  out += line(1, "Clean pod policy", text_of(spec.clean));
+  out += line(1, "Restart policy", name_of(spec.restart));
+  out += line(1, "Clean pod policy", name_of(spec.clean));
   out += line(1, "Backoff limit", spec.backoff_limit ? std::to_string(*spec.backoff_limit) : "<none>");
   out += line(1, "Active deadline", seconds_or(spec.active_deadline, "<none>"));
   out += line(1, "TTL after finished", seconds_or(spec.ttl_after_finished, "<none>"));
@@ -123,14 +103,11 @@ std::string events_text(const std::vector<JobEvent>& events, JobTime now) {
   return section("Events", {"TYPE", "REASON", "AGE", "OBJECT", "MESSAGE"}, rows);
 }
 
-std::string exit_code_text(const Pod& pod) { return pod.exit_code ? std::to_string(*pod.exit_code) : "<none>"; }
-std::string process_text(const Pod& pod) { return pod.process > 0 ? std::to_string(pod.process) : "<none>"; }
-
 }  // namespace
 
 std::string describe_job(const Job& job, const std::vector<PodAndLine>& pods, const std::vector<JobEvent>& events,
                          JobTime now) {
-  std::string out = line(0, "Name", job.name) + line(0, "Namespace", job.space) + line(0, "Kind", kind_name(job)) +
+  std::string out = line(0, "Name", job.name) + line(0, "Namespace", job.space) + line(0, "Kind", name_of(job.kind)) +
                     line(0, "State", job_state(job)) + line(0, "Labels", labels_text(job.labels)) +
                     line(0, "UID", or_none(job.uid)) + line(0, "Created", when(job.created, now));
   out += spec_text(job.spec) + status_text(job.status, now);
@@ -150,7 +127,7 @@ std::string describe_pod(const Job& job, const PodAndLine& pod, const std::vecto
   const auto& [it, last] = pod;
   const std::string name = pod_name(job, it.index);
   std::string out = line(0, "Name", name) + line(0, "Namespace", job.space) +
-                    line(0, "Controlled by", std::string(kind_name(job)) + "/" + job.name) +
+                    line(0, "Controlled by", fmt::format("{}/{}", name_of(job.kind), job.name)) +
                     line(0, "Status", pod_status(it)) + line(0, "Exit code", exit_code_text(it)) +
                     line(0, "Restarts", std::to_string(it.attempt)) + line(0, "Node", or_none(it.node)) +
                     line(0, "PID", process_text(it)) + line(0, "Started", when(it.started, now)) +

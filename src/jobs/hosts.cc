@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kForm = "write HOST or HOST:SLOTS, with commas between them, such as a,b:4";
 
-bool is_name(std::string_view host) {
+bool is_host_name(std::string_view host) {
   return !host.empty() && host.front() != '-' && std::ranges::all_of(host, [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-' || c == '_' || c == ':' || c == '%' ||
            c == '@';
@@ -51,7 +51,7 @@ HostSlots parse_host(std::string_view entry, std::string_view what, std::string_
     slots = entry.substr(colon + 1);
     if (slots.empty()) slots = " ";
   }
-  if (!is_name(host)) throw_error("{}: \"{}\" has no host; {}", what, entry, kForm);
+  if (!is_host_name(host)) throw_error("{}: \"{}\" has no host; {}", what, entry, kForm);
   HostSlots out{std::string(host), slots.empty() ? 1 : parse_slots(slots, entry, what)};
   if (is_here(host, own_name)) out.host.clear();
   return out;

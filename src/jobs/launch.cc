@@ -27,7 +27,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int kMostPorts = 5;  // tried one after another when somebody else was faster
+constexpr int kMostLaunchPorts = 5;  // tried one after another when somebody else was faster
 
 // A port of this machine that nobody has at the moment.
 int free_port() {
@@ -240,7 +240,8 @@ int launch(const LaunchOptions& options) {
     if (!cause) break;
     const ProcessEnd& first = result.ends[*cause];
     const std::string what = describe_cause(result.ends, *cause);
-    if (const std::string owner = who_took(attempt, first); !owner.empty() && !options.port && ports < kMostPorts) {
+    if (const std::string owner = who_took(attempt, first);
+        !owner.empty() && !options.port && ports < kMostLaunchPorts) {
       ++ports;
       output.say(fmt::format("{} has the port of {}; starting again with another", owner, attempt.coordinator));
       output.begin_again("--- started again with another port ---");

@@ -40,7 +40,7 @@ std::string prefix_of(int process, bool color) {
                : fmt::format("[{}]", process);
 }
 
-std::span<const uint8_t> bytes_of(std::string_view text) {
+std::span<const uint8_t> output_bytes(std::string_view text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
@@ -120,7 +120,7 @@ void Output::write_log(int number, Process& process, Stream stream, const Line& 
   if (line.ends) text += '\n';
   process.open = line.ends ? -1 : static_cast<int>(stream);
   try {
-    process.log->write(bytes_of(text));
+    process.log->write(output_bytes(text));
   } catch (const IoError& error) {
     process.log.reset();
     say(fmt::format("the log of process {} ends here: {}", number, error.what()));

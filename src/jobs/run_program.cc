@@ -1,10 +1,7 @@
 #include "jobs/run_program.h"
 
 #include <fmt/format.h>
-#include <signal.h>
-#include <spawn.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/spawn.h"
 #include "data/process.h"
 #include "jobs/descriptor.h"
 
@@ -48,40 +46,11 @@ std::string content_of(const Descriptor& stream) {
   }
 }
 
-pid_t spawn(const std::string& program, const std::vector<std::string>& argv, const std::array<int, 3>& streams) {
-  std::vector<char*> words;
-  for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  for (int i = 0; i < 3; ++i) posix_spawn_file_actions_adddup2(&actions, streams[static_cast<size_t>(i)], i);
-  // This process may block or ignore signals that must still be able to end the other.
-  sigset_t none, all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-
-  pid_t child = -1;
-  const int error = posix_spawn(&child, program.c_str(), &actions, &attributes, words.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) throw_io_error("run", argv[0], error);
-  return child;
-}
-
 // Whether the child ended before the deadline. It is left to be reaped.
 bool wait_for_end(pid_t child, Clock::time_point deadline) {
   constexpr auto kLongestNap = std::chrono::milliseconds(20);
   for (auto nap = std::chrono::milliseconds(1);; nap = std::min(2 * nap, kLongestNap)) {
-    siginfo_t info = {};
-    const int failed = ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT);
-    if (failed ? errno != EINTR : info.si_pid != 0) return true;
+    if (has_ended(child)) return true;
     if (Clock::now() >= deadline) return false;
     std::this_thread::sleep_for(nap);
   }
@@ -98,20 +67,15 @@ ProgramResult run_program(const std::vector<std::string>& argv, const std::strin
                 argv[0].find('/') == std::string::npos ? " on the PATH; install it, or correct the PATH"
                                                        : "; correct its path");
   const Descriptor in = make_stream("input", input), out = make_stream("output", {}), err = make_stream("error", {});
-  const pid_t child = spawn(program, argv, {in.get(), out.get(), err.get()});
+  const pid_t child = spawn_program(program, argv, {in.get(), out.get(), err.get()});
   const bool ended = wait_for_end(child, Clock::now() + deadline);
-  // The child is not yet reaped, so its number still names its group: kill it, or what it left behind.
-  ::kill(-child, SIGKILL);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  const int code = end_group(child);
   if (!ended)
     throw IoError(
         fmt::format("run {}: it has not ended after {:g} s and was killed; see whether the service it asks "
                     "answers",
                     argv[0], std::chrono::duration<double>(deadline).count()));
-  return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
-          .out = content_of(out),
-          .err = content_of(err)};
+  return {.code = code, .out = content_of(out), .err = content_of(err)};
 }
 
 }  // namespace lockstep

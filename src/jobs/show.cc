@@ -17,11 +17,6 @@ const Condition* last_true(const Job& job) {
   return found == all.rend() ? nullptr : &*found;
 }
 
-std::string or_none(std::string text) { return text.empty() ? "<none>" : std::move(text); }
-
-std::string exit_code_text(const Pod& pod) { return pod.exit_code ? std::to_string(*pod.exit_code) : "<none>"; }
-std::string process_text(const Pod& pod) { return pod.process > 0 ? std::to_string(pod.process) : "<none>"; }
-
 // A replica that waits is as old as what it waits for.
 std::optional<JobTime> birth_of(const Job& job, const Pod& pod) {
   if (pod.started) return pod.started;
@@ -34,20 +29,6 @@ std::string restarts_text(const Pod& pod, JobTime now) {
   return fmt::format("{} ({} ago)", pod.attempt, age_text(pod.started, now));
 }
 
-const char* phase_name(PodPhase phase) {
-  switch (phase) {
-    case PodPhase::pending:
-      return "Pending";
-    case PodPhase::running:
-      return "Running";
-    case PodPhase::succeeded:
-      return "Succeeded";
-    case PodPhase::failed:
-      break;
-  }
-  return "Failed";
-}
-
 Row with_space(const std::string& space, bool shown, Row row) {
   if (shown) row.insert(row.begin(), space);
   return row;
@@ -55,7 +36,9 @@ Row with_space(const std::string& space, bool shown, Row row) {
 
 }  // namespace
 
-const char* kind_name(const Job& job) { return job.kind == JobKind::jax_job ? "JAXJob" : "Job"; }
+std::string or_none(std::string text) { return text.empty() ? "<none>" : std::move(text); }
+std::string exit_code_text(const Pod& pod) { return pod.exit_code ? std::to_string(*pod.exit_code) : "<none>"; }
+std::string process_text(const Pod& pod) { return pod.process > 0 ? std::to_string(pod.process) : "<none>"; }
 
 std::string full_name(const Job& job) {
   return (job.kind == JobKind::jax_job ? "jaxjob.kubeflow.org/" : "job.batch/") + job.name;
@@ -66,7 +49,7 @@ std::string short_name(const Job& job) { return (job.kind == JobKind::jax_job ? 
 std::string pod_status(const Pod& pod) {
   if (pod.phase == PodPhase::succeeded) return "Completed";
   if (pod.phase == PodPhase::failed) return pod.reason.empty() ? "Error" : pod.reason;
-  return phase_name(pod.phase);
+  return std::string(name_of(pod.phase));
 }
 
 Row job_header(Shown shown) {
@@ -148,14 +131,14 @@ ordered_json pod_object(const Job& job, const Pod& pod) {
   out["metadata"]["ownerReferences"] =
       ordered_json::array({{{"apiVersion", job.kind == JobKind::jax_job ? "kubeflow.org/v1" : "batch/v1"},
                             {"controller", true},
-                            {"kind", kind_name(job)},
+                            {"kind", name_of(job.kind)},
                             {"name", job.name},
                             {"uid", job.uid}}});
   out["spec"]["containers"] = ordered_json::array({container});
   if (!pod.node.empty()) out["spec"]["nodeName"] = pod.node;
   out["status"]["containerStatuses"] = ordered_json::array(
       {{{"name", "jax"}, {"ready", pod.phase == PodPhase::running}, {"restartCount", pod.attempt}, {"state", state}}});
-  out["status"]["phase"] = phase_name(pod.phase);
+  out["status"]["phase"] = name_of(pod.phase);
   if (pod.started) out["status"]["startTime"] = time_text(pod.started);
   return out;
 }

@@ -19,9 +19,6 @@ struct Shown {
   bool spaces = false;  // begins with the namespace
 };
 
-// "JAXJob", "Job".
-const char* kind_name(const Job& job);
-
 // "jaxjob.kubeflow.org/mnist", "job.batch/mnist": what `-o name` prints, and what commands say they have changed.
 std::string full_name(const Job& job);
 
@@ -30,6 +27,11 @@ std::string short_name(const Job& job);
 
 // "Completed", "Running", "Pending", "Error", "OOMKilled"...
 std::string pod_status(const Pod& pod);
+
+// The text, or "<none>" in place of an empty one; the exit code and the process of a replica, or "<none>".
+std::string or_none(std::string text);
+std::string exit_code_text(const Pod& pod);
+std::string process_text(const Pod& pod);
 
 Row job_header(Shown shown);
 Row job_row(const Job& job, Shown shown, JobTime now);

@@ -113,11 +113,11 @@ TEST(JobShow, NamesAreThoseOfKubectl) {
   Job job = mnist();
   EXPECT_EQ(full_name(job), "jaxjob.kubeflow.org/jaxjob-mnist");
   EXPECT_EQ(short_name(job), "jaxjobs/jaxjob-mnist");
-  EXPECT_STREQ(kind_name(job), "JAXJob");
+  EXPECT_EQ(name_of(job.kind), "JAXJob");
   job.kind = JobKind::indexed_job;
   EXPECT_EQ(full_name(job), "job.batch/jaxjob-mnist");
   EXPECT_EQ(short_name(job), "jobs/jaxjob-mnist");
-  EXPECT_STREQ(kind_name(job), "Job");
+  EXPECT_EQ(name_of(job.kind), "Job");
 }
 
 TEST(JobShow, EventsSayWhatHappenedToWhom) {

@@ -124,6 +124,7 @@ TEST(Manifest, WhatIsNotUsedIsNoted) {
                 fieldRef: {fieldPath: spec.nodeName}
             - name: INDEX
               valueFrom: {fieldRef: {fieldPath: "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
+            - {name: LOCKSTEP_TOKEN, valueFrom: {secretKeyRef: {name: s, key: k}}} # a job here makes its own
 )");
   more = with(more, "          containers:\n", R"(          restartPolicy: Always
           initContainers: [{name: prepare, image: i}]
@@ -141,8 +142,8 @@ TEST(Manifest, WhatIsNotUsedIsNoted) {
              "job.yaml:36: NODE is not set: its value comes from spec.nodeName, which is only known on Kubernetes",
              "job.yaml:39: INDEX is not set: its value comes from "
              "metadata.annotations['batch.kubernetes.io/job-completion-index'], which is only known on Kubernetes",
-             "job.yaml:44: " + containers + "[1].envFrom is not used here: its variables are only known on Kubernetes",
-             "job.yaml:45: " + containers + "[1].volumeMounts is not used here",
+             "job.yaml:45: " + containers + "[1].envFrom is not used here: its variables are only known on Kubernetes",
+             "job.yaml:46: " + containers + "[1].volumeMounts is not used here",
              "job.yaml:21: spec.jaxReplicaSpecs.Worker.template.spec.restartPolicy is not used: that of "
              "spec.jaxReplicaSpecs.Worker counts, which is ExitCode",
              "job.yaml:14: spec.runPolicy.schedulingPolicy is not used here"}));
@@ -170,6 +171,10 @@ TEST(Manifest, MistakesInAJaxJobAreNamedWithTheirLine) {
       {
           {"replicas: 4", "replicas: 0",
            "job.yaml:17: spec.jaxReplicaSpecs.Worker.replicas is 0; give a whole number from 1 to 4096"},
+          {"- name: EMPTY", "- {name: LOCKSTEP_TOKEN, value: secret}\n            - name: EMPTY",
+           "containers[0].env[1].value is a secret that everybody who may look at the job could read; leave "
+           "LOCKSTEP_TOKEN out, for a job makes its own, or on Kubernetes take it from a Secret "
+           "(valueFrom.secretKeyRef)"},
           {"replicas: 4", "replicas: 10000",
            "job.yaml:17: spec.jaxReplicaSpecs.Worker.replicas is 10000; give a whole number from 1 to 4096: each is a "
            "process of one SPMD program, in which all speak with all, and more than 4096 are not tried"},

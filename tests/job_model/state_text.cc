@@ -62,6 +62,7 @@ std::string state_text(const JobStatus& status) {
   add_number("restarts", status.restarts);
   add_number("attempt", status.attempt);
   add_number("before", status.failed_before);
+  add_number("taken", status.taken_ports);
   add_time("next", status.next_start);
   if (!status.completed_indexes.empty()) add("indexes=" + status.completed_indexes);
   return out;
@@ -88,6 +89,7 @@ JobStatus state_of(std::string_view text, JobKind kind) {
     if (key == "restarts") out.restarts = number;
     if (key == "attempt") out.attempt = number;
     if (key == "before") out.failed_before = number;
+    if (key == "taken") out.taken_ports = number;
     if (key == "next") out.next_start = at(number);
     if (key == "indexes") out.completed_indexes = word.substr(equals + 1);
   }
@@ -109,6 +111,7 @@ std::vector<Pod> pods_of(std::string_view text, int attempt) {
     if (word == "-") continue;
     if (word == "R") pod.phase = PodPhase::running;
     if (word == "S") pod.phase = PodPhase::succeeded, pod.exit_code = 0, pod.reason = "Completed";
+    if (word == "T") pod.phase = PodPhase::failed, pod.exit_code = 1, pod.reason = kPortTaken;
     if (word == "L") pod.phase = PodPhase::failed, pod.reason = "Lost";
     if (word[0] == 'F') pod.phase = PodPhase::failed, pod.exit_code = std::stoi(word.substr(1)), pod.reason = "Error";
     out.push_back(pod);

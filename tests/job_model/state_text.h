@@ -21,7 +21,8 @@ Job job_of(std::string_view spec);
 std::string state_text(const JobStatus& status);
 JobStatus state_of(std::string_view text, JobKind kind);
 
-// "P" waits, "R" runs, "S" succeeded, "F1" failed with that code, "L" is lost, "-" is missing; one word for each index.
+// "P" waits, "R" runs, "S" succeeded, "F1" failed with that code, "L" is lost, "T" found its port taken, "-" is
+// missing; one word for each index.
 // "|" begins the same replicas of the attempt before `attempt`.
 std::vector<Pod> pods_of(std::string_view text, int attempt);
 

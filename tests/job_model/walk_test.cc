@@ -68,12 +68,13 @@ class Walk {
     if (pod.phase == PodPhase::pending) {
       pod.phase = PodPhase::running;
     } else if (pod.phase == PodPhase::running) {
-      const int fate = below(12);
+      const int fate = below(15);
       pod.phase = fate < 8 ? PodPhase::succeeded : PodPhase::failed;
       const int codes[] = {1, 75, 137};
       if (fate < 8) pod.exit_code = 0;
       if (fate >= 8 && fate < 11) pod.exit_code = codes[fate - 8];
       if (fate == 11) pod.reason = "Lost";
+      if (fate >= 12) pod.exit_code = 1, pod.reason = kPortTaken;
     }
   }
 
@@ -105,6 +106,7 @@ class Walk {
     check(before.status, job_.status);
     ++seen[job_state(job_)];
     if (job_.status.restarts > before.status.restarts) ++seen["restart"];
+    if (job_.status.taken_ports > before.status.taken_ports) ++seen["taken port"];
     if (decision_.remove) ++seen["remove"];
     const JobStatus status = job_.status;
     const Decision again = reconcile(job_, pods_, at(now_));
@@ -143,7 +145,9 @@ class Walk {
     EXPECT_GE(std::min({after.active, after.succeeded, after.failed}), 0);
     EXPECT_LE(after.active + after.succeeded + after.failed, job_.spec.replicas);
     EXPECT_GE(after.restarts, before.restarts);
-    EXPECT_LE(after.restarts - before.restarts, after.attempt - before.attempt);
+    EXPECT_LE(after.restarts - before.restarts + after.taken_ports - before.taken_ports,
+              after.attempt - before.attempt);
+    EXPECT_LE(after.taken_ports, 10);
     EXPECT_LE(after.attempt - before.attempt, 1);
     EXPECT_GE(after.failed_before, before.failed_before);
     if (job_.spec.backoff_limit) {
@@ -200,12 +204,13 @@ class Walk {
 
 TEST(Reconcile, ARandomWalkBreaksNoInvariant) {
   Walk walk(20260101);
-  for (int i = 0; i < 10'000 && !testing::Test::HasFailure(); ++i) {
+  for (int i = 0; i < 20'000 && !testing::Test::HasFailure(); ++i) {
     SCOPED_TRACE("event " + std::to_string(i));
     walk.step();
   }
   // It went everywhere.
-  for (const char* what : {"Created", "Running", "Restarting", "Suspended", "Succeeded", "Failed", "restart", "remove"})
+  for (const char* what :
+       {"Created", "Running", "Restarting", "Suspended", "Succeeded", "Failed", "restart", "taken port", "remove"})
     EXPECT_GT(walk.seen[what], 20) << what;
 }
 

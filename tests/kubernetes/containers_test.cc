@@ -55,12 +55,31 @@ TEST(Container, TheRootOfTheImageIsComplete) {
   EXPECT_TRUE(std::filesystem::exists(root + "/checkpoints/run"));
 }
 
+// What the program opens by itself is not among what the loader knows.
+TEST(Container, FurtherLibrariesComeWithAllTheyNeed) {
+  const TempDir dir;
+  const auto listed = RunningProgram({"ldd", program_path()}).wait().out;
+  const size_t at = listed.find("libyaml-cpp"), path = listed.find("=> ", at);
+  if (at == std::string::npos || path == std::string::npos) GTEST_SKIP() << "linked otherwise here";
+  const std::string own = listed.substr(path + 3, listed.find(" (", path) - path - 3);
+  const std::string library = dir.path() + "/libopened.so.1", root = dir.path() + "/root";
+  std::filesystem::copy_file(own, library);
+  const auto collected = RunningProgram({collect_script(), "/bin/true", root, library}).wait();
+  ASSERT_EQ(collected.exit_code, 0) << collected.err;
+  for (const char* name : {"/lib/libopened.so.1", "/lib/libstdc++.so.6", "/lib/libc.so.6"})
+    EXPECT_TRUE(std::filesystem::exists(root + name)) << name;
+}
+
 TEST(Container, CollectRefusesWhatItCannotDo) {
   const TempDir dir;
   EXPECT_EQ(RunningProgram({collect_script()}).wait().exit_code, 2);
   const auto missing = RunningProgram({collect_script(), dir.path() + "/none", dir.path() + "/root"}).wait();
   EXPECT_EQ(missing.exit_code, 1);
   EXPECT_NE(missing.err.find("there is no program " + dir.path() + "/none; build it first"), std::string::npos);
+  const auto without =
+      RunningProgram({collect_script(), program_path(), dir.path() + "/root", dir.path() + "/libx.so"}).wait();
+  EXPECT_EQ(without.exit_code, 1);
+  EXPECT_NE(without.err.find("collect: there is no library " + dir.path() + "/libx.so"), std::string::npos);
   std::filesystem::create_directories(dir.path() + "/full/x");
   const auto full = RunningProgram({collect_script(), program_path(), dir.path() + "/full"}).wait();
   EXPECT_EQ(full.exit_code, 1);

@@ -2,10 +2,13 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
+#include <cinttypes>
+#include <cstdio>
 #include <filesystem>
 #include <random>
 
 #include "local_jobs/jobs.h"
+#include "support/listener.h"
 
 namespace lockstep {
 namespace {
@@ -156,6 +159,51 @@ TEST_F(LocalJobs, AJobWhoseFileIsBrokenIsLeftAlone) {
       << read_text(state_ + "/daemon.log");
 }
 
+TEST_F(LocalJobs, APortTakenAfterItWasChosenFailsNoJob) {
+#ifndef LOCKSTEP_WITH_GRPC
+  GTEST_SKIP() << "built without the control plane";
+#endif
+  // The first one tells its port and waits until somebody has it.
+  Json manifest = shell_job("ported", 2,
+                            "test $PROCESS_ID != 0 -o -e go || { echo $COORDINATOR_PORT > p; mv p port; "
+                            "while test ! -e go; do sleep 0.01; done; }; exec " +
+                                program_path() + " allreduce --devices 1");
+  container_of(manifest)["workingDir"] = dir_.path();
+  apply(manifest);
+  ASSERT_TRUE(soon([&] { return std::filesystem::exists(dir_.path() + "/port"); }));
+  const int port = std::stoi(read_text(dir_.path() + "/port"));
+  const Listener faster(8, port);
+  std::ofstream(dir_.path() + "/go") << "x";
+  expect_state("ported", "Succeeded");
+  EXPECT_EQ(get("ported").status.restarts, 0);  // whatever its policy: it is Never
+  EXPECT_EQ(get("ported").status.taken_ports, 1);
+  EXPECT_TRUE(has(log_of("ported", 0), "Process 0 has y=[2.]")) << log_of("ported", 0);
+  const std::string events = events_text("ported");
+  EXPECT_TRUE(has(events, "pod/ported-worker-0 PortTaken: port " + std::to_string(port) +
+                              " was free when it was chosen, and was taken by pid " + std::to_string(::getpid())))
+      << events;
+  EXPECT_TRUE(has(events, "jaxjob/ported PortTaken: JAXJob ported starts again with another port.")) << events;
+}
+
+TEST_F(LocalJobs, APortIsTakenOnlyWhenItIsTheJobs) {
+  const Listener other;
+  for (const std::string& text : {std::string("OSError: [Errno 98] Address already in use"),
+                                  "bind 127.0.0.1:" + std::to_string(other.port()) + ": Address already in use",
+                                  std::string("bind 127.0.0.1:${COORDINATOR_PORT}0: Address already in use")}) {
+    apply(shell_job("other", 1, "echo \"" + text + "\"; exit 1"));
+    expect_state("other", "Failed");
+    EXPECT_EQ(runner().pods(get("other")).at(0).reason, "Error") << text;
+    runner().remove(get("other"));
+  }
+}
+
+TEST_F(LocalJobs, AJobThatNeverFindsItsPortFreeFails) {
+  apply(shell_job("unlucky", 1, "echo \"bind 127.0.0.1:$COORDINATOR_PORT: Address already in use\"; exit 1"));
+  expect_state("unlucky", "Failed");
+  EXPECT_EQ(get("unlucky").status.taken_ports, 10);
+  EXPECT_EQ(get("unlucky").status.restarts, 0);
+}
+
 TEST_F(LocalJobs, ALongLogIsBounded) {
   environment_["LOCKSTEP_LOG_LIMIT"] = "100000";
   make_runner();
@@ -215,7 +263,7 @@ TEST_F(LocalJobs, AFullDiskStopsNoReplica) {
   make_runner();
   Json manifest = shell_job("full", 1,
                             "echo before; touch ready; while test ! -e go; do sleep 0.01; done; "
-                            "i=0; while test $i -lt 2000; do echo in between; i=$((i+1)); done; touch said; "
+                            "i=0; while test $i -lt 20000; do echo in between; i=$((i+1)); done; touch said; "
                             "while test ! -e on; do sleep 0.01; done; echo after");
   container_of(manifest)["workingDir"] = dir_.path();
   apply(manifest);
@@ -234,8 +282,20 @@ TEST_F(LocalJobs, AFullDiskStopsNoReplica) {
   expect_state("full", "Succeeded");
   const std::string log = log_of("full", 0);
   EXPECT_TRUE(log.starts_with("before\n")) << log.substr(0, 200);
-  EXPECT_TRUE(has(log, "lines (") && has(log, "bytes) are missing here: write ") && has(log, "No space left"))
-      << log.substr(0, 2000);
+  // What was free in the files' last blocks may hold some; every other line is counted, and none is lost without a
+  // word.
+  int64_t there = 0, missing = 0, notes = 0;
+  for (const std::string& line : lines_of(log)) {
+    int64_t count = 0;
+    there += line == "before" || line == "in between" || line == "after";
+    if (std::sscanf(line.c_str(), "lockstep: %" SCNd64 " lines (", &count) != 1) continue;
+    EXPECT_TRUE(has(line, " bytes) are missing here: ") && has(line, "No space left on device")) << line;
+    missing += count;
+    ++notes;
+  }
+  EXPECT_GE(missing, 10'000);
+  EXPECT_GE(there + missing, 20'002);
+  EXPECT_LE(there + missing, 20'002 + notes);  // each may begin within a line
   EXPECT_EQ(apply(shell_job("room", 1, "true")), "created");
   expect_state("room", "Succeeded");
 }

@@ -73,13 +73,34 @@ TEST(PodLog, WhatDoesNotFitOnTheDiskIsCounted) {
   ASSERT_GE(lines.size(), 4u);
   EXPECT_EQ(lines[0], "first");
   EXPECT_EQ(lines[1], "12345");
-  EXPECT_TRUE(has(all_of(path), "are missing here: append to " + path + ": No space left on device"));
+  EXPECT_TRUE(lines[2].starts_with("lockstep: 1 lines (6 bytes)"));  // half of it: the next one counts anew
+  EXPECT_TRUE(lines[3].starts_with("lockstep: 2 lines (11 bytes) are missing here: append to " + path +
+                                   ": No space left on device"));
   EXPECT_EQ(lines.back(), "last");
   files.fail("append", ENOSPC);
   log.write("never\n");
   files.fail("append", 0);
   log.finish();
   EXPECT_TRUE(lines_of(all_of(path)).back().starts_with("lockstep: 1 lines (")) << all_of(path);
+}
+
+TEST(PodLog, WhatWasSaidToBeMissingIsNotCountedAgain) {
+  const TempDir dir;
+  const std::string path = dir.path() + "/log";
+  FaultyFiles files;
+  PodLog log(files, path, 1 << 20);
+  files.fail("append", ENOSPC);
+  log.write("never\n");         // "nev" is there
+  log.write(numbered(0, 100));  // the note is there, and less than half of these
+  files.fail("append", 0);
+  log.finish();
+  const std::string text = all_of(path);
+  const size_t from = text.find('\n', text.find("missing here")) + 1, to = text.rfind("\nlockstep: ");
+  EXPECT_TRUE(text.starts_with("nev\nlockstep: 1 lines (3 bytes) are missing here: ")) << text;
+  ASSERT_LT(from, to) << text;
+  const std::string kept = text.substr(from, to - from);
+  EXPECT_TRUE(numbered(0, 100).starts_with(kept)) << kept;
+  EXPECT_TRUE(has(text.substr(to), fmt::format("({} bytes) are missing", 800 - kept.size()))) << text.substr(to);
 }
 
 TEST(LogReader, FollowsALogThatIsTurnedOver) {

@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-JobTime at(int64_t seconds) { return JobTime(std::chrono::seconds(seconds)); }
+JobTime time_at(int64_t seconds) { return JobTime(std::chrono::seconds(seconds)); }
 
 const char* const kRunning =
     "JobId=4 JobName=b UserId=root(0) GroupId=root(0) MCS_label=N/A Priority=4294901756 Nice=0 Account=(null) "
@@ -19,7 +19,8 @@ const char* const kRunning =
 TEST(SlurmSight, OfARunningJob) {
   EXPECT_EQ(
       parse_scontrol(kRunning),
-      (SlurmSight{.state = "RUNNING", .reason = "None", .restarts = 2, .started = at(1794741261), .nodes = "n[1-2]"}));
+      (SlurmSight{
+          .state = "RUNNING", .reason = "None", .restarts = 2, .started = time_at(1794741261), .nodes = "n[1-2]"}));
 }
 
 TEST(SlurmSight, OfOneThatWaitsHasNotStarted) {
@@ -38,8 +39,8 @@ TEST(SlurmSight, OfOneThatHasEnded) {
   EXPECT_EQ(sight, (SlurmSight{.state = "FAILED",
                                .reason = "NonZeroExitCode",
                                .exit_code = 137,
-                               .started = at(1794741261),
-                               .ended = at(1794741862),
+                               .started = time_at(1794741261),
+                               .ended = time_at(1794741862),
                                .nodes = "n1"}));
   EXPECT_EQ(stage_of(*sight), SlurmStage::failed);
 }
@@ -54,11 +55,12 @@ TEST(SlurmSight, OfAccounting) {
             (SlurmSight{.state = "CANCELLED",
                         .restarts = 3,
                         .exit_code = 143,
-                        .started = at(1794741261),
-                        .ended = at(1794741862),
+                        .started = time_at(1794741261),
+                        .ended = time_at(1794741862),
                         .nodes = "n[1-2]"}));
-  EXPECT_EQ(parse_sacct("COMPLETED|0:0|1794741261|1794741862|n1\n"),
-            (SlurmSight{.state = "COMPLETED", .started = at(1794741261), .ended = at(1794741862), .nodes = "n1"}));
+  EXPECT_EQ(
+      parse_sacct("COMPLETED|0:0|1794741261|1794741862|n1\n"),
+      (SlurmSight{.state = "COMPLETED", .started = time_at(1794741261), .ended = time_at(1794741862), .nodes = "n1"}));
   EXPECT_EQ(parse_sacct("PENDING|0:0|Unknown|Unknown|None assigned|0\n"), (SlurmSight{.state = "PENDING"}));
   EXPECT_EQ(parse_sacct(""), std::nullopt);
   EXPECT_EQ(parse_sacct("Slurm accounting storage is disabled\n"), std::nullopt);

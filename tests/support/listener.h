@@ -10,8 +10,12 @@ namespace lockstep {
 
 class Listener {
  public:
-  explicit Listener(int backlog = 8) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  // Port 0: one that is free.
+  explicit Listener(int backlog = 8, int port = 0) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const int yes = 1;  // connections of before are not in the way
+    EXPECT_EQ(::setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)), 0);
     sockaddr_in address = {};
+    address.sin_port = ::htons(static_cast<uint16_t>(port));
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof(address);

@@ -164,7 +164,7 @@ int completion_index(const Json& pod) {
   return -1;
 }
 
-PodPhase phase_of(const std::string& text) {
+PodPhase pod_phase_of(const std::string& text) {
   if (text == "Running") return PodPhase::running;
   if (text == "Succeeded") return PodPhase::succeeded;
   return text == "Failed" ? PodPhase::failed : PodPhase::pending;
@@ -174,7 +174,7 @@ NamedPod pod_of_object(const Json& object, int index) {
   NamedPod out;
   Pod& pod = out.pod;
   pod.index = index;
-  pod.phase = phase_of(text_at(object, {"status", "phase"}));
+  pod.phase = pod_phase_of(text_at(object, {"status", "phase"}));
   pod.node = text_at(object, {"spec", "nodeName"});
   pod.reason = text_at(object, {"status", "reason"});  // "Evicted", of the pod as a whole
   pod.started = time_at(object, {"status", "startTime"});

@@ -16,81 +16,94 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMostHosts = 4096, kMostSeconds = 1'000'000'000;
 // Pods are called JOB-worker-0-4095 at most, and that is a name of at most 63 letters.
-constexpr size_t kLongestName = 46;
+constexpr size_t kLongestResourceName = 46;
 
-enum class Type { whole, text, flag, list, texts, name, quantity, gpus };
+enum class VariableType { whole, text, flag, list, texts, name, quantity, gpus };
 
-struct Row {
+struct VariableRow {
   ManifestVariable shown;
-  Type type;
+  VariableType type;
   int64_t low = 0, high = 0;                                 // of whole numbers
   const char* kinds = "indexed-job jaxjob jobset trainjob";  // that have it
 };
 
 constexpr const char* kNotTrainJob = "indexed-job jaxjob jobset";
 
-const std::vector<Row>& rows() {
-  static const std::vector<Row> all = {
-      {{"hosts_count", "a whole number", "pods, one process in each; default 1"}, Type::whole, 1, kMostHosts},
+const std::vector<VariableRow>& rows() {
+  static const std::vector<VariableRow> all = {
+      {{"hosts_count", "a whole number", "pods, one process in each; default 1"}, VariableType::whole, 1, kMostHosts},
       {{"local_device_count", "a whole number", "devices of each process: virtual CPU devices, or GPUs; default 1"},
-       Type::whole,
+       VariableType::whole,
        1,
        4096},
-      {{"name", "a name", "of the job; default lockstep"}, Type::name},
-      {{"namespace", "a name", "default: that of kubectl"}, Type::name},
-      {{"service", "a name", "of the headless Service; default: the job's name"}, Type::name, 0, 0, "indexed-job"},
-      {{"image", "a text", "default lockstep:" LOCKSTEP_VERSION}, Type::text},
+      {{"name", "a name", "of the job; default lockstep"}, VariableType::name},
+      {{"namespace", "a name", "default: that of kubectl"}, VariableType::name},
+      {{"service", "a name", "of the headless Service; default: the job's name"},
+       VariableType::name,
+       0,
+       0,
+       "indexed-job"},
+      {{"image", "a text", "default lockstep:" LOCKSTEP_VERSION}, VariableType::text},
       {{"image_pull_policy", "Always, IfNotPresent or Never", "default: the cluster's"},
-       Type::text,
+       VariableType::text,
        0,
        0,
        kNotTrainJob},
-      {{"command", "a list of texts", "the program; default: the image's, which is lockstep"}, Type::list},
+      {{"command", "a list of texts", "the program; default: the image's, which is lockstep"}, VariableType::list},
       {{"args", "a list of texts", "its arguments; default [\"train\"], with --checkpoint-dir where there is a claim"},
-       Type::list},
-      {{"env", "an object of texts", "further variables of the process"}, Type::texts},
-      {{"gpus", "true, false or a number", "GPUs of each pod; true: local_device_count; default false"}, Type::gpus},
-      {{"gpu_resource", "a text", "what the cluster calls them; default nvidia.com/gpu"}, Type::text},
-      {{"cpu", "a quantity", "cores asked for, such as 2 or \"500m\"; default 1"}, Type::quantity},
-      {{"memory", "a quantity", "asked for, and the limit, such as \"2Gi\"; default \"2Gi\""}, Type::quantity},
+       VariableType::list},
+      {{"env", "an object of texts", "further variables of the process"}, VariableType::texts},
+      {{"gpus", "true, false or a number", "GPUs of each pod; true: local_device_count; default false"},
+       VariableType::gpus},
+      {{"gpu_resource", "a text", "what the cluster calls them; default nvidia.com/gpu"}, VariableType::text},
+      {{"cpu", "a quantity", "cores asked for, such as 2 or \"500m\"; default 1"}, VariableType::quantity},
+      {{"memory", "a quantity", "asked for, and the limit, such as \"2Gi\"; default \"2Gi\""}, VariableType::quantity},
       {{"port", "a whole number", "where process 0 listens; default 55527, of a jaxjob 6666"},
-       Type::whole,
+       VariableType::whole,
        1,
        65535,
        kNotTrainJob},
-      {{"checkpoint_claim", "a name", "of a PersistentVolumeClaim that all pods may write; default: none"}, Type::name},
-      {{"checkpoint_path", "a text", "where it is mounted; default /checkpoints"}, Type::text},
+      {{"checkpoint_claim", "a name", "of a PersistentVolumeClaim that all pods may write; default: none"},
+       VariableType::name},
+      {{"checkpoint_path", "a text", "where it is mounted; default /checkpoints"}, VariableType::text},
       {{"token_secret", "a name", "of a Secret that is there, whose key token is used; default: one is made"},
-       Type::name},
-      {{"token", "a text", "of the Secret that is made; default: 32 random bytes"}, Type::text},
+       VariableType::name},
+      {{"token", "a text", "of the Secret that is made; default: 32 random bytes"}, VariableType::text},
       {{"backoff", "a whole number", "how often all processes may be started again; default 0"},
-       Type::whole,
+       VariableType::whole,
        0,
        10000,
        kNotTrainJob},
-      {{"active_deadline", "a whole number", "seconds after which the job is ended"}, Type::whole, 1, kMostSeconds},
+      {{"active_deadline", "a whole number", "seconds after which the job is ended"},
+       VariableType::whole,
+       1,
+       kMostSeconds},
       {{"ttl", "a whole number", "seconds after its end until the job is removed; default: never"},
-       Type::whole,
+       VariableType::whole,
        0,
        kMostSeconds,
        kNotTrainJob},
       {{"grace", "a whole number", "seconds between SIGTERM and SIGKILL, for a last checkpoint; default 120"},
-       Type::whole,
+       VariableType::whole,
        0,
        kMostSeconds},
-      {{"suspend", "true or false", "make the job without starting it; default false"}, Type::flag},
+      {{"suspend", "true or false", "make the job without starting it; default false"}, VariableType::flag},
       {{"user", "a whole number", "user and group of the process, not root; default 65532, as in the image"},
-       Type::whole,
+       VariableType::whole,
        1,
        2147483647},
-      {{"node_selector", "an object of texts", "labels of the nodes to run on"}, Type::texts},
-      {{"runtime", "a name", "the ClusterTrainingRuntime; default jax-distributed"}, Type::name, 0, 0, "trainjob"},
+      {{"node_selector", "an object of texts", "labels of the nodes to run on"}, VariableType::texts},
+      {{"runtime", "a name", "the ClusterTrainingRuntime; default jax-distributed"},
+       VariableType::name,
+       0,
+       0,
+       "trainjob"},
   };
   return all;
 }
 
-const Row* find_row(const std::string& name) {
-  for (const Row& row : rows())
+const VariableRow* find_row(const std::string& name) {
+  for (const VariableRow& row : rows())
     if (name == row.shown.name) return &row;
   return nullptr;
 }
@@ -122,7 +135,7 @@ bool is_printable(const std::string& text) {
   return std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) >= 0x20; });
 }
 
-void check_whole(const Row& row, const Json& value) {
+void check_whole(const VariableRow& row, const Json& value) {
   const auto in_range = [&] {
     if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) return false;
     return value.is_number_integer() && value.get<int64_t>() >= row.low && value.get<int64_t>() <= row.high;
@@ -131,39 +144,39 @@ void check_whole(const Row& row, const Json& value) {
     wrong(row.shown.name, value, fmt::format("a whole number from {} to {} is needed", row.low, row.high));
 }
 
-void check(const Row& row, const Json& value) {
+void check(const VariableRow& row, const Json& value) {
   const std::string name = row.shown.name;
   const bool text = value.is_string();
   switch (row.type) {
-    case Type::whole:
+    case VariableType::whole:
       return check_whole(row, value);
-    case Type::flag:
+    case VariableType::flag:
       if (!value.is_boolean()) wrong(name, value, "true or false is needed");
       return;
-    case Type::text:
+    case VariableType::text:
       if (!text || value.get<std::string>().empty() || !is_printable(value)) wrong(name, value, "a text is needed");
       return;
-    case Type::name:
+    case VariableType::name:
       if (!text || !is_name(value))
         wrong(name, value, "a name of small letters, digits and hyphens, beginning with a letter, is needed");
-      if (name == "name" && value.get<std::string>().size() > kLongestName)
+      if (name == "name" && value.get<std::string>().size() > kLongestResourceName)
         wrong(name, value,
               fmt::format("it has {} letters, and with what is put behind it in the names of pods only {} fit",
-                          value.get<std::string>().size(), kLongestName));
+                          value.get<std::string>().size(), kLongestResourceName));
       return;
-    case Type::quantity:
+    case VariableType::quantity:
       if (!(value.is_number() && value.get<double>() > 0) && !(text && is_quantity(value)))
         wrong(name, value, "a quantity is needed, such as 2, \"500m\" or \"2Gi\"");
       return;
-    case Type::list:
+    case VariableType::list:
       if (!value.is_array() || !std::ranges::all_of(value, [](const Json& each) { return each.is_string(); }))
         wrong(name, value, "a list of texts is needed, such as [\"train\", \"--epochs\", \"8\"]");
       return;
-    case Type::texts:
+    case VariableType::texts:
       if (!value.is_object() || !std::ranges::all_of(value, [](const Json& each) { return each.is_string(); }))
         wrong(name, value, "an object of texts is needed, such as {\"LOCKSTEP_VERBOSE\": \"1\"}");
       return;
-    case Type::gpus:
+    case VariableType::gpus:
       if (!value.is_boolean() &&
           !(value.is_number_integer() && value.get<int64_t>() >= 0 && value.get<int64_t>() <= 1024))
         wrong(name, value, "true, false or a number from 0 to 1024 is needed");
@@ -174,11 +187,11 @@ void check(const Row& row, const Json& value) {
 void check_all(const Json& given, const VariablesOptions& options) {
   if (!given.is_object()) throw_error("variables: an object is needed, such as {{\"hosts_count\": 2}}");
   for (const auto& [name, value] : given.items()) {
-    const Row* row = find_row(name);
+    const VariableRow* row = find_row(name);
     if (!row && options.others) continue;
     if (!row) {
       std::vector<std::string> names;
-      for (const Row& each : rows()) names.push_back(each.shown.name);
+      for (const VariableRow& each : rows()) names.push_back(each.shown.name);
       throw_error("variables: there is no \"{}\";{} there are {}", name, suggestion(name, names),
                   fmt::join(names, ", "));
     }
@@ -236,7 +249,7 @@ const std::vector<std::string>& manifest_kinds() {
 const std::vector<ManifestVariable>& manifest_variables() {
   static const std::vector<ManifestVariable> shown = [] {
     std::vector<ManifestVariable> out;
-    for (const Row& row : rows()) out.push_back(row.shown);
+    for (const VariableRow& row : rows()) out.push_back(row.shown);
     return out;
   }();
   return shown;

@@ -17,9 +17,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::seconds;
 
-constexpr seconds kDeadline{30};   // for the daemon to be there and to answer
-constexpr seconds kStartAgain{2};  // it is not there by then: it died at once, or another one was about to end
-constexpr int kPause = 5;          // milliseconds between attempts to reach it
+constexpr seconds kDeadline{30};         // for the daemon to be there and to answer
+constexpr seconds kDaemonStartAgain{2};  // it is not there by then: it died at once, or another one was about to end
+constexpr int kPause = 5;                // milliseconds between attempts to reach it
 
 // Why the daemon does not start.
 std::string last_words(const StateDir& state) {
@@ -59,7 +59,7 @@ std::string DaemonClient::request(const nlohmann::ordered_json& request) {
     }
     if (Clock::now() >= start_at) {
       ensure();
-      start_at = Clock::now() + kStartAgain;
+      start_at = Clock::now() + kDaemonStartAgain;
     }
     ::poll(nullptr, 0, kPause);
   }

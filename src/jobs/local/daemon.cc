@@ -31,7 +31,7 @@ using std::chrono::seconds;
 constexpr int64_t kDaemonLogLimit = 1 << 20;
 constexpr size_t kMostClients = 64;
 constexpr seconds kClientDeadline{10};  // for the whole of a request and its answer
-constexpr seconds kLook{2};             // whether the folder is still there
+constexpr seconds kFolderLook{2};       // whether the folder is still there
 
 std::chrono::milliseconds idle_time() {
   const char* text = std::getenv("LOCKSTEP_DAEMON_IDLE");
@@ -71,7 +71,7 @@ class Daemon {
       const Clock::time_point time = Clock::now();
       if (!supervisor_.is_idle() || !clients_.empty()) last_use = time;
       if (time >= last_use + idle) return say("nothing to watch: the end");
-      const Clock::time_point until = std::min({next.time, last_use + idle, time + kLook});
+      const Clock::time_point until = std::min({next.time, last_use + idle, time + kFolderLook});
       if (!wait(next.processes, until)) return;
       if (::access(state_.daemon_lock().c_str(), F_OK) != 0) return;  // the folder is gone, and the jobs with it
     }

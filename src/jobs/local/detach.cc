@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-std::vector<char*> pointers(const std::vector<std::string>& strings) {
+std::vector<char*> c_strings(const std::vector<std::string>& strings) {
   std::vector<char*> out;
   for (const std::string& each : strings) out.push_back(const_cast<char*>(each.c_str()));
   out.push_back(nullptr);
@@ -50,7 +50,7 @@ void start_detached(const std::string& program, const std::vector<std::string>& 
                     const std::vector<std::string>& environment) {
   std::vector<std::string> words = {"lockstep"};
   words.insert(words.end(), arguments.begin(), arguments.end());
-  const std::vector<char*> argv = pointers(words), variables = pointers(environment);
+  const std::vector<char*> argv = c_strings(words), variables = c_strings(environment);
   const pid_t middle = ::fork();
   if (middle < 0) throw_io_error("start", program, errno);
   if (middle == 0) {

@@ -82,7 +82,8 @@ void PodFolder::write(const ReplicaSpec& spec, FileSystem& files) const {
               {"folder", spec.folder},
               {"cpus", spec.cpus},
               {"grace", spec.grace.count()},
-              {"log_limit", spec.log_limit}});
+              {"log_limit", spec.log_limit},
+              {"port", spec.port}});
 }
 
 void PodFolder::write(const Started& started, FileSystem& files) const {
@@ -106,7 +107,8 @@ ReplicaSpec PodFolder::spec() const {
                        .folder = value.at("folder"),
                        .cpus = value.at("cpus"),
                        .grace = std::chrono::seconds(value.at("grace").get<int64_t>()),
-                       .log_limit = value.at("log_limit")};
+                       .log_limit = value.at("log_limit"),
+                       .port = value.value("port", 0)};
   });
   if (!spec) throw_io_error("read", path, ENOENT);
   return *spec;

@@ -28,6 +28,7 @@ struct ReplicaSpec {
   std::vector<int> cpus;           // empty: all
   std::chrono::seconds grace{30};  // between SIGTERM and SIGKILL
   int64_t log_limit = 0;           // PodLog
+  int port = 0;                    // at which it is to listen as the coordinator; 0: it is another one
 };
 
 struct Started {
@@ -38,7 +39,7 @@ struct Started {
 struct Ended {
   JobTime time{};
   std::optional<int> code;      // 128 + n for signal n; none: nobody knows
-  std::string reason, message;  // "Completed", "Error", "OOMKilled", "StartError", "Stopped", "Lost"
+  std::string reason, message;  // "Completed", "Error", "OOMKilled", "StartError", "PortTaken", "Stopped", "Lost"
 };
 
 class PodFolder {

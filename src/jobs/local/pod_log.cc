@@ -69,6 +69,7 @@ void PodLog::append(std::string_view text) {
         std::clamp<int64_t>(size_of(files_, path_) - rotated_or_same, 0, static_cast<int64_t>(both.size())));
     size_ = rotated_or_same + static_cast<int64_t>(written);
     if (written > 0) inside_line_ = both[written - 1] != '\n';
+    if (written >= note.size()) missing_lines_ = missing_bytes_ = 0;  // that much is said
     const std::string_view lost = text.substr(std::min(text.size(), written > note.size() ? written - note.size() : 0));
     missing_lines_ += std::count(lost.begin(), lost.end(), '\n');
     missing_bytes_ += static_cast<int64_t>(lost.size());

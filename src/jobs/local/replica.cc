@@ -145,14 +145,17 @@ ReplicaSpec replica_spec(const LocalJob& job, int index, const std::string& atte
                   .folder = folder_of(job),
                   .cpus = cpus,
                   .grace = std::chrono::seconds(grace_of(job.job)),
-                  .log_limit = log_limit(job.environment)};
+                  .log_limit = log_limit(job.environment),
+                  .port = index == 0 ? port : 0};
   for (const auto& [name, value] : all) out.environment.push_back(name + "=" + value);
   out.environment.push_back(pod_mark(folder));
   return out;
 }
 
+bool is_port_free(int port) { return bound_port(port) != 0; }
+
 int choose_port(int wanted, const std::set<int>& taken) {
-  if (!taken.contains(wanted) && bound_port(wanted) != 0) return wanted;
+  if (!taken.contains(wanted) && is_port_free(wanted)) return wanted;
   constexpr int kMostTries = 100;
   for (int i = 0; i < kMostTries; ++i)
     if (const int port = bound_port(0); port != 0 && !taken.contains(port)) return port;

@@ -26,6 +26,9 @@ int64_t grace_of(const Job& job);
 ReplicaSpec replica_spec(const LocalJob& job, int index, const std::string& attempt_folder, const PodFolder& folder,
                          int port, const std::vector<int>& cpus);
 
+// Whether a program of this machine could listen at the port now.
+bool is_port_free(int port);
+
 // The wanted port where it is free on this machine and not among `taken`, else another one that is.
 int choose_port(int wanted, const std::set<int>& taken);
 

@@ -11,17 +11,21 @@
 #include <cstdlib>
 #include <fstream>
 #include <optional>
+#include <sstream>
 #include <string_view>
 
 #include "base/check.h"
 #include "cluster/detect.h"
+#include "cluster/port_owner.h"
 #include "jobs/cause.h"
 #include "jobs/child.h"
 #include "jobs/lines.h"
 #include "jobs/local/client.h"
 #include "jobs/local/detach.h"
+#include "jobs/local/log_reader.h"
 #include "jobs/local/pod_folder.h"
 #include "jobs/local/pod_log.h"
+#include "jobs/local/replica.h"
 #include "jobs/signals.h"
 
 namespace lockstep {
@@ -30,9 +34,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLook{2000};  // how often it looks whether its folder and the daemon are still there
-constexpr milliseconds kRetry{500};  // between attempts to write how it ended
-constexpr int kCannotStart = 127;    // as a shell has it; below 128: it would happen again
+constexpr milliseconds kShepherdLook{2000};  // how often it looks whether its folder and the daemon are still there
+constexpr milliseconds kRetry{500};          // between attempts to write how it ended
+constexpr int kCannotStart = 127;            // as a shell has it; below 128: it would happen again
 
 // How often this machine has killed a process for want of memory; -1: it does not say.
 int64_t memory_kills() {
@@ -103,6 +107,30 @@ void drain(Child& child, Lines& lines) {
   }
 }
 
+// Whether the last lines of a replica that failed say that it could not listen at the port. Not every program names it.
+bool says_port_is_taken(const std::string& log, int port) {
+  constexpr int64_t kLines = 50;
+  std::string text;
+  try {
+    LogReader(log, kLines).read([&](std::string_view part) {
+      text += part;
+      return true;
+    });
+  } catch (const IoError&) {  // nobody can say, then
+  }
+  const std::string name = std::to_string(port);
+  bool said = false;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("ddress already in use") == line.npos) continue;
+    said = true;
+    const size_t at = line.find(":" + name);
+    const size_t end = at == line.npos ? at : at + 1 + name.size();
+    if (at != line.npos && (end == line.size() || line[end] < '0' || line[end] > '9')) return true;
+  }
+  return said && !is_port_free(port);
+}
+
 class Shepherd {
  public:
   Shepherd(PodFolder folder, SignalPipe& signals)
@@ -164,7 +192,7 @@ class Shepherd {
       child.send(SIGKILL);
     }
     if (time >= next_look_) {
-      next_look_ = time + kLook;
+      next_look_ = time + kShepherdLook;
       if (!folder_is_there()) stop(child);  // nobody could ever stop it otherwise
       revive_daemon();
     }
@@ -184,9 +212,18 @@ class Shepherd {
       out.reason = "Stopped";
     else if (no_memory)
       out.reason = "OOMKilled";
+    else if (spec_.port != 0 && says_port_is_taken(folder_.log_path(), spec_.port))
+      return port_taken(*out.code);
     out.message = ending.signal != 0 ? fmt::format("it was ended by {}", signal_name(ending.signal))
                                      : fmt::format("it ended with exit code {}", ending.code);
     return out;
+  }
+
+  Ended port_taken(int code) const {
+    const std::string owner = detail::port_owner(spec_.port);
+    return {current_time(), code, kPortTaken,
+            fmt::format("port {} was free when it was chosen, and was taken{} before it could listen there", spec_.port,
+                        owner.empty() ? "" : " by " + owner)};
   }
 
   // Until there is room on the disk, or nobody who wants to know.
@@ -226,7 +263,7 @@ class Shepherd {
   int64_t kills_before_ = -1;
   std::optional<Clock::time_point> stop_at_;  // it was asked to end, and is killed then
   bool killed_ = false;
-  Clock::time_point next_look_ = Clock::now() + kLook;
+  Clock::time_point next_look_ = Clock::now() + kShepherdLook;
 };
 
 }  // namespace

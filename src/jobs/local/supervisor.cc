@@ -18,12 +18,12 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Clock = Supervisor::Clock;
 
-constexpr milliseconds kSoon{20};     // a shepherd is on its way
-constexpr milliseconds kRarely{200};  // it is late
-constexpr seconds kAgain{1};          // after a failure, and for signals that may have come too early
-constexpr seconds kStartAgain{3};     // a shepherd that is not there by then is started again
-constexpr seconds kSafety{5};         // should something that wakes the daemon be missing
-constexpr int kKeptAttempts = 3;      // older ones are removed with their logs
+constexpr milliseconds kSoon{20};          // a shepherd is on its way
+constexpr milliseconds kRarely{200};       // it is late
+constexpr seconds kAgain{1};               // after a failure, and for signals that may have come too early
+constexpr seconds kShepherdStartAgain{3};  // a shepherd that is not there by then is started again
+constexpr seconds kSafety{5};              // should something that wakes the daemon be missing
+constexpr int kKeptAttempts = 3;           // older ones are removed with their logs
 
 // On the clock that does not jump, for a moment of the one that does.
 Clock::time_point moment(JobTime time) {
@@ -357,7 +357,8 @@ Clock::time_point Supervisor::start(Entry& entry, int attempt, int index) {
   }
   const Clock::time_point time = Clock::now();
   const auto [before, first] = entry.started.try_emplace(index, time);
-  if (!first && time < before->second + kStartAgain) return time + (time < before->second + kAgain ? kSoon : kRarely);
+  if (!first && time < before->second + kShepherdStartAgain)
+    return time + (time < before->second + kAgain ? kSoon : kRarely);
   before->second = time;
   options_.start_shepherd(state_.pod_folder(entry.local.job, attempt, index));
   return time + kSoon;

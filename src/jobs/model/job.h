@@ -58,11 +58,13 @@ struct JobStatus {
   std::vector<Condition> conditions;  // the one set last is last
   int active = 0, succeeded = 0, failed = 0;
   std::optional<JobTime> started, completed;
-  int restarts = 0;  // of the whole set, so far
-  int attempt = 0;   // of the set, for Pod::attempt: one more with every restart and every suspension of one that ran
-  int failed_before = 0;                   // replicas that failed in attempts before
+  int restarts = 0;       // of the whole set, so far
+  int attempt = 0;        // of the set, for Pod::attempt: one more with every restart, every suspension of one that ran
+                          // and every taken port
+  int failed_before = 0;  // replicas that failed in attempts before
   std::string completed_indexes = {};      // "0-2,5", of an Indexed Job
   std::optional<JobTime> next_start = {};  // the next attempt waits until then
+  int taken_ports = 0;                     // attempts in vain, because another program took the coordinator's port
 
   bool operator==(const JobStatus&) const = default;
 };
@@ -78,6 +80,9 @@ struct Job {
   JobSpec spec;
   JobStatus status;
 };
+
+// The reason of a replica that failed because another program had taken the port that was chosen for it.
+inline constexpr const char* kPortTaken = "PortTaken";
 
 // A replica as a runner finds it.
 struct Pod {

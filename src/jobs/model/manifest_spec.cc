@@ -59,7 +59,13 @@ void read_variable(const Field& entry, JobKind kind, Container& container, std::
     entry.fail(fmt::format("has both value and valueFrom for {}; remove one", name));
   std::erase_if(container.env, [&](const auto& other) { return other.first == name; });
   container.env_fields.erase(name);
+  const bool is_token = name == "LOCKSTEP_TOKEN";
   if (!from) {
+    if (is_token && value && !value->text().empty())
+      value->fail(
+          "is a secret that everybody who may look at the job could read; leave LOCKSTEP_TOKEN out, for a job makes "
+          "its "
+          "own, or on Kubernetes take it from a Secret (valueFrom.secretKeyRef)");
     container.env.emplace_back(name, value ? value->text() : "");
     return;
   }
@@ -70,6 +76,7 @@ void read_variable(const Field& entry, JobKind kind, Container& container, std::
     container.env_fields.emplace(name, field);
     return;
   }
+  if (is_token) return;  // elsewhere a job makes its own
   std::string what = field;
   if (what.empty() && !from->value().empty()) what = from->value().items().begin().key();
   notes.push_back(fmt::format("{}: {} is not set: its value comes from {}, which is only known on Kubernetes",

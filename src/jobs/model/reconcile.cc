@@ -12,6 +12,7 @@ using std::chrono::seconds;
 constexpr int64_t kLongestPause = 60;               // between restarts
 constexpr int64_t kLongestTime = int64_t{1} << 33;  // of a limit: what is longer would leave the range of times
 constexpr int kRetryCode = 75;                      // of processes of ours that a new start can help
+constexpr int kMostPorts = 10;                      // tried when other programs are faster again and again
 
 JobTime after(JobTime time, int64_t duration) { return time + seconds(std::clamp<int64_t>(duration, 0, kLongestTime)); }
 
@@ -47,11 +48,11 @@ std::string index_text(const std::vector<int>& indexes) {
 }
 
 // The words of the two kinds. Those of an Indexed Job that batch/v1 shows are batch/v1's.
-struct Words {
+struct Wording {
   std::string reason, message;
 };
 
-Words words(const Job& job, std::string_view type, std::string_view kubeflow_message, Words batch) {
+Wording words(const Job& job, std::string_view type, std::string_view kubeflow_message, Wording batch) {
   if (job.kind == JobKind::jax_job || batch.reason.empty())
     return {fmt::format("{}{}", name_of(job.kind), type), fmt::format("{} {}", name_of(job.kind), kubeflow_message)};
   return batch;
@@ -77,7 +78,7 @@ class Step {
     std::vector<int> done;
     std::vector<bool> present(static_cast<size_t>(job_.spec.replicas));
     present_ = pending_ = running_ = succeeded_ = failed_ = 0;
-    fatal_ = old_alive_ = false;
+    fatal_ = old_alive_ = port_taken_ = false;
     alive_ = std::ranges::any_of(pods_, is_alive);
     for (const Pod& pod : pods_) {
       LOCKSTEP_CHECK(pod.index >= 0 && pod.index < job_.spec.replicas, "replica {} of {}", pod.index,
@@ -92,6 +93,7 @@ class Step {
       succeeded_ += pod.phase == PodPhase::succeeded;
       failed_ += pod.phase == PodPhase::failed;
       fatal_ = fatal_ || (pod.phase == PodPhase::failed && !is_retryable(pod));
+      port_taken_ = port_taken_ || (pod.phase == PodPhase::failed && pod.reason == kPortTaken);
       if (pod.phase == PodPhase::succeeded) done.push_back(pod.index);
     }
     present_ = static_cast<int>(std::ranges::count(present, true));
@@ -107,7 +109,9 @@ class Step {
     if (!status_.started) status_.started = now_;
     const std::optional<int64_t>& deadline = job_.spec.active_deadline;
     if (deadline && now_ >= after(*status_.started, *deadline)) return fail_at_deadline();
-    if (failed_ > 0) {
+    if (port_taken_ && status_.taken_ports < kMostPorts) {
+      start_elsewhere();
+    } else if (failed_ > 0) {
       if (!may_restart()) return;
       restart();
     } else if (running_ > 0) {
@@ -140,7 +144,7 @@ class Step {
     if (present_ > 0) new_attempt();
     status_.active = 0;
     status_.next_start.reset();
-    const Words why = words(job_, "Suspended", job_.name + " is suspended.", {"JobSuspended", "Job suspended"});
+    const Wording why = words(job_, "Suspended", job_.name + " is suspended.", {"JobSuspended", "Job suspended"});
     for (const char* type : {"Running", "Restarting"})
       if (is_true(status_, type)) set_condition(status_, condition(type, false, why));
     set("Suspended", true, why);
@@ -154,9 +158,9 @@ class Step {
 
   void fail_at_deadline() {
     fail(job_.kind == JobKind::jax_job
-             ? Words{"JAXJobFailed",
-                     fmt::format("Job {} has failed because it was active longer than specified deadline", job_.name)}
-             : Words{"DeadlineExceeded", "Job was active longer than specified deadline"});
+             ? Wording{"JAXJobFailed",
+                       fmt::format("Job {} has failed because it was active longer than specified deadline", job_.name)}
+             : Wording{"DeadlineExceeded", "Job was active longer than specified deadline"});
   }
 
   // Fails the job when its policy or its limit says so. An Indexed Job has a limit only: its policy says where a
@@ -170,14 +174,14 @@ class Step {
                  {}));
     } else if (job_.spec.backoff_limit && status_.restarts >= *job_.spec.backoff_limit) {
       fail(job_.kind == JobKind::jax_job
-               ? Words{"JAXJobFailed",
-                       fmt::format("Job {} has failed because it has reached the specified backoff limit", job_.name)}
-               : Words{"BackoffLimitExceeded", "Job has reached the specified backoff limit"});
+               ? Wording{"JAXJobFailed",
+                         fmt::format("Job {} has failed because it has reached the specified backoff limit", job_.name)}
+               : Wording{"BackoffLimitExceeded", "Job has reached the specified backoff limit"});
     }
     return !is_finished(job_);
   }
 
-  void fail(const Words& why) {
+  void fail(const Wording& why) {
     status_.active = 0;
     status_.next_start.reset();
     if (!status_.completed) status_.completed = now_;
@@ -185,7 +189,7 @@ class Step {
   }
 
   void restart() {
-    const Words why =
+    const Wording why =
         words(job_, "Restarting",
               fmt::format("{} is restarting because {} Worker replica(s) failed.", job_.name, failed_), {});
     // A set that fails again before it ran is in the state already, and that is no news for the state, but it is one.
@@ -196,8 +200,19 @@ class Step {
     new_attempt();
   }
 
+  // Nothing of the job's own has failed: neither its policy nor its limit is asked.
+  void start_elsewhere() {
+    ++status_.taken_ports;
+    tell(kPortTaken, {kPortTaken, fmt::format("{} {} starts again with another port.", name_of(job_.kind), job_.name)});
+    next_attempt();
+  }
+
   void new_attempt() {
     status_.failed_before += failed_;
+    next_attempt();
+  }
+
+  void next_attempt() {
     ++status_.attempt;
     count();
     show_counts();
@@ -222,12 +237,12 @@ class Step {
     if (now_ < end) wake_at(end);
   }
 
-  Condition condition(std::string_view type, bool value, const Words& why) const {
+  Condition condition(std::string_view type, bool value, const Wording& why) const {
     return {std::string(type), value, why.reason, why.message, now_, now_};
   }
 
   // Returns whether that was news.
-  bool set(std::string_view type, bool value, const Words& why) {
+  bool set(std::string_view type, bool value, const Wording& why) {
     const std::vector<Condition> before = status_.conditions;
     set_condition(status_, condition(type, value, why));
     if (status_.conditions == before) return false;
@@ -235,8 +250,8 @@ class Step {
     return true;
   }
 
-  void tell(std::string_view type, const Words& why) {
-    decision_.events.push_back({now_, type == "Restarting" || type == "Failed",
+  void tell(std::string_view type, const Wording& why) {
+    decision_.events.push_back({now_, type == "Restarting" || type == "Failed" || type == kPortTaken,
                                 (job_.kind == JobKind::jax_job ? "jaxjob/" : "job/") + job_.name, why.reason,
                                 why.message});
   }
@@ -249,7 +264,7 @@ class Step {
   const JobTime now_;
   // Of the present attempt, except for alive_ and old_alive_.
   int present_ = 0, pending_ = 0, running_ = 0, succeeded_ = 0, failed_ = 0;
-  bool alive_ = false, old_alive_ = false, fatal_ = false;
+  bool alive_ = false, old_alive_ = false, fatal_ = false, port_taken_ = false;
   std::string done_;
   Decision decision_;
 };

@@ -100,7 +100,8 @@ Json status_json(const JobStatus& status) {
           {"attempt", status.attempt},
           {"failed_before", status.failed_before},
           {"completed_indexes", status.completed_indexes},
-          {"next_start", optional_json(status.next_start)}};
+          {"next_start", optional_json(status.next_start)},
+          {"taken_ports", status.taken_ports}};
 }
 
 void read_status(const Json& from, JobStatus& out) {
@@ -123,6 +124,7 @@ void read_status(const Json& from, JobStatus& out) {
   read(from, "failed_before", out.failed_before);
   read(from, "completed_indexes", out.completed_indexes);
   read(from, "next_start", out.next_start);
+  out.taken_ports = from.value("taken_ports", 0);
 }
 
 // Runs `body`; whatever is wrong with the value is one kind of error.

@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 constexpr int kMostValues = 50'000;  // of a document, with its anchors resolved
 constexpr int kMostLevels = 100;
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_number_digit(char c) { return c >= '0' && c <= '9'; }
 
 // The number of bytes of the UTF-8 character at the beginning, or 0.
 size_t character_size(std::string_view text) {
@@ -147,7 +147,7 @@ bool detail::is_decimal(std::string_view text) {
   size_t i = !text.empty() && (text[0] == '-' || text[0] == '+') ? 1 : 0;
   const auto skip_digits = [&] {
     const size_t begin = i;
-    while (i < text.size() && is_digit(text[i])) ++i;
+    while (i < text.size() && is_number_digit(text[i])) ++i;
     return i - begin;
   };
   size_t digits = skip_digits();

@@ -11,10 +11,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_plain_digit(char c) { return c >= '0' && c <= '9'; }
 
 // Bytes of characters that are not ASCII count as letters, as nearly all of them are.
-bool is_letter(char c) {
+bool is_plain_letter(char c) {
   const auto byte = static_cast<unsigned char>(c);
   return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || byte >= 0x80;
 }
@@ -30,15 +30,15 @@ bool key_less(std::string_view a, std::string_view b) {
     return number.substr(std::min(number.find_first_not_of('0'), number.size()));
   };
   while (!a.empty() && !b.empty()) {
-    if (is_digit(a[0]) && is_digit(b[0])) {
+    if (is_plain_digit(a[0]) && is_plain_digit(b[0])) {
       const std::string_view left = take_number(a), right = take_number(b);
       if (value(left).size() != value(right).size()) return value(left).size() < value(right).size();
       if (value(left) != value(right)) return value(left) < value(right);
       if (left.size() != right.size()) return left.size() < right.size();
       continue;
     }
-    if (is_letter(a[0]) != is_letter(b[0])) return is_letter(b[0]);
-    if (is_digit(a[0]) != is_digit(b[0])) return is_digit(b[0]);
+    if (is_plain_letter(a[0]) != is_plain_letter(b[0])) return is_plain_letter(b[0]);
+    if (is_plain_digit(a[0]) != is_plain_digit(b[0])) return is_plain_digit(b[0]);
     if (a[0] != b[0]) return static_cast<unsigned char>(a[0]) < static_cast<unsigned char>(b[0]);
     a.remove_prefix(1);
     b.remove_prefix(1);
@@ -54,24 +54,24 @@ bool is_one_of(std::string_view text, const std::array<std::string_view, N>& wor
 // 2024-12-18, with or without a time behind it.
 bool looks_like_date(std::string_view text) {
   size_t i = 0, dashes = 0;
-  while (i < text.size() && (is_digit(text[i]) || (text[i] == '-' && i > 0))) dashes += text[i++] == '-';
+  while (i < text.size() && (is_plain_digit(text[i]) || (text[i] == '-' && i > 0))) dashes += text[i++] == '-';
   const bool time = i < text.size() && (text[i] == 'T' || text[i] == 't' || text[i] == ' ' || text[i] == '\t');
-  return text.size() >= 8 && is_digit(text[0]) && dashes == 2 && text[4] == '-' && (i == text.size() || time);
+  return text.size() >= 8 && is_plain_digit(text[0]) && dashes == 2 && text[4] == '-' && (i == text.size() || time);
 }
 
 // 1_000, 0b11 and 12:30:45, which are numbers for readers of YAML 1.1.
 bool looks_like_number(std::string_view text) {
   if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
-  if (text.empty() || !(is_digit(text[0]) || text[0] == '.')) return false;
+  if (text.empty() || !(is_plain_digit(text[0]) || text[0] == '.')) return false;
   if (text.starts_with("0b") || text.starts_with("0x") || text.starts_with("0o") || text.starts_with("0X") ||
       text.starts_with("0B") || text.starts_with("0O"))
     return std::ranges::all_of(text.substr(2), [](char c) {
-      return is_digit(c) || c == '_' || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+      return is_plain_digit(c) || c == '_' || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
     });
   std::string plain;
   std::ranges::copy_if(text, std::back_inserter(plain), [](char c) { return c != '_'; });
   if (detail::is_decimal(plain)) return true;
-  return std::ranges::all_of(plain, [](char c) { return is_digit(c) || c == ':' || c == '.'; }) &&
+  return std::ranges::all_of(plain, [](char c) { return is_plain_digit(c) || c == ':' || c == '.'; }) &&
          plain.find(':') != plain.npos;
 }
 
@@ -161,7 +161,7 @@ std::string scalar(std::string_view text) {
   return traits.signs || traits.outer_space ? single_quoted(text) : std::string(text);
 }
 
-class Writer {
+class TreeWriter {
  public:
   std::string write(const Json& value) {
     if (value.is_string()) return scalar(value.get_ref<const std::string&>()) + '\n';
@@ -248,6 +248,6 @@ class Writer {
 
 }  // namespace
 
-std::string to_yaml(const nlohmann::ordered_json& value) { return Writer().write(value); }
+std::string to_yaml(const nlohmann::ordered_json& value) { return TreeWriter().write(value); }
 
 }  // namespace lockstep

@@ -31,7 +31,7 @@ std::string complaint(const ProgramResult& result) {
 bool is_unknown_job(const ProgramResult& result) { return result.err.find("Invalid job id") != std::string::npos; }
 
 // In a file's name Slurm replaces what begins with %.
-std::string file_pattern(const std::string& path) {
+std::string log_pattern(const std::string& path) {
   std::string out;
   for (const char c : path) out += c == '%' ? std::string("%%") : std::string(1, c);
   return out;
@@ -53,7 +53,7 @@ SlurmClient::SlurmClient() {
 
 std::string SlurmClient::submit(const Submission& submission) {
   const ProgramResult result =
-      run_slurm({"sbatch", "--parsable", "--chdir=" + submission.folder, "--output=" + file_pattern(submission.output),
+      run_slurm({"sbatch", "--parsable", "--chdir=" + submission.folder, "--output=" + log_pattern(submission.output),
                  "--open-mode=append", "--comment=" + submission.comment, submission.script});
   const std::string id = result.out.substr(0, result.out.find_first_of(";\n"));  // "12", "12;cluster"
   if (result.code != 0 || !is_number(id))

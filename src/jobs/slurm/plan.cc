@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kPrefix = "slurm.lockstep/";
 constexpr int kWarning = 120;  // seconds before the time is up, and at most half of it
 
-const Json& at(const Json& value, std::initializer_list<const char*> path) {
+const Json& field_at(const Json& value, std::initializer_list<const char*> path) {
   static const Json kNone;
   const Json* here = &value;
   for (const char* key : path) {
@@ -32,7 +32,7 @@ std::map<std::string, std::string> annotations_of(const Job& job) {
   static const std::vector<std::string> kNames = {"account",   "constraint", "modules", "mpi",  "nodes",
                                                   "partition", "runtime",    "sbatch",  "time", "signal-seconds"};
   std::map<std::string, std::string> out;
-  for (const auto& [key, value] : at(job.manifest, {"metadata", "annotations"}).items()) {
+  for (const auto& [key, value] : field_at(job.manifest, {"metadata", "annotations"}).items()) {
     if (!key.starts_with(kPrefix)) continue;
     const std::string name = key.substr(kPrefix.size());
     if (std::ranges::find(kNames, name) == kNames.end())
@@ -65,7 +65,7 @@ std::vector<std::string> words_of(std::string_view text) {
 
 // A limit of the container: "500m", "2", "8Gi". 0 when there is none.
 double quantity(const Json& limits, const char* name, const Job& job) {
-  const Json& value = at(limits, {name});
+  const Json& value = field_at(limits, {name});
   if (value.is_null()) return 0;
   if (value.is_number()) return value.get<double>();
   const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
@@ -82,16 +82,16 @@ double quantity(const Json& limits, const char* name, const Job& job) {
 }
 
 const Json& container_of(const Job& job) {
-  const Json& spec = at(job.manifest, {"spec"});
-  const Json& list = at(job.kind == JobKind::jax_job ? at(spec, {"jaxReplicaSpecs", "Worker"}) : spec,
-                        {"template", "spec", "containers"});
-  if (!list.is_array() || list.empty()) return at(spec, {"none"});
-  const auto jax = std::ranges::find_if(list, [](const Json& each) { return at(each, {"name"}) == "jax"; });
+  const Json& spec = field_at(job.manifest, {"spec"});
+  const Json& list = field_at(job.kind == JobKind::jax_job ? field_at(spec, {"jaxReplicaSpecs", "Worker"}) : spec,
+                              {"template", "spec", "containers"});
+  if (!list.is_array() || list.empty()) return field_at(spec, {"none"});
+  const auto jax = std::ranges::find_if(list, [](const Json& each) { return field_at(each, {"name"}) == "jax"; });
   return jax == list.end() ? list.front() : *jax;
 }
 
 void set_limits(SlurmScript& script, const Job& job) {
-  const Json& limits = at(container_of(job), {"resources", "limits"});
+  const Json& limits = field_at(container_of(job), {"resources", "limits"});
   script.cpus_per_task = static_cast<int>(std::ceil(quantity(limits, "cpu", job)));
   if (const double bytes = quantity(limits, "memory", job); bytes > 0)
     script.memory_per_cpu =

@@ -139,9 +139,9 @@ std::string file_pattern(const std::string& path) {
   return out;
 }
 
-class Writer {
+class ScriptWriter {
  public:
-  explicit Writer(const SlurmScript& script) : script_(script) {}
+  explicit ScriptWriter(const SlurmScript& script) : script_(script) {}
 
   std::string write() {
     header();
@@ -360,7 +360,7 @@ std::string render_slurm(const SlurmScript& script, std::string_view source) {
   check_layout(script, source);
   check_times(script, source);
   check_words(script, source);
-  return Writer(script).write();
+  return ScriptWriter(script).write();
 }
 
 }  // namespace lockstep

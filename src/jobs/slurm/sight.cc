@@ -48,10 +48,10 @@ int exit_code_of(std::string_view text) {
   return static_cast<int>(signal > 0 ? 128 + signal : number(code).value_or(0));
 }
 
-std::optional<JobTime> time_of(std::string_view text) {
-  const std::optional<int64_t> seconds = number(text);
-  if (!seconds || *seconds <= 0) return std::nullopt;
-  return JobTime(std::chrono::seconds(*seconds));
+std::optional<JobTime> slurm_time(std::string_view text) {
+  const std::optional<int64_t> count = number(text);
+  if (!count || *count <= 0) return std::nullopt;
+  return JobTime(std::chrono::seconds(*count));
 }
 
 std::string node_list(std::string_view text) {
@@ -121,8 +121,8 @@ std::optional<SlurmSight> parse_scontrol(std::string_view line) {
   out.nodes = node_list(field(line, "NodeList"));
   // While it waits these are when it may start, and end.
   const SlurmStage stage = stage_of(out);
-  if (stage != SlurmStage::waiting) out.started = time_of(field(line, "StartTime"));
-  if (stage == SlurmStage::succeeded || stage == SlurmStage::failed) out.ended = time_of(field(line, "EndTime"));
+  if (stage != SlurmStage::waiting) out.started = slurm_time(field(line, "StartTime"));
+  if (stage == SlurmStage::succeeded || stage == SlurmStage::failed) out.ended = slurm_time(field(line, "EndTime"));
   return out;
 }
 
@@ -133,8 +133,8 @@ std::optional<SlurmSight> parse_sacct(std::string_view text) {
   out.state = std::string(take(state, ' '));  // "CANCELLED by 1000"
   if (out.state.empty() || line.empty()) return std::nullopt;
   out.exit_code = exit_code_of(take(line, '|'));
-  out.started = time_of(take(line, '|'));
-  out.ended = time_of(take(line, '|'));
+  out.started = slurm_time(take(line, '|'));
+  out.ended = slurm_time(take(line, '|'));
   out.nodes = node_list(take(line, '|'));
   out.restarts = static_cast<int>(number(take(line, '|')).value_or(0));
   return out;

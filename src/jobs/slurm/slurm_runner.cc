@@ -27,8 +27,8 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr seconds kEndDeadline{300};  // between scancel and the end
-constexpr milliseconds kLook{300};    // between two looks at a job that ends
+constexpr seconds kEndDeadline{300};   // between scancel and the end
+constexpr milliseconds kJobLook{300};  // between two looks at a job that ends
 
 // Keeps, in the folder <state>/slurm/<space>/<name>:
 //
@@ -291,7 +291,7 @@ class SlurmRunner final : public Runner {
       if (Clock::now() >= deadline)
         throw IoError(fmt::format("end {}: Slurm's job {} does not end; see `scontrol show job {}`", job.job.name,
                                   job.id, job.id));
-      std::this_thread::sleep_for(kLook);
+      std::this_thread::sleep_for(kJobLook);
     }
   }
 

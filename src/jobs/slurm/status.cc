@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kMostEvents = 500;
+constexpr size_t kMostSlurmEvents = 500;
 
 std::string kind_of(const Job& job) { return std::string(name_of(job.kind)); }
 
@@ -32,7 +32,7 @@ void set_false(JobStatus& status, std::string_view type, JobTime time) {
     if (each.type == type && each.status) each.status = false, each.updated = each.transitioned = time;
 }
 
-bool is_true(const JobStatus& status, std::string_view type) {
+bool holds(const JobStatus& status, std::string_view type) {
   return std::ranges::any_of(status.conditions,
                              [&](const Condition& each) { return each.type == type && each.status; });
 }
@@ -66,7 +66,7 @@ void see_waiting(SlurmJob& job, JobTime now) {
   JobStatus& status = job.job.status;
   status.active = 0;
   const int restarts = job.sight.restarts;
-  if (restarts > 0 && !is_true(status, "Restarting"))
+  if (restarts > 0 && !holds(status, "Restarting"))
     set(job, now, "Restarting", true, "Restarting",
         fmt::format("{} {} is restarting because Slurm has put it back into the queue.", kind_of(job.job),
                     job.job.name));
@@ -105,7 +105,7 @@ std::string node_of(const SlurmJob& job, int index) {
 void tell(SlurmJob& job, JobTime time, bool warning, std::string reason, std::string message) {
   job.events.push_back({time, warning, (job.job.kind == JobKind::jax_job ? "jaxjob/" : "job/") + job.job.name,
                         std::move(reason), std::move(message)});
-  if (job.events.size() > kMostEvents) job.events.erase(job.events.begin());
+  if (job.events.size() > kMostSlurmEvents) job.events.erase(job.events.begin());
 }
 
 void see(SlurmJob& job, const SlurmSight& sight, const std::map<int, int>& ends, JobTime now) {
@@ -150,7 +150,7 @@ void see_suspended(SlurmJob& job, JobTime now) {
 
 void see_resumed(SlurmJob& job, JobTime now) {
   JobStatus& status = job.job.status;
-  if (is_true(status, "Suspended"))
+  if (holds(status, "Suspended"))
     set(job, now, "Suspended", false, "Resumed", fmt::format("{} {} is resumed.", kind_of(job.job), job.job.name));
   status.started.reset();
   status.attempt = job.first_attempt;

@@ -15,13 +15,14 @@ inline bool is_free(const Eqn& eqn) { return eqn.op->view || (eqn.in.empty() && 
 // Results of up to this size may be held on to until they are needed.
 inline constexpr int64_t kSmallBytes = 4096;
 
-// Where in a program the costly equations stand (products, not elementwise ones), those worth talking behind.
+// Where in a program the costly equations stand (products, not elementwise ones or those that change an operand where
+// it lies), those worth talking behind.
 class Costly {
  public:
   explicit Costly(const Program& p) {
     for (size_t i = 0; i < p.eqns.size(); ++i) {
       const Eqn& eqn = p.eqns[i];
-      if (eqn.op->meets || eqn.op->loop || is_free(eqn)) continue;
+      if (eqn.op->meets || eqn.op->loop || eqn.op->alias || is_free(eqn)) continue;
       if (std::any_of(eqn.in.begin(), eqn.in.end(), [&](ValueId id) { return p.types[id].bytes() > kSmallBytes; }))
         places_.push_back(i);
     }

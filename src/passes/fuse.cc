@@ -4,8 +4,10 @@
 // uses them.
 //
 // Groups grow from consumers to producers: an equation joins the group of its consumers when all of them are
-// elementwise, of the same shape, and their groups can become one without a cycle among groups. Equations in which
-// lanes meet keep their order: each counts as a consumer of the one before.
+// elementwise, of the same shape, and their groups can become one without a cycle among groups. Consumers that only
+// reduce it (a norm) do not matter: its result is written for them, and read again by nobody else. An equation that
+// could ride on the product before it does not join a group that rides on another. Equations in which lanes meet keep
+// their order: each counts as a consumer of the one before.
 #include <algorithm>
 #include <functional>
 
@@ -17,6 +19,7 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kMaxMembers = 96;  // bounds the registers of one cluster
+constexpr int64_t kMuchSmaller = 64;
 
 class Fuser {
  public:
@@ -61,6 +64,7 @@ class Fuser {
     if (eqn(i).out.size() != 1) return;
     std::vector<int> groups;
     for (int user : users_[eqn(i).out[0]]) {
+      if (elementwise(static_cast<size_t>(i)) && reduces(user)) continue;
       if (!elementwise(static_cast<size_t>(user)) || shape(user) != shape(i)) return;
       if (std::find(groups.begin(), groups.end(), group_[user]) == groups.end()) groups.push_back(group_[user]);
     }
@@ -72,7 +76,7 @@ class Fuser {
       members += members_[g].size();
       heads += head_[g] >= 0;
     }
-    if (members > kMaxMembers || heads > 1 || would_cycle(groups)) return;
+    if (members > kMaxMembers || heads > 1 || (heads == 1 && rides(i)) || would_cycle(groups)) return;
     const int into = groups[0];
     for (size_t k = 1; k < groups.size(); ++k) {
       for (int m : members_[groups[k]]) group_[m] = into;
@@ -80,6 +84,21 @@ class Fuser {
       members_[groups[k]].clear();
       head_[into] = std::max(head_[into], head_[groups[k]]);
     }
+  }
+
+  // Does it make little of what it is given?
+  bool reduces(int i) const {
+    const auto bytes = [&](ValueId id) { return p_.types[id].bytes(); };
+    return !elementwise(static_cast<size_t>(i)) && !eqn(i).op->view && !eqn(i).op->meets && eqn(i).out.size() == 1 &&
+           eqn(i).in.size() == 1 && kMuchSmaller * bytes(eqn(i).out[0]) <= bytes(eqn(i).in[0]);
+  }
+
+  // Is it the only one to use a product of its shape?
+  bool rides(int i) const {
+    return std::any_of(eqn(i).in.begin(), eqn(i).in.end(), [&](ValueId id) {
+      return maker_[id] >= 0 && can_head(static_cast<size_t>(maker_[id])) && users_[id].size() == 1 &&
+             shape(maker_[id]) == shape(i);
+    });
   }
 
   // Is there a path between two members of the union that leaves it? Every path of groups out of the union and back.

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-bool is_gather(const Eqn& eqn) { return eqn.op == &lane_all_gather_op; }
+bool is_weight_gather(const Eqn& eqn) { return eqn.op == &lane_all_gather_op; }
 
 // Who makes and who uses what.
 class Uses {
@@ -66,7 +66,8 @@ std::vector<Again> decide_again(const Program& p, const RegatherOptions& options
   std::vector<Again> out;
   for (size_t i = 0; i < p.eqns.size(); ++i) {
     const Eqn& eqn = p.eqns[i];
-    if (!is_gather(eqn) || p.types[eqn.out[0]].bytes() < options.least_bytes || !uses.is_cheap(eqn.in[0])) continue;
+    if (!is_weight_gather(eqn) || p.types[eqn.out[0]].bytes() < options.least_bytes || !uses.is_cheap(eqn.in[0]))
+      continue;
     const auto [users, views] = uses.of(eqn.out[0]);
     for (size_t k = 1; k < users.size(); ++k)
       if (costly.count(users[k]) > costly.count(users[k - 1] + 1) + options.keep) out.push_back({i, users[k]});
@@ -94,7 +95,7 @@ Program gather_again(const Program& p, const std::vector<Again>& again) {
   for (size_t i = 0; i < p.eqns.size(); ++i) {
     for (; next < again.size() && again[next].use == i; ++next) {
       const size_t from = again[next].gather;
-      LOCKSTEP_CHECK(from < i && is_gather(p.eqns[from]), "equation {} is no gather before {}", from, i);
+      LOCKSTEP_CHECK(from < i && is_weight_gather(p.eqns[from]), "equation {} is no gather before {}", from, i);
       copy(p.eqns[from], true);
       // Views that come later will be of the new one by themselves.
       for (size_t view : uses.of(p.eqns[from].out[0]).second)

@@ -10,12 +10,12 @@ namespace {
 
 using Axes = std::vector<std::string>;
 
-bool contains(const Axes& list, const std::string& item) {
+bool has_axis(const Axes& list, const std::string& item) {
   return std::find(list.begin(), list.end(), item) != list.end();
 }
 
 bool is_used(const LaneCuts& cuts, const std::string& axis) {
-  return std::any_of(cuts.begin(), cuts.end(), [&](const Axes& axes) { return contains(axes, axis); });
+  return std::any_of(cuts.begin(), cuts.end(), [&](const Axes& axes) { return has_axis(axes, axis); });
 }
 
 bool is_prefix(const Axes& a, const Axes& b) {
@@ -86,7 +86,7 @@ bool Resharder::on_the_way(Axes before, const Axes& more, const Axes& to, int64_
 Value Resharder::pay_over(Value x, Layout& from, const Axes& axes) const {
   if (axes.empty()) return x;
   x = lane_all_reduce({x}, group(axes), from.kind)[0];
-  std::erase_if(from.owed, [&](const std::string& axis) { return contains(axes, axis); });
+  std::erase_if(from.owed, [&](const std::string& axis) { return has_axis(axes, axis); });
   if (from.owed.empty()) from.kind = Owed::nothing;
   return x;
 }
@@ -99,12 +99,12 @@ bool Resharder::scatter(Value& x, const Shape& whole, Layout& from, const LaneCu
     if (!is_prefix(before, to[d])) continue;
     // Over as many axes at once as are owed.
     Axes more;
-    for (size_t i = before.size(); i < to[d].size() && contains(from.owed, to[d][i]); ++i) more.push_back(to[d][i]);
+    for (size_t i = before.size(); i < to[d].size() && has_axis(from.owed, to[d][i]); ++i) more.push_back(to[d][i]);
     while (!more.empty() && !on_the_way(before, more, to[d], whole[d])) more.pop_back();
     if (more.empty()) continue;
     x = from_front(lane_reduce_scatter(to_front(x, d), group(more), counts(before, more, whole[d]), from.kind), d);
     from.cuts[d].insert(from.cuts[d].end(), more.begin(), more.end());
-    std::erase_if(from.owed, [&](const std::string& axis) { return contains(more, axis); });
+    std::erase_if(from.owed, [&](const std::string& axis) { return has_axis(more, axis); });
     if (from.owed.empty()) from.kind = Owed::nothing;
     return true;
   }

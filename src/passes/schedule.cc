@@ -15,8 +15,8 @@ namespace lockstep {
 namespace {
 
 bool is_all_reduce(const Eqn& eqn) { return eqn.op == &lane_all_reduce_op; }
-bool is_gather(const Eqn& eqn) { return eqn.op == &lane_all_gather_op; }
-bool is_scatter(const Eqn& eqn) { return eqn.op == &lane_reduce_scatter_op; }
+bool is_all_gather(const Eqn& eqn) { return eqn.op == &lane_all_gather_op; }
+bool is_reduce_scatter(const Eqn& eqn) { return eqn.op == &lane_reduce_scatter_op; }
 
 // Puts off small elementwise equations on the results of all-reduces, and brings forward those that make operands, so
 // that more all-reduces are ready before the first is needed. Nothing else moves.
@@ -118,6 +118,13 @@ Program in_order(const Program& p, const std::vector<size_t>& order) {
   return out;
 }
 
+// An order of equations that are in an order already.
+std::vector<size_t> after(const std::vector<size_t>& first, const std::vector<size_t>& then) {
+  std::vector<size_t> out;
+  for (size_t i : then) out.push_back(first[i]);
+  return out;
+}
+
 // Moves gathers up to where they are to begin, and scatters to where their operands are there, with the views and
 // constants that make their operands.
 class Prefetch {
@@ -138,17 +145,17 @@ class Prefetch {
     size_t after = 0;  // gathers stay in the order in which they are needed
     for (size_t i = 0; i < p_.eqns.size(); ++i) {
       const Eqn& eqn = p_.eqns[i];
-      if (depth_ == 0 || !(is_gather(eqn) || is_scatter(eqn))) continue;
+      if (depth_ == 0 || !(is_all_gather(eqn) || is_reduce_scatter(eqn))) continue;
       chain_.clear();
       size_t target = ready(i);
-      if (is_gather(eqn)) target = std::max({target, after, costly_.before(used_[i], depth_)});
+      if (is_all_gather(eqn)) target = std::max({target, after, costly_.before(used_[i], depth_)});
       chain_.push_back(i);
       for (size_t link : chain_) {
         if (target > link) continue;  // it stands before already
         to[link] = std::min(to[link], target);
         moves[link] = true;
       }
-      if (is_gather(eqn)) after = moves[i] ? to[i] : i + 1;
+      if (is_all_gather(eqn)) after = moves[i] ? to[i] : i + 1;
     }
     std::vector<size_t> order(p_.eqns.size());
     std::iota(order.begin(), order.end(), size_t{0});
@@ -195,8 +202,8 @@ class Decider {
     std::vector<Flight> out;
     const Costly costly(p_);
     for (size_t i = 0; i < p_.eqns.size(); ++i) {
-      const bool scatter = is_scatter(p_.eqns[i]);
-      if (options_.prefetch == 0 || !(scatter || is_gather(p_.eqns[i]))) continue;
+      const bool scatter = is_reduce_scatter(p_.eqns[i]);
+      if (options_.prefetch == 0 || !(scatter || is_all_gather(p_.eqns[i]))) continue;
       const size_t done = scatter ? std::min(used_[i], costly.after(i, options_.prefetch, p_.eqns.size())) : used_[i];
       if (done > i && computes_between(i, done)) out.push_back({i, done});
     }
@@ -276,8 +283,8 @@ class Decider {
 
 // The two steps of a gather or scatter.
 std::pair<const Op*, const Op*> steps_of(const Eqn& eqn) {
-  LOCKSTEP_CHECK(is_gather(eqn) || is_scatter(eqn), "{} is no gather or scatter", eqn.op->name);
-  if (is_gather(eqn)) return {&lane_all_gather_start_op, &lane_all_gather_done_op};
+  LOCKSTEP_CHECK(is_all_gather(eqn) || is_reduce_scatter(eqn), "{} is no gather or scatter", eqn.op->name);
+  if (is_all_gather(eqn)) return {&lane_all_gather_start_op, &lane_all_gather_done_op};
   return {&lane_reduce_scatter_start_op, &lane_reduce_scatter_done_op};
 }
 
@@ -374,9 +381,12 @@ class Applier {
 Schedule decide(const Program& lane0, const ScheduleOptions& options) {
   Schedule schedule;
   schedule.again = decide_again(lane0, options.regather);
-  const Program whole = gather_again(lane0, schedule.again);
-  const std::vector<size_t> first = Order(whole)();
-  for (size_t i : Prefetch(in_order(whole, first), options.prefetch)()) schedule.order.push_back(first[i]);
+  Program whole = gather_again(lane0, schedule.again);
+  schedule.pieces = decide_pieces(whole, options.pieces);
+  whole = in_pieces(whole, schedule.pieces);
+  schedule.order = settled(whole, options.settle);
+  schedule.order = after(schedule.order, Order(in_order(whole, schedule.order))());
+  schedule.order = after(schedule.order, Prefetch(in_order(whole, schedule.order), options.prefetch)());
   const Program p = in_order(whole, schedule.order);
   Decider decider(p, options);
   schedule.buckets = decider.buckets();
@@ -385,7 +395,7 @@ Schedule decide(const Program& lane0, const ScheduleOptions& options) {
 }
 
 Program apply(const Program& lane, const Schedule& schedule) {
-  const Program whole = gather_again(lane, schedule.again);
+  const Program whole = in_pieces(gather_again(lane, schedule.again), schedule.pieces);
   LOCKSTEP_CHECK(whole.eqns.size() == schedule.order.size(), "a schedule of {} equations for a program of {}",
                  schedule.order.size(), whole.eqns.size());
   const Program p = in_order(whole, schedule.order);

@@ -16,14 +16,16 @@
 // gradients of layer 2 are computed. Where the layers' weights are cut too (ZeRO 3), the gather of those of layer 2
 // begins just before layer 1 multiplies, not when the program does, and the scatter of layer 3's gradient is waited for
 // when the next product is there, not when the optimizer needs it: what is whole is whole for a short time. For the
-// backward pass they are gathered again (regather.h).
+// backward pass they are gathered again (regather.h), and large ones go in pieces (pieces.h).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "passes/pieces.h"
 #include "passes/regather.h"
+#include "passes/settle.h"
 #include "program/program.h"
 
 namespace lockstep {
@@ -35,6 +37,8 @@ struct ScheduleOptions {
   // most: its memory is taken for as long. 0: gathers and scatters are done at once.
   size_t prefetch = 1;
   RegatherOptions regather = {};
+  PiecesOptions pieces = {};
+  SettleOptions settle = {};
 };
 
 // All-reduces that become one. Numbers are places in the order of the schedule.
@@ -53,10 +57,11 @@ struct Flight {
 };
 
 struct Schedule {
-  std::vector<Again> again;     // what is gathered again; the equations of all else are counted with those
-  std::vector<size_t> order;    // the equation of each place
-  std::vector<Bucket> buckets;  // in the order in which lanes meet
-  std::vector<Flight> flights;  // in the order of their places
+  std::vector<Again> again;      // what is gathered again; the equations of all else are counted with those
+  std::vector<InPieces> pieces;  // what is gathered or scattered in pieces; and with those
+  std::vector<size_t> order;     // the equation of each place
+  std::vector<Bucket> buckets;   // in the order in which lanes meet
+  std::vector<Flight> flights;   // in the order of their places
   bool operator==(const Schedule&) const = default;
 };
 

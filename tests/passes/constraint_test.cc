@@ -10,8 +10,8 @@
 namespace lockstep {
 namespace {
 
-const LaneGrid kTwo{{{"data", 2, 1}}};
-const LaneCuts kRows{{"data"}, {}}, kColumns{{}, {"data"}}, kWhole{{}, {}};
+const LaneGrid kTwoLanes{{{"data", 2, 1}}};
+const LaneCuts kCutRows{{"data"}, {}}, kCutColumns{{}, {"data"}}, kNotCutAtAll{{}, {}};
 
 using Lines = std::vector<std::string>;
 
@@ -22,8 +22,8 @@ Value rows(Value x) { return constrain(x, {"data=2", {kCut, kNotCut}, "with_shar
 Value columns(Value x) { return constrain(x, {"data=2", {kNotCut, kCut}, "with_sharding_constraint", "a.cc:8"}); }
 Value whole(Value x) { return constrain(x, {"data=2", {kNotCut, kNotCut}, "with_sharding_constraint", "a.cc:9"}); }
 
-Lines collectives(const Program& p, const Said& in = {}, const Said& out = {}) {
-  const Program local = partition(p, kTwo, place(p, kTwo, in, out), 0);
+Lines collectives_under(const Program& p, const Said& in = {}, const Said& out = {}) {
+  const Program local = partition(p, kTwoLanes, place(p, kTwoLanes, in, out), 0);
   Lines lines;
   for (const Eqn& eqn : local.eqns) {
     if (eqn.op->meets) lines.push_back(fmt::format("{} {}", eqn.op->name, to_string(local.types[eqn.in[0]])));
@@ -36,19 +36,19 @@ TEST(Constraint, DecidesWhatItsValueIsMadeOfAndUsedFor) {
   Builder b;
   const Value x = b.input({f32, {8, 4}}), w = b.input({f32, {4, 6}});
   const Program p = b.take(Values{tanh(rows(einsum("bi,io->bo", x, w)))});
-  const Placement placement = place(p, kTwo, {}, {});
-  EXPECT_EQ(placement.cuts[p.inputs[0]], kRows);
-  EXPECT_EQ(placement.cuts[p.inputs[1]], kWhole);
-  EXPECT_EQ(placement.cuts[p.outputs[0]], kRows);
+  const Placement placement = place(p, kTwoLanes, {}, {});
+  EXPECT_EQ(placement.cuts[p.inputs[0]], kCutRows);
+  EXPECT_EQ(placement.cuts[p.inputs[1]], kNotCutAtAll);
+  EXPECT_EQ(placement.cuts[p.outputs[0]], kCutRows);
   EXPECT_EQ(placement.reasons[p.eqns[1].out[0]], "with_sharding_constraint at a.cc:7");
   EXPECT_EQ(placement.reasons[p.outputs[0]], "equation 2 (tanh)");
-  EXPECT_EQ(collectives(p), Lines());
+  EXPECT_EQ(collectives_under(p), Lines());
 }
 
 TEST(Constraint, OwesAMoveWhereItsValueLiesOtherwise) {
   const auto of_rows = [](Value (*constraint)(Value)) {
     Builder b;
-    return collectives(b.take(Values{constraint(tanh(b.input({f32, {8, 6}})))}), {kRows});
+    return collectives_under(b.take(Values{constraint(tanh(b.input({f32, {8, 6}})))}), {kCutRows});
   };
   EXPECT_EQ(of_rows(columns), Lines({"lane_all_to_all f32[24]"}));
   EXPECT_EQ(of_rows(whole), Lines({"lane_all_gather f32[4,6]"}));
@@ -58,22 +58,22 @@ TEST(Constraint, OwesAMoveWhereItsValueLiesOtherwise) {
 TEST(Constraint, OfAConstraintIsAMove) {
   Builder b;
   const Program p = b.take(Values{columns(rows(b.input({f32, {8, 6}})))});
-  EXPECT_EQ(collectives(p), Lines({"lane_all_to_all f32[24]"}));
-  EXPECT_EQ(place(p, kTwo, {}, {}).cuts[p.inputs[0]], kRows);
+  EXPECT_EQ(collectives_under(p), Lines({"lane_all_to_all f32[24]"}));
+  EXPECT_EQ(place(p, kTwoLanes, {}, {}).cuts[p.inputs[0]], kCutRows);
 }
 
 TEST(Constraint, ThatMeetsAnotherInAnOpIsResolvedByAMove) {
   Builder b;
   const Value x = b.input({f32, {8, 6}}), y = b.input({f32, {8, 6}});
   const Program p = b.take(Values{add(rows(x), columns(y))});
-  EXPECT_EQ(collectives(p), Lines({"lane_all_to_all f32[24]"}));
+  EXPECT_EQ(collectives_under(p), Lines({"lane_all_to_all f32[24]"}));
 }
 
 TEST(Constraint, OfASumScattersIt) {
   Builder b;
   const Value x = b.input({f32, {8, 4}}), ct = b.input({f32, {8, 6}});
   const Program p = b.take(Values{tanh(rows(einsum("bi,bo->io", x, ct)))});
-  EXPECT_EQ(collectives(p, {kRows, kRows}), Lines({"lane_reduce_scatter f32[4,6]"}));
+  EXPECT_EQ(collectives_under(p, {kCutRows, kCutRows}), Lines({"lane_reduce_scatter f32[4,6]"}));
 }
 
 TEST(Constraint, SaysNothingOfABatch) {
@@ -126,8 +126,8 @@ TEST(GroupedConvolution, OfDevicesIsCutAlongThem) {
   const Program gradient = joint(one, {true, true});
   const Program p = simplify(batch(gradient, {true, true, true}, 4, {}).program);
   const LaneCuts images{{"data"}, {}, {}, {}, {}}, scalars{{"data"}};
-  EXPECT_EQ(collectives(p, {images, images, scalars}, {scalars, images, images}), Lines()) << print(p);
-  const Program local = partition(p, kTwo, place(p, kTwo, {images, images, scalars}, {}), 1);
+  EXPECT_EQ(collectives_under(p, {images, images, scalars}, {scalars, images, images}), Lines()) << print(p);
+  const Program local = partition(p, kTwoLanes, place(p, kTwoLanes, {images, images, scalars}, {}), 1);
   for (const Eqn& eqn : local.eqns) {
     if (!eqn.op->name.starts_with("conv2d")) continue;
     EXPECT_EQ(eqn.attrs.integer("groups"), 2) << print(local);

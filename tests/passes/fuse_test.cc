@@ -203,5 +203,69 @@ TEST(Fuse, SumOfTwoProductsRidesOnOne) {
 )");
 }
 
+// Each rides on its own, so that no more than one is waiting to be added.
+TEST(Fuse, TermsOfASumRideOnTheirProducts) {
+  EXPECT_EQ(fused(R"(program(%0:f32[2,3], %1:f32[3,4], %2:f32[2,4]) {
+  %3:f32[2,4] = einsum[spec="ik,kj->ij"] %0 %1
+  %4:f32[2,4] = add %2 %3
+  %5:f32[2,3] = tanh %0
+  %6:f32[2,4] = einsum[spec="ik,kj->ij"] %5 %1
+  %7:f32[2,4] = add %4 %6
+  return %7
+})"),
+            R"(program(%0:f32[2,3], %1:f32[3,4], %2:f32[2,4]) {
+  %3:f32[2,4] = einsum_fused[body=program(%0:f32[2,4], %1:f32[2,4]) {
+      %2:f32[2,4] = add %1 %0
+      return %2
+    }, spec="ik,kj->ij"] %0 %1 %2
+  %4:f32[2,3] = tanh %0
+  %5:f32[2,4] = einsum_fused[body=program(%0:f32[2,4], %1:f32[2,4]) {
+      %2:f32[2,4] = add %1 %0
+      return %2
+    }, spec="ik,kj->ij"] %4 %1 %3
+  return %5
+}
+)");
+}
+
+// The square of a gradient is written for its norm where the update makes it, not before.
+TEST(Fuse, WhatIsReducedTooIsMadeWithItsOtherUses) {
+  EXPECT_EQ(fused(R"(program(%0:f32[64], %1:f32[64]) {
+  %2:f32[64] = mul %0 %0
+  %3:f32[] = reduce_sum[axes=[0]] %2
+  %4:f32[64] = add %1 %2
+  return %3 %4
+})"),
+            R"(program(%0:f32[64], %1:f32[64]) {
+  %2:f32[64], %3:f32[64] = fused[body=program(%0:f32[64], %1:f32[64]) {
+      %2:f32[64] = mul %0 %0
+      %3:f32[64] = add %1 %2
+      return %2 %3
+    }] %0 %1
+  %4:f32[] = reduce_sum[axes=[0]] %2
+  return %4 %3
+}
+)");
+  // Unless the other use waits for the sum.
+  EXPECT_EQ(fused(R"(program(%0:f32[64]) {
+  %1:f32[64] = mul %0 %0
+  %2:f32[] = reduce_sum[axes=[0]] %1
+  %3:f32[64] = broadcast[dims=[], shape=[64]] %2
+  %4:f32[64] = div %1 %3
+  return %4
+})"),
+            R"(program(%0:f32[64]) {
+  %1:f32[64] = mul %0 %0
+  %2:f32[] = reduce_sum[axes=[0]] %1
+  %3:f32[64] = fused[body=program(%0:f32[64], %1:f32[]) {
+      %2:f32[64] = broadcast[dims=[], shape=[64]] %1
+      %3:f32[64] = div %0 %2
+      return %3
+    }] %1 %2
+  return %3
+}
+)");
+}
+
 }  // namespace
 }  // namespace lockstep

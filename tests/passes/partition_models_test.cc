@@ -16,7 +16,7 @@ using models::Params;
 using models::State;
 using Lines = std::vector<std::string>;
 
-const LaneGrid kData{{{"data", 2, 1}}};
+const LaneGrid kDataGrid{{{"data", 2, 1}}};
 const LaneGrid kDataModel{{{"data", 2, 1}, {"model", 2, 1}}};
 constexpr int64_t kImages = 128;
 
@@ -71,7 +71,7 @@ Layouts layouts(const Program& p, size_t parameters, const Layout& layout) {
   said.out.emplace_back(LaneCuts());
   return said;
 }
-LaneCuts whole(size_t, size_t rank) { return LaneCuts(rank); }
+LaneCuts not_cut(size_t, size_t rank) { return LaneCuts(rank); }
 LaneCuts first_dimension(size_t, size_t rank) { return along(rank, 0, "data"); }
 
 // The collectives of the first lane, one line each, sorted: `lane_all_reduce data f32[4,3]`.
@@ -123,8 +123,8 @@ TEST(PartitionOfModels, DataParallelStepSumsEachGradientAndTheLossOnce) {
   for (const char* optimizer : {"sgd", "momentum", "adam"}) {
     SCOPED_TRACE(optimizer);
     const Program mlp = step_of("mlp", optimizer), cnn = step_of("cnn", optimizer);
-    EXPECT_EQ(collectives_of(mlp, kData, layouts(mlp, 6, whole)), with(kMlpGradients, {kScalar}));
-    EXPECT_EQ(collectives_of(cnn, kData, layouts(cnn, 8, whole)), with(kCnnGradients, {kScalar}));
+    EXPECT_EQ(collectives_of(mlp, kDataGrid, layouts(mlp, 6, not_cut)), with(kMlpGradients, {kScalar}));
+    EXPECT_EQ(collectives_of(cnn, kDataGrid, layouts(cnn, 8, not_cut)), with(kCnnGradients, {kScalar}));
   }
 }
 
@@ -133,7 +133,7 @@ TEST(PartitionOfModels, StepOnCutParametersGathersThemAndScattersGradients) {
   for (const char* optimizer : {"sgd", "momentum", "adam"}) {
     SCOPED_TRACE(optimizer);
     const Program p = step_of("mlp", optimizer);
-    EXPECT_EQ(collectives_of(p, kData, layouts(p, 6, first_dimension)),
+    EXPECT_EQ(collectives_of(p, kDataGrid, layouts(p, 6, first_dimension)),
               Lines({"lane_all_gather data f32[128,128]", "lane_all_gather data f32[128]",
                      "lane_all_gather data f32[392,256]", "lane_all_gather data f32[5]",
                      "lane_all_gather data f32[64,10]", "lane_all_gather data f32[64]", kScalar, kScalar,
@@ -168,7 +168,7 @@ TEST(PartitionOfModels, EvaluationOwesItsSumsOnly) {
     const Params params = state_of(model).params;
     const Program p = program_of(evaluate, params, batch_of());
     EXPECT_EQ(
-        collectives_of(p, kData, batch_cut(p, 2 * params.size())),
+        collectives_of(p, kDataGrid, batch_cut(p, 2 * params.size())),
         Lines({kScalar, "lane_all_reduce data i32[10]", "lane_all_reduce data i32[10]", "lane_all_reduce data i32[]"}));
   }
 }
@@ -184,7 +184,7 @@ TEST(PartitionOfModels, LaneTakesItsOwnRowsOfTheDataSet) {
   };
   const Program p = program_of(gradients, state_of("mlp").params,
                                Rows{zeros({1000, 784}, u8), zeros({1000}, u8), zeros({kImages}, i32)});
-  EXPECT_EQ(collectives_of(p, kData, batch_cut(p, 8)), kMlpGradients);
+  EXPECT_EQ(collectives_of(p, kDataGrid, batch_cut(p, 8)), kMlpGradients);
 }
 
 TEST(PartitionOfModels, LaneMakesItsOwnPieceOfADropoutMask) {
@@ -199,9 +199,9 @@ TEST(PartitionOfModels, LaneMakesItsOwnPieceOfADropoutMask) {
   const Program p = program_of(gradients, state_of("mlp").params, std::pair(batch_of(), random::key(0)));
   Layouts said = batch_cut(p, 6);
   said.in[8] = LaneCuts(1);  // the key
-  EXPECT_EQ(collectives_of(p, kData, said), kMlpGradients);
+  EXPECT_EQ(collectives_of(p, kDataGrid, said), kMlpGradients);
   std::vector<Shape> made;
-  for (const Eqn& eqn : partition(p, kData, place(p, kData, said.in, said.out), 1).eqns)
+  for (const Eqn& eqn : partition(p, kDataGrid, place(p, kDataGrid, said.in, said.out), 1).eqns)
     if (eqn.op == &random_bits_op) made.push_back(eqn.attrs.ints("shape"));
   EXPECT_EQ(made, std::vector<Shape>({{kImages / 2, 256}}));
 }
@@ -219,7 +219,7 @@ TEST(PartitionOfModels, NormsOfEachExamplesGradientsNeedNoMeeting) {
   const Program p = program_of(norms, state_of("mlp").params, batch_of());
   Layouts said = batch_cut(p, 6);
   said.out[0] = along(1, 0, "data");
-  EXPECT_EQ(collectives_of(p, kData, said), Lines());
+  EXPECT_EQ(collectives_of(p, kDataGrid, said), Lines());
 }
 
 // The devices of a lane are a dimension of its arrays; what crosses lanes is what crosses them under jit.

@@ -127,6 +127,7 @@ TEST(Prefetch, ChangesNoBitOfAFullyShardedStepOnUnequalLanes) {
     const Schedule schedule = decide(lane0, {.prefetch = prefetch, .regather = {.keep = 0, .least_bytes = 0}});
     EXPECT_GT(schedule.flights.size(), 4u);
     EXPECT_GE(schedule.again.size(), 1u);
+    EXPECT_EQ(schedule.pieces.size(), 2u);  // of the first layer
     const auto change = [&](const Program& lane) { return apply(lane, schedule); };
     EXPECT_EQ(difference(run_on_lanes(step.program, grid, step.placement, inputs, change), wanted), "");
   }

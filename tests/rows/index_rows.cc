@@ -120,6 +120,9 @@ void add_sorts(std::vector<Row>& out) {
   add_sort({{{bf16, {6, 1}}, distinct}}, 0, true);
   add_sort({{{f32, {12, 3, 4}}, distinct}, {{i32, {12, 3, 4}}}}, 1, false);
   add_sort({{{f32, {30, 700}}}}, 1, false);
+  add_sort({{{f32, {2, 5000}}, ties}, {{i32, {2, 5000}}}}, 1, true, false);
+  add_sort({{{i64, {9000, 1}}}, {{u8, {9000, 1}}}}, 0, false, false);
+  add_sort({{{f16, {2500, 3}}}}, 0, false, false);
   out.push_back(std::move(sort));
 
   Row top{&top_k_op,
@@ -149,6 +152,9 @@ void add_sorts(std::vector<Row>& out) {
   add_top({u8, {0, 4}}, 2, ties, false);
   add_top({f32, {12, 4, 5}}, 2, distinct, true);
   add_top({f32, {40, 500}}, 20, {}, true);
+  add_top({f32, {3, 7000}}, 5, {}, false);
+  add_top({bf16, {2, 5000}}, 3000, ties, false);
+  add_top({f64, {4100}}, 4100, {}, false);
   out.push_back(std::move(top));
 }
 

@@ -153,6 +153,9 @@ void add_lines(std::vector<Row>& out) {
   add_cumsum({f64, {2, 3, 2, 2}}, 1, false);
   add_cumsum({f32, {0}}, 0, false);
   add_cumsum({f32, {30, 150}}, 1, true);
+  add_cumsum({f32, {2, 2500}}, 1, false);
+  add_cumsum({i32, {2100, 2}}, 0, true);
+  add_cumsum({bf16, {2, 70, 3}}, 1, false);
   out.push_back(std::move(cumsum));
 }
 

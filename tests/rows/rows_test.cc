@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kSmall = 2000;  // elements beyond which a sample is for kernels only
 
-bool small(const Sample& sample) {
+bool is_small_sample(const Sample& sample) {
   for (const Operand& operand : sample.in)
     if (count(operand.type.shape) > kSmall) return false;
   return true;
@@ -155,7 +155,7 @@ std::vector<std::vector<bool>> choices(const std::vector<bool>& wanted) {
 
 TEST_P(RowsWithGradient, GradientMatchesFiniteDifference) {
   for (const Sample& original : row().samples) {
-    if (!original.smooth || !small(original)) continue;
+    if (!original.smooth || !is_small_sample(original)) continue;
     const Sample sample = in_f64(original);
     SCOPED_TRACE(sample.text(op()));
     const Program p = program_of(op(), sample);
@@ -168,7 +168,7 @@ TEST_P(RowsWithGradient, GradientMatchesFiniteDifference) {
 // The gradient of a random combination of gradients.
 TEST_P(RowsWithGradient, SecondGradientMatchesFiniteDifference) {
   for (const Sample& original : row().samples) {
-    if (!original.smooth || !small(original)) continue;
+    if (!original.smooth || !is_small_sample(original)) continue;
     const Sample sample = in_f64(original);
     SCOPED_TRACE(sample.text(op()));
     const Program p = program_of(op(), sample);
@@ -254,7 +254,7 @@ void expect_batch_is_loop(const Op& op, const Sample& sample, const std::vector<
 
 TEST_P(RowsOfTraces, BatchIsALoop) {
   for (const Sample& sample : row().samples) {
-    if (!small(sample)) continue;
+    if (!is_small_sample(sample)) continue;
     for (uint32_t bits = 1; bits < 1u << sample.in.size(); ++bits) {
       std::vector<bool> batched;
       for (size_t i = 0; i < sample.in.size(); ++i) batched.push_back((bits >> i & 1) != 0);

@@ -38,7 +38,7 @@ INSTANTIATE_TEST_SUITE_P(Op, ShardedRows, testing::ValuesIn(ops_with_rules()),
 
 bool has(const std::string& factors, char factor) { return factors.find(factor) != std::string::npos; }
 
-bool small(const Sample& sample) {
+bool is_small(const Sample& sample) {
   int64_t elements = 0;
   for (const Operand& operand : sample.in) elements += count(operand.type.shape);
   return elements <= kMostElements;
@@ -243,7 +243,7 @@ TEST_P(ShardedRows, EqualUnsharded) {
     SCOPED_TRACE(sample.text(op()));
     const FactorTable factors(op(), sample);
     coverage.want(factors);
-    if (!small(sample)) continue;
+    if (!is_small(sample)) continue;
     const HostArrays inputs = make_inputs(sample, 31), wanted = eager(program_of(op(), sample), inputs);
     for (const Mesh& mesh : meshes())
       for (const Assignment& assignment : assignments(mesh.shape().size(), factors.unplaced)) {
@@ -301,7 +301,7 @@ void expect_cut_unevenly(const Op& op, const Sample& sample, const FactorTable& 
 TEST_P(ShardedRows, EqualUnshardedInUnevenPieces) {
   int cuts = 0;
   for (const Sample& original : row().samples) {
-    if (!small(original)) continue;
+    if (!is_small(original)) continue;
     // Every part of a sum is rounded, which in 16 bits shows.
     const Sample sample = op().owed == Owed::sum ? in_f64(original) : original;
     SCOPED_TRACE(sample.text(op()));
@@ -326,7 +326,7 @@ TEST_P(ShardedRows, OfASumIsASumWhereLinear) {
   for (const Sample& original : row().samples) {
     const Sample sample = in_f64(original);
     const std::vector<Type> types = sample.types();
-    if (!small(sample) || !sample.smooth ||
+    if (!is_small(sample) || !sample.smooth ||
         !std::all_of(types.begin(), types.end(), [](const Type& t) { return t.dtype == f64; }))
       continue;
     SCOPED_TRACE(sample.text(op()));
@@ -366,7 +366,7 @@ TEST(ShardMapOfRows, EqualsUnsharded) {
   for (const Op* op : {&add_op, &tanh_op, &broadcast_op, &reshape_op, &slice_op, &reduce_sum_op, &reduce_max_op,
                        &reduce_and_op, &cumsum_op, &gather_op, &einsum_op, &conv2d_op, &conv2d_filter_grad_op}) {
     for (const Sample& sample : row_of(*op).samples) {
-      if (!small(sample)) continue;
+      if (!is_small(sample)) continue;
       SCOPED_TRACE(sample.text(*op));
       const FactorTable factors(*op, sample);
       const HostArrays inputs = make_inputs(sample, 41), wanted = eager(program_of(*op, sample), inputs);

@@ -54,6 +54,10 @@ void add_convolutions(std::vector<Row>& out) {
       {f32, {0, 5, 5, 2}, {3, 3, 2, 2}, {}},
       {f32, {4, 3, 4, 4}, {2, 2, 4, 4}, {}},
       {f32, {2, 12, 12, 8}, {3, 3, 8, 16}, {.pad = {1, 1, 1, 1}}},
+      {f32, {3, 14, 13, 1}, {5, 5, 1, 32}, {.pad = {2, 2, 2, 2}}},
+      {bf16, {3, 10, 11, 8}, {3, 3, 8, 72}, {.pad = {1, 1, 1, 1}}},
+      {f16, {5, 9, 9, 12}, {3, 2, 6, 20}, {.stride = {2, 1}, .pad = {0, 1, 1, 0}, .groups = 2}},
+      {f64, {2, 12, 12, 4}, {5, 5, 4, 6}, {.pad = {2, 2, 2, 2}}},
       {f64,
        {2, 5, 4, 4},
        {2, 3, 2, 4},
@@ -158,6 +162,8 @@ void add_pools(std::vector<Row>& out) {
       {f32, {0, 4, 4, 2}, {.window = {2, 2}, .stride = {2, 2}}},
       {f32, {12, 4, 3, 4}, {.window = {2, 2}, .stride = {2, 1}}},
       {f32, {4, 20, 20, 16}, {.window = {2, 2}, .stride = {2, 2}}, {Domain::real}},
+      {bf16, {2, 11, 9, 24}, {.window = {3, 3}, .stride = {2, 2}, .pad = {1, 1, 1, 1}}, {Domain::ties}},
+      {u8, {2, 9, 8, 16}, {.window = {3, 2}, .stride = {2, 3}, .pad = {1, 0, 0, 1}}, {Domain::ties}},
   };
   Row max{&max_pool_op,
           [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {

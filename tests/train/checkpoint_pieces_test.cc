@@ -15,6 +15,7 @@
 #include "lockstep/devices.h"
 #include "train/checkpoint_io.h"
 #include "train/checkpoints.h"
+#include "train/eight_devices.h"
 #include "train/manifest.h"
 #include "train/overlap.h"
 #include "train/sha256.h"
@@ -24,9 +25,6 @@ namespace {
 
 using detail::LanePieces, detail::MeshLanes, detail::Overlap;
 using Bytes = std::vector<uint8_t>;
-FileSystem& disk() { return FileSystem::real(); }
-
-const bool kEightDevices = (set_cpu_devices(8), true);
 
 // ---- the walk
 
@@ -324,18 +322,6 @@ TEST_F(LargeCheckpoint, EveryByteThatIsReadIsVerified) {
   flip(3);  // the header, which everybody reads
   for (int64_t lane = 0; lane < 4; ++lane)
     EXPECT_THROWS(load(disk(), P("data"), 4, lane), Error, shard_ + " has the SHA-256 sum ");
-}
-
-// Writes a manifest with another body and the sum that fits it.
-void forge(const std::string& path, const std::function<void(nlohmann::ordered_json&)>& change) {
-  const Bytes text = disk().read_file(path);
-  nlohmann::ordered_json json = nlohmann::ordered_json::parse(text.begin(), text.end());
-  json.erase("sha256");
-  change(json);
-  std::string body = json.dump(2);
-  body.resize(body.size() - 2);
-  const std::string sum = detail::sha256_hex({reinterpret_cast<const uint8_t*>(body.data()), body.size()});
-  std::ofstream(path, std::ios::binary) << body + ",\n  \"sha256\": \"" + sum + "\"\n}\n";
 }
 
 // Those of before: there nothing is believed until all is read.

@@ -21,8 +21,6 @@ namespace lockstep {
 namespace {
 
 using Bytes = std::vector<uint8_t>;
-FileSystem& disk() { return FileSystem::real(); }
-void ignore(const std::string&) {}
 
 std::string text_of(const std::string& path) {
   const Bytes bytes = disk().read_file(path);
@@ -35,17 +33,6 @@ void put_byte(const std::string& path, size_t at, int byte) {
   std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
   file.seekp(static_cast<std::streamoff>(at)).put(static_cast<char>(byte));
 }
-// Writes a manifest with another body and the sum that fits it.
-void forge(const std::string& path, const std::function<void(nlohmann::ordered_json&)>& change) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::parse(text_of(path));
-  json.erase("sha256");
-  change(json);
-  std::string body = json.dump(2);
-  body.resize(body.size() - 2);
-  const std::string sum = detail::sha256_hex({reinterpret_cast<const uint8_t*>(body.data()), body.size()});
-  put(path, body + ",\n  \"sha256\": \"" + sum + "\"\n}\n");
-}
-
 TEST(Checkpoint, EverythingComesBackAsItWas) {
   const TempDir dir;
   const Checkpoint odd = odd_checkpoint();

@@ -13,11 +13,11 @@
 #include "lockstep/devices.h"
 #include "train/checkpoint_together.h"
 #include "train/checkpoints.h"
+#include "train/eight_devices.h"
 
 namespace lockstep {
 namespace {
 
-const bool kEightDevices = (set_cpu_devices(8), true);
 constexpr int64_t kStep = 8;
 
 // Where processes leave their texts for each other.

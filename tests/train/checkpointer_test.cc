@@ -18,8 +18,6 @@ namespace {
 
 using Names = std::vector<std::string>;
 using Steps = std::vector<int64_t>;
-FileSystem& disk() { return FileSystem::real(); }
-void ignore(const std::string&) {}
 
 Checkpoint with_accuracy(int64_t step, double accuracy) {
   Checkpoint out = small_checkpoint(step);

@@ -1,9 +1,12 @@
-// Checkpoints for tests: one that has everything, and how two are compared.
+// Checkpoints for tests: one that has everything, how two are compared, and how a manifest is forged.
 #pragma once
 
 #include <cmath>
 #include <cstring>
+#include <fstream>
+#include <functional>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -11,8 +14,24 @@
 #include "base/file.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/half.h"
+#include "train/sha256.h"
 
 namespace lockstep {
+
+inline FileSystem& disk() { return FileSystem::real(); }
+inline void ignore(const std::string&) {}
+
+// Writes a manifest with another body and the sum that fits it.
+inline void forge(const std::string& path, const std::function<void(nlohmann::ordered_json&)>& change) {
+  const std::vector<uint8_t> text = disk().read_file(path);
+  nlohmann::ordered_json json = nlohmann::ordered_json::parse(text.begin(), text.end());
+  json.erase("sha256");
+  change(json);
+  std::string body = json.dump(2);
+  body.resize(body.size() - 2);
+  const std::string sum = detail::sha256_hex({reinterpret_cast<const uint8_t*>(body.data()), body.size()});
+  std::ofstream(path, std::ios::binary) << body + ",\n  \"sha256\": \"" + sum + "\"\n}\n";
+}
 
 inline std::vector<uint8_t> bytes_of(const Array& array) {
   const auto* data = detail::buffer_of(array, "test")->as<const uint8_t>();

@@ -11,12 +11,11 @@
 #include "base/file.h"
 #include "base/throws.h"
 #include "lane/lanes.h"
+#include "train/eight_devices.h"
 #include "train/state.h"
 
 namespace lockstep {
 namespace {
-
-const bool kEightDevices = (set_cpu_devices(8), true);
 
 ImageDataset digits(int64_t n) { return synthetic_digits(n, 1, 1).train; }
 ImageDataset test_digits(int64_t n) { return synthetic_digits(1, n, 1).test; }
@@ -164,16 +163,16 @@ TrainState interrupted(const EngineOptions& with, int64_t at, int64_t steps, dou
 }
 
 TEST(Engine, ResumedRunEndsWithTheSameBytes) {
-  struct Case {
+  struct ResumeCase {
     Optimizer::Kind kind;
     const char* precision;
     int64_t accumulate;
     double dropout;
   };
-  for (const Case& c :
-       {Case{Optimizer::Kind::adamw, "float32", 1, 0}, Case{Optimizer::Kind::sgd, "float32", 1, 0.5},
-        Case{Optimizer::Kind::nesterov, "float32", 3, 0.5}, Case{Optimizer::Kind::adam, "float16", 1, 0},
-        Case{Optimizer::Kind::momentum, "bfloat16", 1, 0}}) {
+  for (const ResumeCase& c :
+       {ResumeCase{Optimizer::Kind::adamw, "float32", 1, 0}, ResumeCase{Optimizer::Kind::sgd, "float32", 1, 0.5},
+        ResumeCase{Optimizer::Kind::nesterov, "float32", 3, 0.5}, ResumeCase{Optimizer::Kind::adam, "float16", 1, 0},
+        ResumeCase{Optimizer::Kind::momentum, "bfloat16", 1, 0}}) {
     EngineOptions with = options(c.kind);
     with.precision = precision_of(c.precision);
     with.precision.growth_interval = 3;

@@ -12,8 +12,9 @@
 namespace lockstep {
 namespace {
 
-using nlohmann::json;
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
+using Json = nlohmann::json;
+constexpr double kLoggedNan = std::numeric_limits<double>::quiet_NaN(),
+                 kLoggedInf = std::numeric_limits<double>::infinity();
 
 class FileLoggers : public testing::Test {
  protected:
@@ -31,10 +32,10 @@ class FileLoggers : public testing::Test {
     files_.make_dirs(run());
     files_.write(run() + "/" + name, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
   }
-  std::vector<json> lines() {
+  std::vector<Json> lines() {
     std::istringstream in(read("metrics.jsonl"));
-    std::vector<json> out;
-    for (std::string line; std::getline(in, line);) out.push_back(json::parse(line));
+    std::vector<Json> out;
+    for (std::string line; std::getline(in, line);) out.push_back(Json::parse(line));
     return out;
   }
 
@@ -49,14 +50,14 @@ using Csv = FileLoggers;
 TEST_F(JsonLines, EveryEventIsAnObject) {
   const auto logger = json_lines();
   logger->begin({.config = {{"model", "m\"l\np"}}, .title = "mlp", .total_steps = 9, .steps_per_epoch = 3});
-  logger->step(1, {{"loss", 2.5}, {"odd \"name\"", 1e-20}, {"accuracy", kNan}, {"x", -kInf}, {"step", 7}});
+  logger->step(1, {{"loss", 2.5}, {"odd \"name\"", 1e-20}, {"accuracy", kLoggedNan}, {"x", -kLoggedInf}, {"step", 7}});
   logger->evaluation(1, {{"test_accuracy", 0.1}});
   logger->message(1, "saved \"x\"\n", true);
   logger->end(9, {{"loss", 0.1}});
-  const std::vector<json> got = lines();
+  const std::vector<Json> got = lines();
   ASSERT_EQ(got.size(), 5u);
   const double time = 1731646000.5;
-  EXPECT_EQ(got[0], (json{{"kind", "start"},
+  EXPECT_EQ(got[0], (Json{{"kind", "start"},
                           {"step", 0},
                           {"time", time},
                           {"date", "2024-11-15T04:46:40Z"},
@@ -64,7 +65,7 @@ TEST_F(JsonLines, EveryEventIsAnObject) {
                           {"total_steps", 9},
                           {"steps_per_epoch", 3},
                           {"config", {{"model", "m\"l\np"}}}}));
-  EXPECT_EQ(got[1], (json{{"kind", "step"},
+  EXPECT_EQ(got[1], (Json{{"kind", "step"},
                           {"step", 1},
                           {"time", time},
                           {"loss", 2.5},
@@ -72,10 +73,10 @@ TEST_F(JsonLines, EveryEventIsAnObject) {
                           {"accuracy", nullptr},
                           {"x", nullptr},
                           {"scalar_step", 7}}));
-  EXPECT_EQ(got[2], (json{{"kind", "evaluation"}, {"step", 1}, {"time", time}, {"test_accuracy", 0.1}}));
+  EXPECT_EQ(got[2], (Json{{"kind", "evaluation"}, {"step", 1}, {"time", time}, {"test_accuracy", 0.1}}));
   EXPECT_EQ(got[3],
-            (json{{"kind", "message"}, {"step", 1}, {"time", time}, {"alarm", true}, {"text", "saved \"x\"\n"}}));
-  EXPECT_EQ(got[4], (json{{"kind", "end"}, {"step", 9}, {"time", time}, {"loss", 0.1}}));
+            (Json{{"kind", "message"}, {"step", 1}, {"time", time}, {"alarm", true}, {"text", "saved \"x\"\n"}}));
+  EXPECT_EQ(got[4], (Json{{"kind", "end"}, {"step", 9}, {"time", time}, {"loss", 0.1}}));
 }
 
 TEST_F(JsonLines, StepsAreWrittenOnceASecondAndAtEvaluations) {
@@ -118,7 +119,7 @@ TEST_F(JsonLines, ResumedRunDropsLaterAndTornLinesAndGoesOn) {
   logger->step(4, {{"loss", 40}});
   logger->end(4, {});
   std::vector<std::string> got;
-  for (const json& line : lines()) got.push_back(line["kind"].get<std::string>() + line["step"].dump());
+  for (const Json& line : lines()) got.push_back(line["kind"].get<std::string>() + line["step"].dump());
   EXPECT_EQ(got, (std::vector<std::string>{"start0", "step1", "step2", "step3", "evaluation3", "message3", "start3",
                                            "step4", "end4"}));
   EXPECT_EQ(files_.list(run()), std::vector<std::string>{"metrics.jsonl"});
@@ -175,7 +176,7 @@ TEST_F(Csv, HeaderHasTheColumnsOfEvaluationsFromTheStart) {
   const auto logger = csv();
   logger->begin({});
   logger->step(1, {{"loss", 2.5}, {"accuracy", 0.125}});
-  logger->step(2, {{"loss", kNan}, {"accuracy", 1e-7}});
+  logger->step(2, {{"loss", kLoggedNan}, {"accuracy", 1e-7}});
   logger->evaluation(2, {{"test_loss", 2}, {"test_accuracy", 0.5}});
   logger->end(2, {{"loss", 1}});
   EXPECT_EQ(read("metrics.csv"),
@@ -273,7 +274,8 @@ TEST(MakeLoggers, AreMadeByName) {
 TEST(MakeLoggers, UnknownNameIsRefusedBeforeAnyFileIsMade) {
   const TempDir dir;
   EXPECT_THROWS(make_loggers("csv,tensorbord", dir.path()), Error, "there is no \"tensorbord\"");
-  EXPECT_THROWS(make_loggers("csv,tensorbord", dir.path()), Error, "console, compact, batches, jsonl, csv, tensorboard or none");
+  EXPECT_THROWS(make_loggers("csv,tensorbord", dir.path()), Error,
+                "console, compact, batches, jsonl, csv, tensorboard or none");
   EXPECT_THROWS(make_loggers("tensorbord", dir.path()), Error, "did you mean \"tensorboard\"?");
   EXPECT_TRUE(FileSystem::real().list(dir.path()).empty());
 }

@@ -5,19 +5,18 @@
 #include <lockstep/train.h>
 
 #include "base/throws.h"
+#include "train/eight_devices.h"
 
 namespace lockstep {
 namespace {
 
-const bool kEightDevices = (set_cpu_devices(8), true);
-
-const std::vector<std::string> kPaths = {"dense/0/w", "dense/0/b", "dense/1/w", "dense/1/b", "scale"};
-const std::vector<Type> kTypes = {{f32, {784, 256}}, {f32, {256}}, {f32, {256, 10}}, {f32, {10}}, {f32, {}}};
+const std::vector<std::string> kParameterPaths = {"dense/0/w", "dense/0/b", "dense/1/w", "dense/1/b", "scale"};
+const std::vector<Type> kParameterTypes = {{f32, {784, 256}}, {f32, {256}}, {f32, {256, 10}}, {f32, {10}}, {f32, {}}};
 
 Mesh mesh(int64_t data, int64_t model) { return make_mesh({{"data", data}, {"model", model}}); }
 
 std::vector<ParameterSpecs> specs(const ShardingPlan& plan, const Mesh& on = mesh(4, 2)) {
-  return specs_of(plan, on, kPaths, kTypes);
+  return specs_of(plan, on, kParameterPaths, kParameterTypes);
 }
 
 std::vector<PartitionSpec> params(const ShardingPlan& plan, const Mesh& on = mesh(4, 2)) {
@@ -70,7 +69,7 @@ TEST(Plan, SeveralAxesMayCutOneDimension) {
   EXPECT_EQ(params(tensor_parallel({{"dense/0/w", P({}, {"data", "model"})}}))[0], P({}, {"data", "model"}));
   // The data axis may have another name.
   const Mesh rows = make_mesh({{"rows", 4}, {"model", 2}});
-  EXPECT_EQ(specs_of(fsdp("rows"), rows, kPaths, kTypes)[0].param, P("rows"));
+  EXPECT_EQ(specs_of(fsdp("rows"), rows, kParameterPaths, kParameterTypes)[0].param, P("rows"));
 }
 
 TEST(Plan, RulesAreReadAndWritten) {

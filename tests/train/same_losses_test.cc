@@ -3,10 +3,10 @@
 #include <lockstep/lockstep.h>
 #include <lockstep/train.h>
 
+#include "train/eight_devices.h"
+
 namespace lockstep {
 namespace {
-
-const bool kEightDevices = (set_cpu_devices(8), true);
 
 // The structs of find_model("mlp") and ("cnn") with narrower layers, their parameters in any floating type.
 Model narrow_mlp(DType dtype) {
@@ -47,25 +47,25 @@ std::vector<ShardingRule> rules_of(const Model& model) {
           {"dense/0/w", P({}, "model")},        {"dense/0/b", P("model")}, {"dense/1/w", P("model")}};
 }
 
-struct Case {
+struct LossCase {
   const char* name;
   int64_t data, model;
   bool tensor;
   int zero;
 };
-constexpr Case kCases[] = {{"data", 8, 1, false, 0},
-                           {"zero 1", 8, 1, false, 1},
-                           {"zero 2", 8, 1, false, 2},
-                           {"zero 3", 8, 1, false, 3},
-                           {"tensor", 1, 4, true, 0},
-                           {"tensor and data", 2, 4, true, 0},
-                           {"tensor and zero 1", 2, 4, true, 1},
-                           {"tensor and zero 2", 4, 2, true, 2},
-                           {"tensor and zero 3", 2, 2, true, 3},
-                           {"tensor and zero 3, data wide", 4, 2, true, 3}};
-constexpr Case kAlone = {"alone", 1, 1, false, 0};
+constexpr LossCase kCases[] = {{"data", 8, 1, false, 0},
+                               {"zero 1", 8, 1, false, 1},
+                               {"zero 2", 8, 1, false, 2},
+                               {"zero 3", 8, 1, false, 3},
+                               {"tensor", 1, 4, true, 0},
+                               {"tensor and data", 2, 4, true, 0},
+                               {"tensor and zero 1", 2, 4, true, 1},
+                               {"tensor and zero 2", 4, 2, true, 2},
+                               {"tensor and zero 3", 2, 2, true, 3},
+                               {"tensor and zero 3, data wide", 4, 2, true, 3}};
+constexpr LossCase kAloneCase = {"alone", 1, 1, false, 0};
 
-std::vector<double> losses(const Model& model, const Case& c, DType dtype) {
+std::vector<double> losses(const Model& model, const LossCase& c, DType dtype) {
   ShardingPlan plan{.zero = c.zero};
   if (c.tensor) plan.rules = rules_of(model);
   Engine engine(model, {.mesh = make_mesh({{"data", c.data}, {"model", c.model}}),
@@ -82,9 +82,9 @@ std::vector<double> losses(const Model& model, const Case& c, DType dtype) {
 
 void expect_same_losses(Model (*make)(DType), DType dtype, double tolerance) {
   const Model model = make(dtype);
-  const std::vector<double> alone = losses(model, kAlone, dtype);
+  const std::vector<double> alone = losses(model, kAloneCase, dtype);
   EXPECT_LT(alone.back(), alone.front());
-  for (const Case& c : kCases) {
+  for (const LossCase& c : kCases) {
     const std::vector<double> cut = losses(model, c, dtype);
     for (size_t i = 0; i < alone.size(); ++i)
       EXPECT_NEAR(cut[i], alone[i], tolerance * alone[i]) << c.name << ", step " << i;

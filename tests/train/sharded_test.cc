@@ -13,23 +13,22 @@
 #include "data/idx.h"
 #include "lane/lanes.h"
 #include "sharding/lanes.h"
+#include "train/eight_devices.h"
 #include "train/state.h"
 
 namespace lockstep {
 namespace {
 
-const bool kEightDevices = (set_cpu_devices(8), true);
-
-struct Net {
+struct ShardedNet {
   nn::Dense hidden, out;
 };
-Model small_model(double dropout = 0) {
+Model small_sharded_model(double dropout = 0) {
   return make_model(
       "small",
       [](const Array& key) {
-        return Net{nn::dense(key, 784, 16), nn::dense(random::fold_in(key, 1), 16, 10)};
+        return ShardedNet{nn::dense(key, 784, 16), nn::dense(random::fold_in(key, 1), 16, 10)};
       },
-      [dropout](const Net& net, const Array& x, const nn::Mode& mode) {
+      [dropout](const ShardedNet& net, const Array& x, const nn::Mode& mode) {
         const Array h = nn::dropout(mode, 0, relu(nn::apply(net.hidden, nn::flatten(x))), dropout);
         return nn::apply(net.out, h);
       });
@@ -81,9 +80,9 @@ struct Outcome {
   TrainState state;
 };
 
-Outcome trained(EngineOptions with, int64_t steps = 6, double dropout = 0) {
+Outcome trained_on(EngineOptions with, int64_t steps = 6, double dropout = 0) {
   Outcome out;
-  Engine engine(small_model(dropout), std::move(with));
+  Engine engine(small_sharded_model(dropout), std::move(with));
   out.state = engine.create_state();
   const ImageDataset set = synthetic_digits(230, 1, 1).train;
   Loader loader(set, {.batch_size = 50, .seed = 3});
@@ -110,7 +109,7 @@ void expect_alike(const Outcome& a, const Outcome& b) {
 }
 
 void expect_lies_as_planned(const TrainState& state, const EngineOptions& with) {
-  const Model model = small_model();
+  const Model model = small_sharded_model();
   const std::vector<ParameterSpecs> specs = specs_of(with.plan, with.mesh, model.paths, model.types);
   for (size_t i = 0; i < specs.size(); ++i) {
     EXPECT_EQ(state.params[i].sharding(), NamedSharding(with.mesh, specs[i].param)) << model.paths[i];
@@ -125,7 +124,7 @@ void expect_lies_as_planned(const TrainState& state, const EngineOptions& with) 
 void expect_in_pieces(const TrainState& state, const EngineOptions& with) {
   const LaneGrid grid = lane_grid(with.mesh, Lanes::local().count());
   if (grid.axes.empty()) return;
-  const Model model = small_model();
+  const Model model = small_sharded_model();
   const std::vector<ParameterSpecs> specs = specs_of(with.plan, with.mesh, model.paths, model.types);
   const auto expect_cut = [&](const Array& array, const PartitionSpec& spec, const std::string& name) {
     const detail::LanePiecesPtr& pieces = array.node()->pieces;
@@ -147,7 +146,7 @@ void expect_in_pieces(const TrainState& state, const EngineOptions& with) {
 // What a plan cuts across lanes was not put together on the way in.
 void expect_loaded_in_pieces(const TrainState& state, const EngineOptions& with) {
   const LaneGrid grid = lane_grid(with.mesh, Lanes::local().count());
-  const Model model = small_model();
+  const Model model = small_sharded_model();
   const std::vector<ParameterSpecs> specs = specs_of(with.plan, with.mesh, model.paths, model.types);
   for (size_t i = 0; i < specs.size(); ++i) {
     const LaneCuts cuts = lane_cuts(grid, specs[i].param, model.types[i].shape.size());
@@ -158,11 +157,11 @@ void expect_loaded_in_pieces(const TrainState& state, const EngineOptions& with)
 }
 
 TEST(Sharded, EveryPlanTrainsLikeOneDevice) {
-  const Outcome alone = trained(options_of(kAlone));
+  const Outcome alone = trained_on(options_of(kAlone));
   EXPECT_LT(alone.losses.back(), alone.losses.front());
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.name);
-    const Outcome cut = trained(options_of(c));
+    const Outcome cut = trained_on(options_of(c));
     expect_alike(alone, cut);
     expect_lies_as_planned(cut.state, options_of(c));
     expect_in_pieces(cut.state, options_of(c));
@@ -172,13 +171,13 @@ TEST(Sharded, EveryPlanTrainsLikeOneDevice) {
 TEST(Sharded, AccumulationUnderEveryPlanTrainsLikeOneDevice) {
   EngineOptions one = options_of(kAlone);
   one.accumulate = 3;
-  const Outcome alone = trained(one);
-  expect_alike(trained(options_of(kAlone)), alone);
+  const Outcome alone = trained_on(one);
+  expect_alike(trained_on(options_of(kAlone)), alone);
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.name);
     EngineOptions with = options_of(c);
     with.accumulate = 3;
-    const Outcome cut = trained(with);
+    const Outcome cut = trained_on(with);
     expect_alike(alone, cut);
     expect_lies_as_planned(cut.state, with);
     expect_in_pieces(cut.state, with);
@@ -187,20 +186,20 @@ TEST(Sharded, AccumulationUnderEveryPlanTrainsLikeOneDevice) {
 
 TEST(Sharded, EveryOptimizerTrainsLikeOneDevice) {
   for (const auto kind : {Optimizer::Kind::sgd, Optimizer::Kind::nesterov, Optimizer::Kind::adam}) {
-    const Outcome alone = trained(options_of(kAlone, kind));
+    const Outcome alone = trained_on(options_of(kAlone, kind));
     for (const Case& c : cases()) {
       if (c.plan.zero != 3) continue;
       SCOPED_TRACE(testing::Message() << to_string(kind) << ", " << c.name);
-      expect_alike(alone, trained(options_of(c, kind)));
+      expect_alike(alone, trained_on(options_of(c, kind)));
     }
   }
 }
 
 TEST(Sharded, DropoutDrawsTheSameMasks) {
-  const Outcome alone = trained(options_of(kAlone), 6, 0.4);
+  const Outcome alone = trained_on(options_of(kAlone), 6, 0.4);
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.name);
-    expect_alike(alone, trained(options_of(c), 6, 0.4));
+    expect_alike(alone, trained_on(options_of(c), 6, 0.4));
   }
 }
 
@@ -208,12 +207,12 @@ TEST(Sharded, HalfPrecisionStaysNearOneDevice) {
   for (const char* name : {"bfloat16", "float16"}) {
     EngineOptions one = options_of(kAlone);
     one.precision = precision_of(name);
-    const Outcome alone = trained(one);
+    const Outcome alone = trained_on(one);
     for (const Case& c : cases()) {
       SCOPED_TRACE(testing::Message() << name << ", " << c.name);
       EngineOptions with = options_of(c);
       with.precision = precision_of(name);
-      const Outcome cut = trained(with);
+      const Outcome cut = trained_on(with);
       for (size_t i = 0; i < alone.losses.size(); ++i)
         EXPECT_NEAR(alone.losses[i], cut.losses[i], 0.02 * alone.losses[i]) << "step " << i;
     }
@@ -222,7 +221,7 @@ TEST(Sharded, HalfPrecisionStaysNearOneDevice) {
 
 TEST(Sharded, BatchWithFewerRowsThanDevicesTrains) {
   const auto run = [](const EngineOptions& with) {
-    Engine engine(small_model(), with);
+    Engine engine(small_sharded_model(), with);
     TrainState state = engine.create_state();
     Loader loader(synthetic_digits(23, 1, 1).train, {.batch_size = 22, .seed = 3});
     std::vector<double> losses;
@@ -246,13 +245,13 @@ TEST(Sharded, StreamedBatchesTrainLikeResidentOnes) {
   const ImageFiles files = {dir.path() + "/images", dir.path() + "/labels"};
   FileSystem::real().write(files.images_path, encode_idx({{set.count, set.rows, set.cols}, set.images}));
   FileSystem::real().write(files.labels_path, encode_idx({{set.count}, set.labels}));
-  const Outcome alone = trained(options_of(kAlone));
+  const Outcome alone = trained_on(options_of(kAlone));
   for (const Case& c : cases())
     for (const int64_t accumulate : {1, 3}) {
       SCOPED_TRACE(testing::Message() << c.name << ", in " << accumulate);
       EngineOptions with = options_of(c);
       with.accumulate = accumulate;
-      Engine engine(small_model(), with);
+      Engine engine(small_sharded_model(), with);
       TrainState state = engine.create_state();
       Loader loader(files, {.batch_size = 50, .seed = 3});
       for (double loss : alone.losses) EXPECT_NEAR(engine.step(state, loader, loader.next()).loss, loss, 1e-4 * loss);
@@ -285,21 +284,21 @@ TEST(Sharded, CheckpointsMoveBetweenAnyMeshesAndPlans) {
     const TempDir dir;
     EngineOptions writing = options_of(from), reading = options_of(to);
     writing.checkpoint_dir = reading.checkpoint_dir = dir.path();
-    const TrainState state = trained(writing, 2).state;
-    const Checkpoint held = detail::to_checkpoint(state, small_model());
-    Engine writer(small_model(), writing), reader(small_model(), reading);
+    const TrainState state = trained_on(writing, 2).state;
+    const Checkpoint held = detail::to_checkpoint(state, small_sharded_model());
+    Engine writer(small_sharded_model(), writing), reader(small_sharded_model(), reading);
     const Checkpoint written = load_checkpoint(writer.save(state));
     expect_same_bytes(held, written);
 
     TrainState restored = reader.restore(written);
     expect_lies_as_planned(restored, reading);
-    expect_same_bytes(held, detail::to_checkpoint(restored, small_model()));
+    expect_same_bytes(held, detail::to_checkpoint(restored, small_sharded_model()));
 
     // Read from the disk piece by piece it is the same.
     const TrainState resumed = reader.restore_or_create("auto");
     expect_lies_as_planned(resumed, reading);
     expect_loaded_in_pieces(resumed, reading);
-    expect_same_bytes(held, detail::to_checkpoint(resumed, small_model()));
+    expect_same_bytes(held, detail::to_checkpoint(resumed, small_sharded_model()));
 
     // A step takes the state through the other plan's pieces.
     Loader loader(synthetic_digits(230, 1, 1).train, {.batch_size = 50, .seed = 3});
@@ -309,7 +308,7 @@ TEST(Sharded, CheckpointsMoveBetweenAnyMeshesAndPlans) {
     EXPECT_NEAR(there, here, 1e-4 * here);
     expect_lies_as_planned(restored, reading);
     const Checkpoint moved = load_checkpoint(reader.save(restored));
-    expect_same_bytes(detail::to_checkpoint(restored, small_model()), moved);
+    expect_same_bytes(detail::to_checkpoint(restored, small_sharded_model()), moved);
     for (size_t i = 0; i < restored.params.size(); ++i) {
       const std::span<const float> p = again.params[i].data<float>(), q = restored.params[i].data<float>();
       double worst = 0;

@@ -1,0 +1,10 @@
+// For programs whose tests want eight devices: they are there before the first test runs.
+#pragma once
+
+#include "lockstep/devices.h"
+
+namespace lockstep {
+
+inline const bool kEightDevices = (set_cpu_devices(8), true);
+
+}  // namespace lockstep

@@ -42,9 +42,13 @@ int local_device_count();
 int process_index();
 int process_count();
 
-// What this process computes on: the CPU unless set_platform() or LOCKSTEP_PLATFORM=cuda say otherwise, before devices are
-// used. On a GPU virtual devices share it as they share the cores.
+// What this process computes on: what set_platform() said before devices were used, else what LOCKSTEP_PLATFORM says
+// ("cpu", "cuda" or "auto"), else "auto": a GPU where one can be used, else the CPU. On a GPU virtual devices share it
+// as they share the cores. platform() throws Error, with the reason and the remedy, where "cuda" was asked for and
+// cannot be.
 void set_platform(Platform);
+// "cpu", "cuda" or "auto"; throws Error for anything else.
+void set_platform(const std::string& name);
 Platform platform();
 
 // How many CPU devices this process has. Throws Error unless 1 <= n <= 131072, and after devices were used.

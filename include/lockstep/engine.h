@@ -45,6 +45,7 @@ struct StepMetrics {
   double grad_norm = 0;
   std::vector<double> grad_norms;  // one per parameter
   bool skipped = false;            // an overflow under loss scaling: no update was made
+  double loss_scale = 1;           // after the step
   int64_t examples = 0;
   bool stop = false;  // some process asked to
 };

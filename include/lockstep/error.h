@@ -7,6 +7,7 @@
 //                starting again from the last checkpoint may help. One of
 //   CommTimeout  some ranks did not come in time
 //   CommAborted  another rank failed first, and told the others to stop
+//   DeviceLost   the world's failure: a GPU can compute no more in this process; starting again may help, too
 //
 // A broken promise of our own is not an exception: LOCKSTEP_CHECK prints where and what, and aborts.
 #pragma once
@@ -27,6 +28,11 @@ class OutOfMemory : public std::runtime_error {
 };
 
 class IoError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class DeviceLost : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };

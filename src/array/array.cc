@@ -154,11 +154,11 @@ decltype(auto) with_type(DType dtype, F&& f) {
 }
 
 template <class To, class From>
-To convert(From x) {
+To convert_element(From x) {
   if constexpr (std::is_same_v<To, From>)
     return x;
   else if constexpr (std::is_same_v<From, BFloat16> || std::is_same_v<From, Float16>)
-    return convert<To>(static_cast<float>(x));
+    return convert_element<To>(static_cast<float>(x));
   else if constexpr (std::is_same_v<To, bool>)
     return x != From{};
   else if constexpr (std::is_same_v<To, BFloat16> || std::is_same_v<To, Float16>)
@@ -173,7 +173,8 @@ BufferPtr literal_buffer(const Node& node, DType dtype) {
   BufferPtr buffer = allocate(size_of(dtype));
   with_type(dtype, [&](auto zero) {
     using T = decltype(zero);
-    *buffer->as<T>() = node.type->dtype == DType::f32 ? convert<T>(node.real) : convert<T>(node.integer);
+    *buffer->as<T>() =
+        node.type->dtype == DType::f32 ? convert_element<T>(node.real) : convert_element<T>(node.integer);
   });
   return buffer;
 }
@@ -277,7 +278,7 @@ std::vector<T> Array::to_vector() const {
   detail::with_type(dtype(), [&](auto zero) {
     using From = decltype(zero);
     const From* from = buffer->as<From>();
-    for (size_t i = 0; i < out.size(); ++i) out[i] = detail::convert<T>(from[i]);
+    for (size_t i = 0; i < out.size(); ++i) out[i] = detail::convert_element<T>(from[i]);
   });
   return out;
 }
@@ -288,7 +289,8 @@ T Array::item() const {
   if (size() != 1)
     throw_error("item: the array is {}, with {} elements; item takes the one element of an array",
                 lockstep::to_string(type()), size());
-  return detail::with_type(dtype(), [&](auto zero) { return detail::convert<T>(*buffer->as<decltype(zero)>()); });
+  return detail::with_type(dtype(),
+                           [&](auto zero) { return detail::convert_element<T>(*buffer->as<decltype(zero)>()); });
 }
 
 #define INSTANTIATE(T)                                 \

@@ -51,10 +51,10 @@ BufferPtr gpu_buffer_of(const Array& array, const Type& type, const char* wanted
 }
 #else
 namespace {
-[[noreturn]] void missing() { throw_error("cuda: this lockstep was built without CUDA; leave LOCKSTEP_PLATFORM at cpu"); }
+[[noreturn]] void missing() { LOCKSTEP_CHECK(false, "a GPU is used in a build without CUDA"); }
 }  // namespace
 CudaLane* gpu_in_use() {
-  if (platform() == Platform::cuda) missing();
+  platform();  // throws where a GPU was asked for
   return nullptr;
 }
 BufferPtr from_gpu(const Buffer&) { missing(); }

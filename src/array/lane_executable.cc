@@ -227,9 +227,6 @@ std::shared_ptr<Executable> compile_on_lanes(const ProgramPtr& program, const st
                                              const Arrays& captures, const Shardings& in, const Shardings& said_out,
                                              const Shardings& out_shardings) {
   if (World::instance().lanes() == 1) return nullptr;
-  if (platform() == Platform::cuda)
-    throw_error("cuda: there are {} lanes, and a GPU is one lane of one process; use one process, or --platform cpu",
-                World::instance().lanes());
   Program global = inline_bodies(*program, Inline::early);
   Shardings said = in;
   said.insert(said.end(), said_out.begin(), said_out.end());

@@ -26,13 +26,13 @@ Shape shape_of(const IndexBox& box) {
   return shape;
 }
 
-std::string to_string(const IndexBox& box) {
+std::string box_text(const IndexBox& box) {
   std::string out = "[";
   for (const Range& range : box) out += (out.size() > 1 ? ", " : "") + to_string(range);
   return out + "]";
 }
 
-bool contains(const IndexBox& outer, const IndexBox& inner) {
+bool holds_box(const IndexBox& outer, const IndexBox& inner) {
   for (size_t d = 0; d < outer.size(); ++d)
     if (inner[d].size() > 0 && (inner[d].begin < outer[d].begin || inner[d].end > outer[d].end)) return false;
   return true;
@@ -86,7 +86,7 @@ std::vector<Shard> addressable_shards(const Array& x) {
   for (const DeviceIndices& piece : sharding.addressable_indices_map(x.shape())) {
     const int64_t lane = sharding.mesh().position(piece.device) / devices_per_lane;
     const IndexBox held = lane_box(pieces->grid, pieces->cuts, x.shape(), lane);
-    LOCKSTEP_CHECK(contains(held, piece.box), "{} lies outside of {}", to_string(piece.box), to_string(held));
+    LOCKSTEP_CHECK(holds_box(held, piece.box), "{} lies outside of {}", box_text(piece.box), box_text(held));
     out.push_back(
         {piece.device, piece.box, view(pieces->buffers[static_cast<size_t>(lane)], x.dtype(), held, piece.box)});
   }
@@ -110,7 +110,7 @@ Array make_array_from_process_local_data(const NamedSharding& sharding, const Ar
   if (local.shape() != shape_of(own))
     throw_error(
         "make_array_from_process_local_data: the data is {} and process {} holds {} of {} under {}; give that part",
-        to_string(local.type()), process_index(), to_string(own), to_string(global_shape), to_string(sharding.spec()));
+        to_string(local.type()), process_index(), box_text(own), to_string(global_shape), to_string(sharding.spec()));
   if (!spread) return detail::with_sharding(local, sharding);
   const BufferPtr& whole = detail::buffer_of(local, "make_array_from_process_local_data");
   const int64_t size = size_of(local.dtype());

@@ -12,8 +12,10 @@
 namespace lockstep::cli {
 namespace {
 
-struct Arguments {
-  std::string devices;
+using Clock = std::chrono::steady_clock;
+
+struct AllreduceArguments {
+  DevicesFlags devices;
   bool bench = false;
   uint64_t max_size = 64 << 20;
 };
@@ -28,7 +30,6 @@ std::string bytes_text(int64_t bytes) {
 // many: process 0 says how many.
 template <class F>
 double seconds_per_call(F call) {
-  using Clock = std::chrono::steady_clock;
   constexpr double kBudget = 0.2;
   constexpr int64_t kLeast = 3, kMost = 1000;
   std::vector<double> times;
@@ -63,7 +64,7 @@ void print_benchmark(uint64_t max_size) {
   }
 }
 
-int run(const Arguments& arguments) {
+int run(const AllreduceArguments& arguments) {
   use_devices(arguments.devices);
   fmt::print("Total devices: {}  |  Devices per task: {}\n", device_count(), local_device_count());
   // Each device holds one element of x, and all of them hold the same y.
@@ -79,8 +80,8 @@ int run(const Arguments& arguments) {
 
 void add_allreduce_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("allreduce", "sum a one from every device, and measure such sums");
-  auto arguments = std::make_shared<Arguments>();
-  add_devices_flag(*command, arguments->devices);
+  auto arguments = std::make_shared<AllreduceArguments>();
+  add_devices_flags(*command, arguments->devices);
   CLI::Option* bench =
       command->add_flag("--bench", arguments->bench, "measure times and bandwidths of sums of growing arrays");
   command->add_option("--max-size", arguments->max_size, "bytes per device of the largest array (default: 64MiB)")

@@ -9,13 +9,13 @@
 namespace lockstep::cli {
 namespace {
 
-struct Arguments {
+struct ApplyArguments {
   JobFlags flags;
   std::vector<std::string> files;
   bool dry_run = false;
 };
 
-int apply(const Arguments& arguments) {
+int apply(const ApplyArguments& arguments) {
   const JobFiles files = read_jobs("apply", arguments.files, arguments.flags);
   const auto note = [](std::string_view text) { fmt::print(stderr, "lockstep: note: {}\n", text); };
   if (place_of(arguments.flags) != "kubernetes")
@@ -38,7 +38,7 @@ int apply(const Arguments& arguments) {
 void add_apply_command(CLI::App& program, Action& action) {
   CLI::App* command =
       program.add_subcommand("apply", "start the jobs of manifests (JAXJob, Indexed Job), or change them");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ApplyArguments>();
   add_files_flag(*command, arguments->files)->required();
   add_job_flags(*command, arguments->flags);
   command->add_flag("--dry-run", arguments->dry_run, "read and check the manifests, and start nothing");

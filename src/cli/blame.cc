@@ -21,7 +21,7 @@ namespace {
 using nlohmann::ordered_json;
 using Outcome = FlightRecord::Outcome;
 
-struct Arguments {
+struct BlameArguments {
   std::vector<std::string> paths;
   bool json = false;
 };
@@ -229,7 +229,7 @@ void print_json(const Blame& found) {
 }
 
 // Where processes of this machine have written last, if nobody says another place.
-std::vector<std::string> paths_of(const Arguments& arguments) {
+std::vector<std::string> paths_of(const BlameArguments& arguments) {
   if (!arguments.paths.empty()) return arguments.paths;
   const char* const variable = std::getenv("LOCKSTEP_FLIGHT_DIR");
   const std::string folder = variable && *variable ? variable : latest_flight_folder();
@@ -241,7 +241,7 @@ std::vector<std::string> paths_of(const Arguments& arguments) {
   return {folder};
 }
 
-int run(const Arguments& arguments) {
+int run(const BlameArguments& arguments) {
   const Blame found = blame(read(paths_of(arguments)));
   if (arguments.json) {
     print_json(found);
@@ -258,7 +258,7 @@ int run(const Arguments& arguments) {
 void add_blame_command(CLI::App& program, Action& action) {
   CLI::App* command =
       program.add_subcommand("blame", "say who was late, or is missing, from the dumps that processes left");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<BlameArguments>();
   command
       ->add_option("DUMPS", arguments->paths,
                    "lockstep_flight_*.json of one job, or folders of them (default: LOCKSTEP_FLIGHT_DIR, or the last "

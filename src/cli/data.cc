@@ -13,13 +13,13 @@
 namespace lockstep::cli {
 namespace {
 
-struct Arguments {
+struct DataArguments {
   std::string name;
   std::string dir;
 };
 
 // Prints events: a line per file and note, and on a terminal a line that counts while bytes arrive.
-class Printer {
+class FetchPrinter {
  public:
   void operator()(const DataEvent& event) {
     constexpr double kMega = 1e6;
@@ -63,8 +63,8 @@ class Printer {
   Clock::time_point last_ = {};
 };
 
-int fetch(const Arguments& arguments) {
-  Printer printer;
+int fetch(const DataArguments& arguments) {
+  FetchPrinter printer;
   const std::string folder = fetch_dataset(
       arguments.name, {.dir = arguments.dir, .progress = [&](const DataEvent& event) { printer(event); }});
   fmt::print("{} is in {}\n", arguments.name, folder);
@@ -91,7 +91,7 @@ bool is_absent(const std::vector<DataCheck>& checks) {
   return true;
 }
 
-int verify(const Arguments& arguments) {
+int verify(const DataArguments& arguments) {
   const bool all = arguments.name.empty();
   int verified = 0;
   for (const std::string& name : all ? dataset_names() : std::vector<std::string>{arguments.name}) {
@@ -115,7 +115,7 @@ int verify(const Arguments& arguments) {
 void add_data_command(CLI::App& program, Action& action) {
   CLI::App* data = program.add_subcommand("data", "fetch and check data sets");
   data->require_subcommand(1);
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<DataArguments>();
   const CLI::IsMember known(dataset_names());
 
   CLI::App* fetcher =

@@ -12,7 +12,7 @@
 namespace lockstep::cli {
 namespace {
 
-struct Arguments {
+struct DeleteArguments {
   JobFlags flags;
   std::vector<std::string> words, files;
   std::string selector;
@@ -20,7 +20,7 @@ struct Arguments {
 };
 
 // Those meant by names and files, in this order.
-std::vector<Asked> names_of(const Arguments& arguments, std::vector<std::string>& spaces) {
+std::vector<Asked> names_of(const DeleteArguments& arguments, std::vector<std::string>& spaces) {
   std::vector<Asked> out;
   for (const Asked& asked : parse_words("delete", arguments.words)) {
     if (asked.resource != Resource::jobs)
@@ -37,7 +37,7 @@ std::vector<Asked> names_of(const Arguments& arguments, std::vector<std::string>
   return out;
 }
 
-int delete_jobs(const Arguments& arguments) {
+int delete_jobs(const DeleteArguments& arguments) {
   std::vector<std::string> spaces;
   const std::vector<Asked> named = names_of(arguments, spaces);
   const bool many = arguments.all || !arguments.selector.empty();
@@ -76,7 +76,7 @@ int delete_jobs(const Arguments& arguments) {
 
 void add_delete_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("delete", "end jobs and forget them, with what they printed");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<DeleteArguments>();
   command->add_option("JOB", arguments->words, "names of jobs")->type_name("");
   add_files_flag(*command, arguments->files);
   command->add_option("-l,--selector", arguments->selector, "those with these labels, such as app=x,tier!=y")

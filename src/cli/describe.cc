@@ -13,7 +13,7 @@
 namespace lockstep::cli {
 namespace {
 
-struct Arguments {
+struct DescribeArguments {
   JobFlags flags;
   std::vector<std::string> words;
   std::string selector;
@@ -79,7 +79,7 @@ void describe_all(Runner& runner, const JobFlags& flags, const Asked& asked, con
   if (pages.empty()) say_nothing_found(flags);
 }
 
-int describe(const Arguments& arguments) {
+int describe(const DescribeArguments& arguments) {
   const std::vector<Asked> all = parse_words("describe", arguments.words);
   const Selector selector = Selector::parse(arguments.selector);
   for (const Asked& asked : all)
@@ -101,7 +101,7 @@ int describe(const Arguments& arguments) {
 void add_describe_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand(
       "describe", "show all about a job or pod: spec, status, conditions, exit codes, last lines, events");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<DescribeArguments>();
   command->add_option("NAME", arguments->words, "jobs or pods: NAME, job/NAME, pod/NAME, or `jobs` for all")
       ->required()
       ->type_name("");

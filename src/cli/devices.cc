@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/devices_flag.h"
+#include "lane/gpu_report.h"
 
 namespace lockstep::cli {
 namespace {
@@ -17,10 +18,19 @@ std::string names(const std::vector<Device>& list) {
   return "[" + out + "]";
 }
 
-int print_devices(const std::string& count) {
-  use_devices(count);
+// What the devices are made of: those of a CPU are virtual, and there is nothing to say of them.
+void print_gpus() {
+  const GpuReport report = report_gpus();
+  for (size_t i = 0; i < report.gpus.size(); ++i)
+    fmt::print("# GPU {}: {}{}\n", i, to_string(report.gpus[i]), i == 0 ? "" : "; not used");
+  fmt::print("# CUDA: driver {}, runtime {}\n", report.driver, report.runtime);
+}
+
+int print_devices(const DevicesFlags& flags) {
+  use_devices(flags);
   fmt::print("# Local devices: [ {} ], {}\n", local_device_count(), names(local_devices()));
   fmt::print("# Global devices:[ {} ], {}\n", device_count(), names(devices()));
+  if (platform() == Platform::cuda) print_gpus();
   return kDone;
 }
 
@@ -28,9 +38,9 @@ int print_devices(const std::string& count) {
 
 void add_devices_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("devices", "list the devices of this process and of all processes");
-  auto count = std::make_shared<std::string>();
-  add_devices_flag(*command, *count);
-  command->callback([count, &action] { action = [count] { return print_devices(*count); }; });
+  auto flags = std::make_shared<DevicesFlags>();
+  add_devices_flags(*command, *flags);
+  command->callback([flags, &action] { action = [flags] { return print_devices(*flags); }; });
 }
 
 }  // namespace lockstep::cli

@@ -18,19 +18,29 @@ int count_of(const std::string& text) {
 
 }  // namespace
 
-void add_devices_flag(CLI::App& app, std::string& devices) {
-  devices = "auto";
+void add_platform_flag(CLI::App& app, std::string& platform, const std::string& help) {
+  const auto check = [](const std::string& text) -> std::string {
+    return text == "auto" || text == "cpu" || text == "cuda" ? "" : "\"" + text + "\" is not auto, cpu or cuda";
+  };
+  app.add_option("--platform", platform, help)->type_name("auto|cpu|cuda")->check(check, "");
+}
+
+void add_devices_flags(CLI::App& app, DevicesFlags& flags) {
   const auto check = [](const std::string& text) -> std::string {
     return count_of(text) < 0 ? "\"" + text + "\" is not auto, all or a number of at least 1" : "";
   };
-  app.add_option("--devices", devices,
-                 "devices of this process: N virtual CPU devices, or all that the environment gives (default: auto)")
+  app.add_option("--devices", flags.devices,
+                 "devices of this process: N virtual devices, or all that the environment gives (default: auto)")
       ->type_name("auto|all|N")
       ->check(check, "");
+  add_platform_flag(app, flags.platform,
+                    "what to compute on; auto: a GPU where one can be used, else the CPU (default: $LOCKSTEP_PLATFORM, "
+                    "else auto)");
 }
 
-void use_devices(const std::string& devices) {
-  if (const int count = count_of(devices); count > 0) set_cpu_devices(count);
+void use_devices(const DevicesFlags& flags) {
+  if (const int count = count_of(flags.devices); count > 0) set_cpu_devices(count);
+  if (!flags.platform.empty()) set_platform(flags.platform);
   distributed::initialize();
 }
 

@@ -1,4 +1,4 @@
-// --devices of the commands that have no other settings. Used by the main thread only.
+// --devices and --platform of the commands that have no other settings. Used by the main thread only.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -7,10 +7,17 @@
 
 namespace lockstep::cli {
 
-// Adds --devices auto|all|N.
-void add_devices_flag(CLI::App& app, std::string& devices);
+struct DevicesFlags {
+  std::string devices = "auto";
+  std::string platform;  // empty: not given
+};
 
-// Makes so many devices. REQUIRES: the flag was parsed, and no device was used before.
-void use_devices(const std::string& devices);
+// Adds --devices auto|all|N and --platform auto|cpu|cuda. REQUIRES: flags outlives the parse.
+void add_devices_flags(CLI::App& app, DevicesFlags& flags);
+// The second alone.
+void add_platform_flag(CLI::App& app, std::string& platform, const std::string& help);
+
+// Makes so many devices of that platform. REQUIRES: the flags were parsed, and no device was used before.
+void use_devices(const DevicesFlags& flags);
 
 }  // namespace lockstep::cli

@@ -16,6 +16,7 @@
 #include "lane/lanes.h"
 #include "lane/memory.h"
 #include "lockstep/error.h"
+#include "sharding/device_table.h"
 
 namespace lockstep::cli {
 namespace {
@@ -39,6 +40,12 @@ constexpr const char* kTcp = "";
 constexpr const char* kMpi = "MPI";
 #else
 constexpr const char* kMpi = "";
+#endif
+
+#ifdef LOCKSTEP_WITH_CUDA
+constexpr const char* kGpus = "CUDA";
+#else
+constexpr const char* kGpus = "";
 #endif
 
 #if defined(__clang__)
@@ -74,6 +81,7 @@ void look_at_build(Diagnosis& out) {
   out.parts = {{"control plane", kControlPlane},
                {"collectives over TCP", kTcp},
                {"collectives over MPI", kMpi},
+               {"NVIDIA GPUs", kGpus},
                {"matrix products", blas.substr(0, blas.find(' ', blas.find(' ') + 1))}};
 }
 
@@ -91,7 +99,7 @@ void look_at_devices(const Surroundings& here, Diagnosis& out) {
   out.devices.gpus_visible = detail::visible_gpus(here.environment, gpus_of_machine());
   if (out.devices.gpus_visible == 0 || !out.decision.taken) return;
   const ClusterInfo& info = *out.decision.taken;
-  // This build computes on CPUs: what is wrong with GPUs is good to know, and stops nothing.
+  // What is wrong with the share of GPUs is good to know, and stops nothing: a process of several computes on the CPU.
   try {
     out.devices.gpus =
         detail::choose_gpus({.visible = out.devices.gpus_visible,
@@ -102,6 +110,19 @@ void look_at_devices(const Surroundings& here, Diagnosis& out) {
   } catch (const Error& error) {
     out.notes.push_back(error.what());
   }
+}
+
+// Asks as a process of the job will.
+void look_at_platform(const std::string& platform, Diagnosis& out) {
+  out.gpus = report_gpus();
+  detail::DeviceTable table(detail::device_variables);
+  if (out.decision.taken && out.decision.taken->process_count > 1)
+    table.join(0, std::vector<int>(static_cast<size_t>(out.decision.taken->process_count), 1));
+  attempt(out, [&] {
+    if (!platform.empty()) table.set_platform(platform);
+    out.devices.platform = to_string(table.platform());
+    if (const std::string why = table.why_no_gpu(); !why.empty()) out.notes.push_back(why);
+  });
 }
 
 void look_at_host(const distributed::Options& options, const Surroundings& here, Diagnosis& out) {
@@ -222,12 +243,14 @@ void check_way(const std::string& pattern, Diagnosis& out) {
 
 }  // namespace
 
-Diagnosis diagnose(const distributed::Options& options, const Surroundings& here, std::chrono::milliseconds timeout) {
+Diagnosis diagnose(const distributed::Options& options, const Surroundings& here, std::chrono::milliseconds timeout,
+                   const std::string& platform) {
   Diagnosis out;
   out.decision = detail::decide(options, here);
   if (!out.decision.taken) out.problems.push_back(problem_of(out.decision.problem));
   look_at_build(out);
   look_at_devices(here, out);
+  look_at_platform(platform, out);
   look_at_host(options, here, out);
   for (const detail::Verdict& verdict : out.decision.verdicts)
     if (verdict.half_set && out.decision.taken && out.decision.taken->method == "none")

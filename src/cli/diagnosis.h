@@ -9,6 +9,7 @@
 
 #include "cluster/address.h"
 #include "cluster/detect.h"
+#include "lane/gpu_report.h"
 
 namespace lockstep::cli {
 
@@ -32,12 +33,14 @@ struct Diagnosis {
     int64_t lanes = 0;
     int gpus_visible = 0;
     std::vector<int> gpus;
+    std::string platform;  // what it computes on: "cpu", "cuda"; empty: what was asked for cannot be
   };
 
   std::string compiler, machine;
   std::vector<Part> parts;
   detail::Decision decision;
   Devices devices;
+  GpuReport gpus;
   std::string host_name, full_host_name;
   std::vector<detail::Interface> interfaces;  // those that may be used, the best first
   std::vector<std::string> proxies;           // variables that name one
@@ -48,8 +51,9 @@ struct Diagnosis {
   std::vector<Problem> problems;
 };
 
-// Waits for an answer of a name server or a coordinator for at most so long, each. Throws only for an unknown
-// Options::cluster_detection_method.
-Diagnosis diagnose(const distributed::Options&, const detail::Surroundings&, std::chrono::milliseconds timeout);
+// Waits for an answer of a name server or a coordinator for at most so long, each. `platform` is what
+// --platform says, empty where it was not given. Throws only for an unknown Options::cluster_detection_method.
+Diagnosis diagnose(const distributed::Options&, const detail::Surroundings&, std::chrono::milliseconds timeout,
+                   const std::string& platform);
 
 }  // namespace lockstep::cli

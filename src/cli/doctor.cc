@@ -6,16 +6,18 @@
 
 #include "base/names.h"
 #include "cli/command.h"
+#include "cli/devices_flag.h"
 #include "cli/diagnosis.h"
 #include "lockstep/version.h"
 
 namespace lockstep::cli {
 namespace {
 
-struct Arguments {
+struct DoctorArguments {
   distributed::Options options;
   double timeout = 3;
   bool json = false, ready = false;
+  std::string platform;
 };
 
 const char* answer_of(const detail::Verdict& verdict) { return verdict.wrong ? "wrong" : verdict.found ? "yes" : "no"; }
@@ -55,6 +57,13 @@ void print_coordinator(const Diagnosis& found) {
   if (!found.coordinator->own_address.empty()) print_line("seen from there", found.coordinator->own_address);
 }
 
+// Nothing where there is no NVIDIA hardware.
+void print_gpus(const GpuReport& report) {
+  if (!report.seen) return;
+  fmt::print("\ngpus\n");
+  for (const auto& [name, value] : lines_of(report)) print_line(name.c_str(), value);
+}
+
 void print_text(const Diagnosis& found) {
   fmt::print("lockstep {}\n", LOCKSTEP_VERSION);
   print_line("built by", fmt::format("{}, {}", found.compiler, found.machine));
@@ -69,12 +78,14 @@ void print_text(const Diagnosis& found) {
   fmt::print("\nthis process\n");
   if (found.decision.taken) print_line("is", to_string(*found.decision.taken));
   print_line("has", devices_of(found.devices));
+  if (!found.devices.platform.empty()) print_line("computes on", found.devices.platform);
   print_line("on host", found.full_host_name.empty() ? found.host_name : found.full_host_name);
   print_line("with addresses", addresses_of(found.interfaces));
   print_line("shared memory",
              fmt::format("{} of {} free", mebibytes(found.shared_free), mebibytes(found.shared_bytes)));
   if (!found.proxies.empty())
     print_line("proxies", fmt::format("{}: not used between processes", fmt::join(found.proxies, ", ")));
+  print_gpus(found.gpus);
   print_coordinator(found);
 
   for (const std::string& note : found.notes) fmt::print("\nnote: {}\n", note);
@@ -106,6 +117,20 @@ ordered_json json_of(const detail::ClusterInfo& info) {
   return out;
 }
 
+ordered_json json_of(const GpuReport& report) {
+  ordered_json libraries = ordered_json::object(), gpus = ordered_json::array();
+  for (const GpuLibrary& each : report.libraries) libraries[each.name] = each.file;
+  for (const Gpu& each : report.gpus)
+    gpus.push_back({{"name", each.name},
+                    {"memory", each.memory},
+                    {"free", each.free},
+                    {"compute_capability", fmt::format("{}.{}", each.major, each.minor)},
+                    {"multiprocessors", each.processors}});
+  return {{"built_in", report.built_in}, {"hardware", report.seen}, {"driver", report.driver},
+          {"runtime", report.runtime},   {"libraries", libraries},  {"gpus", gpus},
+          {"why_not", report.why_not}};
+}
+
 void print_json(const Diagnosis& found) {
   ordered_json parts, verdicts = ordered_json::array(), interfaces = ordered_json::array(),
                       problems = ordered_json::array();
@@ -131,7 +156,9 @@ void print_json(const Diagnosis& found) {
         {"lanes", found.devices.lanes},
         {"cpu_devices", found.devices.cpu_devices},
         {"gpus_visible", found.devices.gpus_visible},
-        {"gpus", found.devices.gpus}}},
+        {"gpus", found.devices.gpus},
+        {"platform", found.devices.platform}}},
+      {"cuda", json_of(found.gpus)},
       {"host", {{"name", found.host_name}, {"full_name", found.full_host_name}, {"interfaces", interfaces}}},
       {"shared_memory", {{"bytes", found.shared_bytes}, {"free", found.shared_free}}},
       {"proxies", found.proxies},
@@ -169,10 +196,10 @@ int check_ready(const distributed::Options& options, std::chrono::milliseconds t
   return kFailed;
 }
 
-int run(const Arguments& arguments) {
+int run(const DoctorArguments& arguments) {
   const auto timeout = std::chrono::milliseconds(static_cast<int64_t>(arguments.timeout * 1000));
   if (arguments.ready) return check_ready(arguments.options, timeout);
-  const Diagnosis found = diagnose(arguments.options, detail::surroundings(), timeout);
+  const Diagnosis found = diagnose(arguments.options, detail::surroundings(), timeout, arguments.platform);
   if (arguments.json)
     print_json(found);
   else
@@ -185,7 +212,7 @@ int run(const Arguments& arguments) {
 void add_doctor_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand(
       "doctor", "find out which process of which job this is, and what keeps it from meeting the others");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<DoctorArguments>();
   command
       ->add_option("--method", arguments->options.cluster_detection_method,
                    "the only launcher to believe in (default: the first that is found)")
@@ -204,6 +231,7 @@ void add_doctor_command(CLI::App& program, Action& action) {
                    "seconds to wait for name servers and for the coordinator, each (default: 3)")
       ->check(seconds, "")
       ->type_name("SECONDS");
+  add_platform_flag(*command, arguments->platform, "what it is to compute on (default: $LOCKSTEP_PLATFORM, else auto)");
   command->add_flag("--json", arguments->json, "print JSON");
   command->add_flag("--ready", arguments->ready,
                     "say only whether process 0 of the job can be reached, for a probe of a pod");

@@ -14,8 +14,9 @@
 namespace lockstep::cli {
 namespace {
 
-struct Arguments {
-  std::string checkpoint, dataset, data_dir, devices;
+struct EvalArguments {
+  std::string checkpoint, dataset, data_dir;
+  DevicesFlags devices;
   int64_t batch_size = 1000;
 };
 
@@ -29,7 +30,7 @@ int64_t classes_of(const Checkpoint& checkpoint, const std::string& path) {
 }
 
 // What to evaluate on: of a data set with a test set that; a pair of files as a whole when it was named here.
-ImageDataset load_test_set(const Arguments& arguments, const TrainConfig& config) {
+ImageDataset load_test_set(const EvalArguments& arguments, const TrainConfig& config) {
   const std::string& dataset = arguments.dataset;
   const size_t comma = dataset.find(',');
   if (comma != dataset.npos && dataset.find(',', comma + 1) == dataset.npos)
@@ -49,7 +50,7 @@ void print(const EvalResult& result) {
   }
 }
 
-int run(const Arguments& arguments) {
+int run(const EvalArguments& arguments) {
   const auto say = [](const std::string& text) { fmt::print(stderr, "lockstep: {}\n", text); };
   if (!FileSystem::real().exists(arguments.checkpoint))
     throw_error("eval: there is no {}; name the folder of a checkpoint, or of several", arguments.checkpoint);
@@ -79,7 +80,7 @@ int run(const Arguments& arguments) {
 
 void add_eval_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("eval", "measure the model of a checkpoint on a test set");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<EvalArguments>();
   command
       ->add_option("CHECKPOINT", arguments->checkpoint, "folder of a checkpoint, or of several: the newest whole one")
       ->required()
@@ -93,7 +94,7 @@ void add_eval_command(CLI::App& program, Action& action) {
   command->add_option("--batch-size", arguments->batch_size, "examples per batch (default: 1000)")
       ->type_name("N")
       ->check(CLI::PositiveNumber.description(""));
-  add_devices_flag(*command, arguments->devices);
+  add_devices_flags(*command, arguments->devices);
   command->callback([arguments, &action] { action = [arguments] { return run(*arguments); }; });
 }
 

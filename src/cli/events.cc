@@ -8,12 +8,12 @@
 namespace lockstep::cli {
 namespace {
 
-struct Arguments {
+struct EventsArguments {
   ListOptions list;
   std::vector<std::string> words;
 };
 
-int events(const Arguments& arguments) {
+int events(const EventsArguments& arguments) {
   std::vector<Asked> asked = parse_words("events", arguments.words);
   if (asked.empty()) asked.emplace_back();
   for (Asked& each : asked) {
@@ -28,7 +28,7 @@ int events(const Arguments& arguments) {
 
 void add_events_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("events", "tell what happened to jobs and their replicas");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<EventsArguments>();
   command->add_option("JOB", arguments->words, "only of these jobs")->type_name("");
   command->add_flag("-w,--watch", arguments->list.watch, "go on with what happens, until Ctrl-C");
   add_timeout_flag(*command, arguments->list.timeout, "with -w: end after so long, such as 60s");

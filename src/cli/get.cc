@@ -8,12 +8,12 @@
 namespace lockstep::cli {
 namespace {
 
-struct Arguments {
+struct GetArguments {
   ListOptions list;
   std::vector<std::string> words;
 };
 
-int get(const Arguments& arguments) {
+int get(const GetArguments& arguments) {
   const std::vector<Asked> asked = parse_words("get", arguments.words);
   for (const Asked& each : asked) {
     if (!each.bare) continue;
@@ -27,7 +27,7 @@ int get(const Arguments& arguments) {
 
 void add_get_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("get", "list jobs, their pods (replicas) or events, or show one whole");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<GetArguments>();
   command->add_option("RESOURCE", arguments->words, "what, and perhaps names; or job/NAME, pod/NAME")
       ->required()
       ->type_name("jobs|jaxjobs|pods|events");

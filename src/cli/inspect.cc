@@ -11,7 +11,7 @@
 namespace lockstep::cli {
 namespace {
 
-struct Arguments {
+struct InspectArguments {
   std::string checkpoint;
   bool verify = false, json = false;
 };
@@ -32,7 +32,7 @@ Found find(const std::string& path) {
   return {.path = checkpoint_path(path, newest), .others = std::move(steps)};
 }
 
-std::string bytes_text(int64_t bytes) {
+std::string amount_text(int64_t bytes) {
   const auto number = static_cast<double>(bytes);
   if (bytes < 1000) return fmt::format("{} B", bytes);
   if (bytes < 1000 * 1000) return fmt::format("{:.1f} kB", number / 1e3);
@@ -62,11 +62,11 @@ void print_arrays(const CheckpointInfo& info) {
     constexpr size_t kNames = 24;
     const size_t indent = 2 * parts.size();
     fmt::print("  {:{}}{:<{}}  {:<16}  {:<14}  {:>10}\n", "", indent, leaf, kNames > indent ? kNames - indent : 0,
-               to_string(entry.type), entry.spec, bytes_text(entry.type.bytes()));
+               to_string(entry.type), entry.spec, amount_text(entry.type.bytes()));
     bytes += entry.type.bytes();
     above = std::move(parts);
   }
-  fmt::print("  {} arrays, {}\n", info.entries.size(), bytes_text(bytes));
+  fmt::print("  {} arrays, {}\n", info.entries.size(), amount_text(bytes));
 }
 
 void print_text(const CheckpointInfo& info, const Found& found, bool verified) {
@@ -78,7 +78,7 @@ void print_text(const CheckpointInfo& info, const Found& found, bool verified) {
   print_arrays(info);
   fmt::print("\nshards\n");
   for (const CheckpointShard& shard : info.shards)
-    fmt::print("  {}  {}  sha256 {}{}\n", shard.file, bytes_text(shard.bytes), shard.sha256, verified ? "  ok" : "");
+    fmt::print("  {}  {}  sha256 {}{}\n", shard.file, amount_text(shard.bytes), shard.sha256, verified ? "  ok" : "");
   if (!info.metrics.empty()) fmt::print("\nmetrics\n");
   for (const auto& [name, value] : info.metrics) fmt::print("  {} {}\n", name, value);
   if (!info.config.empty()) fmt::print("\nconfig\n");
@@ -125,7 +125,7 @@ void print_json(const CheckpointInfo& info, const Found& found, bool verified) {
   fmt::print("{}\n", out.dump(2, ' ', false, ordered_json::error_handler_t::replace));
 }
 
-int run(const Arguments& arguments) {
+int run(const InspectArguments& arguments) {
   const Found found = find(arguments.checkpoint);
   const CheckpointInfo info = inspect_checkpoint(found.path, arguments.verify);
   if (arguments.json)
@@ -139,7 +139,7 @@ int run(const Arguments& arguments) {
 
 void add_inspect_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("inspect", "show what a checkpoint holds");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<InspectArguments>();
   command->add_option("CHECKPOINT", arguments->checkpoint, "folder of a checkpoint, or of several: the newest")
       ->required()
       ->type_name("DIR");

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/names.h"
 #include "cli/command.h"
+#include "cli/devices_flag.h"
 #include "cluster/detect.h"
 #include "data/process.h"
 #include "jobs/launch.h"
@@ -19,9 +20,9 @@
 namespace lockstep::cli {
 namespace {
 
-struct Arguments {
+struct LaunchArguments {
   int processes = 0;  // 0: not given
-  std::string devices = "auto", hosts, ssh = "ssh", program, collectives;
+  std::string devices = "auto", platform, hosts, ssh = "ssh", program, collectives;
   int lanes = 0, port = 0;
   double heartbeat_timeout = 0, collective_timeout = 0;  // 0: not given
   double grace = 15, stop_timeout = 300, restart_delay = 1;
@@ -51,7 +52,7 @@ std::chrono::milliseconds milliseconds(double seconds) {
 }
 
 // The program and its arguments.
-std::vector<std::string> argv_of(const Arguments& arguments, std::vector<std::string> words) {
+std::vector<std::string> argv_of(const LaunchArguments& arguments, std::vector<std::string> words) {
   if (!arguments.program.empty()) {
     words.insert(words.begin(), arguments.program);
   } else if (words.empty()) {
@@ -86,10 +87,11 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-std::vector<std::string> variables_of(const Arguments& arguments) {
+std::vector<std::string> variables_of(const LaunchArguments& arguments) {
   std::vector<std::string> out;
   if (arguments.devices != "auto" && arguments.devices != "all")
     out.push_back("LOCKSTEP_NUM_CPU_DEVICES=" + arguments.devices);
+  if (!arguments.platform.empty()) out.push_back("LOCKSTEP_PLATFORM=" + arguments.platform);
   if (arguments.lanes > 0) out.push_back(fmt::format("LOCKSTEP_CPU_LANES={}", arguments.lanes));
   if (!arguments.collectives.empty()) out.push_back("LOCKSTEP_COLLECTIVES=" + arguments.collectives);
   if (arguments.heartbeat_timeout > 0)
@@ -111,7 +113,7 @@ std::string on_restart(const std::vector<std::string>& words) {
   return "training goes on from the last checkpoint, where there is a checkpoint_dir, else from the beginning";
 }
 
-LaunchOptions options_of(const Arguments& arguments, const std::vector<std::string>& words) {
+LaunchOptions options_of(const LaunchArguments& arguments, const std::vector<std::string>& words) {
   LaunchOptions options;
   options.argv = argv_of(arguments, words);
   try {
@@ -193,7 +195,7 @@ int take_launched_command(int argc, char** argv) {
 void add_launch_command(CLI::App& program, Action& action) {
   CLI::App* command =
       program.add_subcommand("launch", "start the processes of one job, watch over them, and start them again");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<LaunchArguments>();
   const auto number = [&](const char* name, int& value, int low, int high, const char* help) {
     command->add_option(name, value, help)->check(whole(low, high))->type_name("N");
   };
@@ -202,7 +204,7 @@ void add_launch_command(CLI::App& program, Action& action) {
   };
   number("-n,--processes", arguments->processes, 1, kMostProcesses,
          "how many processes (default: as many as --hosts has slots)");
-  command->add_option("--devices", arguments->devices, "virtual CPU devices of each process (default: auto)")
+  command->add_option("--devices", arguments->devices, "virtual devices of each process (default: auto)")
       ->type_name("auto|all|N")
       ->check(
           [](const std::string& text) -> std::string {
@@ -212,6 +214,8 @@ void add_launch_command(CLI::App& program, Action& action) {
                        : "\"" + text + "\" is not auto, all or a number of at least 1";
           },
           "");
+  add_platform_flag(*command, arguments->platform,
+                    "what each process computes on (default: $LOCKSTEP_PLATFORM, else auto)");
   number("--lanes", arguments->lanes, 1, 1024, "lanes of each process, which share its cores (default: 1)");
   command
       ->add_option("--hosts", arguments->hosts,

@@ -10,7 +10,7 @@
 namespace lockstep::cli {
 namespace {
 
-struct Arguments {
+struct LogsArguments {
   JobFlags flags;
   std::string name;
   LogOptions log;
@@ -18,7 +18,7 @@ struct Arguments {
   int64_t tail = -1;  // all
 };
 
-int logs(const Arguments& arguments) {
+int logs(const LogsArguments& arguments) {
   const std::vector<Asked> asked = parse_words("logs", {arguments.name});
   if (asked.size() != 1 || asked[0].name.empty() || asked[0].resource == Resource::events)
     throw UsageError(fmt::format("logs: \"{}\" is no job and no pod; write the name of one", arguments.name));
@@ -43,7 +43,7 @@ int logs(const Arguments& arguments) {
 
 void add_logs_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("logs", "print what a replica of a job has printed");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<LogsArguments>();
   command->add_option("JOB", arguments->name, "a job, or a pod: NAME, job/NAME or pod/NAME")->required()->type_name("");
   command->add_flag("-f,--follow", arguments->log.follow, "go on with what it prints, until it has ended");
   command->add_option("--replica", arguments->replica, "which replica of a job (default: 0)")

@@ -1,6 +1,6 @@
 // The program `lockstep`: finds the subcommand, runs it, and turns failures into one message and an exit code:
 // 0 done, 1 it failed, 2 the command line or a configuration file is wrong, 3 an expectation (--expect) was not met,
-// 75 another process failed or was lost, and starting again may help.
+// 75 another process or a GPU failed or was lost, and starting again may help.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -89,6 +89,10 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "lockstep: %s\n", error.what());
     const int code = lockstep::distributed::failure_code();
     return code != 0 ? code : lockstep::distributed::kRetry;
+  } catch (const lockstep::DeviceLost& error) {
+    std::fprintf(stderr, "lockstep: %s\n", error.what());
+    lockstep::distributed::report_failure(error.what(), true);
+    return lockstep::distributed::kRetry;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "lockstep: %s\n", error.what());
     lockstep::distributed::report_failure(error.what());

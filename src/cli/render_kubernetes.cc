@@ -15,7 +15,7 @@
 namespace lockstep::cli {
 namespace {
 
-struct Arguments {
+struct RenderKubernetesArguments {
   std::string kind = "indexed-job", variables, template_file, output, write_templates;
   std::vector<std::string> set;
 };
@@ -46,7 +46,7 @@ int write_templates(const std::string& folder) {
   return kDone;
 }
 
-int render(const Arguments& arguments) {
+int render(const RenderKubernetesArguments& arguments) {
   if (!arguments.write_templates.empty()) return write_templates(arguments.write_templates);
   std::string text;
   try {
@@ -71,7 +71,7 @@ int render(const Arguments& arguments) {
 
 void add_render_kubernetes_command(CLI::App& parent, Action& action) {
   CLI::App* command = parent.add_subcommand("kubernetes", "write the manifest of a job for kubectl");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<RenderKubernetesArguments>();
   command->add_option("--kind", arguments->kind, "what runs the pods (default: indexed-job)")
       ->check(CLI::IsMember(manifest_kinds()));
   command->add_option("--variables", arguments->variables, "a JSON file with the variables listed below")

@@ -27,7 +27,7 @@ constexpr std::array<Shape, 4> kShapes = {{{"G4N1p4", 1, 4, 4, "devices"},
                                            {"G4N2p4", 2, 2, 2, "devices"},
                                            {"allreduce", 2, 4, 4, "allreduce"}}};
 
-struct Arguments {
+struct RenderSlurmArguments {
   std::string shape;
   std::optional<int> nodes, tasks_per_node, gpus_per_node, cpus_per_task;
   bool cpu = false;
@@ -48,7 +48,7 @@ std::vector<std::string> commands() {
 }
 
 // The program and its arguments. In an image the program is on the PATH; else this one is meant, wherever it is.
-std::vector<std::string> argv_of(const Arguments& arguments, std::vector<std::string> words) {
+std::vector<std::string> argv_of(const RenderSlurmArguments& arguments, std::vector<std::string> words) {
   const std::string self = arguments.script.image.empty() ? std::string(std::filesystem::read_symlink("/proc/self/exe"))
                                                           : std::string("lockstep");
   if (!arguments.program.empty()) {
@@ -76,7 +76,7 @@ std::pair<std::string, std::string> variable(const std::string& text) {
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
-SlurmScript script_of(const Arguments& arguments) {
+SlurmScript script_of(const RenderSlurmArguments& arguments) {
   SlurmScript script = arguments.script;
   std::vector<std::string> words = arguments.words;
   int tasks_per_node = 1;
@@ -115,7 +115,7 @@ SlurmScript script_of(const Arguments& arguments) {
   return script;
 }
 
-int run(const Arguments& arguments) {
+int run(const RenderSlurmArguments& arguments) {
   try {
     fmt::print("{}", render_slurm(script_of(arguments), "render slurm"));
   } catch (const Error& error) {
@@ -129,7 +129,7 @@ int run(const Arguments& arguments) {
 void add_render_slurm_command(CLI::App& render, Action& action) {
   CLI::App* command =
       render.add_subcommand("slurm", "print a batch script: `lockstep render slurm ... -- train ... | sbatch`");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<RenderSlurmArguments>();
   SlurmScript& script = arguments->script;
   script.name.clear();
   const auto number = [&](const char* name, std::optional<int>& value, int low, const char* help) {

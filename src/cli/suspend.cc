@@ -10,12 +10,12 @@
 namespace lockstep::cli {
 namespace {
 
-struct Arguments {
+struct SuspendArguments {
   JobFlags flags;
   std::vector<std::string> words;
 };
 
-int set_suspend(const Arguments& arguments, bool suspend) {
+int set_suspend(const SuspendArguments& arguments, bool suspend) {
   const char* const command = suspend ? "suspend" : "resume";
   const std::unique_ptr<Runner> runner = runner_of(arguments.flags);
   const std::vector<Job> jobs = find_jobs(*runner, arguments.flags, command, arguments.words);
@@ -37,7 +37,7 @@ void add_command(CLI::App& program, Action& action, bool suspend) {
   CLI::App* command =
       suspend ? program.add_subcommand("suspend", "end the replicas of a job and keep the job, to be resumed")
               : program.add_subcommand("resume", "start the replicas of a suspended job again");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<SuspendArguments>();
   command->add_option("JOB", arguments->words, "names of jobs")->required()->type_name("");
   add_job_flags(*command, arguments->flags);
   command->footer(suspend ? "Example: lockstep suspend mnist" : "Example: lockstep resume mnist");

@@ -17,7 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct Arguments {
+struct WaitArguments {
   JobFlags flags;
   std::vector<std::string> words;
   std::string what, timeout = "30s", selector;
@@ -84,7 +84,7 @@ Waiting judge(const Job* job, const Goal& goal) {
   return job ? waiting_for(*job, goal.type, goal.status) : Waiting::never;
 }
 
-std::vector<Job> jobs_meant(Runner& runner, const Arguments& arguments, const Goal& goal) {
+std::vector<Job> jobs_meant(Runner& runner, const WaitArguments& arguments, const Goal& goal) {
   std::vector<Job> out;
   if (arguments.all || !arguments.selector.empty()) {
     if (!arguments.words.empty() &&
@@ -109,7 +109,7 @@ std::vector<Job> jobs_meant(Runner& runner, const Arguments& arguments, const Go
   return out;
 }
 
-int wait(const Arguments& arguments) {
+int wait(const WaitArguments& arguments) {
   const Goal goal = goal_of(arguments.what);
   const Clock::time_point end = Clock::now() + *parse_duration(arguments.timeout);
   const std::unique_ptr<Runner> runner = runner_of(arguments.flags);
@@ -142,7 +142,7 @@ int wait(const Arguments& arguments) {
 
 void add_wait_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("wait", "wait until a job has succeeded, failed, started or gone");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<WaitArguments>();
   command->add_option("JOB", arguments->words, "names of jobs")->type_name("");
   command
       ->add_option("--for", arguments->what,

@@ -15,7 +15,7 @@ constexpr int64_t kMinRow = 128;  // shorter rows do not deserve a tile of their
 constexpr int64_t kAlign = 64;
 
 int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
-bool is_half(DType t) { return t == DType::bf16 || t == DType::f16; }
+bool is_half_type(DType t) { return t == DType::bf16 || t == DType::f16; }
 size_t half_index(DType t) { return t == DType::bf16 ? 0 : 1; }
 
 // What a value of the program is.
@@ -192,7 +192,7 @@ class ClusterCompiler {
     LOCKSTEP_CHECK(m.kind == Meaning::view && p_.types[v].shape == shape_,
                    "an operand of {} in an elementwise program over {}", to_string(p_.types[v]), to_string(shape_));
     const int64_t element = size_of(dtype(v)), offset = m.affine.offset * element;
-    if (!is_half(dtype(v)) && is_contiguous(m.affine, shape_))
+    if (!is_half_type(dtype(v)) && is_contiguous(m.affine, shape_))
       return slot_of_[v] = add_slot(Place::input, m.input, offset, element, {.width = width});
     const SlotId slot = register_slot(reg(v));
     Cluster::Gather g{loops().load[static_cast<int>(dtype(v))], slot, m.input, offset, element, width, false, {}};
@@ -207,7 +207,7 @@ class ClusterCompiler {
     if (g.dims.empty()) g.dims.push_back({1, 1});
     std::reverse(g.dims.begin(), g.dims.end());
     LOCKSTEP_CHECK(g.dims.size() <= Cluster::kMaxDims, "an operand of {} dimensions", g.dims.size());
-    g.may_be_in_place = !is_half(dtype(v)) && g.dims[0].stride == 1;
+    g.may_be_in_place = !is_half_type(dtype(v)) && g.dims[0].stride == 1;
     lives_[slot].first = lives_[slot].last = static_cast<int>(c_.steps_.size());
     c_.steps_.push_back({nullptr, {0, 0, 0}, slot, static_cast<int32_t>(c_.gathers_.size())});
     c_.gathers_.push_back(std::move(g));
@@ -231,7 +231,7 @@ class ClusterCompiler {
       if (is_uniform_slot(in[i])) loop = loops().with_uniform(loop, i);
     const bool copies = eqn.in.size() == 1 && loop == loops().copy(types[0]);
     const int out = direct_[v];
-    const bool half = is_half(dtype(v));
+    const bool half = is_half_type(dtype(v));
     if (copies && !half && out < 0 && c_.slots_[in[0]].place != Place::input) {
       slot_of_[v] = in[0];
       return;
@@ -260,7 +260,7 @@ class ClusterCompiler {
     }
     for (size_t o : deferred_) {
       const DType t = dtype(p_.outputs[o]);
-      add_step(is_half(t) ? loops().narrow[half_index(t)] : loops().copy(t), from[o], output_slot(o));
+      add_step(is_half_type(t) ? loops().narrow[half_index(t)] : loops().copy(t), from[o], output_slot(o));
       c_.cost_ += 1;
     }
   }

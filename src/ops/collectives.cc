@@ -93,7 +93,7 @@ Batched psum_batch(const Batch& b) {
 }
 
 // Equal shares to the devices that hold the extreme.
-Grads extreme_vjp(const Vjp& v) {
+Grads collective_extreme_vjp(const Vjp& v) {
   const std::string& axis = axis_of(v.attrs);
   const Value mine = cast(eq(v.in[0], pvary(v.y(), axis)), v.in[0].dtype());
   const Value share = div(v.ct(), psum(mine, axis));
@@ -247,9 +247,9 @@ constinit const Op psum_op = {.name = "psum",
                               .batch = psum_batch,
                               .own_varying = true};
 constinit const Op pmax_op = {
-    .name = "pmax", .type = reduced_type, .vjp = extreme_vjp, .batch = pmax_batch, .own_varying = true};
+    .name = "pmax", .type = reduced_type, .vjp = collective_extreme_vjp, .batch = pmax_batch, .own_varying = true};
 constinit const Op pmin_op = {
-    .name = "pmin", .type = reduced_type, .vjp = extreme_vjp, .batch = pmin_batch, .own_varying = true};
+    .name = "pmin", .type = reduced_type, .vjp = collective_extreme_vjp, .batch = pmin_batch, .own_varying = true};
 constinit const Op all_gather_op = {.name = "all_gather",
                                     .linear = Linear::all,
                                     .type = all_gather_type,

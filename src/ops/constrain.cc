@@ -68,7 +68,7 @@ Batched constrain_batch(const Batch& b) {
 }
 
 View same_view(const Type&, const Type& out, const Attrs&) { return {0, dense_strides(out.shape)}; }
-bool same_memory(Types, Types, const Attrs&, size_t, size_t) { return true; }
+bool shares_memory(Types, Types, const Attrs&, size_t, size_t) { return true; }
 
 }  // namespace
 
@@ -79,7 +79,7 @@ constinit const Op constrain_op = {.name = "constrain",
                                    .vjp = constrain_vjp,
                                    .batch = constrain_batch,
                                    .view = same_view,
-                                   .alias = same_memory,
+                                   .alias = shares_memory,
                                    .annotation = constrain_annotation,
                                    .cpu = view_kernel<same_view>};
 

@@ -11,7 +11,7 @@ using Sizes = std::map<char, int64_t>;
 
 bool has(const std::string& s, char c) { return s.find(c) != std::string::npos; }
 
-int64_t extent(const Sizes& sizes, const std::string& letters) {
+int64_t extent_over(const Sizes& sizes, const std::string& letters) {
   int64_t n = 1;
   for (char c : letters) n *= sizes.at(c);
   return n;
@@ -40,11 +40,11 @@ std::optional<Layout> find_layout(const Sizes& sizes, const std::string& full_te
     if (group.empty()) return 0;
     const size_t at = term.find(group);
     if (at == std::string::npos) return std::nullopt;
-    return extent(sizes, term.substr(at + group.size()));
+    return extent_over(sizes, term.substr(at + group.size()));
   };
   const auto b = stride(batch), r = stride(rows), c = stride(cols);
   if (!b || !r || !c) return std::nullopt;
-  const int64_t row_count = extent(sizes, rows), col_count = extent(sizes, cols);
+  const int64_t row_count = extent_over(sizes, rows), col_count = extent_over(sizes, cols);
   Layout out;
   out.batch_stride = *b;
   if (col_count == 1 && row_count == 1) {
@@ -91,17 +91,18 @@ Contraction contraction(const std::string& spec, const Type& a_type, const Type&
 
   GemmSpec& g = result.gemm;
   g.dtype = a_type.dtype;
-  g.m = extent(sizes, m);
-  g.n = extent(sizes, n);
-  g.k = extent(sizes, k);
-  g.batch = extent(sizes, batch);
+  g.m = extent_over(sizes, m);
+  g.n = extent_over(sizes, n);
+  g.k = extent_over(sizes, k);
+  g.batch = extent_over(sizes, batch);
 
   auto place = [&](const std::string& term, const std::string& rows, const std::string& cols, bool& transposed,
                    int64_t& ld, int64_t& stride, std::optional<std::vector<int64_t>>& copy) {
     std::optional<Layout> layout = find_layout(sizes, term, batch, rows, cols);
     if (!layout) {
       copy = permutation(term, batch + rows + cols);
-      layout = Layout{false, std::max<int64_t>(1, extent(sizes, cols)), extent(sizes, rows) * extent(sizes, cols)};
+      layout = Layout{false, std::max<int64_t>(1, extent_over(sizes, cols)),
+                      extent_over(sizes, rows) * extent_over(sizes, cols)};
     }
     transposed = layout->transposed;
     ld = layout->ld;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "ops/cuda/kernels.h"
 #include "ops/elementwise.h"
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
@@ -180,6 +181,7 @@ constinit const Op cond_op = {
     .batch = cond_batch,
     .own_varying = true,
     .cpu = cond_cpu,
+    .cuda = LOCKSTEP_CUDA(cond_cuda),
 };
 
 constinit const Op remat_op = {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ops/conv_cpu.h"
+#include "ops/cuda/kernels.h"
 #include "ops/dims.h"
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
@@ -27,7 +28,7 @@ Attrs to_attrs(const ConvOptions& o, Shape shape) {
   return attrs;
 }
 
-ConvOptions checked_options(std::string_view op, const Attrs& attrs) {
+ConvOptions checked_conv_options(std::string_view op, const Attrs& attrs) {
   ConvOptions o;
   o.stride = fixed_ints<2>(op, attrs, "stride", 1);
   o.pad = fixed_ints<4>(op, attrs, "pad", 0);
@@ -85,14 +86,14 @@ void expect_result(std::string_view op, const Type& dy, const Shape& y) {
 
 std::vector<Type> conv2d_type(Types in, const Attrs& attrs) {
   expect_dtypes("conv2d", in);
-  return {{in[0].dtype, result_shape("conv2d", in[0].shape, in[1].shape, checked_options("conv2d", attrs))}};
+  return {{in[0].dtype, result_shape("conv2d", in[0].shape, in[1].shape, checked_conv_options("conv2d", attrs))}};
 }
 
 std::vector<Type> input_grad_type(Types in, const Attrs& attrs) {
   constexpr std::string_view kOp = "conv2d_input_grad";
   expect_dtypes(kOp, in);
   const Shape& x = attrs.ints("shape");
-  expect_result(kOp, in[0], result_shape(kOp, x, in[1].shape, checked_options(kOp, attrs)));
+  expect_result(kOp, in[0], result_shape(kOp, x, in[1].shape, checked_conv_options(kOp, attrs)));
   return {{in[0].dtype, x}};
 }
 
@@ -100,7 +101,7 @@ std::vector<Type> filter_grad_type(Types in, const Attrs& attrs) {
   constexpr std::string_view kOp = "conv2d_filter_grad";
   expect_dtypes(kOp, in);
   const Shape& w = attrs.ints("shape");
-  expect_result(kOp, in[1], result_shape(kOp, in[0].shape, w, checked_options(kOp, attrs)));
+  expect_result(kOp, in[1], result_shape(kOp, in[0].shape, w, checked_conv_options(kOp, attrs)));
   return {{in[0].dtype, w}};
 }
 
@@ -108,8 +109,8 @@ std::vector<Type> filter_grad_type(Types in, const Attrs& attrs) {
 // along them is the channels of one group.
 Rule grouped(const Attrs& attrs, std::string_view plain, std::string_view in_groups, Types in, const Type& result) {
   const int64_t groups = attrs.integer("groups");
-  Rule rule = parse_rule(groups == 1 ? plain : in_groups);
-  rule.whole = groups == 1 ? "hwabpq" : "hwabpqi";
+  Rule rule = parse_rule(groups <= 1 ? plain : in_groups);
+  rule.whole = groups <= 1 ? "hwabpq" : "hwabpqi";
   if (groups <= 1) return rule;
   for (const Type& t : in) rule.in_step.push_back({{'g', t.shape[3] / groups}});
   rule.out_step.push_back({{'g', result.shape[3] / groups}});
@@ -276,13 +277,14 @@ bool conv2d_fused_alias(Types in, Types out, const Attrs& attrs, size_t operand,
 
 }  // namespace
 
-ConvOptions conv_options(const Attrs& attrs) { return checked_options("conv2d", attrs); }
+ConvOptions conv_options(const Attrs& attrs) { return checked_conv_options("conv2d", attrs); }
 
 constinit const Op conv2d_fused_op = {
     .name = "conv2d_fused",
     .type = conv2d_fused_type,
     .alias = conv2d_fused_alias,
     .cpu = conv2d_fused_cpu,
+    .cuda = LOCKSTEP_CUDA(conv2d_fused_cuda),
 };
 
 constinit const Op conv2d_op = {
@@ -296,6 +298,7 @@ constinit const Op conv2d_op = {
     .local = local_groups,
     .with_epilogue = &conv2d_fused_op,
     .cpu = conv2d_cpu,
+    .cuda = LOCKSTEP_CUDA(conv_cuda<ConvPass::forward>),
 };
 
 constinit const Op conv2d_input_grad_op = {
@@ -308,6 +311,7 @@ constinit const Op conv2d_input_grad_op = {
     .batch = input_grad_batch,
     .local = local_groups,
     .cpu = conv2d_input_grad_cpu,
+    .cuda = LOCKSTEP_CUDA(conv_cuda<ConvPass::input_grad>),
 };
 
 constinit const Op conv2d_filter_grad_op = {
@@ -320,6 +324,7 @@ constinit const Op conv2d_filter_grad_op = {
     .batch = filter_grad_batch,
     .local = local_groups,
     .cpu = conv2d_filter_grad_cpu,
+    .cuda = LOCKSTEP_CUDA(conv_cuda<ConvPass::filter_grad>),
 };
 
 Value conv2d(Value x, Value w, const ConvOptions& options) { return emit(conv2d_op, {x, w}, to_attrs(options)); }

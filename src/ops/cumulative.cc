@@ -14,8 +14,8 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kGrain = 16384;
-constexpr int64_t kColumns = 128;  // of a task
+constexpr int64_t kScanGrain = 16384;
+constexpr int64_t kScanColumns = 128;  // of a task
 
 struct Lines {
   int64_t outer, n, inner;
@@ -29,12 +29,12 @@ struct Lines {
 // Runs f(o, first, columns) over blocks of columns [first, first + columns) of every o, in parallel.
 template <class F>
 void for_columns(const Lines& l, Pool& pool, F&& f) {
-  const int64_t blocks = (l.inner + kColumns - 1) / kColumns;
-  const int64_t task = std::max<int64_t>(l.n * std::min(l.inner, kColumns), 1);
-  pool.parallel_range(l.outer * blocks, std::max<int64_t>(kGrain / task, 1), [&](int64_t begin, int64_t end, int) {
+  const int64_t blocks = (l.inner + kScanColumns - 1) / kScanColumns;
+  const int64_t task = std::max<int64_t>(l.n * std::min(l.inner, kScanColumns), 1);
+  pool.parallel_range(l.outer * blocks, std::max<int64_t>(kScanGrain / task, 1), [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t first = i % blocks * kColumns;
-      f(i / blocks, first, std::min(kColumns, l.inner - first));
+      const int64_t first = i % blocks * kScanColumns;
+      f(i / blocks, first, std::min(kScanColumns, l.inner - first));
     }
   });
 }
@@ -113,7 +113,7 @@ int32_t arg_line(const T* from, int64_t n) {
 // The same for `columns` lines side by side, their elements `stride` apart.
 template <bool kGreatest, class Number, class T>
 void arg_columns(const T* from, int64_t n, int64_t stride, int64_t columns, int32_t* where) {
-  std::array<Number, kColumns> best;
+  std::array<Number, kScanColumns> best;
   for (int64_t c = 0; c < columns; ++c) {
     best[static_cast<size_t>(c)] = static_cast<Number>(from[c]);
     where[c] = 0;
@@ -195,7 +195,7 @@ Kernel cumsum_cpu(const KernelSpec& spec) {
               pool = &spec.pool](const void* const* in, void* const* out) {
         for_columns(lines, *pool, [&](int64_t o, int64_t first, int64_t columns) {
           using Sum = SumOf<T>;
-          std::array<Sum, kColumns> sums{};
+          std::array<Sum, kScanColumns> sums{};
           const int64_t base = o * lines.n * lines.inner + first;
           for (int64_t i = 0; i < lines.n; ++i) {
             const int64_t at = base + (backwards ? lines.n - 1 - i : i) * lines.inner;
@@ -240,7 +240,8 @@ constinit const Op cumsum_op = {.name = "cumsum",
                                 .batch = next_axis_batch,
                                 .fold = cumsum_fold,
                                 .alias = in_place,
-                                .cpu = cumsum_cpu};
+                                .cpu = cumsum_cpu,
+                                .cuda = LOCKSTEP_CUDA(cumsum_cuda)};
 
 Value argmax(Value x, int64_t axis) { return emit(argmax_op, {x}, {{"axis", axis}}); }
 Value argmin(Value x, int64_t axis) { return emit(argmin_op, {x}, {{"axis", axis}}); }

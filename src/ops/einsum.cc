@@ -12,7 +12,7 @@ namespace {
 
 Rule einsum_rule(Types, const Attrs& attrs) { return parse_rule(attrs.get<std::string>("spec")); }
 
-bool has(const std::string& s, char c) { return s.find(c) != std::string::npos; }
+bool has_index(const std::string& s, char c) { return s.find(c) != std::string::npos; }
 
 std::vector<Type> einsum_type(Types in, const Attrs& attrs) {
   const std::string& spec = attrs.get<std::string>("spec");
@@ -36,7 +36,8 @@ std::vector<Type> einsum_type(Types in, const Attrs& attrs) {
       if (!fresh && it->second != in[t].shape[d])
         throw_error("einsum: '{}' of \"{}\" is {} in {} and {} in {}; the extents must agree", term[d], spec,
                     it->second, to_string(in[0].shape), in[t].shape[d], to_string(in[t].shape));
-      const int times = has(rule.in[0], term[d]) + has(rule.in[1], term[d]) + has(rule.out[0], term[d]);
+      const int times =
+          has_index(rule.in[0], term[d]) + has_index(rule.in[1], term[d]) + has_index(rule.out[0], term[d]);
       if (times < 2) throw_error("einsum: '{}' of \"{}\" stands in one term only; sum over it first", term[d], spec);
     }
   }
@@ -61,9 +62,9 @@ Grads einsum_vjp(const Vjp& v) {
 
 char unused_letter(const std::string& spec) {
   for (char c = 'z'; c >= 'a'; --c)
-    if (!has(spec, c)) return c;
+    if (!has_index(spec, c)) return c;
   for (char c = 'Z'; c >= 'A'; --c)
-    if (!has(spec, c)) return c;
+    if (!has_index(spec, c)) return c;
   throw_error("einsum: \"{}\" uses all 52 letters", spec);
 }
 
@@ -99,7 +100,7 @@ Value einsum_fold(const Fold& f) {
       for (int64_t d : dims) inner += term[static_cast<size_t>(d)];
       bool droppable = true;
       for (char c : term)
-        if (!has(inner, c)) droppable = droppable && has(r.in[1 - i], c) && has(r.out[0], c);
+        if (!has_index(inner, c)) droppable = droppable && has_index(r.in[1 - i], c) && has_index(r.out[0], c);
       if (!droppable) continue;
       term = inner;
     } else {

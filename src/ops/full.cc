@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kGrain = 32768;
+constexpr int64_t kFillGrain = 32768;
 
 template <class T>
 T from_attr(const Attr& value) {
@@ -63,11 +63,12 @@ Rule full_rule(Types, const Attrs& attrs) {
 Kernel full_cpu(const KernelSpec& spec) {
   const int64_t n = count(spec.out[0].shape);
   return with_dtype(spec.out[0].dtype, [&]<class T>() -> Kernel {
-    return [value = from_attr<T>(*spec.attrs.find("value")), n, pool = &spec.pool](const void* const*,
-                                                                                   void* const* out) {
-      T* to = static_cast<T*>(out[0]);
-      pool->parallel_range(n, kGrain, [&](int64_t begin, int64_t end, int) { std::fill(to + begin, to + end, value); });
-    };
+    return
+        [value = from_attr<T>(*spec.attrs.find("value")), n, pool = &spec.pool](const void* const*, void* const* out) {
+          T* to = static_cast<T*>(out[0]);
+          pool->parallel_range(n, kFillGrain,
+                               [&](int64_t begin, int64_t end, int) { std::fill(to + begin, to + end, value); });
+        };
   });
 }
 
@@ -103,7 +104,7 @@ Kernel iota_cpu(const KernelSpec& spec) {
     return [=, pool = &spec.pool](const void* const*, void* const* out) {
       if (rows == 0) return;
       T* to = static_cast<T*>(out[0]);
-      pool->parallel_range(rows, std::max<int64_t>(kGrain / inner, 1), [&](int64_t begin, int64_t end, int) {
+      pool->parallel_range(rows, std::max<int64_t>(kFillGrain / inner, 1), [&](int64_t begin, int64_t end, int) {
         for (int64_t row = begin; row < end; ++row) {
           T value;
           if constexpr (is_half<T>)

@@ -16,9 +16,9 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kGrain = 16384;
-constexpr int64_t kBlock = 65536;  // elements of x a task of scatter_add adds to
-constexpr int64_t kBlocks = 64;    // at most per batch element: each reads all its indices
+constexpr int64_t kGatherGrain = 16384;
+constexpr int64_t kBlock = 65536;      // elements of x a task of scatter_add adds to
+constexpr int64_t kGatherBlocks = 64;  // at most per batch element: each reads all its indices
 
 // The type of slices of `x` at `indices`.
 Type check_indices(std::string_view op, const Type& x, const Type& indices, const Attrs& attrs) {
@@ -56,10 +56,10 @@ Terms make_terms(const Type& x, const Type& indices, const Attrs& attrs) {
   return t;
 }
 
-struct Sizes {
+struct GatherSizes {
   int64_t batch, pre, n, places, post;
 
-  Sizes(const Type& x, const Type& indices, const Attrs& attrs) {
+  GatherSizes(const Type& x, const Type& indices, const Attrs& attrs) {
     const int64_t axis = attrs.integer("axis"), batch_dims = attrs.integer("batch_dims");
     batch = extent(x.shape, 0, batch_dims);
     pre = extent(x.shape, batch_dims, axis);
@@ -127,14 +127,14 @@ void copy_slice(const std::byte* from, std::byte* to, size_t bytes) {
 }
 
 template <class I, int kBytes>
-Kernel gather_slices(const Sizes& s, int64_t bytes, Pool& pool) {
+Kernel gather_slices(const GatherSizes& s, int64_t bytes, Pool& pool) {
   return [s, bytes, pool = &pool](const void* const* in, void* const* out) {
     const auto* x = static_cast<const std::byte*>(in[0]);
     const auto* indices = static_cast<const I*>(in[1]);
     auto* slices = static_cast<std::byte*>(out[0]);
     const int64_t rows = s.batch * s.pre * s.places;
     if (rows == 0 || bytes == 0) return;
-    pool->parallel_range(rows, std::max<int64_t>(2 * kGrain / bytes, 1), [&](int64_t begin, int64_t end, int) {
+    pool->parallel_range(rows, std::max<int64_t>(2 * kGatherGrain / bytes, 1), [&](int64_t begin, int64_t end, int) {
       for (int64_t row = begin; row < end;) {
         const int64_t block = row / s.places, stop = std::min(end, (block + 1) * s.places);
         const std::byte* from = x + block * s.n * bytes;
@@ -149,7 +149,7 @@ Kernel gather_slices(const Sizes& s, int64_t bytes, Pool& pool) {
 }
 
 Kernel gather_cpu(const KernelSpec& spec) {
-  const Sizes sizes(spec.in[0], spec.in[1], spec.attrs);
+  const GatherSizes sizes(spec.in[0], spec.in[1], spec.attrs);
   const int64_t bytes = sizes.post * size_of(spec.in[0].dtype);
   return with_index(spec.in[1].dtype, [&]<class I>() -> Kernel {
     switch (bytes) {
@@ -236,8 +236,8 @@ void add_row(A* to, const T* from, int64_t n) {
 // A task owns a block of rows of x and adds what falls into it, in the order of the indices. 16-bit floats add up in
 // f32.
 template <class I, class T>
-Kernel scatter_rows(const Sizes& s, Pool& pool) {
-  const int64_t blocks = std::clamp<int64_t>((s.n * s.post + kBlock - 1) / kBlock, 1, kBlocks);
+Kernel scatter_rows(const GatherSizes& s, Pool& pool) {
+  const int64_t blocks = std::clamp<int64_t>((s.n * s.post + kBlock - 1) / kBlock, 1, kGatherBlocks);
   const int64_t rows = std::max<int64_t>((s.n + blocks - 1) / blocks, 1);
   const int64_t bytes = s.batch * s.pre * s.n * s.post * static_cast<int64_t>(sizeof(T));
   return [=, pool = &pool](const void* const* in, void* const* out) {
@@ -246,7 +246,8 @@ Kernel scatter_rows(const Sizes& s, Pool& pool) {
     copy_bytes(in[0], out[0], bytes, *pool);
     const int64_t work = std::max<int64_t>(s.places * s.post / blocks, 1);
     pool->parallel_range(
-        s.batch * s.pre * blocks, std::max<int64_t>(kGrain / work, 1), [&](int64_t begin, int64_t end, int thread) {
+        s.batch * s.pre * blocks, std::max<int64_t>(kGatherGrain / work, 1),
+        [&](int64_t begin, int64_t end, int thread) {
           for (int64_t task = begin; task < end; ++task) {
             const int64_t block = task / blocks, low = task % blocks * rows, high = std::min(low + rows, s.n);
             if (low >= high) continue;
@@ -274,7 +275,7 @@ Kernel scatter_rows(const Sizes& s, Pool& pool) {
 }
 
 Kernel scatter_add_cpu(const KernelSpec& spec) {
-  const Sizes sizes(spec.in[0], spec.in[1], spec.attrs);
+  const GatherSizes sizes(spec.in[0], spec.in[1], spec.attrs);
   return with_index(spec.in[1].dtype, [&]<class I>() -> Kernel {
     return with_dtype(spec.in[0].dtype, [&]<class T>() -> Kernel {
       if constexpr (std::is_same_v<T, bool>) {

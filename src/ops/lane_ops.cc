@@ -135,7 +135,7 @@ Kernel done_cpu(const KernelSpec& spec) {
 
 // ---- all_gather
 
-std::vector<Type> all_gather_type(Types in, const Attrs& attrs) {
+std::vector<Type> lane_all_gather_type(Types in, const Attrs& attrs) {
   return {with_rows(block("lane_all_gather", in, own_count(attrs)), total(attrs.ints("counts")))};
 }
 
@@ -178,7 +178,7 @@ Kernel reduce_scatter_start_cpu(const KernelSpec& spec) {
 
 // ---- all_to_all
 
-std::vector<Type> all_to_all_type(Types in, const Attrs& attrs) {
+std::vector<Type> lane_all_to_all_type(Types in, const Attrs& attrs) {
   return {with_rows(block("lane_all_to_all", in, total(attrs.ints("send"))), total(attrs.ints("receive")))};
 }
 
@@ -208,9 +208,9 @@ constinit const Op lane_all_reduce_done_op = {.name = "lane_all_reduce_done",
                                               .meets = true,
                                               .cpu = all_reduce_done_cpu};
 constinit const Op lane_all_gather_op = {
-    .name = "lane_all_gather", .type = all_gather_type, .meets = true, .cpu = all_gather_cpu};
+    .name = "lane_all_gather", .type = lane_all_gather_type, .meets = true, .cpu = all_gather_cpu};
 constinit const Op lane_all_gather_start_op = {
-    .name = "lane_all_gather_start", .type = all_gather_type, .meets = true, .cpu = all_gather_start_cpu};
+    .name = "lane_all_gather_start", .type = lane_all_gather_type, .meets = true, .cpu = all_gather_start_cpu};
 constinit const Op lane_all_gather_done_op = {
     .name = "lane_all_gather_done", .type = done_type, .alias = done_alias, .meets = true, .cpu = done_cpu};
 constinit const Op lane_reduce_scatter_op = {
@@ -220,7 +220,7 @@ constinit const Op lane_reduce_scatter_start_op = {
 constinit const Op lane_reduce_scatter_done_op = {
     .name = "lane_reduce_scatter_done", .type = done_type, .alias = done_alias, .meets = true, .cpu = done_cpu};
 constinit const Op lane_all_to_all_op = {
-    .name = "lane_all_to_all", .type = all_to_all_type, .meets = true, .cpu = all_to_all_cpu};
+    .name = "lane_all_to_all", .type = lane_all_to_all_type, .meets = true, .cpu = all_to_all_cpu};
 
 Values lane_all_reduce(const Values& x, const LaneGroup& group, Owed kind) {
   return x[0].builder().emit(lane_all_reduce_op, x, {{"axes", join_axes(group.axes)}, {"kind", name_of(kind)}});

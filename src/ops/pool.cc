@@ -1,6 +1,7 @@
 // The rows of pooling. Throughout: x, dx and t [n, h, w, c]; y and dy [n, oh, ow, c].
 #include "ops/pool.h"
 
+#include "ops/cuda/kernels.h"
 #include "ops/dims.h"
 #include "ops/ops.h"
 #include "ops/pool_cpu.h"
@@ -14,7 +15,7 @@ Attrs to_attrs(const PoolingOptions& o) {
   return {{"window", to_ints(o.window)}, {"stride", to_ints(o.stride)}, {"pad", to_ints(o.pad)}};
 }
 
-PoolingOptions checked_options(std::string_view op, const Attrs& attrs) {
+PoolingOptions checked_pool_options(std::string_view op, const Attrs& attrs) {
   PoolingOptions o;
   o.window = fixed_ints<2>(op, attrs, "window", 1);
   o.stride = fixed_ints<2>(op, attrs, "stride", 1);
@@ -28,7 +29,7 @@ PoolingOptions checked_options(std::string_view op, const Attrs& attrs) {
 
 // The shape of y; throws Error when the windows do not fit x.
 Shape result_shape(std::string_view op, const Shape& x, const Attrs& attrs) {
-  const PoolingOptions o = checked_options(op, attrs);
+  const PoolingOptions o = checked_pool_options(op, attrs);
   if (x.size() != 4)
     throw_error("{}: the input is {}, of rank {}; it has the dimensions [n, h, w, c]", op, to_string(x), x.size());
   Shape y = x;
@@ -134,7 +135,7 @@ Batched batch_images(const Batch& b) {
 
 }  // namespace
 
-PoolingOptions pooling_options(const Attrs& attrs) { return checked_options("pool", attrs); }
+PoolingOptions pooling_options(const Attrs& attrs) { return checked_pool_options("pool", attrs); }
 
 constinit const Op max_pool_op = {
     .name = "max_pool",
@@ -143,6 +144,7 @@ constinit const Op max_pool_op = {
     .vjp = max_pool_vjp,
     .batch = batch_images,
     .cpu = max_pool_cpu,
+    .cuda = LOCKSTEP_CUDA(pool_cuda<PoolPass::max>),
 };
 
 constinit const Op max_pool_grad_op = {
@@ -152,6 +154,7 @@ constinit const Op max_pool_grad_op = {
     .vjp = max_pool_grad_vjp,
     .batch = batch_images,
     .cpu = max_pool_grad_cpu,
+    .cuda = LOCKSTEP_CUDA(pool_cuda<PoolPass::max_grad>),
 };
 
 constinit const Op max_pool_pick_op = {
@@ -161,6 +164,7 @@ constinit const Op max_pool_pick_op = {
     .vjp = max_pool_pick_vjp,
     .batch = batch_images,
     .cpu = max_pool_pick_cpu,
+    .cuda = LOCKSTEP_CUDA(pool_cuda<PoolPass::pick>),
 };
 
 constinit const Op sum_pool_op = {
@@ -171,6 +175,7 @@ constinit const Op sum_pool_op = {
     .vjp = sum_pool_vjp,
     .batch = batch_images,
     .cpu = sum_pool_cpu,
+    .cuda = LOCKSTEP_CUDA(pool_cuda<PoolPass::sum>),
 };
 
 constinit const Op sum_pool_grad_op = {
@@ -182,6 +187,7 @@ constinit const Op sum_pool_grad_op = {
     .batch = batch_images,
     .local = with_local_shape,
     .cpu = sum_pool_grad_cpu,
+    .cuda = LOCKSTEP_CUDA(pool_cuda<PoolPass::sum_grad>),
 };
 
 Value max_pool(Value x, const PoolingOptions& options) { return emit(max_pool_op, {x}, to_attrs(options)); }

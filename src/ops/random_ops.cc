@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kGrain = 16384;
+constexpr int64_t kRandomGrain = 16384;
 
 struct Key {
   uint32_t word[3];  // the third is made of the other two
@@ -24,8 +24,8 @@ Key load_key(const uint32_t* words) { return {{words[0], words[1], words[0] ^ wo
 
 // Many counters at once, so that the long chain of rounds of one overlaps with those of the others. The compiler cuts
 // them into the registers of the instruction set.
-constexpr uint32_t kWords = 32;
-using Words [[gnu::vector_size(kWords * sizeof(uint32_t))]] = uint32_t;
+constexpr uint32_t kRandomWords = 32;
+using Words [[gnu::vector_size(kRandomWords * sizeof(uint32_t))]] = uint32_t;
 
 // W is a word or Words.
 template <class W>
@@ -49,9 +49,9 @@ template <class W>
 // out[i] = x0 ^ x1 of the counter (hi, lo + i).
 [[gnu::always_inline]] inline void count_loop(Key key, uint32_t hi, uint32_t lo, uint32_t n, uint32_t* out) {
   Words places;
-  for (uint32_t i = 0; i < kWords; ++i) places[i] = i;
+  for (uint32_t i = 0; i < kRandomWords; ++i) places[i] = i;
   uint32_t i = 0;
-  for (; n - i >= kWords; i += kWords) {
+  for (; n - i >= kRandomWords; i += kRandomWords) {
     Words x0 = Words{} + hi, x1 = places + (lo + i);
     encrypt(key, x0, x1);
     x0 ^= x1;
@@ -67,7 +67,7 @@ template <class W>
 [[gnu::always_inline]] inline void words_loop(Key key, const uint32_t* hi, const uint32_t* lo, int64_t n,
                                               uint32_t* out0, uint32_t* out1) {
   int64_t i = 0;
-  for (; n - i >= kWords; i += kWords) {
+  for (; n - i >= kRandomWords; i += kRandomWords) {
     Words x0, x1;
     std::memcpy(&x0, hi + i, sizeof x0);
     std::memcpy(&x1, lo + i, sizeof x1);
@@ -209,7 +209,7 @@ Kernel random_bits_cpu(const KernelSpec& spec) {
   return [=, runs = runs_of(spec.attrs), &run = cipher(), pool = &spec.pool](const void* const* in, void* const* out) {
     const auto* keys = static_cast<const uint32_t*>(in[0]);
     auto* bits = static_cast<uint32_t*>(out[0]);
-    pool->parallel_range(total, kGrain, [&](int64_t begin, int64_t end, int) {
+    pool->parallel_range(total, kRandomGrain, [&](int64_t begin, int64_t end, int) {
       while (begin < end) {
         const int64_t k = begin / per_key, r = begin % per_key / runs.length, at = begin % runs.length;
         const int64_t n = std::min(end - begin, runs.length - at);
@@ -256,7 +256,7 @@ Kernel threefry_cpu(const KernelSpec& spec) {
     const auto *keys = static_cast<const uint32_t*>(in[0]), *hi = static_cast<const uint32_t*>(in[1]),
                *lo = static_cast<const uint32_t*>(in[2]);
     auto *out0 = static_cast<uint32_t*>(out[0]), *out1 = static_cast<uint32_t*>(out[1]);
-    pool->parallel_range(total, kGrain, [&](int64_t begin, int64_t end, int) {
+    pool->parallel_range(total, kRandomGrain, [&](int64_t begin, int64_t end, int) {
       while (begin < end) {
         const int64_t k = begin / per_key, stop = std::min(end, (k + 1) * per_key);
         run.words(load_key(keys + 2 * k), hi + begin, lo + begin, stop - begin, out0 + begin, out1 + begin);

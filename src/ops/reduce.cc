@@ -17,25 +17,25 @@
 namespace lockstep {
 namespace {
 
-const Op& row(Reduction r) {
+const Op& row(ReduceKind r) {
   switch (r) {
-    case Reduction::sum:
+    case ReduceKind::sum:
       return reduce_sum_op;
-    case Reduction::prod:
+    case ReduceKind::prod:
       return reduce_prod_op;
-    case Reduction::max:
+    case ReduceKind::max:
       return reduce_max_op;
-    case Reduction::min:
+    case ReduceKind::min:
       return reduce_min_op;
-    case Reduction::all:
+    case ReduceKind::all:
       return reduce_and_op;
-    case Reduction::any:
+    case ReduceKind::any:
       break;
   }
   return reduce_or_op;
 }
 
-template <Reduction kR>
+template <ReduceKind kR>
 std::vector<Type> reduce_type(Types in, const Attrs& attrs) {
   const std::string_view op = row(kR).name;
   expect_operands(op, in, 1);
@@ -46,9 +46,9 @@ std::vector<Type> reduce_type(Types in, const Attrs& attrs) {
       throw_error("{}: the axes {} do not increase; name each axis once, in order", op, to_string(axes));
   }
   const bool of_bool = in[0].dtype == DType::boolean;
-  if ((kR == Reduction::all || kR == Reduction::any) && !of_bool)
+  if ((kR == ReduceKind::all || kR == ReduceKind::any) && !of_bool)
     throw_error("{}: {} is not bool; compare it with something first", op, to_string(in[0]));
-  if ((kR == Reduction::sum || kR == Reduction::prod) && of_bool)
+  if ((kR == ReduceKind::sum || kR == ReduceKind::prod) && of_bool)
     throw_error("{}: {} has no arithmetic; cast it to i32 first", op, to_string(in[0]));
   return {{in[0].dtype, without(in[0].shape, axes)}};
 }
@@ -125,14 +125,14 @@ Grads prod_vjp(const Vjp& v) {
 // ---- folding
 
 // The result for `n` elements that all have `value`, where it is exact.
-template <Reduction kR>
+template <ReduceKind kR>
 std::optional<Attr> reduce_full(DType dtype, const Attr& value, int64_t n) {
   if (n == 0) return std::nullopt;
-  if constexpr (kR == Reduction::prod) {
+  if constexpr (kR == ReduceKind::prod) {
     const bool stays =
         std::holds_alternative<double>(value) ? std::get<double>(value) == 1 : std::get<int64_t>(value) == 1;
     return n == 1 || stays ? std::optional(value) : std::nullopt;
-  } else if constexpr (kR == Reduction::sum) {
+  } else if constexpr (kR == ReduceKind::sum) {
     if (const double* x = std::get_if<double>(&value)) {
       const double times = static_cast<double>(n), sum = *x * times;
       const bool exact = std::isfinite(sum) && std::fma(*x, times, -sum) == 0 && round_to(dtype, sum) == sum;
@@ -165,7 +165,7 @@ Value sum_of_einsum(const Fold& f, const Eqn& eqn) {
   return einsum(rule.in[0] + "," + rule.in[1] + "->" + out, Value(&f.builder, eqn.in[0]), Value(&f.builder, eqn.in[1]));
 }
 
-template <Reduction kR>
+template <ReduceKind kR>
 Value reduce_fold(const Fold& f) {
   const Value x = f.in[0];
   const Dims& axes = f.attrs.ints("axes");
@@ -180,7 +180,7 @@ Value reduce_fold(const Fold& f) {
   if (const Attr* value = full_value(x))
     if (const auto result = reduce_full<kR>(x.dtype(), *value, n)) return full_of(f.builder, f.type, *result);
   const Eqn* inner = f.builder.definition(x);
-  if (kR == Reduction::sum && inner && inner->op == &einsum_op) return sum_of_einsum(f, *inner);
+  if (kR == ReduceKind::sum && inner && inner->op == &einsum_op) return sum_of_einsum(f, *inner);
   if (!inner || inner->op != &row(kR)) return {};
   const Value source(&f.builder, inner->in[0]);
   Dims both = inner->attrs.ints("axes");
@@ -190,12 +190,12 @@ Value reduce_fold(const Fold& f) {
   return emit(row(kR), {source}, {{"axes", both}});
 }
 
-template <Reduction kR>
+template <ReduceKind kR>
 Kernel reduce_cpu(const KernelSpec& spec) {
   return reduce_kernel(kR, spec);
 }
 
-template <Reduction kR>
+template <ReduceKind kR>
 constexpr Op make_row(std::string_view name, Linear linear, Owed owed, Grads (*vjp)(const Vjp&)) {
   return {.name = name,
           .linear = linear,
@@ -216,12 +216,12 @@ Value reduce(const Op& op, Value x, std::vector<int64_t> axes) {
 
 }  // namespace
 
-constinit const Op reduce_sum_op = make_row<Reduction::sum>("reduce_sum", Linear::one, Owed::sum, sum_vjp);
-constinit const Op reduce_prod_op = make_row<Reduction::prod>("reduce_prod", Linear::no, Owed::nothing, prod_vjp);
-constinit const Op reduce_max_op = make_row<Reduction::max>("reduce_max", Linear::no, Owed::max, extreme_vjp);
-constinit const Op reduce_min_op = make_row<Reduction::min>("reduce_min", Linear::no, Owed::min, extreme_vjp);
-constinit const Op reduce_and_op = make_row<Reduction::all>("reduce_and", Linear::no, Owed::min, nullptr);
-constinit const Op reduce_or_op = make_row<Reduction::any>("reduce_or", Linear::no, Owed::max, nullptr);
+constinit const Op reduce_sum_op = make_row<ReduceKind::sum>("reduce_sum", Linear::one, Owed::sum, sum_vjp);
+constinit const Op reduce_prod_op = make_row<ReduceKind::prod>("reduce_prod", Linear::no, Owed::nothing, prod_vjp);
+constinit const Op reduce_max_op = make_row<ReduceKind::max>("reduce_max", Linear::no, Owed::max, extreme_vjp);
+constinit const Op reduce_min_op = make_row<ReduceKind::min>("reduce_min", Linear::no, Owed::min, extreme_vjp);
+constinit const Op reduce_and_op = make_row<ReduceKind::all>("reduce_and", Linear::no, Owed::min, nullptr);
+constinit const Op reduce_or_op = make_row<ReduceKind::any>("reduce_or", Linear::no, Owed::max, nullptr);
 
 Value reduce_sum(Value x, std::vector<int64_t> axes) { return reduce(reduce_sum_op, x, std::move(axes)); }
 Value reduce_prod(Value x, std::vector<int64_t> axes) { return reduce(reduce_prod_op, x, std::move(axes)); }

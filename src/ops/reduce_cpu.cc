@@ -11,71 +11,71 @@
 #include <limits>
 #include <type_traits>
 
+#include "base/dispatch.h"
 #include "lane/buffer.h"
 #include "lane/pool.h"
 #include "ops/dims.h"
-#include "base/dispatch.h"
 #include "ops/view_copy.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int64_t kGrain = 16384;     // elements of a task
-constexpr int64_t kColumns = 1024;    // of a task of columns
-constexpr int64_t kLineBlock = 2048;  // elements of a line combined in lanes
-constexpr int64_t kRowBlock = 64;     // rows of columns combined in lanes
-constexpr int64_t kFewTasks = 16;     // below this work is cut finer
-constexpr int64_t kChunkRows = 128;   // at least, so that what a second step reads is little
+constexpr int64_t kReduceGrain = 16384;   // elements of a task
+constexpr int64_t kReduceColumns = 1024;  // of a task of columns
+constexpr int64_t kLineBlock = 2048;      // elements of a line combined in lanes
+constexpr int64_t kRowBlock = 64;         // rows of columns combined in lanes
+constexpr int64_t kFewTasks = 16;         // below this work is cut finer
+constexpr int64_t kChunkRows = 128;       // at least, so that what a second step reads is little
 
 template <class T>
 inline constexpr bool kFloating = is_half<T> || std::is_floating_point_v<T>;
 
 // What elements of type T are combined in.
-template <Reduction kR, class T>
+template <ReduceKind kR, class T>
 auto lane_of() {
-  if constexpr (kR == Reduction::all || kR == Reduction::any)
+  if constexpr (kR == ReduceKind::all || kR == ReduceKind::any)
     return uint8_t{};
-  else if constexpr (kR == Reduction::max || kR == Reduction::min)
+  else if constexpr (kR == ReduceKind::max || kR == ReduceKind::min)
     return std::conditional_t<is_half<T>, float, T>{};
   else if constexpr (!kFloating<T>)
     return std::make_unsigned_t<T>{};
-  else if constexpr (sizeof(T) == 8 || kR == Reduction::prod)
+  else if constexpr (sizeof(T) == 8 || kR == ReduceKind::prod)
     return double{};
   else
     return float{};
 }
-template <Reduction kR, class T>
+template <ReduceKind kR, class T>
 using LaneOf = decltype(lane_of<kR, T>());
-template <Reduction kR, class Lane>
-using TotalOf = std::conditional_t<std::is_same_v<Lane, float> && kR == Reduction::sum, double, Lane>;
+template <ReduceKind kR, class Lane>
+using TotalOf = std::conditional_t<std::is_same_v<Lane, float> && kR == ReduceKind::sum, double, Lane>;
 
-template <Reduction kR, class A>
+template <ReduceKind kR, class A>
 A identity() {
-  if constexpr (kR == Reduction::sum || kR == Reduction::any)
+  if constexpr (kR == ReduceKind::sum || kR == ReduceKind::any)
     return A{0};
-  else if constexpr (kR == Reduction::prod || kR == Reduction::all)
+  else if constexpr (kR == ReduceKind::prod || kR == ReduceKind::all)
     return A{1};
   else {
     using Limits = std::numeric_limits<A>;
     if constexpr (std::is_floating_point_v<A>)
-      return kR == Reduction::max ? -Limits::infinity() : Limits::infinity();
+      return kR == ReduceKind::max ? -Limits::infinity() : Limits::infinity();
     else
-      return kR == Reduction::max ? Limits::lowest() : Limits::max();
+      return kR == ReduceKind::max ? Limits::lowest() : Limits::max();
   }
 }
 
 // For max and min: b replaces a when it is NaN, and nothing replaces a NaN.
-template <Reduction kR, class A>
+template <ReduceKind kR, class A>
 A combine(A a, A b) {
-  if constexpr (kR == Reduction::sum)
+  if constexpr (kR == ReduceKind::sum)
     return static_cast<A>(a + b);
-  else if constexpr (kR == Reduction::prod)
+  else if constexpr (kR == ReduceKind::prod)
     return static_cast<A>(a * b);
-  else if constexpr (kR == Reduction::all)
+  else if constexpr (kR == ReduceKind::all)
     return static_cast<A>(a & b);
-  else if constexpr (kR == Reduction::any)
+  else if constexpr (kR == ReduceKind::any)
     return static_cast<A>(a | b);
-  else if constexpr (kR == Reduction::max)
+  else if constexpr (kR == ReduceKind::max)
     return ((b > a) | (b != b)) ? b : a;
   else
     return ((b < a) | (b != b)) ? b : a;
@@ -98,7 +98,7 @@ T store(A x) {
 }
 
 // A contiguous line of at most kLineBlock elements.
-template <Reduction kR, class Lane, class In>
+template <ReduceKind kR, class Lane, class In>
 Lane reduce_block(const In* in, int64_t n) {
   constexpr int64_t kLanes = 128 / sizeof(Lane);
   Lane result = identity<kR, Lane>();
@@ -116,7 +116,7 @@ Lane reduce_block(const In* in, int64_t n) {
   return result;
 }
 
-template <Reduction kR, class Lane, class Total, class In>
+template <ReduceKind kR, class Lane, class Total, class In>
 Total reduce_line(const In* in, int64_t n) {
   Total total = identity<kR, Total>();
   for (int64_t i = 0; i < n; i += kLineBlock)
@@ -125,9 +125,9 @@ Total reduce_line(const In* in, int64_t n) {
 }
 
 // `n` rows of `columns` elements, `stride` apart, combined into one row of totals.
-template <Reduction kR, class Lane, class Total, class In>
+template <ReduceKind kR, class Lane, class Total, class In>
 void reduce_columns(const In* in, int64_t n, int64_t stride, int64_t columns, Total* total) {
-  std::array<Lane, kColumns> lanes;
+  std::array<Lane, kReduceColumns> lanes;
   std::fill(total, total + columns, identity<kR, Total>());
   for (int64_t begin = 0; begin < n; begin += kRowBlock) {
     const int64_t end = std::min(n, begin + kRowBlock);
@@ -156,14 +156,14 @@ struct Step {
   int64_t results() const { return outer * chunks() * inner; }
 };
 
-template <Reduction kR, class Lane, class Total, class In, class Out>
+template <ReduceKind kR, class Lane, class Total, class In, class Out>
 void run_step(const Step& s, const In* in, Out* out, Pool& pool) {
   const int64_t chunks = s.chunks();
   auto rows = [&](int64_t item) { return std::min(s.chunk, s.n - item % chunks * s.chunk); };
   auto source = [&](int64_t item) { return in + (item / chunks * s.n + item % chunks * s.chunk) * s.inner; };
   const int64_t items = s.outer * chunks;
   if (s.inner == 1) {
-    pool.parallel_range(items, std::max<int64_t>(kGrain / std::max<int64_t>(std::min(s.n, s.chunk), 1), 1),
+    pool.parallel_range(items, std::max<int64_t>(kReduceGrain / std::max<int64_t>(std::min(s.n, s.chunk), 1), 1),
                         [&](int64_t begin, int64_t end, int) {
                           for (int64_t i = begin; i < end; ++i)
                             out[i] = store<Out>(reduce_line<kR, Lane, Total>(source(i), rows(i)));
@@ -173,15 +173,16 @@ void run_step(const Step& s, const In* in, Out* out, Pool& pool) {
   const int64_t width = s.width;
   const int64_t blocks = (s.inner + width - 1) / width;
   const int64_t task = std::max<int64_t>(std::min(s.n, s.chunk), 1) * std::min(width, s.inner);
-  pool.parallel_range(items * blocks, std::max<int64_t>(kGrain / 2 / task, 1), [&](int64_t begin, int64_t end, int) {
-    std::array<Total, kColumns> totals;
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t item = i / blocks, first = i % blocks * width, columns = std::min(width, s.inner - first);
-      reduce_columns<kR, Lane>(source(item) + first, rows(item), s.inner, columns, totals.data());
-      for (int64_t k = 0; k < columns; ++k)
-        out[item * s.inner + first + k] = store<Out>(totals[static_cast<size_t>(k)]);
-    }
-  });
+  pool.parallel_range(
+      items * blocks, std::max<int64_t>(kReduceGrain / 2 / task, 1), [&](int64_t begin, int64_t end, int) {
+        std::array<Total, kReduceColumns> totals;
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t item = i / blocks, first = i % blocks * width, columns = std::min(width, s.inner - first);
+          reduce_columns<kR, Lane>(source(item) + first, rows(item), s.inner, columns, totals.data());
+          for (int64_t k = 0; k < columns; ++k)
+            out[item * s.inner + first + k] = store<Out>(totals[static_cast<size_t>(k)]);
+        }
+      });
 }
 
 void add_steps(std::vector<Step>& steps, int64_t outer, int64_t n, int64_t inner) {
@@ -195,9 +196,10 @@ void add_steps(std::vector<Step>& steps, int64_t outer, int64_t n, int64_t inner
       return;
     }
   }
-  const Step whole{outer, n, inner, std::max<int64_t>(n, 1), kColumns};
-  const int64_t blocks = (inner + kColumns - 1) / kColumns, chunk = std::max(2 * kGrain / inner, kChunkRows);
-  if (outer * blocks >= kFewTasks || n * inner <= kGrain) {
+  const Step whole{outer, n, inner, std::max<int64_t>(n, 1), kReduceColumns};
+  const int64_t blocks = (inner + kReduceColumns - 1) / kReduceColumns,
+                chunk = std::max(2 * kReduceGrain / inner, kChunkRows);
+  if (outer * blocks >= kFewTasks || n * inner <= kReduceGrain) {
     steps.push_back(whole);
   } else if (n >= 2 * chunk) {
     Step cut = whole;
@@ -206,7 +208,7 @@ void add_steps(std::vector<Step>& steps, int64_t outer, int64_t n, int64_t inner
     add_steps(steps, outer, cut.chunks(), inner);
   } else {
     Step narrow = whole;
-    narrow.width = std::clamp<int64_t>((inner / kFewTasks + 63) / 64 * 64, 64, kColumns);
+    narrow.width = std::clamp<int64_t>((inner / kFewTasks + 63) / 64 * 64, 64, kReduceColumns);
     steps.push_back(narrow);
   }
 }
@@ -239,7 +241,7 @@ std::vector<Step> plan_steps(const Shape& shape, const Dims& axes) {
   return steps;
 }
 
-template <Reduction kR, class T>
+template <ReduceKind kR, class T>
 Kernel prepare(const KernelSpec& spec) {
   using Lane = LaneOf<kR, T>;
   using Total = TotalOf<kR, Lane>;
@@ -272,7 +274,7 @@ Kernel prepare(const KernelSpec& spec) {
   };
 }
 
-template <Reduction kR>
+template <ReduceKind kR>
 Kernel prepare_numbers(const KernelSpec& spec) {
   return with_dtype(spec.in[0].dtype, [&]<class T>() -> Kernel {
     if constexpr (std::is_same_v<T, bool>) {
@@ -286,23 +288,23 @@ Kernel prepare_numbers(const KernelSpec& spec) {
 
 }  // namespace
 
-Kernel reduce_kernel(Reduction reduction, const KernelSpec& spec) {
+Kernel reduce_kernel(ReduceKind reduction, const KernelSpec& spec) {
   const bool boolean_operand = spec.in[0].dtype == DType::boolean;
   switch (reduction) {
-    case Reduction::sum:
-      return prepare_numbers<Reduction::sum>(spec);
-    case Reduction::prod:
-      return prepare_numbers<Reduction::prod>(spec);
-    case Reduction::max:
-      return boolean_operand ? prepare<Reduction::any, uint8_t>(spec) : prepare_numbers<Reduction::max>(spec);
-    case Reduction::min:
-      return boolean_operand ? prepare<Reduction::all, uint8_t>(spec) : prepare_numbers<Reduction::min>(spec);
-    case Reduction::all:
-      return prepare<Reduction::all, uint8_t>(spec);
-    case Reduction::any:
+    case ReduceKind::sum:
+      return prepare_numbers<ReduceKind::sum>(spec);
+    case ReduceKind::prod:
+      return prepare_numbers<ReduceKind::prod>(spec);
+    case ReduceKind::max:
+      return boolean_operand ? prepare<ReduceKind::any, uint8_t>(spec) : prepare_numbers<ReduceKind::max>(spec);
+    case ReduceKind::min:
+      return boolean_operand ? prepare<ReduceKind::all, uint8_t>(spec) : prepare_numbers<ReduceKind::min>(spec);
+    case ReduceKind::all:
+      return prepare<ReduceKind::all, uint8_t>(spec);
+    case ReduceKind::any:
       break;
   }
-  return prepare<Reduction::any, uint8_t>(spec);
+  return prepare<ReduceKind::any, uint8_t>(spec);
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "lane/buffer.h"
 #include "ops/control.h"
+#include "ops/cuda/kernels.h"
 #include "ops/dims.h"
 #include "ops/elementwise.h"
 #include "ops/ops.h"
@@ -189,20 +190,31 @@ Batched scan_batch(const Batch& b) {
 }
 
 Kernel scan_cpu(const KernelSpec& spec) {
+  return scan_kernel(spec, {allocate, [](void* to, const void* from, int64_t bytes) {
+                              if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+                            }});
+}
+
+}  // namespace
+
+Kernel scan_kernel(const KernelSpec& spec, ScanMemory memory) {
   const Parts p(spec.attrs);
   struct State {
     Kernel body;
+    ScanMemory memory;
     size_t carry, xs, ys;
     int64_t length;
     bool reverse;
     std::vector<int64_t> carry_bytes, x_bytes, y_bytes;
     std::vector<BufferPtr> even, odd;  // carries between iterations
+    std::vector<BufferPtr> x, y;       // slices on their own; null: used where they lie
     std::vector<const void*> in;
     std::vector<void*> out;
   };
   auto state = std::make_shared<State>();
   State& s = *state;
   s.body = spec.compile(p.body);
+  s.memory = std::move(memory);
   s.carry = p.carry;
   s.xs = p.xs;
   s.ys = p.ys;
@@ -210,18 +222,26 @@ Kernel scan_cpu(const KernelSpec& spec) {
   s.reverse = p.reverse;
   for (size_t i = 0; i < p.carry; ++i) {
     s.carry_bytes.push_back(p.in(i).bytes());
-    s.even.push_back(allocate(p.in(i).bytes()));
-    s.odd.push_back(allocate(p.in(i).bytes()));
+    s.even.push_back(s.memory.allocate(p.in(i).bytes()));
+    s.odd.push_back(s.memory.allocate(p.in(i).bytes()));
   }
-  for (size_t i = 0; i < p.xs; ++i) s.x_bytes.push_back(p.in(p.carry + i).bytes());
-  for (size_t i = 0; i < p.ys; ++i) s.y_bytes.push_back(p.out(p.carry + i).bytes());
+  const auto slice = [&](int64_t bytes) {
+    return p.length > 1 && bytes % s.memory.alignment != 0 ? s.memory.allocate(bytes) : BufferPtr();
+  };
+  for (size_t i = 0; i < p.xs; ++i) {
+    s.x_bytes.push_back(p.in(p.carry + i).bytes());
+    s.x.push_back(slice(s.x_bytes[i]));
+  }
+  for (size_t i = 0; i < p.ys; ++i) {
+    s.y_bytes.push_back(p.out(p.carry + i).bytes());
+    s.y.push_back(slice(s.y_bytes[i]));
+  }
   s.in.resize(p.body.inputs.size());
   s.out.resize(p.body.outputs.size());
   return [state](const void* const* in, void* const* out) {
     State& t = *state;
     if (t.length == 0)
-      for (size_t i = 0; i < t.carry; ++i)
-        if (t.carry_bytes[i] > 0) std::memcpy(out[i], in[i], static_cast<size_t>(t.carry_bytes[i]));
+      for (size_t i = 0; i < t.carry; ++i) t.memory.copy(out[i], in[i], t.carry_bytes[i]);
     for (size_t i = t.carry + t.xs; i < t.in.size(); ++i) t.in[i] = in[i];
     for (int64_t step = 0; step < t.length; ++step) {
       const int64_t at = t.reverse ? t.length - 1 - step : step;
@@ -229,16 +249,19 @@ Kernel scan_cpu(const KernelSpec& spec) {
         t.in[i] = step == 0 ? in[i] : (step % 2 ? t.even : t.odd)[i]->data();
         t.out[i] = step == t.length - 1 ? out[i] : (step % 2 ? t.odd : t.even)[i]->data();
       }
-      for (size_t i = 0; i < t.xs; ++i)
-        t.in[t.carry + i] = static_cast<const std::byte*>(in[t.carry + i]) + at * t.x_bytes[i];
-      for (size_t i = 0; i < t.ys; ++i)
-        t.out[t.carry + i] = static_cast<std::byte*>(out[t.carry + i]) + at * t.y_bytes[i];
+      for (size_t i = 0; i < t.xs; ++i) {
+        const void* x = static_cast<const std::byte*>(in[t.carry + i]) + at * t.x_bytes[i];
+        if (t.x[i]) t.memory.copy(t.x[i]->data(), x, t.x_bytes[i]);
+        t.in[t.carry + i] = t.x[i] ? t.x[i]->data() : x;
+      }
+      const auto y = [&](size_t i) { return static_cast<std::byte*>(out[t.carry + i]) + at * t.y_bytes[i]; };
+      for (size_t i = 0; i < t.ys; ++i) t.out[t.carry + i] = t.y[i] ? t.y[i]->data() : y(i);
       t.body(t.in.data(), t.out.data());
+      for (size_t i = 0; i < t.ys; ++i)
+        if (t.y[i]) t.memory.copy(y(i), t.y[i]->data(), t.y_bytes[i]);
     }
   };
 }
-
-}  // namespace
 
 constinit const Op scan_op = {
     .name = "scan",
@@ -248,6 +271,7 @@ constinit const Op scan_op = {
     .batch = scan_batch,
     .own_varying = true,
     .cpu = scan_cpu,
+    .cuda = LOCKSTEP_CUDA(scan_cuda),
 };
 
 Values scan(Builder& b, ProgramPtr body, const Values& carry, const Values& xs, const Values& constants, int64_t length,

@@ -5,9 +5,10 @@
 #include <cstring>
 #include <limits>
 
-#include "lane/pool.h"
-#include "ops/dims.h"
 #include "base/dispatch.h"
+#include "lane/pool.h"
+#include "ops/cuda/kernels.h"
+#include "ops/dims.h"
 #include "ops/index_ops.h"
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
@@ -15,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kGrain = 8192;
+constexpr int64_t kSortGrain = 8192;
 
 // Keys of at most 32 bits share a word with their index.
 struct Narrow {
@@ -159,7 +160,7 @@ Kernel sort_cpu(const KernelSpec& spec) {
     return [=, descending = spec.attrs.get<bool>("descending"), pool = &spec.pool](const void* const* in,
                                                                                    void* const* out) {
       if (n == 0) return;
-      pool->parallel_range(lines, std::max<int64_t>(kGrain / n, 1), [&](int64_t begin, int64_t end, int thread) {
+      pool->parallel_range(lines, std::max<int64_t>(kSortGrain / n, 1), [&](int64_t begin, int64_t end, int thread) {
         auto* items = static_cast<Item<T>*>(pool->scratch(thread, n * static_cast<int64_t>(sizeof(Item<T>))));
         for (int64_t line = begin; line < end; ++line) {
           const int64_t first = line / inner * n * inner + line % inner;
@@ -208,7 +209,7 @@ Kernel top_k_cpu(const KernelSpec& spec) {
   return with_dtype(spec.in[0].dtype, [&]<class T>() -> Kernel {
     return [=, pool = &spec.pool](const void* const* in, void* const* out) {
       if (k == 0) return;
-      pool->parallel_range(lines, std::max<int64_t>(kGrain / n, 1), [&](int64_t begin, int64_t end, int thread) {
+      pool->parallel_range(lines, std::max<int64_t>(kSortGrain / n, 1), [&](int64_t begin, int64_t end, int thread) {
         auto* items = static_cast<Item<T>*>(pool->scratch(thread, n * static_cast<int64_t>(sizeof(Item<T>))));
         for (int64_t line = begin; line < end; ++line) {
           const T* from = static_cast<const T*>(in[0]) + line * n;
@@ -235,13 +236,15 @@ constinit const Op sort_op = {.name = "sort",
                               .forward = sort_forward,
                               .vjp = sort_vjp,
                               .batch = sort_batch,
-                              .cpu = sort_cpu};
+                              .cpu = sort_cpu,
+                              .cuda = LOCKSTEP_CUDA(sort_cuda<false>)};
 constinit const Op top_k_op = {.name = "top_k",
                                .rule = top_k_rule,
                                .type = top_k_type,
                                .vjp = top_k_vjp,
                                .batch = batch_pointwise,
-                               .cpu = top_k_cpu};
+                               .cpu = top_k_cpu,
+                               .cuda = LOCKSTEP_CUDA(sort_cuda<true>)};
 
 Values sort(const Values& operands, int64_t axis, bool descending) {
   if (operands.empty()) throw_error("sort: got no operands; give at least the key");

@@ -11,8 +11,8 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kMaxRank = 32;
-constexpr int64_t kPiece = 32768;  // elements of a row copied as one task
-constexpr int64_t kGrain = 16384;  // elements below which a task is not worth its start
+constexpr int64_t kPiece = 32768;      // elements of a row copied as one task
+constexpr int64_t kCopyGrain = 16384;  // elements below which a task is not worth its start
 constexpr int64_t kByteGrain = 1 << 18;
 constexpr int64_t kTileBytes = 128;  // a side of a tile
 
@@ -182,7 +182,7 @@ void AffineCopy::run(const std::byte* in, std::byte* out, Pool& pool) const {
   const int64_t rows = elements_ / inner.size;
   const size_t outer = dims_.size() - 1;
   if (inner.size <= kPiece) {
-    pool.parallel_range(rows, std::max<int64_t>(kGrain / inner.size, 1), [&](int64_t begin, int64_t end, int) {
+    pool.parallel_range(rows, std::max<int64_t>(kCopyGrain / inner.size, 1), [&](int64_t begin, int64_t end, int) {
       walk(dims_.data(), outer, begin, end, [&](Place p) { copy_row(in + p.in, out + p.out, inner.size); });
     });
     return;
@@ -205,7 +205,7 @@ void AffineCopy::run_tiles(const std::byte* in, std::byte* out, Pool& pool) cons
   const size_t outer = dims_.size() - 2;
   const int64_t tiles = elements_ / (across.size * along.size) * across_tiles * along_tiles;
   const int64_t tile_elements = std::min(kSide, across.size) * std::min(kSide, along.size);
-  pool.parallel_range(tiles, std::max<int64_t>(kGrain / tile_elements, 1), [&](int64_t begin, int64_t end, int) {
+  pool.parallel_range(tiles, std::max<int64_t>(kCopyGrain / tile_elements, 1), [&](int64_t begin, int64_t end, int) {
     std::array<std::byte, kSide * kSide * kBytes> buffer;
     for (int64_t tile = begin; tile < end; ++tile) {
       const int64_t a0 = tile / along_tiles % across_tiles * kSide, a1 = std::min(a0 + kSide, across.size);

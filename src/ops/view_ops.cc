@@ -166,7 +166,7 @@ Value reshape_fold(const Fold& f) {
   return source.type() == f.type ? source : reshape(source, f.type.shape);
 }
 
-View dense_view(const Type&, const Type& out, const Attrs&) { return {0, dense_strides(out.shape)}; }
+View dense_result_view(const Type&, const Type& out, const Attrs&) { return {0, dense_strides(out.shape)}; }
 
 bool same_memory(Types, Types, const Attrs&, size_t, size_t) { return true; }
 
@@ -379,9 +379,9 @@ constinit const Op reshape_op = {.name = "reshape",
                                  .batch = reshape_batch,
                                  .local = with_local_shape,
                                  .fold = reshape_fold,
-                                 .view = dense_view,
+                                 .view = dense_result_view,
                                  .alias = same_memory,
-                                 .cpu = view_kernel<dense_view>};
+                                 .cpu = view_kernel<dense_result_view>};
 constinit const Op transpose_op = {.name = "transpose",
                                    .linear = Linear::one,
                                    .rule = transpose_rule,
@@ -414,9 +414,9 @@ constinit const Op stop_gradient_op = {.name = "stop_gradient",
                                        .linear = Linear::one,
                                        .rule = pointwise_rule,
                                        .batch = batch_pointwise,
-                                       .view = dense_view,
+                                       .view = dense_result_view,
                                        .alias = same_memory,
-                                       .cpu = view_kernel<dense_view>};
+                                       .cpu = view_kernel<dense_result_view>};
 
 Value broadcast(Value x, Shape out, std::vector<int64_t> dims) {
   return emit(broadcast_op, {x}, {{"shape", std::move(out)}, {"dims", std::move(dims)}});

@@ -1,6 +1,8 @@
 #include "plan/cuda_plan.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <string_view>
 
 #include "base/check.h"
 #ifdef LOCKSTEP_WITH_CUDA
@@ -52,6 +54,7 @@ struct Recordings::State {
   CudaLane* lane = nullptr;
   std::vector<One> all;
   int64_t now = 0;
+  bool waits = false;  // the work was seen to wait for the GPU
 };
 
 Recordings::Recordings() : state_(std::make_unique<State>()) {}
@@ -62,8 +65,14 @@ Recordings::~Recordings() {
 
 void Recordings::run(CudaLane& lane, bool possible, const std::vector<const void*>& pointers,
                      const std::function<void()>& work) {
-  if (!possible || lane.recording()) return work();
+  // Under it launches wait for their end, one by one, so that an error names its op: a recording would be one launch.
+  static const bool blocking = [] {
+    const char* value = std::getenv("CUDA_LAUNCH_BLOCKING");
+    return value && std::string_view(value) == "1";
+  }();
+  if (!possible || blocking || lane.recording()) return work();
   State& s = *state_;
+  if (s.waits) return work();
   s.lane = &lane;
   ++s.now;
   auto at = std::find_if(s.all.begin(), s.all.end(), [&](const State::One& one) { return one.pointers == pointers; });
@@ -75,7 +84,10 @@ void Recordings::run(CudaLane& lane, bool possible, const std::vector<const void
       s.all.erase(at);
     }
     s.all.push_back({pointers, nullptr, s.now});
-    return work();  // also what is prepared on first use
+    const int64_t before = CudaLane::waits();
+    work();  // also what is prepared on first use
+    s.waits = CudaLane::waits() != before;
+    return;
   }
   at->used = s.now;
   if (!at->graph) at->graph = lane.record(work);
@@ -104,20 +116,25 @@ Kernel gpu_copy(CudaLane& lane, int64_t bytes) {
   return [&lane, bytes](const void* const* in, void* const* out) { lane.copy(out[0], in[0], bytes); };
 }
 
+BufferPtr gpu_memory(CudaLane& lane, int64_t bytes) { return lane.allocate(bytes); }
+bool is_recording(const CudaLane& lane) { return lane.recording(); }
+
 std::byte* gpu_work_space(CudaLane& lane, BufferPtr& own, int64_t bytes) {
   if (!own || own->size() < bytes) {
     own.reset();
-    own = lane.allocate(bytes);
+    own = lane.allocate(bytes, "the work space of a program");
   }
   return own->data();
 }
 #else
 namespace {
-[[noreturn]] void missing() { throw_error("cuda: this lockstep was built without CUDA; leave LOCKSTEP_PLATFORM at cpu"); }
+[[noreturn]] void missing() { LOCKSTEP_CHECK(false, "a GPU is used in a build without CUDA"); }
 }  // namespace
 BufferPtr on_gpu(CudaLane&, const Buffer&) { missing(); }
 Kernel gpu_kernel(const Op&, const KernelSpec&, const KernelSpec&, std::string&, bool&) { missing(); }
 Kernel gpu_copy(CudaLane&, int64_t) { missing(); }
+BufferPtr gpu_memory(CudaLane&, int64_t) { missing(); }
+bool is_recording(const CudaLane&) { missing(); }
 std::byte* gpu_work_space(CudaLane&, BufferPtr&, int64_t) { missing(); }
 struct Recordings::State {};
 Recordings::Recordings() = default;

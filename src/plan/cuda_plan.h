@@ -17,6 +17,9 @@ BufferPtr on_gpu(CudaLane&, const Buffer& host);
 Kernel gpu_kernel(const Op&, const KernelSpec&, const KernelSpec& host, std::string& text, bool& waits);
 
 Kernel gpu_copy(CudaLane&, int64_t bytes);
+BufferPtr gpu_memory(CudaLane&, int64_t bytes);
+// Is what is queued now recorded?
+bool is_recording(const CudaLane&);
 
 // Recordings of what a plan queues, one for each set of pointers it was run with lately: replaying one costs the host
 // one call. Made when the same pointers come again. Not copied; used by one thread at a time.

@@ -9,12 +9,15 @@
 #include "passes/passes.h"
 #include "plan/cuda_plan.h"
 #include "plan/memory.h"
+#include "plan/whole_kernel.h"
 
 namespace lockstep {
 namespace {
 
 // Values made from constants alone are computed once, at compile time, up to this size.
 constexpr int64_t kMaxConstantBytes = int64_t{1} << 20;
+// What a GPU's work space may be without a thought.
+constexpr int64_t kPlentyBytes = int64_t{64} << 20;
 
 // Is the result the operand's memory under another shape?
 bool identity_layout(const Op& op, const Type& in, const Type& out, const Attrs& attrs) {
@@ -150,8 +153,19 @@ class Planner {
     }
   }
 
+  // On a GPU that has plenty of it, memory that is used again would make instructions wait that could share a phase
+  // (whole_kernel.h).
+  bool memory_is_plenty() const {
+    if (!cuda_) return false;
+    int64_t all = 0;
+    for (const Eqn* eqn : steps_)
+      for (ValueId id : eqn->out) all += place_[id].kind == Place::none ? bytes(id) : 0;
+    return all <= kPlentyBytes;
+  }
+
   void place_the_rest() {
     std::vector<Block> blocks;
+    const bool plenty = memory_is_plenty();
     for (size_t t = 0; t < steps_.size(); ++t) {
       std::vector<ValueId> gone;  // operands whose block a result of this step has taken over
       for (size_t k = 0; k < steps_[t]->out.size(); ++k) {
@@ -163,13 +177,13 @@ class Planner {
               std::find(gone.begin(), gone.end(), from) != gone.end() || !may_share(static_cast<int>(t), k, from))
             continue;
           place_[v] = place_[from];
-          blocks[place_[v].index].last = last_[v];
+          blocks[place_[v].index].last = plenty ? INT_MAX : last_[v];
           gone.push_back(from);
           break;
         }
         if (place_[v].kind != Place::none) continue;
         place_[v] = {Place::arena, blocks.size()};
-        blocks.push_back({bytes(v), first_[v], last_[v], 0});
+        blocks.push_back({bytes(v), first_[v], plenty ? INT_MAX : last_[v], 0});
       }
     }
     plan_.work_bytes_ = place_blocks(blocks);
@@ -179,7 +193,7 @@ class Planner {
 
   // Fills a pointer of an instruction, or notes that each run has to.
   template <class P>
-  void point(size_t instruction, std::vector<P>& list, ValueId id, bool is_result, bool on_gpu) {
+  void point_to(size_t instruction, std::vector<P>& list, ValueId id, bool is_result, bool on_gpu) {
     const Place& place = place_[base(id)];
     switch (place.kind) {
       case Place::constant:
@@ -272,19 +286,22 @@ class Planner {
       }
       const size_t n = plan_.instructions_.size();
       for (ValueId id : eqn->in) {
-        point(n, instruction.in, id, false, on_gpu);
+        point_to(n, instruction.in, id, false, on_gpu);
         instruction.text += ' ' + place_text(id);
       }
       instruction.text += " ->";
       for (ValueId id : eqn->out) {
-        point(n, instruction.out, id, true, on_gpu);
+        point_to(n, instruction.out, id, true, on_gpu);
         instruction.text += ' ' + place_text(id);
       }
-      if (constant)
+      if (constant) {
         instruction.kernel(instruction.in.data(), instruction.out.data());
-      else
-        plan_.instructions_.push_back(std::move(instruction));
+        continue;
+      }
+      plan_.instructions_.push_back(std::move(instruction));
+      stretches_.emplace_back(stretches(eqn->in), stretches(eqn->out));
     }
+    const size_t computed = plan_.instructions_.size();
     // Outputs that are inputs, or appear twice, are copied last.
     for (size_t j = 0; j < p_.outputs.size(); ++j) {
       const ValueId v = p_.outputs[j];
@@ -299,12 +316,88 @@ class Planner {
           std::memcpy(out[0], in[0], static_cast<size_t>(n));
         };
       const size_t at = plan_.instructions_.size();
-      point(at, instruction.in, v, false, cuda_ != nullptr);
+      point_to(at, instruction.in, v, false, cuda_ != nullptr);
       plan_.patches_.push_back({{at, 0, true}, false, j});
       instruction.out.push_back(nullptr);
       instruction.text = fmt::format(" {} -> out{}", place_text(v), j);
       plan_.instructions_.push_back(std::move(instruction));
     }
+    if (cuda_) join(computed);
+    if (cuda_ && plan_.is_worth_recording()) add_landings();
+  }
+
+  // Small inputs and outputs, which may lie elsewhere in every run, have a place of their own on a GPU, so that a
+  // recording is good for all of them.
+  void add_landings() {
+    constexpr int64_t kSmall = 64 << 10;
+    const auto add = [&](bool is_input, size_t index, int64_t size) {
+      if (size > 0 && size <= kSmall)
+        plan_.landings_.push_back({is_input, index, detail::gpu_memory(*cuda_, size), detail::gpu_copy(*cuda_, size)});
+    };
+    for (size_t i = 0; i < p_.inputs.size(); ++i)
+      if (!donated_[i]) add(true, i, bytes(p_.inputs[i]));
+    for (size_t j = 0; j < p_.outputs.size(); ++j)
+      if (plan_.donated_input_[j] < 0) add(false, j, bytes(p_.outputs[j]));
+  }
+
+  // Where values are, for what may happen at the same time: inputs and what is written to them have a space each, and
+  // so have outputs, constants, and the work space.
+  std::vector<detail::Stretch> stretches(const std::vector<ValueId>& ids) const {
+    std::vector<detail::Stretch> out;
+    for (ValueId id : ids) {
+      const Place& place = place_[base(id)];
+      size_t kind = place.kind, index = place.index;
+      if (place.kind == Place::output && plan_.donated_input_[index] >= 0) {
+        kind = Place::input;
+        index = static_cast<size_t>(plan_.donated_input_[index]);
+      }
+      const int64_t begin = place.kind == Place::arena ? offsets_[index] : 0;
+      if (place.kind == Place::arena) index = 0;
+      out.push_back({static_cast<int64_t>(index * 8 + kind), begin, begin + bytes(id)});
+    }
+    return out;
+  }
+
+  // The first `count` instructions, some of which become one on a GPU.
+  void join([[maybe_unused]] size_t count) {
+#ifdef LOCKSTEP_WITH_CUDA
+    std::vector<detail::GpuInstruction> all;
+    for (size_t i = 0; i < count; ++i)
+      all.push_back({&plan_.instructions_[i].kernel, stretches_[i].first, stretches_[i].second});
+    std::vector<Plan::Instruction> after;
+    std::vector<Plan::Slot> moved(plan_.instructions_.size());  // by instruction: where its pointers begin, by list
+    std::vector<size_t> results(plan_.instructions_.size());
+    const auto keep = [&](size_t i) {
+      moved[i] = {after.size(), 0, false};
+      after.push_back(std::move(plan_.instructions_[i]));
+    };
+    size_t next = 0;
+    for (detail::Joined& one : detail::joined(*cuda_, all)) {
+      for (; next < one.first; ++next) keep(next);
+      Plan::Instruction instruction;
+      instruction.kernel = std::move(one.kernel);
+      instruction.label = "whole";
+      instruction.text = " " + one.text;
+      for (; next < one.first + one.count; ++next) {
+        Plan::Instruction& part = plan_.instructions_[next];
+        moved[next] = {after.size(), instruction.in.size(), false};
+        results[next] = instruction.out.size();
+        instruction.in.insert(instruction.in.end(), part.in.begin(), part.in.end());
+        instruction.out.insert(instruction.out.end(), part.out.begin(), part.out.end());
+        instruction.text += fmt::format("\n  {}{}", part.op->name, part.text);
+      }
+      after.push_back(std::move(instruction));
+    }
+    for (; next < plan_.instructions_.size(); ++next) keep(next);
+    plan_.instructions_ = std::move(after);
+    const auto move_slot = [&](Plan::Slot& slot) {
+      const size_t from = slot.instruction;
+      slot.instruction = moved[from].instruction;
+      slot.index += slot.is_result ? results[from] : moved[from].index;
+    };
+    for (Plan::Patch& patch : plan_.patches_) move_slot(patch.slot);
+    for (Plan::ArenaPatch& patch : plan_.arena_patches_) move_slot(patch.slot);
+#endif
   }
 
   const Program& p_;
@@ -318,6 +411,8 @@ class Planner {
   std::vector<int> first_, last_;  // by base value: steps
   std::vector<Place> place_;       // by base value
   std::vector<int64_t> offsets_;   // by block
+  // By instruction: where its operands and results are.
+  std::vector<std::pair<std::vector<detail::Stretch>, std::vector<detail::Stretch>>> stretches_;
 };
 
 Plan::Plan(const Program& program, Pool& pool, const PlanOptions& options)
@@ -347,10 +442,9 @@ void Plan::run(const void* const* in, void* const* out) {
         cuda_ ? detail::gpu_work_space(*cuda_, own_gpu_, work_bytes_) : arena_->reserve(work_bytes_);
     if (base != arena_base_) move_arena(base);
   }
-  for (const Patch& patch : patches_)
-    set(patch.slot, patch.from_input ? const_cast<void*>(in[patch.index]) : out[patch.index]);
   try {
     if (cuda_) return run_on_gpu(in, out);
+    point(in, out);
     for (const Instruction& instruction : instructions_)
       instruction.kernel(instruction.in.data(), instruction.out.data());
   } catch (...) {
@@ -359,19 +453,14 @@ void Plan::run(const void* const* in, void* const* out) {
   }
 }
 
-void Plan::run_on_gpu(const void* const* in, void* const* out) {
-  pointers_.assign(in, in + inputs_);
-  pointers_.insert(pointers_.end(), out, out + donated_input_.size());
-  pointers_.push_back(arena_base_);
-  recordings_.run(*cuda_, !waits_, pointers_, [this] {
-    for (const Instruction& instruction : instructions_)
-      instruction.kernel(instruction.in.data(), instruction.out.data());
-  });
+void Plan::point(const void* const* in, void* const* out) {
+  for (const Patch& patch : patches_)
+    set(patch.slot, patch.from_input ? const_cast<void*>(in[patch.index]) : out[patch.index]);
 }
 
 std::string Plan::describe() const {
   std::string out;
-  for (const Instruction& i : instructions_) out += fmt::format("{}{}\n", i.op ? i.op->name : "copy", i.text);
+  for (const Instruction& i : instructions_) out += fmt::format("{}{}\n", i.op ? i.op->name : i.label, i.text);
   return out + fmt::format("work space and constants: {} bytes\n", arena_bytes_);
 }
 

@@ -48,7 +48,8 @@ class Plan {
  private:
   friend class Planner;
   struct Instruction {
-    const Op* op = nullptr;  // null: a copy
+    const Op* op = nullptr;  // null: what the label says
+    const char* label = "copy";
     Kernel kernel;
     std::vector<const void*> in;
     std::vector<void*> out;
@@ -70,7 +71,17 @@ class Plan {
     Slot slot;
     int64_t offset;
   };
+  // Memory of a small input or output that is the same in every run; see run_on_gpu().
+  struct Landing {
+    bool is_input;
+    size_t index;
+    BufferPtr memory;
+    Kernel copy;
+  };
   void set(const Slot&, void* pointer);
+  void point(const void* const* in, void* const* out);
+  // Several kernels, none of which waits for the GPU.
+  bool is_worth_recording() const { return instructions_.size() > 3 && !waits_; }
   void move_arena(std::byte* base);
   void run_on_gpu(const void* const* in, void* const* out);
 
@@ -87,8 +98,10 @@ class Plan {
   size_t inputs_ = 0;
   bool waits_ = false;  // for the GPU, in the middle
   detail::Recordings recordings_;
+  std::vector<Landing> landings_;
   std::vector<const void*> pointers_;  // of a run, for recordings_
-  std::byte* arena_base_ = nullptr;    // where the pointers of the instructions lead now
+  std::vector<void*> outs_;
+  std::byte* arena_base_ = nullptr;  // where the pointers of the instructions lead now
   int64_t work_bytes_ = 0;
   int64_t arena_bytes_ = 0;
 };

@@ -20,18 +20,31 @@ inline constexpr int kMostCpuDevices = 131072;
 // Throws Error for anything but a number.
 int detect_cpu_devices(const Environment&);
 
-// The variables that detect_cpu_devices() reads, as this process has them.
+// The variables that decide about devices, as this process has them.
 Environment device_variables();
+
+// Whether this process can compute on a GPU.
+struct GpuState {
+  bool usable = false;
+  std::string why_not;  // where not: the reason and the remedy
+  bool seen = false;    // there is NVIDIA hardware: why it is not used is worth a line
+};
+// As this machine is; opens nothing where there is no NVIDIA hardware, nor where `open` is false, which tells `seen`
+// only. Defined in lane/, which knows GPUs.
+GpuState look_for_gpus(bool open);
 
 class DeviceTable {
  public:
   using ReadEnvironment = Environment (*)();
-  explicit DeviceTable(ReadEnvironment read) : read_(read) {}
+  using LookForGpus = GpuState (*)(bool open);
+  explicit DeviceTable(ReadEnvironment read, LookForGpus look = look_for_gpus) : read_(read), look_(look) {}
 
   // Throw Error when devices() was called before.
   void set_cpu_devices(int n);
-  void set_platform(Platform);
+  void set_platform(const std::string& name);
   Platform platform();
+  // Why platform() is the CPU although there is NVIDIA hardware and nobody asked for the CPU; else empty.
+  std::string why_no_gpu();
 
   // Whether devices() was called.
   bool used();
@@ -54,11 +67,14 @@ class DeviceTable {
  private:
   std::mutex mutex_;
   const ReadEnvironment read_;
+  const LookForGpus look_;
   void decide();
   Platform chosen_platform();
 
   std::optional<int> wanted_;
-  std::optional<Platform> platform_;
+  std::string wanted_platform_;       // empty: what the environment says
+  std::optional<Platform> platform_;  // once chosen
+  std::string why_no_gpu_;
   int index_ = 0;
   std::vector<int> counts_;              // of each process; empty: this one is alone
   std::vector<Device> devices_, local_;  // empty: not decided yet

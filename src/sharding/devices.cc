@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "lockstep/error.h"
 #include "sharding/device_table.h"
 
 namespace lockstep {
@@ -18,6 +19,7 @@ namespace {
 constexpr std::string_view kVariables[] = {"LOCKSTEP_NUM_CPU_DEVICES", "JAX_NUM_CPU_DEVICES"};
 constexpr std::string_view kXlaVariable = "XLA_FLAGS";
 constexpr std::string_view kPlatformVariable = "LOCKSTEP_PLATFORM";
+constexpr std::string_view kLanesVariable = "LOCKSTEP_CPU_LANES";
 constexpr std::string_view kXlaFlag = "--xla_force_host_platform_device_count=";
 
 int parse_count(std::string_view text, std::string_view where) {
@@ -41,6 +43,11 @@ std::optional<std::string_view> find_xla_flag(std::string_view flags) {
     begin = end;
   }
   return value;
+}
+
+void check_platform(const std::string& name, std::string_view where) {
+  if (name != "cpu" && name != "cuda" && name != "auto")
+    throw_error("{} is \"{}\"; give cpu, cuda or auto", where, name);
 }
 
 }  // namespace
@@ -70,6 +77,7 @@ Environment device_variables() {
   for (std::string_view variable : kVariables) read(variable);
   read(kXlaVariable);
   read(kPlatformVariable);
+  read(kLanesVariable);
   return environment;
 }
 
@@ -85,12 +93,14 @@ void DeviceTable::set_cpu_devices(int n) {
   wanted_ = n;
 }
 
-void DeviceTable::set_platform(Platform platform) {
+void DeviceTable::set_platform(const std::string& name) {
+  check_platform(name, "set_platform: the platform");
   const std::lock_guard lock(mutex_);
-  if (!devices_.empty() && devices_[0].platform != platform)
+  if (!devices_.empty() && name != "auto" && name != to_string(devices_[0].platform))
     throw_error("set_platform: devices are in use already, of {}; call it before anything that uses devices",
                 to_string(devices_[0].platform));
-  platform_ = platform;
+  wanted_platform_ = name;
+  if (devices_.empty()) platform_.reset();
 }
 
 Platform DeviceTable::platform() {
@@ -98,17 +108,44 @@ Platform DeviceTable::platform() {
   return chosen_platform();
 }
 
+std::string DeviceTable::why_no_gpu() {
+  const std::lock_guard lock(mutex_);
+  chosen_platform();
+  return why_no_gpu_;
+}
+
 // REQUIRES: the lock is held.
 Platform DeviceTable::chosen_platform() {
-  if (!platform_) {
-    const Environment environment = read_();
-    const auto at = environment.find(std::string(kPlatformVariable));
-    const std::string text = at == environment.end() ? "" : at->second;
-    if (!text.empty() && text != "cpu" && text != "cuda")
-      throw_error("devices: {} is \"{}\"; give cpu or cuda", kPlatformVariable, text);
-    platform_ = text == "cuda" ? Platform::cuda : Platform::cpu;
+  if (platform_) return *platform_;
+  const Environment environment = read_();
+  const auto value = [&](std::string_view name) {
+    const auto at = environment.find(std::string(name));
+    return at == environment.end() ? std::string() : at->second;
+  };
+  std::string wanted = wanted_platform_;
+  if (wanted.empty()) {
+    wanted = value(kPlatformVariable);
+    if (wanted.empty()) wanted = "auto";
+    check_platform(wanted, fmt::format("devices: {}", kPlatformVariable));
   }
-  return *platform_;
+  why_no_gpu_.clear();
+  if (wanted == "cpu") return *(platform_ = Platform::cpu);
+
+  std::string many;  // of which a GPU cannot be one yet
+  if (const std::string lanes = value(kLanesVariable); !lanes.empty() && lanes != "1")
+    many = fmt::format("{} lanes", lanes);
+  if (counts_.size() > 1) many = fmt::format("{} processes", counts_.size());
+  GpuState gpus = look_(many.empty());
+  if (!many.empty()) {
+    gpus.usable = false;
+    gpus.why_not = fmt::format(
+        "cuda: there are {}, and a GPU is one lane of one process; use one process, or --platform cpu "
+        "(LOCKSTEP_PLATFORM=cpu)",
+        many);
+  }
+  if (!gpus.usable && wanted == "cuda") throw Error(gpus.why_not);
+  if (!gpus.usable && gpus.seen) why_no_gpu_ = gpus.why_not;
+  return *(platform_ = gpus.usable ? Platform::cuda : Platform::cpu);
 }
 
 bool DeviceTable::used() {
@@ -126,6 +163,7 @@ void DeviceTable::join(int index, const std::vector<int>& counts) {
   LOCKSTEP_CHECK(devices_.empty(), "{} devices are in use", devices_.size());
   index_ = index;
   counts_ = counts;
+  platform_.reset();
 }
 
 void DeviceTable::leave() {
@@ -134,6 +172,7 @@ void DeviceTable::leave() {
   counts_.clear();
   devices_.clear();
   local_.clear();
+  platform_.reset();
 }
 
 void DeviceTable::decide() {
@@ -194,7 +233,8 @@ int device_count() { return static_cast<int>(devices().size()); }
 int local_device_count() { return static_cast<int>(local_devices().size()); }
 int process_index() { return DeviceTable::instance().process_index(); }
 int process_count() { return DeviceTable::instance().process_count(); }
-void set_platform(Platform platform) { DeviceTable::instance().set_platform(platform); }
+void set_platform(Platform platform) { DeviceTable::instance().set_platform(to_string(platform)); }
+void set_platform(const std::string& name) { DeviceTable::instance().set_platform(name); }
 Platform platform() { return DeviceTable::instance().platform(); }
 void set_cpu_devices(int n) { DeviceTable::instance().set_cpu_devices(n); }
 

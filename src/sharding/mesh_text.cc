@@ -12,9 +12,11 @@ namespace {
 
 constexpr std::string_view kOn = " on ";
 
+// The first devices of what this process computes on, in order: they go without saying.
 bool is_plain(const std::vector<Device>& devices) {
+  const Platform own = platform();
   for (size_t i = 0; i < devices.size(); ++i)
-    if (devices[i].platform != Platform::cpu || devices[i].id != static_cast<int>(i)) return false;
+    if (devices[i].platform != own || devices[i].id != static_cast<int>(i)) return false;
   return true;
 }
 
@@ -72,7 +74,7 @@ Mesh mesh_from_text(std::string_view text) {
   }
   std::vector<Device> made;
   if (on == text.size()) {
-    for (int64_t i = 0; i < count(shape); ++i) made.push_back(device_of(Platform::cpu, static_cast<int>(i)));
+    for (int64_t i = 0; i < count(shape); ++i) made.push_back(device_of(platform(), static_cast<int>(i)));
   } else {
     for (std::string_view part : parts_of(text.substr(on + kOn.size()))) {
       const auto [name, id] = named_number(part, ':');

@@ -16,7 +16,7 @@
 namespace lockstep::detail {
 namespace {
 
-constexpr std::string_view kStep = "step_";
+constexpr std::string_view kStepPrefix = "step_";
 constexpr size_t kDigits = 8;
 
 std::optional<int64_t> parse_number(std::string_view text) {
@@ -96,11 +96,12 @@ bool has_manifest(FileSystem& files, const std::string& folder) { return files.e
 
 }  // namespace
 
-std::string step_name(int64_t step) { return fmt::format("{}{:08}", kStep, step); }
+std::string step_name(int64_t step) { return fmt::format("{}{:08}", kStepPrefix, step); }
 
 std::optional<int64_t> parse_step_name(std::string_view name) {
-  if (name.substr(0, kStep.size()) != kStep || name.size() < kStep.size() + kDigits) return std::nullopt;
-  const std::optional<int64_t> step = parse_number(name.substr(kStep.size()));
+  if (name.substr(0, kStepPrefix.size()) != kStepPrefix || name.size() < kStepPrefix.size() + kDigits)
+    return std::nullopt;
+  const std::optional<int64_t> step = parse_number(name.substr(kStepPrefix.size()));
   return step && step_name(*step) == name ? step : std::nullopt;
 }
 

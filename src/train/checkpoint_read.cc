@@ -17,7 +17,7 @@
 namespace lockstep::detail {
 namespace {
 
-constexpr int64_t kWindow = int64_t{1} << 20;
+constexpr int64_t kReadWindow = int64_t{1} << 20;
 
 [[noreturn]] void refuse(const std::string& file, const std::string& fact) {
   throw_error("checkpoint: {} {}; the checkpoint is not whole: use another one", file, fact);
@@ -44,7 +44,7 @@ class ShardReader {
         path_(path),
         shard_(shard),
         // Without sums of chunks nothing can be believed before all is read.
-        chunk_(shard.chunk_bytes > 0 ? shard.chunk_bytes : kWindow),
+        chunk_(shard.chunk_bytes > 0 ? shard.chunk_bytes : kReadWindow),
         wanted_(static_cast<size_t>((shard.bytes + chunk_ - 1) / chunk_), shard.chunk_bytes == 0) {}
 
   void want(int64_t begin, int64_t end) {
@@ -63,7 +63,7 @@ class ShardReader {
     for (int64_t first = 0, last = 0; first < chunks; first = last) {
       last = first + 1;
       if (!wanted_[static_cast<size_t>(first)]) continue;
-      while (last < chunks && wanted_[static_cast<size_t>(last)] && (last + 1 - first) * chunk_ <= kWindow) ++last;
+      while (last < chunks && wanted_[static_cast<size_t>(last)] && (last + 1 - first) * chunk_ <= kReadWindow) ++last;
       read(first * chunk_, std::min(last * chunk_, shard_.bytes));
       for (int64_t chunk = first; chunk < last; ++chunk) verify(chunk);
       for (Transfer& transfer : transfers_) take(transfer);

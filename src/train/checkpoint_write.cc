@@ -24,7 +24,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "checkpoints hold the bytes of arrays as they lie in memory");
 
 // Bytes are hashed while the cache still has them.
-constexpr int64_t kWindow = int64_t{1} << 20;
+constexpr int64_t kWriteWindow = int64_t{1} << 20;
 
 using Bytes = std::span<const uint8_t>;
 Bytes bytes_of(const std::string& text) { return {reinterpret_cast<const uint8_t*>(text.data()), text.size()}; }
@@ -140,7 +140,7 @@ class SummedWriter {
 
   void put(Bytes bytes) {
     while (!bytes.empty()) {
-      const Bytes part = bytes.first(std::min(bytes.size(), static_cast<size_t>(kWindow)));
+      const Bytes part = bytes.first(std::min(bytes.size(), static_cast<size_t>(kWriteWindow)));
       whole_.update(part);
       add_to_chunks(part);
       file_->write(part);
@@ -179,8 +179,8 @@ void put_piece(SummedWriter& out, const Type& type, const IndexBox& box, const s
   std::vector<Overlap> walks;
   for (const CheckpointSource& source : sources) walks.emplace_back(box, source.box, size_of(type.dtype));
   std::vector<uint8_t> window;
-  for (int64_t begin = 0; begin < type.bytes(); begin += kWindow) {
-    const int64_t end = std::min(begin + kWindow, type.bytes());
+  for (int64_t begin = 0; begin < type.bytes(); begin += kWriteWindow) {
+    const int64_t end = std::min(begin + kWriteWindow, type.bytes());
     window.resize(static_cast<size_t>(end - begin));
     for (size_t k = 0; k < walks.size(); ++k)
       for (Overlap& walk = walks[k]; !walk.done() && walk.in_a() < end;) {

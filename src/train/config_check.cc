@@ -71,6 +71,7 @@ void check_devices(const TrainConfig& config) {
   if (number && std::stoi(devices) > detail::kMostCpuDevices)
     throw_error("devices: {} are more than the {} that a process can have; lower devices", devices,
                 detail::kMostCpuDevices);
+  if (!config.platform.empty()) check_one_of("platform", config.platform, {"auto", "cpu", "cuda"});
   const auto axes = parse_mesh(config.mesh);
   if (!axes.empty() && std::none_of(axes.begin(), axes.end(), [](const auto& axis) { return axis.first == "data"; }))
     throw_error("mesh: \"{}\" has no axis \"data\", along which the batch is cut; add one, such as data=-1",

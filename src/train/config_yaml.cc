@@ -53,7 +53,7 @@ YAML::Node load(const std::string& text, const std::string& filename) {
 }
 
 // Any text as YAML: as it is where nothing in it could be misread.
-std::string quoted(const std::string& text) {
+std::string yaml_quoted(const std::string& text) {
   const auto plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
            c == '/' || c == '+';
@@ -112,10 +112,10 @@ std::string to_yaml(const TrainConfig& config) {
     std::string value;
     if (key.separator() != '\0') {
       for (const std::string& element : elements_of(config, key))
-        value += (value.empty() ? "" : ", ") + quoted(element);
+        value += (value.empty() ? "" : ", ") + yaml_quoted(element);
       value = "[" + value + "]";
     } else {
-      value = quoted(text_of(config, key));
+      value = yaml_quoted(text_of(config, key));
     }
     out += fmt::format("{}: {}\n", key.name, value);
   }

@@ -73,15 +73,15 @@ TrainState Engine::create_state() const {
   return impl_->placed(std::move(state));
 }
 
-StepMetrics Engine::step(TrainState& state, const Loader& loader, const LoaderBatch& batch, bool ask_to_stop) {
+StartedStep Engine::Impl::start(TrainState& state, const Loader& loader, const LoaderBatch& batch,
+                                bool ask_to_stop) const {
   using detail::BatchArrays, detail::Trained;
-  if (impl_->options.accumulate > 1 && batch.size != batch.global_size)
+  if (options.accumulate > 1 && batch.size != batch.global_size)
     throw_error(
         "step: process {} has {} of the {} examples of a batch that is computed in {} pieces; give every process whole "
         "batches (a loader without `part`), or accumulate 1",
-        process_index(), batch.size, batch.global_size, impl_->options.accumulate);
-  const detail::Steps& steps = impl_->steps;
-  const detail::Votes votes = impl_->layout.votes(ask_to_stop);
+        process_index(), batch.size, batch.global_size, options.accumulate);
+  const detail::Votes votes = layout.votes(ask_to_stop);
   Trained before{std::move(state.params), std::move(state.optimizer), std::move(state.loss_scale)};
   std::pair<Trained, detail::StepOutputs> after;
   // The batch is placed before the call: what the compiled step is cut by is how its arguments lie.
@@ -95,16 +95,16 @@ StepMetrics Engine::step(TrainState& state, const Loader& loader, const LoaderBa
       return slice(a, starts, limits);
     };
     if (loader.resident())
-      return impl_->layout.placed(BatchArrays{loader.images(), loader.labels(), {part(batch.rows)}}, size);
-    return impl_->layout.placed(BatchArrays{part(batch.images), part(batch.labels), {}}, size);
+      return layout.placed(BatchArrays{loader.images(), loader.labels(), {part(batch.rows)}}, size);
+    return layout.placed(BatchArrays{part(batch.images), part(batch.labels), {}}, size);
   };
   try {
-    if (impl_->options.accumulate == 1) {
+    if (options.accumulate == 1) {
       after = steps.step(before, arrays(0, batch.size), batch.global_size, votes);
     } else {
       detail::Accumulated sum = steps.empty_sum();
-      for (int64_t piece = 0; piece < impl_->options.accumulate; ++piece) {
-        const Range range = shard_range(batch.size, impl_->options.accumulate, piece);
+      for (int64_t piece = 0; piece < options.accumulate; ++piece) {
+        const Range range = shard_range(batch.size, options.accumulate, piece);
         if (range.size() > 0)
           sum =
               steps.accumulate(sum, before, arrays(range.begin, range.end), batch.global_size, static_cast<int>(piece));
@@ -122,22 +122,31 @@ StepMetrics Engine::step(TrainState& state, const Loader& loader, const LoaderBa
   state.optimizer = std::move(after.first.optimizer);
   state.loss_scale = std::move(after.first.loss_scale);
   ++state.step;
+  return {std::move(after.second), batch.global_size, ask_to_stop};
+}
 
-  const detail::StepOutputs& out = after.second;
+StepMetrics Engine::Impl::metrics(const StartedStep& step, std::span<const double> facts) const {
   StepMetrics metrics;
-  metrics.examples = batch.global_size;
-  metrics.loss = out.loss.item<double>();
-  metrics.accuracy = out.correct.item<double>() / static_cast<double>(batch.global_size);
-  metrics.learning_rate = out.rate.item<double>();
+  metrics.examples = step.examples;
+  metrics.loss = facts[0];
+  metrics.accuracy = facts[1] / static_cast<double>(step.examples);
+  metrics.learning_rate = facts[2];
+  metrics.skipped = options.precision.loss_scaling && facts[3] == 0;
+  metrics.loss_scale = facts[4];
   double squares = 0;
-  for (const double norm : out.norms.to_vector<double>()) {
+  for (const double norm : facts.subspan(detail::StepOutputs::kNorms)) {
     metrics.grad_norms.push_back(norm);
     squares += norm * norm;
   }
   metrics.grad_norm = std::sqrt(squares);
-  metrics.skipped = impl_->options.precision.loss_scaling && !out.finite.item<bool>();
-  metrics.stop = out.stop.empty() ? ask_to_stop : out.stop[0].item<int>() > 0;
+  const std::vector<Array>& stop = step.outputs.stop;
+  metrics.stop = stop.empty() ? step.asked_to_stop : stop[0].item<int>() > 0;
   return metrics;
+}
+
+StepMetrics Engine::step(TrainState& state, const Loader& loader, const LoaderBatch& batch, bool ask_to_stop) {
+  const StartedStep started = impl_->start(state, loader, batch, ask_to_stop);
+  return impl_->metrics(started, started.outputs.facts.to_vector<double>());
 }
 
 EvalResult Engine::evaluate(const TrainState& state, const ImageArrays& set, int64_t batch_size) {

@@ -1,16 +1,29 @@
 // What an Engine holds; shared by the files that implement it.
 #pragma once
 
+#include <span>
+
 #include "lockstep/engine.h"
 #include "train/steps.h"
 
 namespace lockstep {
+
+// A step that has been started, and may be under way still.
+struct StartedStep {
+  detail::StepOutputs outputs;
+  int64_t examples = 0;
+  bool asked_to_stop = false;
+};
 
 struct Engine::Impl {
   Impl(Model m, EngineOptions o);
 
   // Laid out by the plan.
   TrainState placed(TrainState state) const;
+
+  // One optimizer step, without waiting for it; and what it said, of `facts`, its values.
+  StartedStep start(TrainState& state, const Loader& loader, const LoaderBatch& batch, bool ask_to_stop) const;
+  StepMetrics metrics(const StartedStep& step, std::span<const double> facts) const;
 
   Model model;
   EngineOptions options;  // checked, with a mesh

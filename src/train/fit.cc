@@ -1,20 +1,31 @@
 // The training loop: steps, evaluations, checkpoints, alarms and what is said of them.
 #include <fmt/format.h>
 
+#include <functional>
+
 #include "base/check.h"
 #include "base/names.h"
 #include "comm/world.h"
+#include "lockstep/devices.h"
+#include "lockstep/rearrange.h"
 #include "train/engine_impl.h"
 #include "train/state.h"
 
 namespace lockstep {
 namespace {
 
+// A step as the engine does it: begun, and what it said of itself when it was over.
+struct Stepping {
+  std::function<StartedStep(TrainState&, const Loader&, const LoaderBatch&, bool ask_to_stop)> start;
+  std::function<StepMetrics(const StartedStep&, std::span<const double>)> metrics;
+};
+
 // One call of fit().
-class Run {
+class FitRun {
  public:
-  Run(Engine& engine, TrainState& state, Loader& train, const FitOptions& options)
+  FitRun(Engine& engine, Stepping stepping, TrainState& state, Loader& train, const FitOptions& options)
       : engine_(engine),
+        stepping_(std::move(stepping)),
         state_(state),
         train_(train),
         fit_(options),
@@ -75,6 +86,13 @@ class Run {
     if (options_.strict) result_.ended_early = result_.by_alarm = true;
   }
 
+  // A GPU is given steps before the last ones are done, and says later how they went; elsewhere a step is over when it
+  // was started. Who looks at every step, or agrees on it with other processes, waits for it.
+  size_t ahead() const {
+    const bool may = platform() == Platform::cuda && process_count() == 1 && !options_.hooks.on_step;
+    return may ? kAhead : 1;
+  }
+
   // Returns whether the epoch is over.
   bool step() {
     const LoaderBatch batch = [&] {
@@ -82,32 +100,61 @@ class Run {
       return train_.next();
     }();
     for (const auto& logger : options_.loggers) logger->batch(batch);
-    StepMetrics metrics;
     {
       World::instance().progress(state_.step + 1, "train step");
       const auto timer = meter_.time(Meter::Phase::compute);
-      metrics = engine_.step(state_, train_, batch, process_count() > 1 && asked_to_stop());
+      under_way_.push_back(stepping_.start(state_, train_, batch, process_count() > 1 && asked_to_stop()));
+      state_.cursor = train_.cursor();
+      const bool looked_at = batch.last_of_epoch || state_.step == fit_.steps ||
+                             (eval_every_ > 0 && state_.step % eval_every_ == 0) ||
+                             (options_.checkpoint_every > 0 && state_.step % options_.checkpoint_every == 0);
+      if (under_way_.size() < ahead() && !looked_at && !(process_count() == 1 && asked_to_stop())) {
+        meter_.step(batch.global_size);
+        return batch.last_of_epoch;
+      }
+      read_facts();
     }
-    state_.cursor = train_.cursor();
-    meter_.step(metrics.examples);
+    meter_.step(batch.global_size);
+    const int64_t first = state_.step - static_cast<int64_t>(under_way_.size()) + 1;
+    for (size_t i = 0; i < under_way_.size(); ++i)
+      report(first + static_cast<int64_t>(i), stepping_.metrics(under_way_[i], facts_[i]));
+    under_way_.clear();
+    return batch.last_of_epoch;
+  }
+
+  // What the steps under way say, when they are done: all at once, since every look at a GPU waits for it.
+  void read_facts() {
+    facts_.clear();
+    if (under_way_.size() == 1) {
+      facts_.push_back(under_way_[0].outputs.facts.to_vector<double>());
+      return;
+    }
+    std::vector<Array> rows;
+    for (const StartedStep& step : under_way_) rows.push_back(step.outputs.facts);
+    const std::vector<double> all = stack(rows).to_vector<double>();
+    const size_t each = all.size() / rows.size();
+    for (size_t i = 0; i < rows.size(); ++i)
+      facts_.emplace_back(all.begin() + static_cast<std::ptrdiff_t>(i * each),
+                          all.begin() + static_cast<std::ptrdiff_t>((i + 1) * each));
+  }
+
+  void report(int64_t step, const StepMetrics& metrics) {
     const Meter::Report report = meter_.report();
     last_step_ = {{"loss", metrics.loss},
                   {"accuracy", metrics.accuracy},
                   {"learning_rate", metrics.learning_rate},
                   {"grad_norm", metrics.grad_norm},
-                  {"epoch", static_cast<double>(state_.step) / static_cast<double>(train_.batches_per_epoch())},
+                  {"epoch", static_cast<double>(step) / static_cast<double>(train_.batches_per_epoch())},
                   {"examples_per_second", report.examples_per_second},
                   {"step_seconds", report.recent_step_seconds},
                   {"data_share", report.data},
                   {"compute_share", report.compute},
                   {"communication_share", report.communication}};
-    if (options_.precision.loss_scaling)
-      last_step_.emplace_back("loss_scale", state_.loss_scale.scale[0].item<double>());
-    for (const auto& logger : options_.loggers) logger->step(state_.step, last_step_);
-    raise(alarms_.check(StepFacts{state_.step, metrics.loss, metrics.grad_norms, metrics.skipped}));
+    if (options_.precision.loss_scaling) last_step_.emplace_back("loss_scale", metrics.loss_scale);
+    for (const auto& logger : options_.loggers) logger->step(step, last_step_);
+    raise(alarms_.check(StepFacts{step, metrics.loss, metrics.grad_norms, metrics.skipped}));
     if (options_.hooks.on_step && !options_.hooks.on_step(state_, metrics)) result_.ended_early = true;
     stop_if(process_count() == 1 ? asked_to_stop() : metrics.stop);
-    return batch.last_of_epoch;
   }
 
   void evaluate() {
@@ -165,6 +212,7 @@ class Run {
   }
 
   Engine& engine_;
+  Stepping stepping_;
   TrainState& state_;
   Loader& train_;
   const FitOptions& fit_;
@@ -174,6 +222,9 @@ class Run {
   Meter meter_;
   std::unique_ptr<Checkpointer> checkpointer_;
   int64_t first_step_ = 0;
+  static constexpr size_t kAhead = 32;
+  std::vector<StartedStep> under_way_;
+  std::vector<std::vector<double>> facts_;  // of each of them
   Scalars last_step_, last_eval_;
   FitResult result_;
 };
@@ -184,7 +235,10 @@ FitResult Engine::fit(TrainState& state, Loader& train, const FitOptions& option
   if (options.steps < state.step)
     throw_error("fit: the state has made {} steps already and the run ends at {}; give more steps", state.step,
                 options.steps);
-  return Run(*this, state, train, options)();
+  const Stepping stepping{
+      [this](TrainState& s, const Loader& l, const LoaderBatch& b, bool ask) { return impl_->start(s, l, b, ask); },
+      [this](const StartedStep& step, std::span<const double> facts) { return impl_->metrics(step, facts); }};
+  return FitRun(*this, stepping, state, train, options)();
 }
 
 }  // namespace lockstep

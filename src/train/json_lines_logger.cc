@@ -14,7 +14,7 @@ namespace detail {
 namespace {
 
 // As JSON, quotes included. Bytes that are no UTF-8 become the replacement character.
-std::string quoted(const std::string& text) {
+std::string json_quoted(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -45,9 +45,10 @@ class JsonLinesLogger final : public Logger {
     open_line("start", info.first_step);
     const auto seconds = static_cast<std::time_t>(file_.unix_seconds());
     add(R"(,"date":"{:%Y-%m-%dT%H:%M:%SZ}","title":{},"total_steps":{},"steps_per_epoch":{},"config":{{)",
-        fmt::gmtime(seconds), quoted(info.title), info.total_steps, info.steps_per_epoch);
+        fmt::gmtime(seconds), json_quoted(info.title), info.total_steps, info.steps_per_epoch);
     const char* comma = "";
-    for (const auto& [key, value] : info.config) add("{}{}:{}", std::exchange(comma, ","), quoted(key), quoted(value));
+    for (const auto& [key, value] : info.config)
+      add("{}{}:{}", std::exchange(comma, ","), json_quoted(key), json_quoted(value));
     file_.buffer() += "}";
     close_line();
     file_.flush();
@@ -68,7 +69,7 @@ class JsonLinesLogger final : public Logger {
 
   void message(int64_t step, const std::string& text, bool alarm) override {
     open_line("message", step);
-    add(R"(,"alarm":{},"text":{})", alarm, quoted(text));
+    add(R"(,"alarm":{},"text":{})", alarm, json_quoted(text));
     close_line();
     file_.flush();
   }
@@ -102,7 +103,7 @@ class JsonLinesLogger final : public Logger {
       if (plain(name))
         add(",\"{}{}\":", taken ? "scalar_" : "", name);
       else
-        add(",{}:", quoted(name));
+        add(",{}:", json_quoted(name));
       if (std::isfinite(value))
         add("{}", value);
       else

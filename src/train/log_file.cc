@@ -12,7 +12,7 @@ namespace {
 constexpr double kFlushSeconds = 1;
 constexpr size_t kFlushBytes = 1 << 20;
 
-std::span<const uint8_t> bytes_of(std::string_view text) {
+std::span<const uint8_t> text_bytes(std::string_view text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
@@ -56,14 +56,14 @@ void LogFile::added() {
 void LogFile::flush() {
   if (!open_) return;
   flushed_at_ = clock_.steady_seconds();
-  if (!buffer_.empty()) attempt([&] { files_.append(path_, bytes_of(buffer_)); });
+  if (!buffer_.empty()) attempt([&] { files_.append(path_, text_bytes(buffer_)); });
   buffer_.clear();
 }
 
 void LogFile::rewrite(const Edit& edit) {
   attempt([&] {
     const std::vector<uint8_t> old = files_.read_file(path_);
-    files_.write_atomic(path_, bytes_of(edit(std::string(old.begin(), old.end()))));
+    files_.write_atomic(path_, text_bytes(edit(std::string(old.begin(), old.end()))));
   });
 }
 

@@ -13,7 +13,9 @@
 #include "base/file.h"
 #include "base/names.h"
 #include "cluster/session.h"
+#include "lane/gpu_report.h"
 #include "lockstep/distributed.h"
+#include "sharding/device_table.h"
 #include "train/run_data.h"
 
 namespace lockstep {
@@ -133,6 +135,16 @@ void check_same_facts(Session& session, const std::vector<Fact>& facts) {
   }
 }
 
+// Nothing where there is nothing to choose from.
+void tell_platform() {
+  if (platform() == Platform::cuda) {
+    const GpuReport report = report_gpus(1);
+    fmt::print(stderr, "lockstep: computing on {}\n", report.gpus.empty() ? "a GPU" : to_string(report.gpus[0]));
+  } else if (const std::string why = detail::DeviceTable::instance().why_no_gpu(); !why.empty()) {
+    fmt::print(stderr, "lockstep: computing on the CPU: {}\n", why);
+  }
+}
+
 // For those who want to see that each process reads its own part only.
 void tell_reading(const Loader& train) {
   const char* verbose = std::getenv("LOCKSTEP_VERBOSE");
@@ -149,6 +161,7 @@ class Run {
 
   RunOutcome operator()() {
     const Mesh mesh = make_devices(config_);
+    if (speaks() && !config_.quiet) tell_platform();
     auto [train, test] = open_data(config_, mesh);
     const int64_t total = config_.steps > 0 ? config_.steps : config_.epochs * train.batches_per_epoch();
 
@@ -277,6 +290,7 @@ Mesh make_devices(const TrainConfig& config) {
     std::from_chars(config.devices.data(), config.devices.data() + config.devices.size(), count);
     set_cpu_devices(count);
   }
+  if (!config.platform.empty()) set_platform(config.platform);
   if (!distributed::is_initialized()) distributed::initialize();
   if (config.expect_devices > 0 && device_count() != config.expect_devices)
     throw_error("train: --expect-devices wants {} and there {} {}; nothing was started",

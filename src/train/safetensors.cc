@@ -30,20 +30,20 @@ constexpr std::array<Name, kDTypeCount> kNames = {{{DType::boolean, "BOOL"},
                                                    {DType::f32, "F32"},
                                                    {DType::f64, "F64"}}};
 
-[[noreturn]] void refuse(const std::string& path, const std::string& fact) {
+[[noreturn]] void refuse_file(const std::string& path, const std::string& fact) {
   throw_error("safetensors: {} {}; the file is damaged or of another format", path, fact);
 }
 
 const Json& member(const Json& object, const char* key, const std::string& path, const std::string& tensor) {
   const auto at = object.find(key);
-  if (at == object.end()) refuse(path, fmt::format("has no \"{}\" for \"{}\"", key, tensor));
+  if (at == object.end()) refuse_file(path, fmt::format("has no \"{}\" for \"{}\"", key, tensor));
   return *at;
 }
 
 // A whole number from 0 on that fits 63 bits.
 int64_t whole(const Json& value, const std::string& path, const std::string& tensor, const char* what) {
   const auto wrong = [&](const char* why) {
-    refuse(path, fmt::format("gives \"{}\" the {} {}, which is {}", tensor, what, printable(value), why));
+    refuse_file(path, fmt::format("gives \"{}\" the {} {}, which is {}", tensor, what, printable(value), why));
   };
   if (!value.is_number_integer()) wrong("no whole number");
   if (!value.is_number_unsigned()) wrong("negative");
@@ -53,7 +53,7 @@ int64_t whole(const Json& value, const std::string& path, const std::string& ten
 }
 
 SafetensorsEntry decode_entry(const std::string& name, const Json& value, const std::string& path) {
-  if (!value.is_object()) refuse(path, fmt::format("has no object for \"{}\"", name));
+  if (!value.is_object()) refuse_file(path, fmt::format("has no object for \"{}\"", name));
   SafetensorsEntry entry{.name = name, .type = {}};
   const Json& dtype = member(value, "dtype", path, name);
   const auto known = std::find_if(kNames.begin(), kNames.end(),
@@ -65,36 +65,37 @@ SafetensorsEntry decode_entry(const std::string& name, const Json& value, const 
         path, name, printable(dtype));
   entry.type.dtype = known->dtype;
   const Json& shape = member(value, "shape", path, name);
-  if (!shape.is_array()) refuse(path, fmt::format("has no list as shape of \"{}\"", name));
+  if (!shape.is_array()) refuse_file(path, fmt::format("has no list as shape of \"{}\"", name));
   for (const Json& extent : shape) entry.type.shape.push_back(whole(extent, path, name, "extent"));
   int64_t bytes = 0;
   try {
     bytes = entry.type.bytes();
   } catch (const Error&) {
-    refuse(path, fmt::format("has \"{}\" of shape {}, which is too large", name, to_string(entry.type.shape)));
+    refuse_file(path, fmt::format("has \"{}\" of shape {}, which is too large", name, to_string(entry.type.shape)));
   }
   const Json& offsets = member(value, "data_offsets", path, name);
-  if (!offsets.is_array() || offsets.size() != 2) refuse(path, fmt::format("has no two data_offsets for \"{}\"", name));
+  if (!offsets.is_array() || offsets.size() != 2)
+    refuse_file(path, fmt::format("has no two data_offsets for \"{}\"", name));
   entry.offset = whole(offsets[0], path, name, "offset");
   const int64_t end = whole(offsets[1], path, name, "offset");
   if (end < entry.offset || end - entry.offset != bytes)
-    refuse(path, fmt::format("gives \"{}\" the bytes {} to {}, but {} has {}", name, entry.offset, end,
-                             to_string(entry.type), bytes));
+    refuse_file(path, fmt::format("gives \"{}\" the bytes {} to {}, but {} has {}", name, entry.offset, end,
+                                  to_string(entry.type), bytes));
   return entry;
 }
 
 void check_layout(const std::vector<SafetensorsEntry>& tensors, int64_t data_bytes, const std::string& path) {
   int64_t at = 0;
   for (const SafetensorsEntry& tensor : tensors) {
-    if (tensor.offset < at) refuse(path, fmt::format("has \"{}\" overlap the tensor before it", tensor.name));
+    if (tensor.offset < at) refuse_file(path, fmt::format("has \"{}\" overlap the tensor before it", tensor.name));
     if (tensor.offset > at)
-      refuse(path, fmt::format("has a hole of {} bytes before \"{}\"", tensor.offset - at, tensor.name));
+      refuse_file(path, fmt::format("has a hole of {} bytes before \"{}\"", tensor.offset - at, tensor.name));
     if (tensor.end() > data_bytes)
-      refuse(path, fmt::format("ends before \"{}\" does: it has {} bytes of data, and {} are needed", tensor.name,
-                               data_bytes, tensor.end()));
+      refuse_file(path, fmt::format("ends before \"{}\" does: it has {} bytes of data, and {} are needed", tensor.name,
+                                    data_bytes, tensor.end()));
     at = tensor.end();
   }
-  if (at != data_bytes) refuse(path, fmt::format("has {} bytes after its last tensor", data_bytes - at));
+  if (at != data_bytes) refuse_file(path, fmt::format("has {} bytes after its last tensor", data_bytes - at));
 }
 
 }  // namespace
@@ -145,32 +146,32 @@ SafetensorsHeader read_safetensors_header(FileSystem& files, const std::string& 
   const int64_t file_bytes = files.size(path);
   std::array<uint8_t, 8> prefix;
   if (file_bytes < 8 || files.read(path, 0, prefix) < 8)
-    refuse(path, fmt::format("has only {} bytes; a safetensors file begins with 8", file_bytes));
+    refuse_file(path, fmt::format("has only {} bytes; a safetensors file begins with 8", file_bytes));
   uint64_t length = 0;
   for (size_t i = 0; i < 8; ++i) length |= uint64_t{prefix[i]} << (8 * i);
   if (length > static_cast<uint64_t>(kMaxHeader))
-    refuse(path, fmt::format("says that its header has {} bytes; the most is {}", length, kMaxHeader));
+    refuse_file(path, fmt::format("says that its header has {} bytes; the most is {}", length, kMaxHeader));
   SafetensorsHeader header;
   header.data_begin = 8 + static_cast<int64_t>(length);
   std::vector<uint8_t> text(static_cast<size_t>(length));
   if (header.data_begin > file_bytes || files.read(path, 8, text) < text.size())
-    refuse(path, fmt::format("has {} bytes, and its header alone should have {}", file_bytes, length));
-  if (text.empty() || text[0] != '{') refuse(path, "has a header that does not begin with {");
+    refuse_file(path, fmt::format("has {} bytes, and its header alone should have {}", file_bytes, length));
+  if (text.empty() || text[0] != '{') refuse_file(path, "has a header that does not begin with {");
 
   Json json;
   try {
     json = parse_json({reinterpret_cast<const char*>(text.data()), text.size()});
   } catch (const Error& error) {
-    refuse(path, fmt::format("has a header that is no JSON: {}", error.what()));
+    refuse_file(path, fmt::format("has a header that is no JSON: {}", error.what()));
   }
   for (const auto& [name, value] : json.items()) {
     if (name != kMetadata) {
       header.tensors.push_back(decode_entry(name, value, path));
       continue;
     }
-    if (!value.is_object()) refuse(path, "has a __metadata__ that is no object");
+    if (!value.is_object()) refuse_file(path, "has a __metadata__ that is no object");
     for (const auto& [key, each] : value.items()) {
-      if (!each.is_string()) refuse(path, fmt::format("has metadata \"{}\" that is no text", key));
+      if (!each.is_string()) refuse_file(path, fmt::format("has metadata \"{}\" that is no text", key));
       header.metadata[key] = each.get<std::string>();
     }
   }

@@ -59,7 +59,12 @@ std::pair<Trained, StepOutputs> Steps::Recipe::updated(const Trained& state, con
     after.optimizer = tree_map(keep, after.optimizer, state.optimizer);
     after.loss_scale = adjusted(precision, state.loss_scale, finite);
   }
-  StepOutputs outputs{sum.loss, sum.correct, optimizer.schedule(state.optimizer.step), sqrt(all_squares), finite, {}};
+  const DType wide = sum.loss.dtype() == f64 ? f64 : f32;
+  std::vector<Array> facts;
+  for (const Array& each : {sum.loss, sum.correct, optimizer.schedule(state.optimizer.step), finite,
+                            precision.loss_scaling ? after.loss_scale.scale[0] : Array(1.0f)})
+    facts.push_back(astype(each, wide));
+  StepOutputs outputs{concatenate({stack(facts), astype(sqrt(all_squares), wide)}, 0), {}};
   for (const Array& vote : votes) outputs.stop.push_back(lockstep::sum(vote));
   return {std::move(after), std::move(outputs)};
 }

@@ -16,11 +16,12 @@ struct Trained {
 
 // What a step says of itself.
 struct StepOutputs {
-  Array loss, correct;      // f32: the mean over the batch; i32: how many were right
-  Array rate;               // f32
-  Array norms;              // f32 [parameters]: of the gradients
-  Array finite;             // bool: all gradients are
-  std::vector<Array> stop;  // i32: how many devices voted to stop; none where one process decides alone
+  // f32, or f64 where the loss is, so that one copy brings all of it: the mean loss over the batch, how many were
+  // right, the rate, 1 where all gradients are finite, the loss scale after it, and the gradients' norms, one a
+  // parameter.
+  Array facts;
+  static constexpr size_t kNorms = 5;  // where they begin
+  std::vector<Array> stop;             // i32: how many devices voted to stop; none where one process decides alone
 };
 
 // A sum over the pieces of a batch computed so far.

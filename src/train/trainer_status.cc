@@ -23,7 +23,7 @@ namespace {
 constexpr size_t kMostMetrics = 256, kLongestName = 64;  // of what a TrainJob takes
 
 // How far a run is.
-struct Progress {
+struct PostedProgress {
   int64_t step = 0, total = 0;
   double seconds_left = -1;  // -1: not known
   double unix_seconds = 0;
@@ -39,7 +39,7 @@ std::string time_of(double unix_seconds) {
   return text;
 }
 
-std::string body_of(const Progress& progress) {
+std::string body_of(const PostedProgress& progress) {
   nlohmann::ordered_json status = nlohmann::ordered_json::object();
   if (progress.total > 0) {
     const int64_t percent = 100 * progress.step / progress.total;
@@ -137,7 +137,7 @@ class TrainerStatusLogger final : public Logger {
       if (!waiting_) return;
       changed_.wait_until(lock, next, [this] { return stop_ || ended_; });
       if (stop_ && !ended_) return;  // the run was left by an exception: there is nothing to say
-      const Progress progress = *std::exchange(waiting_, std::nullopt);
+      const PostedProgress progress = *std::exchange(waiting_, std::nullopt);
       sending_ = true;
       lock.unlock();
       send(progress);
@@ -148,7 +148,7 @@ class TrainerStatusLogger final : public Logger {
     }
   }
 
-  void send(const Progress& progress) {
+  void send(const PostedProgress& progress) {
     try {
       post_json(options_.url, body_of(progress),
                 {.ca_file = options_.ca_file, .bearer = token_of(options_.token_file), .deadline = options_.deadline});
@@ -161,13 +161,13 @@ class TrainerStatusLogger final : public Logger {
 
   const TrainerStatusOptions options_;
   LogClock clock_;
-  Progress progress_;  // of the thread that trains
+  PostedProgress progress_;  // of the thread that trains
   int64_t first_step_ = 0;
   double began_ = 0, last_told_ = 0;
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<Progress> waiting_;
+  std::optional<PostedProgress> waiting_;
   bool sending_ = false, ended_ = false, stop_ = false;
   bool warned_ = false;  // of thread_
   std::thread thread_;

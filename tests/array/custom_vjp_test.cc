@@ -4,7 +4,7 @@
 namespace lockstep {
 namespace {
 
-struct Layer {
+struct CustomLayer {
   Array w, b;
 };
 
@@ -69,19 +69,19 @@ TEST(CustomVjp, ResidualsMayBeAnyTree) {
 
 TEST(CustomVjp, TreesOfArgumentsAndResults) {
   const auto f = custom_vjp(
-      [](Layer l) {
+      [](CustomLayer l) {
         return std::pair{sum(l.w), l.b};
       },
-      [](Layer l) {
+      [](CustomLayer l) {
         return std::pair{std::pair{sum(l.w), l.b}, l};
       },
-      [](Layer l, std::pair<Array, Array> ct) {
-        return Layer{broadcast_to(ct.first, l.w.shape()) * 7.f, ct.second * 11.f};
+      [](CustomLayer l, std::pair<Array, Array> ct) {
+        return CustomLayer{broadcast_to(ct.first, l.w.shape()) * 7.f, ct.second * 11.f};
       });
-  const Layer g = grad([&f](Layer l) {
+  const CustomLayer g = grad([&f](CustomLayer l) {
     auto [a, b] = f(l);
     return a + sum(b);
-  })(Layer{ones({2}), ones({3})});
+  })(CustomLayer{ones({2}), ones({3})});
   EXPECT_TEXT(g.w, "f32[2] [7, 7]");
   EXPECT_TEXT(g.b, "f32[3] [11, 11, 11]");
 }

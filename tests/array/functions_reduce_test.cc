@@ -12,29 +12,29 @@
 namespace lockstep {
 namespace {
 
-Array six() { return array({{0, 1, 2}, {3, 4, 5}}); }
+Array six_integers() { return array({{0, 1, 2}, {3, 4, 5}}); }
 
 TEST(Reductions, TakeAxes) {
-  EXPECT_TEXT(sum(six()), "i32[] 15");
-  EXPECT_TEXT(sum(six(), 0), "i32[3] [3, 5, 7]");
-  EXPECT_TEXT(sum(six(), -1), "i32[2] [3, 12]");
-  EXPECT_TEXT(sum(six(), {0, 1}), "i32[] 15");
-  EXPECT_TEXT(sum(six(), std::vector<int64_t>{}), "i32[2,3] [[0, 1, 2], [3, 4, 5]]");
-  EXPECT_TEXT(sum(six(), 1, {.keepdims = true}), "i32[2,1] [[3], [12]]");
-  EXPECT_TEXT(sum(six(), {}, {.keepdims = true}), "i32[1,1] [[15]]");
+  EXPECT_TEXT(sum(six_integers()), "i32[] 15");
+  EXPECT_TEXT(sum(six_integers(), 0), "i32[3] [3, 5, 7]");
+  EXPECT_TEXT(sum(six_integers(), -1), "i32[2] [3, 12]");
+  EXPECT_TEXT(sum(six_integers(), {0, 1}), "i32[] 15");
+  EXPECT_TEXT(sum(six_integers(), std::vector<int64_t>{}), "i32[2,3] [[0, 1, 2], [3, 4, 5]]");
+  EXPECT_TEXT(sum(six_integers(), 1, {.keepdims = true}), "i32[2,1] [[3], [12]]");
+  EXPECT_TEXT(sum(six_integers(), {}, {.keepdims = true}), "i32[1,1] [[15]]");
   EXPECT_TEXT(sum(Array(2)), "i32[] 2");
-  EXPECT_TEXT(max(six(), 0), "i32[3] [3, 4, 5]");
-  EXPECT_TEXT(min(six(), 1), "i32[2] [0, 3]");
-  EXPECT_TEXT(prod(six(), 1), "i32[2] [0, 60]");
-  EXPECT_TEXT(any(six(), 1), "bool[2] [true, true]");
-  EXPECT_TEXT(all(six(), 1), "bool[2] [false, true]");
-  EXPECT_TEXT(mean(six(), 1), "f32[2] [1, 4]");
+  EXPECT_TEXT(max(six_integers(), 0), "i32[3] [3, 4, 5]");
+  EXPECT_TEXT(min(six_integers(), 1), "i32[2] [0, 3]");
+  EXPECT_TEXT(prod(six_integers(), 1), "i32[2] [0, 60]");
+  EXPECT_TEXT(any(six_integers(), 1), "bool[2] [true, true]");
+  EXPECT_TEXT(all(six_integers(), 1), "bool[2] [false, true]");
+  EXPECT_TEXT(mean(six_integers(), 1), "f32[2] [1, 4]");
 }
 
 TEST(Reductions, RefuseAxesThatAreNot) {
-  EXPECT_THROWS(sum(six(), 2), Error, "sum: axis 2 is out of range for [2, 3]; axes go from -2 to 1");
-  EXPECT_THROWS(mean(six(), -3), Error, "mean: axis -3 is out of range for [2, 3]");
-  EXPECT_THROWS(max(six(), {1, -1}), Error, "max: axis 1 of [2, 3] is named twice");
+  EXPECT_THROWS(sum(six_integers(), 2), Error, "sum: axis 2 is out of range for [2, 3]; axes go from -2 to 1");
+  EXPECT_THROWS(mean(six_integers(), -3), Error, "mean: axis -3 is out of range for [2, 3]");
+  EXPECT_THROWS(max(six_integers(), {1, -1}), Error, "max: axis 1 of [2, 3] is named twice");
   EXPECT_THROWS(sum(Array(1), 0), Error, "sum: axis 0 of a scalar");
   EXPECT_THROWS(max(zeros({0, 3}), 0), Error, "max: dimension 0 of [0, 3] is empty; there is nothing to choose from");
   EXPECT_THROWS(argmin(zeros({0})), Error, "argmin: dimension 0 of [0] is empty");
@@ -86,8 +86,8 @@ TEST(Extremes, HaveTheirPlaces) {
 }
 
 TEST(Cumsum, RunsAlongAnAxis) {
-  EXPECT_TEXT(cumsum(six(), 1), "i32[2,3] [[0, 1, 3], [3, 7, 12]]");
-  EXPECT_TEXT(cumsum(six(), 0), "i32[2,3] [[0, 1, 2], [3, 5, 7]]");
+  EXPECT_TEXT(cumsum(six_integers(), 1), "i32[2,3] [[0, 1, 3], [3, 7, 12]]");
+  EXPECT_TEXT(cumsum(six_integers(), 0), "i32[2,3] [[0, 1, 2], [3, 5, 7]]");
   EXPECT_TEXT(cumsum(array({true, true}), -1, true), "i32[2] [2, 1]");
   EXPECT_THROWS(cumsum(Array(1), 0), Error, "cumsum: axis 0 of a scalar");
 }

@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-struct Layer {
+struct GradLayer {
   Array w, b;
 };
 
@@ -19,13 +19,13 @@ TEST(Grad, OfOneArgument) {
 }
 
 TEST(Grad, OfTreesIsATreeLikeThem) {
-  const auto loss = [](std::vector<Layer> layers, int power) {
+  const auto loss = [](std::vector<GradLayer> layers, int power) {
     Array total = 0.f;
-    for (const Layer& l : layers) total = total + sum(l.w) * static_cast<float>(power) + sum(l.b * l.b);
+    for (const GradLayer& l : layers) total = total + sum(l.w) * static_cast<float>(power) + sum(l.b * l.b);
     return total;
   };
-  const std::vector<Layer> g =
-      grad(loss)(std::vector<Layer>{{ones({2}), full({1}, 3.f)}, {ones({1}), full({2}, 4.f)}}, 5);
+  const std::vector<GradLayer> g =
+      grad(loss)(std::vector<GradLayer>{{ones({2}), full({1}, 3.f)}, {ones({1}), full({2}, 4.f)}}, 5);
   ASSERT_EQ(g.size(), 2u);
   EXPECT_TEXT(g[0].w, "f32[2] [5, 5]");
   EXPECT_TEXT(g[0].b, "f32[1] [6]");
@@ -142,10 +142,10 @@ TEST(Vjp, TreesInAndOut) {
     Array twice, square;
   };
   const auto [value, pullback] = vjp(
-      [](Layer l) {
+      [](GradLayer l) {
         return Out{l.w * 2.f, l.b * l.b};
       },
-      Layer{ones({2}), full({1}, 3.f)});
+      GradLayer{ones({2}), full({1}, 3.f)});
   EXPECT_TEXT(value.square, "f32[1] [9]");
   const auto [g] = pullback({array({1.f, 10.f}), ones({1})});
   EXPECT_TEXT(g.w, "f32[2] [2, 20]");
@@ -205,12 +205,12 @@ TEST(Remat, TheLoweredProgramComputesTwice) {
 
 TEST(Remat, CapturesAndTreesPass) {
   const Array scale = full({2}, 3.f);
-  const auto f = remat([&scale](Layer l) { return std::pair{l.w * scale, l.b}; });
-  EXPECT_TEXT(f(Layer{ones({2}), Array(1.f)}).first, "f32[2] [3, 3]");
-  const auto g = grad([&f](Layer l) {
+  const auto f = remat([&scale](GradLayer l) { return std::pair{l.w * scale, l.b}; });
+  EXPECT_TEXT(f(GradLayer{ones({2}), Array(1.f)}).first, "f32[2] [3, 3]");
+  const auto g = grad([&f](GradLayer l) {
     auto [a, b] = f(l);
     return sum(a) * b;
-  })(Layer{ones({2}), Array(2.f)});
+  })(GradLayer{ones({2}), Array(2.f)});
   EXPECT_TEXT(g.w, "f32[2] [6, 6]");
   EXPECT_TEXT(g.b, "f32[] 6");
 }

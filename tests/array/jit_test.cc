@@ -1,6 +1,7 @@
 #include <thread>
 
 #include "array/near.h"
+#include "array/node.h"
 #include "lockstep/lockstep.h"
 
 namespace lockstep {
@@ -18,7 +19,11 @@ struct Pair {
   Array a, b;
 };
 
-const void* memory(const Array& a) { return a.data<float>().data(); }
+// Where its elements are computed with.
+const void* memory(const Array& a) {
+  if (platform() == Platform::cuda) return detail::gpu_buffer_of(a, a.type(), "a test")->data();
+  return a.data<float>().data();
+}
 
 TEST(Jit, CompilesOnceForEachShapeAndElementType) {
   const auto f = jit([](Array x) { return x + x; });

@@ -237,7 +237,7 @@ TEST(BlameCommand, DumpsThatDoNotFitTogetherAreRefused) {
 #ifdef LOCKSTEP_WITH_GRPC
 
 // `lockstep train` in one of three processes.
-std::vector<std::string> train(int process, int port, const std::string& folder) {
+std::vector<std::string> training_command(int process, int port, const std::string& folder) {
   return {"env",
           "LOCKSTEP_COORDINATOR=127.0.0.1:" + std::to_string(port),
           "LOCKSTEP_NUM_PROCESSES=3",
@@ -258,8 +258,8 @@ int free_port() { return Listener().port(); }
 TEST(BlameCommand, NamesAProcessThatWasStopped) {
   const TempDir dir;
   const int port = free_port();
-  RunningProgram first(train(0, port, dir.path())), second(train(1, port, dir.path())),
-      third(train(2, port, dir.path()));
+  RunningProgram first(training_command(0, port, dir.path())), second(training_command(1, port, dir.path())),
+      third(training_command(2, port, dir.path()));
   ASSERT_TRUE(first.says("step 1/")) << first.err();
   third.send(SIGSTOP);
   // The others may have to come to where they wait for it.
@@ -282,8 +282,8 @@ TEST(BlameCommand, NamesAProcessThatWasStopped) {
 TEST(BlameCommand, ProcessesThatAreLeftWriteWhatTheyKnow) {
   const TempDir dir;
   const int port = free_port();
-  RunningProgram first(train(0, port, dir.path())), second(train(1, port, dir.path())),
-      third(train(2, port, dir.path()));
+  RunningProgram first(training_command(0, port, dir.path())), second(training_command(1, port, dir.path())),
+      third(training_command(2, port, dir.path()));
   ASSERT_TRUE(first.says("step 1/")) << first.err();
   third.send(SIGKILL);
   EXPECT_EQ(first.wait().exit_code, 75);

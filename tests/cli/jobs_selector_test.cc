@@ -19,7 +19,7 @@ TEST(JobSelector, ChoosesByEqualityAndSets) {
     EXPECT_FALSE(matches(wrong, labels)) << wrong;
 }
 
-void expect_refused(const char* selector, const std::string& what) {
+void expect_selector_refused(const char* selector, const std::string& what) {
   try {
     Selector::parse(selector);
     ADD_FAILURE() << selector;
@@ -30,12 +30,12 @@ void expect_refused(const char* selector, const std::string& what) {
 }
 
 TEST(JobSelector, MistakesAreNamedWithTheirPlace) {
-  expect_refused("=x", "a key is missing before \"=x\"");
-  expect_refused("a=b,", "a key is missing at the end");
-  expect_refused("a=b c", "\",\" is missing before \"c\"");
-  expect_refused("a within (b)", "\"within\" is neither in nor notin before \" (b)\"");
-  expect_refused("a in b", "\"(\" is missing before \"b\"");
-  expect_refused("a in (b", "\")\" is missing at the end");
+  expect_selector_refused("=x", "a key is missing before \"=x\"");
+  expect_selector_refused("a=b,", "a key is missing at the end");
+  expect_selector_refused("a=b c", "\",\" is missing before \"c\"");
+  expect_selector_refused("a within (b)", "\"within\" is neither in nor notin before \" (b)\"");
+  expect_selector_refused("a in b", "\"(\" is missing before \"b\"");
+  expect_selector_refused("a in (b", "\")\" is missing at the end");
 }
 
 TEST(JobSelector, PodsOfAJaxJobHaveKubeflowsLabels) {

@@ -27,7 +27,7 @@ RunningProgram::Result launch(const Words& flags, const std::string& script) {
   return RunningProgram(launch_words(flags, script)).wait();
 }
 
-std::multiset<std::string> lines_of(const std::string& text) {
+std::multiset<std::string> sorted_lines_of(const std::string& text) {
   std::istringstream in(text);
   std::multiset<std::string> out;
   for (std::string line; std::getline(in, line);) out.insert(line);
@@ -68,14 +68,14 @@ TEST(Launch, TellsEveryProcessWhoItIs) {
              "echo $LOCKSTEP_PROCESS_ID of $LOCKSTEP_NUM_PROCESSES $LOCKSTEP_NUM_CPU_DEVICES $LOCKSTEP_CPU_LANES "
              "$LOCKSTEP_COLLECTIVES $LOCKSTEP_HEARTBEAT_TIMEOUT $LOCKSTEP_COLLECTIVE_TIMEOUT ${#LOCKSTEP_TOKEN}");
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_EQ(lines_of(result.out),
+  EXPECT_EQ(sorted_lines_of(result.out),
             (Lines{"[0] 0 of 3 8 2 gloo 2.5 7 64", "[1] 1 of 3 8 2 gloo 2.5 7 64", "[2] 2 of 3 8 2 gloo 2.5 7 64"}));
   EXPECT_EQ(result.err, "");
 }
 
 TEST(Launch, OneCoordinatorAndOneTokenForAll) {
   const auto result = launch({"-n", "2"}, "echo $LOCKSTEP_COORDINATOR $LOCKSTEP_TOKEN");
-  const Lines lines = lines_of(result.out);
+  const Lines lines = sorted_lines_of(result.out);
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_EQ(lines.begin()->substr(4), lines.rbegin()->substr(4));
   EXPECT_TRUE(lines.begin()->starts_with("[0] 127.0.0.1:"));
@@ -100,14 +100,14 @@ TEST(Launch, OtherLaunchersVariablesDoNotConfuse) {
 TEST(Launch, CoresAreDividedUnlessToldOtherwise) {
   const std::string script = "sed -n 's/Cpus_allowed_list:\\t//p' /proc/self/status";
   const auto whole = launch({"-n", "1"}, script);
-  const Lines pinned = lines_of(launch({"-n", "2"}, script).out),
-              free = lines_of(launch({"-n", "2", "--no-pin"}, script).out);
+  const Lines pinned = sorted_lines_of(launch({"-n", "2"}, script).out),
+              free = sorted_lines_of(launch({"-n", "2", "--no-pin"}, script).out);
   ASSERT_EQ(pinned.size(), 2u);
   ASSERT_EQ(free.size(), 2u);
   EXPECT_EQ(free.begin()->substr(4), free.rbegin()->substr(4));
   EXPECT_EQ(free.begin()->substr(4) + "\n", whole.out.substr(4));
   const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);
-  const Lines shared = lines_of(launch({"-n", std::to_string(cores + 1)}, script).out);
+  const Lines shared = sorted_lines_of(launch({"-n", std::to_string(cores + 1)}, script).out);
   EXPECT_EQ(shared.size(), static_cast<size_t>(cores + 1));
   EXPECT_EQ(shared.begin()->substr(4) + "\n", whole.out.substr(4));
   if (whole.out.find_first_of(",-") != std::string::npos) {  // there are several
@@ -120,17 +120,17 @@ TEST(Launch, OutputKeepsItsStreamAndItsBytes) {
   const auto result = launch({"-n", "2", "--logs", dir.path() + "/logs"},
                              "printf 'a\\377\\001b\\nno newline'; printf 'error' >&2; exec >&- 2>&-; exit 0");
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_EQ(lines_of(result.out), (Lines{"[0] a\xff\x01"
-                                         "b",
-                                         "[0] no newline",
-                                         "[1] a\xff\x01"
-                                         "b",
-                                         "[1] no newline"}));
-  EXPECT_EQ(lines_of(result.err), (Lines{"[0] error", "[1] error"}));
+  EXPECT_EQ(sorted_lines_of(result.out), (Lines{"[0] a\xff\x01"
+                                                "b",
+                                                "[0] no newline",
+                                                "[1] a\xff\x01"
+                                                "b",
+                                                "[1] no newline"}));
+  EXPECT_EQ(sorted_lines_of(result.err), (Lines{"[0] error", "[1] error"}));
   for (const char* name : {"/logs/rank_0.log", "/logs/rank_1.log"})
-    EXPECT_EQ(lines_of(read_text(dir.path() + name)), (Lines{"a\xff\x01"
-                                                             "b",
-                                                             "error", "no newline"}));
+    EXPECT_EQ(sorted_lines_of(read_text(dir.path() + name)), (Lines{"a\xff\x01"
+                                                                    "b",
+                                                                    "error", "no newline"}));
 }
 
 TEST(Launch, AFullDiskEndsTheLogAndNothingElse) {
@@ -140,7 +140,7 @@ TEST(Launch, AFullDiskEndsTheLogAndNothingElse) {
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(result.out, "[0] a\n[0] b\n");
   EXPECT_TRUE(has(result.err, "lockstep launch: the log of process 0 ends here: write ")) << result.err;
-  EXPECT_EQ(lines_of(result.err).size(), 1u) << result.err;
+  EXPECT_EQ(sorted_lines_of(result.err).size(), 1u) << result.err;
   EXPECT_EQ(launch({"-n", "1", "--logs", "/dev/null/x"}, "echo a").exit_code, 1);
 }
 
@@ -263,7 +263,7 @@ TEST(Launch, NobodyStaysWhenTheLauncherIsKilled) {
   ASSERT_TRUE(program.says("[0] pid"));
   ASSERT_TRUE(program.says("[1] pid"));
   std::vector<pid_t> children;
-  for (const std::string& line : lines_of(program.err())) children.push_back(std::stoi(line.substr(8)));
+  for (const std::string& line : sorted_lines_of(program.err())) children.push_back(std::stoi(line.substr(8)));
   program.send(SIGKILL);
   program.wait();
   for (const pid_t child : children) EXPECT_TRUE(is_gone_soon(child));
@@ -282,7 +282,7 @@ TEST(Launch, RestartsWhatMayHelp) {
   EXPECT_TRUE(has(result.err, "lockstep launch: restart 2 of 5 in 0.02 s\n")) << result.err;
   EXPECT_FALSE(has(result.err, "restart 3"));
   EXPECT_TRUE(has(result.err, "process 1 ended by SIGKILL")) << result.err;
-  EXPECT_EQ(lines_of(read_text(dir.path() + "/token_0")).size(), 3u);
+  EXPECT_EQ(sorted_lines_of(read_text(dir.path() + "/token_0")).size(), 3u);
   EXPECT_EQ(read_text(dir.path() + "/token_0"), read_text(dir.path() + "/token_1"));
   EXPECT_NE(read_text(dir.path() + "/token_0").substr(0, 64), read_text(dir.path() + "/token_0").substr(65, 64));
   EXPECT_EQ(read_text(dir.path() + "/rank_0.log"),
@@ -344,8 +344,8 @@ TEST(Launch, OtherMachinesAreReachedThroughSsh) {
              "$LOCKSTEP_NUM_CPU_DEVICES ${#LOCKSTEP_TOKEN} \"it's\"; echo $LOCKSTEP_TOKEN > '" +
                  dir.path() + "'/token_$LOCKSTEP_PROCESS_ID; exit 0");
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(lines_of(result.out), (Lines{"[0] far 0 of 4 far 3 64 it's", "[1] far 1 of 4 far 3 64 it's",
-                                         "[2] here 2 of 4 far 3 64 it's", "[3] b 3 of 4 far 3 64 it's"}));
+  EXPECT_EQ(sorted_lines_of(result.out), (Lines{"[0] far 0 of 4 far 3 64 it's", "[1] far 1 of 4 far 3 64 it's",
+                                                "[2] here 2 of 4 far 3 64 it's", "[3] b 3 of 4 far 3 64 it's"}));
   const std::string token = read_text(dir.path() + "/token_0"), calls = read_text(dir.path() + "/calls");
   EXPECT_EQ(token, read_text(dir.path() + "/token_2"));
   EXPECT_FALSE(has(calls, token.substr(0, 64)));
@@ -356,7 +356,7 @@ TEST(Launch, HostsMayComeFromAFile) {
   const TempDir dir;
   const std::string text = "localhost slots=2\n", file = dir.path() + "/hosts";
   FileSystem::real().write(file, std::vector<uint8_t>(text.begin(), text.end()));
-  EXPECT_EQ(lines_of(launch({"--hosts", "@" + file}, "echo x").out), (Lines{"[0] x", "[1] x"}));
+  EXPECT_EQ(sorted_lines_of(launch({"--hosts", "@" + file}, "echo x").out), (Lines{"[0] x", "[1] x"}));
 }
 
 TEST(Launch, SignalsAndLossesReachOtherMachines) {
@@ -403,7 +403,7 @@ TEST(Launch, ATakenPortIsGivenUpForAnother) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_TRUE(has(result.err, "lockstep launch: pid " + std::to_string(::getpid()) + " (")) << result.err;
   EXPECT_TRUE(has(result.err, " has the port of 127.0.0.1:" + port + "; starting again with another\n")) << result.err;
-  EXPECT_EQ(lines_of(result.out).size(), 2u);
+  EXPECT_EQ(sorted_lines_of(result.out).size(), 2u);
   EXPECT_FALSE(has(result.out, "again at " + port + "\n")) << result.out;
 }
 

@@ -13,13 +13,6 @@
 
 namespace lockstep {
 
-using Words = std::vector<std::string>;
-
-inline Words operator+(Words a, const Words& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 // IDX files of 600 examples to train on and 100 to test with, made once; as --dataset wants them.
 inline const std::string& small_dataset() {
   static const TempDir dir;

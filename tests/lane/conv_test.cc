@@ -16,7 +16,7 @@ namespace {
 using Pair = ConvSpec::Pair;
 
 template <class T>
-std::vector<T> random_values(int64_t count, std::mt19937& random) {
+std::vector<T> random_pixels(int64_t count, std::mt19937& random) {
   std::vector<T> values(static_cast<size_t>(count));
   for (T& value : values) value = static_cast<T>(std::normal_distribution<float>()(random));
   return values;
@@ -56,7 +56,7 @@ void expect_near_in_norm(const std::vector<T>& got, const std::vector<double>& w
 }
 
 template <class T>
-double tolerance() {
+double conv_tolerance() {
   if (std::is_same_v<T, double>) return 1e-13;
   return std::is_same_v<T, float> ? 1e-5 : std::is_same_v<T, Float16> ? 1e-3 : 1e-2;
 }
@@ -100,8 +100,8 @@ TYPED_TEST(ConvOf, AllDirectionsMatchTheDefinitionOnRandomShapes) {
     const int64_t x_size = s.batch * s.in[0] * s.in[1] * s.in_channels;
     const int64_t w_size = s.kernel[0] * s.kernel[1] * s.in_channels / s.groups * s.out_channels;
     const int64_t y_size = s.batch * out[0] * out[1] * s.out_channels;
-    const auto x = random_values<T>(x_size, random), w = random_values<T>(w_size, random);
-    const auto dy = random_values<T>(y_size, random);
+    const auto x = random_pixels<T>(x_size, random), w = random_pixels<T>(w_size, random);
+    const auto dy = random_pixels<T>(y_size, random);
     std::vector<double> y_want(static_cast<size_t>(y_size)), dx_want(x.size()), dw_want(w.size());
     for_each_product(s, out, [&](int64_t ix, int64_t iw, int64_t iy) {
       const auto i = static_cast<size_t>(ix), j = static_cast<size_t>(iw), k = static_cast<size_t>(iy);
@@ -116,9 +116,9 @@ TYPED_TEST(ConvOf, AllDirectionsMatchTheDefinitionOnRandomShapes) {
     conv.input_gradient(pool, dy.data(), w.data(), dx.data());
     conv.filter_gradient(pool, x.data(), dy.data(), dw.data());
     EXPECT_EQ(covered, y_size);
-    expect_near_in_norm(y, y_want, tolerance<T>());
-    expect_near_in_norm(dx, dx_want, tolerance<T>());
-    expect_near_in_norm(dw, dw_want, tolerance<T>());
+    expect_near_in_norm(y, y_want, conv_tolerance<T>());
+    expect_near_in_norm(dx, dx_want, conv_tolerance<T>());
+    expect_near_in_norm(dw, dw_want, conv_tolerance<T>());
   }
 }
 
@@ -133,7 +133,7 @@ TEST(Conv, EpilogueSeesTheSameValuesWhetherOrNotTheyAreStored) {
                                    .pad_lo = {2, 2},
                                    .pad_hi = {2, 2},
                                    .groups = 2});
-  const auto x = random_values<float>(5 * 20 * 20 * 8, random), w = random_values<float>(5 * 5 * 4 * 12, random);
+  const auto x = random_pixels<float>(5 * 20 * 20 * 8, random), w = random_pixels<float>(5 * 5 * 4 * 12, random);
   std::vector<float> stored(5 * 20 * 20 * 12), seen(stored.size());
   conv.forward(pool, x.data(), w.data(), stored.data());
   conv.forward(pool, x.data(), w.data(), nullptr, [&](const Tile& tile) {
@@ -155,8 +155,8 @@ TEST(Conv, ResultsDoNotDependOnTheNumberOfThreads) {
                    .pad_lo = {2, 2},
                    .pad_hi = {2, 2}};
   const Conv conv = Conv::prepare(s);
-  const auto x = random_values<float>(40 * 14 * 14 * 32, random), w = random_values<float>(25 * 32 * 16, random);
-  const auto dy = random_values<float>(40 * 14 * 14 * 16, random);
+  const auto x = random_pixels<float>(40 * 14 * 14 * 32, random), w = random_pixels<float>(25 * 32 * 16, random);
+  const auto dy = random_pixels<float>(40 * 14 * 14 * 16, random);
   std::vector<std::vector<float>> first;
   for (const int threads : {1, 2, 5}) {
     Pool pool({.threads = threads});

@@ -19,7 +19,7 @@ namespace lockstep {
 namespace {
 
 template <class T>
-std::vector<T> random_values(int64_t count, std::mt19937& random) {
+std::vector<T> random_halves(int64_t count, std::mt19937& random) {
   std::vector<T> values(static_cast<size_t>(count));
   for (T& value : values) value = static_cast<T>(std::normal_distribution<float>()(random));
   return values;
@@ -79,8 +79,8 @@ void check_product(const HalfKernel* kernel, GemmSpec spec, Pool& pool, std::mt1
   spec.out = dtype_of<Out>;
   const Gemm gemm = Gemm::prepare(spec, pool.threads(), kernel);
   const GemmSpec& s = gemm.spec();
-  const auto a = random_values<T>(s.lda * (s.transpose_a ? s.k : s.m) + s.stride_a * (s.batch - 1), random);
-  const auto b = random_values<T>(s.ldb * (s.transpose_b ? s.n : s.k) + s.stride_b * (s.batch - 1), random);
+  const auto a = random_halves<T>(s.lda * (s.transpose_a ? s.k : s.m) + s.stride_a * (s.batch - 1), random);
+  const auto b = random_halves<T>(s.ldb * (s.transpose_b ? s.n : s.k) + s.stride_b * (s.batch - 1), random);
   const Out mark = static_cast<Out>(-12345.0f);
   std::vector<Out> c(static_cast<size_t>(s.ldc * s.m + s.stride_c * (s.batch - 1)), mark);
   gemm.run(pool, a.data(), b.data(), c.data());
@@ -156,7 +156,7 @@ void expect_same_bits_on_any_number_of_threads(const HalfKernel* kernel, GemmSpe
   std::mt19937 random(7);
   s.dtype = dtype_of<T>;
   s.out = dtype_of<Out>;
-  const auto a = random_values<T>(s.m * s.k, random), b = random_values<T>(s.k * s.n, random);
+  const auto a = random_halves<T>(s.m * s.k, random), b = random_halves<T>(s.k * s.n, random);
   std::vector<Out> first(static_cast<size_t>(s.m * s.n)), c(first.size());
   for (const int threads : {1, 2, 3}) {
     Pool pool({.threads = threads});
@@ -187,7 +187,7 @@ TYPED_TEST(GemmOfHalves, AnElementOfAKernelFollowsFromItsRowItsColumnAndTheDepth
   std::mt19937 random(8);
   Pool pool({.threads = 1});
   const int64_t m = 61, n = 83, k = 2049;
-  const auto a = random_values<T>(m * k, random), b = random_values<T>(k * n, random);
+  const auto a = random_halves<T>(m * k, random), b = random_halves<T>(k * n, random);
   std::vector<float> whole(static_cast<size_t>(m * n)), piece(whole.size());
   for (const HalfKernel* const kernel : ways<T>()) {
     if (!kernel) continue;
@@ -217,7 +217,7 @@ TYPED_TEST(GemmOfHalves, EpiloguesSeeTheResultOnce) {
   for (const HalfKernel* const kernel : ways<T>())
     for (const int64_t k : {0, 5, 1300, 9000}) {
       const int64_t m = 75, n = 210;
-      const auto a = random_values<T>(m * k + 1, random), b = random_values<T>(k * n + 1, random);
+      const auto a = random_halves<T>(m * k + 1, random), b = random_halves<T>(k * n + 1, random);
       const Gemm gemm = Gemm::prepare({.dtype = dtype_of<T>, .m = m, .n = n, .k = k}, 3, kernel);
       std::vector<T> c(static_cast<size_t>(m * n), static_cast<T>(7.0f)), seen(c.size(), static_cast<T>(7.0f));
       gemm.run(pool, a.data(), b.data(), c.data());
@@ -295,8 +295,8 @@ TYPED_TEST(GemmOfHalves, ConvolutionsAgreeWithF32) {
     const int64_t x_size = spec.batch * spec.in[0] * spec.in[1] * spec.in_channels;
     const int64_t w_size = spec.kernel[0] * spec.kernel[1] * spec.in_channels / spec.groups * spec.out_channels;
     const int64_t y_size = spec.batch * wide.out()[0] * wide.out()[1] * spec.out_channels;
-    const auto x = random_values<T>(x_size, random), w = random_values<T>(w_size, random);
-    const auto dy = random_values<T>(y_size, random);
+    const auto x = random_halves<T>(x_size, random), w = random_halves<T>(w_size, random);
+    const auto dy = random_halves<T>(y_size, random);
     const auto run = [&]<class E>(const Conv& conv, int threads, const std::vector<E>& ex, const std::vector<E>& ew,
                                   const std::vector<E>& edy) {
       Pool pool({.threads = threads});

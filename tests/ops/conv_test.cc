@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-struct Case {
+struct ConvCase {
   Shape x, w;
   ConvOptions options;
 
@@ -25,7 +25,7 @@ struct Case {
 };
 
 // Calls f(place in x, place in w, place in y) for every product of the convolution's definition.
-void for_each_product(const Case& c, const std::function<void(int64_t, int64_t, int64_t)>& f) {
+void for_each_product(const ConvCase& c, const std::function<void(int64_t, int64_t, int64_t)>& f) {
   const ConvOptions& o = c.options;
   const int64_t in_group = c.w[2], out_group = c.w[3] / o.groups;
   const Shape y = c.y();
@@ -45,36 +45,36 @@ void for_each_product(const Case& c, const std::function<void(int64_t, int64_t, 
 
 using Sums = std::vector<double>;
 
-HostArray reference_conv2d(const Case& c, const HostArray& x, const HostArray& w) {
+HostArray reference_conv2d(const ConvCase& c, const HostArray& x, const HostArray& w) {
   Sums y(static_cast<size_t>(count(c.y())), 0);
   for_each_product(c, [&](int64_t i, int64_t k, int64_t o) { y[static_cast<size_t>(o)] += x.get(i) * w.get(k); });
   return HostArray({x.type.dtype, c.y()}, y);
 }
 
-HostArray reference_input_grad(const Case& c, const HostArray& dy, const HostArray& w) {
+HostArray reference_input_grad(const ConvCase& c, const HostArray& dy, const HostArray& w) {
   Sums dx(static_cast<size_t>(count(c.x)), 0);
   for_each_product(c, [&](int64_t i, int64_t k, int64_t o) { dx[static_cast<size_t>(i)] += dy.get(o) * w.get(k); });
   return HostArray({dy.type.dtype, c.x}, dx);
 }
 
-HostArray reference_filter_grad(const Case& c, const HostArray& x, const HostArray& dy) {
+HostArray reference_filter_grad(const ConvCase& c, const HostArray& x, const HostArray& dy) {
   Sums dw(static_cast<size_t>(count(c.w)), 0);
   for_each_product(c, [&](int64_t i, int64_t k, int64_t o) { dw[static_cast<size_t>(k)] += x.get(i) * dy.get(o); });
   return HostArray({x.type.dtype, c.w}, dw);
 }
 
-ValueFunction conv2d_of(const Case& c) {
+ValueFunction conv2d_of(const ConvCase& c) {
   return [c](const Values& in) { return Values{conv2d(in[0], in[1], c.options)}; };
 }
-ValueFunction input_grad_of(const Case& c) {
+ValueFunction input_grad_of(const ConvCase& c) {
   return [c](const Values& in) { return Values{conv2d_input_grad(in[0], in[1], c.x, c.options)}; };
 }
-ValueFunction filter_grad_of(const Case& c) {
+ValueFunction filter_grad_of(const ConvCase& c) {
   return [c](const Values& in) { return Values{conv2d_filter_grad(in[0], in[1], c.w, c.options)}; };
 }
 
 // The three rows against the definition, on whole numbers, which every type adds up exactly.
-void expect_definition(const Case& c, DType t) {
+void expect_definition(const ConvCase& c, DType t) {
   SCOPED_TRACE(to_string(Type{t, c.x}) + " " + to_string(Type{t, c.w}));
   const HostArray x = whole_numbers({t, c.x}, 1), w = whole_numbers({t, c.w}, 2), dy = whole_numbers({t, c.y()}, 3);
   expect_equal(evaluate({x, w}, conv2d_of(c))[0], reference_conv2d(c, x, w));
@@ -83,12 +83,12 @@ void expect_definition(const Case& c, DType t) {
 }
 
 // Small convolutions that use every option.
-std::vector<Case> random_cases(size_t n, uint32_t seed) {
+std::vector<ConvCase> random_convs(size_t n, uint32_t seed) {
   std::mt19937 random(seed);
   auto pick = [&](int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random); };
-  std::vector<Case> cases;
+  std::vector<ConvCase> cases;
   while (cases.size() < n) {
-    Case c;
+    ConvCase c;
     ConvOptions& o = c.options;
     o.groups = pick(1, 3);
     const int64_t in_group = pick(1, 3), out_group = pick(1, 3);
@@ -107,17 +107,17 @@ std::vector<Case> random_cases(size_t n, uint32_t seed) {
   return cases;
 }
 
-const Case kGrouped = {
+const ConvCase kGrouped = {
     {2, 5, 4, 4}, {3, 2, 2, 6}, {.stride = {2, 1}, .pad = {1, 0, 1, 1}, .rhs_dilation = {1, 2}, .groups = 2}};
-const Case kPlain = {{2, 5, 4, 3}, {3, 3, 3, 2}, {.stride = {1, 2}, .pad = {1, 1, 0, 1}, .lhs_dilation = {2, 1}}};
+const ConvCase kPlain = {{2, 5, 4, 3}, {3, 3, 3, 2}, {.stride = {1, 2}, .pad = {1, 1, 0, 1}, .lhs_dilation = {2, 1}}};
 
 TEST(Conv, MatchesItsDefinition) {
-  for (const Case& c : random_cases(120, 1)) expect_definition(c, f64);
+  for (const ConvCase& c : random_convs(120, 1)) expect_definition(c, f64);
 }
 
 TEST(Conv, MatchesItsDefinitionInEveryFloatingType) {
   for (DType t : {bf16, f16, f32})
-    for (const Case& c : {kGrouped, kPlain}) expect_definition(c, t);
+    for (const ConvCase& c : {kGrouped, kPlain}) expect_definition(c, t);
 }
 
 TEST(Conv, MatchesItsDefinitionOnLargerImages) {
@@ -135,7 +135,7 @@ TEST(Conv, OfNothingWorks) {
 }
 
 TEST(Conv, GradientMatchesFiniteDifference) {
-  for (const Case& c : random_cases(20, 2)) {
+  for (const ConvCase& c : random_convs(20, 2)) {
     const HostArray x = normal_numbers({f64, c.x}, 1), w = normal_numbers({f64, c.w}, 2),
                     dy = normal_numbers({f64, c.y()}, 3);
     expect_gradient({x, w}, conv2d_of(c));
@@ -146,14 +146,14 @@ TEST(Conv, GradientMatchesFiniteDifference) {
 
 // The gradient of the gradient, through the rows of both.
 TEST(Conv, SecondGradientMatchesFiniteDifference) {
-  const Case c = kGrouped;
+  const ConvCase c = kGrouped;
   const Program first = joint(trace({{f64, c.x}, {f64, c.w}}, conv2d_of(c)), {true, true});
   expect_gradient({normal_numbers({f64, c.x}, 1), normal_numbers({f64, c.w}, 2), normal_numbers({f64, c.y()}, 3)},
                   [&](const Values& in) { return in[0].builder().inline_program(first, in); });
 }
 
 TEST(Conv, BatchIsALoop) {
-  for (const Case& c : {kGrouped, kPlain}) {
+  for (const ConvCase& c : {kGrouped, kPlain}) {
     const HostArray x = normal_numbers({f64, c.x}, 1), w = normal_numbers({f64, c.w}, 2),
                     dy = normal_numbers({f64, c.y()}, 3);
     const auto make = [](Type t, uint32_t seed) { return normal_numbers(std::move(t), seed); };
@@ -169,7 +169,7 @@ TEST(Conv, BatchOfNothingHasNoResults) {
     const auto result = [&](Shape a, Shape b, const ValueFunction& f) {
       return batch(trace({{f64, a}, {f64, b}}, f), batched, 0, {}).program.output_types()[0].shape;
     };
-    const Case c = kGrouped;
+    const ConvCase c = kGrouped;
     EXPECT_EQ(result(c.x, c.w, conv2d_of(c)), prepend(0, c.y()));
     EXPECT_EQ(result(c.y(), c.w, input_grad_of(c)), prepend(0, c.x));
     EXPECT_EQ(result(c.x, c.y(), filter_grad_of(c)), prepend(0, c.w));
@@ -177,17 +177,17 @@ TEST(Conv, BatchOfNothingHasNoResults) {
 }
 
 // relu(conv + bias), both of which are used, and a residual input of the full shape.
-Values biased(const Case& c, const Values& in) {
+Values biased(const ConvCase& c, const Values& in) {
   const Value y = conv2d(in[0], in[1], c.options);
   const Value sum = add(y, broadcast(in[2], y.shape(), {3}));
   return {maximum(sum, zeros_like(sum)), mul(sum, in[3])};
 }
 
 TEST(Conv, CarriesItsEpilogue) {
-  std::vector<Case> cases = random_cases(20, 3);
+  std::vector<ConvCase> cases = random_convs(20, 3);
   cases.push_back({{3, 28, 28, 4}, {5, 5, 4, 40}, {.pad = {2, 2, 2, 2}}});
   for (DType t : {f64, bf16}) {
-    for (const Case& c : cases) {
+    for (const ConvCase& c : cases) {
       const HostArrays in = {whole_numbers({t, c.x}, 1), whole_numbers({t, c.w}, 2), whole_numbers({t, {c.w[3]}}, 3),
                              whole_numbers({t, c.y()}, 4)};
       const Program plain =

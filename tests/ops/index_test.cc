@@ -27,14 +27,14 @@ Source source(const Dims& out, int64_t places, int64_t axis, int64_t batch_dims)
   return s;
 }
 
-struct Case {
+struct IndexCase {
   Shape x, indices;
   int64_t axis, batch_dims;
 };
-const std::vector<Case> kCases = {{{5}, {3}, 0, 0},          {{5, 4}, {3}, 0, 0},          {{5, 4}, {2, 3}, 1, 0},
-                                  {{3, 5, 4}, {7}, 1, 0},    {{3, 5, 4}, {3, 7}, 1, 1},    {{2, 3, 5}, {2, 3, 4}, 2, 2},
-                                  {{2, 3, 5, 3}, {2}, 2, 1}, {{2, 3, 5, 3}, {2, 0}, 2, 1}, {{4, 3}, {}, 0, 0},
-                                  {{300, 70}, {900}, 0, 0}};
+const std::vector<IndexCase> kIndexCases = {
+    {{5}, {3}, 0, 0},          {{5, 4}, {3}, 0, 0},          {{5, 4}, {2, 3}, 1, 0},    {{3, 5, 4}, {7}, 1, 0},
+    {{3, 5, 4}, {3, 7}, 1, 1}, {{2, 3, 5}, {2, 3, 4}, 2, 2}, {{2, 3, 5, 3}, {2}, 2, 1}, {{2, 3, 5, 3}, {2, 0}, 2, 1},
+    {{4, 3}, {}, 0, 0},        {{300, 70}, {900}, 0, 0}};
 
 HostArray random_indices(const Shape& shape, DType dtype, int64_t low, int64_t high) {
   HostArray out({dtype, shape});
@@ -47,7 +47,7 @@ HostArray random_indices(const Shape& shape, DType dtype, int64_t low, int64_t h
 TEST(Gather, TakesSlicesAndMovesIndicesInwards) {
   for (DType t : kAllDTypes)
     for (DType it : {i32, i64, u32})
-      for (const Case& c : kCases) {
+      for (const IndexCase& c : kIndexCases) {
         const HostArray x = whole_numbers({t, c.x});
         const int64_t n = c.x[static_cast<size_t>(c.axis)];
         const HostArray indices = random_indices(c.indices, it, it == u32 ? 0 : -3, n + 2);
@@ -65,7 +65,7 @@ TEST(ScatterAdd, AddsAtTheirPlacesAndDropsOthers) {
   for (DType t : kAllDTypes) {
     if (t == boolean) continue;
     for (DType it : {i32, i64, u32})
-      for (const Case& c : kCases) {
+      for (const IndexCase& c : kIndexCases) {
         const HostArray x = whole_numbers({t, c.x});
         const int64_t n = c.x[static_cast<size_t>(c.axis)];
         const HostArray indices = random_indices(c.indices, it, it == u32 ? 0 : -3, n + 2);
@@ -104,7 +104,7 @@ TEST(IndexOps, BatchingEqualsALoop) {
   auto numbers = [](Type t, uint32_t seed) {
     return t.dtype == i32 ? random_indices(t.shape, i32, -1, 5) : whole_numbers(t, seed);
   };
-  for (const Case& c : kCases) {
+  for (const IndexCase& c : kIndexCases) {
     if (count(c.x) > 1000) continue;
     const HostArray x = whole_numbers({f64, c.x}), indices = random_indices(c.indices, i32, -1, 5);
     const HostArray updates = whole_numbers(taken(x, indices, c.axis, c.batch_dims).type, 3);
@@ -122,7 +122,7 @@ TEST(IndexOps, BatchingEqualsALoop) {
 }
 
 TEST(IndexOps, GradientsMatchFiniteDifferences) {
-  for (const Case& c : kCases) {
+  for (const IndexCase& c : kIndexCases) {
     if (count(c.x) > 1000) continue;
     const HostArray x = normal_numbers({f64, c.x}), indices = random_indices(c.indices, i32, -2, 6);
     const HostArray updates = normal_numbers(taken(x, indices, c.axis, c.batch_dims).type, 3);

@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-struct Case {
+struct PoolCase {
   Shape x;
   PoolingOptions options;
 
@@ -21,7 +21,7 @@ struct Case {
 };
 
 // The places in x of one window, in row-major order.
-std::vector<int64_t> window(const Case& c, const Dims& i) {
+std::vector<int64_t> window(const PoolCase& c, const Dims& i) {
   const PoolingOptions& o = c.options;
   std::vector<int64_t> places;
   for (int64_t a = 0; a < o.window[0]; ++a)
@@ -33,7 +33,7 @@ std::vector<int64_t> window(const Case& c, const Dims& i) {
 }
 
 // The place of the first maximum, NaN being the largest.
-int64_t first_maximum(const Case& c, const HostArray& x, const Dims& i) {
+int64_t first_maximum(const PoolCase& c, const HostArray& x, const Dims& i) {
   const std::vector<int64_t> places = window(c, i);
   int64_t best = places[0];
   for (int64_t p : places)
@@ -41,25 +41,25 @@ int64_t first_maximum(const Case& c, const HostArray& x, const Dims& i) {
   return best;
 }
 
-ValueFunction max_pool_of(const Case& c) {
+ValueFunction max_pool_of(const PoolCase& c) {
   return [c](const Values& in) { return Values{max_pool(in[0], c.options)}; };
 }
-ValueFunction sum_pool_of(const Case& c) {
+ValueFunction sum_pool_of(const PoolCase& c) {
   return [c](const Values& in) { return Values{sum_pool(in[0], c.options)}; };
 }
-ValueFunction sum_pool_grad_of(const Case& c) {
+ValueFunction sum_pool_grad_of(const PoolCase& c) {
   return [c](const Values& in) { return Values{sum_pool_grad(in[0], c.x, c.options)}; };
 }
 // The two rows that ask where the maxima were, on (x, dy) and (x, t).
-ValueFunction max_pool_grad_of(const Case& c) {
+ValueFunction max_pool_grad_of(const PoolCase& c) {
   return [c](const Values& in) { return Values{max_pool_grad(in[0], max_pool(in[0], c.options), in[1], c.options)}; };
 }
-ValueFunction max_pool_pick_of(const Case& c) {
+ValueFunction max_pool_pick_of(const PoolCase& c) {
   return [c](const Values& in) { return Values{max_pool_pick(in[0], max_pool(in[0], c.options), in[1], c.options)}; };
 }
 
 // Whole numbers have many equal maxima, and sums that every type holds exactly.
-void expect_definition(const Case& c, const HostArray& x) {
+void expect_definition(const PoolCase& c, const HostArray& x) {
   const DType t = x.type.dtype;
   SCOPED_TRACE(to_string(x.type));
   const HostArray dy = whole_numbers({t, c.y()}, 2), u = whole_numbers({t, c.x}, 3);
@@ -84,12 +84,12 @@ void expect_definition(const Case& c, const HostArray& x) {
   expect_equal(evaluate({dy}, sum_pool_grad_of(c))[0], HostArray({t, c.x}, spread));
 }
 
-std::vector<Case> random_cases(size_t n, uint32_t seed) {
+std::vector<PoolCase> random_pools(size_t n, uint32_t seed) {
   std::mt19937 random(seed);
   auto pick = [&](int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random); };
-  std::vector<Case> cases;
+  std::vector<PoolCase> cases;
   while (cases.size() < n) {
-    Case c;
+    PoolCase c;
     PoolingOptions& o = c.options;
     c.x = {pick(1, 2), pick(1, 8), pick(1, 8), pick(1, 4)};
     o.window = {pick(1, 4), pick(1, 4)};
@@ -102,10 +102,10 @@ std::vector<Case> random_cases(size_t n, uint32_t seed) {
   return cases;
 }
 
-const Case kCase = {{2, 6, 5, 3}, {.window = {3, 2}, .stride = {2, 1}, .pad = {1, 1, 0, 1}}};
+const PoolCase kCase = {{2, 6, 5, 3}, {.window = {3, 2}, .stride = {2, 1}, .pad = {1, 1, 0, 1}}};
 
 TEST(Pooling, MatchesItsDefinition) {
-  for (const Case& c : random_cases(150, 1)) expect_definition(c, whole_numbers({f64, c.x}));
+  for (const PoolCase& c : random_pools(150, 1)) expect_definition(c, whole_numbers({f64, c.x}));
 }
 
 TEST(Pooling, MatchesItsDefinitionInEveryType) {
@@ -113,9 +113,9 @@ TEST(Pooling, MatchesItsDefinitionInEveryType) {
 }
 
 TEST(Pooling, MatchesItsDefinitionOnLargerImages) {
-  const Case halves = {{4, 28, 28, 33}, {.window = {2, 2}, .stride = {2, 2}}};
+  const PoolCase halves = {{4, 28, 28, 33}, {.window = {2, 2}, .stride = {2, 2}}};
   expect_definition(halves, whole_numbers({f32, halves.x}));
-  const Case overlap = {{3, 29, 31, 20}, {.window = {3, 3}, .stride = {2, 2}, .pad = {1, 1, 1, 1}}};
+  const PoolCase overlap = {{3, 29, 31, 20}, {.window = {3, 3}, .stride = {2, 2}, .pad = {1, 1, 1, 1}}};
   expect_definition(overlap, whole_numbers({f32, overlap.x}));
 }
 
@@ -123,19 +123,19 @@ TEST(Pooling, HandsNaNAndInfinityOn) {
   HostArray x = whole_numbers({f32, kCase.x});
   for (int64_t i = 0; i < x.size(); i += 7) x.set(i, i % 2 == 0 ? NAN : -std::numeric_limits<double>::infinity());
   expect_definition(kCase, x);
-  const Case low = {{1, 4, 4, 1}, {.window = {2, 2}, .stride = {2, 2}}};
+  const PoolCase low = {{1, 4, 4, 1}, {.window = {2, 2}, .stride = {2, 2}}};
   expect_definition(low, HostArray({f32, low.x}, std::vector<double>(16, -std::numeric_limits<double>::infinity())));
 }
 
 TEST(Pooling, OfNothingWorks) {
   for (const Shape& x : {Shape{0, 4, 4, 2}, Shape{2, 4, 4, 0}}) {
-    const Case c = {x, {.window = {2, 2}, .stride = {2, 2}}};
+    const PoolCase c = {x, {.window = {2, 2}, .stride = {2, 2}}};
     expect_definition(c, HostArray({f32, x}));
   }
 }
 
 TEST(Pooling, GradientMatchesFiniteDifference) {
-  for (const Case& c : random_cases(20, 2)) {
+  for (const PoolCase& c : random_pools(20, 2)) {
     const HostArray x = normal_numbers({f64, c.x}, 1), dy = normal_numbers({f64, c.y()}, 2),
                     t = normal_numbers({f64, c.x}, 3);
     expect_gradient({x}, max_pool_of(c));
@@ -148,7 +148,7 @@ TEST(Pooling, GradientMatchesFiniteDifference) {
 
 TEST(Pooling, BatchIsALoop) {
   const auto make = [](Type t, uint32_t seed) { return normal_numbers(std::move(t), seed); };
-  const Case& c = kCase;
+  const PoolCase& c = kCase;
   const HostArray x = make({f64, c.x}, 1), dy = make({f64, c.y()}, 2), t = make({f64, c.x}, 3);
   expect_batch_is_loop({x}, max_pool_of(c), make);
   expect_batch_is_loop({x, dy}, max_pool_grad_of(c), make);

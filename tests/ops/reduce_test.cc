@@ -28,36 +28,36 @@ HostArray looped(const HostArray& x, const Dims& axes, double first, const Combi
 
 HostArray reduced(const Op& op, const HostArray& x, const Dims& axes) { return run_op(op, {x}, {{"axes", axes}})[0]; }
 
-struct Case {
+struct ReduceCase {
   Shape shape;
   Dims axes;
 };
 // Rows, columns, few columns, several groups, cut into chunks, sizes that divide nothing, and nothing at all.
-const std::vector<Case> kCases = {{{}, {}},
-                                  {{7}, {0}},
-                                  {{5, 7}, {1}},
-                                  {{5, 7}, {0}},
-                                  {{5, 7}, {0, 1}},
-                                  {{3, 1, 5}, {1}},
-                                  {{37, 301}, {1}},
-                                  {{37, 301}, {0}},
-                                  {{128, 3}, {0}},
-                                  {{131, 3}, {0}},
-                                  {{4, 3, 5, 2}, {0, 2}},
-                                  {{4, 3, 5, 2}, {1, 3}},
-                                  {{4, 3, 5, 2}, {0, 3}},
-                                  {{100003}, {0}},
-                                  {{30011, 3}, {0}},
-                                  {{2, 40000, 2}, {1}},
-                                  {{0, 3}, {0}},
-                                  {{3, 0}, {0}},
-                                  {{2, 0, 3, 4}, {1, 3}},
-                                  {{0}, {0}}};
+const std::vector<ReduceCase> kReduceCases = {{{}, {}},
+                                              {{7}, {0}},
+                                              {{5, 7}, {1}},
+                                              {{5, 7}, {0}},
+                                              {{5, 7}, {0, 1}},
+                                              {{3, 1, 5}, {1}},
+                                              {{37, 301}, {1}},
+                                              {{37, 301}, {0}},
+                                              {{128, 3}, {0}},
+                                              {{131, 3}, {0}},
+                                              {{4, 3, 5, 2}, {0, 2}},
+                                              {{4, 3, 5, 2}, {1, 3}},
+                                              {{4, 3, 5, 2}, {0, 3}},
+                                              {{100003}, {0}},
+                                              {{30011, 3}, {0}},
+                                              {{2, 40000, 2}, {1}},
+                                              {{0, 3}, {0}},
+                                              {{3, 0}, {0}},
+                                              {{2, 0, 3, 4}, {1, 3}},
+                                              {{0}, {0}}};
 
 TEST(Reduce, SumsExactlyInEveryType) {
   for (DType t : kAllDTypes) {
     if (t == boolean) continue;
-    for (const Case& c : kCases) {
+    for (const ReduceCase& c : kReduceCases) {
       if (size_of(t) <= 2 && t != u8 && count(c.shape) > 1000) continue;  // the sum itself has no exact 16-bit value
       HostArray x = whole_numbers({t, c.shape});
       SCOPED_TRACE(to_string(x.type) + " over " + to_string(c.axes));
@@ -72,7 +72,7 @@ TEST(Reduce, FindsExtremesInEveryType) {
   const double lowest[] = {0, 0, -0x1p31, -0x1p63, 0, -INFINITY, -INFINITY, -INFINITY, -INFINITY};
   const double highest[] = {1, 255, 0x1p31 - 1, 0, 0x1p32 - 1, INFINITY, INFINITY, INFINITY, INFINITY};
   for (DType t : kAllDTypes) {
-    for (const Case& c : kCases) {
+    for (const ReduceCase& c : kReduceCases) {
       const HostArray x = whole_numbers({t, c.shape});
       SCOPED_TRACE(to_string(x.type) + " over " + to_string(c.axes));
       const auto k = static_cast<size_t>(t);
@@ -90,7 +90,7 @@ TEST(Reduce, FindsExtremesInEveryType) {
 TEST(Reduce, MultipliesInEveryType) {
   for (DType t : kAllDTypes) {
     if (t == boolean) continue;
-    for (const Case& c : kCases) {
+    for (const ReduceCase& c : kReduceCases) {
       // Ones and a few twos: exact.
       HostArray x({t, c.shape});
       for (int64_t i = 0; i < x.size(); ++i) x.set(i, i == 1 || i == 3 ? 2 : 1);
@@ -101,7 +101,7 @@ TEST(Reduce, MultipliesInEveryType) {
 }
 
 TEST(Reduce, CombinesBooleans) {
-  for (const Case& c : kCases) {
+  for (const ReduceCase& c : kReduceCases) {
     const HostArray x = whole_numbers({boolean, c.shape}, 3);
     SCOPED_TRACE(to_string(c.shape));
     expect_equal(reduced(reduce_and_op, x, c.axes), looped(x, c.axes, 1, [](double a, double b) { return a && b; }));
@@ -148,7 +148,7 @@ TEST(Reduce, LongSumsStayAccurate) {
 
 TEST(Reduce, DoesNotDependOnTheNumberOfThreads) {
   Pool one({.threads = 1}), four({.threads = 4});
-  for (const Case& c : kCases) {
+  for (const ReduceCase& c : kReduceCases) {
     const HostArray x = normal_numbers({f32, c.shape});
     const Attrs attrs = {{"axes", c.axes}};
     const HostArray a = run_op(reduce_sum_op, {x}, attrs, one)[0], b = run_op(reduce_sum_op, {x}, attrs, four)[0];

@@ -5,18 +5,18 @@
 namespace lockstep {
 namespace {
 
-Mesh mesh() { return make_mesh({{"i", 4}, {"j", 2}}); }
+Mesh ij_mesh() { return make_mesh({{"i", 4}, {"j", 2}}); }
 
 Array same(Array x) { return x; }
 
 auto mapped(PartitionSpec in, PartitionSpec out) {
-  return shard_map(same, {.mesh = mesh(), .in_specs = {std::move(in)}, .out_specs = {std::move(out)}});
+  return shard_map(same, {.mesh = ij_mesh(), .in_specs = {std::move(in)}, .out_specs = {std::move(out)}});
 }
 
 // f for each device, its argument cut by "i" along the first dimension.
 template <class F>
 auto per_device(F f) {
-  return shard_map(f, {.mesh = mesh(), .in_specs = {P("i")}, .out_specs = {P("i")}});
+  return shard_map(f, {.mesh = ij_mesh(), .in_specs = {P("i")}, .out_specs = {P("i")}});
 }
 
 TEST(ShardMapErrors, UnknownMeshAxis) {
@@ -24,7 +24,8 @@ TEST(ShardMapErrors, UnknownMeshAxis) {
   EXPECT_THROWS(mapped(P("k"), P())(x), Error, "k");
   EXPECT_THROWS(mapped(P("k"), P())(x), Error, "i");  // says which there are
   EXPECT_THROWS(mapped(P(), P("k"))(x), Error, "k");
-  EXPECT_THROWS(shard_map(same, {.mesh = mesh(), .in_specs = {P()}, .out_specs = {P()}, .axes = {"k"}})(x), Error, "k");
+  EXPECT_THROWS(shard_map(same, {.mesh = ij_mesh(), .in_specs = {P()}, .out_specs = {P()}, .axes = {"k"}})(x), Error,
+                "k");
 }
 
 TEST(ShardMapErrors, AxisUsedTwiceInASpec) {
@@ -46,7 +47,7 @@ TEST(ShardMapErrors, DimensionThatDoesNotDivide) {
   struct Pair {
     Array a, b;
   };
-  const auto f = shard_map([](Pair p) { return p; }, {.mesh = mesh(), .in_specs = {P("i")}, .out_specs = {P("i")}});
+  const auto f = shard_map([](Pair p) { return p; }, {.mesh = ij_mesh(), .in_specs = {P("i")}, .out_specs = {P("i")}});
   EXPECT_THROWS(f(Pair{zeros({4}), zeros({7})}), Error, "argument 0, b");
 }
 
@@ -56,7 +57,7 @@ TEST(ShardMapErrors, SpecThatLeavesDevicesWithoutRows) {
       mapped(P("i"), P("i"))(zeros({1, 6})), Error,
       "shard_map: argument 0: dimension 0 of [1, 6] is cut 4 ways by \"i\"; per-device code needs equal pieces "
       "and 1 is no multiple of 4; pad the batch, or use jit, which allows uneven pieces");
-  const NamedSharding cut(mesh(), P("i"));
+  const NamedSharding cut(ij_mesh(), P("i"));
   const Array one =
       jit([](const Array& x) { return 2 * x; }, {.in_shardings = {cut}, .out_shardings = {cut}})(ones({1, 6}));
   EXPECT_EQ(one.to_vector<float>(), std::vector<float>(6, 2));
@@ -74,7 +75,7 @@ TEST(ShardMapErrors, AxisThatIsNotInScope) {
   EXPECT_THROWS(per_device([](Array x) { return psum(x, "batch"); })(zeros({8})), Error,
                 "psum: there is no axis \"batch\" here; the axes are \"i\", \"j\"");
   const auto f = shard_map([](Array x) { return psum(x, "j"); },
-                           {.mesh = mesh(), .in_specs = {P("i")}, .out_specs = {P("i")}, .axes = {"i"}});
+                           {.mesh = ij_mesh(), .in_specs = {P("i")}, .out_specs = {P("i")}, .axes = {"i"}});
   EXPECT_THROWS(f(zeros({8})), Error, "the axes are \"i\"");
   // An error leaves no axis behind.
   EXPECT_THROWS(psum(zeros({8}), "i"), Error, "use shard_map");
@@ -89,7 +90,7 @@ TEST(ShardMapErrors, OutSpecThatClaimsReplication) {
       "same; psum or pmean it over \"i\"");
   EXPECT_THROWS(mapped(P("i", "j"), P("i"))(zeros({8, 2})), Error, "varies over \"j\"");
   const auto place = shard_map([](Array x) { return x + axis_index("j"); },
-                               {.mesh = mesh(), .in_specs = {P("i")}, .out_specs = {P("i")}});
+                               {.mesh = ij_mesh(), .in_specs = {P("i")}, .out_specs = {P("i")}});
   EXPECT_THROWS(place(arange(8)), Error, "varies over \"j\"");
 }
 
@@ -116,12 +117,12 @@ TEST(ShardMapErrors, Permutations) {
 
 TEST(ShardMapErrors, WrongNumberOfSpecs) {
   const auto two = [](Array a, Array b) { return a + b; };
-  EXPECT_THROWS(shard_map(two, {.mesh = mesh(), .in_specs = {P()}, .out_specs = {P()}})(zeros({2}), zeros({2})), Error,
-                "shard_map: 1 in_specs for 2 arguments");
-  EXPECT_THROWS(shard_map(same, {.mesh = mesh(), .in_specs = {P()}, .out_specs = {P(), P()}})(zeros({2})), Error,
+  EXPECT_THROWS(shard_map(two, {.mesh = ij_mesh(), .in_specs = {P()}, .out_specs = {P()}})(zeros({2}), zeros({2})),
+                Error, "shard_map: 1 in_specs for 2 arguments");
+  EXPECT_THROWS(shard_map(same, {.mesh = ij_mesh(), .in_specs = {P()}, .out_specs = {P(), P()}})(zeros({2})), Error,
                 "shard_map: 2 out_specs for a result of 1 element");
   const auto three = [](Array a) { return std::tuple{a, a, a}; };
-  EXPECT_THROWS(shard_map(three, {.mesh = mesh(), .in_specs = {P()}, .out_specs = {P(), P()}})(zeros({2})), Error,
+  EXPECT_THROWS(shard_map(three, {.mesh = ij_mesh(), .in_specs = {P()}, .out_specs = {P(), P()}})(zeros({2})), Error,
                 "shard_map: 2 out_specs for a result of 3 elements");
 }
 

@@ -11,12 +11,12 @@
 namespace lockstep {
 namespace {
 
-NamedSharding on(const PartitionSpec& spec) { return {make_mesh({{"data", 4}, {"model", 2}}), spec}; }
+NamedSharding on_mesh(const PartitionSpec& spec) { return {make_mesh({{"data", 4}, {"model", 2}}), spec}; }
 
-std::vector<float> values(const Array& x) { return x.to_vector<float>(); }
+std::vector<float> values_of(const Array& x) { return x.to_vector<float>(); }
 
 void expect_near(const Array& got, const Array& wanted, double tolerance = 1e-5) {
-  const std::vector<float> a = values(got), b = values(wanted);
+  const std::vector<float> a = values_of(got), b = values_of(wanted);
   ASSERT_EQ(got.shape(), wanted.shape());
   for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << i;
 }
@@ -30,9 +30,9 @@ TEST(OnLanes, ProductsOfPiecesAreThoseOfTheWhole) {
     for (const PartitionSpec& b : specs)
       for (const PartitionSpec& c : specs) {
         SCOPED_TRACE(to_string(a) + " " + to_string(b) + " " + to_string(c));
-        const Array got = jit(f, {.in_shardings = {on(a), on(b)}, .out_shardings = {on(c)}})(x, w);
+        const Array got = jit(f, {.in_shardings = {on_mesh(a), on_mesh(b)}, .out_shardings = {on_mesh(c)}})(x, w);
         expect_near(got, wanted);
-        EXPECT_EQ(got.sharding(), on(c));
+        EXPECT_EQ(got.sharding(), on_mesh(c));
       }
 }
 
@@ -47,9 +47,9 @@ TEST(OnLanes, ResultsFeedTheNextCallAndDonatedStateIsReused) {
   };
   const Array w = random::normal(random::key(1), {6, 7}), x = random::normal(random::key(2), {11, 6});
   State plain{w, zeros_like(w)};
-  State spread = device_put(State{w + 0.f, zeros_like(w)}, on(P("model")));
-  const auto compiled = jit(step, {.donate = {0}, .out_shardings = {on(P("model"))}});
-  const Array rows = device_put(x, on(P("data")));
+  State spread = device_put(State{w + 0.f, zeros_like(w)}, on_mesh(P("model")));
+  const auto compiled = jit(step, {.donate = {0}, .out_shardings = {on_mesh(P("model"))}});
+  const Array rows = device_put(x, on_mesh(P("data")));
   for (int i = 0; i < 5; ++i) {
     plain = step(plain, x);
     const State old = spread;
@@ -62,19 +62,19 @@ TEST(OnLanes, ResultsFeedTheNextCallAndDonatedStateIsReused) {
 }
 
 TEST(OnLanes, DonatedArrayThatAnotherHandleStillReadsIsKept) {
-  const auto f = jit([](Array x) { return x + 1.f; }, {.donate = {0}, .out_shardings = {on(P("data"))}});
-  const Array first = f(device_put(zeros({9}), on(P("data"))));
-  const Array same = device_put(first, on(P("data")));  // shares the memory
+  const auto f = jit([](Array x) { return x + 1.f; }, {.donate = {0}, .out_shardings = {on_mesh(P("data"))}});
+  const Array first = f(device_put(zeros({9}), on_mesh(P("data"))));
+  const Array same = device_put(first, on_mesh(P("data")));  // shares the memory
   const Array second = f(first);
-  EXPECT_EQ(values(second), std::vector<float>(9, 2.f));
-  EXPECT_EQ(values(same), std::vector<float>(9, 1.f));
+  EXPECT_EQ(values_of(second), std::vector<float>(9, 2.f));
+  EXPECT_EQ(values_of(same), std::vector<float>(9, 1.f));
 }
 
 TEST(OnLanes, PiecesAreSeenDeviceByDevice) {
-  const Array x = jit([](Array a) { return a * 2.f; }, {.out_shardings = {on(P("data", "model"))}})(
-      device_put(reshape(arange(24.f), {6, 4}), on(P("data"))));
+  const Array x = jit([](Array a) { return a * 2.f; }, {.out_shardings = {on_mesh(P("data", "model"))}})(
+      device_put(reshape(arange(24.f), {6, 4}), on_mesh(P("data"))));
   for (const Shard& shard : addressable_shards(x)) {
-    const std::vector<float> got = values(shard.data);
+    const std::vector<float> got = values_of(shard.data);
     size_t k = 0;
     for (int64_t i = shard.index[0].begin; i < shard.index[0].end; ++i)
       for (int64_t j = shard.index[1].begin; j < shard.index[1].end; ++j)
@@ -83,7 +83,8 @@ TEST(OnLanes, PiecesAreSeenDeviceByDevice) {
 }
 
 TEST(OnLanes, ExplainNamesPlacesReasonsAndWhatMoves) {
-  const auto f = jit([](Array x, Array w) { return sum(dot(x, w)); }, {.in_shardings = {on(P("data")), on(P())}});
+  const auto f =
+      jit([](Array x, Array w) { return sum(dot(x, w)); }, {.in_shardings = {on_mesh(P("data")), on_mesh(P())}});
   const std::string text = f.explain(ones({8, 3}), ones({3, 5}));
   if (Lanes::local().count() == 1) {
     EXPECT_EQ(text, "one lane: nothing is cut, and nothing moves\n");

@@ -24,6 +24,13 @@ extern char** environ;
 
 namespace lockstep {
 
+using Words = std::vector<std::string>;
+
+inline Words operator+(Words a, const Words& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
 inline std::string program_path() {
   ::setenv("ASAN_OPTIONS", "detect_leaks=0", 0);  // the leak check of a sanitized child takes seconds at every exit
   return std::string(LOCKSTEP_BINARY_DIR) + "/lockstep";

@@ -10,16 +10,16 @@ namespace lockstep {
 
 namespace {
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // A tile of the columns matrix takes about half of a 1 MiB second-level cache.
-constexpr int64_t kTileBytes = int64_t{640} << 10;
+constexpr int64_t kConvTileBytes = int64_t{640} << 10;
 constexpr int64_t kMostTilePixels = 1024;
 // Into how many partial sums the filter gradient is cut at most.
-constexpr int64_t kChunks = 32;
+constexpr int64_t kConvChunks = 32;
 
 template <class F>
-void dispatch(DType dtype, F f) {
+void dispatch_conv(DType dtype, F f) {
   with_dtype(dtype, [&]<class T>() {
     if constexpr (is_floating(dtype_of<T>))
       f(T{});
@@ -33,7 +33,7 @@ void dispatch(DType dtype, F f) {
 Conv Conv::prepare(const ConvSpec& spec, const HalfKernel* kernel) {
   prepare_blas();
   LOCKSTEP_CHECK(!kernel || kernel->dtype == spec.dtype, "a kernel for another dtype");
-  dispatch(spec.dtype, [](auto) {});
+  dispatch_conv(spec.dtype, [](auto) {});
   if (spec.groups < 1 || spec.in_channels % spec.groups != 0 || spec.out_channels % spec.groups != 0)
     throw_error("convolution: {} input and {} output channels in {} groups; both must be multiples of the groups",
                 spec.in_channels, spec.out_channels, spec.groups);
@@ -56,12 +56,12 @@ Conv Conv::prepare(const ConvSpec& spec, const HalfKernel* kernel) {
   conv.depth_ = spec.kernel[0] * spec.kernel[1] * conv.group_in_;
   const int64_t element = spec.dtype == DType::f64 ? 8 : kernel ? 2 : 4;
   const int64_t most =
-      std::clamp<int64_t>(kTileBytes / (std::max<int64_t>(conv.depth_, 1) * element), 16, kMostTilePixels);
+      std::clamp<int64_t>(kConvTileBytes / (std::max<int64_t>(conv.depth_, 1) * element), 16, kMostTilePixels);
   // Equal tiles, so that the last one of an image is no remnant.
   const int64_t pixels = std::max<int64_t>(conv.pixels_, 1);
-  conv.tile_pixels_ = pixels > most ? ceil_div(pixels, ceil_div(pixels, most)) : most / pixels * pixels;
-  const int64_t all_tiles = std::max<int64_t>(1, ceil_div(spec.batch * conv.pixels_, conv.tile_pixels_));
-  conv.chunk_pixels_ = ceil_div(all_tiles, std::min(kChunks, all_tiles)) * conv.tile_pixels_;
+  conv.tile_pixels_ = pixels > most ? div_up(pixels, div_up(pixels, most)) : most / pixels * pixels;
+  const int64_t all_tiles = std::max<int64_t>(1, div_up(spec.batch * conv.pixels_, conv.tile_pixels_));
+  conv.chunk_pixels_ = div_up(all_tiles, std::min(kConvChunks, all_tiles)) * conv.tile_pixels_;
   const ConvSpec::Pair one{1, 1}, zero{0, 0};
   conv.columns_are_x_ =
       spec.kernel == one && spec.stride == one && spec.in_dilation == one && spec.pad_lo == zero && spec.pad_hi == zero;
@@ -76,7 +76,7 @@ class ConvRun {
 
   // A task is a tile of output pixels in one group: y = columns w.
   void forward(const T* x, const T* w, T* y, Epilogue epilogue) {
-    const int64_t pixels = s_.batch * c_.pixels_, tiles = ceil_div(pixels, c_.tile_pixels_);
+    const int64_t pixels = s_.batch * c_.pixels_, tiles = div_up(pixels, c_.tile_pixels_);
     if (pixels == 0 || s_.out_channels == 0) return;
     const Filter filter = prepare_filter(w, false);
     pool_.parallel_for(tiles * s_.groups, [&](int64_t task, int thread) {
@@ -132,7 +132,7 @@ class ConvRun {
   // A task is a chunk of output pixels in one group. Each sums dw^T = dy^T columns (the wide orientation, which packs
   // best) over its tiles; then the partial sums are added in order and turned.
   void filter_gradient(const T* x, const T* dy, T* dw) {
-    const int64_t pixels = s_.batch * c_.pixels_, chunks = ceil_div(pixels, c_.chunk_pixels_);
+    const int64_t pixels = s_.batch * c_.pixels_, chunks = div_up(pixels, c_.chunk_pixels_);
     const int64_t part = c_.group_out_ * c_.depth_,
                   parts = std::max<int64_t>(chunks, 1);  // an empty batch sums to zeros
     if (part == 0) return;
@@ -152,7 +152,7 @@ class ConvRun {
     });
     // Rows of the filter, a few at a time.
     const int64_t step = std::max<int64_t>(16, 4096 / c_.group_out_);
-    pool_.parallel_for(s_.groups * ceil_div(c_.depth_, step), [&](int64_t task, int) {
+    pool_.parallel_for(s_.groups * div_up(c_.depth_, step), [&](int64_t task, int) {
       const int64_t g = task % s_.groups, first = task / s_.groups * step, last = std::min(first + step, c_.depth_);
       S* const total = partial + g * parts * part;
       for (int64_t o = 0; o < c_.group_out_; ++o) {
@@ -255,7 +255,7 @@ class ConvRun {
 // Calls f(run, zero of the dtype) for the run of a Conv.
 template <class F>
 void run_conv(const Conv& conv, const HalfKernel* kernel, Pool& pool, F f) {
-  dispatch(conv.spec().dtype, [&](auto zero) {
+  dispatch_conv(conv.spec().dtype, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (detail::is_half<T>) {
       if (kernel) return f(ConvRun<T, true>(conv, pool), zero);

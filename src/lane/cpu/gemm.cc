@@ -102,7 +102,7 @@ Cut choose_tiles(const GemmSpec& spec, const HalfKernel* kernel, int64_t element
 
 // Calls f(T{}) for the C++ type of a dtype.
 template <class F>
-void dispatch(DType dtype, F f) {
+void dispatch_gemm(DType dtype, F f) {
   with_dtype(dtype, [&]<class T>() {
     if constexpr (std::is_same_v<T, bool>)
       throw_error("matrix product: operands of dtype {}; convert them to a number type first", name(dtype));
@@ -119,7 +119,7 @@ Gemm Gemm::prepare(const GemmSpec& spec, int threads, const HalfKernel* kernel) 
   Gemm gemm;
   gemm.kernel_ = kernel;
   GemmSpec& s = gemm.spec_ = spec;
-  dispatch(s.dtype, [](auto) {});
+  dispatch_gemm(s.dtype, [](auto) {});
   const bool half = s.dtype == DType::bf16 || s.dtype == DType::f16;
   if (!s.out) s.out = s.dtype;
   if (*s.out != s.dtype && !(half && *s.out == DType::f32))
@@ -275,7 +275,7 @@ class GemmRun {
 
 void Gemm::run(Pool& pool, const void* a, const void* b, void* c, Epilogue epilogue) const {
   if (spec_.m == 0 || spec_.n == 0 || spec_.batch == 0) return;
-  dispatch(spec_.dtype, [&](auto zero) {
+  dispatch_gemm(spec_.dtype, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (detail::is_half<T>) {
       if (*spec_.out == DType::f32) return GemmRun<T, float>(*this, pool, a, b, c, epilogue).run();

@@ -31,7 +31,7 @@ constexpr int64_t kMostDepth = 1024;
 // A block of A of so many bytes stays in the second-level cache.
 constexpr int64_t kBlockBytes = int64_t{256} << 10;
 
-int64_t round_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
+int64_t round_to(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 
 #if defined(__x86_64__)
 // Whether the machine has AMX for bf16 and the operating system lets this process use its registers.
@@ -81,11 +81,11 @@ namespace detail {
 
 int64_t half_depth(const HalfKernel& kernel, int64_t k) {
   const int64_t panels = std::max<int64_t>(1, (k + kMostDepth - 1) / kMostDepth);
-  return round_up((k + panels - 1) / panels, kernel.group);
+  return round_to((k + panels - 1) / panels, kernel.group);
 }
 
 int64_t packed_right_bytes(const HalfKernel& kernel, int64_t cols, int64_t k) {
-  return round_up(cols, kernel.cols) * round_up(k, kernel.group) * kernel.packed_bytes;
+  return round_to(cols, kernel.cols) * round_to(k, kernel.group) * kernel.packed_bytes;
 }
 
 template <class T>
@@ -118,7 +118,7 @@ void multiply_half(const HalfKernel& kernel, Pool& pool, int thread, const Opera
   const int64_t block = std::max(kernel.rows, kBlockBytes / lane_bytes / kernel.rows * kernel.rows);
   void* const packed_a =
       pool.scratch(thread, kASlot,
-                   round_up(std::min(block, rows), kernel.rows) * round_up(step, kernel.group) * kernel.packed_bytes);
+                   round_to(std::min(block, rows), kernel.rows) * round_to(step, kernel.group) * kernel.packed_bytes);
   for (int64_t p = 0; p < k; p += step) {
     const int64_t depth = std::min(step, k - p);
     const void* packed_b;

@@ -6,6 +6,8 @@
 #include <initializer_list>
 
 #include "base/check.h"
+#include "lane/cuda/dnn.h"
+#include "lane/gpu_launch.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -25,8 +27,8 @@ struct Library {
         if (failure.empty()) failure = dlerror();
       }
     failure = fmt::format(
-        "cuda: lib{} of CUDA {} is not there ({}); install CUDA's libraries, or set LD_LIBRARY_PATH to "
-        "where they are, or leave LOCKSTEP_PLATFORM at cpu",
+        "cuda: lib{}.so.{} is not there ({}); install it, or set LD_LIBRARY_PATH to the folder that has it, or use "
+        "--platform cpu (LOCKSTEP_PLATFORM=cpu)",
         base, *versions.begin(), failure);
   }
 
@@ -44,7 +46,14 @@ struct Library {
 template <class Functions>
 struct Loaded {
   Functions functions;
-  std::string failure;
+  std::string file, failure;
+
+  void take(const Library& library) {
+    if (library.handle)
+      file = library.name;
+    else
+      failure = library.failure;
+  }
 };
 
 const Loaded<CudaRuntime>& runtime() {
@@ -53,7 +62,7 @@ const Loaded<CudaRuntime>& runtime() {
     Library library("cudart", {"13", "12"});
 #define RUNTIME(name) library.find(out->functions.name, #name);
 #include "lane/cuda/functions.def"
-    if (!library.handle) out->failure = library.failure;
+    out->take(library);
     return out;
   }();
   return *loaded;
@@ -66,7 +75,7 @@ const Loaded<CudaCompiler>& compiler() {
     Library library("nvrtc", {"13", "12"});
 #define COMPILER(name) library.find(out->functions.name, #name);
 #include "lane/cuda/functions.def"
-    if (!library.handle) out->failure = library.failure;
+    out->take(library);
     return out;
   }();
   return *loaded;
@@ -78,46 +87,45 @@ const Loaded<CudaBlas>& blas() {
     Library library("cublasLt", {"13", "12"});
 #define BLAS(name) library.find(out->functions.name, #name);
 #include "lane/cuda/functions.def"
-    if (!library.handle) out->failure = library.failure;
+    out->take(library);
     return out;
   }();
   return *loaded;
 }
 
-struct Devices {
-  int count = 0;
-  std::string why_not;
-
-  Devices() {
-    why_not = runtime().failure;
-    if (!why_not.empty()) return;
-    const cudaError_t error = cuda().cudaGetDeviceCount(&count);
-    if (error == cudaSuccess && count > 0) return;
-    count = 0;
-    int driver = 0, own = 0;
-    cuda().cudaDriverGetVersion(&driver);
-    cuda().cudaRuntimeGetVersion(&own);
-    if (error == cudaErrorInsufficientDriver && driver > 0)
-      why_not = fmt::format(
-          "cuda: the driver is for CUDA {}.{} and the libraries are of {}.{}; install a newer driver, or "
-          "leave LOCKSTEP_PLATFORM at cpu",
-          driver / 1000, driver % 1000 / 10, own / 1000, own % 1000 / 10);
-    else
-      why_not = fmt::format(
-          "cuda: no GPU ({}); see what nvidia-smi and CUDA_VISIBLE_DEVICES say, or leave LOCKSTEP_PLATFORM at cpu",
-          error == cudaSuccess ? "none is visible" : cuda().cudaGetErrorString(error));
-  }
-};
-
-const Devices& found() {
-  static const Devices devices;
-  return devices;
-}
-
 }  // namespace
 
-int cuda_device_count() { return found().count; }
-std::string cuda_why_not() { return found().why_not; }
+#ifdef LOCKSTEP_WITH_CUDNN
+const CudaDnn* cuda_dnn() {
+  static const CudaDnn* const loaded = [] {
+    auto* out = new CudaDnn;
+    Library library("cudnn", {"9"});
+#define DNN(name) library.find(out->name, #name);
+#include "lane/cuda/functions.def"
+    return library.handle ? out : nullptr;
+  }();
+  return loaded;
+}
+#endif
+
+std::string cuda_failure() {
+  for (const std::string* failure : {&runtime().failure, &compiler().failure, &blas().failure})
+    if (!failure->empty()) return *failure;
+  return "";
+}
+
+std::vector<GpuLibrary> cuda_libraries() {
+  std::vector<GpuLibrary> out = {{"cudart", runtime().file, runtime().failure},
+                                 {"nvrtc", compiler().file, compiler().failure},
+                                 {"cublasLt", blas().file, blas().failure}};
+  const auto add = [&](const char* name, const char* version, const char* without) {
+    const Library library(name, {version});
+    out.push_back({name, library.handle ? library.name : "", library.failure, without});
+  };
+  add("cudnn", "9", "convolutions are slow; install cuDNN 9 for CUDA 13 (libcudnn9-cuda-13)");
+  add("nccl", "2", "of no use yet");
+  return out;
+}
 
 const CudaRuntime& cuda() {
   if (!runtime().failure.empty()) throw Error(runtime().failure);
@@ -132,18 +140,12 @@ const CudaBlas& cuda_blas() {
   return blas().functions;
 }
 
-void check_cuda(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return;
-  const std::string text =
-      fmt::format("cuda: {}: {} ({})", what, cuda().cudaGetErrorString(error), cuda().cudaGetErrorName(error));
-  if (error == cudaErrorMemoryAllocation) throw OutOfMemory(text);
-  throw Error(text);
-}
 void check_compiler(nvrtcResult error, const char* what) {
   if (error != NVRTC_SUCCESS) throw_error("cuda: {}: {}", what, cuda_compiler().nvrtcGetErrorString(error));
 }
 void check_blas(cublasStatus_t error, const char* what) {
-  if (error != CUBLAS_STATUS_SUCCESS) throw_error("cuda: {}: {}", what, cuda_blas().cublasLtGetStatusString(error));
+  if (error != CUBLAS_STATUS_SUCCESS)
+    throw_error("cuda: {}{}: {}", what, GpuLaunch::where(), cuda_blas().cublasLtGetStatusString(error));
 }
 
 }  // namespace lockstep

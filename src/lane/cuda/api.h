@@ -7,6 +7,9 @@
 #include <nvrtc.h>
 
 #include <string>
+#include <vector>
+
+#include "lane/gpu_report.h"
 
 namespace lockstep {
 
@@ -27,12 +30,18 @@ struct CudaBlas {
 int cuda_device_count();
 std::string cuda_why_not();
 
+// Why a library that is always needed cannot be opened, empty when all can be; and all that are of use, whether there
+// or not. They open them.
+std::string cuda_failure();
+std::vector<GpuLibrary> cuda_libraries();
+
 // Each throws Error, with what was looked for and the remedy, when its library is not there.
 const CudaRuntime& cuda();
 const CudaCompiler& cuda_compiler();
 const CudaBlas& cuda_blas();
 
-// Throw when a call failed: OutOfMemory when memory was short, else Error; `what` is what was tried.
+// Throw when a call failed, naming the op or the launch where it is known (GpuLaunch): OutOfMemory when memory was
+// short, DeviceLost when the GPU is out of order, else Error; `what` is what was tried.
 void check_cuda(cudaError_t, const char* what);
 void check_compiler(nvrtcResult, const char* what);
 void check_blas(cublasStatus_t, const char* what);

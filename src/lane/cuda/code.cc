@@ -120,11 +120,21 @@ CudaFunction CudaCode::get(CudaLane& lane, const std::string& source, const std:
   return functions->emplace(source, function).first->second;
 }
 
-void CudaFunction::launch(CudaLane& lane, int64_t blocks, int threads, void** arguments) const {
+void CudaFunction::launch(CudaLane& lane, int64_t blocks, int threads, void** arguments, int64_t shared_bytes,
+                          bool together) const {
   if (blocks == 0) return;
   LOCKSTEP_CHECK(blocks <= INT32_MAX, "{} blocks", blocks);
-  check_cuda(cuda().cudaLaunchKernel(reinterpret_cast<const void*>(kernel_), dim3(static_cast<unsigned>(blocks)),
-                                     dim3(static_cast<unsigned>(threads)), arguments, 0, lane.stream()),
+  const auto* kernel = reinterpret_cast<const void*>(kernel_);
+  const dim3 grid(static_cast<unsigned>(blocks)), block(static_cast<unsigned>(threads));
+  const auto shared = static_cast<size_t>(shared_bytes);
+  // What a kernel gets without asking.
+  constexpr int64_t kFree = 48 << 10;
+  if (shared_bytes > kFree)
+    check_cuda(cuda().cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                           static_cast<int>(shared_bytes)),
+               "give a kernel shared memory");
+  check_cuda(together ? cuda().cudaLaunchCooperativeKernel(kernel, grid, block, arguments, shared, lane.stream())
+                      : cuda().cudaLaunchKernel(kernel, grid, block, arguments, shared, lane.stream()),
              "start a kernel");
 }
 

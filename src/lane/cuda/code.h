@@ -18,8 +18,10 @@ struct CudaHeader {
 // A function on the GPU, for as long as the process lives.
 class CudaFunction {
  public:
-  // `arguments` points to each of them.
-  void launch(CudaLane& lane, int64_t blocks, int threads, void** arguments) const;
+  // `arguments` points to each of them; a block has `shared_bytes` of memory of its own. `together`: all blocks run at
+  // the same time, so that they may wait for each other; there must not be more than fit.
+  void launch(CudaLane& lane, int64_t blocks, int threads, void** arguments, int64_t shared_bytes = 0,
+              bool together = false) const;
 
  private:
   friend class CudaCode;

@@ -7,6 +7,18 @@
 #include "lockstep/error.h"
 
 namespace lockstep {
+namespace {
+thread_local int64_t waits_here = 0;
+}
+
+std::string gpu_memory_text(int64_t bytes, const char* purpose, int64_t free, int64_t total, int64_t held,
+                            const std::string& name) {
+  const auto gib = [](int64_t n) { return fmt::format("{:.2f} GiB", static_cast<double>(n) / (int64_t{1} << 30)); };
+  return fmt::format(
+      "cuda: {} are asked for, for {}, and {} of the {} of {} are free; arrays and programs of this process hold {}: "
+      "use a smaller batch, or see with nvidia-smi who has the rest",
+      gib(bytes), purpose, gib(free), gib(total), name, gib(held));
+}
 
 CudaLane& CudaLane::local() {
   static CudaLane* const lane = [] {
@@ -16,29 +28,41 @@ CudaLane& CudaLane::local() {
   return *lane;
 }
 
-CudaLane::CudaLane(int device) : device_(device) {
+CudaLane::CudaLane(int device) {
   check_cuda(cuda().cudaSetDevice(device), "choose the GPU");
   cudaDeviceProp properties{};
   check_cuda(cuda().cudaGetDeviceProperties(&properties, device), "ask for the properties of the GPU");
-  info_ = {properties.name, static_cast<int64_t>(properties.totalGlobalMem), properties.major, properties.minor,
-           properties.multiProcessorCount};
+  info_ = {properties.name,
+           static_cast<int64_t>(properties.totalGlobalMem),
+           properties.major,
+           properties.minor,
+           properties.multiProcessorCount,
+           static_cast<int64_t>(properties.sharedMemPerBlockOptin)};
   check_cuda(cuda().cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
-  cudaMemPool_t pool = nullptr;
-  check_cuda(cuda().cudaDeviceGetDefaultMemPool(&pool, device), "find the memory pool");
+  check_cuda(cuda().cudaDeviceGetDefaultMemPool(&pool_, device), "find the memory pool");
   uint64_t keep = std::numeric_limits<uint64_t>::max();  // in a steady state nothing is asked of the driver
-  check_cuda(cuda().cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep), "set up the memory pool");
+  check_cuda(cuda().cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep), "set up the memory pool");
 }
 
-BufferPtr CudaLane::allocate(int64_t bytes) {
+BufferPtr CudaLane::allocate(int64_t bytes, const char* purpose) {
   void* data = nullptr;
-  const cudaError_t error = cuda().cudaMallocAsync(&data, static_cast<size_t>(std::max<int64_t>(bytes, 1)), stream_);
+  const auto ask = [&] {
+    return cuda().cudaMallocAsync(&data, static_cast<size_t>(std::max<int64_t>(bytes, 1)), stream_);
+  };
+  cudaError_t error = ask();
+  if (error == cudaErrorMemoryAllocation && !recording_) {
+    // What the pool keeps may be in pieces that are too small.
+    check_cuda(cuda().cudaStreamSynchronize(stream_), "wait for the GPU");
+    check_cuda(cuda().cudaMemPoolTrimTo(pool_, 0), "give memory back");
+    error = ask();
+  }
   if (error == cudaErrorMemoryAllocation) {
     size_t free = 0, total = 0;
+    uint64_t held = 0;
     cuda().cudaMemGetInfo(&free, &total);
-    throw OutOfMemory(
-        fmt::format("cuda: {} bytes asked for, and {} of the {} bytes of {} are free; use a smaller batch, or "
-                    "see with nvidia-smi who has the rest",
-                    bytes, free, total, info_.name));
+    cuda().cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemCurrent, &held);
+    throw OutOfMemory(gpu_memory_text(bytes, purpose, static_cast<int64_t>(free), static_cast<int64_t>(total),
+                                      static_cast<int64_t>(held), info_.name));
   }
   check_cuda(error, "allocate memory");
   return Allocator::host().adopt(data, bytes, data, [](void* memory) {
@@ -57,7 +81,10 @@ void CudaLane::to_host(void* to, const void* from, int64_t bytes) {
     check_cuda(cuda().cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_),
                "copy from the GPU");
   check_cuda(cuda().cudaStreamSynchronize(stream_), "wait for the GPU");
+  ++waits_here;
 }
+
+int64_t CudaLane::waits() { return waits_here; }
 
 void CudaLane::copy(void* to, const void* from, int64_t bytes) {
   if (bytes == 0 || to == from) return;

@@ -17,6 +17,7 @@ struct CudaInfo {
   int64_t memory = 0;        // bytes
   int major = 0, minor = 0;  // compute capability
   int processors = 0;        // streaming multiprocessors
+  int64_t shared = 0;        // bytes of memory that a block of threads may have of its own
 };
 
 class CudaLane {
@@ -28,12 +29,14 @@ class CudaLane {
   cudaStream_t stream() const { return stream_; }
   std::mutex& running() { return running_; }
 
-  // Memory of the GPU. Throws OutOfMemory with what was asked for and what there is.
-  BufferPtr allocate(int64_t bytes);
+  // Memory of the GPU. Throws OutOfMemory with what was asked for, for what, and what there is.
+  BufferPtr allocate(int64_t bytes, const char* purpose = "an array");
 
   // Host memory may be used again when they return. to_host() waits for all that was queued before.
   void to_device(void* to, const void* from, int64_t bytes);
   void to_host(void* to, const void* from, int64_t bytes);
+  // How often this thread has waited so.
+  static int64_t waits();
   void copy(void* to, const void* from, int64_t bytes);
   void clear(void* to, int64_t bytes);
 
@@ -52,13 +55,17 @@ class CudaLane {
  private:
   explicit CudaLane(int device);
 
-  int device_;
   CudaInfo info_;
   cudaStream_t stream_ = nullptr;
+  cudaMemPool_t pool_ = nullptr;
   std::mutex running_;
   bool recording_ = false;
   BufferPtr blas_space_;
   cublasLtHandle_t blas_ = nullptr;
 };
+
+// What an OutOfMemory of a GPU says. `held`: what arrays and programs of this process have of it.
+std::string gpu_memory_text(int64_t bytes, const char* purpose, int64_t free, int64_t total, int64_t held,
+                            const std::string& name);
 
 }  // namespace lockstep

@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-cudaDataType_t data_type(DType dtype) {
+cudaDataType_t cublas_type(DType dtype) {
   switch (dtype) {
     case DType::f64:
       return CUDA_R_64F;
@@ -72,7 +72,7 @@ CudaGemm::CudaGemm(CudaLane& lane, const GemmSpec& spec, CudaMath math) {
   set_operation(CUBLASLT_MATMUL_DESC_TRANSB, spec.transpose_a);
   const auto layout = [&](cublasLtMatrixLayout_t& made, DType dtype, int64_t rows, int64_t cols, int64_t ld,
                           int64_t stride) {
-    check_blas(blas.cublasLtMatrixLayoutCreate(&made, data_type(dtype), static_cast<uint64_t>(rows),
+    check_blas(blas.cublasLtMatrixLayoutCreate(&made, cublas_type(dtype), static_cast<uint64_t>(rows),
                                                static_cast<uint64_t>(cols), std::max(ld, rows)),
                "describe a matrix");
     const auto batch = static_cast<int32_t>(spec.batch);

@@ -5,7 +5,9 @@
 
 #include "lane/cuda/gemm_cuda.h"
 #include "ops/contraction.h"
+#include "ops/cuda/elementwise_cuda.h"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/text.h"
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
 
@@ -13,11 +15,11 @@ namespace lockstep {
 namespace {
 
 // An array whose axes change places.
-struct Reorder {
+struct CudaReorder {
   Kernel kernel;
   BufferPtr buffer;
 
-  Reorder(const KernelSpec& spec, const Type& type, const std::vector<int64_t>& order) {
+  CudaReorder(const KernelSpec& spec, const Type& type, const std::vector<int64_t>& order) {
     Builder b;
     const Program copy = b.take(Values{transpose(b.input(type), order)});
     kernel = elementwise_program_cuda(copy, spec);
@@ -25,9 +27,9 @@ struct Reorder {
   }
 };
 
-class Product {
+class CudaProduct {
  public:
-  Product(const KernelSpec& spec, const Type& result)
+  CudaProduct(const KernelSpec& spec, const Type& result)
       : plan_(contraction(spec.attrs.get<std::string>("spec"), spec.in[0], spec.in[1])), lane_(spec.cuda) {
     const Type& a = spec.in[plan_.swapped ? 1 : 0];
     const Type& b = spec.in[plan_.swapped ? 0 : 1];
@@ -43,7 +45,7 @@ class Product {
     if (!gemm_) return lane_->clear(out, bytes_);
     const void* a = in[plan_.swapped ? 1 : 0];
     const void* b = in[plan_.swapped ? 0 : 1];
-    const auto reordered = [](const std::optional<Reorder>& how, const void* from) {
+    const auto reordered = [](const std::optional<CudaReorder>& how, const void* from) {
       if (!how) return from;
       void* to = how->buffer->data();
       how->kernel(&from, &to);
@@ -60,15 +62,43 @@ class Product {
   CudaLane* lane_;
   int64_t bytes_ = 0;
   std::optional<CudaGemm> gemm_;
-  std::optional<Reorder> a_, b_, c_;
+  std::optional<CudaReorder> a_, b_, c_;
 };
+
+// The product as a step of our own, where it is one of matrices that are read as they lie; nothing elsewhere.
+std::optional<CudaStep> product_step(const KernelSpec& spec, const Program& body) {
+  const Contraction plan = contraction(spec.attrs.get<std::string>("spec"), spec.in[0], spec.in[1]);
+  if (plan.copy_a || plan.copy_b || plan.copy_c) return {};
+  if (plan.gemm.dtype == DType::f32 && cuda_math() != CudaMath::tf32) return {};
+  if (spec.cuda->info().major < 8) return {};
+  const std::optional<GemmStep> product = gemm_step(plan.gemm, spec.cuda->info().processors, spec.cuda->info().shared);
+  if (!product) return {};
+  const char* type = memory_type(spec.in[0].dtype);
+  CudaStep step;
+  step.name = "einsum";
+  step.parameters = fmt::format("const {}* a, const {}* b", type, type);
+  step.arguments = {{CudaStep::Argument::operand, plan.swapped ? size_t{1} : 0},
+                    {CudaStep::Argument::operand, plan.swapped ? size_t{0} : 1}};
+  const GemmSpec& g = plan.gemm;
+  step.operations = 2.0 * static_cast<double>(g.batch * g.m * g.n) * static_cast<double>(g.k);
+  if (!add_finish(step, *product, body, 2)) return {};
+  return step;
+}
+
+Kernel with_step(const KernelSpec& spec, const Program& body, Kernel apart) {
+  std::optional<CudaStep> step = product_step(spec, body);
+  if (!step) return apart;
+  return SteppedKernel(spec.cuda, {std::move(*step)}, {}, std::move(apart));
+}
 
 }  // namespace
 
 Kernel einsum_cuda(const KernelSpec& spec) {
   if (!CudaGemm::supports(spec.in[0].dtype)) return {};
-  auto product = std::make_shared<const Product>(spec, spec.out[0]);
-  return [product](const void* const* in, void* const* out) { product->run(in, out[0]); };
+  auto product = std::make_shared<const CudaProduct>(spec, spec.out[0]);
+  Builder b;
+  const Program as_it_is = b.take(Values{b.input(spec.out[0])});
+  return with_step(spec, as_it_is, [product](const void* const* in, void* const* out) { product->run(in, out[0]); });
 }
 
 Kernel einsum_fused_cuda(const KernelSpec& spec) {
@@ -76,20 +106,20 @@ Kernel einsum_fused_cuda(const KernelSpec& spec) {
   const Program& body = spec.attrs.program("body");
   const Type& type = body.types[body.inputs[0]];
   struct State {
-    Product product;
+    CudaProduct product;
     Kernel rest;
     BufferPtr whole;
     std::vector<const void*> in;
   };
   auto state =
-      std::make_shared<State>(State{Product(spec, type), elementwise_program_cuda(body, spec),
+      std::make_shared<State>(State{CudaProduct(spec, type), elementwise_program_cuda(body, spec),
                                     spec.cuda->allocate(type.bytes()), std::vector<const void*>(body.inputs.size())});
-  return [state](const void* const* in, void* const* out) {
+  return with_step(spec, body, [state](const void* const* in, void* const* out) {
     state->product.run(in, state->whole->data());
     state->in[0] = state->whole->data();
     for (size_t i = 1; i < state->in.size(); ++i) state->in[i] = in[i + 1];
     state->rest(state->in.data(), out);
-  };
+  });
 }
 
 }  // namespace lockstep

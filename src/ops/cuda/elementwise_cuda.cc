@@ -5,18 +5,17 @@
 #include <optional>
 
 #include "base/check.h"
-#include "lane/cuda/code.h"
+#include "ops/cuda/elementwise_cuda.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/text.h"
+#include "ops/dims.h"
 #include "ops/elementwise.h"
 #include "ops/ops.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int kThreads = 256;
-
-bool is_half(DType t) { return t == DType::bf16 || t == DType::f16; }
+bool is_16_bit(DType t) { return t == DType::bf16 || t == DType::f16; }
 
 // A constant of the register type, bit for bit.
 std::string constant_text(const Attr& value, DType dtype) {
@@ -42,34 +41,42 @@ std::string constant_text(const Attr& value, DType dtype) {
   }
 }
 
+// Are elements of an array of this shape read where a dense one has them?
+bool is_dense(const View& view, const Shape& shape) {
+  const Dims strides = dense_strides(shape);
+  if (view.offset != 0) return false;
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (shape[d] != 1 && view.strides[d] != strides[d]) return false;
+  return true;
+}
+
 class Writer {
  public:
-  explicit Writer(const Program& p) : p_(p), shape_(p.types[p.outputs[0]].shape), names_(p.types.size()) {
+  // `given`: what stands for the first input, which is then no parameter but a value of the register type, for element
+  // i.
+  explicit Writer(const Program& p, const std::string& given = "")
+      : p_(p), shape_(p.types[p.outputs[0]].shape), given_(given), names_(p.types.size()) {
     views_.resize(p.types.size());
     for (size_t i = 0; i < p.inputs.size(); ++i) views_[p.inputs[i]] = Read{i, dense_view(p.types[p.inputs[i]].shape)};
   }
 
-  std::string operator()() {
+  // What is done for element `i`.
+  std::string body() {
     for (const Eqn& eqn : p_.eqns) write(eqn);
     std::string stores;
     for (size_t o = 0; o < p_.outputs.size(); ++o) {
       const DType t = p_.types[p_.outputs[o]].dtype;
       stores += fmt::format("  out{}[i] = Store<{}>::of({});\n", o, memory_type(t), operand(p_.outputs[o]));
     }
-    std::string parameters;
-    for (size_t i = 0; i < p_.inputs.size(); ++i)
-      parameters += fmt::format("{}const {}* in{}", i ? ", " : "", memory_type(p_.types[p_.inputs[i]].dtype), i);
-    for (size_t o = 0; o < p_.outputs.size(); ++o)
-      parameters +=
-          fmt::format("{}{}* out{}", parameters.empty() ? "" : ", ", memory_type(p_.types[p_.outputs[o]].dtype), o);
-    const int64_t n = count(shape_);
-    return fmt::format(
-        "#include \"elementwise.h\"\nusing namespace lockstep;\n"
-        "extern \"C\" __global__ void __launch_bounds__({}) f({}) {{\n"
-        "  const {} i = {}(blockIdx.x) * {}u + threadIdx.x;\n"
-        "  if (i >= {}u) return;\n{}{}}}\n",
-        kThreads, parameters, index_type(n), index_type(n), kThreads, n, body_, stores);
+    return body_ + stores;
   }
+
+  // Where the first input is given, what is read is read before: members of a structure `r`, and how they are set.
+  const std::string& fields() const { return fields_; }
+  const std::string& reads() const { return reads_; }
+
+  // False after body() when the given value was wanted elsewhere than at element i.
+  bool is_possible() const { return possible_; }
 
  private:
   struct Read {
@@ -102,7 +109,16 @@ class Writer {
     std::string& name = names_[v];
     if (!name.empty()) return name;
     const Read& read = *views_[v];
+    if (!given_.empty() && read.input == 0) {
+      possible_ &= is_dense(read.view, shape_);
+      return name = given_;
+    }
     const std::string at = position_text(read.view, shape_, "i");
+    if (!given_.empty()) {
+      fields_ += fmt::format("    {} v{};\n", register_name(p_.types[v].dtype), v);
+      reads_ += fmt::format("  r.v{} = load(in{}[{}]);\n", v, read.input, at);
+      return name = fmt::format("r.v{}", v);
+    }
     name = fmt::format("v{}", v);
     body_ += fmt::format("  const {} {} = load(in{}[{}]);\n", register_name(p_.types[v].dtype), name, read.input, at);
     return name;
@@ -121,33 +137,71 @@ class Writer {
       what = fmt::format("__builtin_bit_cast({}, {})", result, arguments);
     else
       what = fmt::format("{}_({})", eqn.op->name, arguments);
-    if (is_half(t)) what = fmt::format("rounded<{}>({})", memory_type(t), what);
+    if (is_16_bit(t)) what = fmt::format("rounded<{}>({})", memory_type(t), what);
     names_[v] = fmt::format("v{}", v);
     body_ += fmt::format("  const {} {} = {};\n", result, names_[v], what);
   }
 
   const Program& p_;
   const Shape& shape_;
+  std::string given_, fields_, reads_;
+  bool possible_ = true;
   std::vector<std::optional<Read>> views_;  // by value: what is read, not computed
   std::vector<std::string> names_;          // by value: its expression, once written
   std::string body_;
 };
 
+// Parameters of a step, of the inputs from `first` on and the outputs.
+void add_parameters(CudaStep& step, const Program& body, size_t first, size_t operand) {
+  const auto add = [&](const std::string& text, CudaStep::Argument argument) {
+    step.parameters += (step.parameters.empty() ? "" : ", ") + text;
+    step.arguments.push_back(argument);
+  };
+  for (size_t i = first; i < body.inputs.size(); ++i)
+    add(fmt::format("const {}* in{}", memory_type(body.types[body.inputs[i]].dtype), i),
+        {CudaStep::Argument::operand, operand + i - first});
+  for (size_t o = 0; o < body.outputs.size(); ++o)
+    add(fmt::format("{}* out{}", memory_type(body.types[body.outputs[o]].dtype), o), {CudaStep::Argument::result, o});
+}
+
 }  // namespace
 
-std::string elementwise_text(const Program& body) { return Writer(body)(); }
+CudaStep elementwise_step(const Program& body) {
+  const int64_t n = count(body.types[body.outputs[0]].shape);
+  CudaStep step;
+  step.name = "elementwise";
+  step.prelude = "#include \"elementwise.h\"\nusing namespace lockstep;\n";
+  step.body = fmt::format("  const {} i = {}(block) * {}u + threadIdx.x;\n  if (i >= {}u) return;\n{}", index_type(n),
+                          index_type(n), kStepThreads, n, Writer(body).body());
+  step.blocks = (n + kStepThreads - 1) / kStepThreads;
+  add_parameters(step, body, 0, 0);
+  return step;
+}
+
+std::string elementwise_text(const Program& body) { return text_of(elementwise_step(body)); }
+
+bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, size_t operand) {
+  const Type& type = body.types[body.inputs[0]];
+  if (type.shape != body.types[body.outputs[0]].shape) return false;
+  Writer writer(body, is_16_bit(type.dtype) ? fmt::format("rounded<{}>(x)", memory_type(type.dtype)) : "x");
+  const std::string finish = writer.body();
+  if (!writer.is_possible()) return false;
+  step.prelude = "#include \"elementwise.h\"\n" + product.prelude;
+  step.body += fmt::format(
+      "  struct Read {{\n{}  }};\n  {}(block, a, b, shared, [&](const uint32_t i, Read& r) {{\n{}  }}, [&](const "
+      "uint32_t i, "
+      "const float x, const Read& r) {{\n{}  }});\n",
+      writer.fields(), product.call, writer.reads(), finish);
+  step.blocks = product.blocks;
+  step.shared_bytes = product.shared_bytes;
+  add_parameters(step, body, 1, operand);
+  return true;
+}
 
 Kernel elementwise_program_cuda(const Program& body, const KernelSpec& spec) {
   const int64_t n = count(body.types[body.outputs[0]].shape);
   if (n == 0) return [](const void* const*, void* const*) {};
-  const CudaFunction function = kernel_of(elementwise_text(body), *spec.cuda);
-  return [function, lane = spec.cuda, n, ins = body.inputs.size(), outs = body.outputs.size(),
-          arguments = std::vector<void*>(body.inputs.size() + body.outputs.size())](const void* const* in,
-                                                                                    void* const* out) mutable {
-    for (size_t i = 0; i < ins; ++i) arguments[i] = argument(in[i]);
-    for (size_t o = 0; o < outs; ++o) arguments[ins + o] = argument(out[o]);
-    function.launch(*lane, (n + kThreads - 1) / kThreads, kThreads, arguments.data());
-  };
+  return SteppedKernel(spec.cuda, {elementwise_step(body)});
 }
 
 Kernel fused_cuda(const KernelSpec& spec) { return elementwise_program_cuda(spec.attrs.program("body"), spec); }

@@ -2,6 +2,7 @@
 // compiled from, and what that text takes from the standard library.
 #include <string>
 
+#include "ops/cuda/gemm_text.h"
 #include "ops/cuda/text.h"
 
 namespace lockstep {
@@ -135,7 +136,8 @@ const std::vector<CudaHeader>& kernel_headers() {
   static const auto* const headers =
       new std::vector<CudaHeader>{{"cstdint", kCstdint},     {"type_traits", kTypeTraits},
                                   {"ops/math.h", kMathText}, {"ops/loops/scalar.h", kScalarText},
-                                  {"elements.h", kElements}, {"elementwise.h", kElementwise}};
+                                  {"elements.h", kElements}, {"elementwise.h", kElementwise},
+                                  {"gemm.h", kGemmText}};
   return *headers;
 }
 

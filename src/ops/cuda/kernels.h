@@ -3,7 +3,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "lane/conv_pass.h"
 #include "ops/reduce_cpu.h"
 #include "program/op.h"
 
@@ -18,8 +20,8 @@ namespace lockstep {
 Kernel fused_cuda(const KernelSpec&);
 Kernel einsum_cuda(const KernelSpec&);
 Kernel einsum_fused_cuda(const KernelSpec&);
-Kernel reduce_kernel_cuda(Reduction, const KernelSpec&);
-template <Reduction kR>
+Kernel reduce_kernel_cuda(ReduceKind, const KernelSpec&);
+template <ReduceKind kR>
 Kernel reduce_cuda(const KernelSpec& spec) {
   return reduce_kernel_cuda(kR, spec);
 }
@@ -36,8 +38,28 @@ Kernel concatenate_cuda(const KernelSpec&);
 Kernel pad_cuda(const KernelSpec&);
 Kernel dynamic_slice_cuda(const KernelSpec&);
 Kernel update_slice_cuda(const KernelSpec&);
+Kernel cumsum_cuda(const KernelSpec&);
+Kernel sort_kernel_cuda(bool top_k, const KernelSpec&);
+template <bool kTop>
+Kernel sort_cuda(const KernelSpec& spec) {
+  return sort_kernel_cuda(kTop, spec);
+}
+enum class PoolPass : uint8_t { max, max_grad, pick, sum, sum_grad };
+Kernel pool_kernel_cuda(PoolPass, const KernelSpec&);
+template <PoolPass kPass>
+Kernel pool_cuda(const KernelSpec& spec) {
+  return pool_kernel_cuda(kPass, spec);
+}
+Kernel conv_kernel_cuda(ConvPass, const KernelSpec&);
+template <ConvPass kPass>
+Kernel conv_cuda(const KernelSpec& spec) {
+  return conv_kernel_cuda(kPass, spec);
+}
+Kernel conv2d_fused_cuda(const KernelSpec&);
 Kernel random_bits_cuda(const KernelSpec&);
 Kernel threefry_cuda(const KernelSpec&);
+Kernel scan_cuda(const KernelSpec&);
+Kernel cond_cuda(const KernelSpec&);
 
 // An elementwise program as a kernel; of a row that is elementwise or a view by itself.
 Kernel elementwise_program_cuda(const Program& body, const KernelSpec&);
@@ -45,5 +67,9 @@ Kernel elementwise_cuda(const Op& op, const KernelSpec&);
 
 // The text of such a kernel, a function called `f` of pointers to its inputs, then to its outputs; for tests.
 std::string elementwise_text(const Program& body);
+// Those of rows; they need no GPU, but a KernelSpec's types and attributes.
+std::vector<std::string> cumsum_texts(const KernelSpec&);
+std::vector<std::string> sort_texts(bool top_k, const KernelSpec&);
+std::string pool_text(PoolPass, const KernelSpec&);
 
 }  // namespace lockstep

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <memory>
 
-#include "lane/cuda/code.h"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/step.h"
 #include "ops/cuda/text.h"
 #include "ops/dims.h"
 #include "ops/ops.h"
@@ -12,24 +12,21 @@
 namespace lockstep {
 namespace {
 
-constexpr int kThreads = 256;
-
 // A kernel that computes one element a thread: `body` sets out0[i].
 Kernel per_element(const KernelSpec& spec, const std::string& parameters, const std::string& body) {
   const int64_t n = count(spec.out[0].shape);
   if (n == 0) return [](const void* const*, void* const*) {};
-  const std::string text = fmt::format(
-      "#include \"elements.h\"\nusing namespace lockstep;\n"
-      "extern \"C\" __global__ void __launch_bounds__({}) f({}{}* out0) {{\n"
-      "  const {} i = {}(blockIdx.x) * {}u + threadIdx.x;\n  if (i >= {}u) return;\n{}}}\n",
-      kThreads, parameters, memory_type(spec.out[0].dtype), index_type(n), index_type(n), kThreads, n, body);
-  const CudaFunction function = kernel_of(text, *spec.cuda);
-  return [function, lane = spec.cuda, n, ins = spec.in.size(), arguments = std::vector<void*>(spec.in.size() + 1)](
-             const void* const* in, void* const* out) mutable {
-    for (size_t k = 0; k < ins; ++k) arguments[k] = argument(in[k]);
-    arguments[ins] = argument(out[0]);
-    function.launch(*lane, (n + kThreads - 1) / kThreads, kThreads, arguments.data());
-  };
+  CudaStep step;
+  step.name = "move";
+  step.prelude = "#include \"elements.h\"\nusing namespace lockstep;\n";
+  step.parameters = fmt::format("{}{}* out0", parameters, memory_type(spec.out[0].dtype));
+  step.body = fmt::format("  const {} i = {}(block) * {}u + threadIdx.x;\n  if (i >= {}u) return;\n{}", index_type(n),
+                          index_type(n), kStepThreads, n, body);
+  step.blocks = (n + kStepThreads - 1) / kStepThreads;
+  if (!parameters.empty())
+    for (size_t k = 0; k < spec.in.size(); ++k) step.arguments.push_back({CudaStep::Argument::operand, k});
+  step.arguments.push_back({CudaStep::Argument::result, 0});
+  return SteppedKernel(spec.cuda, {std::move(step)});
 }
 
 // Operands as parameters: "const float* in0, ".
@@ -81,10 +78,10 @@ Kernel gather_cuda(const KernelSpec& spec) {
   const int64_t pre = extent(x.shape, batch_dims, axis), n = x.shape[static_cast<size_t>(axis)];
   const int64_t post = extent(x.shape, axis + 1, x.rank()), places = extent(indices.shape, batch_dims, indices.rank());
   return per_element(spec, parameters(spec.in),
-                     fmt::format("  const uint64_t row = i / {post}u, block = row / {places}u;\n"
-                                 "  int64_t at = in1[block / {pre}u * {places}u + row % {places}u];\n"
+                     fmt::format("  const uint64_t row = i / {post}u, outer = row / {places}u;\n"
+                                 "  int64_t at = in1[outer / {pre}u * {places}u + row % {places}u];\n"
                                  "  at = at < 0 ? 0 : at > {last}ll ? {last}ll : at;\n"
-                                 "  out0[i] = in0[(block * {n}u + at) * {post}u + i % {post}u];\n",
+                                 "  out0[i] = in0[(outer * {n}u + at) * {post}u + i % {post}u];\n",
                                  fmt::arg("post", post), fmt::arg("places", places), fmt::arg("pre", pre),
                                  fmt::arg("last", n - 1), fmt::arg("n", n)));
 }
@@ -97,9 +94,9 @@ Kernel scatter_add_cuda(const KernelSpec& spec) {
   const int64_t post = extent(x.shape, axis + 1, x.rank()), places = extent(indices.shape, batch_dims, indices.rank());
   return per_element(
       spec, parameters(spec.in),
-      fmt::format("  const uint64_t row = i / {post}u, block = row / {n}u;\n"
-                  "  const {index}* at = in1 + block / {pre}u * {places}u;\n"
-                  "  const {memory}* from = in2 + block * {places}u * {post}u + i % {post}u;\n"
+      fmt::format("  const uint64_t row = i / {post}u, outer = row / {n}u;\n"
+                  "  const {index}* at = in1 + outer / {pre}u * {places}u;\n"
+                  "  const {memory}* from = in2 + outer * {places}u * {post}u + i % {post}u;\n"
                   "  {type} sum = load(in0[i]);\n"
                   "  for (uint64_t p = 0; p < {places}u; ++p)\n"
                   "    if (int64_t(at[p]) == int64_t(row % {n}u)) sum = math::add(sum, load(from[p * {post}u]));\n"

@@ -1,12 +1,11 @@
 // Random bits on the GPU, the same as on the CPU.
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/step.h"
 #include "ops/cuda/text.h"
 #include "ops/dims.h"
 
 namespace lockstep {
 namespace {
-
-constexpr int kThreads = 256;
 
 // Threefry-2x32, 20 rounds.
 constexpr const char* kCipher = R"(#include "elements.h"
@@ -29,6 +28,17 @@ inline void encrypt(const uint32_t* words, uint32_t& x0, uint32_t& x1) {
 }
 )";
 
+// A step of one element `i` a thread.
+CudaStep per_element(int64_t n) {
+  CudaStep step;
+  step.name = "random";
+  step.prelude = kCipher;
+  step.body = fmt::format("  const uint64_t i = uint64_t(block) * {}u + threadIdx.x;\n  if (i >= {}ull) return;\n",
+                          kStepThreads, n);
+  step.blocks = (n + kStepThreads - 1) / kStepThreads;
+  return step;
+}
+
 }  // namespace
 
 Kernel random_bits_cuda(const KernelSpec& spec) {
@@ -41,39 +51,34 @@ Kernel random_bits_cuda(const KernelSpec& spec) {
   std::string at = "0";
   for (size_t d = 0; d < shape.size(); ++d)
     at += fmt::format(" + (r / {}ull % {}ull + {}ull) * {}ull", strides[d], shape[d], starts[d], whole_strides[d]);
-  const std::string text = fmt::format(
-      "{}extern \"C\" __global__ void __launch_bounds__({}) f(const uint32_t* keys, uint32_t* out) {{\n"
-      "  const uint64_t i = uint64_t(blockIdx.x) * {}u + threadIdx.x;\n  if (i >= {}ull) return;\n"
+  CudaStep step = per_element(n);
+  step.parameters = "const uint32_t* keys, uint32_t* out";
+  step.arguments = {{CudaStep::Argument::operand, 0}, {CudaStep::Argument::result, 0}};
+  step.body += fmt::format(
       "  const uint64_t r = i % {}ull, counter = {};\n"
       "  uint32_t x0 = uint32_t(counter >> 32), x1 = uint32_t(counter);\n"
-      "  encrypt(keys + 2 * (i / {}ull), x0, x1);\n  out[i] = x0 ^ x1;\n}}\n",
-      kCipher, kThreads, kThreads, n, count(shape), at, count(shape));
-  CudaLane* const lane = spec.cuda;
-  const CudaFunction function = kernel_of(text, *lane);
-  return [=](const void* const* in, void* const* out) {
-    void* arguments[] = {argument(in[0]), argument(out[0])};
-    function.launch(*lane, (n + kThreads - 1) / kThreads, kThreads, arguments);
-  };
+      "  encrypt(keys + 2 * (i / {}ull), x0, x1);\n  out[i] = x0 ^ x1;\n",
+      count(shape), at, count(shape));
+  return SteppedKernel(spec.cuda, {std::move(step)});
 }
 
 Kernel threefry_cuda(const KernelSpec& spec) {
   const int64_t n = count(spec.in[1].shape);
   if (n == 0) return [](const void* const*, void* const*) {};
   const int64_t per_key = extent(spec.in[1].shape, spec.in[0].rank() - 1, spec.in[1].rank());
-  const std::string text = fmt::format(
-      "{}extern \"C\" __global__ void __launch_bounds__({}) f(const uint32_t* keys, const uint32_t* hi, const "
-      "uint32_t* lo, "
-      "uint32_t* out0, uint32_t* out1) {{\n"
-      "  const uint64_t i = uint64_t(blockIdx.x) * {}u + threadIdx.x;\n  if (i >= {}ull) return;\n"
+  CudaStep step = per_element(n);
+  step.parameters = "const uint32_t* keys, const uint32_t* hi, const uint32_t* lo, uint32_t* out0, uint32_t* out1";
+  using Argument = CudaStep::Argument;
+  step.arguments = {{Argument::operand, 0},
+                    {Argument::operand, 1},
+                    {Argument::operand, 2},
+                    {Argument::result, 0},
+                    {Argument::result, 1}};
+  step.body += fmt::format(
       "  uint32_t x0 = hi[i], x1 = lo[i];\n  encrypt(keys + 2 * (i / {}ull), x0, x1);\n"
-      "  out0[i] = x0;\n  out1[i] = x1;\n}}\n",
-      kCipher, kThreads, kThreads, n, per_key);
-  CudaLane* const lane = spec.cuda;
-  const CudaFunction function = kernel_of(text, *lane);
-  return [=](const void* const* in, void* const* out) {
-    void* arguments[] = {argument(in[0]), argument(in[1]), argument(in[2]), argument(out[0]), argument(out[1])};
-    function.launch(*lane, (n + kThreads - 1) / kThreads, kThreads, arguments);
-  };
+      "  out0[i] = x0;\n  out1[i] = x1;\n",
+      per_key);
+  return SteppedKernel(spec.cuda, {std::move(step)});
 }
 
 }  // namespace lockstep

@@ -2,44 +2,43 @@
 // results to keep the GPU busy, stretches are reduced side by side and then their results. The order in which elements
 // are combined depends on the shape only.
 #include <algorithm>
-#include <memory>
 
-#include "lane/cuda/code.h"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/step.h"
 #include "ops/cuda/text.h"
 #include "ops/dims.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int64_t kBlocks = 512;    // enough for any GPU
-constexpr int64_t kStretch = 2048;  // elements that are not worth a block more
+constexpr int kReduceThreads = kStepThreads;
+constexpr int64_t kReduceBlocks = 512;    // enough for any GPU
+constexpr int64_t kReduceStretch = 2048;  // elements that are not worth a block more
 
 struct Texts {
   const char* combine;   // of a and b
   std::string identity;  // of the register type
 };
 
-Texts texts_of(Reduction r, DType dtype) {
+Texts texts_of(ReduceKind r, DType dtype) {
   const char* type = register_name(dtype);
   const bool real = is_floating(dtype);
   switch (r) {
-    case Reduction::sum:
+    case ReduceKind::sum:
       return {"math::add(a, b)", fmt::format("{}(0)", type)};
-    case Reduction::prod:
+    case ReduceKind::prod:
       return {"math::mul(a, b)", fmt::format("{}(1)", type)};
-    case Reduction::max:
+    case ReduceKind::max:
       return {"math::maximum(a, b)", dtype == DType::boolean ? "false"
                                      : real                  ? fmt::format("-{}(math::kInf)", type)
                                                              : fmt::format("math::kLowest<{}>", type)};
-    case Reduction::min:
+    case ReduceKind::min:
       return {"math::minimum(a, b)", dtype == DType::boolean ? "true"
                                      : real                  ? fmt::format("{}(math::kInf)", type)
                                                              : fmt::format("math::kHighest<{}>", type)};
-    case Reduction::all:
+    case ReduceKind::all:
       return {"a && b", "true"};
-    case Reduction::any:
+    case ReduceKind::any:
       break;
   }
   return {"a || b", "false"};
@@ -61,37 +60,40 @@ struct Axes {
 };
 
 // How the threads of a block are used: `across` results, and the rest along what is reduced.
-struct Layout {
+struct ReduceLayout {
   int across = 1;
   int64_t results = 0, length = 0, splits = 1;
   int64_t blocks() const { return (results + across - 1) / across * splits; }
 };
 
-Layout layout_of(const Axes& split) {
-  Layout out;
+ReduceLayout layout_of(const Axes& split) {
+  ReduceLayout out;
   out.results = count(split.kept);
   out.length = count(split.gone);
   // Threads side by side should read elements side by side.
   const bool rows = !split.at_gone.strides.empty() && split.at_gone.strides.back() == 1;
   out.across = rows ? (out.length >= 128 ? 1 : out.length >= 32 ? 8 : 32) : 32;
   const int64_t blocks = std::max<int64_t>((out.results + out.across - 1) / out.across, 1);
-  const int64_t most = std::max<int64_t>(out.length * out.across / kStretch, 1);
-  out.splits = std::clamp<int64_t>(kBlocks / blocks, 1, most);
+  const int64_t most = std::max<int64_t>(out.length * out.across / kReduceStretch, 1);
+  out.splits = std::clamp<int64_t>(kReduceBlocks / blocks, 1, most);
   return out;
 }
 
-// `from` and `to` are types in memory.
-std::string text_of(const Texts& t, const Axes& split, const Layout& l, DType from, const char* to) {
+// Of `in` to `out`, whose elements are of the types `from` and `to` in memory.
+CudaStep step_of(const Texts& t, const Axes& split, const ReduceLayout& l, DType from, const char* to) {
   const char* type = register_name(from);
-  const int down = kThreads / l.across;
+  const int down = kReduceThreads / l.across;
   const int64_t stretch = (l.length + l.splits - 1) / l.splits;
-  return fmt::format(
-      R"(#include "elements.h"
-using namespace lockstep;
-extern "C" __global__ void __launch_bounds__({threads}) f(const {memory}* in, {to}* out) {{
-  __shared__ {type} part[{threads}];
+  CudaStep step;
+  step.name = "reduce";
+  step.prelude = "#include \"elements.h\"\nusing namespace lockstep;\n";
+  step.parameters = fmt::format("const {}* in, {}* out", memory_type(from), to);
+  step.blocks = l.blocks();
+  step.shared_bytes = kReduceThreads * size_of(from == DType::bf16 || from == DType::f16 ? DType::f32 : from);
+  step.body = fmt::format(
+      R"(  {type}* const part = reinterpret_cast<{type}*>(shared);
   const uint32_t tx = threadIdx.x % {across}u, ty = threadIdx.x / {across}u;
-  const uint64_t o = uint64_t(blockIdx.x / {splits}u) * {across}u + tx, s = blockIdx.x % {splits}u;
+  const uint64_t o = uint64_t(block / {splits}u) * {across}u + tx, s = block % {splits}u;
   const uint64_t end = (s + 1) * {stretch}u < {length}u ? (s + 1) * {stretch}u : {length}u;
   {type} a = {identity};
   if (o < {results}u) {{
@@ -111,47 +113,40 @@ extern "C" __global__ void __launch_bounds__({threads}) f(const {memory}* in, {t
     }}
   }}
   if (ty == 0 && o < {results}u) out[s * {results}u + o] = Store<{to}>::of(a);
-}}
 )",
-      fmt::arg("threads", kThreads), fmt::arg("memory", memory_type(from)), fmt::arg("to", to), fmt::arg("type", type),
-      fmt::arg("across", l.across), fmt::arg("splits", l.splits), fmt::arg("stretch", stretch),
-      fmt::arg("length", l.length), fmt::arg("results", l.results), fmt::arg("down", down),
-      fmt::arg("identity", t.identity), fmt::arg("combine", t.combine),
-      fmt::arg("kept", position_text(split.at_kept, split.kept, "o")),
+      fmt::arg("memory", memory_type(from)), fmt::arg("to", to), fmt::arg("type", type), fmt::arg("across", l.across),
+      fmt::arg("splits", l.splits), fmt::arg("stretch", stretch), fmt::arg("length", l.length),
+      fmt::arg("results", l.results), fmt::arg("down", down), fmt::arg("identity", t.identity),
+      fmt::arg("combine", t.combine), fmt::arg("kept", position_text(split.at_kept, split.kept, "o")),
       fmt::arg("gone", position_text(split.at_gone, split.gone, "r")));
+  return step;
 }
 
 }  // namespace
 
-Kernel reduce_kernel_cuda(Reduction r, const KernelSpec& spec) {
+Kernel reduce_kernel_cuda(ReduceKind r, const KernelSpec& spec) {
+  using Argument = CudaStep::Argument;
   const DType dtype = spec.in[0].dtype;
   const Axes split(spec.in[0].shape, spec.attrs.ints("axes"));
-  const Layout layout = layout_of(split);
+  const ReduceLayout layout = layout_of(split);
   if (layout.results == 0) return [](const void* const*, void* const*) {};
   const Texts texts = texts_of(r, dtype);
-  CudaLane* const lane = spec.cuda;
   if (layout.splits == 1) {
-    const CudaFunction function = kernel_of(text_of(texts, split, layout, dtype, memory_type(dtype)), *lane);
-    return [=, blocks = layout.blocks()](const void* const* in, void* const* out) {
-      void* arguments[] = {argument(in[0]), argument(out[0])};
-      function.launch(*lane, blocks, kThreads, arguments);
-    };
+    CudaStep step = step_of(texts, split, layout, dtype, memory_type(dtype));
+    step.arguments = {{Argument::operand, 0}, {Argument::result, 0}};
+    return SteppedKernel(spec.cuda, {std::move(step)});
   }
   // Parts are kept as they are computed: 16-bit floats as f32.
   const DType wide = dtype == DType::bf16 || dtype == DType::f16 ? DType::f32 : dtype;
-  const CudaFunction first = kernel_of(text_of(texts, split, layout, dtype, register_name(dtype)), *lane);
+  CudaStep first = step_of(texts, split, layout, dtype, register_name(dtype));
+  first.arguments = {{Argument::operand, 0}, {Argument::own, 0}};
   const Axes rest({layout.splits, layout.results}, {0});
-  Layout last = layout_of(rest);
+  ReduceLayout last = layout_of(rest);
   last.splits = 1;
-  const CudaFunction second = kernel_of(text_of(texts, rest, last, wide, memory_type(dtype)), *lane);
-  const BufferPtr parts = lane->allocate(layout.splits * layout.results * size_of(wide));
-  return [=, blocks = layout.blocks(), last_blocks = last.blocks()](const void* const* in, void* const* out) {
-    void* middle = parts->data();
-    void* arguments[] = {argument(in[0]), argument(middle)};
-    first.launch(*lane, blocks, kThreads, arguments);
-    void* more[] = {argument(middle), argument(out[0])};
-    second.launch(*lane, last_blocks, kThreads, more);
-  };
+  CudaStep second = step_of(texts, rest, last, wide, memory_type(dtype));
+  second.arguments = {{Argument::own, 0}, {Argument::result, 0}};
+  return SteppedKernel(spec.cuda, {std::move(first), std::move(second)},
+                       {spec.cuda->allocate(layout.splits * layout.results * size_of(wide))});
 }
 
 Kernel arg_kernel_cuda(bool greatest, const KernelSpec& spec) {
@@ -159,11 +154,14 @@ Kernel arg_kernel_cuda(bool greatest, const KernelSpec& spec) {
   const auto axis = static_cast<size_t>(spec.attrs.integer("axis"));
   const int64_t n = x.shape[axis], inner = dense_strides(x.shape)[axis], results = count(spec.out[0].shape);
   if (results == 0) return [](const void* const*, void* const*) {};
-  const std::string text = fmt::format(
-      R"(#include "elements.h"
-using namespace lockstep;
-extern "C" __global__ void __launch_bounds__({threads}) f(const {memory}* in, int32_t* out) {{
-  const uint64_t o = uint64_t(blockIdx.x) * {warps}u + threadIdx.x / 32u;
+  CudaStep step;
+  step.name = "arg";
+  step.prelude = "#include \"elements.h\"\nusing namespace lockstep;\n";
+  step.parameters = fmt::format("const {}* in, int32_t* out", memory_type(x.dtype));
+  step.arguments = {{CudaStep::Argument::operand, 0}, {CudaStep::Argument::result, 0}};
+  step.blocks = (results + kReduceThreads / 32 - 1) / (kReduceThreads / 32);
+  step.body = fmt::format(
+      R"(  const uint64_t o = uint64_t(block) * {warps}u + threadIdx.x / 32u;
   if (o >= {results}u) return;
   const {memory}* from = in + o / {inner}u * {n}u * {inner}u + o % {inner}u;
   // A NaN is beyond everything, and of equals the first is taken.
@@ -189,19 +187,12 @@ extern "C" __global__ void __launch_bounds__({threads}) f(const {memory}* in, in
     }}
   }}
   if (threadIdx.x % 32u == 0) out[o] = where;
-}}
 )",
-      fmt::arg("threads", kThreads), fmt::arg("warps", kThreads / 32), fmt::arg("memory", memory_type(x.dtype)),
+      fmt::arg("warps", kReduceThreads / 32), fmt::arg("memory", memory_type(x.dtype)),
       fmt::arg("type", register_name(x.dtype)), fmt::arg("results", results), fmt::arg("n", n),
       fmt::arg("inner", inner), fmt::arg("beyond", greatest ? ">" : "<"),
       fmt::arg("shuffled", x.dtype == DType::boolean || x.dtype == DType::u8 ? "int(best)" : "best"));
-  CudaLane* const lane = spec.cuda;
-  const CudaFunction function = kernel_of(text, *lane);
-  const int64_t blocks = (results + kThreads / 32 - 1) / (kThreads / 32);
-  return [=](const void* const* in, void* const* out) {
-    void* arguments[] = {argument(in[0]), argument(out[0])};
-    function.launch(*lane, blocks, kThreads, arguments);
-  };
+  return SteppedKernel(spec.cuda, {std::move(step)});
 }
 
 }  // namespace lockstep

@@ -1,0 +1,220 @@
+#include "lane/cuda/conv_cuda.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "base/check.h"
+#include "lane/cuda/dnn.h"
+
+namespace lockstep {
+
+#ifdef LOCKSTEP_WITH_CUDNN
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+namespace {
+
+constexpr int64_t kMostSpace = int64_t{256} << 20;
+
+void check_dnn(cudnnStatus_t status, const char* what) {
+  if (status != CUDNN_STATUS_SUCCESS) throw_error("cuda: {}: {}", what, cuda_dnn()->cudnnGetErrorString(status));
+}
+
+// The context of the process's GPU.
+cudnnHandle_t context(CudaLane& lane) {
+  static const cudnnHandle_t made = [&] {
+    cudnnHandle_t handle = nullptr;
+    check_dnn(cuda_dnn()->cudnnCreate(&handle), "start cuDNN");
+    check_dnn(cuda_dnn()->cudnnSetStream(handle, lane.stream()), "start cuDNN");
+    return handle;
+  }();
+  return made;
+}
+
+// Convolutions run one after another, and share what they need meanwhile.
+BufferPtr shared_space(CudaLane& lane, int64_t bytes) {
+  static std::mutex mutex;
+  static auto* const space = new BufferPtr;
+  const std::lock_guard lock(mutex);
+  if (!*space || (*space)->size() < bytes) *space = lane.allocate(bytes);
+  return *space;
+}
+
+cudnnDataType_t cudnn_type(DType dtype) {
+  return dtype == DType::bf16 ? CUDNN_DATA_BFLOAT16 : dtype == DType::f16 ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;
+}
+
+// Along each dimension, with as much padding behind as before: what is more, or less, must not change the result.
+std::optional<ConvSpec::Pair> result_of(const ConvSpec& s) {
+  ConvSpec::Pair out{};
+  for (size_t d = 0; d < 2; ++d) {
+    const int64_t window = (s.kernel[d] - 1) * s.kernel_dilation[d] + 1;
+    out[d] = (s.in[d] + s.pad_lo[d] + s.pad_hi[d] - window) / s.stride[d] + 1;
+    const int64_t even = s.in[d] + 2 * s.pad_lo[d] - window;
+    if (s.in_dilation[d] != 1 || s.pad_lo[d] < 0 || even < 0 || even / s.stride[d] + 1 != out[d]) return {};
+  }
+  const int64_t in_size = s.batch * s.in[0] * s.in[1] * s.in_channels;
+  const int64_t out_size = s.batch * out[0] * out[1] * s.out_channels;
+  const int64_t filter_size = s.kernel[0] * s.kernel[1] * s.in_channels / s.groups * s.out_channels;
+  if (s.dtype == DType::f64 || std::max({in_size, out_size, filter_size}) > INT32_MAX) return {};
+  return out;
+}
+
+struct Descriptions {
+  cudnnTensorDescriptor_t x = nullptr, y = nullptr;
+  cudnnFilterDescriptor_t w = nullptr;
+  cudnnConvolutionDescriptor_t conv = nullptr;
+
+  Descriptions(const ConvSpec& s, const ConvSpec::Pair& out, CudaMath math) {
+    const CudaDnn& dnn = *cuda_dnn();
+    const auto n = [](int64_t value) { return static_cast<int>(value); };
+    check_dnn(dnn.cudnnCreateTensorDescriptor(&x), "describe images");
+    check_dnn(dnn.cudnnCreateTensorDescriptor(&y), "describe images");
+    check_dnn(dnn.cudnnCreateFilterDescriptor(&w), "describe a filter");
+    check_dnn(dnn.cudnnCreateConvolutionDescriptor(&conv), "describe a convolution");
+    const cudnnDataType_t type = cudnn_type(s.dtype);
+    check_dnn(dnn.cudnnSetTensor4dDescriptor(x, CUDNN_TENSOR_NHWC, type, n(s.batch), n(s.in_channels), n(s.in[0]),
+                                             n(s.in[1])),
+              "describe images");
+    check_dnn(
+        dnn.cudnnSetTensor4dDescriptor(y, CUDNN_TENSOR_NHWC, type, n(s.batch), n(s.out_channels), n(out[0]), n(out[1])),
+        "describe images");
+    check_dnn(dnn.cudnnSetFilter4dDescriptor(w, type, CUDNN_TENSOR_NHWC, n(s.out_channels), n(s.in_channels / s.groups),
+                                             n(s.kernel[0]), n(s.kernel[1])),
+              "describe a filter");
+    check_dnn(dnn.cudnnSetConvolution2dDescriptor(conv, n(s.pad_lo[0]), n(s.pad_lo[1]), n(s.stride[0]), n(s.stride[1]),
+                                                  n(s.kernel_dilation[0]), n(s.kernel_dilation[1]),
+                                                  CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
+              "describe a convolution");
+    check_dnn(dnn.cudnnSetConvolutionGroupCount(conv, n(s.groups)), "describe a convolution");
+    set_math(s.dtype != DType::f32    ? CUDNN_TENSOR_OP_MATH
+             : math == CudaMath::tf32 ? CUDNN_DEFAULT_MATH
+                                      : CUDNN_FMA_MATH);
+  }
+  Descriptions(const Descriptions&) = delete;
+  Descriptions& operator=(const Descriptions&) = delete;
+  ~Descriptions() {
+    const CudaDnn& dnn = *cuda_dnn();
+    if (x) dnn.cudnnDestroyTensorDescriptor(x);
+    if (y) dnn.cudnnDestroyTensorDescriptor(y);
+    if (w) dnn.cudnnDestroyFilterDescriptor(w);
+    if (conv) dnn.cudnnDestroyConvolutionDescriptor(conv);
+  }
+
+  void set_math(cudnnMathType_t math) const {
+    check_dnn(cuda_dnn()->cudnnSetConvolutionMathType(conv, math), "describe a convolution");
+  }
+};
+
+// The fastest of what search(most, found, results) measured that gives the same bits every time.
+template <class Measured, class Search>
+std::optional<CudaConv::Algorithm> fastest(int64_t space, Search search) {
+  constexpr int kMost = 16;
+  Measured results[kMost] = {};
+  int found = 0;
+  if (search(kMost, &found, results) != CUDNN_STATUS_SUCCESS) return {};
+  for (int i = 0; i < found; ++i) {
+    const Measured& r = results[i];
+    if (r.status == CUDNN_STATUS_SUCCESS && r.determinism == CUDNN_DETERMINISTIC &&
+        static_cast<int64_t>(r.memory) <= space)
+      return CudaConv::Algorithm{static_cast<int>(r.algo), static_cast<int>(r.mathType),
+                                 static_cast<int64_t>(r.memory)};
+  }
+  return {};
+}
+
+}  // namespace
+
+int64_t CudaConv::version() { return cuda_dnn() ? static_cast<int64_t>(cuda_dnn()->cudnnGetVersion()) : 0; }
+
+std::optional<CudaConv::Algorithm> CudaConv::find(CudaLane& lane, ConvPass pass, const ConvSpec& spec, CudaMath math,
+                                                  const void* a, const void* b, void* out) {
+  const auto result = result_of(spec);
+  if (!cuda_dnn() || !result) return {};
+  const CudaDnn& dnn = *cuda_dnn();
+  const Descriptions d(spec, *result, math);
+  const int64_t bytes = std::min(kMostSpace, lane.info().memory / 32);
+  const BufferPtr space = lane.allocate(bytes);
+  const auto size = static_cast<size_t>(bytes);
+  const cudnnHandle_t handle = context(lane);
+  switch (pass) {
+    case ConvPass::forward:
+      return fastest<cudnnConvolutionFwdAlgoPerf_t>(
+          bytes, [&](int most, int* found, cudnnConvolutionFwdAlgoPerf_t* results) {
+            return dnn.cudnnFindConvolutionForwardAlgorithmEx(handle, d.x, a, d.w, b, d.conv, d.y, out, most, found,
+                                                              results, space->data(), size);
+          });
+    case ConvPass::input_grad:
+      return fastest<cudnnConvolutionBwdDataAlgoPerf_t>(
+          bytes, [&](int most, int* found, cudnnConvolutionBwdDataAlgoPerf_t* results) {
+            return dnn.cudnnFindConvolutionBackwardDataAlgorithmEx(handle, d.w, b, d.y, a, d.conv, d.x, out, most,
+                                                                   found, results, space->data(), size);
+          });
+    case ConvPass::filter_grad:
+      break;
+  }
+  return fastest<cudnnConvolutionBwdFilterAlgoPerf_t>(
+      bytes, [&](int most, int* found, cudnnConvolutionBwdFilterAlgoPerf_t* results) {
+        return dnn.cudnnFindConvolutionBackwardFilterAlgorithmEx(handle, d.x, a, d.y, b, d.conv, d.w, out, most, found,
+                                                                 results, space->data(), size);
+      });
+}
+
+struct CudaConv::State {
+  ConvPass pass;
+  Descriptions d;
+  Algorithm algorithm;
+  cudnnHandle_t handle;
+  BufferPtr space;
+};
+
+CudaConv::CudaConv(CudaLane& lane, ConvPass pass, const ConvSpec& spec, CudaMath math, const Algorithm& algorithm) {
+  const auto result = result_of(spec);
+  LOCKSTEP_CHECK(cuda_dnn() && result, "cuDNN has no such convolution");
+  state_ = std::shared_ptr<const State>(new State{pass,
+                                                  {spec, *result, math},
+                                                  algorithm,
+                                                  context(lane),
+                                                  shared_space(lane, std::max<int64_t>(algorithm.space, 1))});
+  // Whole floats stay whole, whatever a measurement proposes.
+  if (spec.dtype != DType::f32 || math == CudaMath::tf32)
+    state_->d.set_math(static_cast<cudnnMathType_t>(algorithm.math));
+}
+
+void CudaConv::run(const void* a, const void* b, void* out) const {
+  const CudaDnn& dnn = *cuda_dnn();
+  const State& s = *state_;
+  const float one = 1, zero = 0;
+  void* const space = s.space->data();
+  const auto size = static_cast<size_t>(s.algorithm.space);
+  switch (s.pass) {
+    case ConvPass::forward:
+      return check_dnn(dnn.cudnnConvolutionForward(s.handle, &one, s.d.x, a, s.d.w, b, s.d.conv,
+                                                   static_cast<cudnnConvolutionFwdAlgo_t>(s.algorithm.number), space,
+                                                   size, &zero, s.d.y, out),
+                       "convolve");
+    case ConvPass::input_grad:
+      return check_dnn(dnn.cudnnConvolutionBackwardData(s.handle, &one, s.d.w, b, s.d.y, a, s.d.conv,
+                                                        static_cast<cudnnConvolutionBwdDataAlgo_t>(s.algorithm.number),
+                                                        space, size, &zero, s.d.x, out),
+                       "convolve");
+    case ConvPass::filter_grad:
+      break;
+  }
+  check_dnn(dnn.cudnnConvolutionBackwardFilter(s.handle, &one, s.d.x, a, s.d.y, b, s.d.conv,
+                                               static_cast<cudnnConvolutionBwdFilterAlgo_t>(s.algorithm.number), space,
+                                               size, &zero, s.d.w, out),
+            "convolve");
+}
+#else
+struct CudaConv::State {};
+int64_t CudaConv::version() { return 0; }
+std::optional<CudaConv::Algorithm> CudaConv::find(CudaLane&, ConvPass, const ConvSpec&, CudaMath, const void*,
+                                                  const void*, void*) {
+  return {};
+}
+CudaConv::CudaConv(CudaLane&, ConvPass, const ConvSpec&, CudaMath, const Algorithm&) {
+  LOCKSTEP_CHECK(false, "built without cuDNN");
+}
+void CudaConv::run(const void*, const void*, void*) const {}
+#endif
+
+}  // namespace lockstep

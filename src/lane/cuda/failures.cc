@@ -1,0 +1,59 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lane/cuda/api.h"
+#include "lane/gpu_launch.h"
+#include "lockstep/error.h"
+
+namespace lockstep {
+namespace {
+
+// The GPU, its link or its driver failed: another start may find it well again, or find another one.
+bool is_loss(cudaError_t error) {
+  constexpr cudaError_t kLosses[] = {cudaErrorECCUncorrectable,
+                                     cudaErrorDevicesUnavailable,
+                                     cudaErrorNvlinkUncorrectable,
+                                     cudaErrorHardwareStackError,
+                                     cudaErrorLaunchFailure,
+                                     cudaErrorLaunchTimeout,
+                                     cudaErrorNoDevice,
+                                     cudaErrorInvalidDevice,
+                                     cudaErrorSystemNotReady,
+                                     cudaErrorMpsServerNotReady,
+                                     cudaErrorMpsConnectionFailed,
+                                     cudaErrorMpsRpcFailure,
+                                     cudaErrorContextIsDestroyed,
+                                     cudaErrorUnknown};
+  return std::find(std::begin(kLosses), std::end(kLosses), error) != std::end(kLosses);
+}
+
+// A kernel did what it must not: the next start would do the same.
+bool is_defect(cudaError_t error) {
+  constexpr cudaError_t kDefects[] = {cudaErrorIllegalAddress, cudaErrorIllegalInstruction,  cudaErrorMisalignedAddress,
+                                      cudaErrorInvalidPc,      cudaErrorInvalidAddressSpace, cudaErrorAssert};
+  return std::find(std::begin(kDefects), std::end(kDefects), error) != std::end(kDefects);
+}
+
+}  // namespace
+
+void check_cuda(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  const std::string text = fmt::format("cuda: {}{}: {} ({})", what, GpuLaunch::where(),
+                                       cuda().cudaGetErrorString(error), cuda().cudaGetErrorName(error));
+  if (error == cudaErrorMemoryAllocation)
+    throw OutOfMemory(text + "; use a smaller batch, or see with nvidia-smi who has the rest");
+  if (is_loss(error))
+    throw DeviceLost(
+        text +
+        "; the GPU can compute no more for this process: start again, which goes on from the last checkpoint, "
+        "and see what nvidia-smi and the kernel's log (Xid) say of it");
+  if (is_defect(error))
+    throw Error(
+        text +
+        "; this is a defect of lockstep: please report it, with what it says under CUDA_LAUNCH_BLOCKING=1, which "
+        "names the op");
+  throw Error(text);
+}
+
+}  // namespace lockstep

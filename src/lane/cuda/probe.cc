@@ -1,0 +1,104 @@
+#include "lane/cuda/probe.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "lane/gpu_report.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kElse = "or use --platform cpu (LOCKSTEP_PLATFORM=cpu)";
+
+struct Found {
+  CudaFacts facts = cuda_facts();
+  std::string why_not = why_no_gpu(facts);
+};
+
+const Found& found() {
+  static const Found* const all = new Found;
+  return *all;
+}
+
+std::string visible_text(const CudaFacts& facts) {
+  return facts.visible ? fmt::format("CUDA_VISIBLE_DEVICES is \"{}\"", *facts.visible)
+                       : "CUDA_VISIBLE_DEVICES is not set";
+}
+
+}  // namespace
+
+CudaFacts cuda_facts() {
+  CudaFacts out;
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) out.visible = visible;
+  out.device_files = gpu_seen();
+  if (!out.device_files) return out;
+  out.driver_library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr;
+  if (!out.driver_library) return out;
+  out.runtime_failure = cuda_failure();
+  if (!out.runtime_failure.empty()) return out;
+  out.error = cuda().cudaGetDeviceCount(&out.count);
+  if (out.error != cudaSuccess) {
+    out.count = 0;
+    out.error_text = cuda().cudaGetErrorString(out.error);
+  }
+  cuda().cudaDriverGetVersion(&out.driver);
+  cuda().cudaRuntimeGetVersion(&out.runtime);
+  return out;
+}
+
+std::string why_no_gpu(const CudaFacts& facts) {
+  if (!facts.device_files)
+    return fmt::format(
+        "cuda: no NVIDIA driver is running here (there is no /dev/nvidiactl); install it, or start the container with "
+        "its GPUs (--gpus all, --nv), {}",
+        kElse);
+  if (!facts.driver_library)
+    return fmt::format(
+        "cuda: the driver's library libcuda.so.1 is not there; install the driver, or start the container with "
+        "--gpus all or --nv, {}",
+        kElse);
+  if (!facts.runtime_failure.empty()) return facts.runtime_failure;
+  if (facts.error == cudaSuccess && facts.count > 0) return "";
+  // With no driver at all CUDA says that it is too old.
+  if (facts.error == cudaErrorInsufficientDriver && facts.driver == 0)
+    return fmt::format("cuda: no NVIDIA driver is running here; install it, or see what nvidia-smi says, {}", kElse);
+  if (facts.error == cudaErrorInsufficientDriver)
+    return fmt::format("cuda: the driver is for CUDA {} and the libraries are of {}; install a newer driver, {}",
+                       cuda_version_text(facts.driver), cuda_version_text(facts.runtime), kElse);
+  if (facts.visible && (facts.error == cudaSuccess || facts.error == cudaErrorNoDevice))
+    return fmt::format("cuda: no GPU is visible: {}; set it to the numbers of those to use, such as 0, or unset it, {}",
+                       visible_text(facts), kElse);
+  return fmt::format("cuda: no GPU can be used: {}; see what nvidia-smi says, {}",
+                     facts.error_text.empty() ? "none is visible" : facts.error_text, kElse);
+}
+
+int cuda_device_count() { return found().facts.count; }
+std::string cuda_why_not() { return found().why_not; }
+
+GpuReport report_gpus(int most) {
+  const CudaFacts& facts = found().facts;
+  GpuReport out;
+  out.built_in = true;
+  out.seen = facts.device_files;
+  out.driver = cuda_version_text(facts.driver);
+  out.runtime = cuda_version_text(facts.runtime);
+  out.why_not = found().why_not;
+  if (!facts.device_files) return out;
+  if (most > 1) out.libraries = cuda_libraries();
+  for (int i = 0; i < std::min(facts.count, most); ++i) {
+    cudaDeviceProp properties{};
+    if (cuda().cudaGetDeviceProperties(&properties, i) != cudaSuccess) continue;
+    size_t free = 0, total = 0;
+    const bool told = cuda().cudaSetDevice(i) == cudaSuccess && cuda().cudaMemGetInfo(&free, &total) == cudaSuccess;
+    out.gpus.push_back({properties.name, static_cast<int64_t>(properties.totalGlobalMem),
+                        told ? static_cast<int64_t>(free) : -1, properties.major, properties.minor,
+                        properties.multiProcessorCount});
+  }
+  if (facts.count > 0) cuda().cudaSetDevice(0);
+  return out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,77 @@
+#include "lane/gpu_report.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "sharding/device_table.h"
+#ifdef LOCKSTEP_WITH_CUDA
+#include "lane/cuda/probe.h"
+#endif
+
+namespace lockstep {
+
+bool gpu_seen() {
+  // The driver's own; that of WSL, where Windows has the driver.
+  for (const char* file : {"/dev/nvidiactl", "/dev/dxg"})
+    if (::access(file, F_OK) == 0) return true;
+  return false;
+}
+
+std::string to_string(const Gpu& gpu) {
+  const auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / (int64_t{1} << 30); };
+  return fmt::format("{}, {:.1f} GiB of memory, {}, compute capability {}.{}, {} multiprocessors", gpu.name,
+                     gib(gpu.memory),
+                     gpu.free < 0 ? "not to be used now" : fmt::format("{:.1f} GiB free", gib(gpu.free)), gpu.major,
+                     gpu.minor, gpu.processors);
+}
+
+std::vector<std::pair<std::string, std::string>> lines_of(const GpuReport& report) {
+  std::vector<std::pair<std::string, std::string>> out;
+  const auto version = [](const std::string& text) { return text.empty() ? "unknown" : "CUDA " + text; };
+  if (report.built_in)
+    out = {{"driver", "for " + version(report.driver)}, {"libraries", "of " + version(report.runtime)}};
+  for (const GpuLibrary& each : report.libraries) {
+    const std::string missing = each.without.empty() ? each.remedy : fmt::format("not there: {}", each.without);
+    out.emplace_back("  " + each.name, each.file.empty() ? missing : each.file);
+  }
+  for (size_t i = 0; i < report.gpus.size(); ++i) out.emplace_back(fmt::format("GPU {}", i), to_string(report.gpus[i]));
+  if (report.gpus.empty()) out.emplace_back("GPUs", report.why_not.empty() ? "none" : report.why_not);
+  return out;
+}
+
+std::string cuda_version_text(int version) {
+  return version > 0 ? fmt::format("{}.{}", version / 1000, version % 1000 / 10) : "";
+}
+
+#ifndef LOCKSTEP_WITH_CUDA
+namespace {
+constexpr const char* kLeftOut =
+    "cuda: this lockstep was built without CUDA; build it where CUDA 12.8 or newer is installed, or use --platform cpu "
+    "(LOCKSTEP_PLATFORM=cpu)";
+}  // namespace
+
+GpuReport report_gpus(int) {
+  GpuReport out;
+  out.seen = gpu_seen();
+  out.why_not = kLeftOut;
+  return out;
+}
+
+namespace detail {
+// What was left out on purpose, or for want of CUDA, is no surprise: nothing is said of hardware.
+GpuState look_for_gpus(bool) { return {.usable = false, .why_not = kLeftOut, .seen = false}; }
+}  // namespace detail
+#else
+namespace detail {
+GpuState look_for_gpus(bool open) {
+  GpuState out;
+  out.seen = gpu_seen();
+  if (!open) return out;
+  out.why_not = cuda_why_not();
+  out.usable = out.why_not.empty();
+  return out;
+}
+}  // namespace detail
+#endif
+
+}  // namespace lockstep

@@ -1,0 +1,28 @@
+// Matrix products as steps (step.h): a tile of the result by the tensor cores, from loads to what is made of each
+// element, in one device function.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "lane/cpu/gemm.h"
+
+namespace lockstep {
+
+// What kernels include as "gemm.h".
+extern const char* const kGemmText;
+
+struct GemmStep {
+  std::string prelude;  // includes and a type that says all about the product
+  // "Gemm<...>::run<Read>": of (block, a, b, shared, read, finish). For element i of C, whose value is x, read(i, r)
+  // sets what else is needed, a Read, and finish(i, x, r) is called after.
+  std::string call;
+  int64_t blocks = 0;
+  int64_t shared_bytes = 0;
+};
+
+// Nothing where this is not for the tensor cores: f32 (with TF32) and 16-bit floats are, whose sums are f32.
+// For a GPU of so many processors, on which a block has so much memory of its own.
+std::optional<GemmStep> gemm_step(const GemmSpec& spec, int processors, int64_t shared_bytes);
+
+}  // namespace lockstep

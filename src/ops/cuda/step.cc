@@ -1,0 +1,60 @@
+#include "ops/cuda/step.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "lane/cuda/code.h"
+#include "ops/cuda/text.h"
+
+namespace lockstep {
+
+std::string text_of(const CudaStep& step) {
+  return fmt::format(
+      "{}extern \"C\" __global__ void __launch_bounds__({}) f({}) {{\n"
+      "  extern __shared__ __align__(16) char shared[];\n"
+      "  const uint32_t block = blockIdx.x;\n{}}}\n",
+      step.prelude, kStepThreads, step.parameters, step.body);
+}
+
+struct SteppedKernel::State {
+  CudaLane* lane;
+  std::vector<CudaStep> steps;
+  std::vector<BufferPtr> own;
+  Kernel apart;
+  // Made on first use: put together with others, they are not needed.
+  std::vector<CudaFunction> functions;
+  std::vector<const void*> pointers;
+  std::vector<void*> arguments;
+};
+
+SteppedKernel::SteppedKernel(CudaLane* lane, std::vector<CudaStep> steps, std::vector<BufferPtr> own, Kernel apart)
+    : state_(std::make_shared<State>(State{lane, std::move(steps), std::move(own), std::move(apart), {}, {}, {}})) {
+  size_t most = 0;
+  for (const CudaStep& step : state_->steps) most = std::max(most, step.arguments.size());
+  state_->pointers.resize(most);
+  state_->arguments.resize(most);
+}
+
+const std::vector<CudaStep>& SteppedKernel::steps() const { return state_->steps; }
+const void* SteppedKernel::own(size_t index) const { return state_->own[index]->data(); }
+
+void SteppedKernel::operator()(const void* const* in, void* const* out) const {
+  State& s = *state_;
+  if (s.apart) return s.apart(in, out);
+  while (s.functions.size() < s.steps.size())
+    s.functions.push_back(kernel_of(text_of(s.steps[s.functions.size()]), *s.lane));
+  for (size_t i = 0; i < s.steps.size(); ++i) {
+    const CudaStep& step = s.steps[i];
+    for (size_t k = 0; k < step.arguments.size(); ++k) {
+      const CudaStep::Argument& argument = step.arguments[k];
+      s.pointers[k] = argument.kind == CudaStep::Argument::operand  ? in[argument.index]
+                      : argument.kind == CudaStep::Argument::result ? out[argument.index]
+                                                                    : own(argument.index);
+      s.arguments[k] = &s.pointers[k];
+    }
+    s.functions[i].launch(*s.lane, step.blocks, kStepThreads, s.arguments.data(), step.shared_bytes);
+  }
+}
+
+}  // namespace lockstep

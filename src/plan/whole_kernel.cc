@@ -1,0 +1,284 @@
+#include "plan/whole_kernel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+#include "base/check.h"
+#include "lane/cuda/code.h"
+#include "ops/cuda/text.h"
+
+namespace lockstep::detail {
+namespace {
+
+constexpr int64_t kChainBlocks = 8;        // a step of so many blocks may be part of a chain
+constexpr double kChainOperations = 1e4;   // and of so little in products
+constexpr int64_t kRounds = 8;             // that a processor's block takes part in a step, at most
+constexpr double kMostOperations = 1.5e9;  // of one product
+constexpr size_t kMostPointers = 480;      // 4 KiB of parameters
+
+size_t pointers_of(const SteppedKernel& kernel) {
+  size_t out = 0;
+  for (const CudaStep& step : kernel.steps()) out += step.arguments.size();
+  return out;
+}
+
+bool conflict(const WholePart& a, const WholePart& b) {
+  const auto any = [](const std::vector<Stretch>& x, const std::vector<Stretch>& y) {
+    return std::any_of(x.begin(), x.end(), [&](const Stretch& one) {
+      return std::any_of(y.begin(), y.end(), [&](const Stretch& other) { return one.overlaps(other); });
+    });
+  };
+  return any(a.out, b.in) || any(a.out, b.out) || any(a.in, b.out);
+}
+
+// Blocks wait here for each other. The word's upper bit turns over each time all have come, so that it never has to be
+// set back.
+constexpr const char* kMeet = R"(
+inline void meet(uint32_t* word) {
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    const uint32_t mine = blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1u;
+    uint32_t before, now;
+    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(word), "r"(mine) : "memory");
+    do {
+      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(word) : "memory");
+    } while (((before ^ now) & 0x80000000u) == 0);
+  }
+  __syncthreads();
+}
+)";
+
+// The numbers of the pointers of each step.
+std::vector<std::vector<size_t>> first_pointers(std::span<const WholePart> parts) {
+  std::vector<std::vector<size_t>> out;
+  size_t at = 0;
+  for (const WholePart& part : parts) {
+    out.emplace_back();
+    for (const CudaStep& step : part.kernel->steps()) {
+      out.back().push_back(at);
+      at += step.arguments.size();
+    }
+  }
+  return out;
+}
+
+// "const float* in0, float* out0" -> its types.
+std::vector<std::string> types_of(const std::string& parameters) {
+  std::vector<std::string> out;
+  for (size_t begin = 0; begin < parameters.size();) {
+    size_t end = parameters.find(", ", begin);
+    if (end == std::string::npos) end = parameters.size();
+    const std::string one = parameters.substr(begin, end - begin);
+    out.push_back(one.substr(0, one.find('*') + 1));
+    begin = end + 2;
+  }
+  return out;
+}
+
+}  // namespace
+
+bool may_join(const SteppedKernel& kernel, int processors) {
+  return std::all_of(kernel.steps().begin(), kernel.steps().end(), [&](const CudaStep& step) {
+    return step.blocks <= processors * kRounds && step.operations <= kMostOperations;
+  });
+}
+
+bool fits_whole(std::span<const WholePart> parts) {
+  size_t pointers = 0;
+  for (const WholePart& part : parts) pointers += pointers_of(*part.kernel);
+  return pointers <= kMostPointers;
+}
+
+std::vector<Phase> phases_of(std::span<const WholePart> parts) {
+  struct Placed {
+    WholeStep at;
+    bool small = false;
+    size_t phase = 0, group = 0;
+  };
+  std::vector<Placed> all;
+  std::vector<size_t> joined;  // by group: the group it was joined to, or itself
+  const auto root = [&](size_t group) {
+    while (joined[group] != group) group = joined[group];
+    return group;
+  };
+  size_t phases = 0;
+  for (size_t p = 0; p < parts.size(); ++p)
+    for (size_t k = 0; k < parts[p].kernel->steps().size(); ++k) {
+      const CudaStep& step = parts[p].kernel->steps()[k];
+      Placed now{{p, k}, step.blocks <= kChainBlocks && step.operations <= kChainOperations, 0, all.size()};
+      std::vector<size_t> before;
+      for (size_t i = 0; i < all.size(); ++i)
+        if (all[i].at.part == p || conflict(parts[all[i].at.part], parts[p])) before.push_back(i);
+      for (size_t i : before) now.phase = std::max(now.phase, all[i].phase + (now.small && all[i].small ? 0 : 1));
+      joined.push_back(now.group);
+      for (size_t i : before)
+        if (all[i].phase == now.phase) joined[root(all[i].group)] = root(now.group);
+      phases = std::max(phases, now.phase + 1);
+      all.push_back(now);
+    }
+  std::vector<Phase> out(phases);
+  std::vector<std::pair<size_t, size_t>> place(all.size(), {0, SIZE_MAX});  // by group: its task
+  for (const Placed& step : all) {
+    auto& [phase, task] = place[root(step.group)];
+    if (task == SIZE_MAX) {
+      phase = step.phase;
+      task = out[phase].size();
+      out[phase].emplace_back();
+    }
+    out[phase][task].push_back(step.at);
+  }
+  // Chains first: they take longest, and have a block of their own.
+  for (Phase& phase : out)
+    std::stable_sort(phase.begin(), phase.end(),
+                     [](const Task& a, const Task& b) { return (a.size() > 1) > (b.size() > 1); });
+  return out;
+}
+
+std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> phases) {
+  const std::vector<std::vector<size_t>> pointers = first_pointers(parts);
+  std::vector<std::string> preludes;
+  std::string functions;
+  size_t count = 0;
+  for (size_t p = 0; p < parts.size(); ++p)
+    for (size_t k = 0; k < parts[p].kernel->steps().size(); ++k) {
+      const CudaStep& step = parts[p].kernel->steps()[k];
+      if (std::find(preludes.begin(), preludes.end(), step.prelude) == preludes.end()) preludes.push_back(step.prelude);
+      functions += fmt::format(
+          "inline void step_{}_{}(const uint32_t block, {}) {{\n  extern __shared__ __align__(16) char "
+          "shared[];\n{}}}\n",
+          p, k, step.parameters, step.body);
+      count += step.arguments.size();
+    }
+  const auto call = [&](const WholeStep& at, const std::string& block) {
+    const CudaStep& step = parts[at.part].kernel->steps()[at.step];
+    const std::vector<std::string> types = types_of(step.parameters);
+    LOCKSTEP_CHECK(types.size() == step.arguments.size(), "{} parameters for {} arguments", types.size(),
+                   step.arguments.size());
+    std::string arguments;
+    for (size_t i = 0; i < types.size(); ++i)
+      arguments += fmt::format(", ({})all.p[{}]", types[i], pointers[at.part][at.step] + i);
+    return fmt::format("step_{}_{}({}{});", at.part, at.step, block, arguments);
+  };
+  std::string body;
+  for (size_t i = 0; i < phases.size(); ++i) {
+    if (i > 0) body += "  meet(word);\n";
+    int64_t tasks = 0;
+    std::string chosen;
+    for (const Task& task : phases[i]) {
+      std::string done;
+      int64_t blocks = 1;
+      bool shares = task.size() > 1;
+      if (task.size() == 1) {
+        const CudaStep& step = parts[task[0].part].kernel->steps()[task[0].step];
+        blocks = step.blocks;
+        shares = step.shared_bytes > 0;
+        done = "      " + call(task[0], fmt::format("t - {}u", tasks)) + "\n";
+      } else {
+        for (const WholeStep& each : task) {
+          const CudaStep& step = parts[each.part].kernel->steps()[each.step];
+          done += fmt::format("      for (uint32_t b = 0; b < {}u; ++b) {{\n        {}\n{}      }}\n", step.blocks,
+                              call(each, "b"), step.shared_bytes > 0 ? "        __syncthreads();\n" : "");
+          if (step.shared_bytes == 0) done += "      __syncthreads();\n";
+        }
+      }
+      if (shares) done += "      __syncthreads();\n";
+      tasks += blocks;
+      chosen += fmt::format("{}if (t < {}u) {{\n{}    }}", chosen.empty() ? "    " : " else ", tasks, done);
+    }
+    body += fmt::format("  for (uint32_t t = blockIdx.x; t < {}u; t += gridDim.x) {{\n{}\n  }}\n", tasks, chosen);
+  }
+  std::string out;
+  for (const std::string& prelude : preludes) out += prelude;
+  return out + kMeet + functions +
+         fmt::format(
+             "struct All {{\n  void* p[{}];\n}};\nextern \"C\" __global__ void __launch_bounds__({}, 1) f(const "
+             "__grid_constant__ All all, uint32_t* word) {{\n{}}}\n",
+             std::max<size_t>(count, 1), kStepThreads, body);
+}
+
+Kernel whole_kernel(CudaLane& lane, std::span<const WholePart> parts, std::span<const Phase> phases) {
+  struct Source {
+    CudaStep::Argument::Kind kind;
+    size_t index;
+    const void* own;
+  };
+  struct State {
+    CudaLane& lane;
+    CudaFunction function;
+    std::vector<Kernel> kernels;  // whose memory is used
+    std::vector<Source> sources;
+    int64_t shared_bytes = 0;
+    BufferPtr word;
+    std::vector<const void*> pointers;
+  };
+  LOCKSTEP_CHECK(fits_whole(parts), "too many pointers for a kernel");
+  auto state = std::make_shared<State>(State{lane, kernel_of(whole_text(parts, phases), lane), {}, {}, 0, {}, {}});
+  size_t in = 0, out = 0;
+  for (const WholePart& part : parts) {
+    state->kernels.emplace_back(*part.kernel);
+    for (const CudaStep& step : part.kernel->steps()) {
+      state->shared_bytes = std::max(state->shared_bytes, step.shared_bytes);
+      for (const CudaStep::Argument& argument : step.arguments) {
+        const bool own = argument.kind == CudaStep::Argument::own;
+        const size_t first = argument.kind == CudaStep::Argument::operand ? in : out;
+        state->sources.push_back(
+            {argument.kind, own ? 0 : first + argument.index, own ? part.kernel->own(argument.index) : nullptr});
+      }
+    }
+    in += part.in.size();
+    out += part.out.size();
+  }
+  state->pointers.resize(state->sources.size());
+  state->word = lane.allocate(sizeof(uint32_t));
+  lane.clear(state->word->data(), sizeof(uint32_t));
+  return [state](const void* const* from, void* const* to) {
+    for (size_t i = 0; i < state->sources.size(); ++i) {
+      const Source& source = state->sources[i];
+      state->pointers[i] = source.kind == CudaStep::Argument::operand  ? from[source.index]
+                           : source.kind == CudaStep::Argument::result ? to[source.index]
+                                                                       : source.own;
+    }
+    void* word = state->word->data();
+    void* arguments[] = {state->pointers.data(), &word};
+    state->function.launch(state->lane, state->lane.info().processors, kStepThreads, arguments, state->shared_bytes,
+                           true);
+  };
+}
+
+std::vector<Joined> joined(CudaLane& lane, const std::vector<GpuInstruction>& instructions) {
+  std::vector<Joined> out;
+  const char* set = std::getenv("LOCKSTEP_CUDA_KERNELS");
+  const std::string_view wanted = set ? set : "";
+  if (wanted == "apart") return out;
+  if (!wanted.empty() && wanted != "whole")
+    throw_error("cuda: LOCKSTEP_CUDA_KERNELS is \"{}\"; give apart or whole", wanted);
+  std::vector<WholePart> parts;
+  const auto finish = [&](size_t end) {
+    if (parts.size() > 1) {
+      const std::vector<Phase> phases = phases_of(parts);
+      out.push_back({end - parts.size(), parts.size(), whole_kernel(lane, parts, phases),
+                     fmt::format("one kernel of {} instructions in {} phases", parts.size(), phases.size())});
+    }
+    parts.clear();
+  };
+  for (size_t i = 0; i < instructions.size(); ++i) {
+    const GpuInstruction& each = instructions[i];
+    const auto* kernel = each.kernel->target<SteppedKernel>();
+    if (!kernel || !may_join(*kernel, lane.info().processors)) {
+      finish(i);
+      continue;
+    }
+    parts.push_back({kernel, each.in, each.out});
+    if (fits_whole(parts)) continue;
+    parts.pop_back();
+    finish(i);
+    parts.push_back({kernel, each.in, each.out});
+  }
+  finish(instructions.size());
+  return out;
+}
+
+}  // namespace lockstep::detail

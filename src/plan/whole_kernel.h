@@ -1,0 +1,71 @@
+// Several instructions of a plan as one kernel on the GPU, for programs of many small ones: starting a kernel after
+// another costs more than what they compute. One block of threads on each processor does its share of one phase after
+// the other and waits for all others in between. Instructions that need nothing of each other share a phase; a chain of
+// very small ones is done by one block, one after the other, without the others waiting.
+//
+// Worked example. The training step of an MLP has 30 instructions: three products forward, with what is done to their
+// elements, the loss in a dozen of 128 x 10 elements, and backward products that end in updated weights. Ten phases:
+// the dozen is one of them, and so are the updates.
+//
+// Pure functions but for whole_kernel(), which asks the GPU's compiler; safe from any thread.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ops/cuda/step.h"
+
+namespace lockstep::detail {
+
+// A stretch of memory: of an input, an output, the work space, by whatever numbers tell them apart.
+struct Stretch {
+  int64_t space = 0, begin = 0, end = 0;
+  bool overlaps(const Stretch& other) const { return space == other.space && begin < other.end && other.begin < end; }
+};
+
+// An instruction, and where its operands and results are.
+struct WholePart {
+  const SteppedKernel* kernel = nullptr;
+  std::vector<Stretch> in, out;
+};
+
+// Is the instruction small enough to be put together with others?
+bool may_join(const SteppedKernel& kernel, int processors);
+
+// What happens when: phases of tasks that may happen side by side; a task is one step, or a chain of steps for one
+// block.
+struct WholeStep {
+  size_t part = 0, step = 0;
+};
+using Task = std::vector<WholeStep>;
+using Phase = std::vector<Task>;
+std::vector<Phase> phases_of(std::span<const WholePart> parts);
+
+// The kernel's text. Its function `f` takes a structure of all pointers, part by part and step by step, and a word in
+// which blocks count each other, which is 0 before the first start.
+std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> phases);
+
+// Of the operands of all parts, one part after the other, and of their results. REQUIRES: fits_whole(parts).
+Kernel whole_kernel(CudaLane& lane, std::span<const WholePart> parts, std::span<const Phase> phases);
+
+// A kernel takes so many pointers at most.
+bool fits_whole(std::span<const WholePart> parts);
+
+// An instruction of a plan: its kernel, and where its operands and results are.
+struct GpuInstruction {
+  const Kernel* kernel = nullptr;
+  std::vector<Stretch> in, out;
+};
+
+// Instructions from `first` on that became one, and what a plan's text says of it.
+struct Joined {
+  size_t first = 0, count = 0;
+  Kernel kernel;  // of all operands, then all results, instruction by instruction
+  std::string text;
+};
+
+// In order. None where LOCKSTEP_CUDA_KERNELS=apart is set.
+std::vector<Joined> joined(CudaLane& lane, const std::vector<GpuInstruction>& instructions);
+
+}  // namespace lockstep::detail

@@ -1,0 +1,87 @@
+// --platform, and checkpoints that move between the CPU and a GPU.
+#include "cli/training.h"
+#include "lane/gpu_report.h"
+
+namespace lockstep {
+namespace {
+
+using detail::ProcessResult;
+
+TEST(PlatformFlag, ChoosesTheCpu) {
+  for (const char* platform : {"cpu", "auto"}) {
+    if (gpu_seen() && platform == std::string("auto")) continue;
+    const ProcessResult result = run_lockstep({"devices", "--platform", platform});
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_EQ(result.output, "# Local devices: [ 1 ], [cpu(id=0)]\n# Global devices:[ 1 ], [cpu(id=0)]\n");
+  }
+}
+
+TEST(PlatformFlag, ComesBeforeTheVariable) {
+  const Words words = {"env", "LOCKSTEP_PLATFORM=cuda", program_path(), "allreduce", "--platform", "cpu"};
+  EXPECT_EQ(detail::run_process(words, std::chrono::seconds(60)).output,
+            "Total devices: 1  |  Devices per task: 1\nProcess 0 has y=[1.]\n");
+}
+
+TEST(PlatformFlag, RejectsWhatIsNone) {
+  for (const char* command : {"devices", "allreduce", "doctor"})
+    expect_usage_error({command, "--platform", "tpu"},
+                       std::string(command) + ": --platform: \"tpu\" is not auto, cpu or cuda; `lockstep " + command +
+                           " --help` shows what there is");
+  expect_usage_error({"train", "--platform", "tpu"},
+                     "train: platform: there is no \"tpu\"; choose auto, cpu or cuda; did you mean \"cpu\"?");
+}
+
+TEST(PlatformFlag, OfAGpuThatIsNotThereSaysWhyAndWhatToDo) {
+  if (gpu_seen()) GTEST_SKIP() << "there is NVIDIA hardware";
+  for (const Words& words : {Words{"devices"}, Words{"allreduce"}, Words{"train", "--dataset", "synthetic"}}) {
+    const ProcessResult result = run_lockstep(words + Words{"--platform", "cuda"});
+    EXPECT_EQ(result.exit_code, 1);
+    expect_contains(result.output, "lockstep: cuda: ");
+    expect_contains(result.output, ", or use --platform cpu (LOCKSTEP_PLATFORM=cpu)\n");
+  }
+  const ProcessResult doctor = run_lockstep({"doctor", "--platform", "cuda"});
+  EXPECT_EQ(doctor.exit_code, 1);
+  expect_contains(doctor.output, "something is to be changed\n- cuda: ");
+}
+
+TEST(PlatformFlag, GoesToTheProcessesOfLaunch) {
+  const ProcessResult result = run_lockstep({"launch", "-n", "1", "--platform", "tpu", "--", "devices"});
+  EXPECT_EQ(result.exit_code, 2);
+  expect_contains(result.output, "launch: --platform: \"tpu\" is not auto, cpu or cuda");
+  const ProcessResult shown =
+      run_lockstep({"launch", "-n", "1", "--platform", "cpu", "--program", "printenv", "--", "LOCKSTEP_PLATFORM"});
+  expect_contains(shown.output, "cpu\n");
+}
+
+TEST(PlatformOfSeveralProcesses, IsTheCpuAndAnErrorForGpus) {
+#ifndef LOCKSTEP_WITH_GRPC
+  GTEST_SKIP() << "the control plane is left out";
+#endif
+  const ProcessResult result = run_lockstep({"launch", "-n", "2", "--platform", "cuda", "--", "devices"});
+  EXPECT_EQ(result.exit_code, 1) << result.output;
+  expect_contains(result.output,
+                  "cuda: there are 2 processes, and a GPU is one lane of one process; use one process, ");
+}
+
+// The last loss of a run of 24 steps whose halves are computed on these.
+double loss_of(const std::string& dir, const char* first, const char* second) {
+  const Words flags = {"--schedule", "constant", "--checkpoint-dir", dir};
+  const auto begun = train(flags + Words{"--steps", "12", "--platform", first});
+  EXPECT_EQ(begun.exit_code, 0) << begun.err;
+  const auto ended = train(flags + Words{"--steps", "24", "--platform", second});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  expect_contains(ended.err, "going on from step 12 of 24");
+  return manifest_of(dir)["metrics"]["loss"];
+}
+
+TEST(Checkpoints, MoveBetweenTheCpuAndAGpu) {
+  if (const GpuReport report = report_gpus(1); !report.why_not.empty()) GTEST_SKIP() << report.why_not;
+  const TempDir dir;
+  const double wanted = loss_of(dir.path() + "/cpu", "cpu", "cpu");
+  EXPECT_NEAR(loss_of(dir.path() + "/up", "cpu", "cuda") / wanted, 1, 1e-3);
+  EXPECT_NEAR(loss_of(dir.path() + "/down", "cuda", "cpu") / wanted, 1, 1e-3);
+  EXPECT_NEAR(loss_of(dir.path() + "/gpu", "cuda", "cuda") / wanted, 1, 1e-3);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,149 @@
+// Kernels of rows for the GPU are texts, written for each dtype, shape and set of attributes: they compile, which needs
+// no GPU.
+#ifdef LOCKSTEP_WITH_CUDA
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "lane/cuda/code.h"
+#include "lockstep/error.h"
+#include "ops/conv.h"
+#include "ops/cuda/conv_text.h"
+#include "ops/cuda/kernels.h"
+#include "ops/cuda/text.h"
+#include "ops/ops.h"
+
+namespace lockstep {
+namespace {
+
+bool has_row_compiler() {
+  try {
+    cuda_compiler();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// The texts of a row's kernels for these operands; every one must compile for old and new GPUs by turns.
+using Texts = std::function<std::vector<std::string>(const KernelSpec&)>;
+void expect_compiles(const Op& op, const std::vector<Type>& in, const Attrs& attrs, const Texts& texts) {
+  const std::vector<Type> out = infer_types(op, in, attrs);
+  Pool pool({.threads = 1});
+  const KernelSpec spec{.in = in, .out = out, .attrs = attrs, .pool = pool, .alias = {}};
+  static int turn = 0;
+  for (const std::string& text : texts(spec))
+    EXPECT_FALSE(compile_cuda(text, kernel_headers(), ++turn % 2 ? "sm_80" : "sm_90").empty());
+}
+
+Attrs pool_attrs(std::vector<int64_t> window, std::vector<int64_t> stride, std::vector<int64_t> pad) {
+  return {{"window", std::move(window)}, {"stride", std::move(stride)}, {"pad", std::move(pad)}};
+}
+
+TEST(CudaRowTexts, PoolingCompiles) {
+  if (!has_row_compiler()) GTEST_SKIP() << "CUDA's compiler is not there";
+  const auto text = [](PoolPass pass) {
+    return [pass](const KernelSpec& spec) { return std::vector<std::string>{pool_text(pass, spec)}; };
+  };
+  for (const DType dtype : {DType::f32, DType::bf16, DType::u8}) {
+    SCOPED_TRACE(name(dtype));
+    const Type x{dtype, {2, 6, 6, 12}}, y{dtype, {2, 3, 3, 12}};
+    Attrs attrs = pool_attrs({2, 2}, {2, 2}, {0, 0, 0, 0});
+    expect_compiles(max_pool_op, {x}, attrs, text(PoolPass::max));
+    expect_compiles(max_pool_grad_op, {x, y, y}, attrs, text(PoolPass::max_grad));
+    attrs = pool_attrs({3, 3}, {2, 2}, {1, 1, 1, 1});
+    expect_compiles(max_pool_grad_op, {x, y, y}, attrs, text(PoolPass::max_grad));
+    expect_compiles(max_pool_pick_op, {x, y, x}, attrs, text(PoolPass::pick));
+    expect_compiles(sum_pool_op, {x}, attrs, text(PoolPass::sum));
+    attrs.set("shape", x.shape);
+    expect_compiles(sum_pool_grad_op, {y}, attrs, text(PoolPass::sum_grad));
+  }
+}
+
+TEST(CudaRowTexts, SortsCompile) {
+  if (!has_row_compiler()) GTEST_SKIP() << "CUDA's compiler is not there";
+  const auto sorts = [](const KernelSpec& spec) { return sort_texts(false, spec); };
+  const auto tops = [](const KernelSpec& spec) { return sort_texts(true, spec); };
+  for (const DType dtype : {DType::f16, DType::f64, DType::i64, DType::boolean}) {
+    SCOPED_TRACE(name(dtype));
+    const Type near{dtype, {3, 100}}, far{dtype, {5000, 3}}, line{dtype, {5000}};
+    expect_compiles(sort_op, {near, {DType::i32, {3, 100}}}, {{"axis", int64_t{1}}, {"descending", false}}, sorts);
+    expect_compiles(sort_op, {far, far}, {{"axis", int64_t{0}}, {"descending", true}}, sorts);
+    expect_compiles(top_k_op, {line}, {{"k", int64_t{10}}}, tops);
+  }
+}
+
+TEST(CudaRowTexts, CumulativeSumsCompile) {
+  if (!has_row_compiler()) GTEST_SKIP() << "CUDA's compiler is not there";
+  for (const DType dtype : {DType::bf16, DType::i32})
+    for (const Shape& shape : {Shape{4, 8}, Shape{4, 1000}, Shape{4, 10000}}) {
+      SCOPED_TRACE(to_string(Type{dtype, shape}));
+      expect_compiles(cumsum_op, {{dtype, shape}}, {{"axis", int64_t{1}}, {"reverse", dtype == DType::i32}},
+                      cumsum_texts);
+    }
+}
+
+TEST(CudaRowTexts, ConvolutionsCompile) {
+  if (!has_row_compiler()) GTEST_SKIP() << "CUDA's compiler is not there";
+  const ConvSpec first{
+      .batch = 128, .in = {28, 28}, .out_channels = 32, .kernel = {5, 5}, .pad_lo = {2, 2}, .pad_hi = {2, 2}};
+  const ConvSpec second{.batch = 8192,
+                        .in = {14, 14},
+                        .in_channels = 32,
+                        .out_channels = 64,
+                        .kernel = {5, 5},
+                        .pad_lo = {2, 2},
+                        .pad_hi = {2, 2}};
+  const ConvSpec odd{.batch = 3,
+                     .in = {9, 7},
+                     .in_channels = 6,
+                     .out_channels = 10,
+                     .kernel = {3, 2},
+                     .stride = {2, 1},
+                     .pad_lo = {1, 0},
+                     .pad_hi = {2, 3},
+                     .in_dilation = {1, 2},
+                     .kernel_dilation = {2, 1},
+                     .groups = 2};
+  struct Case {
+    DType dtype;
+    ConvMath math;
+    std::vector<ConvSpec> specs;
+  };
+  const std::vector<Case> cases = {
+      {DType::f32, ConvMath::fma, {second, odd}},  {DType::f32, ConvMath::tf32, {first, second, odd}},
+      {DType::bf16, ConvMath::half, {first, odd}}, {DType::f16, ConvMath::half, {odd}},
+      {DType::f16, ConvMath::fma, {odd}},          {DType::f64, ConvMath::fma, {odd}}};
+  int turn = 0;
+  for (const Case& c : cases)
+    for (ConvSpec spec : c.specs)
+      for (const ConvPass pass : {ConvPass::forward, ConvPass::input_grad, ConvPass::filter_grad}) {
+        spec.dtype = c.dtype;
+        const ConvLayout layout = conv_layout(pass, spec, c.math);
+        const std::string architecture = ++turn % 2 ? "sm_80" : "sm_90";
+        EXPECT_FALSE(compile_cuda(conv_text(pass, spec, c.math), kernel_headers(), architecture).empty());
+        if (layout.splits > 1) {
+          EXPECT_FALSE(compile_cuda(conv_sum_text(layout, c.dtype), kernel_headers(), architecture).empty());
+        }
+      }
+}
+
+// What is computed in all: tiles cover the product, and stretches the depth.
+TEST(CudaRowTexts, StretchesOfTheDepthCoverItOnce) {
+  for (const int64_t batch : {1, 7, 128, 8192}) {
+    const ConvSpec spec{
+        .batch = batch, .in = {28, 28}, .out_channels = 32, .kernel = {5, 5}, .pad_lo = {2, 2}, .pad_hi = {2, 2}};
+    for (const ConvPass pass : {ConvPass::forward, ConvPass::input_grad, ConvPass::filter_grad}) {
+      const ConvLayout l = conv_layout(pass, spec, ConvMath::tf32);
+      const int64_t each = l.tiles_each * l.tile_depth;
+      EXPECT_GE(each * l.splits, l.depth);
+      EXPECT_LT(each * (l.splits - 1), l.depth);
+      EXPECT_EQ(l.blocks % l.splits, 0);
+      EXPECT_EQ(l.results, l.rows * l.cols);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
+#endif

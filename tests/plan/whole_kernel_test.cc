@@ -1,0 +1,173 @@
+// Several instructions as one kernel on the GPU: what happens when, and texts that the GPU's compiler takes. Needs no
+// GPU.
+#ifdef LOCKSTEP_WITH_CUDA
+#include "plan/whole_kernel.h"
+
+#include <gtest/gtest.h>
+
+#include "lane/cuda/code.h"
+#include "lockstep/error.h"
+#include "ops/cuda/elementwise_cuda.h"
+#include "ops/cuda/text.h"
+#include "ops/ops.h"
+#include "ops/shape_ops.h"
+
+namespace lockstep::detail {
+namespace {
+
+// A part of one step of so many blocks, from and to stretches of one memory.
+struct Made {
+  std::vector<SteppedKernel> kernels;
+  std::vector<WholePart> parts;
+
+  Made() { kernels.reserve(32); }
+
+  void add(int64_t blocks, std::vector<std::pair<int64_t, int64_t>> in, std::vector<std::pair<int64_t, int64_t>> out) {
+    CudaStep step;
+    step.name = "step";
+    step.blocks = blocks;
+    kernels.emplace_back(nullptr, std::vector<CudaStep>{step});
+    WholePart part{&kernels.back(), {}, {}};
+    for (const auto& [begin, end] : in) part.in.push_back({0, begin, end});
+    for (const auto& [begin, end] : out) part.out.push_back({0, begin, end});
+    parts.push_back(part);
+  }
+
+  // Phases as text: tasks by the numbers of their parts.
+  std::string text() const {
+    std::string out;
+    for (const Phase& phase : phases_of(parts)) {
+      out += out.empty() ? "" : " |";
+      for (const Task& task : phase) {
+        std::string one;
+        for (const WholeStep& step : task) one += (one.empty() ? "" : "-") + std::to_string(step.part);
+        out += " " + one;
+      }
+    }
+    return out;
+  }
+};
+
+TEST(WholeKernel, WhatIsNeededComesInAnEarlierPhase) {
+  Made m;
+  m.add(100, {{0, 10}}, {{10, 20}});
+  m.add(100, {{10, 20}}, {{20, 30}});
+  m.add(100, {{0, 10}}, {{30, 40}});
+  EXPECT_EQ(m.text(), " 0 2 | 1");
+}
+
+TEST(WholeKernel, MemoryIsWrittenOverAfterItWasRead) {
+  Made m;
+  m.add(100, {{0, 10}}, {{10, 20}});
+  m.add(100, {{50, 60}}, {{5, 8}});
+  EXPECT_EQ(m.text(), " 0 | 1");
+}
+
+TEST(WholeKernel, SmallStepsThatNeedEachOtherAreAChain) {
+  Made m;
+  m.add(100, {}, {{0, 10}});
+  m.add(4, {{0, 10}}, {{10, 20}});
+  m.add(1, {{10, 20}}, {{20, 30}});
+  m.add(4, {{40, 50}}, {{50, 60}});
+  m.add(1, {{20, 30}, {50, 60}}, {{60, 70}});
+  m.add(100, {{60, 70}}, {{70, 80}});
+  // The fourth needs nothing and comes at once; the chain does not wait for it to be its member.
+  EXPECT_EQ(m.text(), " 0 3 | 1-2-4 | 5");
+}
+
+TEST(WholeKernel, TwoChainsBecomeOneWhereTheyMeet) {
+  Made m;
+  m.add(1, {{0, 1}}, {{10, 20}});
+  m.add(1, {{10, 20}}, {{20, 30}});
+  m.add(1, {{0, 1}}, {{30, 40}});
+  m.add(1, {{30, 40}}, {{40, 50}});
+  m.add(1, {{20, 30}, {40, 50}}, {{50, 60}});
+  EXPECT_EQ(m.text(), " 0-1-2-3-4");
+}
+
+TEST(WholeKernel, StepsOfOneInstructionComeOneAfterTheOther) {
+  CudaStep first, second;
+  first.blocks = second.blocks = 100;
+  const SteppedKernel kernel(nullptr, {first, second});
+  const WholePart part{&kernel, {}, {}};
+  const std::vector<Phase> phases = phases_of(std::span(&part, 1));
+  ASSERT_EQ(phases.size(), 2u);
+  EXPECT_EQ(phases[1][0][0].step, 1u);
+}
+
+// Products of all kinds with something done to their elements, and what comes before and after.
+struct Texts {
+  std::vector<SteppedKernel> kernels;
+  std::vector<WholePart> parts;
+
+  Texts() { kernels.reserve(64); }
+
+  void add(CudaStep step) {
+    kernels.emplace_back(nullptr, std::vector<CudaStep>{std::move(step)});
+    parts.push_back({&kernels.back(), {}, {}});
+  }
+  void add(const GemmSpec& g) {
+    const std::optional<GemmStep> product = gemm_step(g, 132, 160 << 10);
+    ASSERT_TRUE(product);
+    Builder b;
+    const Type type{g.dtype, {g.m, g.n}};
+    const Value x = b.input(type), y = b.input(type);
+    const Program body = b.take(Values{b.emit(tanh_op, Values{b.emit(add_op, Values{x, y}, {})[0]}, {})[0]});
+    CudaStep step;
+    step.parameters = fmt::format("const {}* a, const {}* b", memory_type(g.dtype), memory_type(g.dtype));
+    step.arguments = {{CudaStep::Argument::operand, 0}, {CudaStep::Argument::operand, 1}};
+    ASSERT_TRUE(add_finish(step, *product, body, 2));
+    EXPECT_GT(step.blocks, 0);
+    add(std::move(step));
+  }
+};
+
+TEST(WholeKernel, TextsOfProductsCompile) {
+  struct Case {
+    DType dtype;
+    int64_t m, n, k;
+    bool ta, tb;
+    const char* architecture;
+  };
+  for (const Case& c :
+       {Case{DType::f32, 128, 1024, 784, false, false, "sm_90"}, Case{DType::f32, 33, 65, 10, true, true, "sm_80"},
+        Case{DType::bf16, 128, 10, 1024, false, true, "sm_80"},
+        Case{DType::f16, 784, 1024, 128, true, false, "sm_90"}}) {
+    Texts texts;
+    texts.add({.dtype = c.dtype, .m = c.m, .n = c.n, .k = c.k, .transpose_a = c.ta, .transpose_b = c.tb});
+    const std::string text = whole_text(texts.parts, phases_of(texts.parts));
+    try {
+      EXPECT_FALSE(compile_cuda(text, kernel_headers(), c.architecture).empty());
+    } catch (const Error& e) {
+      if (std::string(e.what()).find("is not there") != std::string::npos) GTEST_SKIP() << e.what();
+      FAIL() << e.what();
+    }
+  }
+}
+
+TEST(WholeKernel, AFinishThatWantsOtherElementsIsRefused) {
+  const std::optional<GemmStep> product = gemm_step({.m = 8, .n = 8, .k = 8}, 132, 160 << 10);
+  ASSERT_TRUE(product);
+  Builder b;
+  const Value x = b.input({DType::f32, {8, 8}});
+  const Value turned = transpose(x, {1, 0});
+  const Program body = b.take(Values{b.emit(add_op, Values{x, turned}, {})[0]});
+  CudaStep step;
+  EXPECT_FALSE(add_finish(step, *product, body, 2));
+  EXPECT_TRUE(step.body.empty());
+}
+
+TEST(WholeKernel, OnlySmallInstructionsAreJoined) {
+  CudaStep step;
+  step.blocks = 100;
+  EXPECT_TRUE(may_join(SteppedKernel(nullptr, {step}), 132));
+  step.operations = 1e12;
+  EXPECT_FALSE(may_join(SteppedKernel(nullptr, {step}), 132));
+  step.operations = 0;
+  step.blocks = 1 << 20;
+  EXPECT_FALSE(may_join(SteppedKernel(nullptr, {step}), 132));
+}
+
+}  // namespace
+}  // namespace lockstep::detail
+#endif

@@ -36,6 +36,18 @@ function(lockstep_precompile target group)
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
 endfunction()
 
+option(LOCKSTEP_UNITY "compile several files of a folder as one" ON)
+
+# lockstep_unity(TARGET COUNT): compiles COUNT files of the target at a time. Headers are parsed, and templates made, once for all of
+# them. Files with options of their own stay alone.
+function(lockstep_unity target count)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD "${LOCKSTEP_UNITY}" UNITY_BUILD_BATCH_SIZE ${count})
+  if(LOCKSTEP_UNITY)
+    # g++ takes the files for headers, where a type with a member of an anonymous namespace would be a mistake.
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  endif()
+endfunction()
+
 add_library(lockstep_flags INTERFACE)
 target_compile_options(lockstep_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -fno-math-errno -fno-trapping-math
   -ffp-contract=off)

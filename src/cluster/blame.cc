@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-using Outcome = FlightRecord::Outcome;
+using RecordOutcome = FlightRecord::Outcome;
 using Record = FlightDump::Record;
 
 constexpr size_t kWorst = 5;
@@ -119,7 +119,7 @@ std::map<int, Offset> align(const std::vector<FlightDump>& dumps, const History&
     for (const auto& [sequence, lanes] : group.events) {
       std::map<std::string, std::vector<const Record*>> by_clock;
       for (const auto& [lane, record] : lanes)
-        if (record->outcome == Outcome::done && waits_for_all(record->operation))
+        if (record->outcome == RecordOutcome::done && waits_for_all(record->operation))
           by_clock[by_process.at(lane / dumps[0].lanes)->clock].push_back(record);
       if (!by_clock.contains(reference)) continue;
       for (const auto& [clock, records] : by_clock)
@@ -135,7 +135,7 @@ Blame::Op op_of(const GroupKey& group, const Record& record) {
   return {group.name, group.lanes, record.sequence, record.operation, record.dtype, record.bytes, record.step};
 }
 
-bool is_waiting(const Record& record) { return record.waited != 0 && record.outcome != Outcome::done; }
+bool is_waiting(const Record& record) { return record.waited != 0 && record.outcome != RecordOutcome::done; }
 
 // Until the dump, or until the failure that ended it.
 int64_t waited_for(const Record& record, const FlightDump& dump) {

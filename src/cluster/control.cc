@@ -17,7 +17,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::nanoseconds;
 
-constexpr nanoseconds kLongest = std::chrono::hours(24 * 365);
+constexpr nanoseconds kLongestCall = std::chrono::hours(24 * 365);
 constexpr nanoseconds kReconnectPause = std::chrono::milliseconds(50);
 constexpr nanoseconds kLeaveTimeout = std::chrono::seconds(1);
 constexpr nanoseconds kFailureComes = std::chrono::seconds(2);
@@ -45,7 +45,7 @@ ControlOptions completed(ControlOptions options) {
 Control::Control(std::unique_ptr<ControlChannel> channel, ControlOptions options)
     : options_(completed(std::move(options))), incarnation_(random_incarnation()), channel_(std::move(channel)) {
   // The coordinator's own answer to a timeout says who is missing: it must win the race with the channel's.
-  const nanoseconds timeout = std::min(options_.initialization_timeout, kLongest);
+  const nanoseconds timeout = std::min(options_.initialization_timeout, kLongestCall);
   Answer answer = channel_->call(request(request::Register{.process_count = options_.process_count,
                                                            .version = LOCKSTEP_VERSION,
                                                            .host = options_.host,
@@ -97,7 +97,7 @@ Answer Control::ask(decltype(Request::what) what, const std::string& operation, 
   if (const auto known = failure())
     throw CommAborted(fmt::format("{}: the job has failed: {}", operation, describe(*known)));
   Answer answer = channel_->call(request(std::move(what)),
-                                 std::clamp(timeout, nanoseconds(0), kLongest) + options_.heartbeat_timeout);
+                                 std::clamp(timeout, nanoseconds(0), kLongestCall) + options_.heartbeat_timeout);
   switch (answer.outcome) {
     case Outcome::ok:
     case Outcome::absent:
@@ -159,7 +159,7 @@ void Control::agree(const std::string& name, uint64_t hash, const std::function<
                     const std::string& line_word) {
   const std::string operation = fmt::format("agree \"{}\"", name);
   // Those who are not asked for a text wait for those who are: twice the time.
-  const Answer answer = ask(request::Agree{name, hash, timeout}, operation, std::min(timeout, kLongest) * 2);
+  const Answer answer = ask(request::Agree{name, hash, timeout}, operation, std::min(timeout, kLongestCall) * 2);
   if (answer.outcome != Outcome::text_wanted) return;
   ask(request::Explain{name, text().substr(0, kMostText), line_word}, operation, timeout);
 }

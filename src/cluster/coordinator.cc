@@ -188,14 +188,14 @@ void Coordinator::start(Time now) {
 
 // `3 of 4 processes came; missing: process 2 (host n03)`.
 std::string Coordinator::attendance() const {
-  constexpr size_t kNamed = 16;
+  constexpr size_t kMostMissing = 16;
   size_t missing = 0;
   std::string names;
   for (int i = 0; i < options_.process_count; ++i) {
     if (at(i).registered) continue;
-    if (++missing <= kNamed) names += fmt::format("{}{}", missing > 1 ? ", " : "", who(i));
+    if (++missing <= kMostMissing) names += fmt::format("{}{}", missing > 1 ? ", " : "", who(i));
   }
-  if (missing > kNamed) names += fmt::format(" and {} more", missing - kNamed);
+  if (missing > kMostMissing) names += fmt::format(" and {} more", missing - kMostMissing);
   return fmt::format("{} of {} processes came; missing: {}", processes_.size() - missing, processes_.size(), names);
 }
 

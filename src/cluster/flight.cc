@@ -15,17 +15,17 @@ namespace lockstep {
 namespace {
 
 using nlohmann::ordered_json;
-using Outcome = FlightRecord::Outcome;
+using RecordOutcome = FlightRecord::Outcome;
 
 constexpr const char* kFormat = "lockstep flight 1";
 constexpr std::array<const char*, 3> kOutcomes = {"under way", "done", "failed"};
 
 template <class Clock>
-int64_t nanoseconds() {
+int64_t nanoseconds_of() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
 }
 
-std::string host_name() {
+std::string own_host_name() {
   std::array<char, 256> name = {};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
@@ -50,10 +50,10 @@ ordered_json json_of(const FlightDump::Record& record) {
           {"outcome", kOutcomes[static_cast<size_t>(record.outcome)]}};
 }
 
-Outcome outcome_from(const std::string& text) {
+RecordOutcome outcome_from(const std::string& text) {
   const auto at = std::find(kOutcomes.begin(), kOutcomes.end(), text);
   if (at == kOutcomes.end()) throw std::runtime_error(fmt::format("an outcome is \"{}\"", text));
-  return static_cast<Outcome>(at - kOutcomes.begin());
+  return static_cast<RecordOutcome>(at - kOutcomes.begin());
 }
 
 // Numbers that index something are in range, so that nobody needs to look again.
@@ -81,7 +81,7 @@ FlightDump take_dump(const FlightRecorder& recorder, const FlightOrigin& origin,
                  .process = origin.process,
                  .processes = origin.processes,
                  .lanes = static_cast<int>(recorder.lanes().size()),
-                 .host = host_name(),
+                 .host = own_host_name(),
                  .clock = boot(),
                  .pid = ::getpid(),
                  .time = 0,
@@ -100,9 +100,9 @@ FlightDump take_dump(const FlightRecorder& recorder, const FlightOrigin& origin,
                              r.elements, r.bytes, r.step, r.began, r.waited, r.ended, r.outcome});
   }
   // The steady clock as the wall clock shows it now: steps of the latter meanwhile move all times alike.
-  const int64_t before = nanoseconds<std::chrono::steady_clock>();
-  out.time = nanoseconds<std::chrono::system_clock>();
-  const int64_t ahead = out.time - (before + (nanoseconds<std::chrono::steady_clock>() - before) / 2);
+  const int64_t before = nanoseconds_of<std::chrono::steady_clock>();
+  out.time = nanoseconds_of<std::chrono::system_clock>();
+  const int64_t ahead = out.time - (before + (nanoseconds_of<std::chrono::steady_clock>() - before) / 2);
   for (FlightDump::Record& record : out.records)
     for (int64_t* time : {&record.began, &record.waited, &record.ended})
       if (*time != 0) *time += ahead;

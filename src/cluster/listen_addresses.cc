@@ -8,7 +8,7 @@ namespace lockstep::detail {
 
 namespace {
 
-bool is_loopback(const std::string& number) { return number.starts_with("127.") || number == "::1"; }
+bool is_loopback_number(const std::string& number) { return number.starts_with("127.") || number == "::1"; }
 bool is_any(const std::string& number) { return number == "0.0.0.0" || number == "::"; }
 
 }  // namespace
@@ -17,7 +17,7 @@ std::vector<std::string> listen_addresses(const std::string& host, const std::ve
                                           const std::vector<Interface>& interfaces, const LogLine& log) {
   std::vector<std::string> own;
   for (const std::string& number : resolved) {
-    const bool here = is_loopback(number) || is_any(number) ||
+    const bool here = is_loopback_number(number) || is_any(number) ||
                       std::ranges::any_of(interfaces, [&](const Interface& each) { return each.address == number; });
     if (here && std::ranges::find(own, number) == own.end()) own.push_back(number);
   }
@@ -27,7 +27,7 @@ std::vector<std::string> listen_addresses(const std::string& host, const std::ve
         "listen: {} is no address of this machine, where process 0 runs; start process 0 there, or say where it "
         "listens with coordinator_bind_address",
         host);
-  const bool to_itself = !is_number && !host.starts_with("localhost") && std::ranges::all_of(own, is_loopback);
+  const bool to_itself = !is_number && !host.starts_with("localhost") && std::ranges::all_of(own, is_loopback_number);
   if (!own.empty() && !to_itself) return own;
   log(
       fmt::format("the coordinator listens at all addresses of this machine, because {} means {} here; "

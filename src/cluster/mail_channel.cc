@@ -17,7 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kFlush(1000);  // for the last letters to get out
+constexpr std::chrono::milliseconds kMailFlush(1000);  // for the last letters to get out
 // How often the mail is looked at: while something is expected, and otherwise.
 constexpr std::chrono::microseconds kSoon(100), kLater(2000);
 constexpr auto kExpected = std::chrono::milliseconds(20);
@@ -51,7 +51,7 @@ class Outbox {
   // Waits until all has left, but not long.
   void flush() {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, kFlush, [&] { return leaving_.empty() && idle_; });
+    changed_.wait_for(lock, kMailFlush, [&] { return leaving_.empty() && idle_; });
   }
 
   // From now on nobody needs to wait for more to send.
@@ -117,7 +117,7 @@ class Postman {
       }
       const bool done = outbox_->left(mail_->all_left());
       if (!ending) continue;
-      if (!last) last = Clock::now() + kFlush;
+      if (!last) last = Clock::now() + kMailFlush;
       if (done || Clock::now() >= *last) return;
     }
   } catch (const std::exception& error) {
@@ -198,7 +198,7 @@ class ServingMailChannel final : public ControlChannel {
     Answer answer = own_->call(request, timeout);
     if (answer.outcome == Outcome::failed || std::holds_alternative<request::Fail>(request.what)) {
       // Whoever hears or tells of a failure may end this process, and with it the coordinator.
-      host_->wait_told(kFlush);
+      host_->wait_told(kMailFlush);
       outbox_->flush();
     }
     return answer;

@@ -9,7 +9,7 @@ namespace lockstep {
 namespace {
 
 // Reads along a text.
-struct Reader {
+struct ListReader {
   std::string_view rest;
 
   bool take(std::string_view word) {
@@ -27,10 +27,10 @@ struct Reader {
 };
 
 // A rank as Comms write it: `3`, or `1 (3 of "world")` in a group of some. Gives that of the whole.
-std::optional<int64_t> take_rank(Reader& reader) {
+std::optional<int64_t> take_rank(ListReader& reader) {
   const std::optional<int64_t> own = reader.number();
   if (!own) return std::nullopt;
-  Reader ahead = reader;
+  ListReader ahead = reader;
   if (!ahead.take(" (")) return own;
   const std::optional<int64_t> whole = ahead.number();
   if (!whole || !ahead.take(" of \"")) return own;
@@ -42,8 +42,8 @@ std::optional<int64_t> take_rank(Reader& reader) {
 }
 
 // What may follow a rank and says nothing more of its process: ` of 4`, ` (process 4842)`.
-void skip_details(Reader& reader) {
-  Reader ahead = reader;
+void skip_details(ListReader& reader) {
+  ListReader ahead = reader;
   if (ahead.take(" (process ") && ahead.number() && ahead.take(")")) reader = ahead;
   ahead = reader;
   if (ahead.take(" of ") && ahead.number()) reader = ahead;
@@ -66,14 +66,14 @@ std::string process_text(int process, std::string_view host, int64_t pid) {
 
 std::string with_processes(std::string_view text, const std::vector<Peer>& peers, int lanes_per_process) {
   std::string out;
-  Reader reader{text};
+  ListReader reader{text};
   while (!reader.rest.empty()) {
-    Reader ahead = reader;
+    ListReader ahead = reader;
     const bool word = at_word(text, text.size() - reader.rest.size());
     std::vector<int64_t> processes;
     if (word && (ahead.take("ranks ") || ahead.take("rank "))) {
       do {
-        Reader next = ahead;
+        ListReader next = ahead;
         const std::optional<int64_t> rank = take_rank(next);
         if (!rank || *rank / lanes_per_process >= static_cast<int64_t>(peers.size())) break;
         ahead = next;
@@ -105,7 +105,7 @@ CommCause split_cause(std::string_view text) {
   if (cause == text.npos || rank == text.npos || rank > cause) return {std::string(text), ""};
   std::string_view what = text.substr(cause + kCause.size());
   // An abort is told with the rank that has passed it on: of what concerns a process, the process itself is named.
-  if (Reader reader{what}; reader.take("rank ") && take_rank(reader) && reader.rest.starts_with(": process "))
+  if (ListReader reader{what}; reader.take("rank ") && take_rank(reader) && reader.rest.starts_with(": process "))
     what = reader.rest.substr(2);
   return {std::string(what), std::string(text.substr(0, rank + 1))};
 }

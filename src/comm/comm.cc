@@ -8,7 +8,11 @@
 
 namespace lockstep {
 
+namespace {
+
 using Kind = Operation::Kind;
+
+}  // namespace
 
 Work::~Work() {
   if (comm_) comm_->checked_abandon(state_, ticket_);

@@ -19,8 +19,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kSpin = std::chrono::microseconds(40);
-constexpr auto kLongest = std::chrono::hours(24 * 365);  // added to the clock without overflow
+constexpr auto kMeetingSpin = std::chrono::microseconds(40);
+constexpr auto kLongestMeeting = std::chrono::hours(24 * 365);  // added to the clock without overflow
 
 // While it lives, those who change something wake the sleepers.
 class Sleeper {
@@ -69,7 +69,7 @@ template <class Ready>
 bool Group::spin(Ready ready) const {
   if (ready()) return true;
   if (!spins_) return false;
-  const auto end = Clock::now() + kSpin;
+  const auto end = Clock::now() + kMeetingSpin;
   do {
     for (int i = 0; i < 32; ++i) {
       if (ready()) return true;
@@ -153,7 +153,7 @@ void Group::finish(int rank, Meeting* meeting, Duration timeout) {
 }
 
 void Group::await(int rank, Meeting& meeting, Duration timeout) {
-  const auto deadline = Clock::now() + std::min<Duration>(timeout, kLongest);
+  const auto deadline = Clock::now() + std::min<Duration>(timeout, kLongestMeeting);
   if (spin([&] { return meeting.open() || failed_.load(); }) && meeting.open()) return;
   std::unique_lock guard = lock();
   {

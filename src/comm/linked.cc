@@ -18,11 +18,11 @@ using detail::LinkedGroup;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-constexpr auto kSlice = milliseconds(50);                // between two looks at whether the group is well
-constexpr auto kNoteTime = milliseconds(20);             // for a note that may be there
-constexpr auto kLongest = std::chrono::hours(24 * 365);  // added to the clock without overflow
+constexpr auto kSlice = milliseconds(50);                     // between two looks at whether the group is well
+constexpr auto kNoteTime = milliseconds(20);                  // for a note that may be there
+constexpr auto kLongestSplit = std::chrono::hours(24 * 365);  // added to the clock without overflow
 
-std::string text(const std::vector<int>& ranks) { return fmt::format("[{}]", fmt::join(ranks, ", ")); }
+std::string ranks_text(const std::vector<int>& ranks) { return fmt::format("[{}]", fmt::join(ranks, ", ")); }
 
 class LinkedComm final : public QueuedComm {
  public:
@@ -114,7 +114,7 @@ int LinkedComm::announced_by(int member, const std::vector<int>& ranks, const st
       continue;
     }
     ++next;
-    if (*list == text(ranks)) return next - 1;
+    if (*list == ranks_text(ranks)) return next - 1;
     // A group without this rank is none of its business.
     const std::string mine = fmt::format(" {},", rank());
     const std::string padded = fmt::format(" {},", list->substr(1, list->size() - 2));
@@ -122,7 +122,7 @@ int LinkedComm::announced_by(int member, const std::vector<int>& ranks, const st
     group_->fail(LinkedGroup::Cause::mismatch,
                  fmt::format("split: rank {} wants \"{}\" to be {}, rank {} {}; the members of a group must give the "
                              "same list",
-                             group_->label(rank()), name, text(ranks), group_->label(member), *list));
+                             group_->label(rank()), name, ranks_text(ranks), group_->label(member), *list));
     group_->throw_failure("split", 0);
   }
 }
@@ -139,9 +139,9 @@ std::unique_ptr<Comm> LinkedComm::make_group(const std::vector<int>& ranks, cons
   for (const int member : ranks)
     identity.members.push_back(here.members.empty() ? member : here.members[static_cast<size_t>(member)]);
 
-  const Time deadline = Clock::now() + std::min<nanoseconds>(timeout(), kLongest);
+  const Time deadline = Clock::now() + std::min<nanoseconds>(timeout(), kLongestSplit);
   const int own = announced_[name]++;
-  group_->leave(fmt::format("split/{}/{}/{}", name, rank(), own), text(ranks));
+  group_->leave(fmt::format("split/{}/{}/{}", name, rank(), own), ranks_text(ranks));
   int of_first = own;
   std::vector<int> missing;
   for (size_t i = 0; i < ranks.size(); ++i) {

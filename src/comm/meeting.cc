@@ -15,7 +15,7 @@ using Kind = Operation::Kind;
 
 constexpr int64_t kTileBytes = 32 << 10;
 
-int64_t total(std::span<const int64_t> counts) { return std::accumulate(counts.begin(), counts.end(), int64_t{0}); }
+int64_t sum_of(std::span<const int64_t> counts) { return std::accumulate(counts.begin(), counts.end(), int64_t{0}); }
 
 // Walks the parts of [begin, end) that fall into pieces laid one after another: next(size) is called for each piece in
 // order and gives the part of that piece, as offsets from the piece's start.
@@ -87,11 +87,11 @@ void Meeting::cut() {
       break;
     case Kind::reduce_scatter:
     case Kind::all_gather:
-      elements_ = total(first.counts);
+      elements_ = sum_of(first.counts);
       break;
     case Kind::all_to_all:
       elements_ = 0;
-      for (const Operation& operation : operations_) elements_ += total(operation.receive_counts);
+      for (const Operation& operation : operations_) elements_ += sum_of(operation.receive_counts);
       break;
     case Kind::barrier:
     case Kind::split:
@@ -172,7 +172,7 @@ void Meeting::exchange(int64_t begin, int64_t end) {
     for (size_t from = 0; from < operations_.size() && !pieces.past(); ++from) {
       const auto [part, count] = pieces.next(operations_[to].receive_counts[from]);
       if (count > 0)
-        copy(out_[to], received + part, in_[from], total(operations_[from].counts.first(to)) + part, count, size);
+        copy(out_[to], received + part, in_[from], sum_of(operations_[from].counts.first(to)) + part, count, size);
       received += operations_[to].receive_counts[from];
     }
   }

@@ -12,12 +12,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr auto kTick = milliseconds(100);                // between two calls of look_after()
-constexpr auto kPatience = std::chrono::seconds(1);      // for an operation that nobody waits for any more
-constexpr auto kLongest = std::chrono::hours(24 * 365);  // added to the clock without overflow
+constexpr auto kTick = milliseconds(100);                         // between two calls of look_after()
+constexpr auto kPatience = std::chrono::seconds(1);               // for an operation that nobody waits for any more
+constexpr auto kLongestOperation = std::chrono::hours(24 * 365);  // added to the clock without overflow
 
 Clock::time_point after(std::chrono::nanoseconds time) {
-  return Clock::now() + std::min<std::chrono::nanoseconds>(time, kLongest);
+  return Clock::now() + std::min<std::chrono::nanoseconds>(time, kLongestOperation);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace {
 
 using Kind = Optimizer::Kind;
 
-const std::vector<std::string>& kind_names() {
+const std::vector<std::string>& optimizer_names() {
   static const std::vector<std::string> names{"sgd", "momentum", "nesterov", "adam", "adamw"};
   return names;
 }
@@ -105,12 +105,12 @@ void check(const Optimizer& o) {
 }
 
 Optimizer::Kind optimizer_kind(std::string_view name) {
-  for (size_t i = 0; i < kind_names().size(); ++i)
-    if (name == kind_names()[i]) return static_cast<Kind>(i);
-  throw_unknown_name("optimizer", name, kind_names());
+  for (size_t i = 0; i < optimizer_names().size(); ++i)
+    if (name == optimizer_names()[i]) return static_cast<Kind>(i);
+  throw_unknown_name("optimizer", name, optimizer_names());
 }
 
-std::string to_string(Optimizer::Kind kind) { return kind_names()[static_cast<size_t>(kind)]; }
+std::string to_string(Optimizer::Kind kind) { return optimizer_names()[static_cast<size_t>(kind)]; }
 
 OptimizerState create_state(const Optimizer& o, const std::vector<Array>& params) {
   check(o);

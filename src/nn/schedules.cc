@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kPi = 3.14159265358979323846;
 
-const std::vector<std::string>& kind_names() {
+const std::vector<std::string>& schedule_names() {
   static const std::vector<std::string> names{"constant", "cosine", "warmup_cosine", "exponential", "step"};
   return names;
 }
@@ -108,11 +108,11 @@ void check(const Schedule& s) {
 }
 
 Schedule::Kind schedule_kind(std::string_view name) {
-  for (size_t i = 0; i < kind_names().size(); ++i)
-    if (name == kind_names()[i]) return static_cast<Schedule::Kind>(i);
-  throw_unknown_name("schedule", name, kind_names());
+  for (size_t i = 0; i < schedule_names().size(); ++i)
+    if (name == schedule_names()[i]) return static_cast<Schedule::Kind>(i);
+  throw_unknown_name("schedule", name, schedule_names());
 }
 
-std::string to_string(Schedule::Kind kind) { return kind_names()[static_cast<size_t>(kind)]; }
+std::string to_string(Schedule::Kind kind) { return schedule_names()[static_cast<size_t>(kind)]; }
 
 }  // namespace lockstep

@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-using Outcome = FlightRecord::Outcome;
+using RecordOutcome = FlightRecord::Outcome;
 
 std::shared_ptr<FlightRecorder> some_operations() {
   auto recorder = std::make_shared<FlightRecorder>(2, 2);
@@ -69,7 +69,7 @@ TEST(FlightDump, ComesBackFromItsText) {
   EXPECT_EQ(first.operation, "all_reduce");
   EXPECT_EQ(first.dtype, "f32");
   EXPECT_EQ(first.bytes, 40);
-  EXPECT_EQ(first.outcome, Outcome::done);
+  EXPECT_EQ(first.outcome, RecordOutcome::done);
   // Times are of the wall clock, within what it may be set meanwhile.
   constexpr int64_t kMinute = 60'000'000'000;
   EXPECT_LT(std::abs(first.began - before), kMinute);

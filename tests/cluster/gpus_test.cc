@@ -10,7 +10,7 @@ namespace {
 using Ids = std::vector<int>;
 
 template <class F>
-std::string error_of(F call) {
+std::string gpu_error_of(F call) {
   try {
     call();
   } catch (const Error& error) {
@@ -39,7 +39,7 @@ TEST(Gpus, SchedulerTellsWhetherTheyAreShared) {
   EXPECT_TRUE(gpus_are_shared(Environment{{"SLURM_GPUS_ON_NODE", "4"}}, 4));
   EXPECT_FALSE(gpus_are_shared(Environment{{"SLURM_GPUS_ON_NODE", "4"}}, 1));
   EXPECT_FALSE(gpus_are_shared(Environment{{"SLURM_GPUS_PER_TASK", "1"}}, 1));
-  EXPECT_EQ(error_of([] {
+  EXPECT_EQ(gpu_error_of([] {
               gpus_are_shared(Environment{{"SLURM_GPUS_ON_NODE", "x"}}, 1);
             }),
             "initialize: SLURM_GPUS_ON_NODE is \"x\"; a number of at least 0 is needed: correct it, or unset it");
@@ -51,7 +51,7 @@ TEST(Gpus, NamesTellWhetherTheyAreShared) {
   EXPECT_TRUE(gpus_are_shared(std::vector<std::vector<std::string>>{{}, {}}));
   EXPECT_FALSE(gpus_are_shared({{"a"}, {"b"}}));
   EXPECT_FALSE(gpus_are_shared({{"a", "b"}, {"c"}}));
-  EXPECT_EQ(error_of([] {
+  EXPECT_EQ(gpu_error_of([] {
               gpus_are_shared({{"a", "b"}, {"b", "c"}, {"c"}});
             }),
             "initialize: the processes of this host see 2, 2 and 1 GPUs, 3 in all, neither the same nor each its own; "
@@ -79,14 +79,14 @@ TEST(Gpus, WithoutAnyThereAreNone) { EXPECT_EQ(choose_gpus({.local_id = 1, .loca
 
 TEST(Gpus, WantedOnesAreTaken) {
   EXPECT_EQ(choose_gpus({.visible = 4, .local_id = 1, .local_count = 2, .wanted = {3, 0}}), (Ids{3, 0}));
-  EXPECT_EQ(error_of([] {
+  EXPECT_EQ(gpu_error_of([] {
               choose_gpus({.visible = 2, .wanted = {0, 2}});
             }),
             "initialize: local_device_ids has 2, and this process sees 2 GPUs; ids run from 0");
 }
 
 TEST(Gpus, MoreProcessesThanGpusAreRefused) {
-  EXPECT_EQ(error_of([] { choose_gpus({.visible = 2, .local_id = 0, .local_count = 3}); }),
+  EXPECT_EQ(gpu_error_of([] { choose_gpus({.visible = 2, .local_id = 0, .local_count = 3}); }),
             "initialize: 3 processes of this host share 2 GPUs; start at most one per GPU");
 }
 

@@ -12,7 +12,7 @@
 namespace lockstep::conformance {
 namespace {
 
-std::vector<int> all_ranks(const Comm& comm) {
+std::vector<int> every_rank(const Comm& comm) {
   std::vector<int> ranks(static_cast<size_t>(comm.size()));
   std::iota(ranks.begin(), ranks.end(), 0);
   return ranks;
@@ -104,7 +104,7 @@ void rows_and_columns_compute_at_once(Comm& comm) {
 }
 
 void groups_number_their_members_by_the_list(Comm& comm) {
-  std::vector<int> reversed = all_ranks(comm);
+  std::vector<int> reversed = every_rank(comm);
   std::ranges::reverse(reversed);
   comm.set_timeout(std::chrono::seconds(50));
   const std::unique_ptr<Comm> group = comm.split(reversed, "reversed");
@@ -124,7 +124,7 @@ void groups_number_their_members_by_the_list(Comm& comm) {
   // A group of one, and a group of a group.
   expect_sum(*comm.split({comm.rank()}, "alone"), 3);
   if (group->rank() > 0 || group->size() == 1) {
-    std::vector<int> rest = all_ranks(*group);
+    std::vector<int> rest = every_rank(*group);
     if (rest.size() > 1) rest.erase(rest.begin());
     expect_sum(*group->split(rest, "rest"), 4);
   }

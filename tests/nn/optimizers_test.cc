@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-using Kind = Optimizer::Kind;
+using OptimizerKind = Optimizer::Kind;
 
 #define EXPECT_ERROR(statement, part) EXPECT_THROWS(static_cast<void>(statement), Error, part)
 
@@ -57,25 +57,25 @@ struct Reference {
         double g = grads[l][i], &p = params[l][i], &m = first[l][i], &v = second[l][i];
         const double before = p;
         if (o.clip_norm > 0 && norm > o.clip_norm) g *= o.clip_norm / norm;
-        if (decayed[l] && o.kind != Kind::adamw) g += o.weight_decay * p;
+        if (decayed[l] && o.kind != OptimizerKind::adamw) g += o.weight_decay * p;
         switch (o.kind) {
-          case Kind::sgd:
+          case OptimizerKind::sgd:
             p -= rate * g;
             break;
-          case Kind::momentum:
+          case OptimizerKind::momentum:
             m = o.momentum * m + g;
             p -= rate * m;
             break;
-          case Kind::nesterov:
+          case OptimizerKind::nesterov:
             m = o.momentum * m + g;
             p -= rate * (g + o.momentum * m);
             break;
-          case Kind::adam:
-          case Kind::adamw:
+          case OptimizerKind::adam:
+          case OptimizerKind::adamw:
             m = o.beta1 * m + (1 - o.beta1) * g;
             v = o.beta2 * v + (1 - o.beta2) * g * g;
             p -= rate * (m / (1 - std::pow(o.beta1, t))) / (std::sqrt(v / (1 - std::pow(o.beta2, t))) + o.epsilon);
-            if (decayed[l] && o.kind == Kind::adamw) p -= rate * o.weight_decay * before;
+            if (decayed[l] && o.kind == OptimizerKind::adamw) p -= rate * o.weight_decay * before;
         }
       }
   }
@@ -114,9 +114,10 @@ void compare(const Optimizer& o, const std::vector<bool>& decayed = {true, false
   }
 }
 
-class EachKind : public testing::TestWithParam<Kind> {};
+class EachKind : public testing::TestWithParam<OptimizerKind> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, EachKind,
-                         testing::Values(Kind::sgd, Kind::momentum, Kind::nesterov, Kind::adam, Kind::adamw));
+                         testing::Values(OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::nesterov,
+                                         OptimizerKind::adam, OptimizerKind::adamw));
 
 TEST_P(EachKind, FollowsThePlainArithmetic) { compare({.kind = GetParam(), .schedule = {.peak = 0.01}}); }
 
@@ -184,26 +185,26 @@ TEST_P(EachKind, IsOnePassOverEachParameter) {
 
 TEST(Optimizer, StateHoldsWhatIsUsed) {
   const Params params = arrays(values(0, 1), f32);
-  const auto sizes = [&](Kind kind) {
+  const auto sizes = [&](OptimizerKind kind) {
     const OptimizerState s = create_state(Optimizer{.kind = kind}, params);
     return std::pair{s.first.size(), s.second.size()};
   };
-  EXPECT_EQ(sizes(Kind::sgd), (std::pair<size_t, size_t>{0, 0}));
-  EXPECT_EQ(sizes(Kind::momentum), (std::pair<size_t, size_t>{3, 0}));
-  EXPECT_EQ(sizes(Kind::nesterov), (std::pair<size_t, size_t>{3, 0}));
-  EXPECT_EQ(sizes(Kind::adam), (std::pair<size_t, size_t>{3, 3}));
-  EXPECT_EQ(sizes(Kind::adamw), (std::pair<size_t, size_t>{3, 3}));
+  EXPECT_EQ(sizes(OptimizerKind::sgd), (std::pair<size_t, size_t>{0, 0}));
+  EXPECT_EQ(sizes(OptimizerKind::momentum), (std::pair<size_t, size_t>{3, 0}));
+  EXPECT_EQ(sizes(OptimizerKind::nesterov), (std::pair<size_t, size_t>{3, 0}));
+  EXPECT_EQ(sizes(OptimizerKind::adam), (std::pair<size_t, size_t>{3, 3}));
+  EXPECT_EQ(sizes(OptimizerKind::adamw), (std::pair<size_t, size_t>{3, 3}));
 }
 
 TEST(Optimizer, LowPrecisionGradientsBecomeThoseOfTheParameters) {
-  const Optimizer o{.kind = Kind::sgd, .schedule = {.peak = 0.5}};
+  const Optimizer o{.kind = OptimizerKind::sgd, .schedule = {.peak = 0.5}};
   const std::vector<Array> params{ones({2})}, grads{astype(array({1.f, 2.f}), bf16)};
   const Update next = update(o, {"w"}, params, grads, create_state(o, params));
   EXPECT_TEXT(next.params[0], "f32[2] [0.5, 0]");
 }
 
 TEST(Optimizer, AKnownNormIsTaken) {
-  const Optimizer o{.kind = Kind::sgd, .schedule = {.peak = 1}, .clip_norm = 1};
+  const Optimizer o{.kind = OptimizerKind::sgd, .schedule = {.peak = 1}, .clip_norm = 1};
   const std::vector<Array> params{zeros({2})}, grads{array({3.f, 4.f})};
   const OptimizerState state = create_state(o, params);
   EXPECT_ELEMENTS(update(o, {"w"}, params, grads, state).params[0], {-0.6, -0.8}, 1e-7);
@@ -211,7 +212,7 @@ TEST(Optimizer, AKnownNormIsTaken) {
 }
 
 TEST(Optimizer, GradientsOfTheNormAndBelowAreLeftAlone) {
-  const Optimizer o{.kind = Kind::sgd, .schedule = {.peak = 1}, .clip_norm = 5};
+  const Optimizer o{.kind = OptimizerKind::sgd, .schedule = {.peak = 1}, .clip_norm = 5};
   const std::vector<Array> params{zeros({2})};
   const OptimizerState state = create_state(o, params);
   EXPECT_TEXT(update(o, {"w"}, params, {array({3.f, 4.f})}, state).params[0], "f32[2] [-3, -4]");
@@ -240,7 +241,7 @@ TEST(Matches, StarsStandForAnything) {
 TEST(Optimizer, NamesGoBothWays) {
   for (const char* name : {"sgd", "momentum", "nesterov", "adam", "adamw"})
     EXPECT_EQ(to_string(optimizer_kind(name)), name);
-  EXPECT_EQ(optimizer_kind("nesterov"), Kind::nesterov);
+  EXPECT_EQ(optimizer_kind("nesterov"), OptimizerKind::nesterov);
   EXPECT_ERROR(optimizer_kind("adm"),
                "optimizer: there is no \"adm\"; choose sgd, momentum, nesterov, adam or adamw; did you mean \"adam\"?");
   EXPECT_ERROR(optimizer_kind("lion"), "choose sgd, momentum, nesterov, adam or adamw");
@@ -248,27 +249,27 @@ TEST(Optimizer, NamesGoBothWays) {
 
 TEST(Optimizer, NonsenseIsRefused) {
   EXPECT_ERROR(check(Optimizer{.schedule = {.peak = -1}}), "schedule: the peak rate is -1");
-  EXPECT_ERROR(check(Optimizer{.kind = Kind::momentum, .momentum = 1}),
+  EXPECT_ERROR(check(Optimizer{.kind = OptimizerKind::momentum, .momentum = 1}),
                "optimizer: momentum is 1; it must be at least 0 and less than 1");
   EXPECT_ERROR(check(Optimizer{.beta1 = -0.1}), "optimizer: beta1 is -0.1");
   EXPECT_ERROR(check(Optimizer{.beta2 = 1}), "optimizer: beta2 is 1");
   EXPECT_ERROR(check(Optimizer{.epsilon = -1}), "optimizer: the epsilon is -1; it must be 0 or a positive number");
   EXPECT_ERROR(check(Optimizer{.weight_decay = -0.1}), "optimizer: the weight decay is -0.1");
   EXPECT_ERROR(check(Optimizer{.clip_norm = -1}), "optimizer: the norm to clip at is -1");
-  check(Optimizer{.kind = Kind::sgd, .momentum = 5});  // not used
+  check(Optimizer{.kind = OptimizerKind::sgd, .momentum = 5});  // not used
 }
 
 TEST(Optimizer, WhatDoesNotFitIsRefused) {
-  const Optimizer o{.kind = Kind::adam};
+  const Optimizer o{.kind = OptimizerKind::adam};
   const std::vector<Array> params{zeros({2, 3}), zeros({3})};
   const OptimizerState state = create_state(o, params);
   EXPECT_ERROR(update(o, {"w", "b"}, params, {zeros({2, 3})}, state), "update: 1 gradients for 2 parameters");
   EXPECT_ERROR(update(o, {"w"}, params, params, state), "update: 1 paths for 2 parameters");
   EXPECT_ERROR(update(o, {"w", "b"}, params, {zeros({2, 3}), zeros({1})}, state),
                "update: the gradient of b is [1] and the parameter [3]; the shapes must be equal");
-  EXPECT_ERROR(update(o, {"w", "b"}, params, params, create_state(Optimizer{.kind = Kind::sgd}, params)),
+  EXPECT_ERROR(update(o, {"w", "b"}, params, params, create_state(Optimizer{.kind = OptimizerKind::sgd}, params)),
                "update: 0 first moments for 2 parameters; give one for each, and the state that create_state() made");
-  EXPECT_ERROR(update(o, {"w", "b"}, params, params, create_state(Optimizer{.kind = Kind::momentum}, params)),
+  EXPECT_ERROR(update(o, {"w", "b"}, params, params, create_state(Optimizer{.kind = OptimizerKind::momentum}, params)),
                "update: 0 second moments for 2 parameters");
   EXPECT_ERROR(create_state(o, std::vector<Array>{zeros({2}, bf16)}),
                "create_state: a parameter is bf16[2]; parameters stay in f32 or f64");

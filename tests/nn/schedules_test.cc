@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-using Kind = Schedule::Kind;
+using ScheduleKind = Schedule::Kind;
 
 #define EXPECT_ERROR(statement, part) EXPECT_THROWS(static_cast<void>(statement), Error, part)
 
@@ -18,12 +18,12 @@ constexpr double kPi = 3.14159265358979323846;
 const std::vector<Schedule>& examples() {
   static const std::vector<Schedule> all{
       {.peak = 0.1},
-      {.kind = Kind::cosine, .peak = 1e-3, .total_steps = 4690},
-      {.kind = Kind::cosine, .peak = 0.3, .end = 1e-5, .total_steps = 7},
-      {.kind = Kind::warmup_cosine, .peak = 1e-3, .end = 1e-6, .warmup_steps = 100, .total_steps = 4690},
-      {.kind = Kind::warmup_cosine, .peak = 1e-3, .end = 1e-6, .warmup_steps = 10, .total_steps = 10},
-      {.kind = Kind::exponential, .peak = 0.2, .decay = 0.97, .every = 100},
-      {.kind = Kind::step, .peak = 0.2, .decay = 0.1, .every = 30},
+      {.kind = ScheduleKind::cosine, .peak = 1e-3, .total_steps = 4690},
+      {.kind = ScheduleKind::cosine, .peak = 0.3, .end = 1e-5, .total_steps = 7},
+      {.kind = ScheduleKind::warmup_cosine, .peak = 1e-3, .end = 1e-6, .warmup_steps = 100, .total_steps = 4690},
+      {.kind = ScheduleKind::warmup_cosine, .peak = 1e-3, .end = 1e-6, .warmup_steps = 10, .total_steps = 10},
+      {.kind = ScheduleKind::exponential, .peak = 0.2, .decay = 0.97, .every = 100},
+      {.kind = ScheduleKind::step, .peak = 0.2, .decay = 0.1, .every = 30},
   };
   return all;
 }
@@ -81,7 +81,7 @@ TEST(Schedule, OfOneNumberIsAScalar) {
 TEST(Schedule, NamesGoBothWays) {
   for (const char* name : {"constant", "cosine", "warmup_cosine", "exponential", "step"})
     EXPECT_EQ(to_string(schedule_kind(name)), name);
-  EXPECT_EQ(schedule_kind("cosine"), Kind::cosine);
+  EXPECT_EQ(schedule_kind("cosine"), ScheduleKind::cosine);
   EXPECT_ERROR(schedule_kind("cosin"),
                "schedule: there is no \"cosin\"; choose constant, cosine, warmup_cosine, exponential or step; did you "
                "mean \"cosine\"?");
@@ -94,17 +94,17 @@ TEST(Schedule, NonsenseIsRefused) {
   EXPECT_ERROR(check(Schedule{.peak = std::nan("")}), "schedule: the peak rate is nan");
   EXPECT_ERROR(check(Schedule{.peak = inf}), "schedule: the peak rate is inf");
   EXPECT_ERROR(check(Schedule{.end = -1}), "schedule: the end rate is -1");
-  EXPECT_ERROR(check(Schedule{.kind = Kind::cosine}),
+  EXPECT_ERROR(check(Schedule{.kind = ScheduleKind::cosine}),
                "schedule: cosine of 0 steps; set total_steps to the length of the run");
-  EXPECT_ERROR(check(Schedule{.kind = Kind::warmup_cosine, .warmup_steps = 101, .total_steps = 100}),
+  EXPECT_ERROR(check(Schedule{.kind = ScheduleKind::warmup_cosine, .warmup_steps = 101, .total_steps = 100}),
                "schedule: 101 warm-up steps are more than the 100 steps of the run; make the warm-up shorter");
-  EXPECT_ERROR(check(Schedule{.kind = Kind::warmup_cosine, .warmup_steps = -1, .total_steps = 100}),
+  EXPECT_ERROR(check(Schedule{.kind = ScheduleKind::warmup_cosine, .warmup_steps = -1, .total_steps = 100}),
                "schedule: -1 warm-up steps; the number must not be negative");
-  EXPECT_ERROR(check(Schedule{.kind = Kind::cosine, .warmup_steps = 10, .total_steps = 100}),
+  EXPECT_ERROR(check(Schedule{.kind = ScheduleKind::cosine, .warmup_steps = 10, .total_steps = 100}),
                "schedule: 10 warm-up steps, but cosine has no warm-up; choose warmup_cosine, or 0 of them");
-  EXPECT_ERROR(check(Schedule{.kind = Kind::exponential, .decay = 0}),
+  EXPECT_ERROR(check(Schedule{.kind = ScheduleKind::exponential, .decay = 0}),
                "schedule: the decay is 0; it must be a positive number, such as 0.1");
-  EXPECT_ERROR(check(Schedule{.kind = Kind::step, .every = 0}),
+  EXPECT_ERROR(check(Schedule{.kind = ScheduleKind::step, .every = 0}),
                "schedule: a decay every 0 steps; the number must be positive");
   EXPECT_ERROR(Schedule{}(Array(1.5f)), "schedule: the step is f32[]; steps are integers, use astype(step, i32)");
   EXPECT_ERROR(Schedule{.peak = -1}(Array(0)), "schedule: the peak rate is -1");

@@ -7,14 +7,14 @@
 namespace lockstep {
 namespace {
 
-const Words kSaving = {"--steps", "100", "--log-every", "1", "--checkpoint-every", "10", "--checkpoint-dir"};
+const Words kCutRun = {"--steps", "100", "--log-every", "1", "--checkpoint-every", "10", "--checkpoint-dir"};
 
 class Cut : public Cable {
  protected:
   // The first half of the processes are on a, the others on b.
   Processes::Options job(int count, const std::string& run, const Words& variables = {}) const {
     return {.variables = variables,
-            .command = train_words(kSaving + Words{run}),
+            .command = train_words(kCutRun + Words{run}),
             .before = [this, count](int p) { return on(p < count / 2 ? "a" : "b"); },
             .coordinator = kCoordinator};
   }

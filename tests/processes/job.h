@@ -17,13 +17,6 @@
 
 namespace lockstep {
 
-using Words = std::vector<std::string>;
-
-inline Words operator+(Words a, const Words& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 // A few steps of `lockstep train` on eight devices in each process. The batch can be cut for four of them.
 inline Words train_words(const std::string& log_dir) {
   return {program_path(), "train",     "--devices", "8",       "--dataset",   "synthetic", "--batch-size",

@@ -9,13 +9,13 @@
 namespace lockstep {
 namespace {
 
-const Words kRun = {"--steps", "200", "--log-every", "1", "--eval-every", "50"};
+const Words kSignalRun = {"--steps", "200", "--log-every", "1", "--eval-every", "50"};
 
 class StoppedJob : public testing::Test {
  protected:
   void SetUp() override {
     ::setenv("LOCKSTEP_FLIGHT_DIR", dir_.path().c_str(), 1);
-    ASSERT_EQ(launch({"-n", "3"}, train_words(kRun + Words{"--checkpoint-dir", wanted_})).exit_code, 0);
+    ASSERT_EQ(launch({"-n", "3"}, train_words(kSignalRun + Words{"--checkpoint-dir", wanted_})).exit_code, 0);
   }
   void TearDown() override { ::unsetenv("LOCKSTEP_FLIGHT_DIR"); }
 
@@ -23,7 +23,7 @@ class StoppedJob : public testing::Test {
   void expect_orderly_stop(int signal, int process, int exit_code) {
     SCOPED_TRACE(fmt::format("signal {} to {}", signal, process < 0 ? "all" : fmt::format("process {}", process)));
     const std::string run = fmt::format("{}/run_{}_{}", dir_.path(), signal, process + 1);
-    const Words command = train_words(kRun + Words{"--checkpoint-dir", run});
+    const Words command = train_words(kSignalRun + Words{"--checkpoint-dir", run});
     LaunchedJob job({"-n", "3"}, command);
     ASSERT_TRUE(job.says("] step 5/"));
     if (process < 0)
@@ -66,7 +66,7 @@ TEST_F(StoppedJob, ByOneProcessGoesOnByteEqual) {
 TEST_F(StoppedJob, IsStartedAgainAfterAWarning) {
   const std::string run = dir_.path() + "/run";
   LaunchedJob job({"-n", "3", "--max-restarts", "1", "--restart-delay", "0"},
-                  train_words(kRun + Words{"--checkpoint-dir", run}));
+                  train_words(kSignalRun + Words{"--checkpoint-dir", run}));
   ASSERT_TRUE(job.says("] step 5/"));
   ASSERT_TRUE(job.send(1, SIGUSR1));
   const RunningProgram::Result result = job.wait();

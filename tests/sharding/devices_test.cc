@@ -14,6 +14,7 @@ namespace {
 using detail::detect_cpu_devices;
 using detail::DeviceTable;
 using detail::Environment;
+using detail::GpuState;
 
 TEST(Devices, PrintAsTheirPlatformAndId) {
   const Device gpu{.id = 3, .platform = Platform::cuda};
@@ -84,6 +85,81 @@ TEST(Devices, AreDecidedAtFirstUse) {
 TEST(Devices, FollowTheEnvironmentWhenNotSet) {
   DeviceTable table([] { return Environment{{"LOCKSTEP_NUM_CPU_DEVICES", "3"}}; });
   EXPECT_EQ(table.devices().size(), 3u);
+}
+
+// What a machine would say.
+GpuState usable(bool open) { return {.usable = open, .why_not = "", .seen = true}; }
+GpuState broken(bool) { return {.usable = false, .why_not = "cuda: broken; mend it", .seen = true}; }
+GpuState absent(bool) { return {.usable = false, .why_not = "cuda: none; buy one", .seen = false}; }
+Environment nothing_said() { return {}; }
+
+TEST(Platform, IsAGpuWhereOneCanBeUsed) {
+  DeviceTable with(nothing_said, usable), without(nothing_said, absent);
+  EXPECT_EQ(with.platform(), Platform::cuda);
+  EXPECT_EQ(with.devices(), (std::vector<Device>{{.id = 0, .platform = Platform::cuda}}));
+  EXPECT_EQ(with.why_no_gpu(), "");
+  EXPECT_EQ(without.platform(), Platform::cpu);
+  EXPECT_EQ(without.why_no_gpu(), "");  // not worth a word
+}
+
+TEST(Platform, TellsWhyAGpuThatIsThereIsNotUsed) {
+  DeviceTable table(nothing_said, broken);
+  EXPECT_EQ(table.platform(), Platform::cpu);
+  EXPECT_EQ(table.why_no_gpu(), "cuda: broken; mend it");
+  table.set_platform("cpu");  // on purpose
+  EXPECT_EQ(table.platform(), Platform::cpu);
+  EXPECT_EQ(table.why_no_gpu(), "");
+}
+
+TEST(Platform, ThatWasAskedForAndCannotBeIsAnError) {
+  DeviceTable table([] { return Environment{{"LOCKSTEP_PLATFORM", "cuda"}}; }, broken);
+  EXPECT_THROWS(table.platform(), Error, "cuda: broken; mend it");
+  EXPECT_THROWS(table.devices(), Error, "cuda: broken; mend it");
+  table.set_platform("auto");  // comes before the variable
+  EXPECT_EQ(table.platform(), Platform::cpu);
+}
+
+TEST(Platform, IsAskedOfNobodyWhereTheCpuIsWanted) {
+  DeviceTable table(
+      [] {
+        return Environment{{"LOCKSTEP_PLATFORM", "cpu"}};
+      },
+      [](bool) -> GpuState { throw Error("asked"); });
+  EXPECT_EQ(table.platform(), Platform::cpu);
+}
+
+TEST(Platform, OfSeveralProcessesOrLanesIsTheCpu) {
+  DeviceTable processes(nothing_said, usable);
+  processes.join(1, {1, 1});
+  EXPECT_EQ(processes.platform(), Platform::cpu);
+  const std::string rest =
+      ", and a GPU is one lane of one process; use one process, or --platform cpu (LOCKSTEP_PLATFORM=cpu)";
+  EXPECT_EQ(processes.why_no_gpu(), "cuda: there are 2 processes" + rest);
+  processes.leave();
+  EXPECT_EQ(processes.platform(), Platform::cuda);
+
+  DeviceTable lanes([] { return Environment{{"LOCKSTEP_CPU_LANES", "4"}}; }, usable);
+  EXPECT_EQ(lanes.platform(), Platform::cpu);
+  lanes.set_platform("cuda");
+  EXPECT_THROWS(lanes.platform(), Error, "cuda: there are 4 lanes" + rest);
+  DeviceTable one([] { return Environment{{"LOCKSTEP_CPU_LANES", "1"}}; }, usable);
+  EXPECT_EQ(one.platform(), Platform::cuda);
+}
+
+TEST(Platform, RejectsNamesThatAreNone) {
+  DeviceTable table([] { return Environment{{"LOCKSTEP_PLATFORM", "tpu"}}; }, usable);
+  EXPECT_THROWS(table.platform(), Error, "devices: LOCKSTEP_PLATFORM is \"tpu\"; give cpu, cuda or auto");
+  EXPECT_THROWS(table.set_platform("gpu"), Error, "set_platform: the platform is \"gpu\"; give cpu, cuda or auto");
+}
+
+TEST(Platform, DoesNotChangeOnceDevicesAreUsed) {
+  DeviceTable table(nothing_said, usable);
+  table.devices();
+  EXPECT_THROWS(table.set_platform("cpu"), Error,
+                "set_platform: devices are in use already, of cuda; call it before anything that uses devices");
+  table.set_platform("auto");
+  table.set_platform("cuda");
+  EXPECT_EQ(table.platform(), Platform::cuda);
 }
 
 TEST(Devices, OfOneProcessAreAllLocal) {

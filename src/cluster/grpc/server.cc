@@ -24,7 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kFlush(1000);  // for the last answers to get out
+constexpr milliseconds kAnswerFlush(1000);  // for the last answers to get out
 constexpr milliseconds kResolvePause(250);
 constexpr int kHandshakeMs = 10'000;     // for a stranger who says nothing
 constexpr size_t kMostStrangers = 1000;  // remembered, not to be logged again
@@ -214,13 +214,13 @@ ControlServer::ControlServer(std::shared_ptr<CoordinatorHost> host, ServerOption
 }
 
 void ControlServer::flush_failure() {
-  host_->wait_told(kFlush);
-  service_->underway.wait_none(kFlush);
+  host_->wait_told(kAnswerFlush);
+  service_->underway.wait_none(kAnswerFlush);
 }
 
 ControlServer::~ControlServer() {
   host_->close("process 0 has ended");
-  if (service_->server) service_->server->Shutdown(std::chrono::system_clock::now() + kFlush);
+  if (service_->server) service_->server->Shutdown(std::chrono::system_clock::now() + kAnswerFlush);
 }
 
 }  // namespace lockstep

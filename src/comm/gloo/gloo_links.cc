@@ -27,12 +27,12 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
 constexpr uint64_t kMessages = 0, kWatch = 1;  // slots
-constexpr auto kLongest = std::chrono::hours(24 * 365);
+constexpr auto kLongestWait = std::chrono::hours(24 * 365);
 
 milliseconds until(Links::Time deadline) {
   const auto now = Clock::now();
   if (deadline <= now) return milliseconds(0);
-  return std::chrono::ceil<milliseconds>(std::min<nanoseconds>(deadline - now, kLongest));
+  return std::chrono::ceil<milliseconds>(std::min<nanoseconds>(deadline - now, kLongestWait));
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr auto kSpin = std::chrono::microseconds(20);
+constexpr auto kFunnelSpin = std::chrono::microseconds(20);
 
 }  // namespace
 
@@ -30,7 +30,7 @@ MpiFunnel::~MpiFunnel() {
 }
 
 bool MpiFunnel::leaves(State state) const {
-  const auto end = std::chrono::steady_clock::now() + kSpin;
+  const auto end = std::chrono::steady_clock::now() + kFunnelSpin;
   for (int round = 1; state_.load() == state; ++round) {
     pause();
     if (round % 16 == 0 && std::chrono::steady_clock::now() >= end) return false;

@@ -16,7 +16,7 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 // A wait looks without a break for this long, then lets others run in between, then sleeps in between.
-constexpr auto kSpin = microseconds(50), kYield = microseconds(5000), kNap = microseconds(100);
+constexpr auto kLinkSpin = microseconds(50), kYield = microseconds(5000), kNap = microseconds(100);
 constexpr int kTests = 64;  // between two looks at the clock
 
 }  // namespace
@@ -111,7 +111,7 @@ void MpiLinks::wait(int message, Time deadline) {
       const Time now = Clock::now(), began = first.value_or(now);
       first = began;
       if (now >= deadline) throw LinkTimeout{peer};
-      if (now - began < kSpin) continue;
+      if (now - began < kLinkSpin) continue;
       // Nobody closes a connection here: that a group has failed is said in a note.
       if (session_.look(prefix_ + "/abort") || session_.look(prefix_ + "/asking")) throw LinkBroken{peer, "it stopped"};
       if (now - began < kYield)

@@ -180,11 +180,12 @@ std::optional<std::string> MpiSession::look(const std::string& key) {
 }
 
 std::string MpiSession::get(const std::string& key, std::chrono::nanoseconds timeout) {
-  using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + std::min<std::chrono::nanoseconds>(timeout, std::chrono::hours(24 * 365));
+  const auto end =
+      std::chrono::steady_clock::now() + std::min<std::chrono::nanoseconds>(timeout, std::chrono::hours(24 * 365));
   while (true) {
     if (std::optional<std::string> value = look(key)) return *std::move(value);
-    if (Clock::now() >= end) throw CommTimeout(fmt::format("mpi: nobody has set the key \"{}\" in time", key));
+    if (std::chrono::steady_clock::now() >= end)
+      throw CommTimeout(fmt::format("mpi: nobody has set the key \"{}\" in time", key));
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
 }

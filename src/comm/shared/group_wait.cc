@@ -16,7 +16,7 @@ namespace lockstep::detail {
 
 namespace {
 
-constexpr auto kSpin = std::chrono::microseconds(60);
+constexpr auto kSharedSpin = std::chrono::microseconds(60);
 
 }  // namespace
 
@@ -66,7 +66,7 @@ class SharedGroup::Patience {
     if (std::exchange(began_, true)) return;
     const auto now = Clock::now();
     looks_ = 0;
-    spin_until_ = now + kSpin;
+    spin_until_ = now + kSharedSpin;
     next_look_ = now + kLookInterval;
     deadline_ = deadline_after(timeout_);
   }

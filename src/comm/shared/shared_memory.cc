@@ -22,7 +22,7 @@ using detail::Place;
 using detail::Rendezvous;
 using detail::SharedGroup;
 
-std::string text(const std::vector<int>& ranks) { return fmt::format("[{}]", fmt::join(ranks, ", ")); }
+std::string members_text(const std::vector<int>& ranks) { return fmt::format("[{}]", fmt::join(ranks, ", ")); }
 
 class SharedMemoryComm final : public Comm {
  public:
@@ -88,7 +88,7 @@ void SharedMemoryComm::check_others(const std::vector<int>& ranks, const std::st
         Cause::mismatch,
         fmt::format("split: rank {} wants \"{}\" to be {}, others {}; the members of a group must give the same "
                     "list",
-                    group_.label(rank()), name, text(ranks), text(theirs)));
+                    group_.label(rank()), name, members_text(ranks), members_text(theirs)));
   }
   if (const auto now = std::chrono::steady_clock::now(); now >= next_look_) {
     next_look_ = now + detail::kLookInterval;
@@ -110,7 +110,7 @@ std::unique_ptr<Comm> SharedMemoryComm::make_group(const std::vector<int>& ranks
   for (const int member : ranks)
     there.members.push_back(here.members.empty() ? member : here.members[static_cast<size_t>(member)]);
   Rendezvous rendezvous;
-  rendezvous.key = fmt::format("{} {} {} {}", board->control().id, text(ranks), earlier, name);
+  rendezvous.key = fmt::format("{} {} {} {}", board->control().id, members_text(ranks), earlier, name);
   rendezvous.name = name;
   rendezvous.operation = "split";
   rendezvous.rank = static_cast<int>(std::ranges::find(ranks, rank()) - ranks.begin());

@@ -20,7 +20,7 @@ constexpr int64_t kAlignment = 64;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t greatest(std::span<const int64_t> counts) { return *std::ranges::max_element(counts); }
-int64_t before(std::span<const int64_t> counts, int rank) {
+int64_t elements_before(std::span<const int64_t> counts, int rank) {
   return std::accumulate(counts.begin(), counts.begin() + rank, int64_t{0});
 }
 int64_t of(std::span<const int64_t> counts, int rank) { return counts[static_cast<size_t>(rank)]; }
@@ -113,7 +113,7 @@ void Transfer::put(int64_t round, std::byte* slot) const {
     case Kind::all_to_all:
       for (int to = 0; to < size_; ++to) {
         const Part given = part(round, of(counts, to));
-        if (to != rank_) copy(slot + place(rank_, to), at(in, before(counts, to) + given.begin), given.count);
+        if (to != rank_) copy(slot + place(rank_, to), at(in, elements_before(counts, to) + given.begin), given.count);
       }
       return;
     case Kind::all_gather: {
@@ -169,7 +169,7 @@ void Transfer::take(int64_t round, std::span<const std::byte* const> slots, std:
       if (size_ == 1) return copy(at(out, 0), at(in, 0), count);
       return inputs_ == 0 ? take_whole(slots, inputs) : take_shares(round, slots, inputs);
     case Kind::reduce_scatter: {
-      const int64_t mine = before(counts, rank_);
+      const int64_t mine = elements_before(counts, rank_);
       if (size_ == 1) return copy(at(out, 0), at(in, 0), of(counts, 0));
       const Part taken = part(round, of(counts, rank_));
       if (taken.count <= 0) return;
@@ -180,19 +180,22 @@ void Transfer::take(int64_t round, std::span<const std::byte* const> slots, std:
       return reduce(dtype, reduction, inputs, 0, {&to, 1}, 0, taken.count);
     }
     case Kind::all_to_all: {
-      if (round == 0) copy(at(out, before(receive_counts, rank_)), at(in, before(counts, rank_)), of(counts, rank_));
+      if (round == 0)
+        copy(at(out, elements_before(receive_counts, rank_)), at(in, elements_before(counts, rank_)),
+             of(counts, rank_));
       for (int from = 0; from < size_; ++from) {
         const Part taken = part(round, of(receive_counts, from));
         if (from != rank_)
-          copy(at(out, before(receive_counts, from) + taken.begin), slot(from) + place(from, rank_), taken.count);
+          copy(at(out, elements_before(receive_counts, from) + taken.begin), slot(from) + place(from, rank_),
+               taken.count);
       }
       return;
     }
     case Kind::all_gather:
-      if (round == 0) copy(at(out, before(counts, rank_)), at(in, 0), of(counts, rank_));
+      if (round == 0) copy(at(out, elements_before(counts, rank_)), at(in, 0), of(counts, rank_));
       for (int from = 0; from < size_; ++from) {
         const Part taken = part(round, of(counts, from));
-        if (from != rank_) copy(at(out, before(counts, from) + taken.begin), slot(from), taken.count);
+        if (from != rank_) copy(at(out, elements_before(counts, from) + taken.begin), slot(from), taken.count);
       }
       return;
     case Kind::permute: {

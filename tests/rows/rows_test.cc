@@ -12,11 +12,11 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kSmall = 2000;  // elements beyond which a sample is for kernels only
+constexpr int64_t kSmallSample = 2000;  // elements beyond which a sample is for kernels only
 
 bool is_small_sample(const Sample& sample) {
   for (const Operand& operand : sample.in)
-    if (count(operand.type.shape) > kSmall) return false;
+    if (count(operand.type.shape) > kSmallSample) return false;
   return true;
 }
 

@@ -72,6 +72,7 @@ void release(Node* node) {
   node->buffer.reset();
   node->gpu.reset();
   node->pieces.reset();
+  node->copied.reset();
 #if defined(__SANITIZE_ADDRESS__)
   delete node;  // so that use after free is seen
 #else
@@ -126,7 +127,7 @@ Array concrete(const Type* interned, LanePiecesPtr pieces, NamedSharding shardin
 
 Array relabelled(const Array& array, const NamedSharding& sharding) {
   const Node& node = *array.node();
-  if (node.kind == Node::Kind::concrete && !node.pieces && gpu_in_use()) {
+  if (node.kind == Node::Kind::concrete && !node.pieces && one_gpu_in_use()) {
     // Uploaded once, whatever it is labelled.
     Array out = concrete_on_gpu(node.type, gpu_buffer_of(array, *node.type, "device_put"), sharding);
     out.node()->buffer = node.buffer;

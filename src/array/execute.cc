@@ -36,6 +36,7 @@ void Executable::mark_donated(const Array* const* args) const {
     node.buffer.reset();
     node.gpu.reset();
     node.pieces.reset();
+    node.copied.reset();
   }
 }
 

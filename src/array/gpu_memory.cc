@@ -3,7 +3,9 @@
 #include <mutex>
 
 #include "base/check.h"
+#include "comm/world.h"
 #include "lockstep/devices.h"
+#include "lockstep/error.h"
 #ifdef LOCKSTEP_WITH_CUDA
 #include "lane/cuda/cuda_lane.h"
 #endif
@@ -11,35 +13,48 @@
 namespace lockstep::detail {
 
 #ifdef LOCKSTEP_WITH_CUDA
-CudaLane* gpu_in_use() { return platform() == Platform::cuda ? &CudaLane::local() : nullptr; }
+CudaLane* gpu_of_lane(int64_t lane) { return platform() == Platform::cuda ? &CudaLane::of(lane) : nullptr; }
 
-BufferPtr from_gpu(const Buffer& there) {
+bool one_gpu_in_use() { return platform() == Platform::cuda && World::instance().lanes_here() == 1; }
+
+BufferPtr from_gpu(const Buffer& there, int64_t lane) {
   BufferPtr here = allocate(there.size());
-  CudaLane::local().to_host(here->data(), there.data(), there.size());
+  try {
+    CudaLane::of(lane).to_host(here->data(), there.data(), there.size());
+  } catch (const CommError& error) {
+    World::instance().abort(error.what(), true);
+    World::instance().throw_cause(error);
+    throw;
+  }
   return here;
 }
 
-BufferPtr allocate_on_gpu(int64_t bytes) { return CudaLane::local().allocate(bytes); }
+BufferPtr allocate_on_gpu(int64_t bytes, int64_t lane) { return CudaLane::of(lane).allocate(bytes); }
 
-BufferPtr copied_on_gpu(const Buffer& there) {
-  BufferPtr copy = CudaLane::local().allocate(there.size());
-  CudaLane::local().copy(copy->data(), there.data(), there.size());
+BufferPtr copied_on_gpu(const Buffer& there, int64_t lane) {
+  BufferPtr copy = CudaLane::of(lane).allocate(there.size());
+  CudaLane::of(lane).copy(copy->data(), there.data(), there.size());
   return copy;
 }
 
+BufferPtr copied_to_gpu(const void* here, int64_t bytes, int64_t lane) {
+  BufferPtr there = CudaLane::of(lane).allocate(bytes);
+  CudaLane::of(lane).to_device(there->data(), here, bytes);
+  return there;
+}
+
 BufferPtr gpu_buffer_of(const Array& array, const Type& type, const char* wanted_by) {
-  CudaLane& lane = CudaLane::local();
-  const auto uploaded = [&](const Buffer& here) {
-    BufferPtr there = lane.allocate(here.size());
-    lane.to_device(there->data(), here.data(), here.size());
-    return there;
-  };
+  const auto uploaded = [&](const Buffer& here) { return copied_to_gpu(here.data(), here.size()); };
   if (array.defined()) {
     Node& node = *array.node();
     if (node.kind == Node::Kind::literal) return uploaded(*literal_buffer(node, type.dtype));
     if (node.kind == Node::Kind::concrete) {
       static std::mutex mutex;
       const std::lock_guard lock(mutex);
+      if (!node.gpu && node.pieces && node.pieces->gpu && !node.pieces->cut()) {
+        for (const BufferPtr& buffer : node.pieces->buffers)
+          if (buffer && !node.gpu) node.gpu = buffer;  // the first lane's
+      }
       if (!node.gpu) {
         BufferPtr there = uploaded(*buffer_of(array, wanted_by));
         node.gpu = std::move(there);
@@ -53,13 +68,15 @@ BufferPtr gpu_buffer_of(const Array& array, const Type& type, const char* wanted
 namespace {
 [[noreturn]] void missing() { LOCKSTEP_CHECK(false, "a GPU is used in a build without CUDA"); }
 }  // namespace
-CudaLane* gpu_in_use() {
+CudaLane* gpu_of_lane(int64_t) {
   platform();  // throws where a GPU was asked for
   return nullptr;
 }
-BufferPtr from_gpu(const Buffer&) { missing(); }
-BufferPtr allocate_on_gpu(int64_t) { missing(); }
-BufferPtr copied_on_gpu(const Buffer&) { missing(); }
+bool one_gpu_in_use() { return gpu_of_lane(0) != nullptr; }
+BufferPtr from_gpu(const Buffer&, int64_t) { missing(); }
+BufferPtr allocate_on_gpu(int64_t, int64_t) { missing(); }
+BufferPtr copied_on_gpu(const Buffer&, int64_t) { missing(); }
+BufferPtr copied_to_gpu(const void*, int64_t, int64_t) { missing(); }
 BufferPtr gpu_buffer_of(const Array&, const Type&, const char*) { missing(); }
 #endif
 

@@ -10,13 +10,17 @@ class CudaLane;
 
 namespace lockstep::detail {
 
-// The GPU that this process computes on; null: the CPU.
-CudaLane* gpu_in_use();
+// The GPU of a lane of this process; null: it computes on the CPU. Of the first, what is not cut is computed on.
+CudaLane* gpu_of_lane(int64_t lane);
+inline CudaLane* gpu_in_use() { return gpu_of_lane(0); }
+// Whether this process computes on a GPU, and has no other lanes.
+bool one_gpu_in_use();
 
-// A copy in host memory, which waits for what computes it.
-BufferPtr from_gpu(const Buffer&);
-// Memory there, and a copy there.
-BufferPtr allocate_on_gpu(int64_t bytes);
-BufferPtr copied_on_gpu(const Buffer&);
+// A copy in host memory, which waits for what computes it: throws what that throws, told to other processes.
+BufferPtr from_gpu(const Buffer&, int64_t lane = 0);
+// Memory there, and copies there, of what is there and of what is here.
+BufferPtr allocate_on_gpu(int64_t bytes, int64_t lane = 0);
+BufferPtr copied_on_gpu(const Buffer&, int64_t lane = 0);
+BufferPtr copied_to_gpu(const void* here, int64_t bytes, int64_t lane = 0);
 
 }  // namespace lockstep::detail

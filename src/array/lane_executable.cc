@@ -5,6 +5,7 @@
 
 #include "array/constraints.h"
 #include "array/executable.h"
+#include "array/gpu_memory.h"
 #include "base/check.h"
 #include "comm/world.h"
 #include "lane/lane.h"
@@ -42,17 +43,17 @@ class ManyLanes final : public Executable {
 
   void run(const Array* const* args, Array* results) override {
     const std::lock_guard lock(CpuLane::local().running());
-    if (!comms_) make_plans();  // a failure before broke the meeting of the lanes
+    if (!comms_ || comms_->failed()) make_plans();  // a failure before broke the meeting of the lanes
     std::vector<Source> sources;
     for (size_t i = 0; i < in_types_.size(); ++i) sources.push_back(source(argument(args, i), i));
     std::vector<std::shared_ptr<LanePieces>> made;
     for (ValueId id : global_.outputs)
       made.push_back(std::make_shared<LanePieces>(
           LanePieces{where_.grid, placement_.cuts[id], std::vector<BufferPtr>(static_cast<size_t>(where_.grid.lanes())),
-                     where_.spread}));
+                     where_.spread, gpu_}));
     try {
-      Lanes::local().run([&](int64_t here) { run_on(here, sources, made); },
-                         [&](const std::string& message) { comms_->abort(message); });
+      on_lanes([&](int64_t here) { run_on(here, sources, made); },
+               [&](const std::string& message) { comms_->abort(message); });
     } catch (const std::exception& error) {
       comms_->abort(error.what());
       comms_.reset();
@@ -60,6 +61,8 @@ class ManyLanes final : public Executable {
       throw;
     }
     if (where_.spread) World::instance().settle();
+    for (size_t i = 0; i < sources.size(); ++i)
+      if (sources[i].copies) argument(args, i).node()->copied = std::move(sources[i].copies);
     mark_donated(args);
     for (size_t j = 0; j < made.size(); ++j)
       results[j] = concrete(out_types_[j], std::move(made[j]), out_shardings_[j]);
@@ -89,11 +92,22 @@ class ManyLanes final : public Executable {
     Program lowered;
     std::unique_ptr<Plan> plan;
   };
-  // Where an input comes from: pieces that lie as they are needed, or a whole array.
+  // Where an input comes from: pieces that lie as they are needed, or a whole array, in host memory; then what lanes on
+  // GPUs copy of it is kept with the array, for the next time.
   struct Source {
     LanePiecesPtr pieces;
     BufferPtr whole;
+    std::shared_ptr<LanePieces> copies = {};
   };
+
+  // As Lanes::run, on those lanes of this process that carry the mesh.
+  void on_lanes(FunctionRef<void(int64_t)> f, FunctionRef<void(const std::string&)> failed = {}) const {
+    Lanes::local().run(
+        [&](int64_t here) {
+          if (here < where_.here) f(here);
+        },
+        failed);
+  }
 
   void make_plans() {
     comms_ = std::make_unique<LaneComms>(where_.grid, where_.spread);
@@ -104,17 +118,27 @@ class ManyLanes final : public Executable {
       Lane& own = lanes_[static_cast<size_t>(here)];
       const int64_t lane = where_.first + here;
       own.lowered = lower(apply(partition(global_, where_.grid, placement_, lane), schedule));
+      CudaLane* const cuda = gpu_of_lane(here);
       // A process of one lane computes on all its cores.
       const bool alone = where_.here == 1;
       own.plan =
           std::make_unique<Plan>(own.lowered, alone ? CpuLane::local().pool() : Lanes::local().pool(here),
                                  PlanOptions{donated_, alone ? &CpuLane::local().arena() : &Lanes::local().arena(here),
-                                             [this, lane](const std::string& axes) { return comms_->of(lane, axes); }});
+                                             [this, lane, cuda](const std::string& axes) {
+                                               return cuda ? comms_->of(lane, axes, *cuda) : comms_->of(lane, axes);
+                                             },
+                                             cuda});
+    };
+    // Lanes on GPUs meet while they are planned.
+    const auto failed = [&](const std::string& message) {
+      if (gpu_) comms_->abort(message);
     };
     try {
-      Lanes::local().run(make);
-    } catch (const CommError& error) {  // groups are made together
-      World::instance().throw_cause(error);
+      on_lanes(make, failed);
+    } catch (const std::exception& error) {
+      lanes_.clear();
+      comms_.reset();
+      if (dynamic_cast<const CommError*>(&error)) World::instance().throw_cause(error);  // groups are made together
       throw;
     }
   }
@@ -122,6 +146,7 @@ class ManyLanes final : public Executable {
   // What processes must have in common before they meet: the program, and how it is cut.
   std::string agreement() const {
     std::string out = print(global_);
+    out += fmt::format("computed on {}\n", to_string(platform()));
     for (const auto& [ids, what] : {std::pair(&global_.inputs, "input"), std::pair(&global_.outputs, "output")})
       for (size_t i = 0; i < ids->size(); ++i)
         out += fmt::format("{} {}: {}\n", what, i, cuts_text(placement_.cuts[(*ids)[i]]));
@@ -131,10 +156,17 @@ class ManyLanes final : public Executable {
   Source source(const Array& array, size_t i) const {
     const Node& node = *array.node();
     if (node.kind == Node::Kind::literal) return {nullptr, literal_buffer(node, in_types_[i]->dtype)};
-    if (node.kind == Node::Kind::concrete && node.pieces && node.pieces->spread == where_.spread &&
-        node.pieces->grid == where_.grid && node.pieces->cuts == placement_.cuts[global_.inputs[i]])
-      return {node.pieces, nullptr};
-    return {nullptr, buffer_of(array, "call")};
+    const LaneCuts& cuts = placement_.cuts[global_.inputs[i]];
+    const auto fit = [&](const LanePiecesPtr& pieces) {
+      return pieces && pieces->spread == where_.spread && pieces->grid == where_.grid && pieces->cuts == cuts;
+    };
+    if (node.kind == Node::Kind::concrete && fit(node.pieces)) return {node.pieces, nullptr};
+    if (node.kind == Node::Kind::concrete && !donated_[i] && fit(node.copied)) return {node.copied, nullptr};
+    Source out{nullptr, buffer_of(array, "call")};
+    if (gpu_ && !donated_[i])
+      out.copies = std::make_shared<LanePieces>(LanePieces{
+          where_.grid, cuts, std::vector<BufferPtr>(static_cast<size_t>(where_.grid.lanes())), where_.spread, true});
+    return out;
   }
 
   void run_on(int64_t here, const std::vector<Source>& sources, const std::vector<std::shared_ptr<LanePieces>>& made) {
@@ -143,12 +175,14 @@ class ManyLanes final : public Executable {
     const int64_t lane = where_.first + here;
     std::vector<BufferPtr> held(sources.size());  // memory of this lane's own
     std::vector<const void*> in;
-    for (size_t i = 0; i < sources.size(); ++i) in.push_back(piece(lane, i, sources[i], held[i]));
+    for (size_t i = 0; i < sources.size(); ++i)
+      in.push_back(gpu_ ? gpu_piece(here, i, sources[i], held[i]) : piece(lane, i, sources[i], held[i]));
     std::vector<void*> out;
     for (size_t j = 0; j < made.size(); ++j) {
       const int from = plan.donated_input(j);
       BufferPtr& result = made[j]->buffers[static_cast<size_t>(lane)];
-      result = from >= 0 ? held[static_cast<size_t>(from)] : allocate(local.types[local.outputs[j]].bytes());
+      const int64_t bytes = local.types[local.outputs[j]].bytes();
+      result = from >= 0 ? held[static_cast<size_t>(from)] : gpu_ ? allocate_on_gpu(bytes, here) : allocate(bytes);
       out.push_back(result->data());
     }
     plan.run(in.data(), out.data());
@@ -179,6 +213,38 @@ class ManyLanes final : public Executable {
     return held->data();
   }
 
+  // The same in the memory of the lane's GPU, where it is always memory of its own.
+  const void* gpu_piece(int64_t here, size_t i, const Source& source, BufferPtr& held) const {
+    const auto lane = static_cast<size_t>(where_.first + here);
+    if (source.pieces && source.pieces->gpu) {
+      const BufferPtr& buffer = source.pieces->buffers[lane];
+      const bool own = !donated_[i] || (source.pieces.use_count() <= 2 && buffer->unique());
+      held = own ? buffer : copied_on_gpu(*buffer, here);
+      return held->data();
+    }
+    if (source.pieces) {
+      const Buffer& buffer = *source.pieces->buffers[lane];
+      held = copied_to_gpu(buffer.data(), buffer.size(), here);
+      return held->data();
+    }
+    const Type& type = *in_types_[i];
+    const int64_t size = size_of(type.dtype);
+    const IndexBox box =
+        lane_box(where_.grid, placement_.cuts[global_.inputs[i]], type.shape, static_cast<int64_t>(lane));
+    int64_t bytes = size;
+    for (const Range& range : box) bytes *= range.size();
+    if (const int64_t begin = stretch(type.shape, box); begin >= 0) {
+      held = copied_to_gpu(source.whole->data() + begin * size, bytes, here);
+    } else {
+      const BufferPtr dense = allocate(bytes);
+      copy_out(source.whole->data(), type.shape, box, size, dense->data());
+      held = copied_to_gpu(dense->data(), bytes, here);
+    }
+    if (source.copies) source.copies->buffers[lane] = held;
+    return held->data();
+  }
+
+  const bool gpu_ = gpu_in_use() != nullptr;
   Program global_;
   MeshLanes where_;
   Placement placement_;

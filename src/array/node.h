@@ -25,6 +25,7 @@ struct Node {
   BufferPtr buffer;      // concrete; a literal, pieces, and what lies on a GPU get one when their data is asked for
   BufferPtr gpu;         // concrete: the same in the GPU's memory, where it was computed or is needed
   LanePiecesPtr pieces;  // concrete: its parts on several lanes; null: it lies whole in `buffer`
+  LanePiecesPtr copied;  // concrete: copies of its parts on several GPUs, as a program last needed them
   uint64_t trace = 0;    // traced: which trace, and the value in it
   ValueId value = 0;
   double real = 0;  // literal: the number, also in `integer` when it is none or bool

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <set>
 
+#include "array/gpu_memory.h"
 #include "base/check.h"
 #include "comm/world.h"
 #include "lane/lanes.h"
@@ -93,17 +94,32 @@ MeshLanes lanes_of(const Mesh& mesh) {
           "mesh: {} lists a device of process {} at place {}, which process {} should have; take as many devices of "
           "each process, in the order of devices()",
           to_string(mesh), mesh.devices()[static_cast<size_t>(i)].process_index, i, i / each);
-  return {lane_grid(mesh, world.lanes()), true, world.first_lane(), world.lanes_here()};
+  // Where all lanes cannot carry it in equal rows, fewer of each process do.
+  for (int64_t here = world.lanes_here(); here > 0; --here)
+    if (LaneGrid grid = lane_grid(mesh, here * world.process_count()); !grid.axes.empty())
+      return {std::move(grid), true, here * world.process_index(), here};
+  return {{}, true, world.process_index(), 1};
+}
+
+int64_t lane_here(const LanePieces& pieces, int64_t lane) {
+  return pieces.spread ? lane % (pieces.grid.lanes() / World::instance().process_count()) : lane;
+}
+
+BufferPtr piece_of(const LanePieces& pieces, int64_t lane) {
+  const BufferPtr& buffer = pieces.buffers[static_cast<size_t>(lane)];
+  return pieces.gpu ? from_gpu(*buffer, lane_here(pieces, lane)) : buffer;
 }
 
 BufferPtr put_together(const LanePieces& pieces, const Type& type) {
-  if (!pieces.cut())
-    return *std::find_if(pieces.buffers.begin(), pieces.buffers.end(), [](const BufferPtr& b) { return !!b; });
+  const auto lanes = static_cast<int64_t>(pieces.buffers.size());
+  if (!pieces.cut()) {
+    const auto first = std::find_if(pieces.buffers.begin(), pieces.buffers.end(), [](const auto& b) { return !!b; });
+    return piece_of(pieces, first - pieces.buffers.begin());
+  }
   BufferPtr whole = allocate(type.bytes());
-  for (size_t lane = 0; lane < pieces.buffers.size(); ++lane)
-    copy_in(pieces.buffers[lane]->data(), type.shape,
-            lane_box(pieces.grid, pieces.cuts, type.shape, static_cast<int64_t>(lane)), size_of(type.dtype),
-            whole->data());
+  for (int64_t lane = 0; lane < lanes; ++lane)
+    copy_in(piece_of(pieces, lane)->data(), type.shape, lane_box(pieces.grid, pieces.cuts, type.shape, lane),
+            size_of(type.dtype), whole->data());
   return whole;
 }
 

@@ -15,6 +15,7 @@ struct LanePieces {
   LaneCuts cuts;
   std::vector<BufferPtr> buffers;  // one for each lane, dense row-major; null on lanes of other processes
   bool spread = false;             // the lanes are those of all processes
+  bool gpu = false;                // in the memory of the lanes' GPUs
 
   bool cut() const;
   // Whether this process can put it together: it has all the pieces, or each is the whole.
@@ -25,11 +26,17 @@ using LanePiecesPtr = std::shared_ptr<const LanePieces>;
 // The lanes that carry a mesh.
 struct MeshLanes {
   LaneGrid grid;                // without axes: nothing of the mesh crosses lanes
-  bool spread = false;          // over all processes; else they are lanes of this one
+  bool spread = false;          // over all processes, as many of each; else they are lanes of this one
   int64_t first = 0, here = 1;  // those of this process, by their place in the grid
 };
 // Throws Error for a mesh that leaves out some processes and not others, or lists them out of order.
 MeshLanes lanes_of(const Mesh& mesh);
+
+// A lane of this process, by its place in the grid, among those of this process.
+int64_t lane_here(const LanePieces& pieces, int64_t lane);
+
+// What it holds, in host memory: a copy, which waits for what computes it, where it lies on a GPU.
+BufferPtr piece_of(const LanePieces& pieces, int64_t lane);
 
 // The whole array; of one that every lane holds whole, the buffer of a lane here. REQUIRES: complete().
 BufferPtr put_together(const LanePieces& pieces, const Type& type);

@@ -62,7 +62,9 @@ void pmap_donated(const Array& array) {
   if (node.kind != Node::Kind::concrete) return;
   node.kind = Node::Kind::donated;
   node.buffer.reset();
+  node.gpu.reset();
   node.pieces.reset();
+  node.copied.reset();
 }
 
 }  // namespace lockstep::detail

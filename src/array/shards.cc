@@ -87,8 +87,7 @@ std::vector<Shard> addressable_shards(const Array& x) {
     const int64_t lane = sharding.mesh().position(piece.device) / devices_per_lane;
     const IndexBox held = lane_box(pieces->grid, pieces->cuts, x.shape(), lane);
     LOCKSTEP_CHECK(holds_box(held, piece.box), "{} lies outside of {}", box_text(piece.box), box_text(held));
-    out.push_back(
-        {piece.device, piece.box, view(pieces->buffers[static_cast<size_t>(lane)], x.dtype(), held, piece.box)});
+    out.push_back({piece.device, piece.box, view(piece_of(*pieces, lane), x.dtype(), held, piece.box)});
   }
   return out;
 }
@@ -136,13 +135,12 @@ Array process_local_data(const Array& x) {
   const MeshLanes lanes = detail::lanes_of(x.sharding().mesh());
   const IndexBox own = process_box(lanes, pieces->cuts, x.shape());
   const Type local{x.dtype(), shape_of(own)};
-  if (lanes.here == 1)
-    return detail::concrete(detail::intern(local), pieces->buffers[static_cast<size_t>(lanes.first)]);
+  if (lanes.here == 1) return detail::concrete(detail::intern(local), piece_of(*pieces, lanes.first));
   BufferPtr whole = allocate(local.bytes());
   for (int64_t lane = lanes.first; lane < lanes.first + lanes.here; ++lane) {
     IndexBox box = lane_box(lanes.grid, pieces->cuts, x.shape(), lane);
     for (size_t d = 0; d < box.size(); ++d) box[d] = {box[d].begin - own[d].begin, box[d].end - own[d].begin};
-    const BufferPtr& piece = pieces->buffers[static_cast<size_t>(lane)];
+    const BufferPtr piece = piece_of(*pieces, lane);
     if (piece->size() > 0) detail::copy_in(piece->data(), local.shape, box, size_of(x.dtype()), whole->data());
   }
   return detail::concrete(detail::intern(local), std::move(whole));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "cli/command.h"
@@ -21,8 +22,10 @@ std::string names(const std::vector<Device>& list) {
 // What the devices are made of: those of a CPU are virtual, and there is nothing to say of them.
 void print_gpus() {
   const GpuReport report = report_gpus();
-  for (size_t i = 0; i < report.gpus.size(); ++i)
-    fmt::print("# GPU {}: {}{}\n", i, to_string(report.gpus[i]), i == 0 ? "" : "; not used");
+  for (size_t i = 0; i < report.gpus.size(); ++i) {
+    const bool used = std::find(report.used.begin(), report.used.end(), static_cast<int>(i)) != report.used.end();
+    fmt::print("# GPU {}: {}{}\n", i, to_string(report.gpus[i]), used ? "" : "; not used");
+  }
   fmt::print("# CUDA: driver {}, runtime {}\n", report.driver, report.runtime);
 }
 

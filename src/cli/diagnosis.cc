@@ -61,15 +61,20 @@ Diagnosis::Problem problem_of(const std::string& message) {
   return {message.substr(0, cut), message.substr(cut + 2)};
 }
 
-// Runs a check; what it throws is a problem.
+// Runs a check; what it throws is a problem, told once.
 template <class F>
 void attempt(Diagnosis& out, F check) {
+  const auto add = [&](const Diagnosis::Problem& problem) {
+    for (const Diagnosis::Problem& known : out.problems)
+      if (known.what == problem.what && known.remedy == problem.remedy) return;
+    out.problems.push_back(problem);
+  };
   try {
     check();
   } catch (const Error& error) {
-    out.problems.push_back(problem_of(error.what()));
+    add(problem_of(error.what()));
   } catch (const IoError& error) {
-    out.problems.push_back(problem_of(error.what()));
+    add(problem_of(error.what()));
   }
 }
 
@@ -99,7 +104,7 @@ void look_at_devices(const Surroundings& here, Diagnosis& out) {
   out.devices.gpus_visible = detail::visible_gpus(here.environment, gpus_of_machine());
   if (out.devices.gpus_visible == 0 || !out.decision.taken) return;
   const ClusterInfo& info = *out.decision.taken;
-  // What is wrong with the share of GPUs is good to know, and stops nothing: a process of several computes on the CPU.
+  // What is wrong with the share of GPUs is good to know, and stops nothing: the process computes on the CPU then.
   try {
     out.devices.gpus =
         detail::choose_gpus({.visible = out.devices.gpus_visible,

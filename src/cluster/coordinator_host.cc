@@ -1,5 +1,6 @@
 #include "cluster/coordinator_host.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <optional>
@@ -12,6 +13,9 @@ namespace lockstep {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// For those who have not heard of a failure to ask.
+constexpr std::chrono::seconds kLeastToTell(1), kMostToTell(5);
 
 class InProcessChannel : public ControlChannel {
  public:
@@ -93,9 +97,13 @@ bool CoordinatorHost::cancel(uint64_t call) {
   return prevented;
 }
 
-bool CoordinatorHost::wait_told(std::chrono::nanoseconds timeout) {
+void CoordinatorHost::wait_told() {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, timeout, [&] { return coordinator_.all_told(); });
+  auto until =
+      Clock::now() + std::clamp<std::chrono::nanoseconds>(coordinator_.heartbeat_interval(), kLeastToTell, kMostToTell);
+  // Several may wait, one after another, for the same.
+  if (coordinator_.failure()) until = *(tell_until_ ? tell_until_ : tell_until_ = until);
+  changed_.wait_until(lock, until, [&] { return coordinator_.over() || coordinator_.all_told(); });
 }
 
 void CoordinatorHost::close(const std::string& reason) {

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -37,8 +38,9 @@ class CoordinatorHost {
   // The asker has gone. Whether the completion will now never be called; if not it was, or is being called.
   bool cancel(uint64_t call);
 
-  // Waits, after a failure, until all who can hear have been answered with it. Whether they have in time.
-  bool wait_told(std::chrono::nanoseconds timeout);
+  // Waits until a failure has been answered to all who can hear it, but not longer than a process that is alive takes
+  // to ask again. Nothing is waited for when the job is over.
+  void wait_told();
 
   // Everything that waits, and everything later, is answered with a failure, and the thread ends. Only the first
   // counts.
@@ -55,6 +57,7 @@ class CoordinatorHost {
   Coordinator coordinator_;
   std::map<uint64_t, Completion> completions_;
   bool closed_ = false;
+  std::optional<std::chrono::steady_clock::time_point> tell_until_;  // of the failure, those who have not heard of it
   std::thread thread_;
 };
 

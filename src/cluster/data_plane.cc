@@ -26,7 +26,7 @@
 namespace lockstep {
 namespace {
 
-// Line by line: host, address, lanes, devices.
+// Line by line: host, address, lanes, devices, platform.
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   for (size_t begin = 0; begin < text.size();) {
@@ -187,13 +187,13 @@ bool is_loopback(const std::string& address) { return address.rfind("127.", 0) =
 }  // namespace
 
 std::string to_text(const ProcessFacts& facts) {
-  return fmt::format("{}\n{}\n{}\n{}\n", facts.host, facts.address, facts.lanes, facts.devices);
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n", facts.host, facts.address, facts.lanes, facts.devices, facts.platform);
 }
 
 ProcessFacts process_facts_from(const std::string& text) {
   const std::vector<std::string> lines = lines_of(text);
-  LOCKSTEP_CHECK(lines.size() == 4, "facts of a process: {}", text);
-  return {lines[0], lines[1], number_of(lines[2]), number_of(lines[3])};
+  LOCKSTEP_CHECK(lines.size() == 5, "facts of a process: {}", text);
+  return {lines[0], lines[1], number_of(lines[2]), number_of(lines[3]), lines[4]};
 }
 
 std::string host_identity() {
@@ -220,20 +220,39 @@ std::string own_address(const Control& control, const std::string& coordinator, 
   return address;
 }
 
-std::vector<ProcessFacts> exchange_facts(Control& control, const ProcessFacts& own, std::chrono::nanoseconds timeout) {
-  control.set(fmt::format("process/{}", control.process_id()), to_text(own));
+std::vector<ProcessFacts> exchange_facts(Control& control, const ProcessFacts& own, std::chrono::nanoseconds timeout,
+                                         const std::string& name) {
+  control.set(fmt::format("{}/{}", name, control.process_id()), to_text(own));
   std::vector<ProcessFacts> facts;
   for (int p = 0; p < control.process_count(); ++p)
-    facts.push_back(process_facts_from(control.get(fmt::format("process/{}", p), timeout)));
+    facts.push_back(process_facts_from(control.get(fmt::format("{}/{}", name, p), timeout)));
+  for (size_t p = 1; p < facts.size(); ++p)
+    if (facts[p].platform != facts[0].platform)
+      throw_error(
+          "initialize: process 0 computes on {} and process {} on {}; give all of them the same --platform "
+          "(LOCKSTEP_PLATFORM), or each a GPU",
+          facts[0].platform, p, facts[p].platform);
   return facts;
+}
+
+LocalPlace local_place(const std::vector<ProcessFacts>& facts, int process) {
+  LocalPlace place{0, 0};
+  for (size_t p = 0; p < facts.size(); ++p) {
+    if (facts[p].host != facts[static_cast<size_t>(process)].host) continue;
+    if (static_cast<int>(p) < process) ++place.id;
+    ++place.count;
+  }
+  return place;
 }
 
 DataPlane connect(Control& control, const std::vector<ProcessFacts>& facts, const distributed::Options& options,
                   bool mpi) {
   for (size_t p = 1; p < facts.size(); ++p)
     if (facts[p].lanes != facts[0].lanes)
-      throw_error("initialize: process 0 has {} and process {} has {}; give all of them the same LOCKSTEP_CPU_LANES",
-                  counted(facts[0].lanes, "lane"), p, counted(facts[p].lanes, "lane"));
+      throw_error("initialize: process 0 has {} and process {} has {}; {}", counted(facts[0].lanes, "lane"), p,
+                  counted(facts[p].lanes, "lane"),
+                  facts[0].platform == "cuda" ? "give all of them as many GPUs, and as many devices"
+                                              : "give all of them the same LOCKSTEP_CPU_LANES");
   const Job job{control, options, facts, facts[0].lanes};
   const std::vector<Host> hosts = hosts_of(facts);
   const std::string& wanted = options.collectives;

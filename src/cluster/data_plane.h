@@ -17,6 +17,7 @@ struct ProcessFacts {
   std::string address;  // under which others reach it
   int lanes = 1;
   int devices = 1;
+  std::string platform = "cpu";  // what it computes on
 
   bool operator==(const ProcessFacts&) const = default;
 };
@@ -32,8 +33,16 @@ std::string host_identity();
 // elsewhere. Throws Error when no interface is meant, IoError when there is no way.
 std::string own_address(const Control& control, const std::string& coordinator, const distributed::Options& options);
 
-// Facts of all processes, by id. Throws as Control does.
-std::vector<ProcessFacts> exchange_facts(Control& control, const ProcessFacts& own, std::chrono::nanoseconds timeout);
+// Facts of all processes, by id, under a name of which each is used once. Throws Error when some compute on GPUs and
+// others do not, and as Control does.
+std::vector<ProcessFacts> exchange_facts(Control& control, const ProcessFacts& own, std::chrono::nanoseconds timeout,
+                                         const std::string& name = "process");
+
+// The place of a process among those of its host, and how many these are.
+struct LocalPlace {
+  int id = 0, count = 1;
+};
+LocalPlace local_place(const std::vector<ProcessFacts>& facts, int process);
 
 struct DataPlane {
   std::vector<std::unique_ptr<Comm>> lanes;  // of this process

@@ -8,6 +8,9 @@
 #include "base/check.h"
 #include "base/names.h"
 #include "cluster/variables.h"
+#include "lane/gpu_lanes.h"
+#include "lane/gpu_report.h"
+#include "lockstep/error.h"
 
 namespace lockstep::detail {
 
@@ -68,6 +71,29 @@ std::vector<int> choose_gpus(const GpuQuestion& question) {
   std::vector<int> out(static_cast<size_t>(end - begin));
   std::iota(out.begin(), out.end(), begin);
   return out;
+}
+
+std::vector<int> choose_shared_gpus(const GpuQuestion& question) {
+  if (question.wanted.empty() && question.shared && question.visible > 0 && question.local_count > question.visible)
+    return {question.local_id % question.visible};
+  return choose_gpus(question);
+}
+
+void take_own_gpus(const ClusterInfo& info, int local_id, int local_count) {
+  if (platform() != Platform::cuda) return;
+  const int visible = visible_gpu_count();
+  const GpuQuestion question{.visible = visible,
+                             .local_id = info.local_id && info.local_count ? *info.local_id : local_id,
+                             .local_count = info.local_id && info.local_count ? *info.local_count : local_count,
+                             .shared = gpus_are_shared(surroundings().environment, visible),
+                             .wanted = info.local_device_ids};
+  try {
+    set_own_gpus(said_gpu_lanes() ? choose_shared_gpus(question) : choose_gpus(question));
+  } catch (const Error& error) {
+    set_own_gpus({}, std::string(error.what()) + ", or use --platform cpu (LOCKSTEP_PLATFORM=cpu)");
+  }
+  DeviceTable::instance().look_again();
+  platform();  // throws where a GPU was asked for
 }
 
 }  // namespace lockstep::detail

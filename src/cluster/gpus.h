@@ -1,4 +1,4 @@
-// Which of the GPUs that a process sees are its own. Pure functions, safe from any thread.
+// Which of the GPUs that a process sees are its own. Pure functions but for the last, safe from any thread.
 #pragma once
 
 #include <string>
@@ -31,5 +31,13 @@ struct GpuQuestion {
 // else its share, in order, as equal as can be. Throws Error when one that is wanted is not there, and when there are
 // fewer GPUs than processes to share them.
 std::vector<int> choose_gpus(const GpuQuestion&);
+
+// The same where LOCKSTEP_CUDA_LANES puts lanes on GPUs that others use too: processes may then share one.
+std::vector<int> choose_shared_gpus(const GpuQuestion&);
+
+// Makes this process compute on those that are its own; it is one of `local_count` of its host, unless the launcher
+// says otherwise. Where there are too few it computes on the CPU, or throws Error where a GPU was asked for. On the CPU
+// it does nothing. REQUIRES: no device was used.
+void take_own_gpus(const ClusterInfo& info, int local_id, int local_count);
 
 }  // namespace lockstep::detail

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "cluster/detect.h"
+#include "cluster/gpus.h"
 #include "cluster/session.h"
 #include "lockstep/distributed.h"
 #include "sharding/device_table.h"
@@ -78,6 +79,8 @@ void initialize(const Options& given) {
     } catch (const IoError& error) {
       throw CommTimeout(error.what());  // another try may help
     }
+  } else if (!info.local_device_ids.empty()) {
+    detail::take_own_gpus(info, 0, 1);
   }
   state().initialized = true;
 }

@@ -192,13 +192,17 @@ class ServingMailChannel final : public ControlChannel {
             std::move(mail), outbox_, [this](const Letter& letter) { arrived(letter); },
             [this](const std::string& why) { host_->close("process 0 has lost the others: " + why); }) {}
 
-  ~ServingMailChannel() override { host_->close("process 0 has ended"); }
+  ~ServingMailChannel() override {
+    host_->close("process 0 has ended");
+    // One that is between two heartbeats, or before its first, would wait for an answer.
+    host_->wait_told();
+  }
 
   Answer call(const Request& request, std::chrono::nanoseconds timeout) override {
     Answer answer = own_->call(request, timeout);
     if (answer.outcome == Outcome::failed || std::holds_alternative<request::Fail>(request.what)) {
       // Whoever hears or tells of a failure may end this process, and with it the coordinator.
-      host_->wait_told(kMailFlush);
+      host_->wait_told();
       outbox_->flush();
     }
     return answer;

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "cluster/flight_watch.h"
+#include "cluster/gpus.h"
 #include "cluster/join.h"
 #include "cluster/mpi_job.h"
 #include "cluster/naming.h"
@@ -67,13 +68,25 @@ Session::Session(const distributed::Options& options, const detail::ClusterInfo&
 }
 
 void Session::enter(const detail::ClusterInfo& info) {
-  const ProcessFacts own{host_identity(), own_address(*control_, info.coordinator, options_),
-                         static_cast<int>(Lanes::local().count()), DeviceTable::instance().own_count()};
+  ProcessFacts own{host_identity(), own_address(*control_, info.coordinator, options_), 0, 0, to_string(platform())};
+  const auto count = [&] {
+    own.lanes = static_cast<int>(Lanes::local().count());
+    own.devices = DeviceTable::instance().own_count();
+  };
+  const bool gpus = platform() == Platform::cuda;
+  if (!gpus) count();
   if (info.process_id == 0) {
     control_->set("data plane/segment", make_token());
     control_->set("flight/job", make_token().substr(0, 8));
   }
-  const std::vector<ProcessFacts> facts = exchange_facts(*control_, own, options_.initialization_timeout);
+  std::vector<ProcessFacts> facts = exchange_facts(*control_, own, options_.initialization_timeout);
+  if (gpus) {  // who has which is known when all know of each other
+    const LocalPlace place = local_place(facts, info.process_id);
+    detail::take_own_gpus(info, place.id, place.count);
+    own.platform = to_string(platform());
+    count();
+    facts = exchange_facts(*control_, own, options_.initialization_timeout, "gpus of process");
+  }
   lanes_ = own.lanes;
   DataPlane plane = connected(facts, info.mpi);
   const std::string job = control_->get("flight/job", options_.initialization_timeout);

@@ -35,7 +35,10 @@ class LinkedComm final : public QueuedComm {
 
   // The ranks meet for the first time. Whoever goes on from there may fail the group, or leave it, without disturbing
   // those who are still connecting.
-  void open(Time deadline) { run({.kind = Operation::Kind::split}, 0, deadline); }
+  void open(Time deadline) {
+    run({.kind = Operation::Kind::split}, 0, deadline);
+    group_->links().met();
+  }
 
   void abort(const std::string& reason) override {
     group_->fail(LinkedGroup::Cause::aborted, fmt::format("rank {}: {}", group_->label(rank()), reason));

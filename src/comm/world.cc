@@ -46,6 +46,17 @@ void World::progress(int64_t step, const char* operation) const {
 void World::abort(const std::string& reason, bool own) {
   if (own && member_.failed) member_.failed(reason);
   for (const auto& comm : member_.lanes) comm->abort(reason);
+  if (const Dependent depends = dependent(); depends.abort) depends.abort(reason);
+}
+
+World::Dependent World::dependent() {
+  const std::lock_guard lock(dependent_mutex_);
+  return dependent_;
+}
+
+void World::set_dependent(Dependent dependent) {
+  const std::lock_guard lock(dependent_mutex_);
+  dependent_ = std::move(dependent);
 }
 
 void World::throw_cause(const std::exception& error) const {
@@ -64,6 +75,7 @@ void World::join(Membership membership) {
 }
 
 void World::leave() {
+  if (const Dependent depends = dependent(); depends.leave) depends.leave();
   groups_.clear();
   member_.lanes.clear();  // before what they record to
   member_ = {};

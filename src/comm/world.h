@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,12 @@ class World {
     std::function<void(int64_t step, const char* operation)> progress = {};
     // Where operations of the lanes with those of others are recorded. May be left out.
     std::shared_ptr<FlightRecorder> recorder = {};
+  };
+
+  // What is built upon the Comms of the lanes. Called from any thread.
+  struct Dependent {
+    std::function<void(const std::string& reason)> abort = {};  // with the Comms; also where the process is alone
+    std::function<void()> leave = {};                           // before they are destroyed
   };
 
   static World& instance();
@@ -68,14 +75,20 @@ class World {
 
   void join(Membership membership);
   void leave();
+  // REQUIRES: nothing is computed yet with what depends. There is one.
+  void set_dependent(Dependent dependent);
 
  private:
   struct Groups {
     std::map<std::vector<int>, std::unique_ptr<Comm>> made;
   };
+  Dependent dependent();
+
   Membership member_;
   bool settled_ = false;
   std::vector<Groups> groups_;  // of each lane here; destroyed before the Comms they were split from
+  std::mutex dependent_mutex_;
+  Dependent dependent_;
 };
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include "sharding/device_table.h"
 #ifdef LOCKSTEP_WITH_CUDA
 #include "lane/cuda/probe.h"
+#include "lane/gpu_lanes.h"
 #endif
 
 namespace lockstep {
@@ -50,25 +51,33 @@ constexpr const char* kLeftOut =
     "(LOCKSTEP_PLATFORM=cpu)";
 }  // namespace
 
-GpuReport report_gpus(int) {
+GpuReport report_gpus() {
   GpuReport out;
   out.seen = gpu_seen();
   out.why_not = kLeftOut;
   return out;
 }
+GpuReport report_first_gpu() { return report_gpus(); }
+
+int visible_gpu_count() { return 0; }
+int64_t gpu_lane_count() { return 1; }
 
 namespace detail {
 // What was left out on purpose, or for want of CUDA, is no surprise: nothing is said of hardware.
-GpuState look_for_gpus(bool) { return {.usable = false, .why_not = kLeftOut, .seen = false}; }
+GpuState look_for_gpus() { return {.usable = false, .why_not = kLeftOut, .seen = false}; }
 }  // namespace detail
 #else
+int visible_gpu_count() { return cuda_device_count(); }
+
+int64_t gpu_lane_count() { return static_cast<int64_t>(lane_gpus().size()); }
+
 namespace detail {
-GpuState look_for_gpus(bool open) {
+GpuState look_for_gpus() {
   GpuState out;
   out.seen = gpu_seen();
-  if (!open) return out;
   out.why_not = cuda_why_not();
   out.usable = out.why_not.empty();
+  if (out.usable) out.devices = devices_of_gpus(gpus_to_use(), said_gpu_lanes());
   return out;
 }
 }  // namespace detail

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,13 +29,21 @@ struct GpuReport {
   bool seen = false;                  // the machine shows NVIDIA hardware
   std::string driver, runtime;        // versions of CUDA: "13.0"; empty: unknown
   std::vector<GpuLibrary> libraries;  // where there is something to use them with
-  std::vector<Gpu> gpus;              // those visible to this process; the first is computed on
+  std::vector<Gpu> gpus;              // those visible to this process
+  std::vector<int> used;              // those that its lanes compute on, by number; see gpu_lanes.h
   std::string why_not;                // why none is usable: "cuda: fact; remedy"; empty: one is
 };
 
-// Opens the GPUs, at most so many, to ask for their free memory; the libraries are looked for where they are all asked
-// for.
-GpuReport report_gpus(int most = std::numeric_limits<int>::max());
+// Opens the GPUs to ask for their free memory, and looks for the libraries.
+GpuReport report_gpus();
+// Opens one only, the first that this process computes on, and looks for no libraries.
+GpuReport report_first_gpu();
+
+// Those that this process sees and CUDA can use, whosever they are.
+int visible_gpu_count();
+
+// How many lanes of this process compute on GPUs; see gpu_lanes.h. REQUIRES: there is one to compute on.
+int64_t gpu_lane_count();
 
 // Whether the machine shows NVIDIA hardware: the driver's device files are there.
 bool gpu_seen();

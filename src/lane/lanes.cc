@@ -5,7 +5,9 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "lane/gpu_report.h"
 #include "lane/memory.h"
+#include "lockstep/devices.h"
 
 namespace lockstep {
 namespace {
@@ -26,7 +28,7 @@ int64_t lanes_from_environment() {
 }  // namespace
 
 Lanes& Lanes::local() {
-  static Lanes* lanes = new Lanes(lanes_from_environment());
+  static Lanes* lanes = new Lanes(platform() == Platform::cuda ? gpu_lane_count() : lanes_from_environment());
   return *lanes;
 }
 

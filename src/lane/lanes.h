@@ -1,6 +1,6 @@
-// The CPU lanes of a process that has several: LOCKSTEP_CPU_LANES=n divides its cores among n lanes, each with a thread
-// pool, a work space and a host thread of its own. One lane per NUMA node is the use on large machines; tests use it to
-// run partitioned programs without a network. Safe from any thread.
+// The lanes of a process that has several, each with a thread pool, a work space and a host thread of its own: one for
+// each of its GPUs (gpu_lanes.h); on the CPU LOCKSTEP_CPU_LANES=n divides the cores among n. One lane per NUMA node is
+// the use on large machines; tests use it to run partitioned programs without a network. Safe from any thread.
 #pragma once
 
 #include <condition_variable>
@@ -20,7 +20,7 @@ namespace lockstep {
 class Lanes {
  public:
   // Those of this process, made on first use and never destroyed. Throws Error when LOCKSTEP_CPU_LANES is not a number
-  // from 1 to 1024.
+  // from 1 to 1024, and as platform() does.
   static Lanes& local();
 
   explicit Lanes(int64_t count);

@@ -6,6 +6,8 @@
 #include "base/check.h"
 #include "comm/comm.h"
 #include "comm/in_flight.h"
+#include "ops/cuda/kernels.h"
+#include "ops/cuda/lane_cuda.h"
 #include "ops/dims.h"
 #include "sharding/lanes.h"
 
@@ -44,6 +46,19 @@ Comm& comm_of(const KernelSpec& spec) {
   return *comm;
 }
 
+// The kernels serve both columns: a Comm's memory is that of the lanes that meet there. So is what is copied.
+using CopyMemory = void (*)(CudaLane* lane, void* to, const void* from, int64_t bytes);
+
+CopyMemory copy_for(const KernelSpec& spec) {
+#ifdef LOCKSTEP_WITH_CUDA
+  if (spec.cuda) return copy_on_gpu;
+#endif
+  LOCKSTEP_CHECK(!spec.cuda, "a GPU is used in a build without CUDA");
+  return [](CudaLane*, void* to, const void* from, int64_t bytes) {
+    if (to != from && bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+  };
+}
+
 int64_t own_count(const Attrs& attrs) { return attrs.ints("counts")[static_cast<size_t>(attrs.integer("index"))]; }
 
 const Type& block(std::string_view op, Types in, int64_t extent) {
@@ -64,7 +79,7 @@ std::vector<Type> all_reduce_type(Types in, const Attrs&) { return {in.begin(), 
 
 bool all_reduce_alias(Types, Types, const Attrs&, size_t in, size_t out) { return in == out; }
 
-Kernel all_reduce_cpu(const KernelSpec& spec) {
+Kernel all_reduce_kernel(const KernelSpec& spec) {
   Comm& comm = comm_of(spec);
   const Reduction kind = reduction(spec.attrs);
   const std::vector<Type> types(spec.in.begin(), spec.in.end());
@@ -91,28 +106,28 @@ Works& works_of(const KernelSpec& spec, size_t operations) {
 }
 
 // In place on the results, so that the operands' memory is free as soon as this returns.
-Kernel all_reduce_start_cpu(const KernelSpec& spec) {
+Kernel all_reduce_start_kernel(const KernelSpec& spec) {
   Comm& comm = comm_of(spec);
   const std::vector<Type> types(spec.in.begin(), spec.in.end());
-  return [&comm, kind = reduction(spec.attrs), types, kept = spec.in_flight, works = &works_of(spec, spec.in.size())](
-             const void* const* in, void* const* out) {
+  return [&comm, kind = reduction(spec.attrs), types, copy = copy_for(spec), lane = spec.cuda, kept = spec.in_flight,
+          works = &works_of(spec, spec.in.size())](const void* const* in, void* const* out) {
     for (size_t i = 0; i < types.size(); ++i) {
-      if (in[i] != out[i] && types[i].bytes() > 0) std::memcpy(out[i], in[i], static_cast<size_t>(types[i].bytes()));
+      copy(lane, out[i], in[i], types[i].bytes());
       (*works)[i] = comm.start_all_reduce(out[i], out[i], count(types[i].shape), types[i].dtype, kind);
     }
   };
 }
 
-Kernel all_reduce_done_cpu(const KernelSpec& spec) {
-  std::vector<size_t> bytes;
-  for (const Type& t : spec.in) bytes.push_back(static_cast<size_t>(t.bytes()));
-  return
-      [bytes, kept = spec.in_flight, works = &works_of(spec, spec.in.size())](const void* const* in, void* const* out) {
-        for (size_t i = 0; i < bytes.size(); ++i) {
-          (*works)[i].wait();
-          if (in[i] != out[i] && bytes[i] > 0) std::memcpy(out[i], in[i], bytes[i]);
-        }
-      };
+Kernel all_reduce_done_kernel(const KernelSpec& spec) {
+  std::vector<int64_t> bytes;
+  for (const Type& t : spec.in) bytes.push_back(t.bytes());
+  return [bytes, copy = copy_for(spec), lane = spec.cuda, kept = spec.in_flight,
+          works = &works_of(spec, spec.in.size())](const void* const* in, void* const* out) {
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      (*works)[i].wait();
+      copy(lane, out[i], in[i], bytes[i]);
+    }
+  };
 }
 
 // ---- gathers and scatters in two steps
@@ -125,11 +140,11 @@ std::vector<Type> done_type(Types in, const Attrs&) {
 
 bool done_alias(Types, Types, const Attrs&, size_t in, size_t) { return in == 1; }
 
-Kernel done_cpu(const KernelSpec& spec) {
-  return [bytes = static_cast<size_t>(spec.in[1].bytes()), kept = spec.in_flight, works = &works_of(spec, 1)](
-             const void* const* in, void* const* out) {
+Kernel done_kernel(const KernelSpec& spec) {
+  return [bytes = spec.in[1].bytes(), copy = copy_for(spec), lane = spec.cuda, kept = spec.in_flight,
+          works = &works_of(spec, 1)](const void* const* in, void* const* out) {
     (*works)[0].wait();
-    if (in[1] != out[0] && bytes > 0) std::memcpy(out[0], in[1], bytes);
+    copy(lane, out[0], in[1], bytes);
   };
 }
 
@@ -139,13 +154,13 @@ std::vector<Type> lane_all_gather_type(Types in, const Attrs& attrs) {
   return {with_rows(block("lane_all_gather", in, own_count(attrs)), total(attrs.ints("counts")))};
 }
 
-Kernel all_gather_cpu(const KernelSpec& spec) {
+Kernel all_gather_kernel(const KernelSpec& spec) {
   Comm& comm = comm_of(spec);
   return [&comm, counts = elements(spec.attrs.ints("counts"), row(spec.in[0])), dtype = spec.in[0].dtype](
              const void* const* in, void* const* out) { comm.all_gather(in[0], out[0], counts, dtype); };
 }
 
-Kernel all_gather_start_cpu(const KernelSpec& spec) {
+Kernel all_gather_start_kernel(const KernelSpec& spec) {
   Comm& comm = comm_of(spec);
   return [&comm, counts = elements(spec.attrs.ints("counts"), row(spec.in[0])), dtype = spec.in[0].dtype,
           kept = spec.in_flight, works = &works_of(spec, 1)](const void* const* in, void* const* out) {
@@ -159,7 +174,7 @@ std::vector<Type> reduce_scatter_type(Types in, const Attrs& attrs) {
   return {with_rows(block("lane_reduce_scatter", in, total(attrs.ints("counts"))), own_count(attrs))};
 }
 
-Kernel reduce_scatter_cpu(const KernelSpec& spec) {
+Kernel reduce_scatter_kernel(const KernelSpec& spec) {
   Comm& comm = comm_of(spec);
   return [&comm, counts = elements(spec.attrs.ints("counts"), row(spec.in[0])), dtype = spec.in[0].dtype,
           kind = reduction(spec.attrs)](const void* const* in, void* const* out) {
@@ -167,7 +182,7 @@ Kernel reduce_scatter_cpu(const KernelSpec& spec) {
   };
 }
 
-Kernel reduce_scatter_start_cpu(const KernelSpec& spec) {
+Kernel reduce_scatter_start_kernel(const KernelSpec& spec) {
   Comm& comm = comm_of(spec);
   return [&comm, counts = elements(spec.attrs.ints("counts"), row(spec.in[0])), dtype = spec.in[0].dtype,
           kind = reduction(spec.attrs), kept = spec.in_flight,
@@ -182,7 +197,7 @@ std::vector<Type> lane_all_to_all_type(Types in, const Attrs& attrs) {
   return {with_rows(block("lane_all_to_all", in, total(attrs.ints("send"))), total(attrs.ints("receive")))};
 }
 
-Kernel all_to_all_cpu(const KernelSpec& spec) {
+Kernel all_to_all_kernel(const KernelSpec& spec) {
   Comm& comm = comm_of(spec);
   return [&comm, send = spec.attrs.ints("send"), receive = spec.attrs.ints("receive"), dtype = spec.in[0].dtype](
              const void* const* in, void* const* out) { comm.all_to_all(in[0], out[0], send, receive, dtype); };
@@ -196,31 +211,57 @@ constinit const Op lane_all_reduce_op = {.name = "lane_all_reduce",
                                          .type = all_reduce_type,
                                          .alias = all_reduce_alias,
                                          .meets = true,
-                                         .cpu = all_reduce_cpu};
+                                         .cpu = all_reduce_kernel,
+                                         .cuda = LOCKSTEP_CUDA(all_reduce_kernel)};
 constinit const Op lane_all_reduce_start_op = {.name = "lane_all_reduce_start",
                                                .type = all_reduce_type,
                                                .alias = all_reduce_alias,
                                                .meets = true,
-                                               .cpu = all_reduce_start_cpu};
+                                               .cpu = all_reduce_start_kernel,
+                                               .cuda = LOCKSTEP_CUDA(all_reduce_start_kernel)};
 constinit const Op lane_all_reduce_done_op = {.name = "lane_all_reduce_done",
                                               .type = all_reduce_type,
                                               .alias = all_reduce_alias,
                                               .meets = true,
-                                              .cpu = all_reduce_done_cpu};
-constinit const Op lane_all_gather_op = {
-    .name = "lane_all_gather", .type = lane_all_gather_type, .meets = true, .cpu = all_gather_cpu};
-constinit const Op lane_all_gather_start_op = {
-    .name = "lane_all_gather_start", .type = lane_all_gather_type, .meets = true, .cpu = all_gather_start_cpu};
-constinit const Op lane_all_gather_done_op = {
-    .name = "lane_all_gather_done", .type = done_type, .alias = done_alias, .meets = true, .cpu = done_cpu};
-constinit const Op lane_reduce_scatter_op = {
-    .name = "lane_reduce_scatter", .type = reduce_scatter_type, .meets = true, .cpu = reduce_scatter_cpu};
-constinit const Op lane_reduce_scatter_start_op = {
-    .name = "lane_reduce_scatter_start", .type = reduce_scatter_type, .meets = true, .cpu = reduce_scatter_start_cpu};
-constinit const Op lane_reduce_scatter_done_op = {
-    .name = "lane_reduce_scatter_done", .type = done_type, .alias = done_alias, .meets = true, .cpu = done_cpu};
-constinit const Op lane_all_to_all_op = {
-    .name = "lane_all_to_all", .type = lane_all_to_all_type, .meets = true, .cpu = all_to_all_cpu};
+                                              .cpu = all_reduce_done_kernel,
+                                              .cuda = LOCKSTEP_CUDA(all_reduce_done_kernel)};
+constinit const Op lane_all_gather_op = {.name = "lane_all_gather",
+                                         .type = lane_all_gather_type,
+                                         .meets = true,
+                                         .cpu = all_gather_kernel,
+                                         .cuda = LOCKSTEP_CUDA(all_gather_kernel)};
+constinit const Op lane_all_gather_start_op = {.name = "lane_all_gather_start",
+                                               .type = lane_all_gather_type,
+                                               .meets = true,
+                                               .cpu = all_gather_start_kernel,
+                                               .cuda = LOCKSTEP_CUDA(all_gather_start_kernel)};
+constinit const Op lane_all_gather_done_op = {.name = "lane_all_gather_done",
+                                              .type = done_type,
+                                              .alias = done_alias,
+                                              .meets = true,
+                                              .cpu = done_kernel,
+                                              .cuda = LOCKSTEP_CUDA(done_kernel)};
+constinit const Op lane_reduce_scatter_op = {.name = "lane_reduce_scatter",
+                                             .type = reduce_scatter_type,
+                                             .meets = true,
+                                             .cpu = reduce_scatter_kernel,
+                                             .cuda = LOCKSTEP_CUDA(reduce_scatter_kernel)};
+constinit const Op lane_reduce_scatter_start_op = {.name = "lane_reduce_scatter_start",
+                                                   .type = reduce_scatter_type,
+                                                   .meets = true,
+                                                   .cpu = reduce_scatter_start_kernel,
+                                                   .cuda = LOCKSTEP_CUDA(reduce_scatter_start_kernel)};
+constinit const Op lane_reduce_scatter_done_op = {.name = "lane_reduce_scatter_done",
+                                                  .type = done_type,
+                                                  .alias = done_alias,
+                                                  .meets = true,
+                                                  .cpu = done_kernel,
+                                                  .cuda = LOCKSTEP_CUDA(done_kernel)};
+constinit const Op lane_all_to_all_op = {.name = "lane_all_to_all",
+                                         .type = lane_all_to_all_type,
+                                         .meets = true,
+                                         .cpu = all_to_all_kernel,
+                                         .cuda = LOCKSTEP_CUDA(all_to_all_kernel)};
 
 Values lane_all_reduce(const Values& x, const LaneGroup& group, Owed kind) {
   return x[0].builder().emit(lane_all_reduce_op, x, {{"axes", join_axes(group.axes)}, {"kind", name_of(kind)}});

@@ -63,14 +63,13 @@ Recordings::~Recordings() {
     if (one.graph) state_->lane->forget(one.graph);
 }
 
-void Recordings::run(CudaLane& lane, bool possible, const std::vector<const void*>& pointers,
-                     const std::function<void()>& work) {
+void Recordings::run(CudaLane& lane, const std::vector<const void*>& pointers, const std::function<void()>& work) {
   // Under it launches wait for their end, one by one, so that an error names its op: a recording would be one launch.
   static const bool blocking = [] {
     const char* value = std::getenv("CUDA_LAUNCH_BLOCKING");
     return value && std::string_view(value) == "1";
   }();
-  if (!possible || blocking || lane.recording()) return work();
+  if (blocking || lane.recording()) return work();
   State& s = *state_;
   if (s.waits) return work();
   s.lane = &lane;
@@ -118,6 +117,8 @@ Kernel gpu_copy(CudaLane& lane, int64_t bytes) {
 
 BufferPtr gpu_memory(CudaLane& lane, int64_t bytes) { return lane.allocate(bytes); }
 bool is_recording(const CudaLane& lane) { return lane.recording(); }
+void enter_gpu(const CudaLane& lane) { lane.enter(); }
+void wait_for_gpu(CudaLane& lane) { lane.wait_for_all(); }
 
 std::byte* gpu_work_space(CudaLane& lane, BufferPtr& own, int64_t bytes) {
   if (!own || own->size() < bytes) {
@@ -135,11 +136,13 @@ Kernel gpu_kernel(const Op&, const KernelSpec&, const KernelSpec&, std::string&,
 Kernel gpu_copy(CudaLane&, int64_t) { missing(); }
 BufferPtr gpu_memory(CudaLane&, int64_t) { missing(); }
 bool is_recording(const CudaLane&) { missing(); }
+void enter_gpu(const CudaLane&) { missing(); }
+void wait_for_gpu(CudaLane&) { missing(); }
 std::byte* gpu_work_space(CudaLane&, BufferPtr&, int64_t) { missing(); }
 struct Recordings::State {};
 Recordings::Recordings() = default;
 Recordings::~Recordings() = default;
-void Recordings::run(CudaLane&, bool, const std::vector<const void*>&, const std::function<void()>&) { missing(); }
+void Recordings::run(CudaLane&, const std::vector<const void*>&, const std::function<void()>&) { missing(); }
 #endif
 
 }  // namespace lockstep::detail

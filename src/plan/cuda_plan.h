@@ -20,6 +20,10 @@ Kernel gpu_copy(CudaLane&, int64_t bytes);
 BufferPtr gpu_memory(CudaLane&, int64_t bytes);
 // Is what is queued now recorded?
 bool is_recording(const CudaLane&);
+// What this thread queues from now on is for that GPU.
+void enter_gpu(const CudaLane&);
+// Returns when it has nothing to do any more.
+void wait_for_gpu(CudaLane&);
 
 // Recordings of what a plan queues, one for each set of pointers it was run with lately: replaying one costs the host
 // one call. Made when the same pointers come again. Not copied; used by one thread at a time.
@@ -27,9 +31,9 @@ class Recordings {
  public:
   Recordings();
   ~Recordings();
-  // Runs `work`, or the recording of it that was made with these pointers. `possible` is false for work that waits for
-  // the GPU in between.
-  void run(CudaLane&, bool possible, const std::vector<const void*>& pointers, const std::function<void()>& work);
+  // Runs `work`, or the recording of it that was made with these pointers. Work that is seen to wait for the GPU is
+  // never recorded.
+  void run(CudaLane&, const std::vector<const void*>& pointers, const std::function<void()>& work);
 
  private:
   struct State;

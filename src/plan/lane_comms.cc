@@ -1,15 +1,30 @@
 #include "plan/lane_comms.h"
 
+#include <algorithm>
+
+#include "base/check.h"
 #include "comm/in_process.h"
 #include "comm/world.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 
+std::vector<int> LaneComms::lanes_of(int64_t lane, const std::string& axes) const {
+  const std::vector<int64_t> group = lane_group(grid_, split_axes(axes), lane);
+  if (!spread_) return {group.begin(), group.end()};
+  const World& world = World::instance();
+  const int64_t each = grid_.lanes() / world.process_count();
+  std::vector<int> out;
+  for (const int64_t member : group)
+    out.push_back(static_cast<int>(member / each * world.lanes_here() + member % each));
+  return out;
+}
+
 Comm* LaneComms::of(int64_t lane, const std::string& axes) {
   if (spread_) {
-    const std::vector<int64_t> group = lane_group(grid_, split_axes(axes), lane);
     World& world = World::instance();
-    return &world.group(lane - world.first_lane(), {group.begin(), group.end()}, axes);
+    const int64_t each = grid_.lanes() / world.process_count();
+    return &world.group(lane % each, lanes_of(lane, axes), axes);
   }
   const std::lock_guard lock(mutex_);
   auto& comms = comms_[axes];
@@ -25,8 +40,42 @@ Comm* LaneComms::of(int64_t lane, const std::string& axes) {
   return comms[static_cast<size_t>(lane)].get();
 }
 
+#ifdef LOCKSTEP_WITH_CUDA
+Comm* LaneComms::of(int64_t lane, const std::string& axes, CudaLane& cuda) {
+  const std::vector<int> lanes = lanes_of(lane, axes);
+  Comm* const host = spread_ ? of(lane, axes) : nullptr;
+  std::shared_ptr<GpuComms::Group> group;
+  {
+    const std::lock_guard lock(mutex_);
+    if (aborted_) throw CommAborted(fmt::format("\"{}\": lane {} stops; another one has failed", axes, lane));
+    group = GpuComms::instance().group(lanes, spread_, axes);
+    on_gpus_.push_back(group);
+  }
+  const auto place = static_cast<size_t>(position_along(grid_, split_axes(axes), lane));
+  return GpuComms::instance().of(*group, lanes[place], cuda, host);
+}
+#else
+Comm* LaneComms::of(int64_t, const std::string&, CudaLane&) {
+  LOCKSTEP_CHECK(false, "a GPU is used in a build without CUDA");
+}
+#endif
+
+bool LaneComms::failed() {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(on_gpus_.begin(), on_gpus_.end(), [](const auto& group) { return group->failed.load(); });
+}
+
 void LaneComms::abort(const std::string& reason) {
   if (spread_) return World::instance().abort(reason, true);
+  [[maybe_unused]] bool on_gpu = false;
+  {
+    const std::lock_guard lock(mutex_);
+    aborted_ = true;
+    on_gpu = !on_gpus_.empty();
+  }
+#ifdef LOCKSTEP_WITH_CUDA
+  if (on_gpu) GpuComms::instance().abort(reason);
+#endif
   const std::lock_guard lock(mutex_);
   for (auto& [axes, comms] : comms_)
     for (auto& comm : comms) comm->abort(reason);

@@ -244,12 +244,13 @@ class Planner {
   }
 
   void prepare() {
-    const auto compile_on = [this](CudaLane* cuda) {
-      return [this, cuda](const Program& sub) -> Kernel {
+    bool waits = false;  // of the instruction that is being prepared
+    const auto compile_on = [this, &waits](CudaLane* cuda) {
+      return [this, &waits, cuda](const Program& sub) -> Kernel {
         PlanOptions options;
         options.cuda = cuda;
         std::shared_ptr<Plan> plan = compile(sub, pool_, options);
-        plan_.waits_ |= plan->waits_;
+        waits |= plan->waits();
         plan_.arena_bytes_ += plan->arena_bytes();
         return [plan](const void* const* in, void* const* out) { plan->run(in, out); };
       };
@@ -278,12 +279,14 @@ class Planner {
                             comm_,
                             plan_.in_flight_,
                             nullptr};
+      waits = eqn->op->meets;
       if (on_gpu) {
         const KernelSpec there{in, out, eqn->attrs, pool_, alias, compile_on(cuda_), comm_, plan_.in_flight_, cuda_};
-        instruction.kernel = detail::gpu_kernel(*eqn->op, there, host, instruction.text, plan_.waits_);
+        instruction.kernel = detail::gpu_kernel(*eqn->op, there, host, instruction.text, waits);
       } else {
         instruction.kernel = eqn->op->cpu(host);
       }
+      instruction.waits = waits;
       const size_t n = plan_.instructions_.size();
       for (ValueId id : eqn->in) {
         point_to(n, instruction.in, id, false, on_gpu);
@@ -323,7 +326,7 @@ class Planner {
       plan_.instructions_.push_back(std::move(instruction));
     }
     if (cuda_) join(computed);
-    if (cuda_ && plan_.is_worth_recording()) add_landings();
+    if (cuda_ && plan_.make_sections()) add_landings();
   }
 
   // Small inputs and outputs, which may lie elsewhere in every run, have a place of their own on a GPU, so that a
@@ -420,6 +423,7 @@ Plan::Plan(const Program& program, Pool& pool, const PlanOptions& options)
       arena_(options.arena ? options.arena : &own_arena_),
       cuda_(options.cuda),
       inputs_(program.inputs.size()) {
+  if (cuda_) detail::enter_gpu(*cuda_);
   Planner(program, pool, options, *this).run();
 }
 

@@ -54,6 +54,12 @@ class Plan {
     std::vector<const void*> in;
     std::vector<void*> out;
     std::string text;
+    bool waits = false;  // for the GPU, or for other lanes
+  };
+  // Instructions that are queued on a GPU one after another, recorded where none of them waits.
+  struct Section {
+    size_t begin = 0, end = 0;
+    std::unique_ptr<detail::Recordings> recordings;  // null: queued every time
   };
   // One pointer of an instruction.
   struct Slot {
@@ -80,8 +86,9 @@ class Plan {
   };
   void set(const Slot&, void* pointer);
   void point(const void* const* in, void* const* out);
-  // Several kernels, none of which waits for the GPU.
-  bool is_worth_recording() const { return instructions_.size() > 3 && !waits_; }
+  bool waits() const;
+  // Divides the instructions for a GPU. Returns whether any are worth recording.
+  bool make_sections();
   void move_arena(std::byte* base);
   void run_on_gpu(const void* const* in, void* const* out);
 
@@ -96,10 +103,10 @@ class Plan {
   Arena* arena_ = nullptr;
   CudaLane* cuda_ = nullptr;
   size_t inputs_ = 0;
-  bool waits_ = false;  // for the GPU, in the middle
-  detail::Recordings recordings_;
+  std::vector<Section> sections_;
+  bool ran_ = false;
   std::vector<Landing> landings_;
-  std::vector<const void*> pointers_;  // of a run, for recordings_
+  std::vector<const void*> pointers_;  // of a run, for recordings
   std::vector<void*> outs_;
   std::byte* arena_base_ = nullptr;  // where the pointers of the instructions lead now
   int64_t work_bytes_ = 0;

@@ -1,25 +1,45 @@
-// How a plan is run on a GPU: queued kernel by kernel, or as a recording of that.
+// How a plan is run on a GPU: queued kernel by kernel, or as recordings of that.
+#include <algorithm>
+
 #include "lane/gpu_launch.h"
 #include "plan/cuda_plan.h"
 #include "plan/plan.h"
 
 namespace lockstep {
 
+bool Plan::waits() const {
+  return std::any_of(instructions_.begin(), instructions_.end(), [](const Instruction& each) { return each.waits; });
+}
+
+bool Plan::make_sections() {
+  // Starting a recording costs as much as starting a few kernels.
+  constexpr size_t kFew = 3;
+  bool recorded = false;
+  for (size_t begin = 0, end = 0; begin < instructions_.size(); begin = end) {
+    while (end < instructions_.size() && instructions_[end].waits == instructions_[begin].waits) ++end;
+    const bool worth = !instructions_[begin].waits && end - begin > kFew;
+    sections_.push_back({begin, end, worth ? std::make_unique<detail::Recordings>() : nullptr});
+    recorded |= worth;
+  }
+  return recorded;
+}
+
 void Plan::run_on_gpu(const void* const* in, void* const* out) {
   if (instructions_.empty()) return;
+  detail::enter_gpu(*cuda_);
   const auto name = [](const Instruction& instruction) {
     return instruction.op ? instruction.op->name : instruction.label;
   };
   GpuLaunch launch(instructions_.size(), name(instructions_.front()), name(instructions_.back()));
-  const auto work = [&] {
-    for (size_t i = 0; i < instructions_.size(); ++i) {
+  const auto queue = [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
       launch.at(i, name(instructions_[i]));
       instructions_[i].kernel(instructions_[i].in.data(), instructions_[i].out.data());
     }
   };
-  if (!is_worth_recording() || detail::is_recording(*cuda_)) {
+  if (detail::is_recording(*cuda_)) {
     point(in, out);
-    return work();
+    return queue(0, instructions_.size());
   }
   pointers_.assign(in, in + inputs_);
   pointers_.insert(pointers_.end(), out, out + donated_input_.size());
@@ -35,7 +55,16 @@ void Plan::run_on_gpu(const void* const* in, void* const* out) {
   for (size_t j = 0; j < outs_.size(); ++j) outs_[j] = const_cast<void*>(pointers_[inputs_ + j]);
   point(pointers_.data(), outs_.data());
   pointers_.push_back(arena_base_);
-  recordings_.run(*cuda_, true, pointers_, work);
+  for (const Section& section : sections_) {
+    if (section.recordings)
+      section.recordings->run(*cuda_, pointers_, [&] { queue(section.begin, section.end); });
+    else
+      queue(section.begin, section.end);
+    // Kernels are made when they are first queued, by one lane at a time, and loading one may wait for all that the GPU
+    // does: that must not be to wait for a lane whose turn comes later.
+    if (!ran_ && instructions_[section.begin].waits) detail::wait_for_gpu(*cuda_);
+  }
+  ran_ = true;
   for (const Landing& landing : landings_) {
     const void* const own = landing.memory->data();
     if (!landing.is_input) landing.copy(&own, out + landing.index);

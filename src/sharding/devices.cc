@@ -19,7 +19,6 @@ namespace {
 constexpr std::string_view kVariables[] = {"LOCKSTEP_NUM_CPU_DEVICES", "JAX_NUM_CPU_DEVICES"};
 constexpr std::string_view kXlaVariable = "XLA_FLAGS";
 constexpr std::string_view kPlatformVariable = "LOCKSTEP_PLATFORM";
-constexpr std::string_view kLanesVariable = "LOCKSTEP_CPU_LANES";
 constexpr std::string_view kXlaFlag = "--xla_force_host_platform_device_count=";
 
 int parse_count(std::string_view text, std::string_view where) {
@@ -57,7 +56,9 @@ DeviceTable& DeviceTable::instance() {
   return *table;
 }
 
-int detect_cpu_devices(const Environment& environment) {
+int detect_cpu_devices(const Environment& environment) { return said_devices(environment).value_or(1); }
+
+std::optional<int> said_devices(const Environment& environment) {
   for (std::string_view variable : kVariables) {
     const auto found = environment.find(std::string(variable));
     if (found != environment.end() && !found->second.empty()) return parse_count(found->second, variable);
@@ -65,7 +66,7 @@ int detect_cpu_devices(const Environment& environment) {
   if (const auto found = environment.find(std::string(kXlaVariable)); found != environment.end())
     if (const auto value = find_xla_flag(found->second))
       return parse_count(*value, fmt::format("{} in {}", kXlaFlag.substr(0, kXlaFlag.size() - 1), kXlaVariable));
-  return 1;
+  return std::nullopt;
 }
 
 Environment device_variables() {
@@ -77,7 +78,6 @@ Environment device_variables() {
   for (std::string_view variable : kVariables) read(variable);
   read(kXlaVariable);
   read(kPlatformVariable);
-  read(kLanesVariable);
   return environment;
 }
 
@@ -131,20 +131,10 @@ Platform DeviceTable::chosen_platform() {
   why_no_gpu_.clear();
   if (wanted == "cpu") return *(platform_ = Platform::cpu);
 
-  std::string many;  // of which a GPU cannot be one yet
-  if (const std::string lanes = value(kLanesVariable); !lanes.empty() && lanes != "1")
-    many = fmt::format("{} lanes", lanes);
-  if (counts_.size() > 1) many = fmt::format("{} processes", counts_.size());
-  GpuState gpus = look_(many.empty());
-  if (!many.empty()) {
-    gpus.usable = false;
-    gpus.why_not = fmt::format(
-        "cuda: there are {}, and a GPU is one lane of one process; use one process, or --platform cpu "
-        "(LOCKSTEP_PLATFORM=cpu)",
-        many);
-  }
+  const GpuState gpus = look_();
   if (!gpus.usable && wanted == "cuda") throw Error(gpus.why_not);
   if (!gpus.usable && gpus.seen) why_no_gpu_ = gpus.why_not;
+  gpu_devices_ = gpus.devices;
   return *(platform_ = gpus.usable ? Platform::cuda : Platform::cpu);
 }
 
@@ -153,9 +143,22 @@ bool DeviceTable::used() {
   return !devices_.empty();
 }
 
+// REQUIRES: the lock is held.
+int DeviceTable::chosen_count() {
+  if (wanted_) return *wanted_;
+  if (const std::optional<int> said = said_devices(read_())) return *said;
+  return chosen_platform() == Platform::cuda ? gpu_devices_ : 1;
+}
+
 int DeviceTable::own_count() {
   const std::lock_guard lock(mutex_);
-  return wanted_ ? *wanted_ : detect_cpu_devices(read_());
+  return chosen_count();
+}
+
+void DeviceTable::look_again() {
+  const std::lock_guard lock(mutex_);
+  LOCKSTEP_CHECK(devices_.empty(), "{} devices are in use", devices_.size());
+  platform_.reset();
 }
 
 void DeviceTable::join(int index, const std::vector<int>& counts) {
@@ -179,7 +182,7 @@ void DeviceTable::decide() {
   const std::lock_guard lock(mutex_);
   if (!devices_.empty()) return;
   std::vector<int> counts = counts_;
-  if (counts.empty()) counts = {wanted_ ? *wanted_ : detect_cpu_devices(read_())};
+  if (counts.empty()) counts = {chosen_count()};
   std::vector<Device> all;
   for (size_t p = 0; p < counts.size(); ++p)
     for (int i = 0; i < counts[p]; ++i) {

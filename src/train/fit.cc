@@ -131,9 +131,10 @@ class FitRun {
     }
     std::vector<Array> rows;
     for (const StartedStep& step : under_way_) rows.push_back(step.outputs.facts);
+    rows.resize(kAhead, rows.back());  // always as many: every other number would be a kernel more to compile
     const std::vector<double> all = stack(rows).to_vector<double>();
     const size_t each = all.size() / rows.size();
-    for (size_t i = 0; i < rows.size(); ++i)
+    for (size_t i = 0; i < under_way_.size(); ++i)
       facts_.emplace_back(all.begin() + static_cast<std::ptrdiff_t>(i * each),
                           all.begin() + static_cast<std::ptrdiff_t>((i + 1) * each));
   }

@@ -138,8 +138,10 @@ void check_same_facts(Session& session, const std::vector<Fact>& facts) {
 // Nothing where there is nothing to choose from.
 void tell_platform() {
   if (platform() == Platform::cuda) {
-    const GpuReport report = report_gpus(1);
-    fmt::print(stderr, "lockstep: computing on {}\n", report.gpus.empty() ? "a GPU" : to_string(report.gpus[0]));
+    const GpuReport report = report_first_gpu();
+    fmt::print(stderr, "lockstep: computing on {}{}\n",
+               report.used.size() > 1 ? fmt::format("{} GPUs, the first of which is ", report.used.size()) : "",
+               report.gpus.empty() ? "a GPU" : to_string(report.gpus[0]));
   } else if (const std::string why = detail::DeviceTable::instance().why_no_gpu(); !why.empty()) {
     fmt::print(stderr, "lockstep: computing on the CPU: {}\n", why);
   }

@@ -22,7 +22,7 @@ class Authority {
     write(name_ + ".pem", pem(certificate_.get()));
   }
 
-  // A certificate for a host ("DNS:localhost,IP:127.0.0.1"), and what its owner needs.
+  // A certificate for a host ("DNS:n1,IP:127.0.0.1"), and what its owner needs.
   TlsFiles issue(const std::string& owner, const std::string& hosts) {
     const Key key(EVP_EC_gen("P-256"), EVP_PKEY_free);
     const Certificate certificate = make(owner, key.get(), "CA:FALSE", hosts);

@@ -66,7 +66,8 @@ class Heard {
     control.on_failure([promise = promise_](const Failure& failure) { promise->set_value(failure); });
   }
   Failure wait() {
-    if (failure_.wait_for(kGenerous) != std::future_status::ready) return {.message = "nothing was heard"};
+    // Whatever happens is heard of after a heartbeat_timeout, which is kGenerous in most tests.
+    if (failure_.wait_for(2 * kGenerous) != std::future_status::ready) return {.message = "nothing was heard"};
     return failure_.get();
   }
 
@@ -74,6 +75,24 @@ class Heard {
   std::shared_ptr<std::promise<Failure>> promise_ = std::make_shared<std::promise<Failure>>();
   std::future<Failure> failure_ = promise_->get_future();
 };
+
+// A job of two whose coordinator ends when process 1 has not sent its first heartbeat: what that one hears then.
+inline Answer first_beat_while_ending(CoordinatorHost& host, ControlChannel& worker, const std::function<void()>& end) {
+  const auto enrolled = [](int process) {
+    return Request{.process = process,
+                   .incarnation = 5,
+                   .what = request::Register{.process_count = 2, .version = LOCKSTEP_VERSION, .timeout = kGenerous}};
+  };
+  host.submit(host.new_call(), enrolled(0), "", [](const Answer&) {});
+  EXPECT_EQ(worker.call(enrolled(1), kGenerous).outcome, Outcome::ok);
+  std::promise<void> closed;
+  host.submit(host.new_call(),
+              {.process = 0, .incarnation = 5, .what = request::Get{.key = "never", .timeout = kGenerous}}, "",
+              [&](const Answer&) { closed.set_value(); });
+  const auto ending = std::async(std::launch::async, end);
+  EXPECT_EQ(closed.get_future().wait_for(kGenerous), std::future_status::ready);
+  return worker.call({.process = 1, .incarnation = 5, .what = request::Heartbeat{}}, kGenerous);
+}
 
 enum class Transport { in_process, network, mail };
 

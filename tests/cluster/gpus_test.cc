@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cluster/data_plane.h"
 #include "lockstep/error.h"
 
 namespace lockstep::detail {
@@ -88,6 +89,29 @@ TEST(Gpus, WantedOnesAreTaken) {
 TEST(Gpus, MoreProcessesThanGpusAreRefused) {
   EXPECT_EQ(gpu_error_of([] { choose_gpus({.visible = 2, .local_id = 0, .local_count = 3}); }),
             "initialize: 3 processes of this host share 2 GPUs; start at most one per GPU");
+}
+
+TEST(Gpus, MoreProcessesThanGpusShareThemInTests) {
+  EXPECT_EQ(choose_shared_gpus({.visible = 2, .local_id = 0, .local_count = 3}), Ids{0});
+  EXPECT_EQ(choose_shared_gpus({.visible = 2, .local_id = 2, .local_count = 3}), Ids{0});
+  EXPECT_EQ(choose_shared_gpus({.visible = 1, .local_id = 1, .local_count = 2}), Ids{0});
+  EXPECT_EQ(choose_shared_gpus({.visible = 4, .local_id = 1, .local_count = 2}), (Ids{2, 3}));
+  EXPECT_EQ(choose_shared_gpus({.visible = 1, .local_id = 1, .local_count = 2, .shared = false}), Ids{0});
+}
+
+TEST(Gpus, PlaceAmongTheProcessesOfAHost) {
+  std::vector<ProcessFacts> facts(4);
+  for (size_t p = 0; p < facts.size(); ++p) facts[p].host = p == 1 ? "b" : "a";
+  EXPECT_EQ(local_place(facts, 0).id, 0);
+  EXPECT_EQ(local_place(facts, 0).count, 3);
+  EXPECT_EQ(local_place(facts, 3).id, 2);
+  EXPECT_EQ(local_place(facts, 1).id, 0);
+  EXPECT_EQ(local_place(facts, 1).count, 1);
+}
+
+TEST(Gpus, FactsOfAProcessAreReadAsTheyWereWritten) {
+  const ProcessFacts facts{"a/b", "10.0.0.1", 4, 8, "cuda"};
+  EXPECT_EQ(process_facts_from(to_text(facts)), facts);
 }
 
 }  // namespace

@@ -83,6 +83,17 @@ TEST(MailChannel, WithoutAWayNobodyIsReached) {
   EXPECT_EQ(answer.text, "the way to it is gone: the post office has burnt down");
 }
 
+TEST(MailChannel, CoordinatorThatEndsTellsThoseWhoComeToAsk) {
+  const auto office = PostOffice::open();
+  const auto host = std::make_shared<CoordinatorHost>(
+      CoordinatorOptions{.process_count = 2, .version = LOCKSTEP_VERSION, .heartbeat_timeout = kGenerous});
+  auto serving = serving_mail_channel(host, office->mail(0));
+  const auto worker = mail_channel(office->mail(1));
+  const Answer heard = first_beat_while_ending(*host, *worker, [&] { serving.reset(); });
+  EXPECT_EQ(heard.outcome, Outcome::failed);
+  EXPECT_EQ(heard.text, "process 0, coordinator: process 0 has ended");
+}
+
 TEST(MailChannel, ProcessesThatLoseTheirWayFail) {
   const auto office = PostOffice::open();
   ControlJob job({.count = 2, .transport = Transport::mail, .heartbeat_timeout = 200ms, .office = office});

@@ -21,7 +21,9 @@ TEST_P(CommConformance, Holds) {
     run(comm);
     ++calls;
   });
-  EXPECT_EQ(calls, ranks);
+  if (!IsSkipped()) {
+    EXPECT_EQ(calls, ranks);
+  }
   munmap(memory, sizeof(std::atomic<int>));
 }
 

@@ -36,6 +36,18 @@ TEST(World, SettledGroupsWaitLess) {
   world.leave();
 }
 
+TEST(World, WhatDependsOnItIsToldOfItsEnd) {
+  World world;
+  std::string reason;
+  bool left = false;
+  world.set_dependent({.abort = [&](const std::string& why) { reason = why; }, .leave = [&] { left = true; }});
+  world.abort("a process is gone");
+  EXPECT_EQ(reason, "a process is gone");
+  EXPECT_FALSE(left);
+  world.leave();
+  EXPECT_TRUE(left);
+}
+
 TEST(World, AloneThereIsNothingToSettle) {
   World world;
   world.settle();

@@ -5,12 +5,17 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <iostream>
+#include <numeric>
 #include <string>
+#include <thread>
 
 #include "base/throws.h"
 #include "comm/conformance.h"
+#include "comm/mpi/mpi_links.h"
+#include "comm/mpi/mpi_session.h"
 #include "comm_mpi/calls.h"
 #include "lockstep/error.h"
 
@@ -58,6 +63,35 @@ std::vector<conformance::Check> all_checks() {
 
 INSTANTIATE_TEST_SUITE_P(Mpi, MpiConformance, testing::ValuesIn(all_checks()),
                          [](const auto& one) { return std::string(one.param.name); });
+
+// A rank that has met all others may fail the group while messages to those who have not are still on their way.
+TEST(MpiLinks, NoteOfAFailureDoesNotOvertakeTheMeeting) {
+  using std::chrono::seconds;
+  MpiSession& session = MpiSession::instance();
+  if (session.size() < 2) GTEST_SKIP() << "there is one process";
+  const auto deadline = std::chrono::steady_clock::now() + seconds(60);
+  std::vector<int> members(static_cast<size_t>(session.size()));
+  std::iota(members.begin(), members.end(), 0);
+  MpiLinks links(session, members, session.rank(), "links/meeting", deadline);
+  if (session.rank() == 0) {
+    session.set("links/meeting/abort", "aborted\nfor the test");
+    for (int peer = 1; peer < session.size(); ++peer) {
+      EXPECT_EQ(session.get(fmt::format("links/meeting/read/{}", peer), seconds(60)), "yes");
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));  // longer than a wait spins before it looks for notes
+      const int one = 1;
+      links.wait(links.send(Links::Way::data, peer, &one, sizeof one, 0), deadline);
+    }
+  } else {
+    EXPECT_EQ(session.get("links/meeting/abort", seconds(60)), "aborted\nfor the test");
+    session.set(fmt::format("links/meeting/read/{}", session.rank()), "yes");
+    int value = 0;
+    links.wait(links.receive(Links::Way::data, 0, &value, sizeof value), deadline);
+    EXPECT_EQ(value, 1);
+    links.met();
+    EXPECT_THROW(links.wait(links.receive(Links::Way::data, 0, &value, sizeof value), deadline), LinkBroken);
+    links.close();
+  }
+}
 
 // In order of the ranks and rounded once, as in one process.
 TEST(MpiComm, SumsHaveTheBitsOfOneProcess) {

@@ -131,7 +131,9 @@ TEST(WholeKernel, TextsOfProductsCompile) {
   };
   for (const Case& c :
        {Case{DType::f32, 128, 1024, 784, false, false, "sm_90"}, Case{DType::f32, 33, 65, 10, true, true, "sm_80"},
-        Case{DType::bf16, 128, 10, 1024, false, true, "sm_80"},
+        Case{DType::f32, 128, 1024, 1024, false, true, "sm_90"}, Case{DType::f32, 784, 1024, 128, true, false, "sm_90"},
+        Case{DType::bf16, 128, 10, 1024, false, true, "sm_80"}, Case{DType::bf16, 64, 10, 64, true, true, "sm_90"},
+        Case{DType::f16, 128, 1024, 784, false, false, "sm_80"},
         Case{DType::f16, 784, 1024, 128, true, false, "sm_90"}}) {
     Texts texts;
     texts.add({.dtype = c.dtype, .m = c.m, .n = c.n, .k = c.k, .transpose_a = c.ta, .transpose_b = c.tb});

@@ -24,13 +24,40 @@ void expect_left(const std::string& collectives, const std::function<void(Contro
   {
     const auto control = join_control(
         {.process_id = 1, .process_count = 2, .coordinator = {"127.0.0.1", port}, .token = kToken, .host = "away"});
-    exchange_facts(*control, {host_identity(), "127.0.0.1", 1, 1}, std::chrono::seconds(60));
+    exchange_facts(*control, {host_identity(), "127.0.0.1", 1, 1, "cpu"}, std::chrono::seconds(60));
     then(*control);
   }
   const RunningProgram::Result result = first.wait();
   EXPECT_EQ(result.exit_code, 75) << result.err;
   expect_contains(result.err, fmt::format("process 1 (host away, pid {}): left without shutdown", ::getpid()));
   expect_lacks(result.err, "did not stop by itself");
+}
+
+// Process 0 is real, and this program is one that computes on a GPU.
+TEST(Connecting, IsRefusedBetweenTheCpuAndGpus) {
+  int port = 0;
+  {
+    Listener listener;
+    port = listener.port();
+  }
+  RunningProgram first({"env", std::string("LOCKSTEP_TOKEN=") + kToken,
+                        fmt::format("LOCKSTEP_COORDINATOR=127.0.0.1:{}", port), "LOCKSTEP_NUM_PROCESSES=2",
+                        "LOCKSTEP_PROCESS_ID=0", "LOCKSTEP_CPU_LANES=1", "LOCKSTEP_PLATFORM=cpu", program_path(),
+                        "allreduce"});
+  const std::string wanted =
+      "initialize: process 0 computes on cpu and process 1 on cuda; give all of them the same --platform "
+      "(LOCKSTEP_PLATFORM), or each a GPU";
+  const auto control = join_control(
+      {.process_id = 1, .process_count = 2, .coordinator = {"127.0.0.1", port}, .token = kToken, .host = "away"});
+  try {
+    exchange_facts(*control, {host_identity(), "127.0.0.1", 1, 1, "cuda"}, std::chrono::seconds(60));
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const std::runtime_error& error) {  // its own error, or that of process 0, which may be faster
+    expect_contains(error.what(), wanted);
+  }
+  const RunningProgram::Result result = first.wait();
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  expect_contains(result.err, wanted);
 }
 
 TEST(Connecting, EndsWhenAnotherLeavesBeforeItsMemoryIsShared) {

@@ -67,6 +67,16 @@ TEST(ProcessLosses, LanesWithinProcesses) {
   expect_near(losses({"-n", "2", "--devices", "4", "--lanes", "2"}, kMlp + Words{"--zero", "3"}), alone(kMlp));
 }
 
+// Devices that the lanes of a process cannot share evenly are carried by fewer lanes.
+TEST(ProcessLosses, LanesThatDoNotDivideTheDevices) {
+  for (const char* devices : {"1", "3"}) {
+    SCOPED_TRACE(devices);
+    for (const char* stage : {"0", "3"})
+      expect_near(losses({"-n", "2", "--devices", devices, "--lanes", "2"}, kMlp + Words{"--zero", stage}),
+                  alone(kMlp));
+  }
+}
+
 #ifdef LOCKSTEP_WITH_GLOO
 TEST(ProcessLosses, OverGloo) {
   expect_near(losses({"-n", "3", "--collectives", "gloo"}, kMlp + Words{"--zero", "3"}), alone(kMlp));

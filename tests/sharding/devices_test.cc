@@ -88,9 +88,10 @@ TEST(Devices, FollowTheEnvironmentWhenNotSet) {
 }
 
 // What a machine would say.
-GpuState usable(bool open) { return {.usable = open, .why_not = "", .seen = true}; }
-GpuState broken(bool) { return {.usable = false, .why_not = "cuda: broken; mend it", .seen = true}; }
-GpuState absent(bool) { return {.usable = false, .why_not = "cuda: none; buy one", .seen = false}; }
+GpuState usable() { return {.usable = true, .why_not = "", .seen = true}; }
+GpuState four() { return {.usable = true, .why_not = "", .seen = true, .devices = 4}; }
+GpuState broken() { return {.usable = false, .why_not = "cuda: broken; mend it", .seen = true}; }
+GpuState absent() { return {.usable = false, .why_not = "cuda: none; buy one", .seen = false}; }
 Environment nothing_said() { return {}; }
 
 TEST(Platform, IsAGpuWhereOneCanBeUsed) {
@@ -124,26 +125,48 @@ TEST(Platform, IsAskedOfNobodyWhereTheCpuIsWanted) {
       [] {
         return Environment{{"LOCKSTEP_PLATFORM", "cpu"}};
       },
-      [](bool) -> GpuState { throw Error("asked"); });
+      []() -> GpuState { throw Error("asked"); });
   EXPECT_EQ(table.platform(), Platform::cpu);
 }
 
-TEST(Platform, OfSeveralProcessesOrLanesIsTheCpu) {
-  DeviceTable processes(nothing_said, usable);
-  processes.join(1, {1, 1});
-  EXPECT_EQ(processes.platform(), Platform::cpu);
-  const std::string rest =
-      ", and a GPU is one lane of one process; use one process, or --platform cpu (LOCKSTEP_PLATFORM=cpu)";
-  EXPECT_EQ(processes.why_no_gpu(), "cuda: there are 2 processes" + rest);
-  processes.leave();
-  EXPECT_EQ(processes.platform(), Platform::cuda);
+TEST(Platform, OfSeveralProcessesIsThatOfOne) {
+  DeviceTable table(nothing_said, usable);
+  table.join(1, {1, 1});
+  EXPECT_EQ(table.platform(), Platform::cuda);
+  EXPECT_EQ(table.devices()[1], (Device{.id = 1, .platform = Platform::cuda, .process_index = 1}));
+}
 
-  DeviceTable lanes([] { return Environment{{"LOCKSTEP_CPU_LANES", "4"}}; }, usable);
-  EXPECT_EQ(lanes.platform(), Platform::cpu);
-  lanes.set_platform("cuda");
-  EXPECT_THROWS(lanes.platform(), Error, "cuda: there are 4 lanes" + rest);
-  DeviceTable one([] { return Environment{{"LOCKSTEP_CPU_LANES", "1"}}; }, usable);
-  EXPECT_EQ(one.platform(), Platform::cuda);
+TEST(Platform, OfTheCpusLanesSaysNothingOfGpus) {
+  DeviceTable table([] { return Environment{{"LOCKSTEP_CPU_LANES", "4"}}; }, usable);
+  EXPECT_EQ(table.platform(), Platform::cuda);
+}
+
+TEST(Platform, OfGpusHasADeviceForEachUnlessToldHowMany) {
+  DeviceTable all(nothing_said, four), told(nothing_said, four),
+      by_variable(
+          [] {
+            return Environment{{"LOCKSTEP_NUM_CPU_DEVICES", "1"}};
+          },
+          four),
+      cpu(nothing_said, four);
+  EXPECT_EQ(all.own_count(), 4);
+  EXPECT_EQ(all.devices().size(), 4u);
+  told.set_cpu_devices(8);
+  EXPECT_EQ(told.devices().size(), 8u);
+  EXPECT_EQ(by_variable.devices().size(), 1u);
+  cpu.set_platform("cpu");
+  EXPECT_EQ(cpu.own_count(), 1);
+}
+
+TEST(Platform, IsLookedForAgainWhenGpusHaveBecomeOthers) {
+  static bool taken = false;
+  DeviceTable table(nothing_said, [] { return taken ? broken() : usable(); });
+  EXPECT_EQ(table.platform(), Platform::cuda);
+  taken = true;
+  EXPECT_EQ(table.platform(), Platform::cuda);
+  table.look_again();
+  EXPECT_EQ(table.platform(), Platform::cpu);
+  EXPECT_EQ(table.why_no_gpu(), "cuda: broken; mend it");
 }
 
 TEST(Platform, RejectsNamesThatAreNone) {

@@ -214,12 +214,14 @@ ControlServer::ControlServer(std::shared_ptr<CoordinatorHost> host, ServerOption
 }
 
 void ControlServer::flush_failure() {
-  host_->wait_told(kAnswerFlush);
+  host_->wait_told();
   service_->underway.wait_none(kAnswerFlush);
 }
 
 ControlServer::~ControlServer() {
   host_->close("process 0 has ended");
+  // One that is between two heartbeats, or before its first, would find nobody and not know why.
+  host_->wait_told();
   if (service_->server) service_->server->Shutdown(std::chrono::system_clock::now() + kAnswerFlush);
 }
 

@@ -26,7 +26,8 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-constexpr uint64_t kMessages = 0, kWatch = 1;  // slots
+constexpr uint64_t kWatch = 1;  // a slot that no way has
+uint64_t slot(Links::Way way) { return way == Links::Way::meeting ? 2 : 0; }
 constexpr auto kLongestWait = std::chrono::hours(24 * 365);
 
 milliseconds until(Links::Time deadline) {
@@ -187,27 +188,27 @@ int GlooLinks::begin(int peer, bool sends) {
   return message;
 }
 
-int GlooLinks::send(int to, const void* data, size_t bytes) {
+int GlooLinks::send(Way way, int to, const void* data, size_t bytes, uint64_t) {
   const int message = begin(to, true);
   try {
-    messages_[static_cast<size_t>(message)]->buffer->send(to, kMessages, reinterpret_cast<uintptr_t>(data), bytes);
+    messages_[static_cast<size_t>(message)]->buffer->send(to, slot(way), reinterpret_cast<uintptr_t>(data), bytes);
   } catch (const std::exception& error) {
     throw LinkBroken{to, error.what()};
   }
   return message;
 }
 
-int GlooLinks::receive(int from, void* data, size_t bytes) {
+int GlooLinks::receive(Way way, int from, void* data, size_t bytes) {
   const int message = begin(from, false);
   try {
-    messages_[static_cast<size_t>(message)]->buffer->recv(from, kMessages, reinterpret_cast<uintptr_t>(data), bytes);
+    messages_[static_cast<size_t>(message)]->buffer->recv(from, slot(way), reinterpret_cast<uintptr_t>(data), bytes);
   } catch (const std::exception& error) {
     throw LinkBroken{from, error.what()};
   }
   return message;
 }
 
-void GlooLinks::wait(int message, Time deadline) {
+Links::Arrival GlooLinks::wait(int message, Time deadline) {
   const Message& one = *messages_[static_cast<size_t>(message)];
   // Whoever closes looks at waiting_ after it has said so: one of the two sees the other.
   waiting_.store(&one);
@@ -230,6 +231,7 @@ void GlooLinks::wait(int message, Time deadline) {
   }
   waiting_.store(nullptr);
   free_.push_back(message);
+  return {};
 }
 
 void GlooLinks::fail_if_broken(int peer) {

@@ -30,13 +30,14 @@ class GlooLinks final : public Links {
             Time deadline);
   ~GlooLinks() override;
 
-  int send(int to, const void* data, size_t bytes) override;
-  int receive(int from, void* data, size_t bytes) override;
-  void wait(int message, Time deadline) override;
+  int send(Way way, int to, const void* data, size_t bytes, uint64_t stamp) override;
+  int receive(Way way, int from, void* data, size_t bytes) override;
+  Arrival wait(int message, Time deadline) override;
   std::vector<LinkBroken> broken() override;
   void close() noexcept override;
   std::unique_ptr<Links> split(const std::vector<int>& ranks, int rank, const std::string& prefix,
                                Time deadline) override;
+  bool wants_room() const override { return true; }
 
  private:
   using Buffer = gloo::transport::UnboundBuffer;

@@ -37,7 +37,11 @@ MpiLinks::MpiLinks(MpiSession& session, std::vector<int> members, int rank, std:
     }
   }
   session_.take_tag(tag_);
+  // The first of every one of its members, who are all there are: they agree on it, and no other group can be it.
+  stamped_ = tag_ == MpiSession::kFirstTag && static_cast<int>(members_.size()) == session_.size();
 }
+
+uint64_t MpiLinks::stamps() const { return stamped_ ? static_cast<uint64_t>(session_.greatest_tag()) + 1 : 0; }
 
 MpiLinks::~MpiLinks() { let_go(); }
 
@@ -56,7 +60,7 @@ size_t MpiLinks::first_part(size_t bytes) const {
   return bytes;
 }
 
-int MpiLinks::begin(int peer) {
+int MpiLinks::begin(int peer, bool sends) {
   if (closed_.load()) throw LinkBroken{-1, "closed"};
   if (free_.empty()) {
     messages_.emplace_back();
@@ -65,44 +69,51 @@ int MpiLinks::begin(int peer) {
   const int message = free_.back();
   free_.pop_back();
   messages_[static_cast<size_t>(message)].peer = peer;
+  messages_[static_cast<size_t>(message)].sends = sends;
   return message;
 }
 
-int MpiLinks::send(int to, const void* data, size_t bytes) {
-  const int message = begin(to);
+int MpiLinks::send(Way, int to, const void* data, size_t bytes, uint64_t stamp) {
+  const int message = begin(to, true);
   MPI_Request& request = messages_[static_cast<size_t>(message)].request;
   session_.call("MPI_Isend", [&] {
-    return MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, members_[static_cast<size_t>(to)], tag_,
-                     session_.messages(), &request);
+    return MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, members_[static_cast<size_t>(to)],
+                     stamped_ ? static_cast<int>(stamp) : tag_, stamped_ ? session_.stamped() : session_.messages(),
+                     &request);
   });
   return message;
 }
 
-int MpiLinks::receive(int from, void* data, size_t bytes) {
-  const int message = begin(from);
+int MpiLinks::receive(Way, int from, void* data, size_t bytes) {
+  const int message = begin(from, false);
   MPI_Request& request = messages_[static_cast<size_t>(message)].request;
   session_.call("MPI_Irecv", [&] {
-    return MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, members_[static_cast<size_t>(from)], tag_,
-                     session_.messages(), &request);
+    return MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, members_[static_cast<size_t>(from)],
+                     stamped_ ? MPI_ANY_TAG : tag_, stamped_ ? session_.stamped() : session_.messages(), &request);
   });
   return message;
 }
 
 // Neither a pause nor a look at the clock between tests: a test takes longer than either, and a message that is handed
 // over in several steps waits for each of them.
-bool MpiLinks::done(int message) {
-  MPI_Request& request = messages_[static_cast<size_t>(message)].request;
+bool MpiLinks::done(int number) {
+  Message& message = messages_[static_cast<size_t>(number)];
   int is_done = 0;
   session_.call("MPI_Test", [&] {
-    int code = MPI_SUCCESS;
+    int code = MPI_SUCCESS, bytes = 0;
+    MPI_Status status;
     for (int i = 0; i < kTests && !is_done && code == MPI_SUCCESS; ++i)
-      code = MPI_Test(&request, &is_done, MPI_STATUS_IGNORE);
+      code = MPI_Test(&message.request, &is_done, &status);
+    if (is_done && stamped_ && !message.sends && code == MPI_SUCCESS) {
+      code = MPI_Get_count(&status, MPI_BYTE, &bytes);
+      message.arrival = {static_cast<size_t>(std::max(bytes, 0)), static_cast<uint64_t>(std::max(status.MPI_TAG, 0))};
+    }
     return code;
   });
   return is_done != 0;
 }
 
-void MpiLinks::wait(int message, Time deadline) {
+Links::Arrival MpiLinks::wait(int message, Time deadline) {
   const int peer = messages_[static_cast<size_t>(message)].peer;
   std::optional<Time> first;
   try {
@@ -112,8 +123,9 @@ void MpiLinks::wait(int message, Time deadline) {
       first = began;
       if (now >= deadline) throw LinkTimeout{peer};
       if (now - began < kLinkSpin) continue;
-      // Nobody closes a connection here: that a group has failed is said in a note.
-      if (session_.look(prefix_ + "/abort") || session_.look(prefix_ + "/asking")) throw LinkBroken{peer, "it stopped"};
+      // Nobody closes a connection here: that a group has failed is said in a note, which may overtake messages.
+      if (met_.load() && (session_.look(prefix_ + "/abort") || session_.look(prefix_ + "/asking")))
+        throw LinkBroken{peer, "it stopped"};
       if (now - began < kYield)
         std::this_thread::yield();
       else
@@ -124,6 +136,7 @@ void MpiLinks::wait(int message, Time deadline) {
     throw;
   }
   free_.push_back(message);
+  return messages_[static_cast<size_t>(message)].arrival;
 }
 
 std::vector<LinkBroken> MpiLinks::broken() { return {}; }

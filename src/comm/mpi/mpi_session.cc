@@ -65,7 +65,7 @@ void MpiSession::initialize() {
 MpiSession::MpiSession() {
   initialize();
   call("MPI_Comm_dup", [&] {
-    for (MPI_Comm* comm : {&messages_, &notes_comm_, &letters_}) {
+    for (MPI_Comm* comm : {&messages_, &stamped_, &notes_comm_, &letters_}) {
       if (const int code = MPI_Comm_dup(MPI_COMM_WORLD, comm); code != MPI_SUCCESS) return code;
       MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN);
     }

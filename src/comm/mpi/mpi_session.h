@@ -27,9 +27,13 @@ class MpiSession final : public KeyStore {
   static MpiSession& instance();
   static void finalize();
 
+  static constexpr int kFirstTag = 1;
+
   int rank() const { return rank_; }
   int size() const { return size_; }
   MPI_Comm messages() const { return messages_; }
+  // Of the group with kFirstTag, whose messages are told apart by nothing else.
+  MPI_Comm stamped() const { return stamped_; }
   MPI_Comm letters() const { return letters_; }
   int greatest_tag() const { return greatest_tag_; }
 
@@ -86,7 +90,7 @@ class MpiSession final : public KeyStore {
   std::unique_ptr<MpiFunnel> funnel_;  // the thread that has initialized MPI; null: the program has
   int rank_ = 0, size_ = 1;
   int greatest_tag_ = 0;
-  MPI_Comm messages_ = MPI_COMM_NULL, notes_comm_ = MPI_COMM_NULL, letters_ = MPI_COMM_NULL;
+  MPI_Comm messages_ = MPI_COMM_NULL, stamped_ = MPI_COMM_NULL, notes_comm_ = MPI_COMM_NULL, letters_ = MPI_COMM_NULL;
   std::mutex turn_;
   std::atomic<bool> failed_{false};
   std::shared_mutex staying_;
@@ -95,7 +99,7 @@ class MpiSession final : public KeyStore {
   std::mutex mutex_;  // of what follows
   std::map<std::string, std::string> notes_;
   std::list<Note> leaving_;
-  int next_tag_ = 1;
+  int next_tag_ = kFirstTag;
 };
 
 }  // namespace lockstep

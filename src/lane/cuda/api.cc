@@ -3,10 +3,13 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <initializer_list>
+#include <utility>
 
 #include "base/check.h"
 #include "lane/cuda/dnn.h"
+#include "lane/cuda/nccl.h"
 #include "lane/gpu_launch.h"
 #include "lockstep/error.h"
 
@@ -108,6 +111,19 @@ const CudaDnn* cuda_dnn() {
 }
 #endif
 
+#ifdef LOCKSTEP_WITH_NCCL
+const CudaNccl* cuda_nccl() {
+  static const CudaNccl* const loaded = [] {
+    auto* out = new CudaNccl;
+    Library library("nccl", {"2"});
+#define NCCL(name) library.find(out->name, #name);
+#include "lane/cuda/functions.def"
+    return library.handle ? out : nullptr;
+  }();
+  return loaded;
+}
+#endif
+
 std::string cuda_failure() {
   for (const std::string* failure : {&runtime().failure, &compiler().failure, &blas().failure})
     if (!failure->empty()) return *failure;
@@ -123,7 +139,7 @@ std::vector<GpuLibrary> cuda_libraries() {
     out.push_back({name, library.handle ? library.name : "", library.failure, without});
   };
   add("cudnn", "9", "convolutions are slow; install cuDNN 9 for CUDA 13 (libcudnn9-cuda-13)");
-  add("nccl", "2", "of no use yet");
+  add("nccl", "2", "several GPUs exchange values through the host's memory; install NCCL 2.18 or newer (libnccl2)");
   return out;
 }
 
@@ -138,6 +154,12 @@ const CudaCompiler& cuda_compiler() {
 const CudaBlas& cuda_blas() {
   if (!blas().failure.empty()) throw Error(blas().failure);
   return blas().functions;
+}
+
+int use_gpu(int gpu) {
+  thread_local int current = -1;  // not chosen: the first
+  if (current != gpu) check_cuda(cuda().cudaSetDevice(gpu), "choose the GPU");
+  return std::max(std::exchange(current, gpu), 0);
 }
 
 void check_compiler(nvrtcResult error, const char* what) {

@@ -29,6 +29,9 @@ struct CudaBlas {
 // Whether there is a GPU to compute on; why_not() says what is missing and what to do, empty when nothing is.
 int cuda_device_count();
 std::string cuda_why_not();
+// Those that are this process's own, of the visible ones, and that of each of its lanes. REQUIRES: there is one.
+std::vector<int> gpus_to_use();
+std::vector<int> lane_gpus();
 
 // Why a library that is always needed cannot be opened, empty when all can be; and all that are of use, whether there
 // or not. They open them.
@@ -39,6 +42,10 @@ std::vector<GpuLibrary> cuda_libraries();
 const CudaRuntime& cuda();
 const CudaCompiler& cuda_compiler();
 const CudaBlas& cuda_blas();
+
+// This thread's calls go to that GPU, of those visible, from now on. Returns to which they went before. Nothing else
+// may choose one.
+int use_gpu(int gpu);
 
 // Throw when a call failed, naming the op or the launch where it is known (GpuLaunch): OutOfMemory when memory was
 // short, DeviceLost when the GPU is out of order, else Error; `what` is what was tried.

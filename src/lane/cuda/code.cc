@@ -95,11 +95,12 @@ std::vector<char> compile_cuda(const std::string& source, const std::vector<Cuda
 
 CudaFunction CudaCode::get(CudaLane& lane, const std::string& source, const std::vector<CudaHeader>& headers) {
   static std::mutex mutex;
-  static auto* const functions = new std::map<std::string, CudaFunction>;
+  static auto* const by_architecture = new std::map<std::string, std::map<std::string, CudaFunction>>;
   const std::lock_guard lock(mutex);
-  if (const auto at = functions->find(source); at != functions->end()) return at->second;
-
   const std::string architecture = fmt::format("sm_{}{}", lane.info().major, lane.info().minor);
+  auto& functions = (*by_architecture)[architecture];
+  if (const auto at = functions.find(source); at != functions.end()) return at->second;
+
   const std::string folder = cuda_cache_folder();
   const std::string path =
       folder.empty() ? "" : fmt::format("{}/{}.cubin", folder, key_of(source, headers, architecture));
@@ -117,7 +118,7 @@ CudaFunction CudaCode::get(CudaLane& lane, const std::string& source, const std:
   }
   CudaFunction function;
   check_cuda(cuda().cudaLibraryGetKernel(&function.kernel_, library, "f"), "find a kernel");
-  return functions->emplace(source, function).first->second;
+  return functions.emplace(source, function).first->second;
 }
 
 void CudaFunction::launch(CudaLane& lane, int64_t blocks, int threads, void** arguments, int64_t shared_bytes,

@@ -1,6 +1,7 @@
 #include "lane/cuda/conv_cuda.h"
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 
 #include "base/check.h"
@@ -18,24 +19,38 @@ void check_dnn(cudnnStatus_t status, const char* what) {
   if (status != CUDNN_STATUS_SUCCESS) throw_error("cuda: {}: {}", what, cuda_dnn()->cudnnGetErrorString(status));
 }
 
-// The context of the process's GPU.
+// What a lane has of cuDNN: the context of its GPU, and memory. Its convolutions run one after another, and share what
+// they need meanwhile.
+struct LaneDnn {
+  cudnnHandle_t handle = nullptr;
+  BufferPtr space;
+};
+
+// f(LaneDnn&) while nobody else changes it.
+template <class F>
+auto with_dnn(CudaLane& lane, F f) {
+  static std::mutex mutex;
+  static auto* const all = new std::map<CudaLane*, LaneDnn>;
+  const std::lock_guard lock(mutex);
+  return f((*all)[&lane]);
+}
+
 cudnnHandle_t context(CudaLane& lane) {
-  static const cudnnHandle_t made = [&] {
+  return with_dnn(lane, [&](LaneDnn& own) {
+    if (own.handle) return own.handle;
+    lane.enter();
     cudnnHandle_t handle = nullptr;
     check_dnn(cuda_dnn()->cudnnCreate(&handle), "start cuDNN");
     check_dnn(cuda_dnn()->cudnnSetStream(handle, lane.stream()), "start cuDNN");
-    return handle;
-  }();
-  return made;
+    return own.handle = handle;
+  });
 }
 
-// Convolutions run one after another, and share what they need meanwhile.
 BufferPtr shared_space(CudaLane& lane, int64_t bytes) {
-  static std::mutex mutex;
-  static auto* const space = new BufferPtr;
-  const std::lock_guard lock(mutex);
-  if (!*space || (*space)->size() < bytes) *space = lane.allocate(bytes);
-  return *space;
+  return with_dnn(lane, [&](LaneDnn& own) {
+    if (!own.space || own.space->size() < bytes) own.space = lane.allocate(bytes);
+    return own.space;
+  });
 }
 
 cudnnDataType_t cudnn_type(DType dtype) {

@@ -1,7 +1,11 @@
 #include "lane/cuda/cuda_lane.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cstring>
 #include <limits>
+#include <numeric>
+#include <thread>
 
 #include "base/check.h"
 #include "lockstep/error.h"
@@ -9,7 +13,8 @@
 namespace lockstep {
 namespace {
 thread_local int64_t waits_here = 0;
-}
+
+}  // namespace
 
 std::string gpu_memory_text(int64_t bytes, const char* purpose, int64_t free, int64_t total, int64_t held,
                             const std::string& name) {
@@ -20,31 +25,63 @@ std::string gpu_memory_text(int64_t bytes, const char* purpose, int64_t free, in
       gib(bytes), purpose, gib(free), gib(total), name, gib(held));
 }
 
-CudaLane& CudaLane::local() {
-  static CudaLane* const lane = [] {
+// Memory that was taken, and on which lane.
+struct CudaLane::Block {
+  CudaLane* lane = nullptr;
+  void* memory = nullptr;
+  Block* next = nullptr;
+};
+
+CudaLane& CudaLane::of(int64_t lane) {
+  static const std::vector<int>* const gpus = [] {
     if (cuda_device_count() == 0) throw Error(cuda_why_not());
-    return new CudaLane(0);
+    return new std::vector<int>(lane_gpus());
   }();
-  return *lane;
+  static auto* const lanes = new std::vector<std::atomic<CudaLane*>>(gpus->size());
+  std::atomic<CudaLane*>& made = lanes->at(static_cast<size_t>(lane));
+  if (CudaLane* const ready = made.load(std::memory_order_acquire)) return *ready;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (!made) made = new CudaLane((*gpus)[static_cast<size_t>(lane)]);
+  return *made;
 }
 
-CudaLane::CudaLane(int device) {
-  check_cuda(cuda().cudaSetDevice(device), "choose the GPU");
+CudaLane::CudaLane(int gpu) : gpu_(gpu) {
+  enter();
   cudaDeviceProp properties{};
-  check_cuda(cuda().cudaGetDeviceProperties(&properties, device), "ask for the properties of the GPU");
+  check_cuda(cuda().cudaGetDeviceProperties(&properties, gpu), "ask for the properties of the GPU");
   info_ = {properties.name,
            static_cast<int64_t>(properties.totalGlobalMem),
            properties.major,
            properties.minor,
            properties.multiProcessorCount,
-           static_cast<int64_t>(properties.sharedMemPerBlockOptin)};
+           static_cast<int64_t>(properties.sharedMemPerBlockOptin),
+           {}};
+  static_assert(sizeof properties.uuid == sizeof info_.uuid);
+  std::memcpy(info_.uuid.data(), &properties.uuid, sizeof properties.uuid);
   check_cuda(cuda().cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
-  check_cuda(cuda().cudaDeviceGetDefaultMemPool(&pool_, device), "find the memory pool");
+  check_cuda(cuda().cudaDeviceGetDefaultMemPool(&pool_, gpu), "find the memory pool");
   uint64_t keep = std::numeric_limits<uint64_t>::max();  // in a steady state nothing is asked of the driver
   check_cuda(cuda().cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep), "set up the memory pool");
 }
 
+CudaLane::Block* CudaLane::take_block() {
+  const std::lock_guard lock(blocks_mutex_);
+  if (!free_blocks_) return new Block{this, nullptr, nullptr};
+  return std::exchange(free_blocks_, free_blocks_->next);
+}
+
+// After all that was queued and may use it.
+void CudaLane::give_back(void* owner) {
+  auto* const block = static_cast<Block*>(owner);
+  CudaLane& lane = *block->lane;
+  cuda().cudaFreeAsync(block->memory, lane.stream_);
+  const std::lock_guard lock(lane.blocks_mutex_);
+  block->next = std::exchange(lane.free_blocks_, block);
+}
+
 BufferPtr CudaLane::allocate(int64_t bytes, const char* purpose) {
+  enter();
   void* data = nullptr;
   const auto ask = [&] {
     return cuda().cudaMallocAsync(&data, static_cast<size_t>(std::max<int64_t>(bytes, 1)), stream_);
@@ -52,7 +89,7 @@ BufferPtr CudaLane::allocate(int64_t bytes, const char* purpose) {
   cudaError_t error = ask();
   if (error == cudaErrorMemoryAllocation && !recording_) {
     // What the pool keeps may be in pieces that are too small.
-    check_cuda(cuda().cudaStreamSynchronize(stream_), "wait for the GPU");
+    wait();
     check_cuda(cuda().cudaMemPoolTrimTo(pool_, 0), "give memory back");
     error = ask();
   }
@@ -65,38 +102,95 @@ BufferPtr CudaLane::allocate(int64_t bytes, const char* purpose) {
                                       static_cast<int64_t>(held), info_.name));
   }
   check_cuda(error, "allocate memory");
-  return Allocator::host().adopt(data, bytes, data, [](void* memory) {
-    cuda().cudaFreeAsync(memory, CudaLane::local().stream());  // after all that was queued and may use it
-  });
+  Block* const block = take_block();
+  block->memory = data;
+  return Allocator::host().adopt(data, bytes, block, give_back);
+}
+
+BufferPtr CudaLane::allocate_pinned(int64_t bytes) {
+  enter();
+  void* data = nullptr;
+  check_cuda(cuda().cudaHostAlloc(&data, static_cast<size_t>(std::max<int64_t>(bytes, 1)), cudaHostAllocPortable),
+             "allocate memory of the host");
+  return Allocator::host().adopt(data, bytes, data, [](void* memory) { cuda().cudaFreeHost(memory); });
 }
 
 void CudaLane::to_device(void* to, const void* from, int64_t bytes) {
   if (bytes == 0) return;
+  enter();
   check_cuda(cuda().cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream_),
              "copy to the GPU");
 }
 
 void CudaLane::to_host(void* to, const void* from, int64_t bytes) {
+  enter();
+  if (is_watched()) wait();  // a copy to memory that is not pinned waits by itself, and looks at nothing
   if (bytes > 0)
     check_cuda(cuda().cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_),
                "copy from the GPU");
-  check_cuda(cuda().cudaStreamSynchronize(stream_), "wait for the GPU");
+  wait();
+}
+
+void CudaLane::wait_until_idle(bool all) {
   ++waits_here;
+  enter();
+  const std::lock_guard lock(watched_mutex_);
+  if (watched_.empty()) return check_cuda(cuda().cudaStreamSynchronize(stream_), "wait for the GPU");
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::microseconds kShort(500), kLook(1000), kPause(50);
+  const Clock::time_point began = Clock::now();
+  Clock::time_point looked = began;
+  for (;;) {
+    const cudaError_t state = cuda().cudaStreamQuery(stream_);
+    const Clock::time_point now = Clock::now();
+    // Also once at the end: what was given up has ended, too.
+    bool busy = true;
+    if (state != cudaErrorNotReady || now - looked >= kLook) {
+      looked = now;
+      busy = false;
+      for (Watched* each : watched_) busy |= each->look(began);
+    }
+    if (state != cudaErrorNotReady && (state != cudaSuccess || !all || !busy))
+      return check_cuda(state, "wait for the GPU");
+    if (now - began < kShort)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(kPause);
+  }
+}
+
+bool CudaLane::is_watched() {
+  const std::lock_guard lock(watched_mutex_);
+  return !watched_.empty();
+}
+
+void CudaLane::watch(Watched* watched) {
+  const std::lock_guard lock(watched_mutex_);
+  watched_.push_back(watched);
+}
+
+void CudaLane::unwatch(Watched* watched) {
+  const std::lock_guard lock(watched_mutex_);
+  std::erase(watched_, watched);
 }
 
 int64_t CudaLane::waits() { return waits_here; }
 
 void CudaLane::copy(void* to, const void* from, int64_t bytes) {
   if (bytes == 0 || to == from) return;
+  enter();
   check_cuda(cuda().cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream_),
              "copy on the GPU");
 }
 
 void CudaLane::clear(void* to, int64_t bytes) {
-  if (bytes > 0) check_cuda(cuda().cudaMemsetAsync(to, 0, static_cast<size_t>(bytes), stream_), "clear memory");
+  if (bytes == 0) return;
+  enter();
+  check_cuda(cuda().cudaMemsetAsync(to, 0, static_cast<size_t>(bytes), stream_), "clear memory");
 }
 
 cudaGraphExec_t CudaLane::record(const std::function<void()>& work) {
+  enter();
   cudaGraph_t graph = nullptr;
   check_cuda(cuda().cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "begin to record");
   recording_ = true;
@@ -117,15 +211,20 @@ cudaGraphExec_t CudaLane::record(const std::function<void()>& work) {
 }
 
 void CudaLane::replay(cudaGraphExec_t graph) {
+  enter();
   check_cuda(cuda().cudaGraphLaunch(graph, stream_), "replay a recording");
 }
 
 void CudaLane::forget(cudaGraphExec_t graph) {
-  cuda().cudaStreamSynchronize(stream_);
+  try {
+    wait();
+  } catch (const std::exception&) {  // told where it was run
+  }
   cuda().cudaGraphExecDestroy(graph);
 }
 
 cublasLtHandle_t CudaLane::blas() {
+  enter();
   if (!blas_) check_blas(cuda_blas().cublasLtCreate(&blas_), "start matrix products");
   return blas_;
 }

@@ -1,11 +1,15 @@
 // CudaLane: one GPU and what executes programs on it: a stream, on which everything happens in order, memory that is
-// taken and given back in that order, and work space. Calls return when work is queued; only to_host() waits for it.
-// Safe from any thread, one program at a time (running()).
+// taken and given back in that order, and work space. Calls return when work is queued; only to_host() and wait() wait
+// for it. A process has as many as it has GPUs, or as gpu_lanes.h says, each with what is its own.
+// Safe from any thread, one program at a time on each (running()).
 #pragma once
 
+#include <array>
+#include <chrono>
 #include <functional>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "lane/buffer.h"
 #include "lane/cuda/api.h"
@@ -13,28 +17,52 @@
 namespace lockstep {
 
 struct CudaInfo {
-  std::string name;          // "NVIDIA H200"
-  int64_t memory = 0;        // bytes
-  int major = 0, minor = 0;  // compute capability
-  int processors = 0;        // streaming multiprocessors
-  int64_t shared = 0;        // bytes of memory that a block of threads may have of its own
+  std::string name;                // "NVIDIA H200"
+  int64_t memory = 0;              // bytes
+  int major = 0, minor = 0;        // compute capability
+  int processors = 0;              // streaming multiprocessors
+  int64_t shared = 0;              // bytes of memory that a block of threads may have of its own
+  std::array<uint8_t, 16> uuid{};  // no other GPU has the same
 };
 
 class CudaLane {
  public:
-  // The GPU of this process, made on first use and never destroyed. Throws Error when there is none.
-  static CudaLane& local();
+  // Lanes of this process, made on first use and never destroyed. Throw Error when there is no GPU. The first is where
+  // programs run that are not cut.
+  static CudaLane& of(int64_t lane);
+  static CudaLane& local() { return of(0); }
 
   const CudaInfo& info() const { return info_; }
   cudaStream_t stream() const { return stream_; }
   std::mutex& running() { return running_; }
 
+  // This thread's calls go to this GPU from now on. The functions here that need it do so themselves.
+  void enter() const { use_gpu(gpu_); }
+
   // Memory of the GPU. Throws OutOfMemory with what was asked for, for what, and what there is.
   BufferPtr allocate(int64_t bytes, const char* purpose = "an array");
+  // Memory of the host that this and every other GPU copies from and to without another copy in between.
+  BufferPtr allocate_pinned(int64_t bytes);
 
   // Host memory may be used again when they return. to_host() waits for all that was queued before.
   void to_device(void* to, const void* from, int64_t bytes);
   void to_host(void* to, const void* from, int64_t bytes);
+  // Returns when all that was queued before is done; wait_for_all(): and all that others do beside it (Watched).
+  void wait() { wait_until_idle(false); }
+  void wait_for_all() { wait_until_idle(true); }
+
+  // What others do in the stream's order or beside it, and may never end. While this lane waits for its GPU, look() is
+  // called again and again with the time at which the wait began; it throws when there is no more use in waiting.
+  // Returns whether anything of it is still under way.
+  class Watched {
+   public:
+    virtual ~Watched() = default;
+    virtual bool look(std::chrono::steady_clock::time_point waiting_since) = 0;
+  };
+  void watch(Watched* watched);
+  // look() is not called any more when it returns.
+  void unwatch(Watched* watched);
+
   // How often this thread has waited so.
   static int64_t waits();
   void copy(void* to, const void* from, int64_t bytes);
@@ -53,8 +81,14 @@ class CudaLane {
   static constexpr size_t kBlasBytes = size_t{32} << 20;
 
  private:
-  explicit CudaLane(int device);
+  explicit CudaLane(int gpu);
+  void wait_until_idle(bool all);
+  bool is_watched();
+  struct Block;
+  Block* take_block();
+  static void give_back(void* block);
 
+  const int gpu_;  // of those visible
   CudaInfo info_;
   cudaStream_t stream_ = nullptr;
   cudaMemPool_t pool_ = nullptr;
@@ -62,6 +96,10 @@ class CudaLane {
   bool recording_ = false;
   BufferPtr blas_space_;
   cublasLtHandle_t blas_ = nullptr;
+  std::mutex blocks_mutex_;
+  Block* free_blocks_ = nullptr;
+  std::mutex watched_mutex_;  // held while a thread waits
+  std::vector<Watched*> watched_;
 };
 
 // What an OutOfMemory of a GPU says. `held`: what arrays and programs of this process have of it.

@@ -5,8 +5,12 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 
+#include "lane/gpu_lanes.h"
 #include "lane/gpu_report.h"
+#include "lockstep/error.h"
+#include "sharding/device_table.h"
 
 namespace lockstep {
 namespace {
@@ -76,29 +80,77 @@ std::string why_no_gpu(const CudaFacts& facts) {
 }
 
 int cuda_device_count() { return found().facts.count; }
-std::string cuda_why_not() { return found().why_not; }
 
-GpuReport report_gpus(int most) {
+std::string cuda_why_not() {
+  if (!found().why_not.empty()) return found().why_not;
+  const auto own = own_gpus();
+  return own ? own->why_none : "";
+}
+
+std::vector<int> gpus_to_use() {
+  if (const auto own = own_gpus()) return own->gpus;
+  std::vector<int> all(static_cast<size_t>(cuda_device_count()));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+std::vector<int> lane_gpus() {
+  return gpus_of_lanes(gpus_to_use(), detail::DeviceTable::instance().own_count(), said_gpu_lanes());
+}
+
+namespace {
+
+// Those that are used, or why that cannot be told.
+std::vector<int> used_gpus(std::string& why_not) {
+  try {
+    std::vector<int> used = lane_gpus();
+    std::sort(used.begin(), used.end());
+    used.erase(std::unique(used.begin(), used.end()), used.end());
+    return used;
+  } catch (const Error& error) {
+    why_not = error.what();
+    return {};
+  }
+}
+
+GpuReport report(bool all) {
   const CudaFacts& facts = found().facts;
   GpuReport out;
   out.built_in = true;
   out.seen = facts.device_files;
   out.driver = cuda_version_text(facts.driver);
   out.runtime = cuda_version_text(facts.runtime);
-  out.why_not = found().why_not;
+  out.why_not = cuda_why_not();
   if (!facts.device_files) return out;
-  if (most > 1) out.libraries = cuda_libraries();
-  for (int i = 0; i < std::min(facts.count, most); ++i) {
+  if (all) out.libraries = cuda_libraries();
+  if (out.why_not.empty()) out.used = used_gpus(out.why_not);
+  std::optional<int> before;  // what this thread used
+  const auto can_use = [&](int gpu) {
+    try {
+      const int used = use_gpu(gpu);
+      if (!before) before = used;
+      return true;
+    } catch (const std::exception&) {  // somebody may have it for himself
+      return false;
+    }
+  };
+  for (int i = 0; i < facts.count; ++i) {
+    if (!all && (out.used.empty() || i != out.used[0])) continue;
     cudaDeviceProp properties{};
     if (cuda().cudaGetDeviceProperties(&properties, i) != cudaSuccess) continue;
     size_t free = 0, total = 0;
-    const bool told = cuda().cudaSetDevice(i) == cudaSuccess && cuda().cudaMemGetInfo(&free, &total) == cudaSuccess;
+    const bool told = can_use(i) && cuda().cudaMemGetInfo(&free, &total) == cudaSuccess;
     out.gpus.push_back({properties.name, static_cast<int64_t>(properties.totalGlobalMem),
                         told ? static_cast<int64_t>(free) : -1, properties.major, properties.minor,
                         properties.multiProcessorCount});
   }
-  if (facts.count > 0) cuda().cudaSetDevice(0);
+  if (before) can_use(*before);
   return out;
 }
+
+}  // namespace
+
+GpuReport report_gpus() { return report(true); }
+GpuReport report_first_gpu() { return report(false); }
 
 }  // namespace lockstep

@@ -69,75 +69,136 @@ inline uint32_t tf32(float x) {
   return y;
 }
 
-// Two elements that follow each other in the sum, at the places i and j.
-template <class T>
-inline uint32_t pair(const T* from, int i, int j) {
-  if (j == i + 1) return *reinterpret_cast<const uint32_t*>(from + i);
-  return uint32_t(from[i].bits) | uint32_t(from[j].bits) << 16;
+// Matrices of eight rows of sixteen bytes, four or two at a time, from the rows whose addresses the lanes give: a
+// thread has word t of row g, or, turned around, the halves 2t and 2t + 1 of column g.
+template <bool kTurned, int kCount>
+inline void load_matrices(uint32_t* to, const void* row) {
+  const uint32_t at = uint32_t(__cvta_generic_to_shared(row));
+  if constexpr (kCount == 4 && kTurned)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
+  else if constexpr (kCount == 4)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
+  else if constexpr (kTurned)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
+                 : "=r"(to[0]), "=r"(to[1]) : "r"(at) : "memory");
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
+                 : "=r"(to[0]), "=r"(to[1]) : "r"(at) : "memory");
 }
 
-// A warp's part of a product, added up in registers.
-template <class T>
-struct Fragment;
+// kCount floats that lie side by side, where that many begin at a multiple of their size.
+template <int kCount>
+inline void load_floats(uint32_t (&to)[kCount], const float* from) {
+  if constexpr (kCount == 4) {
+    const uint4 x = *reinterpret_cast<const uint4*>(from);
+    to[0] = x.x, to[1] = x.y, to[2] = x.z, to[3] = x.w;
+  } else if constexpr (kCount == 2) {
+    const uint2 x = *reinterpret_cast<const uint2*>(from);
+    to[0] = x.x, to[1] = x.y;
+  } else {
+    static_assert(kCount == 1, "one, two or four");
+    to[0] = *reinterpret_cast<const uint32_t*>(from);
+  }
+}
 
-template <>
-struct Fragment<float> {
-  static constexpr int kDeep = 8;
-  // at(r, k): where element k of the sum of row or column r is.
-  template <class At>
-  static void load_a(uint32_t (&a)[4], const float* from, int g, int t, const At& at) {
-    a[0] = tf32(from[at(g, t)]);
-    a[1] = tf32(from[at(g + 8, t)]);
-    a[2] = tf32(from[at(g, t + 4)]);
-    a[3] = tf32(from[at(g + 8, t + 4)]);
+// What a warp multiplies at a time: kTall x 16 rows by kWide x 8 columns. Which row or column of the tile that is
+// depends on how the tile lies in memory: where the sum's elements do not follow each other there, floats of several
+// rows or columns do, and a thread takes those.
+template <class T, int kTall, int kWide, bool kTransposeA, bool kTransposeB, int kStepA, int kStepB>
+struct Fragments {
+  static constexpr bool kFloat = sizeof(T) == 4;
+  static constexpr int kDeep = kFloat ? 8 : 16, kEach = 16 / int(sizeof(T));
+  static constexpr bool kSpreadA = kFloat && kTransposeA, kSpreadB = kFloat && !kTransposeB;
+  uint32_t a[kTall][4], b[kWide][2];
+
+  static int row(int i, int r) { return kSpreadA ? r % 8 * 2 * kTall + 2 * i + r / 8 : i * 16 + r; }
+  static int col(int j, int n) { return kSpreadB ? n * kWide + j : j * 8 + n; }
+
+  // `from` is where the warp's part of the tile begins, at the step of the sum that is due.
+  void load_a(const T* from, int lane) {
+    if constexpr (kSpreadA) {
+      uint32_t x[2][2 * kTall];
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        load_floats(x[half], from + (lane % 4 + half * 4) * kStepA + lane / 4 * 2 * kTall);
+#pragma unroll
+      for (int i = 0; i < kTall; ++i)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) a[i][e] = x[e / 2][2 * i + e % 2];
+    } else {
+#pragma unroll
+      for (int i = 0; i < kTall; ++i)
+        load_matrices<kTransposeA, 4>(
+            a[i], kTransposeA ? from + (lane % 8 + lane / 16 * 8) * kStepA + i * 16 + lane / 8 % 2 * 8
+                              : from + (i * 16 + lane % 16) * kStepA + lane / 16 * kEach);
+    }
+    if constexpr (kFloat) {
+#pragma unroll
+      for (int i = 0; i < kTall; ++i)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) a[i][e] = tf32(__uint_as_float(a[i][e]));
+    }
   }
-  template <class At>
-  static void load_b(uint32_t (&b)[2], const float* from, int g, int t, const At& at) {
-    b[0] = tf32(from[at(g, t)]);
-    b[1] = tf32(from[at(g, t + 4)]);
+  void load_b(const T* from, int lane) {
+    if constexpr (kSpreadB) {
+      uint32_t x[2][kWide];
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        load_floats(x[half], from + (lane % 4 + half * 4) * kStepB + lane / 4 * kWide);
+#pragma unroll
+      for (int j = 0; j < kWide; ++j)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) b[j][e] = x[e][j];
+    } else {
+      constexpr int kAtOnce = kWide % 2 == 0 ? 2 : 1;
+#pragma unroll
+      for (int j = 0; j < kWide; j += kAtOnce)
+        load_matrices<!kTransposeB, 2 * kAtOnce>(
+            b[j], kTransposeB
+                      ? from + (j * 8 + lane % 8 + (kAtOnce == 2 ? lane / 16 * 8 : 0)) * kStepB + lane / 8 % 2 * kEach
+                      : from + (lane % 8 + lane / 8 % 2 * 8) * kStepB + j * 8 + (kAtOnce == 2 ? lane / 16 * 8 : 0));
+    }
+    if constexpr (kFloat) {
+#pragma unroll
+      for (int j = 0; j < kWide; ++j)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) b[j][e] = tf32(__uint_as_float(b[j][e]));
+    }
   }
-  static void multiply(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-    asm(
-        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+  void multiply(float (&c)[kTall][kWide][4]) const {
+#pragma unroll
+    for (int i = 0; i < kTall; ++i)
+#pragma unroll
+      for (int j = 0; j < kWide; ++j) multiply_one(T{}, c[i][j], a[i], b[j]);
+  }
+
+ private:
+  static void multiply_one(float, float (&c)[4], const uint32_t (&x)[4], const uint32_t (&y)[2]) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
+  }
+  static void multiply_one(bf16, float (&c)[4], const uint32_t (&x)[4], const uint32_t (&y)[2]) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
+  }
+  static void multiply_one(f16, float (&c)[4], const uint32_t (&x)[4], const uint32_t (&y)[2]) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
   }
 };
 
-template <class T>
-struct HalfFragment {
-  static constexpr int kDeep = 16;
-  template <class At>
-  static void load_a(uint32_t (&a)[4], const T* from, int g, int t, const At& at) {
-    a[0] = pair(from, at(g, 2 * t), at(g, 2 * t + 1));
-    a[1] = pair(from, at(g + 8, 2 * t), at(g + 8, 2 * t + 1));
-    a[2] = pair(from, at(g, 2 * t + 8), at(g, 2 * t + 9));
-    a[3] = pair(from, at(g + 8, 2 * t + 8), at(g + 8, 2 * t + 9));
-  }
-  template <class At>
-  static void load_b(uint32_t (&b)[2], const T* from, int g, int t, const At& at) {
-    b[0] = pair(from, at(g, 2 * t), at(g, 2 * t + 1));
-    b[1] = pair(from, at(g, 2 * t + 8), at(g, 2 * t + 9));
-  }
-};
-template <>
-struct Fragment<bf16> : HalfFragment<bf16> {
-  static void multiply(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-    asm(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-  }
-};
-template <>
-struct Fragment<f16> : HalfFragment<f16> {
-  static void multiply(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-    asm(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-  }
-};
+// How many of so many elements of the result a thread reads what belongs to them for at once: a read takes long, and
+// registers are plenty by then.
+constexpr int group_of(int own, int bytes) {
+  int out = own < 8 ? own : 8;
+  while (out > 4 && out * bytes > 64) out /= 2;
+  return out;
+}
 
 // One tile of C = A x B, batched. The warps of the block share the tile's rows, its columns, and the sum; what each of
 // the latter added up is added in order. Then, for element i of the dense C, read(i, r) reads what else is needed to r,
@@ -145,7 +206,6 @@ struct Fragment<f16> : HalfFragment<f16> {
 template <class S>
 struct Gemm {
   using T = typename S::T;
-  using F = Fragment<T>;
   static constexpr int kPadK = 16 / int(sizeof(T)), kPad = 8;  // so that a warp reads from all banks
   static constexpr int kStepA = S::kTransposeA ? S::kTall + kPad : S::kDeep + kPadK;
   static constexpr int kStepB = S::kTransposeB ? S::kDeep + kPadK : S::kWide + kPad;
@@ -153,6 +213,7 @@ struct Gemm {
   static constexpr int kSizeB = (S::kTransposeB ? S::kWide : S::kDeep) * kStepB;
   static constexpr int kWarpTall = S::kTall / S::kWarpRows, kWarpWide = S::kWide / S::kWarpCols;
   static constexpr int kI = kWarpTall / 16, kJ = kWarpWide / 8;
+  using F = Fragments<T, kI, kJ, S::kTransposeA, S::kTransposeB, kStepA, kStepB>;
   static constexpr int kSteps = (S::kK + S::kDeep - 1) / S::kDeep;
 
   template <class Read, class Reader, class Finish>
@@ -174,7 +235,7 @@ struct Gemm {
     const int warp_row = warp % S::kWarpRows * kWarpTall, warp_col = warp / S::kWarpRows % S::kWarpCols * kWarpWide;
     const int part = warp / (S::kWarpRows * S::kWarpCols);
     float c[kI][kJ][4] = {};
-#pragma unroll
+#pragma unroll 1
     for (int s = 0; s < S::kStages - 1; ++s) {
       if (s < kSteps) fetch(s);
       commit();
@@ -190,29 +251,17 @@ struct Gemm {
 #pragma unroll
       for (int d = 0; d < S::kDeep / F::kDeep / S::kParts; ++d) {
         const int k = (d * S::kParts + part) * F::kDeep;
-        uint32_t fa[kI][4], fb[kJ][2];
-#pragma unroll
-        for (int i = 0; i < kI; ++i)
-          F::load_a(fa[i], from_a, g, t, [&](int r, int e) {
-            return S::kTransposeA ? (k + e) * kStepA + warp_row + i * 16 + r
-                                  : (warp_row + i * 16 + r) * kStepA + k + e;
-          });
-#pragma unroll
-        for (int j = 0; j < kJ; ++j)
-          F::load_b(fb[j], from_b, g, t, [&](int r, int e) {
-            return S::kTransposeB ? (warp_col + j * 8 + r) * kStepB + k + e : (k + e) * kStepB + warp_col + j * 8 + r;
-          });
-#pragma unroll
-        for (int i = 0; i < kI; ++i)
-#pragma unroll
-          for (int j = 0; j < kJ; ++j) F::multiply(c[i][j], fa[i], fb[j]);
+        F now;
+        now.load_a(from_a + (S::kTransposeA ? k * kStepA + warp_row : warp_row * kStepA + k), lane);
+        now.load_b(from_b + (S::kTransposeB ? warp_col * kStepB + k : k * kStepB + warp_col), lane);
+        now.multiply(c);
       }
     }
     wait_for<0>();
     // The tile goes through the block's memory, so that threads side by side finish elements side by side.
     constexpr int kLine = S::kWide + 4;
     float* const sums = reinterpret_cast<float*>(shared);
-#pragma unroll
+#pragma unroll 1
     for (int p = 0; p < S::kParts; ++p) {
       __syncthreads();
       if (part != p) continue;
@@ -222,12 +271,13 @@ struct Gemm {
         for (int j = 0; j < kJ; ++j)
 #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            float& sum = sums[(warp_row + i * 16 + g + e / 2 * 8) * kLine + warp_col + j * 8 + 2 * t + e % 2];
+            float& sum =
+                sums[(warp_row + F::row(i, g + e / 2 * 8)) * kLine + warp_col + F::col(j, 2 * t + e % 2)];
             sum = p == 0 ? c[i][j][e] : sum + c[i][j][e];
           }
     }
     __syncthreads();
-    constexpr int kOwn = S::kTall * S::kWide / 256, kGroup = kOwn < 4 ? kOwn : 4;
+    constexpr int kOwn = S::kTall * S::kWide / 256, kGroup = group_of(kOwn, int(sizeof(Read)));
 #pragma unroll 1
     for (int u = 0; u < kOwn; u += kGroup) {
       Read reads[kGroup];

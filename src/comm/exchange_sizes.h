@@ -1,0 +1,66 @@
+// Sizes of operations, and where their values are, for Exchange.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <numeric>
+
+#include "comm/operation.h"
+
+namespace lockstep::detail {
+
+inline size_t index(int rank) { return static_cast<size_t>(rank); }
+inline size_t rounded_up(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
+inline size_t bytes_of(const Operation& operation, int64_t count) {
+  return static_cast<size_t>(count) * static_cast<size_t>(size_of(operation.dtype));
+}
+
+inline const std::byte* input(const Operation& operation) { return static_cast<const std::byte*>(operation.in); }
+inline std::byte* output(const Operation& operation) { return static_cast<std::byte*>(operation.out); }
+
+inline void copy(std::byte* to, const std::byte* from, size_t bytes) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
+}
+
+// Whether the operation is done when the ranks have met: all of them find the same. `most`: bytes a rank may give.
+inline bool is_small(const Operation& operation, size_t most) {
+  switch (operation.kind) {
+    case Operation::Kind::all_reduce:
+    case Operation::Kind::permute:
+    case Operation::Kind::broadcast:
+      return bytes_of(operation, operation.count) <= most;
+    case Operation::Kind::reduce_scatter:
+      return bytes_of(operation, std::accumulate(operation.counts.begin(), operation.counts.end(), int64_t{0})) <= most;
+    case Operation::Kind::all_gather:
+      return bytes_of(operation, std::ranges::max(operation.counts)) <= most;
+    case Operation::Kind::all_to_all:
+      return false;  // how much a rank gives is known to few
+    case Operation::Kind::barrier:
+    case Operation::Kind::split:
+      break;
+  }
+  return true;
+}
+
+// What this rank gives to a small operation.
+inline size_t given_bytes(const Operation& operation, int rank) {
+  switch (operation.kind) {
+    case Operation::Kind::all_reduce:
+      return bytes_of(operation, operation.count);
+    case Operation::Kind::permute:
+      return std::ranges::any_of(operation.routes, [&](const Route& route) { return route.source == rank; })
+                 ? bytes_of(operation, operation.count)
+                 : 0;
+    case Operation::Kind::broadcast:
+      return rank == operation.root ? bytes_of(operation, operation.count) : 0;
+    case Operation::Kind::reduce_scatter:
+      return bytes_of(operation, std::accumulate(operation.counts.begin(), operation.counts.end(), int64_t{0}));
+    case Operation::Kind::all_gather:
+      return bytes_of(operation, operation.counts[index(rank)]);
+    default:
+      return 0;
+  }
+}
+
+}  // namespace lockstep::detail

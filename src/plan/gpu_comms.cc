@@ -1,0 +1,83 @@
+#include "plan/gpu_comms.h"
+
+#ifdef LOCKSTEP_WITH_CUDA
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "comm/cuda/cuda_comm.h"
+#include "comm/in_process.h"
+#include "comm/world.h"
+
+namespace lockstep {
+
+GpuComms& GpuComms::instance() {
+  static auto* const comms = new GpuComms;
+  return *comms;
+}
+
+GpuComms::GpuComms() {
+  World::instance().set_dependent(
+      {.abort = [this](const std::string& reason) { abort(reason); }, .leave = [this] { leave(); }});
+}
+
+std::shared_ptr<GpuComms::Group> GpuComms::group(const std::vector<int>& lanes, bool spread, const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<Group>& group = groups_[{spread, lanes}];
+  if (group && !group->failed) return group;
+  group = std::make_shared<Group>();
+  group->lanes = lanes;
+  if (!spread) group->hosts = in_process_comms(static_cast<int>(lanes.size()), name);
+  return group;
+}
+
+Comm* GpuComms::of(Group& group, int lane, CudaLane& cuda, Comm* host) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto at = group.made.find(lane); at != group.made.end()) return at->second.get();
+  }
+  const auto place = std::find(group.lanes.begin(), group.lanes.end(), lane) - group.lanes.begin();
+  if (!host) host = group.hosts[static_cast<size_t>(place)].get();
+  std::shared_ptr<Comm> made = cuda_comm(*host, cuda);
+  const std::lock_guard lock(mutex_);
+  if (group.failed) made->abort(group.failure);
+  return (group.made[lane] = std::move(made)).get();
+}
+
+void GpuComms::abort(const std::string& reason) {
+  std::vector<std::shared_ptr<Group>> groups;
+  std::vector<std::shared_ptr<Comm>> made;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& [key, group] : groups_) {
+      if (group->failed) continue;
+      group->failure = reason;
+      group->failed = true;
+      groups.push_back(group);
+      for (auto& [lane, comm] : group->made) made.push_back(comm);
+    }
+  }
+  // Outside of the lock: what they stop may be about to take it.
+  for (const auto& group : groups)
+    for (const auto& host : group->hosts) host->abort(reason);
+  for (const auto& comm : made) comm->abort(reason);
+}
+
+void GpuComms::leave() {
+  std::vector<std::map<int, std::shared_ptr<Comm>>> gone;  // destroyed when the lock is free again: they may wait
+  const std::lock_guard lock(mutex_);
+  for (auto at = groups_.begin(); at != groups_.end();) {
+    if (!at->first.first) {
+      ++at;
+      continue;
+    }
+    // Programs may outlive the job; their Comms do not.
+    at->second->failure = "the job is over";
+    at->second->failed = true;
+    gone.push_back(std::exchange(at->second->made, {}));
+    at = groups_.erase(at);
+  }
+}
+
+}  // namespace lockstep
+#endif

@@ -42,7 +42,10 @@ std::string initials(const std::string& word) {
 
 std::string suggestion(std::string_view wrong, const std::vector<std::string>& words) {
   const std::string bare = with_hyphens(wrong);
-  const auto letters = static_cast<size_t>(std::count_if(bare.begin(), bare.end(), [](char c) { return c != '-'; }));
+  const auto letters_of = [](const std::string& word) {
+    return static_cast<size_t>(std::count_if(word.begin(), word.end(), [](char c) { return c != '-'; }));
+  };
+  const size_t letters = letters_of(bare);
   const std::string* best = nullptr;
   size_t nearest = 3;
   for (const std::string& word : words) {
@@ -50,7 +53,8 @@ std::string suggestion(std::string_view wrong, const std::vector<std::string>& w
     size_t distance = edit_distance(bare, right);
     if (letters >= 3 && right.starts_with(bare)) distance = std::min<size_t>(distance, 2);
     if (letters >= 2 && bare == initials(right)) distance = std::min<size_t>(distance, 1);
-    if (distance < nearest && distance < right.size()) best = &word, nearest = distance;
+    // Not where all of it would change.
+    if (distance < nearest && distance < letters_of(right)) best = &word, nearest = distance;
   }
   return best ? " did you mean \"" + *best + "\"?" : "";
 }

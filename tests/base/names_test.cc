@@ -25,6 +25,7 @@ TEST(Names, FarWordsAreNot) {
   for (const char* word : {"", "-", "--", "le", "xyzzy", "learning_rates_of_all"})
     EXPECT_EQ(suggestion(word, kWords), "");
   EXPECT_EQ(suggestion("ab", {"cd"}), "");  // all of it would change
+  EXPECT_EQ(suggestion("--fi", {"--on"}), "");
   EXPECT_EQ(suggestion("x", {}), "");
 }
 

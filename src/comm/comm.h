@@ -89,8 +89,8 @@ class Comm {
   int size() const { return size_; }
   const std::string& name() const { return name_; }
 
-  // How long a wait may last. Groups split later begin with the same. Throws Error unless positive. Backends' own threads
-  // ask for it too.
+  // How long a wait may last. Groups split later begin with the same. Throws Error unless positive. Backends' own
+  // threads ask for it too.
   std::chrono::nanoseconds timeout() const { return timeout_.load(std::memory_order_relaxed); }
   void set_timeout(std::chrono::nanoseconds timeout);
 

@@ -152,9 +152,11 @@ bool Exchange::meet_around(const Operation& operation, int64_t number, size_t gi
     Room* const room = links_.wants_room() ? &room_for(round, number) : nullptr;
     const int coming =
         room ? std::exchange(room->message, -1) : links_.receive(Way::meeting, from, place, more * record_limit());
+    const bool answers = size_ == 2 && rank_ == 1 && links_.take_turns();
+    if (answers) links_.wait(coming, deadline_);
     sent.push_back(links_.send(Way::meeting, to, records_.data(), distance == 1 ? first : offsets_[more]));
     if (distance == 1 && own.rest > 0) sent.push_back(links_.send(Way::meeting, to, records_.data() + first, own.rest));
-    links_.wait(coming, deadline_);
+    if (!answers) links_.wait(coming, deadline_);
     const std::byte* source = room ? room->memory : place;
     for (size_t i = have; i < have + more; ++i) {
       Header next;

@@ -74,6 +74,10 @@ class Links {
   // to receive long before the message is sent.
   virtual bool wants_room() const { return false; }
 
+  // Whether two ranks are done sooner when the second answers the first than when both send at once: their threads are
+  // in each other's way. Both ranks say the same.
+  virtual bool take_turns() const { return false; }
+
   // Memory for messages that nobody may ever come to wait for: there as long as these links.
   std::byte* lasting(size_t bytes) { return lasting_.emplace_back(std::make_unique<std::byte[]>(bytes)).get(); }
 

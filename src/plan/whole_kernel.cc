@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <string_view>
 
@@ -13,7 +14,7 @@
 namespace lockstep::detail {
 namespace {
 
-constexpr int64_t kChainBlocks = 8;        // a step of so many blocks may be part of a chain
+constexpr int64_t kChainBlocks = 2;        // a step of so many blocks may be part of a chain
 constexpr double kChainOperations = 1e4;   // and of so little in products
 constexpr int64_t kRounds = 8;             // that a processor's block takes part in a step, at most
 constexpr double kMostOperations = 1.5e9;  // of one product
@@ -34,18 +35,17 @@ bool conflict(const WholePart& a, const WholePart& b) {
   return any(a.out, b.in) || any(a.out, b.out) || any(a.in, b.out);
 }
 
-// Blocks wait here for each other. The word's upper bit turns over each time all have come, so that it never has to be
-// set back.
+// Blocks wait here for each other: the word counts all that have come, on and on from kernel to kernel.
 constexpr const char* kMeet = R"(
-inline void meet(uint32_t* word) {
+inline void meet(uint64_t* word, uint64_t& all) {
+  all += gridDim.x;
   __syncthreads();
   if (threadIdx.x == 0) {
-    const uint32_t mine = blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1u;
-    uint32_t before, now;
-    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(word), "r"(mine) : "memory");
+    uint64_t now;
+    asm volatile("red.release.gpu.global.add.u64 [%0], 1;" ::"l"(word) : "memory");
     do {
-      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(word) : "memory");
-    } while (((before ^ now) & 0x80000000u) == 0);
+      asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(now) : "l"(word) : "memory");
+    } while (now < all);
   }
   __syncthreads();
 }
@@ -108,7 +108,8 @@ std::vector<Phase> phases_of(std::span<const WholePart> parts) {
   for (size_t p = 0; p < parts.size(); ++p)
     for (size_t k = 0; k < parts[p].kernel->steps().size(); ++k) {
       const CudaStep& step = parts[p].kernel->steps()[k];
-      Placed now{{p, k}, step.blocks <= kChainBlocks && step.operations <= kChainOperations, 0, all.size()};
+      const bool small = step.blocks <= kChainBlocks && step.operations <= kChainOperations && !step.meets;
+      Placed now{{p, k}, small, 0, all.size()};
       std::vector<size_t> before;
       for (size_t i = 0; i < all.size(); ++i)
         if (all[i].at.part == p || conflict(parts[all[i].at.part], parts[p])) before.push_back(i);
@@ -130,10 +131,32 @@ std::vector<Phase> phases_of(std::span<const WholePart> parts) {
     }
     out[phase][task].push_back(step.at);
   }
-  // Chains first: they take longest, and have a block of their own.
+  // What takes longest first: chains, which have a block of their own, then the largest products.
+  const auto weight = [&](const Task& task) {
+    const CudaStep& step = parts[task[0].part].kernel->steps()[task[0].step];
+    return task.size() > 1 ? HUGE_VAL : step.operations / static_cast<double>(std::max<int64_t>(step.blocks, 1));
+  };
   for (Phase& phase : out)
-    std::stable_sort(phase.begin(), phase.end(),
-                     [](const Task& a, const Task& b) { return (a.size() > 1) > (b.size() > 1); });
+    std::stable_sort(phase.begin(), phase.end(), [&](const Task& a, const Task& b) { return weight(a) > weight(b); });
+  return out;
+}
+
+std::vector<std::pair<size_t, int>> shares_of(std::span<const WholePart> parts, std::span<const Phase> phases,
+                                              int processors) {
+  std::vector<std::pair<size_t, int>> out;
+  for (const Phase& phase : phases) {
+    std::vector<std::pair<size_t, double>> products;
+    double all = 0;
+    for (const Task& task : phase)
+      if (const CudaStep& step = parts[task[0].part].kernel->steps()[task[0].step];
+          task.size() == 1 && step.operations > 0) {
+        products.emplace_back(task[0].part, step.operations);
+        all += step.operations;
+      }
+    if (products.size() < 2) continue;
+    for (const auto& [part, operations] : products)
+      out.emplace_back(part, std::max(static_cast<int>(processors * operations / all), processors / 8));
+  }
   return out;
 }
 
@@ -164,7 +187,7 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
   };
   std::string body;
   for (size_t i = 0; i < phases.size(); ++i) {
-    if (i > 0) body += "  meet(word);\n";
+    if (i > 0) body += "  meet(word, all_came);\n";
     int64_t tasks = 0;
     std::string chosen;
     for (const Task& task : phases[i]) {
@@ -195,7 +218,9 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
   return out + kMeet + functions +
          fmt::format(
              "struct All {{\n  void* p[{}];\n}};\nextern \"C\" __global__ void __launch_bounds__({}, 1) f(const "
-             "__grid_constant__ All all, uint32_t* word) {{\n{}}}\n",
+             "__grid_constant__ All all, uint64_t* word) {{\n  uint64_t all_came = *word / gridDim.x * gridDim.x;  // "
+             "as long "
+             "as this block has not\n{}}}\n",
              std::max<size_t>(count, 1), kStepThreads, body);
 }
 
@@ -232,8 +257,8 @@ Kernel whole_kernel(CudaLane& lane, std::span<const WholePart> parts, std::span<
     out += part.out.size();
   }
   state->pointers.resize(state->sources.size());
-  state->word = lane.allocate(sizeof(uint32_t));
-  lane.clear(state->word->data(), sizeof(uint32_t));
+  state->word = lane.allocate(sizeof(uint64_t));
+  lane.clear(state->word->data(), sizeof(uint64_t));
   return [state](const void* const* from, void* const* to) {
     for (size_t i = 0; i < state->sources.size(); ++i) {
       const Source& source = state->sources[i];
@@ -258,6 +283,14 @@ std::vector<Joined> joined(CudaLane& lane, const std::vector<GpuInstruction>& in
   std::vector<WholePart> parts;
   const auto finish = [&](size_t end) {
     if (parts.size() > 1) {
+      // Products of one phase are made anew, each for its share of the GPU.
+      std::vector<SteppedKernel> made;
+      const auto shares = shares_of(parts, phases_of(parts), lane.info().processors);
+      made.reserve(shares.size());
+      for (const auto& [part, processors] : shares) {
+        made.push_back(parts[part].kernel->on(processors));
+        parts[part].kernel = &made.back();
+      }
       const std::vector<Phase> phases = phases_of(parts);
       out.push_back({end - parts.size(), parts.size(), whole_kernel(lane, parts, phases),
                      fmt::format("one kernel of {} instructions in {} phases", parts.size(), phases.size())});

@@ -12,6 +12,7 @@
 
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ops/cuda/step.h"
@@ -41,6 +42,10 @@ struct WholeStep {
 using Task = std::vector<WholeStep>;
 using Phase = std::vector<Task>;
 std::vector<Phase> phases_of(std::span<const WholePart> parts);
+
+// Products that share a phase, by part: the processors each should be made for.
+std::vector<std::pair<size_t, int>> shares_of(std::span<const WholePart> parts, std::span<const Phase> phases,
+                                              int processors);
 
 // The kernel's text. Its function `f` takes a structure of all pointers, part by part and step by step, and a word in
 // which blocks count each other, which is 0 before the first start.

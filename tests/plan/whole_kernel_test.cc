@@ -22,10 +22,13 @@ struct Made {
 
   Made() { kernels.reserve(32); }
 
-  void add(int64_t blocks, std::vector<std::pair<int64_t, int64_t>> in, std::vector<std::pair<int64_t, int64_t>> out) {
+  using Stretches = std::vector<std::pair<int64_t, int64_t>>;
+  void add(int64_t blocks, const Stretches& in, const Stretches& out, double operations = 0, bool meets = false) {
     CudaStep step;
     step.name = "step";
     step.blocks = blocks;
+    step.operations = operations;
+    step.meets = meets;
     kernels.emplace_back(nullptr, std::vector<CudaStep>{step});
     WholePart part{&kernels.back(), {}, {}};
     for (const auto& [begin, end] : in) part.in.push_back({0, begin, end});
@@ -66,9 +69,9 @@ TEST(WholeKernel, MemoryIsWrittenOverAfterItWasRead) {
 TEST(WholeKernel, SmallStepsThatNeedEachOtherAreAChain) {
   Made m;
   m.add(100, {}, {{0, 10}});
-  m.add(4, {{0, 10}}, {{10, 20}});
+  m.add(2, {{0, 10}}, {{10, 20}});
   m.add(1, {{10, 20}}, {{20, 30}});
-  m.add(4, {{40, 50}}, {{50, 60}});
+  m.add(2, {{40, 50}}, {{50, 60}});
   m.add(1, {{20, 30}, {50, 60}}, {{60, 70}});
   m.add(100, {{60, 70}}, {{70, 80}});
   // The fourth needs nothing and comes at once; the chain does not wait for it to be its member.
@@ -83,6 +86,36 @@ TEST(WholeKernel, TwoChainsBecomeOneWhereTheyMeet) {
   m.add(1, {{30, 40}}, {{40, 50}});
   m.add(1, {{20, 30}, {40, 50}}, {{50, 60}});
   EXPECT_EQ(m.text(), " 0-1-2-3-4");
+}
+
+// One block would wait for the others for ever.
+TEST(WholeKernel, AStepWhoseBlocksMeetIsNoMemberOfAChain) {
+  Made m;
+  m.add(1, {}, {{0, 10}});
+  m.add(2, {{0, 10}}, {{10, 20}}, 100, true);
+  m.add(1, {{10, 20}}, {{20, 30}});
+  EXPECT_EQ(m.text(), " 0 | 1 | 2");
+}
+
+TEST(WholeKernel, WhatTakesLongestComesFirst) {
+  Made m;
+  m.add(64, {}, {{0, 1}});
+  m.add(64, {}, {{1, 2}}, 1e6);
+  m.add(128, {}, {{2, 3}}, 1e9);
+  m.add(1, {}, {{3, 4}});
+  m.add(1, {{3, 4}}, {{4, 5}});
+  EXPECT_EQ(m.text(), " 3-4 2 1 0");
+}
+
+TEST(WholeKernel, ProductsOfOnePhaseShareTheGpu) {
+  Made m;
+  m.add(128, {}, {{0, 1}}, 3e8);
+  m.add(112, {}, {{1, 2}}, 1e8);
+  m.add(64, {}, {{2, 3}}, 1e3);
+  m.add(64, {}, {{3, 4}});
+  m.add(128, {{0, 1}}, {{4, 5}}, 3e8);  // has a phase of its own
+  using Shares = std::vector<std::pair<size_t, int>>;
+  EXPECT_EQ(shares_of(m.parts, phases_of(m.parts), 128), (Shares{{0, 95}, {1, 31}, {2, 16}}));
 }
 
 TEST(WholeKernel, StepsOfOneInstructionComeOneAfterTheOther) {

@@ -5,12 +5,15 @@
 #include "comm/gloo/gloo_links.h"
 
 #include <gloo/transport/context.h>
+#include <gloo/transport/tcp/address.h>
 #include <gloo/transport/tcp/device.h>
+#include <netdb.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <limits>
@@ -34,6 +37,15 @@ milliseconds until(Links::Time deadline) {
   const auto now = Clock::now();
   if (deadline <= now) return milliseconds(0);
   return std::chrono::ceil<milliseconds>(std::min<nanoseconds>(deadline - now, kLongestWait));
+}
+
+// The host in an address of Gloo's.
+std::string host_of(const std::vector<char>& address) {
+  const sockaddr_storage socket = gloo::transport::tcp::Address(address).getSockaddr();
+  std::array<char, NI_MAXHOST> host = {};
+  getnameinfo(reinterpret_cast<const sockaddr*>(&socket), sizeof socket, host.data(), host.size(), nullptr, 0,
+              NI_NUMERICHOST);
+  return host.data();
 }
 
 }  // namespace
@@ -147,7 +159,9 @@ void GlooLinks::connect(const std::string& prefix, Time deadline) {
       const std::string theirs = store_.get(fmt::format("{}/address/{}", prefix, peer), until(deadline));
       const size_t length = theirs.size() / static_cast<size_t>(size_ - 1);
       const auto* first = theirs.data() + static_cast<size_t>(rank_ > peer ? rank_ - 1 : rank_) * length;
-      context_->getPair(peer)->connect(std::vector<char>(first, first + length));
+      const std::vector<char> address(first, first + length);
+      one_host_ = one_host_ && host_of(address) == host_of(context_->getPair(peer)->address().bytes());
+      context_->getPair(peer)->connect(address);
     }
   } catch (const CommTimeout&) {
     throw LinkTimeout{peer};

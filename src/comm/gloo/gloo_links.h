@@ -38,6 +38,7 @@ class GlooLinks final : public Links {
   std::unique_ptr<Links> split(const std::vector<int>& ranks, int rank, const std::string& prefix,
                                Time deadline) override;
   bool wants_room() const override { return true; }
+  bool take_turns() const override { return one_host_; }
 
  private:
   using Buffer = gloo::transport::UnboundBuffer;
@@ -57,6 +58,7 @@ class GlooLinks final : public Links {
   const int rank_;
   const int size_;
   std::shared_ptr<gloo::transport::Context> context_;
+  bool one_host_ = true;  // where all ranks are
 
   std::vector<std::unique_ptr<Message>> messages_;
   std::vector<int> free_;

@@ -65,30 +65,47 @@ class CudaProduct {
   std::optional<CudaReorder> a_, b_, c_;
 };
 
-// The product as a step of our own, where it is one of matrices that are read as they lie; nothing elsewhere.
-std::optional<CudaStep> product_step(const KernelSpec& spec, const Program& body) {
-  const Contraction plan = contraction(spec.attrs.get<std::string>("spec"), spec.in[0], spec.in[1]);
-  if (plan.copy_a || plan.copy_b || plan.copy_c) return {};
-  if (plan.gemm.dtype == DType::f32 && cuda_math() != CudaMath::tf32) return {};
-  if (spec.cuda->info().major < 8) return {};
-  const std::optional<GemmStep> product = gemm_step(plan.gemm, spec.cuda->info().processors, spec.cuda->info().shared);
+// A product and what is made of each of its elements, by a step of our own.
+struct StepSpec {
+  CudaLane* lane;
+  GemmSpec gemm;
+  bool swapped;
+  DType dtype;
+  Program body;
+};
+
+// On so many processors. Nothing where the tensor cores are not for it, or other elements are wanted.
+std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kernel apart,
+                                     SteppedKernel::Remake remake = {}) {
+  const std::optional<GemmStep> product = gemm_step(spec.gemm, processors, spec.lane->info().shared);
   if (!product) return {};
-  const char* type = memory_type(spec.in[0].dtype);
+  const char* type = memory_type(spec.dtype);
   CudaStep step;
   step.name = "einsum";
   step.parameters = fmt::format("const {}* a, const {}* b", type, type);
-  step.arguments = {{CudaStep::Argument::operand, plan.swapped ? size_t{1} : 0},
-                    {CudaStep::Argument::operand, plan.swapped ? size_t{0} : 1}};
-  const GemmSpec& g = plan.gemm;
+  step.arguments = {{CudaStep::Argument::operand, spec.swapped ? size_t{1} : 0},
+                    {CudaStep::Argument::operand, spec.swapped ? size_t{0} : 1}};
+  const GemmSpec& g = spec.gemm;
   step.operations = 2.0 * static_cast<double>(g.batch * g.m * g.n) * static_cast<double>(g.k);
-  if (!add_finish(step, *product, body, 2)) return {};
-  return step;
+  if (!add_finish(step, *product, spec.body, 2)) return {};
+  std::vector<BufferPtr> own;
+  if (product->partial_bytes > 0) {
+    own.push_back(spec.lane->allocate(product->partial_bytes));
+    spec.lane->clear(own[0]->data(), product->partial_bytes);
+  }
+  return SteppedKernel(spec.lane, {std::move(step)}, std::move(own), std::move(apart), std::move(remake));
 }
 
+// With a step, where it is a product of matrices that are read as they lie.
 Kernel with_step(const KernelSpec& spec, const Program& body, Kernel apart) {
-  std::optional<CudaStep> step = product_step(spec, body);
-  if (!step) return apart;
-  return SteppedKernel(spec.cuda, {std::move(*step)}, {}, std::move(apart));
+  const Contraction plan = contraction(spec.attrs.get<std::string>("spec"), spec.in[0], spec.in[1]);
+  if (plan.copy_a || plan.copy_b || plan.copy_c) return apart;
+  if (plan.gemm.dtype == DType::f32 && cuda_math() != CudaMath::tf32) return apart;
+  if (spec.cuda->info().major < 8) return apart;
+  const StepSpec step{spec.cuda, plan.gemm, plan.swapped, spec.in[0].dtype, body};
+  std::optional<SteppedKernel> kernel = stepped(step, spec.cuda->info().processors, apart,
+                                                [step](int processors) { return *stepped(step, processors, {}); });
+  return kernel ? Kernel(*std::move(kernel)) : apart;
 }
 
 }  // namespace

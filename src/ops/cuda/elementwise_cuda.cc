@@ -52,10 +52,10 @@ bool is_dense(const View& view, const Shape& shape) {
 
 class Writer {
  public:
-  // `given`: what stands for the first input, which is then no parameter but a value of the register type, for element
-  // i.
-  explicit Writer(const Program& p, const std::string& given = "")
-      : p_(p), shape_(p.types[p.outputs[0]].shape), given_(given), names_(p.types.size()) {
+  // `ahead`: what is read is read before, see below. `given`: what stands for the first input, which is then no
+  // parameter but a value of the register type, for element i.
+  explicit Writer(const Program& p, bool ahead, const std::string& given = "")
+      : p_(p), shape_(p.types[p.outputs[0]].shape), given_(given), ahead_(ahead), names_(p.types.size()) {
     views_.resize(p.types.size());
     for (size_t i = 0; i < p.inputs.size(); ++i) views_[p.inputs[i]] = Read{i, dense_view(p.types[p.inputs[i]].shape)};
   }
@@ -71,7 +71,7 @@ class Writer {
     return body_ + stores;
   }
 
-  // Where the first input is given, what is read is read before: members of a structure `r`, and how they are set.
+  // What is read before, after body(): members of a structure `r`, and how they are set.
   const std::string& fields() const { return fields_; }
   const std::string& reads() const { return reads_; }
 
@@ -114,7 +114,7 @@ class Writer {
       return name = given_;
     }
     const std::string at = position_text(read.view, shape_, "i");
-    if (!given_.empty()) {
+    if (ahead_) {
       fields_ += fmt::format("    {} v{};\n", register_name(p_.types[v].dtype), v);
       reads_ += fmt::format("  r.v{} = load(in{}[{}]);\n", v, read.input, at);
       return name = fmt::format("r.v{}", v);
@@ -144,7 +144,9 @@ class Writer {
 
   const Program& p_;
   const Shape& shape_;
-  std::string given_, fields_, reads_;
+  const std::string given_;
+  const bool ahead_;
+  std::string fields_, reads_;
   bool possible_ = true;
   std::vector<std::optional<Read>> views_;  // by value: what is read, not computed
   std::vector<std::string> names_;          // by value: its expression, once written
@@ -167,13 +169,41 @@ void add_parameters(CudaStep& step, const Program& body, size_t first, size_t op
 }  // namespace
 
 CudaStep elementwise_step(const Program& body) {
+  constexpr size_t kMost = 8, kEquations = 96;  // that a thread computes
+  const size_t most = std::clamp<size_t>(kEquations / (body.eqns.size() + body.inputs.size() + 1), 1, kMost);
   const int64_t n = count(body.types[body.outputs[0]].shape);
+  const int64_t each = elements_of_thread(n, static_cast<int64_t>(most));
+  const char* index = index_type(n);
   CudaStep step;
   step.name = "elementwise";
   step.prelude = "#include \"elementwise.h\"\nusing namespace lockstep;\n";
-  step.body = fmt::format("  const {} i = {}(block) * {}u + threadIdx.x;\n  if (i >= {}u) return;\n{}", index_type(n),
-                          index_type(n), kStepThreads, n, Writer(body).body());
-  step.blocks = (n + kStepThreads - 1) / kStepThreads;
+  if (each == 1) {
+    step.body = fmt::format("  const {} i = {}(block) * {}u + threadIdx.x;\n  if (i >= {}u) return;\n{}", index, index,
+                            kStepThreads, n, Writer(body, false).body());
+  } else {
+    Writer writer(body, true);
+    const std::string finish = writer.body();
+    step.body = fmt::format(
+        R"(  struct Read {{
+{fields}  }};
+  const auto read = [&](const {index} i, Read& r) {{
+{reads}  }};
+  const auto finish = [&](const {index} i, const Read& r) {{
+{finish}  }};
+  Read reads[{each}];
+  const {index} first = {index}(block) * {stretch}u + threadIdx.x;
+#pragma unroll
+  for (int e = 0; e < {each}; ++e)
+    if (first + e * {threads}u < {n}u) read(first + e * {threads}u, reads[e]);
+#pragma unroll
+  for (int e = 0; e < {each}; ++e)
+    if (first + e * {threads}u < {n}u) finish(first + e * {threads}u, reads[e]);
+)",
+        fmt::arg("fields", writer.fields()), fmt::arg("index", index), fmt::arg("reads", writer.reads()),
+        fmt::arg("finish", finish), fmt::arg("each", each), fmt::arg("stretch", each * kStepThreads),
+        fmt::arg("threads", kStepThreads), fmt::arg("n", n));
+  }
+  step.blocks = (n + each * kStepThreads - 1) / (each * kStepThreads);
   add_parameters(step, body, 0, 0);
   return step;
 }
@@ -183,17 +213,22 @@ std::string elementwise_text(const Program& body) { return text_of(elementwise_s
 bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, size_t operand) {
   const Type& type = body.types[body.inputs[0]];
   if (type.shape != body.types[body.outputs[0]].shape) return false;
-  Writer writer(body, is_16_bit(type.dtype) ? fmt::format("rounded<{}>(x)", memory_type(type.dtype)) : "x");
+  Writer writer(body, true, is_16_bit(type.dtype) ? fmt::format("rounded<{}>(x)", memory_type(type.dtype)) : "x");
   const std::string finish = writer.body();
   if (!writer.is_possible()) return false;
   step.prelude = "#include \"elementwise.h\"\n" + product.prelude;
   step.body += fmt::format(
-      "  struct Read {{\n{}  }};\n  {}(block, a, b, shared, [&](const uint32_t i, Read& r) {{\n{}  }}, [&](const "
+      "  struct Read {{\n{}  }};\n  {}(block, a, b, {}, shared, [&](const uint32_t i, Read& r) {{\n{}  }}, [&](const "
       "uint32_t i, "
       "const float x, const Read& r) {{\n{}  }});\n",
-      writer.fields(), product.call, writer.reads(), finish);
+      writer.fields(), product.call, product.partial_bytes > 0 ? "partial" : "nullptr", writer.reads(), finish);
   step.blocks = product.blocks;
   step.shared_bytes = product.shared_bytes;
+  if (product.partial_bytes > 0) {
+    step.meets = true;
+    step.parameters += ", char* partial";
+    step.arguments.push_back({CudaStep::Argument::own, 0});
+  }
   add_parameters(step, body, 1, operand);
   return true;
 }

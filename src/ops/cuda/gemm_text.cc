@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/md5.h"
+#include "ops/cuda/step.h"
 #include "ops/cuda/text.h"
 
 namespace lockstep {
@@ -29,45 +31,45 @@ inline void wait_for() { asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "
 
 // What a thread brings of the tiles of one operand, step by step along the sum. kFree is the tile's extent along the
 // other dimension, of kWhole; kDeepFirst: the stored rows are those of the sum.
-template <class T, int kFree, int kDeep, bool kDeepFirst, int kStep, int kWhole, int kSum, int kLead, bool kVector>
+template <class T, int kThreads, int kFree, int kDeep, bool kDeepFirst, int kStep, int kWhole, int kSum, int kLead,
+          bool kVector>
 struct Feed {
   static constexpr int kEach = kVector ? 16 / int(sizeof(T)) : 1, kAcross = (kDeepFirst ? kFree : kDeep) / kEach;
-  static constexpr int kAll = (kDeepFirst ? kDeep : kFree) * kAcross, kRounds = (kAll + 255) / 256;
+  static constexpr int kAll = (kDeepFirst ? kDeep : kFree) * kAcross, kRounds = (kAll + kThreads - 1) / kThreads;
+  static constexpr int kRowsAtOnce = kThreads / kAcross;
+  static_assert(kThreads % kAcross == 0, "whole rows at a time");
   const T* base;
-  const T* from[kRounds];
-  bool inside[kRounds];
+  const T* from;  // of the thread's first element
+  int row, col, free;
 
-  Feed(const T* matrix, int free) : base(matrix) {
-#pragma unroll
-    for (int u = 0; u < kRounds; ++u) {
-      const int c = threadIdx.x + u * 256, r = c / kAcross, w = c % kAcross * kEach;
-      const int at = free + (kDeepFirst ? w : r), deep = kDeepFirst ? r : w;
-      inside[u] = at < kWhole;
-      from[u] = matrix + (kDeepFirst ? int64_t(deep) * kLead + at : int64_t(at) * kLead + deep);
-    }
+  Feed(const T* matrix, int its_free)
+      : base(matrix), row(threadIdx.x / kAcross), col(threadIdx.x % kAcross * kEach), free(its_free) {
+    from = matrix + (kDeepFirst ? int64_t(row) * kLead + free + col : int64_t(free + row) * kLead + col);
   }
   void fetch(T* to, int step) const {
+    const T* const first = from + int64_t(step) * (kDeepFirst ? kDeep * kLead : kDeep);
+    T* const place = to + row * kStep + col;
 #pragma unroll
     for (int u = 0; u < kRounds; ++u) {
-      const int c = threadIdx.x + u * 256, r = c / kAcross, w = c % kAcross * kEach;
-      if (kAll % 256 != 0 && c >= kAll) continue;
-      const bool in = inside[u] && (kSum % kDeep == 0 || step * kDeep + (kDeepFirst ? r : w) < kSum);
-      const T* at = in ? from[u] + int64_t(step) * (kDeepFirst ? kDeep * kLead : kDeep) : base;
+      const int r = row + u * kRowsAtOnce;
+      if (kAll % kThreads != 0 && r >= kAll / kAcross) continue;
+      const bool in = (kWhole % kFree == 0 || free + (kDeepFirst ? col : r) < kWhole) &&
+                      (kSum % kDeep == 0 || step * kDeep + (kDeepFirst ? r : col) < kSum);
+      const T* const at = in ? first + int64_t(u * kRowsAtOnce) * kLead : base;
       if constexpr (kVector)
-        copy_async<16>(to + r * kStep + w, at, in);
+        copy_async<16>(place + u * kRowsAtOnce * kStep, at, in);
       else if constexpr (sizeof(T) == 4)
-        copy_async<4>(to + r * kStep + w, at, in);
+        copy_async<4>(place + u * kRowsAtOnce * kStep, at, in);
       else
-        to[r * kStep + w] = in ? *at : T{};
+        place[u * kRowsAtOnce * kStep] = in ? *at : T{};
     }
   }
 };
 
-inline uint32_t tf32(float x) {
-  uint32_t y;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
-  return y;
-}
+// The tensor cores take the upper 19 bits of a float and leave the rest. A little more than the float is within 0.7 of
+// the last of those bits of it, on average as often above as below, and is the same where the rest is zero; to round to
+// the nearest takes eight times as long.
+inline uint32_t tf32(uint32_t x) { return __float_as_uint(__uint_as_float(x) * 1.0003384f); }
 
 // Matrices of eight rows of sixteen bytes, four or two at a time, from the rows whose addresses the lanes give: a
 // thread has word t of row g, or, turned around, the halves 2t and 2t + 1 of column g.
@@ -90,7 +92,7 @@ inline void load_matrices(uint32_t* to, const void* row) {
 
 // kCount floats that lie side by side, where that many begin at a multiple of their size.
 template <int kCount>
-inline void load_floats(uint32_t (&to)[kCount], const float* from) {
+inline void load_floats(uint32_t* to, const float* from) {
   if constexpr (kCount == 4) {
     const uint4 x = *reinterpret_cast<const uint4*>(from);
     to[0] = x.x, to[1] = x.y, to[2] = x.z, to[3] = x.w;
@@ -103,6 +105,16 @@ inline void load_floats(uint32_t (&to)[kCount], const float* from) {
   }
 }
 
+template <int kCount>
+inline void store_floats(float* to, const float* x) {
+  if constexpr (kCount == 4)
+    *reinterpret_cast<float4*>(to) = make_float4(x[0], x[1], x[2], x[3]);
+  else if constexpr (kCount == 2)
+    *reinterpret_cast<float2*>(to) = make_float2(x[0], x[1]);
+  else
+    *to = x[0];
+}
+
 // What a warp multiplies at a time: kTall x 16 rows by kWide x 8 columns. Which row or column of the tile that is
 // depends on how the tile lies in memory: where the sum's elements do not follow each other there, floats of several
 // rows or columns do, and a thread takes those.
@@ -113,8 +125,16 @@ struct Fragments {
   static constexpr bool kSpreadA = kFloat && kTransposeA, kSpreadB = kFloat && !kTransposeB;
   uint32_t a[kTall][4], b[kWide][2];
 
-  static int row(int i, int r) { return kSpreadA ? r % 8 * 2 * kTall + 2 * i + r / 8 : i * 16 + r; }
-  static int col(int j, int n) { return kSpreadB ? n * kWide + j : j * 8 + n; }
+  // Floats that a thread takes side by side, at most four; the next are those of eight such groups on.
+  static constexpr int kSideA = 2 * kTall < 4 ? 2 * kTall : 4, kSideB = kWide < 4 ? kWide : 4;
+
+  static int row(int i, int r) {
+    const int e = 2 * i + r / 8;  // of the floats that the thread of r % 8 takes
+    return kSpreadA ? e / kSideA * 8 * kSideA + r % 8 * kSideA + e % kSideA : i * 16 + r;
+  }
+  static int col(int j, int n) {
+    return kSpreadB ? j / kSideB * 8 * kSideB + n * kSideB + j % kSideB : j * 8 + n;
+  }
 
   // `from` is where the warp's part of the tile begins, at the step of the sum that is due.
   void load_a(const T* from, int lane) {
@@ -122,7 +142,9 @@ struct Fragments {
       uint32_t x[2][2 * kTall];
 #pragma unroll
       for (int half = 0; half < 2; ++half)
-        load_floats(x[half], from + (lane % 4 + half * 4) * kStepA + lane / 4 * 2 * kTall);
+#pragma unroll
+        for (int e = 0; e < 2 * kTall; e += kSideA)
+          load_floats<kSideA>(x[half] + e, from + (lane % 4 + half * 4) * kStepA + e * 8 + lane / 4 * kSideA);
 #pragma unroll
       for (int i = 0; i < kTall; ++i)
 #pragma unroll
@@ -138,7 +160,7 @@ struct Fragments {
 #pragma unroll
       for (int i = 0; i < kTall; ++i)
 #pragma unroll
-        for (int e = 0; e < 4; ++e) a[i][e] = tf32(__uint_as_float(a[i][e]));
+        for (int e = 0; e < 4; ++e) a[i][e] = tf32(a[i][e]);
     }
   }
   void load_b(const T* from, int lane) {
@@ -146,7 +168,9 @@ struct Fragments {
       uint32_t x[2][kWide];
 #pragma unroll
       for (int half = 0; half < 2; ++half)
-        load_floats(x[half], from + (lane % 4 + half * 4) * kStepB + lane / 4 * kWide);
+#pragma unroll
+        for (int j = 0; j < kWide; j += kSideB)
+          load_floats<kSideB>(x[half] + j, from + (lane % 4 + half * 4) * kStepB + j * 8 + lane / 4 * kSideB);
 #pragma unroll
       for (int j = 0; j < kWide; ++j)
 #pragma unroll
@@ -164,8 +188,25 @@ struct Fragments {
 #pragma unroll
       for (int j = 0; j < kWide; ++j)
 #pragma unroll
-        for (int e = 0; e < 2; ++e) b[j][e] = tf32(__uint_as_float(b[j][e]));
+        for (int e = 0; e < 2; ++e) b[j][e] = tf32(b[j][e]);
     }
+  }
+  // What the warp multiplied, to its part of a tile of floats.
+  static void store(const float (&c)[kTall][kWide][4], float* to, int line, int lane) {
+    constexpr int kSide = kSpreadB ? kSideB : 2;
+#pragma unroll
+    for (int i = 0; i < kTall; ++i)
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+#pragma unroll
+        for (int u = 0; u < 2 * kWide / kSide; ++u) {
+          float x[kSide];
+#pragma unroll
+          for (int e = 0; e < kSide; ++e)
+            x[e] = kSpreadB ? c[i][u / 2 * kSide + e][2 * half + u % 2] : c[i][u][2 * half + e];
+          const int at = kSpreadB ? col(u / 2 * kSide, lane % 4 * 2 + u % 2) : col(u, lane % 4 * 2);
+          store_floats<kSide>(to + row(i, lane / 4 + half * 8) * line + at, x);
+        }
   }
   void multiply(float (&c)[kTall][kWide][4]) const {
 #pragma unroll
@@ -195,14 +236,29 @@ struct Fragments {
 // How many of so many elements of the result a thread reads what belongs to them for at once: a read takes long, and
 // registers are plenty by then.
 constexpr int group_of(int own, int bytes) {
-  int out = own < 8 ? own : 8;
+  int out = own < 16 ? own : 16;
   while (out > 4 && out * bytes > 64) out /= 2;
   return out;
 }
 
-// One tile of C = A x B, batched. The warps of the block share the tile's rows, its columns, and the sum; what each of
-// the latter added up is added in order. Then, for element i of the dense C, read(i, r) reads what else is needed to r,
-// and finish(i, x, r) makes something of it.
+// Waits until `count` blocks have come here, a power of two. The word counts on and is never set back; `before` is what
+// it was at some time before.
+inline void meet_few(uint32_t* word, uint32_t count, uint32_t before) {
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    uint32_t now;
+    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(word) : "memory");
+    const uint32_t all = (before / count + 1) * count;
+    do {
+      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(word) : "memory");
+    } while (int32_t(now - all) < 0);
+  }
+  __syncthreads();
+}
+
+// One tile of C = A x B, batched. The warps of the block share the tile's rows, its columns, and the sum, and kSplits
+// blocks share the sum once more; what each of the latter added up is added in order. Then, for element i of the dense
+// C, read(i, r) reads what else is needed to r, and finish(i, x, r) makes something of it.
 template <class S>
 struct Gemm {
   using T = typename S::T;
@@ -215,36 +271,108 @@ struct Gemm {
   static constexpr int kI = kWarpTall / 16, kJ = kWarpWide / 8;
   using F = Fragments<T, kI, kJ, S::kTransposeA, S::kTransposeB, kStepA, kStepB>;
   static constexpr int kSteps = (S::kK + S::kDeep - 1) / S::kDeep;
+  static constexpr int kDown = (S::kM + S::kTall - 1) / S::kTall, kAcross = (S::kN + S::kWide - 1) / S::kWide;
+  static constexpr int kMost = (kSteps + S::kSplits - 1) / S::kSplits;  // steps of a block
+  // Of the sums in the block's memory, one tile for each of the warps that share a sum.
+  static constexpr int kLine = S::kWide + (F::kSpreadB ? 4 : 8), kTile = S::kTall * kLine;
+  static constexpr int kShare = S::kTall * S::kWide / S::kSplits;  // of the tile, that a block finishes
 
+  // `partial`: where blocks give each other their sums, with the words they meet at; unused with one split.
   template <class Read, class Reader, class Finish>
-  static void run(uint32_t block, const T* a, const T* b, char* shared, const Reader& read, const Finish& finish) {
-    constexpr int kDown = (S::kM + S::kTall - 1) / S::kTall, kAcross = (S::kN + S::kWide - 1) / S::kWide;
-    const int batch = block / (kDown * kAcross), tile = block % (kDown * kAcross);
+  static void run(uint32_t block, const T* a, const T* b, char* partial, char* shared, const Reader& read,
+                  const Finish& finish) {
+    const int split = block % S::kSplits, whole = block / S::kSplits;
+    const int batch = whole / (kDown * kAcross), tile = whole % (kDown * kAcross);
     const int row = tile % kDown * S::kTall, col = tile / kDown * S::kWide;
-    const Feed<T, S::kTall, S::kDeep, S::kTransposeA, kStepA, S::kM, S::kK, S::kLeadA, S::kVectorA> feed_a(
-        a + int64_t(batch) * S::kStrideA, row);
-    const Feed<T, S::kWide, S::kDeep, !S::kTransposeB, kStepB, S::kN, S::kK, S::kLeadB, S::kVectorB> feed_b(
-        b + int64_t(batch) * S::kStrideB, col);
+    float* const sums = reinterpret_cast<float*>(shared);
+    uint32_t* const word = reinterpret_cast<uint32_t*>(partial) + whole;
+    uint32_t before = 0;
+    if constexpr (S::kSplits > 1)
+      asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(before) : "l"(word) : "memory");
+    multiply(a + int64_t(batch) * S::kStrideA, b + int64_t(batch) * S::kStrideB, row, col, split, shared);
+    float* const partials = reinterpret_cast<float*>(partial + S::kWordBytes);
+    if constexpr (S::kSplits > 1) {
+      float* const own = partials + int64_t(block) * S::kTall * S::kWide;
+#pragma unroll 4
+      for (int place = threadIdx.x * 4; place < S::kTall * S::kWide; place += S::kThreads * 4) {
+        float4 x = make_float4(0, 0, 0, 0);
+#pragma unroll
+        for (int p = 0; p < S::kParts; ++p) {
+          const float4 y =
+              *reinterpret_cast<const float4*>(sums + p * kTile + place / S::kWide * kLine + place % S::kWide);
+          x = make_float4(x.x + y.x, x.y + y.y, x.z + y.z, x.w + y.w);
+        }
+        *reinterpret_cast<float4*>(own + place) = x;
+      }
+      meet_few(word, S::kSplits, before);
+    }
+    // What a thread finishes at once: all is on its way before the first is.
+    constexpr int kOwn = (kShare + S::kThreads - 1) / S::kThreads;
+    constexpr int kGroup = group_of(kOwn, int(sizeof(Read)) + (S::kSplits > 1 ? 4 * S::kSplits : 0));
+#pragma unroll 1
+    for (int u = 0; u < kOwn; u += kGroup) {
+      Read reads[kGroup];
+      float parts[kGroup][S::kSplits];
+      uint32_t at[kGroup];
+      bool in[kGroup];
+#pragma unroll
+      for (int e = 0; e < kGroup; ++e) {
+        const int share = threadIdx.x + (u + e) * S::kThreads, place = split * kShare + share;
+        const int r = row + place / S::kWide, n = col + place % S::kWide;
+        in[e] = (kShare % S::kThreads == 0 || share < kShare) && r < S::kM && n < S::kN;
+        at[e] = (uint32_t(batch) * S::kM + r) * S::kN + n;
+        if (!in[e]) continue;
+        if constexpr (S::kSplits > 1) {
+          const float* const given = partials + int64_t(whole) * S::kSplits * S::kTall * S::kWide + place;
+#pragma unroll
+          for (int q = 0; q < S::kSplits; ++q) parts[e][q] = __ldcg(given + q * S::kTall * S::kWide);
+        }
+        read(at[e], reads[e]);
+      }
+#pragma unroll
+      for (int e = 0; e < kGroup; ++e) {
+        if (!in[e]) continue;
+        float x = 0;
+        if constexpr (S::kSplits > 1) {
+#pragma unroll
+          for (int q = 0; q < S::kSplits; ++q) x += parts[e][q];
+        } else {
+          const int place = threadIdx.x + (u + e) * S::kThreads;
+#pragma unroll
+          for (int p = 0; p < S::kParts; ++p) x += sums[p * kTile + place / S::kWide * kLine + place % S::kWide];
+        }
+        finish(at[e], x, reads[e]);
+      }
+    }
+  }
+
+ private:
+  // Leaves the block's part of the tile's sums in its memory, so that threads side by side finish elements side by side.
+  static void multiply(const T* a, const T* b, int row, int col, int split, char* shared) {
+    const Feed<T, S::kThreads, S::kTall, S::kDeep, S::kTransposeA, kStepA, S::kM, S::kK, S::kLeadA, S::kVectorA> feed_a(a, row);
+    const Feed<T, S::kThreads, S::kWide, S::kDeep, !S::kTransposeB, kStepB, S::kN, S::kK, S::kLeadB, S::kVectorB> feed_b(b, col);
+    const int first = split * kSteps / S::kSplits, count = (split + 1) * kSteps / S::kSplits - first;
     T* const slots = reinterpret_cast<T*>(shared);
     const auto fetch = [&](int step) {
       T* const to = slots + step % S::kStages * (kSizeA + kSizeB);
-      feed_a.fetch(to, step);
-      feed_b.fetch(to + kSizeA, step);
+      feed_a.fetch(to, first + step);
+      feed_b.fetch(to + kSizeA, first + step);
     };
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int warp_row = warp % S::kWarpRows * kWarpTall, warp_col = warp / S::kWarpRows % S::kWarpCols * kWarpWide;
     const int part = warp / (S::kWarpRows * S::kWarpCols);
     float c[kI][kJ][4] = {};
 #pragma unroll 1
     for (int s = 0; s < S::kStages - 1; ++s) {
-      if (s < kSteps) fetch(s);
+      if (s < count) fetch(s);
       commit();
     }
 #pragma unroll 1
-    for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < count; ++step) {
       wait_for<S::kStages - 2>();
       __syncthreads();
-      if (step + S::kStages - 1 < kSteps) fetch(step + S::kStages - 1);
+      if constexpr (kMost >= S::kStages)
+        if (step + S::kStages - 1 < count) fetch(step + S::kStages - 1);
       commit();
       const T* from_a = slots + step % S::kStages * (kSizeA + kSizeB);
       const T* from_b = from_a + kSizeA;
@@ -258,44 +386,9 @@ struct Gemm {
       }
     }
     wait_for<0>();
-    // The tile goes through the block's memory, so that threads side by side finish elements side by side.
-    constexpr int kLine = S::kWide + 4;
-    float* const sums = reinterpret_cast<float*>(shared);
-#pragma unroll 1
-    for (int p = 0; p < S::kParts; ++p) {
-      __syncthreads();
-      if (part != p) continue;
-#pragma unroll
-      for (int i = 0; i < kI; ++i)
-#pragma unroll
-        for (int j = 0; j < kJ; ++j)
-#pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            float& sum =
-                sums[(warp_row + F::row(i, g + e / 2 * 8)) * kLine + warp_col + F::col(j, 2 * t + e % 2)];
-            sum = p == 0 ? c[i][j][e] : sum + c[i][j][e];
-          }
-    }
     __syncthreads();
-    constexpr int kOwn = S::kTall * S::kWide / 256, kGroup = group_of(kOwn, int(sizeof(Read)));
-#pragma unroll 1
-    for (int u = 0; u < kOwn; u += kGroup) {
-      Read reads[kGroup];
-      uint32_t at[kGroup];
-      bool in[kGroup];
-#pragma unroll
-      for (int e = 0; e < kGroup; ++e) {
-        const int place = threadIdx.x + (u + e) * 256, r = row + place / S::kWide, n = col + place % S::kWide;
-        in[e] = r < S::kM && n < S::kN;
-        at[e] = (uint32_t(batch) * S::kM + r) * S::kN + n;
-        if (in[e]) read(at[e], reads[e]);
-      }
-#pragma unroll
-      for (int e = 0; e < kGroup; ++e) {
-        const int place = threadIdx.x + (u + e) * 256;
-        if (in[e]) finish(at[e], sums[place / S::kWide * kLine + place % S::kWide], reads[e]);
-      }
-    }
+    F::store(c, reinterpret_cast<float*>(shared) + part * kTile + warp_row * kLine + warp_col, kLine, lane);
+    __syncthreads();
   }
 };
 }  // namespace lockstep
@@ -303,25 +396,68 @@ struct Gemm {
 
 namespace {
 
-// How a tile is shared among the eight warps of a block.
+// How a tile is shared among the warps of a block.
 struct Tiling {
   int64_t tall, wide;
   int rows, cols, parts;
 };
-constexpr Tiling kTiles[] = {{128, 64, 4, 2, 1}, {64, 64, 4, 2, 1}, {64, 32, 4, 2, 1},
-                             {32, 32, 2, 2, 2},  {16, 32, 1, 4, 2}, {16, 16, 1, 2, 4}};
+constexpr int kWarps = kStepThreads / 32;
+constexpr Tiling kTiles[] = {{128, 128, 4, kWarps / 4, 1}, {128, 64, 4, 2, kWarps / 8}, {64, 64, 2, 2, kWarps / 4},
+                             {64, 32, 2, 2, kWarps / 4},   {32, 32, 2, 2, kWarps / 4},  {16, 32, 1, 2, kWarps / 2},
+                             {16, 16, 1, 2, kWarps / 2}};
+constexpr int64_t kSplits[] = {1, 2, 4, 8, 16};
+
+struct Choice {
+  Tiling tile;
+  int64_t splits = 1;
+};
 
 int64_t tiles_of(const GemmSpec& g, const Tiling& tile) {
   return (g.m + tile.tall - 1) / tile.tall * ((g.n + tile.wide - 1) / tile.wide) * g.batch;
 }
 
-// The largest that keeps most of the GPU busy.
-Tiling tile_for(const GemmSpec& g, int processors) {
-  for (const Tiling& tile : kTiles) {
-    if (tile.wide > 16 && g.n <= tile.wide / 2) continue;
-    if (tiles_of(g, tile) * 10 >= int64_t{processors} * 8) return tile;
-  }
-  return g.n <= 16 ? kTiles[5] : kTiles[3];
+// Few steps of much each: a step costs the block a meeting. All warps that share the sum have a part of it.
+int64_t deep_of(const GemmSpec& g, const Tiling& tile) {
+  const int64_t least = 32 / size_of(g.dtype);
+  return std::max<int64_t>(least * (g.k >= 512 ? 8 : 4), least * tile.parts);
+}
+
+// About how long that takes, in nanoseconds: what a block moves and the instructions of its warps (the figures are an
+// H200's), and where blocks meet. Of two that end at the same time the one that leaves more of the GPU to others is
+// better.
+double cost_of(const GemmSpec& g, const Choice& how, int processors) {
+  const Tiling& tile = how.tile;
+  const bool half = size_of(g.dtype) == 2;
+  const auto splits = static_cast<double>(how.splits), area = static_cast<double>(tile.tall * tile.wide);
+  const double in = static_cast<double>((tile.tall + tile.wide) * g.k * size_of(g.dtype)) / splits;
+  const double moved = in + area * 8 / splits + (how.splits > 1 ? area * 8 : 0);
+  const double tall = static_cast<double>(tile.tall) / tile.rows / 16,
+               wide = static_cast<double>(tile.wide) / tile.cols / 8;
+  const double each = tall * wide + (half ? tall + wide / 2 : 3 * tall + 1.75 * wide);
+  const double instructions =
+      static_cast<double>(g.k) / (half ? 16 : 8) / tile.parts / splits * each + in / (16 * kStepThreads) * 7;
+  const double steps = std::ceil(static_cast<double>(g.k) / static_cast<double>(deep_of(g, tile)) / splits);
+  const double block =
+      700 + std::max(moved / 50, instructions * 8) + steps * 100 + (how.splits > 1 ? 900 + 125 * splits : 0);
+  const double blocks = static_cast<double>(tiles_of(g, tile)) * splits;
+  return block * (0.9 * std::ceil(blocks / processors) + 0.1 * blocks / processors);
+}
+
+Choice choose(const GemmSpec& g, int processors) {
+  std::optional<Choice> best;
+  double least = 0;
+  for (const Tiling& tile : kTiles)
+    for (const int64_t splits : kSplits) {
+      if (splits > 1 && (tiles_of(g, tile) * splits > processors || splits > tile.tall ||
+                         (g.k + deep_of(g, tile) - 1) / deep_of(g, tile) < splits))
+        continue;
+      const Choice choice{tile, splits};
+      const double cost = cost_of(g, choice, processors);
+      if (best && cost >= least) continue;
+      best = choice;
+      least = cost;
+    }
+  return *best;
 }
 
 }  // namespace
@@ -342,32 +478,33 @@ std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t sha
   const auto vector = [&](int64_t lead, int64_t cols, int64_t stride) {
     return lead % each == 0 && cols % each == 0 && stride % each == 0;
   };
-  const Tiling tile = tile_for(g, processors);
-  // Few steps of much each: a step costs the block a meeting.
-  const int64_t deep = (half ? 64 : 32) * (g.k >= 512 ? 2 : 1);
+  const auto [tile, splits] = choose(g, processors);
+  const int64_t deep = deep_of(g, tile), steps = ((g.k + deep - 1) / deep + splits - 1) / splits;
   const int64_t step_a = g.transpose_a ? tile.tall + 8 : deep + each;
   const int64_t step_b = g.transpose_b ? deep + each : tile.wide + 8;
   const int64_t stage =
       ((g.transpose_a ? deep : tile.tall) * step_a + (g.transpose_b ? tile.wide : deep) * step_b) * size;
   // As many on their way as there is room for: what a step waits for is the GPU's second cache.
   const int64_t most = std::clamp<int64_t>(shared_bytes / stage, 2, 6);
-  const int64_t stages = std::clamp<int64_t>((g.k + deep - 1) / deep + 1, 2, most);
+  const int64_t stages = std::clamp<int64_t>(steps + 1, 2, most);
+  const int64_t word_bytes = splits > 1 ? (tiles_of(g, tile) * 4 + 255) / 256 * 256 : 0;
   const std::string members = fmt::format(
       "  using T = {};\n  static constexpr bool kTransposeA = {}, kTransposeB = {}, kVectorA = {}, kVectorB = {};\n"
       "  static constexpr int kM = {}, kN = {}, kK = {}, kLeadA = {}, kLeadB = {};\n"
       "  static constexpr int64_t kStrideA = {}, kStrideB = {};\n"
       "  static constexpr int kTall = {}, kWide = {}, kDeep = {}, kStages = {}, kWarpRows = {}, kWarpCols = {}, "
-      "kParts = {};\n",
+      "kParts = {}, kSplits = {}, kWordBytes = {}, kThreads = {};\n",
       memory_type(g.dtype), g.transpose_a, g.transpose_b, vector(lda, g.transpose_a ? g.m : g.k, stride_a),
       vector(ldb, g.transpose_b ? g.k : g.n, stride_b), g.m, g.n, g.k, lda, ldb, stride_a, stride_b, tile.tall,
-      tile.wide, deep, stages, tile.rows, tile.cols, tile.parts);
+      tile.wide, deep, stages, tile.rows, tile.cols, tile.parts, splits, word_bytes, kStepThreads);
   const std::string type =
       fmt::format("Product_{}", md5_hex(std::span(reinterpret_cast<const uint8_t*>(members.data()), members.size())));
   GemmStep out;
   out.prelude = fmt::format("#include \"gemm.h\"\nusing namespace lockstep;\nstruct {} {{\n{}}};\n", type, members);
   out.call = fmt::format("Gemm<{}>::run<Read>", type);
-  out.blocks = tiles_of(g, tile);
-  out.shared_bytes = std::max<int64_t>(stage * stages, tile.tall * (tile.wide + 4) * 4);
+  out.blocks = tiles_of(g, tile) * splits;
+  if (splits > 1) out.partial_bytes = word_bytes + out.blocks * tile.tall * tile.wide * 4;
+  out.shared_bytes = std::max<int64_t>(stage * stages, tile.parts * tile.tall * (tile.wide + 8) * 4);
   return out;
 }
 

@@ -14,11 +14,14 @@ extern const char* const kGemmText;
 
 struct GemmStep {
   std::string prelude;  // includes and a type that says all about the product
-  // "Gemm<...>::run<Read>": of (block, a, b, shared, read, finish). For element i of C, whose value is x, read(i, r)
-  // sets what else is needed, a Read, and finish(i, x, r) is called after.
+  // "Gemm<...>::run<Read>": of (block, a, b, partial, shared, read, finish). For element i of C, whose value is x,
+  // read(i, r) sets what else is needed, a Read, and finish(i, x, r) is called after.
   std::string call;
   int64_t blocks = 0;
   int64_t shared_bytes = 0;
+  // Of memory through which blocks that share a sum give each other their parts, all zero before the first run; 0 where
+  // none do. They wait for each other.
+  int64_t partial_bytes = 0;
 };
 
 // Nothing where this is not for the tensor cores: f32 (with TF32) and 16-bit floats are, whose sums are f32.

@@ -12,17 +12,34 @@
 namespace lockstep {
 namespace {
 
-// A kernel that computes one element a thread: `body` sets out0[i].
-Kernel per_element(const KernelSpec& spec, const std::string& parameters, const std::string& body) {
+// A kernel that computes element by element, at most `most` a thread: `body` sets x, element i.
+Kernel per_element(const KernelSpec& spec, const std::string& parameters, const std::string& body, int64_t most = 4) {
   const int64_t n = count(spec.out[0].shape);
   if (n == 0) return [](const void* const*, void* const*) {};
   CudaStep step;
   step.name = "move";
   step.prelude = "#include \"elements.h\"\nusing namespace lockstep;\n";
   step.parameters = fmt::format("{}{}* out0", parameters, memory_type(spec.out[0].dtype));
-  step.body = fmt::format("  const {} i = {}(block) * {}u + threadIdx.x;\n  if (i >= {}u) return;\n{}", index_type(n),
-                          index_type(n), kStepThreads, n, body);
-  step.blocks = (n + kStepThreads - 1) / kStepThreads;
+  const int64_t each = elements_of_thread(n, most);
+  // All are on their way before the first is written.
+  step.body = fmt::format(
+      R"(  const auto element = [&](const {index} i) {{
+    {type} x{{}};
+{body}    return x;
+  }};
+  {type} all[{each}];
+  const {index} first = {index}(block) * {stretch}u + threadIdx.x;
+#pragma unroll
+  for (int e = 0; e < {each}; ++e)
+    if (first + e * {threads}u < {n}u) all[e] = element(first + e * {threads}u);
+#pragma unroll
+  for (int e = 0; e < {each}; ++e)
+    if (first + e * {threads}u < {n}u) out0[first + e * {threads}u] = all[e];
+)",
+      fmt::arg("index", index_type(n)), fmt::arg("type", memory_type(spec.out[0].dtype)), fmt::arg("body", body),
+      fmt::arg("each", each), fmt::arg("stretch", each * kStepThreads), fmt::arg("threads", kStepThreads),
+      fmt::arg("n", n));
+  step.blocks = (n + each * kStepThreads - 1) / (each * kStepThreads);
   if (!parameters.empty())
     for (size_t k = 0; k < spec.in.size(); ++k) step.arguments.push_back({CudaStep::Argument::operand, k});
   step.arguments.push_back({CudaStep::Argument::result, 0});
@@ -67,7 +84,7 @@ Kernel iota_cuda(const KernelSpec& spec) {
   const int64_t inner = dense_strides(type.shape)[dim];
   const int64_t first = spec.attrs.find("start") ? spec.attrs.integer("start") : 0;
   return per_element(spec, "",
-                     fmt::format("  out0[i] = Store<{}>::of(math::cast<{}>(int64_t(i / {}u % {}u) + {}ll));\n",
+                     fmt::format("  x = Store<{}>::of(math::cast<{}>(int64_t(i / {}u % {}u) + {}ll));\n",
                                  memory_type(type.dtype), register_name(type.dtype), inner, type.shape[dim], first));
 }
 
@@ -81,7 +98,7 @@ Kernel gather_cuda(const KernelSpec& spec) {
                      fmt::format("  const uint64_t row = i / {post}u, outer = row / {places}u;\n"
                                  "  int64_t at = in1[outer / {pre}u * {places}u + row % {places}u];\n"
                                  "  at = at < 0 ? 0 : at > {last}ll ? {last}ll : at;\n"
-                                 "  out0[i] = in0[(outer * {n}u + at) * {post}u + i % {post}u];\n",
+                                 "  x = in0[(outer * {n}u + at) * {post}u + i % {post}u];\n",
                                  fmt::arg("post", post), fmt::arg("places", places), fmt::arg("pre", pre),
                                  fmt::arg("last", n - 1), fmt::arg("n", n)));
 }
@@ -100,11 +117,12 @@ Kernel scatter_add_cuda(const KernelSpec& spec) {
                   "  {type} sum = load(in0[i]);\n"
                   "  for (uint64_t p = 0; p < {places}u; ++p)\n"
                   "    if (int64_t(at[p]) == int64_t(row % {n}u)) sum = math::add(sum, load(from[p * {post}u]));\n"
-                  "  out0[i] = Store<{memory}>::of(sum);\n",
+                  "  x = Store<{memory}>::of(sum);\n",
                   fmt::arg("post", std::max<int64_t>(post, 1)), fmt::arg("n", std::max<int64_t>(n, 1)),
                   fmt::arg("pre", std::max<int64_t>(pre, 1)), fmt::arg("places", places),
                   fmt::arg("index", memory_type(indices.dtype)), fmt::arg("memory", memory_type(x.dtype)),
-                  fmt::arg("type", register_name(x.dtype))));
+                  fmt::arg("type", register_name(x.dtype))),
+      1);
 }
 
 Kernel concatenate_cuda(const KernelSpec& spec) {
@@ -117,10 +135,10 @@ Kernel concatenate_cuda(const KernelSpec& spec) {
   for (size_t o = 0; o < spec.in.size(); ++o) {
     const int64_t own = spec.in[o].shape[axis];
     if (own == 0) continue;
-    body += fmt::format(
-        "  if (k >= {at}u && k < {end}u) out0[i] = in{o}[(outer * {own}u + (k - {at}u)) * {inner}u + rest];\n",
-        fmt::arg("at", at), fmt::arg("end", at + own), fmt::arg("o", o), fmt::arg("own", own),
-        fmt::arg("inner", inner));
+    body +=
+        fmt::format("  if (k >= {at}u && k < {end}u) x = in{o}[(outer * {own}u + (k - {at}u)) * {inner}u + rest];\n",
+                    fmt::arg("at", at), fmt::arg("end", at + own), fmt::arg("o", o), fmt::arg("own", own),
+                    fmt::arg("inner", inner));
     at += own;
   }
   return per_element(spec, parameters(spec.in), body);
@@ -138,7 +156,7 @@ Kernel pad_cuda(const KernelSpec& spec) {
                           fmt::arg("step", step), fmt::arg("n", x[d]));
     at += fmt::format(" + p{} / {}ll * {}ll", d, step, strides[d]);
   }
-  return per_element(spec, parameters(spec.in), body + fmt::format("  out0[i] = {} ? in0[{}] : in1[0];\n", inside, at));
+  return per_element(spec, parameters(spec.in), body + fmt::format("  x = {} ? in0[{}] : in1[0];\n", inside, at));
 }
 
 Kernel dynamic_slice_cuda(const KernelSpec& spec) {
@@ -152,7 +170,7 @@ Kernel dynamic_slice_cuda(const KernelSpec& spec) {
   for (size_t d = 0; d < x.size(); ++d)
     at += static_cast<int64_t>(d) < k ? fmt::format(" + d{} * {}ll", d, strides[d])
                                       : fmt::format(" + (d{} + s{}) * {}ll", d, d, strides[d]);
-  return per_element(spec, parameters(spec.in), body + fmt::format("  out0[i] = in0[{}];\n", at));
+  return per_element(spec, parameters(spec.in), body + fmt::format("  x = in0[{}];\n", at));
 }
 
 Kernel update_slice_cuda(const KernelSpec& spec) {
@@ -168,7 +186,7 @@ Kernel update_slice_cuda(const KernelSpec& spec) {
     if (static_cast<int64_t>(d) >= k) inside += fmt::format(" && {} >= 0 && {} < {}ll", p, p, block[d]);
     at += fmt::format(" + {} * {}ll", p, strides[d]);
   }
-  return per_element(spec, parameters(spec.in), body + fmt::format("  out0[i] = {} ? in1[{}] : in0[i];\n", inside, at));
+  return per_element(spec, parameters(spec.in), body + fmt::format("  x = {} ? in1[{}] : in0[i];\n", inside, at));
 }
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 // results to keep the GPU busy, stretches are reduced side by side and then their results. The order in which elements
 // are combined depends on the shape only.
 #include <algorithm>
+#include <bit>
 
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/step.h"
@@ -14,6 +15,7 @@ namespace {
 constexpr int kReduceThreads = kStepThreads;
 constexpr int64_t kReduceBlocks = 512;    // enough for any GPU
 constexpr int64_t kReduceStretch = 2048;  // elements that are not worth a block more
+constexpr int64_t kReduceFew = 4096;      // elements that one block is enough for
 
 struct Texts {
   const char* combine;   // of a and b
@@ -70,6 +72,10 @@ ReduceLayout layout_of(const Axes& split) {
   ReduceLayout out;
   out.results = count(split.kept);
   out.length = count(split.gone);
+  if (out.results <= kReduceThreads && out.results * out.length <= kReduceFew) {
+    out.across = static_cast<int>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(out.results, 1))));
+    return out;
+  }
   // Threads side by side should read elements side by side.
   const bool rows = !split.at_gone.strides.empty() && split.at_gone.strides.back() == 1;
   out.across = rows ? (out.length >= 128 ? 1 : out.length >= 32 ? 8 : 32) : 32;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "lane/cuda/code.h"
@@ -17,24 +18,35 @@ std::string text_of(const CudaStep& step) {
       step.prelude, kStepThreads, step.parameters, step.body);
 }
 
+int64_t elements_of_thread(int64_t n, int64_t most) {
+  constexpr int64_t kProcessors = 132;  // of a large GPU
+  const int64_t together = n <= kStepThreads * most ? kStepThreads : kStepThreads * kProcessors;
+  return std::clamp<int64_t>((n + together - 1) / together, 1, most);
+}
+
 struct SteppedKernel::State {
   CudaLane* lane;
   std::vector<CudaStep> steps;
   std::vector<BufferPtr> own;
   Kernel apart;
+  Remake remake;
   // Made on first use: put together with others, they are not needed.
   std::vector<CudaFunction> functions;
   std::vector<const void*> pointers;
   std::vector<void*> arguments;
 };
 
-SteppedKernel::SteppedKernel(CudaLane* lane, std::vector<CudaStep> steps, std::vector<BufferPtr> own, Kernel apart)
-    : state_(std::make_shared<State>(State{lane, std::move(steps), std::move(own), std::move(apart), {}, {}, {}})) {
+SteppedKernel::SteppedKernel(CudaLane* lane, std::vector<CudaStep> steps, std::vector<BufferPtr> own, Kernel apart,
+                             Remake remake)
+    : state_(std::make_shared<State>(
+          State{lane, std::move(steps), std::move(own), std::move(apart), std::move(remake), {}, {}, {}})) {
   size_t most = 0;
   for (const CudaStep& step : state_->steps) most = std::max(most, step.arguments.size());
   state_->pointers.resize(most);
   state_->arguments.resize(most);
 }
+
+SteppedKernel SteppedKernel::on(int processors) const { return state_->remake ? state_->remake(processors) : *this; }
 
 const std::vector<CudaStep>& SteppedKernel::steps() const { return state_->steps; }
 const void* SteppedKernel::own(size_t index) const { return state_->own[index]->data(); }

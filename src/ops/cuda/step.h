@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,7 +14,7 @@
 
 namespace lockstep {
 
-constexpr int kStepThreads = 256;  // of a block
+constexpr int kStepThreads = 512;  // of a block
 
 struct CudaStep {
   struct Argument {
@@ -30,16 +32,23 @@ struct CudaStep {
   int64_t blocks = 0;
   int64_t shared_bytes = 0;
   double operations = 0;  // of matrix products: multiplications and additions
+  bool meets = false;     // blocks side by side wait for each other: all must run at a time
 };
 
 // A kernel made of steps. std::function's target() finds it.
 class SteppedKernel {
  public:
   // The lane may be null where only the texts are wanted. `own` is memory the steps use besides operands and results.
-  // `apart`, where given, does the same in another way, for when it is not put together with others.
-  SteppedKernel(CudaLane* lane, std::vector<CudaStep> steps, std::vector<BufferPtr> own = {}, Kernel apart = {});
+  // `apart`, where given, does the same in another way, for when it is not put together with others; `remake` the same
+  // for that many processors of the GPU.
+  using Remake = std::function<SteppedKernel(int processors)>;
+  SteppedKernel(CudaLane* lane, std::vector<CudaStep> steps, std::vector<BufferPtr> own = {}, Kernel apart = {},
+                Remake remake = {});
 
   void operator()(const void* const* in, void* const* out) const;
+
+  // Made for when others have the rest of the GPU; itself where that makes no difference.
+  SteppedKernel on(int processors) const;
 
   const std::vector<CudaStep>& steps() const;
   const void* own(size_t index) const;
@@ -48,6 +57,10 @@ class SteppedKernel {
   struct State;
   std::shared_ptr<State> state_;
 };
+
+// How many of n elements a thread computes, at most so many: then what they are made of is on its way together, few
+// blocks of them are done at once, and what one block can do needs no other.
+int64_t elements_of_thread(int64_t n, int64_t most);
 
 // The text of a step as a kernel of its own, called `f`.
 std::string text_of(const CudaStep& step);

@@ -32,7 +32,7 @@ def make(model):
 
 
 def pool(x):
-    return lax.reduce_window(x, jnp.array(-jnp.inf, x.dtype), lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
 
 
 def conv(p, x):

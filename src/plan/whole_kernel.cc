@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <string_view>
 
@@ -14,8 +13,6 @@
 namespace lockstep::detail {
 namespace {
 
-constexpr int64_t kChainBlocks = 2;        // a step of so many blocks may be part of a chain
-constexpr double kChainOperations = 1e4;   // and of so little in products
 constexpr int64_t kRounds = 8;             // that a processor's block takes part in a step, at most
 constexpr double kMostOperations = 1.5e9;  // of one product
 constexpr size_t kMostPointers = 480;      // 4 KiB of parameters
@@ -26,14 +23,20 @@ size_t pointers_of(const SteppedKernel& kernel) {
   return out;
 }
 
-bool conflict(const WholePart& a, const WholePart& b) {
-  const auto any = [](const std::vector<Stretch>& x, const std::vector<Stretch>& y) {
-    return std::any_of(x.begin(), x.end(), [&](const Stretch& one) {
-      return std::any_of(y.begin(), y.end(), [&](const Stretch& other) { return one.overlaps(other); });
-    });
-  };
-  return any(a.out, b.in) || any(a.out, b.out) || any(a.in, b.out);
+// A kernel is started before the one before it is done (CudaFunction::launch), and that one says from when on: then
+// nothing is lost between the two.
+constexpr const char* kOneAfterAnother = R"(
+inline void after_the_last() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
+inline void before_the_next() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+)";
 
 // Blocks wait here for each other: the word counts all that have come, on and on from kernel to kernel.
 constexpr const char* kMeet = R"(
@@ -92,74 +95,6 @@ bool fits_whole(std::span<const WholePart> parts) {
   return pointers <= kMostPointers;
 }
 
-std::vector<Phase> phases_of(std::span<const WholePart> parts) {
-  struct Placed {
-    WholeStep at;
-    bool small = false;
-    size_t phase = 0, group = 0;
-  };
-  std::vector<Placed> all;
-  std::vector<size_t> joined;  // by group: the group it was joined to, or itself
-  const auto root = [&](size_t group) {
-    while (joined[group] != group) group = joined[group];
-    return group;
-  };
-  size_t phases = 0;
-  for (size_t p = 0; p < parts.size(); ++p)
-    for (size_t k = 0; k < parts[p].kernel->steps().size(); ++k) {
-      const CudaStep& step = parts[p].kernel->steps()[k];
-      const bool small = step.blocks <= kChainBlocks && step.operations <= kChainOperations && !step.meets;
-      Placed now{{p, k}, small, 0, all.size()};
-      std::vector<size_t> before;
-      for (size_t i = 0; i < all.size(); ++i)
-        if (all[i].at.part == p || conflict(parts[all[i].at.part], parts[p])) before.push_back(i);
-      for (size_t i : before) now.phase = std::max(now.phase, all[i].phase + (now.small && all[i].small ? 0 : 1));
-      joined.push_back(now.group);
-      for (size_t i : before)
-        if (all[i].phase == now.phase) joined[root(all[i].group)] = root(now.group);
-      phases = std::max(phases, now.phase + 1);
-      all.push_back(now);
-    }
-  std::vector<Phase> out(phases);
-  std::vector<std::pair<size_t, size_t>> place(all.size(), {0, SIZE_MAX});  // by group: its task
-  for (const Placed& step : all) {
-    auto& [phase, task] = place[root(step.group)];
-    if (task == SIZE_MAX) {
-      phase = step.phase;
-      task = out[phase].size();
-      out[phase].emplace_back();
-    }
-    out[phase][task].push_back(step.at);
-  }
-  // What takes longest first: chains, which have a block of their own, then the largest products.
-  const auto weight = [&](const Task& task) {
-    const CudaStep& step = parts[task[0].part].kernel->steps()[task[0].step];
-    return task.size() > 1 ? HUGE_VAL : step.operations / static_cast<double>(std::max<int64_t>(step.blocks, 1));
-  };
-  for (Phase& phase : out)
-    std::stable_sort(phase.begin(), phase.end(), [&](const Task& a, const Task& b) { return weight(a) > weight(b); });
-  return out;
-}
-
-std::vector<std::pair<size_t, int>> shares_of(std::span<const WholePart> parts, std::span<const Phase> phases,
-                                              int processors) {
-  std::vector<std::pair<size_t, int>> out;
-  for (const Phase& phase : phases) {
-    std::vector<std::pair<size_t, double>> products;
-    double all = 0;
-    for (const Task& task : phase)
-      if (const CudaStep& step = parts[task[0].part].kernel->steps()[task[0].step];
-          task.size() == 1 && step.operations > 0) {
-        products.emplace_back(task[0].part, step.operations);
-        all += step.operations;
-      }
-    if (products.size() < 2) continue;
-    for (const auto& [part, operations] : products)
-      out.emplace_back(part, std::max(static_cast<int>(processors * operations / all), processors / 8));
-  }
-  return out;
-}
-
 std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> phases) {
   const std::vector<std::vector<size_t>> pointers = first_pointers(parts);
   std::vector<std::string> preludes;
@@ -188,17 +123,20 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
   std::string body;
   for (size_t i = 0; i < phases.size(); ++i) {
     if (i > 0) body += "  meet(word, all_came);\n";
+    if (i + 1 == phases.size()) body += "  before_the_next();\n";
     int64_t tasks = 0;
     std::string chosen;
     for (const Task& task : phases[i]) {
       std::string done;
       int64_t blocks = 1;
-      bool shares = task.size() > 1;
-      if (task.size() == 1) {
-        const CudaStep& step = parts[task[0].part].kernel->steps()[task[0].step];
-        blocks = step.blocks;
-        shares = step.shared_bytes > 0;
-        done = "      " + call(task[0], fmt::format("t - {}u", tasks)) + "\n";
+      bool shares = is_chain(parts, task);
+      if (!shares) {
+        for (const WholeStep& each : task) {
+          const CudaStep& step = parts[each.part].kernel->steps()[each.step];
+          blocks = step.blocks;
+          shares |= step.shared_bytes > 0;
+          done += "      " + call(each, fmt::format("t - {}u", tasks)) + "\n";
+        }
       } else {
         for (const WholeStep& each : task) {
           const CudaStep& step = parts[each.part].kernel->steps()[each.step];
@@ -215,10 +153,11 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
   }
   std::string out;
   for (const std::string& prelude : preludes) out += prelude;
-  return out + kMeet + functions +
+  return out + kOneAfterAnother + kMeet + functions +
          fmt::format(
              "struct All {{\n  void* p[{}];\n}};\nextern \"C\" __global__ void __launch_bounds__({}, 1) f(const "
-             "__grid_constant__ All all, uint64_t* word) {{\n  uint64_t all_came = *word / gridDim.x * gridDim.x;  // "
+             "__grid_constant__ All all, uint64_t* word) {{\n  after_the_last();\n  uint64_t all_came = *word / "
+             "gridDim.x * gridDim.x;  // "
              "as long "
              "as this block has not\n{}}}\n",
              std::max<size_t>(count, 1), kStepThreads, body);

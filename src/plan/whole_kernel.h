@@ -34,13 +34,14 @@ struct WholePart {
 // Is the instruction small enough to be put together with others?
 bool may_join(const SteppedKernel& kernel, int processors);
 
-// What happens when: phases of tasks that may happen side by side; a task is one step, or a chain of steps for one
-// block.
+// What happens when: phases of tasks that may happen side by side. A task is one step; or a chain of small steps for
+// one block; or steps that compute the same elements one after the other, so that each thread needs only what it wrote.
 struct WholeStep {
   size_t part = 0, step = 0;
 };
 using Task = std::vector<WholeStep>;
 using Phase = std::vector<Task>;
+bool is_chain(std::span<const WholePart> parts, const Task& task);
 std::vector<Phase> phases_of(std::span<const WholePart> parts);
 
 // Products that share a phase, by part: the processors each should be made for.

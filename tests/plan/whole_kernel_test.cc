@@ -97,6 +97,37 @@ TEST(WholeKernel, AStepWhoseBlocksMeetIsNoMemberOfAChain) {
   EXPECT_EQ(m.text(), " 0 | 1 | 2");
 }
 
+// A thread needs only what it has written itself.
+TEST(WholeKernel, StepsOfTheSameElementsShareATask) {
+  const auto add = [](Made& m, int64_t each, std::vector<size_t> in_place, std::pair<int64_t, int64_t> in,
+                      std::pair<int64_t, int64_t> out) {
+    CudaStep step;
+    step.blocks = 100;
+    step.elements = 51200 * each;
+    step.each = each;
+    step.in_place = std::move(in_place);
+    m.kernels.emplace_back(nullptr, std::vector<CudaStep>{step});
+    m.parts.push_back({&m.kernels.back(), {{0, in.first, in.second}}, {{0, out.first, out.second}}});
+  };
+  Made same, elsewhere, other, part, over;
+  add(same, 1, {}, {0, 10}, {10, 20});
+  add(same, 1, {0}, {10, 20}, {20, 30});
+  EXPECT_EQ(same.text(), " 0-1");
+  EXPECT_FALSE(is_chain(same.parts, phases_of(same.parts)[0][0]));
+  add(elsewhere, 1, {}, {0, 10}, {10, 20});
+  add(elsewhere, 1, {}, {10, 20}, {20, 30});
+  EXPECT_EQ(elsewhere.text(), " 0 | 1");
+  add(other, 1, {}, {0, 10}, {10, 20});
+  add(other, 2, {0}, {10, 20}, {20, 30});
+  EXPECT_EQ(other.text(), " 0 | 1");
+  add(part, 1, {}, {0, 10}, {10, 20});
+  add(part, 1, {0}, {10, 15}, {20, 30});
+  EXPECT_EQ(part.text(), " 0 | 1");
+  add(over, 1, {}, {0, 10}, {10, 20});
+  add(over, 1, {0}, {10, 20}, {0, 10});
+  EXPECT_EQ(over.text(), " 0 | 1");
+}
+
 TEST(WholeKernel, WhatTakesLongestComesFirst) {
   Made m;
   m.add(64, {}, {{0, 1}});

@@ -134,9 +134,26 @@ void CudaFunction::launch(CudaLane& lane, int64_t blocks, int threads, void** ar
     check_cuda(cuda().cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                            static_cast<int>(shared_bytes)),
                "give a kernel shared memory");
-  check_cuda(together ? cuda().cudaLaunchCooperativeKernel(kernel, grid, block, arguments, shared, lane.stream())
-                      : cuda().cudaLaunchKernel(kernel, grid, block, arguments, shared, lane.stream()),
-             "start a kernel");
+  if (!together)
+    return check_cuda(cuda().cudaLaunchKernel(kernel, grid, block, arguments, shared, lane.stream()), "start a kernel");
+  // Where nothing else can hold a processor for ever, all blocks come to run; and the kernel is started before the one
+  // before it is done, for which it waits itself. Elsewhere the driver starts all blocks or none.
+  cudaLaunchAttribute attribute{};
+  if (lane.info().alone && lane.info().major >= 9) {
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+  } else {
+    attribute.id = cudaLaunchAttributeCooperative;
+    attribute.val.cooperative = 1;
+  }
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared;
+  config.stream = lane.stream();
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  check_cuda(cuda().cudaLaunchKernelExC(&config, kernel, arguments), "start a kernel");
 }
 
 }  // namespace lockstep

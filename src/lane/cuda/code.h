@@ -19,7 +19,8 @@ struct CudaHeader {
 class CudaFunction {
  public:
   // `arguments` points to each of them; a block has `shared_bytes` of memory of its own. `together`: all blocks run at
-  // the same time, so that they may wait for each other; there must not be more than fit.
+  // the same time, so that they may wait for each other; there must not be more than fit. Such a kernel may be started
+  // before the one before it has ended, and must wait for that (griddepcontrol.wait) before it touches memory.
   void launch(CudaLane& lane, int64_t blocks, int threads, void** arguments, int64_t shared_bytes = 0,
               bool together = false) const;
 

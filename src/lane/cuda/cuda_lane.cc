@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "lockstep/devices.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -42,11 +43,11 @@ CudaLane& CudaLane::of(int64_t lane) {
   if (CudaLane* const ready = made.load(std::memory_order_acquire)) return *ready;
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  if (!made) made = new CudaLane((*gpus)[static_cast<size_t>(lane)]);
+  if (!made) made = new CudaLane((*gpus)[static_cast<size_t>(lane)], gpus->size() == 1 && process_count() == 1);
   return *made;
 }
 
-CudaLane::CudaLane(int gpu) : gpu_(gpu) {
+CudaLane::CudaLane(int gpu, bool alone) : gpu_(gpu) {
   enter();
   cudaDeviceProp properties{};
   check_cuda(cuda().cudaGetDeviceProperties(&properties, gpu), "ask for the properties of the GPU");
@@ -56,9 +57,13 @@ CudaLane::CudaLane(int gpu) : gpu_(gpu) {
            properties.minor,
            properties.multiProcessorCount,
            static_cast<int64_t>(properties.sharedMemPerBlockOptin),
-           {}};
+           {},
+           false};
   static_assert(sizeof properties.uuid == sizeof info_.uuid);
   std::memcpy(info_.uuid.data(), &properties.uuid, sizeof properties.uuid);
+  int mixed = 0;  // MPS runs kernels of several processes at a time
+  check_cuda(cuda().cudaDeviceGetAttribute(&mixed, cudaDevAttrMpsEnabled, gpu), "ask how the GPU is shared");
+  info_.alone = alone && mixed == 0;
   check_cuda(cuda().cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
   check_cuda(cuda().cudaDeviceGetDefaultMemPool(&pool_, gpu), "find the memory pool");
   uint64_t keep = std::numeric_limits<uint64_t>::max();  // in a steady state nothing is asked of the driver

@@ -23,6 +23,7 @@ struct CudaInfo {
   int processors = 0;              // streaming multiprocessors
   int64_t shared = 0;              // bytes of memory that a block of threads may have of its own
   std::array<uint8_t, 16> uuid{};  // no other GPU has the same
+  bool alone = false;              // no other lane, process or collective uses it while a kernel runs
 };
 
 class CudaLane {
@@ -81,7 +82,7 @@ class CudaLane {
   static constexpr size_t kBlasBytes = size_t{32} << 20;
 
  private:
-  explicit CudaLane(int gpu);
+  CudaLane(int gpu, bool alone);
   void wait_until_idle(bool all);
   bool is_watched();
   struct Block;

@@ -55,7 +55,12 @@ class Writer {
   // `ahead`: what is read is read before, see below. `given`: what stands for the first input, which is then no
   // parameter but a value of the register type, for element i.
   explicit Writer(const Program& p, bool ahead, const std::string& given = "")
-      : p_(p), shape_(p.types[p.outputs[0]].shape), given_(given), ahead_(ahead), names_(p.types.size()) {
+      : p_(p),
+        shape_(p.types[p.outputs[0]].shape),
+        given_(given),
+        ahead_(ahead),
+        elsewhere_(p.inputs.size()),
+        names_(p.types.size()) {
     views_.resize(p.types.size());
     for (size_t i = 0; i < p.inputs.size(); ++i) views_[p.inputs[i]] = Read{i, dense_view(p.types[p.inputs[i]].shape)};
   }
@@ -74,6 +79,14 @@ class Writer {
   // What is read before, after body(): members of a structure `r`, and how they are set.
   const std::string& fields() const { return fields_; }
   const std::string& reads() const { return reads_; }
+
+  // The inputs of which element i is read and no other, after body().
+  std::vector<size_t> in_place() const {
+    std::vector<size_t> out;
+    for (size_t i = 0; i < p_.inputs.size(); ++i)
+      if (!elsewhere_[i]) out.push_back(i);
+    return out;
+  }
 
   // False after body() when the given value was wanted elsewhere than at element i.
   bool is_possible() const { return possible_; }
@@ -113,6 +126,7 @@ class Writer {
       possible_ &= is_dense(read.view, shape_);
       return name = given_;
     }
+    if (!is_dense(read.view, shape_)) elsewhere_[read.input] = true;
     const std::string at = position_text(read.view, shape_, "i");
     if (ahead_) {
       fields_ += fmt::format("    {} v{};\n", register_name(p_.types[v].dtype), v);
@@ -148,6 +162,7 @@ class Writer {
   const bool ahead_;
   std::string fields_, reads_;
   bool possible_ = true;
+  std::vector<bool> elsewhere_;
   std::vector<std::optional<Read>> views_;  // by value: what is read, not computed
   std::vector<std::string> names_;          // by value: its expression, once written
   std::string body_;
@@ -177,12 +192,12 @@ CudaStep elementwise_step(const Program& body) {
   CudaStep step;
   step.name = "elementwise";
   step.prelude = "#include \"elementwise.h\"\nusing namespace lockstep;\n";
+  Writer writer(body, each > 1);
+  const std::string finish = writer.body();
   if (each == 1) {
-    step.body = fmt::format("  const {} i = {}(block) * {}u + threadIdx.x;\n  if (i >= {}u) return;\n{}", index, index,
-                            kStepThreads, n, Writer(body, false).body());
+    step.body = fmt::format("  const {} i = {}(block) * {}u + threadIdx.x;\n  if (i < {}u) {{\n{}  }}\n", index, index,
+                            kStepThreads, n, finish);
   } else {
-    Writer writer(body, true);
-    const std::string finish = writer.body();
     step.body = fmt::format(
         R"(  struct Read {{
 {fields}  }};
@@ -204,6 +219,9 @@ CudaStep elementwise_step(const Program& body) {
         fmt::arg("threads", kStepThreads), fmt::arg("n", n));
   }
   step.blocks = (n + each * kStepThreads - 1) / (each * kStepThreads);
+  step.elements = n;
+  step.each = each;
+  step.in_place = writer.in_place();
   add_parameters(step, body, 0, 0);
   return step;
 }

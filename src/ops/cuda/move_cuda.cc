@@ -40,6 +40,8 @@ Kernel per_element(const KernelSpec& spec, const std::string& parameters, const 
       fmt::arg("each", each), fmt::arg("stretch", each * kStepThreads), fmt::arg("threads", kStepThreads),
       fmt::arg("n", n));
   step.blocks = (n + each * kStepThreads - 1) / (each * kStepThreads);
+  step.elements = n;
+  step.each = each;
   if (!parameters.empty())
     for (size_t k = 0; k < spec.in.size(); ++k) step.arguments.push_back({CudaStep::Argument::operand, k});
   step.arguments.push_back({CudaStep::Argument::result, 0});

@@ -33,6 +33,10 @@ struct CudaStep {
   int64_t shared_bytes = 0;
   double operations = 0;  // of matrix products: multiplications and additions
   bool meets = false;     // blocks side by side wait for each other: all must run at a time
+  // Where threads compute elements one by one and write nothing else: how many there are, how many of them a thread has,
+  // and the operands of which it reads only elements of the same place.
+  int64_t elements = 0, each = 0;
+  std::vector<size_t> in_place;
 };
 
 // A kernel made of steps. std::function's target() finds it.

@@ -1,0 +1,125 @@
+// Which steps of one kernel happen when.
+#include <algorithm>
+#include <cmath>
+
+#include "plan/whole_kernel.h"
+
+namespace lockstep::detail {
+namespace {
+
+constexpr int64_t kChainBlocks = 2;       // a step of so many blocks may be part of a chain
+constexpr double kChainOperations = 1e4;  // and of so little in products
+
+bool any_overlap(const std::vector<Stretch>& x, const std::vector<Stretch>& y) {
+  return std::any_of(x.begin(), x.end(), [&](const Stretch& one) {
+    return std::any_of(y.begin(), y.end(), [&](const Stretch& other) { return one.overlaps(other); });
+  });
+}
+
+bool conflict(const WholePart& a, const WholePart& b) {
+  return any_overlap(a.out, b.in) || any_overlap(a.out, b.out) || any_overlap(a.in, b.out);
+}
+
+bool is_small(const CudaStep& step) {
+  return step.blocks <= kChainBlocks && step.operations <= kChainOperations && !step.meets;
+}
+
+// Does a thread need nothing of the first for its part of the second but what it has written itself?
+bool follows(const WholePart& first, const WholePart& second) {
+  if (first.kernel->steps().size() != 1 || second.kernel->steps().size() != 1) return false;
+  const CudaStep &a = first.kernel->steps()[0], &b = second.kernel->steps()[0];
+  if (a.elements == 0 || a.elements != b.elements || a.each != b.each || is_small(a)) return false;
+  if (any_overlap(first.out, second.out) || any_overlap(first.in, second.out)) return false;
+  for (const Stretch& written : first.out)
+    for (size_t i = 0; i < second.in.size(); ++i) {
+      const Stretch& read = second.in[i];
+      if (!written.overlaps(read)) continue;
+      if (written.begin != read.begin || written.end != read.end) return false;
+      if (std::find(b.in_place.begin(), b.in_place.end(), i) == b.in_place.end()) return false;
+    }
+  return true;
+}
+
+}  // namespace
+
+bool is_chain(std::span<const WholePart> parts, const Task& task) {
+  return task.size() > 1 && is_small(parts[task[0].part].kernel->steps()[task[0].step]);
+}
+
+std::vector<Phase> phases_of(std::span<const WholePart> parts) {
+  struct Placed {
+    WholeStep at;
+    bool small = false;
+    size_t phase = 0, group = 0;
+  };
+  std::vector<Placed> all;
+  std::vector<size_t> joined;  // by group: the group it was joined to, or itself
+  const auto root = [&](size_t group) {
+    while (joined[group] != group) group = joined[group];
+    return group;
+  };
+  size_t phases = 0;
+  for (size_t p = 0; p < parts.size(); ++p)
+    for (size_t k = 0; k < parts[p].kernel->steps().size(); ++k) {
+      Placed now{{p, k}, is_small(parts[p].kernel->steps()[k]), 0, all.size()};
+      std::vector<size_t> before;
+      for (size_t i = 0; i < all.size(); ++i)
+        if (all[i].at.part == p || conflict(parts[all[i].at.part], parts[p])) before.push_back(i);
+      size_t last = 0;  // phase of what comes before
+      for (size_t i : before) {
+        now.phase = std::max(now.phase, all[i].phase + (now.small && all[i].small ? 0 : 1));
+        last = std::max(last, all[i].phase);
+      }
+      // Behind one step of the last phase, where that is all it needs of it.
+      const auto in_last = [&](size_t i) { return all[i].phase == last; };
+      if (now.phase == last + 1 && std::count_if(before.begin(), before.end(), in_last) == 1)
+        if (const Placed& one = all[*std::find_if(before.begin(), before.end(), in_last)];
+            follows(parts[one.at.part], parts[p]))
+          now.phase = last;
+      joined.push_back(now.group);
+      for (size_t i : before)
+        if (all[i].phase == now.phase) joined[root(all[i].group)] = root(now.group);
+      phases = std::max(phases, now.phase + 1);
+      all.push_back(now);
+    }
+  std::vector<Phase> out(phases);
+  std::vector<std::pair<size_t, size_t>> place(all.size(), {0, SIZE_MAX});  // by group: its task
+  for (const Placed& step : all) {
+    auto& [phase, task] = place[root(step.group)];
+    if (task == SIZE_MAX) {
+      phase = step.phase;
+      task = out[phase].size();
+      out[phase].emplace_back();
+    }
+    out[phase][task].push_back(step.at);
+  }
+  // What takes longest first: chains, which have a block of their own, then the largest products.
+  const auto weight = [&](const Task& task) {
+    const CudaStep& step = parts[task[0].part].kernel->steps()[task[0].step];
+    return is_chain(parts, task) ? HUGE_VAL : step.operations / static_cast<double>(std::max<int64_t>(step.blocks, 1));
+  };
+  for (Phase& phase : out)
+    std::stable_sort(phase.begin(), phase.end(), [&](const Task& a, const Task& b) { return weight(a) > weight(b); });
+  return out;
+}
+
+std::vector<std::pair<size_t, int>> shares_of(std::span<const WholePart> parts, std::span<const Phase> phases,
+                                              int processors) {
+  std::vector<std::pair<size_t, int>> out;
+  for (const Phase& phase : phases) {
+    std::vector<std::pair<size_t, double>> products;
+    double all = 0;
+    for (const Task& task : phase)
+      if (const CudaStep& step = parts[task[0].part].kernel->steps()[task[0].step];
+          task.size() == 1 && step.operations > 0) {
+        products.emplace_back(task[0].part, step.operations);
+        all += step.operations;
+      }
+    if (products.size() < 2) continue;
+    for (const auto& [part, operations] : products)
+      out.emplace_back(part, std::max(static_cast<int>(processors * operations / all), processors / 8));
+  }
+  return out;
+}
+
+}  // namespace lockstep::detail

@@ -3,10 +3,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-
 #include "base/md5.h"
+#include "ops/cuda/gemm_choice.h"
 #include "ops/cuda/step.h"
 #include "ops/cuda/text.h"
 
@@ -347,10 +345,12 @@ struct Gemm {
   }
 
  private:
-  // Leaves the block's part of the tile's sums in its memory, so that threads side by side finish elements side by side.
+  // Leaves the block's part of the tile's sums in its memory: there threads side by side finish elements side by side.
   static void multiply(const T* a, const T* b, int row, int col, int split, char* shared) {
-    const Feed<T, S::kThreads, S::kTall, S::kDeep, S::kTransposeA, kStepA, S::kM, S::kK, S::kLeadA, S::kVectorA> feed_a(a, row);
-    const Feed<T, S::kThreads, S::kWide, S::kDeep, !S::kTransposeB, kStepB, S::kN, S::kK, S::kLeadB, S::kVectorB> feed_b(b, col);
+    const Feed<T, S::kThreads, S::kTall, S::kDeep, S::kTransposeA, kStepA, S::kM, S::kK, S::kLeadA, S::kVectorA>  //
+        feed_a(a, row);
+    const Feed<T, S::kThreads, S::kWide, S::kDeep, !S::kTransposeB, kStepB, S::kN, S::kK, S::kLeadB, S::kVectorB>  //
+        feed_b(b, col);
     const int first = split * kSteps / S::kSplits, count = (split + 1) * kSteps / S::kSplits - first;
     T* const slots = reinterpret_cast<T*>(shared);
     const auto fetch = [&](int step) {
@@ -394,74 +394,6 @@ struct Gemm {
 }  // namespace lockstep
 )";
 
-namespace {
-
-// How a tile is shared among the warps of a block.
-struct Tiling {
-  int64_t tall, wide;
-  int rows, cols, parts;
-};
-constexpr int kWarps = kStepThreads / 32;
-constexpr Tiling kTiles[] = {{128, 128, 4, kWarps / 4, 1}, {128, 64, 4, 2, kWarps / 8}, {64, 64, 2, 2, kWarps / 4},
-                             {64, 32, 2, 2, kWarps / 4},   {32, 32, 2, 2, kWarps / 4},  {16, 32, 1, 2, kWarps / 2},
-                             {16, 16, 1, 2, kWarps / 2}};
-constexpr int64_t kSplits[] = {1, 2, 4, 8, 16};
-
-struct Choice {
-  Tiling tile;
-  int64_t splits = 1;
-};
-
-int64_t tiles_of(const GemmSpec& g, const Tiling& tile) {
-  return (g.m + tile.tall - 1) / tile.tall * ((g.n + tile.wide - 1) / tile.wide) * g.batch;
-}
-
-// Few steps of much each: a step costs the block a meeting. All warps that share the sum have a part of it.
-int64_t deep_of(const GemmSpec& g, const Tiling& tile) {
-  const int64_t least = 32 / size_of(g.dtype);
-  return std::max<int64_t>(least * (g.k >= 512 ? 8 : 4), least * tile.parts);
-}
-
-// About how long that takes, in nanoseconds: what a block moves and the instructions of its warps (the figures are an
-// H200's), and where blocks meet. Of two that end at the same time the one that leaves more of the GPU to others is
-// better.
-double cost_of(const GemmSpec& g, const Choice& how, int processors) {
-  const Tiling& tile = how.tile;
-  const bool half = size_of(g.dtype) == 2;
-  const auto splits = static_cast<double>(how.splits), area = static_cast<double>(tile.tall * tile.wide);
-  const double in = static_cast<double>((tile.tall + tile.wide) * g.k * size_of(g.dtype)) / splits;
-  const double moved = in + area * 8 / splits + (how.splits > 1 ? area * 8 : 0);
-  const double tall = static_cast<double>(tile.tall) / tile.rows / 16,
-               wide = static_cast<double>(tile.wide) / tile.cols / 8;
-  const double each = tall * wide + (half ? tall + wide / 2 : 3 * tall + 1.75 * wide);
-  const double instructions =
-      static_cast<double>(g.k) / (half ? 16 : 8) / tile.parts / splits * each + in / (16 * kStepThreads) * 7;
-  const double steps = std::ceil(static_cast<double>(g.k) / static_cast<double>(deep_of(g, tile)) / splits);
-  const double block =
-      700 + std::max(moved / 50, instructions * 8) + steps * 100 + (how.splits > 1 ? 900 + 125 * splits : 0);
-  const double blocks = static_cast<double>(tiles_of(g, tile)) * splits;
-  return block * (0.9 * std::ceil(blocks / processors) + 0.1 * blocks / processors);
-}
-
-Choice choose(const GemmSpec& g, int processors) {
-  std::optional<Choice> best;
-  double least = 0;
-  for (const Tiling& tile : kTiles)
-    for (const int64_t splits : kSplits) {
-      if (splits > 1 && (tiles_of(g, tile) * splits > processors || splits > tile.tall ||
-                         (g.k + deep_of(g, tile) - 1) / deep_of(g, tile) < splits))
-        continue;
-      const Choice choice{tile, splits};
-      const double cost = cost_of(g, choice, processors);
-      if (best && cost >= least) continue;
-      best = choice;
-      least = cost;
-    }
-  return *best;
-}
-
-}  // namespace
-
 std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t shared_bytes) {
   const bool half = g.dtype == DType::bf16 || g.dtype == DType::f16;
   if (!half && g.dtype != DType::f32) return {};
@@ -478,16 +410,10 @@ std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t sha
   const auto vector = [&](int64_t lead, int64_t cols, int64_t stride) {
     return lead % each == 0 && cols % each == 0 && stride % each == 0;
   };
-  const auto [tile, splits] = choose(g, processors);
-  const int64_t deep = deep_of(g, tile), steps = ((g.k + deep - 1) / deep + splits - 1) / splits;
-  const int64_t step_a = g.transpose_a ? tile.tall + 8 : deep + each;
-  const int64_t step_b = g.transpose_b ? deep + each : tile.wide + 8;
-  const int64_t stage =
-      ((g.transpose_a ? deep : tile.tall) * step_a + (g.transpose_b ? tile.wide : deep) * step_b) * size;
-  // As many on their way as there is room for: what a step waits for is the GPU's second cache.
-  const int64_t most = std::clamp<int64_t>(shared_bytes / stage, 2, 6);
-  const int64_t stages = std::clamp<int64_t>(steps + 1, 2, most);
-  const int64_t word_bytes = splits > 1 ? (tiles_of(g, tile) * 4 + 255) / 256 * 256 : 0;
+  const std::optional<GemmChoice> choice = choose_tiles(g, processors, shared_bytes);
+  if (!choice) return {};
+  const auto& [tile, splits, deep, stages, tiles, shared] = *choice;
+  const int64_t word_bytes = splits > 1 ? (tiles * 4 + 255) / 256 * 256 : 0;
   const std::string members = fmt::format(
       "  using T = {};\n  static constexpr bool kTransposeA = {}, kTransposeB = {}, kVectorA = {}, kVectorB = {};\n"
       "  static constexpr int kM = {}, kN = {}, kK = {}, kLeadA = {}, kLeadB = {};\n"
@@ -502,9 +428,9 @@ std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t sha
   GemmStep out;
   out.prelude = fmt::format("#include \"gemm.h\"\nusing namespace lockstep;\nstruct {} {{\n{}}};\n", type, members);
   out.call = fmt::format("Gemm<{}>::run<Read>", type);
-  out.blocks = tiles_of(g, tile) * splits;
+  out.blocks = tiles * splits;
   if (splits > 1) out.partial_bytes = word_bytes + out.blocks * tile.tall * tile.wide * 4;
-  out.shared_bytes = std::max<int64_t>(stage * stages, tile.parts * tile.tall * (tile.wide + 8) * 4);
+  out.shared_bytes = shared;
   return out;
 }
 

@@ -1,0 +1,78 @@
+#include "ops/cuda/gemm_choice.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/cuda/step.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kWarps = kStepThreads / 32;
+constexpr GemmChoice::Tile kTiles[] = {
+    {128, 128, 4, kWarps / 4, 1}, {128, 64, 4, 2, kWarps / 8}, {64, 64, 2, 2, kWarps / 4}, {64, 32, 2, 2, kWarps / 4},
+    {32, 32, 2, 2, kWarps / 4},   {16, 32, 1, 2, kWarps / 2},  {16, 16, 1, 2, kWarps / 2}};
+constexpr int64_t kSplits[] = {1, 2, 4, 8, 16};
+
+int64_t up(int64_t n, int64_t by) { return (n + by - 1) / by; }
+
+// Nothing where that does not fit.
+std::optional<GemmChoice> laid_out(const GemmSpec& g, const GemmChoice::Tile& tile, int64_t splits, int processors,
+                                   int64_t shared_bytes) {
+  GemmChoice out{.tile = tile, .splits = splits};
+  out.tiles = up(g.m, tile.tall) * up(g.n, tile.wide) * g.batch;
+  const int64_t size = size_of(g.dtype), each = 16 / size, least = 32 / size;
+  // Few steps of much each: a step costs the block a meeting. All warps that share the sum have a part of it.
+  out.deep = std::max<int64_t>(least * (g.k >= 512 ? 8 : 4), least * tile.parts);
+  const int64_t steps = up(g.k, out.deep);
+  if (splits > 1 && (out.tiles * splits > processors || steps < splits)) return {};
+  const int64_t line_a = g.transpose_a ? tile.tall + 8 : out.deep + each;
+  const int64_t line_b = g.transpose_b ? out.deep + each : tile.wide + 8;
+  const int64_t stage =
+      ((g.transpose_a ? out.deep : tile.tall) * line_a + (g.transpose_b ? tile.wide : out.deep) * line_b) * size;
+  // As many on their way as there is room for: what a step waits for is the GPU's second cache.
+  out.stages = std::clamp<int64_t>(up(steps, splits) + 1, 2, std::clamp<int64_t>(shared_bytes / stage, 2, 6));
+  out.shared_bytes = std::max<int64_t>(stage * out.stages, tile.parts * tile.tall * (tile.wide + 8) * 4);
+  if (out.shared_bytes > shared_bytes) return {};
+  return out;
+}
+
+// About how long that takes, in nanoseconds: what a block moves and the instructions of its warps (the figures are an
+// H200's), and where blocks meet. Of two that end at the same time the one that leaves more of the GPU to others is
+// better.
+double cost_of(const GemmSpec& g, const GemmChoice& how, int processors) {
+  const GemmChoice::Tile& tile = how.tile;
+  const bool half = size_of(g.dtype) == 2;
+  const auto splits = static_cast<double>(how.splits), area = static_cast<double>(tile.tall * tile.wide);
+  const double in = static_cast<double>((tile.tall + tile.wide) * g.k * size_of(g.dtype)) / splits;
+  const double moved = in + area * 8 / splits + (how.splits > 1 ? area * 8 : 0);
+  const double tall = static_cast<double>(tile.tall) / tile.rows / 16,
+               wide = static_cast<double>(tile.wide) / tile.cols / 8;
+  const double each = tall * wide + (half ? tall + wide / 2 : 3 * tall + 1.75 * wide);
+  const double instructions =
+      static_cast<double>(g.k) / (half ? 16 : 8) / tile.parts / splits * each + in / (16 * kStepThreads) * 7;
+  const auto steps = static_cast<double>(up(up(g.k, how.deep), how.splits));
+  const double block =
+      700 + std::max(moved / 50, instructions * 8) + steps * 100 + (how.splits > 1 ? 900 + 125 * splits : 0);
+  const double blocks = static_cast<double>(how.tiles) * splits;
+  return block * (0.9 * std::ceil(blocks / processors) + 0.1 * blocks / processors);
+}
+
+}  // namespace
+
+std::optional<GemmChoice> choose_tiles(const GemmSpec& spec, int processors, int64_t shared_bytes) {
+  std::optional<GemmChoice> best;
+  double least = 0;
+  for (const GemmChoice::Tile& tile : kTiles)
+    for (const int64_t splits : kSplits) {
+      const std::optional<GemmChoice> choice = laid_out(spec, tile, splits, processors, shared_bytes);
+      if (!choice) continue;
+      const double cost = cost_of(spec, *choice, processors);
+      if (best && cost >= least) continue;
+      best = choice;
+      least = cost;
+    }
+  return best;
+}
+
+}  // namespace lockstep

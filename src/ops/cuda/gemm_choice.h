@@ -1,0 +1,28 @@
+// In what tiles a matrix product of a step (gemm_text.h) is computed. A pure function.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "lane/cpu/gemm.h"
+
+namespace lockstep {
+
+struct GemmChoice {
+  // A tile of the result, and how the warps of a block share it: its rows, its columns, and the sum.
+  struct Tile {
+    int64_t tall, wide;
+    int rows, cols, parts;
+  } tile{};
+  int64_t splits = 1;        // blocks that share each sum: a power of two
+  int64_t deep = 0;          // elements of the sum that come at a time,
+  int64_t stages = 0;        // and how many times that is on its way
+  int64_t tiles = 0;         // of all of the result
+  int64_t shared_bytes = 0;  // of a block
+};
+
+// For a GPU of so many processors, on which a block has so much memory of its own; nothing where no tile fits. Blocks
+// that share a sum are never more than processors.
+std::optional<GemmChoice> choose_tiles(const GemmSpec& spec, int processors, int64_t shared_bytes);
+
+}  // namespace lockstep

@@ -210,8 +210,9 @@ void throw_io_error(std::string_view operation, const std::string& path, int err
 }
 
 FileSystem& FileSystem::real() {
-  static RealFileSystem instance;
-  return instance;
+  // Never destroyed: another thread may write while the process ends.
+  static auto* const instance = new RealFileSystem;
+  return *instance;
 }
 
 std::unique_ptr<OpenFile> FileSystem::open(const std::string& path) {

@@ -180,20 +180,19 @@ Kernel whole_kernel(CudaLane& lane, std::span<const WholePart> parts, std::span<
   };
   LOCKSTEP_CHECK(fits_whole(parts), "too many pointers for a kernel");
   auto state = std::make_shared<State>(State{lane, kernel_of(whole_text(parts, phases), lane), {}, {}, 0, {}, {}});
-  size_t in = 0, out = 0;
   for (const WholePart& part : parts) {
     state->kernels.emplace_back(*part.kernel);
     for (const CudaStep& step : part.kernel->steps()) {
       state->shared_bytes = std::max(state->shared_bytes, step.shared_bytes);
       for (const CudaStep::Argument& argument : step.arguments) {
-        const bool own = argument.kind == CudaStep::Argument::own;
-        const size_t first = argument.kind == CudaStep::Argument::operand ? in : out;
-        state->sources.push_back(
-            {argument.kind, own ? 0 : first + argument.index, own ? part.kernel->own(argument.index) : nullptr});
+        if (argument.kind == CudaStep::Argument::own)
+          state->sources.push_back({argument.kind, 0, part.kernel->own(argument.index)});
+        else
+          state->sources.push_back(
+              {argument.kind,
+               (argument.kind == CudaStep::Argument::operand ? part.operands : part.results)[argument.index], nullptr});
       }
     }
-    in += part.in.size();
-    out += part.out.size();
   }
   state->pointers.resize(state->sources.size());
   state->word = lane.allocate(sizeof(uint64_t));
@@ -222,19 +221,25 @@ std::vector<Joined> joined(CudaLane& lane, const std::vector<GpuInstruction>& in
   std::vector<WholePart> parts;
   const auto finish = [&](size_t end) {
     if (parts.size() > 1) {
+      std::deque<SteppedKernel> made;
+      std::vector<WholePart> all = in_ranges(parts, lane.info().processors, made);
       // Products of one phase are made anew, each for its share of the GPU.
-      std::vector<SteppedKernel> made;
-      const auto shares = shares_of(parts, phases_of(parts), lane.info().processors);
-      made.reserve(shares.size());
-      for (const auto& [part, processors] : shares) {
-        made.push_back(parts[part].kernel->on(processors));
-        parts[part].kernel = &made.back();
-      }
-      const std::vector<Phase> phases = phases_of(parts);
-      out.push_back({end - parts.size(), parts.size(), whole_kernel(lane, parts, phases),
+      for (const auto& [part, processors] : shares_of(all, phases_of(all), lane.info().processors))
+        all[part].kernel = &made.emplace_back(all[part].kernel->on(processors));
+      const std::vector<Phase> phases = phases_of(all);
+      out.push_back({end - parts.size(), parts.size(), whole_kernel(lane, all, phases),
                      fmt::format("one kernel of {} instructions in {} phases", parts.size(), phases.size())});
     }
     parts.clear();
+  };
+  // Operands are numbered one instruction after the other, and so are results.
+  size_t operands = 0, results = 0;
+  const auto add = [&](const SteppedKernel* kernel, const GpuInstruction& each) {
+    if (parts.empty()) operands = results = 0;
+    WholePart part{kernel, each.in, each.out, {}, {}};
+    for (size_t i = 0; i < each.in.size(); ++i) part.operands.push_back(operands++);
+    for (size_t i = 0; i < each.out.size(); ++i) part.results.push_back(results++);
+    parts.push_back(std::move(part));
   };
   for (size_t i = 0; i < instructions.size(); ++i) {
     const GpuInstruction& each = instructions[i];
@@ -243,11 +248,11 @@ std::vector<Joined> joined(CudaLane& lane, const std::vector<GpuInstruction>& in
       finish(i);
       continue;
     }
-    parts.push_back({kernel, each.in, each.out});
+    add(kernel, each);
     if (fits_whole(parts)) continue;
     parts.pop_back();
     finish(i);
-    parts.push_back({kernel, each.in, each.out});
+    add(kernel, each);
   }
   finish(instructions.size());
   return out;

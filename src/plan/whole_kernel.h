@@ -1,15 +1,18 @@
 // Several instructions of a plan as one kernel on the GPU, for programs of many small ones: starting a kernel after
 // another costs more than what they compute. One block of threads on each processor does its share of one phase after
 // the other and waits for all others in between. Instructions that need nothing of each other share a phase; a chain of
-// very small ones is done by one block, one after the other, without the others waiting.
+// very small ones is done by one block, one after the other, without the others waiting; and a chain of which a block
+// needs its own rows only is done by all blocks, each with its rows.
 //
-// Worked example. The training step of an MLP has 30 instructions: three products forward, with what is done to their
-// elements, the loss in a dozen of 128 x 10 elements, and backward products that end in updated weights. Ten phases:
-// the dozen is one of them, and so are the updates.
+// Worked example. The training step of an MLP has 30 instructions: images are gathered and scaled, three products
+// forward, with what is done to their elements, the loss in a dozen of 128 x 10 elements, and backward products that
+// end in updated weights. Six phases: rows of images; two products; the last product with the loss and its gradient,
+// row by row; and two of products backward, with the updates.
 //
 // Pure functions but for whole_kernel(), which asks the GPU's compiler; safe from any thread.
 #pragma once
 
+#include <deque>
 #include <span>
 #include <string>
 #include <utility>
@@ -25,11 +28,24 @@ struct Stretch {
   bool overlaps(const Stretch& other) const { return space == other.space && begin < other.end && other.begin < end; }
 };
 
-// An instruction, and where its operands and results are.
+// An instruction, or several that became one, and where its operands and results are: in memory, and among those of the
+// whole kernel.
 struct WholePart {
   const SteppedKernel* kernel = nullptr;
   std::vector<Stretch> in, out;
+  std::vector<size_t> operands = {}, results = {};
 };
+
+// Does the one have to be done before or after the other?
+bool conflict(const WholePart& a, const WholePart& b);
+
+// Is the step one for a chain of such, of one block?
+bool is_small(const CudaStep& step);
+
+// Parts in an order in which they can be done, of which those that can be done range by range (CudaRanges), one after
+// the other by the same block, have become one: then nothing is waited for in between, and what one leaves to the other
+// stays in the block's memory. Of up to `processors` blocks. `made` keeps the kernels.
+std::vector<WholePart> in_ranges(std::span<const WholePart> parts, int processors, std::deque<SteppedKernel>& made);
 
 // Is the instruction small enough to be put together with others?
 bool may_join(const SteppedKernel& kernel, int processors);
@@ -52,7 +68,7 @@ std::vector<std::pair<size_t, int>> shares_of(std::span<const WholePart> parts, 
 // which blocks count each other, which is 0 before the first start.
 std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> phases);
 
-// Of the operands of all parts, one part after the other, and of their results. REQUIRES: fits_whole(parts).
+// REQUIRES: fits_whole(parts).
 Kernel whole_kernel(CudaLane& lane, std::span<const WholePart> parts, std::span<const Phase> phases);
 
 // A kernel takes so many pointers at most.

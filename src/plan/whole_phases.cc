@@ -16,14 +16,6 @@ bool any_overlap(const std::vector<Stretch>& x, const std::vector<Stretch>& y) {
   });
 }
 
-bool conflict(const WholePart& a, const WholePart& b) {
-  return any_overlap(a.out, b.in) || any_overlap(a.out, b.out) || any_overlap(a.in, b.out);
-}
-
-bool is_small(const CudaStep& step) {
-  return step.blocks <= kChainBlocks && step.operations <= kChainOperations && !step.meets;
-}
-
 // Does a thread need nothing of the first for its part of the second but what it has written itself?
 bool follows(const WholePart& first, const WholePart& second) {
   if (first.kernel->steps().size() != 1 || second.kernel->steps().size() != 1) return false;
@@ -41,6 +33,14 @@ bool follows(const WholePart& first, const WholePart& second) {
 }
 
 }  // namespace
+
+bool conflict(const WholePart& a, const WholePart& b) {
+  return any_overlap(a.out, b.in) || any_overlap(a.out, b.out) || any_overlap(a.in, b.out);
+}
+
+bool is_small(const CudaStep& step) {
+  return step.blocks <= kChainBlocks && step.operations <= kChainOperations && !step.meets;
+}
 
 bool is_chain(std::span<const WholePart> parts, const Task& task) {
   return task.size() > 1 && is_small(parts[task[0].part].kernel->steps()[task[0].step]);

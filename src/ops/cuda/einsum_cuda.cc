@@ -7,6 +7,7 @@
 #include "ops/contraction.h"
 #include "ops/cuda/elementwise_cuda.h"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/row_product_text.h"
 #include "ops/cuda/text.h"
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
@@ -74,11 +75,8 @@ struct StepSpec {
   Program body;
 };
 
-// On so many processors. Nothing where the tensor cores are not for it, or other elements are wanted.
-std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kernel apart,
-                                     SteppedKernel::Remake remake = {}) {
-  const std::optional<GemmStep> product = gemm_step(spec.gemm, processors, spec.lane->info().shared);
-  if (!product) return {};
+// By that text of a product. Nothing where other elements are wanted.
+std::optional<CudaStep> finished(const StepSpec& spec, const GemmStep& product) {
   const char* type = memory_type(spec.dtype);
   CudaStep step;
   step.name = "einsum";
@@ -87,13 +85,36 @@ std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kerne
                     {CudaStep::Argument::operand, spec.swapped ? size_t{0} : 1}};
   const GemmSpec& g = spec.gemm;
   step.operations = 2.0 * static_cast<double>(g.batch * g.m * g.n) * static_cast<double>(g.k);
-  if (!add_finish(step, *product, spec.body, 2)) return {};
+  if (!add_finish(step, product, spec.body, 2)) return {};
+  return step;
+}
+
+// On so many processors. Nothing where the tensor cores are not for it.
+std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kernel apart,
+                                     SteppedKernel::Remake remake = {}, CudaRanges ranges = {}) {
+  const std::optional<GemmStep> product = gemm_step(spec.gemm, processors, spec.lane->info().shared);
+  if (!product) return {};
+  std::optional<CudaStep> step = finished(spec, *product);
+  if (!step) return {};
   std::vector<BufferPtr> own;
   if (product->partial_bytes > 0) {
     own.push_back(spec.lane->allocate(product->partial_bytes));
     spec.lane->clear(own[0]->data(), product->partial_bytes);
   }
-  return SteppedKernel(spec.lane, {std::move(step)}, std::move(own), std::move(apart), std::move(remake));
+  return SteppedKernel(spec.lane, {*std::move(step)}, std::move(own), std::move(apart), std::move(remake),
+                       std::move(ranges));
+}
+
+// Row by row, where the second matrix is small.
+CudaRanges ranges_of(const StepSpec& spec) {
+  const std::optional<RowProduct> rows = row_product(spec.gemm);
+  const Shape& shape = spec.body.types[spec.body.outputs[0]].shape;
+  if (!rows || shape.empty() || shape[0] == 0 || rows->most % shape[0] != 0) return {};
+  CudaRanges out{.most = shape[0], .least = rows->least, .own = {spec.swapped ? size_t{1} : 0}, .step = {}};
+  for (size_t i : own_inputs(spec.body))
+    if (i > 0) out.own.push_back(i + 1);
+  out.step = [spec](int64_t count) { return *finished(spec, row_product_step(spec.gemm, count)); };
+  return out;
 }
 
 // With a step, where it is a product of matrices that are read as they lie.
@@ -103,8 +124,9 @@ Kernel with_step(const KernelSpec& spec, const Program& body, Kernel apart) {
   if (plan.gemm.dtype == DType::f32 && cuda_math() != CudaMath::tf32) return apart;
   if (spec.cuda->info().major < 8) return apart;
   const StepSpec step{spec.cuda, plan.gemm, plan.swapped, spec.in[0].dtype, body};
-  std::optional<SteppedKernel> kernel = stepped(step, spec.cuda->info().processors, apart,
-                                                [step](int processors) { return *stepped(step, processors, {}); });
+  std::optional<SteppedKernel> kernel = stepped(
+      step, spec.cuda->info().processors, apart, [step](int processors) { return *stepped(step, processors, {}); },
+      ranges_of(step));
   return kernel ? Kernel(*std::move(kernel)) : apart;
 }
 

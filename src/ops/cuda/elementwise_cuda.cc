@@ -41,6 +41,18 @@ std::string constant_text(const Attr& value, DType dtype) {
   }
 }
 
+// Does each of any number of equal ranges of an array of this shape, cut along its first dimension, read only the same
+// of as many ranges of `size` elements?
+bool is_own(const View& view, const Shape& shape, int64_t size) {
+  if (shape.empty() || view.offset != 0 || view.strides[0] * shape[0] != size) return false;
+  int64_t last = 0;
+  for (size_t d = 1; d < shape.size(); ++d) {
+    if (view.strides[d] < 0) return false;
+    last += (shape[d] - 1) * view.strides[d];
+  }
+  return last < view.strides[0];
+}
+
 // Are elements of an array of this shape read where a dense one has them?
 bool is_dense(const View& view, const Shape& shape) {
   const Dims strides = dense_strides(shape);
@@ -52,14 +64,14 @@ bool is_dense(const View& view, const Shape& shape) {
 
 class Writer {
  public:
-  // `ahead`: what is read is read before, see below. `given`: what stands for the first input, which is then no
-  // parameter but a value of the register type, for element i.
-  explicit Writer(const Program& p, bool ahead, const std::string& given = "")
+  // `given`: what stands for the first input, which is then no parameter but a value of the register type, for element
+  // i.
+  explicit Writer(const Program& p, const std::string& given = "")
       : p_(p),
         shape_(p.types[p.outputs[0]].shape),
         given_(given),
-        ahead_(ahead),
         elsewhere_(p.inputs.size()),
+        others_(p.inputs.size()),
         names_(p.types.size()) {
     views_.resize(p.types.size());
     for (size_t i = 0; i < p.inputs.size(); ++i) views_[p.inputs[i]] = Read{i, dense_view(p.types[p.inputs[i]].shape)};
@@ -80,13 +92,9 @@ class Writer {
   const std::string& fields() const { return fields_; }
   const std::string& reads() const { return reads_; }
 
-  // The inputs of which element i is read and no other, after body().
-  std::vector<size_t> in_place() const {
-    std::vector<size_t> out;
-    for (size_t i = 0; i < p_.inputs.size(); ++i)
-      if (!elsewhere_[i]) out.push_back(i);
-    return out;
-  }
+  // The inputs of which element i is read and no other, after body(); those of which a range reads its own.
+  std::vector<size_t> in_place() const { return those_not(elsewhere_); }
+  std::vector<size_t> own() const { return those_not(others_); }
 
   // False after body() when the given value was wanted elsewhere than at element i.
   bool is_possible() const { return possible_; }
@@ -96,6 +104,13 @@ class Writer {
     size_t input;
     View view;
   };
+
+  static std::vector<size_t> those_not(const std::vector<bool>& flags) {
+    std::vector<size_t> out;
+    for (size_t i = 0; i < flags.size(); ++i)
+      if (!flags[i]) out.push_back(i);
+    return out;
+  }
 
   void write(const Eqn& eqn) {
     const ValueId v = eqn.out[0];
@@ -127,16 +142,14 @@ class Writer {
       return name = given_;
     }
     if (!is_dense(read.view, shape_)) elsewhere_[read.input] = true;
-    const std::string at = position_text(read.view, shape_, "i");
-    if (ahead_) {
-      fields_ += fmt::format("    {} v{};\n", register_name(p_.types[v].dtype), v);
-      reads_ += fmt::format("  r.v{} = load(in{}[{}]);\n", v, read.input, at);
-      return name = fmt::format("r.v{}", v);
-    }
-    name = fmt::format("v{}", v);
-    body_ += fmt::format("  const {} {} = load(in{}[{}]);\n", register_name(p_.types[v].dtype), name, read.input, at);
-    return name;
+    if (!is_own(read.view, shape_, count(p_.types[p_.inputs[read.input]].shape))) others_[read.input] = true;
+    fields_ += fmt::format("    {} v{};\n", register_name(p_.types[v].dtype), v);
+    reads_ += fmt::format("  r.v{} = load(in{}[{}]);\n", v, read.input, position_text(read.view, shape_, "i"));
+    return name = fmt::format("r.v{}", v);
   }
+
+  // After products on the tensor cores, see quick_div_.
+  bool has_quick(const Op& op) const { return !given_.empty() && (&op == &div_op || &op == &sqrt_op); }
 
   void compute(const Eqn& eqn) {
     const ValueId v = eqn.out[0];
@@ -150,7 +163,7 @@ class Writer {
     else if (eqn.op == &bitcast_op)
       what = fmt::format("__builtin_bit_cast({}, {})", result, arguments);
     else
-      what = fmt::format("{}_({})", eqn.op->name, arguments);
+      what = fmt::format("{}{}_({})", has_quick(*eqn.op) ? "quick_" : "", eqn.op->name, arguments);
     if (is_16_bit(t)) what = fmt::format("rounded<{}>({})", memory_type(t), what);
     names_[v] = fmt::format("v{}", v);
     body_ += fmt::format("  const {} {} = {};\n", result, names_[v], what);
@@ -159,10 +172,9 @@ class Writer {
   const Program& p_;
   const Shape& shape_;
   const std::string given_;
-  const bool ahead_;
   std::string fields_, reads_;
   bool possible_ = true;
-  std::vector<bool> elsewhere_;
+  std::vector<bool> elsewhere_, others_;
   std::vector<std::optional<Read>> views_;  // by value: what is read, not computed
   std::vector<std::string> names_;          // by value: its expression, once written
   std::string body_;
@@ -183,47 +195,62 @@ void add_parameters(CudaStep& step, const Program& body, size_t first, size_t op
 
 }  // namespace
 
-CudaStep elementwise_step(const Program& body) {
+namespace {
+
+// How many elements a thread has on their way together, at most.
+int64_t most_together(const Program& body) {
   constexpr size_t kMost = 8, kEquations = 96;  // that a thread computes
-  const size_t most = std::clamp<size_t>(kEquations / (body.eqns.size() + body.inputs.size() + 1), 1, kMost);
-  const int64_t n = count(body.types[body.outputs[0]].shape);
-  const int64_t each = elements_of_thread(n, static_cast<int64_t>(most));
-  const char* index = index_type(n);
+  return static_cast<int64_t>(std::clamp<size_t>(kEquations / (body.eqns.size() + body.inputs.size() + 1), 1, kMost));
+}
+
+// A program as a step, however its elements are shared.
+struct Written {
   CudaStep step;
-  step.name = "elementwise";
-  step.prelude = "#include \"elementwise.h\"\nusing namespace lockstep;\n";
-  Writer writer(body, each > 1);
-  const std::string finish = writer.body();
-  if (each == 1) {
-    step.body = fmt::format("  const {} i = {}(block) * {}u + threadIdx.x;\n  if (i < {}u) {{\n{}  }}\n", index, index,
-                            kStepThreads, n, finish);
-  } else {
-    step.body = fmt::format(
-        R"(  struct Read {{
-{fields}  }};
-  const auto read = [&](const {index} i, Read& r) {{
-{reads}  }};
-  const auto finish = [&](const {index} i, const Read& r) {{
-{finish}  }};
-  Read reads[{each}];
-  const {index} first = {index}(block) * {stretch}u + threadIdx.x;
-#pragma unroll
-  for (int e = 0; e < {each}; ++e)
-    if (first + e * {threads}u < {n}u) read(first + e * {threads}u, reads[e]);
-#pragma unroll
-  for (int e = 0; e < {each}; ++e)
-    if (first + e * {threads}u < {n}u) finish(first + e * {threads}u, reads[e]);
-)",
-        fmt::arg("fields", writer.fields()), fmt::arg("index", index), fmt::arg("reads", writer.reads()),
-        fmt::arg("finish", finish), fmt::arg("each", each), fmt::arg("stretch", each * kStepThreads),
-        fmt::arg("threads", kStepThreads), fmt::arg("n", n));
+  std::string reads, finish;
+  std::vector<size_t> own;
+
+  explicit Written(const Program& body) {
+    Writer writer(body);
+    finish = writer.body();
+    reads = writer.reads();
+    own = writer.own();
+    step.name = "elementwise";
+    step.prelude = "#include \"elementwise.h\"\nusing namespace lockstep;\n";
+    step.body = fmt::format("  struct Read {{\n{}  }};\n", writer.fields());
+    step.in_place = writer.in_place();
+    add_parameters(step, body, 0, 0);
   }
-  step.blocks = (n + each * kStepThreads - 1) / (each * kStepThreads);
-  step.elements = n;
-  step.each = each;
-  step.in_place = writer.in_place();
-  add_parameters(step, body, 0, 0);
+
+  CudaStep done(const CudaElements& elements) const {
+    CudaStep out = step;
+    out.body += elements.text("Read", reads, finish);
+    out.blocks = elements.blocks();
+    return out;
+  }
+};
+
+}  // namespace
+
+CudaStep elementwise_step(const Program& body) {
+  const auto elements = CudaElements::flat(count(body.types[body.outputs[0]].shape), most_together(body));
+  CudaStep step = Written(body).done(elements);
+  step.elements = elements.n;
+  step.each = elements.of_thread;
   return step;
+}
+
+std::vector<size_t> own_inputs(const Program& body) { return Written(body).own; }
+
+CudaRanges elementwise_ranges(const Program& body) {
+  const Shape& shape = body.types[body.outputs[0]].shape;
+  if (shape.empty()) return {};
+  const Written written(body);
+  const int64_t n = count(shape), most = most_together(body);
+  return {
+      .most = shape[0],
+      .least = CudaElements::least_ranges(n),
+      .own = written.own,
+      .step = [written, n, most](int64_t ranges) { return written.done(CudaElements::in_ranges(n, most, ranges)); }};
 }
 
 std::string elementwise_text(const Program& body) { return text_of(elementwise_step(body)); }
@@ -231,7 +258,7 @@ std::string elementwise_text(const Program& body) { return text_of(elementwise_s
 bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, size_t operand) {
   const Type& type = body.types[body.inputs[0]];
   if (type.shape != body.types[body.outputs[0]].shape) return false;
-  Writer writer(body, true, is_16_bit(type.dtype) ? fmt::format("rounded<{}>(x)", memory_type(type.dtype)) : "x");
+  Writer writer(body, is_16_bit(type.dtype) ? fmt::format("rounded<{}>(x)", memory_type(type.dtype)) : "x");
   const std::string finish = writer.body();
   if (!writer.is_possible()) return false;
   step.prelude = "#include \"elementwise.h\"\n" + product.prelude;
@@ -254,7 +281,7 @@ bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, si
 Kernel elementwise_program_cuda(const Program& body, const KernelSpec& spec) {
   const int64_t n = count(body.types[body.outputs[0]].shape);
   if (n == 0) return [](const void* const*, void* const*) {};
-  return SteppedKernel(spec.cuda, {elementwise_step(body)});
+  return SteppedKernel(spec.cuda, {elementwise_step(body)}, {}, {}, {}, elementwise_ranges(body));
 }
 
 Kernel fused_cuda(const KernelSpec& spec) { return elementwise_program_cuda(spec.attrs.program("body"), spec); }

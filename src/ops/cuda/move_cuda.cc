@@ -12,40 +12,37 @@
 namespace lockstep {
 namespace {
 
-// A kernel that computes element by element, at most `most` a thread: `body` sets x, element i.
-Kernel per_element(const KernelSpec& spec, const std::string& parameters, const std::string& body, int64_t most = 4) {
+// A kernel that computes element by element, at most `most` a thread: `body` sets x, element i. `own`: operands of
+// which a range of the result along its first dimension needs its own range only.
+Kernel per_element(const KernelSpec& spec, const std::string& parameters, const std::string& body, int64_t most = 4,
+                   std::vector<size_t> own = {}) {
   const int64_t n = count(spec.out[0].shape);
   if (n == 0) return [](const void* const*, void* const*) {};
+  const char* type = memory_type(spec.out[0].dtype);
   CudaStep step;
   step.name = "move";
   step.prelude = "#include \"elements.h\"\nusing namespace lockstep;\n";
-  step.parameters = fmt::format("{}{}* out0", parameters, memory_type(spec.out[0].dtype));
-  const int64_t each = elements_of_thread(n, most);
-  // All are on their way before the first is written.
-  step.body = fmt::format(
-      R"(  const auto element = [&](const {index} i) {{
-    {type} x{{}};
-{body}    return x;
-  }};
-  {type} all[{each}];
-  const {index} first = {index}(block) * {stretch}u + threadIdx.x;
-#pragma unroll
-  for (int e = 0; e < {each}; ++e)
-    if (first + e * {threads}u < {n}u) all[e] = element(first + e * {threads}u);
-#pragma unroll
-  for (int e = 0; e < {each}; ++e)
-    if (first + e * {threads}u < {n}u) out0[first + e * {threads}u] = all[e];
-)",
-      fmt::arg("index", index_type(n)), fmt::arg("type", memory_type(spec.out[0].dtype)), fmt::arg("body", body),
-      fmt::arg("each", each), fmt::arg("stretch", each * kStepThreads), fmt::arg("threads", kStepThreads),
-      fmt::arg("n", n));
-  step.blocks = (n + each * kStepThreads - 1) / (each * kStepThreads);
-  step.elements = n;
-  step.each = each;
+  step.parameters = fmt::format("{}{}* out0", parameters, type);
   if (!parameters.empty())
     for (size_t k = 0; k < spec.in.size(); ++k) step.arguments.push_back({CudaStep::Argument::operand, k});
   step.arguments.push_back({CudaStep::Argument::result, 0});
-  return SteppedKernel(spec.cuda, {std::move(step)});
+  const auto done = [step, type, body](const CudaElements& elements) {
+    CudaStep out = step;
+    out.body = elements.text(type, fmt::format("{} x{{}};\n{}  r = x;\n", type, body), "  out0[i] = r;\n");
+    out.blocks = elements.blocks();
+    return out;
+  };
+  const auto elements = CudaElements::flat(n, most);
+  CudaStep flat = done(elements);
+  flat.elements = n;
+  flat.each = elements.of_thread;
+  CudaRanges ranges;
+  if (spec.out[0].rank() > 0)
+    ranges = {.most = spec.out[0].shape[0],
+              .least = CudaElements::least_ranges(n),
+              .own = std::move(own),
+              .step = [done, n, most](int64_t count) { return done(CudaElements::in_ranges(n, most, count)); }};
+  return SteppedKernel(spec.cuda, {std::move(flat)}, {}, {}, {}, std::move(ranges));
 }
 
 // Operands as parameters: "const float* in0, ".
@@ -96,13 +93,15 @@ Kernel gather_cuda(const KernelSpec& spec) {
   const int64_t axis = spec.attrs.integer("axis"), batch_dims = spec.attrs.integer("batch_dims");
   const int64_t pre = extent(x.shape, batch_dims, axis), n = x.shape[static_cast<size_t>(axis)];
   const int64_t post = extent(x.shape, axis + 1, x.rank()), places = extent(indices.shape, batch_dims, indices.rank());
-  return per_element(spec, parameters(spec.in),
-                     fmt::format("  const uint64_t row = i / {post}u, outer = row / {places}u;\n"
-                                 "  int64_t at = in1[outer / {pre}u * {places}u + row % {places}u];\n"
-                                 "  at = at < 0 ? 0 : at > {last}ll ? {last}ll : at;\n"
-                                 "  x = in0[(outer * {n}u + at) * {post}u + i % {post}u];\n",
-                                 fmt::arg("post", post), fmt::arg("places", places), fmt::arg("pre", pre),
-                                 fmt::arg("last", n - 1), fmt::arg("n", n)));
+  return per_element(
+      spec, parameters(spec.in),
+      fmt::format("  const uint64_t row = i / {post}u, outer = row / {places}u;\n"
+                  "  int64_t at = in1[outer / {pre}u * {places}u + row % {places}u];\n"
+                  "  at = at < 0 ? 0 : at > {last}ll ? {last}ll : at;\n"
+                  "  x = in0[(outer * {n}u + at) * {post}u + i % {post}u];\n",
+                  fmt::arg("post", post), fmt::arg("places", places), fmt::arg("pre", pre), fmt::arg("last", n - 1),
+                  fmt::arg("n", n)),
+      4, axis == 0 && batch_dims == 0 && indices.rank() > 0 ? std::vector<size_t>{1} : std::vector<size_t>());
 }
 
 // Each element adds up what falls to it, in the order of the indices: the same bits every time.

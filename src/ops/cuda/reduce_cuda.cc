@@ -128,6 +128,69 @@ CudaStep step_of(const Texts& t, const Axes& split, const ReduceLayout& l, DType
   return step;
 }
 
+// Each result by a warp, where a range of the first dimension is one of the results', too.
+CudaStep row_step(const Texts& t, const Axes& split, DType dtype, int64_t results, int64_t length) {
+  CudaStep step;
+  step.name = "reduce";
+  step.prelude = "#include \"elements.h\"\nusing namespace lockstep;\n";
+  step.parameters = fmt::format("const {}* in, {}* out", memory_type(dtype), memory_type(dtype));
+  step.arguments = {{CudaStep::Argument::operand, 0}, {CudaStep::Argument::result, 0}};
+  step.body = fmt::format(
+      R"(  for (uint32_t k = threadIdx.x / 32u; k < {results}u; k += {warps}u) {{
+    const uint64_t o = uint64_t(block) * {results}u + k;
+    const {memory}* from = in + ({kept});
+    {type} a = {identity};
+    for (uint32_t r = threadIdx.x % 32u; r < {length}u; r += 32u) {{
+      const {type} b = load(from[{gone}]);
+      a = {combine};
+    }}
+    for (int d = 16; d > 0; d /= 2) {{
+      const {type} b = {type}(__shfl_xor_sync(0xffffffffu, {shuffled}, d));
+      a = {combine};
+    }}
+    if (threadIdx.x % 32u == 0) out[o] = Store<{memory}>::of(a);
+  }}
+)",
+      fmt::arg("memory", memory_type(dtype)), fmt::arg("type", register_name(dtype)), fmt::arg("results", results),
+      fmt::arg("length", length), fmt::arg("warps", kReduceThreads / 32), fmt::arg("identity", t.identity),
+      fmt::arg("combine", t.combine), fmt::arg("shuffled", size_of(dtype) == 1 ? "int(a)" : "a"),
+      fmt::arg("kept", position_text(split.at_kept, split.kept, "o")),
+      fmt::arg("gone", position_text(split.at_gone, split.gone, "r")));
+  return step;
+}
+
+// Range by range: rows by warps; where the first dimension is reduced, a few columns after the others by a block.
+CudaRanges ranges_of(const Texts& t, const Axes& split, const Shape& shape, const Dims& axes, DType dtype) {
+  constexpr int64_t kColumns = 16, kMostRows = 1024;
+  const int64_t results = count(split.kept), length = count(split.gone);
+  if (split.kept.empty() || length == 0) return {};
+  if (!contains(axes, 0))
+    return {.most = shape[0],
+            .least = CudaElements::least_ranges(results * length),
+            .own = {0},
+            .step = [=](int64_t ranges) {
+              CudaStep step = row_step(t, split, dtype, results / ranges, length);
+              step.blocks = ranges;
+              return step;
+            }};
+  if (length > kMostRows || results % kColumns != 0) return {};
+  return {
+      .most = results / kColumns,
+      .least = CudaElements::least_ranges(results * length),
+      .own = {},
+      .step = [=](int64_t ranges) {
+        ReduceLayout layout{.across = kColumns, .results = results, .length = length};
+        CudaStep step = step_of(t, split, layout, dtype, memory_type(dtype));
+        step.arguments = {{CudaStep::Argument::operand, 0}, {CudaStep::Argument::result, 0}};
+        step.blocks = ranges;
+        step.body = fmt::format(
+            "  for (uint32_t c = 0; c < {n}u; ++c) [&](const uint32_t block) {{\n{body}  __syncthreads();\n  }}(block "
+            "* {n}u + c);\n",
+            fmt::arg("n", results / kColumns / ranges), fmt::arg("body", step.body));
+        return step;
+      }};
+}
+
 }  // namespace
 
 Kernel reduce_kernel_cuda(ReduceKind r, const KernelSpec& spec) {
@@ -137,10 +200,11 @@ Kernel reduce_kernel_cuda(ReduceKind r, const KernelSpec& spec) {
   const ReduceLayout layout = layout_of(split);
   if (layout.results == 0) return [](const void* const*, void* const*) {};
   const Texts texts = texts_of(r, dtype);
+  CudaRanges ranges = ranges_of(texts, split, spec.in[0].shape, spec.attrs.ints("axes"), dtype);
   if (layout.splits == 1) {
     CudaStep step = step_of(texts, split, layout, dtype, memory_type(dtype));
     step.arguments = {{Argument::operand, 0}, {Argument::result, 0}};
-    return SteppedKernel(spec.cuda, {std::move(step)});
+    return SteppedKernel(spec.cuda, {std::move(step)}, {}, {}, {}, std::move(ranges));
   }
   // Parts are kept as they are computed: 16-bit floats as f32.
   const DType wide = dtype == DType::bf16 || dtype == DType::f16 ? DType::f32 : dtype;
@@ -152,7 +216,8 @@ Kernel reduce_kernel_cuda(ReduceKind r, const KernelSpec& spec) {
   CudaStep second = step_of(texts, rest, last, wide, memory_type(dtype));
   second.arguments = {{Argument::own, 0}, {Argument::result, 0}};
   return SteppedKernel(spec.cuda, {std::move(first), std::move(second)},
-                       {spec.cuda->allocate(layout.splits * layout.results * size_of(wide))});
+                       {spec.cuda->allocate(layout.splits * layout.results * size_of(wide))}, {}, {},
+                       std::move(ranges));
 }
 
 Kernel arg_kernel_cuda(bool greatest, const KernelSpec& spec) {

@@ -18,10 +18,38 @@ std::string text_of(const CudaStep& step) {
       step.prelude, kStepThreads, step.parameters, step.body);
 }
 
-int64_t elements_of_thread(int64_t n, int64_t most) {
+CudaElements CudaElements::flat(int64_t n, int64_t most) {
   constexpr int64_t kProcessors = 132;  // of a large GPU
   const int64_t together = n <= kStepThreads * most ? kStepThreads : kStepThreads * kProcessors;
-  return std::clamp<int64_t>((n + together - 1) / together, 1, most);
+  const int64_t each = std::clamp<int64_t>((n + together - 1) / together, 1, most);
+  return {n, each * kStepThreads, each};
+}
+
+CudaElements CudaElements::in_ranges(int64_t n, int64_t most, int64_t count) {
+  const int64_t own = n / count;
+  return {n, own, std::clamp<int64_t>((own + kStepThreads - 1) / kStepThreads, 1, most)};
+}
+
+int64_t CudaElements::least_ranges(int64_t n) {
+  constexpr int64_t kMost = 32;
+  return (n + kStepThreads * kMost - 1) / (kStepThreads * kMost);
+}
+
+std::string CudaElements::text(const std::string& state, const std::string& read, const std::string& finish) const {
+  const char* index = index_type(n);
+  const std::string each_of = fmt::format(
+      "#pragma unroll\n  for (int e = 0; e < {}; ++e)\n    if (const {} i = first + e * {}u; i < end) {{\n      ",
+      of_thread, index, kStepThreads);
+  const bool once = of_block <= of_thread * kStepThreads;
+  return fmt::format(
+      "  {index} end = {index}(block + 1) * {own}u;\n  end = end < {n}u ? end : {n}u;\n"
+      "  {index} first = {index}(block) * {own}u + threadIdx.x;\n"
+      "{loop}  {state} all[{each}];\n{each_of}{state}& r = all[e];\n{read}    }}\n{each_of}const {state}& r = "
+      "all[e];\n{finish}    }}\n{rest}",
+      fmt::arg("index", index), fmt::arg("own", of_block), fmt::arg("n", n), fmt::arg("state", state),
+      fmt::arg("each", of_thread), fmt::arg("each_of", each_of), fmt::arg("read", read), fmt::arg("finish", finish),
+      fmt::arg("loop", once ? "" : fmt::format("  for (; first < end; first += {}u) {{\n", of_thread * kStepThreads)),
+      fmt::arg("rest", once ? "" : "  }\n"));
 }
 
 struct SteppedKernel::State {
@@ -30,6 +58,7 @@ struct SteppedKernel::State {
   std::vector<BufferPtr> own;
   Kernel apart;
   Remake remake;
+  CudaRanges ranges;
   // Made on first use: put together with others, they are not needed.
   std::vector<CudaFunction> functions;
   std::vector<const void*> pointers;
@@ -37,9 +66,16 @@ struct SteppedKernel::State {
 };
 
 SteppedKernel::SteppedKernel(CudaLane* lane, std::vector<CudaStep> steps, std::vector<BufferPtr> own, Kernel apart,
-                             Remake remake)
-    : state_(std::make_shared<State>(
-          State{lane, std::move(steps), std::move(own), std::move(apart), std::move(remake), {}, {}, {}})) {
+                             Remake remake, CudaRanges ranges)
+    : state_(std::make_shared<State>(State{lane,
+                                           std::move(steps),
+                                           std::move(own),
+                                           std::move(apart),
+                                           std::move(remake),
+                                           std::move(ranges),
+                                           {},
+                                           {},
+                                           {}})) {
   size_t most = 0;
   for (const CudaStep& step : state_->steps) most = std::max(most, step.arguments.size());
   state_->pointers.resize(most);
@@ -49,6 +85,7 @@ SteppedKernel::SteppedKernel(CudaLane* lane, std::vector<CudaStep> steps, std::v
 SteppedKernel SteppedKernel::on(int processors) const { return state_->remake ? state_->remake(processors) : *this; }
 
 const std::vector<CudaStep>& SteppedKernel::steps() const { return state_->steps; }
+const CudaRanges& SteppedKernel::ranges() const { return state_->ranges; }
 const void* SteppedKernel::own(size_t index) const { return state_->own[index]->data(); }
 
 void SteppedKernel::operator()(const void* const* in, void* const* out) const {

@@ -33,10 +33,18 @@ struct CudaStep {
   int64_t shared_bytes = 0;
   double operations = 0;  // of matrix products: multiplications and additions
   bool meets = false;     // blocks side by side wait for each other: all must run at a time
-  // Where threads compute elements one by one and write nothing else: how many there are, how many of them a thread has,
-  // and the operands of which it reads only elements of the same place.
+  // Where threads compute elements one by one and write nothing else: how many there are, how many of them a thread has
+  // (CudaElements::flat), and the operands of which it reads only elements of the same place.
   int64_t elements = 0, each = 0;
   std::vector<size_t> in_place;
+};
+
+// How a row is done range by range: each of `count` blocks computes one of so many equal ranges of every result. What
+// blocks of other rows do with the same range needs no waiting for the others (plan/whole_ranges.cc).
+struct CudaRanges {
+  int64_t most = 0, least = 1;  // `count` divides the former (0: there are none) and is not below the latter
+  std::vector<size_t> own;      // operands of which a block reads its own range, of as many, and nothing else
+  std::function<CudaStep(int64_t count)> step;
 };
 
 // A kernel made of steps. std::function's target() finds it.
@@ -44,10 +52,10 @@ class SteppedKernel {
  public:
   // The lane may be null where only the texts are wanted. `own` is memory the steps use besides operands and results.
   // `apart`, where given, does the same in another way, for when it is not put together with others; `remake` the same
-  // for that many processors of the GPU.
+  // for that many processors of the GPU; `ranges` the same range by range.
   using Remake = std::function<SteppedKernel(int processors)>;
   SteppedKernel(CudaLane* lane, std::vector<CudaStep> steps, std::vector<BufferPtr> own = {}, Kernel apart = {},
-                Remake remake = {});
+                Remake remake = {}, CudaRanges ranges = {});
 
   void operator()(const void* const* in, void* const* out) const;
 
@@ -55,6 +63,7 @@ class SteppedKernel {
   SteppedKernel on(int processors) const;
 
   const std::vector<CudaStep>& steps() const;
+  const CudaRanges& ranges() const;
   const void* own(size_t index) const;
 
  private:
@@ -62,9 +71,21 @@ class SteppedKernel {
   std::shared_ptr<State> state_;
 };
 
-// How many of n elements a thread computes, at most so many: then what they are made of is on its way together, few
-// blocks of them are done at once, and what one block can do needs no other.
-int64_t elements_of_thread(int64_t n, int64_t most);
+// Elements that are computed one by one: how many there are, how many of them a block has, one after the other, and how
+// many a thread has on their way together.
+struct CudaElements {
+  int64_t n = 0, of_block = 0, of_thread = 1;
+
+  // At most so many of a thread: few blocks are done at once, and what one block can do needs no other.
+  static CudaElements flat(int64_t n, int64_t most);
+  static CudaElements in_ranges(int64_t n, int64_t most, int64_t count);
+  // So that a thread has no more than a few dozen.
+  static int64_t least_ranges(int64_t n);
+
+  int64_t blocks() const { return (n + of_block - 1) / of_block; }
+  // `read` reads what element `i` is made of to `r`, which is of the type `state`; `finish` makes it of that.
+  std::string text(const std::string& state, const std::string& read, const std::string& finish) const;
+};
 
 // The text of a step as a kernel of its own, called `f`.
 std::string text_of(const CudaStep& step);

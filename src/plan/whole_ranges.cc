@@ -1,0 +1,247 @@
+// Which steps of one kernel are done range by range.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "plan/whole_kernel.h"
+
+namespace lockstep::detail {
+namespace {
+
+constexpr int64_t kFewest = 8;        // ranges; fewer would leave most of the GPU idle
+constexpr int64_t kMostKept = 16384;  // bytes of a value's range that stay in the block's memory
+constexpr int64_t kAllKept = 64 << 10;
+
+// Parts that are done together, at what time.
+struct Unit {
+  std::vector<size_t> members;
+  int64_t count = 0;  // of ranges, once there are two members
+  size_t level = 0;
+};
+
+bool is_same(const Stretch& a, const Stretch& b) { return a.space == b.space && a.begin == b.begin && a.end == b.end; }
+
+// The most ranges that are not too many; 0 where there are too few.
+int64_t count_of(const CudaRanges& ranges, int processors) {
+  int64_t count = std::min<int64_t>(ranges.most, processors);
+  while (count >= kFewest && ranges.most % count != 0) --count;
+  return count >= std::max(kFewest, ranges.least) ? count : 0;
+}
+
+bool takes(const CudaRanges& ranges, int64_t count) {
+  return ranges.most > 0 && ranges.most % count == 0 && count >= ranges.least;
+}
+
+// Does no range of the one touch what another range of the other writes, or the other way round?
+bool keep_to_their_ranges(const WholePart& first, const WholePart& second) {
+  const auto owns = [](const WholePart& part, size_t operand) {
+    const std::vector<size_t>& own = part.kernel->ranges().own;
+    return std::find(own.begin(), own.end(), operand) != own.end();
+  };
+  const auto read = [&](const WholePart& writer, const WholePart& reader) {
+    for (const Stretch& written : writer.out)
+      for (size_t i = 0; i < reader.in.size(); ++i)
+        if (written.overlaps(reader.in[i]) && !(is_same(written, reader.in[i]) && owns(reader, i))) return false;
+    return true;
+  };
+  for (const Stretch& x : first.out)
+    for (const Stretch& y : second.out)
+      if (x.overlaps(y) && !is_same(x, y)) return false;
+  return read(first, second) && read(second, first);
+}
+
+// A part of one step that writes over what others of its ranges read would not keep to its own, either.
+bool keeps_to_its_ranges(const WholePart& part) { return keep_to_their_ranges(part, part); }
+
+// The steps of a unit's members as one, of a block for each range.
+class Together {
+ public:
+  Together(std::span<const WholePart> parts, const Unit& unit) : count_(unit.count) {
+    for (size_t m : unit.members) {
+      members_.push_back(&parts[m]);
+      steps_.push_back(parts[m].kernel->ranges().step(unit.count));
+    }
+    choose_what_is_kept();
+  }
+
+  WholePart part() const {
+    WholePart out;
+    for (const WholePart* member : members_) {
+      out.in.insert(out.in.end(), member->in.begin(), member->in.end());
+      out.out.insert(out.out.end(), member->out.begin(), member->out.end());
+      out.operands.insert(out.operands.end(), member->operands.begin(), member->operands.end());
+      out.results.insert(out.results.end(), member->results.begin(), member->results.end());
+    }
+    return out;
+  }
+
+  CudaStep step() const {
+    CudaStep out;
+    out.blocks = count_;
+    out.shared_bytes = shared_bytes_;
+    size_t in = 0, results = 0;
+    for (size_t m = 0; m < steps_.size(); ++m) {
+      const CudaStep& step = steps_[m];
+      out.name += (m > 0 ? " " : "") + step.name;
+      if (out.prelude.find(step.prelude) == std::string::npos) out.prelude += step.prelude;
+      std::string arguments, copies;
+      for (size_t a = 0; a < step.arguments.size(); ++a) {
+        const CudaStep::Argument& argument = step.arguments[a];
+        const bool operand = argument.kind == CudaStep::Argument::operand;
+        LOCKSTEP_CHECK(operand || argument.kind == CudaStep::Argument::result, "a range has no memory of its own");
+        const std::string name = fmt::format("p{}", out.arguments.size());
+        out.parameters +=
+            (out.parameters.empty() ? "" : ", ") + fmt::format("{} {}", operand ? "const char*" : "char*", name);
+        out.arguments.push_back({argument.kind, argument.index + (operand ? in : results)});
+        const Stretch& at = (operand ? members_[m]->in : members_[m]->out)[argument.index];
+        const Kept* kept = kept_of(at);
+        if (kept && operand && m <= kept->first_write) kept = nullptr;  // what was there before
+        arguments +=
+            ", " + (kept ? fmt::format("shared + {} - uint64_t(block) * {}u", kept->offset, kept->bytes) : name);
+        if (kept && !operand && m == kept->last_write) copies += copy_text(*kept, name);
+      }
+      out.body += fmt::format("  [&](const uint32_t block{}) {{\n{}{}  }}(block{});\n", untyped(step),
+                              typed(step), step.body, arguments);
+      if (m + 1 < steps_.size() || !copies.empty()) out.body += "  __syncthreads();\n";
+      out.body += copies;
+      in += members_[m]->in.size();
+      results += members_[m]->out.size();
+    }
+    return out;
+  }
+
+ private:
+  // A value whose ranges stay in the blocks' memory.
+  struct Kept {
+    Stretch at;
+    int64_t offset = 0, bytes = 0;  // of a range
+    size_t first_write = 0, last_write = 0;
+  };
+
+  const Kept* kept_of(const Stretch& at) const {
+    const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& each) { return is_same(each.at, at); });
+    return found == kept_.end() ? nullptr : &*found;
+  }
+
+  // What one member writes and a later one reads.
+  void choose_what_is_kept() {
+    for (const CudaStep& step : steps_) shared_bytes_ = std::max(shared_bytes_, step.shared_bytes);
+    shared_bytes_ = up(shared_bytes_);
+    int64_t all = 0;
+    for (size_t m = 0; m < members_.size(); ++m)
+      for (const Stretch& at : members_[m]->out) {
+        const int64_t bytes = (at.end - at.begin) / count_;
+        if (kept_of(at) || (at.end - at.begin) % count_ != 0 || bytes > kMostKept || all + up(bytes) > kAllKept)
+          continue;
+        Kept kept{at, shared_bytes_ + all, bytes, m, m};
+        bool read = false;
+        for (size_t k = m + 1; k < members_.size(); ++k) {
+          const auto is_it = [&](const Stretch& other) { return is_same(other, at); };
+          read |= std::any_of(members_[k]->in.begin(), members_[k]->in.end(), is_it);
+          if (std::any_of(members_[k]->out.begin(), members_[k]->out.end(), is_it)) kept.last_write = k;
+        }
+        if (!read) continue;
+        all += up(bytes);
+        kept_.push_back(kept);
+      }
+    shared_bytes_ += all;
+  }
+
+  static int64_t up(int64_t bytes) { return (bytes + 15) / 16 * 16; }
+
+  // Of parameters "const float* in, float* out": ", const char* q0, char* q1"; and the lines that give them their
+  // types.
+  static std::string untyped(const CudaStep& step) {
+    std::string out;
+    for (size_t a = 0; a < step.arguments.size(); ++a)
+      out += fmt::format(", {}char* q{}", step.arguments[a].kind == CudaStep::Argument::operand ? "const " : "", a);
+    return out;
+  }
+  static std::string typed(const CudaStep& step) {
+    std::string out;
+    size_t begin = 0;
+    for (size_t a = 0; a < step.arguments.size(); ++a) {
+      const size_t end = std::min(step.parameters.find(", ", begin), step.parameters.size());
+      const std::string one = step.parameters.substr(begin, end - begin);
+      const size_t star = one.find('*') + 1;
+      out += fmt::format("  {} const{} = ({})q{};\n", one.substr(0, star), one.substr(star), one.substr(0, star), a);
+      begin = end + 2;
+    }
+    return out;
+  }
+
+  std::string copy_text(const Kept& kept, const std::string& to) const {
+    const char* word = kept.bytes % 4 == 0 ? "uint32_t" : "uint8_t";
+    const int64_t size = kept.bytes % 4 == 0 ? 4 : 1;
+    return fmt::format(
+        "  for (uint32_t i = threadIdx.x; i < {n}u; i += {threads}u)\n    (({word}*)({to} + uint64_t(block) * "
+        "{bytes}u))[i] = (({word}*)(shared + {offset}))[i];\n",
+        fmt::arg("n", kept.bytes / size), fmt::arg("threads", kStepThreads), fmt::arg("word", word), fmt::arg("to", to),
+        fmt::arg("bytes", kept.bytes), fmt::arg("offset", kept.offset));
+  }
+
+  int64_t count_, shared_bytes_ = 0;
+  std::vector<const WholePart*> members_;
+  std::vector<CudaStep> steps_;
+  std::vector<Kept> kept_;
+};
+
+}  // namespace
+
+std::vector<WholePart> in_ranges(std::span<const WholePart> parts, int processors, std::deque<SteppedKernel>& made) {
+  std::vector<Unit> units;
+  std::vector<size_t> unit_of(parts.size());
+  const auto small = [&](size_t p) {
+    const std::vector<CudaStep>& steps = parts[p].kernel->steps();
+    return std::all_of(steps.begin(), steps.end(), [](const CudaStep& step) { return is_small(step); });
+  };
+  for (size_t p = 0; p < parts.size(); ++p) {
+    Unit own{{p}, 0, 0};
+    size_t latest = 0;
+    std::vector<size_t> before;  // units
+    for (size_t q = 0; q < p; ++q)
+      if (conflict(parts[q], parts[p])) {
+        const Unit& unit = units[unit_of[q]];
+        own.level = std::max(own.level, unit.level + (unit.members.size() == 1 && small(q) && small(p) ? 0 : 1));
+        latest = std::max(latest, unit.level);
+        before.push_back(unit_of[q]);
+      }
+    // To the last of what it needs, where that is one: the others have been done by then.
+    const auto is_latest = [&](size_t u) { return units[u].level == latest; };
+    const auto last = std::find_if(before.begin(), before.end(), is_latest);
+    const auto joins = [&](const Unit& unit) {
+      if (std::any_of(before.begin(), before.end(), [&](size_t u) { return is_latest(u) && u != *last; })) return false;
+      const CudaRanges& ranges = parts[unit.members[0]].kernel->ranges();
+      const int64_t count = unit.count > 0 ? unit.count : count_of(ranges, processors);
+      return count > 0 && takes(parts[p].kernel->ranges(), count) && keeps_to_its_ranges(parts[p]) &&
+             std::all_of(unit.members.begin(), unit.members.end(), [&](size_t m) {
+               return keeps_to_its_ranges(parts[m]) && keep_to_their_ranges(parts[m], parts[p]);
+             });
+    };
+    if (last != before.end() && joins(units[*last])) {
+      Unit& unit = units[*last];
+      if (unit.count == 0) unit.count = count_of(parts[unit.members[0]].kernel->ranges(), processors);
+      unit.members.push_back(p);
+      unit_of[p] = *last;
+    } else {
+      unit_of[p] = units.size();
+      units.push_back(std::move(own));
+    }
+  }
+  // What needs something is of a later level, or was behind it before.
+  std::stable_sort(units.begin(), units.end(), [](const Unit& a, const Unit& b) { return a.level < b.level; });
+  std::vector<WholePart> out;
+  for (const Unit& unit : units) {
+    if (unit.members.size() == 1) {
+      out.push_back(parts[unit.members[0]]);
+      continue;
+    }
+    const Together together(parts, unit);
+    out.push_back(together.part());
+    out.back().kernel = &made.emplace_back(nullptr, std::vector<CudaStep>{together.step()});
+  }
+  return out;
+}
+
+}  // namespace lockstep::detail

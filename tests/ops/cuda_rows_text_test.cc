@@ -8,7 +8,9 @@
 #include "lane/cuda/code.h"
 #include "lockstep/error.h"
 #include "ops/conv.h"
+#include "ops/cuda/conv_image_text.h"
 #include "ops/cuda/conv_text.h"
+#include "ops/cuda/elementwise_cuda.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/text.h"
 #include "ops/ops.h"
@@ -142,6 +144,78 @@ TEST(CudaRowTexts, StretchesOfTheDepthCoverItOnce) {
       EXPECT_EQ(l.results, l.rows * l.cols);
     }
   }
+}
+
+TEST(CudaRowTexts, WindowsInABlocksMemoryCompile) {
+  if (!has_row_compiler()) GTEST_SKIP() << "CUDA's compiler is not there";
+  struct Case {
+    ConvPass pass;
+    DType dtype;
+    int64_t image, in, out, kernel;
+    const char* architecture;
+  };
+  const int64_t shared = 220 << 10;
+  for (const Case& c : {Case{ConvPass::forward, DType::f32, 14, 32, 64, 5, "sm_90"},
+                        Case{ConvPass::forward, DType::bf16, 28, 1, 32, 5, "sm_90"},
+                        Case{ConvPass::forward, DType::f32, 9, 3, 10, 3, "sm_80"},
+                        Case{ConvPass::input_grad, DType::f16, 14, 32, 64, 5, "sm_80"},
+                        Case{ConvPass::input_grad, DType::f32, 14, 32, 64, 5, "sm_90"},
+                        Case{ConvPass::filter_grad, DType::f32, 14, 32, 64, 5, "sm_90"},
+                        Case{ConvPass::filter_grad, DType::f32, 28, 1, 32, 5, "sm_90"},
+                        Case{ConvPass::filter_grad, DType::bf16, 28, 1, 32, 5, "sm_90"},
+                        Case{ConvPass::filter_grad, DType::bf16, 14, 32, 64, 5, "sm_80"}}) {
+    SCOPED_TRACE(fmt::format("{} x {} of {} to {} channels of {}", c.image, c.image, c.in, c.out, name(c.dtype)));
+    const int64_t pad = c.kernel / 2;
+    const ConvSpec conv{.dtype = c.dtype,
+                        .batch = 8,
+                        .in = {c.image, c.image},
+                        .in_channels = c.in,
+                        .out_channels = c.out,
+                        .kernel = {c.kernel, c.kernel},
+                        .pad_lo = {pad, pad},
+                        .pad_hi = {pad, pad}};
+    CudaStep step;
+    step.parameters = fmt::format("const {}* a, const {}* b", memory_type(c.dtype), memory_type(c.dtype));
+    if (c.pass == ConvPass::filter_grad) {
+      const auto made = conv_filter_step(conv, 132, shared);
+      ASSERT_TRUE(made);
+      EXPECT_LE(made->shared_bytes, shared);
+      step.prelude = made->prelude;
+      step.parameters += ", float* parts";
+      step.body = fmt::format("  {}(block, a, b, parts, shared);\n", made->call);
+    } else {
+      const auto made = conv_image_step(c.pass, conv, shared);
+      ASSERT_TRUE(made);
+      EXPECT_LE(made->shared_bytes, shared);
+      Builder b;
+      const Type type{c.dtype, {8, c.image, c.image, c.pass == ConvPass::forward ? c.out : c.in}};
+      ASSERT_TRUE(add_finish(step, *made, b.take(Values{b.input(type)}), 2));
+    }
+    EXPECT_FALSE(compile_cuda(text_of(step), kernel_headers(), c.architecture).empty());
+  }
+}
+
+// What the way is not for is left to others.
+TEST(CudaRowTexts, WindowsThatDoNotLieSideBySideAreRefused) {
+  const ConvSpec plain{.batch = 2, .in = {9, 9}, .in_channels = 16, .out_channels = 16, .kernel = {3, 3}};
+  const auto taken = [](ConvSpec conv, const std::function<void(ConvSpec&)>& change) {
+    change(conv);
+    const int64_t shared = 220 << 10;
+    const bool filter = conv_filter_step(conv, 132, shared).has_value();
+    EXPECT_EQ(filter, conv_image_step(ConvPass::forward, conv, shared).has_value());
+    return filter;
+  };
+  EXPECT_TRUE(taken(plain, [](ConvSpec&) {}));
+  EXPECT_TRUE(taken(plain, [](ConvSpec& c) { c.kernel_dilation = {2, 2}; }));
+  EXPECT_FALSE(taken(plain, [](ConvSpec& c) { c.stride = {2, 2}; }));
+  EXPECT_FALSE(taken(plain, [](ConvSpec& c) { c.in_dilation = {2, 2}; }));
+  EXPECT_FALSE(taken(plain, [](ConvSpec& c) { c.groups = 2; }));
+  EXPECT_FALSE(taken(plain, [](ConvSpec& c) { c.dtype = DType::f64; }));
+  EXPECT_FALSE(taken(plain, [](ConvSpec& c) {
+    c.in_channels = 100;
+    c.kernel = {5, 5};
+  }));
+  EXPECT_FALSE(taken(plain, [](ConvSpec& c) { c.in = {9, 3000}; }));
 }
 
 }  // namespace

@@ -6,17 +6,23 @@
 #include <mutex>
 #include <optional>
 #include <sstream>
+#include <vector>
 
 #include "base/file.h"
 #include "base/md5.h"
 #include "lane/cuda/conv_cuda.h"
+#include "ops/cuda/conv_image_text.h"
 #include "ops/cuda/conv_text.h"
+#include "ops/cuda/elementwise_cuda.h"
 #include "ops/cuda/text.h"
 #include "ops/dims.h"
 #include "ops/shape_ops.h"
 
 namespace lockstep {
 namespace {
+
+// out = the convolution of a and b, the operands in the order of the pass.
+using ConvWork = std::function<void(const void* a, const void* b, void* out)>;
 
 std::atomic<ConvWay> way = ConvWay::fastest;
 
@@ -26,24 +32,105 @@ ConvMath math_of(DType dtype, const CudaInfo& gpu) {
   return ConvMath::half;
 }
 
-ConvWork by_own_kernel(ConvPass pass, const ConvSpec& conv, CudaLane& lane) {
-  const ConvMath math = math_of(conv.dtype, lane.info());
-  const ConvLayout layout = conv_layout(pass, conv, math);
-  const CudaFunction products = kernel_of(conv_text(pass, conv, math), lane);
-  if (layout.splits == 1)
-    return [=, &lane](const void* a, const void* b, void* out) {
-      void* arguments[] = {argument(a), argument(b), argument(out)};
-      products.launch(lane, layout.blocks, layout.threads, arguments);
-    };
-  const CudaFunction sums = kernel_of(conv_sum_text(layout, conv.dtype), lane);
-  const BufferPtr parts = lane.allocate(layout.splits * layout.results * (conv.dtype == DType::f64 ? 8 : 4));
+// A kernel of our own: its text, and how it is made.
+struct OwnConv {
+  std::string text;
+  std::function<Kernel()> kernel;
+};
+
+int64_t results_of(ConvPass pass, const ConvSpec& conv) { return conv_layout(pass, conv, ConvMath::fma).results; }
+
+// The convolution, and then the rest.
+Kernel one_after_the_other(ConvWork conv, const KernelSpec& spec, const Program* body) {
+  if (!body) return [conv = std::move(conv)](const void* const* in, void* const* out) { conv(in[0], in[1], out[0]); };
+  struct State {
+    ConvWork conv;
+    Kernel rest;
+    BufferPtr whole;
+    std::vector<const void*> in;
+  };
+  auto state = std::make_shared<State>(State{std::move(conv), elementwise_program_cuda(*body, spec),
+                                             spec.cuda->allocate(body->types[body->inputs[0]].bytes()),
+                                             std::vector<const void*>(body->inputs.size())});
+  return [state](const void* const* in, void* const* out) {
+    state->conv(in[0], in[1], state->whole->data());
+    state->in[0] = state->whole->data();
+    for (size_t i = 1; i < state->in.size(); ++i) state->in[i] = in[i + 1];
+    state->rest(state->in.data(), out);
+  };
+}
+
+// Sums of parts [splits, results], after a kernel that makes them.
+ConvWork then_summed(CudaLane& lane, const ConvLayout& layout, DType dtype,
+                     const std::function<void(const void* a, const void* b, const void* parts)>& products) {
+  const CudaFunction sums = kernel_of(conv_sum_text(layout, dtype), lane);
+  const BufferPtr parts = lane.allocate(layout.splits * layout.results * (dtype == DType::f64 ? 8 : 4));
   return [=, &lane](const void* a, const void* b, void* out) {
     const void* const middle = parts->data();
-    void* arguments[] = {argument(a), argument(b), argument(middle)};
-    products.launch(lane, layout.blocks, layout.threads, arguments);
+    products(a, b, middle);
     void* more[] = {argument(middle), argument(out)};
-    sums.launch(lane, conv_sum_blocks(layout), 1024, more);
+    sums.launch(lane, conv_sum_blocks(layout), kConvSumThreads, more);
   };
+}
+
+// Whole windows in a block's memory, where that suits; nothing where it does not, or other elements of the result are
+// wanted than their own.
+std::optional<OwnConv> by_image(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec, const Program* body) {
+  CudaLane& lane = *spec.cuda;
+  if (math_of(conv.dtype, lane.info()) == ConvMath::fma) return {};
+  const char* type = memory_type(conv.dtype);
+  CudaStep step;
+  step.name = "conv";
+  step.parameters = fmt::format("const {}* a, const {}* b", type, type);
+  step.arguments = {{CudaStep::Argument::operand, 0}, {CudaStep::Argument::operand, 1}};
+  if (pass == ConvPass::filter_grad) {
+    const auto made = conv_filter_step(conv, lane.info().processors, lane.info().shared);
+    if (!made || body) return {};
+    step.prelude = made->prelude;
+    step.parameters += ", float* parts";
+    step.body = fmt::format("  {}(block, a, b, parts, shared);\n", made->call);
+    ConvLayout layout;
+    layout.splits = made->splits;
+    layout.results = results_of(pass, conv);
+    const std::string text = text_of(step);
+    return OwnConv{text, [=, &lane, &spec] {
+                     const CudaFunction products = kernel_of(text, lane);
+                     const auto multiply = [=, &lane](const void* a, const void* b, const void* parts) {
+                       void* arguments[] = {argument(a), argument(b), argument(parts)};
+                       products.launch(lane, made->blocks, kStepThreads, arguments, made->shared_bytes);
+                     };
+                     return one_after_the_other(then_summed(lane, layout, conv.dtype, multiply), spec, nullptr);
+                   }};
+  }
+  const auto made = conv_image_step(pass, conv, lane.info().shared);
+  if (!made) return {};
+  Builder b;
+  const Program as_it_is = b.take(Values{b.input(spec.out[0])});
+  if (!add_finish(step, *made, body ? *body : as_it_is, 2)) return {};
+  // By itself, not a part of one kernel: several of its blocks share a processor then.
+  return OwnConv{text_of(step), [step, &lane] {
+                   return [kernel = SteppedKernel(&lane, {step})](const void* const* in, void* const* out) {
+                     kernel(in, out);
+                   };
+                 }};
+}
+
+OwnConv by_own_kernel(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec, const Program* body) {
+  if (auto image = by_image(pass, conv, spec, body)) return *std::move(image);
+  CudaLane& lane = *spec.cuda;
+  const ConvMath math = math_of(conv.dtype, lane.info());
+  const std::string text = conv_text(pass, conv, math);
+  return {text, [=, &lane, &spec] {
+            const ConvLayout layout = conv_layout(pass, conv, math);
+            const CudaFunction products = kernel_of(text, lane);
+            const auto multiply = [=, &lane](const void* a, const void* b, const void* out) {
+              void* arguments[] = {argument(a), argument(b), argument(out)};
+              products.launch(lane, layout.blocks, layout.threads, arguments);
+            };
+            ConvWork work = multiply;
+            if (layout.splits > 1) work = then_summed(lane, layout, conv.dtype, multiply);
+            return one_after_the_other(std::move(work), spec, body);
+          }};
 }
 
 // cuDNN's filters have their results' channels in front.
@@ -109,10 +196,9 @@ std::optional<CudaConv::Algorithm> from_text(const std::string& text) {
   return {};
 }
 
-std::string key_of(ConvPass pass, const ConvSpec& conv, CudaLane& lane) {
+std::string key_of(const std::string& text, CudaLane& lane) {
   const std::string all =
-      fmt::format("{} cudnn {} {}\n{}", lane.info().name, CudaConv::version(), cuda_math() == CudaMath::tf32,
-                  conv_text(pass, conv, math_of(conv.dtype, lane.info())));
+      fmt::format("{} cudnn {} {}\n{}", lane.info().name, CudaConv::version(), cuda_math() == CudaMath::tf32, text);
   return md5_hex(std::span(reinterpret_cast<const uint8_t*>(all.data()), all.size()));
 }
 
@@ -146,37 +232,41 @@ void remember(const std::string& key, const std::string& text) {
 }
 
 // What cuDNN takes, or nothing where our own kernel is faster.
-std::optional<CudaConv::Algorithm> measure(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec, ConvWay by) {
+std::optional<CudaConv::Algorithm> measure(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec,
+                                           const Program* body, ConvWay by, const OwnConv& own) {
   CudaLane& lane = *spec.cuda;
-  const Type& a = spec.in[0];
-  const Type& b = spec.in[1];
-  const ConvLayout layout = conv_layout(pass, conv, ConvMath::fma);
-  const int64_t out_bytes = layout.results * size_of(conv.dtype);
-  const BufferPtr x = lane.allocate(a.bytes()), y = lane.allocate(b.bytes()), out = lane.allocate(out_bytes);
-  lane.clear(x->data(), a.bytes());
-  lane.clear(y->data(), b.bytes());
-  const auto found = CudaConv::find(lane, pass, conv, cuda_math(), x->data(), y->data(), out->data());
-  if (!found || by == ConvWay::dnn) return found;
-  const auto time_of = [&](const ConvWork& run) {
-    return seconds(lane, [&] { run(x->data(), y->data(), out->data()); });
+  std::vector<BufferPtr> held;
+  const auto memory = [&](int64_t bytes) {
+    held.push_back(lane.allocate(bytes));
+    lane.clear(held.back()->data(), bytes);
+    return held.back()->data();
   };
-  const auto dnn = time_of(by_dnn(pass, conv, spec, *found));
-  const auto own = time_of(by_own_kernel(pass, conv, lane));
-  return dnn && own && *dnn < *own ? found : std::nullopt;
+  std::vector<const void*> in;
+  std::vector<void*> out;
+  for (const Type& type : spec.in) in.push_back(memory(type.bytes()));
+  for (const Type& type : spec.out) out.push_back(memory(type.bytes()));
+  const auto found =
+      CudaConv::find(lane, pass, conv, cuda_math(), in[0], in[1], memory(results_of(pass, conv) * size_of(conv.dtype)));
+  if (!found || by == ConvWay::dnn) return found;
+  const auto time_of = [&](const Kernel& kernel) { return seconds(lane, [&] { kernel(in.data(), out.data()); }); };
+  const auto theirs = time_of(one_after_the_other(by_dnn(pass, conv, spec, *found), spec, body));
+  const auto ours = time_of(own.kernel());
+  return theirs && ours && *theirs < *ours ? found : std::nullopt;
 }
 
-std::optional<CudaConv::Algorithm> choice_of(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec) {
+std::optional<CudaConv::Algorithm> choice_of(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec,
+                                             const Program* body, const OwnConv& own) {
   const ConvWay by = way.load();
   if (by == ConvWay::own || CudaConv::version() == 0 || spec.cuda->recording()) return {};
-  if (by == ConvWay::dnn) return measure(pass, conv, spec, by);
+  if (by == ConvWay::dnn) return measure(pass, conv, spec, body, by, own);
   static std::mutex mutex;
   static auto* const chosen = new std::map<std::string, std::string>;
   const std::lock_guard lock(mutex);
-  const std::string key = key_of(pass, conv, *spec.cuda);
+  const std::string key = key_of(own.text, *spec.cuda);
   std::string& text = (*chosen)[key];
   if (text.empty()) text = remembered(key);
   if (text.empty()) {
-    text = to_text(measure(pass, conv, spec, by));
+    text = to_text(measure(pass, conv, spec, body, by, own));
     remember(key, text);
   }
   return from_text(text);
@@ -186,9 +276,11 @@ std::optional<CudaConv::Algorithm> choice_of(ConvPass pass, const ConvSpec& conv
 
 void set_conv_way(ConvWay to) { way = to; }
 
-ConvWork prepare_conv(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec) {
-  if (const auto algorithm = choice_of(pass, conv, spec)) return by_dnn(pass, conv, spec, *algorithm);
-  return by_own_kernel(pass, conv, *spec.cuda);
+Kernel prepare_conv(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec, const Program* body) {
+  const OwnConv own = by_own_kernel(pass, conv, spec, body);
+  if (const auto algorithm = choice_of(pass, conv, spec, body, own))
+    return one_after_the_other(by_dnn(pass, conv, spec, *algorithm), spec, body);
+  return own.kernel();
 }
 
 }  // namespace lockstep

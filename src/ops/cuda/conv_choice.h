@@ -3,19 +3,15 @@
 // beside compiled kernels, on disk, so that runs to come compute the same bits. Safe from any thread.
 #pragma once
 
-#include <functional>
-#include <memory>
-
 #include "lane/cpu/conv.h"
 #include "ops/cuda/kernels.h"
 
 namespace lockstep {
 
-// out = the convolution of a and b, the operands in the order of the pass.
-using ConvWork = std::function<void(const void* a, const void* b, void* out)>;
-
+// The convolution of a kernel's first two operands, in the order of the pass; where there is a `body`, an elementwise
+// program of its result and the operands that follow.
 // REQUIRES: nothing of it is empty.
-ConvWork prepare_conv(ConvPass, const ConvSpec&, const KernelSpec&);
+Kernel prepare_conv(ConvPass, const ConvSpec&, const KernelSpec&, const Program* body = nullptr);
 
 // The way taken from now on, where it can be; for tests.
 enum class ConvWay : uint8_t { fastest, own, dnn };

@@ -8,10 +8,8 @@
 namespace lockstep {
 namespace {
 
-// x [n, h, w, c] and w [kh, kw, ci, co] are the shapes of conv2d's operands; the result has so many bytes.
-ConvWork prepare(ConvPass pass, const KernelSpec& spec, const Shape& x, const Shape& w, int64_t bytes) {
-  if (count(spec.in[0].shape) == 0 || count(spec.in[1].shape) == 0 || bytes == 0)
-    return [=, lane = spec.cuda](const void*, const void*, void* out) { lane->clear(out, bytes); };
+// x [n, h, w, c] and w [kh, kw, ci, co] are the shapes of conv2d's operands.
+Kernel prepare(ConvPass pass, const KernelSpec& spec, const Shape& x, const Shape& w, const Program* body = nullptr) {
   const ConvOptions o = conv_options(spec.attrs);
   return prepare_conv(pass,
                       {.dtype = spec.in[0].dtype,
@@ -26,35 +24,39 @@ ConvWork prepare(ConvPass pass, const KernelSpec& spec, const Shape& x, const Sh
                        .in_dilation = o.lhs_dilation,
                        .kernel_dilation = o.rhs_dilation,
                        .groups = o.groups},
-                      spec);
+                      spec, body);
+}
+
+bool any_empty(const KernelSpec& spec, int64_t results) {
+  return count(spec.in[0].shape) == 0 || count(spec.in[1].shape) == 0 || results == 0;
 }
 
 }  // namespace
 
 Kernel conv_kernel_cuda(ConvPass pass, const KernelSpec& spec) {
+  const int64_t bytes = spec.out[0].bytes();
+  if (any_empty(spec, bytes))
+    return [bytes, lane = spec.cuda](const void* const*, void* const* out) { lane->clear(out[0], bytes); };
   const Shape& x = pass == ConvPass::input_grad ? spec.out[0].shape : spec.in[0].shape;
   const Shape& w = pass == ConvPass::filter_grad ? spec.out[0].shape : spec.in[1].shape;
-  return [run = prepare(pass, spec, x, w, spec.out[0].bytes())](const void* const* in, void* const* out) {
-    run(in[0], in[1], out[0]);
-  };
+  return prepare(pass, spec, x, w);
 }
 
 Kernel conv2d_fused_cuda(const KernelSpec& spec) {
   const Program& body = spec.attrs.program("body");
-  const Type& type = body.types[body.inputs[0]];
+  const int64_t bytes = body.types[body.inputs[0]].bytes();
+  if (!any_empty(spec, bytes)) return prepare(ConvPass::forward, spec, spec.in[0].shape, spec.in[1].shape, &body);
+  // Windows of nothing add up to zero.
   struct State {
-    ConvWork conv;
     Kernel rest;
-    BufferPtr whole;
+    BufferPtr zero;
     std::vector<const void*> in;
   };
-  auto state =
-      std::make_shared<State>(State{prepare(ConvPass::forward, spec, spec.in[0].shape, spec.in[1].shape, type.bytes()),
-                                    elementwise_program_cuda(body, spec), spec.cuda->allocate(type.bytes()),
-                                    std::vector<const void*>(body.inputs.size())});
+  auto state = std::make_shared<State>(State{elementwise_program_cuda(body, spec), spec.cuda->allocate(bytes),
+                                             std::vector<const void*>(body.inputs.size())});
+  spec.cuda->clear(state->zero->data(), bytes);
   return [state](const void* const* in, void* const* out) {
-    state->conv(in[0], in[1], state->whole->data());
-    state->in[0] = state->whole->data();
+    state->in[0] = state->zero->data();
     for (size_t i = 1; i < state->in.size(); ++i) state->in[i] = in[i + 1];
     state->rest(state->in.data(), out);
   };

@@ -274,6 +274,9 @@ extern "C" __global__ void __launch_bounds__(kThreads) f(const T* __restrict__ x
 }
 )";
 
+// Results that a thread adds up side by side.
+int64_t sum_each(const ConvLayout& l) { return l.results % 2 == 0 ? 2 : 1; }
+
 std::string word_text(DType dtype, ConvMath math) {
   const char* sum = dtype == DType::f64 ? "double" : "float";
   if (math == ConvMath::fma)
@@ -389,25 +392,35 @@ std::string conv_sum_text(const ConvLayout& l, DType dtype) {
       R"(#include "elements.h"
 using namespace lockstep;
 using Sum = {sum};
-extern "C" __global__ void __launch_bounds__(1024) f(const Sum* __restrict__ parts, {memory}* __restrict__ out) {{
-  __shared__ Sum some[32][33];
+// A thread adds up every {down}th part of {each} results, {together} at a time on their way.
+struct alignas({each} * sizeof(Sum)) Some {{ Sum v[{each}]; }};
+extern "C" __global__ void __launch_bounds__({threads}) f(const Sum* __restrict__ parts, {memory}* __restrict__ out) {{
+  __shared__ Some all[{down}][32];
   const uint32_t tx = threadIdx.x % 32u, ty = threadIdx.x / 32u;
-  const uint64_t i = uint64_t(blockIdx.x) * 32u + tx;
-  Sum sum = 0;
+  const uint64_t i = (uint64_t(blockIdx.x) * 32u + tx) * {each}u;
+  Some sum{{}};
   if (i < {results}u)
-    for (uint32_t s = ty; s < {splits}u; s += 32u) sum += parts[s * uint64_t({results}u) + i];
-  some[ty][tx] = sum;
-  for (uint32_t half = 16; half > 0; half /= 2) {{
-    __syncthreads();
-    if (ty < half) some[ty][tx] += some[ty + half][tx];
-  }}
-  if (ty == 0 && i < {results}u) out[i] = Store<{memory}>::of(some[0][tx]);
+#pragma unroll {together}
+    for (uint32_t s = ty; s < {splits}u; s += {down}u) {{
+      const Some x = *reinterpret_cast<const Some*>(parts + s * uint64_t({results}u) + i);
+#pragma unroll
+      for (int e = 0; e < {each}; ++e) sum.v[e] += x.v[e];
+    }}
+  all[ty][tx] = sum;
+  __syncthreads();
+  if (ty > 0 || i >= {results}u) return;
+  for (uint32_t y = 1; y < {down}u; ++y)
+#pragma unroll
+    for (int e = 0; e < {each}; ++e) sum.v[e] += all[y][tx].v[e];
+#pragma unroll
+  for (int e = 0; e < {each}; ++e) out[i + e] = Store<{memory}>::of(sum.v[e]);
 }}
 )",
       fmt::arg("sum", register_name(dtype)), fmt::arg("memory", memory_type(dtype)), fmt::arg("results", l.results),
-      fmt::arg("splits", l.splits));
+      fmt::arg("splits", l.splits), fmt::arg("each", sum_each(l)), fmt::arg("threads", kConvSumThreads),
+      fmt::arg("down", kConvSumThreads / 32), fmt::arg("together", 8));
 }
 
-int64_t conv_sum_blocks(const ConvLayout& l) { return (l.results + 31) / 32; }
+int64_t conv_sum_blocks(const ConvLayout& l) { return (l.results / sum_each(l) + 31) / 32; }
 
 }  // namespace lockstep

@@ -38,7 +38,8 @@ ConvLayout conv_layout(ConvPass, const ConvSpec&, ConvMath);
 // [splits, results] as they are summed.
 std::string conv_text(ConvPass, const ConvSpec&, ConvMath);
 
-// Of parts [splits, results] their sums: f(parts, C's array), conv_sum_blocks() blocks of 1024 threads.
+// Of parts [splits, results] their sums: f(parts, C's array), conv_sum_blocks() blocks of kConvSumThreads threads.
+constexpr int kConvSumThreads = 256;
 std::string conv_sum_text(const ConvLayout&, DType);
 int64_t conv_sum_blocks(const ConvLayout&);
 

@@ -161,6 +161,7 @@ struct Fragments {
         for (int e = 0; e < 4; ++e) a[i][e] = tf32(a[i][e]);
     }
   }
+  template <bool kRound = true>
   void load_b(const T* from, int lane) {
     if constexpr (kSpreadB) {
       uint32_t x[2][kWide];
@@ -182,7 +183,7 @@ struct Fragments {
                       ? from + (j * 8 + lane % 8 + (kAtOnce == 2 ? lane / 16 * 8 : 0)) * kStepB + lane / 8 % 2 * kEach
                       : from + (lane % 8 + lane / 8 % 2 * 8) * kStepB + j * 8 + (kAtOnce == 2 ? lane / 16 * 8 : 0));
     }
-    if constexpr (kFloat) {
+    if constexpr (kFloat && kRound) {
 #pragma unroll
       for (int j = 0; j < kWide; ++j)
 #pragma unroll

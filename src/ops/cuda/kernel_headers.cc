@@ -2,6 +2,7 @@
 // compiled from, and what that text takes from the standard library.
 #include <string>
 
+#include "ops/cuda/conv_image_text.h"
 #include "ops/cuda/gemm_text.h"
 #include "ops/cuda/row_product_text.h"
 #include "ops/cuda/text.h"
@@ -103,9 +104,15 @@ struct Store {
 template <>
 struct Store<bf16> {
   static bf16 of(float x) {
+#if __CUDA_ARCH__ >= 800
+    bf16 y;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+    return y;
+#else
     const uint32_t u = math::bits(x);
     if ((u & 0x7fffffffu) > 0x7f800000u) return {uint16_t((u >> 16) | 0x40u)};
     return {uint16_t((u + 0x7fffu + ((u >> 16) & 1u)) >> 16)};
+#endif
   }
 };
 template <>
@@ -149,10 +156,11 @@ constexpr const char* kElementwise =
 
 const std::vector<CudaHeader>& kernel_headers() {
   static const auto* const headers =
-      new std::vector<CudaHeader>{{"cstdint", kCstdint},     {"type_traits", kTypeTraits},
-                                  {"ops/math.h", kMathText}, {"ops/loops/scalar.h", kScalarText},
-                                  {"elements.h", kElements}, {"elementwise.h", kElementwise},
-                                  {"gemm.h", kGemmText},     {"row_product.h", kRowProductText}};
+      new std::vector<CudaHeader>{{"cstdint", kCstdint},           {"type_traits", kTypeTraits},
+                                  {"ops/math.h", kMathText},       {"ops/loops/scalar.h", kScalarText},
+                                  {"elements.h", kElements},       {"elementwise.h", kElementwise},
+                                  {"gemm.h", kGemmText},           {"row_product.h", kRowProductText},
+                                  {"conv_image.h", kConvImageText}};
   return *headers;
 }
 

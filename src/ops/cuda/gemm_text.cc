@@ -288,6 +288,26 @@ struct Gemm {
     uint32_t before = 0;
     if constexpr (S::kSplits > 1)
       asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(before) : "l"(word) : "memory");
+    // What a thread finishes, a group at once. What the first needs besides is on its way while the product is computed,
+    // and what another needs before the first of it is finished.
+    constexpr int kOwn = (kShare + S::kThreads - 1) / S::kThreads;
+    constexpr int kGroup = group_of(kOwn, int(sizeof(Read)) + (S::kSplits > 1 ? 4 * S::kSplits : 0));
+    const auto place_of = [&](int e) { return split * kShare + int(threadIdx.x) + e * S::kThreads; };
+    const auto inside = [&](int e) {
+      return (kShare % S::kThreads == 0 || int(threadIdx.x) + e * S::kThreads < kShare) &&
+             (S::kM % S::kTall == 0 || row + place_of(e) / S::kWide < S::kM) &&
+             (S::kN % S::kWide == 0 || col + place_of(e) % S::kWide < S::kN);
+    };
+    const auto at = [&](int e) {
+      return (uint32_t(batch) * S::kM + row + place_of(e) / S::kWide) * S::kN + col + place_of(e) % S::kWide;
+    };
+    Read reads[kGroup];
+    const auto read_group = [&](int u) {
+#pragma unroll
+      for (int e = 0; e < kGroup; ++e)
+        if (inside(u + e)) read(at(u + e), reads[e]);
+    };
+    read_group(0);
     multiply(a + int64_t(batch) * S::kStrideA, b + int64_t(batch) * S::kStrideB, row, col, split, shared);
     float* const partials = reinterpret_cast<float*>(partial + S::kWordBytes);
     if constexpr (S::kSplits > 1) {
@@ -305,42 +325,32 @@ struct Gemm {
       }
       meet_few(word, S::kSplits, before);
     }
-    // What a thread finishes at once: all is on its way before the first is.
-    constexpr int kOwn = (kShare + S::kThreads - 1) / S::kThreads;
-    constexpr int kGroup = group_of(kOwn, int(sizeof(Read)) + (S::kSplits > 1 ? 4 * S::kSplits : 0));
 #pragma unroll 1
     for (int u = 0; u < kOwn; u += kGroup) {
-      Read reads[kGroup];
+      if (u > 0) read_group(u);
       float parts[kGroup][S::kSplits];
-      uint32_t at[kGroup];
-      bool in[kGroup];
+      if constexpr (S::kSplits > 1) {
+        const float* const given =
+            partials + (int64_t(whole) * S::kSplits * S::kTall * S::kWide + split * kShare + threadIdx.x);
 #pragma unroll
-      for (int e = 0; e < kGroup; ++e) {
-        const int share = threadIdx.x + (u + e) * S::kThreads, place = split * kShare + share;
-        const int r = row + place / S::kWide, n = col + place % S::kWide;
-        in[e] = (kShare % S::kThreads == 0 || share < kShare) && r < S::kM && n < S::kN;
-        at[e] = (uint32_t(batch) * S::kM + r) * S::kN + n;
-        if (!in[e]) continue;
-        if constexpr (S::kSplits > 1) {
-          const float* const given = partials + int64_t(whole) * S::kSplits * S::kTall * S::kWide + place;
+        for (int e = 0; e < kGroup; ++e)
 #pragma unroll
-          for (int q = 0; q < S::kSplits; ++q) parts[e][q] = __ldcg(given + q * S::kTall * S::kWide);
-        }
-        read(at[e], reads[e]);
+          for (int q = 0; q < S::kSplits; ++q)
+            if (inside(u + e)) parts[e][q] = __ldcg(given + q * S::kTall * S::kWide + (u + e) * S::kThreads);
       }
 #pragma unroll
       for (int e = 0; e < kGroup; ++e) {
-        if (!in[e]) continue;
+        if (!inside(u + e)) continue;
         float x = 0;
         if constexpr (S::kSplits > 1) {
 #pragma unroll
           for (int q = 0; q < S::kSplits; ++q) x += parts[e][q];
         } else {
-          const int place = threadIdx.x + (u + e) * S::kThreads;
+          const int place = place_of(u + e);
 #pragma unroll
           for (int p = 0; p < S::kParts; ++p) x += sums[p * kTile + place / S::kWide * kLine + place % S::kWide];
         }
-        finish(at[e], x, reads[e]);
+        finish(at(u + e), x, reads[e]);
       }
     }
   }

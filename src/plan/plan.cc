@@ -252,6 +252,11 @@ class Planner {
         std::shared_ptr<Plan> plan = compile(sub, pool_, options);
         waits |= plan->waits();
         plan_.arena_bytes_ += plan->arena_bytes();
+#ifdef LOCKSTEP_WITH_CUDA
+        if (cuda)
+          return SubProgram{[plan](const void* const* in, void* const* out) { plan->run(in, out); },
+                            [plan](const CudaRounds& rounds) { return PlanRounds::of(plan, rounds); }};
+#endif
         return [plan](const void* const* in, void* const* out) { plan->run(in, out); };
       };
     };

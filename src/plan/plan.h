@@ -47,6 +47,9 @@ class Plan {
 
  private:
   friend class Planner;
+#ifdef LOCKSTEP_WITH_CUDA
+  friend class PlanRounds;
+#endif
   struct Instruction {
     const Op* op = nullptr;  // null: what the label says
     const char* label = "copy";

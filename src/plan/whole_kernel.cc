@@ -54,6 +54,19 @@ inline void meet(uint64_t* word, uint64_t& all) {
 }
 )";
 
+// Where a pointer is in a round.
+constexpr const char* kAtRound = R"(
+inline char* at_round(void* even, void* odd, int64_t step, uint32_t round) {
+  return static_cast<char*>(round % 2u ? odd : even) + step * int64_t(round);
+}
+)";
+
+std::optional<int64_t> step_of(const WholePart& part, const CudaStep::Argument& argument, const WholeSteps* steps) {
+  if (!steps || argument.kind == CudaStep::Argument::own) return {};
+  return argument.kind == CudaStep::Argument::operand ? steps->in[part.operands[argument.index]]
+                                                      : steps->out[part.results[argument.index]];
+}
+
 // The numbers of the pointers of each step.
 std::vector<std::vector<size_t>> first_pointers(std::span<const WholePart> parts) {
   std::vector<std::vector<size_t>> out;
@@ -95,9 +108,11 @@ bool fits_whole(std::span<const WholePart> parts) {
   return pointers <= kMostPointers;
 }
 
-std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> phases) {
+std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> phases, const WholeSteps* steps) {
   const std::vector<std::vector<size_t>> pointers = first_pointers(parts);
   std::vector<std::string> preludes;
+  // In a loop of rounds, inlined functions would compute what is the same in all rounds before the first, and it would
+  // take up registers all the time.
   std::string functions;
   size_t count = 0;
   for (size_t p = 0; p < parts.size(); ++p)
@@ -105,25 +120,39 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
       const CudaStep& step = parts[p].kernel->steps()[k];
       if (std::find(preludes.begin(), preludes.end(), step.prelude) == preludes.end()) preludes.push_back(step.prelude);
       functions += fmt::format(
-          "inline void step_{}_{}(const uint32_t block, {}) {{\n  extern __shared__ __align__(16) char "
+          "{} void step_{}_{}(const uint32_t block, {}) {{\n  extern __shared__ __align__(16) char "
           "shared[];\n{}}}\n",
-          p, k, step.parameters, step.body);
+          steps ? "__noinline__" : "inline", p, k, step.parameters, step.body);
       count += step.arguments.size();
     }
+  std::vector<size_t> odd;  // the pointers that move, in the order of their numbers
+  if (steps)
+    for (size_t p = 0; p < parts.size(); ++p)
+      for (size_t k = 0; k < parts[p].kernel->steps().size(); ++k)
+        for (size_t i = 0; i < parts[p].kernel->steps()[k].arguments.size(); ++i)
+          if (step_of(parts[p], parts[p].kernel->steps()[k].arguments[i], steps)) odd.push_back(pointers[p][k] + i);
+  const auto odd_of = [&](size_t number) { return std::lower_bound(odd.begin(), odd.end(), number) - odd.begin(); };
   const auto call = [&](const WholeStep& at, const std::string& block) {
     const CudaStep& step = parts[at.part].kernel->steps()[at.step];
     const std::vector<std::string> types = types_of(step.parameters);
     LOCKSTEP_CHECK(types.size() == step.arguments.size(), "{} parameters for {} arguments", types.size(),
                    step.arguments.size());
     std::string arguments;
-    for (size_t i = 0; i < types.size(); ++i)
-      arguments += fmt::format(", ({})all.p[{}]", types[i], pointers[at.part][at.step] + i);
+    for (size_t i = 0; i < types.size(); ++i) {
+      const size_t number = pointers[at.part][at.step] + i;
+      const std::optional<int64_t> moves = step_of(parts[at.part], step.arguments[i], steps);
+      arguments += moves ? fmt::format(", ({})at_round(all.p[{}], all.odd[{}], {}ll, round)", types[i], number,
+                                       odd_of(number), *moves)
+                         : fmt::format(", ({})all.p[{}]", types[i], number);
+    }
     return fmt::format("step_{}_{}({}{});", at.part, at.step, block, arguments);
   };
-  std::string body;
+  std::string body = steps ? "  for (uint32_t round = 0; round < rounds; ++round) {\n" : "";
   for (size_t i = 0; i < phases.size(); ++i) {
     if (i > 0) body += "  meet(word, all_came);\n";
-    if (i + 1 == phases.size()) body += "  before_the_next();\n";
+    if (i == 0 && steps) body += "  if (round > 0) meet(word, all_came);\n";
+    if (i + 1 == phases.size())
+      body += steps ? "  if (round + 1 == rounds) before_the_next();\n" : "  before_the_next();\n";
     int64_t tasks = 0;
     std::string chosen;
     for (const Task& task : phases[i]) {
@@ -151,63 +180,98 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
     }
     body += fmt::format("  for (uint32_t t = blockIdx.x; t < {}u; t += gridDim.x) {{\n{}\n  }}\n", tasks, chosen);
   }
+  if (steps) body += "  }\n";
   std::string out;
   for (const std::string& prelude : preludes) out += prelude;
-  return out + kOneAfterAnother + kMeet + functions +
+  return out + kOneAfterAnother + kMeet + (steps ? kAtRound : "") + functions +
          fmt::format(
-             "struct All {{\n  void* p[{}];\n}};\nextern \"C\" __global__ void __launch_bounds__({}, 1) f(const "
-             "__grid_constant__ All all, uint64_t* word) {{\n  after_the_last();\n  uint64_t all_came = *word / "
-             "gridDim.x * gridDim.x;  // "
-             "as long "
-             "as this block has not\n{}}}\n",
-             std::max<size_t>(count, 1), kStepThreads, body);
+             "struct All {{\n  void* p[{}];\n{}}};\nextern \"C\" __global__ void __launch_bounds__({}, 1) f(const "
+             "__grid_constant__ All all, uint64_t* word{}) {{\n  after_the_last();\n  // As long as this block has not "
+             "come.\n  uint64_t all_came = *word / gridDim.x * gridDim.x;\n{}}}\n",
+             std::max<size_t>(count, 1),
+             steps ? fmt::format("  void* odd[{}];\n", std::max<size_t>(odd.size(), 1)) : "", kStepThreads,
+             steps ? ", uint32_t rounds" : "", body);
 }
 
-Kernel whole_kernel(CudaLane& lane, std::span<const WholePart> parts, std::span<const Phase> phases) {
+struct WholeKernel::State {
   struct Source {
     CudaStep::Argument::Kind kind;
     size_t index;
     const void* own;
+
+    const void* find(const void* const* from, void* const* to) const {
+      return kind == CudaStep::Argument::operand ? from[index] : kind == CudaStep::Argument::result ? to[index] : own;
+    }
   };
-  struct State {
-    CudaLane& lane;
-    CudaFunction function;
-    std::vector<Kernel> kernels;  // whose memory is used
-    std::vector<Source> sources;
-    int64_t shared_bytes = 0;
-    BufferPtr word;
-    std::vector<const void*> pointers;
-  };
+
+  CudaLane& lane;
+  std::deque<SteppedKernel> kernels;  // of the parts, whose memory is used
+  std::vector<WholePart> parts;
+  std::vector<Phase> phases;
+  std::optional<CudaFunction> function;  // made on first use
+  std::vector<Source> sources;
+  int64_t shared_bytes = 0;
+  BufferPtr word;
+  std::vector<const void*> pointers;
+
+  void launch(const CudaFunction& f, void** arguments) const {
+    f.launch(lane, lane.info().processors, kStepThreads, arguments, shared_bytes, true);
+  }
+};
+
+WholeKernel::WholeKernel(CudaLane& lane, std::span<const WholePart> parts, std::span<const Phase> phases)
+    : state_(std::make_shared<State>(
+          State{lane, {}, {parts.begin(), parts.end()}, {phases.begin(), phases.end()}, {}, {}, 0, {}, {}})) {
   LOCKSTEP_CHECK(fits_whole(parts), "too many pointers for a kernel");
-  auto state = std::make_shared<State>(State{lane, kernel_of(whole_text(parts, phases), lane), {}, {}, 0, {}, {}});
-  for (const WholePart& part : parts) {
-    state->kernels.emplace_back(*part.kernel);
+  State& s = *state_;
+  for (WholePart& part : s.parts) {
+    part.kernel = &s.kernels.emplace_back(*part.kernel);
     for (const CudaStep& step : part.kernel->steps()) {
-      state->shared_bytes = std::max(state->shared_bytes, step.shared_bytes);
+      s.shared_bytes = std::max(s.shared_bytes, step.shared_bytes);
       for (const CudaStep::Argument& argument : step.arguments) {
         if (argument.kind == CudaStep::Argument::own)
-          state->sources.push_back({argument.kind, 0, part.kernel->own(argument.index)});
+          s.sources.push_back({argument.kind, 0, part.kernel->own(argument.index)});
         else
-          state->sources.push_back(
+          s.sources.push_back(
               {argument.kind,
                (argument.kind == CudaStep::Argument::operand ? part.operands : part.results)[argument.index], nullptr});
       }
     }
   }
-  state->pointers.resize(state->sources.size());
-  state->word = lane.allocate(sizeof(uint64_t));
-  lane.clear(state->word->data(), sizeof(uint64_t));
-  return [state](const void* const* from, void* const* to) {
-    for (size_t i = 0; i < state->sources.size(); ++i) {
-      const Source& source = state->sources[i];
-      state->pointers[i] = source.kind == CudaStep::Argument::operand  ? from[source.index]
-                           : source.kind == CudaStep::Argument::result ? to[source.index]
-                                                                       : source.own;
-    }
+  s.pointers.resize(s.sources.size());
+  s.word = lane.allocate(sizeof(uint64_t));
+  lane.clear(s.word->data(), sizeof(uint64_t));
+}
+
+void WholeKernel::operator()(const void* const* in, void* const* out) const {
+  State& s = *state_;
+  if (!s.function) s.function = kernel_of(whole_text(s.parts, s.phases), s.lane);
+  for (size_t i = 0; i < s.sources.size(); ++i) s.pointers[i] = s.sources[i].find(in, out);
+  void* word = s.word->data();
+  void* arguments[] = {s.pointers.data(), &word};
+  s.launch(*s.function, arguments);
+}
+
+WholeKernel::Rounds WholeKernel::rounds(const WholeSteps& steps) const {
+  std::vector<size_t> odd;  // of the pointers, which move
+  for (size_t i = 0; i < state_->sources.size(); ++i)
+    if (const State::Source& source = state_->sources[i];
+        source.kind != CudaStep::Argument::own &&
+        (source.kind == CudaStep::Argument::operand ? steps.in : steps.out)[source.index])
+      odd.push_back(i);
+  if (state_->sources.size() + odd.size() > kMostPointers) return {};
+  const CudaFunction function = kernel_of(whole_text(state_->parts, state_->phases, &steps), state_->lane);
+  std::vector<const void*> pointers(state_->sources.size() + std::max<size_t>(odd.size(), 1));
+  return [state = state_, odd = std::move(odd), function, pointers = std::move(pointers)](
+             const void* const* in, void* const* out, const void* const* odd_in, void* const* odd_out,
+             int64_t count) mutable {
+    const size_t first = state->sources.size();
+    for (size_t i = 0; i < first; ++i) pointers[i] = state->sources[i].find(in, out);
+    for (size_t k = 0; k < odd.size(); ++k) pointers[first + k] = state->sources[odd[k]].find(odd_in, odd_out);
     void* word = state->word->data();
-    void* arguments[] = {state->pointers.data(), &word};
-    state->function.launch(state->lane, state->lane.info().processors, kStepThreads, arguments, state->shared_bytes,
-                           true);
+    auto rounds = static_cast<uint32_t>(count);
+    void* arguments[] = {pointers.data(), &word, &rounds};
+    state->launch(function, arguments);
   };
 }
 
@@ -227,7 +291,7 @@ std::vector<Joined> joined(CudaLane& lane, const std::vector<GpuInstruction>& in
       for (const auto& [part, processors] : shares_of(all, phases_of(all), lane.info().processors))
         all[part].kernel = &made.emplace_back(all[part].kernel->on(processors));
       const std::vector<Phase> phases = phases_of(all);
-      out.push_back({end - parts.size(), parts.size(), whole_kernel(lane, all, phases),
+      out.push_back({end - parts.size(), parts.size(), WholeKernel(lane, all, phases),
                      fmt::format("one kernel of {} instructions in {} phases", parts.size(), phases.size())});
     }
     parts.clear();

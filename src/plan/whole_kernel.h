@@ -13,11 +13,13 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "ops/cuda/rounds.h"
 #include "ops/cuda/step.h"
 
 namespace lockstep::detail {
@@ -64,15 +66,39 @@ std::vector<Phase> phases_of(std::span<const WholePart> parts);
 std::vector<std::pair<size_t, int>> shares_of(std::span<const WholePart> parts, std::span<const Phase> phases,
                                               int processors);
 
-// The kernel's text. Its function `f` takes a structure of all pointers, part by part and step by step, and a word in
-// which blocks count each other, which is 0 before the first start.
-std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> phases);
+// How far the pointers of a kernel's operands and results move from round to round, in bytes; none for those that are
+// the same in all of them.
+struct WholeSteps {
+  std::vector<std::optional<int64_t>> in, out;
+};
 
-// REQUIRES: fits_whole(parts).
-Kernel whole_kernel(CudaLane& lane, std::span<const WholePart> parts, std::span<const Phase> phases);
+// The kernel's text. Its function `f` takes a structure of all pointers, part by part and step by step, and a word in
+// which blocks count each other, which is 0 before the first start. With `steps`, the structure has the pointers that
+// move a second time, for odd rounds, and the number of rounds follows.
+std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> phases,
+                       const WholeSteps* steps = nullptr);
 
 // A kernel takes so many pointers at most.
 bool fits_whole(std::span<const WholePart> parts);
+
+// Several instructions as a kernel. std::function's target() finds it.
+class WholeKernel {
+ public:
+  // REQUIRES: fits_whole(parts).
+  WholeKernel(CudaLane& lane, std::span<const WholePart> parts, std::span<const Phase> phases);
+
+  void operator()(const void* const* in, void* const* out) const;
+
+  // The same over and over: of the pointers of round 0 for the even ones, those of the odd ones as if they began there,
+  // and a number of rounds. Nothing where that would be too many pointers.
+  using Rounds = std::function<void(const void* const* in, void* const* out, const void* const* odd_in,
+                                    void* const* odd_out, int64_t count)>;
+  Rounds rounds(const WholeSteps& steps) const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
 
 // An instruction of a plan: its kernel, and where its operands and results are.
 struct GpuInstruction {
@@ -91,3 +117,15 @@ struct Joined {
 std::vector<Joined> joined(CudaLane& lane, const std::vector<GpuInstruction>& instructions);
 
 }  // namespace lockstep::detail
+
+namespace lockstep {
+
+class Plan;
+
+// What a sub-program's plan does for SubProgram::rounds.
+class PlanRounds {
+ public:
+  static RoundsKernel of(const std::shared_ptr<Plan>& plan, const CudaRounds& rounds);
+};
+
+}  // namespace lockstep

@@ -12,7 +12,6 @@ namespace {
 constexpr int64_t kFewest = 8;        // ranges; fewer would leave most of the GPU idle
 constexpr int64_t kMostKept = 16384;  // bytes of a value's range that stay in the block's memory
 constexpr int64_t kAllKept = 64 << 10;
-constexpr int64_t kMostTouched = 8192;  // bytes of an operand that are brought near
 
 // Parts that are done together, at what time.
 struct Unit {
@@ -81,13 +80,12 @@ class Together {
     CudaStep out;
     out.blocks = count_;
     out.shared_bytes = shared_bytes_;
-    std::string early;  // what comes first
     size_t in = 0, results = 0;
     for (size_t m = 0; m < steps_.size(); ++m) {
       const CudaStep& step = steps_[m];
       out.name += (m > 0 ? " " : "") + step.name;
       if (out.prelude.find(step.prelude) == std::string::npos) out.prelude += step.prelude;
-      std::string arguments, copies, touches;
+      std::string arguments, copies;
       for (size_t a = 0; a < step.arguments.size(); ++a) {
         const CudaStep::Argument& argument = step.arguments[a];
         const bool operand = argument.kind == CudaStep::Argument::operand;
@@ -101,10 +99,8 @@ class Together {
         if (kept && operand && m <= kept->first_write) kept = nullptr;  // what was there before
         arguments +=
             ", " + (kept ? fmt::format("shared + {} - uint64_t(block) * {}u", kept->offset, kept->bytes) : name);
-        if (operand && !kept) touches += touch_text(at, m, argument.index, name);
         if (kept && !operand && m == kept->last_write) copies += copy_text(*kept, name);
       }
-      if (m > 0) early += touches;
       out.body += fmt::format("  [&](const uint32_t block{}) {{\n{}{}  }}(block{});\n", untyped(step), typed(step),
                               step.body, arguments);
       if (m + 1 < steps_.size() || !copies.empty()) out.body += "  __syncthreads();\n";
@@ -112,7 +108,6 @@ class Together {
       in += members_[m]->in.size();
       results += members_[m]->out.size();
     }
-    out.body = early + out.body;
     return out;
   }
 
@@ -174,20 +169,6 @@ class Together {
       begin = end + 2;
     }
     return out;
-  }
-
-  // What later members read of the GPU's memory is brought near at once, so that they do not wait for it one by one.
-  std::string touch_text(const Stretch& at, size_t member, size_t operand, const std::string& from) const {
-    const std::vector<size_t>& own = members_[member]->kernel->ranges().own;
-    const bool ranged = std::find(own.begin(), own.end(), operand) != own.end();
-    const int64_t bytes = (at.end - at.begin) / (ranged ? count_ : 1);
-    if (bytes > kMostTouched || bytes == 0) return "";
-    return fmt::format(
-        "  for (uint32_t i = threadIdx.x * 32u; i < {bytes}u + 31u; i += {stride}u)\n    asm volatile(\"{{ .reg .u32 "
-        "x; "
-        "ld.global.u8 x, [%0]; }}\" ::\"l\"({from} + {begin}(i < {bytes}u ? i : {bytes}u - 1u)) : \"memory\");\n",
-        fmt::arg("bytes", bytes), fmt::arg("stride", kStepThreads * 32), fmt::arg("from", from),
-        fmt::arg("begin", ranged ? fmt::format("uint64_t(block) * {}u + ", bytes) : ""));
   }
 
   std::string copy_text(const Kept& kept, const std::string& to) const {

@@ -8,6 +8,7 @@
 #include "lane/cuda/api.h"
 #include "lane/cuda/code.h"
 #include "lockstep/error.h"
+#include "ops/control.h"
 #include "ops/cuda/elementwise_cuda.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/row_product_text.h"
@@ -189,9 +190,12 @@ TEST(WholeRanges, TextsCompile) {
     Pool pool({.threads = 1});
     std::deque<SteppedKernel> kernels, made;
     std::vector<WholePart> parts;
+    size_t operands = 0, results = 0;
     const auto add = [&](const SteppedKernel& kernel, std::vector<Stretch> in, std::vector<Stretch> out) {
       ASSERT_GT(kernel.ranges().most, 0);
       parts.push_back({&kernels.emplace_back(kernel), std::move(in), std::move(out)});
+      for (size_t i = 0; i < parts.back().in.size(); ++i) parts.back().operands.push_back(operands++);
+      for (size_t i = 0; i < parts.back().out.size(); ++i) parts.back().results.push_back(results++);
     };
     const auto row = [&](const Op& op, std::vector<Type> in, const Attrs& attrs) {
       const std::vector<Type> out = infer_types(op, in, attrs);
@@ -219,7 +223,13 @@ TEST(WholeRanges, TextsCompile) {
     add(row(mul_op, {y, y}, {}), {at(4, y), at(4, y)}, {at(4, y)});
     const auto joined = in_ranges(parts, 132, made);
     ASSERT_EQ(joined.size(), 1u);
+    WholeSteps steps{std::vector<std::optional<int64_t>>(operands), std::vector<std::optional<int64_t>>(results)};
+    steps.in[1] = 128 * 4;  // other rows every time
+    steps.out[0] = 0;
+    const std::string text = whole_text(joined, phases_of(joined), &steps);
+    EXPECT_NE(text.find("at_round(all.p[1], all.odd[0], 512ll, round)"), std::string::npos);
     try {
+      EXPECT_FALSE(compile_cuda(text, kernel_headers(), c.architecture).empty());
       EXPECT_FALSE(compile_cuda(whole_text(joined, phases_of(joined)), kernel_headers(), c.architecture).empty());
     } catch (const Error& e) {
       if (std::string(e.what()).find("is not there") != std::string::npos) GTEST_SKIP() << e.what();
@@ -240,6 +250,38 @@ TEST(WholeRanges, OnGpuTheyComputeTheSame) {
                                               {260, 7, 3}}) {
       SCOPED_TRACE(fmt::format("{} rows of {} to {}, {}", rows, deep, classes, name(dtype)));
       const Program program = rows_of_a_loss(dtype, rows, deep, classes);
+      HostArrays in;
+      for (const Type& type : program.input_types()) in.push_back(whole_numbers(type, random()));
+      const HostArrays got = planned_on_gpu(program, in), wanted = eager(program, in);
+      for (size_t o = 0; o < got.size(); ++o) EXPECT_EQ(got[o].values(), wanted[o].values()) << "result " << o;
+    }
+}
+
+// A scan whose body is one kernel: the kernel does the rounds.
+TEST(WholeRanges, RoundsOnGpuComputeTheSame) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
+  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
+  std::mt19937 random(20261116);
+  for (const int64_t length : {2, 3, 10, 33})
+    for (const bool reverse : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} rounds{}", length, reverse ? ", from the last to the first" : ""));
+      Builder inner;
+      const Type weights{DType::f32, {16, 8}}, rows{DType::f32, {128, 16}};
+      const Value w = inner.input(weights), count = inner.input({DType::i32, {}}), x = inner.input(rows);
+      const Value constant = inner.input({DType::f32, {8}});
+      // Whole numbers from -2 to 2, whatever the rounds before made of them.
+      const Value y = einsum("mk,kn->mn", x, w) + broadcast(constant, {128, 8}, {1});
+      const Value low = full(inner, y.type(), -2), high = full(inner, y.type(), 2);
+      const Value some = maximum(minimum(y, high), low);
+      const Value back = einsum("mk,mn->kn", x, some);
+      const Value next = maximum(minimum(w - back, full(inner, weights, 2)), full(inner, weights, -2));
+      const auto body = std::make_shared<const Program>(
+          inner.take(Values{next, count + full(inner, {DType::i32, {}}, 1), reduce_sum(some, {0, 1}), some}));
+      Builder b;
+      const Value start = b.input(weights), zero = b.input({DType::i32, {}}),
+                  xs = b.input({DType::f32, {length, 128, 16}});
+      const Value bias = b.input({DType::f32, {8}});
+      const Program program = b.take(scan(b, body, {start, zero}, {xs}, {bias}, length, reverse));
       HostArrays in;
       for (const Type& type : program.input_types()) in.push_back(whole_numbers(type, random()));
       const HostArrays got = planned_on_gpu(program, in), wanted = eager(program, in);

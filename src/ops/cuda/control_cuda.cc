@@ -1,16 +1,86 @@
 // Sub-programs on the GPU: their kernels are queued one after another, as those of the program they belong to are. A
-// scan waits for nothing, and is recorded with the rest; a cond has to know its predicate, and waits for it.
+// scan waits for nothing, and is recorded with the rest; where one kernel is all of its body, that kernel does the
+// rounds itself. A cond has to know its predicate, and waits for it.
 #include "lane/cuda/cuda_lane.h"
 #include "ops/control.h"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/rounds.h"
 
 namespace lockstep {
 
+namespace {
+
+// Kernels read and write several elements at once, and those of cuBLASLt are chosen for aligned matrices.
+constexpr int64_t kAlignment = 64;
+
+// Can slices of so many bytes be used where they lie? What is smaller than what is read at once is read one by one.
+bool may_lie_anywhere(int64_t bytes) { return bytes % kAlignment == 0 || bytes < 16; }
+
+// The carries go to and fro between two places. Nothing where rounds of the body have to be queued one by one.
+Kernel in_one_kernel(const KernelSpec& spec, const SubProgram& sub) {
+  struct State {
+    RoundsKernel run;
+    std::vector<int64_t> carry_bytes, back;  // of carries; by x and y: from the first to where the first round is
+    std::vector<BufferPtr> even, odd;
+    std::vector<const void*> in, odd_in;
+    std::vector<void*> out, odd_out;
+  };
+  const Program& body = spec.attrs.program("body");
+  const auto carry = static_cast<size_t>(spec.attrs.integer("carry")),
+             xs = static_cast<size_t>(spec.attrs.integer("xs"));
+  const int64_t length = spec.attrs.integer("length");
+  const bool reverse = spec.attrs.get<bool>("reverse");
+  if (length < 2 || length > INT32_MAX) return {};
+  const std::vector<Type> in = body.input_types(), out = body.output_types();
+  for (size_t i = carry; i < carry + xs; ++i)
+    if (!may_lie_anywhere(in[i].bytes())) return {};
+  for (size_t i = carry; i < out.size(); ++i)
+    if (!may_lie_anywhere(out[i].bytes())) return {};
+  CudaRounds rounds{length, std::vector<int64_t>(in.size()), std::vector<int64_t>(out.size())};
+  auto state = std::make_shared<State>();
+  State& s = *state;
+  s.in.resize(in.size());
+  s.out.resize(out.size());
+  const auto steps = [&](const Type& type, int64_t& step) {
+    step = reverse ? -type.bytes() : type.bytes();
+    s.back.push_back(reverse ? (length - 1) * type.bytes() : 0);
+  };
+  for (size_t i = carry; i < carry + xs; ++i) steps(in[i], rounds.in_steps[i]);
+  for (size_t i = carry; i < out.size(); ++i) steps(out[i], rounds.out_steps[i]);
+  s.run = sub.rounds(rounds);
+  if (!s.run) return {};
+  for (size_t i = 0; i < carry; ++i) {
+    s.carry_bytes.push_back(in[i].bytes());
+    s.even.push_back(spec.cuda->allocate(in[i].bytes(), "the carries of a scan"));
+    s.odd.push_back(spec.cuda->allocate(in[i].bytes(), "the carries of a scan"));
+  }
+  return [state, carry, xs, length, lane = spec.cuda](const void* const* from, void* const* to) {
+    State& t = *state;
+    for (size_t i = 0; i < carry; ++i) lane->copy(t.even[i]->data(), from[i], t.carry_bytes[i]);
+    for (size_t i = carry; i < t.in.size(); ++i)
+      t.in[i] = static_cast<const std::byte*>(from[i]) + (i < carry + xs ? t.back[i - carry] : 0);
+    for (size_t i = carry; i < t.out.size(); ++i) t.out[i] = static_cast<std::byte*>(to[i]) + t.back[xs + i - carry];
+    t.odd_in = t.in;
+    t.odd_out = t.out;
+    for (size_t i = 0; i < carry; ++i) {
+      t.in[i] = t.odd_out[i] = t.even[i]->data();
+      t.odd_in[i] = t.out[i] = t.odd[i]->data();
+    }
+    t.run(t.in.data(), t.out.data(), t.odd_in.data(), t.odd_out.data());
+    for (size_t i = 0; i < carry; ++i) lane->copy(to[i], (length % 2 ? t.odd : t.even)[i]->data(), t.carry_bytes[i]);
+  };
+}
+
+}  // namespace
+
 Kernel scan_cuda(const KernelSpec& spec) {
+  const Kernel body = spec.compile(spec.attrs.program("body"));
+  if (const auto* sub = body.target<SubProgram>())
+    if (Kernel one = in_one_kernel(spec, *sub)) return one;
   CudaLane& lane = *spec.cuda;
-  // Kernels read and write several elements at once, and those of cuBLASLt are chosen for aligned matrices.
-  constexpr int64_t kAlignment = 64;
-  return scan_kernel(spec,
+  KernelSpec compiled = spec;
+  compiled.compile = [&](const Program&) { return body; };
+  return scan_kernel(compiled,
                      {[&lane](int64_t bytes) { return lane.allocate(bytes, "the slices of a scan"); },
                       [&lane](void* to, const void* from, int64_t bytes) { lane.copy(to, from, bytes); }, kAlignment});
 }

@@ -288,8 +288,9 @@ struct Gemm {
     uint32_t before = 0;
     if constexpr (S::kSplits > 1)
       asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(before) : "l"(word) : "memory");
-    // What a thread finishes, a group at once. What the first needs besides is on its way while the product is computed,
-    // and what another needs before the first of it is finished.
+    // What a thread finishes, a group at once, for which all is on its way before the first is. Where registers are left,
+    // what the first group needs besides the product is, while that is computed.
+    constexpr bool kEarly = kI * kJ <= 4;
     constexpr int kOwn = (kShare + S::kThreads - 1) / S::kThreads;
     constexpr int kGroup = group_of(kOwn, int(sizeof(Read)) + (S::kSplits > 1 ? 4 * S::kSplits : 0));
     const auto place_of = [&](int e) { return split * kShare + int(threadIdx.x) + e * S::kThreads; };
@@ -307,7 +308,7 @@ struct Gemm {
       for (int e = 0; e < kGroup; ++e)
         if (inside(u + e)) read(at(u + e), reads[e]);
     };
-    read_group(0);
+    if constexpr (kEarly) read_group(0);
     multiply(a + int64_t(batch) * S::kStrideA, b + int64_t(batch) * S::kStrideB, row, col, split, shared);
     float* const partials = reinterpret_cast<float*>(partial + S::kWordBytes);
     if constexpr (S::kSplits > 1) {
@@ -327,7 +328,7 @@ struct Gemm {
     }
 #pragma unroll 1
     for (int u = 0; u < kOwn; u += kGroup) {
-      if (u > 0) read_group(u);
+      if (u > 0 || !kEarly) read_group(u);
       float parts[kGroup][S::kSplits];
       if constexpr (S::kSplits > 1) {
         const float* const given =

@@ -1,0 +1,39 @@
+// A plan that is one kernel does its rounds by itself.
+#include "lane/gpu_launch.h"
+#include "plan/cuda_plan.h"
+#include "plan/plan.h"
+#include "plan/whole_kernel.h"
+
+namespace lockstep {
+
+RoundsKernel PlanRounds::of(const std::shared_ptr<Plan>& plan, const CudaRounds& rounds) {
+  if (plan->instructions_.size() != 1 || !plan->landings_.empty()) return {};
+  Plan::Instruction& one = plan->instructions_[0];
+  const auto* kernel = one.kernel.target<detail::WholeKernel>();
+  if (!kernel) return {};
+  detail::WholeSteps steps;
+  steps.in.resize(one.in.size());
+  steps.out.resize(one.out.size());
+  for (const Plan::Patch& patch : plan->patches_)
+    (patch.slot.is_result ? steps.out : steps.in)[patch.slot.index] =
+        (patch.from_input ? rounds.in_steps : rounds.out_steps)[patch.index];
+  auto run = kernel->rounds(steps);
+  if (!run) return {};
+  return [plan, run = std::move(run), count = rounds.count](const void* const* in, void* const* out,
+                                                            const void* const* odd_in, void* const* odd_out) {
+    Plan::Instruction& instruction = plan->instructions_[0];
+    if (plan->work_bytes_ > 0) {
+      std::byte* const base = detail::gpu_work_space(*plan->cuda_, plan->own_gpu_, plan->work_bytes_);
+      if (base != plan->arena_base_) plan->move_arena(base);
+    }
+    detail::enter_gpu(*plan->cuda_);
+    const GpuLaunch launch(1, instruction.label, instruction.label);
+    plan->point(odd_in, odd_out);
+    const std::vector<const void*> odd_operands = instruction.in;
+    const std::vector<void*> odd_results = instruction.out;
+    plan->point(in, out);
+    run(instruction.in.data(), instruction.out.data(), odd_operands.data(), odd_results.data(), count);
+  };
+}
+
+}  // namespace lockstep

@@ -82,10 +82,10 @@ void Recordings::run(CudaLane& lane, const std::vector<const void*>& pointers, c
       if (at->graph) lane.forget(at->graph);
       s.all.erase(at);
     }
-    s.all.push_back({pointers, nullptr, s.now});
     const int64_t before = CudaLane::waits();
     work();  // also what is prepared on first use
     s.waits = CudaLane::waits() != before;
+    s.all.push_back({pointers, nullptr, s.now});  // only where that went well may it be recorded
     return;
   }
   at->used = s.now;

@@ -9,9 +9,9 @@
 namespace lockstep::detail {
 namespace {
 
-constexpr int64_t kFewest = 8;        // ranges; fewer would leave most of the GPU idle
-constexpr int64_t kMostKept = 16384;  // bytes of a value's range that stay in the block's memory
-constexpr int64_t kAllKept = 64 << 10;
+constexpr int64_t kFewest = 8;          // ranges; fewer would leave most of the GPU idle
+constexpr int64_t kMostKept = 16384;    // bytes of a value's range that stay in the block's memory
+constexpr int64_t kAllKept = 48 << 10;  // of all values: with what steps need, within what any GPU has
 
 // Parts that are done together, at what time.
 struct Unit {

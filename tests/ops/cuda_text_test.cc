@@ -69,6 +69,14 @@ TEST(CudaText, ViewsAreReadWhereTheyLie) {
   }
 }
 
+// Few elements of a large array: how far apart they are decides, not how many.
+TEST(CudaText, PositionsFarApartAreComputedInSixtyFourBits) {
+  const Shape some{100000, 10};
+  EXPECT_EQ(position_text({.offset = 0, .strides = {100, 1}}, some, "i"), "((i) % 10u) + ((i / 10u) * 100u)");
+  EXPECT_EQ(position_text({.offset = 0, .strides = {100000, 1}}, some, "i"),
+            "((i) % 10u) + (int64_t(i / 10u) * (100000ll))");
+}
+
 TEST(CudaText, WhatDoesNotCompileIsAnErrorWithTheCompilersWords) {
   if (!has_compiler()) GTEST_SKIP() << "CUDA's compiler is not there";
   try {

@@ -266,7 +266,11 @@ std::optional<CudaConv::Algorithm> choice_of(ConvPass pass, const ConvSpec& conv
   std::string& text = (*chosen)[key];
   if (text.empty()) text = remembered(key);
   if (text.empty()) {
-    text = to_text(measure(pass, conv, spec, body, by, own));
+    try {
+      text = to_text(measure(pass, conv, spec, body, by, own));
+    } catch (const OutOfMemory&) {
+      return {};  // there is room for the convolution alone, perhaps; the next run measures again
+    }
     remember(key, text);
   }
   return from_text(text);

@@ -392,6 +392,7 @@ std::optional<Windows> windows_of(ConvPass pass, const ConvSpec& s) {
   }
   if (x.pad[0] < 0 || x.pad[1] < 0 || x.ow > 256 || x.oh < 1 || x.ow < 1) return {};
   if (x.images * std::max(x.h * x.w, x.oh * x.ow) * std::max(x.depth, x.columns) >= INT32_MAX) return {};
+  if (x.sum() * x.columns >= INT32_MAX) return {};
   x.thin = x.depth % (pass == ConvPass::filter_grad ? 16 : x.once()) != 0;
   if (x.thin && x.sum() > kThin) return {};
   return x;

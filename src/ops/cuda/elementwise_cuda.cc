@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "lane/cuda/gemm_cuda.h"
 #include "ops/cuda/elementwise_cuda.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/text.h"
@@ -149,7 +150,9 @@ class Writer {
   }
 
   // After products on the tensor cores, see quick_div_.
-  bool has_quick(const Op& op) const { return !given_.empty() && (&op == &div_op || &op == &sqrt_op); }
+  bool has_quick(const Op& op) const {
+    return !given_.empty() && (&op == &div_op || &op == &sqrt_op) && cuda_math() == CudaMath::tf32;
+  }
 
   void compute(const Eqn& eqn) {
     const ValueId v = eqn.out[0];

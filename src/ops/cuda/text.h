@@ -54,12 +54,17 @@ inline const char* index_type(int64_t n) { return n < INT32_MAX ? "uint32_t" : "
 inline std::string position_text(const View& view, const Shape& shape, const std::string& i) {
   const std::vector<AffineDim> dims = collapse(view, shape);
   std::string out;
-  int64_t inner = 1;
+  int64_t inner = 1, farthest = 0;
+  bool wide = false;  // positions do not fit 32 bits, whatever the number of elements
+  for (const AffineDim& dim : dims) {
+    wide |= dim.stride < 0;
+    farthest += dim.stride * (dim.extent - 1);
+  }
+  wide |= farthest > INT32_MAX;
   for (size_t d = dims.size(); d-- > 0;) {
     std::string at = inner == 1 ? i : fmt::format("{} / {}u", i, inner);
     if (d > 0) at = fmt::format("({}) % {}u", at, dims[d].extent);
     if (dims[d].stride != 0) {
-      const bool wide = dims[d].stride < 0 || dims[d].stride > INT32_MAX;
       const std::string step = dims[d].stride == 1 ? at
                                : wide              ? fmt::format("int64_t({}) * ({}ll)", at, dims[d].stride)
                                                    : fmt::format("({}) * {}u", at, dims[d].stride);

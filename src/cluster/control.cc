@@ -21,6 +21,7 @@ constexpr nanoseconds kLongestCall = std::chrono::hours(24 * 365);
 constexpr nanoseconds kReconnectPause = std::chrono::milliseconds(50);
 constexpr nanoseconds kLeaveTimeout = std::chrono::seconds(1);
 constexpr nanoseconds kFailureComes = std::chrono::seconds(2);
+constexpr nanoseconds kAnswersCome = std::chrono::seconds(1);
 constexpr size_t kMostText = size_t{4} << 20;
 
 uint64_t random_incarnation() {
@@ -94,10 +95,18 @@ Request Control::request(decltype(Request::what) what) const {
 }
 
 Answer Control::ask(decltype(Request::what) what, const std::string& operation, Timeout timeout) {
-  if (const auto known = failure())
-    throw CommAborted(fmt::format("{}: the job has failed: {}", operation, describe(*known)));
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) throw CommAborted(fmt::format("{}: the job has failed: {}", operation, describe(*failure_)));
+    ++asking_;
+  }
   Answer answer = channel_->call(request(std::move(what)),
                                  std::clamp(timeout, nanoseconds(0), kLongestCall) + options_.heartbeat_timeout);
+  {
+    const std::lock_guard lock(mutex_);
+    --asking_;
+  }
+  changed_.notify_all();
   switch (answer.outcome) {
     case Outcome::ok:
     case Outcome::absent:
@@ -226,7 +235,15 @@ bool Control::pause(Timeout timeout) {
   return changed_.wait_for(lock, timeout, [&] { return closing_; });
 }
 
-std::optional<Failure> Control::beat_until_the_end() {
+Control::Ending Control::lost_coordinator(const std::string& why) const {
+  return {.failure = {.process = 0,
+                      .host = peers_.empty() ? "" : peers_[0].host,
+                      .pid = peers_.empty() ? 0 : peers_[0].pid,
+                      .operation = fmt::format("coordinator at {}", channel_->coordinator()),
+                      .message = why}};
+}
+
+std::optional<Control::Ending> Control::beat_until_the_end() {
   Clock::time_point answered = Clock::now();
   while (true) {
     const nanoseconds left = answered + options_.heartbeat_timeout - Clock::now();
@@ -237,28 +254,21 @@ std::optional<Failure> Control::beat_until_the_end() {
       case Outcome::over:
         return std::nullopt;
       case Outcome::failed:
-        return answer.failure;
+        return Ending{answer.failure.value_or(Failure{.message = answer.text}), true};
       case Outcome::unreachable: {
         if (pause({})) return std::nullopt;
         if (Clock::now() - answered < options_.heartbeat_timeout) {
           if (pause(kReconnectPause)) return std::nullopt;
           break;
         }
-        return Failure{.process = 0,
-                       .host = peers_.empty() ? "" : peers_[0].host,
-                       .pid = peers_.empty() ? 0 : peers_[0].pid,
-                       .operation = fmt::format("coordinator at {}", channel_->coordinator()),
-                       .message = fmt::format("lost: no answer for {} ({}); it has died, was stopped, or the network "
-                                              "to it is gone",
-                                              describe(options_.heartbeat_timeout), answer.text)};
+        return lost_coordinator(
+            fmt::format("lost: no answer for {} ({}); it has died, was stopped, or the network "
+                        "to it is gone",
+                        describe(options_.heartbeat_timeout), answer.text));
       }
       case Outcome::refused:
-        return Failure{.process = 0,
-                       .host = peers_.empty() ? "" : peers_[0].host,
-                       .pid = peers_.empty() ? 0 : peers_[0].pid,
-                       .operation = fmt::format("coordinator at {}", channel_->coordinator()),
-                       .message = fmt::format("it does not know this process any more ({}); it was probably restarted",
-                                              answer.text)};
+        return lost_coordinator(
+            fmt::format("it does not know this process any more ({}); it was probably restarted", answer.text));
       default:
         answered = Clock::now();
     }
@@ -266,21 +276,23 @@ std::optional<Failure> Control::beat_until_the_end() {
 }
 
 void Control::run() {
-  std::optional<Failure> found = beat_until_the_end();
+  const std::optional<Ending> found = beat_until_the_end();
   if (!found) return;
   {
-    const std::lock_guard lock(mutex_);
-    failure_ = found;
+    std::unique_lock lock(mutex_);
+    failure_ = found->failure;
+    changed_.notify_all();
+    // Who waits for an answer that is on its way, such as why it was refused, is not to hear of its consequence first.
+    if (found->answers) changed_.wait_for(lock, kAnswersCome, [&] { return asking_ == 0 || closing_; });
   }
-  changed_.notify_all();
-  // Those who wait for an answer must not wait longer.
+  // Nobody waits longer.
   channel_->close();
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return callback_ || closing_; });
   if (!callback_) return;
   const auto callback = std::exchange(callback_, nullptr);
   lock.unlock();
-  callback(*found);
+  callback(found->failure);
 }
 
 }  // namespace lockstep

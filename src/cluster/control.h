@@ -100,12 +100,18 @@ class Control : public KeyStore {
   void shutdown(Timeout timeout);
 
  private:
+  struct Ending {
+    Failure failure;
+    bool answers = false;  // the coordinator has told of it, and answers those who wait
+  };
+
   Answer ask(decltype(Request::what) what, const std::string& operation, Timeout timeout);
   Request request(decltype(Request::what) what) const;
   Progress current_progress() const;
   void run();
   // How the job ended for this process: nothing when it is over or this is being destroyed.
-  std::optional<Failure> beat_until_the_end();
+  std::optional<Ending> beat_until_the_end();
+  Ending lost_coordinator(const std::string& why) const;
   bool pause(Timeout timeout);
   void stop();
 
@@ -125,6 +131,7 @@ class Control : public KeyStore {
   std::condition_variable changed_;
   std::optional<Failure> failure_;
   std::function<void(const Failure&)> callback_;
+  int asking_ = 0;  // calls that wait for an answer
   bool over_ = false;
   bool closing_ = false;
   std::thread thread_;

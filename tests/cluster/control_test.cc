@@ -290,6 +290,56 @@ TEST(Control, MissingProcessesAreAnIoError) {
                 "register: in 30 ms 1 of 2 processes came; missing: process 1");
 }
 
+// Brings the answer to an agreement only when the job's failure has been heard of: as a thread does that is not woken.
+class SlowToAgree final : public ControlChannel {
+ public:
+  explicit SlowToAgree(std::unique_ptr<ControlChannel> channel) : channel_(std::move(channel)) {}
+
+  Answer call(const Request& request, std::chrono::nanoseconds timeout) override {
+    Answer answer = channel_->call(request, timeout);
+    std::unique_lock lock(mutex_);
+    if (answer.outcome == Outcome::failed) {
+      failed_ = true;
+      changed_.notify_all();
+    } else if (std::holds_alternative<request::Agree>(request.what)) {
+      EXPECT_TRUE(changed_.wait_for(lock, kGenerous, [&] { return failed_; }));
+      if (changed_.wait_for(lock, 200ms, [&] { return closed_; }))
+        return {.outcome = Outcome::unreachable, .text = "it was closed"};
+    }
+    return answer;
+  }
+  void close() override {
+    channel_->close();
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    changed_.notify_all();
+  }
+  std::string coordinator() const override { return channel_->coordinator(); }
+
+ private:
+  const std::unique_ptr<ControlChannel> channel_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool failed_ = false, closed_ = false;
+};
+
+// Process 0 is told as well, ends, and with it the job. All the same the others are told why.
+TEST(Control, ReasonOfARefusalComesBeforeItsConsequence) {
+  const auto host =
+      std::make_shared<CoordinatorHost>(CoordinatorOptions{.process_count = 3, .version = LOCKSTEP_VERSION});
+  on_all(3, [&](int i) {
+    std::unique_ptr<ControlChannel> channel = in_process_channel(host);
+    if (i == 1) channel = std::make_unique<SlowToAgree>(std::move(channel));
+    Control control(std::move(channel), {.process_id = i, .process_count = 3, .host = "n" + std::to_string(i)});
+    Heard heard(control);
+    EXPECT_THROWS(control.agree(
+                      "step", i == 2, [&] { return std::to_string(i); }, kGenerous),
+                  Error, "agree \"step\": " + named(0) + " and " + named(2) + " differ at line 1:");
+    if (i == 0) control.report_failure({.message = "we differ"});
+    EXPECT_EQ(heard.wait().message, "we differ");
+  });
+}
+
 TEST(Control, FailedJobCannotBeJoined) {
   const auto host = std::make_shared<CoordinatorHost>(CoordinatorOptions{.version = LOCKSTEP_VERSION});
   host->close("enough");

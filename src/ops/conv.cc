@@ -7,6 +7,7 @@
 #include "ops/conv_cpu.h"
 #include "ops/cuda/kernels.h"
 #include "ops/dims.h"
+#include "ops/fused.h"
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
 #include "ops/window_attrs.h"
@@ -262,17 +263,10 @@ Batched filter_grad_batch(const Batch& b) {
 // ---- conv2d and an elementwise program of its result
 
 std::vector<Type> conv2d_fused_type(Types in, const Attrs& attrs) {
-  const Program& body = attrs.program("body");
-  LOCKSTEP_CHECK(in.size() == body.inputs.size() + 1);
-  LOCKSTEP_CHECK(conv2d_type(in.first(2), attrs)[0] == body.types[body.inputs[0]]);
-  for (size_t i = 1; i < body.inputs.size(); ++i) LOCKSTEP_CHECK(in[i + 1] == body.types[body.inputs[i]]);
-  return body.output_types();
+  return with_body_type(conv2d_type(in.first(2), attrs)[0], 2, in, attrs);
 }
-
-// Tiles are finished in any order, so a result may only take the place of an operand that the epilogue reads at the
-// same index.
 bool conv2d_fused_alias(Types in, Types out, const Attrs& attrs, size_t operand, size_t result) {
-  return operand >= 2 && fused_op.alias(in.subspan(1), out, attrs, operand - 1, result);
+  return with_body_alias(2, in, out, attrs, operand, result);
 }
 
 }  // namespace

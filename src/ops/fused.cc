@@ -53,6 +53,18 @@ Kernel elementwise_kernel(const Op& op, const KernelSpec& spec) {
   return fused_kernel(builder.take(out), spec);
 }
 
+std::vector<Type> with_body_type(const Type& computed, size_t own, Types in, const Attrs& attrs) {
+  const Program& body = attrs.program("body");
+  LOCKSTEP_CHECK(in.size() == body.inputs.size() + own - 1);
+  LOCKSTEP_CHECK(computed == body.types[body.inputs[0]]);
+  for (size_t i = 1; i < body.inputs.size(); ++i) LOCKSTEP_CHECK(in[i + own - 1] == body.types[body.inputs[i]]);
+  return body.output_types();
+}
+
+bool with_body_alias(size_t own, Types in, Types out, const Attrs& attrs, size_t operand, size_t result) {
+  return operand >= own && fused_alias(in.subspan(own - 1), out, attrs, operand - own + 1, result);
+}
+
 constinit const Op fused_op = {
     .name = "fused",
     .type = fused_type,

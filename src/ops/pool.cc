@@ -3,6 +3,7 @@
 
 #include "ops/cuda/kernels.h"
 #include "ops/dims.h"
+#include "ops/fused.h"
 #include "ops/ops.h"
 #include "ops/pool_cpu.h"
 #include "ops/shape_ops.h"
@@ -87,6 +88,14 @@ std::vector<Type> sum_pool_grad_type(Types in, const Attrs& attrs) {
   return {{in[0].dtype, x}};
 }
 
+// max_pool_grad and an elementwise program of its result.
+std::vector<Type> max_pool_grad_fused_type(Types in, const Attrs& attrs) {
+  return with_body_type(max_pool_grad_type(in.first(3), attrs)[0], 3, in, attrs);
+}
+bool max_pool_grad_fused_alias(Types in, Types out, const Attrs& attrs, size_t operand, size_t result) {
+  return with_body_alias(3, in, out, attrs, operand, result);
+}
+
 Rule rule(std::string_view text) {
   Rule r = parse_rule(text);
   r.whole = "hwpq";
@@ -147,12 +156,21 @@ constinit const Op max_pool_op = {
     .cuda = LOCKSTEP_CUDA(pool_cuda<PoolPass::max>),
 };
 
+constinit const Op max_pool_grad_fused_op = {
+    .name = "max_pool_grad_fused",
+    .type = max_pool_grad_fused_type,
+    .alias = max_pool_grad_fused_alias,
+    .cpu = max_pool_grad_fused_cpu,
+    .cuda = LOCKSTEP_CUDA(pool_cuda<PoolPass::max_grad>),
+};
+
 constinit const Op max_pool_grad_op = {
     .name = "max_pool_grad",
     .rule = max_pool_grad_rule,
     .type = max_pool_grad_type,
     .vjp = max_pool_grad_vjp,
     .batch = batch_images,
+    .with_epilogue = &max_pool_grad_fused_op,
     .cpu = max_pool_grad_cpu,
     .cuda = LOCKSTEP_CUDA(pool_cuda<PoolPass::max_grad>),
 };

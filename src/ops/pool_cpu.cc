@@ -1,6 +1,7 @@
 #include "ops/pool_cpu.h"
 
 #include "lane/cpu/window.h"
+#include "ops/epilogue.h"
 #include "ops/pool.h"
 
 namespace lockstep {
@@ -30,6 +31,16 @@ Kernel max_pool_cpu(const KernelSpec& spec) {
 Kernel max_pool_grad_cpu(const KernelSpec& spec) {
   return [w = windows(spec, spec.in[0].shape), pool = &spec.pool](const void* const* in, void* const* out) {
     max_pool_gradient(*pool, w, in[0], in[2], out[0]);
+  };
+}
+
+Kernel max_pool_grad_fused_cpu(const KernelSpec& spec) {
+  const Shape& x = spec.in[0].shape;
+  if (count(x) == 0) return [](const void* const*, void* const*) {};
+  return [w = windows(spec, x), epilogue = std::make_shared<const BodyEpilogue>(spec, 3), rows = x[0] * x[1] * x[2],
+          cols = x[3], pool = &spec.pool](const void* const* in, void* const* out) {
+    max_pool_gradient(*pool, w, in[0], in[2], nullptr,
+                      [&](const Tile& tile) { (*epilogue)(tile, rows, cols, *pool, in, out); });
   };
 }
 

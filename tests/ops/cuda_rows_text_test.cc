@@ -13,7 +13,9 @@
 #include "ops/cuda/elementwise_cuda.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/text.h"
+#include "ops/elementwise.h"
 #include "ops/ops.h"
+#include "ops/shape_ops.h"
 
 namespace lockstep {
 namespace {
@@ -56,6 +58,14 @@ TEST(CudaRowTexts, PoolingCompiles) {
     attrs = pool_attrs({3, 3}, {2, 2}, {1, 1, 1, 1});
     expect_compiles(max_pool_grad_op, {x, y, y}, attrs, text(PoolPass::max_grad));
     expect_compiles(max_pool_pick_op, {x, y, x}, attrs, text(PoolPass::pick));
+    Builder b;
+    const Value dx = b.input(x), other = b.input(x);
+    const auto body =
+        std::make_shared<const Program>(b.take(Values{select(gt(other, zeros_like(other)), dx, other), dx}));
+    for (Attrs fused : {attrs, pool_attrs({2, 2}, {2, 2}, {0, 0, 0, 0})}) {
+      fused.set("body", body);
+      expect_compiles(max_pool_grad_fused_op, {x, y, y, x}, fused, text(PoolPass::max_grad));
+    }
     expect_compiles(sum_pool_op, {x}, attrs, text(PoolPass::sum));
     attrs.set("shape", x.shape);
     expect_compiles(sum_pool_grad_op, {y}, attrs, text(PoolPass::sum_grad));

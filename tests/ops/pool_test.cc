@@ -2,8 +2,11 @@
 
 #include <limits>
 
+#include "ops/elementwise.h"
 #include "ops/evaluate.h"
 #include "ops/ops.h"
+#include "ops/shape_ops.h"
+#include "rows/eager.h"
 
 namespace lockstep {
 namespace {
@@ -125,6 +128,28 @@ TEST(Pooling, HandsNaNAndInfinityOn) {
   expect_definition(kCase, x);
   const PoolCase low = {{1, 4, 4, 1}, {.window = {2, 2}, .stride = {2, 2}}};
   expect_definition(low, HostArray({f32, low.x}, std::vector<double>(16, -std::numeric_limits<double>::infinity())));
+}
+
+// What follows a relu before a pooling, on the way back.
+TEST(Pooling, GradientCarriesItsEpilogue) {
+  std::vector<PoolCase> cases = random_pools(20, 5);
+  cases.push_back({{3, 28, 28, 8}, {.window = {2, 2}, .stride = {2, 2}}});
+  cases.push_back({{0, 4, 4, 2}, {.window = {2, 2}, .stride = {2, 2}}});
+  for (DType t : {f64, bf16}) {
+    for (const PoolCase& c : cases) {
+      const HostArrays in = {whole_numbers({t, c.x}, 1), whole_numbers({t, c.y()}, 2), whole_numbers({t, c.x}, 3)};
+      const Program plain = trace({in[0].type, in[1].type, in[2].type}, [&](const Values& v) {
+        const Value dx = max_pool_grad(v[0], max_pool(v[0], c.options), v[1], c.options);
+        return Values{select(gt(v[0], zeros_like(v[0])), dx, zeros_like(dx)), mul(dx, v[2])};
+      });
+      const Program fused = lower(plain);
+      ASSERT_EQ(fused.eqns.size(), 2u) << print(fused);
+      EXPECT_EQ(fused.eqns[1].op, &max_pool_grad_fused_op);
+      const HostArrays wanted = evaluate(plain, in);
+      const HostArrays got = planned(plain, in);
+      for (size_t k = 0; k < 2; ++k) expect_equal(got[k], wanted[k]);
+    }
+  }
 }
 
 TEST(Pooling, OfNothingWorks) {

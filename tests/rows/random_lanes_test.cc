@@ -22,6 +22,7 @@ const std::map<std::string_view, const char*> kNotGenerated = {
     {"fused", "fusion makes it, of each lane's program"},
     {"einsum_fused", "fusion makes it, of each lane's program"},
     {"conv2d_fused", "fusion makes it, of each lane's program"},
+    {"max_pool_grad_fused", "fusion makes it, of each lane's program"},
     {"remat", "its body is inlined before; random programs have it by steps of their own"},
     {"custom_vjp", "its body is inlined before"},
     {"pvary", "per-device code is batched before"},

@@ -216,11 +216,51 @@ void add_pools(std::vector<Row>& out) {
   for (Row* row : {&max, &grad, &pick, &sum, &spread}) out.push_back(std::move(*row));
 }
 
+// The gradient of maxima where another array is positive, and itself; of windows side by side and of others.
+void add_fused_pools(std::vector<Row>& out) {
+  Row row{&max_pool_grad_fused_op,
+          [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
+            RefArrays body = refer(max_pool_grad_op, attrs, {in[0], in[1], in[2]});
+            body.insert(body.end(), in.begin() + 3, in.end());
+            y = refer(attrs.program("body"), body);
+          },
+          {},
+          false,
+          true};
+  const auto add = [&](const Shape& x, DType dtype, const Ints& window, const Ints& stride, const Ints& pad) {
+    const Type type{dtype, x};
+    const ProgramPtr masked = std::make_shared<const Program>(
+        parse(fmt::format(R"(
+      program(%0:{0}, %1:{0}, %2:{2}[{3}]) {{
+        %3:{0} = full[dtype={2}, shape={1}, value=0.0]
+        %4:bool{1} = gt %1 %3
+        %5:{0} = select %4 %0 %3
+        %6:{0} = broadcast[dims=[3], shape={1}] %2
+        %7:{0} = mul %5 %6
+        return %7 %0
+      }})",
+                          to_string(type), fmt::format("[{}]", fmt::join(x, ",")), name(dtype), x[3]),
+              all_ops()));
+    const Attrs pooling{{"window", window}, {"stride", stride}, {"pad", pad}};
+    const Type y = infer_types(max_pool_op, std::vector<Type>{type}, pooling)[0];
+    Attrs attrs = pooling;
+    attrs.set("body", masked);
+    row.samples.push_back(
+        {{{type, {Domain::distinct}, false}, {y, {Domain::pooled}, false}, {y}, {type}, {{dtype, {x[3]}}}}, attrs});
+  };
+  add({2, 4, 6, 3}, f32, {2, 2}, {2, 2}, {0, 0, 0, 0});
+  add({2, 12, 12, 4}, f32, {6, 6}, {6, 6}, {0, 0, 0, 0});
+  add({2, 5, 5, 2}, f32, {3, 2}, {2, 1}, {1, 1, 0, 1});
+  add({1, 4, 4, 2}, bf16, {2, 2}, {2, 2}, {0, 0, 0, 0});
+  out.push_back(std::move(row));
+}
+
 }  // namespace
 
 void add_window_rows(std::vector<Row>& out) {
   add_convolutions(out);
   add_pools(out);
+  add_fused_pools(out);
 }
 
 }  // namespace lockstep

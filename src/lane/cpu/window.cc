@@ -100,8 +100,8 @@ class WindowRun {
         x, y);
   }
 
-  void max_gradient(const T* x, const T* dy, T* dx) {
-    for_each_image(dx, [&](int64_t n, Sum<T>* sums, int thread) {
+  void max_gradient(const T* x, const T* dy, T* dx, Epilogue epilogue) {
+    for_each_image(dx, epilogue, [&](int64_t n, Sum<T>* sums, int thread) {
       const T* const image = x + n * in_size();
       const T* from = dy + n * out_size();
       for (int64_t oy = 0; oy < out_[0]; ++oy)
@@ -130,7 +130,7 @@ class WindowRun {
   }
 
   void sum_gradient(const T* dy, T* dx) {
-    for_each_image(dx, [&](int64_t n, Sum<T>* sums, int) {
+    for_each_image(dx, {}, [&](int64_t n, Sum<T>* sums, int) {
       const T* from = dy + n * out_size();
       for (int64_t oy = 0; oy < out_[0]; ++oy)
         for (int64_t ox = 0; ox < out_[1]; ++ox, from += s_.channels)
@@ -191,20 +191,29 @@ class WindowRun {
         });
   }
 
-  // Calls f(image number, its sums, thread) with sums of zero, then stores them in dx; a task is an image, since
-  // windows may overlap.
+  // Calls f(image number, its sums, thread) with sums of zero, then stores them in dx and hands them to the epilogue,
+  // as far as these are there; a task is an image, since windows may overlap.
   template <class F>
-  void for_each_image(T* dx, F f) {
+  void for_each_image(T* dx, Epilogue epilogue, F f) {
     if (in_size() == 0) return;
+    const auto whole = [&]<class E>(int thread, int slot, E) {
+      return static_cast<E*>(pool_.scratch(thread, slot, in_size() * static_cast<int64_t>(sizeof(E))));
+    };
     pool_.parallel_for(s_.batch, [&](int64_t n, int thread) {
-      T* const image = dx + n * in_size();
+      T* const image = dx ? dx + n * in_size() : whole(thread, detail::kOutSlot, T{});
       Sum<T>* sums = reinterpret_cast<Sum<T>*>(image);
-      if constexpr (detail::is_half<T>)
-        sums = static_cast<Sum<T>*>(
-            pool_.scratch(thread, detail::kSumSlot, in_size() * static_cast<int64_t>(sizeof(Sum<T>))));
+      if constexpr (detail::is_half<T>) sums = whole(thread, detail::kSumSlot, Sum<T>{});
       std::fill_n(sums, in_size(), Sum<T>{0});
       f(n, sums, thread);
       if constexpr (detail::is_half<T>) detail::convert(sums, in_size(), 1, in_size(), image, in_size());
+      const int64_t pixels = s_.in[0] * s_.in[1];
+      if (epilogue)
+        epilogue({.row0 = n * pixels,
+                  .rows = pixels,
+                  .cols = s_.channels,
+                  .data = image,
+                  .ld = s_.channels,
+                  .thread = thread});
     });
   }
 
@@ -231,10 +240,11 @@ void max_pool(Pool& pool, const WindowSpec& spec, const void* x, void* y) {
   });
 }
 
-void max_pool_gradient(Pool& pool, const WindowSpec& spec, const void* x, const void* dy, void* dx) {
+void max_pool_gradient(Pool& pool, const WindowSpec& spec, const void* x, const void* dy, void* dx, Epilogue epilogue) {
   dispatch("max_pool_gradient", spec, [&](auto zero) {
     using T = decltype(zero);
-    WindowRun<T>(pool, spec).max_gradient(static_cast<const T*>(x), static_cast<const T*>(dy), static_cast<T*>(dx));
+    WindowRun<T>(pool, spec)
+        .max_gradient(static_cast<const T*>(x), static_cast<const T*>(dy), static_cast<T*>(dx), epilogue);
   });
 }
 

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 
+#include "lane/cpu/tile.h"
 #include "lane/pool.h"
 #include "lockstep/dtype.h"
 
@@ -37,8 +38,11 @@ struct WindowSpec {
 // y: the maximum of each window.
 void max_pool(Pool& pool, const WindowSpec& spec, const void* x, void* y);
 
-// dx: each dy added where its window's maximum is in x, zero elsewhere. The transpose of max_pool_pick.
-void max_pool_gradient(Pool& pool, const WindowSpec& spec, const void* x, const void* dy, void* dx);
+// dx: each dy added where its window's maximum is in x, zero elsewhere. The transpose of max_pool_pick. Where an
+// epilogue is given it sees rows of pixels, counted through all images, by the channels; where dx is null the result
+// goes to the epilogue only.
+void max_pool_gradient(Pool& pool, const WindowSpec& spec, const void* x, const void* dy, void* dx,
+                       Epilogue epilogue = {});
 
 // y: the element of v, an array of x's shape, at the place of each window's maximum in x.
 void max_pool_pick(Pool& pool, const WindowSpec& spec, const void* x, const void* v, void* y);

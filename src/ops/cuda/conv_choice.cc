@@ -43,21 +43,8 @@ int64_t results_of(ConvPass pass, const ConvSpec& conv) { return conv_layout(pas
 // The convolution, and then the rest.
 Kernel one_after_the_other(ConvWork conv, const KernelSpec& spec, const Program* body) {
   if (!body) return [conv = std::move(conv)](const void* const* in, void* const* out) { conv(in[0], in[1], out[0]); };
-  struct State {
-    ConvWork conv;
-    Kernel rest;
-    BufferPtr whole;
-    std::vector<const void*> in;
-  };
-  auto state = std::make_shared<State>(State{std::move(conv), elementwise_program_cuda(*body, spec),
-                                             spec.cuda->allocate(body->types[body->inputs[0]].bytes()),
-                                             std::vector<const void*>(body->inputs.size())});
-  return [state](const void* const* in, void* const* out) {
-    state->conv(in[0], in[1], state->whole->data());
-    state->in[0] = state->whole->data();
-    for (size_t i = 1; i < state->in.size(); ++i) state->in[i] = in[i + 1];
-    state->rest(state->in.data(), out);
-  };
+  return then_body([conv = std::move(conv)](const void* const* in, void* out) { conv(in[0], in[1], out); }, 2, *body,
+                   spec);
 }
 
 // Sums of parts [splits, results], after a kernel that makes them.

@@ -1,9 +1,8 @@
 // Convolutions on the GPU, and an elementwise program of their result.
-#include <memory>
-
 #include "lane/cuda/cuda_lane.h"
 #include "ops/conv.h"
 #include "ops/cuda/conv_choice.h"
+#include "ops/cuda/elementwise_cuda.h"
 
 namespace lockstep {
 namespace {
@@ -47,19 +46,8 @@ Kernel conv2d_fused_cuda(const KernelSpec& spec) {
   const int64_t bytes = body.types[body.inputs[0]].bytes();
   if (!any_empty(spec, bytes)) return prepare(ConvPass::forward, spec, spec.in[0].shape, spec.in[1].shape, &body);
   // Windows of nothing add up to zero.
-  struct State {
-    Kernel rest;
-    BufferPtr zero;
-    std::vector<const void*> in;
-  };
-  auto state = std::make_shared<State>(State{elementwise_program_cuda(body, spec), spec.cuda->allocate(bytes),
-                                             std::vector<const void*>(body.inputs.size())});
-  spec.cuda->clear(state->zero->data(), bytes);
-  return [state](const void* const* in, void* const* out) {
-    state->in[0] = state->zero->data();
-    for (size_t i = 1; i < state->in.size(); ++i) state->in[i] = in[i + 1];
-    state->rest(state->in.data(), out);
-  };
+  return then_body([bytes, lane = spec.cuda](const void* const*, void* out) { lane->clear(out, bytes); }, 2, body,
+                   spec);
 }
 
 }  // namespace lockstep

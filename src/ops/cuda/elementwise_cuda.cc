@@ -66,11 +66,12 @@ bool is_dense(const View& view, const Shape& shape) {
 class Writer {
  public:
   // `given`: what stands for the first input, which is then no parameter but a value of the register type, for element
-  // i.
-  explicit Writer(const Program& p, const std::string& given = "")
+  // i. `quick`: divisions and roots may be those of quick_div_.
+  explicit Writer(const Program& p, const std::string& given = "", bool quick = false)
       : p_(p),
         shape_(p.types[p.outputs[0]].shape),
         given_(given),
+        quick_(quick),
         elsewhere_(p.inputs.size()),
         others_(p.inputs.size()),
         names_(p.types.size()) {
@@ -151,7 +152,7 @@ class Writer {
 
   // After products on the tensor cores, see quick_div_.
   bool has_quick(const Op& op) const {
-    return !given_.empty() && (&op == &div_op || &op == &sqrt_op) && cuda_math() == CudaMath::tf32;
+    return quick_ && (&op == &div_op || &op == &sqrt_op) && cuda_math() == CudaMath::tf32;
   }
 
   void compute(const Eqn& eqn) {
@@ -175,6 +176,7 @@ class Writer {
   const Program& p_;
   const Shape& shape_;
   const std::string given_;
+  const bool quick_;
   std::string fields_, reads_;
   bool possible_ = true;
   std::vector<bool> elsewhere_, others_;
@@ -258,18 +260,29 @@ CudaRanges elementwise_ranges(const Program& body) {
 
 std::string elementwise_text(const Program& body) { return text_of(elementwise_step(body)); }
 
-bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, size_t operand) {
+std::optional<ElementFinish> element_finish(const Program& body, bool quick) {
   const Type& type = body.types[body.inputs[0]];
-  if (type.shape != body.types[body.outputs[0]].shape) return false;
-  Writer writer(body, is_16_bit(type.dtype) ? fmt::format("rounded<{}>(x)", memory_type(type.dtype)) : "x");
+  if (type.shape != body.types[body.outputs[0]].shape) return {};
+  Writer writer(body, is_16_bit(type.dtype) ? fmt::format("rounded<{}>(x)", memory_type(type.dtype)) : "x", quick);
   const std::string finish = writer.body();
-  if (!writer.is_possible()) return false;
+  if (!writer.is_possible()) return {};
+  return ElementFinish{writer.fields(), writer.reads(), finish};
+}
+
+void add_body_parameters(CudaStep& step, const Program& body, size_t operand) {
+  add_parameters(step, body, 1, operand);
+}
+
+bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, size_t operand) {
+  const auto element = element_finish(body, true);
+  if (!element) return false;
   step.prelude = "#include \"elementwise.h\"\n" + product.prelude;
   step.body += fmt::format(
       "  struct Read {{\n{}  }};\n  {}(block, a, b, {}, shared, [&](const uint32_t i, Read& r) {{\n{}  }}, [&](const "
       "uint32_t i, "
       "const float x, const Read& r) {{\n{}  }});\n",
-      writer.fields(), product.call, product.partial_bytes > 0 ? "partial" : "nullptr", writer.reads(), finish);
+      element->fields, product.call, product.partial_bytes > 0 ? "partial" : "nullptr", element->reads,
+      element->finish);
   step.blocks = product.blocks;
   step.shared_bytes = product.shared_bytes;
   if (product.partial_bytes > 0) {
@@ -277,8 +290,27 @@ bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, si
     step.parameters += ", char* partial";
     step.arguments.push_back({CudaStep::Argument::own, 0});
   }
-  add_parameters(step, body, 1, operand);
+  add_body_parameters(step, body, operand);
   return true;
+}
+
+Kernel then_body(std::function<void(const void* const* in, void* out)> compute, size_t own, const Program& body,
+                 const KernelSpec& spec) {
+  struct State {
+    std::function<void(const void* const* in, void* out)> compute;
+    Kernel rest;
+    BufferPtr whole;
+    std::vector<const void*> in;
+  };
+  auto state = std::make_shared<State>(State{std::move(compute), elementwise_program_cuda(body, spec),
+                                             spec.cuda->allocate(body.types[body.inputs[0]].bytes()),
+                                             std::vector<const void*>(body.inputs.size())});
+  return [state, own](const void* const* in, void* const* out) {
+    state->compute(in, state->whole->data());
+    state->in[0] = state->whole->data();
+    for (size_t i = 1; i < state->in.size(); ++i) state->in[i] = in[i + own - 1];
+    state->rest(state->in.data(), out);
+  };
 }
 
 Kernel elementwise_program_cuda(const Program& body, const KernelSpec& spec) {

@@ -1,5 +1,8 @@
-// Elementwise programs as steps (step.h), alone or as what is made of the elements of a matrix product.
+// Elementwise programs as steps (step.h), alone or as what is made of the elements of something else.
 #pragma once
+
+#include <functional>
+#include <optional>
 
 #include "ops/cuda/gemm_text.h"
 #include "ops/cuda/step.h"
@@ -12,9 +15,23 @@ CudaRanges elementwise_ranges(const Program& body);
 // The inputs of which a range of the results along their first dimension needs its own range only.
 std::vector<size_t> own_inputs(const Program& body);
 
+// What `body` does to each element `i` of something that was computed, which is its first input, `x`, of the register
+// type: reads(i, r) reads what else it needs to a Read, finish(i, x, r) stores the results. Both are to be defined
+// where parameters are that add_body_parameters() has added: operands from `operand` on, and results.
+struct ElementFinish {
+  std::string fields, reads, finish;  // members of Read, and texts of the two
+};
+// Nothing where the program wants other elements than its own. `quick`: divisions and roots may be within 2 ulp.
+std::optional<ElementFinish> element_finish(const Program& body, bool quick = false);
+void add_body_parameters(CudaStep& step, const Program& body, size_t operand);
+
 // Makes `step` a product of its parameters `a` and `b` with `body` done to each element, the first input; the others
 // are the operands from `operand` on. Returns false, and changes nothing, where the program wants other elements of the
 // product than its own.
 bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, size_t operand);
+
+// Computes something of the first `own` operands, and then `body` of it and of the others, in a kernel of its own.
+Kernel then_body(std::function<void(const void* const* in, void* out)> compute, size_t own, const Program& body,
+                 const KernelSpec& spec);
 
 }  // namespace lockstep

@@ -2,26 +2,27 @@
 // adds up what the windows over it send, in the order of the windows, as on the CPU.
 #include <algorithm>
 
-#include "lane/cuda/code.h"
+#include "lane/cuda/cuda_lane.h"
+#include "ops/cuda/elementwise_cuda.h"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/step.h"
 #include "ops/cuda/text.h"
 #include "ops/pool.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int kPoolThreads = 256;
-
 struct Geometry {
   Shape x, y;  // [n, h, w, c]
   PoolingOptions o;
   int64_t vector = 1;  // channels of a thread
 
-  Geometry(PoolPass pass, const KernelSpec& spec) : o(pooling_options(spec.attrs)) {
+  // An elementwise program's reads and writes are those of one element: `single` channels are side by side for them.
+  Geometry(PoolPass pass, const KernelSpec& spec, bool single = false) : o(pooling_options(spec.attrs)) {
     const bool to_input = pass == PoolPass::max_grad || pass == PoolPass::sum_grad;
     x = pass == PoolPass::sum_grad ? spec.out[0].shape : spec.in[0].shape;
     y = pass == PoolPass::sum_grad ? spec.in[0].shape : to_input ? spec.in[1].shape : spec.out[0].shape;
-    while (vector * 2 * size_of(spec.in[0].dtype) <= 16 && x[3] % (vector * 2) == 0) vector *= 2;
+    while (!single && vector * 2 * size_of(spec.in[0].dtype) <= 16 && x[3] % (vector * 2) == 0) vector *= 2;
   }
 
   // The windows lie side by side and cover the image: each element has one.
@@ -38,9 +39,7 @@ std::string common(const Geometry& g, DType dtype) {
   for (const int64_t extent : {g.x[1], g.x[2], g.o.window[0], g.o.window[1], g.o.stride[0], g.o.stride[1]})
     wide = wide || extent > INT16_MAX;
   return fmt::format(
-      R"(#include "elements.h"
-using namespace lockstep;
-using T = {memory};
+      R"(using T = {memory};
 using R = {number};
 using Index = {index};
 using Pos = {pos};
@@ -85,17 +84,20 @@ inline void maxima(const Pack* image, const Window& w, Index* place) {{
 
 // One thread for each pixel of an array of images `h` x `w`, in variables n, y and x; c is its channels, `at` its
 // place.
-std::string per_pixel(const char* parameters, int64_t pixels, const char* h, const char* w, const char* body) {
-  return fmt::format(
-      R"(extern "C" __global__ void __launch_bounds__({threads}) f({parameters}) {{
-  const Index at = Index(blockIdx.x) * {threads}u + threadIdx.x;
+CudaStep per_pixel(const char* parameters, int64_t pixels, const char* h, const char* w, const std::string& body) {
+  CudaStep step;
+  step.name = "pool";
+  step.parameters = parameters;
+  step.blocks = (pixels + kStepThreads - 1) / kStepThreads;
+  step.body = fmt::format(
+      R"(  const Index at = Index(block) * {threads}u + threadIdx.x;
   if (at >= Index({pixels}u)) return;
   const Index c = at % kC, pixel = at / kC, x = pixel % Index({w}), y = pixel / Index({w}) % Index({h}),
               n = pixel / (Index({w}) * Index({h}));
-{body}}}
-)",
-      fmt::arg("threads", kPoolThreads), fmt::arg("parameters", parameters), fmt::arg("pixels", pixels),
-      fmt::arg("h", h), fmt::arg("w", w), fmt::arg("body", body));
+{body})",
+      fmt::arg("threads", kStepThreads), fmt::arg("pixels", pixels), fmt::arg("h", h), fmt::arg("w", w),
+      fmt::arg("body", body));
+  return step;
 }
 
 constexpr const char* kMax = R"(  const Window w = window(y, x);
@@ -195,50 +197,110 @@ constexpr const char* kMaxGradTiles = R"(  const Window w = window(y, x);
     }
 )";
 
-// Threads of a pass.
-int64_t threads_of(PoolPass pass, const Geometry& g) {
+// The same, and a program of each element: what it needs is on its way while maxima are looked for.
+constexpr const char* kMaxGradTilesFinish = R"(  const Window w = window(y, x);
+  const Index first = n * Index(kH * kW) * kC + c;
+  Read given[kKH * kKW];
+#pragma unroll
+  for (Pos v = 0; v < kKH; ++v)
+#pragma unroll
+    for (Pos u = 0; u < kKW; ++u) reads(first + Index((w.top + v) * kW + w.left + u) * kC, given[v * kKW + u]);
+  Index place[1];
+  maxima(in + first, w, place);
+  const R sent = math::add(R(0), R(load(dy[at].v[0])));
+#pragma unroll
+  for (Pos v = 0; v < kKH; ++v)
+#pragma unroll
+    for (Pos u = 0; u < kKW; ++u) {
+      const Index own = Index((w.top + v) * kW + w.left + u) * kC;
+      finish(first + own, place[0] == own ? sent : R(0), given[v * kKW + u]);
+    }
+)";
+
+constexpr const char* kFinishSums = R"(  Read given;
+  reads(at, given);
+  finish(at, sum[0], given);
+)";
+
+// Pixels of a window of which a thread can have all in registers.
+constexpr int64_t kMostPixels = 16;
+
+// The gradient of maxima, and a program of its elements; nothing where that wants others than its own.
+std::optional<CudaStep> max_grad_finish_step(const Geometry& g, const Program& body) {
+  const auto element = element_finish(body);
+  if (!element) return {};
+  const bool tiles = g.tiles() && g.o.window[0] * g.o.window[1] <= kMostPixels;
+  const std::string functions = fmt::format(
+      "  struct Read {{\n{}  }};\n  const auto reads = [&](const Index i, Read& r) {{\n{}  }};\n"
+      "  const auto finish = [&](const Index i, const R x, const Read& r) {{\n{}  }};\n",
+      element->fields, element->reads, element->finish);
+  constexpr const char* kParameters = "const Pack* in, const Pack* dy";
+  CudaStep step =
+      tiles ? per_pixel(kParameters, count(g.y), "kOH", "kOW", functions + kMaxGradTilesFinish)
+            : per_pixel(kParameters, count(g.x), "kH", "kW", functions + kWindowsOver + kMaxGrad + kFinishSums);
+  step.arguments = {{CudaStep::Argument::operand, 0}, {CudaStep::Argument::operand, 2}};
+  add_body_parameters(step, body, 3);
+  return step;
+}
+
+CudaStep step_of(PoolPass pass, const Geometry& g) {
   const bool by_input = pass == PoolPass::sum_grad || (pass == PoolPass::max_grad && !g.tiles());
-  return count(by_input ? g.x : g.y) / g.vector;
+  const int64_t n = count(by_input ? g.x : g.y) / g.vector;
+  switch (pass) {
+    case PoolPass::max:
+      return per_pixel("const Pack* in, Pack* out", n, "kOH", "kOW", kMax);
+    case PoolPass::pick:
+      return per_pixel("const Pack* in, const Pack*, const Pack* from, Pack* out", n, "kOH", "kOW", kPick);
+    case PoolPass::sum:
+      return per_pixel("const Pack* in, Pack* out", n, "kOH", "kOW", kSum);
+    case PoolPass::sum_grad:
+      return per_pixel("const Pack* dy, Pack* out", n, "kH", "kW", std::string(kWindowsOver) + kSumGrad + kStoreSums);
+    case PoolPass::max_grad:
+      break;
+  }
+  constexpr const char* kParameters = "const Pack* in, const Pack*, const Pack* dy, Pack* out";
+  if (g.tiles()) return per_pixel(kParameters, n, "kOH", "kOW", kMaxGradTiles);
+  return per_pixel(kParameters, n, "kH", "kW", std::string(kWindowsOver) + kMaxGrad + kStoreSums);
+}
+
+// Of the row's own operands alone, whatever is done with the result.
+CudaStep plain_step(PoolPass pass, const KernelSpec& spec) {
+  const Geometry g(pass, spec);
+  CudaStep step = step_of(pass, g);
+  step.prelude = "#include \"elements.h\"\nusing namespace lockstep;\n" + common(g, spec.in[0].dtype);
+  const size_t operands = pass == PoolPass::max_grad || pass == PoolPass::pick ? 3 : 1;
+  for (size_t i = 0; i < operands; ++i) step.arguments.push_back({CudaStep::Argument::operand, i});
+  step.arguments.push_back({CudaStep::Argument::result, 0});
+  return step;
+}
+
+std::optional<CudaStep> finish_step(PoolPass pass, const KernelSpec& spec) {
+  const Geometry g(pass, spec, true);
+  auto step = max_grad_finish_step(g, spec.attrs.program("body"));
+  if (step) step->prelude = "#include \"elementwise.h\"\nusing namespace lockstep;\n" + common(g, spec.in[0].dtype);
+  return step;
+}
+
+// By itself, not a part of one kernel: several of its blocks share a processor then.
+Kernel apart(CudaLane* lane, CudaStep step) {
+  return
+      [kernel = SteppedKernel(lane, {std::move(step)})](const void* const* in, void* const* out) { kernel(in, out); };
 }
 
 }  // namespace
 
 std::string pool_text(PoolPass pass, const KernelSpec& spec) {
-  const Geometry g(pass, spec);
-  const std::string head = common(g, spec.in[0].dtype);
-  const int64_t n = threads_of(pass, g);
-  switch (pass) {
-    case PoolPass::max:
-      return head + per_pixel("const Pack* in, Pack* out", n, "kOH", "kOW", kMax);
-    case PoolPass::pick:
-      return head + per_pixel("const Pack* in, const Pack*, const Pack* from, Pack* out", n, "kOH", "kOW", kPick);
-    case PoolPass::sum:
-      return head + per_pixel("const Pack* in, Pack* out", n, "kOH", "kOW", kSum);
-    case PoolPass::sum_grad:
-      return head + per_pixel("const Pack* dy, Pack* out", n, "kH", "kW",
-                              (std::string(kWindowsOver) + kSumGrad + kStoreSums).c_str());
-    case PoolPass::max_grad:
-      break;
-  }
-  constexpr const char* kParameters = "const Pack* in, const Pack*, const Pack* dy, Pack* out";
-  if (g.tiles()) return head + per_pixel(kParameters, n, "kOH", "kOW", kMaxGradTiles);
-  return head + per_pixel(kParameters, n, "kH", "kW", (std::string(kWindowsOver) + kMaxGrad + kStoreSums).c_str());
+  const auto step = spec.attrs.find("body") ? finish_step(pass, spec) : std::nullopt;
+  return text_of(step ? *step : plain_step(pass, spec));
 }
 
 Kernel pool_kernel_cuda(PoolPass pass, const KernelSpec& spec) {
   if (count(spec.out[0].shape) == 0) return [](const void* const*, void* const*) {};
-  const int64_t n = threads_of(pass, Geometry(pass, spec));
-  CudaLane* const lane = spec.cuda;
-  const CudaFunction function = kernel_of(pool_text(pass, spec), *lane);
-  if (spec.in.size() == 1)
-    return [=](const void* const* in, void* const* out) {
-      void* arguments[] = {argument(in[0]), argument(out[0])};
-      function.launch(*lane, (n + kPoolThreads - 1) / kPoolThreads, kPoolThreads, arguments);
-    };
-  return [=](const void* const* in, void* const* out) {
-    void* arguments[] = {argument(in[0]), argument(in[1]), argument(in[2]), argument(out[0])};
-    function.launch(*lane, (n + kPoolThreads - 1) / kPoolThreads, kPoolThreads, arguments);
-  };
+  if (!spec.attrs.find("body")) return apart(spec.cuda, plain_step(pass, spec));
+  if (auto step = finish_step(pass, spec)) return apart(spec.cuda, *std::move(step));
+  return then_body(
+      [plain = apart(spec.cuda, plain_step(pass, spec))](const void* const* in, void* out) { plain(in, &out); }, 3,
+      spec.attrs.program("body"), spec);
 }
 
 }  // namespace lockstep

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kRounds = 8;             // that a processor's block takes part in a step, at most
 constexpr double kMostOperations = 1.5e9;  // of one product
-constexpr size_t kMostPointers = 480;      // 4 KiB of parameters
+constexpr size_t kMostPointers = 480;      // 4 KiB of parameters, and kStepReserved
 
 size_t pointers_of(const SteppedKernel& kernel) {
   size_t out = 0;
@@ -40,18 +40,30 @@ inline void before_the_next() {
 
 // Blocks wait here for each other: the word counts all that have come, on and on from kernel to kernel.
 constexpr const char* kMeet = R"(
-inline void meet(uint64_t* word, uint64_t& all) {
+inline void come(uint64_t* word, uint64_t& all) {
   all += gridDim.x;
   __syncthreads();
+  if (threadIdx.x == 0) asm volatile("red.release.gpu.global.add.u64 [%0], 1;" ::"l"(word) : "memory");
+}
+inline void wait_for_all(uint64_t* word, uint64_t all) {
   if (threadIdx.x == 0) {
     uint64_t now;
-    asm volatile("red.release.gpu.global.add.u64 [%0], 1;" ::"l"(word) : "memory");
     do {
       asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(now) : "l"(word) : "memory");
     } while (now < all);
   }
   __syncthreads();
 }
+inline void meet(uint64_t* word, uint64_t& all) {
+  come(word, all);
+  wait_for_all(word, all);
+}
+)";
+
+// All pointers, before anything has to be waited for.
+constexpr const char* kNear = R"(  __shared__ All near;
+  for (uint32_t k = threadIdx.x; k < sizeof(All) / sizeof(void*); k += blockDim.x)
+    reinterpret_cast<void**>(&near)[k] = reinterpret_cast<void* const*>(&all)[k];
 )";
 
 // Where a pointer is in a round.
@@ -94,6 +106,25 @@ std::vector<std::string> types_of(const std::string& parameters) {
   return out;
 }
 
+// Of a phase that comes after another one: which of what its steps need the one before does not write, by bits.
+uint32_t early_of(std::span<const WholePart> parts, const Phase& before, const Task& task) {
+  if (task.size() != 1) return 0;
+  const WholePart& part = parts[task[0].part];
+  const CudaStep& step = part.kernel->steps()[task[0].step];
+  uint32_t out = 0;
+  for (size_t k = 0; k < step.early.size(); ++k) {
+    const Stretch& operand = part.in[step.early[k].operand];
+    const auto is_written = [&](const Task& other) {
+      return std::any_of(other.begin(), other.end(), [&](const WholeStep& each) {
+        const std::vector<Stretch>& written = parts[each.part].out;
+        return std::any_of(written.begin(), written.end(), [&](const Stretch& s) { return s.overlaps(operand); });
+      });
+    };
+    if (std::none_of(before.begin(), before.end(), is_written)) out |= 1u << k;
+  }
+  return out;
+}
+
 }  // namespace
 
 bool may_join(const SteppedKernel& kernel, int processors) {
@@ -108,7 +139,8 @@ bool fits_whole(std::span<const WholePart> parts) {
   return pointers <= kMostPointers;
 }
 
-std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> phases, const WholeSteps* steps) {
+std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> phases, const WholeSteps* steps,
+                       bool near) {
   const std::vector<std::vector<size_t>> pointers = first_pointers(parts);
   std::vector<std::string> preludes;
   // In a loop of rounds, inlined functions would compute what is the same in all rounds before the first, and it would
@@ -119,10 +151,14 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
     for (size_t k = 0; k < parts[p].kernel->steps().size(); ++k) {
       const CudaStep& step = parts[p].kernel->steps()[k];
       if (std::find(preludes.begin(), preludes.end(), step.prelude) == preludes.end()) preludes.push_back(step.prelude);
-      functions += fmt::format(
-          "{} void step_{}_{}(const uint32_t block, {}) {{\n  extern __shared__ __align__(16) char "
-          "shared[];\n{}}}\n",
-          steps ? "__noinline__" : "inline", p, k, step.parameters, step.body);
+      const auto define = [&](const std::string& name, const char* more, const std::string& text) {
+        functions += fmt::format(
+            "{} void {}(const uint32_t block, {}{}) {{\n  extern __shared__ __align__(16) char shared[];\n{}}}\n",
+            steps ? "__noinline__" : "inline", name, more, step.parameters, text);
+      };
+      define(fmt::format("step_{}_{}", p, k), step.early.empty() ? "" : "const uint32_t early, ", step.body);
+      for (size_t e = 0; e < step.early.size(); ++e)
+        define(fmt::format("early_{}_{}_{}", p, k, e), "", step.early[e].body);
       count += step.arguments.size();
     }
   std::vector<size_t> odd;  // the pointers that move, in the order of their numbers
@@ -132,24 +168,48 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
         for (size_t i = 0; i < parts[p].kernel->steps()[k].arguments.size(); ++i)
           if (step_of(parts[p], parts[p].kernel->steps()[k].arguments[i], steps)) odd.push_back(pointers[p][k] + i);
   const auto odd_of = [&](size_t number) { return std::lower_bound(odd.begin(), odd.end(), number) - odd.begin(); };
-  const auto call = [&](const WholeStep& at, const std::string& block) {
+  const auto arguments_of = [&](const WholeStep& at) {
     const CudaStep& step = parts[at.part].kernel->steps()[at.step];
     const std::vector<std::string> types = types_of(step.parameters);
     LOCKSTEP_CHECK(types.size() == step.arguments.size(), "{} parameters for {} arguments", types.size(),
                    step.arguments.size());
+    const char* from = near ? "near" : "all";
     std::string arguments;
     for (size_t i = 0; i < types.size(); ++i) {
       const size_t number = pointers[at.part][at.step] + i;
       const std::optional<int64_t> moves = step_of(parts[at.part], step.arguments[i], steps);
-      arguments += moves ? fmt::format(", ({})at_round(all.p[{}], all.odd[{}], {}ll, round)", types[i], number,
-                                       odd_of(number), *moves)
-                         : fmt::format(", ({})all.p[{}]", types[i], number);
+      arguments += moves ? fmt::format(", ({})at_round({}.p[{}], {}.odd[{}], {}ll, round)", types[i], from, number,
+                                       from, odd_of(number), *moves)
+                         : fmt::format(", ({}){}.p[{}]", types[i], from, number);
     }
-    return fmt::format("step_{}_{}({}{});", at.part, at.step, block, arguments);
+    return arguments;
+  };
+  const auto call = [&](const WholeStep& at, const std::string& block, uint32_t early) {
+    const bool can = !parts[at.part].kernel->steps()[at.step].early.empty();
+    return fmt::format("step_{}_{}({}{}{});", at.part, at.step, block,
+                       can ? fmt::format(", t == blockIdx.x ? {}u : 0u", early) : "", arguments_of(at));
+  };
+  // Between coming to where all meet and waiting for the others: what can be on its way by then to a block's first
+  // task.
+  const auto bring_early = [&](const Phase& before, const Phase& phase) {
+    std::string out;
+    int64_t tasks = 0;
+    for (const Task& task : phase) {
+      const CudaStep& step = parts[task[0].part].kernel->steps()[task[0].step];
+      const int64_t blocks = is_chain(parts, task) ? 1 : step.blocks;
+      const uint32_t early = early_of(parts, before, task);
+      for (size_t k = 0; k < step.early.size(); ++k)
+        if (early & 1u << k)
+          out += fmt::format("  if (blockIdx.x >= {}u && blockIdx.x < {}u) early_{}_{}_{}(blockIdx.x - {}u{});\n",
+                             tasks, tasks + blocks, task[0].part, task[0].step, k, tasks, arguments_of(task[0]));
+      tasks += blocks;
+    }
+    return out;
   };
   std::string body = steps ? "  for (uint32_t round = 0; round < rounds; ++round) {\n" : "";
   for (size_t i = 0; i < phases.size(); ++i) {
-    if (i > 0) body += "  meet(word, all_came);\n";
+    if (i > 0)
+      body += "  come(word, all_came);\n" + bring_early(phases[i - 1], phases[i]) + "  wait_for_all(word, all_came);\n";
     if (i == 0 && steps) body += "  if (round > 0) meet(word, all_came);\n";
     if (i + 1 == phases.size())
       body += steps ? "  if (round + 1 == rounds) before_the_next();\n" : "  before_the_next();\n";
@@ -164,13 +224,14 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
           const CudaStep& step = parts[each.part].kernel->steps()[each.step];
           blocks = step.blocks;
           shares |= step.shared_bytes > 0;
-          done += "      " + call(each, fmt::format("t - {}u", tasks)) + "\n";
+          done += "      " +
+                  call(each, fmt::format("t - {}u", tasks), i > 0 ? early_of(parts, phases[i - 1], task) : 0) + "\n";
         }
       } else {
         for (const WholeStep& each : task) {
           const CudaStep& step = parts[each.part].kernel->steps()[each.step];
           done += fmt::format("      for (uint32_t b = 0; b < {}u; ++b) {{\n        {}\n{}      }}\n", step.blocks,
-                              call(each, "b"), step.shared_bytes > 0 ? "        __syncthreads();\n" : "");
+                              call(each, "b", 0), step.shared_bytes > 0 ? "        __syncthreads();\n" : "");
           if (step.shared_bytes == 0) done += "      __syncthreads();\n";
         }
       }
@@ -185,12 +246,20 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
   for (const std::string& prelude : preludes) out += prelude;
   return out + kOneAfterAnother + kMeet + (steps ? kAtRound : "") + functions +
          fmt::format(
-             "struct All {{\n  void* p[{}];\n{}}};\nextern \"C\" __global__ void __launch_bounds__({}, 1) f(const "
-             "__grid_constant__ All all, uint64_t* word{}) {{\n  after_the_last();\n  // As long as this block has not "
-             "come.\n  uint64_t all_came = *word / gridDim.x * gridDim.x;\n{}}}\n",
-             std::max<size_t>(count, 1),
-             steps ? fmt::format("  void* odd[{}];\n", std::max<size_t>(odd.size(), 1)) : "", kStepThreads,
-             steps ? ", uint32_t rounds" : "", body);
+             R"(struct All {{
+  void* p[{pointers}];
+{odd}}};
+extern "C" __global__ void __launch_bounds__({threads}, 1) f(const __grid_constant__ All all, uint64_t* word{rounds}) {{
+{near}  after_the_last();
+  // As long as this block has not come.
+  uint64_t all_came = *word / gridDim.x * gridDim.x;
+  __syncthreads();
+{body}}}
+)",
+             fmt::arg("pointers", std::max<size_t>(count, 1)),
+             fmt::arg("odd", steps ? fmt::format("  void* odd[{}];\n", std::max<size_t>(odd.size(), 1)) : ""),
+             fmt::arg("near", near ? kNear : ""), fmt::arg("threads", kStepThreads),
+             fmt::arg("rounds", steps ? ", uint32_t rounds" : ""), fmt::arg("body", body));
 }
 
 struct WholeKernel::State {
@@ -211,9 +280,14 @@ struct WholeKernel::State {
   std::optional<CudaFunction> function;  // made on first use
   std::vector<Source> sources;
   int64_t shared_bytes = 0;
+  bool crowded = false;  // one of the steps is
   BufferPtr word;
   std::vector<const void*> pointers;
 
+  // Should so many pointers be in the blocks' memory? That makes for less code, where there are registers for them.
+  bool brings_near(size_t count) const {
+    return !crowded && shared_bytes + static_cast<int64_t>((count + 2) * sizeof(void*)) <= lane.info().shared;
+  }
   void launch(const CudaFunction& f, void** arguments) const {
     f.launch(lane, lane.info().processors, kStepThreads, arguments, shared_bytes, true);
   }
@@ -221,13 +295,14 @@ struct WholeKernel::State {
 
 WholeKernel::WholeKernel(CudaLane& lane, std::span<const WholePart> parts, std::span<const Phase> phases)
     : state_(std::make_shared<State>(
-          State{lane, {}, {parts.begin(), parts.end()}, {phases.begin(), phases.end()}, {}, {}, 0, {}, {}})) {
+          State{lane, {}, {parts.begin(), parts.end()}, {phases.begin(), phases.end()}, {}, {}, 0, false, {}, {}})) {
   LOCKSTEP_CHECK(fits_whole(parts), "too many pointers for a kernel");
   State& s = *state_;
   for (WholePart& part : s.parts) {
     part.kernel = &s.kernels.emplace_back(*part.kernel);
     for (const CudaStep& step : part.kernel->steps()) {
       s.shared_bytes = std::max(s.shared_bytes, step.shared_bytes);
+      s.crowded |= step.crowded;
       for (const CudaStep::Argument& argument : step.arguments) {
         if (argument.kind == CudaStep::Argument::own)
           s.sources.push_back({argument.kind, 0, part.kernel->own(argument.index)});
@@ -245,7 +320,8 @@ WholeKernel::WholeKernel(CudaLane& lane, std::span<const WholePart> parts, std::
 
 void WholeKernel::operator()(const void* const* in, void* const* out) const {
   State& s = *state_;
-  if (!s.function) s.function = kernel_of(whole_text(s.parts, s.phases), s.lane);
+  if (!s.function)
+    s.function = kernel_of(whole_text(s.parts, s.phases, nullptr, s.brings_near(s.sources.size())), s.lane);
   for (size_t i = 0; i < s.sources.size(); ++i) s.pointers[i] = s.sources[i].find(in, out);
   void* word = s.word->data();
   void* arguments[] = {s.pointers.data(), &word};
@@ -260,7 +336,8 @@ WholeKernel::Rounds WholeKernel::rounds(const WholeSteps& steps) const {
         (source.kind == CudaStep::Argument::operand ? steps.in : steps.out)[source.index])
       odd.push_back(i);
   if (state_->sources.size() + odd.size() > kMostPointers) return {};
-  const CudaFunction function = kernel_of(whole_text(state_->parts, state_->phases, &steps), state_->lane);
+  const bool near = state_->brings_near(state_->sources.size() + odd.size());
+  const CudaFunction function = kernel_of(whole_text(state_->parts, state_->phases, &steps, near), state_->lane);
   std::vector<const void*> pointers(state_->sources.size() + std::max<size_t>(odd.size(), 1));
   return [state = state_, odd = std::move(odd), function, pointers = std::move(pointers)](
              const void* const* in, void* const* out, const void* const* odd_in, void* const* odd_out,

@@ -74,9 +74,9 @@ struct WholeSteps {
 
 // The kernel's text. Its function `f` takes a structure of all pointers, part by part and step by step, and a word in
 // which blocks count each other, which is 0 before the first start. With `steps`, the structure has the pointers that
-// move a second time, for odd rounds, and the number of rounds follows.
+// move a second time, for odd rounds, and the number of rounds follows. `near`: pointers are in the block's memory.
 std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> phases,
-                       const WholeSteps* steps = nullptr);
+                       const WholeSteps* steps = nullptr, bool near = true);
 
 // A kernel takes so many pointers at most.
 bool fits_whole(std::span<const WholePart> parts);

@@ -12,6 +12,7 @@ namespace {
 constexpr int64_t kFewest = 8;          // ranges; fewer would leave most of the GPU idle
 constexpr int64_t kMostKept = 16384;    // bytes of a value's range that stay in the block's memory
 constexpr int64_t kAllKept = 48 << 10;  // of all values: with what steps need, within what any GPU has
+constexpr size_t kLong = 5;             // members of a chain for which all that they read is brought near at first
 
 // Parts that are done together, at what time.
 struct Unit {
@@ -33,12 +34,13 @@ bool takes(const CudaRanges& ranges, int64_t count) {
   return ranges.most > 0 && ranges.most % count == 0 && count >= ranges.least;
 }
 
+bool owns(const WholePart& part, size_t operand) {
+  const std::vector<size_t>& own = part.kernel->ranges().own;
+  return std::find(own.begin(), own.end(), operand) != own.end();
+}
+
 // Does no range of the one touch what another range of the other writes, or the other way round?
 bool keep_to_their_ranges(const WholePart& first, const WholePart& second) {
-  const auto owns = [](const WholePart& part, size_t operand) {
-    const std::vector<size_t>& own = part.kernel->ranges().own;
-    return std::find(own.begin(), own.end(), operand) != own.end();
-  };
   const auto read = [&](const WholePart& writer, const WholePart& reader) {
     for (const Stretch& written : writer.out)
       for (size_t i = 0; i < reader.in.size(); ++i)
@@ -63,6 +65,7 @@ class Together {
       steps_.push_back(parts[m].kernel->ranges().step(unit.count));
     }
     choose_what_is_kept();
+    if (members_.size() >= kLong) choose_what_is_brought();
   }
 
   WholePart part() const {
@@ -80,6 +83,14 @@ class Together {
     CudaStep out;
     out.blocks = count_;
     out.shared_bytes = shared_bytes_;
+    for (const Brought& each : brought_) {
+      out.early.push_back({each.operand, copy_near_text(each) + "  commit();\n"});
+      out.body += fmt::format("  if (!(early & {}u)) {{\n{}  }}\n", 1u << (out.early.size() - 1), copy_near_text(each));
+    }
+    if (!brought_.empty()) {
+      out.prelude = "#include \"gemm.h\"\nusing namespace lockstep;\n";
+      out.body += "  commit();\n  wait_for<0>();\n  __syncthreads();\n";
+    }
     size_t in = 0, results = 0;
     for (size_t m = 0; m < steps_.size(); ++m) {
       const CudaStep& step = steps_[m];
@@ -97,8 +108,10 @@ class Together {
         const Stretch& at = (operand ? members_[m]->in : members_[m]->out)[argument.index];
         const Kept* kept = kept_of(at);
         if (kept && operand && m <= kept->first_write) kept = nullptr;  // what was there before
-        arguments +=
-            ", " + (kept ? fmt::format("shared + {} - uint64_t(block) * {}u", kept->offset, kept->bytes) : name);
+        const Brought* near = operand && !kept ? brought_of(m, argument.index) : nullptr;
+        arguments += ", " + (kept   ? in_shared(kept->offset, kept->bytes)
+                             : near ? in_shared(near->offset, near->own ? near->bytes : 0)
+                                    : name);
         if (kept && !operand && m == kept->last_write) copies += copy_text(*kept, name);
       }
       out.body += fmt::format("  [&](const uint32_t block{}) {{\n{}{}  }}(block{});\n", untyped(step), typed(step),
@@ -119,6 +132,76 @@ class Together {
     size_t first_write = 0, last_write = 0;
   };
 
+  // What members read and no one before them writes, whole or a range of it, that is in the block's memory from the
+  // start: then it is waited for once. Parameter p{number}.
+  struct Brought {
+    Stretch at;
+    bool own = false;
+    int64_t offset = 0, bytes = 0;
+    size_t number = 0, operand = 0;
+  };
+
+  // Before which member it is still as it was; 0 where it changes in another way.
+  size_t unchanged_until(const Stretch& at) const {
+    for (size_t m = 0; m < members_.size(); ++m)
+      for (const Stretch& written : members_[m]->out)
+        if (written.overlaps(at)) return is_same(written, at) ? m + 1 : 0;
+    return members_.size();
+  }
+
+  const Brought* brought_of(size_t member, size_t operand) const {
+    const Stretch& at = members_[member]->in[operand];
+    const bool own = owns(*members_[member], operand);
+    const auto found = std::find_if(brought_.begin(), brought_.end(),
+                                    [&](const Brought& each) { return is_same(each.at, at) && each.own == own; });
+    return found == brought_.end() || member >= unchanged_until(at) ? nullptr : &*found;
+  }
+
+  // The smallest first, as far as there is room.
+  void choose_what_is_brought() {
+    std::vector<Brought> all;
+    size_t number = 0, first = 0;
+    for (size_t m = 0; m < members_.size(); ++m) {
+      for (const CudaStep::Argument& argument : steps_[m].arguments) {
+        const size_t own_number = number++;
+        if (argument.kind != CudaStep::Argument::operand) continue;
+        const Stretch& at = members_[m]->in[argument.index];
+        const bool own = owns(*members_[m], argument.index);
+        const int64_t size = at.end - at.begin;
+        if (m >= unchanged_until(at) || size < 16 || (own && size % count_ != 0)) continue;
+        all.push_back({at, own, 0, own ? size / count_ : size, own_number, first + argument.index});
+      }
+      first += members_[m]->in.size();
+    }
+    std::stable_sort(all.begin(), all.end(), [](const Brought& a, const Brought& b) { return a.bytes < b.bytes; });
+    for (Brought& each : all) {
+      const auto is_it = [&](const Brought& other) { return is_same(each.at, other.at) && each.own == other.own; };
+      if (std::any_of(brought_.begin(), brought_.end(), is_it)) continue;
+      if (in_memory_ + up(each.bytes) > kAllKept || brought_.size() == kMostBrought) break;
+      each.offset = shared_bytes_;
+      shared_bytes_ += up(each.bytes);
+      in_memory_ += up(each.bytes);
+      brought_.push_back(each);
+    }
+  }
+
+  static std::string in_shared(int64_t offset, int64_t range_bytes) {
+    return range_bytes > 0 ? fmt::format("shared + {} - uint64_t(block) * {}u", offset, range_bytes)
+                           : fmt::format("shared + {}", offset);
+  }
+
+  // As many bytes at a time as suits where it begins, which is at a multiple of sixteen.
+  std::string copy_near_text(const Brought& each) const {
+    const int64_t size = each.bytes % 16 == 0 ? 16 : each.bytes % 4 == 0 ? 4 : 1;
+    const std::string to = fmt::format("shared + {} + i * {}u", each.offset, size);
+    const std::string from =
+        fmt::format("p{}{} + i * {}u", each.number,
+                    each.own ? fmt::format(" + uint64_t(block) * {}u", each.bytes) : std::string(), size);
+    return fmt::format("  for (uint32_t i = threadIdx.x; i < {}u; i += {}u) {}\n", each.bytes / size, kStepThreads,
+                       size == 1 ? fmt::format("*({}) = *({});", to, from)
+                                 : fmt::format("copy_async<{}>({}, {}, true);", size, to, from));
+  }
+
   const Kept* kept_of(const Stretch& at) const {
     const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& each) { return is_same(each.at, at); });
     return found == kept_.end() ? nullptr : &*found;
@@ -128,13 +211,12 @@ class Together {
   void choose_what_is_kept() {
     for (const CudaStep& step : steps_) shared_bytes_ = std::max(shared_bytes_, step.shared_bytes);
     shared_bytes_ = up(shared_bytes_);
-    int64_t all = 0;
     for (size_t m = 0; m < members_.size(); ++m)
       for (const Stretch& at : members_[m]->out) {
         const int64_t bytes = (at.end - at.begin) / count_;
-        if (kept_of(at) || (at.end - at.begin) % count_ != 0 || bytes > kMostKept || all + up(bytes) > kAllKept)
+        if (kept_of(at) || (at.end - at.begin) % count_ != 0 || bytes > kMostKept || in_memory_ + up(bytes) > kAllKept)
           continue;
-        Kept kept{at, shared_bytes_ + all, bytes, m, m};
+        Kept kept{at, shared_bytes_, bytes, m, m};
         bool read = false;
         for (size_t k = m + 1; k < members_.size(); ++k) {
           const auto is_it = [&](const Stretch& other) { return is_same(other, at); };
@@ -142,10 +224,10 @@ class Together {
           if (std::any_of(members_[k]->out.begin(), members_[k]->out.end(), is_it)) kept.last_write = k;
         }
         if (!read) continue;
-        all += up(bytes);
+        in_memory_ += up(bytes);
+        shared_bytes_ += up(bytes);
         kept_.push_back(kept);
       }
-    shared_bytes_ += all;
   }
 
   static int64_t up(int64_t bytes) { return (bytes + 15) / 16 * 16; }
@@ -181,10 +263,13 @@ class Together {
         fmt::arg("bytes", kept.bytes), fmt::arg("offset", kept.offset));
   }
 
+  static constexpr size_t kMostBrought = 32;  // bits of `early`
   int64_t count_, shared_bytes_ = 0;
+  int64_t in_memory_ = 0;  // of the block's, for what is kept and brought
   std::vector<const WholePart*> members_;
   std::vector<CudaStep> steps_;
   std::vector<Kept> kept_;
+  std::vector<Brought> brought_;
 };
 
 }  // namespace

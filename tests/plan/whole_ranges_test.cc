@@ -227,7 +227,7 @@ TEST(WholeRanges, TextsCompile) {
     steps.in[1] = 128 * 4;  // other rows every time
     steps.out[0] = 0;
     const std::string text = whole_text(joined, phases_of(joined), &steps);
-    EXPECT_NE(text.find("at_round(all.p[1], all.odd[0], 512ll, round)"), std::string::npos);
+    EXPECT_NE(text.find("at_round(near.p[1], near.odd[0], 512ll, round)"), std::string::npos);
     try {
       EXPECT_FALSE(compile_cuda(text, kernel_headers(), c.architecture).empty());
       EXPECT_FALSE(compile_cuda(whole_text(joined, phases_of(joined)), kernel_headers(), c.architecture).empty());

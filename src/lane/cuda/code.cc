@@ -128,8 +128,8 @@ void CudaFunction::launch(CudaLane& lane, int64_t blocks, int threads, void** ar
   const auto* kernel = reinterpret_cast<const void*>(kernel_);
   const dim3 grid(static_cast<unsigned>(blocks)), block(static_cast<unsigned>(threads));
   const auto shared = static_cast<size_t>(shared_bytes);
-  // What a kernel gets without asking.
-  constexpr int64_t kFree = 48 << 10;
+  // What a kernel gets without asking, less what it may have declared.
+  constexpr int64_t kFree = 40 << 10;
   if (shared_bytes > kFree)
     check_cuda(cuda().cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                            static_cast<int>(shared_bytes)),

@@ -92,7 +92,7 @@ std::optional<CudaStep> finished(const StepSpec& spec, const GemmStep& product) 
 // On so many processors. Nothing where the tensor cores are not for it.
 std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kernel apart,
                                      SteppedKernel::Remake remake = {}, CudaRanges ranges = {}) {
-  const std::optional<GemmStep> product = gemm_step(spec.gemm, processors, spec.lane->info().shared);
+  const std::optional<GemmStep> product = gemm_step(spec.gemm, processors, spec.lane->info().shared - kStepReserved);
   if (!product) return {};
   std::optional<CudaStep> step = finished(spec, *product);
   if (!step) return {};
@@ -143,22 +143,9 @@ Kernel einsum_cuda(const KernelSpec& spec) {
 Kernel einsum_fused_cuda(const KernelSpec& spec) {
   if (!CudaGemm::supports(spec.in[0].dtype)) return {};
   const Program& body = spec.attrs.program("body");
-  const Type& type = body.types[body.inputs[0]];
-  struct State {
-    CudaProduct product;
-    Kernel rest;
-    BufferPtr whole;
-    std::vector<const void*> in;
-  };
-  auto state =
-      std::make_shared<State>(State{CudaProduct(spec, type), elementwise_program_cuda(body, spec),
-                                    spec.cuda->allocate(type.bytes()), std::vector<const void*>(body.inputs.size())});
-  return with_step(spec, body, [state](const void* const* in, void* const* out) {
-    state->product.run(in, state->whole->data());
-    state->in[0] = state->whole->data();
-    for (size_t i = 1; i < state->in.size(); ++i) state->in[i] = in[i + 1];
-    state->rest(state->in.data(), out);
-  });
+  auto product = std::make_shared<const CudaProduct>(spec, body.types[body.inputs[0]]);
+  return with_step(spec, body,
+                   then_body([product](const void* const* in, void* out) { product->run(in, out); }, 2, body, spec));
 }
 
 }  // namespace lockstep

@@ -280,10 +280,14 @@ bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, si
   step.body += fmt::format(
       "  struct Read {{\n{}  }};\n  {}(block, a, b, {}, shared, [&](const uint32_t i, Read& r) {{\n{}  }}, [&](const "
       "uint32_t i, "
-      "const float x, const Read& r) {{\n{}  }});\n",
-      element->fields, product.call, product.partial_bytes > 0 ? "partial" : "nullptr", element->reads,
-      element->finish);
+      "const float x, const Read& r) {{\n{}  }}{});\n",
+      element->fields, product.call, product.partial_bytes > 0 ? "partial" : "nullptr", element->reads, element->finish,
+      product.bring_a.empty() ? "" : ", early");
+  if (!product.bring_a.empty())
+    step.early = {{step.arguments[0].index, fmt::format("  {}(block, a, shared);\n", product.bring_a)},
+                  {step.arguments[1].index, fmt::format("  {}(block, b, shared);\n", product.bring_b)}};
   step.blocks = product.blocks;
+  step.crowded = product.crowded;
   step.shared_bytes = product.shared_bytes;
   if (product.partial_bytes > 0) {
     step.meets = true;

@@ -25,9 +25,9 @@ struct ElementFinish {
 std::optional<ElementFinish> element_finish(const Program& body, bool quick = false);
 void add_body_parameters(CudaStep& step, const Program& body, size_t operand);
 
-// Makes `step` a product of its parameters `a` and `b` with `body` done to each element, the first input; the others
-// are the operands from `operand` on. Returns false, and changes nothing, where the program wants other elements of the
-// product than its own.
+// Makes `step` a product of its parameters `a` and `b`, the only ones so far, with `body` done to each element, the
+// first input; the others are the operands from `operand` on. Returns false, and changes nothing, where the program
+// wants other elements of the product than its own.
 bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, size_t operand);
 
 // Computes something of the first `own` operands, and then `body` of it and of the others, in a kernel of its own.

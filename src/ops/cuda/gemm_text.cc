@@ -276,13 +276,40 @@ struct Gemm {
   static constexpr int kLine = S::kWide + (F::kSpreadB ? 4 : 8), kTile = S::kTall * kLine;
   static constexpr int kShare = S::kTall * S::kWide / S::kSplits;  // of the tile, that a block finishes
 
-  // `partial`: where blocks give each other their sums, with the words they meet at; unused with one split.
+  // What a block computes: the part `split` of the sums of a tile, at `row` and `col`.
+  struct Place {
+    int split, whole, batch, row, col;
+    explicit Place(uint32_t block)
+        : split(block % S::kSplits),
+          whole(block / S::kSplits),
+          batch(whole / (kDown * kAcross)),
+          row(whole % (kDown * kAcross) % kDown * S::kTall),
+          col(whole % (kDown * kAcross) / kDown * S::kWide) {}
+    int first() const { return split * kSteps / S::kSplits; }  // step of the sum
+    int count() const { return (split + 1) * kSteps / S::kSplits - first(); }
+  };
+  using FeedA =
+      Feed<T, S::kThreads, S::kTall, S::kDeep, S::kTransposeA, kStepA, S::kM, S::kK, S::kLeadA, S::kVectorA>;
+  using FeedB =
+      Feed<T, S::kThreads, S::kWide, S::kDeep, !S::kTransposeB, kStepB, S::kN, S::kK, S::kLeadB, S::kVectorB>;
+
+  // The first tiles of one operand, when nobody uses the block's memory until run().
+  static void bring_a(uint32_t block, const T* a, char* shared) {
+    const Place at(block);
+    bring(FeedA(a + int64_t(at.batch) * S::kStrideA, at.row), at, reinterpret_cast<T*>(shared));
+  }
+  static void bring_b(uint32_t block, const T* b, char* shared) {
+    const Place at(block);
+    bring(FeedB(b + int64_t(at.batch) * S::kStrideB, at.col), at, reinterpret_cast<T*>(shared) + kSizeA);
+  }
+
+  // `partial`: where blocks give each other their sums, with the words they meet at; unused with one split. `early`: what
+  // was brought already, bit 0 for a and bit 1 for b.
   template <class Read, class Reader, class Finish>
   static void run(uint32_t block, const T* a, const T* b, char* partial, char* shared, const Reader& read,
-                  const Finish& finish) {
-    const int split = block % S::kSplits, whole = block / S::kSplits;
-    const int batch = whole / (kDown * kAcross), tile = whole % (kDown * kAcross);
-    const int row = tile % kDown * S::kTall, col = tile / kDown * S::kWide;
+                  const Finish& finish, uint32_t early) {
+    const Place own(block);
+    const auto [split, whole, batch, row, col] = own;
     float* const sums = reinterpret_cast<float*>(shared);
     uint32_t* const word = reinterpret_cast<uint32_t*>(partial) + whole;
     uint32_t before = 0;
@@ -309,7 +336,7 @@ struct Gemm {
         if (inside(u + e)) read(at(u + e), reads[e]);
     };
     if constexpr (kEarly) read_group(0);
-    multiply(a + int64_t(batch) * S::kStrideA, b + int64_t(batch) * S::kStrideB, row, col, split, shared);
+    multiply(a + int64_t(batch) * S::kStrideA, b + int64_t(batch) * S::kStrideB, own, early, shared);
     float* const partials = reinterpret_cast<float*>(partial + S::kWordBytes);
     if constexpr (S::kSplits > 1) {
       float* const own = partials + int64_t(block) * S::kTall * S::kWide;
@@ -357,13 +384,19 @@ struct Gemm {
   }
 
  private:
+  template <class F>
+  static void bring(const F& feed, const Place& at, T* to) {
+    const int first = at.first(), count = at.count();
+#pragma unroll 1
+    for (int s = 0; s < S::kStages - 1 && s < count; ++s) feed.fetch(to + s * (kSizeA + kSizeB), first + s);
+    commit();
+  }
+
   // Leaves the block's part of the tile's sums in its memory: there threads side by side finish elements side by side.
-  static void multiply(const T* a, const T* b, int row, int col, int split, char* shared) {
-    const Feed<T, S::kThreads, S::kTall, S::kDeep, S::kTransposeA, kStepA, S::kM, S::kK, S::kLeadA, S::kVectorA>  //
-        feed_a(a, row);
-    const Feed<T, S::kThreads, S::kWide, S::kDeep, !S::kTransposeB, kStepB, S::kN, S::kK, S::kLeadB, S::kVectorB>  //
-        feed_b(b, col);
-    const int first = split * kSteps / S::kSplits, count = (split + 1) * kSteps / S::kSplits - first;
+  static void multiply(const T* a, const T* b, const Place& at, uint32_t early, char* shared) {
+    const FeedA feed_a(a, at.row);
+    const FeedB feed_b(b, at.col);
+    const int first = at.first(), count = at.count();
     T* const slots = reinterpret_cast<T*>(shared);
     const auto fetch = [&](int step) {
       T* const to = slots + step % S::kStages * (kSizeA + kSizeB);
@@ -376,7 +409,9 @@ struct Gemm {
     float c[kI][kJ][4] = {};
 #pragma unroll 1
     for (int s = 0; s < S::kStages - 1; ++s) {
-      if (s < count) fetch(s);
+      T* const to = slots + s * (kSizeA + kSizeB);
+      if (s < count && !(early & 1u)) feed_a.fetch(to, first + s);
+      if (s < count && !(early & 2u)) feed_b.fetch(to + kSizeA, first + s);
       commit();
     }
 #pragma unroll 1
@@ -440,6 +475,9 @@ std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t sha
   GemmStep out;
   out.prelude = fmt::format("#include \"gemm.h\"\nusing namespace lockstep;\nstruct {} {{\n{}}};\n", type, members);
   out.call = fmt::format("Gemm<{}>::run<Read>", type);
+  out.bring_a = fmt::format("Gemm<{}>::bring_a", type);
+  out.bring_b = fmt::format("Gemm<{}>::bring_b", type);
+  out.crowded = tile.tall / tile.rows / 16 * (tile.wide / tile.cols / 8) > 4;  // see kEarly
   out.blocks = tiles * splits;
   if (splits > 1) out.partial_bytes = word_bytes + out.blocks * tile.tall * tile.wide * 4;
   out.shared_bytes = shared;

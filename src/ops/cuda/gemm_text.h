@@ -17,6 +17,10 @@ struct GemmStep {
   // "Gemm<...>::run<Read>": of (block, a, b, partial, shared, read, finish). For element i of C, whose value is x,
   // read(i, r) sets what else is needed, a Read, and finish(i, x, r) is called after.
   std::string call;
+  // Where not empty: "Gemm<...>::bring_a", of (block, a, shared), and the same of b. What one of them has brought
+  // before, `call` is told by the last argument, `early`: bit 0 and bit 1.
+  std::string bring_a, bring_b;
+  bool crowded = false;  // threads have no registers left
   int64_t blocks = 0;
   int64_t shared_bytes = 0;
   // Of memory through which blocks that share a sum give each other their parts, all zero before the first run; 0 where

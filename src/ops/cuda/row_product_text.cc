@@ -18,6 +18,7 @@ namespace lockstep {
 template <class T, int kThreads, int kRows, int kN, int kK, int kLeadA, int kLeadB, bool kTransposeB>
 struct RowProduct {
   static constexpr int kParts = kN >= kThreads ? 1 : kThreads / kN < kK ? kThreads / kN : kK;
+  static constexpr bool kByThreads = kParts <= 8;  // add up those of a column, each; otherwise warps do
 
   static float sum(const T* a, const T* b, int n, int part) {
     float x = 0;
@@ -41,14 +42,22 @@ struct RowProduct {
         }
       } else {
         float* const sums = reinterpret_cast<float*>(shared);
-        const int part = threadIdx.x / kN;
+        const int part = threadIdx.x / kN, own = kByThreads ? threadIdx.x : threadIdx.x / 32;
+        // What the first column of a thread needs is on its way while it is computed.
+        Read r;
+        const bool ends = own < kN && (kByThreads || threadIdx.x % 32 == 0);
+        if (ends) read(row * kN + own, r);
         __syncthreads();  // the last row's have been read
         if (part < kParts) sums[threadIdx.x] = sum(from, b, threadIdx.x % kN, part);
         __syncthreads();
-        // A warp adds up those of a column.
-        for (int n = threadIdx.x / 32; n < kN; n += kThreads / 32) {
-          Read r;
-          if (threadIdx.x % 32 == 0) read(row * kN + n, r);
+        if constexpr (kByThreads) {
+          float x = 0;
+          for (int p = 0; p < kParts; ++p) x += ends ? sums[p * kN + own] : 0;
+          if (ends) finish(row * kN + own, x, r);
+          continue;
+        }
+        for (int n = own; n < kN; n += kThreads / 32) {
+          if (n != own && threadIdx.x % 32 == 0) read(row * kN + n, r);
           float x = 0;
           for (int p = threadIdx.x % 32; p < kParts; p += 32) x += sums[p * kN + n];
           for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(0xffffffffu, x, d);

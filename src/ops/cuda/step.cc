@@ -14,8 +14,9 @@ std::string text_of(const CudaStep& step) {
   return fmt::format(
       "{}extern \"C\" __global__ void __launch_bounds__({}) f({}) {{\n"
       "  extern __shared__ __align__(16) char shared[];\n"
-      "  const uint32_t block = blockIdx.x;\n{}}}\n",
-      step.prelude, kStepThreads, step.parameters, step.body);
+      "  const uint32_t block = blockIdx.x;\n{}{}}}\n",
+      step.prelude, kStepThreads, step.parameters, step.early.empty() ? "" : "  constexpr uint32_t early = 0;\n",
+      step.body);
 }
 
 CudaElements CudaElements::flat(int64_t n, int64_t most) {

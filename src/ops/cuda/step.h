@@ -14,7 +14,8 @@
 
 namespace lockstep {
 
-constexpr int kStepThreads = 512;  // of a block
+constexpr int kStepThreads = 512;           // of a block
+constexpr int64_t kStepReserved = 4 << 10;  // of its memory, for who puts steps together
 
 struct CudaStep {
   struct Argument {
@@ -33,10 +34,18 @@ struct CudaStep {
   int64_t shared_bytes = 0;
   double operations = 0;  // of matrix products: multiplications and additions
   bool meets = false;     // blocks side by side wait for each other: all must run at a time
+  bool crowded = false;   // its threads need all registers there are
   // Where threads compute elements one by one and write nothing else: how many there are, how many of them a thread has
   // (CudaElements::flat), and the operands of which it reads only elements of the same place.
   int64_t elements = 0, each = 0;
   std::vector<size_t> in_place;
+  // What can be on its way before all that the step reads has been written: operands, each with what brings it near,
+  // a text like `body`, which then finds bit k of `early` set for the k-th of them.
+  struct Early {
+    size_t operand = 0;
+    std::string body;
+  };
+  std::vector<Early> early;
 };
 
 // How a row is done range by range: each of `count` blocks computes one of so many equal ranges of every result. What

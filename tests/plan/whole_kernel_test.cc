@@ -211,6 +211,26 @@ TEST(WholeKernel, TextsOfProductsCompile) {
   }
 }
 
+// Of the second product the first has written one matrix; the other can be read before all have met.
+TEST(WholeKernel, WhatWasThereBeforeIsBroughtEarly) {
+  Texts texts;
+  for (int i = 0; i < 2; ++i) texts.add({.m = 64, .n = 64, .k = 64});
+  texts.parts[0].in = {{0, 0, 1}, {0, 1, 2}, {0, 2, 3}};
+  texts.parts[0].out = {{0, 10, 20}};
+  texts.parts[1].in = {{0, 10, 20}, {0, 30, 40}, {0, 50, 60}};
+  texts.parts[1].out = {{0, 60, 70}};
+  for (WholePart& part : texts.parts) part.operands = {0, 1, 2}, part.results = {0};
+  const std::string text = whole_text(texts.parts, phases_of(texts.parts));
+  const size_t come = text.find("  come(word, all_came);\n  if (blockIdx.x"),
+               bring = text.find(") early_1_0_1(blockIdx.x");
+  EXPECT_LT(come, bring);
+  EXPECT_LT(bring, text.find("  wait_for_all(word, all_came);\n  before_the_next();"));
+  EXPECT_NE(text.find("step_1_0(t - 0u, t == blockIdx.x ? 2u : 0u,"), std::string::npos) << text;
+  EXPECT_NE(text.find("step_0_0(t - 0u, t == blockIdx.x ? 0u : 0u,"), std::string::npos);
+  for (const char* never : {") early_0_0_0(", ") early_0_0_1(", ") early_1_0_0("})
+    EXPECT_EQ(text.find(never), std::string::npos) << never;
+}
+
 TEST(WholeKernel, AFinishThatWantsOtherElementsIsRefused) {
   const std::optional<GemmStep> product = gemm_step({.m = 8, .n = 8, .k = 8}, 132, 160 << 10);
   ASSERT_TRUE(product);

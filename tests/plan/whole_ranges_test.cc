@@ -160,6 +160,38 @@ TEST(WholeRanges, WhatIsPassedOnStaysInTheBlocksMemory) {
   EXPECT_EQ(times("(p6 + uint64_t(block) * 10u))[i]"), 1u) << step.body;  // the third's, which replaced the first's
 }
 
+// What a long chain reads: in the block's memory from the start, but where one of its members has written over it.
+TEST(WholeRanges, LongChainsWaitOnceForWhatTheyRead) {
+  Ranged r;
+  r.add(128, {{0, 1280}, {10000, 10400}}, {{1280, 2560}});
+  r.add(128, {{1280, 2560}, {0, 1280}}, {{2560, 3840}});
+  r.add(128, {{2560, 3840}, {20000, 99999}}, {{3840, 5120}});  // much
+  r.add(128, {{3840, 5120}, {5120, 6400}}, {{5120, 6400}});
+  r.add(128, {{5120, 6400}, {30000, 30008}}, {{7680, 8960}});  // too little
+  r.parts[0].kernel = &r.kernels.emplace_back(nullptr, r.parts[0].kernel->steps(), std::vector<BufferPtr>(), Kernel(),
+                                              SteppedKernel::Remake(), [&] {
+                                                CudaRanges ranges = r.parts[0].kernel->ranges();
+                                                ranges.own = {0};  // and all of the other
+                                                return ranges;
+                                              }());
+  const auto joined = r.joined();
+  ASSERT_EQ(joined.size(), 1u);
+  const CudaStep step = joined[0].kernel->steps()[0];
+  // The smallest first: a range of 10 bytes of two, and 400 bytes as a whole.
+  ASSERT_EQ(step.early.size(), 3u);
+  EXPECT_EQ(step.early[0].operand, 0u);
+  EXPECT_EQ(step.early[1].operand, 7u);
+  EXPECT_EQ(step.early[2].operand, 1u);
+  EXPECT_NE(step.early[2].body.find("copy_async<16>(shared + 96 + i * 16u, p1 + i * 16u, true)"), std::string::npos)
+      << step.early[2].body;
+  EXPECT_NE(step.body.find("if (!(early & 4u))"), std::string::npos);
+  const auto expect_call = [&](const std::string& arguments) {
+    EXPECT_NE(step.body.find("(block, " + arguments + ");"), std::string::npos) << arguments << "\n" << step.body;
+  };
+  expect_call("shared + 64 - uint64_t(block) * 10u, shared + 96, shared + 0 - uint64_t(block) * 10u");
+  expect_call("shared + 48 - uint64_t(block) * 10u, p13, p14");
+}
+
 // The end of a network and its loss, forward and backward, row by row. All numbers are whole, and small enough that
 // their products and sums are exact.
 Program rows_of_a_loss(DType dtype, int64_t rows, int64_t deep, int64_t classes) {

@@ -100,13 +100,19 @@ Answer Control::ask(decltype(Request::what) what, const std::string& operation, 
     if (failure_) throw CommAborted(fmt::format("{}: the job has failed: {}", operation, describe(*failure_)));
     ++asking_;
   }
-  Answer answer = channel_->call(request(std::move(what)),
-                                 std::clamp(timeout, nanoseconds(0), kLongestCall) + options_.heartbeat_timeout);
+  Answer answer;
   {
-    const std::lock_guard lock(mutex_);
-    --asking_;
+    struct Done {
+      Control& self;
+      ~Done() {
+        const std::lock_guard lock(self.mutex_);
+        --self.asking_;
+        self.changed_.notify_all();
+      }
+    } done{*this};
+    answer = channel_->call(request(std::move(what)),
+                            std::clamp(timeout, nanoseconds(0), kLongestCall) + options_.heartbeat_timeout);
   }
-  changed_.notify_all();
   switch (answer.outcome) {
     case Outcome::ok:
     case Outcome::absent:

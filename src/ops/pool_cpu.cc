@@ -1,5 +1,6 @@
 #include "ops/pool_cpu.h"
 
+#include "lane/buffer.h"
 #include "lane/cpu/window.h"
 #include "ops/epilogue.h"
 #include "ops/pool.h"
@@ -37,8 +38,17 @@ Kernel max_pool_grad_cpu(const KernelSpec& spec) {
 Kernel max_pool_grad_fused_cpu(const KernelSpec& spec) {
   const Shape& x = spec.in[0].shape;
   if (count(x) == 0) return [](const void* const*, void* const*) {};
-  return [w = windows(spec, x), epilogue = std::make_shared<const BodyEpilogue>(spec, 3), rows = x[0] * x[1] * x[2],
-          cols = x[3], pool = &spec.pool](const void* const* in, void* const* out) {
+  const auto epilogue = std::make_shared<const BodyEpilogue>(spec, 3);
+  // Images that fit a cache one by one are handed over one by one.
+  constexpr int64_t kMostImage = int64_t{1} << 20;
+  if (spec.in[0].bytes() > kMostImage * x[0] || x[0] < spec.pool.threads())
+    return [w = windows(spec, x), epilogue, whole = allocate(spec.in[0].bytes()), pool = &spec.pool](
+               const void* const* in, void* const* out) {
+      max_pool_gradient(*pool, w, in[0], in[2], whole->data());
+      epilogue->whole(*pool, whole->data(), in, out);
+    };
+  return [w = windows(spec, x), epilogue, rows = x[0] * x[1] * x[2], cols = x[3], pool = &spec.pool](
+             const void* const* in, void* const* out) {
     max_pool_gradient(*pool, w, in[0], in[2], nullptr,
                       [&](const Tile& tile) { (*epilogue)(tile, rows, cols, *pool, in, out); });
   };

@@ -169,6 +169,7 @@ class Together {
         const bool own = owns(*members_[m], argument.index);
         const int64_t size = at.end - at.begin;
         if (m >= unchanged_until(at) || size < 16 || (own && size % count_ != 0)) continue;
+        if (!own && size > kMostKept && steps_[m].operations == 0) continue;  // of much, only products read all
         all.push_back({at, own, 0, own ? size / count_ : size, own_number, first + argument.index});
       }
       first += members_[m]->in.size();

@@ -291,7 +291,7 @@ bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, si
   step.shared_bytes = product.shared_bytes;
   if (product.partial_bytes > 0) {
     step.meets = true;
-    step.parameters += ", char* partial";
+    step.parameters += ", float* partial";
     step.arguments.push_back({CudaStep::Argument::own, 0});
   }
   add_body_parameters(step, body, operand);

@@ -240,20 +240,23 @@ constexpr int group_of(int own, int bytes) {
   return out;
 }
 
-// Waits until `count` blocks have come here, a power of two. The word counts on and is never set back; `before` is what
-// it was at some time before.
-inline void meet_few(uint32_t* word, uint32_t count, uint32_t before) {
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    uint32_t now;
-    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(word) : "memory");
-    const uint32_t all = (before / count + 1) * count;
-    do {
-      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(word) : "memory");
-    } while (int32_t(now - all) < 0);
-  }
-  __syncthreads();
+// A word of a sum on its way from one block to another. Zero says that it is not there yet: of the floats one that no
+// arithmetic makes, a NaN of all ones, is taken for another NaN.
+inline uint32_t on_its_way(float x) {
+  const uint32_t word = ~__float_as_uint(x);
+  return word ? word : 0x80000000u;
 }
+inline float arrived(uint32_t word) { return __uint_as_float(~word); }
+inline void give(float* to, const float4& x) {
+  asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(on_its_way(x.x)),
+               "r"(on_its_way(x.y)), "r"(on_its_way(x.z)), "r"(on_its_way(x.w)) : "memory");
+}
+inline uint32_t look_at(const float* from) {
+  uint32_t word;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(word) : "l"(from) : "memory");
+  return word;
+}
+inline void take(float* from) { asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(from), "r"(0) : "memory"); }
 
 // One tile of C = A x B, batched. The warps of the block share the tile's rows, its columns, and the sum, and kSplits
 // blocks share the sum once more; what each of the latter added up is added in order. Then, for element i of the dense
@@ -303,18 +306,14 @@ struct Gemm {
     bring(FeedB(b + int64_t(at.batch) * S::kStrideB, at.col), at, reinterpret_cast<T*>(shared) + kSizeA);
   }
 
-  // `partial`: where blocks give each other their sums, with the words they meet at; unused with one split. `early`: what
-  // was brought already, bit 0 for a and bit 1 for b.
+  // `partial`: where blocks give each other their sums, all zero before and after; unused with one split. `early`: what was
+  // brought already, bit 0 for a and bit 1 for b.
   template <class Read, class Reader, class Finish>
-  static void run(uint32_t block, const T* a, const T* b, char* partial, char* shared, const Reader& read,
+  static void run(uint32_t block, const T* a, const T* b, float* partial, char* shared, const Reader& read,
                   const Finish& finish, uint32_t early) {
     const Place own(block);
     const auto [split, whole, batch, row, col] = own;
-    float* const sums = reinterpret_cast<float*>(shared);
-    uint32_t* const word = reinterpret_cast<uint32_t*>(partial) + whole;
-    uint32_t before = 0;
-    if constexpr (S::kSplits > 1)
-      asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(before) : "l"(word) : "memory");
+    const float* const sums = reinterpret_cast<const float*>(shared);
     // What a thread finishes, a group at once, for which all is on its way before the first is. Where registers are left,
     // what the first group needs besides the product is, while that is computed.
     constexpr bool kEarly = kI * kJ <= 4;
@@ -337,11 +336,18 @@ struct Gemm {
     };
     if constexpr (kEarly) read_group(0);
     multiply(a + int64_t(batch) * S::kStrideA, b + int64_t(batch) * S::kStrideB, own, early, shared);
-    float* const partials = reinterpret_cast<float*>(partial + S::kWordBytes);
+    const auto sum_at = [&](int place) {
+      float x = 0;
+#pragma unroll
+      for (int p = 0; p < S::kParts; ++p) x += sums[p * kTile + place / S::kWide * kLine + place % S::kWide];
+      return x;
+    };
+    // What others finish goes to them.
     if constexpr (S::kSplits > 1) {
-      float* const own = partials + int64_t(block) * S::kTall * S::kWide;
+      float* const given = partial + int64_t(block) * S::kTall * S::kWide;
 #pragma unroll 4
       for (int place = threadIdx.x * 4; place < S::kTall * S::kWide; place += S::kThreads * 4) {
+        if (place / kShare == split) continue;
         float4 x = make_float4(0, 0, 0, 0);
 #pragma unroll
         for (int p = 0; p < S::kParts; ++p) {
@@ -349,34 +355,39 @@ struct Gemm {
               *reinterpret_cast<const float4*>(sums + p * kTile + place / S::kWide * kLine + place % S::kWide);
           x = make_float4(x.x + y.x, x.y + y.y, x.z + y.z, x.w + y.w);
         }
-        *reinterpret_cast<float4*>(own + place) = x;
+        give(given + place, x);
       }
-      meet_few(word, S::kSplits, before);
     }
 #pragma unroll 1
     for (int u = 0; u < kOwn; u += kGroup) {
       if (u > 0 || !kEarly) read_group(u);
-      float parts[kGroup][S::kSplits];
+      uint32_t words[kGroup][S::kSplits];
       if constexpr (S::kSplits > 1) {
-        const float* const given =
-            partials + (int64_t(whole) * S::kSplits * S::kTall * S::kWide + split * kShare + threadIdx.x);
+        float* const from = partial + (int64_t(whole) * S::kSplits * S::kTall * S::kWide + split * kShare + threadIdx.x);
+        const auto each = [&](auto&& done) {
 #pragma unroll
-        for (int e = 0; e < kGroup; ++e)
+          for (int e = 0; e < kGroup; ++e)
 #pragma unroll
-          for (int q = 0; q < S::kSplits; ++q)
-            if (inside(u + e)) parts[e][q] = __ldcg(given + q * S::kTall * S::kWide + (u + e) * S::kThreads);
+            for (int q = 0; q < S::kSplits; ++q)
+              if (q != split && inside(u + e)) done(words[e][q], from + q * S::kTall * S::kWide + (u + e) * S::kThreads);
+        };
+        bool all;
+        do {
+          all = true;
+          each([&](uint32_t& word, const float* at) { word = look_at(at); });
+          each([&](uint32_t& word, const float*) { all &= word != 0; });
+        } while (!all);
+        each([&](uint32_t&, float* at) { take(at); });
       }
 #pragma unroll
       for (int e = 0; e < kGroup; ++e) {
         if (!inside(u + e)) continue;
-        float x = 0;
+        float x = sum_at(place_of(u + e));
         if constexpr (S::kSplits > 1) {
+          const float own = x;
+          x = 0;
 #pragma unroll
-          for (int q = 0; q < S::kSplits; ++q) x += parts[e][q];
-        } else {
-          const int place = place_of(u + e);
-#pragma unroll
-          for (int p = 0; p < S::kParts; ++p) x += sums[p * kTile + place / S::kWide * kLine + place % S::kWide];
+          for (int q = 0; q < S::kSplits; ++q) x += q == split ? own : arrived(words[e][q]);
         }
         finish(at(u + e), x, reads[e]);
       }
@@ -460,16 +471,15 @@ std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t sha
   const std::optional<GemmChoice> choice = choose_tiles(g, processors, shared_bytes);
   if (!choice) return {};
   const auto& [tile, splits, deep, stages, tiles, shared] = *choice;
-  const int64_t word_bytes = splits > 1 ? (tiles * 4 + 255) / 256 * 256 : 0;
   const std::string members = fmt::format(
       "  using T = {};\n  static constexpr bool kTransposeA = {}, kTransposeB = {}, kVectorA = {}, kVectorB = {};\n"
       "  static constexpr int kM = {}, kN = {}, kK = {}, kLeadA = {}, kLeadB = {};\n"
       "  static constexpr int64_t kStrideA = {}, kStrideB = {};\n"
       "  static constexpr int kTall = {}, kWide = {}, kDeep = {}, kStages = {}, kWarpRows = {}, kWarpCols = {}, "
-      "kParts = {}, kSplits = {}, kWordBytes = {}, kThreads = {};\n",
+      "kParts = {}, kSplits = {}, kThreads = {};\n",
       memory_type(g.dtype), g.transpose_a, g.transpose_b, vector(lda, g.transpose_a ? g.m : g.k, stride_a),
       vector(ldb, g.transpose_b ? g.k : g.n, stride_b), g.m, g.n, g.k, lda, ldb, stride_a, stride_b, tile.tall,
-      tile.wide, deep, stages, tile.rows, tile.cols, tile.parts, splits, word_bytes, kStepThreads);
+      tile.wide, deep, stages, tile.rows, tile.cols, tile.parts, splits, kStepThreads);
   const std::string type =
       fmt::format("Product_{}", md5_hex(std::span(reinterpret_cast<const uint8_t*>(members.data()), members.size())));
   GemmStep out;
@@ -479,7 +489,7 @@ std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t sha
   out.bring_b = fmt::format("Gemm<{}>::bring_b", type);
   out.crowded = tile.tall / tile.rows / 16 * (tile.wide / tile.cols / 8) > 4;  // see kEarly
   out.blocks = tiles * splits;
-  if (splits > 1) out.partial_bytes = word_bytes + out.blocks * tile.tall * tile.wide * 4;
+  if (splits > 1) out.partial_bytes = out.blocks * tile.tall * tile.wide * 4;
   out.shared_bytes = shared;
   return out;
 }

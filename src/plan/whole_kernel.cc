@@ -364,10 +364,9 @@ std::vector<Joined> joined(CudaLane& lane, const std::vector<GpuInstruction>& in
     if (parts.size() > 1) {
       std::deque<SteppedKernel> made;
       std::vector<WholePart> all = in_ranges(parts, lane.info().processors, made);
-      // Products of one phase are made anew, each for its share of the GPU.
-      for (const auto& [part, processors] : shares_of(all, phases_of(all), lane.info().processors))
-        all[part].kernel = &made.emplace_back(all[part].kernel->on(processors));
-      const std::vector<Phase> phases = phases_of(all);
+      const int processors = lane.info().processors;
+      share_out(all, later(all, phases_of(all), processors), processors, made);
+      const std::vector<Phase> phases = later(all, phases_of(all), processors);
       out.push_back({end - parts.size(), parts.size(), WholeKernel(lane, all, phases),
                      fmt::format("one kernel of {} instructions in {} phases", parts.size(), phases.size())});
     }

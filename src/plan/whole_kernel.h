@@ -62,9 +62,14 @@ using Phase = std::vector<Task>;
 bool is_chain(std::span<const WholePart> parts, const Task& task);
 std::vector<Phase> phases_of(std::span<const WholePart> parts);
 
-// Products that share a phase, by part: the processors each should be made for.
-std::vector<std::pair<size_t, int>> shares_of(std::span<const WholePart> parts, std::span<const Phase> phases,
-                                              int processors);
+// The same, but what little a phase of products for all of the GPU does besides is done in a later one of such
+// products, where nothing needs it before.
+std::vector<Phase> later(std::span<const WholePart> parts, std::vector<Phase> phases, int processors);
+
+// Makes the kernels of parts that share a phase anew, each for its share of the GPU: the small ones for what the large
+// ones leave. `made` keeps them.
+void share_out(std::vector<WholePart>& parts, std::span<const Phase> phases, int processors,
+               std::deque<SteppedKernel>& made);
 
 // How far the pointers of a kernel's operands and results move from round to round, in bytes; none for those that are
 // the same in all of them.

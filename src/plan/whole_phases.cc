@@ -9,6 +9,8 @@ namespace {
 
 constexpr int64_t kChainBlocks = 2;       // a step of so many blocks may be part of a chain
 constexpr double kChainOperations = 1e4;  // and of so little in products
+constexpr double kWorthAll = 1e6;         // operations for each processor: products for all of the GPU
+constexpr int64_t kFew = 8;               // processors that are worth sharing work among
 
 bool any_overlap(const std::vector<Stretch>& x, const std::vector<Stretch>& y) {
   return std::any_of(x.begin(), x.end(), [&](const Stretch& one) {
@@ -45,6 +47,19 @@ bool is_small(const CudaStep& step) {
 bool is_chain(std::span<const WholePart> parts, const Task& task) {
   return task.size() > 1 && is_small(parts[task[0].part].kernel->steps()[task[0].step]);
 }
+
+namespace {
+
+// What takes longest first: chains, which have a block of their own, then the largest products.
+void longest_first(std::span<const WholePart> parts, Phase& phase) {
+  const auto weight = [&](const Task& task) {
+    const CudaStep& step = parts[task[0].part].kernel->steps()[task[0].step];
+    return is_chain(parts, task) ? HUGE_VAL : step.operations / static_cast<double>(std::max<int64_t>(step.blocks, 1));
+  };
+  std::stable_sort(phase.begin(), phase.end(), [&](const Task& a, const Task& b) { return weight(a) > weight(b); });
+}
+
+}  // namespace
 
 std::vector<Phase> phases_of(std::span<const WholePart> parts) {
   struct Placed {
@@ -93,33 +108,89 @@ std::vector<Phase> phases_of(std::span<const WholePart> parts) {
     }
     out[phase][task].push_back(step.at);
   }
-  // What takes longest first: chains, which have a block of their own, then the largest products.
-  const auto weight = [&](const Task& task) {
-    const CudaStep& step = parts[task[0].part].kernel->steps()[task[0].step];
-    return is_chain(parts, task) ? HUGE_VAL : step.operations / static_cast<double>(std::max<int64_t>(step.blocks, 1));
-  };
-  for (Phase& phase : out)
-    std::stable_sort(phase.begin(), phase.end(), [&](const Task& a, const Task& b) { return weight(a) > weight(b); });
+  for (Phase& phase : out) longest_first(parts, phase);
   return out;
 }
 
-std::vector<std::pair<size_t, int>> shares_of(std::span<const WholePart> parts, std::span<const Phase> phases,
-                                              int processors) {
-  std::vector<std::pair<size_t, int>> out;
-  for (const Phase& phase : phases) {
-    std::vector<std::pair<size_t, double>> products;
+std::vector<Phase> later(std::span<const WholePart> parts, std::vector<Phase> phases, int processors) {
+  const auto operations = [&](const Task& task) {
     double all = 0;
+    for (const WholeStep& each : task) all += parts[each.part].kernel->steps()[each.step].operations;
+    return all;
+  };
+  const auto all_of = [&](const Phase& phase) {
+    double all = 0;
+    for (const Task& task : phase) all += operations(task);
+    return all;
+  };
+  const auto is_heavy = [&](const Phase& phase) { return all_of(phase) >= kWorthAll * processors; };
+  // The last phase in which nothing needs it yet.
+  const auto latest = [&](const Task& task, size_t own) {
+    size_t out = own;
+    while (out + 1 < phases.size() &&
+           std::none_of(phases[out + 1].begin(), phases[out + 1].end(), [&](const Task& other) {
+             return std::any_of(other.begin(), other.end(), [&](const WholeStep& each) {
+               return std::any_of(task.begin(), task.end(), [&](const WholeStep& step) {
+                 return step.part == each.part || conflict(parts[step.part], parts[each.part]);
+               });
+             });
+           }))
+      ++out;
+    return out;
+  };
+  for (size_t i = phases.size(); i-- > 0;) {
+    if (!is_heavy(phases[i])) continue;
+    Phase stays;
+    const double little = all_of(phases[i]) / 8;
+    for (const Task& task : phases[i]) {
+      size_t to = i;
+      if (!is_small(parts[task[0].part].kernel->steps()[task[0].step]) && operations(task) <= little)
+        for (size_t k = latest(task, i); k > i && to == i; --k)
+          if (is_heavy(phases[k])) to = k;
+      (to == i ? stays : phases[to]).push_back(task);
+    }
+    phases[i] = std::move(stays);
+  }
+  for (Phase& phase : phases) longest_first(parts, phase);
+  return phases;
+}
+
+void share_out(std::vector<WholePart>& parts, std::span<const Phase> phases, int processors,
+               std::deque<SteppedKernel>& made) {
+  const auto remake = [&](size_t part, int64_t own) {
+    parts[part].kernel = &made.emplace_back(parts[part].kernel->on(static_cast<int>(own)));
+    return parts[part].kernel->steps()[0].blocks;
+  };
+  for (const Phase& phase : phases) {
+    std::vector<std::pair<double, size_t>> products;
+    double all = 0;
+    int64_t blocks = 0;
     for (const Task& task : phase)
       if (const CudaStep& step = parts[task[0].part].kernel->steps()[task[0].step];
           task.size() == 1 && step.operations > 0) {
-        products.emplace_back(task[0].part, step.operations);
+        products.emplace_back(step.operations, task[0].part);
         all += step.operations;
+        blocks += step.blocks;
+      } else if (is_chain(parts, task)) {
+        ++blocks;
       }
-    if (products.size() < 2) continue;
-    for (const auto& [part, operations] : products)
-      out.emplace_back(part, std::max(static_cast<int>(processors * operations / all), processors / 8));
+    if (products.empty()) continue;
+    std::stable_sort(products.begin(), products.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    const int64_t few = processors / 8;
+    int64_t left = processors - blocks;
+    if (products.size() > 1) {
+      left = processors;
+      for (const auto& [operations, part] : products) {
+        auto own = static_cast<int64_t>(processors * operations / all);
+        if (own < few) own = left >= kFew ? left : few;
+        left -= remake(part, own);
+      }
+    }
+    for (const Task& task : phase)
+      if (const SteppedKernel& kernel = *parts[task[0].part].kernel; task.size() == 1 && kernel.steps().size() == 1)
+        if (const CudaStep& step = kernel.steps()[0]; step.operations == 0 && !is_small(step) && step.blocks > left)
+          left -= remake(task[0].part, left >= kFew ? left : processors / 4);
   }
-  return out;
 }
 
 }  // namespace lockstep::detail

@@ -23,15 +23,15 @@ struct Unit {
 
 bool is_same(const Stretch& a, const Stretch& b) { return a.space == b.space && a.begin == b.begin && a.end == b.end; }
 
+bool takes(const CudaRanges& ranges, int64_t count) {
+  return ranges.most > 0 && ranges.most % count == 0 && count >= ranges.least;
+}
+
 // The most ranges that are not too many; 0 where there are too few.
 int64_t count_of(const CudaRanges& ranges, int processors) {
   int64_t count = std::min<int64_t>(ranges.most, processors);
-  while (count >= kFewest && ranges.most % count != 0) --count;
-  return count >= std::max(kFewest, ranges.least) ? count : 0;
-}
-
-bool takes(const CudaRanges& ranges, int64_t count) {
-  return ranges.most > 0 && ranges.most % count == 0 && count >= ranges.least;
+  while (count >= kFewest && !takes(ranges, count)) --count;
+  return count >= kFewest ? count : 0;
 }
 
 bool owns(const WholePart& part, size_t operand) {
@@ -56,13 +56,13 @@ bool keep_to_their_ranges(const WholePart& first, const WholePart& second) {
 // A part of one step that writes over what others of its ranges read would not keep to its own, either.
 bool keeps_to_its_ranges(const WholePart& part) { return keep_to_their_ranges(part, part); }
 
-// The steps of a unit's members as one, of a block for each range.
+// The steps of parts as one, of a block for each range.
 class Together {
  public:
-  Together(std::span<const WholePart> parts, const Unit& unit) : count_(unit.count) {
-    for (size_t m : unit.members) {
-      members_.push_back(&parts[m]);
-      steps_.push_back(parts[m].kernel->ranges().step(unit.count));
+  Together(std::span<const WholePart> members, int64_t count) : count_(count) {
+    for (const WholePart& member : members) {
+      members_.push_back(&member);
+      steps_.push_back(member.kernel->ranges().step(count));
     }
     choose_what_is_kept();
     if (members_.size() >= kLong) choose_what_is_brought();
@@ -273,6 +273,20 @@ class Together {
   std::vector<Brought> brought_;
 };
 
+// Parts that are done together in so many ranges, or in fewer on fewer processors.
+SteppedKernel of_ranges(std::vector<WholePart> members, int64_t count) {
+  std::vector<CudaStep> steps = {Together(members, count).step()};
+  return SteppedKernel(nullptr, std::move(steps), {}, {}, [members = std::move(members), count](int processors) {
+    const auto take = [&](int64_t n) {
+      return std::all_of(members.begin(), members.end(),
+                         [&](const WholePart& m) { return takes(m.kernel->ranges(), n); });
+    };
+    int64_t fewer = std::min<int64_t>(count, processors);
+    while (fewer >= kFewest && !take(fewer)) --fewer;
+    return of_ranges(members, fewer >= kFewest ? fewer : count);
+  });
+}
+
 }  // namespace
 
 std::vector<WholePart> in_ranges(std::span<const WholePart> parts, int processors, std::deque<SteppedKernel>& made) {
@@ -323,9 +337,10 @@ std::vector<WholePart> in_ranges(std::span<const WholePart> parts, int processor
       out.push_back(parts[unit.members[0]]);
       continue;
     }
-    const Together together(parts, unit);
-    out.push_back(together.part());
-    out.back().kernel = &made.emplace_back(nullptr, std::vector<CudaStep>{together.step()});
+    std::vector<WholePart> members;
+    for (size_t m : unit.members) members.push_back(parts[m]);
+    out.push_back(Together(members, unit.count).part());
+    out.back().kernel = &made.emplace_back(of_ranges(std::move(members), unit.count));
   }
   return out;
 }

@@ -29,7 +29,13 @@ struct Made {
     step.blocks = blocks;
     step.operations = operations;
     step.meets = meets;
-    kernels.emplace_back(nullptr, std::vector<CudaStep>{step});
+    // Made anew it has as many blocks as processors, or all of its own where those are fewer.
+    const auto remake = [step](int processors) {
+      CudaStep other = step;
+      other.blocks = std::min<int64_t>(processors, step.blocks);
+      return SteppedKernel(nullptr, {other});
+    };
+    kernels.emplace_back(nullptr, std::vector<CudaStep>{step}, std::vector<BufferPtr>(), Kernel(), remake);
     WholePart part{&kernels.back(), {}, {}};
     for (const auto& [begin, end] : in) part.in.push_back({0, begin, end});
     for (const auto& [begin, end] : out) part.out.push_back({0, begin, end});
@@ -37,9 +43,10 @@ struct Made {
   }
 
   // Phases as text: tasks by the numbers of their parts.
-  std::string text() const {
+  std::string text() const { return text(phases_of(parts)); }
+  static std::string text(const std::vector<Phase>& phases) {
     std::string out;
-    for (const Phase& phase : phases_of(parts)) {
+    for (const Phase& phase : phases) {
       out += out.empty() ? "" : " |";
       for (const Task& task : phase) {
         std::string one;
@@ -144,9 +151,44 @@ TEST(WholeKernel, ProductsOfOnePhaseShareTheGpu) {
   m.add(112, {}, {{1, 2}}, 1e8);
   m.add(64, {}, {{2, 3}}, 1e3);
   m.add(64, {}, {{3, 4}});
-  m.add(128, {{0, 1}}, {{4, 5}}, 3e8);  // has a phase of its own
-  using Shares = std::vector<std::pair<size_t, int>>;
-  EXPECT_EQ(shares_of(m.parts, phases_of(m.parts), 128), (Shares{{0, 95}, {1, 31}, {2, 16}}));
+  m.add(120, {{0, 1}}, {{4, 5}}, 3e8);  // has a phase of its own,
+  m.add(64, {{0, 1}}, {{5, 6}});        // with what is done beside it
+  m.add(112, {{4, 5}}, {{6, 7}}, 3e8);
+  m.add(100, {{4, 5}}, {{7, 8}}, 1e6);
+  m.add(64, {{4, 5}}, {{8, 9}});
+  std::deque<SteppedKernel> made;
+  share_out(m.parts, phases_of(m.parts), 128, made);
+  std::vector<int64_t> blocks;
+  for (const WholePart& part : m.parts) blocks.push_back(part.kernel->steps()[0].blocks);
+  // The first two take nearly all, so that the others get an eighth and a quarter; then eight are left; and then
+  // sixteen for the smaller product, and none.
+  EXPECT_EQ(blocks, (std::vector<int64_t>{95, 31, 16, 32, 120, 8, 112, 16, 32}));
+}
+
+// Of a phase whose products are for all of the GPU, those and what others need stay.
+TEST(WholeKernel, WhatNothingWaitsForIsDoneLater) {
+  constexpr double kMuch = 2e8;
+  const auto text = [](const Made& m) { return Made::text(later(m.parts, phases_of(m.parts), 132)); };
+  Made m;
+  m.add(100, {}, {{0, 1}}, kMuch);
+  m.add(100, {}, {{1, 2}}, 1e6);  // nothing needs it
+  m.add(100, {}, {{2, 3}});       // nor this
+  m.add(100, {}, {{3, 4}});       // needed at once
+  m.add(1, {}, {{4, 5}});         // a block that is free does it
+  m.add(100, {}, {{8, 9}}, kMuch);
+  m.add(100, {{0, 1}, {3, 4}}, {{5, 6}}, kMuch);
+  EXPECT_EQ(m.text(), " 0 5 1 2 3 4 | 6");
+  EXPECT_EQ(text(m), " 0 5 3 4 | 6 1 2");
+  m.add(100, {{5, 6}, {2, 3}}, {{6, 7}});  // a phase of little
+  EXPECT_EQ(text(m), " 0 5 3 4 | 6 1 2 | 7");
+  m.add(100, {{6, 7}}, {{0, 1}}, kMuch);
+  EXPECT_EQ(text(m), " 0 5 3 4 | 6 2 | 7 | 8 1");
+
+  Made small;  // products that leave room for others
+  small.add(100, {}, {{0, 1}}, 1e7);
+  small.add(100, {}, {{1, 2}}, 1e6);
+  small.add(100, {{0, 1}}, {{2, 3}}, kMuch);
+  EXPECT_EQ(text(small), small.text());
 }
 
 TEST(WholeKernel, StepsOfOneInstructionComeOneAfterTheOther) {

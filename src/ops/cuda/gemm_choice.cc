@@ -26,13 +26,14 @@ std::optional<GemmChoice> laid_out(const GemmSpec& g, const GemmChoice::Tile& ti
   out.deep = std::max<int64_t>(least * (g.k >= 512 ? 8 : 4), least * tile.parts);
   const int64_t steps = up(g.k, out.deep);
   if (splits > 1 && (out.tiles * splits > processors || steps < splits)) return {};
-  const int64_t line_a = g.transpose_a ? tile.tall + 8 : out.deep + each;
-  const int64_t line_b = g.transpose_b ? out.deep + each : tile.wide + 8;
-  const int64_t stage =
-      ((g.transpose_a ? out.deep : tile.tall) * line_a + (g.transpose_b ? tile.wide : out.deep) * line_b) * size;
+  const int64_t stage = ((g.transpose_a ? out.deep * (tile.tall + 8) : tile.tall * (out.deep + each)) +
+                         (g.transpose_b ? tile.wide * (out.deep + each) : out.deep * (tile.wide + 8))) *
+                        size;
   // As many on their way as there is room for: what a step waits for is the GPU's second cache.
-  out.stages = std::clamp<int64_t>(up(steps, splits) + 1, 2, std::clamp<int64_t>(shared_bytes / stage, 2, 6));
-  out.shared_bytes = std::max<int64_t>(stage * out.stages, tile.parts * tile.tall * (tile.wide + 8) * 4);
+  const int64_t most = up(steps, splits);
+  out.stages = std::clamp<int64_t>(most + 1, 2, std::clamp<int64_t>(shared_bytes / stage, 2, 6));
+  out.shared_bytes =
+      std::max<int64_t>(stage * std::min(out.stages, most), tile.parts * tile.tall * (tile.wide + 8) * 4);
   if (out.shared_bytes > shared_bytes) return {};
   return out;
 }

@@ -278,6 +278,7 @@ struct Gemm {
   // Of the sums in the block's memory, one tile for each of the warps that share a sum.
   static constexpr int kLine = S::kWide + (F::kSpreadB ? 4 : 8), kTile = S::kTall * kLine;
   static constexpr int kShare = S::kTall * S::kWide / S::kSplits;  // of the tile, that a block finishes
+  static constexpr int kSlots = kMost < S::kStages ? kMost : S::kStages;  // for A's tiles, and then for as many of B's
 
   // What a block computes: the part `split` of the sums of a tile, at `row` and `col`.
   struct Place {
@@ -299,11 +300,11 @@ struct Gemm {
   // The first tiles of one operand, when nobody uses the block's memory until run().
   static void bring_a(uint32_t block, const T* a, char* shared) {
     const Place at(block);
-    bring(FeedA(a + int64_t(at.batch) * S::kStrideA, at.row), at, reinterpret_cast<T*>(shared));
+    bring<kSizeA>(FeedA(a + int64_t(at.batch) * S::kStrideA, at.row), at, reinterpret_cast<T*>(shared));
   }
   static void bring_b(uint32_t block, const T* b, char* shared) {
     const Place at(block);
-    bring(FeedB(b + int64_t(at.batch) * S::kStrideB, at.col), at, reinterpret_cast<T*>(shared) + kSizeA);
+    bring<kSizeB>(FeedB(b + int64_t(at.batch) * S::kStrideB, at.col), at, reinterpret_cast<T*>(shared) + kSlots * kSizeA);
   }
 
   // `partial`: where blocks give each other their sums, all zero before and after; unused with one split. `early`: what was
@@ -395,11 +396,11 @@ struct Gemm {
   }
 
  private:
-  template <class F>
+  template <int kSize, class F>
   static void bring(const F& feed, const Place& at, T* to) {
     const int first = at.first(), count = at.count();
 #pragma unroll 1
-    for (int s = 0; s < S::kStages - 1 && s < count; ++s) feed.fetch(to + s * (kSizeA + kSizeB), first + s);
+    for (int s = 0; s < S::kStages - 1 && s < count; ++s) feed.fetch(to + s * kSize, first + s);
     commit();
   }
 
@@ -408,11 +409,11 @@ struct Gemm {
     const FeedA feed_a(a, at.row);
     const FeedB feed_b(b, at.col);
     const int first = at.first(), count = at.count();
-    T* const slots = reinterpret_cast<T*>(shared);
+    T* const slots_a = reinterpret_cast<T*>(shared);
+    T* const slots_b = slots_a + kSlots * kSizeA;
     const auto fetch = [&](int step) {
-      T* const to = slots + step % S::kStages * (kSizeA + kSizeB);
-      feed_a.fetch(to, first + step);
-      feed_b.fetch(to + kSizeA, first + step);
+      feed_a.fetch(slots_a + step % S::kStages * kSizeA, first + step);
+      feed_b.fetch(slots_b + step % S::kStages * kSizeB, first + step);
     };
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int warp_row = warp % S::kWarpRows * kWarpTall, warp_col = warp / S::kWarpRows % S::kWarpCols * kWarpWide;
@@ -420,9 +421,8 @@ struct Gemm {
     float c[kI][kJ][4] = {};
 #pragma unroll 1
     for (int s = 0; s < S::kStages - 1; ++s) {
-      T* const to = slots + s * (kSizeA + kSizeB);
-      if (s < count && !(early & 1u)) feed_a.fetch(to, first + s);
-      if (s < count && !(early & 2u)) feed_b.fetch(to + kSizeA, first + s);
+      if (s < count && !(early & 1u)) feed_a.fetch(slots_a + s * kSizeA, first + s);
+      if (s < count && !(early & 2u)) feed_b.fetch(slots_b + s * kSizeB, first + s);
       commit();
     }
 #pragma unroll 1
@@ -432,8 +432,8 @@ struct Gemm {
       if constexpr (kMost >= S::kStages)
         if (step + S::kStages - 1 < count) fetch(step + S::kStages - 1);
       commit();
-      const T* from_a = slots + step % S::kStages * (kSizeA + kSizeB);
-      const T* from_b = from_a + kSizeA;
+      const T* from_a = slots_a + step % S::kStages * kSizeA;
+      const T* from_b = slots_b + step % S::kStages * kSizeB;
 #pragma unroll
       for (int d = 0; d < S::kDeep / F::kDeep / S::kParts; ++d) {
         const int k = (d * S::kParts + part) * F::kDeep;

@@ -113,11 +113,13 @@ uint32_t early_of(std::span<const WholePart> parts, const Phase& before, const T
   const CudaStep& step = part.kernel->steps()[task[0].step];
   uint32_t out = 0;
   for (size_t k = 0; k < step.early.size(); ++k) {
-    const Stretch& operand = part.in[step.early[k].operand];
+    const auto is_needed = [&](const Stretch& written) {
+      const std::vector<size_t>& all = step.early[k].operands;
+      return std::any_of(all.begin(), all.end(), [&](size_t i) { return written.overlaps(part.in[i]); });
+    };
     const auto is_written = [&](const Task& other) {
       return std::any_of(other.begin(), other.end(), [&](const WholeStep& each) {
-        const std::vector<Stretch>& written = parts[each.part].out;
-        return std::any_of(written.begin(), written.end(), [&](const Stretch& s) { return s.overlaps(operand); });
+        return std::any_of(parts[each.part].out.begin(), parts[each.part].out.end(), is_needed);
       });
     };
     if (std::none_of(before.begin(), before.end(), is_written)) out |= 1u << k;
@@ -360,10 +362,23 @@ std::vector<Joined> joined(CudaLane& lane, const std::vector<GpuInstruction>& in
   if (!wanted.empty() && wanted != "whole")
     throw_error("cuda: LOCKSTEP_CUDA_KERNELS is \"{}\"; give apart or whole", wanted);
   std::vector<WholePart> parts;
+  // Are results of instructions from `begin` to `end` wanted after these?
+  const auto needed = [&](size_t begin, size_t end) {
+    std::vector<bool> all;
+    for (size_t i = begin; i < end; ++i) {
+      bool is_needed = instructions[i].is_output;
+      for (size_t later = end; later < instructions.size(); ++later)
+        for (const Stretch& in : instructions[later].in)
+          for (const Stretch& result : instructions[i].out) is_needed |= in.overlaps(result);
+      all.push_back(is_needed);
+    }
+    return all;
+  };
   const auto finish = [&](size_t end) {
     if (parts.size() > 1) {
       std::deque<SteppedKernel> made;
-      std::vector<WholePart> all = in_ranges(parts, lane.info().processors, made);
+      const std::vector<WholePart> read = with_sources(parts, needed(end - parts.size(), end), made);
+      std::vector<WholePart> all = in_ranges(read, lane.info().processors, made);
       const int processors = lane.info().processors;
       share_out(all, later(all, phases_of(all), processors), processors, made);
       const std::vector<Phase> phases = later(all, phases_of(all), processors);

@@ -44,6 +44,12 @@ bool conflict(const WholePart& a, const WholePart& b);
 // Is the step one for a chain of such, of one block?
 bool is_small(const CudaStep& step);
 
+// Parts without those whose results the others compute where they read them (CudaSource): rows of images that are
+// chosen and scaled, say, which products then need nobody to wait for. `needed`, by part: its results are wanted by
+// others than these parts. `made` keeps the kernels.
+std::vector<WholePart> with_sources(std::span<const WholePart> parts, const std::vector<bool>& needed,
+                                    std::deque<SteppedKernel>& made);
+
 // Parts in an order in which they can be done, of which those that can be done range by range (CudaRanges), one after
 // the other by the same block, have become one: then nothing is waited for in between, and what one leaves to the other
 // stays in the block's memory. Of up to `processors` blocks. `made` keeps the kernels.
@@ -62,8 +68,8 @@ using Phase = std::vector<Task>;
 bool is_chain(std::span<const WholePart> parts, const Task& task);
 std::vector<Phase> phases_of(std::span<const WholePart> parts);
 
-// The same, but what little a phase of products for all of the GPU does besides is done in a later one of such
-// products, where nothing needs it before.
+// The same, but what little a phase of products for all of the GPU does besides is done in a later one of as much,
+// where nothing needs it before: of a long phase not all blocks are done at the same time.
 std::vector<Phase> later(std::span<const WholePart> parts, std::vector<Phase> phases, int processors);
 
 // Makes the kernels of parts that share a phase anew, each for its share of the GPU: the small ones for what the large
@@ -109,6 +115,7 @@ class WholeKernel {
 struct GpuInstruction {
   const Kernel* kernel = nullptr;
   std::vector<Stretch> in, out;
+  bool is_output = false;  // one of its results is the program's, too
 };
 
 // Instructions from `first` on that became one, and what a plan's text says of it.

@@ -123,7 +123,6 @@ std::vector<Phase> later(std::span<const WholePart> parts, std::vector<Phase> ph
     for (const Task& task : phase) all += operations(task);
     return all;
   };
-  const auto is_heavy = [&](const Phase& phase) { return all_of(phase) >= kWorthAll * processors; };
   // The last phase in which nothing needs it yet.
   const auto latest = [&](const Task& task, size_t own) {
     size_t out = own;
@@ -139,14 +138,14 @@ std::vector<Phase> later(std::span<const WholePart> parts, std::vector<Phase> ph
     return out;
   };
   for (size_t i = phases.size(); i-- > 0;) {
-    if (!is_heavy(phases[i])) continue;
     Phase stays;
-    const double little = all_of(phases[i]) / 8;
+    const double own = all_of(phases[i]), little = own / 8;
+    if (own < kWorthAll * processors) continue;
     for (const Task& task : phases[i]) {
       size_t to = i;
       if (!is_small(parts[task[0].part].kernel->steps()[task[0].step]) && operations(task) <= little)
         for (size_t k = latest(task, i); k > i && to == i; --k)
-          if (is_heavy(phases[k])) to = k;
+          if (all_of(phases[k]) >= own) to = k;
       (to == i ? stays : phases[to]).push_back(task);
     }
     phases[i] = std::move(stays);

@@ -84,11 +84,11 @@ class Together {
     out.blocks = count_;
     out.shared_bytes = shared_bytes_;
     for (const Brought& each : brought_) {
-      out.early.push_back({each.operand, copy_near_text(each) + "  commit();\n"});
+      out.early.push_back({{each.operand}, copy_near_text(each) + "  commit();\n"});
       out.body += fmt::format("  if (!(early & {}u)) {{\n{}  }}\n", 1u << (out.early.size() - 1), copy_near_text(each));
     }
     if (!brought_.empty()) {
-      out.prelude = "#include \"gemm.h\"\nusing namespace lockstep;\n";
+      out.prelude = "#include \"tiles.h\"\nusing namespace lockstep;\n";
       out.body += "  commit();\n  wait_for<0>();\n  __syncthreads();\n";
     }
     size_t in = 0, results = 0;
@@ -276,15 +276,15 @@ class Together {
 // Parts that are done together in so many ranges, or in fewer on fewer processors.
 SteppedKernel of_ranges(std::vector<WholePart> members, int64_t count) {
   std::vector<CudaStep> steps = {Together(members, count).step()};
-  return SteppedKernel(nullptr, std::move(steps), {}, {}, [members = std::move(members), count](int processors) {
-    const auto take = [&](int64_t n) {
-      return std::all_of(members.begin(), members.end(),
-                         [&](const WholePart& m) { return takes(m.kernel->ranges(), n); });
-    };
-    int64_t fewer = std::min<int64_t>(count, processors);
-    while (fewer >= kFewest && !take(fewer)) --fewer;
-    return of_ranges(members, fewer >= kFewest ? fewer : count);
-  });
+  return SteppedKernel(nullptr, std::move(steps), {}, {.remake = [members = std::move(members), count](int processors) {
+                         const auto take = [&](int64_t n) {
+                           return std::all_of(members.begin(), members.end(),
+                                              [&](const WholePart& m) { return takes(m.kernel->ranges(), n); });
+                         };
+                         int64_t fewer = std::min<int64_t>(count, processors);
+                         while (fewer >= kFewest && !take(fewer)) --fewer;
+                         return of_ranges(members, fewer >= kFewest ? fewer : count);
+                       }});
 }
 
 }  // namespace
@@ -311,6 +311,8 @@ std::vector<WholePart> in_ranges(std::span<const WholePart> parts, int processor
     const auto is_latest = [&](size_t u) { return units[u].level == latest; };
     const auto last = std::find_if(before.begin(), before.end(), is_latest);
     const auto joins = [&](const Unit& unit) {
+      // One block does them as well, and no other waits for it.
+      if (small(p) && std::all_of(unit.members.begin(), unit.members.end(), small)) return false;
       if (std::any_of(before.begin(), before.end(), [&](size_t u) { return is_latest(u) && u != *last; })) return false;
       const CudaRanges& ranges = parts[unit.members[0]].kernel->ranges();
       const int64_t count = unit.count > 0 ? unit.count : count_of(ranges, processors);

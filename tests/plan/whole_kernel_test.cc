@@ -35,7 +35,7 @@ struct Made {
       other.blocks = std::min<int64_t>(processors, step.blocks);
       return SteppedKernel(nullptr, {other});
     };
-    kernels.emplace_back(nullptr, std::vector<CudaStep>{step}, std::vector<BufferPtr>(), Kernel(), remake);
+    kernels.emplace_back(nullptr, std::vector<CudaStep>{step}, std::vector<BufferPtr>(), SteppedWays{.remake = remake});
     WholePart part{&kernels.back(), {}, {}};
     for (const auto& [begin, end] : in) part.in.push_back({0, begin, end});
     for (const auto& [begin, end] : out) part.out.push_back({0, begin, end});
@@ -176,13 +176,15 @@ TEST(WholeKernel, WhatNothingWaitsForIsDoneLater) {
   m.add(100, {}, {{3, 4}});       // needed at once
   m.add(1, {}, {{4, 5}});         // a block that is free does it
   m.add(100, {}, {{8, 9}}, kMuch);
-  m.add(100, {{0, 1}, {3, 4}}, {{5, 6}}, kMuch);
+  m.add(100, {{0, 1}, {3, 4}}, {{5, 6}}, 3 * kMuch);
   EXPECT_EQ(m.text(), " 0 5 1 2 3 4 | 6");
   EXPECT_EQ(text(m), " 0 5 3 4 | 6 1 2");
   m.add(100, {{5, 6}, {2, 3}}, {{6, 7}});  // a phase of little
   EXPECT_EQ(text(m), " 0 5 3 4 | 6 1 2 | 7");
-  m.add(100, {{6, 7}}, {{0, 1}}, kMuch);
-  EXPECT_EQ(text(m), " 0 5 3 4 | 6 2 | 7 | 8 1");
+  m.add(100, {{6, 7}}, {{0, 1}}, kMuch);  // of less
+  EXPECT_EQ(text(m), " 0 5 3 4 | 6 1 2 | 7 | 8");
+  m.add(100, {{6, 7}}, {{9, 10}}, 2 * kMuch);
+  EXPECT_EQ(text(m), " 0 5 3 4 | 6 2 | 7 | 9 8 1");
 
   Made small;  // products that leave room for others
   small.add(100, {}, {{0, 1}}, 1e7);

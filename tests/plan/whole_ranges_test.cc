@@ -50,10 +50,10 @@ struct Ranged {
                         return ranged;
                       }};
     for (size_t i = 0; own && i < in.size(); ++i) ranges.own.push_back(i);
-    WholePart part{&kernels.emplace_back(nullptr, std::vector{step}, std::vector<BufferPtr>(), Kernel(),
-                                         SteppedKernel::Remake(), ranges),
-                   {},
-                   {}};
+    WholePart part{
+        &kernels.emplace_back(nullptr, std::vector{step}, std::vector<BufferPtr>(), SteppedWays{.ranges = ranges}),
+        {},
+        {}};
     for (const auto& [begin, end] : in) part.in.push_back({0, begin, end});
     for (const auto& [begin, end] : out) part.out.push_back({0, begin, end});
     for (size_t i = 0; i < in.size(); ++i) part.operands.push_back(parts.size() * 10 + i);
@@ -168,20 +168,18 @@ TEST(WholeRanges, LongChainsWaitOnceForWhatTheyRead) {
   r.add(128, {{2560, 3840}, {20000, 99999}}, {{3840, 5120}});  // much
   r.add(128, {{3840, 5120}, {5120, 6400}}, {{5120, 6400}});
   r.add(128, {{5120, 6400}, {30000, 30008}}, {{7680, 8960}});  // too little
-  r.parts[0].kernel = &r.kernels.emplace_back(nullptr, r.parts[0].kernel->steps(), std::vector<BufferPtr>(), Kernel(),
-                                              SteppedKernel::Remake(), [&] {
-                                                CudaRanges ranges = r.parts[0].kernel->ranges();
-                                                ranges.own = {0};  // and all of the other
-                                                return ranges;
-                                              }());
+  CudaRanges ranges = r.parts[0].kernel->ranges();
+  ranges.own = {0};  // and all of the other
+  r.parts[0].kernel = &r.kernels.emplace_back(nullptr, r.parts[0].kernel->steps(), std::vector<BufferPtr>(),
+                                              SteppedWays{.ranges = ranges});
   const auto joined = r.joined();
   ASSERT_EQ(joined.size(), 1u);
   const CudaStep step = joined[0].kernel->steps()[0];
   // The smallest first: a range of 10 bytes of two, and 400 bytes as a whole.
   ASSERT_EQ(step.early.size(), 3u);
-  EXPECT_EQ(step.early[0].operand, 0u);
-  EXPECT_EQ(step.early[1].operand, 7u);
-  EXPECT_EQ(step.early[2].operand, 1u);
+  EXPECT_EQ(step.early[0].operands, std::vector<size_t>{0});
+  EXPECT_EQ(step.early[1].operands, std::vector<size_t>{7});
+  EXPECT_EQ(step.early[2].operands, std::vector<size_t>{1});
   EXPECT_NE(step.early[2].body.find("copy_async<16>(shared + 96 + i * 16u, p1 + i * 16u, true)"), std::string::npos)
       << step.early[2].body;
   EXPECT_NE(step.body.find("if (!(early & 4u))"), std::string::npos);
@@ -248,7 +246,7 @@ TEST(WholeRanges, TextsCompile) {
     const auto at = [](int64_t space, const Type& type) { return Stretch{space, 0, type.bytes()}; };
     add(row(gather_op, {table, index}, {{"axis", int64_t{0}}, {"batch_dims", int64_t{0}}}),
         {at(0, table), at(1, index)}, {at(2, x)});
-    add(SteppedKernel(nullptr, {product(128)}, {}, {}, {}, {.most = 128, .least = 32, .own = {0}, .step = product}),
+    add(SteppedKernel(nullptr, {product(128)}, {}, {.ranges = {.most = 128, .least = 32, .own = {0}, .step = product}}),
         {at(2, x), at(3, x)}, {at(4, y)});
     const Type kept{c.dtype, {128}};
     add(row(reduce_max_op, {y}, {{"axes", std::vector<int64_t>{1}}}), {at(4, y)}, {at(5, kept)});

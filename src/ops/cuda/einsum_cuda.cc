@@ -73,26 +73,70 @@ struct StepSpec {
   bool swapped;
   DType dtype;
   Program body;
+  // Operands of the row that are computed, and where the operands of that begin.
+  struct Source {
+    size_t operand;
+    CudaSource source;
+    size_t first;
+  };
+  std::vector<Source> sources = {};
+
+  const Source* source_of(size_t operand) const {
+    for (const Source& each : sources)
+      if (each.operand == operand) return &each;
+    return nullptr;
+  }
+  size_t a() const { return swapped ? 1 : 0; }
+  size_t b() const { return swapped ? 0 : 1; }
+};
+
+// A matrix as a parameter, or what it is computed by: which operands it is made of, and the text that defines `name`.
+struct Matrix {
+  std::vector<size_t> operands;
+  std::string text;
+
+  Matrix(CudaStep& step, const StepSpec& spec, const char* name, size_t operand) {
+    const auto add = [&](const std::string& type, const std::string& parameter, size_t index) {
+      step.parameters += fmt::format("{}{} {}", step.parameters.empty() ? "" : ", ", type, parameter);
+      step.arguments.push_back({CudaStep::Argument::operand, index});
+      operands.push_back(index);
+    };
+    const StepSpec::Source* given = spec.source_of(operand);
+    if (!given) {
+      add(fmt::format("const {}*", memory_type(spec.dtype)), name, operand);
+      return;
+    }
+    const CudaSource& source = given->source;
+    const auto parameter = [&](size_t k) { return fmt::format("{}_in{}", name, k); };
+    for (size_t k = 0; k < source.operands.size(); ++k)
+      add(source.types[k], parameter(source.operands[k]), given->first + source.operands[k]);
+    text = fmt::format("  const auto {} = {}{};\n", name, source.text(), source.applied(parameter));
+  }
 };
 
 // By that text of a product. Nothing where other elements are wanted.
 std::optional<CudaStep> finished(const StepSpec& spec, const GemmStep& product) {
-  const char* type = memory_type(spec.dtype);
   CudaStep step;
   step.name = "einsum";
-  step.parameters = fmt::format("const {}* a, const {}* b", type, type);
-  step.arguments = {{CudaStep::Argument::operand, spec.swapped ? size_t{1} : 0},
-                    {CudaStep::Argument::operand, spec.swapped ? size_t{0} : 1}};
+  const Matrix a(step, spec, "a", spec.a()), b(step, spec, "b", spec.b());
+  step.body = a.text + b.text;
   const GemmSpec& g = spec.gemm;
   step.operations = 2.0 * static_cast<double>(g.batch * g.m * g.n) * static_cast<double>(g.k);
   if (!add_finish(step, product, spec.body, 2)) return {};
+  for (const StepSpec::Source& each : spec.sources) step.prelude = each.source.prelude + step.prelude;
+  if (!product.bring_a.empty())
+    step.early = {{a.operands, fmt::format("{}  {}(block, a, shared);\n", a.text, product.bring_a)},
+                  {b.operands, fmt::format("{}  {}(block, b, shared);\n", b.text, product.bring_b)}};
   return step;
 }
 
+CudaRanges ranges_of(const StepSpec& spec);
+
 // On so many processors. Nothing where the tensor cores are not for it.
-std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kernel apart,
-                                     SteppedKernel::Remake remake = {}, CudaRanges ranges = {}) {
-  const std::optional<GemmStep> product = gemm_step(spec.gemm, processors, spec.lane->info().shared - kStepReserved);
+std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kernel apart = {}) {
+  const GemmSources sources{spec.source_of(spec.a()) != nullptr, spec.source_of(spec.b()) != nullptr};
+  const std::optional<GemmStep> product =
+      gemm_step(spec.gemm, processors, spec.lane->info().shared - kStepReserved, sources);
   if (!product) return {};
   std::optional<CudaStep> step = finished(spec, *product);
   if (!step) return {};
@@ -101,8 +145,22 @@ std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kerne
     own.push_back(spec.lane->allocate(product->partial_bytes));
     spec.lane->clear(own[0]->data(), product->partial_bytes);
   }
-  return SteppedKernel(spec.lane, {*std::move(step)}, std::move(own), std::move(apart), std::move(remake),
-                       std::move(ranges));
+  // What is computed by a block has to fit its memory, and fewer blocks would have more of it each.
+  SteppedWays ways{.apart = std::move(apart), .remake = [spec, processors](int n) {
+                     std::optional<SteppedKernel> made = stepped(spec, n);
+                     return made ? *std::move(made) : *stepped(spec, processors);
+                   }};
+  if (spec.sources.empty()) ways.ranges = ranges_of(spec);
+  if (spec.sources.empty() && ways.ranges.most == 0)
+    ways.sourced = [spec, processors](const std::vector<CudaSourced>& computed) {
+      StepSpec with = spec;
+      for (const CudaSourced& each : computed) {
+        if (each.operand >= 2 || with.source_of(each.operand)) return std::optional<SteppedKernel>();
+        with.sources.push_back({each.operand, *each.source, each.first});
+      }
+      return stepped(with, processors);
+    };
+  return SteppedKernel(spec.lane, {*std::move(step)}, std::move(own), std::move(ways));
 }
 
 // Row by row, where the second matrix is small.
@@ -110,7 +168,7 @@ CudaRanges ranges_of(const StepSpec& spec) {
   const std::optional<RowProduct> rows = row_product(spec.gemm);
   const Shape& shape = spec.body.types[spec.body.outputs[0]].shape;
   if (!rows || shape.empty() || shape[0] == 0 || rows->most % shape[0] != 0) return {};
-  CudaRanges out{.most = shape[0], .least = rows->least, .own = {spec.swapped ? size_t{1} : 0}, .step = {}};
+  CudaRanges out{.most = shape[0], .least = rows->least, .own = {spec.a()}, .step = {}};
   for (size_t i : own_inputs(spec.body))
     if (i > 0) out.own.push_back(i + 1);
   out.step = [spec](int64_t count) { return *finished(spec, row_product_step(spec.gemm, count)); };
@@ -123,10 +181,8 @@ Kernel with_step(const KernelSpec& spec, const Program& body, Kernel apart) {
   if (plan.copy_a || plan.copy_b || plan.copy_c) return apart;
   if (plan.gemm.dtype == DType::f32 && cuda_math() != CudaMath::tf32) return apart;
   if (spec.cuda->info().major < 8) return apart;
-  const StepSpec step{spec.cuda, plan.gemm, plan.swapped, spec.in[0].dtype, body};
-  std::optional<SteppedKernel> kernel = stepped(
-      step, spec.cuda->info().processors, apart, [step](int processors) { return *stepped(step, processors, {}); },
-      ranges_of(step));
+  std::optional<SteppedKernel> kernel =
+      stepped({spec.cuda, plan.gemm, plan.swapped, spec.in[0].dtype, body}, spec.cuda->info().processors, apart);
   return kernel ? Kernel(*std::move(kernel)) : apart;
 }
 

@@ -79,6 +79,19 @@ class Writer {
     for (size_t i = 0; i < p.inputs.size(); ++i) views_[p.inputs[i]] = Read{i, dense_view(p.types[p.inputs[i]].shape)};
   }
 
+  // Input k is not read but `y{k}[e]`, of the type in memory. Before body() or only_result().
+  void compute_input(size_t k) {
+    if (computed_.empty()) computed_.resize(p_.inputs.size());
+    computed_[k] = true;
+  }
+
+  // What is done for element `i`, with the expression of the only result.
+  std::pair<std::string, std::string> only_result() {
+    for (const Eqn& eqn : p_.eqns) write(eqn);
+    const std::string value = operand(p_.outputs[0]);
+    return {body_, value};
+  }
+
   // What is done for element `i`.
   std::string body() {
     for (const Eqn& eqn : p_.eqns) write(eqn);
@@ -98,8 +111,11 @@ class Writer {
   std::vector<size_t> in_place() const { return those_not(elsewhere_); }
   std::vector<size_t> own() const { return those_not(others_); }
 
-  // False after body() when the given value was wanted elsewhere than at element i.
+  // False after body() when the given value, or one that is computed, was wanted elsewhere than at element i.
   bool is_possible() const { return possible_; }
+
+  // Of what is read, after body().
+  int64_t read_bytes() const { return read_bytes_; }
 
  private:
   struct Read {
@@ -143,6 +159,11 @@ class Writer {
       possible_ &= is_dense(read.view, shape_);
       return name = given_;
     }
+    if (!computed_.empty() && computed_[read.input]) {
+      possible_ &= is_dense(read.view, shape_);
+      return name = fmt::format("load(y{}[e])", read.input);
+    }
+    read_bytes_ += size_of(p_.types[v].dtype);
     if (!is_dense(read.view, shape_)) elsewhere_[read.input] = true;
     if (!is_own(read.view, shape_, count(p_.types[p_.inputs[read.input]].shape))) others_[read.input] = true;
     fields_ += fmt::format("    {} v{};\n", register_name(p_.types[v].dtype), v);
@@ -179,6 +200,8 @@ class Writer {
   const bool quick_;
   std::string fields_, reads_;
   bool possible_ = true;
+  int64_t read_bytes_ = 0;
+  std::vector<bool> computed_;  // by input; empty: none
   std::vector<bool> elsewhere_, others_;
   std::vector<std::optional<Read>> views_;  // by value: what is read, not computed
   std::vector<std::string> names_;          // by value: its expression, once written
@@ -258,6 +281,52 @@ CudaRanges elementwise_ranges(const Program& body) {
       .step = [written, n, most](int64_t ranges) { return written.done(CudaElements::in_ranges(n, most, ranges)); }};
 }
 
+std::optional<CudaSource> elementwise_source(const Program& body, const std::vector<CudaSourced>& computed) {
+  const Type& type = body.types[body.outputs[0]];
+  const int64_t n = count(type.shape);
+  if (body.outputs.size() != 1 || n % 4 != 0 || n >= INT32_MAX) return {};
+  Writer writer(body, "", true);
+  for (const CudaSourced& each : computed) writer.compute_input(each.operand);
+  const auto [text, value] = writer.only_result();
+  if (!writer.is_possible()) return {};
+  CudaSource out;
+  out.prelude = "#include \"elementwise.h\"\nusing namespace lockstep;\n";
+  out.type = memory_type(type.dtype);
+  out.result_bytes = size_of(type.dtype);
+  out.bytes = writer.read_bytes();
+  out.equations = static_cast<int>(body.eqns.size());
+  for (size_t i = 0; i < body.inputs.size(); ++i) {
+    if (std::any_of(computed.begin(), computed.end(), [&](const CudaSourced& each) { return each.operand == i; }))
+      continue;
+    out.operands.push_back(i);
+    out.types.push_back(fmt::format("const {}*", memory_type(body.types[body.inputs[i]].dtype)));
+  }
+  for (const CudaSourced& each : computed) {
+    const CudaSource& source = *each.source;
+    for (size_t k = 0; k < source.operands.size(); ++k) {
+      out.operands.push_back(each.first + source.operands[k]);
+      out.types.push_back(source.types[k]);
+    }
+    out.prelude = source.prelude + out.prelude;
+    out.bytes += source.bytes;
+    out.equations += source.equations;
+    out.body +=
+        fmt::format("  {} y{}[4];\n  {}{}(i, y{});\n", source.type, each.operand, source.text(),
+                    source.applied([&](size_t k) { return fmt::format("in{}", each.first + k); }), each.operand);
+  }
+  if (computed.empty()) {  // to the last bit, as whoever else computes it
+    Writer exact(body, "", false);
+    const auto [one, only] = exact.only_result();
+    out.one = fmt::format("  struct Read {{\n{}  }};\n  Read r;\n{}{}  x = Store<{}>::of({});\n", exact.fields(),
+                          exact.reads(), one, out.type, only);
+  }
+  out.body += fmt::format(
+      "  struct Read {{\n{}  }};\n#pragma unroll\n  for (int e = 0; e < 4; ++e) [&](const uint32_t i) {{\n  Read r;\n"
+      "{}{}  x[e] = Store<{}>::of({});\n  }}(i + e);\n",
+      writer.fields(), writer.reads(), text, out.type, value);
+  return out;
+}
+
 std::string elementwise_text(const Program& body) { return text_of(elementwise_step(body)); }
 
 std::optional<ElementFinish> element_finish(const Program& body, bool quick) {
@@ -283,9 +352,9 @@ bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, si
       "const float x, const Read& r) {{\n{}  }}{});\n",
       element->fields, product.call, product.partial_bytes > 0 ? "partial" : "nullptr", element->reads, element->finish,
       product.bring_a.empty() ? "" : ", early");
-  if (!product.bring_a.empty())
-    step.early = {{step.arguments[0].index, fmt::format("  {}(block, a, shared);\n", product.bring_a)},
-                  {step.arguments[1].index, fmt::format("  {}(block, b, shared);\n", product.bring_b)}};
+  if (!product.bring_a.empty() && step.early.empty())
+    step.early = {{{step.arguments[0].index}, fmt::format("  {}(block, a, shared);\n", product.bring_a)},
+                  {{step.arguments[1].index}, fmt::format("  {}(block, b, shared);\n", product.bring_b)}};
   step.blocks = product.blocks;
   step.crowded = product.crowded;
   step.shared_bytes = product.shared_bytes;
@@ -320,7 +389,10 @@ Kernel then_body(std::function<void(const void* const* in, void* out)> compute, 
 Kernel elementwise_program_cuda(const Program& body, const KernelSpec& spec) {
   const int64_t n = count(body.types[body.outputs[0]].shape);
   if (n == 0) return [](const void* const*, void* const*) {};
-  return SteppedKernel(spec.cuda, {elementwise_step(body)}, {}, {}, {}, elementwise_ranges(body));
+  return SteppedKernel(spec.cuda, {elementwise_step(body)}, {},
+                       {.ranges = elementwise_ranges(body), .source = [body](const std::vector<CudaSourced>& computed) {
+                          return elementwise_source(body, computed);
+                        }});
 }
 
 Kernel fused_cuda(const KernelSpec& spec) { return elementwise_program_cuda(spec.attrs.program("body"), spec); }

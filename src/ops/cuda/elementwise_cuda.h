@@ -12,6 +12,10 @@ namespace lockstep {
 CudaStep elementwise_step(const Program& body);
 CudaRanges elementwise_ranges(const Program& body);
 
+// Some of whose inputs are computed by others. Nothing where it has several results, or wants other elements of those
+// than its own. For who cuts them short: divisions and roots are within 2 ulp.
+std::optional<CudaSource> elementwise_source(const Program& body, const std::vector<CudaSourced>& computed);
+
 // The inputs of which a range of the results along their first dimension needs its own range only.
 std::vector<size_t> own_inputs(const Program& body);
 

@@ -18,7 +18,7 @@ int64_t up(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
 // Nothing where that does not fit.
 std::optional<GemmChoice> laid_out(const GemmSpec& g, const GemmChoice::Tile& tile, int64_t splits, int processors,
-                                   int64_t shared_bytes) {
+                                   int64_t shared_bytes, GemmSources sources) {
   GemmChoice out{.tile = tile, .splits = splits};
   out.tiles = up(g.m, tile.tall) * up(g.n, tile.wide) * g.batch;
   const int64_t size = size_of(g.dtype), each = 16 / size, least = 32 / size;
@@ -26,14 +26,18 @@ std::optional<GemmChoice> laid_out(const GemmSpec& g, const GemmChoice::Tile& ti
   out.deep = std::max<int64_t>(least * (g.k >= 512 ? 8 : 4), least * tile.parts);
   const int64_t steps = up(g.k, out.deep);
   if (splits > 1 && (out.tiles * splits > processors || steps < splits)) return {};
-  const int64_t stage = ((g.transpose_a ? out.deep * (tile.tall + 8) : tile.tall * (out.deep + each)) +
-                         (g.transpose_b ? tile.wide * (out.deep + each) : out.deep * (tile.wide + 8))) *
-                        size;
-  // As many on their way as there is room for: what a step waits for is the GPU's second cache.
   const int64_t most = up(steps, splits);
-  out.stages = std::clamp<int64_t>(most + 1, 2, std::clamp<int64_t>(shared_bytes / stage, 2, 6));
+  const auto bytes_of = [&](bool held, bool deep_first, int64_t free) {
+    const int64_t deep = held ? most * out.deep : out.deep;
+    return (deep_first ? deep * (free + 8) : free * (deep + each)) * size;
+  };
+  const int64_t a = bytes_of(sources.a, g.transpose_a, tile.tall), b = bytes_of(sources.b, !g.transpose_b, tile.wide);
+  const int64_t held = (sources.a ? a : 0) + (sources.b ? b : 0), stage = a + b - held;
+  // As many on their way as there is room for: what a step waits for is the GPU's second cache.
+  const int64_t room = stage > 0 ? std::max<int64_t>(shared_bytes - held, 0) / stage : 2;
+  out.stages = std::clamp<int64_t>(most + 1, 2, std::clamp<int64_t>(room, 2, 6));
   out.shared_bytes =
-      std::max<int64_t>(stage * std::min(out.stages, most), tile.parts * tile.tall * (tile.wide + 8) * 4);
+      std::max<int64_t>(held + stage * std::min(out.stages, most), tile.parts * tile.tall * (tile.wide + 8) * 4);
   if (out.shared_bytes > shared_bytes) return {};
   return out;
 }
@@ -61,12 +65,13 @@ double cost_of(const GemmSpec& g, const GemmChoice& how, int processors) {
 
 }  // namespace
 
-std::optional<GemmChoice> choose_tiles(const GemmSpec& spec, int processors, int64_t shared_bytes) {
+std::optional<GemmChoice> choose_tiles(const GemmSpec& spec, int processors, int64_t shared_bytes,
+                                       GemmSources sources) {
   std::optional<GemmChoice> best;
   double least = 0;
   for (const GemmChoice::Tile& tile : kTiles)
     for (const int64_t splits : kSplits) {
-      const std::optional<GemmChoice> choice = laid_out(spec, tile, splits, processors, shared_bytes);
+      const std::optional<GemmChoice> choice = laid_out(spec, tile, splits, processors, shared_bytes, sources);
       if (!choice) continue;
       const double cost = cost_of(spec, *choice, processors);
       if (best && cost >= least) continue;

@@ -8,6 +8,11 @@
 
 namespace lockstep {
 
+// Operands that are computed by those who need them: a block has all it needs of them at once.
+struct GemmSources {
+  bool a = false, b = false;
+};
+
 struct GemmChoice {
   // A tile of the result, and how the warps of a block share it: its rows, its columns, and the sum.
   struct Tile {
@@ -23,6 +28,7 @@ struct GemmChoice {
 
 // For a GPU of so many processors, on which a block has so much memory of its own; nothing where no tile fits. Blocks
 // that share a sum are never more than processors.
-std::optional<GemmChoice> choose_tiles(const GemmSpec& spec, int processors, int64_t shared_bytes);
+std::optional<GemmChoice> choose_tiles(const GemmSpec& spec, int processors, int64_t shared_bytes,
+                                       GemmSources sources = {});
 
 }  // namespace lockstep

@@ -11,226 +11,8 @@
 namespace lockstep {
 
 const char* const kGemmText = R"(#pragma once
-#include "elements.h"
+#include "tiles.h"
 namespace lockstep {
-
-template <int kBytes>
-inline void copy_async(void* to, const void* from, bool inside) {
-  const uint32_t at = uint32_t(__cvta_generic_to_shared(to));
-  const int size = inside ? kBytes : 0;  // what is not read is zero
-  if constexpr (kBytes == 16)
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(size) : "memory");
-  else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(at), "l"(from), "r"(size) : "memory");
-}
-inline void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int kLeft>
-inline void wait_for() { asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory"); }
-
-// What a thread brings of the tiles of one operand, step by step along the sum. kFree is the tile's extent along the
-// other dimension, of kWhole; kDeepFirst: the stored rows are those of the sum.
-template <class T, int kThreads, int kFree, int kDeep, bool kDeepFirst, int kStep, int kWhole, int kSum, int kLead,
-          bool kVector>
-struct Feed {
-  static constexpr int kEach = kVector ? 16 / int(sizeof(T)) : 1, kAcross = (kDeepFirst ? kFree : kDeep) / kEach;
-  static constexpr int kAll = (kDeepFirst ? kDeep : kFree) * kAcross, kRounds = (kAll + kThreads - 1) / kThreads;
-  static constexpr int kRowsAtOnce = kThreads / kAcross;
-  static_assert(kThreads % kAcross == 0, "whole rows at a time");
-  const T* base;
-  const T* from;  // of the thread's first element
-  int row, col, free;
-
-  Feed(const T* matrix, int its_free)
-      : base(matrix), row(threadIdx.x / kAcross), col(threadIdx.x % kAcross * kEach), free(its_free) {
-    from = matrix + (kDeepFirst ? int64_t(row) * kLead + free + col : int64_t(free + row) * kLead + col);
-  }
-  void fetch(T* to, int step) const {
-    const T* const first = from + int64_t(step) * (kDeepFirst ? kDeep * kLead : kDeep);
-    T* const place = to + row * kStep + col;
-#pragma unroll
-    for (int u = 0; u < kRounds; ++u) {
-      const int r = row + u * kRowsAtOnce;
-      if (kAll % kThreads != 0 && r >= kAll / kAcross) continue;
-      const bool in = (kWhole % kFree == 0 || free + (kDeepFirst ? col : r) < kWhole) &&
-                      (kSum % kDeep == 0 || step * kDeep + (kDeepFirst ? r : col) < kSum);
-      const T* const at = in ? first + int64_t(u * kRowsAtOnce) * kLead : base;
-      if constexpr (kVector)
-        copy_async<16>(place + u * kRowsAtOnce * kStep, at, in);
-      else if constexpr (sizeof(T) == 4)
-        copy_async<4>(place + u * kRowsAtOnce * kStep, at, in);
-      else
-        place[u * kRowsAtOnce * kStep] = in ? *at : T{};
-    }
-  }
-};
-
-// The tensor cores take the upper 19 bits of a float and leave the rest. A little more than the float is within 0.7 of
-// the last of those bits of it, on average as often above as below, and is the same where the rest is zero; to round to
-// the nearest takes eight times as long.
-inline uint32_t tf32(uint32_t x) { return __float_as_uint(__uint_as_float(x) * 1.0003384f); }
-
-// Matrices of eight rows of sixteen bytes, four or two at a time, from the rows whose addresses the lanes give: a
-// thread has word t of row g, or, turned around, the halves 2t and 2t + 1 of column g.
-template <bool kTurned, int kCount>
-inline void load_matrices(uint32_t* to, const void* row) {
-  const uint32_t at = uint32_t(__cvta_generic_to_shared(row));
-  if constexpr (kCount == 4 && kTurned)
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
-  else if constexpr (kCount == 4)
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
-  else if constexpr (kTurned)
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
-                 : "=r"(to[0]), "=r"(to[1]) : "r"(at) : "memory");
-  else
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
-                 : "=r"(to[0]), "=r"(to[1]) : "r"(at) : "memory");
-}
-
-// kCount floats that lie side by side, where that many begin at a multiple of their size.
-template <int kCount>
-inline void load_floats(uint32_t* to, const float* from) {
-  if constexpr (kCount == 4) {
-    const uint4 x = *reinterpret_cast<const uint4*>(from);
-    to[0] = x.x, to[1] = x.y, to[2] = x.z, to[3] = x.w;
-  } else if constexpr (kCount == 2) {
-    const uint2 x = *reinterpret_cast<const uint2*>(from);
-    to[0] = x.x, to[1] = x.y;
-  } else {
-    static_assert(kCount == 1, "one, two or four");
-    to[0] = *reinterpret_cast<const uint32_t*>(from);
-  }
-}
-
-template <int kCount>
-inline void store_floats(float* to, const float* x) {
-  if constexpr (kCount == 4)
-    *reinterpret_cast<float4*>(to) = make_float4(x[0], x[1], x[2], x[3]);
-  else if constexpr (kCount == 2)
-    *reinterpret_cast<float2*>(to) = make_float2(x[0], x[1]);
-  else
-    *to = x[0];
-}
-
-// What a warp multiplies at a time: kTall x 16 rows by kWide x 8 columns. Which row or column of the tile that is
-// depends on how the tile lies in memory: where the sum's elements do not follow each other there, floats of several
-// rows or columns do, and a thread takes those.
-template <class T, int kTall, int kWide, bool kTransposeA, bool kTransposeB, int kStepA, int kStepB>
-struct Fragments {
-  static constexpr bool kFloat = sizeof(T) == 4;
-  static constexpr int kDeep = kFloat ? 8 : 16, kEach = 16 / int(sizeof(T));
-  static constexpr bool kSpreadA = kFloat && kTransposeA, kSpreadB = kFloat && !kTransposeB;
-  uint32_t a[kTall][4], b[kWide][2];
-
-  // Floats that a thread takes side by side, at most four; the next are those of eight such groups on.
-  static constexpr int kSideA = 2 * kTall < 4 ? 2 * kTall : 4, kSideB = kWide < 4 ? kWide : 4;
-
-  static int row(int i, int r) {
-    const int e = 2 * i + r / 8;  // of the floats that the thread of r % 8 takes
-    return kSpreadA ? e / kSideA * 8 * kSideA + r % 8 * kSideA + e % kSideA : i * 16 + r;
-  }
-  static int col(int j, int n) {
-    return kSpreadB ? j / kSideB * 8 * kSideB + n * kSideB + j % kSideB : j * 8 + n;
-  }
-
-  // `from` is where the warp's part of the tile begins, at the step of the sum that is due.
-  void load_a(const T* from, int lane) {
-    if constexpr (kSpreadA) {
-      uint32_t x[2][2 * kTall];
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-#pragma unroll
-        for (int e = 0; e < 2 * kTall; e += kSideA)
-          load_floats<kSideA>(x[half] + e, from + (lane % 4 + half * 4) * kStepA + e * 8 + lane / 4 * kSideA);
-#pragma unroll
-      for (int i = 0; i < kTall; ++i)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) a[i][e] = x[e / 2][2 * i + e % 2];
-    } else {
-#pragma unroll
-      for (int i = 0; i < kTall; ++i)
-        load_matrices<kTransposeA, 4>(
-            a[i], kTransposeA ? from + (lane % 8 + lane / 16 * 8) * kStepA + i * 16 + lane / 8 % 2 * 8
-                              : from + (i * 16 + lane % 16) * kStepA + lane / 16 * kEach);
-    }
-    if constexpr (kFloat) {
-#pragma unroll
-      for (int i = 0; i < kTall; ++i)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) a[i][e] = tf32(a[i][e]);
-    }
-  }
-  template <bool kRound = true>
-  void load_b(const T* from, int lane) {
-    if constexpr (kSpreadB) {
-      uint32_t x[2][kWide];
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-#pragma unroll
-        for (int j = 0; j < kWide; j += kSideB)
-          load_floats<kSideB>(x[half] + j, from + (lane % 4 + half * 4) * kStepB + j * 8 + lane / 4 * kSideB);
-#pragma unroll
-      for (int j = 0; j < kWide; ++j)
-#pragma unroll
-        for (int e = 0; e < 2; ++e) b[j][e] = x[e][j];
-    } else {
-      constexpr int kAtOnce = kWide % 2 == 0 ? 2 : 1;
-#pragma unroll
-      for (int j = 0; j < kWide; j += kAtOnce)
-        load_matrices<!kTransposeB, 2 * kAtOnce>(
-            b[j], kTransposeB
-                      ? from + (j * 8 + lane % 8 + (kAtOnce == 2 ? lane / 16 * 8 : 0)) * kStepB + lane / 8 % 2 * kEach
-                      : from + (lane % 8 + lane / 8 % 2 * 8) * kStepB + j * 8 + (kAtOnce == 2 ? lane / 16 * 8 : 0));
-    }
-    if constexpr (kFloat && kRound) {
-#pragma unroll
-      for (int j = 0; j < kWide; ++j)
-#pragma unroll
-        for (int e = 0; e < 2; ++e) b[j][e] = tf32(b[j][e]);
-    }
-  }
-  // What the warp multiplied, to its part of a tile of floats.
-  static void store(const float (&c)[kTall][kWide][4], float* to, int line, int lane) {
-    constexpr int kSide = kSpreadB ? kSideB : 2;
-#pragma unroll
-    for (int i = 0; i < kTall; ++i)
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-#pragma unroll
-        for (int u = 0; u < 2 * kWide / kSide; ++u) {
-          float x[kSide];
-#pragma unroll
-          for (int e = 0; e < kSide; ++e)
-            x[e] = kSpreadB ? c[i][u / 2 * kSide + e][2 * half + u % 2] : c[i][u][2 * half + e];
-          const int at = kSpreadB ? col(u / 2 * kSide, lane % 4 * 2 + u % 2) : col(u, lane % 4 * 2);
-          store_floats<kSide>(to + row(i, lane / 4 + half * 8) * line + at, x);
-        }
-  }
-  void multiply(float (&c)[kTall][kWide][4]) const {
-#pragma unroll
-    for (int i = 0; i < kTall; ++i)
-#pragma unroll
-      for (int j = 0; j < kWide; ++j) multiply_one(T{}, c[i][j], a[i], b[j]);
-  }
-
- private:
-  static void multiply_one(float, float (&c)[4], const uint32_t (&x)[4], const uint32_t (&y)[2]) {
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
-  }
-  static void multiply_one(bf16, float (&c)[4], const uint32_t (&x)[4], const uint32_t (&y)[2]) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
-  }
-  static void multiply_one(f16, float (&c)[4], const uint32_t (&x)[4], const uint32_t (&y)[2]) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
-  }
-};
 
 // How many of so many elements of the result a thread reads what belongs to them for at once: a read takes long, and
 // registers are plenty by then.
@@ -265,20 +47,24 @@ template <class S>
 struct Gemm {
   using T = typename S::T;
   static constexpr int kPadK = 16 / int(sizeof(T)), kPad = 8;  // so that a warp reads from all banks
-  static constexpr int kStepA = S::kTransposeA ? S::kTall + kPad : S::kDeep + kPadK;
-  static constexpr int kStepB = S::kTransposeB ? S::kDeep + kPadK : S::kWide + kPad;
-  static constexpr int kSizeA = (S::kTransposeA ? S::kDeep : S::kTall) * kStepA;
-  static constexpr int kSizeB = (S::kTransposeB ? S::kWide : S::kDeep) * kStepB;
+  static constexpr int kSteps = (S::kK + S::kDeep - 1) / S::kDeep;
+  static constexpr int kMost = (kSteps + S::kSplits - 1) / S::kSplits;    // steps of a block
+  static constexpr int kSlots = kMost < S::kStages ? kMost : S::kStages;  // that are in memory at a time, A's and then B's
+  // Of an operand that is computed, all steps of the block are there, as one.
+  static constexpr int kHeldA = S::kSourceA ? kMost * S::kDeep : S::kDeep;
+  static constexpr int kHeldB = S::kSourceB ? kMost * S::kDeep : S::kDeep;
+  static constexpr int kStepA = S::kTransposeA ? S::kTall + kPad : kHeldA + kPadK;
+  static constexpr int kStepB = S::kTransposeB ? kHeldB + kPadK : S::kWide + kPad;
+  static constexpr int kSizeA = (S::kTransposeA ? kHeldA : S::kTall) * kStepA;
+  static constexpr int kSizeB = (S::kTransposeB ? S::kWide : kHeldB) * kStepB;
+  static constexpr int kAllA = S::kSourceA ? kSizeA : kSlots * kSizeA;
   static constexpr int kWarpTall = S::kTall / S::kWarpRows, kWarpWide = S::kWide / S::kWarpCols;
   static constexpr int kI = kWarpTall / 16, kJ = kWarpWide / 8;
   using F = Fragments<T, kI, kJ, S::kTransposeA, S::kTransposeB, kStepA, kStepB>;
-  static constexpr int kSteps = (S::kK + S::kDeep - 1) / S::kDeep;
   static constexpr int kDown = (S::kM + S::kTall - 1) / S::kTall, kAcross = (S::kN + S::kWide - 1) / S::kWide;
-  static constexpr int kMost = (kSteps + S::kSplits - 1) / S::kSplits;  // steps of a block
   // Of the sums in the block's memory, one tile for each of the warps that share a sum.
   static constexpr int kLine = S::kWide + (F::kSpreadB ? 4 : 8), kTile = S::kTall * kLine;
   static constexpr int kShare = S::kTall * S::kWide / S::kSplits;  // of the tile, that a block finishes
-  static constexpr int kSlots = kMost < S::kStages ? kMost : S::kStages;  // for A's tiles, and then for as many of B's
 
   // What a block computes: the part `split` of the sums of a tile, at `row` and `col`.
   struct Place {
@@ -296,21 +82,32 @@ struct Gemm {
       Feed<T, S::kThreads, S::kTall, S::kDeep, S::kTransposeA, kStepA, S::kM, S::kK, S::kLeadA, S::kVectorA>;
   using FeedB =
       Feed<T, S::kThreads, S::kWide, S::kDeep, !S::kTransposeB, kStepB, S::kN, S::kK, S::kLeadB, S::kVectorB>;
+  using HoldA = Hold<T, S::kThreads, S::kTall, kHeldA, S::kTransposeA, kStepA, S::kM, S::kK, S::kLeadA>;
+  using HoldB = Hold<T, S::kThreads, S::kWide, kHeldB, !S::kTransposeB, kStepB, S::kN, S::kK, S::kLeadB>;
 
-  // The first tiles of one operand, when nobody uses the block's memory until run().
-  static void bring_a(uint32_t block, const T* a, char* shared) {
+  // The first tiles of one operand, or what is computed, when nobody uses the block's memory until run().
+  template <class A>
+  static void bring_a(uint32_t block, const A& a, char* shared) {
     const Place at(block);
-    bring<kSizeA>(FeedA(a + int64_t(at.batch) * S::kStrideA, at.row), at, reinterpret_cast<T*>(shared));
+    if constexpr (S::kSourceA)
+      HoldA::fill(a, reinterpret_cast<T*>(shared), at.row, at.first() * S::kDeep);
+    else
+      bring<kSizeA>(FeedA(a + int64_t(at.batch) * S::kStrideA, at.row), at, reinterpret_cast<T*>(shared));
   }
-  static void bring_b(uint32_t block, const T* b, char* shared) {
+  template <class B>
+  static void bring_b(uint32_t block, const B& b, char* shared) {
     const Place at(block);
-    bring<kSizeB>(FeedB(b + int64_t(at.batch) * S::kStrideB, at.col), at, reinterpret_cast<T*>(shared) + kSlots * kSizeA);
+    T* const to = reinterpret_cast<T*>(shared) + kAllA;
+    if constexpr (S::kSourceB)
+      HoldB::fill(b, to, at.col, at.first() * S::kDeep);
+    else
+      bring<kSizeB>(FeedB(b + int64_t(at.batch) * S::kStrideB, at.col), at, to);
   }
 
-  // `partial`: where blocks give each other their sums, all zero before and after; unused with one split. `early`: what was
+  // `a` and `b`: pointers, or what computes their elements (Hold). `partial`: where blocks give each other their sums, all zero before and after; unused with one split. `early`: what was
   // brought already, bit 0 for a and bit 1 for b.
-  template <class Read, class Reader, class Finish>
-  static void run(uint32_t block, const T* a, const T* b, float* partial, char* shared, const Reader& read,
+  template <class Read, class A, class B, class Reader, class Finish>
+  static void run(uint32_t block, const A& a, const B& b, float* partial, char* shared, const Reader& read,
                   const Finish& finish, uint32_t early) {
     const Place own(block);
     const auto [split, whole, batch, row, col] = own;
@@ -336,7 +133,7 @@ struct Gemm {
         if (inside(u + e)) read(at(u + e), reads[e]);
     };
     if constexpr (kEarly) read_group(0);
-    multiply(a + int64_t(batch) * S::kStrideA, b + int64_t(batch) * S::kStrideB, own, early, shared);
+    multiply(a, b, own, early, shared);
     const auto sum_at = [&](int place) {
       float x = 0;
 #pragma unroll
@@ -405,15 +202,19 @@ struct Gemm {
   }
 
   // Leaves the block's part of the tile's sums in its memory: there threads side by side finish elements side by side.
-  static void multiply(const T* a, const T* b, const Place& at, uint32_t early, char* shared) {
-    const FeedA feed_a(a, at.row);
-    const FeedB feed_b(b, at.col);
+  template <class A, class B>
+  static void multiply(const A& a, const B& b, const Place& at, uint32_t early, char* shared) {
+    const T *read_a = nullptr, *read_b = nullptr;
+    if constexpr (!S::kSourceA) read_a = a + int64_t(at.batch) * S::kStrideA;
+    if constexpr (!S::kSourceB) read_b = b + int64_t(at.batch) * S::kStrideB;
+    const FeedA feed_a(read_a, at.row);
+    const FeedB feed_b(read_b, at.col);
     const int first = at.first(), count = at.count();
     T* const slots_a = reinterpret_cast<T*>(shared);
-    T* const slots_b = slots_a + kSlots * kSizeA;
-    const auto fetch = [&](int step) {
-      feed_a.fetch(slots_a + step % S::kStages * kSizeA, first + step);
-      feed_b.fetch(slots_b + step % S::kStages * kSizeB, first + step);
+    T* const slots_b = slots_a + kAllA;
+    const auto fetch = [&](int step, bool with_a, bool with_b) {
+      if (!S::kSourceA && with_a) feed_a.fetch(slots_a + step % S::kStages * kSizeA, first + step);
+      if (!S::kSourceB && with_b) feed_b.fetch(slots_b + step % S::kStages * kSizeB, first + step);
     };
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int warp_row = warp % S::kWarpRows * kWarpTall, warp_col = warp / S::kWarpRows % S::kWarpCols * kWarpWide;
@@ -421,19 +222,24 @@ struct Gemm {
     float c[kI][kJ][4] = {};
 #pragma unroll 1
     for (int s = 0; s < S::kStages - 1; ++s) {
-      if (s < count && !(early & 1u)) feed_a.fetch(slots_a + s * kSizeA, first + s);
-      if (s < count && !(early & 2u)) feed_b.fetch(slots_b + s * kSizeB, first + s);
+      if (s < count) fetch(s, !(early & 1u), !(early & 2u));
       commit();
     }
+    if constexpr (S::kSourceA)
+      if (!(early & 1u)) HoldA::fill(a, slots_a, at.row, first * S::kDeep);
+    if constexpr (S::kSourceB)
+      if (!(early & 2u)) HoldB::fill(b, slots_b, at.col, first * S::kDeep);
 #pragma unroll 1
     for (int step = 0; step < count; ++step) {
       wait_for<S::kStages - 2>();
       __syncthreads();
       if constexpr (kMost >= S::kStages)
-        if (step + S::kStages - 1 < count) fetch(step + S::kStages - 1);
+        if (step + S::kStages - 1 < count) fetch(step + S::kStages - 1, true, true);
       commit();
-      const T* from_a = slots_a + step % S::kStages * kSizeA;
-      const T* from_b = slots_b + step % S::kStages * kSizeB;
+      const T* const from_a =
+          slots_a + (S::kSourceA ? step * S::kDeep * (S::kTransposeA ? kStepA : 1) : step % S::kStages * kSizeA);
+      const T* const from_b =
+          slots_b + (S::kSourceB ? step * S::kDeep * (S::kTransposeB ? 1 : kStepB) : step % S::kStages * kSizeB);
 #pragma unroll
       for (int d = 0; d < S::kDeep / F::kDeep / S::kParts; ++d) {
         const int k = (d * S::kParts + part) * F::kDeep;
@@ -452,7 +258,7 @@ struct Gemm {
 }  // namespace lockstep
 )";
 
-std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t shared_bytes) {
+std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t shared_bytes, GemmSources sources) {
   const bool half = g.dtype == DType::bf16 || g.dtype == DType::f16;
   if (!half && g.dtype != DType::f32) return {};
   if (g.m < 1 || g.n < 1 || g.k < 1 || g.batch * g.m * g.n >= INT32_MAX) return {};
@@ -468,18 +274,28 @@ std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t sha
   const auto vector = [&](int64_t lead, int64_t cols, int64_t stride) {
     return lead % each == 0 && cols % each == 0 && stride % each == 0;
   };
-  const std::optional<GemmChoice> choice = choose_tiles(g, processors, shared_bytes);
+  // Four at a time, of a whole matrix.
+  const auto computable = [&](int64_t lead, int64_t rows, int64_t cols) {
+    return g.batch == 1 && lead == cols && cols % 4 == 0 && rows * cols < INT32_MAX;
+  };
+  if (sources.a && !computable(lda, g.transpose_a ? g.k : g.m, g.transpose_a ? g.m : g.k)) return {};
+  if (sources.b && !computable(ldb, g.transpose_b ? g.n : g.k, g.transpose_b ? g.k : g.n)) return {};
+  const std::optional<GemmChoice> choice = choose_tiles(g, processors, shared_bytes, sources);
   if (!choice) return {};
+  const bool crowded =
+      choice->tile.tall / choice->tile.rows / 16 * (choice->tile.wide / choice->tile.cols / 8) > 4;  // see kEarly
+  if (crowded && (sources.a || sources.b)) return {};  // to compute them takes registers, too
   const auto& [tile, splits, deep, stages, tiles, shared] = *choice;
   const std::string members = fmt::format(
-      "  using T = {};\n  static constexpr bool kTransposeA = {}, kTransposeB = {}, kVectorA = {}, kVectorB = {};\n"
+      "  using T = {};\n  static constexpr bool kTransposeA = {}, kTransposeB = {}, kVectorA = {}, kVectorB = {}, "
+      "kSourceA = {}, kSourceB = {};\n"
       "  static constexpr int kM = {}, kN = {}, kK = {}, kLeadA = {}, kLeadB = {};\n"
       "  static constexpr int64_t kStrideA = {}, kStrideB = {};\n"
       "  static constexpr int kTall = {}, kWide = {}, kDeep = {}, kStages = {}, kWarpRows = {}, kWarpCols = {}, "
       "kParts = {}, kSplits = {}, kThreads = {};\n",
       memory_type(g.dtype), g.transpose_a, g.transpose_b, vector(lda, g.transpose_a ? g.m : g.k, stride_a),
-      vector(ldb, g.transpose_b ? g.k : g.n, stride_b), g.m, g.n, g.k, lda, ldb, stride_a, stride_b, tile.tall,
-      tile.wide, deep, stages, tile.rows, tile.cols, tile.parts, splits, kStepThreads);
+      vector(ldb, g.transpose_b ? g.k : g.n, stride_b), sources.a, sources.b, g.m, g.n, g.k, lda, ldb, stride_a,
+      stride_b, tile.tall, tile.wide, deep, stages, tile.rows, tile.cols, tile.parts, splits, kStepThreads);
   const std::string type =
       fmt::format("Product_{}", md5_hex(std::span(reinterpret_cast<const uint8_t*>(members.data()), members.size())));
   GemmStep out;
@@ -487,7 +303,7 @@ std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t sha
   out.call = fmt::format("Gemm<{}>::run<Read>", type);
   out.bring_a = fmt::format("Gemm<{}>::bring_a", type);
   out.bring_b = fmt::format("Gemm<{}>::bring_b", type);
-  out.crowded = tile.tall / tile.rows / 16 * (tile.wide / tile.cols / 8) > 4;  // see kEarly
+  out.crowded = crowded;
   out.blocks = tiles * splits;
   if (splits > 1) out.partial_bytes = out.blocks * tile.tall * tile.wide * 4;
   out.shared_bytes = shared;

@@ -6,10 +6,12 @@
 #include <string>
 
 #include "lane/cpu/gemm.h"
+#include "ops/cuda/gemm_choice.h"
 
 namespace lockstep {
 
-// What kernels include as "gemm.h".
+// What kernels include as "tiles.h" and "gemm.h".
+extern const char* const kTilesText;
 extern const char* const kGemmText;
 
 struct GemmStep {
@@ -29,7 +31,8 @@ struct GemmStep {
 };
 
 // Nothing where this is not for the tensor cores: f32 (with TF32) and 16-bit floats are, whose sums are f32.
-// For a GPU of so many processors, on which a block has so much memory of its own.
-std::optional<GemmStep> gemm_step(const GemmSpec& spec, int processors, int64_t shared_bytes);
+// For a GPU of so many processors, on which a block has so much memory of its own. `a` or `b` is a function
+// (CudaSource) where `sources` says so.
+std::optional<GemmStep> gemm_step(const GemmSpec& spec, int processors, int64_t shared_bytes, GemmSources sources = {});
 
 }  // namespace lockstep

@@ -97,6 +97,11 @@ inline float load(f16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.
 template <class T>
 inline T load(T x) { return x; }
 
+// Four elements that lie side by side, beginning at a multiple of four.
+template <class T>
+struct alignas(4 * sizeof(T)) Four {
+  T v[4];
+};
 template <class T>
 struct Store {
   static T of(T x) { return x; }
@@ -155,12 +160,16 @@ constexpr const char* kElementwise =
 }  // namespace
 
 const std::vector<CudaHeader>& kernel_headers() {
-  static const auto* const headers =
-      new std::vector<CudaHeader>{{"cstdint", kCstdint},           {"type_traits", kTypeTraits},
-                                  {"ops/math.h", kMathText},       {"ops/loops/scalar.h", kScalarText},
-                                  {"elements.h", kElements},       {"elementwise.h", kElementwise},
-                                  {"gemm.h", kGemmText},           {"row_product.h", kRowProductText},
-                                  {"conv_image.h", kConvImageText}};
+  static const auto* const headers = new std::vector<CudaHeader>{{"cstdint", kCstdint},
+                                                                 {"type_traits", kTypeTraits},
+                                                                 {"ops/math.h", kMathText},
+                                                                 {"ops/loops/scalar.h", kScalarText},
+                                                                 {"elements.h", kElements},
+                                                                 {"elementwise.h", kElementwise},
+                                                                 {"tiles.h", kTilesText},
+                                                                 {"gemm.h", kGemmText},
+                                                                 {"row_product.h", kRowProductText},
+                                                                 {"conv_image.h", kConvImageText}};
   return *headers;
 }
 

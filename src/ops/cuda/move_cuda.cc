@@ -15,7 +15,7 @@ namespace {
 // A kernel that computes element by element, at most `most` a thread: `body` sets x, element i. `own`: operands of
 // which a range of the result along its first dimension needs its own range only.
 Kernel per_element(const KernelSpec& spec, const std::string& parameters, const std::string& body, int64_t most = 4,
-                   std::vector<size_t> own = {}) {
+                   std::vector<size_t> own = {}, decltype(SteppedWays::source) source = {}) {
   const int64_t n = count(spec.out[0].shape);
   if (n == 0) return [](const void* const*, void* const*) {};
   const char* type = memory_type(spec.out[0].dtype);
@@ -42,7 +42,7 @@ Kernel per_element(const KernelSpec& spec, const std::string& parameters, const 
               .least = CudaElements::least_ranges(n),
               .own = std::move(own),
               .step = [done, n, most](int64_t count) { return done(CudaElements::in_ranges(n, most, count)); }};
-  return SteppedKernel(spec.cuda, {std::move(flat)}, {}, {}, {}, std::move(ranges));
+  return SteppedKernel(spec.cuda, {std::move(flat)}, {}, {.ranges = std::move(ranges), .source = std::move(source)});
 }
 
 // Operands as parameters: "const float* in0, ".
@@ -87,21 +87,59 @@ Kernel iota_cuda(const KernelSpec& spec) {
                                  memory_type(type.dtype), register_name(type.dtype), inner, type.shape[dim], first));
 }
 
+// Whole rows, four elements at a time, of indices that are read or computed.
+std::optional<CudaSource> rows_source(const Type& table, const Type& indices,
+                                      const std::vector<CudaSourced>& computed) {
+  const int64_t rows = table.shape[0], row = count(table.shape) / std::max<int64_t>(rows, 1);
+  if (rows == 0 || row == 0 || row % 4 != 0 || computed.size() > 1) return {};
+  const char* type = memory_type(table.dtype);
+  CudaSource out;
+  out.prelude = "#include \"elements.h\"\nusing namespace lockstep;\n";
+  out.type = type;
+  out.operands = {0};
+  out.types = {fmt::format("const {}*", type)};
+  out.result_bytes = out.bytes = size_of(table.dtype);
+  if (computed.empty()) {
+    out.operands.push_back(1);
+    out.types.push_back(fmt::format("const {}*", memory_type(indices.dtype)));
+    out.body = fmt::format("  const auto y = in1[i / {}u];\n", row);
+  } else {
+    const CudaSource& source = *computed[0].source;
+    if (computed[0].operand != 1 || source.one.empty()) return {};
+    for (size_t k = 0; k < source.operands.size(); ++k) {
+      out.operands.push_back(computed[0].first + source.operands[k]);
+      out.types.push_back(source.types[k]);
+    }
+    out.prelude = source.prelude + out.prelude;
+    out.body = fmt::format("  {} y;\n  {}{}(i / {}u, y);\n", source.type, source.text(true),
+                           source.applied([&](size_t k) { return fmt::format("in{}", computed[0].first + k); }), row);
+  }
+  out.body += fmt::format(
+      "  int64_t at = y;\n  at = at < 0 ? 0 : at > {last}ll ? {last}ll : at;\n"
+      "  const Four<{type}> four = *reinterpret_cast<const Four<{type}>*>(in0 + at * {row}ll + i % {row}u);\n"
+      "#pragma unroll\n  for (int e = 0; e < 4; ++e) x[e] = four.v[e];\n",
+      fmt::arg("row", row), fmt::arg("last", rows - 1), fmt::arg("type", type));
+  return out;
+}
+
 // x [batch, pre, n, post], indices [batch, places], slices [batch, pre, places, post].
 Kernel gather_cuda(const KernelSpec& spec) {
   const Type &x = spec.in[0], &indices = spec.in[1];
   const int64_t axis = spec.attrs.integer("axis"), batch_dims = spec.attrs.integer("batch_dims");
   const int64_t pre = extent(x.shape, batch_dims, axis), n = x.shape[static_cast<size_t>(axis)];
   const int64_t post = extent(x.shape, axis + 1, x.rank()), places = extent(indices.shape, batch_dims, indices.rank());
-  return per_element(
-      spec, parameters(spec.in),
-      fmt::format("  const uint64_t row = i / {post}u, outer = row / {places}u;\n"
-                  "  int64_t at = in1[outer / {pre}u * {places}u + row % {places}u];\n"
-                  "  at = at < 0 ? 0 : at > {last}ll ? {last}ll : at;\n"
-                  "  x = in0[(outer * {n}u + at) * {post}u + i % {post}u];\n",
-                  fmt::arg("post", post), fmt::arg("places", places), fmt::arg("pre", pre), fmt::arg("last", n - 1),
-                  fmt::arg("n", n)),
-      4, axis == 0 && batch_dims == 0 && indices.rank() > 0 ? std::vector<size_t>{1} : std::vector<size_t>());
+  const bool rows = axis == 0 && batch_dims == 0 && indices.rank() > 0;
+  decltype(SteppedWays::source) source;
+  if (rows)
+    source = [x, indices](const std::vector<CudaSourced>& computed) { return rows_source(x, indices, computed); };
+  return per_element(spec, parameters(spec.in),
+                     fmt::format("  const uint64_t row = i / {post}u, outer = row / {places}u;\n"
+                                 "  int64_t at = in1[outer / {pre}u * {places}u + row % {places}u];\n"
+                                 "  at = at < 0 ? 0 : at > {last}ll ? {last}ll : at;\n"
+                                 "  x = in0[(outer * {n}u + at) * {post}u + i % {post}u];\n",
+                                 fmt::arg("post", post), fmt::arg("places", places), fmt::arg("pre", pre),
+                                 fmt::arg("last", n - 1), fmt::arg("n", n)),
+                     4, rows ? std::vector<size_t>{1} : std::vector<size_t>(), std::move(source));
 }
 
 // Each element adds up what falls to it, in the order of the indices: the same bits every time.

@@ -204,7 +204,7 @@ Kernel reduce_kernel_cuda(ReduceKind r, const KernelSpec& spec) {
   if (layout.splits == 1) {
     CudaStep step = step_of(texts, split, layout, dtype, memory_type(dtype));
     step.arguments = {{Argument::operand, 0}, {Argument::result, 0}};
-    return SteppedKernel(spec.cuda, {std::move(step)}, {}, {}, {}, std::move(ranges));
+    return SteppedKernel(spec.cuda, {std::move(step)}, {}, {.ranges = std::move(ranges)});
   }
   // Parts are kept as they are computed: 16-bit floats as f32.
   const DType wide = dtype == DType::bf16 || dtype == DType::f16 ? DType::f32 : dtype;
@@ -216,8 +216,8 @@ Kernel reduce_kernel_cuda(ReduceKind r, const KernelSpec& spec) {
   CudaStep second = step_of(texts, rest, last, wide, memory_type(dtype));
   second.arguments = {{Argument::own, 0}, {Argument::result, 0}};
   return SteppedKernel(spec.cuda, {std::move(first), std::move(second)},
-                       {spec.cuda->allocate(layout.splits * layout.results * size_of(wide))}, {}, {},
-                       std::move(ranges));
+                       {spec.cuda->allocate(layout.splits * layout.results * size_of(wide))},
+                       {.ranges = std::move(ranges)});
 }
 
 Kernel arg_kernel_cuda(bool greatest, const KernelSpec& spec) {

@@ -19,6 +19,20 @@ std::string text_of(const CudaStep& step) {
       step.body);
 }
 
+std::string CudaSource::text(bool only_one) const {
+  std::string parameters;
+  for (size_t k = 0; k < types.size(); ++k)
+    parameters += fmt::format("{}{} in{}", k > 0 ? ", " : "", types[k], operands[k]);
+  return fmt::format("[]({}) {{\n  return [=](const uint32_t i, {} {}) {{\n{}  }};\n  }}", parameters, type,
+                     only_one ? "&x" : "(&x)[4]", only_one ? one : body);
+}
+
+std::string CudaSource::applied(const std::function<std::string(size_t operand)>& name) const {
+  std::string out;
+  for (const size_t operand : operands) out += (out.empty() ? "" : ", ") + name(operand);
+  return "(" + out + ")";
+}
+
 CudaElements CudaElements::flat(int64_t n, int64_t most) {
   constexpr int64_t kProcessors = 132;  // of a large GPU
   const int64_t together = n <= kStepThreads * most ? kStepThreads : kStepThreads * kProcessors;
@@ -57,41 +71,38 @@ struct SteppedKernel::State {
   CudaLane* lane;
   std::vector<CudaStep> steps;
   std::vector<BufferPtr> own;
-  Kernel apart;
-  Remake remake;
-  CudaRanges ranges;
+  SteppedWays ways;
   // Made on first use: put together with others, they are not needed.
   std::vector<CudaFunction> functions;
   std::vector<const void*> pointers;
   std::vector<void*> arguments;
 };
 
-SteppedKernel::SteppedKernel(CudaLane* lane, std::vector<CudaStep> steps, std::vector<BufferPtr> own, Kernel apart,
-                             Remake remake, CudaRanges ranges)
-    : state_(std::make_shared<State>(State{lane,
-                                           std::move(steps),
-                                           std::move(own),
-                                           std::move(apart),
-                                           std::move(remake),
-                                           std::move(ranges),
-                                           {},
-                                           {},
-                                           {}})) {
+SteppedKernel::SteppedKernel(CudaLane* lane, std::vector<CudaStep> steps, std::vector<BufferPtr> own, SteppedWays ways)
+    : state_(std::make_shared<State>(State{lane, std::move(steps), std::move(own), std::move(ways), {}, {}, {}})) {
   size_t most = 0;
   for (const CudaStep& step : state_->steps) most = std::max(most, step.arguments.size());
   state_->pointers.resize(most);
   state_->arguments.resize(most);
 }
 
-SteppedKernel SteppedKernel::on(int processors) const { return state_->remake ? state_->remake(processors) : *this; }
+SteppedKernel SteppedKernel::on(int processors) const {
+  return state_->ways.remake ? state_->ways.remake(processors) : *this;
+}
 
 const std::vector<CudaStep>& SteppedKernel::steps() const { return state_->steps; }
-const CudaRanges& SteppedKernel::ranges() const { return state_->ranges; }
+const CudaRanges& SteppedKernel::ranges() const { return state_->ways.ranges; }
+std::optional<CudaSource> SteppedKernel::source(const std::vector<CudaSourced>& operands) const {
+  return state_->ways.source ? state_->ways.source(operands) : std::nullopt;
+}
+std::optional<SteppedKernel> SteppedKernel::sourced(const std::vector<CudaSourced>& operands) const {
+  return state_->ways.sourced ? state_->ways.sourced(operands) : std::nullopt;
+}
 const void* SteppedKernel::own(size_t index) const { return state_->own[index]->data(); }
 
 void SteppedKernel::operator()(const void* const* in, void* const* out) const {
   State& s = *state_;
-  if (s.apart) return s.apart(in, out);
+  if (s.ways.apart) return s.ways.apart(in, out);
   while (s.functions.size() < s.steps.size())
     s.functions.push_back(kernel_of(text_of(s.steps[s.functions.size()]), *s.lane));
   for (size_t i = 0; i < s.steps.size(); ++i) {

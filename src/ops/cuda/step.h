@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,10 +40,10 @@ struct CudaStep {
   // (CudaElements::flat), and the operands of which it reads only elements of the same place.
   int64_t elements = 0, each = 0;
   std::vector<size_t> in_place;
-  // What can be on its way before all that the step reads has been written: operands, each with what brings it near,
-  // a text like `body`, which then finds bit k of `early` set for the k-th of them.
+  // What can be on its way before all that the step reads has been written: operands, with what brings them near, a
+  // text like `body`, which then finds bit k of `early` set for the k-th.
   struct Early {
-    size_t operand = 0;
+    std::vector<size_t> operands;
     std::string body;
   };
   std::vector<Early> early;
@@ -56,15 +57,49 @@ struct CudaRanges {
   std::function<CudaStep(int64_t count)> step;
 };
 
+// What elements of a row's only result are, four that lie side by side at a time: then who reads it can compute what it
+// reads, and the result need not be written (plan/whole_sources.cc).
+struct CudaSource {
+  std::string prelude;             // what stands before the function
+  std::string type;                // of an element in memory
+  std::vector<size_t> operands;    // which are read: `in0`, ... to the text
+  std::vector<std::string> types;  // theirs: "const float*"
+  // Sets x[0] to x[3] to elements i to i + 3 of the dense result. `i` is a multiple of four.
+  std::string body;
+  std::string one;                      // sets x to element i, to the last bit; may be empty
+  int64_t result_bytes = 0, bytes = 0;  // of an element, and of what is read for it
+  int equations = 0;                    // that are computed for it
+
+  // The function, of pointers in that order, that gives the function of i and x. REQUIRES: not only_one or `one`.
+  std::string text(bool only_one = false) const;
+  // "(p0, p1)" and the like: an argument list of these names, for operands by their numbers.
+  std::string applied(const std::function<std::string(size_t operand)>& name) const;
+};
+
+// An operand that is computed by a source, whose own operands are numbered from `first` on.
+struct CudaSourced {
+  size_t operand = 0;
+  const CudaSource* source = nullptr;
+  size_t first = 0;
+};
+
+class SteppedKernel;
+
+// Other ways to do what a kernel does.
+struct SteppedWays {
+  Kernel apart = {};                                         // when it is not put together with others
+  std::function<SteppedKernel(int processors)> remake = {};  // on that many processors of the GPU
+  CudaRanges ranges = {};                                    // range by range
+  // As a source, some of whose operands are computed by others; and with such operands. Nothing where that cannot be.
+  std::function<std::optional<CudaSource>(const std::vector<CudaSourced>&)> source = {};
+  std::function<std::optional<SteppedKernel>(const std::vector<CudaSourced>&)> sourced = {};
+};
+
 // A kernel made of steps. std::function's target() finds it.
 class SteppedKernel {
  public:
   // The lane may be null where only the texts are wanted. `own` is memory the steps use besides operands and results.
-  // `apart`, where given, does the same in another way, for when it is not put together with others; `remake` the same
-  // for that many processors of the GPU; `ranges` the same range by range.
-  using Remake = std::function<SteppedKernel(int processors)>;
-  SteppedKernel(CudaLane* lane, std::vector<CudaStep> steps, std::vector<BufferPtr> own = {}, Kernel apart = {},
-                Remake remake = {}, CudaRanges ranges = {});
+  SteppedKernel(CudaLane* lane, std::vector<CudaStep> steps, std::vector<BufferPtr> own = {}, SteppedWays ways = {});
 
   void operator()(const void* const* in, void* const* out) const;
 
@@ -73,6 +108,8 @@ class SteppedKernel {
 
   const std::vector<CudaStep>& steps() const;
   const CudaRanges& ranges() const;
+  std::optional<CudaSource> source(const std::vector<CudaSourced>& operands) const;
+  std::optional<SteppedKernel> sourced(const std::vector<CudaSourced>& operands) const;
   const void* own(size_t index) const;
 
  private:

@@ -1,0 +1,261 @@
+// What matrix products of steps are made of: tiles of the operands on their way to a block's memory, and what the
+// tensor cores multiply of them.
+#include "ops/cuda/gemm_text.h"
+
+namespace lockstep {
+
+const char* const kTilesText = R"(#pragma once
+#include "elements.h"
+namespace lockstep {
+
+template <int kBytes>
+inline void copy_async(void* to, const void* from, bool inside) {
+  const uint32_t at = uint32_t(__cvta_generic_to_shared(to));
+  const int size = inside ? kBytes : 0;  // what is not read is zero
+  if constexpr (kBytes == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(size) : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(at), "l"(from), "r"(size) : "memory");
+}
+inline void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int kLeft>
+inline void wait_for() { asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory"); }
+
+// What a thread brings of the tiles of one operand, step by step along the sum. kFree is the tile's extent along the
+// other dimension, of kWhole; kDeepFirst: the stored rows are those of the sum.
+template <class T, int kThreads, int kFree, int kDeep, bool kDeepFirst, int kStep, int kWhole, int kSum, int kLead,
+          bool kVector>
+struct Feed {
+  static constexpr int kEach = kVector ? 16 / int(sizeof(T)) : 1, kAcross = (kDeepFirst ? kFree : kDeep) / kEach;
+  static constexpr int kAll = (kDeepFirst ? kDeep : kFree) * kAcross, kRounds = (kAll + kThreads - 1) / kThreads;
+  static constexpr int kRowsAtOnce = kThreads / kAcross;
+  static_assert(kThreads % kAcross == 0, "whole rows at a time");
+  const T* base;
+  const T* from;  // of the thread's first element
+  int row, col, free;
+
+  Feed(const T* matrix, int its_free)
+      : base(matrix), row(threadIdx.x / kAcross), col(threadIdx.x % kAcross * kEach), free(its_free) {
+    from = matrix + (kDeepFirst ? int64_t(row) * kLead + free + col : int64_t(free + row) * kLead + col);
+  }
+  void fetch(T* to, int step) const {
+    const T* const first = from + int64_t(step) * (kDeepFirst ? kDeep * kLead : kDeep);
+    T* const place = to + row * kStep + col;
+#pragma unroll
+    for (int u = 0; u < kRounds; ++u) {
+      const int r = row + u * kRowsAtOnce;
+      if (kAll % kThreads != 0 && r >= kAll / kAcross) continue;
+      const bool in = (kWhole % kFree == 0 || free + (kDeepFirst ? col : r) < kWhole) &&
+                      (kSum % kDeep == 0 || step * kDeep + (kDeepFirst ? r : col) < kSum);
+      const T* const at = in ? first + int64_t(u * kRowsAtOnce) * kLead : base;
+      if constexpr (kVector)
+        copy_async<16>(place + u * kRowsAtOnce * kStep, at, in);
+      else if constexpr (sizeof(T) == 4)
+        copy_async<4>(place + u * kRowsAtOnce * kStep, at, in);
+      else
+        place[u * kRowsAtOnce * kStep] = in ? *at : T{};
+    }
+  }
+};
+
+// All that a block needs of an operand that is computed and not read: source(i, x) sets x[0] to x[3] to elements i to
+// i + 3 of the stored matrix. As Feed, of kHeld steps of the sum at once.
+template <class T, int kThreads, int kFree, int kHeld, bool kDeepFirst, int kStep, int kWhole, int kSum, int kLead>
+struct Hold {
+  static constexpr int kAcross = (kDeepFirst ? kFree : kHeld) / 4, kAll = (kDeepFirst ? kHeld : kFree) * kAcross;
+  static constexpr int kRounds = (kAll + kThreads - 1) / kThreads, kTogether = kRounds < 8 ? kRounds : 8;
+
+  template <class Source>
+  static void fill(const Source& source, T* to, int free, int deep) {
+#pragma unroll 1
+    for (int u = 0; u < kRounds; u += kTogether) {
+      Four<T> x[kTogether];
+#pragma unroll
+      for (int e = 0; e < kTogether; ++e) {
+        const int at = threadIdx.x + (u + e) * kThreads, r = at / kAcross, c = at % kAcross * 4;
+        const int row = r + (kDeepFirst ? deep : free), col = c + (kDeepFirst ? free : deep);
+        // Of another element, where there is none: without a branch all are on their way together.
+        const bool in = at < kAll && row < (kDeepFirst ? kSum : kWhole) && col < (kDeepFirst ? kWhole : kSum);
+        source(in ? uint32_t(row) * kLead + col : 0u, x[e].v);
+        if (!in) x[e] = {};
+      }
+#pragma unroll
+      for (int e = 0; e < kTogether; ++e) {
+        const int at = threadIdx.x + (u + e) * kThreads, r = at / kAcross, c = at % kAcross * 4;
+        if (at < kAll) *reinterpret_cast<Four<T>*>(to + r * kStep + c) = x[e];
+      }
+    }
+  }
+};
+
+// The tensor cores take the upper 19 bits of a float and leave the rest. A little more than the float is within 0.7 of
+// the last of those bits of it, on average as often above as below, and is the same where the rest is zero; to round to
+// the nearest takes eight times as long.
+inline uint32_t tf32(uint32_t x) { return __float_as_uint(__uint_as_float(x) * 1.0003384f); }
+
+// Matrices of eight rows of sixteen bytes, four or two at a time, from the rows whose addresses the lanes give: a
+// thread has word t of row g, or, turned around, the halves 2t and 2t + 1 of column g.
+template <bool kTurned, int kCount>
+inline void load_matrices(uint32_t* to, const void* row) {
+  const uint32_t at = uint32_t(__cvta_generic_to_shared(row));
+  if constexpr (kCount == 4 && kTurned)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
+  else if constexpr (kCount == 4)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
+  else if constexpr (kTurned)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
+                 : "=r"(to[0]), "=r"(to[1]) : "r"(at) : "memory");
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
+                 : "=r"(to[0]), "=r"(to[1]) : "r"(at) : "memory");
+}
+
+// kCount floats that lie side by side, where that many begin at a multiple of their size.
+template <int kCount>
+inline void load_floats(uint32_t* to, const float* from) {
+  if constexpr (kCount == 4) {
+    const uint4 x = *reinterpret_cast<const uint4*>(from);
+    to[0] = x.x, to[1] = x.y, to[2] = x.z, to[3] = x.w;
+  } else if constexpr (kCount == 2) {
+    const uint2 x = *reinterpret_cast<const uint2*>(from);
+    to[0] = x.x, to[1] = x.y;
+  } else {
+    static_assert(kCount == 1, "one, two or four");
+    to[0] = *reinterpret_cast<const uint32_t*>(from);
+  }
+}
+
+template <int kCount>
+inline void store_floats(float* to, const float* x) {
+  if constexpr (kCount == 4)
+    *reinterpret_cast<float4*>(to) = make_float4(x[0], x[1], x[2], x[3]);
+  else if constexpr (kCount == 2)
+    *reinterpret_cast<float2*>(to) = make_float2(x[0], x[1]);
+  else
+    *to = x[0];
+}
+
+// What a warp multiplies at a time: kTall x 16 rows by kWide x 8 columns. Which row or column of the tile that is
+// depends on how the tile lies in memory: where the sum's elements do not follow each other there, floats of several
+// rows or columns do, and a thread takes those.
+template <class T, int kTall, int kWide, bool kTransposeA, bool kTransposeB, int kStepA, int kStepB>
+struct Fragments {
+  static constexpr bool kFloat = sizeof(T) == 4;
+  static constexpr int kDeep = kFloat ? 8 : 16, kEach = 16 / int(sizeof(T));
+  static constexpr bool kSpreadA = kFloat && kTransposeA, kSpreadB = kFloat && !kTransposeB;
+  uint32_t a[kTall][4], b[kWide][2];
+
+  // Floats that a thread takes side by side, at most four; the next are those of eight such groups on.
+  static constexpr int kSideA = 2 * kTall < 4 ? 2 * kTall : 4, kSideB = kWide < 4 ? kWide : 4;
+
+  static int row(int i, int r) {
+    const int e = 2 * i + r / 8;  // of the floats that the thread of r % 8 takes
+    return kSpreadA ? e / kSideA * 8 * kSideA + r % 8 * kSideA + e % kSideA : i * 16 + r;
+  }
+  static int col(int j, int n) {
+    return kSpreadB ? j / kSideB * 8 * kSideB + n * kSideB + j % kSideB : j * 8 + n;
+  }
+
+  // `from` is where the warp's part of the tile begins, at the step of the sum that is due.
+  void load_a(const T* from, int lane) {
+    if constexpr (kSpreadA) {
+      uint32_t x[2][2 * kTall];
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+#pragma unroll
+        for (int e = 0; e < 2 * kTall; e += kSideA)
+          load_floats<kSideA>(x[half] + e, from + (lane % 4 + half * 4) * kStepA + e * 8 + lane / 4 * kSideA);
+#pragma unroll
+      for (int i = 0; i < kTall; ++i)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) a[i][e] = x[e / 2][2 * i + e % 2];
+    } else {
+#pragma unroll
+      for (int i = 0; i < kTall; ++i)
+        load_matrices<kTransposeA, 4>(
+            a[i], kTransposeA ? from + (lane % 8 + lane / 16 * 8) * kStepA + i * 16 + lane / 8 % 2 * 8
+                              : from + (i * 16 + lane % 16) * kStepA + lane / 16 * kEach);
+    }
+    if constexpr (kFloat) {
+#pragma unroll
+      for (int i = 0; i < kTall; ++i)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) a[i][e] = tf32(a[i][e]);
+    }
+  }
+  template <bool kRound = true>
+  void load_b(const T* from, int lane) {
+    if constexpr (kSpreadB) {
+      uint32_t x[2][kWide];
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+#pragma unroll
+        for (int j = 0; j < kWide; j += kSideB)
+          load_floats<kSideB>(x[half] + j, from + (lane % 4 + half * 4) * kStepB + j * 8 + lane / 4 * kSideB);
+#pragma unroll
+      for (int j = 0; j < kWide; ++j)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) b[j][e] = x[e][j];
+    } else {
+      constexpr int kAtOnce = kWide % 2 == 0 ? 2 : 1;
+#pragma unroll
+      for (int j = 0; j < kWide; j += kAtOnce)
+        load_matrices<!kTransposeB, 2 * kAtOnce>(
+            b[j], kTransposeB
+                      ? from + (j * 8 + lane % 8 + (kAtOnce == 2 ? lane / 16 * 8 : 0)) * kStepB + lane / 8 % 2 * kEach
+                      : from + (lane % 8 + lane / 8 % 2 * 8) * kStepB + j * 8 + (kAtOnce == 2 ? lane / 16 * 8 : 0));
+    }
+    if constexpr (kFloat && kRound) {
+#pragma unroll
+      for (int j = 0; j < kWide; ++j)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) b[j][e] = tf32(b[j][e]);
+    }
+  }
+  // What the warp multiplied, to its part of a tile of floats.
+  static void store(const float (&c)[kTall][kWide][4], float* to, int line, int lane) {
+    constexpr int kSide = kSpreadB ? kSideB : 2;
+#pragma unroll
+    for (int i = 0; i < kTall; ++i)
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+#pragma unroll
+        for (int u = 0; u < 2 * kWide / kSide; ++u) {
+          float x[kSide];
+#pragma unroll
+          for (int e = 0; e < kSide; ++e)
+            x[e] = kSpreadB ? c[i][u / 2 * kSide + e][2 * half + u % 2] : c[i][u][2 * half + e];
+          const int at = kSpreadB ? col(u / 2 * kSide, lane % 4 * 2 + u % 2) : col(u, lane % 4 * 2);
+          store_floats<kSide>(to + row(i, lane / 4 + half * 8) * line + at, x);
+        }
+  }
+  void multiply(float (&c)[kTall][kWide][4]) const {
+#pragma unroll
+    for (int i = 0; i < kTall; ++i)
+#pragma unroll
+      for (int j = 0; j < kWide; ++j) multiply_one(T{}, c[i][j], a[i], b[j]);
+  }
+
+ private:
+  static void multiply_one(float, float (&c)[4], const uint32_t (&x)[4], const uint32_t (&y)[2]) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
+  }
+  static void multiply_one(bf16, float (&c)[4], const uint32_t (&x)[4], const uint32_t (&y)[2]) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
+  }
+  static void multiply_one(f16, float (&c)[4], const uint32_t (&x)[4], const uint32_t (&y)[2]) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
+  }
+};
+}  // namespace lockstep
+)";
+
+}  // namespace lockstep

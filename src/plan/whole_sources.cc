@@ -1,0 +1,149 @@
+// Which results of one kernel are not written, but computed by those who read them.
+#include <algorithm>
+
+#include "plan/whole_kernel.h"
+
+namespace lockstep::detail {
+namespace {
+
+constexpr int kMostEquations = 8;
+constexpr int64_t kLittle = 4096;  // bytes: as much as a block may compute again
+
+bool is_same(const Stretch& a, const Stretch& b) { return a.space == b.space && a.begin == b.begin && a.end == b.end; }
+
+// Every reader of a tile computes it again: that must be less work than to read it, or nothing but another place, or of
+// nearly nothing.
+bool is_worth_it(const CudaSource& source, const Stretch& result) {
+  if (result.end - result.begin > kLittle && source.equations > 0 && source.bytes * 2 > source.result_bytes)
+    return false;
+  return source.equations <= kMostEquations;
+}
+
+class Sources {
+ public:
+  Sources(std::span<const WholePart> parts, const std::vector<bool>& needed)
+      : parts_(parts),
+        needed_(needed),
+        sources_(parts.size()),
+        inlined_(parts.size()),
+        inlines_(parts.size(), true),
+        written_(parts.size()),
+        made_(parts.size()) {
+    for (size_t p = 0; p < parts.size(); ++p) inlined_[p] = may_be_computed(p);
+    while (!settled()) {
+    }
+  }
+
+  std::vector<WholePart> result(std::deque<SteppedKernel>& made) {
+    std::vector<WholePart> out;
+    for (size_t p = 0; p < parts_.size(); ++p) {
+      if (!written_[p]) continue;
+      out.push_back(inlined_[p] ? parts_[p] : with_operands(p));
+      if (made_[p]) out.back().kernel = &made.emplace_back(*std::move(made_[p]));
+    }
+    return out;
+  }
+
+ private:
+  // One result, that all who read it read as a whole and after it, of what nobody writes from then on.
+  bool may_be_computed(size_t p) const {
+    const WholePart& own = parts_[p];
+    if (own.out.size() != 1) return false;
+    const Stretch& result = own.out[0];
+    bool read = false;
+    for (size_t q = 0; q < parts_.size(); ++q) {
+      for (const Stretch& written : parts_[q].out) {
+        if (q != p && written.overlaps(result)) return false;
+        const auto is_written = [&](const Stretch& in) { return in.overlaps(written); };
+        if (q >= p && std::any_of(own.in.begin(), own.in.end(), is_written)) return false;
+      }
+      for (const Stretch& in : parts_[q].in) {
+        if (!in.overlaps(result)) continue;
+        if (q <= p || !is_same(in, result)) return false;
+        read = true;
+      }
+    }
+    return read;
+  }
+
+  bool reads(size_t q, size_t p) const {
+    return std::any_of(parts_[q].in.begin(), parts_[q].in.end(),
+                       [&](const Stretch& in) { return is_same(in, parts_[p].out[0]); });
+  }
+
+  // The operands of a part that are computed for it, by number and by whom.
+  std::vector<std::pair<size_t, size_t>> computed_for(size_t q) const {
+    std::vector<std::pair<size_t, size_t>> out;
+    for (size_t i = 0; inlines_[q] && i < parts_[q].in.size(); ++i)
+      for (size_t p = 0; p < q; ++p)
+        if (inlined_[p] && is_same(parts_[q].in[i], parts_[p].out[0])) out.emplace_back(i, p);
+    return out;
+  }
+
+  // Its operands, then those of what is computed for it.
+  WholePart with_operands(size_t q) const {
+    WholePart out = parts_[q];
+    for (const auto& [operand, p] : computed_for(q)) {
+      out.in[operand] = {};
+      const WholePart more = with_operands(p);
+      out.in.insert(out.in.end(), more.in.begin(), more.in.end());
+      out.operands.insert(out.operands.end(), more.operands.begin(), more.operands.end());
+    }
+    return out;
+  }
+
+  std::vector<CudaSourced> sourced(size_t q) const {
+    std::vector<CudaSourced> out;
+    size_t first = parts_[q].in.size();
+    for (const auto& [operand, p] : computed_for(q)) {
+      out.push_back({operand, &*sources_[p], first});
+      first += with_operands(p).in.size();
+    }
+    return out;
+  }
+
+  // Makes all sources and their readers. False where one of them cannot be, and something was given up for it.
+  bool settled() {
+    for (size_t q = 0; q < parts_.size(); ++q) {
+      const std::vector<CudaSourced> given = sourced(q);
+      made_[q].reset();
+      if (inlined_[q]) {
+        sources_[q] = parts_[q].kernel->source(given);
+        if (sources_[q] && is_worth_it(*sources_[q], parts_[q].out[0])) continue;
+      } else {
+        if (given.empty()) continue;
+        made_[q] = parts_[q].kernel->sourced(given);
+        if (made_[q]) continue;
+      }
+      (given.empty() ? inlined_ : inlines_)[q] = false;
+      return false;
+    }
+    for (size_t p = parts_.size(); p-- > 0;) {
+      written_[p] = !inlined_[p] || needed_[p];
+      for (size_t q = p + 1; inlined_[p] && q < parts_.size(); ++q)
+        if (reads(q, p)) written_[p] = written_[p] || !inlines_[q] || (inlined_[q] && written_[q]);
+      // What is written in any case is read, unless it is nearly nothing.
+      if (!inlined_[p] || !written_[p] || parts_[p].out[0].end - parts_[p].out[0].begin <= kLittle) continue;
+      inlined_[p] = false;
+      return false;
+    }
+    return true;
+  }
+
+  std::span<const WholePart> parts_;
+  const std::vector<bool>& needed_;
+  std::vector<std::optional<CudaSource>> sources_;  // by part
+  std::vector<bool> inlined_;                       // by part: it is computed by those readers that can,
+  std::vector<bool> inlines_;                       // and this is one
+  std::vector<bool> written_;                       // by part: its result is
+  std::vector<std::optional<SteppedKernel>> made_;  // by part: it with what it computes itself
+};
+
+}  // namespace
+
+std::vector<WholePart> with_sources(std::span<const WholePart> parts, const std::vector<bool>& needed,
+                                    std::deque<SteppedKernel>& made) {
+  return Sources(parts, needed).result(made);
+}
+
+}  // namespace lockstep::detail

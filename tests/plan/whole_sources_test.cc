@@ -1,0 +1,266 @@
+// Results of one kernel on the GPU that those who read them compute themselves: which they are, and texts that the
+// GPU's compiler takes. Only the last tests need a GPU.
+#ifdef LOCKSTEP_WITH_CUDA
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "lane/cuda/api.h"
+#include "lane/cuda/code.h"
+#include "lockstep/error.h"
+#include "ops/control.h"
+#include "ops/cuda/elementwise_cuda.h"
+#include "ops/cuda/kernels.h"
+#include "ops/cuda/text.h"
+#include "ops/einsum.h"
+#include "ops/elementwise.h"
+#include "ops/index_ops.h"
+#include "ops/ops.h"
+#include "ops/reduce.h"
+#include "ops/shape_ops.h"
+#include "plan/whole_kernel.h"
+#include "rows/on_gpu.h"
+
+namespace lockstep::detail {
+namespace {
+
+using Stretches = std::vector<std::pair<int64_t, int64_t>>;
+
+// Parts that are called 0, 1, 2, ...
+struct Sourced {
+  std::deque<SteppedKernel> kernels, made;
+  std::vector<WholePart> parts;
+  std::vector<bool> needed;
+
+  void add(SteppedWays ways, const Stretches& in, const Stretches& out, bool is_needed) {
+    CudaStep step;
+    step.name = std::to_string(parts.size());
+    WholePart part{
+        &kernels.emplace_back(nullptr, std::vector{step}, std::vector<BufferPtr>(), std::move(ways)), {}, {}};
+    for (const auto& [begin, end] : in) part.in.push_back({0, begin, end});
+    for (const auto& [begin, end] : out) part.out.push_back({0, begin, end});
+    for (size_t i = 0; i < in.size(); ++i) part.operands.push_back(parts.size() * 10 + i);
+    parts.push_back(std::move(part));
+    needed.push_back(is_needed);
+  }
+  // Can be computed by others.
+  void source(const Stretches& in, const Stretches& out, int equations = 0, bool is_needed = false) {
+    const std::string name = std::to_string(parts.size());
+    add({.source =
+             [=](const std::vector<CudaSourced>& given) {
+               CudaSource made_of;
+               made_of.body = name;
+               made_of.result_bytes = 4;
+               made_of.bytes = 1;
+               made_of.equations = equations;
+               for (const CudaSourced& each : given)
+                 made_of.body += fmt::format("({}: {} from {})", each.operand, each.source->body, each.first);
+               return std::optional(made_of);
+             }},
+        in, out, is_needed);
+  }
+  // Takes such.
+  void product(const Stretches& in, const Stretches& out) {
+    const std::string name = std::to_string(parts.size());
+    add({.sourced =
+             [=](const std::vector<CudaSourced>& given) {
+               CudaStep step;
+               step.name = name;
+               for (const CudaSourced& each : given)
+                 step.name += fmt::format("({}: {} from {})", each.operand, each.source->body, each.first);
+               return std::optional(SteppedKernel(nullptr, {step}));
+             }},
+        in, out, true);
+  }
+  void plain(const Stretches& in, const Stretches& out) { add({}, in, out, true); }
+
+  // What is left, and of the last its operands.
+  std::string text() {
+    std::string out;
+    const std::vector<WholePart> left = with_sources(parts, needed, made);
+    for (const WholePart& part : left) {
+      EXPECT_EQ(part.in.size(), part.operands.size());
+      out += (out.empty() ? "" : " ") + part.kernel->steps()[0].name;
+    }
+    return fmt::format("{} [{}]", out, fmt::join(left.back().operands, " "));
+  }
+};
+
+TEST(WholeSources, WhatProductsReadTheyCompute) {
+  Sourced all;
+  all.source({{0, 10}, {10, 11}}, {{20, 30}});
+  all.source({{20, 30}}, {{30, 70}}, 3);
+  all.product({{30, 70}, {80, 90}}, {{90, 99}});
+  all.product({{200, 220}, {30, 70}}, {{100, 110}});
+  EXPECT_EQ(all.text(), "2(0: 1(0: 0 from 1) from 2) 3(1: 1(0: 0 from 1) from 2) [30 31 10 0 1]");
+}
+
+TEST(WholeSources, WhatOthersReadIsWritten) {
+  Sourced needed;
+  needed.source({{0, 10}}, {{20, 30'000}}, 0, true);
+  needed.product({{20, 30'000}}, {{40'000, 50'000}});
+  EXPECT_EQ(needed.text(), "0 1 [10]");
+  Sourced plain;
+  plain.source({{0, 10}}, {{20, 30'000}});
+  plain.product({{20, 30'000}}, {{40'000, 50'000}});
+  plain.plain({{20, 30'000}}, {{50'000, 60'000}});
+  EXPECT_EQ(plain.text(), "0 1 2 [20]");
+  Sourced part;  // of it is read
+  part.source({{0, 10}}, {{20, 30}});
+  part.product({{20, 25}}, {{40, 50}});
+  EXPECT_EQ(part.text(), "0 1 [10]");
+  Sourced nobody;
+  nobody.source({{0, 10}}, {{20, 30}});
+  EXPECT_EQ(nobody.text(), "0 [0]");
+}
+
+// As indices of rows, which images and labels are chosen by: products do not wait for them.
+TEST(WholeSources, LittleIsWrittenForSomeAndComputedByOthers) {
+  Sourced all;
+  all.source({{0, 10}}, {{20, 30}}, 1);
+  all.source({{20, 30}, {100, 200}}, {{30'000, 70'000}});
+  all.plain({{20, 30}}, {{70'000, 70'010}});
+  all.product({{30'000, 70'000}, {80'000, 90'000}}, {{90'000, 99'000}});
+  EXPECT_EQ(all.text(), "0 2 3(0: 1(0: 0 from 2) from 2) [30 31 10 11 0]");
+  Sourced chain;  // the second is written, and reads the first
+  chain.source({{0, 10}}, {{20, 30}}, 1);
+  chain.source({{20, 30}}, {{30, 40}}, 1);
+  chain.plain({{30, 40}}, {{50, 60}});
+  chain.product({{30, 40}}, {{60, 70}});
+  EXPECT_EQ(chain.text(), "0 1 2 3(0: 1(0: 0 from 1) from 1) [30 10 0]");
+}
+
+TEST(WholeSources, WhatIsWrittenOverIsReadBefore) {
+  Sourced operands;
+  operands.source({{0, 10}}, {{20, 30}});
+  operands.product({{20, 30}}, {{40, 50}});
+  operands.product({{20, 30}}, {{5, 15}});
+  EXPECT_EQ(operands.text(), "0 1 2 [20]");
+  Sourced result;
+  result.source({{0, 10}}, {{20, 30}});
+  result.product({{20, 30}}, {{25, 35}});
+  EXPECT_EQ(result.text(), "0 1 [10]");
+  Sourced in_place;
+  in_place.source({{20, 30}}, {{20, 30}});
+  in_place.product({{20, 30}}, {{40, 50}});
+  EXPECT_EQ(in_place.text(), "0 1 [10]");
+}
+
+TEST(WholeSources, MuchToComputeIsComputedOnce) {
+  Sourced all;
+  all.source({{0, 10}}, {{20, 30}}, 20);
+  all.product({{20, 30}}, {{40, 50}});
+  EXPECT_EQ(all.text(), "0 1 [10]");
+  Sourced rest;  // and it reads the first, which is written then
+  rest.source({{0, 10}}, {{20'000, 30'000}});
+  rest.source({{20'000, 30'000}}, {{30'000, 40'000}}, 20);
+  rest.product({{20'000, 30'000}, {30'000, 40'000}}, {{40'000, 50'000}});
+  EXPECT_EQ(rest.text(), "0 1 2 [20 21]");
+}
+
+// Rows that are chosen and scaled, as `a` or `b` of a product.
+TEST(WholeSources, TextsCompile) {
+  struct Case {
+    DType dtype;
+    GemmSpec gemm;
+    bool is_b;
+    const char* architecture;
+  };
+  int compiled = 0;
+  for (const Case& c : {Case{DType::f32, {.m = 128, .n = 1024, .k = 784}, false, "sm_90"},
+                        Case{DType::f32, {.m = 784, .n = 256, .k = 128, .transpose_a = true}, false, "sm_90"},
+                        Case{DType::bf16, {.m = 128, .n = 256, .k = 784}, false, "sm_80"},
+                        Case{DType::f16, {.m = 784, .n = 1024, .k = 128, .transpose_a = true}, false, "sm_90"},
+                        Case{DType::f32, {.m = 256, .n = 784, .k = 128, .transpose_a = true}, true, "sm_80"},
+                        Case{DType::bf16, {.m = 64, .n = 100, .k = 784, .transpose_b = true}, true, "sm_90"}}) {
+    SCOPED_TRACE(fmt::format("{} x {} x {}, {}", c.gemm.m, c.gemm.n, c.gemm.k, name(c.dtype)));
+    GemmSpec g = c.gemm;
+    g.dtype = c.dtype;
+    const int64_t rows = c.is_b ? (g.transpose_b ? g.n : g.k) : (g.transpose_a ? g.k : g.m), cols = 784;
+    const Type table{DType::u8, {1000, cols}}, index{DType::i32, {rows}}, chosen{DType::u8, {rows, cols}};
+    Pool pool({.threads = 1});
+    const std::vector<Type> in = {table, index}, out = {chosen};
+    const Attrs attrs{{"axis", int64_t{0}}, {"batch_dims", int64_t{0}}};
+    const Kernel gather = gather_cuda({.in = in, .out = out, .attrs = attrs, .pool = pool, .alias = {}});
+    const std::optional<CudaSource> some = gather.target<SteppedKernel>()->source({});
+    ASSERT_TRUE(some);
+    EXPECT_EQ(some->operands, (std::vector<size_t>{0, 1}));
+    Builder of_index;
+    const Value first = of_index.input(index);
+    const std::optional<CudaSource> place =
+        elementwise_source(of_index.take(Values{first + full(of_index, index, 3)}), {});
+    ASSERT_TRUE(place);
+    const std::optional<CudaSource> by_place = gather.target<SteppedKernel>()->source({{1, &*place, 2}});
+    ASSERT_TRUE(by_place);
+    EXPECT_EQ(by_place->operands, (std::vector<size_t>{0, 2}));
+    EXPECT_EQ(by_place->bytes, 1);
+    Builder b;
+    const Value x = cast(b.input(chosen), c.dtype);
+    const std::optional<CudaSource> source =
+        elementwise_source(b.take(Values{x * full(b, x.type(), 0.5)}), {{0, c.is_b ? &*by_place : &*some, 1}});
+    ASSERT_TRUE(source);
+    EXPECT_EQ(source->operands, (std::vector<size_t>{1, c.is_b ? size_t{3} : 2}));
+    EXPECT_EQ(source->bytes, 1);
+    const std::optional<GemmStep> product = gemm_step(g, 132, 220 << 10, {!c.is_b, c.is_b});
+    if (!product) {  // no registers left
+      EXPECT_TRUE(gemm_step(g, 132, 220 << 10)->crowded);
+      continue;
+    }
+    ++compiled;
+    CudaStep step;
+    const char *its = c.is_b ? "b" : "a", *other = c.is_b ? "a" : "b";
+    step.parameters = fmt::format("const {}* {}, {} p1, {} p{}", memory_type(c.dtype), other, source->types[0],
+                                  source->types[1], source->operands[1]);
+    for (size_t k = 0; k < 3; ++k) step.arguments.push_back({CudaStep::Argument::operand, k});
+    step.body = fmt::format("  const auto {} = {}{};\n", its, source->text(),
+                            source->applied([](size_t k) { return fmt::format("p{}", k); }));
+    Builder as_it_is;
+    ASSERT_TRUE(add_finish(step, *product, as_it_is.take(Values{as_it_is.input({c.dtype, {g.m, g.n}})}), 3));
+    step.prelude = source->prelude + step.prelude;
+    try {
+      EXPECT_FALSE(compile_cuda(text_of(step), kernel_headers(), c.architecture).empty());
+    } catch (const Error& e) {
+      if (std::string(e.what()).find("is not there") != std::string::npos) GTEST_SKIP() << e.what();
+      FAIL() << e.what();
+    }
+  }
+  EXPECT_EQ(compiled, 4);
+}
+
+// A layer of rows of a table and its gradient; two of the table's rows are asked for that are not there.
+Program a_layer(DType dtype, int64_t rows, int64_t deep, int64_t wide) {
+  Builder b;
+  const Value table = b.input({DType::u8, {70, deep}}), index = b.input({DType::i32, {rows}});
+  const Value w = b.input({dtype, {deep, wide}}), dy = b.input({dtype, {rows, wide}});
+  const Value place = index + full(b, index.type(), 1);
+  const Value chosen = cast(gather(table, place, 0), dtype), x = chosen - full(b, chosen.type(), 1);
+  const Value y = einsum("mk,kn->mn", x, w);
+  const Value little = maximum(minimum(y, dy), full(b, y.type(), -4));
+  // What is chosen by the same indices besides, which are written for that.
+  const Value label = gather(b.input({DType::i32, {70}}), place, 0);
+  return b.take(Values{y, w - einsum("mk,mn->kn", x, little), einsum("km,nk->mn", w, x), label + label});
+}
+
+TEST(WholeSources, OnGpuTheyComputeTheSame) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
+  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
+  std::mt19937 random(20261116);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const auto& [rows, deep, wide] : {std::tuple<int64_t, int64_t, int64_t>{128, 784, 256},
+                                           {128, 784, 1024},
+                                           {96, 100, 200},
+                                           {60, 20, 2000},
+                                           {36, 1028, 68}}) {
+      SCOPED_TRACE(fmt::format("{} rows of {} to {}, {}", rows, deep, wide, name(dtype)));
+      const Program program = a_layer(dtype, rows, deep, wide);
+      HostArrays in;
+      for (const Type& type : program.input_types()) in.push_back(whole_numbers(type, random()));
+      for (int64_t i = 0; i < rows; ++i) in[1].set(i, static_cast<double>((i * 37 + 5) % 74 - 2));
+      const HostArrays got = planned_on_gpu(program, in), wanted = eager(program, in);
+      for (size_t o = 0; o < got.size(); ++o) expect_equal(got[o], wanted[o]);
+    }
+}
+
+}  // namespace
+}  // namespace lockstep::detail
+#endif

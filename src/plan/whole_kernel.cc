@@ -93,19 +93,6 @@ std::vector<std::vector<size_t>> first_pointers(std::span<const WholePart> parts
   return out;
 }
 
-// "const float* in0, float* out0" -> its types.
-std::vector<std::string> types_of(const std::string& parameters) {
-  std::vector<std::string> out;
-  for (size_t begin = 0; begin < parameters.size();) {
-    size_t end = parameters.find(", ", begin);
-    if (end == std::string::npos) end = parameters.size();
-    const std::string one = parameters.substr(begin, end - begin);
-    out.push_back(one.substr(0, one.find('*') + 1));
-    begin = end + 2;
-  }
-  return out;
-}
-
 // Of a phase that comes after another one: which of what its steps need the one before does not write, by bits.
 uint32_t early_of(std::span<const WholePart> parts, const Phase& before, const Task& task) {
   if (task.size() != 1) return 0;
@@ -172,7 +159,7 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
   const auto odd_of = [&](size_t number) { return std::lower_bound(odd.begin(), odd.end(), number) - odd.begin(); };
   const auto arguments_of = [&](const WholeStep& at) {
     const CudaStep& step = parts[at.part].kernel->steps()[at.step];
-    const std::vector<std::string> types = types_of(step.parameters);
+    const auto types = parameters_of(step);
     LOCKSTEP_CHECK(types.size() == step.arguments.size(), "{} parameters for {} arguments", types.size(),
                    step.arguments.size());
     const char* from = near ? "near" : "all";
@@ -180,9 +167,9 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
     for (size_t i = 0; i < types.size(); ++i) {
       const size_t number = pointers[at.part][at.step] + i;
       const std::optional<int64_t> moves = step_of(parts[at.part], step.arguments[i], steps);
-      arguments += moves ? fmt::format(", ({})at_round({}.p[{}], {}.odd[{}], {}ll, round)", types[i], from, number,
-                                       from, odd_of(number), *moves)
-                         : fmt::format(", ({}){}.p[{}]", types[i], from, number);
+      arguments += moves ? fmt::format(", ({})at_round({}.p[{}], {}.odd[{}], {}ll, round)", types[i].first, from,
+                                       number, from, odd_of(number), *moves)
+                         : fmt::format(", ({}){}.p[{}]", types[i].first, from, number);
     }
     return arguments;
   };

@@ -243,14 +243,9 @@ class Together {
   }
   static std::string typed(const CudaStep& step) {
     std::string out;
-    size_t begin = 0;
-    for (size_t a = 0; a < step.arguments.size(); ++a) {
-      const size_t end = std::min(step.parameters.find(", ", begin), step.parameters.size());
-      const std::string one = step.parameters.substr(begin, end - begin);
-      const size_t star = one.find('*') + 1;
-      out += fmt::format("  {} const{} = ({})q{};\n", one.substr(0, star), one.substr(star), one.substr(0, star), a);
-      begin = end + 2;
-    }
+    size_t count = 0;
+    for (const auto& [type, name] : parameters_of(step))
+      out += fmt::format("  {0} const {1} = ({0})q{2};\n", type, name, count++);
     return out;
   }
 

@@ -227,6 +227,30 @@ TEST(WholeSources, TextsCompile) {
   EXPECT_EQ(compiled, 4);
 }
 
+// Nor where it would make the tiles smaller: what is computed is in the block's memory as a whole.
+TEST(WholeSources, TilesStayAsTheyAre) {
+  std::mt19937 random(20261117);
+  const auto below = [&](int64_t most) { return std::uniform_int_distribution<int64_t>(1, most)(random); };
+  int some = 0, none = 0;
+  for (int i = 0; i < 300; ++i) {
+    const GemmSpec g{.dtype = i % 2 == 0 ? DType::f32 : DType::bf16,
+                     .m = 4 * below(300),
+                     .n = 4 * below(300),
+                     .k = 4 * below(1000),
+                     .transpose_a = i % 3 == 0};
+    const std::optional<GemmStep> plain = gemm_step(g, 132, 220 << 10),
+                                  with = gemm_step(g, 132, 220 << 10, {true, false});
+    ASSERT_TRUE(plain);
+    ++(with ? some : none);
+    if (!with) continue;
+    EXPECT_FALSE(plain->crowded);
+    EXPECT_EQ(with->blocks, plain->blocks);
+    EXPECT_LE(with->shared_bytes, 220 << 10);
+  }
+  EXPECT_GT(some, 10);
+  EXPECT_GT(none, 10);
+}
+
 // A layer of rows of a table and its gradient; two of the table's rows are asked for that are not there.
 Program a_layer(DType dtype, int64_t rows, int64_t deep, int64_t wide) {
   Builder b;

@@ -282,10 +282,13 @@ std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t sha
   if (sources.b && !computable(ldb, g.transpose_b ? g.n : g.k, g.transpose_b ? g.k : g.n)) return {};
   const std::optional<GemmChoice> choice = choose_tiles(g, processors, shared_bytes, sources);
   if (!choice) return {};
-  const bool crowded =
-      choice->tile.tall / choice->tile.rows / 16 * (choice->tile.wide / choice->tile.cols / 8) > 4;  // see kEarly
-  if (crowded && (sources.a || sources.b)) return {};  // to compute them takes registers, too
   const auto& [tile, splits, deep, stages, tiles, shared] = *choice;
+  const bool crowded = tile.tall / tile.rows / 16 * (tile.wide / tile.cols / 8) > 4;  // see kEarly
+  if (sources.a || sources.b) {
+    // To compute them takes registers, too; and where they take the memory of larger tiles, they are better read.
+    const std::optional<GemmChoice> plain = choose_tiles(g, processors, shared_bytes);
+    if (crowded || plain->tile.tall != tile.tall || plain->tile.wide != tile.wide || plain->splits != splits) return {};
+  }
   const std::string members = fmt::format(
       "  using T = {};\n  static constexpr bool kTransposeA = {}, kTransposeB = {}, kVectorA = {}, kVectorB = {}, "
       "kSourceA = {}, kSourceB = {};\n"

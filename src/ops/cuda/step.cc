@@ -19,6 +19,17 @@ std::string text_of(const CudaStep& step) {
       step.body);
 }
 
+std::vector<std::pair<std::string, std::string>> parameters_of(const CudaStep& step) {
+  std::vector<std::pair<std::string, std::string>> out;
+  const std::string& all = step.parameters;
+  for (size_t begin = 0; begin < all.size();) {
+    const size_t end = std::min(all.find(", ", begin), all.size()), star = all.find('*', begin) + 1;
+    out.emplace_back(all.substr(begin, star - begin), all.substr(star + 1, end - star - 1));
+    begin = end + 2;
+  }
+  return out;
+}
+
 std::string CudaSource::text(bool only_one) const {
   std::string parameters;
   for (size_t k = 0; k < types.size(); ++k)

@@ -133,6 +133,9 @@ struct CudaElements {
   std::string text(const std::string& state, const std::string& read, const std::string& finish) const;
 };
 
+// The types and the names of a step's parameters: "const float*" and "in0".
+std::vector<std::pair<std::string, std::string>> parameters_of(const CudaStep& step);
+
 // The text of a step as a kernel of its own, called `f`.
 std::string text_of(const CudaStep& step);
 

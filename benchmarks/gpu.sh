@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# On a machine with an NVIDIA GPU: what no other machine can check, and training beside other libraries.
+#
+#   benchmarks/gpu.sh check [BUILD]   the tests on the GPU, and again under each tool of compute-sanitizer
+#   benchmarks/gpu.sh time [BUILD]    seconds an epoch: ours, JAX's and PyTorch's where their Python packages are there
+#   benchmarks/gpu.sh table [FILE]    the table of lines that `time` has kept, of standard input without a file
+#
+# BUILD is the folder of a build with its tests and benchmarks; build, if it is not given.
+# Of the environment: GPU_LIMIT, the seconds a suite may take (1800); GPU_JOBS, the suites at a time (one for every two
+# cores); GPU_CASES, GPU_PRECISIONS and GPU_BATCHES, what is timed (as of benchmarks/epochs.cc);
+# GPU_LOGS, the folder for what is printed (BUILD/gpu).
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
+die() { echo "gpu.sh: $*" >&2; exit 2; }
+
+# Suites, one a line: name, environment, program, tests. "whole": floats are multiplied whole, as the references do.
+suites() {
+  cat <<'END'
+lane LOCKSTEP_PLATFORM=cpu test_lane *Gpu*
+plan LOCKSTEP_PLATFORM=cpu test_plan *Gpu*
+rows LOCKSTEP_CUDA_MATH=full test_rows *Gpu*
+comm LOCKSTEP_PLATFORM=cpu test_comm *Cuda*:*Nccl*:*Gpu*
+array LOCKSTEP_PLATFORM=cuda test_array *
+spmd LOCKSTEP_PLATFORM=cuda test_spmd *
+golden LOCKSTEP_PLATFORM=cuda test_training *olden*
+END
+}
+
+# One suite, under a tool or "plain"; writes a line of what came of it.
+one() {
+  local tool=$1 name=$2 variable=$3 program=$4 filter=$5 log=$6/$2.$1.log begin=$SECONDS status=0 said
+  local command=(env "$variable" "$program" "--gtest_filter=$filter")
+  [ "$tool" = plain ] || command=(env "$variable" "$sanitizer" --tool "$tool" --error-exitcode 99 "$program" "--gtest_filter=$filter")
+  timeout -k 10 "$limit" "${command[@]}" >"$log" 2>&1 || status=$?
+  said=$(sed -n 's/^\[  PASSED  \] \([0-9]* tests\?\).*/\1 passed/p' "$log" | tail -1)
+  case $status in
+    0) said=${said:-nothing ran} ;;
+    77) said="skipped" ;;
+    99) said="$(grep -c '^========= .*\(Invalid\|Uninitialized\|Race\|hazard\|Error\|error\)' "$log" || true) lines of findings: see $log" ;;
+    124 | 137) said="not done after $limit s: see $log" ;;
+    *) said="FAILED ($status): see $log" ;;
+  esac
+  printf '%-8s %-10s %5d s  %s\n' "$name" "$tool" $((SECONDS - begin)) "$said"
+  [ $status -eq 0 ] || [ $status -eq 77 ] || touch "$6/failed"
+}
+
+check() {
+  local logs=${GPU_LOGS:-$build/gpu} tools=(plain) found
+  limit=${GPU_LIMIT:-1800}
+  sanitizer=$(command -v compute-sanitizer || true)
+  [ -n "$sanitizer" ] || for found in "${CUDA_HOME:-/usr/local/cuda}"/bin/compute-sanitizer; do
+    [ -x "$found" ] && sanitizer=$found
+  done
+  if [ -n "$sanitizer" ]; then
+    tools+=(memcheck racecheck initcheck)
+  else
+    echo "compute-sanitizer is not there: tests as they are only"
+  fi
+  nvidia-smi -L >/dev/null 2>&1 || die "no NVIDIA GPU answers here (nvidia-smi -L)"
+  mkdir -p "$logs"
+  rm -f "$logs"/*.log "$logs/failed"
+  local jobs=${GPU_JOBS:-$((($(nproc) + 1) / 2))} tool name variable program filter
+  for tool in "${tools[@]}"; do
+    while read -r name variable program filter; do
+      if [ ! -x "$build/tests/$program" ]; then
+        echo "$name: $build/tests/$program is not there" && touch "$logs/failed"
+        continue
+      fi
+      while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n || true; done
+      one "$tool" "$name" "$variable" "$build/tests/$program" "$filter" "$logs" &
+    done < <(suites)
+  done
+  wait
+  [ ! -e "$logs/failed" ] || { echo "not all is well"; exit 1; }
+  echo "all is well"
+}
+
+has() { python3 -c "import $1" 2>/dev/null; }
+
+# One run, one library after the other, of the same cases.
+measure() {
+  local logs=${GPU_LOGS:-$build/gpu} lines
+  local what=(--cases "${GPU_CASES:-mlp1024:sgd,mlp:adam,cnn:adam}" --precisions "${GPU_PRECISIONS:-f32,bf16}" --batches "${GPU_BATCHES:-128,8192}")
+  [ -x "$build/benchmarks/epochs" ] || die "$build/benchmarks/epochs is not there; ./dev bench builds it"
+  mkdir -p "$logs"
+  lines=$logs/epochs.jsonl
+  : >"$lines"
+  keep() { sed -n "s/^{/{\"by\": \"$1\", /p" | tee -a "$lines"; }
+  "$build/benchmarks/epochs" --platform "${GPU_PLATFORM:-cuda}" --forms step,whole "${what[@]}" | keep ours
+  if has jax; then python3 "$here/neighbours/jax_mnist.py" "${what[@]}" 2>"$logs/jax.log" | keep jax; else echo "jax is not there"; fi
+  if has torch; then python3 "$here/neighbours/torch_mnist.py" "${what[@]}" 2>"$logs/torch.log" | keep torch; else echo "torch is not there"; fi
+  table "$lines"
+}
+
+table() {
+  awk '
+    function text(name) { return match($0, "\"" name "\": \"[^\"]*\"") ? substr($0, RSTART + length(name) + 5, RLENGTH - length(name) - 6) : "" }
+    function number(name) { return match($0, "\"" name "\": [0-9.e-]+") ? substr($0, RSTART + length(name) + 4, RLENGTH - length(name) - 4) + 0 : "" }
+    function cell(x) { return x == "" ? "" : sprintf("%.4f", x) }
+    function ratio(x, y) { return x == "" || y == "" ? "" : sprintf("%.2f", x / y) }
+    {
+      key = text("model") " " text("optimizer") " " text("precision") " | " number("batch")
+      if (!(key in seen)) { seen[key] = 1; order[++count] = key }
+      by = text("by")
+      step[by, key] = number("step"); whole[by, key] = number("whole"); graph[by, key] = number("graph")
+    }
+    END {
+      print "| case | batch | ours, a call a step | ours, in one scan | JAX, in one scan | ours of that | JAX, a call a step | of ours | PyTorch, CUDA graph |"
+      print "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+      for (i = 1; i <= count; ++i) {
+        k = order[i]
+        ours = step["ours", k]
+        if (whole["ours", k] != "" && (ours == "" || whole["ours", k] < ours)) ours = whole["ours", k]
+        printf "| %s | %s | %s | %s | %s | %s | %s | %s |\n", k, cell(step["ours", k]), cell(whole["ours", k]), cell(whole["jax", k]),
+          ratio(ours, whole["jax", k]), cell(step["jax", k]), ratio(step["jax", k], step["ours", k]), cell(graph["torch", k])
+      }
+    }' "${1:--}"
+}
+
+build=${2:-build}
+case ${1:-} in
+  check) check ;;
+  time) measure ;;
+  table) table "${2:--}" ;;
+  *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; [ "${1:-}" = help ] || exit 2 ;;
+esac

@@ -251,6 +251,18 @@ extern "C" __global__ void __launch_bounds__({threads}, 1) f(const __grid_consta
              fmt::arg("rounds", steps ? ", uint32_t rounds" : ""), fmt::arg("body", body));
 }
 
+std::vector<WholePart> prepared(std::span<const WholePart> parts, const std::vector<bool>& needed, int processors,
+                                std::deque<SteppedKernel>& made) {
+  // What is computed by its readers, and sums that are shared, may take pointers more.
+  for (const bool with : {true, false}) {
+    std::vector<WholePart> all =
+        in_ranges(with ? with_sources(parts, needed, made) : std::vector(parts.begin(), parts.end()), processors, made);
+    share_out(all, later(all, phases_of(all), processors), processors, made);
+    if (fits_whole(all)) return all;
+  }
+  return in_ranges(parts, processors, made);
+}
+
 struct WholeKernel::State {
   struct Source {
     CudaStep::Argument::Kind kind;
@@ -364,10 +376,8 @@ std::vector<Joined> joined(CudaLane& lane, const std::vector<GpuInstruction>& in
   const auto finish = [&](size_t end) {
     if (parts.size() > 1) {
       std::deque<SteppedKernel> made;
-      const std::vector<WholePart> read = with_sources(parts, needed(end - parts.size(), end), made);
-      std::vector<WholePart> all = in_ranges(read, lane.info().processors, made);
       const int processors = lane.info().processors;
-      share_out(all, later(all, phases_of(all), processors), processors, made);
+      const auto all = prepared(parts, needed(end - parts.size(), end), processors, made);
       const std::vector<Phase> phases = later(all, phases_of(all), processors);
       out.push_back({end - parts.size(), parts.size(), WholeKernel(lane, all, phases),
                      fmt::format("one kernel of {} instructions in {} phases", parts.size(), phases.size())});

@@ -92,6 +92,11 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
 // A kernel takes so many pointers at most.
 bool fits_whole(std::span<const WholePart> parts);
 
+// The parts of one kernel with all of the above done to them that leaves them few enough pointers. `needed`: see
+// with_sources(). REQUIRES: fits_whole(parts).
+std::vector<WholePart> prepared(std::span<const WholePart> parts, const std::vector<bool>& needed, int processors,
+                                std::deque<SteppedKernel>& made);
+
 // Several instructions as a kernel. std::function's target() finds it.
 class WholeKernel {
  public:

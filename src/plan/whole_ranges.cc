@@ -269,17 +269,26 @@ class Together {
 };
 
 // Parts that are done together in so many ranges, or in fewer on fewer processors.
-SteppedKernel of_ranges(std::vector<WholePart> members, int64_t count) {
-  std::vector<CudaStep> steps = {Together(members, count).step()};
-  return SteppedKernel(nullptr, std::move(steps), {}, {.remake = [members = std::move(members), count](int processors) {
-                         const auto take = [&](int64_t n) {
-                           return std::all_of(members.begin(), members.end(),
-                                              [&](const WholePart& m) { return takes(m.kernel->ranges(), n); });
-                         };
-                         int64_t fewer = std::min<int64_t>(count, processors);
-                         while (fewer >= kFewest && !take(fewer)) --fewer;
-                         return of_ranges(members, fewer >= kFewest ? fewer : count);
-                       }});
+SteppedKernel of_ranges(std::span<const WholePart> members, int64_t count) {
+  struct Own {
+    std::deque<SteppedKernel> kernels;  // for as long as it may be made anew
+    std::vector<WholePart> members;
+  };
+  const auto own = std::make_shared<Own>();
+  for (const WholePart& member : members) {
+    own->members.push_back(member);
+    own->members.back().kernel = &own->kernels.emplace_back(*member.kernel);
+  }
+  const auto fewer = [own, count](int processors) {
+    const auto take = [&](int64_t n) {
+      return std::all_of(own->members.begin(), own->members.end(),
+                         [&](const WholePart& m) { return takes(m.kernel->ranges(), n); });
+    };
+    int64_t n = std::min<int64_t>(count, processors);
+    while (n >= kFewest && !take(n)) --n;
+    return of_ranges(own->members, n >= kFewest ? n : count);
+  };
+  return SteppedKernel(nullptr, {Together(own->members, count).step()}, {}, {.remake = fewer});
 }
 
 }  // namespace
@@ -337,7 +346,7 @@ std::vector<WholePart> in_ranges(std::span<const WholePart> parts, int processor
     std::vector<WholePart> members;
     for (size_t m : unit.members) members.push_back(parts[m]);
     out.push_back(Together(members, unit.count).part());
-    out.back().kernel = &made.emplace_back(of_ranges(std::move(members), unit.count));
+    out.back().kernel = &made.emplace_back(of_ranges(members, unit.count));
   }
   return out;
 }

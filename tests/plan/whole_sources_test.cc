@@ -35,6 +35,8 @@ struct Sourced {
   void add(SteppedWays ways, const Stretches& in, const Stretches& out, bool is_needed) {
     CudaStep step;
     step.name = std::to_string(parts.size());
+    step.blocks = 100;
+    step.arguments.resize(in.size() + out.size());
     WholePart part{
         &kernels.emplace_back(nullptr, std::vector{step}, std::vector<BufferPtr>(), std::move(ways)), {}, {}};
     for (const auto& [begin, end] : in) part.in.push_back({0, begin, end});
@@ -190,6 +192,8 @@ TEST(WholeSources, TextsCompile) {
     const std::optional<CudaSource> place =
         elementwise_source(of_index.take(Values{first + full(of_index, index, 3)}), {});
     ASSERT_TRUE(place);
+    Builder number;
+    EXPECT_FALSE(elementwise_source(number.take(Values{full(number, index, 3)}), {}));
     const std::optional<CudaSource> by_place = gather.target<SteppedKernel>()->source({{1, &*place, 2}});
     ASSERT_TRUE(by_place);
     EXPECT_EQ(by_place->operands, (std::vector<size_t>{0, 2}));
@@ -216,7 +220,6 @@ TEST(WholeSources, TextsCompile) {
                             source->applied([](size_t k) { return fmt::format("p{}", k); }));
     Builder as_it_is;
     ASSERT_TRUE(add_finish(step, *product, as_it_is.take(Values{as_it_is.input({c.dtype, {g.m, g.n}})}), 3));
-    step.prelude = source->prelude + step.prelude;
     try {
       EXPECT_FALSE(compile_cuda(text_of(step), kernel_headers(), c.architecture).empty());
     } catch (const Error& e) {
@@ -225,6 +228,29 @@ TEST(WholeSources, TextsCompile) {
     }
   }
   EXPECT_EQ(compiled, 4);
+}
+
+// A kernel takes so many pointers only: 119 products of 4 and what they read, of 3. Each would have two more.
+TEST(WholeSources, WhatWouldTakeTooManyPointersIsWritten) {
+  for (const int64_t products : {10, 119}) {
+    Sourced all;
+    all.source({{0, 10}, {10, 20}}, {{30'000, 70'000}});
+    for (int64_t i = 0; i < products; ++i) {
+      const int64_t at = 100'000 + 10 * i;
+      all.add({.sourced =
+                   [](const std::vector<CudaSourced>&) {
+                     CudaStep step;
+                     step.arguments.resize(6);
+                     step.blocks = 100;
+                     return std::optional(SteppedKernel(nullptr, {step}));
+                   }},
+              {{30'000, 70'000}, {80'000, 90'000}, {90'000, 99'000}}, {{at, at + 10}}, true);
+    }
+    ASSERT_TRUE(fits_whole(all.parts));
+    const std::vector<WholePart> left = prepared(all.parts, all.needed, 132, all.made);
+    EXPECT_TRUE(fits_whole(left));
+    EXPECT_EQ(left.size(), static_cast<size_t>(products == 10 ? products : products + 1));
+  }
 }
 
 // Nor where it would make the tiles smaller: what is computed is in the block's memory as a whole.
@@ -263,6 +289,26 @@ Program a_layer(DType dtype, int64_t rows, int64_t deep, int64_t wide) {
   // What is chosen by the same indices besides, which are written for that.
   const Value label = gather(b.input({DType::i32, {70}}), place, 0);
   return b.take(Values{y, w - einsum("mk,mn->kn", x, little), einsum("km,nk->mn", w, x), label + label});
+}
+
+// Two products of one shape, whose rows come in different ways, and one of a matrix that is nothing but a number.
+TEST(WholeSources, OnGpuProductsOfOneShapeAreToldApart) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
+  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
+  std::mt19937 random(20261118);
+  Builder b;
+  const Type table{DType::f32, {70, 256}}, index{DType::i32, {128}}, w{DType::f32, {256, 256}},
+      wide{DType::f32, {64, 8192}};
+  const Value one = b.input(table), two = b.input(table), at = b.input(index), v = b.input(w), u = b.input(w);
+  const Value last = b.input(wide);
+  const Value x = gather(one, at, 0), y = gather(two, at + full(b, index, 1), 0);
+  const Program program =
+      b.take(Values{einsum("mk,kn->mn", x, v), einsum("mk,kn->mn", y, u), einsum("mk,nk->mn", full(b, wide, 1), last)});
+  HostArrays in;
+  for (const Type& type : program.input_types()) in.push_back(whole_numbers(type, random()));
+  for (int64_t i = 0; i < 128; ++i) in[2].set(i, static_cast<double>((i * 37 + 5) % 70));
+  const HostArrays got = planned_on_gpu(program, in), wanted = eager(program, in);
+  for (size_t o = 0; o < got.size(); ++o) expect_equal(got[o], wanted[o]);
 }
 
 TEST(WholeSources, OnGpuTheyComputeTheSame) {

@@ -122,11 +122,10 @@ std::optional<CudaStep> finished(const StepSpec& spec, const GemmStep& product) 
   step.body = a.text + b.text;
   const GemmSpec& g = spec.gemm;
   step.operations = 2.0 * static_cast<double>(g.batch * g.m * g.n) * static_cast<double>(g.k);
-  if (!add_finish(step, product, spec.body, 2)) return {};
-  for (const StepSpec::Source& each : spec.sources) step.prelude = each.source.prelude + step.prelude;
   if (!product.bring_a.empty())
     step.early = {{a.operands, fmt::format("{}  {}(block, a, shared);\n", a.text, product.bring_a)},
                   {b.operands, fmt::format("{}  {}(block, b, shared);\n", b.text, product.bring_b)}};
+  if (!add_finish(step, product, spec.body, 2)) return {};
   return step;
 }
 

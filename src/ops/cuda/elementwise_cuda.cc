@@ -284,13 +284,12 @@ CudaRanges elementwise_ranges(const Program& body) {
 std::optional<CudaSource> elementwise_source(const Program& body, const std::vector<CudaSourced>& computed) {
   const Type& type = body.types[body.outputs[0]];
   const int64_t n = count(type.shape);
-  if (body.outputs.size() != 1 || n % 4 != 0 || n >= INT32_MAX) return {};
+  if (body.outputs.size() != 1 || body.inputs.empty() || n % 4 != 0 || n >= INT32_MAX) return {};
   Writer writer(body, "", true);
   for (const CudaSourced& each : computed) writer.compute_input(each.operand);
   const auto [text, value] = writer.only_result();
   if (!writer.is_possible()) return {};
   CudaSource out;
-  out.prelude = "#include \"elementwise.h\"\nusing namespace lockstep;\n";
   out.type = memory_type(type.dtype);
   out.result_bytes = size_of(type.dtype);
   out.bytes = writer.read_bytes();
@@ -307,7 +306,6 @@ std::optional<CudaSource> elementwise_source(const Program& body, const std::vec
       out.operands.push_back(each.first + source.operands[k]);
       out.types.push_back(source.types[k]);
     }
-    out.prelude = source.prelude + out.prelude;
     out.bytes += source.bytes;
     out.equations += source.equations;
     out.body +=

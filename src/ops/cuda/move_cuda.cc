@@ -94,7 +94,6 @@ std::optional<CudaSource> rows_source(const Type& table, const Type& indices,
   if (rows == 0 || row == 0 || row % 4 != 0 || computed.size() > 1) return {};
   const char* type = memory_type(table.dtype);
   CudaSource out;
-  out.prelude = "#include \"elements.h\"\nusing namespace lockstep;\n";
   out.type = type;
   out.operands = {0};
   out.types = {fmt::format("const {}*", type)};
@@ -110,7 +109,6 @@ std::optional<CudaSource> rows_source(const Type& table, const Type& indices,
       out.operands.push_back(computed[0].first + source.operands[k]);
       out.types.push_back(source.types[k]);
     }
-    out.prelude = source.prelude + out.prelude;
     out.body = fmt::format("  {} y;\n  {}{}(i / {}u, y);\n", source.type, source.text(true),
                            source.applied([&](size_t k) { return fmt::format("in{}", computed[0].first + k); }), row);
   }

@@ -58,9 +58,9 @@ struct CudaRanges {
 };
 
 // What elements of a row's only result are, four that lie side by side at a time: then who reads it can compute what it
-// reads, and the result need not be written (plan/whole_sources.cc).
+// reads, and the result need not be written (plan/whole_sources.cc). The texts are for where "elementwise.h" is
+// included.
 struct CudaSource {
-  std::string prelude;             // what stands before the function
   std::string type;                // of an element in memory
   std::vector<size_t> operands;    // which are read: `in0`, ... to the text
   std::vector<std::string> types;  // theirs: "const float*"

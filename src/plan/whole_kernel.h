@@ -7,7 +7,8 @@
 // Worked example. The training step of an MLP has 30 instructions: images are gathered and scaled, three products
 // forward, with what is done to their elements, the loss in a dozen of 128 x 10 elements, and backward products that
 // end in updated weights. Six phases: rows of images; two products; the last product with the loss and its gradient,
-// row by row; and two of products backward, with the updates.
+// row by row; and two of products backward, with the updates. Five where the products are small enough to choose and
+// scale rows themselves.
 //
 // Pure functions but for whole_kernel(), which asks the GPU's compiler; safe from any thread.
 #pragma once
@@ -28,6 +29,7 @@ namespace lockstep::detail {
 struct Stretch {
   int64_t space = 0, begin = 0, end = 0;
   bool overlaps(const Stretch& other) const { return space == other.space && begin < other.end && other.begin < end; }
+  bool operator==(const Stretch&) const = default;
 };
 
 // An instruction, or several that became one, and where its operands and results are: in memory, and among those of the

@@ -21,8 +21,6 @@ struct Unit {
   size_t level = 0;
 };
 
-bool is_same(const Stretch& a, const Stretch& b) { return a.space == b.space && a.begin == b.begin && a.end == b.end; }
-
 bool takes(const CudaRanges& ranges, int64_t count) {
   return ranges.most > 0 && ranges.most % count == 0 && count >= ranges.least;
 }
@@ -44,12 +42,12 @@ bool keep_to_their_ranges(const WholePart& first, const WholePart& second) {
   const auto read = [&](const WholePart& writer, const WholePart& reader) {
     for (const Stretch& written : writer.out)
       for (size_t i = 0; i < reader.in.size(); ++i)
-        if (written.overlaps(reader.in[i]) && !(is_same(written, reader.in[i]) && owns(reader, i))) return false;
+        if (written.overlaps(reader.in[i]) && !(written == reader.in[i] && owns(reader, i))) return false;
     return true;
   };
   for (const Stretch& x : first.out)
     for (const Stretch& y : second.out)
-      if (x.overlaps(y) && !is_same(x, y)) return false;
+      if (x.overlaps(y) && x != y) return false;
   return read(first, second) && read(second, first);
 }
 
@@ -145,7 +143,7 @@ class Together {
   size_t unchanged_until(const Stretch& at) const {
     for (size_t m = 0; m < members_.size(); ++m)
       for (const Stretch& written : members_[m]->out)
-        if (written.overlaps(at)) return is_same(written, at) ? m + 1 : 0;
+        if (written.overlaps(at)) return written == at ? m + 1 : 0;
     return members_.size();
   }
 
@@ -153,7 +151,7 @@ class Together {
     const Stretch& at = members_[member]->in[operand];
     const bool own = owns(*members_[member], operand);
     const auto found = std::find_if(brought_.begin(), brought_.end(),
-                                    [&](const Brought& each) { return is_same(each.at, at) && each.own == own; });
+                                    [&](const Brought& each) { return each.at == at && each.own == own; });
     return found == brought_.end() || member >= unchanged_until(at) ? nullptr : &*found;
   }
 
@@ -176,7 +174,7 @@ class Together {
     }
     std::stable_sort(all.begin(), all.end(), [](const Brought& a, const Brought& b) { return a.bytes < b.bytes; });
     for (Brought& each : all) {
-      const auto is_it = [&](const Brought& other) { return is_same(each.at, other.at) && each.own == other.own; };
+      const auto is_it = [&](const Brought& other) { return each.at == other.at && each.own == other.own; };
       if (std::any_of(brought_.begin(), brought_.end(), is_it)) continue;
       if (in_memory_ + up(each.bytes) > kAllKept || brought_.size() == kMostBrought) break;
       each.offset = shared_bytes_;
@@ -204,7 +202,7 @@ class Together {
   }
 
   const Kept* kept_of(const Stretch& at) const {
-    const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& each) { return is_same(each.at, at); });
+    const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& each) { return each.at == at; });
     return found == kept_.end() ? nullptr : &*found;
   }
 
@@ -220,7 +218,7 @@ class Together {
         Kept kept{at, shared_bytes_, bytes, m, m};
         bool read = false;
         for (size_t k = m + 1; k < members_.size(); ++k) {
-          const auto is_it = [&](const Stretch& other) { return is_same(other, at); };
+          const auto is_it = [&](const Stretch& other) { return other == at; };
           read |= std::any_of(members_[k]->in.begin(), members_[k]->in.end(), is_it);
           if (std::any_of(members_[k]->out.begin(), members_[k]->out.end(), is_it)) kept.last_write = k;
         }

@@ -9,8 +9,6 @@ namespace {
 constexpr int kMostEquations = 8;
 constexpr int64_t kLittle = 4096;  // bytes: as much as a block may compute again
 
-bool is_same(const Stretch& a, const Stretch& b) { return a.space == b.space && a.begin == b.begin && a.end == b.end; }
-
 // Every reader of a tile computes it again: that must be less work than to read it, or nothing but another place, or of
 // nearly nothing.
 bool is_worth_it(const CudaSource& source, const Stretch& result) {
@@ -59,7 +57,7 @@ class Sources {
       }
       for (const Stretch& in : parts_[q].in) {
         if (!in.overlaps(result)) continue;
-        if (q <= p || !is_same(in, result)) return false;
+        if (q <= p || in != result) return false;
         read = true;
       }
     }
@@ -68,7 +66,7 @@ class Sources {
 
   bool reads(size_t q, size_t p) const {
     return std::any_of(parts_[q].in.begin(), parts_[q].in.end(),
-                       [&](const Stretch& in) { return is_same(in, parts_[p].out[0]); });
+                       [&](const Stretch& in) { return in == parts_[p].out[0]; });
   }
 
   // The operands of a part that are computed for it, by number and by whom.
@@ -76,7 +74,7 @@ class Sources {
     std::vector<std::pair<size_t, size_t>> out;
     for (size_t i = 0; inlines_[q] && i < parts_[q].in.size(); ++i)
       for (size_t p = 0; p < q; ++p)
-        if (inlined_[p] && is_same(parts_[q].in[i], parts_[p].out[0])) out.emplace_back(i, p);
+        if (inlined_[p] && parts_[q].in[i] == parts_[p].out[0]) out.emplace_back(i, p);
     return out;
   }
 

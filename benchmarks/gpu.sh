@@ -7,8 +7,8 @@
 #
 # BUILD is the folder of a build with its tests and benchmarks; build, if it is not given.
 # Of the environment: GPU_LIMIT, the seconds a suite may take (1800); GPU_JOBS, the suites at a time (one for every two
-# cores); GPU_CASES, GPU_PRECISIONS and GPU_BATCHES, what is timed (as of benchmarks/epochs.cc);
-# GPU_LOGS, the folder for what is printed (BUILD/gpu).
+# cores); GPU_CASES, GPU_PRECISIONS and GPU_BATCHES, what is timed (as of benchmarks/epochs.cc); GPU_PLATFORM, where ours
+# is (cuda); GPU_LOGS, the folder for what is printed (BUILD/gpu).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 

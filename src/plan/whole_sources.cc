@@ -100,32 +100,41 @@ class Sources {
     return out;
   }
 
-  // Makes all sources and their readers. False where one of them cannot be, and something was given up for it.
-  bool settled() {
+  // Makes all sources and their readers, from the first to the last: what one is made of has been decided before it.
+  void make() {
     for (size_t q = 0; q < parts_.size(); ++q) {
-      const std::vector<CudaSourced> given = sourced(q);
-      made_[q].reset();
-      if (inlined_[q]) {
-        sources_[q] = parts_[q].kernel->source(given);
-        if (sources_[q] && is_worth_it(*sources_[q], parts_[q].out[0])) continue;
-      } else {
-        if (given.empty()) continue;
-        made_[q] = parts_[q].kernel->sourced(given);
-        if (made_[q]) continue;
+      const SteppedKernel& kernel = *parts_[q].kernel;
+      const auto is_source = [&] {
+        sources_[q] = kernel.source(sourced(q));
+        return sources_[q] && is_worth_it(*sources_[q], parts_[q].out[0]);
+      };
+      if (inlined_[q] && !is_source()) {
+        // With all that it reads from memory, or not at all.
+        const bool tried = computed_for(q).empty();
+        inlines_[q] = false;
+        inlined_[q] = !tried && is_source();
+        inlines_[q] = !inlined_[q];
       }
-      (given.empty() ? inlined_ : inlines_)[q] = false;
-      return false;
+      made_[q].reset();
+      if (inlined_[q] || computed_for(q).empty()) continue;
+      made_[q] = kernel.sourced(sourced(q));
+      if (!made_[q]) inlines_[q] = false;
     }
+  }
+
+  // False where something was given up, so that its readers are to be made again.
+  bool settled() {
+    make();
+    bool out = true;
     for (size_t p = parts_.size(); p-- > 0;) {
       written_[p] = !inlined_[p] || needed_[p];
       for (size_t q = p + 1; inlined_[p] && q < parts_.size(); ++q)
         if (reads(q, p)) written_[p] = written_[p] || !inlines_[q] || (inlined_[q] && written_[q]);
       // What is written in any case is read, unless it is nearly nothing.
       if (!inlined_[p] || !written_[p] || parts_[p].out[0].end - parts_[p].out[0].begin <= kLittle) continue;
-      inlined_[p] = false;
-      return false;
+      inlined_[p] = out = false;
     }
-    return true;
+    return out;
   }
 
   std::span<const WholePart> parts_;

@@ -97,6 +97,15 @@ TEST(WholeSources, WhatProductsReadTheyCompute) {
   EXPECT_EQ(all.text(), "2(0: 1(0: 0 from 1) from 2) 3(1: 1(0: 0 from 1) from 2) [30 31 10 0 1]");
 }
 
+// Whether or not others read what the product writes.
+TEST(WholeSources, ProductsWhoseResultIsReadComputeTheirRows) {
+  Sourced all;
+  all.source({{0, 10}}, {{20'000, 30'000}});
+  all.product({{20'000, 30'000}, {80'000, 90'000}}, {{40'000, 50'000}});
+  all.product({{40'000, 50'000}, {90'000, 99'000}}, {{50'000, 60'000}});
+  EXPECT_EQ(all.text(), "1(0: 0 from 2) 2 [20 21]");
+}
+
 TEST(WholeSources, WhatOthersReadIsWritten) {
   Sourced needed;
   needed.source({{0, 10}}, {{20, 30'000}}, 0, true);

@@ -43,8 +43,8 @@ std::optional<GemmChoice> laid_out(const GemmSpec& g, const GemmChoice::Tile& ti
 }
 
 // About how long that takes, in nanoseconds: what a block moves and the instructions of its warps (the figures are an
-// H200's), and the exchange of parts of a sum. Of two that end at the same time the one that leaves more of the GPU to others is
-// better.
+// H200's), and the exchange of parts of a sum. Of two that end at the same time the one that leaves more of the GPU to
+// others is better.
 double cost_of(const GemmSpec& g, const GemmChoice& how, int processors) {
   const GemmChoice::Tile& tile = how.tile;
   const bool half = size_of(g.dtype) == 2;
@@ -57,8 +57,8 @@ double cost_of(const GemmSpec& g, const GemmChoice& how, int processors) {
   const double instructions =
       static_cast<double>(g.k) / (half ? 16 : 8) / tile.parts / splits * each + in / (16 * kStepThreads) * 7;
   const auto steps = static_cast<double>(up(up(g.k, how.deep), how.splits));
-  const double block =
-      700 + std::max(moved / 50, instructions * 8) + steps * 100 + (how.splits > 1 ? 300 + 60 * splits + 0.22 * area : 0);
+  const double block = 700 + std::max(moved / 50, instructions * 8) + steps * 100 +
+                       (how.splits > 1 ? 300 + 60 * splits + 0.22 * area : 0);
   const double blocks = static_cast<double>(how.tiles) * splits;
   return block * (0.9 * std::ceil(blocks / processors) + 0.1 * blocks / processors);
 }

@@ -140,12 +140,15 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
     for (size_t k = 0; k < parts[p].kernel->steps().size(); ++k) {
       const CudaStep& step = parts[p].kernel->steps()[k];
       if (std::find(preludes.begin(), preludes.end(), step.prelude) == preludes.end()) preludes.push_back(step.prelude);
-      const auto define = [&](const std::string& name, const char* more, const std::string& text) {
+      const auto define = [&](const std::string& name, const std::string& more, const std::string& text) {
         functions += fmt::format(
             "{} void {}(const uint32_t block, {}{}) {{\n  extern __shared__ __align__(16) char shared[];\n{}}}\n",
             steps ? "__noinline__" : "inline", name, more, step.parameters, text);
       };
-      define(fmt::format("step_{}_{}", p, k), step.early.empty() ? "" : "const uint32_t early, ", step.body);
+      define(fmt::format("step_{}_{}", p, k),
+             fmt::format("{}{}", step.early.empty() ? "" : "const uint32_t early, ",
+                         step.counted ? "const uint32_t now, " : ""),
+             step.body);
       for (size_t e = 0; e < step.early.size(); ++e)
         define(fmt::format("early_{}_{}_{}", p, k, e), "", step.early[e].body);
       count += step.arguments.size();
@@ -174,9 +177,10 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
     return arguments;
   };
   const auto call = [&](const WholeStep& at, const std::string& block, uint32_t early) {
-    const bool can = !parts[at.part].kernel->steps()[at.step].early.empty();
-    return fmt::format("step_{}_{}({}{}{});", at.part, at.step, block,
-                       can ? fmt::format(", t == blockIdx.x ? {}u : 0u", early) : "", arguments_of(at));
+    const CudaStep& step = parts[at.part].kernel->steps()[at.step];
+    return fmt::format("step_{}_{}({}{}{}{});", at.part, at.step, block,
+                       step.early.empty() ? "" : fmt::format(", t == blockIdx.x ? {}u : 0u", early),
+                       step.counted ? ", uint32_t(all_came) + 1u" : "", arguments_of(at));
   };
   // Between coming to where all meet and waiting for the others: what can be on its way by then to a block's first
   // task.
@@ -230,6 +234,8 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
     }
     body += fmt::format("  for (uint32_t t = blockIdx.x; t < {}u; t += gridDim.x) {{\n{}\n  }}\n", tasks, chosen);
   }
+  // What is counted must not be the same the next time.
+  if (phases.size() == 1) body += "  come(word, all_came);\n";
   if (steps) body += "  }\n";
   std::string out;
   for (const std::string& prelude : preludes) out += prelude;

@@ -6,9 +6,9 @@
 //
 // Worked example. The training step of an MLP has 30 instructions: images are gathered and scaled, three products
 // forward, with what is done to their elements, the loss in a dozen of 128 x 10 elements, and backward products that
-// end in updated weights. Six phases: rows of images; two products; the last product with the loss and its gradient,
-// row by row; and two of products backward, with the updates. Five where the products are small enough to choose and
-// scale rows themselves.
+// end in updated weights. Five phases: rows of images; a product; the next one with the last product, the loss and its
+// gradient, row by row; and two of products backward, with the updates. Four where the products are small enough to
+// choose and scale rows themselves.
 //
 // Pure functions but for whole_kernel(), which asks the GPU's compiler; safe from any thread.
 #pragma once
@@ -54,8 +54,15 @@ std::vector<WholePart> with_sources(std::span<const WholePart> parts, const std:
 
 // Parts in an order in which they can be done, of which those that can be done range by range (CudaRanges), one after
 // the other by the same block, have become one: then nothing is waited for in between, and what one leaves to the other
-// stays in the block's memory. Of up to `processors` blocks. `made` keeps the kernels.
+// stays in the block's memory. Of up to `processors` blocks. With the product before them where it can be (spread()).
+// `made` keeps the kernels.
 std::vector<WholePart> in_ranges(std::span<const WholePart> parts, int processors, std::deque<SteppedKernel>& made);
+
+// A product that is computed in tiles, and a chain of parts that need whole rows of it, as one part of the product's
+// blocks: each has some columns of some rows, and they tell each other what they add up. Nothing where that cannot be.
+// `made` keeps the kernel.
+std::optional<WholePart> spread(const WholePart& product, std::span<const WholePart> chain, int processors,
+                                std::deque<SteppedKernel>& made);
 
 // Is the instruction small enough to be put together with others?
 bool may_join(const SteppedKernel& kernel, int processors);

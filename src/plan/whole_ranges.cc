@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "plan/whole_kernel.h"
+#include "plan/whole_members.h"
 
 namespace lockstep::detail {
 namespace {
@@ -19,6 +19,7 @@ struct Unit {
   std::vector<size_t> members;
   int64_t count = 0;  // of ranges, once there are two members
   size_t level = 0;
+  std::optional<WholePart> made = {};  // what they became already
 };
 
 bool takes(const CudaRanges& ranges, int64_t count) {
@@ -30,11 +31,6 @@ int64_t count_of(const CudaRanges& ranges, int processors) {
   int64_t count = std::min<int64_t>(ranges.most, processors);
   while (count >= kFewest && !takes(ranges, count)) --count;
   return count >= kFewest ? count : 0;
-}
-
-bool owns(const WholePart& part, size_t operand) {
-  const std::vector<size_t>& own = part.kernel->ranges().own;
-  return std::find(own.begin(), own.end(), operand) != own.end();
 }
 
 // Does no range of the one touch what another range of the other writes, or the other way round?
@@ -66,24 +62,15 @@ class Together {
     if (members_.size() >= kLong) choose_what_is_brought();
   }
 
-  WholePart part() const {
-    WholePart out;
-    for (const WholePart* member : members_) {
-      out.in.insert(out.in.end(), member->in.begin(), member->in.end());
-      out.out.insert(out.out.end(), member->out.begin(), member->out.end());
-      out.operands.insert(out.operands.end(), member->operands.begin(), member->operands.end());
-      out.results.insert(out.results.end(), member->results.begin(), member->results.end());
-    }
-    return out;
-  }
+  WholePart part() const { return side_by_side(members_); }
 
   CudaStep step() const {
     CudaStep out;
     out.blocks = count_;
     out.shared_bytes = shared_bytes_;
     for (const Brought& each : brought_) {
-      out.early.push_back({{each.operand}, copy_near_text(each) + "  commit();\n"});
-      out.body += fmt::format("  if (!(early & {}u)) {{\n{}  }}\n", 1u << (out.early.size() - 1), copy_near_text(each));
+      out.early.push_back({{each.operand}, copy_text(each) + "  commit();\n"});
+      out.body += fmt::format("  if (!(early & {}u)) {{\n{}  }}\n", 1u << (out.early.size() - 1), copy_text(each));
     }
     if (!brought_.empty()) {
       out.prelude = "#include \"tiles.h\"\nusing namespace lockstep;\n";
@@ -112,8 +99,8 @@ class Together {
                                     : name);
         if (kept && !operand && m == kept->last_write) copies += copy_text(*kept, name);
       }
-      out.body += fmt::format("  [&](const uint32_t block{}) {{\n{}{}  }}(block{});\n", untyped(step), typed(step),
-                              step.body, arguments);
+      out.body += fmt::format("  [&](const uint32_t block{}) {{\n{}{}  }}(block{});\n", untyped_parameters(step),
+                              typed(step), step.body, arguments);
       if (m + 1 < steps_.size() || !copies.empty()) out.body += "  __syncthreads();\n";
       out.body += copies;
       in += members_[m]->in.size();
@@ -176,10 +163,10 @@ class Together {
     for (Brought& each : all) {
       const auto is_it = [&](const Brought& other) { return each.at == other.at && each.own == other.own; };
       if (std::any_of(brought_.begin(), brought_.end(), is_it)) continue;
-      if (in_memory_ + up(each.bytes) > kAllKept || brought_.size() == kMostBrought) break;
+      if (in_memory_ + up_to_16(each.bytes) > kAllKept || brought_.size() == kMostBrought) break;
       each.offset = shared_bytes_;
-      shared_bytes_ += up(each.bytes);
-      in_memory_ += up(each.bytes);
+      shared_bytes_ += up_to_16(each.bytes);
+      in_memory_ += up_to_16(each.bytes);
       brought_.push_back(each);
     }
   }
@@ -189,16 +176,10 @@ class Together {
                            : fmt::format("shared + {}", offset);
   }
 
-  // As many bytes at a time as suits where it begins, which is at a multiple of sixteen.
-  std::string copy_near_text(const Brought& each) const {
-    const int64_t size = each.bytes % 16 == 0 ? 16 : each.bytes % 4 == 0 ? 4 : 1;
-    const std::string to = fmt::format("shared + {} + i * {}u", each.offset, size);
-    const std::string from =
-        fmt::format("p{}{} + i * {}u", each.number,
-                    each.own ? fmt::format(" + uint64_t(block) * {}u", each.bytes) : std::string(), size);
-    return fmt::format("  for (uint32_t i = threadIdx.x; i < {}u; i += {}u) {}\n", each.bytes / size, kStepThreads,
-                       size == 1 ? fmt::format("*({}) = *({});", to, from)
-                                 : fmt::format("copy_async<{}>({}, {}, true);", size, to, from));
+  static std::string copy_text(const Brought& each) {
+    return copy_near_text(each.bytes, fmt::format("shared + {}", each.offset),
+                          fmt::format("p{}{}", each.number,
+                                      each.own ? fmt::format(" + uint64_t(block) * {}u", each.bytes) : std::string()));
   }
 
   const Kept* kept_of(const Stretch& at) const {
@@ -209,11 +190,12 @@ class Together {
   // What one member writes and a later one reads.
   void choose_what_is_kept() {
     for (const CudaStep& step : steps_) shared_bytes_ = std::max(shared_bytes_, step.shared_bytes);
-    shared_bytes_ = up(shared_bytes_);
+    shared_bytes_ = up_to_16(shared_bytes_);
     for (size_t m = 0; m < members_.size(); ++m)
       for (const Stretch& at : members_[m]->out) {
         const int64_t bytes = (at.end - at.begin) / count_;
-        if (kept_of(at) || (at.end - at.begin) % count_ != 0 || bytes > kMostKept || in_memory_ + up(bytes) > kAllKept)
+        if (kept_of(at) || (at.end - at.begin) % count_ != 0 || bytes > kMostKept ||
+            in_memory_ + up_to_16(bytes) > kAllKept)
           continue;
         Kept kept{at, shared_bytes_, bytes, m, m};
         bool read = false;
@@ -223,22 +205,13 @@ class Together {
           if (std::any_of(members_[k]->out.begin(), members_[k]->out.end(), is_it)) kept.last_write = k;
         }
         if (!read) continue;
-        in_memory_ += up(bytes);
-        shared_bytes_ += up(bytes);
+        in_memory_ += up_to_16(bytes);
+        shared_bytes_ += up_to_16(bytes);
         kept_.push_back(kept);
       }
   }
 
-  static int64_t up(int64_t bytes) { return (bytes + 15) / 16 * 16; }
-
-  // Of parameters "const float* in, float* out": ", const char* q0, char* q1"; and the lines that give them their
-  // types.
-  static std::string untyped(const CudaStep& step) {
-    std::string out;
-    for (size_t a = 0; a < step.arguments.size(); ++a)
-      out += fmt::format(", {}char* q{}", step.arguments[a].kind == CudaStep::Argument::operand ? "const " : "", a);
-    return out;
-  }
+  // The lines that give parameters their types.
   static std::string typed(const CudaStep& step) {
     std::string out;
     size_t count = 0;
@@ -289,6 +262,39 @@ SteppedKernel of_ranges(std::span<const WholePart> members, int64_t count) {
   return SteppedKernel(nullptr, {Together(own->members, count).step()}, {}, {.remake = fewer});
 }
 
+// Chains that become one with the product before them: they need nothing else that is not done by then.
+void spread_out(std::span<const WholePart> parts, std::vector<size_t>& unit_of, std::vector<Unit>& units,
+                int processors, std::deque<SteppedKernel>& made) {
+  for (size_t u = 0; u < units.size(); ++u) {
+    const std::vector<size_t> chain = units[u].members;
+    std::optional<size_t> product;
+    for (size_t m : chain) {
+      const CudaSpread& how = parts[m].kernel->spread();
+      if (how.kind != CudaSpread::sums) continue;
+      for (size_t p = 0; p < m; ++p)
+        if (!parts[p].out.empty() && parts[p].out[0] == parts[m].in[how.rows]) product = p;
+    }
+    if (!product || unit_of[*product] == u || units[unit_of[*product]].members.size() != 1) continue;
+    Unit& before = units[unit_of[*product]];
+    const auto is_done = [&](size_t m) {
+      for (size_t p = 0; p < m; ++p)
+        if (p != *product && unit_of[p] != u && units[unit_of[p]].level >= before.level && conflict(parts[p], parts[m]))
+          return false;
+      return true;
+    };
+    if (!std::all_of(chain.begin(), chain.end(), is_done)) continue;
+    std::vector<WholePart> members;
+    for (size_t m : chain) members.push_back(parts[m]);
+    before.made = spread(parts[*product], members, processors, made);
+    if (!before.made) continue;
+    for (size_t m : chain) {
+      unit_of[m] = unit_of[*product];
+      before.members.push_back(m);
+    }
+    units[u].members.clear();
+  }
+}
+
 }  // namespace
 
 std::vector<WholePart> in_ranges(std::span<const WholePart> parts, int processors, std::deque<SteppedKernel>& made) {
@@ -299,7 +305,7 @@ std::vector<WholePart> in_ranges(std::span<const WholePart> parts, int processor
     return std::all_of(steps.begin(), steps.end(), [](const CudaStep& step) { return is_small(step); });
   };
   for (size_t p = 0; p < parts.size(); ++p) {
-    Unit own{{p}, 0, 0};
+    Unit own{{p}, 0, 0, {}};
     size_t latest = 0;
     std::vector<size_t> before;  // units
     for (size_t q = 0; q < p; ++q)
@@ -333,10 +339,16 @@ std::vector<WholePart> in_ranges(std::span<const WholePart> parts, int processor
       units.push_back(std::move(own));
     }
   }
+  spread_out(parts, unit_of, units, processors, made);
   // What needs something is of a later level, or was behind it before.
   std::stable_sort(units.begin(), units.end(), [](const Unit& a, const Unit& b) { return a.level < b.level; });
   std::vector<WholePart> out;
   for (const Unit& unit : units) {
+    if (unit.members.empty()) continue;
+    if (unit.made) {
+      out.push_back(*unit.made);
+      continue;
+    }
     if (unit.members.size() == 1) {
       out.push_back(parts[unit.members[0]]);
       continue;

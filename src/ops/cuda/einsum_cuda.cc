@@ -8,6 +8,7 @@
 #include "ops/cuda/elementwise_cuda.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/row_product_text.h"
+#include "ops/cuda/share_text.h"
 #include "ops/cuda/text.h"
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
@@ -130,6 +131,7 @@ std::optional<CudaStep> finished(const StepSpec& spec, const GemmStep& product) 
 }
 
 CudaRanges ranges_of(const StepSpec& spec);
+CudaSpread spread_of(const StepSpec& spec);
 
 // On so many processors. Nothing where the tensor cores are not for it.
 std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kernel apart = {}) {
@@ -149,7 +151,10 @@ std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kerne
                      std::optional<SteppedKernel> made = stepped(spec, n);
                      return made ? *std::move(made) : *stepped(spec, processors);
                    }};
-  if (spec.sources.empty()) ways.ranges = ranges_of(spec);
+  if (spec.sources.empty()) {
+    ways.ranges = ranges_of(spec);
+    ways.spread = std::make_shared<const CudaSpread>(spread_of(spec));
+  }
   if (spec.sources.empty() && ways.ranges.most == 0)
     ways.sourced = [spec, processors](const std::vector<CudaSourced>& computed) {
       StepSpec with = spec;
@@ -172,6 +177,25 @@ CudaRanges ranges_of(const StepSpec& spec) {
     if (i > 0) out.own.push_back(i + 1);
   out.step = [spec](int64_t count) { return *finished(spec, row_product_step(spec.gemm, count)); };
   return out;
+}
+
+CudaSpread spread_of(const StepSpec& spec) {
+  const GemmSpec& g = spec.gemm;
+  if (!row_product(g)) return {};
+  const CudaSpread::Kind kind = spread_kind(g);
+  if (kind == CudaSpread::none) return {};
+  const bool sums = kind == CudaSpread::sums;
+  return {.kind = kind,
+          .rows = spec.a(),
+          .by = spec.b(),
+          .few = sums ? g.n : g.k,
+          .width = sums ? g.k : g.n,
+          .element = memory_type(g.dtype),
+          .step =
+              [=](int64_t cols) {
+                return *finished(spec, sums ? shared_sums_step(g, cols) : shared_columns_step(g, cols));
+              },
+          .give = [=](int64_t cols) { return shared_sums_give(g, cols); }};
 }
 
 // With a step, where it is a product of matrices that are read as they lie.

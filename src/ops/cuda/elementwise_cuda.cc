@@ -274,11 +274,12 @@ CudaRanges elementwise_ranges(const Program& body) {
   if (shape.empty()) return {};
   const Written written(body);
   const int64_t n = count(shape), most = most_together(body);
-  return {
-      .most = shape[0],
-      .least = CudaElements::least_ranges(n),
-      .own = written.own,
-      .step = [written, n, most](int64_t ranges) { return written.done(CudaElements::in_ranges(n, most, ranges)); }};
+  return {.most = shape[0],
+          .least = CudaElements::least_ranges(n),
+          .own = written.own,
+          .step = [written, n, most](int64_t ranges) { return written.done(CudaElements::in_ranges(n, most, ranges)); },
+          .by_warp = [written, n,
+                      most](int64_t ranges) { return written.done(CudaElements::in_ranges(n, most, ranges, true)); }};
 }
 
 std::optional<CudaSource> elementwise_source(const Program& body, const std::vector<CudaSourced>& computed) {
@@ -354,6 +355,7 @@ bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, si
     step.early = {{{step.arguments[0].index}, fmt::format("  {}(block, a, shared);\n", product.bring_a)},
                   {{step.arguments[1].index}, fmt::format("  {}(block, b, shared);\n", product.bring_b)}};
   step.blocks = product.blocks;
+  step.share = product.share;
   step.crowded = product.crowded;
   step.shared_bytes = product.shared_bytes;
   if (product.partial_bytes > 0) {

@@ -77,6 +77,7 @@ struct Gemm {
           col(whole % (kDown * kAcross) / kDown * S::kWide) {}
     int first() const { return split * kSteps / S::kSplits; }  // step of the sum
     int count() const { return (split + 1) * kSteps / S::kSplits - first(); }
+    int first_row() const { return row + split * (S::kTall / S::kSplits); }  // of those that it finishes
   };
   using FeedA =
       Feed<T, S::kThreads, S::kTall, S::kDeep, S::kTransposeA, kStepA, S::kM, S::kK, S::kLeadA, S::kVectorA>;
@@ -302,12 +303,17 @@ std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t sha
   const std::string type =
       fmt::format("Product_{}", md5_hex(std::span(reinterpret_cast<const uint8_t*>(members.data()), members.size())));
   GemmStep out;
-  out.prelude = fmt::format("#include \"gemm.h\"\nusing namespace lockstep;\nstruct {} {{\n{}}};\n", type, members);
+  out.prelude = fmt::format(
+      "#include \"gemm.h\"\nusing namespace lockstep;\n#ifndef HAS_{0}\n#define HAS_{0}\nstruct {0} "
+      "{{\n{1}}};\n#endif\n",
+      type, members);
   out.call = fmt::format("Gemm<{}>::run<Read>", type);
   out.bring_a = fmt::format("Gemm<{}>::bring_a", type);
   out.bring_b = fmt::format("Gemm<{}>::bring_b", type);
   out.crowded = crowded;
   out.blocks = tiles * splits;
+  if (g.batch == 1 && g.m % tile.tall == 0 && g.n % tile.wide == 0 && tile.tall % splits == 0)
+    out.share = {tile.tall / splits, tile.wide, g.m, g.n, fmt::format("Gemm<{}>::Place", type)};
   if (splits > 1) out.partial_bytes = out.blocks * tile.tall * tile.wide * 4;
   out.shared_bytes = shared;
   return out;

@@ -7,6 +7,7 @@
 
 #include "lane/cpu/gemm.h"
 #include "ops/cuda/gemm_choice.h"
+#include "ops/cuda/step.h"
 
 namespace lockstep {
 
@@ -24,6 +25,7 @@ struct GemmStep {
   std::string bring_a, bring_b;
   bool crowded = false;  // threads have no registers left
   int64_t blocks = 0;
+  CudaStep::Share share = {};
   int64_t shared_bytes = 0;
   // Of memory through which blocks that share a sum give each other their parts, all zero before the first run; 0 where
   // none do. They wait for each other.

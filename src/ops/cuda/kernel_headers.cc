@@ -5,6 +5,7 @@
 #include "ops/cuda/conv_image_text.h"
 #include "ops/cuda/gemm_text.h"
 #include "ops/cuda/row_product_text.h"
+#include "ops/cuda/share_text.h"
 #include "ops/cuda/text.h"
 
 namespace lockstep {
@@ -169,6 +170,7 @@ const std::vector<CudaHeader>& kernel_headers() {
                                                                  {"tiles.h", kTilesText},
                                                                  {"gemm.h", kGemmText},
                                                                  {"row_product.h", kRowProductText},
+                                                                 {"share.h", kShareText},
                                                                  {"conv_image.h", kConvImageText}};
   return *headers;
 }

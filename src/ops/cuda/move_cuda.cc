@@ -38,10 +38,12 @@ Kernel per_element(const KernelSpec& spec, const std::string& parameters, const 
   flat.each = elements.of_thread;
   CudaRanges ranges;
   if (spec.out[0].rank() > 0)
-    ranges = {.most = spec.out[0].shape[0],
-              .least = CudaElements::least_ranges(n),
-              .own = std::move(own),
-              .step = [done, n, most](int64_t count) { return done(CudaElements::in_ranges(n, most, count)); }};
+    ranges = {
+        .most = spec.out[0].shape[0],
+        .least = CudaElements::least_ranges(n),
+        .own = std::move(own),
+        .step = [done, n, most](int64_t count) { return done(CudaElements::in_ranges(n, most, count)); },
+        .by_warp = [done, n, most](int64_t count) { return done(CudaElements::in_ranges(n, most, count, true)); }};
   return SteppedKernel(spec.cuda, {std::move(flat)}, {}, {.ranges = std::move(ranges), .source = std::move(source)});
 }
 

@@ -128,15 +128,15 @@ CudaStep step_of(const Texts& t, const Axes& split, const ReduceLayout& l, DType
   return step;
 }
 
-// Each result by a warp, where a range of the first dimension is one of the results', too.
-CudaStep row_step(const Texts& t, const Axes& split, DType dtype, int64_t results, int64_t length) {
+// Each result by a warp of so many, where a range of the first dimension is one of the results', too.
+CudaStep row_step(const Texts& t, const Axes& split, DType dtype, int64_t results, int64_t length, int warps) {
   CudaStep step;
   step.name = "reduce";
   step.prelude = "#include \"elements.h\"\nusing namespace lockstep;\n";
   step.parameters = fmt::format("const {}* in, {}* out", memory_type(dtype), memory_type(dtype));
   step.arguments = {{CudaStep::Argument::operand, 0}, {CudaStep::Argument::result, 0}};
   step.body = fmt::format(
-      R"(  for (uint32_t k = threadIdx.x / 32u; k < {results}u; k += {warps}u) {{
+      R"(  for (uint32_t k = threadIdx.x / 32u % {warps}u; k < {results}u; k += {warps}u) {{
     const uint64_t o = uint64_t(block) * {results}u + k;
     const {memory}* from = in + ({kept});
     {type} a = {identity};
@@ -152,7 +152,7 @@ CudaStep row_step(const Texts& t, const Axes& split, DType dtype, int64_t result
   }}
 )",
       fmt::arg("memory", memory_type(dtype)), fmt::arg("type", register_name(dtype)), fmt::arg("results", results),
-      fmt::arg("length", length), fmt::arg("warps", kReduceThreads / 32), fmt::arg("identity", t.identity),
+      fmt::arg("length", length), fmt::arg("warps", warps), fmt::arg("identity", t.identity),
       fmt::arg("combine", t.combine), fmt::arg("shuffled", size_of(dtype) == 1 ? "int(a)" : "a"),
       fmt::arg("kept", position_text(split.at_kept, split.kept, "o")),
       fmt::arg("gone", position_text(split.at_gone, split.gone, "r")));
@@ -164,15 +164,19 @@ CudaRanges ranges_of(const Texts& t, const Axes& split, const Shape& shape, cons
   constexpr int64_t kColumns = 16, kMostRows = 1024;
   const int64_t results = count(split.kept), length = count(split.gone);
   if (split.kept.empty() || length == 0) return {};
+  const auto rows = [=](int warps) {
+    return [=](int64_t ranges) {
+      CudaStep step = row_step(t, split, dtype, results / ranges, length, warps);
+      step.blocks = ranges;
+      return step;
+    };
+  };
   if (!contains(axes, 0))
     return {.most = shape[0],
             .least = CudaElements::least_ranges(results * length),
             .own = {0},
-            .step = [=](int64_t ranges) {
-              CudaStep step = row_step(t, split, dtype, results / ranges, length);
-              step.blocks = ranges;
-              return step;
-            }};
+            .step = rows(kReduceThreads / 32),
+            .by_warp = rows(1)};
   if (length > kMostRows || results % kColumns != 0) return {};
   return {
       .most = results / kColumns,

@@ -51,9 +51,9 @@ CudaElements CudaElements::flat(int64_t n, int64_t most) {
   return {n, each * kStepThreads, each};
 }
 
-CudaElements CudaElements::in_ranges(int64_t n, int64_t most, int64_t count) {
-  const int64_t own = n / count;
-  return {n, own, std::clamp<int64_t>((own + kStepThreads - 1) / kStepThreads, 1, most)};
+CudaElements CudaElements::in_ranges(int64_t n, int64_t most, int64_t count, bool by_warp) {
+  const int64_t own = n / count, threads = by_warp ? 32 : kStepThreads;
+  return {n, own, std::clamp<int64_t>((own + threads - 1) / threads, 1, most), by_warp};
 }
 
 int64_t CudaElements::least_ranges(int64_t n) {
@@ -63,18 +63,20 @@ int64_t CudaElements::least_ranges(int64_t n) {
 
 std::string CudaElements::text(const std::string& state, const std::string& read, const std::string& finish) const {
   const char* index = index_type(n);
+  const int threads = by_warp ? 32 : kStepThreads;
   const std::string each_of = fmt::format(
       "#pragma unroll\n  for (int e = 0; e < {}; ++e)\n    if (const {} i = first + e * {}u; i < end) {{\n      ",
-      of_thread, index, kStepThreads);
-  const bool once = of_block <= of_thread * kStepThreads;
+      of_thread, index, threads);
+  const bool once = of_block <= of_thread * threads;
   return fmt::format(
       "  {index} end = {index}(block + 1) * {own}u;\n  end = end < {n}u ? end : {n}u;\n"
-      "  {index} first = {index}(block) * {own}u + threadIdx.x;\n"
+      "  {index} first = {index}(block) * {own}u + threadIdx.x{lane};\n"
       "{loop}  {state} all[{each}];\n{each_of}{state}& r = all[e];\n{read}    }}\n{each_of}const {state}& r = "
       "all[e];\n{finish}    }}\n{rest}",
       fmt::arg("index", index), fmt::arg("own", of_block), fmt::arg("n", n), fmt::arg("state", state),
       fmt::arg("each", of_thread), fmt::arg("each_of", each_of), fmt::arg("read", read), fmt::arg("finish", finish),
-      fmt::arg("loop", once ? "" : fmt::format("  for (; first < end; first += {}u) {{\n", of_thread * kStepThreads)),
+      fmt::arg("lane", by_warp ? " % 32u" : ""),
+      fmt::arg("loop", once ? "" : fmt::format("  for (; first < end; first += {}u) {{\n", of_thread * threads)),
       fmt::arg("rest", once ? "" : "  }\n"));
 }
 
@@ -103,6 +105,10 @@ SteppedKernel SteppedKernel::on(int processors) const {
 
 const std::vector<CudaStep>& SteppedKernel::steps() const { return state_->steps; }
 const CudaRanges& SteppedKernel::ranges() const { return state_->ways.ranges; }
+const CudaSpread& SteppedKernel::spread() const {
+  static const auto* const none = new CudaSpread;
+  return state_->ways.spread ? *state_->ways.spread : *none;
+}
 std::optional<CudaSource> SteppedKernel::source(const std::vector<CudaSourced>& operands) const {
   return state_->ways.source ? state_->ways.source(operands) : std::nullopt;
 }
@@ -110,6 +116,8 @@ std::optional<SteppedKernel> SteppedKernel::sourced(const std::vector<CudaSource
   return state_->ways.sourced ? state_->ways.sourced(operands) : std::nullopt;
 }
 const void* SteppedKernel::own(size_t index) const { return state_->own[index]->data(); }
+const std::vector<BufferPtr>& SteppedKernel::memory() const { return state_->own; }
+CudaLane* SteppedKernel::lane() const { return state_->lane; }
 
 void SteppedKernel::operator()(const void* const* in, void* const* out) const {
   State& s = *state_;

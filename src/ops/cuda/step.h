@@ -35,6 +35,7 @@ struct CudaStep {
   int64_t shared_bytes = 0;
   double operations = 0;  // of matrix products: multiplications and additions
   bool meets = false;     // blocks side by side wait for each other: all must run at a time
+  bool counted = false;   // `now` is a number that is another one each time it is done, and never 0
   bool crowded = false;   // its threads need all registers there are
   // Where threads compute elements one by one and write nothing else: how many there are, how many of them a thread has
   // (CudaElements::flat), and the operands of which it reads only elements of the same place.
@@ -47,6 +48,13 @@ struct CudaStep {
     std::string body;
   };
   std::vector<Early> early;
+  // Where blocks compute `rows` x `cols` elements each of the first result, a matrix of `height` x `width`. `place`: of
+  // what type (block) has `first_row()` and `col`, where they begin. `rows` is 0 where that is not so.
+  struct Share {
+    int64_t rows = 0, cols = 0, height = 0, width = 0;
+    std::string place;
+  };
+  Share share;
 };
 
 // How a row is done range by range: each of `count` blocks computes one of so many equal ranges of every result. What
@@ -55,6 +63,21 @@ struct CudaRanges {
   int64_t most = 0, least = 1;  // `count` divides the former (0: there are none) and is not below the latter
   std::vector<size_t> own;      // operands of which a block reads its own range, of as many, and nothing else
   std::function<CudaStep(int64_t count)> step;
+  // By a warp of some that do a range each, whose number is `block`; may be empty.
+  std::function<CudaStep(int64_t count)> by_warp = {};
+};
+
+// A product with a small matrix by blocks that have only some columns of each row: those of the first matrix, then
+// parts of the sums, which blocks tell each other; or those of the result (plan/whole_spread.cc).
+struct CudaSpread {
+  enum Kind : uint8_t { none, sums, columns } kind = none;
+  size_t rows = 0, by = 0;     // operands: the matrix of rows, and the one it is multiplied by
+  int64_t few = 0, width = 0;  // columns of result and `rows`, whichever are few
+  std::string element = {};    // the type of an operand's element in memory
+  // By a warp, where a block has so many columns: `block` is the row, and `by` begins with what the first of them,
+  // `col`, needs. Sums are made of what was told: `told`, `now` and `place` are where, when and by whom.
+  std::function<CudaStep(int64_t cols)> step = {};
+  std::function<std::string(int64_t cols)> give = {};  // tells a part, of (row, `rows` from `col` on, `by` likewise)
 };
 
 // What elements of a row's only result are, four that lie side by side at a time: then who reads it can compute what it
@@ -90,6 +113,7 @@ struct SteppedWays {
   Kernel apart = {};                                         // when it is not put together with others
   std::function<SteppedKernel(int processors)> remake = {};  // on that many processors of the GPU
   CudaRanges ranges = {};                                    // range by range
+  std::shared_ptr<const CudaSpread> spread = {};             // of some columns of each row
   // As a source, some of whose operands are computed by others; and with such operands. Nothing where that cannot be.
   std::function<std::optional<CudaSource>(const std::vector<CudaSourced>&)> source = {};
   std::function<std::optional<SteppedKernel>(const std::vector<CudaSourced>&)> sourced = {};
@@ -108,9 +132,12 @@ class SteppedKernel {
 
   const std::vector<CudaStep>& steps() const;
   const CudaRanges& ranges() const;
+  const CudaSpread& spread() const;
   std::optional<CudaSource> source(const std::vector<CudaSourced>& operands) const;
   std::optional<SteppedKernel> sourced(const std::vector<CudaSourced>& operands) const;
   const void* own(size_t index) const;
+  const std::vector<BufferPtr>& memory() const;
+  CudaLane* lane() const;
 
  private:
   struct State;
@@ -121,10 +148,11 @@ class SteppedKernel {
 // many a thread has on their way together.
 struct CudaElements {
   int64_t n = 0, of_block = 0, of_thread = 1;
+  bool by_warp = false;  // `of_block` elements are those of a warp
 
   // At most so many of a thread: few blocks are done at once, and what one block can do needs no other.
   static CudaElements flat(int64_t n, int64_t most);
-  static CudaElements in_ranges(int64_t n, int64_t most, int64_t count);
+  static CudaElements in_ranges(int64_t n, int64_t most, int64_t count, bool by_warp = false);
   // So that a thread has no more than a few dozen.
   static int64_t least_ranges(int64_t n);
 

@@ -1,0 +1,363 @@
+// A product and the chain of small steps that needs whole rows of it, as one step of the product's blocks.
+//
+// Worked example. The last but one layer of an MLP, 128 x 1024, is computed in tiles, of which a block finishes 16 rows
+// of 64 columns. What follows needs rows: 10 sums over all columns each, the loss and its gradient, and the gradient of
+// each column. Every block adds up its 64 columns and tells the 15 others that have the same rows; then each computes
+// the loss of all 16 rows, the same in all of them, and the gradient of its own columns. Nobody waits for all blocks,
+// and the tile never leaves the block's memory on the way.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "lane/cuda/cuda_lane.h"
+#include "plan/whole_members.h"
+
+namespace lockstep::detail {
+namespace {
+
+constexpr int64_t kMostOfRow = 512;       // bytes of a row of what each block computes for itself
+constexpr int64_t kMostBrought = 4096;    // bytes that all rows need
+constexpr int64_t kShared = (227 << 10);  // of a block, where no GPU is known
+constexpr int64_t kWarps = kStepThreads / 32;
+
+bool overlap(const std::vector<Stretch>& all, const Stretch& one) {
+  return std::any_of(all.begin(), all.end(), [&](const Stretch& each) { return each.overlaps(one); });
+}
+
+int64_t size_of(const Stretch& at) { return at.end - at.begin; }
+
+class Spread {
+ public:
+  Spread(const WholePart& product, std::span<const WholePart> chain)
+      : product_(product), tile_(product.kernel->steps()[0]), share_(tile_.share) {
+    for (const WholePart& member : chain) members_.push_back(&member);
+    possible_ = fits();
+  }
+
+  bool is_possible() const { return possible_; }
+  int64_t told_bytes() const {
+    return share_.height * (share_.width / share_.cols) * members_[sums_]->kernel->spread().few * 8;
+  }
+
+  CudaStep step() const {
+    CudaStep out = tile_;
+    out.share = {};
+    out.meets = out.counted = true;
+    out.shared_bytes = shared_bytes_;
+    out.prelude = "#include \"tiles.h\"\n#include \"share.h\"\nusing namespace lockstep;\n" + tile_.prelude;
+    out.parameters += ", uint64_t* told";
+    out.arguments.push_back({CudaStep::Argument::own, product_.kernel->memory().size()});
+    const std::string members = add_members(out);
+    const CudaSpread& sums = members_[sums_]->kernel->spread();
+    std::string body = fmt::format(
+        "  const {} tile(block);\n  const uint32_t row0 = tile.first_row(), col = tile.col, place = col / {}u;\n",
+        share_.place, share_.cols);
+    for (const Brought& each : brought_)
+      body += copy_near_text(each.bytes, fmt::format("shared + {}", each.offset),
+                             fmt::format("p{}{}", each.number, begin_of(each)));
+    body += "  commit();\n";
+    body += fmt::format(
+        R"(  {{
+  const Both<{t}, {width}, {cols}> both{{out0, ({t}*)(shared + {at}), row0, col}};
+  {{
+  const auto& out0 = both;
+{body}  }}
+  }}
+  __syncthreads();
+  for (uint32_t row = row0 + threadIdx.x / 32u; row < row0 + {rows}u; row += {warps}u)
+    {give}(row, (const {t}*)(shared + {at}) + (row - row0) * {cols}u, (const {t}*)({by}));
+  for (uint32_t row = row0 + threadIdx.x / 32u; row < row0 + {rows}u; row += {warps}u) {{
+{members}  }}
+)",
+        fmt::arg("t", sums.element), fmt::arg("width", share_.width), fmt::arg("cols", share_.cols),
+        fmt::arg("rows", share_.rows), fmt::arg("at", tile_at_), fmt::arg("body", tile_.body),
+        fmt::arg("warps", kWarps), fmt::arg("give", sums.give(share_.cols)),
+        fmt::arg("by", place_of(sums_, sums.by, "")), fmt::arg("members", members));
+    out.body = body;
+    return out;
+  }
+
+ private:
+  // What a member writes that every block computes for itself: the rows it has of that.
+  struct Kept {
+    Stretch at;
+    int64_t offset = 0, row_bytes = 0;
+    size_t first_write = 0, last_write = 0;
+  };
+  // What members read that was there before: of the block's rows, of its columns, or all of it. Parameter p{number}.
+  struct Brought {
+    Stretch at;
+    enum How : uint8_t { rows, cols, all } how;
+    int64_t offset = 0, bytes = 0, each = 0;  // of one row or column
+    size_t number = 0;
+  };
+
+  CudaSpread::Kind kind(size_t m) const {
+    return m == sums_ ? CudaSpread::sums : is_columns(m) ? CudaSpread::columns : CudaSpread::none;
+  }
+  bool is_columns(size_t m) const {
+    const CudaSpread& spread = members_[m]->kernel->spread();
+    return spread.kind == CudaSpread::columns && spread.width == share_.width;
+  }
+  int64_t all_rows() const { return share_.height; }
+
+  // Is there one product of the rows, is all else of few columns or of the same as the tile, and does no block write
+  // what another one still reads?
+  bool fits() {
+    if (share_.rows == 0 || product_.out.empty() || product_.kernel->steps().size() != 1) return false;
+    bool found = false;
+    for (size_t m = 0; m < members_.size(); ++m) {
+      const CudaSpread& spread = members_[m]->kernel->spread();
+      if (spread.kind != CudaSpread::sums || members_[m]->in[spread.rows] != product_.out[0]) continue;
+      if (found || spread.width != share_.width || !has_result_of(spread.element)) return false;
+      sums_ = m;
+      found = true;
+    }
+    if (!found) return false;
+    tile_at_ = up_to_16(tile_.shared_bytes);
+    shared_bytes_ =
+        tile_at_ + up_to_16(share_.rows * share_.cols * size_of(product_.out[0]) / share_.height / share_.width);
+    for (size_t m = 0; m < members_.size(); ++m)
+      if (!can_be_spread(m) || !keep(m)) return false;
+    for (size_t m = 0; m < members_.size(); ++m)
+      for (size_t i = 0; i < members_[m]->in.size(); ++i)
+        if (!can_read(m, i)) return false;
+    bring();
+    const CudaLane* lane = product_.kernel->lane();
+    return shared_bytes_ <= (lane ? lane->info().shared : kShared) - kStepReserved;
+  }
+
+  // Is the tile written as `out0`, of that type?
+  bool has_result_of(const std::string& element) const {
+    const auto all = parameters_of(tile_);
+    return std::any_of(all.begin(), all.end(),
+                       [&](const auto& each) { return each.second == "out0" && each.first == element + "*"; });
+  }
+
+  bool can_be_spread(size_t m) const {
+    if (kind(m) != CudaSpread::none) return members_[m]->kernel->ranges().most == all_rows();
+    const CudaRanges& ranges = members_[m]->kernel->ranges();
+    return ranges.most == all_rows() && ranges.by_warp != nullptr;
+  }
+
+  // What it writes: columns of a block's own, or rows that every block has.
+  bool keep(size_t m) {
+    for (const Stretch& at : members_[m]->out) {
+      if (overlap(product_.in, at) || overlap(product_.out, at)) return false;
+      if (kind(m) == CudaSpread::columns) {
+        for (const WholePart* other : members_)
+          if (overlap(other->in, at) || (other != members_[m] && overlap(other->out, at))) return false;
+        continue;
+      }
+      if (size_of(at) % all_rows() != 0 || size_of(at) / all_rows() > kMostOfRow) return false;
+      const auto same = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& each) { return each.at == at; });
+      if (same != kept_.end()) {
+        same->last_write = m;
+        continue;
+      }
+      if (std::any_of(kept_.begin(), kept_.end(), [&](const Kept& each) { return each.at.overlaps(at); })) return false;
+      const int64_t row_bytes = size_of(at) / all_rows();
+      kept_.push_back({at, shared_bytes_, row_bytes, m, m});
+      shared_bytes_ += up_to_16(row_bytes * share_.rows);
+    }
+    return true;
+  }
+
+  bool can_read(size_t m, size_t i) const {
+    const Stretch& at = members_[m]->in[i];
+    const CudaSpread& spread = members_[m]->kernel->spread();
+    for (const Stretch& tile : product_.out) {
+      if (!tile.overlaps(at)) continue;
+      if (m == sums_ && i == spread.rows) continue;
+      if (kind(m) != CudaSpread::columns || tile != at || !owns(*members_[m], i) || i == spread.by) return false;
+    }
+    // What was there before a member writes it is in the block's memory by then: of its own rows, and before it has
+    // told its part, without which no block gets that far.
+    for (const Kept& each : kept_) {
+      if (!each.at.overlaps(at)) continue;
+      if (each.at != at || !owns(*members_[m], i)) return false;
+      if (m <= each.first_write && each.last_write < sums_) return false;
+    }
+    if (kind(m) != CudaSpread::none && i == spread.by) return size_of(at) % share_.width == 0;
+    return true;
+  }
+
+  const Kept* kept_of(const Stretch& at) const {
+    const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& each) { return each.at == at; });
+    return found == kept_.end() ? nullptr : &*found;
+  }
+  // That a member before m has written.
+  const Kept* kept_before(size_t m, const Stretch& at) const {
+    const Kept* kept = kept_of(at);
+    return kept && m > kept->first_write ? kept : nullptr;
+  }
+
+  // How operand i of a member is brought, if it is.
+  std::optional<Brought> brought_as(size_t m, size_t i) const {
+    const Stretch& at = members_[m]->in[i];
+    if (overlap(product_.out, at) || kept_before(m, at)) return {};
+    const int64_t size = size_of(at);
+    if (kind(m) != CudaSpread::none && i == members_[m]->kernel->spread().by) {
+      const int64_t each = size / share_.width;
+      return Brought{at, Brought::cols, 0, each * share_.cols, each, 0};
+    }
+    if (!owns(*members_[m], i))
+      return size <= kMostBrought ? std::optional(Brought{at, Brought::all, 0, size, 0, 0}) : std::nullopt;
+    if (kind(m) == CudaSpread::columns && i != members_[m]->kernel->spread().rows) return {};
+    const int64_t each = size / all_rows();
+    if (size % all_rows() != 0 || each > kMostOfRow) return {};
+    return Brought{at, Brought::rows, 0, each * share_.rows, each, 0};
+  }
+
+  const Brought* brought_of(size_t m, size_t i) const {
+    const std::optional<Brought> wanted = brought_as(m, i);
+    const auto found = std::find_if(brought_.begin(), brought_.end(), [&](const Brought& each) {
+      return wanted && each.at == wanted->at && each.how == wanted->how;
+    });
+    return found == brought_.end() ? nullptr : &*found;
+  }
+
+  void bring() {
+    size_t number = 0;
+    for (size_t m = 0; m < members_.size(); ++m)
+      for (const CudaStep::Argument& argument : step_of(m).arguments) {
+        const size_t own_number = number++;
+        if (argument.kind != CudaStep::Argument::operand || brought_of(m, argument.index)) continue;
+        std::optional<Brought> each = brought_as(m, argument.index);
+        if (!each) continue;
+        each->number = own_number;
+        each->offset = shared_bytes_;
+        shared_bytes_ += up_to_16(each->bytes);
+        brought_.push_back(*each);
+      }
+  }
+
+  CudaStep step_of(size_t m) const {
+    return kind(m) != CudaSpread::none ? members_[m]->kernel->spread().step(share_.cols)
+                                       : members_[m]->kernel->ranges().by_warp(all_rows());
+  }
+
+  static std::string begin_of(const Brought& each) {
+    return each.how == Brought::all
+               ? std::string()
+               : fmt::format(" + uint64_t({}) * {}u", each.how == Brought::rows ? "row0" : "col", each.each);
+  }
+
+  // Where a member finds its operand; `name`: the parameter, where that is in the GPU's memory.
+  std::string place_of(size_t m, size_t i, const std::string& name) const {
+    const Stretch& at = members_[m]->in[i];
+    if (at == product_.out[0]) return fmt::format("shared + {}", tile_at_);
+    if (const Kept* kept = kept_before(m, at)) return in_rows(*kept);
+    const Brought* near = brought_of(m, i);
+    if (!near) return name;
+    return near->how == Brought::rows ? fmt::format("shared + {} - uint64_t(row0) * {}u", near->offset, near->each)
+                                      : fmt::format("shared + {}", near->offset);
+  }
+  static std::string in_rows(const Kept& kept) {
+    return fmt::format("shared + {} - uint64_t(row0) * {}u", kept.offset, kept.row_bytes);
+  }
+
+  // The members' texts for one row, with their parameters added to the step's.
+  std::string add_members(CudaStep& out) const {
+    std::string text;
+    size_t in = product_.in.size(), results = product_.out.size(), number = 0;
+    for (size_t m = 0; m < members_.size(); ++m) {
+      const CudaStep step = step_of(m);
+      if (out.prelude.find(step.prelude) == std::string::npos) out.prelude += step.prelude;
+      out.name += " " + step.name;
+      std::string arguments, copies, types;
+      const auto parameters = parameters_of(step);
+      for (size_t a = 0; a < step.arguments.size(); ++a) {
+        const CudaStep::Argument& argument = step.arguments[a];
+        const bool operand = argument.kind == CudaStep::Argument::operand;
+        LOCKSTEP_CHECK(operand || argument.kind == CudaStep::Argument::result, "a row has no memory of its own");
+        const std::string name = fmt::format("p{}", number++);
+        out.parameters += fmt::format(", {} {}", operand ? "const char*" : "char*", name);
+        out.arguments.push_back({argument.kind, argument.index + (operand ? in : results)});
+        const auto& [type, of] = parameters[a];
+        if (operand && kind(m) == CudaSpread::columns && members_[m]->in[argument.index] == product_.out[0])
+          types += fmt::format("  const Near<{}, {}, {}> {}{{({})q{}, row0, col}};\n",
+                               members_[sums_]->kernel->spread().element, share_.width, share_.cols, of, type, a);
+        else
+          types += fmt::format("  {0} const {1} = ({0})q{2};\n", type, of, a);
+        const Kept* kept = operand ? nullptr : kept_of(members_[m]->out[argument.index]);
+        arguments += ", " + (operand ? place_of(m, argument.index, name) : kept ? in_rows(*kept) : name);
+        if (kept && m == kept->last_write) copies += copy_text(*kept, name);
+      }
+      text += fmt::format("  [&](const uint32_t block{}) {{\n{}{}  }}(row{});\n  __syncwarp();\n{}",
+                          untyped_parameters(step), types, step.body, arguments, copies);
+      in += members_[m]->in.size();
+      results += members_[m]->out.size();
+    }
+    return text;
+  }
+
+  // For whoever else reads it: by the first of the blocks that all computed the same.
+  std::string copy_text(const Kept& kept, const std::string& to) const {
+    const char* word = kept.row_bytes % 4 == 0 ? "uint32_t" : "uint8_t";
+    return fmt::format(
+        "  if (place == 0u)\n  for (uint32_t i = threadIdx.x % 32u; i < {n}u; i += 32u)\n    (({word}*)({to} + "
+        "uint64_t(row) * {bytes}u))[i] = (({word}*)(shared + {at} + (row - row0) * {bytes}u))[i];\n",
+        fmt::arg("n", kept.row_bytes % 4 == 0 ? kept.row_bytes / 4 : kept.row_bytes), fmt::arg("word", word),
+        fmt::arg("to", to), fmt::arg("bytes", kept.row_bytes), fmt::arg("at", kept.offset));
+  }
+
+  const WholePart& product_;
+  const CudaStep& tile_;
+  const CudaStep::Share& share_;
+  std::vector<const WholePart*> members_;
+  bool possible_ = false;
+  size_t sums_ = 0;  // the member
+  int64_t tile_at_ = 0, shared_bytes_ = 0;
+  std::vector<Kept> kept_;
+  std::vector<Brought> brought_;
+};
+
+// A product and a chain, with their kernels, for as long as it may be made anew.
+struct Own {
+  std::deque<SteppedKernel> kernels;
+  std::vector<WholePart> parts;
+
+  explicit Own(std::span<const WholePart> all) : parts(all.begin(), all.end()) {
+    for (WholePart& part : parts) part.kernel = &kernels.emplace_back(*part.kernel);
+  }
+};
+
+std::optional<SteppedKernel> made_of(const std::shared_ptr<const Own>& own, int processors) {
+  const WholePart& product = own->parts[0];
+  if (product.kernel->steps()[0].blocks > processors) return {};  // they wait for each other
+  const Spread spread(product, std::span(own->parts).subspan(1));
+  if (!spread.is_possible()) return {};
+  std::vector<BufferPtr> memory = product.kernel->memory();
+  if (CudaLane* lane = product.kernel->lane()) {
+    memory.push_back(lane->allocate(spread.told_bytes()));
+    lane->clear(memory.back()->data(), spread.told_bytes());
+  }
+  const auto again = [own, processors](int fewer) {
+    const SteppedKernel smaller = own->parts[0].kernel->on(fewer);
+    std::vector<WholePart> parts = own->parts;
+    parts[0].kernel = &smaller;
+    const auto other = std::make_shared<const Own>(parts);
+    std::optional<SteppedKernel> made = made_of(other, fewer);
+    return made ? *std::move(made) : *made_of(own, processors);
+  };
+  return SteppedKernel(product.kernel->lane(), {spread.step()}, std::move(memory), {.remake = again});
+}
+
+}  // namespace
+
+std::optional<WholePart> spread(const WholePart& product, std::span<const WholePart> chain, int processors,
+                                std::deque<SteppedKernel>& made) {
+  std::vector<WholePart> parts{product};
+  parts.insert(parts.end(), chain.begin(), chain.end());
+  std::optional<SteppedKernel> kernel = made_of(std::make_shared<const Own>(parts), processors);
+  if (!kernel) return {};
+  std::vector<const WholePart*> all;
+  for (const WholePart& part : parts) all.push_back(&part);
+  WholePart out = side_by_side(all);
+  out.kernel = &made.emplace_back(*std::move(kernel));
+  return out;
+}
+
+}  // namespace lockstep::detail

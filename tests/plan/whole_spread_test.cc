@@ -1,0 +1,274 @@
+// A product on the GPU and the chain that needs its rows as one step: when that can be, what its text says, and that it
+// computes the same. Only the last test needs a GPU.
+#ifdef LOCKSTEP_WITH_CUDA
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "lane/cuda/api.h"
+#include "lane/cuda/code.h"
+#include "lockstep/error.h"
+#include "ops/cuda/elementwise_cuda.h"
+#include "ops/cuda/kernels.h"
+#include "ops/cuda/row_product_text.h"
+#include "ops/cuda/share_text.h"
+#include "ops/cuda/text.h"
+#include "ops/einsum.h"
+#include "ops/elementwise.h"
+#include "ops/ops.h"
+#include "ops/reduce.h"
+#include "ops/shape_ops.h"
+#include "plan/whole_kernel.h"
+#include "rows/on_gpu.h"
+
+namespace lockstep::detail {
+namespace {
+
+Stretch at(int64_t space, const Type& type) { return {space, 0, type.bytes()}; }
+
+// The end of a network: a layer of 128 x `width`, `classes` sums of each row, their largest, what is below that, and
+// the gradient of the layer.
+struct Network {
+  DType dtype = DType::f32;
+  int64_t width = 1024, classes = 10, deep = 512;
+  int processors = 132;
+  std::deque<SteppedKernel> kernels = {}, made = {};
+  std::vector<WholePart> parts = {};
+  size_t operands = 0, results = 0;
+
+  Type layer() const { return {dtype, {128, width}}; }
+  Type sums() const { return {dtype, {128, classes}}; }
+  Type weights() const { return {dtype, {width, classes}}; }
+
+  void add(const SteppedKernel& kernel, std::vector<Stretch> in, std::vector<Stretch> out) {
+    parts.push_back({&kernels.emplace_back(kernel), std::move(in), std::move(out)});
+    for (size_t i = 0; i < parts.back().in.size(); ++i) parts.back().operands.push_back(operands++);
+    for (size_t i = 0; i < parts.back().out.size(); ++i) parts.back().results.push_back(results++);
+  }
+
+  CudaStep finished(const GemmStep& product, const Program& body) const {
+    CudaStep step;
+    step.name = "product";
+    step.parameters = fmt::format("const {}* a, const {}* b", memory_type(dtype), memory_type(dtype));
+    step.arguments = {{CudaStep::Argument::operand, 0}, {CudaStep::Argument::operand, 1}};
+    step.operations = 1e6;
+    EXPECT_TRUE(add_finish(step, product, body, 2));
+    return step;
+  }
+
+  void add_layer() {
+    Builder b;
+    const Program body = b.take(Values{tanh(b.input(layer()))});
+    const GemmSpec g{.dtype = dtype, .m = 128, .n = width, .k = deep};
+    const auto make = [this, g, body](int n) {
+      const GemmStep product = *gemm_step(g, n, 220 << 10);
+      std::vector<BufferPtr> own(product.partial_bytes > 0 ? 1 : 0);
+      return SteppedKernel(nullptr, {finished(product, body)}, own);
+    };
+    SteppedKernel all = make(processors);
+    add(SteppedKernel(nullptr, all.steps(), all.memory(), {.remake = make}),
+        {at(0, {dtype, {128, deep}}), at(1, {dtype, {deep, width}})}, {at(2, layer())});
+  }
+
+  void add_small_product(bool back, std::vector<Stretch> in, std::vector<Stretch> out) {
+    const Type result = back ? layer() : sums();
+    Builder b;
+    Values inputs{b.input(result)};
+    Value y = inputs[0];
+    for (size_t i = 2; i < in.size(); ++i)
+      y = y * (back ? b.input(layer()) : broadcast(b.input({dtype, {classes}}), result.shape, {1}));
+    const Program body = b.take(Values{y});
+    const GemmSpec g{
+        .dtype = dtype, .m = 128, .n = back ? width : classes, .k = back ? classes : width, .transpose_b = back};
+    ASSERT_TRUE(row_product(g));
+    const CudaSpread::Kind kind = spread_kind(g);
+    const auto spread = std::make_shared<const CudaSpread>(
+        CudaSpread{.kind = kind,
+                   .rows = 0,
+                   .by = 1,
+                   .few = classes,
+                   .width = width,
+                   .element = memory_type(dtype),
+                   .step =
+                       [this, g, kind, body](int64_t cols) {
+                         return finished(
+                             kind == CudaSpread::sums ? shared_sums_step(g, cols) : shared_columns_step(g, cols), body);
+                       },
+                   .give = [g](int64_t cols) { return shared_sums_give(g, cols); }});
+    CudaRanges ranges{.most = 128, .least = 32, .own = {0}, .step = [this, g, body](int64_t count) {
+                        return finished(row_product_step(g, count), body);
+                      }};
+    for (size_t i = 2; back && i < in.size(); ++i) ranges.own.push_back(i);
+    add(SteppedKernel(nullptr, {finished(row_product_step(g, 128), body)}, {}, {.ranges = ranges, .spread = spread}),
+        std::move(in), std::move(out));
+  }
+
+  void add_row(const Op& op, const std::vector<Type>& types, const Attrs& attrs, std::vector<Stretch> in,
+               std::vector<Stretch> out) {
+    Pool pool({.threads = 1});
+    const std::vector<Type> result = infer_types(op, types, attrs);
+    const KernelSpec spec{.in = types, .out = result, .attrs = attrs, .pool = pool, .alias = {}};
+    add(*(op.cuda ? op.cuda(spec) : elementwise_cuda(op, spec)).target<SteppedKernel>(), std::move(in), std::move(out));
+  }
+
+  // Sums of spaces 2 and 3 to 4, by a bias in 5; the largest to 6; what is below to 4; the gradient to 7.
+  void add_chain(const Stretch& back_to) {
+    add_small_product(false, {at(2, layer()), at(3, weights()), at(5, {dtype, {classes}})}, {at(4, sums())});
+    add_row(reduce_max_op, {sums()}, {{"axes", std::vector<int64_t>{1}}}, {at(4, sums())}, {at(6, {dtype, {128}})});
+    add_row(mul_op, {sums(), sums()}, {}, {at(4, sums()), at(8, sums())}, {at(4, sums())});
+    add_small_product(true, {at(4, sums()), at(3, weights()), at(2, layer())}, {back_to});
+  }
+};
+
+TEST(WholeSpread, AChainBecomesOneWithTheProductBeforeIt) {
+  Network n;
+  n.add_layer();
+  n.add_chain(at(7, n.layer()));
+  const std::vector<WholePart> all = in_ranges(n.parts, n.processors, n.made);
+  ASSERT_EQ(all.size(), 1u);
+  const CudaStep& step = all[0].kernel->steps()[0];
+  EXPECT_EQ(step.name, "product product reduce elementwise product");
+  EXPECT_TRUE(step.meets && step.counted);
+  EXPECT_EQ(step.blocks, n.parts[0].kernel->steps()[0].blocks);
+  EXPECT_EQ(all[0].in.size(), 2u + 3 + 1 + 2 + 3);
+  // Operands that come early are the product's, as before.
+  EXPECT_EQ(step.early.size(), 2u);
+  // Both products read the same rows of the weights, once, and the bias is there before it is needed.
+  const auto count = [&](const std::string& what) {
+    size_t found = 0;
+    for (size_t i = step.body.find(what); i != std::string::npos; i = step.body.find(what, i + 1)) ++found;
+    return found;
+  };
+  EXPECT_EQ(count("copy_async<16>"), 2u) << step.body;  // weights' and space 8's rows
+  EXPECT_EQ(count("copy_async<4>"), 1u) << step.body;
+  // What every block has is written by one.
+  EXPECT_EQ(count("if (place == 0u)"), 2u) << step.body;
+}
+
+TEST(WholeSpread, WhatIsNotDoneByThenIsWaitedFor) {
+  Network n;
+  n.add_layer();
+  // At the same time as the product: what the chain multiplies by.
+  Builder b;
+  n.add(SteppedKernel(nullptr, {n.finished(*gemm_step({.m = 128, .n = 10, .k = 512}, 132, 220 << 10),
+                                           b.take(Values{b.input(n.sums())}))}),
+        {at(0, {DType::f32, {128, 512}}), at(9, {DType::f32, {512, 10}})}, {at(8, n.sums())});
+  n.add_chain(at(7, n.layer()));
+  EXPECT_EQ(in_ranges(n.parts, n.processors, n.made).size(), 3u);
+}
+
+TEST(WholeSpread, NoBlockWritesWhatAnotherOneReads) {
+  // Over the layer itself, over the product's operand, over what the chain reads.
+  for (const int64_t space : {2, 0, 3, 8}) {
+    Network n{.deep = 1024};
+    n.add_layer();
+    n.add_chain(at(space, n.layer()));
+    EXPECT_NE(in_ranges(n.parts, n.processors, n.made).size(), 1u) << space;
+  }
+}
+
+TEST(WholeSpread, WhatWasThereBeforeIsReadBeforeItIsWrittenOver) {
+  Network n;
+  n.add_layer();
+  n.add_small_product(false, {at(2, n.layer()), at(3, n.weights()), at(5, {DType::f32, {10}})}, {at(4, n.sums())});
+  // In place of what is only read here, and of what is told.
+  n.add_row(mul_op, {n.sums(), n.sums()}, {}, {at(4, n.sums()), at(8, n.sums())}, {at(8, n.sums())});
+  n.add_small_product(true, {at(8, n.sums()), at(3, n.weights()), at(2, n.layer())}, {at(7, n.layer())});
+  const std::vector<WholePart> all = in_ranges(n.parts, n.processors, n.made);
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_NE(all[0].kernel->steps()[0].body.find("copy_async<16>"), std::string::npos);
+  // But not before the blocks have told each other their parts: until then one may still read it.
+  Network other;
+  other.add_layer();
+  other.add_row(mul_op, {n.sums(), n.sums()}, {}, {at(8, n.sums()), at(8, n.sums())}, {at(8, n.sums())});
+  other.add_small_product(false, {at(2, n.layer()), at(3, n.weights()), at(5, {DType::f32, {10}})}, {at(4, n.sums())});
+  other.add_small_product(true, {at(8, n.sums()), at(3, n.weights()), at(2, n.layer())}, {at(7, n.layer())});
+  const std::optional<WholePart> none =
+      spread(other.parts[0], std::span(other.parts).subspan(1), other.processors, other.made);
+  EXPECT_FALSE(none);
+}
+
+TEST(WholeSpread, BlocksThatWaitForEachOtherAllRun) {
+  Network n;
+  n.add_layer();
+  n.add_chain(at(7, n.layer()));
+  const std::vector<WholePart> all = in_ranges(n.parts, n.processors, n.made);
+  ASSERT_EQ(all.size(), 1u);
+  for (const int processors : {132, 100, 64, 33, 5}) {
+    const SteppedKernel fewer = all[0].kernel->on(processors);
+    EXPECT_LE(fewer.steps()[0].blocks, 132);
+    EXPECT_EQ(fewer.steps()[0].name, all[0].kernel->steps()[0].name);
+    EXPECT_EQ(fewer.steps()[0].arguments.size(), all[0].kernel->steps()[0].arguments.size());
+  }
+}
+
+TEST(WholeSpread, TextsCompile) {
+  struct Case {
+    DType dtype;
+    int64_t width, classes, deep;
+    const char* architecture;
+  };
+  for (const Case& c : {Case{DType::f32, 1024, 10, 1024, "sm_90"}, Case{DType::bf16, 1024, 10, 1024, "sm_90"},
+                        Case{DType::f32, 128, 10, 256, "sm_80"}, Case{DType::f16, 256, 32, 128, "sm_90"},
+                        Case{DType::f32, 512, 1, 512, "sm_90"}}) {
+    SCOPED_TRACE(fmt::format("{} columns to {}, {}", c.width, c.classes, name(c.dtype)));
+    Network n{.dtype = c.dtype, .width = c.width, .classes = c.classes, .deep = c.deep};
+    n.add_layer();
+    n.add_chain(at(7, n.layer()));
+    const std::vector<WholePart> all = in_ranges(n.parts, n.processors, n.made);
+    ASSERT_EQ(all.size(), 1u);
+    const std::string text = whole_text(all, phases_of(all));
+    EXPECT_NE(text.find("uint32_t(all_came) + 1u"), std::string::npos);
+    try {
+      EXPECT_FALSE(compile_cuda(text, kernel_headers(), c.architecture).empty());
+    } catch (const Error& e) {
+      if (std::string(e.what()).find("is not there") != std::string::npos) GTEST_SKIP() << e.what();
+      FAIL() << e.what();
+    }
+  }
+}
+
+// A layer, the loss and the gradients of both, of whole numbers that are small enough for sums and products to be
+// exact.
+Program end_of_a_network(DType dtype, int64_t rows, int64_t deep, int64_t width, int64_t classes) {
+  Builder b;
+  const Value x = b.input({dtype, {rows, deep}}), first = b.input({dtype, {deep, width}});
+  const Value weights = b.input({dtype, {width, classes}}), bias = b.input({dtype, {classes}});
+  const auto between = [&](Value v, double low, double high) {
+    return maximum(minimum(v, full(b, v.type(), high)), full(b, v.type(), low));
+  };
+  const Value layer = between(einsum("mk,kn->mn", x, first), -2, 2);
+  const Value sums = between(einsum("mk,kn->mn", layer, weights) + broadcast(bias, {rows, classes}, {1}), -60, 60);
+  const Value most = reduce_max(sums, {1});
+  const Value below = between(sums - broadcast(most, {rows, classes}, {0}), -2, 0);
+  const Value loss = reduce_sum(below, {1}) * (most + cast(b.input({DType::i32, {rows}}), dtype));
+  const Value back = einsum("mk,nk->mn", below, weights) * layer;
+  return b.take(Values{most, loss, reduce_sum(cast(loss, DType::f32), {0}), back,
+                       einsum("mk,mn->kn", cast(layer, DType::f32), cast(below, DType::f32)),
+                       einsum("mk,mn->kn", x, between(back, -2, 2))});
+}
+
+TEST(WholeSpread, OnGpuTheyComputeTheSame) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
+  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
+  std::mt19937 random(20261117);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const auto& [rows, deep, width, classes] : {std::tuple<int64_t, int64_t, int64_t, int64_t>{128, 256, 1024, 10},
+                                                     {128, 256, 128, 10},
+                                                     {64, 512, 512, 32},
+                                                     {128, 1024, 256, 1},
+                                                     {96, 128, 320, 7}}) {
+      SCOPED_TRACE(fmt::format("{} rows of {} to {} to {}, {}", rows, deep, width, classes, name(dtype)));
+      const Program program = end_of_a_network(dtype, rows, deep, width, classes);
+      for (int round = 0; round < 3; ++round) {
+        HostArrays in;
+        for (const Type& type : program.input_types()) in.push_back(whole_numbers(type, random()));
+        const HostArrays got = planned_on_gpu(program, in), wanted = eager(program, in);
+        for (size_t o = 0; o < got.size(); ++o) EXPECT_EQ(got[o].values(), wanted[o].values()) << "result " << o;
+      }
+    }
+}
+
+}  // namespace
+}  // namespace lockstep::detail
+#endif

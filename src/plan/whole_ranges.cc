@@ -272,7 +272,8 @@ void spread_out(std::span<const WholePart> parts, std::vector<size_t>& unit_of, 
       const CudaSpread& how = parts[m].kernel->spread();
       if (how.kind != CudaSpread::sums) continue;
       for (size_t p = 0; p < m; ++p)
-        if (!parts[p].out.empty() && parts[p].out[0] == parts[m].in[how.rows]) product = p;
+        if (std::find(parts[p].out.begin(), parts[p].out.end(), parts[m].in[how.rows]) != parts[p].out.end())
+          product = p;
     }
     if (!product || unit_of[*product] == u || units[unit_of[*product]].members.size() != 1) continue;
     Unit& before = units[unit_of[*product]];

@@ -53,16 +53,27 @@ class Spread {
     std::string body = fmt::format(
         "  const {} tile(block);\n  const uint32_t row0 = tile.first_row(), col = tile.col, place = col / {}u;\n",
         share_.place, share_.cols);
-    for (const Brought& each : brought_)
-      body += copy_near_text(each.bytes, fmt::format("shared + {}", each.offset),
-                             fmt::format("p{}{}", each.number, begin_of(each)));
-    body += "  commit();\n";
+    std::string copies;
+    CudaStep::Early early;
+    for (const Brought& each : brought_) {
+      early.operands.push_back(each.operand);
+      copies += copy_near_text(each.bytes, fmt::format("shared + {}", each.offset),
+                               fmt::format("p{}{}", each.number, begin_of(each)));
+    }
+    early.body = body + copies + "  commit();\n";
+    body += fmt::format("  if (!(early & {}u)) {{\n{}  }}\n  commit();\n", 1u << out.early.size(), copies);
+    out.early.push_back(std::move(early));
+    std::string both, instead;
+    for (const Tile& each : tiles_) {
+      both += fmt::format("  const Both<{t}, {width}, {cols}> both{k}{{out{k}, ({t}*)(shared + {at}), row0, col}};\n",
+                          fmt::arg("t", each.element), fmt::arg("width", share_.width), fmt::arg("cols", share_.cols),
+                          fmt::arg("k", each.result), fmt::arg("at", each.offset));
+      instead += fmt::format("  const auto& out{0} = both{0};\n", each.result);
+    }
     body += fmt::format(
         R"(  {{
-  const Both<{t}, {width}, {cols}> both{{out0, ({t}*)(shared + {at}), row0, col}};
-  {{
-  const auto& out0 = both;
-{body}  }}
+{both}  {{
+{instead}{body}  }}
   }}
   __syncthreads();
   for (uint32_t row = row0 + threadIdx.x / 32u; row < row0 + {rows}u; row += {warps}u)
@@ -70,15 +81,22 @@ class Spread {
   for (uint32_t row = row0 + threadIdx.x / 32u; row < row0 + {rows}u; row += {warps}u) {{
 {members}  }}
 )",
-        fmt::arg("t", sums.element), fmt::arg("width", share_.width), fmt::arg("cols", share_.cols),
-        fmt::arg("rows", share_.rows), fmt::arg("at", tile_at_), fmt::arg("body", tile_.body),
-        fmt::arg("warps", kWarps), fmt::arg("give", sums.give(share_.cols)),
-        fmt::arg("by", place_of(sums_, sums.by, "")), fmt::arg("members", members));
+        fmt::arg("t", sums.element), fmt::arg("cols", share_.cols), fmt::arg("both", both),
+        fmt::arg("instead", instead), fmt::arg("rows", share_.rows),
+        fmt::arg("at", tile_of(product_.out[result_])->offset), fmt::arg("body", tile_.body), fmt::arg("warps", kWarps),
+        fmt::arg("give", sums.give(share_.cols)), fmt::arg("by", place_of(sums_, sums.by, "")),
+        fmt::arg("members", members));
     out.body = body;
     return out;
   }
 
  private:
+  // A result of the product that members read: the block's rows and columns of it. Parameter out{result}.
+  struct Tile {
+    size_t result = 0;
+    std::string element;
+    int64_t offset = 0;
+  };
   // What a member writes that every block computes for itself: the rows it has of that.
   struct Kept {
     Stretch at;
@@ -89,8 +107,9 @@ class Spread {
   struct Brought {
     Stretch at;
     enum How : uint8_t { rows, cols, all } how;
-    int64_t offset = 0, bytes = 0, each = 0;  // of one row or column
-    size_t number = 0;
+    int64_t bytes = 0, each = 0;  // in all, and of one row or column
+    int64_t offset = 0;
+    size_t number = 0, operand = 0;  // of all
   };
 
   CudaSpread::Kind kind(size_t m) const {
@@ -109,15 +128,17 @@ class Spread {
     bool found = false;
     for (size_t m = 0; m < members_.size(); ++m) {
       const CudaSpread& spread = members_[m]->kernel->spread();
-      if (spread.kind != CudaSpread::sums || members_[m]->in[spread.rows] != product_.out[0]) continue;
-      if (found || spread.width != share_.width || !has_result_of(spread.element)) return false;
+      if (spread.kind != CudaSpread::sums) continue;
+      const auto result = std::find(product_.out.begin(), product_.out.end(), members_[m]->in[spread.rows]);
+      if (result == product_.out.end()) continue;
+      if (found || spread.width != share_.width) return false;
       sums_ = m;
+      result_ = static_cast<size_t>(result - product_.out.begin());
       found = true;
     }
     if (!found) return false;
-    tile_at_ = up_to_16(tile_.shared_bytes);
-    shared_bytes_ =
-        tile_at_ + up_to_16(share_.rows * share_.cols * size_of(product_.out[0]) / share_.height / share_.width);
+    shared_bytes_ = up_to_16(tile_.shared_bytes);
+    if (!keep_tiles()) return false;
     for (size_t m = 0; m < members_.size(); ++m)
       if (!can_be_spread(m) || !keep(m)) return false;
     for (size_t m = 0; m < members_.size(); ++m)
@@ -128,11 +149,26 @@ class Spread {
     return shared_bytes_ <= (lane ? lane->info().shared : kShared) - kStepReserved;
   }
 
-  // Is the tile written as `out0`, of that type?
-  bool has_result_of(const std::string& element) const {
-    const auto all = parameters_of(tile_);
-    return std::any_of(all.begin(), all.end(),
-                       [&](const auto& each) { return each.second == "out0" && each.first == element + "*"; });
+  // False where what the sums are made of is no result of elements of their type, one for each of the product's.
+  bool keep_tiles() {
+    const int64_t elements = share_.height * share_.width;
+    for (size_t k = 0; k < product_.out.size(); ++k) {
+      const auto reads = [&](const WholePart* member) {
+        return std::find(member->in.begin(), member->in.end(), product_.out[k]) != member->in.end();
+      };
+      if (std::none_of(members_.begin(), members_.end(), reads)) continue;
+      for (const auto& [type, name] : parameters_of(tile_))
+        if (name == fmt::format("out{}", k)) tiles_.push_back({k, type.substr(0, type.size() - 1), shared_bytes_});
+      if (size_of(product_.out[k]) % elements != 0) return false;
+      shared_bytes_ += up_to_16(share_.rows * share_.cols * (size_of(product_.out[k]) / elements));
+    }
+    const Tile* sums = tile_of(product_.out[result_]);
+    return sums && sums->element == members_[sums_]->kernel->spread().element;
+  }
+  const Tile* tile_of(const Stretch& at) const {
+    const auto found =
+        std::find_if(tiles_.begin(), tiles_.end(), [&](const Tile& each) { return product_.out[each.result] == at; });
+    return found == tiles_.end() ? nullptr : &*found;
   }
 
   bool can_be_spread(size_t m) const {
@@ -200,14 +236,14 @@ class Spread {
     const int64_t size = size_of(at);
     if (kind(m) != CudaSpread::none && i == members_[m]->kernel->spread().by) {
       const int64_t each = size / share_.width;
-      return Brought{at, Brought::cols, 0, each * share_.cols, each, 0};
+      return Brought{at, Brought::cols, each * share_.cols, each};
     }
     if (!owns(*members_[m], i))
-      return size <= kMostBrought ? std::optional(Brought{at, Brought::all, 0, size, 0, 0}) : std::nullopt;
+      return size <= kMostBrought ? std::optional(Brought{at, Brought::all, size, 0}) : std::nullopt;
     if (kind(m) == CudaSpread::columns && i != members_[m]->kernel->spread().rows) return {};
     const int64_t each = size / all_rows();
     if (size % all_rows() != 0 || each > kMostOfRow) return {};
-    return Brought{at, Brought::rows, 0, each * share_.rows, each, 0};
+    return Brought{at, Brought::rows, each * share_.rows, each};
   }
 
   const Brought* brought_of(size_t m, size_t i) const {
@@ -219,14 +255,15 @@ class Spread {
   }
 
   void bring() {
-    size_t number = 0;
-    for (size_t m = 0; m < members_.size(); ++m)
+    size_t number = 0, first = product_.in.size();
+    for (size_t m = 0; m < members_.size(); first += members_[m++]->in.size())
       for (const CudaStep::Argument& argument : step_of(m).arguments) {
         const size_t own_number = number++;
         if (argument.kind != CudaStep::Argument::operand || brought_of(m, argument.index)) continue;
         std::optional<Brought> each = brought_as(m, argument.index);
         if (!each) continue;
         each->number = own_number;
+        each->operand = first + argument.index;
         each->offset = shared_bytes_;
         shared_bytes_ += up_to_16(each->bytes);
         brought_.push_back(*each);
@@ -247,7 +284,7 @@ class Spread {
   // Where a member finds its operand; `name`: the parameter, where that is in the GPU's memory.
   std::string place_of(size_t m, size_t i, const std::string& name) const {
     const Stretch& at = members_[m]->in[i];
-    if (at == product_.out[0]) return fmt::format("shared + {}", tile_at_);
+    if (const Tile* tile = tile_of(at)) return fmt::format("shared + {}", tile->offset);
     if (const Kept* kept = kept_before(m, at)) return in_rows(*kept);
     const Brought* near = brought_of(m, i);
     if (!near) return name;
@@ -276,9 +313,11 @@ class Spread {
         out.parameters += fmt::format(", {} {}", operand ? "const char*" : "char*", name);
         out.arguments.push_back({argument.kind, argument.index + (operand ? in : results)});
         const auto& [type, of] = parameters[a];
-        if (operand && kind(m) == CudaSpread::columns && members_[m]->in[argument.index] == product_.out[0])
-          types += fmt::format("  const Near<{}, {}, {}> {}{{({})q{}, row0, col}};\n",
-                               members_[sums_]->kernel->spread().element, share_.width, share_.cols, of, type, a);
+        const Tile* tile =
+            operand && kind(m) == CudaSpread::columns ? tile_of(members_[m]->in[argument.index]) : nullptr;
+        if (tile)
+          types += fmt::format("  const Near<{}, {}, {}> {}{{({})q{}, row0, col}};\n", tile->element, share_.width,
+                               share_.cols, of, type, a);
         else
           types += fmt::format("  {0} const {1} = ({0})q{2};\n", type, of, a);
         const Kept* kept = operand ? nullptr : kept_of(members_[m]->out[argument.index]);
@@ -308,8 +347,9 @@ class Spread {
   const CudaStep::Share& share_;
   std::vector<const WholePart*> members_;
   bool possible_ = false;
-  size_t sums_ = 0;  // the member
-  int64_t tile_at_ = 0, shared_bytes_ = 0;
+  size_t sums_ = 0, result_ = 0;  // the member, and the product's result it reads
+  int64_t shared_bytes_ = 0;
+  std::vector<Tile> tiles_;
   std::vector<Kept> kept_;
   std::vector<Brought> brought_;
 };
@@ -351,6 +391,11 @@ std::optional<WholePart> spread(const WholePart& product, std::span<const WholeP
                                 std::deque<SteppedKernel>& made) {
   std::vector<WholePart> parts{product};
   parts.insert(parts.end(), chain.begin(), chain.end());
+  std::optional<SteppedKernel> telling;
+  for (const WholePart& member : chain)
+    if (const CudaSpread& how = member.kernel->spread(); how.kind == CudaSpread::sums && !telling)
+      telling = product.kernel->telling(how.few);
+  if (telling) parts[0].kernel = &*telling;
   std::optional<SteppedKernel> kernel = made_of(std::make_shared<const Own>(parts), processors);
   if (!kernel) return {};
   std::vector<const WholePart*> all;

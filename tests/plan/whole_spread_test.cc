@@ -18,6 +18,7 @@
 #include "ops/ops.h"
 #include "ops/reduce.h"
 #include "ops/shape_ops.h"
+#include "passes/passes.h"
 #include "plan/whole_kernel.h"
 #include "rows/on_gpu.h"
 
@@ -60,13 +61,15 @@ struct Network {
     Builder b;
     const Program body = b.take(Values{tanh(b.input(layer()))});
     const GemmSpec g{.dtype = dtype, .m = 128, .n = width, .k = deep};
-    const auto make = [this, g, body](int n) {
-      const GemmStep product = *gemm_step(g, n, 220 << 10);
+    const auto make = [this, g, body](int n, int64_t told = 0) {
+      const GemmStep product = *gemm_step(g, n, 220 << 10, {}, told);
       std::vector<BufferPtr> own(product.partial_bytes > 0 ? 1 : 0);
       return SteppedKernel(nullptr, {finished(product, body)}, own);
     };
-    SteppedKernel all = make(processors);
-    add(SteppedKernel(nullptr, all.steps(), all.memory(), {.remake = make}),
+    const SteppedKernel all = make(processors);
+    add(SteppedKernel(nullptr, all.steps(), all.memory(),
+                      {.remake = [make](int n) { return make(n); },
+                       .telling = [this, make](int64_t told) { return std::optional(make(processors, told)); }}),
         {at(0, {dtype, {128, deep}}), at(1, {dtype, {deep, width}})}, {at(2, layer())});
   }
 
@@ -131,8 +134,9 @@ TEST(WholeSpread, AChainBecomesOneWithTheProductBeforeIt) {
   EXPECT_TRUE(step.meets && step.counted);
   EXPECT_EQ(step.blocks, n.parts[0].kernel->steps()[0].blocks);
   EXPECT_EQ(all[0].in.size(), 2u + 3 + 1 + 2 + 3);
-  // Operands that come early are the product's, as before.
-  EXPECT_EQ(step.early.size(), 2u);
+  // Operands that come early are the product's, as before, and all that the chain reads besides.
+  ASSERT_EQ(step.early.size(), 3u);
+  EXPECT_EQ(step.early[2].operands, (std::vector<size_t>{3, 4, 7}));
   // Both products read the same rows of the weights, once, and the bias is there before it is needed.
   const auto count = [&](const std::string& what) {
     size_t found = 0;
@@ -237,12 +241,14 @@ Program end_of_a_network(DType dtype, int64_t rows, int64_t deep, int64_t width,
   const auto between = [&](Value v, double low, double high) {
     return maximum(minimum(v, full(b, v.type(), high)), full(b, v.type(), low));
   };
-  const Value layer = between(einsum("mk,kn->mn", x, first), -2, 2);
+  const Value before = einsum("mk,kn->mn", x, first), none = full(b, before.type(), 0);
+  const Value is_on = gt(before, none);
+  const Value layer = select(is_on, between(before, 0, 2), none);
   const Value sums = between(einsum("mk,kn->mn", layer, weights) + broadcast(bias, {rows, classes}, {1}), -60, 60);
   const Value most = reduce_max(sums, {1});
   const Value below = between(sums - broadcast(most, {rows, classes}, {0}), -2, 0);
   const Value loss = reduce_sum(below, {1}) * (most + cast(b.input({DType::i32, {rows}}), dtype));
-  const Value back = einsum("mk,nk->mn", below, weights) * layer;
+  const Value back = select(is_on, einsum("mk,nk->mn", below, weights), none);
   return b.take(Values{most, loss, reduce_sum(cast(loss, DType::f32), {0}), back,
                        einsum("mk,mn->kn", cast(layer, DType::f32), cast(below, DType::f32)),
                        einsum("mk,mn->kn", x, between(back, -2, 2))});
@@ -259,7 +265,7 @@ TEST(WholeSpread, OnGpuTheyComputeTheSame) {
                                                      {128, 1024, 256, 1},
                                                      {96, 128, 320, 7}}) {
       SCOPED_TRACE(fmt::format("{} rows of {} to {} to {}, {}", rows, deep, width, classes, name(dtype)));
-      const Program program = end_of_a_network(dtype, rows, deep, width, classes);
+      const Program program = fuse(end_of_a_network(dtype, rows, deep, width, classes));
       for (int round = 0; round < 3; ++round) {
         HostArrays in;
         for (const Type& type : program.input_types()) in.push_back(whole_numbers(type, random()));

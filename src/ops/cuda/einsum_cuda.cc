@@ -81,6 +81,7 @@ struct StepSpec {
     size_t first;
   };
   std::vector<Source> sources = {};
+  int64_t told = 0;  // see choose_tiles()
 
   const Source* source_of(size_t operand) const {
     for (const Source& each : sources)
@@ -137,7 +138,7 @@ CudaSpread spread_of(const StepSpec& spec);
 std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kernel apart = {}) {
   const GemmSources sources{spec.source_of(spec.a()) != nullptr, spec.source_of(spec.b()) != nullptr};
   const std::optional<GemmStep> product =
-      gemm_step(spec.gemm, processors, spec.lane->info().shared - kStepReserved, sources);
+      gemm_step(spec.gemm, processors, spec.lane->info().shared - kStepReserved, sources, spec.told);
   if (!product) return {};
   std::optional<CudaStep> step = finished(spec, *product);
   if (!step) return {};
@@ -151,6 +152,11 @@ std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kerne
                      std::optional<SteppedKernel> made = stepped(spec, n);
                      return made ? *std::move(made) : *stepped(spec, processors);
                    }};
+  ways.telling = [spec, processors](int64_t told) {
+    StepSpec with = spec;
+    with.told = told;
+    return stepped(with, processors);
+  };
   if (spec.sources.empty()) {
     ways.ranges = ranges_of(spec);
     ways.spread = std::make_shared<const CudaSpread>(spread_of(spec));

@@ -63,17 +63,29 @@ double cost_of(const GemmSpec& g, const GemmChoice& how, int processors) {
   return block * (0.9 * std::ceil(blocks / processors) + 0.1 * blocks / processors);
 }
 
+// Can blocks tell each other something of whole rows, and how long does that take? As above.
+bool can_tell(const GemmSpec& g, const GemmChoice& how, int processors) {
+  return how.tiles * how.splits <= processors && has_whole_rows(g, how);
+}
+double telling_cost(const GemmSpec& g, const GemmChoice& how, int64_t told) {
+  return static_cast<double>(how.tile.tall / how.splits * (g.n / how.tile.wide) * told * 8) / 50;
+}
+
 }  // namespace
 
-std::optional<GemmChoice> choose_tiles(const GemmSpec& spec, int processors, int64_t shared_bytes,
-                                       GemmSources sources) {
+bool has_whole_rows(const GemmSpec& g, const GemmChoice& how) {
+  return g.batch == 1 && g.m % how.tile.tall == 0 && g.n % how.tile.wide == 0 && how.tile.tall % how.splits == 0;
+}
+
+std::optional<GemmChoice> choose_tiles(const GemmSpec& spec, int processors, int64_t shared_bytes, GemmSources sources,
+                                       int64_t told) {
   std::optional<GemmChoice> best;
   double least = 0;
   for (const GemmChoice::Tile& tile : kTiles)
     for (const int64_t splits : kSplits) {
       const std::optional<GemmChoice> choice = laid_out(spec, tile, splits, processors, shared_bytes, sources);
-      if (!choice) continue;
-      const double cost = cost_of(spec, *choice, processors);
+      if (!choice || (told > 0 && !can_tell(spec, *choice, processors))) continue;
+      const double cost = cost_of(spec, *choice, processors) + telling_cost(spec, *choice, told);
       if (best && cost >= least) continue;
       best = choice;
       least = cost;

@@ -26,9 +26,13 @@ struct GemmChoice {
   int64_t shared_bytes = 0;  // of a block
 };
 
+// Does each block finish whole rows of a tile, and are all tiles whole?
+bool has_whole_rows(const GemmSpec& spec, const GemmChoice& choice);
+
 // For a GPU of so many processors, on which a block has so much memory of its own; nothing where no tile fits. Blocks
-// that share a sum are never more than processors.
+// that share a sum are never more than processors. `told`: so many floats for each row and block are told all blocks
+// that have the same rows (CudaSpread), for which all must run at a time and have whole rows.
 std::optional<GemmChoice> choose_tiles(const GemmSpec& spec, int processors, int64_t shared_bytes,
-                                       GemmSources sources = {});
+                                       GemmSources sources = {}, int64_t told = 0);
 
 }  // namespace lockstep

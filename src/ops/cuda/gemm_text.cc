@@ -259,7 +259,8 @@ struct Gemm {
 }  // namespace lockstep
 )";
 
-std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t shared_bytes, GemmSources sources) {
+std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t shared_bytes, GemmSources sources,
+                                  int64_t told) {
   const bool half = g.dtype == DType::bf16 || g.dtype == DType::f16;
   if (!half && g.dtype != DType::f32) return {};
   if (g.m < 1 || g.n < 1 || g.k < 1 || g.batch * g.m * g.n >= INT32_MAX) return {};
@@ -281,13 +282,13 @@ std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t sha
   };
   if (sources.a && !computable(lda, g.transpose_a ? g.k : g.m, g.transpose_a ? g.m : g.k)) return {};
   if (sources.b && !computable(ldb, g.transpose_b ? g.n : g.k, g.transpose_b ? g.k : g.n)) return {};
-  const std::optional<GemmChoice> choice = choose_tiles(g, processors, shared_bytes, sources);
+  const std::optional<GemmChoice> choice = choose_tiles(g, processors, shared_bytes, sources, told);
   if (!choice) return {};
   const auto& [tile, splits, deep, stages, tiles, shared] = *choice;
   const bool crowded = tile.tall / tile.rows / 16 * (tile.wide / tile.cols / 8) > 4;  // see kEarly
   if (sources.a || sources.b) {
     // To compute them takes registers, too; and where they take the memory of larger tiles, they are better read.
-    const std::optional<GemmChoice> plain = choose_tiles(g, processors, shared_bytes);
+    const std::optional<GemmChoice> plain = choose_tiles(g, processors, shared_bytes, {}, told);
     if (crowded || plain->tile.tall != tile.tall || plain->tile.wide != tile.wide || plain->splits != splits) return {};
   }
   const std::string members = fmt::format(
@@ -312,7 +313,7 @@ std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t sha
   out.bring_b = fmt::format("Gemm<{}>::bring_b", type);
   out.crowded = crowded;
   out.blocks = tiles * splits;
-  if (g.batch == 1 && g.m % tile.tall == 0 && g.n % tile.wide == 0 && tile.tall % splits == 0)
+  if (has_whole_rows(g, *choice))
     out.share = {tile.tall / splits, tile.wide, g.m, g.n, fmt::format("Gemm<{}>::Place", type)};
   if (splits > 1) out.partial_bytes = out.blocks * tile.tall * tile.wide * 4;
   out.shared_bytes = shared;

@@ -109,6 +109,9 @@ const CudaSpread& SteppedKernel::spread() const {
   static const auto* const none = new CudaSpread;
   return state_->ways.spread ? *state_->ways.spread : *none;
 }
+std::optional<SteppedKernel> SteppedKernel::telling(int64_t told) const {
+  return state_->ways.telling ? state_->ways.telling(told) : std::nullopt;
+}
 std::optional<CudaSource> SteppedKernel::source(const std::vector<CudaSourced>& operands) const {
   return state_->ways.source ? state_->ways.source(operands) : std::nullopt;
 }

@@ -114,6 +114,8 @@ struct SteppedWays {
   std::function<SteppedKernel(int processors)> remake = {};  // on that many processors of the GPU
   CudaRanges ranges = {};                                    // range by range
   std::shared_ptr<const CudaSpread> spread = {};             // of some columns of each row
+  // Where blocks tell each other so many floats for each row (choose_tiles()).
+  std::function<std::optional<SteppedKernel>(int64_t told)> telling = {};
   // As a source, some of whose operands are computed by others; and with such operands. Nothing where that cannot be.
   std::function<std::optional<CudaSource>(const std::vector<CudaSourced>&)> source = {};
   std::function<std::optional<SteppedKernel>(const std::vector<CudaSourced>&)> sourced = {};
@@ -133,6 +135,7 @@ class SteppedKernel {
   const std::vector<CudaStep>& steps() const;
   const CudaRanges& ranges() const;
   const CudaSpread& spread() const;
+  std::optional<SteppedKernel> telling(int64_t told) const;
   std::optional<CudaSource> source(const std::vector<CudaSourced>& operands) const;
   std::optional<SteppedKernel> sourced(const std::vector<CudaSourced>& operands) const;
   const void* own(size_t index) const;

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "plan/whole_kernel.h"
+#include "plan/whole_ahead.h"
 
 namespace lockstep::detail {
 namespace {
@@ -152,6 +152,45 @@ std::vector<Phase> later(std::span<const WholePart> parts, std::vector<Phase> ph
   }
   for (Phase& phase : phases) longest_first(parts, phase);
   return phases;
+}
+
+std::vector<Phase> ahead(std::span<const WholePart> parts, std::vector<Phase> phases) {
+  const std::vector<bool> may = may_go_ahead(parts, phases);
+  if (std::find(may.begin(), may.end(), true) == may.end()) return phases;
+  Phase first, others;
+  for (const Task& task : phases[0]) {
+    Task stays, moves;
+    for (const WholeStep& each : task) (may[each.part] ? stays : moves).push_back(each);
+    if (!stays.empty()) first.push_back(std::move(stays));
+    if (!moves.empty()) others.push_back(std::move(moves));
+  }
+  const auto steps_of = [](const Phase& phase) {
+    std::vector<WholeStep> all;
+    for (const Task& task : phase) all.insert(all.end(), task.begin(), task.end());
+    return all;
+  };
+  const std::vector<WholeStep> stay = steps_of(first), next = steps_of(phases[1]);
+  int64_t left = 0;  // blocks that the others may have, at most
+  for (const WholeStep& each : stay) left += parts[each.part].kernel->steps()[each.step].blocks;
+  for (const WholeStep& moved : steps_of(others)) {
+    const CudaStep& step = parts[moved.part].kernel->steps()[moved.step];
+    left -= step.blocks;
+    const auto needs_it = [&](const WholeStep& each) {
+      return each.part == moved.part || conflict(parts[each.part], parts[moved.part]);
+    };
+    const auto comes_after_it = [&](const WholeStep& each) { return each.part > moved.part && needs_it(each); };
+    if (left < 0 || step.operations > 0 || std::any_of(next.begin(), next.end(), needs_it) ||
+        std::any_of(stay.begin(), stay.end(), comes_after_it))
+      return phases;
+  }
+  phases[0] = std::move(first);
+  phases[1].insert(phases[1].end(), others.begin(), others.end());
+  for (Phase* phase : {&phases[0], &phases[1]}) longest_first(parts, *phase);
+  return phases;
+}
+
+std::vector<Phase> phases_on(std::span<const WholePart> parts, int processors) {
+  return ahead(parts, later(parts, phases_of(parts), processors));
 }
 
 void share_out(std::vector<WholePart>& parts, std::span<const Phase> phases, int processors,

@@ -69,6 +69,11 @@ class Together {
   WholePart part() const {
     WholePart out;
     for (const WholePart* member : members_) {
+      for (size_t i = 0; i < member->in.size(); ++i)
+        if (std::any_of(out.out.begin(), out.out.end(),
+                        [&](const Stretch& written) { return written.overlaps(member->in[i]); }))
+          out.inner.push_back(out.in.size() + i);
+      out.needed |= member->needed;
       out.in.insert(out.in.end(), member->in.begin(), member->in.end());
       out.out.insert(out.out.end(), member->out.begin(), member->out.end());
       out.operands.insert(out.operands.end(), member->operands.begin(), member->operands.end());

@@ -1,11 +1,11 @@
-// What a whole kernel does before the one before it is done. Rows of images are chosen and scaled for the next step
-// while the last one still updates its weights: as soon as blocks of it are done, and before the next is known to all.
+// What a whole kernel does before the one before it is done: rows of images are chosen and scaled for the next step by
+// blocks that have nothing to do any more in the last one.
 //
-// What makes that right. A kernel is started when all blocks of the one before are in their last phase, which they
-// begin after all before that was done (griddepcontrol.wait): only that one kernel can be under way. Where that is the
-// same one, started before, what it writes is known. The first phase of the next reads nothing of that, and writes to
-// memory of its own, of which there are two: the one kernel reads its rows to the end. No block waits for one of a
-// later kernel.
+// Why that is right. A kernel is started when all blocks of the one before are in their last phase, and these have
+// waited for what was before them (griddepcontrol.wait): only that one kernel can be under way. Where it is the same
+// kernel, launched before, it is known what it writes (may_begin()). What goes ahead reads nothing of that, and writes
+// to memory of its own, of which there are two, by turns: the one kernel reads its rows to the end. Of the words in
+// which blocks count each other a kernel touches none in its last phase; and no block waits for one of a later kernel.
 //
 // Pure; safe from any thread.
 #pragma once

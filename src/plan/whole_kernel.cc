@@ -267,9 +267,12 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
   };
   std::string begin = kBegin, body = steps ? "  for (uint32_t round = 0; round < rounds; ++round) {\n" : "";
   for (size_t i = 0; i < phases.size(); ++i) {
-    if (i > 0)
-      body += std::string("  come(word, all_came);\n") + (ahead && i == 1 ? "  after_the_last();\n" : "") +
-              bring_early(phases[i - 1], phases[i]) + "  wait_for_all(word, all_came);\n";
+    if (i > 0) {
+      const std::string come = "  come(word, all_came);\n", wait = ahead && i == 1 ? "  after_the_last();\n" : "";
+      // Who comes to the last meeting has waited: that is what the next kernel sees there.
+      body += (i + 1 == phases.size() ? wait + come : come + wait) + bring_early(phases[i - 1], phases[i]) +
+              "  wait_for_all(word, all_came);\n";
+    }
     if (i == 0 && steps) body += "  if (round > 0) meet(word, all_came);\n";
     if (i + 1 == phases.size())
       body += steps ? "  if (round + 1 == rounds) before_the_next();\n" : "  before_the_next();\n";
@@ -321,20 +324,20 @@ struct WholeKernel::State {
   };
 
   CudaLane& lane;
-  std::deque<SteppedKernel> kernels;  // of the parts, whose memory is used
   std::vector<WholePart> parts;
   std::vector<Phase> phases;
-  std::optional<CudaFunction> function;  // made on first use
-  std::vector<Source> sources;
+  std::deque<SteppedKernel> kernels = {};     // of the parts, whose memory is used
+  std::optional<CudaFunction> function = {};  // made on first use
+  std::vector<Source> sources = {};
   int64_t shared_bytes = 0;
   bool crowded = false;  // one of the steps is
-  BufferPtr words;       // kWords
-  std::vector<const void*> pointers;
-  std::optional<Ahead> ahead;
-  std::vector<std::pair<size_t, int64_t>> moved;  // pointers that lead to `own` in a launch that goes ahead
-  BufferPtr own;                                  // twice as much as a launch needs, by turns
-  bool odd = false;                               // which turn it is
-  std::vector<Ahead::Bytes> written;              // by the last launch
+  BufferPtr words = {};  // kWords
+  std::vector<const void*> pointers = {};
+  std::optional<Ahead> ahead = {};
+  std::vector<std::pair<size_t, int64_t>> moved = {};  // pointers that lead to `own` in a launch that goes ahead
+  BufferPtr own = {};                                  // twice as much as a launch needs, by turns
+  bool odd = false;                                    // which turn it is
+  std::vector<Ahead::Bytes> written = {};              // by the last launch
 
   // Should so many pointers be in the blocks' memory? That makes for less code, where there are registers for them.
   bool brings_near(size_t count) const {
@@ -351,21 +354,7 @@ struct WholeKernel::State {
 };
 
 WholeKernel::WholeKernel(CudaLane& lane, std::span<const WholePart> parts, std::span<const Phase> phases)
-    : state_(std::make_shared<State>(State{lane,
-                                           {},
-                                           {parts.begin(), parts.end()},
-                                           {phases.begin(), phases.end()},
-                                           {},
-                                           {},
-                                           0,
-                                           false,
-                                           {},
-                                           {},
-                                           {},
-                                           {},
-                                           {},
-                                           false,
-                                           {}})) {
+    : state_(std::make_shared<State>(State{lane, {parts.begin(), parts.end()}, {phases.begin(), phases.end()}})) {
   LOCKSTEP_CHECK(fits_whole(parts), "too many pointers for a kernel");
   State& s = *state_;
   s.ahead = Ahead::of(parts, phases);

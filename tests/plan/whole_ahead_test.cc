@@ -264,21 +264,39 @@ TEST(WholeAhead, TextsCompile) {
   }
 }
 
+// Where there is one meeting, a block that comes there has waited: then the next kernel knows that all before is done.
+TEST(WholeAhead, TheLastMeetingComesAfterWaiting) {
+  Steps steps;
+  steps.add(128, {{0, 10}}, {{10, 20}});
+  steps.add(128, {{10, 20}}, {{20, 30}}).needed = true;
+  for (WholePart& part : steps.parts) {
+    CudaStep step = part.kernel->steps()[0];
+    step.parameters = "const float* in, float* out";
+    part.kernel = &steps.kernels.emplace_back(nullptr, std::vector{step});
+  }
+  const std::vector<Phase> phases = phases_of(steps.parts);
+  const Ahead going = steps.going();
+  EXPECT_NE(whole_text(steps.parts, phases, nullptr, true, &going)
+                .find("  after_the_last();\n  come(word, all_came);\n  wait_for_all(word, all_came);\n"),
+            std::string::npos);
+}
+
 // A step of whole numbers that stay small: a layer of rows of a table, its loss, new weights, how many steps there
 // were, and other rows for the next one.
 Program a_step(int64_t rows, int64_t deep, int64_t wide) {
   Builder b;
   const Value table = b.input({DType::u8, {70, deep}}), index = b.input({DType::i32, {rows}});
   const Value w = b.input({DType::f32, {deep, wide}}), count = b.input({DType::i32, {}});
+  const Value labels = b.input({DType::i32, {70}});
   const auto within = [&](Value x, int most) {
     return maximum(minimum(x, full(b, x.type(), most)), full(b, x.type(), -most));
   };
   const Value chosen = cast(gather(table, index, 0), DType::f32);
   const Value x = within(chosen - full(b, chosen.type(), 1), 2);
-  const Value label = cast(gather(table, index + full(b, index.type(), 1), 0), DType::i32);
+  const Value label = gather(labels, index + full(b, index.type(), 1), 0);
   const Value y = within(einsum("mk,kn->mn", x, w), 2);
   const Value next = within(w - einsum("mk,mn->kn", x, y), 2);
-  return b.take(Values{next, count + full(b, count.type(), 1), reduce_sum(y, {0, 1}), reduce_sum(label, {0, 1}),
+  return b.take(Values{next, count + full(b, count.type(), 1), reduce_sum(y, {0, 1}), reduce_sum(label, {0}),
                        full(b, index.type(), 69) - index});
 }
 
@@ -290,7 +308,7 @@ void run_steps(const Program& program, From from, int steps, bool& some) {
   ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
   CudaLane& lane = CudaLane::local();
   const std::shared_ptr<Plan> plan =
-      compile(program, test_pool(), {.donated = {false, false, true, true}, .cuda = &lane});
+      compile(program, test_pool(), {.donated = {false, false, true, true, false}, .cuda = &lane});
   const int64_t rows = program.input_types()[1].shape[0];
   Builder b;
   const Value given = b.input({DType::i32, {rows}});

@@ -75,8 +75,9 @@ std::vector<Phase> phases_of(std::span<const WholePart> parts);
 std::vector<Phase> later(std::span<const WholePart> parts, std::vector<Phase> phases, int processors);
 
 // The same, but of the first phase only what may go ahead (plan/whole_ahead.h) is left, where there is such: what
-// little else there is is done in the second, where nothing needs it before.
-std::vector<Phase> ahead(std::span<const WholePart> parts, std::vector<Phase> phases);
+// little else there is is done in a later one that leaves blocks for it, or in the second, where nothing needs it
+// before.
+std::vector<Phase> ahead(std::span<const WholePart> parts, std::vector<Phase> phases, int processors);
 
 // All of that.
 std::vector<Phase> phases_on(std::span<const WholePart> parts, int processors);

@@ -154,9 +154,28 @@ std::vector<Phase> later(std::span<const WholePart> parts, std::vector<Phase> ph
   return phases;
 }
 
-std::vector<Phase> ahead(std::span<const WholePart> parts, std::vector<Phase> phases) {
+std::vector<Phase> ahead(std::span<const WholePart> parts, std::vector<Phase> phases, int processors) {
   const std::vector<bool> may = may_go_ahead(parts, phases);
   if (std::find(may.begin(), may.end(), true) == may.end()) return phases;
+  const auto blocks_of = [&](const Task& task) {
+    return is_chain(parts, task) ? 1 : parts[task[0].part].kernel->steps()[task[0].step].blocks;
+  };
+  const auto all_blocks = [&](const Phase& phase) {
+    int64_t all = 0;
+    for (const Task& task : phase) all += blocks_of(task);
+    return all;
+  };
+  // Does any of the phase have to be done before or after the task?
+  const auto any_conflict = [&](const Phase& phase, const Task& task, bool only_after) {
+    return std::any_of(phase.begin(), phase.end(), [&](const Task& other) {
+      return std::any_of(other.begin(), other.end(), [&](const WholeStep& each) {
+        return std::any_of(task.begin(), task.end(), [&](const WholeStep& step) {
+          return (!only_after || each.part > step.part) &&
+                 (each.part == step.part || conflict(parts[each.part], parts[step.part]));
+        });
+      });
+    });
+  };
   Phase first, others;
   for (const Task& task : phases[0]) {
     Task stays, moves;
@@ -164,33 +183,29 @@ std::vector<Phase> ahead(std::span<const WholePart> parts, std::vector<Phase> ph
     if (!stays.empty()) first.push_back(std::move(stays));
     if (!moves.empty()) others.push_back(std::move(moves));
   }
-  const auto steps_of = [](const Phase& phase) {
-    std::vector<WholeStep> all;
-    for (const Task& task : phase) all.insert(all.end(), task.begin(), task.end());
-    return all;
-  };
-  const std::vector<WholeStep> stay = steps_of(first), next = steps_of(phases[1]);
-  int64_t left = 0;  // blocks that the others may have, at most
-  for (const WholeStep& each : stay) left += parts[each.part].kernel->steps()[each.step].blocks;
-  for (const WholeStep& moved : steps_of(others)) {
-    const CudaStep& step = parts[moved.part].kernel->steps()[moved.step];
-    left -= step.blocks;
-    const auto needs_it = [&](const WholeStep& each) {
-      return each.part == moved.part || conflict(parts[each.part], parts[moved.part]);
-    };
-    const auto comes_after_it = [&](const WholeStep& each) { return each.part > moved.part && needs_it(each); };
-    if (left < 0 || step.operations > 0 || std::any_of(next.begin(), next.end(), needs_it) ||
-        std::any_of(stay.begin(), stay.end(), comes_after_it))
-      return phases;
+  if (all_blocks(others) > all_blocks(first)) return phases;
+  std::vector<Phase> out = phases;
+  out[0] = first;
+  for (const Task& task : others) {
+    const bool is_product = std::any_of(task.begin(), task.end(), [&](const WholeStep& each) {
+      return parts[each.part].kernel->steps()[each.step].operations > 0;
+    });
+    if (is_product || any_conflict(first, task, true) || any_conflict(phases[1], task, false)) return phases;
+    // The first that has blocks for it.
+    size_t to = 1;
+    for (size_t k = 1; k < phases.size() && !any_conflict(phases[k], task, false); ++k)
+      if (all_blocks(out[k]) + blocks_of(task) <= processors) {
+        to = k;
+        break;
+      }
+    out[to].push_back(task);
   }
-  phases[0] = std::move(first);
-  phases[1].insert(phases[1].end(), others.begin(), others.end());
-  for (Phase* phase : {&phases[0], &phases[1]}) longest_first(parts, *phase);
-  return phases;
+  for (Phase& phase : out) longest_first(parts, phase);
+  return out;
 }
 
 std::vector<Phase> phases_on(std::span<const WholePart> parts, int processors) {
-  return ahead(parts, later(parts, phases_of(parts), processors));
+  return ahead(parts, later(parts, phases_of(parts), processors), processors);
 }
 
 void share_out(std::vector<WholePart>& parts, std::span<const Phase> phases, int processors,

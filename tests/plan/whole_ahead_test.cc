@@ -29,6 +29,7 @@ struct Steps {
   std::deque<SteppedKernel> kernels;
   std::vector<WholePart> parts;
   size_t operands = 0, results = 0;
+  int processors = 132;
 
   using Places = std::vector<std::pair<int64_t, int64_t>>;
   WholePart& add(int64_t blocks, const Places& in, const Places& out, double operations = 0) {
@@ -48,7 +49,7 @@ struct Steps {
 
   // "0 1 | 2 | 3": what of the first phase goes ahead, what of it does not, and the other phases.
   std::string text() const {
-    const std::vector<Phase> phases = ahead(parts, phases_of(parts));
+    const std::vector<Phase> phases = ahead(parts, phases_of(parts), processors);
     const std::optional<Ahead> some = Ahead::of(parts, phases);
     std::string out = some ? text(some->first(phases[0])) + "|" + text(some->others(phases[0])) : "|" + text(phases[0]);
     for (size_t i = 1; i < phases.size(); ++i) out += "|" + text(phases[i]);
@@ -63,7 +64,7 @@ struct Steps {
     }
     return out;
   }
-  Ahead going() const { return *Ahead::of(parts, ahead(parts, phases_of(parts))); }
+  Ahead going() const { return *Ahead::of(parts, ahead(parts, phases_of(parts), processors)); }
 };
 
 constexpr CudaStep::Argument operand(size_t i) { return {CudaStep::Argument::operand, i}; }
@@ -107,6 +108,12 @@ TEST(WholeAhead, TheRestOfThePhaseIsDoneInTheNextOrAfterwards) {
   EXPECT_EQ(product.text(), "1-2 0|7 3|4|5|6");
   large.add(130, {{100, 110}}, {{7000, 7100}}).needed = true;
   EXPECT_EQ(large.text(), "1-2 0|3 7|4|5|6");
+  AStep full, later;  // of the second phase, all blocks; and of one after it, not all
+  full.processors = 100;
+  EXPECT_EQ(full.text(), "1-2 0||4 3|5|6");
+  later.processors = 100;
+  later.parts[5].kernel = &later.kernels.emplace_back(*later.parts[1].kernel);
+  EXPECT_EQ(later.text(), "1-2 0||4|5 3|6");
   // A block that does a chain first is late for what all wait for.
   few.parts.erase(few.parts.begin());
   few.add(100, {{100, 110}}, {{7000, 7100}}, 1e6).needed = true;

@@ -1,10 +1,8 @@
-#include "plan/whole_kernel.h"
+#include "plan/whole_ahead.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <string_view>
 
 #include "base/check.h"
 #include "lane/cuda/code.h"
@@ -13,9 +11,13 @@
 namespace lockstep::detail {
 namespace {
 
-constexpr int64_t kRounds = 8;             // that a processor's block takes part in a step, at most
-constexpr double kMostOperations = 1.5e9;  // of one product
-constexpr size_t kMostPointers = 480;      // 4 KiB of parameters, and kStepReserved
+constexpr size_t kMostPointers = 480;  // 4 KiB of parameters, and kStepReserved
+
+// Where blocks count each other, one launch after the other; and round after round, in a kernel that may go ahead
+// another number of times than launches of that have.
+constexpr int64_t kRoundsWord = 2 * kTicketsAfter, kWords = kRoundsWord + kTicketsAfter;
+
+thread_local int64_t went_ahead_here = 0;
 
 size_t pointers_of(const SteppedKernel& kernel) {
   size_t out = 0;
@@ -58,6 +60,50 @@ inline void meet(uint64_t* word, uint64_t& all) {
   come(word, all);
   wait_for_all(word, all);
 }
+)";
+
+// The first phase of a kernel that may go ahead. The last kernel's blocks have all come to their last meeting before
+// this one is started; to read their word is to see what they saw, which is all that came before that kernel. Its tasks
+// are handed out as blocks arrive: one that is held up by the last kernel finds nothing left. A launch hands out as
+// many numbers as there are tasks, and one more to each block.
+constexpr const char* kTickets = R"(
+inline uint64_t come_so_far(const uint64_t* word) {
+  uint64_t now;
+  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(now) : "l"(word) : "memory");
+  return now;
+}
+inline uint64_t take(uint64_t* tickets) {
+  uint64_t own;
+  asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], 1;" : "=l"(own) : "l"(tickets) : "memory");
+  return own;
+}
+)";
+
+// Of `tasks` and `meetings` a launch.
+constexpr const char* kBeginAhead = R"(  if (!ahead) after_the_last();
+  __shared__ uint64_t launches;
+  __shared__ uint32_t ticket;
+  uint64_t* const tickets = word + {after}u;
+  if (threadIdx.x == 0) {{
+    const uint64_t own = take(tickets);
+    launches = come_so_far(word) / (gridDim.x * {meetings}u);
+    ticket = uint32_t(own - launches * ({tasks}u + gridDim.x));
+  }}
+  __syncthreads();
+  uint64_t all_came = launches * (gridDim.x * {meetings}u);
+  const uint64_t first = launches * ({tasks}u + gridDim.x);
+)";
+constexpr const char* kAhead = R"(  for (uint32_t t = ticket; t < {tasks}u; t = ticket) {{
+{chosen}
+    __syncthreads();
+    if (threadIdx.x == 0) ticket = uint32_t(take(tickets) - first);
+    __syncthreads();
+  }}
+)";
+constexpr const char* kBegin = R"(  after_the_last();
+  // As long as this block has not come.
+  uint64_t all_came = *word / gridDim.x * gridDim.x;
+  __syncthreads();
 )";
 
 // All pointers, before anything has to be waited for.
@@ -116,12 +162,6 @@ uint32_t early_of(std::span<const WholePart> parts, const Phase& before, const T
 
 }  // namespace
 
-bool may_join(const SteppedKernel& kernel, int processors) {
-  return std::all_of(kernel.steps().begin(), kernel.steps().end(), [&](const CudaStep& step) {
-    return step.blocks <= processors * kRounds && step.operations <= kMostOperations;
-  });
-}
-
 bool fits_whole(std::span<const WholePart> parts) {
   size_t pointers = 0;
   for (const WholePart& part : parts) pointers += pointers_of(*part.kernel);
@@ -129,7 +169,8 @@ bool fits_whole(std::span<const WholePart> parts) {
 }
 
 std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> phases, const WholeSteps* steps,
-                       bool near) {
+                       bool near, const Ahead* ahead) {
+  LOCKSTEP_CHECK(!ahead || !steps, "rounds do not go ahead");
   const std::vector<std::vector<size_t>> pointers = first_pointers(parts);
   std::vector<std::string> preludes;
   // In a loop of rounds, inlined functions would compute what is the same in all rounds before the first, and it would
@@ -199,16 +240,11 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
     }
     return out;
   };
-  std::string body = steps ? "  for (uint32_t round = 0; round < rounds; ++round) {\n" : "";
-  for (size_t i = 0; i < phases.size(); ++i) {
-    if (i > 0)
-      body += "  come(word, all_came);\n" + bring_early(phases[i - 1], phases[i]) + "  wait_for_all(word, all_came);\n";
-    if (i == 0 && steps) body += "  if (round > 0) meet(word, all_came);\n";
-    if (i + 1 == phases.size())
-      body += steps ? "  if (round + 1 == rounds) before_the_next();\n" : "  before_the_next();\n";
+  // How many tasks there are, and the text that does number `t` of them.
+  const auto chosen_of = [&](const Phase& all, size_t i) {
     int64_t tasks = 0;
     std::string chosen;
-    for (const Task& task : phases[i]) {
+    for (const Task& task : all) {
       std::string done;
       int64_t blocks = 1;
       bool shares = is_chain(parts, task);
@@ -232,6 +268,29 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
       tasks += blocks;
       chosen += fmt::format("{}if (t < {}u) {{\n{}    }}", chosen.empty() ? "    " : " else ", tasks, done);
     }
+    return std::pair(tasks, chosen);
+  };
+  std::string begin = kBegin, body = steps ? "  for (uint32_t round = 0; round < rounds; ++round) {\n" : "";
+  for (size_t i = 0; i < phases.size(); ++i) {
+    if (i > 0) {
+      const std::string come = "  come(word, all_came);\n", wait = ahead && i == 1 ? "  after_the_last();\n" : "";
+      // Who comes to the last meeting has waited: that is what the next kernel sees there.
+      body += (i + 1 == phases.size() ? wait + come : come + wait) + bring_early(phases[i - 1], phases[i]) +
+              "  wait_for_all(word, all_came);\n";
+    }
+    if (i == 0 && steps) body += "  if (round > 0) meet(word, all_came);\n";
+    if (i + 1 == phases.size())
+      body += steps ? "  if (round + 1 == rounds) before_the_next();\n" : "  before_the_next();\n";
+    const Phase first = ahead && i == 0 ? ahead->first(phases[0]) : Phase();
+    if (!first.empty()) {
+      const auto [tasks, chosen] = chosen_of(first, i);
+      begin = fmt::format(kBeginAhead, fmt::arg("after", kTicketsAfter / sizeof(uint64_t)),
+                          fmt::arg("meetings", phases.size() - 1), fmt::arg("tasks", tasks));
+      body += fmt::format(kAhead, fmt::arg("tasks", tasks), fmt::arg("chosen", chosen));
+      if (first.size() == phases[0].size()) continue;
+      body += "  after_the_last();\n";
+    }
+    const auto [tasks, chosen] = chosen_of(first.empty() ? phases[i] : ahead->others(phases[0]), i);
     body += fmt::format("  for (uint32_t t = blockIdx.x; t < {}u; t += gridDim.x) {{\n{}\n  }}\n", tasks, chosen);
   }
   // What is counted must not be the same the next time.
@@ -239,34 +298,25 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
   if (steps) body += "  }\n";
   std::string out;
   for (const std::string& prelude : preludes) out += prelude;
-  return out + kOneAfterAnother + kMeet + (steps ? kAtRound : "") + functions +
+  return out + kOneAfterAnother + kMeet +
+         (steps   ? kAtRound
+          : ahead ? kTickets
+                  : "") +
+         functions +
          fmt::format(
              R"(struct All {{
   void* p[{pointers}];
 {odd}}};
-extern "C" __global__ void __launch_bounds__({threads}, 1) f(const __grid_constant__ All all, uint64_t* word{rounds}) {{
-{near}  after_the_last();
-  // As long as this block has not come.
-  uint64_t all_came = *word / gridDim.x * gridDim.x;
-  __syncthreads();
-{body}}}
+extern "C" __global__ void __launch_bounds__({threads}, 1) f(const __grid_constant__ All all, uint64_t* word{more}) {{
+{near}{begin}{body}}}
 )",
              fmt::arg("pointers", std::max<size_t>(count, 1)),
              fmt::arg("odd", steps ? fmt::format("  void* odd[{}];\n", std::max<size_t>(odd.size(), 1)) : ""),
              fmt::arg("near", near ? kNear : ""), fmt::arg("threads", kStepThreads),
-             fmt::arg("rounds", steps ? ", uint32_t rounds" : ""), fmt::arg("body", body));
-}
-
-std::vector<WholePart> prepared(std::span<const WholePart> parts, const std::vector<bool>& needed, int processors,
-                                std::deque<SteppedKernel>& made) {
-  // What is computed by its readers, and sums that are shared, may take pointers more.
-  for (const bool with : {true, false}) {
-    std::vector<WholePart> all =
-        in_ranges(with ? with_sources(parts, needed, made) : std::vector(parts.begin(), parts.end()), processors, made);
-    share_out(all, later(all, phases_of(all), processors), processors, made);
-    if (fits_whole(all)) return all;
-  }
-  return in_ranges(parts, processors, made);
+             fmt::arg("more", steps   ? ", uint32_t rounds"
+                              : ahead ? ", uint32_t ahead"
+                                      : ""),
+             fmt::arg("begin", begin), fmt::arg("body", body));
 }
 
 struct WholeKernel::State {
@@ -281,19 +331,29 @@ struct WholeKernel::State {
   };
 
   CudaLane& lane;
-  std::deque<SteppedKernel> kernels;  // of the parts, whose memory is used
   std::vector<WholePart> parts;
   std::vector<Phase> phases;
-  std::optional<CudaFunction> function;  // made on first use
-  std::vector<Source> sources;
+  std::deque<SteppedKernel> kernels = {};     // of the parts, whose memory is used
+  std::optional<CudaFunction> function = {};  // made on first use
+  std::vector<Source> sources = {};
   int64_t shared_bytes = 0;
   bool crowded = false;  // one of the steps is
-  BufferPtr word;
-  std::vector<const void*> pointers;
+  BufferPtr words = {};  // kWords
+  std::vector<const void*> pointers = {};
+  std::optional<Ahead> ahead = {};
+  std::vector<std::pair<size_t, int64_t>> moved = {};  // pointers that lead to `own` in a launch that goes ahead
+  BufferPtr own = {};                                  // twice as much as a launch needs, by turns
+  bool odd = false;                                    // which turn it is
+  std::vector<Ahead::Bytes> written = {};              // by the last launch
 
   // Should so many pointers be in the blocks' memory? That makes for less code, where there are registers for them.
   bool brings_near(size_t count) const {
     return !crowded && shared_bytes + static_cast<int64_t>((count + 2) * sizeof(void*)) <= lane.info().shared;
+  }
+  uint64_t* word(int64_t offset) const { return reinterpret_cast<uint64_t*>(words->data() + offset); }
+  // May a launch begin before what was queued last is done? `own` was taken before that.
+  bool goes_ahead(const void* const* in) const {
+    return own && !lane.recording() && lane.was_last(this) && ahead->may_begin(in, written);
   }
   void launch(const CudaFunction& f, void** arguments) const {
     f.launch(lane, lane.info().processors, kStepThreads, arguments, shared_bytes, true);
@@ -301,16 +361,19 @@ struct WholeKernel::State {
 };
 
 WholeKernel::WholeKernel(CudaLane& lane, std::span<const WholePart> parts, std::span<const Phase> phases)
-    : state_(std::make_shared<State>(
-          State{lane, {}, {parts.begin(), parts.end()}, {phases.begin(), phases.end()}, {}, {}, 0, false, {}, {}})) {
+    : state_(std::make_shared<State>(State{lane, {parts.begin(), parts.end()}, {phases.begin(), phases.end()}})) {
   LOCKSTEP_CHECK(fits_whole(parts), "too many pointers for a kernel");
   State& s = *state_;
-  for (WholePart& part : s.parts) {
+  s.ahead = Ahead::of(parts, phases);
+  for (size_t p = 0; p < s.parts.size(); ++p) {
+    WholePart& part = s.parts[p];
     part.kernel = &s.kernels.emplace_back(*part.kernel);
     for (const CudaStep& step : part.kernel->steps()) {
       s.shared_bytes = std::max(s.shared_bytes, step.shared_bytes);
       s.crowded |= step.crowded;
       for (const CudaStep::Argument& argument : step.arguments) {
+        if (const auto offset = s.ahead ? s.ahead->offset(p, argument) : std::nullopt)
+          s.moved.emplace_back(s.sources.size(), *offset);
         if (argument.kind == CudaStep::Argument::own)
           s.sources.push_back({argument.kind, 0, part.kernel->own(argument.index)});
         else
@@ -321,18 +384,32 @@ WholeKernel::WholeKernel(CudaLane& lane, std::span<const WholePart> parts, std::
     }
   }
   s.pointers.resize(s.sources.size());
-  s.word = lane.allocate(sizeof(uint64_t));
-  lane.clear(s.word->data(), sizeof(uint64_t));
+  s.words = lane.allocate(kWords);
+  lane.clear(s.words->data(), kWords);
 }
+
+int64_t WholeKernel::went_ahead() { return went_ahead_here; }
 
 void WholeKernel::operator()(const void* const* in, void* const* out) const {
   State& s = *state_;
   if (!s.function)
-    s.function = kernel_of(whole_text(s.parts, s.phases, nullptr, s.brings_near(s.sources.size())), s.lane);
+    s.function = kernel_of(
+        whole_text(s.parts, s.phases, nullptr, s.brings_near(s.sources.size()), s.ahead ? &*s.ahead : nullptr), s.lane);
   for (size_t i = 0; i < s.sources.size(); ++i) s.pointers[i] = s.sources[i].find(in, out);
-  void* word = s.word->data();
-  void* arguments[] = {s.pointers.data(), &word};
+  uint32_t ahead = s.ahead && s.goes_ahead(in) ? 1 : 0;
+  if (ahead != 0) {
+    ++went_ahead_here;
+    s.odd = !s.odd;
+    for (const auto& [i, offset] : s.moved) s.pointers[i] = s.own->data() + offset + (s.odd ? s.ahead->bytes() : 0);
+  } else if (s.ahead && !s.own && !s.lane.recording() && CudaFunction::starts_early(s.lane.info())) {
+    s.own = s.lane.allocate(2 * s.ahead->bytes(), "what a kernel begins with");
+  }
+  uint64_t* word = s.word(0);
+  void* arguments[] = {s.pointers.data(), &word, &ahead};
   s.launch(*s.function, arguments);
+  if (!s.ahead || s.lane.recording()) return;
+  s.ahead->written(out, s.written);
+  s.lane.set_last(&s);
 }
 
 WholeKernel::Rounds WholeKernel::rounds(const WholeSteps& steps) const {
@@ -352,68 +429,11 @@ WholeKernel::Rounds WholeKernel::rounds(const WholeSteps& steps) const {
     const size_t first = state->sources.size();
     for (size_t i = 0; i < first; ++i) pointers[i] = state->sources[i].find(in, out);
     for (size_t k = 0; k < odd.size(); ++k) pointers[first + k] = state->sources[odd[k]].find(odd_in, odd_out);
-    void* word = state->word->data();
+    uint64_t* word = state->word(kRoundsWord);
     auto rounds = static_cast<uint32_t>(count);
     void* arguments[] = {pointers.data(), &word, &rounds};
     state->launch(function, arguments);
   };
-}
-
-std::vector<Joined> joined(CudaLane& lane, const std::vector<GpuInstruction>& instructions) {
-  std::vector<Joined> out;
-  const char* set = std::getenv("LOCKSTEP_CUDA_KERNELS");
-  const std::string_view wanted = set ? set : "";
-  if (wanted == "apart") return out;
-  if (!wanted.empty() && wanted != "whole")
-    throw_error("cuda: LOCKSTEP_CUDA_KERNELS is \"{}\"; give apart or whole", wanted);
-  std::vector<WholePart> parts;
-  // Are results of instructions from `begin` to `end` wanted after these?
-  const auto needed = [&](size_t begin, size_t end) {
-    std::vector<bool> all;
-    for (size_t i = begin; i < end; ++i) {
-      bool is_needed = instructions[i].is_output;
-      for (size_t later = end; later < instructions.size(); ++later)
-        for (const Stretch& in : instructions[later].in)
-          for (const Stretch& result : instructions[i].out) is_needed |= in.overlaps(result);
-      all.push_back(is_needed);
-    }
-    return all;
-  };
-  const auto finish = [&](size_t end) {
-    if (parts.size() > 1) {
-      std::deque<SteppedKernel> made;
-      const int processors = lane.info().processors;
-      const auto all = prepared(parts, needed(end - parts.size(), end), processors, made);
-      const std::vector<Phase> phases = later(all, phases_of(all), processors);
-      out.push_back({end - parts.size(), parts.size(), WholeKernel(lane, all, phases),
-                     fmt::format("one kernel of {} instructions in {} phases", parts.size(), phases.size())});
-    }
-    parts.clear();
-  };
-  // Operands are numbered one instruction after the other, and so are results.
-  size_t operands = 0, results = 0;
-  const auto add = [&](const SteppedKernel* kernel, const GpuInstruction& each) {
-    if (parts.empty()) operands = results = 0;
-    WholePart part{kernel, each.in, each.out, {}, {}};
-    for (size_t i = 0; i < each.in.size(); ++i) part.operands.push_back(operands++);
-    for (size_t i = 0; i < each.out.size(); ++i) part.results.push_back(results++);
-    parts.push_back(std::move(part));
-  };
-  for (size_t i = 0; i < instructions.size(); ++i) {
-    const GpuInstruction& each = instructions[i];
-    const auto* kernel = each.kernel->target<SteppedKernel>();
-    if (!kernel || !may_join(*kernel, lane.info().processors)) {
-      finish(i);
-      continue;
-    }
-    add(kernel, each);
-    if (fits_whole(parts)) continue;
-    parts.pop_back();
-    finish(i);
-    add(kernel, each);
-  }
-  finish(instructions.size());
-  return out;
 }
 
 }  // namespace lockstep::detail

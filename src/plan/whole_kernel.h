@@ -38,6 +38,8 @@ struct WholePart {
   const SteppedKernel* kernel = nullptr;
   std::vector<Stretch> in, out;
   std::vector<size_t> operands = {}, results = {};
+  std::vector<size_t> inner = {};  // operands, by number, which are results of its own
+  bool needed = false;             // its results are wanted by others than the parts of the kernel
 };
 
 // Does the one have to be done before or after the other?
@@ -47,10 +49,8 @@ bool conflict(const WholePart& a, const WholePart& b);
 bool is_small(const CudaStep& step);
 
 // Parts without those whose results the others compute where they read them (CudaSource): rows of images that are
-// chosen and scaled, say, which products then need nobody to wait for. `needed`, by part: its results are wanted by
-// others than these parts. `made` keeps the kernels.
-std::vector<WholePart> with_sources(std::span<const WholePart> parts, const std::vector<bool>& needed,
-                                    std::deque<SteppedKernel>& made);
+// chosen and scaled, say, which products then need nobody to wait for. `made` keeps the kernels.
+std::vector<WholePart> with_sources(std::span<const WholePart> parts, std::deque<SteppedKernel>& made);
 
 // Parts in an order in which they can be done, of which those that can be done range by range (CudaRanges), one after
 // the other by the same block, have become one: then nothing is waited for in between, and what one leaves to the other
@@ -81,10 +81,20 @@ std::vector<Phase> phases_of(std::span<const WholePart> parts);
 // where nothing needs it before: of a long phase not all blocks are done at the same time.
 std::vector<Phase> later(std::span<const WholePart> parts, std::vector<Phase> phases, int processors);
 
+// The same, but of the first phase only what may go ahead (plan/whole_ahead.h) is left, where there is such: what
+// little else there is is done in a later one that leaves blocks for it, or in the second, where nothing needs it
+// before.
+std::vector<Phase> ahead(std::span<const WholePart> parts, std::vector<Phase> phases, int processors);
+
+// All of that.
+std::vector<Phase> phases_on(std::span<const WholePart> parts, int processors);
+
 // Makes the kernels of parts that share a phase anew, each for its share of the GPU: the small ones for what the large
 // ones leave. `made` keeps them.
 void share_out(std::vector<WholePart>& parts, std::span<const Phase> phases, int processors,
                std::deque<SteppedKernel>& made);
+
+class Ahead;
 
 // How far the pointers of a kernel's operands and results move from round to round, in bytes; none for those that are
 // the same in all of them.
@@ -95,16 +105,18 @@ struct WholeSteps {
 // The kernel's text. Its function `f` takes a structure of all pointers, part by part and step by step, and a word in
 // which blocks count each other, which is 0 before the first start. With `steps`, the structure has the pointers that
 // move a second time, for odd rounds, and the number of rounds follows. `near`: pointers are in the block's memory.
+// `ahead`: what of the first phase can be done before the kernel before this one is done, and is where the number that
+// follows is not 0; words are two then, kTicketsAfter apart, of which the second counts tasks that were handed out.
 std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> phases,
-                       const WholeSteps* steps = nullptr, bool near = true);
+                       const WholeSteps* steps = nullptr, bool near = true, const Ahead* ahead = nullptr);
+constexpr int64_t kTicketsAfter = 256;  // bytes
 
 // A kernel takes so many pointers at most.
 bool fits_whole(std::span<const WholePart> parts);
 
-// The parts of one kernel with all of the above done to them that leaves them few enough pointers. `needed`: see
-// with_sources(). REQUIRES: fits_whole(parts).
-std::vector<WholePart> prepared(std::span<const WholePart> parts, const std::vector<bool>& needed, int processors,
-                                std::deque<SteppedKernel>& made);
+// The parts of one kernel with all of the above done to them that leaves them few enough pointers.
+// REQUIRES: fits_whole(parts).
+std::vector<WholePart> prepared(std::span<const WholePart> parts, int processors, std::deque<SteppedKernel>& made);
 
 // Several instructions as a kernel. std::function's target() finds it.
 class WholeKernel {
@@ -119,6 +131,9 @@ class WholeKernel {
   using Rounds = std::function<void(const void* const* in, void* const* out, const void* const* odd_in,
                                     void* const* odd_out, int64_t count)>;
   Rounds rounds(const WholeSteps& steps) const;
+
+  // How many launches of this thread went ahead (plan/whole_ahead.h).
+  static int64_t went_ahead();
 
  private:
   struct State;

@@ -19,9 +19,8 @@ bool is_worth_it(const CudaSource& source, const Stretch& result) {
 
 class Sources {
  public:
-  Sources(std::span<const WholePart> parts, const std::vector<bool>& needed)
+  explicit Sources(std::span<const WholePart> parts)
       : parts_(parts),
-        needed_(needed),
         sources_(parts.size()),
         inlined_(parts.size()),
         inlines_(parts.size(), true),
@@ -127,7 +126,7 @@ class Sources {
     make();
     bool out = true;
     for (size_t p = parts_.size(); p-- > 0;) {
-      written_[p] = !inlined_[p] || needed_[p];
+      written_[p] = !inlined_[p] || parts_[p].needed;
       for (size_t q = p + 1; inlined_[p] && q < parts_.size(); ++q)
         if (reads(q, p)) written_[p] = written_[p] || !inlines_[q] || (inlined_[q] && written_[q]);
       // What is written in any case is read, unless it is nearly nothing.
@@ -138,7 +137,6 @@ class Sources {
   }
 
   std::span<const WholePart> parts_;
-  const std::vector<bool>& needed_;
   std::vector<std::optional<CudaSource>> sources_;  // by part
   std::vector<bool> inlined_;                       // by part: it is computed by those readers that can,
   std::vector<bool> inlines_;                       // and this is one
@@ -148,9 +146,8 @@ class Sources {
 
 }  // namespace
 
-std::vector<WholePart> with_sources(std::span<const WholePart> parts, const std::vector<bool>& needed,
-                                    std::deque<SteppedKernel>& made) {
-  return Sources(parts, needed).result(made);
+std::vector<WholePart> with_sources(std::span<const WholePart> parts, std::deque<SteppedKernel>& made) {
+  return Sources(parts).result(made);
 }
 
 }  // namespace lockstep::detail

@@ -30,7 +30,6 @@ using Stretches = std::vector<std::pair<int64_t, int64_t>>;
 struct Sourced {
   std::deque<SteppedKernel> kernels, made;
   std::vector<WholePart> parts;
-  std::vector<bool> needed;
 
   void add(SteppedWays ways, const Stretches& in, const Stretches& out, bool is_needed) {
     CudaStep step;
@@ -42,8 +41,8 @@ struct Sourced {
     for (const auto& [begin, end] : in) part.in.push_back({0, begin, end});
     for (const auto& [begin, end] : out) part.out.push_back({0, begin, end});
     for (size_t i = 0; i < in.size(); ++i) part.operands.push_back(parts.size() * 10 + i);
+    part.needed = is_needed;
     parts.push_back(std::move(part));
-    needed.push_back(is_needed);
   }
   // Can be computed by others.
   void source(const Stretches& in, const Stretches& out, int equations = 0, bool is_needed = false) {
@@ -79,7 +78,7 @@ struct Sourced {
   // What is left, and of the last its operands.
   std::string text() {
     std::string out;
-    const std::vector<WholePart> left = with_sources(parts, needed, made);
+    const std::vector<WholePart> left = with_sources(parts, made);
     for (const WholePart& part : left) {
       EXPECT_EQ(part.in.size(), part.operands.size());
       out += (out.empty() ? "" : " ") + part.kernel->steps()[0].name;
@@ -256,7 +255,7 @@ TEST(WholeSources, WhatWouldTakeTooManyPointersIsWritten) {
               {{30'000, 70'000}, {80'000, 90'000}, {90'000, 99'000}}, {{at, at + 10}}, true);
     }
     ASSERT_TRUE(fits_whole(all.parts));
-    const std::vector<WholePart> left = prepared(all.parts, all.needed, 132, all.made);
+    const std::vector<WholePart> left = prepared(all.parts, 132, all.made);
     EXPECT_TRUE(fits_whole(left));
     EXPECT_EQ(left.size(), static_cast<size_t>(products == 10 ? products : products + 1));
   }

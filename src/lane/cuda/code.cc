@@ -139,7 +139,7 @@ void CudaFunction::launch(CudaLane& lane, int64_t blocks, int threads, void** ar
   // Where nothing else can hold a processor for ever, all blocks come to run; and the kernel is started before the one
   // before it is done, for which it waits itself. Elsewhere the driver starts all blocks or none.
   cudaLaunchAttribute attribute{};
-  if (lane.info().alone && lane.info().major >= 9) {
+  if (starts_early(lane.info())) {
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
   } else {

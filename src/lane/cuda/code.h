@@ -23,6 +23,8 @@ class CudaFunction {
   // before the one before it has ended, and must wait for that (griddepcontrol.wait) before it touches memory.
   void launch(CudaLane& lane, int64_t blocks, int threads, void** arguments, int64_t shared_bytes = 0,
               bool together = false) const;
+  // Is it, on such a GPU?
+  static bool starts_early(const CudaInfo& info) { return info.alone && info.major >= 9; }
 
  private:
   friend class CudaCode;

@@ -150,6 +150,7 @@ std::optional<CudaConv::Algorithm> CudaConv::find(CudaLane& lane, ConvPass pass,
   const BufferPtr space = lane.allocate(bytes);
   const auto size = static_cast<size_t>(bytes);
   const cudnnHandle_t handle = context(lane);
+  lane.set_last(nullptr);
   switch (pass) {
     case ConvPass::forward:
       return fastest<cudnnConvolutionFwdAlgoPerf_t>(
@@ -174,6 +175,7 @@ std::optional<CudaConv::Algorithm> CudaConv::find(CudaLane& lane, ConvPass pass,
 }
 
 struct CudaConv::State {
+  CudaLane& lane;
   ConvPass pass;
   Descriptions d;
   Algorithm algorithm;
@@ -184,7 +186,8 @@ struct CudaConv::State {
 CudaConv::CudaConv(CudaLane& lane, ConvPass pass, const ConvSpec& spec, CudaMath math, const Algorithm& algorithm) {
   const auto result = result_of(spec);
   LOCKSTEP_CHECK(cuda_dnn() && result, "cuDNN has no such convolution");
-  state_ = std::shared_ptr<const State>(new State{pass,
+  state_ = std::shared_ptr<const State>(new State{lane,
+                                                  pass,
                                                   {spec, *result, math},
                                                   algorithm,
                                                   context(lane),
@@ -197,6 +200,7 @@ CudaConv::CudaConv(CudaLane& lane, ConvPass pass, const ConvSpec& spec, CudaMath
 void CudaConv::run(const void* a, const void* b, void* out) const {
   const CudaDnn& dnn = *cuda_dnn();
   const State& s = *state_;
+  s.lane.set_last(nullptr);  // cuDNN knows the stream
   const float one = 1, zero = 0;
   void* const space = s.space->data();
   const auto size = static_cast<size_t>(s.algorithm.space);

@@ -123,7 +123,7 @@ BufferPtr CudaLane::allocate_pinned(int64_t bytes) {
 void CudaLane::to_device(void* to, const void* from, int64_t bytes) {
   if (bytes == 0) return;
   enter();
-  check_cuda(cuda().cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream_),
+  check_cuda(cuda().cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream()),
              "copy to the GPU");
 }
 
@@ -131,7 +131,7 @@ void CudaLane::to_host(void* to, const void* from, int64_t bytes) {
   enter();
   if (is_watched()) wait();  // a copy to memory that is not pinned waits by itself, and looks at nothing
   if (bytes > 0)
-    check_cuda(cuda().cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_),
+    check_cuda(cuda().cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream()),
                "copy from the GPU");
   wait();
 }
@@ -184,20 +184,20 @@ int64_t CudaLane::waits() { return waits_here; }
 void CudaLane::copy(void* to, const void* from, int64_t bytes) {
   if (bytes == 0 || to == from) return;
   enter();
-  check_cuda(cuda().cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream_),
+  check_cuda(cuda().cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream()),
              "copy on the GPU");
 }
 
 void CudaLane::clear(void* to, int64_t bytes) {
   if (bytes == 0) return;
   enter();
-  check_cuda(cuda().cudaMemsetAsync(to, 0, static_cast<size_t>(bytes), stream_), "clear memory");
+  check_cuda(cuda().cudaMemsetAsync(to, 0, static_cast<size_t>(bytes), stream()), "clear memory");
 }
 
 cudaGraphExec_t CudaLane::record(const std::function<void()>& work) {
   enter();
   cudaGraph_t graph = nullptr;
-  check_cuda(cuda().cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "begin to record");
+  check_cuda(cuda().cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal), "begin to record");
   recording_ = true;
   try {
     work();
@@ -207,7 +207,7 @@ cudaGraphExec_t CudaLane::record(const std::function<void()>& work) {
     throw;
   }
   recording_ = false;
-  check_cuda(cuda().cudaStreamEndCapture(stream_, &graph), "end a recording");
+  check_cuda(cuda().cudaStreamEndCapture(stream(), &graph), "end a recording");
   cudaGraphExec_t made = nullptr;
   const cudaError_t error = cuda().cudaGraphInstantiate(&made, graph, 0);
   cuda().cudaGraphDestroy(graph);
@@ -217,7 +217,7 @@ cudaGraphExec_t CudaLane::record(const std::function<void()>& work) {
 
 void CudaLane::replay(cudaGraphExec_t graph) {
   enter();
-  check_cuda(cuda().cudaGraphLaunch(graph, stream_), "replay a recording");
+  check_cuda(cuda().cudaGraphLaunch(graph, stream()), "replay a recording");
 }
 
 void CudaLane::forget(cudaGraphExec_t graph) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <mutex>
@@ -34,7 +35,11 @@ class CudaLane {
   static CudaLane& local() { return of(0); }
 
   const CudaInfo& info() const { return info_; }
-  cudaStream_t stream() const { return stream_; }
+  // For who queues something on it: then nothing else was queued last any more.
+  cudaStream_t stream() {
+    last_ = nullptr;
+    return stream_;
+  }
   std::mutex& running() { return running_; }
 
   // This thread's calls go to this GPU from now on. The functions here that need it do so themselves.
@@ -76,6 +81,11 @@ class CudaLane {
   // Is this inside record()?
   bool recording() const { return recording_; }
 
+  // Who queues may say so, and was the last for as long as nothing else is queued: what it queued comes directly before
+  // what is queued next. Memory that is taken or given back is nothing that is queued.
+  void set_last(const void* who) { last_ = who; }
+  bool was_last(const void* who) const { return last_ == who; }
+
   // The context of matrix products and the space they may use meanwhile.
   cublasLtHandle_t blas();
   void* blas_space();
@@ -95,6 +105,7 @@ class CudaLane {
   cudaMemPool_t pool_ = nullptr;
   std::mutex running_;
   bool recording_ = false;
+  std::atomic<const void*> last_ = nullptr;
   BufferPtr blas_space_;
   cublasLtHandle_t blas_ = nullptr;
   std::mutex blocks_mutex_;

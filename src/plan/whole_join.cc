@@ -1,0 +1,94 @@
+// Which instructions of a plan become one kernel.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+#include "base/check.h"
+#include "lane/cuda/code.h"
+#include "plan/whole_ahead.h"
+
+namespace lockstep::detail {
+namespace {
+
+constexpr int64_t kRounds = 8;             // that a processor's block takes part in a step, at most
+constexpr double kMostOperations = 1.5e9;  // of one product
+
+}  // namespace
+
+bool may_join(const SteppedKernel& kernel, int processors) {
+  return std::all_of(kernel.steps().begin(), kernel.steps().end(), [&](const CudaStep& step) {
+    return step.blocks <= processors * kRounds && step.operations <= kMostOperations;
+  });
+}
+
+std::vector<WholePart> prepared(std::span<const WholePart> parts, int processors, std::deque<SteppedKernel>& made) {
+  // What is computed by its readers, and sums that are shared, may take pointers more.
+  for (const bool with : {true, false}) {
+    std::vector<WholePart> all =
+        in_ranges(with ? with_sources(parts, made) : std::vector(parts.begin(), parts.end()), processors, made);
+    share_out(all, phases_on(all, processors), processors, made);
+    if (fits_whole(all)) return all;
+  }
+  return in_ranges(parts, processors, made);
+}
+
+std::vector<Joined> joined(CudaLane& lane, const std::vector<GpuInstruction>& instructions) {
+  std::vector<Joined> out;
+  const char* set = std::getenv("LOCKSTEP_CUDA_KERNELS");
+  const std::string_view wanted = set ? set : "";
+  if (wanted == "apart") return out;
+  if (!wanted.empty() && wanted != "whole")
+    throw_error("cuda: LOCKSTEP_CUDA_KERNELS is \"{}\"; give apart or whole", wanted);
+  std::vector<WholePart> parts;
+  // The parts are the instructions up to `end`.
+  const auto mark_needed = [&](size_t end) {
+    for (size_t p = 0; p < parts.size(); ++p) {
+      const GpuInstruction& own = instructions[end - parts.size() + p];
+      parts[p].needed = own.is_output;
+      for (size_t later = end; later < instructions.size(); ++later)
+        for (const Stretch& in : instructions[later].in)
+          for (const Stretch& result : own.out) parts[p].needed |= in.overlaps(result);
+    }
+  };
+  const auto finish = [&](size_t end) {
+    if (parts.size() > 1) {
+      std::deque<SteppedKernel> made;
+      const int processors = lane.info().processors;
+      mark_needed(end);
+      const auto all = prepared(parts, processors, made);
+      const std::vector<Phase> phases = phases_on(all, processors);
+      out.push_back({end - parts.size(), parts.size(), WholeKernel(lane, all, phases),
+                     fmt::format("one kernel of {} instructions in {} phases{}", parts.size(), phases.size(),
+                                 Ahead::of(all, phases) ? ", of the first some ahead" : "")});
+    }
+    parts.clear();
+  };
+  // Operands are numbered one instruction after the other, and so are results.
+  size_t operands = 0, results = 0;
+  const auto add = [&](const SteppedKernel* kernel, const GpuInstruction& each) {
+    if (parts.empty()) operands = results = 0;
+    WholePart part{kernel, each.in, each.out, {}, {}};
+    for (size_t i = 0; i < each.in.size(); ++i) part.operands.push_back(operands++);
+    for (size_t i = 0; i < each.out.size(); ++i) part.results.push_back(results++);
+    parts.push_back(std::move(part));
+  };
+  for (size_t i = 0; i < instructions.size(); ++i) {
+    const GpuInstruction& each = instructions[i];
+    const auto* kernel = each.kernel->target<SteppedKernel>();
+    if (!kernel || !may_join(*kernel, lane.info().processors)) {
+      finish(i);
+      continue;
+    }
+    add(kernel, each);
+    if (fits_whole(parts)) continue;
+    parts.pop_back();
+    finish(i);
+    add(kernel, each);
+  }
+  finish(instructions.size());
+  return out;
+}
+
+}  // namespace lockstep::detail

@@ -86,11 +86,18 @@ struct StepSpec {
       if (each.operand == operand) return &each;
     return nullptr;
   }
+  GemmOperand how(size_t operand) const {
+    const Source* source = source_of(operand);
+    return !source ? GemmOperand::read : source->source.rounds ? GemmOperand::rounded : GemmOperand::computed;
+  }
+  GemmSources operands() const { return {how(a()), how(b())}; }
+  int64_t shared_bytes() const { return lane->info().shared - kStepReserved; }
   size_t a() const { return swapped ? 1 : 0; }
   size_t b() const { return swapped ? 0 : 1; }
 };
 
-// A matrix as a parameter, or what it is computed by: which operands it is made of, and the text that defines `name`.
+// A matrix as a parameter, of floats where those are rounded, or what it is computed by: which operands it is made of,
+// and the text that defines `name`.
 struct Matrix {
   std::vector<size_t> operands;
   std::string text;
@@ -107,6 +114,10 @@ struct Matrix {
       return;
     }
     const CudaSource& source = given->source;
+    if (source.rounds) {
+      add("const float*", name, given->first + source.operands[0]);
+      return;
+    }
     const auto parameter = [&](size_t k) { return fmt::format("{}_in{}", name, k); };
     for (size_t k = 0; k < source.operands.size(); ++k)
       add(source.types[k], parameter(source.operands[k]), given->first + source.operands[k]);
@@ -133,9 +144,7 @@ CudaRanges ranges_of(const StepSpec& spec);
 
 // On so many processors. Nothing where the tensor cores are not for it.
 std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kernel apart = {}) {
-  const GemmSources sources{spec.source_of(spec.a()) != nullptr, spec.source_of(spec.b()) != nullptr};
-  const std::optional<GemmStep> product =
-      gemm_step(spec.gemm, processors, spec.lane->info().shared - kStepReserved, sources);
+  const std::optional<GemmStep> product = gemm_step(spec.gemm, processors, spec.shared_bytes(), spec.operands());
   if (!product) return {};
   std::optional<CudaStep> step = finished(spec, *product);
   if (!step) return {};
@@ -157,6 +166,8 @@ std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kerne
         if (each.operand >= 2 || with.source_of(each.operand)) return std::optional<SteppedKernel>();
         with.sources.push_back({each.operand, *each.source, each.first});
       }
+      if (!is_worth_rounding(with.gemm, processors, with.shared_bytes(), with.operands()))
+        return std::optional<SteppedKernel>();
       return stepped(with, processors);
     };
   return SteppedKernel(spec.lane, {*std::move(step)}, std::move(own), std::move(ways));

@@ -281,6 +281,17 @@ CudaRanges elementwise_ranges(const Program& body) {
       .step = [written, n, most](int64_t ranges) { return written.done(CudaElements::in_ranges(n, most, ranges)); }};
 }
 
+namespace {
+
+// Is it a float in fewer bits, and nothing else?
+bool only_rounds(const Program& body) {
+  return body.inputs.size() == 1 && body.eqns.size() == 1 && body.eqns[0].op == &cast_op &&
+         body.eqns[0].in[0] == body.inputs[0] && body.outputs[0] == body.eqns[0].out[0] &&
+         body.types[body.inputs[0]].dtype == DType::f32 && is_16_bit(body.types[body.outputs[0]].dtype);
+}
+
+}  // namespace
+
 std::optional<CudaSource> elementwise_source(const Program& body, const std::vector<CudaSourced>& computed) {
   const Type& type = body.types[body.outputs[0]];
   const int64_t n = count(type.shape);
@@ -294,6 +305,7 @@ std::optional<CudaSource> elementwise_source(const Program& body, const std::vec
   out.result_bytes = size_of(type.dtype);
   out.bytes = writer.read_bytes();
   out.equations = static_cast<int>(body.eqns.size());
+  out.rounds = computed.empty() && only_rounds(body);
   for (size_t i = 0; i < body.inputs.size(); ++i) {
     if (std::any_of(computed.begin(), computed.end(), [&](const CudaSourced& each) { return each.operand == i; }))
       continue;

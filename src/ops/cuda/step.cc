@@ -103,6 +103,7 @@ SteppedKernel SteppedKernel::on(int processors) const {
 
 const std::vector<CudaStep>& SteppedKernel::steps() const { return state_->steps; }
 const CudaRanges& SteppedKernel::ranges() const { return state_->ways.ranges; }
+bool SteppedKernel::is_source() const { return state_->ways.source != nullptr; }
 std::optional<CudaSource> SteppedKernel::source(const std::vector<CudaSourced>& operands) const {
   return state_->ways.source ? state_->ways.source(operands) : std::nullopt;
 }

@@ -69,6 +69,7 @@ struct CudaSource {
   std::string one;                      // sets x to element i, to the last bit; may be empty
   int64_t result_bytes = 0, bytes = 0;  // of an element, and of what is read for it
   int equations = 0;                    // that are computed for it
+  bool rounds = false;                  // element i is nothing but that of the only operand, a float, in fewer bits
 
   // The function, of pointers in that order, that gives the function of i and x. REQUIRES: not only_one or `one`.
   std::string text(bool only_one = false) const;
@@ -108,6 +109,7 @@ class SteppedKernel {
 
   const std::vector<CudaStep>& steps() const;
   const CudaRanges& ranges() const;
+  bool is_source() const;
   std::optional<CudaSource> source(const std::vector<CudaSourced>& operands) const;
   std::optional<SteppedKernel> sourced(const std::vector<CudaSourced>& operands) const;
   const void* own(size_t index) const;

@@ -47,8 +47,8 @@ bool conflict(const WholePart& a, const WholePart& b);
 bool is_small(const CudaStep& step);
 
 // Parts without those whose results the others compute where they read them (CudaSource): rows of images that are
-// chosen and scaled, say, which products then need nobody to wait for. `needed`, by part: its results are wanted by
-// others than these parts. `made` keeps the kernels.
+// chosen and scaled, say, or weights in fewer bits, which products then need nobody to wait for. `needed`, by part: its
+// results are wanted by others than these parts. `made` keeps the kernels.
 std::vector<WholePart> with_sources(std::span<const WholePart> parts, const std::vector<bool>& needed,
                                     std::deque<SteppedKernel>& made);
 

@@ -12,7 +12,7 @@ constexpr int64_t kLittle = 4096;  // bytes: as much as a block may compute agai
 // Every reader of a tile computes it again: that must be less work than to read it, or nothing but another place, or of
 // nearly nothing. What is only rounded, products weigh themselves.
 bool is_worth_it(const CudaSource& source, const Stretch& result) {
-  if (source.rounds) return true;
+  if (source.rounded) return true;
   if (result.end - result.begin > kLittle && source.equations > 0 && source.bytes * 2 > source.result_bytes)
     return false;
   return source.equations <= kMostEquations;
@@ -140,7 +140,7 @@ class Sources {
     if (made_[q]) return;
     take(q, false);
     std::stable_sort(all.begin(), all.end(), [&](const auto& x, const auto& y) {
-      return sources_[x.second]->rounds > sources_[y.second]->rounds;
+      return sources_[x.second]->rounded > sources_[y.second]->rounded;
     });
     for (const auto& [operand, p] : all) {
       takes_[q][operand] = true;

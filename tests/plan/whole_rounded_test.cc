@@ -52,7 +52,7 @@ TEST(WholeRounded, OnlyAFloatInFewerBitsIsRounded) {
     Builder b;
     const Value x = b.input({DType::f32, {8, 4}});
     const std::optional<CudaSource> source = elementwise_source(b.take(Values{of(x)}), {});
-    return source && source->rounds;
+    return source && source->rounded;
   };
   EXPECT_TRUE(rounds([](const Value& x) { return cast(x, DType::bf16); }));
   EXPECT_TRUE(rounds([](const Value& x) { return cast(x, DType::f16); }));
@@ -94,6 +94,33 @@ TEST(WholeRounded, TextsCompile) {
       if (std::string(e.what()).find("is not there") != std::string::npos) GTEST_SKIP() << e.what();
       FAIL() << e.what();
     }
+  }
+}
+
+// A bias that is added: by place, which is not the element's.
+TEST(WholeRounded, WhatIsAddedIsRoundedToo) {
+  Builder of_bias;
+  const std::optional<CudaSource> bias =
+      elementwise_source(of_bias.take(Values{cast(of_bias.input({DType::f32, {64}}), DType::bf16)}), {});
+  ASSERT_TRUE(bias && bias->rounded && !bias->one.empty());
+  Builder b;
+  const Value x = b.input({DType::bf16, {128, 64}}), v = b.input({DType::bf16, {64}}), z = b.input(x.type());
+  const Program body = b.take(Values{x + broadcast(v, {128, 64}, {1}) + z});
+  const std::optional<GemmStep> product =
+      gemm_step({.dtype = DType::bf16, .m = 128, .n = 64, .k = 32}, 132, 220 << 10, {.b = GemmOperand::rounded});
+  ASSERT_TRUE(product);
+  CudaStep step;
+  step.parameters = "const bf16* a, const float* b";
+  for (const size_t k : {0, 4}) step.arguments.push_back({CudaStep::Argument::operand, k});
+  ASSERT_TRUE(add_finish(step, *product, body, 2, {{2, &*bias, 5}}));
+  EXPECT_EQ(step.parameters, "const bf16* a, const float* b, const float* in1_0, const bf16* in2, bf16* out0");
+  EXPECT_EQ(step.arguments[2].index, 5u);
+  EXPECT_EQ(step.arguments[3].index, 3u);
+  try {
+    EXPECT_FALSE(compile_cuda(text_of(step), kernel_headers(), "sm_90").empty());
+  } catch (const Error& e) {
+    if (std::string(e.what()).find("is not there") != std::string::npos) GTEST_SKIP() << e.what();
+    FAIL() << e.what();
   }
 }
 

@@ -71,7 +71,7 @@ struct Sourced {
                made_of.result_bytes = 2;
                made_of.bytes = 4;
                made_of.equations = 1;
-               made_of.rounds = true;
+               made_of.rounded = true;
                return std::optional(made_of);
              }},
         {in}, {out}, false);
@@ -97,7 +97,7 @@ struct Sourced {
                CudaStep step;
                step.name = name;
                for (const CudaSourced& each : given) {
-                 if (!each.source->rounds || each.operand > 1) return std::optional<SteppedKernel>();
+                 if (!each.source->rounded || each.operand > 1) return std::optional<SteppedKernel>();
                  step.name += fmt::format("({}: {} from {})", each.operand, each.source->body, each.first);
                }
                return std::optional(SteppedKernel(nullptr, {step}));

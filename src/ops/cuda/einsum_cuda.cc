@@ -88,7 +88,7 @@ struct StepSpec {
   }
   GemmOperand how(size_t operand) const {
     const Source* source = source_of(operand);
-    return !source ? GemmOperand::read : source->source.rounds ? GemmOperand::rounded : GemmOperand::computed;
+    return !source ? GemmOperand::read : source->source.rounded ? GemmOperand::rounded : GemmOperand::computed;
   }
   GemmSources operands() const { return {how(a()), how(b())}; }
   int64_t shared_bytes() const { return lane->info().shared - kStepReserved; }
@@ -114,7 +114,7 @@ struct Matrix {
       return;
     }
     const CudaSource& source = given->source;
-    if (source.rounds) {
+    if (source.rounded) {
       add("const float*", name, given->first + source.operands[0]);
       return;
     }
@@ -136,7 +136,10 @@ std::optional<CudaStep> finished(const StepSpec& spec, const GemmStep& product) 
   if (!product.bring_a.empty())
     step.early = {{a.operands, fmt::format("{}  {}(block, a, shared);\n", a.text, product.bring_a)},
                   {b.operands, fmt::format("{}  {}(block, b, shared);\n", b.text, product.bring_b)}};
-  if (!add_finish(step, product, spec.body, 2)) return {};
+  std::vector<CudaSourced> others;
+  for (const StepSpec::Source& each : spec.sources)
+    if (each.operand >= 2) others.push_back({each.operand, &each.source, each.first});
+  if (!add_finish(step, product, spec.body, 2, others)) return {};
   return step;
 }
 
@@ -163,7 +166,8 @@ std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kerne
     ways.sourced = [spec, processors](const std::vector<CudaSourced>& computed) {
       StepSpec with = spec;
       for (const CudaSourced& each : computed) {
-        if (each.operand >= 2 || with.source_of(each.operand)) return std::optional<SteppedKernel>();
+        if (with.source_of(each.operand) || (each.operand >= 2 && !each.source->rounded))
+          return std::optional<SteppedKernel>();
         with.sources.push_back({each.operand, *each.source, each.first});
       }
       if (!is_worth_rounding(with.gemm, processors, with.shared_bytes(), with.operands()))

@@ -69,7 +69,7 @@ struct CudaSource {
   std::string one;                      // sets x to element i, to the last bit; may be empty
   int64_t result_bytes = 0, bytes = 0;  // of an element, and of what is read for it
   int equations = 0;                    // that are computed for it
-  bool rounds = false;                  // element i is nothing but that of the only operand, a float, in fewer bits
+  bool rounded = false;                 // it is nothing but element i of the only operand, a float, in fewer bits
 
   // The function, of pointers in that order, that gives the function of i and x. REQUIRES: not only_one or `one`.
   std::string text(bool only_one = false) const;

@@ -11,6 +11,7 @@
 #include "ops/control.h"
 #include "ops/cuda/elementwise_cuda.h"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/row_product_text.h"
 #include "ops/cuda/text.h"
 #include "ops/einsum.h"
 #include "ops/elementwise.h"
@@ -125,6 +126,25 @@ TEST(WholeRounded, WhatIsAddedIsRoundedToo) {
   }
 }
 
+TEST(WholeRounded, TextsOfRowProductsCompile) {
+  for (const bool tb : {false, true})
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      const GemmSpec g{.dtype = dtype, .m = 128, .n = tb ? 1024 : 10, .k = tb ? 10 : 1024, .transpose_b = tb};
+      CudaStep step;
+      step.parameters = fmt::format("const {}* a, const float* b", memory_type(dtype));
+      for (size_t k = 0; k < 2; ++k) step.arguments.push_back({CudaStep::Argument::operand, k});
+      Builder as_it_is;
+      ASSERT_TRUE(add_finish(step, row_product_step(g, 128, true),
+                             as_it_is.take(Values{as_it_is.input({dtype, {g.m, g.n}})}), 2));
+      try {
+        EXPECT_FALSE(compile_cuda(text_of(step), kernel_headers(), tb ? "sm_80" : "sm_90").empty());
+      } catch (const Error& e) {
+        if (std::string(e.what()).find("is not there") != std::string::npos) GTEST_SKIP() << e.what();
+        FAIL() << e.what();
+      }
+    }
+}
+
 // From 1 to 2 or from -2 to -1, in 14 bits: some are halfway between two of a 16-bit float.
 HostArray weights_of(const Shape& shape, uint32_t seed) {
   HostArray out(Type{DType::f32, shape});
@@ -175,8 +195,8 @@ TEST(WholeRounded, OnGpuProductsAreExact) {
         b.take(Values{einsum(c.spec(), c.round_a ? cast(x, dtype) : x, c.round_b ? cast(y, dtype) : y)});
     const HostArrays got = planned_on_gpu(program, in), wanted = eager(program, in);
     expect_equal(got[0], wanted[0]);
-    // Row products, of small second matrices, do not round.
-    if (c.k * c.n <= 16384) continue;
+    // Row products, of small second matrices, do not round the first.
+    if (c.k * c.n <= 16384 && c.round_a) continue;
     const std::string text = compile(program, test_pool(), {.cuda = &CudaLane::local()})->describe();
     EXPECT_NE(text.find(" in 1 phases"), std::string::npos) << text;
   }
@@ -203,35 +223,36 @@ TEST(WholeRounded, OnGpuWeightsAreUpdatedInTheirPlace) {
   CudaLane& lane = CudaLane::local();
   std::mt19937 random(20261120);
   for (const DType dtype : {DType::bf16, DType::f16})
-    for (const bool donate : {false, true}) {
-      SCOPED_TRACE(fmt::format("{}{}", name(dtype), donate ? ", in their place" : ""));
-      const Program program = a_layer_there_and_back(dtype, 128, 1024, 1024);
-      HostArrays in = {weights_of({1024, 1024}, random()), weights_of({1024}, random()),
-                       rows_of(dtype, {128, 1024}, false, random()), rows_of(dtype, {128, 1024}, false, random())};
-      const HostArrays wanted = eager(program, in);
-      const std::shared_ptr<Plan> plan =
-          compile(program, test_pool(), {.donated = {donate, donate, false, false}, .cuda = &lane});
-      EXPECT_EQ(plan->donated_input(0), donate ? 0 : -1);
-      std::vector<BufferPtr> held;
-      std::vector<const void*> from;
-      std::vector<void*> to;
-      for (const HostArray& x : in) {
-        held.push_back(lane.allocate(x.type.bytes()));
-        lane.to_device(held.back()->data(), x.buffer->data(), x.type.bytes());
-        from.push_back(held.back()->data());
+    for (const bool donate : {false, true})
+      for (const int64_t wide : {1024, 10}) {  // of ten, row by row
+        SCOPED_TRACE(fmt::format("{} {}{}", wide, name(dtype), donate ? ", in their place" : ""));
+        const Program program = a_layer_there_and_back(dtype, 128, 1024, wide);
+        HostArrays in = {weights_of({1024, wide}, random()), weights_of({wide}, random()),
+                         rows_of(dtype, {128, 1024}, false, random()), rows_of(dtype, {128, wide}, false, random())};
+        const HostArrays wanted = eager(program, in);
+        const std::shared_ptr<Plan> plan =
+            compile(program, test_pool(), {.donated = {donate, donate, false, false}, .cuda = &lane});
+        EXPECT_EQ(plan->donated_input(0), donate ? 0 : -1);
+        std::vector<BufferPtr> held;
+        std::vector<const void*> from;
+        std::vector<void*> to;
+        for (const HostArray& x : in) {
+          held.push_back(lane.allocate(x.type.bytes()));
+          lane.to_device(held.back()->data(), x.buffer->data(), x.type.bytes());
+          from.push_back(held.back()->data());
+        }
+        for (size_t o = 0; o < wanted.size(); ++o) {
+          const int own = plan->donated_input(o);
+          held.push_back(own >= 0 ? held[static_cast<size_t>(own)] : lane.allocate(wanted[o].type.bytes()));
+          to.push_back(held.back()->data());
+        }
+        plan->run(from.data(), to.data());
+        for (size_t o = 0; o < wanted.size(); ++o) {
+          HostArray got(wanted[o].type);
+          lane.to_host(got.buffer->data(), to[o], got.type.bytes());
+          expect_equal(got, wanted[o]);
+        }
       }
-      for (size_t o = 0; o < wanted.size(); ++o) {
-        const int own = plan->donated_input(o);
-        held.push_back(own >= 0 ? held[static_cast<size_t>(own)] : lane.allocate(wanted[o].type.bytes()));
-        to.push_back(held.back()->data());
-      }
-      plan->run(from.data(), to.data());
-      for (size_t o = 0; o < wanted.size(); ++o) {
-        HostArray got(wanted[o].type);
-        lane.to_host(got.buffer->data(), to[o], got.type.bytes());
-        expect_equal(got, wanted[o]);
-      }
-    }
 }
 
 // A scan whose body is one kernel, which does the rounds.

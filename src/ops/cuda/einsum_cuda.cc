@@ -1,5 +1,6 @@
 // Contractions on the GPU: a matrix product by cuBLASLt, with copies before and after where axes have to change places,
 // and an elementwise program on its result.
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -161,12 +162,15 @@ std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kerne
                      std::optional<SteppedKernel> made = stepped(spec, n);
                      return made ? *std::move(made) : *stepped(spec, processors);
                    }};
-  if (spec.sources.empty()) ways.ranges = ranges_of(spec);
-  if (spec.sources.empty() && ways.ranges.most == 0)
-    ways.sourced = [spec, processors](const std::vector<CudaSourced>& computed) {
+  ways.ranges = ranges_of(spec);
+  if (spec.sources.empty())
+    ways.sourced = [spec, processors, rows = ways.ranges.most > 0,
+                    own = ways.ranges.own](const std::vector<CudaSourced>& computed) {
       StepSpec with = spec;
       for (const CudaSourced& each : computed) {
-        if (with.source_of(each.operand) || (each.operand >= 2 && !each.source->rounded))
+        // Row by row, what is other rows' as well.
+        if (with.source_of(each.operand) || ((each.operand >= 2 || rows) && !each.source->rounded) ||
+            std::find(own.begin(), own.end(), each.operand) != own.end())
           return std::optional<SteppedKernel>();
         with.sources.push_back({each.operand, *each.source, each.first});
       }
@@ -182,10 +186,13 @@ CudaRanges ranges_of(const StepSpec& spec) {
   const std::optional<RowProduct> rows = row_product(spec.gemm);
   const Shape& shape = spec.body.types[spec.body.outputs[0]].shape;
   if (!rows || shape.empty() || shape[0] == 0 || rows->most % shape[0] != 0) return {};
+  if (spec.how(spec.a()) != GemmOperand::read || spec.how(spec.b()) == GemmOperand::computed) return {};
   CudaRanges out{.most = shape[0], .least = rows->least, .own = {spec.a()}, .step = {}};
   for (size_t i : own_inputs(spec.body))
     if (i > 0) out.own.push_back(i + 1);
-  out.step = [spec](int64_t count) { return *finished(spec, row_product_step(spec.gemm, count)); };
+  out.step = [spec](int64_t count) {
+    return *finished(spec, row_product_step(spec.gemm, count, spec.how(spec.b()) == GemmOperand::rounded));
+  };
   return out;
 }
 

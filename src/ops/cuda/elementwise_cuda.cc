@@ -313,7 +313,8 @@ bool is_only_rounded(const Program& body) {
 std::optional<CudaSource> elementwise_source(const Program& body, const std::vector<CudaSourced>& computed) {
   const Type& type = body.types[body.outputs[0]];
   const int64_t n = count(type.shape);
-  if (body.outputs.size() != 1 || body.inputs.empty() || n % 4 != 0 || n >= INT32_MAX) return {};
+  if (body.outputs.size() != 1 || body.inputs.empty() || n >= INT32_MAX) return {};
+  if (n % 4 != 0 && !is_only_rounded(body)) return {};  // whose floats are read, or one by one
   Writer writer(body, "", true);
   for (const CudaSourced& each : computed) writer.compute_input(each.operand);
   const auto [text, value] = writer.only_result();

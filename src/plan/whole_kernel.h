@@ -49,7 +49,8 @@ bool conflict(const WholePart& a, const WholePart& b);
 bool is_small(const CudaStep& step);
 
 // Parts without those whose results the others compute where they read them (CudaSource): rows of images that are
-// chosen and scaled, say, which products then need nobody to wait for. `made` keeps the kernels.
+// chosen and scaled, say, or weights in fewer bits, which products then need nobody to wait for. `made` keeps the
+// kernels.
 std::vector<WholePart> with_sources(std::span<const WholePart> parts, std::deque<SteppedKernel>& made);
 
 // Parts in an order in which they can be done, of which those that can be done range by range (CudaRanges), one after

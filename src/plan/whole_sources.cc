@@ -10,8 +10,9 @@ constexpr int kMostEquations = 8;
 constexpr int64_t kLittle = 4096;  // bytes: as much as a block may compute again
 
 // Every reader of a tile computes it again: that must be less work than to read it, or nothing but another place, or of
-// nearly nothing.
+// nearly nothing. What is only rounded, products weigh themselves.
 bool is_worth_it(const CudaSource& source, const Stretch& result) {
+  if (source.rounded) return true;
   if (result.end - result.begin > kLittle && source.equations > 0 && source.bytes * 2 > source.result_bytes)
     return false;
   return source.equations <= kMostEquations;
@@ -23,10 +24,13 @@ class Sources {
       : parts_(parts),
         sources_(parts.size()),
         inlined_(parts.size()),
-        inlines_(parts.size(), true),
+        takes_(parts.size()),
         written_(parts.size()),
         made_(parts.size()) {
-    for (size_t p = 0; p < parts.size(); ++p) inlined_[p] = may_be_computed(p);
+    for (size_t p = parts.size(); p-- > 0;) {
+      inlined_[p] = parts[p].kernel->is_source() && may_be_computed(p);
+      takes_[p].assign(parts[p].in.size(), true);
+    }
     while (!settled()) {
     }
   }
@@ -42,25 +46,32 @@ class Sources {
   }
 
  private:
-  // One result, that all who read it read as a whole and after it, of what nobody writes from then on.
+  // One result, that all who read it read as a whole and after it, of what nobody writes until the last of them is
+  // done: they read that then.
   bool may_be_computed(size_t p) const {
     const WholePart& own = parts_[p];
     if (own.out.size() != 1) return false;
     const Stretch& result = own.out[0];
-    bool read = false;
     for (size_t q = 0; q < parts_.size(); ++q) {
-      for (const Stretch& written : parts_[q].out) {
+      for (const Stretch& written : parts_[q].out)
         if (q != p && written.overlaps(result)) return false;
-        const auto is_written = [&](const Stretch& in) { return in.overlaps(written); };
-        if (q >= p && std::any_of(own.in.begin(), own.in.end(), is_written)) return false;
-      }
-      for (const Stretch& in : parts_[q].in) {
-        if (!in.overlaps(result)) continue;
-        if (q <= p || in != result) return false;
-        read = true;
-      }
+      for (const Stretch& in : parts_[q].in)
+        if (in.overlaps(result) && (q <= p || in != result)) return false;
     }
-    return read;
+    const size_t last = last_reader(p);
+    for (size_t q = p; q <= last; ++q)
+      for (const Stretch& written : parts_[q].out)
+        if (std::any_of(own.in.begin(), own.in.end(), [&](const Stretch& in) { return in.overlaps(written); }))
+          return false;
+    return last > p;
+  }
+
+  // The last part that reads its result, or that may compute it. Of those behind it that is known.
+  size_t last_reader(size_t p) const {
+    size_t last = p;
+    for (size_t q = p + 1; q < parts_.size(); ++q)
+      if (reads(q, p)) last = std::max(last, inlined_[q] ? last_reader(q) : q);
+    return last;
   }
 
   bool reads(size_t q, size_t p) const {
@@ -71,9 +82,9 @@ class Sources {
   // The operands of a part that are computed for it, by number and by whom.
   std::vector<std::pair<size_t, size_t>> computed_for(size_t q) const {
     std::vector<std::pair<size_t, size_t>> out;
-    for (size_t i = 0; inlines_[q] && i < parts_[q].in.size(); ++i)
+    for (size_t i = 0; i < parts_[q].in.size(); ++i)
       for (size_t p = 0; p < q; ++p)
-        if (inlined_[p] && parts_[q].in[i] == parts_[p].out[0]) out.emplace_back(i, p);
+        if (takes_[q][i] && inlined_[p] && parts_[q].in[i] == parts_[p].out[0]) out.emplace_back(i, p);
     return out;
   }
 
@@ -110,16 +121,36 @@ class Sources {
       if (inlined_[q] && !is_source()) {
         // With all that it reads from memory, or not at all.
         const bool tried = computed_for(q).empty();
-        inlines_[q] = false;
+        take(q, false);
         inlined_[q] = !tried && is_source();
-        inlines_[q] = !inlined_[q];
+        if (!inlined_[q]) take(q, true);
       }
       made_[q].reset();
-      if (inlined_[q] || computed_for(q).empty()) continue;
-      made_[q] = kernel.sourced(sourced(q));
-      if (!made_[q]) inlines_[q] = false;
+      if (!inlined_[q]) make_reader(q);
     }
   }
+
+  // With all that can be computed for it, or with what it takes of that: first what is only rounded, of which a block
+  // has no more at a time than of what is read.
+  void make_reader(size_t q) {
+    std::vector<std::pair<size_t, size_t>> all = computed_for(q);
+    if (all.empty()) return;
+    made_[q] = parts_[q].kernel->sourced(sourced(q));
+    if (made_[q]) return;
+    take(q, false);
+    std::stable_sort(all.begin(), all.end(), [&](const auto& x, const auto& y) {
+      return sources_[x.second]->rounded > sources_[y.second]->rounded;
+    });
+    for (const auto& [operand, p] : all) {
+      takes_[q][operand] = true;
+      if (std::optional<SteppedKernel> more = parts_[q].kernel->sourced(sourced(q)))
+        made_[q] = std::move(more);
+      else
+        takes_[q][operand] = false;
+    }
+  }
+
+  void take(size_t q, bool all) { takes_[q].assign(takes_[q].size(), all); }
 
   // False where something was given up, so that its readers are to be made again.
   bool settled() {
@@ -128,7 +159,9 @@ class Sources {
     for (size_t p = parts_.size(); p-- > 0;) {
       written_[p] = !inlined_[p] || parts_[p].needed;
       for (size_t q = p + 1; inlined_[p] && q < parts_.size(); ++q)
-        if (reads(q, p)) written_[p] = written_[p] || !inlines_[q] || (inlined_[q] && written_[q]);
+        for (size_t i = 0; i < parts_[q].in.size(); ++i)
+          if (parts_[q].in[i] == parts_[p].out[0])
+            written_[p] = written_[p] || !takes_[q][i] || (inlined_[q] && written_[q]);
       // What is written in any case is read, unless it is nearly nothing.
       if (!inlined_[p] || !written_[p] || parts_[p].out[0].end - parts_[p].out[0].begin <= kLittle) continue;
       inlined_[p] = out = false;
@@ -139,7 +172,7 @@ class Sources {
   std::span<const WholePart> parts_;
   std::vector<std::optional<CudaSource>> sources_;  // by part
   std::vector<bool> inlined_;                       // by part: it is computed by those readers that can,
-  std::vector<bool> inlines_;                       // and this is one
+  std::vector<std::vector<bool>> takes_;            // by part and operand: it takes that, where it is computed
   std::vector<bool> written_;                       // by part: its result is
   std::vector<std::optional<SteppedKernel>> made_;  // by part: it with what it computes itself
 };

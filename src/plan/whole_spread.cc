@@ -77,12 +77,12 @@ class Spread {
   }}
   __syncthreads();
   for (uint32_t row = row0 + threadIdx.x / 32u; row < row0 + {rows}u; row += {warps}u)
-    {give}(row, (const {t}*)(shared + {at}) + (row - row0) * {cols}u, (const {t}*)({by}));
+    {give}(row, (const {t}*)(shared + {at}) + (row - row0) * {cols}u, (const {of}*)({by}));
   for (uint32_t row = row0 + threadIdx.x / 32u; row < row0 + {rows}u; row += {warps}u) {{
 {members}  }}
 )",
-        fmt::arg("t", sums.element), fmt::arg("cols", share_.cols), fmt::arg("both", both),
-        fmt::arg("instead", instead), fmt::arg("rows", share_.rows),
+        fmt::arg("t", sums.row_type), fmt::arg("of", sums.by_type), fmt::arg("cols", share_.cols),
+        fmt::arg("both", both), fmt::arg("instead", instead), fmt::arg("rows", share_.rows),
         fmt::arg("at", tile_of(product_.out[result_])->offset), fmt::arg("body", tile_.body), fmt::arg("warps", kWarps),
         fmt::arg("give", sums.give(share_.cols)), fmt::arg("by", place_of(sums_, sums.by, "")),
         fmt::arg("members", members));
@@ -163,7 +163,7 @@ class Spread {
       shared_bytes_ += up_to_16(share_.rows * share_.cols * (size_of(product_.out[k]) / elements));
     }
     const Tile* sums = tile_of(product_.out[result_]);
-    return sums && sums->element == members_[sums_]->kernel->spread().element;
+    return sums && sums->element == members_[sums_]->kernel->spread().row_type;
   }
   const Tile* tile_of(const Stretch& at) const {
     const auto found =

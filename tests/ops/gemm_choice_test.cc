@@ -47,9 +47,13 @@ TEST(GemmChoice, NeverTakesMoreThanThereIs) {
                      .transpose_a = random() % 2 == 0,
                      .transpose_b = random() % 2 == 0};
     const auto processors = static_cast<int>(below(200));
+    const auto some = [&] {
+      return g.dtype == DType::bf16 && random() % 2 == 0 ? GemmOperand::rounded : GemmOperand::read;
+    };
+    const GemmSources sources{some(), some()};
     for (const int64_t shared : {48 << 10, 99 << 10, 163 << 10, 227 << 10}) {
       SCOPED_TRACE(fmt::format("{} x {} x {} on {} processors with {} bytes", g.m, g.n, g.k, processors, shared));
-      const auto choice = choose_tiles(g, processors, shared);
+      const auto choice = choose_tiles(g, processors, shared, sources);
       ASSERT_TRUE(choice);
       EXPECT_LE(choice->shared_bytes, shared);
       EXPECT_TRUE(std::has_single_bit(static_cast<uint64_t>(choice->splits)));
@@ -57,6 +61,36 @@ TEST(GemmChoice, NeverTakesMoreThanThereIs) {
       EXPECT_GE(choice->stages, 2);
       EXPECT_GE(choice->tiles * choice->tile.tall * choice->tile.wide, g.m * g.n);
     }
+  }
+}
+
+// A tile of 16 by 16, and 128 elements of the sum.
+TEST(GemmChoice, FloatsThatAreRoundedTakeTwiceTheRoom) {
+  const auto bytes = [](bool ta, bool tb, GemmSources sources) {
+    const GemmSpec g{.dtype = DType::bf16, .m = 16, .n = 16, .k = 128, .transpose_a = ta, .transpose_b = tb};
+    const auto choice = choose_tiles(g, kProcessors, kShared, sources);
+    EXPECT_EQ(choice->tile.tall * choice->tile.wide * choice->splits, 256);
+    return choice->shared_bytes;
+  };
+  const GemmSources a{.a = GemmOperand::rounded}, b{.b = GemmOperand::rounded},
+      both{GemmOperand::rounded, GemmOperand::rounded};
+  EXPECT_EQ(bytes(false, false, a), 16 * (128 + 8) * 4 + 128 * (16 + 8) * 2);
+  EXPECT_EQ(bytes(false, false, b), 16 * (128 + 8) * 2 + 128 * (16 + 4) * 4);
+  EXPECT_EQ(bytes(true, true, a), 128 * (16 + 4) * 4 + 16 * (128 + 8) * 2);
+  EXPECT_EQ(bytes(true, true, b), 128 * (16 + 8) * 2 + 16 * (128 + 8) * 4);
+  EXPECT_EQ(bytes(true, false, both), 2 * 128 * (16 + 4) * 4);
+}
+
+// Every tile's row reads all of the weights: with many, they are better rounded once.
+TEST(GemmChoice, FewRowsAreWorthRoundingFor) {
+  const GemmSources b{.b = GemmOperand::rounded};
+  const auto is_worth_it = [&](int64_t m, bool tb) {
+    return is_worth_rounding({.dtype = DType::bf16, .m = m, .n = 1024, .k = 1024, .transpose_b = tb}, kProcessors,
+                             kShared, b);
+  };
+  for (const bool tb : {false, true}) {
+    EXPECT_TRUE(is_worth_it(128, tb));
+    EXPECT_FALSE(is_worth_it(1024, tb));
   }
 }
 

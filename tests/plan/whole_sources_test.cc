@@ -60,6 +60,21 @@ struct Sourced {
              }},
         in, out, is_needed);
   }
+  // Is a float in fewer bits.
+  void rounding(const std::pair<int64_t, int64_t>& in, const std::pair<int64_t, int64_t>& out) {
+    const std::string name = std::to_string(parts.size());
+    add({.source =
+             [=](const std::vector<CudaSourced>&) {
+               CudaSource made_of;
+               made_of.body = name;
+               made_of.result_bytes = 2;
+               made_of.bytes = 4;
+               made_of.equations = 1;
+               made_of.rounded = true;
+               return std::optional(made_of);
+             }},
+        {in}, {out}, false);
+  }
   // Takes such.
   void product(const Stretches& in, const Stretches& out) {
     const std::string name = std::to_string(parts.size());
@@ -69,6 +84,21 @@ struct Sourced {
                step.name = name;
                for (const CudaSourced& each : given)
                  step.name += fmt::format("({}: {} from {})", each.operand, each.source->body, each.first);
+               return std::optional(SteppedKernel(nullptr, {step}));
+             }},
+        in, out, true);
+  }
+  // Takes what is rounded, as its first two operands.
+  void large_product(const Stretches& in, const Stretches& out) {
+    const std::string name = std::to_string(parts.size());
+    add({.sourced =
+             [=](const std::vector<CudaSourced>& given) {
+               CudaStep step;
+               step.name = name;
+               for (const CudaSourced& each : given) {
+                 if (!each.source->rounded || each.operand > 1) return std::optional<SteppedKernel>();
+                 step.name += fmt::format("({}: {} from {})", each.operand, each.source->body, each.first);
+               }
                return std::optional(SteppedKernel(nullptr, {step}));
              }},
         in, out, true);
@@ -168,6 +198,48 @@ TEST(WholeSources, MuchToComputeIsComputedOnce) {
   EXPECT_EQ(rest.text(), "0 1 2 [20 21]");
 }
 
+// Weights in fewer bits, for the products forward and backward; biases are next to nothing, and written.
+TEST(WholeSources, WeightsAreRoundedByTheProducts) {
+  Sourced all;
+  all.source({{0, 10}}, {{20'000, 30'000}});             // rows, too much for large products
+  all.rounding({900'000, 999'000}, {200'000, 300'000});  // weights
+  all.rounding({300'000, 304'000}, {304'000, 306'000});  // biases
+  all.large_product({{20'000, 30'000}, {200'000, 300'000}, {304'000, 306'000}}, {{400'000, 410'000}});
+  all.large_product({{400'000, 410'000}, {200'000, 300'000}}, {{410'000, 420'000}});
+  EXPECT_EQ(all.text(), "0 2 3(1: 1 from 3) 4(1: 1 from 2) [40 41 10]");
+}
+
+TEST(WholeSources, WhatIsRoundedForOthersIsRead) {
+  Sourced all;
+  all.rounding({0, 200'000}, {200'000, 300'000});
+  all.large_product({{310'000, 320'000}, {200'000, 300'000}}, {{400'000, 410'000}});
+  all.plain({{200'000, 300'000}}, {{410'000, 420'000}});
+  EXPECT_EQ(all.text(), "0 1 2 [20]");
+}
+
+// As the update of weights does that are the program's to write over.
+TEST(WholeSources, WhatIsWrittenAfterAllHaveReadItIsNoHindrance) {
+  Sourced last;
+  last.rounding({0, 200'000}, {200'000, 300'000});
+  last.large_product({{310'000, 320'000}, {200'000, 300'000}}, {{400'000, 410'000}});
+  last.plain({{0, 200'000}, {400'000, 410'000}}, {{0, 200'000}});
+  EXPECT_EQ(last.text(), "1(1: 0 from 2) 2 [20 21]");
+  const std::vector<WholePart> left = with_sources(last.parts, last.made);
+  EXPECT_TRUE(conflict(left[0], left[1]));
+  Sourced between;
+  between.rounding({0, 200'000}, {200'000, 300'000});
+  between.large_product({{310'000, 320'000}, {200'000, 300'000}}, {{400'000, 410'000}});
+  between.plain({{0, 200'000}, {400'000, 410'000}}, {{0, 200'000}});
+  between.large_product({{330'000, 340'000}, {200'000, 300'000}}, {{410'000, 420'000}});
+  EXPECT_EQ(between.text(), "0 1 2 3 [30 31]");
+  Sourced chain;  // the second would be computed of the first's operand, which is another by then
+  chain.source({{0, 10}}, {{20, 30}});
+  chain.source({{20, 30}}, {{30, 40}});
+  chain.plain({{90, 99}}, {{0, 10}});
+  chain.product({{30, 40}}, {{40, 50}});
+  EXPECT_EQ(chain.text(), "0 2 3(0: 1 from 1) [30 10]");
+}
+
 // Rows that are chosen and scaled, as `a` or `b` of a product.
 TEST(WholeSources, TextsCompile) {
   struct Case {
@@ -213,7 +285,9 @@ TEST(WholeSources, TextsCompile) {
     ASSERT_TRUE(source);
     EXPECT_EQ(source->operands, (std::vector<size_t>{1, c.is_b ? size_t{3} : 2}));
     EXPECT_EQ(source->bytes, 1);
-    const std::optional<GemmStep> product = gemm_step(g, 132, 220 << 10, {!c.is_b, c.is_b});
+    const std::optional<GemmStep> product = gemm_step(
+        g, 132, 220 << 10,
+        {c.is_b ? GemmOperand::read : GemmOperand::computed, c.is_b ? GemmOperand::computed : GemmOperand::read});
     if (!product) {  // no registers left
       EXPECT_TRUE(gemm_step(g, 132, 220 << 10)->crowded);
       continue;
@@ -273,7 +347,7 @@ TEST(WholeSources, TilesStayAsTheyAre) {
                      .k = 4 * below(1000),
                      .transpose_a = i % 3 == 0};
     const std::optional<GemmStep> plain = gemm_step(g, 132, 220 << 10),
-                                  with = gemm_step(g, 132, 220 << 10, {true, false});
+                                  with = gemm_step(g, 132, 220 << 10, {.a = GemmOperand::computed});
     ASSERT_TRUE(plain);
     ++(with ? some : none);
     if (!with) continue;

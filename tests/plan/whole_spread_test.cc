@@ -91,7 +91,8 @@ struct Network {
                    .by = 1,
                    .few = classes,
                    .width = width,
-                   .element = memory_type(dtype),
+                   .row_type = memory_type(dtype),
+                   .by_type = memory_type(dtype),
                    .step =
                        [this, g, kind, body](int64_t cols) {
                          return finished(

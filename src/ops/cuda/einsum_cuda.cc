@@ -1,5 +1,6 @@
 // Contractions on the GPU: a matrix product by cuBLASLt, with copies before and after where axes have to change places,
 // and an elementwise program on its result.
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -88,11 +89,18 @@ struct StepSpec {
       if (each.operand == operand) return &each;
     return nullptr;
   }
+  GemmOperand how(size_t operand) const {
+    const Source* source = source_of(operand);
+    return !source ? GemmOperand::read : source->source.rounded ? GemmOperand::rounded : GemmOperand::computed;
+  }
+  GemmSources operands() const { return {how(a()), how(b())}; }
+  int64_t shared_bytes() const { return lane->info().shared - kStepReserved; }
   size_t a() const { return swapped ? 1 : 0; }
   size_t b() const { return swapped ? 0 : 1; }
 };
 
-// A matrix as a parameter, or what it is computed by: which operands it is made of, and the text that defines `name`.
+// A matrix as a parameter, of floats where those are rounded, or what it is computed by: which operands it is made of,
+// and the text that defines `name`.
 struct Matrix {
   std::vector<size_t> operands;
   std::string text;
@@ -109,6 +117,10 @@ struct Matrix {
       return;
     }
     const CudaSource& source = given->source;
+    if (source.rounded) {
+      add("const float*", name, given->first + source.operands[0]);
+      return;
+    }
     const auto parameter = [&](size_t k) { return fmt::format("{}_in{}", name, k); };
     for (size_t k = 0; k < source.operands.size(); ++k)
       add(source.types[k], parameter(source.operands[k]), given->first + source.operands[k]);
@@ -127,7 +139,10 @@ std::optional<CudaStep> finished(const StepSpec& spec, const GemmStep& product) 
   if (!product.bring_a.empty())
     step.early = {{a.operands, fmt::format("{}  {}(block, a, shared);\n", a.text, product.bring_a)},
                   {b.operands, fmt::format("{}  {}(block, b, shared);\n", b.text, product.bring_b)}};
-  if (!add_finish(step, product, spec.body, 2)) return {};
+  std::vector<CudaSourced> others;
+  for (const StepSpec::Source& each : spec.sources)
+    if (each.operand >= 2) others.push_back({each.operand, &each.source, each.first});
+  if (!add_finish(step, product, spec.body, 2, others)) return {};
   return step;
 }
 
@@ -136,9 +151,8 @@ CudaSpread spread_of(const StepSpec& spec);
 
 // On so many processors. Nothing where the tensor cores are not for it.
 std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kernel apart = {}) {
-  const GemmSources sources{spec.source_of(spec.a()) != nullptr, spec.source_of(spec.b()) != nullptr};
   const std::optional<GemmStep> product =
-      gemm_step(spec.gemm, processors, spec.lane->info().shared - kStepReserved, sources, spec.told);
+      gemm_step(spec.gemm, processors, spec.shared_bytes(), spec.operands(), spec.told);
   if (!product) return {};
   std::optional<CudaStep> step = finished(spec, *product);
   if (!step) return {};
@@ -157,17 +171,21 @@ std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kerne
     with.told = told;
     return stepped(with, processors);
   };
-  if (spec.sources.empty()) {
-    ways.ranges = ranges_of(spec);
-    ways.spread = std::make_shared<const CudaSpread>(spread_of(spec));
-  }
-  if (spec.sources.empty() && ways.ranges.most == 0)
-    ways.sourced = [spec, processors](const std::vector<CudaSourced>& computed) {
+  ways.ranges = ranges_of(spec);
+  ways.spread = std::make_shared<const CudaSpread>(spread_of(spec));
+  if (spec.sources.empty())
+    ways.sourced = [spec, processors, rows = ways.ranges.most > 0,
+                    own = ways.ranges.own](const std::vector<CudaSourced>& computed) {
       StepSpec with = spec;
       for (const CudaSourced& each : computed) {
-        if (each.operand >= 2 || with.source_of(each.operand)) return std::optional<SteppedKernel>();
+        // Row by row, what is other rows' as well.
+        if (with.source_of(each.operand) || ((each.operand >= 2 || rows) && !each.source->rounded) ||
+            std::find(own.begin(), own.end(), each.operand) != own.end())
+          return std::optional<SteppedKernel>();
         with.sources.push_back({each.operand, *each.source, each.first});
       }
+      if (!is_worth_rounding(with.gemm, processors, with.shared_bytes(), with.operands()))
+        return std::optional<SteppedKernel>();
       return stepped(with, processors);
     };
   return SteppedKernel(spec.lane, {*std::move(step)}, std::move(own), std::move(ways));
@@ -178,30 +196,36 @@ CudaRanges ranges_of(const StepSpec& spec) {
   const std::optional<RowProduct> rows = row_product(spec.gemm);
   const Shape& shape = spec.body.types[spec.body.outputs[0]].shape;
   if (!rows || shape.empty() || shape[0] == 0 || rows->most % shape[0] != 0) return {};
+  if (spec.how(spec.a()) != GemmOperand::read || spec.how(spec.b()) == GemmOperand::computed) return {};
   CudaRanges out{.most = shape[0], .least = rows->least, .own = {spec.a()}, .step = {}};
   for (size_t i : own_inputs(spec.body))
     if (i > 0) out.own.push_back(i + 1);
-  out.step = [spec](int64_t count) { return *finished(spec, row_product_step(spec.gemm, count)); };
+  out.step = [spec](int64_t count) {
+    return *finished(spec, row_product_step(spec.gemm, count, spec.how(spec.b()) == GemmOperand::rounded));
+  };
   return out;
 }
 
 CudaSpread spread_of(const StepSpec& spec) {
   const GemmSpec& g = spec.gemm;
-  if (!row_product(g)) return {};
+  if (ranges_of(spec).most == 0) return {};
   const CudaSpread::Kind kind = spread_kind(g);
   if (kind == CudaSpread::none) return {};
-  const bool sums = kind == CudaSpread::sums;
+  const bool sums = kind == CudaSpread::sums, rounded = spec.how(spec.b()) == GemmOperand::rounded;
+  const StepSpec::Source* source = spec.source_of(spec.b());
   return {.kind = kind,
           .rows = spec.a(),
-          .by = spec.b(),
+          .by = source ? source->first + source->source.operands[0] : spec.b(),
           .few = sums ? g.n : g.k,
           .width = sums ? g.k : g.n,
-          .element = memory_type(g.dtype),
+          .row_type = memory_type(g.dtype),
+          .by_type = rounded ? "float" : memory_type(g.dtype),
           .step =
               [=](int64_t cols) {
-                return *finished(spec, sums ? shared_sums_step(g, cols) : shared_columns_step(g, cols));
+                return *finished(spec,
+                                 sums ? shared_sums_step(g, cols, rounded) : shared_columns_step(g, cols, rounded));
               },
-          .give = [=](int64_t cols) { return shared_sums_give(g, cols); }};
+          .give = [=](int64_t cols) { return shared_sums_give(g, cols, rounded); }};
 }
 
 // With a step, where it is a product of matrices that are read as they lie.

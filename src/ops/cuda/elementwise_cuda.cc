@@ -208,15 +208,33 @@ class Writer {
   std::string body_;
 };
 
+// The input's operand where that is computed.
+const CudaSourced* find_operand(const std::vector<CudaSourced>& computed, size_t operand) {
+  const auto at =
+      std::find_if(computed.begin(), computed.end(), [&](const CudaSourced& each) { return each.operand == operand; });
+  return at == computed.end() ? nullptr : &*at;
+}
+
+// What an operand of a source is called that computes input `i`.
+std::string name_of(size_t i, size_t operand) { return fmt::format("in{}_{}", i, operand); }
+
 // Parameters of a step, of the inputs from `first` on and the outputs.
-void add_parameters(CudaStep& step, const Program& body, size_t first, size_t operand) {
+void add_parameters(CudaStep& step, const Program& body, size_t first, size_t operand,
+                    const std::vector<CudaSourced>& computed = {}) {
   const auto add = [&](const std::string& text, CudaStep::Argument argument) {
     step.parameters += (step.parameters.empty() ? "" : ", ") + text;
     step.arguments.push_back(argument);
   };
-  for (size_t i = first; i < body.inputs.size(); ++i)
+  for (size_t i = first; i < body.inputs.size(); ++i) {
+    if (const CudaSourced* own = find_operand(computed, operand + i - first)) {
+      for (size_t k = 0; k < own->source->operands.size(); ++k)
+        add(fmt::format("{} {}", own->source->types[k], name_of(i, own->source->operands[k])),
+            {CudaStep::Argument::operand, own->first + own->source->operands[k]});
+      continue;
+    }
     add(fmt::format("const {}* in{}", memory_type(body.types[body.inputs[i]].dtype), i),
         {CudaStep::Argument::operand, operand + i - first});
+  }
   for (size_t o = 0; o < body.outputs.size(); ++o)
     add(fmt::format("{}* out{}", memory_type(body.types[body.outputs[o]].dtype), o), {CudaStep::Argument::result, o});
 }
@@ -282,10 +300,22 @@ CudaRanges elementwise_ranges(const Program& body) {
                       most](int64_t ranges) { return written.done(CudaElements::in_ranges(n, most, ranges, true)); }};
 }
 
+namespace {
+
+// Is it a float in fewer bits, and nothing else?
+bool is_only_rounded(const Program& body) {
+  return body.inputs.size() == 1 && body.eqns.size() == 1 && body.eqns[0].op == &cast_op &&
+         body.eqns[0].in[0] == body.inputs[0] && body.outputs[0] == body.eqns[0].out[0] &&
+         body.types[body.inputs[0]].dtype == DType::f32 && is_16_bit(body.types[body.outputs[0]].dtype);
+}
+
+}  // namespace
+
 std::optional<CudaSource> elementwise_source(const Program& body, const std::vector<CudaSourced>& computed) {
   const Type& type = body.types[body.outputs[0]];
   const int64_t n = count(type.shape);
-  if (body.outputs.size() != 1 || body.inputs.empty() || n % 4 != 0 || n >= INT32_MAX) return {};
+  if (body.outputs.size() != 1 || body.inputs.empty() || n >= INT32_MAX) return {};
+  if (n % 4 != 0 && !is_only_rounded(body)) return {};  // whose floats are read, or one by one
   Writer writer(body, "", true);
   for (const CudaSourced& each : computed) writer.compute_input(each.operand);
   const auto [text, value] = writer.only_result();
@@ -295,6 +325,7 @@ std::optional<CudaSource> elementwise_source(const Program& body, const std::vec
   out.result_bytes = size_of(type.dtype);
   out.bytes = writer.read_bytes();
   out.equations = static_cast<int>(body.eqns.size());
+  out.rounded = computed.empty() && is_only_rounded(body);
   for (size_t i = 0; i < body.inputs.size(); ++i) {
     if (std::any_of(computed.begin(), computed.end(), [&](const CudaSourced& each) { return each.operand == i; }))
       continue;
@@ -337,14 +368,20 @@ std::optional<ElementFinish> element_finish(const Program& body, bool quick) {
   return ElementFinish{writer.fields(), writer.reads(), finish};
 }
 
-void add_body_parameters(CudaStep& step, const Program& body, size_t operand) {
-  add_parameters(step, body, 1, operand);
+void add_body_parameters(CudaStep& step, const Program& body, size_t operand,
+                         const std::vector<CudaSourced>& computed) {
+  add_parameters(step, body, 1, operand, computed);
 }
 
-bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, size_t operand) {
+bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, size_t operand,
+                const std::vector<CudaSourced>& computed) {
   const auto element = element_finish(body, true);
   if (!element) return false;
   step.prelude = "#include \"elementwise.h\"\n" + product.prelude;
+  for (size_t i = 1; i < body.inputs.size(); ++i)
+    if (const CudaSourced* own = find_operand(computed, operand + i - 1))
+      step.body += fmt::format("  const auto in{} = computed<{}>({}{});\n", i, own->source->type,
+                               own->source->text(true), own->source->applied([&](size_t k) { return name_of(i, k); }));
   step.body += fmt::format(
       "  struct Read {{\n{}  }};\n  {}(block, a, b, {}, shared, [&](const uint32_t i, Read& r) {{\n{}  }}, [&](const "
       "uint32_t i, "
@@ -363,7 +400,7 @@ bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, si
     step.parameters += ", float* partial";
     step.arguments.push_back({CudaStep::Argument::own, 0});
   }
-  add_body_parameters(step, body, operand);
+  add_body_parameters(step, body, operand, computed);
   return true;
 }
 

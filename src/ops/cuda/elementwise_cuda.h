@@ -27,12 +27,14 @@ struct ElementFinish {
 };
 // Nothing where the program wants other elements than its own. `quick`: divisions and roots may be within 2 ulp.
 std::optional<ElementFinish> element_finish(const Program& body, bool quick = false);
-void add_body_parameters(CudaStep& step, const Program& body, size_t operand);
+void add_body_parameters(CudaStep& step, const Program& body, size_t operand,
+                         const std::vector<CudaSourced>& computed = {});
 
 // Makes `step` a product of its parameters `a` and `b`, the only ones so far, with `body` done to each element, the
-// first input; the others are the operands from `operand` on. Returns false, and changes nothing, where the program
-// wants other elements of the product than its own.
-bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, size_t operand);
+// first input; the others are the operands from `operand` on, of which `computed` are, by sources that have `one`.
+// Returns false, and changes nothing, where the program wants other elements of the product than its own.
+bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, size_t operand,
+                const std::vector<CudaSourced>& computed = {});
 
 // Computes something of the first `own` operands, and then `body` of it and of the others, in a kernel of its own.
 Kernel then_body(std::function<void(const void* const* in, void* out)> compute, size_t own, const Program& body,

@@ -16,23 +16,28 @@ constexpr int64_t kSplits[] = {1, 2, 4, 8, 16};
 
 int64_t up(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
+// Bytes of an element in memory.
+int64_t stored(const GemmSpec& g, GemmOperand how) { return how == GemmOperand::rounded ? 4 : size_of(g.dtype); }
+
 // Nothing where that does not fit.
 std::optional<GemmChoice> laid_out(const GemmSpec& g, const GemmChoice::Tile& tile, int64_t splits, int processors,
                                    int64_t shared_bytes, GemmSources sources) {
   GemmChoice out{.tile = tile, .splits = splits};
   out.tiles = up(g.m, tile.tall) * up(g.n, tile.wide) * g.batch;
-  const int64_t size = size_of(g.dtype), each = 16 / size, least = 32 / size;
+  const int64_t least = 32 / size_of(g.dtype);
   // Few steps of much each: a step costs the block a meeting. All warps that share the sum have a part of it.
   out.deep = std::max<int64_t>(least * (g.k >= 512 ? 8 : 4), least * tile.parts);
   const int64_t steps = up(g.k, out.deep);
   if (splits > 1 && (out.tiles * splits > processors || steps < splits)) return {};
   const int64_t most = up(steps, splits);
-  const auto bytes_of = [&](bool held, bool deep_first, int64_t free) {
-    const int64_t deep = held ? most * out.deep : out.deep;
-    return (deep_first ? deep * (free + 8) : free * (deep + each)) * size;
+  const auto bytes_of = [&](GemmOperand how, bool deep_first, int64_t free) {
+    const int64_t size = stored(g, how), deep = how == GemmOperand::computed ? most * out.deep : out.deep;
+    const bool rounded = how == GemmOperand::rounded;  // see pad_of
+    return (deep_first ? deep * (free + (rounded ? 4 : 8)) : free * (deep + (rounded ? 8 : 16 / size))) * size;
   };
   const int64_t a = bytes_of(sources.a, g.transpose_a, tile.tall), b = bytes_of(sources.b, !g.transpose_b, tile.wide);
-  const int64_t held = (sources.a ? a : 0) + (sources.b ? b : 0), stage = a + b - held;
+  const int64_t held = (sources.a == GemmOperand::computed ? a : 0) + (sources.b == GemmOperand::computed ? b : 0);
+  const int64_t stage = a + b - held;
   // As many on their way as there is room for: what a step waits for is the GPU's second cache.
   const int64_t room = stage > 0 ? std::max<int64_t>(shared_bytes - held, 0) / stage : 2;
   out.stages = std::clamp<int64_t>(most + 1, 2, std::clamp<int64_t>(room, 2, 6));
@@ -42,18 +47,28 @@ std::optional<GemmChoice> laid_out(const GemmSpec& g, const GemmChoice::Tile& ti
   return out;
 }
 
+// Instructions that bring a warp what it multiplies at a time: sixteen of the sum, or eight of floats, by `tall` times
+// sixteen rows and `wide` times eight columns. Of what is rounded: loads of pairs, or of four side by side, and a
+// conversion for two.
+double loads_of(const GemmSpec& g, GemmSources sources, double tall, double wide) {
+  if (size_of(g.dtype) == 4) return 3 * tall + 1.75 * wide;
+  const bool round_a = sources.a == GemmOperand::rounded, round_b = sources.b == GemmOperand::rounded;
+  return tall * (!round_a ? 1 : g.transpose_a ? 6 : 8) + wide * (!round_b ? 0.5 : g.transpose_b ? 4 : 3);
+}
+
 // About how long that takes, in nanoseconds: what a block moves and the instructions of its warps (the figures are an
 // H200's), and the exchange of parts of a sum. Of two that end at the same time the one that leaves more of the GPU to
 // others is better.
-double cost_of(const GemmSpec& g, const GemmChoice& how, int processors) {
+double cost_of(const GemmSpec& g, const GemmChoice& how, int processors, GemmSources sources) {
   const GemmChoice::Tile& tile = how.tile;
   const bool half = size_of(g.dtype) == 2;
   const auto splits = static_cast<double>(how.splits), area = static_cast<double>(tile.tall * tile.wide);
-  const double in = static_cast<double>((tile.tall + tile.wide) * g.k * size_of(g.dtype)) / splits;
+  const double in =
+      static_cast<double>((tile.tall * stored(g, sources.a) + tile.wide * stored(g, sources.b)) * g.k) / splits;
   const double moved = in + area * 8 / splits + (how.splits > 1 ? area * 8 : 0);
   const double tall = static_cast<double>(tile.tall) / tile.rows / 16,
                wide = static_cast<double>(tile.wide) / tile.cols / 8;
-  const double each = tall * wide + (half ? tall + wide / 2 : 3 * tall + 1.75 * wide);
+  const double each = tall * wide + loads_of(g, sources, tall, wide);
   const double instructions =
       static_cast<double>(g.k) / (half ? 16 : 8) / tile.parts / splits * each + in / (16 * kStepThreads) * 7;
   const auto steps = static_cast<double>(up(up(g.k, how.deep), how.splits));
@@ -80,17 +95,28 @@ bool has_whole_rows(const GemmSpec& g, const GemmChoice& how) {
 std::optional<GemmChoice> choose_tiles(const GemmSpec& spec, int processors, int64_t shared_bytes, GemmSources sources,
                                        int64_t told) {
   std::optional<GemmChoice> best;
-  double least = 0;
   for (const GemmChoice::Tile& tile : kTiles)
     for (const int64_t splits : kSplits) {
-      const std::optional<GemmChoice> choice = laid_out(spec, tile, splits, processors, shared_bytes, sources);
+      std::optional<GemmChoice> choice = laid_out(spec, tile, splits, processors, shared_bytes, sources);
       if (!choice || (told > 0 && !can_tell(spec, *choice, processors))) continue;
-      const double cost = cost_of(spec, *choice, processors) + telling_cost(spec, *choice, told);
-      if (best && cost >= least) continue;
-      best = choice;
-      least = cost;
+      choice->nanoseconds = cost_of(spec, *choice, processors, sources) + telling_cost(spec, *choice, told);
+      if (!best || choice->nanoseconds < best->nanoseconds) best = choice;
     }
   return best;
+}
+
+bool is_worth_rounding(const GemmSpec& spec, int processors, int64_t shared_bytes, GemmSources sources) {
+  constexpr double kLittle = 1500;  // about as long as to round a million elements before, and to meet after
+  double most = 0;
+  GemmSources read = sources;
+  for (GemmOperand* each : {&read.a, &read.b})
+    if (*each == GemmOperand::rounded) {
+      *each = GemmOperand::read;
+      most += kLittle;
+    }
+  const std::optional<GemmChoice> with = choose_tiles(spec, processors, shared_bytes, sources),
+                                  without = choose_tiles(spec, processors, shared_bytes, read);
+  return with && without && with->nanoseconds <= without->nanoseconds + most;
 }
 
 }  // namespace lockstep

@@ -8,9 +8,11 @@
 
 namespace lockstep {
 
-// Operands that are computed by those who need them: a block has all it needs of them at once.
+// How blocks come by an operand: they read it; they compute it, each all that it needs of it at once; or they read
+// floats, which are rounded to the product's type on their way to the tensor cores.
+enum class GemmOperand : uint8_t { read, computed, rounded };
 struct GemmSources {
-  bool a = false, b = false;
+  GemmOperand a = GemmOperand::read, b = GemmOperand::read;
 };
 
 struct GemmChoice {
@@ -24,6 +26,7 @@ struct GemmChoice {
   int64_t stages = 0;        // and how many times that is on its way
   int64_t tiles = 0;         // of all of the result
   int64_t shared_bytes = 0;  // of a block
+  double nanoseconds = 0;    // that it takes, about
 };
 
 // Does each block finish whole rows of a tile, and are all tiles whole?
@@ -34,5 +37,8 @@ bool has_whole_rows(const GemmSpec& spec, const GemmChoice& choice);
 // that have the same rows (CudaSpread), for which all must run at a time and have whole rows.
 std::optional<GemmChoice> choose_tiles(const GemmSpec& spec, int processors, int64_t shared_bytes,
                                        GemmSources sources = {}, int64_t told = 0);
+
+// Floats are twice as much to read for each block: does that take little longer than what others have rounded before?
+bool is_worth_rounding(const GemmSpec& spec, int processors, int64_t shared_bytes, GemmSources sources);
 
 }  // namespace lockstep

@@ -46,25 +46,28 @@ inline void take(float* from) { asm volatile("st.relaxed.gpu.global.u32 [%0], %1
 template <class S>
 struct Gemm {
   using T = typename S::T;
-  static constexpr int kPadK = 16 / int(sizeof(T)), kPad = 8;  // so that a warp reads from all banks
+  using InA = typename S::InA;  // as they lie in memory: T, or floats that are rounded to it
+  using InB = typename S::InB;
   static constexpr int kSteps = (S::kK + S::kDeep - 1) / S::kDeep;
   static constexpr int kMost = (kSteps + S::kSplits - 1) / S::kSplits;    // steps of a block
   static constexpr int kSlots = kMost < S::kStages ? kMost : S::kStages;  // that are in memory at a time, A's and then B's
   // Of an operand that is computed, all steps of the block are there, as one.
   static constexpr int kHeldA = S::kSourceA ? kMost * S::kDeep : S::kDeep;
   static constexpr int kHeldB = S::kSourceB ? kMost * S::kDeep : S::kDeep;
-  static constexpr int kStepA = S::kTransposeA ? S::kTall + kPad : kHeldA + kPadK;
-  static constexpr int kStepB = S::kTransposeB ? kHeldB + kPadK : S::kWide + kPad;
+  static constexpr int kStepA = S::kTransposeA ? S::kTall + pad_of<T, InA>(true) : kHeldA + pad_of<T, InA>(false);
+  static constexpr int kStepB = S::kTransposeB ? kHeldB + pad_of<T, InB>(false) : S::kWide + pad_of<T, InB>(true);
   static constexpr int kSizeA = (S::kTransposeA ? kHeldA : S::kTall) * kStepA;
   static constexpr int kSizeB = (S::kTransposeB ? S::kWide : kHeldB) * kStepB;
-  static constexpr int kAllA = S::kSourceA ? kSizeA : kSlots * kSizeA;
+  static constexpr int kBytesA = (S::kSourceA ? kSizeA : kSlots * kSizeA) * int(sizeof(InA));
+  static constexpr int kBytesB = (S::kSourceB ? kSizeB : kSlots * kSizeB) * int(sizeof(InB));
   static constexpr int kWarpTall = S::kTall / S::kWarpRows, kWarpWide = S::kWide / S::kWarpCols;
   static constexpr int kI = kWarpTall / 16, kJ = kWarpWide / 8;
-  using F = Fragments<T, kI, kJ, S::kTransposeA, S::kTransposeB, kStepA, kStepB>;
+  using F = Fragments<T, kI, kJ, S::kTransposeA, S::kTransposeB, kStepA, kStepB, InA, InB>;
   static constexpr int kDown = (S::kM + S::kTall - 1) / S::kTall, kAcross = (S::kN + S::kWide - 1) / S::kWide;
   // Of the sums in the block's memory, one tile for each of the warps that share a sum.
   static constexpr int kLine = S::kWide + (F::kSpreadB ? 4 : 8), kTile = S::kTall * kLine;
   static constexpr int kShare = S::kTall * S::kWide / S::kSplits;  // of the tile, that a block finishes
+  static_assert(kBytesA + kBytesB <= S::kShared && S::kParts * kTile * 4 <= S::kShared, "as much as was asked for");
 
   // What a block computes: the part `split` of the sums of a tile, at `row` and `col`.
   struct Place {
@@ -80,9 +83,9 @@ struct Gemm {
     int first_row() const { return row + split * (S::kTall / S::kSplits); }  // of those that it finishes
   };
   using FeedA =
-      Feed<T, S::kThreads, S::kTall, S::kDeep, S::kTransposeA, kStepA, S::kM, S::kK, S::kLeadA, S::kVectorA>;
+      Feed<InA, S::kThreads, S::kTall, S::kDeep, S::kTransposeA, kStepA, S::kM, S::kK, S::kLeadA, S::kVectorA>;
   using FeedB =
-      Feed<T, S::kThreads, S::kWide, S::kDeep, !S::kTransposeB, kStepB, S::kN, S::kK, S::kLeadB, S::kVectorB>;
+      Feed<InB, S::kThreads, S::kWide, S::kDeep, !S::kTransposeB, kStepB, S::kN, S::kK, S::kLeadB, S::kVectorB>;
   using HoldA = Hold<T, S::kThreads, S::kTall, kHeldA, S::kTransposeA, kStepA, S::kM, S::kK, S::kLeadA>;
   using HoldB = Hold<T, S::kThreads, S::kWide, kHeldB, !S::kTransposeB, kStepB, S::kN, S::kK, S::kLeadB>;
 
@@ -93,12 +96,12 @@ struct Gemm {
     if constexpr (S::kSourceA)
       HoldA::fill(a, reinterpret_cast<T*>(shared), at.row, at.first() * S::kDeep);
     else
-      bring<kSizeA>(FeedA(a + int64_t(at.batch) * S::kStrideA, at.row), at, reinterpret_cast<T*>(shared));
+      bring<kSizeA>(FeedA(a + int64_t(at.batch) * S::kStrideA, at.row), at, reinterpret_cast<InA*>(shared));
   }
   template <class B>
   static void bring_b(uint32_t block, const B& b, char* shared) {
     const Place at(block);
-    T* const to = reinterpret_cast<T*>(shared) + kAllA;
+    InB* const to = reinterpret_cast<InB*>(shared + kBytesA);
     if constexpr (S::kSourceB)
       HoldB::fill(b, to, at.col, at.first() * S::kDeep);
     else
@@ -194,8 +197,8 @@ struct Gemm {
   }
 
  private:
-  template <int kSize, class F>
-  static void bring(const F& feed, const Place& at, T* to) {
+  template <int kSize, class F, class In>
+  static void bring(const F& feed, const Place& at, In* to) {
     const int first = at.first(), count = at.count();
 #pragma unroll 1
     for (int s = 0; s < S::kStages - 1 && s < count; ++s) feed.fetch(to + s * kSize, first + s);
@@ -205,14 +208,15 @@ struct Gemm {
   // Leaves the block's part of the tile's sums in its memory: there threads side by side finish elements side by side.
   template <class A, class B>
   static void multiply(const A& a, const B& b, const Place& at, uint32_t early, char* shared) {
-    const T *read_a = nullptr, *read_b = nullptr;
+    const InA* read_a = nullptr;
+    const InB* read_b = nullptr;
     if constexpr (!S::kSourceA) read_a = a + int64_t(at.batch) * S::kStrideA;
     if constexpr (!S::kSourceB) read_b = b + int64_t(at.batch) * S::kStrideB;
     const FeedA feed_a(read_a, at.row);
     const FeedB feed_b(read_b, at.col);
     const int first = at.first(), count = at.count();
-    T* const slots_a = reinterpret_cast<T*>(shared);
-    T* const slots_b = slots_a + kAllA;
+    InA* const slots_a = reinterpret_cast<InA*>(shared);
+    InB* const slots_b = reinterpret_cast<InB*>(shared + kBytesA);
     const auto fetch = [&](int step, bool with_a, bool with_b) {
       if (!S::kSourceA && with_a) feed_a.fetch(slots_a + step % S::kStages * kSizeA, first + step);
       if (!S::kSourceB && with_b) feed_b.fetch(slots_b + step % S::kStages * kSizeB, first + step);
@@ -237,9 +241,9 @@ struct Gemm {
       if constexpr (kMost >= S::kStages)
         if (step + S::kStages - 1 < count) fetch(step + S::kStages - 1, true, true);
       commit();
-      const T* const from_a =
+      const InA* const from_a =
           slots_a + (S::kSourceA ? step * S::kDeep * (S::kTransposeA ? kStepA : 1) : step % S::kStages * kSizeA);
-      const T* const from_b =
+      const InB* const from_b =
           slots_b + (S::kSourceB ? step * S::kDeep * (S::kTransposeB ? 1 : kStepB) : step % S::kStages * kSizeB);
 #pragma unroll
       for (int d = 0; d < S::kDeep / F::kDeep / S::kParts; ++d) {
@@ -271,36 +275,44 @@ std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t sha
   const int64_t stride_b = g.stride_b == GemmSpec::kDense ? g.k * g.n : g.stride_b;
   if ((g.ldc != GemmSpec::kDense && g.ldc != g.n) || (g.stride_c != GemmSpec::kDense && g.stride_c != g.m * g.n))
     return {};
-  const int64_t size = size_of(g.dtype), each = 16 / size;
+  if (!half && (sources.a == GemmOperand::rounded || sources.b == GemmOperand::rounded)) return {};
+  const auto type_of = [&](GemmOperand how) { return how == GemmOperand::rounded ? DType::f32 : g.dtype; };
   // Sixteen bytes at a time, where all rows begin at a multiple of that.
-  const auto vector = [&](int64_t lead, int64_t cols, int64_t stride) {
+  const auto vector = [&](GemmOperand how, int64_t lead, int64_t cols, int64_t stride) {
+    const int64_t each = 16 / size_of(type_of(how));
     return lead % each == 0 && cols % each == 0 && stride % each == 0;
   };
   // Four at a time, of a whole matrix.
   const auto computable = [&](int64_t lead, int64_t rows, int64_t cols) {
     return g.batch == 1 && lead == cols && cols % 4 == 0 && rows * cols < INT32_MAX;
   };
-  if (sources.a && !computable(lda, g.transpose_a ? g.k : g.m, g.transpose_a ? g.m : g.k)) return {};
-  if (sources.b && !computable(ldb, g.transpose_b ? g.n : g.k, g.transpose_b ? g.k : g.n)) return {};
+  const bool computed_a = sources.a == GemmOperand::computed, computed_b = sources.b == GemmOperand::computed;
+  if (computed_a && !computable(lda, g.transpose_a ? g.k : g.m, g.transpose_a ? g.m : g.k)) return {};
+  if (computed_b && !computable(ldb, g.transpose_b ? g.n : g.k, g.transpose_b ? g.k : g.n)) return {};
   const std::optional<GemmChoice> choice = choose_tiles(g, processors, shared_bytes, sources, told);
   if (!choice) return {};
-  const auto& [tile, splits, deep, stages, tiles, shared] = *choice;
+  const auto& [tile, splits, deep, stages, tiles, shared, nanoseconds] = *choice;
   const bool crowded = tile.tall / tile.rows / 16 * (tile.wide / tile.cols / 8) > 4;  // see kEarly
-  if (sources.a || sources.b) {
+  if (computed_a || computed_b) {
     // To compute them takes registers, too; and where they take the memory of larger tiles, they are better read.
-    const std::optional<GemmChoice> plain = choose_tiles(g, processors, shared_bytes, {}, told);
+    const std::optional<GemmChoice> plain =
+        choose_tiles(g, processors, shared_bytes,
+                     {computed_a ? GemmOperand::read : sources.a, computed_b ? GemmOperand::read : sources.b}, told);
     if (crowded || plain->tile.tall != tile.tall || plain->tile.wide != tile.wide || plain->splits != splits) return {};
   }
   const std::string members = fmt::format(
-      "  using T = {};\n  static constexpr bool kTransposeA = {}, kTransposeB = {}, kVectorA = {}, kVectorB = {}, "
-      "kSourceA = {}, kSourceB = {};\n"
+      "  using T = {};\n  using InA = {};\n  using InB = {};\n"
+      "  static constexpr bool kTransposeA = {}, kTransposeB = {}, kVectorA = {}, kVectorB = {}, kSourceA = {}, "
+      "kSourceB = {};\n"
       "  static constexpr int kM = {}, kN = {}, kK = {}, kLeadA = {}, kLeadB = {};\n"
       "  static constexpr int64_t kStrideA = {}, kStrideB = {};\n"
       "  static constexpr int kTall = {}, kWide = {}, kDeep = {}, kStages = {}, kWarpRows = {}, kWarpCols = {}, "
-      "kParts = {}, kSplits = {}, kThreads = {};\n",
-      memory_type(g.dtype), g.transpose_a, g.transpose_b, vector(lda, g.transpose_a ? g.m : g.k, stride_a),
-      vector(ldb, g.transpose_b ? g.k : g.n, stride_b), sources.a, sources.b, g.m, g.n, g.k, lda, ldb, stride_a,
-      stride_b, tile.tall, tile.wide, deep, stages, tile.rows, tile.cols, tile.parts, splits, kStepThreads);
+      "kParts = {}, kSplits = {}, kThreads = {}, kShared = {};\n",
+      memory_type(g.dtype), memory_type(type_of(sources.a)), memory_type(type_of(sources.b)), g.transpose_a,
+      g.transpose_b, vector(sources.a, lda, g.transpose_a ? g.m : g.k, stride_a),
+      vector(sources.b, ldb, g.transpose_b ? g.k : g.n, stride_b), computed_a, computed_b, g.m, g.n, g.k, lda, ldb,
+      stride_a, stride_b, tile.tall, tile.wide, deep, stages, tile.rows, tile.cols, tile.parts, splits, kStepThreads,
+      shared);
   const std::string type =
       fmt::format("Product_{}", md5_hex(std::span(reinterpret_cast<const uint8_t*>(members.data()), members.size())));
   GemmStep out;

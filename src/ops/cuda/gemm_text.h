@@ -34,7 +34,8 @@ struct GemmStep {
 
 // Nothing where this is not for the tensor cores: f32 (with TF32) and 16-bit floats are, whose sums are f32.
 // For a GPU of so many processors, on which a block has so much memory of its own. `a` or `b` is a function
-// (CudaSource) where `sources` says so. `told`: see choose_tiles().
+// (CudaSource) where `sources` says that it is computed, and floats where it is rounded, which only 16-bit floats are.
+// `told`: see choose_tiles().
 std::optional<GemmStep> gemm_step(const GemmSpec& spec, int processors, int64_t shared_bytes, GemmSources sources = {},
                                   int64_t told = 0);
 

@@ -103,6 +103,15 @@ template <class T>
 struct alignas(4 * sizeof(T)) Four {
   T v[4];
 };
+// What of(i, x) computes, as if it lay in memory.
+template <class T, class F>
+struct Computed {
+  F of;
+  T operator[](uint32_t i) const { T x; of(i, x); return x; }
+};
+template <class T, class F>
+inline Computed<T, F> computed(const F& of) { return {of}; }
+
 template <class T>
 struct Store {
   static T of(T x) { return x; }

@@ -14,22 +14,27 @@ const char* const kRowProductText = R"(#pragma once
 namespace lockstep {
 
 // Rows of C = A x B. Where there are fewer columns than threads, several share a column's sum. For element i of C,
-// read(i, r) reads what else is needed to r, and finish(i, x, r) makes something of it.
-template <class T, int kThreads, int kRows, int kN, int kK, int kLeadA, int kLeadB, bool kTransposeB>
+// read(i, r) reads what else is needed to r, and finish(i, x, r) makes something of it. B may be floats, which are
+// rounded to T.
+template <class T, class InB, int kThreads, int kRows, int kN, int kK, int kLeadA, int kLeadB, bool kTransposeB>
 struct RowProduct {
   static constexpr int kParts = kN >= kThreads ? 1 : kThreads / kN < kK ? kThreads / kN : kK;
   static constexpr bool kByThreads = kParts <= 8;  // add up those of a column, each; otherwise warps do
 
-  static float sum(const T* a, const T* b, int n, int part) {
+  static float element(const InB& x) {
+    if constexpr (sizeof(InB) > sizeof(T)) return rounded<T>(x);
+    else return load(x);
+  }
+  static float sum(const T* a, const InB* b, int n, int part) {
     float x = 0;
 #pragma unroll 16
     for (int k = part; k < kK; k += kParts)
-      x = __fmaf_rn(load(a[k]), load(b[kTransposeB ? n * kLeadB + k : k * kLeadB + n]), x);
+      x = __fmaf_rn(load(a[k]), element(b[kTransposeB ? n * kLeadB + k : k * kLeadB + n]), x);
     return x;
   }
 
   template <class Read, class Reader, class Finish>
-  static void run(uint32_t block, const T* a, const T* b, char*, char* shared, const Reader& read,
+  static void run(uint32_t block, const T* a, const InB* b, char*, char* shared, const Reader& read,
                   const Finish& finish) {
     for (int row = block * kRows; row < int(block + 1) * kRows; ++row) {
       const T* const from = a + int64_t(row) * kLeadA;
@@ -80,12 +85,13 @@ std::optional<RowProduct> row_product(const GemmSpec& g) {
   return RowProduct{.most = g.m, .least = (g.m + kMostRows - 1) / kMostRows};
 }
 
-GemmStep row_product_step(const GemmSpec& g, int64_t count) {
+GemmStep row_product_step(const GemmSpec& g, int64_t count, bool rounded) {
   const int64_t ldb = g.ldb == GemmSpec::kDense ? (g.transpose_b ? g.k : g.n) : g.ldb;
   GemmStep out;
   out.prelude = "#include \"row_product.h\"\nusing namespace lockstep;\n";
-  out.call = fmt::format("RowProduct<{}, {}, {}, {}, {}, {}, {}, {}>::run<Read>", memory_type(g.dtype), kStepThreads,
-                         g.m / count, g.n, g.k, g.k, ldb, g.transpose_b);
+  out.call = fmt::format("RowProduct<{}, {}, {}, {}, {}, {}, {}, {}, {}>::run<Read>", memory_type(g.dtype),
+                         rounded ? "float" : memory_type(g.dtype), kStepThreads, g.m / count, g.n, g.k, g.k, ldb,
+                         g.transpose_b);
   out.blocks = count;
   out.shared_bytes = kStepThreads * 4;
   return out;

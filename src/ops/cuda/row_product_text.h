@@ -14,6 +14,7 @@ struct RowProduct {
   int64_t most = 0, least = 0;  // of ranges: their number divides the former and is not below the latter
 };
 std::optional<RowProduct> row_product(const GemmSpec& spec);
-GemmStep row_product_step(const GemmSpec& spec, int64_t count);
+// `rounded`: the second matrix is of floats, which are rounded to the product's type.
+GemmStep row_product_step(const GemmSpec& spec, int64_t count, bool rounded = false);
 
 }  // namespace lockstep

@@ -42,9 +42,16 @@ struct Both {
   Element operator[](uint32_t i) const { return {to + i, near + (i / kWidth - row) * kCols + (i % kWidth - col)}; }
 };
 
+// An element of type T, or a float that is rounded to it.
+template <class T, class In>
+inline float element_of(const In& x) {
+  if constexpr (sizeof(In) > sizeof(T)) return rounded<T>(x);
+  else return load(x);
+}
+
 // Rows of C = A x B, where kAcross blocks have kCols columns of A each, and so many rows of B. A warp has a row: each
 // tells its part of the sums, and all add them up in the same order.
-template <class T, int kCols, int kAcross, int kN>
+template <class T, class InB, int kCols, int kAcross, int kN>
 struct SharedSums {
   static constexpr int kParts = 32 / kN, kOwn = (kAcross + kParts - 1) / kParts;
   uint64_t* told;
@@ -58,19 +65,19 @@ struct SharedSums {
     return sum;
   }
 
-  void give(uint32_t row, const T* a, const T* b) const {
+  void give(uint32_t row, const T* a, const InB* b) const {
     const int n = lane() % kN, part = lane() / kN;
     float x = 0;
     if (part < kParts) {
 #pragma unroll 8
-      for (int c = part; c < kCols; c += kParts) x = __fmaf_rn(load(a[c]), load(b[c * kN + n]), x);
+      for (int c = part; c < kCols; c += kParts) x = __fmaf_rn(load(a[c]), element_of<T>(b[c * kN + n]), x);
     }
     x = together(x);
     if (lane() < kN) tell(told + (uint64_t(row) * kAcross + place) * kN + n, x, now);
   }
 
   template <class Read, class Reader, class Finish>
-  void take(uint32_t row, const T*, const T*, char*, char*, const Reader& read, const Finish& finish) const {
+  void take(uint32_t row, const T*, const InB*, char*, char*, const Reader& read, const Finish& finish) const {
     const int n = lane() % kN, part = lane() / kN;
     const uint64_t* const from = told + uint64_t(row) * kAcross * kN + n;
     Read r;
@@ -96,12 +103,12 @@ struct SharedSums {
 };
 
 // kCols columns of rows of C = A x B, whose columns are kN, from `col` on; A has kK. B is turned around.
-template <class T, int kCols, int kN, int kK>
+template <class T, class InB, int kCols, int kN, int kK>
 struct SharedColumns {
   uint32_t col;
 
   template <class Read, class Reader, class Finish>
-  void run(uint32_t row, const T* a, const T* b, char*, char*, const Reader& read, const Finish& finish) const {
+  void run(uint32_t row, const T* a, const InB* b, char*, char*, const Reader& read, const Finish& finish) const {
     const T* const from = a + uint64_t(row) * kK;
 #pragma unroll 2
     for (int c = threadIdx.x % 32; c < kCols; c += 32) {
@@ -110,7 +117,7 @@ struct SharedColumns {
       read(i, r);
       float x = 0;
 #pragma unroll
-      for (int k = 0; k < kK; ++k) x = __fmaf_rn(load(from[k]), load(b[c * kK + k]), x);
+      for (int k = 0; k < kK; ++k) x = __fmaf_rn(load(from[k]), element_of<T>(b[c * kK + k]), x);
       finish(i, x, r);
     }
   }
@@ -130,8 +137,13 @@ GemmStep shared_step(const std::string& call) {
   return out;
 }
 
-std::string sums_of(const GemmSpec& g, int64_t cols) {
-  return fmt::format("SharedSums<{}, {}, {}, {}>{{told, now, place}}", memory_type(g.dtype), cols, g.k / cols, g.n);
+// The types of the operands' elements in memory.
+std::string types_of(const GemmSpec& g, bool rounded) {
+  return fmt::format("{}, {}", memory_type(g.dtype), rounded ? "float" : memory_type(g.dtype));
+}
+
+std::string sums_of(const GemmSpec& g, int64_t cols, bool rounded) {
+  return fmt::format("SharedSums<{}, {}, {}, {}>{{told, now, place}}", types_of(g, rounded), cols, g.k / cols, g.n);
 }
 
 }  // namespace
@@ -143,13 +155,17 @@ CudaSpread::Kind spread_kind(const GemmSpec& g) {
   return g.k <= kMostFew ? CudaSpread::columns : CudaSpread::none;
 }
 
-GemmStep shared_sums_step(const GemmSpec& g, int64_t cols) { return shared_step(sums_of(g, cols) + ".take<Read>"); }
-
-GemmStep shared_columns_step(const GemmSpec& g, int64_t cols) {
-  return shared_step(
-      fmt::format("SharedColumns<{}, {}, {}, {}>{{col}}.run<Read>", memory_type(g.dtype), cols, g.n, g.k));
+GemmStep shared_sums_step(const GemmSpec& g, int64_t cols, bool rounded) {
+  return shared_step(sums_of(g, cols, rounded) + ".take<Read>");
 }
 
-std::string shared_sums_give(const GemmSpec& g, int64_t cols) { return sums_of(g, cols) + ".give"; }
+GemmStep shared_columns_step(const GemmSpec& g, int64_t cols, bool rounded) {
+  return shared_step(
+      fmt::format("SharedColumns<{}, {}, {}, {}>{{col}}.run<Read>", types_of(g, rounded), cols, g.n, g.k));
+}
+
+std::string shared_sums_give(const GemmSpec& g, int64_t cols, bool rounded) {
+  return sums_of(g, cols, rounded) + ".give";
+}
 
 }  // namespace lockstep

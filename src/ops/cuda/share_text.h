@@ -10,9 +10,9 @@ extern const char* const kShareText;
 
 // Which of them it can be. REQUIRES: row_product(spec).
 CudaSpread::Kind spread_kind(const GemmSpec& spec);
-// With so many columns in a block. REQUIRES: that kind.
-GemmStep shared_sums_step(const GemmSpec& spec, int64_t cols);
-GemmStep shared_columns_step(const GemmSpec& spec, int64_t cols);
-std::string shared_sums_give(const GemmSpec& spec, int64_t cols);
+// With so many columns in a block. `rounded`: the second matrix is of floats, which are rounded. REQUIRES: that kind.
+GemmStep shared_sums_step(const GemmSpec& spec, int64_t cols, bool rounded = false);
+GemmStep shared_columns_step(const GemmSpec& spec, int64_t cols, bool rounded = false);
+std::string shared_sums_give(const GemmSpec& spec, int64_t cols, bool rounded = false);
 
 }  // namespace lockstep

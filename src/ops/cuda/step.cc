@@ -112,6 +112,7 @@ const CudaSpread& SteppedKernel::spread() const {
 std::optional<SteppedKernel> SteppedKernel::telling(int64_t told) const {
   return state_->ways.telling ? state_->ways.telling(told) : std::nullopt;
 }
+bool SteppedKernel::is_source() const { return state_->ways.source != nullptr; }
 std::optional<CudaSource> SteppedKernel::source(const std::vector<CudaSourced>& operands) const {
   return state_->ways.source ? state_->ways.source(operands) : std::nullopt;
 }

@@ -71,9 +71,9 @@ struct CudaRanges {
 // parts of the sums, which blocks tell each other; or those of the result (plan/whole_spread.cc).
 struct CudaSpread {
   enum Kind : uint8_t { none, sums, columns } kind = none;
-  size_t rows = 0, by = 0;     // operands: the matrix of rows, and the one it is multiplied by
-  int64_t few = 0, width = 0;  // columns of result and `rows`, whichever are few
-  std::string element = {};    // the type of an operand's element in memory
+  size_t rows = 0, by = 0;                  // operands: the matrix of rows, and the one it is multiplied by
+  int64_t few = 0, width = 0;               // columns of result and `rows`, whichever are few
+  std::string row_type = {}, by_type = {};  // of the operands' elements in memory
   // By a warp, where a block has so many columns: `block` is the row, and `by` begins with what the first of them,
   // `col`, needs. Sums are made of what was told: `told`, `now` and `place` are where, when and by whom.
   std::function<CudaStep(int64_t cols)> step = {};
@@ -92,6 +92,7 @@ struct CudaSource {
   std::string one;                      // sets x to element i, to the last bit; may be empty
   int64_t result_bytes = 0, bytes = 0;  // of an element, and of what is read for it
   int equations = 0;                    // that are computed for it
+  bool rounded = false;                 // it is nothing but element i of the only operand, a float, in fewer bits
 
   // The function, of pointers in that order, that gives the function of i and x. REQUIRES: not only_one or `one`.
   std::string text(bool only_one = false) const;
@@ -136,6 +137,7 @@ class SteppedKernel {
   const CudaRanges& ranges() const;
   const CudaSpread& spread() const;
   std::optional<SteppedKernel> telling(int64_t told) const;
+  bool is_source() const;
   std::optional<CudaSource> source(const std::vector<CudaSourced>& operands) const;
   std::optional<SteppedKernel> sourced(const std::vector<CudaSourced>& operands) const;
   const void* own(size_t index) const;

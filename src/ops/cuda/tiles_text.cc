@@ -21,6 +21,14 @@ inline void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int kLeft>
 inline void wait_for() { asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory"); }
 
+// Elements behind each row of a tile, whose rows are those of the sum (kDeepFirst) or go along it, so that a warp reads
+// from all banks: of what is multiplied as it is, rows of sixteen bytes; of floats that are rounded, the pairs of which.
+template <class T, class In>
+constexpr int pad_of(bool deep_first) {
+  if (sizeof(In) > sizeof(T)) return deep_first ? 4 : 8;
+  return deep_first ? 8 : 16 / int(sizeof(T));
+}
+
 // What a thread brings of the tiles of one operand, step by step along the sum. kFree is the tile's extent along the
 // other dimension, of kWhole; kDeepFirst: the stored rows are those of the sum.
 template <class T, int kThreads, int kFree, int kDeep, bool kDeepFirst, int kStep, int kWhole, int kSum, int kLead,
@@ -93,6 +101,18 @@ struct Hold {
 // the nearest takes eight times as long.
 inline uint32_t tf32(uint32_t x) { return __float_as_uint(__uint_as_float(x) * 1.0003384f); }
 
+// Two floats as the halves of a word, each the same as Store makes of it.
+inline uint32_t rounded_pair(bf16, uint32_t low, uint32_t high) {
+  uint32_t out;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(__uint_as_float(high)), "f"(__uint_as_float(low)));
+  return out;
+}
+inline uint32_t rounded_pair(f16, uint32_t low, uint32_t high) {
+  uint32_t out;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(__uint_as_float(high)), "f"(__uint_as_float(low)));
+  return out;
+}
+
 // Matrices of eight rows of sixteen bytes, four or two at a time, from the rows whose addresses the lanes give: a
 // thread has word t of row g, or, turned around, the halves 2t and 2t + 1 of column g.
 template <bool kTurned, int kCount>
@@ -139,12 +159,14 @@ inline void store_floats(float* to, const float* x) {
 
 // What a warp multiplies at a time: kTall x 16 rows by kWide x 8 columns. Which row or column of the tile that is
 // depends on how the tile lies in memory: where the sum's elements do not follow each other there, floats of several
-// rows or columns do, and a thread takes those.
-template <class T, int kTall, int kWide, bool kTransposeA, bool kTransposeB, int kStepA, int kStepB>
+// rows or columns do, and a thread takes those. Operands that are floats there, InA or InB, are rounded to T.
+template <class T, int kTall, int kWide, bool kTransposeA, bool kTransposeB, int kStepA, int kStepB, class InA = T,
+          class InB = T>
 struct Fragments {
   static constexpr bool kFloat = sizeof(T) == 4;
   static constexpr int kDeep = kFloat ? 8 : 16, kEach = 16 / int(sizeof(T));
-  static constexpr bool kSpreadA = kFloat && kTransposeA, kSpreadB = kFloat && !kTransposeB;
+  static constexpr bool kRoundA = sizeof(InA) > sizeof(T), kRoundB = sizeof(InB) > sizeof(T);
+  static constexpr bool kSpreadA = sizeof(InA) == 4 && kTransposeA, kSpreadB = sizeof(InB) == 4 && !kTransposeB;
   uint32_t a[kTall][4], b[kWide][2];
 
   // Floats that a thread takes side by side, at most four; the next are those of eight such groups on.
@@ -158,9 +180,33 @@ struct Fragments {
     return kSpreadB ? j / kSideB * 8 * kSideB + n * kSideB + j % kSideB : j * 8 + n;
   }
 
+  // The element of the sum that is half `e` of a word, of four that a thread has of a row or column, where two make one.
+  static int deep_of(int e, int lane) { return lane % 4 * 2 + e % 2 + e / 2 * 8; }
+
   // `from` is where the warp's part of the tile begins, at the step of the sum that is due.
-  void load_a(const T* from, int lane) {
-    if constexpr (kSpreadA) {
+  void load_a(const InA* from, int lane) {
+    if constexpr (kRoundA && kSpreadA) {
+      uint32_t x[4][2 * kTall];
+#pragma unroll
+      for (int u = 0; u < 4; ++u)
+#pragma unroll
+        for (int e = 0; e < 2 * kTall; e += kSideA)
+          load_floats<kSideA>(x[u] + e, from + deep_of(u, lane) * kStepA + e * 8 + lane / 4 * kSideA);
+#pragma unroll
+      for (int i = 0; i < kTall; ++i)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          a[i][e] = rounded_pair(T{}, x[e / 2 * 2][2 * i + e % 2], x[e / 2 * 2 + 1][2 * i + e % 2]);
+    } else if constexpr (kRoundA) {
+#pragma unroll
+      for (int i = 0; i < kTall; ++i)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          uint32_t x[2];
+          load_floats<2>(x, from + (i * 16 + lane / 4 + e % 2 * 8) * kStepA + deep_of(e / 2 * 2, lane));
+          a[i][e] = rounded_pair(T{}, x[0], x[1]);
+        }
+    } else if constexpr (kSpreadA) {
       uint32_t x[2][2 * kTall];
 #pragma unroll
       for (int half = 0; half < 2; ++half)
@@ -186,8 +232,28 @@ struct Fragments {
     }
   }
   template <bool kRound = true>
-  void load_b(const T* from, int lane) {
-    if constexpr (kSpreadB) {
+  void load_b(const InB* from, int lane) {
+    if constexpr (kRoundB && kSpreadB) {
+      uint32_t x[4][kWide];
+#pragma unroll
+      for (int u = 0; u < 4; ++u)
+#pragma unroll
+        for (int j = 0; j < kWide; j += kSideB)
+          load_floats<kSideB>(x[u] + j, from + deep_of(u, lane) * kStepB + j * 8 + lane / 4 * kSideB);
+#pragma unroll
+      for (int j = 0; j < kWide; ++j)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) b[j][e] = rounded_pair(T{}, x[2 * e][j], x[2 * e + 1][j]);
+    } else if constexpr (kRoundB) {
+#pragma unroll
+      for (int j = 0; j < kWide; ++j)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          uint32_t x[2];
+          load_floats<2>(x, from + (j * 8 + lane / 4) * kStepB + deep_of(2 * e, lane));
+          b[j][e] = rounded_pair(T{}, x[0], x[1]);
+        }
+    } else if constexpr (kSpreadB) {
       uint32_t x[2][kWide];
 #pragma unroll
       for (int half = 0; half < 2; ++half)

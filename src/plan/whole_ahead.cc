@@ -54,7 +54,7 @@ std::vector<bool> candidates(std::span<const WholePart> parts, std::span<const P
   return out;
 }
 
-// Does a part write over what it reads? Then its kernel may count on that.
+// Does a part write over what it reads?
 bool in_place(const WholePart& part, size_t operand) {
   return !contains(part.inner, operand) && overlaps_any(part.out, part.in[operand]);
 }
@@ -90,13 +90,11 @@ class Going {
     return true;
   }
 
-  // Who reads its results reads nothing else there, and does not write to the same place.
+  // Who reads its results reads nothing else there. (Who writes to the same place reads it elsewhere then.)
   bool is_told_apart(size_t p) const {
     for (size_t q = p; q < parts_.size(); ++q)
       for (size_t i = 0; i < parts_[q].in.size(); ++i) {
-        if (!overlaps_any(parts_[p].out, parts_[q].in[i])) continue;
-        const Origin origin = origin_of(parts_, q, i);
-        if (!origin.clear || (origin.part == p && !may_[q] && in_place(parts_[q], i))) return false;
+        if (overlaps_any(parts_[p].out, parts_[q].in[i]) && !origin_of(parts_, q, i).clear) return false;
       }
     return true;
   }

@@ -173,14 +173,18 @@ TEST(WholeAhead, OnlyItsReadersAreSentToMemoryOfItsOwn) {
   EXPECT_NE(inner.going().offset(5, operand(1)), std::nullopt);
 }
 
-TEST(WholeAhead, WhoReadsSomeOfItOrWritesOverItKeepsItWhereItIs) {
+TEST(WholeAhead, WhoReadsSomeOfItKeepsItWhereItIs) {
   AStep some, over, both;
   some.parts[4].in[0] = {0, 1000, 2000};
   EXPECT_EQ(some.text().substr(0, 1), "|");
   over.parts[4].out[0] = {0, 1000, 3000};
   over.parts[5].in[0] = {0, 1000, 3000};
   over.parts[6].in[0] = {0, 0, 100};
-  EXPECT_EQ(over.text().substr(0, 1), "|");
+  // Who writes over it reads it elsewhere, and whoever comes after that reads what was written.
+  EXPECT_EQ(over.text().substr(0, 1), "1");
+  EXPECT_NE(over.going().offset(4, operand(0)), std::nullopt);
+  EXPECT_EQ(over.going().offset(4, result(0)), std::nullopt);
+  EXPECT_EQ(over.going().offset(5, operand(0)), std::nullopt);
   // Those that go ahead may: it is the same place again.
   both.parts[2].out[0] = {0, 3000, 3010};
   both.parts[5].in[1] = {0, 3000, 3010};

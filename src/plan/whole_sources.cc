@@ -196,7 +196,7 @@ class Sources {
     const auto computed = computed_for(q);
     const auto takes = [&](const auto& each) { return each.second == p; };
     writer_[p].reset();
-    if (inlined_[q] || std::count_if(computed.begin(), computed.end(), takes) != 1 || !is_alone(q)) return false;
+    if (sources_[p]->rounded || inlined_[q] || std::count_if(computed.begin(), computed.end(), takes) != 1 || !is_alone(q)) return false;
     writer_[p] = q;
     if (std::optional<SteppedKernel> made = parts_[q].kernel->sourced(sourced(q))) {
       made_[q] = std::move(made);

@@ -5,7 +5,11 @@
 #include <random>
 
 #include "lane/cuda/api.h"
+#include "ops/einsum.h"
+#include "ops/elementwise.h"
 #include "ops/ops.h"
+#include "ops/shape_ops.h"
+#include "passes/passes.h"
 #include "rows/on_gpu.h"
 
 namespace lockstep {
@@ -47,6 +51,32 @@ TEST(ProductsOnGpu, InOneKernelAreExact) {
       const Program program = b.take(out);
       const HostArrays got = planned_on_gpu(program, in), wanted = eager(program, in);
       for (size_t o = 0; o < got.size(); ++o) EXPECT_EQ(got[o].values(), wanted[o].values());
+    }
+}
+
+// What is read for each element of large tiles is on its way while they are computed.
+TEST(ProductsOnGpu, WithWhatIsReadForEachElementAreExact) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
+  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
+  std::mt19937 random(20261118);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const auto& [m, n, k] : {std::tuple<int64_t, int64_t, int64_t>{784, 1024, 128},
+                                  {1024, 1024, 128},
+                                  {1000, 1152, 64},
+                                  {1030, 1000, 100},
+                                  {96, 64, 40}}) {
+      SCOPED_TRACE(fmt::format("{} x {} x {}, {}", m, n, k, name(dtype)));
+      Builder b;
+      const Value x = b.input({dtype, {k, m}}), y = b.input({dtype, {k, n}});
+      const Value w = b.input({DType::f32, {m, n}}), v = b.input({dtype, {m, n}}), bias = b.input({DType::f32, {n}});
+      const Value product = cast(einsum("km,kn->mn", x, y), DType::f32);
+      const Value one = w - product + broadcast(bias, {m, n}, {1});
+      const Value other = cast(v, DType::f32) * w + cast(einsum("km,kn->mn", x, y), DType::f32);
+      const Program program = fuse(b.take(Values{one, other}));
+      HostArrays in;
+      for (const Type& type : program.input_types()) in.push_back(whole_numbers(type, random()));
+      const HostArrays got = planned_on_gpu(program, in), wanted = eager(program, in);
+      for (size_t o = 0; o < got.size(); ++o) EXPECT_EQ(got[o].values(), wanted[o].values()) << "result " << o;
     }
 }
 

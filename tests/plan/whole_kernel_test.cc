@@ -215,7 +215,7 @@ struct Texts {
     parts.push_back({&kernels.back(), {}, {}});
   }
   void add(const GemmSpec& g) {
-    const std::optional<GemmStep> product = gemm_step(g, 132, 160 << 10);
+    const std::optional<GemmStep> product = gemm_step(g, 132, 220 << 10);
     ASSERT_TRUE(product);
     Builder b;
     const Type type{g.dtype, {g.m, g.n}};
@@ -253,6 +253,22 @@ TEST(WholeKernel, TextsOfProductsCompile) {
       FAIL() << e.what();
     }
   }
+}
+
+TEST(WholeKernel, WhatLargeTilesReadForEachElementComesNear) {
+  const auto holds = [](const GemmSpec& g) {
+    Texts texts;
+    texts.add(g);
+    const CudaStep& step = texts.kernels[0].steps()[0];
+    EXPECT_LE(step.shared_bytes, 220 << 10);
+    return step.body.find("bring_near") != std::string::npos;
+  };
+  EXPECT_TRUE(holds({.dtype = DType::f32, .m = 784, .n = 1024, .k = 128, .transpose_a = true}));
+  EXPECT_TRUE(holds({.dtype = DType::bf16, .m = 1024, .n = 1024, .k = 128, .transpose_a = true}));
+  // Small ones have it in registers, and blocks that share a sum finish little each; rows must be whole.
+  EXPECT_FALSE(holds({.dtype = DType::f32, .m = 256, .n = 128, .k = 128, .transpose_a = true}));
+  EXPECT_FALSE(holds({.dtype = DType::f32, .m = 128, .n = 1024, .k = 784}));
+  EXPECT_FALSE(holds({.dtype = DType::f32, .m = 1024, .n = 1030, .k = 128, .transpose_a = true}));
 }
 
 // Of the second product the first has written one matrix; the other can be read before all have met.

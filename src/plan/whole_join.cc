@@ -59,9 +59,10 @@ std::vector<Joined> joined(CudaLane& lane, const std::vector<GpuInstruction>& in
       mark_needed(end);
       const auto all = prepared(parts, processors, made);
       const std::vector<Phase> phases = phases_on(all, processors);
+      const bool brings_ahead = CudaFunction::starts_early(lane.info()) && Ahead::of(all, phases);
       out.push_back({end - parts.size(), parts.size(), WholeKernel(lane, all, phases),
                      fmt::format("one kernel of {} instructions in {} phases{}", parts.size(), phases.size(),
-                                 Ahead::of(all, phases) ? ", of the first some ahead" : "")});
+                                 brings_ahead ? ", some of the first brought ahead" : "")});
     }
     parts.clear();
   };

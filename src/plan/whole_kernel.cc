@@ -13,10 +13,6 @@ namespace {
 
 constexpr size_t kMostPointers = 480;  // 4 KiB of parameters, and kStepReserved
 
-// Where blocks count each other, one launch after the other; and round after round, in a kernel that may go ahead
-// another number of times than launches of that have.
-constexpr int64_t kRoundsWord = 2 * kTicketsAfter, kWords = kRoundsWord + kTicketsAfter;
-
 thread_local int64_t went_ahead_here = 0;
 
 size_t pointers_of(const SteppedKernel& kernel) {
@@ -62,50 +58,6 @@ inline void meet(uint64_t* word, uint64_t& all) {
 }
 )";
 
-// The first phase of a kernel that may go ahead. The last kernel's blocks have all come to their last meeting before
-// this one is started; to read their word is to see what they saw, which is all that came before that kernel. Its tasks
-// are handed out as blocks arrive: one that is held up by the last kernel finds nothing left. A launch hands out as
-// many numbers as there are tasks, and one more to each block.
-constexpr const char* kTickets = R"(
-inline uint64_t come_so_far(const uint64_t* word) {
-  uint64_t now;
-  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(now) : "l"(word) : "memory");
-  return now;
-}
-inline uint64_t take(uint64_t* tickets) {
-  uint64_t own;
-  asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], 1;" : "=l"(own) : "l"(tickets) : "memory");
-  return own;
-}
-)";
-
-// Of `tasks` and `meetings` a launch.
-constexpr const char* kBeginAhead = R"(  if (!ahead) after_the_last();
-  __shared__ uint64_t launches;
-  __shared__ uint32_t ticket;
-  uint64_t* const tickets = word + {after}u;
-  if (threadIdx.x == 0) {{
-    const uint64_t own = take(tickets);
-    launches = come_so_far(word) / (gridDim.x * {meetings}u);
-    ticket = uint32_t(own - launches * ({tasks}u + gridDim.x));
-  }}
-  __syncthreads();
-  uint64_t all_came = launches * (gridDim.x * {meetings}u);
-  const uint64_t first = launches * ({tasks}u + gridDim.x);
-)";
-constexpr const char* kAhead = R"(  for (uint32_t t = ticket; t < {tasks}u; t = ticket) {{
-{chosen}
-    __syncthreads();
-    if (threadIdx.x == 0) ticket = uint32_t(take(tickets) - first);
-    __syncthreads();
-  }}
-)";
-constexpr const char* kBegin = R"(  after_the_last();
-  // As long as this block has not come.
-  uint64_t all_came = *word / gridDim.x * gridDim.x;
-  __syncthreads();
-)";
-
 // All pointers, before anything has to be waited for.
 constexpr const char* kNear = R"(  __shared__ All near;
   for (uint32_t k = threadIdx.x; k < sizeof(All) / sizeof(void*); k += blockDim.x)
@@ -135,27 +87,6 @@ std::vector<std::vector<size_t>> first_pointers(std::span<const WholePart> parts
       out.back().push_back(at);
       at += step.arguments.size();
     }
-  }
-  return out;
-}
-
-// Of a phase that comes after another one: which of what its steps need the one before does not write, by bits.
-uint32_t early_of(std::span<const WholePart> parts, const Phase& before, const Task& task) {
-  if (task.size() != 1) return 0;
-  const WholePart& part = parts[task[0].part];
-  const CudaStep& step = part.kernel->steps()[task[0].step];
-  uint32_t out = 0;
-  for (size_t k = 0; k < step.early.size(); ++k) {
-    const auto is_needed = [&](const Stretch& written) {
-      const std::vector<size_t>& all = step.early[k].operands;
-      return std::any_of(all.begin(), all.end(), [&](size_t i) { return written.overlaps(part.in[i]); });
-    };
-    const auto is_written = [&](const Task& other) {
-      return std::any_of(other.begin(), other.end(), [&](const WholeStep& each) {
-        return std::any_of(parts[each.part].out.begin(), parts[each.part].out.end(), is_needed);
-      });
-    };
-    if (std::none_of(before.begin(), before.end(), is_written)) out |= 1u << k;
   }
   return out;
 }
@@ -217,21 +148,22 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
     }
     return arguments;
   };
-  const auto call = [&](const WholeStep& at, const std::string& block, uint32_t early) {
-    const CudaStep& step = parts[at.part].kernel->steps()[at.step];
-    return fmt::format("step_{}_{}({}{}{}{});", at.part, at.step, block,
-                       step.early.empty() ? "" : fmt::format(", t == blockIdx.x ? {}u : 0u", early),
-                       step.counted ? ", uint32_t(all_came) + 1u" : "", arguments_of(at));
+  // What is brought to a block's first task of a phase before that begins, by bits.
+  const auto early_in = [&](size_t i, const Task& task) -> uint32_t {
+    if (i == 0) return ahead ? ahead->early(task) : 0;
+    std::vector<Stretch> written;
+    for (const Task& before : phases[i - 1])
+      for (const WholeStep& each : before)
+        written.insert(written.end(), parts[each.part].out.begin(), parts[each.part].out.end());
+    return early_of(parts, task, written);
   };
-  // Between coming to where all meet and waiting for the others: what can be on its way by then to a block's first
-  // task.
-  const auto bring_early = [&](const Phase& before, const Phase& phase) {
+  const auto bring_early = [&](size_t i) {
     std::string out;
     int64_t tasks = 0;
-    for (const Task& task : phase) {
+    for (const Task& task : phases[i]) {
       const CudaStep& step = parts[task[0].part].kernel->steps()[task[0].step];
       const int64_t blocks = is_chain(parts, task) ? 1 : step.blocks;
-      const uint32_t early = early_of(parts, before, task);
+      const uint32_t early = early_in(i, task);
       for (size_t k = 0; k < step.early.size(); ++k)
         if (early & 1u << k)
           out += fmt::format("  if (blockIdx.x >= {}u && blockIdx.x < {}u) early_{}_{}_{}(blockIdx.x - {}u{});\n",
@@ -240,27 +172,39 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
     }
     return out;
   };
-  // How many tasks there are, and the text that does number `t` of them.
-  const auto chosen_of = [&](const Phase& all, size_t i) {
+  const auto call = [&](const WholeStep& at, const std::string& block, const std::string& early) {
+    const CudaStep& step = parts[at.part].kernel->steps()[at.step];
+    return fmt::format("step_{}_{}({}{}{}{});", at.part, at.step, block, step.early.empty() ? "" : ", " + early,
+                       step.counted ? ", uint32_t(all_came) + 1u" : "", arguments_of(at));
+  };
+  std::string body = steps ? "  for (uint32_t round = 0; round < rounds; ++round) {\n" : "";
+  for (size_t i = 0; i < phases.size(); ++i) {
+    // What is brought is on its way while others have not come.
+    if (i > 0) body += "  come(word, all_came);\n" + bring_early(i) + "  wait_for_all(word, all_came);\n";
+    if (i == 0 && steps) body += "  if (round > 0) meet(word, all_came);\n";
+    if (i + 1 == phases.size())
+      body += steps ? "  if (round + 1 == rounds) before_the_next();\n" : "  before_the_next();\n";
     int64_t tasks = 0;
     std::string chosen;
-    for (const Task& task : all) {
+    for (const Task& task : phases[i]) {
       std::string done;
       int64_t blocks = 1;
       bool shares = is_chain(parts, task);
       if (!shares) {
+        const uint32_t bits = early_in(i, task);
+        const std::string early =
+            bits ? fmt::format("t == blockIdx.x{} ? {}u : 0u", i == 0 ? " && ahead" : "", bits) : "0u";
         for (const WholeStep& each : task) {
           const CudaStep& step = parts[each.part].kernel->steps()[each.step];
           blocks = step.blocks;
           shares |= step.shared_bytes > 0;
-          done += "      " +
-                  call(each, fmt::format("t - {}u", tasks), i > 0 ? early_of(parts, phases[i - 1], task) : 0) + "\n";
+          done += "      " + call(each, fmt::format("t - {}u", tasks), early) + "\n";
         }
       } else {
         for (const WholeStep& each : task) {
           const CudaStep& step = parts[each.part].kernel->steps()[each.step];
           done += fmt::format("      for (uint32_t b = 0; b < {}u; ++b) {{\n        {}\n{}      }}\n", step.blocks,
-                              call(each, "b", 0), step.shared_bytes > 0 ? "        __syncthreads();\n" : "");
+                              call(each, "b", "0u"), step.shared_bytes > 0 ? "        __syncthreads();\n" : "");
           if (step.shared_bytes == 0) done += "      __syncthreads();\n";
         }
       }
@@ -268,47 +212,27 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
       tasks += blocks;
       chosen += fmt::format("{}if (t < {}u) {{\n{}    }}", chosen.empty() ? "    " : " else ", tasks, done);
     }
-    return std::pair(tasks, chosen);
-  };
-  std::string begin = kBegin, body = steps ? "  for (uint32_t round = 0; round < rounds; ++round) {\n" : "";
-  for (size_t i = 0; i < phases.size(); ++i) {
-    if (i > 0) {
-      const std::string come = "  come(word, all_came);\n", wait = ahead && i == 1 ? "  after_the_last();\n" : "";
-      // Who comes to the last meeting has waited: that is what the next kernel sees there.
-      body += (i + 1 == phases.size() ? wait + come : come + wait) + bring_early(phases[i - 1], phases[i]) +
-              "  wait_for_all(word, all_came);\n";
-    }
-    if (i == 0 && steps) body += "  if (round > 0) meet(word, all_came);\n";
-    if (i + 1 == phases.size())
-      body += steps ? "  if (round + 1 == rounds) before_the_next();\n" : "  before_the_next();\n";
-    const Phase first = ahead && i == 0 ? ahead->first(phases[0]) : Phase();
-    if (!first.empty()) {
-      const auto [tasks, chosen] = chosen_of(first, i);
-      begin = fmt::format(kBeginAhead, fmt::arg("after", kTicketsAfter / sizeof(uint64_t)),
-                          fmt::arg("meetings", phases.size() - 1), fmt::arg("tasks", tasks));
-      body += fmt::format(kAhead, fmt::arg("tasks", tasks), fmt::arg("chosen", chosen));
-      if (first.size() == phases[0].size()) continue;
-      body += "  after_the_last();\n";
-    }
-    const auto [tasks, chosen] = chosen_of(first.empty() ? phases[i] : ahead->others(phases[0]), i);
     body += fmt::format("  for (uint32_t t = blockIdx.x; t < {}u; t += gridDim.x) {{\n{}\n  }}\n", tasks, chosen);
   }
   // What is counted must not be the same the next time.
   if (phases.size() == 1) body += "  come(word, all_came);\n";
   if (steps) body += "  }\n";
+  // Pointers that are near were written by all threads.
+  const std::string first =
+      ahead ? fmt::format("  if (ahead) {{\n{}{}  }}\n", near ? "  __syncthreads();\n" : "", bring_early(0)) : "";
   std::string out;
   for (const std::string& prelude : preludes) out += prelude;
-  return out + kOneAfterAnother + kMeet +
-         (steps   ? kAtRound
-          : ahead ? kTickets
-                  : "") +
-         functions +
+  return out + kOneAfterAnother + kMeet + (steps ? kAtRound : "") + functions +
          fmt::format(
              R"(struct All {{
   void* p[{pointers}];
 {odd}}};
 extern "C" __global__ void __launch_bounds__({threads}, 1) f(const __grid_constant__ All all, uint64_t* word{more}) {{
-{near}{begin}{body}}}
+{near}{first}  after_the_last();
+  // As long as this block has not come.
+  uint64_t all_came = *word / gridDim.x * gridDim.x;
+  __syncthreads();
+{body}}}
 )",
              fmt::arg("pointers", std::max<size_t>(count, 1)),
              fmt::arg("odd", steps ? fmt::format("  void* odd[{}];\n", std::max<size_t>(odd.size(), 1)) : ""),
@@ -316,7 +240,7 @@ extern "C" __global__ void __launch_bounds__({threads}, 1) f(const __grid_consta
              fmt::arg("more", steps   ? ", uint32_t rounds"
                               : ahead ? ", uint32_t ahead"
                                       : ""),
-             fmt::arg("begin", begin), fmt::arg("body", body));
+             fmt::arg("first", first), fmt::arg("body", body));
 }
 
 struct WholeKernel::State {
@@ -338,22 +262,19 @@ struct WholeKernel::State {
   std::vector<Source> sources = {};
   int64_t shared_bytes = 0;
   bool crowded = false;  // one of the steps is
-  BufferPtr words = {};  // kWords
+  BufferPtr word = {};   // in which blocks count each other, one launch after the other
   std::vector<const void*> pointers = {};
   std::optional<Ahead> ahead = {};
-  std::vector<std::pair<size_t, int64_t>> moved = {};  // pointers that lead to `own` in a launch that goes ahead
-  BufferPtr own = {};                                  // twice as much as a launch needs, by turns
-  bool odd = false;                                    // which turn it is
-  std::vector<Ahead::Bytes> written = {};              // by the last launch
+  bool launched = false;                   // was the lane's last itself: another may have had this address before
+  std::vector<Ahead::Bytes> written = {};  // by the last launch
 
   // Should so many pointers be in the blocks' memory? That makes for less code, where there are registers for them.
   bool brings_near(size_t count) const {
     return !crowded && shared_bytes + static_cast<int64_t>((count + 2) * sizeof(void*)) <= lane.info().shared;
   }
-  uint64_t* word(int64_t offset) const { return reinterpret_cast<uint64_t*>(words->data() + offset); }
-  // May a launch begin before what was queued last is done? `own` was taken before that.
+  // May a launch begin before what was queued last is done?
   bool goes_ahead(const void* const* in) const {
-    return own && !lane.recording() && lane.was_last(this) && ahead->may_begin(in, written);
+    return ahead && launched && !lane.recording() && lane.was_last(this) && ahead->may_begin(in, written);
   }
   void launch(const CudaFunction& f, void** arguments) const {
     f.launch(lane, lane.info().processors, kStepThreads, arguments, shared_bytes, true);
@@ -364,16 +285,13 @@ WholeKernel::WholeKernel(CudaLane& lane, std::span<const WholePart> parts, std::
     : state_(std::make_shared<State>(State{lane, {parts.begin(), parts.end()}, {phases.begin(), phases.end()}})) {
   LOCKSTEP_CHECK(fits_whole(parts), "too many pointers for a kernel");
   State& s = *state_;
-  s.ahead = Ahead::of(parts, phases);
-  for (size_t p = 0; p < s.parts.size(); ++p) {
-    WholePart& part = s.parts[p];
+  if (CudaFunction::starts_early(lane.info())) s.ahead = Ahead::of(parts, phases);
+  for (WholePart& part : s.parts) {
     part.kernel = &s.kernels.emplace_back(*part.kernel);
     for (const CudaStep& step : part.kernel->steps()) {
       s.shared_bytes = std::max(s.shared_bytes, step.shared_bytes);
       s.crowded |= step.crowded;
       for (const CudaStep::Argument& argument : step.arguments) {
-        if (const auto offset = s.ahead ? s.ahead->offset(p, argument) : std::nullopt)
-          s.moved.emplace_back(s.sources.size(), *offset);
         if (argument.kind == CudaStep::Argument::own)
           s.sources.push_back({argument.kind, 0, part.kernel->own(argument.index)});
         else
@@ -384,8 +302,8 @@ WholeKernel::WholeKernel(CudaLane& lane, std::span<const WholePart> parts, std::
     }
   }
   s.pointers.resize(s.sources.size());
-  s.words = lane.allocate(kWords);
-  lane.clear(s.words->data(), kWords);
+  s.word = lane.allocate(sizeof(uint64_t));
+  lane.clear(s.word->data(), sizeof(uint64_t));
 }
 
 int64_t WholeKernel::went_ahead() { return went_ahead_here; }
@@ -396,19 +314,14 @@ void WholeKernel::operator()(const void* const* in, void* const* out) const {
     s.function = kernel_of(
         whole_text(s.parts, s.phases, nullptr, s.brings_near(s.sources.size()), s.ahead ? &*s.ahead : nullptr), s.lane);
   for (size_t i = 0; i < s.sources.size(); ++i) s.pointers[i] = s.sources[i].find(in, out);
-  uint32_t ahead = s.ahead && s.goes_ahead(in) ? 1 : 0;
-  if (ahead != 0) {
-    ++went_ahead_here;
-    s.odd = !s.odd;
-    for (const auto& [i, offset] : s.moved) s.pointers[i] = s.own->data() + offset + (s.odd ? s.ahead->bytes() : 0);
-  } else if (s.ahead && !s.own && !s.lane.recording() && CudaFunction::starts_early(s.lane.info())) {
-    s.own = s.lane.allocate(2 * s.ahead->bytes(), "what a kernel begins with");
-  }
-  uint64_t* word = s.word(0);
+  uint32_t ahead = s.goes_ahead(in) ? 1 : 0;
+  went_ahead_here += ahead;
+  void* word = s.word->data();
   void* arguments[] = {s.pointers.data(), &word, &ahead};
   s.launch(*s.function, arguments);
   if (!s.ahead || s.lane.recording()) return;
   s.ahead->written(out, s.written);
+  s.launched = true;
   s.lane.set_last(&s);
 }
 
@@ -429,7 +342,7 @@ WholeKernel::Rounds WholeKernel::rounds(const WholeSteps& steps) const {
     const size_t first = state->sources.size();
     for (size_t i = 0; i < first; ++i) pointers[i] = state->sources[i].find(in, out);
     for (size_t k = 0; k < odd.size(); ++k) pointers[first + k] = state->sources[odd[k]].find(odd_in, odd_out);
-    uint64_t* word = state->word(kRoundsWord);
+    void* word = state->word->data();
     auto rounds = static_cast<uint32_t>(count);
     void* arguments[] = {pointers.data(), &word, &rounds};
     state->launch(function, arguments);

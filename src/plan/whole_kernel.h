@@ -38,8 +38,7 @@ struct WholePart {
   const SteppedKernel* kernel = nullptr;
   std::vector<Stretch> in, out;
   std::vector<size_t> operands = {}, results = {};
-  std::vector<size_t> inner = {};  // operands, by number, which are results of its own
-  bool needed = false;             // its results are wanted by others than the parts of the kernel
+  bool needed = false;  // its results are wanted by others than the parts of the kernel
 };
 
 // Does the one have to be done before or after the other?
@@ -82,13 +81,11 @@ std::vector<Phase> phases_of(std::span<const WholePart> parts);
 // where nothing needs it before: of a long phase not all blocks are done at the same time.
 std::vector<Phase> later(std::span<const WholePart> parts, std::vector<Phase> phases, int processors);
 
-// The same, but of the first phase only what may go ahead (plan/whole_ahead.h) is left, where there is such: what
-// little else there is is done in a later one that leaves blocks for it, or in the second, where nothing needs it
-// before.
-std::vector<Phase> ahead(std::span<const WholePart> parts, std::vector<Phase> phases, int processors);
-
-// All of that.
+// Both.
 std::vector<Phase> phases_on(std::span<const WholePart> parts, int processors);
+
+// Which of what a task can be brought before it begins (CudaStep::early) is not among what was written, by bits.
+uint32_t early_of(std::span<const WholePart> parts, const Task& task, std::span<const Stretch> written);
 
 // Makes the kernels of parts that share a phase anew, each for its share of the GPU: the small ones for what the large
 // ones leave. `made` keeps them.
@@ -106,11 +103,10 @@ struct WholeSteps {
 // The kernel's text. Its function `f` takes a structure of all pointers, part by part and step by step, and a word in
 // which blocks count each other, which is 0 before the first start. With `steps`, the structure has the pointers that
 // move a second time, for odd rounds, and the number of rounds follows. `near`: pointers are in the block's memory.
-// `ahead`: what of the first phase can be done before the kernel before this one is done, and is where the number that
-// follows is not 0; words are two then, kTicketsAfter apart, of which the second counts tasks that were handed out.
+// `ahead`: what the first phase can be brought before the kernel before this one is done, and is where the number that
+// follows is not 0.
 std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> phases,
                        const WholeSteps* steps = nullptr, bool near = true, const Ahead* ahead = nullptr);
-constexpr int64_t kTicketsAfter = 256;  // bytes
 
 // A kernel takes so many pointers at most.
 bool fits_whole(std::span<const WholePart> parts);
@@ -133,7 +129,7 @@ class WholeKernel {
                                     void* const* odd_out, int64_t count)>;
   Rounds rounds(const WholeSteps& steps) const;
 
-  // How many launches of this thread went ahead (plan/whole_ahead.h).
+  // How many launches of this thread brought something ahead (plan/whole_ahead.h).
   static int64_t went_ahead();
 
  private:

@@ -14,10 +14,6 @@ bool owns(const WholePart& part, size_t operand) {
 WholePart side_by_side(std::span<const WholePart* const> parts) {
   WholePart out;
   for (const WholePart* part : parts) {
-    for (size_t i = 0; i < part->in.size(); ++i)
-      if (std::any_of(out.out.begin(), out.out.end(),
-                      [&](const Stretch& written) { return written.overlaps(part->in[i]); }))
-        out.inner.push_back(out.in.size() + i);
     out.needed |= part->needed;
     out.in.insert(out.in.end(), part->in.begin(), part->in.end());
     out.out.insert(out.out.end(), part->out.begin(), part->out.end());

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "plan/whole_ahead.h"
+#include "plan/whole_kernel.h"
 
 namespace lockstep::detail {
 namespace {
@@ -154,58 +154,22 @@ std::vector<Phase> later(std::span<const WholePart> parts, std::vector<Phase> ph
   return phases;
 }
 
-std::vector<Phase> ahead(std::span<const WholePart> parts, std::vector<Phase> phases, int processors) {
-  const std::vector<bool> may = may_go_ahead(parts, phases);
-  if (std::find(may.begin(), may.end(), true) == may.end()) return phases;
-  const auto blocks_of = [&](const Task& task) {
-    return is_chain(parts, task) ? 1 : parts[task[0].part].kernel->steps()[task[0].step].blocks;
-  };
-  const auto all_blocks = [&](const Phase& phase) {
-    int64_t all = 0;
-    for (const Task& task : phase) all += blocks_of(task);
-    return all;
-  };
-  // Does any of the phase have to be done before or after the task?
-  const auto any_conflict = [&](const Phase& phase, const Task& task, bool only_after) {
-    return std::any_of(phase.begin(), phase.end(), [&](const Task& other) {
-      return std::any_of(other.begin(), other.end(), [&](const WholeStep& each) {
-        return std::any_of(task.begin(), task.end(), [&](const WholeStep& step) {
-          return (!only_after || each.part > step.part) &&
-                 (each.part == step.part || conflict(parts[each.part], parts[step.part]));
-        });
-      });
-    });
-  };
-  Phase first, others;
-  for (const Task& task : phases[0]) {
-    Task stays, moves;
-    for (const WholeStep& each : task) (may[each.part] ? stays : moves).push_back(each);
-    if (!stays.empty()) first.push_back(std::move(stays));
-    if (!moves.empty()) others.push_back(std::move(moves));
-  }
-  if (all_blocks(others) > all_blocks(first)) return phases;
-  std::vector<Phase> out = phases;
-  out[0] = first;
-  for (const Task& task : others) {
-    const bool is_product = std::any_of(task.begin(), task.end(), [&](const WholeStep& each) {
-      return parts[each.part].kernel->steps()[each.step].operations > 0;
-    });
-    if (is_product || any_conflict(first, task, true) || any_conflict(phases[1], task, false)) return phases;
-    // The first that has blocks for it.
-    size_t to = 1;
-    for (size_t k = 1; k < phases.size() && !any_conflict(phases[k], task, false); ++k)
-      if (all_blocks(out[k]) + blocks_of(task) <= processors) {
-        to = k;
-        break;
-      }
-    out[to].push_back(task);
-  }
-  for (Phase& phase : out) longest_first(parts, phase);
-  return out;
+std::vector<Phase> phases_on(std::span<const WholePart> parts, int processors) {
+  return later(parts, phases_of(parts), processors);
 }
 
-std::vector<Phase> phases_on(std::span<const WholePart> parts, int processors) {
-  return ahead(parts, later(parts, phases_of(parts), processors), processors);
+uint32_t early_of(std::span<const WholePart> parts, const Task& task, std::span<const Stretch> written) {
+  if (task.size() != 1) return 0;
+  const WholePart& part = parts[task[0].part];
+  const std::vector<CudaStep::Early>& early = part.kernel->steps()[task[0].step].early;
+  const auto is_written = [&](size_t operand) {
+    return std::any_of(written.begin(), written.end(),
+                       [&](const Stretch& each) { return each.overlaps(part.in[operand]); });
+  };
+  uint32_t out = 0;
+  for (size_t k = 0; k < early.size(); ++k)
+    if (std::none_of(early[k].operands.begin(), early[k].operands.end(), is_written)) out |= 1u << k;
+  return out;
 }
 
 void share_out(std::vector<WholePart>& parts, std::span<const Phase> phases, int processors,

@@ -54,7 +54,7 @@ TEST(ProductsOnGpu, InOneKernelAreExact) {
     }
 }
 
-// What is read for each element of large tiles is on its way while they are computed.
+// As weights that are updated: what else is read for each element, as it lies there.
 TEST(ProductsOnGpu, WithWhatIsReadForEachElementAreExact) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
   ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);

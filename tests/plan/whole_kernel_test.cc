@@ -255,22 +255,6 @@ TEST(WholeKernel, TextsOfProductsCompile) {
   }
 }
 
-TEST(WholeKernel, WhatLargeTilesReadForEachElementComesNear) {
-  const auto holds = [](const GemmSpec& g) {
-    Texts texts;
-    texts.add(g);
-    const CudaStep& step = texts.kernels[0].steps()[0];
-    EXPECT_LE(step.shared_bytes, 220 << 10);
-    return step.body.find("bring_near") != std::string::npos;
-  };
-  EXPECT_TRUE(holds({.dtype = DType::f32, .m = 784, .n = 1024, .k = 128, .transpose_a = true}));
-  EXPECT_TRUE(holds({.dtype = DType::bf16, .m = 1024, .n = 1024, .k = 128, .transpose_a = true}));
-  // Small ones have it in registers, and blocks that share a sum finish little each; rows must be whole.
-  EXPECT_FALSE(holds({.dtype = DType::f32, .m = 256, .n = 128, .k = 128, .transpose_a = true}));
-  EXPECT_FALSE(holds({.dtype = DType::f32, .m = 128, .n = 1024, .k = 784}));
-  EXPECT_FALSE(holds({.dtype = DType::f32, .m = 1024, .n = 1030, .k = 128, .transpose_a = true}));
-}
-
 // Of the second product the first has written one matrix; the other can be read before all have met.
 TEST(WholeKernel, WhatWasThereBeforeIsBroughtEarly) {
   Texts texts;

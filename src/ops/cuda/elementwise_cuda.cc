@@ -365,52 +365,13 @@ std::optional<ElementFinish> element_finish(const Program& body, bool quick) {
   Writer writer(body, is_16_bit(type.dtype) ? fmt::format("rounded<{}>(x)", memory_type(type.dtype)) : "x", quick);
   const std::string finish = writer.body();
   if (!writer.is_possible()) return {};
-  return ElementFinish{writer.fields(), writer.reads(), finish, writer.in_place()};
+  return ElementFinish{writer.fields(), writer.reads(), finish};
 }
 
 void add_body_parameters(CudaStep& step, const Program& body, size_t operand,
                          const std::vector<CudaSourced>& computed) {
   add_parameters(step, body, 1, operand, computed);
 }
-
-namespace {
-
-// What brings elements that are read in place near, the names that stand for them then, and the bytes they take.
-struct HeldNear {
-  std::string bring, near;
-  int64_t bytes = 0;
-};
-
-HeldNear held_near(const GemmStep& product, const Program& body, const std::vector<size_t>& in_place, size_t operand,
-                   const std::vector<CudaSourced>& computed) {
-  HeldNear out;
-  const GemmStep::Holds& holds = product.holds;
-  if (holds.tall == 0) return out;
-  for (const size_t i : in_place) {
-    if (i == 0 || find_operand(computed, operand + i - 1)) continue;
-    const Type& type = body.types[body.inputs[i]];
-    const int64_t bytes = holds.tall * holds.wide * size_of(type.dtype),
-                  at = (product.shared_bytes + 15) / 16 * 16 + out.bytes;
-    if (count(type.shape) != holds.height * holds.width || holds.width * size_of(type.dtype) % 16 != 0 ||
-        holds.wide * size_of(type.dtype) % 16 != 0 || out.bytes + bytes + 16 > holds.room)
-      continue;
-    const char* name = memory_type(type.dtype);
-    out.bring +=
-        fmt::format("    bring_near<{0}, {1}, {2}, {3}, {4}, {5}>(({0}*)(shared + {6}), in{7}, tile.row, tile.col);\n",
-                    name, holds.height, holds.width, holds.tall, holds.wide, kStepThreads, at, i);
-    out.near += fmt::format(
-        "  const Near<{0}, {1}, {2}> in{3}{{(const {0}*)(shared + {4}), uint32_t(tile.row), uint32_t(tile.col)}};\n",
-        name, holds.width, holds.wide, i, at);
-    out.bytes += bytes;
-  }
-  if (out.bytes == 0) return out;
-  out.bytes += 16;
-  out.bring = fmt::format("  const Gemm<{}>::Place tile(block);\n  const auto send_for = [&] {{\n{}  }};\n", holds.type,
-                          out.bring);
-  return out;
-}
-
-}  // namespace
 
 bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, size_t operand,
                 const std::vector<CudaSourced>& computed) {
@@ -421,19 +382,19 @@ bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, si
     if (const CudaSourced* own = find_operand(computed, operand + i - 1))
       step.body += fmt::format("  const auto in{} = computed<{}>({}{});\n", i, own->source->type,
                                own->source->text(true), own->source->applied([&](size_t k) { return name_of(i, k); }));
-  const auto [bring, near, held] = held_near(product, body, element->in_place, operand, computed);
   step.body += fmt::format(
-      "  struct Read {{\n{}  }};\n{}  {{\n{}  {}(block, a, b, {}, shared, [&](const uint32_t i, Read& r) {{\n{}  }}, "
-      "[&](const uint32_t i, const float x, const Read& r) {{\n{}  }}{}{});\n  }}\n",
-      element->fields, bring, near, product.call, product.partial_bytes > 0 ? "partial" : "nullptr", element->reads,
-      element->finish, product.bring_a.empty() ? "" : ", early", held > 0 ? ", send_for" : "");
+      "  struct Read {{\n{}  }};\n  {}(block, a, b, {}, shared, [&](const uint32_t i, Read& r) {{\n{}  }}, [&](const "
+      "uint32_t i, "
+      "const float x, const Read& r) {{\n{}  }}{});\n",
+      element->fields, product.call, product.partial_bytes > 0 ? "partial" : "nullptr", element->reads, element->finish,
+      product.bring_a.empty() ? "" : ", early");
   if (!product.bring_a.empty() && step.early.empty())
     step.early = {{{step.arguments[0].index}, fmt::format("  {}(block, a, shared);\n", product.bring_a)},
                   {{step.arguments[1].index}, fmt::format("  {}(block, b, shared);\n", product.bring_b)}};
   step.blocks = product.blocks;
   step.share = product.share;
   step.crowded = product.crowded;
-  step.shared_bytes = product.shared_bytes + held;
+  step.shared_bytes = product.shared_bytes;
   if (product.partial_bytes > 0) {
     step.meets = true;
     step.parameters += ", float* partial";

@@ -24,7 +24,6 @@ std::vector<size_t> own_inputs(const Program& body);
 // where parameters are that add_body_parameters() has added: operands from `operand` on, and results.
 struct ElementFinish {
   std::string fields, reads, finish;  // members of Read, and texts of the two
-  std::vector<size_t> in_place = {};  // inputs of which only element i is read
 };
 // Nothing where the program wants other elements than its own. `quick`: divisions and roots may be within 2 ulp.
 std::optional<ElementFinish> element_finish(const Program& body, bool quick = false);

@@ -109,10 +109,10 @@ struct Gemm {
   }
 
   // `a` and `b`: pointers, or what computes their elements (Hold). `partial`: where blocks give each other their sums, all zero before and after; unused with one split. `early`: what was
-  // brought already, bit 0 for a and bit 1 for b. bring(): sends for what read() needs, behind the first tiles.
-  template <class Read, class A, class B, class Reader, class Finish, class Bring = Nothing>
+  // brought already, bit 0 for a and bit 1 for b.
+  template <class Read, class A, class B, class Reader, class Finish>
   static void run(uint32_t block, const A& a, const B& b, float* partial, char* shared, const Reader& read,
-                  const Finish& finish, uint32_t early, const Bring& bring = {}) {
+                  const Finish& finish, uint32_t early) {
     const Place own(block);
     const auto [split, whole, batch, row, col] = own;
     const float* const sums = reinterpret_cast<const float*>(shared);
@@ -137,7 +137,7 @@ struct Gemm {
         if (inside(u + e)) read(at(u + e), reads[e]);
     };
     if constexpr (kEarly) read_group(0);
-    multiply(a, b, own, early, shared, bring);
+    multiply(a, b, own, early, shared);
     const auto sum_at = [&](int place) {
       float x = 0;
 #pragma unroll
@@ -206,8 +206,8 @@ struct Gemm {
   }
 
   // Leaves the block's part of the tile's sums in its memory: there threads side by side finish elements side by side.
-  template <class A, class B, class Bring>
-  static void multiply(const A& a, const B& b, const Place& at, uint32_t early, char* shared, const Bring& send_for) {
+  template <class A, class B>
+  static void multiply(const A& a, const B& b, const Place& at, uint32_t early, char* shared) {
     const InA* read_a = nullptr;
     const InB* read_b = nullptr;
     if constexpr (!S::kSourceA) read_a = a + int64_t(at.batch) * S::kStrideA;
@@ -242,7 +242,6 @@ struct Gemm {
         if (step == 0 && at.col == 0) HoldA::put(slots_a, a.to, at.row, first * S::kDeep);
       if constexpr (kMost >= S::kStages)
         if (step + S::kStages - 1 < count) fetch(step + S::kStages - 1, true, true);
-      if (step == 0) send_for();
       commit();
       const InA* const from_a =
           slots_a + (S::kSourceA ? step * S::kDeep * (S::kTransposeA ? kStepA : 1) : step % S::kStages * kSizeA);
@@ -335,8 +334,6 @@ std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t sha
     out.share = {tile.tall / splits, tile.wide, g.m, g.n, fmt::format("Gemm<{}>::Place", type)};
   if (splits > 1) out.partial_bytes = out.blocks * tile.tall * tile.wide * 4;
   out.shared_bytes = shared;
-  if (crowded && g.batch == 1 && splits == 1 && g.n % tile.wide == 0)
-    out.holds = {type, tile.tall, tile.wide, g.m, g.n, shared_bytes - shared};
   return out;
 }
 

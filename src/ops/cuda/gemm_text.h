@@ -27,13 +27,6 @@ struct GemmStep {
   int64_t blocks = 0;
   CudaStep::Share share = {};
   int64_t shared_bytes = 0;
-  // Where what is read for each element may be in the block's memory by then, as far as there is room: the type of the
-  // product, and tiles of so many elements of the result. `tall` is 0 where that is not worth it.
-  struct Holds {
-    std::string type;
-    int64_t tall = 0, wide = 0, height = 0, width = 0, room = 0;
-  };
-  Holds holds = {};
   // Of memory through which blocks that share a sum give each other their parts, all zero before the first run; 0 where
   // none do. They wait for each other.
   int64_t partial_bytes = 0;

@@ -115,20 +115,6 @@ struct Near {
   uint32_t row, col;
   const T& operator[](uint32_t i) const { return at[(i / kWidth - row) * kCols + (i % kWidth - col)]; }
 };
-// What brings kRows of it there, of the kHeight there are.
-template <class T, int kHeight, int kWidth, int kRows, int kCols, int kThreads>
-inline void bring_near(T* to, const T* from, int row, int col) {
-  constexpr int kEach = 16 / int(sizeof(T)), kAcross = kCols / kEach;
-#pragma unroll 4
-  for (int i = threadIdx.x; i < kRows * kAcross; i += kThreads) {
-    const int r = i / kAcross, c = i % kAcross * kEach;
-    const bool in = row + r < kHeight;
-    copy_async<16>(to + r * kCols + c, in ? from + uint32_t(row + r) * kWidth + col + c : from, in);
-  }
-}
-struct Nothing {
-  void operator()() const {}
-};
 
 // A source whose elements are written to `to` besides.
 template <class T, class F>

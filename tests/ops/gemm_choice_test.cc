@@ -82,16 +82,18 @@ TEST(GemmChoice, FloatsThatAreRoundedTakeTwiceTheRoom) {
 }
 
 // Every tile's row reads all of the weights: with many, they are better rounded once.
-TEST(GemmChoice, FewRowsAreWorthRoundingFor) {
+TEST(GemmChoice, SmallWeightsAreWorthRounding) {
   const GemmSources b{.b = GemmOperand::rounded};
-  const auto is_worth_it = [&](int64_t m, bool tb) {
-    return is_worth_rounding({.dtype = DType::bf16, .m = m, .n = 1024, .k = 1024, .transpose_b = tb}, kProcessors,
-                             kShared, b);
+  const auto is_worth_it = [&](int64_t m, int64_t n, bool tb) {
+    return is_worth_rounding({.dtype = DType::bf16, .m = m, .n = n, .k = n, .transpose_b = tb}, kProcessors, kShared,
+                             b);
   };
   for (const bool tb : {false, true}) {
-    EXPECT_TRUE(is_worth_it(128, tb));
-    EXPECT_FALSE(is_worth_it(1024, tb));
+    EXPECT_TRUE(is_worth_it(128, 256, tb));
+    EXPECT_FALSE(is_worth_it(128, 1024, tb));
+    EXPECT_FALSE(is_worth_it(1024, 1024, tb));
   }
+  EXPECT_TRUE(is_worth_rounding({.dtype = DType::bf16, .m = 128, .n = 256, .k = 784}, kProcessors, kShared, b));
 }
 
 }  // namespace

@@ -80,11 +80,9 @@ struct StepSpec {
     size_t operand;
     CudaSource source;
     size_t first;
-    bool written = false;  // as the last result
   };
   std::vector<Source> sources = {};
-  bool first = false;  // see GemmSources
-  int64_t told = 0;    // see choose_tiles()
+  int64_t told = 0;  // see choose_tiles()
 
   const Source* source_of(size_t operand) const {
     for (const Source& each : sources)
@@ -95,7 +93,7 @@ struct StepSpec {
     const Source* source = source_of(operand);
     return !source ? GemmOperand::read : source->source.rounded ? GemmOperand::rounded : GemmOperand::computed;
   }
-  GemmSources operands() const { return {how(a()), how(b()), first}; }
+  GemmSources operands() const { return {how(a()), how(b())}; }
   int64_t shared_bytes() const { return lane->info().shared - kStepReserved; }
   size_t a() const { return swapped ? 1 : 0; }
   size_t b() const { return swapped ? 0 : 1; }
@@ -127,11 +125,6 @@ struct Matrix {
     for (size_t k = 0; k < source.operands.size(); ++k)
       add(source.types[k], parameter(source.operands[k]), given->first + source.operands[k]);
     text = fmt::format("  const auto {} = {}{};\n", name, source.text(), source.applied(parameter));
-    if (!given->written) return;
-    step.parameters += fmt::format(", {}* {}_out", source.type, name);
-    step.arguments.push_back({CudaStep::Argument::result, spec.body.outputs.size()});
-    text =
-        fmt::format("  const auto {0} = written({1}{2}, {0}_out);\n", name, source.text(), source.applied(parameter));
   }
 };
 
@@ -189,10 +182,7 @@ std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kerne
         if (with.source_of(each.operand) || ((each.operand >= 2 || rows) && !each.source->rounded) ||
             std::find(own.begin(), own.end(), each.operand) != own.end())
           return std::optional<SteppedKernel>();
-        // One block of many has all columns of its rows of the first matrix, and not of the second.
-        if (each.written && (each.operand != with.a() || each.source->rounded)) return std::optional<SteppedKernel>();
-        with.sources.push_back({each.operand, *each.source, each.first, each.written});
-        with.first |= each.alone;
+        with.sources.push_back({each.operand, *each.source, each.first});
       }
       if (!is_worth_rounding(with.gemm, processors, with.shared_bytes(), with.operands()))
         return std::optional<SteppedKernel>();

@@ -238,8 +238,6 @@ struct Gemm {
     for (int step = 0; step < count; ++step) {
       wait_for<S::kStages - 2>();
       __syncthreads();
-      if constexpr (requires { a.to; })
-        if (step == 0 && at.col == 0) HoldA::put(slots_a, a.to, at.row, first * S::kDeep);
       if constexpr (kMost >= S::kStages)
         if (step + S::kStages - 1 < count) fetch(step + S::kStages - 1, true, true);
       commit();
@@ -296,14 +294,11 @@ std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t sha
   const auto& [tile, splits, deep, stages, tiles, shared, nanoseconds] = *choice;
   const bool crowded = tile.tall / tile.rows / 16 * (tile.wide / tile.cols / 8) > 4;  // see kEarly
   if (computed_a || computed_b) {
-    // To compute them takes registers, too, which is worth it where nothing else is waited for; and where they take the
-    // memory of larger tiles, they are better read.
+    // To compute them takes registers, too; and where they take the memory of larger tiles, they are better read.
     const std::optional<GemmChoice> plain =
         choose_tiles(g, processors, shared_bytes,
                      {computed_a ? GemmOperand::read : sources.a, computed_b ? GemmOperand::read : sources.b}, told);
-    if ((crowded && !sources.first) || plain->tile.tall != tile.tall || plain->tile.wide != tile.wide ||
-        plain->splits != splits)
-      return {};
+    if (crowded || plain->tile.tall != tile.tall || plain->tile.wide != tile.wide || plain->splits != splits) return {};
   }
   const std::string members = fmt::format(
       "  using T = {};\n  using InA = {};\n  using InB = {};\n"

@@ -105,8 +105,6 @@ struct CudaSourced {
   size_t operand = 0;
   const CudaSource* source = nullptr;
   size_t first = 0;
-  bool written = false;  // for others besides, as one more result
-  bool alone = false;    // what else the kernel reads was there before: it waits for nothing but this
 };
 
 class SteppedKernel;

@@ -31,7 +31,7 @@ std::vector<WholePart> prepared(std::span<const WholePart> parts, int processors
     share_out(all, phases_on(all, processors), processors, made);
     if (fits_whole(all)) return all;
   }
-  return in_ranges(parts, processors, made);
+  return {parts.begin(), parts.end()};
 }
 
 std::vector<Joined> joined(CudaLane& lane, const std::vector<GpuInstruction>& instructions) {

@@ -203,17 +203,20 @@ class Spread {
   bool can_read(size_t m, size_t i) const {
     const Stretch& at = members_[m]->in[i];
     const CudaSpread& spread = members_[m]->kernel->spread();
+    // Of the tile, columns need what is in the same place, and sums the rows; a block has no more of it.
+    const bool in_place = std::find(spread.in_place.begin(), spread.in_place.end(), i) != spread.in_place.end();
     for (const Stretch& tile : product_.out) {
       if (!tile.overlaps(at)) continue;
       if (m == sums_ && i == spread.rows) continue;
-      if (kind(m) != CudaSpread::columns || tile != at || !owns(*members_[m], i) || i == spread.by) return false;
+      if (kind(m) != CudaSpread::columns || tile != at || !in_place || i == spread.by || i == spread.rows) return false;
     }
     // What was there before a member writes it is in the block's memory by then: of its own rows, and before it has
-    // told its part, without which no block gets that far.
+    // told its part, without which no block gets that far. (A read that has ended does not see what is written later,
+    // whatever the order in which others see it.)
     for (const Kept& each : kept_) {
       if (!each.at.overlaps(at)) continue;
       if (each.at != at || !owns(*members_[m], i)) return false;
-      if (m <= each.first_write && each.last_write < sums_) return false;
+      if (m <= each.first_write && (each.last_write < sums_ || !brought_as(m, i))) return false;
     }
     if (kind(m) != CudaSpread::none && i == spread.by) return size_of(at) % share_.width == 0;
     return true;

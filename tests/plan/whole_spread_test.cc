@@ -73,18 +73,24 @@ struct Network {
         {at(0, {dtype, {128, deep}}), at(1, {dtype, {deep, width}})}, {at(2, layer())});
   }
 
-  void add_small_product(bool back, std::vector<Stretch> in, std::vector<Stretch> out) {
+  // Times what `other` makes of the third operand: the layer as it lies, or a bias.
+  void add_small_product(bool back, std::vector<Stretch> in, std::vector<Stretch> out,
+                         const std::function<Value(Builder&)>& other = {}) {
     const Type result = back ? layer() : sums();
     Builder b;
-    Values inputs{b.input(result)};
-    Value y = inputs[0];
-    for (size_t i = 2; i < in.size(); ++i)
+    Value y = b.input(result);
+    if (in.size() > 2 && other)
+      y = y * other(b);
+    else if (in.size() > 2)
       y = y * (back ? b.input(layer()) : broadcast(b.input({dtype, {classes}}), result.shape, {1}));
     const Program body = b.take(Values{y});
     const GemmSpec g{
         .dtype = dtype, .m = 128, .n = back ? width : classes, .k = back ? classes : width, .transpose_b = back};
     ASSERT_TRUE(row_product(g));
     const CudaSpread::Kind kind = spread_kind(g);
+    std::vector<size_t> in_place;
+    for (size_t i : in_place_inputs(body))
+      if (i > 0) in_place.push_back(i + 1);
     const auto spread = std::make_shared<const CudaSpread>(
         CudaSpread{.kind = kind,
                    .rows = 0,
@@ -93,6 +99,7 @@ struct Network {
                    .width = width,
                    .row_type = memory_type(dtype),
                    .by_type = memory_type(dtype),
+                   .in_place = in_place,
                    .step =
                        [this, g, kind, body](int64_t cols) {
                          return finished(
@@ -191,6 +198,41 @@ TEST(WholeSpread, WhatWasThereBeforeIsReadBeforeItIsWrittenOver) {
   const std::optional<WholePart> none =
       spread(other.parts[0], std::span(other.parts).subspan(1), other.processors, other.made);
   EXPECT_FALSE(none);
+}
+
+TEST(WholeSpread, OfTheTileOnlyWhatABlockHasIsRead) {
+  const auto parts = [](Network& n, int64_t rows, const std::function<Value(Builder&)>& other) {
+    n.add_layer();
+    n.add_small_product(false, {at(2, n.layer()), at(3, n.weights()), at(5, {DType::f32, {n.classes}})},
+                        {at(4, n.sums())});
+    n.add_small_product(true, {at(rows, rows == 2 ? n.layer() : n.sums()), at(9, n.weights()), at(2, n.layer())},
+                        {at(7, n.layer())}, other);
+    return in_ranges(n.parts, n.processors, n.made).size();
+  };
+  Network same, first, rows{.width = 32, .classes = 32};
+  EXPECT_EQ(parts(same, 4, {}), 1u);
+  // The first column of each row, which others have; and all columns.
+  EXPECT_NE(parts(first, 4,
+                  [&](Builder& b) {
+                    const Value column = slice(b.input(first.layer()), {0, 0}, {128, 1}, {1, 1});
+                    return broadcast(reshape(column, {128}), first.layer().shape, {0});
+                  }),
+            1u);
+  EXPECT_NE(parts(rows, 2, {}), 1u);
+}
+
+TEST(WholeSpread, WhatColumnsReadOthersDoNotWriteOver) {
+  const Type each{DType::f32, {128}};
+  for (const bool over : {false, true}) {
+    Network n;
+    n.add_layer();
+    n.add_small_product(false, {at(2, n.layer()), at(3, n.weights()), at(5, {DType::f32, {10}})}, {at(4, n.sums())});
+    n.add_row(reduce_max_op, {n.sums()}, {{"axes", std::vector<int64_t>{1}}}, {at(4, n.sums())}, {at(6, each)});
+    n.add_small_product(true, {at(4, n.sums()), at(3, n.weights()), at(10, each)}, {at(7, n.layer())},
+                        [&](Builder& b) { return broadcast(b.input(each), n.layer().shape, {0}); });
+    n.add_row(mul_op, {each, each}, {}, {at(10, each), at(6, each)}, {at(over ? 10 : 11, each)});
+    EXPECT_EQ(in_ranges(n.parts, n.processors, n.made).size() == 1, !over);
+  }
 }
 
 TEST(WholeSpread, BlocksThatWaitForEachOtherAllRun) {

@@ -213,6 +213,9 @@ CudaSpread spread_of(const StepSpec& spec) {
   if (kind == CudaSpread::none) return {};
   const bool sums = kind == CudaSpread::sums, rounded = spec.how(spec.b()) == GemmOperand::rounded;
   const StepSpec::Source* source = spec.source_of(spec.b());
+  std::vector<size_t> in_place;
+  for (size_t i : in_place_inputs(spec.body))
+    if (i > 0) in_place.push_back(i + 1);
   return {.kind = kind,
           .rows = spec.a(),
           .by = source ? source->first + source->source.operands[0] : spec.b(),
@@ -220,6 +223,7 @@ CudaSpread spread_of(const StepSpec& spec) {
           .width = sums ? g.k : g.n,
           .row_type = memory_type(g.dtype),
           .by_type = rounded ? "float" : memory_type(g.dtype),
+          .in_place = std::move(in_place),
           .step =
               [=](int64_t cols) {
                 return *finished(spec,

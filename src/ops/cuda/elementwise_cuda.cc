@@ -286,6 +286,7 @@ CudaStep elementwise_step(const Program& body) {
 }
 
 std::vector<size_t> own_inputs(const Program& body) { return Written(body).own; }
+std::vector<size_t> in_place_inputs(const Program& body) { return Written(body).step.in_place; }
 
 CudaRanges elementwise_ranges(const Program& body) {
   const Shape& shape = body.types[body.outputs[0]].shape;

@@ -16,8 +16,10 @@ CudaRanges elementwise_ranges(const Program& body);
 // than its own. For who cuts them short: divisions and roots are within 2 ulp.
 std::optional<CudaSource> elementwise_source(const Program& body, const std::vector<CudaSourced>& computed);
 
-// The inputs of which a range of the results along their first dimension needs its own range only.
+// The inputs of which a range of the results along their first dimension needs its own range only; and an element, its
+// own element.
 std::vector<size_t> own_inputs(const Program& body);
+std::vector<size_t> in_place_inputs(const Program& body);
 
 // What `body` does to each element `i` of something that was computed, which is its first input, `x`, of the register
 // type: reads(i, r) reads what else it needs to a Read, finish(i, x, r) stores the results. Both are to be defined

@@ -74,6 +74,7 @@ struct CudaSpread {
   size_t rows = 0, by = 0;                  // operands: the matrix of rows, and the one it is multiplied by
   int64_t few = 0, width = 0;               // columns of result and `rows`, whichever are few
   std::string row_type = {}, by_type = {};  // of the operands' elements in memory
+  std::vector<size_t> in_place = {};        // other operands of which only the result's own element is read
   // By a warp, where a block has so many columns: `block` is the row, and `by` begins with what the first of them,
   // `col`, needs. Sums are made of what was told: `told`, `now` and `place` are where, when and by whom.
   std::function<CudaStep(int64_t cols)> step = {};

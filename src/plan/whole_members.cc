@@ -6,6 +6,10 @@
 
 namespace lockstep::detail {
 
+OwnParts::OwnParts(std::span<const WholePart> all) : parts(all.begin(), all.end()) {
+  for (WholePart& part : parts) part.kernel = &kernels.emplace_back(*part.kernel);
+}
+
 bool owns(const WholePart& part, size_t operand) {
   const std::vector<size_t>& own = part.kernel->ranges().own;
   return std::find(own.begin(), own.end(), operand) != own.end();

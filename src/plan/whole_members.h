@@ -8,6 +8,15 @@
 
 namespace lockstep::detail {
 
+// Parts with their kernels, for as long as something may be made of them anew.
+struct OwnParts {
+  std::deque<SteppedKernel> kernels;
+  std::vector<WholePart> parts;
+
+  explicit OwnParts(std::span<const WholePart> all);
+  OwnParts(const OwnParts&) = delete;
+};
+
 // Does a range of the part need its own range only of that operand?
 bool owns(const WholePart& part, size_t operand);
 

@@ -241,25 +241,17 @@ class Together {
 
 // Parts that are done together in so many ranges, or in fewer on fewer processors.
 SteppedKernel of_ranges(std::span<const WholePart> members, int64_t count) {
-  struct Own {
-    std::deque<SteppedKernel> kernels;  // for as long as it may be made anew
-    std::vector<WholePart> members;
-  };
-  const auto own = std::make_shared<Own>();
-  for (const WholePart& member : members) {
-    own->members.push_back(member);
-    own->members.back().kernel = &own->kernels.emplace_back(*member.kernel);
-  }
+  const auto own = std::make_shared<const OwnParts>(members);
   const auto fewer = [own, count](int processors) {
     const auto take = [&](int64_t n) {
-      return std::all_of(own->members.begin(), own->members.end(),
+      return std::all_of(own->parts.begin(), own->parts.end(),
                          [&](const WholePart& m) { return takes(m.kernel->ranges(), n); });
     };
     int64_t n = std::min<int64_t>(count, processors);
     while (n >= kFewest && !take(n)) --n;
-    return of_ranges(own->members, n >= kFewest ? n : count);
+    return of_ranges(own->parts, n >= kFewest ? n : count);
   };
-  return SteppedKernel(nullptr, {Together(own->members, count).step()}, {}, {.remake = fewer});
+  return SteppedKernel(nullptr, {Together(own->parts, count).step()}, {}, {.remake = fewer});
 }
 
 // Chains that become one with the product before them: they need nothing else that is not done by then.

@@ -172,9 +172,8 @@ class Spread {
   }
 
   bool can_be_spread(size_t m) const {
-    if (kind(m) != CudaSpread::none) return members_[m]->kernel->ranges().most == all_rows();
     const CudaRanges& ranges = members_[m]->kernel->ranges();
-    return ranges.most == all_rows() && ranges.by_warp != nullptr;
+    return ranges.most == all_rows() && (kind(m) != CudaSpread::none || ranges.by_warp);
   }
 
   // What it writes: columns of a block's own, or rows that every block has.
@@ -357,17 +356,8 @@ class Spread {
   std::vector<Brought> brought_;
 };
 
-// A product and a chain, with their kernels, for as long as it may be made anew.
-struct Own {
-  std::deque<SteppedKernel> kernels;
-  std::vector<WholePart> parts;
-
-  explicit Own(std::span<const WholePart> all) : parts(all.begin(), all.end()) {
-    for (WholePart& part : parts) part.kernel = &kernels.emplace_back(*part.kernel);
-  }
-};
-
-std::optional<SteppedKernel> made_of(const std::shared_ptr<const Own>& own, int processors) {
+// Of a product and a chain.
+std::optional<SteppedKernel> made_of(const std::shared_ptr<const OwnParts>& own, int processors) {
   const WholePart& product = own->parts[0];
   if (product.kernel->steps()[0].blocks > processors) return {};  // they wait for each other
   const Spread spread(product, std::span(own->parts).subspan(1));
@@ -381,7 +371,7 @@ std::optional<SteppedKernel> made_of(const std::shared_ptr<const Own>& own, int 
     const SteppedKernel smaller = own->parts[0].kernel->on(fewer);
     std::vector<WholePart> parts = own->parts;
     parts[0].kernel = &smaller;
-    const auto other = std::make_shared<const Own>(parts);
+    const auto other = std::make_shared<const OwnParts>(parts);
     std::optional<SteppedKernel> made = made_of(other, fewer);
     return made ? *std::move(made) : *made_of(own, processors);
   };
@@ -399,7 +389,7 @@ std::optional<WholePart> spread(const WholePart& product, std::span<const WholeP
     if (const CudaSpread& how = member.kernel->spread(); how.kind == CudaSpread::sums && !telling)
       telling = product.kernel->telling(how.few);
   if (telling) parts[0].kernel = &*telling;
-  std::optional<SteppedKernel> kernel = made_of(std::make_shared<const Own>(parts), processors);
+  std::optional<SteppedKernel> kernel = made_of(std::make_shared<const OwnParts>(parts), processors);
   if (!kernel) return {};
   std::vector<const WholePart*> all;
   for (const WholePart& part : parts) all.push_back(&part);

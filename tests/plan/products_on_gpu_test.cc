@@ -73,10 +73,7 @@ TEST(ProductsOnGpu, WithWhatIsReadForEachElementAreExact) {
       const Value one = w - product + broadcast(bias, {m, n}, {1});
       const Value other = cast(v, DType::f32) * w + cast(einsum("km,kn->mn", x, y), DType::f32);
       const Program program = fuse(b.take(Values{one, other}));
-      HostArrays in;
-      for (const Type& type : program.input_types()) in.push_back(whole_numbers(type, random()));
-      const HostArrays got = planned_on_gpu(program, in), wanted = eager(program, in);
-      for (size_t o = 0; o < got.size(); ++o) EXPECT_EQ(got[o].values(), wanted[o].values()) << "result " << o;
+      expect_same_on_gpu(program, random);
     }
 }
 

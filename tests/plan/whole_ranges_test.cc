@@ -283,10 +283,7 @@ TEST(WholeRanges, OnGpuTheyComputeTheSame) {
                                               {260, 7, 3}}) {
       SCOPED_TRACE(fmt::format("{} rows of {} to {}, {}", rows, deep, classes, name(dtype)));
       const Program program = rows_of_a_loss(dtype, rows, deep, classes);
-      HostArrays in;
-      for (const Type& type : program.input_types()) in.push_back(whole_numbers(type, random()));
-      const HostArrays got = planned_on_gpu(program, in), wanted = eager(program, in);
-      for (size_t o = 0; o < got.size(); ++o) EXPECT_EQ(got[o].values(), wanted[o].values()) << "result " << o;
+      expect_same_on_gpu(program, random);
     }
 }
 
@@ -315,10 +312,7 @@ TEST(WholeRanges, RoundsOnGpuComputeTheSame) {
                   xs = b.input({DType::f32, {length, 128, 16}});
       const Value bias = b.input({DType::f32, {8}});
       const Program program = b.take(scan(b, body, {start, zero}, {xs}, {bias}, length, reverse));
-      HostArrays in;
-      for (const Type& type : program.input_types()) in.push_back(whole_numbers(type, random()));
-      const HostArrays got = planned_on_gpu(program, in), wanted = eager(program, in);
-      for (size_t o = 0; o < got.size(); ++o) EXPECT_EQ(got[o].values(), wanted[o].values()) << "result " << o;
+      expect_same_on_gpu(program, random);
     }
 }
 

@@ -1,7 +1,10 @@
 // The program lowered, planned and run on the GPU, twice with the same memory: the second time as a recording.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdlib>
+#include <random>
 
 #include "lane/cuda/cuda_lane.h"
 #include "rows/eager.h"
@@ -32,6 +35,14 @@ inline HostArrays planned_on_gpu(const Program& p, const HostArrays& inputs) {
   }
   for (size_t k = 0; k < results.size(); ++k) lane.to_host(results[k].buffer->data(), out[k], results[k].type.bytes());
   return results;
+}
+
+// What the GPU computes of whole numbers, small enough for that to be exact, is what a plain evaluation does.
+inline void expect_same_on_gpu(const Program& p, std::mt19937& random) {
+  HostArrays in;
+  for (const Type& type : p.input_types()) in.push_back(whole_numbers(type, random()));
+  const HostArrays got = planned_on_gpu(p, in), wanted = eager(p, in);
+  for (size_t o = 0; o < got.size(); ++o) EXPECT_EQ(got[o].values(), wanted[o].values()) << "result " << o;
 }
 
 }  // namespace lockstep

@@ -108,8 +108,8 @@ struct Gemm {
       bring<kSizeB>(FeedB(b + int64_t(at.batch) * S::kStrideB, at.col), at, to);
   }
 
-  // `a` and `b`: pointers, or what computes their elements (Hold). `partial`: where blocks give each other their sums, all zero before and after; unused with one split. `early`: what was
-  // brought already, bit 0 for a and bit 1 for b.
+  // `a` and `b`: pointers, or what computes their elements (Hold). `partial`: where blocks give each other their sums,
+  // all zero before and after; unused with one split. `early`: what was brought already, bit 0 for a and bit 1 for b.
   template <class Read, class A, class B, class Reader, class Finish>
   static void run(uint32_t block, const A& a, const B& b, float* partial, char* shared, const Reader& read,
                   const Finish& finish, uint32_t early) {

@@ -136,6 +136,13 @@ struct Store<f16> {
 };
 template <class T, class R>
 inline R rounded(R x) { return load(Store<T>::of(x)); }
+
+// An element of type T, or a float that is rounded to it.
+template <class T, class In>
+inline float element_of(const In& x) {
+  if constexpr (sizeof(In) > sizeof(T)) return rounded<T>(x);
+  else return load(x);
+}
 }  // namespace lockstep
 )";
 

@@ -21,15 +21,11 @@ struct RowProduct {
   static constexpr int kParts = kN >= kThreads ? 1 : kThreads / kN < kK ? kThreads / kN : kK;
   static constexpr bool kByThreads = kParts <= 8;  // add up those of a column, each; otherwise warps do
 
-  static float element(const InB& x) {
-    if constexpr (sizeof(InB) > sizeof(T)) return rounded<T>(x);
-    else return load(x);
-  }
   static float sum(const T* a, const InB* b, int n, int part) {
     float x = 0;
 #pragma unroll 16
     for (int k = part; k < kK; k += kParts)
-      x = __fmaf_rn(load(a[k]), element(b[kTransposeB ? n * kLeadB + k : k * kLeadB + n]), x);
+      x = __fmaf_rn(load(a[k]), element_of<T>(b[kTransposeB ? n * kLeadB + k : k * kLeadB + n]), x);
     return x;
   }
 

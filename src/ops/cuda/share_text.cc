@@ -42,13 +42,6 @@ struct Both {
   Element operator[](uint32_t i) const { return {to + i, near + (i / kWidth - row) * kCols + (i % kWidth - col)}; }
 };
 
-// An element of type T, or a float that is rounded to it.
-template <class T, class In>
-inline float element_of(const In& x) {
-  if constexpr (sizeof(In) > sizeof(T)) return rounded<T>(x);
-  else return load(x);
-}
-
 // Rows of C = A x B, where kAcross blocks have kCols columns of A each, and so many rows of B. A warp has a row: each
 // tells its part of the sums, and all add them up in the same order.
 template <class T, class InB, int kCols, int kAcross, int kN>

@@ -36,6 +36,9 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
+// REQUIRES: it says that the job has failed.
+Failure failure_in(const Answer& answer) { return answer.failure.value_or(Failure{.message = answer.text}); }
+
 ControlOptions completed(ControlOptions options) {
   if (options.host.empty()) options.host = host_name();
   return options;
@@ -121,9 +124,10 @@ Answer Control::ask(decltype(Request::what) what, const std::string& operation, 
     case Outcome::timeout:
       throw CommTimeout(answer.text);
     case Outcome::failed: {
-      // failure() says the same as this answer, whichever of the two comes first.
-      std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, kFailureComes, [this] { return failure_ || closing_; });
+      // The coordinator may end before a heartbeat hears the same of it.
+      const std::lock_guard lock(mutex_);
+      if (!failure_) failure_ = failure_in(answer);
+      changed_.notify_all();
       throw CommAborted(fmt::format("{}: the job has failed: {}", operation, answer.text));
     }
     case Outcome::unreachable:
@@ -132,8 +136,10 @@ Answer Control::ask(decltype(Request::what) what, const std::string& operation, 
     case Outcome::refused:
       throw Error(answer.text);
   }
-  if (const auto known = failure())
-    throw CommAborted(fmt::format("{}: the job has failed: {}", operation, describe(*known)));
+  // A coordinator that ends tells why, but the answer to a heartbeat may be on its way still.
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, kFailureComes, [this] { return failure_ || closing_; });
+  if (failure_) throw CommAborted(fmt::format("{}: the job has failed: {}", operation, describe(*failure_)));
   throw CommError(
       fmt::format("{}: no answer from the coordinator, {}, at {}: {}; it has ended, or the network to it is gone",
                   operation, peers_.empty() ? process_text(0, "", 0) : process_text(0, peers_[0].host, peers_[0].pid),
@@ -260,9 +266,10 @@ std::optional<Control::Ending> Control::beat_until_the_end() {
       case Outcome::over:
         return std::nullopt;
       case Outcome::failed:
-        return Ending{answer.failure.value_or(Failure{.message = answer.text}), true};
+        return Ending{failure_in(answer), true};
       case Outcome::unreachable: {
         if (pause({})) return std::nullopt;
+        if (const auto known = failure()) return Ending{*known, true};
         if (Clock::now() - answered < options_.heartbeat_timeout) {
           if (pause(kReconnectPause)) return std::nullopt;
           break;
@@ -286,7 +293,7 @@ void Control::run() {
   if (!found) return;
   {
     std::unique_lock lock(mutex_);
-    failure_ = found->failure;
+    if (!failure_) failure_ = found->failure;
     changed_.notify_all();
     // Who waits for an answer that is on its way, such as why it was refused, is not to hear of its consequence first.
     if (found->answers) changed_.wait_for(lock, kAnswersCome, [&] { return asking_ == 0 || closing_; });
@@ -297,8 +304,9 @@ void Control::run() {
   changed_.wait(lock, [&] { return callback_ || closing_; });
   if (!callback_) return;
   const auto callback = std::exchange(callback_, nullptr);
+  const Failure failure = *failure_;
   lock.unlock();
-  callback(found->failure);
+  callback(failure);
 }
 
 }  // namespace lockstep

@@ -56,10 +56,12 @@ Session::Session(const distributed::Options& options, const detail::ClusterInfo&
     control_->report_failure({.message = error.what(), .retryable = false});
     throw;
   } catch (const CommAborted&) {
-    // The cause is on its way; where starting again is of no use, it is this process's error as well.
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, kCauseComes, [this] { return failure_.has_value(); });
-    if (failure_ && !failure_->retryable) throw Error(describe(*failure_));
+    // The cause is known or on its way; where starting again is of no use, it is this process's error as well.
+    if (!control_->failure()) {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, kCauseComes, [this] { return failure_.has_value(); });
+    }
+    if (const auto failure = control_->failure(); failure && !failure->retryable) throw Error(describe(*failure));
     throw;
   } catch (const std::exception& error) {
     control_->report_failure({.message = error.what()}, true);

@@ -290,10 +290,22 @@ TEST(Control, MissingProcessesAreAnIoError) {
                 "register: in 30 ms 1 of 2 processes came; missing: process 1");
 }
 
-// Brings the answer to an agreement only when the job's failure has been heard of: as a thread does that is not woken.
-class SlowToAgree final : public ControlChannel {
+// A way to the coordinator with something in it.
+class ThroughAnother : public ControlChannel {
  public:
-  explicit SlowToAgree(std::unique_ptr<ControlChannel> channel) : channel_(std::move(channel)) {}
+  explicit ThroughAnother(std::unique_ptr<ControlChannel> channel) : channel_(std::move(channel)) {}
+
+  void close() override { channel_->close(); }
+  std::string coordinator() const override { return channel_->coordinator(); }
+
+ protected:
+  const std::unique_ptr<ControlChannel> channel_;
+};
+
+// Brings the answer to an agreement only when the job's failure has been heard of: as a thread does that is not woken.
+class SlowToAgree final : public ThroughAnother {
+ public:
+  using ThroughAnother::ThroughAnother;
 
   Answer call(const Request& request, std::chrono::nanoseconds timeout) override {
     Answer answer = channel_->call(request, timeout);
@@ -309,15 +321,13 @@ class SlowToAgree final : public ControlChannel {
     return answer;
   }
   void close() override {
-    channel_->close();
+    ThroughAnother::close();
     const std::lock_guard lock(mutex_);
     closed_ = true;
     changed_.notify_all();
   }
-  std::string coordinator() const override { return channel_->coordinator(); }
 
  private:
-  const std::unique_ptr<ControlChannel> channel_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool failed_ = false, closed_ = false;
@@ -339,6 +349,61 @@ TEST(Control, ReasonOfARefusalComesBeforeItsConsequence) {
     EXPECT_EQ(heard.wait().message, "we differ");
   });
 }
+
+// A job of two of which process 0 fails while process 1, which has such a channel, waits for a value.
+template <typename Channel>
+void expect_cause_is_heard_over() {
+  const auto host = std::make_shared<CoordinatorHost>(
+      CoordinatorOptions{.process_count = 2, .version = LOCKSTEP_VERSION, .heartbeat_timeout = kGenerous});
+  on_all(2, [&](int i) {
+    std::unique_ptr<ControlChannel> channel = in_process_channel(host);
+    if (i == 1) channel = std::make_unique<Channel>(std::move(channel));
+    Control control(
+        std::move(channel),
+        {.process_id = i, .process_count = 2, .heartbeat_timeout = kGenerous, .host = "n" + std::to_string(i)});
+    Heard heard(control);
+    if (i == 0) {
+      control.report_failure({.message = "no such file", .retryable = false});
+    } else {
+      EXPECT_THROWS(control.get("never", kGenerous), CommAborted, "get: the job has failed: ");
+      ASSERT_TRUE(control.failure());  // at once
+    }
+    const Failure failure = heard.wait();
+    EXPECT_EQ(failure.message, "no such file");
+    EXPECT_FALSE(failure.retryable);
+  });
+}
+
+// Its heartbeats do not reach the coordinator: as when that ends between the answers to two questions.
+class WithoutHeartbeats final : public ThroughAnother {
+ public:
+  using ThroughAnother::ThroughAnother;
+
+  Answer call(const Request& request, std::chrono::nanoseconds timeout) override {
+    if (std::holds_alternative<request::Heartbeat>(request.what))
+      return {.outcome = Outcome::unreachable, .text = "the connection broke"};
+    return channel_->call(request, timeout);
+  }
+};
+
+TEST(Control, WhoWasToldOfAFailureOnceKnowsIt) { expect_cause_is_heard_over<WithoutHeartbeats>(); }
+
+// Answers nothing when the job has failed, but tells so a little later: as when the coordinator ends meanwhile.
+class HeartbeatsLast final : public ThroughAnother {
+ public:
+  using ThroughAnother::ThroughAnother;
+
+  Answer call(const Request& request, std::chrono::nanoseconds timeout) override {
+    Answer answer = channel_->call(request, timeout);
+    if (answer.outcome != Outcome::failed) return answer;
+    if (!std::holds_alternative<request::Heartbeat>(request.what))
+      return {.outcome = Outcome::unreachable, .text = "it was closed"};
+    std::this_thread::sleep_for(200ms);
+    return answer;
+  }
+};
+
+TEST(Control, WhoIsNotAnsweredHearsTheCauseAllTheSame) { expect_cause_is_heard_over<HeartbeatsLast>(); }
 
 TEST(Control, FailedJobCannotBeJoined) {
   const auto host = std::make_shared<CoordinatorHost>(CoordinatorOptions{.version = LOCKSTEP_VERSION});

@@ -21,35 +21,19 @@ size_t pointers_of(const SteppedKernel& kernel) {
   return out;
 }
 
-// A kernel is started before the one before it is done (CudaFunction::launch), and that one says from when on: then
-// nothing is lost between the two.
-constexpr const char* kOneAfterAnother = R"(
-inline void after_the_last() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-inline void before_the_next() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-)";
-
 // Blocks wait here for each other: the word counts all that have come, on and on from kernel to kernel.
 constexpr const char* kMeet = R"(
+#include "machine.h"
+using namespace lockstep;
 inline void come(uint64_t* word, uint64_t& all) {
   all += gridDim.x;
   __syncthreads();
-  if (threadIdx.x == 0) asm volatile("red.release.gpu.global.add.u64 [%0], 1;" ::"l"(word) : "memory");
+  if (threadIdx.x == 0) count_one(word);
 }
 inline void wait_for_all(uint64_t* word, uint64_t all) {
-  if (threadIdx.x == 0) {
-    uint64_t now;
-    do {
-      asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(now) : "l"(word) : "memory");
-    } while (now < all);
-  }
+  if (threadIdx.x == 0)
+    while (counted(word) < all) {
+    }
   __syncthreads();
 }
 inline void meet(uint64_t* word, uint64_t& all) {
@@ -214,15 +198,16 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
     }
     body += fmt::format("  for (uint32_t t = blockIdx.x; t < {}u; t += gridDim.x) {{\n{}\n  }}\n", tasks, chosen);
   }
-  // What is counted must not be the same the next time.
-  if (phases.size() == 1) body += "  come(word, all_came);\n";
   if (steps) body += "  }\n";
+  // What is counted must not be the same the next time. Not in each round: who comes twice before it waits for others
+  // would be counted twice by one that has not yet looked at the word.
+  if (phases.size() == 1) body += "  come(word, all_came);\n";
   // Pointers that are near were written by all threads.
   const std::string first =
       ahead ? fmt::format("  if (ahead) {{\n{}{}  }}\n", near ? "  __syncthreads();\n" : "", bring_early(0)) : "";
   std::string out;
   for (const std::string& prelude : preludes) out += prelude;
-  return out + kOneAfterAnother + kMeet + (steps ? kAtRound : "") + functions +
+  return out + kMeet + (steps ? kAtRound : "") + functions +
          fmt::format(
              R"(struct All {{
   void* p[{pointers}];

@@ -146,31 +146,52 @@ ConvWork by_dnn(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec, con
   };
 }
 
-// Of work that is queued many times over; nothing when it cannot be recorded.
-std::optional<double> seconds(CudaLane& lane, const std::function<void()>& work) {
-  using Clock = std::chrono::steady_clock;
-  constexpr int kTimes = 10, kRounds = 4;
-  std::optional<double> best;
-  try {
+// Work that is queued many times over, to be timed.
+class Timed {
+ public:
+  // Throws Error when it cannot be recorded.
+  Timed(CudaLane& lane, const std::function<void()>& work) : lane_(lane) {
+    constexpr int kTimes = 10;
     work();  // also what is prepared on first use
-    const cudaGraphExec_t graph = lane.record([&] {
+    graph_ = lane.record([&] {
       for (int i = 0; i < kTimes; ++i) work();
     });
-    for (int round = 0; round < kRounds; ++round) {
-      check_cuda(cuda().cudaStreamSynchronize(lane.stream()), "measure a convolution");
-      const Clock::time_point start = Clock::now();
-      lane.replay(graph);
-      check_cuda(cuda().cudaStreamSynchronize(lane.stream()), "measure a convolution");
-      const std::chrono::duration<double> took = Clock::now() - start;
-      if (round > 0 && (!best || took.count() < *best)) best = took.count();
-    }
-    lane.forget(graph);
-  } catch (const OutOfMemory&) {
-    throw;
-  } catch (const Error&) {
-    return {};
   }
-  return best;
+  ~Timed() { lane_.forget(graph_); }
+  Timed(const Timed&) = delete;
+  Timed& operator=(const Timed&) = delete;
+
+  double seconds() const {
+    using Clock = std::chrono::steady_clock;
+    wait();
+    const Clock::time_point start = Clock::now();
+    lane_.replay(graph_);
+    wait();
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+ private:
+  void wait() const { check_cuda(cuda().cudaStreamSynchronize(lane_.stream()), "measure a convolution"); }
+
+  CudaLane& lane_;
+  cudaGraphExec_t graph_ = nullptr;
+};
+
+// Which of the two takes less time, in turns: others may use the GPU meanwhile, now more and now less.
+struct Comparison {
+  bool first = false;  // it is the first
+  bool clear = false;  // and it was so nearly each time
+};
+Comparison compare(const Timed& one, const Timed& other) {
+  constexpr int kRounds = 12, kExceptions = 1;
+  int first = 0;
+  for (const Timed* each : {&one, &other}) each->seconds();
+  for (int round = 0; round < kRounds; ++round) {
+    const bool turned = round % 2 != 0;
+    const double before = (turned ? other : one).seconds(), after = (turned ? one : other).seconds();
+    first += turned ? after < before : before < after;
+  }
+  return {first > kRounds / 2, first <= kExceptions || first >= kRounds - kExceptions};
 }
 
 // "own", or "cudnn 1 0 4096": algorithm, kind of products, bytes of work space.
@@ -220,9 +241,13 @@ void remember(const std::string& key, const std::string& text) {
   }
 }
 
-// What cuDNN takes, or nothing where our own kernel is faster.
-std::optional<CudaConv::Algorithm> measure(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec,
-                                           const Program* body, ConvWay by, const OwnConv& own) {
+// What cuDNN takes, or nothing where our own kernel is faster; and whether another try would say the same.
+struct Choice {
+  std::optional<CudaConv::Algorithm> dnn;
+  bool clear = true;
+};
+Choice measure(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec, const Program* body, ConvWay by,
+               const OwnConv& own) {
   CudaLane& lane = *spec.cuda;
   std::vector<BufferPtr> held;
   const auto memory = [&](int64_t bytes) {
@@ -236,18 +261,25 @@ std::optional<CudaConv::Algorithm> measure(ConvPass pass, const ConvSpec& conv, 
   for (const Type& type : spec.out) out.push_back(memory(type.bytes()));
   const auto found =
       CudaConv::find(lane, pass, conv, cuda_math(), in[0], in[1], memory(results_of(pass, conv) * size_of(conv.dtype)));
-  if (!found || by == ConvWay::dnn) return found;
-  const auto time_of = [&](const Kernel& kernel) { return seconds(lane, [&] { kernel(in.data(), out.data()); }); };
-  const auto theirs = time_of(one_after_the_other(by_dnn(pass, conv, spec, *found), spec, body));
-  const auto ours = time_of(own.kernel());
-  return theirs && ours && *theirs < *ours ? found : std::nullopt;
+  if (!found || by == ConvWay::dnn) return {found};
+  const Kernel theirs = one_after_the_other(by_dnn(pass, conv, spec, *found), spec, body), ours = own.kernel();
+  try {
+    const Timed time_theirs(lane, [&] { theirs(in.data(), out.data()); });
+    const Timed time_ours(lane, [&] { ours(in.data(), out.data()); });
+    const Comparison compared = compare(time_theirs, time_ours);
+    return {compared.first ? found : std::nullopt, compared.clear};
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const Error&) {  // one that cannot be recorded is not used
+    return {};
+  }
 }
 
 std::optional<CudaConv::Algorithm> choice_of(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec,
                                              const Program* body, const OwnConv& own) {
   const ConvWay by = way.load();
   if (by == ConvWay::own || CudaConv::version() == 0 || spec.cuda->recording()) return {};
-  if (by == ConvWay::dnn) return measure(pass, conv, spec, body, by, own);
+  if (by == ConvWay::dnn) return measure(pass, conv, spec, body, by, own).dnn;
   static std::mutex mutex;
   static auto* const chosen = new std::map<std::string, std::string>;
   const std::lock_guard lock(mutex);
@@ -256,11 +288,12 @@ std::optional<CudaConv::Algorithm> choice_of(ConvPass pass, const ConvSpec& conv
   if (text.empty()) text = remembered(key);
   if (text.empty()) {
     try {
-      text = to_text(measure(pass, conv, spec, body, by, own));
+      const Choice choice = measure(pass, conv, spec, body, by, own);
+      text = to_text(choice.dnn);
+      if (choice.clear) remember(key, text);  // else the next run measures again
     } catch (const OutOfMemory&) {
       return {};  // there is room for the convolution alone, perhaps; the next run measures again
     }
-    remember(key, text);
   }
   return from_text(text);
 }

@@ -284,21 +284,13 @@ std::string word_text(DType dtype, ConvMath math) {
         "using Word = {};\ninline Word word(T x, T) {{ return load(x); }}\n"
         "inline Word multiply_add(Word a, Word b, Word c) {{ return {}(a, b, c); }}\n",
         sum, dtype == DType::f64 ? "__fma_rn" : "__fmaf_rn");
-  const char* shape = math == ConvMath::tf32 ? "m16n8k8.row.col.f32.tf32.tf32.f32"
-                      : dtype == DType::bf16 ? "m16n8k16.row.col.f32.bf16.bf16.f32"
-                                             : "m16n8k16.row.col.f32.f16.f16.f32";
-  const char* word =
-      math == ConvMath::tf32
-          ? "inline Word word(float x, float) { Word y; asm(\"cvt.rna.tf32.f32 %0, %1;\" : \"=r\"(y) : \"f\"(x)); "
-            "return y; }\n"
-          : "inline Word word(T low, T high) { return Word(low.bits) | Word(high.bits) << 16; }\n";
+  const char* word = math == ConvMath::tf32
+                         ? "inline Word word(float x, float) { return nearest_tf32(x); }\n"
+                         : "inline Word word(T low, T high) { return Word(low.bits) | Word(high.bits) << 16; }\n";
   return fmt::format(
       "using Word = uint32_t;\n{}"
-      "inline void mma(float (&c)[4], const Word (&a)[4], const Word (&b)[2]) {{\n"
-      "  asm volatile(\"mma.sync.aligned.{} {{%0,%1,%2,%3}}, {{%4,%5,%6,%7}}, {{%8,%9}}, {{%0,%1,%2,%3}};\"\n"
-      "      : \"+f\"(c[0]), \"+f\"(c[1]), \"+f\"(c[2]), \"+f\"(c[3])\n"
-      "      : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b[0]), \"r\"(b[1]));\n}}\n",
-      word, shape);
+      "inline void mma(float (&c)[4], const Word (&a)[4], const Word (&b)[2]) {{ multiply_one(T{{}}, c, a, b); }}\n",
+      word);
 }
 
 }  // namespace

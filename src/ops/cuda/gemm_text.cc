@@ -30,15 +30,10 @@ inline uint32_t on_its_way(float x) {
 }
 inline float arrived(uint32_t word) { return __uint_as_float(~word); }
 inline void give(float* to, const float4& x) {
-  asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(on_its_way(x.x)),
-               "r"(on_its_way(x.y)), "r"(on_its_way(x.z)), "r"(on_its_way(x.w)) : "memory");
+  leave(to, on_its_way(x.x), on_its_way(x.y), on_its_way(x.z), on_its_way(x.w));
 }
-inline uint32_t look_at(const float* from) {
-  uint32_t word;
-  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(word) : "l"(from) : "memory");
-  return word;
-}
-inline void take(float* from) { asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(from), "r"(0) : "memory"); }
+inline uint32_t look_at(const float* from) { return look_at(reinterpret_cast<const uint32_t*>(from)); }
+inline void take(float* from) { leave(reinterpret_cast<uint32_t*>(from), 0u); }
 
 // One tile of C = A x B, batched. The warps of the block share the tile's rows, its columns, and the sum, and kSplits
 // blocks share the sum once more; what each of the latter added up is added in order. Then, for element i of the dense

@@ -4,6 +4,7 @@
 
 #include "ops/cuda/conv_image_text.h"
 #include "ops/cuda/gemm_text.h"
+#include "ops/cuda/machine_text.h"
 #include "ops/cuda/row_product_text.h"
 #include "ops/cuda/share_text.h"
 #include "ops/cuda/text.h"
@@ -88,13 +89,11 @@ using make_unsigned_t = typename make_unsigned<T>::type;
 
 // Elements in memory: a type each, which loads to the type that computes and is stored from it.
 constexpr const char* kElements = R"(#pragma once
+#include "machine.h"
 #include "ops/loops/scalar.h"
 namespace lockstep {
-struct bf16 { uint16_t bits; };
-struct f16 { uint16_t bits; };
-
 inline float load(bf16 x) { return math::from_bits(uint32_t(x.bits) << 16); }
-inline float load(f16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits)); return y; }
+inline float load(f16 x) { return from_half(x.bits); }
 template <class T>
 inline T load(T x) { return x; }
 
@@ -118,21 +117,11 @@ struct Store {
 };
 template <>
 struct Store<bf16> {
-  static bf16 of(float x) {
-#if __CUDA_ARCH__ >= 800
-    bf16 y;
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
-    return y;
-#else
-    const uint32_t u = math::bits(x);
-    if ((u & 0x7fffffffu) > 0x7f800000u) return {uint16_t((u >> 16) | 0x40u)};
-    return {uint16_t((u + 0x7fffu + ((u >> 16) & 1u)) >> 16)};
-#endif
-  }
+  static bf16 of(float x) { return {to_bf16(x)}; }
 };
 template <>
 struct Store<f16> {
-  static f16 of(float x) { f16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y; }
+  static f16 of(float x) { return {to_half(x)}; }
 };
 template <class T, class R>
 inline R rounded(R x) { return load(Store<T>::of(x)); }
@@ -162,32 +151,20 @@ constexpr const char* kElementwise =
     // is made of products whose factors were cut short.
     "template <class T> inline T quick_div_(T a, T b) { return div_(a, b); }\n"
     "template <class T> inline T quick_sqrt_(T x) { return sqrt_(x); }\n"
-    "template <> inline float quick_div_(float a, float b) {\n"
-    "  float y;\n"
-    "  asm(\"div.full.f32 %0, %1, %2;\" : \"=f\"(y) : \"f\"(a), \"f\"(b));\n"
-    "  return y;\n"
-    "}\n"
-    "template <> inline float quick_sqrt_(float x) {\n"
-    "  float y;\n"
-    "  asm(\"sqrt.approx.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x));\n"
-    "  return y;\n"
-    "}\n"
+    "template <> inline float quick_div_(float a, float b) { return full_div(a, b); }\n"
+    "template <> inline float quick_sqrt_(float x) { return approx_sqrt(x); }\n"
     "}\n";
 
 }  // namespace
 
 const std::vector<CudaHeader>& kernel_headers() {
-  static const auto* const headers = new std::vector<CudaHeader>{{"cstdint", kCstdint},
-                                                                 {"type_traits", kTypeTraits},
-                                                                 {"ops/math.h", kMathText},
-                                                                 {"ops/loops/scalar.h", kScalarText},
-                                                                 {"elements.h", kElements},
-                                                                 {"elementwise.h", kElementwise},
-                                                                 {"tiles.h", kTilesText},
-                                                                 {"gemm.h", kGemmText},
-                                                                 {"row_product.h", kRowProductText},
-                                                                 {"share.h", kShareText},
-                                                                 {"conv_image.h", kConvImageText}};
+  static const auto* const headers =
+      new std::vector<CudaHeader>{{"cstdint", kCstdint},           {"type_traits", kTypeTraits},
+                                  {"ops/math.h", kMathText},       {"ops/loops/scalar.h", kScalarText},
+                                  {"machine.h", kMachineText},     {"elements.h", kElements},
+                                  {"elementwise.h", kElementwise}, {"tiles.h", kTilesText},
+                                  {"gemm.h", kGemmText},           {"row_product.h", kRowProductText},
+                                  {"share.h", kShareText},         {"conv_image.h", kConvImageText}};
   return *headers;
 }
 

@@ -13,13 +13,7 @@ namespace lockstep {
 // A float with the time it was told at, in a word that is written and read as a whole: who looks for it sees by that
 // whether it is there.
 inline void tell(uint64_t* to, float x, uint32_t now) {
-  const uint64_t word = uint64_t(now) << 32 | __float_as_uint(x);
-  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
-}
-inline uint64_t hear(const uint64_t* from) {
-  uint64_t word;
-  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(from) : "memory");
-  return word;
+  leave(to, uint64_t(now) << 32 | __float_as_uint(x));
 }
 
 // Some columns of a matrix of kWidth columns in the block's memory, its first element at (row, col), by the numbers
@@ -82,7 +76,7 @@ struct SharedSums {
 #pragma unroll
       for (int u = 0; u < kOwn; ++u) {
         const int q = part + u * kParts;
-        words[u] = part < kParts && q < kAcross ? hear(from + q * kN) : uint64_t(now) << 32;
+        words[u] = part < kParts && q < kAcross ? look_at(from + q * kN) : uint64_t(now) << 32;
       }
 #pragma unroll
       for (int u = 0; u < kOwn; ++u) all &= uint32_t(words[u] >> 32) == now;

@@ -8,19 +8,6 @@ const char* const kTilesText = R"(#pragma once
 #include "elements.h"
 namespace lockstep {
 
-template <int kBytes>
-inline void copy_async(void* to, const void* from, bool inside) {
-  const uint32_t at = uint32_t(__cvta_generic_to_shared(to));
-  const int size = inside ? kBytes : 0;  // what is not read is zero
-  if constexpr (kBytes == 16)
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(size) : "memory");
-  else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(at), "l"(from), "r"(size) : "memory");
-}
-inline void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int kLeft>
-inline void wait_for() { asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory"); }
-
 // Elements behind each row of a tile, whose rows are those of the sum (kDeepFirst) or go along it, so that a warp reads
 // from all banks: of what is multiplied as it is, rows of sixteen bytes; of floats that are rounded, the pairs of which.
 template <class T, class In>
@@ -100,37 +87,6 @@ struct Hold {
 // the last of those bits of it, on average as often above as below, and is the same where the rest is zero; to round to
 // the nearest takes eight times as long.
 inline uint32_t tf32(uint32_t x) { return __float_as_uint(__uint_as_float(x) * 1.0003384f); }
-
-// Two floats as the halves of a word, each the same as Store makes of it.
-inline uint32_t rounded_pair(bf16, uint32_t low, uint32_t high) {
-  uint32_t out;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(__uint_as_float(high)), "f"(__uint_as_float(low)));
-  return out;
-}
-inline uint32_t rounded_pair(f16, uint32_t low, uint32_t high) {
-  uint32_t out;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(__uint_as_float(high)), "f"(__uint_as_float(low)));
-  return out;
-}
-
-// Matrices of eight rows of sixteen bytes, four or two at a time, from the rows whose addresses the lanes give: a
-// thread has word t of row g, or, turned around, the halves 2t and 2t + 1 of column g.
-template <bool kTurned, int kCount>
-inline void load_matrices(uint32_t* to, const void* row) {
-  const uint32_t at = uint32_t(__cvta_generic_to_shared(row));
-  if constexpr (kCount == 4 && kTurned)
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
-  else if constexpr (kCount == 4)
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
-  else if constexpr (kTurned)
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
-                 : "=r"(to[0]), "=r"(to[1]) : "r"(at) : "memory");
-  else
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
-                 : "=r"(to[0]), "=r"(to[1]) : "r"(at) : "memory");
-}
 
 // kCount floats that lie side by side, where that many begin at a multiple of their size.
 template <int kCount>
@@ -302,23 +258,6 @@ struct Fragments {
     for (int i = 0; i < kTall; ++i)
 #pragma unroll
       for (int j = 0; j < kWide; ++j) multiply_one(T{}, c[i][j], a[i], b[j]);
-  }
-
- private:
-  static void multiply_one(float, float (&c)[4], const uint32_t (&x)[4], const uint32_t (&y)[2]) {
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
-  }
-  static void multiply_one(bf16, float (&c)[4], const uint32_t (&x)[4], const uint32_t (&y)[2]) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
-  }
-  static void multiply_one(f16, float (&c)[4], const uint32_t (&x)[4], const uint32_t (&y)[2]) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
   }
 };
 }  // namespace lockstep

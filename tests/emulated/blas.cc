@@ -1,0 +1,155 @@
+// The functions of CUDA's matrix library that are used, as plain loops.
+#include <cublasLt.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "emulated/halves.h"
+#include "emulated/stream.h"
+
+namespace emulated {
+namespace {
+
+struct Layout {
+  cudaDataType type;
+  int64_t rows, cols, line;
+  int32_t batch = 1;
+  int64_t stride = 0;
+};
+struct Description {
+  cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
+};
+
+Layout& layout(void* of) { return *static_cast<Layout*>(of); }
+
+double read(const void* from, cudaDataType type, int64_t i) {
+  switch (type) {
+    case CUDA_R_64F:
+      return static_cast<const double*>(from)[i];
+    case CUDA_R_16F:
+      return from_f16(static_cast<const uint16_t*>(from)[i]);
+    case CUDA_R_16BF:
+      return from_bf16(static_cast<const uint16_t*>(from)[i]);
+    default:
+      return static_cast<const float*>(from)[i];
+  }
+}
+
+void write(void* to, cudaDataType type, int64_t i, double value) {
+  const auto rounded = static_cast<float>(value);
+  switch (type) {
+    case CUDA_R_64F:
+      static_cast<double*>(to)[i] = value;
+      return;
+    case CUDA_R_16F:
+      static_cast<uint16_t*>(to)[i] = to_f16(rounded);
+      return;
+    case CUDA_R_16BF:
+      static_cast<uint16_t*>(to)[i] = to_bf16(rounded);
+      return;
+    default:
+      static_cast<float*>(to)[i] = rounded;
+  }
+}
+
+}  // namespace
+}  // namespace emulated
+
+using emulated::Description;
+using emulated::layout;
+using emulated::Layout;
+
+extern "C" {
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  *handle = reinterpret_cast<cublasLtHandle_t>(new char);
+  return CUBLAS_STATUS_SUCCESS;
+}
+const char* cublasLtGetStatusString(cublasStatus_t) { return "the emulated GPU cannot do that"; }
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* made, cublasComputeType_t, cudaDataType_t) {
+  *made = reinterpret_cast<cublasLtMatmulDesc_t>(new Description);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t of) {
+  delete reinterpret_cast<Description*>(of);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t of, cublasLtMatmulDescAttributes_t attribute,
+                                              const void* value, size_t) {
+  auto& description = *reinterpret_cast<Description*>(of);
+  const cublasOperation_t operation = *static_cast<const cublasOperation_t*>(value);
+  if (attribute == CUBLASLT_MATMUL_DESC_TRANSA)
+    description.a = operation;
+  else if (attribute == CUBLASLT_MATMUL_DESC_TRANSB)
+    description.b = operation;
+  else
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* made, cudaDataType type, uint64_t rows, uint64_t cols,
+                                          int64_t line) {
+  *made = reinterpret_cast<cublasLtMatrixLayout_t>(
+      new Layout{type, static_cast<int64_t>(rows), static_cast<int64_t>(cols), line});
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t of) {
+  delete &layout(of);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t of, cublasLtMatrixLayoutAttribute_t attribute,
+                                                const void* value, size_t) {
+  if (attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT)
+    layout(of).batch = *static_cast<const int32_t*>(value);
+  else if (attribute == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET)
+    layout(of).stride = *static_cast<const int64_t*>(value);
+  else
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* made) {
+  *made = reinterpret_cast<cublasLtMatmulPreference_t>(new char);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t of) {
+  delete reinterpret_cast<char*>(of);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t,
+                                                    const void*, size_t) {
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                              cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t*,
+                                              int* found) {
+  *found = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+// Matrices are stored column by column; C is not read, as its factor is zero wherever this is called.
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t of, const void*, const void* a,
+                              cublasLtMatrixLayout_t layout_a, const void* b, cublasLtMatrixLayout_t layout_b,
+                              const void*, const void*, cublasLtMatrixLayout_t, void* d,
+                              cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t*, void*, size_t,
+                              cudaStream_t stream) {
+  const auto description = *reinterpret_cast<const Description*>(of);
+  const Layout la = layout(layout_a), lb = layout(layout_b), ld = layout(layout_d);
+  emulated::put(stream, [=] {
+    const int64_t depth = description.a == CUBLAS_OP_N ? la.cols : la.rows;
+    const auto at = [](const Layout& l, bool turned, int64_t row, int64_t col) {
+      return turned ? col + row * l.line : row + col * l.line;
+    };
+    for (int64_t p = 0; p < ld.batch; ++p)
+      for (int64_t n = 0; n < ld.cols; ++n)
+        for (int64_t m = 0; m < ld.rows; ++m) {
+          double sum = 0;
+          for (int64_t k = 0; k < depth; ++k)
+            sum += emulated::read(a, la.type, p * la.stride + at(la, description.a != CUBLAS_OP_N, m, k)) *
+                   emulated::read(b, lb.type, p * lb.stride + at(lb, description.b != CUBLAS_OP_N, k, n));
+          emulated::write(d, ld.type, p * ld.stride + m + n * ld.line, sum);
+        }
+  });
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,157 @@
+// The functions of CUDA's compiler that are used, with this machine's compiler. Kernels find device.h in front of them,
+// and machine.h instead of the one they bring.
+#include <dlfcn.h>
+#include <nvrtc.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "emulated/code.h"
+
+namespace emulated {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Program {
+  std::string text;
+  std::vector<std::pair<std::string, std::string>> headers;
+  std::string log;
+  std::vector<char> code;
+};
+
+// A folder that goes with it.
+struct Folder {
+  fs::path path;
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "lockstep_emulated_XXXXXX").string();
+    if (::mkdtemp(name.data())) path = name;
+  }
+  ~Folder() {
+    std::error_code ignored;
+    if (!path.empty()) fs::remove_all(path, ignored);
+  }
+};
+
+std::string content(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// What this machine's compiler and standard library have, or what is done otherwise here.
+bool is_replaced(const std::string& header) {
+  return header == "cstdint" || header == "type_traits" || header == "machine.h";
+}
+
+void compile(Program& program) {
+  const Folder folder;
+  for (const auto& [name, text] : program.headers) {
+    if (is_replaced(name)) continue;
+    fs::create_directories((folder.path / name).parent_path());
+    std::ofstream(folder.path / name) << text;
+  }
+  std::string text = program.text;
+  constexpr std::string_view kAsked = "extern __shared__";
+  for (size_t at = 0; (at = text.find(kAsked, at)) != text.npos;) text.replace(at, kAsked.size(), "extern __thread");
+  std::ofstream(folder.path / "kernel.cc") << text << "\nEMULATED_KERNEL(f)\n";
+  if (const char* const keep = std::getenv("LOCKSTEP_EMULATED_KEEP"))
+    fs::copy(folder.path, fs::path(keep) / folder.path.filename(), fs::copy_options::recursive);
+  const std::string in = folder.path.string();
+  // No multiply-add in one rounding, as is asked of CUDA's.
+  const std::string command =
+      std::string("env -u LD_PRELOAD " EMULATED_CXX
+                  " -std=c++20 -O1 -w -fPIC -shared -ffp-contract=off -fno-strict-aliasing -I") +
+      in + " -I" EMULATED_FOLDER " -include device.h -o " + in + "/kernel.so " + in + "/kernel.cc 2> " + in + "/log";
+  const int status = std::system(command.c_str());
+  program.log = content(folder.path / "log");
+  if (status != 0) return;
+  const std::string library = content(folder.path / "kernel.so");
+  CodeHeader header{};
+  std::memcpy(header.kind, kCodeKind, sizeof kCodeKind);
+  header.size = library.size();
+  program.code.resize(sizeof header + library.size());
+  std::memcpy(program.code.data(), &header, sizeof header);
+  std::memcpy(program.code.data() + sizeof header, library.data(), library.size());
+}
+
+// Another one when what kernels include has changed: code is kept by it.
+int version() {
+  size_t all = 0;
+  for (const char* name : {"/block.h", "/device.h", "/halves.h", "/machine.h"})
+    all = all * 31 + std::hash<std::string>()(content(std::string(EMULATED_FOLDER) + name));
+  return static_cast<int>(all % 1000000);
+}
+
+Program& of(nvrtcProgram program) { return *reinterpret_cast<Program*>(program); }
+
+}  // namespace
+
+void* load_code(const void* code) {
+  CodeHeader header;
+  std::memcpy(&header, code, sizeof header);
+  if (std::memcmp(header.kind, kCodeKind, sizeof kCodeKind) != 0) return nullptr;
+  const Folder folder;
+  const std::string path = (folder.path / "kernel.so").string();
+  std::ofstream(path, std::ios::binary)
+      .write(static_cast<const char*>(code) + sizeof header, static_cast<std::streamsize>(header.size));
+  void* const handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle) std::fprintf(stderr, "emulated GPU: %s\n", ::dlerror());
+  return handle;
+}
+
+}  // namespace emulated
+
+using emulated::of;
+
+extern "C" {
+
+nvrtcResult nvrtcVersion(int* major, int* minor) {
+  *major = 0;  // none of CUDA's
+  *minor = emulated::version();
+  return NVRTC_SUCCESS;
+}
+const char* nvrtcGetErrorString(nvrtcResult result) { return result == NVRTC_SUCCESS ? "done" : "it does not compile"; }
+nvrtcResult nvrtcCreateProgram(nvrtcProgram* made, const char* text, const char*, int count, const char* const* headers,
+                               const char* const* names) {
+  auto* const program = new emulated::Program{text, {}, {}, {}};
+  for (int i = 0; i < count; ++i) program->headers.emplace_back(names[i], headers[i]);
+  *made = reinterpret_cast<nvrtcProgram>(program);
+  return NVRTC_SUCCESS;
+}
+nvrtcResult nvrtcDestroyProgram(nvrtcProgram* program) {
+  delete &of(*program);
+  *program = nullptr;
+  return NVRTC_SUCCESS;
+}
+nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int, const char* const*) {
+  emulated::compile(of(program));
+  return of(program).code.empty() ? NVRTC_ERROR_COMPILATION : NVRTC_SUCCESS;
+}
+nvrtcResult nvrtcGetCUBINSize(nvrtcProgram program, size_t* size) {
+  *size = of(program).code.size();
+  return NVRTC_SUCCESS;
+}
+nvrtcResult nvrtcGetCUBIN(nvrtcProgram program, char* code) {
+  std::memcpy(code, of(program).code.data(), of(program).code.size());
+  return NVRTC_SUCCESS;
+}
+nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram program, size_t* size) {
+  *size = of(program).log.size() + 1;
+  return NVRTC_SUCCESS;
+}
+nvrtcResult nvrtcGetProgramLog(nvrtcProgram program, char* log) {
+  std::memcpy(log, of(program).log.c_str(), of(program).log.size() + 1);
+  return NVRTC_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,33 @@
+// Floats of 16 bits, to the nearest with ties to even.
+#pragma once
+
+#include <cstdint>
+
+namespace emulated {
+
+inline float float_of(uint32_t bits) { return __builtin_bit_cast(float, bits); }
+inline uint32_t bits_of(float x) { return __builtin_bit_cast(uint32_t, x); }
+
+inline float from_bf16(uint16_t bits) { return float_of(uint32_t{bits} << 16); }
+inline uint16_t to_bf16(float x) {
+  const uint32_t u = bits_of(x);
+  if ((u & 0x7fffffffu) > 0x7f800000u) return 0x7fffu;
+  return static_cast<uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+}
+
+inline float from_f16(uint16_t bits) {
+  const uint32_t sign = uint32_t{bits} >> 15 << 31, size = bits & 0x7fffu;
+  if (size >= 0x7c00u) return float_of(sign | 0x7f800000u | (size & 0x3ffu) << 13);
+  // The exponent is 112 less than a float's; what is too small for one of its own is so, too.
+  return float_of(sign | bits_of(float_of(size << 13) * 0x1p112f));
+}
+inline uint16_t to_f16(float x) {
+  const uint32_t u = bits_of(x), sign = u >> 31 << 15, size = u & 0x7fffffffu;
+  if (size > 0x7f800000u) return 0x7fffu;
+  if (size >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);
+  // Smaller than all with an exponent of their own: adding 0.5 leaves the bits that count, rounded.
+  if (size < 0x38800000u) return static_cast<uint16_t>(sign | (bits_of(float_of(size) + 0.5f) - 0x3f000000u));
+  return static_cast<uint16_t>(sign | (size - 0x38000000u + 0xfffu + ((size >> 13) & 1u)) >> 13);
+}
+
+}  // namespace emulated

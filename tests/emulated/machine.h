@@ -1,0 +1,154 @@
+// The GPU's own instructions (ops/cuda/machine_text.cc) as this machine does them. What may be done late is done late,
+// and memory that will be written is spoilt as soon as that may happen.
+#pragma once
+
+#include "device.h"
+#include "halves.h"
+
+namespace lockstep {
+struct bf16 {
+  uint16_t bits;
+};
+struct f16 {
+  uint16_t bits;
+};
+
+inline float from_half(uint16_t bits) { return emulated::from_f16(bits); }
+inline uint16_t to_half(float x) { return emulated::to_f16(x); }
+inline uint16_t to_bf16(float x) { return emulated::to_bf16(x); }
+inline uint32_t rounded_pair(bf16, uint32_t low, uint32_t high) {
+  return to_bf16(__uint_as_float(low)) | uint32_t{to_bf16(__uint_as_float(high))} << 16;
+}
+inline uint32_t rounded_pair(f16, uint32_t low, uint32_t high) {
+  return to_half(__uint_as_float(low)) | uint32_t{to_half(__uint_as_float(high))} << 16;
+}
+inline uint32_t nearest_tf32(float x) { return (__float_as_uint(x) + 0x1000u) & ~0x1fffu; }
+inline float full_div(float a, float b) { return a / b; }
+inline float approx_sqrt(float x) { return __builtin_sqrtf(x); }
+
+template <int kBytes>
+inline void copy_async(void* to, const void* from, bool inside) {
+  emulated::send_for(to, from, kBytes, inside);
+}
+inline void commit() { emulated::end_group(); }
+template <int kLeft>
+inline void wait_for() {
+  emulated::wait_for_groups(kLeft);
+}
+
+template <bool kTurned, int kCount>
+inline void load_matrices(uint32_t* to, const void* row) {
+  const int lane = emulated::lane();
+  std::memcpy(emulated::warp_memory() + lane * emulated::kLaneBytes, &row, sizeof row);
+  __syncwarp();
+  for (int m = 0; m < kCount; ++m) {
+    const auto halves_of = [&](int r) {
+      const uint16_t* halves;
+      std::memcpy(&halves, emulated::warp_memory() + (m * 8 + r) * emulated::kLaneBytes, sizeof halves);
+      return halves;
+    };
+    const int g = lane / 4, t = lane % 4;
+    to[m] = kTurned ? halves_of(2 * t)[g] | uint32_t{halves_of(2 * t + 1)[g]} << 16
+                    : halves_of(g)[2 * t] | uint32_t{halves_of(g)[2 * t + 1]} << 16;
+  }
+  __syncwarp();
+}
+
+namespace emulated_product {
+
+struct Lane {
+  float c[4];
+  uint32_t x[4], y[2];
+};
+static_assert(sizeof(Lane) <= emulated::kLaneBytes);
+
+// The matrices whose fragments the lanes have: a word is one float, or two halves.
+template <class Element>
+void multiply() {
+  constexpr int kEach = sizeof(Element) == 4 ? 1 : 2, kDeep = 8 * kEach;
+  float a[16][kDeep], b[kDeep][8], c[16][8];
+  Lane lanes[emulated::kWarp];
+  const auto value = [](uint32_t word, int e) {
+    if constexpr (std::is_same_v<Element, float>)
+      return __uint_as_float(word & ~0x1fffu);
+    else if constexpr (std::is_same_v<Element, bf16>)
+      return emulated::from_bf16(static_cast<uint16_t>(word >> 16 * e));
+    else
+      return from_half(static_cast<uint16_t>(word >> 16 * e));
+  };
+  for (int l = 0; l < emulated::kWarp; ++l) {
+    std::memcpy(&lanes[l], emulated::warp_memory() + l * emulated::kLaneBytes, sizeof(Lane));
+    const int g = l / 4, t = l % 4;
+    for (int w = 0; w < 4; ++w)
+      for (int e = 0; e < kEach; ++e) a[g + w % 2 * 8][t * kEach + e + w / 2 * 4 * kEach] = value(lanes[l].x[w], e);
+    for (int w = 0; w < 2; ++w)
+      for (int e = 0; e < kEach; ++e) b[t * kEach + e + w * 4 * kEach][g] = value(lanes[l].y[w], e);
+    for (int w = 0; w < 4; ++w) c[g + w / 2 * 8][t * 2 + w % 2] = lanes[l].c[w];
+  }
+  for (auto& row : c) {
+    const auto* from = a[&row - c];
+    for (int n = 0; n < 8; ++n) {
+      float sum = row[n];
+      for (int k = 0; k < kDeep; ++k) sum += from[k] * b[k][n];
+      row[n] = sum;
+    }
+  }
+  for (int l = 0; l < emulated::kWarp; ++l) {
+    for (int w = 0; w < 4; ++w) lanes[l].c[w] = c[l / 4 + w / 2 * 8][l % 4 * 2 + w % 2];
+    std::memcpy(emulated::warp_memory() + l * emulated::kLaneBytes, &lanes[l], sizeof(Lane));
+  }
+}
+
+template <class Element>
+void run(float (&c)[4], const uint32_t (&x)[4], const uint32_t (&y)[2]) {
+  Lane own;
+  std::memcpy(own.c, c, sizeof c);
+  std::memcpy(own.x, x, sizeof x);
+  std::memcpy(own.y, y, sizeof y);
+  char* const at = emulated::warp_memory() + emulated::lane() * emulated::kLaneBytes;
+  std::memcpy(at, &own, sizeof own);
+  emulated::meet_warp(multiply<Element>);
+  std::memcpy(&own, at, sizeof own);  // nobody else writes here
+  std::memcpy(c, own.c, sizeof c);
+}
+
+}  // namespace emulated_product
+
+inline void multiply_one(float, float (&c)[4], const uint32_t (&x)[4], const uint32_t (&y)[2]) {
+  emulated_product::run<float>(c, x, y);
+}
+inline void multiply_one(bf16, float (&c)[4], const uint32_t (&x)[4], const uint32_t (&y)[2]) {
+  emulated_product::run<bf16>(c, x, y);
+}
+inline void multiply_one(f16, float (&c)[4], const uint32_t (&x)[4], const uint32_t (&y)[2]) {
+  emulated_product::run<f16>(c, x, y);
+}
+
+template <class Word>
+inline void leave_word(Word* to, Word word) {
+  __atomic_store_n(to, word, __ATOMIC_RELAXED);
+}
+inline void leave(void* to, uint32_t x, uint32_t y, uint32_t z, uint32_t w) {
+  auto* const words = static_cast<uint32_t*>(to);
+  for (const auto& [at, word] : {std::pair(3, w), std::pair(0, x), std::pair(2, z), std::pair(1, y)})
+    leave_word(words + at, word);
+}
+inline void leave(uint32_t* to, uint32_t word) { leave_word(to, word); }
+inline void leave(uint64_t* to, uint64_t word) { leave_word(to, word); }
+template <class Word>
+inline Word look_at_word(const Word* from) {
+  emulated::give_way();
+  return __atomic_load_n(from, __ATOMIC_RELAXED);
+}
+inline uint32_t look_at(const uint32_t* from) { return look_at_word(from); }
+inline uint64_t look_at(const uint64_t* from) { return look_at_word(from); }
+inline void count_one(uint64_t* word) { __atomic_fetch_add(word, 1, __ATOMIC_RELEASE); }
+inline uint64_t counted(const uint64_t* word) {
+  emulated::give_way();
+  return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+// Kernels are done one after the other here.
+inline void after_the_last() {}
+inline void before_the_next() {}
+}  // namespace lockstep

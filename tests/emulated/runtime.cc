@@ -1,0 +1,286 @@
+// The functions of CUDA's runtime that are used (lane/cuda/functions.def), for a GPU that this machine's processors
+// stand in for. What is put on a stream is done at once.
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "emulated/code.h"
+#include "emulated/grid.h"
+#include "emulated/stream.h"
+
+#undef cudaGetDeviceProperties
+
+namespace emulated {
+namespace {
+
+constexpr int64_t kMemory = int64_t{4} << 30;
+
+using Work = std::vector<std::function<void()>>;
+
+struct Kernel {
+  void* (*bind)(void** arguments);
+  void (*run)(void* bound);
+  void (*end)(void* bound);
+  size_t shared_bytes = 48 << 10;  // that may be asked for
+};
+struct Library {
+  Kernel kernel;
+};
+struct Stream {
+  bool recording = false;
+  Work recorded;
+};
+
+Stream& stream_of(cudaStream_t stream) { return *reinterpret_cast<Stream*>(stream); }
+
+int number_in(const char* variable, int otherwise) {
+  const char* const text = std::getenv(variable);
+  return text && std::atoi(text) > 0 ? std::atoi(text) : otherwise;
+}
+
+// Memory that ends where nobody may read or write, and is spoilt at first and afterwards.
+class Heap {
+ public:
+  void* take(size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    if (held_ + static_cast<int64_t>(bytes) > kMemory) return nullptr;
+    const size_t usable = (bytes + 15) / 16 * 16, pages = (usable + kPage - 1) / kPage * kPage;
+    auto* const memory = static_cast<char*>(
+        ::mmap(nullptr, pages + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    if (memory == MAP_FAILED) return nullptr;
+    ::mprotect(memory + pages, kPage, PROT_NONE);
+    // What is large and aligned by the driver begins at a page.
+    char* const at = memory + (pages - usable) / 256 * 256;
+    std::memset(at, 0xff, usable);
+    blocks_[at] = {memory, pages + kPage, static_cast<int64_t>(bytes)};
+    held_ += static_cast<int64_t>(bytes);
+    return at;
+  }
+  void give_back(void* at) {
+    const std::lock_guard lock(mutex_);
+    const auto found = blocks_.find(at);
+    if (found == blocks_.end()) return;
+    ::munmap(found->second.memory, found->second.size);
+    held_ -= found->second.bytes;
+    blocks_.erase(found);
+  }
+  int64_t held() {
+    const std::lock_guard lock(mutex_);
+    return held_;
+  }
+
+ private:
+  static constexpr size_t kPage = 4096;
+  struct Piece {
+    void* memory;
+    size_t size;
+    int64_t bytes;
+  };
+  std::mutex mutex_;
+  std::map<void*, Piece> blocks_;
+  int64_t held_ = 0;
+};
+Heap& heap() {
+  static auto* const instance = new Heap;
+  return *instance;
+}
+
+cudaError_t launch(const void* function, dim3 grid, dim3 block, void** arguments, size_t bytes, cudaStream_t stream) {
+  const auto& kernel = *static_cast<const Kernel*>(function);
+  if (grid.x == 0 || block.x == 0 || block.x > 1024 || bytes > kernel.shared_bytes) return cudaErrorInvalidValue;
+  const std::shared_ptr<void> bound(kernel.bind(arguments), kernel.end);
+  put(stream, [=, run = kernel.run] {
+    run_grid({grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, bytes, [&] { run(bound.get()); });
+  });
+  return cudaSuccess;
+}
+
+}  // namespace
+
+void put(cudaStream_t stream, std::function<void()> work) {
+  if (stream_of(stream).recording)
+    stream_of(stream).recorded.push_back(std::move(work));
+  else
+    work();
+}
+
+}  // namespace emulated
+
+using emulated::heap;
+using emulated::put;
+using emulated::stream_of;
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = emulated::number_in("LOCKSTEP_EMULATED_GPUS", 1);
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int) {
+  *out = {};
+  std::strcpy(out->name, "emulated GPU");
+  out->totalGlobalMem = emulated::kMemory;
+  out->major = 9;
+  out->multiProcessorCount = emulated::number_in("LOCKSTEP_EMULATED_PROCESSORS", 16);
+  out->sharedMemPerBlockOptin = kBlockMemory;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  *value = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+const char* cudaGetErrorName(cudaError_t error) {
+  return error == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "error of the emulated GPU";
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  return error == cudaErrorMemoryAllocation ? "out of memory" : "the emulated GPU cannot do that";
+}
+
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
+  *pool = nullptr;
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr, void* value) {
+  *static_cast<uint64_t*>(value) = static_cast<uint64_t>(heap().held());
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) { return cudaSuccess; }
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  *total = emulated::kMemory;
+  *free = *total - static_cast<size_t>(heap().held());
+  return cudaSuccess;
+}
+cudaError_t cudaMallocAsync(void** at, size_t bytes, cudaStream_t) {
+  *at = heap().take(bytes);
+  return *at ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+cudaError_t cudaFreeAsync(void* at, cudaStream_t) {
+  heap().give_back(at);
+  return cudaSuccess;
+}
+cudaError_t cudaHostAlloc(void** at, size_t bytes, unsigned) {
+  *at = std::malloc(bytes);
+  return *at ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+cudaError_t cudaFreeHost(void* at) {
+  std::free(at);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  put(stream, [=] { std::memmove(to, from, bytes); });
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+  put(stream, [=] { std::memset(to, value, bytes); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  *stream = reinterpret_cast<cudaStream_t>(new emulated::Stream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete &stream_of(stream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = reinterpret_cast<cudaEvent_t>(new char);
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete reinterpret_cast<char*>(event);
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  stream_of(stream).recording = true;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  stream_of(stream).recording = false;
+  *graph = reinterpret_cast<cudaGraph_t>(new emulated::Work(std::exchange(stream_of(stream).recorded, {})));
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long) {
+  *made = reinterpret_cast<cudaGraphExec_t>(new emulated::Work(*reinterpret_cast<emulated::Work*>(graph)));
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete reinterpret_cast<emulated::Work*>(graph);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  delete reinterpret_cast<emulated::Work*>(graph);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t) {
+  for (const auto& work : *reinterpret_cast<emulated::Work*>(graph)) work();
+  return cudaSuccess;
+}
+
+cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJitOption*, void**, unsigned,
+                                cudaLibraryOption*, void**, unsigned) {
+  void* const handle = emulated::load_code(code);
+  if (!handle) return cudaErrorInvalidKernelImage;
+  auto* const made = new emulated::Library;
+  made->kernel.bind = reinterpret_cast<void* (*)(void**)>(::dlsym(handle, "emulated_bind"));
+  made->kernel.run = reinterpret_cast<void (*)(void*)>(::dlsym(handle, "emulated_run"));
+  made->kernel.end = reinterpret_cast<void (*)(void*)>(::dlsym(handle, "emulated_end"));
+  *library = reinterpret_cast<cudaLibrary_t>(made);
+  return cudaSuccess;
+}
+cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, const char*) {
+  *kernel = reinterpret_cast<cudaKernel_t>(&reinterpret_cast<emulated::Library*>(library)->kernel);
+  return cudaSuccess;
+}
+cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute, int value) {
+  if (value < 0 || static_cast<size_t>(value) > kBlockMemory) return cudaErrorInvalidValue;
+  auto& kernel = *static_cast<emulated::Kernel*>(const_cast<void*>(function));
+  kernel.shared_bytes = std::max(kernel.shared_bytes, static_cast<size_t>(value));
+  return cudaSuccess;
+}
+cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments, size_t bytes,
+                             cudaStream_t stream) {
+  return emulated::launch(function, grid, block, arguments, bytes, stream);
+}
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function, void** arguments) {
+  return emulated::launch(function, config->gridDim, config->blockDim, arguments, config->dynamicSmemBytes,
+                          config->stream);
+}
+
+// The driver's files are there (lane/gpu_report.h).
+int access(const char* path, int mode) noexcept {
+  if (std::strcmp(path, "/dev/nvidiactl") == 0) return 0;
+  return ::faccessat(AT_FDCWD, path, mode, 0);
+}
+
+}  // extern "C"

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -26,8 +27,6 @@
 
 namespace emulated {
 namespace {
-
-constexpr int64_t kMemory = int64_t{4} << 30;
 
 using Work = std::vector<std::function<void()>>;
 
@@ -52,12 +51,27 @@ int number_in(const char* variable, int otherwise) {
   return text && std::atoi(text) > 0 ? std::atoi(text) : otherwise;
 }
 
+int driver() { return number_in("LOCKSTEP_EMULATED_DRIVER", CUDART_VERSION); }
+
+int64_t memory() {
+  static const int64_t bytes = int64_t{number_in("LOCKSTEP_EMULATED_MEMORY", 4096)} << 20;
+  return bytes;
+}
+
+// Whether it is out of order: from when on there is such a file, for good.
+cudaError_t state() {
+  static const char* const file = std::getenv("LOCKSTEP_EMULATED_LOST_WITH");
+  static std::atomic<bool> lost = false;
+  if (file && !lost && ::faccessat(AT_FDCWD, file, F_OK, 0) == 0) lost = true;
+  return lost ? cudaErrorECCUncorrectable : cudaSuccess;
+}
+
 // Memory that ends where nobody may read or write, and is spoilt at first and afterwards.
 class Heap {
  public:
   void* take(size_t bytes) {
     const std::lock_guard lock(mutex_);
-    if (held_ + static_cast<int64_t>(bytes) > kMemory) return nullptr;
+    if (held_ + static_cast<int64_t>(bytes) > memory()) return nullptr;
     const size_t usable = (bytes + 15) / 16 * 16, pages = (usable + kPage - 1) / kPage * kPage;
     auto* const memory = static_cast<char*>(
         ::mmap(nullptr, pages + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
@@ -102,6 +116,7 @@ Heap& heap() {
 cudaError_t launch(const void* function, dim3 grid, dim3 block, void** arguments, size_t bytes, cudaStream_t stream) {
   const auto& kernel = *static_cast<const Kernel*>(function);
   if (grid.x == 0 || block.x == 0 || block.x > 1024 || bytes > kernel.shared_bytes) return cudaErrorInvalidValue;
+  if (const cudaError_t error = state(); error != cudaSuccess) return error;
   const std::shared_ptr<void> bound(kernel.bind(arguments), kernel.end);
   put(stream, [=, run = kernel.run] {
     run_grid({grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, bytes, [&] { run(bound.get()); });
@@ -128,13 +143,13 @@ extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = emulated::number_in("LOCKSTEP_EMULATED_GPUS", 1);
-  return cudaSuccess;
+  return emulated::driver() < CUDART_VERSION ? cudaErrorInsufficientDriver : cudaSuccess;
 }
 cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int) {
   *out = {};
   std::strcpy(out->name, "emulated GPU");
-  out->totalGlobalMem = emulated::kMemory;
+  out->totalGlobalMem = static_cast<size_t>(emulated::memory());
   out->major = 9;
   out->multiProcessorCount = emulated::number_in("LOCKSTEP_EMULATED_PROCESSORS", 16);
   out->sharedMemPerBlockOptin = kBlockMemory;
@@ -145,7 +160,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) {
-  *version = CUDART_VERSION;
+  *version = emulated::driver();
   return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int* version) {
@@ -153,10 +168,28 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   return cudaSuccess;
 }
 const char* cudaGetErrorName(cudaError_t error) {
-  return error == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "error of the emulated GPU";
+  switch (error) {
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidValue:
+      return "cudaErrorInvalidValue";
+    case cudaErrorECCUncorrectable:
+      return "cudaErrorECCUncorrectable";
+    case cudaErrorInsufficientDriver:
+      return "cudaErrorInsufficientDriver";
+    default:
+      return "cudaErrorUnknown";
+  }
 }
 const char* cudaGetErrorString(cudaError_t error) {
-  return error == cudaErrorMemoryAllocation ? "out of memory" : "the emulated GPU cannot do that";
+  switch (error) {
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorECCUncorrectable:
+      return "uncorrectable ECC error encountered";
+    default:
+      return "the emulated GPU cannot do that";
+  }
 }
 
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
@@ -170,7 +203,7 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr, void* value)
 }
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) { return cudaSuccess; }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
-  *total = emulated::kMemory;
+  *total = static_cast<size_t>(emulated::memory());
   *free = *total - static_cast<size_t>(heap().held());
   return cudaSuccess;
 }
@@ -191,6 +224,7 @@ cudaError_t cudaFreeHost(void* at) {
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  if (const cudaError_t error = emulated::state(); error != cudaSuccess) return error;
   put(stream, [=] { std::memmove(to, from, bytes); });
   return cudaSuccess;
 }
@@ -207,8 +241,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   delete &stream_of(stream);
   return cudaSuccess;
 }
-cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamQuery(cudaStream_t) { return emulated::state(); }
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return emulated::state(); }
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = reinterpret_cast<cudaEvent_t>(new char);
@@ -218,7 +252,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete reinterpret_cast<char*>(event);
   return cudaSuccess;
 }
-cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventQuery(cudaEvent_t) { return emulated::state(); }
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
@@ -243,6 +277,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t) {
+  if (const cudaError_t error = emulated::state(); error != cudaSuccess) return error;
   for (const auto& work : *reinterpret_cast<emulated::Work*>(graph)) work();
   return cudaSuccess;
 }

@@ -19,16 +19,6 @@ inline int fault_rounds() {
   return text && std::string(text) == "1" ? 20 : 2;
 }
 
-// True as soon as the condition holds, false when it does not in time.
-inline bool comes_true(const std::function<bool()>& condition, std::chrono::seconds limit = std::chrono::minutes(1)) {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    ::poll(nullptr, 0, 1);
-  }
-  return true;
-}
-
 class LaunchedJob {
  public:
   LaunchedJob(const Words& flags, const Words& command)

@@ -23,14 +23,9 @@
 
 namespace lockstep {
 
-// True as soon as the condition holds, false when it does not in two minutes.
-inline bool comes_true(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    ::poll(nullptr, 0, 50);
-  }
-  return true;
+// Two minutes are enough; a program is asked each time.
+inline bool slurm_comes_to(const std::function<bool()>& condition) {
+  return comes_true(condition, std::chrono::minutes(2), std::chrono::milliseconds(50));
 }
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -111,7 +106,7 @@ class OnSlurm : public testing::Test {
     if (!SlurmCluster::instance().missing().empty()) return;
     for (const std::string& id : submitted_)
       if (!is_over(id)) run_program({"scancel", id});
-    for (const std::string& id : submitted_) EXPECT_TRUE(comes_true([&] { return is_over(id); })) << id;
+    for (const std::string& id : submitted_) EXPECT_TRUE(slurm_comes_to([&] { return is_over(id); })) << id;
   }
 
   static std::optional<SlurmSight> sight(const std::string& id) {
@@ -123,13 +118,13 @@ class OnSlurm : public testing::Test {
   }
   // The state in which it ended; "" when it does not.
   static std::string end_of(const std::string& id) {
-    return comes_true([&] { return is_over(id); }) ? sight(id).value_or(SlurmSight()).state : "";
+    return slurm_comes_to([&] { return is_over(id); }) ? sight(id).value_or(SlurmSight()).state : "";
   }
 
   // A job that was put back waits two minutes; this one does not. (In the second in which it was ended a node would
   // take the new start for the old one.) Returns whether it has been put back.
   static bool starts_again(const std::string& id, int restarts) {
-    const bool waits = comes_true([&] {
+    const bool waits = slurm_comes_to([&] {
       const std::optional<SlurmSight> now = sight(id);
       return now && now->restarts == restarts && now->state == "PENDING";
     });

@@ -103,7 +103,7 @@ class TrainingOnSlurm : public OnSlurm {
 
   // Waits until training has come as far as a number of steps beyond where it went on from, in start `restart`.
   bool trains(const std::string& name, int restart) {
-    return comes_true([&] {
+    return slurm_comes_to([&] {
       const std::string text = printed(name);
       size_t at = 0;
       for (int i = 0; i < restart; ++i) {
@@ -168,7 +168,7 @@ TEST_F(TrainingOnSlurm, OnANodeThatIsLostGoesOnOrEndsAsAsked) {
     EXPECT_EQ(run_program({"scontrol", "update", "NodeName=127.0.0.2", "State=DOWN", "Reason=test"}).code, 0);
   }
   EXPECT_EQ(end_of(once), "NODE_FAIL");
-  EXPECT_TRUE(comes_true([&] { return sight(again)->restarts == 1; }));
+  EXPECT_TRUE(slurm_comes_to([&] { return sight(again)->restarts == 1; }));
   SlurmCluster::instance().tell("start 127.0.0.2");
   EXPECT_TRUE(starts_again(again, 1)) << printed("again");
   EXPECT_EQ(end_of(again), "COMPLETED") << printed("again");

@@ -55,7 +55,7 @@ class JobsOnSlurm : public OnSlurm {
     return state;
   }
   static bool comes_to(const std::string& name, const std::string& state) {
-    return comes_true([&] { return state_of(name) == state; });
+    return slurm_comes_to([&] { return state_of(name) == state; });
   }
 
   std::vector<std::string> applied_;
@@ -100,7 +100,7 @@ TEST_F(JobsOnSlurm, GoOnAfterSuspendAndRequeueToTheSameWeights) {
   ASSERT_EQ(wanted.exit_code, 0) << wanted.err;
   apply("mnist", "OnFailure", train_command("run", 600));
   const auto says = [&](const std::string& text) {
-    return comes_true([&] { return contains(on_slurm({"logs", "mnist"}).out, text); });
+    return slurm_comes_to([&] { return contains(on_slurm({"logs", "mnist"}).out, text); });
   };
   ASSERT_TRUE(says("\nstep "));
   EXPECT_EQ(shown({"suspend", "mnist"}), "jaxjob.kubeflow.org/mnist suspended\n");

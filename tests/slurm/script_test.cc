@@ -104,7 +104,8 @@ TEST(SlurmScript, OfContainers) {
   EXPECT_TRUE(
       contains(with("my image.sif", SlurmRuntime::apptainer, 1), "\n  apptainer exec --nv 'my image.sif' \\\n"));
   EXPECT_TRUE(contains(with("./a.sif", SlurmRuntime::apptainer, 0), "\n  apptainer exec ./a.sif \\\n"));
-  EXPECT_TRUE(contains(with("example.org/me/jax:1", SlurmRuntime::apptainer, 0), " docker://example.org/me/jax:1 \\\n"));
+  EXPECT_TRUE(
+      contains(with("example.org/me/jax:1", SlurmRuntime::apptainer, 0), " docker://example.org/me/jax:1 \\\n"));
   EXPECT_TRUE(contains(with("$1", SlurmRuntime::apptainer, 0), " 'docker://$1' \\\n"));
   EXPECT_TRUE(contains(with("ghcr.io/me/jax:1", SlurmRuntime::pyxis, 1),
                        "\n  --container-image='ghcr.io#me/jax:1' --container-mounts=\"$PWD:$PWD\" "

@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -59,6 +60,17 @@ inline void expect_usage_error(const std::vector<std::string>& arguments, const 
   const detail::ProcessResult result = run_lockstep(arguments);
   EXPECT_EQ(result.exit_code, 2) << message;
   EXPECT_EQ(result.output, "lockstep: " + message + "\n");
+}
+
+// True as soon as the condition holds, false when it does not in time.
+inline bool comes_true(const std::function<bool()>& condition, std::chrono::seconds limit = std::chrono::minutes(1),
+                       std::chrono::milliseconds pause = std::chrono::milliseconds(1)) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    ::poll(nullptr, 0, static_cast<int>(pause.count()));
+  }
+  return true;
 }
 
 // A program that is running: what it prints can be read, and signals sent, meanwhile.

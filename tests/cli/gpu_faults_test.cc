@@ -1,0 +1,66 @@
+// What becomes of a run whose GPU fails, of one that has too little memory, and of one whose driver is too old. Needs a
+// GPU that fails when it is told to: the one that this machine's processors stand in for (tests/emulated).
+#include "cli/training.h"
+#include "lane/gpu_report.h"
+
+namespace lockstep {
+namespace {
+
+class GpuFault : public testing::Test {
+ protected:
+  void SetUp() override {
+    const GpuReport report = report_first_gpu();
+    if (!report.why_not.empty()) GTEST_SKIP() << report.why_not;
+    if (report.gpus.empty() || report.gpus[0].name != "emulated GPU") GTEST_SKIP() << "the GPU is a real one";
+  }
+
+  static RunningProgram::Result run(const Words& variables, const Words& command) {
+    return RunningProgram(Words{"env"} + variables + command).wait();
+  }
+
+  const TempDir dir_;
+};
+
+TEST_F(GpuFault, GpuThatIsLostLeavesTheLastCheckpointAndTheRunGoesOn) {
+  const auto command = [&](const std::string& name) {
+    return train_command({"--platform", "cuda", "--steps", "16", "--checkpoint-every", "2", "--checkpoint-dir",
+                          dir_.path() + "/" + name});
+  };
+  const std::string run_dir = dir_.path() + "/run";
+  const std::string sign = dir_.path() + "/lost";
+  RunningProgram running(Words{"env", "LOCKSTEP_EMULATED_LOST_WITH=" + sign} + command("run"));
+  EXPECT_TRUE(comes_true([&] { return list_checkpoints(run_dir).size() > 1; })) << running.err();
+  FileSystem::real().write(sign, std::vector<uint8_t>());
+  const auto lost = running.wait();
+  EXPECT_EQ(lost.exit_code, 75) << lost.err;
+  expect_contains(lost.err, "uncorrectable ECC error encountered (cudaErrorECCUncorrectable); the GPU can compute no");
+  expect_contains(lost.err, "start again, which goes on from the last checkpoint");
+  const std::vector<int64_t> saved = list_checkpoints(run_dir);
+  ASSERT_FALSE(saved.empty()) << lost.err;
+  EXPECT_LT(saved.back(), 16);
+  const auto again = run({}, command("run"));
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  expect_contains(again.err, "going on from step " + std::to_string(saved.back()) + " of 16");
+  EXPECT_EQ(run({}, command("whole")).exit_code, 0);
+  expect_same_weights(run_dir, dir_.path() + "/whole");
+}
+
+TEST_F(GpuFault, TooLittleMemorySaysWhatWasAskedFor) {
+  const auto result =
+      run({"LOCKSTEP_EMULATED_MEMORY=2"},
+          train_command({"--platform", "cuda", "--steps", "2", "--checkpoint-dir", dir_.path() + "/run"}));
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  expect_contains(result.err, "GiB are asked for, for ");
+  expect_contains(result.err, "of the 0.00 GiB of emulated GPU are free; arrays and programs of this process hold");
+  expect_contains(result.err, ": use a smaller batch, or see with nvidia-smi who has the rest");
+}
+
+TEST_F(GpuFault, DriverThatIsTooOldSaysSo) {
+  const auto result = run({"LOCKSTEP_EMULATED_DRIVER=12040"}, {program_path(), "devices", "--platform", "cuda"});
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  expect_contains(result.err, "cuda: the driver is for CUDA 12.4 and the libraries are of ");
+  expect_contains(result.err, "; install a newer driver, or use --platform cpu (LOCKSTEP_PLATFORM=cpu)");
+}
+
+}  // namespace
+}  // namespace lockstep

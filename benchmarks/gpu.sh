@@ -2,6 +2,8 @@
 # On a machine with an NVIDIA GPU: what no other machine can check, and training beside other libraries.
 #
 #   benchmarks/gpu.sh check [BUILD]   the tests on the GPU, and again under each tool of compute-sanitizer
+#   benchmarks/gpu.sh emulate [BUILD] the tests on a GPU that this machine's processors stand in for (an hour on two cores;
+#                                     what they compiled is kept, and the next time takes a quarter of it)
 #   benchmarks/gpu.sh time [BUILD]    seconds an epoch: ours, JAX's and PyTorch's where their Python packages are there
 #   benchmarks/gpu.sh table [FILE]    the table of lines that `time` has kept, of standard input without a file
 #
@@ -38,7 +40,7 @@ one() {
   local command=("$program" "--gtest_filter=$filter")
   [ "$tool" = plain ] || command=("$sanitizer" --tool "$tool" --error-exitcode 99 "${command[@]}")
   [ "$tool" != memcheck ] || command=("$sanitizer" --report-api-errors no "${command[@]:1}")
-  command=(env "$variable" "GTEST_TOTAL_SHARDS=$8" "GTEST_SHARD_INDEX=$7" "${command[@]}")
+  command=("${runner[@]}" env "$variable" "GTEST_TOTAL_SHARDS=$8" "GTEST_SHARD_INDEX=$7" "${command[@]}")
   timeout -k 10 "$limit" "${command[@]}" >"$log" 2>&1 || status=$?
   local passed skipped
   passed=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) tests\{0,1\}\..*/\1/p' "$log" | tail -1)
@@ -62,11 +64,15 @@ check() {
   found=${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer
   if [ -z "$sanitizer" ] && [ -x "$found" ]; then sanitizer=$found; fi
   read -ra tools <<<"${GPU_TOOLS:-plain memcheck racecheck initcheck}"
-  if [ -z "$sanitizer" ]; then
+  if [ -z "$sanitizer" ] && [ ${#runner[@]} -eq 0 ]; then
     echo "compute-sanitizer is not there: tests as they are only"
     tools=(plain)
   fi
-  nvidia-smi -L >/dev/null 2>&1 || die "no NVIDIA GPU answers here (nvidia-smi -L)"
+  if [ ${#runner[@]} -gt 0 ]; then
+    tools=(plain)
+  else
+    nvidia-smi -L >/dev/null 2>&1 || die "no NVIDIA GPU answers here (nvidia-smi -L); gpu.sh emulate needs none"
+  fi
   mkdir -p "$logs"
   rm -f "$logs"/*.log "$logs/failed"
   local jobs=${GPU_JOBS:-$((($(nproc) + 1) / 2))} tool name variable program filter pieces piece
@@ -131,8 +137,13 @@ table() {
 }
 
 build=${2:-build}
+runner=()
 case ${1:-} in
   check) check ;;
+  emulate)
+    runner=("$here/../tests/emulated/run.sh" "$build")
+    check
+    ;;
   time) measure ;;
   table) table "${2:--}" ;;
   *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; [ "${1:-}" = help ] || exit 2 ;;

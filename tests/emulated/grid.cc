@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -101,8 +101,9 @@ struct Thread {
   bool begun = false, ended = false;
   const Meeting* waits_for = nullptr;
   unsigned waits_since = 0;
+  // Copies on their way, in order, and where each group ends that has not come.
   std::vector<Copy> sent;
-  std::deque<std::vector<Copy>> groups;
+  std::vector<size_t> groups;
 
   bool can_go_on() const { return !ended && (!waits_for || waits_for->times != waits_since); }
 };
@@ -124,17 +125,19 @@ class Block {
     current = this;
     Clock::time_point moved = Clock::now();
     for (bool backwards = false; all_.alive > 0; backwards = !backwards) {
-      bool any = false;
-      moved_ = false;
-      for (size_t i = 0; i < threads_.size(); ++i) {
-        const size_t t = backwards ? threads_.size() - 1 - i : i;
-        if (!threads_[t].can_go_on()) continue;
-        any = true;
-        resume(t);
+      bool any = false, moved_any = false;
+      for (size_t w = 0; w < warps_.size(); ++w) {
+        const size_t first = (backwards ? warps_.size() - 1 - w : w) * kWarp;
+        // A warp goes on as far as it can by itself: what its threads use is at hand then.
+        do {
+          moved_ = false;
+          any |= run_warp(first, std::min<size_t>(threads_.size() - first, kWarp), backwards);
+          moved_any |= moved_;
+        } while (moved_);
       }
       if (!any) give_up("all threads wait, and not all for the same: some would wait for ever");
       const Clock::time_point now = Clock::now();
-      if (moved_) {
+      if (moved_any) {
         moved = now;
       } else {
         if (now - moved > kPatience) give_up("waits for another block, and nothing came for two minutes");
@@ -162,6 +165,18 @@ class Block {
   }
 
  private:
+  // Each of so many threads that can, in turn. Were there any?
+  bool run_warp(size_t first, size_t count, bool backwards) {
+    bool any = false;
+    for (size_t i = 0; i < count; ++i) {
+      const size_t t = first + (backwards ? count - 1 - i : i);
+      if (!threads_[t].can_go_on()) continue;
+      any = true;
+      resume(t);
+    }
+    return any;
+  }
+
   void resume(size_t t) {
     at_ = t;
     thread_index.x = static_cast<unsigned>(t);
@@ -218,6 +233,48 @@ void run_block(unsigned number, Index grid, Index block, size_t shared_bytes, co
     give_up("wrote behind the block's memory that was asked for");
 }
 
+// Threads that stay, for blocks: one grid after the other.
+class Crew {
+ public:
+  // Calls work(0) to work(count - 1), all at the same time.
+  void run(unsigned count, const std::function<void(unsigned)>& work) {
+    const std::lock_guard one(grid_);
+    std::unique_lock lock(mutex_);
+    work_ = &work;
+    count_ = left_ = count;
+    ++times_;
+    while (size_ < count) std::thread([this, i = size_++, times = times_ - 1] { serve(i, times); }).detach();
+    changed_.notify_all();
+    done_.wait(lock, [&] { return left_ == 0; });
+  }
+
+  static Crew& all() {
+    static auto* const instance = new Crew;
+    return *instance;
+  }
+
+ private:
+  void serve(unsigned number, uint64_t times) {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return times_ != times; });
+      times = times_;
+      if (number >= count_) continue;
+      const std::function<void(unsigned)>& work = *work_;
+      lock.unlock();
+      work(number);
+      lock.lock();
+      if (--left_ == 0) done_.notify_one();
+    }
+  }
+
+  std::mutex grid_, mutex_;
+  std::condition_variable changed_, done_;
+  const std::function<void(unsigned)>* work_ = nullptr;
+  unsigned size_ = 0, count_ = 0, left_ = 0;
+  uint64_t times_ = 0;
+};
+
 }  // namespace
 
 void give_way() { Block::current->leave(); }
@@ -252,34 +309,32 @@ void send_for(void* to, const void* from, int bytes, bool inside) {
 
 void end_group() {
   Thread& self = Block::current->self();
-  self.groups.push_back(std::exchange(self.sent, {}));
+  self.groups.push_back(self.sent.size());
 }
 
 void wait_for_groups(int left) {
   Thread& self = Block::current->self();
-  for (; self.groups.size() > static_cast<size_t>(left); self.groups.pop_front())
-    for (const Copy& copy : self.groups.front()) {
-      if (copy.inside)
-        std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.bytes));
-      else
-        std::memset(copy.to, 0, static_cast<size_t>(copy.bytes));
-    }
+  if (self.groups.size() <= static_cast<size_t>(left)) return;
+  const size_t done = self.groups.size() - static_cast<size_t>(left), end = self.groups[done - 1];
+  for (size_t i = 0; i < end; ++i) {
+    const Copy& copy = self.sent[i];
+    if (copy.inside)
+      std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.bytes));
+    else
+      std::memset(copy.to, 0, static_cast<size_t>(copy.bytes));
+  }
+  self.sent.erase(self.sent.begin(), self.sent.begin() + static_cast<std::ptrdiff_t>(end));
+  self.groups.erase(self.groups.begin(), self.groups.begin() + static_cast<std::ptrdiff_t>(done));
+  for (size_t& group : self.groups) group -= end;
 }
 
 void run_grid(Index grid, Index block, size_t shared_bytes, const std::function<void()>& thread) {
-  std::vector<std::thread> workers;
-  if (grid.x <= kSideBySide) {
-    for (unsigned b = 0; b < grid.x; ++b)
-      workers.emplace_back([&, b] { run_block(b, grid, block, shared_bytes, thread); });
-  } else {
-    static std::atomic<unsigned> next;
-    next = 0;
-    for (unsigned w = 0; w < std::max(1u, std::thread::hardware_concurrency()); ++w)
-      workers.emplace_back([&] {
-        for (unsigned b; (b = next++) < grid.x;) run_block(b, grid, block, shared_bytes, thread);
-      });
-  }
-  for (std::thread& worker : workers) worker.join();
+  if (grid.x <= kSideBySide)
+    return Crew::all().run(grid.x, [&](unsigned b) { run_block(b, grid, block, shared_bytes, thread); });
+  std::atomic<unsigned> next = 0;
+  Crew::all().run(std::max(1u, std::thread::hardware_concurrency()), [&](unsigned) {
+    for (unsigned b; (b = next++) < grid.x;) run_block(b, grid, block, shared_bytes, thread);
+  });
 }
 
 }  // namespace emulated

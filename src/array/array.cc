@@ -180,13 +180,17 @@ BufferPtr literal_buffer(const Node& node, DType dtype) {
   return buffer;
 }
 
-const BufferPtr& buffer_of(const Array& array, const char* wanted_by) {
+void check_readable(const Array& array, const char* wanted_by) {
   if (!array.defined()) throw_error("{}: the array is empty; assign it before it is used", wanted_by);
-  Node& node = *array.node();
+  const Node& node = *array.node();
   switch (node.kind) {
     case Node::Kind::concrete:
-      if (node.pieces || node.gpu) break;
-      return node.buffer;
+      if (node.pieces && !node.pieces->complete())
+        throw_error(
+            "{}: the array {} lies on several processes, as {}, and no one has all of it; return it from the compiled "
+            "function whole (out_shardings P()), or put it together with distributed::process_allgather",
+            wanted_by, to_string(*node.type), to_string(node.sharding.spec()));
+      return;
     case Node::Kind::donated:
       throw_error(
           "{}: the array {} was donated to a compiled function and its memory holds that function's result now; use "
@@ -201,15 +205,16 @@ const BufferPtr& buffer_of(const Array& array, const char* wanted_by) {
           "the function and look at it outside, or use where() or cond() to choose by it",
           wanted_by, to_string(*node.type));
     case Node::Kind::literal:
-      break;
+      return;
   }
+}
+
+const BufferPtr& buffer_of(const Array& array, const char* wanted_by) {
+  check_readable(array, wanted_by);
+  Node& node = *array.node();
+  if (node.kind == Node::Kind::concrete && !node.pieces && !node.gpu) return node.buffer;
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  if (node.pieces && !node.pieces->complete())
-    throw_error(
-        "{}: the array {} lies on several processes, as {}, and no one has all of it; return it from the compiled "
-        "function whole (out_shardings P()), or put it together with distributed::process_allgather",
-        wanted_by, to_string(*node.type), to_string(node.sharding.spec()));
   if (!node.buffer)
     node.buffer = node.gpu      ? from_gpu(*node.gpu)
                   : node.pieces ? put_together(*node.pieces, *node.type)

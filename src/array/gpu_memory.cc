@@ -1,6 +1,8 @@
 #include "array/gpu_memory.h"
 
+#include <algorithm>
 #include <mutex>
+#include <vector>
 
 #include "base/check.h"
 #include "comm/world.h"
@@ -43,6 +45,27 @@ BufferPtr copied_to_gpu(const void* here, int64_t bytes, int64_t lane) {
   return there;
 }
 
+void upload_together(std::span<const Array> arrays) {
+  constexpr int64_t kApart = 256;  // as memory of its own begins
+  std::vector<int64_t> begins;
+  int64_t size = 0;
+  for (const Array& array : arrays) {
+    begins.push_back(size);
+    size += (array.node()->buffer->size() + kApart - 1) / kApart * kApart;
+  }
+  const BufferPtr here = allocate(size);
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    const Buffer& each = *arrays[i].node()->buffer;
+    std::copy_n(each.data(), each.size(), here->data() + begins[i]);
+  }
+  const BufferPtr there = copied_to_gpu(here->data(), size);
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    Node& node = *arrays[i].node();
+    node.gpu = Allocator::host().adopt(there->data() + begins[i], node.buffer->size(), new BufferPtr(there),
+                                       [](void* whole) { delete static_cast<BufferPtr*>(whole); });
+  }
+}
+
 BufferPtr gpu_buffer_of(const Array& array, const Type& type, const char* wanted_by) {
   const auto uploaded = [&](const Buffer& here) { return copied_to_gpu(here.data(), here.size()); };
   if (array.defined()) {
@@ -76,6 +99,7 @@ bool one_gpu_in_use() { return gpu_of_lane(0) != nullptr; }
 BufferPtr from_gpu(const Buffer&, int64_t) { missing(); }
 BufferPtr allocate_on_gpu(int64_t, int64_t) { missing(); }
 BufferPtr copied_on_gpu(const Buffer&, int64_t) { missing(); }
+void upload_together(std::span<const Array>) { missing(); }
 BufferPtr copied_to_gpu(const void*, int64_t, int64_t) { missing(); }
 BufferPtr gpu_buffer_of(const Array&, const Type&, const char*) { missing(); }
 #endif

@@ -1,6 +1,8 @@
 // Arrays in a GPU's memory. Where CUDA is not built in no array ever lies there. Safe from any thread.
 #pragma once
 
+#include <span>
+
 #include "array/node.h"
 #include "lane/buffer.h"
 
@@ -22,5 +24,9 @@ BufferPtr from_gpu(const Buffer&, int64_t lane = 0);
 BufferPtr allocate_on_gpu(int64_t bytes, int64_t lane = 0);
 BufferPtr copied_on_gpu(const Buffer&, int64_t lane = 0);
 BufferPtr copied_to_gpu(const void* here, int64_t bytes, int64_t lane = 0);
+
+// Gives each of these arrays, which are in host memory, its place on the GPU as well, and brings all of them there by
+// one copy.
+void upload_together(std::span<const Array> arrays);
 
 }  // namespace lockstep::detail

@@ -49,7 +49,11 @@ Array concrete_on_gpu(const Type* interned, BufferPtr, NamedSharding = {});
 // stays there with the array.
 BufferPtr gpu_buffer_of(const Array&, const Type&, const char* wanted_by);
 
-// The buffer of a concrete array or literal. Throws Error for a traced or donated one, naming the operation that asked.
+// Throws Error for what cannot be read, naming the operation that asked: a traced or donated array, or one of which
+// other processes have a part. Nothing is copied or waited for.
+void check_readable(const Array&, const char* wanted_by);
+
+// The buffer of a concrete array or literal, on the host. Throws as check_readable() does.
 const BufferPtr& buffer_of(const Array&, const char* wanted_by);
 
 // A literal as an array of this dtype: its buffer, made on first use.

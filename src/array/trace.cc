@@ -43,7 +43,7 @@ Value Trace::lift(const Array& array, DType literal_dtype) {
     if (node.trace == id_) return {&builder_, node.value};
     if (!find(node.trace)) throw_escaped(what_, *node.type);
   } else {
-    buffer_of(array, what_);  // donated arrays are an error
+    check_readable(array, what_);
   }
   const auto key = node.kind == Node::Kind::traced
                        ? std::pair<uint64_t, uint64_t>{node.trace, node.value}

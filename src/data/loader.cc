@@ -1,10 +1,12 @@
 #include "lockstep/loader.h"
 
+#include <deque>
 #include <limits>
 #include <optional>
 #include <utility>
+#include <vector>
 
-#include "array/node.h"
+#include "array/gpu_memory.h"
 #include "base/check.h"
 #include "data/image_stream.h"
 #include "data/order.h"
@@ -113,11 +115,43 @@ struct Loader::Impl {
   std::shared_ptr<const detail::ImageStream> stream = nullptr;
   std::optional<detail::Prefetcher> prefetcher = std::nullopt;
 
-  LoaderBatch resident_batch() {
-    LoaderBatch batch = order.batch(cursor);
+  // On a GPU, where a copy between two steps would have the second wait for the first: the row numbers of batches to
+  // come, which were brought there together.
+  struct Upcoming {
+    Cursor at;
+    Array rows;
+  };
+  std::deque<Upcoming> upcoming = {};
+
+  Array rows_of(const LoaderBatch& batch) {
     Fresh fresh_rows = fresh(rows_type.of(batch.size));
     order.rows(batch, fresh_rows.buffer->as<int32_t>());
-    batch.rows = std::move(fresh_rows.array);
+    return std::move(fresh_rows.array);
+  }
+
+  void look_ahead() {
+    constexpr int kBatches = 64;
+    std::vector<Array> all;
+    upcoming.clear();
+    Cursor at = cursor;
+    for (int i = 0; i < kBatches; ++i) {
+      const LoaderBatch batch = order.batch(at);
+      all.push_back(rows_of(batch));
+      upcoming.push_back({at, all.back()});
+      at = order.after(batch);
+    }
+    detail::upload_together(all);
+  }
+
+  LoaderBatch resident_batch() {
+    LoaderBatch batch = order.batch(cursor);
+    if (!detail::one_gpu_in_use()) {
+      batch.rows = rows_of(batch);
+      return batch;
+    }
+    if (upcoming.empty() || upcoming.front().at != cursor) look_ahead();
+    batch.rows = std::move(upcoming.front().rows);
+    upcoming.pop_front();
     return batch;
   }
 

@@ -117,6 +117,7 @@ cudaError_t launch(const void* function, dim3 grid, dim3 block, void** arguments
   const auto& kernel = *static_cast<const Kernel*>(function);
   if (grid.x == 0 || block.x == 0 || block.x > 1024 || bytes > kernel.shared_bytes) return cudaErrorInvalidValue;
   if (const cudaError_t error = state(); error != cudaSuccess) return error;
+  trace(stream_of(stream).recording ? "recorded kernel, blocks" : "kernel, blocks", grid.x);
   const std::shared_ptr<void> bound(kernel.bind(arguments), kernel.end);
   put(stream, [=, run = kernel.run] {
     run_grid({grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, bytes, [&] { run(bound.get()); });
@@ -125,6 +126,12 @@ cudaError_t launch(const void* function, dim3 grid, dim3 block, void** arguments
 }
 
 }  // namespace
+
+// One line for what is put on a stream, where LOCKSTEP_EMULATED_TRACE is set.
+void trace(const char* what, size_t size) {
+  static const bool wanted = std::getenv("LOCKSTEP_EMULATED_TRACE") != nullptr;
+  if (wanted) std::fprintf(stderr, "emulated GPU: %s %zu\n", what, size);
+}
 
 void put(cudaStream_t stream, std::function<void()> work) {
   if (stream_of(stream).recording)
@@ -208,6 +215,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   return cudaSuccess;
 }
 cudaError_t cudaMallocAsync(void** at, size_t bytes, cudaStream_t) {
+  emulated::trace("take, bytes", bytes);
   *at = heap().take(bytes);
   return *at ? cudaSuccess : cudaErrorMemoryAllocation;
 }
@@ -223,12 +231,17 @@ cudaError_t cudaFreeHost(void* at) {
   std::free(at);
   return cudaSuccess;
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  emulated::trace(kind == cudaMemcpyHostToDevice   ? "copy from the host, bytes"
+                  : kind == cudaMemcpyDeviceToHost ? "copy to the host, bytes"
+                                                   : "copy, bytes",
+                  bytes);
   if (const cudaError_t error = emulated::state(); error != cudaSuccess) return error;
   put(stream, [=] { std::memmove(to, from, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+  emulated::trace("clear, bytes", bytes);
   put(stream, [=] { std::memset(to, value, bytes); });
   return cudaSuccess;
 }
@@ -242,7 +255,10 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t) { return emulated::state(); }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return emulated::state(); }
+cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  emulated::trace("wait", 0);
+  return emulated::state();
+}
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = reinterpret_cast<cudaEvent_t>(new char);
@@ -277,6 +293,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t) {
+  emulated::trace("recording, entries", reinterpret_cast<emulated::Work*>(graph)->size());
   if (const cudaError_t error = emulated::state(); error != cudaSuccess) return error;
   for (const auto& work : *reinterpret_cast<emulated::Work*>(graph)) work();
   return cudaSuccess;

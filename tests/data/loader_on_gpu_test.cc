@@ -1,0 +1,42 @@
+// On a GPU (LOCKSTEP_PLATFORM=cuda): batches lie there before they are asked for, and nobody waits.
+#ifdef LOCKSTEP_WITH_CUDA
+#include <gtest/gtest.h>
+
+#include "lane/cuda/cuda_lane.h"
+#include "lockstep/devices.h"
+#include "lockstep/loader.h"
+#include "lockstep/math.h"
+
+namespace lockstep {
+namespace {
+
+TEST(LoaderOnGpu, RowsAreThereAndNobodyWaits) {
+  if (platform() != Platform::cuda) GTEST_SKIP() << "LOCKSTEP_PLATFORM is not cuda";
+  const ImageDataset set{std::vector<uint8_t>(50), std::vector<uint8_t>(50), 50, 1, 1, 1};
+  const LoaderOptions options{.batch_size = 8, .seed = 3};
+  Loader loader(set, options);
+  // Further than it looks ahead, and then somewhere else.
+  std::vector<Array> there;
+  std::vector<std::vector<int>> here;
+  const int64_t before = CudaLane::waits();
+  const auto walk = [&](int batches) {
+    for (int i = 0; i < batches; ++i) {
+      const LoaderBatch batch = loader.next();
+      there.push_back(batch.rows + 1);  // computed there
+      here.push_back(batch.rows.to_vector<int>());
+    }
+  };
+  walk(200);
+  loader.seek({.epoch = 2, .sample = 16});
+  walk(3);
+  EXPECT_EQ(CudaLane::waits(), before);
+  for (size_t i = 0; i < there.size(); ++i) {
+    for (int& row : here[i]) ++row;
+    EXPECT_EQ(there[i].to_vector<int>(), here[i]) << "batch " << i;
+  }
+  EXPECT_EQ(here[200], here[16]);  // two epochs of seven batches, and two
+}
+
+}  // namespace
+}  // namespace lockstep
+#endif

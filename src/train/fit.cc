@@ -7,6 +7,7 @@
 #include "base/names.h"
 #include "comm/world.h"
 #include "lockstep/devices.h"
+#include "lockstep/jit.h"
 #include "lockstep/rearrange.h"
 #include "train/engine_impl.h"
 #include "train/state.h"
@@ -132,7 +133,7 @@ class FitRun {
     std::vector<Array> rows;
     for (const StartedStep& step : under_way_) rows.push_back(step.outputs.facts);
     rows.resize(kAhead, rows.back());  // always as many: every other number would be a kernel more to compile
-    const std::vector<double> all = stack(rows).to_vector<double>();
+    const std::vector<double> all = stacked_(rows).to_vector<double>();
     const size_t each = all.size() / rows.size();
     for (size_t i = 0; i < under_way_.size(); ++i)
       facts_.emplace_back(all.begin() + static_cast<std::ptrdiff_t>(i * each),
@@ -225,6 +226,9 @@ class FitRun {
   int64_t first_step_ = 0;
   static constexpr size_t kAhead = 32;
   std::vector<StartedStep> under_way_;
+  // Compiled: it is asked for as often as steps are looked at.
+  Jit<std::function<Array(const std::vector<Array>&)>> stacked_ =
+      jit(std::function<Array(const std::vector<Array>&)>([](const std::vector<Array>& rows) { return stack(rows); }));
   std::vector<std::vector<double>> facts_;  // of each of them
   Scalars last_step_, last_eval_;
   FitResult result_;

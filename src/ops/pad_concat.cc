@@ -1,6 +1,7 @@
 // pad and concatenate.
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "ops/cuda/kernels.h"
 #include "ops/dims.h"
@@ -145,10 +146,13 @@ Rule concatenate_rule(Types in, const Attrs& attrs) {
   Factors factors;
   const std::string shared = factors.next(in[0].rank());
   Rule rule{{}, {shared}, shared.substr(axis, 1)};
-  for (size_t i = 0; i < in.size(); ++i) {
+  // Operands of the same extent share a factor, which is never cut: there may be hundreds of them.
+  std::map<int64_t, char> by_extent;
+  for (const Type& each : in) {
+    const auto [at, fresh] = by_extent.try_emplace(each.shape[axis]);
+    if (fresh) rule.whole += at->second = factors.next();
     rule.in.push_back(shared);
-    rule.in.back()[axis] = factors.next();
-    rule.whole += rule.in.back()[axis];
+    rule.in.back()[axis] = at->second;
   }
   return rule;
 }

@@ -134,9 +134,9 @@ StepMetrics Engine::Impl::metrics(const StartedStep& step, std::span<const doubl
   metrics.skipped = options.precision.loss_scaling && facts[3] == 0;
   metrics.loss_scale = facts[4];
   double squares = 0;
-  for (const double norm : facts.subspan(detail::StepOutputs::kNorms)) {
-    metrics.grad_norms.push_back(norm);
-    squares += norm * norm;
+  for (const double square : facts.subspan(detail::StepOutputs::kSquares)) {
+    metrics.grad_norms.push_back(std::sqrt(square));
+    squares += square;
   }
   metrics.grad_norm = std::sqrt(squares);
   const std::vector<Array>& stop = step.outputs.stop;

@@ -48,8 +48,8 @@ std::pair<Trained, StepOutputs> Steps::Recipe::updated(const Trained& state, con
   const std::vector<Array> grads = unscaled(state.loss_scale, sum.grads);
   std::vector<Array> squares;
   for (const Array& g : grads) squares.push_back(lockstep::sum(square(g)));
-  const Array all_squares = stack(squares);
-  const Array norm = sqrt(lockstep::sum(all_squares));
+  const Array norm =
+      sqrt(lockstep::sum(stack(squares)));  // computed where somebody needs it: to clip, or to scale losses
   const Array finite = isfinite(norm);
   Update next = update(optimizer, model.paths, state.params, grads, state.optimizer, norm);
   Trained after{std::move(next.params), std::move(next.state), state.loss_scale};
@@ -61,10 +61,13 @@ std::pair<Trained, StepOutputs> Steps::Recipe::updated(const Trained& state, con
   }
   const DType wide = sum.loss.dtype() == f64 ? f64 : f32;
   std::vector<Array> facts;
-  for (const Array& each : {sum.loss, sum.correct, optimizer.schedule(state.optimizer.step), finite,
-                            precision.loss_scaling ? after.loss_scale.scale[0] : Array(1.0f)})
+  const Array one = 1.0f;
+  for (const Array& each :
+       {sum.loss, sum.correct, optimizer.schedule(state.optimizer.step), precision.loss_scaling ? finite : one,
+        precision.loss_scaling ? after.loss_scale.scale[0] : one})
     facts.push_back(astype(each, wide));
-  StepOutputs outputs{concatenate({stack(facts), astype(sqrt(all_squares), wide)}, 0), {}};
+  for (const Array& each : squares) facts.push_back(astype(each, wide));
+  StepOutputs outputs{stack(facts), {}};
   for (const Array& vote : votes) outputs.stop.push_back(lockstep::sum(vote));
   return {std::move(after), std::move(outputs)};
 }

@@ -17,11 +17,11 @@ struct Trained {
 // What a step says of itself.
 struct StepOutputs {
   // f32, or f64 where the loss is, so that one copy brings all of it: the mean loss over the batch, how many were
-  // right, the rate, 1 where all gradients are finite, the loss scale after it, and the gradients' norms, one a
-  // parameter.
+  // right, the rate, 0 where losses are scaled and a gradient is not finite, the loss scale after it, and the squares
+  // of the gradients' norms, one a parameter.
   Array facts;
-  static constexpr size_t kNorms = 5;  // where they begin
-  std::vector<Array> stop;             // i32: how many devices voted to stop; none where one process decides alone
+  static constexpr size_t kSquares = 5;  // where they begin
+  std::vector<Array> stop;               // i32: how many devices voted to stop; none where one process decides alone
 };
 
 // A sum over the pieces of a batch computed so far.

@@ -165,6 +165,19 @@ TEST(Pad, WorksForEveryTypeAndForNothing) {
   }
 }
 
+// As many as a large model has parameters, where each was a factor of its own.
+TEST(Concatenate, CanBeCutWithHundredsOfOperands) {
+  std::vector<Type> in(300, {f32, {1, 4}});
+  in[7].shape[0] = 2;
+  const Rule rule = concatenate_op.rule(in, {{"axis", 0}});
+  ASSERT_EQ(rule.in.size(), 300u);
+  EXPECT_EQ(rule.in[0], rule.in[299]);
+  EXPECT_NE(rule.in[0], rule.in[7]);
+  EXPECT_EQ(rule.out[0][1], rule.in[0][1]);
+  for (const std::string& term : {rule.in[0], rule.in[7], rule.out[0]})
+    EXPECT_NE(rule.whole.find(term[0]), std::string::npos) << term;
+}
+
 TEST(Concatenate, PutsOperandsSideBySide) {
   for (DType t : kAllDTypes) {
     const HostArray a = whole_numbers({t, {2, 3, 2}}, 1), b = whole_numbers({t, {2, 0, 2}}, 2),

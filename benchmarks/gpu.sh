@@ -27,6 +27,7 @@ lane LOCKSTEP_PLATFORM=cpu test_lane *Gpu* 1
 plan LOCKSTEP_PLATFORM=cpu test_plan *Gpu* 3
 rows LOCKSTEP_CUDA_MATH=full test_rows *Gpu* 2
 comm LOCKSTEP_PLATFORM=cpu test_comm *Cuda*:*Nccl*:*Gpu* 2
+data LOCKSTEP_PLATFORM=cuda test_data *Loader* 1
 array LOCKSTEP_PLATFORM=cuda test_array *$race 2
 spmd LOCKSTEP_PLATFORM=cuda test_spmd * 4
 golden LOCKSTEP_PLATFORM=cuda test_training *olden* 2

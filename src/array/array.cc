@@ -125,11 +125,22 @@ Array concrete(const Type* interned, LanePiecesPtr pieces, NamedSharding shardin
   return array;
 }
 
+namespace {
+
+// Of buffers that are made when they are first asked for.
+std::mutex& buffers_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+}  // namespace
+
 Array relabelled(const Array& array, const NamedSharding& sharding) {
   const Node& node = *array.node();
   if (node.kind == Node::Kind::concrete && !node.pieces && one_gpu_in_use()) {
     // Uploaded once, whatever it is labelled.
     Array out = concrete_on_gpu(node.type, gpu_buffer_of(array, *node.type, "device_put"), sharding);
+    const std::lock_guard lock(buffers_mutex());
     out.node()->buffer = node.buffer;
     return out;
   }
@@ -213,8 +224,7 @@ const BufferPtr& buffer_of(const Array& array, const char* wanted_by) {
   check_readable(array, wanted_by);
   Node& node = *array.node();
   if (node.kind == Node::Kind::concrete && !node.pieces && !node.gpu) return node.buffer;
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(buffers_mutex());
   if (!node.buffer)
     node.buffer = node.gpu      ? from_gpu(*node.gpu)
                   : node.pieces ? put_together(*node.pieces, *node.type)

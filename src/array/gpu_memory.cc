@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "comm/world.h"
+#include "lane/lane.h"
 #include "lockstep/devices.h"
 #include "lockstep/error.h"
 #ifdef LOCKSTEP_WITH_CUDA
@@ -46,7 +47,8 @@ BufferPtr copied_to_gpu(const void* here, int64_t bytes, int64_t lane) {
 }
 
 void upload_together(std::span<const Array> arrays) {
-  constexpr int64_t kApart = 256;  // as memory of its own begins
+  const std::lock_guard lock(CpuLane::local().running());  // another thread may be recording what it queues
+  constexpr int64_t kApart = 256;                          // as memory of its own begins
   std::vector<int64_t> begins;
   int64_t size = 0;
   for (const Array& array : arrays) {

@@ -124,10 +124,12 @@ Answer Control::ask(decltype(Request::what) what, const std::string& operation, 
     case Outcome::timeout:
       throw CommTimeout(answer.text);
     case Outcome::failed: {
-      // The coordinator may end before a heartbeat hears the same of it.
-      const std::lock_guard lock(mutex_);
+      // The coordinator may end before a heartbeat hears the same of it. Who listens is told first, as this process may
+      // end now.
+      std::unique_lock lock(mutex_);
       if (!failure_) failure_ = failure_in(answer);
       changed_.notify_all();
+      changed_.wait_for(lock, kFailureComes, [this] { return told_ || !listened_to_ || closing_; });
       throw CommAborted(fmt::format("{}: the job has failed: {}", operation, answer.text));
     }
     case Outcome::unreachable:
@@ -210,6 +212,7 @@ Progress Control::current_progress() const {
 void Control::on_failure(std::function<void(const Failure&)> callback) {
   const std::lock_guard lock(mutex_);
   callback_ = std::move(callback);
+  listened_to_ = true;
   changed_.notify_all();
 }
 
@@ -307,6 +310,9 @@ void Control::run() {
   const Failure failure = *failure_;
   lock.unlock();
   callback(failure);
+  lock.lock();
+  told_ = true;
+  changed_.notify_all();
 }
 
 }  // namespace lockstep

@@ -131,7 +131,8 @@ class Control : public KeyStore {
   std::condition_variable changed_;
   std::optional<Failure> failure_;
   std::function<void(const Failure&)> callback_;
-  int asking_ = 0;  // calls that wait for an answer
+  bool listened_to_ = false, told_ = false;  // is there a callback, and has it been called
+  int asking_ = 0;                           // calls that wait for an answer
   bool over_ = false;
   bool closing_ = false;
   std::thread thread_;

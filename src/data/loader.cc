@@ -11,6 +11,7 @@
 #include "data/image_stream.h"
 #include "data/order.h"
 #include "data/prefetch.h"
+#include "sharding/device_table.h"
 
 namespace lockstep {
 namespace {
@@ -143,9 +144,16 @@ struct Loader::Impl {
     detail::upload_together(all);
   }
 
+  // Where nothing has been computed yet, it is not decided where that will be. Of long lists a copy is no great matter,
+  // and programs are recorded by where they lie.
+  bool looks_ahead(const LoaderBatch& batch) const {
+    constexpr int64_t kMost = 16384;
+    return batch.size <= kMost && detail::DeviceTable::instance().used() && detail::one_gpu_in_use();
+  }
+
   LoaderBatch resident_batch() {
     LoaderBatch batch = order.batch(cursor);
-    if (!detail::one_gpu_in_use()) {
+    if (!looks_ahead(batch)) {
       batch.rows = rows_of(batch);
       return batch;
     }

@@ -29,7 +29,8 @@ TEST_F(GpuFault, GpuThatIsLostLeavesTheLastCheckpointAndTheRunGoesOn) {
   const std::string run_dir = dir_.path() + "/run";
   const std::string sign = dir_.path() + "/lost";
   RunningProgram running(Words{"env", "LOCKSTEP_EMULATED_LOST_WITH=" + sign} + command("run"));
-  EXPECT_TRUE(comes_true([&] { return list_checkpoints(run_dir).size() > 1; })) << running.err();
+  EXPECT_TRUE(comes_true([&] { return list_checkpoints(run_dir).size() > 1; }, std::chrono::minutes(5)))
+      << running.err();
   FileSystem::real().write(sign, std::vector<uint8_t>());
   const auto lost = running.wait();
   EXPECT_EQ(lost.exit_code, 75) << lost.err;

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -35,7 +36,10 @@ struct Folder {
   fs::path path;
   Folder() {
     std::string name = (fs::temp_directory_path() / "lockstep_emulated_XXXXXX").string();
-    if (::mkdtemp(name.data())) path = name;
+    if (::mkdtemp(name.data()))
+      path = name;
+    else
+      std::fprintf(stderr, "emulated GPU: %s: %s\n", name.c_str(), std::strerror(errno));
   }
   ~Folder() {
     std::error_code ignored;
@@ -55,6 +59,7 @@ bool is_replaced(const std::string& header) {
 
 void compile(Program& program) {
   const Folder folder;
+  if (folder.path.empty()) return;
   for (const auto& [name, text] : program.headers) {
     if (is_replaced(name)) continue;
     fs::create_directories((folder.path / name).parent_path());
@@ -101,6 +106,7 @@ void* load_code(const void* code) {
   std::memcpy(&header, code, sizeof header);
   if (std::memcmp(header.kind, kCodeKind, sizeof kCodeKind) != 0) return nullptr;
   const Folder folder;
+  if (folder.path.empty()) return nullptr;
   const std::string path = (folder.path / "kernel.so").string();
   std::ofstream(path, std::ios::binary)
       .write(static_cast<const char*>(code) + sizeof header, static_cast<std::streamsize>(header.size));

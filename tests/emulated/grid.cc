@@ -14,6 +14,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -243,7 +244,11 @@ class Crew {
     work_ = &work;
     count_ = left_ = count;
     ++times_;
-    while (size_ < count) std::thread([this, i = size_++, times = times_ - 1] { serve(i, times); }).detach();
+    try {
+      for (; size_ < count; ++size_) std::thread([this, i = size_, times = times_ - 1] { serve(i, times); }).detach();
+    } catch (const std::system_error& error) {
+      give_up(error.what());
+    }
     changed_.notify_all();
     done_.wait(lock, [&] { return left_ == 0; });
   }

@@ -177,12 +177,9 @@ class Timed {
   cudaGraphExec_t graph_ = nullptr;
 };
 
-// Which of the two takes less time, in turns: others may use the GPU meanwhile, now more and now less.
-struct Comparison {
-  bool first = false;  // it is the first
-  bool clear = false;  // and it was so nearly each time
-};
-Comparison compare(const Timed& one, const Timed& other) {
+// Does one take less time than the other, nearly each time? In turns: others may use the GPU meanwhile, now more and
+// now less.
+bool is_clearly_faster(const Timed& one, const Timed& other) {
   constexpr int kRounds = 12, kExceptions = 1;
   int first = 0;
   for (const Timed* each : {&one, &other}) each->seconds();
@@ -191,7 +188,7 @@ Comparison compare(const Timed& one, const Timed& other) {
     const double before = (turned ? other : one).seconds(), after = (turned ? one : other).seconds();
     first += turned ? after < before : before < after;
   }
-  return {first > kRounds / 2, first <= kExceptions || first >= kRounds - kExceptions};
+  return first >= kRounds - kExceptions;
 }
 
 // "own", or "cudnn 1 0 4096": algorithm, kind of products, bytes of work space.
@@ -241,13 +238,9 @@ void remember(const std::string& key, const std::string& text) {
   }
 }
 
-// What cuDNN takes, or nothing where our own kernel is faster; and whether another try would say the same.
-struct Choice {
-  std::optional<CudaConv::Algorithm> dnn;
-  bool clear = true;
-};
-Choice measure(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec, const Program* body, ConvWay by,
-               const OwnConv& own) {
+// What cuDNN takes, or nothing where it is not clearly faster than our own kernel.
+std::optional<CudaConv::Algorithm> measure(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec,
+                                           const Program* body, ConvWay by, const OwnConv& own) {
   CudaLane& lane = *spec.cuda;
   std::vector<BufferPtr> held;
   const auto memory = [&](int64_t bytes) {
@@ -261,13 +254,12 @@ Choice measure(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec, cons
   for (const Type& type : spec.out) out.push_back(memory(type.bytes()));
   const auto found =
       CudaConv::find(lane, pass, conv, cuda_math(), in[0], in[1], memory(results_of(pass, conv) * size_of(conv.dtype)));
-  if (!found || by == ConvWay::dnn) return {found};
+  if (!found || by == ConvWay::dnn) return found;
   const Kernel theirs = one_after_the_other(by_dnn(pass, conv, spec, *found), spec, body), ours = own.kernel();
   try {
     const Timed time_theirs(lane, [&] { theirs(in.data(), out.data()); });
     const Timed time_ours(lane, [&] { ours(in.data(), out.data()); });
-    const Comparison compared = compare(time_theirs, time_ours);
-    return {compared.first ? found : std::nullopt, compared.clear};
+    return is_clearly_faster(time_theirs, time_ours) ? found : std::nullopt;
   } catch (const OutOfMemory&) {
     throw;
   } catch (const Error&) {  // one that cannot be recorded is not used
@@ -279,7 +271,7 @@ std::optional<CudaConv::Algorithm> choice_of(ConvPass pass, const ConvSpec& conv
                                              const Program* body, const OwnConv& own) {
   const ConvWay by = way.load();
   if (by == ConvWay::own || CudaConv::version() == 0 || spec.cuda->recording()) return {};
-  if (by == ConvWay::dnn) return measure(pass, conv, spec, body, by, own).dnn;
+  if (by == ConvWay::dnn) return measure(pass, conv, spec, body, by, own);
   static std::mutex mutex;
   static auto* const chosen = new std::map<std::string, std::string>;
   const std::lock_guard lock(mutex);
@@ -288,12 +280,11 @@ std::optional<CudaConv::Algorithm> choice_of(ConvPass pass, const ConvSpec& conv
   if (text.empty()) text = remembered(key);
   if (text.empty()) {
     try {
-      const Choice choice = measure(pass, conv, spec, body, by, own);
-      text = to_text(choice.dnn);
-      if (choice.clear) remember(key, text);  // else the next run measures again
+      text = to_text(measure(pass, conv, spec, body, by, own));
     } catch (const OutOfMemory&) {
       return {};  // there is room for the convolution alone, perhaps; the next run measures again
     }
+    remember(key, text);
   }
   return from_text(text);
 }

@@ -1,7 +1,7 @@
 // Which way a convolution is computed on the GPU: by a kernel of our own, or by cuDNN where it is there and can. Both
-// are measured, in turns, when a convolution is first prepared on a machine; what was faster is remembered in the
-// process and, where it was so nearly each time, beside compiled kernels on disk, so that runs to come compute the same
-// bits. Safe from any thread.
+// are measured, in turns, when a convolution is first prepared on a machine: cuDNN's is taken where it is faster nearly
+// each time. That is remembered in the process and, beside compiled kernels, on disk, so that runs to come compute the
+// same bits. Safe from any thread.
 #pragma once
 
 #include "lane/cpu/conv.h"

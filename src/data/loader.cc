@@ -117,12 +117,14 @@ struct Loader::Impl {
   std::optional<detail::Prefetcher> prefetcher = std::nullopt;
 
   // On a GPU, where a copy between two steps would have the second wait for the first: the row numbers of batches to
-  // come, which were brought there together.
+  // come, which were brought there together, and of those after them, which will be. They are computed a few at a time,
+  // so that the GPU does not wait for them either.
   struct Upcoming {
     Cursor at;
     Array rows;
   };
-  std::deque<Upcoming> upcoming = {};
+  std::deque<Upcoming> upcoming = {}, later = {};
+  Cursor later_end = {};  // the batch after the last of `later`
 
   Array rows_of(const LoaderBatch& batch) {
     Fresh fresh_rows = fresh(rows_type.of(batch.size));
@@ -130,36 +132,41 @@ struct Loader::Impl {
     return std::move(fresh_rows.array);
   }
 
-  void look_ahead() {
-    constexpr int kBatches = 64;
-    std::vector<Array> all;
-    upcoming.clear();
-    Cursor at = cursor;
-    for (int i = 0; i < kBatches; ++i) {
-      const LoaderBatch batch = order.batch(at);
-      all.push_back(rows_of(batch));
-      upcoming.push_back({at, all.back()});
-      at = order.after(batch);
+  void prepare_one() {
+    const LoaderBatch batch = order.batch(later_end);
+    later.push_back({later_end, rows_of(batch)});
+    later_end = order.after(batch);
+  }
+
+  Array rows_ahead() {
+    constexpr size_t kMost = 64, kFirst = 4, kEach = 2;
+    if (upcoming.empty() || upcoming.front().at != cursor) {
+      if (later.empty() || later.front().at != cursor) {
+        later.clear();
+        later_end = cursor;
+        while (later.size() < kFirst) prepare_one();
+      }
+      upcoming = std::exchange(later, {});
+      std::vector<Array> all;
+      for (const Upcoming& each : upcoming) all.push_back(each.rows);
+      detail::upload_together(all);
     }
-    detail::upload_together(all);
+    Array own = std::move(upcoming.front().rows);
+    upcoming.pop_front();
+    for (size_t i = 0; i < kEach && later.size() < kMost; ++i) prepare_one();
+    return own;
   }
 
   // Where nothing has been computed yet, it is not decided where that will be. Of long lists a copy is no great matter,
   // and programs are recorded by where they lie.
-  bool looks_ahead(const LoaderBatch& batch) const {
+  bool looks_ahead() const {
     constexpr int64_t kMost = 16384;
-    return batch.size <= kMost && detail::DeviceTable::instance().used() && detail::one_gpu_in_use();
+    return options.batch_size <= kMost && detail::DeviceTable::instance().used() && detail::one_gpu_in_use();
   }
 
   LoaderBatch resident_batch() {
     LoaderBatch batch = order.batch(cursor);
-    if (!looks_ahead(batch)) {
-      batch.rows = rows_of(batch);
-      return batch;
-    }
-    if (upcoming.empty() || upcoming.front().at != cursor) look_ahead();
-    batch.rows = std::move(upcoming.front().rows);
-    upcoming.pop_front();
+    batch.rows = looks_ahead() ? rows_ahead() : rows_of(batch);
     return batch;
   }
 

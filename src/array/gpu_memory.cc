@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "base/check.h"
@@ -20,16 +21,69 @@ CudaLane* gpu_of_lane(int64_t lane) { return platform() == Platform::cuda ? &Cud
 
 bool one_gpu_in_use() { return platform() == Platform::cuda && World::instance().lanes_here() == 1; }
 
-BufferPtr from_gpu(const Buffer& there, int64_t lane) {
-  BufferPtr here = allocate(there.size());
+namespace {
+
+// What a wait for the GPU throws is told to other processes.
+template <class Wait>
+void telling_others(const Wait& wait) {
   try {
-    CudaLane::of(lane).to_host(here->data(), there.data(), there.size());
+    wait();
   } catch (const CommError& error) {
     World::instance().abort(error.what(), true);
     World::instance().throw_cause(error);
     throw;
   }
+}
+
+}  // namespace
+
+BufferPtr from_gpu(const Buffer& there, int64_t lane) {
+  BufferPtr here = allocate(there.size());
+  telling_others([&] { CudaLane::of(lane).to_host(here->data(), there.data(), there.size()); });
   return here;
+}
+
+struct FloatsSoon::State {
+  BufferPtr here;   // pinned, and used again
+  BufferPtr there;  // while it is copied from
+  cudaEvent_t arrived = nullptr;
+
+  ~State() {
+    if (!arrived) return;
+    CudaLane::local().enter();
+    // Nothing may be written to memory that has been given back.
+    while (there && cuda().cudaEventQuery(arrived) == cudaErrorNotReady) std::this_thread::yield();
+    cuda().cudaEventDestroy(arrived);
+  }
+};
+
+FloatsSoon::FloatsSoon() : state_(std::make_unique<State>()) {}
+FloatsSoon::~FloatsSoon() = default;
+
+bool FloatsSoon::is_sent() const { return state_->there != nullptr; }
+
+void FloatsSoon::send(const Array& array) {
+  State& s = *state_;
+  LOCKSTEP_CHECK(!s.there && array.dtype() == DType::f32, "one array of floats at a time");
+  CudaLane& lane = CudaLane::local();
+  const std::lock_guard lock(CpuLane::local().running());  // another thread may be recording what it queues
+  if (!s.arrived) {
+    lane.enter();
+    check_cuda(cuda().cudaEventCreateWithFlags(&s.arrived, cudaEventDisableTiming), "make an event");
+  }
+  s.there = gpu_buffer_of(array, array.type(), "send");
+  if (!s.here || s.here->size() < s.there->size()) s.here = lane.allocate_pinned(s.there->size());
+  lane.send_to_host(s.here->data(), s.there->data(), s.there->size(), s.arrived);
+}
+
+std::vector<float> FloatsSoon::receive() {
+  State& s = *state_;
+  LOCKSTEP_CHECK(s.there, "nothing was sent");
+  const BufferPtr there = std::move(s.there);
+  s.there = nullptr;
+  telling_others([&] { CudaLane::local().wait_for(s.arrived); });
+  const auto* const first = reinterpret_cast<const float*>(s.here->data());
+  return {first, first + there->size() / 4};
 }
 
 BufferPtr allocate_on_gpu(int64_t bytes, int64_t lane) { return CudaLane::of(lane).allocate(bytes); }
@@ -101,6 +155,12 @@ bool one_gpu_in_use() { return gpu_of_lane(0) != nullptr; }
 BufferPtr from_gpu(const Buffer&, int64_t) { missing(); }
 BufferPtr allocate_on_gpu(int64_t, int64_t) { missing(); }
 BufferPtr copied_on_gpu(const Buffer&, int64_t) { missing(); }
+struct FloatsSoon::State {};
+FloatsSoon::FloatsSoon() = default;
+FloatsSoon::~FloatsSoon() = default;
+bool FloatsSoon::is_sent() const { return false; }
+void FloatsSoon::send(const Array&) { missing(); }
+std::vector<float> FloatsSoon::receive() { missing(); }
 void upload_together(std::span<const Array>) { missing(); }
 BufferPtr copied_to_gpu(const void*, int64_t, int64_t) { missing(); }
 BufferPtr gpu_buffer_of(const Array&, const Type&, const char*) { missing(); }

@@ -1,7 +1,9 @@
 // Arrays in a GPU's memory. Where CUDA is not built in no array ever lies there. Safe from any thread.
 #pragma once
 
+#include <memory>
 #include <span>
+#include <vector>
 
 #include "array/node.h"
 #include "lane/buffer.h"
@@ -28,5 +30,23 @@ BufferPtr copied_to_gpu(const void* here, int64_t bytes, int64_t lane = 0);
 // Gives each of these arrays, which are in host memory, its place on the GPU as well, and brings all of them there by
 // one copy.
 void upload_together(std::span<const Array> arrays);
+
+// The floats of an array on the one GPU in use, on their way to the host while more is queued there.
+class FloatsSoon {
+ public:
+  FloatsSoon();
+  ~FloatsSoon();
+  FloatsSoon(const FloatsSoon&) = delete;
+
+  // REQUIRES: one_gpu_in_use(), f32, and all that was sent before has been received.
+  void send(const Array& array);
+  bool is_sent() const;
+  // Waits for what was sent, and for nothing that was queued after. Throws as from_gpu().
+  std::vector<float> receive();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 }  // namespace lockstep::detail

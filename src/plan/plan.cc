@@ -308,8 +308,8 @@ class Planner {
       }
       plan_.instructions_.push_back(std::move(instruction));
       stretches_.emplace_back(stretches(eqn->in), stretches(eqn->out));
-      is_output_.push_back(std::any_of(eqn->out.begin(), eqn->out.end(),
-                                       [&](ValueId id) { return place_[base(id)].kind != Place::arena; }));
+      outlives_.emplace_back();
+      for (ValueId id : eqn->out) outlives_.back().push_back(place_[base(id)].kind != Place::arena);
     }
     const size_t computed = plan_.instructions_.size();
     // Outputs that are inputs, or appear twice, are copied last.
@@ -373,7 +373,7 @@ class Planner {
 #ifdef LOCKSTEP_WITH_CUDA
     std::vector<detail::GpuInstruction> all;
     for (size_t i = 0; i < count; ++i)
-      all.push_back({&plan_.instructions_[i].kernel, stretches_[i].first, stretches_[i].second, is_output_[i]});
+      all.push_back({&plan_.instructions_[i].kernel, stretches_[i].first, stretches_[i].second, outlives_[i]});
     std::vector<Plan::Instruction> after;
     std::vector<Plan::Slot> moved(plan_.instructions_.size());  // by instruction: where its pointers begin, by list
     std::vector<size_t> results(plan_.instructions_.size());
@@ -423,7 +423,7 @@ class Planner {
   std::vector<int64_t> offsets_;   // by block
   // By instruction: where its operands and results are.
   std::vector<std::pair<std::vector<detail::Stretch>, std::vector<detail::Stretch>>> stretches_;
-  std::vector<bool> is_output_;  // by instruction: a result of it outlives the plan's run
+  std::vector<std::vector<bool>> outlives_;  // by instruction and result: it outlives the plan's run
 };
 
 Plan::Plan(const Program& program, Pool& pool, const PlanOptions& options)

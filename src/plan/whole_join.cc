@@ -26,8 +26,8 @@ bool may_join(const SteppedKernel& kernel, int processors) {
 std::vector<WholePart> prepared(std::span<const WholePart> parts, int processors, std::deque<SteppedKernel>& made) {
   // What is computed by its readers, and sums that are shared, may take pointers more.
   for (const bool with : {true, false}) {
-    std::vector<WholePart> all =
-        in_ranges(with ? with_sources(parts, made) : std::vector(parts.begin(), parts.end()), processors, made);
+    std::vector<WholePart> all = in_ranges(
+        with ? with_sources(with_sums(parts, made), made) : std::vector(parts.begin(), parts.end()), processors, made);
     share_out(all, phases_on(all, processors), processors, made);
     if (fits_whole(all)) return all;
   }
@@ -46,10 +46,12 @@ std::vector<Joined> joined(CudaLane& lane, const std::vector<GpuInstruction>& in
   const auto mark_needed = [&](size_t end) {
     for (size_t p = 0; p < parts.size(); ++p) {
       const GpuInstruction& own = instructions[end - parts.size() + p];
-      parts[p].needed = own.is_output;
+      parts[p].wanted = own.outlives;
       for (size_t later = end; later < instructions.size(); ++later)
         for (const Stretch& in : instructions[later].in)
-          for (const Stretch& result : own.out) parts[p].needed |= in.overlaps(result);
+          for (size_t k = 0; k < own.out.size(); ++k)
+            if (in.overlaps(own.out[k])) parts[p].wanted[k] = true;
+      parts[p].needed = std::find(parts[p].wanted.begin(), parts[p].wanted.end(), true) != parts[p].wanted.end();
     }
   };
   const auto finish = [&](size_t end) {

@@ -202,9 +202,12 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
   // What is counted must not be the same the next time. Not in each round: who comes twice before it waits for others
   // would be counted twice by one that has not yet looked at the word.
   if (phases.size() == 1) body += "  come(word, all_came);\n";
-  // Pointers that are near were written by all threads.
-  const std::string first =
-      ahead ? fmt::format("  if (ahead) {{\n{}{}  }}\n", near ? "  __syncthreads();\n" : "", bring_early(0)) : "";
+  // Pointers that are near were written by all threads. Where the kernel before is the same, all of its blocks have
+  // come to where they meet last, and what they counted is there.
+  const bool counts_ahead = ahead && phases.size() > 1;
+  const std::string first = ahead ? fmt::format("  if (ahead) {{\n{}{}{}  }}\n", near ? "  __syncthreads();\n" : "",
+                                                counts_ahead ? "  all_came = counted(word);\n" : "", bring_early(0))
+                                  : "";
   std::string out;
   for (const std::string& prelude : preludes) out += prelude;
   return out + kMeet + (steps ? kAtRound : "") + functions +
@@ -213,15 +216,18 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
   void* p[{pointers}];
 {odd}}};
 extern "C" __global__ void __launch_bounds__({threads}, 1) f(const __grid_constant__ All all, uint64_t* word{more}) {{
-{near}{first}  after_the_last();
+{near}  uint64_t all_came;
+{first}  after_the_last();
   // As long as this block has not come.
-  uint64_t all_came = *word / gridDim.x * gridDim.x;
+  {unless}all_came = counted(word);
+  all_came = all_came / gridDim.x * gridDim.x;
   __syncthreads();
 {body}}}
 )",
              fmt::arg("pointers", std::max<size_t>(count, 1)),
              fmt::arg("odd", steps ? fmt::format("  void* odd[{}];\n", std::max<size_t>(odd.size(), 1)) : ""),
-             fmt::arg("near", near ? kNear : ""), fmt::arg("threads", kStepThreads),
+             fmt::arg("unless", counts_ahead ? "if (!ahead) " : ""), fmt::arg("near", near ? kNear : ""),
+             fmt::arg("threads", kStepThreads),
              fmt::arg("more", steps   ? ", uint32_t rounds"
                               : ahead ? ", uint32_t ahead"
                                       : ""),

@@ -38,7 +38,10 @@ struct WholePart {
   const SteppedKernel* kernel = nullptr;
   std::vector<Stretch> in, out;
   std::vector<size_t> operands = {}, results = {};
-  bool needed = false;  // its results are wanted by others than the parts of the kernel
+  bool needed = false;            // its results are wanted by others than the parts of the kernel,
+  std::vector<bool> wanted = {};  // and which; all of them, where that is not said
+
+  bool wants(size_t result) const { return wanted.empty() ? needed : wanted[result]; }
 };
 
 // Does the one have to be done before or after the other?
@@ -51,6 +54,9 @@ bool is_small(const CudaStep& step);
 // chosen and scaled, say, or weights in fewer bits, which products then need nobody to wait for. `made` keeps the
 // kernels.
 std::vector<WholePart> with_sources(std::span<const WholePart> parts, std::deque<SteppedKernel>& made);
+
+// Parts of which products add up what is only added up after, and do not write it. `made` keeps the kernels.
+std::vector<WholePart> with_sums(std::span<const WholePart> parts, std::deque<SteppedKernel>& made);
 
 // Parts in an order in which they can be done, of which those that can be done range by range (CudaRanges), one after
 // the other by the same block, have become one: then nothing is waited for in between, and what one leaves to the other
@@ -141,7 +147,7 @@ class WholeKernel {
 struct GpuInstruction {
   const Kernel* kernel = nullptr;
   std::vector<Stretch> in, out;
-  bool is_output = false;  // one of its results is the program's, too
+  std::vector<bool> outlives = {};  // by result: it is the program's, too
 };
 
 // Instructions from `first` on that became one, and what a plan's text says of it.

@@ -26,6 +26,7 @@ class Sources {
         inlined_(parts.size()),
         takes_(parts.size()),
         written_(parts.size()),
+        writer_(parts.size()),
         made_(parts.size()) {
     for (size_t p = parts.size(); p-- > 0;) {
       inlined_[p] = parts[p].kernel->is_source() && may_be_computed(p);
@@ -96,6 +97,10 @@ class Sources {
       const WholePart more = with_operands(p);
       out.in.insert(out.in.end(), more.in.begin(), more.in.end());
       out.operands.insert(out.operands.end(), more.operands.begin(), more.operands.end());
+      if (writer_[p] != q) continue;
+      out.out.push_back(parts_[p].out[0]);
+      out.results.push_back(parts_[p].results[0]);
+      out.needed |= parts_[p].needed;
     }
     return out;
   }
@@ -104,10 +109,22 @@ class Sources {
     std::vector<CudaSourced> out;
     size_t first = parts_[q].in.size();
     for (const auto& [operand, p] : computed_for(q)) {
-      out.push_back({operand, &*sources_[p], first});
+      out.push_back({operand, &*sources_[p], first, writer_[p] == q, is_alone(q)});
       first += with_operands(p).in.size();
     }
     return out;
+  }
+
+  // Is all that it reads and does not compute there before the first part?
+  bool is_alone(size_t q) const {
+    const auto taken = computed_for(q);
+    for (size_t i = 0; i < parts_[q].in.size(); ++i) {
+      if (std::any_of(taken.begin(), taken.end(), [&](const auto& each) { return each.first == i; })) continue;
+      for (size_t p = 0; p < q; ++p)
+        for (const Stretch& result : parts_[p].out)
+          if (result.overlaps(parts_[q].in[i])) return false;
+    }
+    return true;
   }
 
   // Makes all sources and their readers, from the first to the last: what one is made of has been decided before it.
@@ -162,11 +179,33 @@ class Sources {
         for (size_t i = 0; i < parts_[q].in.size(); ++i)
           if (parts_[q].in[i] == parts_[p].out[0])
             written_[p] = written_[p] || !takes_[q][i] || (inlined_[q] && written_[q]);
-      // What is written in any case is read, unless it is nearly nothing.
+      // What is written in any case is written by the first that computes it, or else read, unless it is nearly
+      // nothing.
       if (!inlined_[p] || !written_[p] || parts_[p].out[0].end - parts_[p].out[0].begin <= kLittle) continue;
+      written_[p] = !is_written_by_reader(p);
+      if (!written_[p]) continue;
       inlined_[p] = out = false;
     }
     return out;
+  }
+
+  // By the first of them, which waits for nothing else: whoever reads it comes later.
+  bool is_written_by_reader(size_t p) {
+    size_t q = p + 1;
+    while (!reads(q, p)) ++q;
+    const auto computed = computed_for(q);
+    const auto takes = [&](const auto& each) { return each.second == p; };
+    writer_[p].reset();
+    if (sources_[p]->rounded || inlined_[q] || std::count_if(computed.begin(), computed.end(), takes) != 1 ||
+        !is_alone(q))
+      return false;
+    writer_[p] = q;
+    if (std::optional<SteppedKernel> made = parts_[q].kernel->sourced(sourced(q))) {
+      made_[q] = std::move(made);
+      return true;
+    }
+    writer_[p].reset();
+    return false;
   }
 
   std::span<const WholePart> parts_;
@@ -174,6 +213,7 @@ class Sources {
   std::vector<bool> inlined_;                       // by part: it is computed by those readers that can,
   std::vector<std::vector<bool>> takes_;            // by part and operand: it takes that, where it is computed
   std::vector<bool> written_;                       // by part: its result is
+  std::vector<std::optional<size_t>> writer_;       // by part: who writes its result instead
   std::vector<std::optional<SteppedKernel>> made_;  // by part: it with what it computes itself
 };
 

@@ -19,6 +19,7 @@ namespace {
 constexpr int64_t kMostOfRow = 512;       // bytes of a row of what each block computes for itself
 constexpr int64_t kMostBrought = 4096;    // bytes that all rows need
 constexpr int64_t kShared = (227 << 10);  // of a block, where no GPU is known
+constexpr size_t kMostEarly = 32;         // bits of `early`
 constexpr int64_t kWarps = kStepThreads / 32;
 
 bool overlap(const std::vector<Stretch>& all, const Stretch& one) {
@@ -53,16 +54,18 @@ class Spread {
     std::string body = fmt::format(
         "  const {} tile(block);\n  const uint32_t row0 = tile.first_row(), col = tile.col, place = col / {}u;\n",
         share_.place, share_.cols);
+    // What is not brought early comes while the product's sums are on their way.
     std::string copies;
-    CudaStep::Early early;
     for (const Brought& each : brought_) {
-      early.operands.push_back(each.operand);
-      copies += copy_near_text(each.bytes, fmt::format("shared + {}", each.offset),
-                               fmt::format("p{}{}", each.number, begin_of(each)));
+      const std::string copy = copy_near_text(each.bytes, fmt::format("shared + {}", each.offset),
+                                              fmt::format("p{}{}", each.number, begin_of(each)));
+      if (out.early.size() == kMostEarly) {
+        copies += copy;
+        continue;
+      }
+      copies += fmt::format("  if (!(early & {}u)) {{\n{}  }}\n", 1u << out.early.size(), copy);
+      out.early.push_back({{each.operand}, body + copy + "  commit();\n"});
     }
-    early.body = body + copies + "  commit();\n";
-    body += fmt::format("  if (!(early & {}u)) {{\n{}  }}\n  commit();\n", 1u << out.early.size(), copies);
-    out.early.push_back(std::move(early));
     std::string both, instead;
     for (const Tile& each : tiles_) {
       both += fmt::format("  const Both<{t}, {width}, {cols}> both{k}{{out{k}, ({t}*)(shared + {at}), row0, col}};\n",
@@ -72,9 +75,13 @@ class Spread {
     }
     body += fmt::format(
         R"(  {{
-{both}  {{
+{both}  const auto meanwhile = [&] {{
+{copies}  commit();
+  }};
+  {{
 {instead}{body}  }}
   }}
+  wait_for<0>();
   __syncthreads();
   for (uint32_t row = row0 + threadIdx.x / 32u; row < row0 + {rows}u; row += {warps}u)
     {give}(row, (const {t}*)(shared + {at}) + (row - row0) * {cols}u, (const {of}*)({by}));
@@ -82,7 +89,7 @@ class Spread {
 {members}  }}
 )",
         fmt::arg("t", sums.row_type), fmt::arg("of", sums.by_type), fmt::arg("cols", share_.cols),
-        fmt::arg("both", both), fmt::arg("instead", instead), fmt::arg("rows", share_.rows),
+        fmt::arg("both", both), fmt::arg("copies", copies), fmt::arg("instead", instead), fmt::arg("rows", share_.rows),
         fmt::arg("at", tile_of(product_.out[result_])->offset), fmt::arg("body", tile_.body), fmt::arg("warps", kWarps),
         fmt::arg("give", sums.give(share_.cols)), fmt::arg("by", place_of(sums_, sums.by, "")),
         fmt::arg("members", members));

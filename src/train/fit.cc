@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "array/gpu_memory.h"
 #include "base/check.h"
 #include "base/names.h"
 #include "comm/world.h"
@@ -62,7 +63,7 @@ class FitRun {
 
   void begin() {
     train_.seek(state_.cursor);
-    first_step_ = state_.step;
+    first_step_ = reported_ = state_.step;
     const RunInfo info{.config = options_.config,
                        .title = fmt::format("{} on {}", engine_.model().name, counted(options_.mesh.size(), "device")),
                        .total_steps = fit_.steps,
@@ -109,35 +110,44 @@ class FitRun {
       const bool looked_at = batch.last_of_epoch || state_.step == fit_.steps ||
                              (eval_every_ > 0 && state_.step % eval_every_ == 0) ||
                              (options_.checkpoint_every > 0 && state_.step % options_.checkpoint_every == 0);
-      if (under_way_.size() < ahead() && !looked_at && !(process_count() == 1 && asked_to_stop())) {
+      const bool full = under_way_.size() >= ahead();
+      if (!full && !looked_at && !(process_count() == 1 && asked_to_stop())) {
         meter_.step(batch.global_size);
         return batch.last_of_epoch;
       }
-      read_facts();
+      look(looked_at || !full);
     }
     meter_.step(batch.global_size);
-    const int64_t first = state_.step - static_cast<int64_t>(under_way_.size()) + 1;
-    for (size_t i = 0; i < under_way_.size(); ++i)
-      report(first + static_cast<int64_t>(i), stepping_.metrics(under_way_[i], facts_[i]));
-    under_way_.clear();
     return batch.last_of_epoch;
   }
 
-  // What the steps under way say, when they are done: all at once, since every look at a GPU waits for it.
-  void read_facts() {
-    facts_.clear();
-    if (under_way_.size() == 1) {
-      facts_.push_back(under_way_[0].outputs.facts.to_vector<double>());
-      return;
-    }
+  // At what the steps under way say. One GPU is asked for it, and while it goes on, those before them are reported;
+  // `all`: none stays under way.
+  void look(bool all) {
+    if (ahead() == 1) return report_all(under_way_, under_way_[0].outputs.facts.to_vector<double>());
     std::vector<Array> rows;
     for (const StartedStep& step : under_way_) rows.push_back(step.outputs.facts);
     rows.resize(kAhead, rows.back());  // always as many: every other number would be a kernel more to compile
-    const std::vector<double> all = stacked_(rows).to_vector<double>();
-    const size_t each = all.size() / rows.size();
-    for (size_t i = 0; i < under_way_.size(); ++i)
-      facts_.emplace_back(all.begin() + static_cast<std::ptrdiff_t>(i * each),
-                          all.begin() + static_cast<std::ptrdiff_t>((i + 1) * each));
+    const Array facts = stacked_(rows);
+    const bool later = !all && detail::one_gpu_in_use() && facts.dtype() == f32;
+    if (later) coming_[next_].send(facts);
+    if (!asked_.empty()) receive(1 - next_);
+    if (!later) return report_all(under_way_, facts.to_vector<double>());
+    asked_.swap(under_way_);
+    if (ended()) return receive(next_);  // nobody asks any more
+    next_ = 1 - next_;
+  }
+  void receive(size_t which) {
+    const std::vector<float> facts = coming_[which].receive();
+    report_all(asked_, {facts.begin(), facts.end()});
+  }
+
+  // The next that have not been reported. `facts`: of each, side by side.
+  void report_all(std::vector<StartedStep>& steps, const std::vector<double>& facts) {
+    const size_t each = facts.size() / (ahead() == 1 ? 1 : kAhead);
+    for (size_t i = 0; i < steps.size(); ++i)
+      report(++reported_, stepping_.metrics(steps[i], std::span(facts).subspan(i * each, each)));
+    steps.clear();
   }
 
   void report(int64_t step, const StepMetrics& metrics) {
@@ -224,12 +234,14 @@ class FitRun {
   Meter meter_;
   std::unique_ptr<Checkpointer> checkpointer_;
   int64_t first_step_ = 0;
-  static constexpr size_t kAhead = 32;
-  std::vector<StartedStep> under_way_;
+  int64_t reported_ = 0;  // the last step that was
+  static constexpr size_t kAhead = 16;
+  std::vector<StartedStep> under_way_, asked_;  // those that one GPU was asked for
+  detail::FloatsSoon coming_[2];                // what it says, in turns
+  size_t next_ = 0;                             // of them
   // Compiled: it is asked for as often as steps are looked at.
   Jit<std::function<Array(const std::vector<Array>&)>> stacked_ =
       jit(std::function<Array(const std::vector<Array>&)>([](const std::vector<Array>& rows) { return stack(rows); }));
-  std::vector<std::vector<double>> facts_;  // of each of them
   Scalars last_step_, last_eval_;
   FitResult result_;
 };

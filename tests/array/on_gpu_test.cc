@@ -2,6 +2,7 @@
 #ifdef LOCKSTEP_WITH_CUDA
 #include <gtest/gtest.h>
 
+#include "array/gpu_memory.h"
 #include "lane/cuda/cuda_lane.h"
 #include "lockstep/create.h"
 #include "lockstep/devices.h"
@@ -18,6 +19,24 @@ TEST(ArrayOnGpu, OperationsLeaveItThere) {
   const Array y = stack({x, x * x, x + x});
   EXPECT_EQ(CudaLane::waits(), before);
   EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{2, 2, 2, 4, 4, 4, 4, 4, 4}));
+}
+
+// Whoever receives waits for what was sent, and finds it as it was then.
+TEST(ArrayOnGpu, FloatsComeWhileMoreIsComputed) {
+  if (!detail::one_gpu_in_use()) GTEST_SKIP() << "LOCKSTEP_PLATFORM is not cuda, or there are several lanes";
+  detail::FloatsSoon first, second;
+  Array x = ones({3}) + 1;
+  EXPECT_FALSE(first.is_sent());
+  first.send(x);
+  EXPECT_TRUE(first.is_sent());
+  x = x * x;
+  second.send(stack({x, x}));
+  EXPECT_EQ(first.receive(), (std::vector<float>{2, 2, 2}));
+  EXPECT_FALSE(first.is_sent());
+  first.send(x + 1);  // in the same memory
+  EXPECT_EQ(second.receive(), (std::vector<float>{4, 4, 4, 4, 4, 4}));
+  EXPECT_EQ(first.receive(), (std::vector<float>{5, 5, 5}));
+  second.send(x);  // and nobody asks any more
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 #include <bit>
 #include <random>
 
+#include "ops/cuda/step.h"
+
 namespace lockstep {
 namespace {
 
@@ -82,7 +84,7 @@ TEST(GemmChoice, FloatsThatAreRoundedTakeTwiceTheRoom) {
 }
 
 // Every tile's row reads all of the weights: with many, they are better rounded once.
-TEST(GemmChoice, SmallWeightsAreWorthRounding) {
+TEST(GemmChoice, FewRowsAreWorthRoundingFor) {
   const GemmSources b{.b = GemmOperand::rounded};
   const auto is_worth_it = [&](int64_t m, int64_t n, bool tb) {
     return is_worth_rounding({.dtype = DType::bf16, .m = m, .n = n, .k = n, .transpose_b = tb}, kProcessors, kShared,
@@ -90,10 +92,24 @@ TEST(GemmChoice, SmallWeightsAreWorthRounding) {
   };
   for (const bool tb : {false, true}) {
     EXPECT_TRUE(is_worth_it(128, 256, tb));
-    EXPECT_FALSE(is_worth_it(128, 1024, tb));
+    EXPECT_TRUE(is_worth_it(128, 1024, tb));
     EXPECT_FALSE(is_worth_it(1024, 1024, tb));
   }
   EXPECT_TRUE(is_worth_rounding({.dtype = DType::bf16, .m = 128, .n = 256, .k = 784}, kProcessors, kShared, b));
+}
+
+// Each time takes two reads, one after the other: rows of images are chosen at once, though larger parts of the sum
+// would be fewer to add up.
+TEST(GemmChoice, WhatIsComputedIsAtOnce) {
+  const GemmSpec g{.dtype = DType::bf16, .m = 128, .n = 1024, .k = 784};
+  const auto held = [&](GemmOperand a) {
+    const std::optional<GemmChoice> choice = choose_tiles(g, kProcessors, kShared, {a, GemmOperand::rounded});
+    const int64_t steps = (g.k + choice->deep - 1) / choice->deep;
+    return choice->tile.tall * ((steps + choice->splits - 1) / choice->splits) * choice->deep;
+  };
+  constexpr int64_t kAtOnce = int64_t{32} * kStepThreads;
+  EXPECT_LE(held(GemmOperand::computed), kAtOnce);
+  EXPECT_GT(held(GemmOperand::read), kAtOnce);
 }
 
 }  // namespace

@@ -76,15 +76,18 @@ struct Sourced {
              }},
         {in}, {out}, false);
   }
-  // Takes such.
-  void product(const Stretches& in, const Stretches& out) {
+  // Takes such, and may write it besides.
+  void product(const Stretches& in, const Stretches& out, bool writes = false) {
     const std::string name = std::to_string(parts.size());
     add({.sourced =
              [=](const std::vector<CudaSourced>& given) {
                CudaStep step;
                step.name = name;
-               for (const CudaSourced& each : given)
-                 step.name += fmt::format("({}: {} from {})", each.operand, each.source->body, each.first);
+               for (const CudaSourced& each : given) {
+                 if (each.written && !writes) return std::optional<SteppedKernel>();
+                 step.name += fmt::format("({}: {} from {}{})", each.operand, each.source->body, each.first,
+                                          each.written ? ", written" : "");
+               }
                return std::optional(SteppedKernel(nullptr, {step}));
              }},
         in, out, true);
@@ -154,6 +157,29 @@ TEST(WholeSources, WhatOthersReadIsWritten) {
   Sourced nobody;
   nobody.source({{0, 10}}, {{20, 30}});
   EXPECT_EQ(nobody.text(), "0 [0]");
+}
+
+// By the first product that computes it, where that waits for nothing else: the rest come later.
+TEST(WholeSources, WhatOthersReadIsWrittenByTheFirstThatComputesIt) {
+  Sourced all;
+  all.source({{0, 10}}, {{20, 30'000}});
+  all.product({{20, 30'000}, {100'000, 110'000}}, {{40'000, 50'000}}, true);
+  all.plain({{20, 30'000}, {40'000, 50'000}}, {{50'000, 60'000}});
+  EXPECT_EQ(all.text(), "1(0: 0 from 2, written) 2 [20 21]");
+  const std::vector<WholePart> left = with_sources(all.parts, all.made);
+  EXPECT_EQ(left[0].out, (std::vector<Stretch>{{0, 40'000, 50'000}, {0, 20, 30'000}}));
+  EXPECT_EQ(left[0].results, (std::vector<size_t>{10, 0}));
+  Sourced waits;  // for what another part computes
+  waits.source({{0, 10}}, {{20, 30'000}});
+  waits.plain({{100'000, 110'000}}, {{200'000, 210'000}});
+  waits.product({{20, 30'000}, {200'000, 210'000}}, {{40'000, 50'000}}, true);
+  waits.plain({{20, 30'000}, {40'000, 50'000}}, {{50'000, 60'000}});
+  EXPECT_EQ(waits.text(), "0 1 2 3 [30 31]");
+  Sourced second;  // to read it: the first needs it before
+  second.source({{0, 10}}, {{20, 30'000}});
+  second.plain({{20, 30'000}}, {{50'000, 60'000}});
+  second.product({{20, 30'000}, {100'000, 110'000}}, {{40'000, 50'000}}, true);
+  EXPECT_EQ(second.text(), "0 1 2 [20 21]");
 }
 
 // As indices of rows, which images and labels are chosen by: products do not wait for them.

@@ -143,8 +143,9 @@ TEST(WholeSpread, AChainBecomesOneWithTheProductBeforeIt) {
   EXPECT_EQ(step.blocks, n.parts[0].kernel->steps()[0].blocks);
   EXPECT_EQ(all[0].in.size(), 2u + 3 + 1 + 2 + 3);
   // Operands that come early are the product's, as before, and all that the chain reads besides.
-  ASSERT_EQ(step.early.size(), 3u);
-  EXPECT_EQ(step.early[2].operands, (std::vector<size_t>{3, 4, 7}));
+  ASSERT_EQ(step.early.size(), 5u);
+  for (const auto& [k, operand] : {std::pair<size_t, size_t>{2, 3}, {3, 4}, {4, 7}})
+    EXPECT_EQ(step.early[k].operands, std::vector<size_t>{operand});
   // Both products read the same rows of the weights, once, and the bias is there before it is needed.
   const auto count = [&](const std::string& what) {
     size_t found = 0;

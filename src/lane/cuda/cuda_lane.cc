@@ -136,6 +136,28 @@ void CudaLane::to_host(void* to, const void* from, int64_t bytes) {
   wait();
 }
 
+void CudaLane::send_to_host(void* to, const void* from, int64_t bytes, cudaEvent_t then) {
+  enter();
+  check_cuda(cuda().cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream()),
+             "copy from the GPU");
+  check_cuda(cuda().cudaEventRecord(then, stream_), "mark the end of a copy");
+}
+
+void CudaLane::wait_for(cudaEvent_t event) {
+  ++waits_here;
+  enter();
+  constexpr std::chrono::microseconds kShort(500), kPause(50);
+  const auto began = std::chrono::steady_clock::now();
+  cudaError_t state = cudaSuccess;
+  while ((state = cuda().cudaEventQuery(event)) == cudaErrorNotReady) {
+    if (std::chrono::steady_clock::now() - began < kShort)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(kPause);
+  }
+  check_cuda(state, "wait for the GPU");
+}
+
 void CudaLane::wait_until_idle(bool all) {
   ++waits_here;
   enter();

@@ -53,6 +53,10 @@ class CudaLane {
   // Host memory may be used again when they return. to_host() waits for all that was queued before.
   void to_device(void* to, const void* from, int64_t bytes);
   void to_host(void* to, const void* from, int64_t bytes);
+  // A copy to memory of allocate_pinned() that is on its way, and then the event; and waiting for that, and for nothing
+  // that was queued after it.
+  void send_to_host(void* to, const void* from, int64_t bytes, cudaEvent_t then);
+  void wait_for(cudaEvent_t event);
   // Returns when all that was queued before is done; wait_for_all(): and all that others do beside it (Watched).
   void wait() { wait_until_idle(false); }
   void wait_for_all() { wait_until_idle(true); }

@@ -80,9 +80,12 @@ struct StepSpec {
     size_t operand;
     CudaSource source;
     size_t first;
+    bool written = false;  // as the last result
   };
   std::vector<Source> sources = {};
-  int64_t told = 0;  // see choose_tiles()
+  bool first = false;                // see GemmSources
+  int64_t told = 0;                  // see choose_tiles()
+  std::optional<size_t> added = {};  // the result whose elements are added up
 
   const Source* source_of(size_t operand) const {
     for (const Source& each : sources)
@@ -93,7 +96,7 @@ struct StepSpec {
     const Source* source = source_of(operand);
     return !source ? GemmOperand::read : source->source.rounded ? GemmOperand::rounded : GemmOperand::computed;
   }
-  GemmSources operands() const { return {how(a()), how(b())}; }
+  GemmSources operands() const { return {how(a()), how(b()), first}; }
   int64_t shared_bytes() const { return lane->info().shared - kStepReserved; }
   size_t a() const { return swapped ? 1 : 0; }
   size_t b() const { return swapped ? 0 : 1; }
@@ -125,6 +128,11 @@ struct Matrix {
     for (size_t k = 0; k < source.operands.size(); ++k)
       add(source.types[k], parameter(source.operands[k]), given->first + source.operands[k]);
     text = fmt::format("  const auto {} = {}{};\n", name, source.text(), source.applied(parameter));
+    if (!given->written) return;
+    step.parameters += fmt::format(", {}* {}_out", source.type, name);
+    step.arguments.push_back({CudaStep::Argument::result, spec.body.outputs.size()});
+    text =
+        fmt::format("  const auto {0} = written({1}{2}, {0}_out);\n", name, source.text(), source.applied(parameter));
   }
 };
 
@@ -143,6 +151,12 @@ std::optional<CudaStep> finished(const StepSpec& spec, const GemmStep& product) 
   for (const StepSpec::Source& each : spec.sources)
     if (each.operand >= 2) others.push_back({each.operand, &each.source, each.first});
   if (!add_finish(step, product, spec.body, 2, others)) return {};
+  if (spec.added)
+    step.body = fmt::format(
+        "  float added = 0;\n  {{\n  const AddUp adding{{&added}};\n  {{\n  const auto& out{0} = adding;\n{1}  }}\n  "
+        "}}\n"
+        "  give_sum<{2}, {3}>(added, out{0}, block, {4}u, shared);\n",
+        *spec.added, step.body, kStepThreads, kAddedUp, step.blocks);
   return step;
 }
 
@@ -153,7 +167,7 @@ CudaSpread spread_of(const StepSpec& spec);
 std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kernel apart = {}) {
   const std::optional<GemmStep> product =
       gemm_step(spec.gemm, processors, spec.shared_bytes(), spec.operands(), spec.told);
-  if (!product) return {};
+  if (!product || (spec.added && product->blocks > kAddedUp)) return {};
   std::optional<CudaStep> step = finished(spec, *product);
   if (!step) return {};
   std::vector<BufferPtr> own;
@@ -171,6 +185,13 @@ std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kerne
     with.told = told;
     return stepped(with, processors);
   };
+  ways.adding = [spec, processors](size_t result) {
+    const std::vector<ValueId>& results = spec.body.outputs;
+    StepSpec with = spec;
+    with.added = result;
+    const bool can = !spec.added && results.size() > 1 && spec.body.types[results[result]].dtype == DType::f32;
+    return can ? stepped(with, processors) : std::nullopt;
+  };
   ways.ranges = ranges_of(spec);
   ways.spread = std::make_shared<const CudaSpread>(spread_of(spec));
   if (spec.sources.empty())
@@ -182,7 +203,10 @@ std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kerne
         if (with.source_of(each.operand) || ((each.operand >= 2 || rows) && !each.source->rounded) ||
             std::find(own.begin(), own.end(), each.operand) != own.end())
           return std::optional<SteppedKernel>();
-        with.sources.push_back({each.operand, *each.source, each.first});
+        // One block of many has all columns of its rows of the first matrix, and not of the second.
+        if (each.written && (each.operand != with.a() || each.source->rounded)) return std::optional<SteppedKernel>();
+        with.sources.push_back({each.operand, *each.source, each.first, each.written});
+        with.first |= each.alone;
       }
       if (!is_worth_rounding(with.gemm, processors, with.shared_bytes(), with.operands()))
         return std::optional<SteppedKernel>();
@@ -195,7 +219,7 @@ std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kerne
 CudaRanges ranges_of(const StepSpec& spec) {
   const std::optional<RowProduct> rows = row_product(spec.gemm);
   const Shape& shape = spec.body.types[spec.body.outputs[0]].shape;
-  if (!rows || shape.empty() || shape[0] == 0 || rows->most % shape[0] != 0) return {};
+  if (!rows || shape.empty() || shape[0] == 0 || rows->most % shape[0] != 0 || spec.added) return {};
   if (spec.how(spec.a()) != GemmOperand::read || spec.how(spec.b()) == GemmOperand::computed) return {};
   CudaRanges out{.most = shape[0], .least = rows->least, .own = {spec.a()}, .step = {}};
   for (size_t i : own_inputs(spec.body))

@@ -388,7 +388,7 @@ bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, si
       "uint32_t i, "
       "const float x, const Read& r) {{\n{}  }}{});\n",
       element->fields, product.call, product.partial_bytes > 0 ? "partial" : "nullptr", element->reads, element->finish,
-      product.bring_a.empty() ? "" : ", early");
+      product.bring_a.empty() ? "" : ", early, [&] { meanwhile(); }");
   if (!product.bring_a.empty() && step.early.empty())
     step.early = {{{step.arguments[0].index}, fmt::format("  {}(block, a, shared);\n", product.bring_a)},
                   {{step.arguments[1].index}, fmt::format("  {}(block, b, shared);\n", product.bring_b)}};

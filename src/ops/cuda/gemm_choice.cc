@@ -75,7 +75,13 @@ double cost_of(const GemmSpec& g, const GemmChoice& how, int processors, GemmSou
   const double block = 700 + std::max(moved / 50, instructions * 8) + steps * 100 +
                        (how.splits > 1 ? 300 + 60 * splits + 0.22 * area : 0);
   const double blocks = static_cast<double>(how.tiles) * splits;
-  return block * (0.9 * std::ceil(blocks / processors) + 0.1 * blocks / processors);
+  // What is computed comes eight times four elements of a thread at a time, each by two reads one after the other.
+  const auto times = [&](GemmOperand operand, int64_t free) {
+    const int64_t held = free * up(up(g.k, how.deep), how.splits) * how.deep;
+    return operand == GemmOperand::computed ? static_cast<double>(up(held, int64_t{32} * kStepThreads) - 1) : 0.0;
+  };
+  const double computed = 1500 * (times(sources.a, tile.tall) + times(sources.b, tile.wide));
+  return computed + block * (0.9 * std::ceil(blocks / processors) + 0.1 * blocks / processors);
 }
 
 // Can blocks tell each other something of whole rows, and how long does that take? As above.
@@ -106,9 +112,7 @@ std::optional<GemmChoice> choose_tiles(const GemmSpec& spec, int processors, int
 }
 
 bool is_worth_rounding(const GemmSpec& spec, int processors, int64_t shared_bytes, GemmSources sources) {
-  // To round a million elements before, and to meet after, takes twice as long; but who reads weights keeps them from
-  // being updated at the same time (in steps of 784-1024-1024-10 it cost 2 to 8 %).
-  constexpr double kLittle = 500;
+  constexpr double kLittle = 1500;  // about as long as to round a million elements before, and to meet after
   double most = 0;
   GemmSources read = sources;
   for (GemmOperand* each : {&read.a, &read.b})

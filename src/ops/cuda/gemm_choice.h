@@ -13,6 +13,7 @@ namespace lockstep {
 enum class GemmOperand : uint8_t { read, computed, rounded };
 struct GemmSources {
   GemmOperand a = GemmOperand::read, b = GemmOperand::read;
+  bool first = false;  // what is not computed was there before
 };
 
 struct GemmChoice {

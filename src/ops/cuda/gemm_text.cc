@@ -35,6 +35,39 @@ inline void give(float* to, const float4& x) {
 inline uint32_t look_at(const float* from) { return look_at(reinterpret_cast<const uint32_t*>(from)); }
 inline void take(float* from) { leave(reinterpret_cast<uint32_t*>(from), 0u); }
 
+// A result whose elements a thread adds up instead of writing them.
+struct AddUp {
+  float* sum;
+  struct Element {
+    float* sum;
+    void operator=(float x) const { *sum += x; }
+  };
+  Element operator[](uint32_t) const { return {sum}; }
+};
+// What the threads of a block added up, as one of kCount sums, of which the first `blocks` are blocks'.
+template <int kThreads, int kCount>
+inline void give_sum(float x, float* to, uint32_t block, uint32_t blocks, char* shared) {
+  const auto of_warp = [](float y) {
+#pragma unroll
+    for (int d = 16; d > 0; d /= 2) y += __shfl_xor_sync(0xffffffffu, y, d);
+    return y;
+  };
+  float* const sums = reinterpret_cast<float*>(shared);
+  x = of_warp(x);
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = x;
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    x = of_warp(threadIdx.x < kThreads / 32 ? sums[threadIdx.x] : 0.0f);
+    if (threadIdx.x == 0) to[block] = x;
+  }
+  if (block == 0)
+    for (uint32_t k = blocks + threadIdx.x; k < kCount; k += kThreads) to[k] = 0;
+}
+
+// What a block does while its part of a sum is on its way, where nobody who calls has something better.
+inline void meanwhile() {}
+
 // One tile of C = A x B, batched. The warps of the block share the tile's rows, its columns, and the sum, and kSplits
 // blocks share the sum once more; what each of the latter added up is added in order. Then, for element i of the dense
 // C, read(i, r) reads what else is needed to r, and finish(i, x, r) makes something of it.
@@ -105,9 +138,10 @@ struct Gemm {
 
   // `a` and `b`: pointers, or what computes their elements (Hold). `partial`: where blocks give each other their sums,
   // all zero before and after; unused with one split. `early`: what was brought already, bit 0 for a and bit 1 for b.
-  template <class Read, class A, class B, class Reader, class Finish>
+  // `then` is called when the product is computed, before others' parts are waited for.
+  template <class Read, class A, class B, class Reader, class Finish, class Then>
   static void run(uint32_t block, const A& a, const B& b, float* partial, char* shared, const Reader& read,
-                  const Finish& finish, uint32_t early) {
+                  const Finish& finish, uint32_t early, const Then& then) {
     const Place own(block);
     const auto [split, whole, batch, row, col] = own;
     const float* const sums = reinterpret_cast<const float*>(shared);
@@ -155,6 +189,7 @@ struct Gemm {
         give(given + place, x);
       }
     }
+    then();
 #pragma unroll 1
     for (int u = 0; u < kOwn; u += kGroup) {
       if (u > 0 || !kEarly) read_group(u);
@@ -249,6 +284,8 @@ struct Gemm {
         now.multiply(c);
       }
     }
+    if constexpr (requires { a.to; })
+      HoldA::template put<kAcross>(slots_a, a.to, at.row, first * S::kDeep, count * S::kDeep, at.col / S::kWide);
     wait_for<0>();
     __syncthreads();
     F::store(c, reinterpret_cast<float*>(shared) + part * kTile + warp_row * kLine + warp_col, kLine, lane);
@@ -289,11 +326,14 @@ std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t sha
   const auto& [tile, splits, deep, stages, tiles, shared, nanoseconds] = *choice;
   const bool crowded = tile.tall / tile.rows / 16 * (tile.wide / tile.cols / 8) > 4;  // see kEarly
   if (computed_a || computed_b) {
-    // To compute them takes registers, too; and where they take the memory of larger tiles, they are better read.
+    // To compute them takes registers, too, which is worth it where nothing else is waited for; and where they take the
+    // memory of larger tiles, they are better read.
     const std::optional<GemmChoice> plain =
         choose_tiles(g, processors, shared_bytes,
                      {computed_a ? GemmOperand::read : sources.a, computed_b ? GemmOperand::read : sources.b}, told);
-    if (crowded || plain->tile.tall != tile.tall || plain->tile.wide != tile.wide || plain->splits != splits) return {};
+    const bool same = plain->tile.tall == tile.tall && plain->tile.wide == tile.wide && plain->splits == splits;
+    constexpr double kPhase = 2000;  // nanoseconds of one, and of meeting after it
+    if (sources.first ? nanoseconds > plain->nanoseconds + kPhase : crowded || !same) return {};
   }
   const std::string members = fmt::format(
       "  using T = {};\n  using InA = {};\n  using InB = {};\n"

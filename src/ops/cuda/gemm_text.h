@@ -21,7 +21,8 @@ struct GemmStep {
   // read(i, r) sets what else is needed, a Read, and finish(i, x, r) is called after.
   std::string call;
   // Where not empty: "Gemm<...>::bring_a", of (block, a, shared), and the same of b. What one of them has brought
-  // before, `call` is told by the last argument, `early`: bit 0 and bit 1.
+  // before, `call` is told by one more argument, `early`: bit 0 and bit 1. The last is what a block does when it has
+  // the product, meanwhile().
   std::string bring_a, bring_b;
   bool crowded = false;  // threads have no registers left
   int64_t blocks = 0;

@@ -13,9 +13,10 @@ namespace lockstep {
 namespace {
 
 constexpr int kReduceThreads = kStepThreads;
-constexpr int64_t kReduceBlocks = 512;    // enough for any GPU
-constexpr int64_t kReduceStretch = 2048;  // elements that are not worth a block more
-constexpr int64_t kReduceFew = 4096;      // elements that one block is enough for
+constexpr int64_t kReduceBlocks = 512;  // enough for any GPU
+constexpr int64_t kReduceTogether = 16;
+constexpr int64_t kReduceStretch = kReduceThreads * kReduceTogether;  // elements that are not worth a block more
+constexpr int64_t kReduceFew = 4096;                                  // elements that one block is enough for
 
 struct Texts {
   const char* combine;   // of a and b
@@ -90,6 +91,8 @@ CudaStep step_of(const Texts& t, const Axes& split, const ReduceLayout& l, DType
   const char* type = register_name(from);
   const int down = kReduceThreads / l.across;
   const int64_t stretch = (l.length + l.splits - 1) / l.splits;
+  // Elements that a thread has on their way together.
+  const int64_t together = std::clamp<int64_t>((stretch + down - 1) / down, 1, kReduceTogether);
   CudaStep step;
   step.name = "reduce";
   step.prelude = "#include \"elements.h\"\nusing namespace lockstep;\n";
@@ -104,9 +107,19 @@ CudaStep step_of(const Texts& t, const Axes& split, const ReduceLayout& l, DType
   {type} a = {identity};
   if (o < {results}u) {{
     const {memory}* from = in + ({kept});
-    for (uint64_t r = s * {stretch}u + ty; r < end; r += {down}u) {{
-      const {type} b = load(from[{gone}]);
-      a = {combine};
+    for (uint64_t first = s * {stretch}u + ty; first < end; first += {together}u * {down}u) {{
+      {type} all[{together}];
+#pragma unroll
+      for (uint32_t u = 0; u < {together}u; ++u) {{
+        const uint64_t r = first + u * {down}u < end ? first + u * {down}u : first;
+        all[u] = load(from[{gone}]);
+      }}
+#pragma unroll
+      for (uint32_t u = 0; u < {together}u; ++u) {{
+        if (first + u * {down}u >= end) continue;
+        const {type} b = all[u];
+        a = {combine};
+      }}
     }}
   }}
   part[threadIdx.x] = a;
@@ -122,8 +135,9 @@ CudaStep step_of(const Texts& t, const Axes& split, const ReduceLayout& l, DType
 )",
       fmt::arg("memory", memory_type(from)), fmt::arg("to", to), fmt::arg("type", type), fmt::arg("across", l.across),
       fmt::arg("splits", l.splits), fmt::arg("stretch", stretch), fmt::arg("length", l.length),
-      fmt::arg("results", l.results), fmt::arg("down", down), fmt::arg("identity", t.identity),
-      fmt::arg("combine", t.combine), fmt::arg("kept", position_text(split.at_kept, split.kept, "o")),
+      fmt::arg("results", l.results), fmt::arg("down", down), fmt::arg("together", together),
+      fmt::arg("identity", t.identity), fmt::arg("combine", t.combine),
+      fmt::arg("kept", position_text(split.at_kept, split.kept, "o")),
       fmt::arg("gone", position_text(split.at_gone, split.gone, "r")));
   return step;
 }
@@ -159,9 +173,10 @@ CudaStep row_step(const Texts& t, const Axes& split, DType dtype, int64_t result
   return step;
 }
 
-// Range by range: rows by warps; where the first dimension is reduced, a few columns after the others by a block.
+// Range by range: rows by warps; where the first dimension is reduced, all columns of a range at once, or as many as
+// leave each a few threads.
 CudaRanges ranges_of(const Texts& t, const Axes& split, const Shape& shape, const Dims& axes, DType dtype) {
-  constexpr int64_t kColumns = 16, kMostRows = 1024;
+  constexpr int64_t kColumns = 16, kMostColumns = 128, kMostRows = 1024;
   const int64_t results = count(split.kept), length = count(split.gone);
   if (split.kept.empty() || length == 0) return {};
   const auto rows = [=](int warps) {
@@ -183,14 +198,17 @@ CudaRanges ranges_of(const Texts& t, const Axes& split, const Shape& shape, cons
       .least = CudaElements::least_ranges(results * length),
       .own = {},
       .step = [=](int64_t ranges) {
-        ReduceLayout layout{.across = kColumns, .results = results, .length = length};
+        const int64_t columns = results / ranges;
+        int64_t across = kColumns;
+        while (across < kMostColumns && columns % (2 * across) == 0) across *= 2;
+        const ReduceLayout layout{.across = static_cast<int>(across), .results = results, .length = length};
         CudaStep step = step_of(t, split, layout, dtype, memory_type(dtype));
         step.arguments = {{CudaStep::Argument::operand, 0}, {CudaStep::Argument::result, 0}};
         step.blocks = ranges;
         step.body = fmt::format(
             "  for (uint32_t c = 0; c < {n}u; ++c) [&](const uint32_t block) {{\n{body}  __syncthreads();\n  }}(block "
             "* {n}u + c);\n",
-            fmt::arg("n", results / kColumns / ranges), fmt::arg("body", step.body));
+            fmt::arg("n", columns / across), fmt::arg("body", step.body));
         return step;
       }};
 }
@@ -205,10 +223,18 @@ Kernel reduce_kernel_cuda(ReduceKind r, const KernelSpec& spec) {
   if (layout.results == 0) return [](const void* const*, void* const*) {};
   const Texts texts = texts_of(r, dtype);
   CudaRanges ranges = ranges_of(texts, split, spec.in[0].shape, spec.attrs.ints("axes"), dtype);
+  SteppedWays ways{.ranges = std::move(ranges)};
+  if (r == ReduceKind::sum && dtype == DType::f32 && layout.results == 1)
+    ways.of_added_up = [texts, lane = spec.cuda] {
+      const Axes all({kAddedUp}, {0});
+      CudaStep step = step_of(texts, all, layout_of(all), DType::f32, "float");
+      step.arguments = {{Argument::operand, 0}, {Argument::result, 0}};
+      return SteppedKernel(lane, {std::move(step)});
+    };
   if (layout.splits == 1) {
     CudaStep step = step_of(texts, split, layout, dtype, memory_type(dtype));
     step.arguments = {{Argument::operand, 0}, {Argument::result, 0}};
-    return SteppedKernel(spec.cuda, {std::move(step)}, {}, {.ranges = std::move(ranges)});
+    return SteppedKernel(spec.cuda, {std::move(step)}, {}, std::move(ways));
   }
   // Parts are kept as they are computed: 16-bit floats as f32.
   const DType wide = dtype == DType::bf16 || dtype == DType::f16 ? DType::f32 : dtype;
@@ -220,8 +246,7 @@ Kernel reduce_kernel_cuda(ReduceKind r, const KernelSpec& spec) {
   CudaStep second = step_of(texts, rest, last, wide, memory_type(dtype));
   second.arguments = {{Argument::own, 0}, {Argument::result, 0}};
   return SteppedKernel(spec.cuda, {std::move(first), std::move(second)},
-                       {spec.cuda->allocate(layout.splits * layout.results * size_of(wide))},
-                       {.ranges = std::move(ranges)});
+                       {spec.cuda->allocate(layout.splits * layout.results * size_of(wide))}, std::move(ways));
 }
 
 Kernel arg_kernel_cuda(bool greatest, const KernelSpec& spec) {

@@ -7,7 +7,7 @@
 namespace lockstep {
 
 const char* const kShareText = R"(#pragma once
-#include "elements.h"
+#include "tiles.h"
 namespace lockstep {
 
 // A float with the time it was told at, in a word that is written and read as a whole: who looks for it sees by that
@@ -16,15 +16,7 @@ inline void tell(uint64_t* to, float x, uint32_t now) {
   leave(to, uint64_t(now) << 32 | __float_as_uint(x));
 }
 
-// Some columns of a matrix of kWidth columns in the block's memory, its first element at (row, col), by the numbers
-// that elements have in the whole matrix.
-template <class T, int kWidth, int kCols>
-struct Near {
-  const T* at;
-  uint32_t row, col;
-  const T& operator[](uint32_t i) const { return at[(i / kWidth - row) * kCols + (i % kWidth - col)]; }
-};
-// What is written to such a matrix and to its place in all of it.
+// What is written to some columns of a matrix in the block's memory (Near) and to its place in all of it.
 template <class T, int kWidth, int kCols>
 struct Both {
   T *to, *near;

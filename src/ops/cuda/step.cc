@@ -119,6 +119,11 @@ std::optional<CudaSource> SteppedKernel::source(const std::vector<CudaSourced>& 
 std::optional<SteppedKernel> SteppedKernel::sourced(const std::vector<CudaSourced>& operands) const {
   return state_->ways.sourced ? state_->ways.sourced(operands) : std::nullopt;
 }
+std::optional<SteppedKernel> SteppedKernel::adding(size_t result) const {
+  return state_->ways.adding ? state_->ways.adding(result) : std::nullopt;
+}
+bool SteppedKernel::adds_up() const { return state_->ways.of_added_up != nullptr; }
+SteppedKernel SteppedKernel::of_added_up() const { return state_->ways.of_added_up(); }
 const void* SteppedKernel::own(size_t index) const { return state_->own[index]->data(); }
 const std::vector<BufferPtr>& SteppedKernel::memory() const { return state_->own; }
 CudaLane* SteppedKernel::lane() const { return state_->lane; }

@@ -17,6 +17,7 @@ namespace lockstep {
 
 constexpr int kStepThreads = 512;           // of a block
 constexpr int64_t kStepReserved = 4 << 10;  // of its memory, for who puts steps together
+constexpr int64_t kAddedUp = 512;           // sums of a result's elements, by the blocks that computed them; the rest 0
 
 struct CudaStep {
   struct Argument {
@@ -106,6 +107,8 @@ struct CudaSourced {
   size_t operand = 0;
   const CudaSource* source = nullptr;
   size_t first = 0;
+  bool written = false;  // for others besides, as one more result
+  bool alone = false;    // what else the kernel reads was there before: it waits for nothing but this
 };
 
 class SteppedKernel;
@@ -121,6 +124,10 @@ struct SteppedWays {
   // As a source, some of whose operands are computed by others; and with such operands. Nothing where that cannot be.
   std::function<std::optional<CudaSource>(const std::vector<CudaSourced>&)> source = {};
   std::function<std::optional<SteppedKernel>(const std::vector<CudaSourced>&)> sourced = {};
+  // With kAddedUp sums of that result's elements instead of these; and as one that takes such sums, where it does
+  // nothing but add up all elements of its only operand.
+  std::function<std::optional<SteppedKernel>(size_t result)> adding = {};
+  std::function<SteppedKernel()> of_added_up = {};
 };
 
 // A kernel made of steps. std::function's target() finds it.
@@ -141,6 +148,9 @@ class SteppedKernel {
   bool is_source() const;
   std::optional<CudaSource> source(const std::vector<CudaSourced>& operands) const;
   std::optional<SteppedKernel> sourced(const std::vector<CudaSourced>& operands) const;
+  std::optional<SteppedKernel> adding(size_t result) const;
+  bool adds_up() const;
+  SteppedKernel of_added_up() const;  // REQUIRES: adds_up().
   const void* own(size_t index) const;
   const std::vector<BufferPtr>& memory() const;
   CudaLane* lane() const;

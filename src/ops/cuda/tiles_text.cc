@@ -81,7 +81,40 @@ struct Hold {
       }
     }
   }
+  // What was computed, of `held` elements of the sum, to its place in the whole matrix: one of kShares shares of it.
+  template <int kShares>
+  static void put(const T* from, T* to, int free, int deep, int held, int share) {
+    constexpr int kEach = (kAll + kShares - 1) / kShares;
+    const int end = (share + 1) * kEach < kAll ? (share + 1) * kEach : kAll;
+#pragma unroll 1
+    for (int at = share * kEach + threadIdx.x; at < end; at += kThreads) {
+      const int r = at / kAcross, c = at % kAcross * 4;
+      const int row = r + (kDeepFirst ? deep : free), col = c + (kDeepFirst ? free : deep);
+      if ((kDeepFirst ? r : c) < held && row < (kDeepFirst ? kSum : kWhole) && col < (kDeepFirst ? kWhole : kSum))
+        *reinterpret_cast<Four<T>*>(to + uint32_t(row) * kLead + col) =
+            *reinterpret_cast<const Four<T>*>(from + r * kStep + c);
+    }
+  }
 };
+
+// Some columns of a matrix of kWidth columns in the block's memory, its first element at (row, col), by the numbers
+// that elements have in the whole matrix.
+template <class T, int kWidth, int kCols>
+struct Near {
+  const T* at;
+  uint32_t row, col;
+  const T& operator[](uint32_t i) const { return at[(i / kWidth - row) * kCols + (i % kWidth - col)]; }
+};
+
+// A source whose elements are written to `to` besides.
+template <class T, class F>
+struct Written {
+  F of;
+  T* to;
+  void operator()(uint32_t i, T (&x)[4]) const { of(i, x); }
+};
+template <class T, class F>
+inline Written<T, F> written(const F& of, T* to) { return {of, to}; }
 
 // The tensor cores take the upper 19 bits of a float and leave the rest. A little more than the float is within 0.7 of
 // the last of those bits of it, on average as often above as below, and is the same where the rest is zero; to round to

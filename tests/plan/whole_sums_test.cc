@@ -1,0 +1,157 @@
+// Results of products that are added up as they are computed: which they are, and, on a GPU, that the sums are right.
+#ifdef LOCKSTEP_WITH_CUDA
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "lane/cuda/api.h"
+#include "lane/cuda/cuda_lane.h"
+#include "ops/einsum.h"
+#include "ops/elementwise.h"
+#include "ops/ops.h"
+#include "ops/reduce.h"
+#include "ops/shape_ops.h"
+#include "passes/passes.h"
+#include "plan/plan.h"
+#include "plan/whole_kernel.h"
+#include "rows/on_gpu.h"
+
+namespace lockstep::detail {
+namespace {
+
+constexpr int64_t kMany = 100'000;  // bytes of elements
+
+// Parts from and to stretches of one memory.
+struct Summed {
+  std::deque<SteppedKernel> kernels, made;
+  std::vector<WholePart> parts;
+
+  void add(const std::string& name, SteppedWays ways, std::vector<Stretch> in, std::vector<Stretch> out,
+           std::vector<bool> wanted) {
+    CudaStep step;
+    step.name = name;
+    parts.push_back({&kernels.emplace_back(nullptr, std::vector{step}, std::vector<BufferPtr>(), std::move(ways)),
+                     std::move(in), std::move(out)});
+    parts.back().wanted = std::move(wanted);
+  }
+  // Of two results, the second of which is elements at `begin`.
+  void product(int64_t begin, bool wanted = false, bool can = true) {
+    add("product",
+        {.adding =
+             [=](size_t result) {
+               CudaStep step;
+               step.name = fmt::format("product({})", result);
+               return can ? std::optional(SteppedKernel(nullptr, {step})) : std::nullopt;
+             }},
+        {}, {{1, begin, begin + kMany}, {0, begin, begin + kMany}}, {true, wanted});
+  }
+  void sum(int64_t begin, int64_t bytes = kMany) {
+    add("sum",
+        {.of_added_up =
+             [] {
+               CudaStep step;
+               step.name = "rest";
+               return SteppedKernel(nullptr, {step});
+             }},
+        {{0, begin, begin + bytes}}, {{2, begin, begin + 4}}, {true});
+  }
+  void other(const Stretch& in, const Stretch& out) { add("other", {}, {in}, {out}, {true}); }
+
+  std::string text() {
+    std::string out;
+    for (const WholePart& part : with_sums(parts, made)) out += " " + part.kernel->steps()[0].name;
+    return out;
+  }
+};
+
+TEST(WholeSums, WhatIsOnlyAddedUpIsNotWritten) {
+  Summed one;
+  one.product(0);
+  one.sum(0);
+  EXPECT_EQ(one.text(), " product(1) rest");
+  const std::vector<WholePart> parts = with_sums(one.parts, one.made);
+  EXPECT_EQ(parts[0].out[1], (Stretch{0, 0, kAddedUp * 4}));
+  EXPECT_EQ(parts[1].in[0], parts[0].out[1]);
+  EXPECT_EQ(parts[0].out[0], one.parts[0].out[0]);
+
+  Summed again;  // the same memory is used again, after it
+  again.product(0);
+  again.sum(0);
+  again.other({3, 0, 10}, {0, 0, 10});
+  again.other({0, 0, 10}, {4, 0, 10});
+  EXPECT_EQ(again.text(), " product(1) rest other other");
+}
+
+TEST(WholeSums, WhatOthersReadIsWritten) {
+  Summed wanted;
+  wanted.product(0, true);
+  wanted.sum(0);
+  EXPECT_EQ(wanted.text(), " product sum");
+  Summed before;
+  before.product(0);
+  before.other({0, 10, 20}, {3, 0, 10});
+  before.sum(0);
+  EXPECT_EQ(before.text(), " product other sum");
+  Summed after;
+  after.product(0);
+  after.sum(0);
+  after.other({0, 10, 20}, {3, 0, 10});
+  EXPECT_EQ(after.text(), " product sum other");
+  Summed twice;
+  twice.product(0);
+  twice.sum(0);
+  twice.sum(0);
+  EXPECT_EQ(twice.text(), " product sum sum");
+  Summed part;  // of it
+  part.product(0);
+  part.sum(0, 1000);
+  EXPECT_EQ(part.text(), " product sum");
+  Summed cannot;
+  cannot.product(0, false, false);
+  cannot.sum(0);
+  EXPECT_EQ(cannot.text(), " product sum");
+  Summed nobody;
+  nobody.sum(0);
+  EXPECT_EQ(nobody.text(), " sum");
+}
+
+// Weights and the sum of the squares of their gradient, of whole numbers: exact in whatever order. Large and small
+// tiles, sums that are shared, more tiles than blocks, and two in one kernel.
+TEST(WholeSums, OnGpuTheyAreExact) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
+  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
+  std::mt19937 random(20261116);
+  struct Case {
+    DType dtype;
+    int64_t m, n, k;
+  };
+  for (const Case& c : {Case{DType::f32, 784, 1024, 128}, Case{DType::bf16, 1024, 1024, 128},
+                        Case{DType::f32, 64, 64, 512}, Case{DType::f16, 100, 36, 20}, Case{DType::f32, 256, 10, 128}}) {
+    SCOPED_TRACE(fmt::format("{} of {} x {} x {}", name(c.dtype), c.m, c.n, c.k));
+    Builder b;
+    const Type left{c.dtype, {c.k, c.m}}, right{c.dtype, {c.k, c.n}}, weights{DType::f32, {c.m, c.n}};
+    HostArrays in;
+    Values sums;
+    Values out;
+    for (int i = 0; i < 2; ++i) {
+      for (const Type& type : {left, right, weights}) in.push_back(whole_numbers(type, random()));
+      const Value x = b.input(left), y = b.input(right), w = b.input(weights);
+      const Value gradient = cast(einsum("km,kn->mn", x, y), DType::f32);
+      // Small enough that the sum of all is a float.
+      const Value one = full(b, weights, 1);
+      const Value little = maximum(minimum(gradient, one), full(b, weights, -1));
+      out.push_back(w - gradient);
+      out.push_back(reduce_sum(little * little, {0, 1}));
+    }
+    const Program program = fuse(b.take(out));
+    const HostArrays got = planned_on_gpu(program, in), wanted = eager(program, in);
+    for (size_t o = 0; o < got.size(); ++o) EXPECT_EQ(got[o].values(), wanted[o].values());
+    const std::string text = compile(program, test_pool(), {.cuda = &CudaLane::local()})->describe();
+    EXPECT_NE(text.find(" in 2 phases"), std::string::npos) << text;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::detail
+#endif

@@ -71,9 +71,10 @@ void FloatsSoon::send(const Array& array) {
     lane.enter();
     check_cuda(cuda().cudaEventCreateWithFlags(&s.arrived, cudaEventDisableTiming), "make an event");
   }
-  s.there = gpu_buffer_of(array, array.type(), "send");
-  if (!s.here || s.here->size() < s.there->size()) s.here = lane.allocate_pinned(s.there->size());
-  lane.send_to_host(s.here->data(), s.there->data(), s.there->size(), s.arrived);
+  BufferPtr there = gpu_buffer_of(array, array.type(), "send");
+  if (!s.here || s.here->size() < there->size()) s.here = lane.allocate_pinned(there->size());
+  lane.send_to_host(s.here->data(), there->data(), there->size(), s.arrived);
+  s.there = std::move(there);
 }
 
 std::vector<float> FloatsSoon::receive() {

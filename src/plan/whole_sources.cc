@@ -189,15 +189,16 @@ class Sources {
     return out;
   }
 
-  // By the first of them, which waits for nothing else: whoever reads it comes later.
+  // By the first of them, which waits for nothing else: whoever reads it comes later. Not what the program returns, to
+  // the last bit.
   bool is_written_by_reader(size_t p) {
     size_t q = p + 1;
     while (!reads(q, p)) ++q;
     const auto computed = computed_for(q);
     const auto takes = [&](const auto& each) { return each.second == p; };
     writer_[p].reset();
-    if (sources_[p]->rounded || inlined_[q] || std::count_if(computed.begin(), computed.end(), takes) != 1 ||
-        !is_alone(q))
+    if (parts_[p].needed || sources_[p]->rounded || inlined_[q] ||
+        std::count_if(computed.begin(), computed.end(), takes) != 1 || !is_alone(q))
       return false;
     writer_[p] = q;
     if (std::optional<SteppedKernel> made = parts_[q].kernel->sourced(sourced(q))) {

@@ -164,8 +164,10 @@ class Spread {
         return std::find(member->in.begin(), member->in.end(), product_.out[k]) != member->in.end();
       };
       if (std::none_of(members_.begin(), members_.end(), reads)) continue;
+      const size_t before = tiles_.size();
       for (const auto& [type, name] : parameters_of(tile_))
         if (name == fmt::format("out{}", k)) tiles_.push_back({k, type.substr(0, type.size() - 1), shared_bytes_});
+      if (tiles_.size() == before) continue;
       if (size_of(product_.out[k]) % elements != 0) return false;
       shared_bytes_ += up_to_16(share_.rows * share_.cols * (size_of(product_.out[k]) / elements));
     }
@@ -213,6 +215,7 @@ class Spread {
     const bool in_place = std::find(spread.in_place.begin(), spread.in_place.end(), i) != spread.in_place.end();
     for (const Stretch& tile : product_.out) {
       if (!tile.overlaps(at)) continue;
+      if (!tile_of(at)) return false;  // other blocks write it
       if (m == sums_ && i == spread.rows) continue;
       if (kind(m) != CudaSpread::columns || tile != at || !in_place || i == spread.by || i == spread.rows) return false;
     }

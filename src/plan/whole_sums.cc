@@ -25,9 +25,11 @@ std::optional<std::pair<size_t, size_t>> writer_for(std::span<const WholePart> p
   if (std::count_if(out.begin(), out.end(), [&](const Stretch& each) { return each.overlaps(at); }) != 1) return {};
   const auto k = static_cast<size_t>(std::find(out.begin(), out.end(), at) - out.begin());
   if (k == out.size() || any_overlap(parts[p].in, at) || parts[p].wants(k)) return {};
-  // Until something else is there.
-  for (size_t q = reader; q < parts.size() && !any_overlap(parts[q].out, at); ++q)
+  // Until something else is there, which may be written over it by who reads it.
+  for (size_t q = reader; q < parts.size(); ++q) {
     if (q != reader && any_overlap(parts[q].in, at)) return {};
+    if (any_overlap(parts[q].out, at)) break;
+  }
   return std::pair(p, k);
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <functional>
+#include <utility>
 
 #include "array/gpu_memory.h"
 #include "base/check.h"
@@ -118,36 +119,43 @@ class FitRun {
       look(looked_at || !full);
     }
     meter_.step(batch.global_size);
+    report_heard();
+    if (ended() && !asked_.empty()) {  // nobody asks any more
+      hear(asked_, received());
+      report_heard();
+    }
     return batch.last_of_epoch;
   }
 
-  // At what the steps under way say. One GPU is asked for it, and while it goes on, those before them are reported;
-  // `all`: none stays under way.
+  // At what the steps under way say. One GPU is asked for it, and while it goes on, those before them are heard; `all`:
+  // none stays under way.
   void look(bool all) {
-    if (ahead() == 1) return report_all(under_way_, under_way_[0].outputs.facts.to_vector<double>());
+    if (ahead() == 1) return hear(under_way_, under_way_[0].outputs.facts.to_vector<double>());
     std::vector<Array> rows;
     for (const StartedStep& step : under_way_) rows.push_back(step.outputs.facts);
     rows.resize(kAhead, rows.back());  // always as many: every other number would be a kernel more to compile
     const Array facts = stacked_(rows);
     const bool later = !all && detail::one_gpu_in_use() && facts.dtype() == f32;
     if (later) coming_[next_].send(facts);
-    if (!asked_.empty()) receive(1 - next_);
-    if (!later) return report_all(under_way_, facts.to_vector<double>());
+    if (!asked_.empty()) hear(asked_, received());
+    if (!later) return hear(under_way_, facts.to_vector<double>());
     asked_.swap(under_way_);
-    if (ended()) return receive(next_);  // nobody asks any more
     next_ = 1 - next_;
   }
-  void receive(size_t which) {
-    const std::vector<float> facts = coming_[which].receive();
-    report_all(asked_, {facts.begin(), facts.end()});
+  std::vector<double> received() {
+    const std::vector<float> facts = coming_[1 - next_].receive();
+    return {facts.begin(), facts.end()};
   }
 
-  // The next that have not been reported. `facts`: of each, side by side.
-  void report_all(std::vector<StartedStep>& steps, const std::vector<double>& facts) {
+  // `facts`: of each step, side by side.
+  void hear(std::vector<StartedStep>& steps, const std::vector<double>& facts) {
     const size_t each = facts.size() / (ahead() == 1 ? 1 : kAhead);
     for (size_t i = 0; i < steps.size(); ++i)
-      report(++reported_, stepping_.metrics(steps[i], std::span(facts).subspan(i * each, each)));
+      heard_.push_back(stepping_.metrics(steps[i], std::span(facts).subspan(i * each, each)));
     steps.clear();
+  }
+  void report_heard() {
+    for (const StepMetrics& metrics : std::exchange(heard_, {})) report(++reported_, metrics);
   }
 
   void report(int64_t step, const StepMetrics& metrics) {
@@ -239,6 +247,7 @@ class FitRun {
   std::vector<StartedStep> under_way_, asked_;  // those that one GPU was asked for
   detail::FloatsSoon coming_[2];                // what it says, in turns
   size_t next_ = 0;                             // of them
+  std::vector<StepMetrics> heard_;              // of steps that are not reported yet
   // Compiled: it is asked for as often as steps are looked at.
   Jit<std::function<Array(const std::vector<Array>&)>> stacked_ =
       jit(std::function<Array(const std::vector<Array>&)>([](const std::vector<Array>& rows) { return stack(rows); }));

@@ -98,6 +98,11 @@ TEST(WholeSums, WhatOthersReadIsWritten) {
   after.sum(0);
   after.other({0, 10, 20}, {3, 0, 10});
   EXPECT_EQ(after.text(), " product sum other");
+  Summed over;  // and writes over it
+  over.product(0);
+  over.sum(0);
+  over.other({0, 0, kMany}, {0, 0, kMany});
+  EXPECT_EQ(over.text(), " product sum other");
   Summed twice;
   twice.product(0);
   twice.sum(0);
@@ -150,6 +155,24 @@ TEST(WholeSums, OnGpuTheyAreExact) {
     const std::string text = compile(program, test_pool(), {.cuda = &CudaLane::local()})->describe();
     EXPECT_NE(text.find(" in 2 phases"), std::string::npos) << text;
   }
+}
+
+// Elements of which the sum is needed again, in their own place.
+TEST(WholeSums, OnGpuWhatIsReadAgainIsThere) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
+  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
+  Builder b;
+  const Type matrix{DType::f32, {64, 64}};
+  const Value x = b.input(matrix), y = b.input(matrix), w = b.input(matrix);
+  const Value gradient = einsum("km,kn->mn", x, y);
+  const Value little = maximum(minimum(gradient, full(b, matrix, 1)), full(b, matrix, -1));
+  const Value squares = little * little, sum = reduce_sum(squares, {0, 1});
+  const Value rest = squares - broadcast(sum, {64, 64}, {});
+  const Program program = fuse(b.take(Values{w - gradient, sum, reduce_sum(rest, {0})}));
+  HostArrays in;
+  for (uint32_t seed = 0; seed < 3; ++seed) in.push_back(whole_numbers(matrix, seed));
+  const HostArrays got = planned_on_gpu(program, in), wanted = eager(program, in);
+  for (size_t o = 0; o < got.size(); ++o) EXPECT_EQ(got[o].values(), wanted[o].values());
 }
 
 }  // namespace

@@ -44,6 +44,8 @@ struct WholePart {
   bool wants(size_t result) const { return wanted.empty() ? needed : wanted[result]; }
 };
 
+bool any_overlap(std::span<const Stretch> all, const Stretch& one);
+
 // Does the one have to be done before or after the other?
 bool conflict(const WholePart& a, const WholePart& b);
 

@@ -13,9 +13,7 @@ constexpr double kWorthAll = 1e6;         // operations for each processor: prod
 constexpr int64_t kFew = 8;               // processors that are worth sharing work among
 
 bool any_overlap(const std::vector<Stretch>& x, const std::vector<Stretch>& y) {
-  return std::any_of(x.begin(), x.end(), [&](const Stretch& one) {
-    return std::any_of(y.begin(), y.end(), [&](const Stretch& other) { return one.overlaps(other); });
-  });
+  return std::any_of(x.begin(), x.end(), [&](const Stretch& one) { return detail::any_overlap(y, one); });
 }
 
 // Does a thread need nothing of the first for its part of the second but what it has written itself?
@@ -35,6 +33,10 @@ bool follows(const WholePart& first, const WholePart& second) {
 }
 
 }  // namespace
+
+bool any_overlap(std::span<const Stretch> all, const Stretch& one) {
+  return std::any_of(all.begin(), all.end(), [&](const Stretch& each) { return each.overlaps(one); });
+}
 
 bool conflict(const WholePart& a, const WholePart& b) {
   return any_overlap(a.out, b.in) || any_overlap(a.out, b.out) || any_overlap(a.in, b.out);
@@ -162,10 +164,7 @@ uint32_t early_of(std::span<const WholePart> parts, const Task& task, std::span<
   if (task.size() != 1) return 0;
   const WholePart& part = parts[task[0].part];
   const std::vector<CudaStep::Early>& early = part.kernel->steps()[task[0].step].early;
-  const auto is_written = [&](size_t operand) {
-    return std::any_of(written.begin(), written.end(),
-                       [&](const Stretch& each) { return each.overlaps(part.in[operand]); });
-  };
+  const auto is_written = [&](size_t operand) { return any_overlap(written, part.in[operand]); };
   uint32_t out = 0;
   for (size_t k = 0; k < early.size(); ++k)
     if (std::none_of(early[k].operands.begin(), early[k].operands.end(), is_written)) out |= 1u << k;

@@ -22,10 +22,6 @@ constexpr int64_t kShared = (227 << 10);  // of a block, where no GPU is known
 constexpr size_t kMostEarly = 32;         // bits of `early`
 constexpr int64_t kWarps = kStepThreads / 32;
 
-bool overlap(const std::vector<Stretch>& all, const Stretch& one) {
-  return std::any_of(all.begin(), all.end(), [&](const Stretch& each) { return each.overlaps(one); });
-}
-
 int64_t size_of(const Stretch& at) { return at.end - at.begin; }
 
 class Spread {
@@ -188,10 +184,10 @@ class Spread {
   // What it writes: columns of a block's own, or rows that every block has.
   bool keep(size_t m) {
     for (const Stretch& at : members_[m]->out) {
-      if (overlap(product_.in, at) || overlap(product_.out, at)) return false;
+      if (any_overlap(product_.in, at) || any_overlap(product_.out, at)) return false;
       if (kind(m) == CudaSpread::columns) {
         for (const WholePart* other : members_)
-          if (overlap(other->in, at) || (other != members_[m] && overlap(other->out, at))) return false;
+          if (any_overlap(other->in, at) || (other != members_[m] && any_overlap(other->out, at))) return false;
         continue;
       }
       if (size_of(at) % all_rows() != 0 || size_of(at) / all_rows() > kMostOfRow) return false;
@@ -244,7 +240,7 @@ class Spread {
   // How operand i of a member is brought, if it is.
   std::optional<Brought> brought_as(size_t m, size_t i) const {
     const Stretch& at = members_[m]->in[i];
-    if (overlap(product_.out, at) || kept_before(m, at)) return {};
+    if (any_overlap(product_.out, at) || kept_before(m, at)) return {};
     const int64_t size = size_of(at);
     if (kind(m) != CudaSpread::none && i == members_[m]->kernel->spread().by) {
       const int64_t each = size / share_.width;

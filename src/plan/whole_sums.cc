@@ -10,10 +10,6 @@
 namespace lockstep::detail {
 namespace {
 
-bool any_overlap(const std::vector<Stretch>& all, const Stretch& one) {
-  return std::any_of(all.begin(), all.end(), [&](const Stretch& each) { return each.overlaps(one); });
-}
-
 // Who computes all of that, before `reader`, for it alone: the part and the number of the result.
 std::optional<std::pair<size_t, size_t>> writer_for(std::span<const WholePart> parts, size_t reader) {
   const Stretch& at = parts[reader].in[0];

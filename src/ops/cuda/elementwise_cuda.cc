@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "lane/cuda/gemm_cuda.h"
+#include "ops/cuda/element_writer.h"
 #include "ops/cuda/elementwise_cuda.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/text.h"
@@ -15,198 +16,6 @@
 
 namespace lockstep {
 namespace {
-
-bool is_16_bit(DType t) { return t == DType::bf16 || t == DType::f16; }
-
-// A constant of the register type, bit for bit.
-std::string constant_text(const Attr& value, DType dtype) {
-  char bytes[8] = {};
-  encode_element(value, dtype, bytes);
-  uint64_t u = 0;
-  uint32_t v = 0;
-  std::copy(bytes, bytes + 8, reinterpret_cast<char*>(&u));
-  std::copy(bytes, bytes + 4, reinterpret_cast<char*>(&v));
-  switch (dtype) {
-    case DType::f64:
-      return fmt::format("__builtin_bit_cast(double, {}ull)", u);
-    case DType::f32:
-    case DType::bf16:
-    case DType::f16:
-      return fmt::format("__builtin_bit_cast(float, {}u)", v);
-    case DType::i64:
-      return fmt::format("int64_t({}ull)", u);
-    case DType::i32:
-      return fmt::format("int32_t({}u)", v);
-    default:
-      return fmt::format("{}({}u)", memory_type(dtype), v & (dtype == DType::u32 ? 0xffffffffu : 0xffu));
-  }
-}
-
-// Does each of any number of equal ranges of an array of this shape, cut along its first dimension, read only the same
-// of as many ranges of `size` elements?
-bool is_own(const View& view, const Shape& shape, int64_t size) {
-  if (shape.empty() || view.offset != 0 || view.strides[0] * shape[0] != size) return false;
-  int64_t last = 0;
-  for (size_t d = 1; d < shape.size(); ++d) {
-    if (view.strides[d] < 0) return false;
-    last += (shape[d] - 1) * view.strides[d];
-  }
-  return last < view.strides[0];
-}
-
-// Are elements of an array of this shape read where a dense one has them?
-bool is_dense(const View& view, const Shape& shape) {
-  const Dims strides = dense_strides(shape);
-  if (view.offset != 0) return false;
-  for (size_t d = 0; d < shape.size(); ++d)
-    if (shape[d] != 1 && view.strides[d] != strides[d]) return false;
-  return true;
-}
-
-class Writer {
- public:
-  // `given`: what stands for the first input, which is then no parameter but a value of the register type, for element
-  // i. `quick`: divisions and roots may be those of quick_div_.
-  explicit Writer(const Program& p, const std::string& given = "", bool quick = false)
-      : p_(p),
-        shape_(p.types[p.outputs[0]].shape),
-        given_(given),
-        quick_(quick),
-        elsewhere_(p.inputs.size()),
-        others_(p.inputs.size()),
-        names_(p.types.size()) {
-    views_.resize(p.types.size());
-    for (size_t i = 0; i < p.inputs.size(); ++i) views_[p.inputs[i]] = Read{i, dense_view(p.types[p.inputs[i]].shape)};
-  }
-
-  // Input k is not read but `y{k}[e]`, of the type in memory. Before body() or only_result().
-  void compute_input(size_t k) {
-    if (computed_.empty()) computed_.resize(p_.inputs.size());
-    computed_[k] = true;
-  }
-
-  // What is done for element `i`, with the expression of the only result.
-  std::pair<std::string, std::string> only_result() {
-    for (const Eqn& eqn : p_.eqns) write(eqn);
-    const std::string value = operand(p_.outputs[0]);
-    return {body_, value};
-  }
-
-  // What is done for element `i`.
-  std::string body() {
-    for (const Eqn& eqn : p_.eqns) write(eqn);
-    std::string stores;
-    for (size_t o = 0; o < p_.outputs.size(); ++o) {
-      const DType t = p_.types[p_.outputs[o]].dtype;
-      stores += fmt::format("  out{}[i] = Store<{}>::of({});\n", o, memory_type(t), operand(p_.outputs[o]));
-    }
-    return body_ + stores;
-  }
-
-  // What is read before, after body(): members of a structure `r`, and how they are set.
-  const std::string& fields() const { return fields_; }
-  const std::string& reads() const { return reads_; }
-
-  // The inputs of which element i is read and no other, after body(); those of which a range reads its own.
-  std::vector<size_t> in_place() const { return those_not(elsewhere_); }
-  std::vector<size_t> own() const { return those_not(others_); }
-
-  // False after body() when the given value, or one that is computed, was wanted elsewhere than at element i.
-  bool is_possible() const { return possible_; }
-
-  // Of what is read, after body().
-  int64_t read_bytes() const { return read_bytes_; }
-
- private:
-  struct Read {
-    size_t input;
-    View view;
-  };
-
-  static std::vector<size_t> those_not(const std::vector<bool>& flags) {
-    std::vector<size_t> out;
-    for (size_t i = 0; i < flags.size(); ++i)
-      if (!flags[i]) out.push_back(i);
-    return out;
-  }
-
-  void write(const Eqn& eqn) {
-    const ValueId v = eqn.out[0];
-    const Type& type = p_.types[v];
-    if (const Attr* value = constant_value(&eqn)) {
-      names_[v] = constant_text(*value, type.dtype);
-    } else if (eqn.op->view) {
-      const ValueId from = eqn.in[0];
-      if (!views_[from]) {
-        names_[v] = names_[from];  // of a constant
-        return;
-      }
-      const auto view =
-          compose(eqn.op->view(p_.types[from], type, eqn.attrs), type.shape, views_[from]->view, p_.types[from].shape);
-      LOCKSTEP_CHECK(view, "{} in an elementwise program is not affine", eqn.op->name);
-      views_[v] = Read{views_[from]->input, *view};
-    } else {
-      compute(eqn);
-    }
-  }
-
-  // A value as it is used: loaded where it is first needed.
-  const std::string& operand(ValueId v) {
-    std::string& name = names_[v];
-    if (!name.empty()) return name;
-    const Read& read = *views_[v];
-    if (!given_.empty() && read.input == 0) {
-      possible_ &= is_dense(read.view, shape_);
-      return name = given_;
-    }
-    if (!computed_.empty() && computed_[read.input]) {
-      possible_ &= is_dense(read.view, shape_);
-      return name = fmt::format("load(y{}[e])", read.input);
-    }
-    read_bytes_ += size_of(p_.types[v].dtype);
-    if (!is_dense(read.view, shape_)) elsewhere_[read.input] = true;
-    if (!is_own(read.view, shape_, count(p_.types[p_.inputs[read.input]].shape))) others_[read.input] = true;
-    fields_ += fmt::format("    {} v{};\n", register_name(p_.types[v].dtype), v);
-    reads_ += fmt::format("  r.v{} = load(in{}[{}]);\n", v, read.input, position_text(read.view, shape_, "i"));
-    return name = fmt::format("r.v{}", v);
-  }
-
-  // After products on the tensor cores, see quick_div_.
-  bool has_quick(const Op& op) const {
-    return quick_ && (&op == &div_op || &op == &sqrt_op) && cuda_math() == CudaMath::tf32;
-  }
-
-  void compute(const Eqn& eqn) {
-    const ValueId v = eqn.out[0];
-    const DType t = p_.types[v].dtype;
-    std::string arguments;
-    for (ValueId id : eqn.in) arguments += (arguments.empty() ? "" : ", ") + operand(id);
-    const char* result = register_name(t);
-    std::string what;
-    if (eqn.op == &cast_op)
-      what = fmt::format("math::cast<{}>({})", result, arguments);
-    else if (eqn.op == &bitcast_op)
-      what = fmt::format("__builtin_bit_cast({}, {})", result, arguments);
-    else
-      what = fmt::format("{}{}_({})", has_quick(*eqn.op) ? "quick_" : "", eqn.op->name, arguments);
-    if (is_16_bit(t)) what = fmt::format("rounded<{}>({})", memory_type(t), what);
-    names_[v] = fmt::format("v{}", v);
-    body_ += fmt::format("  const {} {} = {};\n", result, names_[v], what);
-  }
-
-  const Program& p_;
-  const Shape& shape_;
-  const std::string given_;
-  const bool quick_;
-  std::string fields_, reads_;
-  bool possible_ = true;
-  int64_t read_bytes_ = 0;
-  std::vector<bool> computed_;  // by input; empty: none
-  std::vector<bool> elsewhere_, others_;
-  std::vector<std::optional<Read>> views_;  // by value: what is read, not computed
-  std::vector<std::string> names_;          // by value: its expression, once written
-  std::string body_;
-};
 
 // The input's operand where that is computed.
 const CudaSourced* find_operand(const std::vector<CudaSourced>& computed, size_t operand) {
@@ -255,8 +64,8 @@ struct Written {
   std::string reads, finish;
   std::vector<size_t> own;
 
-  explicit Written(const Program& body) {
-    Writer writer(body);
+  explicit Written(const Program& body, bool quick = false) {
+    ElementWriter writer(body, {.quick = quick});
     finish = writer.body();
     reads = writer.reads();
     own = writer.own();
@@ -277,9 +86,51 @@ struct Written {
 
 }  // namespace
 
-CudaStep elementwise_step(const Program& body) {
+namespace {
+
+// Four elements at a time, each group where all of its arrays begin at a multiple of its size.
+CudaStep wide_step(const Program& body, bool quick) {
+  ElementWriter writer(body, {.quick = quick, .wide = true});
+  const int64_t n = count(body.types[body.outputs[0]].shape);
+  const std::string finish = writer.body();
+  const auto of_four = [&](const std::string& text) {
+    return fmt::format("  [&](const {} i) {{\n{}  }}(i * 4u);\n", index_type(n), text);
+  };
+  const auto elements = CudaElements::flat(n / 4, std::clamp<int64_t>(most_together(body) / 2, 1, 4));
+  CudaStep step;
+  step.name = "elementwise";
+  step.prelude = "#include \"elementwise.h\"\nusing namespace lockstep;\n";
+  step.body = fmt::format("  struct Read {{\n{}  }};\n", writer.fields()) +
+              elements.text("Read", of_four(writer.reads()), of_four(finish));
+  step.blocks = elements.blocks();
+  add_parameters(step, body, 0, 0);
+  return step;
+}
+
+constexpr int64_t kWorthFour = 1 << 16;  // elements
+
+// A program by itself.
+Kernel elementwise_apart(const Program& body, CudaLane* lane, bool quick) {
+  const int64_t n = count(body.types[body.outputs[0]].shape);
+  CudaStep plain = elementwise_step(body, quick);
+  if (n % 4 != 0 || n < kWorthFour) return SteppedKernel(lane, {std::move(plain)});
+  return [one = SteppedKernel(lane, {std::move(plain)}), four = SteppedKernel(lane, {wide_step(body, quick)}), body](
+             const void* const* in, void* const* out) {
+    const auto begins_well = [&](const void* at, ValueId id) {
+      return reinterpret_cast<uintptr_t>(at) % static_cast<uintptr_t>(4 * size_of(body.types[id].dtype)) == 0;
+    };
+    bool all = true;
+    for (size_t i = 0; i < body.inputs.size(); ++i) all &= begins_well(in[i], body.inputs[i]);
+    for (size_t o = 0; o < body.outputs.size(); ++o) all &= begins_well(out[o], body.outputs[o]);
+    (all ? four : one)(in, out);
+  };
+}
+
+}  // namespace
+
+CudaStep elementwise_step(const Program& body, bool quick) {
   const auto elements = CudaElements::flat(count(body.types[body.outputs[0]].shape), most_together(body));
-  CudaStep step = Written(body).done(elements);
+  CudaStep step = Written(body, quick).done(elements);
   step.elements = elements.n;
   step.each = elements.of_thread;
   return step;
@@ -317,7 +168,7 @@ std::optional<CudaSource> elementwise_source(const Program& body, const std::vec
   const int64_t n = count(type.shape);
   if (body.outputs.size() != 1 || body.inputs.empty() || n >= INT32_MAX) return {};
   if (n % 4 != 0 && !is_only_rounded(body)) return {};  // whose floats are read, or one by one
-  Writer writer(body, "", true);
+  ElementWriter writer(body, {.quick = true});
   for (const CudaSourced& each : computed) writer.compute_input(each.operand);
   const auto [text, value] = writer.only_result();
   if (!writer.is_possible()) return {};
@@ -346,7 +197,7 @@ std::optional<CudaSource> elementwise_source(const Program& body, const std::vec
                     source.applied([&](size_t k) { return fmt::format("in{}", each.first + k); }), each.operand);
   }
   if (computed.empty()) {  // to the last bit, as whoever else computes it
-    Writer exact(body, "", false);
+    ElementWriter exact(body);
     const auto [one, only] = exact.only_result();
     out.one = fmt::format("  struct Read {{\n{}  }};\n  Read r;\n{}{}  x = Store<{}>::of({});\n", exact.fields(),
                           exact.reads(), one, out.type, only);
@@ -363,7 +214,9 @@ std::string elementwise_text(const Program& body) { return text_of(elementwise_s
 std::optional<ElementFinish> element_finish(const Program& body, bool quick) {
   const Type& type = body.types[body.inputs[0]];
   if (type.shape != body.types[body.outputs[0]].shape) return {};
-  Writer writer(body, is_16_bit(type.dtype) ? fmt::format("rounded<{}>(x)", memory_type(type.dtype)) : "x", quick);
+  ElementWriter writer(
+      body,
+      {.given = is_16_bit(type.dtype) ? fmt::format("rounded<{}>(x)", memory_type(type.dtype)) : "x", .quick = quick});
   const std::string finish = writer.body();
   if (!writer.is_possible()) return {};
   return ElementFinish{writer.fields(), writer.reads(), finish};
@@ -413,7 +266,7 @@ Kernel then_body(std::function<void(const void* const* in, void* out)> compute, 
     BufferPtr whole;
     std::vector<const void*> in;
   };
-  auto state = std::make_shared<State>(State{std::move(compute), elementwise_program_cuda(body, spec),
+  auto state = std::make_shared<State>(State{std::move(compute), elementwise_apart(body, spec.cuda, true),
                                              spec.cuda->allocate(body.types[body.inputs[0]].bytes()),
                                              std::vector<const void*>(body.inputs.size())});
   return [state, own](const void* const* in, void* const* out) {
@@ -427,10 +280,11 @@ Kernel then_body(std::function<void(const void* const* in, void* out)> compute, 
 Kernel elementwise_program_cuda(const Program& body, const KernelSpec& spec) {
   const int64_t n = count(body.types[body.outputs[0]].shape);
   if (n == 0) return [](const void* const*, void* const*) {};
-  return SteppedKernel(spec.cuda, {elementwise_step(body)}, {},
-                       {.ranges = elementwise_ranges(body), .source = [body](const std::vector<CudaSourced>& computed) {
-                          return elementwise_source(body, computed);
-                        }});
+  return SteppedKernel(
+      spec.cuda, {elementwise_step(body)}, {},
+      {.apart = elementwise_apart(body, spec.cuda, false),
+       .ranges = elementwise_ranges(body),
+       .source = [body](const std::vector<CudaSourced>& computed) { return elementwise_source(body, computed); }});
 }
 
 Kernel fused_cuda(const KernelSpec& spec) { return elementwise_program_cuda(spec.attrs.program("body"), spec); }

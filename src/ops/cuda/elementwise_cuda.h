@@ -9,11 +9,12 @@
 
 namespace lockstep {
 
-CudaStep elementwise_step(const Program& body);
+// `quick`: see element_finish().
+CudaStep elementwise_step(const Program& body, bool quick = false);
 CudaRanges elementwise_ranges(const Program& body);
 
 // Some of whose inputs are computed by others. Nothing where it has several results, or wants other elements of those
-// than its own. For who cuts them short: divisions and roots are within 2 ulp.
+// than its own. For who cuts them short: as `quick` says below.
 std::optional<CudaSource> elementwise_source(const Program& body, const std::vector<CudaSourced>& computed);
 
 // The inputs of which a range of the results along their first dimension needs its own range only; and an element, its
@@ -27,7 +28,8 @@ std::vector<size_t> in_place_inputs(const Program& body);
 struct ElementFinish {
   std::string fields, reads, finish;  // members of Read, and texts of the two
 };
-// Nothing where the program wants other elements than its own. `quick`: divisions and roots may be within 2 ulp.
+// Nothing where the program wants other elements than its own. `quick`: divisions and roots may be within 2 ulp, tanh
+// within 5, of bf16 within 1.
 std::optional<ElementFinish> element_finish(const Program& body, bool quick = false);
 void add_body_parameters(CudaStep& step, const Program& body, size_t operand,
                          const std::vector<CudaSourced>& computed = {});

@@ -111,9 +111,9 @@ struct Gemm {
     int first_row() const { return row + split * (S::kTall / S::kSplits); }  // of those that it finishes
   };
   using FeedA =
-      Feed<InA, S::kThreads, S::kTall, S::kDeep, S::kTransposeA, kStepA, S::kM, S::kK, S::kLeadA, S::kVectorA>;
+      Feed<InA, S::kThreads, S::kTall, S::kDeep, S::kTransposeA, kStepA, S::kM, S::kK, S::kLeadA, S::kAtOnceA>;
   using FeedB =
-      Feed<InB, S::kThreads, S::kWide, S::kDeep, !S::kTransposeB, kStepB, S::kN, S::kK, S::kLeadB, S::kVectorB>;
+      Feed<InB, S::kThreads, S::kWide, S::kDeep, !S::kTransposeB, kStepB, S::kN, S::kK, S::kLeadB, S::kAtOnceB>;
   using HoldA = Hold<T, S::kThreads, S::kTall, kHeldA, S::kTransposeA, kStepA, S::kM, S::kK, S::kLeadA>;
   using HoldB = Hold<T, S::kThreads, S::kWide, kHeldB, !S::kTransposeB, kStepB, S::kN, S::kK, S::kLeadB>;
 
@@ -309,10 +309,12 @@ std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t sha
     return {};
   if (!half && (sources.a == GemmOperand::rounded || sources.b == GemmOperand::rounded)) return {};
   const auto type_of = [&](GemmOperand how) { return how == GemmOperand::rounded ? DType::f32 : g.dtype; };
-  // Sixteen bytes at a time, where all rows begin at a multiple of that.
-  const auto vector = [&](GemmOperand how, int64_t lead, int64_t cols, int64_t stride) {
-    const int64_t each = 16 / size_of(type_of(how));
-    return lead % each == 0 && cols % each == 0 && stride % each == 0;
+  // Sixteen bytes at a time, or four, where all rows begin at a multiple of that.
+  const auto at_once = [&](GemmOperand how, int64_t lead, int64_t cols, int64_t stride) {
+    const int64_t size = size_of(type_of(how));
+    for (const int64_t bytes : {16, 4})
+      if (lead * size % bytes == 0 && cols * size % bytes == 0 && stride * size % bytes == 0) return bytes;
+    return size;
   };
   // Four at a time, of a whole matrix.
   const auto computable = [&](int64_t lead, int64_t rows, int64_t cols) {
@@ -337,17 +339,17 @@ std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t sha
   }
   const std::string members = fmt::format(
       "  using T = {};\n  using InA = {};\n  using InB = {};\n"
-      "  static constexpr bool kTransposeA = {}, kTransposeB = {}, kVectorA = {}, kVectorB = {}, kSourceA = {}, "
+      "  static constexpr bool kTransposeA = {}, kTransposeB = {}, kSourceA = {}, "
       "kSourceB = {};\n"
-      "  static constexpr int kM = {}, kN = {}, kK = {}, kLeadA = {}, kLeadB = {};\n"
+      "  static constexpr int kM = {}, kN = {}, kK = {}, kLeadA = {}, kLeadB = {}, kAtOnceA = {}, kAtOnceB = {};\n"
       "  static constexpr int64_t kStrideA = {}, kStrideB = {};\n"
       "  static constexpr int kTall = {}, kWide = {}, kDeep = {}, kStages = {}, kWarpRows = {}, kWarpCols = {}, "
       "kParts = {}, kSplits = {}, kThreads = {}, kShared = {};\n",
       memory_type(g.dtype), memory_type(type_of(sources.a)), memory_type(type_of(sources.b)), g.transpose_a,
-      g.transpose_b, vector(sources.a, lda, g.transpose_a ? g.m : g.k, stride_a),
-      vector(sources.b, ldb, g.transpose_b ? g.k : g.n, stride_b), computed_a, computed_b, g.m, g.n, g.k, lda, ldb,
-      stride_a, stride_b, tile.tall, tile.wide, deep, stages, tile.rows, tile.cols, tile.parts, splits, kStepThreads,
-      shared);
+      g.transpose_b, computed_a, computed_b, g.m, g.n, g.k, lda, ldb,
+      at_once(sources.a, lda, g.transpose_a ? g.m : g.k, stride_a),
+      at_once(sources.b, ldb, g.transpose_b ? g.k : g.n, stride_b), stride_a, stride_b, tile.tall, tile.wide, deep,
+      stages, tile.rows, tile.cols, tile.parts, splits, kStepThreads, shared);
   const std::string type =
       fmt::format("Product_{}", md5_hex(std::span(reinterpret_cast<const uint8_t*>(members.data()), members.size())));
   GemmStep out;

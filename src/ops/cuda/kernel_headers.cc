@@ -97,11 +97,13 @@ inline float load(f16 x) { return from_half(x.bits); }
 template <class T>
 inline T load(T x) { return x; }
 
-// Four elements that lie side by side, beginning at a multiple of four.
-template <class T>
-struct alignas(4 * sizeof(T)) Four {
-  T v[4];
+// Elements that lie side by side, beginning at a multiple of so many.
+template <class T, int kCount>
+struct alignas(kCount * sizeof(T)) Side {
+  T v[kCount];
 };
+template <class T>
+using Four = Side<T, 4>;
 // What of(i, x) computes, as if it lay in memory.
 template <class T, class F>
 struct Computed {
@@ -151,8 +153,13 @@ constexpr const char* kElementwise =
     // is made of products whose factors were cut short.
     "template <class T> inline T quick_div_(T a, T b) { return div_(a, b); }\n"
     "template <class T> inline T quick_sqrt_(T x) { return sqrt_(x); }\n"
+    "template <class T> inline T quick_tanh_(T x) { return tanh_(x); }\n"
     "template <> inline float quick_div_(float a, float b) { return full_div(a, b); }\n"
     "template <> inline float quick_sqrt_(float x) { return approx_sqrt(x); }\n"
+    "template <> inline float quick_tanh_(float x) {\n"
+    "  const float t = math::expm1_inside(2.0f * math::limit_magnitude(math::abs(x), 10.0f));\n"
+    "  return math::keep_nan(math::copysign(full_div(t, t + 2.0f), x), x);\n"
+    "}\n"
     "}\n";
 
 }  // namespace

@@ -59,6 +59,13 @@ inline float approx_sqrt(float x) {
   return y;
 }
 
+// Within 2^-11 of itself.
+inline float approx_tanh(float x) {
+  float y;
+  asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 // On its way to the block's memory. What is not inside is not read, and zero.
 template <int kBytes>
 inline void copy_async(void* to, const void* from, bool inside) {

@@ -15,7 +15,7 @@ namespace {
 // A kernel that computes element by element, at most `most` a thread: `body` sets x, element i. `own`: operands of
 // which a range of the result along its first dimension needs its own range only.
 Kernel per_element(const KernelSpec& spec, const std::string& parameters, const std::string& body, int64_t most = 4,
-                   std::vector<size_t> own = {}, decltype(SteppedWays::source) source = {}) {
+                   std::vector<size_t> own = {}, decltype(SteppedWays::source) source = {}, Kernel apart = {}) {
   const int64_t n = count(spec.out[0].shape);
   if (n == 0) return [](const void* const*, void* const*) {};
   const char* type = memory_type(spec.out[0].dtype);
@@ -44,7 +44,8 @@ Kernel per_element(const KernelSpec& spec, const std::string& parameters, const 
         .own = std::move(own),
         .step = [done, n, most](int64_t count) { return done(CudaElements::in_ranges(n, most, count)); },
         .by_warp = [done, n, most](int64_t count) { return done(CudaElements::in_ranges(n, most, count, true)); }};
-  return SteppedKernel(spec.cuda, {std::move(flat)}, {}, {.ranges = std::move(ranges), .source = std::move(source)});
+  return SteppedKernel(spec.cuda, {std::move(flat)}, {},
+                       {.apart = std::move(apart), .ranges = std::move(ranges), .source = std::move(source)});
 }
 
 // Operands as parameters: "const float* in0, ".
@@ -52,6 +53,34 @@ std::string parameters(Types in) {
   std::string out;
   for (size_t k = 0; k < in.size(); ++k) out += fmt::format("const {}* in{}, ", memory_type(in[k].dtype), k);
   return out;
+}
+
+// So many elements side by side at a time, where arrays begin at a multiple of that, and as `plain` does it where not.
+// `find` sets `from` to where element `i` comes from.
+Kernel moved_wide(const KernelSpec& spec, int64_t side, const std::string& find, Kernel plain) {
+  const std::string type = fmt::format("Side<{}, {}>", memory_type(spec.out[0].dtype), side);
+  const int64_t n = count(spec.out[0].shape);
+  const auto elements = CudaElements::flat(n / side, 4);
+  CudaStep step;
+  step.name = "move";
+  step.prelude = "#include \"elements.h\"\nusing namespace lockstep;\n";
+  step.parameters = fmt::format("{}{}* out0", parameters(spec.in), memory_type(spec.out[0].dtype));
+  for (size_t k = 0; k < spec.in.size(); ++k) step.arguments.push_back({CudaStep::Argument::operand, k});
+  step.arguments.push_back({CudaStep::Argument::result, 0});
+  step.body =
+      elements.text(type,
+                    fmt::format("  [&](const {} i) {{\n{}  r = *reinterpret_cast<const {}*>(from);\n  }}(i * {}u);\n",
+                                index_type(n), find, type, side),
+                    fmt::format("  *reinterpret_cast<{}*>(out0 + i * {}u) = r;\n", type, side));
+  step.blocks = elements.blocks();
+  return [wide = SteppedKernel(spec.cuda, {std::move(step)}), plain = std::move(plain)](const void* const* in,
+                                                                                        void* const* out) {
+    const bool even = (reinterpret_cast<uintptr_t>(in[0]) | reinterpret_cast<uintptr_t>(out[0])) % 16 == 0;
+    if (even)
+      wide(in, out);
+    else
+      plain(in, out);
+  };
 }
 
 // The index along each dimension of element `i` of a dense array, as variables d0, d1, ...
@@ -87,6 +116,13 @@ Kernel iota_cuda(const KernelSpec& spec) {
   return per_element(spec, "",
                      fmt::format("  x = Store<{}>::of(math::cast<{}>(int64_t(i / {}u % {}u) + {}ll));\n",
                                  memory_type(type.dtype), register_name(type.dtype), inner, type.shape[dim], first));
+}
+
+// Elements that are moved sixteen bytes at a time: so many side by side, of rows of `row` that stay together. 1 where
+// that cannot be.
+int64_t side_by_side(int64_t row, DType dtype) {
+  const int64_t all = 16 / size_of(dtype);
+  return row % all == 0 ? all : 1;
 }
 
 // Whole rows, four elements at a time, of indices that are read or computed.
@@ -132,14 +168,19 @@ Kernel gather_cuda(const KernelSpec& spec) {
   decltype(SteppedWays::source) source;
   if (rows)
     source = [x, indices](const std::vector<CudaSourced>& computed) { return rows_source(x, indices, computed); };
-  return per_element(spec, parameters(spec.in),
-                     fmt::format("  const uint64_t row = i / {post}u, outer = row / {places}u;\n"
-                                 "  int64_t at = in1[outer / {pre}u * {places}u + row % {places}u];\n"
-                                 "  at = at < 0 ? 0 : at > {last}ll ? {last}ll : at;\n"
-                                 "  x = in0[(outer * {n}u + at) * {post}u + i % {post}u];\n",
-                                 fmt::arg("post", post), fmt::arg("places", places), fmt::arg("pre", pre),
-                                 fmt::arg("last", n - 1), fmt::arg("n", n)),
-                     4, rows ? std::vector<size_t>{1} : std::vector<size_t>(), std::move(source));
+  const std::string find = fmt::format(
+      "  const uint64_t row = i / {post}u, outer = row / {places}u;\n"
+      "  int64_t at = in1[outer / {pre}u * {places}u + row % {places}u];\n"
+      "  at = at < 0 ? 0 : at > {last}ll ? {last}ll : at;\n"
+      "  const {type}* const from = in0 + (outer * {n}u + at) * {post}u + i % {post}u;\n",
+      fmt::arg("post", post), fmt::arg("places", places), fmt::arg("pre", pre), fmt::arg("last", n - 1),
+      fmt::arg("n", n), fmt::arg("type", memory_type(x.dtype)));
+  const std::string body = find + "  x = *from;\n";
+  Kernel apart;
+  if (const int64_t side = side_by_side(post, x.dtype); side > 1 && places > 0)
+    apart = moved_wide(spec, side, find, per_element(spec, parameters(spec.in), body));
+  return per_element(spec, parameters(spec.in), body, 4, rows ? std::vector<size_t>{1} : std::vector<size_t>(),
+                     std::move(source), std::move(apart));
 }
 
 // Each element adds up what falls to it, in the order of the indices: the same bits every time.

@@ -13,7 +13,8 @@ namespace lockstep {
 namespace {
 
 constexpr int kReduceThreads = kStepThreads;
-constexpr int64_t kReduceBlocks = 512;  // enough for any GPU
+constexpr int64_t kReduceBlocks = 512;  // enough for any GPU,
+constexpr int64_t kReduceWide = 128;    // and where each has four times as much on its way
 constexpr int64_t kReduceTogether = 16;
 constexpr int64_t kReduceStretch = kReduceThreads * kReduceTogether;  // elements that are not worth a block more
 constexpr int64_t kReduceFew = 4096;                                  // elements that one block is enough for
@@ -62,14 +63,23 @@ struct Axes {
   }
 };
 
-// How the threads of a block are used: `across` results, and the rest along what is reduced.
+// How the threads of a block are used: `across` times `wide` results side by side, and the rest along what is reduced.
 struct ReduceLayout {
   int across = 1;
-  int64_t results = 0, length = 0, splits = 1;
-  int64_t blocks() const { return (results + across - 1) / across * splits; }
+  int64_t results = 0, length = 0, splits = 1, wide = 1;
+  int64_t of_block() const { return across * wide; }
+  int64_t blocks() const { return (results + of_block() - 1) / of_block() * splits; }
 };
 
-ReduceLayout layout_of(const Axes& split) {
+// Do four results that begin at a multiple of four read elements that do, side by side?
+bool reads_four(const Axes& split, DType dtype) {
+  const auto is_whole = [](int64_t stride) { return stride % 4 == 0; };
+  const Dims &kept = split.at_kept.strides, &gone = split.at_gone.strides;
+  return size_of(dtype) <= 4 && !kept.empty() && kept.back() == 1 && split.kept.back() % 4 == 0 &&
+         std::all_of(kept.begin(), kept.end() - 1, is_whole) && std::all_of(gone.begin(), gone.end(), is_whole);
+}
+
+ReduceLayout layout_of(const Axes& split, DType dtype) {
   ReduceLayout out;
   out.results = count(split.kept);
   out.length = count(split.gone);
@@ -80,9 +90,10 @@ ReduceLayout layout_of(const Axes& split) {
   // Threads side by side should read elements side by side.
   const bool rows = !split.at_gone.strides.empty() && split.at_gone.strides.back() == 1;
   out.across = rows ? (out.length >= 128 ? 1 : out.length >= 32 ? 8 : 32) : 32;
-  const int64_t blocks = std::max<int64_t>((out.results + out.across - 1) / out.across, 1);
-  const int64_t most = std::max<int64_t>(out.length * out.across / kReduceStretch, 1);
-  out.splits = std::clamp<int64_t>(kReduceBlocks / blocks, 1, most);
+  if (!rows && out.results * out.length >= kReduceWide * kReduceStretch && reads_four(split, dtype)) out.wide = 4;
+  const int64_t blocks = std::max<int64_t>((out.results + out.of_block() - 1) / out.of_block(), 1);
+  const int64_t most = std::max<int64_t>(out.length * out.of_block() / kReduceStretch, 1);
+  out.splits = std::clamp<int64_t>((out.wide > 1 ? kReduceWide : kReduceBlocks) / blocks, 1, most);
   return out;
 }
 
@@ -92,52 +103,59 @@ CudaStep step_of(const Texts& t, const Axes& split, const ReduceLayout& l, DType
   const int down = kReduceThreads / l.across;
   const int64_t stretch = (l.length + l.splits - 1) / l.splits;
   // Elements that a thread has on their way together.
-  const int64_t together = std::clamp<int64_t>((stretch + down - 1) / down, 1, kReduceTogether);
+  const int64_t together = std::clamp<int64_t>((stretch + down - 1) / down, 1,
+                                               l.wide * size_of(from) > 8 ? kReduceTogether / 2 : kReduceTogether);
   CudaStep step;
   step.name = "reduce";
   step.prelude = "#include \"elements.h\"\nusing namespace lockstep;\n";
   step.parameters = fmt::format("const {}* in, {}* out", memory_type(from), to);
   step.blocks = l.blocks();
-  step.shared_bytes = kReduceThreads * size_of(from == DType::bf16 || from == DType::f16 ? DType::f32 : from);
+  step.shared_bytes = kReduceThreads * l.wide * size_of(is_16_bit(from) ? DType::f32 : from);
   step.body = fmt::format(
       R"(  {type}* const part = reinterpret_cast<{type}*>(shared);
   const uint32_t tx = threadIdx.x % {across}u, ty = threadIdx.x / {across}u;
-  const uint64_t o = uint64_t(block / {splits}u) * {across}u + tx, s = block % {splits}u;
+  const uint64_t o = (uint64_t(block / {splits}u) * {across}u + tx) * {wide}u, s = block % {splits}u;
   const uint64_t end = (s + 1) * {stretch}u < {length}u ? (s + 1) * {stretch}u : {length}u;
-  {type} a = {identity};
+  {type} sums[{wide}];
+  const auto combine = [](const {type} a, const {type} b) -> {type} {{ return {combine}; }};
+#pragma unroll
+  for (int q = 0; q < {wide}; ++q) sums[q] = {identity};
   if (o < {results}u) {{
     const {memory}* from = in + ({kept});
     for (uint64_t first = s * {stretch}u + ty; first < end; first += {together}u * {down}u) {{
-      {type} all[{together}];
+      Side<{memory}, {wide}> all[{together}];
 #pragma unroll
       for (uint32_t u = 0; u < {together}u; ++u) {{
         const uint64_t r = first + u * {down}u < end ? first + u * {down}u : first;
-        all[u] = load(from[{gone}]);
+        all[u] = *reinterpret_cast<const Side<{memory}, {wide}>*>(from + ({gone}));
       }}
 #pragma unroll
       for (uint32_t u = 0; u < {together}u; ++u) {{
         if (first + u * {down}u >= end) continue;
-        const {type} b = all[u];
-        a = {combine};
+#pragma unroll
+        for (int q = 0; q < {wide}; ++q) sums[q] = combine(sums[q], load(all[u].v[q]));
       }}
     }}
   }}
-  part[threadIdx.x] = a;
+#pragma unroll
+  for (int q = 0; q < {wide}; ++q) part[q * {threads}u + threadIdx.x] = sums[q];
   for (uint32_t half = {down}u / 2; half > 0; half /= 2) {{
     __syncthreads();
-    if (ty < half) {{
-      const {type} b = part[threadIdx.x + half * {across}u];
-      a = {combine};
-      part[threadIdx.x] = a;
+    if (ty >= half) continue;
+#pragma unroll
+    for (int q = 0; q < {wide}; ++q) {{
+      {type}* const own = part + q * {threads}u + threadIdx.x;
+      *own = sums[q] = combine(sums[q], own[half * {across}u]);
     }}
   }}
-  if (ty == 0 && o < {results}u) out[s * {results}u + o] = Store<{to}>::of(a);
+  if (ty == 0 && o < {results}u)
+    for (int q = 0; q < {wide}; ++q) out[s * {results}u + o + q] = Store<{to}>::of(sums[q]);
 )",
-      fmt::arg("memory", memory_type(from)), fmt::arg("to", to), fmt::arg("type", type), fmt::arg("across", l.across),
-      fmt::arg("splits", l.splits), fmt::arg("stretch", stretch), fmt::arg("length", l.length),
-      fmt::arg("results", l.results), fmt::arg("down", down), fmt::arg("together", together),
-      fmt::arg("identity", t.identity), fmt::arg("combine", t.combine),
-      fmt::arg("kept", position_text(split.at_kept, split.kept, "o")),
+      fmt::arg("wide", l.wide), fmt::arg("threads", kReduceThreads), fmt::arg("memory", memory_type(from)),
+      fmt::arg("to", to), fmt::arg("type", type), fmt::arg("across", l.across), fmt::arg("splits", l.splits),
+      fmt::arg("stretch", stretch), fmt::arg("length", l.length), fmt::arg("results", l.results),
+      fmt::arg("down", down), fmt::arg("together", together), fmt::arg("identity", t.identity),
+      fmt::arg("combine", t.combine), fmt::arg("kept", position_text(split.at_kept, split.kept, "o")),
       fmt::arg("gone", position_text(split.at_gone, split.gone, "r")));
   return step;
 }
@@ -219,7 +237,7 @@ Kernel reduce_kernel_cuda(ReduceKind r, const KernelSpec& spec) {
   using Argument = CudaStep::Argument;
   const DType dtype = spec.in[0].dtype;
   const Axes split(spec.in[0].shape, spec.attrs.ints("axes"));
-  const ReduceLayout layout = layout_of(split);
+  const ReduceLayout layout = layout_of(split, dtype);
   if (layout.results == 0) return [](const void* const*, void* const*) {};
   const Texts texts = texts_of(r, dtype);
   CudaRanges ranges = ranges_of(texts, split, spec.in[0].shape, spec.attrs.ints("axes"), dtype);
@@ -227,7 +245,7 @@ Kernel reduce_kernel_cuda(ReduceKind r, const KernelSpec& spec) {
   if (r == ReduceKind::sum && dtype == DType::f32 && layout.results == 1)
     ways.of_added_up = [texts, lane = spec.cuda] {
       const Axes all({kAddedUp}, {0});
-      CudaStep step = step_of(texts, all, layout_of(all), DType::f32, "float");
+      CudaStep step = step_of(texts, all, layout_of(all, DType::f32), DType::f32, "float");
       step.arguments = {{Argument::operand, 0}, {Argument::result, 0}};
       return SteppedKernel(lane, {std::move(step)});
     };
@@ -241,7 +259,7 @@ Kernel reduce_kernel_cuda(ReduceKind r, const KernelSpec& spec) {
   CudaStep first = step_of(texts, split, layout, dtype, register_name(dtype));
   first.arguments = {{Argument::operand, 0}, {Argument::own, 0}};
   const Axes rest({layout.splits, layout.results}, {0});
-  ReduceLayout last = layout_of(rest);
+  ReduceLayout last = layout_of(rest, wide);
   last.splits = 1;
   CudaStep second = step_of(texts, rest, last, wide, memory_type(dtype));
   second.arguments = {{Argument::own, 0}, {Argument::result, 0}};

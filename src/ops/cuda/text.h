@@ -43,9 +43,8 @@ inline const char* memory_type(DType dtype) {
   }
   return "?";
 }
-inline const char* register_name(DType dtype) {
-  return dtype == DType::bf16 || dtype == DType::f16 ? "float" : memory_type(dtype);
-}
+inline bool is_16_bit(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
+inline const char* register_name(DType dtype) { return is_16_bit(dtype) ? "float" : memory_type(dtype); }
 
 // The type of positions among `n` elements.
 inline const char* index_type(int64_t n) { return n < INT32_MAX ? "uint32_t" : "uint64_t"; }

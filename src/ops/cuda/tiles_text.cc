@@ -16,12 +16,12 @@ constexpr int pad_of(bool deep_first) {
   return deep_first ? 8 : 16 / int(sizeof(T));
 }
 
-// What a thread brings of the tiles of one operand, step by step along the sum. kFree is the tile's extent along the
-// other dimension, of kWhole; kDeepFirst: the stored rows are those of the sum.
+// What a thread brings of the tiles of one operand, step by step along the sum, kBytes at a time. kFree is the tile's
+// extent along the other dimension, of kWhole; kDeepFirst: the stored rows are those of the sum.
 template <class T, int kThreads, int kFree, int kDeep, bool kDeepFirst, int kStep, int kWhole, int kSum, int kLead,
-          bool kVector>
+          int kBytes>
 struct Feed {
-  static constexpr int kEach = kVector ? 16 / int(sizeof(T)) : 1, kAcross = (kDeepFirst ? kFree : kDeep) / kEach;
+  static constexpr int kEach = kBytes / int(sizeof(T)), kAcross = (kDeepFirst ? kFree : kDeep) / kEach;
   static constexpr int kAll = (kDeepFirst ? kDeep : kFree) * kAcross, kRounds = (kAll + kThreads - 1) / kThreads;
   static constexpr int kRowsAtOnce = kThreads / kAcross;
   static_assert(kThreads % kAcross == 0, "whole rows at a time");
@@ -43,10 +43,8 @@ struct Feed {
       const bool in = (kWhole % kFree == 0 || free + (kDeepFirst ? col : r) < kWhole) &&
                       (kSum % kDeep == 0 || step * kDeep + (kDeepFirst ? r : col) < kSum);
       const T* const at = in ? first + int64_t(u * kRowsAtOnce) * kLead : base;
-      if constexpr (kVector)
-        copy_async<16>(place + u * kRowsAtOnce * kStep, at, in);
-      else if constexpr (sizeof(T) == 4)
-        copy_async<4>(place + u * kRowsAtOnce * kStep, at, in);
+      if constexpr (kBytes >= 4)
+        copy_async<kBytes>(place + u * kRowsAtOnce * kStep, at, in);
       else
         place[u * kRowsAtOnce * kStep] = in ? *at : T{};
     }

@@ -1,0 +1,199 @@
+#include "ops/cuda/element_writer.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "lane/cuda/gemm_cuda.h"
+#include "ops/cuda/text.h"
+#include "ops/dims.h"
+#include "ops/elementwise.h"
+#include "ops/ops.h"
+
+namespace lockstep {
+namespace {
+
+// A constant of the register type, bit for bit.
+std::string constant_text(const Attr& value, DType dtype) {
+  char bytes[8] = {};
+  encode_element(value, dtype, bytes);
+  uint64_t u = 0;
+  uint32_t v = 0;
+  std::copy(bytes, bytes + 8, reinterpret_cast<char*>(&u));
+  std::copy(bytes, bytes + 4, reinterpret_cast<char*>(&v));
+  switch (dtype) {
+    case DType::f64:
+      return fmt::format("__builtin_bit_cast(double, {}ull)", u);
+    case DType::f32:
+    case DType::bf16:
+    case DType::f16:
+      return fmt::format("__builtin_bit_cast(float, {}u)", v);
+    case DType::i64:
+      return fmt::format("int64_t({}ull)", u);
+    case DType::i32:
+      return fmt::format("int32_t({}u)", v);
+    default:
+      return fmt::format("{}({}u)", memory_type(dtype), v & (dtype == DType::u32 ? 0xffffffffu : 0xffu));
+  }
+}
+
+// Does each of any number of equal ranges of an array of this shape, cut along its first dimension, read only the same
+// of as many ranges of `size` elements?
+bool is_own(const View& view, const Shape& shape, int64_t size) {
+  if (shape.empty() || view.offset != 0 || view.strides[0] * shape[0] != size) return false;
+  int64_t last = 0;
+  for (size_t d = 1; d < shape.size(); ++d) {
+    if (view.strides[d] < 0) return false;
+    last += (shape[d] - 1) * view.strides[d];
+  }
+  return last < view.strides[0];
+}
+
+// Are elements of an array of this shape read where a dense one has them?
+bool is_dense(const View& view, const Shape& shape) {
+  const Dims strides = dense_strides(shape);
+  if (view.offset != 0) return false;
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (shape[d] != 1 && view.strides[d] != strides[d]) return false;
+  return true;
+}
+
+// Do four elements that begin at a multiple of four read four that do?
+bool reads_four(const View& view, const Shape& shape) {
+  const std::vector<AffineDim> dims = collapse(view, shape);
+  if (dims.empty() || dims.back().stride != 1 || dims.back().extent % 4 != 0 || view.offset % 4 != 0) return false;
+  return std::all_of(dims.begin(), dims.end() - 1, [](const AffineDim& dim) { return dim.stride % 4 == 0; });
+}
+
+std::vector<size_t> those_not(const std::vector<bool>& flags) {
+  std::vector<size_t> out;
+  for (size_t i = 0; i < flags.size(); ++i)
+    if (!flags[i]) out.push_back(i);
+  return out;
+}
+
+}  // namespace
+
+ElementWriter::ElementWriter(const Program& p, How how)
+    : p_(p),
+      shape_(p.types[p.outputs[0]].shape),
+      how_(std::move(how)),
+      elsewhere_(p.inputs.size()),
+      others_(p.inputs.size()),
+      names_(p.types.size()) {
+  views_.resize(p.types.size());
+  for (size_t i = 0; i < p.inputs.size(); ++i) views_[p.inputs[i]] = Read{i, dense_view(p.types[p.inputs[i]].shape)};
+}
+
+void ElementWriter::compute_input(size_t k) {
+  if (computed_.empty()) computed_.resize(p_.inputs.size());
+  computed_[k] = true;
+}
+
+std::pair<std::string, std::string> ElementWriter::only_result() {
+  for (const Eqn& eqn : p_.eqns) write(eqn);
+  const std::string value = operand(p_.outputs[0]);
+  return {body_, value};
+}
+
+std::string ElementWriter::body() {
+  for (const Eqn& eqn : p_.eqns) write(eqn);
+  std::string made, stores, written;
+  for (size_t o = 0; o < p_.outputs.size(); ++o) {
+    const char* type = memory_type(p_.types[p_.outputs[o]].dtype);
+    stores +=
+        fmt::format("  {}{} = Store<{}>::of({});\n", how_.wide ? "w" : "out",
+                    how_.wide ? fmt::format("{}.v[q]", o) : fmt::format("{}[i]", o), type, operand(p_.outputs[o]));
+    made += fmt::format("  Four<{}> w{};\n", type, o);
+    written += fmt::format("  *reinterpret_cast<Four<{}>*>(out{} + i) = w{};\n", type, o, o);
+  }
+  if (!how_.wide) return body_ + stores;
+  return fmt::format("{}#pragma unroll\n  for (int q = 0; q < 4; ++q) {{\n{}{}  }}\n{}", made, body_, stores, written);
+}
+
+std::vector<size_t> ElementWriter::in_place() const { return those_not(elsewhere_); }
+std::vector<size_t> ElementWriter::own() const { return those_not(others_); }
+
+void ElementWriter::write(const Eqn& eqn) {
+  const ValueId v = eqn.out[0];
+  const Type& type = p_.types[v];
+  if (const Attr* value = constant_value(&eqn)) {
+    names_[v] = constant_text(*value, type.dtype);
+  } else if (eqn.op->view) {
+    const ValueId from = eqn.in[0];
+    if (!views_[from]) {
+      names_[v] = names_[from];  // of a constant
+      return;
+    }
+    const auto view =
+        compose(eqn.op->view(p_.types[from], type, eqn.attrs), type.shape, views_[from]->view, p_.types[from].shape);
+    LOCKSTEP_CHECK(view, "{} in an elementwise program is not affine", eqn.op->name);
+    views_[v] = Read{views_[from]->input, *view};
+  } else {
+    compute(eqn);
+  }
+}
+
+// A value as it is used: loaded where it is first needed.
+const std::string& ElementWriter::operand(ValueId v) {
+  std::string& name = names_[v];
+  if (!name.empty()) return name;
+  const Read& read = *views_[v];
+  if (!how_.given.empty() && read.input == 0) {
+    possible_ &= is_dense(read.view, shape_);
+    return name = how_.given;
+  }
+  if (!computed_.empty() && computed_[read.input]) {
+    possible_ &= is_dense(read.view, shape_);
+    return name = fmt::format("load(y{}[e])", read.input);
+  }
+  const DType dtype = p_.types[v].dtype;
+  read_bytes_ += size_of(dtype);
+  if (!is_dense(read.view, shape_)) elsewhere_[read.input] = true;
+  if (!is_own(read.view, shape_, count(p_.types[p_.inputs[read.input]].shape))) others_[read.input] = true;
+  if (!how_.wide) {
+    fields_ += fmt::format("    {} v{};\n", register_name(dtype), v);
+    reads_ += fmt::format("  r.v{} = load(in{}[{}]);\n", v, read.input, position_text(read.view, shape_, "i"));
+    return name = fmt::format("r.v{}", v);
+  }
+  const char* type = memory_type(dtype);
+  if (is_uniform(read.view, shape_)) {
+    fields_ += fmt::format("    {} v{};\n", type, v);
+    reads_ += fmt::format("  r.v{} = in{}[{}];\n", v, read.input, position_text(read.view, shape_, "i"));
+    return name = fmt::format("load(r.v{})", v);
+  }
+  fields_ += fmt::format("    Four<{}> v{};\n", type, v);
+  reads_ += reads_four(read.view, shape_)
+                ? fmt::format("  r.v{} = *reinterpret_cast<const Four<{}>*>(in{} + ({}));\n", v, type, read.input,
+                              position_text(read.view, shape_, "i"))
+                : fmt::format("#pragma unroll\n  for (int q = 0; q < 4; ++q) r.v{}.v[q] = in{}[{}];\n", v, read.input,
+                              position_text(read.view, shape_, "(i + q)"));
+  return name = fmt::format("load(r.v{}.v[q])", v);
+}
+
+// After products on the tensor cores, see quick_div_.
+bool ElementWriter::has_quick(const Op& op) const {
+  return how_.quick && (&op == &div_op || &op == &sqrt_op || &op == &tanh_op) && cuda_math() == CudaMath::tf32;
+}
+
+void ElementWriter::compute(const Eqn& eqn) {
+  const ValueId v = eqn.out[0];
+  const DType t = p_.types[v].dtype;
+  std::string arguments;
+  for (ValueId id : eqn.in) arguments += (arguments.empty() ? "" : ", ") + operand(id);
+  const char* result = register_name(t);
+  const bool quick = has_quick(*eqn.op);
+  std::string what;
+  if (eqn.op == &cast_op)
+    what = fmt::format("math::cast<{}>({})", result, arguments);
+  else if (eqn.op == &bitcast_op)
+    what = fmt::format("__builtin_bit_cast({}, {})", result, arguments);
+  else if (quick && eqn.op == &tanh_op && t == DType::bf16)
+    what = fmt::format("approx_tanh({})", arguments);  // much closer than bf16 is
+  else
+    what = fmt::format("{}{}_({})", quick ? "quick_" : "", eqn.op->name, arguments);
+  if (is_16_bit(t)) what = fmt::format("rounded<{}>({})", memory_type(t), what);
+  names_[v] = fmt::format("v{}", v);
+  body_ += fmt::format("  const {} {} = {};\n", result, names_[v], what);
+}
+
+}  // namespace lockstep

@@ -174,32 +174,6 @@ class RandomProgram {
   Values outputs_;
 };
 
-// With the memory of inputs that are given away, several times.
-HostArrays run(const Program& p, const std::vector<bool>& donated, const HostArrays& inputs) {
-  CudaLane& lane = CudaLane::local();
-  const std::shared_ptr<Plan> plan = compile(p, test_pool(), {.donated = donated, .cuda = &lane});
-  std::vector<BufferPtr> in, out;
-  std::vector<const void*> from;
-  std::vector<void*> to;
-  for (const HostArray& x : inputs) from.push_back(in.emplace_back(lane.allocate(x.type.bytes()))->data());
-  HostArrays results;
-  const std::vector<Type> types = p.output_types();
-  for (size_t o = 0; o < types.size(); ++o) {
-    results.emplace_back(types[o]);
-    if (const int64_t of = plan->donated_input(o); of >= 0)
-      to.push_back(in[static_cast<size_t>(of)]->data());
-    else
-      to.push_back(out.emplace_back(lane.allocate(types[o].bytes()))->data());
-  }
-  for (int time = 0; time < 3; ++time) {
-    for (size_t i = 0; i < inputs.size(); ++i)
-      lane.to_device(in[i]->data(), inputs[i].buffer->data(), inputs[i].type.bytes());
-    plan->run(from.data(), to.data());
-  }
-  for (size_t o = 0; o < to.size(); ++o) lane.to_host(results[o].buffer->data(), to[o], types[o].bytes());
-  return results;
-}
-
 TEST(RandomProgramsOnGpu, ComputeTheSame) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
   ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
@@ -214,7 +188,7 @@ TEST(RandomProgramsOnGpu, ComputeTheSame) {
       if (type.dtype == DType::i32)  // rows of a table, also from its end
         for (int64_t i = 0; i < in.back().size(); ++i) in.back().set(i, static_cast<double>((i * 37 + seed) % 70 - 10));
     }
-    const HostArrays wanted = eager(program, in), got = run(program, random.donated(), in);
+    const HostArrays wanted = eager(program, in), got = planned_on_gpu(program, in, random.donated());
     for (size_t o = 0; o < got.size(); ++o)
       EXPECT_EQ(got[o].values(), wanted[o].values()) << "result " << o << " of\n" << print(program);
     if (HasFailure()) break;

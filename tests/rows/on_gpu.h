@@ -1,4 +1,4 @@
-// The program lowered, planned and run on the GPU, twice with the same memory: the second time as a recording.
+// The program lowered, planned and run on the GPU, three times with the same memory: the second time as a recording.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,30 +11,35 @@
 
 namespace lockstep {
 
-inline HostArrays planned_on_gpu(const Program& p, const HostArrays& inputs) {
-  ::setenv("LOCKSTEP_CUDA_MATH", "full", 0);  // references are f32
+inline HostArrays run_on_gpu(Plan& plan, const Program& p, const HostArrays& inputs) {
   CudaLane& lane = CudaLane::local();
-  const std::shared_ptr<Plan> plan = compile(p, test_pool(), {.cuda = &lane});
-  std::vector<BufferPtr> held;
-  std::vector<const void*> in;
-  std::vector<void*> out;
-  for (const HostArray& x : inputs) {
-    held.push_back(lane.allocate(x.type.bytes()));
-    lane.to_device(held.back()->data(), x.buffer->data(), x.type.bytes());
-    in.push_back(held.back()->data());
-  }
+  std::vector<BufferPtr> in, out;
+  std::vector<const void*> from;
+  std::vector<void*> to;
+  for (const HostArray& x : inputs) from.push_back(in.emplace_back(lane.allocate(x.type.bytes()))->data());
   HostArrays results;
-  for (const Type& type : p.output_types()) {
-    held.push_back(lane.allocate(type.bytes()));
-    out.push_back(held.back()->data());
-    results.emplace_back(type);
+  const std::vector<Type> types = p.output_types();
+  for (size_t o = 0; o < types.size(); ++o) {
+    results.emplace_back(types[o]);
+    if (const int64_t of = plan.donated_input(o); of >= 0)
+      to.push_back(in[static_cast<size_t>(of)]->data());
+    else
+      to.push_back(out.emplace_back(lane.allocate(types[o].bytes()))->data());
   }
   for (int time = 0; time < 3; ++time) {
-    for (size_t k = 0; k < results.size(); ++k) lane.clear(out[k], results[k].type.bytes());
-    plan->run(in.data(), out.data());
+    for (size_t o = 0; o < to.size(); ++o) lane.clear(to[o], types[o].bytes());
+    for (size_t i = 0; i < inputs.size(); ++i)
+      lane.to_device(in[i]->data(), inputs[i].buffer->data(), inputs[i].type.bytes());
+    plan.run(from.data(), to.data());
   }
-  for (size_t k = 0; k < results.size(); ++k) lane.to_host(results[k].buffer->data(), out[k], results[k].type.bytes());
+  for (size_t o = 0; o < to.size(); ++o) lane.to_host(results[o].buffer->data(), to[o], types[o].bytes());
   return results;
+}
+
+// `donated`: the memory of which inputs is given away.
+inline HostArrays planned_on_gpu(const Program& p, const HostArrays& inputs, const std::vector<bool>& donated = {}) {
+  ::setenv("LOCKSTEP_CUDA_MATH", "full", 0);  // references are f32
+  return run_on_gpu(*compile(p, test_pool(), {.donated = donated, .cuda = &CudaLane::local()}), p, inputs);
 }
 
 // What the GPU computes of whole numbers, small enough for that to be exact, is what a plain evaluation does.

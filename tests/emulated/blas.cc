@@ -1,8 +1,12 @@
 // The functions of CUDA's matrix library that are used, as plain loops.
 #include <cublasLt.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <thread>
 
 #include "emulated/halves.h"
 #include "emulated/stream.h"
@@ -16,9 +20,14 @@ struct Layout {
   int32_t batch = 1;
   int64_t stride = 0;
 };
+// In the first bytes of cuBLASLt's.
+enum class Algorithm : uint64_t { plain = 1, slow, fails, large };
+
 struct Description {
   cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
 };
+
+std::atomic<int64_t> products = 0, last_algorithm = 0;
 
 Layout& layout(void* of) { return *static_cast<Layout*>(of); }
 
@@ -55,6 +64,7 @@ void write(void* to, cudaDataType type, int64_t i, double value) {
 }  // namespace
 }  // namespace emulated
 
+using emulated::Algorithm;
 using emulated::Description;
 using emulated::layout;
 using emulated::Layout;
@@ -118,23 +128,41 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, 
                                                     const void*, size_t) {
   return CUBLAS_STATUS_SUCCESS;
 }
+// Where several are asked for, there is a slow one, one that cannot run, one that is not slow, and one that wants too
+// much space.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t*,
-                                              int* found) {
-  *found = 1;
+                                              cublasLtMatmulPreference_t, int most,
+                                              cublasLtMatmulHeuristicResult_t* proposed, int* found) {
+  constexpr Algorithm kSeveral[] = {Algorithm::slow, Algorithm::fails, Algorithm::plain, Algorithm::large};
+  *found = std::min(most, 4);
+  for (int i = 0; i < *found; ++i) {
+    proposed[i] = {};
+    proposed[i].algo.data[0] = static_cast<uint64_t>(most == 1 ? Algorithm::plain : kSeveral[i]);
+    proposed[i].workspaceSize = most > 1 && kSeveral[i] == Algorithm::large ? size_t{1} << 40 : 0;
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
+size_t cublasLtGetVersion() { return 1; }
+
+// What tests ask for: how many products were put on a stream, and by which algorithm the last one.
+int64_t emulated_products() { return emulated::products; }
+int64_t emulated_algorithm() { return emulated::last_algorithm; }
 
 // Matrices are stored column by column; C is not read, as its factor is zero wherever this is called.
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t of, const void*, const void* a,
                               cublasLtMatrixLayout_t layout_a, const void* b, cublasLtMatrixLayout_t layout_b,
                               const void*, const void*, cublasLtMatrixLayout_t, void* d,
-                              cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t*, void*, size_t,
+                              cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t* by, void*, size_t,
                               cudaStream_t stream) {
+  const auto algorithm = static_cast<Algorithm>(by->data[0]);
+  if (algorithm != Algorithm::plain && algorithm != Algorithm::slow) return CUBLAS_STATUS_NOT_SUPPORTED;
+  ++emulated::products;
+  emulated::last_algorithm = static_cast<int64_t>(algorithm);
   const auto description = *reinterpret_cast<const Description*>(of);
   const Layout la = layout(layout_a), lb = layout(layout_b), ld = layout(layout_d);
   emulated::put(stream, [=] {
+    if (algorithm == Algorithm::slow) std::this_thread::sleep_for(std::chrono::milliseconds(2));
     const int64_t depth = description.a == CUBLAS_OP_N ? la.cols : la.rows;
     const auto at = [](const Layout& l, bool turned, int64_t row, int64_t col) {
       return turned ? col + row * l.line : row + col * l.line;

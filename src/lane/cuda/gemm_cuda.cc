@@ -1,9 +1,13 @@
 #include "lane/cuda/gemm_cuda.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <string>
+#include <vector>
 
 #include "base/check.h"
+#include "lane/cuda/measured.h"
 
 namespace lockstep {
 namespace {
@@ -21,7 +25,21 @@ cudaDataType_t cublas_type(DType dtype) {
   }
 }
 
+// An algorithm as it is remembered: its bytes, which a library of the same version understands.
+std::string to_text(const cublasLtMatmulAlgo_t& algorithm) {
+  std::string out;
+  for (const uint64_t word : algorithm.data) out += fmt::format("{:016x}", word);
+  return out;
+}
+
+Choices& choices() {
+  static auto* const out = new Choices("gemm");
+  return *out;
+}
+
 }  // namespace
+
+void forget_gemm_choices() { choices().forget(); }
 
 CudaMath cuda_math() {
   static const CudaMath math = [] {
@@ -41,6 +59,9 @@ struct CudaGemm::State {
   cublasLtMatmulDesc_t product = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
+  std::vector<cublasLtMatmulAlgo_t> proposed;  // while none is chosen; else empty
+  std::string what;                            // it is chosen for
+  GemmMeasuring measuring;
   bool wide = false;  // scales are double
 
   explicit State(CudaLane& on) : lane(on) {}
@@ -49,11 +70,17 @@ struct CudaGemm::State {
       if (each) cuda_blas().cublasLtMatrixLayoutDestroy(each);
     if (product) cuda_blas().cublasLtMatmulDescDestroy(product);
   }
+
+  void propose(int most, DType out);
+  bool take_remembered();
+  const cublasLtMatmulAlgo_t& fastest(const void* from_a, const void* from_b, void* to) const;
+  cublasStatus_t multiply(const cublasLtMatmulAlgo_t& by, const void* from_a, const void* from_b, void* to) const;
 };
 
-CudaGemm::CudaGemm(CudaLane& lane, const GemmSpec& spec, CudaMath math) {
+CudaGemm::CudaGemm(CudaLane& lane, const GemmSpec& spec, CudaMath math, const GemmMeasuring& measuring) {
   const CudaBlas& blas = cuda_blas();
   auto state = std::make_shared<State>(lane);
+  state->measuring = measuring;
   state->wide = spec.dtype == DType::f64;
   const DType out = spec.out.value_or(spec.dtype);
   const cublasComputeType_t compute = state->wide ? CUBLAS_COMPUTE_64F
@@ -89,35 +116,139 @@ CudaGemm::CudaGemm(CudaLane& lane, const GemmSpec& spec, CudaMath math) {
   layout(state->b, spec.dtype, a_cols, a_rows, spec.lda, spec.stride_a);
   layout(state->c, out, spec.n, spec.m, spec.ldc, spec.stride_c);
 
-  cublasLtMatmulPreference_t preference = nullptr;
-  check_blas(blas.cublasLtMatmulPreferenceCreate(&preference), "choose an algorithm");
-  const size_t space = CudaLane::kBlasBytes;
-  cublasLtMatmulHeuristicResult_t best{};
-  int found = 0;
-  cublasStatus_t status = blas.cublasLtMatmulPreferenceSetAttribute(
-      preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &space, sizeof space);
-  if (status == CUBLAS_STATUS_SUCCESS)
-    status = blas.cublasLtMatmulAlgoGetHeuristic(lane.blas(), state->product, state->a, state->b, state->c, state->c,
-                                                 preference, 1, &best, &found);
-  blas.cublasLtMatmulPreferenceDestroy(preference);
-  check_blas(status, "choose an algorithm");
-  if (found == 0)
+  const double operations =
+      2.0 * static_cast<double>(spec.batch * spec.m) * static_cast<double>(spec.n) * static_cast<double>(spec.k);
+  constexpr int kMost = 8;
+  state->propose(operations >= measuring.least_operations ? kMost : 1, out);
+  if (state->proposed.empty())
     throw_error("cuda: no algorithm for a product of {} matrices {} x {} x {} of {}", spec.batch, spec.m, spec.k,
                 spec.n, name(spec.dtype));
-  state->algorithm = best.algo;
+  state->algorithm = state->proposed[0];
+  if (state->proposed.size() > 1) {
+    const auto all = [](auto... numbers) {
+      std::string text;
+      ((text += fmt::format(" {}", numbers)), ...);
+      return text;
+    };
+    state->what = fmt::format("{} cublasLt {} {}\n{} {}{}", lane.info().name, blas.cublasLtGetVersion(),
+                              static_cast<int>(compute), name(spec.dtype), name(out),
+                              all(spec.m, spec.n, spec.k, spec.transpose_a, spec.transpose_b, spec.lda, spec.ldb,
+                                  spec.ldc, spec.batch, spec.stride_a, spec.stride_b, spec.stride_c));
+    state->take_remembered();
+  } else {
+    state->proposed.clear();
+  }
   lane.blas_space();  // taken now, not while a step is recorded
   state_ = std::move(state);
 }
 
-void CudaGemm::run(const void* a, const void* b, void* c) const {
-  const State& s = *state_;
+// Those that fit the space there is, best first as cuBLASLt believes.
+void CudaGemm::State::propose(int most, DType out) {
+  const CudaBlas& blas = cuda_blas();
+  cublasLtMatmulPreference_t preference = nullptr;
+  check_blas(blas.cublasLtMatmulPreferenceCreate(&preference), "choose an algorithm");
+  const size_t space = CudaLane::kBlasBytes;
+  std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(most));
+  int count = 0;
+  cublasStatus_t status = blas.cublasLtMatmulPreferenceSetAttribute(
+      preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &space, sizeof space);
+  // Parts of a sum are added up as floats, and rounded once.
+  const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  if (status == CUBLAS_STATUS_SUCCESS && size_of(out) == 2)
+    status = blas.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                       &reductions, sizeof reductions);
+  if (status == CUBLAS_STATUS_SUCCESS)
+    status =
+        blas.cublasLtMatmulAlgoGetHeuristic(lane.blas(), product, a, b, c, c, preference, most, found.data(), &count);
+  blas.cublasLtMatmulPreferenceDestroy(preference);
+  check_blas(status, "choose an algorithm");
+  for (int i = 0; i < count; ++i) {
+    const cublasLtMatmulHeuristicResult_t& each = found[static_cast<size_t>(i)];
+    if (each.state == CUBLAS_STATUS_SUCCESS && each.workspaceSize <= space) proposed.push_back(each.algo);
+  }
+}
+
+cublasStatus_t CudaGemm::State::multiply(const cublasLtMatmulAlgo_t& by, const void* from_a, const void* from_b,
+                                         void* to) const {
   const float one = 1, zero = 0;
   const double wide_one = 1, wide_zero = 0;
-  const void* alpha = s.wide ? static_cast<const void*>(&wide_one) : &one;
-  const void* beta = s.wide ? static_cast<const void*>(&wide_zero) : &zero;
-  check_blas(cuda_blas().cublasLtMatmul(s.lane.blas(), s.product, alpha, b, s.a, a, s.b, beta, c, s.c, c, s.c,
-                                        &s.algorithm, s.lane.blas_space(), CudaLane::kBlasBytes, s.lane.stream()),
-             "multiply matrices");
+  const void* alpha = wide ? static_cast<const void*>(&wide_one) : &one;
+  const void* beta = wide ? static_cast<const void*>(&wide_zero) : &zero;
+  return cuda_blas().cublasLtMatmul(lane.blas(), product, alpha, from_b, a, from_a, b, beta, to, c, to, c, &by,
+                                    lane.blas_space(), CudaLane::kBlasBytes, lane.stream());
+}
+
+// Where one of those proposed was chosen before, it is taken.
+bool CudaGemm::State::take_remembered() {
+  const auto of = [&](const std::string& text) {
+    return std::find_if(proposed.begin(), proposed.end(), [&](const auto& each) { return to_text(each) == text; });
+  };
+  const std::string text = choices().find(what, [&](const std::string& each) { return of(each) != proposed.end(); });
+  if (text.empty()) return false;
+  algorithm = *of(text);
+  proposed.clear();
+  return true;
+}
+
+// The fastest of those that can run, in turns: others may use the GPU meanwhile, now more and now less. The first
+// stays, unless another takes less time in every round.
+const cublasLtMatmulAlgo_t& CudaGemm::State::fastest(const void* from_a, const void* from_b, void* to) const {
+  constexpr int kRounds = 4, kMostTimes = 10;
+  constexpr double kReading = 200e-6, kMuchSlower = 1.5;  // seconds; of the first one's time
+  struct Candidate {
+    const cublasLtMatmulAlgo_t* algorithm;
+    std::unique_ptr<Timed> timed;
+    double now = 0, least = 0;
+    int wins = 0;
+  };
+  std::vector<Candidate> candidates;
+  double once = 0;
+  int times = 1;
+  for (const cublasLtMatmulAlgo_t& each : proposed) {
+    const auto work = [&] { check_blas(multiply(each, from_a, from_b, to), "measure a product"); };
+    try {
+      if (candidates.empty()) {
+        work();  // also what is loaded on first use
+        once = seconds_of(lane, work);
+        times = std::clamp(static_cast<int>(kReading / once), 1, kMostTimes);
+      }
+      candidates.push_back({&each, std::make_unique<Timed>(lane, work, times)});
+    } catch (const Error&) {  // one that cannot run, or be recorded
+    } catch (const OutOfMemory&) {
+    }
+    const auto so_many = static_cast<double>(candidates.size() + 1);
+    if (so_many * once * (1 + kRounds * times) > measuring.seconds) break;
+  }
+  for (int round = 0; round < kRounds && candidates.size() > 1; ++round) {
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      Candidate& each = candidates[round % 2 == 0 ? i : candidates.size() - 1 - i];
+      each.now = each.timed->seconds();
+    }
+    const double first = candidates[0].now;
+    for (Candidate& each : candidates) {
+      each.least = round == 0 ? each.now : std::min(each.least, each.now);
+      each.wins += each.now < first;
+    }
+    std::erase_if(candidates, [&](const Candidate& each) { return each.now > kMuchSlower * first; });
+  }
+  if (candidates.empty()) return proposed[0];
+  const Candidate* best = &candidates[0];
+  for (const Candidate& each : candidates)
+    if (each.wins == kRounds && each.least < best->least) best = &each;
+  return *best->algorithm;
+}
+
+void CudaGemm::run(const void* a, const void* b, void* c) const {
+  State& s = *state_;
+  if (!s.proposed.empty() && !s.lane.recording() && !s.take_remembered()) {
+    const cublasLtMatmulAlgo_t best = s.fastest(a, b, c);
+    choices().keep(s.what, to_text(best));
+    if (!s.take_remembered()) {  // what another lane chose is not proposed here
+      s.algorithm = best;
+      s.proposed.clear();
+    }
+  }
+  check_blas(s.multiply(s.algorithm, a, b, c), "multiply matrices");
 }
 
 }  // namespace lockstep

@@ -1,6 +1,5 @@
 // Matrix products by cuBLASLt, and which of its algorithms is taken.
 #ifdef LOCKSTEP_WITH_CUDA
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -11,17 +10,13 @@
 
 #include "base/file.h"
 #include "lane/cuda/gemm_cuda.h"
+#include "support/emulated.h"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
 
-// What the emulated GPU answers; nothing on a real one.
-std::optional<int64_t> emulated(const char* question) {
-  const auto ask = reinterpret_cast<int64_t (*)()>(::dlsym(RTLD_DEFAULT, question));
-  return ask ? std::optional(ask()) : std::nullopt;
-}
 constexpr int64_t kPlain = 1, kSlow = 2;  // algorithms of the emulated GPU
 
 // Choices are kept in a folder of the test's own.

@@ -1,6 +1,9 @@
 #include "lane/cuda/gemm_cuda.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -23,6 +26,28 @@ cudaDataType_t cublas_type(DType dtype) {
     default:
       return CUDA_R_32F;
   }
+}
+
+cublasLtEpilogue_t cublas_epilogue(const GemmEpilogue& epilogue) {
+  switch (epilogue.activation) {
+    case GemmEpilogue::relu:
+      return epilogue.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    case GemmEpilogue::gelu:
+      return epilogue.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    case GemmEpilogue::none:
+      break;
+  }
+  return epilogue.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+bool is_nan(const uint8_t* element, DType dtype) {
+  const auto read = [&](auto out) {
+    std::memcpy(&out, element, sizeof out);
+    return out;
+  };
+  if (dtype == DType::f64) return std::isnan(read(double{}));
+  if (dtype == DType::f32) return std::isnan(read(float{}));
+  return (read(uint16_t{}) & 0x7fff) > (dtype == DType::bf16 ? 0x7f80 : 0x7c00);
 }
 
 // An algorithm as it is remembered: its bytes, which a library of the same version understands.
@@ -54,6 +79,13 @@ CudaMath cuda_math() {
 
 bool CudaGemm::supports(DType dtype) { return is_floating(dtype); }
 
+// Operands and the result of one run.
+struct GemmPlaces {
+  const void* a;
+  const void* b;
+  void* c;
+};
+
 struct CudaGemm::State {
   CudaLane& lane;
   cublasLtMatmulDesc_t product = nullptr;
@@ -63,6 +95,7 @@ struct CudaGemm::State {
   std::string what;                            // it is chosen for
   GemmMeasuring measuring;
   bool wide = false;  // scales are double
+  bool bias = false;
 
   explicit State(CudaLane& on) : lane(on) {}
   ~State() {
@@ -73,11 +106,31 @@ struct CudaGemm::State {
 
   void propose(int most, DType out);
   bool take_remembered();
-  const cublasLtMatmulAlgo_t& fastest(const void* from_a, const void* from_b, void* to) const;
-  cublasStatus_t multiply(const cublasLtMatmulAlgo_t& by, const void* from_a, const void* from_b, void* to) const;
+  const cublasLtMatmulAlgo_t& fastest(const GemmPlaces& places) const;
+  void set_bias(const void* bias) const;
+  cublasStatus_t multiply(const cublasLtMatmulAlgo_t& by, const GemmPlaces& places) const;
 };
 
-CudaGemm::CudaGemm(CudaLane& lane, const GemmSpec& spec, CudaMath math, const GemmMeasuring& measuring) {
+CudaGemm::CudaGemm(CudaLane& lane, const GemmSpec& spec, CudaMath math, const GemmMeasuring& measuring)
+    : state_(prepare(lane, spec, math, {}, measuring)) {
+  if (!state_)
+    throw_error("cuda: no algorithm for a product of {} matrices {} x {} x {} of {}", spec.batch, spec.m, spec.k,
+                spec.n, name(spec.dtype));
+}
+
+std::optional<CudaGemm> CudaGemm::with_epilogue(CudaLane& lane, const GemmSpec& spec, CudaMath math,
+                                                const GemmEpilogue& epilogue, const GemmMeasuring& measuring) {
+  // Its gelu is not to the last bits of a float.
+  const bool exact = spec.dtype == DType::f32 && math == CudaMath::full;
+  if (exact && epilogue.activation == GemmEpilogue::gelu) return {};
+  if (!keeps_nan(lane, spec.dtype, math, epilogue.activation)) return {};
+  std::shared_ptr<State> state = prepare(lane, spec, math, epilogue, measuring);
+  return state ? std::optional(CudaGemm(std::move(state))) : std::nullopt;
+}
+
+// Null where there is no algorithm.
+std::shared_ptr<CudaGemm::State> CudaGemm::prepare(CudaLane& lane, const GemmSpec& spec, CudaMath math,
+                                                   const GemmEpilogue& epilogue, const GemmMeasuring& measuring) {
   const CudaBlas& blas = cuda_blas();
   auto state = std::make_shared<State>(lane);
   state->measuring = measuring;
@@ -97,6 +150,14 @@ CudaGemm::CudaGemm(CudaLane& lane, const GemmSpec& spec, CudaMath math, const Ge
   };
   set_operation(CUBLASLT_MATMUL_DESC_TRANSA, spec.transpose_b);
   set_operation(CUBLASLT_MATMUL_DESC_TRANSB, spec.transpose_a);
+  // A bias runs along their rows, so along our columns.
+  const cublasLtEpilogue_t then = cublas_epilogue(epilogue);
+  check_blas(blas.cublasLtMatmulDescSetAttribute(state->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &then, sizeof then),
+             "describe a product");
+  lane.blas_space();  // taken now, not while a step is recorded
+  state->bias = epilogue.bias;
+  // For where it lies algorithms are proposed: nowhere better than it has to.
+  state->set_bias(static_cast<const std::byte*>(lane.blas_space()) + kBiasAlignment);
   const auto layout = [&](cublasLtMatrixLayout_t& made, DType dtype, int64_t rows, int64_t cols, int64_t ld,
                           int64_t stride) {
     check_blas(blas.cublasLtMatrixLayoutCreate(&made, cublas_type(dtype), static_cast<uint64_t>(rows),
@@ -120,9 +181,7 @@ CudaGemm::CudaGemm(CudaLane& lane, const GemmSpec& spec, CudaMath math, const Ge
       2.0 * static_cast<double>(spec.batch * spec.m) * static_cast<double>(spec.n) * static_cast<double>(spec.k);
   constexpr int kMost = 8;
   state->propose(operations >= measuring.least_operations ? kMost : 1, out);
-  if (state->proposed.empty())
-    throw_error("cuda: no algorithm for a product of {} matrices {} x {} x {} of {}", spec.batch, spec.m, spec.k,
-                spec.n, name(spec.dtype));
+  if (state->proposed.empty()) return nullptr;
   state->algorithm = state->proposed[0];
   if (state->proposed.size() > 1) {
     const auto all = [](auto... numbers) {
@@ -130,16 +189,21 @@ CudaGemm::CudaGemm(CudaLane& lane, const GemmSpec& spec, CudaMath math, const Ge
       ((text += fmt::format(" {}", numbers)), ...);
       return text;
     };
-    state->what = fmt::format("{} cublasLt {} {}\n{} {}{}", lane.info().name, blas.cublasLtGetVersion(),
-                              static_cast<int>(compute), name(spec.dtype), name(out),
+    state->what = fmt::format("{} cublasLt {} {} {}\n{} {}{}", lane.info().name, blas.cublasLtGetVersion(),
+                              static_cast<int>(compute), static_cast<int>(then), name(spec.dtype), name(out),
                               all(spec.m, spec.n, spec.k, spec.transpose_a, spec.transpose_b, spec.lda, spec.ldb,
                                   spec.ldc, spec.batch, spec.stride_a, spec.stride_b, spec.stride_c));
     state->take_remembered();
   } else {
     state->proposed.clear();
   }
-  lane.blas_space();  // taken now, not while a step is recorded
-  state_ = std::move(state);
+  return state;
+}
+
+void CudaGemm::State::set_bias(const void* at) const {
+  if (bias)
+    check_blas(cuda_blas().cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &at, sizeof at),
+               "describe a product");
 }
 
 // Those that fit the space there is, best first as cuBLASLt believes.
@@ -161,6 +225,7 @@ void CudaGemm::State::propose(int most, DType out) {
     status =
         blas.cublasLtMatmulAlgoGetHeuristic(lane.blas(), product, a, b, c, c, preference, most, found.data(), &count);
   blas.cublasLtMatmulPreferenceDestroy(preference);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return;
   check_blas(status, "choose an algorithm");
   for (int i = 0; i < count; ++i) {
     const cublasLtMatmulHeuristicResult_t& each = found[static_cast<size_t>(i)];
@@ -168,14 +233,13 @@ void CudaGemm::State::propose(int most, DType out) {
   }
 }
 
-cublasStatus_t CudaGemm::State::multiply(const cublasLtMatmulAlgo_t& by, const void* from_a, const void* from_b,
-                                         void* to) const {
+cublasStatus_t CudaGemm::State::multiply(const cublasLtMatmulAlgo_t& by, const GemmPlaces& places) const {
   const float one = 1, zero = 0;
   const double wide_one = 1, wide_zero = 0;
   const void* alpha = wide ? static_cast<const void*>(&wide_one) : &one;
   const void* beta = wide ? static_cast<const void*>(&wide_zero) : &zero;
-  return cuda_blas().cublasLtMatmul(lane.blas(), product, alpha, from_b, a, from_a, b, beta, to, c, to, c, &by,
-                                    lane.blas_space(), CudaLane::kBlasBytes, lane.stream());
+  return cuda_blas().cublasLtMatmul(lane.blas(), product, alpha, places.b, a, places.a, b, beta, places.c, c, places.c,
+                                    c, &by, lane.blas_space(), CudaLane::kBlasBytes, lane.stream());
 }
 
 // Where one of those proposed was chosen before, it is taken.
@@ -192,7 +256,7 @@ bool CudaGemm::State::take_remembered() {
 
 // The fastest of those that can run, in turns: others may use the GPU meanwhile, now more and now less. The first
 // stays, unless another takes less time in every round.
-const cublasLtMatmulAlgo_t& CudaGemm::State::fastest(const void* from_a, const void* from_b, void* to) const {
+const cublasLtMatmulAlgo_t& CudaGemm::State::fastest(const GemmPlaces& places) const {
   constexpr int kRounds = 4, kMostTimes = 10;
   constexpr double kReading = 200e-6, kMuchSlower = 1.5;  // seconds; of the first one's time
   struct Candidate {
@@ -205,7 +269,7 @@ const cublasLtMatmulAlgo_t& CudaGemm::State::fastest(const void* from_a, const v
   double once = 0;
   int times = 1;
   for (const cublasLtMatmulAlgo_t& each : proposed) {
-    const auto work = [&] { check_blas(multiply(each, from_a, from_b, to), "measure a product"); };
+    const auto work = [&] { check_blas(multiply(each, places), "measure a product"); };
     try {
       if (candidates.empty()) {
         work();  // also what is loaded on first use
@@ -238,17 +302,63 @@ const cublasLtMatmulAlgo_t& CudaGemm::State::fastest(const void* from_a, const v
   return *best->algorithm;
 }
 
-void CudaGemm::run(const void* a, const void* b, void* c) const {
+void CudaGemm::run(const void* a, const void* b, void* c, const void* bias) const {
   State& s = *state_;
+  LOCKSTEP_CHECK(s.bias == (bias != nullptr));
+  LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(bias) % kBiasAlignment == 0);
+  s.set_bias(bias);
+  const GemmPlaces places{a, b, c};
   if (!s.proposed.empty() && !s.lane.recording() && !s.take_remembered()) {
-    const cublasLtMatmulAlgo_t best = s.fastest(a, b, c);
+    const cublasLtMatmulAlgo_t best = s.fastest(places);
     choices().keep(s.what, to_text(best));
     if (!s.take_remembered()) {  // what another lane chose is not proposed here
       s.algorithm = best;
       s.proposed.clear();
     }
   }
-  check_blas(s.multiply(s.algorithm, a, b, c), "multiply matrices");
+  check_blas(s.multiply(s.algorithm, places), "multiply matrices");
+}
+
+// Found out by small products, once on a machine: cuBLASLt does not say.
+bool CudaGemm::keeps_nan(CudaLane& lane, DType dtype, CudaMath math, GemmEpilogue::Activation activation) {
+  if (activation == GemmEpilogue::none) return true;
+  const std::string what =
+      fmt::format("{} cublasLt {} {} of NaN\n{} {}", lane.info().name, cuda_blas().cublasLtGetVersion(),
+                  static_cast<int>(activation), name(dtype), math == CudaMath::tf32);
+  const std::string known =
+      choices().find(what, [](const std::string& text) { return text == "kept" || text == "lost"; });
+  if (!known.empty()) return known == "kept";
+  if (lane.recording()) return false;
+  constexpr int64_t kSize = 64;
+  const GemmSpec spec{.dtype = dtype,
+                      .m = kSize,
+                      .n = kSize,
+                      .k = kSize,
+                      .lda = kSize,
+                      .ldb = kSize,
+                      .ldc = kSize,
+                      .stride_a = 0,
+                      .stride_b = 0,
+                      .stride_c = 0};
+  const auto state = prepare(lane, spec, math, {.bias = true, .activation = activation}, {.least_operations = 0});
+  if (!state) return false;
+  const CudaLane::WaitsOnce once;
+  const int64_t each = size_of(dtype);
+  const BufferPtr zeros = lane.allocate(kSize * kSize * each), bias = lane.allocate(kSize * each),
+                  result = lane.allocate(kSize * kSize * each);
+  lane.clear(zeros->data(), zeros->size());
+  std::vector<uint8_t> bytes(static_cast<size_t>(result->size()), 0xff);  // NaN, of any size
+  lane.to_device(bias->data(), bytes.data(), bias->size());
+  state->set_bias(bias->data());
+  const auto algorithms = state->proposed.empty() ? std::vector{state->algorithm} : state->proposed;
+  bool kept = true;
+  for (const cublasLtMatmulAlgo_t& by : algorithms) {
+    lane.clear(result->data(), result->size());
+    if (state->multiply(by, {zeros->data(), zeros->data(), result->data()}) != CUBLAS_STATUS_SUCCESS) continue;
+    lane.to_host(bytes.data(), result->data(), result->size());
+    for (size_t i = 0; i < bytes.size(); i += static_cast<size_t>(each)) kept &= is_nan(&bytes[i], dtype);
+  }
+  return choices().keep(what, kept ? "kept" : "lost") == "kept";
 }
 
 }  // namespace lockstep

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "lane/cpu/gemm.h"
 #include "lane/cuda/cuda_lane.h"
@@ -12,6 +14,15 @@ namespace lockstep {
 
 // How f32 is multiplied: whole, or with significands of 11 bits by the tensor cores (JAX's default on these GPUs).
 enum class CudaMath { full, tf32 };
+
+// What is done to each element of a product besides: first a bias for each column is added, then the activation
+// computed, in f32, before the element is rounded. gelu is that of the tanh formula.
+struct GemmEpilogue {
+  enum Activation : uint8_t { none, relu, gelu };
+
+  bool bias = false;
+  Activation activation = none;
+};
 
 // How algorithms are measured.
 struct GemmMeasuring {
@@ -26,13 +37,25 @@ class CudaGemm {
 
   // REQUIRES: supports(spec.dtype); extents of at least 1.
   CudaGemm(CudaLane& lane, const GemmSpec& spec, CudaMath math, const GemmMeasuring& measuring = {});
+  // Nothing where cuBLASLt has no algorithm for it, or one that makes a number of NaN; gelu of whole floats (`full`) is
+  // not exact enough.
+  static std::optional<CudaGemm> with_epilogue(CudaLane& lane, const GemmSpec& spec, CudaMath math,
+                                               const GemmEpilogue& epilogue, const GemmMeasuring& measuring = {});
 
+  // The bias, where there is one, is of n elements of C's dtype, the same for the whole batch, and begins at a multiple
+  // of kBiasAlignment bytes.
   // Nothing is measured while the lane is recording: then it is the algorithm that cuBLASLt proposes first, unless
   // another was chosen before.
-  void run(const void* a, const void* b, void* c) const;
+  void run(const void* a, const void* b, void* c, const void* bias = nullptr) const;
+  static constexpr int64_t kBiasAlignment = 16;
 
  private:
   struct State;
+  explicit CudaGemm(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  static std::shared_ptr<State> prepare(CudaLane&, const GemmSpec&, CudaMath, const GemmEpilogue&,
+                                        const GemmMeasuring&);
+  static bool keeps_nan(CudaLane&, DType, CudaMath, GemmEpilogue::Activation);
+
   std::shared_ptr<State> state_;
 };
 

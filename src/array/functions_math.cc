@@ -4,6 +4,7 @@
 #include "array/promote.h"
 #include "base/check.h"
 #include "lockstep/math.h"
+#include "ops/activations.h"
 #include "ops/elementwise.h"
 #include "ops/shape_ops.h"
 
@@ -211,25 +212,10 @@ Array astype(const Array& x, DType dtype) {
       "astype", {x}, [&](Builder&, const Values& v) { return convert(v[0], dtype); }, literal);
 }
 
-Array relu(const Array& x) {
-  // The comparison that is false for NaN chooses x, so that NaN is handed on.
-  return numeric("relu", x, [](Value v) { return select(le(v, zeros_like(v)), zeros_like(v), v); });
-}
-
-Array gelu(const Array& x) {
-  constexpr double kRootTwoOverPi = 0.79788456080286535588;
-  return floating("gelu", x,
-                  [](Value v) { return v * (0.5 * (1.0 + tanh(kRootTwoOverPi * (v + 0.044715 * (v * v * v))))); });
-}
-
-Array gelu_exact(const Array& x) {
-  constexpr double kRootHalf = 0.70710678118654752440;
-  return floating("gelu_exact", x, [](Value v) { return v * (0.5 * (1.0 + erf(kRootHalf * v))); });
-}
-
-Array silu(const Array& x) {
-  return floating("silu", x, [](Value v) { return v * logistic(v); });
-}
+Array relu(const Array& x) { return numeric("relu", x, relu); }
+Array gelu(const Array& x) { return floating("gelu", x, gelu); }
+Array gelu_exact(const Array& x) { return floating("gelu_exact", x, gelu_exact); }
+Array silu(const Array& x) { return floating("silu", x, silu); }
 
 Array stop_gradient(const Array& x) {
   return apply1("stop_gradient", {x}, [](Builder&, const Values& v) { return stop_gradient(v[0]); });

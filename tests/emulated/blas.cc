@@ -1,8 +1,14 @@
 // The functions of CUDA's matrix library that are used, as plain loops.
 #include <cublasLt.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "emulated/halves.h"
 #include "emulated/stream.h"
@@ -16,9 +22,34 @@ struct Layout {
   int32_t batch = 1;
   int64_t stride = 0;
 };
+// In the first bytes of cuBLASLt's.
+enum class Algorithm : uint64_t { plain = 1, slow, fails, large };
+
 struct Description {
   cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  const void* bias = nullptr;
 };
+
+// What follows a sum. LOCKSTEP_EMULATED_RELU=lossy: its relu makes 0 of NaN.
+double finished(double x, cublasLtEpilogue_t epilogue) {
+  if (epilogue & CUBLASLT_EPILOGUE_RELU) {
+    const char* relu = std::getenv("LOCKSTEP_EMULATED_RELU");
+    const bool is_lossy = relu && std::strcmp(relu, "lossy") == 0;
+    return x > 0 || (std::isnan(x) && !is_lossy) ? x : 0;
+  }
+  if (epilogue & CUBLASLT_EPILOGUE_GELU)
+    return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+  return x;
+}
+
+// The power of two it is a multiple of, 256 at most.
+uint64_t alignment(const void* pointer) {
+  const auto place = reinterpret_cast<uintptr_t>(pointer) | 256;
+  return place & (~place + 1);
+}
+
+std::atomic<int64_t> products = 0, last_algorithm = 0, last_epilogue = 0;
 
 Layout& layout(void* of) { return *static_cast<Layout*>(of); }
 
@@ -55,6 +86,7 @@ void write(void* to, cudaDataType type, int64_t i, double value) {
 }  // namespace
 }  // namespace emulated
 
+using emulated::Algorithm;
 using emulated::Description;
 using emulated::layout;
 using emulated::Layout;
@@ -77,11 +109,14 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t of) {
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t of, cublasLtMatmulDescAttributes_t attribute,
                                               const void* value, size_t) {
   auto& description = *reinterpret_cast<Description*>(of);
-  const cublasOperation_t operation = *static_cast<const cublasOperation_t*>(value);
   if (attribute == CUBLASLT_MATMUL_DESC_TRANSA)
-    description.a = operation;
+    description.a = *static_cast<const cublasOperation_t*>(value);
   else if (attribute == CUBLASLT_MATMUL_DESC_TRANSB)
-    description.b = operation;
+    description.b = *static_cast<const cublasOperation_t*>(value);
+  else if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE)
+    description.epilogue = *static_cast<const cublasLtEpilogue_t*>(value);
+  else if (attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER)
+    description.bias = *static_cast<const void* const*>(value);
   else
     return CUBLAS_STATUS_NOT_SUPPORTED;
   return CUBLAS_STATUS_SUCCESS;
@@ -118,23 +153,51 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, 
                                                     const void*, size_t) {
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t*,
-                                              int* found) {
-  *found = 1;
+// Where several are asked for, there is a slow one, one that cannot run, one that is not slow, and one that wants too
+// much space. f64 has no epilogues. The bias of an algorithm is to lie as well as it did here.
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t of, cublasLtMatrixLayout_t,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                              cublasLtMatrixLayout_t layout_d, cublasLtMatmulPreference_t, int most,
+                                              cublasLtMatmulHeuristicResult_t* proposed, int* found) {
+  const auto& description = *reinterpret_cast<const Description*>(of);
+  *found = 0;
+  if (description.epilogue != CUBLASLT_EPILOGUE_DEFAULT && layout(layout_d).type == CUDA_R_64F)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  constexpr Algorithm kSeveral[] = {Algorithm::slow, Algorithm::fails, Algorithm::plain, Algorithm::large};
+  *found = std::min(most, 4);
+  for (int i = 0; i < *found; ++i) {
+    proposed[i] = {};
+    proposed[i].algo.data[0] = static_cast<uint64_t>(most == 1 ? Algorithm::plain : kSeveral[i]);
+    proposed[i].algo.data[1] = emulated::alignment(description.bias);
+    proposed[i].workspaceSize = most > 1 && kSeveral[i] == Algorithm::large ? size_t{1} << 40 : 0;
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
+size_t cublasLtGetVersion() { return 1; }
+
+// What tests ask for: how many products were put on a stream, and by which algorithm and with what epilogue the last.
+int64_t emulated_products() { return emulated::products; }
+int64_t emulated_algorithm() { return emulated::last_algorithm; }
+int64_t emulated_epilogue() { return emulated::last_epilogue; }
 
 // Matrices are stored column by column; C is not read, as its factor is zero wherever this is called.
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t of, const void*, const void* a,
                               cublasLtMatrixLayout_t layout_a, const void* b, cublasLtMatrixLayout_t layout_b,
                               const void*, const void*, cublasLtMatrixLayout_t, void* d,
-                              cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t*, void*, size_t,
+                              cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t* by, void*, size_t,
                               cudaStream_t stream) {
+  const auto algorithm = static_cast<Algorithm>(by->data[0]);
   const auto description = *reinterpret_cast<const Description*>(of);
+  const bool has_bias = description.epilogue & CUBLASLT_EPILOGUE_BIAS;
+  if (algorithm != Algorithm::plain && algorithm != Algorithm::slow) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (has_bias && (!description.bias || emulated::alignment(description.bias) < by->data[1]))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  ++emulated::products;
+  emulated::last_algorithm = static_cast<int64_t>(algorithm);
+  emulated::last_epilogue = description.epilogue;
   const Layout la = layout(layout_a), lb = layout(layout_b), ld = layout(layout_d);
   emulated::put(stream, [=] {
+    if (algorithm == Algorithm::slow) std::this_thread::sleep_for(std::chrono::milliseconds(2));
     const int64_t depth = description.a == CUBLAS_OP_N ? la.cols : la.rows;
     const auto at = [](const Layout& l, bool turned, int64_t row, int64_t col) {
       return turned ? col + row * l.line : row + col * l.line;
@@ -146,7 +209,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t of, const v
           for (int64_t k = 0; k < depth; ++k)
             sum += emulated::read(a, la.type, p * la.stride + at(la, description.a != CUBLAS_OP_N, m, k)) *
                    emulated::read(b, lb.type, p * lb.stride + at(lb, description.b != CUBLAS_OP_N, k, n));
-          emulated::write(d, ld.type, p * ld.stride + m + n * ld.line, sum);
+          if (has_bias) sum += emulated::read(description.bias, ld.type, m);
+          emulated::write(d, ld.type, p * ld.stride + m + n * ld.line, emulated::finished(sum, description.epilogue));
         }
   });
   return CUBLAS_STATUS_SUCCESS;

@@ -73,8 +73,18 @@ class CudaLane {
   // look() is not called any more when it returns.
   void unwatch(Watched* watched);
 
-  // How often this thread has waited so.
+  // How often this thread has waited so; but for what is done once and not each time, while there is a WaitsOnce.
   static int64_t waits();
+  class WaitsOnce {
+   public:
+    WaitsOnce() : before_(waits()) {}
+    ~WaitsOnce() { set_waits(before_); }
+    WaitsOnce(const WaitsOnce&) = delete;
+    WaitsOnce& operator=(const WaitsOnce&) = delete;
+
+   private:
+    const int64_t before_;
+  };
   void copy(void* to, const void* from, int64_t bytes);
   void clear(void* to, int64_t bytes);
 
@@ -98,6 +108,7 @@ class CudaLane {
  private:
   CudaLane(int gpu, bool alone);
   void wait_until_idle(bool all);
+  static void set_waits(int64_t count);
   bool is_watched();
   struct Block;
   Block* take_block();

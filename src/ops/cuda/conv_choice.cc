@@ -1,16 +1,13 @@
 #include "ops/cuda/conv_choice.h"
 
 #include <atomic>
-#include <chrono>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <sstream>
 #include <vector>
 
-#include "base/file.h"
-#include "base/md5.h"
 #include "lane/cuda/conv_cuda.h"
+#include "lane/cuda/measured.h"
 #include "ops/cuda/conv_image_text.h"
 #include "ops/cuda/conv_text.h"
 #include "ops/cuda/elementwise_cuda.h"
@@ -146,51 +143,6 @@ ConvWork by_dnn(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec, con
   };
 }
 
-// Work that is queued many times over, to be timed.
-class Timed {
- public:
-  // Throws Error when it cannot be recorded.
-  Timed(CudaLane& lane, const std::function<void()>& work) : lane_(lane) {
-    constexpr int kTimes = 10;
-    work();  // also what is prepared on first use
-    graph_ = lane.record([&] {
-      for (int i = 0; i < kTimes; ++i) work();
-    });
-  }
-  ~Timed() { lane_.forget(graph_); }
-  Timed(const Timed&) = delete;
-  Timed& operator=(const Timed&) = delete;
-
-  double seconds() const {
-    using Clock = std::chrono::steady_clock;
-    wait();
-    const Clock::time_point start = Clock::now();
-    lane_.replay(graph_);
-    wait();
-    return std::chrono::duration<double>(Clock::now() - start).count();
-  }
-
- private:
-  void wait() const { check_cuda(cuda().cudaStreamSynchronize(lane_.stream()), "measure a convolution"); }
-
-  CudaLane& lane_;
-  cudaGraphExec_t graph_ = nullptr;
-};
-
-// Does one take less time than the other, nearly each time? In turns: others may use the GPU meanwhile, now more and
-// now less.
-bool is_clearly_faster(const Timed& one, const Timed& other) {
-  constexpr int kRounds = 12, kExceptions = 1;
-  int first = 0;
-  for (const Timed* each : {&one, &other}) each->seconds();
-  for (int round = 0; round < kRounds; ++round) {
-    const bool turned = round % 2 != 0;
-    const double before = (turned ? other : one).seconds(), after = (turned ? one : other).seconds();
-    first += turned ? after < before : before < after;
-  }
-  return first >= kRounds - kExceptions;
-}
-
 // "own", or "cudnn 1 0 4096": algorithm, kind of products, bytes of work space.
 std::string to_text(const std::optional<CudaConv::Algorithm>& choice) {
   return choice ? fmt::format("cudnn {} {} {}", choice->number, choice->math, choice->space) : "own";
@@ -203,40 +155,7 @@ std::optional<CudaConv::Algorithm> from_text(const std::string& text) {
   return {};
 }
 
-std::string key_of(const std::string& text, CudaLane& lane) {
-  const std::string all =
-      fmt::format("{} cudnn {} {}\n{}", lane.info().name, CudaConv::version(), cuda_math() == CudaMath::tf32, text);
-  return md5_hex(std::span(reinterpret_cast<const uint8_t*>(all.data()), all.size()));
-}
-
-std::string file_of(const std::string& key) {
-  const std::string folder = cuda_cache_folder();
-  return folder.empty() ? "" : fmt::format("{}/{}.conv", folder, key);
-}
-
-// Empty when nothing was chosen, or it cannot be read.
-std::string remembered(const std::string& key) {
-  const std::string path = file_of(key);
-  try {
-    FileSystem& files = FileSystem::real();
-    if (path.empty() || !files.exists(path)) return "";
-    std::string text(static_cast<size_t>(files.size(path)), '\0');
-    files.read(path, 0, std::span(reinterpret_cast<uint8_t*>(text.data()), text.size()));
-    return text.starts_with("own") || from_text(text) ? text : "";
-  } catch (const IoError&) {
-    return "";
-  }
-}
-
-void remember(const std::string& key, const std::string& text) {
-  const std::string path = file_of(key);
-  if (path.empty()) return;
-  try {
-    FileSystem::real().make_dirs(parent_dir(path));
-    FileSystem::real().write_atomic(path, std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size()));
-  } catch (const IoError&) {  // the next run measures again
-  }
-}
+bool is_choice(const std::string& text) { return text.starts_with("own") || from_text(text); }
 
 // What cuDNN takes, or nothing where it is not clearly faster than our own kernel.
 std::optional<CudaConv::Algorithm> measure(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec,
@@ -273,18 +192,17 @@ std::optional<CudaConv::Algorithm> choice_of(ConvPass pass, const ConvSpec& conv
   if (by == ConvWay::own || CudaConv::version() == 0 || spec.cuda->recording()) return {};
   if (by == ConvWay::dnn) return measure(pass, conv, spec, body, by, own);
   static std::mutex mutex;
-  static auto* const chosen = new std::map<std::string, std::string>;
-  const std::lock_guard lock(mutex);
-  const std::string key = key_of(own.text, *spec.cuda);
-  std::string& text = (*chosen)[key];
-  if (text.empty()) text = remembered(key);
+  static auto* const choices = new Choices("conv");
+  const std::lock_guard lock(mutex);  // each is measured once
+  const std::string what = fmt::format("{} cudnn {} {}\n{}", spec.cuda->info().name, CudaConv::version(),
+                                       cuda_math() == CudaMath::tf32, own.text);
+  std::string text = choices->find(what, is_choice);
   if (text.empty()) {
     try {
-      text = to_text(measure(pass, conv, spec, body, by, own));
+      text = choices->keep(what, to_text(measure(pass, conv, spec, body, by, own)));
     } catch (const OutOfMemory&) {
       return {};  // there is room for the convolution alone, perhaps; the next run measures again
     }
-    remember(key, text);
   }
   return from_text(text);
 }

@@ -1,5 +1,5 @@
 // Contractions on the GPU: a matrix product by cuBLASLt, with copies before and after where axes have to change places,
-// and an elementwise program on its result.
+// and an elementwise program on its result, where cuBLASLt does not do that as well.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -7,10 +7,12 @@
 #include "lane/cuda/gemm_cuda.h"
 #include "ops/contraction.h"
 #include "ops/cuda/elementwise_cuda.h"
+#include "ops/cuda/gemm_epilogue.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/row_product_text.h"
 #include "ops/cuda/share_text.h"
 #include "ops/cuda/text.h"
+#include "ops/elementwise.h"
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
 
@@ -30,21 +32,26 @@ struct CudaReorder {
   }
 };
 
+Contraction contraction_of(const KernelSpec& spec) {
+  return contraction(spec.attrs.get<std::string>("spec"), spec.in[0], spec.in[1]);
+}
+
 class CudaProduct {
  public:
-  CudaProduct(const KernelSpec& spec, const Type& result)
-      : plan_(contraction(spec.attrs.get<std::string>("spec"), spec.in[0], spec.in[1])), lane_(spec.cuda) {
+  // By that product of matrices, where it is given.
+  CudaProduct(const KernelSpec& spec, const Type& result, std::optional<CudaGemm> by = {})
+      : plan_(contraction_of(spec)), lane_(spec.cuda), gemm_(std::move(by)) {
     const Type& a = spec.in[plan_.swapped ? 1 : 0];
     const Type& b = spec.in[plan_.swapped ? 0 : 1];
     bytes_ = result.bytes();
     const GemmSpec& g = plan_.gemm;
-    if (bytes_ > 0 && g.k > 0) gemm_.emplace(*spec.cuda, g, cuda_math());
+    if (!gemm_ && bytes_ > 0 && g.k > 0) gemm_.emplace(*spec.cuda, g, cuda_math());
     if (plan_.copy_a) a_.emplace(spec, a, *plan_.copy_a);
     if (plan_.copy_b) b_.emplace(spec, b, *plan_.copy_b);
     if (plan_.copy_c) c_.emplace(spec, Type{result.dtype, plan_.product}, *plan_.copy_c);
   }
 
-  void run(const void* const* in, void* out) const {
+  void run(const void* const* in, void* out, const void* bias = nullptr) const {
     if (!gemm_) return lane_->clear(out, bytes_);
     const void* a = in[plan_.swapped ? 1 : 0];
     const void* b = in[plan_.swapped ? 0 : 1];
@@ -54,7 +61,7 @@ class CudaProduct {
       how->kernel(&from, &to);
       return static_cast<const void*>(to);
     };
-    gemm_->run(reordered(a_, a), reordered(b_, b), c_ ? static_cast<void*>(c_->buffer->data()) : out);
+    gemm_->run(reordered(a_, a), reordered(b_, b), c_ ? static_cast<void*>(c_->buffer->data()) : out, bias);
     if (!c_) return;
     const void* from = c_->buffer->data();
     c_->kernel(&from, &out);
@@ -256,9 +263,48 @@ CudaSpread spread_of(const StepSpec& spec) {
           .give = [=](int64_t cols) { return shared_sums_give(g, cols, rounded); }};
 }
 
+// All of it by cuBLASLt, where it can; but for where relu gave 0.
+Kernel by_epilogue(const KernelSpec& spec, const Program& body) {
+  const Contraction plan = contraction_of(spec);
+  const GemmSpec& g = plan.gemm;
+  const Type& type = body.types[body.inputs[0]];
+  if (plan.copy_c || type.bytes() == 0 || g.k == 0) return {};
+  const std::optional<MatchedEpilogue> matched = epilogue_of(body, g.n);
+  if (!matched) return {};
+  std::optional<CudaGemm> gemm = CudaGemm::with_epilogue(*spec.cuda, g, cuda_math(), matched->epilogue);
+  if (!gemm) return {};
+  struct State {
+    CudaProduct product;
+    CudaLane& lane;
+    size_t result;
+    BufferPtr bias;  // for one that begins anywhere, as a part of an array may
+    std::optional<size_t> is_cut;
+    Kernel cut;
+  };
+  auto state = std::make_shared<State>(
+      State{CudaProduct(spec, type, std::move(gemm)), *spec.cuda, matched->result, {}, matched->is_cut, {}});
+  if (matched->epilogue.bias) state->bias = spec.cuda->allocate(spec.in[2].bytes());
+  if (matched->is_cut) {
+    Builder b;
+    const Value x = b.input(type);
+    state->cut = elementwise_program_cuda(b.take(Values{le(x, zeros_like(x))}), spec);
+  }
+  return [state](const void* const* in, void* const* out) {
+    const State& s = *state;
+    const void* bias = s.bias ? in[2] : nullptr;
+    if (reinterpret_cast<uintptr_t>(bias) % CudaGemm::kBiasAlignment != 0) {
+      s.lane.copy(s.bias->data(), bias, s.bias->size());
+      bias = s.bias->data();
+    }
+    s.product.run(in, out[s.result], bias);
+    const void* const made = out[s.result];
+    if (s.is_cut) s.cut(&made, &out[*s.is_cut]);
+  };
+}
+
 // With a step, where it is a product of matrices that are read as they lie.
 Kernel with_step(const KernelSpec& spec, const Program& body, Kernel apart) {
-  const Contraction plan = contraction(spec.attrs.get<std::string>("spec"), spec.in[0], spec.in[1]);
+  const Contraction plan = contraction_of(spec);
   if (plan.copy_a || plan.copy_b || plan.copy_c) return apart;
   if (plan.gemm.dtype == DType::f32 && cuda_math() != CudaMath::tf32) return apart;
   if (spec.cuda->info().major < 8) return apart;
@@ -280,6 +326,7 @@ Kernel einsum_cuda(const KernelSpec& spec) {
 Kernel einsum_fused_cuda(const KernelSpec& spec) {
   if (!CudaGemm::supports(spec.in[0].dtype)) return {};
   const Program& body = spec.attrs.program("body");
+  if (Kernel alone = by_epilogue(spec, body)) return with_step(spec, body, std::move(alone));
   auto product = std::make_shared<const CudaProduct>(spec, body.types[body.inputs[0]]);
   return with_step(spec, body,
                    then_body([product](const void* const* in, void* out) { product->run(in, out); }, 2, body, spec));

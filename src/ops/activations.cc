@@ -1,0 +1,22 @@
+#include "ops/activations.h"
+
+#include "ops/elementwise.h"
+
+namespace lockstep {
+
+// The comparison that is false for NaN chooses x, so that NaN is handed on.
+Value relu(Value x) { return select(le(x, zeros_like(x)), zeros_like(x), x); }
+
+Value gelu(Value x) {
+  constexpr double kRootTwoOverPi = 0.79788456080286535588;
+  return x * (0.5 * (1.0 + tanh(kRootTwoOverPi * (x + 0.044715 * (x * x * x)))));
+}
+
+Value gelu_exact(Value x) {
+  constexpr double kRootHalf = 0.70710678118654752440;
+  return x * (0.5 * (1.0 + erf(kRootHalf * x)));
+}
+
+Value silu(Value x) { return x * logistic(x); }
+
+}  // namespace lockstep

@@ -1,0 +1,174 @@
+// Matrix products by cuBLASLt, and which of its algorithms is taken.
+#ifdef LOCKSTEP_WITH_CUDA
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+
+#include "base/file.h"
+#include "lane/cuda/gemm_cuda.h"
+#include "support/emulated.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kPlain = 1, kSlow = 2;  // algorithms of the emulated GPU
+
+// Choices are kept in a folder of the test's own.
+class GemmOnGpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
+    if (const char* value = std::getenv("LOCKSTEP_CACHE_DIR")) before_ = value;
+    ::setenv("LOCKSTEP_CACHE_DIR", folder_.path().c_str(), 1);
+    forget_gemm_choices();
+  }
+  void TearDown() override {
+    if (before_)
+      ::setenv("LOCKSTEP_CACHE_DIR", before_->c_str(), 1);
+    else
+      ::unsetenv("LOCKSTEP_CACHE_DIR");
+  }
+
+  std::vector<fs::path> files() const {
+    std::vector<fs::path> out;
+    const fs::path folder = fs::path(folder_.path()) / "cuda";
+    if (!fs::exists(folder)) return out;
+    for (const auto& each : fs::directory_iterator(folder))
+      if (each.path().extension() == ".gemm") out.push_back(each.path());
+    return out;
+  }
+
+  TempDir folder_;
+
+ private:
+  std::optional<std::string> before_;
+};
+
+// [m, k] x [k, n] of small whole numbers, whose sums are exact.
+struct Product {
+  CudaLane& lane = CudaLane::local();
+  GemmSpec spec{
+      .m = 64, .n = 48, .k = 32, .lda = 32, .ldb = 48, .ldc = 48, .stride_a = 0, .stride_b = 0, .stride_c = 0};
+  std::vector<float> a = numbers(spec.m * spec.k, 1), b = numbers(spec.k * spec.n, 2);
+  BufferPtr on_a = on_gpu(a), on_b = on_gpu(b), on_c = lane.allocate(spec.m * spec.n * 4);
+
+  static std::vector<float> numbers(int64_t count, unsigned seed) {
+    std::mt19937 random(seed);
+    std::vector<float> out(static_cast<size_t>(count));
+    for (float& each : out) each = static_cast<float>(random() % 9) - 4;
+    return out;
+  }
+  BufferPtr on_gpu(const std::vector<float>& host) const {
+    BufferPtr out = lane.allocate(static_cast<int64_t>(host.size()) * 4);
+    lane.to_device(out->data(), host.data(), out->size());
+    return out;
+  }
+  CudaGemm gemm(double least_operations = 0) const {
+    return {lane, spec, CudaMath::tf32, {.least_operations = least_operations, .seconds = 10}};
+  }
+  void run(const CudaGemm& gemm) const { gemm.run(on_a->data(), on_b->data(), on_c->data()); }
+  void expect_right() const {
+    std::vector<float> got(static_cast<size_t>(spec.m * spec.n));
+    lane.to_host(got.data(), on_c->data(), on_c->size());
+    for (int64_t i = 0; i < spec.m; ++i)
+      for (int64_t j = 0; j < spec.n; ++j) {
+        float sum = 0;
+        for (int64_t k = 0; k < spec.k; ++k)
+          sum += a[static_cast<size_t>(i * spec.k + k)] * b[static_cast<size_t>(k * spec.n + j)];
+        ASSERT_EQ(got[static_cast<size_t>(i * spec.n + j)], sum) << i << ", " << j;
+      }
+  }
+};
+
+TEST_F(GemmOnGpu, ThatIsSmallIsNotMeasured) {
+  const Product product;
+  const auto before = emulated("emulated_products");
+  product.run(product.gemm(1e9));
+  product.expect_right();
+  EXPECT_TRUE(files().empty());
+  if (before) {
+    EXPECT_EQ(emulated("emulated_products"), *before + 1);
+  }
+}
+
+TEST_F(GemmOnGpu, ThatIsLargeTakesTheFastestAlgorithmThatRuns) {
+  const Product product;
+  const CudaGemm gemm = product.gemm();
+  const int64_t waits = CudaLane::waits();
+  product.run(gemm);
+  EXPECT_EQ(CudaLane::waits(), waits) << "a program that waits is not recorded";
+  product.expect_right();
+  EXPECT_EQ(files().size(), 1u);
+  const auto before = emulated("emulated_products");
+  product.run(gemm);
+  product.expect_right();
+  if (!before) return;
+  EXPECT_EQ(emulated("emulated_products"), *before + 1) << "measured again";
+  EXPECT_EQ(emulated("emulated_algorithm"), kPlain);
+}
+
+TEST_F(GemmOnGpu, IsMeasuredOnceInAProcessAndOnceOnAMachine) {
+  const Product product;
+  product.run(product.gemm());
+  ASSERT_EQ(files().size(), 1u);
+  for (const bool process_remembers : {true, false}) {
+    if (!process_remembers) forget_gemm_choices();
+    const auto before = emulated("emulated_products");
+    product.run(product.gemm());
+    product.expect_right();
+    if (!before) continue;
+    EXPECT_EQ(emulated("emulated_products"), *before + 1) << process_remembers;
+    EXPECT_EQ(emulated("emulated_algorithm"), kPlain);
+  }
+  EXPECT_EQ(files().size(), 1u);
+}
+
+TEST_F(GemmOnGpu, OfWhichAFileIsDamagedIsMeasuredAgain) {
+  const Product product;
+  product.run(product.gemm());
+  ASSERT_EQ(files().size(), 1u);
+  const fs::path file = files()[0];
+  const auto content = [&] {
+    std::ifstream in(file, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  const std::string whole = content();
+  for (const std::string& damaged : {std::string(), whole.substr(0, 40), std::string(whole.size(), 'f'), whole + "0"}) {
+    std::ofstream(file, std::ios::binary | std::ios::trunc) << damaged;
+    forget_gemm_choices();
+    const auto before = emulated("emulated_products");
+    product.run(product.gemm());
+    product.expect_right();
+    if (before) {
+      EXPECT_GT(emulated("emulated_products"), *before + 1) << damaged;
+      EXPECT_EQ(content(), whole);
+    } else {
+      EXPECT_EQ(content().size(), whole.size());
+    }
+  }
+}
+
+TEST_F(GemmOnGpu, IsNotMeasuredWhileAProgramIsRecorded) {
+  const Product product;
+  const CudaGemm gemm = product.gemm();
+  const cudaGraphExec_t graph = product.lane.record([&] { product.run(gemm); });
+  product.lane.replay(graph);
+  product.expect_right();
+  EXPECT_TRUE(files().empty());
+  if (const auto last = emulated("emulated_algorithm")) {
+    EXPECT_EQ(*last, kSlow);
+  }
+  product.run(gemm);  // now it is
+  EXPECT_EQ(files().size(), 1u);
+  product.lane.forget(graph);
+}
+
+}  // namespace
+}  // namespace lockstep
+#endif

@@ -1,0 +1,229 @@
+// Matrix products on a GPU with what follows them done by cuBLASLt: a bias, relu, gelu.
+#ifdef LOCKSTEP_WITH_CUDA
+#include <cublasLt.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "base/file.h"
+#include "lane/cuda/gemm_cuda.h"
+#include "ops/activations.h"
+#include "ops/einsum.h"
+#include "ops/elementwise.h"
+#include "ops/shape_ops.h"
+#include "passes/passes.h"
+#include "rows/on_gpu.h"
+#include "support/emulated.h"
+
+namespace lockstep {
+namespace {
+
+using Function = Value (*)(Value);
+Value same(Value x) { return x; }
+Value largest(Value x) { return maximum(x, zeros_like(x)); }
+
+struct Layer {
+  const char* spec;
+  Shape left, right;
+  Shape bias;  // empty: none
+  bool bias_first = false;
+};
+
+// The last dimensions of the result are the bias's.
+Program program_of(const Layer& p, DType dtype, Function then) {
+  Builder b;
+  const Value left = b.input({dtype, p.left}), right = b.input({dtype, p.right});
+  Value x = einsum(p.spec, left, right);
+  if (!p.bias.empty()) {
+    std::vector<int64_t> dims;
+    for (size_t d = x.shape().size() - p.bias.size(); d < x.shape().size(); ++d)
+      dims.push_back(static_cast<int64_t>(d));
+    const Value bias = broadcast(b.input({dtype, p.bias}), x.shape(), dims);
+    x = p.bias_first ? bias + x : x + bias;
+  }
+  return fuse(b.take(Values{then(x)}));
+}
+
+// Sixteenths: products and sums are exact in f32.
+HostArray sixteenths(Type type, uint32_t seed) {
+  HostArray out(std::move(type));
+  std::mt19937 random(seed);
+  for (int64_t i = 0; i < out.size(); ++i) out.set(i, std::uniform_int_distribution<int>(-16, 16)(random) / 16.0);
+  return out;
+}
+HostArray as_floats(const HostArray& x) { return {{DType::f32, x.type.shape}, x.values()}; }
+
+class EpiloguesOnGpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
+    ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
+  }
+
+  static void expect_taken(int epilogue) {
+    if (const auto last = emulated("emulated_epilogue")) {
+      EXPECT_EQ(*last, epilogue);
+    }
+  }
+  // What the CPU computes of floats, rounded once at the end.
+  static void expect_right(const Layer& p, DType dtype, Function then, double tolerance) {
+    const Program program = program_of(p, dtype, then);
+    HostArrays in, floats;
+    for (const Type& type : program.input_types()) {
+      in.push_back(sixteenths(type, static_cast<uint32_t>(in.size()) + 1));
+      floats.push_back(as_floats(in.back()));
+    }
+    const HostArray got = planned_on_gpu(program, in)[0], wanted = eager(program_of(p, DType::f32, then), floats)[0];
+    HostArray rounded(got.type);
+    for (int64_t i = 0; i < wanted.size(); ++i) {
+      rounded.set(i, wanted.get(i));
+      ASSERT_NEAR(got.get(i), rounded.get(i), tolerance * (1 + std::abs(wanted.get(i)))) << "element " << i;
+    }
+  }
+};
+
+const std::vector<Layer> kLayers = {
+    {"mk,kn->mn", {64, 32}, {32, 48}, {48}},          {"mk,nk->mn", {37, 23}, {51, 23}, {51}, true},
+    {"km,kn->mn", {23, 2}, {23, 129}, {129}},         {"kn,mk->mn", {40, 24}, {36, 40}, {24}},
+    {"abk,kn->abn", {3, 7, 40}, {40, 33}, {33}},      {"mk,kcd->mcd", {19, 40}, {40, 3, 8}, {3, 8}},
+    {"bmk,bkn->bmn", {3, 17, 40}, {3, 40, 24}, {24}}, {"mk,kn->mn", {37, 23}, {23, 51}, {}},
+    {"bmk,bkn->bmn", {3, 17, 40}, {3, 40, 24}, {}},
+};
+
+TEST_F(EpiloguesOnGpu, AreThoseOfTheCpu) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const Layer& p : kLayers) {
+      SCOPED_TRACE(fmt::format("{} of {}, {} columns of bias", p.spec, name(dtype), count(p.bias)));
+      const bool bias = !p.bias.empty();
+      if (bias) {
+        expect_right(p, dtype, same, 0);
+        expect_taken(CUBLASLT_EPILOGUE_BIAS);
+      }
+      for (const Function then : {static_cast<Function>(relu), &largest}) {
+        expect_right(p, dtype, then, 0);
+        expect_taken(bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU);
+      }
+      expect_right(p, dtype, gelu, dtype == DType::bf16 ? 8e-3 : 1e-3);
+      if (dtype == DType::f32 && cuda_math() == CudaMath::full)
+        expect_taken(CUBLASLT_EPILOGUE_DEFAULT);
+      else
+        expect_taken(bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU);
+    }
+}
+
+// What cuBLASLt has nothing for is done by a kernel that follows.
+TEST_F(EpiloguesOnGpu, OthersAreLeftToAKernel) {
+  const Layer square{"mk,kn->mn", {32, 16}, {16, 32}, {32}};
+  expect_right(square, DType::f64, relu, 0);
+  expect_taken(CUBLASLT_EPILOGUE_DEFAULT);
+  expect_right(square, DType::f32, gelu_exact, 1e-5);
+  expect_taken(CUBLASLT_EPILOGUE_DEFAULT);
+  expect_right(square, DType::f32, tanh, 1e-5);
+  expect_taken(CUBLASLT_EPILOGUE_DEFAULT);
+  // A bias for each row, two biases, and another second result.
+  for (const int kind : {0, 1, 2}) {
+    SCOPED_TRACE(kind);
+    Builder b;
+    const Value left = b.input({DType::f32, square.left}), right = b.input({DType::f32, square.right});
+    const Value product = einsum(square.spec, left, right);
+    const Value bias = broadcast(b.input({DType::f32, square.bias}), product.shape(), {kind == 0 ? 0 : 1});
+    const Value x = kind == 1 ? product + bias + bias : product + bias;
+    const Program program = fuse(b.take(kind == 2 ? Values{relu(x), x} : Values{relu(x)}));
+    std::mt19937 random(7);
+    expect_same_on_gpu(program, random);
+    expect_taken(CUBLASLT_EPILOGUE_DEFAULT);
+  }
+}
+
+// As in training: the gradient of relu wants to know where it gave 0.
+TEST_F(EpiloguesOnGpu, SayWhereReluGaveZero) {
+  std::mt19937 random(11);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const bool is_cut_first : {false, true})
+      for (const bool has_bias : {false, true}) {
+        SCOPED_TRACE(fmt::format("{}, {}, {}", name(dtype), is_cut_first, has_bias));
+        Builder b;
+        const Value left = b.input({dtype, {37, 24}}), right = b.input({dtype, {24, 50}});
+        Value x = einsum("mk,kn->mn", left, right);
+        if (has_bias) x = x + broadcast(b.input({dtype, {50}}), x.shape(), {1});
+        const Value y = relu(x), is_cut = le(x, zeros_like(x));
+        expect_same_on_gpu(lower(b.take(is_cut_first ? Values{is_cut, y} : Values{y, is_cut})), random);
+        expect_taken(has_bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU);
+      }
+}
+
+// An array may be a part of another, which begins anywhere.
+TEST_F(EpiloguesOnGpu, TakeABiasThatLiesAnywhere) {
+  const Layer p{"mk,kn->mn", {20, 16}, {16, 33}, {33}};
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Program program = program_of(p, dtype, relu);
+    CudaLane& lane = CudaLane::local();
+    const std::shared_ptr<Plan> plan = compile(program, test_pool(), {.cuda = &lane});
+    HostArrays in;
+    std::vector<BufferPtr> held;
+    std::vector<const void*> from;
+    for (const Type& type : program.input_types()) {
+      const int64_t offset = from.size() == 2 ? size_of(dtype) : 0;
+      in.push_back(sixteenths(type, static_cast<uint32_t>(in.size()) + 1));
+      held.push_back(lane.allocate(type.bytes() + offset));
+      lane.to_device(held.back()->data() + offset, in.back().buffer->data(), type.bytes());
+      from.push_back(held.back()->data() + offset);
+    }
+    HostArray got(program.output_types()[0]);
+    const BufferPtr result = lane.allocate(got.type.bytes());
+    void* to = result->data();
+    plan->run(from.data(), &to);
+    lane.to_host(got.buffer->data(), to, got.type.bytes());
+    expect_taken(CUBLASLT_EPILOGUE_RELU_BIAS);
+    HostArrays floats;
+    for (const HostArray& each : in) floats.push_back(as_floats(each));
+    const HostArray wanted = eager(program_of(p, DType::f32, relu), floats)[0];
+    HostArray rounded(got.type, wanted.values());
+    EXPECT_EQ(got.values(), rounded.values());
+  }
+}
+
+class NanOnGpu : public EpiloguesOnGpu {
+ protected:
+  // The rows that had one, and no others.
+  static void expect_handed_on(DType dtype, int64_t size) {
+    const Layer p{"mk,kn->mn", {size, size}, {size, size}, {size}};
+    for (const Function then : {same, static_cast<Function>(relu), static_cast<Function>(gelu)}) {
+      const Program program = program_of(p, dtype, then);
+      HostArrays in;
+      for (const Type& type : program.input_types()) in.push_back(sixteenths(type, 1));
+      in[0].set(5 * size + 3, std::numeric_limits<double>::quiet_NaN());
+      const HostArray got = planned_on_gpu(program, in)[0];
+      for (int64_t i = 0; i < got.size(); ++i) ASSERT_EQ(std::isnan(got.get(i)), i / size == 5) << "element " << i;
+    }
+  }
+};
+
+TEST_F(NanOnGpu, IsHandedOn) {
+  // Large ones too, where that is not slow: those are other kernels.
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const int64_t size : {40, 47, emulated("emulated_epilogue") ? 64 : 1024}) {
+      SCOPED_TRACE(fmt::format("{} of {}", size, name(dtype)));
+      expect_handed_on(dtype, size);
+    }
+}
+
+TEST_F(NanOnGpu, IsHandedOnWhereTheLibraryWouldLoseIt) {
+  if (!emulated("emulated_epilogue")) GTEST_SKIP() << "of the emulated GPU";
+  const TempDir folder;  // knows nothing yet
+  const char* const before = std::getenv("LOCKSTEP_CACHE_DIR");
+  const std::string cache = before ? before : "";
+  ::setenv("LOCKSTEP_EMULATED_RELU", "lossy", 1);
+  ::setenv("LOCKSTEP_CACHE_DIR", folder.path().c_str(), 1);
+  forget_gemm_choices();
+  expect_handed_on(DType::f16, 40);
+  ::unsetenv("LOCKSTEP_EMULATED_RELU");
+  ::setenv("LOCKSTEP_CACHE_DIR", cache.c_str(), 1);
+  forget_gemm_choices();
+}
+
+}  // namespace
+}  // namespace lockstep
+#endif

@@ -143,6 +143,9 @@ inline Word look_at_word(const Word* from) {
 }
 inline uint32_t look_at(const uint32_t* from) { return look_at_word(from); }
 inline uint64_t look_at(const uint64_t* from) { return look_at_word(from); }
+inline void look_at(const void* from, uint32_t (&words)[4]) {
+  for (const int at : {2, 0, 3, 1}) words[at] = look_at_word(static_cast<const uint32_t*>(from) + at);
+}
 inline void count_one(uint64_t* word) { __atomic_fetch_add(word, 1, __ATOMIC_RELEASE); }
 inline uint64_t counted(const uint64_t* word) {
   emulated::give_way();

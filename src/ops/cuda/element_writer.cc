@@ -57,11 +57,12 @@ bool is_dense(const View& view, const Shape& shape) {
   return true;
 }
 
-// Do four elements that begin at a multiple of four read four that do?
-bool reads_four(const View& view, const Shape& shape) {
+// Do `side` elements that begin at a multiple of so many read as many that do?
+bool reads_side(const View& view, const Shape& shape, int side) {
   const std::vector<AffineDim> dims = collapse(view, shape);
-  if (dims.empty() || dims.back().stride != 1 || dims.back().extent % 4 != 0 || view.offset % 4 != 0) return false;
-  return std::all_of(dims.begin(), dims.end() - 1, [](const AffineDim& dim) { return dim.stride % 4 == 0; });
+  if (dims.empty() || dims.back().stride != 1 || dims.back().extent % side != 0 || view.offset % side != 0)
+    return false;
+  return std::all_of(dims.begin(), dims.end() - 1, [&](const AffineDim& dim) { return dim.stride % side == 0; });
 }
 
 std::vector<size_t> those_not(const std::vector<bool>& flags) {
@@ -97,17 +98,18 @@ std::pair<std::string, std::string> ElementWriter::only_result() {
 
 std::string ElementWriter::body() {
   for (const Eqn& eqn : p_.eqns) write(eqn);
+  const bool wide = how_.side > 1;
   std::string made, stores, written;
   for (size_t o = 0; o < p_.outputs.size(); ++o) {
     const char* type = memory_type(p_.types[p_.outputs[o]].dtype);
-    stores +=
-        fmt::format("  {}{} = Store<{}>::of({});\n", how_.wide ? "w" : "out",
-                    how_.wide ? fmt::format("{}.v[q]", o) : fmt::format("{}[i]", o), type, operand(p_.outputs[o]));
-    made += fmt::format("  Four<{}> w{};\n", type, o);
-    written += fmt::format("  *reinterpret_cast<Four<{}>*>(out{} + i) = w{};\n", type, o, o);
+    stores += fmt::format("  {} = Store<{}>::of({});\n", fmt::format(fmt::runtime(wide ? "w{}.v[q]" : "out{}[i]"), o),
+                          type, operand(p_.outputs[o]));
+    made += fmt::format("  Side<{}, {}> w{};\n", type, how_.side, o);
+    written += fmt::format("  write_side(out{}, i, w{});\n", o, o);
   }
-  if (!how_.wide) return body_ + stores;
-  return fmt::format("{}#pragma unroll\n  for (int q = 0; q < 4; ++q) {{\n{}{}  }}\n{}", made, body_, stores, written);
+  if (!wide) return body_ + stores;
+  return fmt::format("{}#pragma unroll\n  for (int q = 0; q < {}; ++q) {{\n{}{}  }}\n{}", made, how_.side, body_,
+                     stores, written);
 }
 
 std::vector<size_t> ElementWriter::in_place() const { return those_not(elsewhere_); }
@@ -150,23 +152,23 @@ const std::string& ElementWriter::operand(ValueId v) {
   read_bytes_ += size_of(dtype);
   if (!is_dense(read.view, shape_)) elsewhere_[read.input] = true;
   if (!is_own(read.view, shape_, count(p_.types[p_.inputs[read.input]].shape))) others_[read.input] = true;
-  if (!how_.wide) {
+  const auto at = [&](const char* i) { return position_text(read.view, shape_, i); };
+  if (how_.side == 1) {
     fields_ += fmt::format("    {} v{};\n", register_name(dtype), v);
-    reads_ += fmt::format("  r.v{} = load(in{}[{}]);\n", v, read.input, position_text(read.view, shape_, "i"));
+    reads_ += fmt::format("  r.v{} = load(in{}[{}]);\n", v, read.input, at("i"));
     return name = fmt::format("r.v{}", v);
   }
   const char* type = memory_type(dtype);
   if (is_uniform(read.view, shape_)) {
     fields_ += fmt::format("    {} v{};\n", type, v);
-    reads_ += fmt::format("  r.v{} = in{}[{}];\n", v, read.input, position_text(read.view, shape_, "i"));
+    reads_ += fmt::format("  r.v{} = in{}[{}];\n", v, read.input, at("i"));
     return name = fmt::format("load(r.v{})", v);
   }
-  fields_ += fmt::format("    Four<{}> v{};\n", type, v);
-  reads_ += reads_four(read.view, shape_)
-                ? fmt::format("  r.v{} = *reinterpret_cast<const Four<{}>*>(in{} + ({}));\n", v, type, read.input,
-                              position_text(read.view, shape_, "i"))
-                : fmt::format("#pragma unroll\n  for (int q = 0; q < 4; ++q) r.v{}.v[q] = in{}[{}];\n", v, read.input,
-                              position_text(read.view, shape_, "(i + q)"));
+  fields_ += fmt::format("    Side<{}, {}> v{};\n", type, how_.side, v);
+  reads_ += reads_side(read.view, shape_, how_.side)
+                ? fmt::format("  read_side(r.v{}, in{}, {});\n", v, read.input, at("i"))
+                : fmt::format("#pragma unroll\n  for (int q = 0; q < {}; ++q) r.v{}.v[q] = in{}[{}];\n", how_.side, v,
+                              read.input, at("(i + q)"));
   return name = fmt::format("load(r.v{}.v[q])", v);
 }
 

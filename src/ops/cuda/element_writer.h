@@ -1,4 +1,4 @@
-// The text of an elementwise program for one element, or for four side by side. An ElementWriter is for one text, by
+// The text of an elementwise program for one element, or for several side by side. An ElementWriter is for one text, by
 // one thread.
 #pragma once
 
@@ -17,8 +17,9 @@ class ElementWriter {
   struct How {
     std::string given = {};  // what stands for the first input, which is then no parameter: a value for element i
     bool quick = false;      // divisions, roots and tanh may be those of quick_div_
-    // Four elements at a time: i is a multiple of four, and what is done for each is for i + q.
-    bool wide = false;
+    // So many elements side by side at a time: i is a multiple of that, and what is done for each is for i + q. Arrays
+    // begin at a multiple of so many, too.
+    int side = 1;
   };
 
   explicit ElementWriter(const Program& p) : ElementWriter(p, How()) {}
@@ -30,7 +31,7 @@ class ElementWriter {
   // What is done for element `i`, with the expression of the only result.
   std::pair<std::string, std::string> only_result();
 
-  // What is done for element `i`, or for four.
+  // What is done for element `i`, or for all of its side.
   std::string body();
 
   // What is read before, after body(): members of a structure `r`, and how they are set.

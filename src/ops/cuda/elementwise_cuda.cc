@@ -90,7 +90,7 @@ namespace {
 
 // Four elements at a time, each group where all of its arrays begin at a multiple of its size.
 CudaStep wide_step(const Program& body, bool quick) {
-  ElementWriter writer(body, {.quick = quick, .wide = true});
+  ElementWriter writer(body, {.quick = quick, .side = 4});
   const int64_t n = count(body.types[body.outputs[0]].shape);
   const std::string finish = writer.body();
   const auto of_four = [&](const std::string& text) {
@@ -211,12 +211,14 @@ std::optional<CudaSource> elementwise_source(const Program& body, const std::vec
 
 std::string elementwise_text(const Program& body) { return text_of(elementwise_step(body)); }
 
-std::optional<ElementFinish> element_finish(const Program& body, bool quick) {
+std::optional<ElementFinish> element_finish(const Program& body, bool quick, int side) {
   const Type& type = body.types[body.inputs[0]];
   if (type.shape != body.types[body.outputs[0]].shape) return {};
-  ElementWriter writer(
-      body,
-      {.given = is_16_bit(type.dtype) ? fmt::format("rounded<{}>(x)", memory_type(type.dtype)) : "x", .quick = quick});
+  const std::string x = side > 1 ? "x[q]" : "x";
+  ElementWriter writer(body,
+                       {.given = is_16_bit(type.dtype) ? fmt::format("rounded<{}>({})", memory_type(type.dtype), x) : x,
+                        .quick = quick,
+                        .side = side});
   const std::string finish = writer.body();
   if (!writer.is_possible()) return {};
   return ElementFinish{writer.fields(), writer.reads(), finish};
@@ -229,7 +231,7 @@ void add_body_parameters(CudaStep& step, const Program& body, size_t operand,
 
 bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, size_t operand,
                 const std::vector<CudaSourced>& computed) {
-  const auto element = element_finish(body, true);
+  const auto element = element_finish(body, true, product.side);
   if (!element) return false;
   step.prelude = "#include \"elementwise.h\"\n" + product.prelude;
   for (size_t i = 1; i < body.inputs.size(); ++i)
@@ -239,8 +241,9 @@ bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, si
   step.body += fmt::format(
       "  struct Read {{\n{}  }};\n  {}(block, a, b, {}, shared, [&](const uint32_t i, Read& r) {{\n{}  }}, [&](const "
       "uint32_t i, "
-      "const float x, const Read& r) {{\n{}  }}{});\n",
-      element->fields, product.call, product.partial_bytes > 0 ? "partial" : "nullptr", element->reads, element->finish,
+      "const float {}, const Read& r) {{\n{}  }}{});\n",
+      element->fields, product.call, product.partial_bytes > 0 ? "partial" : "nullptr", element->reads,
+      product.side > 1 ? fmt::format("(&x)[{}]", product.side) : "x", element->finish,
       product.bring_a.empty() ? "" : ", early, [&] { meanwhile(); }");
   if (!product.bring_a.empty() && step.early.empty())
     step.early = {{{step.arguments[0].index}, fmt::format("  {}(block, a, shared);\n", product.bring_a)},

@@ -30,7 +30,8 @@ struct ElementFinish {
 };
 // Nothing where the program wants other elements than its own. `quick`: divisions and roots may be within 2 ulp, tanh
 // within 5, of bf16 within 1.
-std::optional<ElementFinish> element_finish(const Program& body, bool quick = false);
+// `side`: of so many elements side by side at a time, `x` an array.
+std::optional<ElementFinish> element_finish(const Program& body, bool quick = false, int side = 1);
 void add_body_parameters(CudaStep& step, const Program& body, size_t operand,
                          const std::vector<CudaSourced>& computed = {});
 

@@ -14,11 +14,13 @@ const char* const kGemmText = R"(#pragma once
 #include "tiles.h"
 namespace lockstep {
 
-// How many of so many elements of the result a thread reads what belongs to them for at once: a read takes long, and
-// registers are plenty by then.
+// How many of so many times kSide elements of the result a thread reads what belongs to them for at once: a read takes
+// long, and registers are plenty by then.
+template <int kSide>
 constexpr int group_of(int own, int bytes) {
-  int out = own < 16 ? own : 16;
-  while (out > 4 && out * bytes > 64) out /= 2;
+  constexpr int kMost = 16 / kSide, kLeast = 4 / kSide;
+  int out = own < kMost ? own : kMost;
+  while (out > kLeast && out * bytes > 64) out /= 2;
   return out;
 }
 
@@ -32,8 +34,27 @@ inline float arrived(uint32_t word) { return __uint_as_float(~word); }
 inline void give(float* to, const float4& x) {
   leave(to, on_its_way(x.x), on_its_way(x.y), on_its_way(x.z), on_its_way(x.w));
 }
-inline uint32_t look_at(const float* from) { return look_at(reinterpret_cast<const uint32_t*>(from)); }
-inline void take(float* from) { leave(reinterpret_cast<uint32_t*>(from), 0u); }
+// Words side by side that may have arrived; and where they were, to be free again.
+template <int kSide>
+inline void look_at_side(const float* from, uint32_t (&words)[kSide]) {
+  if constexpr (kSide == 4) {
+    look_at(from, words);
+  } else if constexpr (kSide == 2) {
+    const uint64_t both = look_at(reinterpret_cast<const uint64_t*>(from));
+    words[0] = uint32_t(both), words[1] = uint32_t(both >> 32);
+  } else {
+    words[0] = look_at(reinterpret_cast<const uint32_t*>(from));
+  }
+}
+template <int kSide>
+inline void take(float* from) {
+  if constexpr (kSide == 4)
+    leave(from, 0u, 0u, 0u, 0u);
+  else if constexpr (kSide == 2)
+    leave(reinterpret_cast<uint64_t*>(from), uint64_t(0));
+  else
+    leave(reinterpret_cast<uint32_t*>(from), 0u);
+}
 
 // A result whose elements a thread adds up instead of writing them.
 struct AddUp {
@@ -70,7 +91,8 @@ inline void meanwhile() {}
 
 // One tile of C = A x B, batched. The warps of the block share the tile's rows, its columns, and the sum, and kSplits
 // blocks share the sum once more; what each of the latter added up is added in order. Then, for element i of the dense
-// C, read(i, r) reads what else is needed to r, and finish(i, x, r) makes something of it.
+// C, read(i, r) reads what else is needed to r, and finish(i, x, r) makes something of it; or for kSide elements from i
+// on, of an array x.
 template <class S>
 struct Gemm {
   using T = typename S::T;
@@ -148,11 +170,13 @@ struct Gemm {
     // What a thread finishes, a group at once, for which all is on its way before the first is. Where registers are left,
     // what the first group needs besides the product is, while that is computed.
     constexpr bool kEarly = kI * kJ <= 4;
-    constexpr int kOwn = (kShare + S::kThreads - 1) / S::kThreads;
-    constexpr int kGroup = group_of(kOwn, int(sizeof(Read)) + (S::kSplits > 1 ? 4 * S::kSplits : 0));
-    const auto place_of = [&](int e) { return split * kShare + int(threadIdx.x) + e * S::kThreads; };
+    constexpr int kSide = S::kSide, kAtOnce = S::kThreads * kSide;
+    constexpr int kOwn = (kShare + kAtOnce - 1) / kAtOnce;
+    constexpr int kGroup = group_of<kSide>(kOwn, int(sizeof(Read)) + (S::kSplits > 1 ? 4 * kSide * S::kSplits : 0));
+    const auto own_of = [](int e) { return int(threadIdx.x) * kSide + e * kAtOnce; };
+    const auto place_of = [&](int e) { return split * kShare + own_of(e); };
     const auto inside = [&](int e) {
-      return (kShare % S::kThreads == 0 || int(threadIdx.x) + e * S::kThreads < kShare) &&
+      return (kShare % kAtOnce == 0 || own_of(e) < kShare) &&
              (S::kM % S::kTall == 0 || row + place_of(e) / S::kWide < S::kM) &&
              (S::kN % S::kWide == 0 || col + place_of(e) % S::kWide < S::kN);
     };
@@ -167,11 +191,14 @@ struct Gemm {
     };
     if constexpr (kEarly) read_group(0);
     multiply(a, b, own, early, shared);
-    const auto sum_at = [&](int place) {
-      float x = 0;
+    const auto add_parts = [&](int place, float (&x)[kSide]) {
 #pragma unroll
-      for (int p = 0; p < S::kParts; ++p) x += sums[p * kTile + place / S::kWide * kLine + place % S::kWide];
-      return x;
+      for (int p = 0; p < S::kParts; ++p) {
+        const auto part = *reinterpret_cast<const Side<float, kSide>*>(
+            sums + p * kTile + place / S::kWide * kLine + place % S::kWide);
+#pragma unroll
+        for (int q = 0; q < kSide; ++q) x[q] = p == 0 ? part.v[q] : x[q] + part.v[q];
+      }
     };
     // What others finish goes to them.
     if constexpr (S::kSplits > 1) {
@@ -193,35 +220,45 @@ struct Gemm {
 #pragma unroll 1
     for (int u = 0; u < kOwn; u += kGroup) {
       if (u > 0 || !kEarly) read_group(u);
-      uint32_t words[kGroup][S::kSplits];
+      uint32_t words[kGroup][S::kSplits][kSide];
       if constexpr (S::kSplits > 1) {
-        float* const from = partial + (int64_t(whole) * S::kSplits * S::kTall * S::kWide + split * kShare + threadIdx.x);
+        float* const from = partial + (int64_t(whole) * S::kSplits * S::kTall * S::kWide + split * kShare);
         const auto each = [&](auto&& done) {
 #pragma unroll
           for (int e = 0; e < kGroup; ++e)
 #pragma unroll
             for (int q = 0; q < S::kSplits; ++q)
-              if (q != split && inside(u + e)) done(words[e][q], from + q * S::kTall * S::kWide + (u + e) * S::kThreads);
+              if (q != split && inside(u + e)) done(words[e][q], from + q * S::kTall * S::kWide + own_of(u + e));
         };
         bool all;
         do {
           all = true;
-          each([&](uint32_t& word, const float* at) { word = look_at(at); });
-          each([&](uint32_t& word, const float*) { all &= word != 0; });
+          each([&](uint32_t (&side)[kSide], const float* at) { look_at_side(at, side); });
+          each([&](uint32_t (&side)[kSide], const float*) {
+#pragma unroll
+            for (int k = 0; k < kSide; ++k) all &= side[k] != 0;
+          });
         } while (!all);
-        each([&](uint32_t&, float* at) { take(at); });
+        each([&](uint32_t (&)[kSide], float* at) { take<kSide>(at); });
       }
 #pragma unroll
       for (int e = 0; e < kGroup; ++e) {
         if (!inside(u + e)) continue;
-        float x = sum_at(place_of(u + e));
+        float x[kSide];
+        add_parts(place_of(u + e), x);
         if constexpr (S::kSplits > 1) {
-          const float own = x;
-          x = 0;
 #pragma unroll
-          for (int q = 0; q < S::kSplits; ++q) x += q == split ? own : arrived(words[e][q]);
+          for (int k = 0; k < kSide; ++k) {
+            const float own = x[k];
+            x[k] = 0;
+#pragma unroll
+            for (int q = 0; q < S::kSplits; ++q) x[k] += q == split ? own : arrived(words[e][q][k]);
+          }
         }
-        finish(at(u + e), x, reads[e]);
+        if constexpr (kSide > 1)
+          finish(at(u + e), x, reads[e]);
+        else
+          finish(at(u + e), x[0], reads[e]);
       }
     }
   }
@@ -337,6 +374,9 @@ std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t sha
     constexpr double kPhase = 2000;  // nanoseconds of one, and of meeting after it
     if (sources.first ? nanoseconds > plain->nanoseconds + kPhase : crowded || !same) return {};
   }
+  // Elements that a thread finishes side by side.
+  int side = 4;
+  while (side > 1 && (g.n % side != 0 || tile.tall * tile.wide / splits % (side * kStepThreads) != 0)) side /= 2;
   const std::string members = fmt::format(
       "  using T = {};\n  using InA = {};\n  using InB = {};\n"
       "  static constexpr bool kTransposeA = {}, kTransposeB = {}, kSourceA = {}, "
@@ -344,12 +384,12 @@ std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t sha
       "  static constexpr int kM = {}, kN = {}, kK = {}, kLeadA = {}, kLeadB = {}, kAtOnceA = {}, kAtOnceB = {};\n"
       "  static constexpr int64_t kStrideA = {}, kStrideB = {};\n"
       "  static constexpr int kTall = {}, kWide = {}, kDeep = {}, kStages = {}, kWarpRows = {}, kWarpCols = {}, "
-      "kParts = {}, kSplits = {}, kThreads = {}, kShared = {};\n",
+      "kParts = {}, kSplits = {}, kSide = {}, kThreads = {}, kShared = {};\n",
       memory_type(g.dtype), memory_type(type_of(sources.a)), memory_type(type_of(sources.b)), g.transpose_a,
       g.transpose_b, computed_a, computed_b, g.m, g.n, g.k, lda, ldb,
       at_once(sources.a, lda, g.transpose_a ? g.m : g.k, stride_a),
       at_once(sources.b, ldb, g.transpose_b ? g.k : g.n, stride_b), stride_a, stride_b, tile.tall, tile.wide, deep,
-      stages, tile.rows, tile.cols, tile.parts, splits, kStepThreads, shared);
+      stages, tile.rows, tile.cols, tile.parts, splits, side, kStepThreads, shared);
   const std::string type =
       fmt::format("Product_{}", md5_hex(std::span(reinterpret_cast<const uint8_t*>(members.data()), members.size())));
   GemmStep out;
@@ -360,6 +400,7 @@ std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t sha
   out.call = fmt::format("Gemm<{}>::run<Read>", type);
   out.bring_a = fmt::format("Gemm<{}>::bring_a", type);
   out.bring_b = fmt::format("Gemm<{}>::bring_b", type);
+  out.side = side;
   out.crowded = crowded;
   out.blocks = tiles * splits;
   if (has_whole_rows(g, *choice))

@@ -18,8 +18,10 @@ extern const char* const kGemmText;
 struct GemmStep {
   std::string prelude;  // includes and a type that says all about the product
   // "Gemm<...>::run<Read>": of (block, a, b, partial, shared, read, finish). For element i of C, whose value is x,
-  // read(i, r) sets what else is needed, a Read, and finish(i, x, r) is called after.
+  // read(i, r) sets what else is needed, a Read, and finish(i, x, r) is called after. Or for `side` elements from i on,
+  // a multiple of that, at once, whose values are the array x.
   std::string call;
+  int side = 1;
   // Where not empty: "Gemm<...>::bring_a", of (block, a, shared), and the same of b. What one of them has brought
   // before, `call` is told by one more argument, `early`: bit 0 and bit 1. The last is what a block does when it has
   // the product, meanwhile().

@@ -104,6 +104,25 @@ struct alignas(kCount * sizeof(T)) Side {
 };
 template <class T>
 using Four = Side<T, 4>;
+// From where they lie, and to it; or one by one, where that is not memory but looks like it.
+template <class T, int kCount, class From>
+inline void read_side(Side<T, kCount>& x, const From& from, uint64_t i) {
+#pragma unroll
+  for (int q = 0; q < kCount; ++q) x.v[q] = from[i + q];
+}
+template <class T, int kCount>
+inline void read_side(Side<T, kCount>& x, const T* const& from, uint64_t i) {
+  x = *reinterpret_cast<const Side<T, kCount>*>(from + i);
+}
+template <class T, int kCount, class To>
+inline void write_side(const To& to, uint64_t i, const Side<T, kCount>& x) {
+#pragma unroll
+  for (int q = 0; q < kCount; ++q) to[i + q] = x.v[q];
+}
+template <class T, int kCount>
+inline void write_side(T* const& to, uint64_t i, const Side<T, kCount>& x) {
+  *reinterpret_cast<Side<T, kCount>*>(to + i) = x;
+}
 // What of(i, x) computes, as if it lay in memory.
 template <class T, class F>
 struct Computed {

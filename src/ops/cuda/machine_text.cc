@@ -139,6 +139,12 @@ inline uint64_t look_at(const uint64_t* from) {
   asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(from) : "memory");
   return word;
 }
+inline void look_at(const void* from, uint32_t (&words)[4]) {
+  asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "l"(from)
+               : "memory");
+}
 // One more, after all that was written before; and how many, before all that is read after.
 inline void count_one(uint64_t* word) {
   asm volatile("red.release.gpu.global.add.u64 [%0], 1;" ::"l"(word) : "memory");

@@ -150,11 +150,14 @@ std::optional<CudaSource> rows_source(const Type& table, const Type& indices,
     out.body = fmt::format("  {} y;\n  {}{}(i / {}u, y);\n", source.type, source.text(true),
                            source.applied([&](size_t k) { return fmt::format("in{}", computed[0].first + k); }), row);
   }
+  const bool wide = indices.dtype != DType::i32 || rows * row > INT32_MAX;  // they do not fit 32 bits
   out.body += fmt::format(
-      "  int64_t at = y;\n  at = at < 0 ? 0 : at > {last}ll ? {last}ll : at;\n"
-      "  const Four<{type}> four = *reinterpret_cast<const Four<{type}>*>(in0 + at * {row}ll + i % {row}u);\n"
+      "  {number} at = y;\n  at = at < 0 ? 0 : at > {number}({last}) ? {number}({last}) : at;\n"
+      "  const Four<{type}> four = *reinterpret_cast<const Four<{type}>*>(in0 + (at * {number}({row}) + i % "
+      "{row}u));\n"
       "#pragma unroll\n  for (int e = 0; e < 4; ++e) x[e] = four.v[e];\n",
-      fmt::arg("row", row), fmt::arg("last", rows - 1), fmt::arg("type", type));
+      fmt::arg("number", wide ? "int64_t" : "int32_t"), fmt::arg("row", row), fmt::arg("last", rows - 1),
+      fmt::arg("type", type));
   return out;
 }
 

@@ -84,7 +84,7 @@ bool fits_whole(std::span<const WholePart> parts) {
 }
 
 std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> phases, const WholeSteps* steps,
-                       bool near, const Ahead* ahead) {
+                       bool near, const Ahead* ahead, int64_t processors) {
   LOCKSTEP_CHECK(!ahead || !steps, "rounds do not go ahead");
   const std::vector<std::vector<size_t>> pointers = first_pointers(parts);
   std::vector<std::string> preludes;
@@ -161,6 +161,70 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
     return fmt::format("step_{}_{}({}{}{}{});", at.part, at.step, block, step.early.empty() ? "" : ", " + early,
                        step.counted ? ", uint32_t(all_came) + 1u" : "", arguments_of(at));
   };
+  // What the block `t` of a task does, whose blocks begin with `first`.
+  const auto done_by = [&](const Task& task, int64_t first, const std::string& early) {
+    std::string done;
+    bool shares = is_chain(parts, task);
+    if (!shares) {
+      for (const WholeStep& each : task) {
+        shares |= parts[each.part].kernel->steps()[each.step].shared_bytes > 0;
+        done += "      " + call(each, fmt::format("t - {}u", first), early) + "\n";
+      }
+    } else {
+      for (const WholeStep& each : task) {
+        const CudaStep& step = parts[each.part].kernel->steps()[each.step];
+        done += fmt::format("      for (uint32_t b = 0; b < {}u; ++b) {{\n        {}\n{}      }}\n", step.blocks,
+                            call(each, "b", "0u"), step.shared_bytes > 0 ? "        __syncthreads();\n" : "");
+        if (step.shared_bytes == 0) done += "      __syncthreads();\n";
+      }
+    }
+    return done + (shares ? "      __syncthreads();\n" : "");
+  };
+  // All tasks of a phase, one after the other of a block's. Of those that each block begins with, it is known what was
+  // brought, and that there is one: a loop would compute beforehand what is the same each time.
+  const auto tasks_of = [&](size_t i) {
+    struct Placed {
+      const Task* task;
+      int64_t first, end;
+    };
+    std::vector<Placed> all;
+    int64_t end = 0;
+    for (const Task& task : phases[i]) {
+      const int64_t first = end;
+      end += is_chain(parts, task) ? 1 : parts[task.back().part].kernel->steps()[task.back().step].blocks;
+      all.push_back({&task, first, end});
+    }
+    const auto first_step = [&](const Task& task) -> const CudaStep& {
+      return parts[task[0].part].kernel->steps()[task[0].step];
+    };
+    const auto is_between = [&](const Placed& each) { return each.first < processors && each.end > processors; };
+    const bool apart = processors > 0 && std::none_of(all.begin(), all.end(), [&](const Placed& each) {
+                         return is_between(each) && first_step(*each.task).operations > 0;
+                       });
+    const auto choose = [&](bool first, bool others) {
+      std::string chosen;
+      for (const Placed& each : all) {
+        if ((!first && each.end <= processors) || (!others && each.first >= processors)) continue;
+        const uint32_t bits = first && !is_chain(parts, *each.task) ? early_in(i, *each.task) : 0;
+        const std::string always = i == 0 ? "ahead" : "true";
+        const std::string early = bits == 0 ? "0u"
+                                  : others  ? fmt::format("t == blockIdx.x && {} ? {}u : 0u", always, bits)
+                                  : i == 0  ? fmt::format("ahead ? {}u : 0u", bits)
+                                            : fmt::format("{}u", bits);
+        chosen += fmt::format("{}if (t < {}u) {{\n{}    }}", chosen.empty() ? "    " : " else ", each.end,
+                              done_by(*each.task, each.first, early));
+      }
+      return chosen;
+    };
+    if (!apart)
+      return fmt::format("  for (uint32_t t = blockIdx.x; t < {}u; t += gridDim.x) {{\n{}\n  }}\n", end,
+                         choose(true, true));
+    std::string out = fmt::format("  {{\n    const uint32_t t = blockIdx.x;\n{}\n  }}\n", choose(true, false));
+    if (end > processors)
+      out += fmt::format("  for (uint32_t t = blockIdx.x + {0}u; t < {1}u; t += {0}u) {{\n{2}\n  }}\n", processors, end,
+                         choose(false, true));
+    return out;
+  };
   std::string body = steps ? "  for (uint32_t round = 0; round < rounds; ++round) {\n" : "";
   for (size_t i = 0; i < phases.size(); ++i) {
     // What is brought is on its way while others have not come.
@@ -168,35 +232,7 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
     if (i == 0 && steps) body += "  if (round > 0) meet(word, all_came);\n";
     if (i + 1 == phases.size())
       body += steps ? "  if (round + 1 == rounds) before_the_next();\n" : "  before_the_next();\n";
-    int64_t tasks = 0;
-    std::string chosen;
-    for (const Task& task : phases[i]) {
-      std::string done;
-      int64_t blocks = 1;
-      bool shares = is_chain(parts, task);
-      if (!shares) {
-        const uint32_t bits = early_in(i, task);
-        const std::string early =
-            bits ? fmt::format("t == blockIdx.x{} ? {}u : 0u", i == 0 ? " && ahead" : "", bits) : "0u";
-        for (const WholeStep& each : task) {
-          const CudaStep& step = parts[each.part].kernel->steps()[each.step];
-          blocks = step.blocks;
-          shares |= step.shared_bytes > 0;
-          done += "      " + call(each, fmt::format("t - {}u", tasks), early) + "\n";
-        }
-      } else {
-        for (const WholeStep& each : task) {
-          const CudaStep& step = parts[each.part].kernel->steps()[each.step];
-          done += fmt::format("      for (uint32_t b = 0; b < {}u; ++b) {{\n        {}\n{}      }}\n", step.blocks,
-                              call(each, "b", "0u"), step.shared_bytes > 0 ? "        __syncthreads();\n" : "");
-          if (step.shared_bytes == 0) done += "      __syncthreads();\n";
-        }
-      }
-      if (shares) done += "      __syncthreads();\n";
-      tasks += blocks;
-      chosen += fmt::format("{}if (t < {}u) {{\n{}    }}", chosen.empty() ? "    " : " else ", tasks, done);
-    }
-    body += fmt::format("  for (uint32_t t = blockIdx.x; t < {}u; t += gridDim.x) {{\n{}\n  }}\n", tasks, chosen);
+    body += tasks_of(i);
   }
   if (steps) body += "  }\n";
   // What is counted must not be the same the next time. Not in each round: who comes twice before it waits for others
@@ -206,7 +242,7 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
   // come to where they meet last, and what they counted is there.
   const bool counts_ahead = ahead && phases.size() > 1;
   const std::string first = ahead ? fmt::format("  if (ahead) {{\n{}{}{}  }}\n", near ? "  __syncthreads();\n" : "",
-                                                counts_ahead ? "  all_came = counted(word);\n" : "", bring_early(0))
+                                                counts_ahead ? "  all_came = look_at(word);\n" : "", bring_early(0))
                                   : "";
   std::string out;
   for (const std::string& prelude : preludes) out += prelude;
@@ -219,8 +255,8 @@ extern "C" __global__ void __launch_bounds__({threads}, 1) f(const __grid_consta
 {near}  uint64_t all_came;
 {first}  after_the_last();
   // As long as this block has not come.
-  {unless}all_came = counted(word);
-  all_came = all_came / gridDim.x * gridDim.x;
+  {unless}all_came = look_at(word);
+  all_came = all_came / {blocks} * {blocks};
   __syncthreads();
 {body}}}
 )",
@@ -231,7 +267,8 @@ extern "C" __global__ void __launch_bounds__({threads}, 1) f(const __grid_consta
              fmt::arg("more", steps   ? ", uint32_t rounds"
                               : ahead ? ", uint32_t ahead"
                                       : ""),
-             fmt::arg("first", first), fmt::arg("body", body));
+             fmt::arg("first", first), fmt::arg("body", body),
+             fmt::arg("blocks", processors > 0 ? fmt::format("{}u", processors) : "gridDim.x"));
 }
 
 struct WholeKernel::State {
@@ -302,8 +339,9 @@ int64_t WholeKernel::went_ahead() { return went_ahead_here; }
 void WholeKernel::operator()(const void* const* in, void* const* out) const {
   State& s = *state_;
   if (!s.function)
-    s.function = kernel_of(
-        whole_text(s.parts, s.phases, nullptr, s.brings_near(s.sources.size()), s.ahead ? &*s.ahead : nullptr), s.lane);
+    s.function = kernel_of(whole_text(s.parts, s.phases, nullptr, s.brings_near(s.sources.size()),
+                                      s.ahead ? &*s.ahead : nullptr, s.lane.info().processors),
+                           s.lane);
   for (size_t i = 0; i < s.sources.size(); ++i) s.pointers[i] = s.sources[i].find(in, out);
   uint32_t ahead = s.goes_ahead(in) ? 1 : 0;
   went_ahead_here += ahead;
@@ -325,7 +363,8 @@ WholeKernel::Rounds WholeKernel::rounds(const WholeSteps& steps) const {
       odd.push_back(i);
   if (state_->sources.size() + odd.size() > kMostPointers) return {};
   const bool near = state_->brings_near(state_->sources.size() + odd.size());
-  const CudaFunction function = kernel_of(whole_text(state_->parts, state_->phases, &steps, near), state_->lane);
+  const CudaFunction function = kernel_of(
+      whole_text(state_->parts, state_->phases, &steps, near, nullptr, state_->lane.info().processors), state_->lane);
   std::vector<const void*> pointers(state_->sources.size() + std::max<size_t>(odd.size(), 1));
   return [state = state_, odd = std::move(odd), function, pointers = std::move(pointers)](
              const void* const* in, void* const* out, const void* const* odd_in, void* const* odd_out,

@@ -112,9 +112,10 @@ struct WholeSteps {
 // which blocks count each other, which is 0 before the first start. With `steps`, the structure has the pointers that
 // move a second time, for odd rounds, and the number of rounds follows. `near`: pointers are in the block's memory.
 // `ahead`: what the first phase can be brought before the kernel before this one is done, and is where the number that
-// follows is not 0.
+// follows is not 0. `processors`: of so many blocks; any number of them where it is 0.
 std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> phases,
-                       const WholeSteps* steps = nullptr, bool near = true, const Ahead* ahead = nullptr);
+                       const WholeSteps* steps = nullptr, bool near = true, const Ahead* ahead = nullptr,
+                       int64_t processors = 0);
 
 // A kernel takes so many pointers at most.
 bool fits_whole(std::span<const WholePart> parts);

@@ -35,7 +35,7 @@ inline void give(float* to, const float4& x) {
   leave(to, on_its_way(x.x), on_its_way(x.y), on_its_way(x.z), on_its_way(x.w));
 }
 // Words side by side that may have arrived; and where they were, to be free again.
-template <int kSide>
+template <uint32_t kSide>
 inline void look_at_side(const float* from, uint32_t (&words)[kSide]) {
   if constexpr (kSide == 4) {
     look_at(from, words);
@@ -90,7 +90,7 @@ inline void give_sum(float x, float* to, uint32_t block, uint32_t blocks, char* 
 inline void meanwhile() {}
 
 // One tile of C = A x B, batched. The warps of the block share the tile's rows, its columns, and the sum, and kSplits
-// blocks share the sum once more; what each of the latter added up is added in order. Then, for element i of the dense
+// blocks share the sum once more; what each of the latter added up is added in the same order every time. Then, for element i of the dense
 // C, read(i, r) reads what else is needed to r, and finish(i, x, r) makes something of it; or for kSide elements from i
 // on, of an array x.
 template <class S>
@@ -166,22 +166,23 @@ struct Gemm {
                   const Finish& finish, uint32_t early, const Then& then) {
     const Place own(block);
     const auto [split, whole, batch, row, col] = own;
+    const uint32_t row0 = row, col0 = col;
     const float* const sums = reinterpret_cast<const float*>(shared);
     // What a thread finishes, a group at once, for which all is on its way before the first is. Where registers are left,
     // what the first group needs besides the product is, while that is computed.
     constexpr bool kEarly = kI * kJ <= 4;
-    constexpr int kSide = S::kSide, kAtOnce = S::kThreads * kSide;
+    constexpr uint32_t kSide = S::kSide, kAtOnce = S::kThreads * kSide;
     constexpr int kOwn = (kShare + kAtOnce - 1) / kAtOnce;
     constexpr int kGroup = group_of<kSide>(kOwn, int(sizeof(Read)) + (S::kSplits > 1 ? 4 * kSide * S::kSplits : 0));
-    const auto own_of = [](int e) { return int(threadIdx.x) * kSide + e * kAtOnce; };
-    const auto place_of = [&](int e) { return split * kShare + own_of(e); };
+    const auto own_of = [](int e) { return threadIdx.x * kSide + e * kAtOnce; };
+    const auto place_of = [&](int e) { return split * uint32_t(kShare) + own_of(e); };
     const auto inside = [&](int e) {
       return (kShare % kAtOnce == 0 || own_of(e) < kShare) &&
-             (S::kM % S::kTall == 0 || row + place_of(e) / S::kWide < S::kM) &&
-             (S::kN % S::kWide == 0 || col + place_of(e) % S::kWide < S::kN);
+             (S::kM % S::kTall == 0 || row0 + place_of(e) / S::kWide < S::kM) &&
+             (S::kN % S::kWide == 0 || col0 + place_of(e) % S::kWide < S::kN);
     };
     const auto at = [&](int e) {
-      return (uint32_t(batch) * S::kM + row + place_of(e) / S::kWide) * S::kN + col + place_of(e) % S::kWide;
+      return (uint32_t(batch) * S::kM + row0 + place_of(e) / S::kWide) * S::kN + col0 + place_of(e) % S::kWide;
     };
     Read reads[kGroup];
     const auto read_group = [&](int u) {
@@ -191,27 +192,30 @@ struct Gemm {
     };
     if constexpr (kEarly) read_group(0);
     multiply(a, b, own, early, shared);
-    const auto add_parts = [&](int place, float (&x)[kSide]) {
+    const auto add_parts = [&](uint32_t place, float (&x)[kSide]) {
 #pragma unroll
       for (int p = 0; p < S::kParts; ++p) {
         const auto part = *reinterpret_cast<const Side<float, kSide>*>(
             sums + p * kTile + place / S::kWide * kLine + place % S::kWide);
 #pragma unroll
-        for (int q = 0; q < kSide; ++q) x[q] = p == 0 ? part.v[q] : x[q] + part.v[q];
+        for (uint32_t q = 0; q < kSide; ++q) x[q] = p == 0 ? part.v[q] : x[q] + part.v[q];
       }
     };
     // What others finish goes to them.
     if constexpr (S::kSplits > 1) {
       float* const given = partial + int64_t(block) * S::kTall * S::kWide;
-#pragma unroll 4
-      for (int place = threadIdx.x * 4; place < S::kTall * S::kWide; place += S::kThreads * 4) {
-        if (place / kShare == split) continue;
+      constexpr int kTimes = (S::kTall * S::kWide + 4 * S::kThreads - 1) / (4 * S::kThreads);
+#pragma unroll(kTimes <= 4 ? kTimes : 2)
+      for (int e = 0; e < kTimes; ++e) {
+        const uint32_t place = threadIdx.x * 4u + e * 4u * S::kThreads;
+        constexpr bool kEven = S::kTall * S::kWide % (4 * S::kThreads) == 0;
+        if (place / kShare == uint32_t(split) || (!kEven && place >= S::kTall * S::kWide)) continue;
         float4 x = make_float4(0, 0, 0, 0);
 #pragma unroll
         for (int p = 0; p < S::kParts; ++p) {
           const float4 y =
               *reinterpret_cast<const float4*>(sums + p * kTile + place / S::kWide * kLine + place % S::kWide);
-          x = make_float4(x.x + y.x, x.y + y.y, x.z + y.z, x.w + y.w);
+          x = p == 0 ? y : make_float4(x.x + y.x, x.y + y.y, x.z + y.z, x.w + y.w);
         }
         give(given + place, x);
       }
@@ -220,15 +224,21 @@ struct Gemm {
 #pragma unroll 1
     for (int u = 0; u < kOwn; u += kGroup) {
       if (u > 0 || !kEarly) read_group(u);
-      uint32_t words[kGroup][S::kSplits][kSide];
-      if constexpr (S::kSplits > 1) {
+      constexpr int kOthers = S::kSplits - 1;
+      uint32_t words[kGroup][kOthers > 0 ? kOthers : 1][kSide];
+      if constexpr (kOthers > 0) {
         float* const from = partial + (int64_t(whole) * S::kSplits * S::kTall * S::kWide + split * kShare);
+        // Those behind this block's own come first, then those before it.
+        uint32_t others[kOthers];
+#pragma unroll
+        for (int q = 0; q < kOthers; ++q)
+          others[q] = (split + 1u + q) % S::kSplits * uint32_t(S::kTall * S::kWide) + threadIdx.x * kSide;
         const auto each = [&](auto&& done) {
 #pragma unroll
           for (int e = 0; e < kGroup; ++e)
 #pragma unroll
-            for (int q = 0; q < S::kSplits; ++q)
-              if (q != split && inside(u + e)) done(words[e][q], from + q * S::kTall * S::kWide + own_of(u + e));
+            for (int q = 0; q < kOthers; ++q)
+              if (inside(u + e)) done(words[e][q], from + others[q] + (u + e) * kAtOnce);
         };
         bool all;
         do {
@@ -236,7 +246,7 @@ struct Gemm {
           each([&](uint32_t (&side)[kSide], const float* at) { look_at_side(at, side); });
           each([&](uint32_t (&side)[kSide], const float*) {
 #pragma unroll
-            for (int k = 0; k < kSide; ++k) all &= side[k] != 0;
+            for (uint32_t k = 0; k < kSide; ++k) all &= side[k] != 0;
           });
         } while (!all);
         each([&](uint32_t (&)[kSide], float* at) { take<kSide>(at); });
@@ -246,15 +256,10 @@ struct Gemm {
         if (!inside(u + e)) continue;
         float x[kSide];
         add_parts(place_of(u + e), x);
-        if constexpr (S::kSplits > 1) {
 #pragma unroll
-          for (int k = 0; k < kSide; ++k) {
-            const float own = x[k];
-            x[k] = 0;
+        for (int q = 0; q < kOthers; ++q)
 #pragma unroll
-            for (int q = 0; q < S::kSplits; ++q) x[k] += q == split ? own : arrived(words[e][q][k]);
-          }
-        }
+          for (uint32_t k = 0; k < kSide; ++k) x[k] += arrived(words[e][q][k]);
         if constexpr (kSide > 1)
           finish(at(u + e), x, reads[e]);
         else

@@ -58,25 +58,37 @@ struct Hold {
   static constexpr int kAcross = (kDeepFirst ? kFree : kHeld) / 4, kAll = (kDeepFirst ? kHeld : kFree) * kAcross;
   static constexpr int kRounds = (kAll + kThreads - 1) / kThreads, kTogether = kRounds < 8 ? kRounds : 8;
 
+  // A thread's elements are below each other, where whole rows are its block's at a time.
+  static constexpr bool kBelow = kThreads % kAcross == 0;
+  static uint32_t row_of(int u) {
+    return kBelow ? threadIdx.x / kAcross + u * (kThreads / kAcross) : (threadIdx.x + u * kThreads) / kAcross;
+  }
+  static uint32_t col_of(int u) {
+    return (kBelow ? threadIdx.x % kAcross : (threadIdx.x + u * kThreads) % kAcross) * 4u;
+  }
+  static bool has(int u) {
+    return (kAll % kThreads == 0 && kRounds % kTogether == 0) || threadIdx.x + u * kThreads < kAll;
+  }
+
   template <class Source>
   static void fill(const Source& source, T* to, int free, int deep) {
+    constexpr uint32_t kRows = kDeepFirst ? kSum : kWhole, kCols = kDeepFirst ? kWhole : kSum;
+    constexpr bool kAllRows = !kDeepFirst && kWhole % kFree == 0, kAllCols = kDeepFirst && kWhole % kFree == 0;
+    const uint32_t row0 = kDeepFirst ? deep : free, col0 = kDeepFirst ? free : deep;
 #pragma unroll 1
     for (int u = 0; u < kRounds; u += kTogether) {
       Four<T> x[kTogether];
 #pragma unroll
       for (int e = 0; e < kTogether; ++e) {
-        const int at = threadIdx.x + (u + e) * kThreads, r = at / kAcross, c = at % kAcross * 4;
-        const int row = r + (kDeepFirst ? deep : free), col = c + (kDeepFirst ? free : deep);
+        const uint32_t row = row0 + row_of(u + e), col = col0 + col_of(u + e);
         // Of another element, where there is none: without a branch all are on their way together.
-        const bool in = at < kAll && row < (kDeepFirst ? kSum : kWhole) && col < (kDeepFirst ? kWhole : kSum);
-        source(in ? uint32_t(row) * kLead + col : 0u, x[e].v);
+        const bool in = has(u + e) && (kAllRows || row < kRows) && (kAllCols || col < kCols);
+        source(in ? row * kLead + col : 0u, x[e].v);
         if (!in) x[e] = {};
       }
 #pragma unroll
-      for (int e = 0; e < kTogether; ++e) {
-        const int at = threadIdx.x + (u + e) * kThreads, r = at / kAcross, c = at % kAcross * 4;
-        if (at < kAll) *reinterpret_cast<Four<T>*>(to + r * kStep + c) = x[e];
-      }
+      for (int e = 0; e < kTogether; ++e)
+        if (has(u + e)) *reinterpret_cast<Four<T>*>(to + row_of(u + e) * kStep + col_of(u + e)) = x[e];
     }
   }
   // What was computed, of `held` elements of the sum, to its place in the whole matrix: one of kShares shares of it.

@@ -206,13 +206,12 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
       for (const Placed& each : all) {
         if ((!first && each.end <= processors) || (!others && each.first >= processors)) continue;
         const uint32_t bits = first && !is_chain(parts, *each.task) ? early_in(i, *each.task) : 0;
-        const std::string always = i == 0 ? "ahead" : "true";
-        const std::string early = bits == 0 ? "0u"
-                                  : others  ? fmt::format("t == blockIdx.x && {} ? {}u : 0u", always, bits)
-                                  : i == 0  ? fmt::format("ahead ? {}u : 0u", bits)
-                                            : fmt::format("{}u", bits);
+        std::string when = others ? "t == blockIdx.x" : "";
+        if (i == 0) when += when.empty() ? "ahead" : " && ahead";
+        const std::string early = fmt::format("{}u", bits);
+        const std::string told = bits == 0 || when.empty() ? early : fmt::format("{} ? {} : 0u", when, early);
         chosen += fmt::format("{}if (t < {}u) {{\n{}    }}", chosen.empty() ? "    " : " else ", each.end,
-                              done_by(*each.task, each.first, early));
+                              done_by(*each.task, each.first, told));
       }
       return chosen;
     };

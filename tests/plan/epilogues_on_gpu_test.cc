@@ -29,6 +29,7 @@ struct Layer {
   Shape left, right;
   Shape bias;  // empty: none
   bool bias_first = false;
+  bool is_odd = false;  // rows begin anywhere
 };
 
 // The last dimensions of the result are the bias's.
@@ -85,10 +86,14 @@ class EpiloguesOnGpu : public testing::Test {
 };
 
 const std::vector<Layer> kLayers = {
-    {"mk,kn->mn", {64, 32}, {32, 48}, {48}},          {"mk,nk->mn", {37, 23}, {51, 23}, {51}, true},
-    {"km,kn->mn", {23, 2}, {23, 129}, {129}},         {"kn,mk->mn", {40, 24}, {36, 40}, {24}},
-    {"abk,kn->abn", {3, 7, 40}, {40, 33}, {33}},      {"mk,kcd->mcd", {19, 40}, {40, 3, 8}, {3, 8}},
-    {"bmk,bkn->bmn", {3, 17, 40}, {3, 40, 24}, {24}}, {"mk,kn->mn", {37, 23}, {23, 51}, {}},
+    {"mk,kn->mn", {64, 32}, {32, 48}, {48}},
+    {"mk,nk->mn", {37, 24}, {56, 24}, {56}, true},
+    {"km,kn->mn", {23, 2}, {23, 129}, {129}, false, true},
+    {"kn,mk->mn", {40, 24}, {36, 40}, {24}},
+    {"abk,kn->abn", {3, 7, 40}, {40, 32}, {32}},
+    {"mk,kcd->mcd", {19, 40}, {40, 3, 8}, {3, 8}},
+    {"bmk,bkn->bmn", {3, 17, 40}, {3, 40, 24}, {24}},
+    {"mk,kn->mn", {37, 23}, {23, 51}, {}, false, true},
     {"bmk,bkn->bmn", {3, 17, 40}, {3, 40, 24}, {}},
 };
 
@@ -97,16 +102,19 @@ TEST_F(EpiloguesOnGpu, AreThoseOfTheCpu) {
     for (const Layer& p : kLayers) {
       SCOPED_TRACE(fmt::format("{} of {}, {} columns of bias", p.spec, name(dtype), count(p.bias)));
       const bool bias = !p.bias.empty();
+      // The others are rounded a second time, and are left to a kernel that follows.
+      const double tolerance = !p.is_odd || dtype == DType::f32 ? 0 : dtype == DType::bf16 ? 8e-3 : 1e-3;
+      const auto expect = [&](int epilogue) { expect_taken(p.is_odd ? CUBLASLT_EPILOGUE_DEFAULT : epilogue); };
       if (bias) {
-        expect_right(p, dtype, same, 0);
-        expect_taken(CUBLASLT_EPILOGUE_BIAS);
+        expect_right(p, dtype, same, tolerance);
+        expect(CUBLASLT_EPILOGUE_BIAS);
       }
       for (const Function then : {static_cast<Function>(relu), &largest}) {
-        expect_right(p, dtype, then, 0);
-        expect_taken(bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU);
+        expect_right(p, dtype, then, tolerance);
+        expect(bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU);
       }
       expect_right(p, dtype, gelu, dtype == DType::bf16 ? 8e-3 : 1e-3);
-      if (dtype == DType::f32 && cuda_math() == CudaMath::full)
+      if (p.is_odd || (dtype == DType::f32 && cuda_math() == CudaMath::full))
         expect_taken(CUBLASLT_EPILOGUE_DEFAULT);
       else
         expect_taken(bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU);
@@ -145,9 +153,9 @@ TEST_F(EpiloguesOnGpu, SayWhereReluGaveZero) {
       for (const bool has_bias : {false, true}) {
         SCOPED_TRACE(fmt::format("{}, {}, {}", name(dtype), is_cut_first, has_bias));
         Builder b;
-        const Value left = b.input({dtype, {37, 24}}), right = b.input({dtype, {24, 50}});
+        const Value left = b.input({dtype, {37, 24}}), right = b.input({dtype, {24, 56}});
         Value x = einsum("mk,kn->mn", left, right);
-        if (has_bias) x = x + broadcast(b.input({dtype, {50}}), x.shape(), {1});
+        if (has_bias) x = x + broadcast(b.input({dtype, {56}}), x.shape(), {1});
         const Value y = relu(x), is_cut = le(x, zeros_like(x));
         expect_same_on_gpu(lower(b.take(is_cut_first ? Values{is_cut, y} : Values{y, is_cut})), random);
         expect_taken(has_bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU);
@@ -156,7 +164,7 @@ TEST_F(EpiloguesOnGpu, SayWhereReluGaveZero) {
 
 // An array may be a part of another, which begins anywhere.
 TEST_F(EpiloguesOnGpu, TakeABiasThatLiesAnywhere) {
-  const Layer p{"mk,kn->mn", {20, 16}, {16, 33}, {33}};
+  const Layer p{"mk,kn->mn", {20, 16}, {16, 40}, {40}};
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Program program = program_of(p, dtype, relu);
     CudaLane& lane = CudaLane::local();

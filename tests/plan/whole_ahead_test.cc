@@ -168,7 +168,7 @@ TEST(WholeAhead, TextsCompile) {
     std::vector<std::string> order = {"uint32_t ahead)", "  if (ahead) {\n"};
     if (near) order.insert(order.end() - 1, "near)[k]"), order.push_back("__syncthreads();");
     order.insert(order.end(),
-                 {"early_0_0_0(blockIdx.x", "  }\n  after_the_last();", "if (!ahead) all_came = counted(word);",
+                 {"early_0_0_0(blockIdx.x", "  }\n  after_the_last();", "if (!ahead) all_came = look_at(word);",
                   "__syncthreads();", "step_0_0(t - 0u, t == blockIdx.x && ahead ? 1u : 0u,", "come(word, all_came);",
                   "before_the_next();", "step_1_0(t - 0u"});
     size_t at = text.find("__global__");

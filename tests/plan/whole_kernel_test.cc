@@ -273,6 +273,37 @@ TEST(WholeKernel, WhatWasThereBeforeIsBroughtEarly) {
   EXPECT_NE(text.find("step_0_0(t - 0u, 0u,"), std::string::npos);
   for (const char* never : {") early_0_0_0(", ") early_0_0_1(", ") early_1_0_0("})
     EXPECT_EQ(text.find(never), std::string::npos) << never;
+  // Of as many blocks as there are, each has one at most.
+  const std::string once = whole_text(texts.parts, phases_of(texts.parts), nullptr, true, nullptr, 132);
+  EXPECT_NE(once.find("step_1_0(t - 0u, 2u,"), std::string::npos) << once;
+  EXPECT_EQ(once.find("t += "), std::string::npos) << once;
+}
+
+// What a block begins with is not in the loop of what it does after.
+TEST(WholeKernel, BlocksBeginWithOneTask) {
+  Texts texts;
+  for (int i = 0; i < 2; ++i) texts.add({.m = 64, .n = 64, .k = 64});
+  for (WholePart& part : texts.parts) part.operands = {0, 1, 2}, part.results = {0};
+  for (size_t i = 0; i < 2; ++i) {
+    const auto at = static_cast<int64_t>(i) * 100;
+    texts.parts[i].in = {{0, at, at + 1}, {0, at + 1, at + 2}, {0, at + 2, at + 3}};
+    texts.parts[i].out = {{0, at + 10, at + 20}};
+  }
+  const int64_t blocks = texts.parts[0].kernel->steps()[0].blocks;
+  const auto text_on = [&](int64_t processors) {
+    return whole_text(texts.parts, phases_of(texts.parts), nullptr, true, nullptr, processors);
+  };
+  const auto calls = [](const std::string& text, const std::string& name) {
+    int64_t out = 0;
+    for (size_t at = text.find("      " + name); at != std::string::npos; at = text.find("      " + name, at + 1))
+      ++out;
+    return out;
+  };
+  const std::string all = text_on(2 * blocks), one = text_on(blocks);
+  EXPECT_EQ(all.find("t += "), std::string::npos);
+  EXPECT_NE(one.find(fmt::format("t = blockIdx.x + {0}u; t < {1}u; t += {0}u", blocks, 2 * blocks)), std::string::npos)
+      << one;
+  for (const char* name : {"step_0_0(", "step_1_0("}) EXPECT_EQ(calls(one, name), 1) << one;
 }
 
 TEST(WholeKernel, AFinishThatWantsOtherElementsIsRefused) {

@@ -37,8 +37,8 @@ class CudaGemm {
 
   // REQUIRES: supports(spec.dtype); extents of at least 1.
   CudaGemm(CudaLane& lane, const GemmSpec& spec, CudaMath math, const GemmMeasuring& measuring = {});
-  // Nothing where cuBLASLt has no algorithm for it, or one that makes a number of NaN; gelu of whole floats (`full`) is
-  // not exact enough.
+  // Nothing where cuBLASLt has no algorithm for it, or one that makes a number of NaN, or rows do not begin at multiples
+  // of eight elements; gelu of whole floats (`full`) is not exact enough.
   static std::optional<CudaGemm> with_epilogue(CudaLane& lane, const GemmSpec& spec, CudaMath math,
                                                const GemmEpilogue& epilogue, const GemmMeasuring& measuring = {});
 

@@ -288,8 +288,7 @@ struct WholeKernel::State {
   std::optional<CudaFunction> function = {};  // made on first use
   std::vector<Source> sources = {};
   int64_t shared_bytes = 0;
-  bool crowded = false;  // one of the steps is
-  BufferPtr word = {};   // in which blocks count each other, one launch after the other
+  BufferPtr word = {};  // in which blocks count each other, one launch after the other
   std::vector<const void*> pointers = {};
   std::optional<Ahead> ahead = {};
   bool launched = false;                   // was the lane's last itself: another may have had this address before
@@ -297,7 +296,7 @@ struct WholeKernel::State {
 
   // Should so many pointers be in the blocks' memory? That makes for less code, where there are registers for them.
   bool brings_near(size_t count) const {
-    return !crowded && shared_bytes + static_cast<int64_t>((count + 2) * sizeof(void*)) <= lane.info().shared;
+    return shared_bytes + static_cast<int64_t>((count + 2) * sizeof(void*)) <= lane.info().shared;
   }
   // May a launch begin before what was queued last is done?
   bool goes_ahead(const void* const* in) const {
@@ -317,7 +316,6 @@ WholeKernel::WholeKernel(CudaLane& lane, std::span<const WholePart> parts, std::
     part.kernel = &s.kernels.emplace_back(*part.kernel);
     for (const CudaStep& step : part.kernel->steps()) {
       s.shared_bytes = std::max(s.shared_bytes, step.shared_bytes);
-      s.crowded |= step.crowded;
       for (const CudaStep::Argument& argument : step.arguments) {
         if (argument.kind == CudaStep::Argument::own)
           s.sources.push_back({argument.kind, 0, part.kernel->own(argument.index)});

@@ -250,7 +250,6 @@ bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, si
                   {{step.arguments[1].index}, fmt::format("  {}(block, b, shared);\n", product.bring_b)}};
   step.blocks = product.blocks;
   step.share = product.share;
-  step.crowded = product.crowded;
   step.shared_bytes = product.shared_bytes;
   if (product.partial_bytes > 0) {
     step.meets = true;

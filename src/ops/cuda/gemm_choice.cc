@@ -9,9 +9,10 @@ namespace lockstep {
 namespace {
 
 constexpr int kWarps = kStepThreads / 32;
-constexpr GemmChoice::Tile kTiles[] = {
-    {128, 128, 4, kWarps / 4, 1}, {128, 64, 4, 2, kWarps / 8}, {64, 64, 2, 2, kWarps / 4}, {64, 32, 2, 2, kWarps / 4},
-    {32, 32, 2, 2, kWarps / 4},   {16, 32, 1, 2, kWarps / 2},  {16, 16, 1, 2, kWarps / 2}};
+constexpr GemmChoice::Tile kTiles[] = {{128, 128, 2, kWarps / 4, 1}, {128, 128, 4, kWarps / 4, 1},
+                                       {128, 64, 4, 2, kWarps / 8},  {64, 64, 2, 2, kWarps / 4},
+                                       {64, 32, 2, 2, kWarps / 4},   {32, 32, 2, 2, kWarps / 4},
+                                       {16, 32, 1, 2, kWarps / 2},   {16, 16, 1, 2, kWarps / 2}};
 constexpr int64_t kSplits[] = {1, 2, 4, 8, 16};
 
 int64_t up(int64_t n, int64_t by) { return (n + by - 1) / by; }
@@ -23,6 +24,9 @@ int64_t stored(const GemmSpec& g, GemmOperand how) { return how == GemmOperand::
 std::optional<GemmChoice> laid_out(const GemmSpec& g, const GemmChoice::Tile& tile, int64_t splits, int processors,
                                    int64_t shared_bytes, GemmSources sources) {
   GemmChoice out{.tile = tile, .splits = splits};
+  // Half of the warps read a fourth less of floats, which is what large tiles of them wait for.
+  const bool half = tile.rows * tile.cols * tile.parts < kWarps;
+  if (half && size_of(g.dtype) == 2) return {};
   out.tiles = up(g.m, tile.tall) * up(g.n, tile.wide) * g.batch;
   const int64_t least = 32 / size_of(g.dtype);
   // Few steps of much each: a step costs the block a meeting. All warps that share the sum have a part of it.
@@ -72,7 +76,8 @@ double cost_of(const GemmSpec& g, const GemmChoice& how, int processors, GemmSou
   const double instructions =
       static_cast<double>(g.k) / (half ? 16 : 8) / tile.parts / splits * each + in / (16 * kStepThreads) * 7;
   const auto steps = static_cast<double>(up(up(g.k, how.deep), how.splits));
-  const double block = 700 + std::max(moved / 50, instructions * 8) + steps * 100 +
+  const double busy = static_cast<double>(tile.rows * tile.cols * tile.parts) / kWarps;
+  const double block = 700 + std::max(moved / 50, instructions * 8 * busy) + steps * 100 +
                        (how.splits > 1 ? 300 + 60 * splits + 0.22 * area : 0);
   const double blocks = static_cast<double>(how.tiles) * splits;
   // What is computed comes eight times four elements of a thread at a time, each by two reads one after the other.

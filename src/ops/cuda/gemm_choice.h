@@ -17,7 +17,8 @@ struct GemmSources {
 };
 
 struct GemmChoice {
-  // A tile of the result, and how the warps of a block share it: its rows, its columns, and the sum.
+  // A tile of the result, and how the warps of a block share it: its rows, its columns, and the sum. All of the warps,
+  // or some.
   struct Tile {
     int64_t tall, wide;
     int rows, cols, parts;

@@ -296,6 +296,8 @@ struct Gemm {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int warp_row = warp % S::kWarpRows * kWarpTall, warp_col = warp / S::kWarpRows % S::kWarpCols * kWarpWide;
     const int part = warp / (S::kWarpRows * S::kWarpCols);
+    // The others bring and finish.
+    const bool multiplies = S::kWarpRows * S::kWarpCols * S::kParts * 32 == S::kThreads || part < S::kParts;
     float c[kI][kJ][4] = {};
 #pragma unroll 1
     for (int s = 0; s < S::kStages - 1; ++s) {
@@ -317,6 +319,7 @@ struct Gemm {
           slots_a + (S::kSourceA ? step * S::kDeep * (S::kTransposeA ? kStepA : 1) : step % S::kStages * kSizeA);
       const InB* const from_b =
           slots_b + (S::kSourceB ? step * S::kDeep * (S::kTransposeB ? 1 : kStepB) : step % S::kStages * kSizeB);
+      if (!multiplies) continue;
 #pragma unroll
       for (int d = 0; d < S::kDeep / F::kDeep / S::kParts; ++d) {
         const int k = (d * S::kParts + part) * F::kDeep;
@@ -330,7 +333,8 @@ struct Gemm {
       HoldA::template put<kAcross>(slots_a, a.to, at.row, first * S::kDeep, count * S::kDeep, at.col / S::kWide);
     wait_for<0>();
     __syncthreads();
-    F::store(c, reinterpret_cast<float*>(shared) + part * kTile + warp_row * kLine + warp_col, kLine, lane);
+    if (multiplies)
+      F::store(c, reinterpret_cast<float*>(shared) + part * kTile + warp_row * kLine + warp_col, kLine, lane);
     __syncthreads();
   }
 };

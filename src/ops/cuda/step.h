@@ -37,7 +37,6 @@ struct CudaStep {
   double operations = 0;  // of matrix products: multiplications and additions
   bool meets = false;     // blocks side by side wait for each other: all must run at a time
   bool counted = false;   // `now` is a number that is another one each time it is done, and never 0
-  bool crowded = false;   // its threads need all registers there are
   // Where threads compute elements one by one and write nothing else: how many there are, how many of them a thread has
   // (CudaElements::flat), and the operands of which it reads only elements of the same place.
   int64_t elements = 0, each = 0;

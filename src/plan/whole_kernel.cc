@@ -294,7 +294,7 @@ struct WholeKernel::State {
   bool launched = false;                   // was the lane's last itself: another may have had this address before
   std::vector<Ahead::Bytes> written = {};  // by the last launch
 
-  // Should so many pointers be in the blocks' memory? That makes for less code, where there are registers for them.
+  // Is there room for so many pointers in the blocks' memory? That makes for less code.
   bool brings_near(size_t count) const {
     return shared_bytes + static_cast<int64_t>((count + 2) * sizeof(void*)) <= lane.info().shared;
   }

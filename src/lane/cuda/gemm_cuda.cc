@@ -106,7 +106,7 @@ struct CudaGemm::State {
 
   void propose(int most, DType out);
   bool take_remembered();
-  const cublasLtMatmulAlgo_t& fastest(const GemmPlaces& places) const;
+  const cublasLtMatmulAlgo_t* fastest(const GemmPlaces& places) const;
   void set_bias(const void* bias) const;
   cublasStatus_t multiply(const cublasLtMatmulAlgo_t& by, const GemmPlaces& places) const;
 };
@@ -260,8 +260,8 @@ bool CudaGemm::State::take_remembered() {
 }
 
 // The fastest of those that can run, in turns: others may use the GPU meanwhile, now more and now less. The first
-// stays, unless another takes less time in every round.
-const cublasLtMatmulAlgo_t& CudaGemm::State::fastest(const GemmPlaces& places) const {
+// stays, unless another takes less time in every round. Null where none could be measured, for want of memory, say.
+const cublasLtMatmulAlgo_t* CudaGemm::State::fastest(const GemmPlaces& places) const {
   constexpr int kRounds = 4, kMostTimes = 10;
   constexpr double kReading = 200e-6, kMuchSlower = 1.5;  // seconds; of the first one's time
   struct Candidate {
@@ -300,11 +300,11 @@ const cublasLtMatmulAlgo_t& CudaGemm::State::fastest(const GemmPlaces& places) c
     }
     std::erase_if(candidates, [&](const Candidate& each) { return each.now > kMuchSlower * first; });
   }
-  if (candidates.empty()) return proposed[0];
+  if (candidates.empty()) return nullptr;
   const Candidate* best = &candidates[0];
   for (const Candidate& each : candidates)
     if (each.wins == kRounds && each.least < best->least) best = &each;
-  return *best->algorithm;
+  return best->algorithm;
 }
 
 void CudaGemm::run(const void* a, const void* b, void* c, const void* bias) const {
@@ -314,11 +314,14 @@ void CudaGemm::run(const void* a, const void* b, void* c, const void* bias) cons
   s.set_bias(bias);
   const GemmPlaces places{a, b, c};
   if (!s.proposed.empty() && !s.lane.recording() && !s.take_remembered()) {
-    const cublasLtMatmulAlgo_t best = s.fastest(places);
-    choices().keep(s.what, to_text(best));
-    if (!s.take_remembered()) {  // what another lane chose is not proposed here
-      s.algorithm = best;
-      s.proposed.clear();
+    if (const cublasLtMatmulAlgo_t* const found = s.fastest(places)) {
+      const cublasLtMatmulAlgo_t best = *found;
+      // What another lane, or another process, chose meanwhile is taken, unless it is not proposed here.
+      if (!s.take_remembered()) choices().keep(s.what, to_text(best));
+      if (!s.proposed.empty() && !s.take_remembered()) {
+        s.algorithm = best;
+        s.proposed.clear();
+      }
     }
   }
   check_blas(s.multiply(s.algorithm, places), "multiply matrices");
@@ -356,14 +359,15 @@ bool CudaGemm::keeps_nan(CudaLane& lane, DType dtype, CudaMath math, GemmEpilogu
   lane.to_device(bias->data(), bytes.data(), bias->size());
   state->set_bias(bias->data());
   const auto algorithms = state->proposed.empty() ? std::vector{state->algorithm} : state->proposed;
-  bool kept = true;
+  bool kept = true, any = false;
   for (const cublasLtMatmulAlgo_t& by : algorithms) {
     lane.clear(result->data(), result->size());
     if (state->multiply(by, {zeros->data(), zeros->data(), result->data()}) != CUBLAS_STATUS_SUCCESS) continue;
+    any = true;
     lane.to_host(bytes.data(), result->data(), result->size());
     for (size_t i = 0; i < bytes.size(); i += static_cast<size_t>(each)) kept &= is_nan(&bytes[i], dtype);
   }
-  return choices().keep(what, kept ? "kept" : "lost") == "kept";
+  return any && choices().keep(what, kept ? "kept" : "lost") == "kept";
 }
 
 }  // namespace lockstep

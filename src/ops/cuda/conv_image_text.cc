@@ -180,7 +180,7 @@ struct ConvImage {
     float* const sums = reinterpret_cast<float*>(shared);
     if (first < kRows) F::store(c, sums + part * kTile + first * kLine, kLine, lane);
     __syncthreads();
-    constexpr int kOwn = (kRows * S::kWide + S::kThreads - 1) / S::kThreads, kGroup = group_of(kOwn, sizeof(Read));
+    constexpr int kOwn = (kRows * S::kWide + S::kThreads - 1) / S::kThreads, kGroup = group_of<1>(kOwn, sizeof(Read));
     const uint32_t base = uint32_t((image * S::kOH + row) * S::kOW) * S::kN + col;
     const int rows = (S::kOH - row) * S::kOW < kRows ? (S::kOH - row) * S::kOW : kRows;
 #pragma unroll 1

@@ -94,7 +94,7 @@ CudaStep wide_step(const Program& body, bool quick) {
   const int64_t n = count(body.types[body.outputs[0]].shape);
   const std::string finish = writer.body();
   const auto of_four = [&](const std::string& text) {
-    return fmt::format("  [&](const {} i) {{\n{}  }}(i * 4u);\n", index_type(n), text);
+    return fmt::format("  [&](const {0} i) {{\n{1}  }}({0}(i) * 4u);\n", index_type(n), text);
   };
   const auto elements = CudaElements::flat(n / 4, std::clamp<int64_t>(most_together(body) / 2, 1, 4));
   CudaStep step;

@@ -9,10 +9,10 @@ namespace lockstep {
 namespace {
 
 constexpr int kWarps = kStepThreads / 32;
-constexpr GemmChoice::Tile kTiles[] = {{128, 128, 2, kWarps / 4, 1}, {128, 128, 4, kWarps / 4, 1},
-                                       {128, 64, 4, 2, kWarps / 8},  {64, 64, 2, 2, kWarps / 4},
-                                       {64, 32, 2, 2, kWarps / 4},   {32, 32, 2, 2, kWarps / 4},
-                                       {16, 32, 1, 2, kWarps / 2},   {16, 16, 1, 2, kWarps / 2}};
+constexpr GemmChoice::Tile kTiles[] = {
+    {128, 128, 2, kWarps / 4, 1}, {128, 128, 4, kWarps / 4, 1}, {128, 64, 4, 2, kWarps / 8},
+    {64, 64, 1, 2, kWarps / 4},   {64, 64, 2, 2, kWarps / 4},   {64, 32, 2, 2, kWarps / 4},
+    {32, 32, 2, 2, kWarps / 4},   {16, 32, 1, 2, kWarps / 2},   {16, 16, 1, 2, kWarps / 2}};
 constexpr int64_t kSplits[] = {1, 2, 4, 8, 16};
 
 int64_t up(int64_t n, int64_t by) { return (n + by - 1) / by; }

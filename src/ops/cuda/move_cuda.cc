@@ -67,11 +67,11 @@ Kernel moved_wide(const KernelSpec& spec, int64_t side, const std::string& find,
   step.parameters = fmt::format("{}{}* out0", parameters(spec.in), memory_type(spec.out[0].dtype));
   for (size_t k = 0; k < spec.in.size(); ++k) step.arguments.push_back({CudaStep::Argument::operand, k});
   step.arguments.push_back({CudaStep::Argument::result, 0});
-  step.body =
-      elements.text(type,
-                    fmt::format("  [&](const {} i) {{\n{}  r = *reinterpret_cast<const {}*>(from);\n  }}(i * {}u);\n",
-                                index_type(n), find, type, side),
-                    fmt::format("  *reinterpret_cast<{}*>(out0 + i * {}u) = r;\n", type, side));
+  step.body = elements.text(
+      type,
+      fmt::format("  [&](const {0} i) {{\n{1}  r = *reinterpret_cast<const {2}*>(from);\n  }}({0}(i) * {3}u);\n",
+                  index_type(n), find, type, side),
+      fmt::format("  *reinterpret_cast<{}*>(out0 + {}(i) * {}u) = r;\n", type, index_type(n), side));
   step.blocks = elements.blocks();
   return [wide = SteppedKernel(spec.cuda, {std::move(step)}), plain = std::move(plain)](const void* const* in,
                                                                                         void* const* out) {

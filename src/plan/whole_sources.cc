@@ -100,7 +100,6 @@ class Sources {
       if (writer_[p] != q) continue;
       out.out.push_back(parts_[p].out[0]);
       out.results.push_back(parts_[p].results[0]);
-      out.needed |= parts_[p].needed;
     }
     return out;
   }

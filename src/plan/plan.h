@@ -35,7 +35,8 @@ class Plan {
   int donated_input(size_t output) const { return donated_input_[output]; }
 
   // `in` and `out` are dense row-major buffers, aligned for their elements, in the order of the program's inputs and
-  // outputs; in the GPU's memory where the plan runs there, and then the work is queued when it returns.
+  // outputs; in the GPU's memory where the plan runs there, aligned for 64 bytes or, where they are smaller than 16,
+  // for their size, and then the work is queued when it returns.
   void run(const void* const* in, void* const* out);
 
   // Bytes of memory the plan needs between inputs and outputs: work space and constants.

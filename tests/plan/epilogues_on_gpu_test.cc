@@ -162,7 +162,7 @@ TEST_F(EpiloguesOnGpu, SayWhereReluGaveZero) {
       }
 }
 
-// An array may be a part of another, which begins anywhere.
+// One that does not begin where arrays do is copied before.
 TEST_F(EpiloguesOnGpu, TakeABiasThatLiesAnywhere) {
   const Layer p{"mk,kn->mn", {20, 16}, {16, 40}, {40}};
   for (const DType dtype : {DType::f32, DType::bf16}) {

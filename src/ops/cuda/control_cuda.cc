@@ -1,6 +1,8 @@
 // Sub-programs on the GPU: their kernels are queued one after another, as those of the program they belong to are. A
 // scan waits for nothing, and is recorded with the rest; where one kernel is all of its body, that kernel does the
 // rounds itself. A cond has to know its predicate, and waits for it.
+#include <bit>
+
 #include "lane/cuda/cuda_lane.h"
 #include "ops/control.h"
 #include "ops/cuda/kernels.h"
@@ -13,8 +15,11 @@ namespace {
 // Kernels read and write several elements at once, and those of cuBLASLt are chosen for aligned matrices.
 constexpr int64_t kAlignment = 64;
 
-// Can slices of so many bytes be used where they lie? What is smaller than what is read at once is read one by one.
-bool may_lie_anywhere(int64_t bytes) { return bytes % kAlignment == 0 || bytes < 16; }
+// Can slices of so many bytes be used where they lie? A small one, where it begins at a multiple of its size: no more
+// is read of it at once.
+bool may_lie_anywhere(int64_t bytes) {
+  return bytes % kAlignment == 0 || (bytes < 16 && std::has_single_bit(static_cast<uint64_t>(bytes)));
+}
 
 // The carries go to and fro between two places. Nothing where rounds of the body have to be queued one by one.
 Kernel in_one_kernel(const KernelSpec& spec, const SubProgram& sub) {

@@ -91,14 +91,14 @@ class TrainingOnSlurm : public OnSlurm {
   const Words kLayout = {"--nodes", "2", "--cpus-per-task", "4", "--time", "60", "--requeue"};
 
   // What a run that nobody disturbs comes to.
-  void train_undisturbed() {
+  void train_undisturbed(int steps = kSteps) {
     const RunningProgram::Result result =
-        RunningProgram(Words{program_path(), "launch", "-n", "2", "--"} + train_command("wanted", kSteps)).wait();
+        RunningProgram(Words{program_path(), "launch", "-n", "2", "--"} + train_command("wanted", steps)).wait();
     ASSERT_EQ(result.exit_code, 0) << result.err;
   }
 
-  std::string submit_training(const std::string& name, const Words& flags = {}) {
-    return submit(name, kLayout + flags, train_command(name, kSteps));
+  std::string submit_training(const std::string& name, const Words& flags = {}, int steps = kSteps) {
+    return submit(name, kLayout + flags, train_command(name, steps));
   }
 
   // Waits until training has come as far as a number of steps beyond where it went on from, in start `restart`.
@@ -156,11 +156,12 @@ TEST_F(TrainingOnSlurm, ThatIsCancelledLeavesACheckpointAndStaysAway) {
 // The node is gone with all it ran. Slurm would see that after its SlurmdTimeout; here, as where something watches the
 // nodes, it is told.
 TEST_F(TrainingOnSlurm, OnANodeThatIsLostGoesOnOrEndsAsAsked) {
-  train_undisturbed();
+  constexpr int kLong = 4 * kSteps;  // 600 took three seconds, in which a busy machine has not lost the node yet
+  train_undisturbed(kLong);
   // The one that ends by itself comes last, so that it still trains when the node goes.
   const std::string once = submit("once", {"--nodes", "2", "--cpus-per-task", "4"}, train_command("once", 1'000'000));
   const bool first = trains("once", 0);
-  const std::string again = submit_training("again");
+  const std::string again = submit_training("again", {}, kLong);
   const bool both = first && trains("again", 0);
   SlurmCluster::instance().tell("kill 127.0.0.2");
   ASSERT_TRUE(both) << printed("again") << printed("once");

@@ -189,6 +189,12 @@ Batched scan_batch(const Batch& b) {
   return {std::move(out), body.batched};
 }
 
+// A carry goes in before the first iteration and comes out of the last.
+bool scan_alias(Types, Types, const Attrs& attrs, size_t in, size_t out) {
+  const Parts p(attrs);
+  return in == out && in < p.carry && p.length > 1;
+}
+
 Kernel scan_cpu(const KernelSpec& spec) {
   return scan_kernel(spec, {allocate, [](void* to, const void* from, int64_t bytes) {
                               if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
@@ -269,6 +275,7 @@ constinit const Op scan_op = {
     .forward = scan_forward,
     .vjp = scan_vjp,
     .batch = scan_batch,
+    .alias = scan_alias,
     .own_varying = true,
     .cpu = scan_cpu,
     .cuda = LOCKSTEP_CUDA(scan_cuda),

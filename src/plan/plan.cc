@@ -43,7 +43,13 @@ struct Place {
 class Planner {
  public:
   Planner(const Program& p, Pool& pool, const PlanOptions& options, Plan& plan)
-      : p_(p), pool_(pool), donated_(options.donated), comm_(options.comm), cuda_(options.cuda), plan_(plan) {
+      : p_(p),
+        pool_(pool),
+        donated_(options.donated),
+        in_place_(options.in_place),
+        comm_(options.comm),
+        cuda_(options.cuda),
+        plan_(plan) {
     donated_.resize(p.inputs.size(), false);
   }
 
@@ -132,10 +138,13 @@ class Planner {
       plan_.donated_input_[output] = static_cast<int>(input);
       taken[input] = true;
     };
+    const auto may_give = [&](size_t output, size_t input) {
+      return donated_[input] && !taken[input] && (!in_place_ || input == output);
+    };
     // An output that is a donated input itself keeps its memory.
     for (size_t j = 0; j < p_.outputs.size(); ++j) {
       const Place& place = place_[base(p_.outputs[j])];
-      if (place.kind == Place::input && donated_[place.index] && !taken[place.index]) give(j, place.index);
+      if (place.kind == Place::input && may_give(j, place.index)) give(j, place.index);
     }
     for (const bool in_place : {true, false}) {
       for (size_t j = 0; j < p_.outputs.size(); ++j) {
@@ -146,7 +155,7 @@ class Planner {
         const auto result = static_cast<size_t>(std::find(results.begin(), results.end(), v) - results.begin());
         for (size_t i = 0; i < p_.inputs.size() && plan_.donated_input_[j] < 0; ++i) {
           const ValueId from = p_.inputs[i];
-          if (!donated_[i] || taken[i] || bytes(from) != bytes(v)) continue;
+          if (!may_give(j, i) || bytes(from) != bytes(v)) continue;
           if (in_place ? last_[from] == t && may_share(t, result, from) : last_[from] < t) give(j, i);
         }
       }
@@ -255,7 +264,9 @@ class Planner {
 #ifdef LOCKSTEP_WITH_CUDA
         if (cuda)
           return SubProgram{[plan](const void* const* in, void* const* out) { plan->run(in, out); },
-                            [plan](const CudaRounds& rounds) { return PlanRounds::of(plan, rounds); }};
+                            [sub, cuda, pool = &pool_](const CudaRounds& rounds) {
+                              return PlanRounds::of(sub, *pool, *cuda, rounds);
+                            }};
 #endif
         return [plan](const void* const* in, void* const* out) { plan->run(in, out); };
       };
@@ -413,6 +424,7 @@ class Planner {
   const Program& p_;
   Pool& pool_;
   std::vector<bool> donated_;
+  bool in_place_;  // an input is written over by the output of its number or none
   std::function<Comm*(const std::string&)> comm_;
   CudaLane* cuda_;
   Plan& plan_;

@@ -22,6 +22,8 @@ struct PlanOptions {
   std::function<Comm*(const std::string& axes)> comm = {};
   // The GPU it runs on; null: the CPU.
   CudaLane* cuda = nullptr;
+  // Donated inputs are written over by the outputs of the same numbers only.
+  bool in_place = false;
 };
 
 class Plan {

@@ -4,7 +4,8 @@
 
 namespace lockstep::detail {
 
-std::optional<Ahead> Ahead::of(std::span<const WholePart> parts, std::span<const Phase> phases) {
+std::optional<Ahead> Ahead::of(std::span<const WholePart> parts, std::span<const Phase> phases,
+                               const WholeSteps* steps) {
   if (phases.empty()) return {};
   Ahead out;
   const auto add = [](auto& all, size_t number, const Stretch& at) {
@@ -14,6 +15,9 @@ std::optional<Ahead> Ahead::of(std::span<const WholePart> parts, std::span<const
   for (const WholePart& part : parts) {
     written.insert(written.end(), part.out.begin(), part.out.end());
     for (size_t j = 0; j < part.out.size(); ++j) add(out.writes_, part.results[j], part.out[j]);
+    // Carries of two places, of which the one is read as the other is written.
+    for (size_t i = 0; steps && i < part.in.size(); ++i)
+      if (steps->in[part.operands[i]] == 0) written.push_back(part.in[i]);
   }
   out.early_.resize(parts.size());
   for (const Task& task : phases[0]) {

@@ -5,7 +5,7 @@
 // these have waited for all that was before them (griddepcontrol.wait): only that one kernel can be under way. Where it
 // is the same kernel, launched before, it is known what it writes (may_begin()), and what is brought is nothing of
 // that. Nor is it what this launch writes, as other blocks may do by then. It goes to the block's own memory, which
-// nobody else sees.
+// nobody else sees. A kernel that does several rounds brings the same for the next while blocks wait for each other.
 //
 // Pure; safe from any thread.
 #pragma once
@@ -21,8 +21,10 @@ class Ahead {
     const std::byte *begin = nullptr, *end = nullptr;
   };
 
-  // Where the first phase can be brought anything (CudaStep::early) that no part writes.
-  static std::optional<Ahead> of(std::span<const WholePart> parts, std::span<const Phase> phases);
+  // Where the first phase can be brought anything (CudaStep::early) that no part writes; with `steps`, which is not
+  // what a part wrote a round before either.
+  static std::optional<Ahead> of(std::span<const WholePart> parts, std::span<const Phase> phases,
+                                 const WholeSteps* steps = nullptr);
 
   // What a task of the first phase is brought, by bits.
   uint32_t early(const Task& task) const { return early_[task[0].part]; }

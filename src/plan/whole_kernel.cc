@@ -36,10 +36,6 @@ inline void wait_for_all(uint64_t* word, uint64_t all) {
     }
   __syncthreads();
 }
-inline void meet(uint64_t* word, uint64_t& all) {
-  come(word, all);
-  wait_for_all(word, all);
-}
 )";
 
 // All pointers, before anything has to be waited for.
@@ -85,11 +81,8 @@ bool fits_whole(std::span<const WholePart> parts) {
 
 std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> phases, const WholeSteps* steps,
                        bool near, const Ahead* ahead, int64_t processors) {
-  LOCKSTEP_CHECK(!ahead || !steps, "rounds do not go ahead");
   const std::vector<std::vector<size_t>> pointers = first_pointers(parts);
   std::vector<std::string> preludes;
-  // In a loop of rounds, inlined functions would compute what is the same in all rounds before the first, and it would
-  // take up registers all the time.
   std::string functions;
   size_t count = 0;
   for (size_t p = 0; p < parts.size(); ++p)
@@ -98,8 +91,8 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
       if (std::find(preludes.begin(), preludes.end(), step.prelude) == preludes.end()) preludes.push_back(step.prelude);
       const auto define = [&](const std::string& name, const std::string& more, const std::string& text) {
         functions += fmt::format(
-            "{} void {}(const uint32_t block, {}{}) {{\n  extern __shared__ __align__(16) char shared[];\n{}}}\n",
-            steps ? "__noinline__" : "inline", name, more, step.parameters, text);
+            "inline void {}(const uint32_t block, {}{}) {{\n  extern __shared__ __align__(16) char shared[];\n{}}}\n",
+            name, more, step.parameters, text);
       };
       define(fmt::format("step_{}_{}", p, k),
              fmt::format("{}{}", step.early.empty() ? "" : "const uint32_t early, ",
@@ -228,7 +221,9 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
   for (size_t i = 0; i < phases.size(); ++i) {
     // What is brought is on its way while others have not come.
     if (i > 0) body += "  come(word, all_came);\n" + bring_early(i) + "  wait_for_all(word, all_came);\n";
-    if (i == 0 && steps) body += "  if (round > 0) meet(word, all_came);\n";
+    if (i == 0 && steps)
+      body += fmt::format("  {}if (round > 0) {{\n  come(word, all_came);\n{}  wait_for_all(word, all_came);\n  }}\n",
+                          ahead ? "const bool ahead = round > 0;\n  " : "", ahead ? bring_early(0) : "");
     if (i + 1 == phases.size())
       body += steps ? "  if (round + 1 == rounds) before_the_next();\n" : "  before_the_next();\n";
     body += tasks_of(i);
@@ -239,11 +234,12 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
   if (phases.size() == 1) body += "  come(word, all_came);\n";
   // Pointers that are near were written by all threads. Where the kernel before is the same, all of its blocks have
   // come to where they meet last, and what they counted is there.
-  const bool counts_ahead = ahead && phases.size() > 1;
-  const std::string first = ahead ? fmt::format("  if (ahead) {{\n{}{}{}  }}\n", near ? "  __syncthreads();\n" : "",
-                                                counts_ahead ? "  all_came = look_at(word);\n" : "", bring_early(0))
-                                  : "";
-  std::string out;
+  const bool counts_ahead = ahead && !steps && phases.size() > 1;
+  const std::string first = ahead && !steps
+                                ? fmt::format("  if (ahead) {{\n{}{}{}  }}\n", near ? "  __syncthreads();\n" : "",
+                                              counts_ahead ? "  all_came = look_at(word);\n" : "", bring_early(0))
+                                : "";
+  std::string out = steps ? "#define LOCKSTEP_IN_ROUNDS\n#include \"machine.h\"\n" : "";
   for (const std::string& prelude : preludes) out += prelude;
   return out + kMeet + (steps ? kAtRound : "") + functions +
          fmt::format(
@@ -359,9 +355,10 @@ WholeKernel::Rounds WholeKernel::rounds(const WholeSteps& steps) const {
         (source.kind == CudaStep::Argument::operand ? steps.in : steps.out)[source.index])
       odd.push_back(i);
   if (state_->sources.size() + odd.size() > kMostPointers) return {};
-  const bool near = state_->brings_near(state_->sources.size() + odd.size());
-  const CudaFunction function = kernel_of(
-      whole_text(state_->parts, state_->phases, &steps, near, nullptr, state_->lane.info().processors), state_->lane);
+  const std::optional<Ahead> ahead = Ahead::of(state_->parts, state_->phases, &steps);
+  const CudaFunction function = kernel_of(whole_text(state_->parts, state_->phases, &steps, false,
+                                                     ahead ? &*ahead : nullptr, state_->lane.info().processors),
+                                          state_->lane);
   std::vector<const void*> pointers(state_->sources.size() + std::max<size_t>(odd.size(), 1));
   return [state = state_, odd = std::move(odd), function, pointers = std::move(pointers)](
              const void* const* in, void* const* out, const void* const* odd_in, void* const* odd_out,

@@ -111,8 +111,9 @@ struct WholeSteps {
 // The kernel's text. Its function `f` takes a structure of all pointers, part by part and step by step, and a word in
 // which blocks count each other, which is 0 before the first start. With `steps`, the structure has the pointers that
 // move a second time, for odd rounds, and the number of rounds follows. `near`: pointers are in the block's memory.
-// `ahead`: what the first phase can be brought before the kernel before this one is done, and is where the number that
-// follows is not 0. `processors`: of so many blocks; any number of them where it is 0.
+// `ahead`: what the first phase can be brought before the round before is done, or, without `steps`, the kernel before
+// this one, and is where the number that follows is not 0. `processors`: of so many blocks; any number of them where it
+// is 0.
 std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> phases,
                        const WholeSteps* steps = nullptr, bool near = true, const Ahead* ahead = nullptr,
                        int64_t processors = 0);
@@ -167,12 +168,12 @@ std::vector<Joined> joined(CudaLane& lane, const std::vector<GpuInstruction>& in
 
 namespace lockstep {
 
-class Plan;
+class Pool;
 
-// What a sub-program's plan does for SubProgram::rounds.
+// What a sub-program does for SubProgram::rounds.
 class PlanRounds {
  public:
-  static RoundsKernel of(const std::shared_ptr<Plan>& plan, const CudaRounds& rounds);
+  static std::optional<RoundsKernel> of(const Program&, Pool&, CudaLane&, const CudaRounds&);
 };
 
 }  // namespace lockstep

@@ -21,12 +21,13 @@ bool may_lie_anywhere(int64_t bytes) {
   return bytes % kAlignment == 0 || (bytes < 16 && std::has_single_bit(static_cast<uint64_t>(bytes)));
 }
 
-// The carries go to and fro between two places. Nothing where rounds of the body have to be queued one by one.
+// Carries that cannot be written over go to and fro between two places. Nothing where rounds of the body have to be
+// queued one by one.
 Kernel in_one_kernel(const KernelSpec& spec, const SubProgram& sub) {
   struct State {
-    RoundsKernel run;
+    RoundsKernel kernel;
     std::vector<int64_t> carry_bytes, back;  // of carries; by x and y: from the first to where the first round is
-    std::vector<BufferPtr> even, odd;
+    std::vector<BufferPtr> even, odd;        // by carry; null where it is in its place
     std::vector<const void*> in, odd_in;
     std::vector<void*> out, odd_out;
   };
@@ -41,38 +42,45 @@ Kernel in_one_kernel(const KernelSpec& spec, const SubProgram& sub) {
     if (!may_lie_anywhere(in[i].bytes())) return {};
   for (size_t i = carry; i < out.size(); ++i)
     if (!may_lie_anywhere(out[i].bytes())) return {};
-  CudaRounds rounds{length, std::vector<int64_t>(in.size()), std::vector<int64_t>(out.size())};
+  CudaRounds rounds{length, carry, {}, {}};
+  rounds.in_steps.resize(in.size());
+  rounds.out_steps.resize(out.size());
+  for (size_t i = 0; i < carry; ++i) rounds.in_steps[i] = rounds.out_steps[i] = 0;
   auto state = std::make_shared<State>();
   State& s = *state;
   s.in.resize(in.size());
   s.out.resize(out.size());
-  const auto steps = [&](const Type& type, int64_t& step) {
+  const auto steps = [&](const Type& type, std::optional<int64_t>& step) {
     step = reverse ? -type.bytes() : type.bytes();
     s.back.push_back(reverse ? (length - 1) * type.bytes() : 0);
   };
   for (size_t i = carry; i < carry + xs; ++i) steps(in[i], rounds.in_steps[i]);
   for (size_t i = carry; i < out.size(); ++i) steps(out[i], rounds.out_steps[i]);
-  s.run = sub.rounds(rounds);
-  if (!s.run) return {};
+  std::optional<RoundsKernel> made = sub.rounds(rounds);
+  if (!made) return {};
+  s.kernel = *std::move(made);
   for (size_t i = 0; i < carry; ++i) {
     s.carry_bytes.push_back(in[i].bytes());
-    s.even.push_back(spec.cuda->allocate(in[i].bytes(), "the carries of a scan"));
-    s.odd.push_back(spec.cuda->allocate(in[i].bytes(), "the carries of a scan"));
+    for (std::vector<BufferPtr>* each : {&s.even, &s.odd})
+      each->push_back(s.kernel.in_place[i] ? nullptr : spec.cuda->allocate(in[i].bytes(), "the carries of a scan"));
   }
   return [state, carry, xs, length, lane = spec.cuda](const void* const* from, void* const* to) {
     State& t = *state;
-    for (size_t i = 0; i < carry; ++i) lane->copy(t.even[i]->data(), from[i], t.carry_bytes[i]);
+    const auto first_of = [&](size_t i) -> void* { return t.even[i] ? t.even[i]->data() : to[i]; };
+    for (size_t i = 0; i < carry; ++i)
+      if (first_of(i) != from[i]) lane->copy(first_of(i), from[i], t.carry_bytes[i]);
     for (size_t i = carry; i < t.in.size(); ++i)
       t.in[i] = static_cast<const std::byte*>(from[i]) + (i < carry + xs ? t.back[i - carry] : 0);
     for (size_t i = carry; i < t.out.size(); ++i) t.out[i] = static_cast<std::byte*>(to[i]) + t.back[xs + i - carry];
     t.odd_in = t.in;
     t.odd_out = t.out;
     for (size_t i = 0; i < carry; ++i) {
-      t.in[i] = t.odd_out[i] = t.even[i]->data();
-      t.odd_in[i] = t.out[i] = t.odd[i]->data();
+      t.in[i] = t.odd_out[i] = first_of(i);
+      t.odd_in[i] = t.out[i] = t.odd[i] ? t.odd[i]->data() : to[i];
     }
-    t.run(t.in.data(), t.out.data(), t.odd_in.data(), t.odd_out.data());
-    for (size_t i = 0; i < carry; ++i) lane->copy(to[i], (length % 2 ? t.odd : t.even)[i]->data(), t.carry_bytes[i]);
+    t.kernel.run(t.in.data(), t.out.data(), t.odd_in.data(), t.odd_out.data());
+    for (size_t i = 0; i < carry; ++i)
+      if (t.even[i]) lane->copy(to[i], (length % 2 ? t.odd : t.even)[i]->data(), t.carry_bytes[i]);
   };
 }
 

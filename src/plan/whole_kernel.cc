@@ -200,7 +200,7 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
         if ((!first && each.end <= processors) || (!others && each.first >= processors)) continue;
         const uint32_t bits = first && !is_chain(parts, *each.task) ? early_in(i, *each.task) : 0;
         std::string when = others ? "t == blockIdx.x" : "";
-        if (i == 0) when += when.empty() ? "ahead" : " && ahead";
+        if (i == 0) when += fmt::format("{}{}", when.empty() ? "" : " && ", steps ? "round > 0" : "ahead");
         const std::string early = fmt::format("{}u", bits);
         const std::string told = bits == 0 || when.empty() ? early : fmt::format("{} ? {} : 0u", when, early);
         chosen += fmt::format("{}if (t < {}u) {{\n{}    }}", chosen.empty() ? "    " : " else ", each.end,
@@ -222,8 +222,8 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
     // What is brought is on its way while others have not come.
     if (i > 0) body += "  come(word, all_came);\n" + bring_early(i) + "  wait_for_all(word, all_came);\n";
     if (i == 0 && steps)
-      body += fmt::format("  {}if (round > 0) {{\n  come(word, all_came);\n{}  wait_for_all(word, all_came);\n  }}\n",
-                          ahead ? "const bool ahead = round > 0;\n  " : "", ahead ? bring_early(0) : "");
+      body += fmt::format("  if (round > 0) {{\n  come(word, all_came);\n{}  wait_for_all(word, all_came);\n  }}\n",
+                          ahead ? bring_early(0) : "");
     if (i + 1 == phases.size())
       body += steps ? "  if (round + 1 == rounds) before_the_next();\n" : "  before_the_next();\n";
     body += tasks_of(i);
@@ -239,7 +239,7 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
                                 ? fmt::format("  if (ahead) {{\n{}{}{}  }}\n", near ? "  __syncthreads();\n" : "",
                                               counts_ahead ? "  all_came = look_at(word);\n" : "", bring_early(0))
                                 : "";
-  std::string out = steps ? "#define LOCKSTEP_IN_ROUNDS\n#include \"machine.h\"\n" : "";
+  std::string out;
   for (const std::string& prelude : preludes) out += prelude;
   return out + kMeet + (steps ? kAtRound : "") + functions +
          fmt::format(

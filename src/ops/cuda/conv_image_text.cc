@@ -147,6 +147,8 @@ struct ConvImage {
         const int pixel = first + i * 16 + (S::kThin ? lane / 4 + half * 8 : lane % 16);
         windows[i][half] = patch + P::window(pixel < kRows ? pixel : 0) + (S::kThin ? 0 : lane / 16 * F::kEach);
       }
+    constexpr int kOnceB = kOnce * (S::kTransposeB ? 1 : kStepB);
+    const int own_b = part * kOnceB + F::own_b(lane);
     float c[S::kTall][S::kWide / 8][4] = {};
 #pragma unroll 1
     for (int step = 0; step < kSteps; ++step) {
@@ -171,7 +173,7 @@ struct ConvImage {
           else
             load_matrices<false, 4>(now.a[i], windows[i][0] + P::tap((at + k) / S::kD) + (at + k) % S::kD);
         }
-        now.template load_b<false>(from_b + (S::kTransposeB ? k : k * kStepB), lane);
+        now.template load_b<false>(from_b + own_b + d * S::kParts * kOnceB);
         now.multiply(c);
       }
     }
@@ -265,11 +267,11 @@ struct ConvFilter {
       round(slot);
       __syncthreads();
       const T* const patch = reinterpret_cast<const T*>(slot);
-      const T* const from_b = reinterpret_cast<const T*>(slot + S::kPatchBytes) + n;
+      const T* const from_b = reinterpret_cast<const T*>(slot + S::kPatchBytes) + n + F::own_b(lane);
 #pragma unroll 1
       for (int k = part * kOnce; k < kDeep; k += S::kParts * kOnce) {
         F now;
-        now.template load_b<false>(from_b + k * kStepB, lane);
+        now.template load_b<false>(from_b + k * kStepB);
         const int t = lane % 4, g = lane / 4;
         // Where the windows of the pixels begin that the thread needs.
         int at[4];

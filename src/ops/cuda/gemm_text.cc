@@ -187,8 +187,10 @@ struct Gemm {
     Read reads[kGroup];
     const auto read_group = [&](int u) {
 #pragma unroll
-      for (int e = 0; e < kGroup; ++e)
+      for (int e = 0; e < kGroup; ++e) {
+        reads[e] = {};  // else, in a loop of rounds, what the last one read would be kept for those that are not
         if (inside(u + e)) read(at(u + e), reads[e]);
+      }
     };
     if constexpr (kEarly) read_group(0);
     multiply(a, b, own, early, shared);
@@ -225,7 +227,7 @@ struct Gemm {
     for (int u = 0; u < kOwn; u += kGroup) {
       if (u > 0 || !kEarly) read_group(u);
       constexpr int kOthers = S::kSplits - 1;
-      uint32_t words[kGroup][kOthers > 0 ? kOthers : 1][kSide];
+      uint32_t words[kGroup][kOthers > 0 ? kOthers : 1][kSide] = {};
       if constexpr (kOthers > 0) {
         float* const from = partial + (int64_t(whole) * S::kSplits * S::kTall * S::kWide + split * kShare);
         // Those behind this block's own come first, then those before it.
@@ -298,6 +300,10 @@ struct Gemm {
     const int part = warp / (S::kWarpRows * S::kWarpCols);
     // The others bring and finish.
     const bool multiplies = S::kWarpRows * S::kWarpCols * S::kParts * 32 == S::kThreads || part < S::kParts;
+    // How far what is multiplied next is behind, and where the thread's own begins.
+    constexpr int kOnceA = F::kDeep * (S::kTransposeA ? kStepA : 1), kOnceB = F::kDeep * (S::kTransposeB ? 1 : kStepB);
+    const InA* const own_a = slots_a + (warp_row * (S::kTransposeA ? 1 : kStepA) + part * kOnceA + F::own_a(lane));
+    const InB* const own_b = slots_b + (warp_col * (S::kTransposeB ? kStepB : 1) + part * kOnceB + F::own_b(lane));
     float c[kI][kJ][4] = {};
 #pragma unroll 1
     for (int s = 0; s < S::kStages - 1; ++s) {
@@ -315,17 +321,14 @@ struct Gemm {
       if constexpr (kMost >= S::kStages)
         if (step + S::kStages - 1 < count) fetch(step + S::kStages - 1, true, true);
       commit();
-      const InA* const from_a =
-          slots_a + (S::kSourceA ? step * S::kDeep * (S::kTransposeA ? kStepA : 1) : step % S::kStages * kSizeA);
-      const InB* const from_b =
-          slots_b + (S::kSourceB ? step * S::kDeep * (S::kTransposeB ? 1 : kStepB) : step % S::kStages * kSizeB);
+      const InA* const from_a = own_a + (S::kSourceA ? step * (S::kDeep / F::kDeep * kOnceA) : step % S::kStages * kSizeA);
+      const InB* const from_b = own_b + (S::kSourceB ? step * (S::kDeep / F::kDeep * kOnceB) : step % S::kStages * kSizeB);
       if (!multiplies) continue;
 #pragma unroll
       for (int d = 0; d < S::kDeep / F::kDeep / S::kParts; ++d) {
-        const int k = (d * S::kParts + part) * F::kDeep;
         F now;
-        now.load_a(from_a + (S::kTransposeA ? k * kStepA + warp_row : warp_row * kStepA + k), lane);
-        now.load_b(from_b + (S::kTransposeB ? warp_col * kStepB + k : k * kStepB + warp_col), lane);
+        now.load_a(from_a + d * S::kParts * kOnceA);
+        now.load_b(from_b + d * S::kParts * kOnceB);
         now.multiply(c);
       }
     }

@@ -6,20 +6,6 @@ namespace lockstep {
 const char* const kMachineText = R"(#pragma once
 #include <cstdint>
 namespace lockstep {
-#ifdef LOCKSTEP_IN_ROUNDS
-// Asked for each time: what follows from the thread's number would else be computed once for all rounds of a kernel and
-// take up registers all the time.
-struct ThisThread {
-  struct {
-    operator uint32_t() const {
-      uint32_t out;
-      asm volatile("mov.u32 %0, %%tid.x;" : "=r"(out));
-      return out;
-    }
-  } x;
-};
-#define threadIdx (lockstep::ThisThread())
-#endif
 struct bf16 { uint16_t bits; };
 struct f16 { uint16_t bits; };
 

@@ -45,7 +45,7 @@ struct RowProduct {
         float* const sums = reinterpret_cast<float*>(shared);
         const int part = threadIdx.x / kN, own = kByThreads ? threadIdx.x : threadIdx.x / 32;
         // What the first column of a thread needs is on its way while it is computed.
-        Read r;
+        Read r = {};
         const bool ends = own < kN && (kByThreads || threadIdx.x % 32 == 0);
         if (ends) read(row * kN + own, r);
         __syncthreads();  // the last row's have been read

@@ -59,7 +59,7 @@ struct SharedSums {
   void take(uint32_t row, const T*, const InB*, char*, char*, const Reader& read, const Finish& finish) const {
     const int n = lane() % kN, part = lane() / kN;
     const uint64_t* const from = told + uint64_t(row) * kAcross * kN + n;
-    Read r;
+    Read r = {};
     if (lane() < kN) read(row * kN + n, r);
     uint64_t words[kOwn];
     bool all;
@@ -92,7 +92,7 @@ struct SharedColumns {
 #pragma unroll 2
     for (int c = threadIdx.x % 32; c < kCols; c += 32) {
       const uint32_t i = row * kN + col + c;
-      Read r;
+      Read r = {};
       read(i, r);
       float x = 0;
 #pragma unroll

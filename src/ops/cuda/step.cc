@@ -71,7 +71,7 @@ std::string CudaElements::text(const std::string& state, const std::string& read
   return fmt::format(
       "  {index} end = {index}(block + 1) * {own}u;\n  end = end < {n}u ? end : {n}u;\n"
       "  {index} first = {index}(block) * {own}u + threadIdx.x{lane};\n"
-      "{loop}  {state} all[{each}];\n{each_of}{state}& r = all[e];\n{read}    }}\n{each_of}const {state}& r = "
+      "{loop}  {state} all[{each}] = {{}};\n{each_of}{state}& r = all[e];\n{read}    }}\n{each_of}const {state}& r = "
       "all[e];\n{finish}    }}\n{rest}",
       fmt::arg("index", index), fmt::arg("own", of_block), fmt::arg("n", n), fmt::arg("state", state),
       fmt::arg("each", of_thread), fmt::arg("each_of", each_of), fmt::arg("read", read), fmt::arg("finish", finish),

@@ -166,6 +166,7 @@ struct Fragments {
   static constexpr int kDeep = kFloat ? 8 : 16, kEach = 16 / int(sizeof(T));
   static constexpr bool kRoundA = sizeof(InA) > sizeof(T), kRoundB = sizeof(InB) > sizeof(T);
   static constexpr bool kSpreadA = sizeof(InA) == 4 && kTransposeA, kSpreadB = sizeof(InB) == 4 && !kTransposeB;
+  static constexpr bool kPairB = kWide % 2 == 0;  // columns are read sixteen at a time
   uint32_t a[kTall][4], b[kWide][2];
 
   // Floats that a thread takes side by side, at most four; the next are those of eight such groups on.
@@ -179,18 +180,34 @@ struct Fragments {
     return kSpreadB ? j / kSideB * 8 * kSideB + n * kSideB + j % kSideB : j * 8 + n;
   }
 
-  // The element of the sum that is half `e` of a word, of four that a thread has of a row or column, where two make one.
-  static int deep_of(int e, int lane) { return lane % 4 * 2 + e % 2 + e / 2 * 8; }
+  // The element of the sum that is half `e` of a word, of four that a thread has of a row or column, where two make one,
+  // behind the thread's first.
+  static constexpr int deep_of(int e) { return e % 2 + e / 2 * 8; }
 
-  // `from` is where the warp's part of the tile begins, at the step of the sum that is due.
-  void load_a(const InA* from, int lane) {
+  // A thread's first element, behind that of the warp's part of a tile. All else that it reads is so far behind its
+  // first as the compiler knows.
+  static int own_a(int lane) {
+    if (kSpreadA) return (kRoundA ? lane % 4 * 2 : lane % 4) * kStepA + lane / 4 * kSideA;
+    if (kRoundA) return lane / 4 * kStepA + lane % 4 * 2;
+    if (kTransposeA) return (lane % 8 + lane / 16 * 8) * kStepA + lane / 8 % 2 * 8;
+    return lane % 16 * kStepA + lane / 16 * kEach;
+  }
+  static int own_b(int lane) {
+    if (kSpreadB) return (kRoundB ? lane % 4 * 2 : lane % 4) * kStepB + lane / 4 * kSideB;
+    if (kRoundB) return lane / 4 * kStepB + lane % 4 * 2;
+    if (kTransposeB) return (lane % 8 + (kPairB ? lane / 16 * 8 : 0)) * kStepB + lane / 8 % 2 * kEach;
+    return (lane % 8 + lane / 8 % 2 * 8) * kStepB + (kPairB ? lane / 16 * 8 : 0);
+  }
+
+  // `from` is the thread's first element at the step of the sum that is due.
+  void load_a(const InA* from) {
     if constexpr (kRoundA && kSpreadA) {
       uint32_t x[4][2 * kTall];
 #pragma unroll
       for (int u = 0; u < 4; ++u)
 #pragma unroll
         for (int e = 0; e < 2 * kTall; e += kSideA)
-          load_floats<kSideA>(x[u] + e, from + deep_of(u, lane) * kStepA + e * 8 + lane / 4 * kSideA);
+          load_floats<kSideA>(x[u] + e, from + deep_of(u) * kStepA + e * 8);
 #pragma unroll
       for (int i = 0; i < kTall; ++i)
 #pragma unroll
@@ -202,7 +219,7 @@ struct Fragments {
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           uint32_t x[2];
-          load_floats<2>(x, from + (i * 16 + lane / 4 + e % 2 * 8) * kStepA + deep_of(e / 2 * 2, lane));
+          load_floats<2>(x, from + (i * 16 + e % 2 * 8) * kStepA + deep_of(e / 2 * 2));
           a[i][e] = rounded_pair(T{}, x[0], x[1]);
         }
     } else if constexpr (kSpreadA) {
@@ -211,7 +228,7 @@ struct Fragments {
       for (int half = 0; half < 2; ++half)
 #pragma unroll
         for (int e = 0; e < 2 * kTall; e += kSideA)
-          load_floats<kSideA>(x[half] + e, from + (lane % 4 + half * 4) * kStepA + e * 8 + lane / 4 * kSideA);
+          load_floats<kSideA>(x[half] + e, from + half * 4 * kStepA + e * 8);
 #pragma unroll
       for (int i = 0; i < kTall; ++i)
 #pragma unroll
@@ -219,9 +236,7 @@ struct Fragments {
     } else {
 #pragma unroll
       for (int i = 0; i < kTall; ++i)
-        load_matrices<kTransposeA, 4>(
-            a[i], kTransposeA ? from + (lane % 8 + lane / 16 * 8) * kStepA + i * 16 + lane / 8 % 2 * 8
-                              : from + (i * 16 + lane % 16) * kStepA + lane / 16 * kEach);
+        load_matrices<kTransposeA, 4>(a[i], from + i * 16 * (kTransposeA ? 1 : kStepA));
     }
     if constexpr (kFloat) {
 #pragma unroll
@@ -231,14 +246,14 @@ struct Fragments {
     }
   }
   template <bool kRound = true>
-  void load_b(const InB* from, int lane) {
+  void load_b(const InB* from) {
     if constexpr (kRoundB && kSpreadB) {
       uint32_t x[4][kWide];
 #pragma unroll
       for (int u = 0; u < 4; ++u)
 #pragma unroll
         for (int j = 0; j < kWide; j += kSideB)
-          load_floats<kSideB>(x[u] + j, from + deep_of(u, lane) * kStepB + j * 8 + lane / 4 * kSideB);
+          load_floats<kSideB>(x[u] + j, from + deep_of(u) * kStepB + j * 8);
 #pragma unroll
       for (int j = 0; j < kWide; ++j)
 #pragma unroll
@@ -249,7 +264,7 @@ struct Fragments {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
           uint32_t x[2];
-          load_floats<2>(x, from + (j * 8 + lane / 4) * kStepB + deep_of(2 * e, lane));
+          load_floats<2>(x, from + j * 8 * kStepB + deep_of(2 * e));
           b[j][e] = rounded_pair(T{}, x[0], x[1]);
         }
     } else if constexpr (kSpreadB) {
@@ -258,19 +273,16 @@ struct Fragments {
       for (int half = 0; half < 2; ++half)
 #pragma unroll
         for (int j = 0; j < kWide; j += kSideB)
-          load_floats<kSideB>(x[half] + j, from + (lane % 4 + half * 4) * kStepB + j * 8 + lane / 4 * kSideB);
+          load_floats<kSideB>(x[half] + j, from + half * 4 * kStepB + j * 8);
 #pragma unroll
       for (int j = 0; j < kWide; ++j)
 #pragma unroll
         for (int e = 0; e < 2; ++e) b[j][e] = x[e][j];
     } else {
-      constexpr int kAtOnce = kWide % 2 == 0 ? 2 : 1;
+      constexpr int kAtOnce = kPairB ? 2 : 1;
 #pragma unroll
       for (int j = 0; j < kWide; j += kAtOnce)
-        load_matrices<!kTransposeB, 2 * kAtOnce>(
-            b[j], kTransposeB
-                      ? from + (j * 8 + lane % 8 + (kAtOnce == 2 ? lane / 16 * 8 : 0)) * kStepB + lane / 8 % 2 * kEach
-                      : from + (lane % 8 + lane / 8 % 2 * 8) * kStepB + j * 8 + (kAtOnce == 2 ? lane / 16 * 8 : 0));
+        load_matrices<!kTransposeB, 2 * kAtOnce>(b[j], from + j * 8 * (kTransposeB ? kStepB : 1));
     }
     if constexpr (kFloat && kRound) {
 #pragma unroll

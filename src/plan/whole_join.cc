@@ -27,7 +27,8 @@ std::vector<WholePart> prepared(std::span<const WholePart> parts, int processors
   // What is computed by its readers, and sums that are shared, may take pointers more.
   for (const bool with : {true, false}) {
     std::vector<WholePart> all = in_ranges(
-        with ? with_sources(with_sums(parts, made), made) : std::vector(parts.begin(), parts.end()), processors, made);
+        with ? with_columns(with_sources(with_sums(parts, made), made), made) : std::vector(parts.begin(), parts.end()),
+        processors, made);
     share_out(all, phases_on(all, processors), processors, made);
     if (fits_whole(all)) return all;
   }
@@ -62,9 +63,12 @@ std::vector<Joined> joined(CudaLane& lane, const std::vector<GpuInstruction>& in
       const auto all = prepared(parts, processors, made);
       const std::vector<Phase> phases = phases_on(all, processors);
       const bool brings_ahead = CudaFunction::starts_early(lane.info()) && Ahead::of(all, phases);
+      const bool adds_columns = std::any_of(
+          all.begin(), all.end(), [](const WholePart& part) { return part.kernel->steps()[0].name == kWithColumns; });
       out.push_back({end - parts.size(), parts.size(), WholeKernel(lane, all, phases),
-                     fmt::format("one kernel of {} instructions in {} phases{}", parts.size(), phases.size(),
-                                 brings_ahead ? ", some of the first brought ahead" : "")});
+                     fmt::format("one kernel of {} instructions in {} phases{}{}", parts.size(), phases.size(),
+                                 brings_ahead ? ", some of the first brought ahead" : "",
+                                 adds_columns ? ", a product of which adds up columns" : "")});
     }
     parts.clear();
   };

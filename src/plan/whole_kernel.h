@@ -60,6 +60,10 @@ std::vector<WholePart> with_sources(std::span<const WholePart> parts, std::deque
 // Parts of which products add up what is only added up after, and do not write it. `made` keeps the kernels.
 std::vector<WholePart> with_sums(std::span<const WholePart> parts, std::deque<SteppedKernel>& made);
 
+// Parts of which products add up the columns of a matrix that they multiply by, where others did only that, and do what
+// was done with the sums. `made` keeps the kernels.
+std::vector<WholePart> with_columns(std::span<const WholePart> parts, std::deque<SteppedKernel>& made);
+
 // Parts in an order in which they can be done, of which those that can be done range by range (CudaRanges), one after
 // the other by the same block, have become one: then nothing is waited for in between, and what one leaves to the other
 // stays in the block's memory. Of up to `processors` blocks. With the product before them where it can be (spread()).

@@ -93,6 +93,7 @@ struct StepSpec {
   bool first = false;                // see GemmSources
   int64_t told = 0;                  // see choose_tiles()
   std::optional<size_t> added = {};  // the result whose elements are added up
+  std::optional<CudaColumns> columns = {};
 
   const Source* source_of(size_t operand) const {
     for (const Source& each : sources)
@@ -104,7 +105,10 @@ struct StepSpec {
     return !source ? GemmOperand::read : source->source.rounded ? GemmOperand::rounded : GemmOperand::computed;
   }
   GemmSources operands() const { return {how(a()), how(b()), first}; }
-  int64_t shared_bytes() const { return lane->info().shared - kStepReserved; }
+  int64_t shared_bytes() const {
+    constexpr int64_t kForColumns = kStepThreads * 8;
+    return lane->info().shared - kStepReserved - (columns ? kForColumns : 0);
+  }
   size_t a() const { return swapped ? 1 : 0; }
   size_t b() const { return swapped ? 0 : 1; }
 };
@@ -167,6 +171,64 @@ std::optional<CudaStep> finished(const StepSpec& spec, const GemmStep& product) 
   return step;
 }
 
+// So much memory more of the block's: for parts of sums, and the sums.
+int64_t columns_bytes(const GemmStep::Columns& how) { return (how.parts + how.wide) * 4; }
+
+// The step, whose blocks of the first rows add up the columns of the second matrix, too, and do with the sums what is
+// to be done. Nothing where they cannot.
+std::optional<CudaStep> adding_columns(CudaStep step, const StepSpec& spec, const GemmStep& product) {
+  if (!product.columns) return {};
+  const GemmStep::Columns& how = *product.columns;
+  const CudaColumns& columns = *spec.columns;
+  const int64_t count = spec.gemm.n / how.wide;
+  if (columns.ranges.most % count != 0 || count < columns.ranges.least) return {};
+  const CudaStep rest = columns.ranges.step(count);
+  if (rest.shared_bytes > 0 || !rest.early.empty()) return {};
+  const auto types = parameters_of(rest);
+  std::string arguments;
+  for (size_t k = 0; k < types.size(); ++k) {
+    CudaStep::Argument argument = rest.arguments[k];
+    if (argument.kind == CudaStep::Argument::own) return {};
+    const bool operand = argument.kind == CudaStep::Argument::operand;
+    if (operand && argument.index == columns.sums) {
+      arguments += fmt::format(", ({})sums - uint64_t(range) * {}u", types[k].first, how.wide);
+      continue;
+    }
+    if (operand && argument.index > columns.sums) --argument.index;
+    argument.index += operand ? columns.first_operand : columns.first_result;
+    const std::string name = fmt::format("of_columns{}", k);
+    step.parameters += fmt::format(", {} {}", types[k].first, name);
+    step.arguments.push_back(argument);
+    arguments += ", " + name;
+  }
+  const char* type = memory_type(columns.dtype);
+  step.body = fmt::format(
+      R"(  float* const parts = reinterpret_cast<float*>(shared + {bytes});
+  const auto meanwhile = [&] {{
+    const typename {gemm}::Place at(block);
+    if (at.row != 0) return;
+    {type}* const sums = reinterpret_cast<{type}*>(parts + {parts});
+    if (threadIdx.x < {wide}u) sums[threadIdx.x] = Store<{type}>::of({gemm}::column_sum(parts, threadIdx.x));
+    __syncthreads();
+    const uint32_t range = at.col / {wide};
+  [&](const uint32_t block, {parameters}) {{
+{rest}  }}(range{arguments});
+  }};
+  const {matrix}* const second = b;
+  {{
+  const Summed<{matrix}> b{{second, parts}};
+{body}  }}
+)",
+      fmt::arg("bytes", product.shared_bytes), fmt::arg("gemm", how.type), fmt::arg("type", type),
+      fmt::arg("parts", how.parts), fmt::arg("wide", how.wide), fmt::arg("parameters", rest.parameters),
+      fmt::arg("rest", rest.body), fmt::arg("arguments", arguments), fmt::arg("matrix", memory_type(spec.dtype)),
+      fmt::arg("body", step.body));
+  if (step.prelude.find(rest.prelude) == std::string::npos) step.prelude += rest.prelude;
+  step.name = kWithColumns;
+  step.shared_bytes = product.shared_bytes + columns_bytes(how);
+  return step;
+}
+
 CudaRanges ranges_of(const StepSpec& spec);
 CudaSpread spread_of(const StepSpec& spec);
 
@@ -176,6 +238,7 @@ std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kerne
       gemm_step(spec.gemm, processors, spec.shared_bytes(), spec.operands(), spec.told);
   if (!product || (spec.added && product->blocks > kAddedUp)) return {};
   std::optional<CudaStep> step = finished(spec, *product);
+  if (step && spec.columns) step = adding_columns(*std::move(step), spec, *product);
   if (!step) return {};
   std::vector<BufferPtr> own;
   if (product->partial_bytes > 0) {
@@ -199,6 +262,14 @@ std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kerne
     const bool can = !spec.added && results.size() > 1 && spec.body.types[results[result]].dtype == DType::f32;
     return can ? stepped(with, processors) : std::nullopt;
   };
+  if (spec.how(spec.b()) == GemmOperand::read && !spec.columns) {
+    ways.by_columns = spec.b();
+    ways.with_columns = [spec, processors](const CudaColumns& columns) {
+      StepSpec with = spec;
+      with.columns = columns;
+      return stepped(with, processors);
+    };
+  }
   ways.ranges = ranges_of(spec);
   ways.spread = std::make_shared<const CudaSpread>(spread_of(spec));
   if (spec.sources.empty())
@@ -226,7 +297,7 @@ std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kerne
 CudaRanges ranges_of(const StepSpec& spec) {
   const std::optional<RowProduct> rows = row_product(spec.gemm);
   const Shape& shape = spec.body.types[spec.body.outputs[0]].shape;
-  if (!rows || shape.empty() || shape[0] == 0 || rows->most % shape[0] != 0 || spec.added) return {};
+  if (!rows || shape.empty() || shape[0] == 0 || rows->most % shape[0] != 0 || spec.added || spec.columns) return {};
   if (spec.how(spec.a()) != GemmOperand::read || spec.how(spec.b()) == GemmOperand::computed) return {};
   CudaRanges out{.most = shape[0], .least = rows->least, .own = {spec.a()}, .step = {}};
   for (size_t i : own_inputs(spec.body))

@@ -86,6 +86,18 @@ inline void give_sum(float x, float* to, uint32_t block, uint32_t blocks, char* 
     for (uint32_t k = blocks + threadIdx.x; k < kCount; k += kThreads) to[k] = 0;
 }
 
+// A second matrix whose columns are added up besides, by the blocks of the first rows: where they leave their parts,
+// in the block's memory.
+template <class T>
+struct Summed {
+  const T* of;
+  float* parts;
+};
+template <class T>
+inline const T* matrix_of(const T* x) { return x; }
+template <class T>
+inline const T* matrix_of(const Summed<T>& x) { return x.of; }
+
 // What a block does while its part of a sum is on its way, where nobody who calls has something better.
 inline void meanwhile() {}
 
@@ -117,6 +129,8 @@ struct Gemm {
   // Of the sums in the block's memory, one tile for each of the warps that share a sum.
   static constexpr int kLine = S::kWide + (F::kSpreadB ? 4 : 8), kTile = S::kTall * kLine;
   static constexpr int kShare = S::kTall * S::kWide / S::kSplits;  // of the tile, that a block finishes
+  static constexpr int kMultiply = S::kWarpRows * S::kWarpCols * S::kParts * 32;  // threads
+  static constexpr int kAdders = kMultiply < S::kThreads ? S::kThreads - kMultiply : S::kThreads;
   static_assert(kBytesA + kBytesB <= S::kShared && S::kParts * kTile * 4 <= S::kShared, "as much as was asked for");
 
   // What a block computes: the part `split` of the sums of a tile, at `row` and `col`.
@@ -138,6 +152,14 @@ struct Gemm {
       Feed<InB, S::kThreads, S::kWide, S::kDeep, !S::kTransposeB, kStepB, S::kN, S::kK, S::kLeadB, S::kAtOnceB>;
   using HoldA = Hold<T, S::kThreads, S::kTall, kHeldA, S::kTransposeA, kStepA, S::kM, S::kK, S::kLeadA>;
   using HoldB = Hold<T, S::kThreads, S::kWide, kHeldB, !S::kTransposeB, kStepB, S::kN, S::kK, S::kLeadB>;
+
+  // The sum of a column of the tile, of what was left in Summed::parts.
+  static float column_sum(const float* parts, int col) {
+    float x = 0;
+#pragma unroll
+    for (int q = 0; q < kAdders / S::kWide; ++q) x += parts[q * S::kWide + col];
+    return x;
+  }
 
   // The first tiles of one operand, or what is computed, when nobody uses the block's memory until run().
   template <class A>
@@ -285,7 +307,7 @@ struct Gemm {
     const InA* read_a = nullptr;
     const InB* read_b = nullptr;
     if constexpr (!S::kSourceA) read_a = a + int64_t(at.batch) * S::kStrideA;
-    if constexpr (!S::kSourceB) read_b = b + int64_t(at.batch) * S::kStrideB;
+    if constexpr (!S::kSourceB) read_b = matrix_of(b) + int64_t(at.batch) * S::kStrideB;
     const FeedA feed_a(read_a, at.row);
     const FeedB feed_b(read_b, at.col);
     const int first = at.first(), count = at.count();
@@ -299,12 +321,17 @@ struct Gemm {
     const int warp_row = warp % S::kWarpRows * kWarpTall, warp_col = warp / S::kWarpRows % S::kWarpCols * kWarpWide;
     const int part = warp / (S::kWarpRows * S::kWarpCols);
     // The others bring and finish.
-    const bool multiplies = S::kWarpRows * S::kWarpCols * S::kParts * 32 == S::kThreads || part < S::kParts;
+    const bool multiplies = kMultiply == S::kThreads || part < S::kParts;
     // How far what is multiplied next is behind, and where the thread's own begins.
     constexpr int kOnceA = F::kDeep * (S::kTransposeA ? kStepA : 1), kOnceB = F::kDeep * (S::kTransposeB ? 1 : kStepB);
     const InA* const own_a = slots_a + (warp_row * (S::kTransposeA ? 1 : kStepA) + part * kOnceA + F::own_a(lane));
     const InB* const own_b = slots_b + (warp_col * (S::kTransposeB ? kStepB : 1) + part * kOnceB + F::own_b(lane));
     float c[kI][kJ][4] = {};
+    // A column is added up by kAdders / kWide threads: those that do not multiply, where there are such.
+    constexpr bool kAdds = requires { b.parts; };
+    const int adder = int(threadIdx.x) - (S::kThreads - kAdders);
+    const bool adds = kAdds && at.row == 0 && adder >= 0;
+    float added = 0;
 #pragma unroll 1
     for (int s = 0; s < S::kStages - 1; ++s) {
       if (s < count) fetch(s, !(early & 1u), !(early & 2u));
@@ -323,6 +350,15 @@ struct Gemm {
       commit();
       const InA* const from_a = own_a + (S::kSourceA ? step * (S::kDeep / F::kDeep * kOnceA) : step % S::kStages * kSizeA);
       const InB* const from_b = own_b + (S::kSourceB ? step * (S::kDeep / F::kDeep * kOnceB) : step % S::kStages * kSizeB);
+      if constexpr (kAdds) {
+        constexpr int kRows = S::kDeep / (kAdders / S::kWide);
+        if (adds) {
+          const InB* const rows =
+              slots_b + step % S::kStages * kSizeB + adder / S::kWide * kRows * kStepB + adder % S::kWide;
+#pragma unroll
+          for (int r = 0; r < kRows; ++r) added += load(rows[r * kStepB]);
+        }
+      }
       if (!multiplies) continue;
 #pragma unroll
       for (int d = 0; d < S::kDeep / F::kDeep / S::kParts; ++d) {
@@ -334,6 +370,8 @@ struct Gemm {
     }
     if constexpr (requires { a.to; })
       HoldA::template put<kAcross>(slots_a, a.to, at.row, first * S::kDeep, count * S::kDeep, at.col / S::kWide);
+    if constexpr (kAdds)
+      if (adds) b.parts[adder] = added;
     wait_for<0>();
     __syncthreads();
     if (multiplies)
@@ -410,6 +448,11 @@ std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t sha
       "{{\n{1}}};\n#endif\n",
       type, members);
   out.call = fmt::format("Gemm<{}>::run<Read>", type);
+  const int64_t idle = kStepThreads - tile.rows * tile.cols * tile.parts * 32;
+  const int64_t adders = idle > 0 ? idle : kStepThreads;
+  if (splits == 1 && g.batch == 1 && !g.transpose_b && !computed_b && g.n % tile.wide == 0 &&
+      adders % tile.wide == 0 && deep % (adders / tile.wide) == 0)
+    out.columns = {fmt::format("Gemm<{}>", type), tile.wide, adders};
   out.bring_a = fmt::format("Gemm<{}>::bring_a", type);
   out.bring_b = fmt::format("Gemm<{}>::bring_b", type);
   out.side = side;

@@ -26,6 +26,13 @@ struct GemmStep {
   // before, `call` is told by one more argument, `early`: bit 0 and bit 1. The last is what a block does when it has
   // the product, meanwhile().
   std::string bring_a, bring_b;
+  // Where `b` may be a Summed<>: the type, "Gemm<...>", whose Place(block) has `row`, 0 where columns are added up, and
+  // `col`, the first of `wide`; column_sum(parts, c) is then one's sum, when meanwhile() is called. `parts`: floats.
+  struct Columns {
+    std::string type;
+    int64_t wide = 0, parts = 0;
+  };
+  std::optional<Columns> columns = {};
   bool crowded = false;  // threads have no registers left
   int64_t blocks = 0;
   CudaStep::Share share = {};

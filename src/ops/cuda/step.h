@@ -110,6 +110,16 @@ struct CudaSourced {
   bool alone = false;    // what else the kernel reads was there before: it waits for nothing but this
 };
 
+// What is made of the sums of a matrix' columns, range by range of them: an operand of `ranges`, none of which needs
+// anything of the block's memory. Its other operands are numbered from `first_operand` on, its results from
+// `first_result` on.
+constexpr const char* kWithColumns = "einsum with columns";  // the name of a step that does it
+struct CudaColumns {
+  CudaRanges ranges;
+  size_t sums = 0, first_operand = 0, first_result = 0;
+  DType dtype = DType::f32;  // of the sums
+};
+
 class SteppedKernel;
 
 // Other ways to do what a kernel does.
@@ -127,6 +137,11 @@ struct SteppedWays {
   // nothing but add up all elements of its only operand.
   std::function<std::optional<SteppedKernel>(size_t result)> adding = {};
   std::function<SteppedKernel()> of_added_up = {};
+  // The columns of its only operand, a matrix of that type, are what it adds up.
+  std::optional<DType> adds_columns = {};
+  // Of a product: the matrix whose columns it can add up besides; and doing so.
+  std::optional<size_t> by_columns = {};
+  std::function<std::optional<SteppedKernel>(const CudaColumns&)> with_columns = {};
 };
 
 // A kernel made of steps. std::function's target() finds it.
@@ -150,6 +165,9 @@ class SteppedKernel {
   std::optional<SteppedKernel> adding(size_t result) const;
   bool adds_up() const;
   SteppedKernel of_added_up() const;  // REQUIRES: adds_up().
+  std::optional<DType> adds_columns() const;
+  std::optional<size_t> by_columns() const;
+  std::optional<SteppedKernel> with_columns(const CudaColumns&) const;
   const void* own(size_t index) const;
   const std::vector<BufferPtr>& memory() const;
   CudaLane* lane() const;

@@ -1,0 +1,179 @@
+// Sums of columns that products add up: which they are, and, on a GPU, that they are right.
+#ifdef LOCKSTEP_WITH_CUDA
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "lane/cuda/api.h"
+#include "lane/cuda/cuda_lane.h"
+#include "ops/einsum.h"
+#include "ops/elementwise.h"
+#include "ops/ops.h"
+#include "ops/reduce.h"
+#include "ops/shape_ops.h"
+#include "passes/passes.h"
+#include "plan/plan.h"
+#include "plan/whole_kernel.h"
+#include "rows/on_gpu.h"
+
+namespace lockstep::detail {
+namespace {
+
+// Parts from and to stretches, each in a memory of its own that is known by a number.
+struct Columns {
+  std::deque<SteppedKernel> kernels, made;
+  std::vector<WholePart> parts;
+
+  void add(const std::string& name, SteppedWays ways, const std::vector<int64_t>& in, const std::vector<int64_t>& out,
+           bool wanted, int64_t elements = 0) {
+    CudaStep step;
+    step.name = name;
+    step.elements = elements;
+    WholePart part{
+        &kernels.emplace_back(nullptr, std::vector{step}, std::vector<BufferPtr>(), std::move(ways)), {}, {}};
+    for (int64_t each : in) part.in.push_back({each, 0, 4096}), part.operands.push_back(static_cast<size_t>(each));
+    for (int64_t each : out) part.out.push_back({each, 0, 4096}), part.results.push_back(static_cast<size_t>(each));
+    part.wanted.assign(out.size(), wanted);
+    part.needed = wanted;
+    parts.push_back(std::move(part));
+  }
+  // By memory 1.
+  void product(int64_t to, bool can = true) {
+    add("product",
+        {.by_columns = 1,
+         .with_columns =
+             [=](const CudaColumns& columns) {
+               CudaStep step;
+               step.name = fmt::format("product(sums {}, from {} to {})", columns.sums, columns.first_operand,
+                                       columns.first_result);
+               return can ? std::optional(SteppedKernel(nullptr, {step})) : std::nullopt;
+             }},
+        {0, 1}, {to}, true);
+  }
+  void sum(int64_t of, int64_t to, bool wanted = false) {
+    add("sum", {.adds_columns = DType::f32}, {of}, {to}, wanted);
+  }
+  void update(const std::vector<int64_t>& in, int64_t to) {
+    CudaRanges ranges;
+    ranges.most = 1024;
+    for (size_t i = 0; i < in.size(); ++i) ranges.own.push_back(i);
+    add("update", {.ranges = ranges}, in, {to}, true, 1024);
+  }
+  void other(int64_t in, int64_t out) { add("other", {}, {in}, {out}, true); }
+
+  std::string text() {
+    std::string out;
+    for (const WholePart& part : with_columns(parts, made)) out += " " + part.kernel->steps()[0].name;
+    return out;
+  }
+};
+
+TEST(WholeColumns, AreAddedUpByWhoMultiplies) {
+  Columns one;
+  one.product(5);
+  one.sum(1, 2);
+  one.update({3, 2}, 3);
+  EXPECT_EQ(one.text(), " product(sums 1, from 2 to 1)");
+  const std::vector<WholePart> parts = with_columns(one.parts, one.made);
+  ASSERT_EQ(parts.size(), 1u);
+  EXPECT_EQ(parts[0].operands, (std::vector<size_t>{0, 1, 3}));
+  EXPECT_EQ(parts[0].results, (std::vector<size_t>{5, 3}));
+  EXPECT_EQ(parts[0].wanted, (std::vector<bool>{true, true}));
+
+  Columns before;  // the sum comes first, and others are in between
+  before.sum(1, 2);
+  before.other(7, 8);
+  before.update({2, 3}, 4);
+  before.other(8, 9);
+  before.product(5);
+  before.other(5, 10);
+  EXPECT_EQ(before.text(), " other other product(sums 0, from 2 to 1) other");
+
+  Columns two;
+  for (int64_t first : {0, 20}) {
+    two.product(first + 5);
+    two.sum(1, first + 2);
+    two.update({first + 2, first + 3}, first + 3);
+  }
+  EXPECT_EQ(two.text(), " product(sums 0, from 2 to 1) product(sums 0, from 2 to 1)");
+}
+
+TEST(WholeColumns, WhatOthersNeedIsLeftAsItIs) {
+  Columns wanted;
+  wanted.product(5);
+  wanted.sum(1, 2, true);
+  wanted.update({2, 3}, 3);
+  EXPECT_EQ(wanted.text(), " product sum update");
+  Columns read;
+  read.product(5);
+  read.sum(1, 2);
+  read.update({2, 3}, 3);
+  read.other(2, 9);
+  EXPECT_EQ(read.text(), " product sum update other");
+  Columns twice;
+  twice.product(5);
+  twice.sum(1, 2);
+  twice.update({2, 2}, 3);
+  EXPECT_EQ(twice.text(), " product sum update");
+  Columns another;  // matrix
+  another.product(5);
+  another.sum(7, 2);
+  another.update({2, 3}, 3);
+  EXPECT_EQ(another.text(), " product sum update");
+  Columns cannot;
+  cannot.product(5, false);
+  cannot.sum(1, 2);
+  cannot.update({2, 3}, 3);
+  EXPECT_EQ(cannot.text(), " product sum update");
+  Columns waited;  // the product's result is read before the new bias is there, which that one needs
+  waited.product(5);
+  waited.other(5, 3);
+  waited.sum(1, 2);
+  waited.update({2, 3}, 4);
+  EXPECT_EQ(waited.text(), " product other sum update");
+  Columns over;  // what is multiplied is written over before the sum
+  over.product(5);
+  over.other(7, 0);
+  over.sum(1, 2);
+  over.update({2, 3}, 3);
+  EXPECT_EQ(over.text(), " product other sum update");
+}
+
+// The gradients of a layer's weights and bias, of whole numbers: exact in whatever order. Sums by threads that do
+// nothing else and by all; of rows that are no whole steps; and where they cannot be added up by the product.
+TEST(WholeColumns, OnGpuTheyAreExact) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
+  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
+  std::mt19937 random(20261117);
+  struct Case {
+    DType dtype;
+    int64_t m, n, k;
+  };
+  int together = 0;
+  for (const Case& c :
+       {Case{DType::f32, 1024, 1024, 128}, Case{DType::f32, 784, 512, 100}, Case{DType::bf16, 1024, 1024, 128},
+        Case{DType::f16, 300, 256, 40}, Case{DType::f32, 256, 128, 128}, Case{DType::f32, 100, 36, 20}}) {
+    SCOPED_TRACE(fmt::format("{} of {} x {} x {}", name(c.dtype), c.m, c.n, c.k));
+    Builder b;
+    const Type left{c.dtype, {c.k, c.m}}, right{c.dtype, {c.k, c.n}}, weights{DType::f32, {c.m, c.n}},
+        bias{DType::f32, {c.n}};
+    HostArrays in;
+    for (const Type& type : {left, right, weights, bias, bias}) in.push_back(whole_numbers(type, random()));
+    const Value x = b.input(left), y = b.input(right), w = b.input(weights), v = b.input(bias), m = b.input(bias);
+    const Value sum = cast(reduce_sum(y, {0}), DType::f32), mean = m + sum;
+    const Program program =
+        fuse(b.take(Values{w - cast(einsum("km,kn->mn", x, y), DType::f32), v - mean, mean * full(b, bias, 2)}));
+    const HostArrays got = planned_on_gpu(program, in), wanted = eager(program, in);
+    for (size_t o = 0; o < got.size(); ++o) EXPECT_EQ(got[o].values(), wanted[o].values()) << "result " << o;
+    const std::string text = compile(program, test_pool(), {.cuda = &CudaLane::local()})->describe();
+    const bool is_one = text.find("adds up columns") != std::string::npos;
+    EXPECT_TRUE(is_one || c.m != 1024) << text;
+    together += is_one;
+  }
+  EXPECT_GE(together, 3);
+}
+
+}  // namespace
+}  // namespace lockstep::detail
+#endif

@@ -18,13 +18,16 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 die() { echo "gpu.sh: $*" >&2; exit 2; }
 
 # Suites, one a line: name, environment, program, tests, and in how many pieces. Those of training read MNIST from the
-# cache. (racecheck loses track of kernels that several threads start: "failure to track a kernel launch".)
+# cache. (racecheck loses track of kernels that several threads start: "failure to track a kernel launch". And some
+# kernels of cuBLASLt's, nvjet_*, write by bulk copies behind barriers in memory, of which initcheck sees no write and
+# racecheck no order: tests that are given one of those are left out.)
 suites() {
-  local race=
-  [ "$1" != racecheck ] || race=-Jit.CallsFromSeveralThreadsAgree
+  local race= bulk=
+  [ "$1" != racecheck ] || race=-Jit.CallsFromSeveralThreadsAgree bulk=-NanOnGpu.IsHandedOn
+  [ "$1" != initcheck ] || bulk=-NanOnGpu.IsHandedOn:EpiloguesOnGpu.TakeABiasThatLiesAnywhere
   cat <<END
 lane LOCKSTEP_PLATFORM=cpu test_lane *Gpu* 1
-plan LOCKSTEP_PLATFORM=cpu test_plan *Gpu* 3
+plan LOCKSTEP_PLATFORM=cpu test_plan *Gpu*$bulk 3
 rows LOCKSTEP_CUDA_MATH=full test_rows *Gpu* 2
 comm LOCKSTEP_PLATFORM=cpu test_comm *Cuda*:*Nccl*:*Gpu* 2
 data LOCKSTEP_PLATFORM=cuda test_data *Loader* 1

@@ -15,6 +15,20 @@ namespace {
 constexpr int64_t kRounds = 8;             // that a processor's block takes part in a step, at most
 constexpr double kMostOperations = 1.5e9;  // of one product
 
+// Has a block that is to multiply something else to do in the same phase?
+bool is_full(std::span<const WholePart> parts, std::span<const Phase> phases, int processors) {
+  return std::any_of(phases.begin(), phases.end(), [&](const Phase& phase) {
+    int64_t blocks = 0;
+    bool multiplies = false;
+    for (const Task& task : phase) {
+      const CudaStep& step = parts[task[0].part].kernel->steps()[task[0].step];
+      blocks += is_chain(parts, task) ? 1 : step.blocks;
+      multiplies |= step.operations > 0;
+    }
+    return multiplies && blocks > processors;
+  });
+}
+
 }  // namespace
 
 bool may_join(const SteppedKernel& kernel, int processors) {
@@ -24,15 +38,21 @@ bool may_join(const SteppedKernel& kernel, int processors) {
 }
 
 std::vector<WholePart> prepared(std::span<const WholePart> parts, int processors, std::deque<SteppedKernel>& made) {
-  // What is computed by its readers, and sums that are shared, may take pointers more.
-  for (const bool with : {true, false}) {
-    std::vector<WholePart> all = in_ranges(
-        with ? with_columns(with_sources(with_sums(parts, made), made), made) : std::vector(parts.begin(), parts.end()),
-        processors, made);
+  const auto shared_out = [&](std::span<const WholePart> some) {
+    std::vector<WholePart> all = in_ranges(some, processors, made);
     share_out(all, phases_on(all, processors), processors, made);
-    if (fits_whole(all)) return all;
-  }
-  return {parts.begin(), parts.end()};
+    return all;
+  };
+  const std::vector<WholePart> computed = with_sources(with_sums(parts, made), made);
+  const std::vector<WholePart> all = shared_out(computed);
+  // Products add up columns where nobody else is free: those that do take longer.
+  if (is_full(all, phases_on(all, processors), processors))
+    if (const std::vector<WholePart> columns = with_columns(computed, made); columns.size() < computed.size())
+      if (std::vector<WholePart> added = shared_out(columns); fits_whole(added)) return added;
+  if (fits_whole(all)) return all;
+  // What is computed by its readers, and sums that are shared, may take pointers more.
+  std::vector<WholePart> plain = shared_out(parts);
+  return fits_whole(plain) ? plain : std::vector(parts.begin(), parts.end());
 }
 
 std::vector<Joined> joined(CudaLane& lane, const std::vector<GpuInstruction>& instructions) {

@@ -12,6 +12,8 @@ namespace lockstep::detail {
 namespace {
 
 constexpr size_t kMostPointers = 480;  // 4 KiB of parameters, and kStepReserved
+// Of the block's memory behind the pointers: rows that begin in the middle of what is read at once take longer.
+constexpr int64_t kSharedAlignment = 128;
 
 thread_local int64_t went_ahead_here = 0;
 
@@ -91,8 +93,8 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
       if (std::find(preludes.begin(), preludes.end(), step.prelude) == preludes.end()) preludes.push_back(step.prelude);
       const auto define = [&](const std::string& name, const std::string& more, const std::string& text) {
         functions += fmt::format(
-            "inline void {}(const uint32_t block, {}{}) {{\n  extern __shared__ __align__(16) char shared[];\n{}}}\n",
-            name, more, step.parameters, text);
+            "inline void {}(const uint32_t block, {}{}) {{\n  extern __shared__ __align__({}) char shared[];\n{}}}\n",
+            name, more, step.parameters, kSharedAlignment, text);
       };
       define(fmt::format("step_{}_{}", p, k),
              fmt::format("{}{}", step.early.empty() ? "" : "const uint32_t early, ",
@@ -284,15 +286,17 @@ struct WholeKernel::State {
   std::optional<CudaFunction> function = {};  // made on first use
   std::vector<Source> sources = {};
   int64_t shared_bytes = 0;
-  BufferPtr word = {};  // in which blocks count each other, one launch after the other
+  bool crowded = false;  // as one of its steps is
+  BufferPtr word = {};   // in which blocks count each other, one launch after the other
   std::vector<const void*> pointers = {};
   std::optional<Ahead> ahead = {};
   bool launched = false;                   // was the lane's last itself: another may have had this address before
   std::vector<Ahead::Bytes> written = {};  // by the last launch
 
-  // Is there room for so many pointers in the blocks' memory? That makes for less code.
-  bool brings_near(size_t count) const {
-    return shared_bytes + static_cast<int64_t>((count + 2) * sizeof(void*)) <= lane.info().shared;
+  // Are pointers in the blocks' memory? That makes for less code, but takes registers; and there has to be room.
+  bool brings_near() const {
+    const auto bytes = static_cast<int64_t>((sources.size() + 2) * sizeof(void*)) + kSharedAlignment;
+    return !crowded && shared_bytes + bytes <= lane.info().shared;
   }
   // May a launch begin before what was queued last is done?
   bool goes_ahead(const void* const* in) const {
@@ -312,6 +316,7 @@ WholeKernel::WholeKernel(CudaLane& lane, std::span<const WholePart> parts, std::
     part.kernel = &s.kernels.emplace_back(*part.kernel);
     for (const CudaStep& step : part.kernel->steps()) {
       s.shared_bytes = std::max(s.shared_bytes, step.shared_bytes);
+      s.crowded |= step.crowded;
       for (const CudaStep::Argument& argument : step.arguments) {
         if (argument.kind == CudaStep::Argument::own)
           s.sources.push_back({argument.kind, 0, part.kernel->own(argument.index)});
@@ -332,8 +337,8 @@ int64_t WholeKernel::went_ahead() { return went_ahead_here; }
 void WholeKernel::operator()(const void* const* in, void* const* out) const {
   State& s = *state_;
   if (!s.function)
-    s.function = kernel_of(whole_text(s.parts, s.phases, nullptr, s.brings_near(s.sources.size()),
-                                      s.ahead ? &*s.ahead : nullptr, s.lane.info().processors),
+    s.function = kernel_of(whole_text(s.parts, s.phases, nullptr, s.brings_near(), s.ahead ? &*s.ahead : nullptr,
+                                      s.lane.info().processors),
                            s.lane);
   for (size_t i = 0; i < s.sources.size(); ++i) s.pointers[i] = s.sources[i].find(in, out);
   uint32_t ahead = s.goes_ahead(in) ? 1 : 0;

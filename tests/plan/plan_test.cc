@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "lane/lane.h"
+#include "ops/control.h"
+#include "ops/elementwise.h"
 #include "ops/ops.h"
 #include "passes/passes.h"
 
@@ -17,9 +19,13 @@ struct Planned {
   std::unique_ptr<Plan> plan;
   std::vector<BufferPtr> in, out;
 
-  explicit Planned(std::string_view text, std::vector<bool> donated = {})
-      : program(lower(parse(text, all_ops()))),
-        plan(std::make_unique<Plan>(program, CpuLane::local().pool(), PlanOptions{std::move(donated)})) {
+  explicit Planned(std::string_view text, std::vector<bool> donated = {}, bool in_place = false)
+      : Planned(parse(text, all_ops()), std::move(donated), in_place) {}
+
+  explicit Planned(const Program& given, std::vector<bool> donated = {}, bool in_place = false)
+      : program(lower(given)),
+        plan(std::make_unique<Plan>(program, CpuLane::local().pool(),
+                                    PlanOptions{.donated = std::move(donated), .in_place = in_place})) {
     for (const Type& t : program.input_types()) {
       in.push_back(allocate(t.bytes()));
       for (int64_t i = 0; i < count(t.shape); ++i) in.back()->as<float>()[i] = static_cast<float>(i + 1);
@@ -125,6 +131,41 @@ TEST(Plan, DonatedInputsThatAreOutputsKeepTheirMemory) {
   EXPECT_EQ(run.plan->donated_input(2), -1);
   EXPECT_EQ(run.instructions(), 1u) << run.plan->describe();
   EXPECT_EQ(run.result(2), (Floats{1, 2}));
+}
+
+TEST(Plan, InPlaceAnInputIsWrittenOverByItsOwnResultOnly) {
+  const auto crossed = "program(%0:f32[2], %1:f32[2]) {\n  %2:f32[2] = neg %1\n  return %2 %0\n}";
+  Planned anywhere(crossed, {true, true});
+  EXPECT_EQ(anywhere.plan->donated_input(0), 1) << anywhere.plan->describe();
+  EXPECT_EQ(anywhere.plan->donated_input(1), 0) << anywhere.plan->describe();
+  Planned run(crossed, {true, true}, true);
+  EXPECT_EQ(run.plan->donated_input(0), -1) << run.plan->describe();
+  EXPECT_EQ(run.plan->donated_input(1), -1) << run.plan->describe();
+  EXPECT_EQ(run.result(0), (Floats{-1, -2}));
+  EXPECT_EQ(run.result(1), (Floats{1, 2}));
+  Planned own("program(%0:f32[2], %1:f32[2]) {\n  %2:f32[2] = neg %0\n  return %2 %1\n}", {true, true}, true);
+  EXPECT_EQ(own.plan->donated_input(0), 0);
+  EXPECT_EQ(own.plan->donated_input(1), 1);
+  EXPECT_EQ(own.instructions(), 1u) << own.plan->describe();
+  EXPECT_EQ(own.result(0), (Floats{-1, -2}));
+}
+
+// Of more than one iteration: of one the body would read and write the same.
+TEST(Plan, CarriesOfScansTakeTheirResultsInPlace) {
+  Builder inner;
+  const Type one{DType::f32, {2}};
+  const Value a = inner.input(one), c = inner.input(one), x = inner.input(one);
+  const auto body = std::make_shared<const Program>(inner.take(Values{c, a + c + x, a}));
+  for (const int64_t length : {1, 2, 3}) {
+    Builder b;
+    const Value first = b.input(one), second = b.input(one), xs = b.input({DType::f32, {length, 2}});
+    Planned run(b.take(scan(b, body, {first, second}, {xs}, {}, length, false)), {true, true, false});
+    for (const size_t i : {0, 1})
+      EXPECT_EQ(run.plan->donated_input(i), length > 1 ? static_cast<int>(i) : -1) << run.plan->describe();
+    const Floats last = run.result(1);
+    const std::vector<Floats> wanted = {{3, 6}, {7, 12}, {15, 24}};
+    EXPECT_EQ(last, wanted[static_cast<size_t>(length - 1)]) << length;
+  }
 }
 
 TEST(Plan, EmptyArraysAndEmptyProgramsRun) {

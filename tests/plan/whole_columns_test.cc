@@ -140,7 +140,7 @@ TEST(WholeColumns, WhatOthersNeedIsLeftAsItIs) {
   EXPECT_EQ(over.text(), " product other sum update");
 }
 
-// The gradients of a layer's weights and bias, of whole numbers: exact in whatever order. Sums by threads that do
+// The gradients of two layers' weights and biases, of whole numbers: exact in whatever order. Sums by threads that do
 // nothing else and by all; of rows that are no whole steps; and where they cannot be added up by the product.
 TEST(WholeColumns, OnGpuTheyAreExact) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
@@ -159,11 +159,16 @@ TEST(WholeColumns, OnGpuTheyAreExact) {
     const Type left{c.dtype, {c.k, c.m}}, right{c.dtype, {c.k, c.n}}, weights{DType::f32, {c.m, c.n}},
         bias{DType::f32, {c.n}};
     HostArrays in;
-    for (const Type& type : {left, right, weights, bias, bias}) in.push_back(whole_numbers(type, random()));
-    const Value x = b.input(left), y = b.input(right), w = b.input(weights), v = b.input(bias), m = b.input(bias);
-    const Value sum = cast(reduce_sum(y, {0}), DType::f32), mean = m + sum;
-    const Program program =
-        fuse(b.take(Values{w - cast(einsum("km,kn->mn", x, y), DType::f32), v - mean, mean * full(b, bias, 2)}));
+    Values out;
+    for (int i = 0; i < 2; ++i) {
+      for (const Type& type : {left, right, weights, bias, bias}) in.push_back(whole_numbers(type, random()));
+      const Value x = b.input(left), y = b.input(right), w = b.input(weights), v = b.input(bias), m = b.input(bias);
+      const Value sum = cast(reduce_sum(y, {0}), DType::f32), mean = m + sum;
+      out.push_back(w - cast(einsum("km,kn->mn", x, y), DType::f32));
+      out.push_back(v - mean);
+      out.push_back(mean * full(b, bias, 2));
+    }
+    const Program program = fuse(b.take(out));
     const HostArrays got = planned_on_gpu(program, in), wanted = eager(program, in);
     for (size_t o = 0; o < got.size(); ++o) EXPECT_EQ(got[o].values(), wanted[o].values()) << "result " << o;
     const std::string text = compile(program, test_pool(), {.cuda = &CudaLane::local()})->describe();

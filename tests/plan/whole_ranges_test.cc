@@ -316,6 +316,39 @@ TEST(WholeRanges, RoundsOnGpuComputeTheSame) {
     }
 }
 
+// Carries that are written in their place, that go to and fro between two places, that stay what they are, and that are
+// the other's; with the memory of the first ones given away and not.
+TEST(WholeRanges, RoundsOnGpuCarryWhatTheyShould) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
+  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
+  std::mt19937 random(20261118);
+  const Type square{DType::f32, {64, 64}};
+  for (const bool crossed : {false, true})
+    for (const int64_t length : {2, 5}) {
+      SCOPED_TRACE(fmt::format("{} rounds{}", length, crossed ? ", crossed" : ""));
+      Builder inner;
+      const Value a = inner.input(square), c = inner.input(square), w = inner.input(square);
+      const Value x = inner.input({DType::f32, {64}});
+      const auto little = [&](const Value& y) {
+        return maximum(minimum(y, full(inner, y.type(), 2)), full(inner, y.type(), -2));
+      };
+      const Value next = crossed ? c : little(c + broadcast(x, {64, 64}, {1}));  // before `a` is read for the last time
+      const Value product = little(einsum("mk,kn->mn", a, w) + c);
+      const auto body = std::make_shared<const Program>(inner.take(Values{next, product, w, reduce_sum(product, {0})}));
+      Builder b;
+      const Value first = b.input(square), second = b.input(square), third = b.input(square);
+      const Value xs = b.input({DType::f32, {length, 64}});
+      const Program program = b.take(scan(b, body, {first, second, third}, {xs}, {}, length, false));
+      HostArrays in;
+      for (const Type& type : program.input_types()) in.push_back(whole_numbers(type, random()));
+      const HostArrays wanted = eager(program, in);
+      for (const std::vector<bool>& donated : {std::vector<bool>{}, std::vector<bool>{true, true, true, false}}) {
+        const HostArrays got = planned_on_gpu(program, in, donated);
+        for (size_t o = 0; o < got.size(); ++o) EXPECT_EQ(got[o].values(), wanted[o].values()) << "result " << o;
+      }
+    }
+}
+
 }  // namespace
 }  // namespace lockstep::detail
 #endif

@@ -348,7 +348,7 @@ Kernel by_epilogue(const KernelSpec& spec, const Program& body) {
     CudaProduct product;
     CudaLane& lane;
     size_t result;
-    BufferPtr bias;  // for one that begins anywhere, as a part of an array may
+    BufferPtr bias;  // for a small one, which need not begin at as many bytes
     std::optional<size_t> is_cut;
     Kernel cut;
   };

@@ -249,6 +249,7 @@ bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, si
     step.early = {{{step.arguments[0].index}, fmt::format("  {}(block, a, shared);\n", product.bring_a)},
                   {{step.arguments[1].index}, fmt::format("  {}(block, b, shared);\n", product.bring_b)}};
   step.blocks = product.blocks;
+  step.crowded = product.crowded;
   step.share = product.share;
   step.shared_bytes = product.shared_bytes;
   if (product.partial_bytes > 0) {

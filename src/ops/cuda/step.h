@@ -36,6 +36,7 @@ struct CudaStep {
   int64_t shared_bytes = 0;
   double operations = 0;  // of matrix products: multiplications and additions
   bool meets = false;     // blocks side by side wait for each other: all must run at a time
+  bool crowded = false;   // threads have no registers left
   bool counted = false;   // `now` is a number that is another one each time it is done, and never 0
   // Where threads compute elements one by one and write nothing else: how many there are, how many of them a thread has
   // (CudaElements::flat), and the operands of which it reads only elements of the same place.

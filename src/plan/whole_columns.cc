@@ -67,8 +67,8 @@ WholePart put_together(const WholePart& product, const WholePart& rest, size_t s
 std::vector<WholePart> with_columns(std::span<const WholePart> parts, std::deque<SteppedKernel>& made) {
   std::vector<WholePart> out(parts.begin(), parts.end());
   for (size_t s = 0; s < out.size(); ++s) {
-    const std::optional<DType> dtype = out[s].kernel->adds_columns();
-    if (!dtype) continue;
+    const std::optional<Type> added = out[s].kernel->adds_columns();
+    if (!added) continue;
     const auto reader = reader_of(out, s);
     if (!reader) continue;
     const auto [r, sums] = *reader;
@@ -78,7 +78,7 @@ std::vector<WholePart> with_columns(std::span<const WholePart> parts, std::deque
       const std::vector<size_t> which = {p, s, r};
       if (conflict(out[p], out[r]) || !can_wait(out, which)) continue;
       std::optional<SteppedKernel> kernel =
-          out[p].kernel->with_columns({out[r].kernel->ranges(), sums, out[p].in.size(), out[p].out.size(), *dtype});
+          out[p].kernel->with_columns({out[r].kernel->ranges(), sums, out[p].in.size(), out[p].out.size(), *added});
       if (!kernel) continue;
       const size_t last = std::max({p, s, r});
       out[last] = put_together(out[p], out[r], sums, made.emplace_back(*std::move(kernel)));

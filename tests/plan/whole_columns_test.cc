@@ -52,7 +52,7 @@ struct Columns {
         {0, 1}, {to}, true);
   }
   void sum(int64_t of, int64_t to, bool wanted = false) {
-    add("sum", {.adds_columns = DType::f32}, {of}, {to}, wanted);
+    add("sum", {.adds_columns = Type{DType::f32, {128, 1024}}}, {of}, {to}, wanted);
   }
   void update(const std::vector<int64_t>& in, int64_t to) {
     CudaRanges ranges;
@@ -177,6 +177,26 @@ TEST(WholeColumns, OnGpuTheyAreExact) {
     together += is_one;
   }
   EXPECT_GE(together, 3);
+}
+
+// The same elements, which are a matrix of other rows to who adds them up.
+TEST(WholeColumns, OnGpuThoseOfAnotherShapeAreNotTakenForThem) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
+  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
+  std::mt19937 random(20261119);
+  Builder b;
+  HostArrays in;
+  Values out;
+  for (int i = 0; i < 2; ++i) {
+    const Type matrix{DType::f32, {128, 1024}}, weights{DType::f32, {1024, 1024}}, bias{DType::f32, {2048}};
+    for (const Type& type : {matrix, matrix, weights, bias}) in.push_back(whole_numbers(type, random()));
+    const Value x = b.input(matrix), y = b.input(matrix), w = b.input(weights), v = b.input(bias);
+    out.push_back(w - einsum("km,kn->mn", x, y));
+    out.push_back(v - reduce_sum(reshape(y, {64, 2048}), {0}));
+  }
+  const Program program = fuse(b.take(out));
+  const HostArrays got = planned_on_gpu(program, in), wanted = eager(program, in);
+  for (size_t o = 0; o < got.size(); ++o) EXPECT_EQ(got[o].values(), wanted[o].values()) << "result " << o;
 }
 
 }  // namespace

@@ -180,6 +180,8 @@ std::optional<CudaStep> adding_columns(CudaStep step, const StepSpec& spec, cons
   if (!product.columns) return {};
   const GemmStep::Columns& how = *product.columns;
   const CudaColumns& columns = *spec.columns;
+  // The same memory may be a matrix of another shape to the product.
+  if (columns.matrix.dtype != spec.dtype || columns.matrix.shape != Shape{spec.gemm.k, spec.gemm.n}) return {};
   const int64_t count = spec.gemm.n / how.wide;
   if (columns.ranges.most % count != 0 || count < columns.ranges.least) return {};
   const CudaStep rest = columns.ranges.step(count);
@@ -201,7 +203,7 @@ std::optional<CudaStep> adding_columns(CudaStep step, const StepSpec& spec, cons
     step.arguments.push_back(argument);
     arguments += ", " + name;
   }
-  const char* type = memory_type(columns.dtype);
+  const char* type = memory_type(columns.matrix.dtype);
   step.body = fmt::format(
       R"(  float* const parts = reinterpret_cast<float*>(shared + {bytes});
   const auto meanwhile = [&] {{

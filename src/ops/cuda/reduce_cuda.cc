@@ -251,7 +251,7 @@ Kernel reduce_kernel_cuda(ReduceKind r, const KernelSpec& spec) {
     };
   if (r == ReduceKind::sum && (dtype == DType::f32 || is_16_bit(dtype)) && spec.in[0].rank() == 2 &&
       spec.attrs.ints("axes") == Dims{0})
-    ways.adds_columns = dtype;
+    ways.adds_columns = spec.in[0];
   if (layout.splits == 1) {
     CudaStep step = step_of(texts, split, layout, dtype, memory_type(dtype));
     step.arguments = {{Argument::operand, 0}, {Argument::result, 0}};

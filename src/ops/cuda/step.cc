@@ -124,7 +124,7 @@ std::optional<SteppedKernel> SteppedKernel::adding(size_t result) const {
 }
 bool SteppedKernel::adds_up() const { return state_->ways.of_added_up != nullptr; }
 SteppedKernel SteppedKernel::of_added_up() const { return state_->ways.of_added_up(); }
-std::optional<DType> SteppedKernel::adds_columns() const { return state_->ways.adds_columns; }
+std::optional<Type> SteppedKernel::adds_columns() const { return state_->ways.adds_columns; }
 std::optional<size_t> SteppedKernel::by_columns() const { return state_->ways.by_columns; }
 std::optional<SteppedKernel> SteppedKernel::with_columns(const CudaColumns& columns) const {
   return state_->ways.with_columns ? state_->ways.with_columns(columns) : std::nullopt;

@@ -118,7 +118,7 @@ constexpr const char* kWithColumns = "einsum with columns";  // the name of a st
 struct CudaColumns {
   CudaRanges ranges;
   size_t sums = 0, first_operand = 0, first_result = 0;
-  DType dtype = DType::f32;  // of the sums
+  Type matrix = {};  // whose columns they are the sums of, of the same type
 };
 
 class SteppedKernel;
@@ -138,8 +138,8 @@ struct SteppedWays {
   // nothing but add up all elements of its only operand.
   std::function<std::optional<SteppedKernel>(size_t result)> adding = {};
   std::function<SteppedKernel()> of_added_up = {};
-  // The columns of its only operand, a matrix of that type, are what it adds up.
-  std::optional<DType> adds_columns = {};
+  // The columns of its only operand, that matrix, are what it adds up.
+  std::optional<Type> adds_columns = {};
   // Of a product: the matrix whose columns it can add up besides; and doing so.
   std::optional<size_t> by_columns = {};
   std::function<std::optional<SteppedKernel>(const CudaColumns&)> with_columns = {};
@@ -166,7 +166,7 @@ class SteppedKernel {
   std::optional<SteppedKernel> adding(size_t result) const;
   bool adds_up() const;
   SteppedKernel of_added_up() const;  // REQUIRES: adds_up().
-  std::optional<DType> adds_columns() const;
+  std::optional<Type> adds_columns() const;
   std::optional<size_t> by_columns() const;
   std::optional<SteppedKernel> with_columns(const CudaColumns&) const;
   const void* own(size_t index) const;

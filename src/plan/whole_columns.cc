@@ -5,6 +5,7 @@
 // second task of half of the blocks, each of which reads its columns once more. But a block of the product has them in
 // its memory, and the threads that do not multiply add them up meanwhile.
 #include <algorithm>
+#include <array>
 
 #include "plan/whole_members.h"
 
@@ -32,9 +33,9 @@ std::optional<std::pair<size_t, size_t>> reader_of(std::span<const WholePart> pa
   return simple ? out : std::nullopt;
 }
 
-// Can these be done where the last of them is?
+// Can these, in order, be done where the last of them is?
 bool can_wait(std::span<const WholePart> parts, std::span<const size_t> which) {
-  const size_t last = *std::max_element(which.begin(), which.end());
+  const size_t last = which.back();
   const auto is_one = [&](size_t q) { return std::find(which.begin(), which.end(), q) != which.end(); };
   for (const size_t each : which)
     for (size_t q = each + 1; q < last; ++q)
@@ -75,15 +76,14 @@ std::vector<WholePart> with_columns(std::span<const WholePart> parts, std::deque
     for (size_t p = 0; p < out.size(); ++p) {
       const std::optional<size_t> matrix = out[p].kernel->by_columns();
       if (!matrix || out[p].in[*matrix] != out[s].in[0]) continue;
-      const std::vector<size_t> which = {p, s, r};
+      std::array<size_t, 3> which = {p, s, r};
+      std::sort(which.begin(), which.end());
       if (conflict(out[p], out[r]) || !can_wait(out, which)) continue;
       std::optional<SteppedKernel> kernel =
           out[p].kernel->with_columns({out[r].kernel->ranges(), sums, out[p].in.size(), out[p].out.size(), *added});
       if (!kernel) continue;
-      const size_t last = std::max({p, s, r});
-      out[last] = put_together(out[p], out[r], sums, made.emplace_back(*std::move(kernel)));
-      for (const size_t each : {std::max({std::min(p, s), std::min(std::max(p, s), r)}), std::min({p, s, r})})
-        out.erase(out.begin() + static_cast<std::ptrdiff_t>(each));
+      out[which[2]] = put_together(out[p], out[r], sums, made.emplace_back(*std::move(kernel)));
+      for (const size_t each : {which[1], which[0]}) out.erase(out.begin() + static_cast<std::ptrdiff_t>(each));
       s = static_cast<size_t>(-1);  // from the first on
       break;
     }

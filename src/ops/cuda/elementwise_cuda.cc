@@ -107,13 +107,14 @@ CudaStep wide_step(const Program& body, bool quick) {
   return step;
 }
 
-constexpr int64_t kWorthFour = 1 << 16;  // elements
+// Are so many elements computed four at a time?
+bool worth_four(int64_t n) { return n % 4 == 0 && n >= 1 << 16; }
 
 // A program by itself.
 Kernel elementwise_apart(const Program& body, CudaLane* lane, bool quick) {
   const int64_t n = count(body.types[body.outputs[0]].shape);
   CudaStep plain = elementwise_step(body, quick);
-  if (n % 4 != 0 || n < kWorthFour) return SteppedKernel(lane, {std::move(plain)});
+  if (!worth_four(n)) return SteppedKernel(lane, {std::move(plain)});
   return [one = SteppedKernel(lane, {std::move(plain)}), four = SteppedKernel(lane, {wide_step(body, quick)}), body](
              const void* const* in, void* const* out) {
     const auto begins_well = [&](const void* at, ValueId id) {
@@ -285,7 +286,7 @@ Kernel elementwise_program_cuda(const Program& body, const KernelSpec& spec) {
   if (n == 0) return [](const void* const*, void* const*) {};
   return SteppedKernel(
       spec.cuda, {elementwise_step(body)}, {},
-      {.apart = elementwise_apart(body, spec.cuda, false),
+      {.apart = worth_four(n) ? elementwise_apart(body, spec.cuda, false) : Kernel(),
        .ranges = elementwise_ranges(body),
        .source = [body](const std::vector<CudaSourced>& computed) { return elementwise_source(body, computed); }});
 }

@@ -205,7 +205,8 @@ std::optional<CudaStep> adding_columns(CudaStep step, const StepSpec& spec, cons
   }
   const char* type = memory_type(columns.matrix.dtype);
   step.body = fmt::format(
-      R"(  float* const parts = reinterpret_cast<float*>(shared + {bytes});
+      R"(  static_assert({gemm}::kAdders == {parts}, "as many parts as there is room for");
+  float* const parts = reinterpret_cast<float*>(shared + {bytes});
   const auto meanwhile = [&] {{
     const typename {gemm}::Place at(block);
     if (at.row != 0) return;

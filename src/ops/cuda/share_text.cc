@@ -92,7 +92,7 @@ struct SharedColumns {
 #pragma unroll 2
     for (int c = threadIdx.x % 32; c < kCols; c += 32) {
       const uint32_t i = row * kN + col + c;
-      Read r = {};
+      Read r;
       read(i, r);
       float x = 0;
 #pragma unroll

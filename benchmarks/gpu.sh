@@ -44,6 +44,7 @@ one() {
   local command=("$program" "--gtest_filter=$filter")
   [ "$tool" = plain ] || command=("$sanitizer" --tool "$tool" --error-exitcode 99 "${command[@]}")
   [ "$tool" != memcheck ] || command=("$sanitizer" --report-api-errors no "${command[@]:1}")
+  [ "$tool" != racecheck ] || command=(LOCKSTEP_BRIEF_TESTS=1 "${command[@]}")
   command=("${runner[@]}" env "$variable" "GTEST_TOTAL_SHARDS=$8" "GTEST_SHARD_INDEX=$7" "${command[@]}")
   timeout -k 10 "$limit" "${command[@]}" >"$log" 2>&1 || status=$?
   local passed skipped

@@ -21,6 +21,7 @@
 #include "ops/reduce.h"
 #include "ops/shape_ops.h"
 #include "rows/on_gpu.h"
+#include "support/brief.h"
 
 namespace lockstep::detail {
 namespace {
@@ -299,7 +300,7 @@ TEST(WholeAhead, OnGpuStepsComputeTheSame) {
     const Program program = a_step(rows, deep, wide);
     for (const From from : {From::before, From::call, From::copy, From::program}) {
       SCOPED_TRACE(fmt::format("{} rows of {} to {}, {}", rows, deep, wide, static_cast<int>(from)));
-      run_steps(program, from, 20, some);
+      run_steps(program, from, brief(20, 4), some);
     }
   }
   EXPECT_EQ(some, CudaFunction::starts_early(CudaLane::local().info()));

@@ -19,6 +19,7 @@
 #include "ops/reduce.h"
 #include "ops/shape_ops.h"
 #include "rows/on_gpu.h"
+#include "support/brief.h"
 
 namespace lockstep {
 namespace {
@@ -186,6 +187,7 @@ TEST(WholeRounded, OnGpuProductsAreExact) {
                                            {50, 66, 34},
                                            {36, 20, 12}})) {
     ++at;
+    if (brief(false, c.m * c.n * c.k > 1000000 && (at + at / 12) % 4 != 0)) continue;
     const DType dtype = (at + at / 12) % 3 == 0 ? DType::f16 : DType::bf16;
     SCOPED_TRACE(fmt::format("{}, {}", c.text(), name(dtype)));
     // The weights are what is rounded, or the second operand where both are.

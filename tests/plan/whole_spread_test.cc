@@ -21,6 +21,7 @@
 #include "passes/passes.h"
 #include "plan/whole_kernel.h"
 #include "rows/on_gpu.h"
+#include "support/brief.h"
 
 namespace lockstep::detail {
 namespace {
@@ -316,7 +317,7 @@ TEST(WholeSpread, OnGpuTheyComputeTheSame) {
         const std::string text = compile(program, test_pool(), {.cuda = &lane})->describe();
         EXPECT_NE(text.find(" in 2 phases"), std::string::npos) << text;
       }
-      for (int round = 0; round < 3; ++round) expect_same_on_gpu(program, random);
+      for (int round = 0; round < brief(3, 1); ++round) expect_same_on_gpu(program, random);
     }
 }
 

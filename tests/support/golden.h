@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "support/brief.h"
 #include "support/models.h"
 
 namespace lockstep::golden {
@@ -64,12 +65,12 @@ inline models::Batch rows(const Images& set, const Array& start, int64_t n) {
 }
 
 // Runs step(state, batch) -> models::Result over the first batches in file order and compares losses and gradient
-// norms. Returns the last state.
+// norms. Returns the last state. (Three are enough where tests are brief: the first, what is kept of it, and again.)
 template <class Step>
 models::State replay(const Case& c, const Images& train, size_t steps, const Step& step) {
   const auto batch_at = jit([n = c.batch](Images set, Array start) { return rows(set, start, n); });
   models::State state = models::create_state(models::init(c.model, c.seed));
-  for (size_t i = 0; i < steps; ++i) {
+  for (size_t i = 0, end = brief<size_t>(steps, 3); i < end; ++i) {
     models::Result result = step(state, batch_at(train, static_cast<int64_t>(i) * c.batch));
     state = std::move(result.state);
     if (i >= c.losses.size()) continue;

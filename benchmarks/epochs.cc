@@ -1,10 +1,12 @@
 // Seconds an epoch of MNIST-sized training, as benchmarks/neighbours/ measures it for other libraries.
 //
 //   build/benchmarks/epochs [--platform cpu|cuda] [--cases mlp1024:sgd,mlp:adam,cnn:adam] [--precisions f32,bf16]
-//                           [--batches 128,8192] [--forms step,whole,fit] [--plan]
+//                           [--batches 128,8192] [--forms step,index,loader,whole,fit] [--plan]
 //
-// "step": one call of a compiled function a step; "whole": an epoch in one call, by scan; "fit": the trainer, with all
-// it does besides. One line of JSON for each case. --plan prints the instructions of a step instead.
+// "whole": an epoch in one call, by scan. One call of a compiled function a step, the data on the device: "step", every
+// batch's row numbers there beforehand, as an array each; "index", the loop takes a batch's row numbers from those of
+// the epoch. "loader": one call a step, which is given a batch of bytes that the loop chose on the host. "fit": the
+// trainer, with all it does besides. One line of JSON for each case. --plan prints the instructions of a step instead.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <lockstep/lockstep.h>
@@ -77,8 +79,8 @@ class Training {
     return s;
   }
 
-  std::pair<State, Array> step(const State& state, const Data& data, const Array& rows) const {
-    const Array images = take(data.images, rows), labels = take(data.labels, rows);
+  std::pair<State, Array> step(const State& state, const Data& batch) const {
+    const auto& [images, labels] = batch;
     const auto loss = [&](const std::vector<Array>& params) {
       const Array x = astype(images, f32) * (1 / (255 * 0.3081)) - 0.1307 / 0.3081;
       const auto cast = [&](const Array& p) { return astype(p, compute_); };
@@ -127,7 +129,9 @@ double measure(const Case& c, const std::string& form, const ImageDataset& set, 
       reshape(slice(random::permutation(random::key(1), kRows), {0}, {batches * c.batch}), {batches, c.batch});
   State state = training.start();
   Array value;
-  const auto one = [&](const State& s, const Data& d, const Array& rows) { return training.step(s, d, rows); };
+  const auto one = [&](const State& s, const Data& d, const Array& rows) {
+    return training.step(s, {take(d.images, rows), take(d.labels, rows)});
+  };
   if (form == "whole") {
     const auto epoch = jit(
         [&](const State& s, const Data& d, const Array& rows) {
@@ -139,9 +143,32 @@ double measure(const Case& c, const std::string& form, const ImageDataset& set, 
       value.to_vector<float>();
     });
   }
+  if (form == "loader") {
+    const auto step = jit([&](const State& s, const Data& batch) { return training.step(s, batch); }, {.donate = {0}});
+    const std::vector<int32_t> rows = order.to_vector<int32_t>();
+    std::vector<uint8_t> images(static_cast<size_t>(c.batch) * 784), labels(static_cast<size_t>(c.batch));
+    return best([&] {
+      for (size_t i = 0; i < rows.size(); i += labels.size()) {
+        for (size_t k = 0; k < labels.size(); ++k) {
+          const auto row = static_cast<size_t>(rows[i + k]);
+          std::copy_n(&set.images[row * 784], 784, &images[k * 784]);
+          labels[k] = set.labels[row];
+        }
+        const Data batch{Array::from(images, {c.batch, 28, 28}), Array::from(labels, {c.batch})};
+        std::tie(state, value) = step(state, batch);
+      }
+      value.item<float>();
+    });
+  }
   const auto step = jit(one, {.donate = {0}});
+  const auto row = [&](int64_t i) { return reshape(slice(order, {i, 0}, {i + 1, c.batch}), {c.batch}); };
+  if (form == "index")
+    return best([&] {
+      for (int64_t i = 0; i < batches; ++i) std::tie(state, value) = step(state, data, row(i));
+      value.item<float>();
+    });
   std::vector<Array> rows;
-  for (int64_t i = 0; i < batches; ++i) rows.push_back(reshape(slice(order, {i, 0}, {i + 1, c.batch}), {c.batch}));
+  for (int64_t i = 0; i < batches; ++i) rows.push_back(row(i));
   if (plan) {
     fmt::print("{}\n", step.plan(state, data, rows[0]));
     return 0;
@@ -166,7 +193,7 @@ int main(int argc, char** argv) try {
                                               {"--cases", "mlp1024:sgd,mlp:adam,cnn:adam"},
                                               {"--precisions", "f32,bf16"},
                                               {"--batches", "128,8192"},
-                                              {"--forms", "step,whole,fit"}};
+                                              {"--forms", "step,index,loader,whole,fit"}};
   bool plan = false;
   for (int i = 1; i < argc; ++i) {
     if (std::string(argv[i]) == "--plan") {

@@ -110,7 +110,7 @@ measure() {
   lines=$logs/epochs.jsonl
   : >"$lines"
   keep() { sed -n "s/^{/{\"by\": \"$1\", /p" | tee -a "$lines"; }
-  "$build/benchmarks/epochs" --platform "${GPU_PLATFORM:-cuda}" --forms step,whole "${what[@]}" | keep ours
+  "$build/benchmarks/epochs" --platform "${GPU_PLATFORM:-cuda}" --forms step,index,loader,whole,fit "${what[@]}" | keep ours
   if has jax; then python3 "$here/neighbours/jax_mnist.py" "${what[@]}" 2>"$logs/jax.log" | keep jax; else echo "jax is not there"; fi
   if has torch; then python3 "$here/neighbours/torch_mnist.py" "${what[@]}" 2>"$logs/torch.log" | keep torch; else echo "torch is not there"; fi
   table "$lines"
@@ -121,22 +121,36 @@ table() {
     function text(name) { return match($0, "\"" name "\": \"[^\"]*\"") ? substr($0, RSTART + length(name) + 5, RLENGTH - length(name) - 6) : "" }
     function number(name) { return match($0, "\"" name "\": [0-9.e-]+") ? substr($0, RSTART + length(name) + 4, RLENGTH - length(name) - 4) + 0 : "" }
     function cell(x) { return x == "" ? "" : sprintf("%.4f", x) }
+    function less(x, y) { return x == "" || (y != "" && y < x) ? y : x }
     function ratio(x, y) { return x == "" || y == "" ? "" : sprintf("%.2f", x / y) }
     {
       key = text("model") " " text("optimizer") " " text("precision") " | " number("batch")
       if (!(key in seen)) { seen[key] = 1; order[++count] = key }
       by = text("by")
-      step[by, key] = number("step"); whole[by, key] = number("whole"); graph[by, key] = number("graph")
+      for (i = 1; i <= split("step index loader whole fit graph", forms, " "); ++i) {
+        seconds = number(forms[i])
+        if (seconds != "") took[forms[i], by, key] = seconds
+      }
     }
     END {
-      print "| case | batch | ours, a call a step | ours, in one scan | JAX, in one scan | ours of that | JAX, a call a step | of ours | PyTorch, CUDA graph |"
-      print "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+      print "| case | batch | ours, in one scan | ours, a call a step | JAX, in one scan | the faster of ours, of that | PyTorch, CUDA graph |"
+      print "| --- | --- | --- | --- | --- | --- | --- |"
       for (i = 1; i <= count; ++i) {
         k = order[i]
-        ours = step["ours", k]
-        if (whole["ours", k] != "" && (ours == "" || whole["ours", k] < ours)) ours = whole["ours", k]
-        printf "| %s | %s | %s | %s | %s | %s | %s | %s |\n", k, cell(step["ours", k]), cell(whole["ours", k]), cell(whole["jax", k]),
-          ratio(ours, whole["jax", k]), cell(step["jax", k]), ratio(step["jax", k], step["ours", k]), cell(graph["torch", k])
+        printf "| %s | %s | %s | %s | %s | %s |\n", k, cell(took["whole", "ours", k]), cell(took["step", "ours", k]),
+          cell(took["whole", "jax", k]), ratio(less(took["whole", "ours", k], took["step", "ours", k]), took["whole", "jax", k]),
+          cell(took["graph", "torch", k])
+      }
+      print "\nA call a step, and how many times as long JAX takes: row numbers on the device, as an array each | taken from an array there | bytes from the host. The trainer."
+      print "\n| case | batch | ours | JAX | times | ours | JAX | times | ours | JAX | times | ours, fit |"
+      print "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+      for (i = 1; i <= count; ++i) {
+        k = order[i]
+        if (took["step", "jax", k] == "") continue
+        printf "| %s |", k
+        for (f = 1; f <= 3; ++f)
+          printf " %s | %s | %s |", cell(took[forms[f], "ours", k]), cell(took[forms[f], "jax", k]), ratio(took[forms[f], "jax", k], took[forms[f], "ours", k])
+        printf " %s |\n", cell(took["fit", "ours", k])
       }
     }' "${1:--}"
 }

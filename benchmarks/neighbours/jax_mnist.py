@@ -1,7 +1,11 @@
-"""Seconds an epoch of MNIST-sized training in JAX on the default device: an epoch in one compiled scan ("whole") and one
-call a step ("step"). Prints one line of JSON for each case.
+"""Seconds an epoch of MNIST-sized training in JAX on the default device. Prints one line of JSON for each case.
 
-    python3 benchmarks/neighbours/jax_mnist.py [--cases mlp1024:sgd,mlp:adam,cnn:adam] [--precisions f32,bf16] [--batches 128,8192]
+    python3 benchmarks/neighbours/jax_mnist.py [--cases mlp1024:sgd,mlp:adam,cnn:adam] [--precisions f32,bf16]
+                                               [--batches 128,8192] [--forms whole,step,index,loader]
+
+"whole": an epoch in one compiled scan. One call a step, the data on the device: "step", every batch's row numbers there
+beforehand, as an array each; "index", the loop takes a batch's row numbers from those of the epoch. "loader": one call a
+step, which is given a batch of bytes that the loop chose on the host, as a loader does.
 """
 import argparse
 import json
@@ -9,6 +13,7 @@ import time
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 ROWS = 60000
@@ -61,9 +66,9 @@ def trainer(model, optimizer, precision):
         out = logits(model, params, x.astype(compute)).astype(jnp.float32)
         return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(out), labels[:, None].astype(jnp.int32), 1))
 
-    def step(state, data, rows):
+    def step(state, images, labels):
         params, m, v, t = state
-        value, grads = jax.value_and_grad(loss)(params, data[0][rows], data[1][rows])
+        value, grads = jax.value_and_grad(loss)(params, images, labels)
         if optimizer == "sgd":
             return (jax.tree.map(lambda p, g: p - 0.01 * g, params, grads), m, v, t), value
         t = t + 1
@@ -85,26 +90,40 @@ def measure(model, optimizer, precision, batch, forms, epochs=5):
     params = make(model)
     zeros = jax.tree.map(jnp.zeros_like, params) if optimizer == "adam" else ()
     step = trainer(model, optimizer, precision)
+
+    def chosen(s, d, r):
+        return step(s, d[0][r], d[1][r])
+
     batches = ROWS // batch
     rows = jax.random.permutation(key, ROWS)[: batches * batch].reshape(batches, batch)
     result = {"model": model, "optimizer": optimizer, "precision": precision, "batch": batch}
     for form in forms:
         state = tuple(jax.tree.map(jnp.copy, x) for x in (params, zeros, zeros)) + (jnp.float32(0),)
+        given, order = data, rows
         if form == "whole":
-            epoch = jax.jit(lambda s, d, r: lax.scan(lambda s, i: step(s, d, i), s, r), donate_argnums=0)
-        else:
+            epoch = jax.jit(lambda s, d, r: lax.scan(lambda s, i: chosen(s, d, i), s, r), donate_argnums=0)
+        elif form == "loader":
             one = jax.jit(step, donate_argnums=0)
+            given, order = tuple(np.asarray(x) for x in data), np.asarray(rows)
+
+            def epoch(s, d, r):
+                for i in range(len(r)):
+                    s, value = one(s, d[0][r[i]], d[1][r[i]])
+                return s, value
+        else:
+            one = jax.jit(chosen, donate_argnums=0)
+            if form == "step":
+                order = list(rows)
 
             def epoch(s, d, r):
                 for i in range(len(r)):
                     s, value = one(s, d, r[i])
                 return s, value
 
-            rows = list(rows)
         times = []
         for _ in range(epochs):
             begin = time.perf_counter()
-            state, value = epoch(state, data, rows)
+            state, value = epoch(state, given, order)
             jax.block_until_ready((state, value))
             times.append(time.perf_counter() - begin)
         best = min(times[1:])
@@ -118,7 +137,7 @@ def main():
     parser.add_argument("--cases", default="mlp1024:sgd,mlp:adam,cnn:adam")
     parser.add_argument("--precisions", default="f32,bf16")
     parser.add_argument("--batches", default="128,8192")
-    parser.add_argument("--forms", default="whole,step")
+    parser.add_argument("--forms", default="whole,step,index,loader")
     args = parser.parse_args()
     for case in args.cases.split(","):
         for precision in args.precisions.split(","):

@@ -31,6 +31,7 @@ plan LOCKSTEP_PLATFORM=cpu test_plan *Gpu*$bulk 3
 rows LOCKSTEP_CUDA_MATH=full test_rows *Gpu* 2
 comm LOCKSTEP_PLATFORM=cpu test_comm *Cuda*:*Nccl*:*Gpu* 2
 data LOCKSTEP_PLATFORM=cuda test_data *Loader* 1
+train LOCKSTEP_PLATFORM=cuda test_train FitOnGpu.* 1
 array LOCKSTEP_PLATFORM=cuda test_array *$race 2
 spmd LOCKSTEP_PLATFORM=cuda test_spmd * 4
 golden LOCKSTEP_PLATFORM=cuda test_training *olden* 2
@@ -44,7 +45,7 @@ one() {
   local command=("$program" "--gtest_filter=$filter")
   [ "$tool" = plain ] || command=("$sanitizer" --tool "$tool" --error-exitcode 99 "${command[@]}")
   [ "$tool" != memcheck ] || command=("$sanitizer" --report-api-errors no "${command[@]:1}")
-  [ "$tool" != racecheck ] || command=(LOCKSTEP_BRIEF_TESTS=1 "${command[@]}")
+  [ "$tool" = plain ] || command=(LOCKSTEP_BRIEF_TESTS=1 "${command[@]}")
   command=("${runner[@]}" env "$variable" "GTEST_TOTAL_SHARDS=$8" "GTEST_SHARD_INDEX=$7" "${command[@]}")
   timeout -k 10 "$limit" "${command[@]}" >"$log" 2>&1 || status=$?
   local passed skipped

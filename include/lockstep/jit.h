@@ -262,6 +262,12 @@ class Jit {
     return about(detail::work_bytes, args...);
   }
 
+  // How many instructions a call is, on all lanes together: one where a GPU does all of it in one kernel.
+  template <class... Args>
+  size_t instructions(const Args&... args) const {
+    return about(detail::instruction_count, args...);
+  }
+
   // How many times the function was compiled.
   size_t compiled() const { return cache_->size(); }
 

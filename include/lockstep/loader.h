@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "lockstep/array.h"
 #include "lockstep/data.h"
@@ -71,6 +72,12 @@ struct LoaderBatch {
   Array images, labels;  // not resident: u8 [size, rows, cols] and u8 [size]
 };
 
+// Several of them, one after the other, of a resident set.
+struct LoaderBatches {
+  std::vector<LoaderBatch> each;  // without arrays
+  Array rows;                     // i32 [batches, size]
+};
+
 class Loader {
  public:
   // Takes the set's memory. Throws Error when the batch is larger than the set, naming both, or is not positive, when
@@ -87,6 +94,7 @@ class Loader {
   int64_t rows() const;
   int64_t cols() const;
   int64_t classes() const;
+  int64_t batch_size() const;  // of all processes together
   int64_t batches_per_epoch() const;
 
   bool resident() const;
@@ -102,6 +110,11 @@ class Loader {
   // The batch at the cursor, which moves on. Not resident: throws IoError when a read failed or took longer than the
   // deadline; the cursor then stays, and another call tries again.
   LoaderBatch next();
+
+  // How many batches of the full size are left of the epoch, and the next n of them at once.
+  // REQUIRES: resident(), 1 <= n <= full_batches_left().
+  int64_t full_batches_left() const;
+  LoaderBatches next(int64_t n);
 
   // How many examples this process has handed out, and how long next() took, in seconds.
   int64_t examples_read() const;

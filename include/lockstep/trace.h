@@ -100,6 +100,7 @@ std::string lowered_text(const Executable&);
 std::string plan_text(const Executable&);
 std::string explain_text(const Executable&);
 std::vector<int64_t> work_bytes(const Executable&);  // of each lane
+size_t instruction_count(const Executable&);
 
 std::string print_program(const ProgramPtr&);
 

@@ -25,6 +25,7 @@ class Executable {
   virtual std::string plan_text() const = 0;
   // Bytes of work space and constants on each lane of this process.
   virtual std::vector<int64_t> work_bytes() const = 0;
+  virtual size_t instructions() const = 0;  // of all lanes
   // How it lies on lanes, why, and what moves between them.
   virtual std::string explain() const = 0;
 

@@ -81,6 +81,7 @@ class OneLane final : public Executable {
   std::string lowered_text() const override { return print(lowered_); }
   std::string plan_text() const override { return plan_->describe(); }
   std::vector<int64_t> work_bytes() const override { return {plan_->arena_bytes()}; }
+  size_t instructions() const override { return plan_->instructions(); }
   std::string explain() const override { return "one lane: nothing is cut, and nothing moves\n"; }
 
  private:
@@ -152,6 +153,7 @@ std::string lowered_text(const Executable& executable) { return executable.lower
 std::string plan_text(const Executable& executable) { return executable.plan_text(); }
 std::string explain_text(const Executable& executable) { return executable.explain(); }
 std::vector<int64_t> work_bytes(const Executable& executable) { return executable.work_bytes(); }
+size_t instruction_count(const Executable& executable) { return executable.instructions(); }
 std::string print_program(const ProgramPtr& program) { return print(*program); }
 const void* sharding_address(const Array& array) {
   return array.defined() ? array.node()->sharding.address() : nullptr;

@@ -85,6 +85,11 @@ class ManyLanes final : public Executable {
     for (const Lane& lane : lanes_) out.push_back(lane.plan->arena_bytes());
     return out;
   }
+  size_t instructions() const override {
+    size_t out = 0;
+    for (const Lane& lane : lanes_) out += lane.plan->instructions();
+    return out;
+  }
   std::string explain() const override;
 
  private:

@@ -208,6 +208,7 @@ int64_t Loader::count() const { return impl_->order.count(); }
 int64_t Loader::rows() const { return impl_->rows; }
 int64_t Loader::cols() const { return impl_->cols; }
 int64_t Loader::classes() const { return impl_->classes; }
+int64_t Loader::batch_size() const { return impl_->options.batch_size; }
 int64_t Loader::batches_per_epoch() const { return impl_->order.batches_per_epoch(); }
 
 bool Loader::resident() const { return impl_->stream == nullptr; }
@@ -236,6 +237,28 @@ LoaderBatch Loader::next() {
   impl_->examples_read += batch.size;
   impl_->spent += std::chrono::steady_clock::now() - start;
   return batch;
+}
+
+int64_t Loader::full_batches_left() const {
+  return (impl_->order.count() - impl_->cursor.sample) / impl_->options.batch_size;
+}
+
+LoaderBatches Loader::next(int64_t n) {
+  LOCKSTEP_CHECK(resident() && n >= 1 && n <= full_batches_left(), "{} of {} batches at once", n, full_batches_left());
+  const auto start = std::chrono::steady_clock::now();
+  LoaderBatches out;
+  const int64_t size = impl_->order.batch(impl_->cursor).size;
+  Fresh rows = fresh(detail::intern({DType::i32, {n, size}}));
+  for (int64_t i = 0; i < n; ++i) {
+    const LoaderBatch& batch = out.each.emplace_back(impl_->order.batch(impl_->cursor));
+    impl_->order.rows(batch, rows.buffer->as<int32_t>() + i * size);
+    impl_->cursor = impl_->order.after(batch);
+  }
+  if (impl_->looks_ahead()) detail::upload_together(std::span(&rows.array, 1));
+  out.rows = std::move(rows.array);
+  impl_->examples_read += n * size;
+  impl_->spent += std::chrono::steady_clock::now() - start;
+  return out;
 }
 
 int64_t Loader::examples_read() const { return impl_->examples_read; }

@@ -127,13 +127,20 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
     }
     return arguments;
   };
+  // The phases that all blocks wait for in each round.
+  const bool late = steps && is_late(parts, phases, *steps);
+  const size_t all_wait = phases.size() - (late ? 1 : 0);
   // What is brought to a block's first task of a phase before that begins, by bits.
   const auto early_in = [&](size_t i, const Task& task) -> uint32_t {
     if (i == 0) return ahead ? ahead->early(task) : 0;
     std::vector<Stretch> written;
-    for (const Task& before : phases[i - 1])
-      for (const WholeStep& each : before)
-        written.insert(written.end(), parts[each.part].out.begin(), parts[each.part].out.end());
+    const auto writes = [&](const Phase& phase) {
+      for (const Task& before : phase)
+        for (const WholeStep& each : before)
+          written.insert(written.end(), parts[each.part].out.begin(), parts[each.part].out.end());
+    };
+    writes(phases[i - 1]);
+    if (late && i == 1) writes(phases.back());
     return early_of(parts, task, written);
   };
   const auto bring_early = [&](size_t i) {
@@ -219,16 +226,36 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
                          choose(false, true));
     return out;
   };
-  std::string body = steps ? "  for (uint32_t round = 0; round < rounds; ++round) {\n" : "";
-  for (size_t i = 0; i < phases.size(); ++i) {
+  // What the last blocks do of the round before: the first phase may leave them free.
+  const auto late_tasks = [&] {
+    std::string out;
+    for (size_t k = 0; k < phases.back().size(); ++k) {
+      const Task& task = phases.back()[k];
+      const int64_t blocks = is_chain(parts, task) ? 1 : parts[task[0].part].kernel->steps()[task[0].step].blocks;
+      out += fmt::format(
+          "  if (before < rounds && blockIdx.x == gridDim.x - {}u) {{\n    const uint32_t round = before;\n"
+          "    for (uint32_t t = 0; t < {}u; ++t) {{\n{}    }}\n  }}\n",
+          k + 1, blocks, done_by(task, 0, "0u"));
+    }
+    return out;
+  };
+  // One more round than there are does what is left of the last one.
+  std::string body = !steps ? ""
+                     : late ? "  for (uint32_t round = 0;; ++round) {\n  const uint32_t before = round - 1u;\n"
+                            : "  for (uint32_t round = 0; round < rounds; ++round) {\n";
+  for (size_t i = 0; i < all_wait; ++i) {
     // What is brought is on its way while others have not come.
     if (i > 0) body += "  come(word, all_came);\n" + bring_early(i) + "  wait_for_all(word, all_came);\n";
-    if (i == 0 && steps)
+    if (i == 0 && steps) {
+      const std::string brought = ahead ? bring_early(0) : "";
       body += fmt::format("  if (round > 0) {{\n  come(word, all_came);\n{}  wait_for_all(word, all_came);\n  }}\n",
-                          ahead ? bring_early(0) : "");
-    if (i + 1 == phases.size())
+                          late ? "  if (round < rounds) {\n" + brought + "  }\n" : brought);
+    }
+    if (late && i == 0) body += "  if (round == rounds) before_the_next();\n  if (round < rounds) {\n";
+    if (!late && i + 1 == phases.size())
       body += steps ? "  if (round + 1 == rounds) before_the_next();\n" : "  before_the_next();\n";
     body += tasks_of(i);
+    if (late && i == 0) body += "  }\n" + late_tasks() + "  if (round == rounds) break;\n";
   }
   if (steps) body += "  }\n";
   // What is counted must not be the same the next time. Not in each round: who comes twice before it waits for others
@@ -360,10 +387,11 @@ WholeKernel::Rounds WholeKernel::rounds(const WholeSteps& steps) const {
         (source.kind == CudaStep::Argument::operand ? steps.in : steps.out)[source.index])
       odd.push_back(i);
   if (state_->sources.size() + odd.size() > kMostPointers) return {};
-  const std::optional<Ahead> ahead = Ahead::of(state_->parts, state_->phases, &steps);
-  const CudaFunction function = kernel_of(whole_text(state_->parts, state_->phases, &steps, false,
-                                                     ahead ? &*ahead : nullptr, state_->lane.info().processors),
-                                          state_->lane);
+  const int processors = state_->lane.info().processors;
+  const std::vector<Phase> phases = for_rounds(state_->parts, state_->phases, steps, processors);
+  const std::optional<Ahead> ahead = Ahead::of(state_->parts, phases, &steps);
+  const CudaFunction function =
+      kernel_of(whole_text(state_->parts, phases, &steps, false, ahead ? &*ahead : nullptr, processors), state_->lane);
   std::vector<const void*> pointers(state_->sources.size() + std::max<size_t>(odd.size(), 1));
   return [state = state_, odd = std::move(odd), function, pointers = std::move(pointers)](
              const void* const* in, void* const* out, const void* const* odd_in, void* const* odd_out,

@@ -96,6 +96,21 @@ std::vector<Phase> later(std::span<const WholePart> parts, std::vector<Phase> ph
 // Both.
 std::vector<Phase> phases_on(std::span<const WholePart> parts, int processors);
 
+// How far the pointers of a kernel's operands and results move from round to round, in bytes; none for those that are
+// the same in all of them.
+struct WholeSteps {
+  std::vector<std::optional<int64_t>> in, out;
+};
+
+// In a kernel of several rounds: is what the last phase does so little, and so far from what the first one reads and
+// writes, that a block does it beside the next round's first phase, and no other waits for it?
+bool is_late(std::span<const WholePart> parts, std::span<const Phase> phases, const WholeSteps& steps);
+
+// The phases of a kernel of several rounds: where it makes the last one late, little of the first is done in the
+// second.
+std::vector<Phase> for_rounds(std::span<const WholePart> parts, std::span<const Phase> phases, const WholeSteps& steps,
+                              int processors);
+
 // Which of what a task can be brought before it begins (CudaStep::early) is not among what was written, by bits.
 uint32_t early_of(std::span<const WholePart> parts, const Task& task, std::span<const Stretch> written);
 
@@ -105,12 +120,6 @@ void share_out(std::vector<WholePart>& parts, std::span<const Phase> phases, int
                std::deque<SteppedKernel>& made);
 
 class Ahead;
-
-// How far the pointers of a kernel's operands and results move from round to round, in bytes; none for those that are
-// the same in all of them.
-struct WholeSteps {
-  std::vector<std::optional<int64_t>> in, out;
-};
 
 // The kernel's text. Its function `f` takes a structure of all pointers, part by part and step by step, and a word in
 // which blocks count each other, which is 0 before the first start. With `steps`, the structure has the pointers that

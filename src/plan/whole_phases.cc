@@ -10,6 +10,7 @@ namespace {
 constexpr int64_t kChainBlocks = 2;       // a step of so many blocks may be part of a chain
 constexpr double kChainOperations = 1e4;  // and of so little in products
 constexpr double kWorthAll = 1e6;         // operations for each processor: products for all of the GPU
+constexpr size_t kLateTasks = 4;          // of a last phase that nobody waits for
 constexpr int64_t kFew = 8;               // processors that are worth sharing work among
 
 bool any_overlap(const std::vector<Stretch>& x, const std::vector<Stretch>& y) {
@@ -51,6 +52,23 @@ bool is_chain(std::span<const WholePart> parts, const Task& task) {
 }
 
 namespace {
+
+bool conflicts(std::span<const WholePart> parts, const Task& task, const Phase& phase) {
+  return std::any_of(phase.begin(), phase.end(), [&](const Task& other) {
+    return std::any_of(other.begin(), other.end(), [&](const WholeStep& each) {
+      return std::any_of(task.begin(), task.end(), [&](const WholeStep& step) {
+        return step.part == each.part || conflict(parts[step.part], parts[each.part]);
+      });
+    });
+  });
+}
+
+int64_t blocks_of(std::span<const WholePart> parts, const Phase& phase) {
+  int64_t out = 0;
+  for (const Task& task : phase)
+    out += is_chain(parts, task) ? 1 : parts[task[0].part].kernel->steps()[task[0].step].blocks;
+  return out;
+}
 
 // What takes longest first: chains, which have a block of their own, then the largest products.
 void longest_first(std::span<const WholePart> parts, Phase& phase) {
@@ -128,15 +146,7 @@ std::vector<Phase> later(std::span<const WholePart> parts, std::vector<Phase> ph
   // The last phase in which nothing needs it yet.
   const auto latest = [&](const Task& task, size_t own) {
     size_t out = own;
-    while (out + 1 < phases.size() &&
-           std::none_of(phases[out + 1].begin(), phases[out + 1].end(), [&](const Task& other) {
-             return std::any_of(other.begin(), other.end(), [&](const WholeStep& each) {
-               return std::any_of(task.begin(), task.end(), [&](const WholeStep& step) {
-                 return step.part == each.part || conflict(parts[step.part], parts[each.part]);
-               });
-             });
-           }))
-      ++out;
+    while (out + 1 < phases.size() && !conflicts(parts, task, phases[out + 1])) ++out;
     return out;
   };
   for (size_t i = phases.size(); i-- > 0;) {
@@ -158,6 +168,36 @@ std::vector<Phase> later(std::span<const WholePart> parts, std::vector<Phase> ph
 
 std::vector<Phase> phases_on(std::span<const WholePart> parts, int processors) {
   return later(parts, phases_of(parts), processors);
+}
+
+bool is_late(std::span<const WholePart> parts, std::span<const Phase> phases, const WholeSteps& steps) {
+  if (phases.size() < 2 || phases.back().size() > kLateTasks) return false;
+  // Carries of two places are read as what the round before wrote: by another number.
+  const auto alternates = [](const std::vector<size_t>& numbers, const std::vector<std::optional<int64_t>>& moves) {
+    return std::any_of(numbers.begin(), numbers.end(), [&](size_t number) { return moves[number] == 0; });
+  };
+  return std::all_of(phases.back().begin(), phases.back().end(), [&](const Task& task) {
+    return !conflicts(parts, task, phases[0]) && std::all_of(task.begin(), task.end(), [&](const WholeStep& each) {
+      const WholePart& part = parts[each.part];
+      return is_small(part.kernel->steps()[each.step]) && !alternates(part.operands, steps.in) &&
+             !alternates(part.results, steps.out);
+    });
+  });
+}
+
+std::vector<Phase> for_rounds(std::span<const WholePart> parts, std::span<const Phase> phases, const WholeSteps& steps,
+                              int processors) {
+  std::vector<Phase> out(phases.begin(), phases.end());
+  if (phases.size() < 3) return out;
+  out[0].clear();
+  for (const Task& task : phases[0]) {
+    const bool moves = is_small(parts[task[0].part].kernel->steps()[task[0].step]) &&
+                       conflicts(parts, task, phases.back()) && !conflicts(parts, task, phases[1]) &&
+                       blocks_of(parts, out[1]) < processors;
+    out[moves ? 1 : 0].push_back(task);
+  }
+  longest_first(parts, out[1]);
+  return !out[0].empty() && is_late(parts, out, steps) ? out : std::vector<Phase>(phases.begin(), phases.end());
 }
 
 uint32_t early_of(std::span<const WholePart> parts, const Task& task, std::span<const Stretch> written) {

@@ -4,8 +4,11 @@
 
 #include <cmath>
 #include <numeric>
+#include <utility>
 
+#include "array/gpu_memory.h"
 #include "base/check.h"
+#include "lockstep/create.h"
 #include "lockstep/device_put.h"
 #include "lockstep/random.h"
 #include "lockstep/rearrange.h"
@@ -73,6 +76,24 @@ TrainState Engine::create_state() const {
   return impl_->placed(std::move(state));
 }
 
+template <class After>
+auto Engine::Impl::replaced(TrainState& state, const After& after) const {
+  detail::Trained before{std::move(state.params), std::move(state.optimizer), std::move(state.loss_scale)};
+  const auto put = [&](detail::Trained& trained) {
+    state.params = std::move(trained.params);
+    state.optimizer = std::move(trained.optimizer);
+    state.loss_scale = std::move(trained.loss_scale);
+  };
+  try {
+    auto [trained, said] = after(std::as_const(before));
+    put(trained);
+    return said;
+  } catch (...) {
+    put(before);
+    throw;
+  }
+}
+
 StartedStep Engine::Impl::start(TrainState& state, const Loader& loader, const LoaderBatch& batch,
                                 bool ask_to_stop) const {
   using detail::BatchArrays, detail::Trained;
@@ -82,8 +103,6 @@ StartedStep Engine::Impl::start(TrainState& state, const Loader& loader, const L
         "batches (a loader without `part`), or accumulate 1",
         process_index(), batch.size, batch.global_size, options.accumulate);
   const detail::Votes votes = layout.votes(ask_to_stop);
-  Trained before{std::move(state.params), std::move(state.optimizer), std::move(state.loss_scale)};
-  std::pair<Trained, detail::StepOutputs> after;
   // The batch is placed before the call: what the compiled step is cut by is how its arguments lie.
   const auto arrays = [&](int64_t begin, int64_t end) -> BatchArrays {
     const bool all = begin == 0 && end == batch.size;
@@ -98,31 +117,38 @@ StartedStep Engine::Impl::start(TrainState& state, const Loader& loader, const L
       return layout.placed(BatchArrays{loader.images(), loader.labels(), {part(batch.rows)}}, size);
     return layout.placed(BatchArrays{part(batch.images), part(batch.labels), {}}, size);
   };
-  try {
-    if (options.accumulate == 1) {
-      after = steps.step(before, arrays(0, batch.size), batch.global_size, votes);
-    } else {
-      detail::Accumulated sum = steps.empty_sum();
-      for (int64_t piece = 0; piece < options.accumulate; ++piece) {
-        const Range range = shard_range(batch.size, options.accumulate, piece);
-        if (range.size() > 0)
-          sum =
-              steps.accumulate(sum, before, arrays(range.begin, range.end), batch.global_size, static_cast<int>(piece));
-      }
-      after = steps.finish(before, sum, votes);
+  detail::StepOutputs outputs = replaced(state, [&](const Trained& before) {
+    if (options.accumulate == 1) return steps.step(before, arrays(0, batch.size), batch.global_size, votes);
+    detail::Accumulated sum = steps.empty_sum();
+    for (int64_t piece = 0; piece < options.accumulate; ++piece) {
+      const Range range = shard_range(batch.size, options.accumulate, piece);
+      if (range.size() > 0)
+        sum = steps.accumulate(sum, before, arrays(range.begin, range.end), batch.global_size, static_cast<int>(piece));
     }
-  } catch (...) {
-    // A step that could not run leaves the state as it was.
-    state.params = std::move(before.params);
-    state.optimizer = std::move(before.optimizer);
-    state.loss_scale = std::move(before.loss_scale);
-    throw;
-  }
-  state.params = std::move(after.first.params);
-  state.optimizer = std::move(after.first.optimizer);
-  state.loss_scale = std::move(after.first.loss_scale);
+    return steps.finish(before, sum, votes);
+  });
   ++state.step;
-  return {std::move(after.second), batch.global_size, ask_to_stop};
+  return {std::move(outputs), batch.global_size, ask_to_stop};
+}
+
+bool Engine::Impl::starts_several(const TrainState& state, const Loader& loader, int64_t batch_size) const {
+  if (!detail::one_gpu_in_use() || options.mesh.size() > 1 || options.accumulate > 1 || !loader.resident())
+    return false;
+  // Rows of other numbers would have to be copied to where a kernel reads them, one batch after the other.
+  if (batch_size % static_cast<int64_t>(detail::StepOutputs::kTogether) != 0) return false;
+  const detail::BatchArrays batch =
+      layout.placed({loader.images(), loader.labels(), {zeros({batch_size}, i32)}}, batch_size);
+  return steps.step_instructions({state.params, state.optimizer, state.loss_scale}, batch, batch_size) == 1;
+}
+
+Array Engine::Impl::start(TrainState& state, const Loader& loader, const LoaderBatches& batches) const {
+  const detail::BatchArrays arrays{device_put(loader.images(), layout.whole),
+                                   device_put(loader.labels(), layout.whole),
+                                   {device_put(batches.rows, layout.whole)}};
+  Array facts = replaced(
+      state, [&](const detail::Trained& before) { return steps.several(before, arrays, batches.each[0].global_size); });
+  state.step += static_cast<int64_t>(batches.each.size());
+  return facts;
 }
 
 StepMetrics Engine::Impl::metrics(const StartedStep& step, std::span<const double> facts) const {
@@ -134,7 +160,7 @@ StepMetrics Engine::Impl::metrics(const StartedStep& step, std::span<const doubl
   metrics.skipped = options.precision.loss_scaling && facts[3] == 0;
   metrics.loss_scale = facts[4];
   double squares = 0;
-  for (const double square : facts.subspan(detail::StepOutputs::kSquares)) {
+  for (const double square : facts.subspan(detail::StepOutputs::kSquares, model.types.size())) {
     metrics.grad_norms.push_back(std::sqrt(square));
     squares += square;
   }

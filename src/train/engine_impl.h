@@ -23,7 +23,14 @@ struct Engine::Impl {
 
   // One optimizer step, without waiting for it; and what it said, of `facts`, its values.
   StartedStep start(TrainState& state, const Loader& loader, const LoaderBatch& batch, bool ask_to_stop) const;
+  // Several at once, where that is one kernel on a GPU that does nothing else; returns the facts of each.
+  bool starts_several(const TrainState& state, const Loader& loader, int64_t batch_size) const;
+  Array start(TrainState& state, const Loader& loader, const LoaderBatches& batches) const;
   StepMetrics metrics(const StartedStep& step, std::span<const double> facts) const;
+
+  // after(before), which takes the state's arrays and gives new ones. Where it throws, the state is as it was.
+  template <class After>
+  auto replaced(TrainState& state, const After& after) const;
 
   Model model;
   EngineOptions options;  // checked, with a mesh

@@ -1,7 +1,9 @@
 // The training loop: steps, evaluations, checkpoints, alarms and what is said of them.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "array/gpu_memory.h"
@@ -17,10 +19,12 @@
 namespace lockstep {
 namespace {
 
-// A step as the engine does it: begun, and what it said of itself when it was over.
+// A step as the engine does it: begun, and what it said of itself when it was over. Some engines begin several at once.
 struct Stepping {
   std::function<StartedStep(TrainState&, const Loader&, const LoaderBatch&, bool ask_to_stop)> start;
   std::function<StepMetrics(const StartedStep&, std::span<const double>)> metrics;
+  std::function<bool(const TrainState&, const Loader&, int64_t batch_size)> starts_several;
+  std::function<Array(TrainState&, const Loader&, const LoaderBatches&)> start_several;
 };
 
 // One call of fit().
@@ -96,18 +100,45 @@ class FitRun {
     return may ? kAhead : 1;
   }
 
+  // May so many steps be started at once? Where nobody looks at one of them in between.
+  bool starts_several() {
+    if (ahead() == 1 || !train_.resident()) return false;
+    int64_t left = std::min(fit_.steps - state_.step, train_.full_batches_left());
+    for (const int64_t every : {eval_every_, options_.checkpoint_every})
+      if (every > 0) left = std::min(left, every - state_.step % every);
+    if (left < static_cast<int64_t>(kAhead)) return false;
+    if (!several_) several_ = stepping_.starts_several(state_, train_, train_.batch_size());
+    return *several_;
+  }
+
+  // Starts the next step, or the next kAhead of them. Returns their batches.
+  std::vector<LoaderBatch> start() {
+    const bool several = starts_several();
+    LoaderBatches batches = [&] {
+      const auto timer = meter_.time(Meter::Phase::data);
+      return several ? train_.next(kAhead) : LoaderBatches{{train_.next()}, {}};
+    }();
+    for (const auto& logger : options_.loggers)
+      for (const LoaderBatch& batch : batches.each) logger->batch(batch);
+    World::instance().progress(state_.step + static_cast<int64_t>(batches.each.size()), "train step");
+    const auto timer = meter_.time(Meter::Phase::compute);
+    if (several) {
+      LOCKSTEP_CHECK(under_way_.empty(), "{} steps are under way", under_way_.size());
+      together_ = stepping_.start_several(state_, train_, batches);
+      for (const LoaderBatch& batch : batches.each) under_way_.push_back({{}, batch.global_size});
+    } else {
+      under_way_.push_back(stepping_.start(state_, train_, batches.each[0], process_count() > 1 && asked_to_stop()));
+    }
+    state_.cursor = train_.cursor();
+    return std::move(batches.each);
+  }
+
   // Returns whether the epoch is over.
   bool step() {
-    const LoaderBatch batch = [&] {
-      const auto timer = meter_.time(Meter::Phase::data);
-      return train_.next();
-    }();
-    for (const auto& logger : options_.loggers) logger->batch(batch);
+    const std::vector<LoaderBatch> batches = start();
+    const LoaderBatch& batch = batches.back();
     {
-      World::instance().progress(state_.step + 1, "train step");
       const auto timer = meter_.time(Meter::Phase::compute);
-      under_way_.push_back(stepping_.start(state_, train_, batch, process_count() > 1 && asked_to_stop()));
-      state_.cursor = train_.cursor();
       const bool looked_at = batch.last_of_epoch || state_.step == fit_.steps ||
                              (eval_every_ > 0 && state_.step % eval_every_ == 0) ||
                              (options_.checkpoint_every > 0 && state_.step % options_.checkpoint_every == 0);
@@ -118,7 +149,7 @@ class FitRun {
       }
       look(looked_at || !full);
     }
-    meter_.step(batch.global_size);
+    for (const LoaderBatch& each : batches) meter_.step(each.global_size);
     report_heard();
     if (ended() && !asked_.empty()) {  // nobody asks any more
       hear(asked_, received());
@@ -131,16 +162,19 @@ class FitRun {
   // none stays under way.
   void look(bool all) {
     if (ahead() == 1) return hear(under_way_, under_way_[0].outputs.facts.to_vector<double>());
-    std::vector<Array> rows;
-    for (const StartedStep& step : under_way_) rows.push_back(step.outputs.facts);
-    rows.resize(kAhead, rows.back());  // always as many: every other number would be a kernel more to compile
-    const Array facts = stacked_(rows);
+    const Array facts = together_ ? *std::exchange(together_, {}) : stacked();
     const bool later = !all && detail::one_gpu_in_use() && facts.dtype() == f32;
     if (later) coming_[next_].send(facts);
     if (!asked_.empty()) hear(asked_, received());
     if (!later) return hear(under_way_, facts.to_vector<double>());
     asked_.swap(under_way_);
     next_ = 1 - next_;
+  }
+  Array stacked() const {
+    std::vector<Array> rows;
+    for (const StartedStep& step : under_way_) rows.push_back(step.outputs.facts);
+    rows.resize(kAhead, rows.back());  // always as many: every other number would be a kernel more to compile
+    return stacked_(rows);
   }
   std::vector<double> received() {
     const std::vector<float> facts = coming_[1 - next_].receive();
@@ -245,6 +279,8 @@ class FitRun {
   int64_t reported_ = 0;  // the last step that was
   static constexpr size_t kAhead = 16;
   std::vector<StartedStep> under_way_, asked_;  // those that one GPU was asked for
+  std::optional<Array> together_;               // the facts of those under way, where they were started at once
+  std::optional<bool> several_;                 // can they be?
   detail::FloatsSoon coming_[2];                // what it says, in turns
   size_t next_ = 0;                             // of them
   std::vector<StepMetrics> heard_;              // of steps that are not reported yet
@@ -263,7 +299,9 @@ FitResult Engine::fit(TrainState& state, Loader& train, const FitOptions& option
                 options.steps);
   const Stepping stepping{
       [this](TrainState& s, const Loader& l, const LoaderBatch& b, bool ask) { return impl_->start(s, l, b, ask); },
-      [this](const StartedStep& step, std::span<const double> facts) { return impl_->metrics(step, facts); }};
+      [this](const StartedStep& step, std::span<const double> facts) { return impl_->metrics(step, facts); },
+      [this](const TrainState& s, const Loader& l, int64_t size) { return impl_->starts_several(s, l, size); },
+      [this](TrainState& s, const Loader& l, const LoaderBatches& b) { return impl_->start(s, l, b); }};
   return FitRun(*this, stepping, state, train, options)();
 }
 

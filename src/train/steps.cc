@@ -1,5 +1,6 @@
 #include "train/steps.h"
 
+#include "lockstep/control.h"
 #include "lockstep/create.h"
 #include "lockstep/device_put.h"
 #include "lockstep/grad.h"
@@ -67,6 +68,8 @@ std::pair<Trained, StepOutputs> Steps::Recipe::updated(const Trained& state, con
         precision.loss_scaling ? after.loss_scale.scale[0] : one})
     facts.push_back(astype(each, wide));
   for (const Array& each : squares) facts.push_back(astype(each, wide));
+  const Array nothing = zeros({}, wide);
+  while (facts.size() % StepOutputs::kTogether != 0) facts.push_back(nothing);
   StepOutputs outputs{stack(facts), {}};
   for (const Array& vote : votes) outputs.stop.push_back(lockstep::sum(vote));
   return {std::move(after), std::move(outputs)};
@@ -127,6 +130,7 @@ Steps::Steps(const Model& model, const EngineOptions& options, const Layout& lay
     : types_(model.types),
       layout_(layout),
       step_(nullptr, {}),
+      several_(nullptr, {}),
       accumulate_(nullptr, {}),
       finish_(nullptr, {}),
       evaluate_(nullptr, {}) {
@@ -137,11 +141,19 @@ Steps::Steps(const Model& model, const EngineOptions& options, const Layout& lay
     auto [after, outputs] = recipe.updated(state, sum, votes);
     return std::pair{layout.placed(after), device_put(outputs, layout.whole)};
   };
-  step_ = jit(StepFunction([recipe, updated](const Trained& state, const BatchArrays& batch, int64_t global_size,
-                                             const Votes& votes) {
-                return updated(state, recipe.gradients(state, batch, global_size, 0), votes);
-              }),
-              {.donate = {0}});
+  const auto step = [recipe, updated](const Trained& state, const BatchArrays& batch, int64_t global_size,
+                                      const Votes& votes) {
+    return updated(state, recipe.gradients(state, batch, global_size, 0), votes);
+  };
+  step_ = jit(StepFunction(step), {.donate = {0}});
+  several_ = jit(SeveralFunction([step](const Trained& state, const BatchArrays& batches, int64_t global_size) {
+                   const auto one = [&](const Trained& before, const Array& rows) {
+                     auto [after, outputs] = step(before, {batches.images, batches.labels, {rows}}, global_size, {});
+                     return std::pair{std::move(after), std::move(outputs.facts)};
+                   };
+                   return scan(one, state, batches.rows[0]);
+                 }),
+                 {.donate = {0}});
   accumulate_ =
       jit(AccumulateFunction([recipe, layout](const Accumulated& sum, const Trained& state, const BatchArrays& batch,
                                               int64_t global_size, const Array& piece) {

@@ -18,10 +18,12 @@ struct Trained {
 struct StepOutputs {
   // f32, or f64 where the loss is, so that one copy brings all of it: the mean loss over the batch, how many were
   // right, the rate, 0 where losses are scaled and a gradient is not finite, the loss scale after it, and the squares
-  // of the gradients' norms, one a parameter.
+  // of the gradients' norms, one a parameter; and zeros up to a multiple of kTogether, so that those of several steps,
+  // one after the other, all begin where a GPU likes to write.
   Array facts;
   static constexpr size_t kSquares = 5;  // where they begin
-  std::vector<Array> stop;               // i32: how many devices voted to stop; none where one process decides alone
+  static constexpr size_t kTogether = 16;
+  std::vector<Array> stop;  // i32: how many devices voted to stop; none where one process decides alone
 };
 
 // A sum over the pieces of a batch computed so far.
@@ -70,6 +72,11 @@ class Steps {
                                        const Votes& votes) const {
     return step_(state, batch, global_size, votes);
   }
+  // Several steps of one process, one after the other, by the same call: of rows [steps, n]. `state` is donated. With
+  // it, the facts of all of them, [steps, ...].
+  std::pair<Trained, Array> several(const Trained& state, const BatchArrays& batches, int64_t global_size) const {
+    return several_(state, batches, global_size);
+  }
   // Adds a piece of a batch; `sum` is donated.
   Accumulated accumulate(const Accumulated& sum, const Trained& state, const BatchArrays& batch, int64_t global_size,
                          int piece) const {
@@ -97,7 +104,10 @@ class Steps {
     return finish_.work_bytes(state, sum, layout_.votes(false));
   }
 
-  // What the step was compiled to for these arguments; see Jit::plan.
+  // What the step was compiled to for these arguments; see Jit::instructions and Jit::plan.
+  size_t step_instructions(const Trained& state, const BatchArrays& batch, int64_t global_size) const {
+    return step_.instructions(state, batch, global_size, layout_.votes(false));
+  }
   std::string plan(const Trained& state, const BatchArrays& batch, int64_t global_size) const {
     return step_.plan(state, batch, global_size, layout_.votes(false));
   }
@@ -118,6 +128,7 @@ class Steps {
     std::pair<Trained, StepOutputs> updated(const Trained& state, const Accumulated& sum, const Votes& votes) const;
   };
   using StepFunction = std::function<std::pair<Trained, StepOutputs>(Trained, BatchArrays, int64_t, Votes)>;
+  using SeveralFunction = std::function<std::pair<Trained, Array>(Trained, BatchArrays, int64_t)>;
   using AccumulateFunction = std::function<Accumulated(Accumulated, Trained, BatchArrays, int64_t, Array)>;
   using FinishFunction = std::function<std::pair<Trained, StepOutputs>(Trained, Accumulated, Votes)>;
   using EvaluateFunction = std::function<EvalSums(std::vector<Array>, ImageArrays, Array)>;
@@ -125,6 +136,7 @@ class Steps {
   std::vector<Type> types_;
   Layout layout_;
   Jit<StepFunction> step_;
+  Jit<SeveralFunction> several_;
   Jit<AccumulateFunction> accumulate_;
   Jit<FinishFunction> finish_;
   Jit<EvaluateFunction> evaluate_;

@@ -122,6 +122,33 @@ TEST(Loader, LastBatchIsSmallerAndEpochsDoNotMix) {
   }
 }
 
+TEST(Loader, SeveralAtOnceAreThoseOneAfterTheOther) {
+  Loader several(numbered(50), {.batch_size = 8, .seed = 3}), single(numbered(50), {.batch_size = 8, .seed = 3});
+  EXPECT_EQ(several.batch_size(), 8);
+  EXPECT_EQ(several.full_batches_left(), 6);
+  for (const int64_t n : {4, 2}) {
+    const LoaderBatches batches = several.next(n);
+    ASSERT_EQ(batches.rows.shape(), (Shape{n, 8}));
+    std::vector<int64_t> rows;
+    for (const LoaderBatch& batch : batches.each) {
+      const LoaderBatch one = single.next();
+      EXPECT_EQ(batch.at, one.at);
+      EXPECT_EQ(batch.size, one.size);
+      EXPECT_EQ(batch.last_of_epoch, one.last_of_epoch);
+      const std::vector<int64_t> own = rows_of(one);
+      rows.insert(rows.end(), own.begin(), own.end());
+    }
+    EXPECT_EQ(batches.rows.to_vector<int64_t>(), rows);
+    EXPECT_EQ(several.cursor(), single.cursor());
+    EXPECT_EQ(several.examples_read(), single.examples_read());
+  }
+  EXPECT_EQ(several.full_batches_left(), 0);  // but a smaller one
+  EXPECT_EQ(rows_of(several.next()), rows_of(single.next()));
+  EXPECT_EQ(several.full_batches_left(), 6);
+  several.seek({0, 43});
+  EXPECT_EQ(several.full_batches_left(), 0);
+}
+
 TEST(Loader, FewerExamplesThanProcessesLeaveSomeWithNone) {
   Loader loader(numbered(4), {.batch_size = 2, .process_index = 2, .process_count = 3});
   const LoaderBatch batch = loader.next();

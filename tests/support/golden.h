@@ -65,12 +65,13 @@ inline models::Batch rows(const Images& set, const Array& start, int64_t n) {
 }
 
 // Runs step(state, batch) -> models::Result over the first batches in file order and compares losses and gradient
-// norms. Returns the last state. (Three are enough where tests are brief: the first, what is kept of it, and again.)
+// norms. Returns the last state. (Where tests are brief, three are enough: the first, what is kept of it, and again; of
+// convolutions the first.)
 template <class Step>
 models::State replay(const Case& c, const Images& train, size_t steps, const Step& step) {
   const auto batch_at = jit([n = c.batch](Images set, Array start) { return rows(set, start, n); });
   models::State state = models::create_state(models::init(c.model, c.seed));
-  for (size_t i = 0, end = brief<size_t>(steps, 3); i < end; ++i) {
+  for (size_t i = 0, end = brief<size_t>(steps, c.model == "cnn" ? 1 : 3); i < end; ++i) {
     models::Result result = step(state, batch_at(train, static_cast<int64_t>(i) * c.batch));
     state = std::move(result.state);
     if (i >= c.losses.size()) continue;

@@ -1,0 +1,176 @@
+// The last phase of a kernel of several rounds, which nobody waits for: when that can be, what its text says, and, on a
+// GPU, that it computes the same.
+#ifdef LOCKSTEP_WITH_CUDA
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "lane/cuda/api.h"
+#include "lane/cuda/code.h"
+#include "lane/cuda/cuda_lane.h"
+#include "lockstep/error.h"
+#include "ops/control.h"
+#include "ops/cuda/kernels.h"
+#include "ops/cuda/text.h"
+#include "ops/einsum.h"
+#include "ops/elementwise.h"
+#include "ops/ops.h"
+#include "ops/reduce.h"
+#include "ops/shape_ops.h"
+#include "plan/plan.h"
+#include "plan/whole_kernel.h"
+#include "rows/on_gpu.h"
+
+namespace lockstep::detail {
+namespace {
+
+// Parts of one step each, by the places they read and write in one memory; a place is four bytes. What moves from round
+// to round is said afterwards.
+struct Rounds {
+  std::deque<SteppedKernel> kernels;
+  std::vector<WholePart> parts;
+  WholeSteps steps;
+
+  void add(int64_t blocks, const std::vector<int64_t>& in, const std::vector<int64_t>& out) {
+    CudaStep step;
+    step.blocks = blocks;
+    step.parameters = "float* to";
+    step.arguments = {{CudaStep::Argument::result, 0}};
+    step.body = "  if (block == 0 && threadIdx.x == 0) to[0] += 1.0f;\n";
+    WholePart part{&kernels.emplace_back(nullptr, std::vector{step}), {}, {}};
+    for (const int64_t place : in) {
+      part.in.push_back({0, 4 * place, 4 * place + 4});
+      part.operands.push_back(steps.in.size());
+      steps.in.emplace_back();
+    }
+    for (const int64_t place : out) {
+      part.out.push_back({0, 4 * place, 4 * place + 4});
+      part.results.push_back(steps.out.size());
+      steps.out.emplace_back();
+    }
+    parts.push_back(std::move(part));
+  }
+  bool late(int processors = 64) const {
+    return is_late(parts, for_rounds(parts, phases_of(parts), steps, processors), steps);
+  }
+};
+
+// A large step writes parts of a sum (1), which a small one adds up (2) after another large one (3).
+Rounds sums() {
+  Rounds out;
+  out.add(40, {0}, {3});
+  out.add(40, {3}, {0, 1});
+  out.add(1, {1}, {2});
+  return out;
+}
+
+TEST(WholeLate, SumsThatNoRoundReadsAre) {
+  EXPECT_TRUE(sums().late());
+  Rounds read = sums();  // by the first phase
+  read.parts[0].in.push_back(read.parts[2].out[0]);
+  read.parts[0].operands.push_back(0);
+  EXPECT_FALSE(read.late());
+  Rounds written = sums();  // what it reads, by the first phase
+  written.parts[0].out.push_back(written.parts[2].in[0]);
+  written.parts[0].results.push_back(0);
+  EXPECT_FALSE(written.late());
+  Rounds large = sums();
+  large.add(40, {2}, {9});
+  EXPECT_FALSE(large.late());
+  Rounds alone;
+  alone.add(40, {0}, {1});
+  EXPECT_FALSE(alone.late());
+}
+
+TEST(WholeLate, CarriesOfTwoPlacesAreNot) {
+  Rounds carried = sums();
+  carried.steps.out[carried.parts[2].results[0]] = 0;
+  EXPECT_FALSE(carried.late());
+  carried = sums();
+  carried.steps.in[carried.parts[2].operands[0]] = 0;
+  EXPECT_FALSE(carried.late());
+  carried = sums();
+  carried.steps.out[carried.parts[2].results[0]] = 64;  // a row of a result, which is another each round
+  EXPECT_TRUE(carried.late());
+}
+
+// What little the first phase writes, and the late one reads, is done in the second, unless that needs it.
+TEST(WholeLate, LittleOfTheFirstPhaseIsDoneInTheSecond) {
+  const auto with = [](const std::vector<int64_t>& second) {
+    Rounds out;
+    out.add(40, {0}, {3});
+    out.add(1, {7}, {8});
+    out.add(40, second, {4});
+    out.add(40, {4}, {0, 1});
+    out.add(1, {1, 8}, {2});
+    return out;
+  };
+  const Rounds can = with({3});
+  EXPECT_TRUE(can.late());
+  const std::vector<Phase> phases = for_rounds(can.parts, phases_of(can.parts), can.steps, 64);
+  ASSERT_EQ(phases.size(), 4u);
+  EXPECT_EQ(phases[0].size(), 1u);
+  EXPECT_EQ(phases[1].size(), 2u);
+  EXPECT_FALSE(with({3, 8}).late());
+  EXPECT_FALSE(can.late(40)) << "no block is free in the second phase";
+}
+
+TEST(WholeLate, TextsCompile) {
+  Rounds rounds = sums();
+  rounds.steps.out[rounds.parts[2].results[0]] = 64;
+  const std::vector<Phase> phases = for_rounds(rounds.parts, phases_of(rounds.parts), rounds.steps, 64);
+  const std::string text = whole_text(rounds.parts, phases, &rounds.steps, false, nullptr, 64);
+  EXPECT_NE(text.find("blockIdx.x == gridDim.x - 1u) {\n    const uint32_t round = before;"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("if (round == rounds) break;"), std::string::npos) << text;
+  try {
+    EXPECT_FALSE(compile_cuda(text, kernel_headers(), "sm_90").empty());
+  } catch (const Error& e) {
+    if (std::string(e.what()).find("is not there") != std::string::npos) GTEST_SKIP() << e.what();
+    FAIL() << e.what();
+  }
+}
+
+// Steps of whole numbers that stay small, each of which says how it went: what a layer's results and the squares of its
+// gradient add up to, and a number that follows from how many there were.
+TEST(WholeLate, OnGpuRoundsSayTheSame) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
+  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
+  std::mt19937 random(20261121);
+  for (const auto& [rows, deep, wide] : {std::tuple<int64_t, int64_t, int64_t>{32, 64, 96}, {16, 200, 128}})
+    for (const int64_t length : {2, 3, 6}) {
+      SCOPED_TRACE(fmt::format("{} rounds of {} rows of {} to {}", length, rows, deep, wide));
+      Builder inner;
+      const Value w = inner.input({DType::f32, {deep, wide}}), count = inner.input({DType::i32, {}});
+      const Value x = inner.input({DType::f32, {rows, deep}});
+      const auto within = [&](const Value& y, int most) {
+        return maximum(minimum(y, full(inner, y.type(), most)), full(inner, y.type(), -most));
+      };
+      const Value small = within(x, 1);
+      const Value y = within(einsum("mk,kn->mn", small, w), 1);
+      const Value gradient = einsum("mk,mn->kn", small, y);
+      const Value rate = cast(count, DType::f32) * full(inner, {DType::f32, {}}, 3);
+      Values facts;
+      for (const Value& each : {reduce_sum(y, {0, 1}), reduce_sum(gradient * gradient, {0, 1}), rate})
+        facts.push_back(reshape(each, {1}));
+      facts.push_back(full(inner, {DType::f32, {13}}, 0));
+      const auto body = std::make_shared<const Program>(
+          inner.take(Values{within(w - gradient, 2), count + full(inner, count.type(), 1), concatenate(facts, 0)}));
+      Builder b;
+      const Value first = b.input({DType::f32, {deep, wide}}), none = b.input({DType::i32, {}});
+      const Value xs = b.input({DType::f32, {length, rows, deep}});
+      const Program program = b.take(scan(b, body, {first, none}, {xs}, {}, length, false));
+      HostArrays in;
+      for (const Type& type : program.input_types()) in.push_back(whole_numbers(type, random()));
+      const HostArrays wanted = eager(program, in);
+      for (const std::vector<bool>& donated : {std::vector<bool>{}, std::vector<bool>{true, true, false}}) {
+        const HostArrays got = planned_on_gpu(program, in, donated);
+        for (size_t o = 0; o < got.size(); ++o) EXPECT_EQ(got[o].values(), wanted[o].values()) << "result " << o;
+      }
+    }
+}
+
+}  // namespace
+}  // namespace lockstep::detail
+#endif

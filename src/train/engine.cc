@@ -142,6 +142,11 @@ bool Engine::Impl::starts_several(const TrainState& state, const Loader& loader,
 }
 
 Array Engine::Impl::start(TrainState& state, const Loader& loader, const LoaderBatches& batches) const {
+  if (const LoaderBatch& batch = batches.each[0]; batch.size != batch.global_size)
+    throw_error(
+        "step: there is one process, and it has {} of the {} examples of a batch; give it whole batches (a loader "
+        "without `part`, of one process)",
+        batch.size, batch.global_size);
   const detail::BatchArrays arrays{device_put(loader.images(), layout.whole),
                                    device_put(loader.labels(), layout.whole),
                                    {device_put(batches.rows, layout.whole)}};

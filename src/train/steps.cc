@@ -146,12 +146,13 @@ Steps::Steps(const Model& model, const EngineOptions& options, const Layout& lay
     return updated(state, recipe.gradients(state, batch, global_size, 0), votes);
   };
   step_ = jit(StepFunction(step), {.donate = {0}});
-  several_ = jit(SeveralFunction([step](const Trained& state, const BatchArrays& batches, int64_t global_size) {
+  several_ = jit(SeveralFunction([step, layout](const Trained& state, const BatchArrays& batches, int64_t global_size) {
                    const auto one = [&](const Trained& before, const Array& rows) {
                      auto [after, outputs] = step(before, {batches.images, batches.labels, {rows}}, global_size, {});
                      return std::pair{std::move(after), std::move(outputs.facts)};
                    };
-                   return scan(one, state, batches.rows[0]);
+                   auto [after, facts] = scan(one, state, batches.rows[0]);
+                   return std::pair{layout.placed(after), device_put(facts, layout.whole)};
                  }),
                  {.donate = {0}});
   accumulate_ =

@@ -215,7 +215,7 @@ int main(int argc, char** argv) try {
         const Case c{names.at(0), names.at(1), precision, std::stoll(batch)};
         std::string line = fmt::format(R"({{"model": "{}", "optimizer": "{}", "precision": "{}", "batch": {})", c.model,
                                        c.optimizer, c.precision, c.batch);
-        for (const std::string& form : split(given["--forms"], ',')) {
+        for (const std::string& form : split(plan ? "step" : given["--forms"], ',')) {
           const double seconds = measure(c, form, set, plan);
           if (plan) continue;
           line += fmt::format(R"(, "{}": {:.5f}, "{}_examples_per_second": {:.0f})", form, seconds, form,

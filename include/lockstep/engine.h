@@ -112,7 +112,8 @@ struct FitOptions {
   int64_t eval_every = 0;             // steps; 0: once an epoch
   const ImageArrays* test = nullptr;  // null: no evaluation
   int64_t eval_batch = 1000;
-  std::function<bool()> stop = {};  // asked before every step; true ends the run after a checkpoint
+  // Asked after every step, or after up to 16 that a GPU does by itself; true ends the run after a checkpoint.
+  std::function<bool()> stop = {};
 };
 
 struct FitResult {

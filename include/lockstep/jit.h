@@ -262,7 +262,8 @@ class Jit {
     return about(detail::work_bytes, args...);
   }
 
-  // How many instructions a call is, on all lanes together: one where a GPU does all of it in one kernel.
+  // How many instructions a call is, on all lanes together. What a GPU does in one kernel is one of them, and so is a
+  // scan.
   template <class... Args>
   size_t instructions(const Args&... args) const {
     return about(detail::instruction_count, args...);

@@ -74,8 +74,8 @@ struct LoaderBatch {
 
 // Several of them, one after the other, of a resident set.
 struct LoaderBatches {
-  std::vector<LoaderBatch> each;  // without arrays
-  Array rows;                     // i32 [batches, size]
+  std::vector<LoaderBatch> each;
+  Array rows;  // of all of them, i32 [batches, size]
 };
 
 class Loader {

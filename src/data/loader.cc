@@ -1,5 +1,6 @@
 #include "lockstep/loader.h"
 
+#include <algorithm>
 #include <deque>
 #include <limits>
 #include <optional>
@@ -250,8 +251,12 @@ LoaderBatches Loader::next(int64_t n) {
   const int64_t size = impl_->order.batch(impl_->cursor).size;
   Fresh rows = fresh(detail::intern({DType::i32, {n, size}}));
   for (int64_t i = 0; i < n; ++i) {
-    const LoaderBatch& batch = out.each.emplace_back(impl_->order.batch(impl_->cursor));
-    impl_->order.rows(batch, rows.buffer->as<int32_t>() + i * size);
+    LoaderBatch& batch = out.each.emplace_back(impl_->order.batch(impl_->cursor));
+    int32_t* const all = rows.buffer->as<int32_t>() + i * size;
+    impl_->order.rows(batch, all);
+    Fresh own = fresh(impl_->rows_type.of(size));
+    std::copy_n(all, size, own.buffer->as<int32_t>());
+    batch.rows = std::move(own.array);
     impl_->cursor = impl_->order.after(batch);
   }
   if (impl_->looks_ahead()) detail::upload_together(std::span(&rows.array, 1));

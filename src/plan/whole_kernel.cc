@@ -15,7 +15,7 @@ constexpr size_t kMostPointers = 480;  // 4 KiB of parameters, and kStepReserved
 // Of the block's memory behind the pointers: rows that begin in the middle of what is read at once take longer.
 constexpr int64_t kSharedAlignment = 128;
 
-thread_local int64_t went_ahead_here = 0;
+thread_local int64_t went_ahead_here = 0, made_late_here = 0;
 
 size_t pointers_of(const SteppedKernel& kernel) {
   size_t out = 0;
@@ -128,7 +128,7 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
     return arguments;
   };
   // The phases that all blocks wait for in each round.
-  const bool late = steps && is_late(parts, phases, *steps);
+  const bool late = steps && processors > 0 && is_late(parts, phases, *steps);
   const size_t all_wait = phases.size() - (late ? 1 : 0);
   // What is brought to a block's first task of a phase before that begins, by bits.
   const auto early_in = [&](size_t i, const Task& task) -> uint32_t {
@@ -232,10 +232,11 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
     for (size_t k = 0; k < phases.back().size(); ++k) {
       const Task& task = phases.back()[k];
       const int64_t blocks = is_chain(parts, task) ? 1 : parts[task[0].part].kernel->steps()[task[0].step].blocks;
+      const size_t last = processors > 0 ? k % static_cast<size_t>(processors) : k;  // one block may do several
       out += fmt::format(
           "  if (before < rounds && blockIdx.x == gridDim.x - {}u) {{\n    const uint32_t round = before;\n"
           "    for (uint32_t t = 0; t < {}u; ++t) {{\n{}    }}\n  }}\n",
-          k + 1, blocks, done_by(task, 0, "0u"));
+          last + 1, blocks, done_by(task, 0, "0u"));
     }
     return out;
   };
@@ -360,6 +361,7 @@ WholeKernel::WholeKernel(CudaLane& lane, std::span<const WholePart> parts, std::
 }
 
 int64_t WholeKernel::went_ahead() { return went_ahead_here; }
+int64_t WholeKernel::made_late() { return made_late_here; }
 
 void WholeKernel::operator()(const void* const* in, void* const* out) const {
   State& s = *state_;
@@ -389,6 +391,7 @@ WholeKernel::Rounds WholeKernel::rounds(const WholeSteps& steps) const {
   if (state_->sources.size() + odd.size() > kMostPointers) return {};
   const int processors = state_->lane.info().processors;
   const std::vector<Phase> phases = for_rounds(state_->parts, state_->phases, steps, processors);
+  made_late_here += is_late(state_->parts, phases, steps) ? 1 : 0;
   const std::optional<Ahead> ahead = Ahead::of(state_->parts, phases, &steps);
   const CudaFunction function =
       kernel_of(whole_text(state_->parts, phases, &steps, false, ahead ? &*ahead : nullptr, processors), state_->lane);

@@ -126,7 +126,7 @@ class Ahead;
 // move a second time, for odd rounds, and the number of rounds follows. `near`: pointers are in the block's memory.
 // `ahead`: what the first phase can be brought before the round before is done, or, without `steps`, the kernel before
 // this one, and is where the number that follows is not 0. `processors`: of so many blocks; any number of them where it
-// is 0.
+// is 0, and then no phase is late.
 std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> phases,
                        const WholeSteps* steps = nullptr, bool near = true, const Ahead* ahead = nullptr,
                        int64_t processors = 0);
@@ -154,6 +154,8 @@ class WholeKernel {
 
   // How many launches of this thread brought something ahead (plan/whole_ahead.h).
   static int64_t went_ahead();
+  // How many kernels of several rounds this thread has made whose last phase is late.
+  static int64_t made_late();
 
  private:
   struct State;

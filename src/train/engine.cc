@@ -87,7 +87,7 @@ auto Engine::Impl::replaced(TrainState& state, const After& after) const {
   try {
     auto [trained, said] = after(std::as_const(before));
     put(trained);
-    return said;
+    return std::move(said);
   } catch (...) {
     put(before);
     throw;

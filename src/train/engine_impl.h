@@ -23,7 +23,8 @@ struct Engine::Impl {
 
   // One optimizer step, without waiting for it; and what it said, of `facts`, its values.
   StartedStep start(TrainState& state, const Loader& loader, const LoaderBatch& batch, bool ask_to_stop) const;
-  // Several at once, where that is one kernel on a GPU that does nothing else; returns the facts of each.
+  // Several at once, where a step is one kernel on a GPU that does nothing else, which then does all of them; returns
+  // the facts of each.
   bool starts_several(const TrainState& state, const Loader& loader, int64_t batch_size) const;
   Array start(TrainState& state, const Loader& loader, const LoaderBatches& batches) const;
   StepMetrics metrics(const StartedStep& step, std::span<const double> facts) const;

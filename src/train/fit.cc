@@ -116,11 +116,17 @@ class FitRun {
     const bool several = starts_several();
     LoaderBatches batches = [&] {
       const auto timer = meter_.time(Meter::Phase::data);
-      return several ? train_.next(kAhead) : LoaderBatches{{train_.next()}, {}};
+      if (several) return train_.next(kAhead);
+      LoaderBatches one;
+      one.each.push_back(train_.next());
+      return one;
     }();
     for (const auto& logger : options_.loggers)
       for (const LoaderBatch& batch : batches.each) logger->batch(batch);
     World::instance().progress(state_.step + static_cast<int64_t>(batches.each.size()), "train step");
+    // What is compiled when it is first used is not training.
+    const bool first = !std::exchange(several ? started_several_ : started_one_, true);
+    if (first) meter_.pause();
     const auto timer = meter_.time(Meter::Phase::compute);
     if (several) {
       LOCKSTEP_CHECK(under_way_.empty(), "{} steps are under way", under_way_.size());
@@ -130,6 +136,7 @@ class FitRun {
       under_way_.push_back(stepping_.start(state_, train_, batches.each[0], process_count() > 1 && asked_to_stop()));
     }
     state_.cursor = train_.cursor();
+    if (first) meter_.resume();
     return std::move(batches.each);
   }
 
@@ -137,20 +144,23 @@ class FitRun {
   bool step() {
     const std::vector<LoaderBatch> batches = start();
     const LoaderBatch& batch = batches.back();
+    bool asked = false;
     {
       const auto timer = meter_.time(Meter::Phase::compute);
       const bool looked_at = batch.last_of_epoch || state_.step == fit_.steps ||
                              (eval_every_ > 0 && state_.step % eval_every_ == 0) ||
                              (options_.checkpoint_every > 0 && state_.step % options_.checkpoint_every == 0);
       const bool full = under_way_.size() >= ahead();
-      if (!full && !looked_at && !(process_count() == 1 && asked_to_stop())) {
+      asked = ahead() > 1 && asked_to_stop();
+      if (!full && !looked_at && !asked) {
         meter_.step(batch.global_size);
         return batch.last_of_epoch;
       }
-      look(looked_at || !full);
+      look(looked_at || asked);
     }
     for (const LoaderBatch& each : batches) meter_.step(each.global_size);
     report_heard();
+    stop_if(asked);
     if (ended() && !asked_.empty()) {  // nobody asks any more
       hear(asked_, received());
       report_heard();
@@ -281,9 +291,10 @@ class FitRun {
   std::vector<StartedStep> under_way_, asked_;  // those that one GPU was asked for
   std::optional<Array> together_;               // the facts of those under way, where they were started at once
   std::optional<bool> several_;                 // can they be?
-  detail::FloatsSoon coming_[2];                // what it says, in turns
-  size_t next_ = 0;                             // of them
-  std::vector<StepMetrics> heard_;              // of steps that are not reported yet
+  bool started_several_ = false, started_one_ = false;
+  detail::FloatsSoon coming_[2];    // what it says, in turns
+  size_t next_ = 0;                 // of them
+  std::vector<StepMetrics> heard_;  // of steps that are not reported yet
   // Compiled: it is asked for as often as steps are looked at.
   Jit<std::function<Array(const std::vector<Array>&)>> stacked_ =
       jit(std::function<Array(const std::vector<Array>&)>([](const std::vector<Array>& rows) { return stack(rows); }));

@@ -136,6 +136,7 @@ TEST(Loader, SeveralAtOnceAreThoseOneAfterTheOther) {
       EXPECT_EQ(batch.size, one.size);
       EXPECT_EQ(batch.last_of_epoch, one.last_of_epoch);
       const std::vector<int64_t> own = rows_of(one);
+      EXPECT_EQ(rows_of(batch), own);
       rows.insert(rows.end(), own.begin(), own.end());
     }
     EXPECT_EQ(batches.rows.to_vector<int64_t>(), rows);

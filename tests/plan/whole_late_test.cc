@@ -116,6 +116,27 @@ TEST(WholeLate, LittleOfTheFirstPhaseIsDoneInTheSecond) {
   EXPECT_FALSE(can.late(40)) << "no block is free in the second phase";
 }
 
+TEST(WholeLate, FewBlocksDoThemOneAfterTheOther) {
+  Rounds rounds;
+  rounds.add(40, {0}, {3});
+  rounds.add(40, {3}, {0, 1, 4, 5});
+  for (const int64_t place : {1, 4, 5}) rounds.add(1, {place}, {place + 10});
+  const std::vector<Phase> phases = phases_of(rounds.parts);
+  const auto count = [&](int processors, const std::string& block) {
+    const std::string text = whole_text(rounds.parts, phases, &rounds.steps, false, nullptr, processors);
+    size_t out = 0;
+    for (size_t at = 0; (at = text.find("blockIdx.x == gridDim.x - " + block, at)) != text.npos; ++at) ++out;
+    return out;
+  };
+  for (const char* const block : {"1u", "2u", "3u"}) EXPECT_EQ(count(64, block), 1u) << block;
+  EXPECT_EQ(count(2, "1u"), 2u);
+  EXPECT_EQ(count(2, "2u"), 1u);
+  EXPECT_EQ(count(1, "1u"), 3u);
+  // More than a few are a phase that all wait for.
+  for (const int64_t place : {6, 7}) rounds.add(1, {1}, {place + 10});
+  EXPECT_FALSE(rounds.late());
+}
+
 TEST(WholeLate, TextsCompile) {
   Rounds rounds = sums();
   rounds.steps.out[rounds.parts[2].results[0]] = 64;
@@ -138,6 +159,7 @@ TEST(WholeLate, OnGpuRoundsSayTheSame) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
   ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
   std::mt19937 random(20261121);
+  const int64_t before = WholeKernel::made_late();
   for (const auto& [rows, deep, wide] : {std::tuple<int64_t, int64_t, int64_t>{32, 64, 96}, {16, 200, 128}})
     for (const int64_t length : {2, 3, 6}) {
       SCOPED_TRACE(fmt::format("{} rounds of {} rows of {} to {}", length, rows, deep, wide));
@@ -169,6 +191,7 @@ TEST(WholeLate, OnGpuRoundsSayTheSame) {
         for (size_t o = 0; o < got.size(); ++o) EXPECT_EQ(got[o].values(), wanted[o].values()) << "result " << o;
       }
     }
+  EXPECT_GT(WholeKernel::made_late(), before) << "no last phase was late";
 }
 
 }  // namespace

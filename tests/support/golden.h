@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -71,7 +72,7 @@ template <class Step>
 models::State replay(const Case& c, const Images& train, size_t steps, const Step& step) {
   const auto batch_at = jit([n = c.batch](Images set, Array start) { return rows(set, start, n); });
   models::State state = models::create_state(models::init(c.model, c.seed));
-  for (size_t i = 0, end = brief<size_t>(steps, c.model == "cnn" ? 1 : 3); i < end; ++i) {
+  for (size_t i = 0, end = brief<size_t>(steps, std::min<size_t>(steps, c.model == "cnn" ? 1 : 3)); i < end; ++i) {
     models::Result result = step(state, batch_at(train, static_cast<int64_t>(i) * c.batch));
     state = std::move(result.state);
     if (i >= c.losses.size()) continue;

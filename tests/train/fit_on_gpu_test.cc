@@ -95,7 +95,7 @@ TEST(FitOnGpu, StepsThatAreStartedTogetherAreTheSame) {
 TEST(FitOnGpu, NobodyMissesAnEvaluationOrTheEndOfAnEpoch) {
   if (platform() != Platform::cuda) GTEST_SKIP() << "computes on the CPU";
   ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
-  const Wanted wanted{.steps = brief(61, 18), .eval_every = brief(19, 17)};
+  const Wanted wanted{.steps = brief(43, 18), .eval_every = brief(19, 17)};
   const Ran together = run(false, wanted);
   EXPECT_LT(together.asked, 2 * wanted.steps - 20);
   expect_same(together, run(true, wanted));

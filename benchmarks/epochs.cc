@@ -161,14 +161,13 @@ double measure(const Case& c, const std::string& form, const ImageDataset& set, 
     });
   }
   const auto step = jit(one, {.donate = {0}});
-  const auto row = [&](int64_t i) { return reshape(slice(order, {i, 0}, {i + 1, c.batch}), {c.batch}); };
   if (form == "index")
     return best([&] {
-      for (int64_t i = 0; i < batches; ++i) std::tie(state, value) = step(state, data, row(i));
+      for (int64_t i = 0; i < batches; ++i) std::tie(state, value) = step(state, data, at(order, i));
       value.item<float>();
     });
   std::vector<Array> rows;
-  for (int64_t i = 0; i < batches; ++i) rows.push_back(row(i));
+  for (int64_t i = 0; i < batches; ++i) rows.push_back(at(order, i));
   if (plan) {
     fmt::print("{}\n", step.plan(state, data, rows[0]));
     return 0;

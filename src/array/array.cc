@@ -1,5 +1,6 @@
 #include "lockstep/array.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include "base/check.h"
 #include "base/dispatch.h"
 #include "base/hash.h"
+#include "lane/lane.h"
 
 namespace lockstep {
 namespace detail {
@@ -147,6 +149,29 @@ Array relabelled(const Array& array, const NamedSharding& sharding) {
   if (node.kind != Node::Kind::concrete || !node.pieces)
     return concrete(node.type, buffer_of(array, "device_put"), sharding);
   return concrete(node.type, node.pieces, sharding);
+}
+
+std::optional<Array> stretch_of(const Array& array, int64_t first, const Shape& shape) {
+  if (Trace::current() || !array.defined()) return {};
+  const Node& node = *array.node();
+  if (node.kind != Node::Kind::concrete || node.pieces || node.sharding.defined()) return {};
+  const Type* const type = intern({node.type->dtype, shape});
+  const int64_t bytes = type->bytes(), begin = first * size_of(type->dtype);
+  const bool all = bytes == node.type->bytes();
+  if (!gpu_in_use()) {
+    const BufferPtr& from = buffer_of(array, "slice");
+    if (all) return concrete(type, from);
+    BufferPtr out = allocate(bytes);
+    std::copy_n(from->data() + begin, bytes, out->data());
+    return concrete(type, std::move(out));
+  }
+  const std::lock_guard running(CpuLane::local().running());  // another thread may be recording what it queues
+  const BufferPtr from = gpu_buffer_of(array, *node.type, "slice");
+  if (!all) return concrete_on_gpu(type, copied_on_gpu(*from, begin, bytes));
+  Array out = concrete_on_gpu(type, from);
+  const std::lock_guard lock(buffers_mutex());
+  out.node()->buffer = node.buffer;
+  return out;
 }
 
 Array traced(const Type& type, uint64_t trace, ValueId value) {

@@ -107,7 +107,7 @@ class OneLane final : public Executable {
     if (!donated_[i] || held_[i]->references() <= 2)
       return;  // the array's own reference, which a number has none of, and ours
     if (gpu_) {
-      held_[i] = copied_on_gpu(*held_[i]);
+      held_[i] = copied_on_gpu(*held_[i], 0, held_[i]->size());
       return;
     }
     BufferPtr copy = allocate(held_[i]->size());

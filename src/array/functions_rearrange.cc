@@ -22,6 +22,20 @@ Array view(const char* what, const Array& x, FunctionRef<Value(Value)> f) {
   return apply1(what, {x}, [&](Builder&, const Values& v) { return f(v[0]); });
 }
 
+// All elements, in another shape.
+Array with_shape(const char* what, const Array& x, const Shape& shape) {
+  if (std::optional<Array> out = detail::stretch_of(x, 0, shape)) return *out;
+  return view(what, x, [&](Value v) { return reshape(v, shape); });
+}
+
+// Those in a box, in another shape, where they lie side by side and no program is needed for them.
+std::optional<Array> box_of(const Array& x, const Dims& from, const Dims& to, const Shape& shape) {
+  IndexBox box;
+  for (size_t d = 0; d < from.size(); ++d) box.push_back({from[d], to[d]});
+  const int64_t first = detail::stretch(x.shape(), box);
+  return first >= 0 ? detail::stretch_of(x, first, shape) : std::nullopt;
+}
+
 Shape reshaped(const Shape& from, const Shape& to) {
   const int64_t elements = count(from), free = std::count(to.begin(), to.end(), -1);
   if (free > 1) throw_error("reshape: {} leaves {} extents open; only one may be -1", to_string(to), free);
@@ -80,7 +94,8 @@ Values block_starts(const char* what, Value x, std::span<const Value> starts) {
 }  // namespace
 
 Array reshape(const Array& x, const Shape& shape) {
-  return view("reshape", x, [&](Value v) { return reshape(v, reshaped(v.shape(), shape)); });
+  if (!x.defined()) return view("reshape", x, [](Value v) { return v; });  // which throws
+  return with_shape("reshape", x, reshaped(x.shape(), shape));
 }
 
 Array ravel(const Array& x) { return reshape(x, {-1}); }
@@ -128,7 +143,7 @@ Array expand_dims(const Array& x, int64_t axis) {
                 rank);
   Shape shape = x.shape();
   shape.insert(shape.begin() + counted, 1);
-  return view("expand_dims", x, [&](Value v) { return reshape(v, shape); });
+  return with_shape("expand_dims", x, shape);
 }
 
 Array squeeze(const Array& x, const Axes& axes) {
@@ -141,7 +156,7 @@ Array squeeze(const Array& x, const Axes& axes) {
       throw_error("squeeze: dimension {} of {} is {}; only dimensions of 1 can go", axis, to_string(shape),
                   shape[at_axis(axis)]);
   }
-  return view("squeeze", x, [&](Value v) { return reshape(v, without(v.shape(), removed)); });
+  return with_shape("squeeze", x, without(shape, removed));
 }
 
 Array broadcast_to(const Array& x, const Shape& shape) {
@@ -281,6 +296,11 @@ Array slice(const Array& x, const std::vector<int64_t>& starts, const std::vecto
     if (by[d] < 1)
       throw_error("slice: the stride of dimension {} is {}; strides are positive, use flip to go back", d, by[d]);
   }
+  if (by == Dims(rank, 1)) {
+    Shape shape;
+    for (size_t d = 0; d < rank; ++d) shape.push_back(to[d] - from[d]);
+    if (std::optional<Array> out = box_of(x, from, to, shape)) return *out;
+  }
   return view("slice", x, [&](Value v) { return slice(v, from, to, by); });
 }
 
@@ -289,6 +309,10 @@ Array at(const Array& x, int64_t index, int64_t axis) {
   if (i < 0 || i >= n)
     throw_error("at: index {} along dimension {} of {}; indices go from {} to {}", index, along, to_string(x.shape()),
                 -n, n - 1);
+  Dims from(x.shape().size(), 0), to = x.shape();
+  from[at_axis(along)] = i;
+  to[at_axis(along)] = i + 1;
+  if (std::optional<Array> out = box_of(x, from, to, without(x.shape(), {along}))) return *out;
   return view("at", x, [&](Value v) { return reshape(piece(v, along, i, i + 1), without(v.shape(), {along})); });
 }
 

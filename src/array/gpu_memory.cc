@@ -89,9 +89,9 @@ std::vector<float> FloatsSoon::receive() {
 
 BufferPtr allocate_on_gpu(int64_t bytes, int64_t lane) { return CudaLane::of(lane).allocate(bytes); }
 
-BufferPtr copied_on_gpu(const Buffer& there, int64_t lane) {
-  BufferPtr copy = CudaLane::of(lane).allocate(there.size());
-  CudaLane::of(lane).copy(copy->data(), there.data(), there.size());
+BufferPtr copied_on_gpu(const Buffer& there, int64_t begin, int64_t bytes, int64_t lane) {
+  BufferPtr copy = CudaLane::of(lane).allocate(bytes);
+  CudaLane::of(lane).copy(copy->data(), there.data() + begin, bytes);
   return copy;
 }
 
@@ -155,7 +155,7 @@ CudaLane* gpu_of_lane(int64_t) {
 bool one_gpu_in_use() { return gpu_of_lane(0) != nullptr; }
 BufferPtr from_gpu(const Buffer&, int64_t) { missing(); }
 BufferPtr allocate_on_gpu(int64_t, int64_t) { missing(); }
-BufferPtr copied_on_gpu(const Buffer&, int64_t) { missing(); }
+BufferPtr copied_on_gpu(const Buffer&, int64_t, int64_t, int64_t) { missing(); }
 struct FloatsSoon::State {};
 FloatsSoon::FloatsSoon() = default;
 FloatsSoon::~FloatsSoon() = default;

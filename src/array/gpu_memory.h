@@ -22,9 +22,9 @@ bool one_gpu_in_use();
 
 // A copy in host memory, which waits for what computes it: throws what that throws, told to other processes.
 BufferPtr from_gpu(const Buffer&, int64_t lane = 0);
-// Memory there, and copies there, of what is there and of what is here.
+// Memory there, and copies there, of some bytes that are there and of what is here.
 BufferPtr allocate_on_gpu(int64_t bytes, int64_t lane = 0);
-BufferPtr copied_on_gpu(const Buffer&, int64_t lane = 0);
+BufferPtr copied_on_gpu(const Buffer&, int64_t begin, int64_t bytes, int64_t lane = 0);
 BufferPtr copied_to_gpu(const void* here, int64_t bytes, int64_t lane = 0);
 
 // Gives each of these arrays, which are in host memory, its place on the GPU as well, and brings all of them there by

@@ -224,7 +224,7 @@ class ManyLanes final : public Executable {
     if (source.pieces && source.pieces->gpu) {
       const BufferPtr& buffer = source.pieces->buffers[lane];
       const bool own = !donated_[i] || (source.pieces.use_count() <= 2 && buffer->unique());
-      held = own ? buffer : copied_on_gpu(*buffer, here);
+      held = own ? buffer : copied_on_gpu(*buffer, 0, buffer->size(), here);
       return held->data();
     }
     if (source.pieces) {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 
 #include "array/pieces.h"
 #include "lane/buffer.h"
@@ -40,6 +41,9 @@ Array concrete(const Type* interned, BufferPtr, NamedSharding = {});
 Array concrete(const Type* interned, LanePiecesPtr, NamedSharding);
 // The same elements under another label.
 Array relabelled(const Array& concrete_array, const NamedSharding&);
+// As many elements from the `first` on as this shape has, without a program: in the same memory where they are all,
+// else copied. Nothing while the thread traces, and of what is no whole array in one memory without a label.
+std::optional<Array> stretch_of(const Array&, int64_t first, const Shape& shape);
 Array traced(const Type& type, uint64_t trace, ValueId value);
 
 // One that a GPU computed.

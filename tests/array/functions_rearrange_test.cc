@@ -22,6 +22,20 @@ TEST(Reshape, WorksOutOneExtent) {
   EXPECT_EQ(flatten(zeros({2, 3})).shape(), (Shape{6}));
 }
 
+// Memory that two arrays read is not written over, whichever of them is donated.
+TEST(Reshape, LeavesEachToItself) {
+  const auto plus_one = jit([](Array x) { return x + 1; }, {.donate = {0}});
+  for (const bool first : {true, false}) {
+    const Array x = six() * 2, y = reshape(x, {6}), z = expand_dims(y, 0);
+    EXPECT_TEXT(z, "i32[1,6] [[0, 2, 4, 6, 8, 10]]");
+    const Array more = plus_one(first ? x : y);
+    EXPECT_TEXT(reshape(more, {-1}), "i32[6] [1, 3, 5, 7, 9, 11]");
+    EXPECT_TEXT(first ? y : ravel(x), "i32[6] [0, 2, 4, 6, 8, 10]");
+    EXPECT_TEXT(squeeze(z), "i32[6] [0, 2, 4, 6, 8, 10]");
+    EXPECT_THROWS(reshape(first ? x : y, {3, 2}), Error, "was donated");
+  }
+}
+
 TEST(Reshape, SaysWhatDoesNotFit) {
   EXPECT_THROWS(reshape(six(), {4, 2}), Error, "reshape: [2, 3] has 6 elements and [4, 2] has 8");
   EXPECT_THROWS(reshape(six(), {4, -1}), Error, "reshape: [2, 3] has 6 elements, which do not divide into [4, -1]");
@@ -130,6 +144,41 @@ TEST(Slice, CountsFromTheEndToo) {
   EXPECT_THROWS(slice(arange(6), {0}, {6}, {-1}), Error,
                 "slice: the stride of dimension 0 is -1; strides are positive, use flip");
   EXPECT_THROWS(slice(arange(6), {0, 0}, {6}), Error, "slice: 2 starts, 1 limits and 0 strides for [6]");
+}
+
+// Every box of an array, whether its elements lie side by side or not.
+TEST(Slice, TakesAnyBox) {
+  const Array x = reshape(arange(2 * 2 * 3), {2, 2, 3});
+  const auto ranges = [](int64_t n) {
+    std::vector<Range> out;
+    for (int64_t begin = 0; begin <= n; ++begin)
+      for (int64_t end = begin; end <= n; ++end) out.push_back({begin, end});
+    return out;
+  };
+  for (const Range i : ranges(2))
+    for (const Range j : ranges(2))
+      for (const Range k : ranges(3)) {
+        if (i.size() * j.size() == 0 && k.size() > 0) continue;  // empty in one way is enough
+        std::vector<int32_t> wanted;
+        for (int64_t a = i.begin; a < i.end; ++a)
+          for (int64_t b = j.begin; b < j.end; ++b)
+            for (int64_t c = k.begin; c < k.end; ++c) wanted.push_back(static_cast<int32_t>((a * 2 + b) * 3 + c));
+        const Array got = slice(x, {i.begin, j.begin, k.begin}, {i.end, j.end, k.end});
+        EXPECT_EQ(got.shape(), (Shape{i.size(), j.size(), k.size()}));
+        EXPECT_EQ(got.to_vector<int32_t>(), wanted);
+      }
+}
+
+// One that is cut from another is its own: neither changes with the other.
+TEST(Slice, IsACopy) {
+  const Array x = six() * 1, row = at(x, 1), both = slice(x, {0}, {2});
+  const auto minus = jit([](Array a) { return -a; }, {.donate = {0}});
+  EXPECT_TEXT(minus(x), "i32[2,3] [[0, -1, -2], [-3, -4, -5]]");
+  EXPECT_TEXT(row, "i32[3] [3, 4, 5]");
+  EXPECT_TEXT(both, "i32[2,3] [[0, 1, 2], [3, 4, 5]]");
+  EXPECT_THROWS(at(x, 0), Error, "was donated");
+  EXPECT_TEXT(minus(both), "i32[2,3] [[0, -1, -2], [-3, -4, -5]]");
+  EXPECT_TEXT(row, "i32[3] [3, 4, 5]");
 }
 
 TEST(At, TakesOneSlice) {

@@ -145,14 +145,18 @@ inline void look_at(const void* from, uint32_t (&words)[4]) {
                : "l"(from)
                : "memory");
 }
-// One more, after all that was written before; and how many, before all that is read after.
+// One more, after all that was written before.
 inline void count_one(uint64_t* word) {
   asm volatile("red.release.gpu.global.add.u64 [%0], 1;" ::"l"(word) : "memory");
 }
-inline uint64_t counted(const uint64_t* word) {
-  uint64_t now;
-  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(now) : "l"(word) : "memory");
-  return now;
+// Before all that is read after what a look at the word has seen.
+inline void after_what_was_seen(const uint64_t* word) {
+#if __CUDACC_VER_MAJOR__ >= 13
+  asm volatile("fence.acquire.gpu;" ::: "memory");
+#else
+  uint64_t again;
+  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(again) : "l"(word) : "memory");
+#endif
 }
 
 // A kernel is started before the one before it is done (CudaFunction::launch), and that one says from when on: then

@@ -5,61 +5,113 @@
 // second task of half of the blocks, each of which reads its columns once more. But a block of the product has them in
 // its memory, and the threads that do not multiply add them up meanwhile.
 #include <algorithm>
-#include <array>
+#include <vector>
 
 #include "plan/whole_members.h"
 
 namespace lockstep::detail {
 namespace {
 
-// The only part that reads what part `sum` writes, and as which operand, where nothing else touches it and all that it
-// does is done range by range.
-std::optional<std::pair<size_t, size_t>> reader_of(std::span<const WholePart> parts, size_t sum) {
-  const Stretch& at = parts[sum].out[0];
-  if (parts[sum].wants(0)) return {};
-  std::optional<std::pair<size_t, size_t>> out;
-  for (size_t q = 0; q < parts.size(); ++q) {
-    if (q != sum && any_overlap(parts[q].out, at)) return {};
-    for (size_t i = 0; i < parts[q].in.size(); ++i) {
-      if (!parts[q].in[i].overlaps(at)) continue;
-      if (out || q <= sum || parts[q].in[i] != at || !owns(parts[q], i)) return {};
-      out = std::pair(q, i);
-    }
-  }
-  if (!out) return {};
-  const WholePart& reader = parts[out->first];
-  const bool simple =
-      reader.kernel->ranges().most > 0 && reader.kernel->steps().size() == 1 && reader.kernel->steps()[0].elements > 0;
-  return simple ? out : std::nullopt;
+// A part that reads the sums, and as which operands.
+struct Reader {
+  size_t part;
+  std::vector<size_t> sums;
+};
+
+bool is_in(const std::vector<size_t>& some, size_t one) {
+  return std::find(some.begin(), some.end(), one) != some.end();
 }
 
-// Can these, in order, be done where the last of them is?
-bool can_wait(std::span<const WholePart> parts, std::span<const size_t> which) {
-  const size_t last = which.back();
-  const auto is_one = [&](size_t q) { return std::find(which.begin(), which.end(), q) != which.end(); };
-  for (const size_t each : which)
-    for (size_t q = each + 1; q < last; ++q)
-      if (!is_one(q) && conflict(parts[each], parts[q])) return false;
+// Those that read what part `sum` writes, where nothing else touches it, and all that they do is done range by range.
+// The last may write its own there, from which on it is no sum.
+std::vector<Reader> readers_of(std::span<const WholePart> parts, size_t sum) {
+  const Stretch& at = parts[sum].out[0];
+  if (parts[sum].wants(0)) return {};
+  std::vector<Reader> out;
+  for (size_t q = 0; q < parts.size(); ++q) {
+    if (q == sum) continue;
+    const WholePart& part = parts[q];
+    Reader reader{q, {}};
+    for (size_t i = 0; i < part.in.size(); ++i) {
+      if (!part.in[i].overlaps(at)) continue;
+      if (part.in[i] != at || !owns(part, i)) return {};
+      reader.sums.push_back(i);
+    }
+    const bool writes = any_overlap(part.out, at);
+    if (reader.sums.empty() && !writes) continue;
+    const std::vector<CudaStep>& steps = part.kernel->steps();
+    const bool simple = part.kernel->ranges().most > 0 && steps.size() == 1 && steps[0].elements > 0;
+    if (q < sum || reader.sums.empty() || !simple) return {};
+    out.push_back(std::move(reader));
+    if (!writes) continue;
+    if (std::find(part.out.begin(), part.out.end(), at) == part.out.end()) return {};
+    break;
+  }
+  return out;
+}
+
+// What has to come after these, in order, when they are done where the last of them is. Nothing where that cannot be.
+std::optional<std::vector<size_t>> those_after(std::span<const WholePart> parts, const std::vector<size_t>& which) {
+  std::vector<size_t> out;
+  for (size_t q = which.front() + 1; q < which.back(); ++q) {
+    if (is_in(which, q)) continue;
+    const auto meets = [&](size_t each) { return conflict(parts[each], parts[q]); };
+    const auto before = std::lower_bound(which.begin(), which.end(), q);
+    if (!std::any_of(which.begin(), before, meets) && !std::any_of(out.begin(), out.end(), meets)) continue;
+    if (std::any_of(before, which.end(), meets)) return {};
+    out.push_back(q);
+  }
+  return out;
+}
+
+// Has nobody of them, and not the product, anything to do with what another writes, but for the sums, which are in the
+// block's memory? Threads that do one after the other do not wait for each other in between.
+bool are_apart(std::span<const WholePart> parts, size_t product, std::span<const Reader> readers) {
+  std::vector<WholePart> before = {parts[product]};
+  for (const auto& [reader, sums] : readers) {
+    WholePart part = parts[reader];
+    std::erase(part.in, parts[reader].in[sums[0]]);
+    if (std::any_of(before.begin(), before.end(), [&](const WholePart& each) { return conflict(each, part); }))
+      return false;
+    before.push_back(std::move(part));
+  }
   return true;
 }
 
-// The product with what is done with the sums, of which it is the operand `sums`.
-WholePart put_together(const WholePart& product, const WholePart& rest, size_t sums, const SteppedKernel& kernel) {
+// The product, which does what the readers of the sums do.
+WholePart put_together(std::span<const WholePart> parts, const WholePart& product, std::span<const Reader> readers,
+                       const SteppedKernel& kernel) {
   WholePart out = product;
   out.kernel = &kernel;
   out.wanted.clear();
   for (size_t k = 0; k < product.out.size(); ++k) out.wanted.push_back(product.wants(k));
-  for (size_t i = 0; i < rest.in.size(); ++i) {
-    if (i == sums) continue;
-    out.in.push_back(rest.in[i]);
-    out.operands.push_back(rest.operands[i]);
+  for (const auto& [reader, sums] : readers) {
+    const WholePart& rest = parts[reader];
+    for (size_t i = 0; i < rest.in.size(); ++i) {
+      if (is_in(sums, i)) continue;
+      out.in.push_back(rest.in[i]);
+      out.operands.push_back(rest.operands[i]);
+    }
+    for (size_t k = 0; k < rest.out.size(); ++k) {
+      out.out.push_back(rest.out[k]);
+      out.results.push_back(rest.results[k]);
+      out.wanted.push_back(rest.wants(k));
+    }
+    out.needed |= rest.needed;
   }
-  for (size_t k = 0; k < rest.out.size(); ++k) {
-    out.out.push_back(rest.out[k]);
-    out.results.push_back(rest.results[k]);
-    out.wanted.push_back(rest.wants(k));
+  return out;
+}
+
+// What is done with the sums, in the words of a product.
+CudaColumns columns_of(std::span<const WholePart> parts, const WholePart& product, std::span<const Reader> readers,
+                       const Type& matrix) {
+  CudaColumns out{{}, matrix};
+  size_t operands = product.in.size(), results = product.out.size();
+  for (const auto& [reader, sums] : readers) {
+    out.uses.push_back({parts[reader].kernel->ranges(), sums, operands, results});
+    operands += parts[reader].in.size() - sums.size();
+    results += parts[reader].out.size();
   }
-  out.needed = product.needed || rest.needed;
   return out;
 }
 
@@ -70,20 +122,26 @@ std::vector<WholePart> with_columns(std::span<const WholePart> parts, std::deque
   for (size_t s = 0; s < out.size(); ++s) {
     const std::optional<Type> added = out[s].kernel->adds_columns();
     if (!added) continue;
-    const auto reader = reader_of(out, s);
-    if (!reader) continue;
-    const auto [r, sums] = *reader;
+    const std::vector<Reader> readers = readers_of(out, s);
+    if (readers.empty()) continue;
     for (size_t p = 0; p < out.size(); ++p) {
       const std::optional<size_t> matrix = out[p].kernel->by_columns();
       if (!matrix || out[p].in[*matrix] != out[s].in[0]) continue;
-      std::array<size_t, 3> which = {p, s, r};
+      std::vector<size_t> which = {p, s};
+      for (const Reader& reader : readers) which.push_back(reader.part);
       std::sort(which.begin(), which.end());
-      if (conflict(out[p], out[r]) || !can_wait(out, which)) continue;
-      std::optional<SteppedKernel> kernel =
-          out[p].kernel->with_columns({out[r].kernel->ranges(), sums, out[p].in.size(), out[p].out.size(), *added});
+      const std::optional<std::vector<size_t>> after = those_after(out, which);
+      if (!after || !are_apart(out, p, readers)) continue;
+      std::optional<SteppedKernel> kernel = out[p].kernel->with_columns(columns_of(out, out[p], readers, *added));
       if (!kernel) continue;
-      out[which[2]] = put_together(out[p], out[r], sums, made.emplace_back(*std::move(kernel)));
-      for (const size_t each : {which[1], which[0]}) out.erase(out.begin() + static_cast<std::ptrdiff_t>(each));
+      std::vector<WholePart> all;
+      for (size_t q = 0; q < out.size(); ++q) {
+        if (!is_in(which, q) && !is_in(*after, q)) all.push_back(out[q]);
+        if (q != which.back()) continue;
+        all.push_back(put_together(out, out[p], readers, made.emplace_back(*std::move(kernel))));
+        for (const size_t each : *after) all.push_back(out[each]);
+      }
+      out = std::move(all);
       s = static_cast<size_t>(-1);  // from the first on
       break;
     }

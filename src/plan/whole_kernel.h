@@ -90,10 +90,8 @@ bool is_chain(std::span<const WholePart> parts, const Task& task);
 std::vector<Phase> phases_of(std::span<const WholePart> parts);
 
 // The same, but what little a phase of products for all of the GPU does besides is done in a later one of as much,
-// where nothing needs it before: of a long phase not all blocks are done at the same time.
-std::vector<Phase> later(std::span<const WholePart> parts, std::vector<Phase> phases, int processors);
-
-// Both.
+// where nothing needs it before, or of a product nothing but small steps, which then wait, too: of a long phase not all
+// blocks are done at the same time.
 std::vector<Phase> phases_on(std::span<const WholePart> parts, int processors);
 
 // How far the pointers of a kernel's operands and results move from round to round, in bytes; none for those that are

@@ -1,6 +1,7 @@
 // Which steps of one kernel happen when.
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "plan/whole_kernel.h"
 
@@ -79,9 +80,8 @@ void longest_first(std::span<const WholePart> parts, Phase& phase) {
   std::stable_sort(phase.begin(), phase.end(), [&](const Task& a, const Task& b) { return weight(a) > weight(b); });
 }
 
-}  // namespace
-
-std::vector<Phase> phases_of(std::span<const WholePart> parts) {
+// As phases_of(), but no part is done before the phase `earliest` of its number; none: any may be.
+std::vector<Phase> phases_from(std::span<const WholePart> parts, std::span<const size_t> earliest) {
   struct Placed {
     WholeStep at;
     bool small = false;
@@ -111,6 +111,7 @@ std::vector<Phase> phases_of(std::span<const WholePart> parts) {
         if (const Placed& one = all[*std::find_if(before.begin(), before.end(), in_last)];
             follows(parts[one.at.part], parts[p]))
           now.phase = last;
+      if (!earliest.empty()) now.phase = std::max(now.phase, earliest[p]);
       joined.push_back(now.group);
       for (size_t i : before)
         if (all[i].phase == now.phase) joined[root(all[i].group)] = root(now.group);
@@ -132,7 +133,22 @@ std::vector<Phase> phases_of(std::span<const WholePart> parts) {
   return out;
 }
 
-std::vector<Phase> later(std::span<const WholePart> parts, std::vector<Phase> phases, int processors) {
+// Which phase each step is done in, by part and step; but for small ones, if they do not matter.
+std::map<std::pair<size_t, size_t>, size_t> places_of(std::span<const WholePart> parts, std::span<const Phase> phases,
+                                                      bool with_small) {
+  std::map<std::pair<size_t, size_t>, size_t> out;
+  for (size_t i = 0; i < phases.size(); ++i)
+    for (const Task& task : phases[i])
+      for (const WholeStep& each : task)
+        if (with_small || !is_small(parts[each.part].kernel->steps()[each.step])) out[{each.part, each.step}] = i;
+  return out;
+}
+
+}  // namespace
+
+std::vector<Phase> phases_of(std::span<const WholePart> parts) { return phases_from(parts, {}); }
+
+std::vector<Phase> phases_on(std::span<const WholePart> parts, int processors) {
   const auto operations = [&](const Task& task) {
     double all = 0;
     for (const WholeStep& each : task) all += parts[each.part].kernel->steps()[each.step].operations;
@@ -143,31 +159,30 @@ std::vector<Phase> later(std::span<const WholePart> parts, std::vector<Phase> ph
     for (const Task& task : phase) all += operations(task);
     return all;
   };
-  // The last phase in which nothing needs it yet.
-  const auto latest = [&](const Task& task, size_t own) {
-    size_t out = own;
-    while (out + 1 < phases.size() && !conflicts(parts, task, phases[out + 1])) ++out;
-    return out;
+  std::vector<Phase> phases = phases_of(parts);
+  std::vector<size_t> earliest(parts.size(), 0);
+  // Puts off a task, where that takes no phase more, and nothing else is put off, or by a product small steps at most.
+  const auto put_off = [&](const Task& task, size_t to) {
+    std::vector<size_t> when = earliest;
+    for (const WholeStep& each : task) when[each.part] = to;
+    std::vector<Phase> trial = phases_from(parts, when);
+    const bool with_small = operations(task) == 0;
+    auto before = places_of(parts, phases, with_small), after = places_of(parts, trial, with_small);
+    for (const WholeStep& each : task) before.erase({each.part, each.step}), after.erase({each.part, each.step});
+    if (trial.size() != phases.size() || before != after) return false;
+    phases = std::move(trial);
+    earliest = std::move(when);
+    return true;
   };
   for (size_t i = phases.size(); i-- > 0;) {
-    Phase stays;
     const double own = all_of(phases[i]), little = own / 8;
     if (own < kWorthAll * processors) continue;
-    for (const Task& task : phases[i]) {
-      size_t to = i;
+    for (const Task& task : Phase(phases[i]))
       if (!is_small(parts[task[0].part].kernel->steps()[task[0].step]) && operations(task) <= little)
-        for (size_t k = latest(task, i); k > i && to == i; --k)
-          if (all_of(phases[k]) >= own) to = k;
-      (to == i ? stays : phases[to]).push_back(task);
-    }
-    phases[i] = std::move(stays);
+        for (size_t k = phases.size() - 1; k > i; --k)
+          if (all_of(phases[k]) >= own && put_off(task, k)) break;
   }
-  for (Phase& phase : phases) longest_first(parts, phase);
   return phases;
-}
-
-std::vector<Phase> phases_on(std::span<const WholePart> parts, int processors) {
-  return later(parts, phases_of(parts), processors);
 }
 
 bool is_late(std::span<const WholePart> parts, std::span<const Phase> phases, const WholeSteps& steps) {

@@ -45,8 +45,10 @@ struct Columns {
          .with_columns =
              [=](const CudaColumns& columns) {
                CudaStep step;
-               step.name = fmt::format("product(sums {}, from {} to {})", columns.sums, columns.first_operand,
-                                       columns.first_result);
+               step.name = "product";
+               for (const CudaColumns::Use& use : columns.uses)
+                 step.name += fmt::format("(sums {}, from {} to {})", fmt::join(use.sums, " and "), use.first_operand,
+                                          use.first_result);
                return can ? std::optional(SteppedKernel(nullptr, {step})) : std::nullopt;
              }},
         {0, 1}, {to}, true);
@@ -99,6 +101,73 @@ TEST(WholeColumns, AreAddedUpByWhoMultiplies) {
   EXPECT_EQ(two.text(), " product(sums 0, from 2 to 1) product(sums 0, from 2 to 1)");
 }
 
+// The new bias, and the squares of its gradient.
+TEST(WholeColumns, MayBeReadByMany) {
+  Columns both;
+  both.product(5);
+  both.sum(1, 2);
+  both.update({3, 2}, 3);
+  both.other(7, 8);
+  both.update({2}, 4);
+  EXPECT_EQ(both.text(), " other product(sums 1, from 2 to 1)(sums 0, from 3 to 2)");
+  const std::vector<WholePart> parts = with_columns(both.parts, both.made);
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_EQ(parts[1].operands, (std::vector<size_t>{0, 1, 3}));
+  EXPECT_EQ(parts[1].results, (std::vector<size_t>{5, 3, 4}));
+  Columns there;  // they are where the sums would be, and added up
+  there.product(5);
+  there.sum(1, 2);
+  there.update({3, 2}, 3);
+  there.update({2}, 2);
+  there.other(2, 9);
+  EXPECT_EQ(there.text(), " product(sums 1, from 2 to 1)(sums 0, from 3 to 2) other");
+  Columns early;  // the sums are read once more
+  early.product(5);
+  early.sum(1, 2);
+  early.update({2}, 2);
+  early.update({3, 2}, 3);
+  EXPECT_EQ(early.text(), " product(sums 0, from 2 to 1) update");
+  Columns twice;
+  twice.product(5);
+  twice.sum(1, 2);
+  twice.update({2, 3, 2, 4}, 3);
+  EXPECT_EQ(twice.text(), " product(sums 0 and 2, from 2 to 1)");
+  EXPECT_EQ(with_columns(twice.parts, twice.made)[0].operands, (std::vector<size_t>{0, 1, 3, 4}));
+  Columns later;  // what is made of it is needed before the product, but not for it
+  later.sum(1, 2);
+  later.update({2}, 3);
+  later.other(3, 6);
+  later.other(7, 8);
+  later.other(6, 9);
+  later.product(5);
+  EXPECT_EQ(later.text(), " other product(sums 0, from 2 to 1) other other");
+  EXPECT_EQ(with_columns(later.parts, later.made)[0].operands, (std::vector<size_t>{7}));
+  Columns over;  // what is multiplied is written over before the sum, and then after it
+  over.product(5);
+  over.other(7, 0);
+  over.sum(1, 2);
+  over.update({2, 3}, 3);
+  EXPECT_EQ(over.text(), " product(sums 0, from 2 to 1) other");
+  Columns before;  // and for it
+  before.sum(1, 2);
+  before.update({2}, 3);
+  before.other(3, 0);
+  before.product(5);
+  EXPECT_EQ(before.text(), " sum update other product");
+  Columns after;  // the second needs what the first has written
+  after.product(5);
+  after.sum(1, 2);
+  after.update({3, 2}, 3);
+  after.update({2, 3}, 4);
+  EXPECT_EQ(after.text(), " product sum update update");
+  Columns reads;  // it writes over what the first reads
+  reads.product(5);
+  reads.sum(1, 2);
+  reads.update({3, 2}, 4);
+  reads.update({2}, 3);
+  EXPECT_EQ(reads.text(), " product sum update update");
+}
+
 TEST(WholeColumns, WhatOthersNeedIsLeftAsItIs) {
   Columns wanted;
   wanted.product(5);
@@ -111,11 +180,6 @@ TEST(WholeColumns, WhatOthersNeedIsLeftAsItIs) {
   read.update({2, 3}, 3);
   read.other(2, 9);
   EXPECT_EQ(read.text(), " product sum update other");
-  Columns twice;
-  twice.product(5);
-  twice.sum(1, 2);
-  twice.update({2, 2}, 3);
-  EXPECT_EQ(twice.text(), " product sum update");
   Columns another;  // matrix
   another.product(5);
   another.sum(7, 2);
@@ -132,12 +196,6 @@ TEST(WholeColumns, WhatOthersNeedIsLeftAsItIs) {
   waited.sum(1, 2);
   waited.update({2, 3}, 4);
   EXPECT_EQ(waited.text(), " product other sum update");
-  Columns over;  // what is multiplied is written over before the sum
-  over.product(5);
-  over.other(7, 0);
-  over.sum(1, 2);
-  over.update({2, 3}, 3);
-  EXPECT_EQ(over.text(), " product other sum update");
 }
 
 // The gradients of two layers' weights and biases, of whole numbers: exact in whatever order. Sums by threads that do
@@ -167,6 +225,7 @@ TEST(WholeColumns, OnGpuTheyAreExact) {
       out.push_back(w - cast(einsum("km,kn->mn", x, y), DType::f32));
       out.push_back(v - mean);
       out.push_back(mean * full(b, bias, 2));
+      if (i == 1) out.push_back(reduce_sum(sum * full(b, bias, 2), {0}));
     }
     const Program program = fuse(b.take(out));
     const HostArrays got = planned_on_gpu(program, in), wanted = eager(program, in);

@@ -168,7 +168,7 @@ TEST(WholeKernel, ProductsOfOnePhaseShareTheGpu) {
 // Of a phase whose products are for all of the GPU, those and what others need stay.
 TEST(WholeKernel, WhatNothingWaitsForIsDoneLater) {
   constexpr double kMuch = 2e8;
-  const auto text = [](const Made& m) { return Made::text(later(m.parts, phases_of(m.parts), 132)); };
+  const auto text = [](const Made& m) { return Made::text(phases_on(m.parts, 132)); };
   Made m;
   m.add(100, {}, {{0, 1}}, kMuch);
   m.add(100, {}, {{1, 2}}, 1e6);  // nothing needs it
@@ -185,6 +185,30 @@ TEST(WholeKernel, WhatNothingWaitsForIsDoneLater) {
   EXPECT_EQ(text(m), " 0 5 3 4 | 6 1 2 | 7 | 8");
   m.add(100, {{6, 7}}, {{9, 10}}, 2 * kMuch);
   EXPECT_EQ(text(m), " 0 5 3 4 | 6 2 | 7 | 9 8 1");
+
+  Made sums;  // of a little product, by which alone they wait, and then with others
+  sums.add(100, {}, {{0, 1}}, kMuch);
+  sums.add(100, {}, {{1, 2}}, 1e6);
+  sums.add(1, {{1, 2}}, {{2, 3}});
+  sums.add(100, {{0, 1}}, {{3, 4}}, 3 * kMuch);
+  sums.add(1, {{2, 3}, {3, 4}}, {{4, 5}});
+  EXPECT_EQ(sums.text(), " 0 1 | 3 2 | 4");
+  EXPECT_EQ(text(sums), " 0 | 3 1 | 2-4");
+  sums.add(100, {{2, 3}}, {{5, 6}});  // more than small needs it
+  EXPECT_EQ(text(sums), " 0 1 | 3 2 | 4 5");
+  Made last;  // and not to begin a phase
+  last.add(100, {}, {{0, 1}}, kMuch);
+  last.add(100, {}, {{1, 2}}, 1e6);
+  last.add(1, {{1, 2}}, {{2, 3}});
+  last.add(100, {{0, 1}}, {{3, 4}}, 3 * kMuch);
+  EXPECT_EQ(text(last), " 0 1 | 3 2");
+  Made other;  // nor of what is no product
+  other.add(100, {}, {{0, 1}}, kMuch);
+  other.add(100, {}, {{1, 2}});
+  other.add(1, {{1, 2}}, {{2, 3}});
+  other.add(100, {{0, 1}}, {{3, 4}}, 3 * kMuch);
+  other.add(1, {{2, 3}, {3, 4}}, {{4, 5}});
+  EXPECT_EQ(text(other), " 0 1 | 3 2 | 4");
 
   Made small;  // products that leave room for others
   small.add(100, {}, {{0, 1}}, 1e7);

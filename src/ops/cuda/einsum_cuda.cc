@@ -183,25 +183,33 @@ std::optional<CudaStep> adding_columns(CudaStep step, const StepSpec& spec, cons
   // The same memory may be a matrix of another shape to the product.
   if (columns.matrix.dtype != spec.dtype || columns.matrix.shape != Shape{spec.gemm.k, spec.gemm.n}) return {};
   const int64_t count = spec.gemm.n / how.wide;
-  if (columns.ranges.most % count != 0 || count < columns.ranges.least) return {};
-  const CudaStep rest = columns.ranges.step(count);
-  if (rest.shared_bytes > 0 || !rest.early.empty()) return {};
-  const auto types = parameters_of(rest);
-  std::string arguments;
-  for (size_t k = 0; k < types.size(); ++k) {
-    CudaStep::Argument argument = rest.arguments[k];
-    if (argument.kind == CudaStep::Argument::own) return {};
-    const bool operand = argument.kind == CudaStep::Argument::operand;
-    if (operand && argument.index == columns.sums) {
-      arguments += fmt::format(", ({})sums - uint64_t(range) * {}u", types[k].first, how.wide);
-      continue;
+  std::string uses;
+  for (size_t u = 0; u < columns.uses.size(); ++u) {
+    const CudaColumns::Use& use = columns.uses[u];
+    if (use.ranges.most % count != 0 || count < use.ranges.least) return {};
+    const CudaStep rest = use.ranges.step(count);
+    if (rest.shared_bytes > 0 || !rest.early.empty()) return {};
+    const auto types = parameters_of(rest);
+    std::string arguments;
+    for (size_t k = 0; k < types.size(); ++k) {
+      CudaStep::Argument argument = rest.arguments[k];
+      if (argument.kind == CudaStep::Argument::own) return {};
+      const bool operand = argument.kind == CudaStep::Argument::operand;
+      const auto sums_before = std::lower_bound(use.sums.begin(), use.sums.end(), argument.index);
+      if (operand && sums_before != use.sums.end() && *sums_before == argument.index) {
+        arguments += fmt::format(", ({})sums - uint64_t(range) * {}u", types[k].first, how.wide);
+        continue;
+      }
+      if (operand) argument.index -= static_cast<size_t>(sums_before - use.sums.begin());
+      argument.index += operand ? use.first_operand : use.first_result;
+      const std::string name = fmt::format("of_columns{}_{}", u, k);
+      step.parameters += fmt::format(", {} {}", types[k].first, name);
+      step.arguments.push_back(argument);
+      arguments += ", " + name;
     }
-    if (operand && argument.index > columns.sums) --argument.index;
-    argument.index += operand ? columns.first_operand : columns.first_result;
-    const std::string name = fmt::format("of_columns{}", k);
-    step.parameters += fmt::format(", {} {}", types[k].first, name);
-    step.arguments.push_back(argument);
-    arguments += ", " + name;
+    uses +=
+        fmt::format("  [&](const uint32_t block, {}) {{\n{}  }}(range{});\n", rest.parameters, rest.body, arguments);
+    if (step.prelude.find(rest.prelude) == std::string::npos) step.prelude += rest.prelude;
   }
   const char* type = memory_type(columns.matrix.dtype);
   step.body = fmt::format(
@@ -214,19 +222,15 @@ std::optional<CudaStep> adding_columns(CudaStep step, const StepSpec& spec, cons
     if (threadIdx.x < {wide}u) sums[threadIdx.x] = Store<{type}>::of({gemm}::column_sum(parts, threadIdx.x));
     __syncthreads();
     const uint32_t range = at.col / {wide};
-  [&](const uint32_t block, {parameters}) {{
-{rest}  }}(range{arguments});
-  }};
+{uses}  }};
   const {matrix}* const second = b;
   {{
   const Summed<{matrix}> b{{second, parts}};
 {body}  }}
 )",
       fmt::arg("bytes", product.shared_bytes), fmt::arg("gemm", how.type), fmt::arg("type", type),
-      fmt::arg("parts", how.parts), fmt::arg("wide", how.wide), fmt::arg("parameters", rest.parameters),
-      fmt::arg("rest", rest.body), fmt::arg("arguments", arguments), fmt::arg("matrix", memory_type(spec.dtype)),
-      fmt::arg("body", step.body));
-  if (step.prelude.find(rest.prelude) == std::string::npos) step.prelude += rest.prelude;
+      fmt::arg("parts", how.parts), fmt::arg("wide", how.wide), fmt::arg("uses", uses),
+      fmt::arg("matrix", memory_type(spec.dtype)), fmt::arg("body", step.body));
   step.name = kWithColumns;
   step.shared_bytes = product.shared_bytes + columns_bytes(how);
   return step;

@@ -450,8 +450,8 @@ std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t sha
   out.call = fmt::format("Gemm<{}>::run<Read>", type);
   const int64_t idle = kStepThreads - tile.rows * tile.cols * tile.parts * 32;
   const int64_t adders = idle > 0 ? idle : kStepThreads;
-  if (splits == 1 && g.batch == 1 && !g.transpose_b && !computed_b && g.n % tile.wide == 0 &&
-      adders % tile.wide == 0 && deep % (adders / tile.wide) == 0)
+  if (splits == 1 && g.batch == 1 && !g.transpose_b && !computed_b && g.n % tile.wide == 0 && adders % tile.wide == 0 &&
+      deep % (adders / tile.wide) == 0)
     out.columns = {fmt::format("Gemm<{}>", type), tile.wide, adders};
   out.bring_a = fmt::format("Gemm<{}>::bring_a", type);
   out.bring_b = fmt::format("Gemm<{}>::bring_b", type);

@@ -270,6 +270,7 @@ Kernel reduce_kernel_cuda(ReduceKind r, const KernelSpec& spec) {
                        {spec.cuda->allocate(layout.splits * layout.results * size_of(wide))}, std::move(ways));
 }
 
+// By a warp for each result, or, of few elements, by a thread.
 Kernel arg_kernel_cuda(bool greatest, const KernelSpec& spec) {
   const Type& x = spec.in[0];
   const auto axis = static_cast<size_t>(spec.attrs.integer("axis"));
@@ -280,15 +281,17 @@ Kernel arg_kernel_cuda(bool greatest, const KernelSpec& spec) {
   step.prelude = "#include \"elements.h\"\nusing namespace lockstep;\n";
   step.parameters = fmt::format("const {}* in, int32_t* out", memory_type(x.dtype));
   step.arguments = {{CudaStep::Argument::operand, 0}, {CudaStep::Argument::result, 0}};
-  step.blocks = (results + kReduceThreads / 32 - 1) / (kReduceThreads / 32);
+  constexpr int64_t kAlone = 16;
+  const int64_t lanes = n <= kAlone ? 1 : 32, at_once = kReduceThreads / lanes;
+  step.blocks = (results + at_once - 1) / at_once;
   step.body = fmt::format(
-      R"(  const uint64_t o = uint64_t(block) * {warps}u + threadIdx.x / 32u;
+      R"(  const uint64_t o = uint64_t(block) * {at_once}u + threadIdx.x / {lanes}u;
   if (o >= {results}u) return;
   const {memory}* from = in + o / {inner}u * {n}u * {inner}u + o % {inner}u;
   // A NaN is beyond everything, and of equals the first is taken.
   {type} best{{}};
   int32_t where = -1;
-  for (uint32_t i = threadIdx.x % 32u; i < {n}u; i += 32u) {{
+  for (uint32_t i = threadIdx.x % {lanes}u; i < {n}u; i += {lanes}u) {{
     const {type} x = load(from[uint64_t(i) * {inner}u]);
     const bool replaces = where < 0 || (best == best && (x {beyond} best || x != x));
     if (replaces) {{
@@ -296,7 +299,7 @@ Kernel arg_kernel_cuda(bool greatest, const KernelSpec& spec) {
       where = int32_t(i);
     }}
   }}
-  for (int d = 16; d > 0; d /= 2) {{
+  for (int d = {lanes} / 2; d > 0; d /= 2) {{
     const {type} x = __shfl_down_sync(0xffffffffu, {shuffled}, d);
     const int32_t at = __shfl_down_sync(0xffffffffu, where, d);
     if (at < 0) continue;
@@ -307,9 +310,9 @@ Kernel arg_kernel_cuda(bool greatest, const KernelSpec& spec) {
       where = at;
     }}
   }}
-  if (threadIdx.x % 32u == 0) out[o] = where;
+  if (threadIdx.x % {lanes}u == 0) out[o] = where;
 )",
-      fmt::arg("warps", kReduceThreads / 32), fmt::arg("memory", memory_type(x.dtype)),
+      fmt::arg("at_once", at_once), fmt::arg("lanes", lanes), fmt::arg("memory", memory_type(x.dtype)),
       fmt::arg("type", register_name(x.dtype)), fmt::arg("results", results), fmt::arg("n", n),
       fmt::arg("inner", inner), fmt::arg("beyond", greatest ? ">" : "<"),
       fmt::arg("shuffled", x.dtype == DType::boolean || x.dtype == DType::u8 ? "int(best)" : "best"));

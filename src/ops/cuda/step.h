@@ -111,13 +111,17 @@ struct CudaSourced {
   bool alone = false;    // what else the kernel reads was there before: it waits for nothing but this
 };
 
-// What is made of the sums of a matrix' columns, range by range of them: an operand of `ranges`, none of which needs
-// anything of the block's memory. Its other operands are numbered from `first_operand` on, its results from
-// `first_result` on.
+// What is made of the sums of a matrix' columns, range by range of them.
 constexpr const char* kWithColumns = "einsum with columns";  // the name of a step that does it
 struct CudaColumns {
-  CudaRanges ranges;
-  size_t sums = 0, first_operand = 0, first_result = 0;
+  // One thing that is: the sums are these operands of `ranges`, in order, none of which needs anything of the block's
+  // memory. Its other operands are numbered from `first_operand` on, its results from `first_result` on.
+  struct Use {
+    CudaRanges ranges;
+    std::vector<size_t> sums;
+    size_t first_operand = 0, first_result = 0;
+  };
+  std::vector<Use> uses;
   Type matrix = {};  // whose columns they are the sums of, of the same type
 };
 

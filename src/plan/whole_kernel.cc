@@ -33,11 +33,7 @@ inline void come(uint64_t* word, uint64_t& all) {
   if (threadIdx.x == 0) count_one(word);
 }
 inline void wait_for_all(uint64_t* word, uint64_t all) {
-  if (threadIdx.x == 0) {
-    while (look_at(word) < all) {
-    }
-    after_what_was_seen(word);
-  }
+  if (threadIdx.x == 0) wait_until(word, all);
   __syncthreads();
 }
 )";

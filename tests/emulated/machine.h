@@ -147,7 +147,11 @@ inline void look_at(const void* from, uint32_t (&words)[4]) {
   for (const int at : {2, 0, 3, 1}) words[at] = look_at_word(static_cast<const uint32_t*>(from) + at);
 }
 inline void count_one(uint64_t* word) { __atomic_fetch_add(word, 1, __ATOMIC_RELEASE); }
-inline void after_what_was_seen(const uint64_t*) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
+inline void wait_until(const uint64_t* word, uint64_t count) {
+  while (look_at(word) < count) {
+  }
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+}
 
 // Kernels are done one after the other here.
 inline void after_the_last() {}

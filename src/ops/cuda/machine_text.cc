@@ -149,13 +149,17 @@ inline void look_at(const void* from, uint32_t (&words)[4]) {
 inline void count_one(uint64_t* word) {
   asm volatile("red.release.gpu.global.add.u64 [%0], 1;" ::"l"(word) : "memory");
 }
-// Before all that is read after what a look at the word has seen.
-inline void after_what_was_seen(const uint64_t* word) {
+// Until so many are counted, before all that is read after. Looks that order what follows empty the first-level cache,
+// each of them: only the last has to.
+inline void wait_until(const uint64_t* word, uint64_t count) {
 #if __CUDACC_VER_MAJOR__ >= 13
+  while (look_at(word) < count) {
+  }
   asm volatile("fence.acquire.gpu;" ::: "memory");
 #else
-  uint64_t again;
-  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(again) : "l"(word) : "memory");
+  uint64_t now;
+  do asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(now) : "l"(word) : "memory");
+  while (now < count);
 #endif
 }
 

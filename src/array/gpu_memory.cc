@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 #include "base/check.h"
@@ -12,6 +11,7 @@
 #include "lockstep/error.h"
 #ifdef LOCKSTEP_WITH_CUDA
 #include "lane/cuda/cuda_lane.h"
+#include "lane/gpu_patience.h"
 #endif
 
 namespace lockstep::detail {
@@ -52,7 +52,12 @@ struct FloatsSoon::State {
     if (!arrived) return;
     CudaLane::local().enter();
     // Nothing may be written to memory that has been given back.
-    while (there && cuda().cudaEventQuery(arrived) == cudaErrorNotReady) std::this_thread::yield();
+    try {
+      const GpuPatience patience(std::chrono::milliseconds(1));
+      while (there && cuda().cudaEventQuery(arrived) == cudaErrorNotReady && !GpuPatience::is_given_up())
+        patience.rest(CudaLane::local().info().name);
+    } catch (const DeviceLost&) {  // and then it is not given back
+    }
     cuda().cudaEventDestroy(arrived);
   }
 };

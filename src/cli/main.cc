@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "base/names.h"
 #include "cli/command.h"
 #include "jobs/local/local_runner.h"
+#include "lane/gpu_patience.h"
 #include "lockstep/distributed.h"
 #include "lockstep/error.h"
 #include "lockstep/version.h"
@@ -92,6 +94,8 @@ int main(int argc, char** argv) {
   } catch (const lockstep::DeviceLost& error) {
     std::fprintf(stderr, "lockstep: %s\n", error.what());
     lockstep::distributed::report_failure(error.what(), true);
+    std::fflush(nullptr);
+    if (lockstep::GpuPatience::is_given_up()) std::_Exit(lockstep::distributed::kRetry);  // CUDA's own end would wait
     return lockstep::distributed::kRetry;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "lockstep: %s\n", error.what());

@@ -2,10 +2,15 @@
 #ifdef LOCKSTEP_WITH_CUDA
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 #include "array/gpu_memory.h"
 #include "lane/cuda/cuda_lane.h"
 #include "lockstep/create.h"
 #include "lockstep/devices.h"
+#include "lockstep/indexing.h"
+#include "lockstep/jit.h"
 #include "lockstep/math.h"
 #include "lockstep/rearrange.h"
 
@@ -19,6 +24,30 @@ TEST(ArrayOnGpu, OperationsLeaveItThere) {
   const Array y = stack({x, x * x, x + x});
   EXPECT_EQ(CudaLane::waits(), before);
   EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{2, 2, 2, 4, 4, 4, 4, 4, 4}));
+}
+
+// A plan of several kernels is recorded when it runs for the second time: what another thread reads, makes and gives
+// back meanwhile is no part of that.
+TEST(ArrayOnGpu, IsReadWhileAnotherThreadRecords) {
+  if (platform() != Platform::cuda) GTEST_SKIP() << "LOCKSTEP_PLATFORM is not cuda";
+  std::atomic<bool> done = false;
+  std::thread records([&] {
+    const Array x = ones({8}) * 3, two = ones({}) * 2;
+    for (int i = 0; i < 20; ++i) {
+      const auto f = jit([](Array y, const Array& by) {
+        for (int k = 0; k < 5; ++k) y = sort(y * by) - 1;
+        return y;
+      });
+      for (int again = 0; again < 3; ++again) EXPECT_EQ(f(x, two).to_vector<float>(), std::vector<float>(8, 65));
+    }
+    done = true;
+  });
+  int32_t times = 0;
+  for (; !done; ++times) {
+    const BufferPtr there = detail::copied_to_gpu(&times, sizeof times);
+    EXPECT_EQ(*detail::from_gpu(*there)->as<int32_t>(), times);
+  }
+  records.join();
 }
 
 // Whoever receives waits for what was sent, and finds it as it was then.

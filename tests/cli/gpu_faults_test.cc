@@ -46,6 +46,32 @@ TEST_F(GpuFault, GpuThatIsLostLeavesTheLastCheckpointAndTheRunGoesOn) {
   expect_same_weights(run_dir, dir_.path() + "/whole");
 }
 
+// One that says nothing more is waited for until LOCKSTEP_GPU_TIMEOUT, and not once more at the end.
+TEST_F(GpuFault, GpuThatHangsIsGivenUpAndTheLastCheckpointIsThere) {
+  const std::string run_dir = dir_.path() + "/run", sign = dir_.path() + "/hangs";
+  RunningProgram running(
+      Words{"env", "LOCKSTEP_EMULATED_HANGS_WITH=" + sign, "LOCKSTEP_GPU_TIMEOUT=1.5"} +
+      train_command({"--platform", "cuda", "--steps", "4000", "--checkpoint-every", "2", "--checkpoint-dir", run_dir}));
+  EXPECT_TRUE(comes_true([&] { return list_checkpoints(run_dir).size() > 1; }, std::chrono::minutes(5)))
+      << running.err();
+  FileSystem::real().write(sign, std::vector<uint8_t>());
+  const auto result = running.wait();
+  EXPECT_EQ(result.exit_code, 75) << result.err;
+  expect_contains(result.err, "cuda: emulated GPU has not done within 1.5 s what it was given");
+  expect_contains(result.err, "LOCKSTEP_GPU_TIMEOUT=SECONDS");
+  EXPECT_FALSE(list_checkpoints(run_dir).empty());
+}
+
+TEST_F(GpuFault, TimeoutThatIsNoneIsAnError) {
+  for (const char* wrong : {"0", "-1", "soon", "5s", "inf", "nan"}) {
+    const auto result =
+        run({std::string("LOCKSTEP_GPU_TIMEOUT=") + wrong},
+            train_command({"--platform", "cuda", "--steps", "2", "--checkpoint-dir", dir_.path() + "/x"}));
+    EXPECT_EQ(result.exit_code, 1) << result.err;
+    expect_contains(result.err, std::string("cuda: LOCKSTEP_GPU_TIMEOUT is \"") + wrong + "\"; give the seconds");
+  }
+}
+
 TEST_F(GpuFault, TooLittleMemorySaysWhatWasAskedFor) {
   const auto result =
       run({"LOCKSTEP_EMULATED_MEMORY=2"},

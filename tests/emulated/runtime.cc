@@ -15,7 +15,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -40,11 +42,20 @@ struct Library {
   Kernel kernel;
 };
 struct Stream {
-  bool recording = false;
+  std::atomic<bool> recording = false;
+  std::thread::id recorder;
   Work recorded;
 };
 
-Stream& stream_of(cudaStream_t stream) { return *reinterpret_cast<Stream*>(stream); }
+// Nobody but who records it may ask anything of it.
+Stream& stream_of(cudaStream_t stream) {
+  Stream& out = *reinterpret_cast<Stream*>(stream);
+  if (out.recording && out.recorder != std::this_thread::get_id()) {
+    std::fprintf(stderr, "emulated GPU: a stream that another thread records is used\n");
+    std::abort();
+  }
+  return out;
+}
 
 int number_in(const char* variable, int otherwise) {
   const char* const text = std::getenv(variable);
@@ -64,6 +75,21 @@ cudaError_t state() {
   static std::atomic<bool> lost = false;
   if (file && !lost && ::faccessat(AT_FDCWD, file, F_OK, 0) == 0) lost = true;
   return lost ? cudaErrorECCUncorrectable : cudaSuccess;
+}
+
+// Whether it does not end any more what it was given: from when on there is such a file, for good. Then whoever waits
+// for it in here waits for ever, also at the end of the process.
+std::atomic<bool> hung = false;
+bool hangs() {
+  static const char* const file = std::getenv("LOCKSTEP_EMULATED_HANGS_WITH");
+  if (file && !hung && ::faccessat(AT_FDCWD, file, F_OK, 0) == 0) hung = true;
+  return hung;
+}
+void wait_for_it() {
+  while (hangs()) ::pause();
+}
+__attribute__((destructor)) void end() {
+  while (hung) ::pause();
 }
 
 // Memory that ends where nobody may read or write, and is spoilt at first and afterwards.
@@ -110,6 +136,31 @@ class Heap {
 };
 Heap& heap() {
   static auto* const instance = new Heap;
+  return *instance;
+}
+
+// Memory of the host to which copies are made beside what its owner does.
+class Pinned {
+ public:
+  void add(const void* at) {
+    const std::lock_guard lock(mutex_);
+    all_.insert(at);
+  }
+  void remove(const void* at) {
+    const std::lock_guard lock(mutex_);
+    all_.erase(at);
+  }
+  bool contains(const void* at) {
+    const std::lock_guard lock(mutex_);
+    return all_.count(at) > 0;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<const void*> all_;
+};
+Pinned& pinned() {
+  static auto* const instance = new Pinned;
   return *instance;
 }
 
@@ -214,20 +265,25 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   *free = *total - static_cast<size_t>(heap().held());
   return cudaSuccess;
 }
-cudaError_t cudaMallocAsync(void** at, size_t bytes, cudaStream_t) {
+cudaError_t cudaMallocAsync(void** at, size_t bytes, cudaStream_t stream) {
+  stream_of(stream);
   emulated::trace("take, bytes", bytes);
   *at = heap().take(bytes);
   return *at ? cudaSuccess : cudaErrorMemoryAllocation;
 }
-cudaError_t cudaFreeAsync(void* at, cudaStream_t) {
+cudaError_t cudaFreeAsync(void* at, cudaStream_t stream) {
+  stream_of(stream);
   heap().give_back(at);
   return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** at, size_t bytes, unsigned) {
   *at = std::malloc(bytes);
+  emulated::pinned().add(*at);
   return *at ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 cudaError_t cudaFreeHost(void* at) {
+  emulated::wait_for_it();
+  emulated::pinned().remove(at);
   std::free(at);
   return cudaSuccess;
 }
@@ -237,6 +293,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
                                                    : "copy, bytes",
                   bytes);
   if (const cudaError_t error = emulated::state(); error != cudaSuccess) return error;
+  if (kind == cudaMemcpyDeviceToHost && !emulated::pinned().contains(to)) emulated::wait_for_it();
   put(stream, [=] { std::memmove(to, from, bytes); });
   return cudaSuccess;
 }
@@ -254,8 +311,9 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   delete &stream_of(stream);
   return cudaSuccess;
 }
-cudaError_t cudaStreamQuery(cudaStream_t) { return emulated::state(); }
-cudaError_t cudaStreamSynchronize(cudaStream_t) {
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  stream_of(stream);
+  if (emulated::hangs()) return cudaErrorNotReady;
   emulated::trace("wait", 0);
   return emulated::state();
 }
@@ -268,10 +326,11 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete reinterpret_cast<char*>(event);
   return cudaSuccess;
 }
-cudaError_t cudaEventQuery(cudaEvent_t) { return emulated::state(); }
+cudaError_t cudaEventQuery(cudaEvent_t) { return emulated::hangs() ? cudaErrorNotReady : emulated::state(); }
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  stream_of(stream).recorder = std::this_thread::get_id();
   stream_of(stream).recording = true;
   return cudaSuccess;
 }
@@ -289,6 +348,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  emulated::wait_for_it();
   delete reinterpret_cast<emulated::Work*>(graph);
   return cudaSuccess;
 }

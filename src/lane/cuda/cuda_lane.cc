@@ -5,15 +5,19 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
-#include <thread>
 
 #include "base/check.h"
+#include "lane/gpu_patience.h"
 #include "lockstep/devices.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
+
 thread_local int64_t waits_here = 0;
+
+// How long a wait looks all the time: where others are looked at, too, and where nobody is.
+constexpr std::chrono::microseconds kAwake(500), kAwakeAlone(20000);
 
 }  // namespace
 
@@ -48,6 +52,7 @@ CudaLane& CudaLane::of(int64_t lane) {
 }
 
 CudaLane::CudaLane(int gpu, bool alone) : gpu_(gpu) {
+  GpuPatience::timeout();  // which throws, better now than when the first wait takes long
   enter();
   cudaDeviceProp properties{};
   check_cuda(cuda().cudaGetDeviceProperties(&properties, gpu), "ask for the properties of the GPU");
@@ -80,13 +85,17 @@ CudaLane::Block* CudaLane::take_block() {
 void CudaLane::give_back(void* owner) {
   auto* const block = static_cast<Block*>(owner);
   CudaLane& lane = *block->lane;
-  cuda().cudaFreeAsync(block->memory, lane.stream_);
+  {
+    const std::lock_guard lock(lane.recording_mutex_);
+    cuda().cudaFreeAsync(block->memory, lane.stream_);
+  }
   const std::lock_guard lock(lane.blocks_mutex_);
   block->next = std::exchange(lane.free_blocks_, block);
 }
 
 BufferPtr CudaLane::allocate(int64_t bytes, const char* purpose) {
   enter();
+  const std::lock_guard lock(recording_mutex_);
   void* data = nullptr;
   const auto ask = [&] {
     return cuda().cudaMallocAsync(&data, static_cast<size_t>(std::max<int64_t>(bytes, 1)), stream_);
@@ -117,27 +126,32 @@ BufferPtr CudaLane::allocate_pinned(int64_t bytes) {
   void* data = nullptr;
   check_cuda(cuda().cudaHostAlloc(&data, static_cast<size_t>(std::max<int64_t>(bytes, 1)), cudaHostAllocPortable),
              "allocate memory of the host");
-  return Allocator::host().adopt(data, bytes, data, [](void* memory) { cuda().cudaFreeHost(memory); });
+  return Allocator::host().adopt(data, bytes, data, [](void* memory) {
+    if (!GpuPatience::is_given_up()) cuda().cudaFreeHost(memory);
+  });
 }
 
 void CudaLane::to_device(void* to, const void* from, int64_t bytes) {
   if (bytes == 0) return;
   enter();
+  const std::lock_guard lock(recording_mutex_);
   check_cuda(cuda().cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream()),
              "copy to the GPU");
 }
 
 void CudaLane::to_host(void* to, const void* from, int64_t bytes) {
-  enter();
-  if (is_watched()) wait();  // a copy to memory that is not pinned waits by itself, and looks at nothing
-  if (bytes > 0)
+  settle(false);  // a copy to memory that is not pinned waits by itself, and looks at nothing
+  if (bytes > 0) {
+    const std::lock_guard lock(recording_mutex_);
     check_cuda(cuda().cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream()),
                "copy from the GPU");
+  }
   wait();
 }
 
 void CudaLane::send_to_host(void* to, const void* from, int64_t bytes, cudaEvent_t then) {
   enter();
+  const std::lock_guard lock(recording_mutex_);
   check_cuda(cuda().cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream()),
              "copy from the GPU");
   check_cuda(cuda().cudaEventRecord(then, stream_), "mark the end of a copy");
@@ -147,43 +161,36 @@ void CudaLane::wait_for(cudaEvent_t event) {
   if (is_watched()) return wait();  // what others do may never end
   ++waits_here;
   enter();
-  constexpr std::chrono::microseconds kShort(500), kPause(50);
-  const auto began = std::chrono::steady_clock::now();
+  const GpuPatience patience(kAwake);
   cudaError_t state = cudaSuccess;
-  while ((state = cuda().cudaEventQuery(event)) == cudaErrorNotReady) {
-    if (std::chrono::steady_clock::now() - began < kShort)
-      std::this_thread::yield();
-    else
-      std::this_thread::sleep_for(kPause);
-  }
+  while ((state = cuda().cudaEventQuery(event)) == cudaErrorNotReady) patience.rest(info_.name);
   check_cuda(state, "wait for the GPU");
 }
 
 void CudaLane::wait_until_idle(bool all) {
   ++waits_here;
+  settle(all);
+}
+
+void CudaLane::settle(bool all) {
   enter();
   const std::lock_guard lock(watched_mutex_);
-  if (watched_.empty()) return check_cuda(cuda().cudaStreamSynchronize(stream_), "wait for the GPU");
-  using Clock = std::chrono::steady_clock;
-  constexpr std::chrono::microseconds kShort(500), kLook(1000), kPause(50);
-  const Clock::time_point began = Clock::now();
-  Clock::time_point looked = began;
-  for (;;) {
-    const cudaError_t state = cuda().cudaStreamQuery(stream_);
-    const Clock::time_point now = Clock::now();
+  constexpr std::chrono::microseconds kLook(1000);
+  const GpuPatience patience(watched_.empty() ? kAwakeAlone : kAwake);
+  GpuPatience::Clock::time_point looked = patience.began();
+  for (;; patience.rest(info_.name)) {
+    cudaError_t state = cudaErrorNotReady;
+    if (const std::unique_lock recording(recording_mutex_, std::try_to_lock); recording)
+      state = cuda().cudaStreamQuery(stream_);
+    bool busy = false;
     // Also once at the end: what was given up has ended, too.
-    bool busy = true;
-    if (state != cudaErrorNotReady || now - looked >= kLook) {
+    if (const auto now = GpuPatience::Clock::now();
+        !watched_.empty() && (state != cudaErrorNotReady || now - looked >= kLook)) {
       looked = now;
-      busy = false;
-      for (Watched* each : watched_) busy |= each->look(began);
+      for (Watched* each : watched_) busy |= each->look(patience.began());
     }
     if (state != cudaErrorNotReady && (state != cudaSuccess || !all || !busy))
       return check_cuda(state, "wait for the GPU");
-    if (now - began < kShort)
-      std::this_thread::yield();
-    else
-      std::this_thread::sleep_for(kPause);
   }
 }
 
@@ -208,6 +215,7 @@ void CudaLane::set_waits(int64_t count) { waits_here = count; }
 void CudaLane::copy(void* to, const void* from, int64_t bytes) {
   if (bytes == 0 || to == from) return;
   enter();
+  const std::lock_guard lock(recording_mutex_);
   check_cuda(cuda().cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream()),
              "copy on the GPU");
 }
@@ -215,11 +223,13 @@ void CudaLane::copy(void* to, const void* from, int64_t bytes) {
 void CudaLane::clear(void* to, int64_t bytes) {
   if (bytes == 0) return;
   enter();
+  const std::lock_guard lock(recording_mutex_);
   check_cuda(cuda().cudaMemsetAsync(to, 0, static_cast<size_t>(bytes), stream()), "clear memory");
 }
 
 cudaGraphExec_t CudaLane::record(const std::function<void()>& work) {
   enter();
+  const std::lock_guard lock(recording_mutex_);
   cudaGraph_t graph = nullptr;
   check_cuda(cuda().cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal), "begin to record");
   recording_ = true;
@@ -249,7 +259,7 @@ void CudaLane::forget(cudaGraphExec_t graph) {
     wait();
   } catch (const std::exception&) {  // told where it was run
   }
-  cuda().cudaGraphExecDestroy(graph);
+  if (!GpuPatience::is_given_up()) cuda().cudaGraphExecDestroy(graph);
 }
 
 cublasLtHandle_t CudaLane::blas() {

@@ -108,6 +108,7 @@ class CudaLane {
  private:
   CudaLane(int gpu, bool alone);
   void wait_until_idle(bool all);
+  void settle(bool all);  // the same, which is not counted
   static void set_waits(int64_t count);
   bool is_watched();
   struct Block;
@@ -119,6 +120,9 @@ class CudaLane {
   cudaStream_t stream_ = nullptr;
   cudaMemPool_t pool_ = nullptr;
   std::mutex running_;
+  // Held while one thread records: what another asked of the stream meanwhile would become a part of that. Who records
+  // may ask as well.
+  std::recursive_mutex recording_mutex_;
   bool recording_ = false;
   std::atomic<const void*> last_ = nullptr;
   BufferPtr blas_space_;

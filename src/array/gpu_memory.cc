@@ -11,7 +11,6 @@
 #include "lockstep/error.h"
 #ifdef LOCKSTEP_WITH_CUDA
 #include "lane/cuda/cuda_lane.h"
-#include "lane/gpu_patience.h"
 #endif
 
 namespace lockstep::detail {
@@ -53,10 +52,8 @@ struct FloatsSoon::State {
     CudaLane::local().enter();
     // Nothing may be written to memory that has been given back.
     try {
-      const GpuPatience patience(std::chrono::milliseconds(1));
-      while (there && cuda().cudaEventQuery(arrived) == cudaErrorNotReady && !GpuPatience::is_given_up())
-        patience.rest(CudaLane::local().info().name);
-    } catch (const DeviceLost&) {  // and then it is not given back
+      if (there) CudaLane::local().wait_for(arrived);
+    } catch (const std::exception&) {  // told where it was sent, or it is not given back (GpuPatience)
     }
     cuda().cudaEventDestroy(arrived);
   }

@@ -19,6 +19,12 @@ thread_local int64_t waits_here = 0;
 // How long a wait looks all the time: where others are looked at, too, and where nobody is.
 constexpr std::chrono::microseconds kAwake(500), kAwakeAlone(20000);
 
+// CUDA keeps what a look has found as the last error of this thread, which is no error to whoever asks for that next.
+cudaError_t not_kept(cudaError_t state) {
+  if (state == cudaErrorNotReady) cuda().cudaGetLastError();
+  return state;
+}
+
 }  // namespace
 
 std::string gpu_memory_text(int64_t bytes, const char* purpose, int64_t free, int64_t total, int64_t held,
@@ -163,7 +169,7 @@ void CudaLane::wait_for(cudaEvent_t event) {
   enter();
   const GpuPatience patience(kAwake);
   cudaError_t state = cudaSuccess;
-  while ((state = cuda().cudaEventQuery(event)) == cudaErrorNotReady) patience.rest(info_.name);
+  while ((state = not_kept(cuda().cudaEventQuery(event))) == cudaErrorNotReady) patience.rest(info_.name);
   check_cuda(state, "wait for the GPU");
 }
 
@@ -181,7 +187,7 @@ void CudaLane::settle(bool all) {
   for (;; patience.rest(info_.name)) {
     cudaError_t state = cudaErrorNotReady;
     if (const std::unique_lock recording(recording_mutex_, std::try_to_lock); recording)
-      state = cuda().cudaStreamQuery(stream_);
+      state = not_kept(cuda().cudaStreamQuery(stream_));
     bool busy = false;
     // Also once at the end: what was given up has ended, too.
     if (const auto now = GpuPatience::Clock::now();

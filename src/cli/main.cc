@@ -79,8 +79,9 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace lockstep::cli
 
-int main(int argc, char** argv) {
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that may grow no more is a failed write, not the end of the program
+namespace {
+
+int run_or_fail(int argc, char** argv) {
   try {
     if (int code = 0; lockstep::is_local_process(argc, argv, code)) return code;
     return lockstep::cli::run(argc, argv);
@@ -94,12 +95,20 @@ int main(int argc, char** argv) {
   } catch (const lockstep::DeviceLost& error) {
     std::fprintf(stderr, "lockstep: %s\n", error.what());
     lockstep::distributed::report_failure(error.what(), true);
-    std::fflush(nullptr);
-    if (lockstep::GpuPatience::is_given_up()) std::_Exit(lockstep::distributed::kRetry);  // CUDA's own end would wait
     return lockstep::distributed::kRetry;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "lockstep: %s\n", error.what());
     lockstep::distributed::report_failure(error.what());
     return lockstep::cli::kFailed;
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may grow no more is a failed write, not the end of the program
+  const int code = run_or_fail(argc, argv);
+  if (!lockstep::GpuPatience::is_given_up()) return code;
+  std::fflush(nullptr);
+  std::_Exit(code);  // CUDA's own end would wait for the GPU
 }

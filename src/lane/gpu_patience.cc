@@ -44,10 +44,10 @@ bool GpuPatience::is_given_up() { return given_up; }
 
 void GpuPatience::rest(const std::string& name) const {
   constexpr std::chrono::microseconds kPause(50);
-  const Clock::duration lasted = Clock::now() - began_;
-  if (lasted < awake_) return std::this_thread::yield();
+  const Clock::time_point now = Clock::now();
+  if (now - began_ < awake_) return std::this_thread::yield();
   if (given_up) throw DeviceLost(fmt::format("cuda: {} is waited for no more: a wait for a GPU was given up", name));
-  if (lasted < timeout()) return std::this_thread::sleep_for(kPause);
+  if (now - since_ < timeout()) return std::this_thread::sleep_for(kPause);
   given_up = true;
   throw DeviceLost(fmt::format(
       "cuda: {} has not done within {:g} s what it was given{}: it hangs, or a call takes longer, for which "

@@ -21,6 +21,8 @@ class GpuPatience {
 
   // Between two looks. Throws DeviceLost when the wait has lasted too long; `name` is that of the GPU.
   void rest(const std::string& name) const;
+  // There is something else that is waited for, by its own deadline: this one begins when that is over.
+  void put_off() { since_ = Clock::now(); }
 
   Clock::time_point began() const { return began_; }
 
@@ -32,6 +34,7 @@ class GpuPatience {
 
  private:
   const Clock::time_point began_ = Clock::now();
+  Clock::time_point since_ = began_;  // from when on it may last for so long
   const Clock::duration awake_;
 };
 

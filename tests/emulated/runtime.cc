@@ -312,23 +312,27 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   delete &stream_of(stream);
   return cudaSuccess;
 }
-cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  stream_of(stream);
-  if (emulated::hangs()) return cudaErrorNotReady;
-  emulated::trace("wait", 0);
-  return emulated::state();
-}
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = reinterpret_cast<cudaEvent_t>(new char);
+  *event = reinterpret_cast<cudaEvent_t>(new std::atomic<int>(0));
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  delete reinterpret_cast<char*>(event);
+  delete reinterpret_cast<std::atomic<int>*>(event);
   return cudaSuccess;
 }
-cudaError_t cudaEventQuery(cudaEvent_t) { return emulated::hangs() ? cudaErrorNotReady : emulated::state(); }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
+// What has been queued is done, and not said so at once.
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  auto& looks = *reinterpret_cast<std::atomic<int>*>(event);
+  if (emulated::hangs() || (looks > 0 && looks-- > 0)) return cudaErrorNotReady;
+  emulated::trace("wait", 0);
+  return emulated::state();
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  stream_of(stream);
+  *reinterpret_cast<std::atomic<int>*>(event) = 2;
+  return cudaSuccess;
+}
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   stream_of(stream).recorder = std::this_thread::get_id();

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "comm/cuda/cuda_comm.h"
+#include "lane/gpu_patience.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -335,7 +336,8 @@ class NcclComm final : public Comm, private CudaLane::Watched {
   void give_up_locked(const std::string& cause) {
     if (!comm_) return;
     cause_ = cause;
-    cuda_nccl()->ncclCommAbort(std::exchange(comm_, nullptr));
+    const ncclComm_t comm = std::exchange(comm_, nullptr);
+    if (!GpuPatience::is_given_up()) cuda_nccl()->ncclCommAbort(comm);  // which waits for the GPU
   }
 
   std::unique_ptr<Comm> owned_;

@@ -134,6 +134,7 @@ void CudaFunction::launch(CudaLane& lane, int64_t blocks, int threads, void** ar
     check_cuda(cuda().cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                            static_cast<int>(shared_bytes)),
                "give a kernel shared memory");
+  const auto queueing = lane.queueing();
   if (!together)
     return check_cuda(cuda().cudaLaunchKernel(kernel, grid, block, arguments, shared, lane.stream()), "start a kernel");
   // Where nothing else can hold a processor for ever, all blocks come to run; and the kernel is started before the one

@@ -150,6 +150,7 @@ std::optional<CudaConv::Algorithm> CudaConv::find(CudaLane& lane, ConvPass pass,
   const BufferPtr space = lane.allocate(bytes);
   const auto size = static_cast<size_t>(bytes);
   const cudnnHandle_t handle = context(lane);
+  const auto queueing = lane.queueing();
   lane.set_last(nullptr);
   switch (pass) {
     case ConvPass::forward:
@@ -200,6 +201,7 @@ CudaConv::CudaConv(CudaLane& lane, ConvPass pass, const ConvSpec& spec, CudaMath
 void CudaConv::run(const void* a, const void* b, void* out) const {
   const CudaDnn& dnn = *cuda_dnn();
   const State& s = *state_;
+  const auto queueing = s.lane.queueing();
   s.lane.set_last(nullptr);  // cuDNN knows the stream
   const float one = 1, zero = 0;
   void* const space = s.space->data();

@@ -91,8 +91,9 @@ CudaLane::Block* CudaLane::take_block() {
 void CudaLane::give_back(void* owner) {
   auto* const block = static_cast<Block*>(owner);
   CudaLane& lane = *block->lane;
+  if (GpuPatience::is_given_up()) return;  // who waits for the GPU inside of CUDA may hold the lock for ever
   {
-    const std::lock_guard lock(lane.recording_mutex_);
+    const auto queueing = lane.queueing();
     cuda().cudaFreeAsync(block->memory, lane.stream_);
   }
   const std::lock_guard lock(lane.blocks_mutex_);
@@ -101,7 +102,7 @@ void CudaLane::give_back(void* owner) {
 
 BufferPtr CudaLane::allocate(int64_t bytes, const char* purpose) {
   enter();
-  const std::lock_guard lock(recording_mutex_);
+  auto queueing = this->queueing();
   void* data = nullptr;
   const auto ask = [&] {
     return cuda().cudaMallocAsync(&data, static_cast<size_t>(std::max<int64_t>(bytes, 1)), stream_);
@@ -109,7 +110,9 @@ BufferPtr CudaLane::allocate(int64_t bytes, const char* purpose) {
   cudaError_t error = ask();
   if (error == cudaErrorMemoryAllocation && !recording_) {
     // What the pool keeps may be in pieces that are too small.
+    queueing.unlock();
     wait();
+    queueing.lock();
     check_cuda(cuda().cudaMemPoolTrimTo(pool_, 0), "give memory back");
     error = ask();
   }
@@ -140,7 +143,7 @@ BufferPtr CudaLane::allocate_pinned(int64_t bytes) {
 void CudaLane::to_device(void* to, const void* from, int64_t bytes) {
   if (bytes == 0) return;
   enter();
-  const std::lock_guard lock(recording_mutex_);
+  const auto queueing = this->queueing();
   check_cuda(cuda().cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream()),
              "copy to the GPU");
 }
@@ -148,7 +151,7 @@ void CudaLane::to_device(void* to, const void* from, int64_t bytes) {
 void CudaLane::to_host(void* to, const void* from, int64_t bytes) {
   settle(false);  // a copy to memory that is not pinned waits by itself, and looks at nothing
   if (bytes > 0) {
-    const std::lock_guard lock(recording_mutex_);
+    const auto queueing = this->queueing();
     check_cuda(cuda().cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream()),
                "copy from the GPU");
   }
@@ -157,7 +160,7 @@ void CudaLane::to_host(void* to, const void* from, int64_t bytes) {
 
 void CudaLane::send_to_host(void* to, const void* from, int64_t bytes, cudaEvent_t then) {
   enter();
-  const std::lock_guard lock(recording_mutex_);
+  const auto queueing = this->queueing();
   check_cuda(cuda().cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream()),
              "copy from the GPU");
   check_cuda(cuda().cudaEventRecord(then, stream_), "mark the end of a copy");
@@ -173,6 +176,40 @@ void CudaLane::wait_for(cudaEvent_t event) {
   check_cuda(state, "wait for the GPU");
 }
 
+// An event after all that was queued before, which nobody else uses meanwhile.
+class CudaLane::Mark {
+ public:
+  explicit Mark(CudaLane& lane) : lane_(lane) {
+    {
+      const std::lock_guard lock(lane.blocks_mutex_);
+      if (!lane.free_events_.empty()) {
+        event_ = lane.free_events_.back();
+        lane.free_events_.pop_back();
+      }
+    }
+    if (!event_)
+      check_cuda(cuda().cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "make an event to wait for");
+    const auto queueing = lane.queueing();
+    if (const cudaError_t error = cuda().cudaEventRecord(event_, lane.stream()); error != cudaSuccess) {
+      give_back();
+      check_cuda(error, "wait for the GPU");
+    }
+  }
+  ~Mark() { give_back(); }
+  Mark(const Mark&) = delete;
+
+  cudaEvent_t event() const { return event_; }
+
+ private:
+  void give_back() {
+    const std::lock_guard lock(lane_.blocks_mutex_);
+    lane_.free_events_.push_back(event_);
+  }
+
+  CudaLane& lane_;
+  cudaEvent_t event_ = nullptr;
+};
+
 void CudaLane::wait_until_idle(bool all) {
   ++waits_here;
   settle(all);
@@ -180,20 +217,20 @@ void CudaLane::wait_until_idle(bool all) {
 
 void CudaLane::settle(bool all) {
   enter();
+  const Mark mark(*this);
   const std::lock_guard lock(watched_mutex_);
   constexpr std::chrono::microseconds kLook(1000);
-  const GpuPatience patience(watched_.empty() ? kAwakeAlone : kAwake);
+  GpuPatience patience(watched_.empty() ? kAwakeAlone : kAwake);
   GpuPatience::Clock::time_point looked = patience.began();
   for (;; patience.rest(info_.name)) {
-    cudaError_t state = cudaErrorNotReady;
-    if (const std::unique_lock recording(recording_mutex_, std::try_to_lock); recording)
-      state = not_kept(cuda().cudaStreamQuery(stream_));
+    const cudaError_t state = not_kept(cuda().cudaEventQuery(mark.event()));
     bool busy = false;
     // Also once at the end: what was given up has ended, too.
     if (const auto now = GpuPatience::Clock::now();
         !watched_.empty() && (state != cudaErrorNotReady || now - looked >= kLook)) {
       looked = now;
       for (Watched* each : watched_) busy |= each->look(patience.began());
+      if (busy) patience.put_off();
     }
     if (state != cudaErrorNotReady && (state != cudaSuccess || !all || !busy))
       return check_cuda(state, "wait for the GPU");
@@ -221,7 +258,7 @@ void CudaLane::set_waits(int64_t count) { waits_here = count; }
 void CudaLane::copy(void* to, const void* from, int64_t bytes) {
   if (bytes == 0 || to == from) return;
   enter();
-  const std::lock_guard lock(recording_mutex_);
+  const auto queueing = this->queueing();
   check_cuda(cuda().cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream()),
              "copy on the GPU");
 }
@@ -229,13 +266,13 @@ void CudaLane::copy(void* to, const void* from, int64_t bytes) {
 void CudaLane::clear(void* to, int64_t bytes) {
   if (bytes == 0) return;
   enter();
-  const std::lock_guard lock(recording_mutex_);
+  const auto queueing = this->queueing();
   check_cuda(cuda().cudaMemsetAsync(to, 0, static_cast<size_t>(bytes), stream()), "clear memory");
 }
 
 cudaGraphExec_t CudaLane::record(const std::function<void()>& work) {
   enter();
-  const std::lock_guard lock(recording_mutex_);
+  const auto queueing = this->queueing();
   cudaGraph_t graph = nullptr;
   check_cuda(cuda().cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal), "begin to record");
   recording_ = true;
@@ -257,6 +294,7 @@ cudaGraphExec_t CudaLane::record(const std::function<void()>& work) {
 
 void CudaLane::replay(cudaGraphExec_t graph) {
   enter();
+  const auto queueing = this->queueing();
   check_cuda(cuda().cudaGraphLaunch(graph, stream()), "replay a recording");
 }
 

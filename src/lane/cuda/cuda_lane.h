@@ -41,6 +41,9 @@ class CudaLane {
     return stream_;
   }
   std::mutex& running() { return running_; }
+  // Held while something is queued by this thread, which another may be recording otherwise: what is queued meanwhile
+  // would become a part of that. Who records may queue.
+  std::unique_lock<std::recursive_mutex> queueing() { return std::unique_lock(recording_mutex_); }
 
   // This thread's calls go to this GPU from now on. The functions here that need it do so themselves.
   void enter() const { use_gpu(gpu_); }
@@ -112,6 +115,7 @@ class CudaLane {
   static void set_waits(int64_t count);
   bool is_watched();
   struct Block;
+  class Mark;
   Block* take_block();
   static void give_back(void* block);
 
@@ -120,8 +124,6 @@ class CudaLane {
   cudaStream_t stream_ = nullptr;
   cudaMemPool_t pool_ = nullptr;
   std::mutex running_;
-  // Held while one thread records: what another asked of the stream meanwhile would become a part of that. Who records
-  // may ask as well.
   std::recursive_mutex recording_mutex_;
   bool recording_ = false;
   std::atomic<const void*> last_ = nullptr;
@@ -129,6 +131,7 @@ class CudaLane {
   cublasLtHandle_t blas_ = nullptr;
   std::mutex blocks_mutex_;
   Block* free_blocks_ = nullptr;
+  std::vector<cudaEvent_t> free_events_;
   std::mutex watched_mutex_;  // held while a thread waits
   std::vector<Watched*> watched_;
 };

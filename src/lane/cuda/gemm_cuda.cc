@@ -243,6 +243,7 @@ cublasStatus_t CudaGemm::State::multiply(const cublasLtMatmulAlgo_t& by, const G
   const double wide_one = 1, wide_zero = 0;
   const void* alpha = wide ? static_cast<const void*>(&wide_one) : &one;
   const void* beta = wide ? static_cast<const void*>(&wide_zero) : &zero;
+  const auto queueing = lane.queueing();
   return cuda_blas().cublasLtMatmul(lane.blas(), product, alpha, places.b, a, places.a, b, beta, places.c, c, places.c,
                                     c, &by, lane.blas_space(), CudaLane::kBlasBytes, lane.stream());
 }

@@ -152,7 +152,7 @@ inline void count_one(uint64_t* word) {
 // Until so many are counted, before all that is read after. Looks that order what follows empty the first-level cache,
 // each of them: only the last has to.
 inline void wait_until(const uint64_t* word, uint64_t count) {
-#if __CUDACC_VER_MAJOR__ >= 13
+#if __CUDACC_VER_MAJOR__ >= 13 && __CUDA_ARCH__ >= 900
   while (look_at(word) < count) {
   }
   asm volatile("fence.acquire.gpu;" ::: "memory");

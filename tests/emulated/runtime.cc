@@ -1,5 +1,6 @@
 // The functions of CUDA's runtime that are used (lane/cuda/functions.def), for a GPU that this machine's processors
-// stand in for. What is put on a stream is done at once.
+// stand in for. What is put on a stream is done at once; but copies from and to pinned memory, what waits for another
+// stream, and copies after those are done as late as can be: when there is more on the stream, or somebody asks.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -11,11 +12,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -45,7 +46,39 @@ struct Stream {
   std::atomic<bool> recording = false;
   std::thread::id recorder;
   Work recorded;
+  std::deque<std::function<void()>> late;
+  size_t done = 0;  // of those that were late
 };
+struct Event {
+  std::atomic<int> looks = 0;
+  Stream* stream = nullptr;
+  size_t after = 0;  // so many of what was late on it, in all
+};
+
+// For what is late of all streams, as one waits for another.
+std::recursive_mutex& late() {
+  static auto* const mutex = new std::recursive_mutex;
+  return *mutex;
+}
+
+// Does the first `count` of what is late, in all, or all of it.
+void catch_up(Stream& stream, size_t count = SIZE_MAX) {
+  const std::lock_guard lock(late());
+  while (!stream.late.empty() && stream.done < count) {
+    const std::function<void()> work = std::move(stream.late.front());
+    stream.late.pop_front();
+    ++stream.done;
+    work();
+  }
+}
+void put_late(Stream& stream, std::function<void()> work) {
+  const std::lock_guard lock(late());
+  stream.late.push_back(std::move(work));
+}
+bool is_late(Stream& stream) {
+  const std::lock_guard lock(late());
+  return !stream.late.empty();
+}
 
 // Nobody but who records it may ask anything of it.
 Stream& stream_of(cudaStream_t stream) {
@@ -142,22 +175,24 @@ Heap& heap() {
 // Memory of the host to which copies are made beside what its owner does.
 class Pinned {
  public:
-  void add(const void* at) {
+  void add(const void* at, size_t bytes) {
     const std::lock_guard lock(mutex_);
-    all_.insert(at);
+    all_[static_cast<const char*>(at)] = bytes;
   }
   void remove(const void* at) {
     const std::lock_guard lock(mutex_);
-    all_.erase(at);
+    all_.erase(static_cast<const char*>(at));
   }
-  bool contains(const void* at) {
+  bool contains(const void* place) {
+    const auto* const at = static_cast<const char*>(place);
     const std::lock_guard lock(mutex_);
-    return all_.count(at) > 0;
+    auto next = all_.upper_bound(at);
+    return next != all_.begin() && (--next, at < next->first + next->second);
   }
 
  private:
   std::mutex mutex_;
-  std::set<const void*> all_;
+  std::map<const char*, size_t> all_;
 };
 Pinned& pinned() {
   static auto* const instance = new Pinned;
@@ -185,10 +220,9 @@ void trace(const char* what, size_t size) {
 }
 
 void put(cudaStream_t stream, std::function<void()> work) {
-  if (stream_of(stream).recording)
-    stream_of(stream).recorded.push_back(std::move(work));
-  else
-    work();
+  if (stream_of(stream).recording) return stream_of(stream).recorded.push_back(std::move(work));
+  catch_up(stream_of(stream));
+  work();
 }
 
 }  // namespace emulated
@@ -196,6 +230,8 @@ void put(cudaStream_t stream, std::function<void()> work) {
 using emulated::heap;
 using emulated::put;
 using emulated::stream_of;
+
+static emulated::Event& event_of(cudaEvent_t event) { return *reinterpret_cast<emulated::Event*>(event); }
 
 extern "C" {
 
@@ -273,13 +309,13 @@ cudaError_t cudaMallocAsync(void** at, size_t bytes, cudaStream_t stream) {
   return *at ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 cudaError_t cudaFreeAsync(void* at, cudaStream_t stream) {
-  stream_of(stream);
+  emulated::catch_up(stream_of(stream));
   heap().give_back(at);
   return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** at, size_t bytes, unsigned) {
   *at = std::malloc(bytes);
-  emulated::pinned().add(*at);
+  emulated::pinned().add(*at, bytes);
   return *at ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 cudaError_t cudaFreeHost(void* at) {
@@ -294,8 +330,16 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
                                                    : "copy, bytes",
                   bytes);
   if (const cudaError_t error = emulated::state(); error != cudaSuccess) return error;
-  if (kind == cudaMemcpyDeviceToHost && !emulated::pinned().contains(to)) emulated::wait_for_it();
-  put(stream, [=] { std::memmove(to, from, bytes); });
+  // Of other memory of the host's, it keeps but little with what was put on the stream.
+  constexpr size_t kKept = 64 << 10;
+  const bool away = kind == cudaMemcpyHostToDevice, back = kind == cudaMemcpyDeviceToHost;
+  const bool is_pinned = (away || back) && emulated::pinned().contains(away ? from : to);
+  if (!is_pinned && (back || (away && bytes > kKept))) emulated::wait_for_it();
+  const auto work = [=] { std::memmove(to, from, bytes); };
+  if (!stream_of(stream).recording && (is_pinned || (!away && !back && emulated::is_late(stream_of(stream)))))
+    emulated::put_late(stream_of(stream), work);
+  else
+    put(stream, work);
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
@@ -312,25 +356,36 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   delete &stream_of(stream);
   return cudaSuccess;
 }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const std::lock_guard lock(emulated::late());
+  if (emulated::Stream* const other = event_of(event).stream)
+    emulated::put_late(stream_of(stream),
+                       [other, after = event_of(event).after] { emulated::catch_up(*other, after); });
+  return cudaSuccess;
+}
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = reinterpret_cast<cudaEvent_t>(new std::atomic<int>(0));
+  *event = reinterpret_cast<cudaEvent_t>(new emulated::Event);
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  delete reinterpret_cast<std::atomic<int>*>(event);
+  delete &event_of(event);
   return cudaSuccess;
 }
-// What has been queued is done, and not said so at once.
+// What was queued before it is done, and not said so at once.
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  auto& looks = *reinterpret_cast<std::atomic<int>*>(event);
+  std::atomic<int>& looks = event_of(event).looks;
   if (emulated::hangs() || (looks > 0 && looks-- > 0)) return cudaErrorNotReady;
   emulated::trace("wait", 0);
+  const std::lock_guard lock(emulated::late());
+  if (event_of(event).stream) emulated::catch_up(*event_of(event).stream, event_of(event).after);
   return emulated::state();
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  stream_of(stream);
-  *reinterpret_cast<std::atomic<int>*>(event) = 2;
+  emulated::Stream& on = stream_of(stream);
+  const std::lock_guard lock(emulated::late());
+  event_of(event).stream = &on;
+  event_of(event).after = on.done + on.late.size();
+  event_of(event).looks = 2;
   return cudaSuccess;
 }
 
@@ -357,9 +412,10 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
   delete reinterpret_cast<emulated::Work*>(graph);
   return cudaSuccess;
 }
-cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t) {
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
   emulated::trace("recording, entries", reinterpret_cast<emulated::Work*>(graph)->size());
   if (const cudaError_t error = emulated::state(); error != cudaSuccess) return error;
+  emulated::catch_up(stream_of(stream));
   for (const auto& work : *reinterpret_cast<emulated::Work*>(graph)) work();
   return cudaSuccess;
 }

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "lane/cuda/staging.h"
 #include "lane/gpu_patience.h"
 #include "lockstep/devices.h"
 #include "lockstep/error.h"
@@ -79,6 +80,7 @@ CudaLane::CudaLane(int gpu, bool alone) : gpu_(gpu) {
   check_cuda(cuda().cudaDeviceGetDefaultMemPool(&pool_, gpu), "find the memory pool");
   uint64_t keep = std::numeric_limits<uint64_t>::max();  // in a steady state nothing is asked of the driver
   check_cuda(cuda().cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep), "set up the memory pool");
+  staging_ = std::make_unique<CudaStaging>(*this);
 }
 
 CudaLane::Block* CudaLane::take_block() {
@@ -141,39 +143,28 @@ BufferPtr CudaLane::allocate_pinned(int64_t bytes) {
 }
 
 void CudaLane::to_device(void* to, const void* from, int64_t bytes) {
-  if (bytes == 0) return;
-  enter();
-  const auto queueing = this->queueing();
-  check_cuda(cuda().cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream()),
-             "copy to the GPU");
+  if (bytes > 0) staging_->to_device(to, from, bytes);
 }
 
 void CudaLane::to_host(void* to, const void* from, int64_t bytes) {
-  settle(false);  // a copy to memory that is not pinned waits by itself, and looks at nothing
-  if (bytes > 0) {
-    const auto queueing = this->queueing();
-    check_cuda(cuda().cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream()),
-               "copy from the GPU");
-  }
-  wait();
+  ++waits_here;
+  if (bytes > 0) return staging_->to_host(to, from, bytes);
+  settle(false);
+}
+
+void CudaLane::send_to_device(void* to, const void* from, int64_t bytes) {
+  copy(to, from, bytes, cudaMemcpyHostToDevice, "copy to the GPU");
 }
 
 void CudaLane::send_to_host(void* to, const void* from, int64_t bytes, cudaEvent_t then) {
-  enter();
   const auto queueing = this->queueing();
-  check_cuda(cuda().cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream()),
-             "copy from the GPU");
-  check_cuda(cuda().cudaEventRecord(then, stream_), "mark the end of a copy");
+  copy(to, from, bytes, cudaMemcpyDeviceToHost, "copy from the GPU");
+  if (then) check_cuda(cuda().cudaEventRecord(then, stream_), "mark the end of a copy");
 }
 
 void CudaLane::wait_for(cudaEvent_t event) {
-  if (is_watched()) return wait();  // what others do may never end
   ++waits_here;
-  enter();
-  const GpuPatience patience(kAwake);
-  cudaError_t state = cudaSuccess;
-  while ((state = not_kept(cuda().cudaEventQuery(event))) == cudaErrorNotReady) patience.rest(info_.name);
-  check_cuda(state, "wait for the GPU");
+  until(event, false, kAwake);
 }
 
 // An event after all that was queued before, which nobody else uses meanwhile.
@@ -218,18 +209,21 @@ void CudaLane::wait_until_idle(bool all) {
 void CudaLane::settle(bool all) {
   enter();
   const Mark mark(*this);
-  const std::lock_guard lock(watched_mutex_);
+  until(mark.event(), all, kAwakeAlone);
+}
+
+void CudaLane::until(cudaEvent_t event, bool all, std::chrono::microseconds awake) {
+  enter();
   constexpr std::chrono::microseconds kLook(1000);
-  GpuPatience patience(watched_.empty() ? kAwakeAlone : kAwake);
+  GpuPatience patience(is_watched() ? kAwake : awake);
   GpuPatience::Clock::time_point looked = patience.began();
   for (;; patience.rest(info_.name)) {
-    const cudaError_t state = not_kept(cuda().cudaEventQuery(mark.event()));
+    const cudaError_t state = not_kept(cuda().cudaEventQuery(event));
     bool busy = false;
     // Also once at the end: what was given up has ended, too.
-    if (const auto now = GpuPatience::Clock::now();
-        !watched_.empty() && (state != cudaErrorNotReady || now - looked >= kLook)) {
+    if (const auto now = GpuPatience::Clock::now(); state != cudaErrorNotReady || now - looked >= kLook) {
       looked = now;
-      for (Watched* each : watched_) busy |= each->look(patience.began());
+      busy = look(patience.began());
       if (busy) patience.put_off();
     }
     if (state != cudaErrorNotReady && (state != cudaSuccess || !all || !busy))
@@ -240,6 +234,13 @@ void CudaLane::settle(bool all) {
 bool CudaLane::is_watched() {
   const std::lock_guard lock(watched_mutex_);
   return !watched_.empty();
+}
+
+bool CudaLane::look(std::chrono::steady_clock::time_point waiting_since) {
+  const std::lock_guard lock(watched_mutex_);
+  bool busy = false;
+  for (Watched* each : watched_) busy |= each->look(waiting_since);
+  return busy;
 }
 
 void CudaLane::watch(Watched* watched) {
@@ -256,11 +257,14 @@ int64_t CudaLane::waits() { return waits_here; }
 void CudaLane::set_waits(int64_t count) { waits_here = count; }
 
 void CudaLane::copy(void* to, const void* from, int64_t bytes) {
-  if (bytes == 0 || to == from) return;
+  if (to != from) copy(to, from, bytes, cudaMemcpyDeviceToDevice, "copy on the GPU");
+}
+
+void CudaLane::copy(void* to, const void* from, int64_t bytes, cudaMemcpyKind kind, const char* what) {
+  if (bytes == 0) return;
   enter();
   const auto queueing = this->queueing();
-  check_cuda(cuda().cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream()),
-             "copy on the GPU");
+  check_cuda(cuda().cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, stream()), what);
 }
 
 void CudaLane::clear(void* to, int64_t bytes) {

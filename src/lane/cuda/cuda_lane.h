@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -16,6 +17,8 @@
 #include "lane/cuda/api.h"
 
 namespace lockstep {
+
+class CudaStaging;
 
 struct CudaInfo {
   std::string name;                // "NVIDIA H200"
@@ -53,12 +56,13 @@ class CudaLane {
   // Memory of the host that this and every other GPU copies from and to without another copy in between.
   BufferPtr allocate_pinned(int64_t bytes);
 
-  // Host memory may be used again when they return. to_host() waits for all that was queued before.
+  // Memory of the host may be used again when they return. to_host() waits for all that was queued before.
   void to_device(void* to, const void* from, int64_t bytes);
   void to_host(void* to, const void* from, int64_t bytes);
-  // A copy to memory of allocate_pinned() that is on its way, and then the event; and waiting for that, and for nothing
-  // that was queued after it.
-  void send_to_host(void* to, const void* from, int64_t bytes, cudaEvent_t then);
+  // Copies from and to memory of allocate_pinned() that are on their way when they return, and then the event, if one
+  // is given; and waiting for that, and for nothing that was queued after it.
+  void send_to_device(void* to, const void* from, int64_t bytes);
+  void send_to_host(void* to, const void* from, int64_t bytes, cudaEvent_t then = nullptr);
   void wait_for(cudaEvent_t event);
   // Returns when all that was queued before is done; wait_for_all(): and all that others do beside it (Watched).
   void wait() { wait_until_idle(false); }
@@ -109,9 +113,14 @@ class CudaLane {
   static constexpr size_t kBlasBytes = size_t{32} << 20;
 
  private:
+  friend class CudaStaging;
   CudaLane(int gpu, bool alone);
+  void copy(void* to, const void* from, int64_t bytes, cudaMemcpyKind kind, const char* what);
   void wait_until_idle(bool all);
   void settle(bool all);  // the same, which is not counted
+  // Nor is this. Looks all the time for as long as `awake` where nothing is watched.
+  void until(cudaEvent_t event, bool all, std::chrono::microseconds awake);
+  bool look(std::chrono::steady_clock::time_point waiting_since);
   static void set_waits(int64_t count);
   bool is_watched();
   struct Block;
@@ -132,7 +141,8 @@ class CudaLane {
   std::mutex blocks_mutex_;
   Block* free_blocks_ = nullptr;
   std::vector<cudaEvent_t> free_events_;
-  std::mutex watched_mutex_;  // held while a thread waits
+  std::unique_ptr<CudaStaging> staging_;
+  std::mutex watched_mutex_;  // held while they are looked at
   std::vector<Watched*> watched_;
 };
 

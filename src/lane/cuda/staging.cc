@@ -1,0 +1,101 @@
+#include "lane/cuda/staging.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "lane/cuda/cuda_lane.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kSlotBytes = 512 << 10;
+constexpr size_t kUp = 8, kDown = 4;
+// CUDA keeps so little with what it queues, and waits for nothing.
+constexpr int64_t kLittle = 8 << 10;
+// How long the host looks all the time, as for all that a lane has been given.
+constexpr std::chrono::microseconds kAwake(20000);
+
+cudaEvent_t new_event() {
+  cudaEvent_t event = nullptr;
+  check_cuda(cuda().cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event");
+  return event;
+}
+
+void copy(void* to, const void* from, int64_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  check_cuda(cuda().cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, stream),
+             kind == cudaMemcpyDeviceToHost ? "copy from the GPU" : "copy to the GPU");
+}
+
+}  // namespace
+
+// Events that nothing was recorded in are done.
+void CudaStaging::make(Slots& slots, size_t count, bool both) {
+  if (!slots.all.empty()) return;
+  const int64_t bytes = static_cast<int64_t>(count) * kSlotBytes;
+  slots.here = lane_.allocate_pinned(bytes);
+  if (both) slots.there = lane_.allocate(bytes, "what comes from the host");
+  std::vector<Slot> all(count);
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t begin = static_cast<int64_t>(i) * kSlotBytes;
+    all[i] = {slots.here->data() + begin, both ? slots.there->data() + begin : nullptr, new_event(), new_event()};
+    if (!both) continue;
+    const auto queueing = lane_.queueing();
+    check_cuda(cuda().cudaEventRecord(all[i].used, lane_.stream()), "mark memory as there");
+  }
+  slots.all = std::move(all);
+}
+
+void CudaStaging::to_device(void* to, const void* from, int64_t bytes) {
+  lane_.enter();
+  {
+    const auto queueing = lane_.queueing();
+    // (What is recorded is copied when it is replayed, from where it is then.)
+    if (bytes <= kLittle || lane_.recording()) return copy(to, from, bytes, cudaMemcpyHostToDevice, lane_.stream());
+  }
+  const std::lock_guard lock(up_.mutex);
+  if (!stream_) check_cuda(cuda().cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
+  make(up_, kUp, true);
+  for (int64_t begin = 0; begin < bytes; begin += kSlotBytes) {
+    const Slot& slot = up_.all[up_.next++ % kUp];
+    const int64_t some = std::min(kSlotBytes, bytes - begin);
+    lane_.until(slot.copied, false, kAwake);
+    std::memcpy(slot.here, static_cast<const std::byte*>(from) + begin, static_cast<size_t>(some));
+    send(slot, static_cast<std::byte*>(to) + begin, some);
+  }
+}
+
+void CudaStaging::send(const Slot& slot, void* to, int64_t bytes) {
+  const auto queueing = lane_.queueing();
+  check_cuda(cuda().cudaStreamWaitEvent(stream_, slot.used, 0), "wait for memory");
+  copy(slot.there, slot.here, bytes, cudaMemcpyHostToDevice, stream_);
+  check_cuda(cuda().cudaEventRecord(slot.copied, stream_), "mark the end of a copy");
+  const cudaStream_t stream = lane_.stream();
+  check_cuda(cuda().cudaStreamWaitEvent(stream, slot.copied, 0), "wait for a copy");
+  copy(to, slot.there, bytes, cudaMemcpyDeviceToDevice, stream);
+  check_cuda(cuda().cudaEventRecord(slot.used, stream), "mark the end of a copy");
+}
+
+void CudaStaging::to_host(void* to, const void* from, int64_t bytes) {
+  lane_.enter();
+  const std::lock_guard lock(down_.mutex);
+  make(down_, kDown, false);
+  const auto some_at = [&](int64_t begin) { return std::min(kSlotBytes, bytes - begin); };
+  const auto slot_at = [&](int64_t begin) -> const Slot& {
+    return down_.all[static_cast<size_t>(begin / kSlotBytes) % kDown];
+  };
+  const auto ask = [&](int64_t begin) {
+    if (begin >= bytes) return;
+    lane_.send_to_host(slot_at(begin).here, static_cast<const std::byte*>(from) + begin, some_at(begin),
+                       slot_at(begin).copied);
+  };
+  constexpr int64_t kAhead = static_cast<int64_t>(kDown) * kSlotBytes;
+  for (int64_t begin = 0; begin < kAhead; begin += kSlotBytes) ask(begin);
+  for (int64_t begin = 0; begin < bytes; begin += kSlotBytes) {
+    lane_.until(slot_at(begin).copied, false, kAwake);
+    std::memcpy(static_cast<std::byte*>(to) + begin, slot_at(begin).here, static_cast<size_t>(some_at(begin)));
+    ask(begin + kAhead);
+  }
+}
+
+}  // namespace lockstep

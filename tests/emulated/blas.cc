@@ -197,7 +197,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t of, const v
   emulated::last_epilogue = description.epilogue;
   const Layout la = layout(layout_a), lb = layout(layout_b), ld = layout(layout_d);
   emulated::put(stream, [=] {
-    if (algorithm == Algorithm::slow) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    // Longer than another process keeps this one from a processor.
+    if (algorithm == Algorithm::slow) std::this_thread::sleep_for(std::chrono::milliseconds(25));
     const int64_t depth = description.a == CUBLAS_OP_N ? la.cols : la.rows;
     const auto at = [](const Layout& l, bool turned, int64_t row, int64_t col) {
       return turned ? col + row * l.line : row + col * l.line;

@@ -33,6 +33,7 @@ class CudaFunction {
 
 // A pointer as an argument of launch().
 inline void* argument(const void* const& pointer) { return const_cast<void*>(static_cast<const void*>(&pointer)); }
+void* argument(const void* const&& pointer) = delete;  // which would be gone
 
 class CudaCode {
  public:

@@ -11,6 +11,7 @@ namespace {
 
 constexpr int64_t kSlotBytes = 512 << 10;
 constexpr size_t kUp = 8, kDown = 4;
+constexpr int64_t kApart = 256;  // as memory of its own begins
 // CUDA keeps so little with what it queues, and waits for nothing.
 constexpr int64_t kLittle = 8 << 10;
 // How long the host looks all the time, as for all that a lane has been given.
@@ -29,7 +30,6 @@ void copy(void* to, const void* from, int64_t bytes, cudaMemcpyKind kind, cudaSt
 
 }  // namespace
 
-// Events that nothing was recorded in are done.
 void CudaStaging::make(Slots& slots, size_t count, bool both) {
   if (!slots.all.empty()) return;
   const int64_t bytes = static_cast<int64_t>(count) * kSlotBytes;
@@ -44,6 +44,7 @@ void CudaStaging::make(Slots& slots, size_t count, bool both) {
     check_cuda(cuda().cudaEventRecord(all[i].used, lane_.stream()), "mark memory as there");
   }
   slots.all = std::move(all);
+  slots.filled = kSlotBytes;  // none of them has been entered
 }
 
 void CudaStaging::to_device(void* to, const void* from, int64_t bytes) {
@@ -56,24 +57,36 @@ void CudaStaging::to_device(void* to, const void* from, int64_t bytes) {
   const std::lock_guard lock(up_.mutex);
   if (!stream_) check_cuda(cuda().cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
   make(up_, kUp, true);
-  for (int64_t begin = 0; begin < bytes; begin += kSlotBytes) {
-    const Slot& slot = up_.all[up_.next++ % kUp];
-    const int64_t some = std::min(kSlotBytes, bytes - begin);
-    lane_.until(slot.copied, false, kAwake);
-    std::memcpy(slot.here, static_cast<const std::byte*>(from) + begin, static_cast<size_t>(some));
-    send(slot, static_cast<std::byte*>(to) + begin, some);
-  }
+  for (int64_t begin = 0; begin < bytes; begin += kSlotBytes)
+    send(static_cast<std::byte*>(to) + begin, static_cast<const std::byte*>(from) + begin,
+         std::min(kSlotBytes, bytes - begin));
 }
 
-void CudaStaging::send(const Slot& slot, void* to, int64_t bytes) {
+void CudaStaging::find_room(int64_t bytes) {
+  if (up_.filled + bytes <= kSlotBytes) return;
+  const size_t next = (up_.at + 1) % kUp;
+  // (An event that nothing was recorded in is done.)
+  lane_.until(up_.all[next].copied, false, kAwake);
   const auto queueing = lane_.queueing();
-  check_cuda(cuda().cudaStreamWaitEvent(stream_, slot.used, 0), "wait for memory");
-  copy(slot.there, slot.here, bytes, cudaMemcpyHostToDevice, stream_);
+  check_cuda(cuda().cudaEventRecord(up_.all[up_.at].used, lane_.stream()), "mark the end of copies");
+  check_cuda(cuda().cudaStreamWaitEvent(stream_, up_.all[next].used, 0), "wait for memory");
+  up_.at = next;
+  up_.filled = 0;
+}
+
+void CudaStaging::send(void* to, const void* from, int64_t bytes) {
+  find_room(bytes);
+  const Slot& slot = up_.all[up_.at];
+  std::byte* const here = slot.here + up_.filled;
+  std::byte* const there = slot.there + up_.filled;
+  std::memcpy(here, from, static_cast<size_t>(bytes));
+  up_.filled += (bytes + kApart - 1) / kApart * kApart;
+  const auto queueing = lane_.queueing();
+  copy(there, here, bytes, cudaMemcpyHostToDevice, stream_);
   check_cuda(cuda().cudaEventRecord(slot.copied, stream_), "mark the end of a copy");
   const cudaStream_t stream = lane_.stream();
   check_cuda(cuda().cudaStreamWaitEvent(stream, slot.copied, 0), "wait for a copy");
-  copy(to, slot.there, bytes, cudaMemcpyDeviceToDevice, stream);
-  check_cuda(cuda().cudaEventRecord(slot.used, stream), "mark the end of a copy");
+  copy(to, there, bytes, cudaMemcpyDeviceToDevice, stream);
 }
 
 void CudaStaging::to_host(void* to, const void* from, int64_t bytes) {

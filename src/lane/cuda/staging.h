@@ -24,7 +24,7 @@ class CudaStaging {
   void to_host(void* to, const void* from, int64_t bytes);
 
  private:
-  // Pinned memory, for arrays to the GPU with as much of the GPU's. A copy there is in two steps: from `here` to
+  // Pinned memory; of that for copies to the GPU, as much of the GPU's. Such a copy is in two steps: from `here` to
   // `there` on a stream of its own, beside what the lane computes; and from `there` to its place on the lane's stream,
   // which takes 2 us of it and not 14.
   struct Slot {
@@ -37,11 +37,14 @@ class CudaStaging {
     std::mutex mutex;
     BufferPtr here, there;
     std::vector<Slot> all;
-    size_t next = 0;
+    size_t at = 0;       // the one that is being filled
+    int64_t filled = 0;  // so many bytes of it
   };
 
   void make(Slots& slots, size_t count, bool both);
-  void send(const Slot& slot, void* to, int64_t bytes);
+  // Goes on to the next slot to send where this one has not so many bytes left.
+  void find_room(int64_t bytes);
+  void send(void* to, const void* from, int64_t bytes);
 
   CudaLane& lane_;
   cudaStream_t stream_ = nullptr;  // of the first steps

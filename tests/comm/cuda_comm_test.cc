@@ -247,11 +247,12 @@ TEST(CudaComm, WaitEndsWhenThereIsNoUseInIt) {
   } lost;
   CudaLane& lane = *gpu_lane(0);
   const BufferPtr memory = lane.allocate(4);
-  int32_t value = 0;
+  lane.clear(memory->data(), 4);
+  int32_t value = 1;
   lane.watch(&lost);
   EXPECT_THROWS(lane.to_host(&value, memory->data(), 4), CommAborted, "a peer is gone");
+  EXPECT_EQ(value, 1);
   lane.unwatch(&lost);
-  lane.clear(memory->data(), 4);
   lane.to_host(&value, memory->data(), 4);
   EXPECT_EQ(value, 0);
 }

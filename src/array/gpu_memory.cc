@@ -71,7 +71,7 @@ void FloatsSoon::send(const Array& array) {
   const std::lock_guard lock(CpuLane::local().running());  // another thread may be recording what it queues
   if (!s.arrived) {
     lane.enter();
-    check_cuda(cuda().cudaEventCreateWithFlags(&s.arrived, cudaEventDisableTiming), "make an event");
+    s.arrived = new_cuda_event();
   }
   BufferPtr there = gpu_buffer_of(array, array.type(), "send");
   if (!s.here || s.here->size() < there->size()) s.here = lane.allocate_pinned(there->size());

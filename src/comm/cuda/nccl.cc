@@ -66,13 +66,6 @@ bool needs_host(const Operation& operation) {
          (reduces && is_floating(operation.dtype) && operation.reduction != Reduction::sum);
 }
 
-// An event that only tells whether it has come.
-cudaEvent_t new_event() {
-  cudaEvent_t event = nullptr;
-  check_cuda(cuda().cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event");
-  return event;
-}
-
 class NcclComm final : public Comm, private CudaLane::Watched {
  public:
   // `comm` is ready.
@@ -85,7 +78,7 @@ class NcclComm final : public Comm, private CudaLane::Watched {
         comm_(comm) {
     lane_.enter();
     check_cuda(cuda().cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
-    begun_ = new_event();
+    begun_ = new_cuda_event();
     lane_.watch(this);
   }
 
@@ -298,7 +291,7 @@ class NcclComm final : public Comm, private CudaLane::Watched {
     }
     lane_.enter();
     items_.push_back(std::make_unique<Item>());
-    items_.back()->event = new_event();
+    items_.back()->event = new_cuda_event();
     return items_.back().get();
   }
 

@@ -162,6 +162,12 @@ int use_gpu(int gpu) {
   return std::max(std::exchange(current, gpu), 0);
 }
 
+cudaEvent_t new_cuda_event() {
+  cudaEvent_t event = nullptr;
+  check_cuda(cuda().cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event");
+  return event;
+}
+
 void check_compiler(nvrtcResult error, const char* what) {
   if (error != NVRTC_SUCCESS) throw_error("cuda: {}: {}", what, cuda_compiler().nvrtcGetErrorString(error));
 }

@@ -46,6 +46,8 @@ const CudaBlas& cuda_blas();
 // This thread's calls go to that GPU, of those visible, from now on. Returns to which they went before. Nothing else
 // may choose one.
 int use_gpu(int gpu);
+// An event of that GPU's that only tells whether it has come.
+cudaEvent_t new_cuda_event();
 
 // Throw when a call failed, naming the op or the launch where it is known (GpuLaunch): OutOfMemory when memory was
 // short, DeviceLost when the GPU is out of order, else Error; `what` is what was tried.

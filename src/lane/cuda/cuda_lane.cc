@@ -17,8 +17,8 @@ namespace {
 
 thread_local int64_t waits_here = 0;
 
-// How long a wait looks all the time: where others are looked at, too, and where nobody is.
-constexpr std::chrono::microseconds kAwake(500), kAwakeAlone(20000);
+// How long a wait looks all the time where others are looked at, too.
+constexpr std::chrono::microseconds kAwake(500);
 
 // CUDA keeps what a look has found as the last error of this thread, which is no error to whoever asks for that next.
 cudaError_t not_kept(cudaError_t state) {
@@ -178,8 +178,7 @@ class CudaLane::Mark {
         lane.free_events_.pop_back();
       }
     }
-    if (!event_)
-      check_cuda(cuda().cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "make an event to wait for");
+    if (!event_) event_ = new_cuda_event();
     const auto queueing = lane.queueing();
     if (const cudaError_t error = cuda().cudaEventRecord(event_, lane.stream()); error != cudaSuccess) {
       give_back();
@@ -209,7 +208,7 @@ void CudaLane::wait_until_idle(bool all) {
 void CudaLane::settle(bool all) {
   enter();
   const Mark mark(*this);
-  until(mark.event(), all, kAwakeAlone);
+  until(mark.event(), all);
 }
 
 void CudaLane::until(cudaEvent_t event, bool all, std::chrono::microseconds awake) {

@@ -119,7 +119,8 @@ class CudaLane {
   void wait_until_idle(bool all);
   void settle(bool all);  // the same, which is not counted
   // Nor is this. Looks all the time for as long as `awake` where nothing is watched.
-  void until(cudaEvent_t event, bool all, std::chrono::microseconds awake);
+  static constexpr std::chrono::microseconds kAwakeAlone{20000};
+  void until(cudaEvent_t event, bool all = false, std::chrono::microseconds awake = kAwakeAlone);
   bool look(std::chrono::steady_clock::time_point waiting_since);
   static void set_waits(int64_t count);
   bool is_watched();

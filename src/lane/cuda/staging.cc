@@ -1,7 +1,6 @@
 #include "lane/cuda/staging.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 #include "lane/cuda/cuda_lane.h"
@@ -14,19 +13,6 @@ constexpr size_t kUp = 8, kDown = 4;
 constexpr int64_t kApart = 256;  // as memory of its own begins
 // CUDA keeps so little with what it queues, and waits for nothing.
 constexpr int64_t kLittle = 8 << 10;
-// How long the host looks all the time, as for all that a lane has been given.
-constexpr std::chrono::microseconds kAwake(20000);
-
-cudaEvent_t new_event() {
-  cudaEvent_t event = nullptr;
-  check_cuda(cuda().cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event");
-  return event;
-}
-
-void copy(void* to, const void* from, int64_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
-  check_cuda(cuda().cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, stream),
-             kind == cudaMemcpyDeviceToHost ? "copy from the GPU" : "copy to the GPU");
-}
 
 }  // namespace
 
@@ -38,7 +24,8 @@ void CudaStaging::make(Slots& slots, size_t count, bool both) {
   std::vector<Slot> all(count);
   for (size_t i = 0; i < count; ++i) {
     const int64_t begin = static_cast<int64_t>(i) * kSlotBytes;
-    all[i] = {slots.here->data() + begin, both ? slots.there->data() + begin : nullptr, new_event(), new_event()};
+    all[i] = {slots.here->data() + begin, both ? slots.there->data() + begin : nullptr, new_cuda_event(),
+              new_cuda_event()};
     if (!both) continue;
     const auto queueing = lane_.queueing();
     check_cuda(cuda().cudaEventRecord(all[i].used, lane_.stream()), "mark memory as there");
@@ -52,7 +39,7 @@ void CudaStaging::to_device(void* to, const void* from, int64_t bytes) {
   {
     const auto queueing = lane_.queueing();
     // (What is recorded is copied when it is replayed, from where it is then.)
-    if (bytes <= kLittle || lane_.recording()) return copy(to, from, bytes, cudaMemcpyHostToDevice, lane_.stream());
+    if (bytes <= kLittle || lane_.recording()) return lane_.send_to_device(to, from, bytes);
   }
   const std::lock_guard lock(up_.mutex);
   if (!stream_) check_cuda(cuda().cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
@@ -66,7 +53,7 @@ void CudaStaging::find_room(int64_t bytes) {
   if (up_.filled + bytes <= kSlotBytes) return;
   const size_t next = (up_.at + 1) % kUp;
   // (An event that nothing was recorded in is done.)
-  lane_.until(up_.all[next].copied, false, kAwake);
+  lane_.until(up_.all[next].copied);
   const auto queueing = lane_.queueing();
   check_cuda(cuda().cudaEventRecord(up_.all[up_.at].used, lane_.stream()), "mark the end of copies");
   check_cuda(cuda().cudaStreamWaitEvent(stream_, up_.all[next].used, 0), "wait for memory");
@@ -82,11 +69,11 @@ void CudaStaging::send(void* to, const void* from, int64_t bytes) {
   std::memcpy(here, from, static_cast<size_t>(bytes));
   up_.filled += (bytes + kApart - 1) / kApart * kApart;
   const auto queueing = lane_.queueing();
-  copy(there, here, bytes, cudaMemcpyHostToDevice, stream_);
+  check_cuda(cuda().cudaMemcpyAsync(there, here, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream_),
+             "copy to the GPU");
   check_cuda(cuda().cudaEventRecord(slot.copied, stream_), "mark the end of a copy");
-  const cudaStream_t stream = lane_.stream();
-  check_cuda(cuda().cudaStreamWaitEvent(stream, slot.copied, 0), "wait for a copy");
-  copy(to, there, bytes, cudaMemcpyDeviceToDevice, stream);
+  check_cuda(cuda().cudaStreamWaitEvent(lane_.stream(), slot.copied, 0), "wait for a copy");
+  lane_.copy(to, there, bytes);
 }
 
 void CudaStaging::to_host(void* to, const void* from, int64_t bytes) {
@@ -105,7 +92,7 @@ void CudaStaging::to_host(void* to, const void* from, int64_t bytes) {
   constexpr int64_t kAhead = static_cast<int64_t>(kDown) * kSlotBytes;
   for (int64_t begin = 0; begin < kAhead; begin += kSlotBytes) ask(begin);
   for (int64_t begin = 0; begin < bytes; begin += kSlotBytes) {
-    lane_.until(slot_at(begin).copied, false, kAwake);
+    lane_.until(slot_at(begin).copied);
     std::memcpy(static_cast<std::byte*>(to) + begin, slot_at(begin).here, static_cast<size_t>(some_at(begin)));
     ask(begin + kAhead);
   }

@@ -12,7 +12,10 @@
 
 #include <array>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -29,6 +32,47 @@ inline bool slurm_comes_to(const std::function<bool()>& condition) {
 }
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// Has training that was started so many times come as far as two steps in the last of them? Of its own words.
+inline bool trains(const std::string& text, int restarts) {
+  size_t at = 0;
+  for (int i = 0; i < restarts; ++i) {
+    at = text.find("lockstep: going on from step ", at);
+    if (at == text.npos) return false;
+    ++at;
+  }
+  const size_t first = text.find("\nstep ", at);
+  return first != text.npos && contains(text.substr(first + 1), "\nstep ");
+}
+
+// The two processes that train in a folder stand still while this lives: what is to happen to them happens before they
+// are done, however long it takes to tell Slurm.
+class StandingStill {
+ public:
+  explicit StandingStill(const std::string& folder) {
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      const std::string name = entry.path().filename();
+      if (name.find_first_not_of("0123456789") != name.npos) continue;
+      std::ifstream words(entry.path() / "cmdline", std::ios::binary);
+      std::string program, command;
+      std::getline(words, program, '\0');
+      std::getline(words, command, '\0');
+      const std::string rest{std::istreambuf_iterator<char>(words), {}};
+      if (program.ends_with("lockstep") && command == "train" && contains(rest, folder))
+        pids_.push_back(std::stoi(name));
+    }
+    for (const pid_t pid : pids_) ::kill(pid, SIGSTOP);
+    EXPECT_EQ(pids_.size(), 2u) << "processes train in " << folder;
+  }
+  ~StandingStill() {
+    for (const pid_t pid : pids_) ::kill(pid, SIGCONT);
+  }
+  StandingStill(const StandingStill&) = delete;
+  StandingStill& operator=(const StandingStill&) = delete;
+
+ private:
+  std::vector<pid_t> pids_;
+};
 
 // What cluster.sh starts. It ends when its input does, so also when this program is killed.
 class SlurmCluster {

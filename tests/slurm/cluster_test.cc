@@ -101,19 +101,9 @@ class TrainingOnSlurm : public OnSlurm {
     return submit(name, kLayout + flags, train_command(name, steps));
   }
 
-  // Waits until training has come as far as a number of steps beyond where it went on from, in start `restart`.
-  bool trains(const std::string& name, int restart) {
-    return slurm_comes_to([&] {
-      const std::string text = printed(name);
-      size_t at = 0;
-      for (int i = 0; i < restart; ++i) {
-        at = text.find("lockstep: going on from step ", at);
-        if (at == text.npos) return false;
-        ++at;
-      }
-      const size_t first = text.find("\nstep ", at);
-      return first != text.npos && text.find("\nstep ", first + 1) != text.npos;
-    });
+  // Waits until training has come as far as some steps beyond where it went on from, in start `restart`.
+  bool comes_to_train(const std::string& name, int restart) {
+    return comes_true([&] { return trains(printed(name), restart); }, std::chrono::minutes(2));
   }
 };
 
@@ -123,21 +113,30 @@ class TrainingOnSlurm : public OnSlurm {
 TEST_F(TrainingOnSlurm, ThatIsPushedBackGoesOnToTheSameWeights) {
   train_undisturbed();
   const std::string id = submit_training("run", {"--partition", "graceful"});
-  ASSERT_TRUE(trains("run", 0)) << printed("run");
-  const std::string urgent =
-      submit_words({"--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=true"});
-  ASSERT_TRUE(starts_again(id, 1)) << printed("run");
+  ASSERT_TRUE(comes_to_train("run", 0)) << printed("run");
+  std::string urgent;
+  {
+    const StandingStill run(checkpoints("run"));  // Slurm wakes whom it asks to end
+    urgent = submit_words({"--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=true"});
+    ASSERT_TRUE(starts_again(id, 1)) << printed("run");
+  }
   EXPECT_EQ(end_of(urgent), "COMPLETED");
   expect_contains(printed("run"), "lockstep: stopped by ");
   expect_contains(printed("run"), "lockstep: exit code 143; the job goes back into the queue (restart 1)");
 
-  ASSERT_TRUE(trains("run", 1)) << printed("run");
-  EXPECT_EQ(run_program({"scancel", "--signal=USR1", id}).code, 0);
+  ASSERT_TRUE(comes_to_train("run", 1)) << printed("run");
+  {
+    const StandingStill run(checkpoints("run"));
+    EXPECT_EQ(run_program({"scancel", "--signal=USR1", id}).code, 0);
+  }
   ASSERT_TRUE(starts_again(id, 2)) << printed("run");
   expect_contains(printed("run"), "lockstep: exit code 75; the job goes back into the queue (restart 2)");
 
-  ASSERT_TRUE(trains("run", 2)) << printed("run");
-  EXPECT_EQ(run_program({"scontrol", "requeue", id}).code, 0);
+  ASSERT_TRUE(comes_to_train("run", 2)) << printed("run");
+  {
+    const StandingStill run(checkpoints("run"));
+    EXPECT_EQ(run_program({"scontrol", "requeue", id}).code, 0);
+  }
   ASSERT_TRUE(starts_again(id, 3)) << printed("run");
 
   EXPECT_EQ(end_of(id), "COMPLETED") << printed("run");
@@ -146,7 +145,7 @@ TEST_F(TrainingOnSlurm, ThatIsPushedBackGoesOnToTheSameWeights) {
 
 TEST_F(TrainingOnSlurm, ThatIsCancelledLeavesACheckpointAndStaysAway) {
   const std::string id = submit_training("run");
-  ASSERT_TRUE(trains("run", 0)) << printed("run");
+  ASSERT_TRUE(comes_to_train("run", 0)) << printed("run");
   EXPECT_EQ(run_program({"scancel", id}).code, 0);
   EXPECT_EQ(end_of(id), "CANCELLED");
   EXPECT_EQ(sight(id)->restarts, 0);
@@ -156,20 +155,21 @@ TEST_F(TrainingOnSlurm, ThatIsCancelledLeavesACheckpointAndStaysAway) {
 // The node is gone with all it ran. Slurm would see that after its SlurmdTimeout; here, as where something watches the
 // nodes, it is told.
 TEST_F(TrainingOnSlurm, OnANodeThatIsLostGoesOnOrEndsAsAsked) {
-  constexpr int kLong = 4 * kSteps;  // 600 took three seconds, in which a busy machine has not lost the node yet
-  train_undisturbed(kLong);
-  // The one that ends by itself comes last, so that it still trains when the node goes.
+  train_undisturbed();
   const std::string once = submit("once", {"--nodes", "2", "--cpus-per-task", "4"}, train_command("once", 1'000'000));
-  const bool first = trains("once", 0);
-  const std::string again = submit_training("again", {}, kLong);
-  const bool both = first && trains("again", 0);
-  SlurmCluster::instance().tell("kill 127.0.0.2");
-  ASSERT_TRUE(both) << printed("again") << printed("once");
-  if (!long_tests()) {
-    EXPECT_EQ(run_program({"scontrol", "update", "NodeName=127.0.0.2", "State=DOWN", "Reason=test"}).code, 0);
+  const bool first = comes_to_train("once", 0);
+  const std::string again = submit_training("again");
+  const bool both = first && comes_to_train("again", 0);
+  {
+    const StandingStill run(checkpoints("again"));  // the other one is to name who was lost
+    SlurmCluster::instance().tell("kill 127.0.0.2");
+    ASSERT_TRUE(both) << printed("again") << printed("once");
+    if (!long_tests()) {
+      EXPECT_EQ(run_program({"scontrol", "update", "NodeName=127.0.0.2", "State=DOWN", "Reason=test"}).code, 0);
+    }
+    EXPECT_EQ(end_of(once), "NODE_FAIL");
+    EXPECT_TRUE(slurm_comes_to([&] { return sight(again)->restarts == 1; }));
   }
-  EXPECT_EQ(end_of(once), "NODE_FAIL");
-  EXPECT_TRUE(slurm_comes_to([&] { return sight(again)->restarts == 1; }));
   SlurmCluster::instance().tell("start 127.0.0.2");
   EXPECT_TRUE(starts_again(again, 1)) << printed("again");
   EXPECT_EQ(end_of(again), "COMPLETED") << printed("again");
@@ -186,7 +186,7 @@ TEST_F(TrainingOnSlurm, WhoseTimeIsUpIsWarnedAndGoesOn) {
              train_command("run", steps));
   ASSERT_TRUE(starts_again(id, 1)) << printed("run");
   expect_contains(printed("run"), "lockstep: stopped by ");
-  ASSERT_TRUE(trains("run", 1)) << printed("run");
+  ASSERT_TRUE(comes_to_train("run", 1)) << printed("run");
 }
 
 }  // namespace

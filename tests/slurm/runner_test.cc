@@ -1,4 +1,5 @@
 // `lockstep apply --on slurm` and its kin, on a real Slurm.
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "jobs/runner.h"
@@ -58,6 +59,25 @@ class JobsOnSlurm : public OnSlurm {
     return slurm_comes_to([&] { return state_of(name) == state; });
   }
 
+  // What the first replicas have printed, in all their starts.
+  std::string printed_by_first() const {
+    std::map<std::string, std::string> all;
+    std::error_code error;  // a folder that is not there yet, or not any more
+    const std::filesystem::recursive_directory_iterator files(dir_.path() + "/state", error), end;
+    if (error) return "";
+    for (auto file = files; file != end; file.increment(error)) {
+      if (error) break;
+      const std::string path = file->path();
+      if (path.ends_with("-0.log")) all[path] = read_text(path);
+    }
+    std::string out;
+    for (const auto& [path, text] : all) out += text;
+    return out;
+  }
+  bool comes_to_train(int restart) const {
+    return comes_true([&] { return trains(printed_by_first(), restart); }, std::chrono::minutes(2));
+  }
+
   std::vector<std::string> applied_;
 };
 
@@ -99,23 +119,29 @@ TEST_F(JobsOnSlurm, GoOnAfterSuspendAndRequeueToTheSameWeights) {
       RunningProgram(Words{program_path(), "launch", "-n", "2", "--"} + train_command("wanted", 600)).wait();
   ASSERT_EQ(wanted.exit_code, 0) << wanted.err;
   apply("mnist", "OnFailure", train_command("run", 600));
-  const auto says = [&](const std::string& text) {
-    return slurm_comes_to([&] { return contains(on_slurm({"logs", "mnist"}).out, text); });
-  };
-  ASSERT_TRUE(says("\nstep "));
-  EXPECT_EQ(shown({"suspend", "mnist"}), "jaxjob.kubeflow.org/mnist suspended\n");
+  ASSERT_TRUE(comes_to_train(0)) << printed_by_first();
+  {
+    const StandingStill run(checkpoints("run"));  // Slurm wakes whom it asks to end
+    expect_contains(shown({"logs", "mnist"}), "\nstep ");
+    EXPECT_EQ(shown({"suspend", "mnist"}), "jaxjob.kubeflow.org/mnist suspended\n");
+  }
   EXPECT_EQ(state_of("mnist"), "Suspended");
   EXPECT_EQ(shown({"get", "pods"}), "");
   EXPECT_EQ(shown({"resume", "mnist"}), "jaxjob.kubeflow.org/mnist resumed\n");
-  ASSERT_TRUE(comes_to("mnist", "Running"));
-  ASSERT_TRUE(says("lockstep: going on from step "));
+  ASSERT_TRUE(comes_to_train(1)) << printed_by_first();
+  std::string number;
+  {
+    const StandingStill run(checkpoints("run"));
+    ASSERT_TRUE(comes_to("mnist", "Running"));
+    expect_contains(shown({"logs", "mnist"}), "lockstep: going on from step ");
 
-  // As a warning before the time is up, and as whoever runs the cluster may do.
-  const std::string text = shown({"events"});
-  const std::string id = text.substr(text.rfind("it is Slurm's job ") + std::string("it is Slurm's job ").size());
-  const std::string number = id.substr(0, id.find_first_not_of("0123456789"));
-  EXPECT_EQ(run_program({"scancel", "--signal=USR1", number}).code, 0);
-  ASSERT_TRUE(comes_to("mnist", "Restarting")) << text;
+    // As a warning before the time is up, and as whoever runs the cluster may do.
+    const std::string text = shown({"events"});
+    const std::string id = text.substr(text.rfind("it is Slurm's job ") + std::string("it is Slurm's job ").size());
+    number = id.substr(0, id.find_first_not_of("0123456789"));
+    EXPECT_EQ(run_program({"scancel", "--signal=USR1", number}).code, 0);
+  }
+  ASSERT_TRUE(comes_to("mnist", "Restarting")) << shown({"events"});
   ASSERT_TRUE(starts_again(number, 1));
   ASSERT_TRUE(comes_to("mnist", "Succeeded")) << shown({"describe", "job/mnist"});
   expect_contains(shown({"logs", "mnist", "--previous"}), "lockstep: stopped by ");

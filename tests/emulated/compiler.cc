@@ -73,10 +73,9 @@ void compile(Program& program) {
     fs::copy(folder.path, fs::path(keep) / folder.path.filename(), fs::copy_options::recursive);
   const std::string in = folder.path.string();
   // No multiply-add in one rounding, as is asked of CUDA's.
-  const std::string command =
-      std::string("env -u LD_PRELOAD " EMULATED_CXX
-                  " -std=c++20 -O1 -w -fPIC -shared -ffp-contract=off -fno-strict-aliasing -I") +
-      in + " -I" EMULATED_FOLDER " -include device.h -o " + in + "/kernel.so " + in + "/kernel.cc 2> " + in + "/log";
+  const std::string command = "env -u LD_PRELOAD " EMULATED_CXX " " EMULATED_FLAGS " -shared -I" + in +
+                              " -I" EMULATED_PRECOMPILED " -I" EMULATED_FOLDER " -include device.h -o " + in +
+                              "/kernel.so " + in + "/kernel.cc 2> " + in + "/log";
   const int status = std::system(command.c_str());
   program.log = content(folder.path / "log");
   if (status != 0) return;

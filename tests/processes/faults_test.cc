@@ -62,7 +62,8 @@ TEST(Fault, ProcessesOfSeveralLanesAreNamedAsProcesses) {
   for (const char* const collectives : {"auto", "gloo"}) {
     for (const int victim : {0, 1}) {
       SCOPED_TRACE(fmt::format("{} {}", collectives, victim));
-      Processes job(2, {.variables = {"LOCKSTEP_CPU_LANES=2", fmt::format("LOCKSTEP_COLLECTIVES={}", collectives)},
+      Processes job(2, {.variables = {"LOCKSTEP_CPU_LANES=2", fmt::format("LOCKSTEP_COLLECTIVES={}", collectives),
+                                      "LOCKSTEP_HEARTBEAT_TIMEOUT=2"},
                         .command = train_words(kRun + Words{"--devices", "2", "--zero", "3"})});
       ASSERT_TRUE(job.reach(3)) << job.wait(0).err;
       job.send(victim, SIGKILL);

@@ -57,7 +57,7 @@ one() {
     0) ;;
     99) said="$(grep -c '^========= .*\(Invalid\|Uninitialized\|Race\|hazard\|Error\|error\)' "$log" || true) lines of findings: see $log" ;;
     124 | 137) said="not done after $limit s: see $log" ;;
-    9) said="ended by the system, most often for memory (fewer at a time: GPU_JOBS): see $log" ;;
+    9) said="ended by a signal, perhaps for want of memory (fewer at a time: GPU_JOBS): see $log" ;;
     *) [ "$said" = "nothing ran: see $log" ] || said="FAILED ($status): see $log" ;;
   esac
   printf '%-8s %-10s %5d s  %s\n' "$name" "$tool" $((SECONDS - begin)) "$said"

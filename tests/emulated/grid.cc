@@ -29,8 +29,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Not a power of two: the ends of all stacks would share a few lines of the cache.
-constexpr size_t kStack = (128 << 10) + 9 * 64;
+constexpr size_t kStack = 128 << 10;
 constexpr unsigned kSideBySide = 256;  // blocks
 constexpr int kSpoilt = 0xff;          // floats of such bytes are NaN
 constexpr std::chrono::seconds kPatience(120);

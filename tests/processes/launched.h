@@ -67,14 +67,11 @@ class LaunchedJob {
  private:
   std::vector<pid_t> children() const {
     std::vector<pid_t> out;
-    std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
-      const std::string name = entry.path().filename();
-      if (name.find_first_not_of("0123456789") != name.npos) continue;
+    for (const pid_t pid : all_processes()) {
       std::string text;
-      std::getline(std::ifstream(entry.path() / "stat"), text);
+      std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), text);
       const size_t at = text.rfind(") ");
-      if (at != text.npos && std::atoi(text.c_str() + at + 4) == program_.pid()) out.push_back(std::stoi(name));
+      if (at != text.npos && std::atoi(text.c_str() + at + 4) == program_.pid()) out.push_back(pid);
     }
     return out;
   }

@@ -50,16 +50,13 @@ inline bool trains(const std::string& text, int restarts) {
 class StandingStill {
  public:
   explicit StandingStill(const std::string& folder) {
-    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-      const std::string name = entry.path().filename();
-      if (name.find_first_not_of("0123456789") != name.npos) continue;
-      std::ifstream words(entry.path() / "cmdline", std::ios::binary);
+    for (const pid_t pid : all_processes()) {
+      std::ifstream words(fmt::format("/proc/{}/cmdline", pid), std::ios::binary);
       std::string program, command;
       std::getline(words, program, '\0');
       std::getline(words, command, '\0');
       const std::string rest{std::istreambuf_iterator<char>(words), {}};
-      if (program.ends_with("lockstep") && command == "train" && contains(rest, folder))
-        pids_.push_back(std::stoi(name));
+      if (program.ends_with("lockstep") && command == "train" && contains(rest, folder)) pids_.push_back(pid);
     }
     for (const pid_t pid : pids_) ::kill(pid, SIGSTOP);
     EXPECT_EQ(pids_.size(), 2u) << "processes train in " << folder;

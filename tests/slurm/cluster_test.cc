@@ -91,14 +91,14 @@ class TrainingOnSlurm : public OnSlurm {
   const Words kLayout = {"--nodes", "2", "--cpus-per-task", "4", "--time", "60", "--requeue"};
 
   // What a run that nobody disturbs comes to.
-  void train_undisturbed(int steps = kSteps) {
+  void train_undisturbed() {
     const RunningProgram::Result result =
-        RunningProgram(Words{program_path(), "launch", "-n", "2", "--"} + train_command("wanted", steps)).wait();
+        RunningProgram(Words{program_path(), "launch", "-n", "2", "--"} + train_command("wanted", kSteps)).wait();
     ASSERT_EQ(result.exit_code, 0) << result.err;
   }
 
-  std::string submit_training(const std::string& name, const Words& flags = {}, int steps = kSteps) {
-    return submit(name, kLayout + flags, train_command(name, steps));
+  std::string submit_training(const std::string& name, const Words& flags = {}) {
+    return submit(name, kLayout + flags, train_command(name, kSteps));
   }
 
   // Waits until training has come as far as some steps beyond where it went on from, in start `restart`.
@@ -161,7 +161,7 @@ TEST_F(TrainingOnSlurm, OnANodeThatIsLostGoesOnOrEndsAsAsked) {
   const std::string again = submit_training("again");
   const bool both = first && comes_to_train("again", 0);
   {
-    const StandingStill run(checkpoints("again"));  // the other one is to name who was lost
+    const StandingStill run(checkpoints("again"));  // `once` goes on, and names who was lost
     SlurmCluster::instance().tell("kill 127.0.0.2");
     ASSERT_TRUE(both) << printed("again") << printed("once");
     if (!long_tests()) {

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
@@ -71,6 +72,16 @@ inline bool comes_true(const std::function<bool()>& condition, std::chrono::seco
     ::poll(nullptr, 0, static_cast<int>(pause.count()));
   }
   return true;
+}
+
+// All processes of this machine.
+inline std::vector<pid_t> all_processes() {
+  std::vector<pid_t> out;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") == name.npos) out.push_back(std::stoi(name));
+  }
+  return out;
 }
 
 // A program that is running: what it prints can be read, and signals sent, meanwhile.

@@ -8,10 +8,10 @@
 #   benchmarks/gpu.sh table [FILE]    the table of lines that `time` has kept, of standard input without a file
 #
 # BUILD is the folder of a build with its tests and benchmarks; build, if it is not given.
-# Of the environment: GPU_LIMIT, the seconds a piece of a suite may take (1800); GPU_TOOLS, which tools (plain memcheck
-# racecheck initcheck); GPU_SUITES, which suites (all); GPU_JOBS, the pieces at a time (one for every two cores);
-# GPU_CASES, GPU_PRECISIONS and GPU_BATCHES, what is timed (as of benchmarks/epochs.cc); GPU_PLATFORM, where ours is
-# (cuda); GPU_LOGS, the folder for what is printed (BUILD/gpu).
+# Of the environment: GPU_LIMIT, the seconds a piece of a suite may take (1800); GPU_TOOLS, which tools (memcheck
+# racecheck initcheck; plain: none of them); GPU_SUITES, which suites (all); GPU_JOBS, the pieces at a time (one for every
+# two cores, of racecheck one for 24 GB of memory at most); GPU_CASES, GPU_PRECISIONS and GPU_BATCHES, what is timed (as
+# of benchmarks/epochs.cc); GPU_PLATFORM, where ours is (cuda); GPU_LOGS, the folder for what is printed (BUILD/gpu).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -20,21 +20,23 @@ die() { echo "gpu.sh: $*" >&2; exit 2; }
 # Suites, one a line: name, environment, program, tests, and in how many pieces. Those of training read MNIST from the
 # cache. (racecheck loses track of kernels that several threads start: "failure to track a kernel launch". And some
 # kernels of cuBLASLt's, nvjet_*, write by bulk copies behind barriers in memory, of which initcheck sees no write and
-# racecheck no order: tests that are given one of those are left out.)
+# racecheck no order: tests that are given one of those are left out. racecheck also keeps what it has followed for as
+# long as a process lives, up to a GB in two seconds: more and smaller pieces for it.)
 suites() {
-  local race= bulk=
+  local race= bulk= more=1
+  [ "$1" != racecheck ] || more=4
   [ "$1" != racecheck ] || race=-Jit.CallsFromSeveralThreadsAgree bulk=-NanOnGpu.IsHandedOn
   [ "$1" != initcheck ] || bulk=-NanOnGpu.IsHandedOn:EpiloguesOnGpu.TakeABiasThatLiesAnywhere
   cat <<END
 lane LOCKSTEP_PLATFORM=cpu test_lane *Gpu* 1
-plan LOCKSTEP_PLATFORM=cpu test_plan *Gpu*$bulk 3
-rows LOCKSTEP_CUDA_MATH=full test_rows *Gpu* 2
-comm LOCKSTEP_PLATFORM=cpu test_comm *Cuda*:*Nccl*:*Gpu* 2
+plan LOCKSTEP_PLATFORM=cpu test_plan *Gpu*$bulk $((3 * more))
+rows LOCKSTEP_CUDA_MATH=full test_rows *Gpu* $((2 * more))
+comm LOCKSTEP_PLATFORM=cpu test_comm *Cuda*:*Nccl*:*Gpu* $((2 * more))
 data LOCKSTEP_PLATFORM=cuda test_data *Loader* 1
 train LOCKSTEP_PLATFORM=cuda test_train FitOnGpu.* 1
-array LOCKSTEP_PLATFORM=cuda test_array *$race 2
-spmd LOCKSTEP_PLATFORM=cuda test_spmd * 4
-golden LOCKSTEP_PLATFORM=cuda test_training *olden* 2
+array LOCKSTEP_PLATFORM=cuda test_array *$race $((2 * more))
+spmd LOCKSTEP_PLATFORM=cuda test_spmd * $((4 * more))
+golden LOCKSTEP_PLATFORM=cuda test_training *olden* $((2 * more))
 END
 }
 
@@ -70,7 +72,14 @@ check() {
   sanitizer=$(command -v compute-sanitizer || true)
   found=${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer
   if [ -z "$sanitizer" ] && [ -x "$found" ]; then sanitizer=$found; fi
-  read -ra tools <<<"${GPU_TOOLS:-plain memcheck racecheck initcheck}"
+  # As they are first, and to the end, whatever the tools: that measures which of the libraries' kernels are to be used,
+  # and remembers it. Under a tool every candidate would be tried, at its pace and in its memory, and the wrong one kept.
+  read -ra tools <<<"${GPU_TOOLS:-memcheck racecheck initcheck}"
+  local tool
+  for tool in "${tools[@]}"; do
+    case $tool in plain | memcheck | racecheck | initcheck) ;; *) die "GPU_TOOLS: no tool \"$tool\"; there are plain, memcheck, racecheck and initcheck" ;; esac
+  done
+  tools=(plain "${tools[@]/#plain/}")
   if [ -z "$sanitizer" ] && [ ${#runner[@]} -eq 0 ]; then
     echo "compute-sanitizer is not there: tests as they are only"
     tools=(plain)
@@ -82,8 +91,12 @@ check() {
   fi
   mkdir -p "$logs"
   rm -f "$logs"/*.log "$logs/failed"
-  local jobs=${GPU_JOBS:-$((($(nproc) + 1) / 2))} tool name variable program filter pieces piece
+  local name variable program filter pieces piece jobs fit
+  fit=$(awk '/^MemAvailable:/ {print int($2 / 24e6)}' /proc/meminfo)
   for tool in "${tools[@]}"; do
+    [ -n "$tool" ] || continue
+    jobs=${GPU_JOBS:-$((($(nproc) + 1) / 2))}
+    if [ "$tool" = racecheck ] && [ -z "${GPU_JOBS:-}" ] && [ "$fit" -lt "$jobs" ]; then jobs=$((fit > 1 ? fit : 1)); fi
     while read -r name variable program filter pieces; do
       if [ -n "${GPU_SUITES:-}" ] && [[ " $GPU_SUITES " != *" $name "* ]]; then continue; fi
       if [ ! -x "$build/tests/$program" ]; then
@@ -95,6 +108,7 @@ check() {
         one "$tool" "$name$([ "$pieces" = 1 ] || echo "$((piece + 1))")" "$variable" "$build/tests/$program" "$filter" "$logs" "$piece" "$pieces" &
       done
     done < <(suites "$tool")
+    [ "$tool" != plain ] || wait
   done
   wait
   [ ! -e "$logs/failed" ] || { echo "not all is well"; exit 1; }

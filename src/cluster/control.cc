@@ -19,6 +19,9 @@ using std::chrono::nanoseconds;
 
 constexpr nanoseconds kLongestCall = std::chrono::hours(24 * 365);
 constexpr nanoseconds kReconnectPause = std::chrono::milliseconds(50);
+// Of refused connections, before a coordinator that cannot come back is given up: what stands between (a service
+// without an endpoint for a moment) may refuse them, too.
+constexpr nanoseconds kDeserted = std::chrono::seconds(1);
 constexpr nanoseconds kLeaveTimeout = std::chrono::seconds(1);
 constexpr nanoseconds kFailureComes = std::chrono::seconds(2);
 constexpr nanoseconds kAnswersCome = std::chrono::seconds(1);
@@ -260,11 +263,17 @@ Control::Ending Control::lost_coordinator(const std::string& why) const {
 
 std::optional<Control::Ending> Control::beat_until_the_end() {
   Clock::time_point answered = Clock::now();
+  std::optional<Clock::time_point> deserted;  // since when nobody has been listening there
   while (true) {
     const nanoseconds left = answered + options_.heartbeat_timeout - Clock::now();
     const Answer answer = left > nanoseconds(0)
                               ? channel_->call(request(request::Heartbeat{current_progress()}), left)
                               : Answer{.outcome = Outcome::unreachable, .text = "there was no answer in time"};
+    if (!answer.nobody_listens) {
+      deserted.reset();
+    } else if (!deserted) {
+      deserted = Clock::now();
+    }
     switch (answer.outcome) {
       case Outcome::over:
         return std::nullopt;
@@ -273,6 +282,9 @@ std::optional<Control::Ending> Control::beat_until_the_end() {
       case Outcome::unreachable: {
         if (pause({})) return std::nullopt;
         if (const auto known = failure()) return Ending{*known, true};
+        if (deserted && Clock::now() - *deserted >= kDeserted)
+          return lost_coordinator(
+              fmt::format("lost: nobody has been listening there for {}; it has ended", describe(kDeserted)));
         if (Clock::now() - answered < options_.heartbeat_timeout) {
           if (pause(kReconnectPause)) return std::nullopt;
           break;

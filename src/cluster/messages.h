@@ -157,6 +157,7 @@ struct Answer {
   std::vector<std::pair<std::string, std::string>> entries = {};  // of a directory
   std::vector<Peer> peers = {};                                   // of all processes, to a registration
   std::optional<Failure> failure = {};                            // where the outcome is `failed`
+  bool nobody_listens = false;  // where it is `unreachable`: at the coordinator's address, which is not sent
 };
 
 }  // namespace lockstep

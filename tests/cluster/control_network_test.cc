@@ -262,6 +262,35 @@ TEST(ControlNetwork, SilentlyBrokenNetworkIsNoticedAtBothEnds) {
   waiting.get();
 }
 
+// Connections that are refused for a moment are no sign of a coordinator's end.
+TEST(ControlNetwork, WireThatIsMendedAtOnceIsNoFailure) {
+  ControlJob::Options options = over_network(2);
+  options.left_out = 1;
+  ControlJob job(options);
+  auto wire = std::make_unique<Wire>(job.port());
+  const int port = wire->port();
+  JoinOptions far = job.join_options(1);
+  far.coordinator.port = port;
+  const auto worker = join_control(far);
+  job.wait();
+  wire.reset();
+  wire = std::make_unique<Wire>(job.port(), port);
+  ASSERT_EQ(wire->port(), port);
+  const auto answers = [&] {
+    try {
+      worker->set("here", "yes");
+      return true;
+    } catch (const CommError&) {  // while there is no connection
+      return false;
+    }
+  };
+  for (int tries = 0; tries < 10 && !answers(); ++tries) {
+  }
+  EXPECT_EQ(job[0].try_get("here"), "yes");
+  EXPECT_EQ(worker->failure(), std::nullopt);
+  EXPECT_EQ(job[0].failure(), std::nullopt);
+}
+
 TEST(ControlNetwork, CoordinatorThatEndsTellsThoseWhoComeToAsk) {
   const auto host = std::make_shared<CoordinatorHost>(
       CoordinatorOptions{.process_count = 2, .version = LOCKSTEP_VERSION, .heartbeat_timeout = kGenerous});

@@ -27,10 +27,12 @@ class TestSocket {
 
   int fd() const { return fd_; }
 
-  // At any free port, which is returned.
-  int listen() {
-    sockaddr_in address = loopback(0);
+  // At that port, 0: at any free one. Returns it, or -1.
+  int listen(int port = 0) {
+    sockaddr_in address = loopback(port);
     socklen_t size = sizeof(address);
+    const int yes = 1;  // connections that have just ended are no obstacle
+    ::setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
     if (::bind(fd_, reinterpret_cast<sockaddr*>(&address), size) != 0 || ::listen(fd_, 64) != 0 ||
         ::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size) != 0)
       return -1;
@@ -67,7 +69,7 @@ class TestSocket {
 // A wire between a client and a server that can be cut without either of them being told.
 class Wire {
  public:
-  explicit Wire(int to) : port_(door_.listen()), to_(to), thread_([this] { run(); }) {}
+  explicit Wire(int to, int port = 0) : port_(door_.listen(port)), to_(to), thread_([this] { run(); }) {}
   ~Wire() {
     ended_ = true;
     thread_.join();

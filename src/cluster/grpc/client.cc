@@ -27,6 +27,7 @@ constexpr milliseconds kFirstPause(10), kLongestPause(200);
 constexpr milliseconds kQuiet(3000);  // of trying, before a line in the log
 constexpr milliseconds kResolveAttempt(5000);
 constexpr int kConnectMs = 3000;  // for one attempt
+constexpr milliseconds kKnock(500);
 
 // Once per process: it is the same for all of them.
 void log_proxies(const LogLine& log) {
@@ -56,7 +57,10 @@ class NetworkChannel : public ControlChannel {
   Answer call(const Request& request, nanoseconds timeout) override {
     if (std::holds_alternative<request::Register>(request.what)) return find_and_register(request);
     const std::shared_ptr<control::Control::Stub> stub = current();
-    return stub ? converse(*stub, request, timeout).answer : unreachable("there is no connection");
+    if (!stub) return unreachable("there is no connection");
+    Reply reply = converse(*stub, request, timeout);
+    if (reply.again) reply.answer.nobody_listens = nobody_listens(timeout);
+    return std::move(reply.answer);
   }
 
   void close() override {
@@ -79,6 +83,18 @@ class NetworkChannel : public ControlChannel {
   std::shared_ptr<control::Control::Stub> current() {
     const std::lock_guard lock(mutex_);
     return stub_;
+  }
+
+  // Where the coordinator was. gRPC tells why it has no connection in words only.
+  bool nobody_listens(nanoseconds timeout) {
+    std::string number;
+    {
+      const std::lock_guard lock(mutex_);
+      number = number_;
+    }
+    const milliseconds wait = std::clamp(std::chrono::duration_cast<milliseconds>(timeout), milliseconds(1), kKnock);
+    return !number.empty() &&
+           detail::knock(number, options_.coordinator.port, wait).result == detail::Knock::Result::refused;
   }
 
   std::shared_ptr<control::Control::Stub> connect(const std::string& number) const {
@@ -124,6 +140,7 @@ class NetworkChannel : public ControlChannel {
           const auto stub = connect(number);
           const std::lock_guard lock(mutex_);
           stub_ = stub;
+          number_ = number;
         }
         const nanoseconds rest = deadline - Clock::now();
         std::get<request::Register>(request.what).timeout = rest;
@@ -197,6 +214,7 @@ class NetworkChannel : public ControlChannel {
   std::condition_variable changed_;
   bool closed_ = false;
   std::shared_ptr<control::Control::Stub> stub_;
+  std::string number_;  // that it leads to
   std::set<grpc::ClientContext*> active_;
 };
 

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/training.h"
+#include "support/variable.h"
 
 namespace lockstep {
 namespace {
@@ -9,16 +10,7 @@ namespace {
 // A folder of jobs that belong to this test alone, and are gone after it.
 class Jobs : public testing::Test {
  protected:
-  void SetUp() override {
-    ::setenv("LOCKSTEP_STATE_DIR", (dir_.path() + "/state").c_str(), 1);
-    ::setenv("LOCKSTEP_DAEMON_IDLE", "1", 1);
-    ::unsetenv("LOCKSTEP_ON");
-  }
-  void TearDown() override {
-    run_lockstep({"delete", "--all", "-A"});
-    ::unsetenv("LOCKSTEP_STATE_DIR");
-    ::unsetenv("LOCKSTEP_DAEMON_IDLE");
-  }
+  void TearDown() override { run_lockstep({"delete", "--all", "-A"}); }
 
   std::string path(const std::string& name) const { return dir_.path() + "/" + name; }
 
@@ -60,6 +52,10 @@ class Jobs : public testing::Test {
   }
 
   TempDir dir_;
+
+ private:
+  const ScopedVariable state_{"LOCKSTEP_STATE_DIR", dir_.path() + "/state"}, idle_{"LOCKSTEP_DAEMON_IDLE", "1"},
+      on_{"LOCKSTEP_ON", std::nullopt};
 };
 
 const Words kSpace = {"-n", "kubeflow"};

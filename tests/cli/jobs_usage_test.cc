@@ -1,5 +1,6 @@
 // What the commands about jobs say about wrong command lines.
 #include "support/program.h"
+#include "support/variable.h"
 
 namespace lockstep {
 namespace {
@@ -46,11 +47,12 @@ TEST(JobCommands, JobsMustBeNamed) {
 }
 
 TEST(JobCommands, PlacesAreKnown) {
-  ::setenv("LOCKSTEP_ON", "slrum", 1);
-  expect_usage_error(
-      {"get", "jobs"},
-      "LOCKSTEP_ON: \"slrum\" is no place to run jobs; did you mean \"slurm\"? choose local, slurm or kubernetes");
-  ::unsetenv("LOCKSTEP_ON");
+  {
+    const ScopedVariable on("LOCKSTEP_ON", "slrum");
+    expect_usage_error(
+        {"get", "jobs"},
+        "LOCKSTEP_ON: \"slrum\" is no place to run jobs; did you mean \"slurm\"? choose local, slurm or kubernetes");
+  }
   EXPECT_EQ(run_lockstep({"get", "jobs", "--on", "mars"}).exit_code, 2);
 }
 

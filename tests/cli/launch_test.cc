@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "jobs/child.h"
 #include "support/program.h"
+#include "support/variable.h"
 
 namespace lockstep {
 namespace {
@@ -46,20 +47,6 @@ std::string last_line(const std::string& text) {
   const std::string body = text.substr(0, text.empty() ? 0 : text.size() - 1);
   return body.substr(body.rfind('\n') + 1);
 }
-
-// A variable of this process, and so of the programs it starts.
-class ScopedVariable {
- public:
-  ScopedVariable(std::string name, const std::string& value) : name_(std::move(name)) {
-    ::setenv(name_.c_str(), value.c_str(), 1);
-  }
-  ~ScopedVariable() { ::unsetenv(name_.c_str()); }
-  ScopedVariable(const ScopedVariable&) = delete;
-  ScopedVariable& operator=(const ScopedVariable&) = delete;
-
- private:
-  std::string name_;
-};
 
 TEST(Launch, TellsEveryProcessWhoItIs) {
   const auto result =

@@ -13,6 +13,7 @@
 #include "cluster/own_name.h"
 #include "cluster/sockets.h"
 #include "lockstep/error.h"
+#include "support/variable.h"
 
 namespace lockstep {
 namespace {
@@ -224,15 +225,11 @@ TEST(ControlNetwork, ListensOnlyWhereItWasTold) {
 }
 
 TEST(ControlNetwork, ProxyVariablesAreIgnored) {
-  ::setenv("http_proxy", "http://127.0.0.1:1", 1);
-  ::setenv("https_proxy", "http://127.0.0.1:1", 1);
-  ::setenv("grpc_proxy", "http://127.0.0.1:1", 1);
-  {
-    ControlJob job(over_network(2));
-    job.barrier("x");
-    job.shutdown();
-  }
-  for (const char* name : {"http_proxy", "https_proxy", "grpc_proxy"}) ::unsetenv(name);
+  const std::string nowhere = "http://127.0.0.1:1";
+  const ScopedVariable http("http_proxy", nowhere), https("https_proxy", nowhere), grpc("grpc_proxy", nowhere);
+  ControlJob job(over_network(2));
+  job.barrier("x");
+  job.shutdown();
 }
 
 // Nothing is closed, nothing is answered: both ends must find out by themselves.

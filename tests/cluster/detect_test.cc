@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "cluster/variables.h"
+#include "support/variable.h"
 
 namespace lockstep::detail {
 namespace {
@@ -188,9 +189,8 @@ TEST(Detect, FullNameIsReadFromHosts) {
 }
 
 TEST(Detect, SurroundingsAreThoseOfThisProcess) {
-  ::setenv("LOCKSTEP_TEST_VARIABLE", "a=b", 1);
+  const ScopedVariable variable("LOCKSTEP_TEST_VARIABLE", "a=b");
   const Surroundings here = surroundings();
-  ::unsetenv("LOCKSTEP_TEST_VARIABLE");
   EXPECT_EQ(here.environment.at("LOCKSTEP_TEST_VARIABLE"), "a=b");
   EXPECT_FALSE(here.host_name.empty());
 }

@@ -10,6 +10,7 @@
 #include "base/faulty_files.h"
 #include "base/throws.h"
 #include "cluster/flight_watch.h"
+#include "support/variable.h"
 
 namespace lockstep {
 namespace {
@@ -34,7 +35,7 @@ std::string text_of(const std::string& path) {
 
 TEST(FlightFolder, IsTheOneAskedForOrOneOfTheJob) {
   const TempDir dir;
-  ASSERT_EQ(::setenv("TMPDIR", dir.path().c_str(), 1), 0);
+  const ScopedVariable temporary("TMPDIR", dir.path());
   EXPECT_EQ(latest_flight_folder(), "");
   EXPECT_EQ(flight_folder("here", "3f9a0c21"), "here");
   for (const char* const nothing : {static_cast<const char*>(nullptr), ""})
@@ -46,7 +47,6 @@ TEST(FlightFolder, IsTheOneAskedForOrOneOfTheJob) {
   const auto now = std::filesystem::file_time_type::clock::now();
   std::filesystem::last_write_time(flight_folder("", "2"), now - std::chrono::hours(1));
   EXPECT_EQ(latest_flight_folder(), flight_folder("", "1"));
-  ::unsetenv("TMPDIR");
 }
 
 TEST(FlightDump, ComesBackFromItsText) {

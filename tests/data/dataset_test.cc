@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 
 #include "base/faulty_files.h"
 #include "base/throws.h"
 #include "data/digits.h"
+#include "support/variable.h"
 
 namespace lockstep::detail {
 namespace {
@@ -310,37 +310,21 @@ TEST(Catalog, NamesAndSizes) {
   EXPECT_THROWS(load_dataset("minst"), Error, "there is no data set named \"minst\"; there are mnist, fashion-mnist");
 }
 
-// Sets an environment variable, or unsets it, for a scope.
-class ScopedVariable {
- public:
-  ScopedVariable(const char* name, const char* value) : name_(name) {
-    if (const char* old = std::getenv(name)) old_ = old, had_ = true;
-    value ? ::setenv(name, value, 1) : ::unsetenv(name);
-  }
-  ~ScopedVariable() { had_ ? ::setenv(name_, old_.c_str(), 1) : ::unsetenv(name_); }
-  ScopedVariable(const ScopedVariable&) = delete;
-  ScopedVariable& operator=(const ScopedVariable&) = delete;
-
- private:
-  const char* name_;
-  std::string old_;
-  bool had_ = false;
-};
-
 TEST(CacheFolder, IsFoundInOrder) {
   const ScopedVariable home("HOME", "/h"), xdg("XDG_CACHE_HOME", "/x"), own("LOCKSTEP_CACHE_DIR", "/l");
   EXPECT_EQ(cache_folder("mnist", {.cache_dir = "/o"}), "/o/mnist");
   EXPECT_EQ(cache_folder("mnist", {}), "/l/mnist");
-  const ScopedVariable no_own("LOCKSTEP_CACHE_DIR", nullptr);
+  const ScopedVariable no_own("LOCKSTEP_CACHE_DIR", std::nullopt);
   EXPECT_EQ(cache_folder("mnist", {}), "/x/lockstep/mnist");
   const ScopedVariable relative("XDG_CACHE_HOME", "x");
   EXPECT_EQ(cache_folder("mnist", {}), "/h/.cache/lockstep/mnist");
-  const ScopedVariable no_home("HOME", nullptr);
+  const ScopedVariable no_home("HOME", std::nullopt);
   EXPECT_EQ(cache_folder("mnist", {}), "");
 }
 
 TEST_F(DatasetFiles, WithoutACacheTheDataIsFetchedAndUsed) {
-  const ScopedVariable home("HOME", nullptr), xdg("XDG_CACHE_HOME", nullptr), own("LOCKSTEP_CACHE_DIR", nullptr);
+  const ScopedVariable home("HOME", std::nullopt), xdg("XDG_CACHE_HOME", std::nullopt),
+      own("LOCKSTEP_CACHE_DIR", std::nullopt);
   options_.cache_dir = "";
   DataWorld w = world();
   expect_digits(load(w, options_));

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "lane/cuda/gemm_cuda.h"
 #include "support/emulated.h"
+#include "support/variable.h"
 
 namespace lockstep {
 namespace {
@@ -24,15 +25,7 @@ class GemmOnGpu : public testing::Test {
  protected:
   void SetUp() override {
     if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
-    if (const char* value = std::getenv("LOCKSTEP_CACHE_DIR")) before_ = value;
-    ::setenv("LOCKSTEP_CACHE_DIR", folder_.path().c_str(), 1);
     forget_gemm_choices();
-  }
-  void TearDown() override {
-    if (before_)
-      ::setenv("LOCKSTEP_CACHE_DIR", before_->c_str(), 1);
-    else
-      ::unsetenv("LOCKSTEP_CACHE_DIR");
   }
 
   std::vector<fs::path> files() const {
@@ -47,7 +40,7 @@ class GemmOnGpu : public testing::Test {
   TempDir folder_;
 
  private:
-  std::optional<std::string> before_;
+  const ScopedVariable cache_{"LOCKSTEP_CACHE_DIR", folder_.path()};
 };
 
 // [m, k] x [k, n] of small whole numbers, whose sums are exact.

@@ -6,6 +6,7 @@
 #include "base/throws.h"
 #include "jobs/local/socket.h"
 #include "local_jobs/jobs.h"
+#include "support/variable.h"
 
 namespace lockstep {
 namespace {
@@ -40,10 +41,9 @@ TEST_F(LocalJobs, TheTokenIsInItsFileAndNowhereElse) {
     }
   for (const auto& each : std::filesystem::directory_iterator("/proc"))
     EXPECT_FALSE(has(read_text(each.path() / "cmdline"), token)) << each.path();
-  ::setenv("LOCKSTEP_STATE_DIR", state_.c_str(), 1);
+  const ScopedVariable state("LOCKSTEP_STATE_DIR", state_);
   EXPECT_FALSE(has(run_lockstep({"get", "jaxjob", "secret", "-o", "yaml"}).output, token));
   EXPECT_FALSE(has(run_lockstep({"describe", "job", "secret"}).output, token));
-  ::unsetenv("LOCKSTEP_STATE_DIR");
   std::ofstream(dir_.path() + "/stop") << "x";
   expect_state("secret", "Succeeded");
 }
@@ -93,10 +93,9 @@ TEST_F(LocalJobs, RequestsThatMakeNoSenseAreRefused) {
 TEST_F(LocalJobs, ACommandThatStartsTheDaemonIsNotKeptByIt) {
   const std::string file = dir_.path() + "/job.json";
   std::ofstream(file) << shell_job("piped", 1, "sleep 600").dump();
-  ::setenv("LOCKSTEP_STATE_DIR", state_.c_str(), 1);
+  const ScopedVariable state("LOCKSTEP_STATE_DIR", state_);
   // The pipe is closed when apply has ended, though the daemon and the replica go on.
   const detail::ProcessResult result = run_lockstep({"apply", "-f", file});
-  ::unsetenv("LOCKSTEP_STATE_DIR");
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_FALSE(result.timed_out);
   EXPECT_TRUE(has(result.output, "piped created")) << result.output;

@@ -16,6 +16,7 @@
 #include "passes/passes.h"
 #include "rows/on_gpu.h"
 #include "support/emulated.h"
+#include "support/variable.h"
 
 namespace lockstep {
 namespace {
@@ -221,14 +222,9 @@ TEST_F(NanOnGpu, IsHandedOn) {
 TEST_F(NanOnGpu, IsHandedOnWhereTheLibraryWouldLoseIt) {
   if (!emulated("emulated_epilogue")) GTEST_SKIP() << "of the emulated GPU";
   const TempDir folder;  // knows nothing yet
-  const char* const before = std::getenv("LOCKSTEP_CACHE_DIR");
-  const std::string cache = before ? before : "";
-  ::setenv("LOCKSTEP_EMULATED_RELU", "lossy", 1);
-  ::setenv("LOCKSTEP_CACHE_DIR", folder.path().c_str(), 1);
+  const ScopedVariable relu("LOCKSTEP_EMULATED_RELU", "lossy"), cache("LOCKSTEP_CACHE_DIR", folder.path());
   forget_gemm_choices();
   expect_handed_on(DType::f16, 40);
-  ::unsetenv("LOCKSTEP_EMULATED_RELU");
-  ::setenv("LOCKSTEP_CACHE_DIR", cache.c_str(), 1);
   forget_gemm_choices();
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/crc32c.h"
 #include "processes/processes.h"
+#include "support/variable.h"
 
 #ifdef LOCKSTEP_WITH_GRPC
 
@@ -81,6 +82,7 @@ TEST(Fault, ProcessesOfSeveralLanesAreNamedAsProcesses) {
 // Where the run writes everything else; without such a place where `lockstep blame` looks by itself.
 TEST(Fault, DumpsLieWhereTheyAreFound) {
   const TempDir dir;
+  const ScopedVariable nowhere("LOCKSTEP_FLIGHT_DIR", std::nullopt);
   const auto dumped = [&](const Words& flags) {
     Processes job(
         2, {.variables = {"LOCKSTEP_FLIGHT_DIR=", "TMPDIR=" + dir.path()}, .command = train_words(kRun + flags)});
@@ -267,9 +269,6 @@ const Words kSaving = {"--steps", "200", "--log-every", "1", "--checkpoint-every
 
 class Restart : public testing::Test {
  protected:
-  void SetUp() override { ::setenv("LOCKSTEP_FLIGHT_DIR", dir_.path().c_str(), 1); }
-  void TearDown() override { ::unsetenv("LOCKSTEP_FLIGHT_DIR"); }
-
   // What the job leaves when nothing happens.
   const std::string& undisturbed(const Words& flags) {
     const auto [at, missing] = wanted_.try_emplace(flags, fmt::format("{}/wanted_{}", dir_.path(), wanted_.size()));
@@ -294,6 +293,7 @@ class Restart : public testing::Test {
   }
 
   const TempDir dir_;
+  const ScopedVariable flight_{"LOCKSTEP_FLIGHT_DIR", dir_.path()};
   std::map<Words, std::string> wanted_;
   int runs_ = 0;
 };

@@ -3,6 +3,7 @@
 #include <regex>
 
 #include "processes/launched.h"
+#include "support/variable.h"
 
 #ifdef LOCKSTEP_WITH_GRPC
 
@@ -85,10 +86,9 @@ TEST(ProcessLosses, OverGloo) {
 
 // Rows that each process says it has read in one epoch.
 std::vector<int> rows_read(const Words& launch_flags, const Words& train_flags) {
-  ::setenv("LOCKSTEP_VERBOSE", "1", 1);
+  const ScopedVariable verbose("LOCKSTEP_VERBOSE", "1");
   const RunningProgram::Result result =
       launch(launch_flags, train_words(train_flags + Words{"--epochs", "1", "--quiet"}));
-  ::unsetenv("LOCKSTEP_VERBOSE");
   EXPECT_EQ(result.exit_code, 0) << result.err;
   std::map<int, int> found;
   static const std::regex kLine(R"(\[(\d+)\] lockstep: process (\d+) has read (\d+) examples of 600)");

@@ -3,6 +3,7 @@
 #include <regex>
 
 #include "processes/launched.h"
+#include "support/variable.h"
 
 #ifdef LOCKSTEP_WITH_GRPC
 
@@ -14,10 +15,8 @@ const Words kSignalRun = {"--steps", "200", "--log-every", "1", "--eval-every", 
 class StoppedJob : public testing::Test {
  protected:
   void SetUp() override {
-    ::setenv("LOCKSTEP_FLIGHT_DIR", dir_.path().c_str(), 1);
     ASSERT_EQ(launch({"-n", "3"}, train_words(kSignalRun + Words{"--checkpoint-dir", wanted_})).exit_code, 0);
   }
-  void TearDown() override { ::unsetenv("LOCKSTEP_FLIGHT_DIR"); }
 
   // Sends the signal to one process, or to the launcher (-1), and goes on afterwards.
   void expect_orderly_stop(int signal, int process, int exit_code) {
@@ -48,6 +47,7 @@ class StoppedJob : public testing::Test {
   }
 
   const TempDir dir_;
+  const ScopedVariable flight_{"LOCKSTEP_FLIGHT_DIR", dir_.path()};
   const std::string wanted_ = dir_.path() + "/wanted";
 };
 

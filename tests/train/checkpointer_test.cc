@@ -10,6 +10,7 @@
 
 #include "base/faulty_files.h"
 #include "base/throws.h"
+#include "support/variable.h"
 #include "train/checkpoint_folder.h"
 #include "train/checkpoints.h"
 
@@ -172,13 +173,11 @@ TEST(Checkpointer, RubbishOfDeadProcessesIsRemoved) {
 class CheckpointerFaults : public testing::Test {
  protected:
   void SetUp() override {
-    if (const char* given = std::getenv("TMPDIR")) given_ = given;
-    if (::access("/dev/shm", W_OK) == 0) ::setenv("TMPDIR", "/dev/shm", 1);
+    if (::access("/dev/shm", W_OK) == 0) in_memory_.emplace("TMPDIR", "/dev/shm");
   }
-  void TearDown() override { given_ ? ::setenv("TMPDIR", given_->c_str(), 1) : ::unsetenv("TMPDIR"); }
 
  private:
-  std::optional<std::string> given_;
+  std::optional<ScopedVariable> in_memory_;
 };
 
 // What the folder has before the save that fails.

@@ -11,29 +11,13 @@
 
 #include "base/throws.h"
 #include "lockstep/error.h"
+#include "support/variable.h"
 #include "train/logging.h"
 
 namespace lockstep {
 namespace {
 
 using detail::progress_line;
-
-// Sets a variable of the environment for the length of a scope; null unsets it.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) {
-    if (const char* old = std::getenv(name)) old_ = old;
-    set(value);
-  }
-  ~Variable() { set(old_ ? old_->c_str() : nullptr); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  void set(const char* value) { value != nullptr ? ::setenv(name_, value, 1) : ::unsetenv(name_); }
-  const char* name_;
-  std::optional<std::string> old_;
-};
 
 class Console : public testing::Test {
  protected:
@@ -211,7 +195,7 @@ class Tty : public testing::Test {
   int host_ = -1;
   std::FILE* stream_ = nullptr;
   double time_ = 100;
-  Variable term_{"TERM", "xterm"}, no_color_{"NO_COLOR", nullptr};
+  ScopedVariable term_{"TERM", "xterm"}, no_color_{"NO_COLOR", std::nullopt};
 };
 
 TEST_F(Tty, BarIsDrawnInPlaceAtMostTenTimesASecond) {
@@ -251,17 +235,17 @@ TEST_F(Tty, RunThatBreaksOffLeavesTheCursorOnAFreshLine) {
 }
 
 TEST_F(Tty, ColoursCanBeRefused) {
-  const Variable no_color("NO_COLOR", "1");
+  const ScopedVariable no_color("NO_COLOR", "1");
   const auto by_variable = detail::console_logger({.stream = stream_}, clock());
   by_variable->message(1, "bad", true);
   EXPECT_EQ(sent(), "alarm: bad\r\n");
-  const Variable again("NO_COLOR", nullptr);
+  const ScopedVariable again("NO_COLOR", std::nullopt);
   detail::console_logger({.stream = stream_, .color = false}, clock())->message(1, "bad", true);
   EXPECT_EQ(sent(), "alarm: bad\r\n");
 }
 
 TEST_F(Tty, DumbTerminalGetsPlainLines) {
-  const Variable dumb("TERM", "dumb");
+  const ScopedVariable dumb("TERM", "dumb");
   detail::console_logger({.stream = stream_}, clock())->step(1, {});
   EXPECT_EQ(sent(), "step 1\r\n");
 }
@@ -269,7 +253,7 @@ TEST_F(Tty, DumbTerminalGetsPlainLines) {
 TEST_F(Tty, WithoutAWidthColumnsCounts) {
   const winsize none = {};
   ASSERT_EQ(::ioctl(::fileno(stream_), TIOCSWINSZ, &none), 0);
-  const Variable columns("COLUMNS", "12");
+  const ScopedVariable columns("COLUMNS", "12");
   detail::console_logger({.stream = stream_}, clock())->step(1234567890, {});
   EXPECT_EQ(sent(), "\rstep 123456\033[K\r\n");
 }

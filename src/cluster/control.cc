@@ -263,17 +263,14 @@ Control::Ending Control::lost_coordinator(const std::string& why) const {
 
 std::optional<Control::Ending> Control::beat_until_the_end() {
   Clock::time_point answered = Clock::now();
-  std::optional<Clock::time_point> deserted;  // since when nobody has been listening there
+  constexpr Clock::time_point kNever = Clock::time_point::max();
+  Clock::time_point deserted = kNever;  // since when nobody has been listening there
   while (true) {
     const nanoseconds left = answered + options_.heartbeat_timeout - Clock::now();
     const Answer answer = left > nanoseconds(0)
                               ? channel_->call(request(request::Heartbeat{current_progress()}), left)
                               : Answer{.outcome = Outcome::unreachable, .text = "there was no answer in time"};
-    if (!answer.nobody_listens) {
-      deserted.reset();
-    } else if (!deserted) {
-      deserted = Clock::now();
-    }
+    deserted = answer.nobody_listens ? std::min(deserted, Clock::now()) : kNever;
     switch (answer.outcome) {
       case Outcome::over:
         return std::nullopt;
@@ -282,7 +279,7 @@ std::optional<Control::Ending> Control::beat_until_the_end() {
       case Outcome::unreachable: {
         if (pause({})) return std::nullopt;
         if (const auto known = failure()) return Ending{*known, true};
-        if (deserted && Clock::now() - *deserted >= kDeserted)
+        if (Clock::now() - kDeserted >= deserted)
           return lost_coordinator(
               fmt::format("lost: nobody has been listening there for {}; it has ended", describe(kDeserted)));
         if (Clock::now() - answered < options_.heartbeat_timeout) {

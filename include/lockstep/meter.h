@@ -11,8 +11,8 @@ class Meter {
   enum class Phase { data, compute, communication, other };
   using Clock = std::chrono::steady_clock;
 
-  // The first step begins now. Steps before this many are left out of rates and shares: they compile. Tests give a
-  // clock of their own.
+  // The first step begins now. Steps before this many, and those at once with them, are left out of rates and shares:
+  // they compile. Tests give a clock of their own.
   explicit Meter(int64_t warmup_steps = 1, Clock::time_point (*now)() = &Clock::now);
 
   // Adds the time of a scope, less the pauses in it, to a phase: { auto t = meter.time(Phase::data); ... }
@@ -30,8 +30,8 @@ class Meter {
     double start_;
   };
   Timer time(Phase phase) { return {*this, phase}; }
-  // A step of so many examples is over and the next begins.
-  void step(int64_t examples);
+  // A step of so many examples is over and the next begins; or several at once, which took the same time each.
+  void step(int64_t examples, int64_t steps = 1);
   // Time that is not training (evaluation, saving) does not count between these two; calling one twice does no harm. A
   // step that ends within a pause is left out of rates, and ends the pause.
   void pause();

@@ -25,6 +25,7 @@ void print_gpus() {
   for (size_t i = 0; i < report.gpus.size(); ++i) {
     const bool used = std::find(report.used.begin(), report.used.end(), static_cast<int>(i)) != report.used.end();
     fmt::print("# GPU {}: {}{}\n", i, to_string(report.gpus[i]), used ? "" : "; not used");
+    if (used && !report.gpus[i].why_not.empty()) fmt::print("# {}\n", report.gpus[i].why_not);
   }
   fmt::print("# CUDA: driver {}, runtime {}\n", report.driver, report.runtime);
 }

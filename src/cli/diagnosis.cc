@@ -128,6 +128,10 @@ void look_at_platform(const std::string& platform, Diagnosis& out) {
     out.devices.platform = to_string(table.platform());
     if (const std::string why = table.why_no_gpu(); !why.empty()) out.notes.push_back(why);
   });
+  if (out.devices.platform != to_string(Platform::cuda)) return;
+  for (const int gpu : out.gpus.used)
+    if (const size_t i = static_cast<size_t>(gpu); i < out.gpus.gpus.size() && !out.gpus.gpus[i].why_not.empty())
+      out.problems.push_back(problem_of(out.gpus.gpus[i].why_not));
 }
 
 void look_at_host(const distributed::Options& options, const Surroundings& here, Diagnosis& out) {

@@ -39,8 +39,8 @@ std::string devices_of(const Diagnosis::Devices& devices) {
   std::string out = fmt::format("{}, {}, {}", counted(devices.cores, "core"), counted(devices.lanes, "lane"),
                                 counted(devices.cpu_devices, "CPU device"));
   if (devices.gpus_visible > 0)
-    out += fmt::format(", {} in sight, of which its own: {}", counted(devices.gpus_visible, "GPU"),
-                       devices.gpus.empty() ? "none" : fmt::format("{}", fmt::join(devices.gpus, ", ")));
+    out += fmt::format(", {} in sight, of which it takes {}", counted(devices.gpus_visible, "GPU"),
+                       devices.gpus.empty() ? "none" : fmt::format("number {}", fmt::join(devices.gpus, ", ")));
   return out;
 }
 
@@ -125,7 +125,8 @@ ordered_json json_of(const GpuReport& report) {
                     {"memory", each.memory},
                     {"free", each.free},
                     {"compute_capability", fmt::format("{}.{}", each.major, each.minor)},
-                    {"multiprocessors", each.processors}});
+                    {"multiprocessors", each.processors},
+                    {"why_not", each.why_not}});
   return {{"built_in", report.built_in}, {"hardware", report.seen}, {"driver", report.driver},
           {"runtime", report.runtime},   {"libraries", libraries},  {"gpus", gpus},
           {"why_not", report.why_not}};

@@ -12,9 +12,10 @@ namespace lockstep {
 struct Gpu {
   std::string name;          // "NVIDIA H200"
   int64_t memory = 0;        // bytes
-  int64_t free = -1;         // bytes; -1: it does not say, for instance because somebody has it for himself
+  int64_t free = -1;         // bytes; -1: it does not say, see why_not
   int major = 0, minor = 0;  // compute capability
   int processors = 0;        // streaming multiprocessors
+  std::string why_not = {};  // why this process cannot use it now: "cuda: fact; remedy"; empty: it can
 };
 
 struct GpuLibrary {

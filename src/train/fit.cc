@@ -158,7 +158,7 @@ class FitRun {
       }
       look(looked_at || asked);
     }
-    for (const LoaderBatch& each : batches) meter_.step(each.global_size);
+    meter_.step(batch.global_size, static_cast<int64_t>(batches.size()));  // several are of one size
     report_heard();
     stop_if(asked);
     if (ended() && !asked_.empty()) {  // nobody asks any more

@@ -21,16 +21,18 @@ void Meter::resume() {
   running_ = true;
 }
 
-void Meter::step(int64_t examples) {
+void Meter::step(int64_t examples, int64_t steps) {
   const double now = active();
-  ++steps_;
-  if (running_ && steps_ > warmup_) {
+  const bool counts = running_ && steps_ >= warmup_;
+  steps_ += steps;
+  if (counts) {
     const double seconds = now - step_start_;
-    recent_seconds_[counted_ % kRecent] = seconds;
-    recent_examples_[counted_ % kRecent] = examples;
-    ++counted_;
+    for (int64_t i = 0; i < steps; ++i, ++counted_) {
+      recent_seconds_[counted_ % kRecent] = seconds / static_cast<double>(steps);
+      recent_examples_[counted_ % kRecent] = examples;
+    }
     total_ += seconds;
-    examples_ += examples;
+    examples_ += steps * examples;
     for (int i = 0; i < kPhases; ++i) phases_[i] += step_phases_[i];
   }
   for (double& seconds : step_phases_) seconds = 0;

@@ -139,6 +139,7 @@ void check_same_facts(Session& session, const std::vector<Fact>& facts) {
 void tell_platform() {
   if (platform() == Platform::cuda) {
     const GpuReport report = report_first_gpu();
+    if (!report.gpus.empty() && !report.gpus[0].why_not.empty()) return;  // whoever uses it says so
     fmt::print(stderr, "lockstep: computing on {}{}\n",
                report.used.size() > 1 ? fmt::format("{} GPUs, the first of which is ", report.used.size()) : "",
                report.gpus.empty() ? "a GPU" : to_string(report.gpus[0]));

@@ -82,6 +82,41 @@ TEST_F(GpuFault, TooLittleMemorySaysWhatWasAskedFor) {
   expect_contains(result.err, ": use a smaller batch, or see with nvidia-smi who has the rest");
 }
 
+// Another process has it: nothing is begun, and what a run has saved stays as it is.
+TEST_F(GpuFault, GpuThatIsTakenSaysByWhat) {
+  struct Case {
+    const char* taken;
+    int exit_code;
+    std::string says, remedy;
+  };
+  const std::vector<Case> cases = {
+      {"memory", 1, "cuda: GPU 0 has no memory left for another process to begin with: out of memory",
+       "a process takes some 500 MiB before its first array: see with nvidia-smi who has it, or use --platform cpu"},
+      {"whole", 75, "cuda: GPU 0 takes no other process now: ",
+       "see with nvidia-smi who has it: in compute mode Exclusive Process it is one's alone, or use --platform cpu"}};
+  const auto command = [&](const char* steps) {
+    return train_command({"--platform", "cuda", "--steps", steps, "--checkpoint-dir", dir_.path() + "/run"});
+  };
+  EXPECT_EQ(run({}, command("2")).exit_code, 0);
+  for (const Case& each : cases) {
+    const std::string variable = std::string("LOCKSTEP_EMULATED_TAKEN=") + each.taken;
+    const auto result = run({variable}, command("4"));
+    EXPECT_EQ(result.exit_code, each.exit_code) << result.err;
+    expect_contains(result.err, each.says);
+    expect_contains(result.err, each.remedy);
+    expect_lacks(result.err, "computing on");
+    const auto doctor = run({variable}, {program_path(), "doctor", "--platform", "cuda"});
+    EXPECT_EQ(doctor.exit_code, 1) << doctor.out;
+    expect_contains(doctor.out, "something is to be changed\n- " + each.says);
+    const auto devices = run({variable}, {program_path(), "devices", "--platform", "cuda"});
+    expect_contains(devices.out, "not to be used now");
+    expect_contains(devices.out, "\n# " + each.says);
+  }
+  const auto again = run({}, command("4"));
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  expect_contains(again.err, "going on from step 2 of 4");
+}
+
 TEST_F(GpuFault, DriverThatIsTooOldSaysSo) {
   const auto result = run({"LOCKSTEP_EMULATED_DRIVER=12040"}, {program_path(), "devices", "--platform", "cuda"});
   EXPECT_EQ(result.exit_code, 1) << result.err;

@@ -102,6 +102,13 @@ int64_t memory() {
   return bytes;
 }
 
+// Whether another process has all of its memory, or has it for itself.
+cudaError_t why_taken() {
+  const char* const what = std::getenv("LOCKSTEP_EMULATED_TAKEN");
+  if (!what) return cudaSuccess;
+  return what == std::string("memory") ? cudaErrorMemoryAllocation : cudaErrorDevicesUnavailable;
+}
+
 // Whether it is out of order: from when on there is such a file, for good.
 cudaError_t state() {
   static const char* const file = std::getenv("LOCKSTEP_EMULATED_LOST_WITH");
@@ -239,7 +246,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
   *count = emulated::number_in("LOCKSTEP_EMULATED_GPUS", 1);
   return emulated::driver() < CUDART_VERSION ? cudaErrorInsufficientDriver : cudaSuccess;
 }
-cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaSetDevice(int) { return emulated::why_taken(); }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int) {
   *out = {};
   std::strcpy(out->name, "emulated GPU");
@@ -271,6 +278,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorECCUncorrectable";
     case cudaErrorInsufficientDriver:
       return "cudaErrorInsufficientDriver";
+    case cudaErrorDevicesUnavailable:
+      return "cudaErrorDevicesUnavailable";
     default:
       return "cudaErrorUnknown";
   }
@@ -282,6 +291,8 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "out of memory";
     case cudaErrorECCUncorrectable:
       return "uncorrectable ECC error encountered";
+    case cudaErrorDevicesUnavailable:
+      return "the GPU is busy or unavailable";
     default:
       return "the emulated GPU cannot do that";
   }

@@ -73,6 +73,29 @@ TEST(Meter, RecentRateIsThatOfTheLastStepsAndMeanThatOfAll) {
   EXPECT_NEAR(report.mean_examples_per_second, 16400 / 3.64, 1e-3);
 }
 
+TEST(Meter, StepsThatAreDoneAtOnceTookTheSameTimeEach) {
+  Meter meter(1, now);
+  pass(9000);
+  meter.step(100, 16);  // the first of them compiled
+  EXPECT_EQ(meter.report().steps, 16);
+  EXPECT_EQ(meter.report().examples_per_second, 0);
+  for (const int64_t ms : {16000, 32000}) {
+    pass(ms);
+    meter.step(100, 16);
+  }
+  const Meter::Report report = meter.report();
+  EXPECT_EQ(report.steps, 48);
+  EXPECT_NEAR(report.step_seconds, 1.5, 1e-9);
+  EXPECT_NEAR(report.recent_step_seconds, 1.5, 1e-9);
+  EXPECT_NEAR(report.examples_per_second, 100 / 1.5, 1e-6);
+  EXPECT_NEAR(report.mean_examples_per_second, 100 / 1.5, 1e-6);
+  for (int i = 0; i < 4; ++i) {
+    pass(16000);
+    meter.step(100, 16);
+  }
+  EXPECT_NEAR(meter.report().recent_step_seconds, 1, 1e-9);  // over the last 64
+}
+
 TEST(Meter, PausesCountNowhere) {
   Meter meter(0, now);
   step(meter, 1, 8, 1);

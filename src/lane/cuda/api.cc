@@ -158,7 +158,7 @@ const CudaBlas& cuda_blas() {
 
 int use_gpu(int gpu) {
   thread_local int current = -1;  // not chosen: the first
-  if (current != gpu) check_cuda(cuda().cudaSetDevice(gpu), "choose the GPU");
+  if (current != gpu) check_gpu_opened(cuda().cudaSetDevice(gpu), gpu);
   return std::max(std::exchange(current, gpu), 0);
 }
 

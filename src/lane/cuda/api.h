@@ -52,6 +52,8 @@ cudaEvent_t new_cuda_event();
 // Throw when a call failed, naming the op or the launch where it is known (GpuLaunch): OutOfMemory when memory was
 // short, DeviceLost when the GPU is out of order, else Error; `what` is what was tried.
 void check_cuda(cudaError_t, const char* what);
+// The same of a GPU that this process begins to use: others may have its memory, or all of it.
+void check_gpu_opened(cudaError_t, int gpu);
 void check_compiler(nvrtcResult, const char* what);
 void check_blas(cublasStatus_t, const char* what);
 

@@ -56,4 +56,18 @@ void check_cuda(cudaError_t error, const char* what) {
   throw Error(text);
 }
 
+void check_gpu_opened(cudaError_t error, int gpu) {
+  const auto text = [&](const char* what, const char* remedy) {
+    return fmt::format("cuda: GPU {} {}: {} ({}); {}, or use --platform cpu (LOCKSTEP_PLATFORM=cpu)", gpu, what,
+                       cuda().cudaGetErrorString(error), cuda().cudaGetErrorName(error), remedy);
+  };
+  if (error == cudaErrorMemoryAllocation)
+    throw OutOfMemory(text("has no memory left for another process to begin with",
+                           "a process takes some 500 MiB before its first array: see with nvidia-smi who has it"));
+  if (error == cudaErrorDevicesUnavailable)
+    throw DeviceLost(text("takes no other process now",
+                          "see with nvidia-smi who has it: in compute mode Exclusive Process it is one's alone"));
+  check_cuda(error, "choose the GPU");
+}
+
 }  // namespace lockstep

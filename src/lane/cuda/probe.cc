@@ -125,13 +125,13 @@ GpuReport report(bool all) {
   if (all) out.libraries = cuda_libraries();
   if (out.why_not.empty()) out.used = used_gpus(out.why_not);
   std::optional<int> before;  // what this thread used
-  const auto can_use = [&](int gpu) {
+  const auto why_not_use = [&](int gpu) -> std::string {
     try {
       const int used = use_gpu(gpu);
       if (!before) before = used;
-      return true;
-    } catch (const std::exception&) {  // somebody may have it for himself
-      return false;
+      return "";
+    } catch (const std::exception& error) {  // somebody may have it, or its memory, for himself
+      return error.what();
     }
   };
   for (int i = 0; i < facts.count; ++i) {
@@ -139,12 +139,13 @@ GpuReport report(bool all) {
     cudaDeviceProp properties{};
     if (cuda().cudaGetDeviceProperties(&properties, i) != cudaSuccess) continue;
     size_t free = 0, total = 0;
-    const bool told = can_use(i) && cuda().cudaMemGetInfo(&free, &total) == cudaSuccess;
+    const std::string why_not = why_not_use(i);
+    const bool told = why_not.empty() && cuda().cudaMemGetInfo(&free, &total) == cudaSuccess;
     out.gpus.push_back({properties.name, static_cast<int64_t>(properties.totalGlobalMem),
                         told ? static_cast<int64_t>(free) : -1, properties.major, properties.minor,
-                        properties.multiProcessorCount});
+                        properties.multiProcessorCount, why_not});
   }
-  if (before) can_use(*before);
+  if (before) why_not_use(*before);
   return out;
 }
 

@@ -269,6 +269,13 @@ class Jit {
     return about(detail::instruction_count, args...);
   }
 
+  // Compiles for these arguments, without a call; what a GPU is to do is compiled by other threads, and a call waits
+  // for it. Nothing is donated.
+  template <class... Args>
+  void prepare(const Args&... args) const {
+    about(detail::begin_kernels, args...);
+  }
+
   // How many times the function was compiled.
   size_t compiled() const { return cache_->size(); }
 

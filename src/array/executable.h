@@ -26,6 +26,8 @@ class Executable {
   // Bytes of work space and constants on each lane of this process.
   virtual std::vector<int64_t> work_bytes() const = 0;
   virtual size_t instructions() const = 0;  // of all lanes
+  // Has kernels of GPUs compiled by other threads, for a run to come.
+  virtual void begin() const = 0;
   // How it lies on lanes, why, and what moves between them.
   virtual std::string explain() const = 0;
 

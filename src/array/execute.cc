@@ -82,6 +82,7 @@ class OneLane final : public Executable {
   std::string plan_text() const override { return plan_->describe(); }
   std::vector<int64_t> work_bytes() const override { return {plan_->arena_bytes()}; }
   size_t instructions() const override { return plan_->instructions(); }
+  void begin() const override { plan_->begin(); }
   std::string explain() const override { return "one lane: nothing is cut, and nothing moves\n"; }
 
  private:
@@ -154,6 +155,7 @@ std::string plan_text(const Executable& executable) { return executable.plan_tex
 std::string explain_text(const Executable& executable) { return executable.explain(); }
 std::vector<int64_t> work_bytes(const Executable& executable) { return executable.work_bytes(); }
 size_t instruction_count(const Executable& executable) { return executable.instructions(); }
+void begin_kernels(const Executable& executable) { executable.begin(); }
 std::string print_program(const ProgramPtr& program) { return print(*program); }
 const void* sharding_address(const Array& array) {
   return array.defined() ? array.node()->sharding.address() : nullptr;

@@ -85,6 +85,9 @@ class ManyLanes final : public Executable {
     for (const Lane& lane : lanes_) out.push_back(lane.plan->arena_bytes());
     return out;
   }
+  void begin() const override {
+    for (const Lane& lane : lanes_) lane.plan->begin();
+  }
   size_t instructions() const override {
     size_t out = 0;
     for (const Lane& lane : lanes_) out += lane.plan->instructions();

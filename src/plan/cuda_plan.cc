@@ -8,6 +8,8 @@
 #ifdef LOCKSTEP_WITH_CUDA
 #include "lane/cuda/cuda_lane.h"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/step.h"
+#include "plan/whole_kernel.h"
 #endif
 
 namespace lockstep::detail {
@@ -111,6 +113,11 @@ Kernel gpu_kernel(const Op& op, const KernelSpec& spec, const KernelSpec& host, 
   return through_host(op, spec, host);
 }
 
+void begin_gpu_kernel(const Kernel& kernel) {
+  if (const auto* stepped = kernel.target<SteppedKernel>()) stepped->begin();
+  if (const auto* whole = kernel.target<WholeKernel>()) whole->begin();
+}
+
 Kernel gpu_copy(CudaLane& lane, int64_t bytes) {
   return [&lane, bytes](const void* const* in, void* const* out) { lane.copy(out[0], in[0], bytes); };
 }
@@ -133,6 +140,7 @@ namespace {
 }  // namespace
 BufferPtr on_gpu(CudaLane&, const Buffer&) { missing(); }
 Kernel gpu_kernel(const Op&, const KernelSpec&, const KernelSpec&, std::string&, bool&) { missing(); }
+void begin_gpu_kernel(const Kernel&) { missing(); }
 Kernel gpu_copy(CudaLane&, int64_t) { missing(); }
 BufferPtr gpu_memory(CudaLane&, int64_t) { missing(); }
 bool is_recording(const CudaLane&) { missing(); }

@@ -16,6 +16,9 @@ BufferPtr on_gpu(CudaLane&, const Buffer& host);
 // and `waits` is set.
 Kernel gpu_kernel(const Op&, const KernelSpec&, const KernelSpec& host, std::string& text, bool& waits);
 
+// Has its code compiled by other threads, for a call to come; where it is not known yet, nothing.
+void begin_gpu_kernel(const Kernel&);
+
 Kernel gpu_copy(CudaLane&, int64_t bytes);
 BufferPtr gpu_memory(CudaLane&, int64_t bytes);
 // Is what is queued now recorded?

@@ -41,6 +41,9 @@ class Plan {
   // for their size, and then the work is queued when it returns.
   void run(const void* const* in, void* const* out);
 
+  // Has the kernels of a GPU compiled by other threads, for a run to come.
+  void begin() const;
+
   // Bytes of memory the plan needs between inputs and outputs: work space and constants.
   int64_t arena_bytes() const { return arena_bytes_; }
   size_t instructions() const { return instructions_.size(); }

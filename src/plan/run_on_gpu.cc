@@ -24,9 +24,15 @@ bool Plan::make_sections() {
   return recorded;
 }
 
+void Plan::begin() const {
+  if (!cuda_) return;
+  for (const Instruction& each : instructions_) detail::begin_gpu_kernel(each.kernel);
+}
+
 void Plan::run_on_gpu(const void* const* in, void* const* out) {
   if (instructions_.empty()) return;
   detail::enter_gpu(*cuda_);
+  if (!ran_ && instructions_.size() > 1) begin();  // side by side, not one after the other as they are queued
   const auto name = [](const Instruction& instruction) {
     return instruction.op ? instruction.op->name : instruction.label;
   };

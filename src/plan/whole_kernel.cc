@@ -324,6 +324,9 @@ struct WholeKernel::State {
     const auto bytes = static_cast<int64_t>((sources.size() + 2) * sizeof(void*)) + kSharedAlignment;
     return !crowded && shared_bytes + bytes <= lane.info().shared;
   }
+  std::string text() const {
+    return whole_text(parts, phases, nullptr, brings_near(), ahead ? &*ahead : nullptr, lane.info().processors);
+  }
   // May a launch begin before what was queued last is done?
   bool goes_ahead(const void* const* in) const {
     return ahead && launched && !lane.recording() && lane.was_last(this) && ahead->may_begin(in, written);
@@ -361,12 +364,11 @@ WholeKernel::WholeKernel(CudaLane& lane, std::span<const WholePart> parts, std::
 int64_t WholeKernel::went_ahead() { return went_ahead_here; }
 int64_t WholeKernel::made_late() { return made_late_here; }
 
+void WholeKernel::begin() const { begin_kernel(state_->text(), state_->lane); }
+
 void WholeKernel::operator()(const void* const* in, void* const* out) const {
   State& s = *state_;
-  if (!s.function)
-    s.function = kernel_of(whole_text(s.parts, s.phases, nullptr, s.brings_near(), s.ahead ? &*s.ahead : nullptr,
-                                      s.lane.info().processors),
-                           s.lane);
+  if (!s.function) s.function = kernel_of(s.text(), s.lane);
   for (size_t i = 0; i < s.sources.size(); ++i) s.pointers[i] = s.sources[i].find(in, out);
   uint32_t ahead = s.goes_ahead(in) ? 1 : 0;
   went_ahead_here += ahead;

@@ -143,6 +143,8 @@ class WholeKernel {
   WholeKernel(CudaLane& lane, std::span<const WholePart> parts, std::span<const Phase> phases);
 
   void operator()(const void* const* in, void* const* out) const;
+  // Has it compiled by another thread, for a call to come.
+  void begin() const;
 
   // The same over and over: of the pointers of round 0 for the even ones, those of the odd ones as if they began there,
   // and a number of rounds. Nothing where that would be too many pointers.

@@ -136,9 +136,27 @@ bool Engine::Impl::starts_several(const TrainState& state, const Loader& loader,
     return false;
   // Rows of other numbers would have to be copied to where a kernel reads them, one batch after the other.
   if (batch_size % static_cast<int64_t>(detail::StepOutputs::kTogether) != 0) return false;
-  const detail::BatchArrays batch =
-      layout.placed({loader.images(), loader.labels(), {zeros({batch_size}, i32)}}, batch_size);
-  return steps.step_instructions({state.params, state.optimizer, state.loss_scale}, batch, batch_size) == 1;
+  return steps.step_instructions({state.params, state.optimizer, state.loss_scale}, any_batch(loader, batch_size),
+                                 batch_size) == 1;
+}
+
+detail::BatchArrays Engine::Impl::any_batch(const Loader& loader, int64_t size) const {
+  return layout.placed({loader.images(), loader.labels(), {zeros({size}, i32)}}, size);
+}
+
+void Engine::Impl::prepare(const TrainState& state, const Loader& loader, const FitOptions& fit) const {
+  if (!detail::one_gpu_in_use() || options.accumulate > 1 || !loader.resident()) return;
+  const int64_t whole = loader.batch_size(), steps_left = fit.steps - state.step;
+  std::vector<int64_t> sizes;
+  if (steps_left > 0) sizes.push_back(whole);
+  if (steps_left > loader.full_batches_left()) sizes.push_back(loader.count() % whole);
+  for (const int64_t size : sizes)
+    if (size > 0) steps.prepare_step({state.params, state.optimizer, state.loss_scale}, any_batch(loader, size), size);
+  if (!fit.test || steps_left <= 0) return;
+  const ImageArrays test = layout.placed(*fit.test);
+  const int64_t count = test.labels.size(), most = std::min(fit.eval_batch, count);
+  for (const int64_t size : {most, most > 0 ? count % most : 0})
+    if (size > 0) steps.prepare_evaluate(state.params, test, device_put(zeros({size}, i32), layout.cut));
 }
 
 Array Engine::Impl::start(TrainState& state, const Loader& loader, const LoaderBatches& batches) const {

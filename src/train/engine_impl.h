@@ -28,6 +28,11 @@ struct Engine::Impl {
   bool starts_several(const TrainState& state, const Loader& loader, int64_t batch_size) const;
   Array start(TrainState& state, const Loader& loader, const LoaderBatches& batches) const;
   StepMetrics metrics(const StartedStep& step, std::span<const double> facts) const;
+  // One that lies as all batches of that size of a resident set do.
+  detail::BatchArrays any_batch(const Loader& loader, int64_t size) const;
+  // Has what a run will need on a GPU compiled meanwhile: steps of whole batches, of the rest of an epoch, and
+  // evaluations.
+  void prepare(const TrainState& state, const Loader& loader, const FitOptions& fit) const;
 
   // after(before), which takes the state's arrays and gives new ones. Where it throws, the state is as it was.
   template <class After>

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "array/gpu_memory.h"
@@ -25,6 +26,7 @@ struct Stepping {
   std::function<StepMetrics(const StartedStep&, std::span<const double>)> metrics;
   std::function<bool(const TrainState&, const Loader&, int64_t batch_size)> starts_several;
   std::function<Array(TrainState&, const Loader&, const LoaderBatches&)> start_several;
+  std::function<void(const TrainState&, const Loader&, const FitOptions&)> prepare;
 };
 
 // One call of fit().
@@ -76,6 +78,7 @@ class FitRun {
                        .steps_per_epoch = train_.batches_per_epoch()};
     for (const auto& logger : options_.loggers) logger->begin(info);
     if (process_count() == 1) stop_if(asked_to_stop());  // several agree at the end of a step
+    if (!ended() && process_count() == 1) stepping_.prepare(state_, train_, fit_);
   }
 
   bool asked_to_stop() const { return fit_.stop && fit_.stop(); }
@@ -125,7 +128,7 @@ class FitRun {
       for (const LoaderBatch& batch : batches.each) logger->batch(batch);
     World::instance().progress(state_.step + static_cast<int64_t>(batches.each.size()), "train step");
     // What is compiled when it is first used is not training.
-    const bool first = !std::exchange(several ? started_several_ : started_one_, true);
+    const bool first = started_.emplace(several, batches.each[0].global_size).second;
     if (first) meter_.pause();
     const auto timer = meter_.time(Meter::Phase::compute);
     if (several) {
@@ -291,10 +294,10 @@ class FitRun {
   std::vector<StartedStep> under_way_, asked_;  // those that one GPU was asked for
   std::optional<Array> together_;               // the facts of those under way, where they were started at once
   std::optional<bool> several_;                 // can they be?
-  bool started_several_ = false, started_one_ = false;
-  detail::FloatsSoon coming_[2];    // what it says, in turns
-  size_t next_ = 0;                 // of them
-  std::vector<StepMetrics> heard_;  // of steps that are not reported yet
+  std::set<std::pair<bool, int64_t>> started_;  // several at once, and of how many examples
+  detail::FloatsSoon coming_[2];                // what it says, in turns
+  size_t next_ = 0;                             // of them
+  std::vector<StepMetrics> heard_;              // of steps that are not reported yet
   // Compiled: it is asked for as often as steps are looked at.
   Jit<std::function<Array(const std::vector<Array>&)>> stacked_ =
       jit(std::function<Array(const std::vector<Array>&)>([](const std::vector<Array>& rows) { return stack(rows); }));
@@ -312,7 +315,8 @@ FitResult Engine::fit(TrainState& state, Loader& train, const FitOptions& option
       [this](TrainState& s, const Loader& l, const LoaderBatch& b, bool ask) { return impl_->start(s, l, b, ask); },
       [this](const StartedStep& step, std::span<const double> facts) { return impl_->metrics(step, facts); },
       [this](const TrainState& s, const Loader& l, int64_t size) { return impl_->starts_several(s, l, size); },
-      [this](TrainState& s, const Loader& l, const LoaderBatches& b) { return impl_->start(s, l, b); }};
+      [this](TrainState& s, const Loader& l, const LoaderBatches& b) { return impl_->start(s, l, b); },
+      [this](const TrainState& s, const Loader& l, const FitOptions& f) { impl_->prepare(s, l, f); }};
   return FitRun(*this, stepping, state, train, options)();
 }
 

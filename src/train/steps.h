@@ -104,6 +104,14 @@ class Steps {
     return finish_.work_bytes(state, sum, layout_.votes(false));
   }
 
+  // Compiled while something else is done; see Jit::prepare.
+  void prepare_step(const Trained& state, const BatchArrays& batch, int64_t global_size) const {
+    step_.prepare(state, batch, global_size, layout_.votes(false));
+  }
+  void prepare_evaluate(const std::vector<Array>& params, const ImageArrays& set, const Array& rows) const {
+    evaluate_.prepare(params, set, rows);
+  }
+
   // What the step was compiled to for these arguments; see Jit::instructions and Jit::plan.
   size_t step_instructions(const Trained& state, const BatchArrays& batch, int64_t global_size) const {
     return step_.instructions(state, batch, global_size, layout_.votes(false));

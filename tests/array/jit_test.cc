@@ -83,6 +83,28 @@ TEST(Jit, TheFunctionIsTracedOncePerKey) {
   EXPECT_EQ(traces, 1);
 }
 
+TEST(Jit, IsPreparedWithoutACall) {
+  int traced = 0;
+  const auto f = jit(
+      [&](Array x, Array y) {
+        ++traced;
+        return std::pair{x * y + 1.f, sum(x)};
+      },
+      {.donate = {0}});
+  const Array x = arange(6.f), y = full({6}, 2.f);
+  f.prepare(x, y);
+  EXPECT_EQ(f.compiled(), 1u);
+  EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{0, 1, 2, 3, 4, 5}));  // not donated
+  f.prepare(x, y);
+  const auto [product, total] = f(x, y);
+  EXPECT_EQ(traced, 1);
+  EXPECT_EQ(f.compiled(), 1u);
+  EXPECT_EQ(product.to_vector<float>(), (std::vector<float>{1, 3, 5, 7, 9, 11}));
+  EXPECT_EQ(total.item<float>(), 15.f);
+  f.prepare(arange(3.f), full({3}, 2.f));
+  EXPECT_EQ(f.compiled(), 2u);
+}
+
 TEST(Jit, CopiesShareWhatWasCompiled) {
   const auto f = jit([](Array x) { return x; });
   const auto g = f;

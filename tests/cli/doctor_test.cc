@@ -13,9 +13,9 @@ namespace {
 using detail::ProcessResult;
 using Words = std::vector<std::string>;
 
-// With these variables and no others.
+// With these variables and no others, on the CPU.
 ProcessResult doctor(const Words& variables, const Words& flags = {}) {
-  Words words = {"env", "-i", "ASAN_OPTIONS=detect_leaks=0"};
+  Words words = {"env", "-i", "ASAN_OPTIONS=detect_leaks=0", "LOCKSTEP_PLATFORM=cpu"};
   words.insert(words.end(), variables.begin(), variables.end());
   words.insert(words.end(), {program_path(), "doctor"});
   words.insert(words.end(), flags.begin(), flags.end());

@@ -70,8 +70,15 @@ TEST(Devices, ReadTheEnvironmentOfTheProcess) {
   EXPECT_FALSE(detail::device_variables().contains("JAX_NUM_CPU_DEVICES"));
 }
 
+// What a machine would say.
+GpuState usable() { return {.usable = true, .why_not = "", .seen = true}; }
+GpuState four() { return {.usable = true, .why_not = "", .seen = true, .devices = 4}; }
+GpuState broken() { return {.usable = false, .why_not = "cuda: broken; mend it", .seen = true}; }
+GpuState absent() { return {.usable = false, .why_not = "cuda: none; buy one", .seen = false}; }
+Environment nothing_said() { return {}; }
+
 TEST(Devices, AreDecidedAtFirstUse) {
-  DeviceTable table([] { return Environment{{"LOCKSTEP_NUM_CPU_DEVICES", "3"}}; });
+  DeviceTable table([] { return Environment{{"LOCKSTEP_NUM_CPU_DEVICES", "3"}}; }, absent);
   EXPECT_THROWS(table.set_cpu_devices(0), Error, "set_cpu_devices: 0 devices; a process has from 1 to 131072");
   table.set_cpu_devices(5);
   table.set_cpu_devices(2);
@@ -83,16 +90,9 @@ TEST(Devices, AreDecidedAtFirstUse) {
 }
 
 TEST(Devices, FollowTheEnvironmentWhenNotSet) {
-  DeviceTable table([] { return Environment{{"LOCKSTEP_NUM_CPU_DEVICES", "3"}}; });
+  DeviceTable table([] { return Environment{{"LOCKSTEP_NUM_CPU_DEVICES", "3"}}; }, absent);
   EXPECT_EQ(table.devices().size(), 3u);
 }
-
-// What a machine would say.
-GpuState usable() { return {.usable = true, .why_not = "", .seen = true}; }
-GpuState four() { return {.usable = true, .why_not = "", .seen = true, .devices = 4}; }
-GpuState broken() { return {.usable = false, .why_not = "cuda: broken; mend it", .seen = true}; }
-GpuState absent() { return {.usable = false, .why_not = "cuda: none; buy one", .seen = false}; }
-Environment nothing_said() { return {}; }
 
 TEST(Platform, IsAGpuWhereOneCanBeUsed) {
   DeviceTable with(nothing_said, usable), without(nothing_said, absent);

@@ -2,13 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <condition_variable>
 #include <cstdlib>
+#include <deque>
+#include <functional>
+#include <future>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <thread>
 
 #include "base/check.h"
 #include "base/file.h"
 #include "base/md5.h"
+#include "lane/memory.h"
 
 namespace lockstep {
 namespace {
@@ -93,32 +101,134 @@ std::vector<char> compile_cuda(const std::string& source, const std::vector<Cuda
   return code;
 }
 
-CudaFunction CudaCode::get(CudaLane& lane, const std::string& source, const std::vector<CudaHeader>& headers) {
-  static std::mutex mutex;
-  static auto* const by_architecture = new std::map<std::string, std::map<std::string, CudaFunction>>;
-  const std::lock_guard lock(mutex);
-  const std::string architecture = fmt::format("sm_{}{}", lane.info().major, lane.info().minor);
-  auto& functions = (*by_architecture)[architecture];
-  if (const auto at = functions.find(source); at != functions.end()) return at->second;
+namespace {
 
-  const std::string folder = cuda_cache_folder();
-  const std::string path =
-      folder.empty() ? "" : fmt::format("{}/{}.cubin", folder, key_of(source, headers, architecture));
+// A source for an architecture: its machine code, of the disk where it is there.
+std::vector<char> made(const std::string& source, const std::vector<CudaHeader>& headers,
+                       const std::string& architecture, const std::string& path) {
   std::vector<char> code;
   if (!path.empty()) code = from_disk(path);
+  if (!code.empty()) return code;
+  code = compile_cuda(source, headers, architecture);
+  if (!path.empty()) to_disk(path, code);
+  return code;
+}
+
+// Threads that compile. What none of them has begun when the process ends is dropped.
+class Compilers {
+ public:
+  static Compilers& all() {
+    cuda_compiler();  // ends after this
+    static Compilers compilers;
+    return compilers;
+  }
+
+  void add(std::function<void()> work) {
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back(std::move(work));
+    if (waiting_.size() > idle_ && threads_.size() < most_) threads_.emplace_back([this] { run(); });
+    more_.notify_one();
+  }
+
+ private:
+  Compilers() = default;
+  ~Compilers() {
+    {
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+    }
+    more_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  void run() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      ++idle_;
+      more_.wait(lock, [&] { return ended_ || !waiting_.empty(); });
+      --idle_;
+      if (ended_) return;
+      const std::function<void()> work = std::move(waiting_.front());
+      waiting_.pop_front();
+      lock.unlock();
+      work();
+      lock.lock();
+    }
+  }
+
+  const size_t most_ = static_cast<size_t>(std::clamp(available_cpus() - 1, 1, 8));
+  std::mutex mutex_;
+  std::condition_variable more_;
+  std::deque<std::function<void()>> waiting_;
+  size_t idle_ = 0;
+  bool ended_ = false;
+  std::vector<std::thread> threads_;
+};
+
+// A source that somebody asked for.
+struct Wanted {
+  std::mutex mutex;  // of the rest
+  std::shared_future<std::vector<char>> code;
+  std::optional<CudaFunction> function;
+};
+
+std::string architecture_of(const CudaLane& lane) {
+  return fmt::format("sm_{}{}", lane.info().major, lane.info().minor);
+}
+
+std::shared_ptr<Wanted> wanted(const std::string& architecture, const std::string& source) {
+  static std::mutex mutex;
+  static auto* const all = new std::map<std::string, std::map<std::string, std::shared_ptr<Wanted>>>;
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<Wanted>& out = (*all)[architecture][source];
+  if (!out) out = std::make_shared<Wanted>();
+  return out;
+}
+
+std::string path_of(const std::string& source, const std::vector<CudaHeader>& headers,
+                    const std::string& architecture) {
+  const std::string folder = cuda_cache_folder();
+  return folder.empty() ? "" : fmt::format("{}/{}.cubin", folder, key_of(source, headers, architecture));
+}
+
+}  // namespace
+
+void CudaCode::begin(CudaLane& lane, const std::string& source, const std::vector<CudaHeader>& headers) {
+  const std::string architecture = architecture_of(lane);
+  const std::shared_ptr<Wanted> one = wanted(architecture, source);
+  const std::unique_lock lock(one->mutex, std::try_to_lock);
+  if (!lock || one->function || one->code.valid()) return;  // somebody is at it, or it is done
+  const std::string path = path_of(source, headers, architecture);
+  const auto task = std::make_shared<std::packaged_task<std::vector<char>()>>(
+      [=] { return made(source, headers, architecture, path); });
+  one->code = task->get_future().share();
+  Compilers::all().add([task] { (*task)(); });
+}
+
+CudaFunction CudaCode::get(CudaLane& lane, const std::string& source, const std::vector<CudaHeader>& headers) {
+  const std::string architecture = architecture_of(lane);
+  const std::shared_ptr<Wanted> one = wanted(architecture, source);
+  const std::lock_guard lock(one->mutex);
+  if (one->function) return *one->function;
+  const std::string path = path_of(source, headers, architecture);
+  std::vector<char> code = one->code.valid() ? one->code.get() : made(source, headers, architecture, path);
+  one->code = {};
+  // Loading may wait for what GPUs do: by one thread at a time.
+  static std::mutex loading;
+  const std::lock_guard load_lock(loading);
   cudaLibrary_t library = nullptr;
   const auto load = [&] {
     return cuda().cudaLibraryLoadData(&library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0);
   };
-  // A file that was damaged is made again.
-  if (code.empty() || load() != cudaSuccess) {
+  if (load() != cudaSuccess) {  // a file that was damaged is made again
     code = compile_cuda(source, headers, architecture);
     if (!path.empty()) to_disk(path, code);
     check_cuda(load(), "load a kernel");
   }
   CudaFunction function;
   check_cuda(cuda().cudaLibraryGetKernel(&function.kernel_, library, "f"), "find a kernel");
-  return functions.emplace(source, function).first->second;
+  one->function = function;
+  return function;
 }
 
 void CudaFunction::launch(CudaLane& lane, int64_t blocks, int threads, void** arguments, int64_t shared_bytes,

@@ -40,6 +40,8 @@ class CudaCode {
   // The function `f`, extern "C" in `source`. Equal sources are compiled once. Throws Error with the compiler's words
   // when the source is wrong.
   static CudaFunction get(CudaLane& lane, const std::string& source, const std::vector<CudaHeader>& headers);
+  // Has it compiled, or read from the disk, by another thread, for a get() to come, which waits for that.
+  static void begin(CudaLane& lane, const std::string& source, const std::vector<CudaHeader>& headers);
 };
 
 // The machine code of a source for an architecture ("sm_90"); for tests, which need no GPU.

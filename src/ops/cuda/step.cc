@@ -133,6 +133,11 @@ const void* SteppedKernel::own(size_t index) const { return state_->own[index]->
 const std::vector<BufferPtr>& SteppedKernel::memory() const { return state_->own; }
 CudaLane* SteppedKernel::lane() const { return state_->lane; }
 
+void SteppedKernel::begin() const {
+  if (state_->ways.apart) return;
+  for (const CudaStep& step : state_->steps) begin_kernel(text_of(step), *state_->lane);
+}
+
 void SteppedKernel::operator()(const void* const* in, void* const* out) const {
   State& s = *state_;
   if (s.ways.apart) return s.ways.apart(in, out);

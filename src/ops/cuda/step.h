@@ -156,6 +156,8 @@ class SteppedKernel {
   SteppedKernel(CudaLane* lane, std::vector<CudaStep> steps, std::vector<BufferPtr> own = {}, SteppedWays ways = {});
 
   void operator()(const void* const* in, void* const* out) const;
+  // Has it compiled by other threads, for a call to come.
+  void begin() const;
 
   // Made for when others have the rest of the GPU; itself where that makes no difference.
   SteppedKernel on(int processors) const;

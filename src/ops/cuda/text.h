@@ -18,6 +18,8 @@ const std::vector<CudaHeader>& kernel_headers();
 
 // The function `f` of a text.
 CudaFunction kernel_of(const std::string& text, CudaLane& lane);
+// Has it compiled by another thread, for a kernel_of() to come.
+void begin_kernel(const std::string& text, CudaLane& lane);
 
 // The type of an element in memory, and of one that is computed with.
 inline const char* memory_type(DType dtype) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdlib>
 #include <deque>
@@ -12,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -103,16 +105,28 @@ std::vector<char> compile_cuda(const std::string& source, const std::vector<Cuda
 
 namespace {
 
-// A source for an architecture: its machine code, of the disk where it is there.
-std::vector<char> made(const std::string& source, const std::vector<CudaHeader>& headers,
-                       const std::string& architecture, const std::string& path) {
-  std::vector<char> code;
-  if (!path.empty()) code = from_disk(path);
-  if (!code.empty()) return code;
-  code = compile_cuda(source, headers, architecture);
-  if (!path.empty()) to_disk(path, code);
-  return code;
-}
+// A source for an architecture, and the folder where its machine code is kept; empty: nowhere.
+struct Source {
+  std::string text;
+  std::vector<CudaHeader> headers;
+  std::string architecture, folder;
+
+  std::string path() const {
+    return folder.empty() ? "" : fmt::format("{}/{}.cubin", folder, key_of(text, headers, architecture));
+  }
+  std::vector<char> compiled(const std::string& path) const {
+    std::vector<char> code = compile_cuda(text, headers, architecture);
+    if (!path.empty()) to_disk(path, code);
+    return code;
+  }
+  // What is on the disk, else compiled.
+  std::vector<char> code() const {
+    const std::string kept = path();
+    std::vector<char> code;
+    if (!kept.empty()) code = from_disk(kept);
+    return code.empty() ? compiled(kept) : code;
+  }
+};
 
 // Threads that compile. What none of them has begun when the process ends is dropped.
 class Compilers {
@@ -165,10 +179,28 @@ class Compilers {
   std::vector<std::thread> threads_;
 };
 
+// Work that whoever comes first does: a thread that compiles, or the one that needs it.
+class Begun {
+ public:
+  explicit Begun(const Source& source) : task_([source] { return source.code(); }) {}
+  void run() {
+    if (!taken_.exchange(true)) task_();
+  }
+  // REQUIRES: not called before.
+  std::vector<char> wait() {
+    run();
+    return task_.get_future().get();
+  }
+
+ private:
+  std::atomic<bool> taken_ = false;
+  std::packaged_task<std::vector<char>()> task_;
+};
+
 // A source that somebody asked for.
 struct Wanted {
-  std::mutex mutex;  // of the rest
-  std::shared_future<std::vector<char>> code;
+  std::mutex mutex;              // of the rest
+  std::shared_ptr<Begun> begun;  // null: nobody did, or its code was taken
   std::optional<CudaFunction> function;
 };
 
@@ -176,43 +208,33 @@ std::string architecture_of(const CudaLane& lane) {
   return fmt::format("sm_{}{}", lane.info().major, lane.info().minor);
 }
 
-std::shared_ptr<Wanted> wanted(const std::string& architecture, const std::string& source) {
+std::shared_ptr<Wanted> wanted(const Source& source) {
   static std::mutex mutex;
   static auto* const all = new std::map<std::string, std::map<std::string, std::shared_ptr<Wanted>>>;
   const std::lock_guard lock(mutex);
-  std::shared_ptr<Wanted>& out = (*all)[architecture][source];
+  std::shared_ptr<Wanted>& out = (*all)[source.architecture][source.text];
   if (!out) out = std::make_shared<Wanted>();
   return out;
-}
-
-std::string path_of(const std::string& source, const std::vector<CudaHeader>& headers,
-                    const std::string& architecture) {
-  const std::string folder = cuda_cache_folder();
-  return folder.empty() ? "" : fmt::format("{}/{}.cubin", folder, key_of(source, headers, architecture));
 }
 
 }  // namespace
 
 void CudaCode::begin(CudaLane& lane, const std::string& source, const std::vector<CudaHeader>& headers) {
-  const std::string architecture = architecture_of(lane);
-  const std::shared_ptr<Wanted> one = wanted(architecture, source);
+  const Source whole{source, headers, architecture_of(lane), cuda_cache_folder()};
+  const std::shared_ptr<Wanted> one = wanted(whole);
   const std::unique_lock lock(one->mutex, std::try_to_lock);
-  if (!lock || one->function || one->code.valid()) return;  // somebody is at it, or it is done
-  const std::string path = path_of(source, headers, architecture);
-  const auto task = std::make_shared<std::packaged_task<std::vector<char>()>>(
-      [=] { return made(source, headers, architecture, path); });
-  one->code = task->get_future().share();
-  Compilers::all().add([task] { (*task)(); });
+  if (!lock || one->function || one->begun) return;  // somebody is at it, or it is done
+  one->begun = std::make_shared<Begun>(whole);
+  Compilers::all().add([begun = one->begun] { begun->run(); });
 }
 
 CudaFunction CudaCode::get(CudaLane& lane, const std::string& source, const std::vector<CudaHeader>& headers) {
-  const std::string architecture = architecture_of(lane);
-  const std::shared_ptr<Wanted> one = wanted(architecture, source);
+  const Source whole{source, headers, architecture_of(lane), cuda_cache_folder()};
+  const std::shared_ptr<Wanted> one = wanted(whole);
   const std::lock_guard lock(one->mutex);
   if (one->function) return *one->function;
-  const std::string path = path_of(source, headers, architecture);
-  std::vector<char> code = one->code.valid() ? one->code.get() : made(source, headers, architecture, path);
-  one->code = {};
+  const std::shared_ptr<Begun> begun = std::exchange(one->begun, nullptr);
+  std::vector<char> code = begun ? begun->wait() : whole.code();
   // Loading may wait for what GPUs do: by one thread at a time.
   static std::mutex loading;
   const std::lock_guard load_lock(loading);
@@ -221,8 +243,7 @@ CudaFunction CudaCode::get(CudaLane& lane, const std::string& source, const std:
     return cuda().cudaLibraryLoadData(&library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0);
   };
   if (load() != cudaSuccess) {  // a file that was damaged is made again
-    code = compile_cuda(source, headers, architecture);
-    if (!path.empty()) to_disk(path, code);
+    code = whole.compiled(whole.path());
     check_cuda(load(), "load a kernel");
   }
   CudaFunction function;

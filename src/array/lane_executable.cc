@@ -69,6 +69,7 @@ class ManyLanes final : public Executable {
   }
 
   std::string lowered_text() const override {
+    const std::lock_guard lock(CpuLane::local().running());
     std::string out;
     for (size_t lane = 0; lane < lanes_.size(); ++lane)
       out += fmt::format("lane {}:\n{}", lane, print(lanes_[lane].lowered));
@@ -76,21 +77,21 @@ class ManyLanes final : public Executable {
   }
   std::string plan_text() const override {
     std::string out;
-    for (size_t lane = 0; lane < lanes_.size(); ++lane)
-      out += fmt::format("lane {}:\n{}", lane, lanes_[lane].plan->describe());
+    size_t lane = 0;
+    for_each_plan([&](const Plan& plan) { out += fmt::format("lane {}:\n{}", lane++, plan.describe()); });
     return out;
   }
   std::vector<int64_t> work_bytes() const override {
     std::vector<int64_t> out;
-    for (const Lane& lane : lanes_) out.push_back(lane.plan->arena_bytes());
+    for_each_plan([&](const Plan& plan) { out.push_back(plan.arena_bytes()); });
     return out;
   }
   void begin() const override {
-    for (const Lane& lane : lanes_) lane.plan->begin();
+    for_each_plan([](const Plan& plan) { plan.begin(); });
   }
   size_t instructions() const override {
     size_t out = 0;
-    for (const Lane& lane : lanes_) out += lane.plan->instructions();
+    for_each_plan([&](const Plan& plan) { out += plan.instructions(); });
     return out;
   }
   std::string explain() const override;
@@ -107,6 +108,13 @@ class ManyLanes final : public Executable {
     BufferPtr whole;
     std::shared_ptr<LanePieces> copies = {};
   };
+
+  // A call that comes after one that failed makes plans anew.
+  void for_each_plan(FunctionRef<void(const Plan&)> f) const {
+    const std::lock_guard lock(CpuLane::local().running());
+    for (const Lane& lane : lanes_)
+      if (lane.plan) f(*lane.plan);
+  }
 
   // As Lanes::run, on those lanes of this process that carry the mesh.
   void on_lanes(FunctionRef<void(int64_t)> f, FunctionRef<void(const std::string&)> failed = {}) const {

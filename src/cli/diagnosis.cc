@@ -129,7 +129,7 @@ void look_at_platform(const std::string& platform, Diagnosis& out) {
     if (const std::string why = table.why_no_gpu(); !why.empty()) out.notes.push_back(why);
   });
   if (out.devices.platform != to_string(Platform::cuda)) return;
-  for (const int gpu : out.gpus.used)
+  for (const int gpu : out.devices.gpus.empty() ? out.gpus.used : out.devices.gpus)  // not those of its neighbours
     if (const size_t i = static_cast<size_t>(gpu); i < out.gpus.gpus.size() && !out.gpus.gpus[i].why_not.empty())
       out.problems.push_back(problem_of(out.gpus.gpus[i].why_not));
 }

@@ -216,10 +216,18 @@ Session::~Session() {
     ending_ = true;
   }
   changed_.notify_all();
-  World::instance().leave();
+  {
+    const std::lock_guard lock(abort_mutex_);  // what on_failure() stops is there until it has
+    World::instance().leave();
+  }
   DeviceTable::instance().leave();
   control_.reset();  // from here on nobody calls on_failure()
   if (in_order_) end_mpi_job();
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  changed_.notify_all();
   if (executioner_.joinable()) executioner_.join();
 }
 
@@ -271,15 +279,24 @@ void Session::agree(std::string_view name, std::string_view text) {
 }
 
 void Session::on_failure(const Failure& failure) {
-  const std::lock_guard lock(mutex_);
-  if (ending_) return;
-  failure_ = failure;
+  const std::lock_guard abort_lock(abort_mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (ending_) return;
+    failure_ = failure;
+    execute_later(failure);  // before what may wait for a GPU, or for a network
+  }
   changed_.notify_all();
   if (flight_) flight_->failed(describe(failure));
   World::instance().abort(describe(failure));
+}
+
+void Session::execute_later(const Failure& failure) {
   executioner_ = std::thread([this, failure] {
     std::unique_lock own(mutex_);
-    if (changed_.wait_for(own, options_.failure_grace, [this] { return ending_; })) return;
+    if (changed_.wait_for(own, options_.failure_grace, [this] { return ending_; }) &&
+        changed_.wait_for(own, options_.failure_grace, [this] { return ended_; }))
+      return;
     std::fprintf(stderr, "lockstep: %s; this process did not stop by itself and is ended\n", describe(failure).c_str());
     _exit(failure.retryable ? distributed::kRetry : 1);
   });

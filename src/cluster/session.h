@@ -67,10 +67,14 @@ class Session {
   std::mutex exchange_mutex_;
   std::map<std::string, int64_t> exchanges_;  // so far, by channel
 
-  // Ends the process when it does not end by itself after a failure.
+  std::mutex abort_mutex_;  // what a failure stops is being stopped
+
+  // Ends the process when it does not end by itself after a failure: when it has not begun to within the time of grace,
+  // or is not done with it after another.
+  void execute_later(const Failure& failure);
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool ending_ = false;
+  bool ending_ = false, ended_ = false;
   std::optional<Failure> failure_;
   std::thread executioner_;
 };

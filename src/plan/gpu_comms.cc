@@ -2,6 +2,8 @@
 
 #ifdef LOCKSTEP_WITH_CUDA
 #include <algorithm>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "base/check.h"
@@ -38,10 +40,15 @@ Comm* GpuComms::of(Group& group, int lane, CudaLane& cuda, Comm* host) {
   }
   const auto place = std::find(group.lanes.begin(), group.lanes.end(), lane) - group.lanes.begin();
   if (!host) host = group.hosts[static_cast<size_t>(place)].get();
-  std::shared_ptr<Comm> made = cuda_comm(*host, cuda);
-  const std::lock_guard lock(mutex_);
-  if (group.failed) made->abort(group.failure);
-  return (group.made[lane] = std::move(made)).get();
+  const std::shared_ptr<Comm> made = cuda_comm(*host, cuda);
+  std::string failure;
+  {
+    const std::lock_guard lock(mutex_);
+    group.made[lane] = made;
+    if (group.failed) failure = group.failure;
+  }
+  if (!failure.empty()) made->abort(failure);
+  return made.get();
 }
 
 void GpuComms::abort(const std::string& reason) {
@@ -60,7 +67,16 @@ void GpuComms::abort(const std::string& reason) {
   // Outside of the lock: what they stop may be about to take it.
   for (const auto& group : groups)
     for (const auto& host : group->hosts) host->abort(reason);
-  for (const auto& comm : made) comm->abort(reason);
+  // At once: to end one may be to wait for what the GPU does for another.
+  std::vector<std::thread> threads;
+  for (const auto& comm : made) {
+    try {
+      threads.emplace_back([&reason, comm] { comm->abort(reason); });
+    } catch (const std::system_error&) {  // there may be no more threads
+      comm->abort(reason);
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 void GpuComms::leave() {

@@ -127,8 +127,11 @@ class NcclComm final : public Comm, private CudaLane::Watched {
       return item;
     }
     lane_.enter();
-    check_cuda(cuda().cudaEventRecord(begun_, lane_.stream()), "mark the beginning of a collective");
-    check_cuda(cuda().cudaStreamWaitEvent(stream_, begun_, 0), "wait for the operands of a collective");
+    {
+      const auto queueing = lane_.queueing();
+      check_cuda(cuda().cudaEventRecord(begun_, lane_.stream()), "mark the beginning of a collective");
+      check_cuda(cuda().cudaStreamWaitEvent(stream_, begun_, 0), "wait for the operands of a collective");
+    }
     issue(operation, item, lock);
     check_cuda(cuda().cudaEventRecord(item->event, stream_), "mark the end of a collective");
     item->queued = Clock::now();
@@ -153,6 +156,7 @@ class NcclComm final : public Comm, private CudaLane::Watched {
     const std::lock_guard lock(mutex_);
     item->waited = true;
     lane_.enter();
+    const auto queueing = lane_.queueing();
     check_cuda(cuda().cudaStreamWaitEvent(lane_.stream(), item->event, 0), "wait for a collective");
     check_well(item->kind, item->number);
   }
@@ -163,7 +167,9 @@ class NcclComm final : public Comm, private CudaLane::Watched {
     const std::lock_guard lock(mutex_);
     item->waited = true;
     // What is queued on the lane from now on may use the memory again.
-    if (!item->done) cuda().cudaStreamWaitEvent(lane_.stream(), item->event, 0);
+    if (item->done) return;
+    const auto queueing = lane_.queueing();
+    cuda().cudaStreamWaitEvent(lane_.stream(), item->event, 0);
   }
 
   std::unique_ptr<Comm> make_group(const std::vector<int>& ranks, const std::string& name) override;

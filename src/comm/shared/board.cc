@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "base/check.h"
@@ -84,6 +85,8 @@ bool Board::fail(Cause cause, std::string_view message) {
     std::memcpy(text.text, message.data(), text.length);
     uint32_t none = 0;
     first = control().failure.compare_exchange_strong(none, static_cast<uint32_t>(rank_) + 1);
+  } else {
+    while (!failed()) std::this_thread::yield();  // another thread of this process is writing its own
   }
   wake_all();
   return first;

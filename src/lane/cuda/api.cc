@@ -157,9 +157,9 @@ const CudaBlas& cuda_blas() {
 }
 
 int use_gpu(int gpu) {
-  thread_local int current = -1;  // not chosen: the first
+  thread_local int current = -1;
   if (current != gpu) check_gpu_opened(cuda().cudaSetDevice(gpu), gpu);
-  return std::max(std::exchange(current, gpu), 0);
+  return std::exchange(current, gpu);
 }
 
 cudaEvent_t new_cuda_event() {

@@ -43,8 +43,8 @@ const CudaRuntime& cuda();
 const CudaCompiler& cuda_compiler();
 const CudaBlas& cuda_blas();
 
-// This thread's calls go to that GPU, of those visible, from now on. Returns to which they went before. Nothing else
-// may choose one.
+// This thread's calls go to that GPU, of those visible, from now on. Returns to which they went before, -1 where none
+// was chosen. Nothing else may choose one.
 int use_gpu(int gpu);
 // An event of that GPU's that only tells whether it has come.
 cudaEvent_t new_cuda_event();

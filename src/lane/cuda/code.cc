@@ -12,6 +12,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -132,27 +133,38 @@ struct Source {
 class Compilers {
  public:
   static Compilers& all() {
-    cuda_compiler();  // ends after this
-    static Compilers compilers;
-    return compilers;
+    static auto* const compilers = new Compilers;
+    static const int at_exit = std::atexit(end);
+    static_cast<void>(at_exit);
+    return *compilers;
   }
 
   void add(std::function<void()> work) {
     const std::lock_guard lock(mutex_);
+    if (ended_) return;
     waiting_.push_back(std::move(work));
-    if (waiting_.size() > idle_ && threads_.size() < most_) threads_.emplace_back([this] { run(); });
+    if (waiting_.size() > idle_ && threads_.size() < most_) {
+      try {
+        threads_.emplace_back([this] { run(); });
+      } catch (const std::system_error&) {  // there may be no more threads: who needs it compiles
+      }
+    }
     more_.notify_one();
   }
 
  private:
-  Compilers() = default;
-  ~Compilers() {
+  // What the compiler has made for itself is there until its threads have ended.
+  static void end() { all().stop(); }
+
+  void stop() {
+    std::vector<std::thread> threads;
     {
       const std::lock_guard lock(mutex_);
       ended_ = true;
+      threads.swap(threads_);
     }
     more_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
+    for (std::thread& thread : threads) thread.join();
   }
 
   void run() {
@@ -166,6 +178,9 @@ class Compilers {
       waiting_.pop_front();
       lock.unlock();
       work();
+      // It may have made more when it was first used, which goes before what was asked for at exit until then.
+      static const int at_exit = std::atexit(end);
+      static_cast<void>(at_exit);
       lock.lock();
     }
   }

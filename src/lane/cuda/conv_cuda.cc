@@ -150,6 +150,9 @@ std::optional<CudaConv::Algorithm> CudaConv::find(CudaLane& lane, ConvPass pass,
   const BufferPtr space = lane.allocate(bytes);
   const auto size = static_cast<size_t>(bytes);
   const cudnnHandle_t handle = context(lane);
+  // cuDNN waits for the GPU, for ever if need be: of what was queued before it there is an end first.
+  const CudaLane::WaitsOnce once;
+  lane.wait_for_all();
   const auto queueing = lane.queueing();
   lane.set_last(nullptr);
   switch (pass) {

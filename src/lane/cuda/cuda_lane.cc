@@ -94,12 +94,34 @@ void CudaLane::give_back(void* owner) {
   auto* const block = static_cast<Block*>(owner);
   CudaLane& lane = *block->lane;
   if (GpuPatience::is_given_up()) return;  // who waits for the GPU inside of CUDA may hold the lock for ever
+  if (!lane.entered()) return;
   {
     const auto queueing = lane.queueing();
     cuda().cudaFreeAsync(block->memory, lane.stream_);
   }
-  const std::lock_guard lock(lane.blocks_mutex_);
-  block->next = std::exchange(lane.free_blocks_, block);
+  lane.keep_block(block);
+}
+
+void CudaLane::give_back_pinned(void* owner) {
+  auto* const block = static_cast<Block*>(owner);
+  if (GpuPatience::is_given_up() || !block->lane->entered()) return;
+  cuda().cudaFreeHost(block->memory);
+  block->lane->keep_block(block);
+}
+
+void CudaLane::keep_block(Block* block) {
+  const std::lock_guard lock(blocks_mutex_);
+  block->next = std::exchange(free_blocks_, block);
+}
+
+// For destructors.
+bool CudaLane::entered() const noexcept {
+  try {
+    enter();
+    return true;
+  } catch (const std::exception&) {  // it is lost, and its memory with it
+    return false;
+  }
 }
 
 BufferPtr CudaLane::allocate(int64_t bytes, const char* purpose) {
@@ -110,7 +132,7 @@ BufferPtr CudaLane::allocate(int64_t bytes, const char* purpose) {
     return cuda().cudaMallocAsync(&data, static_cast<size_t>(std::max<int64_t>(bytes, 1)), stream_);
   };
   cudaError_t error = ask();
-  if (error == cudaErrorMemoryAllocation && !recording_) {
+  if (error == cudaErrorMemoryAllocation && !recording()) {
     // What the pool keeps may be in pieces that are too small.
     queueing.unlock();
     wait();
@@ -137,9 +159,9 @@ BufferPtr CudaLane::allocate_pinned(int64_t bytes) {
   void* data = nullptr;
   check_cuda(cuda().cudaHostAlloc(&data, static_cast<size_t>(std::max<int64_t>(bytes, 1)), cudaHostAllocPortable),
              "allocate memory of the host");
-  return Allocator::host().adopt(data, bytes, data, [](void* memory) {
-    if (!GpuPatience::is_given_up()) cuda().cudaFreeHost(memory);
-  });
+  Block* const block = take_block();
+  block->memory = data;
+  return Allocator::host().adopt(data, bytes, block, give_back_pinned);
 }
 
 void CudaLane::to_device(void* to, const void* from, int64_t bytes) {
@@ -278,15 +300,15 @@ cudaGraphExec_t CudaLane::record(const std::function<void()>& work) {
   const auto queueing = this->queueing();
   cudaGraph_t graph = nullptr;
   check_cuda(cuda().cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal), "begin to record");
-  recording_ = true;
+  recorder_ = std::this_thread::get_id();
   try {
     work();
   } catch (...) {
-    recording_ = false;
+    recorder_ = std::thread::id();
     if (cuda().cudaStreamEndCapture(stream_, &graph) == cudaSuccess) cuda().cudaGraphDestroy(graph);
     throw;
   }
-  recording_ = false;
+  recorder_ = std::thread::id();
   check_cuda(cuda().cudaStreamEndCapture(stream(), &graph), "end a recording");
   cudaGraphExec_t made = nullptr;
   const cudaError_t error = cuda().cudaGraphInstantiate(&made, graph, 0);
@@ -311,11 +333,13 @@ void CudaLane::forget(cudaGraphExec_t graph) {
 
 cublasLtHandle_t CudaLane::blas() {
   enter();
+  const auto queueing = this->queueing();  // several threads may ask for the first product
   if (!blas_) check_blas(cuda_blas().cublasLtCreate(&blas_), "start matrix products");
   return blas_;
 }
 
 void* CudaLane::blas_space() {
+  const auto queueing = this->queueing();
   if (!blas_space_) blas_space_ = allocate(static_cast<int64_t>(kBlasBytes));
   return blas_space_->data();
 }

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "lane/buffer.h"
@@ -99,8 +100,8 @@ class CudaLane {
   cudaGraphExec_t record(const std::function<void()>& work);
   void replay(cudaGraphExec_t);
   void forget(cudaGraphExec_t);
-  // Is this inside record()?
-  bool recording() const { return recording_; }
+  // Is this inside record(), called by this thread?
+  bool recording() const { return recorder_ == std::this_thread::get_id(); }
 
   // Who queues may say so, and was the last for as long as nothing else is queued: what it queued comes directly before
   // what is queued next. Memory that is taken or given back is nothing that is queued.
@@ -128,6 +129,9 @@ class CudaLane {
   class Mark;
   Block* take_block();
   static void give_back(void* block);
+  static void give_back_pinned(void* block);
+  void keep_block(Block* block);
+  bool entered() const noexcept;
 
   const int gpu_;  // of those visible
   CudaInfo info_;
@@ -135,7 +139,7 @@ class CudaLane {
   cudaMemPool_t pool_ = nullptr;
   std::mutex running_;
   std::recursive_mutex recording_mutex_;
-  bool recording_ = false;
+  std::atomic<std::thread::id> recorder_ = std::thread::id();
   std::atomic<const void*> last_ = nullptr;
   BufferPtr blas_space_;
   cublasLtHandle_t blas_ = nullptr;

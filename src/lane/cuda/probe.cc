@@ -137,15 +137,18 @@ GpuReport report(bool all) {
   for (int i = 0; i < facts.count; ++i) {
     if (!all && (out.used.empty() || i != out.used[0])) continue;
     cudaDeviceProp properties{};
-    if (cuda().cudaGetDeviceProperties(&properties, i) != cudaSuccess) continue;
     size_t free = 0, total = 0;
     const std::string why_not = why_not_use(i);
+    if (cuda().cudaGetDeviceProperties(&properties, i) != cudaSuccess) {
+      out.gpus.push_back({.name = "a GPU that says nothing of itself", .why_not = why_not});
+      continue;
+    }
     const bool told = why_not.empty() && cuda().cudaMemGetInfo(&free, &total) == cudaSuccess;
     out.gpus.push_back({properties.name, static_cast<int64_t>(properties.totalGlobalMem),
                         told ? static_cast<int64_t>(free) : -1, properties.major, properties.minor,
                         properties.multiProcessorCount, why_not});
   }
-  if (before) why_not_use(*before);
+  if (before.value_or(-1) >= 0) why_not_use(*before);
   return out;
 }
 

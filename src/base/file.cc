@@ -58,7 +58,8 @@ class Descriptor {
   size_t read(int64_t offset, std::span<uint8_t> out) {
     size_t done = 0;
     while (done < out.size()) {
-      const ssize_t n = ::pread(fd_, out.data() + done, out.size() - done, offset + static_cast<int64_t>(done));
+      ssize_t n = ::pread(fd_, out.data() + done, out.size() - done, offset + static_cast<int64_t>(done));
+      if (n < 0 && errno == ESPIPE) n = ::read(fd_, out.data() + done, out.size() - done);  // a pipe has no places
       if (n == 0) break;
       if (n > 0) {
         done += static_cast<size_t>(n);

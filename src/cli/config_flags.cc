@@ -59,6 +59,7 @@ void add_config_flags(CLI::App& app, ConfigFlags& flags) {
       "  1  the run failed, --strict ended it, or the last checkpoint could not be saved\n"
       "  2  the command line or the configuration file is wrong\n"
       "  3  what --expect says does not hold\n"
+      "  75  a GPU, the network or another process failed: start again, which goes on from the last checkpoint\n"
       "  128 + N  stopped by signal N (Ctrl-C, SIGTERM), after a checkpoint");
 }
 
@@ -66,7 +67,7 @@ TrainConfig resolve_config(const ConfigFlags& flags) {
   try {
     TrainConfig config;
     if (!flags.file.empty()) {
-      const std::vector<uint8_t> bytes = FileSystem::real().read_file(flags.file);
+      const std::vector<uint8_t> bytes = FileSystem::real().read_file(flags.file == "-" ? "/dev/stdin" : flags.file);
       config = parse_yaml(std::string(bytes.begin(), bytes.end()), flags.file);
     }
     config = overlay(config, flags.given, "command line");

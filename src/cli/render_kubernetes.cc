@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -46,6 +47,18 @@ int write_templates(const std::string& folder) {
   return kDone;
 }
 
+// A device or a pipe is written to, and a link leads to what it names: neither is replaced by a file.
+void write_output(const std::string& path, const std::string& text) {
+  namespace fs = std::filesystem;
+  FileSystem& files = FileSystem::real();
+  std::error_code ignored;
+  const fs::file_status there = fs::status(path, ignored);
+  if (fs::exists(there) && !fs::is_regular_file(there) && !fs::is_directory(there))
+    return files.append(path, bytes_of(text));
+  const bool leads_on = fs::is_regular_file(there) && fs::is_symlink(fs::symlink_status(path, ignored));
+  files.write_atomic(leads_on ? fs::canonical(path).string() : path, bytes_of(text));
+}
+
 int render(const RenderKubernetesArguments& arguments) {
   if (!arguments.write_templates.empty()) return write_templates(arguments.write_templates);
   std::string text;
@@ -63,7 +76,7 @@ int render(const RenderKubernetesArguments& arguments) {
   if (arguments.output.empty())
     std::fwrite(text.data(), 1, text.size(), stdout);
   else
-    FileSystem::real().write_atomic(arguments.output, bytes_of(text));
+    write_output(arguments.output, text);
   return kDone;
 }
 

@@ -36,10 +36,25 @@ void write_text(const std::string& path, const std::string& text) {
   FileSystem::real().write_atomic(path, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
 }
 
-// The resolved settings lie beside what the run writes.
-void keep_config(const TrainConfig& config) {
-  for (const std::string& dir : {config.checkpoint_dir, config.log_dir})
-    if (!dir.empty()) write_text(dir + "/config.yaml", to_yaml(config));
+constexpr std::string_view kWritten = "# Written by lockstep train: all settings of the run.\n";
+
+// Is a file there that somebody else wrote?
+bool is_not_ours(const std::string& path) {
+  FileSystem& files = FileSystem::real();
+  if (!files.exists(path)) return false;
+  const std::vector<uint8_t> bytes = files.read_file(path);
+  return !std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()).starts_with(kWritten);
+}
+
+// The resolved settings lie beside what the run writes, as a run that goes on needs them. A file of the user's stays.
+void keep_config(TrainConfig config) {
+  config.resume = "auto";
+  for (const std::string& dir : {config.checkpoint_dir, config.log_dir}) {
+    if (dir.empty()) continue;
+    std::string path = dir + "/config.yaml";
+    if (is_not_ours(path)) path = dir + "/run-config.yaml";
+    write_text(path, std::string(kWritten) + to_yaml(config));
+  }
 }
 
 // Of several processes one speaks for all: what they say would be the same.

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "jobs/child.h"
 #include "support/program.h"
+#include "support/text_file.h"
 #include "support/variable.h"
 
 namespace lockstep {
@@ -35,11 +36,6 @@ std::multiset<std::string> sorted_lines_of(const std::string& text) {
   return out;
 }
 using Lines = std::multiset<std::string>;
-
-std::string read_text(const std::string& path) {
-  const std::vector<uint8_t> bytes = FileSystem::real().read_file(path);
-  return {bytes.begin(), bytes.end()};
-}
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 

@@ -10,6 +10,7 @@
 #include "lockstep/checkpoint.h"
 #include "lockstep/data.h"
 #include "support/program.h"
+#include "support/text_file.h"
 
 namespace lockstep {
 
@@ -48,11 +49,6 @@ inline std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> out;
   for (std::string line; std::getline(in, line);) out.push_back(line);
   return out;
-}
-
-inline std::string read_text(const std::string& path) {
-  const std::vector<uint8_t> bytes = FileSystem::real().read_file(path);
-  return {bytes.begin(), bytes.end()};
 }
 
 inline void flip_byte(const std::string& path) {

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "support/program.h"
+#include "support/text_file.h"
 
 namespace lockstep::guides {
 namespace {
@@ -24,11 +25,6 @@ std::string with_spaces_and_numbers_alike(std::string text) {
   for (const std::regex& each : kinds) text = std::regex_replace(text, each, "#");
   text = std::regex_replace(text, std::regex("[ \t]+"), " ");
   return std::regex_replace(text, std::regex("^ | $"), "");
-}
-
-std::string read_text(const std::string& path) {
-  const std::vector<uint8_t> bytes = FileSystem::real().read_file(path);
-  return {bytes.begin(), bytes.end()};
 }
 
 }  // namespace

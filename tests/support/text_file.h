@@ -1,0 +1,16 @@
+// What a file that must be there holds.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+
+namespace lockstep {
+
+inline std::string read_text(const std::string& path) {
+  const std::vector<uint8_t> bytes = FileSystem::real().read_file(path);
+  return {bytes.begin(), bytes.end()};
+}
+
+}  // namespace lockstep

@@ -76,8 +76,9 @@ struct ImageFiles {
 struct DatasetFiles {
   ImageFiles train, test;
 };
-// Where the raw files of a data set lie: those of a name are fetched first when they are nowhere on this machine; of
-// paths all four must be given. Throws Error for "synthetic", which has no files, and as load_dataset does.
+// Where the raw files of a data set lie: those of a name in options.dir, where they are checked and nothing is written,
+// or else in the cache, into which they are fetched first; of paths all four must be given. Throws Error for
+// "synthetic", which has no files, for a compressed file, and as load_dataset does.
 DatasetFiles dataset_files(std::string_view name, const DataOptions& options = {});
 
 // Images of 28 x 28 pixels in ten classes that need no file: each class has a smooth pattern of its own, each image

@@ -135,14 +135,19 @@ void store(DataWorld& world, const DataOptions& options, const FileSpec& file, c
 }
 
 // From the user's folder: nothing is fetched and nothing is forgiven.
-IdxData read_from_folder(DataWorld& world, const FileSpec& file, const std::string& folder) {
-  const std::string path = find_in_folder(folder, file, world.files);
+std::string path_in_folder(DataWorld& world, const FileSpec& file, const std::string& folder) {
+  std::string path = find_in_folder(folder, file, world.files);
   if (path.empty())
     throw_error(
         "data: {} has no {} (raw or .gz); put the file there, run `lockstep data fetch {} --dir {}`, or leave the "
         "folder "
         "out to use the cache",
         folder, file.name, world.spec.name, folder);
+  return path;
+}
+
+IdxData read_from_folder(DataWorld& world, const FileSpec& file, const std::string& folder) {
+  const std::string path = path_in_folder(world, file, folder);
   IdxData data = read_idx(path, world.files, &file.shape);
   if (const std::string sum = idx_md5(data); sum != file.md5)
     throw_error("data: {} is not the {} of {}: {}; replace it, or read a data set of your own with load_idx_pair", path,
@@ -161,6 +166,15 @@ IdxData read_from_cache(DataWorld& world, const DataOptions& options, const File
     note(options, fmt::format("{} was fetched and is used, but not kept: {}", file.name, error.what()));
   }
   return std::move(fetched.data);
+}
+
+// Whether the name is one of paths, which are not looked for in a folder.
+bool are_paths(std::string_view name, const DataOptions& options) {
+  if (name.find(',') == std::string_view::npos) return false;
+  if (!options.dir.empty())
+    throw_error("data: the files {} are named by their paths and not looked for in {}; leave the folder out", name,
+                options.dir);
+  return true;
 }
 
 ImageDataset join(IdxData images, IdxData labels, int64_t classes, const std::string& labels_name) {
@@ -211,6 +225,18 @@ std::string fetch(DataWorld& world, const DataOptions& options) {
     }
   }
   return folder;
+}
+
+DatasetFiles locate(DataWorld& world, const DataOptions& options) {
+  const std::string folder = options.dir.empty() ? fetch(world, options) : options.dir;
+  std::array<std::string, 4> paths;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    const FileSpec& file = world.spec.files[i];
+    paths[i] = path_in_folder(world, file, folder);
+    read_idx_header(paths[i], world.files);  // refuses what is compressed
+    if (!options.dir.empty()) read_from_folder(world, file, folder);
+  }
+  return {{paths[0], paths[1]}, {paths[2], paths[3]}};
 }
 
 std::vector<DataCheck> verify(DataWorld& world, const DataOptions& options) {
@@ -281,12 +307,7 @@ Dataset load_dataset(std::string_view name, const DataOptions& options) {
       throw_error("data: synthetic is made on the spot and is not in {}; leave the folder out", options.dir);
     return synthetic_digits(6000, 1000);
   }
-  if (name.find(',') != std::string_view::npos) {
-    if (!options.dir.empty())
-      throw_error("data: the files {} are named by their paths and not looked for in {}; leave the folder out", name,
-                  options.dir);
-    return detail::load_paths(name);
-  }
+  if (detail::are_paths(name, options)) return detail::load_paths(name);
   const detail::DatasetSpec& spec = detail::find_dataset(name);
   detail::DataWorld world{spec, detail::default_sources(spec, options.allow_download)};
   return detail::load(world, options);
@@ -301,11 +322,10 @@ std::string fetch_dataset(std::string_view name, const DataOptions& options) {
 DatasetFiles dataset_files(std::string_view name, const DataOptions& options) {
   if (name == "synthetic")
     throw_error("data: the images of \"synthetic\" are made in memory; there is no file to read");
-  if (name.find(',') != std::string_view::npos) return detail::split_paths(name);
-  const std::string folder = fetch_dataset(name, options);
-  const auto& files = detail::find_dataset(name).files;
-  const auto path = [&](size_t i) { return folder + "/" + files[i].name; };
-  return {{path(0), path(1)}, {path(2), path(3)}};
+  if (detail::are_paths(name, options)) return detail::split_paths(name);
+  const detail::DatasetSpec& spec = detail::find_dataset(name);
+  detail::DataWorld world{spec, detail::default_sources(spec, options.allow_download)};
+  return detail::locate(world, options);
 }
 
 std::vector<DataCheck> verify_dataset(std::string_view name, const DataOptions& options) {

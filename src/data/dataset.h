@@ -1,5 +1,5 @@
-// What load_dataset, fetch_dataset and verify_dataset do, with every outside thing passed in: the data set's
-// description, the sources to ask and the file system. Safe from any thread, given sources of its own.
+// What load_dataset, dataset_files, fetch_dataset and verify_dataset do, with every outside thing passed in: the data
+// set's description, the sources to ask and the file system. Safe from any thread, given sources of its own.
 #pragma once
 
 #include <string>
@@ -20,6 +20,7 @@ struct DataWorld {
 
 Dataset load(DataWorld& world, const DataOptions& options);
 std::string fetch(DataWorld& world, const DataOptions& options);
+DatasetFiles locate(DataWorld& world, const DataOptions& options);
 std::vector<DataCheck> verify(DataWorld& world, const DataOptions& options);
 
 // Throws Error, speaking for `op`, unless these are the shapes of a pair of images and labels with some pixels.

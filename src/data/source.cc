@@ -119,8 +119,8 @@ Sources default_sources(const DatasetSpec& spec, bool allow_download) {
 std::string find_in_folder(const std::string& folder, const FileSpec& file, FileSystem& files) {
   std::string dotted = file.name;
   if (const size_t at = dotted.find("-idx"); at != std::string::npos) dotted[at] = '.';
-  for (const std::string& spelling : {file.name, dotted})
-    for (const char* ending : {"", ".gz"})
+  for (const char* ending : {"", ".gz"})
+    for (const std::string& spelling : {file.name, dotted})
       if (std::string path = fmt::format("{}/{}{}", folder, spelling, ending); files.exists(path)) return path;
   return "";
 }

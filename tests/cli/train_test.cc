@@ -83,6 +83,19 @@ TEST(Train, StrictEndsAtTheAlarmAndKeepsTheCheckpointBefore) {
   EXPECT_EQ(lines_of(quiet.err).size(), 2u) << quiet.err;
 }
 
+TEST(Train, MistypedDataFolderIsTheSameErrorWhenStreamed) {
+  const TempDir dir;
+  const std::string folder = dir.path() + "/mistyped";
+  for (const char* stream : {"on", "off"}) {
+    const RunningProgram::Result result = RunningProgram({program_path(), "train", "--dataset", "mnist", "--data-dir",
+                                                          folder, "--stream", stream, "--steps", "1"})
+                                              .wait();
+    EXPECT_EQ(result.exit_code, 1) << result.err;
+    expect_contains(result.err, "lockstep: data: " + folder + " has no train-images-idx3-ubyte (raw or .gz); ");
+    EXPECT_FALSE(FileSystem::real().exists(folder)) << stream;
+  }
+}
+
 TEST(Train, ConfigurationIsKeptAndRepeatsTheRun) {
   const TempDir dir;
   const std::string first = dir.path() + "/first", second = dir.path() + "/second", yaml = dir.path() + "/run.yaml";

@@ -125,6 +125,61 @@ TEST_F(DatasetFiles, FolderWithoutTheFileIsAnError) {
   EXPECT_EQ(asked_, 0);
 }
 
+TEST_F(DatasetFiles, FolderIsLocatedInBothSpellingsAndLeftAsItIs) {
+  const auto dotted = [](std::string name) {
+    name[name.find("-idx")] = '.';
+    return name;
+  };
+  digits_.write(dir_.path() + "/a");
+  digits_.write(dir_.path() + "/b", false, dotted);
+  disk().write(dir_.path() + "/b/train-images-idx3-ubyte.gz", gzip(encode_idx(digits_.files[0])));
+  for (const char* name : {"/a", "/b"}) {
+    options_.dir = dir_.path() + name;
+    const std::vector<std::string> before = disk().list(options_.dir);
+    DataWorld w = world();
+    const auto found = locate(w, options_);
+    EXPECT_EQ(read_idx(found.train.images_path).bytes, digits_.files[0].bytes);
+    EXPECT_EQ(read_idx(found.test.labels_path).bytes, digits_.files[3].bytes);
+    EXPECT_NO_THROW(read_idx_header(found.train.images_path)) << "the raw one comes before the compressed one";
+    EXPECT_EQ(disk().list(options_.dir), before);
+  }
+  EXPECT_EQ(asked_, 0);
+  EXPECT_FALSE(disk().exists(kept_));
+}
+
+TEST_F(DatasetFiles, NothingIsFetchedIntoAFolderThatIsLocated) {
+  DataWorld w = world();
+  options_.dir = dir_.path() + "/mistyped";
+  EXPECT_THROWS(locate(w, options_), Error,
+                options_.dir + " has no train-images-idx3-ubyte (raw or .gz); put the file");
+  EXPECT_FALSE(disk().exists(options_.dir));
+
+  options_.dir = dir_.path() + "/own";
+  digits_.write(options_.dir);
+  const std::string path = options_.dir + "/t10k-labels-idx1-ubyte";
+  spoil(path);
+  const std::vector<uint8_t> before = disk().read_file(path);
+  EXPECT_THROWS(locate(w, options_), Error, path + " is not the t10k-labels-idx1-ubyte of digits: its MD5 sum is ");
+  EXPECT_EQ(disk().read_file(path), before);
+
+  options_.dir = dir_.path() + "/compressed";
+  digits_.write(options_.dir, true, [](std::string name) { return name + ".gz"; });
+  const std::string compressed = options_.dir + "/train-images-idx3-ubyte.gz";
+  EXPECT_THROWS(locate(w, options_), Error, "read " + compressed + ": it is compressed, ");
+  EXPECT_THROWS(locate(w, options_), Error, "run `gunzip -k " + compressed + "`");
+  EXPECT_EQ(disk().list(options_.dir).size(), 4u);
+  EXPECT_EQ(asked_, 0);
+  EXPECT_EQ(stored_, 0);
+}
+
+TEST_F(DatasetFiles, WithoutAFolderTheFilesAreFetchedAndLocatedInTheCache) {
+  DataWorld w = world();
+  EXPECT_EQ(locate(w, options_).train.labels_path, kept_ + "/train-labels-idx1-ubyte");
+  EXPECT_EQ(stored_, 4);
+  EXPECT_EQ(locate(w, options_).test.images_path, kept_ + "/t10k-images-idx3-ubyte");
+  EXPECT_EQ(asked_, 4);
+}
+
 TEST_F(DatasetFiles, WrongSumInAFolderNamesFileAndBothSums) {
   options_.dir = dir_.path() + "/a";
   digits_.write(options_.dir);

@@ -113,6 +113,9 @@ struct CheckpointerOptions {
   // The checkpoint with the best value of this metric is kept too; empty: none.
   std::string best_metric = "test_accuracy";
   bool higher_is_better = true;
+  // The step that the run goes on from. Higher ones that `dir` held before were passed over, and are neither counted
+  // nor removed. None: all that are whole count.
+  std::optional<int64_t> resumed_step = {};
   int64_t shard_bytes = SaveOptions{}.shard_bytes;
   FileSystem* files = nullptr;  // null: the disk
 };

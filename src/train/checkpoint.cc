@@ -28,7 +28,11 @@ std::string known_steps(const std::string& dir) {
                        : fmt::format("{} has the steps {}", dir, fmt::join(steps, ", "));
 }
 
-// The whole checkpoint of `dir` with the highest step.
+// Those of `dir`, whole or not.
+std::vector<int64_t> all_steps(const std::string& dir) {
+  return detail::list_steps(FileSystem::real(), dir, detail::Listed::all);
+}
+
 // What every process says: they resume from the same checkpoint, or from none.
 std::vector<std::string> told(const std::string& own) {
   const std::shared_ptr<Session> session = current_session();
@@ -37,7 +41,7 @@ std::vector<std::string> told(const std::string& own) {
 
 // The steps that the first process sees, newest first.
 std::vector<int64_t> steps_to_try(const std::string& dir) {
-  std::vector<int64_t> steps = list_checkpoints(dir);
+  std::vector<int64_t> steps = all_steps(dir);
   std::string text;
   for (const int64_t step : steps) text += std::to_string(step) + " ";
   std::istringstream agreed(told(text)[0]);
@@ -46,6 +50,7 @@ std::vector<int64_t> steps_to_try(const std::string& dir) {
   return steps;
 }
 
+// The whole checkpoint of `dir` with the highest step.
 std::optional<Checkpoint> newest_whole(const std::string& dir, const Say& say, const LoadOptions& options) {
   for (const int64_t step : steps_to_try(dir)) {
     std::string reason;
@@ -66,7 +71,7 @@ std::optional<Checkpoint> newest_whole(const std::string& dir, const Say& say, c
 }
 
 Checkpoint of_step(const std::string& dir, int64_t step, const LoadOptions& options) {
-  const std::vector<int64_t> steps = list_checkpoints(dir);
+  const std::vector<int64_t> steps = all_steps(dir);
   if (std::find(steps.begin(), steps.end(), step) == steps.end())
     throw_error("resume: there is no checkpoint of step {}; {}", step, known_steps(dir));
   return load_checkpoint(checkpoint_path(dir, step), options);
@@ -111,7 +116,7 @@ std::optional<Checkpoint> find_checkpoint(const std::string& dir, const std::str
     std::optional<Checkpoint> found = newest_whole(dir, say, options);
     // Crashes leave nothing that looks like this: somebody has to look at the disk before weeks of work are written
     // over.
-    if (const size_t damaged = found ? 0 : list_checkpoints(dir).size(); damaged > 0)
+    if (const size_t damaged = found ? 0 : all_steps(dir).size(); damaged > 0)
       throw_error(
           "resume: {} in {}, and none is whole; put back a copy, or begin anew with --resume none or another "
           "--checkpoint-dir",
@@ -127,7 +132,7 @@ std::optional<Checkpoint> find_checkpoint(const std::string& dir, const std::str
                 known_steps(dir));
   }
   if (files.exists(folder + "/" + detail::kManifest)) return load_checkpoint(folder, options);
-  if (list_checkpoints(folder).empty())
+  if (all_steps(folder).empty())
     throw_error(
         "resume: {} is neither a whole checkpoint, for it has no {}, nor a folder of checkpoints; check the path",
         resume, detail::kManifest);

@@ -105,13 +105,14 @@ std::optional<int64_t> parse_step_name(std::string_view name) {
   return step && step_name(*step) == name ? step : std::nullopt;
 }
 
-std::vector<int64_t> list_steps(FileSystem& files, const std::string& dir) {
+std::vector<int64_t> list_steps(FileSystem& files, const std::string& dir, Listed listed) {
   if (!files.exists(dir)) return {};
   std::set<int64_t> steps;
   for (const std::string& name : files.list(dir)) {
-    std::optional<int64_t> step = parse_step_name(name);
-    if (const std::optional<Hidden> hidden = parse_hidden(name); hidden && hidden->old) step = hidden->step;
-    if (step && has_manifest(files, dir + "/" + name)) steps.insert(*step);
+    const std::optional<int64_t> step = parse_step_name(name);
+    const std::optional<Hidden> hidden = parse_hidden(name);
+    if (step && (listed == Listed::all || has_manifest(files, dir + "/" + name))) steps.insert(*step);
+    if (hidden && hidden->old && has_manifest(files, dir + "/" + name)) steps.insert(hidden->step);
   }
   return {steps.begin(), steps.end()};
 }

@@ -22,8 +22,12 @@ namespace lockstep::detail {
 std::string step_name(int64_t step);
 std::optional<int64_t> parse_step_name(std::string_view name);
 
-// Steps that have a manifest, ascending. No error when there is no such folder.
-std::vector<int64_t> list_steps(FileSystem& files, const std::string& dir);
+enum class Listed {
+  with_manifest,
+  all,  // whatever has the name of a step: to find those that have lost theirs
+};
+// The steps there are, ascending. No error when there is no such folder.
+std::vector<int64_t> list_steps(FileSystem& files, const std::string& dir, Listed listed = Listed::with_manifest);
 
 // Where the checkpoint that `path` names really is: there, or in a hidden folder when its replacement was interrupted.
 std::string locate_checkpoint(FileSystem& files, const std::string& path);

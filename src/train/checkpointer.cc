@@ -169,7 +169,8 @@ struct Checkpointer::Impl {
     if (looked) return;
     std::vector<Kept> found;
     for (const int64_t step : detail::list_steps(files, options.dir)) {
-      if (step == saved_now) continue;
+      const bool passed_over = options.resumed_step && step > *options.resumed_step;
+      if (step == saved_now || passed_over) continue;
       try {
         const CheckpointInfo info = detail::read_info(files, options.dir + "/" + detail::step_name(step), false);
         const auto at = info.metrics.find(options.best_metric);

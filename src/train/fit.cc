@@ -46,6 +46,7 @@ class FitRun {
           std::make_unique<Checkpointer>(CheckpointerOptions{.dir = options_.checkpoint_dir,
                                                              .keep_last = options_.keep_last,
                                                              .best_metric = options_.keep_best ? "test_accuracy" : "",
+                                                             .resumed_step = state_.step,
                                                              .files = options_.files});
   }
 

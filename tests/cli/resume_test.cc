@@ -146,6 +146,25 @@ TEST_F(Damaged, ManifestIsCheckedToo) {
   expect_same_result(run_, wanted_);
 }
 
+TEST_F(Damaged, MissingManifestIsPassedOverToo) {
+  FileSystem::real().remove(checkpoint_path(run_, 15) + "/manifest.json");
+  const RunningProgram::Result result = again();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  expect_contains(result.err, "lockstep: resume: step 15 is passed over: ");
+  expect_contains(result.err, checkpoint_path(run_, 15));
+  expect_contains(result.err, "lockstep: going on from step 10 of 15\n");
+  expect_same_result(run_, wanted_);
+}
+
+TEST_F(Damaged, NoManifestAtAllIsAnErrorAndNothingIsWrittenOver) {
+  for (const int64_t step : {5, 10, 15}) FileSystem::real().remove(checkpoint_path(run_, step) + "/manifest.json");
+  const std::vector<uint8_t> before = FileSystem::real().read_file(shard(15));
+  const RunningProgram::Result result = again();
+  EXPECT_EQ(result.exit_code, 1);
+  expect_contains(result.err, "lockstep: resume: 3 checkpoints in " + run_ + ", and none is whole; ");
+  EXPECT_EQ(FileSystem::real().read_file(shard(15)), before);
+}
+
 TEST_F(Damaged, AllOfThemAreAnErrorAndStayAsTheyAre) {
   for (const int64_t step : {5, 10, 15}) flip_byte(shard(step));
   const std::vector<uint8_t> before = FileSystem::real().read_file(shard(15));

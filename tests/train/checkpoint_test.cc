@@ -186,7 +186,11 @@ TEST(Checkpoint, ListsWhatHasAManifest) {
     disk().rename(dir.path() + "/other/step_00000001", dir.path() + "/" + name);
   }
   disk().write(dir.path() + "/step_00000012", Bytes{1});
+  disk().make_dirs(dir.path() + "/.step_00000013.tmp-host-1-1");
+  disk().make_dirs(dir.path() + "/.step_00000014.old-host-1-2");
   EXPECT_EQ(list_checkpoints(dir.path()), (std::vector<int64_t>{0, 7, 11, 123456789}));
+  EXPECT_EQ(detail::list_steps(disk(), dir.path(), detail::Listed::all),
+            (std::vector<int64_t>{0, 7, 8, 11, 12, 123456789}));
   EXPECT_EQ(checkpoint_path("run", 7), "run/step_00000007");
 }
 
@@ -266,8 +270,9 @@ TEST_F(DamagedCheckpoint, MissingShardIsRefused) {
 TEST_F(DamagedCheckpoint, WithoutManifestIsNone) {
   disk().remove(files_[0]);
   expect_refused(path_ + " is no checkpoint, or not a whole one: it has no manifest.json", "nothing");
-  EXPECT_EQ(find_checkpoint(dir_.path(), "auto", ignore)->step, 1);
+  expect_passed_over();
   EXPECT_EQ(list_checkpoints(dir_.path()), std::vector<int64_t>{1});
+  EXPECT_THROWS(find_checkpoint(dir_.path(), "2", ignore), Error, path_ + " is no checkpoint, or not a whole one");
 }
 
 TEST_F(DamagedCheckpoint, InspectComparesSumsWhenAsked) {
@@ -348,6 +353,27 @@ TEST(FindCheckpoint, NothingWholeIsAnError) {
   EXPECT_EQ(said, 1);
   EXPECT_THROWS(find_checkpoint("", dir.path(), ignore), Error, "no checkpoint of " + dir.path() + " is whole");
   EXPECT_THROWS(find_checkpoint(dir.path(), "9", ignore), Error, "does not end with its sum");
+}
+
+TEST(FindCheckpoint, NoManifestAtAllIsAnError) {
+  const TempDir dir;
+  for (const int64_t step : {8, 9})
+    disk().remove(save_checkpoint(dir.path(), small_checkpoint(step)) + "/manifest.json");
+  std::vector<std::string> said;
+  EXPECT_THROWS(find_checkpoint(dir.path(), "auto", [&](const std::string& text) { said.push_back(text); }), Error,
+                "resume: 2 checkpoints in " + dir.path() + ", and none is whole; put back a copy, or begin anew");
+  ASSERT_EQ(said.size(), 2u);
+  EXPECT_NE(said[0].find("resume: step 9 is passed over: "), std::string::npos) << said[0];
+  EXPECT_NE(said[1].find("resume: step 8 is passed over: "), std::string::npos) << said[1];
+  EXPECT_THROWS(find_checkpoint("", dir.path(), ignore), Error, "no checkpoint of " + dir.path() + " is whole");
+}
+
+TEST(FindCheckpoint, HalfWrittenOnesAreNotCheckpoints) {
+  const TempDir dir;
+  const std::string path = save_checkpoint(dir.path(), small_checkpoint(9));
+  disk().remove(path + "/manifest.json");
+  disk().rename(path, dir.path() + "/.step_00000009.tmp-host-1-1");
+  EXPECT_FALSE(find_checkpoint(dir.path(), "auto", [](const std::string& text) { ADD_FAILURE() << text; }));
 }
 
 TEST(FindCheckpoint, ByStep) {

@@ -141,6 +141,24 @@ TEST(Checkpointer, WhatIsNotWholeIsNeitherCountedNorRemoved) {
   EXPECT_EQ(saver.best(), 4);
 }
 
+TEST(Checkpointer, WhatTheResumePassedOverIsNeitherCountedNorRemoved) {
+  const TempDir dir;
+  for (const int64_t step : {1, 2, 3}) save_checkpoint(dir.path(), with_accuracy(step, step == 3 ? 0.9 : 0.5));
+  const std::string shard = checkpoint_path(dir.path(), 3) + "/shard-00000-of-00001.safetensors";
+  std::vector<uint8_t> bytes = disk().read_file(shard);
+  bytes.back() ^= 1;
+  disk().write(shard, bytes);
+  Checkpointer saver({.dir = dir.path(), .keep_last = 2, .resumed_step = 2});
+  saver.save(with_accuracy(4, 0.6));
+  saver.wait();
+  EXPECT_EQ(list_checkpoints(dir.path()), (Steps{2, 3, 4}));
+  EXPECT_EQ(saver.best(), 4);
+  saver.save(with_accuracy(5, 0.7));
+  saver.wait();
+  EXPECT_EQ(list_checkpoints(dir.path()), (Steps{3, 4, 5}));
+  EXPECT_EQ(saver.failures(), Names{});
+}
+
 TEST(Checkpointer, RubbishOfDeadProcessesIsRemoved) {
   const TempDir dir;
   const pid_t dead = ::fork();

@@ -16,6 +16,7 @@
 #include "lane/gpu_report.h"
 #include "lockstep/distributed.h"
 #include "sharding/device_table.h"
+#include "train/checkpoint_folder.h"
 #include "train/run_data.h"
 
 namespace lockstep {
@@ -82,21 +83,36 @@ Loggers loggers_of(const TrainConfig& config) {
   return out;
 }
 
-// A run that begins anew must not be mixed up with the one before it in the same folder: its steps, higher ones
-// perhaps, go to a folder of their own.
-void put_aside(const std::string& dir) {
+// Moves the checkpoints above a step to a folder of their own, previous-N, and returns its path; empty: there were
+// none.
+std::string move_steps(const std::string& dir, int64_t above) {
   FileSystem& files = FileSystem::real();
-  if (dir.empty() || !files.exists(dir)) return;
+  if (dir.empty() || !files.exists(dir)) return "";
+  detail::tidy(files, dir);  // what an interrupted save left must not come back later; failures are of the next save
   std::vector<std::string> old;
   for (const std::string& name : files.list(dir))
-    if (name.starts_with("step_")) old.push_back(name);
-  if (old.empty()) return;
+    if (const std::optional<int64_t> step = detail::parse_step_name(name); step && *step > above) old.push_back(name);
+  if (old.empty()) return "";
   int n = 1;
   while (files.exists(fmt::format("{}/previous-{}", dir, n))) ++n;
   const std::string to = fmt::format("{}/previous-{}", dir, n);
   files.make_dirs(to);
   for (const std::string& name : old) files.rename(dir + "/" + name, to + "/" + name);
+  return to;
+}
+
+// A run that begins anew must not be mixed up with the one before it in the same folder.
+void put_aside(const std::string& dir) {
+  const std::string to = move_steps(dir, -1);
+  if (to.empty()) return;
   fmt::print(stderr, "lockstep: the checkpoints of an earlier run were moved to {}\n", to);
+}
+
+// Nor one that goes back to a step with what came after it.
+void put_aside_after(const std::string& dir, int64_t step) {
+  const std::string to = move_steps(dir, step);
+  if (to.empty()) return;
+  fmt::print(stderr, "lockstep: the checkpoints after step {} were moved to {}\n", step, to);
 }
 
 // What must be the same in all processes of a job and is no part of the program that they compare anyway.
@@ -192,7 +208,7 @@ class Run {
     // Before the folders are touched: what is wrong is said without leaving anything behind.
     const ImageShape shape{train.rows(), train.cols(), train.classes()};
     TrainState state = start(make_engine(config_, shape, mesh, total, {}), total);
-    if (speaks() && config_.resume == "none") put_aside(config_.checkpoint_dir);
+    make_way(state.step);
     if (speaks()) keep_config(config_);
     Engine engine = make_engine(config_, shape, mesh, total, loggers_of(config_));
     if (logger_names(config_).find("console") != std::string::npos) {
@@ -238,6 +254,17 @@ class Run {
       say(state.step < total ? fmt::format("going on from step {} of {}", state.step, total)
                              : fmt::format("all {} steps were made before; nothing is left to train", total));
     return state;
+  }
+
+  // "auto" goes on from the newest that is whole: what is above it stays where it was passed over.
+  void make_way(int64_t step) const {
+    if (config_.resume == "auto") return;
+    if (process_count() > 1) distributed::sync("checkpoint");  // nothing is moved while others read it
+    if (!speaks()) return;
+    if (config_.resume == "none")
+      put_aside(config_.checkpoint_dir);
+    else
+      put_aside_after(config_.checkpoint_dir, step);
   }
 
   // A run that was over already still says how good its model is.

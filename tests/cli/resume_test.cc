@@ -192,6 +192,38 @@ TEST_F(Damaged, NamedOneIsRefused) {
   expect_contains(result.err, shard(10));
 }
 
+TEST_F(Damaged, GoingBackToAStepPutsTheLaterOnesAside) {
+  const std::string stale =
+      run_ + "/.step_00000020.old-elsewhere-1-1";  // of a save that was interrupted on another host
+  ASSERT_EQ(train({"--steps", "20", "--checkpoint-dir", dir_.path() + "/more"}).exit_code, 0);
+  FileSystem::real().rename(checkpoint_path(dir_.path() + "/more", 20), stale);
+  const RunningProgram::Result result =
+      train({"--steps", "7", "--checkpoint-every", "1", "--keep-last", "1", "--checkpoint-dir", run_, "--resume", "5"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  expect_contains(result.err, "lockstep: going on from step 5 of 7\n");
+  expect_contains(result.err, "lockstep: the checkpoints after step 5 were moved to " + run_ + "/previous-1\n");
+  EXPECT_EQ(list_checkpoints(run_ + "/previous-1"), (std::vector<int64_t>{10, 15, 20}));
+  EXPECT_EQ(list_checkpoints(run_).back(), 7);
+
+  const RunningProgram::Result on = train({"--steps", "9", "--checkpoint-every", "1", "--checkpoint-dir", run_});
+  EXPECT_EQ(on.exit_code, 0) << on.err;
+  expect_contains(on.err, "lockstep: going on from step 7 of 9\n");
+  expect_lacks(on.err, "previous-2");
+}
+
+TEST_F(Damaged, GoingBackByPathPutsTheLaterOnesAsideToo) {
+  const RunningProgram::Result newest =
+      train(flags_ + Words{"--checkpoint-dir", run_, "--resume", checkpoint_path(run_, 15)});
+  EXPECT_EQ(newest.exit_code, 0) << newest.err;
+  expect_lacks(newest.err, "were moved to");
+  const RunningProgram::Result result =
+      train(flags_ + Words{"--checkpoint-dir", run_, "--resume", checkpoint_path(run_, 10)});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  expect_contains(result.err, "lockstep: the checkpoints after step 10 were moved to " + run_ + "/previous-1\n");
+  EXPECT_EQ(list_checkpoints(run_ + "/previous-1"), std::vector<int64_t>{15});
+  expect_same_weights(run_, wanted_);
+}
+
 // A file system of a few megabytes: room for one checkpoint and not for two.
 class SmallDisk {
  public:

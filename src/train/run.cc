@@ -17,6 +17,7 @@
 #include "lockstep/distributed.h"
 #include "sharding/device_table.h"
 #include "train/checkpoint_folder.h"
+#include "train/folder_lock.h"
 #include "train/run_data.h"
 
 namespace lockstep {
@@ -207,7 +208,9 @@ class Run {
 
     // Before the folders are touched: what is wrong is said without leaving anything behind.
     const ImageShape shape{train.rows(), train.cols(), train.classes()};
+    if (FileSystem::real().exists(config_.checkpoint_dir)) lock_folder(std::chrono::seconds(5));
     TrainState state = start(make_engine(config_, shape, mesh, total, {}), total);
+    lock_folder(std::chrono::seconds(0));
     make_way(state.step);
     if (speaks()) keep_config(config_);
     Engine engine = make_engine(config_, shape, mesh, total, loggers_of(config_));
@@ -235,6 +238,12 @@ class Run {
   }
 
  private:
+  // Two runs would write over each other's checkpoints. One that was just ended may need a moment to be gone; who holds
+  // the lock of a folder that was not there when this run looked for checkpoints has begun since.
+  void lock_folder(std::chrono::seconds patience) {
+    if (speaks() && !config_.checkpoint_dir.empty() && !lock_) lock_.emplace(config_.checkpoint_dir, patience);
+  }
+
   TrainState start(const Engine& engine, int64_t total) {
     const auto say = [&](const std::string& text) {
       if (speaks()) fmt::print(stderr, "lockstep: {}\n", text);
@@ -323,6 +332,7 @@ class Run {
   const TrainConfig& config_;
   const RunOptions& options_;
   std::vector<Expectation> expectations_;
+  std::optional<FolderLock> lock_;               // until all is written
   std::map<std::string, double> found_metrics_;  // of the checkpoint that the run goes on from
 };
 

@@ -110,6 +110,25 @@ TEST(Resume, SignalWithoutACheckpointFolderSaysThatNothingIsSaved) {
   expect_lacks(stopped.err, "expected");
 }
 
+TEST(Resume, SecondRunInAFolderIsRefused) {
+  const TempDir dir;
+  const std::string run = dir.path() + "/run";
+  RunningProgram first(train_command({"--steps", "1000000", "--log-every", "1", "--checkpoint-dir", run}));
+  ASSERT_TRUE(first.says("\nstep 2/"));
+  const std::string settings = read_text(run + "/config.yaml");
+  const RunningProgram::Result second = train({"--steps", "3", "--checkpoint-dir", run, "--resume", "none"});
+  EXPECT_EQ(second.exit_code, 1);
+  EXPECT_EQ(second.out, "");
+  expect_contains(second.err, fmt::format("lockstep: train: the checkpoints in {} are being written by pid {} on host ",
+                                          run, first.pid()));
+  expect_contains(second.err, "; wait for it, end it, or choose another --checkpoint-dir\n");
+  EXPECT_EQ(read_text(run + "/config.yaml"), settings);
+
+  first.send(SIGKILL);
+  EXPECT_EQ(first.wait().exit_code, 128 + SIGKILL);
+  EXPECT_EQ(train({"--steps", "3", "--checkpoint-dir", run, "--resume", "none"}).exit_code, 0);
+}
+
 class Damaged : public ::testing::Test {
  protected:
   void SetUp() override {

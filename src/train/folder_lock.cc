@@ -1,0 +1,86 @@
+#include "train/folder_lock.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <thread>
+
+#include "base/check.h"
+#include "base/file.h"
+
+namespace lockstep {
+namespace {
+
+// Who made the file may have been another user: a lock needs no more than to read it.
+int open_lock_file(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (file >= 0 || errno != EACCES) return file;
+  const int readable = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (readable < 0) errno = EACCES;
+  return readable;
+}
+
+enum class Locking { done, held, impossible };
+
+Locking lock_now(int file, const std::string& path) {
+  while (::flock(file, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) return Locking::held;
+    const bool impossible = errno == ENOLCK || errno == ENOTSUP || errno == EOPNOTSUPP || errno == ENOSYS ||
+                            errno == EBADF;  // NFS wants to write
+    if (impossible) return Locking::impossible;
+    if (errno != EINTR) throw_io_error("lock", path, errno);
+  }
+  return Locking::done;
+}
+
+// For who comes and finds it locked. A lock holds without it, on a full disk for instance.
+void write_holder(int file) {
+  char host[256] = {};
+  ::gethostname(host, sizeof(host) - 1);
+  const std::string text = fmt::format("pid {} on host {}\n", ::getpid(), host);
+  if (::ftruncate(file, 0) == 0) (void)!::pwrite(file, text.data(), text.size(), 0);
+}
+
+std::string read_holder(int file) {
+  char text[512];
+  const ssize_t size = ::pread(file, text, sizeof(text), 0);
+  const std::string line(text, text + std::max<ssize_t>(size, 0));
+  return line.starts_with("pid ") ? line.substr(0, line.find('\n')) : "another run";
+}
+
+}  // namespace
+
+FolderLock::FolderLock(const std::string& dir, std::chrono::milliseconds patience) {
+  FileSystem::real().make_dirs(dir);
+  const std::string path = dir + "/.lock";
+  file_ = open_lock_file(path);
+  if (file_ < 0) throw_io_error("open", path, errno);
+  try {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    for (;;) {
+      const Locking result = lock_now(file_, path);
+      if (result == Locking::done) write_holder(file_);
+      if (result != Locking::held) return;
+      if (std::chrono::steady_clock::now() >= deadline)
+        throw_error(
+            "train: the checkpoints in {} are being written by {}; wait for it, end it, or choose another "
+            "--checkpoint-dir",
+            dir, read_holder(file_));
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  } catch (...) {
+    ::close(file_);
+    throw;
+  }
+}
+
+FolderLock::~FolderLock() {
+  ::flock(file_, LOCK_UN);
+  ::close(file_);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,76 @@
+#include "train/folder_lock.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/throws.h"
+#include "lockstep/checkpoint.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::chrono::milliseconds kAtOnce{0};
+
+TEST(FolderLock, SecondIsToldWhoHoldsIt) {
+  const TempDir dir;
+  const std::string run = dir.path() + "/a/run";
+  {
+    const FolderLock lock(run, kAtOnce);
+    EXPECT_THROWS(
+        FolderLock(run, kAtOnce), Error,
+        "the checkpoints in " + run + " are being written by pid " + std::to_string(::getpid()) + " on host ");
+    EXPECT_THROWS(FolderLock(run, kAtOnce), Error, "; wait for it, end it, or choose another --checkpoint-dir");
+    EXPECT_NO_THROW(FolderLock(dir.path() + "/b", kAtOnce));
+  }
+  EXPECT_NO_THROW(FolderLock(run, kAtOnce));
+}
+
+TEST(FolderLock, HolderThatSaysNothingIsAnotherRun) {
+  const TempDir dir;
+  const int file = ::open((dir.path() + "/.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_EQ(::flock(file, LOCK_EX), 0);
+  EXPECT_THROWS(FolderLock(dir.path(), kAtOnce), Error, "are being written by another run; ");
+  ::close(file);
+}
+
+// A process that holds the lock until it is killed.
+pid_t hold(const std::string& dir) {
+  int ends[2];
+  if (::pipe(ends) != 0) return -1;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const FolderLock lock(dir, kAtOnce);
+    (void)!::write(ends[1], "x", 1);
+    for (;;) ::pause();
+  }
+  char byte;
+  ::close(ends[1]);
+  EXPECT_EQ(::read(ends[0], &byte, 1), 1);
+  ::close(ends[0]);
+  return child;
+}
+
+TEST(FolderLock, DeadHolderIsNotInTheWay) {
+  const TempDir dir;
+  const pid_t child = hold(dir.path());
+  EXPECT_THROWS(FolderLock(dir.path(), kAtOnce), Error, "written by pid " + std::to_string(child) + " on host ");
+  ::kill(child, SIGKILL);
+  EXPECT_NO_THROW(FolderLock(dir.path(), std::chrono::minutes(1))) << "one that is about to end is waited for";
+  ::waitpid(child, nullptr, 0);
+}
+
+TEST(FolderLock, IsNoCheckpoint) {
+  const TempDir dir;
+  const FolderLock lock(dir.path(), kAtOnce);
+  EXPECT_TRUE(list_checkpoints(dir.path()).empty());
+  EXPECT_FALSE(find_checkpoint(dir.path(), "auto", [](const std::string& text) { ADD_FAILURE() << text; }));
+  EXPECT_EQ(FileSystem::real().list(dir.path()), std::vector<std::string>{".lock"});
+}
+
+}  // namespace
+}  // namespace lockstep

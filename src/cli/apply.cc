@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "base/say.h"
 #include "cli/command.h"
 #include "cli/job_files.h"
 #include "jobs/show.h"
@@ -17,7 +18,7 @@ struct ApplyArguments {
 
 int apply(const ApplyArguments& arguments) {
   const JobFiles files = read_jobs("apply", arguments.files, arguments.flags);
-  const auto note = [](std::string_view text) { fmt::print(stderr, "lockstep: note: {}\n", text); };
+  const auto note = [](std::string_view text) { say("lockstep: note: {}\n", text); };
   if (place_of(arguments.flags) != "kubernetes")
     for (const std::string& each : files.notes) note(each);
   if (arguments.dry_run) {

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/names.h"
+#include "base/say.h"
 #include "cli/command.h"
 #include "cluster/flight_watch.h"
 
@@ -237,7 +238,7 @@ std::vector<std::string> paths_of(const BlameArguments& arguments) {
     throw_error(
         "blame: no job has left dumps among the temporary files of this machine; give the folder that the processes "
         "have named, such as RUN/flight beside checkpoints and logs");
-  fmt::print(stderr, "lockstep: dumps of {}\n", folder);
+  say("lockstep: dumps of {}\n", folder);
   return {folder};
 }
 

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "base/say.h"
 #include "cli/command.h"
 #include "lockstep/error.h"
 
@@ -27,22 +28,24 @@ class FetchPrinter {
       case DataEvent::Kind::receiving:
         return count(event);
       case DataEvent::Kind::present:
-        return line(stdout, fmt::format("{:<24} {:6.2f} MB  md5 ok  was there", event.file, event.bytes / kMega));
+        return line(fmt::format("{:<24} {:6.2f} MB  md5 ok  was there", event.file, event.bytes / kMega));
       case DataEvent::Kind::stored:
-        return line(stdout,
-                    fmt::format("{:<24} {:6.2f} MB  md5 ok  from {}", event.file, event.bytes / kMega, event.source));
+        return line(fmt::format("{:<24} {:6.2f} MB  md5 ok  from {}", event.file, event.bytes / kMega, event.source));
       case DataEvent::Kind::note:
-        return line(stderr, fmt::format("lockstep: {}", event.text));
+        return say("{}lockstep: {}\n", fresh_line(), event.text);
     }
   }
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  void line(std::FILE* stream, const std::string& text) {
-    if (terminal_) fmt::print(stderr, "\r\x1b[K");
-    fmt::print(stream, "{}\n", text);
-    std::fflush(stream);
+  // Wipes out what counts.
+  const char* fresh_line() const { return terminal_ ? "\r\x1b[K" : ""; }
+
+  void line(const std::string& text) {
+    say_text(fresh_line());
+    fmt::print("{}\n", text);
+    std::fflush(stdout);
   }
 
   void count(const DataEvent& event) {
@@ -51,11 +54,11 @@ class FetchPrinter {
     last_ = now;
     const double got = static_cast<double>(event.bytes) / 1e6, all = static_cast<double>(event.total) / 1e6;
     if (event.bytes == 0) {
-      fmt::print(stderr, "\r\x1b[K{:<24} asking {}", event.file, event.source);
+      say("\r\x1b[K{:<24} asking {}", event.file, event.source);
     } else if (event.total == 0) {
-      fmt::print(stderr, "\r\x1b[K{:<24} {:6.2f} MB  from {}", event.file, got, event.source);
+      say("\r\x1b[K{:<24} {:6.2f} MB  from {}", event.file, got, event.source);
     } else {
-      fmt::print(stderr, "\r\x1b[K{:<24} {:6.2f} of {:.2f} MB  from {}", event.file, got, all, event.source);
+      say("\r\x1b[K{:<24} {:6.2f} of {:.2f} MB  from {}", event.file, got, all, event.source);
     }
   }
 

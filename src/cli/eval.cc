@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/say.h"
 #include "cli/command.h"
 #include "cli/devices_flag.h"
 #include "lockstep/checkpoint.h"
@@ -51,7 +52,7 @@ void print(const EvalResult& result) {
 }
 
 int run(const EvalArguments& arguments) {
-  const auto say = [](const std::string& text) { fmt::print(stderr, "lockstep: {}\n", text); };
+  const auto say = [](const std::string& text) { lockstep::say("lockstep: {}\n", text); };
   if (!FileSystem::real().exists(arguments.checkpoint))
     throw_error("eval: there is no {}; name the folder of a checkpoint, or of several", arguments.checkpoint);
   const std::optional<Checkpoint> checkpoint = find_checkpoint("", arguments.checkpoint, say);

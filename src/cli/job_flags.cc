@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/names.h"
+#include "base/say.h"
 #include "cli/command.h"
 #include "jobs/table.h"
 
@@ -171,9 +172,9 @@ std::vector<Job> find_jobs(Runner& runner, const JobFlags& flags, const std::str
 
 void say_nothing_found(const JobFlags& flags) {
   if (flags.all_spaces)
-    fmt::print(stderr, "No resources found\n");
+    say("No resources found\n");
   else
-    fmt::print(stderr, "No resources found in {} namespace.\n", flags.named_space());
+    say("No resources found in {} namespace.\n", flags.named_space());
 }
 
 std::vector<Pod> pods_of(Runner& runner, const Job& job) {

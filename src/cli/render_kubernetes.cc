@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/say.h"
 #include "cli/render.h"
 #include "jobs/kubernetes/manifests.h"
 #include "jobs/kubernetes/templates.h"
@@ -42,8 +43,8 @@ int write_templates(const std::string& folder) {
       throw UsageError(fmt::format("render kubernetes: {} is there already; choose another folder", path));
   }
   for (const auto& [name, text] : builtin_templates()) files.write_atomic(folder + "/" + name, bytes_of(text));
-  fmt::print(stderr, "lockstep: {} templates are in {}; use one by --template {}/{}\n", builtin_templates().size(),
-             folder, folder, "indexed-job.yaml.j2");
+  say("lockstep: {} templates are in {}; use one by --template {}/{}\n", builtin_templates().size(), folder, folder,
+      "indexed-job.yaml.j2");
   return kDone;
 }
 

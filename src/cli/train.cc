@@ -3,6 +3,7 @@
 #include <csignal>
 #include <memory>
 
+#include "base/say.h"
 #include "cli/command.h"
 #include "cli/config_flags.h"
 #include "lockstep/devices.h"
@@ -34,11 +35,10 @@ int train(const TrainConfig& config) {
   const RunOutcome outcome = run_training(config, {.stop = [] { return stop_signal != 0; }});
   if (outcome.stopped) {
     if (process_index() == 0)
-      fmt::print(stderr, "lockstep: stopped by {} at step {} of {}; {}\n", stopped_by(), outcome.step,
-                 outcome.total_steps,
-                 config.checkpoint_dir.empty() ? "nothing is saved, for there is no --checkpoint-dir"
-                 : outcome.unsaved             ? "its checkpoint could not be saved"
-                                               : "the same command goes on from there");
+      say("lockstep: stopped by {} at step {} of {}; {}\n", stopped_by(), outcome.step, outcome.total_steps,
+          config.checkpoint_dir.empty() ? "nothing is saved, for there is no --checkpoint-dir"
+          : outcome.unsaved             ? "its checkpoint could not be saved"
+                                        : "the same command goes on from there");
     const bool warned = stop_signal == SIGUSR1 || stop_signal == 0;  // to be started again
     return warned ? distributed::kRetry : 128 + stop_signal;
   }

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/names.h"
+#include "base/say.h"
 #include "cli/command.h"
 #include "cli/job_flags.h"
 #include "jobs/selector.h"
@@ -123,10 +124,10 @@ int wait(const WaitArguments& arguments) {
       if (answer == Waiting::met) fmt::print("{} condition met\n", full_name(each));
       std::fflush(stdout);
       if (answer == Waiting::never && !job)
-        fmt::print(stderr, "lockstep: wait: {} was deleted\n", short_name(each));
+        say("lockstep: wait: {} was deleted\n", short_name(each));
       else if (answer == Waiting::never)
-        fmt::print(stderr, "lockstep: wait: {} has ended as {}, and {}{} will not come any more: {}\n",
-                   short_name(each), job_state(*job), goal.type, goal.status ? "" : "=False", why(*job));
+        say("lockstep: wait: {} has ended as {}, and {}{} will not come any more: {}\n", short_name(each),
+            job_state(*job), goal.type, goal.status ? "" : "=False", why(*job));
       never = never || answer == Waiting::never;
       return answer != Waiting::not_yet;
     });
@@ -134,7 +135,7 @@ int wait(const WaitArguments& arguments) {
     if (Clock::now() >= end) break;
     runner->wait_for_change();
   }
-  for (const Job& job : left) fmt::print(stderr, "error: timed out waiting for the condition on {}\n", short_name(job));
+  for (const Job& job : left) say("error: timed out waiting for the condition on {}\n", short_name(job));
   return kFailed;
 }
 

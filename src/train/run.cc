@@ -12,6 +12,7 @@
 #include "base/crc32c.h"
 #include "base/file.h"
 #include "base/names.h"
+#include "base/say.h"
 #include "cluster/session.h"
 #include "lane/gpu_report.h"
 #include "lockstep/distributed.h"
@@ -68,7 +69,7 @@ class AlarmsOnly final : public Logger {
   void step(int64_t, const Scalars&) override {}
   void evaluation(int64_t, const Scalars&) override {}
   void message(int64_t, const std::string& text, bool alarm) override {
-    if (alarm) fmt::print(stderr, "lockstep: alarm: {}\n", text);
+    if (alarm) say("lockstep: alarm: {}\n", text);
   }
 };
 
@@ -106,14 +107,14 @@ std::string move_steps(const std::string& dir, int64_t above) {
 void put_aside(const std::string& dir) {
   const std::string to = move_steps(dir, -1);
   if (to.empty()) return;
-  fmt::print(stderr, "lockstep: the checkpoints of an earlier run were moved to {}\n", to);
+  say("lockstep: the checkpoints of an earlier run were moved to {}\n", to);
 }
 
 // Nor one that goes back to a step with what came after it.
 void put_aside_after(const std::string& dir, int64_t step) {
   const std::string to = move_steps(dir, step);
   if (to.empty()) return;
-  fmt::print(stderr, "lockstep: the checkpoints after step {} were moved to {}\n", step, to);
+  say("lockstep: the checkpoints after step {} were moved to {}\n", step, to);
 }
 
 // What must be the same in all processes of a job and is no part of the program that they compare anyway.
@@ -172,11 +173,11 @@ void tell_platform() {
   if (platform() == Platform::cuda) {
     const GpuReport report = report_first_gpu();
     if (!report.gpus.empty() && !report.gpus[0].why_not.empty()) return;  // whoever uses it says so
-    fmt::print(stderr, "lockstep: computing on {}{}\n",
-               report.used.size() > 1 ? fmt::format("{} GPUs, the first of which is ", report.used.size()) : "",
-               report.gpus.empty() ? "a GPU" : to_string(report.gpus[0]));
+    say("lockstep: computing on {}{}\n",
+        report.used.size() > 1 ? fmt::format("{} GPUs, the first of which is ", report.used.size()) : "",
+        report.gpus.empty() ? "a GPU" : to_string(report.gpus[0]));
   } else if (const std::string why = detail::DeviceTable::instance().why_no_gpu(); !why.empty()) {
-    fmt::print(stderr, "lockstep: computing on the CPU: {}\n", why);
+    say("lockstep: computing on the CPU: {}\n", why);
   }
 }
 
@@ -184,8 +185,8 @@ void tell_platform() {
 void tell_reading(const Loader& train) {
   const char* verbose = std::getenv("LOCKSTEP_VERBOSE");
   if (verbose && *verbose && std::string_view(verbose) != "0")
-    fmt::print(stderr, "lockstep: process {} has read {} of {}\n", process_index(),
-               counted(train.examples_read(), "example"), train.count());
+    say("lockstep: process {} has read {} of {}\n", process_index(), counted(train.examples_read(), "example"),
+        train.count());
 }
 
 // The whole run: what stays the same over its steps.
@@ -216,7 +217,7 @@ class Run {
     Engine engine = make_engine(config_, shape, mesh, total, loggers_of(config_));
     if (logger_names(config_).find("console") != std::string::npos) {
       const std::string text = engine.describe(state, train, config_.batch_size);  // of all processes together
-      if (speaks()) fmt::print(stderr, "{}", text);
+      if (speaks()) say_text(text);
     }
 
     const auto began = Clock::now();
@@ -246,7 +247,7 @@ class Run {
 
   TrainState start(const Engine& engine, int64_t total) {
     const auto say = [&](const std::string& text) {
-      if (speaks()) fmt::print(stderr, "lockstep: {}\n", text);
+      if (speaks()) lockstep::say("lockstep: {}\n", text);
     };
     const std::optional<Checkpoint> found =
         find_checkpoint(config_.checkpoint_dir, config_.resume, say, engine.loading());
@@ -287,12 +288,9 @@ class Run {
 
   void tell_troubles(const RunOutcome& outcome) const {
     if (!speaks()) return;
-    if (outcome.by_alarm)
-      fmt::print(stderr, "lockstep: --strict ended the run at step {} of {}\n", outcome.step, outcome.total_steps);
+    if (outcome.by_alarm) say("lockstep: --strict ended the run at step {} of {}\n", outcome.step, outcome.total_steps);
     if (outcome.unsaved && !outcome.stopped)
-      fmt::print(
-          stderr,
-          "lockstep: the last checkpoint, of step {}, is not in {}: the trained model is lost; mend the disk, and "
+      say("lockstep: the last checkpoint, of step {}, is not in {}: the trained model is lost; mend the disk, and "
           "the same command goes on from the checkpoint before\n",
           outcome.step, config_.checkpoint_dir);
   }
@@ -301,13 +299,12 @@ class Run {
     for (const auto& [name, value] : metrics) {
       if (name != expectation.metric) continue;
       const bool met = is_met(expectation, metrics);
-      if (!met && speaks())
-        fmt::print(stderr, "lockstep: expected {}, and {} is {:.6g}\n", to_string(expectation), name, value);
+      if (!met && speaks()) say("lockstep: expected {}, and {} is {:.6g}\n", to_string(expectation), name, value);
       return met;
     }
     if (speaks())
-      fmt::print(stderr, "lockstep: expected {}, and {} was not measured, for the run was over before\n",
-                 to_string(expectation), expectation.metric);
+      say("lockstep: expected {}, and {} was not measured, for the run was over before\n", to_string(expectation),
+          expectation.metric);
     return false;
   }
 
@@ -315,7 +312,7 @@ class Run {
     tell_troubles(outcome);
     if (outcome.by_alarm || outcome.stopped) return outcome;
     if (speaks() && !config_.checkpoint_dir.empty() && !outcome.unsaved && !config_.quiet)
-      fmt::print(stderr, "checkpoints are in {}\n", config_.checkpoint_dir);
+      say("checkpoints are in {}\n", config_.checkpoint_dir);
     for (const Expectation& expectation : expectations_)
       if (!holds(expectation, result.metrics)) outcome.expectations_met = false;
     if (!speaks()) return outcome;

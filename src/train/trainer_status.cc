@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/say.h"
 #include "data/post.h"
 
 namespace lockstep {
@@ -154,8 +155,7 @@ class TrainerStatusLogger final : public Logger {
                 {.ca_file = options_.ca_file, .bearer = token_of(options_.token_file), .deadline = options_.deadline});
     } catch (const std::exception& error) {
       if (!std::exchange(warned_, true))
-        fmt::print(stderr, "lockstep: Kubeflow Trainer was not told how far the run is: {}; training goes on\n",
-                   error.what());
+        say("lockstep: Kubeflow Trainer was not told how far the run is: {}; training goes on\n", error.what());
     }
   }
 
@@ -208,7 +208,7 @@ std::shared_ptr<Logger> trainer_status_logger() {
     const std::optional<detail::TrainerStatusOptions> options = detail::trainer_status_options(environment);
     return options ? detail::trainer_status_logger(*options, detail::LogClock::real()) : nullptr;
   } catch (const Error& error) {  // no reason not to train
-    fmt::print(stderr, "lockstep: {}\n", error.what());
+    say("lockstep: {}\n", error.what());
     return nullptr;
   }
 }

@@ -38,6 +38,28 @@ TEST(Train, QuietPrintsTheResultOnly) {
   EXPECT_EQ(lines_of(result.out).size(), 1u) << result.out;
 }
 
+// The command with its streams as a shell makes them, such as "2>/dev/full".
+Words redirected(const Words& command, const std::string& streams) {
+  return Words{"sh", "-c", "exec \"$0\" \"$@\" " + streams} + command;
+}
+
+TEST(Train, GoesOnWhenStderrCannotBeWritten) {
+  for (const char* streams : {"2>/dev/full", "2>&-"}) {
+    const TempDir dir;
+    const Words flags = {"--steps", "3", "--checkpoint-dir", dir.path()};
+    const auto run = [&](const Words& more) {
+      return RunningProgram(redirected(train_command(flags + more), streams)).wait();
+    };
+    const RunningProgram::Result result = run({});
+    EXPECT_EQ(result.exit_code, 0) << streams;
+    expect_contains(result.out, " % after 3 steps ");
+    EXPECT_EQ(list_checkpoints(dir.path()), std::vector<int64_t>{3});
+    EXPECT_EQ(run({"--expect", "loss<0"}).exit_code, 3) << streams;  // goes on from there
+    EXPECT_EQ(run({"--resume", "none", "--quiet"}).exit_code, 0) << streams;
+    EXPECT_EQ(run({"--batch-size", "0"}).exit_code, 2) << streams;
+  }
+}
+
 TEST(Train, LogEverySaysHowOftenLinesCome) {
   const RunningProgram::Result result = train({"--steps", "6", "--log-every", "2"});
   for (const char* line : {"\nstep 1/6  loss ", "\nstep 2/6  loss ", "\nstep 4/6  loss ", "\nstep 6/6  loss "})

@@ -8,6 +8,8 @@
 #include <set>
 #include <string_view>
 
+#include "base/say.h"
+
 namespace lockstep {
 namespace {
 
@@ -33,8 +35,8 @@ std::unique_ptr<Comm> by_nccl(Comm& host, CudaLane& lane) {
   std::string why_not;
   std::unique_ptr<Comm> made = nccl_comm(host, lane, why_not);
   if (!made && host.rank() == 0)
-    fmt::print(stderr, "lockstep: \"{}\" meets through the host's memory, slowly: NCCL could not be started: {}\n",
-               host.name(), why_not);
+    say("lockstep: \"{}\" meets through the host's memory, slowly: NCCL could not be started: {}\n", host.name(),
+        why_not);
   return made;
 }
 

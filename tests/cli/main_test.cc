@@ -19,6 +19,29 @@ TEST(Cli, HelpListsCommandsAndFlags) {
   EXPECT_NE(run_lockstep({"data", "fetch", "--help"}).output.find("--dir"), std::string::npos);
 }
 
+RunningProgram::Result run_in_shell(const std::string& script, const Words& arguments) {
+  return RunningProgram(Words{"sh", "-c", script, program_path()} + arguments).wait();
+}
+
+TEST(Cli, OutputThatCannotBeWrittenIsAFailure) {
+  const std::string said = "lockstep: standard output could not be written: ";
+  for (const Words& command : {Words{"version"}, Words{"train", "--print-config"}, Words{"devices"}}) {
+    const RunningProgram::Result full = run_in_shell("exec \"$0\" \"$@\" >/dev/full", command);
+    EXPECT_EQ(full.exit_code, 1) << command[0];
+    EXPECT_EQ(full.err, said + "No space left on device; what it holds is not all\n");
+    const RunningProgram::Result closed = run_in_shell("exec \"$0\" \"$@\" >&-", command);
+    EXPECT_EQ(closed.exit_code, 1) << command[0];
+    EXPECT_EQ(closed.err, said + "Bad file descriptor; what it holds is not all\n");
+  }
+  // A wrong command line stays one.
+  EXPECT_EQ(run_in_shell("exec \"$0\" dta >/dev/full", {}).exit_code, 2);
+}
+
+TEST(Cli, ReadersMayGoBeforeTheEnd) {
+  const RunningProgram::Result result = run_in_shell("(trap '' PIPE; \"$0\" version; echo $? >&2) | true", {});
+  EXPECT_EQ(result.err, "0\n");
+}
+
 TEST(Cli, WrongCommandLinesSayWhatToDo) {
   expect_usage_error({}, "a command is missing; `lockstep --help` shows what there is");
   expect_usage_error({"dta"}, "no command \"dta\"; did you mean \"data\"? `lockstep --help` shows what there is");

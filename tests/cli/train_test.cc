@@ -60,6 +60,13 @@ TEST(Train, GoesOnWhenStderrCannotBeWritten) {
   }
 }
 
+TEST(Train, ResultThatCannotBeWrittenIsAFailure) {
+  const RunningProgram::Result result =
+      RunningProgram(redirected(train_command({"--steps", "1", "--quiet"}), ">/dev/full")).wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.err, "lockstep: standard output could not be written; what it holds is not all\n");
+}
+
 TEST(Train, LogEverySaysHowOftenLinesCome) {
   const RunningProgram::Result result = train({"--steps", "6", "--log-every", "2"});
   for (const char* line : {"\nstep 1/6  loss ", "\nstep 2/6  loss ", "\nstep 4/6  loss ", "\nstep 6/6  loss "})

@@ -31,6 +31,8 @@ CLI::Option* add_flag_of(CLI::App& app, ConfigFlags& flags, const ConfigKey& key
   }
   if (key.separator() != '\0') {
     const auto put = [&flags, &key](const std::vector<std::string>& texts) {
+      for (const std::string& text : texts)
+        if (text.empty()) throw CLI::ValidationError(key.flag(), empty_element(text));
       keep(flags, key, fmt::format("{}", fmt::join(texts, std::string(1, key.separator()))));
     };
     return app.add_option_function<std::vector<std::string>>(key.flag(), put, help_of(key))->allow_extra_args(false);

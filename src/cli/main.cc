@@ -13,6 +13,7 @@
 #include <cstring>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/names.h"
@@ -58,6 +59,16 @@ std::string usage_error(CLI::App& program, const CLI::ParseError& error) {
   return place + error.what() + ";" + help;
 }
 
+// The parser would take the next word for the value of `--flag=`.
+void check_values(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--") return;
+    if (word.starts_with("--") && word.find('=') == word.size() - 1)
+      throw UsageError(std::string(word) + " has no value; give one, or leave the flag out");
+  }
+}
+
 int run(int argc, char** argv) {
   CLI::App program("SPMD training in C++: trains, launches and watches jobs.", "lockstep");
   program.require_subcommand(1);
@@ -70,7 +81,9 @@ int run(int argc, char** argv) {
 #include "cli/commands.def"
 #undef COMMAND
   try {
-    program.parse(take_launched_command(argc, argv), argv);
+    const int words = take_launched_command(argc, argv);
+    check_values(words, argv);
+    program.parse(words, argv);
   } catch (const CLI::Success& answer) {  // help and version
     return program.exit(answer);
   } catch (const CLI::ParseError& error) {

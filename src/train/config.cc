@@ -39,15 +39,19 @@ std::string_view trimmed(std::string_view text) {
   return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
 }
 
+// An empty text is an empty list; in any other there is something in each element.
 template <class T>
-T split(std::string_view text, char separator) {
+std::string put_elements(TrainConfig& config, T TrainConfig::*member, std::string_view text, char separator) {
   T out;
-  while (!text.empty()) {
-    const size_t at = text.find(separator);
-    if (const std::string_view part = trimmed(text.substr(0, at)); !part.empty()) out.emplace_back(part);
-    text = at == text.npos ? "" : text.substr(at + 1);
+  for (size_t at = 0; !text.empty() && at <= text.size();) {
+    const size_t end = std::min(text.find(separator, at), text.size());
+    const std::string_view part = trimmed(text.substr(at, end - at));
+    if (part.empty()) return empty_element(text);
+    out.emplace_back(part);
+    at = end + 1;
   }
-  return out;
+  config.*member = std::move(out);
+  return "";
 }
 
 bool within(const Limits& limits, double x) {
@@ -115,6 +119,10 @@ std::string suggest_config_key(std::string_view wrong) {
   return suggestion(wrong, names);
 }
 
+std::string empty_element(std::string_view text) {
+  return fmt::format("\"{}\" has an empty element; fill it in, or leave it out", text);
+}
+
 List elements_of(const TrainConfig& config, const ConfigKey& key) {
   if (const auto* m = std::get_if<Rules TrainConfig::*>(&key.member)) return config.**m;
   if (const auto* m = std::get_if<List TrainConfig::*>(&key.member)) return config.**m;
@@ -132,8 +140,8 @@ std::string text_of(const TrainConfig& config, const ConfigKey& key) {
 std::string assign(TrainConfig& config, const ConfigKey& key, std::string_view text) {
   return std::visit(
       Overload{[&](Text TrainConfig::*m) -> std::string { return config.*m = text, ""; },
-               [&](List TrainConfig::*m) -> std::string { return config.*m = split<List>(text, ','), ""; },
-               [&](Rules TrainConfig::*m) -> std::string { return config.*m = split<Rules>(text, ';'), ""; },
+               [&](List TrainConfig::*m) { return put_elements(config, m, text, ','); },
+               [&](Rules TrainConfig::*m) { return put_elements(config, m, text, ';'); },
                [&](Integer TrainConfig::*m) { return put(config, m, text, key.limits, "a whole number"); },
                [&](Unsigned TrainConfig::*m) { return put(config, m, text, at_least(0), "a whole number"); },
                [&](Number TrainConfig::*m) { return put(config, m, text, key.limits, "a number"); },

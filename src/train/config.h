@@ -88,8 +88,12 @@ using ConfigMap = std::map<std::string, std::string>;
 // The elements of a list; empty for other keys.
 config::List elements_of(const TrainConfig& config, const ConfigKey& key);
 
-// The value of a key as text, and back. assign() returns what is wrong with the text (`"x" is not a whole number of at
-// least 1`), then without having changed anything, or nothing.
+// What is wrong with the text of a list in which an element is empty.
+std::string empty_element(std::string_view text);
+
+// The value of a key as text, and back. An empty text is an empty list, and no other text has empty elements. assign()
+// returns what is wrong with the text (`"x" is not a whole number of at least 1`), then without having changed
+// anything, or nothing.
 std::string text_of(const TrainConfig& config, const ConfigKey& key);
 [[nodiscard]] std::string assign(TrainConfig& config, const ConfigKey& key, std::string_view text);
 

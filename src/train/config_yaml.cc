@@ -23,7 +23,11 @@ std::string_view kind_of(const YAML::Node& node) {
 // The scalar of a key, or the elements of a list with separators between them.
 std::string value_text(const std::string& where, const ConfigKey& key, const YAML::Node& node) {
   const bool list = key.separator() != '\0';
-  if (node.IsScalar()) return node.Scalar();
+  const auto checked = [&](const std::string& text) {
+    if (list && text.empty()) throw_error("{}: {}: {}", where, key.name, empty_element(text));
+    return text;
+  };
+  if (node.IsScalar()) return checked(node.Scalar());
   if (!list || !node.IsSequence())
     throw_error("{}: {} has {}; {} is wanted, such as `{}: {}`", where, key.name, kind_of(node),
                 list ? "a list or a single value" : "a single value", key.name,
@@ -35,7 +39,7 @@ std::string value_text(const std::string& where, const ConfigKey& key, const YAM
     if (!element.IsScalar())
       throw_error("{}: an element of {} is {}; single values are wanted", where, key.name, kind_of(element));
     if (!out.empty()) out += key.separator();
-    out += element.Scalar();
+    out += checked(element.Scalar());
   }
   return out;
 }

@@ -45,6 +45,18 @@ TEST(TrainErrors, Flags) {
                  "grad_norm, examples_per_second");
 }
 
+TEST(TrainErrors, EmptyValues) {
+  for (const char* flag : {"--checkpoint-dir=", "--expect=", "--steps="})
+    expect_refused({flag, "--quiet"}, 2, fmt::format("{} has no value; give one, or leave the flag out", flag));
+  EXPECT_FALSE(FileSystem::real().exists("--quiet"));
+  for (const char* text : {"", ","})
+    expect_refused(
+        {"--expect", text}, 2,
+        fmt::format("train: --expect: \"{}\" has an empty element; fill it in, or leave it out{}", text, kSeeHelp));
+  expect_refused({"--expect", "loss<1", "--expect", ""}, 2,
+                 std::string("train: --expect: \"\" has an empty element; fill it in, or leave it out") + kSeeHelp);
+}
+
 TEST(TrainErrors, Devices) {
   for (const char* devices : {"0", "-1", "abc", "99999999999"})
     expect_refused({"--devices", devices}, 2,

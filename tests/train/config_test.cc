@@ -83,6 +83,20 @@ TEST(Config, YamlListsBecomeLists) {
   EXPECT_TRUE(parse("expect: []").expect.empty());
 }
 
+TEST(Config, ListsHaveNoEmptyElements) {
+  expect_refused("model: mlp\nexpect: \"\"",
+                 "run.yaml:2: expect: \"\" has an empty element; fill it in, or leave it out");
+  for (const char* text : {"[\"\"]", "[loss<1, \"\"]"})
+    expect_refused(std::string("expect: ") + text, "run.yaml:1: expect: \"\" has an empty element");
+  for (const char* text : {",", " ", "loss<1,", ",loss<1", "loss<1,,accuracy>0"}) {
+    const std::string message = "expect: \"" + std::string(text) + "\" has an empty element";
+    expect_refused("expect: \"" + std::string(text) + "\"", message);
+    expect_invalid({{"expect", text}}, message);
+  }
+  expect_refused("shard: \"dense/0/w=,model;\"", "shard: \"dense/0/w=,model;\" has an empty element");
+  EXPECT_TRUE(with({{"expect", ""}}).expect.empty());  // as checkpoints have it
+}
+
 TEST(Config, UnknownKeySuggestsAndSaysWhere) {
   expect_refused(
       "model: mlp\n\nlerning_rate: 1\n",

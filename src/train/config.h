@@ -121,7 +121,8 @@ std::vector<std::pair<std::string, int64_t>> parse_mesh(std::string_view text);
 ShardingPlan make_plan(const TrainConfig& config);
 
 // Throws Error when a run of this configuration cannot be the continuation of one with those values, because the
-// model, the data set, the seed, the batch size or the optimizer differ; names the key and both values.
+// model, the data set, the scale of its pixels, the seed, the batch size or the optimizer differ; names the key and
+// both values.
 void check_same_run(const TrainConfig& config, const ConfigMap& saved);
 
 // The optimizer with its schedule, for a run of so many steps. REQUIRES: validate(config) passed.

@@ -185,7 +185,8 @@ ShardingPlan make_plan(const TrainConfig& config) {
 }
 
 void check_same_run(const TrainConfig& config, const ConfigMap& saved) {
-  for (const std::string_view name : {"model", "dataset", "seed", "batch_size", "optimizer"}) {
+  for (const std::string_view name :
+       {"model", "dataset", "pixel_mean", "pixel_sd", "seed", "batch_size", "optimizer"}) {
     const ConfigKey* key = find_config_key(name);
     LOCKSTEP_CHECK(key, "{}", name);
     const auto before = saved.find(std::string(name));

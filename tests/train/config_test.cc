@@ -308,7 +308,7 @@ TEST(Config, AnotherRunIsNotContinued) {
       check_same_run(config, {{"batch_size", "64"}}), Error,
       "resume: batch_size was 64 when the checkpoint was written and is 128 now; give --batch-size 64, or begin "
       "anew with --resume none or another --checkpoint-dir");
-  for (const char* key : {"model", "dataset", "seed", "optimizer"})
+  for (const char* key : {"model", "dataset", "pixel_mean", "pixel_sd", "seed", "optimizer"})
     EXPECT_THROWS(check_same_run(config, {{key, "77"}}), Error, std::string("resume: ") + key + " was 77 when");
 }
 

@@ -1,4 +1,6 @@
 #include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <memory>
@@ -14,25 +16,46 @@ namespace lockstep::cli {
 namespace {
 
 volatile std::sig_atomic_t stop_signal = 0;
+volatile std::sig_atomic_t training = 0;  // the run has begun to ask whether to stop
 
-// The first signal asks for a checkpoint and an orderly end; the second one kills.
+// As if nobody had taken the signal. The first process of a container outlives those, so it exits.
+void end_by(int signal) {
+  sigset_t own;
+  ::sigemptyset(&own);
+  ::sigaddset(&own, signal);
+  ::pthread_sigmask(SIG_UNBLOCK, &own, nullptr);
+  ::raise(signal);
+  ::_exit(128 + signal);
+}
+
+// Once the run trains the first signal asks for a checkpoint and an orderly end, and the second one kills. Before there
+// is nothing to save and nobody who asks: the first one kills. SIGUSR1 is a warning, and waits.
 void on_signal(int signal) {
-  stop_signal = signal;
   std::signal(signal, SIG_DFL);
+  if (training == 0 && signal != SIGUSR1) end_by(signal);
+  stop_signal = signal;
+}
+
+void take_signals() {
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) std::signal(signal, on_signal);  // Slurm warns by SIGUSR1
+  // nohup has it ignored.
+  if (std::signal(SIGHUP, on_signal) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
 }
 
 const char* stopped_by() {
   return stop_signal == SIGINT    ? "SIGINT"
          : stop_signal == SIGTERM ? "SIGTERM"
+         : stop_signal == SIGHUP  ? "SIGHUP"
          : stop_signal == SIGUSR1 ? "SIGUSR1"
                                   : "another process";
 }
 
 int train(const TrainConfig& config) {
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
-  std::signal(SIGUSR1, on_signal);  // what Slurm sends before the time is up
-  const RunOutcome outcome = run_training(config, {.stop = [] { return stop_signal != 0; }});
+  take_signals();
+  const RunOutcome outcome = run_training(config, {.stop = [] {
+                                            training = 1;
+                                            return stop_signal != 0;
+                                          }});
   if (outcome.stopped) {
     if (process_index() == 0)
       say("lockstep: stopped by {} at step {} of {}; {}\n", stopped_by(), outcome.step, outcome.total_steps,

@@ -2,7 +2,9 @@
 // was lost.
 #include <fmt/format.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 
+#include <csignal>
 #include <random>
 #include <thread>
 
@@ -72,7 +74,8 @@ TEST(Resume, KilledRunsWithDropoutAndFloat16EndByteEqual) {
 }
 
 TEST(Resume, SignalsSaveACheckpointToGoOnFrom) {
-  for (const int signal : {SIGTERM, SIGINT}) {
+  std::signal(SIGHUP, SIG_DFL);  // the tests themselves may run under nohup
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
     const TempDir dir;
     const std::string run = dir.path() + "/run", wanted = dir.path() + "/wanted";
     const Words flags = {"--schedule", "constant", "--log-every", "1"};
@@ -87,7 +90,10 @@ TEST(Resume, SignalsSaveACheckpointToGoOnFrom) {
     const int64_t step = list_checkpoints(run).back();
     EXPECT_TRUE(stopped.err.ends_with(
         fmt::format("\nlockstep: stopped by {} at step {} of 1000000; the same command goes on from there\n",
-                    signal == SIGTERM ? "SIGTERM" : "SIGINT", step)))
+                    signal == SIGTERM  ? "SIGTERM"
+                    : signal == SIGINT ? "SIGINT"
+                                       : "SIGHUP",
+                    step)))
         << stopped.err;
     const std::string steps = std::to_string(step + 4);
     const RunningProgram::Result resumed =
@@ -127,6 +133,42 @@ TEST(Resume, SecondRunInAFolderIsRefused) {
   first.send(SIGKILL);
   EXPECT_EQ(first.wait().exit_code, 128 + SIGKILL);
   EXPECT_EQ(train({"--steps", "3", "--checkpoint-dir", run, "--resume", "none"}).exit_code, 0);
+}
+
+// Has the process a handler for the signal?
+bool catches(pid_t pid, int signal) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("SigCgt:")) return (std::stoull(line.substr(7), nullptr, 16) >> (signal - 1) & 1) != 0;
+  return false;
+}
+
+TEST(Signals, EndARunThatDoesNotTrainYetAtOnce) {
+  const TempDir dir;
+  const std::string images = dir.path() + "/images";
+  ASSERT_EQ(::mkfifo(images.c_str(), 0600), 0);  // whoever reads it waits for a writer
+  std::signal(SIGHUP, SIG_DFL);  // the tests themselves may run under nohup
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
+    RunningProgram program({program_path(), "train", "--dataset", images + ",labels", "--quiet"});
+    ASSERT_TRUE(comes_true([&] { return catches(program.pid(), signal); }));
+    program.send(signal);
+    const RunningProgram::Result result = program.wait();
+    EXPECT_EQ(result.exit_code, 128 + signal);
+    EXPECT_EQ(result.err, "");
+  }
+}
+
+TEST(Signals, AnIgnoredHangUpStaysIgnored) {
+  RunningProgram program(Words{"sh", "-c", "trap '' HUP; exec \"$0\" \"$@\""} +
+                         train_command({"--steps", "1000000", "--log-every", "1"}));
+  ASSERT_TRUE(program.says("\nstep 2/"));
+  program.send(SIGHUP);
+  const std::string before = program.err();
+  ASSERT_TRUE(comes_true([&] { return program.err().size() > before.size() + 1000; }));
+  program.send(SIGTERM);
+  const RunningProgram::Result stopped = program.wait();
+  EXPECT_EQ(stopped.exit_code, 128 + SIGTERM);
+  expect_contains(stopped.err, "\nlockstep: stopped by SIGTERM at step ");
 }
 
 class Damaged : public ::testing::Test {

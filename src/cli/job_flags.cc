@@ -11,6 +11,7 @@
 #include "base/names.h"
 #include "base/say.h"
 #include "cli/command.h"
+#include "jobs/model/manifest.h"
 #include "jobs/table.h"
 
 namespace lockstep::cli {
@@ -43,7 +44,9 @@ std::optional<Asked> resource_of(std::string word) {
 }  // namespace
 
 void add_job_flags(CLI::App& command, JobFlags& flags, bool may_take_all) {
-  command.add_option("-n,--namespace", flags.space, "the namespace (default: default)")->type_name("NAME");
+  command.add_option("-n,--namespace", flags.space, "the namespace (default: default)")
+      ->type_name("NAME")
+      ->check([](const std::string& text) { return wrong_namespace(text); }, "");
   if (may_take_all) command.add_flag("-A,--all-namespaces", flags.all_spaces, "of all namespaces");
   command.add_option("--on", flags.on, "where jobs run (default: $LOCKSTEP_ON, else local)")
       ->check(CLI::IsMember(places()));

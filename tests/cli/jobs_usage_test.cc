@@ -38,6 +38,19 @@ TEST(JobCommands, WrongCommandLinesSayWhatToDo) {
                      "delete: a job's replicas live and end together; delete the job, or suspend it");
 }
 
+TEST(JobCommands, NamespacesHaveTheNamesOfManifests) {
+  const std::vector<Words> commands = {
+      {"apply", "-f", "job.yaml"},   {"get", "jobs"},  {"logs", "a"},   {"describe", "a"}, {"events"},
+      {"wait", "a", "--for=delete"}, {"suspend", "a"}, {"resume", "a"}, {"delete", "a"}};
+  for (const Words& command : commands)
+    for (const std::string wrong : {"../../evil", "a/b", "Team", ""})
+      expect_usage_error(command + Words{"-n", wrong},
+                         command[0] + ": --namespace: \"" + wrong +
+                             "\" is no DNS-1123 label; use small letters, digits and -, begin and end with a letter or "
+                             "digit, 63 characters at most" +
+                             help(command[0]));
+}
+
 TEST(JobCommands, JobsMustBeNamed) {
   const std::string shows = "write its name; `lockstep get jobs -A` shows those that there are";
   expect_usage_error({"suspend", "jobs"}, "suspend: which job? " + shows);

@@ -66,11 +66,7 @@ void read_metadata(const Field& object, const ManifestOptions& options, Job& job
   job.space = options.space;
   if (const auto space = metadata.find("namespace")) {
     job.space = space->text();
-    if (!is_label(job.space, false))
-      space->fail(
-          fmt::format("\"{}\" is no DNS-1123 label; use small letters, digits and -, begin and end with a letter "
-                      "or digit, {} characters at most",
-                      job.space, kLongestName));
+    if (const std::string wrong = wrong_namespace(job.space); !wrong.empty()) space->fail(wrong);
   }
   for (const char* key : {"labels", "annotations"}) {
     const auto map = metadata.find(key);
@@ -149,6 +145,14 @@ std::string changed_container_field(const Container& a, const Container& b) {
 }
 
 }  // namespace
+
+std::string wrong_namespace(std::string_view name) {
+  if (is_label(name, false)) return "";
+  return fmt::format(
+      "\"{}\" is no DNS-1123 label; use small letters, digits and -, begin and end with a letter or digit, {} "
+      "characters at most",
+      name, kLongestName);
+}
 
 Manifests parse_manifests(std::string_view text, const std::string& source, const ManifestOptions& options) {
   Manifests out;

@@ -27,6 +27,9 @@ struct Manifests {
 // read over (a file with a Service only). `source` is what errors call the file.
 Manifests parse_manifests(std::string_view text, const std::string& source, const ManifestOptions& options = {});
 
+// What is wrong with the name of a namespace, with the remedy; empty: nothing.
+std::string wrong_namespace(std::string_view name);
+
 // Makes `job`, which exists, what `wanted` says: "configured", or "unchanged". Labels, suspend, the policies, limits
 // and times may change; Error names what may not (replicas, the container, the kind) and the remedy. The status stays.
 std::string update_job(Job& job, const Job& wanted);

@@ -20,6 +20,22 @@ struct AllreduceArguments {
   uint64_t max_size = 64 << 20;
 };
 
+constexpr uint64_t kLeastSize = sizeof(float), kMostSize = uint64_t{1} << 40;
+
+// Makes bytes of a size such as 64MiB.
+std::string read_size(std::string& text) {
+  std::string bytes = text;
+  uint64_t size = 0;
+  try {
+    const bool number = CLI::AsSizeValue(false)(bytes).empty() && CLI::detail::lexical_cast(bytes, size);
+    const bool negative = text.find('-') != text.npos;
+    if (number && !negative && size >= kLeastSize && size <= kMostSize) return text = bytes, "";
+  } catch (const CLI::ValidationError&) {
+    // It is said below.
+  }
+  return fmt::format("\"{}\" is not a size from {}B to {}TiB, such as 1MiB", text, kLeastSize, kMostSize >> 40);
+}
+
 std::string bytes_text(int64_t bytes) {
   if (bytes < 1 << 10) return fmt::format("{} B", bytes);
   if (bytes < 1 << 20) return fmt::format("{} KiB", bytes >> 10);
@@ -85,7 +101,7 @@ void add_allreduce_command(CLI::App& program, Action& action) {
   CLI::Option* bench =
       command->add_flag("--bench", arguments->bench, "measure times and bandwidths of sums of growing arrays");
   command->add_option("--max-size", arguments->max_size, "bytes per device of the largest array (default: 64MiB)")
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(CLI::Validator(read_size, ""))
       ->type_name("SIZE")
       ->needs(bench);
   command->callback([arguments, &action] { action = [arguments] { return run(*arguments); }; });

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 
 #include "base/check.h"
@@ -8,6 +9,7 @@
 #include "base/say.h"
 #include "cli/command.h"
 #include "cli/devices_flag.h"
+#include "cli/number_check.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/engine.h"
 #include "train/run.h"
@@ -94,7 +96,7 @@ void add_eval_command(CLI::App& program, Action& action) {
       ->type_name("DIR");
   command->add_option("--batch-size", arguments->batch_size, "examples per batch (default: 1000)")
       ->type_name("N")
-      ->check(CLI::PositiveNumber.description(""));
+      ->check(whole(1, std::numeric_limits<int>::max()));
   add_devices_flags(*command, arguments->devices);
   command->callback([arguments, &action] { action = [arguments] { return run(*arguments); }; });
 }

@@ -12,6 +12,7 @@
 #include "base/names.h"
 #include "cli/command.h"
 #include "cli/devices_flag.h"
+#include "cli/number_check.h"
 #include "cluster/detect.h"
 #include "data/process.h"
 #include "jobs/launch.h"
@@ -147,19 +148,6 @@ LaunchOptions options_of(const LaunchArguments& arguments, const std::vector<std
   options.first_only = arguments.quiet_ranks;
   options.logs = arguments.logs;
   return options;
-}
-
-// A whole number in a range, with words of our own for what is not.
-CLI::Validator whole(int low, int high) {
-  return CLI::Validator(
-      [low, high](const std::string& text) -> std::string {
-        char* end = nullptr;
-        const long value = std::strtol(text.c_str(), &end, 10);
-        return !text.empty() && *end == '\0' && value >= low && value <= high
-                   ? ""
-                   : fmt::format("\"{}\" is not a whole number from {} to {}", text, low, high);
-      },
-      "");
 }
 
 CLI::Validator seconds(double low) {

@@ -6,6 +6,8 @@
 #include "base/check.h"
 #include "cli/command.h"
 #include "cli/job_flags.h"
+#include "cli/number_check.h"
+#include "jobs/model/manifest.h"
 
 namespace lockstep::cli {
 namespace {
@@ -48,7 +50,7 @@ void add_logs_command(CLI::App& program, Action& action) {
   command->add_flag("-f,--follow", arguments->log.follow, "go on with what it prints, until it has ended");
   command->add_option("--replica", arguments->replica, "which replica of a job (default: 0)")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber.description(""));
+      ->check(whole(0, kMostReplicas - 1));
   command->add_flag("-p,--previous", arguments->log.previous, "of the attempt before the last restart");
   command->add_option("--tail", arguments->tail, "only the last N lines (default: all)")->type_name("N");
   add_job_flags(*command, arguments->flags);

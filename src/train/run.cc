@@ -6,6 +6,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdlib>
+#include <limits>
 #include <sstream>
 
 #include "base/check.h"
@@ -189,6 +190,14 @@ void tell_reading(const Loader& train) {
         train.count());
 }
 
+int64_t steps_of_epochs(int64_t epochs, const Loader& train) {
+  const int64_t each = train.batches_per_epoch(), most = std::numeric_limits<int64_t>::max() / each;
+  if (epochs > most)
+    throw_error("train: {} epochs of {} are more than can be counted; give at most {}", epochs, counted(each, "step"),
+                most);
+  return epochs * each;
+}
+
 // The whole run: what stays the same over its steps.
 class Run {
  public:
@@ -199,7 +208,7 @@ class Run {
     const Mesh mesh = make_devices(config_);
     if (speaks() && !config_.quiet) tell_platform();
     auto [train, test] = open_data(config_, mesh);
-    const int64_t total = config_.steps > 0 ? config_.steps : config_.epochs * train.batches_per_epoch();
+    const int64_t total = config_.steps > 0 ? config_.steps : steps_of_epochs(config_.epochs, train);
 
     if (const auto session = current_session()) {
       const std::string& beside = config_.log_dir.empty() ? config_.checkpoint_dir : config_.log_dir;

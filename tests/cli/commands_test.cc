@@ -134,6 +134,21 @@ TEST(AllreduceCommand, BenchPrintsALinePerSize) {
   EXPECT_EQ(run_lockstep({"allreduce", "--max-size", "1KiB"}).exit_code, 2);
 }
 
+TEST(AllreduceCommand, SizesThatMakeNoSenseAreRefused) {
+  for (const char* wrong : {"-1", "0", "3", "2TiB", "18446744073709551615", "99999999EiB", "1.5MiB", "much", ""})
+    expect_usage_error({"allreduce", "--bench", "--max-size", wrong},
+                       "allreduce: --max-size: \"" + std::string(wrong) +
+                           "\" is not a size from 4B to 1TiB, such as 1MiB; `lockstep allreduce --help` shows what "
+                           "there is");
+}
+
+TEST(EvalCommand, BatchesHaveAtLeastOneExample) {
+  for (const char* wrong : {"0", "-1", "2.5", "many", "99999999999999999999"})
+    expect_usage_error({"eval", "run", "--batch-size", wrong},
+                       "eval: --batch-size: \"" + std::string(wrong) +
+                           "\" is not a whole number from 1 to 2147483647; `lockstep eval --help` shows what there is");
+}
+
 TEST(InspectCommand, ShowsTheNewestCheckpointOfAFolder) {
   const TempDir dir;
   Checkpoint checkpoint;

@@ -57,6 +57,13 @@ TEST(TrainErrors, EmptyValues) {
                  std::string("train: --expect: \"\" has an empty element; fill it in, or leave it out") + kSeeHelp);
 }
 
+TEST(TrainErrors, Length) {
+  // Twelve steps an epoch.
+  expect_refused({"--epochs", "768614336404564651", "--quiet"}, 1,
+                 "train: 768614336404564651 epochs of 12 steps are more than can be counted; give at most "
+                 "768614336404564650");
+}
+
 TEST(TrainErrors, Devices) {
   for (const char* devices : {"0", "-1", "abc", "99999999999"})
     expect_refused({"--devices", devices}, 2,

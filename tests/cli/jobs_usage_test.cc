@@ -21,6 +21,9 @@ TEST(JobCommands, WrongCommandLinesSayWhatToDo) {
                      "get: -w prints a line for each change, and -o yaml is not made of lines; leave one of them out");
   expect_usage_error({"get", "jobs", "--timeout", "soon"},
                      "get: --timeout: \"soon\" is not a time such as 60s, 1m30s or 2h" + help("get"));
+  for (const char* wrong : {"-1", "4096", "first"})
+    expect_usage_error({"logs", "a", "--replica", wrong}, "logs: --replica: \"" + std::string(wrong) +
+                                                              "\" is not a whole number from 0 to 4095" + help("logs"));
   expect_usage_error({"logs", "pods"}, "logs: \"pods\" is no job and no pod; write the name of one");
   expect_usage_error({"describe", "events"}, "describe: events describe themselves; write `lockstep events`");
   expect_usage_error({"events", "pod/a-worker-0"},

@@ -98,7 +98,26 @@ void check_expectations(const TrainConfig& config) {
                                      {"examples_per_second", 0}});
 }
 
+// A setting that only some values of another one, `users`, read has its default with all others.
+void check_used(const TrainConfig& config, std::string_view name, std::string_view chooser,
+                const std::vector<std::string>& users) {
+  const ConfigKey *key = find_config_key(name), *choice = find_config_key(chooser);
+  LOCKSTEP_CHECK(key && choice, "{} {}", name, chooser);
+  const std::string value = text_of(config, *key), chosen = text_of(config, *choice);
+  if (value == text_of({}, *key) || std::find(users.begin(), users.end(), chosen) != users.end()) return;
+  throw_error("{}: {} has no effect with {} {}; choose {} {}, or leave {} out", name, value, chooser, chosen, chooser,
+              fmt::join(users, " or "), name);
+}
+
+void check_optimizer(const TrainConfig& config) {
+  check_used(config, "momentum", "optimizer", {"momentum", "nesterov"});
+  for (const std::string_view name : {"beta1", "beta2", "epsilon"})
+    check_used(config, name, "optimizer", {"adam", "adamw"});
+}
+
 void check_schedule(const TrainConfig& config) {
+  for (const std::string_view name : {"decay", "decay_every"})
+    check_used(config, name, "schedule", {"exponential", "step"});
   const bool cosine = config.schedule == "cosine" || config.schedule == "warmup_cosine";
   if (config.warmup_steps > 0 && config.schedule != "warmup_cosine")
     throw_error("warmup_steps: {} has no effect with schedule {}; choose schedule warmup_cosine", config.warmup_steps,
@@ -144,6 +163,7 @@ void validate(const TrainConfig& config) {
   precision_of(config.precision);
   optimizer_kind(config.optimizer);
   schedule_kind(config.schedule);
+  check_optimizer(config);
   check_schedule(config);
   check_checkpoints(config);
   check_loggers(config);

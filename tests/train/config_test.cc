@@ -258,6 +258,27 @@ TEST(Config, ValuesThatMakeNoSenseAreRefused) {
   EXPECT_THROWS(validate(negative), Error, "batch_size: \"-3\" is not a whole number of at least 1");
 }
 
+TEST(Config, SettingsWithoutEffectAreRefused) {
+  for (const char* schedule : {"constant", "cosine", "warmup_cosine"}) {
+    const std::string with_it = " has no effect with schedule " + std::string(schedule);
+    expect_invalid({{"schedule", schedule}, {"decay", "0.5"}},
+                   "decay: 0.5" + with_it + "; choose schedule exponential or step, or leave decay out");
+    expect_invalid({{"schedule", schedule}, {"decay_every", "10"}}, "decay_every: 10" + with_it);
+  }
+  for (const char* optimizer : {"sgd", "adam", "adamw"})
+    expect_invalid({{"optimizer", optimizer}, {"momentum", "0.5"}},
+                   "momentum: 0.5 has no effect with optimizer " + std::string(optimizer) +
+                       "; choose optimizer momentum or nesterov, or leave momentum out");
+  for (const char* optimizer : {"sgd", "momentum", "nesterov"})
+    for (const std::string name : {"beta1", "beta2", "epsilon"})
+      expect_invalid({{"optimizer", optimizer}, {name, "0.5"}},
+                     name + ": 0.5 has no effect with optimizer " + optimizer + "; choose optimizer adam or adamw");
+  // Files that the program writes have all settings.
+  for (const char* optimizer : {"sgd", "momentum", "nesterov", "adam", "adamw"})
+    for (const char* schedule : {"constant", "cosine", "warmup_cosine", "exponential", "step"})
+      validate(parse(to_yaml(with({{"optimizer", optimizer}, {"schedule", schedule}}))));
+}
+
 TEST(Config, SensibleCombinationsPass) {
   for (const ConfigMap& values :
        std::vector<ConfigMap>{{{"devices", "8"}, {"mesh", "data=-1"}},
@@ -265,6 +286,12 @@ TEST(Config, SensibleCombinationsPass) {
                               {{"dataset", "a,b"}},
                               {{"dataset", "a,b,c,d"}},
                               {{"schedule", "warmup_cosine"}, {"warmup_steps", "10"}, {"steps", "100"}},
+                              {{"schedule", "exponential"}, {"decay", "0.5"}, {"decay_every", "10"}},
+                              {{"schedule", "step"}, {"decay", "0.5"}, {"decay_every", "10"}},
+                              {{"optimizer", "momentum"}, {"momentum", "0.5"}},
+                              {{"optimizer", "nesterov"}, {"momentum", "0.5"}},
+                              {{"optimizer", "adam"}, {"beta1", "0.5"}, {"beta2", "0.5"}, {"epsilon", "0.5"}},
+                              {{"beta1", "0.5"}, {"beta2", "0.5"}, {"epsilon", "0.5"}},
                               {{"resume", "/some/run"}},
                               {{"resume", "100"}, {"checkpoint_dir", "run"}, {"checkpoint_every", "10"}},
                               {{"precision", "bf16"}},

@@ -147,7 +147,7 @@ TEST(Signals, EndARunThatDoesNotTrainYetAtOnce) {
   const TempDir dir;
   const std::string images = dir.path() + "/images";
   ASSERT_EQ(::mkfifo(images.c_str(), 0600), 0);  // whoever reads it waits for a writer
-  std::signal(SIGHUP, SIG_DFL);  // the tests themselves may run under nohup
+  std::signal(SIGHUP, SIG_DFL);                  // the tests themselves may run under nohup
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
     RunningProgram program({program_path(), "train", "--dataset", images + ",labels", "--quiet"});
     ASSERT_TRUE(comes_true([&] { return catches(program.pid(), signal); }));

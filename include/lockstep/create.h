@@ -54,7 +54,7 @@ requires std::is_arithmetic_v<T> Array arange(T stop, DType dtype) { return asty
 // n numbers evenly from start to stop, both included.
 Array linspace(double start, double stop, int64_t n, DType dtype = f32);
 
-// An array written out: array({1, 2, 3}), array({{1.5, 2}, {3, 4}}). int gives i32; float and double both give f32
+// An array written out: array({1, 2, 3}), array({{1.5, 2.0}, {3.0, 4.0}}). int gives i32; float and double both give f32
 // unless another element type is asked for.
 template <class T>
 Array array(std::initializer_list<T> values, std::optional<DType> dtype = {}) {

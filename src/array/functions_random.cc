@@ -20,7 +20,7 @@ using detail::convert;
 constexpr double kRootTwo = 1.41421356237309504880;
 
 void check_key(const char* what, const Array& key) {
-  if (key.type() != Type{u32, {2}})
+  if (key.dtype() != u32 || key.shape() != Shape{2})  // over whatever devices it varies
     throw_error("random::{}: the key is {}; a key is u32[2], as random::key(seed) makes it{}", what,
                 to_string(key.type()), key.rank() == 2 ? " (of several keys take one with at(), or use vmap)" : "");
 }

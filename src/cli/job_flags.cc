@@ -46,7 +46,7 @@ std::optional<Asked> resource_of(std::string word) {
 void add_job_flags(CLI::App& command, JobFlags& flags, bool may_take_all) {
   command.add_option("-n,--namespace", flags.space, "the namespace (default: default)")
       ->type_name("NAME")
-      ->check([](const std::string& text) { return wrong_namespace(text); }, "");
+      ->check(CLI::Validator([](const std::string& text) { return wrong_namespace(text); }, ""));
   if (may_take_all) command.add_flag("-A,--all-namespaces", flags.all_spaces, "of all namespaces");
   command.add_option("--on", flags.on, "where jobs run (default: $LOCKSTEP_ON, else local)")
       ->check(CLI::IsMember(places()));

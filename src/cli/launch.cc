@@ -110,6 +110,7 @@ std::string on_restart(const std::vector<std::string>& words) {
       return word == flag || (word.starts_with(flag) && word.substr(flag.size()).starts_with('='));
     });
   };
+  if (has("--resume")) return "training begins as --resume says";
   if (has("--checkpoint-dir")) return "training goes on from the last checkpoint";
   return "training goes on from the last checkpoint, where there is a checkpoint_dir, else from the beginning";
 }

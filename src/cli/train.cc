@@ -61,6 +61,7 @@ int train(const TrainConfig& config) {
       say("lockstep: stopped by {} at step {} of {}; {}\n", stopped_by(), outcome.step, outcome.total_steps,
           config.checkpoint_dir.empty() ? "nothing is saved, for there is no --checkpoint-dir"
           : outcome.unsaved             ? "its checkpoint could not be saved"
+          : config.resume != "auto"     ? "the same command without --resume goes on from there"
                                         : "the same command goes on from there");
     const bool warned = stop_signal == SIGUSR1 || stop_signal == 0;  // to be started again
     return warned ? distributed::kRetry : 128 + stop_signal;

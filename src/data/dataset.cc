@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/say.h"
 #include "data/idx.h"
 #include "data/paths.h"
 
@@ -19,7 +20,7 @@ void report(const DataOptions& options, const DataEvent& event) {
   if (options.progress) {
     options.progress(event);
   } else if (event.kind == DataEvent::Kind::note) {
-    fmt::print(stderr, "lockstep: {}\n", event.text);
+    say("lockstep: {}\n", event.text);
   }
 }
 

@@ -43,4 +43,13 @@ Cursor Order::after(const LoaderBatch& batch) const {
                              : Cursor{batch.at.epoch, batch.at.sample + batch.global_size};
 }
 
+Range Order::part(int64_t size) const {
+  if (!part_) return shard_range(size, process_count_, process_index_);
+  const Range range = part_(size);
+  if (range.begin < 0 || range.end < range.begin || range.end > size)
+    throw_error("loader: `part` gives the examples {} to {} of a batch of {}; they must lie in it, in order",
+                range.begin, range.end, size);
+  return range;
+}
+
 }  // namespace lockstep::detail

@@ -40,7 +40,7 @@ class Order {
 
  private:
   // Of a batch of so many examples, this process's.
-  Range part(int64_t size) const { return part_ ? part_(size) : shard_range(size, process_count_, process_index_); }
+  Range part(int64_t size) const;
 
   int64_t count_, batch_size_;
   uint64_t seed_;

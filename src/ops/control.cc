@@ -131,6 +131,13 @@ Grads custom_backward(const Vjp& v) {
   for (size_t i = 0; i < v.out.size(); ++i) args.push_back(v.cts[i] ? v.cts[i] : zeros_like(v.out[i]));
   args.insert(args.end(), v.in.begin(), v.in.end());
   Values grads = v.in[0].builder().inline_program(v.attrs.program("backward"), args);
+  for (size_t i = grads.size(); i < v.in.size(); ++i)
+    if (v.wanted[i] && is_floating(v.in[i].dtype()))
+      throw_error(
+          "custom_vjp: the function is differentiated by a value of type {} that it captures, and its backward "
+          "function "
+          "gives gradients of its arguments only; pass that value as an argument, or wrap it in stop_gradient",
+          to_string(v.in[i].type()));
   for (size_t i = 0; i < grads.size(); ++i)
     if (!is_floating(v.in[i].dtype())) grads[i] = Value();
   grads.resize(v.in.size());

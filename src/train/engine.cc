@@ -198,8 +198,24 @@ StepMetrics Engine::step(TrainState& state, const Loader& loader, const LoaderBa
   return impl_->metrics(started, started.outputs.facts.to_vector<double>());
 }
 
+namespace {
+
+void check(const ImageArrays& set) {
+  if (set.images.dtype() != u8 || set.labels.dtype() != u8 || set.labels.rank() != 1 || set.images.rank() < 1 ||
+      set.images.shape(0) != set.labels.size())
+    throw_error("evaluate: the images are {} and the labels {}; give u8 of as many images as labels",
+                to_string(set.images.type()), to_string(set.labels.type()));
+  for (const uint8_t label : set.labels.data<uint8_t>())
+    if (label >= set.classes)
+      throw_error("evaluate: there is a label {} and the set is of {} classes; set `classes`, or mend the labels",
+                  label, set.classes);
+}
+
+}  // namespace
+
 EvalResult Engine::evaluate(const TrainState& state, const ImageArrays& set, int64_t batch_size) {
   if (batch_size < 1) throw_error("evaluate: the batch size is {}; give a positive number", batch_size);
+  check(set);
   EvalResult result;
   result.examples = set.labels.size();
   result.labels.resize(static_cast<size_t>(set.classes));

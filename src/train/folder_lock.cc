@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/say.h"
 
 namespace lockstep {
 namespace {
@@ -37,11 +38,15 @@ Locking lock_now(int file, const std::string& path) {
   return Locking::done;
 }
 
-// For who comes and finds it locked. A lock holds without it, on a full disk for instance.
-void write_holder(int file) {
+std::string host_name() {
   char host[256] = {};
   ::gethostname(host, sizeof(host) - 1);
-  const std::string text = fmt::format("pid {} on host {}\n", ::getpid(), host);
+  return host;
+}
+
+// For who comes and finds it locked. A lock holds without it, on a full disk for instance.
+void write_holder(int file) {
+  const std::string text = fmt::format("pid {} on host {}\n", ::getpid(), host_name());
   if (::ftruncate(file, 0) == 0) (void)!::pwrite(file, text.data(), text.size(), 0);
 }
 
@@ -50,6 +55,12 @@ std::string read_holder(int file) {
   const ssize_t size = ::pread(file, text, sizeof(text), 0);
   const std::string line(text, text + std::max<ssize_t>(size, 0));
   return line.starts_with("pid ") ? line.substr(0, line.find('\n')) : "another run";
+}
+
+// A network's disk may hold the lock of a machine that went down for long, and a job that was moved from there must go
+// on: of other machines' runs people are told only.
+bool is_elsewhere(const std::string& holder) {
+  return holder.starts_with("pid ") && !holder.ends_with(" on host " + host_name());
 }
 
 }  // namespace
@@ -65,11 +76,17 @@ FolderLock::FolderLock(const std::string& dir, std::chrono::milliseconds patienc
       const Locking result = lock_now(file_, path);
       if (result == Locking::done) write_holder(file_);
       if (result != Locking::held) return;
-      if (std::chrono::steady_clock::now() >= deadline)
+      if (std::chrono::steady_clock::now() >= deadline) {
+        const std::string holder = read_holder(file_);
+        if (is_elsewhere(holder)) {
+          say("lockstep: {} may be writing to {}, too: if it still runs, end one of both\n", holder, dir);
+          return;
+        }
         throw_error(
             "train: the checkpoints in {} are being written by {}; wait for it, end it, or choose another "
             "--checkpoint-dir",
-            dir, read_holder(file_));
+            dir, holder);
+      }
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   } catch (...) {

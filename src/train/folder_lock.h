@@ -11,7 +11,7 @@ class FolderLock {
  public:
   // Makes the folder when there is none. A run that was just ended gets `patience` to be gone. Throws Error naming the
   // process that writes there, and IoError when the file cannot be opened. On a file system without locks there is
-  // none.
+  // none; a run on another machine, which may be gone, is told of on stderr.
   explicit FolderLock(const std::string& dir, std::chrono::milliseconds patience);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;

@@ -49,6 +49,23 @@ TEST(CustomVjp, InsideScanCondAndRemat) {
   EXPECT_EQ(grad(remat([](Array x) { return marked(x) + x; }))(3.f).item<float>(), 301);
 }
 
+TEST(CustomVjp, WhatIsCapturedHasNoGradient) {
+  const Array x = array({1.f, 2.f});
+  const auto loss = [&](Array w, bool stops) {
+    const Array factor = stops ? stop_gradient(w) : w;
+    const auto f = custom_vjp([&](Array a) { return a * factor; },
+                              [&](Array a) {
+                                return std::pair{a * factor, a};
+                              },
+                              [&](Array, Array ct) { return ct * factor; });
+    return sum(f(x)) + w;
+  };
+  EXPECT_THROWS(grad([&](Array w) { return loss(w, false); })(3.f), Error,
+                "custom_vjp: the function is differentiated by a value of type f32[] that it captures");
+  EXPECT_EQ(grad([&](Array w) { return loss(w, true); })(3.f).item<float>(), 1);
+  EXPECT_EQ(loss(3.f, false).item<float>(), 12);
+}
+
 TEST(CustomVjp, ResidualsMayBeAnyTree) {
   struct Saved {
     std::vector<Array> values;

@@ -64,7 +64,8 @@ TEST(Train, ResultThatCannotBeWrittenIsAFailure) {
   const RunningProgram::Result result =
       RunningProgram(redirected(train_command({"--steps", "1", "--quiet"}), ">/dev/full")).wait();
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_EQ(result.err, "lockstep: standard output could not be written; what it holds is not all\n");
+  EXPECT_TRUE(result.err.ends_with("lockstep: standard output could not be written; what it holds is not all\n"))
+      << result.err;
 }
 
 TEST(Train, LogEverySaysHowOftenLinesCome) {

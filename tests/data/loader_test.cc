@@ -226,6 +226,19 @@ TEST(Loader, OptionsThatDoNotFitAreRefused) {
                       "; processes are numbered from 0 to their number less one");
 }
 
+TEST(Loader, PartsOutsideOfTheBatchAreRefused) {
+  for (const Range range : {Range{-5, 3}, Range{3, 2}, Range{5, 50}}) {
+    EXPECT_THROWS(
+        {
+          Loader loader(numbered(10), {.batch_size = 4, .part = [range](int64_t) { return range; }});
+          loader.next();
+        },
+        Error,
+        "loader: `part` gives the examples " + std::to_string(range.begin) + " to " + std::to_string(range.end) +
+            " of a batch of 4; they must lie in it");
+  }
+}
+
 TEST(Loader, SetsThatContradictThemselvesAreRefused) {
   const auto make = [](auto change) {
     ImageDataset set = numbered(10);

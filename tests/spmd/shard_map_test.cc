@@ -465,6 +465,19 @@ TEST(ShardMapText, ADataParallelStepIsOneProductPerWeight) {
 
 // ---- pmap
 
+TEST(Pmap, KeysMayDifferFromDeviceToDevice) {
+  const Array keys = random::split(random::key(7), 8);
+  const Array drawn = pmap([](Array key) { return random::normal(key, {3}); })(keys);
+  const Array more =
+      pmap([](Array key, Array x) { return x + random::uniform(random::fold_in(key, axis_index("devices")), {3}); },
+           {.in_axes = {std::nullopt, 0}})(random::key(7), zeros({8}));
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_EQ(at(drawn, i).to_vector<float>(), random::normal(at(keys, i), {3}).to_vector<float>());
+    EXPECT_EQ(at(more, i).to_vector<float>(),
+              random::uniform(random::fold_in(random::key(7), i), {3}).to_vector<float>());
+  }
+}
+
 TEST(Pmap, RunsOneElementOnEachDevice) {
   const auto f = pmap([](Array x) { return x / psum(x, "devices"); });
   EXPECT_TEXT(f(array({1.f, 3.f, 4.f})), "f32[3] [0.125, 0.375, 0.5]");

@@ -143,6 +143,19 @@ TEST(Engine, EvaluationSeesEveryExampleOnce) {
   }
 }
 
+TEST(Engine, SetsThatContradictThemselvesAreNotEvaluated) {
+  Engine engine(small_model(), options());
+  const TrainState state = engine.create_state();
+  ImageArrays test = to_arrays(digits(20));
+  test.classes = 3;
+  EXPECT_THROWS(engine.evaluate(state, test), Error, " and the set is of 3 classes; set `classes`");
+  test.classes = 0;
+  EXPECT_THROWS(engine.evaluate(state, test), Error, " and the set is of 0 classes");
+  test.classes = 10;
+  test.labels = to_arrays(digits(7)).labels;
+  EXPECT_THROWS(engine.evaluate(state, test), Error, "the labels u8[7]; give u8 of as many images as labels");
+}
+
 // Stopped after `at` steps, saved, loaded by another engine, and trained to the end.
 TrainState interrupted(const EngineOptions& with, int64_t at, int64_t steps, double dropout) {
   const TempDir dir;

@@ -38,6 +38,19 @@ TEST(FolderLock, HolderThatSaysNothingIsAnotherRun) {
   ::close(file);
 }
 
+TEST(FolderLock, OneOfAnotherMachineIsToldOfOnly) {
+  const TempDir dir;
+  const std::string holder = "pid 7 on host far-away\n", path = dir.path() + "/.lock";
+  FileSystem::real().write(path, std::vector<uint8_t>(holder.begin(), holder.end()));
+  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(::flock(file, LOCK_EX), 0);
+  testing::internal::CaptureStderr();
+  EXPECT_NO_THROW(FolderLock(dir.path(), kAtOnce));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "lockstep: pid 7 on host far-away may be writing to " + dir.path() +
+                                                        ", too: if it still runs, end one of both\n");
+  ::close(file);
+}
+
 // A process that holds the lock until it is killed.
 pid_t hold(const std::string& dir) {
   int ends[2];

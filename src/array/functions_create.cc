@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <cmath>
 
 #include "array/apply.h"
 #include "array/promote.h"
 #include "base/check.h"
+#include "lockstep/collectives.h"
 #include "lockstep/create.h"
 #include "ops/elementwise.h"
 #include "ops/shape_ops.h"
@@ -43,10 +45,26 @@ Array full(const Shape& shape, const Array& value, std::optional<DType> dtype) {
       literal);
 }
 
-Array zeros_like(const Array& x, std::optional<DType> dtype) { return zeros(x.shape(), dtype.value_or(x.dtype())); }
-Array ones_like(const Array& x, std::optional<DType> dtype) { return ones(x.shape(), dtype.value_or(x.dtype())); }
+namespace {
+
+// Where x may differ from device to device, so may what is like it.
+Array varying_as(const Array& x, const Array& made) {
+  std::vector<std::string> axes;
+  for (const std::string& axis : x.type().varying)
+    if (std::ranges::find(made.type().varying, axis) == made.type().varying.end()) axes.push_back(axis);
+  return axes.empty() ? made : pvary(made, axes);
+}
+
+}  // namespace
+
+Array zeros_like(const Array& x, std::optional<DType> dtype) {
+  return varying_as(x, zeros(x.shape(), dtype.value_or(x.dtype())));
+}
+Array ones_like(const Array& x, std::optional<DType> dtype) {
+  return varying_as(x, ones(x.shape(), dtype.value_or(x.dtype())));
+}
 Array full_like(const Array& x, const Array& value, std::optional<DType> dtype) {
-  return full(x.shape(), value, dtype.value_or(x.dtype()));
+  return varying_as(x, full(x.shape(), value, dtype.value_or(x.dtype())));
 }
 
 Array eye(int64_t n, DType dtype) { return eye(n, n, dtype); }

@@ -198,6 +198,16 @@ int64_t scan_length(std::span<const Array> xs, int64_t length) {
 
 Type element_type(const Array& xs) { return without_axis(xs.type(), 0); }
 
+namespace {
+
+// What to do about two types that should be one.
+std::string make_alike(const Type& a, const Type& b, const char* otherwise) {
+  if (a.dtype != b.dtype || a.shape != b.shape) return otherwise;
+  return "make the one that is the same on all devices vary alike, by pvary(x, axis)";
+}
+
+}  // namespace
+
 void check_carry(std::span<const Array> init, std::span<const Array> carry) {
   if (init.size() != carry.size())
     throw_error(
@@ -206,8 +216,9 @@ void check_carry(std::span<const Array> init, std::span<const Array> carry) {
         init.size(), carry.size());
   for (size_t i = 0; i < init.size(); ++i)
     if (init[i].type() != carry[i].type())
-      throw_error("scan: array {} of the carry goes in as {} and comes out as {}; the body must keep its type", i,
-                  to_string(init[i].type()), to_string(carry[i].type()));
+      throw_error("scan: array {} of the carry goes in as {} and comes out as {}; {}", i, to_string(init[i].type()),
+                  to_string(carry[i].type()),
+                  make_alike(init[i].type(), carry[i].type(), "the body must keep its type"));
 }
 
 void check_branches(std::span<const Array> a, std::span<const Array> b) {
@@ -215,8 +226,8 @@ void check_branches(std::span<const Array> a, std::span<const Array> b) {
     throw_error("cond: one branch returns {} arrays and the other {}; they must agree", a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i)
     if (a[i].type() != b[i].type())
-      throw_error("cond: result {} is {} in one branch and {} in the other; the branches must agree", i,
-                  to_string(a[i].type()), to_string(b[i].type()));
+      throw_error("cond: result {} is {} in one branch and {} in the other; {}", i, to_string(a[i].type()),
+                  to_string(b[i].type()), make_alike(a[i].type(), b[i].type(), "the branches must agree"));
 }
 
 void check_predicate(const Array& p) {

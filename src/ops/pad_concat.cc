@@ -31,7 +31,12 @@ std::vector<Type> pad_type(Types in, const Attrs& attrs) {
     if (interior[d] < 0)
       throw_error("pad: interior amount {} of dimension {} is negative; use slice with a stride to take elements out",
                   interior[d], d);
-    const int64_t n = x[d] + std::max<int64_t>(x[d] - 1, 0) * interior[d] + lo[d] + hi[d];
+    int64_t n = 0;
+    if (__builtin_mul_overflow(std::max<int64_t>(x[d] - 1, 0), interior[d], &n) ||
+        __builtin_add_overflow(n, x[d], &n) || __builtin_add_overflow(n, lo[d], &n) ||
+        __builtin_add_overflow(n, hi[d], &n))
+      throw_error("pad: low {}, high {} and interior {} make dimension {} of {} larger than can be counted", lo[d],
+                  hi[d], interior[d], d, to_string(x));
     if (n < 0)
       throw_error(
           "pad: low {} and high {} cut more off dimension {} of {} than there is; the result would have extent {}",

@@ -430,6 +430,12 @@ TEST(ShapeOps, ErrorsNameTheFactAndTheRemedy) {
        },
        "pad: f32[2,3] and i32[] differ in type; cast one of them"},
       {[&] {
+         pad(x, s, {INT64_MAX, 0}, {INT64_MAX, 0}, {0, 0});
+       },
+       "pad: low 9223372036854775807, high 9223372036854775807 and interior 0 make dimension 0 of [2, 3] larger than "
+       "can "
+       "be counted"},
+      {[&] {
          pad(x, s, {-2, 0}, {-1, 0}, {0, 0});
        },
        "pad: low -2 and high -1 cut more off dimension 0 of [2, 3] than there is; the result would have extent -1"},

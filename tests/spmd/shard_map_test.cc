@@ -465,6 +465,27 @@ TEST(ShardMapText, ADataParallelStepIsOneProductPerWeight) {
 
 // ---- pmap
 
+TEST(Pmap, WhatIsLikeAnArrayMayDifferAsItDoes) {
+  const auto either = [](Array x) {
+    return cond(
+        sum(x) > 2.f, [](Array y) { return y * 2.f; }, [](Array y) { return zeros_like(y); }, x);
+  };
+  EXPECT_TEXT(pmap(either)(array({{1.f, 1.f}, {2.f, 2.f}})), "f32[2,2] [[0, 0], [4, 4]]");
+  const auto back = [](Array x) {
+    const auto [y, pullback] = vjp([](Array v) { return v * v; }, x);
+    return std::get<0>(pullback(ones_like(y)));
+  };
+  EXPECT_TEXT(pmap(back)(array({1.f, 3.f})), "f32[2] [2, 6]");
+  const auto total = [](Array first, Array row) {
+    return scan([](Array c, Array x) { return std::pair{c + x, c}; }, first, row).first;
+  };
+  const Array rows = array({{1.f, 2.f}, {3.f, 4.f}});
+  EXPECT_THROWS(pmap([&](Array row) { return total(0.f, row); })(rows), Error,
+                "; make the one that is the same on all devices vary alike, by pvary(x, axis)");
+  EXPECT_TEXT(pmap([&](Array row) { return total(pvary(0.f, "devices"), row); })(rows), "f32[2] [3, 7]");
+  EXPECT_TEXT(pmap([&](Array row) { return total(zeros_like(sum(row)), row); })(rows), "f32[2] [3, 7]");
+}
+
 TEST(Pmap, KeysMayDifferFromDeviceToDevice) {
   const Array keys = random::split(random::key(7), 8);
   const Array drawn = pmap([](Array key) { return random::normal(key, {3}); })(keys);

@@ -279,7 +279,7 @@ void Session::agree(std::string_view name, std::string_view text) {
 }
 
 void Session::on_failure(const Failure& failure) {
-  const std::lock_guard abort_lock(abort_mutex_);
+  const std::string text = describe(failure);
   {
     const std::lock_guard lock(mutex_);
     if (ending_) return;
@@ -287,8 +287,13 @@ void Session::on_failure(const Failure& failure) {
     execute_later(failure);  // before what may wait for a GPU, or for a network
   }
   changed_.notify_all();
-  if (flight_) flight_->failed(describe(failure));
-  World::instance().abort(describe(failure));
+  const std::lock_guard abort_lock(abort_mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (ending_) return;  // meanwhile
+  }
+  if (flight_) flight_->failed(text);
+  World::instance().abort(text);
 }
 
 void Session::execute_later(const Failure& failure) {

@@ -117,6 +117,14 @@ TEST_F(GpuFault, GpuThatIsTakenSaysByWhat) {
   expect_contains(again.err, "going on from step 2 of 4");
 }
 
+// There was room to begin, and none for a library that is needed later.
+TEST_F(GpuFault, LibraryWithoutMemoryIsWantOfMemory) {
+  const auto result = run({"LOCKSTEP_EMULATED_TAKEN=rest"}, train_command({"--platform", "cuda", "--steps", "2"}));
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  expect_contains(result.err, "cuda: start matrix products");
+  expect_contains(result.err, "; use a smaller batch, or see with nvidia-smi who has the rest");
+}
+
 TEST_F(GpuFault, DriverThatIsTooOldSaysSo) {
   const auto result = run({"LOCKSTEP_EMULATED_DRIVER=12040"}, {program_path(), "devices", "--platform", "cuda"});
   EXPECT_EQ(result.exit_code, 1) << result.err;

@@ -93,7 +93,10 @@ using emulated::Layout;
 
 extern "C" {
 
+// LOCKSTEP_EMULATED_TAKEN=rest: there is no memory for the library itself.
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  const char* const taken = std::getenv("LOCKSTEP_EMULATED_TAKEN");
+  if (taken && std::strcmp(taken, "rest") == 0) return CUBLAS_STATUS_ALLOC_FAILED;
   *handle = reinterpret_cast<cublasLtHandle_t>(new char);
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -10,7 +10,6 @@
 #include "base/check.h"
 #include "lane/cuda/dnn.h"
 #include "lane/cuda/nccl.h"
-#include "lane/gpu_launch.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -172,8 +171,8 @@ void check_compiler(nvrtcResult error, const char* what) {
   if (error != NVRTC_SUCCESS) throw_error("cuda: {}: {}", what, cuda_compiler().nvrtcGetErrorString(error));
 }
 void check_blas(cublasStatus_t error, const char* what) {
-  if (error != CUBLAS_STATUS_SUCCESS)
-    throw_error("cuda: {}{}: {}", what, GpuLaunch::where(), cuda_blas().cublasLtGetStatusString(error));
+  if (error == CUBLAS_STATUS_SUCCESS) return;
+  throw_of_library(error == CUBLAS_STATUS_ALLOC_FAILED, what, cuda_blas().cublasLtGetStatusString(error));
 }
 
 }  // namespace lockstep

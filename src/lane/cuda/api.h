@@ -56,5 +56,7 @@ void check_cuda(cudaError_t, const char* what);
 void check_gpu_opened(cudaError_t, int gpu);
 void check_compiler(nvrtcResult, const char* what);
 void check_blas(cublasStatus_t, const char* what);
+// One of the libraries has said no: OutOfMemory or Error, with what it `said`.
+[[noreturn]] void throw_of_library(bool for_want_of_memory, const char* what, const char* said);
 
 }  // namespace lockstep

@@ -15,8 +15,16 @@ namespace {
 
 constexpr int64_t kMostSpace = int64_t{256} << 20;
 
+bool is_for_want_of_memory(cudnnStatus_t status) {
+#if CUDNN_MAJOR >= 9
+  if (status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED) return true;
+#endif
+  return status == CUDNN_STATUS_ALLOC_FAILED;
+}
+
 void check_dnn(cudnnStatus_t status, const char* what) {
-  if (status != CUDNN_STATUS_SUCCESS) throw_error("cuda: {}: {}", what, cuda_dnn()->cudnnGetErrorString(status));
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  throw_of_library(is_for_want_of_memory(status), what, cuda_dnn()->cudnnGetErrorString(status));
 }
 
 // What a lane has of cuDNN: the context of its GPU, and memory. Its convolutions run one after another, and share what

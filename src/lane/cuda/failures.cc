@@ -35,14 +35,21 @@ bool is_defect(cudaError_t error) {
   return std::find(std::begin(kDefects), std::end(kDefects), error) != std::end(kDefects);
 }
 
+constexpr const char* kMakeRoom = "; use a smaller batch, or see with nvidia-smi who has the rest";
+
 }  // namespace
+
+void throw_of_library(bool for_want_of_memory, const char* what, const char* said) {
+  const std::string text = fmt::format("cuda: {}{}: {}", what, GpuLaunch::where(), said);
+  if (for_want_of_memory) throw OutOfMemory(text + kMakeRoom);
+  throw Error(text);
+}
 
 void check_cuda(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
   const std::string text = fmt::format("cuda: {}{}: {} ({})", what, GpuLaunch::where(),
                                        cuda().cudaGetErrorString(error), cuda().cudaGetErrorName(error));
-  if (error == cudaErrorMemoryAllocation)
-    throw OutOfMemory(text + "; use a smaller batch, or see with nvidia-smi who has the rest");
+  if (error == cudaErrorMemoryAllocation) throw OutOfMemory(text + kMakeRoom);
   if (is_loss(error))
     throw DeviceLost(
         text +

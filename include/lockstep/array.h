@@ -27,6 +27,13 @@ void release(Node*);
 Node* literal_node(bool);
 Node* literal_node(int64_t);
 Node* literal_node(double);
+[[noreturn]] void throw_too_large(uint64_t);
+template <class T>
+int64_t literal_integer(T value) {
+  if constexpr (std::is_unsigned_v<T> && sizeof(T) == sizeof(int64_t))
+    if (value > static_cast<T>(INT64_MAX)) throw_too_large(value);
+  return static_cast<int64_t>(value);
+}
 Array from_bytes(const void* data, Type type);
 Array adopt_bytes(void* data, Type type, void* owner, void (*destroy)(void*));
 }  // namespace detail
@@ -79,12 +86,14 @@ class Array {
   NamedSharding sharding() const;
   bool is_fully_replicated() const { return sharding().is_fully_replicated(); }
 
-  // The elements, row-major, as long as this handle lives. Throws Error for a traced array and for another element
-  // type.
+  // The elements, row-major, as long as this handle lives, which must have a name: those of a temporary would be gone
+  // before they are read. Throws Error for a traced array and for another element type.
   template <class T>
-  std::span<const T> data() const {
+  std::span<const T> data() const& {
     return {static_cast<const T*>(raw_data(dtype_of<T>)), static_cast<size_t>(size())};
   }
+  template <class T>
+  std::span<const T> data() const&& = delete;
   // The elements converted to T.
   template <class T>
   std::vector<T> to_vector() const;
@@ -107,7 +116,7 @@ class Array {
     if constexpr (std::is_same_v<T, bool>)
       return value;
     else if constexpr (std::is_integral_v<T>)
-      return static_cast<int64_t>(value);
+      return detail::literal_integer(value);
     else
       return static_cast<double>(value);
   }

@@ -81,7 +81,8 @@ Array pbroadcast(const Array& x, const AxisNames& axes, int64_t source);
 Array axis_index(const AxisNames& axes);
 int64_t axis_size(const AxisNames& axes);
 
-// The same value, allowed to vary over the axes: for the first carry of a scan whose body makes it vary.
+// The same value, allowed to vary over the axes, as it is where it meets one that varies: for gradients of one's own
+// instead of those summed over the devices.
 Array pvary(const Array& x, const AxisNames& axes);
 
 namespace detail {

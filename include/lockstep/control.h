@@ -21,9 +21,18 @@ namespace detail {
 // Throws Error unless all xs have a leading axis of one length (or `length` gives it).
 int64_t scan_length(std::span<const Array> xs, int64_t length);
 Type element_type(const Array& xs);
-// Throws Error unless the carry comes out with the types it went in with.
-void check_carry(std::span<const Array> init, std::span<const Array> carry);
-void check_branches(std::span<const Array> if_true, std::span<const Array> if_false);
+// The types that each array of a carry has before and after, and each result in both branches: numbers take the other's
+// element type, and what is the same on all devices may vary. Throws Error where that does not make them alike.
+std::vector<Type> carry_types(std::span<const Array> init, std::span<const Array> carry);
+std::vector<Type> branch_types(std::span<const Array> if_true, std::span<const Array> if_false);
+bool have_types(std::span<const Array>, std::span<const Type>);
+// The arrays of a tree in these types.
+Array widened(const Array&, const Type&);
+template <class T>
+void widen(T& tree, const std::vector<Type>& types) {
+  const Type* to = types.data();
+  for_each_array(tree, [&](Array& a) { a = widened(a, *to++); });
+}
 void check_predicate(const Array&);
 
 }  // namespace detail
@@ -34,19 +43,28 @@ template <class F, class C, class X>
 auto scan(const F& f, const C& first, const X& stacked, ScanOptions options = {}) {
   return detail::with_parameters<F>(
       [&]<class Carry, class Xs>(const Carry& init, const Xs& xs) {
-        const detail::Arrays xs_leaves = tree_leaves(xs), init_leaves = tree_leaves(init);
+        const detail::Arrays xs_leaves = tree_leaves(xs);
         const int64_t length = detail::scan_length(xs_leaves, options.length);
-        detail::Tracing tracing("scan");
-        Carry carry = detail::trace_inputs(tracing, init);
-        Xs x = xs;
-        detail::for_each_array(x, [&](Array& a) { a = tracing.input(detail::element_type(a)); });
-        auto result = f(carry, x);  // {carry, y}
-        const detail::Arrays carry_out = tree_leaves(result.first);
-        detail::check_carry(init_leaves, carry_out);
-        const detail::Traced body = tracing.finish(tree_leaves(result));
-        const detail::Arrays results = detail::scan(body, init_leaves, xs_leaves, length, options.reverse);
-        const Array* next = results.data();
-        return detail::replace_arrays(std::move(result), next);
+        Carry start = init;
+        for (std::vector<Type> types;;) {  // once, or until the carry goes in as it comes out
+          const detail::Arrays init_leaves = tree_leaves(start);
+          {
+            detail::Tracing tracing("scan");
+            Carry carry = detail::trace_inputs(tracing, start);
+            Xs x = xs;
+            detail::for_each_array(x, [&](Array& a) { a = tracing.input(detail::element_type(a), a); });
+            auto result = f(carry, x);  // {carry, y}
+            types = detail::carry_types(init_leaves, tree_leaves(result.first));
+            if (detail::have_types(init_leaves, types)) {
+              detail::widen(result.first, types);
+              const detail::Traced body = tracing.finish(tree_leaves(result));
+              const detail::Arrays results = detail::scan(body, init_leaves, xs_leaves, length, options.reverse);
+              const Array* next = results.data();
+              return detail::replace_arrays(std::move(result), next);
+            }
+          }
+          detail::widen(start, types);
+        }
       },
       first, stacked);
 }
@@ -57,11 +75,23 @@ auto cond(const Array& predicate, const T& if_true, const E& if_false, const Arg
   return detail::with_parameters<T>(
       [&](const auto&... operands) {
         detail::check_predicate(predicate);
-        auto yes = detail::trace_call("cond", if_true, operands...);
-        auto no = detail::trace_call("cond", if_false, operands...);
+        std::vector<Type> types;  // of the results, where a branch returns others
+        const auto traced = [&](const auto& branch) {
+          const auto in_types = [&](const auto&... each) {
+            auto result = branch(each...);
+            if (!types.empty()) detail::widen(result, types);
+            return result;
+          };
+          return detail::trace_call("cond", in_types, operands...);
+        };
+        auto yes = traced(if_true);
+        auto no = traced(if_false);
         static_assert(std::is_same_v<decltype(yes.result), decltype(no.result)>,
                       "cond: the branches return different types");
-        detail::check_branches(tree_leaves(yes.result), tree_leaves(no.result));
+        const detail::Arrays if_yes = tree_leaves(yes.result), if_no = tree_leaves(no.result);
+        types = detail::branch_types(if_yes, if_no);
+        if (!detail::have_types(if_yes, types)) yes = traced(if_true);
+        if (!detail::have_types(if_no, types)) no = traced(if_false);
         const detail::Arrays results = detail::cond(predicate, yes.traced, no.traced, detail::leaves_of(operands...));
         const Array* next = results.data();
         return detail::replace_arrays(std::move(yes.result), next);

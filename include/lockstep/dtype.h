@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 
 #include "lockstep/half.h"
 
@@ -73,6 +74,10 @@ struct DTypeOf<float> {
 template <>
 struct DTypeOf<double> {
   static constexpr DType value = DType::f64;
+};
+template <>  // the one of long and long long that int64_t is not
+struct DTypeOf<std::conditional_t<std::is_same_v<int64_t, long>, long long, long>> {
+  static constexpr DType value = DType::i64;
 };
 template <class T>
 inline constexpr DType dtype_of = DTypeOf<T>::value;

@@ -105,7 +105,7 @@ struct CallVisitor : VisitorBase {
 // The same tree with a fresh argument of the trace for each array.
 template <class T>
 T trace_inputs(Tracing& tracing, T tree) {
-  for_each_array(tree, [&](Array& a) { a = tracing.input(a.type()); });
+  for_each_array(tree, [&](Array& a) { a = tracing.input(a.type(), a); });
   return tree;
 }
 

@@ -39,7 +39,8 @@ Array gumbel(const Array& key, const Shape& shape, DType dtype = f32);
 // true with probability p, which broadcasts to `shape`; without one, p's own.
 Array bernoulli(const Array& key, const Array& p);
 Array bernoulli(const Array& key, const Array& p, const Shape& shape);
-// i32 in [lo, hi), which broadcast to `shape`; lo where hi is not greater.
+// i32 in [lo, hi), which broadcast to `shape`; lo where hi is not greater. Bounds that i32 has not are its least and
+// one more than its most.
 Array randint(const Array& key, const Shape& shape, const Array& lo, const Array& hi);
 // 0 .. n-1 in random order (i32), or the slices of x along its first dimension.
 Array permutation(const Array& key, int64_t n);

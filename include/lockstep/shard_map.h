@@ -59,8 +59,10 @@ auto shard_map(F f, ShardMapOptions options) {
           auto piece = [&](auto tree) {
             const PartitionSpec& spec = options.in_specs[argument];
             detail::for_each_path(tree, [&](const std::string& path, Array& a) {
-              a = tracing.input(detail::device_type(
-                  a, options, spec, "argument " + std::to_string(argument) + (path.empty() ? "" : ", " + path)));
+              a = tracing.input(
+                  detail::device_type(a, options, spec,
+                                      "argument " + std::to_string(argument) + (path.empty() ? "" : ", " + path)),
+                  a);
               in_specs.push_back(spec);
             });
             ++argument;

@@ -32,7 +32,7 @@ struct ShardingData;
 // Devices in an n-d grid with named axes.
 class Mesh {
  public:
-  // No mesh at all; only assignment, comparison and defined() are allowed on it.
+  // No mesh at all; only assignment, comparison and defined() are allowed on it: the rest throws Error.
   Mesh() = default;
   // `devices` in row-major order. Throws Error unless they are as many as the shape says, all different, of one
   // platform, and each dimension has a name of its own.
@@ -62,6 +62,7 @@ class Mesh {
   const detail::MeshData* address() const { return data_; }
 
  private:
+  const detail::MeshData& data() const;
   const detail::MeshData* data_ = nullptr;
 };
 
@@ -156,7 +157,7 @@ struct DeviceIndices {
 // A mesh and a spec over its axes.
 class NamedSharding {
  public:
-  // No sharding at all; only assignment, comparison and defined() are allowed on it.
+  // No sharding at all; only assignment, comparison and defined() are allowed on it: the rest throws Error.
   NamedSharding() = default;
   // Throws Error when the spec names an axis that the mesh has not, or one axis twice.
   NamedSharding(const Mesh& mesh, const PartitionSpec& spec);
@@ -187,6 +188,7 @@ class NamedSharding {
   const detail::ShardingData* address() const { return data_; }
 
  private:
+  const detail::ShardingData& data() const;
   const detail::ShardingData* data_ = nullptr;
 };
 

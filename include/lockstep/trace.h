@@ -37,8 +37,9 @@ class Tracing {
   Tracing(const Tracing&) = delete;
   Tracing& operator=(const Tracing&) = delete;
 
-  // A new argument. All arguments come before the function is called.
-  Array input(const Type&);
+  // A new argument, of this type in the function: one that is a number takes there too the element type of what it
+  // meets. All arguments come before the function is called.
+  Array input(const Type&, const Array& argument);
   // Ends the trace. Outputs may be any arrays, concrete ones and numbers included.
   Traced finish(std::span<const Array> outputs);
 
@@ -105,8 +106,12 @@ void begin_kernels(const Executable&);  // see Jit::prepare
 
 std::string print_program(const ProgramPtr&);
 
-// The address of the one copy of an array's type: equal addresses, equal types.
-const Type* type_address(const Array&);
+// A number as it was written, or what stands for it in a function that is traced: it takes the element type of what it
+// meets.
+bool is_number(const Array&);
+
+// Equal addresses, equal types: that of the one copy of an array's type, and another for numbers.
+const void* type_address(const Array&);
 const void* sharding_address(const Array&);
 NamedSharding known_sharding(const Array&);  // undefined when nothing was said
 

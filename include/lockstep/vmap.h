@@ -75,7 +75,7 @@ auto vmap(F f, VmapOptions options = {}) {
           auto example = [&](auto tree) {
             const auto axis = axis_of(argument++);
             detail::for_each_array(
-                tree, [&](Array& a) { a = tracing.input(detail::example_type(a.type(), axis, options.axis_name)); });
+                tree, [&](Array& a) { a = tracing.input(detail::example_type(a.type(), axis, options.axis_name), a); });
             return tree;
           };
           const std::tuple<std::decay_t<decltype(args)>...> inputs{example(args)...};

@@ -4,16 +4,15 @@
 #include "ops/shape_ops.h"
 
 namespace lockstep::detail {
-namespace {
 
-bool is_literal(const Array& a) { return a.defined() && a.node()->kind == Node::Kind::literal; }
-
-}  // namespace
+bool is_number(const Array& a) {
+  return a.defined() && (a.node()->kind == Node::Kind::literal || a.node()->stands_for_number);
+}
 
 DType common_dtype(std::span<const Array> args) {
   std::optional<DType> arrays, numbers;
   for (const Array& a : args) {
-    auto& which = is_literal(a) ? numbers : arrays;
+    auto& which = is_number(a) ? numbers : arrays;
     which = which ? promote(*which, a.dtype()) : a.dtype();
   }
   if (!arrays) return numbers.value_or(DType::f32);

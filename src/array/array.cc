@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <mutex>
 #include <ostream>
 #include <unordered_set>
@@ -61,6 +62,7 @@ Node* new_node() {
       free_nodes = node->next;
       node->references.store(1, std::memory_order_relaxed);
       node->sharding = {};
+      node->stands_for_number = false;
       return node;
     }
   }
@@ -103,6 +105,10 @@ Node* literal_node(bool value) { return literal_node(DType::boolean, value, valu
 Node* literal_node(int64_t value) {
   return literal_node(value == static_cast<int32_t>(value) ? DType::i32 : DType::i64, static_cast<double>(value),
                       value);
+}
+void throw_too_large(uint64_t value) {
+  throw_error("array: {} is more than {}, the most that an element can be; use a floating number", value,
+              std::numeric_limits<int64_t>::max());
 }
 Node* literal_node(double value) { return literal_node(DType::f32, value, 0); }
 
@@ -174,12 +180,13 @@ std::optional<Array> stretch_of(const Array& array, int64_t first, const Shape& 
   return out;
 }
 
-Array traced(const Type& type, uint64_t trace, ValueId value) {
+Array traced(const Type& type, uint64_t trace, ValueId value, bool stands_for_number) {
   Node* node = new_node();
   node->kind = Node::Kind::traced;
   node->type = intern(type);
   node->trace = trace;
   node->value = value;
+  node->stands_for_number = stands_for_number;
   return Array(node);
 }
 

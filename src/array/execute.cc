@@ -160,7 +160,10 @@ std::string print_program(const ProgramPtr& program) { return print(*program); }
 const void* sharding_address(const Array& array) {
   return array.defined() ? array.node()->sharding.address() : nullptr;
 }
-const Type* type_address(const Array& array) { return array.defined() ? array.node()->type : nullptr; }
+const void* type_address(const Array& array) {
+  if (!array.defined()) return nullptr;
+  return reinterpret_cast<const char*>(array.node()->type) + (is_number(array) ? 1 : 0);
+}
 
 namespace {
 

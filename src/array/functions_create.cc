@@ -35,8 +35,8 @@ Array zeros(const Shape& shape, DType dtype) { return constant("zeros", shape, d
 Array ones(const Shape& shape, DType dtype) { return constant("ones", shape, dtype, 1); }
 
 Array full(const Shape& shape, const Array& value, std::optional<DType> dtype) {
-  // A number goes straight to a floating type, not by way of f32.
-  const auto literal = dtype && is_floating(*dtype) ? dtype : std::nullopt;
+  // A number goes straight to its type, not by way of f32 or i32.
+  const auto literal = dtype && *dtype != boolean ? dtype : std::nullopt;
   return apply1(
       "full", {value},
       [&](Builder&, const Values& v) {
@@ -104,6 +104,10 @@ Array from_list(const void* values, DType stored, const Shape& shape, std::optio
   const DType dtype = wanted.value_or(stored == f64 ? f32 : stored);
   const Array array = from_bytes(values, {stored, shape});
   if (dtype == stored) return array;
+  if (is_integer(dtype) && is_floating(stored))
+    for (double x : array.to_vector<double>()) number_in("array", x, dtype);
+  else if (is_integer(dtype))
+    for (int64_t x : array.to_vector<int64_t>()) number_in("array", x, dtype);
   // Converted here, not by an operation: under a trace it is a constant.
   return dtype == f32 ? Array::from(array.to_vector<float>(), shape) : astype(array, dtype);
 }

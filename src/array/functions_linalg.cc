@@ -259,6 +259,9 @@ Array tensordot(const Array& a, const Array& b, const std::vector<int64_t>& axes
                 axes_b.size());
   detail::axes_of("tensordot", axes_a, a.shape());
   detail::axes_of("tensordot", axes_b, b.shape());
+  if (a.rank() + b.rank() > 52)
+    throw_error("tensordot: {} and {} have {} dimensions together; 52 at most: reshape one of them",
+                to_string(a.shape()), to_string(b.shape()), a.rank() + b.rank());
   const std::string ta = letters(0, a.rank());
   std::string tb = letters(a.rank(), b.rank()), out;
   for (size_t i = 0; i < axes_a.size(); ++i) {

@@ -97,6 +97,24 @@ Value gumbel_noise(Value key, Type type) {
   return -log(-log(uniform_between(key, std::move(type), tiny, 1.0)));
 }
 
+// Of whole numbers from lo on below hi: the least (i32) and how many there are (u32), 1 where there is none.
+struct Integers {
+  Value least, span;
+};
+Integers integers_between(Value lo, Value hi) {
+  const bool wide = lo.dtype() != i32 || hi.dtype() != i32;
+  Values bounds = detail::meet("random::randint", {lo, hi}, wide ? i64 : i32);
+  const auto number = [&](int64_t n) { return word(bounds[0], n); };
+  if (wide) {  // the results are i32: bounds beyond are those of it
+    constexpr int64_t kLeast = std::numeric_limits<int32_t>::min(), kMost = -kLeast;
+    bounds[0] = minimum(maximum(bounds[0], number(kLeast)), number(kMost - 1));
+    bounds[1] =
+        minimum(maximum(bounds[1], number(kLeast)), minimum(bounds[0] + number(kMost - kLeast - 1), number(kMost)));
+  }
+  const Value difference = cast(bounds[1] - bounds[0], u32);
+  return {convert(bounds[0], i32), select(le(bounds[1], bounds[0]), ones_like(difference), difference)};
+}
+
 // 0 .. n-1 in random order: sorted by random words, often enough that equal words do not matter.
 Value shuffled(Value key, int64_t n) {
   const double rounds = std::ceil(3 * std::log(std::max(1.0, static_cast<double>(n))) / std::log(4294967295.0));
@@ -193,16 +211,14 @@ Array randint(const Array& key, const Shape& shape, const Array& lo, const Array
   if (!is_integer(lo.dtype()) || !is_integer(hi.dtype()))
     throw_error("random::randint: bounds {} and {}; they must be integers", to_string(lo.type()), to_string(hi.type()));
   return apply1("random::randint", {key, lo, hi}, [&](Builder&, const Values& v) {
-    const Values bounds = detail::meet("random::randint", {v[1], v[2]}, i32);
-    const Value least = bounds[0], difference = cast(bounds[1] - least, u32);
-    const Value span = select(le(bounds[1], least), ones_like(difference), difference);
+    const auto [least, span] = integers_between(v[1], v[2]);
     // 2^32 modulo the span, by which the higher of the two words counts.
     const Value root = rem(word(span, 1 << 16), span), weight = rem(root * root, span);
-    auto wide = [&](Value x) { return detail::stretch("random::randint", x, shape); };
-    const Value keys = split_key(v[0], 2), modulus = wide(span);
+    auto stretched = [&](Value x) { return detail::stretch("random::randint", x, shape); };
+    const Value keys = split_key(v[0], 2), modulus = stretched(span);
     const Value higher = rem(random_bits(row_of(keys, 0), shape), modulus);
     const Value lower = rem(random_bits(row_of(keys, 1), shape), modulus);
-    return wide(least) + cast(rem(higher * wide(weight) + lower, modulus), i32);
+    return stretched(least) + cast(rem(higher * stretched(weight) + lower, modulus), i32);
   });
 }
 

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "lockstep/rearrange.h"
 #include "ops/dims.h"
+#include "ops/elementwise.h"
 #include "ops/index_ops.h"
 #include "ops/shape_ops.h"
 
@@ -86,7 +87,9 @@ Values block_starts(const char* what, Value x, std::span<const Value> starts) {
     if (starts[d].rank() != 0)
       throw_error("{}: the start of dimension {} is {}; starts are integer scalars", what, d,
                   to_string(starts[d].type()));
-    out.push_back(detail::convert(detail::wrap_indices(what, starts[d], x.shape()[d]), i32));
+    Value at = detail::wrap_indices(what, starts[d], x.shape()[d]);
+    if (at.dtype() != i32) at = minimum(maximum(at, zeros_like(at)), full(at.builder(), at.type(), x.shape()[d]));
+    out.push_back(detail::convert(at, i32));
   }
   return out;
 }

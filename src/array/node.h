@@ -29,7 +29,8 @@ struct Node {
   LanePiecesPtr copied;  // concrete: copies of its parts on several GPUs, as a program last needed them
   uint64_t trace = 0;    // traced: which trace, and the value in it
   ValueId value = 0;
-  double real = 0;  // literal: the number, also in `integer` when it is none or bool
+  bool stands_for_number = false;  // traced: an argument that was a literal
+  double real = 0;                 // literal: the number, also in `integer` when it is none or bool
   int64_t integer = 0;
   Node* next = nullptr;  // in the list of free nodes
 };
@@ -44,7 +45,7 @@ Array relabelled(const Array& concrete_array, const NamedSharding&);
 // As many elements from the `first` on as this shape has, without a program: in the same memory where they are all,
 // else copied. Nothing while the thread traces, and of what is no whole array in one memory without a label.
 std::optional<Array> stretch_of(const Array&, int64_t first, const Shape& shape);
-Array traced(const Type& type, uint64_t trace, ValueId value);
+Array traced(const Type& type, uint64_t trace, ValueId value, bool stands_for_number = false);
 
 // One that a GPU computed.
 Array concrete_on_gpu(const Type* interned, BufferPtr, NamedSharding = {});

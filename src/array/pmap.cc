@@ -42,7 +42,7 @@ Array pmap_argument(const Array& array, std::optional<int64_t> axis, const std::
   }
   const NamedSharding sharding(make_mesh({{name, device_count()}}), spec);
   if (known_sharding(array) == sharding) return array;
-  if (!axis) return with_sharding(array, sharding);
+  if (!axis) return is_number(array) ? array : with_sharding(array, sharding);
   if (size != local_device_count())
     throw_error(
         "pmap: {} elements along \"{}\" and process {} has {} devices; with several processes each gives one for every "

@@ -1,6 +1,7 @@
 #include "array/promote.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
 #include "ops/dims.h"
@@ -58,6 +59,44 @@ Shape broadcast_shape(const char* what, std::span<const Shape> shapes) {
 }
 
 Value convert(Value x, DType dtype) { return x.dtype() == dtype ? x : cast(x, dtype); }
+
+namespace {
+
+struct Bounds {
+  int64_t least, most;
+};
+Bounds bounds_of(DType dtype) {
+  switch (dtype) {
+    case DType::u8:
+      return {0, std::numeric_limits<uint8_t>::max()};
+    case DType::i32:
+      return {std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
+    case DType::u32:
+      return {0, std::numeric_limits<uint32_t>::max()};
+    default:
+      return {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
+  }
+}
+
+template <class T>
+[[noreturn]] void throw_not_in(const char* what, T number, DType dtype) {
+  const auto [least, most] = bounds_of(dtype);
+  throw_error("{}: {} does not fit {}, which goes from {} to {}; use another number or element type", what, number,
+              name(dtype), least, most);
+}
+
+}  // namespace
+
+int64_t number_in(const char* what, int64_t number, DType dtype) {
+  const auto [least, most] = bounds_of(dtype);
+  if (number < least || number > most) throw_not_in(what, number, dtype);
+  return number;
+}
+
+int64_t number_in(const char* what, double number, DType dtype) {
+  if (!(number > -0x1p63 && number < 0x1p63)) throw_not_in(what, number, dtype);
+  return number_in(what, static_cast<int64_t>(number), dtype);
+}
 
 DType floating_of(DType dtype) { return is_floating(dtype) ? dtype : DType::f32; }
 DType number_of(DType dtype) { return dtype == DType::boolean ? DType::i32 : dtype; }

@@ -25,6 +25,10 @@ Shape broadcast_shape(const char* what, std::span<const Shape> shapes);
 
 // x converted, itself when it has that type already. To bool: not zero.
 Value convert(Value x, DType dtype);
+// The number itself. Throws Error unless this integer type has it.
+int64_t number_in(const char* what, int64_t number, DType dtype);
+// A real number without its fraction, likewise.
+int64_t number_in(const char* what, double number, DType dtype);
 // Integers and bools as f32; bools as i32.
 Value to_floating(Value x);
 Value to_number(Value x);

@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "array/node.h"
+#include "array/promote.h"
 #include "base/check.h"
 #include "ops/shape_ops.h"
 
@@ -35,9 +36,11 @@ Value Trace::lift(const Array& array, DType literal_dtype) {
   const Node& node = *array.node();
   if (node.kind == Node::Kind::literal) {
     const Type type{literal_dtype, {}};
+    const bool is_real = node.type->dtype == DType::f32;
     if (is_floating(literal_dtype))
-      return full(builder_, type, node.type->dtype == DType::f32 ? node.real : static_cast<double>(node.integer));
-    return full(builder_, type, node.type->dtype == DType::f32 ? static_cast<int64_t>(node.real) : node.integer);
+      return full(builder_, type, is_real ? node.real : static_cast<double>(node.integer));
+    return full(builder_, type,
+                is_real ? number_in(what_, node.real, literal_dtype) : number_in(what_, node.integer, literal_dtype));
   }
   if (node.kind == Node::Kind::traced) {
     if (node.trace == id_) return {&builder_, node.value};
@@ -84,9 +87,10 @@ Tracing::~Tracing() {
   if (open_) open_traces.pop_back();
 }
 
-Array Tracing::input(const Type& type) {
+Array Tracing::input(const Type& type, const Array& argument) {
   Trace& trace = *Trace::current();
-  return trace.wrap(trace.input(type));
+  const Value v = trace.input(type);
+  return traced(v.type(), trace.id(), v.id(), is_number(argument));
 }
 
 Traced Tracing::finish(std::span<const Array> outputs) {

@@ -1,7 +1,12 @@
 // The transforms' own work between tracing and calling, and their errors.
+#include <algorithm>
+#include <iterator>
+
 #include "array/apply.h"
 #include "base/check.h"
+#include "lockstep/collectives.h"
 #include "lockstep/control.h"
+#include "lockstep/math.h"
 #include "lockstep/vmap.h"
 #include "ops/control.h"
 #include "ops/dims.h"
@@ -200,34 +205,62 @@ Type element_type(const Array& xs) { return without_axis(xs.type(), 0); }
 
 namespace {
 
-// What to do about two types that should be one.
-std::string make_alike(const Type& a, const Type& b, const char* otherwise) {
-  if (a.dtype != b.dtype || a.shape != b.shape) return otherwise;
-  return "make the one that is the same on all devices vary alike, by pvary(x, axis)";
+// One type for both, if there is one.
+std::optional<Type> met(const Array& a, const Array& b) {
+  const Array both[] = {a, b};
+  Type out = a.type();
+  out.dtype = is_number(a) || is_number(b) ? common_dtype(both) : a.dtype();
+  for (const Array& each : both)
+    if (each.shape() != out.shape || (each.dtype() != out.dtype && !is_number(each))) return {};
+  out.varying = union_of(a.type().varying, b.type().varying);
+  return out;
 }
 
 }  // namespace
 
-void check_carry(std::span<const Array> init, std::span<const Array> carry) {
+std::vector<Type> carry_types(std::span<const Array> init, std::span<const Array> carry) {
   if (init.size() != carry.size())
     throw_error(
         "scan: the carry goes in with {} arrays and comes out with {}; the body must return a carry like the one it "
         "got",
         init.size(), carry.size());
-  for (size_t i = 0; i < init.size(); ++i)
-    if (init[i].type() != carry[i].type())
-      throw_error("scan: array {} of the carry goes in as {} and comes out as {}; {}", i, to_string(init[i].type()),
-                  to_string(carry[i].type()),
-                  make_alike(init[i].type(), carry[i].type(), "the body must keep its type"));
+  std::vector<Type> out;
+  for (size_t i = 0; i < init.size(); ++i) {
+    const std::optional<Type> type = met(init[i], carry[i]);
+    if (!type)
+      throw_error("scan: array {} of the carry goes in as {} and comes out as {}; the body must keep its type", i,
+                  to_string(init[i].type()), to_string(carry[i].type()));
+    out.push_back(*type);
+  }
+  return out;
 }
 
-void check_branches(std::span<const Array> a, std::span<const Array> b) {
+std::vector<Type> branch_types(std::span<const Array> a, std::span<const Array> b) {
   if (a.size() != b.size())
     throw_error("cond: one branch returns {} arrays and the other {}; they must agree", a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i)
-    if (a[i].type() != b[i].type())
-      throw_error("cond: result {} is {} in one branch and {} in the other; {}", i, to_string(a[i].type()),
-                  to_string(b[i].type()), make_alike(a[i].type(), b[i].type(), "the branches must agree"));
+  std::vector<Type> out;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const std::optional<Type> type = met(a[i], b[i]);
+    if (!type)
+      throw_error("cond: result {} is {} in one branch and {} in the other; the branches must agree", i,
+                  to_string(a[i].type()), to_string(b[i].type()));
+    out.push_back(*type);
+  }
+  return out;
+}
+
+bool have_types(std::span<const Array> arrays, std::span<const Type> types) {
+  return std::equal(arrays.begin(), arrays.end(), types.begin(), types.end(),
+                    [](const Array& a, const Type& t) { return a.type() == t; });
+}
+
+Array widened(const Array& a, const Type& to) {
+  if (a.type() == to) return a;
+  const Array typed = a.dtype() == to.dtype ? a : astype(a, to.dtype);
+  std::vector<std::string> axes;
+  const std::vector<std::string>& has = a.type().varying;
+  std::set_difference(to.varying.begin(), to.varying.end(), has.begin(), has.end(), std::back_inserter(axes));
+  return axes.empty() ? typed : pvary(typed, axes);
 }
 
 void check_predicate(const Array& p) {

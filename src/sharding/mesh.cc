@@ -78,14 +78,19 @@ Mesh::Mesh(std::vector<Device> devices, Shape shape, std::vector<std::string> ax
   data_ = table->intern({std::move(devices), std::move(shape), std::move(axis_names), std::move(positions)});
 }
 
-const std::vector<std::string>& Mesh::axis_names() const { return data_->axis_names; }
-const Shape& Mesh::shape() const { return data_->shape; }
-const std::vector<Device>& Mesh::devices() const { return data_->devices; }
-int64_t Mesh::size() const { return static_cast<int64_t>(data_->devices.size()); }
+const detail::MeshData& Mesh::data() const {
+  if (!data_) throw_error("mesh: an empty Mesh; assign one made by make_mesh before it is used");
+  return *data_;
+}
+
+const std::vector<std::string>& Mesh::axis_names() const { return data().axis_names; }
+const Shape& Mesh::shape() const { return data().shape; }
+const std::vector<Device>& Mesh::devices() const { return data().devices; }
+int64_t Mesh::size() const { return static_cast<int64_t>(data().devices.size()); }
 
 std::vector<Device> Mesh::local_devices() const {
   std::vector<Device> local;
-  for (const Device& device : data_->devices)
+  for (const Device& device : data().devices)
     if (device.process_index == process_index()) local.push_back(device);
   return local;
 }
@@ -104,8 +109,8 @@ std::optional<size_t> Mesh::find_axis(std::string_view axis) const {
 }
 
 int64_t Mesh::position(const Device& device) const {
-  const auto found = data_->positions.find(device);
-  if (found == data_->positions.end())
+  const auto found = data().positions.find(device);
+  if (found == data().positions.end())
     throw_error("mesh: device {} of process {} is not in {}; ask about one of its devices()", to_string(device),
                 device.process_index, to_string(*this));
   return found->second;

@@ -106,29 +106,34 @@ NamedSharding::NamedSharding(const Mesh& mesh, const PartitionSpec& spec) {
   data_ = table->intern(detail::make_data(mesh, spec));
 }
 
-const Mesh& NamedSharding::mesh() const { return data_->mesh; }
-const PartitionSpec& NamedSharding::spec() const { return data_->spec; }
-bool NamedSharding::is_fully_replicated() const { return data_->replicated; }
+const detail::ShardingData& NamedSharding::data() const {
+  if (!data_) throw_error("sharding: an empty NamedSharding; assign NamedSharding(mesh, spec) before it is used");
+  return *data_;
+}
+
+const Mesh& NamedSharding::mesh() const { return data().mesh; }
+const PartitionSpec& NamedSharding::spec() const { return data().spec; }
+bool NamedSharding::is_fully_replicated() const { return data().replicated; }
 
 int64_t NamedSharding::num_shards(int64_t dimension) const {
   LOCKSTEP_CHECK(dimension >= 0, "dimension {}", dimension);
   const size_t i = static_cast<size_t>(dimension);
-  return i < data_->cuts.size() ? data_->cuts[i].pieces : 1;
+  return i < data().cuts.size() ? data().cuts[i].pieces : 1;
 }
 
 int64_t NamedSharding::piece(int64_t dimension, int64_t position) const {
   LOCKSTEP_CHECK(dimension >= 0 && position >= 0 && position < mesh().size(), "dimension {} at {}", dimension,
                  position);
   const size_t i = static_cast<size_t>(dimension);
-  if (i >= data_->cuts.size()) return 0;
+  if (i >= data().cuts.size()) return 0;
   int64_t piece = 0;
-  for (const auto& factor : data_->cuts[i].factors)
+  for (const auto& factor : data().cuts[i].factors)
     piece = piece * factor.size + position / factor.stride % factor.size;
   return piece;
 }
 
 IndexBox NamedSharding::index_box(const Shape& shape, int64_t position) const {
-  detail::check_rank(*data_, shape, "sharding");
+  detail::check_rank(data(), shape, "sharding");
   IndexBox box;
   for (int64_t d = 0; d < static_cast<int64_t>(shape.size()); ++d)
     box.push_back(shard_range(shape[static_cast<size_t>(d)], num_shards(d), piece(d, position)));
@@ -150,15 +155,15 @@ std::vector<DeviceIndices> NamedSharding::addressable_indices_map(const Shape& s
 }
 
 Shape NamedSharding::shard_shape(const Shape& shape, std::string_view op) const {
-  detail::check_rank(*data_, shape, op);
+  detail::check_rank(data(), shape, op);
   Shape pieces = shape;
-  for (size_t d = 0; d < data_->cuts.size(); ++d) {
-    const int64_t n = data_->cuts[d].pieces;
+  for (size_t d = 0; d < data().cuts.size(); ++d) {
+    const int64_t n = data().cuts[d].pieces;
     if (shape[d] % n != 0)
       throw_error(
           "{}: dimension {} of {} is cut {} ways by {}; per-device code needs equal pieces and {} is no multiple "
           "of {}; pad the dimension, or use jit, which allows uneven pieces",
-          op, d, to_string(shape), n, quoted(data_->spec.entries[d].axes), shape[d], n);
+          op, d, to_string(shape), n, quoted(data().spec.entries[d].axes), shape[d], n);
     pieces[d] /= n;
   }
   return pieces;

@@ -24,6 +24,22 @@ TEST(Scan, BackwardsStacksAtTheSamePlaces) {
   EXPECT_TEXT(ys, "i32[3] [15, 26, 30]");
 }
 
+// A number as the first carry is no reason for another element type, as it is none anywhere else.
+TEST(Scan, NumbersAsFirstCarryTakeTheTypeOfWhatTheyMeet) {
+  const Array xs = array({1, 2, 3});
+  EXPECT_TEXT(scan(add_up, Array(0), astype(xs, f32)).first, "f32[] 6");
+  EXPECT_TEXT(scan(add_up, Array(0.5f), astype(xs, bf16)).first, "bf16[] 6.5");
+  EXPECT_TEXT(scan(add_up, zeros({}), astype(xs, bf16)).first, "f32[] 6");
+  const auto later = [](std::pair<Array, Array> c, Array x) {  // the second is wider only when the first is
+    return std::pair{std::pair{c.first + x, c.second + c.first}, Nothing{}};
+  };
+  const auto last = scan(later, std::pair{Array(0), Array(0)}, astype(xs, f32)).first;
+  EXPECT_TEXT(last.first, "f32[] 6");
+  EXPECT_TEXT(last.second, "f32[] 4");
+  const auto slope = grad([](Array c, Array x) { return astype(scan(add_up, c, x).first, f32) * 2.f; });
+  EXPECT_TEXT(slope(0.5f, astype(xs, bf16)), "f32[] 2");
+}
+
 TEST(Scan, WithoutXsTakesALength) {
   const auto doubled = [](Array c, Nothing) { return std::pair{c * 2, c}; };
   const auto [last, ys] = scan(doubled, Array(1), Nothing{}, {.length = 5});
@@ -192,6 +208,19 @@ TEST(Cond, ABranchThatIsNotTakenCannotSpoilTheGradient) {
   };
   EXPECT_EQ(grad(f)(0.f).item<float>(), 0);
   EXPECT_EQ(grad(f)(4.f).item<float>(), 0.25f);
+}
+
+TEST(Cond, NumbersFromABranchTakeTheTypeOfTheOther) {
+  const auto positive = [](Array x) {
+    return cond(
+        x > 0, [](Array v) { return v; }, [](Array) { return Array(0); }, x);
+  };
+  EXPECT_TEXT(positive(full({}, 2.5f)), "f32[] 2.5");
+  EXPECT_TEXT(jit(positive)(full({}, -2.5f, bf16)), "bf16[] 0");
+  EXPECT_TEXT(grad(positive)(full({}, 2.5f)), "f32[] 1");
+  EXPECT_THROW(cond(
+                   true, [](Array v) { return v; }, [](Array) { return Array(0.5); }, full({}, 1, i32)),
+               Error);
 }
 
 TEST(Cond, BranchesSeeCapturedValuesOfTheirOwn) {

@@ -30,6 +30,7 @@ TEST(Errors, Products) {
   EXPECT_ERROR(einsum("ij,jk->ik", ones({2, 3})), "has 2 terms and got 1 operands");
   EXPECT_ERROR(einsum("ijk->i", ones({2, 3})), "einsum: term \"ijk\"");
   EXPECT_ERROR(tensordot(ones({2, 3}), ones({4, 3})), "tensordot: ");
+  EXPECT_ERROR(tensordot(ones(Shape(27, 1)), ones(Shape(26, 1)), 0), "have 53 dimensions together; 52 at most");
 }
 
 TEST(Errors, Reductions) {
@@ -109,6 +110,13 @@ TEST(Errors, Creation) {
   EXPECT_ERROR(zeros({2, -1}), "shape: extent -1 in [2, -1] is negative");
   EXPECT_ERROR(zeros({int64_t{1} << 40, int64_t{1} << 40}), "has more than 2^58 elements");
   EXPECT_ERROR(arange(0, 5, 0), "arange: the step is 0");
+  EXPECT_ERROR(array({1, 300}, u8), "array: 300 does not fit u8, which goes from 0 to 255; use another number");
+  EXPECT_ERROR(array({1.0, 1e20}, i64), "array: 1e+20 does not fit i64, which goes from -9223372036854775808 to ");
+  EXPECT_ERROR(full({2}, -1, u32), "full: -1 does not fit u32, which goes from 0 to 4294967295");
+  EXPECT_ERROR(full({2}, 3e9, i32), "full: 3000000000 does not fit i32, which goes from -2147483648 to 2147483647");
+  EXPECT_ERROR(full({2}, std::numeric_limits<double>::quiet_NaN(), i32), "full: nan does not fit i32");
+  EXPECT_ERROR(zeros({2}, u8) + 256, "add: 256 does not fit u8");
+  EXPECT_ERROR(Array(uint64_t{1} << 63), "array: 9223372036854775808 is more than 9223372036854775807");
 }
 
 TEST(Errors, OutOfMemorySaysWhatWasAskedAndWhatThereIs) {
@@ -144,7 +152,8 @@ TEST(Errors, EmptyArrays) {
 TEST(Errors, Access) {
   EXPECT_ERROR(ones({2}).item<float>(),
                "item: the array is f32[2], with 2 elements; item takes the one element of an array");
-  EXPECT_ERROR(ones({2}).data<int>(), "data: the array is f32[2] and i32 was asked for; use to_vector, which converts");
+  const Array two = ones({2});
+  EXPECT_ERROR(two.data<int>(), "data: the array is f32[2] and i32 was asked for; use to_vector, which converts");
   EXPECT_ERROR(ones({2, 3}).shape(2), "shape: axis 2 of [2, 3]; axes go from -2 to 1");
   EXPECT_ERROR(static_cast<bool>(ones({2})), "item: the array is f32[2], with 2 elements");
 }
@@ -241,7 +250,7 @@ TEST(Errors, Scan) {
                    [](Array c, Array x) {
                      return std::pair{c + x, x};
                    },
-                   Array(0), ones({2})),
+                   zeros({}, i32), ones({2})),
                "scan: array 0 of the carry goes in as i32[] and comes out as f32[]; the body must keep its type");
   EXPECT_ERROR(scan(
                    [](std::vector<Array> c, Array) {

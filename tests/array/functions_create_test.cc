@@ -59,6 +59,11 @@ TEST(Create, ArraysWrittenOut) {
   EXPECT_TEXT(array({1.5, 2.5}, f64), "f64[2] [1.5, 2.5]");
   EXPECT_TEXT(array({1, 2}, f32), "f32[2] [1, 2]");
   EXPECT_TEXT(array({1, 2}, u8), "u8[2] [1, 2]");
+  EXPECT_TEXT(array({1LL, 2LL}), "i64[2] [1, 2]");
+  EXPECT_TEXT(array({1L, 2L}), "i64[2] [1, 2]");
+  EXPECT_TEXT(array({-1.5, 255.9}, i32), "i32[2] [-1, 255]");
+  EXPECT_TEXT(full({1}, 3e9, u32), "u32[1] [3000000000]");
+  EXPECT_TEXT(full({1}, 0.5, boolean), "bool[1] [true]");
   EXPECT_TEXT(array({true, false}), "bool[2] [true, false]");
   EXPECT_TEXT(array({{1, 2, 3}, {4, 5, 6}}), "i32[2,3] [[1, 2, 3], [4, 5, 6]]");
   EXPECT_TEXT(array({{1.5f}}), "f32[1,1] [[1.5]]");

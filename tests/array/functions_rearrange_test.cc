@@ -196,6 +196,9 @@ TEST(DynamicSlice, BeginsWhereDataSays) {
   const auto f = jit([](const Array& x, const Array& i) { return dynamic_slice(x, {i, 1}, {1, 2}); });
   EXPECT_TEXT(f(six(), astype(Array(1), i32)), "i32[1,2] [[4, 5]]");
   EXPECT_TEXT(f(six(), astype(Array(7), i32)), "i32[1,2] [[4, 5]]");
+  EXPECT_TEXT(f(six(), full({}, int64_t{1} << 32)), "i32[1,2] [[4, 5]]");
+  EXPECT_TEXT(f(six(), full({}, -(int64_t{1} << 32) + 1)), "i32[1,2] [[1, 2]]");
+  EXPECT_TEXT(f(six(), full({}, uint32_t{1} << 31, u32)), "i32[1,2] [[4, 5]]");
   EXPECT_TEXT(dynamic_slice(six(), {-2, -2}, {1, 2}), "i32[1,2] [[1, 2]]");
   EXPECT_TEXT(dynamic_update_slice(six(), array({{8.0f, 9.0f}}), {1, 0}), "i32[2,3] [[0, 1, 2], [8, 9, 5]]");
   EXPECT_THROWS(dynamic_slice(six(), {0}, {1, 1}), Error,

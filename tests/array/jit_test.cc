@@ -46,6 +46,27 @@ TEST(Jit, ValuesOfNumbersPassedForArraysDoNotCompileAgain) {
   EXPECT_EQ(f.compiled(), 2u);
 }
 
+// In a transformed function a number is what it is outside: it takes the element type of what it meets.
+TEST(Jit, NumbersPassedForArraysTakeTheTypeOfWhatTheyMeet) {
+  const auto product = [](Array x, Array by) { return x * by; };
+  const auto scaled = jit(product);
+  const Array x = astype(array({1.f, 2.f}), bf16);
+  EXPECT_TEXT(scaled(x, 2.5), "bf16[2] [2.5, 5]");
+  EXPECT_TEXT(scaled(x, array({2.5f})), "f32[2] [2.5, 5]");  // arrays do not
+  EXPECT_TEXT(scaled(x, full({}, 2.5f)), "f32[2] [2.5, 5]");
+  EXPECT_EQ(scaled.compiled(), 3u);
+  EXPECT_TEXT(scaled(array({1, 2}), 2), "i32[2] [2, 4]");
+  EXPECT_TEXT(scaled(array({1, 2}), 2.5), "f32[2] [2.5, 5]");
+  EXPECT_TEXT(vmap(product, {.in_axes = {0, {}}})(x, 2.5), "bf16[2] [2.5, 5]");
+  EXPECT_TEXT(remat(product)(x, 2.5), "bf16[2] [2.5, 5]");
+  const auto inner = jit([](Array rows, Array by) {  // also in a function inside of the one that got it
+    return vmap([by](Array row) { return row * by; })(rows) + where(by > 2, by, rows);
+  });
+  EXPECT_TEXT(inner(x, 2.5), "bf16[2] [5, 7.5]");
+  const auto slope = grad([](Array by, Array row) { return astype(sum(row * by), f32); });
+  EXPECT_TEXT(jit(slope)(2.5, x), "f32[] 3");
+}
+
 TEST(Jit, StaticValuesArePartOfTheKey) {
   const auto f = jit([](Array x, Config c) {
     for (int i = 0; i < c.repeats; ++i) x = c.mode == Mode::add ? x + 3 : x * 3;

@@ -118,6 +118,20 @@ TEST(Randint, CoversItsRange) {
   EXPECT_EQ(at(wide, 0).to_vector<int>()[0], 0);
 }
 
+TEST(Randint, TakesBoundsOfEveryIntegerType) {
+  const Array key = random::key(9);
+  const auto draw = [&](const Array& lo, const Array& hi) { return random::randint(key, {1000}, lo, hi); };
+  const std::string wanted = draw(5, 100).to_string();
+  EXPECT_TEXT(draw(full({}, 5, i64), full({}, 100, i64)), wanted);
+  EXPECT_TEXT(draw(full({}, 5, u32), 100), wanted);
+  EXPECT_TEXT(draw(full({}, 5, u8), full({}, 100, u8)), wanted);
+  EXPECT_EQ(draw(2147483647, int64_t{1} << 31).to_string(), full({1000}, 2147483647).to_string());
+  EXPECT_EQ(draw(int64_t{1} << 40, int64_t{1} << 41).to_string(), full({1000}, 2147483647).to_string());
+  const auto all = draw(-(int64_t{1} << 40), int64_t{1} << 40).to_vector<int32_t>();
+  EXPECT_LT(*std::min_element(all.begin(), all.end()), -2'000'000'000);
+  EXPECT_GT(*std::max_element(all.begin(), all.end()), 2'000'000'000);
+}
+
 TEST(Permutation, KeepsEveryElement) {
   const Array rows = array({{0, 1}, {10, 11}, {20, 21}, {30, 31}});
   const Array order = random::permutation(random::key(2), 4), moved = random::permutation(random::key(2), rows);

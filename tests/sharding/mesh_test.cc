@@ -27,6 +27,22 @@ TEST(Mesh, KnowsItsGrid) {
   EXPECT_THROWS(mesh.coordinates(Device{.id = 8}), Error, "mesh: device cpu:8 of process 0 is not in Mesh('data': 4");
 }
 
+TEST(Mesh, ThatIsEmptySaysSo) {
+  const Mesh none;
+  EXPECT_THROWS(none.size(), Error, "mesh: an empty Mesh; assign one made by make_mesh before it is used");
+  EXPECT_THROWS(none.find_axis("data"), Error, "mesh: an empty Mesh");
+  EXPECT_THROWS(to_string(none), Error, "mesh: an empty Mesh");
+  EXPECT_THROWS(NamedSharding(none, P("data")), Error, "sharding: no mesh is given for P(");
+  EXPECT_THROWS(NamedSharding(none, P()), Error, "sharding: no mesh is given for P(");
+  const NamedSharding nowhere;
+  EXPECT_EQ(nowhere, NamedSharding());
+  EXPECT_THROWS(nowhere.mesh(), Error,
+                "sharding: an empty NamedSharding; assign NamedSharding(mesh, spec) before it is used");
+  EXPECT_THROWS(nowhere.shard_shape({4}), Error, "sharding: an empty NamedSharding");
+  EXPECT_THROWS(nowhere.num_shards(0), Error, "sharding: an empty NamedSharding");
+  EXPECT_THROWS(to_string(nowhere), Error, "sharding: an empty NamedSharding");
+}
+
 TEST(Mesh, FindsDevicesInAnyOrder) {
   const Mesh mesh({{.id = 3}, {.id = 0}, {.id = 2, .process_index = 1}, {.id = 1}}, {2, 2}, {"x", "y"});
   EXPECT_EQ(mesh.position({.id = 0}), 1);

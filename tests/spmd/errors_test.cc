@@ -154,12 +154,5 @@ TEST(ShardMapErrors, AxisNamedTwiceByNesting) {
   EXPECT_THROWS(psum(zeros({8}), "i"), Error, "use shard_map");  // nothing is left behind
 }
 
-TEST(ScanErrors, CarryThatBeginsToVary) {
-  const auto f = per_device([](Array x) {
-    return scan([](Array c, Array v) { return std::pair{c + v, c}; }, zeros({}), x).second;
-  });
-  EXPECT_THROWS(f(zeros({8})), Error, "goes in as f32[] and comes out as f32[]{i}");
-}
-
 }  // namespace
 }  // namespace lockstep

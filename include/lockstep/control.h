@@ -1,9 +1,11 @@
-// Control flow that stays inside a compiled function: scan (a loop with a carry) and cond (one of two computations).
+// Control flow that stays inside a compiled function: scan (a loop with a carry), fori_loop (one without more) and cond
+// (one of two computations).
 //
 //   auto [total, partial] = scan([](Array carry, Array x) { return std::pair{carry + x, carry + x}; }, Array(0.f), xs);
 //   Array y = cond(x > 0, [](Array x) { return x; }, [](Array x) { return -x; }, x);
 #pragma once
 
+#include "lockstep/create.h"
 #include "lockstep/grad.h"
 
 namespace lockstep {
@@ -67,6 +69,17 @@ auto scan(const F& f, const C& first, const X& stacked, ScanOptions options = {}
         }
       },
       first, stacked);
+}
+
+// carry = f(i, carry) for each i from lower on below upper, as an Array (i32 where the bounds are); the last carry.
+template <class F, class C>
+auto fori_loop(int64_t lower, int64_t upper, const F& f, const C& first) {
+  return detail::with_parameters<F>(
+      [&]<class Index, class Carry>(const Index&, const Carry& init) {
+        const auto body = [&f](const Carry& carry, const Array& i) { return std::pair{f(i, carry), Nothing{}}; };
+        return scan(body, init, arange(lower, upper)).first;
+      },
+      Array(lower), first);
 }
 
 // if_true(operands...) or if_false(operands...), which return trees of the same types. Only the chosen one is computed.

@@ -185,6 +185,29 @@ Array choose(const Array& p, const Array& x) {
       p, [](Array y) { return y * y; }, [](Array y) { return -y; }, x);
 }
 
+TEST(ForiLoop, CountsFromTheLowerBound) {
+  const auto powers = [](Array i, Array c) { return c * 2 + i; };
+  EXPECT_TEXT(fori_loop(3, 6, powers, Array(1)), "i32[] 33");  // ((1*2 + 3)*2 + 4)*2 + 5
+  EXPECT_TEXT(fori_loop(3, 3, powers, Array(7)), "i32[] 7");
+  EXPECT_TEXT(fori_loop(6, 3, powers, array({7.f})), "f32[1] [7]");
+  const auto fibonacci = jit([] {
+    return fori_loop(
+        0, 10,
+        [](Array, std::pair<Array, Array> c) {
+          return std::pair{c.second, c.first + c.second};
+        },
+        std::pair{Array(0), Array(1)});
+  });
+  EXPECT_TEXT(fibonacci().first, "i32[] 55");
+  const auto cubed = [](Array x) {
+    return fori_loop(
+        0, 3, [x](Array, Array c) { return c * x; }, 1.f);
+  };
+  EXPECT_TEXT(cubed(2.f), "f32[] 8");
+  EXPECT_TEXT(grad(cubed)(2.f), "f32[] 12");
+  EXPECT_TEXT(vmap(cubed)(array({1.f, 2.f})), "f32[2] [1, 8]");
+}
+
 TEST(Cond, TakesEitherBranch) {
   EXPECT_EQ(choose(true, 3.f).item<float>(), 9);
   EXPECT_EQ(choose(false, 3.f).item<float>(), -3);

@@ -144,6 +144,8 @@ class Comm {
   // From now on operations of this group, and of those split from it, are recorded there. REQUIRES: the ranks are all
   // lanes, in their order; the recorder outlives the groups.
   void record_to(FlightLane& lane);
+  // Its place there; null: they are not recorded.
+  FlightGroup* recorded() const { return recorded_; }
 
  protected:
   Comm(int rank, int size, std::string name, std::chrono::nanoseconds timeout);

@@ -12,6 +12,7 @@
 #include "base/throws.h"
 #include "comm/conformance.h"
 #include "comm/in_process.h"
+#include "comm/recorder.h"
 #include "lane/gpu_report.h"
 #include "lockstep/error.h"
 
@@ -220,6 +221,40 @@ TEST(NcclComm, ThatWasAbortedEndsTheWaitForTheGpu) {
     comm.abort("enough");
     EXPECT_THROWS(work.wait(), CommAborted, "rank 0 of 2 stops; first cause: rank 0: enough");
   });
+}
+
+TEST(NcclComm, RecordsWhatItsGpusDo) {
+  FlightRecorder recorder(0, 1);
+  FlightLane& flight = *recorder.lanes()[0];
+  if (detail::nccl_version() == 0 || !gpu_lane(0)) GTEST_SKIP() << "NCCL or a GPU is not there";
+  on_gpu_lanes(
+      1,
+      [](Comm& comm) {
+        float value = 2;
+        comm.all_reduce(&value, &value, 1, f32, Reduction::sum);
+        comm.all_reduce(&value, &value, 1, f32, Reduction::max);  // by the host
+        { const Work left = comm.start_broadcast(&value, 1, f32, 0); }
+        comm.barrier();
+      },
+      [&](Comm& host, CudaLane& lane) {
+        host.record_to(flight);
+        std::string why_not;
+        auto made = nccl_comm(host, lane, why_not);
+        if (!made) throw Error(why_not);
+        return made;
+      });
+  using Kind = Operation::Kind;
+  const std::vector<Kind> kinds = {Kind::all_reduce, Kind::all_reduce, Kind::broadcast, Kind::barrier};
+  size_t seen = 0;
+  for (const FlightRecord& record : flight.records()) {
+    if (flight.groups()[static_cast<size_t>(record.group)]->name() != "world (NCCL)") continue;
+    ASSERT_LT(seen, kinds.size());
+    EXPECT_EQ(record.kind, kinds[seen]);
+    EXPECT_EQ(record.sequence, static_cast<int64_t>(++seen));
+    EXPECT_EQ(record.outcome, FlightRecord::Outcome::done) << "operation " << seen;
+    EXPECT_GE(record.ended, record.began);
+  }
+  EXPECT_EQ(seen, kinds.size());
 }
 
 TEST(CudaComm, OfLanesThatShareAGpuGoesThroughTheHost) {

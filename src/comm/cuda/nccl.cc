@@ -6,12 +6,14 @@
 #include <deque>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "comm/cuda/cuda_comm.h"
+#include "comm/recorder.h"
 #include "lane/gpu_patience.h"
 #include "lockstep/error.h"
 
@@ -79,6 +81,9 @@ class NcclComm final : public Comm, private CudaLane::Watched {
     lane_.enter();
     check_cuda(cuda().cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
     begun_ = new_cuda_event();
+    // Its operations end after wait() has returned, so that it records them by itself.
+    if (FlightGroup* const of_host = host.recorded())
+      flight_ = &of_host->lane().add_group(host.name() + " (NCCL)", of_host->lanes());
     lane_.watch(this);
   }
 
@@ -107,6 +112,7 @@ class NcclComm final : public Comm, private CudaLane::Watched {
     cudaEvent_t event = nullptr;  // it is done
     Kind kind = Kind::barrier;
     int64_t number = 0;
+    std::optional<uint64_t> ticket;  // while the recorder does not know how it ended
     Clock::time_point queued;
     Work elsewhere;
     bool done = true, waited = true;  // free when both
@@ -120,12 +126,23 @@ class NcclComm final : public Comm, private CudaLane::Watched {
     Item* const item = take();
     item->kind = operation.kind;
     item->number = number;
-    if (needs_host(operation)) {
-      lock.unlock();
-      item->elsewhere = elsewhere(operation);
-      item->waited = false;
-      return item;
+    if (flight_) item->ticket = flight_->lane().begin(*flight_, operation, true);
+    try {
+      if (needs_host(operation)) {
+        lock.unlock();
+        item->elsewhere = elsewhere(operation);
+        item->waited = false;
+      } else {
+        queue(operation, item, lock);
+      }
+    } catch (...) {
+      record_end(*item, false);
+      throw;
     }
+    return item;
+  }
+
+  void queue(const Operation& operation, Item* item, std::unique_lock<std::mutex>& lock) {
     lane_.enter();
     {
       const auto queueing = lane_.queueing();
@@ -138,7 +155,11 @@ class NcclComm final : public Comm, private CudaLane::Watched {
     item->done = item->waited = false;
     under_way_.push_back(item);
     reap();
-    return item;
+  }
+
+  void record_end(Item& item, bool done) noexcept {
+    if (item.ticket) flight_->lane().end(*item.ticket, done);
+    item.ticket.reset();
   }
 
   Work elsewhere(const Operation& o) {
@@ -151,7 +172,13 @@ class NcclComm final : public Comm, private CudaLane::Watched {
     auto* const item = static_cast<Item*>(state);
     if (item->elsewhere) {
       item->waited = true;
-      return item->elsewhere.wait();
+      try {
+        item->elsewhere.wait();
+      } catch (...) {
+        record_end(*item, false);
+        throw;
+      }
+      return record_end(*item, true);
     }
     const std::lock_guard lock(mutex_);
     item->waited = true;
@@ -163,6 +190,7 @@ class NcclComm final : public Comm, private CudaLane::Watched {
 
   void abandon(void* state) noexcept override {
     auto* const item = static_cast<Item*>(state);
+    if (item->elsewhere) record_end(*item, false);
     item->elsewhere = Work();
     const std::lock_guard lock(mutex_);
     item->waited = true;
@@ -285,6 +313,7 @@ class NcclComm final : public Comm, private CudaLane::Watched {
   void reap() {
     while (!under_way_.empty() && cuda().cudaEventQuery(under_way_.front()->event) == cudaSuccess) {
       under_way_.front()->done = true;
+      record_end(*under_way_.front(), true);
       under_way_.pop_front();
       progress_ = Clock::now();
     }
@@ -335,6 +364,7 @@ class NcclComm final : public Comm, private CudaLane::Watched {
   void give_up_locked(const std::string& cause) {
     if (!comm_) return;
     cause_ = cause;
+    for (Item* const item : under_way_) record_end(*item, false);
     const ncclComm_t comm = std::exchange(comm_, nullptr);
     if (!GpuPatience::is_given_up()) cuda_nccl()->ncclCommAbort(comm);  // which waits for the GPU
   }
@@ -345,6 +375,7 @@ class NcclComm final : public Comm, private CudaLane::Watched {
   std::unique_ptr<Comm> staged_;
   detail::SharedTimeout time_{*this, host_};
   cudaStream_t stream_ = nullptr;
+  FlightGroup* flight_ = nullptr;
   cudaEvent_t begun_ = nullptr;  // what was queued on the lane before the operation that is started is done
 
   std::mutex mutex_;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -13,7 +14,9 @@ namespace lockstep {
 // empty vector is no axis at all.
 struct Axes {
   Axes() = default;
-  Axes(int64_t axis) : list(std::vector<int64_t>{axis}) {}    // NOLINT: reads as an argument
+  template <class T>
+  requires(std::is_integral_v<T> && !std::is_same_v<T, bool>) Axes(T axis)  // NOLINT: reads as an argument
+      : list(std::vector<int64_t>{static_cast<int64_t>(axis)}) {}
   Axes(std::initializer_list<int64_t> axes) : list(axes) {}   // NOLINT
   Axes(std::vector<int64_t> axes) : list(std::move(axes)) {}  // NOLINT
 

@@ -56,8 +56,12 @@ auto scan(const F& f, const C& first, const X& stacked, ScanOptions options = {}
             Xs x = xs;
             detail::for_each_array(x, [&](Array& a) { a = tracing.input(detail::element_type(a), a); });
             auto result = f(carry, x);  // {carry, y}
+            static_assert(detail::is_pair<decltype(result)>, "scan: the body must return a std::pair{carry, y}");
             types = detail::carry_types(init_leaves, tree_leaves(result.first));
             if (detail::have_types(init_leaves, types)) {
+              detail::TreeStructure(start, true)
+                  .check_same(detail::TreeStructure(result.first, true), "scan", "in the first carry",
+                              "in the one that a round returns", "what changes from round to round must be an Array");
               detail::widen(result.first, types);
               const detail::Traced body = tracing.finish(tree_leaves(result));
               const detail::Arrays results = detail::scan(body, init_leaves, xs_leaves, length, options.reverse);
@@ -103,6 +107,9 @@ auto cond(const Array& predicate, const T& if_true, const E& if_false, const Arg
                       "cond: the branches return different types");
         const detail::Arrays if_yes = tree_leaves(yes.result), if_no = tree_leaves(no.result);
         types = detail::branch_types(if_yes, if_no);
+        detail::TreeStructure(yes.result, true)
+            .check_same(detail::TreeStructure(no.result, true), "cond", "in the result of one branch",
+                        "in that of the other", "what depends on the predicate must be an Array");
         if (!detail::have_types(if_yes, types)) yes = traced(if_true);
         if (!detail::have_types(if_no, types)) no = traced(if_false);
         const detail::Arrays results = detail::cond(predicate, yes.traced, no.traced, detail::leaves_of(operands...));

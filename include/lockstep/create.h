@@ -54,8 +54,8 @@ requires std::is_arithmetic_v<T> Array arange(T stop, DType dtype) { return asty
 // n numbers evenly from start to stop, both included.
 Array linspace(double start, double stop, int64_t n, DType dtype = f32);
 
-// An array written out: array({1, 2, 3}), array({{1.5, 2.0}, {3.0, 4.0}}). int gives i32; float and double both give f32
-// unless another element type is asked for.
+// An array written out: array({1, 2, 3}), array({{1.5, 2.0}, {3.0, 4.0}}), array<float>({}), which is f32[0]. int gives
+// i32; float and double both give f32 unless another element type is asked for.
 template <class T>
 Array array(std::initializer_list<T> values, std::optional<DType> dtype = {}) {
   return detail::from_list(values.begin(), dtype_of<T>, {static_cast<int64_t>(values.size())}, dtype);
@@ -68,7 +68,7 @@ Array array(std::initializer_list<std::initializer_list<T>> rows, std::optional<
     if (row.size() != columns) detail::throw_uneven(columns, row.size());
     values.insert(values.end(), row.begin(), row.end());
   }
-  const Shape shape{static_cast<int64_t>(rows.size()), static_cast<int64_t>(columns)};
+  const Shape shape = rows.size() ? Shape{static_cast<int64_t>(rows.size()), static_cast<int64_t>(columns)} : Shape{0};
   return detail::from_list(values.data(), dtype_of<T>, shape, dtype);
 }
 template <class T>
@@ -84,7 +84,9 @@ Array array(std::initializer_list<std::initializer_list<std::initializer_list<T>
       values.insert(values.end(), row.begin(), row.end());
     }
   }
-  const Shape shape{static_cast<int64_t>(blocks.size()), static_cast<int64_t>(rows), static_cast<int64_t>(columns)};
+  Shape shape{0};
+  if (blocks.size())
+    shape = {static_cast<int64_t>(blocks.size()), static_cast<int64_t>(rows), static_cast<int64_t>(columns)};
   return detail::from_list(values.data(), dtype_of<T>, shape, dtype);
 }
 

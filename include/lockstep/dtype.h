@@ -38,7 +38,11 @@ DType promote(DType a, DType b);
 
 // C++ type <-> DType.
 template <class T>
-struct DTypeOf;
+struct DTypeOf {
+  static_assert(sizeof(T) == 0,
+                "an array holds bool, uint8_t, int32_t, int64_t, uint32_t, BFloat16, Float16, float or double");
+  static constexpr DType value = DType::f32;
+};
 template <>
 struct DTypeOf<bool> {
   static constexpr DType value = DType::boolean;

@@ -20,13 +20,17 @@ inline constexpr bool is_pair = false;
 template <class A, class B>
 inline constexpr bool is_pair<std::pair<A, B>> = true;
 
+template <class T>
+inline constexpr bool is_pair_of_array = false;
+template <class B>
+inline constexpr bool is_pair_of_array<std::pair<Array, B>> = true;
+
 template <class R>
 const Array& loss_of(const R& result) {
   if constexpr (std::is_same_v<R, Array>) {
     return result;
   } else {
-    static_assert(is_pair<R> && std::is_same_v<std::decay_t<decltype(result.first)>, Array>,
-                  "grad: the function must return an Array, or a pair of an Array and aux");
+    static_assert(is_pair_of_array<R>, "grad: the function must return an Array, or a std::pair of an Array and aux");
     return result.first;
   }
 }
@@ -137,6 +141,7 @@ auto vjp(const F& f, const Passed&... passed) {
           detail::Arrays in = residuals;
           const detail::Arrays cts = tree_leaves(cotangent), outs = tree_leaves(like);
           if (cts.size() != outs.size()) detail::throw_tree_mismatch("vjp", outs.size(), cts.size());
+          detail::check_alike("vjp", like, cotangent);
           for (size_t i = 0; i < cts.size(); ++i) {
             if (!is_floating(outs[i].dtype())) continue;
             detail::check_cotangent(cts[i], outs[i], i);

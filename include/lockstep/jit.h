@@ -99,6 +99,10 @@ struct CallVisitor : VisitorBase {
       signature.add(&value, sizeof value);
     }
   }
+  template <class T>
+  void key(const T& value) {
+    fixed(value);
+  }
   void size(size_t n) { signature.add(&n, sizeof n); }
 };
 

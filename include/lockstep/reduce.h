@@ -19,6 +19,13 @@ Array prod(const Array& x, const Axes& axes = {}, ReduceOptions = {});
 // NaN is handed on. Error when there is nothing to choose from. Equal extremes share the gradient.
 Array max(const Array& x, const Axes& axes = {}, ReduceOptions = {});
 Array min(const Array& x, const Axes& axes = {}, ReduceOptions = {});
+// Of two, element by element: maximum and minimum.
+template <class T>
+requires(std::is_floating_point_v<T> || std::is_same_v<T, Array>) Array max(const Array& x, const T& other)
+= delete;
+template <class T>
+requires(std::is_floating_point_v<T> || std::is_same_v<T, Array>) Array min(const Array& x, const T& other)
+= delete;
 // Is any, are all elements not zero?
 Array any(const Array& x, const Axes& axes = {}, ReduceOptions = {});
 Array all(const Array& x, const Axes& axes = {}, ReduceOptions = {});

@@ -1,6 +1,7 @@
 // Trees: nested values whose leaves are Arrays. Array, std::vector, array, tuple, pair, map, optional and plain structs
-// nest freely; numbers, enums and strings inside a tree are fixed values that transforms keep as they are. A leaf has a
-// path such as "layers/0/w", made of field names, indices and keys.
+// nest freely; numbers, enums and strings inside a tree are fixed values: transforms keep them as they are, and where a
+// value would have to follow from the arrays (a carry of scan, the branches of cond) one that differs is an error. A
+// leaf has a path such as "layers/0/w", made of field names, indices and keys.
 #pragma once
 
 #include <array>
@@ -43,10 +44,12 @@ inline constexpr bool is_optional<std::optional<T>> = true;
 template <class T>
 inline constexpr bool is_fixed = std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, std::string>;
 
-// A visitor has: array(a), fixed(v), size(n), and enter(name) / leave() around each child.
+// A visitor has: array(a), fixed(v), size(n), key(k) of a map, and enter(name) / leave() around each child.
 struct VisitorBase {
   template <class T>
   void fixed(const T&) {}
+  template <class T>
+  void key(const T&) {}
   void size(size_t) {}
   template <class Name>
   void enter(const Name&) {}
@@ -79,7 +82,7 @@ void visit_tree(T& tree, Visitor& v) {
   } else if constexpr (is_map<U>) {
     v.size(tree.size());
     for (auto& [key, child] : tree) {
-      v.fixed(key);
+      v.key(key);
       v.enter(key);
       visit_tree(child, v);
       v.leave();
@@ -152,6 +155,56 @@ void for_each_path(T& tree, F&& f) {
   visit_tree(tree, visitor);
 }
 
+// What a tree is beside its arrays: how many elements, which keys, and which fixed values, if they count.
+class TreeStructure : public PathVisitor {
+ public:
+  template <class T>
+  TreeStructure(const T& tree, bool with_values) : with_values_(with_values) {
+    visit_tree(tree, *this);
+  }
+  void array(const Array&) { add("an array"); }
+  template <class T>
+  void fixed(const T& value) {
+    if (with_values_) add(text_of(value));
+  }
+  template <class T>
+  void key(const T& value) {
+    add("key " + text_of(value));
+  }
+  void size(size_t n) { add(std::to_string(n) + (n == 1 ? " element" : " elements")); }
+
+  // Throws Error, with the first place at which they differ, unless both are the same: "`what`: at layers/0 there is 1
+  // element `here` and 2 elements `there`; `remedy`".
+  void check_same(const TreeStructure& other, const char* what, const char* here, const char* there,
+                  const char* remedy) const;
+
+ private:
+  static std::string text_of(const std::string& value) { return '"' + value + '"'; }
+  template <class T>
+  requires(std::is_arithmetic_v<T> || std::is_enum_v<T>) static std::string text_of(T value) {
+    if constexpr (std::is_floating_point_v<T>)
+      return text_of_real(static_cast<double>(value));
+    else if constexpr (std::is_same_v<T, bool>)
+      return value ? "true" : "false";
+    else
+      return std::to_string(static_cast<int64_t>(value));
+  }
+  static std::string text_of_real(double value);
+  void add(std::string what) { entries_.emplace_back(path, std::move(what)); }
+
+  bool with_values_;
+  std::vector<std::pair<std::string, std::string>> entries_;  // where, and what is there
+};
+
+// Throws Error unless trees of one type have the same structure. Trees of several types go by their leaves.
+template <class T, class U>
+void check_alike(const char* what, const T& tree, const U& other) {
+  if constexpr (std::is_same_v<T, U>)
+    TreeStructure(tree, false)
+        .check_same(TreeStructure(other, false), what, "in one tree", "in another",
+                    "the trees must have the same structure");
+}
+
 // Throws Error: the trees have another number of leaves.
 [[noreturn]] void throw_tree_mismatch(const char* what, size_t wanted, size_t got);
 
@@ -193,6 +246,7 @@ T tree_map(F&& f, T tree, const Rest&... rest) {
   detail::for_each_array(tree, [&](const Array&) { ++count; });
   for (const auto& leaves : others)
     if (leaves.size() != count) detail::throw_tree_mismatch("tree_map", count, leaves.size());
+  (detail::check_alike("tree_map", tree, rest), ...);
   size_t i = 0;
   detail::for_each_array(tree, [&](Array& a) {
     [&]<size_t... I>(std::index_sequence<I...>) { a = f(a, others[I][i]...); }

@@ -360,6 +360,9 @@ Array::operator bool() const {
         "select "
         "elements, cond() to choose a computation, or make the argument a plain C++ value, which is static",
         lockstep::to_string(type()));
+  if (defined() && size() != 1)
+    throw_error("bool: a branch on the array {}, with {} elements; use any() or all(), or where() to select elements",
+                lockstep::to_string(type()), size());
   return item<bool>();
 }
 

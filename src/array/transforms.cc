@@ -1,4 +1,6 @@
 // The transforms' own work between tracing and calling, and their errors.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 
@@ -18,6 +20,21 @@ namespace lockstep::detail {
 
 void throw_tree_mismatch(const char* what, size_t wanted, size_t got) {
   throw_error("{}: one tree has {} arrays and another {}; the trees must have the same structure", what, wanted, got);
+}
+
+std::string TreeStructure::text_of_real(double value) { return fmt::format("{}", value); }
+
+void TreeStructure::check_same(const TreeStructure& other, const char* what, const char* here, const char* there,
+                               const char* remedy) const {
+  static const std::pair<std::string, std::string> kNothing{"", "nothing"};
+  for (size_t i = 0; i < std::max(entries_.size(), other.entries_.size()); ++i) {
+    const auto& a = i < entries_.size() ? entries_[i] : kNothing;
+    const auto& b = i < other.entries_.size() ? other.entries_[i] : kNothing;
+    if (a == b) continue;
+    const std::string& where = a.first.empty() ? b.first : a.first;
+    throw_error("{}: {}there is {} {} and {} {}; {}", what, where.empty() ? "" : fmt::format("at {} ", where), a.second,
+                here, b.second, there, remedy);
+  }
 }
 
 Arrays call(const ProgramPtr& program, std::span<const Array> args) {

@@ -35,12 +35,18 @@ class Fuser {
       for (ValueId id : p.eqns[i].out) maker_[id] = static_cast<int>(i);
       for (ValueId id : p.eqns[i].in) users_[id].push_back(static_cast<int>(i));
       group_[i] = static_cast<int>(i);
+      seen_.push_back(0);
       members_.push_back({static_cast<int>(i)});
       head_.push_back(can_head(i) ? static_cast<int>(i) : -1);
       if (!p.eqns[i].op->meets) continue;
       if (meeting >= 0) next_meeting_[static_cast<size_t>(meeting)] = static_cast<int>(i);
       previous_meeting_[i] = meeting;
       meeting = static_cast<int>(i);
+    }
+    for (size_t i = 0; i < p.eqns.size(); ++i) {
+      std::vector<int>& after = after_.emplace_back();
+      if (next_meeting_[i] >= 0) after.push_back(next_meeting_[i]);
+      for (ValueId id : p.eqns[i].out) after.insert(after.end(), users_[id].begin(), users_[id].end());
     }
   }
 
@@ -83,7 +89,13 @@ class Fuser {
       members_[into].insert(members_[into].end(), members_[groups[k]].begin(), members_[groups[k]].end());
       members_[groups[k]].clear();
       head_[into] = std::max(head_[into], head_[groups[k]]);
+      after_[into].insert(after_[into].end(), after_[groups[k]].begin(), after_[groups[k]].end());
+      after_[groups[k]].clear();
     }
+    std::vector<int>& after = after_[into];
+    std::erase_if(after, [&](int user) { return group_[user] == into; });
+    std::sort(after.begin(), after.end());
+    after.erase(std::unique(after.begin(), after.end()), after.end());
   }
 
   // Does it make little of what it is given?
@@ -102,24 +114,18 @@ class Fuser {
   }
 
   // Is there a path between two members of the union that leaves it? Every path of groups out of the union and back.
-  bool would_cycle(const std::vector<int>& groups) const {
+  bool would_cycle(const std::vector<int>& groups) {
     auto inside = [&](int g) { return std::find(groups.begin(), groups.end(), g) != groups.end(); };
     // The head reads its own operands before any other member has run, so none of them may be a member.
     for (int g : groups)
       if (head_[g] >= 0)
         for (ValueId id : eqn(head_[g]).in)
           if (maker_[id] >= 0 && inside(group_[maker_[id]])) return true;
-    std::vector<bool> seen(p_.eqns.size(), false);
+    ++search_;
     std::vector<int> stack;
     auto push_users = [&](int g) {
-      for (int m : members_[g]) {
-        if (next_meeting_[m] >= 0) stack.push_back(group_[next_meeting_[m]]);
-        for (ValueId id : eqn(m).out)
-          for (int user : users_[id]) {
-            const int next = group_[user];
-            if (next != g && !seen[next]) stack.push_back(next);
-          }
-      }
+      for (int user : after_[g])
+        if (seen_[group_[user]] != search_) stack.push_back(group_[user]);
     };
     for (int g : groups) push_users(g);
     std::erase_if(stack, inside);
@@ -127,8 +133,8 @@ class Fuser {
       const int g = stack.back();
       stack.pop_back();
       if (inside(g)) return true;
-      if (seen[g]) continue;
-      seen[g] = true;
+      if (seen_[g] == search_) continue;
+      seen_[g] = search_;
       push_users(g);
     }
     return false;
@@ -236,7 +242,10 @@ class Fuser {
   std::vector<int> next_meeting_;          // by equation: where lanes meet after it, if they do in it; or -1
   std::vector<int> previous_meeting_;      // and before it
   std::vector<std::vector<int>> members_;  // by group
-  std::vector<int> head_;                  // by group: the equation that carries the others as its epilogue, or -1
+  std::vector<std::vector<int>> after_;    // by group: the equations of others that use what it makes, or meet after it
+  std::vector<int> seen_;                  // by group: in which search for a cycle it was last seen
+  int search_ = 0;
+  std::vector<int> head_;  // by group: the equation that carries the others as its epilogue, or -1
 };
 
 }  // namespace

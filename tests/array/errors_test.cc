@@ -155,7 +155,7 @@ TEST(Errors, Access) {
   const Array two = ones({2});
   EXPECT_ERROR(two.data<int>(), "data: the array is f32[2] and i32 was asked for; use to_vector, which converts");
   EXPECT_ERROR(ones({2, 3}).shape(2), "shape: axis 2 of [2, 3]; axes go from -2 to 1");
-  EXPECT_ERROR(static_cast<bool>(ones({2})), "item: the array is f32[2], with 2 elements");
+  EXPECT_ERROR(static_cast<bool>(ones({2})), "bool: a branch on the array f32[2], with 2 elements; use any() or all()");
 }
 
 TEST(Errors, GradOfWhatHasNone) {
@@ -264,6 +264,78 @@ TEST(Errors, Scan) {
                "scan: an array of xs is f32[3] where the length is 2");
   EXPECT_ERROR(scan(keep, Array(0), ones({2}), {.length = 3}), "scan: an array of xs is f32[2] where the length is 3");
   EXPECT_ERROR(scan(keep, Array(0), Nothing{}), "scan: there are no xs and no length; give {.length = n}");
+}
+
+struct Counted {
+  Array x;
+  int rounds = 0;
+  float rate = 1;
+};
+using Named = std::map<std::string, Array>;
+
+// What is no array cannot follow from the arrays; nothing is paired by its place alone.
+TEST(Errors, FixedValuesThatChange) {
+  EXPECT_ERROR(fori_loop(
+                   0, 3,
+                   [](Array, Counted c) {
+                     return Counted{c.x * c.rate, c.rounds + 1, c.rate};
+                   },
+                   Counted{1.f}),
+               "scan: at rounds there is 0 in the first carry and 1 in the one that a round returns; what changes from "
+               "round to round must be an Array");
+  EXPECT_ERROR(fori_loop(
+                   0, 3,
+                   [](Array, Counted c) {
+                     return Counted{c.x, c.rounds, c.rate * .5f};
+                   },
+                   Counted{1.f}),
+               "scan: at rate there is 1 in the first carry and 0.5 in");
+  EXPECT_NO_THROW(fori_loop(
+      0, 3,
+      [](Array, Counted c) {
+        return Counted{c.x * 2.f, c.rounds, c.rate};
+      },
+      Counted{1.f, 4}));
+  EXPECT_ERROR(cond(
+                   false,
+                   [](Array x) {
+                     return std::pair{x, 1};
+                   },
+                   [](Array x) {
+                     return std::pair{x, 2};
+                   },
+                   ones({2})),
+               "cond: at 1 there is 1 in the result of one branch and 2 in that of the other; what depends on the "
+               "predicate must be an Array");
+}
+
+TEST(Errors, TreesOfOtherKeys) {
+  const auto add = [](Array x, Array y) { return x + y; };
+  EXPECT_ERROR(tree_map(add, Named{{"a", 1}}, Named{{"zzz", 2}}),
+               "tree_map: there is key \"a\" in one tree and key \"zzz\" in another; the trees must have the same");
+  using Two = std::pair<std::vector<Array>, std::vector<Array>>;
+  EXPECT_ERROR(tree_map(add, Two{{1}, {2, 3}}, Two{{1, 2}, {3}}),
+               "tree_map: at 0 there is 1 element in one tree and 2 elements in another");
+  EXPECT_ERROR(cond(
+                   true,
+                   [](Array x) {
+                     return Named{{"a", x}};
+                   },
+                   [](Array x) {
+                     return Named{{"b", x}};
+                   },
+                   ones({2})),
+               "cond: there is key \"a\" in the result of one branch and key \"b\" in that of the other");
+  EXPECT_ERROR(scan(
+                   [](Named, Array x) {
+                     return std::pair{Named{{"b", x}}, x};
+                   },
+                   Named{{"a", 1.f}}, ones({2})),
+               "scan: there is key \"a\" in the first carry and key \"b\" in");
+  const auto named = vjp([](Array x) { return Named{{"a", x}}; }, ones({2}));
+  EXPECT_ERROR(named.second(Named{{"x", ones({2})}}), "vjp: there is key \"a\" in one tree and key \"x\" in another");
+  // Of other types: leaf by leaf.
+  EXPECT_EQ(tree_map(add, std::pair{Array(1), Array(2)}, std::vector<Array>{3, 4}).second.item<int>(), 6);
 }
 
 TEST(Errors, Cond) {

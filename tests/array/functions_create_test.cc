@@ -59,6 +59,7 @@ TEST(Create, ArraysWrittenOut) {
   EXPECT_TEXT(array({1.5, 2.5}, f64), "f64[2] [1.5, 2.5]");
   EXPECT_TEXT(array({1, 2}, f32), "f32[2] [1, 2]");
   EXPECT_TEXT(array({1, 2}, u8), "u8[2] [1, 2]");
+  EXPECT_TEXT(array<float>({}), "f32[0] []");
   EXPECT_TEXT(array({1LL, 2LL}), "i64[2] [1, 2]");
   EXPECT_TEXT(array({1L, 2L}), "i64[2] [1, 2]");
   EXPECT_TEXT(array({-1.5, 255.9}, i32), "i32[2] [-1, 255]");

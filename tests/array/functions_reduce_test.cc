@@ -12,6 +12,18 @@
 namespace lockstep {
 namespace {
 
+// A number in the place of axes is one only where it can be an axis: max(x, 0.f) is no maximum over axis 0.
+template <class T>
+concept IsAxis = requires(Array x, T axis) {
+  sum(x, axis);
+};
+template <class T>
+concept MaxTakes = requires(Array x, T other) {
+  max(x, other);
+};
+static_assert(IsAxis<int> && IsAxis<int64_t> && IsAxis<size_t> && !IsAxis<float> && !IsAxis<double> && !IsAxis<bool>);
+static_assert(MaxTakes<int> && !MaxTakes<float> && !MaxTakes<Array>);
+
 Array six_integers() { return array({{0, 1, 2}, {3, 4, 5}}); }
 
 TEST(Reductions, TakeAxes) {

@@ -43,6 +43,8 @@ constexpr size_t field_count() {
 template <class T>
 constexpr auto tie_fields(T& x) {
   constexpr size_t n = field_count<std::remove_const_t<T>>();
+  static_assert(n < kMaxFields || !braces_take<std::remove_const_t<T>>(std::make_index_sequence<kMaxFields + 1>{}),
+                "a struct in a tree has at most 24 fields: put some of them into a struct of their own");
   if constexpr (n == 0) {
     return std::tie();
   }

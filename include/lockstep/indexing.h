@@ -24,7 +24,7 @@ Array one_hot(const Array& labels, int64_t classes, DType dtype = f32);
 Array sort(const Array& x, int64_t axis = -1, bool descending = false);
 // The i32 indices that sort x.
 Array argsort(const Array& x, int64_t axis = -1, bool descending = false);
-// The k greatest along the last axis, the greatest first, and their i32 indices.
+// The k greatest along the last axis, the greatest first, and their i32 indices. NaN comes last.
 std::pair<Array, Array> top_k(const Array& x, int64_t k);
 
 }  // namespace lockstep

@@ -86,6 +86,7 @@ Array isinf(const Array& x);
 
 // Of "not zero".
 Array logical_and(const Array& a, const Array& b);
+Array logical_xor(const Array& a, const Array& b);
 Array logical_or(const Array& a, const Array& b);
 Array logical_not(const Array& x);
 
@@ -99,6 +100,8 @@ Array gelu(const Array& x);
 Array gelu_exact(const Array& x);
 // x sigmoid(x).
 Array silu(const Array& x);
+// log(1 + exp(x)), without overflow.
+Array softplus(const Array& x);
 
 // x, through which no gradient flows.
 Array stop_gradient(const Array& x);

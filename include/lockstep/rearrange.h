@@ -1,6 +1,7 @@
 // Functions that move elements without computing on them. Negative axes count from the back. Safe from any thread.
 #pragma once
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -47,6 +48,13 @@ Array repeat(const Array& x, int64_t times, int64_t axis);
 Array pad(const Array& x, const std::vector<std::pair<int64_t, int64_t>>& widths, const Array& value = 0);
 // In reverse order along the axes.
 Array flip(const Array& x, const Axes& axes = {});
+// Every element `shift` places further along an axis, the last ones coming in at the front; without an axis in
+// row-major order.
+Array roll(const Array& x, int64_t shift, std::optional<int64_t> axis = {});
+// The elements of the last two dimensions on and below, and on and above, the k-th diagonal (above the main one where k
+// is positive); zeros elsewhere.
+Array tril(const Array& x, int64_t k = 0);
+Array triu(const Array& x, int64_t k = 0);
 
 // x[starts[d] : limits[d] : strides[d]]. Negative starts and limits count from the end; limits beyond the end mean the
 // end. Dimensions left off at the back are taken whole.

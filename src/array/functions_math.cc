@@ -199,6 +199,7 @@ Array isinf(const Array& x) {
   });
 }
 
+Array logical_xor(const Array& a, const Array& b) { return logical("logical_xor", a, b, bit_xor); }
 Array logical_and(const Array& a, const Array& b) { return logical("logical_and", a, b, bit_and); }
 Array logical_or(const Array& a, const Array& b) { return logical("logical_or", a, b, bit_or); }
 Array logical_not(const Array& x) {
@@ -216,6 +217,9 @@ Array relu(const Array& x) { return numeric("relu", x, relu); }
 Array gelu(const Array& x) { return floating("gelu", x, gelu); }
 Array gelu_exact(const Array& x) { return floating("gelu_exact", x, gelu_exact); }
 Array silu(const Array& x) { return floating("silu", x, silu); }
+Array softplus(const Array& x) {
+  return floating("softplus", x, [](Value v) { return maximum(v, zeros_like(v)) + log1p(exp(-abs(v))); });
+}
 
 Array stop_gradient(const Array& x) {
   return apply1("stop_gradient", {x}, [](Builder&, const Values& v) { return stop_gradient(v[0]); });

@@ -282,6 +282,34 @@ Array flip(const Array& x, const Axes& axes) {
   return view("flip", x, [&](Value v) { return reverse(v, axes_of("flip", axes, v.shape())); });
 }
 
+Array roll(const Array& x, int64_t shift, std::optional<int64_t> axis) {
+  if (!axis) return reshape(roll(ravel(x), shift, 0), x.shape());
+  const int64_t along = axis_of("roll", *axis, x.shape());
+  return view("roll", x, [&](Value v) {
+    const int64_t n = v.shape()[at_axis(along)];
+    const int64_t at = n == 0 ? 0 : ((-shift % n) + n) % n;  // the first of the result
+    return at == 0 ? v : concatenate({piece(v, along, at, n), piece(v, along, 0, at)}, along);
+  });
+}
+
+namespace {
+
+// x where column - row is at most k, or at least.
+Array triangle(const char* what, const Array& x, int64_t k, bool upper) {
+  if (x.rank() < 2) throw_error("{}: {} has fewer than two dimensions; reshape it", what, to_string(x.shape()));
+  return view(what, x, [&](Value v) {
+    const Type index{i64, v.shape()};
+    const Value row = iota(v.builder(), index, v.rank() - 2), column = iota(v.builder(), index, v.rank() - 1);
+    const Value far = full(v.builder(), index, k);
+    return select(upper ? ge(column - row, far) : le(column - row, far), v, zeros_like(v));
+  });
+}
+
+}  // namespace
+
+Array tril(const Array& x, int64_t k) { return triangle("tril", x, k, false); }
+Array triu(const Array& x, int64_t k) { return triangle("triu", x, k, true); }
+
 Array slice(const Array& x, const std::vector<int64_t>& starts, const std::vector<int64_t>& limits,
             const std::vector<int64_t>& strides) {
   const size_t rank = x.shape().size();

@@ -176,6 +176,7 @@ TEST(Predicates, TellFiniteFromNot) {
 TEST(Logic, CountsWhatIsNotZeroAsTrue) {
   EXPECT_TEXT(logical_and(array({0, 2, 3}), array({1, 1, 0})), "bool[3] [false, true, false]");
   EXPECT_TEXT(logical_or(array({0.0f, 2.0f}), array({false, false})), "bool[2] [false, true]");
+  EXPECT_TEXT(logical_xor(array({0, 3, 0, 2}), array({0, 0, 5, 7})), "bool[4] [false, true, true, false]");
   EXPECT_TEXT(logical_not(array({0, 2})), "bool[2] [true, false]");
   EXPECT_TEXT(logical_and(2, array({1, 0})), "bool[2] [true, false]");
 }
@@ -196,6 +197,8 @@ TEST(Activations, HaveTheirValues) {
   EXPECT_ELEMENTS(gelu(x), {-0.15880801, 0, 1.95459769}, 1e-6);
   EXPECT_ELEMENTS(gelu_exact(x), {-0.15865525, 0, 1.95449974}, 1e-6);
   EXPECT_ELEMENTS(silu(x), {-0.26894142, 0, 1.76159416}, 1e-6);
+  EXPECT_ELEMENTS(softplus(x), {0.31326169, 0.69314718, 2.12692801}, 1e-6);
+  EXPECT_TEXT(softplus(array({1000.f, -1000.f})), "f32[2] [1000, 0]");
 }
 
 TEST(Activations, HaveTheirGradients) {
@@ -205,6 +208,7 @@ TEST(Activations, HaveTheirGradients) {
   EXPECT_ELEMENTS(slope([](const Array& v) { return where(v > 0, v * v, 0); }, x), {0, 0, 4}, 0);
   EXPECT_TEXT(slope([](const Array& v) { return stop_gradient(v) * v; }, x), "f32[3] [-1, 0, 2]");
   EXPECT_ELEMENTS(slope([](const Array& v) { return silu(v); }, x), {0.07232949, 0.5, 1.09078425}, 1e-6);
+  EXPECT_ELEMENTS(slope([](const Array& v) { return softplus(v); }, x), {0.26894142, 0.5, 0.88079708}, 1e-6);
 }
 
 TEST(Functions, OfAnEmptyHandleNameTheMistake) {

@@ -4,6 +4,7 @@
 #include "lockstep/jit.h"
 #include "lockstep/rearrange.h"
 #include "lockstep/reduce.h"
+#include "lockstep/vmap.h"
 
 namespace lockstep {
 namespace {
@@ -133,6 +134,26 @@ TEST(Flip, ReversesAxes) {
   EXPECT_TEXT(flip(six()), "i32[2,3] [[5, 4, 3], [2, 1, 0]]");
   EXPECT_TEXT(flip(six(), -1), "i32[2,3] [[2, 1, 0], [5, 4, 3]]");
   EXPECT_THROWS(flip(six(), 2), Error, "flip: axis 2 is out of range");
+}
+
+TEST(Roll, BringsTheLastOnesToTheFront) {
+  EXPECT_TEXT(roll(arange(5), 2), "i32[5] [3, 4, 0, 1, 2]");
+  EXPECT_TEXT(roll(arange(5), -6), "i32[5] [1, 2, 3, 4, 0]");
+  EXPECT_TEXT(roll(six(), 1), "i32[2,3] [[5, 0, 1], [2, 3, 4]]");
+  EXPECT_TEXT(roll(six(), 1, -1), "i32[2,3] [[2, 0, 1], [5, 3, 4]]");
+  EXPECT_TEXT(roll(six(), 3, 0), "i32[2,3] [[3, 4, 5], [0, 1, 2]]");
+  EXPECT_TEXT(roll(zeros({0}), 3, 0), "f32[0] []");
+  EXPECT_THROWS(roll(six(), 1, 2), Error, "roll: axis 2 is out of range");
+}
+
+TEST(Triangles, KeepOneSideOfADiagonal) {
+  EXPECT_TEXT(tril(six() + 1), "i32[2,3] [[1, 0, 0], [4, 5, 0]]");
+  EXPECT_TEXT(tril(six() + 1, -1), "i32[2,3] [[0, 0, 0], [4, 0, 0]]");
+  EXPECT_TEXT(triu(six() + 1), "i32[2,3] [[1, 2, 3], [0, 5, 6]]");
+  EXPECT_TEXT(triu(six() + 1, 1), "i32[2,3] [[0, 2, 3], [0, 0, 6]]");
+  EXPECT_TEXT(tril(ones({2, 1, 2})), "f32[2,1,2] [[[1, 0]], [[1, 0]]]");
+  EXPECT_TEXT(vmap([](Array x) { return triu(x); })(ones({1, 2, 2})), "f32[1,2,2] [[[1, 1], [0, 1]]]");
+  EXPECT_THROWS(tril(arange(3)), Error, "tril: [3] has fewer than two dimensions");
 }
 
 TEST(Slice, CountsFromTheEndToo) {

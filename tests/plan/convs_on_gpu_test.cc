@@ -26,7 +26,6 @@ struct Images {
 // Of small whole numbers every product and every sum is exact, in TF32 and in 16 bits as well.
 TEST(ConvsOnGpu, OfWholeNumbersAreExact) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
-  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
   set_conv_way(ConvWay::own);
   std::mt19937 random(20261116);
   const int64_t many = brief(16, 3);

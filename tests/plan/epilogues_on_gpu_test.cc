@@ -61,7 +61,6 @@ class EpiloguesOnGpu : public testing::Test {
  protected:
   void SetUp() override {
     if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
-    ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
   }
 
   static void expect_taken(int epilogue) {

@@ -23,7 +23,6 @@ struct Product {
 // Of small whole numbers every product and every sum is exact, in TF32 and in 16 bits as well.
 TEST(ProductsOnGpu, InOneKernelAreExact) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
-  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
   std::mt19937 random(20261115);
   std::vector<Product> products = {{128, 1024, 784, false, false}, {128, 1024, 1024, false, true},
                                    {784, 1024, 128, true, false},  {128, 10, 1024, false, false},
@@ -57,7 +56,6 @@ TEST(ProductsOnGpu, InOneKernelAreExact) {
 // As weights that are updated: what else is read for each element, as it lies there.
 TEST(ProductsOnGpu, WithWhatIsReadForEachElementAreExact) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
-  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
   std::mt19937 random(20261118);
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const auto& [m, n, k] : {std::tuple<int64_t, int64_t, int64_t>{784, 1024, 128},

@@ -176,7 +176,6 @@ class RandomProgram {
 
 TEST(RandomProgramsOnGpu, ComputeTheSame) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
-  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
   const int64_t first = number_in("LOCKSTEP_RANDOM_SEED", 1), count = number_in("LOCKSTEP_RANDOM_PROGRAMS", 4);
   for (int64_t seed = first; seed < first + count; ++seed) {
     SCOPED_TRACE(fmt::format("LOCKSTEP_RANDOM_SEED={}", seed));

@@ -215,7 +215,6 @@ Program a_step(int64_t rows, int64_t deep, int64_t wide) {
 enum class From { before, call, copy, program };
 
 void run_steps(const Program& program, From from, int steps, bool& some) {
-  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
   CudaLane& lane = CudaLane::local();
   const std::shared_ptr<Plan> plan =
       compile(program, test_pool(), {.donated = {false, false, true, true, false}, .cuda = &lane});

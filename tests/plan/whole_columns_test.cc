@@ -202,7 +202,6 @@ TEST(WholeColumns, WhatOthersNeedIsLeftAsItIs) {
 // nothing else and by all; of rows that are no whole steps; and where they cannot be added up by the product.
 TEST(WholeColumns, OnGpuTheyAreExact) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
-  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
   std::mt19937 random(20261117);
   struct Case {
     DType dtype;
@@ -241,7 +240,6 @@ TEST(WholeColumns, OnGpuTheyAreExact) {
 // The same elements, which are a matrix of other rows to who adds them up.
 TEST(WholeColumns, OnGpuThoseOfAnotherShapeAreNotTakenForThem) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
-  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
   std::mt19937 random(20261119);
   Builder b;
   HostArrays in;

@@ -157,7 +157,6 @@ TEST(WholeLate, TextsCompile) {
 // gradient add up to, and a number that follows from how many there were.
 TEST(WholeLate, OnGpuRoundsSayTheSame) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
-  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
   std::mt19937 random(20261121);
   const int64_t before = WholeKernel::made_late();
   for (const auto& [rows, deep, wide] : {std::tuple<int64_t, int64_t, int64_t>{32, 64, 96}, {16, 200, 128}})

@@ -273,7 +273,6 @@ TEST(WholeRanges, TextsCompile) {
 
 TEST(WholeRanges, OnGpuTheyComputeTheSame) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
-  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
   std::mt19937 random(20261115);
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const auto& [rows, deep, classes] : {std::tuple<int64_t, int64_t, int64_t>{128, 64, 10},
@@ -290,7 +289,6 @@ TEST(WholeRanges, OnGpuTheyComputeTheSame) {
 // A scan whose body is one kernel: the kernel does the rounds.
 TEST(WholeRanges, RoundsOnGpuComputeTheSame) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
-  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
   std::mt19937 random(20261116);
   for (const int64_t length : {2, 3, 10, 33})
     for (const bool reverse : {false, true}) {
@@ -320,7 +318,6 @@ TEST(WholeRanges, RoundsOnGpuComputeTheSame) {
 // the other's; with the memory of the first ones given away and not.
 TEST(WholeRanges, RoundsOnGpuCarryWhatTheyShould) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
-  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
   std::mt19937 random(20261118);
   const Type square{DType::f32, {64, 64}};
   for (const bool crossed : {false, true})

@@ -176,7 +176,6 @@ HostArray rows_of(DType dtype, const Shape& shape, bool across, uint32_t seed) {
 
 TEST(WholeRounded, OnGpuProductsAreExact) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
-  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
   std::mt19937 random(20261119);
   int at = 0;
   for (const RoundedCase& c : in_all_ways({{128, 1024, 784},
@@ -229,7 +228,6 @@ Program a_layer_there_and_back(DType dtype, int64_t rows, int64_t deep, int64_t 
 
 TEST(WholeRounded, OnGpuWeightsAreUpdatedInTheirPlace) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
-  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
   CudaLane& lane = CudaLane::local();
   std::mt19937 random(20261120);
   for (const DType dtype : {DType::bf16, DType::f16})
@@ -268,7 +266,6 @@ TEST(WholeRounded, OnGpuWeightsAreUpdatedInTheirPlace) {
 // A scan whose body is one kernel, which does the rounds.
 TEST(WholeRounded, OnGpuRoundsComputeTheSame) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
-  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
   std::mt19937 random(20261121);
   for (const int64_t length : {2, 3, 9}) {
     SCOPED_TRACE(fmt::format("{} rounds", length));

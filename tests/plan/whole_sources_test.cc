@@ -404,7 +404,6 @@ Program a_layer(DType dtype, int64_t rows, int64_t deep, int64_t wide) {
 // Two products of one shape, whose rows come in different ways, and one of a matrix that is nothing but a number.
 TEST(WholeSources, OnGpuProductsOfOneShapeAreToldApart) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
-  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
   std::mt19937 random(20261118);
   Builder b;
   const Type table{DType::f32, {70, 256}}, index{DType::i32, {128}}, w{DType::f32, {256, 256}},
@@ -423,7 +422,6 @@ TEST(WholeSources, OnGpuProductsOfOneShapeAreToldApart) {
 
 TEST(WholeSources, OnGpuTheyComputeTheSame) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
-  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
   std::mt19937 random(20261116);
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const auto& [rows, deep, wide] : {std::tuple<int64_t, int64_t, int64_t>{128, 784, 256},

@@ -302,7 +302,6 @@ Program end_of_a_network(DType dtype, int64_t rows, int64_t deep, int64_t width,
 
 TEST(WholeSpread, OnGpuTheyComputeTheSame) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
-  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
   std::mt19937 random(20261117);
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const auto& [rows, deep, width, classes] : {std::tuple<int64_t, int64_t, int64_t, int64_t>{128, 256, 1024, 10},

@@ -125,7 +125,6 @@ TEST(WholeSums, WhatOthersReadIsWritten) {
 // tiles, sums that are shared, more tiles than blocks, and two in one kernel.
 TEST(WholeSums, OnGpuTheyAreExact) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
-  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
   std::mt19937 random(20261116);
   struct Case {
     DType dtype;
@@ -160,7 +159,6 @@ TEST(WholeSums, OnGpuTheyAreExact) {
 // Elements of which the sum is needed again, in their own place.
 TEST(WholeSums, OnGpuWhatIsReadAgainIsThere) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
-  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
   Builder b;
   const Type matrix{DType::f32, {64, 64}};
   const Value x = b.input(matrix), y = b.input(matrix), w = b.input(matrix);

@@ -16,7 +16,8 @@ Array matmul(const Array& a, const Array& b);
 
 // "bik,kj->bij": letters name dimensions, equal letters run in step, letters absent from the result are summed over.
 // Without "->" the result has the letters that occur once, in alphabetical order. A letter repeated in one operand
-// takes the diagonal. Operands are contracted from left to right. Spaces do not count.
+// takes the diagonal. "..." stands for the dimensions that a term does not name, which broadcast: "...ij,...jk->...ik".
+// Operands are contracted from left to right. Spaces do not count.
 Array einsum(std::string_view spec, const Array& a);
 Array einsum(std::string_view spec, const Array& a, const Array& b);
 Array einsum(std::string_view spec, const std::vector<Array>& operands);

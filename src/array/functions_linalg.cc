@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <string>
 
@@ -78,20 +79,53 @@ Value contract(const Operand& a, const Operand& b, const std::string& out) {
 struct Spec {
   std::vector<std::string> in;
   std::string out;
+  std::string batch = {};  // the letters of "..."
 };
 
-// The letters that occur once in all terms, sorted.
-std::string implicit_output(const std::vector<std::string>& terms) {
+// The letters that occur once in all terms, sorted, but for those of `batch`.
+std::string implicit_output(const std::vector<std::string>& terms, const std::string& batch) {
   std::map<char, int> times;
   for (const std::string& term : terms)
     for (char letter : term) ++times[letter];
   std::string out;
   for (const auto& [letter, n] : times)
-    if (n == 1) out += letter;
+    if (n == 1 && !has(batch, letter)) out += letter;
   return out;
 }
 
-Spec parse_spec(std::string_view text, size_t operands) {
+constexpr std::string_view kDots = "...";
+
+// "..." of each term as letters that stand nowhere else, the last ones of as many as the operand with the most needs.
+void name_dots(std::string_view text, std::span<const Array> operands, bool says_result, Spec& spec) {
+  std::vector<size_t> dims(spec.in.size(), 0);
+  size_t most = 0;
+  std::string used = spec.out;
+  for (size_t i = 0; i < spec.in.size(); ++i) {
+    used += spec.in[i];
+    if (spec.in[i].find(kDots) == std::string::npos) continue;
+    const size_t letters = spec.in[i].size() - kDots.size(), rank = operands[i].shape().size();
+    if (rank < letters)
+      throw_error("einsum: term \"{}\" of \"{}\" names {} dimensions and its operand is {}; name no more than it has",
+                  spec.in[i], text, letters, to_string(operands[i].shape()));
+    dims[i] = rank - letters;
+    most = std::max(most, dims[i]);
+  }
+  for (char c = 'A'; spec.batch.size() < most && c <= 'z'; ++c)
+    if (std::isalpha(static_cast<unsigned char>(c)) && !has(used, c)) spec.batch += c;
+  if (spec.batch.size() < most) throw_error("einsum: \"{}\" needs more than 52 letters; reshape its operands", text);
+  const auto replace = [&](std::string& term, size_t n) {
+    const size_t at = term.find(kDots);
+    if (at != std::string::npos) term.replace(at, kDots.size(), spec.batch.substr(most - n));
+  };
+  for (size_t i = 0; i < spec.in.size(); ++i) replace(spec.in[i], dims[i]);
+  if (says_result && most > 0 && spec.out.find(kDots) == std::string::npos)
+    throw_error(
+        "einsum: the result of \"{}\" is without the \"...\" of its operands; add it, or name what is summed over",
+        text);
+  replace(spec.out, most);
+}
+
+Spec parse_spec(std::string_view text, std::span<const Array> operands) {
   std::string spec;
   for (char c : text)
     if (c != ' ') spec += c;
@@ -104,8 +138,10 @@ Spec parse_spec(std::string_view text, size_t operands) {
     if (comma == std::string::npos) break;
     begin = comma + 1;
   }
-  out.out = arrow == std::string::npos ? implicit_output(out.in) : spec.substr(arrow + 2);
-  auto check_letters = [&](const std::string& term) {
+  const bool says_result = arrow != std::string::npos;
+  if (says_result) out.out = spec.substr(arrow + 2);
+  auto check_letters = [&](std::string term) {
+    if (const size_t dots = term.find(kDots); dots != std::string::npos) term.erase(dots, kDots.size());
     for (char c : term)
       if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z'))
         throw_error(
@@ -115,9 +151,11 @@ Spec parse_spec(std::string_view text, size_t operands) {
   };
   for (const std::string& term : out.in) check_letters(term);
   check_letters(out.out);
-  if (out.in.size() != operands)
+  if (out.in.size() != operands.size())
     throw_error("einsum: \"{}\" has {} terms and got {} operands; give one for each term", text, out.in.size(),
-                operands);
+                operands.size());
+  name_dots(text, operands, says_result, out);
+  if (!says_result) out.out = out.batch + implicit_output(out.in, out.batch);
   for (size_t i = 0; i < out.out.size(); ++i) {
     const char c = out.out[i];
     if (out.out.find(c) != i)
@@ -126,6 +164,31 @@ Spec parse_spec(std::string_view text, size_t operands) {
       throw_error("einsum: '{}' in the result of \"{}\" is no dimension of an operand", c, text);
   }
   return out;
+}
+
+// Without the dimensions of 1 that "..." repeats for other operands.
+void drop_repeated(Spec& spec, Values& v) {
+  std::vector<Shape> batches;
+  for (size_t i = 0; i < v.size() && !spec.batch.empty(); ++i) {
+    Shape& batch = batches.emplace_back();
+    for (size_t d = 0; d < std::min(spec.in[i].size(), v[i].shape().size()); ++d)
+      if (has(spec.batch, spec.in[i][d])) batch.push_back(v[i].shape()[d]);
+  }
+  const Shape whole = detail::broadcast_shape("einsum", batches);
+  for (size_t i = 0; i < batches.size(); ++i) {
+    if (spec.in[i].size() != v[i].shape().size()) continue;  // told later
+    Shape kept;
+    std::string term;
+    for (size_t d = 0; d < spec.in[i].size(); ++d) {
+      const size_t at = spec.batch.find(spec.in[i][d]);
+      if (at != std::string::npos && v[i].shape()[d] == 1 && whole[at] != 1) continue;
+      kept.push_back(v[i].shape()[d]);
+      term += spec.in[i][d];
+    }
+    if (term == spec.in[i]) continue;
+    v[i] = reshape(v[i], kept);
+    spec.in[i] = term;
+  }
 }
 
 void check_extents(std::string_view text, const Spec& spec, const Values& v) {
@@ -220,9 +283,11 @@ Array einsum(std::string_view spec, const Array& a) { return einsum(spec, std::v
 Array einsum(std::string_view spec, const Array& a, const Array& b) { return einsum(spec, std::vector<Array>{a, b}); }
 
 Array einsum(std::string_view spec, const std::vector<Array>& operands) {
-  const Spec parsed = parse_spec(spec, operands.size());
+  Spec parsed = parse_spec(spec, operands);
   const DType dtype = detail::number_of(detail::common_dtype(operands));
-  return detail::apply("einsum", operands, dtype, [&](Builder&, const Values& v) {
+  return detail::apply("einsum", operands, dtype, [&](Builder&, const Values& given) {
+    Values v = given;
+    drop_repeated(parsed, v);
     check_extents(spec, parsed, v);
     auto operand = [&](size_t i) { return diagonal({detail::convert(v[i], dtype), parsed.in[i]}); };
     Operand so_far = operand(0);

@@ -79,6 +79,28 @@ TEST(Einsum, TakesManyOperands) {
   EXPECT_TEXT(einsum("i,i,i->i", {x, x, x}), "f32[2] [1, 8]");
 }
 
+TEST(Einsum, LeavesDimensionsUnnamed) {
+  const Array a = reshape(arange(24.f), {2, 1, 3, 4}), b = reshape(arange(40.f), {5, 4, 2});
+  const std::string wanted = matmul(a, b).to_string();
+  EXPECT_TEXT(einsum("...ij,...jk->...ik", a, b), wanted);
+  EXPECT_TEXT(einsum("... ij, ...jk", a, b), wanted);
+  EXPECT_TEXT(jit([](Array x, Array y) { return einsum("...ij,...jk->...ik", x, y); })(a, b), wanted);
+  EXPECT_TEXT(einsum("...ij,jk->...ik", a, ones({4, 2})), matmul(a, ones({4, 2})).to_string());
+  EXPECT_TEXT(einsum("...i->...", array({{1, 2}, {3, 4}})), "i32[2] [3, 7]");
+  EXPECT_TEXT(einsum("i...->...", array({{1, 2}, {3, 4}})), "i32[2] [4, 6]");
+  EXPECT_TEXT(einsum("i...j->ji...", ones({2, 5, 3})), ones({3, 2, 5}).to_string());
+  EXPECT_TEXT(einsum("...i,...i->...", array({1, 2}), array({3, 4})), "i32[] 11");
+  EXPECT_TEXT(einsum("...,...->...", array({{1, 2}}), array({{3}, {4}})), "i32[2,2] [[3, 6], [4, 8]]");
+  const auto total = [](Array x, Array y) { return sum(einsum("...ij,...jk->...ik", x, y)); };
+  EXPECT_TEXT(grad<1>(total)(a, b), grad<1>([](Array x, Array y) { return sum(matmul(x, y)); })(a, b).to_string());
+  EXPECT_THROWS(einsum("...i->i", ones({2, 3})), Error, "einsum: the result of \"...i->i\" is without the \"...\"");
+  EXPECT_THROWS(einsum("...ij->...", ones({3})), Error,
+                "einsum: term \"...ij\" of \"...ij->...\" names 2 dimensions and its operand is [3]");
+  EXPECT_THROWS(einsum("...i,...i->...", ones({2, 3}), ones({4, 3})), Error, "einsum: [2] and [4] do not broadcast");
+  EXPECT_THROWS(einsum("..i->i", ones({3})), Error, "einsum: '.' in \"..i->i\" is no letter");
+  EXPECT_THROWS(einsum("......->...", ones({3})), Error, "einsum: '.' in");
+}
+
 TEST(Einsum, SaysWhatDoesNotFit) {
   EXPECT_THROWS(einsum("ik,kj->ij", a23(), a23()), Error,
                 "einsum: 'k' of \"ik,kj->ij\" is 3 in [2, 3] and 2 in [2, 3]; the extents must agree");
@@ -86,7 +108,7 @@ TEST(Einsum, SaysWhatDoesNotFit) {
   EXPECT_THROWS(einsum("ijk->i", a23()), Error,
                 "einsum: term \"ijk\" of \"ijk->i\" names 3 dimensions and its operand is [2, 3]");
   EXPECT_THROWS(einsum("ij,j->i", a23()), Error, "einsum: \"ij,j->i\" has 2 terms and got 1 operands");
-  EXPECT_THROWS(einsum("...j->j", a23()), Error, "einsum: '.' in \"...j->j\" is no letter");
+  EXPECT_THROWS(einsum("i.j->j", a23()), Error, "einsum: '.' in \"i.j->j\" is no letter");
   EXPECT_THROWS(einsum("ij->ii", a23()), Error, "einsum: 'i' stands twice in the result of \"ij->ii\"");
   EXPECT_THROWS(einsum("ij->k", a23()), Error, "einsum: 'k' in the result of \"ij->k\" is no dimension of an operand");
 }

@@ -116,7 +116,9 @@ TEST_F(Jobs, ObjectsComeAsYamlAndJson) {
 }
 
 TEST_F(Jobs, FailureIsSeenEverywhere) {
-  start("bad", "echo what went wrong; exit 3");
+  // One alone: were both to fail, the faster one could end the job before the other is started at all.
+  const std::string command = "[ $PROCESS_ID = 0 ] || exec sleep 1000; echo what went wrong; exit 3";
+  start("bad", command);
   const RunningProgram::Result waited = wait_for("condition=Succeeded", "bad");
   EXPECT_EQ(waited.exit_code, 1);
   EXPECT_TRUE(
@@ -128,9 +130,9 @@ TEST_F(Jobs, FailureIsSeenEverywhere) {
   expect_contains(wide, "NODE");
   expect_contains(wide, "EXIT CODE\n");
   const std::string all = out(Words{"describe", "bad"} + kSpace);
-  for (const char* part :
-       {"State:                Failed\n", "  Command:            sh -c 'echo what went wrong; exit 3'\n",
-        "what went wrong\n", "Failed    True     JAXJobFailed", "Events:\n", "bad-worker-0"})
+  expect_contains(all, "  Command:            sh -c '" + command + "'\n");
+  for (const char* part : {"State:                Failed\n", "what went wrong\n", "Failed    True     JAXJobFailed",
+                           "Events:\n", "bad-worker-0"})
     expect_contains(all, part);
   for (const char* name : {"bad-worker-0", "pod/bad-worker-0"}) {
     const std::string pod = out(Words{"describe", name} + kSpace);

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -180,11 +181,20 @@ TEST(Launch, ExitCodesAreThoseOfTheFirstCause) {
 }
 
 TEST(Launch, OthersThatDoNotStopAreToldAndThenKilled) {
-  const std::string failing = "[ $LOCKSTEP_PROCESS_ID = 1 ] && exit 4; ";
-  const auto told = launch({"-n", "2", "--grace", "0.2"}, failing + "trap 'echo told; exit 0' TERM; sleep 600 & wait");
+  const TempDir dir;
+  // One fails when the other is ready for what it is told.
+  const auto run = [&](const std::string& trap, const std::string& then) {
+    const std::string ready = "'" + dir.path() + "/ready'";
+    const auto result = launch({"-n", "2", "--grace", "0.2"}, "if [ $LOCKSTEP_PROCESS_ID = 1 ]; then until [ -e " +
+                                                                  ready + " ]; do sleep 0.01; done; exit 4; fi; " +
+                                                                  trap + "; touch " + ready + "; " + then);
+    std::filesystem::remove(dir.path() + "/ready");
+    return result;
+  };
+  const auto told = run("trap 'echo told; exit 0' TERM", "sleep 600 & wait");
   EXPECT_EQ(told.exit_code, 4);
   EXPECT_EQ(told.out, "[0] told\n");
-  const auto killed = launch({"-n", "2", "--grace", "0.2"}, failing + "trap '' TERM; while :; do sleep 600; done");
+  const auto killed = run("trap '' TERM", "while :; do sleep 600; done");
   EXPECT_EQ(killed.exit_code, 4);
   EXPECT_TRUE(has(killed.err, "process 1 ended with exit code 4 after")) << killed.err;
   EXPECT_TRUE(has(killed.err, "; the other one stopped because of it")) << killed.err;

@@ -100,10 +100,16 @@ Request Control::request(decltype(Request::what) what) const {
   return {.process = options_.process_id, .incarnation = incarnation_, .what = std::move(what)};
 }
 
+// Who listens is told first, as this process may end now.
+void Control::throw_failure(std::unique_lock<std::mutex>& lock, const std::string& operation) {
+  changed_.wait_for(lock, kFailureComes, [this] { return told_ || !listened_to_ || closing_; });
+  throw CommAborted(fmt::format("{}: the job has failed: {}", operation, describe(*failure_)));
+}
+
 Answer Control::ask(decltype(Request::what) what, const std::string& operation, Timeout timeout) {
   {
-    const std::lock_guard lock(mutex_);
-    if (failure_) throw CommAborted(fmt::format("{}: the job has failed: {}", operation, describe(*failure_)));
+    std::unique_lock lock(mutex_);
+    if (failure_) throw_failure(lock, operation);
     ++asking_;
   }
   Answer answer;
@@ -127,13 +133,11 @@ Answer Control::ask(decltype(Request::what) what, const std::string& operation, 
     case Outcome::timeout:
       throw CommTimeout(answer.text);
     case Outcome::failed: {
-      // The coordinator may end before a heartbeat hears the same of it. Who listens is told first, as this process may
-      // end now.
+      // The coordinator may end before a heartbeat hears the same of it.
       std::unique_lock lock(mutex_);
       if (!failure_) failure_ = failure_in(answer);
       changed_.notify_all();
-      changed_.wait_for(lock, kFailureComes, [this] { return told_ || !listened_to_ || closing_; });
-      throw CommAborted(fmt::format("{}: the job has failed: {}", operation, answer.text));
+      throw_failure(lock, operation);
     }
     case Outcome::unreachable:
       break;
@@ -144,7 +148,7 @@ Answer Control::ask(decltype(Request::what) what, const std::string& operation, 
   // A coordinator that ends tells why, but the answer to a heartbeat may be on its way still.
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, kFailureComes, [this] { return failure_ || closing_; });
-  if (failure_) throw CommAborted(fmt::format("{}: the job has failed: {}", operation, describe(*failure_)));
+  if (failure_) throw_failure(lock, operation);
   throw CommError(
       fmt::format("{}: no answer from the coordinator, {}, at {}: {}; it has ended, or the network to it is gone",
                   operation, peers_.empty() ? process_text(0, "", 0) : process_text(0, peers_[0].host, peers_[0].pid),

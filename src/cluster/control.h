@@ -106,6 +106,7 @@ class Control : public KeyStore {
   };
 
   Answer ask(decltype(Request::what) what, const std::string& operation, Timeout timeout);
+  [[noreturn]] void throw_failure(std::unique_lock<std::mutex>& lock, const std::string& operation);
   Request request(decltype(Request::what) what) const;
   Progress current_progress() const;
   void run();

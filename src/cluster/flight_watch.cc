@@ -89,17 +89,18 @@ bool FlightWatch::listen() {
 void FlightWatch::failed(const std::string& reason, std::chrono::milliseconds patience) noexcept {
   try {
     std::unique_lock lock(mutex_);
-    if (failed_) return;
-    failed_ = true;
-    writer_ = std::thread([this, dump = take_dump(*recorder_, options_.origin, reason)] {
-      {
-        const std::lock_guard one(file_);
-        write(dump);
-      }
-      const std::lock_guard done(mutex_);
-      written_ = true;
-      changed_.notify_all();
-    });
+    if (!failed_) {
+      failed_ = true;
+      writer_ = std::thread([this, dump = take_dump(*recorder_, options_.origin, reason)] {
+        {
+          const std::lock_guard one(file_);
+          write(dump);
+        }
+        const std::lock_guard done(mutex_);
+        written_ = true;
+        changed_.notify_all();
+      });
+    }
     changed_.wait_for(lock, patience, [this] { return written_; });
   } catch (const std::exception& error) {
     not_written(error.what());  // no memory, or no thread

@@ -37,7 +37,8 @@ class FlightWatch {
   bool listen();
 
   // This process, or another, has failed: what is recorded now is written. Only the first call counts. A thread of its
-  // own writes, and is waited for so long at most: a disk that hangs does not keep the others from the news.
+  // own writes, and every caller waits for it, so long at most: who returns may end the process, but a disk that hangs
+  // does not keep the others from the news.
   void failed(const std::string& reason, std::chrono::milliseconds patience = std::chrono::seconds(2)) noexcept;
 
   // From now on.

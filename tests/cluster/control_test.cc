@@ -167,6 +167,22 @@ TEST_P(ControlOver, FailureIsHeardByWhoAsksLate) {
   EXPECT_EQ(late.wait().message, "m");
 }
 
+// Who asks may end the process when it hears of the failure.
+TEST_P(ControlOver, ListenersAreDoneBeforeWhoAsksHearsOfAFailure) {
+  ControlJob job(options(2));
+  std::promise<void> called;
+  std::atomic<bool> done = false;
+  job[0].on_failure([&](const Failure&) {
+    called.set_value();
+    std::this_thread::sleep_for(200ms);
+    done = true;
+  });
+  job[1].report_failure({.message = "m"});
+  called.get_future().wait();
+  EXPECT_THROWS(job[0].get("never", kGenerous), CommAborted, "get: the job has failed: " + named(1));
+  EXPECT_TRUE(done);
+}
+
 TEST_P(ControlOver, DroppedWithoutShutdownIsAFailureToTheOthers) {
   ControlJob job(options(2));
   Heard heard(job[0]);

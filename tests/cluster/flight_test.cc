@@ -6,6 +6,7 @@
 #include <signal.h>
 
 #include <filesystem>
+#include <future>
 
 #include "base/faulty_files.h"
 #include "base/throws.h"
@@ -114,6 +115,33 @@ TEST(FlightWatch, TheFirstFailureIsWrittenOnceAndKept) {
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_EQ(lines[1], "the last 4 operations of process 1 with others are in " + path + "; `lockstep blame " + folder +
                           "` says who was late");
+}
+
+// A disk that is not done before it is let go.
+class SlowFiles final : public FaultyFiles {
+ public:
+  void rename(const std::string& from, const std::string& to) override {
+    begun.set_value();
+    go.get_future().wait();
+    FaultyFiles::rename(from, to);
+  }
+  std::promise<void> begun, go;
+};
+
+TEST(FlightWatch, WhoHearsOfTheFailureLaterWaitsForTheDumpToo) {
+  const TempDir dir;
+  SlowFiles files;
+  FlightWatch watch(some_operations(), {.origin = {"3f9a0c21", 1, 2}, .folder = dir.path(), .files = &files});
+  const auto fail = [&](const char* reason) {
+    return std::async(std::launch::async, [&watch, reason] { watch.failed(reason, std::chrono::seconds(60)); });
+  };
+  const auto first = fail("first");
+  files.begun.get_future().wait();
+  const auto second = fail("second");
+  EXPECT_EQ(second.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  files.go.set_value();
+  second.wait();
+  EXPECT_TRUE(files.exists(dir.path() + "/lockstep_flight_3f9a0c21_1.json"));
 }
 
 TEST(FlightWatch, ADiskWithoutRoomIsToldAndNothingMore) {

@@ -283,24 +283,25 @@ Array einsum(std::string_view spec, const Array& a) { return einsum(spec, std::v
 Array einsum(std::string_view spec, const Array& a, const Array& b) { return einsum(spec, std::vector<Array>{a, b}); }
 
 Array einsum(std::string_view spec, const std::vector<Array>& operands) {
-  Spec parsed = parse_spec(spec, operands);
+  const Spec parsed = parse_spec(spec, operands);
   const DType dtype = detail::number_of(detail::common_dtype(operands));
   return detail::apply("einsum", operands, dtype, [&](Builder&, const Values& given) {
     Values v = given;
-    drop_repeated(parsed, v);
-    check_extents(spec, parsed, v);
-    auto operand = [&](size_t i) { return diagonal({detail::convert(v[i], dtype), parsed.in[i]}); };
+    Spec terms = parsed;
+    drop_repeated(terms, v);
+    check_extents(spec, terms, v);
+    auto operand = [&](size_t i) { return diagonal({detail::convert(v[i], dtype), terms.in[i]}); };
     Operand so_far = operand(0);
     for (size_t i = 1; i < v.size(); ++i) {
       const Operand next = operand(i);
-      std::string later = parsed.out, out;
-      for (size_t j = i + 1; j < v.size(); ++j) later += parsed.in[j];
+      std::string later = terms.out, out;
+      for (size_t j = i + 1; j < v.size(); ++j) later += terms.in[j];
       for (char letter : so_far.term + next.term)
         if (has(later, letter) && !has(out, letter)) out += letter;
-      if (i + 1 == v.size()) out = parsed.out;
+      if (i + 1 == v.size()) out = terms.out;
       so_far = {contract(so_far, next, out), out};
     }
-    return Values{ordered(sum_others(so_far, parsed.out), parsed.out)};
+    return Values{ordered(sum_others(so_far, terms.out), terms.out)};
   })[0];
 }
 

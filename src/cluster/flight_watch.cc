@@ -103,7 +103,11 @@ void FlightWatch::failed(const std::string& reason, std::chrono::milliseconds pa
     }
     changed_.wait_for(lock, patience, [this] { return written_; });
   } catch (const std::exception& error) {
-    not_written(error.what());  // no memory, or no thread
+    {
+      const std::lock_guard lock(mutex_);
+      written_ = true;  // as far as it can be: no memory, or no thread
+    }
+    not_written(error.what());
   }
 }
 

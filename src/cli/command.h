@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "lockstep/error.h"
+
 namespace lockstep::cli {
 
 // Exit codes of the program; `lockstep train --help` lists them for users.
@@ -19,6 +21,18 @@ class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+// Runs what reads the command line or a file that it names: what is wrong there is a UsageError.
+template <class F>
+auto or_usage_error(F&& read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  } catch (const IoError& error) {
+    throw UsageError(error.what());
+  }
+}
 
 // What the chosen subcommand does once the whole command line has been understood; returns the exit code. Exceptions
 // become `lockstep: message`.

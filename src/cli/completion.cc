@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "cli/choice_check.h"
 #include "cli/command.h"
 
 namespace lockstep::cli {
@@ -208,7 +209,7 @@ void add_completion_command(CLI::App& program, Action& action) {
   auto shell = std::make_shared<std::string>();
   command->add_option("SHELL", *shell, "which shell; `source <(lockstep completion bash)` turns it on")
       ->required()
-      ->check(CLI::IsMember(std::vector<std::string>{"bash", "zsh"}));
+      ->check(one_of({"bash", "zsh"}));
   command->callback([shell, &program, &action] {
     action = [shell, &program] {
       std::vector<Node> nodes;

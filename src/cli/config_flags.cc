@@ -42,6 +42,22 @@ CLI::Option* add_flag_of(CLI::App& app, ConfigFlags& flags, const ConfigKey& key
   return app.add_option_function<std::string>(key.flag(), put, help_of(key))->take_last();
 }
 
+std::string read_settings(const std::string& file) {
+  try {
+    const std::vector<uint8_t> bytes = FileSystem::real().read_file(file == "-" ? "/dev/stdin" : file);
+    return {bytes.begin(), bytes.end()};
+  } catch (const IoError& error) {
+    if (file == "help") throw UsageError("train: the settings file \"help\" does not exist; `lockstep train --help`");
+    throw UsageError(fmt::format("train: settings: {}", error.what()));
+  }
+}
+
+// `run.yaml:3: ` for an error about a setting of the file: such messages begin with the name of the key.
+std::string place_of(std::string_view message, const KeyPlaces& places) {
+  const auto found = places.find(std::string(message.substr(0, message.find(':'))));
+  return found == places.end() ? "" : found->second + ": ";
+}
+
 }  // namespace
 
 void add_config_flags(CLI::App& app, ConfigFlags& flags) {
@@ -66,17 +82,22 @@ void add_config_flags(CLI::App& app, ConfigFlags& flags) {
 }
 
 TrainConfig resolve_config(const ConfigFlags& flags) {
+  KeyPlaces places;
+  std::string where;
   try {
     TrainConfig config;
-    if (!flags.file.empty()) {
-      const std::vector<uint8_t> bytes = FileSystem::real().read_file(flags.file == "-" ? "/dev/stdin" : flags.file);
-      config = parse_yaml(std::string(bytes.begin(), bytes.end()), flags.file);
-    }
+    if (!flags.file.empty()) config = parse_yaml(read_settings(flags.file), flags.file, &places);
     config = overlay(config, flags.given, "command line");
-    validate(config);
+    for (const auto& [key, text] : flags.given) places.erase(key);
+    try {
+      validate(config);
+    } catch (const Error& error) {
+      where = place_of(error.what(), places);
+      throw;
+    }
     return config;
   } catch (const Error& error) {
-    throw UsageError(fmt::format("train: {}", error.what()));
+    throw UsageError(fmt::format("train: {}{}", where, error.what()));
   }
 }
 

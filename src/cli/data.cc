@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/say.h"
+#include "cli/choice_check.h"
 #include "cli/command.h"
 #include "lockstep/error.h"
 
@@ -119,7 +120,7 @@ void add_data_command(CLI::App& program, Action& action) {
   CLI::App* data = program.add_subcommand("data", "fetch and check data sets");
   data->require_subcommand(1);
   auto arguments = std::make_shared<DataArguments>();
-  const CLI::IsMember known(dataset_names());
+  const CLI::Validator known = one_of(dataset_names());
 
   CLI::App* fetcher =
       data->add_subcommand("fetch", "bring a data set to this machine, checked against its published sums");

@@ -80,7 +80,8 @@ void add_delete_command(CLI::App& program, Action& action) {
   command->add_option("JOB", arguments->words, "names of jobs")->type_name("");
   add_files_flag(*command, arguments->files);
   command->add_option("-l,--selector", arguments->selector, "those with these labels, such as app=x,tier!=y")
-      ->type_name("LABELS");
+      ->type_name("LABELS")
+      ->check(label_selector());
   command->add_flag("--all", arguments->all, "all jobs of the namespace");
   command->add_flag("--ignore-not-found", arguments->ignore_not_found, "what is not there is deleted already");
   add_job_flags(*command, arguments->flags, true);

@@ -106,7 +106,8 @@ void add_describe_command(CLI::App& program, Action& action) {
       ->required()
       ->type_name("");
   command->add_option("-l,--selector", arguments->selector, "only those with these labels, such as app=x,tier!=y")
-      ->type_name("LABELS");
+      ->type_name("LABELS")
+      ->check(label_selector());
   add_job_flags(*command, arguments->flags, true);
   command->footer("Example: lockstep describe mnist");
   command->callback([arguments, &action] { action = [arguments] { return describe(*arguments); }; });

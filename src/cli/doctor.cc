@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/names.h"
+#include "cli/choice_check.h"
 #include "cli/command.h"
 #include "cli/devices_flag.h"
 #include "cli/diagnosis.h"
@@ -217,7 +218,7 @@ void add_doctor_command(CLI::App& program, Action& action) {
   command
       ->add_option("--method", arguments->options.cluster_detection_method,
                    "the only launcher to believe in (default: the first that is found)")
-      ->check(CLI::IsMember(detail::detector_names()));
+      ->check(one_of(detail::detector_names()));
   command
       ->add_option("--interface", arguments->options.network_interface,
                    "network interfaces to use, such as eth0, 'ib*' or '^docker*' (default: all)")

@@ -43,6 +43,14 @@ ImageDataset load_test_set(const EvalArguments& arguments, const TrainConfig& co
   return load_dataset(dataset.empty() ? config.dataset : dataset, {.dir = dir}).test;
 }
 
+void check_dataset_flag(const std::string& dataset) {
+  try {
+    validate({.dataset = dataset});
+  } catch (const Error& error) {
+    throw UsageError(fmt::format("eval: {}", error.what()));
+  }
+}
+
 void print(const EvalResult& result) {
   fmt::print("test_loss {:.6f} test_accuracy {:.4f} examples {}\n", result.loss, result.accuracy, result.examples);
   fmt::print("class  examples  called so  of these right  accuracy\n");
@@ -55,6 +63,7 @@ void print(const EvalResult& result) {
 
 int run(const EvalArguments& arguments) {
   const auto say = [](const std::string& text) { lockstep::say("lockstep: {}\n", text); };
+  if (!arguments.dataset.empty()) check_dataset_flag(arguments.dataset);
   if (!FileSystem::real().exists(arguments.checkpoint))
     throw_error("eval: there is no {}; name the folder of a checkpoint, or of several", arguments.checkpoint);
   const std::optional<Checkpoint> checkpoint = find_checkpoint("", arguments.checkpoint, say);

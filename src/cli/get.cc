@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "cli/choice_check.h"
 #include "cli/command.h"
 #include "cli/job_list.h"
 
@@ -34,11 +35,12 @@ void add_get_command(CLI::App& program, Action& action) {
   command
       ->add_option("-o,--output", arguments->list.output,
                    "wide: more columns; yaml, json: the objects; name: names only")
-      ->check(CLI::IsMember(std::vector<std::string>{"wide", "yaml", "json", "name"}));
+      ->check(one_of({"wide", "yaml", "json", "name"}));
   command->add_flag("-w,--watch", arguments->list.watch, "print a new line whenever something changes, until Ctrl-C");
   add_timeout_flag(*command, arguments->list.timeout, "with -w: end after so long, such as 60s");
   command->add_option("-l,--selector", arguments->list.selector, "only those with these labels, such as app=x,tier!=y")
-      ->type_name("LABELS");
+      ->type_name("LABELS")
+      ->check(label_selector());
   command->add_flag("--no-headers", arguments->list.no_headers, "no line with the names of the columns");
   add_job_flags(*command, arguments->list.flags, true);
   command->footer("Example: lockstep get pods -o wide -l training.kubeflow.org/job-name=mnist");

@@ -30,7 +30,8 @@ std::vector<std::string> files_in(const std::string& command, const std::string&
   for (const std::string& name : FileSystem::real().list(folder))
     if (name.ends_with(".yaml") || name.ends_with(".yml") || name.ends_with(".json"))
       out.push_back((std::filesystem::path(folder) / name).string());
-  if (out.empty()) throw_error("{}: {} has no file that ends with .yaml, .yml or .json", command, folder);
+  if (out.empty())
+    throw UsageError(fmt::format("{}: {} has no file that ends with .yaml, .yml or .json", command, folder));
   return out;
 }
 
@@ -66,8 +67,10 @@ JobFiles read_jobs(const std::string& command, const std::vector<std::string>& f
   }
   JobFiles out;
   for (const std::string& file : all) {
-    Manifests found = parse_manifests(text_of(file), file == "-" ? "standard input" : file,
-                                      {.space = flags.named_space(), .suffix = random_suffix()});
+    Manifests found = or_usage_error([&] {
+      return parse_manifests(text_of(file), file == "-" ? "standard input" : file,
+                             {.space = flags.named_space(), .suffix = random_suffix()});
+    });
     out.notes.insert(out.notes.end(), found.notes.begin(), found.notes.end());
     for (Job& job : found.jobs) {
       if (!flags.space.empty() && job.space != flags.space)

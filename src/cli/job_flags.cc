@@ -1,4 +1,5 @@
 #include "cli/job_flags.h"
+#include "cli/choice_check.h"
 
 #include <fmt/format.h>
 
@@ -12,6 +13,7 @@
 #include "base/say.h"
 #include "cli/command.h"
 #include "jobs/model/manifest.h"
+#include "jobs/selector.h"
 #include "jobs/table.h"
 
 namespace lockstep::cli {
@@ -48,8 +50,20 @@ void add_job_flags(CLI::App& command, JobFlags& flags, bool may_take_all) {
       ->type_name("NAME")
       ->check(CLI::Validator([](const std::string& text) { return wrong_namespace(text); }, ""));
   if (may_take_all) command.add_flag("-A,--all-namespaces", flags.all_spaces, "of all namespaces");
-  command.add_option("--on", flags.on, "where jobs run (default: $LOCKSTEP_ON, else local)")
-      ->check(CLI::IsMember(places()));
+  command.add_option("--on", flags.on, "where jobs run (default: $LOCKSTEP_ON, else local)")->check(one_of(places()));
+}
+
+CLI::Validator label_selector() {
+  return CLI::Validator(
+      [](const std::string& text) -> std::string {
+        try {
+          Selector::parse(text);
+          return "";
+        } catch (const Error& error) {
+          return error.what();
+        }
+      },
+      "");
 }
 
 void add_timeout_flag(CLI::App& command, std::string& timeout, const std::string& help) {

@@ -32,6 +32,9 @@ void add_job_flags(CLI::App& command, JobFlags& flags, bool may_take_all = false
 // Adds --timeout with a length of time such as 60s. REQUIRES: `timeout` outlives the parse.
 void add_timeout_flag(CLI::App& command, std::string& timeout, const std::string& help);
 
+// Accepts a selector of labels, such as app=x,tier!=y.
+CLI::Validator label_selector();
+
 // Where jobs run: "local", "slurm" or "kubernetes". Throws UsageError when there is no such place.
 std::string place_of(const JobFlags& flags);
 std::unique_ptr<Runner> runner_of(const JobFlags& flags);

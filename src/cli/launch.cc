@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/names.h"
+#include "cli/choice_check.h"
 #include "cli/command.h"
 #include "cli/devices_flag.h"
 #include "cli/number_check.h"
@@ -73,10 +74,12 @@ std::vector<std::string> argv_of(const LaunchArguments& arguments, std::vector<s
 std::vector<HostSlots> hosts_of(const std::string& text) {
   if (text.empty()) return {};
   const std::string own_name = detail::surroundings().host_name;
-  if (!text.starts_with('@')) return parse_hosts(text, own_name);
-  const std::string path = text.substr(1);
-  const std::vector<uint8_t> bytes = FileSystem::real().read_file(path);
-  return parse_host_file(std::string(bytes.begin(), bytes.end()), path, own_name);
+  return or_usage_error([&] {
+    if (!text.starts_with('@')) return parse_hosts(text, own_name);
+    const std::string path = text.substr(1);
+    const std::vector<uint8_t> bytes = FileSystem::real().read_file(path);
+    return parse_host_file(std::string(bytes.begin(), bytes.end()), path, own_name);
+  });
 }
 
 // As a shell would cut it without quotes.
@@ -218,7 +221,7 @@ void add_launch_command(CLI::App& program, Action& action) {
       ->type_name("NAME");
   command->add_flag("--no-pin", arguments->no_pin, "let all processes use all cores, instead of a share each");
   command->add_option("--collectives", arguments->collectives, "how processes exchange arrays (default: auto)")
-      ->check(CLI::IsMember(std::vector<std::string>{"auto", "shared", "gloo"}));
+      ->check(one_of({"auto", "shared", "gloo"}));
   time("--heartbeat-timeout", arguments->heartbeat_timeout, 0.001,
        "a process that is silent for so long is lost (default: 10)");
   time("--collective-timeout", arguments->collective_timeout, 0.001,

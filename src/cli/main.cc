@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -13,67 +12,25 @@
 #include <cstring>
 #include <exception>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "base/names.h"
 #include "cli/command.h"
+#include "cli/usage.h"
 #include "jobs/local/local_runner.h"
 #include "lane/gpu_patience.h"
 #include "lockstep/distributed.h"
 #include "lockstep/error.h"
 #include "lockstep/version.h"
+#include "train/config.h"
 
 namespace lockstep::cli {
 namespace {
-
-// What is wrong with the command line, said of the subcommand where it is: `data fetch: no flag --dri; did you mean
-// …`.
-std::string usage_error(CLI::App& program, const CLI::ParseError& error) {
-  CLI::App* app = &program;
-  std::string name = program.get_name(), place;
-  while (app->remaining().empty() && !app->get_subcommands().empty()) {
-    app = app->get_subcommands().front();
-    name += " " + app->get_name();
-    place += (place.empty() ? "" : " ") + app->get_name();
-  }
-  if (!place.empty()) place += ": ";
-  const std::string help = " `" + name + " --help` shows what there is";
-  const std::vector<std::string> rest = app->remaining();
-  std::vector<std::string> commands, flags;
-  for (const CLI::App* command : app->get_subcommands([](CLI::App*) { return true; }))
-    commands.push_back(command->get_name());
-  for (const CLI::Option* option : app->get_options())
-    for (const std::string& flag : option->get_lnames()) flags.push_back("--" + flag);
-
-  const auto flag =
-      std::find_if(rest.begin(), rest.end(), [](const std::string& word) { return word.starts_with('-'); });
-  if (flag != rest.end()) {
-    const std::string bare = flag->substr(0, flag->find('='));
-    return place + "no flag " + bare + ";" + suggestion(bare, flags) + help;
-  }
-  if (!rest.empty() && !commands.empty())
-    return place + "no command \"" + rest[0] + "\";" + suggestion(rest[0], commands) + help;
-  if (!rest.empty()) return place + "\"" + rest[0] + "\" is one argument too many;" + help;
-  if (!commands.empty()) return place + "a command is missing;" + help;
-  return place + error.what() + ";" + help;
-}
-
-// The parser would take the next word for the value of `--flag=`.
-void check_values(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view word = argv[i];
-    if (word == "--") return;
-    if (word.starts_with("--") && word.find('=') == word.size() - 1)
-      throw UsageError(std::string(word) + " has no value; give one, or leave the flag out");
-  }
-}
 
 int run(int argc, char** argv) {
   CLI::App program("SPMD training in C++: trains, launches and watches jobs.", "lockstep");
   program.require_subcommand(1);
   program.get_formatter()->column_width(32);
-  program.set_version_flag("--version", "lockstep " LOCKSTEP_VERSION, "print the version and exit");
+  program.set_version_flag("-V,--version", "lockstep " LOCKSTEP_VERSION, "print the version and exit");
   Action action;
 #define COMMAND(name, title)             \
   add_##name##_command(program, action); \
@@ -81,9 +38,10 @@ int run(int argc, char** argv) {
 #include "cli/commands.def"
 #undef COMMAND
   try {
-    const int words = take_launched_command(argc, argv);
-    check_values(words, argv);
-    program.parse(words, argv);
+    std::vector<char*> words = with_help_flag(program, take_launched_command(argc, argv), argv);
+    const int count = static_cast<int>(words.size());
+    check_words(program, count, words.data());
+    program.parse(count, words.data());
   } catch (const CLI::Success& answer) {  // help and version
     return program.exit(answer);
   } catch (const CLI::ParseError& error) {
@@ -106,6 +64,10 @@ int run_or_fail(int argc, char** argv) {
     return lockstep::cli::run(argc, argv);
   } catch (const lockstep::cli::UsageError& error) {
     std::fprintf(stderr, "lockstep: %s\n", error.what());
+    return lockstep::cli::kWrongUsage;
+  } catch (const lockstep::SettingsError& error) {
+    std::fprintf(stderr, "lockstep: %s\n", error.what());
+    lockstep::distributed::report_failure(error.what());
     return lockstep::cli::kWrongUsage;
   } catch (const lockstep::CommError& error) {
     std::fprintf(stderr, "lockstep: %s\n", error.what());

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/say.h"
+#include "cli/choice_check.h"
 #include "cli/render.h"
 #include "jobs/kubernetes/manifests.h"
 #include "jobs/kubernetes/templates.h"
@@ -87,7 +88,7 @@ void add_render_kubernetes_command(CLI::App& parent, Action& action) {
   CLI::App* command = parent.add_subcommand("kubernetes", "write the manifest of a job for kubectl");
   auto arguments = std::make_shared<RenderKubernetesArguments>();
   command->add_option("--kind", arguments->kind, "what runs the pods (default: indexed-job)")
-      ->check(CLI::IsMember(manifest_kinds()));
+      ->check(one_of(manifest_kinds()));
   command->add_option("--variables", arguments->variables, "a JSON file with the variables listed below")
       ->type_name("FILE");
   command

@@ -6,6 +6,8 @@
 #include <memory>
 
 #include "base/names.h"
+#include "cli/choice_check.h"
+#include "cli/number_check.h"
 #include "cli/render.h"
 #include "jobs/slurm/script.h"
 #include "lockstep/error.h"
@@ -116,11 +118,7 @@ SlurmScript script_of(const RenderSlurmArguments& arguments) {
 }
 
 int run(const RenderSlurmArguments& arguments) {
-  try {
-    fmt::print("{}", render_slurm(script_of(arguments), "render slurm"));
-  } catch (const Error& error) {
-    throw UsageError(error.what());
-  }
+  fmt::print("{}", or_usage_error([&] { return render_slurm(script_of(arguments), "render slurm"); }));
   return kDone;
 }
 
@@ -133,7 +131,7 @@ void add_render_slurm_command(CLI::App& render, Action& action) {
   SlurmScript& script = arguments->script;
   script.name.clear();
   const auto number = [&](const char* name, std::optional<int>& value, int low, const char* help) {
-    command->add_option(name, value, help)->check(CLI::Range(low, 1'000'000))->type_name("N");
+    command->add_option(name, value, help)->check(whole(low, 1'000'000))->type_name("N");
   };
   const auto text = [&](const char* name, std::string& value, const char* type, const char* help) {
     command->add_option(name, value, help)->type_name(type);
@@ -145,7 +143,7 @@ void add_render_slurm_command(CLI::App& render, Action& action) {
                    "a layout by its name: 4 GPUs on 1 node with 4 processes (G4N1p4), on 2 nodes with 2 (G4N2p2) or 4 "
                    "(G4N2p4), 8 on 2 nodes with 8 (allreduce); the flags below change it")
       ->type_name("NAME")
-      ->check(CLI::IsMember(shapes));
+      ->check(one_of(shapes));
   command->add_flag("--cpu", arguments->cpu, "no GPUs: virtual CPU devices stand in for those of the shape");
   number("--nodes", arguments->nodes, 1, "machines (default: 1)");
   number("--tasks-per-node", arguments->tasks_per_node, 1, "processes on each of them (default: 1)");

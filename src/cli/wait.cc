@@ -152,7 +152,8 @@ void add_wait_command(CLI::App& program, Action& action) {
       ->type_name("WHAT");
   add_timeout_flag(*command, arguments->timeout, "give up after so long, with exit code 1 (default: 30s)");
   command->add_option("-l,--selector", arguments->selector, "for those with these labels, such as app=x,tier!=y")
-      ->type_name("LABELS");
+      ->type_name("LABELS")
+      ->check(label_selector());
   command->add_flag("--all", arguments->all, "for all jobs of the namespace");
   add_job_flags(*command, arguments->flags);
   command->footer(

@@ -13,10 +13,18 @@
 #include <variant>
 #include <vector>
 
+#include "lockstep/error.h"
 #include "lockstep/optimizers.h"
 #include "lockstep/plan.h"
 
 namespace lockstep {
+
+// Settings that do not fit this machine or the data: more devices than there are, a batch larger than the data set.
+// Nothing was started.
+class SettingsError : public Error {
+ public:
+  using Error::Error;
+};
 
 namespace config {
 using Text = std::string;
@@ -106,7 +114,9 @@ TrainConfig from_map(const ConfigMap& values, std::string_view where = "config")
 
 // A YAML map of keys to values. Throws Error with `filename:line: ` for what is no YAML, no such map, an unknown key
 // (with the nearest right one), one given twice, or a wrong value. An empty text is fine.
-TrainConfig parse_yaml(const std::string& text, const std::string& filename);
+// `places` receives where each key of the file is, as `filename:line`.
+using KeyPlaces = std::map<std::string, std::string>;
+TrainConfig parse_yaml(const std::string& text, const std::string& filename, KeyPlaces* places = nullptr);
 // All keys, by group; parse_yaml() makes the same configuration of it.
 std::string to_yaml(const TrainConfig& config);
 

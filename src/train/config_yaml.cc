@@ -80,14 +80,14 @@ std::string yaml_quoted(const std::string& text) {
 
 }  // namespace
 
-TrainConfig parse_yaml(const std::string& text, const std::string& filename) {
+TrainConfig parse_yaml(const std::string& text, const std::string& filename, KeyPlaces* places) {
   const YAML::Node root = load(text, filename);
   if (root.IsNull()) return {};
   if (!root.IsMap())
     throw_error("{}: {} where a map of keys is wanted; write lines such as `batch_size: 128`", place(filename, root),
                 kind_of(root));
   ConfigMap values;
-  std::map<std::string_view, std::string> seen;
+  KeyPlaces seen;
   TrainConfig scratch;
   for (const auto& pair : root) {
     const YAML::Node& name = pair.first;
@@ -97,13 +97,14 @@ TrainConfig parse_yaml(const std::string& text, const std::string& filename) {
     if (!key)
       throw_error("{}: no key \"{}\";{} `lockstep train --help` lists them", where, name.Scalar(),
                   suggest_config_key(name.Scalar()));
-    if (const auto [before, added] = seen.emplace(key->name, where); !added)
+    if (const auto [before, added] = seen.emplace(std::string(key->name), where); !added)
       throw_error("{}: {} is given twice, first at {}; keep one", where, key->name, before->second);
     const std::string got = value_text(where, *key, pair.second);
     if (const std::string problem = assign(scratch, *key, got); !problem.empty())
       throw_error("{}: {}: {}", where, key->name, problem);
     values.emplace(key->name, got);
   }
+  if (places) *places = std::move(seen);
   return overlay({}, values, filename);
 }
 

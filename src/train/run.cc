@@ -15,9 +15,11 @@
 #include "base/names.h"
 #include "base/say.h"
 #include "cluster/session.h"
+#include "comm/world.h"
 #include "lane/gpu_report.h"
 #include "lockstep/distributed.h"
 #include "sharding/device_table.h"
+#include "sharding/lanes.h"
 #include "train/checkpoint_folder.h"
 #include "train/folder_lock.h"
 #include "train/run_data.h"
@@ -182,6 +184,17 @@ void tell_platform() {
   }
 }
 
+// Settings that are allowed and do nothing, or less than they seem to.
+void report_idle_settings(const TrainConfig& config, const Mesh& mesh) {
+  if (const int64_t idle = device_count() - mesh.size(); idle > 0)
+    say("lockstep: note: the mesh {} uses {} of {} devices and {} idle; use data=-1 to have all of them\n", config.mesh,
+        mesh.size(), device_count(), idle == 1 ? "1 is" : fmt::format("{} are", idle));
+  if (config.zero > 0 && !lane_grid(mesh, World::instance().lanes()).find(make_plan(config).data_axis))
+    say("lockstep: note: --zero {} saves no memory here: all devices along \"{}\" share one lane, which holds one copy "
+        "of everything; it takes effect with several processes or GPUs\n",
+        config.zero, make_plan(config).data_axis);
+}
+
 // For those who want to see that each process reads its own part only.
 void tell_reading(const Loader& train) {
   const char* verbose = std::getenv("LOCKSTEP_VERBOSE");
@@ -193,8 +206,8 @@ void tell_reading(const Loader& train) {
 int64_t steps_of_epochs(int64_t epochs, const Loader& train) {
   const int64_t each = train.batches_per_epoch(), most = std::numeric_limits<int64_t>::max() / each;
   if (epochs > most)
-    throw_error("train: {} epochs of {} are more than can be counted; give at most {}", epochs, counted(each, "step"),
-                most);
+    throw SettingsError(fmt::format("train: {} epochs of {} are more than can be counted; give at most {}", epochs,
+                                    counted(each, "step"), most));
   return epochs * each;
 }
 
@@ -206,7 +219,10 @@ class Run {
 
   RunOutcome operator()() {
     const Mesh mesh = make_devices(config_);
-    if (speaks() && !config_.quiet) tell_platform();
+    if (speaks() && !config_.quiet) {
+      tell_platform();
+      report_idle_settings(config_, mesh);
+    }
     auto [train, test] = open_data(config_, mesh);
     const int64_t total = config_.steps > 0 ? config_.steps : steps_of_epochs(config_.epochs, train);
 
@@ -354,12 +370,17 @@ Mesh make_devices(const TrainConfig& config) {
   if (!config.platform.empty()) set_platform(config.platform);
   if (!distributed::is_initialized()) distributed::initialize();
   if (config.expect_devices > 0 && device_count() != config.expect_devices)
-    throw_error("train: --expect-devices wants {} and there {} {}; nothing was started",
-                counted(config.expect_devices, "device"), device_count() == 1 ? "is" : "are", device_count());
+    throw SettingsError(fmt::format("train: --expect-devices wants {} and there {} {}; nothing was started",
+                                    counted(config.expect_devices, "device"), device_count() == 1 ? "is" : "are",
+                                    device_count()));
   if (axes.empty()) return make_mesh({MeshAxis("data")});
   std::vector<MeshAxis> mesh;
   for (const auto& [name, size] : axes) mesh.emplace_back(name, size);
-  return make_mesh(mesh);
+  try {
+    return make_mesh(mesh);
+  } catch (const Error& error) {
+    throw SettingsError(error.what());
+  }
 }
 
 Engine make_engine(const TrainConfig& config, const ImageShape& shape, const Mesh& mesh, int64_t total_steps,

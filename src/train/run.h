@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-// Makes as many devices as the configuration says and lays the mesh over them. Throws Error when there are too few, or
-// others than expect_devices.
+// Makes as many devices as the configuration says and lays the mesh over them. Throws SettingsError when there are too
+// few, or others than expect_devices.
 Mesh make_devices(const TrainConfig& config);
 
 // The engine of a configuration; `total_steps` is the length of its schedule.
@@ -31,9 +31,9 @@ struct RunOutcome {
   int64_t step = 0, total_steps = 0;
 };
 
-// Trains, evaluates and prints; the last line says how good the model is, unless the run was ended before. Throws Error
-// for settings that do not fit, before anything is trained or written, and IoError when the data or the folders cannot
-// be had.
+// Trains, evaluates and prints; the last line says how good the model is, unless the run was ended before. Throws
+// SettingsError for settings that do not fit, before anything is trained or written, and IoError when the data or the
+// folders cannot be had.
 RunOutcome run_training(const TrainConfig& config, const RunOptions& options = {});
 
 }  // namespace lockstep

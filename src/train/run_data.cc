@@ -1,5 +1,6 @@
 #include "train/run_data.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,6 +35,9 @@ RunData open(const TrainConfig& config, const Mesh& mesh) {
     };
   if (config.stream == "off" || (config.stream == "auto" && !too_large(config.dataset))) {
     Dataset data = load_dataset(config.dataset, options);
+    if (config.batch_size > data.train.count)
+      throw SettingsError(fmt::format("train: batch_size is {} and the training set has {} examples; choose at most {}",
+                                      config.batch_size, data.train.count, data.train.count));
     return {Loader(std::move(data.train), loading), to_arrays(std::move(data.test))};
   }
   const DatasetFiles files = dataset_files(config.dataset, options);

@@ -57,9 +57,19 @@ TEST(TrainErrors, EmptyValues) {
                  std::string("train: --expect: \"\" has an empty element; fill it in, or leave it out") + kSeeHelp);
 }
 
+TEST(TrainErrors, SwitchesTakeNoOtherValueThanTrueOrFalse) {
+  for (const char* value : {"x", "2", "99999999999999999999"})
+    expect_refused({fmt::format("--strict={}", value)}, 2,
+                   fmt::format("--strict: \"{}\" is not true or false; write --strict alone to turn it on", value));
+}
+
+TEST(TrainErrors, FlagsAtTheEndOfTheLineNeedAValue) {
+  expect_refused({"--learning-rate"}, 2, std::string("train: --learning-rate needs a value") + kSeeHelp);
+}
+
 TEST(TrainErrors, Length) {
   // Twelve steps an epoch.
-  expect_refused({"--epochs", "768614336404564651", "--quiet"}, 1,
+  expect_refused({"--epochs", "768614336404564651", "--quiet"}, 2,
                  "train: 768614336404564651 epochs of 12 steps are more than can be counted; give at most "
                  "768614336404564650");
 }
@@ -73,13 +83,26 @@ TEST(TrainErrors, Devices) {
   expect_refused({"--devices", "2", "--mesh", "model=2"}, 2,
                  "train: mesh: \"model=2\" has no axis \"data\", along which the batch is cut; add one, such as "
                  "data=-1");
-  expect_refused({"--devices", "3", "--mesh", "data=4"}, 1,
+  expect_refused({"--devices", "3", "--mesh", "data=4"}, 2,
                  "make_mesh: 'data': 4 needs 4 devices and there are 3; start with --devices 4 or "
                  "LOCKSTEP_NUM_CPU_DEVICES=4");
-  expect_refused({"--devices", "3", "--expect-devices", "8"}, 1,
+  expect_refused({"--devices", "3", "--expect-devices", "8"}, 2,
                  "train: --expect-devices wants 8 devices and there are 3; nothing was started");
-  expect_refused({"--devices", "1", "--expect-devices", "2"}, 1,
+  expect_refused({"--devices", "1", "--expect-devices", "2"}, 2,
                  "train: --expect-devices wants 2 devices and there is 1; nothing was started");
+}
+
+TEST(TrainErrors, SettingsWithoutEffectAreReported) {
+  const RunningProgram::Result mesh = train({"--steps", "1", "--devices", "8", "--mesh", "data=3"});
+  EXPECT_EQ(mesh.exit_code, 0);
+  expect_contains(mesh.err,
+                  "lockstep: note: the mesh data=3 uses 3 of 8 devices and 5 are idle; use data=-1 to have all of "
+                  "them\n");
+  const RunningProgram::Result zero = train({"--steps", "1", "--devices", "8", "--zero", "3"});
+  EXPECT_EQ(zero.exit_code, 0);
+  expect_contains(zero.err, "lockstep: note: --zero 3 saves no memory here: all devices along \"data\" share one lane");
+  const RunningProgram::Result plain = train({"--steps", "1", "--devices", "8"});
+  EXPECT_EQ(plain.err.find("note:"), std::string::npos) << plain.err;
 }
 
 TEST(TrainErrors, ConfigurationFiles) {
@@ -94,20 +117,26 @@ TEST(TrainErrors, ConfigurationFiles) {
   expect_bad("batch_size: 12\nsteps: soon\n", ":2: steps: \"soon\" is not a whole number of at least 0");
   expect_bad("steps: [1, 2]\n", ":1: steps has a list; a single value is wanted, such as `steps: 0`");
   expect_bad("steps: 1\nepochs: 2\n", ": both steps (1) and epochs (2) are given; keep the one that ends the run");
+  expect_bad("seed: 1\nmodel: resnet\n", ":2: model: there is no \"resnet\"; choose mlp, mlp1024 or cnn");
+  expect_bad("devices: 0\n", ":1: devices: \"0\" is not auto, all or a number of at least 1");
+  // A flag replaces the file's value, so the error is about the flag.
+  write_text(file, "model: resnet\n");
+  expect_refused({"--config", file, "--model", "foo"}, 2,
+                 "train: model: there is no \"foo\"; choose mlp, mlp1024 or cnn");
   write_text(file, "model: mlp\nmesh: [1\n");
   const RunningProgram::Result yaml = train({file});
   EXPECT_EQ(yaml.exit_code, 2);
   EXPECT_TRUE(yaml.err.starts_with("lockstep: train: " + file + ":")) << yaml.err;
   expect_contains(yaml.err, ": not YAML: ");
   const RunningProgram::Result missing = train({dir.path() + "/none.yaml"});
-  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_EQ(missing.exit_code, 2);
   expect_contains(missing.err, dir.path() + "/none.yaml: No such file or directory; check the path\n");
 }
 
 TEST(TrainErrors, Data) {
   const TempDir dir;
-  expect_refused({"--batch-size", "601"}, 1,
-                 "loader: a batch of 601 examples of a set of 600; choose a batch size of at most 600");
+  expect_refused({"--batch-size", "601"}, 2,
+                 "train: batch_size is 601 and the training set has 600 examples; choose at most 600");
   const RunningProgram::Result missing = train({"--dataset", dir.path() + "/images," + dir.path() + "/labels"});
   EXPECT_EQ(missing.exit_code, 1);
   EXPECT_EQ(missing.err, "lockstep: open " + dir.path() + "/images: No such file or directory; check the path\n");

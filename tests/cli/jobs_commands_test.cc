@@ -237,9 +237,9 @@ TEST_F(Jobs, ManifestsComeFromFilesFoldersAndPipes) {
                "apply: three is of namespace kubeflow, and -n says other; leave one of them out", 2);
   FileSystem::real().make_dirs(path("empty"));
   expect_error({"apply", "-f", path("empty")},
-               "apply: " + path("empty") + " has no file that ends with .yaml, .yml or .json");
+               "apply: " + path("empty") + " has no file that ends with .yaml, .yml or .json", 2);
   const RunningProgram::Result missing = run({"apply", "-f", path("none.yaml")});
-  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_EQ(missing.exit_code, 2);
   expect_contains(missing.err, "none.yaml: No such file or directory");
 }
 

@@ -33,6 +33,10 @@ std::string_view remedy(int error) {
       return "a part of the path is a file; check the path";
     case EISDIR:
       return "name a file, not a folder";
+    case ELOOP:
+      return "it is a symbolic link that lockstep does not follow: remove it, or choose another path";
+    case ENXIO:
+      return "it is no regular file: remove it, or choose another path";
     case EMFILE:
     case ENFILE:
       return "too many files are open: raise the limit (ulimit -n)";
@@ -41,13 +45,62 @@ std::string_view remedy(int error) {
   }
 }
 
+int open_retrying(const std::string& path, int flags, mode_t mode = 0644) {
+  int fd = -1;
+  do fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NOCTTY, mode);
+  while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+std::string_view kind_of(mode_t mode) {
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
+  return S_ISSOCK(mode) ? "a socket" : "no file";
+}
+
+void require_regular(std::string_view operation, const std::string& path, mode_t mode) {
+  if (S_ISREG(mode)) return;
+  if (S_ISDIR(mode)) throw_io_error(operation, path, EISDIR);
+  throw IoError(fmt::format("{} {}: it is {}; a regular file is needed here", operation, path, kind_of(mode)));
+}
+
+[[noreturn]] void throw_too_large(const std::string& path, int64_t most) {
+  throw Error(fmt::format("read {}: it has more than {} bytes, the most that is read; check that it is the right file",
+                          path, most));
+}
+
+std::string read_to_end(int fd, const std::string& path, int64_t most) {
+  std::string out;
+  char piece[1 << 14];
+  for (;;) {
+    const ssize_t n = ::read(fd, piece, sizeof(piece));
+    if (n == 0) return out;
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_io_error("read", path, errno);
+    out.append(piece, static_cast<size_t>(n));
+    if (static_cast<int64_t>(out.size()) > most) throw_too_large(path, most);
+  }
+}
+
+enum class Kinds { regular, folder, any };
+
 // Open file descriptor. Retries what a signal interrupted.
 class Descriptor {
  public:
-  Descriptor(std::string_view operation, const std::string& path, int flags) : path_(path) {
-    do fd_ = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
-    while (fd_ < 0 && errno == EINTR);
+  Descriptor(std::string_view operation, const std::string& path, int flags, Kinds kinds = Kinds::regular)
+      : path_(path) {
+    // To open a pipe does not wait for its other end.
+    fd_ = open_retrying(path, flags | (kinds == Kinds::regular ? O_NONBLOCK : 0));
     if (fd_ < 0) throw_io_error(operation, path, errno);
+    if (kinds != Kinds::regular) return;
+    struct stat info;
+    try {
+      if (::fstat(fd_, &info) != 0) throw_io_error(operation, path, errno);
+      require_regular(operation, path, info.st_mode);
+    } catch (...) {
+      ::close(fd_);
+      throw;
+    }
   }
   ~Descriptor() {
     if (fd_ >= 0) ::close(fd_);
@@ -58,8 +111,7 @@ class Descriptor {
   size_t read(int64_t offset, std::span<uint8_t> out) {
     size_t done = 0;
     while (done < out.size()) {
-      ssize_t n = ::pread(fd_, out.data() + done, out.size() - done, offset + static_cast<int64_t>(done));
-      if (n < 0 && errno == ESPIPE) n = ::read(fd_, out.data() + done, out.size() - done);  // a pipe has no places
+      const ssize_t n = ::pread(fd_, out.data() + done, out.size() - done, offset + static_cast<int64_t>(done));
       if (n == 0) break;
       if (n > 0) {
         done += static_cast<size_t>(n);
@@ -101,7 +153,7 @@ class Descriptor {
 
 class RealWriter final : public FileWriter {
  public:
-  explicit RealWriter(const std::string& path) : file_("create", path, O_WRONLY | O_CREAT | O_TRUNC) {}
+  explicit RealWriter(const std::string& path) : file_("create", path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW) {}
   void write(std::span<const uint8_t> bytes) override { file_.write(bytes); }
   void finish() override {
     file_.sync();
@@ -144,7 +196,7 @@ class RealFileSystem final : public FileSystem {
   int64_t size(const std::string& path) override {
     struct stat info;
     if (::stat(path.c_str(), &info) != 0) throw_io_error("stat", path, errno);
-    if (S_ISDIR(info.st_mode)) throw_io_error("read", path, EISDIR);
+    require_regular("read", path, info.st_mode);
     return info.st_size;
   }
 
@@ -161,7 +213,7 @@ class RealFileSystem final : public FileSystem {
   }
 
   void append(const std::string& path, std::span<const uint8_t> bytes) override {
-    Descriptor file("open", path, O_WRONLY | O_CREAT | O_APPEND);
+    Descriptor file("open", path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW);
     file.write(bytes);
     file.close();
   }
@@ -188,7 +240,9 @@ class RealFileSystem final : public FileSystem {
     if (error) throw_io_error("create folder", path, error.value());
   }
 
-  void sync_dir(const std::string& path) override { Descriptor("open", path, O_RDONLY | O_DIRECTORY).sync(); }
+  void sync_dir(const std::string& path) override {
+    Descriptor("open", path, O_RDONLY | O_DIRECTORY, Kinds::folder).sync();
+  }
 
   std::vector<std::string> list(const std::string& path) override {
     std::error_code error;
@@ -220,13 +274,16 @@ std::unique_ptr<OpenFile> FileSystem::open(const std::string& path) {
   return std::make_unique<ReopenedFile>(*this, path);
 }
 
-std::vector<uint8_t> FileSystem::read_file(const std::string& path) {
+std::vector<uint8_t> FileSystem::read_file(const std::string& path, int64_t most) {
   // Opened once: a file that is replaced meanwhile is read whole all the same. The size is a guess.
   const std::unique_ptr<OpenFile> file = open(path);
-  std::vector<uint8_t> bytes(static_cast<size_t>(size(path)) + 1);
+  const int64_t size = this->size(path);
+  if (size > most) throw_too_large(path, most);
+  std::vector<uint8_t> bytes(static_cast<size_t>(size) + 1);
   for (size_t done = 0;;) {
     const size_t read = file->read(static_cast<int64_t>(done), std::span(bytes).subspan(done));
     done += read;
+    if (static_cast<int64_t>(done) > most) throw_too_large(path, most);
     if (done < bytes.size()) {
       bytes.resize(done);
       return bytes;
@@ -239,7 +296,10 @@ void FileSystem::write_atomic(const std::string& path, std::span<const uint8_t> 
   static std::atomic<int> serial = 0;
   char host[256] = {};
   ::gethostname(host, sizeof(host) - 1);  // the folder may be shared by machines, whose process numbers coincide
-  const std::string temporary = fmt::format("{}.{}.{}.{}.tmp", path, host, ::getpid(), ++serial);
+  // Nobody can guess the name, and so put a file of theirs there first.
+  uint64_t random = 0;
+  if (::getentropy(&random, sizeof(random)) != 0) random = 0;
+  const std::string temporary = fmt::format("{}.{}.{}.{}.{:016x}.tmp", path, host, ::getpid(), ++serial, random);
   try {
     write(temporary, bytes);
     rename(temporary, path);
@@ -251,6 +311,53 @@ void FileSystem::write_atomic(const std::string& path, std::span<const uint8_t> 
     throw;
   }
   sync_dir(parent_dir(path));
+}
+
+std::string read_user_file(const std::string& path, int64_t most) {
+  if (path == "-") return read_to_end(STDIN_FILENO, "standard input", most);
+  const int fd = open_retrying(path, O_RDONLY);
+  if (fd < 0) throw_io_error("open", path, errno);
+  try {
+    std::string out = read_to_end(fd, path, most);
+    ::close(fd);
+    return out;
+  } catch (...) {
+    ::close(fd);
+    throw;
+  }
+}
+
+void write_user_file(const std::string& path, std::string_view text) {
+  namespace fs = std::filesystem;
+  const std::span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(text.data()), text.size());
+  std::error_code ignored;
+  const fs::file_status there = fs::status(path, ignored);
+  if (fs::exists(there) && !fs::is_regular_file(there) && !fs::is_directory(there)) {
+    Descriptor file("open", path, O_WRONLY | O_APPEND, Kinds::any);
+    file.write(bytes);
+    return file.close();
+  }
+  const bool leads_on = fs::is_regular_file(there) && fs::is_symlink(fs::symlink_status(path, ignored));
+  FileSystem::real().write_atomic(leads_on ? fs::canonical(path).string() : path, bytes);
+}
+
+bool is_own_path(const std::string& path) {
+  struct stat info;
+  return ::lstat(path.c_str(), &info) == 0 && (info.st_uid == ::geteuid() || info.st_uid == 0);
+}
+
+int open_lock_file(const std::string& path, unsigned mode) {
+  constexpr int kFlags = O_NOFOLLOW | O_NONBLOCK;
+  int file = open_retrying(path, O_RDWR | O_CREAT | kFlags, mode);
+  if (file < 0 && errno == EACCES) {
+    file = open_retrying(path, O_RDONLY | kFlags);
+    if (file < 0 && errno != ELOOP) errno = EACCES;
+  }
+  struct stat info;
+  if (file < 0 || (::fstat(file, &info) == 0 && S_ISREG(info.st_mode))) return file;
+  ::close(file);
+  errno = ENXIO;
+  return -1;
 }
 
 std::string parent_dir(const std::string& path) {

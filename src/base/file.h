@@ -40,6 +40,9 @@ class OpenFile {
   virtual size_t read(int64_t offset, std::span<uint8_t> out) = 0;
 };
 
+// Of a file that is read whole, unless a caller says otherwise.
+inline constexpr int64_t kMostFileBytes = int64_t{256} << 20;
+
 class FileSystem {
  public:
   static FileSystem& real();
@@ -52,7 +55,8 @@ class FileSystem {
   // Whether something of that name is there, file or folder.
   virtual bool exists(const std::string& path) = 0;
 
-  // Bytes in a regular file.
+  // Bytes in a regular file. What else a path may name, such as a pipe or a device, is refused here and by read() and
+  // open(): a read from it could wait forever, or never end.
   virtual int64_t size(const std::string& path) = 0;
 
   // Fills the span from the file's bytes at offset on; returns how many were there, fewer only at the end of the file.
@@ -62,7 +66,9 @@ class FileSystem {
   // outlives it.
   virtual std::unique_ptr<OpenFile> open(const std::string& path);
 
-  // Creates or overwrites a file and forces its bytes to the disk. Not atomic: see write_atomic.
+  // Creates or overwrites a file and forces its bytes to the disk. Not atomic: see write_atomic. A symbolic link, a
+  // pipe or a device at the path is refused here and by append() and create(): whoever can write to the folder could
+  // lead us to any file of the user's.
   virtual void write(const std::string& path, std::span<const uint8_t> bytes) = 0;
 
   // Adds bytes to the end of a file, which is made when there is none. They are not forced to the disk; a failure may
@@ -90,12 +96,30 @@ class FileSystem {
   // Names in a folder, sorted, without "." and "..".
   virtual std::vector<std::string> list(const std::string& path) = 0;
 
-  std::vector<uint8_t> read_file(const std::string& path);
+  // A whole file. Throws Error when it has more than `most` bytes.
+  std::vector<uint8_t> read_file(const std::string& path, int64_t most = kMostFileBytes);
 
   // After return the file holds exactly these bytes, also after a power cut. On a failure it is as it was before.
   // Writers in several processes may race: one of them wins whole. The folder must exist.
   void write_atomic(const std::string& path, std::span<const uint8_t> bytes);
 };
+
+// A file that the user names on the command line: a pipe, a device or a link is read as what it is, up to its end, and
+// "-" is standard input. Throws Error when it has more than `most` bytes, IoError when it cannot be read.
+std::string read_user_file(const std::string& path, int64_t most);
+
+// A file that the user names on the command line: a pipe or a device is written to, a link leads to what it names, and
+// a regular file is replaced whole, as write_atomic does.
+void write_user_file(const std::string& path, std::string_view text);
+
+// Whether the path, without following a link, belongs to the user of this process (or to root). False where there is
+// nothing.
+bool is_own_path(const std::string& path);
+
+// Opens a file for locking: read-write where possible, else read-only; made, with this mode, where there is none. Only
+// a regular file that is no link is opened. Returns a descriptor, or -1 with errno set: ELOOP for a link, ENXIO for
+// what is no regular file.
+int open_lock_file(const std::string& path, unsigned mode);
 
 // The folder part of a path: "a" of "a/b", "." of "b", "/" of "/b".
 std::string parent_dir(const std::string& path);

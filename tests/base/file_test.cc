@@ -1,6 +1,10 @@
 #include "base/file.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cerrno>
+#include <filesystem>
 #include <thread>
 
 #include "base/faulty_files.h"
@@ -111,7 +115,7 @@ TEST(File, AppendAddsToTheEndAndMakesTheFile) {
 
 TEST(File, FullDeviceIsReported) {
   if (!disk().exists("/dev/full")) GTEST_SKIP() << "this system has no /dev/full";
-  EXPECT_THROWS(disk().write("/dev/full", Bytes(10)), IoError,
+  EXPECT_THROWS(write_user_file("/dev/full", "0123456789"), IoError,
                 "write /dev/full: No space left on device; the disk is full");
 }
 
@@ -173,6 +177,82 @@ TEST(File, TempDirDisappearsWithItsContents) {
     disk().write(path + "/a/b/c", Bytes{1});
   }
   EXPECT_FALSE(disk().exists(path));
+}
+
+// The kinds of things that are no regular file, at paths in a folder.
+std::vector<std::string> irregular_files(const std::string& dir) {
+  EXPECT_EQ(::mkfifo((dir + "/pipe").c_str(), 0600), 0);
+  std::filesystem::create_symlink("/dev/zero", dir + "/zeros");
+  std::filesystem::create_symlink(dir + "/pipe", dir + "/link");
+  return {dir + "/pipe", dir + "/zeros", dir + "/link"};
+}
+
+TEST(File, OnlyRegularFilesAreRead) {
+  const TempDir dir;
+  Bytes part(3);
+  for (const std::string& path : irregular_files(dir.path())) {
+    EXPECT_THROWS(disk().read_file(path), IoError, "a regular file is needed here");
+    EXPECT_THROWS(disk().read(path, 0, part), IoError, "a regular file is needed here");
+    EXPECT_THROWS(disk().open(path), IoError, "a regular file is needed here");
+    EXPECT_THROWS(disk().size(path), IoError, "a regular file is needed here");
+  }
+}
+
+TEST(File, WholeFilesHaveALimit) {
+  const TempDir dir;
+  const std::string path = dir.path() + "/x";
+  disk().write(path, Bytes(5));
+  EXPECT_EQ(disk().read_file(path, 5).size(), 5u);
+  EXPECT_THROWS(disk().read_file(path, 4), Error, "x: it has more than 4 bytes, the most that is read");
+  std::filesystem::resize_file(path, uint64_t{1} << 40);  // a hole: nothing of that size is allocated
+  EXPECT_THROWS(disk().read_file(path), Error, "bytes, the most that is read");
+}
+
+TEST(File, NothingIsWrittenThroughLinksPipesAndDevices) {
+  const TempDir dir;
+  const std::string victim = dir.path() + "/victim", link = dir.path() + "/leads";
+  disk().write(victim, Bytes{1, 2, 3});
+  std::filesystem::create_symlink(victim, link);
+  std::filesystem::create_symlink(dir.path() + "/new", dir.path() + "/dangling");
+  for (const std::string& path : {link, dir.path() + "/dangling"}) {
+    EXPECT_THROWS(disk().write(path, Bytes{9}), IoError, "it is a symbolic link that lockstep does not follow");
+    EXPECT_THROWS(disk().append(path, Bytes{9}), IoError, "it is a symbolic link");
+    EXPECT_THROWS(disk().create(path), IoError, "it is a symbolic link");
+    errno = 0;
+    EXPECT_EQ(open_lock_file(path, 0600), -1);
+    EXPECT_EQ(errno, ELOOP);
+  }
+  EXPECT_EQ(disk().read_file(victim), (Bytes{1, 2, 3}));
+  EXPECT_FALSE(disk().exists(dir.path() + "/new"));
+  const std::string pipe = irregular_files(dir.path())[0];
+  EXPECT_THROWS(disk().write(pipe, Bytes{9}), IoError, "it is no regular file");
+  EXPECT_THROWS(disk().append(pipe, Bytes{9}), IoError, "it is no regular file");
+  EXPECT_EQ(open_lock_file(pipe, 0600), -1);
+  disk().write_atomic(link, Bytes{7});  // replaces the link
+  EXPECT_FALSE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(disk().read_file(victim), (Bytes{1, 2, 3}));
+}
+
+TEST(File, UsersMayNamePipesAndDevices) {
+  const TempDir dir;
+  const std::string pipe = irregular_files(dir.path())[0];
+  std::thread writer([&] { write_user_file(pipe, "through a pipe"); });
+  EXPECT_EQ(read_user_file(pipe, 100), "through a pipe");
+  writer.join();
+  EXPECT_EQ(read_user_file("/dev/null", 100), "");
+  EXPECT_THROWS(read_user_file("/dev/zero", 100'000), Error, "/dev/zero: it has more than 100000 bytes");
+  EXPECT_THROWS(read_user_file(dir.path(), 100), IoError, "name a file, not a folder");
+}
+
+TEST(File, OwnersAreTold) {
+  const TempDir dir;
+  EXPECT_TRUE(is_own_path(dir.path()));
+  EXPECT_TRUE(is_own_path("/"));
+  EXPECT_FALSE(is_own_path(dir.path() + "/none"));
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give files away";
+  disk().write(dir.path() + "/x", Bytes{1});
+  ASSERT_EQ(::chown((dir.path() + "/x").c_str(), 12345, 12345), 0);
+  EXPECT_FALSE(is_own_path(dir.path() + "/x"));
 }
 
 }  // namespace

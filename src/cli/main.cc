@@ -11,44 +11,20 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <string>
-#include <vector>
 
-#include "cli/command.h"
-#include "cli/usage.h"
+#include "cli/command_line.h"
 #include "jobs/local/local_runner.h"
 #include "lane/gpu_patience.h"
 #include "lockstep/distributed.h"
 #include "lockstep/error.h"
-#include "lockstep/version.h"
 #include "train/config.h"
 
 namespace lockstep::cli {
 namespace {
 
 int run(int argc, char** argv) {
-  CLI::App program("SPMD training in C++: trains, launches and watches jobs.", "lockstep");
-  program.require_subcommand(1);
-  program.get_formatter()->column_width(32);
-  program.set_version_flag("-V,--version", "lockstep " LOCKSTEP_VERSION, "print the version and exit");
-  Action action;
-#define COMMAND(name, title)             \
-  add_##name##_command(program, action); \
-  program.get_subcommand(#name)->group(title);
-#include "cli/commands.def"
-#undef COMMAND
-  try {
-    std::vector<char*> words = with_help_flag(program, take_launched_command(argc, argv), argv);
-    const int count = static_cast<int>(words.size());
-    check_words(program, count, words.data());
-    program.parse(count, words.data());
-  } catch (const CLI::Success& answer) {  // help and version
-    return program.exit(answer);
-  } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "lockstep: %s\n", usage_error(program, error).c_str());
-    return kWrongUsage;
-  }
-  const int code = action();
+  CommandLine line;
+  const int code = line.parse(argc, argv)();
   distributed::shutdown();
   return code;
 }

@@ -19,6 +19,9 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<int32_t>
 constexpr int64_t kPage = 4096;
 constexpr int64_t kMostInAll = 8 << 20, kMostPerRank = 1 << 20, kLeastPerRank = 64 << 10;
 
+constexpr int kMostRanks = 1 << 16;
+constexpr int64_t kMostSlots = 1024;
+
 int64_t round_up(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
 
 // A rank writes its own place, so `by` is what tells that a waiter's `waits_on` means it.
@@ -52,6 +55,12 @@ int64_t Geometry::total_bytes() const {
   return round_up(head, kPage) + size * slots * slot_bytes;
 }
 
+bool Geometry::fits(int64_t bytes) const {
+  if (size < 1 || size > kMostRanks || slots < 1 || slots > kMostSlots || slot_bytes < 1) return false;
+  if (slot_bytes % kPage != 0 || slot_bytes > bytes / (size * slots) || room() < 64 * size) return false;
+  return total_bytes() == bytes;
+}
+
 Board::Board(void* memory, int64_t bytes, int rank) : memory_(memory), bytes_(bytes), rank_(rank) {}
 
 Board::~Board() { munmap(memory_, static_cast<size_t>(bytes_)); }
@@ -66,7 +75,14 @@ void Board::initialise(const Geometry& geometry, std::string_view id) {
 }
 
 void Board::locate() {
-  geometry_ = control().geometry;
+  const Geometry found = control().geometry;
+  if (!found.fits(bytes_))
+    throw_error(
+        "shared memory: a segment of {} bytes says that it has {} ranks with {} slots of {} bytes; run the same "
+        "lockstep "
+        "on all ranks",
+        bytes_, found.size, found.slots, found.slot_bytes);
+  geometry_ = found;
   auto* at = static_cast<std::byte*>(memory_) + round_up(int64_t{sizeof(Control)}, 128);
   const auto take = [&](int64_t bytes) { return std::exchange(at, at + bytes); };
   places_ = reinterpret_cast<Place*>(take(size() * int64_t{sizeof(Place)}));
@@ -95,8 +111,16 @@ bool Board::fail(Cause cause, std::string_view message) {
 std::optional<Failure> Board::failure() const {
   const uint32_t by = control().failure.load();
   if (by == 0) return std::nullopt;
+  // Another process wrote it: nothing is trusted that says where to read.
+  if (by > static_cast<uint32_t>(size())) return Failure{Cause::aborted, "a rank that does not exist failed"};
   const Text& text = texts_[by - 1];
-  return Failure{text.cause, std::string(text.text, text.length)};
+  const uint32_t length = text.length;
+  return Failure{text.cause, std::string(text.text, std::min<size_t>(length, sizeof text.text))};
+}
+
+std::string Board::id() const {
+  const char* const id = control().id;
+  return std::string(id, strnlen(id, sizeof control().id));
 }
 
 void Board::wake_waiting() const {

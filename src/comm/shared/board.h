@@ -32,6 +32,8 @@ struct Geometry {
   int64_t head_bytes() const;  // of a slot, before the data
   int64_t room() const { return slot_bytes - head_bytes(); }
   int64_t total_bytes() const;
+  // Whether a segment of this many bytes can have it: another process may have written anything.
+  bool fits(int64_t bytes) const;
 };
 
 // Written by the rank that made the segment, before `ready`.
@@ -104,13 +106,15 @@ class Board {
     const auto slots = static_cast<uint64_t>(geometry_.slots);
     return slots_ + (static_cast<uint64_t>(rank) * slots + round % slots) * static_cast<uint64_t>(geometry_.slot_bytes);
   }
-  // Reads the geometry once it is there.
+  // Reads the geometry once it is there. Throws Error when the memory cannot have it.
   void locate();
 
   // The first call of all ranks counts; returns whether this was it. Wakes everybody.
   bool fail(Cause cause, std::string_view message);
   bool failed() const { return control().failure.load() != 0; }
   std::optional<Failure> failure() const;
+  // What distinguishes this group from any other.
+  std::string id() const;
 
   // Tells those who wait for this rank, or everybody, that something has changed.
   void wake_waiting() const;

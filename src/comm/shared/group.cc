@@ -32,6 +32,17 @@ struct Head {
 };
 static_assert(sizeof(Head) <= 64);
 
+// Whether numbers that another process wrote can be used as sizes and names of kinds.
+bool is_sane(const Head& head, int size) {
+  constexpr int64_t kMostRounds = int64_t{1} << 40;
+  const auto list = [&](int64_t count) { return count == 0 || count == size; };
+  const bool named =
+      head.kind <= Kind::split && static_cast<int>(head.dtype) < kDTypeCount && head.reduction <= Reduction::min;
+  if (!named || head.rounds < 1 || head.rounds > kMostRounds) return false;
+  if (!list(head.counts) || !list(head.receive_counts) || head.routes < 0 || head.routes > size) return false;
+  return head.kind != Kind::all_to_all || (head.counts == size && head.receive_counts == size);
+}
+
 // Whether spinning steals nobody's time: with more ranks than cpus, sleeping is what lets the one waited for run.
 bool enough_cpus(const Board& board) {
   int cpus = 0, here = 0;
@@ -221,10 +232,11 @@ void SharedGroup::write_head(const Pending& pending, std::byte* slot) const {
   add(operation.routes);
 }
 
-Operation SharedGroup::read_head(const std::byte* slot, int64_t& rounds) const {
+std::optional<Operation> SharedGroup::read_head(const std::byte* slot, int64_t& rounds) const {
   Head head;
   std::memcpy(&head, slot, sizeof head);
   slot += 64;
+  if (!is_sane(head, size_)) return std::nullopt;
   const auto next = [&]<class T>(int64_t count, T) {
     const std::span<const T> list(reinterpret_cast<const T*>(slot), static_cast<size_t>(count));
     slot += list.size_bytes();
@@ -244,24 +256,29 @@ void SharedGroup::agree_on(Pending& pending) {
   int64_t rounds = pending.transfer.rounds(), its_rounds = 0;
   const auto asked = [&](int rank) { return read_head(board_->slot(rank, taken_rounds_), its_rounds); };
   const Operation& mine = pending.transfer.operation();
-  const auto disagree = [&](int a, const Operation& of_a, int b, const Operation& of_b) {
+  const auto text = [](const std::optional<Operation>& operation) {
+    return operation ? describe(*operation) : std::string("something unknown");
+  };
+  const auto disagree = [&](int a, const std::optional<Operation>& of_a, int b, const std::optional<Operation>& of_b) {
     disagreed_ = true;
     fail(Cause::mismatch,
          fmt::format(
              "operation {} on \"{}\": rank {} asked for {}, rank {} asked for {}; the ranks of a group must make "
              "the same calls with the same sizes in the same order",
-             pending.number, name_, label(a), describe(of_a), label(b), describe(of_b)));
+             pending.number, name_, label(a), text(of_a), label(b), text(of_b)));
   };
+  const bool all_to_all = mine.kind == Kind::all_to_all;
   for (int rank = 0; rank < size_; ++rank) {
-    const Operation other = asked(rank);
-    rounds = std::max(rounds, its_rounds);
-    if (agree(mine, rank_, other, rank)) continue;
+    const std::optional<Operation> other = asked(rank);
+    // Elsewhere all know how many there are.
+    if (other && all_to_all) rounds = std::max(rounds, its_rounds);
+    if (other && agree(mine, rank_, *other, rank)) continue;
     return rank < rank_ ? disagree(rank, other, rank_, mine) : disagree(rank_, mine, rank, other);
   }
-  if (mine.kind == Kind::all_to_all)
+  if (all_to_all)
     for (int a = 0; a < size_; ++a)
       for (int b = a + 1; b < size_; ++b)
-        if (const Operation of_a = asked(a), of_b = asked(b); !agree(of_a, a, of_b, b))
+        if (const auto of_a = asked(a), of_b = asked(b); !of_a || !of_b || !agree(*of_a, a, *of_b, b))
           return disagree(a, of_a, b, of_b);
   pending.transfer.set_rounds(rounds);
   pending.agreed = true;

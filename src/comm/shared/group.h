@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -81,7 +82,8 @@ class SharedGroup {
   bool try_take();
   void agree_on(Pending& pending);
   void write_head(const Pending& pending, std::byte* slot) const;
-  Operation read_head(const std::byte* slot, int64_t& rounds) const;
+  // What another rank asked for. Nothing when it makes no sense, whatever that rank wrote.
+  std::optional<Operation> read_head(const std::byte* slot, int64_t& rounds) const;
   void drive(Pending& pending, Duration timeout);
   void rest(Patience& patience);
   void check_peers(const Pending& pending);

@@ -5,10 +5,12 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/check.h"
 #include "comm/shared/group.h"
+#include "comm/shared/rendezvous.h"
 #include "comm/shared/wait.h"
 #include "lane/pause.h"
 
@@ -160,8 +162,11 @@ void SharedGroup::mourn(int rank) {
   fail(Cause::aborted, fmt::format("rank {} (process {}) is gone", label(rank), gone.pid));
   const auto clean = [&](const Board& board) {
     for (int other = 0; other < board.size(); ++other)
-      if (const Place& place = board.place(other); place.process == gone && place.split_segment[0] != '\0')
-        shm_unlink(place.split_segment);
+      if (const Place& place = board.place(other); place.process == gone) {
+        // The one that wrote the name is gone: only what can be a segment of ours is removed.
+        const std::string name(place.split_segment, strnlen(place.split_segment, sizeof place.split_segment));
+        if (is_segment_name(name)) shm_unlink(name.c_str());
+      }
   };
   clean(*board_);
   for (const auto& above : ancestry_.above) clean(*above);

@@ -310,6 +310,12 @@ class Arrival {
 
 std::string segment_name(const std::string& key) { return fmt::format("/lockstep-{}-{}", geteuid(), hash(key)); }
 
+bool is_segment_name(const std::string& name) {
+  const std::string beginning = fmt::format("/lockstep-{}-", geteuid());
+  return name.starts_with(beginning) && name.size() == beginning.size() + hash("").size() &&
+         name.find('/', 1) == std::string::npos;
+}
+
 std::shared_ptr<Board> meet(const Rendezvous& rendezvous) { return Arrival(rendezvous).run(); }
 
 }  // namespace lockstep::detail

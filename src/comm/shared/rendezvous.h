@@ -31,5 +31,7 @@ std::shared_ptr<Board> meet(const Rendezvous& rendezvous);
 
 // `/lockstep-USER-HASH`.
 std::string segment_name(const std::string& key);
+// Whether it is one of this user's.
+bool is_segment_name(const std::string& name);
 
 }  // namespace lockstep::detail

@@ -110,7 +110,7 @@ std::unique_ptr<Comm> SharedMemoryComm::make_group(const std::vector<int>& ranks
   for (const int member : ranks)
     there.members.push_back(here.members.empty() ? member : here.members[static_cast<size_t>(member)]);
   Rendezvous rendezvous;
-  rendezvous.key = fmt::format("{} {} {} {}", board->control().id, members_text(ranks), earlier, name);
+  rendezvous.key = fmt::format("{} {} {} {}", board->id(), members_text(ranks), earlier, name);
   rendezvous.name = name;
   rendezvous.operation = "split";
   rendezvous.rank = static_cast<int>(std::ranges::find(ranks, rank()) - ranks.begin());

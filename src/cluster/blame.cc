@@ -16,6 +16,19 @@ using Record = FlightDump::Record;
 
 constexpr size_t kWorst = 5;
 
+// Dumps are files that anybody may have changed: times that lie absurdly far apart must not overflow. The results are
+// never INT64_MIN, so that their absolute values exist.
+int64_t plus(int64_t a, int64_t b) {
+  int64_t sum = 0;
+  if (__builtin_add_overflow(a, b, &sum)) return b < 0 ? -INT64_MAX : INT64_MAX;
+  return std::max(sum, -INT64_MAX);
+}
+int64_t minus(int64_t a, int64_t b) {
+  int64_t difference = 0;
+  if (__builtin_sub_overflow(a, b, &difference)) return b > 0 ? -INT64_MAX : INT64_MAX;
+  return std::max(difference, -INT64_MAX);
+}
+
 // A group is known by its name and members, as rows of a grid may share the name.
 struct GroupKey {
   std::string name;
@@ -87,19 +100,19 @@ class Alignment {
     for (const Record* a : reference) {
       reference_end = std::min(reference_end, a->ended);
       for (const Record* b : other) {
-        low_ = std::max(low_, a->began - b->ended);
-        high_ = std::min(high_, a->ended - b->began);
+        low_ = std::max(low_, minus(a->began, b->ended));
+        high_ = std::min(high_, minus(a->ended, b->began));
       }
     }
     for (const Record* b : other) other_end = std::min(other_end, b->ended);
-    differences_.push_back(reference_end - other_end);
+    differences_.push_back(minus(reference_end, other_end));
   }
 
   Offset offset() const {
     if (differences_.empty()) return {0, std::nullopt};
     int64_t value = median(differences_);
     std::vector<int64_t> deviations;
-    for (const int64_t difference : differences_) deviations.push_back(std::abs(difference - value));
+    for (const int64_t difference : differences_) deviations.push_back(std::abs(minus(difference, value)));
     if (low_ <= high_) value = std::clamp(value, low_, high_);
     return {value, median(deviations)};
   }
@@ -139,7 +152,7 @@ bool is_waiting(const Record& record) { return record.waited != 0 && record.outc
 
 // Until the dump, or until the failure that ended it.
 int64_t waited_for(const Record& record, const FlightDump& dump) {
-  return (record.ended != 0 ? record.ended : dump.time) - record.waited;
+  return minus(record.ended != 0 ? record.ended : dump.time, record.waited);
 }
 
 std::vector<Blame::Seen> last_seen(const FlightDump& dump) {
@@ -155,7 +168,7 @@ std::vector<Blame::Seen> last_seen(const FlightDump& dump) {
     const bool waiting = is_waiting(*record);
     const int64_t since = record->ended != 0 ? record->ended : record->began;
     out.push_back({lane, op_of({group.name, group.lanes}, *record), record->outcome, waiting,
-                   waiting ? waited_for(*record, dump) : dump.time - since});
+                   waiting ? waited_for(*record, dump) : minus(dump.time, since)});
   }
   return out;
 }
@@ -171,7 +184,7 @@ std::optional<Blame::Stuck> find_stuck(const GroupKey& key, const GroupHistory& 
     for (const auto& [lane, record] : lanes)
       if (is_waiting(*record)) {
         any = record;
-        since = std::min(since, record->waited + offsets.at(lane / lanes_each).value);
+        since = std::min(since, plus(record->waited, offsets.at(lane / lanes_each).value));
         stuck.waiting.push_back({lane, waited_for(*record, *dumps.at(lane / lanes_each))});
       }
     if (!any) continue;
@@ -183,7 +196,7 @@ std::optional<Blame::Stuck> find_stuck(const GroupKey& key, const GroupHistory& 
       else if (next != group.next.end() && next->second > sequence)
         continue;
       // Processes are not asked at the same instant: one that was asked before the others waited is not missing.
-      else if (dump->second->reason != kFlightAsked || dump->second->time + offsets.at(dump->first).value >= since)
+      else if (dump->second->reason != kFlightAsked || plus(dump->second->time, offsets.at(dump->first).value) >= since)
         stuck.missing.push_back(lane);
     }
     if (stuck.missing.empty() && stuck.unknown.empty()) continue;
@@ -212,7 +225,7 @@ std::vector<int> culprits_of(const Blame& found) {
 // How long others waited for the last to come, and who that was.
 std::optional<Blame::Wait> wait_in(const GroupKey& key, const std::map<int, const Record*>& lanes,
                                    const std::map<int, Offset>& offsets, int lanes_each) {
-  const auto moved = [&](int lane, int64_t time) { return time + offsets.at(lane / lanes_each).value; };
+  const auto moved = [&](int lane, int64_t time) { return plus(time, offsets.at(lane / lanes_each).value); };
   const auto last = std::max_element(lanes.begin(), lanes.end(), [&](const auto& a, const auto& b) {
     return moved(a.first, a.second->began) < moved(b.first, b.second->began);
   });
@@ -221,7 +234,7 @@ std::optional<Blame::Wait> wait_in(const GroupKey& key, const std::map<int, cons
   for (const auto& [lane, record] : lanes)
     // Who was through before has not waited for it.
     if (record->waited != 0 && (record->ended == 0 || moved(lane, record->ended) >= came))
-      longest = std::max(longest, came - moved(lane, record->waited));
+      longest = std::max(longest, minus(came, moved(lane, record->waited)));
   if (longest == 0) return std::nullopt;
   return Blame::Wait{op_of(key, *last->second), last->first, longest};
 }
@@ -239,7 +252,7 @@ void find_late(const History& history, const std::map<int, const FlightDump*>& d
       if (!wait) continue;
       Blame::Late& late = out.late[out.process_of(wait->last)];
       ++late.times;
-      late.total += wait->nanoseconds;
+      late.total = plus(late.total, wait->nanoseconds);
       late.longest = std::max(late.longest, wait->nanoseconds);
       out.worst.push_back(*wait);
     }

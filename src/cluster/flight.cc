@@ -8,6 +8,7 @@
 #include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/check.h"
 
@@ -18,6 +19,7 @@ using nlohmann::ordered_json;
 using RecordOutcome = FlightRecord::Outcome;
 
 constexpr const char* kFormat = "lockstep flight 1";
+constexpr int kMostProcesses = 1 << 16, kMostLanes = 1 << 20;  // of a job; of a process
 constexpr std::array<const char*, 3> kOutcomes = {"under way", "done", "failed"};
 
 template <class Clock>
@@ -56,11 +58,25 @@ RecordOutcome outcome_from(const std::string& text) {
   return static_cast<RecordOutcome>(at - kOutcomes.begin());
 }
 
+// A whole number that fits T: the library itself would round floats and drop bits of large numbers.
+template <class T>
+T whole_from(const ordered_json& value, const char* name) {
+  const bool fits = value.is_number_integer() && (value.is_number_unsigned() ? std::in_range<T>(value.get<uint64_t>())
+                                                                             : std::in_range<T>(value.get<int64_t>()));
+  if (!fits) throw std::runtime_error(fmt::format("{} is no whole number of {} bits", name, 8 * sizeof(T)));
+  return static_cast<T>(value.get<int64_t>());
+}
+template <class T = int64_t>
+T whole(const ordered_json& object, const char* name) {
+  return whole_from<T>(object.at(name), name);
+}
+
 // Numbers that index something are in range, so that nobody needs to look again.
 void check_ranges(const FlightDump& dump) {
   const auto require = [](bool is_so, const char* what) {
     if (!is_so) throw std::runtime_error(what);
   };
+  require(dump.processes <= kMostProcesses && dump.lanes <= kMostLanes, "no job has as many processes or lanes");
   require(dump.processes >= 1 && dump.process >= 0 && dump.process < dump.processes && dump.lanes >= 1,
           "its process or number of lanes makes no sense");
   const int64_t lanes = int64_t{dump.processes} * dump.lanes;
@@ -137,23 +153,27 @@ FlightDump flight_dump_from(const std::string& text, const std::string& path) {
     if (const std::string format = json.at("format"); format != kFormat)
       throw std::runtime_error(fmt::format("its format is \"{}\", and this program reads \"{}\"", format, kFormat));
     FlightDump out{.job = json.at("job"),
-                   .process = json.at("process"),
-                   .processes = json.at("processes"),
-                   .lanes = json.at("lanes"),
+                   .process = whole<int>(json, "process"),
+                   .processes = whole<int>(json, "processes"),
+                   .lanes = whole<int>(json, "lanes"),
                    .host = json.at("host"),
                    .clock = json.at("clock"),
-                   .pid = json.at("pid"),
-                   .time = json.at("time_ns"),
+                   .pid = whole(json, "pid"),
+                   .time = whole(json, "time_ns"),
                    .reason = json.at("reason"),
-                   .step = json.at("step"),
+                   .step = whole(json, "step"),
                    .groups = {},
                    .records = {}};
-    for (const ordered_json& group : json.at("groups"))
-      out.groups.push_back({group.at("name"), group.at("lanes"), group.at("lane"), group.at("next")});
+    for (const ordered_json& group : json.at("groups")) {
+      std::vector<int> lanes;
+      for (const ordered_json& lane : group.at("lanes")) lanes.push_back(whole_from<int>(lane, "lanes"));
+      out.groups.push_back({group.at("name"), std::move(lanes), whole<int>(group, "lane"), whole(group, "next")});
+    }
     for (const ordered_json& record : json.at("records"))
-      out.records.push_back({record.at("group"), record.at("sequence"), record.at("operation"), record.at("dtype"),
-                             record.at("elements"), record.at("bytes"), record.at("step"), record.at("began_ns"),
-                             record.at("waited_ns"), record.at("ended_ns"), outcome_from(record.at("outcome"))});
+      out.records.push_back({whole<int>(record, "group"), whole(record, "sequence"), record.at("operation"),
+                             record.at("dtype"), whole(record, "elements"), whole(record, "bytes"),
+                             whole(record, "step"), whole(record, "began_ns"), whole(record, "waited_ns"),
+                             whole(record, "ended_ns"), outcome_from(record.at("outcome"))});
     check_ranges(out);
     return out;
   } catch (const std::exception& error) {

@@ -116,8 +116,8 @@ struct Reader {
   }
   template <class T>
   void take(std::vector<T>& values) {
-    values.resize(size());
-    for (T& value : values) take(value);
+    // One after the other: memory follows what is there, not what is promised.
+    for (size_t n = size(); n > 0; --n) take(values.emplace_back());
   }
   template <class A, class B>
   void take(std::pair<A, B>& value) {

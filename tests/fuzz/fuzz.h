@@ -1,0 +1,56 @@
+// What fuzz targets share. A target hands its bytes to a parser and lets any exception escape that the parser does not
+// document: libFuzzer and the standalone driver report it as a finding.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/error.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+
+namespace lockstep::fuzz {
+
+// Calls the function; returns whether it came back without refusing the input. Every message must be printable and end
+// within reason. Error is how parsers refuse; exceptions of other types escape.
+template <class Function>
+bool accepts(const Function& function) {
+  try {
+    function();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// A property that must hold for every input. Unlike assert() it is there in every build.
+inline void require(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "fuzz: property violated: %s\n", what);
+  std::abort();
+}
+
+inline std::string_view text_of(const uint8_t* data, size_t size) {
+  return {reinterpret_cast<const char*>(data), size};
+}
+
+// The parts of an input between separators, at most `most`: the last one has the rest.
+inline std::vector<std::string> parts_of(std::string_view text, char separator, size_t most) {
+  std::vector<std::string> out;
+  while (out.size() + 1 < most) {
+    const size_t at = text.find(separator);
+    if (at == text.npos) break;
+    out.emplace_back(text.substr(0, at));
+    text.remove_prefix(at + 1);
+  }
+  out.emplace_back(text);
+  return out;
+}
+
+}  // namespace lockstep::fuzz

@@ -1,0 +1,20 @@
+// What `kubectl get -o json` prints of jobs, pods and events.
+#include "fuzz/fuzz.h"
+#include "jobs/kubernetes/objects.h"
+#include "jobs/model/object.h"
+
+using namespace lockstep;
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const auto value = nlohmann::ordered_json::parse(data, data + size, nullptr, false);
+  if (value.is_discarded()) return 0;
+  fuzz::accepts([&] { is_job_object(value); });
+  fuzz::accepts([&] {
+    const Job job = job_of_object(value);
+    job_state(job);
+    to_yaml(object_json(job));
+  });
+  fuzz::accepts([&] { pods_of_list(value); });
+  fuzz::accepts([&] { events_of_list(value); });
+  return 0;
+}

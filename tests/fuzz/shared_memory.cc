@@ -1,0 +1,123 @@
+// The segment that ranks of one host share: what another process may have left in it. The first byte chooses: 0 reads a
+// whole segment as a rank that attaches to it; others run an operation of two ranks after patches of the second one's
+// part: records of a region, an offset, a length and bytes.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+
+#include "comm/shared/group.h"
+#include "fuzz/fuzz.h"
+
+using namespace lockstep;
+using detail::Board;
+using detail::Geometry;
+using detail::SharedGroup;
+
+namespace {
+
+// Memory that is mapped as often as there are ranks, each of which unmaps its own.
+class Segment {
+ public:
+  explicit Segment(int64_t bytes) : bytes_(bytes), file_(memfd_create("fuzz", MFD_CLOEXEC)) {
+    fuzz::require(file_ >= 0 && ftruncate(file_, bytes) == 0, "there is memory for the segment");
+  }
+  ~Segment() { close(file_); }
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+
+  void* map() const {
+    void* memory = mmap(nullptr, static_cast<size_t>(bytes_), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+    fuzz::require(memory != MAP_FAILED, "there is memory for the segment");
+    return memory;
+  }
+  std::shared_ptr<Board> board(int rank) const { return std::make_shared<Board>(map(), bytes_, rank); }
+
+ private:
+  const int64_t bytes_;
+  const int file_;
+};
+
+const Geometry kGeometry = Geometry::of(2, 8 * 8192);
+
+void attach(std::span<const uint8_t> bytes) {
+  const Segment segment(kGeometry.total_bytes());
+  const auto board = segment.board(1);
+  std::memcpy(static_cast<void*>(&board->control()), bytes.data(),
+              std::min<size_t>(bytes.size(), static_cast<size_t>(kGeometry.total_bytes())));
+  if (!fuzz::accepts([&] { board->locate(); }) || board->size() < 2) return;
+  board->failure();
+  for (int rank = 0; rank < board->size(); ++rank) {
+    board->place(rank).registered.load();
+    board->split_list(rank)[board->size() - 1].load();
+    for (int64_t round = 0; round < board->geometry().slots; ++round)
+      std::memset(board->slot(rank, static_cast<uint64_t>(round)), 0,
+                  static_cast<size_t>(board->geometry().slot_bytes));
+  }
+  board->wake_waiting();
+}
+
+void patch(const Board& board, std::span<const uint8_t> bytes) {
+  auto* const begin = reinterpret_cast<std::byte*>(&board.control());
+  const std::array<std::byte*, 4> regions = {
+      reinterpret_cast<std::byte*>(&board.place(1)),
+      board.slot(1, 0),
+      reinterpret_cast<std::byte*>(board.split_list(0)) - 2048,  // the text of rank 1
+      begin + offsetof(detail::Control, open),
+  };
+  while (bytes.size() >= 3) {
+    std::byte* const region = regions[bytes[0] % regions.size()];
+    const size_t offset = bytes[1], length = std::min<size_t>(bytes[2] % 64, bytes.size() - 3);
+    std::memcpy(region + offset, bytes.data() + 3, length);
+    bytes = bytes.subspan(3 + length);
+  }
+}
+
+struct Buffers {
+  std::array<float, 64> in = {}, out = {};
+  std::array<int64_t, 2> counts = {16, 16};
+  std::array<Route, 2> routes = {Route{0, 1}, Route{1, 0}};
+
+  Operation operation(int kind) {
+    return {.kind = static_cast<Operation::Kind>(kind % 7),
+            .in = in.data(),
+            .out = out.data(),
+            .count = 32,
+            .counts = counts,
+            .receive_counts = counts,
+            .routes = routes};
+  }
+};
+
+void operate(int kind, std::span<const uint8_t> patches) {
+  const Segment segment(kGeometry.total_bytes());
+  const std::array boards = {segment.board(0), segment.board(1)};
+  boards[0]->initialise(kGeometry, "fuzz");
+  for (const auto& board : boards) board->locate();
+  std::array<Buffers, 2> buffers;
+  SharedGroup first(boards[0], "world", {}), second(boards[1], "world", {});
+  try {
+    SharedGroup::Pending* const theirs = second.start(buffers[1].operation(kind), true);
+    patch(*boards[1], patches);
+    try {
+      first.finish(first.start(buffers[0].operation(kind), true), std::chrono::nanoseconds(0));
+    } catch (const CommError&) {
+    } catch (const Error&) {
+    }
+    second.abandon(theirs, std::chrono::nanoseconds(0));
+  } catch (const CommError&) {
+  }
+}
+
+}  // namespace
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  const std::span<const uint8_t> bytes(data + 1, size - 1);
+  if (data[0] == 0)
+    attach(bytes);
+  else
+    operate(data[0] - 1, bytes);
+  return 0;
+}

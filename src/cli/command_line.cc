@@ -6,6 +6,7 @@
 #include "lockstep/version.h"
 
 namespace lockstep::cli {
+
 CommandLine::CommandLine() : program_("SPMD training in C++: trains, launches and watches jobs.", "lockstep") {
   program_.require_subcommand(1);
   program_.get_formatter()->column_width(32);

@@ -61,6 +61,10 @@ struct Knock {
 };
 Knock knock(const std::string& number, int port, std::chrono::milliseconds timeout);
 
+// A non-blocking socket that listens at a TCP port (0: any free one), which the caller closes; or -1, and the system's
+// reason in `why`. At "::" it takes IPv4 connections too.
+int listen_at(const std::string& number, int port, std::string& why);
+
 // Why a TCP port cannot be listened at, in the system's words; empty when it can.
 std::string why_not_listen(const std::string& number, int port);
 

@@ -35,6 +35,7 @@ class ServingChannel : public ControlChannel {
         server_(host_, {.address = options.bind_address.value_or(options.coordinator),
                         .token = options.token,
                         .tls = options.tls,
+                        .use_tls = options.use_tls,
                         .heartbeat_timeout = options.heartbeat_timeout,
                         .resolve_timeout = options.initialization_timeout,
                         .log = options.log}) {
@@ -62,6 +63,7 @@ std::unique_ptr<ControlChannel> network_channel_of(const JoinOptions& options) {
   return network_channel({.coordinator = options.coordinator,
                           .token = options.token,
                           .tls = options.tls,
+                          .use_tls = options.use_tls,
                           .heartbeat_timeout = options.heartbeat_timeout,
                           .log = options.log});
 }

@@ -22,6 +22,7 @@ struct JoinOptions {
   std::optional<detail::Address> bind_address = {};  // where process 0 listens, when not there; port 0: any
   std::string token = {};                            // see find_token()
   TlsFiles tls = {};
+  bool use_tls = true;  // SecurityOptions::tls
   std::chrono::nanoseconds initialization_timeout = std::chrono::seconds(300);
   std::chrono::nanoseconds heartbeat_timeout = std::chrono::seconds(10);
   std::chrono::nanoseconds first_step_timeout = std::chrono::minutes(5);

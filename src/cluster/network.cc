@@ -3,6 +3,7 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -159,14 +160,27 @@ Knock knock(const std::string& number, int port, std::chrono::milliseconds timeo
   return {error == ETIMEDOUT ? Knock::Result::silent : Knock::Result::unreachable, reason(error)};
 }
 
-std::string why_not_listen(const std::string& number, int port) {
+int listen_at(const std::string& number, int port, std::string& why) {
   const SocketAddress address = socket_address(number, port);
-  const Socket socket(address.storage.ss_family, SOCK_STREAM);
-  const int yes = 1;  // as servers do, so that connections of a job that has just ended are no obstacle
-  if (socket.fd() >= 0) ::setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  if (socket.fd() < 0 || ::bind(socket.fd(), address.get(), address.size) != 0 || ::listen(socket.fd(), 1) != 0)
-    return reason(errno);
-  return "";
+  const int family = address.storage.ss_family;
+  const int fd = ::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const int yes = 1, only_ipv6 = number != "::";
+  if (fd >= 0) {
+    // Connections of a job that has just ended do not keep the port.
+    ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+    if (family == AF_INET6) ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only_ipv6, sizeof(only_ipv6));
+    if (::bind(fd, address.get(), address.size) == 0 && ::listen(fd, SOMAXCONN) == 0) return fd;
+  }
+  why = reason(errno);
+  if (fd >= 0) ::close(fd);
+  return -1;
+}
+
+std::string why_not_listen(const std::string& number, int port) {
+  std::string why;
+  const int fd = listen_at(number, port, why);
+  if (fd >= 0) ::close(fd);
+  return why;
 }
 
 }  // namespace lockstep::detail

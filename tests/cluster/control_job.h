@@ -105,6 +105,7 @@ class ControlJob {
     std::chrono::nanoseconds heartbeat_timeout = kGenerous;
     std::chrono::nanoseconds step_timeout = kGenerous;
     TlsFiles tls = {};
+    bool use_tls = true;
     int left_out = 0;  // the last ones, which the test starts itself
     std::shared_ptr<PostOffice> office = PostOffice::open();
   };
@@ -153,6 +154,7 @@ class ControlJob {
                      .coordinator = {options_.host, i == 0 || options_.transport == Transport::mail ? 0 : port()},
                      .token = kTestToken,
                      .tls = options_.tls,
+                     .use_tls = options_.use_tls,
                      .initialization_timeout = kGenerous,
                      .heartbeat_timeout = options_.heartbeat_timeout,
                      .first_step_timeout = options_.step_timeout,
@@ -175,6 +177,7 @@ class ControlJob {
     if (!host_)
       return network_channel({.coordinator = {options_.host, port()},
                               .token = kTestToken,
+                              .use_tls = options_.use_tls,
                               .heartbeat_timeout = options_.heartbeat_timeout,
                               .log = lines.log()});
 #endif

@@ -12,7 +12,9 @@
 
 #include "base/check.h"
 #include "cluster/grpc/connection.h"
+#include "cluster/grpc/gate.h"
 #include "cluster/grpc/wire.h"
+#include "cluster/security.h"
 #include "control.grpc.pb.h"
 
 namespace lockstep {
@@ -49,7 +51,8 @@ std::string target(const std::string& number, int port) {
 
 class NetworkChannel : public ControlChannel {
  public:
-  explicit NetworkChannel(ClientOptions options) : options_(std::move(options)), tls_(read_tls_files(options_.tls)) {
+  explicit NetworkChannel(ClientOptions options)
+      : options_(std::move(options)), security_(make_security({options_.token, options_.tls, options_.use_tls})) {
     detail::silence_grpc();
     log_proxies(options_.log);
   }
@@ -111,11 +114,13 @@ class NetworkChannel : public ControlChannel {
     arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
     arguments.SetMaxReceiveMessageSize(detail::kMostMessageBytes);
     arguments.SetMaxSendMessageSize(detail::kMostMessageBytes);
+    arguments.SetString(detail::kConnectArgument, security_.pass);
     std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
-    if (tls_.any()) {
-      credentials = grpc::SslCredentials({tls_.ca, tls_.key, tls_.certificate});
-      // The certificate is of the name that was given, not of the number behind it.
-      arguments.SetSslTargetNameOverride(options_.coordinator.host);
+    if (const TlsFiles& tls = security_.tls; tls.any()) {
+      credentials = grpc::SslCredentials({tls.ca, tls.key, tls.certificate});
+      // The certificate is of a name, not of the number behind it.
+      arguments.SetSslTargetNameOverride(security_.server_name.empty() ? options_.coordinator.host
+                                                                       : security_.server_name);
     }
     return control::Control::NewStub(
         grpc::CreateCustomChannel(target(number, options_.coordinator.port), credentials, arguments));
@@ -176,7 +181,7 @@ class NetworkChannel : public ControlChannel {
     // By the clock that nobody sets.
     context.set_deadline(
         gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(timeout.count(), GPR_TIMESPAN)));
-    if (!options_.token.empty()) context.AddMetadata(detail::kTokenKey, options_.token);
+    if (!security_.call_secret.empty()) context.AddMetadata(detail::kSecretKey, security_.call_secret);
     {
       const std::lock_guard lock(mutex_);
       if (closed_) return {unreachable("it was closed")};
@@ -191,16 +196,15 @@ class NetworkChannel : public ControlChannel {
       case grpc::StatusCode::OK:
         return {detail::from_wire(answered)};
       case grpc::StatusCode::UNAVAILABLE:
+        if (const std::string why = refusal(status.error_message()); !why.empty())
+          return {{.outcome = Outcome::refused, .text = why}};
         return {unreachable(status.error_message()), true};
       case grpc::StatusCode::DEADLINE_EXCEEDED:
         return {unreachable("there was no answer in time")};
       case grpc::StatusCode::CANCELLED:
         return {unreachable("it was closed")};
       case grpc::StatusCode::UNAUTHENTICATED:
-        return {{.outcome = Outcome::refused,
-                 .text = fmt::format("token: the coordinator at {} refuses this process: {}; give all processes of the "
-                                     "job the same LOCKSTEP_TOKEN",
-                                     coordinator(), status.error_message())}};
+        return {{.outcome = Outcome::refused, .text = wrong_token()}};
       default:
         return {{.outcome = Outcome::refused,
                  .text = fmt::format("coordinator at {}: {}; is it a lockstep of the same version?", coordinator(),
@@ -208,8 +212,33 @@ class NetworkChannel : public ControlChannel {
     }
   }
 
+  std::string wrong_token() const {
+    return fmt::format(
+        "token: the coordinator at {} refuses this process: the token is missing or not that of this job; give all "
+        "processes of the job the same LOCKSTEP_TOKEN",
+        coordinator());
+  }
+
+  // Why the gate does not let this process in; empty when the connection failed otherwise.
+  std::string refusal(const std::string& error) const {
+    // gRPC reports the status of the answer to CONNECT in words only.
+    const auto answered = [&](int status) {
+      return error.find(fmt::format("returned response code {}", status)) != error.npos;
+    };
+    if (answered(gate_status::kWrongToken)) return wrong_token();
+    if (!answered(gate_status::kOtherSecurity)) return "";
+    return fmt::format(
+        "tls: the coordinator at {} refuses this process: {} here and not there; give all processes of the job the "
+        "same "
+        "LOCKSTEP_TLS, tls_ca, tls_certificate and tls_key",
+        coordinator(),
+        security_.kind == Security::Kind::plain     ? "TLS is off"
+        : security_.kind == Security::Kind::derived ? "TLS is on without certificate files"
+                                                    : "TLS has certificate files");
+  }
+
   const ClientOptions options_;
-  const TlsFiles tls_;  // contents
+  const Security security_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool closed_ = false;

@@ -15,6 +15,7 @@ struct ClientOptions {
   detail::Address coordinator = {};
   std::string token = {};
   TlsFiles tls = {};
+  bool use_tls = true;  // SecurityOptions::tls
   std::chrono::nanoseconds heartbeat_timeout = std::chrono::seconds(10);
   LogLine log = log_to_stderr;
 };

@@ -10,8 +10,12 @@
 
 namespace lockstep::detail {
 
-// The metadata that carries the token.
-inline constexpr const char* kTokenKey = "lockstep-token";
+// The metadata that carries Security::call_secret.
+inline constexpr const char* kSecretKey = "lockstep-secret";
+
+// The argument of a gRPC channel that makes it send `CONNECT VALUE HTTP/1.0` first and wait for status 200, as through
+// a proxy. gRPC's public headers do not name it.
+inline constexpr const char* kConnectArgument = "grpc.http_connect_server";
 
 // gRPC writes to standard error what comes back as a status anyhow. Nothing changes when GRPC_VERBOSITY asks for it.
 inline void silence_grpc() {

@@ -5,15 +5,15 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
-#include <set>
 #include <thread>
 #include <utility>
 
 #include "base/check.h"
 #include "cluster/grpc/connection.h"
+#include "cluster/grpc/gate.h"
 #include "cluster/grpc/wire.h"
 #include "cluster/listen_addresses.h"
-#include "cluster/port_owner.h"
+#include "cluster/security.h"
 #include "cluster/token.h"
 #include "control.grpc.pb.h"
 
@@ -26,8 +26,9 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kAnswerFlush(1000);  // for the last answers to get out
 constexpr milliseconds kResolvePause(250);
-constexpr int kHandshakeMs = 10'000;     // for a stranger who says nothing
-constexpr size_t kMostStrangers = 1000;  // remembered, not to be logged again
+constexpr int kHandshakeMs = 10'000;
+constexpr int kMostStreams = 256;               // calls of one connection at a time
+constexpr size_t kMostServerBytes = 512 << 20;  // that gRPC may hold for all connections
 
 // "10.0.0.7" of "ipv4:10.0.0.7:4711", "fd00::1" of "ipv6:%5Bfd00::1%5D:4711".
 std::string peer_number(std::string peer) {
@@ -109,16 +110,13 @@ class Call : public grpc::ServerUnaryReactor {
 
 class ControlServer::Service : public control::Control::CallbackService {
  public:
-  Service(CoordinatorHost& host, std::string token, LogLine log)
-      : host_(host), token_(std::move(token)), log_(std::move(log)) {}
+  Service(CoordinatorHost& host, std::string secret) : host_(host), secret_(std::move(secret)) {}
 
   grpc::ServerUnaryReactor* Ask(grpc::CallbackServerContext* context, const control::Request* request,
                                 control::Answer* answer) override {
     const std::string address = peer_number(context->peer());
-    if (!admitted(*context)) {
-      log_stranger(address);
+    if (!admitted(*context))
       return refuse(*context, {grpc::StatusCode::UNAUTHENTICATED, "the token is missing or not that of this job"});
-    }
     const std::optional<Request> asked = detail::from_wire(*request);
     if (!asked) return refuse(*context, {grpc::StatusCode::INVALID_ARGUMENT, "nothing known is asked for"});
     auto* call = new Call(host_, underway, *answer);
@@ -136,81 +134,83 @@ class ControlServer::Service : public control::Control::CallbackService {
     return reactor;
   }
 
+  // The gate has asked for the job's pass already; this is a second line of defence for what a connection carries.
   bool admitted(const grpc::CallbackServerContext& context) const {
-    if (token_.empty()) return true;
-    const auto found = context.client_metadata().find(detail::kTokenKey);
+    if (secret_.empty()) return true;
+    const auto found = context.client_metadata().find(detail::kSecretKey);
     return found != context.client_metadata().end() &&
-           same_token(token_, std::string_view(found->second.data(), found->second.size()));
-  }
-
-  void log_stranger(const std::string& address) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (strangers_.size() >= kMostStrangers || !strangers_.insert(address).second) return;
-    }
-    log_(
-        fmt::format("somebody at {} asked the coordinator without this job's token and was refused (said once per "
-                    "address)",
-                    address));
+           same_token(secret_, std::string_view(found->second.data(), found->second.size()));
   }
 
   CoordinatorHost& host_;
-  const std::string token_;
-  const LogLine log_;
-  std::mutex mutex_;
-  std::set<std::string> strangers_;
+  const std::string secret_;
 };
 
-ControlServer::ControlServer(std::shared_ptr<CoordinatorHost> host, ServerOptions options)
-    : host_(std::move(host)), service_(std::make_unique<Service>(*host_, options.token, options.log)) {
-  detail::silence_grpc();
-  const TlsFiles tls = read_tls_files(options.tls);
+namespace {
+
+std::vector<std::string> listen_numbers(const ServerOptions& options) {
   const std::string& name = options.address.host;
   std::vector<std::string> numbers =
       detail::listen_addresses(name, resolve_until(name, Clock::now() + options.resolve_timeout, options.log),
                                detail::list_interfaces(), options.log);
+  if (options.address.port != 0) return numbers;
   // One number, because the port that one gets may be taken at another.
-  if (options.address.port == 0) {
-    const auto ipv4 = std::ranges::find_if(numbers, [](const auto& number) { return number.find(':') == number.npos; });
-    numbers = {ipv4 == numbers.end() ? numbers.front() : *ipv4};
-  }
+  const auto ipv4 = std::ranges::find_if(numbers, [](const auto& number) { return number.find(':') == number.npos; });
+  return {ipv4 == numbers.end() ? numbers.front() : *ipv4};
+}
 
-  grpc::ServerBuilder builder;
-  builder.RegisterService(service_.get());
+void set_limits(grpc::ServerBuilder& builder, std::chrono::nanoseconds heartbeat_timeout) {
   builder.SetMaxReceiveMessageSize(detail::kMostRequestBytes);
   builder.SetMaxSendMessageSize(detail::kMostMessageBytes);
-  // Two servers at one port would share its connections.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.SetResourceQuota(grpc::ResourceQuota("lockstep coordinator").Resize(kMostServerBytes));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostStreams);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, detail::keepalive_time_ms(options.heartbeat_timeout));
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, detail::keepalive_timeout_ms(options.heartbeat_timeout));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, detail::keepalive_time_ms(heartbeat_timeout));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, detail::keepalive_timeout_ms(heartbeat_timeout));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  // The clients' own pings are no offence.
+  // The clients' own pings are allowed at any rate.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+}
 
-  std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
-  if (tls.any()) {
-    grpc::SslServerCredentialsOptions ssl(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-    ssl.pem_root_certs = tls.ca;
-    ssl.pem_key_cert_pairs.push_back({tls.key, tls.certificate});
-    credentials = grpc::SslServerCredentials(ssl);
-  }
-  for (const std::string& number : numbers) {
-    const detail::Address place{number, options.address.port};
-    if (const std::string why = detail::why_not_listen(number, place.port); !why.empty()) {
-      const std::string owner = detail::port_owner(place.port);
-      throw IoError(fmt::format("listen at {}: {}{}; choose another port, or end that process", to_string(place), why,
-                                owner.empty() ? "" : fmt::format(": {} listens there", owner)));
-    }
-    builder.AddListeningPort(to_string(place), credentials, &port_);
-  }
+std::shared_ptr<grpc::ServerCredentials> credentials_of(const Security& security) {
+  if (!security.tls.any()) return grpc::InsecureServerCredentials();
+  grpc::SslServerCredentialsOptions ssl(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  ssl.pem_root_certs = security.tls.ca;
+  ssl.pem_key_cert_pairs.push_back({security.tls.key, security.tls.certificate});
+  return grpc::SslServerCredentials(ssl);
+}
+
+}  // namespace
+
+ControlServer::ControlServer(std::shared_ptr<CoordinatorHost> host, ServerOptions options) : host_(std::move(host)) {
+  detail::silence_grpc();
+  const Security security = make_security({options.token, options.tls, options.use_tls});
+  service_ = std::make_unique<Service>(*host_, security.call_secret);
+  gate_ = std::make_unique<Gate>(GateOptions{.numbers = listen_numbers(options),
+                                             .port = options.address.port,
+                                             .pass = security.pass,
+                                             .user_timeout_ms = detail::keepalive_timeout_ms(options.heartbeat_timeout),
+                                             .log = options.log});
+  grpc::ServerBuilder builder;
+  builder.RegisterService(service_.get());
+  set_limits(builder, options.heartbeat_timeout);
+  using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+  const std::shared_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor =
+      builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD, credentials_of(security));
   service_->server = builder.BuildAndStart();
-  if (!service_->server || port_ == 0)
+  if (!service_->server)
     throw IoError(fmt::format("listen at {}: the server did not start; {}", to_string(options.address),
-                              tls.any() ? "check that tls_ca, tls_certificate and tls_key are PEM and belong together"
-                                        : "choose another port"));
+                              security.kind == Security::Kind::files
+                                  ? "check that tls_ca, tls_certificate and tls_key are PEM and belong together"
+                                  : "choose another port"));
+  gate_->open([acceptor](int listener, int fd) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.listener_fd = listener;
+    connection.fd = fd;
+    acceptor->HandleNewConnection(&connection);
+  });
 }
 
 void ControlServer::flush_failure() {
@@ -222,6 +222,7 @@ ControlServer::~ControlServer() {
   host_->close("process 0 has ended");
   // One that is between two heartbeats, or before its first, would find nobody and not know why.
   host_->wait_told();
+  gate_.reset();  // it hands connections to the server
   if (service_->server) service_->server->Shutdown(std::chrono::system_clock::now() + kAnswerFlush);
 }
 

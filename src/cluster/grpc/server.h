@@ -9,6 +9,7 @@
 #include "cluster/address.h"
 #include "cluster/control_channel.h"
 #include "cluster/coordinator_host.h"
+#include "cluster/grpc/gate.h"
 #include "cluster/tls_files.h"
 
 namespace lockstep {
@@ -17,6 +18,7 @@ struct ServerOptions {
   detail::Address address = {};  // where to listen; port 0: any that is free
   std::string token = {};        // who may ask; empty: everybody
   TlsFiles tls = {};
+  bool use_tls = true;  // SecurityOptions::tls
   std::chrono::nanoseconds heartbeat_timeout = std::chrono::seconds(10);
   std::chrono::nanoseconds resolve_timeout = std::chrono::seconds(300);  // until the name must have an address
   LogLine log = log_to_stderr;
@@ -32,7 +34,7 @@ class ControlServer {
   ControlServer(const ControlServer&) = delete;
   ControlServer& operator=(const ControlServer&) = delete;
 
-  int port() const { return port_; }
+  int port() const { return gate_->port(); }
 
   // Waits, after a failure, until it has gone out to all who can hear, but not long: they learn the cause, and not only
   // that this process has ended.
@@ -43,7 +45,7 @@ class ControlServer {
 
   const std::shared_ptr<CoordinatorHost> host_;
   std::unique_ptr<Service> service_;
-  int port_ = 0;
+  std::unique_ptr<Gate> gate_;
 };
 
 }  // namespace lockstep

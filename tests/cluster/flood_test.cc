@@ -1,0 +1,182 @@
+// Floods of connections without the job's token: the job goes on, its memory stays bounded, and the log names the
+// address once.
+#ifdef LOCKSTEP_WITH_GRPC
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "cluster/control_job.h"
+#include "cluster/grpc/gate.h"
+#include "cluster/security.h"
+#include "cluster/sockets.h"
+
+namespace lockstep {
+namespace {
+
+// A value of /proc/self/status in KiB.
+long status_kib(const std::string& name) {
+  std::ifstream in("/proc/self/status");
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with(name + ":")) return std::atol(line.c_str() + name.size() + 1);
+  return 0;
+}
+
+// The most that this process's memory has grown since the object was made.
+class MemoryGrowth {
+ public:
+  MemoryGrowth() : before_(status_kib("VmRSS")) { std::ofstream("/proc/self/clear_refs") << "5"; }  // resets VmHWM
+  long mib() const { return (status_kib("VmHWM") - before_) / 1024; }
+
+ private:
+  const long before_;
+};
+
+std::string frame(int type, int flags, uint32_t stream, const std::string& payload, size_t announced = 0) {
+  const size_t size = std::max(payload.size(), announced);
+  std::string out;
+  for (int shift : {16, 8, 0}) out += static_cast<char>(size >> shift & 0xff);
+  out += static_cast<char>(type);
+  out += static_cast<char>(flags);
+  for (int shift : {24, 16, 8, 0}) out += static_cast<char>(stream >> shift & 0xff);
+  return out + payload;
+}
+
+const std::string kHttp2 = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, "");
+
+// The headers of a call of the coordinator, without Huffman codes.
+std::string call_headers(uint32_t stream) {
+  const auto literal = [](const std::string& text) { return static_cast<char>(text.size()) + text; };
+  std::string block = "\x83\x86";                              // POST, http
+  block += '\x04' + literal("/lockstep.control.Control/Ask");  // :path
+  block += '\x01' + literal("x");                              // :authority
+  block += std::string(1, '\0') + literal("te") + literal("trailers");
+  block += std::string(1, '\0') + literal("content-type") + literal("application/grpc");
+  return frame(1, 4, stream, block);
+}
+
+void wait_room(TestSocket& socket) {
+  pollfd waiting = {.fd = socket.fd(), .events = POLLOUT, .revents = 0};
+  ::poll(&waiting, 1, 1000);
+}
+
+// Sends until the other end closes, or all has been sent.
+bool send_all(TestSocket& socket, const std::string& bytes) {
+  for (size_t at = 0; at < bytes.size();) {
+    wait_room(socket);
+    const ssize_t count = ::send(socket.fd(), bytes.data() + at, bytes.size() - at, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (count <= 0) return false;
+    at += static_cast<size_t>(count);
+  }
+  return true;
+}
+
+using Flood = std::function<void(int port)>;
+
+void reset_rapidly(int port) {
+  for (int connection = 0; connection < 100; ++connection) {
+    TestSocket socket;
+    if (!socket.connect(port) || !send_all(socket, kHttp2)) continue;
+    uint32_t stream = 1;
+    for (int i = 0; i < 50; ++i) {
+      std::string bytes;
+      for (int pair = 0; pair < 1000; ++pair, stream += 2)
+        bytes += call_headers(stream) + frame(3, 0, stream, std::string(4, '\x08'));
+      if (!send_all(socket, bytes)) break;
+    }
+  }
+}
+
+void announce_bodies(int port) {
+  std::vector<TestSocket> sockets(4);
+  const std::string part(16384, 'x');
+  for (TestSocket& socket : sockets) {
+    if (!socket.connect(port) || !send_all(socket, kHttp2 + frame(8, 0, 0, "\x7f\x00\x00\x00"))) continue;
+    for (uint32_t stream = 1; stream < 200; stream += 2) {
+      std::string bytes = call_headers(stream);
+      bytes += frame(0, 0, stream, std::string("\0\0\x40\0\0", 5) + part.substr(5));  // a message of 4 MiB begins
+      for (int i = 1; i < 4; ++i) bytes += frame(0, 0, stream, part);
+      if (!send_all(socket, bytes)) break;
+    }
+  }
+}
+
+void begin_tls(int port) {
+  std::vector<TestSocket> sockets(400);
+  for (size_t i = 0; i < sockets.size(); ++i)
+    if (sockets[i].connect(port)) sockets[i].send(std::string("\x16\x03\x01\x40\x00\x01\x00", 7));
+}
+
+void begin_requests(int port) {
+  std::vector<TestSocket> sockets(400);
+  for (TestSocket& socket : sockets)
+    if (socket.connect(port)) socket.send("CONNECT lockstep/tls/0123");
+}
+
+void stay_idle(int port) {
+  rlimit limit = {};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  std::vector<std::unique_ptr<TestSocket>> sockets;
+  for (int i = 0; i < 2000; ++i) {
+    sockets.push_back(std::make_unique<TestSocket>());
+    sockets.back()->connect(port);
+  }
+}
+
+struct Case {
+  const char* name;
+  Flood flood;
+};
+
+class Floods : public testing::TestWithParam<std::tuple<Case, bool>> {};
+
+TEST_P(Floods, WithoutATokenChangeNothing) {
+  const auto& [what, use_tls] = GetParam();
+  ControlJob::Options options{.count = 2, .transport = Transport::network, .left_out = 1};
+  options.heartbeat_timeout = 5s;
+  options.use_tls = use_tls;
+  ControlJob job(options);
+  const int port = job.port();
+  const MemoryGrowth growth;
+  std::atomic<bool> over = false;
+  std::thread flooding([&, flood = what.flood] {
+    flood(port);
+    over = true;
+  });
+  const auto worker = job.make(1);
+  job.wait();
+  int rounds = 0;
+  do {
+    on_all(2, [&](int i) { (i == 0 ? job[0] : *worker).barrier("x" + std::to_string(rounds), kGenerous); });
+    ++rounds;
+  } while (!over);
+  flooding.join();
+  EXPECT_EQ(job[0].failure(), std::nullopt);
+  EXPECT_EQ(worker->failure(), std::nullopt);
+  on_all(2, [&](int i) { (i == 0 ? job[0] : *worker).shutdown(kGenerous); });
+  EXPECT_LT(growth.mib(), 64);
+  const std::vector<std::string> said = job.lines.take();
+  const auto names = [](const std::string& line) {
+    return line.find("refused a connection from 127.0.0.1: ") != line.npos;
+  };
+  EXPECT_EQ(std::ranges::count_if(said, names), 1) << testing::PrintToString(said);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, Floods,
+    testing::Combine(testing::Values(Case{"RapidReset", reset_rapidly}, Case{"UnfinishedBodies", announce_bodies},
+                                     Case{"UnfinishedTlsHellos", begin_tls}, Case{"UnfinishedRequests", begin_requests},
+                                     Case{"IdleConnections", stay_idle}),
+                     testing::Bool()),
+    [](const auto& each) {
+      return std::string(std::get<0>(each.param).name) + (std::get<1>(each.param) ? "" : "WithoutTls");
+    });
+
+}  // namespace
+}  // namespace lockstep
+
+#endif

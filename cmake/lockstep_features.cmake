@@ -41,7 +41,7 @@ else()
   lockstep_feature("download over HTTPS" FALSE "install libcurl4-openssl-dev")
 endif()
 
-# Many processes: gRPC for the control plane, Gloo and MPI between hosts.
+# Many processes: gRPC for the control plane, MPI between hosts.
 find_package(Protobuf QUIET)
 find_package(gRPC CONFIG QUIET)
 find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin)
@@ -51,16 +51,6 @@ if(Protobuf_FOUND AND gRPC_FOUND AND Protobuf_PROTOC_EXECUTABLE AND GRPC_CPP_PLU
 else()
   set(LOCKSTEP_WITH_GRPC OFF)
   lockstep_feature("control plane" FALSE "install libgrpc++-dev, libprotobuf-dev, protobuf-compiler and protobuf-compiler-grpc")
-endif()
-
-find_path(GLOO_INCLUDE_DIR gloo/allreduce.h)
-find_library(GLOO_LIBRARY gloo)
-if(GLOO_INCLUDE_DIR AND GLOO_LIBRARY)
-  set(LOCKSTEP_WITH_GLOO ON)
-  lockstep_feature("collectives over TCP" TRUE "Gloo, ${GLOO_LIBRARY}")
-else()
-  set(LOCKSTEP_WITH_GLOO OFF)
-  lockstep_feature("collectives over TCP" FALSE "Gloo, install libgloo-dev")
 endif()
 
 set(MPI_CXX_SKIP_MPICXX ON)

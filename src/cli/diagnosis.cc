@@ -31,11 +31,6 @@ constexpr const char* kControlPlane = "gRPC";
 #else
 constexpr const char* kControlPlane = "";
 #endif
-#ifdef LOCKSTEP_WITH_GLOO
-constexpr const char* kTcp = "Gloo";
-#else
-constexpr const char* kTcp = "";
-#endif
 #ifdef LOCKSTEP_WITH_MPI
 constexpr const char* kMpi = "MPI";
 #else
@@ -84,7 +79,7 @@ void look_at_build(Diagnosis& out) {
   if (::uname(&system) == 0) out.machine = system.machine;
   const std::string blas = openblas_get_config();  // "OpenBLAS 0.3.21 NO_LAPACKE ..."
   out.parts = {{"control plane", kControlPlane},
-               {"collectives over TCP", kTcp},
+               {"collectives over TCP", "built in"},
                {"collectives over MPI", kMpi},
                {"NVIDIA GPUs", kGpus},
                {"matrix products", blas.substr(0, blas.find(' ', blas.find(' ') + 1))}};
@@ -166,9 +161,6 @@ void look_at_parts(const distributed::Options& options, const Surroundings& here
     out.problems.push_back({"this build has no control plane, through which processes meet",
                             "install libgrpc++-dev, libprotobuf-dev, protobuf-compiler and protobuf-compiler-grpc, and "
                             "build again"});
-  if (!over_mpi && !*kTcp && info.local_count.value_or(0) != info.process_count)
-    out.problems.push_back({"this build has no Gloo, through which processes of different hosts compute together",
-                            "install libgloo-dev and build again"});
   if (out.shared_free < kSharedNeeded && info.local_count.value_or(2) > 1)
     out.problems.push_back(
         {fmt::format("{} MiB are free in /dev/shm, through which processes of one host compute together, and {} are "

@@ -221,7 +221,7 @@ void add_launch_command(CLI::App& program, Action& action) {
       ->type_name("NAME");
   command->add_flag("--no-pin", arguments->no_pin, "let all processes use all cores, instead of a share each");
   command->add_option("--collectives", arguments->collectives, "how processes exchange arrays (default: auto)")
-      ->check(one_of({"auto", "shared", "gloo"}));
+      ->check(one_of({"auto", "shared", "tcp", "gloo"}));
   time("--heartbeat-timeout", arguments->heartbeat_timeout, 0.001,
        "a process that is silent for so long is lost (default: 10)");
   time("--collective-timeout", arguments->collective_timeout, 0.001,

@@ -19,9 +19,7 @@
 #include "comm/hierarchy.h"
 #include "comm/in_process.h"
 #include "comm/shared/shared_memory.h"
-#ifdef LOCKSTEP_WITH_GLOO
-#include "comm/gloo/gloo.h"
-#endif
+#include "comm/tcp/tcp.h"
 
 namespace lockstep {
 namespace {
@@ -129,20 +127,17 @@ Comms lanes_of_host(const Job& job, const Host& host) {
 // Makes a group of these lanes, no two of them on one host, for one of them.
 using Connect = std::function<std::unique_ptr<Comm>(int own, const std::vector<int>& lanes, const std::string& key)>;
 
-Connect over_gloo([[maybe_unused]] const Job& job) {
-#ifdef LOCKSTEP_WITH_GLOO
+// The coordinator keeps the secrets of the groups among the processes of the job.
+Connect over_tcp(const Job& job) {
   return [&control = job.control, address = job.facts[static_cast<size_t>(job.process())].address,
           timeout = job.timeout()](int own, const std::vector<int>& lanes, const std::string& key) {
-    return gloo_comm({.store = control,
-                      .prefix = "data plane/gloo/" + key,
-                      .rank = static_cast<int>(std::find(lanes.begin(), lanes.end(), own) - lanes.begin()),
-                      .size = static_cast<int>(lanes.size()),
-                      .address = address,
-                      .timeout = timeout});
+    return tcp_comm({.store = control,
+                     .prefix = "data plane/tcp/" + key,
+                     .rank = static_cast<int>(std::find(lanes.begin(), lanes.end(), own) - lanes.begin()),
+                     .size = static_cast<int>(lanes.size()),
+                     .address = address,
+                     .timeout = timeout});
   };
-#else
-  throw_error("initialize: collectives over Gloo are not built in; install libgloo-dev and build again");
-#endif
 }
 
 Connect over_mpi(const Job& job) {
@@ -256,20 +251,20 @@ DataPlane connect(Control& control, const std::vector<ProcessFacts>& facts, cons
   const Job job{control, options, facts, facts[0].lanes};
   const std::vector<Host> hosts = hosts_of(facts);
   const std::string& wanted = options.collectives;
-  if (wanted == "gloo") return {flat(job, over_gloo(job)), "Gloo"};
+  if (wanted == "tcp") return {flat(job, over_tcp(job)), "TCP"};
   if (wanted == "mpi") {
     if (!mpi)
       throw_error(
           "initialize: collectives over MPI need processes that MPI has started; start them with mpirun or srun "
-          "--mpi=pmix, or use auto, shared or gloo");
+          "--mpi=pmix, or use auto, shared or tcp");
     return {with_levels(job, each_process_alone(job), over_mpi(job)), "MPI"};
   }
   if (hosts.size() == 1) return {lanes_of_host(job, hosts[0]), "shared memory"};
   if (wanted == "shared")
-    throw_error("initialize: collectives through shared memory need all processes on one host; use auto, gloo or mpi");
+    throw_error("initialize: collectives through shared memory need all processes on one host; use auto, tcp or mpi");
   const bool by_mpi = mpi && mpi_is_built_in();
-  return {with_levels(job, hosts, by_mpi ? over_mpi(job) : over_gloo(job)),
-          fmt::format("shared memory on each of {} hosts, {} between them", hosts.size(), by_mpi ? "MPI" : "Gloo")};
+  return {with_levels(job, hosts, by_mpi ? over_mpi(job) : over_tcp(job)),
+          fmt::format("shared memory on each of {} hosts, {} between them", hosts.size(), by_mpi ? "MPI" : "TCP")};
 }
 
 }  // namespace lockstep

@@ -46,7 +46,7 @@ LocalPlace local_place(const std::vector<ProcessFacts>& facts, int process);
 
 struct DataPlane {
   std::vector<std::unique_ptr<Comm>> lanes;  // of this process
-  std::string description;                   // "shared memory", "shared memory on each of 2 hosts, Gloo between them"
+  std::string description;                   // "shared memory", "shared memory on each of 2 hosts, TCP between them"
 };
 
 // Connects; every process calls it. `mpi`: the processes were started by MPI. Throws Error when what is asked for is

@@ -50,9 +50,10 @@ Options with_variables(Options options, const detail::Environment& environment) 
                otherwise.initialization_timeout);
   take_seconds(environment, "LOCKSTEP_HEARTBEAT_TIMEOUT", options.heartbeat_timeout, otherwise.heartbeat_timeout);
   take_seconds(environment, "LOCKSTEP_COLLECTIVE_TIMEOUT", options.collective_timeout, otherwise.collective_timeout);
-  if (options.collectives != "auto" && options.collectives != "shared" && options.collectives != "gloo" &&
+  if (options.collectives == "gloo") options.collectives = "tcp";  // its name in earlier versions
+  if (options.collectives != "auto" && options.collectives != "shared" && options.collectives != "tcp" &&
       options.collectives != "mpi")
-    throw_error("initialize: collectives are \"{}\"; there are auto, shared, gloo and mpi", options.collectives);
+    throw_error("initialize: collectives are \"{}\"; there are auto, shared, tcp and mpi", options.collectives);
   for (const auto& [name, value] : {std::pair("initialization_timeout", options.initialization_timeout),
                                     std::pair("heartbeat_timeout", options.heartbeat_timeout),
                                     std::pair("shutdown_timeout", options.shutdown_timeout),

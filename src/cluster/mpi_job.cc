@@ -22,7 +22,7 @@ void check_place(int process_id, int process_count) {
   if (place.rank != process_id || place.size != process_count)
     throw_error(
         "initialize: this is process {} of {}, but rank {} of {} for MPI; start the program with the mpirun of the MPI "
-        "that it is linked with (under Slurm, srun --mpi=pmix), or use another way: LOCKSTEP_COORDINATOR and gloo",
+        "that it is linked with (under Slurm, srun --mpi=pmix), or use another way: LOCKSTEP_COORDINATOR and tcp",
         process_id, process_count, place.rank, place.size);
 }
 #endif
@@ -30,7 +30,7 @@ void check_place(int process_id, int process_count) {
 [[noreturn, maybe_unused]] void refuse() {
   throw_error(
       "initialize: MPI is wanted, and not built in; install libopenmpi-dev and openmpi-bin and build again, or set "
-      "LOCKSTEP_COORDINATOR to host:port of process 0 and use gloo");
+      "LOCKSTEP_COORDINATOR to host:port of process 0 and use tcp");
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 #include "processes/cable.h"
 #include "processes/processes.h"
 
-#if defined(LOCKSTEP_WITH_GRPC) && defined(LOCKSTEP_WITH_GLOO)
+#if defined(LOCKSTEP_WITH_GRPC)
 
 namespace lockstep {
 namespace {

@@ -60,7 +60,7 @@ TEST(Fault, StandingProcessIsNamedByAllOthers) {
 
 // With two lanes in each process, and in groups that have numbers of their own.
 TEST(Fault, ProcessesOfSeveralLanesAreNamedAsProcesses) {
-  for (const char* const collectives : {"auto", "gloo"}) {
+  for (const char* const collectives : {"auto", "tcp"}) {
     for (const int victim : {0, 1}) {
       SCOPED_TRACE(fmt::format("{} {}", collectives, victim));
       Processes job(2, {.variables = {"LOCKSTEP_CPU_LANES=2", fmt::format("LOCKSTEP_COLLECTIVES={}", collectives),

@@ -11,7 +11,7 @@ namespace {
   expect_trained_like_one(dir.path());
 }
 
-#if defined(LOCKSTEP_WITH_GRPC) && defined(LOCKSTEP_WITH_GLOO)
+#if defined(LOCKSTEP_WITH_GRPC)
 
 TEST(Hosts, TwoOfTwoProcessesTrainLikeOne) {
   expect_hosts_train_like_one({on_host("a"), on_host("a"), on_host("b"), on_host("b")});
@@ -31,9 +31,9 @@ TEST(Hosts, OneProcessOfTwoLanesEachTrainsLikeOne) {
 
 TEST(Hosts, OneLaneEachTrainsLikeOne) { expect_hosts_train_like_one({on_host("a"), on_host("b")}); }
 
-TEST(Hosts, GlooBetweenAllLanesTrainsLikeOne) {
-  const Words gloo = {"LOCKSTEP_COLLECTIVES=gloo"};
-  expect_hosts_train_like_one({on_host("a", gloo), on_host("a", gloo), on_host("b", gloo), on_host("b", gloo)});
+TEST(Hosts, TcpBetweenAllLanesTrainsLikeOne) {
+  const Words tcp = {"LOCKSTEP_COLLECTIVES=tcp"};
+  expect_hosts_train_like_one({on_host("a", tcp), on_host("a", tcp), on_host("b", tcp), on_host("b", tcp)});
 }
 
 #endif
@@ -50,7 +50,7 @@ void expect_all_refuse(const std::vector<Words>& before, const std::string& mess
 TEST(Hosts, ShareNoMemory) {
   const Words shared = {"LOCKSTEP_COLLECTIVES=shared"};
   expect_all_refuse({on_host("a", shared), on_host("b", shared)},
-                    "initialize: collectives through shared memory need all processes on one host; use auto, gloo or "
+                    "initialize: collectives through shared memory need all processes on one host; use auto, tcp or "
                     "mpi");
 }
 
@@ -64,7 +64,7 @@ TEST(Processes, UseMpiOnlyWhereItStartedThem) {
   const Words mpi = {"LOCKSTEP_COLLECTIVES=mpi"};
   expect_all_refuse({with(mpi), with(mpi)},
                     "initialize: collectives over MPI need processes that MPI has started; start them with mpirun or "
-                    "srun --mpi=pmix, or use auto, shared or gloo");
+                    "srun --mpi=pmix, or use auto, shared or tcp");
 }
 
 TEST(Processes, AreToldOfAnInterfaceThatIsNotThere) {
@@ -75,7 +75,7 @@ TEST(Processes, AreToldOfAnInterfaceThatIsNotThere) {
 
 #endif
 
-#if defined(LOCKSTEP_WITH_GRPC) && defined(LOCKSTEP_WITH_GLOO)
+#if defined(LOCKSTEP_WITH_GRPC)
 
 class CableJob : public Cable {
  protected:
@@ -89,9 +89,9 @@ class CableJob : public Cable {
   }
 };
 
-TEST_F(CableJob, MemoryOnHostsAndGlooBetweenThem) { expect_trains_like_one({}); }
+TEST_F(CableJob, MemoryOnHostsAndTcpBetweenThem) { expect_trains_like_one({}); }
 
-TEST_F(CableJob, GlooBetweenAll) { expect_trains_like_one({"LOCKSTEP_COLLECTIVES=gloo"}); }
+TEST_F(CableJob, TcpBetweenAll) { expect_trains_like_one({"LOCKSTEP_COLLECTIVES=tcp"}); }
 
 TEST_F(CableJob, TheInterfaceIsTheOneAskedFor) { expect_trains_like_one({"LOCKSTEP_INTERFACE=cab*"}); }
 

@@ -82,7 +82,7 @@ TEST_F(Mpirun, VariablesOfAnMpirunThatIsNotOursAreAnError) {
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.err.find("initialize: this is process 0 of 2, but rank 0 of 1 for MPI; start the program with the "
                             "mpirun of the MPI that it is linked with (under Slurm, srun --mpi=pmix), or use another "
-                            "way: LOCKSTEP_COORDINATOR and gloo"),
+                            "way: LOCKSTEP_COORDINATOR and tcp"),
             std::string::npos)
       << result.err;
 }
@@ -96,7 +96,7 @@ TEST(Mpirun, WithoutMpiItsJobsAreRefused) {
           .wait();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.err.find("initialize: MPI is wanted, and not built in; install libopenmpi-dev and openmpi-bin and "
-                            "build again, or set LOCKSTEP_COORDINATOR to host:port of process 0 and use gloo"),
+                            "build again, or set LOCKSTEP_COORDINATOR to host:port of process 0 and use tcp"),
             std::string::npos)
       << result.err;
 }

@@ -78,11 +78,9 @@ TEST(ProcessLosses, LanesThatDoNotDivideTheDevices) {
   }
 }
 
-#ifdef LOCKSTEP_WITH_GLOO
-TEST(ProcessLosses, OverGloo) {
-  expect_near(losses({"-n", "3", "--collectives", "gloo"}, kMlp + Words{"--zero", "3"}), alone(kMlp));
+TEST(ProcessLosses, OverTcp) {
+  expect_near(losses({"-n", "3", "--collectives", "tcp"}, kMlp + Words{"--zero", "3"}), alone(kMlp));
 }
-#endif
 
 // Rows that each process says it has read in one epoch.
 std::vector<int> rows_read(const Words& launch_flags, const Words& train_flags) {

@@ -52,7 +52,7 @@ TEST_F(OnSlurm, TheFourLayoutsOfTheGuideFindEachOther) {
 
 TEST_F(OnSlurm, PartitionsWithoutGpusUseVirtualDevices) {
   const std::string id =
-      submit("cpu", {"--shape", "G4N2p2", "--cpu", "--env", "LOCKSTEP_COLLECTIVES=gloo"}, {"allreduce"});
+      submit("cpu", {"--shape", "G4N2p2", "--cpu", "--env", "LOCKSTEP_COLLECTIVES=tcp"}, {"allreduce"});
   EXPECT_EQ(end_of(id), "COMPLETED");
   EXPECT_EQ(lines_with(printed("cpu"), kSum), (std::vector<std::string>{"Process 0 has y=[4.]", "Process 1 has y=[4.]",
                                                                         "Total devices: 4  |  Devices per task: 2",

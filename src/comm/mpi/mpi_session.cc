@@ -49,7 +49,7 @@ void MpiSession::initialize() {
     if (provided < MPI_THREAD_SERIALIZED)
       throw_error(
           "mpi: the program has initialized it for calls from one thread only; call MPI_Init_thread with "
-          "MPI_THREAD_MULTIPLE or MPI_THREAD_SERIALIZED, leave it to lockstep, or use gloo");
+          "MPI_THREAD_MULTIPLE or MPI_THREAD_SERIALIZED, leave it to lockstep, or use tcp");
   } else {
     const int wanted = wanted_threads();
     funnel_ = std::make_unique<MpiFunnel>();

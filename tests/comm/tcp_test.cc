@@ -1,6 +1,4 @@
-#ifdef LOCKSTEP_WITH_GLOO
-
-#include "comm/gloo/gloo.h"
+#include "comm/tcp/tcp.h"
 
 #include <gtest/gtest.h>
 
@@ -17,18 +15,6 @@
 #include "comm/processes.h"
 #include "lockstep/error.h"
 
-// Gloo forgets the list of addresses in which it has not found the one that was asked for.
-extern "C" const char* __lsan_default_suppressions();
-extern "C" const char* __lsan_default_suppressions() { return "leak:gloo::transport::tcp::CreateDeviceAttr\n"; }
-
-// How it keeps a buffer that is destroyed from the thread that tells it of a lost connection is out of sight in a
-// library that is not built for the sanitizer.
-extern "C" const char* __tsan_default_suppressions();
-extern "C" const char* __tsan_default_suppressions() {
-  return "race:gloo::transport::tcp::UnboundBuffer::~UnboundBuffer\n"
-         "race:std::default_delete<gloo::transport::UnboundBuffer>::operator()\n";
-}
-
 namespace lockstep {
 namespace {
 
@@ -37,7 +23,7 @@ using std::chrono::milliseconds;
 
 std::unique_ptr<Comm> join(FileStore& store, int rank, int n, std::chrono::nanoseconds timeout = Comm::kDefaultTimeout,
                            const std::string& name = "world") {
-  return gloo_comm({.store = store, .rank = rank, .size = n, .address = "127.0.0.1", .timeout = timeout, .name = name});
+  return tcp_comm({.store = store, .rank = rank, .size = n, .address = "127.0.0.1", .timeout = timeout, .name = name});
 }
 
 // Every rank on a thread of its own. Comms live until all have returned.
@@ -75,17 +61,17 @@ FileStore& shared_store() {
 }
 
 std::unique_ptr<Comm> join_by_key(int rank, int n, const std::string& key) {
-  return gloo_comm({.store = shared_store(), .prefix = key, .rank = rank, .size = n, .address = "127.0.0.1"});
+  return tcp_comm({.store = shared_store(), .prefix = key, .rank = rank, .size = n, .address = "127.0.0.1"});
 }
 
-INSTANTIATE_TEST_SUITE_P(Gloo, CommConformance, testing::ValuesIn(cases({"gloo", on_threads}, {1, 2, 4, 7})),
+INSTANTIATE_TEST_SUITE_P(Tcp, CommConformance, testing::ValuesIn(cases({"tcp", on_threads}, {1, 2, 4, 7})),
                          conformance::name_of);
 // What differs between processes is how they are connected.
-INSTANTIATE_TEST_SUITE_P(GlooProcesses, CommConformance,
-                         testing::ValuesIn((shared_store(), cases(conformance::processes("gloo", join_by_key), {3}))),
+INSTANTIATE_TEST_SUITE_P(TcpProcesses, CommConformance,
+                         testing::ValuesIn((shared_store(), cases(conformance::processes("tcp", join_by_key), {3}))),
                          conformance::name_of);
 
-TEST(GlooComm, SumsHaveTheBitsOfOneProcess) {
+TEST(TcpComm, SumsHaveTheBitsOfOneProcess) {
   const std::vector<float> terms{0x1p24f, 1, 2, 1, 5, -0x1p24f, 3};
   const float expected = std::accumulate(terms.begin(), terms.end(), 0.0f);
   on_threads(7, [&](Comm& comm) {
@@ -101,7 +87,7 @@ TEST(GlooComm, SumsHaveTheBitsOfOneProcess) {
   });
 }
 
-TEST(GlooComm, TimeoutNamesThoseWhoHaveNotComeAndOnlyThem) {
+TEST(TcpComm, TimeoutNamesThoseWhoHaveNotComeAndOnlyThem) {
   std::latch started(1);
   on_threads(4, [&](Comm& comm) {
     int32_t value = 0;
@@ -122,7 +108,7 @@ TEST(GlooComm, TimeoutNamesThoseWhoHaveNotComeAndOnlyThem) {
   });
 }
 
-TEST(GlooComm, ARankThatLeavesIsNotWaitedFor) {
+TEST(TcpComm, ARankThatLeavesIsNotWaitedFor) {
   FileStore store;
   std::thread other([&] { join(store, 1, 2); });
   const std::unique_ptr<Comm> comm = join(store, 0, 2);
@@ -131,7 +117,7 @@ TEST(GlooComm, ARankThatLeavesIsNotWaitedFor) {
                 "barrier 1 on \"world\": rank 0 of 2 stops; first cause: rank 0 lost its connection to rank 1: ");
 }
 
-TEST(GlooComm, WorkLeftAloneFailsTheGroup) {
+TEST(TcpComm, WorkLeftAloneFailsTheGroup) {
   on_threads(2, [](Comm& comm) {
     if (comm.rank() == 1) return;
     comm.set_timeout(milliseconds(50));
@@ -151,7 +137,7 @@ std::string last_words(Comm& comm) {
   }
 }
 
-TEST(GlooComm, AKilledPeerIsNamedAtOnce) {
+TEST(TcpComm, AKilledPeerIsNamedAtOnce) {
   FileStore store;
   conformance::Processes processes(3, [&](int rank) {
     const std::unique_ptr<Comm> comm = join(store, rank, 3, std::chrono::seconds(100));
@@ -164,7 +150,7 @@ TEST(GlooComm, AKilledPeerIsNamedAtOnce) {
   processes.wait(std::chrono::seconds(60));
 }
 
-TEST(GlooComm, AStoppedPeerIsNamedWhenTheTimeIsOver) {
+TEST(TcpComm, AStoppedPeerIsNamedWhenTheTimeIsOver) {
   FileStore store;
   conformance::Processes processes(3, [&](int rank) {
     const std::unique_ptr<Comm> comm = join(store, rank, 3);
@@ -176,12 +162,12 @@ TEST(GlooComm, AStoppedPeerIsNamedWhenTheTimeIsOver) {
   });
   store.get("ready", std::chrono::seconds(60));
   processes.signal(2, SIGSTOP);
-  store.get("gloo/abort", std::chrono::seconds(60));
+  store.get("tcp/abort", std::chrono::seconds(60));
   processes.signal(2, SIGKILL);
   processes.wait(std::chrono::seconds(60));
 }
 
-TEST(GlooComm, ConnectingNamesTheOneWhoIsNotThere) {
+TEST(TcpComm, ConnectingNamesTheOneWhoIsNotThere) {
   FileStore store;
   EXPECT_THROWS(
       join(store, 0, 2, milliseconds(50)), CommTimeout,
@@ -189,21 +175,20 @@ TEST(GlooComm, ConnectingNamesTheOneWhoIsNotThere) {
       "address can be reached from here");
 }
 
-TEST(GlooComm, WhatDoesNotExistIsRefused) {
+TEST(TcpComm, WhatDoesNotExistIsRefused) {
   FileStore store;
-  EXPECT_THROWS(join(store, 2, 2), Error, "gloo: rank 2 of 2 was asked for; ranks are 0 to 1");
-  EXPECT_THROWS(gloo_comm({.store = store, .interface = "nothing0"}), Error,
-                "gloo: this machine has no interface \"nothing0\" with an address; see `ip address`");
-  EXPECT_THROWS(gloo_comm({.store = store, .address = "192.0.2.1"}), Error,
-                "gloo: \"192.0.2.1\" is no address of this machine; give one that others can reach, or an interface");
+  EXPECT_THROWS(join(store, 2, 2), Error, "tcp: rank 2 of 2 was asked for; ranks are 0 to 1");
+  EXPECT_THROWS(tcp_comm({.store = store, .interface = "nothing0"}), Error,
+                "tcp: this machine has no interface \"nothing0\" with an address; see `ip address`");
+  EXPECT_THROWS(
+      tcp_comm({.store = store, .address = "192.0.2.1"}), Error,
+      "tcp: \"192.0.2.1\" is not an address of this machine; give one that the others can reach, or an interface");
 }
 
-TEST(GlooComm, AnInterfaceIsAnAddressToo) {
+TEST(TcpComm, AnInterfaceIsAnAddressToo) {
   FileStore store;
-  gloo_comm({.store = store, .interface = "lo"})->barrier();
+  tcp_comm({.store = store, .interface = "lo"})->barrier();
 }
 
 }  // namespace
 }  // namespace lockstep
-
-#endif

@@ -1,36 +1,24 @@
-#include "comm/gloo/gloo.h"
+#include "comm/tcp/tcp.h"
 
-#include <csignal>
-#include <limits>
+#include <algorithm>
 
 #include "base/check.h"
-#include "comm/gloo/gloo_links.h"
 #include "comm/linked.h"
+#include "comm/tcp/local_address.h"
+#include "comm/tcp/tcp_links.h"
 
 namespace lockstep {
 
-namespace {
-
-void ignore_broken_pipes() {
-  struct sigaction current = {};
-  if (sigaction(SIGPIPE, nullptr, &current) == 0 && (current.sa_flags & SA_SIGINFO) == 0 &&
-      current.sa_handler == SIG_DFL)
-    std::signal(SIGPIPE, SIG_IGN);
-}
-
-}  // namespace
-
-std::unique_ptr<Comm> gloo_comm(const GlooOptions& options) {
+std::unique_ptr<Comm> tcp_comm(const TcpOptions& options) {
   const int rank = options.rank, size = options.size;
   if (rank < 0 || rank >= size)
-    throw_error("gloo: rank {} of {} was asked for; ranks are 0 to {}", rank, size, size - 1);
-  ignore_broken_pipes();
+    throw_error("tcp: rank {} of {} was asked for; ranks are 0 to {}", rank, size, size - 1);
   const auto deadline = std::chrono::steady_clock::now() +
                         std::min<std::chrono::nanoseconds>(options.timeout, std::chrono::hours(24 * 365));
   std::unique_ptr<Links> links;
   try {
-    links = std::make_unique<GlooLinks>(gloo_device(options.address, options.interface), options.store, rank, size,
-                                        options.prefix, deadline);
+    links = std::make_unique<TcpLinks>(detail::local_address(options.address, options.interface), options.store, rank,
+                                       size, options.prefix, deadline);
   } catch (const LinkTimeout& late) {
     throw CommTimeout(
         fmt::format("connecting \"{}\": rank {} of {} waited {:.3g} s for rank {}; see there whether it runs, and "

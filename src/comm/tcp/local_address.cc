@@ -1,0 +1,70 @@
+#include "comm/tcp/local_address.h"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include <array>
+#include <climits>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include "base/check.h"
+#include "comm/tcp/socket.h"
+
+namespace lockstep::detail {
+
+namespace {
+
+LocalAddress copy_of(const sockaddr* address, socklen_t length) {
+  LocalAddress out;
+  std::memcpy(&out.address, address, length);
+  out.length = length;
+  return out;
+}
+
+std::optional<LocalAddress> of_interface(const std::string& name) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return std::nullopt;
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, freeifaddrs);
+  for (const ifaddrs* one = list; one; one = one->ifa_next) {
+    if (!one->ifa_addr || name != one->ifa_name) continue;
+    if (one->ifa_addr->sa_family == AF_INET) return copy_of(one->ifa_addr, sizeof(sockaddr_in));
+    if (one->ifa_addr->sa_family == AF_INET6) return copy_of(one->ifa_addr, sizeof(sockaddr_in6));
+  }
+  return std::nullopt;
+}
+
+// The first address of that name that can be listened at.
+std::optional<LocalAddress> of_name(const std::string& name) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  if (getaddrinfo(name.c_str(), nullptr, &hints, &list) != 0) return std::nullopt;
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, freeaddrinfo);
+  for (const addrinfo* one = list; one; one = one->ai_next) {
+    const Socket socket(::socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (socket.is_open() && ::bind(socket.fd(), one->ai_addr, one->ai_addrlen) == 0)
+      return copy_of(one->ai_addr, one->ai_addrlen);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+LocalAddress local_address(const std::string& address, const std::string& interface) {
+  if (!interface.empty()) {
+    if (const auto found = of_interface(interface)) return *found;
+    throw_error("tcp: this machine has no interface \"{}\" with an address; see `ip address`", interface);
+  }
+  std::array<char, HOST_NAME_MAX + 1> own_name = {};
+  gethostname(own_name.data(), HOST_NAME_MAX);
+  if (const auto found = of_name(address.empty() ? own_name.data() : address)) return *found;
+  throw_error("tcp: \"{}\" is not an address of this machine; give one that the others can reach, or an interface",
+              address.empty() ? own_name.data() : address);
+}
+
+}  // namespace lockstep::detail

@@ -1,0 +1,288 @@
+#include "comm/tcp/tcp_links.h"
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/eventfd.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "comm/tcp/connect.h"
+#include "lockstep/error.h"
+
+namespace lockstep {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+constexpr int kWays = 2;
+constexpr size_t kAhead = size_t{16} << 10;
+constexpr nanoseconds kLongestPoll = std::chrono::minutes(1);
+constexpr const char* kClosedByPeer = "it closed the connection";
+
+bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
+
+}  // namespace
+
+TcpLinks::TcpLinks(const detail::LocalAddress& here, KeyStore& store, int rank, int size, const std::string& prefix,
+                   Time deadline)
+    : here_(here),
+      store_(store),
+      rank_(rank),
+      size_(size),
+      streams_(static_cast<size_t>(kWays * size)),
+      wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  if (!wake_.is_open()) throw CommError(fmt::format("eventfd: {}", std::strerror(errno)));
+  detail::RankSockets sockets = detail::connect_ranks({.store = store,
+                                                       .prefix = prefix,
+                                                       .rank = rank,
+                                                       .size = size,
+                                                       .channels = kWays,
+                                                       .address = here.address,
+                                                       .address_length = here.length,
+                                                       .deadline = deadline});
+  one_host_ = sockets.one_host;
+  for (const Way way : {Way::meeting, Way::data})
+    for (int peer = 0; peer < size; ++peer) {
+      Stream& one = stream(way, peer);
+      one.peer = peer;
+      if (peer == rank) continue;
+      one.socket = std::move(sockets.channels[static_cast<size_t>(way)][static_cast<size_t>(peer)]);
+      const int yes = 1;
+      ::setsockopt(one.socket.fd(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+      one.ahead = std::make_unique<std::byte[]>(kAhead);
+    }
+}
+
+// A socket that is closed with unread bytes resets the connection, and what the peer has not received yet is lost. So
+// what has come is read first.
+TcpLinks::~TcpLinks() {
+  close();
+  std::vector<std::byte> unread(size_t{64} << 10);
+  constexpr int kMostReads = 64;
+  for (const Stream& one : streams_)
+    for (int i = 0; i < kMostReads && one.socket.is_open(); ++i)
+      if (::recv(one.socket.fd(), unread.data(), unread.size(), MSG_DONTWAIT) <= 0) break;
+}
+
+TcpLinks::Stream& TcpLinks::stream(Way way, int peer) {
+  return streams_[static_cast<size_t>(way) * static_cast<size_t>(size_) + static_cast<size_t>(peer)];
+}
+
+std::unique_ptr<Links> TcpLinks::split(const std::vector<int>& ranks, int rank, const std::string& prefix,
+                                       Time deadline) {
+  return std::make_unique<TcpLinks>(here_, store_, rank, static_cast<int>(ranks.size()), prefix, deadline);
+}
+
+int TcpLinks::begin(Stream& stream, bool sends) {
+  if (closed_.load()) throw LinkBroken{-1, "closed"};
+  if (free_ < 0) {
+    free_ = static_cast<int>(messages_.size());
+    messages_.emplace_back();
+  }
+  const int number = free_;
+  free_ = message(number).next;
+  Message& one = message(number);
+  one = {};
+  one.stream = static_cast<int>(&stream - streams_.data());
+  one.sends = sends;
+  Queue& queue = sends ? stream.sends : stream.receives;
+  (queue.first < 0 ? queue.first : message(queue.last).next) = number;
+  queue.last = number;
+  return number;
+}
+
+// The first message of the queue is complete.
+void TcpLinks::finish(Queue& queue) {
+  Message& one = message(queue.first);
+  one.complete = true;
+  queue.first = std::exchange(one.next, -1);
+}
+
+int TcpLinks::send(Way way, int to, const void* data, size_t bytes, uint64_t stamp) {
+  Stream& there = stream(way, to);
+  const int number = begin(there, true);
+  Message& one = message(number);
+  one.header = {bytes, stamp};
+  one.data = static_cast<std::byte*>(const_cast<void*>(data));  // only read
+  if (there.sends.first == number) write(there);
+  return number;
+}
+
+int TcpLinks::receive(Way way, int from, void* data, size_t bytes) {
+  const int number = begin(stream(way, from), false);
+  Message& one = message(number);
+  one.data = static_cast<std::byte*>(data);
+  one.room = bytes;
+  return number;
+}
+
+// Writes what the connection takes.
+void TcpLinks::write(Stream& stream) {
+  while (stream.sends.first >= 0 && stream.write_error.empty()) {
+    Message& one = message(stream.sends.first);
+    const size_t all = sizeof one.header + one.header.bytes;
+    std::array<iovec, 2> parts;
+    size_t count = 0;
+    if (one.done < sizeof one.header)
+      parts[count++] = {reinterpret_cast<std::byte*>(&one.header) + one.done, sizeof one.header - one.done};
+    const size_t sent = one.done - std::min(one.done, sizeof one.header);
+    if (sent < one.header.bytes) parts[count++] = {one.data + sent, one.header.bytes - sent};
+    msghdr text = {};
+    text.msg_iov = parts.data();
+    text.msg_iovlen = count;
+    const ssize_t written = ::sendmsg(stream.socket.fd(), &text, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && would_block(errno)) return;
+    if (written < 0) {
+      stream.write_error = errno == EPIPE ? kClosedByPeer : std::strerror(errno);
+      return;
+    }
+    one.done += static_cast<size_t>(written);
+    if (one.done == all) finish(stream.sends);
+  }
+}
+
+// False when nothing more has come; read_error says why where nothing more will.
+bool TcpLinks::receive_into(Stream& stream, std::byte* data, size_t room, size_t& count) {
+  while (true) {
+    const ssize_t got = ::recv(stream.socket.fd(), data, room, MSG_DONTWAIT);
+    if (got > 0) {
+      count += static_cast<size_t>(got);
+      return true;
+    }
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && would_block(errno)) return false;
+    stream.read_error = got == 0 ? kClosedByPeer : std::strerror(errno);
+    return false;
+  }
+}
+
+bool TcpLinks::read_ahead(Stream& stream) {
+  if (stream.ahead_begin == stream.ahead_end) stream.ahead_begin = stream.ahead_end = 0;
+  if (stream.ahead_begin > 0) {
+    std::memmove(stream.ahead.get(), stream.ahead.get() + stream.ahead_begin, stream.ahead_end - stream.ahead_begin);
+    stream.ahead_end -= std::exchange(stream.ahead_begin, 0);
+  }
+  return receive_into(stream, stream.ahead.get() + stream.ahead_end, kAhead - stream.ahead_end, stream.ahead_end);
+}
+
+bool TcpLinks::read_header(Stream& stream, Message& one) {
+  while (stream.ahead_end - stream.ahead_begin < sizeof one.header)
+    if (!read_ahead(stream)) return false;
+  std::memcpy(&one.header, stream.ahead.get() + stream.ahead_begin, sizeof one.header);
+  stream.ahead_begin += sizeof one.header;
+  one.done = sizeof one.header;
+  if (one.header.bytes <= one.room) return true;
+  stream.read_error = fmt::format("it sent {} bytes where {} were expected", one.header.bytes, one.room);
+  return false;
+}
+
+bool TcpLinks::read_bytes(Stream& stream, Message& one) {
+  const size_t all = sizeof one.header + one.header.bytes;
+  while (one.done < all) {
+    const size_t left = all - one.done, there = std::min(left, stream.ahead_end - stream.ahead_begin);
+    std::byte* const to = one.data + (one.done - sizeof one.header);
+    if (there > 0) {
+      std::memcpy(to, stream.ahead.get() + stream.ahead_begin, there);
+      stream.ahead_begin += there;
+      one.done += there;
+    } else if (left >= kAhead) {
+      if (!receive_into(stream, to, left, one.done)) return false;
+    } else if (!read_ahead(stream)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Reads what has come for the messages that are expected, and no further than kAhead beyond them.
+void TcpLinks::read(Stream& stream) {
+  while (stream.receives.first >= 0 && stream.read_error.empty()) {
+    Message& one = message(stream.receives.first);
+    if (one.done == 0 && !read_header(stream, one)) return;
+    if (!read_bytes(stream, one)) return;
+    finish(stream.receives);
+  }
+}
+
+void TcpLinks::throw_if_broken(const Message& one) {
+  if (closed_.load()) throw LinkBroken{-1, "closed"};
+  const Stream& there = streams_[static_cast<size_t>(one.stream)];
+  const std::string& error = one.sends ? there.write_error : there.read_error;
+  if (!error.empty()) throw LinkBroken{there.peer, error};
+}
+
+void TcpLinks::poll_once(int peer, Time deadline) {
+  polled_.clear();
+  polled_streams_.clear();
+  for (Stream& one : streams_) {
+    const bool reads = one.receives.first >= 0 && one.read_error.empty();
+    const bool writes = one.sends.first >= 0 && one.write_error.empty();
+    if (!reads && !writes) continue;
+    const int events = (reads ? POLLIN : 0) | (writes ? POLLOUT | POLLRDHUP : 0);
+    polled_.push_back({.fd = one.socket.fd(), .events = static_cast<short>(events), .revents = 0});
+    polled_streams_.push_back(&one);
+  }
+  polled_.push_back({.fd = wake_.fd(), .events = POLLIN, .revents = 0});
+  const nanoseconds left = deadline - std::min(deadline, Clock::now());
+  if (left <= nanoseconds::zero()) throw LinkTimeout{peer};
+  const auto time = std::chrono::ceil<milliseconds>(std::min(left, kLongestPoll));
+  if (::poll(polled_.data(), polled_.size(), static_cast<int>(time.count())) <= 0) return;
+  for (size_t i = 0; i < polled_streams_.size(); ++i) {
+    Stream& one = *polled_streams_[i];
+    const int ready = polled_[i].revents;
+    if (ready == 0) continue;
+    read(one);
+    write(one);
+    // A peer that has closed its end receives nothing more, though the connection may still take some bytes.
+    if ((ready & (POLLRDHUP | POLLHUP | POLLERR)) != 0 && one.sends.first >= 0 && one.write_error.empty())
+      one.write_error = kClosedByPeer;
+  }
+}
+
+Links::Arrival TcpLinks::wait(int number, Time deadline) {
+  Stream& there = streams_[static_cast<size_t>(message(number).stream)];
+  if (!message(number).complete) message(number).sends ? write(there) : read(there);
+  while (!message(number).complete) {
+    throw_if_broken(message(number));
+    poll_once(there.peer, deadline);
+  }
+  Message& one = message(number);
+  one.next = free_;
+  free_ = number;
+  return {one.header.bytes, one.header.stamp};
+}
+
+std::vector<LinkBroken> TcpLinks::broken() {
+  if (closed_.load()) return {{-1, "closed"}};
+  std::vector<LinkBroken> found;
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    // One that has gone has closed all its connections.
+    std::byte next{};
+    const ssize_t count = ::recv(stream(Way::meeting, peer).socket.fd(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (count == 0) found.push_back({peer, kClosedByPeer});
+    if (count < 0 && errno != EINTR && !would_block(errno)) found.push_back({peer, std::strerror(errno)});
+  }
+  return found;
+}
+
+// The other ranks receive what was sent before, and then the end of the connection.
+void TcpLinks::close() noexcept {
+  if (closed_.exchange(true)) return;
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t count = ::write(wake_.fd(), &one, sizeof one);
+  for (const Stream& each : streams_)
+    if (each.socket.is_open()) ::shutdown(each.socket.fd(), SHUT_WR);
+}
+
+}  // namespace lockstep

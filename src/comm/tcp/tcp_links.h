@@ -1,0 +1,96 @@
+// TcpLinks: messages over TCP, one connection to each rank for each way. The thread that waits reads and writes all of
+// them; there is no thread besides. Thread safety: as Links.
+//
+// A message is a header and its bytes. Memory of a message is touched only inside send() and wait().
+#pragma once
+
+#include <poll.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/key_store.h"
+#include "comm/links.h"
+#include "comm/tcp/local_address.h"
+#include "comm/tcp/socket.h"
+
+namespace lockstep {
+
+class TcpLinks final : public Links {
+ public:
+  // Connects to all other ranks, whose addresses are in the store. Throws LinkTimeout, LinkBroken, CommError.
+  TcpLinks(const detail::LocalAddress& here, KeyStore& store, int rank, int size, const std::string& prefix,
+           Time deadline);
+  ~TcpLinks() override;
+
+  int send(Way way, int to, const void* data, size_t bytes, uint64_t stamp) override;
+  int receive(Way way, int from, void* data, size_t bytes) override;
+  Arrival wait(int message, Time deadline) override;
+  std::vector<LinkBroken> broken() override;
+  void close() noexcept override;
+  std::unique_ptr<Links> split(const std::vector<int>& ranks, int rank, const std::string& prefix,
+                               Time deadline) override;
+  uint64_t stamps() const override { return uint64_t{1} << 63; }
+  bool take_turns() const override { return one_host_; }
+
+ private:
+  struct Header {
+    uint64_t bytes = 0, stamp = 0;
+  };
+  struct Message {
+    Header header;
+    std::byte* data = nullptr;
+    size_t room = 0;  // of one to be received
+    size_t done = 0;  // bytes that were written or read, with the header
+    int stream = -1;
+    int next = -1;  // in the queue of its stream, or among the free ones
+    bool sends = false, complete = false;
+  };
+  // Messages in one direction, in order.
+  struct Queue {
+    int first = -1, last = -1;
+  };
+  struct Stream {
+    detail::Socket socket;
+    int peer = -1;
+    Queue sends, receives;
+    std::string read_error, write_error;
+    // What was read ahead, so that small messages take one call.
+    std::unique_ptr<std::byte[]> ahead;
+    size_t ahead_begin = 0, ahead_end = 0;
+  };
+
+  Message& message(int number) { return messages_[static_cast<size_t>(number)]; }
+  Stream& stream(Way way, int peer);
+  int begin(Stream& stream, bool sends);
+  void finish(Queue& queue);
+  void write(Stream& stream);
+  void read(Stream& stream);
+  bool read_header(Stream& stream, Message& one);
+  bool read_bytes(Stream& stream, Message& one);
+  bool read_ahead(Stream& stream);
+  bool receive_into(Stream& stream, std::byte* data, size_t room, size_t& count);
+  void throw_if_broken(const Message& one);
+  // Waits until a stream with unfinished messages is ready, and serves those that are.
+  void poll_once(int peer, Time deadline);
+
+  const detail::LocalAddress here_;
+  KeyStore& store_;
+  const int rank_;
+  const int size_;
+  bool one_host_ = true;  // where all ranks are
+  std::vector<Stream> streams_;
+  std::vector<Message> messages_;
+  int free_ = -1;
+  std::vector<pollfd> polled_;
+  std::vector<Stream*> polled_streams_;
+
+  const detail::Socket wake_;  // an event that ends a wait
+  std::atomic<bool> closed_{false};
+};
+
+}  // namespace lockstep

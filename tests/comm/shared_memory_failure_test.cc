@@ -1,16 +1,20 @@
-// Processes that are killed and stopped, segments that are stale or foreign, and a /dev/shm without room.
-#include <fcntl.h>
+// Processes that are killed and stopped, keys that are in use, and memory that is not available.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstddef>
 #include <filesystem>
+#include <fstream>
 #include <new>
 #include <random>
+#include <set>
 
 #include "base/throws.h"
 #include "comm/shared/rendezvous.h"
@@ -51,7 +55,28 @@ class SharedNumber {
   std::atomic<int>* number_;
 };
 
-std::string path_of(const std::string& key) { return "/dev/shm" + detail::segment_name(key); }
+// Whether some process listens for the ranks of a group with this key.
+bool listens(const std::string& key) {
+  std::ifstream list("/proc/net/unix");
+  for (std::string line; std::getline(list, line);)
+    if (line.ends_with(" @" + detail::segment_name(key))) return true;
+  return false;
+}
+
+bool listens_soon(const std::string& key) {
+  const auto deadline = std::chrono::steady_clock::now() + seconds(60);
+  while (!listens(key) && std::chrono::steady_clock::now() < deadline) usleep(1000);
+  return listens(key);
+}
+
+// What all processes of this user have in /dev/shm.
+std::set<std::string> files_in_shared_memory() {
+  std::set<std::string> names;
+  std::error_code error;
+  for (const auto& each : std::filesystem::directory_iterator("/dev/shm", error))
+    if (each.path().filename().string().starts_with("lockstep")) names.insert(each.path());
+  return names;
+}
 
 // What the call throws, which must be an E.
 template <class E>
@@ -209,19 +234,49 @@ TEST(SharedMemoryFailure, OneKilledWhileOthersComeIsNamed) {
     children.signal(0, SIGKILL);
     children.wait();
   }
-  EXPECT_FALSE(std::filesystem::exists(path_of(key)));
+  EXPECT_FALSE(listens(key));
 }
 
-TEST(SharedMemoryFailure, AStaleSegmentIsReplaced) {
+// Kills all ranks at many moments of the rendezvous; the first round measures how long it takes.
+TEST(SharedMemoryFailure, NothingIsLeftWhenAllRanksAreKilledWhileTheyMeet) {
+  using Clock = std::chrono::steady_clock;
+  const std::set<std::string> before = files_in_shared_memory();
+  constexpr unsigned kSeed = 5;
+  std::mt19937 random(kSeed);
+  Clock::duration whole = seconds(1);
+  for (int round = 0; round < 40; ++round) {
+    const std::string key = unique_key();
+    SharedNumber started, joined;
+    Processes children(2, [&](int rank) {
+      started.add();
+      const std::unique_ptr<Comm> comm = join_shared(rank, 2, key);
+      joined.add();
+      pause();  // until it is killed
+    });
+    ASSERT_TRUE(started.reaches(1));
+    const auto begin = Clock::now();
+    if (round == 0) {
+      ASSERT_TRUE(joined.reaches(2));
+      whole = Clock::now() - begin;
+    } else {
+      const auto moment = begin + whole * (random() % 1000) / 1000;
+      while (Clock::now() < moment) continue;
+    }
+    for (const int rank : {0, 1}) children.signal(rank, SIGKILL);
+    children.wait();
+    EXPECT_FALSE(listens(key)) << "round " << round << ", seed " << kSeed;
+  }
+  EXPECT_EQ(files_in_shared_memory(), before);
+}
+
+TEST(SharedMemoryFailure, AKeyIsFreeAgainWhenItsMakerWasKilled) {
   const std::string key = unique_key();
   {
     Processes killed(1, [&](int) { (void)join_shared(0, 2, key); });
-    const auto deadline = std::chrono::steady_clock::now() + seconds(60);
-    while (!std::filesystem::exists(path_of(key)) && std::chrono::steady_clock::now() < deadline) usleep(1000);
+    ASSERT_TRUE(listens_soon(key));
     killed.signal(0, SIGKILL);
     killed.wait();
   }
-  ASSERT_TRUE(std::filesystem::exists(path_of(key)));
   // A rank that comes before rank 0 waits for the new one.
   std::unique_ptr<Comm> second;
   std::thread early([&] { second = join_shared(1, 2, key); });
@@ -230,40 +285,73 @@ TEST(SharedMemoryFailure, AStaleSegmentIsReplaced) {
   std::thread other([&] { second->barrier(); });
   first->barrier();
   other.join();
-  EXPECT_FALSE(std::filesystem::exists(path_of(key)));
+  EXPECT_FALSE(listens(key));
 }
 
-TEST(SharedMemoryFailure, OnlyTheUserMayOpenTheSegmentAndItsNameGoes) {
+TEST(SharedMemoryFailure, OnlyProcessesOfTheUserReceiveTheMemory) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const std::string key = unique_key();
   std::unique_ptr<Comm> first;
-  std::thread maker([&] {
-    const mode_t before = umask(0);
-    first = join_shared(0, 2, key);
-    umask(before);
-  });
-  struct stat info = {};
-  const auto deadline = std::chrono::steady_clock::now() + seconds(60);
-  while (stat(path_of(key).c_str(), &info) != 0 && std::chrono::steady_clock::now() < deadline) usleep(1000);
-  EXPECT_EQ(info.st_mode & 07777, 0600u);
-  EXPECT_EQ(info.st_uid, geteuid());
+  std::thread maker([&] { first = join_shared(0, 2, key); });
+  ASSERT_TRUE(listens_soon(key));
+  std::string own = detail::segment_name(key);
+  // The other user must know the name, which holds the number of the first one.
+  const pid_t child = fork();
+  if (child == 0) {
+    if (setresuid(65534, 65534, 65534) != 0) _exit(2);
+    const int stranger = socket(AF_UNIX, SOCK_STREAM, 0);
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    own.copy(address.sun_path + 1, sizeof address.sun_path - 1);
+    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + own.size());
+    if (connect(stranger, reinterpret_cast<const sockaddr*>(&address), size) != 0) _exit(3);
+    char byte = 0;
+    _exit(read(stranger, &byte, 1) == 0 ? 0 : 4);  // closed, without a byte
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << status;
+  EXPECT_EQ(WEXITSTATUS(status), 0);
   const std::unique_ptr<Comm> second = join_shared(1, 2, key);
-  EXPECT_FALSE(std::filesystem::exists(path_of(key)));
   maker.join();
+  EXPECT_FALSE(listens(key));
+}
+
+TEST(SharedMemoryFailure, ASocketOfAnotherUserIsRefused) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const std::string key = unique_key(), name = detail::segment_name(key);
+  SharedNumber ready;
+  const pid_t child = fork();
+  if (child == 0) {
+    if (setresuid(65534, 65534, 65534) != 0) _exit(2);
+    const int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
+    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    if (bind(listener, reinterpret_cast<const sockaddr*>(&address), size) != 0 || listen(listener, 4) != 0) _exit(3);
+    ready.add();
+    pause();
+  }
+  ASSERT_TRUE(ready.reaches(1));
+  EXPECT_THROWS(join_shared(1, 2, key), Error, "of user 65534 has the socket of \"world\", expected user 0");
+  EXPECT_THROWS(join_shared(0, 2, key), Error,
+                "process " + std::to_string(child) + " is already rank 0 of a group with this key");
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
 }
 
 TEST(SharedMemoryFailure, NoRoomIsSaidAndNothingIsLeft) {
   const std::string key = unique_key();
-  EXPECT_THROWS(join_shared(0, 2, key, int64_t{1} << 46), IoError,
-                "shared memory: \"world\" needs 1.34e+08 MiB in /dev/shm, where");
-  EXPECT_THROWS(join_shared(0, 2, key, int64_t{1} << 46), IoError, "docker run --shm-size");
-  EXPECT_FALSE(std::filesystem::exists(path_of(key)));
+  EXPECT_THROWS(join_shared(0, 2, key, int64_t{1} << 46), IoError, "shared memory: \"world\" needs 1.34e+08 MiB, and ");
+  EXPECT_THROWS(join_shared(0, 2, key, int64_t{1} << 46), IoError, "raise the limit of the container");
+  EXPECT_FALSE(listens(key));
   Processes limited(1, [&](int) {
     const rlimit limit{4096, 4096};
     EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
     EXPECT_THROWS(join_shared(0, 2, key), IoError, "files may have 0.00391 MiB (ulimit -f); raise that limit");
   });
   limited.wait();
-  EXPECT_FALSE(std::filesystem::exists(path_of(key)));
 }
 
 TEST(SharedMemoryFailure, NoRoomForAGroupStopsAllItsMembers) {
@@ -291,7 +379,7 @@ TEST(SharedMemoryFailure, MissingRanksAreNamedAndNothingIsLeft) {
                 "join 0 on \"world\": rank 0 of 3 waited 0.05 s for ranks 1, 2; see there");
   EXPECT_THROWS(shared_memory_comm({.key = key, .rank = 2, .size = 3, .timeout = milliseconds(50)}), CommTimeout,
                 "join 0 on \"world\": rank 2 of 3 waited 0.05 s for rank 0; see there");
-  EXPECT_FALSE(std::filesystem::exists(path_of(key)));
+  EXPECT_FALSE(listens(key));
 }
 
 TEST(SharedMemoryFailure, RanksThatDoNotFitTogetherAreRefused) {
@@ -306,8 +394,7 @@ TEST(SharedMemoryFailure, RanksThatDoNotFitTogetherAreRefused) {
   const std::string again = unique_key();
   std::unique_ptr<Comm> first, second;
   std::thread zero([&] { first = join_shared(0, 3, again); }), one([&] { second = join_shared(1, 3, again); });
-  const auto deadline = std::chrono::steady_clock::now() + seconds(60);
-  while (!std::filesystem::exists(path_of(again)) && std::chrono::steady_clock::now() < deadline) usleep(1000);
+  ASSERT_TRUE(listens_soon(again));
   EXPECT_THROWS(join_shared(0, 3, again), Error,
                 "is already rank 0 of a group with this key; give every run a key of its own");
   // Whichever of the two comes second is refused; the first holds the group up no more.
@@ -338,16 +425,6 @@ TEST(SharedMemoryFailure, ARankThatIsTakenIsRefused) {
   other.join();
   EXPECT_EQ(joined, 3);
   EXPECT_EQ(refused, 1);
-}
-
-TEST(SharedMemoryFailure, AForeignSegmentIsRefused) {
-  const std::string key = unique_key();
-  const int file = shm_open(detail::segment_name(key).c_str(), O_CREAT | O_RDWR, 0600);
-  ASSERT_GE(file, 0);
-  fchmod(file, 0666);
-  for (const int rank : {0, 1}) EXPECT_THROWS(join_shared(rank, 2, key), Error, "with mode 666, expected user");
-  close(file);
-  shm_unlink(detail::segment_name(key).c_str());
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ struct Geometry {
 // Written by the rank that made the segment, before `ready`.
 struct Control {
   static constexpr uint32_t kReady = 0x4c53484d;
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 2;
 
   std::atomic<uint32_t> ready;
   uint32_t version;
@@ -47,7 +47,7 @@ struct Control {
   ProcessId creator;
   char id[40];  // unlike that of any other group
 
-  std::atomic<uint32_t> open;      // all ranks have come, and the name is gone
+  std::atomic<uint32_t> open;      // all ranks have come, and the key is free again
   std::atomic<uint32_t> failure;   // 1 + the rank whose text is the first cause; 0: none
   std::atomic<uint64_t> cpus[16];  // those that some rank may run on
 };
@@ -72,7 +72,6 @@ struct alignas(128) Place {
   alignas(64) std::atomic<uint64_t> split_version;
   std::atomic<uint64_t> split_name;  // a hash
   std::atomic<int32_t> split_count;  // 0: none
-  char split_segment[64];            // what others remove when this rank is killed meanwhile
 };
 
 enum class Cause : uint32_t { aborted, mismatch };

@@ -60,7 +60,7 @@ class SharedGroup {
   void abandon(Pending* pending, Duration timeout) noexcept;
 
   void fail(Cause cause, const std::string& message) { board_->fail(cause, message); }
-  // The rank's process has ended: fails, and removes what it may have left behind.
+  // The process of that rank has ended: the group fails.
   void mourn(int rank);
   // Throws what this group or one above it failed with, if one has.
   void check_failure(std::string_view operation, uint64_t number) const;

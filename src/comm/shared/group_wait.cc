@@ -2,10 +2,8 @@
 // somebody it waits for wakes it, and looks now and then whether they are still there.
 #include <pthread.h>
 #include <signal.h>
-#include <sys/mman.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/check.h"
@@ -158,18 +156,7 @@ void SharedGroup::look_after_peers(const Pending& pending) {
 }
 
 void SharedGroup::mourn(int rank) {
-  const ProcessId gone = board_->place(rank).process;
-  fail(Cause::aborted, fmt::format("rank {} (process {}) is gone", label(rank), gone.pid));
-  const auto clean = [&](const Board& board) {
-    for (int other = 0; other < board.size(); ++other)
-      if (const Place& place = board.place(other); place.process == gone) {
-        // The one that wrote the name is gone: only what can be a segment of ours is removed.
-        const std::string name(place.split_segment, strnlen(place.split_segment, sizeof place.split_segment));
-        if (is_segment_name(name)) shm_unlink(name.c_str());
-      }
-  };
-  clean(*board_);
-  for (const auto& above : ancestry_.above) clean(*above);
+  fail(Cause::aborted, fmt::format("rank {} (process {}) is gone", label(rank), board_->place(rank).process.pid));
 }
 
 void SharedGroup::stop(const Pending& pending) {

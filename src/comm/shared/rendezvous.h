@@ -1,6 +1,5 @@
-// Where the ranks of a group on one host find their board: a segment of POSIX shared memory whose name is made from a
-// key they all know. Rank 0 makes it, readable by its user only; the name goes as soon as all have come, so that
-// nothing stays behind however they end. Safe from any thread.
+// Where the ranks of a group on one host find their board: a Segment, which rank 0 makes and the others receive from it
+// by a key that all of them know. Only processes of the same user receive it. Safe from any thread.
 #pragma once
 
 #include <chrono>
@@ -9,6 +8,7 @@
 #include <string>
 
 #include "comm/shared/board.h"
+#include "comm/shared/segment.h"
 
 namespace lockstep::detail {
 
@@ -20,6 +20,7 @@ struct Rendezvous {
   std::chrono::nanoseconds timeout = {};
   uint64_t came_from = 0;                      // what Place has under that name
   int64_t bytes_per_rank = 0;                  // of slots; 0: a moderate number
+  std::shared_ptr<Segment> segment = {};       // of rank 0: made before, by make_segment(); null: made by meet()
   std::function<std::string(int)> label = {};  // how messages call a rank
   // Called while waiting, with the board once it is found; throws where waiting has no point any more.
   std::function<void(const Board*)> check = [](const Board*) {};
@@ -29,9 +30,7 @@ struct Rendezvous {
 // Error when the key or a rank is in use, or ranks disagree on the size; IoError when there is no room.
 std::shared_ptr<Board> meet(const Rendezvous& rendezvous);
 
-// `/lockstep-USER-HASH`.
-std::string segment_name(const std::string& key);
-// Whether it is one of this user's.
-bool is_segment_name(const std::string& name);
+// What rank 0 of it needs. Throws as Segment does.
+std::shared_ptr<Segment> make_segment(const Rendezvous& rendezvous);
 
 }  // namespace lockstep::detail

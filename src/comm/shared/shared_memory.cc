@@ -1,7 +1,6 @@
 #include "comm/shared/shared_memory.h"
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <utility>
@@ -43,7 +42,7 @@ class SharedMemoryComm final : public Comm {
   void abandon(void* state) noexcept override { group_.abandon(static_cast<SharedGroup::Pending*>(state), timeout()); }
 
   std::unique_ptr<Comm> make_group(const std::vector<int>& ranks, const std::string& name) override;
-  uint64_t announce(const std::vector<int>& ranks, uint64_t name_hash, const std::string& segment);
+  uint64_t announce(const std::vector<int>& ranks, uint64_t name_hash);
   void check_others(const std::vector<int>& ranks, const std::string& name, uint64_t name_hash, const Board* made);
 
   std::map<std::pair<std::vector<int>, std::string>, int> splits_;  // how often
@@ -53,13 +52,12 @@ class SharedMemoryComm final : public Comm {
 };
 
 // Says on the board what this rank is splitting off; an empty list: nothing any more.
-uint64_t SharedMemoryComm::announce(const std::vector<int>& ranks, uint64_t name_hash, const std::string& segment) {
+uint64_t SharedMemoryComm::announce(const std::vector<int>& ranks, uint64_t name_hash) {
   Place& place = group_.board()->mine();
   std::atomic<int32_t>* list = group_.board()->split_list(rank());
   place.split_version.fetch_add(1);
   place.split_name.store(name_hash);
   place.split_count.store(static_cast<int32_t>(ranks.size()));
-  std::memcpy(place.split_segment, segment.c_str(), std::min(segment.size() + 1, sizeof place.split_segment));
   for (size_t i = 0; i < ranks.size(); ++i) list[i].store(ranks[i]);
   return place.split_version.fetch_add(1) + 1;
 }
@@ -116,7 +114,7 @@ std::unique_ptr<Comm> SharedMemoryComm::make_group(const std::vector<int>& ranks
   rendezvous.rank = static_cast<int>(std::ranges::find(ranks, rank()) - ranks.begin());
   rendezvous.size = static_cast<int>(ranks.size());
   rendezvous.timeout = timeout();
-  rendezvous.came_from = announce(ranks, name_hash, detail::segment_name(rendezvous.key));
+  rendezvous.came_from = announce(ranks, name_hash);
   rendezvous.label = [&](int member) {
     return fmt::format("{} ({} of \"{}\")", member, there.members[static_cast<size_t>(member)], there.origin);
   };
@@ -127,21 +125,23 @@ std::unique_ptr<Comm> SharedMemoryComm::make_group(const std::vector<int>& ranks
     made = detail::meet(rendezvous);
   } catch (const IoError& error) {
     abort(error.what());  // the others would wait for a segment that cannot be
-    announce({}, 0, "");
+    announce({}, 0);
     throw;
   } catch (...) {
-    announce({}, 0, "");
+    announce({}, 0);
     throw;
   }
   for (size_t i = 0; i < ranks.size(); ++i)
     met_[static_cast<size_t>(ranks[i])] = made->place(static_cast<int>(i)).came_from;
-  announce({}, 0, "");
+  announce({}, 0);
   return std::make_unique<SharedMemoryComm>(std::move(made), name, std::move(there), timeout());
 }
 
 }  // namespace
 
-std::unique_ptr<Comm> shared_memory_comm(const SharedMemoryOptions& options) {
+namespace {
+
+Rendezvous rendezvous_of(const SharedMemoryOptions& options) {
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size)
     throw_error("shared_memory_comm: rank {} of {} was asked for; ranks are 0 to size - 1", options.rank, options.size);
   if (options.key.empty())
@@ -156,8 +156,19 @@ std::unique_ptr<Comm> shared_memory_comm(const SharedMemoryOptions& options) {
   rendezvous.size = options.size;
   rendezvous.timeout = options.timeout;
   rendezvous.bytes_per_rank = options.bytes_per_rank;
+  rendezvous.segment = options.segment;
   rendezvous.label = [](int rank) { return fmt::format("{}", rank); };
-  return std::make_unique<SharedMemoryComm>(detail::meet(rendezvous), options.name, SharedGroup::Ancestry{},
+  return rendezvous;
+}
+
+}  // namespace
+
+std::shared_ptr<detail::Segment> reserve_shared_memory(const SharedMemoryOptions& options) {
+  return detail::make_segment(rendezvous_of(options));
+}
+
+std::unique_ptr<Comm> shared_memory_comm(const SharedMemoryOptions& options) {
+  return std::make_unique<SharedMemoryComm>(detail::meet(rendezvous_of(options)), options.name, SharedGroup::Ancestry{},
                                             options.timeout);
 }
 

@@ -9,10 +9,10 @@
 
 #include "base/file.h"
 #include "base/names.h"
+#include "cluster/address_auth.h"
 #include "cluster/gpus.h"
 #include "cluster/listen_addresses.h"
 #include "cluster/port_owner.h"
-#include "cluster/token.h"
 #include "lane/lanes.h"
 #include "lane/memory.h"
 #include "lockstep/error.h"
@@ -169,7 +169,7 @@ void look_at_parts(const distributed::Options& options, const Surroundings& here
          "make it larger: docker run --shm-size=1g, or in Kubernetes an emptyDir of medium Memory mounted there"});
   if (!over_mpi)
     attempt(out, [&] {
-      find_token(options.token, here.environment, [&](const std::string& line) { out.notes.push_back(line); });
+      find_admission(options.token, info, here.environment, [&](const std::string& line) { out.notes.push_back(line); });
     });
 }
 

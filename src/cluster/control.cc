@@ -143,6 +143,7 @@ Answer Control::ask(decltype(Request::what) what, const std::string& operation, 
       break;
     case Outcome::over:
     case Outcome::refused:
+    case Outcome::taken:
       throw Error(answer.text);
   }
   // A coordinator that ends tells why, but the answer to a heartbeat may be on its way still.

@@ -140,8 +140,9 @@ void Coordinator::handle(uint64_t call, const Request& request, const std::strin
       request.what);
 }
 
-// Why a registration cannot be accepted; empty when it can.
-std::string Coordinator::refusal(const Request& request, const request::Register& what) const {
+// Why a registration cannot be accepted, and the outcome to answer then; empty when it can.
+std::string Coordinator::refusal(const Request& request, const request::Register& what, Outcome& outcome) const {
+  outcome = Outcome::refused;
   if (what.protocol != kControlProtocol || what.version != options_.version)
     return fmt::format(
         "this is lockstep {} (protocol {}), the coordinator is lockstep {} (protocol {}); use the same "
@@ -157,14 +158,16 @@ std::string Coordinator::refusal(const Request& request, const request::Register
   const Process& process = at(request.process);
   if (!process.registered) return "";
   if (process.incarnation == request.incarnation) return "it has registered already";
+  outcome = Outcome::taken;
   return fmt::format("that id is taken by a living process (host {}, pid {}); give every process an id of its own",
                      process.peer.host, process.peer.pid);
 }
 
 void Coordinator::enroll(uint64_t call, const Request& request, const request::Register& what,
                          const std::string& address, Time now) {
-  if (const std::string why = refusal(request, what); !why.empty())
-    return answer(call, Outcome::refused,
+  Outcome outcome = Outcome::ok;
+  if (const std::string why = refusal(request, what, outcome); !why.empty())
+    return answer(call, outcome,
                   fmt::format("register: process {} (host {}, pid {}): {}", request.process, what.host, what.pid, why));
   Process& process = at(request.process);
   process.registered = true;

@@ -99,7 +99,7 @@ class Coordinator {
 
   void enroll(uint64_t call, const Request& request, const request::Register& what, const std::string& address,
               Time now);
-  std::string refusal(const Request& request, const request::Register& what) const;
+  std::string refusal(const Request& request, const request::Register& what, Outcome& outcome) const;
   std::string attendance() const;
   void start(Time now);
   void handle_heartbeat(uint64_t call, int process, const request::Heartbeat& what, Time now);

@@ -26,6 +26,11 @@ std::shared_ptr<CoordinatorHost> make_host(const JoinOptions& options) {
 
 #ifdef LOCKSTEP_WITH_GRPC
 
+std::shared_ptr<AddressAuth> address_auth(const JoinOptions& options) {
+  if (options.replica_names.empty()) return nullptr;
+  return std::make_shared<AddressAuth>(options.replica_names, system_resolver(), options.log);
+}
+
 // Process 0's own: it needs no network, and keeps the door open for the others.
 class ServingChannel : public ControlChannel {
  public:
@@ -34,6 +39,7 @@ class ServingChannel : public ControlChannel {
         inner_(in_process_channel(host_)),
         server_(host_, {.address = options.bind_address.value_or(options.coordinator),
                         .token = options.token,
+                        .addresses = address_auth(options),
                         .tls = options.tls,
                         .use_tls = options.use_tls,
                         .heartbeat_timeout = options.heartbeat_timeout,
@@ -65,6 +71,7 @@ std::unique_ptr<ControlChannel> network_channel_of(const JoinOptions& options) {
                           .tls = options.tls,
                           .use_tls = options.use_tls,
                           .heartbeat_timeout = options.heartbeat_timeout,
+                          .restarts_alone = options.restarts_alone,
                           .log = options.log});
 }
 

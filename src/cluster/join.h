@@ -21,12 +21,17 @@ struct JoinOptions {
   detail::Address coordinator = {};                  // where process 0 is found; of no account for one process
   std::optional<detail::Address> bind_address = {};  // where process 0 listens, when not there; port 0: any
   std::string token = {};                            // see find_token()
+  // Without a token: process r is accepted only from an address to which name r resolves; empty: from anywhere.
+  std::vector<std::string> replica_names = {};
   TlsFiles tls = {};
   bool use_tls = true;  // SecurityOptions::tls
   std::chrono::nanoseconds initialization_timeout = std::chrono::seconds(300);
   std::chrono::nanoseconds heartbeat_timeout = std::chrono::seconds(10);
   std::chrono::nanoseconds first_step_timeout = std::chrono::minutes(5);
   std::chrono::nanoseconds step_timeout = std::chrono::seconds(60);
+  // A controller restarts each process by itself. So a process may find the coordinator of the previous attempt, which
+  // has failed or is about to notice that a process died; it then waits for the next coordinator.
+  bool restarts_alone = false;
   std::string host = {};                // this machine, for messages; empty: its name
   std::vector<std::string> hosts = {};  // of all processes, where known, to name those who are missing
   // How processes that were brought together by MPI reach each other; empty: over the network.

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "cluster/address_auth.h"
 #include "cluster/flight_watch.h"
 #include "cluster/gpus.h"
 #include "cluster/join.h"
@@ -39,7 +40,11 @@ JoinOptions join_options(const distributed::Options& options, const detail::Clus
   join.coordinator = detail::parse_address(info.coordinator, "the coordinator's address");
   if (!info.bind_address.empty())
     join.bind_address = detail::parse_address(info.bind_address, "the address to listen at");
-  join.token = find_token(options.token, detail::surroundings().environment, log_to_stderr);
+  const detail::Environment environment = detail::surroundings().environment;
+  Admission admission = find_admission(options.token, info, environment, log_to_stderr);
+  join.token = std::move(admission.token);
+  join.replica_names = std::move(admission.replica_names);
+  join.restarts_alone = info.method != "explicit" && environment.contains("KUBERNETES_SERVICE_HOST");
   return join;
 }
 

@@ -150,7 +150,9 @@ class NetworkChannel : public ControlChannel {
         const nanoseconds rest = deadline - Clock::now();
         std::get<request::Register>(request.what).timeout = rest;
         Reply reply = converse(*current(), request, rest + options_.heartbeat_timeout);
-        if (!reply.again) return reply.answer;
+        const bool previous = options_.restarts_alone &&
+                              (reply.answer.outcome == Outcome::taken || reply.answer.outcome == Outcome::failed);
+        if (!reply.again && !previous) return reply.answer;
         why = reply.answer.text;
         ++next;
         // A connection in the making is looked at every 5 s only while no call waits for it: a new one, with the call.
@@ -205,6 +207,9 @@ class NetworkChannel : public ControlChannel {
         return {unreachable("it was closed")};
       case grpc::StatusCode::UNAUTHENTICATED:
         return {{.outcome = Outcome::refused, .text = wrong_token()}};
+      case grpc::StatusCode::PERMISSION_DENIED:
+        return {{.outcome = Outcome::refused,
+                 .text = fmt::format("coordinator at {}: {}", coordinator(), status.error_message())}};
       default:
         return {{.outcome = Outcome::refused,
                  .text = fmt::format("coordinator at {}: {}; is it a lockstep of the same version?", coordinator(),

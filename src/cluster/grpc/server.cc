@@ -110,7 +110,8 @@ class Call : public grpc::ServerUnaryReactor {
 
 class ControlServer::Service : public control::Control::CallbackService {
  public:
-  Service(CoordinatorHost& host, std::string secret) : host_(host), secret_(std::move(secret)) {}
+  Service(CoordinatorHost& host, std::string secret, std::shared_ptr<AddressAuth> addresses)
+      : host_(host), secret_(std::move(secret)), addresses_(std::move(addresses)) {}
 
   grpc::ServerUnaryReactor* Ask(grpc::CallbackServerContext* context, const control::Request* request,
                                 control::Answer* answer) override {
@@ -119,6 +120,11 @@ class ControlServer::Service : public control::Control::CallbackService {
       return refuse(*context, {grpc::StatusCode::UNAUTHENTICATED, "the token is missing or not that of this job"});
     const std::optional<Request> asked = detail::from_wire(*request);
     if (!asked) return refuse(*context, {grpc::StatusCode::INVALID_ARGUMENT, "nothing known is asked for"});
+    if (addresses_)
+      if (const auto refusal = addresses_->refusal(*asked, address))
+        return refuse(
+            *context,
+            {refusal->try_again ? grpc::StatusCode::UNAVAILABLE : grpc::StatusCode::PERMISSION_DENIED, refusal->why});
     auto* call = new Call(host_, underway, *answer);
     call->start(*asked, address);
     return call;
@@ -144,6 +150,7 @@ class ControlServer::Service : public control::Control::CallbackService {
 
   CoordinatorHost& host_;
   const std::string secret_;
+  const std::shared_ptr<AddressAuth> addresses_;  // null: processes are known by the secret
 };
 
 namespace {
@@ -187,7 +194,7 @@ std::shared_ptr<grpc::ServerCredentials> credentials_of(const Security& security
 ControlServer::ControlServer(std::shared_ptr<CoordinatorHost> host, ServerOptions options) : host_(std::move(host)) {
   detail::silence_grpc();
   const Security security = make_security({options.token, options.tls, options.use_tls});
-  service_ = std::make_unique<Service>(*host_, security.call_secret);
+  service_ = std::make_unique<Service>(*host_, security.call_secret, options.addresses);
   gate_ = std::make_unique<Gate>(GateOptions{.numbers = listen_numbers(options),
                                              .port = options.address.port,
                                              .pass = security.pass,

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cluster/address.h"
+#include "cluster/address_auth.h"
 #include "cluster/control_channel.h"
 #include "cluster/coordinator_host.h"
 #include "cluster/grpc/gate.h"
@@ -15,8 +16,9 @@
 namespace lockstep {
 
 struct ServerOptions {
-  detail::Address address = {};  // where to listen; port 0: any that is free
-  std::string token = {};        // who may ask; empty: everybody
+  detail::Address address = {};                 // where to listen; port 0: any that is free
+  std::string token = {};                       // who may ask; empty: everybody
+  std::shared_ptr<AddressAuth> addresses = {};  // which addresses may ask, for a job without a token; or null
   TlsFiles tls = {};
   bool use_tls = true;  // SecurityOptions::tls
   std::chrono::nanoseconds heartbeat_timeout = std::chrono::seconds(10);

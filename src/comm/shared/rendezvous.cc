@@ -209,12 +209,6 @@ std::shared_ptr<Segment> make_segment(const Rendezvous& rendezvous) {
   return std::make_shared<Segment>(rendezvous.key, rendezvous.name, geometry.total_bytes());
 }
 
-bool is_segment_name(const std::string& name) {
-  const std::string beginning = fmt::format("/lockstep-{}-", geteuid());
-  return name.starts_with(beginning) && name.size() == beginning.size() + hash("").size() &&
-         name.find('/', 1) == std::string::npos;
-}
-
 std::shared_ptr<Board> meet(const Rendezvous& rendezvous) { return Arrival(rendezvous).run(); }
 
 }  // namespace lockstep::detail

@@ -15,7 +15,8 @@ namespace {
 // levels on the heap.
 class JsonChecker final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  JsonChecker(std::string_view what, const JsonLimits& limits) : what_(what), limits_(limits) {}
+  JsonChecker(std::string_view text, std::string_view what, const JsonLimits& limits)
+      : text_(text), what_(what), limits_(limits) {}
 
   bool null() override { return count(); }
   bool boolean(bool) override { return count(); }
@@ -37,9 +38,12 @@ class JsonChecker final : public nlohmann::json_sax<nlohmann::json> {
     return count();
   }
 
-  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& error) override {
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) override {
+    const std::string_view before = text_.substr(0, position > 0 ? position - 1 : 0);
+    const int64_t line = 1 + std::ranges::count(before, '\n');
     throw JsonSyntaxError(
-        fmt::format("{}: not JSON: {}", what_, json_error_text(static_cast<const nlohmann::json::exception&>(error))));
+        fmt::format("{}: not JSON: {}", what_, json_error_text(static_cast<const nlohmann::json::exception&>(error))),
+        line);
   }
 
  private:
@@ -67,7 +71,7 @@ class JsonChecker final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  const std::string_view what_;
+  const std::string_view text_, what_;
   const JsonLimits& limits_;
   std::vector<Level> levels_;  // those that are open
   size_t values_ = 0;
@@ -84,7 +88,7 @@ template <class Json>
 Json parse_json(std::string_view text, std::string_view what, const JsonLimits& limits) {
   if (text.size() > limits.bytes)
     throw_error("{}: it has {} bytes of JSON; at most {} are read", what, text.size(), limits.bytes);
-  JsonChecker checker(what, limits);
+  JsonChecker checker(text, what, limits);
   nlohmann::json::sax_parse(text.begin(), text.end(), &checker);
   return Json::parse(text.begin(), text.end());
 }

@@ -25,7 +25,8 @@ struct JsonLimits {
 // The text is not JSON. What exceeds a limit, or repeats a key, is an Error of another type.
 class JsonSyntaxError : public Error {
  public:
-  using Error::Error;
+  JsonSyntaxError(const std::string& message, int64_t at) : Error(message), line(at) {}
+  const int64_t line;  // from 1 on
 };
 
 // Reads a whole text. `what` names it in messages: "manifest.json", "kubectl get". Throws JsonSyntaxError with line,

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/names.h"
+#include "base/printable.h"
 #include "base/say.h"
 #include "cli/command.h"
 #include "cluster/flight_watch.h"
@@ -27,6 +28,12 @@ struct BlameArguments {
   bool json = false;
 };
 
+// What to read, and whether the user has named it.
+struct DumpPaths {
+  std::vector<std::string> paths;
+  bool named = true;
+};
+
 // The dumps in a folder, of the job that has written last: others are of earlier starts.
 std::vector<std::string> last_job_in(const std::string& folder, const std::vector<std::string>& names) {
   std::map<std::string, std::vector<std::string>> jobs;
@@ -36,20 +43,26 @@ std::vector<std::string> last_job_in(const std::string& folder, const std::vecto
     if (!is_flight_file_name(name)) continue;
     const std::string path = folder + "/" + name, job = name.substr(0, name.rfind('_'));
     jobs[job].push_back(path);
-    const auto time = std::filesystem::last_write_time(path);
-    if (!last.empty() && time <= newest) continue;
+    std::error_code error;
+    const auto time = std::filesystem::last_write_time(path, error);
+    if (error || (!last.empty() && time <= newest)) continue;
     last = job;
     newest = time;
   }
   return last.empty() ? std::vector<std::string>{} : jobs[last];
 }
 
-std::vector<FlightDump> read(const std::vector<std::string>& paths) {
+FlightDump dump_of(const std::string& path, const std::vector<uint8_t>& bytes) {
+  return flight_dump_from(std::string(bytes.begin(), bytes.end()), path);
+}
+
+std::vector<FlightDump> read(const DumpPaths& from) {
   FileSystem& files = FileSystem::real();
   std::vector<std::string> found;
-  for (const std::string& path : paths) {
+  std::vector<FlightDump> out;
+  for (const std::string& path : from.paths) {
     if (!std::filesystem::is_directory(path)) {
-      found.push_back(path);
+      out.push_back(flight_dump_from(read_user_file(path, kMostFlightBytes), path));
       continue;
     }
     const std::vector<std::string> last = last_job_in(path, files.list(path));
@@ -60,10 +73,11 @@ std::vector<FlightDump> read(const std::vector<std::string>& paths) {
           "SIGUSR2, and say where",
           path);
   }
-  std::vector<FlightDump> out;
   for (const std::string& path : found) {
-    const std::vector<uint8_t> bytes = files.read_file(path);
-    out.push_back(flight_dump_from(std::string(bytes.begin(), bytes.end()), path));
+    if (!from.named && !is_own_path(path))
+      throw_error("blame: {} belongs to another user; if you trust it, name its folder: lockstep blame {}", path,
+                  parent_dir(path));
+    out.push_back(dump_of(path, files.read_file(path, kMostFlightBytes)));
   }
   return out;
 }
@@ -89,8 +103,8 @@ std::string clock_text(int64_t time) {
 
 // `all_reduce #41 of "world" (f32, 4.0 kB)`.
 std::string op_text(const Blame::Op& op) {
-  std::string out = fmt::format("{} #{} of \"{}\"", op.operation, op.sequence, op.group);
-  if (op.bytes > 0) out += fmt::format(" ({}, {})", op.dtype, size_text(op.bytes));
+  std::string out = fmt::format("{} #{} of \"{}\"", printable(op.operation), op.sequence, printable(op.group));
+  if (op.bytes > 0) out += fmt::format(" ({}, {})", printable(op.dtype), size_text(op.bytes));
   return out;
 }
 
@@ -121,7 +135,7 @@ std::string seen_text(const Blame::Seen& seen) {
 void print_processes(const Blame& found) {
   int64_t dumped = 0;
   for (const Blame::Process& process : found.processes) dumped += process.dumped;
-  fmt::print("job {}: {} {}, {}\n", found.job, found.processes.size(),
+  fmt::print("job {}: {} {}, {}\n", printable(found.job), found.processes.size(),
              found.processes.size() == 1 ? "process" : "processes", counted(dumped, "dump"));
   for (size_t p = 0; p < found.processes.size(); ++p) {
     const Blame::Process& process = found.processes[p];
@@ -129,8 +143,8 @@ void print_processes(const Blame& found) {
       fmt::print("  process {}  left no dump: it is gone or stopped, or wrote it elsewhere\n", p);
       continue;
     }
-    fmt::print("  process {}  on {}, pid {}, at {}, step {}: {}\n", p, process.host, process.pid,
-               clock_text(process.time), process.step, process.reason);
+    fmt::print("  process {}  on {}, pid {}, at {}, step {}: {}\n", p, printable(process.host), process.pid,
+               clock_text(process.time), process.step, printable(process.reason, 4000));
     if (!process.uncertainty)
       fmt::print("             its clock could not be compared with those of the others\n");
     else if (process.offset != 0)
@@ -229,17 +243,23 @@ void print_json(const Blame& found) {
   fmt::print("{}\n", out.dump(2, ' ', false, ordered_json::error_handler_t::replace));
 }
 
-// Where processes of this machine have written last, if nobody says another place.
-std::vector<std::string> paths_of(const BlameArguments& arguments) {
-  if (!arguments.paths.empty()) return arguments.paths;
-  const char* const variable = std::getenv("LOCKSTEP_FLIGHT_DIR");
-  const std::string folder = variable && *variable ? variable : latest_flight_folder();
+// Where processes of this machine have written last, unless the user names another place.
+DumpPaths paths_of(const BlameArguments& arguments) {
+  if (!arguments.paths.empty()) return {.paths = arguments.paths};
+  if (const char* const variable = std::getenv("LOCKSTEP_FLIGHT_DIR"); variable && *variable) {
+    say("lockstep: dumps of {}\n", variable);
+    return {.paths = {variable}};
+  }
+  std::string others;
+  const std::string folder = latest_flight_folder(&others);
+  if (folder.empty() && !others.empty())
+    throw_error("blame: {} belongs to another user; if you trust it, name it: lockstep blame {}", others, others);
   if (folder.empty())
     throw_error(
         "blame: no job has left dumps among the temporary files of this machine; give the folder that the processes "
         "have named, such as RUN/flight beside checkpoints and logs");
   say("lockstep: dumps of {}\n", folder);
-  return {folder};
+  return {.paths = {folder}, .named = false};
 }
 
 int run(const BlameArguments& arguments) {

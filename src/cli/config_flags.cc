@@ -44,8 +44,8 @@ CLI::Option* add_flag_of(CLI::App& app, ConfigFlags& flags, const ConfigKey& key
 
 std::string read_settings(const std::string& file) {
   try {
-    const std::vector<uint8_t> bytes = FileSystem::real().read_file(file == "-" ? "/dev/stdin" : file);
-    return {bytes.begin(), bytes.end()};
+    constexpr int64_t kMostBytes = 1 << 20;
+    return read_user_file(file, kMostBytes);
   } catch (const IoError& error) {
     if (file == "help") throw UsageError("train: the settings file \"help\" does not exist; `lockstep train --help`");
     throw UsageError(fmt::format("train: settings: {}", error.what()));

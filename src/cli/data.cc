@@ -55,11 +55,12 @@ class FetchPrinter {
     last_ = now;
     const double got = static_cast<double>(event.bytes) / 1e6, all = static_cast<double>(event.total) / 1e6;
     if (event.bytes == 0) {
-      say("\r\x1b[K{:<24} asking {}", event.file, event.source);
+      say_text(fmt::format("\r\x1b[K{:<24} asking {}", event.file, printable(event.source)));
     } else if (event.total == 0) {
-      say("\r\x1b[K{:<24} {:6.2f} MB  from {}", event.file, got, event.source);
+      say_text(fmt::format("\r\x1b[K{:<24} {:6.2f} MB  from {}", event.file, got, printable(event.source)));
     } else {
-      say("\r\x1b[K{:<24} {:6.2f} of {:.2f} MB  from {}", event.file, got, all, event.source);
+      say_text(
+          fmt::format("\r\x1b[K{:<24} {:6.2f} of {:.2f} MB  from {}", event.file, got, all, printable(event.source)));
     }
   }
 

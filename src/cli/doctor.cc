@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/names.h"
+#include "base/printable.h"
 #include "cli/choice_check.h"
 #include "cli/command.h"
 #include "cli/devices_flag.h"
@@ -45,7 +46,9 @@ std::string devices_of(const Diagnosis::Devices& devices) {
   return out;
 }
 
-void print_line(const char* name, const std::string& value) { fmt::print("  {:<20}  {}\n", name, value); }
+void print_line(const char* name, const std::string& value) {
+  fmt::print("  {:<20}  {}\n", name, printable_lines(value));
+}
 
 void print_coordinator(const Diagnosis& found) {
   if (!found.coordinator) return;
@@ -74,7 +77,7 @@ void print_text(const Diagnosis& found) {
   fmt::print("\nwho am i\n");
   for (const detail::Verdict& verdict : found.decision.verdicts)
     fmt::print("{} {:<10}  {:<5}  {}\n", is_taken(found, verdict) ? ">" : " ", verdict.detector, answer_of(verdict),
-               verdict.reason);
+               printable_lines(verdict.reason));
 
   fmt::print("\nthis process\n");
   if (found.decision.taken) print_line("is", to_string(*found.decision.taken));
@@ -89,15 +92,15 @@ void print_text(const Diagnosis& found) {
   print_gpus(found.gpus);
   print_coordinator(found);
 
-  for (const std::string& note : found.notes) fmt::print("\nnote: {}\n", note);
+  for (const std::string& note : found.notes) fmt::print("\nnote: {}\n", printable_lines(note));
   if (found.problems.empty()) {
     fmt::print("\nall is well\n");
     return;
   }
   fmt::print("\n{} to be changed\n", found.problems.size() == 1 ? "something is" : "some things are");
   for (const Diagnosis::Problem& problem : found.problems) {
-    fmt::print("- {}\n", problem.what);
-    if (!problem.remedy.empty()) fmt::print("  {}\n", problem.remedy);
+    fmt::print("- {}\n", printable_lines(problem.what));
+    if (!problem.remedy.empty()) fmt::print("  {}\n", printable_lines(problem.remedy));
   }
 }
 
@@ -189,12 +192,12 @@ int check_ready(const distributed::Options& options, std::chrono::milliseconds t
   for (const std::string& number : detail::resolve(at.host, timeout)) {
     const detail::Knock knock = detail::knock(number, at.port, timeout);
     if (knock.result == detail::Knock::Result::answered) {
-      fmt::print("ready: the coordinator {} answers\n", info.coordinator);
+      fmt::print("ready: the coordinator {} answers\n", printable(info.coordinator));
       return kDone;
     }
     why = knock.detail;
   }
-  fmt::print("not ready: the coordinator {} does not answer: {}\n", info.coordinator, why);
+  fmt::print("not ready: the coordinator {} does not answer: {}\n", printable(info.coordinator), printable(why));
   return kFailed;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/printable.h"
 #include "cli/command.h"
 #include "lockstep/checkpoint.h"
 
@@ -58,11 +59,12 @@ void print_arrays(const CheckpointInfo& info) {
     parts.pop_back();
     size_t same = 0;
     while (same < parts.size() && same < above.size() && parts[same] == above[same]) ++same;
-    for (size_t i = same; i < parts.size(); ++i) fmt::print("  {:{}}{}\n", "", 2 * i, parts[i]);
+    for (size_t i = same; i < parts.size(); ++i) fmt::print("  {:{}}{}\n", "", 2 * i, printable(parts[i]));
     constexpr size_t kNames = 24;
     const size_t indent = 2 * parts.size();
-    fmt::print("  {:{}}{:<{}}  {:<16}  {:<14}  {:>10}\n", "", indent, leaf, kNames > indent ? kNames - indent : 0,
-               to_string(entry.type), entry.spec, amount_text(entry.type.bytes()));
+    fmt::print("  {:{}}{:<{}}  {:<16}  {:<14}  {:>10}\n", "", indent, printable(leaf),
+               kNames > indent ? kNames - indent : 0, to_string(entry.type), printable(entry.spec),
+               amount_text(entry.type.bytes()));
     bytes += entry.type.bytes();
     above = std::move(parts);
   }
@@ -70,19 +72,21 @@ void print_arrays(const CheckpointInfo& info) {
 }
 
 void print_text(const CheckpointInfo& info, const Found& found, bool verified) {
-  fmt::print("{}\n  format {}, written by {}\n", info.path, info.format, info.written_by);
+  fmt::print("{}\n  format {}, written by {}\n", printable(info.path, std::string::npos), info.format,
+             printable(info.written_by));
   fmt::print("  step {}, epoch {}, example {}, seed {}\n", info.step, info.cursor.epoch, info.cursor.sample, info.seed);
-  if (!info.mesh.empty()) fmt::print("  {}\n", info.mesh);
+  if (!info.mesh.empty()) fmt::print("  {}\n", printable(info.mesh));
   if (!found.others.empty()) fmt::print("  other steps here: {}\n", fmt::join(found.others, ", "));
   fmt::print("\narrays\n");
   print_arrays(info);
   fmt::print("\nshards\n");
   for (const CheckpointShard& shard : info.shards)
-    fmt::print("  {}  {}  sha256 {}{}\n", shard.file, amount_text(shard.bytes), shard.sha256, verified ? "  ok" : "");
+    fmt::print("  {}  {}  sha256 {}{}\n", printable(shard.file), amount_text(shard.bytes), shard.sha256,
+               verified ? "  ok" : "");
   if (!info.metrics.empty()) fmt::print("\nmetrics\n");
-  for (const auto& [name, value] : info.metrics) fmt::print("  {} {}\n", name, value);
+  for (const auto& [name, value] : info.metrics) fmt::print("  {} {}\n", printable(name), value);
   if (!info.config.empty()) fmt::print("\nconfig\n");
-  for (const auto& [key, value] : info.config) fmt::print("  {}: {}\n", key, value);
+  for (const auto& [key, value] : info.config) fmt::print("  {}: {}\n", printable(key), printable(value, 4000));
 }
 
 void print_json(const CheckpointInfo& info, const Found& found, bool verified) {

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <iostream>
-#include <iterator>
 #include <random>
 #include <string_view>
 
@@ -12,6 +10,7 @@
 #include "base/file.h"
 #include "cli/command.h"
 #include "jobs/model/manifest.h"
+#include "jobs/model/yaml_document.h"
 
 namespace lockstep::cli {
 namespace {
@@ -35,9 +34,14 @@ std::vector<std::string> files_in(const std::string& command, const std::string&
   return out;
 }
 
-std::string text_of(const std::string& file) {
-  if (file == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
-  const std::vector<uint8_t> bytes = FileSystem::real().read_file(file);
+struct JobFile {
+  std::string path;
+  bool named = true;  // by the user, and not found in a folder
+};
+
+std::string text_of(const JobFile& file) {
+  if (file.named) return read_user_file(file.path, kMostManifestText);
+  const std::vector<uint8_t> bytes = FileSystem::real().read_file(file.path, kMostManifestText);
   return {bytes.begin(), bytes.end()};
 }
 
@@ -53,22 +57,21 @@ CLI::Option* add_files_flag(CLI::App& command, std::vector<std::string>& files) 
 }
 
 JobFiles read_jobs(const std::string& command, const std::vector<std::string>& files, const JobFlags& flags) {
-  std::vector<std::string> all;
+  std::vector<JobFile> all;
   for (const std::string& file : files) {
     if (file.find("://") != file.npos)
       throw UsageError(fmt::format("{}: {} is an address, and jobs are read from files; fetch it first: curl -LO {}",
                                    command, file, file));
     if (file != "-" && std::filesystem::is_directory(file)) {
-      const std::vector<std::string> inside = files_in(command, file);
-      all.insert(all.end(), inside.begin(), inside.end());
+      for (const std::string& inside : files_in(command, file)) all.push_back({inside, false});
     } else {
-      all.push_back(file);
+      all.push_back({file});
     }
   }
   JobFiles out;
-  for (const std::string& file : all) {
+  for (const JobFile& file : all) {
     Manifests found = or_usage_error([&] {
-      return parse_manifests(text_of(file), file == "-" ? "standard input" : file,
+      return parse_manifests(text_of(file), file.path == "-" ? "standard input" : file.path,
                              {.space = flags.named_space(), .suffix = random_suffix()});
     });
     out.notes.insert(out.notes.end(), found.notes.begin(), found.notes.end());

@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "base/printable.h"
 #include "cli/command.h"
 #include "jobs/model/object.h"
 #include "jobs/selector.h"
@@ -136,7 +137,7 @@ class Printer {
       const auto before = seen_.find(item.key);
       if (before != seen_.end() && before->second == item.news) continue;
       if (options_.output == "name")
-        fmt::print("{}\n", item.name);
+        fmt::print("{}\n", printable(item.name));
       else
         rows.push_back(item.row);
     }

@@ -77,8 +77,8 @@ std::vector<HostSlots> hosts_of(const std::string& text) {
   return or_usage_error([&] {
     if (!text.starts_with('@')) return parse_hosts(text, own_name);
     const std::string path = text.substr(1);
-    const std::vector<uint8_t> bytes = FileSystem::real().read_file(path);
-    return parse_host_file(std::string(bytes.begin(), bytes.end()), path, own_name);
+    constexpr int64_t kMostBytes = 16 << 20;
+    return parse_host_file(read_user_file(path, kMostBytes), path, own_name);
   });
 }
 

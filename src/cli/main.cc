@@ -12,6 +12,7 @@
 #include <cstring>
 #include <exception>
 
+#include "base/say.h"
 #include "cli/command_line.h"
 #include "jobs/local/local_runner.h"
 #include "lane/gpu_patience.h"
@@ -39,22 +40,22 @@ int run_or_fail(int argc, char** argv) {
     if (int code = 0; lockstep::is_local_process(argc, argv, code)) return code;
     return lockstep::cli::run(argc, argv);
   } catch (const lockstep::cli::UsageError& error) {
-    std::fprintf(stderr, "lockstep: %s\n", error.what());
+    lockstep::say("lockstep: {}\n", error.what());
     return lockstep::cli::kWrongUsage;
   } catch (const lockstep::SettingsError& error) {
-    std::fprintf(stderr, "lockstep: %s\n", error.what());
+    lockstep::say("lockstep: {}\n", error.what());
     lockstep::distributed::report_failure(error.what());
     return lockstep::cli::kWrongUsage;
   } catch (const lockstep::CommError& error) {
-    std::fprintf(stderr, "lockstep: %s\n", error.what());
+    lockstep::say("lockstep: {}\n", error.what());
     const int code = lockstep::distributed::failure_code();
     return code != 0 ? code : lockstep::distributed::kRetry;
   } catch (const lockstep::DeviceLost& error) {
-    std::fprintf(stderr, "lockstep: %s\n", error.what());
+    lockstep::say("lockstep: {}\n", error.what());
     lockstep::distributed::report_failure(error.what(), true);
     return lockstep::distributed::kRetry;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "lockstep: %s\n", error.what());
+    lockstep::say("lockstep: {}\n", error.what());
     lockstep::distributed::report_failure(error.what());
     return lockstep::cli::kFailed;
   }

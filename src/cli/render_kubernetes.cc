@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -49,26 +48,14 @@ int write_templates(const std::string& folder) {
   return kDone;
 }
 
-// A device or a pipe is written to, and a link leads to what it names: neither is replaced by a file.
-void write_output(const std::string& path, const std::string& text) {
-  namespace fs = std::filesystem;
-  FileSystem& files = FileSystem::real();
-  std::error_code ignored;
-  const fs::file_status there = fs::status(path, ignored);
-  if (fs::exists(there) && !fs::is_regular_file(there) && !fs::is_directory(there))
-    return files.append(path, bytes_of(text));
-  const bool leads_on = fs::is_regular_file(there) && fs::is_symlink(fs::symlink_status(path, ignored));
-  files.write_atomic(leads_on ? fs::canonical(path).string() : path, bytes_of(text));
-}
-
 int render(const RenderKubernetesArguments& arguments) {
   if (!arguments.write_templates.empty()) return write_templates(arguments.write_templates);
   std::string text;
   try {
     ManifestRequest request{.kind = arguments.kind, .template_file = arguments.template_file};
     if (!arguments.variables.empty()) {
-      const std::vector<uint8_t> bytes = FileSystem::real().read_file(arguments.variables);
-      request.variables = parse_variables(std::string(bytes.begin(), bytes.end()), arguments.variables);
+      constexpr int64_t kMostBytes = 1 << 20;
+      request.variables = parse_variables(read_user_file(arguments.variables, kMostBytes), arguments.variables);
     }
     for (const std::string& each : arguments.set) set_variable(request.variables, each);
     text = render_manifest(request);
@@ -78,7 +65,7 @@ int render(const RenderKubernetesArguments& arguments) {
   if (arguments.output.empty())
     std::fwrite(text.data(), 1, text.size(), stdout);
   else
-    write_output(arguments.output, text);
+    write_user_file(arguments.output, text);
   return kDone;
 }
 

@@ -202,9 +202,9 @@ Surroundings surroundings() {
   char name[HOST_NAME_MAX + 1] = {};
   if (::gethostname(name, sizeof(name) - 1) == 0) here.host_name = name;
   try {
-    const std::vector<uint8_t> bytes = FileSystem::real().read_file("/etc/hosts");
+    const std::vector<uint8_t> bytes = FileSystem::real().read_file("/etc/hosts", 16 << 20);
     here.full_host_name = full_name_in_hosts(std::string(bytes.begin(), bytes.end()), here.host_name);
-  } catch (const IoError&) {  // then it is not known
+  } catch (const std::runtime_error&) {  // then it is not known
   }
   return here;
 }

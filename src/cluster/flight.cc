@@ -7,10 +7,11 @@
 #include <array>
 #include <chrono>
 #include <fstream>
-#include <nlohmann/json.hpp>
-#include <utility>
+#include <limits>
 
 #include "base/check.h"
+#include "base/json.h"
+#include "base/printable.h"
 
 namespace lockstep {
 namespace {
@@ -54,31 +55,59 @@ ordered_json json_of(const FlightDump::Record& record) {
 
 RecordOutcome outcome_from(const std::string& text) {
   const auto at = std::find(kOutcomes.begin(), kOutcomes.end(), text);
-  if (at == kOutcomes.end()) throw std::runtime_error(fmt::format("an outcome is \"{}\"", text));
+  if (at == kOutcomes.end()) throw_error("an outcome is \"{}\"", printable(text));
   return static_cast<RecordOutcome>(at - kOutcomes.begin());
 }
 
-// A whole number that fits T: the library itself would round floats and drop bits of large numbers.
-template <class T>
-T whole_from(const ordered_json& value, const char* name) {
-  const bool fits = value.is_number_integer() && (value.is_number_unsigned() ? std::in_range<T>(value.get<uint64_t>())
-                                                                             : std::in_range<T>(value.get<int64_t>()));
-  if (!fits) throw std::runtime_error(fmt::format("{} is no whole number of {} bits", name, 8 * sizeof(T)));
-  return static_cast<T>(value.get<int64_t>());
-}
-template <class T = int64_t>
-T whole(const ordered_json& object, const char* name) {
-  return whole_from<T>(object.at(name), name);
+// Times of records lie this close to the time of the dump, and so sums and differences of them fit 64 bits.
+constexpr int64_t kMostNanoseconds = int64_t{1} << 58;  // 9 years
+constexpr int kMostProcesses = 1 << 20, kMostLanes = 1 << 12;
+
+int64_t count_from(const ordered_json& object, const char* key) {
+  return integer_in(object.at(key), key, 0, std::numeric_limits<int64_t>::max());
 }
 
-// Numbers that index something are in range, so that nobody needs to look again.
+int small_count_from(const ordered_json& object, const char* key, int low, int high) {
+  return static_cast<int>(integer_in(object.at(key), key, low, high));
+}
+
+// 0, which means not yet, or a time near that of the dump.
+int64_t time_from(const ordered_json& record, const char* key, int64_t dumped) {
+  const ordered_json& value = record.at(key);
+  if (value == 0) return 0;
+  return integer_in(value, key, std::max(int64_t{1}, dumped - kMostNanoseconds), dumped + kMostNanoseconds);
+}
+
+FlightDump::Group group_from(const ordered_json& json) {
+  FlightDump::Group out{.name = json.at("name"),
+                        .lanes = {},
+                        .lane = small_count_from(json, "lane", 0, std::numeric_limits<int>::max()),
+                        .next = count_from(json, "next")};
+  for (const ordered_json& lane : json.at("lanes"))
+    out.lanes.push_back(static_cast<int>(integer_in(lane, "a lane", 0, std::numeric_limits<int>::max())));
+  return out;
+}
+
+FlightDump::Record record_from(const ordered_json& json, int64_t dumped) {
+  return {small_count_from(json, "group", 0, std::numeric_limits<int>::max()),
+          count_from(json, "sequence"),
+          json.at("operation"),
+          json.at("dtype"),
+          count_from(json, "elements"),
+          count_from(json, "bytes"),
+          integer_in(json.at("step"), "step"),
+          time_from(json, "began_ns", dumped),
+          time_from(json, "waited_ns", dumped),
+          time_from(json, "ended_ns", dumped),
+          outcome_from(json.at("outcome"))};
+}
+
+// Numbers that index something are in range.
 void check_ranges(const FlightDump& dump) {
   const auto require = [](bool is_so, const char* what) {
-    if (!is_so) throw std::runtime_error(what);
+    if (!is_so) throw Error(what);
   };
-  require(dump.processes <= kMostProcesses && dump.lanes <= kMostLanes, "no job has as many processes or lanes");
-  require(dump.processes >= 1 && dump.process >= 0 && dump.process < dump.processes && dump.lanes >= 1,
-          "its process or number of lanes makes no sense");
+  require(dump.process < dump.processes, "its process is not one of its job");
   const int64_t lanes = int64_t{dump.processes} * dump.lanes;
   for (const FlightDump::Group& group : dump.groups) {
     require(group.lane / dump.lanes == dump.process, "a group has a lane of another process");
@@ -149,35 +178,29 @@ std::string to_json(const FlightDump& dump) {
 
 FlightDump flight_dump_from(const std::string& text, const std::string& path) {
   try {
-    const ordered_json json = ordered_json::parse(text);
+    const auto json = parse_json<ordered_json>(text, "its text", {.bytes = kMostFlightBytes, .values = 5'000'000});
     if (const std::string format = json.at("format"); format != kFormat)
-      throw std::runtime_error(fmt::format("its format is \"{}\", and this program reads \"{}\"", format, kFormat));
+      throw_error("its format is \"{}\", and this program reads \"{}\"", printable(format), kFormat);
     FlightDump out{.job = json.at("job"),
-                   .process = whole<int>(json, "process"),
-                   .processes = whole<int>(json, "processes"),
-                   .lanes = whole<int>(json, "lanes"),
+                   .process = small_count_from(json, "process", 0, kMostProcesses),
+                   .processes = small_count_from(json, "processes", 1, kMostProcesses),
+                   .lanes = small_count_from(json, "lanes", 1, kMostLanes),
                    .host = json.at("host"),
                    .clock = json.at("clock"),
-                   .pid = whole(json, "pid"),
-                   .time = whole(json, "time_ns"),
+                   .pid = count_from(json, "pid"),
+                   .time = integer_in(json.at("time_ns"), "time_ns", 0, std::numeric_limits<int64_t>::max() / 2),
                    .reason = json.at("reason"),
-                   .step = whole(json, "step"),
+                   .step = integer_in(json.at("step"), "step"),
                    .groups = {},
                    .records = {}};
-    for (const ordered_json& group : json.at("groups")) {
-      std::vector<int> lanes;
-      for (const ordered_json& lane : group.at("lanes")) lanes.push_back(whole_from<int>(lane, "lanes"));
-      out.groups.push_back({group.at("name"), std::move(lanes), whole<int>(group, "lane"), whole(group, "next")});
-    }
-    for (const ordered_json& record : json.at("records"))
-      out.records.push_back({whole<int>(record, "group"), whole(record, "sequence"), record.at("operation"),
-                             record.at("dtype"), whole(record, "elements"), whole(record, "bytes"),
-                             whole(record, "step"), whole(record, "began_ns"), whole(record, "waited_ns"),
-                             whole(record, "ended_ns"), outcome_from(record.at("outcome"))});
+    for (const ordered_json& group : json.at("groups")) out.groups.push_back(group_from(group));
+    for (const ordered_json& record : json.at("records")) out.records.push_back(record_from(record, out.time));
     check_ranges(out);
     return out;
-  } catch (const std::exception& error) {
-    throw_error("blame: {} is no whole dump of a flight recorder: {}; leave it out", path, error.what());
+  } catch (const ordered_json::exception& error) {
+    throw_error("blame: {} is not a flight record: {}; leave it out", path, json_error_text(error));
+  } catch (const Error& error) {
+    throw_error("blame: {} is not a flight record: {}; leave it out", path, error.what());
   }
 }
 

@@ -14,6 +14,9 @@ namespace lockstep {
 // The reason of a dump that somebody asked for; any other is a failure.
 inline constexpr const char* kFlightAsked = "SIGUSR2";
 
+// Of a dump that is read.
+inline constexpr int64_t kMostFlightBytes = int64_t{256} << 20;
+
 struct FlightDump {
   // A lane of this process in a group; all numbers of lanes are among those of all processes.
   struct Group {

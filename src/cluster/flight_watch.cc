@@ -156,12 +156,18 @@ std::string flight_folder(const char* variable, const std::string& job) {
   return (temporary_folder() / (kFolderName + job)).string();
 }
 
-std::string latest_flight_folder() {
+std::string latest_flight_folder(std::string* others) {
   std::string found;
   std::filesystem::file_time_type newest;
   std::error_code error;
   for (const auto& each : std::filesystem::directory_iterator(temporary_folder(), error)) {
-    if (!each.path().filename().string().starts_with(kFolderName) || !each.is_directory(error)) continue;
+    if (!each.path().filename().string().starts_with(kFolderName)) continue;
+    // Everybody may write among the temporary files: a link could lead anywhere.
+    if (each.symlink_status(error).type() != std::filesystem::file_type::directory) continue;
+    if (!is_own_path(each.path().string())) {
+      if (others) *others = each.path().string();
+      continue;
+    }
     const auto time = each.last_write_time(error);
     if (error || (!found.empty() && time <= newest)) continue;
     found = each.path().string();

@@ -68,7 +68,8 @@ class FlightWatch {
 
 // Where dumps go: what LOCKSTEP_FLIGHT_DIR says, or a folder of the job's own among the temporary files.
 std::string flight_folder(const char* variable, const std::string& job);
-// Such a folder that was written to last, for those who look for dumps; empty when there is none.
-std::string latest_flight_folder();
+// The folder of dumps among the temporary files that was written to last; empty when there is none. Only folders of
+// this user (or of root) count; where there is one of another user, `others` is set to it.
+std::string latest_flight_folder(std::string* others = nullptr);
 
 }  // namespace lockstep

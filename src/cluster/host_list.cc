@@ -1,14 +1,16 @@
 #include "cluster/host_list.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 
 #include "base/check.h"
+#include "base/printable.h"
 
 namespace lockstep::detail {
 namespace {
 
-constexpr size_t kMostHosts = 65536;
+constexpr size_t kMostHosts = 65536, kLongestName = 255;
 
 class Expander {
  public:
@@ -26,27 +28,38 @@ class Expander {
 
  private:
   [[noreturn]] void fail(std::string_view fact) const {
-    throw_error("initialize: {} is \"{}\", and {}; host lists read like n[001-003,7],login1", source_, text_, fact);
+    throw_error("initialize: {} is \"{}\", and {}; host lists read like n[001-003,7],login1", source_, printable(text_),
+                fact);
   }
 
   void check_count(size_t count) const {
     if (count > kMostHosts) fail(fmt::format("that is more than {} hosts", kMostHosts));
   }
 
+  // Before the names become that long: the count and this bound the memory.
+  void check_length(size_t length) const {
+    if (length > kLongestName) fail(fmt::format("a name has more than {} characters", kLongestName));
+  }
+
   // Up to the next comma outside of brackets: letters and brackets in turn.
   std::vector<std::string> entry() {
     std::vector<std::string> names = {""};
+    size_t longest = 0;  // of them
     const size_t begin = at_;
     while (at_ < text_.size() && text_[at_] != ',') {
       const char c = text_[at_++];
       if (c == ']') fail("a bracket is closed that was not opened");
       if (c == ' ' || c == '\t' || c == '\n') fail("it has a space in it");
       if (c != '[') {
+        check_length(++longest);
         for (std::string& name : names) name += c;
         continue;
       }
       const std::vector<std::string> numbers = bracket();
       check_count(names.size() * numbers.size());
+      size_t digits = 0;
+      for (const std::string& number : numbers) digits = std::max(digits, number.size());
+      check_length(longest += digits);
       std::vector<std::string> longer;
       for (const std::string& name : names)
         for (const std::string& number : numbers) longer.push_back(name + number);

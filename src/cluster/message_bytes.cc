@@ -92,15 +92,19 @@ struct Reader {
     in.remove_prefix(8);
     return value;
   }
-  // Of things each of which takes a byte at least.
-  size_t size() {
+  // Of things each of which takes at least this many bytes.
+  size_t size(size_t least) {
     const uint64_t value = number();
-    if (value > in.size()) refuse();
+    if (value > in.size() / least) refuse();
     return static_cast<size_t>(value);
   }
 
   template <class T>
-  requires(std::is_integral_v<T>) void take(T& value) { value = static_cast<T>(number()); }
+  requires(std::is_integral_v<T>) void take(T& value) {
+    const uint64_t n = number();
+    value = static_cast<T>(n);
+    if (static_cast<uint64_t>(value) != n) refuse();  // it does not fit
+  }
   void take(Outcome& value) {
     const uint64_t n = number();
     if (n > static_cast<uint64_t>(Outcome::unreachable)) refuse();
@@ -110,14 +114,15 @@ struct Reader {
     value = std::chrono::nanoseconds(static_cast<std::chrono::nanoseconds::rep>(number()));
   }
   void take(std::string& value) {
-    const size_t n = size();
+    const size_t n = size(1);
     value = in.substr(0, n);
     in.remove_prefix(n);
   }
   template <class T>
   void take(std::vector<T>& values) {
-    // One after the other: memory follows what is there, not what is promised.
-    for (size_t n = size(); n > 0; --n) take(values.emplace_back());
+    // Not all at once: a value in memory may be many times as large as its bytes in the message.
+    const size_t n = size(8);
+    for (size_t i = 0; i < n; ++i) take(values.emplace_back());
   }
   template <class A, class B>
   void take(std::pair<A, B>& value) {
@@ -126,7 +131,9 @@ struct Reader {
   }
   template <class T>
   void take(std::optional<T>& value) {
-    if (number() != 0) take(value.emplace());
+    bool there = false;
+    take(there);
+    if (there) take(value.emplace());
   }
   template <class... Ts>
   void take(std::variant<Ts...>& value) {

@@ -12,8 +12,8 @@ TlsFiles read_tls_files(const TlsFiles& files) {
                 files.ca.empty() ? "missing" : "given", files.certificate.empty() ? "missing" : "given",
                 files.key.empty() ? "missing" : "given");
   const auto read = [](const std::string& path) {
-    const auto bytes = FileSystem::real().read_file(path);
-    return std::string(bytes.begin(), bytes.end());
+    constexpr int64_t kMostBytes = 1 << 20;
+    return read_user_file(path, kMostBytes);
   };
   return {read(files.ca), read(files.certificate), read(files.key)};
 }

@@ -20,19 +20,6 @@ namespace {
 constexpr size_t kFewest = 16;
 constexpr size_t kMost = 1024;
 
-// `source` says where it is from: its value is not for messages.
-std::string checked(std::string token, const std::string& source) {
-  const auto is_space = [](char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; };
-  while (!token.empty() && is_space(token.back())) token.pop_back();
-  if (token.size() < kFewest || token.size() > kMost)
-    throw_error("token: {} has {} characters; a token has {} to {}: make one with `openssl rand -hex 32`", source,
-                token.size(), kFewest, kMost);
-  if (!std::ranges::all_of(token, [](char c) { return c > 32 && c < 127; }))
-    throw_error("token: {} has characters other than letters, digits and signs; make one with `openssl rand -hex 32`",
-                source);
-  return token;
-}
-
 std::string value(const detail::Environment& environment, const char* name) {
   const auto found = environment.find(name);
   return found == environment.end() ? "" : found->second;
@@ -53,10 +40,23 @@ std::string read_token_file(const std::string& path, const LogLine& log) {
                     info.st_mode & 0777, path));
   std::array<uint8_t, kMost + 2> bytes{};
   const size_t count = FileSystem::real().read(path, 0, bytes);
-  return checked(std::string(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(count)), "the file " + path);
+  return checked_token(std::string(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(count)),
+                       "the file " + path);
 }
 
 }  // namespace
+
+std::string checked_token(std::string token, const std::string& source) {
+  const auto is_space = [](char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; };
+  while (!token.empty() && is_space(token.back())) token.pop_back();
+  if (token.size() < kFewest || token.size() > kMost)
+    throw_error("token: {} has {} characters; a token has {} to {}: make one with `openssl rand -hex 32`", source,
+                token.size(), kFewest, kMost);
+  if (!std::ranges::all_of(token, [](char c) { return c > 32 && c < 127; }))
+    throw_error("token: {} has characters other than letters, digits and signs; make one with `openssl rand -hex 32`",
+                source);
+  return token;
+}
 
 std::string make_token() {
   std::array<unsigned char, 32> bytes{};
@@ -72,9 +72,9 @@ bool same_token(std::string_view a, std::string_view b) {
 }
 
 std::string find_token(const std::string& option, const detail::Environment& environment, const LogLine& log) {
-  if (!option.empty()) return checked(option, "the option token");
+  if (!option.empty()) return checked_token(option, "the option token");
   if (const std::string token = value(environment, "LOCKSTEP_TOKEN"); !token.empty())
-    return checked(token, "LOCKSTEP_TOKEN");
+    return checked_token(token, "LOCKSTEP_TOKEN");
   if (const std::string path = value(environment, "LOCKSTEP_TOKEN_FILE"); !path.empty())
     return read_token_file(path, log);
   if (value(environment, "LOCKSTEP_INSECURE") == "1") {

@@ -13,6 +13,10 @@ namespace lockstep {
 // 32 random bytes in hexadecimal. Throws IoError when the system has none.
 std::string make_token();
 
+// A token without the spaces at its end. Throws Error, which names `source` and not the value, when it is none: 16 to
+// 1024 letters, digits and signs.
+std::string checked_token(std::string token, const std::string& source);
+
 // In a time that does not tell where they differ.
 bool same_token(std::string_view a, std::string_view b);
 

@@ -124,7 +124,8 @@ IdxData read_idx(const std::string& path, FileSystem& files, const Shape* expect
     detail::FileStream stream(files, path);
     return read_stream(stream, path, expected);
   }
-  return parse_idx(files.read_file(path), path, expected);
+  constexpr int64_t kMostCompressed = int64_t{16} << 30;  // held in memory; what it inflates to has its header's size
+  return parse_idx(files.read_file(path, kMostCompressed), path, expected);
 }
 
 IdxHeader read_idx_header(const std::string& path, FileSystem& files) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/printable.h"
 #include "jobs/selector.h"
 #include "jobs/show.h"
 
@@ -11,7 +12,7 @@ namespace {
 // "Name:              mnist", at any depth.
 std::string line(int depth, const std::string& name, std::string_view value) {
   constexpr int kNameWidth = 21;
-  return fmt::format("{:{}}{:<{}} {}\n", "", 2 * depth, name + ":", kNameWidth - 2 * depth, value);
+  return fmt::format("{:{}}{:<{}} {}\n", "", 2 * depth, name + ":", kNameWidth - 2 * depth, printable_lines(value));
 }
 
 std::string when(std::optional<JobTime> time, JobTime now) {
@@ -53,7 +54,7 @@ std::string section(const std::string& title, const Row& header, const std::vect
 std::string labels_text(const Labels& labels) {
   std::string out;
   for (const auto& [key, value] : labels)
-    out += (out.empty() ? "" : "\n" + std::string(22, ' ')) + fmt::format("{}={}", key, value);
+    out += (out.empty() ? "" : "\n" + std::string(22, ' ')) + fmt::format("{}={}", printable(key), printable(value));
   return or_none(out);
 }
 
@@ -68,7 +69,8 @@ std::string container_text(const Container& container) {
   out += line(1, "Port", std::to_string(container.port));
   std::string variables;
   for (const auto& [name, value] : container.env)
-    variables += (variables.empty() ? "" : "\n" + std::string(22, ' ')) + name + "=" + value;
+    variables += (variables.empty() ? "" : "\n" + std::string(22, ' ')) + printable(name, std::string::npos) + "=" +
+                 printable(value, std::string::npos);
   return out + line(1, "Environment", or_none(variables));
 }
 

@@ -7,10 +7,12 @@
 
 #include "base/check.h"
 #include "base/names.h"
+#include "base/printable.h"
 
 namespace lockstep {
 namespace {
 
+constexpr size_t kMostHosts = 65536, kLongestHost = 255;
 constexpr const char* kForm = "write HOST or HOST:SLOTS, with commas between them, such as a,b:4";
 
 bool is_host_name(std::string_view host) {
@@ -34,6 +36,10 @@ int parse_slots(std::string_view text, std::string_view entry, std::string_view 
   return slots;
 }
 
+void check_count(size_t count, std::string_view what) {
+  if (count > kMostHosts) throw_error("{}: there are more than {} hosts; name fewer", what, kMostHosts);
+}
+
 HostSlots parse_host(std::string_view entry, std::string_view what, std::string_view own_name) {
   std::string_view host = entry, slots;
   if (entry.starts_with('[')) {
@@ -51,7 +57,10 @@ HostSlots parse_host(std::string_view entry, std::string_view what, std::string_
     slots = entry.substr(colon + 1);
     if (slots.empty()) slots = " ";
   }
-  if (!is_host_name(host)) throw_error("{}: \"{}\" has no host; {}", what, entry, kForm);
+  if (!is_host_name(host)) throw_error("{}: \"{}\" has no host; {}", what, printable(entry), kForm);
+  if (host.size() > kLongestHost)
+    throw_error("{}: \"{}\" is a name of {} characters; host names have at most {}", what, printable(entry, 60),
+                host.size(), kLongestHost);
   HostSlots out{std::string(host), slots.empty() ? 1 : parse_slots(slots, entry, what)};
   if (is_here(host, own_name)) out.host.clear();
   return out;
@@ -60,11 +69,12 @@ HostSlots parse_host(std::string_view entry, std::string_view what, std::string_
 }  // namespace
 
 std::vector<HostSlots> parse_hosts(std::string_view text, std::string_view own_name) {
+  check_count(1 + static_cast<size_t>(std::ranges::count(text, ',')), "--hosts");
   std::vector<HostSlots> out;
   for (size_t begin = 0; begin <= text.size();) {
     const size_t comma = std::min(text.find(',', begin), text.size());
     const std::string_view entry = text.substr(begin, comma - begin);
-    if (entry.empty()) throw_error("--hosts: \"{}\" has an empty name; {}", text, kForm);
+    if (entry.empty()) throw_error("--hosts: \"{}\" has an empty name; {}", printable(text), kForm);
     out.push_back(parse_host(entry, "--hosts", own_name));
     begin = comma + 1;
   }
@@ -86,6 +96,7 @@ std::vector<HostSlots> parse_host_file(std::string_view text, std::string_view s
         throw_error("{}: \"{}\" is not slots=N; write a host on each line, such as `b slots=4`", what, word);
       entry.slots = parse_slots(std::string_view(word).substr(6), line, what);
     }
+    check_count(out.size() + 1, source);
     out.push_back(std::move(entry));
   }
   if (out.empty()) throw_error("{}: there is no host in it; write one on each line, such as `b slots=4`", source);

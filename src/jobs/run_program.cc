@@ -20,6 +20,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr size_t kMostOutput = size_t{256} << 20;  // that is read into memory
+
 // A file in memory stands for each of the three streams: none of them can fill up, break or stay open.
 Descriptor make_stream(const char* name, const std::string& content) {
   Descriptor out(::memfd_create(name, MFD_CLOEXEC));
@@ -43,6 +45,8 @@ std::string content_of(const Descriptor& stream) {
     if (n < 0) throw_io_error("read", "a file in memory", errno);
     if (n == 0) return out;
     out.append(chunk.data(), static_cast<size_t>(n));
+    if (out.size() > kMostOutput)
+      throw IoError(fmt::format("a program printed more than {} bytes; ask for less", kMostOutput));
   }
 }
 

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "base/printable.h"
+
 namespace lockstep {
 namespace {
 
@@ -21,7 +23,9 @@ std::string two_units(int64_t first, char first_unit, int64_t second, char secon
 
 }  // namespace
 
-std::string Columns::lay_out(const std::vector<Row>& rows) {
+std::string Columns::lay_out(std::vector<Row> rows) {
+  for (Row& row : rows)
+    for (std::string& cell : row) cell = printable(cell, std::string::npos);
   for (const Row& row : rows)
     for (size_t i = 0; i + 1 < row.size(); ++i) {
       if (widths_.size() == i) widths_.push_back(kLeastWidth);

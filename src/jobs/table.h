@@ -19,7 +19,7 @@ using Row = std::vector<std::string>;
 class Columns {
  public:
   // A line for each row.
-  std::string lay_out(const std::vector<Row>& rows);
+  std::string lay_out(std::vector<Row> rows);
 
  private:
   std::vector<size_t> widths_;

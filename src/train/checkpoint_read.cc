@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "array/node.h"
 #include "base/check.h"
+#include "base/printable.h"
 #include "train/checkpoint_folder.h"
 #include "train/checkpoint_io.h"
 #include "train/manifest.h"
@@ -182,7 +185,7 @@ std::vector<Lying> contents_of_shard(const CheckpointInfo& info, const Checkpoin
   for (const auto& [entry, piece, tensor] : out) {
     if (tensor.offset != bytes || tensor.type.bytes() > shard.bytes - bytes)
       refuse(info.path + "/" + kManifest, fmt::format("puts \"{}\" at byte {} of {}, where it does not fit",
-                                                      tensor.name, tensor.offset, shard.file));
+                                                      printable(tensor.name), tensor.offset, printable(shard.file)));
     bytes += tensor.type.bytes();
   }
   return out;
@@ -226,23 +229,64 @@ void verify_sum(FileSystem& files, const std::string& path, const CheckpointShar
 
 bool overlap(const IndexBox& a, const IndexBox& b) { return !Overlap(a, b, 1).done(); }
 
+using Pieces = std::vector<const CheckpointPiece*>;
+
+// Whether every piece is one cell of the grid that all their bounds make together. Of such pieces those that differ in
+// where they begin have nothing in common. REQUIRES: none is empty.
+bool are_cells(const Pieces& pieces, size_t rank) {
+  for (size_t d = 0; d < rank; ++d) {
+    std::set<int64_t> bounds;
+    for (const CheckpointPiece* piece : pieces) bounds.insert({piece->box[d].begin, piece->box[d].end});
+    for (const CheckpointPiece* piece : pieces)
+      if (*bounds.upper_bound(piece->box[d].begin) != piece->box[d].end) return false;
+  }
+  return true;
+}
+
+void check_no_overlap(const CheckpointEntry& entry) {
+  const auto refuse_both = [&](const CheckpointPiece& a, const CheckpointPiece& b) {
+    throw_error("checkpoint: pieces {} and {} of \"{}\" overlap; the checkpoint is not whole: use another one",
+                printable(tensor_name(entry, a)), printable(tensor_name(entry, b)), printable(entry.name));
+  };
+  Pieces pieces;
+  for (const CheckpointPiece& piece : entry.pieces)
+    if (count(piece_type(entry.type, piece.box).shape) > 0) pieces.push_back(&piece);
+  if (are_cells(pieces, entry.type.shape.size())) {
+    std::map<Shape, const CheckpointPiece*> by_begin;
+    for (const CheckpointPiece* piece : pieces) {
+      Shape begin;
+      for (const Range& range : piece->box) begin.push_back(range.begin);
+      if (const auto [before, added] = by_begin.emplace(std::move(begin), piece); !added)
+        refuse_both(*before->second, *piece);
+    }
+    return;
+  }
+  // Of any other form they are compared one by one. Lockstep cuts arrays into the cells of a grid.
+  constexpr size_t kMostCompared = 2000;
+  if (pieces.size() > kMostCompared)
+    throw_error("checkpoint: \"{}\" has {} pieces that are no grid; at most {} such are read", printable(entry.name),
+                pieces.size(), kMostCompared);
+  for (size_t i = 0; i < pieces.size(); ++i)
+    for (size_t k = 0; k < i; ++k)
+      if (overlap(pieces[i]->box, pieces[k]->box)) refuse_both(*pieces[k], *pieces[i]);
+}
+
 }  // namespace
 
 void check_whole(const CheckpointInfo& info) {
   for (const CheckpointEntry& entry : info.entries) {
+    const int64_t all = count(entry.type.shape);
     int64_t elements = 0;
-    for (size_t i = 0; i < entry.pieces.size(); ++i) {
-      elements += count(piece_type(entry.type, entry.pieces[i].box).shape);
-      for (size_t k = 0; k < i; ++k)
-        if (overlap(entry.pieces[i].box, entry.pieces[k].box))
-          throw_error("checkpoint: pieces {} and {} of \"{}\" overlap; the checkpoint is not whole: use another one",
-                      tensor_name(entry, entry.pieces[k]), tensor_name(entry, entry.pieces[i]), entry.name);
+    for (const CheckpointPiece& piece : entry.pieces) {
+      elements += count(piece_type(entry.type, piece.box).shape);
+      if (elements > all) break;  // some overlap
     }
-    if (elements != count(entry.type.shape))
+    check_no_overlap(entry);
+    if (elements != all)
       throw_error(
           "checkpoint: the pieces of \"{}\" have {} of its {} elements; the checkpoint is not whole: use "
           "another one",
-          entry.name, elements, count(entry.type.shape));
+          printable(entry.name), elements, all);
   }
 }
 
@@ -253,7 +297,7 @@ CheckpointInfo read_info(FileSystem& files, const std::string& path, bool verify
   if (!files.exists(manifest))
     throw_error("checkpoint: {} is no checkpoint, or not a whole one: it has no {}; check the path, or use another one",
                 folder, kManifest);
-  const std::vector<uint8_t> text = files.read_file(manifest);
+  const std::vector<uint8_t> text = files.read_file(manifest, kMostManifestBytes);
   CheckpointInfo info = decode_manifest({reinterpret_cast<const char*>(text.data()), text.size()}, manifest);
   info.path = folder;
   check_whole(info);

@@ -9,10 +9,10 @@
 
 #include "array/node.h"
 #include "base/check.h"
+#include "base/printable.h"
 #include "lockstep/version.h"
 #include "train/checkpoint_folder.h"
 #include "train/checkpoint_io.h"
-#include "train/json.h"
 #include "train/manifest.h"
 #include "train/overlap.h"
 #include "train/safetensors.h"
@@ -230,7 +230,7 @@ CheckpointContents contents_of(const Checkpoint& checkpoint, const Writer& write
   std::set<std::string_view> names;
   for (const auto& [name, array] : checkpoint.arrays) {
     if (name.empty() || name == "__metadata__" || !is_utf8(name))
-      throw_error("save_checkpoint: {} is no name for an array; choose another, in UTF-8", printable(name));
+      throw_error("save_checkpoint: \"{}\" is no name for an array; choose another, in UTF-8", printable(name));
     if (!names.insert(name).second) throw_error("save_checkpoint: two arrays are called \"{}\"; rename one", name);
     const NamedSharding sharding = array.sharding();
     out.info.entries.push_back({.name = name,

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
-#include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/yaml.h"
 #include "train/config.h"
 
 namespace lockstep {
@@ -46,11 +46,13 @@ std::string value_text(const std::string& where, const ConfigKey& key, const YAM
 
 YAML::Node load(const std::string& text, const std::string& filename) {
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
+    const std::vector<YAML::Node> documents = load_yaml(text, filename, {.bytes = 1 << 20, .depth = 16});
     if (documents.size() > 1)
       throw_error("{}: {} YAML documents; one is wanted: remove the lines `---`", filename, documents.size());
     return documents.empty() ? YAML::Node() : documents[0];
   } catch (const YAML::Exception& error) {
+    if (error.mark.is_null())
+      throw_error("{}: not YAML: {}; write lines such as `batch_size: 128`", filename, error.msg);
     throw_error("{}:{}:{}: not YAML: {}; write lines such as `batch_size: 128`", filename, error.mark.line + 1,
                 error.mark.column + 1, error.msg);
   }

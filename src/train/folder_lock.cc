@@ -1,6 +1,5 @@
 #include "train/folder_lock.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -11,19 +10,11 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/printable.h"
 #include "base/say.h"
 
 namespace lockstep {
 namespace {
-
-// Who made the file may have been another user: a lock needs no more than to read it.
-int open_lock_file(const std::string& path) {
-  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (file >= 0 || errno != EACCES) return file;
-  const int readable = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (readable < 0) errno = EACCES;
-  return readable;
-}
 
 enum class Locking { done, held, impossible };
 
@@ -44,17 +35,25 @@ std::string host_name() {
   return host;
 }
 
-// For who comes and finds it locked. A lock holds without it, on a full disk for instance.
+std::string read_line(int file) {
+  char text[512];
+  const ssize_t size = ::pread(file, text, sizeof(text), 0);
+  const std::string line(text, text + std::max<ssize_t>(size, 0));
+  return line.substr(0, line.find('\n'));
+}
+
+// For a second run that finds the folder locked. A lock holds without it, on a full disk for instance. A file that
+// holds something else is another name of a file that is not ours.
 void write_holder(int file) {
+  const std::string before = read_line(file);
+  if (!before.empty() && !before.starts_with("pid ")) return;
   const std::string text = fmt::format("pid {} on host {}\n", ::getpid(), host_name());
   if (::ftruncate(file, 0) == 0) (void)!::pwrite(file, text.data(), text.size(), 0);
 }
 
 std::string read_holder(int file) {
-  char text[512];
-  const ssize_t size = ::pread(file, text, sizeof(text), 0);
-  const std::string line(text, text + std::max<ssize_t>(size, 0));
-  return line.starts_with("pid ") ? line.substr(0, line.find('\n')) : "another run";
+  const std::string line = read_line(file);
+  return line.starts_with("pid ") ? printable(line) : "another run";
 }
 
 // A network's disk may hold the lock of a machine that went down for long, and a job that was moved from there must go
@@ -68,7 +67,7 @@ bool is_elsewhere(const std::string& holder) {
 FolderLock::FolderLock(const std::string& dir, std::chrono::milliseconds patience) {
   FileSystem::real().make_dirs(dir);
   const std::string path = dir + "/.lock";
-  file_ = open_lock_file(path);
+  file_ = open_lock_file(path, 0666);  // another user may have made it: a lock needs no more than to read it
   if (file_ < 0) throw_io_error("open", path, errno);
   try {
     const auto deadline = std::chrono::steady_clock::now() + patience;

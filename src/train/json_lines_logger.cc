@@ -4,9 +4,10 @@
 #include <cmath>
 #include <ctime>
 #include <iterator>
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
+#include "base/json.h"
 #include "train/logging.h"
 
 namespace lockstep {
@@ -18,15 +19,23 @@ std::string json_quoted(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+// None for a line that was cut off by a crash, and for one that is not ours.
+std::optional<double> step_of(std::string_view line) {
+  try {
+    const auto object = parse_json<nlohmann::json>(line, "a line", {.repeated_keys = true});
+    if (!object.is_object()) return std::nullopt;
+    const auto step = object.find("step");
+    return step != object.end() && step->is_number() ? std::optional(step->get<double>()) : std::nullopt;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 std::string without_later_steps(const std::string& old, int64_t first_step) {
   std::string kept;
   for (size_t at = 0, end; (end = old.find('\n', at)) != std::string::npos; at = end + 1) {
     const std::string_view line = std::string_view(old).substr(at, end - at);
-    const nlohmann::json object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    // A line that was cut off by a crash does not parse.
-    if (!object.is_object()) continue;
-    const auto step = object.find("step");
-    if (step == object.end() || !step->is_number() || step->get<double>() > static_cast<double>(first_step)) continue;
+    if (const std::optional<double> step = step_of(line); !step || *step > static_cast<double>(first_step)) continue;
     kept.append(line).push_back('\n');
   }
   return kept;

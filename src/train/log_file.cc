@@ -11,6 +11,7 @@ namespace {
 
 constexpr double kFlushSeconds = 1;
 constexpr size_t kFlushBytes = 1 << 20;
+constexpr int64_t kMostLogBytes = int64_t{16} << 30;  // of a run that goes on
 
 std::span<const uint8_t> text_bytes(std::string_view text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
@@ -41,7 +42,7 @@ void LogFile::attempt(const std::function<void()>& action) {
   if (broken_) return;
   try {
     action();
-  } catch (const IoError& error) {
+  } catch (const std::runtime_error& error) {  // Error or IoError
     broken_ = true;
     const char* fresh_line = ::isatty(STDERR_FILENO) == 1 ? "\n" : "";  // a progress bar may stand there
     std::fprintf(stderr, "%slockstep: %s; training goes on, but %s is written no more\n", fresh_line, error.what(),
@@ -62,7 +63,7 @@ void LogFile::flush() {
 
 void LogFile::rewrite(const Edit& edit) {
   attempt([&] {
-    const std::vector<uint8_t> old = files_.read_file(path_);
+    const std::vector<uint8_t> old = files_.read_file(path_, kMostLogBytes);
     files_.write_atomic(path_, text_bytes(edit(std::string(old.begin(), old.end()))));
   });
 }

@@ -4,16 +4,19 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 #include <utility>
 
 #include "base/check.h"
-#include "train/json.h"
+#include "base/json.h"
+#include "base/printable.h"
 #include "train/sha256.h"
 
 namespace lockstep::detail {
 namespace {
 
+using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;  // as it is written, so that people find their way
 
 // The end of every manifest: this, the sum of all that stands before it, and the closing.
@@ -37,7 +40,39 @@ double decode_number(const Json& value) {
     if (value == "inf") return std::numeric_limits<double>::infinity();
     if (value == "-inf") return -std::numeric_limits<double>::infinity();
   }
+  if (!value.is_number()) throw_error("a metric is {}, which is no number", printable_json(value));
   return value.get<double>();
+}
+
+// No disk holds more in one file. Sums of a few such numbers fit 63 bits.
+constexpr int64_t kMostBytes = int64_t{1} << 50;
+constexpr int64_t kMostDevices = int64_t{1} << 24;
+constexpr size_t kMostMeshes = 1024, kMostAxes = 64, kMostShards = 1 << 16;
+
+int64_t count_at(const Json& json, const char* key, int64_t high = std::numeric_limits<int64_t>::max()) {
+  return integer_in(json.at(key), key, 0, high);
+}
+
+uint64_t seed_of(const Json& value) {
+  if (!value.is_number_unsigned()) throw_error("seed is {}; a whole number from 0 on is needed", printable_json(value));
+  return value.get<uint64_t>();
+}
+
+Shape shape_at(const Json& json, const char* key) {
+  Shape shape;
+  const Json& list = json.at(key);
+  if (!list.is_array() || list.size() > kMostAxes)
+    throw_error("{} is {}; a list of at most {} numbers is needed", key, printable_json(list), kMostAxes);
+  for (const Json& extent : list) shape.push_back(integer_in(extent, key, 0, kMostBytes));
+  return shape;
+}
+
+// Of a sum of SHA-256 in hexadecimal.
+std::string sum_at(const Json& json, const char* key) {
+  auto sum = json.at(key).get<std::string>();
+  if (sum.size() != kHex || sum.find_first_not_of("0123456789abcdef") != sum.npos)
+    throw_error("{} is \"{}\", which is no SHA-256 sum", key, printable(sum));
+  return sum;
 }
 
 OrderedJson encode_piece(const CheckpointPiece& piece) {
@@ -68,8 +103,8 @@ OrderedJson encode_array(const CheckpointEntry& entry, int format) {
 }
 
 CheckpointPiece decode_piece(const Json& json, const CheckpointEntry& entry) {
-  CheckpointPiece piece{{}, json.at("shard"), json.at("offset")};
-  const auto begin = json.at("begin").get<Shape>(), end = json.at("end").get<Shape>();
+  CheckpointPiece piece{{}, json.at("shard"), count_at(json, "offset", kMostBytes)};
+  const Shape begin = shape_at(json, "begin"), end = shape_at(json, "end");
   const Shape& shape = entry.type.shape;
   bool fits = begin.size() == shape.size() && end.size() == shape.size();
   for (size_t d = 0; d < shape.size() && fits; ++d) {
@@ -77,35 +112,42 @@ CheckpointPiece decode_piece(const Json& json, const CheckpointEntry& entry) {
     piece.box.push_back({begin[d], end[d]});
   }
   if (!fits)
-    throw_error("array \"{}\" has a piece from [{}] to [{}], which is no part of {}", entry.name,
+    throw_error("array \"{}\" has a piece from [{}] to [{}], which is no part of {}", printable(entry.name),
                 fmt::join(begin, ", "), fmt::join(end, ", "), to_string(entry.type));
   return piece;
 }
 
-CheckpointEntry decode_array(const Json& json, const CheckpointInfo& info, const std::set<std::string>& shards) {
+// `room` is the bytes left in each shard.
+CheckpointEntry decode_array(const Json& json, const CheckpointInfo& info, std::map<std::string, int64_t>& room) {
   CheckpointEntry entry;
   entry.name = json.at("name");
   const std::optional<DType> dtype = dtype_from_name(json.at("dtype").get<std::string>());
-  if (!dtype) throw_error("array \"{}\" has the element type {}", entry.name, printable(json.at("dtype")));
-  entry.type = {*dtype, json.at("shape").get<Shape>()};
+  const std::string shown = printable(entry.name);
+  if (!dtype) throw_error("array \"{}\" has the element type {}", shown, printable_json(json.at("dtype")));
+  entry.type = {*dtype, shape_at(json, "shape")};
   entry.spec = json.at("spec");
   for (const Json& dimension : json.at("axes"))
     entry.partition.entries.push_back(SpecEntry(dimension.get<std::vector<std::string>>()));
   entry.partition.unreduced = json.at("unreduced").get<std::set<std::string>>();
   if (!json.at("mesh").is_null()) {
-    entry.mesh = json.at("mesh");
-    if (entry.mesh < 0 || static_cast<size_t>(entry.mesh) >= info.meshes.size())
-      throw_error("array \"{}\" lies on mesh {} of {}", entry.name, entry.mesh, info.meshes.size());
+    const int64_t mesh = count_at(json, "mesh");
+    if (mesh >= std::ssize(info.meshes))
+      throw_error("array \"{}\" lies on mesh {} of {}", shown, mesh, info.meshes.size());
+    entry.mesh = static_cast<int>(mesh);
   }
   if (info.format == kWholeFormat)
-    entry.pieces = {{whole_box(entry.type.shape), json.at("shard"), json.at("offset")}};
+    entry.pieces = {{whole_box(entry.type.shape), json.at("shard"), count_at(json, "offset", kMostBytes)}};
   else
     for (const Json& piece : json.at("pieces")) entry.pieces.push_back(decode_piece(piece, entry));
-  for (const CheckpointPiece& piece : entry.pieces)
-    if (!shards.count(piece.shard)) throw_error("array \"{}\" lies in {}, which is no shard", entry.name, piece.shard);
-  if (json.at("bytes") != entry.type.bytes())
-    throw_error("array \"{}\" has {} bytes, but {} has {}", entry.name, json.at("bytes").dump(), to_string(entry.type),
+  if (count_at(json, "bytes") != entry.type.bytes())
+    throw_error("array \"{}\" has {} bytes, but {} has {}", shown, count_at(json, "bytes"), to_string(entry.type),
                 entry.type.bytes());
+  for (const CheckpointPiece& piece : entry.pieces) {
+    const auto shard = room.find(piece.shard);
+    if (shard == room.end()) throw_error("array \"{}\" lies in {}, which is no shard", shown, printable(piece.shard));
+    shard->second -= piece_type(entry.type, piece.box).bytes();
+    if (shard->second < 0) throw_error("{} has fewer bytes than the arrays in it", printable(piece.shard));
+  }
   return entry;
 }
 
@@ -117,42 +159,55 @@ std::string encode_sums(const std::vector<std::string>& sums) {
 }
 
 CheckpointShard decode_shard(const Json& json) {
-  CheckpointShard shard{json.at("file"), json.at("bytes"), json.at("sha256"), 0, {}};
+  CheckpointShard shard{json.at("file"), count_at(json, "bytes", kMostBytes), sum_at(json, "sha256"), 0, {}};
+  if (!is_plain_file_name(shard.file) || shard.file == kManifest)
+    throw_error("\"{}\" is no name of a shard; a plain file name is needed", printable(shard.file));
   if (!json.contains("chunk_bytes")) return shard;  // of before there were any
-  shard.chunk_bytes = json.at("chunk_bytes");
+  shard.chunk_bytes = integer_in(json.at("chunk_bytes"), "chunk_bytes", 1, kMostChunkBytes);
   const auto sums = json.at("chunks").get<std::string>();
   for (size_t at = 0; at < sums.size(); at += kHex) shard.chunks.push_back(sums.substr(at, kHex));
   const auto chunks = static_cast<int64_t>(shard.chunks.size());
-  if (shard.chunk_bytes < 1 || shard.bytes < 0 || sums.size() % kHex != 0 ||
-      chunks != shard.bytes / shard.chunk_bytes + (shard.bytes % shard.chunk_bytes != 0))
+  if (sums.size() % kHex != 0 || chunks != shard.bytes / shard.chunk_bytes + (shard.bytes % shard.chunk_bytes != 0))
     throw_error("{} has {} sums for its {} bytes in chunks of {}", printable(shard.file), chunks, shard.bytes,
                 shard.chunk_bytes);
   return shard;
 }
 
+std::vector<MeshAxis> decode_mesh(const Json& json) {
+  if (!json.is_array() || json.size() > kMostAxes)
+    throw_error("a mesh is {}; a list of at most {} axes is needed", printable_json(json), kMostAxes);
+  std::vector<MeshAxis> axes;
+  int64_t devices = 1;
+  for (const Json& axis : json) {
+    axes.emplace_back(axis.at("axis").get<std::string>(), integer_in(axis.at("size"), "size", 1, kMostDevices));
+    devices *= axes.back().size;
+    if (devices > kMostDevices) throw_error("a mesh has more than {} devices", kMostDevices);
+  }
+  return axes;
+}
+
 CheckpointInfo decode_body(const Json& json) {
   CheckpointInfo info;
-  info.format = json.at("format");
+  info.format = static_cast<int>(integer_in(json.at("format"), "format", kWholeFormat, kPiecesFormat));
   info.written_by = json.at("written_by");
-  info.step = json.at("step");
-  info.cursor = {json.at("cursor").at("epoch"), json.at("cursor").at("sample")};
-  info.seed = json.at("seed");
-  for (const Json& mesh : json.at("meshes")) {
-    std::vector<MeshAxis>& axes = info.meshes.emplace_back();
-    for (const Json& axis : mesh) axes.emplace_back(axis.at("axis").get<std::string>(), axis.at("size").get<int64_t>());
-  }
+  info.step = count_at(json, "step");
+  info.cursor = {count_at(json.at("cursor"), "epoch"), count_at(json.at("cursor"), "sample")};
+  info.seed = seed_of(json.at("seed"));
+  for (const Json& mesh : json.at("meshes")) info.meshes.push_back(decode_mesh(mesh));
+  if (info.meshes.size() > kMostMeshes) throw_error("there are more than {} meshes", kMostMeshes);
   info.mesh = describe_meshes(info.meshes);
-  std::set<std::string> shards, names;
+  if (json.at("shards").size() > kMostShards) throw_error("there are more than {} shards", kMostShards);
+  std::map<std::string, int64_t> room;
   for (const Json& json_shard : json.at("shards")) {
     CheckpointShard shard = decode_shard(json_shard);
-    if (shard.file.empty() || shard.file.find('/') != std::string::npos || !shards.insert(shard.file).second)
-      throw_error("{} is no name of a shard, or stands twice", printable(shard.file));
+    if (!room.emplace(shard.file, shard.bytes).second) throw_error("{} stands twice", printable(shard.file));
     info.shards.push_back(std::move(shard));
   }
+  std::set<std::string> names;
   for (const Json& array : json.at("arrays")) {
-    info.entries.push_back(decode_array(array, info, shards));
+    info.entries.push_back(decode_array(array, info, room));
     if (!names.insert(info.entries.back().name).second)
-      throw_error("two arrays are called \"{}\"", info.entries.back().name);
+      throw_error("two arrays are called \"{}\"", printable(info.entries.back().name));
   }
   info.config = json.at("config").get<std::map<std::string, std::string>>();
   for (const auto& [metric, value] : json.at("metrics").items()) info.metrics[metric] = decode_number(value);
@@ -206,9 +261,9 @@ std::string encode_manifest(const CheckpointInfo& info) {
                       {"chunk_bytes", shard.chunk_bytes},
                       {"chunks", encode_sums(shard.chunks)}});
   for (const auto& [key, value] : info.config)
-    if (!is_utf8(key)) throw_error("checkpoint: the setting {} is not UTF-8; rename it", printable(key));
+    if (!is_utf8(key)) throw_error("checkpoint: the setting \"{}\" is not UTF-8; rename it", printable(key));
   for (const auto& [metric, value] : info.metrics) {
-    if (!is_utf8(metric)) throw_error("checkpoint: the metric {} is not UTF-8; rename it", printable(metric));
+    if (!is_utf8(metric)) throw_error("checkpoint: the metric \"{}\" is not UTF-8; rename it", printable(metric));
     metrics[metric] = encode_number(value);
   }
   const OrderedJson json = {
@@ -220,7 +275,12 @@ std::string encode_manifest(const CheckpointInfo& info) {
   std::string text = json.dump(2, ' ', false, OrderedJson::error_handler_t::replace);
   text.resize(text.size() - 2);  // the "\n}" that follows the sum instead
   const std::string sum = sum_of(text);
-  return text.append(kSum).append(sum).append(kClose);
+  text.append(kSum).append(sum).append(kClose);
+  if (std::ssize(text) > kMostManifestBytes)
+    throw_error(
+        "checkpoint: its manifest would have {} bytes, more than the {} that are read; save fewer or smaller arrays",
+        text.size(), kMostManifestBytes);
+  return text;
 }
 
 CheckpointInfo decode_manifest(std::string_view text, const std::string& path) {
@@ -233,13 +293,14 @@ CheckpointInfo decode_manifest(std::string_view text, const std::string& path) {
     throw_error("checkpoint: {} has another SHA-256 sum than it says; the file is damaged: use another checkpoint",
                 path);
   try {
-    const Json json = parse_json(text);
-    if (const int64_t format = json.at("format"); format > kPiecesFormat || format < 1)
+    const Json json =
+        parse_json<Json>(text, "its text", {.bytes = kMostManifestBytes, .values = 50'000'000, .keys = 1'000'000});
+    if (const int64_t format = integer_in(json.at("format"), "format"); format > kPiecesFormat || format < 1)
       throw_error("is of format {}, written by {}, and this lockstep reads formats up to {}; use a newer lockstep",
-                  format, printable(json.at("written_by")), kPiecesFormat);
+                  format, printable_json(json.at("written_by")), kPiecesFormat);
     return decode_body(json);
   } catch (const Json::exception& error) {
-    throw_error("checkpoint: {}: {}; the file was not written by lockstep", path, error.what());
+    throw_error("checkpoint: {}: {}; the file was not written by lockstep", path, json_error_text(error));
   } catch (const Error& error) {
     throw_error("checkpoint: {}: {}", path, error.what());
   }

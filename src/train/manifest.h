@@ -14,7 +14,10 @@ namespace lockstep::detail {
 inline constexpr int kWholeFormat = 1, kPiecesFormat = 2;
 // Shards have a sum for every so many bytes, so that what is read of them can be verified without the rest.
 inline constexpr int64_t kChunkBytes = 64 << 10;
+inline constexpr int64_t kMostChunkBytes = int64_t{1} << 30;  // of other writers
 inline constexpr const char* kManifest = "manifest.json";
+// Sums take a thousandth of what they protect: this is enough for checkpoints of a terabyte.
+inline constexpr int64_t kMostManifestBytes = int64_t{1} << 30;
 
 IndexBox whole_box(const Shape& shape);
 // The type of a part of an array, and what it is called in its shard: "params/w", "params/w[0:392, 0:256]".

@@ -48,8 +48,9 @@ constexpr std::string_view kWritten = "# Written by lockstep train: all settings
 bool is_not_ours(const std::string& path) {
   FileSystem& files = FileSystem::real();
   if (!files.exists(path)) return false;
-  const std::vector<uint8_t> bytes = files.read_file(path);
-  return !std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()).starts_with(kWritten);
+  std::vector<uint8_t> bytes(kWritten.size());
+  bytes.resize(files.read(path, 0, bytes));
+  return std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()) != kWritten;
 }
 
 // The resolved settings lie beside what the run writes, as a run that goes on needs them. A file of the user's stays.

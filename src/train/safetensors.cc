@@ -8,12 +8,16 @@
 #include <utility>
 
 #include "base/check.h"
-#include "train/json.h"
+#include "base/json.h"
+#include "base/printable.h"
 
 namespace lockstep::detail {
 namespace {
 
 constexpr int64_t kMaxHeader = 100'000'000;  // the limit of the format's own library
+
+using Json = nlohmann::json;
+
 constexpr const char* kMetadata = "__metadata__";
 
 struct Name {
@@ -43,7 +47,7 @@ const Json& member(const Json& object, const char* key, const std::string& path,
 // A whole number from 0 on that fits 63 bits.
 int64_t whole(const Json& value, const std::string& path, const std::string& tensor, const char* what) {
   const auto wrong = [&](const char* why) {
-    refuse_file(path, fmt::format("gives \"{}\" the {} {}, which is {}", tensor, what, printable(value), why));
+    refuse_file(path, fmt::format("gives \"{}\" the {} {}, which is {}", tensor, what, printable_json(value), why));
   };
   if (!value.is_number_integer()) wrong("no whole number");
   if (!value.is_number_unsigned()) wrong("negative");
@@ -62,7 +66,7 @@ SafetensorsEntry decode_entry(const std::string& name, const Json& value, const 
     throw_error(
         "safetensors: {} has \"{}\" with elements of type {}; lockstep reads BOOL, U8, I32, I64, U32, BF16, F16, "
         "F32 and F64",
-        path, name, printable(dtype));
+        path, printable(name), printable_json(dtype));
   entry.type.dtype = known->dtype;
   const Json& shape = member(value, "shape", path, name);
   if (!shape.is_array()) refuse_file(path, fmt::format("has no list as shape of \"{}\"", name));
@@ -119,13 +123,14 @@ std::string encode_safetensors(const std::vector<SafetensorsEntry>& tensors,
                                const std::map<std::string, std::string>& metadata) {
   for (const auto& [key, value] : metadata)
     if (!is_utf8(key) || !is_utf8(value))
-      throw_error("safetensors: metadata {} is not UTF-8; rename it", printable(key));
+      throw_error("safetensors: metadata \"{}\" is not UTF-8; rename it", printable(key));
   std::string text = "{";
   if (!metadata.empty()) text += fmt::format("\"{}\":{}", kMetadata, Json(metadata).dump());
   std::set<std::string> names;
   int64_t at = 0;
   for (const SafetensorsEntry& tensor : tensors) {
-    if (!is_utf8(tensor.name)) throw_error("safetensors: the name {} is not UTF-8; rename it", printable(tensor.name));
+    if (!is_utf8(tensor.name))
+      throw_error("safetensors: the name \"{}\" is not UTF-8; rename it", printable(tensor.name));
     if (tensor.name == kMetadata) throw_error("safetensors: {} is no name for a tensor; rename it", kMetadata);
     if (!names.insert(tensor.name).second)
       throw_error("safetensors: two tensors are called \"{}\"; rename one", tensor.name);
@@ -160,9 +165,11 @@ SafetensorsHeader read_safetensors_header(FileSystem& files, const std::string& 
 
   Json json;
   try {
-    json = parse_json({reinterpret_cast<const char*>(text.data()), text.size()});
+    // Two levels are enough for the format; keys are the tensors' names.
+    json = parse_json<Json>({reinterpret_cast<const char*>(text.data()), text.size()}, "its header",
+                            {.bytes = kMaxHeader, .depth = 8, .values = 20'000'000, .keys = 1'000'000});
   } catch (const Error& error) {
-    refuse_file(path, fmt::format("has a header that is no JSON: {}", error.what()));
+    refuse_file(path, fmt::format("cannot be read: {}", error.what()));
   }
   for (const auto& [name, value] : json.items()) {
     if (name != kMetadata) {

@@ -62,7 +62,7 @@ std::string body_of(const PostedProgress& progress) {
 
 std::string token_of(const std::string& path) {
   if (path.empty()) return "";
-  const std::vector<uint8_t> bytes = FileSystem::real().read_file(path);
+  const std::vector<uint8_t> bytes = FileSystem::real().read_file(path, 1 << 20);
   std::string token(bytes.begin(), bytes.end());
   token.erase(token.find_last_not_of(" \t\r\n") + 1);
   return token;

@@ -1,4 +1,6 @@
 // `lockstep blame`: what it says about dumps made here, and about those of processes that were stopped.
+#include <unistd.h>
+
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -230,8 +232,36 @@ TEST(BlameCommand, DumpsThatDoNotFitTogetherAreRefused) {
   FileSystem::real().write(first, std::vector<uint8_t>{'{'});
   const detail::ProcessResult result = run_lockstep({"blame", first});
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_EQ(result.output.rfind("lockstep: blame: " + first + " is no whole dump of a flight recorder: ", 0), 0u)
+  EXPECT_EQ(result.output.rfind("lockstep: blame: " + first + " is not a flight record: ", 0), 0u) << result.output;
+}
+
+TEST(BlameCommand, OtherFilesAreNoFlightRecords) {
+  const detail::ProcessResult result = run_lockstep({"blame", "/etc/passwd"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.output.rfind("lockstep: blame: /etc/passwd is not a flight record: its text: not JSON: ", 0), 0u)
       << result.output;
+  EXPECT_EQ(result.output.find("json.exception"), std::string::npos) << result.output;
+}
+
+TEST(BlameCommand, OnlyOwnDumpsAreReadUnasked) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give files away";
+  const TempDir dir;
+  const std::string folder = dir.path() + "/lockstep-flight-3f9a0c21";
+  FileSystem::real().make_dirs(folder);
+  Job job(1);
+  const std::string dump = job.write(folder, {0})[0];
+  const auto blame = [&](const std::vector<std::string>& more = {}) {
+    std::vector<std::string> words = {"env",          "-u",   "LOCKSTEP_FLIGHT_DIR", "TMPDIR=" + dir.path(),
+                                      program_path(), "blame"};
+    words.insert(words.end(), more.begin(), more.end());
+    return detail::run_process(words, std::chrono::seconds(60));
+  };
+  EXPECT_EQ(blame().exit_code, 0);
+  ASSERT_EQ(::chown(dump.c_str(), 12345, 12345), 0);
+  expect_contains(blame().output, dump + " belongs to another user; if you trust it, name its folder");
+  ASSERT_EQ(::chown(folder.c_str(), 12345, 12345), 0);
+  expect_contains(blame().output, folder + " belongs to another user; if you trust it, name it: lockstep blame");
+  EXPECT_EQ(blame({folder}).exit_code, 0);
 }
 
 #ifdef LOCKSTEP_WITH_GRPC

@@ -39,6 +39,94 @@ TEST(FilesOfUsers, OwnConfigurationStaysAsItIs) {
   }
 }
 
+TEST(FilesOfUsers, ManifestsComeThroughAPipe) {
+  const std::string job =
+      "apiVersion: batch/v1\nkind: Job\nmetadata: {name: x}\nspec:\n  completionMode: Indexed\n"
+      "  template: {spec: {containers: [{name: jax, command: [\"true\"]}]}}\n";
+  for (const char* from : {"<(cat)", "/dev/stdin", "-"}) {
+    const ProcessResult result =
+        shell(fmt::format("printf '%s' '{}' | {} apply --dry-run -f {}", job, program_path(), from));
+    EXPECT_EQ(result.exit_code, 0) << from << ": " << result.output;
+  }
+}
+
+TEST(FilesOfUsers, InputThatNeverEndsIsRefused) {
+  for (const char* command :
+       {"train /dev/zero", "apply --dry-run -f /dev/zero", "train - </dev/zero",
+        "render kubernetes --variables /dev/zero", "blame /dev/zero", "launch -n 1 --hosts @/dev/zero -- version"}) {
+    const ProcessResult result = shell(fmt::format("ulimit -v 4000000; {} {}", program_path(), command));
+    EXPECT_TRUE(result.exit_code == 1 || result.exit_code == 2) << command << ": " << result.exit_code;
+    expect_contains(result.output, " bytes, the most that is read; check that it is the right file");
+  }
+}
+
+TEST(FilesOfUsers, DeepInputIsRefused) {
+  const TempDir dir;
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  const auto file = [&](const char* name, const std::string& text) {
+    FileSystem::real().write(dir.path() + "/" + name, std::vector<uint8_t>(text.begin(), text.end()));
+    return dir.path() + "/" + name;
+  };
+  const std::string manifest = file("d.json", "{\"apiVersion\":" + deep + "}");
+  const std::string settings = file("d.yaml", "model: " + deep);
+  const std::string variables = file("v.json", "{\"node_selector\":" + deep + "}");
+  std::string filters = "{{ a";
+  for (int i = 0; i < 25'000; ++i) filters += "| default(1)";
+  const std::string own_template = file("t.j2", filters + " }}");
+  const std::vector<Words> commands = {{"apply", "--dry-run", "-f", manifest},
+                                       {"train", settings},
+                                       {"render", "kubernetes", "--variables", variables},
+                                       {"render", "kubernetes", "--template", own_template}};
+  for (const Words& command : commands) {
+    const ProcessResult result = run_lockstep(command);
+    EXPECT_TRUE(result.exit_code == 1 || result.exit_code == 2) << command[0] << ": " << result.output;
+    expect_contains(result.output, ": more than ");
+  }
+}
+
+TEST(FilesOfUsers, FilesFoundInAFolderAreRegular) {
+  const TempDir dir;
+  ASSERT_EQ(::mkfifo((dir.path() + "/a.yaml").c_str(), 0600), 0);
+  const ProcessResult result = run_lockstep({"apply", "--dry-run", "-f", dir.path()});
+  EXPECT_EQ(result.exit_code, 1) << result.output;
+  expect_contains(result.output, "a.yaml: it is a pipe; a regular file is needed here");
+}
+
+TEST(FilesOfUsers, NothingIsWrittenThroughLinksInARun) {
+  for (const char* name : {".lock", "metrics.jsonl", "metrics.csv"}) {
+    const TempDir dir;
+    const std::string victim = dir.path() + "/victim", run = dir.path() + "/run";
+    FileSystem::real().make_dirs(run);
+    FileSystem::real().write(victim, std::vector<uint8_t>{'m', 'i', 'n', 'e'});
+    std::filesystem::create_symlink(victim, run + "/" + name);
+    const ProcessResult result =
+        run_lockstep({"train", "--dataset", small_dataset(), "--batch-size", "50", "--steps", "2", "--quiet",
+                      "--loggers", "jsonl,csv", "--log-dir", run, "--checkpoint-dir", run});
+    EXPECT_EQ(result.exit_code, 1) << name << ": " << result.output;
+    expect_contains(result.output, "it is a symbolic link that lockstep does not follow");
+    EXPECT_EQ(read_text(victim), "mine");
+  }
+}
+
+TEST(FilesOfUsers, NamesInCheckpointsAreEscaped) {
+  const TempDir dir;
+  const std::string run = dir.path() + "/run";
+  Checkpoint checkpoint;
+  checkpoint.step = 1;
+  checkpoint.arrays = {{"params/\033[31mred", ones(Shape{2}, f32)}};
+  checkpoint.config = {{"model\033", "\033]0;title\a"}};
+  checkpoint.metrics = {
+      {"\xc2\x9b"
+       "31m",
+       1}};
+  save_checkpoint(run, checkpoint);
+  for (const ProcessResult& result : {run_lockstep({"inspect", run}), run_lockstep({"eval", run})}) {
+    EXPECT_EQ(result.output.find('\033'), std::string::npos) << result.output;
+    EXPECT_EQ(result.output.find("\xc2\x9b"), std::string::npos) << result.output;
+    expect_contains(result.output, "\\x1b");
+  }
+}
+
 TEST(FilesOfUsers, OutputGoesWhereALinkLeads) {
   const TempDir dir;
   const std::string target = dir.path() + "/target", link = dir.path() + "/link";

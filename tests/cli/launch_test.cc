@@ -119,13 +119,20 @@ TEST(Launch, OutputKeepsItsStreamAndItsBytes) {
 
 TEST(Launch, AFullDiskEndsTheLogAndNothingElse) {
   const TempDir dir;
-  ASSERT_EQ(::symlink("/dev/full", (dir.path() + "/rank_0.log").c_str()), 0);
-  const auto result = launch({"-n", "1", "--logs", dir.path()}, "echo a; echo b");
+  // As on a full disk: no file may become longer than nothing.
+  const Words limited = {"sh", "-c", "ulimit -f 0; exec \"$0\" \"$@\""};
+  const auto result =
+      RunningProgram(limited + launch_words({"-n", "1", "--logs", dir.path()}, "echo a; echo b")).wait();
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(result.out, "[0] a\n[0] b\n");
   EXPECT_TRUE(has(result.err, "lockstep launch: the log of process 0 ends here: write ")) << result.err;
   EXPECT_EQ(sorted_lines_of(result.err).size(), 1u) << result.err;
   EXPECT_EQ(launch({"-n", "1", "--logs", "/dev/null/x"}, "echo a").exit_code, 1);
+  const std::string target = dir.path() + "/target", log = dir.path() + "/rank_0.log";
+  FileSystem::real().remove(log);
+  ASSERT_EQ(::symlink(target.c_str(), log.c_str()), 0);
+  EXPECT_EQ(launch({"-n", "1", "--logs", dir.path()}, "echo a").exit_code, 1) << "logs are not written through links";
+  EXPECT_FALSE(FileSystem::real().exists(target));
 }
 
 TEST(Launch, MuchOutputIsNeitherLostNorMixed) {

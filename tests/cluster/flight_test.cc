@@ -89,11 +89,14 @@ TEST(FlightDump, DamagedOnesAreRefused) {
        {std::string(), std::string("{}"), std::string("[]"), whole.substr(0, whole.size() / 2),
         with("\"process\":1", "\"process\":7"), with("\"group\":0", "\"group\":9"), with("under way", "lost"),
         with("\"lanes\":[0,1,2,3]", "\"lanes\":[0,1,2,4]"), with("\"lane\":2", "\"lane\":0"),
-        with("\"lanes\":[0,1,2,3]", "\"lanes\":[0,1,3]")})
-    EXPECT_THROWS(flight_dump_from(text, "dump.json"), Error,
-                  "blame: dump.json is no whole dump of a flight recorder: ");
+        with("\"lanes\":[0,1,2,3]", "\"lanes\":[0,1,3]"), std::string("root:x:0:0:root:/root:/bin/sh\n"),
+        with("\"processes\":2", "\"processes\":2147483647"), with("\"step\":", "\"step\":0.5,\"s\":"),
+        with("\"process\":1", "\"process\":4294967297"), with("\"began_ns\":", "\"began_ns\":-5,\"s\":"),
+        with("\"pid\":", "\"pid\":1e99,\"p\":"),
+        with("\"host\":", "\"h\":" + std::string(100'000, '[') + std::string(100'000, ']') + ",\"host\":")})
+    EXPECT_THROWS(flight_dump_from(text, "dump.json"), Error, "blame: dump.json is not a flight record: ");
   EXPECT_THROWS(flight_dump_from(with("flight 1", "flight 2"), "dump.json"), Error,
-                "blame: dump.json is no whole dump of a flight recorder: its format is \"lockstep flight 2\", and this "
+                "blame: dump.json is not a flight record: its format is \"lockstep flight 2\", and this "
                 "program reads \"lockstep flight 1\"; leave it out");
 }
 

@@ -64,6 +64,9 @@ TEST(HostList, RefusesWhatIsNone) {
   expect_refused("n[0-99999999999999999]", "that is more than 65536 hosts");
   expect_refused("n[0-999][0-999]", "that is more than 65536 hosts");
   expect_refused("n[1-40000],m[1-40000]", "that is more than 65536 hosts");
+  expect_refused("n[0-65535]" + std::string(250, 'a'), "a name has more than 255 characters");
+  EXPECT_EQ(expand("n[0-9]" + std::string(253, 'a')).size(), 10u);
+  EXPECT_THROWS(expand("n[0-65535]" + std::string(20'000, 'a')), Error, "a name has more than 255 characters");
 }
 
 }  // namespace

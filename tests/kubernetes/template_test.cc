@@ -173,7 +173,25 @@ TEST(Template, MistakesNameThePlace) {
   expect(members + " }}", "more than 64 members of members");
   std::string many = "{{ on";
   for (int i = 0; i < 10'001; ++i) many += " or on";
-  expect(many + " }}", "more than 10000 operators in one template");
+  expect(many + " }}", "more than 256 operators and filters follow each other in one expression");
+  std::string filters = "{{ a";
+  for (int i = 0; i < 25'000; ++i) filters += " | default(1)";
+  expect(filters + " }}", "more than 256 operators and filters follow each other in one expression");
+  std::string pairs;
+  for (int i = 0; i < 10'001; ++i) pairs += "{{ on or on }}";
+  expect(pairs, "more than 10000 operators in one template");
+}
+
+TEST(Template, WorkAndTextAreLimited) {
+  std::string loops, ends;
+  for (int i = 0; i < 30; ++i) loops += fmt::format("{{% for x{} in words %}}", i), ends += "{% endfor %}";
+  expect(loops + ends, "more than 1000000 pieces are rendered; are loops too long?");
+  std::string quotes = "{{ '\"\"\"\"'";
+  for (int i = 0; i < 100; ++i) quotes += " | tojson";
+  expect(quotes + " }}", "the text grows beyond 16777216 bytes");
+  std::string indents = "{{ '" + std::string(10'000, 'x');
+  for (int i = 0; i < 20'000; ++i) indents += "\\n";
+  expect(indents + "' | indent(1000) }}", "the text grows beyond 16777216 bytes");
 }
 
 // Whatever the text, the answer is a text or an Error.

@@ -62,8 +62,10 @@ TEST(Variables, WrongOnesAreRefused) {
   expect({{"hosts_count", 18446744073709551615u}}, "a whole number from 1 to 4096 is needed");
   expect({{"port", 70000}}, "variables: port is 70000; a whole number from 1 to 65535 is needed");
   expect({{"suspend", "yes"}}, "variables: suspend is \"yes\"; true or false is needed");
-  expect({{"image", ""}}, "variables: image is \"\"; a text is needed");
-  expect({{"image", "a\nb"}}, "variables: image is \"a\\nb\"; a text is needed");
+  for (const char* image : {"", "a b", "a\nb", "-a", "a;b", "a\033b"})
+    expect({{"image", image}}, "; the name of an image is needed, without spaces");
+  for (const char* image : {"lockstep", "lockstep:0.1.0", "r.example:5000/a/b_c:1@sha256:00ff"})
+    EXPECT_NO_THROW(complete({{"image", image}}));
   for (const char* name : {"", "A", "1a", "a_b", "a-", "-a", "a.b"})
     expect({{"name", name}}, "a name of small letters, digits and hyphens, beginning with a letter, is needed");
   expect({{"name", std::string(64, 'a')}}, "a name of small letters");
@@ -77,6 +79,19 @@ TEST(Variables, WrongOnesAreRefused) {
   expect({{"args", "train"}}, "variables: args is \"train\"; a list of texts is needed");
   expect({{"args", {1, 2}}}, "variables: args is [1,2]; a list of texts is needed");
   expect({{"env", {{"A", 1}}}}, "variables: env is {\"A\":1}; an object of texts is needed");
+  for (const char* name : {"", "1 a", "1a", "a b", "a=b"})
+    expect({{"env", {{name, "x"}}}}, "which is no name of a variable; letters, digits and _ - . are needed");
+  expect({{"env", {{"A", std::string(1, '\0')}}}}, "env has \"A\" with a NUL character in its value");
+  expect({{"env", {{"LOCKSTEP_TOKEN", "x"}}}},
+         "env has LOCKSTEP_TOKEN, which would be in the manifest for all to read; set token or token_secret instead");
+  expect({{"env", {{"LOCKSTEP_NUM_PROCESSES", "3"}}}}, "which the manifest sets; set hosts_count instead");
+  for (const char* key : {"", "a b", "-a", "a/b/c", "A.example/b", "/b", "a/", "a..b/c"})
+    expect({{"node_selector", {{key, "c"}}}}, "which is no label; letters, digits and - _ . are needed");
+  expect({{"node_selector", {{"a", "b c"}}}}, "node_selector has \"b c\" for a, which is no value of a label");
+  EXPECT_NO_THROW(complete({{"node_selector", {{"topology.kubernetes.io/zone", "a-1"}, {"gpu", ""}, {"A_b.c", "d"}}}}));
+  expect({{"gpu_resource", "a b"}}, "the name of a resource is needed, such as nvidia.com/gpu");
+  expect({{"token", "x"}}, "token: the variable token has 1 characters; a token has 16 to 1024");
+  expect({{"token", "0123456789 0123456789"}}, "has characters other than letters, digits and signs");
   expect({{"gpus", "all"}}, "variables: gpus is \"all\"; true, false or a number from 0 to 1024 is needed");
   expect({{"gpus", -1}}, "true, false or a number from 0 to 1024 is needed");
   expect({{"image_pull_policy", "often"}}, "image_pull_policy is \"often\"; Always, IfNotPresent or Never is needed");
@@ -108,12 +123,25 @@ TEST(Variables, AssignmentsAreJsonOrText) {
                        {"service", ""}}));
   EXPECT_THROWS(set_variable(all, "hosts_count"), Error, "variables: \"hosts_count\" sets nothing; write NAME=VALUE");
   EXPECT_THROWS(set_variable(all, "=3"), Error, "variables: \"=3\" sets nothing");
+  EXPECT_THROWS(set_variable(all, "env={\"A\":\"1\",\"A\":\"2\"}"), Error,
+                "variables: env: the key \"A\" stands twice in one object; remove one");
+}
+
+TEST(Variables, DeepValuesAreRefused) {
+  std::string deep;
+  for (int i = 0; i < 100'000; ++i) deep += "{\"a\":";
+  deep += "1" + std::string(100'000, '}');
+  Json all = Json::object();
+  EXPECT_THROWS(set_variable(all, "node_selector=" + deep), Error, "variables: node_selector: more than 16 objects");
+  EXPECT_THROWS(parse_variables("{\"node_selector\":" + deep + "}", "v.json"), Error, "v.json: more than 16 objects");
 }
 
 TEST(Variables, FilesAreJsonObjects) {
   EXPECT_EQ(parse_variables("{\"hosts_count\": 2}\n", "v.json")["hosts_count"], 2);
   EXPECT_THROWS(parse_variables("{\n\"a\": 1,\n}", "v.json"), Error, "v.json:3: this is no JSON");
   EXPECT_THROWS(parse_variables("", "v.json"), Error, "v.json:1: this is no JSON");
+  EXPECT_THROWS(parse_variables("{\"name\": \"a\", \"name\": \"b\"}", "v.json"), Error,
+                "v.json: the key \"name\" stands twice in one object; remove one");
   EXPECT_THROWS(parse_variables("[1]", "v.json"), Error, "v.json: an object is needed, such as {\"hosts_count\": 2}");
 }
 

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -317,20 +319,79 @@ TEST_F(DamagedCheckpoint, ManifestThatLiesIsRefused) {
   lies("lies on mesh 3 of 0", [](J& j) { j["arrays"][0]["mesh"] = 3; });
   lies("lies in x, which is no shard", [](J& j) { j["arrays"][0]["shard"] = "x"; });
   lies("has 1 bytes, but f32[6,10] has 240", [](J& j) { j["arrays"][0]["bytes"] = 1; });
-  lies("no machine holds", [](J& j) { j["arrays"][0]["shape"] = {int64_t{1} << 61}; });
+  lies("shape is 2305843009213693952; a whole number from 0 to ",
+       [](J& j) { j["arrays"][0]["shape"] = {int64_t{1} << 61}; });
+  lies("no machine holds", [](J& j) { j["arrays"][0]["shape"] = {int64_t{1} << 40, int64_t{1} << 40}; });
   lies("has 1 sums for its ", [](J& j) { j["shards"][0]["chunk_bytes"] = 7; });
   lies("has 0 sums for its ", [](J& j) { j["shards"][0]["chunks"] = ""; });
   lies("two arrays are called", [](J& j) { j["arrays"][1]["name"] = j["arrays"][0]["name"]; });
   lies("is no name of a shard", [](J& j) { j["shards"][0]["file"] = "../x"; });
   lies("stands twice", [](J& j) { j["shards"][0]["file"] = j["shards"][1]["file"]; });
   lies("where it does not fit", [](J& j) { j["arrays"][0]["offset"] = 4; });
-  lies("where it does not fit", [](J& j) { j["arrays"][0]["offset"] = -4; });
-  lies("where it does not fit", [](J& j) {
+  lies("offset is -4; a whole number from 0 to ", [](J& j) { j["arrays"][0]["offset"] = -4; });
+  lies("has fewer bytes than the arrays in it", [](J& j) {
     j["arrays"][0]["shape"] = {6000};
     j["arrays"][0]["bytes"] = 24000;
   });
   lies("has other arrays than the manifest says", [](J& j) { j["arrays"][0]["name"] = "x"; });
   lies("has other arrays than the manifest says", [](J& j) { j["arrays"].erase(0); });
+}
+
+TEST_F(DamagedCheckpoint, ManifestWithImpossibleValuesIsRefused) {
+  const std::string manifest = text_of(files_[0]);
+  using J = nlohmann::ordered_json;
+  const auto refused = [&](const std::string& part, const std::function<void(J&)>& change) {
+    forge(files_[0], change);
+    EXPECT_THROWS(load_checkpoint(path_), Error, part);
+    EXPECT_THROWS(inspect_checkpoint(path_), Error, part);
+    put(files_[0], manifest);
+  };
+  refused("step is -1; a whole number from 0 to ", [](J& j) { j["step"] = -1; });
+  refused("step is 1.5; a whole number from 0 to ", [](J& j) { j["step"] = 1.5; });
+  refused("step is 18446744073709551615; ", [](J& j) { j["step"] = ~uint64_t{0}; });
+  refused("epoch is -1; ", [](J& j) { j["cursor"]["epoch"] = -1; });
+  refused("sample is 0.5; ", [](J& j) { j["cursor"]["sample"] = 0.5; });
+  refused("seed is -1; a whole number from 0 on", [](J& j) { j["seed"] = -1; });
+  refused("mesh is 1.5; ", [](J& j) { j["arrays"][0]["mesh"] = 1.5; });
+  refused("lies on mesh 1099511627776 of 0", [](J& j) { j["arrays"][0]["mesh"] = int64_t{1} << 40; });
+  const J axis = {{"axis", "data"}, {"size", int64_t{1} << 40}};
+  refused("size is 1099511627776; ", [&](J& j) { j["meshes"] = J::array({J::array({axis})}); });
+  refused("shape is 1.5; ", [](J& j) { j["arrays"][0]["shape"] = {1.5}; });
+  refused("bytes is 240.0; ", [](J& j) { j["arrays"][0]["bytes"] = 240.0; });
+  refused("bytes is -1; ", [](J& j) { j["shards"][0]["bytes"] = -1; });
+  refused("chunk_bytes is 0; ", [](J& j) { j["shards"][0]["chunk_bytes"] = 0; });
+  refused("is no SHA-256 sum", [](J& j) { j["shards"][0]["sha256"] = "x"; });
+  refused("a metric is []", [](J& j) { j["metrics"]["loss"] = J::array(); });
+  for (const std::string& name : {std::string("a\0b", 3), std::string(".."), std::string("a\nb"),
+                                  std::string("\033[31m"), std::string("manifest.json"), std::string(300, 'x')})
+    refused("is no name of a shard; a plain file name is needed", [&](J& j) { j["shards"][0]["file"] = name; });
+}
+
+TEST_F(DamagedCheckpoint, DeepManifestIsRefused) {
+  std::string text = text_of(files_[0]);
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  for (const std::string& key : {std::string("\"bytes\": "), std::string("\"written_by\": ")}) {
+    std::string forged = text;
+    const size_t at = forged.find(key) + key.size();
+    forged.replace(at, forged.find_first_of(",\n", at) - at, deep);
+    if (key == "\"written_by\": ") forged.replace(forged.find("\"format\": ") + 10, 1, "3");
+    put(files_[0], with_sum(forged));
+    EXPECT_THROWS(load_checkpoint(path_), Error, "more than 64 objects or lists lie inside each other");
+    EXPECT_THROWS(inspect_checkpoint(path_), Error, "more than 64 objects or lists lie inside each other");
+    expect_passed_over();
+  }
+}
+
+TEST_F(DamagedCheckpoint, ManifestThatIsNoRegularFileIsRefused) {
+  const std::string manifest = files_[0];
+  disk().remove(manifest);
+  ASSERT_EQ(::mkfifo(manifest.c_str(), 0600), 0);
+  EXPECT_THROWS(inspect_checkpoint(path_), IoError, "it is a pipe; a regular file is needed here");
+  expect_passed_over();
+  disk().remove(manifest);
+  std::filesystem::create_symlink("/dev/zero", manifest);
+  EXPECT_THROWS(inspect_checkpoint(path_), IoError, "it is a device; a regular file is needed here");
+  expect_passed_over();
 }
 
 TEST(FindCheckpoint, ByWord) {

@@ -21,6 +21,13 @@ namespace lockstep {
 inline FileSystem& disk() { return FileSystem::real(); }
 inline void ignore(const std::string&) {}
 
+// The text of a manifest with the sum that fits its body.
+inline std::string with_sum(const std::string& manifest) {
+  const std::string key = ",\n  \"sha256\": \"";
+  const std::string body = manifest.substr(0, manifest.rfind(key));
+  return body + key + detail::sha256_hex({reinterpret_cast<const uint8_t*>(body.data()), body.size()}) + "\"\n}\n";
+}
+
 // Writes a manifest with another body and the sum that fits it.
 inline void forge(const std::string& path, const std::function<void(nlohmann::ordered_json&)>& change) {
   const std::vector<uint8_t> text = disk().read_file(path);
@@ -29,8 +36,7 @@ inline void forge(const std::string& path, const std::function<void(nlohmann::or
   change(json);
   std::string body = json.dump(2);
   body.resize(body.size() - 2);
-  const std::string sum = detail::sha256_hex({reinterpret_cast<const uint8_t*>(body.data()), body.size()});
-  std::ofstream(path, std::ios::binary) << body + ",\n  \"sha256\": \"" + sum + "\"\n}\n";
+  std::ofstream(path, std::ios::binary) << with_sum(body);
 }
 
 inline std::vector<uint8_t> bytes_of(const Array& array) {

@@ -30,6 +30,21 @@ TEST(FolderLock, SecondIsToldWhoHoldsIt) {
   EXPECT_NO_THROW(FolderLock(run, kAtOnce));
 }
 
+TEST(FolderLock, NothingIsWrittenThroughALink) {
+  const TempDir dir;
+  const std::string victim = dir.path() + "/victim", run = dir.path() + "/run", lock = run + "/.lock";
+  const std::vector<uint8_t> precious = {'m', 'i', 'n', 'e'};
+  FileSystem::real().make_dirs(run);
+  FileSystem::real().write(victim, precious);
+  ASSERT_EQ(::symlink(victim.c_str(), lock.c_str()), 0);
+  EXPECT_THROWS(FolderLock(run, kAtOnce), IoError, lock + ": Too many levels of symbolic links; it is a symbolic link");
+  EXPECT_EQ(FileSystem::real().read_file(victim), precious);
+  ASSERT_EQ(::unlink(lock.c_str()), 0);
+  ASSERT_EQ(::link(victim.c_str(), lock.c_str()), 0);
+  EXPECT_NO_THROW(FolderLock(run, kAtOnce));
+  EXPECT_EQ(FileSystem::real().read_file(victim), precious);
+}
+
 TEST(FolderLock, HolderThatSaysNothingIsAnotherRun) {
   const TempDir dir;
   const int file = ::open((dir.path() + "/.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "base/throws.h"
-#include "train/json.h"
 #include "train/sha256.h"
 
 namespace lockstep::detail {
@@ -83,13 +82,20 @@ TEST_F(Safetensors, WrongLengthsAreRefused) {
   EXPECT_THROWS(read(with_length("{}", 100'000'001)), Error, "its header has 100000001 bytes; the most is 100000000");
   EXPECT_THROWS(read(with_length("{}", ~uint64_t{0})), Error, "its header has 18446744073709551615 bytes");
   EXPECT_THROWS(read(with_length("{}", 3)), Error, "has 10 bytes, and its header alone should have 3");
-  EXPECT_THROWS(read(with_length("{} x", 4)), Error, "no JSON");
+  EXPECT_THROWS(read(with_length("{} x", 4)), Error, "not JSON");
   EXPECT_THROWS(read(with_length("", 0)), Error, "does not begin with {");
   EXPECT_THROWS(read(" {}", 0), Error, "does not begin with {");
   EXPECT_THROWS(read("[]", 0), Error, "does not begin with {");
-  EXPECT_THROWS(read("{\"a\":", 0), Error, "no JSON");
-  EXPECT_THROWS(read("{\"\xff\":1}", 0), Error, "no JSON");
+  EXPECT_THROWS(read("{\"a\":", 0), Error, "not JSON");
+  EXPECT_THROWS(read("{\"\xff\":1}", 0), Error, "not JSON");
   EXPECT_THROWS(read_safetensors_header(FileSystem::real(), dir_.path() + "/missing"), IoError, "missing");
+}
+
+TEST_F(Safetensors, DeepHeadersAreRefused) {
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  for (const std::string& entry : {R"("dtype":)" + deep + R"(,"shape":[])", R"("dtype":"U8","shape":)" + deep})
+    EXPECT_THROWS(read("{\"a\":{" + entry + ",\"data_offsets\":[0,1]}}", 1), Error,
+                  "more than 8 objects or lists lie inside each other");
 }
 
 TEST_F(Safetensors, NamesThatStandTwiceAreRefused) {

@@ -56,9 +56,10 @@ int64_t Geometry::total_bytes() const {
 }
 
 bool Geometry::fits(int64_t bytes) const {
-  if (size < 1 || size > kMostRanks || slots < 1 || slots > kMostSlots || slot_bytes < 1) return false;
-  if (slot_bytes % kPage != 0 || slot_bytes > bytes / (size * slots) || room() < 64 * size) return false;
-  return total_bytes() == bytes;
+  constexpr int kMostRanks = 1 << 16;
+  if (size < 1 || size > kMostRanks || slots < 1 || slots > 1024) return false;
+  if (slot_bytes < kPage || slot_bytes % kPage != 0 || slot_bytes > bytes) return false;
+  return slot_bytes <= bytes / size / slots && total_bytes() == bytes && room() > 0;
 }
 
 Board::Board(void* memory, int64_t bytes, int rank) : memory_(memory), bytes_(bytes), rank_(rank) {}

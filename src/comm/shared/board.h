@@ -32,7 +32,7 @@ struct Geometry {
   int64_t head_bytes() const;  // of a slot, before the data
   int64_t room() const { return slot_bytes - head_bytes(); }
   int64_t total_bytes() const;
-  // Whether a segment of this many bytes can have it: another process may have written anything.
+  // Whether it describes a segment of this many bytes. Safe for any values.
   bool fits(int64_t bytes) const;
 };
 

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/json.h"
 #include "cluster/token.h"
 #include "data/process.h"
 #include "jobs/child.h"
@@ -67,9 +68,12 @@ std::string kubectl_apply(const std::string& text, const std::string& space) {
 }
 
 Json json_of(const Words& words, const std::string& text) {
-  Json value = Json::parse(text, nullptr, false);
-  if (value.is_discarded()) throw IoError(fmt::format("kubectl {}: what it printed is no JSON", words.at(0)));
-  return value;
+  try {
+    const JsonLimits limits{.bytes = size_t{256} << 20, .values = 20'000'000};
+    return parse_json<Json>(text, "what it printed", limits);
+  } catch (const Error& error) {
+    throw IoError(fmt::format("kubectl {}: {}", words.at(0), error.what()));
+  }
 }
 
 // Throws as fail() does; null where there is no such object, and where the cluster does not know the kind.

@@ -12,8 +12,11 @@
 namespace lockstep {
 namespace {
 
-std::string read_text(const std::string& path) {
-  const std::vector<uint8_t> bytes = FileSystem::real().read_file(path);
+constexpr int64_t kMostTemplateBytes = 1 << 20;
+
+// One that a template includes.
+std::string read_included(const std::string& path) {
+  const std::vector<uint8_t> bytes = FileSystem::real().read_file(path, kMostTemplateBytes);
   return std::string(bytes.begin(), bytes.end());
 }
 
@@ -29,10 +32,12 @@ std::string render_manifest(const ManifestRequest& request) {
   const std::string folder = parent_dir(request.template_file);
   const TemplateFinder find = [&](const std::string& included) -> std::optional<std::string> {
     const std::string path = folder + "/" + included;
-    if (own && FileSystem::real().exists(path)) return read_text(path);
+    if (own && FileSystem::real().exists(path)) return read_included(path);
     return find_builtin_template(included);
   };
-  return render_template(name, own ? read_text(name) : find_builtin_template(name).value(), variables, find) + "\n";
+  return render_template(name, own ? read_user_file(name, kMostTemplateBytes) : find_builtin_template(name).value(),
+                         variables, find) +
+         "\n";
 }
 
 }  // namespace lockstep

@@ -33,7 +33,9 @@ std::string text_at(const Json& object, std::initializer_list<const char*> path)
 
 std::optional<int64_t> number_at(const Json& object, std::initializer_list<const char*> path) {
   const Json& value = at(object, path);
-  return value.is_number_integer() ? std::optional(value.get<int64_t>()) : std::nullopt;
+  const bool fits = value.is_number_integer() &&
+                    (!value.is_number_unsigned() || value.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX));
+  return fits ? std::optional(value.get<int64_t>()) : std::nullopt;
 }
 
 int count_at(const Json& object, std::initializer_list<const char*> path) {
@@ -76,14 +78,20 @@ Container container_of(const Json& pod_spec) {
   out.folder = text_at(*chosen, {"workingDir"});
   for (const Json& each : at(*chosen, {"env"})) out.env.emplace_back(text_at(each, {"name"}), text_at(each, {"value"}));
   for (const Json& each : at(*chosen, {"ports"}))
-    if (const auto port = number_at(each, {"containerPort"})) out.port = static_cast<int>(*port);
+    if (const auto port = number_at(each, {"containerPort"}); port && *port > 0 && *port < 65536)
+      out.port = static_cast<int>(*port);
   return out;
+}
+
+int replicas_of(std::optional<int64_t> number) {
+  constexpr int64_t kMost = 1 << 20;
+  return static_cast<int>(std::clamp<int64_t>(number.value_or(1), 0, kMost));
 }
 
 JobSpec jax_job_spec(const Json& spec) {
   const Json& worker = at(spec, {"jaxReplicaSpecs", "Worker"});
   JobSpec out;
-  out.replicas = static_cast<int>(number_at(worker, {"replicas"}).value_or(1));
+  out.replicas = replicas_of(number_at(worker, {"replicas"}));
   const std::string restart = text_at(worker, {"restartPolicy"}),
                     clean = text_at(spec, {"runPolicy", "cleanPodPolicy"});
   out.restart = restart == "OnFailure"  ? RestartPolicy::on_failure
@@ -103,7 +111,7 @@ JobSpec jax_job_spec(const Json& spec) {
 
 JobSpec indexed_job_spec(const Json& spec) {
   JobSpec out;
-  out.replicas = static_cast<int>(number_at(spec, {"completions"}).value_or(1));
+  out.replicas = replicas_of(number_at(spec, {"completions"}));
   out.container = container_of(at(spec, {"template", "spec"}));
   out.ttl_after_finished = number_at(spec, {"ttlSecondsAfterFinished"});
   out.active_deadline = number_at(spec, {"activeDeadlineSeconds"});
@@ -190,7 +198,8 @@ NamedPod pod_of_object(const Json& object, int index) {
     const Json& state = at(each, {"state"});
     if (pod.reason.empty()) pod.reason = text_at(state, {"waiting", "reason"});
     if (pod.reason.empty()) pod.reason = text_at(state, {"terminated", "reason"});
-    if (const auto code = number_at(state, {"terminated", "exitCode"})) pod.exit_code = static_cast<int>(*code);
+    if (const auto code = number_at(state, {"terminated", "exitCode"}))
+      pod.exit_code = static_cast<int>(std::clamp<int64_t>(*code, INT32_MIN, INT32_MAX));
     pod.ended = time_at(state, {"terminated", "finishedAt"});
     if (const auto started = time_at(state, {"terminated", "startedAt"})) pod.started = started;
     if (const auto started = time_at(state, {"running", "startedAt"})) pod.started = started;

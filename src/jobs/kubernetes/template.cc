@@ -23,6 +23,13 @@ using Expression = TemplateExpression;
 using Piece = TemplatePiece;
 
 constexpr int kDeepestInclude = 8;
+constexpr int64_t kMostPieces = 1'000'000;      // texts, tags and rounds of loops
+constexpr size_t kMostText = size_t{16} << 20;  // of the result, and of what a filter makes
+
+// What a whole rendering has left to do, includes counted in.
+struct Budget {
+  int64_t pieces = kMostPieces;
+};
 
 // A value, or the complaint that there is none, which is made only when it is used.
 struct Value {
@@ -58,8 +65,8 @@ std::string without_last_line_end(const std::string& text) {
 
 class Renderer {
  public:
-  Renderer(const std::string& name, const Json& variables, const TemplateFinder& find, int depth)
-      : name_(name), variables_(variables), find_(find), depth_(depth) {}
+  Renderer(const std::string& name, const Json& variables, const TemplateFinder& find, int depth, Budget& budget)
+      : name_(name), variables_(variables), find_(find), depth_(depth), budget_(budget) {}
 
   void render(const std::vector<Piece>& pieces, std::string& out) {
     for (const Piece& piece : pieces) render(piece, out);
@@ -68,7 +75,17 @@ class Renderer {
  private:
   [[noreturn]] void fail(int line, const std::string& message) const { throw_error("{}:{}: {}", name_, line, message); }
 
+  void spend(int line, size_t bytes) {
+    if (--budget_.pieces < 0)
+      fail(line, fmt::format("more than {} pieces are rendered; are loops too long?", kMostPieces));
+    check_size(line, bytes);
+  }
+  void check_size(int line, size_t bytes) const {
+    if (bytes > kMostText) fail(line, fmt::format("the text grows beyond {} bytes", kMostText));
+  }
+
   void render(const Piece& piece, std::string& out) {
+    spend(piece.line, out.size());
     switch (piece.kind) {
       case Piece::Kind::text:
         out += piece.text;
@@ -103,6 +120,7 @@ class Renderer {
     if (!list.is_array()) fail(piece.line, fmt::format("for: a list is needed, and this is {}", type_of(list)));
     const size_t before = locals_.size();
     for (size_t i = 0; i < list.size(); ++i) {
+      spend(piece.line, out.size());
       locals_.emplace_back(piece.text, list[i]);
       locals_.emplace_back("loop",
                            Json{{"index", i + 1}, {"index0", i}, {"first", i == 0}, {"last", i + 1 == list.size()}});
@@ -116,7 +134,7 @@ class Renderer {
       fail(piece.line, fmt::format("include: more than {} templates within each other", kDeepestInclude));
     const std::optional<std::string> text = find_ ? find_(piece.text) : std::nullopt;
     if (!text) fail(piece.line, fmt::format("include: there is no template \"{}\"", piece.text));
-    Renderer inner(piece.text, variables_, find_, depth_ + 1);
+    Renderer inner(piece.text, variables_, find_, depth_ + 1, budget_);
     inner.locals_ = locals_;
     inner.render(parse_template(piece.text, without_last_line_end(*text)), out);
   }
@@ -217,7 +235,9 @@ class Renderer {
     if (!in.missing.empty()) fail(expression.parts[0].line, in.missing);
     if (name == "tojson") {
       want(0, 0);
-      return {in.json.dump(-1, ' ', false, Json::error_handler_t::replace)};
+      std::string text = in.json.dump(-1, ' ', false, Json::error_handler_t::replace);
+      check_size(expression.line, text.size());
+      return {std::move(text)};
     }
     want(0, 2);
     const Json width = given > 0 ? value(expression.parts[1]) : Json(4);
@@ -225,7 +245,10 @@ class Renderer {
       fail(expression.line, fmt::format("indent: a text and a width from 0 to 1000 are needed, not {} and {}",
                                         type_of(in.json), width.dump()));
     const bool first = given == 2 && is_true(value(expression.parts[2]));
-    return {indented(in.json.get_ref<const std::string&>(), width.get<size_t>(), first)};
+    const auto& text = in.json.get_ref<const std::string&>();
+    const auto lines = static_cast<size_t>(std::ranges::count(text, '\n')) + 1;
+    check_size(expression.line, text.size() + lines * width.get<size_t>());
+    return {indented(text, width.get<size_t>(), first)};
   }
 
   // As Jinja does: all lines but the first one, or that too; empty ones stay empty.
@@ -246,6 +269,7 @@ class Renderer {
   const Json& variables_;
   const TemplateFinder& find_;
   const int depth_;
+  Budget& budget_;
   std::vector<std::pair<std::string, Json>> locals_;
 };
 
@@ -256,7 +280,8 @@ std::string render_template(const std::string& name, const std::string& text, co
                             const TemplateFinder& find) {
   LOCKSTEP_CHECK(variables.is_object());
   std::string out;
-  detail::Renderer(name, variables, find, 0)
+  detail::Budget budget;
+  detail::Renderer(name, variables, find, 0, budget)
       .render(detail::parse_template(name, detail::without_last_line_end(text)), out);
   return out;
 }

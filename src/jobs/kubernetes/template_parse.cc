@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/json.h"
 #include "base/names.h"
+#include "base/printable.h"
 #include "jobs/kubernetes/template_tree.h"
 
 namespace lockstep::detail {
@@ -15,7 +17,8 @@ namespace {
 using Expression = TemplateExpression;
 using Piece = TemplatePiece;
 
-constexpr int kDeepest = 64;  // parentheses, blocks within blocks
+constexpr int kDeepest = 64;   // parentheses, blocks within blocks
+constexpr int kHighest = 256;  // operators and filters, each of which takes the result of the one before
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
@@ -253,7 +256,7 @@ class Parser {
     if (!is_sign("(")) return out;
     advance();
     while (!is_sign(")")) {
-      out.parts.push_back(expression());
+      add_part(out, expression());
       if (is_sign(","))
         advance();
       else if (!is_sign(")"))
@@ -316,19 +319,27 @@ class Parser {
     const char* const end = text.data() + text.size();
     if (const auto [stop, error] = std::from_chars(text.data(), end, whole); error == std::errc() && stop == end)
       return whole;
-    const nlohmann::ordered_json value = nlohmann::ordered_json::parse(text, nullptr, false);
-    if (!value.is_number()) fail(line_, fmt::format("\"{}\" is not a number", text));
-    return value;
+    try {
+      if (auto value = parse_json<nlohmann::ordered_json>(text, "a number"); value.is_number()) return value;
+    } catch (const Error&) {  // it is none
+    }
+    fail(line_, fmt::format("\"{}\" is not a number", printable(text)));
   }
 
   Expression wrap(Expression::Kind kind, std::string text, Expression inner) const {
     Expression out{.kind = kind, .line = line_, .text = std::move(text)};
-    out.parts.push_back(std::move(inner));
+    add_part(out, std::move(inner));
     return out;
+  }
+  void add_part(Expression& whole, Expression part) const {
+    whole.height = std::max(whole.height, part.height + 1);
+    if (whole.height > kHighest)
+      fail(line_, fmt::format("more than {} operators and filters follow each other in one expression", kHighest));
+    whole.parts.push_back(std::move(part));
   }
   Expression pair(Expression::Kind kind, std::string text, Expression left, Expression right) {
     Expression out = wrap(kind, std::move(text), std::move(left));
-    out.parts.push_back(std::move(right));
+    add_part(out, std::move(right));
     if (++operators_ > 10'000) fail(line_, "more than 10000 operators in one template");
     return out;
   }
@@ -339,7 +350,7 @@ class Parser {
   bool is_sign(std::string_view sign) const { return token_.kind == Token::Kind::sign && token_.text == sign; }
   std::string found() const {
     return token_.kind == Token::Kind::close ? fmt::format(", and the tag ends: {}", closing_)
-                                             : fmt::format(", and here is \"{}\"", token_.text);
+                                             : fmt::format(", and here is \"{}\"", printable(token_.text));
   }
 
   void close_tag() {
@@ -375,7 +386,7 @@ class Parser {
         size = 2;
       token_.text = rest.substr(0, size);
       if (size == 1 && std::string_view("<>.[]()|,").find(rest[0]) == std::string_view::npos)
-        fail(line_, fmt::format("\"{}\" means nothing here", printable(rest[0])));
+        fail(line_, fmt::format("\"{}\" means nothing here", printable(rest.substr(0, 1))));
     }
     move_to(at_ + size);
   }
@@ -387,18 +398,13 @@ class Parser {
       if (rest[i] == '\\' && i + 1 < rest.size()) {
         static constexpr std::string_view from = "nt\\\"'", to = "\n\t\\\"'";
         const size_t which = from.find(rest[++i]);
-        if (which == from.npos) fail(line_, fmt::format("\\{} is not known in a text", printable(rest[i])));
+        if (which == from.npos) fail(line_, fmt::format("\\{} is not known in a text", printable(rest.substr(i, 1))));
         token_.text += to[which];
       } else {
         token_.text += rest[i];
       }
     }
     fail(line_, "a text in quotes has no end");
-  }
-
-  static std::string printable(char c) {
-    const auto byte = static_cast<unsigned char>(c);
-    return byte >= 0x20 && byte < 0x7f ? std::string(1, c) : fmt::format("\\x{:02x}", byte);
   }
 
   const std::string& name_;

@@ -26,6 +26,7 @@ struct TemplateExpression {
   std::string text = {};
   nlohmann::ordered_json value = {};
   std::vector<TemplateExpression> parts = {};
+  int height = 1;  // of the tree; it is walked by recursion
 };
 
 struct TemplatePiece {

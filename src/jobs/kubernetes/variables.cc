@@ -6,7 +6,10 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/json.h"
 #include "base/names.h"
+#include "base/printable.h"
+#include "cluster/token.h"
 #include "lockstep/version.h"
 
 namespace lockstep {
@@ -18,7 +21,9 @@ constexpr int64_t kMostHosts = 4096, kMostSeconds = 1'000'000'000;
 // Pods are called JOB-worker-0-4095 at most, and that is a name of at most 63 letters.
 constexpr size_t kLongestResourceName = 46;
 
-enum class VariableType { whole, text, flag, list, texts, name, quantity, gpus };
+constexpr JsonLimits kVariableLimits = {.bytes = 1 << 20, .depth = 16, .values = 100'000};
+
+enum class VariableType { whole, text, image, flag, list, env, labels, name, resource, quantity, gpus };
 
 struct VariableRow {
   ManifestVariable shown;
@@ -43,7 +48,7 @@ const std::vector<VariableRow>& rows() {
        0,
        0,
        "indexed-job"},
-      {{"image", "a text", "default lockstep:" LOCKSTEP_VERSION}, VariableType::text},
+      {{"image", "a text", "default lockstep:" LOCKSTEP_VERSION}, VariableType::image},
       {{"image_pull_policy", "Always, IfNotPresent or Never", "default: the cluster's"},
        VariableType::text,
        0,
@@ -52,10 +57,10 @@ const std::vector<VariableRow>& rows() {
       {{"command", "a list of texts", "the program; default: the image's, which is lockstep"}, VariableType::list},
       {{"args", "a list of texts", "its arguments; default [\"train\"], with --checkpoint-dir where there is a claim"},
        VariableType::list},
-      {{"env", "an object of texts", "further variables of the process"}, VariableType::texts},
+      {{"env", "an object of texts", "further variables of the process"}, VariableType::env},
       {{"gpus", "true, false or a number", "GPUs of each pod; true: local_device_count; default false"},
        VariableType::gpus},
-      {{"gpu_resource", "a text", "what the cluster calls them; default nvidia.com/gpu"}, VariableType::text},
+      {{"gpu_resource", "a text", "what the cluster calls them; default nvidia.com/gpu"}, VariableType::resource},
       {{"cpu", "a quantity", "cores asked for, such as 2 or \"500m\"; default 1"}, VariableType::quantity},
       {{"memory", "a quantity", "asked for, and the limit, such as \"2Gi\"; default \"2Gi\""}, VariableType::quantity},
       {{"port", "a whole number", "where process 0 listens; default 55527, of a jaxjob 6666"},
@@ -92,7 +97,7 @@ const std::vector<VariableRow>& rows() {
        VariableType::whole,
        1,
        2147483647},
-      {{"node_selector", "an object of texts", "labels of the nodes to run on"}, VariableType::texts},
+      {{"node_selector", "an object of texts", "labels of the nodes to run on"}, VariableType::labels},
       {{"runtime", "a name", "the ClusterTrainingRuntime; default jax-distributed"},
        VariableType::name,
        0,
@@ -109,7 +114,7 @@ const VariableRow* find_row(const std::string& name) {
 }
 
 [[noreturn]] void wrong(const std::string& name, const Json& value, const std::string& needed) {
-  throw_error("variables: {} is {}; {}", name, value.dump(-1, ' ', false, Json::error_handler_t::replace), needed);
+  throw_error("variables: {} is {}; {}", name, printable_json(value), needed);
 }
 
 bool is_lower_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
@@ -133,6 +138,100 @@ bool is_quantity(const std::string& text) {
 
 bool is_printable(const std::string& text) {
   return std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) >= 0x20; });
+}
+
+bool is_letter_or_digit(char c) { return is_lower_or_digit(c) || (c >= 'A' && c <= 'Z'); }
+
+// The last part of a label's key, or its value: from a letter or digit to one, with hyphens, underscores and points.
+bool is_label_text(std::string_view text) {
+  return !text.empty() && text.size() <= 63 && is_letter_or_digit(text.front()) && is_letter_or_digit(text.back()) &&
+         std::ranges::all_of(text, [](char c) { return is_letter_or_digit(c) || c == '-' || c == '_' || c == '.'; });
+}
+
+// Names of DNS with points between them.
+bool is_domain(std::string_view text) {
+  if (text.size() > 253) return false;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find('.', begin), text.size());
+    const std::string_view part = text.substr(begin, end - begin);
+    if (part.empty() || part.size() > 63 || part.front() == '-' || part.back() == '-' ||
+        !std::ranges::all_of(part, [](char c) { return is_lower_or_digit(c) || c == '-'; }))
+      return false;
+    begin = end + 1;
+  }
+  return true;
+}
+
+// "zone", "topology.kubernetes.io/zone".
+bool is_label_key(std::string_view text) {
+  const size_t slash = text.find('/');
+  return slash == text.npos ? is_label_text(text)
+                            : is_domain(text.substr(0, slash)) && is_label_text(text.substr(slash + 1));
+}
+
+// As far as it can be told without asking a registry: no spaces, and no signs that no image has.
+bool is_image(std::string_view text) {
+  return text.size() <= 1024 && is_letter_or_digit(text.front()) && is_letter_or_digit(text.back()) &&
+         std::ranges::all_of(text, [](char c) {
+           return is_letter_or_digit(c) || std::string_view("._-/:@").find(c) != std::string_view::npos;
+         });
+}
+
+bool is_variable_name(std::string_view text) {
+  const auto is_sign = [](char c) { return c == '_' || c == '-' || c == '.'; };
+  return !text.empty() && text.size() <= 253 && !(text.front() >= '0' && text.front() <= '9') &&
+         std::ranges::all_of(text, [&](char c) { return is_letter_or_digit(c) || is_sign(c); });
+}
+
+void check_texts(const std::string& name, const Json& value, const char* example) {
+  if (!value.is_object() || !std::ranges::all_of(value, [](const Json& each) { return each.is_string(); }))
+    wrong(name, value, fmt::format("an object of texts is needed, such as {}", example));
+}
+
+void check_env(const std::string& name, const Json& value) {
+  check_texts(name, value, "{\"LOCKSTEP_VERBOSE\": \"1\"}");
+  for (const auto& [key, text] : value.items()) {
+    if (!is_variable_name(key))
+      throw_error(
+          "variables: {} has \"{}\", which is no name of a variable; letters, digits and _ - . are needed, and "
+          "no digit first",
+          name, printable(key));
+    if (key == "LOCKSTEP_TOKEN")
+      throw_error(
+          "variables: {} has LOCKSTEP_TOKEN, which would be in the manifest for all to read; set token or "
+          "token_secret instead",
+          name);
+    if (text.get_ref<const std::string&>().find('\0') != std::string::npos)
+      throw_error("variables: {} has \"{}\" with a NUL character in its value; remove it", name, printable(key));
+  }
+}
+
+void check_labels(const std::string& name, const Json& value) {
+  check_texts(name, value, "{\"zone\": \"a\"}");
+  for (const auto& [key, text] : value.items()) {
+    if (!is_label_key(key))
+      throw_error(
+          "variables: {} has the key \"{}\", which is no label; letters, digits and - _ . are needed, at most 63, "
+          "after a domain and / where there is one",
+          name, printable(key));
+    if (!text.get_ref<const std::string&>().empty() && !is_label_text(text.get_ref<const std::string&>()))
+      throw_error(
+          "variables: {} has \"{}\" for {}, which is no value of a label; letters, digits and - _ . are needed, "
+          "at most 63",
+          name, printable(text.get<std::string>()), key);
+  }
+}
+
+// Names that the built-in templates set: twice the same name would be decided by their order.
+void check_own_names(const Json& env, const VariablesOptions& options) {
+  static const std::vector<std::pair<const char*, const char*>> own = {
+      {"LOCKSTEP_NUM_PROCESSES", "hosts_count"},
+      {"LOCKSTEP_COORDINATOR_PORT", "port"},
+      {"LOCKSTEP_NUM_CPU_DEVICES", "local_device_count"}};
+  if (options.others) return;
+  for (const auto& [name, instead] : own)
+    if (env.contains(name))
+      throw_error("variables: env has {}, which the manifest sets; set {} instead", name, instead);
 }
 
 void check_whole(const VariableRow& row, const Json& value) {
@@ -172,9 +271,17 @@ void check(const VariableRow& row, const Json& value) {
       if (!value.is_array() || !std::ranges::all_of(value, [](const Json& each) { return each.is_string(); }))
         wrong(name, value, "a list of texts is needed, such as [\"train\", \"--epochs\", \"8\"]");
       return;
-    case VariableType::texts:
-      if (!value.is_object() || !std::ranges::all_of(value, [](const Json& each) { return each.is_string(); }))
-        wrong(name, value, "an object of texts is needed, such as {\"LOCKSTEP_VERBOSE\": \"1\"}");
+    case VariableType::env:
+      return check_env(name, value);
+    case VariableType::labels:
+      return check_labels(name, value);
+    case VariableType::image:
+      if (!text || value.get<std::string>().empty() || !is_image(value.get_ref<const std::string&>()))
+        wrong(name, value, "the name of an image is needed, without spaces, such as registry.example/team/lockstep:1");
+      return;
+    case VariableType::resource:
+      if (!text || !is_label_key(value.get_ref<const std::string&>()))
+        wrong(name, value, "the name of a resource is needed, such as nvidia.com/gpu");
       return;
     case VariableType::gpus:
       if (!value.is_boolean() &&
@@ -192,7 +299,7 @@ void check_all(const Json& given, const VariablesOptions& options) {
     if (!row) {
       std::vector<std::string> names;
       for (const VariableRow& each : rows()) names.push_back(each.shown.name);
-      throw_error("variables: there is no \"{}\";{} there are {}", name, suggestion(name, names),
+      throw_error("variables: there is no \"{}\";{} there are {}", printable(name), suggestion(name, names),
                   fmt::join(names, ", "));
     }
     if (std::string_view(row->kinds).find(options.kind) == std::string_view::npos)
@@ -203,11 +310,14 @@ void check_all(const Json& given, const VariablesOptions& options) {
 }
 
 // Of a pair that contradicts itself.
-void check_together(const Json& all) {
+void check_together(const Json& all, const VariablesOptions& options) {
+  if (const auto env = all.find("env"); env != all.end()) check_own_names(*env, options);
   if (all.contains("token") && all.contains("token_secret"))
     throw_error(
         "variables: token is given and token_secret too; keep token_secret where there is such a Secret, else "
         "token");
+  if (const auto token = all.find("token"); token != all.end())
+    static_cast<void>(checked_token(token->get<std::string>(), "the variable token"));
   if (const auto policy = all.find("image_pull_policy"); policy != all.end()) {
     const std::string text = *policy;
     if (text != "Always" && text != "IfNotPresent" && text != "Never")
@@ -258,7 +368,7 @@ const std::vector<ManifestVariable>& manifest_variables() {
 Json complete_variables(const Json& given, const VariablesOptions& options) {
   check_all(given, options);
   Json all = given;
-  check_together(all);
+  check_together(all, options);
   set_default(all, "hosts_count", 1);
   set_default(all, "local_device_count", 1);
   set_default(all, "name", "lockstep");
@@ -297,22 +407,23 @@ Json complete_variables(const Json& given, const VariablesOptions& options) {
 void set_variable(Json& variables, const std::string& assignment) {
   const size_t at = assignment.find('=');
   if (at == 0 || at == std::string::npos)
-    throw_error("variables: \"{}\" sets nothing; write NAME=VALUE, such as hosts_count=2", assignment);
-  const std::string text = assignment.substr(at + 1);
-  Json value = Json::parse(text, nullptr, false);
-  variables[assignment.substr(0, at)] = value.is_discarded() ? Json(text) : std::move(value);
+    throw_error("variables: \"{}\" sets nothing; write NAME=VALUE, such as hosts_count=2", printable(assignment));
+  const std::string name = assignment.substr(0, at), text = assignment.substr(at + 1);
+  try {
+    variables[name] = parse_json<Json>(text, fmt::format("variables: {}", printable(name)), kVariableLimits);
+  } catch (const JsonSyntaxError&) {
+    variables[name] = text;
+  }
 }
 
 Json parse_variables(const std::string& text, const std::string& source) {
   try {
-    Json value = Json::parse(text);
+    Json value = parse_json<Json>(text, source, kVariableLimits);
     if (!value.is_object()) throw_error("{}: an object is needed, such as {{\"hosts_count\": 2}}", source);
     return value;
-  } catch (const Json::parse_error& error) {
-    const size_t end = std::min<size_t>(error.byte > 0 ? error.byte - 1 : 0, text.size());
-    const auto lines = std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end), '\n');
+  } catch (const JsonSyntaxError& error) {
     throw_error("{}:{}: this is no JSON; an object like {{\"hosts_count\": 2, \"local_device_count\": 2}} is needed",
-                source, lines + 1);
+                source, error.line);
   }
 }
 

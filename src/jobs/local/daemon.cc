@@ -14,6 +14,7 @@
 #include <ctime>
 #include <list>
 
+#include "base/json.h"
 #include "cluster/detect.h"
 #include "jobs/local/detach.h"
 #include "jobs/local/pod_log.h"
@@ -142,12 +143,12 @@ class Daemon {
 
   void answer(Client& client) {
     nlohmann::ordered_json out;
-    const auto request = nlohmann::ordered_json::parse(client.in, nullptr, false);
     const auto fail = [&](const char* kind, const std::exception& error) {
       out = {{"error", error.what()}, {"kind", kind}};
     };
     try {
-      out["result"] = supervisor_.handle(request);
+      out["result"] = supervisor_.handle(
+          parse_json<nlohmann::ordered_json>(client.in, "the request", {.bytes = kMostMessageBytes}));
     } catch (const IoError& error) {
       fail("IoError", error);
     } catch (const std::exception& error) {

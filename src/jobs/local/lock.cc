@@ -28,7 +28,7 @@ pid_t holder_of(const Descriptor& file) {
 }  // namespace
 
 std::optional<FileLock> FileLock::take(const std::string& path) {
-  Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  Descriptor file(open_lock_file(path, 0600));
   if (!file) throw_io_error("open", path, errno);
   struct flock lock = whole_file();
   while (::fcntl(file.get(), F_SETLK, &lock) != 0) {
@@ -48,7 +48,7 @@ void LockHolder::send(int signal) const {
 }
 
 std::optional<LockHolder> lock_holder(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
   if (!file) return std::nullopt;
   for (;;) {
     const pid_t pid = holder_of(file);

@@ -20,13 +20,14 @@ struct Opened {
 };
 
 Opened open_log(const std::string& path) {
-  Opened out{Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC))};
+  Opened out{Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK))};
   if (!out.file) {
     if (errno != ENOENT && errno != ENOTDIR) throw_io_error("open", path, errno);
     return out;
   }
   struct stat info = {};
   if (::fstat(out.file.get(), &info) != 0) throw_io_error("read", path, errno);
+  if (!S_ISREG(info.st_mode)) throw IoError("read " + path + ": it is no regular file; remove it");
   out.inode = info.st_ino;
   out.size = info.st_size;
   return out;

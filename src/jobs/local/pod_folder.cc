@@ -6,11 +6,10 @@
 #include <charconv>
 #include <fstream>
 #include <iterator>
-#include <memory>
-#include <span>
 #include <string_view>
 
 #include "base/check.h"
+#include "base/json.h"
 
 namespace lockstep {
 namespace {
@@ -28,7 +27,7 @@ std::optional<T> read_if_there(const std::string& path, const Parse& parse) {
   try {
     return parse(value);
   } catch (const Json::exception& error) {
-    throw_error("read {}: {}; delete the job and apply it again", path, error.what());
+    throw_error("read {}: {}; delete the job and apply it again", path, json_error_text(error));
   }
 }
 
@@ -54,19 +53,13 @@ void write_json(FileSystem& files, const std::string& path, const Json& value) {
 }
 
 Json read_json(const std::string& path) {
-  // From one open file: it may be replaced by a longer one at any moment.
-  const std::unique_ptr<OpenFile> file = FileSystem::real().open(path);
-  std::vector<uint8_t> bytes;
-  for (size_t size = 0, more = 65536;; more *= 2) {
-    bytes.resize(size + more);
-    const size_t n = file->read(static_cast<int64_t>(size), std::span(bytes).subspan(size));
-    size += n;
-    bytes.resize(size);
-    if (n < more) break;
+  constexpr int64_t kMostBytes = 64 << 20;
+  const std::vector<uint8_t> bytes = FileSystem::real().read_file(path, kMostBytes);
+  try {
+    return parse_json<Json>({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, "it", {.bytes = kMostBytes});
+  } catch (const Error& error) {
+    throw_error("read {}: {}; delete the job and apply it again", path, error.what());
   }
-  Json value = Json::parse(bytes.begin(), bytes.end(), nullptr, false);
-  if (value.is_discarded()) throw_error("read {}: it is no JSON; delete the job and apply it again", path);
-  return value;
 }
 
 std::string PodFolder::state() const {

@@ -25,9 +25,9 @@ int64_t dropped_bytes(FileSystem& files, const std::string& path) {
   try {
     const std::string file = path + ".dropped";
     if (!files.exists(file)) return 0;
-    const std::vector<uint8_t> bytes = files.read_file(file);
+    const std::vector<uint8_t> bytes = files.read_file(file, 64);
     return std::strtoll(std::string(bytes.begin(), bytes.end()).c_str(), nullptr, 10);
-  } catch (const IoError&) {
+  } catch (const std::runtime_error&) {
     return 0;
   }
 }

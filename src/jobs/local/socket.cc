@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/json.h"
 
 namespace lockstep {
 namespace {
@@ -111,7 +112,12 @@ std::string exchange(const Descriptor& socket, const nlohmann::ordered_json& req
     if (n > 0) answer.append(bytes.data(), static_cast<size_t>(n));
     if (answer.size() > kMostMessageBytes) throw_gone();
   }
-  const auto value = nlohmann::ordered_json::parse(answer, nullptr, false);
+  nlohmann::ordered_json value;
+  try {
+    value = parse_json<nlohmann::ordered_json>(answer, "the answer", {.bytes = kMostMessageBytes});
+  } catch (const Error&) {
+    throw_gone();
+  }
   if (value.is_object() && value.contains("result") && value["result"].is_string()) return value["result"];
   if (!value.is_object() || !value.contains("error") || !value["error"].is_string()) throw_gone();
   const std::string message = value["error"];

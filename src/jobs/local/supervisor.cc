@@ -4,7 +4,8 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <fstream>
+#include <array>
+#include <charconv>
 
 #include "base/check.h"
 #include "jobs/local/replica.h"
@@ -292,8 +293,15 @@ std::set<int> Supervisor::ports_in_use() const {
   std::set<int> out;
   for (const auto& [key, entry] : jobs_) {
     if (is_finished(entry.local.job)) continue;
-    std::ifstream in(state_.attempt_folder(entry.local.job, entry.local.job.status.attempt) + "/port");
-    if (int port = 0; in >> port) out.insert(port);
+    const std::string path = state_.attempt_folder(entry.local.job, entry.local.job.status.attempt) + "/port";
+    std::array<uint8_t, 16> digits = {};
+    try {
+      const size_t size = files_.exists(path) ? files_.read(path, 0, digits) : 0;
+      const auto* text = reinterpret_cast<const char*>(digits.data());
+      int port = 0;
+      if (std::from_chars(text, text + size, port).ec == std::errc() && port > 0 && port < 65536) out.insert(port);
+    } catch (const IoError&) {  // it has none, then
+    }
   }
   return out;
 }

@@ -1,41 +1,30 @@
 #include "jobs/model/yaml_document.h"
 
-#include <yaml-cpp/yaml.h>
-
 #include <charconv>
 #include <cmath>
 #include <optional>
 #include <set>
 
 #include "base/check.h"
+#include "base/json.h"
+#include "base/printable.h"
+#include "base/yaml.h"
 
 namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kMostValues = 50'000;  // of a document, with its anchors resolved
-constexpr int kMostLevels = 100;
+constexpr size_t kMostValues = 50'000;  // of a document, with its anchors resolved
+constexpr int kMostLevels = 64;
+constexpr size_t kMostPathBytes = 64 << 20;  // of all paths in a document, which are kept with their lines
 
 bool is_number_digit(char c) { return c >= '0' && c <= '9'; }
-
-// The number of bytes of the UTF-8 character at the beginning, or 0.
-size_t character_size(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  if (byte(0) < 0x80) return 1;
-  const size_t size = byte(0) >= 0xc2 && byte(0) < 0xe0 ? 2 : (byte(0) & 0xf0) == 0xe0 ? 3 : byte(0) < 0xf5 ? 4 : 0;
-  if (byte(0) < 0xc2 || size == 0 || text.size() < size) return 0;
-  for (size_t i = 1; i < size; ++i)
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  const bool overlong = (byte(0) == 0xe0 && byte(1) < 0xa0) || (byte(0) == 0xf0 && byte(1) < 0x90);
-  const bool outside = (byte(0) == 0xed && byte(1) >= 0xa0) || (byte(0) == 0xf4 && byte(1) >= 0x90);
-  return overlong || outside ? 0 : size;
-}
 
 void check_characters(std::string_view text, const std::string& source) {
   int line = 1;
   for (size_t i = 0; i < text.size();) {
-    const size_t size = text[i] == '\0' ? 0 : character_size(text.substr(i));
+    const size_t size = text[i] == '\0' ? 0 : utf8_character_size(text.substr(i));
     if (size == 0)
       throw_error("{}:{}: byte {:#04x} is no text in UTF-8; a manifest is YAML or JSON in UTF-8", source, line,
                   static_cast<unsigned char>(text[i]));
@@ -68,16 +57,15 @@ class Converter {
 
   Json convert(const YAML::Node& node, const std::string& path, int level) {
     const int line = node.Mark().line + 1;
-    if (++values_ > kMostValues || level > kMostLevels)
-      throw_error("{}:{}: {}; that is no manifest: look for an anchor that holds itself", source_, line,
-                  level > kMostLevels ? fmt::format("more than {} levels of values inside values", kMostLevels)
-                                      : fmt::format("more than {} values", kMostValues));
+    if (++values_ > kMostValues)  // merge keys may repeat more than aliases do
+      throw_error("{}:{}: more than {} values; that is no manifest: look for merge keys that repeat each other",
+                  source_, line, kMostValues);
     if (node.IsMap()) return convert_map(node, path, level);
     if (node.IsSequence()) {
       Json list = Json::array();
       for (size_t i = 0; i < node.size(); ++i) {
         const std::string child = path_of(path, i);
-        document_.lines.emplace(child, node[i].Mark().line + 1);
+        note(child, node[i].Mark().line + 1);
         list.push_back(convert(node[i], child, level + 1));
       }
       return list;
@@ -87,6 +75,13 @@ class Converter {
   }
 
  private:
+  void note(const std::string& path, int line) {
+    path_bytes_ += path.size();
+    if (path_bytes_ > kMostPathBytes)
+      throw_error("{}:{}: the names of values inside values are too long; shorten the keys", source_, line);
+    document_.lines.emplace(path, line);
+  }
+
   Json convert_scalar(const YAML::Node& node, int line) {
     const std::string& tag = node.Tag();
     if (tag == "!" || tag == "tag:yaml.org,2002:str") return node.Scalar();
@@ -114,8 +109,8 @@ class Converter {
         continue;
       }
       const std::string child = path_of(path, key);
-      if (!own.insert(key).second) throw_error("{}:{}: {} is there twice; remove one", source_, line, child);
-      document_.lines.emplace(child, line);
+      if (!own.insert(key).second) throw_error("{}:{}: {} is there twice; remove one", source_, line, printable(child));
+      note(child, line);
       map[key] = convert(entry.second, child, level + 1);
     }
     // What a map says itself counts before what it takes over, and of that the first.
@@ -124,7 +119,8 @@ class Converter {
   }
 
   void merge(Json& map, const YAML::Node& from, const std::string& path, int level) {
-    if (from.IsSequence() && level <= kMostLevels) {
+    if (from.IsSequence()) {
+      if (level > kMostLevels) throw_error("{}:{}: << takes over lists inside lists", source_, from.Mark().line + 1);
       for (size_t i = 0; i < from.size(); ++i) merge(map, from[i], path, level + 1);
       return;
     }
@@ -138,7 +134,7 @@ class Converter {
 
   const std::string& source_;
   YamlDocument& document_;
-  int values_ = 0;
+  size_t values_ = 0, path_bytes_ = 0;
 };
 
 }  // namespace
@@ -192,7 +188,8 @@ std::vector<YamlDocument> parse_yaml_documents(std::string_view text, const std:
   check_characters(text, source);
   std::vector<YamlDocument> out;
   try {
-    for (const YAML::Node& root : YAML::LoadAll(std::string(text))) {
+    const YamlLimits limits{.bytes = kMostManifestText, .depth = kMostLevels, .values = kMostValues};
+    for (const YAML::Node& root : load_yaml(std::string(text), source, limits)) {
       if (root.IsNull()) continue;
       YamlDocument& document = out.emplace_back();
       document.line = root.Mark().line + 1;
@@ -200,8 +197,11 @@ std::vector<YamlDocument> parse_yaml_documents(std::string_view text, const std:
     }
   } catch (const YAML::Exception& error) {
     // JSON has escapes and uses of the tab that readers of YAML do not know.
-    Json value = Json::parse(text, nullptr, false);
-    if (!value.is_discarded()) return {{std::move(value), {}, 1}};
+    try {
+      const JsonLimits limits{.bytes = kMostManifestText, .depth = kMostLevels, .values = kMostValues};
+      return {{parse_json<Json>(text, source, limits), {}, 1}};
+    } catch (const JsonSyntaxError&) {  // it is neither
+    }
     if (error.mark.is_null()) throw_error("{}: not YAML: {}", source, error.msg);
     throw_error("{}:{}:{}: not YAML: {}; look at the indentation, the quotes and the colons there", source,
                 error.mark.line + 1, error.mark.column + 1, error.msg);

@@ -23,6 +23,8 @@ std::optional<int64_t> number(std::string_view text) {
   return value;
 }
 
+int clamped(int64_t value) { return static_cast<int>(std::clamp<int64_t>(value, 0, INT32_MAX)); }
+
 // Up to the sign, which is taken away too.
 std::string_view take(std::string_view& rest, char sign) {
   const size_t at = std::min(rest.find(sign), rest.size());
@@ -45,12 +47,13 @@ std::string field(std::string_view line, std::string_view name) {
 int exit_code_of(std::string_view text) {
   const std::string_view code = take(text, ':');
   const int64_t signal = number(take(text, ':')).value_or(0);
-  return static_cast<int>(signal > 0 ? 128 + signal : number(code).value_or(0));
+  return clamped(signal > 0 ? 128 + std::min<int64_t>(signal, 127) : number(code).value_or(0));
 }
 
 std::optional<JobTime> slurm_time(std::string_view text) {
   const std::optional<int64_t> count = number(text);
-  if (!count || *count <= 0) return std::nullopt;
+  constexpr int64_t kLast = 253'402'300'799;  // of the year 9999
+  if (!count || *count <= 0 || *count > kLast) return std::nullopt;
   return JobTime(std::chrono::seconds(*count));
 }
 
@@ -76,6 +79,7 @@ std::vector<int> indexes(std::string_view list) {
     const std::optional<int64_t> last = part.empty() ? first : number(part);
     constexpr int64_t kMost = 1 << 20;
     if (!first || !last || *first < 0 || *last > kMost) return {};
+    if (*last - *first >= kMost - std::ssize(out)) return {};
     for (int64_t i = *first; i <= *last; ++i) out.push_back(static_cast<int>(i));
   }
   return out;
@@ -98,7 +102,7 @@ void read_end(std::string_view line, std::map<int, int>& ends) {
     if (const std::optional<int> signal = signal_of(rest.substr(1))) code = 128 + *signal;
   }
   if (!code) return;
-  for (const int task : tasks) ends[task] = static_cast<int>(*code);
+  for (const int task : tasks) ends[task] = clamped(*code);
 }
 
 }  // namespace
@@ -116,7 +120,7 @@ std::optional<SlurmSight> parse_scontrol(std::string_view line) {
   out.state = field(line, "JobState");
   if (out.state.empty()) return std::nullopt;
   out.reason = field(line, "Reason");
-  out.restarts = static_cast<int>(number(field(line, "Restarts")).value_or(0));
+  out.restarts = clamped(number(field(line, "Restarts")).value_or(0));
   out.exit_code = exit_code_of(field(line, "ExitCode"));
   out.nodes = node_list(field(line, "NodeList"));
   // While it waits these are when it may start, and end.

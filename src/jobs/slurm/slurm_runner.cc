@@ -146,7 +146,8 @@ class SlurmRunner final : public Runner {
 
   std::string text_of(const std::string& path) {
     if (!files_.exists(path)) return "";
-    const std::vector<uint8_t> bytes = files_.read_file(path);
+    constexpr int64_t kMostBytes = int64_t{1} << 30;  // of the log of a batch script
+    const std::vector<uint8_t> bytes = files_.read_file(path, kMostBytes);
     return {bytes.begin(), bytes.end()};
   }
 

@@ -20,7 +20,6 @@ using nlohmann::ordered_json;
 using RecordOutcome = FlightRecord::Outcome;
 
 constexpr const char* kFormat = "lockstep flight 1";
-constexpr int kMostProcesses = 1 << 16, kMostLanes = 1 << 20;  // of a job; of a process
 constexpr std::array<const char*, 3> kOutcomes = {"under way", "done", "failed"};
 
 template <class Clock>

@@ -56,10 +56,9 @@ int64_t Geometry::total_bytes() const {
 }
 
 bool Geometry::fits(int64_t bytes) const {
-  constexpr int kMostRanks = 1 << 16;
-  if (size < 1 || size > kMostRanks || slots < 1 || slots > 1024) return false;
-  if (slot_bytes < kPage || slot_bytes % kPage != 0 || slot_bytes > bytes) return false;
-  return slot_bytes <= bytes / size / slots && total_bytes() == bytes && room() > 0;
+  if (size < 1 || size > kMostRanks || slots < 1 || slots > kMostSlots) return false;
+  if (slot_bytes < kPage || slot_bytes % kPage != 0 || slot_bytes > bytes / (size * slots)) return false;
+  return total_bytes() == bytes && room() >= 64 * size;
 }
 
 Board::Board(void* memory, int64_t bytes, int rank) : memory_(memory), bytes_(bytes), rank_(rank) {}

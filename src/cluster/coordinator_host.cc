@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/say.h"
+
 namespace lockstep {
 
 namespace {
@@ -65,7 +67,7 @@ class InProcessChannel : public ControlChannel {
 
 }  // namespace
 
-void log_to_stderr(const std::string& line) { std::fprintf(stderr, "lockstep: %s\n", line.c_str()); }
+void log_to_stderr(const std::string& line) { say("lockstep: {}\n", line); }
 
 std::unique_ptr<ControlChannel> in_process_channel(std::shared_ptr<CoordinatorHost> host) {
   return std::make_unique<InProcessChannel>(std::move(host));

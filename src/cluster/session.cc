@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/say.h"
 #include "cluster/address_auth.h"
 #include "cluster/flight_watch.h"
 #include "cluster/gpus.h"
@@ -307,7 +308,7 @@ void Session::execute_later(const Failure& failure) {
     if (changed_.wait_for(own, options_.failure_grace, [this] { return ending_; }) &&
         changed_.wait_for(own, options_.failure_grace, [this] { return ended_; }))
       return;
-    std::fprintf(stderr, "lockstep: %s; this process did not stop by itself and is ended\n", describe(failure).c_str());
+    say("lockstep: {}; this process did not stop by itself and is ended\n", describe(failure));
     _exit(failure.retryable ? distributed::kRetry : 1);
   });
 }

@@ -73,6 +73,26 @@ TEST(MessageBytes, WhatIsCutOrLongerIsRefused) {
   EXPECT_THROWS(request_from(bytes), CommError, "makes no sense");
 }
 
+TEST(MessageBytes, NumbersThatDoNotFitAreRefused) {
+  const auto number = [](uint64_t value) {
+    std::string out;
+    for (int shift = 0; shift < 64; shift += 8) out += static_cast<char>(value >> shift & 0xff);
+    return out;
+  };
+  const std::string plain = to_bytes(Request{.process = 3, .incarnation = 99, .what = request::List{"a"}});
+  ASSERT_EQ(plain.substr(8, 8), number(3));
+  std::string large = plain;
+  large.replace(8, 8, number(3 + (uint64_t{1} << 32)));
+  EXPECT_THROWS(request_from(large), CommError, "makes no sense");
+  std::string flag = to_bytes(Request{.process = 3, .incarnation = 99, .what = request::Get{"", false, 1ns}});
+  flag.replace(flag.size() - 16, 8, number(2));  // neither true nor false
+  EXPECT_THROWS(request_from(flag), CommError, "makes no sense");
+  // A count that would allocate many times what the message has.
+  std::string many = to_bytes(Request{.process = 3, .incarnation = 99, .what = request::Barrier{"b", 1s, {}}});
+  many.replace(many.size() - 8, 8, number(1000));
+  EXPECT_THROWS(request_from(many + std::string(1000, '\0')), CommError, "makes no sense");
+}
+
 TEST(MailChannel, WithoutAWayNobodyIsReached) {
   const auto office = PostOffice::open();
   const auto channel = mail_channel(office->mail(1));

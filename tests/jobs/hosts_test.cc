@@ -60,5 +60,14 @@ TEST(Hosts, AShellReadsQuotedWordsAsTheyAre) {
   EXPECT_EQ(result.output, "<it's><a b><$HOME `x` \"y\" \\><><line\nbreak><*>");
 }
 
+TEST(Hosts, CountsAndNamesAreLimited) {
+  std::string many = "a", lines = "a\n";
+  for (int i = 0; i < 65536; ++i) many += ",a", lines += "a\n";
+  EXPECT_THROWS(parse_hosts(many, "me"), Error, "--hosts: there are more than 65536 hosts");
+  EXPECT_THROWS(parse_host_file(lines, "f", "me"), Error, "f: there are more than 65536 hosts");
+  EXPECT_THROWS(parse_hosts(std::string(256, 'a'), "me"), Error, "host names have at most 255");
+  EXPECT_THROWS(parse_hosts("\033[31m", "me"), Error, "\"\\x1b[31m\" has no host");
+}
+
 }  // namespace
 }  // namespace lockstep

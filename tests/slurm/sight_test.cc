@@ -87,6 +87,9 @@ TEST(SlurmTaskEnds, AreWhatSrunSays) {
                             "srun: launch/slurm: _step_signal: Terminating StepId=6.0\n"),
             (std::map<int, int>{{0, 75}, {1, 75}, {2, 139}, {3, 137}, {4, 75}}));
   EXPECT_TRUE(parse_task_ends("").empty());
+  std::string ranges = "n1: tasks 0-1048575";
+  for (int i = 0; i < 3000; ++i) ranges += ",0-1048575";
+  EXPECT_TRUE(parse_task_ends(ranges + ": Killed\n").empty());
 }
 
 TEST(SlurmTaskEnds, BelongToAnAttempt) {

@@ -46,12 +46,16 @@ struct Options {
   // "eth0", "ib*", "^docker*"; empty: the one through which the coordinator answers.
   std::string network_interface = {};
   std::string token = {};  // who may join; empty: LOCKSTEP_TOKEN, or the file LOCKSTEP_TOKEN_FILE names
-  std::string tls_ca = {}, tls_certificate = {}, tls_key = {};  // files in PEM; all or none
+  // Connections of the control plane are encrypted with keys derived from the token; or with these files in PEM, all or
+  // none (LOCKSTEP_TLS_CA, LOCKSTEP_TLS_CERTIFICATE, LOCKSTEP_TLS_KEY). False (LOCKSTEP_TLS=off): they are not
+  // encrypted.
+  std::string tls_ca = {}, tls_certificate = {}, tls_key = {};
+  bool tls = true;
 };
 
 // Throws Error when called twice, after devices were used, or with values that are missing or make no sense;
 // CommTimeout when the others could not be met in time (the message names who is missing). Options left as they are by
-// default may come from variables: LOCKSTEP_COLLECTIVES, LOCKSTEP_INTERFACE, and, in seconds,
+// default may come from variables: those named above, LOCKSTEP_COLLECTIVES, LOCKSTEP_INTERFACE, and, in seconds,
 // LOCKSTEP_INITIALIZATION_TIMEOUT, LOCKSTEP_HEARTBEAT_TIMEOUT and LOCKSTEP_COLLECTIVE_TIMEOUT.
 //
 // When a process fails, is lost or stuck, all others learn of it: whatever waits for others throws CommAborted with the

@@ -30,7 +30,7 @@ struct LaunchArguments {
   double grace = 15, stop_timeout = 300, restart_delay = 1;
   int max_restarts = 0;
   std::string logs;
-  bool no_pin = false, quiet_ranks = false;
+  bool no_pin = false, no_tls = false, quiet_ranks = false;
 };
 
 constexpr const char* kExample = "such as `lockstep launch -n 2 --devices 8 -- train --model mlp`";
@@ -98,6 +98,7 @@ std::vector<std::string> variables_of(const LaunchArguments& arguments) {
   if (!arguments.platform.empty()) out.push_back("LOCKSTEP_PLATFORM=" + arguments.platform);
   if (arguments.lanes > 0) out.push_back(fmt::format("LOCKSTEP_CPU_LANES={}", arguments.lanes));
   if (!arguments.collectives.empty()) out.push_back("LOCKSTEP_COLLECTIVES=" + arguments.collectives);
+  if (arguments.no_tls) out.push_back("LOCKSTEP_TLS=off");
   if (arguments.heartbeat_timeout > 0)
     out.push_back(fmt::format("LOCKSTEP_HEARTBEAT_TIMEOUT={}", arguments.heartbeat_timeout));
   if (arguments.collective_timeout > 0)
@@ -222,6 +223,8 @@ void add_launch_command(CLI::App& program, Action& action) {
   command->add_flag("--no-pin", arguments->no_pin, "let all processes use all cores, instead of a share each");
   command->add_option("--collectives", arguments->collectives, "how processes exchange arrays (default: auto)")
       ->check(one_of({"auto", "shared", "tcp", "gloo"}));
+  command->add_flag("--no-tls", arguments->no_tls,
+                    "do not encrypt the control plane: its messages can be read, and the job joined, on the way");
   time("--heartbeat-timeout", arguments->heartbeat_timeout, 0.001,
        "a process that is silent for so long is lost (default: 10)");
   time("--collective-timeout", arguments->collective_timeout, 0.001,

@@ -46,6 +46,14 @@ Options with_variables(Options options, const detail::Environment& environment) 
   const Options otherwise;
   text("LOCKSTEP_COLLECTIVES", options.collectives, "auto");
   text("LOCKSTEP_INTERFACE", options.network_interface, "");
+  text("LOCKSTEP_TLS_CA", options.tls_ca, "");
+  text("LOCKSTEP_TLS_CERTIFICATE", options.tls_certificate, "");
+  text("LOCKSTEP_TLS_KEY", options.tls_key, "");
+  std::string tls;
+  text("LOCKSTEP_TLS", tls, "");
+  if (!tls.empty() && tls != "on" && tls != "off")
+    throw_error("initialize: LOCKSTEP_TLS is \"{}\"; there are on and off", tls);
+  options.tls = options.tls && tls != "off";
   take_seconds(environment, "LOCKSTEP_INITIALIZATION_TIMEOUT", options.initialization_timeout,
                otherwise.initialization_timeout);
   take_seconds(environment, "LOCKSTEP_HEARTBEAT_TIMEOUT", options.heartbeat_timeout, otherwise.heartbeat_timeout);

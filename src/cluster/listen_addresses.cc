@@ -6,9 +6,10 @@
 
 namespace lockstep::detail {
 
+bool is_loopback_number(const std::string& number) { return number.starts_with("127.") || number == "::1"; }
+
 namespace {
 
-bool is_loopback_number(const std::string& number) { return number.starts_with("127.") || number == "::1"; }
 bool is_any(const std::string& number) { return number == "0.0.0.0" || number == "::"; }
 
 }  // namespace

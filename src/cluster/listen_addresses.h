@@ -9,6 +9,9 @@
 
 namespace lockstep::detail {
 
+// Whether only processes of this machine reach that number.
+bool is_loopback_number(const std::string& number);
+
 // The numbers to listen at for a host whose name means `resolved` on this machine: those of them that are this
 // machine's, and no others. All addresses of the machine, with a line in the log, only where a name leads nowhere else:
 // to a service before this machine, or, as some distributions name a machine to itself, to its loopback. Throws Error

@@ -32,6 +32,7 @@ JoinOptions join_options(const distributed::Options& options, const detail::Clus
   JoinOptions join{.process_id = info.process_id,
                    .process_count = info.process_count,
                    .tls = {options.tls_ca, options.tls_certificate, options.tls_key},
+                   .use_tls = options.tls,
                    .initialization_timeout = options.initialization_timeout,
                    .heartbeat_timeout = options.heartbeat_timeout,
                    .first_step_timeout = options.first_collective_timeout,

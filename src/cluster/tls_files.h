@@ -12,8 +12,8 @@ struct TlsFiles {
   bool any() const { return !ca.empty() || !certificate.empty() || !key.empty(); }
 };
 
-// Their contents, nothing when there are none. Throws Error when some are given and not all, IoError for one that
-// cannot be read.
+// Their contents, nothing when there are none. Throws Error when some are given and not all, and when they are not
+// certificates and the key of the second; IoError for one that cannot be read.
 TlsFiles read_tls_files(const TlsFiles& files);
 
 }  // namespace lockstep

@@ -90,8 +90,8 @@ TEST_F(Stranger, WithoutOrWithAWrongTokenIsRefusedAndLoggedOnce) {
                        " refuses this process: the token is missing or not that of this job; give all processes of the "
                        "job the same LOCKSTEP_TOKEN");
   EXPECT_EQ(job_.lines.take(),
-            std::vector<std::string>{"somebody at 127.0.0.1 asked the coordinator without this job's token and was "
-                                     "refused (said once per address)"});
+            std::vector<std::string>{"the coordinator refused a connection from 127.0.0.1: it does not have this "
+                                     "job's token (logged once per address)"});
 }
 
 TEST_F(Stranger, WithAnIdOutOfRangeIsRefused) { expect_refused(enroll(3, 5, kTestToken), "the id is not in 0 ... 2"); }

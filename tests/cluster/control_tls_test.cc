@@ -9,6 +9,8 @@
 #include "cluster/grpc/client.h"
 #include "cluster/grpc/server.h"
 #include "cluster/own_name.h"
+#include "cluster/security.h"
+#include "cluster/sockets.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -49,7 +51,6 @@ TEST_F(ControlTls, OthersStayOutside) {
     TlsFiles tls;
   };
   const Row rows[] = {
-      {"without TLS", {}},
       {"of another authority", foreign},
       {"with a certificate of another authority", {mine.ca, foreign.certificate, foreign.key}},
       {"that trusts another authority", {foreign.ca, mine.certificate, mine.key}},
@@ -62,6 +63,15 @@ TEST_F(ControlTls, OthersStayOutside) {
     EXPECT_THROWS(join_control(options), IoError, "register: process 1 cannot reach the coordinator at 127.0.0.1:");
     job.barrier("between");
   }
+  JoinOptions options = job.join_options(1);
+  options.tls = {};
+  EXPECT_THROWS(join_control(options), Error,
+                "refuses this process: TLS is on without certificate files here and not there; give all processes of "
+                "the job the same LOCKSTEP_TLS, tls_ca, tls_certificate and tls_key");
+  options.use_tls = false;
+  EXPECT_THROWS(join_control(options), Error, "refuses this process: TLS is off here and not there");
+  options.tls = mine;
+  EXPECT_THROWS(join_control(options), Error, "tls: certificates are given, but TLS is off");
   job.shutdown();
 }
 
@@ -83,11 +93,74 @@ TEST_F(ControlTls, FilesAreAllOrNoneAndReadable) {
                 "tls: tls_ca is given, tls_certificate given and tls_key missing; give all three, or none");
   EXPECT_THROWS(read_tls_files({files.ca, files.certificate, folder_.path() + "/none"}), IoError, "/none");
   EXPECT_FALSE(read_tls_files({}).any());
-  EXPECT_THROWS(join_control({.process_count = 2,
-                              .coordinator = {"127.0.0.1", 0},
-                              .tls = {files.key, files.key, files.ca},
-                              .initialization_timeout = 500ms}),
-                IoError, "check that tls_ca, tls_certificate and tls_key are PEM and belong together");
+  EXPECT_THROWS(read_tls_files({files.key, files.certificate, files.key}), Error,
+                "node.key has no certificate in PEM; give tls_ca the authority's");
+  EXPECT_THROWS(read_tls_files({files.ca, files.key, files.key}), Error,
+                "node.key has no certificate in PEM; give tls_certificate that of this process");
+  EXPECT_THROWS(read_tls_files({files.ca, files.certificate, files.ca}), Error,
+                "authority.pem has no private key in PEM without a password");
+  const TlsFiles other = authority_.issue("other", "IP:127.0.0.1");
+  EXPECT_THROWS(read_tls_files({files.ca, files.certificate, other.key}), Error,
+                "other.key is not that of the certificate ");
+}
+
+// What goes over the network when a job of two meets, exchanges a value and leaves.
+std::string bytes_on_the_wire(bool use_tls, std::vector<std::string>* said = nullptr) {
+  ControlJob job({.transport = Transport::network, .use_tls = use_tls, .left_out = 1});
+  Wire wire(job.port());
+  JoinOptions far = job.join_options(1);
+  far.coordinator.port = wire.port();
+  const auto worker = join_control(far);
+  job.wait();
+  worker->set("key of the test", "value of the test");
+  EXPECT_EQ(job[0].get("key of the test", kGenerous), "value of the test");
+  on_all(2, [&](int i) { (i == 0 ? job[0] : *worker).shutdown(kGenerous); });
+  if (said) *said = job.lines.take();
+  return wire.recorded();
+}
+
+TEST(DerivedTls, IsOnByDefaultAndHidesTokenAndMessages) {
+  const std::string bytes = bytes_on_the_wire(true);
+  EXPECT_NE(bytes.find("CONNECT lockstep/tls/"), bytes.npos);
+  for (const std::string& secret : {kTestToken, std::string("value of the test"), std::string("PRI * HTTP/2.0"),
+                                    make_security({.token = kTestToken}).call_secret})
+    EXPECT_EQ(bytes.find(secret), bytes.npos) << secret;
+}
+
+TEST(DerivedTls, CanBeSwitchedOffAndThenSaysSo) {
+  std::vector<std::string> said;
+  const std::string bytes = bytes_on_the_wire(false, &said);
+  EXPECT_NE(bytes.find("value of the test"), bytes.npos);
+  EXPECT_EQ(bytes.find(kTestToken), bytes.npos) << "the token itself never crosses the network";
+  EXPECT_EQ(said, std::vector<std::string>{
+                      "tls: off; the control plane is not encrypted, and is reached from this machine only"});
+}
+
+TEST(DerivedTls, IsTheSameForTheSameTokenOnly) {
+  const Security one = make_security({.token = kTestToken}), same = make_security({.token = kTestToken}),
+                 other = make_security({.token = kTestToken + "x"});
+  EXPECT_EQ(one.pass, same.pass);
+  EXPECT_EQ(one.call_secret, same.call_secret);
+  EXPECT_NE(one.tls.key, same.tls.key) << "every process has a key of its own";
+  EXPECT_NE(one.pass, other.pass);
+  EXPECT_NE(one.call_secret, other.call_secret);
+  EXPECT_NE(one.pass.substr(one.pass.rfind('/') + 1), one.call_secret);
+  EXPECT_EQ(make_security({}).kind, Security::Kind::plain) << "without a token there is no secret to derive keys from";
+}
+
+// With the pass of a job, which can be read on the network, a stranger still lacks the keys.
+TEST(DerivedTls, KeepsOutAStrangerWithThePass) {
+  ControlJob job({.transport = Transport::network});
+  TestSocket socket;
+  ASSERT_TRUE(socket.connect(job.port()));
+  ASSERT_TRUE(socket.send("CONNECT " + make_security({.token = kTestToken}).pass + " HTTP/1.0\r\n\r\n"));
+  char answer[64] = {};
+  ASSERT_GT(::recv(socket.fd(), answer, sizeof(answer) - 1, 0), 0);
+  EXPECT_STREQ(answer, "HTTP/1.0 200 OK\r\n\r\n");
+  socket.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+  EXPECT_TRUE(socket.wait_closed(60'000));
+  job.barrier("x");
+  job.shutdown();
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -77,6 +78,11 @@ class Wire {
 
   int port() const { return port_; }
   void cut() { cut_ = true; }
+  // All bytes that came by so far, in both directions.
+  std::string recorded() const {
+    const std::lock_guard lock(mutex_);
+    return recorded_;
+  }
 
  private:
   void run() {
@@ -93,6 +99,10 @@ class Wire {
         const ssize_t count = ::recv(polled[i].fd, buffer, sizeof(buffer), 0);
         const auto& [a, b] = pairs[(i - 1) / 2];
         const int other = polled[i].fd == a.fd() ? b.fd() : a.fd();
+        if (count > 0) {
+          const std::lock_guard lock(mutex_);
+          recorded_.append(buffer, static_cast<size_t>(count));
+        }
         if (count <= 0)
           ::shutdown(other, SHUT_RDWR);
         else
@@ -105,6 +115,8 @@ class Wire {
     }
   }
 
+  mutable std::mutex mutex_;
+  std::string recorded_;
   TestSocket door_;
   const int port_;
   const int to_;

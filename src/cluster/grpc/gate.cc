@@ -150,7 +150,11 @@ class Gate::Door {
     char buffer[kMostBytes];
     const ssize_t count = ::recv(visitor.fd, buffer, sizeof(buffer), MSG_DONTWAIT);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-    if (count <= 0) return close(visitor);  // such as a probe that looks whether the port is open
+    if (count <= 0) {
+      // A probe that looks whether the port is open sends nothing.
+      if (!visitor.bytes.empty()) log(visitor.address, "it ended before it had presented this job's token");
+      return close(visitor);
+    }
     visitor.bytes.append(buffer, static_cast<size_t>(count));
     constexpr std::string_view kEnd = "\r\n\r\n", kBegin = "CONNECT lockstep/";
     const size_t end = visitor.bytes.find(kEnd);

@@ -166,6 +166,13 @@ std::vector<std::string> listen_numbers(const ServerOptions& options) {
   return {ipv4 == numbers.end() ? numbers.front() : *ipv4};
 }
 
+void log_exposure(const std::vector<std::string>& numbers, const LogLine& log) {
+  log(std::ranges::all_of(numbers, detail::is_loopback_number)
+          ? "tls: off; the control plane is not encrypted, and is reached from this machine only"
+          : "tls: off; the control plane's messages cross the network unencrypted, and a reader of them can join this "
+            "job; remove LOCKSTEP_TLS=off (--no-tls) to encrypt them");
+}
+
 void set_limits(grpc::ServerBuilder& builder, std::chrono::nanoseconds heartbeat_timeout) {
   builder.SetMaxReceiveMessageSize(detail::kMostRequestBytes);
   builder.SetMaxSendMessageSize(detail::kMostMessageBytes);
@@ -195,7 +202,9 @@ ControlServer::ControlServer(std::shared_ptr<CoordinatorHost> host, ServerOption
   detail::silence_grpc();
   const Security security = make_security({options.token, options.tls, options.use_tls});
   service_ = std::make_unique<Service>(*host_, security.call_secret, options.addresses);
-  gate_ = std::make_unique<Gate>(GateOptions{.numbers = listen_numbers(options),
+  const std::vector<std::string> numbers = listen_numbers(options);
+  if (!options.use_tls && !options.token.empty()) log_exposure(numbers, options.log);
+  gate_ = std::make_unique<Gate>(GateOptions{.numbers = numbers,
                                              .port = options.address.port,
                                              .pass = security.pass,
                                              .user_timeout_ms = detail::keepalive_timeout_ms(options.heartbeat_timeout),
@@ -208,10 +217,8 @@ ControlServer::ControlServer(std::shared_ptr<CoordinatorHost> host, ServerOption
       builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD, credentials_of(security));
   service_->server = builder.BuildAndStart();
   if (!service_->server)
-    throw IoError(fmt::format("listen at {}: the server did not start; {}", to_string(options.address),
-                              security.kind == Security::Kind::files
-                                  ? "check that tls_ca, tls_certificate and tls_key are PEM and belong together"
-                                  : "choose another port"));
+    throw IoError(fmt::format("listen at {}: gRPC's server did not start; GRPC_VERBOSITY=info shows why",
+                              to_string(options.address)));
   gate_->open([acceptor](int listener, int fd) {
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
     connection.listener_fd = listener;

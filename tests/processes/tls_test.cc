@@ -1,0 +1,68 @@
+// Connections between the processes of a launched job are encrypted unless a flag says otherwise.
+#include <gtest/gtest.h>
+
+#include "cluster/sockets.h"
+#include "processes/launched.h"
+#include "support/listener.h"
+
+#ifdef LOCKSTEP_WITH_GRPC
+
+namespace lockstep {
+namespace {
+
+struct Launched {
+  RunningProgram::Result result;
+  std::string bytes, token;
+};
+
+// Runs `lockstep allreduce` in two processes, of which process 1 reaches the coordinator through a recording proxy.
+Launched launch_recorded(const Words& flags) {
+  int port = 0;
+  {
+    Listener listener;
+    port = listener.port();
+  }
+  Wire wire(port);
+  const TempDir dir;
+  const std::string script = fmt::format(
+      "if test $LOCKSTEP_PROCESS_ID = 1; then export LOCKSTEP_COORDINATOR=127.0.0.1:{}; fi; "
+      "echo $LOCKSTEP_TOKEN > {}/token_$LOCKSTEP_PROCESS_ID; exec {} allreduce",
+      wire.port(), dir.path(), program_path());
+  Launched out;
+  out.result = launch(Words{"-n", "2", "--port", std::to_string(port)} + flags, {"/bin/sh", "-c", script});
+  out.bytes = wire.recorded();
+  out.token = read_text(dir.path() + "/token_0").substr(0, 64);
+  return out;
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
+
+TEST(LaunchTls, IsOnByDefault) {
+  const Launched job = launch_recorded({});
+  EXPECT_EQ(job.result.exit_code, 0) << job.result.err;
+  EXPECT_EQ(job.token.size(), 64u);
+  EXPECT_TRUE(has(job.bytes, "CONNECT lockstep/tls/"));
+  for (const std::string& readable : {job.token, std::string("PRI * HTTP/2.0"), std::string("lockstep-secret")})
+    EXPECT_FALSE(has(job.bytes, readable)) << readable;
+  EXPECT_FALSE(has(job.result.err, "tls: ")) << job.result.err;
+}
+
+TEST(LaunchTls, IsSwitchedOffByAFlagAndLogged) {
+  const Launched job = launch_recorded({"--no-tls"});
+  EXPECT_EQ(job.result.exit_code, 0) << job.result.err;
+  EXPECT_TRUE(has(job.bytes, "PRI * HTTP/2.0"));
+  EXPECT_FALSE(has(job.bytes, job.token));
+  EXPECT_TRUE(has(job.result.err, "tls: off; the control plane is not encrypted")) << job.result.err;
+}
+
+TEST(LaunchTls, VariableIsOnOrOff) {
+  const RunningProgram::Result result =
+      RunningProgram({"env", "LOCKSTEP_TLS=maybe", program_path(), "launch", "-n", "2", "--", "devices"}).wait();
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_TRUE(has(result.err, "initialize: LOCKSTEP_TLS is \"maybe\"; there are on and off")) << result.err;
+}
+
+}  // namespace
+}  // namespace lockstep
+
+#endif

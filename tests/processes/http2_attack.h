@@ -39,9 +39,7 @@ inline std::string call_headers(uint32_t stream) {
 }
 
 // The same call, taken back at once.
-inline std::string call_and_reset(uint32_t stream) {
-  return call_headers(stream) + frame(kReset, 0, stream, u32(8));
-}
+inline std::string call_and_reset(uint32_t stream) { return call_headers(stream) + frame(kReset, 0, stream, u32(8)); }
 
 inline constexpr uint32_t kAnnounced = 4u << 20;
 

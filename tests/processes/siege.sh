@@ -1,0 +1,99 @@
+#!/bin/bash
+# Attacks jobs as another user and compares what they compute with a job that was left alone.
+#
+#   tests/processes/siege.sh BUILD [STARTS [SECONDS [WHERE]]]
+#
+# STARTS short jobs are attacked from their start (default 100), then one job for SECONDS (default 1200). WHERE: `data`
+# (default), the ports that processes connect to each other by; `coordinator`, the port of process 0; or both, `all`.
+# Needs root, for another user. Everything listens at the loopback.
+set -u
+build=$(realpath "${1:?the build folder}")
+starts=${2:-100} seconds=${3:-1200} where=${4:-data}
+port=${SIEGE_PORT:-38111}
+folder=$(mktemp -d)
+stranger="$folder/stranger"
+install -m 755 "$build/tests/process_stranger" "$stranger"
+chmod 755 "$folder"
+trap 'rm -rf "$folder"' EXIT
+
+data_modes=touch,idle,garbage,ones,preamble,forged,half,slow
+coordinator_modes=rapid,bodies,tls
+
+attackers=()
+# Attacks as user 65534 until end_attack.
+attack() {
+  local as=(setpriv --reuid 65534 --clear-groups "$stranger" --uid "$(id -u)" --seconds 100000 --most 1000000000)
+  attackers=()
+  if [ "$where" != coordinator ]; then
+    "${as[@]}" --except "$port" --modes $data_modes >> "$folder/strangers" 2>&1 & attackers+=($!)
+  fi
+  if [ "$where" != data ]; then
+    "${as[@]}" --port "$port" --modes $coordinator_modes >> "$folder/strangers" 2>&1 & attackers+=($!)
+  fi
+}
+end_attack() {
+  kill "${attackers[@]}" 2> /dev/null
+  wait "${attackers[@]}" 2> /dev/null
+}
+
+# The largest memory process 0 has used, in kB, while the launcher $1 runs; then the launcher's exit code.
+watch() {
+  local peak=0 now child
+  while kill -0 "$1" 2> /dev/null; do
+    for child in $(pgrep -P "$1"); do
+      tr '\0' '\n' < "/proc/$child/environ" 2> /dev/null | grep -qx LOCKSTEP_PROCESS_ID=0 || continue
+      now=$(awk '/VmHWM/ { print $2 }' "/proc/$child/status" 2> /dev/null)
+      [ "${now:-0}" -gt "$peak" ] && peak=$now
+    done
+    sleep 0.1
+  done
+  wait "$1"
+  echo "$peak $?"
+}
+
+# run NAME STEPS: a job of three processes; prints the peak of process 0 and the exit code.
+run() {
+  "$build/lockstep" launch -n 3 --port "$port" --collectives tcp -- train --model mlp --dataset synthetic --steps "$2" \
+    --quiet --checkpoint-dir "$folder/$1" > "$folder/$1.log" 2>&1 &
+  watch $!
+}
+
+# Prints the sums of all arrays of the newest checkpoint.
+weights() {
+  (cd "$folder/$1" 2> /dev/null && cd "$(ls -d step_* | sort -V | tail -1)" && cat -- *.safetensors | sha256sum)
+}
+
+read -r quiet_peak code < <(run quiet 20)
+[ "$code" = 0 ] || { cat "$folder/quiet.log"; exit 1; }
+wanted=$(weights quiet)
+finished=0 equal=0 peak=0
+for i in $(seq "$starts"); do
+  attack
+  read -r now code < <(run "start$i" 20)
+  end_attack
+  if [ "$code" = 0 ]; then finished=$((finished + 1)); else tail -3 "$folder/start$i.log"; fi
+  [ "$(weights "start$i")" = "$wanted" ] && equal=$((equal + 1))
+  [ "$now" -gt "$peak" ] && peak=$now
+  rm -rf "$folder/start$i"
+done
+
+long_text="not run"
+if [ "$seconds" -gt 0 ]; then
+  # As many steps as take that long, found by a run in peace.
+  begin=$(date +%s%N)
+  run pace 2000 > "$folder/pace"
+  steps=$((2000 * seconds * 1000 / (($(date +%s%N) - begin) / 1000000 + 1)))
+  attack
+  read -r long_peak code < <(run long "$steps")
+  end_attack
+  long_text="exit $code after $steps steps, process 0 at most $((long_peak / 1024)) MiB"
+  [ "$code" = 0 ] || tail -3 "$folder/long.log"
+fi
+
+echo "| attack | starts | finished | byte-equal | process 0 in peace, MiB | attacked, MiB | long run |"
+echo "| --- | --- | --- | --- | --- | --- | --- |"
+echo "| $where | $starts | $finished | $equal | $((quiet_peak / 1024)) | $((peak / 1024)) | $long_text |"
+echo
+echo "connections made by strangers:"
+awk '{ sum[$1] += $2 } END { for (mode in sum) print "  " mode, sum[mode] }' "$folder/strangers" | sort
+[ "$finished" = "$starts" ] && [ "$equal" = "$starts" ] && [ $((peak - quiet_peak)) -le 65536 ]

@@ -1,0 +1,57 @@
+// A job whose ports are attacked by another user from its start computes what it computes in peace. `siege.sh` does the
+// same for hours.
+#include "processes/launched.h"
+#include "support/listener.h"
+
+#ifdef LOCKSTEP_WITH_GRPC
+
+namespace lockstep {
+namespace {
+
+int free_port() {
+  Listener listener;
+  return listener.port();
+}
+
+Words stranger_words(const Words& flags) {
+  const Words program = {std::string(LOCKSTEP_BINARY_DIR) + "/tests/process_stranger"};
+  const Words another_user = {"setpriv", "--reuid", "65534", "--clear-groups"};
+  return (::getuid() == 0 ? another_user : Words{}) + program + Words{"--uid", std::to_string(::getuid())} + flags;
+}
+
+// A few steps of a job over TCP.
+Words job_words(const std::string& dir) {
+  return train_words({"--model", "mlp", "--steps", "5", "--quiet", "--checkpoint-dir", dir});
+}
+
+// How often that process has logged the stranger.
+auto refusals_of(const std::string& text, int process) {
+  const std::string line = fmt::format("[{}] lockstep: refused a connection from 127.0.0.1 ", process);
+  return std::ranges::count_if(lines_of(text), [&](const std::string& one) { return one.starts_with(line); });
+}
+
+TEST(Siege, OfDataPortsChangesNothing) {
+  const TempDir dir;
+  const int port = free_port();
+  const Words flags = {"-n", "3", "--collectives", "tcp", "--port", std::to_string(port)};
+  ASSERT_EQ(launch(flags, job_words(dir.path() + "/quiet")).exit_code, 0);
+  for (const char* const modes : {"preamble,ones", "touch,idle,garbage,preamble,ones,forged,half,slow"}) {
+    SCOPED_TRACE(modes);
+    const std::string attacked = dir.path() + "/" + modes;
+    RunningProgram stranger(stranger_words({"--seconds", "60", "--except", std::to_string(port), "--modes", modes}));
+    const RunningProgram::Result result = launch(flags, job_words(attacked));
+    stranger.send(SIGTERM);
+    const RunningProgram::Result attack = stranger.wait();
+    EXPECT_EQ(attack.exit_code, 0) << attack.err;
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    for (int p = 0; p < 3; ++p)  // the ports are open for a moment only: it may be missed
+      EXPECT_LE(refusals_of(result.err, p), 1) << result.err;
+    expect_lacks(result.err, "lost");
+    expect_same_weights(attacked, dir.path() + "/quiet");
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
+
+#endif

@@ -15,7 +15,9 @@
 #include "base/check.h"
 #include "base/names.h"
 #include "cluster/address.h"
+#include "cluster/coordinator_host.h"
 #include "cluster/mpi_job.h"
+#include "cluster/naming.h"
 #include "comm/hierarchy.h"
 #include "comm/in_process.h"
 #include "comm/shared/shared_memory.h"
@@ -105,23 +107,70 @@ Comms for_each_lane(const Job& job, const std::function<std::unique_ptr<Comm>(in
   return comms;
 }
 
-// The lanes of one host. Whoever knows the key of the segment is in; the coordinator keeps it among the processes of
-// the job.
-Comms lanes_of_host(const Job& job, const Host& host) {
+// Memory that the lanes of a host share. Every process that knows the key of it is in; the coordinator keeps the key
+// among the processes of the job.
+struct SharedMemory {
+  std::shared_ptr<detail::Segment> segment = {};  // in the first process of a host
+  std::string why_not = {};                       // some host has none; the same text in all processes
+};
+
+SharedMemoryOptions shared_options(const Job& job, const Host& host, int here) {
   const std::vector<int> lanes = host.lanes(job);
+  const auto first = std::find(lanes.begin(), lanes.end(), job.first()) - lanes.begin();
+  return {.key = fmt::format("{}-{}", job.control.get("data plane/segment", job.timeout()), lanes[0]),
+          .rank = static_cast<int>(first) + here,
+          .size = static_cast<int>(lanes.size()),
+          .timeout = job.timeout()};
+}
+
+// The first process of every host allocates the memory and publishes how that went, so that all processes of the job
+// decide alike what to use.
+SharedMemory reserve(const Job& job, const std::vector<Host>& hosts) {
+  constexpr const char* kReserved = "reserved";
+  SharedMemory out;
+  const auto key = [](const Host& host) { return fmt::format("data plane/shared memory/{}", host.processes[0]); };
+  for (const Host& host : hosts) {
+    if (host.processes.size() == 1 || host.processes[0] != job.process()) continue;
+    std::string result = kReserved;
+    const auto fail = [&](const std::exception& error) {
+      const Peer& self = job.control.peers()[static_cast<size_t>(job.process())];
+      result = fmt::format("{}: {}", process_text(job.process(), self.host, self.pid), error.what());
+    };
+    try {
+      out.segment = reserve_shared_memory(shared_options(job, host, 0));
+    } catch (const IoError& error) {
+      fail(error);
+    } catch (const OutOfMemory& error) {
+      fail(error);
+    }
+    job.control.set(key(host), result);
+  }
+  for (const Host& host : hosts) {
+    if (host.processes.size() == 1) continue;
+    if (const std::string result = job.control.get(key(host), job.timeout()); result != kReserved)
+      out.why_not = out.why_not.empty() ? result : out.why_not;
+  }
+  return out;
+}
+
+// The lanes of one host. A host that cannot map memory that was reserved fails again after a restart: Error.
+Comms lanes_of_host(const Job& job, const Host& host, const SharedMemory& shared) {
   if (host.processes.size() == 1) {
     Comms comms = in_process_comms(job.here);
     for (const auto& comm : comms) comm->set_timeout(job.timeout());
     return comms;
   }
-  const std::string key = fmt::format("{}-{}", job.control.get("data plane/segment", job.timeout()), lanes[0]);
-  const auto first = std::find(lanes.begin(), lanes.end(), job.first()) - lanes.begin();
-  return for_each_lane(job, [&](int here) {
-    return shared_memory_comm({.key = key,
-                               .rank = static_cast<int>(first) + here,
-                               .size = static_cast<int>(lanes.size()),
-                               .timeout = job.timeout()});
-  });
+  try {
+    return for_each_lane(job, [&](int here) {
+      SharedMemoryOptions options = shared_options(job, host, here);
+      if (options.rank == 0) options.segment = shared.segment;
+      return shared_memory_comm(options);
+    });
+  } catch (const IoError& error) {
+    throw Error(error.what());
+  } catch (const OutOfMemory& error) {
+    throw Error(error.what());
+  }
 }
 
 // Makes a group of these lanes, no two of them on one host, for one of them.
@@ -156,14 +205,15 @@ Comms flat(const Job& job, const Connect& connect) {
   return for_each_lane(job, [&](int here) { return connect(job.first() + here, all, "flat"); });
 }
 
-Comms with_levels(const Job& job, const std::vector<Host>& hosts, const Connect& connect) {
+Comms with_levels(const Job& job, const std::vector<Host>& hosts, const Connect& connect,
+                  const SharedMemory& shared = {}) {
   const bool lone_lanes = std::all_of(hosts.begin(), hosts.end(),
                                       [&](const Host& host) { return job.here == 1 && host.processes.size() == 1; });
   if (lone_lanes) return flat(job, connect);
   const auto own = std::find_if(hosts.begin(), hosts.end(), [&](const Host& host) {
     return std::find(host.processes.begin(), host.processes.end(), job.process()) != host.processes.end();
   });
-  Comms inner = lanes_of_host(job, *own);
+  Comms inner = lanes_of_host(job, *own, shared);
   std::vector<std::vector<int>> lanes;
   for (const Host& host : hosts) lanes.push_back(host.lanes(job));
   return for_each_lane(job, [&](int here) {
@@ -175,6 +225,16 @@ Comms with_levels(const Job& job, const std::vector<Host>& hosts, const Connect&
                                                          const std::string& key) { return connect(lane, ranks, key); },
          .timeout = job.timeout()});
   });
+}
+
+// What connects processes where some host has no shared memory.
+DataPlane without_shared_memory(const Job& job, const std::string& why_not, bool by_mpi) {
+  const char* const other = by_mpi ? "MPI" : "TCP";
+  if (job.process() == 0)
+    log_to_stderr(
+        fmt::format("processes of one host use {} instead of shared memory, which is slower: {}", other, why_not));
+  return {by_mpi ? with_levels(job, each_process_alone(job), over_mpi(job)) : flat(job, over_tcp(job)),
+          fmt::format("{} (no shared memory)", other)};
 }
 
 bool is_loopback(const std::string& address) { return address.rfind("127.", 0) == 0 || address == "::1"; }
@@ -196,9 +256,12 @@ std::string host_identity() {
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   const char* const test = std::getenv("LOCKSTEP_TEST_HOST");
   if (test) boot += fmt::format("/{}", test);
-  struct stat memory {};
-  if (stat("/dev/shm", &memory) != 0) return fmt::format("{}/{}", boot, getpid());  // nothing to share
-  return fmt::format("{}/{}/{}/{}", boot, memory.st_dev, memory.st_ino, getuid());
+  // Abstract sockets belong to a network namespace. Containers with a /dev/shm each may have devices of their own.
+  struct stat network {
+  }, memory{};
+  if (stat("/proc/self/ns/net", &network) != 0) return fmt::format("{}/{}", boot, getpid());  // no way to share
+  if (stat("/dev/shm", &memory) != 0) stat("/", &memory);
+  return fmt::format("{}/{}/{}/{}/{}", boot, network.st_ino, memory.st_dev, memory.st_ino, getuid());
 }
 
 std::string own_address(const Control& control, const std::string& coordinator, const distributed::Options& options) {
@@ -259,11 +322,15 @@ DataPlane connect(Control& control, const std::vector<ProcessFacts>& facts, cons
           "--mpi=pmix, or use auto, shared or tcp");
     return {with_levels(job, each_process_alone(job), over_mpi(job)), "MPI"};
   }
-  if (hosts.size() == 1) return {lanes_of_host(job, hosts[0]), "shared memory"};
-  if (wanted == "shared")
+  if (wanted == "shared" && hosts.size() > 1)
     throw_error("initialize: collectives through shared memory need all processes on one host; use auto, tcp or mpi");
+  const SharedMemory shared = reserve(job, hosts);
+  if (wanted == "shared" && !shared.why_not.empty())
+    throw_error("initialize: collectives \"shared\" were requested: {}", shared.why_not);
   const bool by_mpi = mpi && mpi_is_built_in();
-  return {with_levels(job, hosts, by_mpi ? over_mpi(job) : over_tcp(job)),
+  if (!shared.why_not.empty()) return without_shared_memory(job, shared.why_not, by_mpi);
+  if (hosts.size() == 1) return {lanes_of_host(job, hosts[0], shared), "shared memory"};
+  return {with_levels(job, hosts, by_mpi ? over_mpi(job) : over_tcp(job), shared),
           fmt::format("shared memory on each of {} hosts, {} between them", hosts.size(), by_mpi ? "MPI" : "TCP")};
 }
 

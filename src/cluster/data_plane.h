@@ -24,8 +24,8 @@ struct ProcessFacts {
 std::string to_text(const ProcessFacts&);
 ProcessFacts process_facts_from(const std::string& text);
 
-// Tells which machine, and which /dev/shm of it, this process sees. LOCKSTEP_TEST_HOST, which only tests set, is added:
-// processes with another are on another host.
+// Names the machine, and its network namespace and /dev/shm as this process sees them. LOCKSTEP_TEST_HOST, which only
+// tests set, is added: processes with another are on another host.
 std::string host_identity();
 
 // The address under which others reach this process: that of the interface that is asked for, or else the one on the
@@ -49,8 +49,9 @@ struct DataPlane {
   std::string description;                   // "shared memory", "shared memory on each of 2 hosts, TCP between them"
 };
 
-// Connects; every process calls it. `mpi`: the processes were started by MPI. Throws Error when what is asked for is
-// not built in, or processes have different numbers of lanes, and as the Comms do.
+// Connects; every process calls it. Where a host has no shared memory, all processes use TCP (or MPI), unless shared
+// memory was requested. `mpi`: the processes were started by MPI. Throws Error when what is asked for is not built in
+// or not available, or processes have different numbers of lanes, and as the Comms do.
 DataPlane connect(Control& control, const std::vector<ProcessFacts>& facts, const distributed::Options& options,
                   bool mpi);
 

@@ -21,9 +21,8 @@ nanoseconds clamp(nanoseconds timeout) { return std::clamp(timeout, nanoseconds(
 
 // What a process was doing when it was last heard of: `step 12, all_reduce`.
 std::string doing(const Progress& progress) {
-  std::string out = progress.step >= 0 ? fmt::format("step {}", progress.step) : "before its first step";
-  if (!progress.operation.empty()) out += fmt::format(", {}", progress.operation);
-  return out;
+  if (progress.step < 0) return progress.operation.empty() ? "before its first step" : progress.operation;
+  return fmt::format("step {}{}{}", progress.step, progress.operation.empty() ? "" : ", ", progress.operation);
 }
 
 }  // namespace
@@ -325,12 +324,19 @@ void Coordinator::check_lost(Time now) {
       std::ranges::min_element(processes_, [&](const Process& a, const Process& b) { return lost_at(a) < lost_at(b); });
   if (lost_at(*first) > now) return;
   const int process = static_cast<int>(first - processes_.begin());
-  set_failure(
+  Failure failure =
       lost(process, first->disconnected && first->heard + options_.heartbeat_timeout > now
                         ? std::string("lost: its connection broke and it did not come back; it has probably died")
                         : fmt::format("lost: no heartbeat for {}; it has died, was stopped, or the network to it "
                                       "is gone",
-                                      describe(options_.heartbeat_timeout))));
+                                      describe(options_.heartbeat_timeout)));
+  // It may have done many steps since its last heartbeat.
+  if (failure.step >= 0 || !failure.operation.empty())
+    failure.message +=
+        fmt::format("; {} before, it was in {}", describe(now - first->progress_known), doing(first->progress));
+  failure.step = -1;
+  failure.operation.clear();
+  set_failure(std::move(failure));
 }
 
 // Whether a process does not move, while another that does not move either waits for it. One that is further behind is

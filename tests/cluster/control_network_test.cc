@@ -199,7 +199,7 @@ TEST(ControlNetwork, NameWithoutAddressIsTriedUntilTheTimeIsUp) {
                            .initialization_timeout = 1500ms,
                            .log = lines.log()};
   EXPECT_THROWS(join_control(worker), IoError,
-                "register: process 1 cannot reach the coordinator at no-such-host.invalid:1234: in 1.5 s: resolve "
+                "register: process 1 cannot reach process 0 (the coordinator at no-such-host.invalid:1234): in 1.5 s: resolve "
                 "no-such-host.invalid: ");
   EXPECT_LE(lines.take().size(), 1u);
   JoinOptions first = worker;
@@ -212,7 +212,7 @@ TEST(ControlNetwork, NameWithoutAddressIsTriedUntilTheTimeIsUp) {
 TEST(ControlNetwork, TakenPortNamesItsOwner) {
   TestSocket socket;
   const int port = socket.listen();
-  EXPECT_THROWS(join_control({.process_id = 0, .process_count = 2, .coordinator = {"127.0.0.1", port}}), IoError,
+  EXPECT_THROWS(join_control({.process_id = 0, .process_count = 2, .coordinator = {"127.0.0.1", port}}), Error,
                 "listen at 127.0.0.1:" + std::to_string(port) + ": Address already in use: pid " +
                     std::to_string(::getpid()) + " (");
 }

@@ -178,8 +178,8 @@ TEST(Coordinator, ProcessWithoutHeartbeatIsLost) {
   EXPECT_EQ(job.failure(), "none");
   job.pass(1s);
   const std::string cause =
-      "process 1 (host n1), step 12, all_reduce: lost: no heartbeat for 8 s; it has died, was stopped, or the network "
-      "to it is gone";
+      "process 1 (host n1): lost: no heartbeat for 8 s; it has died, was stopped, or the network to it is gone; 8 s "
+      "before, it was in step 12, all_reduce";
   EXPECT_EQ(job.failure(), cause);
   EXPECT_EQ(job.answer(waiting), "failed: " + cause);
   EXPECT_EQ(job.answer(held), "failed: " + cause);
@@ -211,7 +211,8 @@ TEST(Coordinator, ProcessWhoseConnectionBrokeIsLostSooner) {
   EXPECT_EQ(job.failure(), "none");
   job.pass(100ms);
   EXPECT_EQ(job.failure(),
-            "process 1 (host n1), step 3: lost: its connection broke and it did not come back; it has probably died");
+            "process 1 (host n1): lost: its connection broke and it did not come back; it has probably died; 2 s "
+            "before, it was in step 3");
 }
 
 TEST(Coordinator, ProcessWhoseConnectionBrokeMayComeBack) {

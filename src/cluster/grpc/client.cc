@@ -41,6 +41,12 @@ void log_proxies(const LogLine& log) {
   });
 }
 
+// Why there is no connection, in words that users know.
+std::string reason_of(const std::string& message) {
+  if (message.find("SETTINGS frame") == std::string::npos) return message;
+  return "what listens there is not a coordinator: another program, or one with other TLS settings";
+}
+
 // gRPC's name for a number and port.
 std::string target(const std::string& number, int port) {
   if (number.find(':') == std::string::npos) return fmt::format("ipv4:{}:{}", number, port);
@@ -200,7 +206,7 @@ class NetworkChannel : public ControlChannel {
       case grpc::StatusCode::UNAVAILABLE:
         if (const std::string why = refusal(status.error_message()); !why.empty())
           return {{.outcome = Outcome::refused, .text = why}};
-        return {unreachable(status.error_message()), true};
+        return {unreachable(reason_of(status.error_message())), true};
       case grpc::StatusCode::DEADLINE_EXCEEDED:
         return {unreachable("there was no answer in time")};
       case grpc::StatusCode::CANCELLED:

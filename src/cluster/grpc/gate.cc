@@ -230,8 +230,8 @@ Gate::Gate(GateOptions options) : options_(std::move(options)), wake_(::eventfd(
   for (const int fd : listeners_) ::close(fd);
   if (wake_ >= 0) ::close(wake_);
   const std::string owner = detail::port_owner(place.port);
-  throw IoError(fmt::format("listen at {}: {}{}; choose another port, or end that process", to_string(place), why,
-                            owner.empty() ? "" : fmt::format(": {} listens there", owner)));
+  throw_error("listen at {}: {}{}; choose another port, or end that process", to_string(place), why,
+              owner.empty() ? "" : fmt::format(": {} listens there", owner));
 }
 
 void Gate::open(Admit admit) {

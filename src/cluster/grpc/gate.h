@@ -35,7 +35,7 @@ class Gate {
   // Called by the gate's thread with a connection that was admitted; owns the descriptor `fd`.
   using Admit = std::function<void(int listener, int fd)>;
 
-  // Listens when it returns; connections wait until open(). Throws IoError when a port is taken, naming the process
+  // Listens when it returns; connections wait until open(). Throws Error when a port is taken, naming the process
   // that has it where the system tells.
   explicit Gate(GateOptions options);
   ~Gate();  // closes the sockets, and the connections that were not admitted

@@ -28,7 +28,7 @@ struct ServerOptions {
 
 class ControlServer {
  public:
-  // Listens when it returns. Throws IoError when the port is taken, saying by whom where that can be known, or the name
+  // Listens when it returns. Throws Error when the port is taken, saying by whom where that can be known, or the name
   // has no address; Error for an address that is not this machine's and files that are no certificates.
   ControlServer(std::shared_ptr<CoordinatorHost> host, ServerOptions options);
   // Closes the coordinator, and gives the others a moment to hear it.

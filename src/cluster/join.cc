@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "cluster/coordinator_host.h"
+#include "cluster/launcher_news.h"
 #include "cluster/mail_channel.h"
 #include "lockstep/version.h"
 #ifdef LOCKSTEP_WITH_GRPC
@@ -105,7 +106,10 @@ std::unique_ptr<Control> join_control(const JoinOptions& options) {
                            .initialization_timeout = options.initialization_timeout,
                            .heartbeat_timeout = options.heartbeat_timeout,
                            .host = options.host};
-  return std::make_unique<Control>(channel_of(options), own);
+  tell_launcher({.process = options.process_id, .joined = false});
+  auto control = std::make_unique<Control>(channel_of(options), own);
+  tell_launcher({.process = options.process_id, .joined = true});
+  return control;
 }
 
 }  // namespace lockstep

@@ -17,11 +17,14 @@ struct ProcessEnd {
   int moment = 0;              // ends of one moment were seen at once: nobody knows which was first
   double seconds = 0;          // since the start
   std::string last_line = {};  // that it printed
+  // It was stopped by this signal (SIGSTOP) for so many seconds until we killed it; 0: it was not.
+  int stopped_by = 0;
+  double stopped_for = 0;
 };
 
 // The index in `ends`, which are in the order in which they were seen: of those that ended badly and not because of
 // somebody else, the first. Somebody else: exit code 75, a signal sent by us, or a last line that names another
-// process. When all are such, the first of them; none when all ended well.
+// process. A process that was stopped failed by itself. When all are such, the first of them; none when all ended well.
 std::optional<size_t> first_cause(const std::vector<ProcessEnd>& ends);
 
 // Whether starting again may help: exit code 75, or a signal that nobody sends to stop a program. (An error that a

@@ -227,6 +227,17 @@ void Child::resize(int columns, int rows) {
   if (pid_ > 0) ::kill(-pid_, SIGWINCH);
 }
 
+std::optional<int> Child::stop_change() {
+  std::optional<int> out;
+  while (pid_ > 0) {
+    siginfo_t info = {};
+    if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WCONTINUED | WNOHANG) != 0 || info.si_pid == 0)
+      break;
+    out = info.si_code == CLD_CONTINUED ? 0 : info.si_status;
+  }
+  return out;
+}
+
 std::optional<Ending> Child::ended() {
   if (pid_ > 0) reap(WNOHANG);
   return ending_;

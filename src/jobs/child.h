@@ -57,6 +57,9 @@ class Child {
   // The terminal behind its standard error, if it is one, has another width now.
   void resize(int columns, int rows);
 
+  // The signal that has stopped it since the last call, 0 when it continued since; nothing when neither. Never waits.
+  std::optional<int> stop_change();
+
   // Never waits. The first call that gives an answer has reaped it and killed what was left of its group.
   std::optional<Ending> ended();
 

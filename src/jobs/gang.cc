@@ -1,5 +1,6 @@
 #include "jobs/gang.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -7,8 +8,10 @@
 #include <cerrno>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/file.h"
+#include "lockstep/distributed.h"
 
 namespace lockstep {
 namespace {
@@ -49,8 +52,9 @@ struct Writers {
 
 class Gang {
  public:
-  Gang(const std::vector<ChildSpec>& specs, const GangOptions& options, Output& output, SignalPipe& signals)
-      : options_(options), output_(output), signals_(signals), began_(Clock::now()) {
+  Gang(const std::vector<ChildSpec>& specs, const GangOptions& options, Output& output, SignalPipe& signals,
+       LauncherInbox& inbox)
+      : options_(options), output_(output), signals_(signals), inbox_(inbox), began_(Clock::now()) {
     for (const ChildSpec& spec : specs) {
       members_.push_back(std::make_unique<Member>(spec));
       members_.back()->number = static_cast<int>(members_.size()) - 1;
@@ -68,6 +72,10 @@ class Gang {
     Child child;
     int number = 0;
     bool draws, ended = false, asked = false;
+    bool joining = false, joined = false;    // as it has told us
+    int stopped_by = 0;                      // the signal; 0: it runs
+    std::chrono::nanoseconds stopped_for{};  // while this process ran
+    bool stood_still = false;                // it was killed because it was stopped
     LineSplitter out, err;
     TerminalLines drawn;
   };
@@ -78,7 +86,7 @@ class Gang {
 
   // Waits for one thing to happen, and deals with it.
   void turn() {
-    std::vector<pollfd> fds = {{signals_.fd(), POLLIN, 0}};
+    std::vector<pollfd> fds = {{signals_.fd(), POLLIN, 0}, {inbox_.fd(), POLLIN, 0}};
     const Writers writers(output_, fds);
     std::vector<std::tuple<size_t, Member*, Output::Stream>> readers;
     bool drain = false;
@@ -98,11 +106,87 @@ class Gang {
     writers.write(fds);
     for (const auto& [at, member, stream] : readers)
       if (fds[at].revents != 0 || member->ended) read(*member, stream);
-    if (children_changed_) look_for_ends();
+    if (fds[1].revents != 0) read_news();
+    count_stopped_time();
+    if (children_changed_) {
+      children_changed_ = false;
+      look_for_stops();
+      look_for_ends();
+    }
+    if (stage_ >= Stage::failing) end_those_that_cannot_learn();
     keep_deadlines();
   }
 
-  int timeout() const { return deadline_ ? milliseconds_until(*deadline_) : -1; }
+  int timeout() const {
+    const int left = deadline_ ? milliseconds_until(*deadline_) : -1;
+    if (!any_stopped()) return left;
+    constexpr int kLook = 100;
+    return left < 0 ? kLook : std::min(left, kLook);
+  }
+
+  bool any_stopped() const {
+    return std::ranges::any_of(members_, [](const auto& each) { return !each->ended && each->stopped_by != 0; });
+  }
+
+  void read_news() {
+    for (const JoinNews& news : inbox_.take()) {
+      if (news.process < 0 || static_cast<size_t>(news.process) >= members_.size()) continue;
+      Member& member = *members_[static_cast<size_t>(news.process)];
+      member.joining = !news.joined;
+      member.joined = news.joined;
+    }
+  }
+
+  void look_for_stops() {
+    for (const auto& each : members_) {
+      if (each->ended) continue;
+      const std::optional<int> change = each->child.stop_change();
+      if (!change || *change == each->stopped_by) continue;
+      if (*change == 0) {
+        output_.say(fmt::format("process {} continues after {:.1f} s", each->number,
+                                std::chrono::duration<double>(each->stopped_for).count()));
+      } else if (each->stopped_by == 0) {
+        each->stopped_for = {};
+        const std::string remedy = fmt::format("kill -CONT {}", each->child.pid());
+        output_.say(members_.size() == 1
+                        ? fmt::format("process {} is stopped ({}); it continues after {}", each->number,
+                                      signal_name(*change), remedy)
+                        : fmt::format("process {} is stopped ({}); the job ends unless it continues within {:g} s: {}",
+                                      each->number, signal_name(*change),
+                                      static_cast<double>(options_.heartbeat_timeout.count()) / 1000, remedy));
+      }
+      each->stopped_by = *change;
+    }
+  }
+
+  // Adds up how long processes are stopped, without times in which this process was stopped itself.
+  void count_stopped_time() {
+    constexpr std::chrono::nanoseconds kMost = std::chrono::seconds(1);
+    const Time now = Clock::now();
+    const auto gap = std::min<std::chrono::nanoseconds>(now - std::exchange(last_turn_, now), kMost);
+    for (const auto& each : members_)
+      if (!each->ended && each->stopped_by != 0) each->stopped_for += gap;
+  }
+
+  // How long a process may be stopped. Processes that have joined notice it themselves, unless all are stopped.
+  std::chrono::milliseconds stop_patience() const {
+    const bool noticed = std::ranges::any_of(
+        members_, [](const auto& each) { return !each->ended && each->joined && each->stopped_by == 0; });
+    return options_.heartbeat_timeout + (noticed ? options_.grace : std::chrono::milliseconds(0));
+  }
+
+  // Processes that wait for all others to come, and those that are stopped.
+  void end_those_that_cannot_learn() {
+    for (const auto& each : members_) {
+      if (each->ended) continue;
+      if (each->stopped_by != 0 && !each->stood_still) {
+        each->stood_still = true;
+        ask(*each, SIGKILL);
+      } else if (each->joining && !each->asked) {
+        ask(*each, SIGTERM);
+      }
+    }
+  }
 
   static Descriptor& descriptor(Member& member, Output::Stream stream) {
     return stream == Output::Stream::out ? member.child.out() : member.child.err();
@@ -154,7 +238,6 @@ class Gang {
   }
 
   void look_for_ends() {
-    children_changed_ = false;
     ++moment_;
     for (const auto& each : members_) {
       if (each->ended) continue;
@@ -164,12 +247,16 @@ class Gang {
       // Its last words are in the pipes, and say more than its exit code.
       for (const auto stream : {Output::Stream::err, Output::Stream::out})
         while (descriptor(*each, stream) && !output_.full()) read(*each, stream);
-      result_.ends.push_back({.process = each->number,
-                              .ending = *ending,
-                              .asked = each->asked,
-                              .moment = moment_,
-                              .seconds = std::chrono::duration<double>(Clock::now() - began_).count(),
-                              .last_line = output_.last_line(each->number)});
+      const bool stood_still = each->stood_still && ending->signal == SIGKILL;
+      result_.ends.push_back(
+          {.process = each->number,
+           .ending = stood_still ? Ending{.code = distributed::kRetry} : *ending,
+           .asked = each->asked,
+           .moment = moment_,
+           .seconds = std::chrono::duration<double>(Clock::now() - began_).count(),
+           .last_line = output_.last_line(each->number),
+           .stopped_by = stood_still ? each->stopped_by : 0,
+           .stopped_for = stood_still ? std::chrono::duration<double>(each->stopped_for).count() : 0});
       const bool as_asked = result_.stopped_by != 0 && each->asked;
       if (!ending->well() && !as_asked && stage_ <= Stage::stopping) enter(Stage::failing, options_.grace);
     }
@@ -177,6 +264,15 @@ class Gang {
 
   // What happens when the deadline of a stage has passed.
   void keep_deadlines() {
+    const auto stands = [patience = stop_patience()](const auto& each) {
+      return !each->ended && each->stopped_by != 0 && each->stopped_for >= patience;
+    };
+    if (stage_ == Stage::running && members_.size() > 1 && std::ranges::any_of(members_, stands)) {
+      enter(Stage::asked, options_.grace);
+      end_those_that_cannot_learn();
+      for (const auto& each : members_)
+        if (!each->asked) ask(*each, SIGTERM);
+    }
     if (!deadline_ || Clock::now() < *deadline_) return;
     if (stage_ == Stage::failing) {
       for (const auto& each : members_) ask(*each, SIGTERM);
@@ -207,7 +303,9 @@ class Gang {
   const GangOptions options_;
   Output& output_;
   SignalPipe& signals_;
+  LauncherInbox& inbox_;
   const Time began_;
+  Time last_turn_ = Clock::now();
   std::vector<std::unique_ptr<Member>> members_;
   // Some may have ended before anybody listened.
   bool children_changed_ = true;
@@ -225,8 +323,8 @@ const std::vector<int>& gang_signals() {
 }
 
 GangResult run_gang(const std::vector<ChildSpec>& specs, const GangOptions& options, Output& output,
-                    SignalPipe& signals) {
-  return Gang(specs, options, output, signals).run();
+                    SignalPipe& signals, LauncherInbox& inbox) {
+  return Gang(specs, options, output, signals, inbox).run();
 }
 
 void flush(Output& output, SignalPipe& signals) {

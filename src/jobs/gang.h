@@ -5,6 +5,7 @@
 #include <chrono>
 #include <vector>
 
+#include "cluster/launcher_news.h"
 #include "jobs/cause.h"
 #include "jobs/child.h"
 #include "jobs/output.h"
@@ -17,6 +18,9 @@ struct GangOptions {
   std::chrono::milliseconds grace{15'000};
   // So long after the first SIGINT or SIGTERM those that are left are killed.
   std::chrono::milliseconds stop_timeout{300'000};
+  // A job of several processes ends when one of them is stopped (SIGSTOP) for so long. Where the others have joined the
+  // job they notice it themselves, and have `grace` on top of it.
+  std::chrono::milliseconds heartbeat_timeout{10'000};
 };
 
 struct GangResult {
@@ -29,9 +33,11 @@ const std::vector<int>& gang_signals();
 
 // Runs them to their ends. What comes out of `signals` is passed on; SIGHUP as SIGTERM. A second SIGINT, SIGTERM or
 // SIGHUP kills. Process i is specs[i]; a first one on a terminal (ChildSpec::terminal_columns) may draw. Throws what
-// Child does, after killing those that were started. REQUIRES: `signals` is made of gang_signals().
+// Child does, after killing those that were started. After a failure, processes that are joining the job (as `inbox`
+// says) receive SIGTERM at once, and those that are stopped SIGKILL: they cannot learn of it. REQUIRES: `signals` is
+// made of gang_signals().
 GangResult run_gang(const std::vector<ChildSpec>& specs, const GangOptions& options, Output& output,
-                    SignalPipe& signals);
+                    SignalPipe& signals, LauncherInbox& inbox);
 
 // Writes what is pending, however long it takes; SIGINT, SIGTERM and SIGHUP end it early.
 void flush(Output& output, SignalPipe& signals);

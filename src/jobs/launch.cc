@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <random>
 
@@ -78,7 +79,7 @@ std::string coordinator_of(const LaunchOptions& options) {
 bool is_of_another_job(const std::string& name) {
   for (const char* each : {"LOCKSTEP_COORDINATOR", "LOCKSTEP_COORDINATOR_PORT", "LOCKSTEP_NUM_PROCESSES",
                            "LOCKSTEP_PROCESS_ID", "LOCKSTEP_TOKEN", "LOCKSTEP_TOKEN_FILE", "LOCKSTEP_LOCAL_ID",
-                           "LOCKSTEP_LOCAL_COUNT", "JAX_COORDINATOR_BIND_ADDRESS"})
+                           "LOCKSTEP_LOCAL_COUNT", "JAX_COORDINATOR_BIND_ADDRESS", kLauncherVariable})
     if (name == each) return true;
   return false;
 }
@@ -123,12 +124,21 @@ int code_when_stopped(const GangResult& result, Output& output) {
   }
   if (all_well) return 0;
   if (const auto cause = first_cause(others)) {
-    output.repeat_last_lines(others[*cause].process);
+    output.show_last_lines(others[*cause].process);
     output.say(fmt::format("stopped by {}; meanwhile {}", signal_name(signal), describe_cause(others, *cause)));
     return exit_code(others[*cause].ending);
   }
   output.say(fmt::format("stopped by {}", signal_name(signal)));
   return 128 + signal;
+}
+
+// Success is one only when all of the output was written.
+int with_all_written(int code, Output& output, SignalPipe& signals) {
+  flush(output, signals);
+  if (code != 0 || output.error() == 0) return code;
+  output.say(fmt::format("the output could not be written: {}; it is incomplete", std::strerror(output.error())));
+  flush(output, signals);
+  return 1;
 }
 
 std::string seconds_text(std::chrono::milliseconds time) {
@@ -200,6 +210,7 @@ std::vector<ChildSpec> child_specs(const LaunchOptions& options, const Attempt& 
       spec.argv = options.argv;
       spec.environment.insert(spec.environment.end(), own.begin(), own.end());
       spec.environment.push_back(fmt::format("LOCKSTEP_TOKEN={}", attempt.token));
+      spec.environment.push_back(fmt::format("{}={}", kLauncherVariable, attempt.launcher));
       spec.cpus = cpus[local++];
     } else {
       own.insert(own.begin(), ours.begin(), ours.end());
@@ -219,18 +230,19 @@ int launch(const LaunchOptions& options) {
   allow_many_children();
   Output output({.processes = options.processes, .first_only = options.first_only, .logs = options.logs});
   SignalPipe signals(gang_signals());
+  LauncherInbox inbox;
   const detail::Environment environment = detail::surroundings().environment;
   const std::string folder = std::filesystem::current_path();
 
   int code = 0;
   for (int restarts = 0, ports = 1;;) {
-    const Attempt attempt{coordinator_of(options), make_token()};
+    const Attempt attempt{coordinator_of(options), make_token(), inbox.name()};
     std::vector<ChildSpec> specs = child_specs(options, attempt, environment, folder);
     if (output.can_draw() && !specs[0].signals_by_input) {
       specs[0].terminal_columns = output.columns();
       specs[0].terminal_rows = output.rows();
     }
-    GangResult result = run_gang(specs, options.gang, output, signals);
+    GangResult result = run_gang(specs, options.gang, output, signals, inbox);
     translate_ends(options, result.ends);
     if (result.stopped_by != 0) {
       code = code_when_stopped(result, output);
@@ -260,14 +272,14 @@ int launch(const LaunchOptions& options) {
       output.begin_again(fmt::format("--- restart {} of {} ---", restarts, options.max_restarts));
       continue;
     }
-    output.repeat_last_lines(first.process);
-    output.say(what);
+    output.show_last_lines(first.process);
+    const std::string hint = options.on_failure && may_help(first.ending) ? options.on_failure() : "";
+    output.say(hint.empty() ? what : fmt::format("{}; {}", what, hint));
     if (restarts > 0) output.say(fmt::format("given up after {}", counted(restarts, "restart")));
     code = exit_code(first.ending);
     break;
   }
-  flush(output, signals);
-  return code;
+  return with_all_written(code, output, signals);
 }
 
 }  // namespace lockstep

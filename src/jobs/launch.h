@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +27,8 @@ struct LaunchOptions {
   int max_restarts = 0;
   std::chrono::milliseconds restart_delay{1000};  // before the first; twice as long before each other, up to a minute
   std::string on_restart = {};                    // what starting again means, for the user
+  // What the user can do after a failure that a restart may fix; called when the job has ended.
+  std::function<std::string()> on_failure = {};
 
   bool first_only = false;  // OutputOptions
   std::string logs = {};
@@ -50,6 +53,7 @@ std::chrono::milliseconds delay_before(int number, std::chrono::milliseconds fir
 struct Attempt {
   std::string coordinator;  // "127.0.0.1:4711"
   std::string token;
+  std::string launcher = {};  // LOCKSTEP_LAUNCHER
 };
 
 // The processes of one attempt. `environment` is that of the launcher, `folder` where it is.

@@ -67,6 +67,7 @@ void OutputQueue::write_some() {
   if (n < 0) {
     if (errno == EINTR || errno == EAGAIN) return;
     broken_ = true;
+    if (errno != EPIPE) error_ = errno;
     bytes_.clear();
     written_ = 0;
     return;
@@ -149,9 +150,10 @@ void Output::draw(std::string_view unfinished) {
 
 void Output::say(std::string_view line) { put(Stream::err, "lockstep launch: ", line); }
 
-void Output::repeat_last_lines(int number) {
+void Output::show_last_lines(int number) {
   const Process& process = processes_[static_cast<size_t>(number)];
-  if (process.last.empty()) return;
+  const bool shown = !options_.first_only || number == 0;
+  if (shown || process.last.empty()) return;
   say(fmt::format("the last lines of process {}:", number));
   for (const std::string& line : process.last) put(Stream::err, process.err_prefix + " ", line);
 }
@@ -186,6 +188,7 @@ std::vector<OutputQueue*> Output::queues() {
 }
 
 bool Output::full() const { return err_->pending() > kFull || (out_ && out_->pending() > kFull); }
+int Output::error() const { return out_ && out_->error() != 0 ? out_->error() : err_->error(); }
 bool Output::pending() const { return err_->pending() > 0 || (out_ && out_->pending() > 0); }
 
 }  // namespace lockstep

@@ -23,11 +23,14 @@ class OutputQueue {
   size_t pending() const { return bytes_.size() - written_; }
   // Writes a part that does not block. REQUIRES: poll() says that the descriptor is ready to be written to.
   void write_some();
+  // Why nothing can be written any more; 0: it can, or the reader is gone, which is none of our business.
+  int error() const { return error_; }
 
  private:
   int fd_;
   size_t piece_;         // that can be written at once
-  bool broken_ = false;  // nobody reads any more
+  bool broken_ = false;  // nothing more is written
+  int error_ = 0;
   std::string bytes_;
   size_t written_ = 0;
 };
@@ -53,8 +56,8 @@ class Output {
   void draw(std::string_view unfinished);
   // A line of the launcher's own, to standard error.
   void say(std::string_view line);
-  // The last lines of a process again, to standard error, under a title that says so; nothing when there are none.
-  void repeat_last_lines(int process);
+  // The last lines of a process, to standard error, under a title that says so; nothing when they were shown already.
+  void show_last_lines(int process);
   // The very last line, empty when there is none.
   std::string last_line(int process) const;
   // A new start of all processes: last lines are forgotten, and log files have a line that says it.
@@ -69,6 +72,9 @@ class Output {
   std::vector<OutputQueue*> queues();
   bool full() const;
   bool pending() const;
+  // Why standard output or standard error could not be written, such as a full disk; 0: all was written, or its reader
+  // is gone.
+  int error() const;
 
  private:
   struct Process {

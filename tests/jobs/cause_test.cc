@@ -75,6 +75,32 @@ TEST(FirstCause, IsTheOneThatIsNamedWhenAllOthersFollow) {
             "process 0 was lost or stood still, says process 1, which ended with exit code 75 after 12.3 s");
 }
 
+TEST(FirstCause, IsTheOneThatIsMissingOrTheCoordinator) {
+  const auto text = [](const std::string& line) {
+    const std::vector<ProcessEnd> ends = {end_of(1, kRetry, 1, line)};
+    return describe_cause(ends, *first_cause(ends));
+  };
+  const std::string said = " was lost or stood still, says process 1, which ended with exit code 75 after 12.3 s";
+  EXPECT_EQ(text("lockstep: register: process 1 cannot reach process 0 (the coordinator at 127.0.0.1:5): in 1 s: x"),
+            "process 0" + said);
+  EXPECT_EQ(text("lockstep: register: in 5 min 2 of 4 processes came; missing: process 3, process 2"),
+            "process 3" + said);
+}
+
+TEST(FirstCause, IsTheOneThatWasStopped) {
+  ProcessEnd stopped = end_of(1, kRetry, 3, "", true);
+  stopped.stopped_by = SIGSTOP;
+  stopped.stopped_for = 10.24;
+  ProcessEnd other = stopped;
+  other.process = 0;
+  const auto text = [](const std::vector<ProcessEnd>& ends) { return describe_cause(ends, *first_cause(ends)); };
+  EXPECT_EQ(text({end_of(0, kRetry, 1, "lockstep: process 1 (host a): lost"), stopped}),
+            "process 1 stood still: SIGSTOP had stopped it for 10.2 s; the other one stopped because of it");
+  EXPECT_EQ(text({stopped, other, end_of(2, {.signal = SIGTERM}, 3, "", true)}),
+            "processes 0 and 1 stood still: SIGSTOP had stopped them for 10.2 s; another one stopped because of it");
+  EXPECT_EQ(cause_of({end_of(0, kFailed, 1), stopped}), 0);
+}
+
 TEST(Restart, HelpsAgainstLossesAndCrashesOnly) {
   for (const Ending& ending : {kRetry, kKilled, kAborted, Ending{.signal = SIGSEGV}, Ending{.signal = SIGBUS}})
     EXPECT_TRUE(may_help(ending)) << ending.code << " " << ending.signal;

@@ -261,6 +261,107 @@ TEST(Fault, OtherDataIsRefusedByAllWithTheFirstFile) {
   }
 }
 
+// ---- before they have met
+
+// A command for /bin/sh that does something first in one process.
+Words with_first(int process, const std::string& what, const Words& command) {
+  return Words{"/bin/sh", "-c", fmt::format("[ $LOCKSTEP_PROCESS_ID = {} ] && {}; exec \"$0\" \"$@\"", process, what),
+               program_path()} +
+         command;
+}
+
+TEST(Fault, ProcessThatDiesBeforeItJoinsEndsTheOthersAtOnce) {
+  for (const int victim : {0, 1}) {
+    const RunningProgram::Result result =
+        launch({"-n", "2", "--grace", "600"}, with_first(victim, "kill -s KILL $$", {"allreduce"}));
+    EXPECT_EQ(result.exit_code, 137) << result.err;
+    expect_contains(result.err, fmt::format("lockstep launch: process {} ended by SIGKILL (out of memory?", victim));
+    expect_contains(result.err, "; the other one stopped because of it");
+  }
+}
+
+TEST(Fault, ProcessThatIsStoppedBeforeItJoinsIsNamed) {
+  for (const int victim : {0, 1}) {
+    const RunningProgram::Result result = launch({"-n", "2", "--grace", "600", "--heartbeat-timeout", "1"},
+                                                 with_first(victim, "kill -s STOP $$", {"allreduce"}));
+    EXPECT_EQ(result.exit_code, 75) << result.err;
+    expect_contains(result.err, fmt::format("lockstep launch: process {} is stopped (SIGSTOP); the job ends", victim));
+    expect_contains(result.err, fmt::format("process {} stood still: SIGSTOP had stopped it for ", victim));
+  }
+}
+
+TEST(Fault, ProcessThatNeverComesIsNamedWithoutALauncher) {
+  for (const int victim : {0, 1}) {
+    Processes job(2, {.variables = {"LOCKSTEP_INITIALIZATION_TIMEOUT=1"},
+                      .command = {"allreduce"},
+                      .before = [&](int p) { return p == victim ? Words{"true"} : Words{}; }});
+    const RunningProgram::Result result = job.wait(1 - victim);
+    EXPECT_EQ(result.exit_code, 75);
+    expect_contains(last_words(result), victim == 0 ? "cannot reach process 0 (the coordinator at 127.0.0.1:"
+                                                    : "1 of 2 processes came; missing: process 1");
+  }
+}
+
+// ---- what a restart cannot fix
+
+const Words kWithRestarts = {"-n", "2", "--max-restarts", "2", "--restart-delay", "0"};
+
+TEST(Permanent, TakenPortIsNotTriedAgain) {
+  const Listener other;
+  const RunningProgram::Result result =
+      launch(kWithRestarts + Words{"--port", std::to_string(other.port())}, {"allreduce"});
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  expect_contains(result.err, fmt::format("[0] lockstep: listen at 127.0.0.1:{}: Address already in use: pid {} (",
+                                          other.port(), ::getpid()));
+  expect_contains(result.err, "lockstep launch: process 0 ended with exit code 1");
+  expect_lacks(result.err, "restart");
+  expect_lacks(result.err, "SETTINGS");
+}
+
+// Files may have 50 KiB: not enough for the memory that processes share.
+Words limited(const Words& flags, const Words& command) {
+  return Words{"/bin/sh", "-c", "ulimit -f 100; exec \"$0\" \"$@\"", program_path(), "launch"} + flags + Words{"--"} +
+         command;
+}
+
+TEST(NoSharedMemory, GlooTakesItsPlace) {
+#ifndef LOCKSTEP_WITH_GLOO
+  GTEST_SKIP() << "Gloo is left out";
+#endif
+  const RunningProgram::Result result = RunningProgram(limited(kWithRestarts, {"allreduce"})).wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  expect_contains(result.err,
+                  "[0] lockstep: processes of one host use Gloo instead of shared memory, which is slower: "
+                  "process 0 (host ");
+  expect_contains(result.err, "MiB (ulimit -f); raise that limit\n");
+  expect_lacks(result.err, "[1]");
+}
+
+TEST(NoSharedMemory, IsAnErrorWhereItWasRequested) {
+  const RunningProgram::Result result =
+      RunningProgram(limited(kWithRestarts + Words{"--collectives", "shared"}, {"allreduce"})).wait();
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  expect_contains(result.err, "lockstep: initialize: collectives \"shared\" were requested: process 0 (host ");
+  expect_contains(result.err, "lockstep launch: process 0 ended with exit code 1");
+  expect_lacks(result.err, "restart");
+}
+
+// What containers have by default, and less.
+TEST(NoSharedMemory, SizeOfDevShmDoesNotMatter) {
+  const Words apart = {"unshare", "-m", "/bin/sh", "-c",
+                       "mount -t tmpfs -o size=64k tmpfs /dev/shm || exit 77; exec \"$0\" \"$@\""};
+  if (RunningProgram(apart + Words{"true"}).wait().exit_code != 0)
+    GTEST_SKIP() << "no permission to mount in a namespace of its own";
+  const RunningProgram::Result result =
+      RunningProgram(apart + Words{program_path(), "launch", "-n", "2", "--collectives", "shared", "--", "allreduce"})
+          .wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const RunningProgram::Result doctor = RunningProgram(apart + Words{program_path(), "doctor"}).wait();
+  EXPECT_EQ(doctor.exit_code, 0) << doctor.out;
+  expect_contains(doctor.out,
+                  "  shared memory         works\n  /dev/shm              64 KiB of 64 KiB free (for NCCL)\n");
+}
+
 // ---- restarts
 
 const Words kPatient = {"--max-restarts",      "3", "--restart-delay",      "0", "--grace", "0.3",
@@ -287,6 +388,7 @@ class Restart : public testing::Test {
     ASSERT_TRUE(job.send(victim, signal));
     const RunningProgram::Result result = job.wait();
     EXPECT_EQ(result.exit_code, 0) << result.err;
+    if (signal == SIGSTOP) expect_contains(result.err, fmt::format("process {} is stopped (SIGSTOP)", victim));
     expect_contains(result.err, "lockstep: going on from step ");
     expect_contains(result.err, fmt::format("\nlockstep launch: process {} ", victim));
     expect_same_result(run, undisturbed(flags));

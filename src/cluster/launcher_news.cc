@@ -1,0 +1,99 @@
+#include "cluster/launcher_news.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "base/file.h"
+#include "cluster/token.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char *kJoining = "joining", *kJoined = "joined";
+
+// False when the name is too long for a socket.
+bool set_address(const std::string& name, sockaddr_un& address, socklen_t& size) {
+  address = {};
+  address.sun_family = AF_UNIX;
+  if (name.empty() || name.size() >= sizeof address.sun_path) return false;
+  std::memcpy(address.sun_path + 1, name.data(), name.size());  // the first byte is 0: no file
+  size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return true;
+}
+
+bool parse(const char* text, JoinNews& news) {
+  std::array<char, 16> word = {};
+  if (std::sscanf(text, "%15s %d", word.data(), &news.process) != 2) return false;
+  news.joined = std::string_view(word.data()) == kJoined;
+  return news.joined || std::string_view(word.data()) == kJoining;
+}
+
+}  // namespace
+
+void tell_launcher(const JoinNews& news) {
+  const char* const name = std::getenv(kLauncherVariable);
+  sockaddr_un address;
+  socklen_t size = 0;
+  if (!name || !set_address(name, address, size)) return;
+  const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (socket < 0) return;
+  // The queue of the launcher is short. One that does not read is not waited for.
+  const timeval patience{1, 0};
+  ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  const std::string text = fmt::format("{} {}", news.joined ? kJoined : kJoining, news.process);
+  [[maybe_unused]] const ssize_t sent =
+      ::sendto(socket, text.data(), text.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address), size);
+  ::close(socket);
+}
+
+LauncherInbox::LauncherInbox() : name_(fmt::format("lockstep-launch-{}", make_token().substr(0, 32))) {
+  sockaddr_un address;
+  socklen_t size = 0;
+  set_address(name_, address, size);
+  fd_ = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const int yes = 1;
+  if (fd_ >= 0 && ::setsockopt(fd_, SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes) == 0 &&
+      ::bind(fd_, reinterpret_cast<const sockaddr*>(&address), size) == 0)
+    return;
+  const int error = errno;
+  if (fd_ >= 0) ::close(fd_);
+  throw_io_error("listen at", "a socket for the processes of the job", error);
+}
+
+LauncherInbox::~LauncherInbox() { ::close(fd_); }
+
+std::vector<JoinNews> LauncherInbox::take() {
+  std::vector<JoinNews> out;
+  while (true) {
+    std::array<char, 64> text = {};
+    iovec data{text.data(), text.size() - 1};
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(ucred))> space = {};
+    msghdr message = {};
+    message.msg_iov = &data;
+    message.msg_iovlen = 1;
+    message.msg_control = space.data();
+    message.msg_controllen = space.size();
+    if (::recvmsg(fd_, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0) {
+      if (errno == EINTR) continue;
+      return out;
+    }
+    const cmsghdr* const head = CMSG_FIRSTHDR(&message);
+    if (!head || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_CREDENTIALS) continue;
+    ucred sender = {};
+    std::memcpy(&sender, CMSG_DATA(head), sizeof sender);
+    if (JoinNews news; sender.uid == ::geteuid() && parse(text.data(), news)) out.push_back(news);
+  }
+}
+
+}  // namespace lockstep

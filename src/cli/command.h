@@ -7,6 +7,7 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "lockstep/error.h"
 
@@ -41,6 +42,10 @@ using Action = std::function<int()>;
 // Takes what follows "--" from the words of `lockstep launch`, for launch to start, and gives how many words are left.
 // Nothing is done to those of other commands. Throws UsageError when there is no "--".
 int take_launched_command(int argc, char** argv);
+
+// Parses the words of a command line, without the name of the program, and runs nothing. Throws UsageError as the
+// program would print it.
+void check_command_line(const std::vector<std::string>& words);
 
 // Each adds its subcommand to the program. REQUIRES: action outlives the parse.
 #define COMMAND(name, title) void add_##name##_command(CLI::App& program, Action& action);

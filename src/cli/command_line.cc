@@ -1,5 +1,6 @@
 #include "cli/command_line.h"
 
+#include <string>
 #include <vector>
 
 #include "cli/usage.h"
@@ -30,6 +31,15 @@ Action CommandLine::parse(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     throw UsageError(usage_error(program_, error));
   }
+}
+
+void check_command_line(const std::vector<std::string>& words) {
+  if (!words.empty() && words[0] == "launch") return;  // its words are taken apart while it runs
+  std::vector<std::string> copy = words;
+  std::string name = "lockstep";
+  std::vector<char*> argv = {name.data()};
+  for (std::string& word : copy) argv.push_back(word.data());
+  CommandLine().parse(static_cast<int>(argv.size()), argv.data());
 }
 
 }  // namespace lockstep::cli

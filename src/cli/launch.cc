@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string_view>
 
@@ -12,12 +13,15 @@
 #include "base/names.h"
 #include "cli/choice_check.h"
 #include "cli/command.h"
+#include "cli/config_flags.h"
 #include "cli/devices_flag.h"
 #include "cli/number_check.h"
 #include "cluster/detect.h"
 #include "data/process.h"
 #include "jobs/launch.h"
+#include "lockstep/distributed.h"
 #include "lockstep/error.h"
+#include "train/checkpoint_folder.h"
 
 namespace lockstep::cli {
 namespace {
@@ -119,6 +123,46 @@ std::string on_restart(const std::vector<std::string>& words) {
   return "training goes on from the last checkpoint, where there is a checkpoint_dir, else from the beginning";
 }
 
+// The settings of the training that is started, where they can be read here. Throws UsageError when they are wrong.
+std::optional<TrainConfig> training_of(const std::vector<std::string>& words) {
+  if (words.empty() || words[0] != "train") return std::nullopt;
+  CLI::App command;
+  ConfigFlags flags;
+  add_config_flags(command, flags);
+  try {
+    command.parse(std::vector<std::string>(words.rbegin(), words.rend() - 1));  // the parser wants the last one first
+  } catch (const CLI::ParseError&) {
+    return std::nullopt;  // such as --help
+  }
+  if (flags.file == "-" || flags.print_config) return std::nullopt;
+  return resolve_config(flags);
+}
+
+// What the user can do after a failure.
+std::string after_failure(const std::optional<TrainConfig>& training, bool restarts) {
+  std::string out;
+  if (training && !training->checkpoint_dir.empty()) {
+    const std::string& folder = training->checkpoint_dir;
+    const std::vector<int64_t> steps = detail::list_steps(FileSystem::real(), folder);
+    out = steps.empty() ? fmt::format("no checkpoint was saved in {}: the same command begins anew", folder)
+                        : fmt::format("the same command{} goes on from {}/{}",
+                                      training->resume == "auto" ? "" : " without --resume", folder,
+                                      detail::step_name(steps.back()));
+  } else if (training) {
+    out = "nothing was saved: --checkpoint-dir DIR keeps checkpoints to go on from";
+  }
+  if (!restarts) out += fmt::format("{}--max-restarts N starts the processes again by itself", out.empty() ? "" : "; ");
+  return out;
+}
+
+// What the processes use: the flag, else the variable, else the default.
+std::chrono::milliseconds heartbeat_timeout(const LaunchArguments& arguments) {
+  const char* const text = std::getenv("LOCKSTEP_HEARTBEAT_TIMEOUT");
+  double value = arguments.heartbeat_timeout;
+  if (value <= 0 && text) value = std::strtod(text, nullptr);
+  return value > 0 && value <= 1e6 ? milliseconds(value) : distributed::Options{}.heartbeat_timeout;
+}
+
 LaunchOptions options_of(const LaunchArguments& arguments, const std::vector<std::string>& words) {
   LaunchOptions options;
   options.argv = argv_of(arguments, words);
@@ -142,17 +186,36 @@ LaunchOptions options_of(const LaunchArguments& arguments, const std::vector<std
     throw UsageError(fmt::format(
         "launch: there is no program \"{}\" that may be run{}", options.argv[0],
         options.argv[0].find('/') == std::string::npos ? " on the PATH; give its path" : "; correct its path"));
+  std::optional<TrainConfig> training;
+  if (arguments.program.empty() && words[0].find('/') == std::string::npos) {
+    check_command_line(words);
+    if (!all_elsewhere) training = training_of(words);
+  }
   options.ssh = words_of(arguments.ssh);
   if (arguments.port > 0) options.port = arguments.port;
   options.variables = variables_of(arguments);
   options.pin = !arguments.no_pin;
-  options.gang = {milliseconds(arguments.grace), milliseconds(arguments.stop_timeout)};
+  options.gang = {milliseconds(arguments.grace), milliseconds(arguments.stop_timeout), heartbeat_timeout(arguments)};
   options.max_restarts = arguments.max_restarts;
   options.restart_delay = milliseconds(arguments.restart_delay);
   options.on_restart = arguments.program.empty() ? on_restart(words) : "";
+  options.on_failure = [training, restarts = arguments.max_restarts > 0] { return after_failure(training, restarts); };
   options.first_only = arguments.quiet_ranks;
   options.logs = arguments.logs;
   return options;
+}
+
+// Mistakes in the number of processes that the parser would report as something else.
+void check_processes_flag(char** begin, char** end) {
+  for (char** at = begin; at != end; ++at) {
+    const std::string_view word = *at;
+    if (word == "-np" || word.starts_with("-np=") || word == "--np")
+      throw UsageError(fmt::format("launch: no flag {}; did you mean -n? {}", word, kExample));
+    if (word != "-n" && word != "--processes") continue;
+    const std::string_view next = at + 1 == end ? "" : at[1];
+    const bool number = !next.empty() && (next[0] != '-' || (next.size() > 1 && next[1] >= '0' && next[1] <= '9'));
+    if (!number) throw UsageError(fmt::format("launch: {} needs a number, {}", word, kExample));
+  }
 }
 
 CLI::Validator seconds(double low) {
@@ -173,6 +236,7 @@ int take_launched_command(int argc, char** argv) {
   if (argc < 2 || std::string_view(argv[1]) != "launch") return argc;
   char** const end = argv + argc;
   char** const dashes = std::find(argv, end, std::string_view("--"));
+  check_processes_flag(argv + 2, dashes);
   if (dashes != end) {
     launched_command().assign(dashes + 1, end);
     return static_cast<int>(dashes - argv);

@@ -31,6 +31,7 @@ int run(int argc, char** argv) {
 }
 
 }  // namespace
+
 }  // namespace lockstep::cli
 
 namespace {

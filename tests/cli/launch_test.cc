@@ -170,14 +170,82 @@ TEST(Launch, QuietRanksShowTheFirstOnly) {
 
 TEST(Launch, TheFirstCauseIsNamedLast) {
   // The others notice, and stop by themselves; the one that failed has printed much.
-  const auto result = launch({"-n", "3"},
+  const auto result = launch({"-n", "3", "--quiet-ranks"},
                              "if [ $LOCKSTEP_PROCESS_ID = 1 ]; then for i in $(seq 30); do echo line $i; done; kill -s "
                              "KILL $$; fi; exit 75");
   EXPECT_EQ(result.exit_code, 137);
   EXPECT_TRUE(has(result.err, "lockstep launch: the last lines of process 1:\n[1] line 11\n")) << result.err;
   EXPECT_TRUE(has(result.err, "[1] line 30\nlockstep launch: process 1 ended by SIGKILL (out of memory?"))
       << result.err;
-  EXPECT_TRUE(last_line(result.err).ends_with("; the others stopped because of it")) << result.err;
+  EXPECT_TRUE(has(last_line(result.err), "; the others stopped because of it; --max-restarts N starts")) << result.err;
+}
+
+TEST(Launch, LinesThatWereShownAreNotRepeated) {
+  const auto result = launch({"-n", "2"}, "[ $LOCKSTEP_PROCESS_ID = 1 ] && echo the reason >&2 && exit 4; exit 75");
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_EQ(result.err.find("the reason"), result.err.rfind("the reason")) << result.err;
+}
+
+TEST(Launch, OutputThatCannotBeWrittenIsAFailure) {
+  const auto run = [](const std::string& script) {
+    return RunningProgram(
+               {"/bin/sh", "-c", "\"$0\" launch -n 1 -- /bin/sh -c '" + script + "' > /dev/full", program_path()})
+        .wait();
+  };
+  const auto full = run("echo x");
+  EXPECT_EQ(full.exit_code, 1);
+  EXPECT_EQ(full.err, "lockstep launch: the output could not be written: No space left on device; it is incomplete\n");
+  EXPECT_EQ(run("true").exit_code, 0);
+  EXPECT_EQ(run("echo x; exit 5").exit_code, 5);
+}
+
+// Processes that say their ids, so that they can be stopped.
+const char* const kStanding = "echo pid $$ ready >&2; exec sleep 600";
+
+pid_t pid_of(const RunningProgram& program, int process) {
+  const std::string err = program.err(), mark = "[" + std::to_string(process) + "] pid ";
+  return std::stoi(err.substr(err.find(mark) + mark.size()));
+}
+
+TEST(Launch, AStoppedProcessEndsTheJob) {
+  for (const std::vector<int>& victims : {std::vector{1}, std::vector{0, 1}}) {
+    RunningProgram program(launch_words({"-n", "2", "--heartbeat-timeout", "0.3", "--grace", "60"}, kStanding));
+    ASSERT_TRUE(program.says("[0] pid") && program.says("[1] pid"));
+    for (const int victim : victims) ::kill(pid_of(program, victim), SIGSTOP);
+    const auto result = program.wait();
+    EXPECT_EQ(result.exit_code, 75) << result.err;
+    EXPECT_TRUE(has(result.err,
+                    "lockstep launch: process 1 is stopped (SIGSTOP); the job ends unless it continues "
+                    "within 0.3 s: kill -CONT " +
+                        std::to_string(pid_of(program, 1)) + "\n"))
+        << result.err;
+    EXPECT_TRUE(has(last_line(result.err), victims.size() == 1
+                                               ? "process 1 stood still: SIGSTOP had stopped it for 0."
+                                               : "processes 0 and 1 stood still: SIGSTOP had stopped them for 0."))
+        << result.err;
+  }
+}
+
+TEST(Launch, AProcessThatContinuesHarmsNothing) {
+  RunningProgram program(launch_words({"-n", "2"}, "echo pid $$ ready >&2; read x < /dev/null; exec sleep 0.5"));
+  ASSERT_TRUE(program.says("[0] pid") && program.says("[1] pid"));
+  const pid_t victim = pid_of(program, 1);
+  ::kill(victim, SIGSTOP);
+  ASSERT_TRUE(program.says("process 1 is stopped (SIGSTOP)"));
+  ::kill(victim, SIGCONT);
+  ASSERT_TRUE(program.says("process 1 continues after "));
+  EXPECT_EQ(program.wait().exit_code, 0);
+}
+
+TEST(Launch, AProcessAloneMayBeStopped) {
+  RunningProgram program(launch_words({"-n", "1", "--heartbeat-timeout", "0.05"}, kStanding));
+  ASSERT_TRUE(program.says("[0] pid"));
+  ::kill(pid_of(program, 0), SIGSTOP);
+  ASSERT_TRUE(program.says("process 0 is stopped (SIGSTOP); it continues after kill -CONT "));
+  ::kill(pid_of(program, 0), SIGCONT);
+  ASSERT_TRUE(program.says("process 0 continues after "));
+  program.send(SIGTERM);
+  EXPECT_EQ(program.wait().exit_code, 143);
 }
 
 TEST(Launch, ExitCodesAreThoseOfTheFirstCause) {

@@ -41,6 +41,30 @@ TEST(LaunchCommand, WrongCommandLinesSayWhatToDo) {
                      "launch: --ssh is empty; give a command, such as 'ssh -p 2222'");
 }
 
+TEST(LaunchCommand, TheNumberOfProcessesIsANumber) {
+  const std::string example = "such as `lockstep launch -n 2 --devices 8 -- train --model mlp`";
+  expect_usage_error({"launch", "-n"}, "launch: -n needs a number, " + example);
+  expect_usage_error({"launch", "-n", "--", "devices"}, "launch: -n needs a number, " + example);
+  expect_usage_error({"launch", "--processes", "--no-pin", "--", "devices"},
+                     "launch: --processes needs a number, " + example);
+  expect_usage_error({"launch", "-np", "2", "--", "devices"}, "launch: no flag -np; did you mean -n? " + example);
+}
+
+// Once, before any process is started.
+TEST(LaunchCommand, TheCommandThatIsStartedIsCheckedBefore) {
+  expect_usage_error({"launch", "-n", "2", "--", "train", "--modle", "cnn"},
+                     "train: no flag --modle; did you mean \"--model\"? `lockstep train --help` shows what there is");
+  const auto refused = [](const std::vector<std::string>& words, const std::string& part) {
+    const detail::ProcessResult result = run_lockstep(words);
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    EXPECT_EQ(std::count(result.output.begin(), result.output.end(), '\n'), 1) << result.output;
+    EXPECT_NE(result.output.find(part), std::string::npos) << result.output;
+  };
+  refused({"launch", "-n", "2", "--", "train", "--steps=x"}, "train: --steps: ");
+  refused({"launch", "-n", "2", "--", "train", "--model", "resnet"}, "train: model: ");
+  refused({"launch", "-n", "2", "--", "devices", "extra"}, "devices: \"extra\" is one argument too many");
+}
+
 TEST(LaunchCommand, CompletionKnowsTheCommandThatIsStarted) {
   const detail::ProcessResult result = detail::run_process(
       {"bash", "--norc", "-c",

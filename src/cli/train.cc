@@ -1,7 +1,9 @@
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <memory>
 
@@ -36,10 +38,32 @@ void on_signal(int signal) {
   stop_signal = signal;
 }
 
+volatile std::sig_atomic_t saves = 0;  // there is a folder for checkpoints
+
+bool reader_is_gone() {
+  pollfd streams[] = {{STDOUT_FILENO, 0, 0}, {STDERR_FILENO, 0, 0}};
+  return ::poll(streams, 2, 0) > 0 && ((streams[0].revents | streams[1].revents) & (POLLERR | POLLHUP)) != 0;
+}
+
+// The reader of the output has ended, as `| head` does: like SIGTERM where a checkpoint can be saved, else the end.
+// SIGPIPE of any other connection is an error of that write only.
+void on_broken_pipe(int) {
+  const int error = errno;
+  if (stop_signal == 0 && reader_is_gone()) {
+    if (training == 0 || saves == 0) {
+      std::signal(SIGPIPE, SIG_DFL);
+      end_by(SIGPIPE);
+    }
+    stop_signal = SIGPIPE;
+  }
+  errno = error;
+}
+
 void take_signals() {
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) std::signal(signal, on_signal);  // Slurm warns by SIGUSR1
   // nohup has it ignored.
   if (std::signal(SIGHUP, on_signal) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
+  if (std::signal(SIGPIPE, on_broken_pipe) == SIG_IGN) std::signal(SIGPIPE, SIG_IGN);
 }
 
 const char* stopped_by() {
@@ -47,10 +71,12 @@ const char* stopped_by() {
          : stop_signal == SIGTERM ? "SIGTERM"
          : stop_signal == SIGHUP  ? "SIGHUP"
          : stop_signal == SIGUSR1 ? "SIGUSR1"
+         : stop_signal == SIGPIPE ? "SIGPIPE (the reader of its output has ended)"
                                   : "another process";
 }
 
 int train(const TrainConfig& config) {
+  saves = config.checkpoint_dir.empty() ? 0 : 1;
   take_signals();
   const RunOutcome outcome = run_training(config, {.stop = [] {
                                             training = 1;

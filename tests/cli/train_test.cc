@@ -60,6 +60,21 @@ TEST(Train, GoesOnWhenStderrCannotBeWritten) {
   }
 }
 
+// As `| head` does. Only what is printed while it trains shows that the reader has ended.
+TEST(Train, ReaderThatEndsStopsTheRunAfterACheckpoint) {
+  const TempDir dir;
+  const auto piped = [&](const Words& flags) {
+    const Words command = train_command(Words{"--steps", "1000000", "--log-every", "1"} + flags);
+    return RunningProgram(
+               Words{"bash", "-c", "\"$@\" 2>&1 | grep -m 1 '^step 3/' > /dev/null; exit ${PIPESTATUS[0]}", "bash"} +
+               command)
+        .wait();
+  };
+  EXPECT_EQ(piped({"--checkpoint-dir", dir.path() + "/run"}).exit_code, 141);
+  EXPECT_EQ(list_checkpoints(dir.path() + "/run").size(), 1u);
+  EXPECT_EQ(piped({}).exit_code, 141);
+}
+
 TEST(Train, ResultThatCannotBeWrittenIsAFailure) {
   const RunningProgram::Result result =
       RunningProgram(redirected(train_command({"--steps", "1", "--quiet"}), ">/dev/full")).wait();

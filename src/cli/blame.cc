@@ -52,6 +52,14 @@ std::vector<std::string> last_job_in(const std::string& folder, const std::vecto
   return last.empty() ? std::vector<std::string>{} : jobs[last];
 }
 
+// The same of a folder or, when it has none, of DIR/flight, where a run writes them beside its checkpoints and logs.
+std::vector<std::string> dumps_in(FileSystem& files, const std::string& folder) {
+  const std::vector<std::string> here = last_job_in(folder, files.list(folder));
+  const std::string beside = folder + (folder.ends_with('/') ? "flight" : "/flight");
+  if (!here.empty() || !std::filesystem::is_directory(beside)) return here;
+  return last_job_in(beside, files.list(beside));
+}
+
 FlightDump dump_of(const std::string& path, const std::vector<uint8_t>& bytes) {
   return flight_dump_from(std::string(bytes.begin(), bytes.end()), path);
 }
@@ -65,11 +73,12 @@ std::vector<FlightDump> read(const DumpPaths& from) {
       out.push_back(flight_dump_from(read_user_file(path, kMostFlightBytes), path));
       continue;
     }
-    const std::vector<std::string> last = last_job_in(path, files.list(path));
+    const std::vector<std::string> last = dumps_in(files, path);
     found.insert(found.end(), last.begin(), last.end());
     if (last.empty())
       throw_error(
-          "blame: {} holds no lockstep_flight_*.json; processes write them when the job fails and when they receive "
+          "blame: {} holds no lockstep_flight_*.json, nor does a folder flight in it; processes write them when the "
+          "job fails and when they receive "
           "SIGUSR2, and say where",
           path);
   }
@@ -282,7 +291,8 @@ void add_blame_command(CLI::App& program, Action& action) {
   auto arguments = std::make_shared<BlameArguments>();
   command
       ->add_option("DUMPS", arguments->paths,
-                   "lockstep_flight_*.json of one job, or folders of them (default: LOCKSTEP_FLIGHT_DIR, or the last "
+                   "lockstep_flight_*.json of one job, or folders of them, or of runs (default: LOCKSTEP_FLIGHT_DIR, "
+                   "or the last "
                    "written among the temporary files)")
       ->type_name("FILE|DIR");
   command->add_flag("--json", arguments->json, "print JSON");

@@ -13,6 +13,7 @@
 #include "cluster/gpus.h"
 #include "cluster/listen_addresses.h"
 #include "cluster/port_owner.h"
+#include "comm/shared/shared_memory.h"
 #include "lane/lanes.h"
 #include "lane/memory.h"
 #include "lockstep/error.h"
@@ -147,8 +148,26 @@ void look_at_host(const distributed::Options& options, const Surroundings& here,
   }
 }
 
-// What processes of one host that meet there take, and some more.
-constexpr uint64_t kSharedNeeded = 16 << 20;
+// Allocates what processes of this host would share, and frees it.
+void look_at_shared_memory(const distributed::Options& options, const Surroundings& here, Diagnosis& out) {
+  const int count = out.decision.taken ? out.decision.taken->local_count.value_or(2) : 2;
+  try {
+    reserve_shared_memory({.key = make_token(), .rank = 0, .size = std::max(count, 2)});
+    return;
+  } catch (const IoError& error) {
+    out.why_no_shared_memory = error.what();
+  }
+  const auto wanted = here.environment.find("LOCKSTEP_COLLECTIVES");
+  const bool must = options.collectives == "shared" || (wanted != here.environment.end() && wanted->second == "shared");
+  if (must || !*kTcp)
+    out.problems.push_back(problem_of(out.why_no_shared_memory));
+  else
+    out.notes.push_back(fmt::format("processes of one host will use {} instead of shared memory, which is slower: {}",
+                                    kTcp, out.why_no_shared_memory));
+}
+
+// What NCCL needs in /dev/shm for the GPUs of one host.
+constexpr uint64_t kNcclNeeds = 16 << 20;
 
 void look_at_parts(const distributed::Options& options, const Surroundings& here, const ClusterInfo& info,
                    Diagnosis& out) {
@@ -161,11 +180,11 @@ void look_at_parts(const distributed::Options& options, const Surroundings& here
     out.problems.push_back({"this build has no control plane, through which processes meet",
                             "install libgrpc++-dev, libprotobuf-dev, protobuf-compiler and protobuf-compiler-grpc, and "
                             "build again"});
-  if (out.shared_free < kSharedNeeded && info.local_count.value_or(2) > 1)
+  if (out.shared_free < kNcclNeeds && info.local_count.value_or(2) > 1 &&
+      out.devices.platform == to_string(Platform::cuda))
     out.problems.push_back(
-        {fmt::format("{} MiB are free in /dev/shm, through which processes of one host compute together, and {} are "
-                     "needed",
-                     out.shared_free >> 20, kSharedNeeded >> 20),
+        {fmt::format("{} KiB are free in /dev/shm, through which NCCL connects the GPUs of one host, and {} are needed",
+                     out.shared_free >> 10, kNcclNeeds >> 10),
          "make it larger: docker run --shm-size=1g, or in Kubernetes an emptyDir of medium Memory mounted there"});
   if (!over_mpi)
     attempt(out, [&] {
@@ -253,6 +272,7 @@ Diagnosis diagnose(const distributed::Options& options, const Surroundings& here
   look_at_devices(here, out);
   look_at_platform(platform, out);
   look_at_host(options, here, out);
+  look_at_shared_memory(options, here, out);
   for (const detail::Verdict& verdict : out.decision.verdicts)
     if (verdict.half_set && out.decision.taken && out.decision.taken->method == "none")
       out.notes.push_back(fmt::format("{} is half there: {}", verdict.detector, verdict.reason));

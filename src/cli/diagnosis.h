@@ -42,10 +42,11 @@ struct Diagnosis {
   Devices devices;
   GpuReport gpus;
   std::string host_name, full_host_name;
-  std::vector<detail::Interface> interfaces;  // those that may be used, the best first
-  std::vector<std::string> proxies;           // variables that name one
-  uint64_t shared_bytes = 0, shared_free = 0;
-  std::optional<Coordinator> coordinator;  // where one is needed and known
+  std::vector<detail::Interface> interfaces;   // those that may be used, the best first
+  std::vector<std::string> proxies;            // variables that name one
+  uint64_t shared_bytes = 0, shared_free = 0;  // of /dev/shm
+  std::string why_no_shared_memory;            // between processes of this host; empty: it works
+  std::optional<Coordinator> coordinator;      // where one is needed and known
 
   std::vector<std::string> notes;
   std::vector<Problem> problems;

@@ -35,7 +35,10 @@ std::string addresses_of(const std::vector<detail::Interface>& interfaces) {
   return out.empty() ? "none" : out;
 }
 
-std::string mebibytes(uint64_t bytes) { return fmt::format("{} MiB", bytes >> 20); }
+std::string shared_size_text(uint64_t bytes) {
+  constexpr uint64_t kMebibyte = 1 << 20;
+  return bytes < 10 * kMebibyte ? fmt::format("{} KiB", bytes >> 10) : fmt::format("{} MiB", bytes / kMebibyte);
+}
 
 std::string devices_of(const Diagnosis::Devices& devices) {
   std::string out = fmt::format("{}, {}, {}", counted(devices.cores, "core"), counted(devices.lanes, "lane"),
@@ -85,8 +88,9 @@ void print_text(const Diagnosis& found) {
   if (!found.devices.platform.empty()) print_line("computes on", found.devices.platform);
   print_line("on host", found.full_host_name.empty() ? found.host_name : found.full_host_name);
   print_line("with addresses", addresses_of(found.interfaces));
-  print_line("shared memory",
-             fmt::format("{} of {} free", mebibytes(found.shared_free), mebibytes(found.shared_bytes)));
+  print_line("shared memory", found.why_no_shared_memory.empty() ? "works" : "does not work: see below");
+  print_line("/dev/shm", fmt::format("{} of {} free (for NCCL)", shared_size_text(found.shared_free),
+                                     shared_size_text(found.shared_bytes)));
   if (!found.proxies.empty())
     print_line("proxies", fmt::format("{}: not used between processes", fmt::join(found.proxies, ", ")));
   print_gpus(found.gpus);
@@ -165,7 +169,8 @@ void print_json(const Diagnosis& found) {
         {"platform", found.devices.platform}}},
       {"cuda", json_of(found.gpus)},
       {"host", {{"name", found.host_name}, {"full_name", found.full_host_name}, {"interfaces", interfaces}}},
-      {"shared_memory", {{"bytes", found.shared_bytes}, {"free", found.shared_free}}},
+      {"shared_memory",
+       {{"bytes", found.shared_bytes}, {"free", found.shared_free}, {"why_not", found.why_no_shared_memory}}},
       {"proxies", found.proxies},
       {"coordinator", nullptr},
       {"notes", found.notes},

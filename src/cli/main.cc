@@ -31,7 +31,6 @@ int run(int argc, char** argv) {
 }
 
 }  // namespace
-
 }  // namespace lockstep::cli
 
 namespace {

@@ -123,6 +123,24 @@ the longest waits
 )");
 }
 
+TEST(BlameCommand, FindsTheDumpsOfARun) {
+  const TempDir dir;
+  FileSystem::real().make_dirs(dir.path() + "/run/flight");
+  FileSystem::real().make_dirs(dir.path() + "/empty/flight");
+  Job job = stuck_job();
+  job.write(dir.path() + "/run/flight", kAll);
+  for (const char* name : {"/run", "/run/", "/run/flight"}) {
+    const detail::ProcessResult result = run_lockstep({"blame", dir.path() + name});
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_NE(result.output.find("=> process 2\n"), std::string::npos) << result.output;
+  }
+  const detail::ProcessResult none = run_lockstep({"blame", dir.path() + "/empty"});
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_NE(none.output.find("/empty holds no lockstep_flight_*.json, nor does a folder flight in it; processes write"),
+            std::string::npos)
+      << none.output;
+}
+
 TEST(BlameCommand, AProcessWithoutADumpIsSuspected) {
   const TempDir dir;
   std::vector<std::string> arguments = stuck_job().write(dir.path(), {0, 1});
@@ -207,10 +225,10 @@ void expect_failure(std::vector<std::string> arguments, const std::string& messa
 
 TEST(BlameCommand, DumpsThatDoNotFitTogetherAreRefused) {
   const TempDir dir;
-  expect_failure({dir.path()},
-                 "blame: " + dir.path() +
-                     " holds no lockstep_flight_*.json; processes write them when the job fails and when they "
-                     "receive SIGUSR2, and say where");
+  expect_failure({dir.path()}, "blame: " + dir.path() +
+                                   " holds no lockstep_flight_*.json, nor does a folder flight in it; processes write "
+                                   "them when the job fails and when they "
+                                   "receive SIGUSR2, and say where");
   Job job = stuck_job();
   const std::string first = job.write(dir.path(), {0})[0];
   expect_failure({first, first}, "blame: two dumps of process 0; leave out the older one");

@@ -48,7 +48,7 @@ TEST(Doctor, ProcessThatIsAloneIsWell) {
   for (const char* text :
        {"lockstep 0.", "  control plane         ", "  matrix products       OpenBLAS ",
         "\n  explicit    no     LOCKSTEP_COORDINATOR is not set\n", "\n  slurm       no     SLURM_JOB_ID is not set\n",
-        "\n> none        yes    process 0 of 1\n", ", 2 lanes, 8 CPU devices", "lo 127.0.0.1", " MiB free\n",
+        "\n> none        yes    process 0 of 1\n", ", 2 lanes, 8 CPU devices", "lo 127.0.0.1", "  shared memory         works\n",
         "\nall is well\n"})
     expect_says(result, text);
   expect_does_not_say(result, "note: ");

@@ -13,6 +13,7 @@
 #include "cluster/gpus.h"
 #include "cluster/listen_addresses.h"
 #include "cluster/port_owner.h"
+#include "cluster/token.h"
 #include "comm/shared/shared_memory.h"
 #include "lane/lanes.h"
 #include "lane/memory.h"
@@ -159,11 +160,11 @@ void look_at_shared_memory(const distributed::Options& options, const Surroundin
   }
   const auto wanted = here.environment.find("LOCKSTEP_COLLECTIVES");
   const bool must = options.collectives == "shared" || (wanted != here.environment.end() && wanted->second == "shared");
-  if (must || !*kTcp)
+  if (must)
     out.problems.push_back(problem_of(out.why_no_shared_memory));
   else
-    out.notes.push_back(fmt::format("processes of one host will use {} instead of shared memory, which is slower: {}",
-                                    kTcp, out.why_no_shared_memory));
+    out.notes.push_back(fmt::format("processes of one host will use TCP instead of shared memory, which is slower: {}",
+                                    out.why_no_shared_memory));
 }
 
 // What NCCL needs in /dev/shm for the GPUs of one host.

@@ -160,8 +160,10 @@ std::string pem(EVP_PKEY* key) {
 // Every process has the same authority, and a key and certificate of its own.
 TlsFiles issue(std::span<const unsigned char> authority_number) {
   constexpr const char* kAuthority = "lockstep job";
-  const Key authority = key_of(authority_number), own(EVP_EC_gen("P-256"));
-  require(own != nullptr, "make a key of P-256");
+  std::array<unsigned char, kWideBytes> own_number = {};
+  require(RAND_bytes(own_number.data(), own_number.size()) == 1, "make random numbers");
+  const Key authority = key_of(authority_number), own = key_of(own_number);
+  OPENSSL_cleanse(own_number.data(), own_number.size());
   const std::string alternative = fmt::format("DNS:{}", kServerName);
   const Certificate root =
       certify({kAuthority, authority.get(), "critical,CA:TRUE", nullptr}, kAuthority, authority.get());

@@ -171,6 +171,42 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(std::get<0>(each.param).name) + (std::get<1>(each.param) ? "" : "WithoutTls");
     });
 
+// A connection to the gate from another address of the loopback.
+TestSocket connected_from(const char* number, int port) {
+  TestSocket socket;
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  ::inet_pton(AF_INET, number, &address.sin_addr);
+  EXPECT_EQ(::bind(socket.fd(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  EXPECT_TRUE(socket.connect(port));
+  return socket;
+}
+
+TEST(Gate, AddressWithManyConnectionsDoesNotKeepOutAnother) {
+  Lines lines;
+  Gate gate({.numbers = {"127.0.0.1"}, .pass = "lockstep/tls/0123", .log = lines.log()});
+  std::promise<int> admitted;
+  gate.open([&](int, int fd) { admitted.set_value(fd); });
+  std::vector<TestSocket> many;
+  const auto crowd = [&](int count) {
+    for (int i = 0; i < count; ++i) many.push_back(connected_from("127.0.0.2", gate.port()));
+  };
+  crowd(256);
+  TestSocket quiet = connected_from("127.0.0.3", gate.port());
+  crowd(20);
+  EXPECT_TRUE(many.front().wait_closed(60'000));
+  ASSERT_TRUE(quiet.send("CONNECT lockstep/tls/0123 HTTP/1.0\r\n\r\n"));
+  auto future = admitted.get_future();
+  ASSERT_EQ(future.wait_for(kGenerous), std::future_status::ready);
+  const TestSocket own(future.get());
+  const std::vector<std::string> said = lines.take();
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_NE(said[0].find("refused a connection from 127.0.0.2: 256 of its connections wait without having presented "
+                         "this job's token, and 257 in all; at most 256 may (logged once per address)"),
+            std::string::npos)
+      << said[0];
+}
+
 TEST(Gate, AnswersTellWhatDiffers) {
   const std::string pass = "lockstep/tls/0123";
   const auto request = [](const std::string& shown) { return "CONNECT " + shown + " HTTP/1.0\r\nHost: x\r\n\r\n"; };

@@ -40,8 +40,8 @@ struct Options {
   // After the job has failed a process has so long to end by itself before it is ended, with the exit code below.
   std::chrono::milliseconds failure_grace{10'000};
 
-  // auto: processes of one host meet in shared memory, and hosts over MPI where it started them, else over Gloo.
-  // shared, gloo, mpi: all of them there.
+  // auto: processes of one host meet in shared memory, and hosts over MPI where it started them, else over TCP.
+  // shared, tcp, mpi: all of them there.
   std::string collectives = "auto";
   // "eth0", "ib*", "^docker*"; empty: the one through which the coordinator answers.
   std::string network_interface = {};

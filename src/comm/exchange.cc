@@ -1,7 +1,6 @@
 #include "comm/exchange.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -37,8 +36,7 @@ Exchange::Exchange(Links& links, int rank, int size)
       records_(index(size) * record_limit()),
       offsets_(index(size) + 1),
       pieces_(index(size) + 1),
-      inputs_(index(size)),
-      rooms_(std::bit_width(index(size - 1))) {}
+      inputs_(index(size)) {}
 
 void Exchange::run(const Operation& operation, int64_t number, Time deadline) {
   deadline_ = deadline;

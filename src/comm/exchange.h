@@ -52,17 +52,11 @@ class Exchange {
     uint16_t payload_bytes, rest;
     uint32_t numbers;
   };
-  // For a message to come.
-  struct Room {
-    std::byte* memory = nullptr;
-    int message = -1;
-  };
 
   // Whether all ask for the same. What this rank gave may still be leaving then: messages_[0].
   bool meet(const Operation& operation, int64_t number);
   bool meet_stamped(const Operation& operation, int64_t number);
   bool meet_around(const Operation& operation, int64_t number, size_t given);
-  Room& room_for(int round, int64_t number);
   size_t record_limit() const;
   bool agreed() const;
   [[noreturn]] void disagree(const Operation& operation);
@@ -92,12 +86,11 @@ class Exchange {
   const size_t payload_limit_;
   Time deadline_{};
 
-  std::vector<std::byte> records_;          // of this rank, the one before it, and so on
-  std::vector<size_t> offsets_;             // where they begin
-  std::vector<int64_t> pieces_;             // where the pieces of the ranks begin, in elements, and where the last ends
-  std::vector<std::byte> scratch_;          // what was received and will be combined
-  std::vector<const void*> inputs_;         // of all ranks
-  std::vector<std::array<Room, 2>> rooms_;  // for what comes next in each round, where the sender wants room
+  std::vector<std::byte> records_;   // of this rank, the one before it, and so on
+  std::vector<size_t> offsets_;      // where they begin
+  std::vector<int64_t> pieces_;      // where the pieces of the ranks begin, in elements, and where the last ends
+  std::vector<std::byte> scratch_;   // what was received and will be combined
+  std::vector<const void*> inputs_;  // of all ranks
   std::vector<int> messages_[4];
 };
 

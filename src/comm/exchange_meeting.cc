@@ -134,30 +134,20 @@ bool Exchange::meet_stamped(const Operation& operation, int64_t number) {
 // 2^k ranks before them. In the last round only those that are missing travel.
 bool Exchange::meet_around(const Operation& operation, int64_t number, size_t given) {
   offsets_[1] = sizeof(Header) + rounded_up(given);
-  const size_t first = links_.wants_room() ? offsets_[1] : links_.first_part(offsets_[1]);
+  const size_t first = links_.first_part(offsets_[1]);
   const Header own{hash_of(operation, number), balance_of(operation, rank_), static_cast<uint16_t>(given),
                    static_cast<uint16_t>(offsets_[1] - first), static_cast<uint32_t>(numbers_needed(operation))};
   std::memcpy(records_.data(), &own, sizeof own);
   copy(records_.data() + sizeof own, input(operation), given);
-  // The senders hear of room for their next messages together with what is sent to them now, and not on its own. Before
-  // this rank has sent anything they cannot have finished the operation, and gone.
-  if (links_.wants_room())
-    for (const int64_t each : {number, number + 1})
-      for (size_t round = 0; round < rooms_.size(); ++round) room_for(static_cast<int>(round), each);
   std::vector<int>& sent = messages_[0];
-  for (int distance = 1, round = 0; distance < size_; distance *= 2, ++round) {
+  for (int distance = 1; distance < size_; distance *= 2) {
     const size_t have = index(distance), more = index(std::min(distance, size_ - distance));
     const int from = (rank_ - distance + size_) % size_, to = (rank_ + distance) % size_;
-    std::byte* const place = records_.data() + offsets_[have];
-    Room* const room = links_.wants_room() ? &room_for(round, number) : nullptr;
-    const int coming =
-        room ? std::exchange(room->message, -1) : links_.receive(Way::meeting, from, place, more * record_limit());
-    const bool answers = size_ == 2 && rank_ == 1 && links_.take_turns();
-    if (answers) links_.wait(coming, deadline_);
+    const std::byte* source = records_.data() + offsets_[have];
+    const int coming = links_.receive(Way::meeting, from, records_.data() + offsets_[have], more * record_limit());
     sent.push_back(links_.send(Way::meeting, to, records_.data(), distance == 1 ? first : offsets_[more]));
     if (distance == 1 && own.rest > 0) sent.push_back(links_.send(Way::meeting, to, records_.data() + first, own.rest));
-    if (!answers) links_.wait(coming, deadline_);
-    const std::byte* source = room ? room->memory : place;
+    links_.wait(coming, deadline_);
     for (size_t i = have; i < have + more; ++i) {
       Header next;
       std::memcpy(&next, source, sizeof next);
@@ -171,17 +161,6 @@ bool Exchange::meet_around(const Operation& operation, int64_t number, size_t gi
     }
   }
   return agreed();
-}
-
-// Room for the message that comes in that round of that operation.
-Exchange::Room& Exchange::room_for(int round, int64_t number) {
-  Room& room = rooms_[index(round)][number % 2 == 0 ? 0 : 1];
-  if (room.message >= 0) return room;
-  const int distance = 1 << round;
-  const size_t bytes = index(std::min(distance, size_ - distance)) * record_limit();
-  if (!room.memory) room.memory = links_.lasting(bytes);
-  room.message = links_.receive(Way::meeting, (rank_ - distance + size_) % size_, room.memory, bytes);
-  return room;
 }
 
 bool Exchange::agreed() const {

@@ -70,22 +70,8 @@ class Links {
   // A number below this travels with each message beside its bytes, and its length is told; 0: neither.
   virtual uint64_t stamps() const { return 0; }
 
-  // Whether a message goes out at once only when its receiver has said before that it has room for it: then it is good
-  // to receive long before the message is sent.
-  virtual bool wants_room() const { return false; }
-
-  // Whether two ranks are done sooner when the second answers the first than when both send at once: their threads are
-  // in each other's way. Both ranks say the same.
-  virtual bool take_turns() const { return false; }
-
-  // Memory for messages that nobody may ever come to wait for: there as long as these links.
-  std::byte* lasting(size_t bytes) { return lasting_.emplace_back(std::make_unique<std::byte[]>(bytes)).get(); }
-
   // The greatest message.
   static constexpr size_t kMostBytes = size_t{1} << 28;
-
- private:
-  std::vector<std::unique_ptr<std::byte[]>> lasting_;
 };
 
 }  // namespace lockstep

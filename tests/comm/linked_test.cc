@@ -1,4 +1,4 @@
-// LinkedComm over links within one process that do what some transports do: carry stamps, and want room.
+// LinkedComm over links within one process that do what some transports do: carry stamps, and send in two parts.
 #include "comm/linked.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,6 @@ namespace {
 
 struct LinkKind {
   uint64_t stamps = 0;
-  bool wants_room = false;
   size_t most_at_once = SIZE_MAX;  // more is sent in two messages
 };
 
@@ -82,8 +81,6 @@ class LocalLinks final : public Links {
     return add({});
   }
   int receive(Way way, int from, void* data, size_t bytes) override {
-    // As over TCP: the other end must know of it.
-    if (kind_.wants_room && way == Way::meeting && board_->closed(group_, from)) throw LinkBroken{from, "it has gone"};
     return add({way, from, data, bytes, received_[{way, from}]++});
   }
   Arrival wait(int message, Time deadline) override {
@@ -102,7 +99,6 @@ class LocalLinks final : public Links {
   }
   size_t first_part(size_t bytes) const override { return std::min(bytes, kind_.most_at_once); }
   uint64_t stamps() const override { return kind_.stamps; }
-  bool wants_room() const override { return kind_.wants_room; }
 
  private:
   struct Awaited {
@@ -160,13 +156,12 @@ auto cases_on(const conformance::Backend& one, const std::vector<int>& sizes) {
   return testing::ValuesIn(all);
 }
 
+INSTANTIATE_TEST_SUITE_P(PlainLinks, CommConformance, cases_on(backend("plain", {}), {1, 2, 8}), conformance::name_of);
 INSTANTIATE_TEST_SUITE_P(StampedLinks, CommConformance, cases_on(backend("stamped", {.stamps = 1 << 15}), {1, 2, 3}),
                          conformance::name_of);
 INSTANTIATE_TEST_SUITE_P(StampedLinksInTwoParts, CommConformance,
                          cases_on(backend("stamped, in two", {.stamps = 1 << 30, .most_at_once = 32}), {2, 3}),
                          conformance::name_of);
-INSTANTIATE_TEST_SUITE_P(LinksThatWantRoom, CommConformance,
-                         cases_on(backend("room", {.wants_room = true}), {1, 2, 3, 8}), conformance::name_of);
 
 }  // namespace
 }  // namespace lockstep

@@ -41,7 +41,7 @@ watch() {
   local peak=0 now child
   while kill -0 "$1" 2> /dev/null; do
     for child in $(pgrep -P "$1"); do
-      tr '\0' '\n' < "/proc/$child/environ" 2> /dev/null | grep -qx LOCKSTEP_PROCESS_ID=0 || continue
+      grep -qzx LOCKSTEP_PROCESS_ID=0 "/proc/$child/environ" 2> /dev/null || continue
       now=$(awk '/VmHWM/ { print $2 }' "/proc/$child/status" 2> /dev/null)
       [ "${now:-0}" -gt "$peak" ] && peak=$now
     done

@@ -159,9 +159,9 @@ class Connecting {
     secret_.channels = options.channels;
   }
 
-  RankSockets run() {
+  std::vector<std::vector<Socket>> run() {
     for (int channel = 0; channel < options_.channels; ++channel)
-      sockets_.channels.emplace_back(static_cast<size_t>(options_.size));
+      sockets_.emplace_back(static_cast<size_t>(options_.size));
     if (options_.size == 1) return std::move(sockets_);
     if (options_.rank + 1 < options_.size)
       listener_.emplace(options_.address, options_.address_length, secret_, options_.rank);
@@ -205,7 +205,6 @@ class Connecting {
     for (int peer = 0; peer < options_.size; ++peer) {
       if (peer == options_.rank) continue;
       const HostPort there = host_port_from(note(address_key(peer), peer));
-      sockets_.one_host = sockets_.one_host && there.host == here.host;
       for (int channel = 0; peer < options_.rank && channel < options_.channels; ++channel)
         dials_.emplace_back(secret_, options_.rank, peer, channel, there);
     }
@@ -226,14 +225,12 @@ class Connecting {
 
   int first_missing() const {
     for (int peer = 0; peer < options_.size; ++peer)
-      for (const std::vector<Socket>& channel : sockets_.channels)
+      for (const std::vector<Socket>& channel : sockets_)
         if (peer != options_.rank && !channel[static_cast<size_t>(peer)].is_open()) return peer;
     return -1;
   }
 
-  Socket& place(int peer, int channel) {
-    return sockets_.channels[static_cast<size_t>(channel)][static_cast<size_t>(peer)];
-  }
+  Socket& place(int peer, int channel) { return sockets_[static_cast<size_t>(channel)][static_cast<size_t>(peer)]; }
 
   void serve() {
     if (listener_)
@@ -248,11 +245,11 @@ class Connecting {
   GroupSecret secret_;
   std::optional<RankListener> listener_;
   std::vector<Dial> dials_;
-  RankSockets sockets_;
+  std::vector<std::vector<Socket>> sockets_;  // of each channel, by rank
 };
 
 }  // namespace
 
-RankSockets connect_ranks(const ConnectOptions& options) { return Connecting(options).run(); }
+std::vector<std::vector<Socket>> connect_ranks(const ConnectOptions& options) { return Connecting(options).run(); }
 
 }  // namespace lockstep::detail

@@ -24,13 +24,9 @@ struct ConnectOptions {
   Links::Time deadline;
 };
 
-struct RankSockets {
-  std::vector<std::vector<Socket>> channels;  // of each, by rank; the own one is not open
-  bool one_host = true;                       // all ranks have the same address
-};
-
-// Returns when all are connected; the listening socket is closed then. Throws LinkTimeout and LinkBroken, which name
+// Returns the sockets of each channel by rank, the own one not open, when all are connected; the listening socket is
+// closed then. Throws LinkTimeout and LinkBroken, which name
 // the rank, and CommError.
-RankSockets connect_ranks(const ConnectOptions& options);
+std::vector<std::vector<Socket>> connect_ranks(const ConnectOptions& options);
 
 }  // namespace lockstep::detail

@@ -41,21 +41,20 @@ TcpLinks::TcpLinks(const detail::LocalAddress& here, KeyStore& store, int rank, 
       streams_(static_cast<size_t>(kWays * size)),
       wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   if (!wake_.is_open()) throw CommError(fmt::format("eventfd: {}", std::strerror(errno)));
-  detail::RankSockets sockets = detail::connect_ranks({.store = store,
-                                                       .prefix = prefix,
-                                                       .rank = rank,
-                                                       .size = size,
-                                                       .channels = kWays,
-                                                       .address = here.address,
-                                                       .address_length = here.length,
-                                                       .deadline = deadline});
-  one_host_ = sockets.one_host;
+  auto sockets = detail::connect_ranks({.store = store,
+                                        .prefix = prefix,
+                                        .rank = rank,
+                                        .size = size,
+                                        .channels = kWays,
+                                        .address = here.address,
+                                        .address_length = here.length,
+                                        .deadline = deadline});
   for (const Way way : {Way::meeting, Way::data})
     for (int peer = 0; peer < size; ++peer) {
       Stream& one = stream(way, peer);
       one.peer = peer;
       if (peer == rank) continue;
-      one.socket = std::move(sockets.channels[static_cast<size_t>(way)][static_cast<size_t>(peer)]);
+      one.socket = std::move(sockets[static_cast<size_t>(way)][static_cast<size_t>(peer)]);
       const int yes = 1;
       ::setsockopt(one.socket.fd(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
       one.ahead = std::make_unique<std::byte[]>(kAhead);

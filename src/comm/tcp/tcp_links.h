@@ -35,7 +35,6 @@ class TcpLinks final : public Links {
   std::unique_ptr<Links> split(const std::vector<int>& ranks, int rank, const std::string& prefix,
                                Time deadline) override;
   uint64_t stamps() const override { return uint64_t{1} << 63; }
-  bool take_turns() const override { return one_host_; }
 
  private:
   struct Header {
@@ -82,7 +81,6 @@ class TcpLinks final : public Links {
   KeyStore& store_;
   const int rank_;
   const int size_;
-  bool one_host_ = true;  // where all ranks are
   std::vector<Stream> streams_;
   std::vector<Message> messages_;
   int free_ = -1;

@@ -36,10 +36,12 @@ end_attack() {
   wait "${attackers[@]}" 2> /dev/null
 }
 
-# The largest memory process 0 has used, in kB, while the launcher $1 runs; then the launcher's exit code.
+# watch PID SECONDS: waits for a launcher, and ends it after that time. Prints the largest memory process 0 has used, in
+# kB, and the launcher's exit code.
 watch() {
-  local peak=0 now child
+  local peak=0 now child end=$((SECONDS + $2))
   while kill -0 "$1" 2> /dev/null; do
+    [ "$SECONDS" -lt "$end" ] || kill -9 "$1"  # its processes end with it
     for child in $(pgrep -P "$1"); do
       grep -qzx LOCKSTEP_PROCESS_ID=0 "/proc/$child/environ" 2> /dev/null || continue
       now=$(awk '/VmHWM/ { print $2 }' "/proc/$child/status" 2> /dev/null)
@@ -51,11 +53,11 @@ watch() {
   echo "$peak $?"
 }
 
-# run NAME STEPS: a job of three processes; prints the peak of process 0 and the exit code.
+# run NAME STEPS SECONDS: a job of three processes; prints what watch does.
 run() {
   "$build/lockstep" launch -n 3 --port "$port" --collectives tcp -- train --model mlp --dataset synthetic --steps "$2" \
     --quiet --checkpoint-dir "$folder/$1" > "$folder/$1.log" 2>&1 &
-  watch $!
+  watch $! "$3"
 }
 
 # Prints the sums of all arrays of the newest checkpoint.
@@ -63,13 +65,13 @@ weights() {
   (cd "$folder/$1" 2> /dev/null && cd "$(ls -d step_* | sort -V | tail -1)" && cat -- *.safetensors | sha256sum)
 }
 
-read -r quiet_peak code < <(run quiet 20)
+read -r quiet_peak code < <(run quiet 20 120)
 [ "$code" = 0 ] || { cat "$folder/quiet.log"; exit 1; }
 wanted=$(weights quiet)
 finished=0 equal=0 peak=0
 for i in $(seq "$starts"); do
   attack
-  read -r now code < <(run "start$i" 20)
+  read -r now code < <(run "start$i" 20 120)
   end_attack
   if [ "$code" = 0 ]; then finished=$((finished + 1)); else tail -3 "$folder/start$i.log"; fi
   [ "$(weights "start$i")" = "$wanted" ] && equal=$((equal + 1))
@@ -81,10 +83,10 @@ long_text="not run"
 if [ "$seconds" -gt 0 ]; then
   # As many steps as take that long, found by a run in peace.
   begin=$(date +%s%N)
-  run pace 2000 > "$folder/pace"
+  run pace 2000 600 > "$folder/pace"
   steps=$((2000 * seconds * 1000 / (($(date +%s%N) - begin) / 1000000 + 1)))
   attack
-  read -r long_peak code < <(run long "$steps")
+  read -r long_peak code < <(run long "$steps" $((10 * seconds)))
   end_attack
   long_text="exit $code after $steps steps, process 0 at most $((long_peak / 1024)) MiB"
   [ "$code" = 0 ] || tail -3 "$folder/long.log"

@@ -106,7 +106,9 @@ std::vector<Target> listening(const Plan& plan) {
       const int port = static_cast<int>(std::strtol(local.c_str() + colon + 1, nullptr, 16));
       if (plan.uid >= 0 ? uid != plan.uid : uid == static_cast<long>(::getuid())) continue;
       if ((plan.port != 0 && port != plan.port) || port == plan.except) continue;
-      found.push_back(loopback(six, port));
+      // A socket of IPv6 may listen at an address of IPv4, or everywhere.
+      const bool mapped = local.compare(16, 8, "FFFF0000") == 0 || local.compare(0, 32, std::string(32, '0')) == 0;
+      found.push_back(loopback(six && !mapped, port));
     }
   }
   return found;

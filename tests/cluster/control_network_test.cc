@@ -198,9 +198,10 @@ TEST(ControlNetwork, NameWithoutAddressIsTriedUntilTheTimeIsUp) {
                            .token = kTestToken,
                            .initialization_timeout = 1500ms,
                            .log = lines.log()};
-  EXPECT_THROWS(join_control(worker), IoError,
-                "register: process 1 cannot reach process 0 (the coordinator at no-such-host.invalid:1234): in 1.5 s: resolve "
-                "no-such-host.invalid: ");
+  EXPECT_THROWS(
+      join_control(worker), IoError,
+      "register: process 1 cannot reach process 0 (the coordinator at no-such-host.invalid:1234): in 1.5 s: resolve "
+      "no-such-host.invalid: ");
   EXPECT_LE(lines.take().size(), 1u);
   JoinOptions first = worker;
   first.process_id = 0;
@@ -215,6 +216,25 @@ TEST(ControlNetwork, TakenPortNamesItsOwner) {
   EXPECT_THROWS(join_control({.process_id = 0, .process_count = 2, .coordinator = {"127.0.0.1", port}}), Error,
                 "listen at 127.0.0.1:" + std::to_string(port) + ": Address already in use: pid " +
                     std::to_string(::getpid()) + " (");
+}
+
+TEST(ControlNetwork, AnotherProgramAtThePortIsRecognised) {
+  TestSocket web;
+  const int port = web.listen();
+  std::jthread serving([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      pollfd waiting = {.fd = web.fd(), .events = POLLIN, .revents = 0};
+      if (::poll(&waiting, 1, 20) <= 0) continue;
+      TestSocket client(::accept4(web.fd(), nullptr, nullptr, SOCK_CLOEXEC));
+      client.send("HTTP/1.0 400 Bad Request\r\n\r\n");
+    }
+  });
+  EXPECT_THROWS(join_control({.process_id = 1,
+                              .process_count = 2,
+                              .coordinator = {"127.0.0.1", port},
+                              .token = kTestToken,
+                              .initialization_timeout = 500ms}),
+                IoError, "what listens there does not answer as a coordinator: another program");
 }
 
 TEST(ControlNetwork, ListensOnlyWhereItWasTold) {

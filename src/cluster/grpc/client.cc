@@ -43,8 +43,11 @@ void log_proxies(const LogLine& log) {
 
 // Why there is no connection, in words that users know.
 std::string reason_of(const std::string& message) {
-  if (message.find("SETTINGS frame") == std::string::npos) return message;
-  return "what listens there is not a coordinator: another program, or one with other TLS settings";
+  for (const char* text : {"SETTINGS frame", "http1.x server"})
+    if (message.find(text) != std::string::npos)
+      return "what listens there does not answer as a coordinator: another program, one with other TLS settings, or a "
+             "process that is stopped";
+  return message;
 }
 
 // gRPC's name for a number and port.

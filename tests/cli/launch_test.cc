@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "base/file.h"
+#include "cli/launched_shells.h"
 #include "jobs/child.h"
 #include "support/program.h"
 #include "support/text_file.h"
@@ -18,13 +19,9 @@
 namespace lockstep {
 namespace {
 
-using Words = std::vector<std::string>;
-
-Words launch_words(Words flags, const std::string& script) {
-  flags.insert(flags.begin(), {program_path(), "launch"});
-  flags.insert(flags.end(), {"--", "/bin/sh", "-c", script});
-  return flags;
-}
+using shells::has;
+using shells::last_line;
+using shells::launch_words;
 
 RunningProgram::Result launch(const Words& flags, const std::string& script) {
   return RunningProgram(launch_words(flags, script)).wait();
@@ -37,13 +34,6 @@ std::multiset<std::string> sorted_lines_of(const std::string& text) {
   return out;
 }
 using Lines = std::multiset<std::string>;
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
-
-std::string last_line(const std::string& text) {
-  const std::string body = text.substr(0, text.empty() ? 0 : text.size() - 1);
-  return body.substr(body.rfind('\n') + 1);
-}
 
 TEST(Launch, TellsEveryProcessWhoItIs) {
   const auto result =
@@ -197,60 +187,6 @@ TEST(Launch, OutputThatCannotBeWrittenIsAFailure) {
   EXPECT_EQ(full.err, "lockstep launch: the output could not be written: No space left on device; it is incomplete\n");
   EXPECT_EQ(run("true").exit_code, 0);
   EXPECT_EQ(run("echo x; exit 5").exit_code, 5);
-}
-
-// Processes that say their ids, so that they can be stopped.
-const char* const kStanding = "echo pid $$ ready >&2; exec sleep 600";
-
-pid_t pid_of(const RunningProgram& program, int process) {
-  const std::string err = program.err(), mark = "[" + std::to_string(process) + "] pid ";
-  return std::stoi(err.substr(err.find(mark) + mark.size()));
-}
-
-// `patience` is long enough for all of them to be stopped on a busy machine.
-void expect_end_of_stopped(const std::vector<int>& victims, const std::string& patience, const std::string& cause) {
-  RunningProgram program(launch_words({"-n", "2", "--heartbeat-timeout", patience, "--grace", "60"}, kStanding));
-  ASSERT_TRUE(program.says("[0] pid") && program.says("[1] pid"));
-  for (const int victim : victims) ::kill(pid_of(program, victim), SIGSTOP);
-  const auto result = program.wait();
-  EXPECT_EQ(result.exit_code, 75) << result.err;
-  for (const int victim : victims) {
-    EXPECT_TRUE(has(result.err, "lockstep launch: process " + std::to_string(victim) +
-                                    " is stopped (SIGSTOP); the job ends unless it continues within " + patience +
-                                    " s: kill -CONT " + std::to_string(pid_of(program, victim)) + "\n"))
-        << result.err;
-  }
-  EXPECT_TRUE(has(last_line(result.err), cause)) << result.err;
-}
-
-TEST(Launch, AStoppedProcessEndsTheJob) {
-  expect_end_of_stopped({1}, "0.2", "process 1 stood still: SIGSTOP had stopped it for ");
-}
-
-TEST(Launch, AJobOfStoppedProcessesEnds) {
-  expect_end_of_stopped({0, 1}, "2", "processes 0 and 1 stood still: SIGSTOP had stopped them for ");
-}
-
-TEST(Launch, AProcessThatContinuesHarmsNothing) {
-  RunningProgram program(launch_words({"-n", "2"}, "echo pid $$ ready >&2; read x < /dev/null; exec sleep 0.5"));
-  ASSERT_TRUE(program.says("[0] pid") && program.says("[1] pid"));
-  const pid_t victim = pid_of(program, 1);
-  ::kill(victim, SIGSTOP);
-  ASSERT_TRUE(program.says("process 1 is stopped (SIGSTOP)"));
-  ::kill(victim, SIGCONT);
-  ASSERT_TRUE(program.says("process 1 continues after "));
-  EXPECT_EQ(program.wait().exit_code, 0);
-}
-
-TEST(Launch, AProcessAloneMayBeStopped) {
-  RunningProgram program(launch_words({"-n", "1", "--heartbeat-timeout", "0.05"}, kStanding));
-  ASSERT_TRUE(program.says("[0] pid"));
-  ::kill(pid_of(program, 0), SIGSTOP);
-  ASSERT_TRUE(program.says("process 0 is stopped (SIGSTOP); it continues after kill -CONT "));
-  ::kill(pid_of(program, 0), SIGCONT);
-  ASSERT_TRUE(program.says("process 0 continues after "));
-  program.send(SIGTERM);
-  EXPECT_EQ(program.wait().exit_code, 143);
 }
 
 TEST(Launch, ExitCodesAreThoseOfTheFirstCause) {

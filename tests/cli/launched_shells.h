@@ -1,0 +1,24 @@
+// Jobs of `lockstep launch` whose processes are shells, and what it prints about them.
+#pragma once
+
+#include <string>
+
+#include "support/program.h"
+
+namespace lockstep::shells {
+
+// `lockstep launch FLAGS -- /bin/sh -c SCRIPT`.
+inline Words launch_words(Words flags, const std::string& script) {
+  flags.insert(flags.begin(), {program_path(), "launch"});
+  flags.insert(flags.end(), {"--", "/bin/sh", "-c", script});
+  return flags;
+}
+
+inline bool has(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
+
+inline std::string last_line(const std::string& text) {
+  const std::string body = text.substr(0, text.empty() ? 0 : text.size() - 1);
+  return body.substr(body.rfind('\n') + 1);
+}
+
+}  // namespace lockstep::shells

@@ -427,5 +427,21 @@ TEST(SharedMemoryFailure, ARankThatIsTakenIsRefused) {
   EXPECT_EQ(refused, 1);
 }
 
+TEST(SharedMemoryGeometry, MustFitTheSegment) {
+  const detail::Geometry right = detail::Geometry::of(4, 0);
+  EXPECT_TRUE(right.fits(right.total_bytes()));
+  EXPECT_FALSE(right.fits(right.total_bytes() - 4096));
+  const auto differs = [&](const auto& change) {
+    detail::Geometry wrong = right;
+    change(wrong);
+    EXPECT_FALSE(wrong.fits(right.total_bytes()));
+  };
+  for (const int size : {-1, 0, 3, 5, 1 << 30}) differs([&](detail::Geometry& g) { g.size = size; });
+  for (const int64_t number : {int64_t{-8}, int64_t{0}, int64_t{1} << 62}) {
+    differs([&](detail::Geometry& g) { g.slots = number; });
+    differs([&](detail::Geometry& g) { g.slot_bytes = number; });
+  }
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -9,7 +9,7 @@
 // also take trees.
 #pragma once
 
-#include <initializer_list>
+#include <concepts>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,12 +18,14 @@
 
 namespace lockstep {
 
-// One mesh axis, or several taken as one, the first being outermost.
+// One mesh axis, or several taken as one, the first being outermost. (No std::initializer_list, for the reason given at
+// Axes.)
 struct AxisNames {
-  AxisNames(const char* name) : names{name} {}                          // NOLINT: reads as an argument
-  AxisNames(std::string name) : names{std::move(name)} {}               // NOLINT
-  AxisNames(std::initializer_list<std::string> list) : names(list) {}   // NOLINT
-  AxisNames(std::vector<std::string> list) : names(std::move(list)) {}  // NOLINT
+  AxisNames(const char* name) : names{name} {}             // NOLINT: reads as an argument
+  AxisNames(std::string name) : names{std::move(name)} {}  // NOLINT
+  template <std::convertible_to<std::string>... T>
+  requires(sizeof...(T) != 1) AxisNames(T... list) : names{std::string(std::move(list))...} {}  // NOLINT
+  AxisNames(std::vector<std::string> list) : names(std::move(list)) {}                          // NOLINT
   std::vector<std::string> names;
 };
 

@@ -34,6 +34,9 @@ TEST(Reductions, TakeAxes) {
   EXPECT_TEXT(sum(six_integers(), std::vector<int64_t>{}), "i32[2,3] [[0, 1, 2], [3, 4, 5]]");
   EXPECT_TEXT(sum(six_integers(), 1, {.keepdims = true}), "i32[2,1] [[3], [12]]");
   EXPECT_TEXT(sum(six_integers(), {}, {.keepdims = true}), "i32[1,1] [[15]]");
+  EXPECT_TEXT(sum(six_integers(), {.keepdims = true}), "i32[1,1] [[15]]");
+  EXPECT_TEXT(sum(six_integers(), {1}), "i32[2] [3, 12]");
+  EXPECT_TEXT(argmax(six_integers(), {.keepdims = true}), "i32[1,1] [[5]]");
   EXPECT_TEXT(sum(Array(2)), "i32[] 2");
   EXPECT_TEXT(max(six_integers(), 0), "i32[3] [3, 4, 5]");
   EXPECT_TEXT(min(six_integers(), 1), "i32[2] [0, 3]");
@@ -81,6 +84,8 @@ TEST(Variance, HasItsDivisor) {
   const Array x = array({{1.0f, 2.0f, 3.0f, 4.0f}, {2.0f, 2.0f, 2.0f, 2.0f}});
   EXPECT_TEXT(var(x, 1), "f32[2] [1.25, 0]");
   EXPECT_ELEMENTS(var(x, 1, {.ddof = 1}), {5.0 / 3, 0}, 1e-6);
+  EXPECT_ELEMENTS(var(six_integers(), {.ddof = 1}), {3.5}, 1e-6);
+  EXPECT_ELEMENTS(standard_deviation(six_integers(), {.keepdims = true, .ddof = 1}), {std::sqrt(3.5)}, 1e-6);
   EXPECT_ELEMENTS(standard_deviation(x, 1), {std::sqrt(1.25), 0}, 1e-6);
   EXPECT_EQ(var(x, {}, {.keepdims = true}).shape(), (Shape{1, 1}));
   EXPECT_TEXT(var(array({1, 3})), "f32[] 1");

@@ -1,8 +1,9 @@
 // Elementary functions of float without branches, tables or library calls, so that a loop over them becomes vector
-// code. Pure functions, safe from any thread. No fused multiply-add: every instruction set gives the same bits.
+// code. (sin and cos branch for huge arguments; a loop uses sin_near and cos_near where it can.) Pure functions, safe
+// from any thread. No fused multiply-add: every instruction set gives the same bits.
 //
 // Largest errors against the exact value, over all floats unless a range is given (tests/ops/elementwise_test.cc):
-//   exp, log, log1p, expm1, erf, sin, cos  2 ulp  (sin, cos: |x| < 1e6, beyond that an absolute error of |x| * 2^-52)
+//   exp, log, log1p, expm1, erf, sin, cos  2 ulp
 //   tanh, logistic  3 ulp        pow  1 ulp        erf_inv  as the published single-precision polynomials
 // The double versions are the C library's.
 //
@@ -186,35 +187,79 @@ LOCKSTEP_INLINE float erf_inv(float x) {
   return from_bits((bits(x) & 0x7fffffffu) == 0x3f800000u ? bits(copysign(kInf, x)) : bits(p * x));
 }
 
-// x = n pi/2 + r with |r| <= pi/4: sine and cosine of r, and n modulo 4. In double, where n times the first part of
-// pi/2 (33 bits) is exact.
+// x = n pi/2 + r with |r| <= pi/4, and n modulo 4.
 struct Turn {
-  float sin_r;
-  float cos_r;
+  float r;
   uint32_t quadrant;
 };
-LOCKSTEP_INLINE Turn turn(float x) {
+
+// The bits of 2^20. Below it near_turn() is exact enough; above it, and for infinities and NaN, far_turn() is needed.
+inline constexpr uint32_t kFarTurn = 0x49800000u;
+LOCKSTEP_INLINE bool is_far(float x) { return (bits(x) & 0x7fffffffu) >= kFarTurn; }
+
+// In double, where n times the first part of pi/2 (33 bits) is exact. REQUIRES: |x| < 2^20, or the result is not used.
+LOCKSTEP_INLINE Turn near_turn(float x) {
   const double wide = x;
   const double t = wide * 0.63661977236758134 + kRoundDouble;
   const double n = t - kRoundDouble;
-  const double reduced = (wide - n * 0x1.921fb544p0) - n * 0x1.0b4611a626331p-34;
-  const float r = keep_nan(limit_magnitude(static_cast<float>(reduced), 0.786f), static_cast<float>(reduced));
+  const double r = (wide - n * 0x1.921fb544p0) - n * 0x1.0b4611a626331p-34;
+  return {static_cast<float>(r), static_cast<uint32_t>(__builtin_bit_cast(uint64_t, t))};
+}
+
+// Payne and Hanek's reduction: x = m 2^e with an integer m of 24 bits, and of m 2^e 2/pi only the bits below 4 count.
+// Bits of 2/pi before that contribute multiples of 4; 96 bits from there on give the fraction to 2^-62. The seven words
+// are 2/pi behind five zero bits, so that e = -3 (x = 2^20) begins at the first bit. They are shifted by selects
+// instead of being looked up: no memory, and no branch. REQUIRES: |x| >= 2^20, infinity or NaN (whose r is NaN).
+LOCKSTEP_INLINE Turn far_turn(float x) {
+  const uint32_t a = bits(x) & 0x7fffffffu;
+  const uint32_t m = (a & 0x007fffffu) | 0x00800000u;
+  const uint32_t begin = (a >> 23) - 147u;  // 0 to 107; 108 for infinity and NaN
+  const bool by_64 = (begin & 64u) != 0, by_32 = (begin & 32u) != 0;
+  const uint32_t a0 = by_64 ? 0x4fe13abeu : 0x0517cc1bu, a1 = by_64 ? 0x8fa9a6eeu : 0x727220a9u;
+  const uint32_t a2 = by_64 ? 0x06db14acu : 0x4fe13abeu, a3 = by_64 ? 0xc9e21c82u : 0x8fa9a6eeu;
+  const uint32_t a4 = by_64 ? 0x0ff28b1du : 0x06db14acu;
+  const uint32_t b0 = by_32 ? a1 : a0, b1 = by_32 ? a2 : a1, b2 = by_32 ? a3 : a2, b3 = by_32 ? a4 : a3;
+  const uint32_t shift = begin & 31u;
+  const uint64_t w0 = (((uint64_t(b0) << 32) | b1) << shift) >> 32;
+  const uint64_t w1 = (((uint64_t(b1) << 32) | b2) << shift) >> 32;
+  const uint64_t w2 = (((uint64_t(b2) << 32) | b3) << shift) >> 32;
+  // The upper 64 of the 96 bits of m w: two of whole quarter turns, 62 of their fraction.
+  const uint64_t turns = ((m * w0) << 32) + m * w1 + ((m * w2) >> 32);
+  const auto quadrant = static_cast<uint32_t>((turns + (uint64_t(1) << 61)) >> 62);
+  const double fraction = static_cast<double>(static_cast<int64_t>(turns << 2));
+  const auto r = static_cast<float>(fraction * 0x1.921fb54442d18p-64);
+  const bool negative = (bits(x) >> 31) != 0;
+  const uint32_t finite = bits(r) ^ (bits(x) & 0x80000000u);
+  return {from_bits(a >= 0x7f800000u ? 0x7fc00000u : finite), negative ? 0u - quadrant : quadrant};
+}
+
+LOCKSTEP_INLINE float sin_r(float r) {
   const float z = r * r;
-  const float s = r + r * z * (-0.1666665487f + z * (0.00833217354f + z * -0.0001951665559f));
-  const float c = 1.0f - (0.5f * z - z * z * (0.04166664675f + z * (-0.001388736145f + z * 2.443773019e-5f)));
-  return {s, c, static_cast<uint32_t>(__builtin_bit_cast(uint64_t, t))};
+  return r + r * z * (-0.1666665487f + z * (0.00833217354f + z * -0.0001951665559f));
+}
+LOCKSTEP_INLINE float cos_r(float r) {
+  const float z = r * r;
+  return 1.0f - (0.5f * z - z * z * (0.04166664675f + z * (-0.001388736145f + z * 2.443773019e-5f)));
+}
+LOCKSTEP_INLINE float sin_turn(Turn t) {
+  const float s = sin_r(t.r), c = cos_r(t.r);
+  return from_bits(((t.quadrant & 1u) != 0 ? bits(c) : bits(s)) ^ ((t.quadrant & 2u) << 30));
 }
 
-LOCKSTEP_INLINE float sin(float x) {
-  const Turn t = turn(x);
-  const uint32_t y = (t.quadrant & 1u) != 0 ? bits(t.cos_r) : bits(t.sin_r);
-  return from_bits((bits(x) << 1) == 0 ? bits(x) : y ^ ((t.quadrant & 2u) << 30));
+// The functions where !is_far(x), without a branch.
+LOCKSTEP_INLINE float sin_near(float x) {
+  return from_bits((bits(x) << 1) == 0 ? bits(x) : bits(sin_turn(near_turn(x))));
+}
+LOCKSTEP_INLINE float cos_near(float x) {
+  const Turn t = near_turn(x);
+  return sin_turn({t.r, t.quadrant + 1u});
 }
 
+LOCKSTEP_INLINE float sin(float x) { return is_far(x) ? sin_turn(far_turn(x)) : sin_near(x); }
 LOCKSTEP_INLINE float cos(float x) {
-  const Turn t = turn(x);
-  const uint32_t y = (t.quadrant & 1u) != 0 ? bits(t.sin_r) : bits(t.cos_r);
-  return from_bits(y ^ (((t.quadrant + 1u) & 2u) << 30));
+  if (!is_far(x)) return cos_near(x);
+  const Turn t = far_turn(x);
+  return sin_turn({t.r, t.quadrant + 1u});
 }
 
 // 2^(y log2 |x|) in double, with the exceptional cases of C's pow.

@@ -236,6 +236,11 @@ void add_elementwise_rows(std::vector<Row>& out) {
   add_unary(out, sin_op, [](Real x) { return std::sin(x); }, {Domain::real, -10, 10});
   add_unary(out, cos_op, [](Real x) { return std::cos(x); }, {Domain::real, -10, 10});
 
+  for (Row& row : out)
+    if (row.op == &sin_op || row.op == &cos_op)
+      for (const auto& [t, far] : {std::pair(f32, 3e38), {f32, 1e12}, {bf16, 3e38}, {f16, 65504.0}, {f64, 1e300}})
+        row.samples.push_back({{{{t, {40}}, {Domain::real, -far, far}}}, {}, false});
+
   auto numeric = with_wide(samples(kFloats + kInts, {kPlain}), 1);
   out.push_back({&neg_op, unary([](Real x) { return -x; }, [](uint64_t x) { return 0 - x; }), numeric, true});
   out.push_back({&abs_op,

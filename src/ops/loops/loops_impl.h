@@ -46,11 +46,41 @@ inline constexpr int64_t kBlock = 32;
 #endif
 inline constexpr int kDear = 8;
 
+// Near<F>::call is the form of F that becomes vector code but is wrong for floats that are far (math::is_far). A block
+// with such a float is computed one element at a time.
+template <class F>
+struct Near {};
+
+LOCKSTEP_INLINE bool any_far(const float* x, int64_t n) {
+  uint32_t below = 0;  // its sign bit: a difference was negative
+  for (int64_t i = 0; i < n; ++i) below |= (math::kFarTurn - 1u) - (math::bits(x[i]) & 0x7fffffffu);
+  return (below >> 31) != 0;
+}
+
+template <class F>
+void near_loop(float* y, const float* x, int64_t n) {
+  int64_t done = 0;
+  for (; done + kBlock <= n; done += kBlock) {
+    float block[kBlock];
+    for (int64_t i = 0; i < kBlock; ++i) block[i] = Near<F>::call(x[done + i]);
+    if (any_far(x + done, kBlock)) [[unlikely]]
+      for (int64_t i = 0; i < kBlock; ++i) block[i] = F::call(x[done + i]);
+    for (int64_t i = 0; i < kBlock; ++i) y[done + i] = block[i];
+  }
+  if (any_far(x + done, n - done)) {
+    for (int64_t i = done; i < n; ++i) y[i] = F::call(x[i]);
+    return;
+  }
+  LOCKSTEP_VECTORISE
+  for (int64_t i = done; i < n; ++i) y[i] = Near<F>::call(x[i]);
+}
+
 template <class F, class T>
 void unary_loop(void* out, const void* const* in, int64_t n) {
   using Out = decltype(F::call(T()));
   auto* y = static_cast<Out*>(out);
   const auto* x = static_cast<const T*>(in[0]);
+  if constexpr (std::is_same_v<T, float> && requires { Near<F>::call(T()); }) return near_loop<F>(y, x, n);
   int64_t done = 0;
   if constexpr (F::kCost >= kDear && std::is_same_v<T, float>) {
     for (; done + kBlock <= n; done += kBlock) {
@@ -134,6 +164,15 @@ void select_loop(void* out, const void* const* in, int64_t n) {
     }                                           \
   };
 #include "ops/elementwise.def"
+
+template <>
+struct Near<sin_f> {
+  LOCKSTEP_INLINE float call(float x) { return math::sin_near(x); }
+};
+template <>
+struct Near<cos_f> {
+  LOCKSTEP_INLINE float call(float x) { return math::cos_near(x); }
+};
 
 template <class To>
 struct cast_f {

@@ -77,4 +77,4 @@ int main(int argc, char** argv) try {
     std::fflush(stdout);
   }
   distributed::shutdown();
-} catch (const std::exception& e) { return std::fprintf(stderr, "spmd_mnist_pmap: %s\n", e.what()), 1; }
+} catch (const std::exception& e) { return std::fprintf(stderr, "spmd_mnist_pmap: %s\n", e.what()), distributed::report_failure(e); }

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
 #include <optional>
 #include <string>
 #include <vector>
@@ -70,8 +71,17 @@ bool is_initialized();
 // may help. Only the first failure of a job counts. For the end of a program that catches its own errors.
 void report_failure(const std::string& message, bool retryable = false);
 
-// What a failed job should end with: kRetry when starting again may help, else 1; 0 when nothing has failed.
+// Reports an error that ends this program, and returns the exit code for it: retry_code() when starting again may help
+// (another process failed, a GPU is lost), else 1.
+int report_failure(const std::exception& error);
+
+// The exit code that asks for another start: kRetry, or kKubeflowRetry in a replica of a Kubeflow JAXJob, whose
+// operator restarts only after codes from 128 on (restartPolicy ExitCode).
 inline constexpr int kRetry = 75;
+inline constexpr int kKubeflowRetry = 138;
+int retry_code();
+
+// What a failed job should end with: retry_code() when starting again may help, else 1; 0 when nothing has failed.
 int failure_code();
 
 // The value of one process (0) on all.

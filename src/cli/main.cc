@@ -1,6 +1,6 @@
 // The program `lockstep`: finds the subcommand, runs it, and turns failures into one message and an exit code:
 // 0 done, 1 it failed, 2 the command line or a configuration file is wrong, 3 an expectation (--expect) was not met,
-// 75 another process or a GPU failed or was lost, and starting again may help.
+// 75 another process or a GPU failed or was lost, and starting again may help (138 in a replica of a Kubeflow JAXJob).
 #include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
@@ -46,18 +46,9 @@ int run_or_fail(int argc, char** argv) {
     lockstep::say("lockstep: {}\n", error.what());
     lockstep::distributed::report_failure(error.what());
     return lockstep::cli::kWrongUsage;
-  } catch (const lockstep::CommError& error) {
-    lockstep::say("lockstep: {}\n", error.what());
-    const int code = lockstep::distributed::failure_code();
-    return code != 0 ? code : lockstep::distributed::kRetry;
-  } catch (const lockstep::DeviceLost& error) {
-    lockstep::say("lockstep: {}\n", error.what());
-    lockstep::distributed::report_failure(error.what(), true);
-    return lockstep::distributed::kRetry;
   } catch (const std::exception& error) {
     lockstep::say("lockstep: {}\n", error.what());
-    lockstep::distributed::report_failure(error.what());
-    return lockstep::cli::kFailed;
+    return lockstep::distributed::report_failure(error);
   }
 }
 

@@ -90,7 +90,7 @@ int train(const TrainConfig& config) {
           : config.resume != "auto"     ? "the same command without --resume goes on from there"
                                         : "the same command goes on from there");
     const bool warned = stop_signal == SIGUSR1 || stop_signal == 0;  // to be started again
-    return warned ? distributed::kRetry : 128 + stop_signal;
+    return warned ? distributed::retry_code() : 128 + stop_signal;
   }
   if (outcome.by_alarm || outcome.unsaved) return kFailed;
   return outcome.expectations_met ? kDone : kNotAsExpected;

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <set>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -142,18 +143,20 @@ std::optional<AddressAuth::Refusal> AddressAuth::refusal(const Request& request,
 }
 
 // REQUIRES: the mutex is held.
-void AddressAuth::look_up(int process) {
+void AddressAuth::look_up(int process) try {
   if (state_->lookups.size() >= kMostLookups || !state_->lookups.insert(process).second) return;
   std::thread([state = state_, process, name = state_->addresses.name(process)] {
     std::vector<std::string> found;
     try {
       found = state->resolve(name);
-    } catch (const IoError&) {  // it does not resolve yet
+    } catch (const std::exception&) {  // it does not resolve yet, or not now
     }
     const std::lock_guard lock(state->mutex);
     state->addresses.learn(process, std::move(found), Clock::now());
     state->lookups.erase(process);
   }).detach();
+} catch (const std::system_error&) {  // no thread now; the client's next attempt asks again
+  state_->lookups.erase(process);
 }
 
 void AddressAuth::log_stranger(const std::string& address, const std::string& text) {

@@ -2,6 +2,7 @@
 // has left in the environment. Pure functions of their arguments, safe from any thread; docs/clusters.md has the table.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,6 +25,12 @@ Surroundings surroundings();
 
 // The full name that the text of /etc/hosts has for a host name; empty when there is none.
 std::string full_name_in_hosts(std::string_view hosts, std::string_view host_name);
+
+// Whether the controller of a Kubeflow JAXJob, or what follows its rules, started this process and will look at its
+// exit code: the variables that it sets are all there. A launcher may have started it inside of such a replica.
+inline constexpr std::array kJaxjobVariables = {"COORDINATOR_ADDRESS", "COORDINATOR_PORT", "NUM_PROCESSES",
+                                                "PROCESS_ID"};
+bool is_jaxjob_replica(const Environment&);
 
 // A complete answer.
 struct ClusterInfo {

@@ -270,6 +270,10 @@ Answer ask_none(const Question&) { return ClusterInfo(); }
 
 }  // namespace
 
+bool is_jaxjob_replica(const Environment& environment) {
+  return std::ranges::all_of(kJaxjobVariables, [&](const char* name) { return find_variable(environment, name); });
+}
+
 const std::array<Detector, kDetectors> kAllDetectors = {{
     {"explicit", ask_explicit},
     {"jax", ask_jax},

@@ -1,4 +1,5 @@
 #include <charconv>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 
@@ -7,6 +8,7 @@
 #include "cluster/gpus.h"
 #include "cluster/session.h"
 #include "lockstep/distributed.h"
+#include "lockstep/error.h"
 #include "sharding/device_table.h"
 
 namespace lockstep {
@@ -111,6 +113,23 @@ bool is_initialized() {
 
 void report_failure(const std::string& message, bool retryable) {
   if (const auto current = session()) current->report_failure(message, retryable);
+}
+
+int report_failure(const std::exception& error) {
+  if (dynamic_cast<const CommError*>(&error)) {  // another process's failure, which is known
+    const int code = failure_code();
+    return code != 0 ? code : retry_code();
+  }
+  const bool retryable = dynamic_cast<const DeviceLost*>(&error) != nullptr;
+  report_failure(error.what(), retryable);
+  return retryable ? retry_code() : 1;
+}
+
+int retry_code() {
+  detail::Environment environment;
+  for (const char* name : detail::kJaxjobVariables)
+    if (const char* value = std::getenv(name)) environment.emplace(name, value);
+  return detail::is_jaxjob_replica(environment) ? kKubeflowRetry : kRetry;
 }
 
 int failure_code() {

@@ -274,7 +274,7 @@ void Session::report_failure(const std::string& message, bool retryable) {
 
 int Session::failure_code() const {
   const std::optional<Failure> failure = control_->failure();
-  return !failure ? 0 : failure->retryable ? distributed::kRetry : 1;
+  return !failure ? 0 : failure->retryable ? distributed::retry_code() : 1;
 }
 
 void Session::agree(std::string_view name, std::string_view text) {
@@ -310,7 +310,7 @@ void Session::execute_later(const Failure& failure) {
         changed_.wait_for(own, options_.failure_grace, [this] { return ended_; }))
       return;
     say("lockstep: {}; this process did not stop by itself and is ended\n", describe(failure));
-    _exit(failure.retryable ? distributed::kRetry : 1);
+    _exit(failure.retryable ? distributed::retry_code() : 1);
   });
 }
 

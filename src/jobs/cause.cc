@@ -30,9 +30,12 @@ std::optional<int> named_other(std::string_view line, int own) {
   return std::nullopt;
 }
 
+// Inside of a replica of a Kubeflow JAXJob processes end with another code than elsewhere.
+bool is_retry_code(int code) { return code == distributed::kRetry || code == distributed::retry_code(); }
+
 bool follows(const ProcessEnd& end) {
   if (end.stopped_by != 0) return false;
-  return end.asked || end.ending.code == distributed::kRetry ||
+  return end.asked || is_retry_code(end.ending.code) ||
          (end.ending.signal == 0 && named_other(end.last_line, end.process));
 }
 
@@ -87,7 +90,7 @@ std::optional<size_t> first_cause(const std::vector<ProcessEnd>& ends) {
 }
 
 bool may_help(const Ending& ending) {
-  if (ending.signal == 0) return ending.code == distributed::kRetry;
+  if (ending.signal == 0) return is_retry_code(ending.code);
   return ending.signal != SIGINT && ending.signal != SIGTERM && ending.signal != SIGHUP && ending.signal != SIGQUIT;
 }
 

@@ -94,7 +94,7 @@ std::string who_took(const Attempt& attempt, const ProcessEnd& cause) {
 // Of a shell on another machine exit code 128 + n may be signal n; 255 is ssh's own, when the connection was lost.
 Ending as_seen_there(const Ending& ending) {
   constexpr int kSshFailed = 255;
-  if (ending.code == kSshFailed) return {.code = distributed::kRetry};
+  if (ending.code == kSshFailed) return {.code = distributed::retry_code()};
   for (const int signal : {SIGKILL, SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL})
     if (ending.code == 128 + signal) return {.signal = signal};
   return ending;
@@ -117,7 +117,7 @@ int code_when_stopped(const GangResult& result, Output& output) {
     all_well = all_well && end.ending.well();
     const bool as_asked = end.ending.well() || end.ending.code == 128 + signal || end.ending.signal == signal ||
                           (end.asked && (end.ending.signal == SIGTERM || end.ending.signal == SIGKILL)) ||
-                          end.ending.code == 128 + SIGTERM || end.ending.code == distributed::kRetry;
+                          end.ending.code == 128 + SIGTERM || end.ending.code == distributed::retry_code();
     if (as_asked) continue;
     others.push_back(end);
     others.back().asked = false;

@@ -70,7 +70,7 @@ class Walk {
     } else if (pod.phase == PodPhase::running) {
       const int fate = below(15);
       pod.phase = fate < 8 ? PodPhase::succeeded : PodPhase::failed;
-      const int codes[] = {1, 75, 137};
+      const int codes[] = {1, 138, 137};
       if (fate < 8) pod.exit_code = 0;
       if (fate >= 8 && fate < 11) pod.exit_code = codes[fate - 8];
       if (fate == 11) pod.reason = "Lost";

@@ -11,16 +11,16 @@ using std::chrono::seconds;
 
 constexpr int64_t kLongestPause = 60;               // between restarts
 constexpr int64_t kLongestTime = int64_t{1} << 33;  // of a limit: what is longer would leave the range of times
-constexpr int kRetryCode = 75;                      // of processes of ours that a new start can help
+constexpr int kLeastRetryCode = 128;                // by restartPolicy ExitCode
 constexpr int kMostPorts = 10;                      // tried when other programs are faster again and again
 
 JobTime after(JobTime time, int64_t duration) { return time + seconds(std::clamp<int64_t>(duration, 0, kLongestTime)); }
 
 bool is_alive(const Pod& pod) { return pod.phase == PodPhase::pending || pod.phase == PodPhase::running; }
 
-// By restartPolicy ExitCode. A replica that is lost did not choose its end.
+// By restartPolicy ExitCode, as the operator has it. A replica that is lost did not choose its end.
 bool is_retryable(const Pod& pod) {
-  return pod.reason == "Lost" || !pod.exit_code || *pod.exit_code >= 128 || *pod.exit_code == kRetryCode;
+  return pod.reason == "Lost" || !pod.exit_code || *pod.exit_code >= kLeastRetryCode;
 }
 
 const Condition* find_condition(const JobStatus& status, std::string_view type) {

@@ -28,8 +28,8 @@ struct Decision {
 // an exit code. Events tell what changed, so a second call has none.
 //
 // A restart is one of the whole set. The policy says when: Never does not, OnFailure and Always do, ExitCode does after
-// codes from 128 on (a signal), after 75 (a process of ours that a new start can help) and after a lost replica, unless
-// one failed with another code. An Indexed Job has its limit only. Between restarts are 1, 2, 4... and at most 60 s.
+// codes from 128 on (a signal, or distributed::kKubeflowRetry of a process of ours) and after a lost replica, unless
+// one failed with a smaller code. An Indexed Job has its limit only. Between restarts are 1, 2, 4... and at most 60 s.
 // A replica that failed with the reason kPortTaken is no failure of the job: the set starts again at once, at most ten
 // times, whatever the policy, and that is no restart.
 Decision reconcile(Job& job, const std::vector<Pod>& pods, JobTime now);

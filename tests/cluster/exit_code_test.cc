@@ -1,0 +1,45 @@
+// The exit codes by which programs ask for another start.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "cluster/detect.h"
+#include "lockstep/distributed.h"
+#include "lockstep/error.h"
+#include "support/variable.h"
+
+namespace lockstep {
+namespace {
+
+// What the controller of a JAXJob sets, but for one variable.
+std::vector<std::unique_ptr<ScopedVariable>> replica_without(const std::string& left_out) {
+  std::vector<std::unique_ptr<ScopedVariable>> out;
+  for (const std::string name : detail::kJaxjobVariables)
+    out.push_back(std::make_unique<ScopedVariable>(name, std::string(name == left_out ? "" : "1")));
+  return out;
+}
+
+TEST(ExitCode, AsksForAnotherStartAsTheControllerWantsIt) {
+  for (const char* left_out : detail::kJaxjobVariables) {
+    const auto variables = replica_without(left_out);
+    EXPECT_EQ(distributed::retry_code(), 75) << left_out;
+  }
+  const auto variables = replica_without("none");
+  EXPECT_EQ(distributed::retry_code(), 138);
+}
+
+TEST(ExitCode, OfAnErrorSaysWhetherAnotherStartMayHelp) {
+  EXPECT_EQ(distributed::report_failure(CommAborted("process 1 was lost")), 75);
+  EXPECT_EQ(distributed::report_failure(CommTimeout("nobody came")), 75);
+  EXPECT_EQ(distributed::report_failure(DeviceLost("GPU 0")), 75);
+  EXPECT_EQ(distributed::report_failure(Error("a wrong setting")), 1);
+  EXPECT_EQ(distributed::report_failure(IoError("a full disk")), 1);
+  EXPECT_EQ(distributed::report_failure(std::runtime_error("what is this")), 1);
+  const auto variables = replica_without("none");
+  EXPECT_EQ(distributed::report_failure(CommAborted("process 1 was lost")), 138);
+  EXPECT_EQ(distributed::report_failure(Error("a wrong setting")), 1);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -5,6 +5,7 @@
 #include "base/printable.h"
 #include "jobs/selector.h"
 #include "jobs/show.h"
+#include "jobs/stand_in.h"
 
 namespace lockstep {
 namespace {
@@ -62,8 +63,9 @@ std::string container_text(const Container& container) {
   std::string out = "Container:\n";
   out += line(1, "Image", or_none(container.image));
   out += line(1, "Command",
-              container.command.empty() ? container.args.empty() ? "lockstep train" : "lockstep"
-                                        : command_text(container.command));
+              !stand_in_of(container).empty() ? stand_in_of(container)
+              : container.command.empty()     ? container.args.empty() ? "lockstep train" : "lockstep"
+                                              : command_text(container.command));
   if (!container.args.empty()) out += line(1, "Args", command_text(container.args));
   out += line(1, "Working dir", container.folder.empty() ? "where it was applied" : container.folder);
   out += line(1, "Port", std::to_string(container.port));

@@ -18,6 +18,7 @@
 #include "jobs/local/replica.h"
 #include "jobs/local/shepherd.h"
 #include "jobs/local/watch.h"
+#include "jobs/stand_in.h"
 #include "jobs/uid.h"
 
 namespace lockstep {
@@ -31,10 +32,16 @@ constexpr seconds kRemoveDeadline{60};  // beyond the replicas' own time to end
 
 std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
-void tell_what_is_ignored(const Job& job, const std::function<void(std::string_view)>& note) {
+void tell_what_is_ignored(const Job& job, const std::string& program,
+                          const std::function<void(std::string_view)>& note) {
   const Container& container = job.spec.container;
   const bool own = container.command.empty() && container.args.empty();
-  if (!container.image.empty())
+  if (const std::string name = stand_in_of(container); !name.empty())
+    note(
+        fmt::format("the image {} is not used here: replicas are processes of this machine and run {}, which does the "
+                    "same, in its place",
+                    container.image, find_stand_in(name, program)));
+  else if (!container.image.empty())
     note(fmt::format("the image {} is not used here: replicas are processes of this machine{}", container.image,
                      own ? ", and without a command they run `lockstep train`" : ""));
   const nlohmann::ordered_json::json_pointer volumes(job.kind == JobKind::jax_job
@@ -64,7 +71,7 @@ class LocalRunner final : public Runner {
                          .told_attempt = 0,
                          .told = {}};
     log_limit(local.environment);  // now, where its mistake can be said
-    tell_what_is_ignored(job, note);
+    tell_what_is_ignored(job, program_, note);
     return client_.request({{"op", "apply"}, {"job", to_json(local)}});
   }
 

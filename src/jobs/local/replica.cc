@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +16,7 @@
 #include "jobs/launch.h"
 #include "jobs/local/pod_log.h"
 #include "jobs/model/manifest.h"
+#include "jobs/stand_in.h"
 
 namespace lockstep {
 namespace {
@@ -62,6 +64,12 @@ Variables cluster_variables(const Job& job, int index, int port) {
 
 std::vector<std::string> argv_of(const LocalJob& job, const Variables& variables) {
   const Container& container = job.job.spec.container;
+  if (const std::string name = stand_in_of(container); !name.empty()) {
+    // apply() has found it. When it has gone since, the start of the replica fails and names the path.
+    const std::vector<std::string> places = stand_in_places(name, job.program);
+    const auto found = std::ranges::find_if(places, [](const auto& each) { return ::access(each.c_str(), X_OK) == 0; });
+    return {found == places.end() ? places.front() : *found};
+  }
   std::vector<std::string> out;
   for (const std::string& word : container.command) out.push_back(expand_variables(word, variables));
   if (out.empty())

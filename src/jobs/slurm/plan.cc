@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/names.h"
 #include "jobs/model/manifest.h"
+#include "jobs/stand_in.h"
 
 namespace lockstep {
 namespace {
@@ -139,9 +140,13 @@ void set_times(SlurmScript& script, const Job& job, const std::map<std::string, 
     script.signal_seconds = static_cast<int>(std::min<int64_t>(kWarning, limit->count() / 2));
 }
 
-SlurmScript::Task task_of(const Job& job, int index, const std::string& program) {
+SlurmScript::Task task_of(const Job& job, int index, const SlurmScript& script, const std::string& program) {
   const Container& container = job.spec.container;
   SlurmScript::Task out{.env = replica_env(job, index)};
+  if (const std::string name = stand_in_of(container); !name.empty() && script.runtime == SlurmRuntime::none) {
+    out.command = {find_stand_in(name, program)};
+    return out;
+  }
   for (const std::string& word : container.command) out.command.push_back(expand_variables(word, out.env));
   if (out.command.empty())
     out.command.push_back(program);
@@ -153,15 +158,15 @@ SlurmScript::Task task_of(const Job& job, int index, const std::string& program)
 }
 
 void set_commands(SlurmScript& script, const Job& job, const std::string& program) {
-  SlurmScript::Task first = task_of(job, 0, program);
+  SlurmScript::Task first = task_of(job, 0, script, program);
   bool same = true;
-  for (int i = 1; i < job.spec.replicas && same; ++i) same = task_of(job, i, program) == first;
+  for (int i = 1; i < job.spec.replicas && same; ++i) same = task_of(job, i, script, program) == first;
   if (same) {
     script.env = std::move(first.env);
     script.command = std::move(first.command);
     return;
   }
-  for (int i = 0; i < job.spec.replicas; ++i) script.each.push_back(task_of(job, i, program));
+  for (int i = 0; i < job.spec.replicas; ++i) script.each.push_back(task_of(job, i, script, program));
 }
 
 }  // namespace
@@ -189,10 +194,13 @@ SlurmScript slurm_script(const Job& job, const SlurmPlace& place, const std::fun
     script.runtime = parse_slurm_runtime(runtime, "apply");
     script.image = job.spec.container.image;
   } else if (!job.spec.container.image.empty()) {
-    note(
-        fmt::format("the image {} is not used: its program runs as it is on the nodes; the annotation "
-                    "{}runtime: apptainer (or singularity, pyxis) runs it in the image",
-                    job.spec.container.image, kPrefix));
+    const std::string stand_in = stand_in_of(job.spec.container);
+    note(fmt::format(
+        "the image {} is not used: {} on the nodes; the annotation "
+        "{}runtime: apptainer (or singularity, pyxis) runs it in the image",
+        job.spec.container.image,
+        stand_in.empty() ? "its program runs as it is" : stand_in + ", which does the same, runs in its place",
+        kPrefix));
   }
   set_commands(script, job, script.runtime == SlurmRuntime::none ? place.program : "lockstep");
   set_limits(script, job);

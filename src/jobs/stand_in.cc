@@ -1,0 +1,58 @@
+#include "jobs/stand_in.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+
+namespace lockstep {
+namespace {
+
+// By the last part of the image's name, whatever registry it comes from. Both are builds of the same example:
+// data-parallel training of MNIST by pmap, on 8 CPU devices in each process, for 10 epochs.
+constexpr std::array<std::pair<std::string_view, const char*>, 2> kKnown = {{
+    {"jaxjob-spmd-mnist", "spmd_mnist_pmap"},
+    {"jaxjob-dist-spmd-mnist", "spmd_mnist_pmap"},
+}};
+
+// "c" of "a.b:5000/c:tag@sha256:...".
+std::string_view base_name(std::string_view image) {
+  image = image.substr(0, image.find('@'));
+  if (const size_t slash = image.rfind('/'); slash != image.npos) image.remove_prefix(slash + 1);
+  return image.substr(0, image.find(':'));
+}
+
+}  // namespace
+
+std::string stand_in_of(const Container& container) {
+  if (!container.command.empty() || !container.args.empty()) return "";
+  for (const auto& [image, program] : kKnown)
+    if (base_name(container.image) == image) return program;
+  return "";
+}
+
+std::vector<std::string> stand_in_places(const std::string& name, const std::string& lockstep) {
+  const std::filesystem::path folder = std::filesystem::path(lockstep).parent_path();
+  std::vector<std::string> places;
+  for (const char* relative : {"examples", "../libexec/lockstep"})
+    places.push_back((folder / relative / name).lexically_normal().string());
+  return places;
+}
+
+std::string find_stand_in(const std::string& name, const std::string& lockstep) {
+  const std::vector<std::string> places = stand_in_places(name, lockstep);
+  for (const std::string& place : places)
+    if (::access(place.c_str(), X_OK) == 0) return place;
+  throw_error(
+      "apply: the program {}, which runs here in place of the image, is not installed: it is neither {}; install "
+      "lockstep with its examples (-DLOCKSTEP_BUILD_EXAMPLES=ON), or give the container a command, such as "
+      "[lockstep, train]",
+      name, fmt::join(places, " nor "));
+}
+
+}  // namespace lockstep

@@ -78,6 +78,7 @@ void add_config_flags(CLI::App& app, ConfigFlags& flags) {
       "  2  the command line or the configuration file is wrong\n"
       "  3  what --expect says does not hold\n"
       "  75  a GPU, the network or another process failed: start again, which goes on from the last checkpoint\n"
+      "      (138 in a replica of a Kubeflow JAXJob, which restarts after codes from 128 on only)\n"
       "  128 + N  stopped by signal N (Ctrl-C, SIGTERM, SIGHUP, SIGPIPE), after a checkpoint");
 }
 

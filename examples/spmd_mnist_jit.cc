@@ -35,6 +35,7 @@ Batch gather(const Images& set, const Array& rows) {
 }
 
 int main(int argc, char** argv) try {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // logs show each line at once
   const Flags flags(argc, argv, {{"epochs", "10"}, {"devices", "8"}, {"data", "mnist"}, {"data-dir", ""}});
   const int epochs = flags.integer("epochs");
   set_cpu_devices(flags.integer("devices"));
@@ -74,7 +75,6 @@ int main(int argc, char** argv) try {
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     std::printf("Epoch %d in %.2f sec\nTraining set accuracy %.6f\nTest set accuracy %.6f\n", epoch, seconds.count(),
                 accuracy(train), accuracy(test));
-    std::fflush(stdout);
   }
   distributed::shutdown();
 } catch (const std::exception& e) { return std::fprintf(stderr, "spmd_mnist_jit: %s\n", e.what()), distributed::report_failure(e); }

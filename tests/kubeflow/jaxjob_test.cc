@@ -153,12 +153,13 @@ TEST_F(UnderTheOperator, AnotherPodDoesNotJoin) {
   network_.add("stranger", false);
   const std::string stranger = network_.address("stranger");
   Operator jobs(job, image(), network_);
-  // It claims to be process 1, and may be faster than that.
+  // It claims to be process 1, and tries before that one exists.
   RunningProgram other(network_.in("stranger") +
                        Words{"PATH=/usr/bin:/bin", "KUBERNETES_SERVICE_HOST=10.96.0.1", "COORDINATOR_PORT=6666",
                              "COORDINATOR_ADDRESS=jaxjob-mnist-worker-0", "NUM_PROCESSES=2", "PROCESS_ID=1",
                              "LOCKSTEP_INITIALIZATION_TIMEOUT=60", "LOCKSTEP_PLATFORM=cpu",
                              "LOCKSTEP_CACHE_DIR=" + data_->path(), program_path(), "train", "--devices=8"});
+  EXPECT_TRUE(other.says("the coordinator at jaxjob-mnist-worker-0:6666 cannot be reached yet")) << other.err();
   EXPECT_EQ(jobs.run(), "Succeeded") << jobs.logs();
   EXPECT_EQ(times(jobs.log(0), "refused a call from " + stranger), 1u) << jobs.log(0);
 }
@@ -178,7 +179,7 @@ TEST(OnThisMachine, TheUsersManifestRunsTheSpmdExample) {
     return RunningProgram(Words{"timeout", "100"} + lockstep + words).wait();
   };
   const auto applied = run({"apply", "-f", kUsersManifest});
-  EXPECT_EQ(applied.out, "jaxjob.kubeflow.org/jaxjob-mnist created\n") << applied.err;
+  ASSERT_EQ(applied.out, "jaxjob.kubeflow.org/jaxjob-mnist created\n") << applied.err;
   EXPECT_NE(
       applied.err.find("the image docker.io/sandipanify/jaxjob-spmd-mnist:latest is not used here: replicas are "
                        "processes of this machine and run " LOCKSTEP_BINARY_DIR "/examples/spmd_mnist_pmap, which "

@@ -9,6 +9,8 @@
 namespace lockstep {
 namespace {
 
+constexpr int kDeepest = 64;
+
 // Recursive descent over the grammar of docs/programs.md.
 class Parser {
  public:
@@ -22,7 +24,15 @@ class Parser {
   }
 
  private:
+  // Programs inside programs are read, checked and printed by functions that call themselves.
   Program program() {
+    if (++depth_ > kDeepest) fail(fmt::format("more than {} programs lie within each other", kDeepest));
+    Program p = equations();
+    --depth_;
+    return p;
+  }
+
+  Program equations() {
     word("program");
     Program p;
     std::map<int64_t, ValueId> ids;
@@ -233,6 +243,7 @@ class Parser {
   std::string_view text_;
   std::span<const Op* const> ops_;
   size_t at_ = 0;
+  int depth_ = 0;
 };
 
 }  // namespace

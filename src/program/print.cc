@@ -61,7 +61,7 @@ void print_program(const Program& p, const std::string& indent, std::string& out
       if (i) out += ", ";
       define(eqn.out[i]);
     }
-    out += " = ";
+    if (!eqn.out.empty()) out += " = ";
     out += eqn.op->name;
     if (!eqn.attrs.empty()) {
       out += '[';

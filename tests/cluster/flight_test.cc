@@ -7,9 +7,11 @@
 
 #include <filesystem>
 #include <future>
+#include <limits>
 
 #include "base/faulty_files.h"
 #include "base/throws.h"
+#include "cluster/blame.h"
 #include "cluster/flight_watch.h"
 #include "support/variable.h"
 
@@ -193,6 +195,25 @@ TEST(FlightWatch, LeavesASignalThatTheProgramHandlesAlone) {
   }
   ::sigaction(SIGUSR2, &before, &after);
   EXPECT_EQ(after.sa_handler, SIG_IGN);
+}
+
+TEST(Blame, TimesFarApartDoNotOverflow) {
+  constexpr int64_t kLast = std::numeric_limits<int64_t>::max(), kFirst = std::numeric_limits<int64_t>::min();
+  std::vector<FlightDump> dumps;
+  for (int process = 0; process < 2; ++process) {
+    FlightDump dump = take_dump(*some_operations(), {"3f9a0c21", process, 2}, "x");
+    dump.clock = std::to_string(process);
+    dump.time = process == 0 ? kLast : kFirst;
+    for (FlightDump::Group& group : dump.groups) group.lane = 2 * process + group.lane % 2;
+    for (FlightDump::Record& record : dump.records) {
+      record.began = record.waited = process == 0 ? kLast : kFirst;
+      if (record.outcome == RecordOutcome::done) record.ended = process == 0 ? kLast : kFirst;
+    }
+    dumps.push_back(dump);
+  }
+  const Blame found = blame(dumps);
+  EXPECT_EQ(found.compared, 2);
+  EXPECT_EQ(found.processes[1].offset, kLast);
 }
 
 }  // namespace

@@ -17,8 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace lockstep::fuzz {
 
-// Calls the function; returns whether it came back without refusing the input. Every message must be printable and end
-// within reason. Error is how parsers refuse; exceptions of other types escape.
+// Calls the function; returns whether it accepted the input. Parsers refuse by Error; exceptions of other types escape.
 template <class Function>
 bool accepts(const Function& function) {
   try {

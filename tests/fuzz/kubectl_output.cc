@@ -1,4 +1,5 @@
 // What `kubectl get -o json` prints of jobs, pods and events.
+#include "base/json.h"
 #include "fuzz/fuzz.h"
 #include "jobs/kubernetes/objects.h"
 #include "jobs/model/object.h"
@@ -6,8 +7,8 @@
 using namespace lockstep;
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const auto value = nlohmann::ordered_json::parse(data, data + size, nullptr, false);
-  if (value.is_discarded()) return 0;
+  nlohmann::ordered_json value;
+  if (!fuzz::accepts([&] { value = parse_json<nlohmann::ordered_json>(fuzz::text_of(data, size), "input"); })) return 0;
   fuzz::accepts([&] { is_job_object(value); });
   fuzz::accepts([&] {
     const Job job = job_of_object(value);

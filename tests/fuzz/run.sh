@@ -30,6 +30,7 @@ run_target() {
     >"$build/$target.log" 2>&1 </dev/null || echo $? >"$build/$target.failed"
 }
 
+trap 'kill $(jobs -p) 2>/dev/null; exit 130' INT TERM
 running=0
 for target in "${targets[@]}"; do
   rm -f "$build/$target.failed"

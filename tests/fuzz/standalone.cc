@@ -6,6 +6,7 @@
 //
 // On a crash the input is left in FUZZ_INPUT (default: fuzz-TARGET.input in the folder for temporary files).
 #include <fcntl.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -60,7 +61,7 @@ void leave_input(int signal) {
     (void)!::write(file, running.data, running.size);
     ::close(file);
   }
-  const char* const texts[] = {"fuzz: the input that ", signal == SIGALRM ? "did not end" : "crashed", " is ",
+  const char* const texts[] = {"fuzz: the input that ", signal == SIGPROF ? "did not end" : "crashed", " is ",
                                running.path, "\n"};
   for (const char* text : texts) (void)!::write(STDERR_FILENO, text, std::strlen(text));
   std::signal(signal, SIG_DFL);
@@ -173,7 +174,7 @@ class Run {
     const std::string path =
         wanted ? wanted : (std::filesystem::temp_directory_path() / ("fuzz-" + named.name + ".input")).string();
     std::strncpy(running.path, path.c_str(), sizeof running.path - 1);
-    for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGALRM}) std::signal(signal, leave_input);
+    for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGPROF}) std::signal(signal, leave_input);
   }
 
   void input(const Bytes& bytes) {
@@ -181,14 +182,20 @@ class Run {
     const Bytes copy(bytes);
     running.data = copy.data();
     running.size = copy.size();
-    ::alarm(kSecondsPerInput);
+    limit_time(kSecondsPerInput);
     target_(copy.data(), copy.size());
-    ::alarm(0);
+    limit_time(0);
     ++count_;
   }
   int64_t count() const { return count_; }
 
  private:
+  // Time of the processor: a busy machine is no finding.
+  static void limit_time(int seconds) {
+    const itimerval limit = {.it_interval = {}, .it_value = {.tv_sec = seconds, .tv_usec = 0}};
+    ::setitimer(ITIMER_PROF, &limit, nullptr);
+  }
+
   const Target target_;
   int64_t count_ = 0;
 };

@@ -1,4 +1,5 @@
 // Files of the runners: jobs, replicas and events as JSON.
+#include "base/json.h"
 #include "fuzz/fuzz.h"
 #include "jobs/local/state.h"
 #include "jobs/model/object.h"
@@ -7,8 +8,8 @@
 using namespace lockstep;
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const auto value = nlohmann::ordered_json::parse(data, data + size, nullptr, false);
-  if (value.is_discarded()) return 0;
+  nlohmann::ordered_json value;
+  if (!fuzz::accepts([&] { value = parse_json<nlohmann::ordered_json>(fuzz::text_of(data, size), "input"); })) return 0;
   const auto same = [](const nlohmann::ordered_json& a, const nlohmann::ordered_json& b) {
     return a.dump() == b.dump();
   };

@@ -111,6 +111,23 @@ TEST(Parse, SaysWhereItStopped) {
             "parse: line 5, column 1: a string does not end");
 }
 
+TEST(Print, WritesEquationsWithoutResultsAsParseReadsThem) {
+  const Op none{.name = "none", .type = [](Types, const Attrs&) { return std::vector<Type>(); }};
+  const Op* const ops[] = {&none};
+  const std::string text = "program() {\n  none[a=1]\n  return\n}\n";
+  EXPECT_EQ(print(parse(text, ops)), text);
+}
+
+TEST(Parse, BoundsProgramsWithinPrograms) {
+  const auto nested = [](int depth) {
+    std::string text;
+    for (int i = 0; i < depth; ++i) text += "program() { %0:f32[] = remat[body=";
+    return text;
+  };
+  EXPECT_NE(read_error(nested(64)).find("expected a name"), std::string::npos);
+  EXPECT_NE(read_error(nested(100'000)).find("more than 64 programs lie within each other"), std::string::npos);
+}
+
 TEST(Parse, ChecksTypes) {
   EXPECT_EQ(read_error("program(%0:f32[2]) {\n  %1:f32[3] = tanh %0\n  return %1\n}"),
             "check: result 0 of equation 0 (tanh) is written f32[3] and derived f32[2]");

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "cli/training.h"
 #include "cluster/flight.h"
 #include "support/listener.h"
 #include "support/program.h"

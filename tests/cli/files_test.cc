@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "cli/training.h"
+#include "lockstep/create.h"
 
 namespace lockstep {
 namespace {

@@ -56,6 +56,12 @@ TEST(Json, SyntaxErrorsSayWhere) {
     }
 }
 
+TEST(Json, ValuesInMessagesAreShort) {
+  EXPECT_EQ(printable_json(json(std::string("a\xff"))), "\"a\uFFFD\"");
+  EXPECT_EQ(printable_json(ordered_json("\033\x7f")), "\"\\u001b\\x7f\"");
+  EXPECT_EQ(printable_json(json(std::string(1000, 'x'))).size(), 100u);
+}
+
 TEST(Json, IntegersAreWholeAndInRange) {
   EXPECT_EQ(integer_in(json(7), "step", 0, 10), 7);
   for (const char* text : {"-1", "11", "1.5", "1.0", "\"7\"", "null", "true", "18446744073709551615", "1e3", "[7]"})

@@ -107,7 +107,8 @@ std::vector<Target> listening(const Plan& plan) {
       if (plan.uid >= 0 ? uid != plan.uid : uid == static_cast<long>(::getuid())) continue;
       if ((plan.port != 0 && port != plan.port) || port == plan.except) continue;
       // A socket of IPv6 may listen at an address of IPv4, or everywhere.
-      const bool mapped = local.compare(16, 8, "FFFF0000") == 0 || local.compare(0, 32, std::string(32, '0')) == 0;
+      const std::string host = local.substr(0, colon);
+      const bool mapped = host.size() == 32 && (host.substr(16, 8) == "FFFF0000" || host == std::string(32, '0'));
       found.push_back(loopback(six && !mapped, port));
     }
   }

@@ -107,7 +107,7 @@ struct Reader {
   }
   void take(Outcome& value) {
     const uint64_t n = number();
-    if (n > static_cast<uint64_t>(Outcome::unreachable)) refuse();
+    if (n > static_cast<uint64_t>(Outcome::taken)) refuse();
     value = static_cast<Outcome>(n);
   }
   void take(std::chrono::nanoseconds& value) {

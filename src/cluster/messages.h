@@ -144,10 +144,10 @@ enum class Outcome : uint8_t {
   text_wanted,  // hashes differ: send the text
   over,         // of a heartbeat: the job is over
   refused,      // the caller's mistake
-  taken,        // of a registration: a process of that id takes part in the job
   timeout,      // others did not come in time
   failed,       // the job has failed
   unreachable,  // no answer from the coordinator
+  taken,        // of a registration: a process of that id takes part in the job
 };
 
 struct Answer {

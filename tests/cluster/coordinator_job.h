@@ -79,7 +79,8 @@ class Job {
   std::string answer(uint64_t call) const {
     const auto found = answers_.find(call);
     if (found == answers_.end()) return "waiting";
-    static const char* const kNames[] = {"ok", "absent", "text_wanted", "over", "refused", "taken", "timeout", "failed"};
+    static const char* const kNames[] = {"ok",      "absent", "text_wanted", "over", "refused",
+                                         "timeout", "failed", "unreachable", "taken"};
     const std::string name = kNames[static_cast<size_t>(found->second.outcome)];
     return found->second.text.empty() ? name : name + ": " + found->second.text;
   }

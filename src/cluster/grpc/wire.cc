@@ -179,7 +179,7 @@ void to_wire(const Answer& answer, control::Answer& out) {
 }
 
 Answer from_wire(const control::Answer& in) {
-  const bool known = in.outcome() >= 0 && in.outcome() <= static_cast<int>(Outcome::unreachable);
+  const bool known = in.outcome() >= 0 && in.outcome() <= static_cast<int>(Outcome::taken);
   Answer out{.outcome = known ? static_cast<Outcome>(in.outcome()) : Outcome::unreachable,
              .text = in.text(),
              .number = in.number()};

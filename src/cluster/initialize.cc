@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "cluster/detect.h"
+#include "cluster/exit_code.h"
 #include "cluster/gpus.h"
 #include "cluster/session.h"
 #include "lockstep/distributed.h"
@@ -122,7 +123,7 @@ int report_failure(const std::exception& error) {
   }
   const bool retryable = dynamic_cast<const DeviceLost*>(&error) != nullptr;
   report_failure(error.what(), retryable);
-  return retryable ? retry_code() : 1;
+  return retryable ? first_cause_code() : 1;
 }
 
 int retry_code() {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -10,6 +11,7 @@
 #include "base/hash.h"
 #include "base/say.h"
 #include "cluster/address_auth.h"
+#include "cluster/exit_code.h"
 #include "cluster/flight_watch.h"
 #include "cluster/gpus.h"
 #include "cluster/join.h"
@@ -48,6 +50,13 @@ JoinOptions join_options(const distributed::Options& options, const detail::Clus
   join.replica_names = std::move(admission.replica_names);
   join.restarts_alone = info.method != "explicit" && environment.contains("KUBERNETES_SERVICE_HOST");
   return join;
+}
+
+// Of a process of a job that has failed. A failure of no process in particular is that of process 0, so that there is
+// one first cause.
+int exit_code_after(const Failure& failure, int process) {
+  if (!failure.retryable) return 1;
+  return std::max(failure.process, 0) == process ? first_cause_code() : distributed::retry_code();
 }
 
 }  // namespace
@@ -274,7 +283,7 @@ void Session::report_failure(const std::string& message, bool retryable) {
 
 int Session::failure_code() const {
   const std::optional<Failure> failure = control_->failure();
-  return !failure ? 0 : failure->retryable ? distributed::retry_code() : 1;
+  return failure ? exit_code_after(*failure, control_->process_id()) : 0;
 }
 
 void Session::agree(std::string_view name, std::string_view text) {
@@ -310,7 +319,7 @@ void Session::execute_later(const Failure& failure) {
         changed_.wait_for(own, options_.failure_grace, [this] { return ended_; }))
       return;
     say("lockstep: {}; this process did not stop by itself and is ended\n", describe(failure));
-    _exit(failure.retryable ? distributed::retry_code() : 1);
+    _exit(exit_code_after(failure, control_->process_id()));
   });
 }
 

@@ -5,6 +5,7 @@
 #include "base/say.h"
 #include "cli/command.h"
 #include "cli/job_files.h"
+#include "jobs/kubernetes/kubectl.h"
 #include "jobs/show.h"
 
 namespace lockstep::cli {
@@ -19,13 +20,22 @@ struct ApplyArguments {
 int apply(const ApplyArguments& arguments) {
   const JobFiles files = read_jobs("apply", arguments.files, arguments.flags);
   const auto note = [](std::string_view text) { say("lockstep: note: {}\n", text); };
-  if (place_of(arguments.flags) != "kubernetes")
+  const bool on_cluster = place_of(arguments.flags) == "kubernetes";
+  if (!on_cluster)
     for (const std::string& each : files.notes) note(each);
   if (arguments.dry_run) {
+    for (const OtherObject& each : files.others)
+      if (on_cluster) note(fmt::format("{} \"{}\" is not checked here: kubectl applies it", each.kind, each.name));
     for (const Job& job : files.jobs) fmt::print("{} is right (dry run)\n", full_name(job));
     return kDone;
   }
   const std::unique_ptr<Runner> runner = runner_of(arguments.flags);
+  // A job finds what it needs: its ConfigMap, its own Secret.
+  for (const OtherObject& each : files.others) {
+    if (!on_cluster) break;
+    fmt::print("{}\n", kubectl::apply_object(each.value, each.space));
+    std::fflush(stdout);
+  }
   for (const Job& job : files.jobs) {
     const std::string done = runner->apply(job, note);
     fmt::print("{} {}\n", full_name(job), done);

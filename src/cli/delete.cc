@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/say.h"
 #include "cli/command.h"
 #include "cli/job_files.h"
+#include "jobs/kubernetes/kubectl.h"
 #include "jobs/selector.h"
 #include "jobs/show.h"
 #include "lockstep/error.h"
@@ -19,57 +21,94 @@ struct DeleteArguments {
   bool all = false, ignore_not_found = false;
 };
 
-// Those meant by names and files, in this order.
-std::vector<Asked> names_of(const DeleteArguments& arguments, std::vector<std::string>& spaces) {
-  std::vector<Asked> out;
+// A job that is named, and where.
+struct Named {
+  Asked asked;
+  std::string space;  // empty: that of the flags
+};
+
+std::vector<Named> names_of(const DeleteArguments& arguments, const JobFiles& files) {
+  std::vector<Named> out;
   for (const Asked& asked : parse_words("delete", arguments.words)) {
     if (asked.resource != Resource::jobs)
       throw UsageError("delete: a job's replicas live and end together; delete the job, or suspend it");
-    if (asked.name.empty()) continue;
-    out.push_back(asked);
-    spaces.push_back(arguments.flags.space);
+    if (!asked.name.empty()) out.push_back({asked, arguments.flags.space});
   }
-  if (arguments.files.empty()) return out;
-  for (const Job& job : read_jobs("delete", arguments.files, arguments.flags).jobs) {
-    out.push_back({Resource::jobs, job.kind, job.name});
-    spaces.push_back(job.space);
+  for (const Job& job : files.jobs) out.push_back({{Resource::jobs, job.kind, job.name}, job.space});
+  return out;
+}
+
+void remove(Runner& runner, const Job& job) {
+  runner.remove(job);
+  const std::string name = full_name(job);
+  fmt::print("{} \"{}\" deleted from {} namespace\n", name.substr(0, name.find('/')), job.name, job.space);
+  std::fflush(stdout);
+}
+
+void remove_many(Runner& runner, const DeleteArguments& arguments) {
+  const Selector selector = Selector::parse(arguments.selector);
+  const std::vector<Asked> asked = parse_words("delete", arguments.words);
+  std::vector<Job> jobs;
+  for (const Job& job : runner.list(arguments.flags.listed_space(), asked.empty() ? std::nullopt : asked[0].kind))
+    if (selector.matches(job.labels) && (asked.empty() || is_of_kind(job, asked[0]))) jobs.push_back(job);
+  if (jobs.empty()) say_nothing_found(arguments.flags);
+  for (const Job& job : jobs) remove(runner, job);
+}
+
+std::vector<Job> find_named(Runner& runner, const DeleteArguments& arguments, const std::vector<Named>& named,
+                            std::vector<std::string>& missing) {
+  std::vector<Job> out;
+  for (const auto& [asked, space] : named) {
+    JobFlags flags = arguments.flags;
+    flags.space = space;
+    if (arguments.ignore_not_found) {
+      const std::vector<Job> all = runner.list(flags.named_space(), asked.kind);
+      const auto is_it = [&](const Job& job) { return job.name == asked.name && is_of_kind(job, asked); };
+      if (std::none_of(all.begin(), all.end(), is_it)) continue;
+    }
+    try {
+      out.push_back(find_job(runner, flags, asked));
+    } catch (const Error& error) {
+      // The other objects of a file are deleted all the same; one of several names that is wrong deletes nothing.
+      if (arguments.files.empty()) throw;
+      missing.push_back(error.what());
+    }
   }
   return out;
 }
 
 int delete_jobs(const DeleteArguments& arguments) {
-  std::vector<std::string> spaces;
-  const std::vector<Asked> named = names_of(arguments, spaces);
-  const bool many = arguments.all || !arguments.selector.empty();
-  if (named.empty() == !many)
-    throw UsageError(many ? "delete: names together with --all or -l; leave one of them out"
-                          : "delete: which jobs? write their names, -f FILE, -l LABELS or --all");
-  const Selector selector = Selector::parse(arguments.selector);
+  const JobFiles files = arguments.files.empty() ? JobFiles() : read_jobs("delete", arguments.files, arguments.flags);
+  const bool on_cluster = place_of(arguments.flags) == "kubernetes";
+  const std::vector<Named> named = names_of(arguments, files);
+  const bool many = arguments.all || !arguments.selector.empty(), others = on_cluster && !files.others.empty();
+  if (many && (!named.empty() || others))
+    throw UsageError("delete: names together with --all or -l; leave one of them out");
+  if (!many && named.empty() && !others && !files.others.empty())
+    throw UsageError("delete: there is no job in what -f names, and other objects exist on Kubernetes only");
+  if (!many && named.empty() && !others)
+    throw UsageError("delete: which jobs? write their names, -f FILE, -l LABELS or --all");
   const std::unique_ptr<Runner> runner = runner_of(arguments.flags);
-  std::vector<Job> jobs;
   if (many) {
-    const std::vector<Job> all = runner->list(arguments.flags.listed_space());
-    std::copy_if(all.begin(), all.end(), std::back_inserter(jobs),
-                 [&](const Job& job) { return selector.matches(job.labels); });
-    if (jobs.empty()) say_nothing_found(arguments.flags);
+    remove_many(*runner, arguments);
+    return kDone;
   }
-  for (size_t i = 0; i < named.size(); ++i) {
-    JobFlags flags = arguments.flags;
-    flags.space = spaces[i];
-    if (arguments.ignore_not_found) {
-      const std::vector<Job> all = runner->list(flags.named_space());
-      const auto is_it = [&](const Job& job) { return job.name == named[i].name; };
-      if (std::none_of(all.begin(), all.end(), is_it)) continue;
+  std::vector<std::string> missing;
+  for (const Job& job : find_named(*runner, arguments, named, missing)) remove(*runner, job);
+  // After the jobs, whose pods use them; Namespaces, which are first, last.
+  for (auto each = files.others.rbegin(); others && each != files.others.rend(); ++each) {
+    try {
+      const std::string done = kubectl::delete_object(each->value, each->space, arguments.ignore_not_found);
+      if (!done.empty()) fmt::print("{}\n", done);
+    } catch (const Unreachable&) {
+      throw;
+    } catch (const IoError& error) {
+      missing.emplace_back(error.what());
     }
-    jobs.push_back(find_job(*runner, flags, named[i]));
-  }
-  for (const Job& job : jobs) {
-    runner->remove(job);
-    const std::string name = full_name(job);
-    fmt::print("{} \"{}\" deleted from {} namespace\n", name.substr(0, name.find('/')), job.name, job.space);
     std::fflush(stdout);
   }
-  return kDone;
+  for (const std::string& each : missing) say("lockstep: {}\n", each);
+  return missing.empty() ? kDone : kFailed;
 }
 
 }  // namespace

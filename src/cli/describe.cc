@@ -6,7 +6,6 @@
 #include "base/check.h"
 #include "cli/command.h"
 #include "cli/job_flags.h"
-#include "jobs/lines.h"
 #include "jobs/selector.h"
 #include "jobs/show.h"
 
@@ -18,26 +17,6 @@ struct DescribeArguments {
   std::vector<std::string> words;
   std::string selector;
 };
-
-// The last line that a replica printed; empty when it printed none, or when what it printed is gone.
-std::string last_line(Runner& runner, const Job& job, const Pod& pod) {
-  std::string text;
-  try {
-    LogOptions options;
-    options.replica = pod.index;
-    options.tail = 1;
-    runner.logs(job, options, [&](std::string_view bytes) {
-      text += bytes;
-      return text.size() < kLongestLine;
-    });
-  } catch (const std::exception&) {
-    return "";
-  }
-  while (text.ends_with('\n')) text.pop_back();
-  if (const size_t cut = text.rfind('\n'); cut != text.npos) text.erase(0, cut + 1);
-  if (const size_t cut = text.rfind('\r'); cut != text.npos) text.erase(0, cut + 1);
-  return without_escapes(text);
-}
 
 // Pages with two empty lines between them.
 class Pages {
@@ -62,15 +41,16 @@ class Pages {
 };
 
 void describe_one(Runner& runner, const JobFlags& flags, const Asked& asked, Pages& pages) {
-  const auto [job, index] = find_either(runner, flags, asked);
-  if (index < 0) return pages.add_job(job);
-  for (const Pod& pod : pods_of(runner, job))
-    if (pod.index == index) return pages.add_pod(job, pod);
+  const auto [job, pod] = find_either(runner, flags, asked);
+  if (!pod) return pages.add_job(job);
+  if (!runner.shows_waiting_replicas()) return pages.add_pod(job, *pod);
+  for (const Pod& each : pods_of(runner, job))
+    if (each.index == pod->index) return pages.add_pod(job, each);
   throw_error("describe: {} is not there now; `lockstep describe {}` tells why", asked.name, job.name);
 }
 
 void describe_all(Runner& runner, const JobFlags& flags, const Asked& asked, const Selector& selector, Pages& pages) {
-  for (const Job& job : runner.list(flags.listed_space())) {
+  for (const Job& job : runner.list(flags.listed_space(), asked.kind)) {
     if (asked.resource == Resource::jobs && is_of_kind(job, asked) && selector.matches(job.labels)) pages.add_job(job);
     if (asked.resource != Resource::pods) continue;
     for (const Pod& pod : pods_of(runner, job))

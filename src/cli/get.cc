@@ -18,7 +18,7 @@ int get(const GetArguments& arguments) {
   const std::vector<Asked> asked = parse_words("get", arguments.words);
   for (const Asked& each : asked) {
     if (!each.bare) continue;
-    if (each.name.find(',') != each.name.npos) throw UsageError(kOneResource);
+    if (each.name.find(',') != each.name.npos || is_resource(each.name)) throw UsageError(kOneResource);
     throw_no_resource("get", each.name);
   }
   return print_list(asked, arguments.list);

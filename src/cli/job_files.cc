@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <random>
 #include <string_view>
@@ -71,9 +72,11 @@ JobFiles read_jobs(const std::string& command, const std::vector<std::string>& f
   JobFiles out;
   for (const JobFile& file : all) {
     Manifests found = or_usage_error([&] {
-      return parse_manifests(text_of(file), file.path == "-" ? "standard input" : file.path,
-                             {.space = flags.named_space(), .suffix = random_suffix()});
+      return parse_manifests(
+          text_of(file), file.path == "-" ? "standard input" : file.path,
+          {.space = flags.named_space(), .suffix = random_suffix(), .any_kind = place_of(flags) == "kubernetes"});
     });
+    std::ranges::move(found.others, std::back_inserter(out.others));
     out.notes.insert(out.notes.end(), found.notes.begin(), found.notes.end());
     for (Job& job : found.jobs) {
       if (!flags.space.empty() && job.space != flags.space)
@@ -82,6 +85,7 @@ JobFiles read_jobs(const std::string& command, const std::vector<std::string>& f
       out.jobs.push_back(std::move(job));
     }
   }
+  std::ranges::stable_partition(out.others, [](const OtherObject& each) { return each.kind == "Namespace"; });
   return out;
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/job_flags.h"
-#include "jobs/model/job.h"
+#include "jobs/model/manifest.h"
 
 namespace lockstep::cli {
 
@@ -16,7 +16,8 @@ CLI::Option* add_files_flag(CLI::App& command, std::vector<std::string>& files);
 
 struct JobFiles {
   std::vector<Job> jobs;
-  std::vector<std::string> notes;  // what is read over outside of Kubernetes
+  std::vector<OtherObject> others;  // Namespaces first, else in the order of the files
+  std::vector<std::string> notes;   // what is read over outside of Kubernetes
 };
 
 // Reads the jobs of all files, folders (their *.yaml, *.yml and *.json) and "-", standard input. Throws UsageError for

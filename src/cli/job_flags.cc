@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <map>
 
 #include "base/check.h"
 #include "base/names.h"
 #include "base/say.h"
 #include "cli/command.h"
+#include "jobs/lines.h"
 #include "jobs/model/manifest.h"
 #include "jobs/selector.h"
 #include "jobs/table.h"
@@ -46,7 +48,7 @@ std::optional<Asked> resource_of(std::string word) {
 }  // namespace
 
 void add_job_flags(CLI::App& command, JobFlags& flags, bool may_take_all) {
-  command.add_option("-n,--namespace", flags.space, "the namespace (default: default)")
+  command.add_option("-n,--namespace", flags.space, "the namespace (default: default; on Kubernetes kubectl's)")
       ->type_name("NAME")
       ->check(CLI::Validator([](const std::string& text) { return wrong_namespace(text); }, ""));
   if (may_take_all) command.add_flag("-A,--all-namespaces", flags.all_spaces, "of all namespaces");
@@ -89,6 +91,10 @@ std::string place_of(const JobFlags& flags) {
 
 std::unique_ptr<Runner> runner_of(const JobFlags& flags) { return make_runner(place_of(flags)); }
 
+std::string JobFlags::named_space() const { return space.empty() ? default_space(place_of(*this)) : space; }
+
+bool is_resource(const std::string& word) { return resource_of(word).has_value(); }
+
 void throw_no_resource(const std::string& command, const std::string& word) {
   throw UsageError(fmt::format("{}: there is no resource \"{}\";{} choose jobs, jaxjobs, pods or events", command, word,
                                suggestion(word, {"jobs", "jaxjobs", "pods", "events"})));
@@ -120,53 +126,69 @@ std::vector<Asked> parse_words(const std::string& command, const std::vector<std
 
 bool is_of_kind(const Job& job, const Asked& asked) { return !asked.kind || *asked.kind == job.kind; }
 
+namespace {
+
+// Calls `body` for all jobs that the user may see. The user may be allowed to see one namespace only.
+void for_all_spaces(Runner& runner, std::optional<JobKind> kind, const std::function<void(const Job&)>& body) {
+  std::vector<Job> jobs;
+  try {
+    jobs = runner.list("", kind);
+  } catch (const IoError&) {
+    return;
+  }
+  for (const Job& job : jobs) body(job);
+}
+
+}  // namespace
+
 Job find_job(Runner& runner, const JobFlags& flags, const Asked& asked) {
   const std::string space = flags.named_space();
   try {
-    Job job = runner.get(space, asked.name);
+    Job job = runner.get(space, asked.name, asked.kind);
     if (!is_of_kind(job, asked))
       throw_error("{} is {}; write job/{}", job.name, job.kind == JobKind::jax_job ? "a JAXJob" : "an Indexed Job",
                   job.name);
     return job;
   } catch (const Error&) {
-    // Who forgets -n is told where to look.
+    // Without -n the job may be in another namespace.
     if (flags.space.empty())
-      for (const Job& job : runner.list(""))
+      for_all_spaces(runner, asked.kind, [&](const Job& job) {
         if (job.name == asked.name && job.space != space)
           throw_error("there is no job \"{}\" in namespace {}; there is one in namespace {}: add -n {}", asked.name,
                       space, job.space, job.space);
+      });
     throw;
   }
 }
 
-std::pair<Job, int> find_pod(Runner& runner, const JobFlags& flags, const std::string& name) {
+std::pair<Job, Pod> find_pod(Runner& runner, const JobFlags& flags, const std::string& name) {
+  const std::string space = flags.named_space();
+  if (auto found = runner.find_pod(space, name)) return std::move(*found);
+  if (flags.space.empty())
+    for_all_spaces(runner, {}, [&](const Job& job) {
+      if (job.space == space) return;
+      for (const Pod& pod : pods_of(runner, job))
+        if (pod_name(job, pod) == name)
+          throw_error("there is no pod \"{}\" in namespace {}; there is one in namespace {}: add -n {}", name, space,
+                      job.space, job.space);
+    });
   std::vector<std::string> names;
-  for (const Job& job : runner.list(flags.named_space()))
-    for (int i = 0; i < job.spec.replicas; ++i) {
-      names.push_back(pod_name(job, i));
-      if (names.back() == name) return {job, i};
-    }
-  for (const Job& job : flags.space.empty() ? runner.list("") : std::vector<Job>())
-    for (int i = 0; i < job.spec.replicas; ++i)
-      if (pod_name(job, i) == name)
-        throw_error("there is no pod \"{}\" in namespace {}; there is one in namespace {}: add -n {}", name,
-                    flags.named_space(), job.space, job.space);
+  for (const Job& job : runner.list(space))
+    for (const Pod& pod : pods_of(runner, job)) names.push_back(pod_name(job, pod));
   const std::string meant = suggestion(name, names);
-  throw_error("there is no pod \"{}\" in namespace {};{}{}", name, flags.named_space(), meant,
+  throw_error("there is no pod \"{}\" in namespace {};{}{}", name, space, meant,
               !meant.empty() ? "" : " `lockstep get pods -A` shows those that there are");
 }
 
-std::pair<Job, int> find_either(Runner& runner, const JobFlags& flags, const Asked& asked) {
+std::pair<Job, std::optional<Pod>> find_either(Runner& runner, const JobFlags& flags, const Asked& asked) {
   if (asked.resource == Resource::pods) return find_pod(runner, flags, asked.name);
   if (asked.bare) {
     const std::vector<Job> jobs = runner.list(flags.named_space());
     const auto is_it = [&](const Job& job) { return job.name == asked.name; };
     if (std::none_of(jobs.begin(), jobs.end(), is_it))
-      for (const Job& job : jobs)
-        for (int i = 0; i < job.spec.replicas; ++i)
-          if (pod_name(job, i) == asked.name) return {job, i};
+      if (auto found = runner.find_pod(flags.named_space(), asked.name)) return std::move(*found);
   }
-  return {find_job(runner, flags, asked), -1};
+  return {find_job(runner, flags, asked), std::nullopt};
 }
 
 std::vector<Job> find_jobs(Runner& runner, const JobFlags& flags, const std::string& command,
@@ -178,7 +200,8 @@ std::vector<Job> find_jobs(Runner& runner, const JobFlags& flags, const std::str
                                    asked.resource == Resource::pods ? "pods" : "events"));
     if (asked.name.empty()) continue;
     const Job job = find_job(runner, flags, asked);
-    if (std::none_of(out.begin(), out.end(), [&](const Job& each) { return each.name == job.name; }))
+    if (std::none_of(out.begin(), out.end(),
+                     [&](const Job& each) { return each.name == job.name && each.kind == job.kind; }))
       out.push_back(job);
   }
   if (out.empty())
@@ -196,7 +219,8 @@ void say_nothing_found(const JobFlags& flags) {
 
 std::vector<Pod> pods_of(Runner& runner, const Job& job) {
   std::vector<Pod> out = runner.pods(job);
-  for (int i = 0; i < job.spec.replicas && !is_finished(job) && !job.spec.suspend; ++i) {
+  const bool waits = runner.shows_waiting_replicas() && !is_finished(job) && !job.spec.suspend;
+  for (int i = 0; i < job.spec.replicas && waits; ++i) {
     if (std::any_of(out.begin(), out.end(), [&](const Pod& pod) { return pod.index == i; })) continue;
     Pod pod;
     pod.index = i;
@@ -205,6 +229,26 @@ std::vector<Pod> pods_of(Runner& runner, const Job& job) {
   }
   std::stable_sort(out.begin(), out.end(), [](const Pod& a, const Pod& b) { return a.index < b.index; });
   return out;
+}
+
+std::string last_line(Runner& runner, const Job& job, const Pod& pod) {
+  std::string text;
+  try {
+    LogOptions options;
+    options.replica = pod.index;
+    options.pod = pod.name;
+    options.tail = 1;
+    runner.logs(job, options, [&](std::string_view bytes) {
+      text += bytes;
+      return text.size() < kLongestLine;
+    });
+  } catch (const std::exception&) {
+    return "";
+  }
+  while (text.ends_with('\n')) text.pop_back();
+  if (const size_t cut = text.rfind('\n'); cut != text.npos) text.erase(0, cut + 1);
+  if (const size_t cut = text.rfind('\r'); cut != text.npos) text.erase(0, cut + 1);
+  return without_escapes(text);
 }
 
 JobTime now() { return std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now()); }

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "base/printable.h"
 #include "cli/command.h"
+#include "cli/patience.h"
 #include "jobs/model/object.h"
 #include "jobs/selector.h"
 #include "jobs/show.h"
@@ -36,7 +38,10 @@ class Lister {
         selector_(Selector::parse(options.selector)),
         resource_(asked_.front().resource),
         shown_{options.output == "wide", options.flags.all_spaces},
-        with_objects_(options.output == "yaml" || options.output == "json") {}
+        with_objects_(options.output == "yaml" || options.output == "json") {
+    const auto same = [&](const Asked& each) { return each.kind == asked_.front().kind; };
+    if (std::all_of(asked_.begin(), asked_.end(), same)) kind_ = asked_.front().kind;
+  }
 
   // Throws when something that was asked for by name is not there.
   void check_names() {
@@ -57,7 +62,14 @@ class Lister {
 
   std::vector<Item> look() {
     std::vector<Item> out;
-    for (const Job& job : runner_.list(options_.flags.listed_space())) {
+    // On a cluster a pod that was replaced is still found by its name.
+    if (resource_ == Resource::pods && !asked_.front().name.empty() && !runner_.shows_waiting_replicas()) {
+      for (const Asked& each : asked_)
+        if (const auto found = runner_.find_pod(options_.flags.named_space(), each.name))
+          add_pod(found->first, found->second, out);
+      return out;
+    }
+    for (const Job& job : runner_.list(options_.flags.listed_space(), kind_)) {
       if (resource_ == Resource::jobs)
         add_job(job, out);
       else if (resource_ == Resource::pods)
@@ -79,17 +91,20 @@ class Lister {
 
   void add_job(const Job& job, std::vector<Item>& out) const {
     if (!is_asked(job, job.name) || !selector_.matches(job.labels)) return;
-    out.push_back({job.space + "/" + job.name, job_news(job), job_row(job, shown_, now()), full_name(job)});
+    out.push_back({job.space + "/" + full_name(job), job_news(job), job_row(job, shown_, now()), full_name(job)});
     if (with_objects_) out.back().object = object_json(job);
   }
 
   void add_pods(const Job& job, std::vector<Item>& out) {
-    for (const Pod& pod : pods_of(runner_, job)) {
-      const std::string name = pod_name(job, pod.index);
-      if (!is_asked(job, name) || !selector_.matches(pod_labels(job, pod.index))) continue;
-      out.push_back({job.space + "/" + name, pod_news(job, pod), pod_row(job, pod, shown_, now()), "pod/" + name});
-      if (with_objects_) out.back().object = pod_object(job, pod);
-    }
+    for (const Pod& pod : pods_of(runner_, job))
+      if (is_asked(job, pod_name(job, pod))) add_pod(job, pod, out);
+  }
+
+  void add_pod(const Job& job, const Pod& pod, std::vector<Item>& out) const {
+    if (!selector_.matches(pod_labels(job, pod.index))) return;
+    const std::string name = pod_name(job, pod);
+    out.push_back({job.space + "/" + name, pod_news(job, pod), pod_row(job, pod, shown_, now()), "pod/" + name});
+    if (with_objects_) out.back().object = pod_object(job, pod);
   }
 
   void add_events(const Job& job, std::vector<Item>& out) {
@@ -97,7 +112,9 @@ class Lister {
     for (const JobEvent& event : runner_.events(job)) {
       const std::string key = fmt::format("{} {}", job.uid, out.size());
       out.push_back({key, event.message, event_row(job, event, shown_, now()), event.object});
-      if (with_objects_)
+      if (with_objects_ && !event.raw.is_null())
+        out.back().object = event.raw;
+      else if (with_objects_)
         out.back().object = {{"apiVersion", "v1"},       {"involvedObject", event.object},
                              {"kind", "Event"},          {"lastTimestamp", time_text(event.time)},
                              {"message", event.message}, {"metadata", {{"namespace", job.space}}},
@@ -110,6 +127,7 @@ class Lister {
   const ListOptions& options_;
   Selector selector_;
   Resource resource_;
+  std::optional<JobKind> kind_;  // of all that is asked for
   Shown shown_;
   bool with_objects_;
 };
@@ -183,9 +201,10 @@ int print_list(const std::vector<Asked>& asked, const ListOptions& options) {
   if (!options.watch) return kDone;
   const Clock::time_point end =
       options.timeout.empty() ? Clock::time_point::max() : Clock::now() + *parse_duration(options.timeout);
+  Patience patience(end);
   while (Clock::now() < end) {
     runner->wait_for_change();
-    printer.print(lister.look());
+    printer.print(patience.ask([&] { return lister.look(); }));
   }
   return kDone;
 }

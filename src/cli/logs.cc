@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <limits>
 #include <memory>
 
 #include "base/check.h"
@@ -25,12 +26,14 @@ int logs(const LogsArguments& arguments) {
   if (asked.size() != 1 || asked[0].name.empty() || asked[0].resource == Resource::events)
     throw UsageError(fmt::format("logs: \"{}\" is no job and no pod; write the name of one", arguments.name));
   const std::unique_ptr<Runner> runner = runner_of(arguments.flags);
-  const auto [job, index] = find_either(*runner, arguments.flags, asked[0]);
+  const auto [job, pod] = find_either(*runner, arguments.flags, asked[0]);
+  const int index = pod ? pod->index : -1;
   if (index >= 0 && arguments.replica >= 0 && index != arguments.replica)
     throw UsageError(fmt::format("logs: {} is replica {}, and --replica says {}; leave one of them out", arguments.name,
                                  index, arguments.replica));
   LogOptions options = arguments.log;
   options.replica = index >= 0 ? index : std::max(arguments.replica, 0);
+  if (pod) options.pod = pod->name;
   if (options.replica >= job.spec.replicas)
     throw_error("logs: {} has no replica {}; give a number from 0 to {}", job.name, options.replica,
                 job.spec.replicas - 1);
@@ -52,7 +55,9 @@ void add_logs_command(CLI::App& program, Action& action) {
       ->type_name("N")
       ->check(whole(0, kMostReplicas - 1));
   command->add_flag("-p,--previous", arguments->log.previous, "of the attempt before the last restart");
-  command->add_option("--tail", arguments->tail, "only the last N lines (default: all)")->type_name("N");
+  command->add_option("--tail", arguments->tail, "only the last N lines (default: all)")
+      ->type_name("N")
+      ->check(whole(0, std::numeric_limits<int>::max()));
   add_job_flags(*command, arguments->flags);
   command->footer("Example: lockstep logs -f mnist --replica 1 --tail 20");
   command->callback([arguments, &action] { action = [arguments] { return logs(*arguments); }; });

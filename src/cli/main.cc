@@ -1,6 +1,7 @@
 // The program `lockstep`: finds the subcommand, runs it, and turns failures into one message and an exit code:
 // 0 done, 1 it failed, 2 the command line or a configuration file is wrong, 3 an expectation (--expect) was not met,
-// 75 another process or a GPU failed or was lost, and starting again may help (138 in a replica of a Kubeflow JAXJob).
+// 75 another process or a GPU failed or was lost, or the API server did not answer, and starting again may help (138 in
+// a replica of a Kubeflow JAXJob).
 #include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include "base/say.h"
 #include "cli/command_line.h"
 #include "jobs/local/local_runner.h"
+#include "jobs/runner.h"
 #include "lane/gpu_patience.h"
 #include "lockstep/distributed.h"
 #include "lockstep/error.h"
@@ -42,6 +44,9 @@ int run_or_fail(int argc, char** argv) {
   } catch (const lockstep::cli::UsageError& error) {
     lockstep::say("lockstep: {}\n", error.what());
     return lockstep::cli::kWrongUsage;
+  } catch (const lockstep::Unreachable& error) {
+    lockstep::say("lockstep: {}\n", error.what());
+    return lockstep::distributed::retry_code();
   } catch (const lockstep::SettingsError& error) {
     lockstep::say("lockstep: {}\n", error.what());
     lockstep::distributed::report_failure(error.what());

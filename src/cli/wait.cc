@@ -3,15 +3,19 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
+#include <tuple>
 
 #include "base/check.h"
 #include "base/names.h"
 #include "base/say.h"
 #include "cli/command.h"
 #include "cli/job_flags.h"
+#include "cli/patience.h"
 #include "jobs/selector.h"
 #include "jobs/show.h"
 #include "jobs/table.h"
+#include "lockstep/distributed.h"
 
 namespace lockstep::cli {
 namespace {
@@ -69,7 +73,7 @@ Goal goal_of(const std::string& text) {
 // The job as it is now, if it is still the same one.
 const Job* find(const std::vector<Job>& jobs, const Job& job) {
   const auto found = std::find_if(jobs.begin(), jobs.end(), [&](const Job& each) {
-    return each.space == job.space && each.name == job.name && each.uid == job.uid;
+    return each.space == job.space && each.name == job.name && each.kind == job.kind && each.uid == job.uid;
   });
   return found == jobs.end() ? nullptr : &*found;
 }
@@ -85,6 +89,29 @@ Waiting judge(const Job* job, const Goal& goal) {
   return job ? waiting_for(*job, goal.type, goal.status) : Waiting::never;
 }
 
+// The kind that all words name; none where they do not.
+std::optional<JobKind> kind_of(const WaitArguments& arguments) {
+  const std::vector<Asked> asked = parse_words("wait", arguments.words);
+  const auto same = [&](const Asked& each) { return each.kind == asked.front().kind; };
+  return !asked.empty() && std::all_of(asked.begin(), asked.end(), same) ? asked.front().kind : std::nullopt;
+}
+
+// The replica that failed first: what others printed after it is a consequence.
+void say_last_line(Runner& runner, const Job& job) {
+  constexpr int kRetryCode = distributed::kRetry;
+  std::optional<Pod> first;
+  const auto order = [&](const Pod& pod) {
+    return std::tuple(pod.exit_code == kRetryCode, !pod.ended, pod.ended.value_or(JobTime()), pod.index);
+  };
+  for (const Pod& pod : pods_of(runner, job))
+    if (pod.phase == PodPhase::failed && (!first || order(pod) < order(*first))) first = pod;
+  if (!first) return;
+  const std::string line = last_line(runner, job, *first);
+  if (!line.empty())
+    say("lockstep: wait: {} ended with exit code {}; its last line: {}\n", pod_name(job, *first),
+        exit_code_text(*first), line);
+}
+
 std::vector<Job> jobs_meant(Runner& runner, const WaitArguments& arguments, const Goal& goal) {
   std::vector<Job> out;
   if (arguments.all || !arguments.selector.empty()) {
@@ -93,7 +120,7 @@ std::vector<Job> jobs_meant(Runner& runner, const WaitArguments& arguments, cons
                      [](const std::string& word) { return parse_words("wait", {word})[0].name.empty(); }))
       throw UsageError("wait: names together with --all or -l; leave one of them out");
     const Selector selector = Selector::parse(arguments.selector);
-    for (const Job& job : runner.list(arguments.flags.listed_space()))
+    for (const Job& job : runner.list(arguments.flags.listed_space(), kind_of(arguments)))
       if (selector.matches(job.labels)) out.push_back(job);
     if (out.empty() && !goal.deleted)
       throw_error("wait: there is no job{} in namespace {}",
@@ -103,21 +130,29 @@ std::vector<Job> jobs_meant(Runner& runner, const WaitArguments& arguments, cons
   }
   if (!goal.deleted) return find_jobs(runner, arguments.flags, "wait", arguments.words);
   // What was deleted before is deleted.
-  const std::vector<Job> there = runner.list(arguments.flags.named_space());
+  const std::vector<Job> there = runner.list(arguments.flags.named_space(), kind_of(arguments));
   for (const Asked& asked : parse_words("wait", arguments.words))
     for (const Job& job : there)
       if (job.name == asked.name && is_of_kind(job, asked)) out.push_back(job);
   return out;
 }
 
+// All jobs among which those that are left are found. Only kinds that are left are asked for.
+std::vector<Job> jobs_now(Runner& runner, const WaitArguments& arguments, const std::vector<Job>& left) {
+  if (left.empty()) return {};
+  const bool same = std::all_of(left.begin(), left.end(), [&](const Job& job) { return job.kind == left[0].kind; });
+  return runner.list(arguments.flags.listed_space(), same ? std::optional(left[0].kind) : std::nullopt);
+}
+
 int wait(const WaitArguments& arguments) {
   const Goal goal = goal_of(arguments.what);
   const Clock::time_point end = Clock::now() + *parse_duration(arguments.timeout);
   const std::unique_ptr<Runner> runner = runner_of(arguments.flags);
-  std::vector<Job> left = jobs_meant(*runner, arguments, goal);
+  Patience patience(end);
+  std::vector<Job> left = patience.ask([&] { return jobs_meant(*runner, arguments, goal); });
   bool never = false;
   for (;;) {
-    const std::vector<Job> jobs = left.empty() ? left : runner->list(arguments.flags.listed_space());
+    const std::vector<Job> jobs = patience.ask([&] { return jobs_now(*runner, arguments, left); });
     std::erase_if(left, [&](const Job& each) {
       const Job* job = find(jobs, each);
       const Waiting answer = judge(job, goal);
@@ -128,6 +163,7 @@ int wait(const WaitArguments& arguments) {
       else if (answer == Waiting::never)
         say("lockstep: wait: {} has ended as {}, and {}{} will not come any more: {}\n", short_name(each),
             job_state(*job), goal.type, goal.status ? "" : "=False", why(*job));
+      if (answer == Waiting::never && job && job_state(*job) == "Failed") say_last_line(*runner, *job);
       never = never || answer == Waiting::never;
       return answer != Waiting::not_yet;
     });

@@ -119,7 +119,8 @@ void report_failure(const std::string& message, bool retryable) {
 int report_failure(const std::exception& error) {
   if (dynamic_cast<const CommError*>(&error)) {  // another process's failure, which is known
     const int code = failure_code();
-    return code != 0 ? code : retry_code();
+    // A process that could not join the others in time has itself failed.
+    return code != 0 ? code : is_initialized() ? retry_code() : first_cause_code();
   }
   const bool retryable = dynamic_cast<const DeviceLost*>(&error) != nullptr;
   report_failure(error.what(), retryable);

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/printable.h"
 #include "jobs/selector.h"
@@ -59,7 +60,15 @@ std::string labels_text(const Labels& labels) {
   return or_none(out);
 }
 
-std::string container_text(const Container& container) {
+// The folder that the program starts in; empty: that of the image.
+std::string working_folder(const Job& job) {
+  const std::string& folder = job.spec.container.folder;
+  if (job.folder.empty() || folder.empty()) return job.folder + folder;
+  return (std::filesystem::path(job.folder) / folder).lexically_normal().string();
+}
+
+std::string container_text(const Job& job) {
+  const Container& container = job.spec.container;
   std::string out = "Container:\n";
   out += line(1, "Image", or_none(container.image));
   out += line(1, "Command",
@@ -67,16 +76,21 @@ std::string container_text(const Container& container) {
               : container.command.empty()     ? container.args.empty() ? "lockstep train" : "lockstep"
                                               : command_text(container.command));
   if (!container.args.empty()) out += line(1, "Args", command_text(container.args));
-  out += line(1, "Working dir", container.folder.empty() ? "where it was applied" : container.folder);
+  const std::string folder = working_folder(job);
+  out += line(1, "Working dir", folder.empty() ? "that of the image" : folder);
   out += line(1, "Port", std::to_string(container.port));
   std::string variables;
-  for (const auto& [name, value] : container.env)
-    variables += (variables.empty() ? "" : "\n" + std::string(22, ' ')) + printable(name, std::string::npos) + "=" +
-                 printable(value, std::string::npos);
+  for (const auto& [name, value] : container.env) {
+    const auto source = container.env_fields.find(name);
+    const std::string shown = source == container.env_fields.end() ? "=" + value : fmt::format(" ({})", source->second);
+    variables += (variables.empty() ? "" : "\n" + std::string(22, ' ')) + printable(name, std::string::npos) +
+                 printable(shown, std::string::npos);
+  }
   return out + line(1, "Environment", or_none(variables));
 }
 
-std::string spec_text(const JobSpec& spec) {
+std::string spec_text(const Job& job) {
+  const JobSpec& spec = job.spec;
   std::string out = "Spec:\n";
   out += line(1, "Replicas", std::to_string(spec.replicas));
   out += line(1, "Restart policy", name_of(spec.restart));
@@ -85,7 +99,7 @@ std::string spec_text(const JobSpec& spec) {
   out += line(1, "Active deadline", seconds_or(spec.active_deadline, "<none>"));
   out += line(1, "TTL after finished", seconds_or(spec.ttl_after_finished, "<none>"));
   out += line(1, "Suspend", spec.suspend ? "true" : "false");
-  return out + container_text(spec.container);
+  return out + container_text(job);
 }
 
 std::string status_text(const JobStatus& status, JobTime now) {
@@ -114,13 +128,13 @@ std::string describe_job(const Job& job, const std::vector<PodAndLine>& pods, co
   std::string out = line(0, "Name", job.name) + line(0, "Namespace", job.space) + line(0, "Kind", name_of(job.kind)) +
                     line(0, "State", job_state(job)) + line(0, "Labels", labels_text(job.labels)) +
                     line(0, "UID", or_none(job.uid)) + line(0, "Created", when(job.created, now));
-  out += spec_text(job.spec) + status_text(job.status, now);
+  out += spec_text(job) + status_text(job.status, now);
   std::vector<Row> conditions, replicas;
   for (const Condition& each : job.status.conditions)
     conditions.push_back(
         {each.type, each.status ? "True" : "False", each.reason, age_text(each.transitioned, now), each.message});
   for (const auto& [pod, last] : pods)
-    replicas.push_back({pod_name(job, pod.index), pod_status(pod), exit_code_text(pod), std::to_string(pod.attempt),
+    replicas.push_back({pod_name(job, pod), pod_status(pod), exit_code_text(pod), std::to_string(pod.attempt),
                         or_none(pod.node), process_text(pod), or_none(last)});
   out += section("Conditions", {"TYPE", "STATUS", "REASON", "AGE", "MESSAGE"}, conditions);
   out += section("Pods", {"NAME", "STATUS", "EXIT CODE", "RESTARTS", "NODE", "PID", "LAST LINE"}, replicas);
@@ -129,7 +143,7 @@ std::string describe_job(const Job& job, const std::vector<PodAndLine>& pods, co
 
 std::string describe_pod(const Job& job, const PodAndLine& pod, const std::vector<JobEvent>& events, JobTime now) {
   const auto& [it, last] = pod;
-  const std::string name = pod_name(job, it.index);
+  const std::string name = pod_name(job, it);
   std::string out = line(0, "Name", name) + line(0, "Namespace", job.space) +
                     line(0, "Controlled by", fmt::format("{}/{}", name_of(job.kind), job.name)) +
                     line(0, "Status", pod_status(it)) + line(0, "Exit code", exit_code_text(it)) +
@@ -137,7 +151,7 @@ std::string describe_pod(const Job& job, const PodAndLine& pod, const std::vecto
                     line(0, "PID", process_text(it)) + line(0, "Started", when(it.started, now)) +
                     line(0, "Ended", when(it.ended, now)) + line(0, "Last line", or_none(last)) +
                     line(0, "Labels", labels_text(pod_labels(job, it.index)));
-  out += container_text(job.spec.container);
+  out += container_text(job);
   std::vector<JobEvent> own;
   std::copy_if(events.begin(), events.end(), std::back_inserter(own),
                [&](const JobEvent& event) { return event.object == "pod/" + name; });

@@ -1,11 +1,34 @@
 #include "jobs/runner.h"
 
 #include "base/check.h"
+#include "data/process.h"
+#include "jobs/kubernetes/kubectl.h"
 #include "jobs/kubernetes/kubernetes_runner.h"
 #include "jobs/local/local_runner.h"
 #include "jobs/slurm/slurm_runner.h"
 
 namespace lockstep {
+
+std::optional<std::pair<Job, Pod>> Runner::find_pod(const std::string& space, const std::string& name) {
+  for (const Job& job : list(space))
+    for (int i = 0; i < job.spec.replicas; ++i) {
+      if (pod_name(job, i) != name) continue;
+      for (const Pod& pod : pods(job))
+        if (pod.index == i) return std::pair(job, pod);
+      Pod waiting;
+      waiting.index = i;
+      waiting.attempt = job.status.restarts;
+      return std::pair(job, waiting);
+    }
+  return std::nullopt;
+}
+
+std::string default_space(const std::string& on) {
+  // Where there is no kubectl, make_runner() says so.
+  if (on != "kubernetes" || detail::find_program("kubectl").empty()) return "default";
+  static const std::string space = kubectl::context_namespace();
+  return space;
+}
 
 std::unique_ptr<Runner> make_runner(const std::string& on) {
   if (on == "local") return make_local_runner();

@@ -19,6 +19,7 @@ const Condition* last_true(const Job& job) {
 
 // A replica that waits is as old as what it waits for.
 std::optional<JobTime> birth_of(const Job& job, const Pod& pod) {
+  if (pod.created) return pod.created;
   if (pod.started) return pod.started;
   return job.status.started ? job.status.started : std::optional(job.created);
 }
@@ -27,6 +28,12 @@ std::optional<JobTime> birth_of(const Job& job, const Pod& pod) {
 std::string restarts_text(const Pod& pod, JobTime now) {
   if (pod.attempt == 0 || !pod.started) return std::to_string(pod.attempt);
   return fmt::format("{} ({} ago)", pod.attempt, age_text(pod.started, now));
+}
+
+// Containers that are ready, of all: "0/1".
+std::string ready_text(const Pod& pod) {
+  const int ready = pod.ready >= 0 ? pod.ready : pod.phase == PodPhase::running ? 1 : 0;
+  return fmt::format("{}/{}", ready, pod.containers);
 }
 
 Row with_space(const std::string& space, bool shown, Row row) {
@@ -47,6 +54,7 @@ std::string full_name(const Job& job) {
 std::string short_name(const Job& job) { return (job.kind == JobKind::jax_job ? "jaxjobs/" : "jobs/") + job.name; }
 
 std::string pod_status(const Pod& pod) {
+  if (!pod.shown.empty()) return pod.shown;
   if (pod.phase == PodPhase::succeeded) return "Completed";
   if (pod.phase == PodPhase::failed) return pod.reason.empty() ? "Error" : pod.reason;
   return std::string(name_of(pod.phase));
@@ -75,8 +83,8 @@ Row pod_header(Shown shown) {
 }
 
 Row pod_row(const Job& job, const Pod& pod, Shown shown, JobTime now) {
-  Row row = {pod_name(job, pod.index), pod.phase == PodPhase::running ? "1/1" : "0/1", pod_status(pod),
-             restarts_text(pod, now), age_text(birth_of(job, pod), now)};
+  Row row = {pod_name(job, pod), ready_text(pod), pod_status(pod), restarts_text(pod, now),
+             age_text(birth_of(job, pod), now)};
   if (shown.wide) row.insert(row.end(), {or_none(pod.node), process_text(pod), exit_code_text(pod)});
   return with_space(job.space, shown.spaces, row);
 }
@@ -94,10 +102,12 @@ Row event_row(const Job& job, const JobEvent& event, Shown shown, JobTime now) {
 std::string job_news(const Job& job) { return fmt::format("{} {} {}", job.uid, job_state(job), job.status.restarts); }
 
 std::string pod_news(const Job& job, const Pod& pod) {
-  return fmt::format("{} {} {} {} {}", job.uid, pod_status(pod), pod.attempt, pod.process, exit_code_text(pod));
+  return fmt::format("{} {} {} {} {} {}", job.uid, ready_text(pod), pod_status(pod), pod.attempt, pod.process,
+                     exit_code_text(pod));
 }
 
 ordered_json pod_object(const Job& job, const Pod& pod) {
+  if (!pod.object.is_null()) return ordered_json(nlohmann::json(pod.object));  // keys sorted
   ordered_json labels = ordered_json::object();
   for (const auto& [key, value] : pod_labels(job, pod.index)) labels[key] = value;
   const Container& from = job.spec.container;

@@ -151,7 +151,9 @@ TEST(JobShow, DescriptionHoldsSpecStatusPodsAndEvents) {
   Job job = mnist();
   job.labels = {{"team", "vision"}};
   job.spec.container.command = {"lockstep", "train", "--expect", "test_accuracy>=0.9"};
-  job.spec.container.env = {{"A", "b c"}};
+  job.spec.container.env = {{"A", "b c"}, {"ME", ""}};
+  job.spec.container.env_fields = {{"ME", "metadata.name"}};
+  job.folder = "/home/me";
   job.spec.backoff_limit = 3;
   const std::string text =
       describe_job(job, {{running(0), "step 200  loss 0.5"}, {failed(1, 1), ""}},
@@ -175,9 +177,10 @@ TEST(JobShow, DescriptionHoldsSpecStatusPodsAndEvents) {
             "Container:\n"
             "  Image:              example/mnist:latest\n"
             "  Command:            lockstep train --expect 'test_accuracy>=0.9'\n"
-            "  Working dir:        where it was applied\n"
+            "  Working dir:        /home/me\n"
             "  Port:               6666\n"
             "  Environment:        A=b c\n"
+            "                      ME (metadata.name)\n"
             "Status:\n"
             "  Replicas:           2 active, 0 succeeded, 0 failed\n"
             "  Restarts:           0\n"

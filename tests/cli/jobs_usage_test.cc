@@ -1,4 +1,5 @@
 // What the commands about jobs say about wrong command lines.
+#include "base/file.h"
 #include "support/program.h"
 #include "support/variable.h"
 
@@ -15,6 +16,10 @@ TEST(JobCommands, WrongCommandLinesSayWhatToDo) {
   expect_usage_error({"get", "pod/"}, "get: \"pod/\" has no name; write one after the /");
   expect_usage_error({"get", "job/a", "pod/b"},
                      "get: several resources at once; ask for jobs, pods and events one after the other");
+  expect_usage_error({"get", "job/a", "pods"},
+                     "get: several resources at once; ask for jobs, pods and events one after the other");
+  expect_usage_error({"logs", "a", "--tail", "-5"},
+                     "logs: --tail: \"-5\" is not a whole number from 0 to 2147483647" + help("logs"));
   expect_usage_error({"get", "jobs,pods"},
                      "get: several resources at once; ask for jobs, pods and events one after the other");
   expect_usage_error({"get", "jobs", "-w", "-o", "yaml"},
@@ -52,6 +57,24 @@ TEST(JobCommands, NamespacesHaveTheNamesOfManifests) {
                              "\" is no DNS-1123 label; use small letters, digits and -, begin and end with a letter or "
                              "digit, 63 characters at most" +
                              help(command[0]));
+}
+
+// Slurm's programs are installed, and no controller runs.
+TEST(JobCommands, ASlurmThatDoesNotAnswerIsNoEmptyList) {
+  const TempDir dir;
+  for (const char* name : {"sbatch", "scontrol", "squeue", "scancel"}) {
+    const std::string path = dir.path() + "/" + name;
+    std::ofstream(path) << "#!/bin/sh\necho 'slurm_load_jobs error: Unable to contact slurm controller' >&2\nexit 1\n";
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  }
+  const RunningProgram::Result result =
+      RunningProgram({"/usr/bin/env", "PATH=" + dir.path() + ":/usr/bin:/bin", "LOCKSTEP_STATE_DIR=" + dir.path(),
+                      program_path(), "get", "jobs", "--on", "slurm"})
+          .wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.err,
+            "lockstep: slurm: its controller does not answer: slurm_load_jobs error: Unable to contact slurm "
+            "controller; `scontrol ping` shows whether it runs, and --on local is this machine\n");
 }
 
 TEST(JobCommands, JobsMustBeNamed) {

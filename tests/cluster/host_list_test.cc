@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "base/throws.h"
 #include "lockstep/error.h"
 
 namespace lockstep::detail {

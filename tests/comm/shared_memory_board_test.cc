@@ -91,11 +91,5 @@ TEST(SharedGroup, ARequestThatMakesNoSenseIsAMismatch) {
   }
 }
 
-TEST(SegmentName, IsToldFromOthers) {
-  EXPECT_TRUE(is_segment_name(segment_name("key")));
-  for (const std::string name : {"", "/", "/lockstep-", "/other", "lockstep"}) EXPECT_FALSE(is_segment_name(name));
-  EXPECT_FALSE(is_segment_name(segment_name("key") + "/x"));
-}
-
 }  // namespace
 }  // namespace lockstep::detail

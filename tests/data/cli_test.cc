@@ -9,7 +9,7 @@ namespace {
 TEST(DataCommand, UnknownDataSetListsTheKnown) {
   const ProcessResult result = run_lockstep({"data", "fetch", "cifar"});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_NE(result.output.find("cifar not in {mnist,fashion-mnist}"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("\"cifar\" is not one of mnist, fashion-mnist"), std::string::npos) << result.output;
 }
 
 TEST(DataCommand, VerifyOfAnEmptyFolderFailsAndNamesTheRemedy) {

@@ -289,8 +289,9 @@ TEST(Manifest, MistakesInAJaxJobAreNamedWithTheirLine) {
           {"kind: JAXJob", "kind: PyTorchJob",
            "job.yaml:2: kind \"PyTorchJob\" (kubeflow.org/v1) is none that runs here; those are JAXJob "
            "(kubeflow.org/v1) "
-           "and Job (batch/v1), with Service, Secret, ConfigMap, Namespace, PersistentVolumeClaim read over; `lockstep "
-           "render` writes the manifests of others for a cluster"},
+           "and Job (batch/v1), with Service, Secret, ConfigMap, Namespace, PersistentVolumeClaim, ServiceAccount, "
+           "Role, RoleBinding, NetworkPolicy read over; `lockstep render` writes the manifests of others for a "
+           "cluster"},
       });
 }
 

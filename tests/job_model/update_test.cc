@@ -86,7 +86,7 @@ TEST(UpdateJob, WhatMayNotChangeIsNamed) {
     Job job = one(kFull);
     EXPECT_THROWS(update_job(job, one(text)), Error,
                   "apply: JAXJob \"mnist\" exists and cannot change its " + std::string(what) +
-                      "; delete it first (lockstep delete mnist), or give the new one another name");
+                      "; delete it first (lockstep delete mnist -n kubeflow), or give the new one another name");
     EXPECT_EQ(job.version, 1);
   }
 }

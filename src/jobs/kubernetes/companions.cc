@@ -37,11 +37,53 @@ Json service_of(const Json& job, const Json& pod) {
       {"apiVersion", "v1"}, {"kind", "Service"}, {"metadata", metadata_of(job, pod.at("subdomain"))}, {"spec", spec}};
 }
 
+const char* pod_path(const Json& job) {
+  return job.at("kind") == "JAXJob" ? "/spec/jaxReplicaSpecs/Worker/template/spec" : "/spec/template/spec";
+}
+
+// The container that trains: the one called jax, or the first. Null where there is none.
+Json* container_of(Json& job) {
+  const Json::json_pointer path(std::string(pod_path(job)) + "/containers");
+  if (!job.contains(path) || !job[path].is_array()) return nullptr;
+  Json* chosen = nullptr;
+  for (Json& each : job[path])
+    if (!chosen || at(each, "/name") == "jax") chosen = &each;
+  return chosen;
+}
+
+bool has_token(const Json& container) {
+  for (const Json& variable : at(container, "/env"))
+    if (at(variable, "/name") == "LOCKSTEP_TOKEN") return true;
+  const Json sources = at(container, "/envFrom");
+  return sources.is_array() && !sources.empty();
+}
+
 }  // namespace
 
+std::string add_token(Json& job, const Json& present) {
+  Json* const container = container_of(job);
+  if (!container || has_token(*container)) return "";
+  if (Json old = present; !old.is_null()) {
+    const Json* const running = container_of(old);
+    if (!running || !has_token(*running)) return "";
+  }
+  const std::string secret = at(job, "/metadata/name").get<std::string>() + "-token";
+  Json& env = (*container)["env"];
+  if (!env.is_array()) env = Json::array();
+  env.push_back({{"name", "LOCKSTEP_TOKEN"}, {"valueFrom", {{"secretKeyRef", {{"name", secret}, {"key", "token"}}}}}});
+  return secret;
+}
+
+bool belongs_to_earlier(const Json& object, const Json& job) {
+  for (const Json& owner : at(object, "/metadata/ownerReferences"))
+    if (at(owner, "/kind") == job.at("kind") && at(owner, "/name") == at(job, "/metadata/name") &&
+        at(owner, "/uid") != at(job, "/metadata/uid"))
+      return true;
+  return false;
+}
+
 std::vector<Json> companions_of(const Json& job, const std::string& token) {
-  const bool jax_job = job.at("kind") == "JAXJob";
-  const Json pod = at(job, jax_job ? "/spec/jaxReplicaSpecs/Worker/template/spec" : "/spec/template/spec");
+  const Json pod = at(job, pod_path(job));
   std::vector<Json> out;
   if (at(pod, "/subdomain").is_string()) out.push_back(service_of(job, pod));
   for (const Json& container : at(pod, "/containers"))

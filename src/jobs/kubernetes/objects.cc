@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "jobs/kubernetes/pod_status.h"
 
 namespace lockstep {
 namespace {
@@ -65,6 +66,17 @@ std::map<std::string, std::string> texts_at(const Json& object, std::initializer
   return out;
 }
 
+// Where the value of a variable comes from: "key token of Secret mnist-token", "metadata.name".
+std::string source_of(const Json& from) {
+  if (!from.is_object() || from.empty()) return "";
+  if (const std::string field = text_at(from, {"fieldRef", "fieldPath"}); !field.empty()) return field;
+  for (const auto& [reference, kind] : {std::pair("secretKeyRef", "Secret"), std::pair("configMapKeyRef", "ConfigMap")})
+    if (from.contains(reference))
+      return fmt::format("key {} of {} {}", text_at(from, {reference, "key"}), kind,
+                         text_at(from, {reference, "name"}));
+  return from.items().begin().key();
+}
+
 // The container that trains: the one called jax, or the first.
 Container container_of(const Json& pod_spec) {
   const Json* chosen = nullptr;
@@ -76,7 +88,11 @@ Container container_of(const Json& pod_spec) {
   out.command = words_at(*chosen, {"command"});
   out.args = words_at(*chosen, {"args"});
   out.folder = text_at(*chosen, {"workingDir"});
-  for (const Json& each : at(*chosen, {"env"})) out.env.emplace_back(text_at(each, {"name"}), text_at(each, {"value"}));
+  for (const Json& each : at(*chosen, {"env"})) {
+    const std::string name = text_at(each, {"name"});
+    out.env.emplace_back(name, text_at(each, {"value"}));
+    if (const std::string source = source_of(at(each, {"valueFrom"})); !source.empty()) out.env_fields[name] = source;
+  }
   for (const Json& each : at(*chosen, {"ports"}))
     if (const auto port = number_at(each, {"containerPort"}); port && *port > 0 && *port < 65536)
       out.port = static_cast<int>(*port);
@@ -178,6 +194,12 @@ PodPhase pod_phase_of(const std::string& text) {
   return text == "Failed" ? PodPhase::failed : PodPhase::pending;
 }
 
+// kubectl hides them, too.
+Json without_managed_fields(Json object) {
+  if (object.contains("metadata") && object["metadata"].is_object()) object["metadata"].erase("managedFields");
+  return object;
+}
+
 NamedPod pod_of_object(const Json& object, int index) {
   NamedPod out;
   Pod& pod = out.pod;
@@ -186,7 +208,16 @@ NamedPod pod_of_object(const Json& object, int index) {
   pod.node = text_at(object, {"spec", "nodeName"});
   pod.reason = text_at(object, {"status", "reason"});  // "Evicted", of the pod as a whole
   pod.started = time_at(object, {"status", "startTime"});
-  out.name = text_at(object, {"metadata", "name"});
+  pod.created = time_at(object, {"metadata", "creationTimestamp"});
+  const PodStatusText shown = kubectl_pod_status(object);
+  pod.shown = shown.status;
+  pod.ready = shown.ready;
+  pod.containers = shown.containers;
+  pod.object = without_managed_fields(object);
+  pod.name = out.name = text_at(object, {"metadata", "name"});
+  out.uid = text_at(object, {"metadata", "uid"});
+  for (const char* label : {"training.kubeflow.org/job-name", "batch.kubernetes.io/job-name", "job-name"})
+    if (out.job.empty()) out.job = text_at(object, {"metadata", "labels", label});
   const Json& containers = at(object, {"spec", "containers"});
   if (containers.is_array() && !containers.empty()) out.container = text_at(containers[0], {"name"});
   for (const Json& each : at(object, {"spec", "containers"}))
@@ -195,6 +226,7 @@ NamedPod pod_of_object(const Json& object, int index) {
     if (text_at(each, {"name"}) != out.container) continue;
     pod.attempt = count_at(each, {"restartCount"});
     out.restarted = pod.attempt > 0;
+    out.runs = at(each, {"state", "running"}).is_object();
     const Json& state = at(each, {"state"});
     if (pod.reason.empty()) pod.reason = text_at(state, {"waiting", "reason"});
     if (pod.reason.empty()) pod.reason = text_at(state, {"terminated", "reason"});
@@ -236,6 +268,7 @@ Job job_of_object(const Json& object) {
   job.generation = number_at(object, {"metadata", "generation"}).value_or(1);
   const std::string version = text_at(object, {"metadata", "resourceVersion"});
   std::from_chars(version.data(), version.data() + version.size(), job.version);
+  job.object = without_managed_fields(object);
   job.manifest = object;
   job.manifest.erase("status");
   const Json &spec = at(object, {"spec"}), &status = at(object, {"status"});
@@ -246,43 +279,97 @@ Job job_of_object(const Json& object) {
   job.status.active = count_at(counts, {"active"});
   job.status.succeeded = count_at(counts, {"succeeded"});
   job.status.failed = count_at(counts, {"failed"});
+  job.status.completed_indexes = text_at(status, {"completedIndexes"});
   job.status.conditions = job.kind == JobKind::jax_job ? conditions_of(status) : indexed_job_conditions(job, status);
   return job;
 }
 
-std::vector<NamedPod> pods_of_list(const Json& list) {
+std::vector<NamedPod> all_pods_of_list(const Json& list) {
   std::vector<const Json*> all;
   for (const Json& each : at(list, {"items"})) all.push_back(&each);
   std::stable_sort(all.begin(), all.end(), [](const Json* a, const Json* b) {
     return time_at(*a, {"metadata", "creationTimestamp"}) < time_at(*b, {"metadata", "creationTimestamp"});
   });
-  std::map<int, NamedPod> newest;
+  std::vector<NamedPod> out;
   for (const Json* each : all) {
     const int index = completion_index(*each);
     if (index < 0) continue;
     NamedPod pod = pod_of_object(*each, index);
-    if (const auto old = newest.find(index); old != newest.end()) {
-      pod.before = old->second.name;
-      pod.pod.attempt += old->second.pod.attempt + 1;
+    const auto old = std::find_if(out.rbegin(), out.rend(), [&](const NamedPod& other) {
+      return other.job == pod.job && other.pod.index == index &&
+             text_at(other.pod.object, {"metadata", "namespace"}) == text_at(*each, {"metadata", "namespace"});
+    });
+    if (old != out.rend()) {
+      pod.before = old->name;
+      pod.pod.attempt += old->pod.attempt + 1;
     }
-    newest[index] = std::move(pod);
+    out.push_back(std::move(pod));
   }
+  return out;
+}
+
+std::vector<NamedPod> pods_of_list(const Json& list) {
+  std::map<int, NamedPod> newest;
+  for (NamedPod& pod : all_pods_of_list(list)) newest[pod.pod.index] = std::move(pod);
   std::vector<NamedPod> out;
   for (auto& [index, pod] : newest) out.push_back(std::move(pod));
   return out;
 }
 
-std::vector<JobEvent> events_of_list(const Json& list) {
+void set_from_pods(Job& job, const std::vector<NamedPod>& pods) {
+  bool runs = false;
+  for (const NamedPod& each : pods) {
+    job.status.restarts = std::max(job.status.restarts, each.pod.attempt);
+    runs = runs || each.runs;
+  }
+  if (job.kind == JobKind::jax_job || runs || is_finished(job)) return;
+  std::erase_if(job.status.conditions, [](const Condition& each) { return each.type == "Running"; });
+}
+
+namespace {
+
+// "mnist-1-x7f2k" is a pod that the Job mnist has made, "mnist-worker-1" one of the JAXJob.
+bool is_pod_name_of(const Job& job, std::string_view name) {
+  const std::string prefix = job.name + (job.kind == JobKind::jax_job ? "-worker-" : "-");
+  if (!name.starts_with(prefix)) return false;
+  name.remove_prefix(prefix.size());
+  const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
+  const std::string_view rest = name.substr(digits);
+  return digits > 0 &&
+         (job.kind == JobKind::jax_job ? rest.empty() : rest.size() == 6 && rest[0] == '-' && rest.rfind('-') == 0);
+}
+
+JobEvent event_of_object(const Json& object) {
+  JobEvent event;
+  for (const char* field : {"lastTimestamp", "eventTime", "firstTimestamp"})
+    if (const auto time = time_at(object, {field}); time && event.time == JobTime()) event.time = *time;
+  event.warning = text_at(object, {"type"}) == "Warning";
+  event.object = lower(text_at(object, {"involvedObject", "kind"})) + "/" + text_at(object, {"involvedObject", "name"});
+  event.reason = text_at(object, {"reason"});
+  event.message = text_at(object, {"message"});
+  event.raw = without_managed_fields(object);
+  return event;
+}
+
+bool is_event_of(const Json& object, const JobEvent& event, const Job& job, const std::vector<NamedPod>& pods) {
+  const std::string kind = text_at(object, {"involvedObject", "kind"}),
+                    uid = text_at(object, {"involvedObject", "uid"}),
+                    name = text_at(object, {"involvedObject", "name"});
+  const bool in_its_time = event.time >= job.created;
+  if (kind == name_of(job.kind) && name == job.name) return uid.empty() ? in_its_time : uid == job.uid;
+  if (kind != "Pod") return false;
+  for (const NamedPod& each : pods)
+    if (each.name == name && (uid.empty() || each.uid == uid)) return true;
+  return is_pod_name_of(job, name) && in_its_time;
+}
+
+}  // namespace
+
+std::vector<JobEvent> events_of_job(const Json& list, const Job& job, const std::vector<NamedPod>& pods) {
   std::vector<JobEvent> out;
   for (const Json& each : at(list, {"items"})) {
-    JobEvent event;
-    for (const char* field : {"lastTimestamp", "eventTime", "firstTimestamp"})
-      if (const auto time = time_at(each, {field}); time && event.time == JobTime()) event.time = *time;
-    event.warning = text_at(each, {"type"}) == "Warning";
-    event.object = lower(text_at(each, {"involvedObject", "kind"})) + "/" + text_at(each, {"involvedObject", "name"});
-    event.reason = text_at(each, {"reason"});
-    event.message = text_at(each, {"message"});
-    out.push_back(std::move(event));
+    JobEvent event = event_of_object(each);
+    if (is_event_of(each, event, job, pods)) out.push_back(std::move(event));
   }
   std::stable_sort(out.begin(), out.end(), [](const JobEvent& a, const JobEvent& b) { return a.time < b.time; });
   return out;

@@ -23,13 +23,25 @@ struct NamedPod {
   Pod pod;
   std::string name, container;
   std::string before = {};
-  bool restarted = false;  // its container was started again in the same pod
+  std::string uid = {}, job = {};  // of the pod; the name of its job
+  bool restarted = false;          // its container was started again in the same pod
+  bool runs = false;               // its container runs now
 };
 
-// Of a list of pods the newest of each index, by index.
+// All pods of a list that belong to a job, the oldest first. Pod::attempt counts the pods of the same job and index
+// before it and the restarts of their containers.
+std::vector<NamedPod> all_pods_of_list(const nlohmann::ordered_json& list);
+
+// Of a list of pods of one job the newest of each index, by index.
 std::vector<NamedPod> pods_of_list(const nlohmann::ordered_json& list);
 
-// Of a list of events, in the order of time.
-std::vector<JobEvent> events_of_list(const nlohmann::ordered_json& list);
+// What only the pods of a job tell: how often it was restarted, and whether an Indexed Job is Running, which is so when
+// a container of it runs.
+void set_from_pods(Job& job, const std::vector<NamedPod>& pods);
+
+// Of a list of events those of this job and of its pods, also of pods that were replaced, in the order of time. Events
+// of an earlier job of the same name are left out.
+std::vector<JobEvent> events_of_job(const nlohmann::ordered_json& list, const Job& job,
+                                    const std::vector<NamedPod>& pods);
 
 }  // namespace lockstep

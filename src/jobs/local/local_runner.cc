@@ -75,7 +75,11 @@ class LocalRunner final : public Runner {
     return client_.request({{"op", "apply"}, {"job", to_json(local)}});
   }
 
-  Job get(const std::string& space, const std::string& name) override { return read(space, name).job; }
+  Job get(const std::string& space, const std::string& name, std::optional<JobKind>) override {
+    LocalJob local = read(space, name);
+    local.job.folder = local.folder;
+    return std::move(local.job);
+  }
 
   std::vector<Pod> pods(const Job& job) override {
     const std::vector<int> attempts = state_.attempts(job);
@@ -117,12 +121,13 @@ class LocalRunner final : public Runner {
     }
   }
 
-  std::vector<Job> list(const std::string& space) override {
+  std::vector<Job> list(const std::string& space, std::optional<JobKind>) override {
     std::vector<Job> out;
     for (const StateDir::Name& each : state_.list(space))
       if (const auto local = state_.read(each.space, each.name)) {
         look_after(*local);
         out.push_back(local->job);
+        out.back().folder = local->folder;
       }
     std::ranges::stable_sort(out, {}, &Job::name);
     return out;

@@ -24,6 +24,8 @@ std::string pod_name(const Job& job, int index) {
   return fmt::format("{}{}{}", job.name, job.kind == JobKind::jax_job ? "-worker-" : "-", index);
 }
 
+std::string pod_name(const Job& job, const Pod& pod) { return pod.name.empty() ? pod_name(job, pod.index) : pod.name; }
+
 std::string time_text(JobTime time) {
   const auto day = std::chrono::floor<std::chrono::days>(time);
   const std::chrono::year_month_day date(day);

@@ -26,7 +26,7 @@ struct Container {
   std::string image;
   std::vector<std::string> command, args;  // both empty: `lockstep train`; args alone: arguments of `lockstep`
   std::vector<std::pair<std::string, std::string>> env;  // as written; replica_env() of manifest.h makes a replica's
-  std::map<std::string, std::string> env_fields;         // valueFrom.fieldRef: the variable and "metadata.name"...
+  std::map<std::string, std::string> env_fields;         // valueFrom: the variable and "metadata.name"...
   std::string folder;                                    // workingDir; empty: where the job was applied
   int port = 6666;                                       // of the coordinator
 
@@ -79,6 +79,8 @@ struct Job {
   nlohmann::ordered_json manifest;      // as it was given, whole: the file is kept, not our reading of it
   JobSpec spec;
   JobStatus status;
+  std::string folder = {};             // where it was applied, which relative paths start from; empty: not known
+  nlohmann::ordered_json object = {};  // as the API server of Kubernetes has it; null elsewhere
 };
 
 // The reason of a replica that failed because another program had taken the port that was chosen for it.
@@ -94,6 +96,12 @@ struct Pod {
   std::string node = {};         // the machine, where known
   std::optional<JobTime> started, ended;
   int64_t process = 0;  // on this machine; 0: none
+  // As the API server of Kubernetes has it, where that is known.
+  std::string name = {};           // empty: pod_name()
+  std::string shown = {};          // what kubectl shows as STATUS; empty: by phase and reason
+  int ready = -1, containers = 1;  // containers that are ready (-1: not known), of all
+  std::optional<JobTime> created = {};
+  nlohmann::ordered_json object = {};
 
   bool operator==(const Pod&) const = default;
 };
@@ -103,12 +111,15 @@ struct JobEvent {
   JobTime time{};
   bool warning = false;
   std::string object, reason, message;  // "jaxjob/mnist", "pod/mnist-worker-0"
+  nlohmann::ordered_json raw = {};      // as the API server of Kubernetes has it; null elsewhere
 
   bool operator==(const JobEvent&) const = default;
 };
 
 // "mnist-worker-1" of a JAXJob, "mnist-1" of an Indexed Job.
 std::string pod_name(const Job& job, int index);
+// The name of a pod that exists: on Kubernetes that of an Indexed Job has five letters behind it, "mnist-1-x7f2k".
+std::string pod_name(const Job& job, const Pod& pod);
 
 // "2024-12-18T16:47:28Z", and back; parse_time throws Error for anything else.
 std::string time_text(JobTime time);

@@ -14,7 +14,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kLongestName = 63;
-constexpr std::array kCompanions = {"Service", "Secret", "ConfigMap", "Namespace", "PersistentVolumeClaim"};
+constexpr std::array kCompanions = {"Service",        "Secret", "ConfigMap",   "Namespace",    "PersistentVolumeClaim",
+                                    "ServiceAccount", "Role",   "RoleBinding", "NetworkPolicy"};
 
 bool is_small(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
 
@@ -103,14 +104,17 @@ void read_object(const Field& object, const ManifestOptions& options, Manifests&
     for (const Field& item : object.need("items", "a List holds objects").elements()) read_object(item, options, out);
     return;
   }
-  if (std::ranges::find(kCompanions, kind) != kCompanions.end()) {
+  const bool job_kind = kind == "JAXJob" || kind == "Job";
+  if (std::ranges::find(kCompanions, kind) != kCompanions.end() || (options.any_kind && !job_kind)) {
     const auto metadata = object.find("metadata");
     const auto name = metadata ? metadata->find("name") : std::nullopt;
+    const auto space = metadata ? metadata->find("namespace") : std::nullopt;
+    out.others.push_back({object.value(), kind, name ? name->text() : "", space ? space->text() : options.space});
     out.notes.push_back(fmt::format("{}: {}{} is read over: it is of use on Kubernetes only", object.place(), kind,
                                     name ? " \"" + name->text() + "\"" : ""));
     return;
   }
-  if (kind != "JAXJob" && kind != "Job") refuse_kind(kind_field, kind, version);
+  if (!job_kind) refuse_kind(kind_field, kind, version);
   const char* const wanted = kind == "JAXJob" ? "kubeflow.org/v1" : "batch/v1";
   if (!version_field) object.fail(fmt::format("has no apiVersion; that of a {} is {}", kind, wanted));
   if (version != wanted) version_field->fail(fmt::format("is \"{}\"; that of a {} is {}", version, kind, wanted));
@@ -122,7 +126,7 @@ void read_object(const Field& object, const ManifestOptions& options, Manifests&
                                           : detail::read_indexed_job_spec(object, out.notes);
   read_metadata(object, options, job);
   for (const Job& other : out.jobs)
-    if (other.name == job.name && other.space == job.space)
+    if (other.name == job.name && other.space == job.space && (other.kind == job.kind || !options.any_kind))
       object.fail(fmt::format("is the second job called {} in {}; give each a name of its own", job.name, job.space));
   out.jobs.push_back(std::move(job));
 }
@@ -167,9 +171,9 @@ Manifests parse_manifests(std::string_view text, const std::string& source, cons
 std::string update_job(Job& job, const Job& wanted) {
   const auto refuse = [&](const std::string& what) {
     throw_error(
-        "apply: {} \"{}\" exists and cannot change its {}; delete it first (lockstep delete {}), or give the new one "
+        "apply: {} \"{}\" exists and cannot change its {}; delete it first (lockstep delete {}{}), or give the new one "
         "another name",
-        name_of(job.kind), job.name, what, job.name);
+        name_of(job.kind), job.name, what, job.name, job.space == "default" ? "" : " -n " + job.space);
   };
   if (job.kind != wanted.kind) refuse(fmt::format("kind from {} to {}", name_of(job.kind), name_of(wanted.kind)));
   if (job.spec.replicas != wanted.spec.replicas)

@@ -16,11 +16,19 @@ inline constexpr int kMostReplicas = 4096;
 struct ManifestOptions {
   std::string space = "default";  // the namespace of those that name none
   std::string suffix = {};        // five random letters, put behind metadata.generateName; empty: that is refused
+  bool any_kind = false;          // objects of unknown kinds are others, not errors: kubectl knows them
+};
+
+// An object of a manifest that is no job: a Service, a ConfigMap. Only a cluster has a use for it.
+struct OtherObject {
+  nlohmann::ordered_json value;
+  std::string kind, name, space;  // the name may be empty
 };
 
 struct Manifests {
-  std::vector<Job> jobs;           // status, uid and created are not set yet
-  std::vector<std::string> notes;  // what is read over here (a Service, an image's sidecar...), each one sentence
+  std::vector<Job> jobs;            // status, uid and created are not set yet
+  std::vector<OtherObject> others;  // in the order of the file
+  std::vector<std::string> notes;   // what is read over here (a Service, an image's sidecar...), each one sentence
 };
 
 // Reads JAXJobs (kubeflow.org/v1), Indexed Jobs (batch/v1) and Lists of them; there may be none where all objects are

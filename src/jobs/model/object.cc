@@ -121,6 +121,7 @@ Json indexed_job_status(const Job& job) {
 }  // namespace
 
 nlohmann::ordered_json object_json(const Job& job) {
+  if (!job.object.is_null()) return sorted(job.object);
   const bool jax_job = job.kind == JobKind::jax_job;
   return sorted({{"apiVersion", jax_job ? "kubeflow.org/v1" : "batch/v1"},
                  {"kind", name_of(job.kind)},

@@ -10,7 +10,8 @@
 namespace lockstep {
 
 // The object with its metadata (with kubectl's annotation of what was applied), its spec as given except for a suspend
-// that was changed since, and its status; an Indexed Job has that of batch/v1. Keys are sorted.
+// that was changed since, and its status; an Indexed Job has that of batch/v1. Keys are sorted. A job of an API server
+// is the object that the server has.
 nlohmann::ordered_json object_json(const Job& job);
 
 // {"apiVersion": "v1", "kind": "List", "items": [...]}: what `get -o yaml` shows for several.

@@ -61,6 +61,15 @@ std::string SlurmClient::submit(const Submission& submission) {
   return id;
 }
 
+void SlurmClient::check() {
+  const ProgramResult result = run_slurm({"squeue", "--noheader", fmt::format("--user={}", ::geteuid())});
+  if (result.code != 0)
+    throw IoError(
+        fmt::format("slurm: its controller does not answer: {}; `scontrol ping` shows whether it runs, and --on "
+                    "local is this machine",
+                    complaint(result)));
+}
+
 std::optional<std::string> SlurmClient::find(const std::string& comment) {
   const ProgramResult result =
       run_slurm({"squeue", "--noheader", fmt::format("--user={}", ::geteuid()), "--format=%A %k"});

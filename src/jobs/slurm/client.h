@@ -26,6 +26,9 @@ class SlurmClient {
   // A job that waits or runs, by its comment.
   std::optional<std::string> find(const std::string& comment);
 
+  // Throws IoError when the controller does not answer.
+  void check();
+
   // None when Slurm knows nothing of it (any more): without accounting it forgets jobs some minutes after their end.
   // Throws IoError when Slurm does not answer.
   std::optional<SlurmSight> ask(const std::string& id);

@@ -70,7 +70,11 @@ class SlurmRunner final : public Runner {
     return "created";
   }
 
-  Job get(const std::string& space, const std::string& name) override { return look(space, name).job; }
+  Job get(const std::string& space, const std::string& name, std::optional<JobKind>) override {
+    SlurmJob its = look(space, name);
+    its.job.folder = its.folder;
+    return std::move(its.job);
+  }
 
   std::vector<Pod> pods(const Job& job) override {
     const SlurmJob its = look(job.space, job.name);
@@ -96,11 +100,15 @@ class SlurmRunner final : public Runner {
     }
   }
 
-  std::vector<Job> list(const std::string& space) override {
+  std::vector<Job> list(const std::string& space, std::optional<JobKind>) override {
     std::vector<Job> out;
     for (const std::string& each : space.empty() ? names_in(root_) : std::vector<std::string>{space})
       for (const std::string& name : names_in(root_ + "/" + each))
-        if (std::optional<SlurmJob> job = read(each, name); job && look(*job)) out.push_back(std::move(job->job));
+        if (std::optional<SlurmJob> job = read(each, name); job && look(*job)) {
+          out.push_back(std::move(job->job));
+          out.back().folder = job->folder;
+        }
+    if (out.empty()) slurm_.check();
     std::ranges::stable_sort(out, {}, &Job::name);
     return out;
   }

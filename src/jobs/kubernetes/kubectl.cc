@@ -1,0 +1,143 @@
+#include "jobs/kubernetes/kubectl.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <fstream>
+#include <optional>
+#include <set>
+
+#include "base/check.h"
+#include "base/json.h"
+#include "base/say.h"
+#include "data/process.h"
+#include "jobs/child.h"
+#include "jobs/kubernetes/kubectl_text.h"
+#include "jobs/runner.h"
+
+extern char** environ;
+
+namespace lockstep::kubectl {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr auto kRemoved = std::chrono::minutes(10);  // what is removed may wait for finalizers
+constexpr size_t kMostErr = 64 * 1024;
+
+std::string without_newline(std::string text) {
+  while (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+// Reads one of the two streams. False when the sink has enough.
+bool take(const pollfd& stream, bool& open, const std::function<bool(std::string_view)>& use) {
+  if (!open || stream.revents == 0) return true;
+  std::array<char, 16384> chunk;
+  const ssize_t n = ::read(stream.fd, chunk.data(), chunk.size());
+  if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) open = false;
+  return n <= 0 || use(std::string_view(chunk.data(), static_cast<size_t>(n)));
+}
+
+}  // namespace
+
+bool says(const ProgramResult& result, const char* words) { return result.err.find(words) != std::string::npos; }
+
+void note_once(const std::string& text) {
+  static std::set<std::string> told;
+  if (told.insert(text).second) say("lockstep: note: {}\n", text);
+}
+
+void fail(const std::string& verb, const ProgramResult& result) {
+  const std::string complaint = kubectl_complaint(result.err);
+  const std::string text =
+      fmt::format("kubectl {}: {}", verb, complaint.empty() ? fmt::format("exit code {}", result.code) : complaint);
+  const char* const kWhere =
+      "; `kubectl config current-context` tells which cluster is meant, and KUBECONFIG chooses another file";
+  if (is_forbidden(result.err)) throw Forbidden(text + "; `kubectl auth can-i --list` tells what you may do there");
+  if (says(result, "no configuration has been provided")) throw IoError(text + kWhere);
+  if (is_unreachable(result.err)) throw Unreachable(text + kWhere);
+  throw IoError(text);
+}
+
+ProgramResult run(const Words& words, const std::string& input, std::chrono::milliseconds deadline) {
+  Words argv = {"kubectl"};
+  argv.insert(argv.end(), words.begin(), words.end());
+  ProgramResult result;
+  try {
+    result = run_program(argv, input, deadline);
+  } catch (const IoError& error) {
+    throw Unreachable(error.what());
+  }
+  for (const std::string& each : kubectl_warnings(result.err)) note_once("kubectl: " + each);
+  return result;
+}
+
+ProgramResult ask(const Words& words, const std::string& input, std::chrono::milliseconds deadline) {
+  ProgramResult result = run(words, input, deadline);
+  if (result.code != 0) fail(words.at(0), result);
+  return result;
+}
+
+Json parse(const std::string& text) {
+  try {
+    const JsonLimits limits{.bytes = size_t{256} << 20, .values = 20'000'000};
+    return parse_json<Json>(text, "its output", limits);
+  } catch (const Error& error) {
+    throw IoError(fmt::format("kubectl get: {}; `kubectl version` must work", error.what()));
+  }
+}
+
+ProgramResult stream(const Words& words, const std::function<bool(std::string_view)>& sink) {
+  ChildSpec spec{.argv = {"kubectl"}};
+  spec.argv.insert(spec.argv.end(), words.begin(), words.end());
+  for (char** each = environ; *each; ++each) spec.environment.emplace_back(*each);
+  Child child(spec);
+  ProgramResult result;
+  bool out_open = true, err_open = true;
+  while (out_open || err_open) {
+    std::array<pollfd, 2> streams = {pollfd{out_open ? child.out().get() : -1, POLLIN, 0},
+                                     pollfd{err_open ? child.err().get() : -1, POLLIN, 0}};
+    if (::poll(streams.data(), streams.size(), 1000) < 0 && errno != EINTR) break;
+    take(streams[1], err_open, [&](std::string_view text) {
+      if (result.err.size() < kMostErr) result.err += text;
+      return true;
+    });
+    if (!take(streams[0], out_open, sink)) return {};  // the child is ended on the way out
+  }
+  std::optional<Ending> ending;
+  for (int i = 0; i < 2000 && !(ending = child.ended()); ++i) ::poll(nullptr, 0, 5);
+  if (!ending) throw IoError("kubectl: it does not end; it was killed");
+  result.code = ending->signal > 0 ? 128 + ending->signal : ending->code;
+  return result;
+}
+
+std::string context_namespace() {
+  const ProgramResult view = run({"config", "view", "--minify", "-o", "jsonpath={..namespace}"});
+  if (view.code == 0) return view.out.empty() ? "default" : view.out;
+  // Without a configuration kubectl uses the service account of its pod, and that account's namespace.
+  std::ifstream file("/var/run/secrets/kubernetes.io/serviceaccount/namespace");
+  std::string space;
+  return std::getline(file, space) && !space.empty() ? space : "default";
+}
+
+std::string apply_object(const Json& object, const std::string& space) {
+  return without_newline(ask({"apply", "-f", "-", "-n", space}, object.dump()).out);
+}
+
+std::string delete_object(const Json& object, const std::string& space, bool ignore_not_found) {
+  Words words = {"delete",
+                 "-f",
+                 "-",
+                 "-n",
+                 space,
+                 "--wait=true",
+                 fmt::format("--timeout={}s", std::chrono::seconds(kRemoved).count())};
+  if (ignore_not_found) words.push_back("--ignore-not-found");
+  return without_newline(ask(words, object.dump(), kRemoved + kAnswer).out);
+}
+
+}  // namespace lockstep::kubectl

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -48,6 +49,18 @@ int write_templates(const std::string& folder) {
   return kDone;
 }
 
+// What this process creates in this scope is for its user alone.
+class PrivateFiles {
+ public:
+  PrivateFiles() : before_(::umask(S_IRWXG | S_IRWXO)) {}
+  ~PrivateFiles() { ::umask(before_); }
+  PrivateFiles(const PrivateFiles&) = delete;
+  PrivateFiles& operator=(const PrivateFiles&) = delete;
+
+ private:
+  const mode_t before_;
+};
+
 int render(const RenderKubernetesArguments& arguments) {
   if (!arguments.write_templates.empty()) return write_templates(arguments.write_templates);
   std::string text;
@@ -62,10 +75,12 @@ int render(const RenderKubernetesArguments& arguments) {
   } catch (const Error& error) {
     throw UsageError(fmt::format("render kubernetes: {}", error.what()));
   }
-  if (arguments.output.empty())
+  if (arguments.output.empty()) {
     std::fwrite(text.data(), 1, text.size(), stdout);
-  else
-    write_user_file(arguments.output, text);
+    return kDone;
+  }
+  const PrivateFiles guard;  // the file holds the token of the job
+  write_user_file(arguments.output, text);
   return kDone;
 }
 

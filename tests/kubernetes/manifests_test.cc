@@ -165,16 +165,49 @@ TEST(IndexedJob, HasTheShapeOfTheSeed) {
   EXPECT_EQ(job["spec"]["template"]["spec"]["restartPolicy"], "Never");  // podFailurePolicy needs it
 }
 
-TEST(IndexedJob, ExitCodesDecideWhetherToTryAgain) {
-  const Json job = document("indexed-job", {{"hosts_count", 3}, {"backoff", 2}}, "Job");
-  EXPECT_EQ(job["spec"]["backoffLimit"], 6);
-  const Json rules = job["spec"]["podFailurePolicy"]["rules"];
-  ASSERT_EQ(rules.size(), 3u);
-  EXPECT_EQ(rules[0]["action"], "FailJob");
-  EXPECT_EQ(rules[0]["onExitCodes"]["values"], Json::array({1, 2, 3}));
-  EXPECT_EQ(rules[1]["action"], "Ignore");
-  EXPECT_EQ(rules[1]["onPodConditions"][0]["type"], "DisruptionTarget");
-  EXPECT_EQ(rules[2]["onExitCodes"]["values"], Json::array({75}));
+// How a pod ended: its exit code, and whether Kubernetes itself ended it.
+struct PodEnd {
+  int code = 0;
+  bool disrupted = false;
+};
+
+// What the Job controller does with pods that ended together, by the published rules: the first rule that matches
+// counts, and without one the failure counts. "failed" when a rule or the limit fails the job.
+std::string outcome(const Json& job, const std::vector<PodEnd>& ends) {
+  int counted = 0;
+  for (const PodEnd& end : ends) {
+    std::string action = end.code == 0 ? "Ignore" : "Count";
+    for (const Json& rule : job["spec"]["podFailurePolicy"]["rules"]) {
+      const bool by_code = rule.contains("onExitCodes");
+      const Json codes = by_code ? rule["onExitCodes"]["values"] : Json::array();
+      if (end.code == 0 || (by_code ? std::ranges::find(codes, Json(end.code)) == codes.end() : !end.disrupted))
+        continue;
+      action = rule["action"];
+      break;
+    }
+    if (action == "FailJob") return "failed";
+    counted += action == "Count" ? 1 : 0;
+  }
+  return counted > job["spec"]["backoffLimit"].get<int>() ? "failed" : fmt::format("{} counted", counted);
+}
+
+TEST(IndexedJob, OnlyTheFirstCauseCounts) {
+  const Json job = document("indexed-job", {{"hosts_count", 3}}, "Job");
+  EXPECT_EQ(job["spec"]["backoffLimit"], 0);
+  constexpr int kSurvivor = 75, kCause = 74;
+  // An eviction, and the end of the others because of it.
+  EXPECT_EQ(outcome(job, {{143, true}, {kSurvivor}, {kSurvivor}}), "0 counted");
+  EXPECT_EQ(outcome(job, {{1, true}, {kSurvivor}, {kSurvivor}}), "0 counted");
+  // A process that is killed, stands still, or cannot join: its own failure counts, so that nothing goes on for ever.
+  EXPECT_EQ(outcome(job, {{137}, {kSurvivor}, {kSurvivor}}), "failed");
+  EXPECT_EQ(outcome(job, {{kCause}, {kSurvivor}, {kSurvivor}}), "failed");
+  const Json patient = document("indexed-job", {{"hosts_count", 3}, {"backoff", 2}}, "Job");
+  EXPECT_EQ(patient["spec"]["backoffLimit"], 2);
+  EXPECT_EQ(outcome(patient, {{137}, {kSurvivor}, {kSurvivor}}), "1 counted");
+  for (const int error : {1, 2, 3}) EXPECT_EQ(outcome(patient, {{error}, {kSurvivor}}), "failed");
+  // The processes are told which code the first cause has.
+  for (const char* kind : {"indexed-job", "jobset"})
+    EXPECT_NE(render_manifest({.kind = kind}).find("name: LOCKSTEP_FIRST_CAUSE_CODE\n"), std::string::npos) << kind;
 }
 
 // What the runner makes for a job that is applied alone does what its own file would have.

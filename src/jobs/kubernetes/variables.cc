@@ -337,8 +337,8 @@ void derive(Json& all, const VariablesOptions& options) {
   all["kind"] = options.kind;
   all["container"] = jaxjob ? "jax" : "lockstep";
   all["port_name"] = jaxjob ? "jaxjob-port" : "coordinator";
-  // Each pod that fails counts, and when one is lost all others end with 75.
-  all["backoff_limit"] = all["backoff"].get<int64_t>() * all["hosts_count"].get<int64_t>();
+  // Of the pods that end together only the one that failed first counts: see failure_policy.yaml.j2.
+  all["backoff_limit"] = all["backoff"].get<int64_t>();
   const Json gpus = all["gpus"];
   all["gpu_count"] =
       gpus.is_boolean() ? (gpus.get<bool>() ? all["local_device_count"].get<int64_t>() : 0) : gpus.get<int64_t>();

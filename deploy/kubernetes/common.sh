@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 # The program: $LOCKSTEP, or the one of the build beside this folder, or the one on the PATH.
 lockstep=${LOCKSTEP:-}
 if [ -z "$lockstep" ]; then
-  if [ -x ../../build/lockstep ]; then lockstep=../../build/lockstep; else lockstep=lockstep; fi
+  if [ -x ../../build/lockstep ]; then lockstep=$(cd ../../build && pwd)/lockstep; else lockstep=lockstep; fi
 fi
 manifest=${MANIFEST:-job.yaml}
 

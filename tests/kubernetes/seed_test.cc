@@ -118,6 +118,7 @@ TEST(SeedOfTheIndexedJob, PrepareRunAndClean) {
   ASSERT_EQ(prepared.exit_code, 0) << prepared.err;
   const auto started = script("run.sh");
   ASSERT_EQ(started.exit_code, 0) << started.err;
+  EXPECT_EQ(started.out, "job.batch/myjob created\nfollow it with: " + program_path() + " logs -f myjob\n");
   for (const std::string& replica : {std::string("0"), std::string("1")}) {
     const auto log = logs(replica);
     EXPECT_EQ(log.exit_code, 0) << log.err;

@@ -7,6 +7,7 @@
 #include "base/throws.h"
 #include "data/process.h"
 #include "jobs/kubernetes/kubernetes_runner.h"
+#include "jobs/kubernetes/pod_status.h"
 #include "jobs/model/yaml_document.h"
 #include "kubernetes/schema.h"
 #include "lockstep/error.h"
@@ -212,18 +213,61 @@ TEST(KubernetesObjects, TheNewestPodOfEachIndexCounts) {
 
 TEST(KubernetesObjects, EventsComeInTheOrderOfTime) {
   const auto event = [](const std::string& reason, const std::string& time) {
-    return object(R"({apiVersion: v1, kind: Event, metadata: {name: e}, involvedObject: {kind: Pod, name: myjob-0-c},
-      reason: )" + reason +
-                  R"(, message: m, type: Warning, )" + time + "}");
+    return object(
+        R"({apiVersion: v1, kind: Event, metadata: {name: e}, involvedObject: {kind: Pod, name: myjob-0-abcde},
+      reason: )" +
+        reason + R"(, message: m, type: Warning, )" + time + "}");
   };
-  const std::vector<JobEvent> events =
-      events_of_list(list_of({event("Second", "lastTimestamp: \"2026-01-01T00:00:02Z\""),
-                              event("First", "eventTime: \"2026-01-01T00:00:01.123456Z\"")}));
+  const Json list = list_of({event("Second", "lastTimestamp: \"2026-01-01T00:00:02Z\""),
+                             event("First", "eventTime: \"2026-01-01T00:00:01.123456Z\"")});
+  const std::vector<JobEvent> events = events_of_job(list, job_of_object(object(kJob)), {});
   ASSERT_EQ(events.size(), 2u);
   EXPECT_EQ(events[0].reason, "First");
   EXPECT_EQ(time_text(events[0].time), "2026-01-01T00:00:01Z");
-  EXPECT_EQ(events[1].object, "pod/myjob-0-c");
+  EXPECT_EQ(events[1].object, "pod/myjob-0-abcde");
   EXPECT_TRUE(events[1].warning);
+}
+
+TEST(KubernetesObjects, ThePodStatusIsThatOfKubectl) {
+  const auto shown = [](const std::string& status, const std::string& more = "") {
+    const Json pod = object("{apiVersion: v1, kind: Pod, metadata: {name: p" + more +
+                            "}, spec: {initContainers: [{name: i, image: x}, {name: j, image: x}], containers: [{name: "
+                            "a, image: x}, {name: b, image: x}]}, status: " +
+                            status + "}");
+    const PodStatusText text = kubectl_pod_status(pod);
+    return fmt::format("{}/{} {}", text.ready, text.containers, text.status);
+  };
+  const auto container = [](const std::string& state, bool ready = false) {
+    return "{name: a, image: x, imageID: y, restartCount: 0, ready: " + std::string(ready ? "true" : "false") +
+           ", state: {" + state + "}}";
+  };
+  const std::string runs = container("running: {}", true), waits = container("waiting: {reason: ContainerCreating}"),
+                    done = container("terminated: {exitCode: 0, reason: Completed}");
+  EXPECT_EQ(shown("{phase: Pending}"), "0/2 Pending");
+  EXPECT_EQ(shown("{phase: Pending, containerStatuses: [" + waits + "]}"), "0/2 ContainerCreating");
+  EXPECT_EQ(shown("{phase: Running, containerStatuses: [" + runs + ", " + runs + "]}"), "2/2 Running");
+  EXPECT_EQ(shown("{phase: Running, containerStatuses: [" + runs + ", " + done + "]}"), "1/2 NotReady");
+  EXPECT_EQ(shown("{phase: Running, conditions: [{type: Ready, status: \"True\"}], containerStatuses: [" + runs + ", " +
+                  done + "]}"),
+            "1/2 Running");
+  EXPECT_EQ(shown("{phase: Running, containerStatuses: [" + container("waiting: {reason: CrashLoopBackOff}") + "]}"),
+            "0/2 CrashLoopBackOff");
+  EXPECT_EQ(shown("{phase: Failed, containerStatuses: [" + container("terminated: {exitCode: 3}") + "]}"),
+            "0/2 ExitCode:3");
+  EXPECT_EQ(shown("{phase: Failed, containerStatuses: [" + container("terminated: {exitCode: 137, signal: 9}") + "]}"),
+            "0/2 Signal:9");
+  EXPECT_EQ(shown("{phase: Failed, reason: Evicted}"), "0/2 Evicted");
+  EXPECT_EQ(
+      shown("{phase: Running, containerStatuses: [" + runs + "]}", ", deletionTimestamp: \"2026-01-01T00:00:00Z\""),
+      "1/2 Terminating");
+  EXPECT_EQ(shown("{phase: Pending, initContainerStatuses: [" + done + ", " + runs + "], containerStatuses: [" + waits +
+                  "]}"),
+            "0/2 Init:1/2");
+  EXPECT_EQ(shown("{phase: Pending, initContainerStatuses: [" + container("waiting: {reason: ErrImagePull}") + "]}"),
+            "0/2 Init:ErrImagePull");
+  EXPECT_EQ(
+      shown("{phase: Pending, initContainerStatuses: [" + container("terminated: {exitCode: 1, reason: Error}") + "]}"),
+      "0/2 Init:Error");
 }
 
 TEST(KubernetesRunner, WithoutKubectlSaysHowToGetIt) {

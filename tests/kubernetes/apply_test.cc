@@ -1,0 +1,173 @@
+// apply and delete on a cluster: every object of a file, the token, and what cannot be made.
+#include <algorithm>
+
+#include "kubernetes/cluster.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kTokenless = R"(apiVersion: batch/v1
+kind: Job
+metadata: {name: rb}
+spec:
+  completionMode: Indexed
+  completions: 2
+  parallelism: 2
+  template:
+    spec:
+      subdomain: rb
+      restartPolicy: Never
+      containers:
+      - {name: main, image: lockstep:1, args: [train]}
+)";
+
+class Apply : public KubernetesCluster {
+ protected:
+  static Json token_source(const Json& pod) {
+    for (const Json& each : pod["containers"][0].value("env", Json::array()))
+      if (each["name"] == "LOCKSTEP_TOKEN") return each["valueFrom"]["secretKeyRef"];
+    return {};
+  }
+};
+
+TEST_F(Apply, AJobWithoutATokenGetsOneFromASecretOfItsOwn) {
+  const std::string file = std::string(LOCKSTEP_SOURCE_DIR) + "/examples/jobs/jaxjob-mnist.yaml";
+  const auto result = run({"apply", "-f", file});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, "jaxjob.kubeflow.org/jaxjob-mnist created\n");
+  EXPECT_TRUE(contains(result.err,
+                       "note: the job has no token: LOCKSTEP_TOKEN was added to what is sent, from the new "
+                       "Secret jaxjob-mnist-token, which is deleted with the job\n"))
+      << result.err;
+  const Json job = server_.get("jaxjobs", "kubeflow", "jaxjob-mnist");
+  EXPECT_EQ(token_source(job["spec"]["jaxReplicaSpecs"]["Worker"]["template"]["spec"]),
+            Json({{"key", "token"}, {"name", "jaxjob-mnist-token"}}));
+  const Json secret = server_.get("secrets", "kubeflow", "jaxjob-mnist-token");
+  ASSERT_FALSE(secret.is_null());
+  EXPECT_GE(secret["stringData"]["token"].get<std::string>().size(), 32u);
+  EXPECT_EQ(secret["metadata"]["ownerReferences"][0]["uid"], job["metadata"]["uid"]);
+
+  // Applying it again changes nothing, and the token stays.
+  EXPECT_EQ(out_of({"apply", "-f", file}), "jaxjob.kubeflow.org/jaxjob-mnist unchanged\n");
+  EXPECT_EQ(server_.get("secrets", "kubeflow", "jaxjob-mnist-token"), secret);
+  EXPECT_EQ(out_of({"delete", "-f", file}), "jaxjob.kubeflow.org \"jaxjob-mnist\" deleted from kubeflow namespace\n");
+  EXPECT_TRUE(server_.get("secrets", "kubeflow", "jaxjob-mnist-token").is_null());
+}
+
+TEST_F(Apply, AJobThatRunsWithoutATokenStaysAsItIs) {
+  Json job = make_job("rb");
+  job["metadata"]["annotations"] = {{"kubectl.kubernetes.io/last-applied-configuration", "{}"}};
+  server_.put(job);
+  const auto result = run({"apply", "-f", write("job.yaml", kTokenless)});
+  EXPECT_FALSE(contains(result.err, "token")) << result.err;
+  EXPECT_TRUE(server_.get("secrets", "default", "rb-token").is_null());
+}
+
+TEST_F(Apply, WithoutTheRightToMakeSecretsNothingStays) {
+  server_.forbid("create", "secrets");
+  const auto result = run({"apply", "-f", write("job.yaml", kTokenless)});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.out, "");
+  EXPECT_TRUE(contains(result.err, "cannot create resource \"secrets\"")) << result.err;
+  EXPECT_TRUE(contains(result.err, "job.batch/rb cannot run without it and was deleted again")) << result.err;
+  EXPECT_TRUE(server_.get("jobs", "default", "rb").is_null());
+  EXPECT_TRUE(server_.get("services", "default", "rb").is_null());
+}
+
+TEST_F(Apply, AllObjectsOfAFileAreAppliedAndDeleted) {
+  const std::string file = write("all.yaml", std::string(kTokenless) + R"(---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {a: "1"}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: trainer}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: team}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: rb-token}
+stringData: {token: mine}
+)");
+  const auto result = run({"apply", "-f", file});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out,
+            "namespace/team created\nconfigmap/settings created\nserviceaccount/trainer created\nsecret/rb-token "
+            "created\njob.batch/rb created\n");
+  // The file's own Secret is used.
+  EXPECT_EQ(server_.get("secrets", "default", "rb-token")["stringData"]["token"], "mine");
+  EXPECT_EQ(token_source(server_.get("jobs", "default", "rb")["spec"]["template"]["spec"])["name"], "rb-token");
+  EXPECT_FALSE(contains(result.err, "Secret")) << result.err;
+
+  const std::string deleted = out_of({"delete", "-f", file});
+  EXPECT_TRUE(deleted.starts_with("job.batch \"rb\" deleted from default namespace\n")) << deleted;
+  for (const char* each : {"configmap \"settings\"", "secret \"rb-token\"", "namespace \"team\""})
+    EXPECT_TRUE(contains(deleted, std::string(each) + " deleted")) << deleted;
+  for (const auto& [resource, name] : {std::pair("configmaps", "settings"), std::pair("secrets", "rb-token"),
+                                       std::pair("services", "rb"), std::pair("serviceaccounts", "trainer")})
+    EXPECT_TRUE(server_.get(resource, "default", name).is_null()) << name;
+  const auto again = run({"delete", "-f", file});
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_TRUE(contains(again.err, "configmaps \"settings\" not found")) << again.err;
+  EXPECT_EQ(run({"delete", "-f", file, "--ignore-not-found"}).exit_code, 0);
+}
+
+TEST_F(Apply, AFileWithoutAJobIsAppliedToo) {
+  const std::string file = write("cm.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cm}\n");
+  EXPECT_EQ(out_of({"apply", "-f", file}), "configmap/cm created\n");
+  EXPECT_FALSE(server_.get("configmaps", "default", "cm").is_null());
+}
+
+TEST_F(Apply, TheNamespaceIsThatOfTheContext) {
+  use_namespace("team");
+  out_of({"apply", "-f", write("job.yaml", kTokenless)});
+  EXPECT_FALSE(server_.get("jobs", "team", "rb").is_null());
+  EXPECT_TRUE(contains(out_of({"get", "jobs"}), "rb "));
+  EXPECT_EQ(run({"get", "job/rb", "-n", "default"}).exit_code, 1);
+  EXPECT_EQ(out_of({"delete", "rb"}), "job.batch \"rb\" deleted from team namespace\n");
+}
+
+TEST_F(Apply, AChangeThatIsNotPossibleIsOneSentence) {
+  const std::string file = write("job.yaml", kTokenless);
+  out_of({"apply", "-f", file});
+  std::string changed = kTokenless;
+  changed.replace(changed.find("lockstep:1"), 10, "lockstep:2");
+  const auto result = run({"apply", "-f", write("changed.yaml", changed)});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.err,
+            "lockstep: apply: Job \"rb\" exists and cannot change its spec.template; delete it first (lockstep delete "
+            "job.batch/rb -n default --on kubernetes), or give the new one another name\n");
+}
+
+TEST_F(Apply, WarningsOfTheServerAreShown) {
+  server_.warn("would violate PodSecurity \\\"restricted:latest\\\": runAsNonRoot != true");
+  const auto result = run({"apply", "-f", write("job.yaml", kTokenless)});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(
+      contains(result.err, "note: kubectl: would violate PodSecurity \"restricted:latest\": runAsNonRoot != true\n"))
+      << result.err;
+}
+
+TEST_F(Apply, ASecretOfADeletedJobIsWaitedFor) {
+  Json old = {{"apiVersion", "v1"}, {"kind", "Secret"}, {"metadata", {{"name", "rb-token"}}}};
+  old["metadata"]["ownerReferences"] =
+      Json::array({{{"apiVersion", "batch/v1"}, {"kind", "Job"}, {"name", "rb"}, {"uid", "earlier"}}});
+  server_.put(old);
+  RunningProgram program(words({"apply", "-f", write("job.yaml", kTokenless)}));
+  EXPECT_TRUE(comes_true([&] {
+    const auto all = server_.requests();
+    return std::ranges::count(all, "GET /api/v1/namespaces/default/secrets/rb-token") > 1;
+  }));
+  server_.remove("secrets", "default", "rb-token");
+  const auto result = program.wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(server_.get("secrets", "default", "rb-token")["metadata"]["ownerReferences"][0]["uid"], "earlier");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -51,6 +51,9 @@ inline Array& operator>>=(Array& a, const Array& b) { return a = a >> b; }
 Array maximum(const Array& a, const Array& b);
 Array minimum(const Array& a, const Array& b);
 Array pow(const Array& a, const Array& b);
+// log(exp(a) + exp(b)), without overflow. Integers become f32. Where a and b are the same infinity each gets half of
+// the gradient.
+Array logaddexp(const Array& a, const Array& b);
 Array square(const Array& x);
 Array abs(const Array& x);
 Array sign(const Array& x);
@@ -100,8 +103,10 @@ Array gelu(const Array& x);
 Array gelu_exact(const Array& x);
 // x sigmoid(x).
 Array silu(const Array& x);
-// log(1 + exp(x)), without overflow.
+// log(1 + exp(x)) = logaddexp(x, 0), and log(sigmoid(x)) = -softplus(-x), without overflow. Derivatives of every order
+// are exact, at 0 and far out too.
 Array softplus(const Array& x);
+Array log_sigmoid(const Array& x);
 
 // x, through which no gradient flows.
 Array stop_gradient(const Array& x);

@@ -131,6 +131,9 @@ Array operator~(const Array& x) {
 Array maximum(const Array& a, const Array& b) { return comparison("maximum", a, b, maximum); }
 Array minimum(const Array& a, const Array& b) { return comparison("minimum", a, b, minimum); }
 Array pow(const Array& a, const Array& b) { return arithmetic("pow", a, b, pow); }
+Array logaddexp(const Array& a, const Array& b) {
+  return binary_in("logaddexp", detail::floating_of(meeting(a, b)), a, b, logaddexp);
+}
 Array square(const Array& x) {
   return numeric("square", x, [](Value v) { return mul(v, v); });
 }
@@ -217,8 +220,9 @@ Array relu(const Array& x) { return numeric("relu", x, relu); }
 Array gelu(const Array& x) { return floating("gelu", x, gelu); }
 Array gelu_exact(const Array& x) { return floating("gelu_exact", x, gelu_exact); }
 Array silu(const Array& x) { return floating("silu", x, silu); }
-Array softplus(const Array& x) {
-  return floating("softplus", x, [](Value v) { return maximum(v, zeros_like(v)) + log1p(exp(-abs(v))); });
+Array softplus(const Array& x) { return floating("softplus", x, softplus); }
+Array log_sigmoid(const Array& x) {
+  return floating("log_sigmoid", x, [](Value v) { return -softplus(-v); });
 }
 
 Array stop_gradient(const Array& x) {

@@ -187,12 +187,24 @@ Value one_minus_square(Value y) {
   return plus * minus;
 }
 
-// b a^(b-1), 0 for b = 0.
+// b a^(b-1), and 0 for b = 0 where 1/a is no number. Elsewhere b = 0 is no special case: the derivative by b, 1/a,
+// would be lost.
 Value pow_gradient_base(Value ct, Value a, Value b) {
   const Value constant = eq(b, zeros_like(b));
+  const Value reciprocal = 1.0 / a;
+  // A choice instead of bit_and: nothing is left of it where b is a constant.
+  const Value undefined = select(constant, bit_not(is_finite(reciprocal)), constant);
   const Value one = ones_like(b);
-  const Value slope = b * pow(a, select(constant, one, b - 1.0));
-  return ct * select(constant, zeros_like(b), slope);
+  const Value slope = b * pow(a, select(undefined, one, b - 1.0));
+  return ct * select(undefined, zeros_like(b), slope);
+}
+
+// a - b, whose logistic function is e^a / (e^a + e^b). 0 for equal infinities: each gets half of the gradient, as
+// everywhere on a = b. The selection must be on the infinities alone, or the second derivative would be lost at a = b.
+Value log_odds(Value a, Value b) {
+  const Value infinite = bit_not(is_finite(a));
+  const Value same_infinity = bit_and(infinite, eq(a, b));
+  return select(same_infinity, zeros_like(a), a - b);
 }
 
 // The part of y's gradient that belongs to a, where y is one of a and b: ties are split.

@@ -144,6 +144,30 @@ LOCKSTEP_INLINE float logistic(float x) {
   return from_bits(static_cast<int32_t>(bits(x)) >= 0 ? bits(1.0f) : bits(z)) / (1.0f + z);
 }
 
+// log(1 + f). REQUIRES: 0 <= f <= 1, or NaN. Shorter than log1p(): no exponent to take off.
+LOCKSTEP_INLINE float log1p_unit(float f) {
+  const float s = f / (2.0f + f);
+  const float z = s * s;
+  float p = 0.2380176336f;
+  p = p * z + 0.2156262547f;
+  p = p * z + 0.2860430777f;
+  p = p * z + 0.3999933898f;
+  p = p * z + 0.6666666865f;
+  const float h = 0.5f * f * f;
+  return f - (h - s * (h + z * p));
+}
+
+// log(e^a + e^b), where `gap` is a - b: a is the larger one where gap >= 0. The logarithm hands NaN on.
+LOCKSTEP_INLINE float log_sum_exp(float a, float b, float gap) {
+  const float larger = from_bits(static_cast<int32_t>(bits(gap)) >= 0 ? bits(a) : bits(b));
+  return larger + log1p_unit(exp(-abs(gap)));
+}
+// Equal infinities have no difference: it counts as 0.
+LOCKSTEP_INLINE float logaddexp(float a, float b) {
+  return log_sum_exp(a, b, from_bits(bits(a) == bits(b) ? 0u : bits(a - b)));
+}
+LOCKSTEP_INLINE float softplus(float x) { return log_sum_exp(x, 0.0f, x); }
+
 LOCKSTEP_INLINE float erf(float x) {
   const float z = x * x;
   float p = 7.889119072e-5f;
@@ -346,6 +370,12 @@ LOCKSTEP_INLINE double logistic(double x) {
   const double z = exp(-abs(x));
   return (x >= 0.0 ? 1.0 : z) / (1.0 + z);
 }
+
+LOCKSTEP_INLINE double logaddexp(double a, double b) {
+  const double gap = a == b ? 0.0 : a - b;
+  return (gap >= 0.0 ? a : b) + log1p(exp(-abs(gap)));
+}
+LOCKSTEP_INLINE double softplus(double x) { return (x >= 0.0 ? x : 0.0) + log1p(exp(-abs(x))); }
 
 // The normal tail in the single-precision form, then Halley's steps on erf near 0 and on erfc, which keeps its digits,
 // elsewhere.

@@ -89,6 +89,35 @@ TEST(FloatFunctions, Logistic) {
       LoopId::logistic, [](double x) { return 1 / (1 + std::exp(-x)); }, 3.0);
 }
 
+TEST(FloatFunctions, Softplus) {
+  expect_accurate(
+      LoopId::softplus, [](double x) { return (x > 0 ? x : 0) + std::log1p(std::exp(-std::abs(x))); }, 2.0);
+}
+
+TEST(FloatFunctions, LogAddExp) {
+  std::mt19937 random(5);
+  std::uniform_real_distribution<double> gap(-110, 110), base(-300, 300);
+  std::vector<double> x, y;
+  for (int i = 0; i < 100000; ++i) {
+    x.push_back(i % 3 == 0 ? 0 : base(random));
+    y.push_back(x.back() + gap(random) * (i % 2 == 0 ? 1 : 0.01));
+  }
+  const HostArray a = numbers(f32, x), b = numbers(f32, y), got = run_op(logaddexp_op, {a, b}, {})[0];
+  for (int64_t i = 0; i < got.size(); ++i) {
+    const double larger = std::max(a.get(i), b.get(i)),
+                 exact = larger + std::log1p(std::exp(-std::abs(a.get(i) - b.get(i))));
+    // A sum of parts of opposite signs has the error of its parts.
+    const double unit = std::max(std::abs(exact), std::abs(larger)) * 0x1p-23;
+    ASSERT_LE(std::abs(got.get(i) - exact), 2 * unit + 1e-45) << "log(e^" << a.get(i) << " + e^" << b.get(i) << ")";
+  }
+  for (DType t : {f32, f64, bf16, f16}) {
+    const std::vector<double> z = apply(logaddexp_op, {numbers(t, {kInf, -kInf, -kInf, kInf, 3, kNan, -kInf}),
+                                                       numbers(t, {kInf, -kInf, kInf, 3, -kInf, kInf, kNan})});
+    EXPECT_EQ(std::vector<double>(z.begin(), z.begin() + 5), (std::vector<double>{kInf, -kInf, kInf, kInf, 3}));
+    EXPECT_TRUE(std::isnan(z[5]) && std::isnan(z[6]));
+  }
+}
+
 // Angles of every exponent: those next to multiples of pi/2 lose the most digits. The float nearest to one is
 // 16367173 * 2^72, at a distance of 1.6e-9.
 TEST(FloatFunctions, SinAndCosOfHugeAngles) {
@@ -179,6 +208,7 @@ const std::map<std::string_view, Reference>& references() {
       {"expm1", {[](double x) { return std::expm1(x); }}},
       {"tanh", {[](double x) { return std::tanh(x); }}},
       {"logistic", {[](double x) { return 1 / (1 + std::exp(-x)); }}},
+      {"softplus", {[](double x) { return std::log1p(std::exp(x)); }}},
       {"sqrt", {[](double x) { return std::sqrt(x); }}},
       {"rsqrt", {[](double x) { return 1 / std::sqrt(x); }}},
       {"erf", {[](double x) { return std::erf(x); }}},
@@ -188,6 +218,7 @@ const std::map<std::string_view, Reference>& references() {
       {"add", {nullptr, [](double a, double b) { return a + b; }}},
       {"sub", {nullptr, [](double a, double b) { return a - b; }}},
       {"mul", {nullptr, [](double a, double b) { return a * b; }}},
+      {"logaddexp", {nullptr, [](double a, double b) { return std::log(std::exp(a) + std::exp(b)); }}},
       {"maximum", {nullptr, [](double a, double b) { return std::max(a, b); }}},
       {"minimum", {nullptr, [](double a, double b) { return std::min(a, b); }}},
       {"eq", {nullptr, [](double a, double b) { return a == b ? 1.0 : 0.0; }}},
@@ -341,8 +372,8 @@ HostArray between(double low, double high, uint32_t seed = 1) {
 }
 
 TEST(Elementwise, GradientsMatchFiniteDifferences) {
-  for (const Op* op :
-       {&neg_op, &abs_op, &exp_op, &expm1_op, &tanh_op, &logistic_op, &erf_op, &sin_op, &cos_op, &floor_op, &sign_op}) {
+  for (const Op* op : {&neg_op, &abs_op, &exp_op, &expm1_op, &tanh_op, &logistic_op, &softplus_op, &erf_op, &sin_op,
+                       &cos_op, &floor_op, &sign_op}) {
     SCOPED_TRACE(op->name);
     expect_gradient({between(-2, 2)}, [&](const Values& v) -> Values { return {emit(*op, {v[0]})}; });
   }
@@ -350,7 +381,7 @@ TEST(Elementwise, GradientsMatchFiniteDifferences) {
     SCOPED_TRACE(op->name);
     expect_gradient({between(0.1, 0.9)}, [&](const Values& v) -> Values { return {emit(*op, {v[0]})}; });
   }
-  for (const Op* op : {&add_op, &sub_op, &mul_op, &div_op, &rem_op, &pow_op, &maximum_op, &minimum_op}) {
+  for (const Op* op : {&add_op, &sub_op, &mul_op, &div_op, &rem_op, &pow_op, &logaddexp_op, &maximum_op, &minimum_op}) {
     SCOPED_TRACE(op->name);
     expect_gradient({between(0.5, 3), between(0.5, 3, 2)}, [&](const Values& v) -> Values {
       return {emit(*op, {v[0], v[1]})};

@@ -28,6 +28,10 @@ bool nan_in(Real a, Real b) { return std::isnan(a) || std::isnan(b); }
 
 Real sign_of(Real x) { return x > 0 ? 1 : x < 0 ? -1 : x; }
 
+Real log_sum_exp(Real a, Real b) {
+  return a == b ? a + std::log(Real{2}) : (a > b ? a : b) + std::log1p(std::exp(-std::abs(a - b)));
+}
+
 // By bisection in double, then Newton's steps.
 Real erf_inverse(Real x) {
   if (!(std::abs(x) <= 1)) return std::nanl("");
@@ -227,6 +231,7 @@ void add_elementwise_rows(std::vector<Row>& out) {
   add_unary(out, expm1_op, [](Real x) { return std::expm1(x); });
   add_unary(out, tanh_op, [](Real x) { return std::tanh(x); });
   add_unary(out, logistic_op, [](Real x) { return 1 / (1 + std::exp(-x)); });
+  add_unary(out, softplus_op, [](Real x) { return log_sum_exp(x, 0); });
   add_unary(
       out, sqrt_op, [](Real x) { return std::sqrt(x); }, kPositive);
   add_unary(
@@ -279,6 +284,9 @@ void add_elementwise_rows(std::vector<Row>& out) {
   add_numeric(
       out, minimum_op, [](Real a, Real b) { return nan_in(a, b) ? std::nanl("") : std::min(a, b); },
       [](DType, Real a, Real b) { return std::min(a, b); });
+  out.push_back({&logaddexp_op, binary(log_sum_exp), samples(kFloats, {kPlain, kPlain}), true});
+  for (DType t : {f32, bf16})
+    out.back().samples.push_back({{{{t, {30}}, {Domain::ties}}, {{t, {30}}, {Domain::ties}}}, {}});
   for (const Op* op : {&maximum_op, &minimum_op}) {
     for (Row& row : out)
       if (row.op == op) row.samples.push_back({{{{boolean, {9}}}, {{boolean, {9}}}}, {}});

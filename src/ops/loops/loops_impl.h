@@ -99,8 +99,16 @@ void binary_loop(void* out, const void* const* in, int64_t n) {
   auto* y = static_cast<Out*>(out);
   const auto* a = static_cast<const T*>(in[0]);
   const auto* b = static_cast<const T*>(in[1]);
+  int64_t done = 0;
+  if constexpr (F::kCost >= kDear && std::is_same_v<T, float>) {
+    for (; done + kBlock <= n; done += kBlock) {
+      Out block[kBlock];
+      for (int64_t i = 0; i < kBlock; ++i) block[i] = F::call(a[done + i], b[done + i]);
+      for (int64_t i = 0; i < kBlock; ++i) y[done + i] = block[i];
+    }
+  }
   LOCKSTEP_VECTORISE
-  for (int64_t i = 0; i < n; ++i) y[i] = F::call(a[i], b[i]);
+  for (int64_t i = done; i < n; ++i) y[i] = F::call(a[i], b[i]);
 }
 
 // One operand, number kUniform, is the same for all elements.

@@ -366,9 +366,13 @@ ApiServer::Answer ApiServer::patch(const Request& request, const Target& target)
   if (target.resource == "jobs" && change.contains("/spec/template"_json_pointer)) {
     std::string dump = "core.PodTemplateSpec{ObjectMeta:v1.ObjectMeta{Name:\"\"";
     for (int i = 0; i < 200; ++i) dump += ", DeletionGracePeriodSeconds:(*int64)(nil)";
-    return failure(422, "Invalid",
-                   fmt::format("Job.batch \"{}\" is invalid: spec.template: Invalid value: {}}}: field is immutable",
-                               target.name, dump));
+    const std::string message = fmt::format("Invalid value: {}}}: field is immutable", dump);
+    Answer refused = failure(422, "Invalid", fmt::format("Job.batch \"{}\" is invalid: {}", target.name, message));
+    Json status = Json::parse(refused.body);
+    const Json cause = {{"reason", "FieldValueInvalid"}, {"message", message}, {"field", "spec.template"}};
+    status["details"] = {{"name", target.name}, {"group", "batch"}, {"kind", "Job"}, {"causes", Json::array({cause})}};
+    refused.body = status.dump();
+    return refused;
   }
   object.merge_patch(change);
   return {200, put(std::move(object)).dump()};

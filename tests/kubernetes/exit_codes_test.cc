@@ -31,7 +31,7 @@ TEST(FirstCause, AProcessThatCannotJoinHasACodeOfItsOwn) {
   const int port = closed.port();
   closed.close();
   const auto code = [&](const Words& variables) {
-    return RunningProgram(Words{"/usr/bin/env", "LOCKSTEP_COORDINATOR_ADDRESS=127.0.0.1:" + std::to_string(port),
+    return RunningProgram(Words{"/usr/bin/env", "LOCKSTEP_COORDINATOR=127.0.0.1:" + std::to_string(port),
                                 "LOCKSTEP_NUM_PROCESSES=2", "LOCKSTEP_PROCESS_ID=1",
                                 "LOCKSTEP_TOKEN=0123456789abcdef0123456789abcdef",
                                 "LOCKSTEP_INITIALIZATION_TIMEOUT=1"} +

@@ -30,7 +30,7 @@ TEST(Variables, SomeFollowFromOthers) {
   EXPECT_EQ(complete({{"gpus", true}, {"local_device_count", 4}})["gpu_count"], 4);
   EXPECT_EQ(complete({{"gpus", 3}})["gpu_count"], 3);
   EXPECT_EQ(complete({{"gpus", 0}})["gpu_count"], 0);
-  EXPECT_EQ(complete({{"hosts_count", 3}, {"backoff", 2}})["backoff_limit"], 6);
+  EXPECT_EQ(complete({{"hosts_count", 3}, {"backoff", 2}})["backoff_limit"], 2);
   EXPECT_EQ(complete({{"name", "a"}, {"service", "b"}})["service"], "b");
   EXPECT_EQ(complete(Json::object(), "jaxjob")["port"], 6666);
   EXPECT_EQ(complete(Json::object(), "jaxjob")["container"], "jax");

@@ -42,7 +42,8 @@ TEST(FilesOfUsers, OwnConfigurationStaysAsItIs) {
 
 TEST(FilesOfUsers, ManifestsComeThroughAPipe) {
   const std::string job =
-      "apiVersion: batch/v1\nkind: Job\nmetadata: {name: x}\nspec:\n  completionMode: Indexed\n"
+      "apiVersion: batch/v1\nkind: Job\nmetadata: {name: x}\nspec:\n  completionMode: Indexed\n  completions: 1\n  "
+      "parallelism: 1\n"
       "  template: {spec: {containers: [{name: jax, command: [\"true\"]}]}}\n";
   for (const char* from : {"<(cat)", "/dev/stdin", "-"}) {
     const ProcessResult result =

@@ -109,14 +109,14 @@ TEST(Launch, OutputKeepsItsStreamAndItsBytes) {
 
 TEST(Launch, AFullDiskEndsTheLogAndNothingElse) {
   const TempDir dir;
-  // As on a full disk: no file may become longer than nothing.
-  const Words limited = {"sh", "-c", "ulimit -f 0; exec \"$0\" \"$@\""};
+  // As on a full disk: no file may grow. The output goes through a pipe.
+  const Words limited = {"bash", "-c", "set -o pipefail; (ulimit -f 0; exec \"$0\" \"$@\" 2>&1) | cat"};
   const auto result =
       RunningProgram(limited + launch_words({"-n", "1", "--logs", dir.path()}, "echo a; echo b")).wait();
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_EQ(result.out, "[0] a\n[0] b\n");
-  EXPECT_TRUE(has(result.err, "lockstep launch: the log of process 0 ends here: write ")) << result.err;
-  EXPECT_EQ(sorted_lines_of(result.err).size(), 1u) << result.err;
+  EXPECT_TRUE(has(result.out, "[0] a\n") && has(result.out, "[0] b\n")) << result.out;
+  EXPECT_TRUE(has(result.out, "lockstep launch: the log of process 0 ends here: write ")) << result.out;
+  EXPECT_EQ(sorted_lines_of(result.out).size(), 3u) << result.out;
   EXPECT_EQ(launch({"-n", "1", "--logs", "/dev/null/x"}, "echo a").exit_code, 1);
   const std::string target = dir.path() + "/target", log = dir.path() + "/rank_0.log";
   FileSystem::real().remove(log);

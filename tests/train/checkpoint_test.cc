@@ -164,8 +164,8 @@ TEST(Checkpoint, WhatCannotBeSavedIsRefusedAtOnce) {
   refused("\"\" is no name for an array", [](Checkpoint& c) { c.arrays[1].first = ""; });
   refused("is no name for an array", [](Checkpoint& c) { c.arrays[1].first = "\xff"; });
   refused("it is empty", [](Checkpoint& c) { c.arrays[1].second = Array(); });
-  refused("the metric \"\uFFFD\" is not UTF-8", [](Checkpoint& c) { c.metrics["\xff"] = 1; });
-  refused("the setting \"\uFFFD\" is not UTF-8", [](Checkpoint& c) { c.config["\xff"] = "1"; });
+  refused("the metric \"\\xff\" is not UTF-8", [](Checkpoint& c) { c.metrics["\xff"] = 1; });
+  refused("the setting \"\\xff\" is not UTF-8", [](Checkpoint& c) { c.config["\xff"] = "1"; });
   EXPECT_THROWS(save_checkpoint("", small_checkpoint(1)), Error, "the folder's name is empty");
   EXPECT_THROWS(save_checkpoint(dir.path(), small_checkpoint(1), {.shard_bytes = 0}), Error, "shard_bytes is 0");
 }

@@ -147,7 +147,7 @@ TEST(Config, WhatIsNoYamlSaysLineAndColumn) {
   expect_refused("model: \"mlp", "run.yaml:1:12: not YAML: ");
   expect_refused("model: mlp\n\tbatch_size: 1\n", "run.yaml:2:1: not YAML: ");
   expect_refused("a: b: c", "run.yaml:1:5: not YAML: ");
-  expect_refused(std::string(100000, '['), "not YAML: ");
+  expect_refused(std::string(100000, '['), "run.yaml:1: more than 16 maps or lists lie inside each other");
 }
 
 TEST(Config, StepsAndEpochsReplaceEachOther) {

@@ -78,12 +78,14 @@ std::vector<std::string> argv_of(const LaunchArguments& arguments, std::vector<s
 std::vector<HostSlots> hosts_of(const std::string& text) {
   if (text.empty()) return {};
   const std::string own_name = detail::surroundings().host_name;
-  return or_usage_error([&] {
-    if (!text.starts_with('@')) return parse_hosts(text, own_name);
-    const std::string path = text.substr(1);
-    constexpr int64_t kMostBytes = 16 << 20;
+  if (!text.starts_with('@')) return parse_hosts(text, own_name);
+  const std::string path = text.substr(1);
+  constexpr int64_t kMostBytes = 16 << 20;
+  try {
     return parse_host_file(read_user_file(path, kMostBytes), path, own_name);
-  });
+  } catch (const IoError& error) {
+    throw_error("--hosts: {}", error.what());
+  }
 }
 
 // As a shell would cut it without quotes.

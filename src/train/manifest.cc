@@ -254,12 +254,12 @@ std::string encode_manifest(const CheckpointInfo& info) {
     meshes.push_back(std::move(axes));
   }
   for (const CheckpointEntry& entry : info.entries) arrays.push_back(encode_array(entry, info.format));
-  for (const CheckpointShard& shard : info.shards)
-    shards.push_back({{"file", shard.file},
-                      {"bytes", shard.bytes},
-                      {"sha256", shard.sha256},
-                      {"chunk_bytes", shard.chunk_bytes},
-                      {"chunks", encode_sums(shard.chunks)}});
+  for (const CheckpointShard& shard : info.shards) {
+    shards.push_back({{"file", shard.file}, {"bytes", shard.bytes}, {"sha256", shard.sha256}});
+    if (shard.chunk_bytes == 0) continue;  // of an old checkpoint
+    shards.back()["chunk_bytes"] = shard.chunk_bytes;
+    shards.back()["chunks"] = encode_sums(shard.chunks);
+  }
   for (const auto& [key, value] : info.config)
     if (!is_utf8(key)) throw_error("checkpoint: the setting \"{}\" is not UTF-8; rename it", printable(key));
   for (const auto& [metric, value] : info.metrics) {

@@ -134,7 +134,8 @@ std::string ApiServer::write_config(const std::string& folder, const std::string
 
 Json ApiServer::put(Json object) {
   const std::lock_guard lock(mutex_);
-  const Kind& kind = kind_named(object.at("kind").get<std::string>());
+  const std::string name = object.at("kind");
+  const Kind& kind = kind_named(name);
   Json& metadata = object["metadata"];
   ++version_;
   if (!metadata.contains("uid")) metadata["uid"] = fmt::format("00000000-0000-0000-0000-{:012}", version_);

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/check.h"
+#include "base/printable.h"
 
 namespace lockstep::detail {
 namespace {
@@ -19,7 +20,7 @@ Parts split(std::string_view text, std::string_view source) {
     const size_t close = text.find(']');
     if (close == text.npos || close == 1 || (close + 1 < text.size() && text[close + 1] != ':'))
       throw_error("initialize: {} is \"{}\", which is no address; write [IPV6]:PORT, such as [fd00::1]:1234", source,
-                  text);
+                  printable(text));
     const std::string_view host = text.substr(1, close - 1);
     if (close + 1 == text.size()) return {host, {}, false};
     return {host, text.substr(close + 2), true};
@@ -30,20 +31,21 @@ Parts split(std::string_view text, std::string_view source) {
     throw_error(
         "initialize: {} is \"{}\", which has several colons; put an IPv6 address in brackets, as in "
         "[fd00::1]:1234",
-        source, text);
+        source, printable(text));
   return {text.substr(0, colon), text.substr(colon + 1), true};
 }
 
 Address checked(const Parts& parts, std::string_view text, std::string_view source) {
-  if (parts.host.empty() || parts.host.find_first_of(" \t\r\n/") != parts.host.npos)
+  const auto foreign = [](unsigned char c) { return c <= ' ' || c == '\x7f' || c == '/' || c == '[' || c == ']'; };
+  if (parts.host.empty() || std::ranges::any_of(parts.host, foreign))
     throw_error("initialize: {} is \"{}\", which has no host name that could be; write HOST:PORT, such as node1:1234",
-                source, text);
+                source, printable(text));
   int port = 0;
   const char* const end = parts.port.data() + parts.port.size();
   const auto [stop, error] = std::from_chars(parts.port.data(), end, port);
   if (error != std::errc() || stop != end || port < 1 || port > kLastPort)
-    throw_error("initialize: {} is \"{}\", and \"{}\" is no port; ports are numbers from 1 to {}", source, text,
-                parts.port, kLastPort);
+    throw_error("initialize: {} is \"{}\", and \"{}\" is no port; ports are numbers from 1 to {}", source,
+                printable(text), printable(parts.port), kLastPort);
   return {std::string(parts.host), port};
 }
 
@@ -66,7 +68,8 @@ std::string to_string(const Address& address) {
 Address parse_address(std::string_view text, std::string_view source) {
   const Parts parts = split(text, source);
   if (!parts.has_port)
-    throw_error("initialize: {} is \"{}\", which has no port; write HOST:PORT, such as {}:1234", source, text, text);
+    throw_error("initialize: {} is \"{}\", which has no port; write HOST:PORT, such as {}:1234", source,
+                printable(text), printable(text));
   return checked(parts, text, source);
 }
 

@@ -44,7 +44,7 @@ TEST(FilesOfUsers, ManifestsComeThroughAPipe) {
   const std::string job =
       "apiVersion: batch/v1\nkind: Job\nmetadata: {name: x}\nspec:\n  completionMode: Indexed\n  completions: 1\n  "
       "parallelism: 1\n"
-      "  template: {spec: {containers: [{name: jax, command: [\"true\"]}]}}\n";
+      "  template: {spec: {containers: [{name: jax, image: any, command: [\"true\"]}]}}\n";
   for (const char* from : {"<(cat)", "/dev/stdin", "-"}) {
     const ProcessResult result =
         shell(fmt::format("printf '%s' '{}' | {} apply --dry-run -f {}", job, program_path(), from));
@@ -90,7 +90,7 @@ TEST(FilesOfUsers, FilesFoundInAFolderAreRegular) {
   const TempDir dir;
   ASSERT_EQ(::mkfifo((dir.path() + "/a.yaml").c_str(), 0600), 0);
   const ProcessResult result = run_lockstep({"apply", "--dry-run", "-f", dir.path()});
-  EXPECT_EQ(result.exit_code, 1) << result.output;
+  EXPECT_EQ(result.exit_code, 2) << result.output;
   expect_contains(result.output, "a.yaml: it is a pipe; a regular file is needed here");
 }
 

@@ -325,9 +325,6 @@ Words limited(const Words& flags, const Words& command) {
 }
 
 TEST(NoSharedMemory, GlooTakesItsPlace) {
-#ifndef LOCKSTEP_WITH_GLOO
-  GTEST_SKIP() << "Gloo is left out";
-#endif
   const RunningProgram::Result result = RunningProgram(limited(kWithRestarts, {"allreduce"})).wait();
   EXPECT_EQ(result.exit_code, 0) << result.err;
   expect_contains(result.err,

@@ -324,11 +324,11 @@ Words limited(const Words& flags, const Words& command) {
          command;
 }
 
-TEST(NoSharedMemory, GlooTakesItsPlace) {
+TEST(NoSharedMemory, TcpTakesItsPlace) {
   const RunningProgram::Result result = RunningProgram(limited(kWithRestarts, {"allreduce"})).wait();
   EXPECT_EQ(result.exit_code, 0) << result.err;
   expect_contains(result.err,
-                  "[0] lockstep: processes of one host use Gloo instead of shared memory, which is slower: "
+                  "[0] lockstep: processes of one host use TCP instead of shared memory, which is slower: "
                   "process 0 (host ");
   expect_contains(result.err, "MiB (ulimit -f); raise that limit\n");
   expect_lacks(result.err, "[1]");

@@ -44,7 +44,7 @@ TEST(FilesOfUsers, ManifestsComeThroughAPipe) {
   const std::string job =
       "apiVersion: batch/v1\nkind: Job\nmetadata: {name: x}\nspec:\n  completionMode: Indexed\n  completions: 1\n  "
       "parallelism: 1\n"
-      "  template: {spec: {containers: [{name: jax, image: any, command: [\"true\"]}]}}\n";
+      "  template: {spec: {restartPolicy: Never, containers: [{name: jax, image: x, command: [\"true\"]}]}}\n";
   for (const char* from : {"<(cat)", "/dev/stdin", "-"}) {
     const ProcessResult result =
         shell(fmt::format("printf '%s' '{}' | {} apply --dry-run -f {}", job, program_path(), from));

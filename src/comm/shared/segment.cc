@@ -134,7 +134,7 @@ Segment::Segment(const std::string& key, const std::string& group, int64_t bytes
   if (!memory_)
     throw IoError(
         fmt::format("shared memory: \"{}\" could not make an anonymous file (memfd_create): {}; use "
-                    "--collectives gloo",
+                    "--collectives tcp",
                     group, std::strerror(errno)));
   allocate(group);
   listen(key, group);
@@ -185,7 +185,7 @@ void Segment::listen(const std::string& key, const std::string& group) {
   if (error != 0)
     throw IoError(
         fmt::format("shared memory: \"{}\" could not listen at an abstract Unix socket: {}; use "
-                    "--collectives gloo",
+                    "--collectives tcp",
                     group, std::strerror(error)));
 }
 

@@ -212,9 +212,9 @@ ControlServer::ControlServer(std::shared_ptr<CoordinatorHost> host, ServerOption
   grpc::ServerBuilder builder;
   builder.RegisterService(service_.get());
   set_limits(builder, options.heartbeat_timeout);
-  using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+  using Connections = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
   const std::shared_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor =
-      builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD, credentials_of(security));
+      builder.experimental().AddExternalConnectionAcceptor(Connections::FROM_FD, credentials_of(security));
   service_->server = builder.BuildAndStart();
   if (!service_->server)
     throw IoError(fmt::format("listen at {}: gRPC's server did not start; GRPC_VERBOSITY=info shows why",

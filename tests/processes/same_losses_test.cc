@@ -133,7 +133,7 @@ TEST(ManyProcesses, SixtyFourSumTheirOnes) {
 TEST(ManyProcesses, OtherNumberOfDevicesThanExpectedIsRefused) {
   const RunningProgram::Result result =
       launch({"-n", "2", "--devices", "4"}, train_words({"--expect-devices", "16", "--quiet"}));
-  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.exit_code, 2);
   // One that is slower to connect says whose error it is.
   for (const char* process : {"[0]", "[1]"}) expect_contains(result.err, fmt::format("{} lockstep: ", process));
   const std::string said = "train: --expect-devices wants 16 devices and there are 8; nothing was started\n";

@@ -43,7 +43,7 @@ void log_proxies(const LogLine& log) {
 
 // Why there is no connection, in words that users know.
 std::string reason_of(const std::string& message) {
-  for (const char* text : {"SETTINGS frame", "http1.x server"})
+  for (const char* text : {"SETTINGS frame", "http1.x server", "returned response code"})
     if (message.find(text) != std::string::npos)
       return "what listens there does not answer as a coordinator: another program, one with other TLS settings, or a "
              "process that is stopped";

@@ -19,15 +19,6 @@ constexpr size_t kMostValues = 50'000;  // of a document, with its anchors resol
 constexpr int kMostLevels = 64;
 constexpr size_t kMostPathBytes = 64 << 20;  // of all paths in a document, which are kept with their lines
 
-// Whether a key, with all that the writer may escape in it, is short enough to be read again: YAML's keys have at most
-// 1024 characters.
-bool is_key_short(std::string_view key) {
-  constexpr size_t kMostWritten = 1000;
-  size_t written = 2;
-  for (const char c : key) written += c >= ' ' && c <= '~' ? 2 : 4;
-  return written <= kMostWritten;
-}
-
 bool is_number_digit(char c) { return c >= '0' && c <= '9'; }
 
 void check_characters(std::string_view text, const std::string& source) {
@@ -117,9 +108,6 @@ class Converter {
         merged.push_back(entry.second);
         continue;
       }
-      if (!is_key_short(key))
-        throw_error("{}:{}: the key {} is too long; keys have at most 499 characters, 249 outside of ASCII", source_,
-                    line, printable(key));
       const std::string child = path_of(path, key);
       if (!own.insert(key).second) throw_error("{}:{}: {} is there twice; remove one", source_, line, printable(child));
       note(child, line);

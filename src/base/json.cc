@@ -33,6 +33,8 @@ class JsonChecker final : public nlohmann::json_sax<nlohmann::json> {
   bool key(string_t& name) override {
     Level& level = levels_.back();
     if (++level.keys > limits_.keys) fail(fmt::format("an object has more than {} keys", limits_.keys));
+    if (name.size() > limits_.key_bytes)
+      fail(fmt::format("a key has {} bytes, and the most is {}", name.size(), limits_.key_bytes));
     if (!limits_.repeated_keys && !level.names.insert(name).second)
       throw_error("{}: the key \"{}\" stands twice in one object; remove one", what_, printable(name));
     return count();

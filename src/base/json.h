@@ -16,10 +16,11 @@ namespace lockstep {
 
 struct JsonLimits {
   size_t bytes = size_t{16} << 20;
-  int depth = 64;              // objects and arrays inside each other
-  size_t values = 1'000'000;   // with objects, arrays and keys
-  size_t keys = 10'000;        // of one object: ordered_json searches them one by one
-  bool repeated_keys = false;  // of one object; where they are allowed the last one wins
+  int depth = 64;                       // objects and arrays inside each other
+  size_t values = 1'000'000;            // with objects, arrays and keys
+  size_t keys = 10'000;                 // of one object: ordered_json searches them one by one
+  size_t key_bytes = size_t{16} << 20;  // of one key
+  bool repeated_keys = false;           // of one object; where they are allowed the last one wins
 };
 
 // The text is not JSON. What exceeds a limit, or repeats a key, is an Error of another type.
@@ -53,5 +54,11 @@ int64_t integer_in(const Json& value, std::string_view what, int64_t low = std::
 extern template int64_t integer_in<nlohmann::json>(const nlohmann::json&, std::string_view, int64_t, int64_t);
 extern template int64_t integer_in<nlohmann::ordered_json>(const nlohmann::ordered_json&, std::string_view, int64_t,
                                                            int64_t);
+
+// That of a key of an object, which fits T: nlohmann's own conversion rounds and cuts numbers that do not.
+template <class T, class Json>
+T whole_number(const Json& object, const char* key) {
+  return static_cast<T>(integer_in(object.at(key), key, std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
+}
 
 }  // namespace lockstep

@@ -252,5 +252,29 @@ TEST(ToYaml, IsReadBackAsTheSameValue) {
   }
 }
 
+TEST(Yaml, DocumentsThatHoldNothingAreNone) {
+  for (const char* text : {"", "---\n", "~\n", "null", "!tag\n", "# nothing\n", "\tnull"})
+    EXPECT_TRUE(parse_yaml_documents(text, "x").empty()) << text;
+  EXPECT_EQ(parse_yaml_documents("!tag\n---\na: 1\n", "x").size(), 1u);
+}
+
+TEST(Yaml, LongKeysAreWrittenSoThatTheyCanBeRead) {
+  const std::string long_key(1500, 'k');
+  const Json inner = {{long_key, "x"}, {"short", 1}};
+  const Json value = {{long_key, {1, {{"a", 2}}}}, {long_key + "2", inner}, {"list", {inner, inner}}};
+  const std::string text = to_yaml(value);
+  EXPECT_EQ(to_yaml(parse_yaml_documents(text, "x").at(0).value), text);
+  EXPECT_EQ(parse_yaml_documents(text, "x").at(0).value["list"][1][long_key], "x");
+}
+
+TEST(Yaml, NegativeZeroIsWrittenAsItIsRead) {
+  EXPECT_EQ(to_yaml(parse_yaml_documents("a: -0.0\n", "x").at(0).value), "a: -0.0\n");
+}
+
+TEST(Yaml, EscapesBecomeUtf8) {
+  EXPECT_EQ(parse_yaml_documents("a: \"x\\_y\\N\\L\\xe9\"\n", "x").at(0).value["a"], "x\u00a0y\u0085\u2028\u00e9");
+  EXPECT_EQ(parse_yaml_documents("\"\\_\": \u00e9\n", "x").at(0).value["\u00a0"], "\u00e9");
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -99,9 +99,9 @@ ReplicaSpec PodFolder::spec() const {
                        .environment = value.at("environment"),
                        .folder = value.at("folder"),
                        .cpus = value.at("cpus"),
-                       .grace = std::chrono::seconds(value.at("grace").get<int64_t>()),
-                       .log_limit = value.at("log_limit"),
-                       .port = value.value("port", 0)};
+                       .grace = std::chrono::seconds(whole_number<int>(value, "grace")),
+                       .log_limit = whole_number<int64_t>(value, "log_limit"),
+                       .port = value.contains("port") ? whole_number<int>(value, "port") : 0};
   });
   if (!spec) throw_io_error("read", path, ENOENT);
   return *spec;
@@ -109,14 +109,16 @@ ReplicaSpec PodFolder::spec() const {
 
 std::optional<Started> PodFolder::started() const {
   return read_if_there<Started>(path_ + "/started.json", [](const Json& value) {
-    return Started{time_of(value.at("time")), value.at("session"), value.at("process")};
+    return Started{time_of(value.at("time")), whole_number<pid_t>(value, "session"),
+                   whole_number<pid_t>(value, "process")};
   });
 }
 
 std::optional<Ended> PodFolder::ended() const {
   return read_if_there<Ended>(path_ + "/ended.json", [](const Json& value) {
     const Json& code = value.at("code");
-    return Ended{time_of(value.at("time")), code.is_null() ? std::nullopt : std::optional<int>(code.get<int>()),
+    return Ended{time_of(value.at("time")),
+                 code.is_null() ? std::nullopt : std::optional<int>(whole_number<int>(value, "code")),
                  value.at("reason"), value.at("message")};
   });
 }

@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "base/check.h"
+#include "base/json.h"
 #include "jobs/model/object.h"
 
 namespace lockstep {
@@ -60,7 +61,7 @@ LocalJob local_job_from_json(const Json& value) {
                  .environment = value.at("environment"),
                  .events = {},
                  .deleting = value.at("deleting"),
-                 .told_attempt = value.at("told_attempt"),
+                 .told_attempt = whole_number<int>(value, "told_attempt"),
                  .told = {}};
     for (const Json& event : value.at("events")) out.events.push_back(event_from_json(event));
     for (const Json& phase : value.at("told")) out.told.push_back(phase_of(phase));

@@ -1,6 +1,8 @@
 #include <array>
+#include <type_traits>
 
 #include "base/check.h"
+#include "base/json.h"
 #include "jobs/model/object.h"
 
 namespace lockstep {
@@ -17,7 +19,10 @@ Json optional_json(const std::optional<JobTime>& time) { return time ? Json(time
 
 template <class T>
 void read(const Json& from, const char* key, T& value) {
-  from.at(key).get_to(value);
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+    value = whole_number<T>(from, key);
+  else
+    from.at(key).get_to(value);
 }
 
 void read(const Json& from, const char* key, JobTime& value) { value = parse_time(from.at(key).get<std::string>()); }

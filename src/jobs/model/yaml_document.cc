@@ -1,9 +1,11 @@
 #include "jobs/model/yaml_document.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "base/check.h"
 #include "base/json.h"
@@ -31,6 +33,20 @@ void check_characters(std::string_view text, const std::string& source) {
     line += text[i] == '\n';
     i += size;
   }
+}
+
+// The text of a scalar in a text of UTF-8. yaml-cpp makes single bytes, which are no UTF-8, of the escapes \_ and \N.
+std::string scalar_text(const YAML::Node& scalar) {
+  const std::string& text = scalar.Scalar();
+  if (is_utf8(text)) return text;
+  std::string out;
+  for (size_t i = 0; i < text.size();) {
+    const size_t size = utf8_character_size(std::string_view(text).substr(i));
+    if (size == 0) out += '\xc2';
+    out.append(text, i, std::max<size_t>(size, 1));
+    i += std::max<size_t>(size, 1);
+  }
+  return out;
 }
 
 std::optional<Json> integer(std::string_view text) {
@@ -84,13 +100,13 @@ class Converter {
 
   Json convert_scalar(const YAML::Node& node, int line) {
     const std::string& tag = node.Tag();
-    if (tag == "!" || tag == "tag:yaml.org,2002:str") return node.Scalar();
+    if (tag == "!" || tag == "tag:yaml.org,2002:str") return scalar_text(node);
     if (tag == "tag:yaml.org,2002:binary")
       throw_error("{}:{}: !!binary is not read; write the text in quotes", source_, line);
-    Json value = detail::plain_scalar(node.Scalar());
+    Json value = detail::plain_scalar(scalar_text(node));
     if (value.is_number_float() && !std::isfinite(value.get<double>()))
       throw_error("{}:{}: \"{}\" is no number that an object can hold; put it in quotes if it is text", source_, line,
-                  node.Scalar());
+                  scalar_text(node));
     return value;
   }
 
@@ -103,7 +119,7 @@ class Converter {
       if (!entry.first.IsScalar())
         throw_error("{}:{}: a key is {}; keys are text", source_, line,
                     entry.first.IsNull() ? "empty" : "a list or map");
-      const std::string& key = entry.first.Scalar();
+      const std::string key = scalar_text(entry.first);
       if (key == "<<" && entry.first.Tag() != "!") {
         merged.push_back(entry.second);
         continue;
@@ -194,12 +210,16 @@ std::vector<YamlDocument> parse_yaml_documents(std::string_view text, const std:
       YamlDocument& document = out.emplace_back();
       document.line = root.Mark().line + 1;
       document.value = Converter(source, document).convert(root, "", 0);
+      if (document.value.is_null()) out.pop_back();  // a tag and nothing else
     }
   } catch (const YAML::Exception& error) {
     // JSON has escapes and uses of the tab that readers of YAML do not know.
     try {
-      const JsonLimits limits{.bytes = kMostManifestText, .depth = kMostLevels, .values = kMostValues};
-      return {{parse_json<Json>(text, source, limits), {}, 1}};
+      const JsonLimits limits{
+          .bytes = kMostManifestText, .depth = kMostLevels, .values = kMostValues, .key_bytes = YamlLimits{}.key_bytes};
+      Json value = parse_json<Json>(text, source, limits);
+      if (value.is_null()) return {};
+      return {{std::move(value), {}, 1}};
     } catch (const JsonSyntaxError&) {  // it is neither
     }
     if (error.mark.is_null()) throw_error("{}: not YAML: {}", source, error.msg);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "jobs/model/object.h"
 #include "jobs/model/yaml_document.h"
@@ -10,6 +11,8 @@ namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr size_t kLongestPlainKey = 1000;  // readers look for the colon behind a key in 1024 characters
 
 bool is_plain_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -193,9 +196,15 @@ class TreeWriter {
     for (const std::string& key : keys) {
       if (!inside) out_.append(indent, ' ');
       inside = false;
-      out_ += scalar(key) + ":";
+      const std::string written = scalar(key);
       const Json& value = map[key];
-      put(value, value.is_array() ? indent : indent + 2, true);
+      if (written.size() <= kLongestPlainKey) {
+        out_ += written + ":";
+        put(value, value.is_array() ? indent : indent + 2, true);
+      } else {
+        out_ += "? " + written + "\n" + std::string(indent, ' ') + ":";
+        put(value, indent + 2, true);
+      }
     }
   }
 
@@ -212,7 +221,9 @@ class TreeWriter {
     if (value.is_string()) {
       put_text(value.get_ref<const std::string&>(), indent);
     } else if (value.is_number_float()) {
-      out_ += fmt::format("{}\n", value.get<double>());
+      const double number = value.get<double>();
+      // Without the point it would be read as a whole number, which has no such zero.
+      out_ += number == 0 && std::signbit(number) ? std::string("-0.0\n") : fmt::format("{}\n", number);
     } else {
       out_ += value.dump() + '\n';
     }

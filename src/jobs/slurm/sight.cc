@@ -8,6 +8,8 @@
 #include <cstring>
 #include <vector>
 
+#include "base/json.h"
+
 namespace lockstep {
 namespace {
 
@@ -183,8 +185,8 @@ SlurmSight sight_from_json(const nlohmann::ordered_json& value) {
   };
   return {.state = value.at("state"),
           .reason = value.at("reason"),
-          .restarts = value.at("restarts"),
-          .exit_code = value.at("exit_code"),
+          .restarts = whole_number<int>(value, "restarts"),
+          .exit_code = whole_number<int>(value, "exit_code"),
           .started = time("started"),
           .ended = time("ended"),
           .nodes = value.at("nodes")};

@@ -36,8 +36,8 @@ Parts split(std::string_view text, std::string_view source) {
 }
 
 Address checked(const Parts& parts, std::string_view text, std::string_view source) {
-  const auto foreign = [](unsigned char c) { return c <= ' ' || c == '\x7f' || c == '/' || c == '[' || c == ']'; };
-  if (parts.host.empty() || std::ranges::any_of(parts.host, foreign))
+  const auto is_wrong = [](unsigned char c) { return c <= ' ' || c == 0x7f || c == '/' || c == '[' || c == ']'; };
+  if (parts.host.empty() || std::ranges::any_of(parts.host, is_wrong))
     throw_error("initialize: {} is \"{}\", which has no host name that could be; write HOST:PORT, such as node1:1234",
                 source, printable(text));
   int port = 0;
@@ -49,13 +49,23 @@ Address checked(const Parts& parts, std::string_view text, std::string_view sour
   return {std::string(parts.host), port};
 }
 
-// `*` is any text, `?` any letter.
+// `*` is any text, `?` any letter. Only the last star is tried again: a pattern of many takes no longer than one.
 bool matches(std::string_view name, std::string_view pattern) {
-  if (pattern.empty()) return name.empty();
-  if (pattern.front() == '*')
-    return matches(name, pattern.substr(1)) || (!name.empty() && matches(name.substr(1), pattern));
-  return !name.empty() && (pattern.front() == '?' || pattern.front() == name.front()) &&
-         matches(name.substr(1), pattern.substr(1));
+  size_t n = 0, p = 0, star = pattern.npos, after_star = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      after_star = n;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
+      ++n, ++p;
+    } else if (star != pattern.npos) {
+      p = star + 1;
+      n = ++after_star;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == pattern.npos;
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ TEST(Address, RefusesWhatIsNone) {
   for (const char* text : {"[::1", "[]:1", "[::1]1234"})
     EXPECT_EQ(refused(text), "initialize: A is \"" + std::string(text) +
                                  "\", which is no address; write [IPV6]:PORT, such as [fd00::1]:1234");
-  for (const char* text : {":1234", "tcp//x:1", "a b:1"})
+  for (const char* text : {":1234", "tcp//x:1", "a b:1", "[[::1]:1", "a]:1", "a\x01:1"})
     EXPECT_EQ(refused(text), "initialize: A is \"" + std::string(text) +
                                  "\", which has no host name that could be; write HOST:PORT, such as node1:1234");
   for (const char* port : {"", "0", "65536", "-1", "1x", "99999999999", " 1"})
@@ -76,6 +76,17 @@ TEST(Interfaces, PatternsChoose) {
   EXPECT_EQ(chosen("^docker*"), "10.0.0.1 10.1.0.1 10.1.0.2 fd00::1 fe80::1 127.0.0.1");
   EXPECT_EQ(chosen("^docker*,ib*,lo"), "10.0.0.1 fd00::1 fe80::1");
   EXPECT_EQ(chosen(""), "172.17.0.1 10.0.0.1 10.1.0.1 10.1.0.2 fd00::1 fe80::1 127.0.0.1");
+}
+
+TEST(Interfaces, PatternsOfManyStarsMatchWithoutTryingEverything) {
+  std::string stars;
+  for (int i = 0; i < 200; ++i) stars += "*?*";
+  EXPECT_EQ(error_of([&] {
+              choose_interfaces(stars + "x", {{.name = std::string(200, 'a'), .address = "10.0.0.1"}});
+            }).find("no network interface"),
+            12u);
+  EXPECT_EQ(chosen("*e*t*h**"), "10.0.0.1 fd00::1 fe80::1");
+  EXPECT_EQ(chosen("**1*"), "10.1.0.2");
 }
 
 TEST(Interfaces, PatternOfNoneIsRefused) {

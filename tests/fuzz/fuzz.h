@@ -29,9 +29,9 @@ bool accepts(const Function& function) {
 }
 
 // A property that must hold for every input. Unlike assert() it is there in every build.
-inline void require(bool holds, const char* what) {
+inline void require(bool holds, const char* what, const std::string& details = "") {
   if (holds) return;
-  std::fprintf(stderr, "fuzz: property violated: %s\n", what);
+  std::fprintf(stderr, "fuzz: property violated: %s\n%s\n", what, details.c_str());
   std::abort();
 }
 

@@ -72,6 +72,9 @@ void patch(const Board& board, std::span<const uint8_t> bytes) {
     std::memcpy(region + offset, bytes.data() + 3, length);
     bytes = bytes.subspan(3 + length);
   }
+  // A rank that claims to have come for all rounds there can be would let the other one go on for hours.
+  detail::Place& place = board.place(1);
+  place.arrived.store(std::min<uint64_t>(place.arrived.load(), 1000));
 }
 
 struct Buffers {

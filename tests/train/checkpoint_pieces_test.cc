@@ -453,5 +453,14 @@ TEST(CheckpointPieces, ShardingThatDoesNotFitIsRefused) {
   EXPECT_THROWS(load_checkpoint(path, options), Error, "3");
 }
 
+TEST(Manifest, OfShardsWithoutChunksIsWrittenAsItIsRead) {
+  CheckpointInfo info;
+  info.format = detail::kWholeFormat;
+  info.shards.push_back({"shard-00000-of-00001.safetensors", 8, std::string(64, '0'), 0, {}});
+  const std::string text = detail::encode_manifest(info);
+  EXPECT_EQ(text.find("chunk"), text.npos);
+  EXPECT_EQ(detail::encode_manifest(detail::decode_manifest(text, "manifest.json")), text);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -96,20 +96,23 @@ std::optional<JobKind> kind_of(const WaitArguments& arguments) {
   return !asked.empty() && std::all_of(asked.begin(), asked.end(), same) ? asked.front().kind : std::nullopt;
 }
 
-// The replica that failed first: what others printed after it is a consequence.
+// The last line of the replica that failed first. What others printed after it is a consequence, unless the first one
+// printed nothing: of processes that fail together only process 0 says why.
 void say_last_line(Runner& runner, const Job& job) {
-  constexpr int kRetryCode = distributed::kRetry;
-  std::optional<Pod> first;
-  const auto order = [&](const Pod& pod) {
-    return std::tuple(pod.exit_code == kRetryCode, !pod.ended, pod.ended.value_or(JobTime()), pod.index);
+  const auto order = [](const Pod& pod) {
+    const bool follows = pod.exit_code == distributed::kRetry || pod.exit_code == distributed::kKubeflowRetry;
+    return std::tuple(pod.phase != PodPhase::failed, follows, !pod.ended, pod.ended.value_or(JobTime()), pod.index);
   };
-  for (const Pod& pod : pods_of(runner, job))
-    if (pod.phase == PodPhase::failed && (!first || order(pod) < order(*first))) first = pod;
-  if (!first) return;
-  const std::string line = last_line(runner, job, *first);
-  if (!line.empty())
-    say("lockstep: wait: {} ended with exit code {}; its last line: {}\n", pod_name(job, *first),
-        exit_code_text(*first), line);
+  std::vector<Pod> pods = pods_of(runner, job);
+  std::erase_if(pods, [](const Pod& pod) { return pod.phase != PodPhase::failed && pod.exit_code.value_or(0) == 0; });
+  std::ranges::sort(pods, [&](const Pod& a, const Pod& b) { return order(a) < order(b); });
+  for (const Pod& pod : pods) {
+    const std::string line = last_line(runner, job, pod);
+    if (line.empty()) continue;
+    say("lockstep: wait: {} ended with exit code {}; its last line: {}\n", pod_name(job, pod), exit_code_text(pod),
+        line);
+    return;
+  }
 }
 
 std::vector<Job> jobs_meant(Runner& runner, const WaitArguments& arguments, const Goal& goal) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/printable.h"
 #include "lockstep/error.h"
 #include "support/listener.h"
 
@@ -44,7 +45,7 @@ TEST(Address, RefusesWhatIsNone) {
     EXPECT_EQ(refused(text), "initialize: A is \"" + std::string(text) +
                                  "\", which is no address; write [IPV6]:PORT, such as [fd00::1]:1234");
   for (const char* text : {":1234", "tcp//x:1", "a b:1", "[[::1]:1", "a]:1", "a\x01:1"})
-    EXPECT_EQ(refused(text), "initialize: A is \"" + std::string(text) +
+    EXPECT_EQ(refused(text), "initialize: A is \"" + printable(text) +
                                  "\", which has no host name that could be; write HOST:PORT, such as node1:1234");
   for (const char* port : {"", "0", "65536", "-1", "1x", "99999999999", " 1"})
     EXPECT_EQ(refused(("a:" + std::string(port)).c_str()), "initialize: A is \"a:" + std::string(port) + "\", and \"" +

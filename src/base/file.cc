@@ -296,7 +296,7 @@ void FileSystem::write_atomic(const std::string& path, std::span<const uint8_t> 
   static std::atomic<int> serial = 0;
   char host[256] = {};
   ::gethostname(host, sizeof(host) - 1);  // the folder may be shared by machines, whose process numbers coincide
-  // Nobody can guess the name, and so put a file of theirs there first.
+  // The name cannot be guessed, so no other user can plant a file there first.
   uint64_t random = 0;
   if (::getentropy(&random, sizeof(random)) != 0) random = 0;
   const std::string temporary = fmt::format("{}.{}.{}.{}.{:016x}.tmp", path, host, ::getpid(), ++serial, random);

@@ -63,7 +63,9 @@ std::vector<Job> find_named(Runner& runner, const DeleteArguments& arguments, co
     flags.space = space;
     if (arguments.ignore_not_found) {
       const std::vector<Job> all = runner.list(flags.named_space(), asked.kind);
-      const auto is_it = [&](const Job& job) { return job.name == asked.name && is_of_kind(job, asked); };
+      const auto is_it = [&wanted = asked](const Job& job) {
+        return job.name == wanted.name && is_of_kind(job, wanted);
+      };
       if (std::none_of(all.begin(), all.end(), is_it)) continue;
     }
     try {

@@ -85,7 +85,8 @@ JobFiles read_jobs(const std::string& command, const std::vector<std::string>& f
       out.jobs.push_back(std::move(job));
     }
   }
-  std::ranges::stable_partition(out.others, [](const OtherObject& each) { return each.kind == "Namespace"; });
+  std::stable_partition(out.others.begin(), out.others.end(),
+                        [](const OtherObject& each) { return each.kind == "Namespace"; });
   return out;
 }
 

@@ -9,19 +9,13 @@
 
 #include "lockstep/lockstep.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define LOCKSTEP_SANITIZED
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define LOCKSTEP_SANITIZED
-#endif
-#endif
+#include "support/sanitizers.h"
 
 namespace {
 std::atomic<int64_t> allocations{0};
 }  // namespace
 
-#ifndef LOCKSTEP_SANITIZED
+#if !LOCKSTEP_ADDRESS_SANITIZER && !LOCKSTEP_THREAD_SANITIZER
 
 namespace {
 void* counted(size_t bytes, size_t alignment) {
@@ -73,7 +67,7 @@ int64_t count_allocations(F f, int calls = 20) {
 class Allocation : public testing::Test {
  protected:
   void SetUp() override {
-#ifdef LOCKSTEP_SANITIZED
+#if LOCKSTEP_ADDRESS_SANITIZER || LOCKSTEP_THREAD_SANITIZER
     GTEST_SKIP() << "sanitizers allocate for themselves";
 #endif
   }

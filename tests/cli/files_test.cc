@@ -5,6 +5,7 @@
 
 #include "cli/training.h"
 #include "lockstep/create.h"
+#include "support/sanitizers.h"
 
 namespace lockstep {
 namespace {
@@ -53,6 +54,7 @@ TEST(FilesOfUsers, ManifestsComeThroughAPipe) {
 }
 
 TEST(FilesOfUsers, InputThatNeverEndsIsRefused) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer reserves more address space than the limit of this test";
   for (const char* command :
        {"train /dev/zero", "apply --dry-run -f /dev/zero", "train - </dev/zero",
         "render kubernetes --variables /dev/zero", "blame /dev/zero", "launch -n 1 --hosts @/dev/zero -- version"}) {

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "cli/training.h"
+#include "support/sanitizers.h"
 
 namespace lockstep {
 namespace {
@@ -323,9 +324,7 @@ TEST(FullDisk, TrainingGoesOnAndWhatIsSavedStaysWhole) {
 }
 
 TEST(FullDisk, FilesThatMayNotGrowAreNoReasonToDie) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "a part of ThreadSanitizer's own memory is a file, which may not grow either";
-#endif
+  if (kThreadSanitizer) GTEST_SKIP() << "a part of ThreadSanitizer's own memory is a file, which may not grow either";
   const TempDir dir;
   const std::string run = dir.path() + "/run";
   const RunningProgram::Result result =

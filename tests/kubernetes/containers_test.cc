@@ -6,6 +6,7 @@
 #include "cli/training.h"
 #include "data/process.h"
 #include "support/program.h"
+#include "support/sanitizers.h"
 
 namespace lockstep {
 namespace {
@@ -24,18 +25,8 @@ RunningProgram::Result inside(const std::string& root, const Words& command) {
       .wait();
 }
 
-bool is_sanitized() {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return true;
-#elif defined(__has_feature)
-  return __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
-#else
-  return false;
-#endif
-}
-
 TEST(Container, TheRootOfTheImageIsComplete) {
-  if (is_sanitized()) GTEST_SKIP() << "sanitizers read /proc, which is not there";
+  if (kSanitized) GTEST_SKIP() << "sanitizers read /proc, which is not there";
   if (detail::run_process(enter("/") + Words{"true"}, std::chrono::seconds(10)).exit_code != 0)
     GTEST_SKIP() << "no right to change the root";
   const TempDir dir;

@@ -8,18 +8,7 @@
 
 #include "lane/memory.h"
 #include "lockstep/error.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kCaching = false;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-constexpr bool kCaching = false;
-#else
-constexpr bool kCaching = true;
-#endif
-#else
-constexpr bool kCaching = true;
-#endif
+#include "support/sanitizers.h"
 
 namespace lockstep {
 namespace {
@@ -57,7 +46,7 @@ TEST(Buffer, IsReturnedWithItsLastReference) {
 }
 
 TEST(Allocator, SteadyStateAsksTheSystemForNothing) {
-  if (!kCaching) GTEST_SKIP() << "nothing is cached under AddressSanitizer";
+  if (kAddressSanitizer) GTEST_SKIP() << "nothing is cached under AddressSanitizer";
   Allocator allocator;
   const auto step = [&] {
     const BufferPtr a = allocator.allocate(5000), b = allocator.allocate(5000), c = allocator.allocate(3 << 20);
@@ -83,7 +72,7 @@ TEST(Allocator, CachesNoMoreThanItsLimitOrWhatIsInUse) {
     const AllocatorStats stats = allocator.stats();
     EXPECT_LE(stats.cached, std::max<int64_t>(1 << 20, stats.in_use));
   }
-  EXPECT_EQ(allocator.stats().cached, kCaching ? 1 << 20 : 0);
+  EXPECT_EQ(allocator.stats().cached, kAddressSanitizer ? 0 : 1 << 20);
 }
 
 TEST(Allocator, RefusesWhatTheMachineDoesNotHave) {

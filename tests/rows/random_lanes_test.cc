@@ -7,15 +7,12 @@
 
 #include "passes/lanes_difference.h"
 #include "rows/rows.h"
+#include "support/sanitizers.h"
 
 namespace lockstep {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint32_t kPrograms = 1000;
-#else
-constexpr uint32_t kPrograms = 10000;
-#endif
+constexpr uint32_t kPrograms = kSanitized ? 1000 : 10000;
 
 // Rows that no program to be partitioned has, and why.
 const std::map<std::string_view, const char*> kNotGenerated = {

@@ -1,5 +1,5 @@
 // Image data sets: MNIST and Fashion-MNIST by name, any IDX files by path, or images made on the spot.
-// docs/data.md says where files are looked for and how they are checked. Every function may be called from any thread;
+// docs/how-to/data.md says where files are looked for and how they are checked. Every function may be called from any thread;
 // callbacks run on the caller's.
 #pragma once
 

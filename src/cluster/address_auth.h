@@ -2,7 +2,7 @@
 // provides no secret that only its pods share. What the cluster does provide is a headless Service for each replica,
 // `<job>-worker-<r>`, whose DNS name resolves to that replica's pod and to nothing else. So the coordinator accepts
 // process r only from an address to which that name resolves, and every later call of that process only from the same
-// address. docs/processes.md has the threat model.
+// address. docs/how-to/processes.md has the threat model.
 #pragma once
 
 #include <chrono>

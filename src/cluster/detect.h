@@ -1,5 +1,5 @@
 // Who am I: which process of how many, and where the first of them listens, told by the options, or by what a launcher
-// has left in the environment. Pure functions of their arguments, safe from any thread; docs/clusters.md has the table.
+// has left in the environment. Pure functions of their arguments, safe from any thread; docs/how-to/clusters.md has the table.
 #pragma once
 
 #include <array>
@@ -14,14 +14,14 @@
 namespace lockstep::detail {
 
 // What a process can see of where it runs.
-struct Surroundings {
+struct LaunchEnvironment {
   Environment environment;
   std::string host_name;       // "myjob-1"
   std::string full_host_name;  // "myjob-1.mysvc.default.svc.cluster.local"; empty: not known
 };
 
 // Those of this process. The full name is looked up in /etc/hosts only, where Kubernetes writes it.
-Surroundings surroundings();
+LaunchEnvironment read_launch_environment();
 
 // The full name that the text of /etc/hosts has for a host name; empty when there is none.
 std::string full_name_in_hosts(std::string_view hosts, std::string_view host_name);
@@ -49,16 +49,16 @@ struct ClusterInfo {
 std::string to_string(const ClusterInfo&);
 
 // What one detector says.
-struct Verdict {
+struct DetectorResult {
   std::string detector;
   std::optional<ClusterInfo> found;
   std::string reason;     // why (not)
-  bool half_set = false;  // no, although some of its variables are set
+  bool partially_set = false;  // no, although some of its variables are set
   bool wrong = false;     // a value makes no sense; the reason is the message of the Error
 };
 
-struct Decision {
-  std::vector<Verdict> verdicts;     // of all detectors, in the order in which they are asked
+struct Detection {
+  std::vector<DetectorResult> results;     // of all detectors, in the order in which they are asked
   std::optional<ClusterInfo> taken;  // the first answer, completed by what was given
   std::string problem;               // why there is none: the message of the Error
 };
@@ -67,10 +67,10 @@ struct Decision {
 std::vector<std::string> detector_names();
 
 // Asks everyone. Throws only for an unknown Options::cluster_detection_method.
-Decision decide(const distributed::Options&, const Surroundings&);
+Detection run_detectors(const distributed::Options&, const LaunchEnvironment&);
 
 // The answer, or an Error. Values that are given (options first, then LOCKSTEP_ variables) are completed by the first
 // detector that has an answer; its count and id must agree with them.
-ClusterInfo detect(const distributed::Options&, const Surroundings&);
+ClusterInfo detect(const distributed::Options&, const LaunchEnvironment&);
 
 }  // namespace lockstep::detail

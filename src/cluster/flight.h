@@ -1,5 +1,5 @@
 // FlightDump: what one process recorded of its operations with others (comm/recorder.h), as a file that
-// `lockstep blame` reads; docs/clusters.md describes the format. Plain values; the functions are safe from any thread.
+// `lockstep blame` reads; docs/how-to/clusters.md describes the format. Plain values; the functions are safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 namespace lockstep {
 
 // The reason of a dump that somebody asked for; any other is a failure.
-inline constexpr const char* kFlightAsked = "SIGUSR2";
+inline constexpr const char* kDumpRequested = "SIGUSR2";
 
 // Of a dump that is read.
-inline constexpr int64_t kMostFlightBytes = int64_t{256} << 20;
+inline constexpr int64_t kMaxFlightBytes = int64_t{256} << 20;
 
 struct FlightDump {
   // A lane of this process in a group; all numbers of lanes are among those of all processes.

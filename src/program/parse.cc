@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kDeepest = 64;
 
-// Recursive descent over the grammar of docs/programs.md.
+// Recursive descent over the grammar of docs/reference/programs.md.
 class Parser {
  public:
   Parser(std::string_view text, std::span<const Op* const> ops) : text_(text), ops_(ops) {}

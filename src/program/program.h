@@ -1,5 +1,5 @@
 // Program: a traced function as a flat, typed, single-assignment list of equations, indexed by small integers. A plain
-// value: copied, compared, printed, parsed, hashed. Its grammar is in docs/programs.md.
+// value: copied, compared, printed, parsed, hashed. Its grammar is in docs/reference/programs.md.
 #pragma once
 
 #include <cstdint>

@@ -83,8 +83,13 @@ TEST(Help, TrainHasAFlagForEverySettingWithItsDefault) {
 }
 
 TEST(Help, DocumentationHasEveryCommandAndFlag) {
-  const std::vector<uint8_t> bytes = FileSystem::real().read_file(LOCKSTEP_SOURCE_DIR "/docs/commands.md");
-  const std::string text(bytes.begin(), bytes.end());
+  std::string text;
+  for (const char* page : {"commands", "settings", "job-commands", "diagnostic-commands"}) {
+    const std::string path = LOCKSTEP_SOURCE_DIR "/docs/reference/" + std::string(page) + ".md";
+    if (!FileSystem::real().exists(path)) continue;
+    const std::vector<uint8_t> bytes = FileSystem::real().read_file(path);
+    text.append(bytes.begin(), bytes.end());
+  }
   for (const Command& command : commands()) {
     const size_t begin = text.find("\n## `" + words_of(command) + "`");
     ASSERT_NE(begin, std::string::npos) << words_of(command);

@@ -1,5 +1,6 @@
 #include "guides/guide.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <regex>
 #include <sstream>
@@ -28,6 +29,15 @@ std::string with_spaces_and_numbers_alike(std::string text) {
 }
 
 }  // namespace
+
+std::vector<std::string> all_pages() {
+  namespace fs = std::filesystem;
+  std::vector<std::string> out = {"CHANGELOG.md", "CONTRIBUTING.md", "README.md"};
+  for (const fs::directory_entry& each : fs::recursive_directory_iterator(LOCKSTEP_SOURCE_DIR "/docs"))
+    if (each.path().extension() == ".md") out.push_back(fs::relative(each.path(), LOCKSTEP_SOURCE_DIR).string());
+  std::sort(out.begin(), out.end());
+  return out;
+}
 
 std::vector<Step> read_guide(const std::string& text) {
   enum class Inside { prose, other, commands } inside = Inside::prose;

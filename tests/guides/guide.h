@@ -17,6 +17,9 @@ struct Step {
   bool needs_mnist = false;
 };
 
+// README.md, CONTRIBUTING.md, CHANGELOG.md and every page under docs/, relative to the root of the source, sorted.
+std::vector<std::string> all_pages();
+
 // Throws std::runtime_error for a block to be run that has no command, or is not closed.
 std::vector<Step> read_guide(const std::string& text);
 

@@ -2,26 +2,26 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <sstream>
 
-#include "base/file.h"
 #include "guides/guide.h"
 #include "support/program.h"
+#include "support/text_file.h"
 
 namespace lockstep {
 namespace {
 
 using namespace guides;
 
-class Guide : public testing::TestWithParam<const char*> {};
+class Guide : public testing::TestWithParam<std::string> {};
 
 TEST_P(Guide, CommandsWorkAndPrintWhatItShows) {
 #ifndef LOCKSTEP_WITH_GRPC
   GTEST_SKIP() << "built without the control plane, which jobs of several processes need";
 #endif
-  const std::string path = std::string(LOCKSTEP_SOURCE_DIR "/docs/") + GetParam();
-  const std::vector<uint8_t> bytes = FileSystem::real().read_file(path);
-  const std::vector<Step> steps = read_guide({bytes.begin(), bytes.end()});
+  const std::string path = LOCKSTEP_SOURCE_DIR "/" + GetParam();
+  const std::vector<Step> steps = read_guide(read_text(path));
   ASSERT_FALSE(steps.empty()) << path;
   const bool has_mnist = run_lockstep({"data", "verify", "mnist"}).exit_code == 0;
   const std::vector<Outcome> outcomes = run_guide(steps);
@@ -42,11 +42,22 @@ TEST_P(Guide, CommandsWorkAndPrintWhatItShows) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Docs, Guide, testing::Values("laptop.md", "troubleshooting.md", "launch.md"),
-                         [](const auto& p) {
-                           const std::string name = p.param;
-                           return name.substr(0, name.find('.'));
-                         });
+// README.md and every page of docs/ that has commands to run.
+std::vector<std::string> pages_with_commands() {
+  std::vector<std::string> out;
+  for (const std::string& page : all_pages())
+    if (page != "CONTRIBUTING.md" && page != "CHANGELOG.md" &&
+        !read_guide(read_text(LOCKSTEP_SOURCE_DIR "/" + page)).empty())
+      out.push_back(page);
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Pages, Guide, testing::ValuesIn(pages_with_commands()), [](const auto& p) {
+  std::string name = p.param.substr(0, p.param.rfind('.'));
+  for (char& c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  return name;
+});
 
 TEST(GuideReader, RunsOnlyWhatIsMarked) {
   const std::vector<Step> steps = read_guide(

@@ -119,7 +119,7 @@ TEST(Models, NonsenseIsRefused) {
   EXPECT_ERROR(cnn.logits(cnn.init(random::key(0)), ones({2, 28, 27}), {}), "cnn: the images are [2, 28, 27]");
 }
 
-// The example of docs/nn.md.
+// The example of docs/reference/nn.md.
 struct Net {
   nn::Dense hidden;
   nn::LayerNorm norm;

@@ -1,4 +1,4 @@
-// Jobs on this machine: every replica is a process, looked after by a daemon of the user's own. docs/laptop.md shows
+// Jobs on this machine: every replica is a process, looked after by a daemon of the user's own. docs/start/laptop.md shows
 // how. Used by one thread.
 #pragma once
 

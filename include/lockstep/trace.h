@@ -102,7 +102,7 @@ std::string plan_text(const Executable&);
 std::string explain_text(const Executable&);
 std::vector<int64_t> work_bytes(const Executable&);  // of each lane
 size_t instruction_count(const Executable&);
-void begin_kernels(const Executable&);  // see Jit::prepare
+void compile_kernels_in_background(const Executable&);  // see Jit::prepare
 
 std::string print_program(const ProgramPtr&);
 

@@ -58,7 +58,7 @@ class OneLane final : public Executable {
   }
 
   void run(const Array* const* args, Array* results) override {
-    const std::lock_guard lock(CpuLane::local().running());
+    const std::lock_guard lock(CpuLane::local().run_mutex());
     const LetGo let_go{held_, made_};
     for (size_t i = 0; i < in_types_.size(); ++i) held_[i] = take(argument(args, i), i);
     for (size_t i = 0; i < in_types_.size() - captures_.size(); ++i) own_donated(i);
@@ -155,7 +155,7 @@ std::string plan_text(const Executable& executable) { return executable.plan_tex
 std::string explain_text(const Executable& executable) { return executable.explain(); }
 std::vector<int64_t> work_bytes(const Executable& executable) { return executable.work_bytes(); }
 size_t instruction_count(const Executable& executable) { return executable.instructions(); }
-void begin_kernels(const Executable& executable) { executable.begin(); }
+void compile_kernels_in_background(const Executable& executable) { executable.begin(); }
 std::string print_program(const ProgramPtr& program) { return print(*program); }
 const void* sharding_address(const Array& array) {
   return array.defined() ? array.node()->sharding.address() : nullptr;

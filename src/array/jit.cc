@@ -8,16 +8,20 @@
 
 namespace lockstep::detail {
 
-std::shared_ptr<JitCache::Entry> JitCache::find(std::string_view signature, const void* tag, const Array* const* arrays,
-                                                const Make& make) {
+JitCache::JitCache(const JitOptions& options, SourceLine at)
+    : options_(std::make_unique<const JitOptions>(options)), at_(at) {}
+JitCache::~JitCache() = default;
+
+std::shared_ptr<JitCache::Entry> JitCache::find(std::string_view key, const void* tag, const Array* const* arrays,
+                                                const Tracer& trace) {
   const std::lock_guard lock(mutex_);
   for (const auto& entry : entries_)
-    if (entry->tag == tag && entry->signature == signature) return entry;
+    if (entry->tag == tag && entry->key == key) return entry;
   auto made = std::make_shared<Entry>();
   Call call;
-  const Traced traced = make(*made, call);
+  const Traced traced = trace(*made, call);
   made->executable = compile(traced, arrays, call);
-  made->signature = signature;
+  made->key = key;
   made->tag = tag;
   entries_.push_back(made);
   return made;
@@ -30,23 +34,23 @@ size_t JitCache::size() const {
 
 std::shared_ptr<Executable> JitCache::compile(const Traced& traced, const Array* const* arrays,
                                               const Call& call) const {
-  for (const size_t argument : options_.donate)
+  for (const size_t argument : options_->donate)
     if (argument >= call.in.size())
-      throw_error("jit: donate names argument {} and the function was called with {}; arguments are counted from 0",
-                  argument, call.in.size());
-  const Shardings& said = options_.in_shardings;
-  if (said.size() > call.in.size())
-    throw_error("jit: in_shardings has {} entries for {} arguments; give at most one per argument", said.size(),
+      throw_error("jit: donate names argument {}, but the call has {} arguments; positions start at 0", argument,
+                  call.in.size());
+  const Shardings& given = options_->in_shardings;
+  if (given.size() > call.in.size())
+    throw_error("jit: in_shardings has {} entries for {} arguments; give at most one per argument", given.size(),
                 call.in.size());
   std::vector<bool> donated;
   Shardings in, out;
   for (size_t i = 0; i < call.in.size(); ++i) {
-    const bool donate = std::find(options_.donate.begin(), options_.donate.end(), i) != options_.donate.end();
+    const bool donate = std::find(options_->donate.begin(), options_->donate.end(), i) != options_->donate.end();
     donated.resize(donated.size() + call.in[i], donate);
     for (size_t k = 0; k < call.in[i]; ++k, ++arrays)
-      in.push_back(i < said.size() && said[i].defined() ? said[i] : known_sharding(**arrays));
+      in.push_back(i < given.size() && given[i].defined() ? given[i] : known_sharding(**arrays));
   }
-  const Shardings& results = options_.out_shardings;
+  const Shardings& results = options_->out_shardings;
   if (results.size() == 1) {
     out.resize(std::accumulate(call.out.begin(), call.out.end(), size_t{0}), results[0]);
   } else if (!results.empty()) {
@@ -57,7 +61,7 @@ std::shared_ptr<Executable> JitCache::compile(const Traced& traced, const Array*
           results.size(), call.out.size());
     for (size_t i = 0; i < results.size(); ++i) out.resize(out.size() + call.out[i], results[i]);
   }
-  check_one_mesh(traced, said, results, at_);
+  check_one_mesh(traced, given, results, at_);
   return detail::compile(traced, donated, in, out);
 }
 

@@ -390,7 +390,7 @@ TEST(Jit, AnExceptionInTheFunctionLeavesEverythingUsable) {
 
 TEST(Jit, OptionsNameArgumentsThatExist) {
   const auto f = jit([](Array x) { return x; }, {.donate = {1}});
-  EXPECT_THROWS(f(1), Error, "jit: donate names argument 1 and the function was called with 1");
+  EXPECT_THROWS(f(1), Error, "jit: donate names argument 1, but the call has 1 arguments; positions start at 0");
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
-// The trainer: a model, an optimizer, a precision, a mesh, checkpoints and loggers, put together once.
+// The trainer: combines a model, an optimizer, a precision, a mesh, checkpoints and loggers.
 //
 //   Engine engine(find_model("mlp"), {.optimizer = {.schedule = {.peak = 1e-3}}, .checkpoint_dir = "run"});
 //   TrainState state = engine.restore_or_create("auto");
 //   FitResult result = engine.fit(state, train, {.steps = 1000, .eval_every = 200, .test = &test});
 //
-// The global batch is cut over the mesh's data axis and the mean is that of the whole batch, so that the numbers do not
-// depend on how many devices there are; how parameters and optimizer state lie is the plan's to say. An Engine is used
-// by one thread.
+// The global batch is sharded over the mesh's data axis. Losses and gradients are means over the global batch, so
+// results do not depend on the number of devices. EngineOptions::plan says how parameters and optimizer state are
+// sharded. An Engine must be used by one thread.
 #pragma once
 
 #include <functional>
@@ -22,15 +22,15 @@
 #include "lockstep/meter.h"
 #include "lockstep/models.h"
 #include "lockstep/optimizers.h"
-#include "lockstep/plan.h"
 #include "lockstep/precision.h"
 #include "lockstep/sharding.h"
+#include "lockstep/sharding_plan.h"
 
 namespace lockstep {
 
-// All that a run needs to go on: what checkpoints hold.
+// Everything needed to resume a run; checkpoints store it.
 struct TrainState {
-  int64_t step = 0;    // optimizer steps tried so far, those skipped because of an overflow included
+  int64_t step = 0;    // optimizer steps, including those skipped because of an overflow
   Cursor cursor = {};  // the next example
   uint64_t seed = 0;
   std::vector<Array> params = {};  // f32, in the order of Model::paths
@@ -39,15 +39,15 @@ struct TrainState {
 };
 
 struct StepMetrics {
-  double loss = 0;      // the mean over the global batch
-  double accuracy = 0;  // of the same examples, before the update
+  double loss = 0;      // mean over the global batch, before the update
+  double accuracy = 0;  // over the same examples
   double learning_rate = 0;
   double grad_norm = 0;
   std::vector<double> grad_norms;  // one per parameter
-  bool skipped = false;            // an overflow under loss scaling: no update was made
+  bool skipped = false;            // gradients overflowed under loss scaling: no update was made
   double loss_scale = 1;           // after the step
   int64_t examples = 0;
-  bool stop = false;  // some process asked to
+  bool stop = false;  // a process requested to stop
 };
 
 // A data set in memory as arrays.
@@ -55,7 +55,7 @@ struct ImageArrays {
   Array images, labels;  // u8 [n, rows, cols] and u8 [n]
   int64_t classes = 0;
 };
-// Takes the set's memory.
+// Moves the images and labels into arrays without copying them.
 ImageArrays to_arrays(ImageDataset set);
 
 struct EvalResult {
@@ -63,12 +63,13 @@ struct EvalResult {
   double accuracy = 0;
   int64_t examples = 0;
   int64_t correct = 0;
-  std::vector<int64_t> predictions;  // how many examples were called each class
-  std::vector<int64_t> labels;       // how many are
-  std::vector<int64_t> hits;         // how many of those were called so
+  // Numbers of examples by class:
+  std::vector<int64_t> predictions;  // predicted as this class
+  std::vector<int64_t> labels;       // labelled with this class
+  std::vector<int64_t> hits;         // labelled with this class and predicted as it
 };
 
-// Called by fit(); each may be empty. Returning false from on_step or on_eval ends the run after a checkpoint.
+// Callbacks of fit(); each may be empty. When on_step or on_eval returns false, fit() saves a checkpoint and returns.
 struct Hooks {
   std::function<bool(const TrainState&, const StepMetrics&)> on_step = {};
   std::function<bool(const TrainState&, const EvalResult&)> on_eval = {};
@@ -77,58 +78,58 @@ struct Hooks {
 
 struct EngineOptions {
   Mesh mesh = {};          // empty: all devices along the plan's data axis
-  ShardingPlan plan = {};  // what is cut, and by which axes
-  int64_t accumulate = 1;  // the batch is computed in so many pieces, one after the other
+  ShardingPlan plan = {};  // how parameters, gradients and optimizer state are sharded
+  int64_t accumulate = 1;  // micro-batches per step; their gradients are accumulated
   Optimizer optimizer = {};
   Precision precision = {};
   double label_smoothing = 0;
   // Pixels become (value / 255 - mean) / sd.
   double pixel_mean = 0, pixel_sd = 1;
   uint64_t seed = 0;
-  std::string checkpoint_dir = {};  // empty: none are written
+  std::string checkpoint_dir = {};  // empty: no checkpoints are written
   int64_t checkpoint_every = 0;     // steps; 0: at every evaluation and at the end
   int64_t keep_last = 3;
-  bool keep_best = true;        // by test accuracy
-  FileSystem* files = nullptr;  // null: the disk
+  bool keep_best = true;        // also keep the checkpoint with the best test accuracy
+  FileSystem* files = nullptr;  // null: the real file system
   Loggers loggers = {};
   Hooks hooks = {};
-  bool strict = false;                             // an alarm ends the run
-  std::map<std::string, std::string> config = {};  // kept in checkpoints and given to loggers
+  bool strict = false;                             // the first alarm ends the run
+  std::map<std::string, std::string> config = {};  // stored in checkpoints and passed to loggers
 };
 
-// What a run takes of one lane's memory, in bytes.
+// Memory that a run uses on one lane, in bytes.
 struct LaneMemory {
   int64_t parameters = 0;
-  int64_t optimizer = 0;  // the arrays of its state
-  int64_t gradients = 0;  // their sum, where a batch is computed in several pieces; else they are in the work space
-  int64_t work = 0;       // of a step: activations, gradients, parameters put together, constants
+  int64_t optimizer = 0;  // optimizer state
+  int64_t gradients = 0;  // the accumulated sum if accumulate > 1; otherwise gradients are part of the workspace
+  int64_t work = 0;       // the workspace of a step: activations, gradients, gathered parameters, constants
 
   int64_t total() const { return parameters + optimizer + gradients + work; }
   bool operator==(const LaneMemory&) const = default;
 };
 
 struct FitOptions {
-  int64_t steps = 0;                  // the run ends when the state has made so many
+  int64_t steps = 0;                  // the run ends when TrainState::step reaches this
   int64_t eval_every = 0;             // steps; 0: once an epoch
   const ImageArrays* test = nullptr;  // null: no evaluation
   int64_t eval_batch = 1000;
-  // Asked after every step, or after up to 16 that a GPU does by itself; true ends the run after a checkpoint.
+  // Polled after every step. A GPU may run up to 16 steps between two polls. True ends the run after a checkpoint.
   std::function<bool()> stop = {};
 };
 
 struct FitResult {
   Scalars metrics;  // "loss", "accuracy", "test_loss", "test_accuracy", "examples_per_second", ...
   std::vector<std::string> alarms;
-  std::vector<std::string> failures;  // of checkpoints
-  bool ended_early = false;           // by strictness, a hook or `stop`
-  bool by_alarm = false;              // its last state, which the alarm is about, is not saved
+  std::vector<std::string> failures;  // checkpoints that could not be saved or removed
+  bool ended_early = false;           // by an alarm in a strict run, a hook or `stop`
+  bool ended_by_alarm = false;        // a strict run ended by an alarm; the last state is not saved
   bool stopped = false;               // by `stop`, before the last step
-  bool unsaved = false;               // the last state was to be saved and could not be
+  bool unsaved = false;               // saving the last state failed
 };
 
 class Engine {
  public:
-  // Throws Error when the options do not fit each other.
+  // Throws Error when options are invalid or contradict each other.
   Engine(Model model, EngineOptions options);
   ~Engine();
   Engine(Engine&&) noexcept;
@@ -136,32 +137,33 @@ class Engine {
   const Model& model() const;
   const EngineOptions& options() const;
 
-  // Fresh parameters from the seed.
+  // Initial parameters, drawn from the seed, and a new optimizer state.
   TrainState create_state() const;
-  // One optimizer step on a batch of the loader. Whether to stop after it is for all processes to know at once: any one
-  // may ask, and all find it in the metrics of this step.
+  // One optimizer step on a batch of the loader. If any process passes ask_to_stop, StepMetrics::stop is true in all of
+  // them, so that all processes stop after the same step.
   StepMetrics step(TrainState& state, const Loader& loader, const LoaderBatch& batch, bool ask_to_stop = false);
-  // Every example once, whatever the batch size.
+  // Evaluates every example exactly once, even when batch_size does not divide their number.
   EvalResult evaluate(const TrainState& state, const ImageArrays& set, int64_t batch_size = 1000);
+  // Trains until state.step == options.steps, with evaluations, checkpoints, alarms and loggers.
   FitResult fit(TrainState& state, Loader& train, const FitOptions& options);
 
-  // Writes a checkpoint and returns when it is whole. Throws IoError.
+  // Writes a checkpoint, returns its path once it is complete. Throws IoError.
   std::string save(const TrainState& state) const;
-  // From a checkpoint, written under any mesh and plan. Throws Error when it is one of another model or optimizer,
-  // naming what differs.
+  // The state in a checkpoint, which may have been written under another mesh and plan. Throws Error when its model or
+  // optimizer differs from this engine's, naming the difference.
   TrainState restore(const Checkpoint& checkpoint) const;
-  // What --resume names (see find_checkpoint), else fresh parameters.
+  // The state of the checkpoint that --resume selects (see find_checkpoint), or create_state() if there is none.
   TrainState restore_or_create(const std::string& resume);
 
-  // How restore() wants the arrays of a checkpoint to lie, so that each lane reads only its own part of them.
-  LoadOptions loading() const;
+  // Options for load_checkpoint() with the shardings that restore() needs, so that each lane reads only its own part.
+  LoadOptions load_options() const;
 
-  // Of each lane of this process, when it trains on batches of this size. Compiles the step for it, if that was not
-  // done before; of several processes all call it.
+  // Memory on each lane of this process when training with this batch size. Compiles the step if necessary.
+  // REQUIRES: all processes call it.
   std::vector<LaneMemory> memory(const TrainState& state, const Loader& loader, int64_t batch_size) const;
 
-  // The mesh, the plan, parameters per layer with shapes, types and shardings, and memory on each lane; the second form
-  // with the work space of a step, as memory() says.
+  // A table of the mesh, the plan, each parameter's shape, type and sharding, and the memory on each lane. The second
+  // form includes the workspace of a step, as memory() does.
   std::string describe() const;
   std::string describe(const TrainState& state, const Loader& loader, int64_t batch_size) const;
 

@@ -1,19 +1,19 @@
-// Initial weights. A weight's last dimension is its outputs, the last but one its inputs, and those before are the
-// positions of a filter: fan_in of [5, 5, 32, 64] is 800, fan_out 1600. Normal distributions are not truncated (JAX's
-// are, at 2 standard deviations). Safe from any thread.
+// Initializers of weights. The last dimension of a weight is its outputs, the one before it the inputs, and all others
+// the positions of a filter: [5, 5, 32, 64] has fan_in 800 and fan_out 1600. Normal distributions are not truncated
+// (JAX truncates them at 2 standard deviations). Safe from any thread.
 #pragma once
 
 #include "lockstep/array.h"
 
 namespace lockstep::initializers {
 
-// sd sqrt(2 / fan_in), for relu.
+// Standard deviation sqrt(2 / fan_in), for relu.
 Array he_normal(const Array& key, const Shape& shape, DType dtype = f32);
 Array he_uniform(const Array& key, const Shape& shape, DType dtype = f32);
-// sd sqrt(2 / (fan_in + fan_out)), for tanh.
+// Standard deviation sqrt(2 / (fan_in + fan_out)), for tanh.
 Array glorot_normal(const Array& key, const Shape& shape, DType dtype = f32);
 Array glorot_uniform(const Array& key, const Shape& shape, DType dtype = f32);
-// sd sqrt(1 / fan_in).
+// Standard deviation sqrt(1 / fan_in).
 Array lecun_normal(const Array& key, const Shape& shape, DType dtype = f32);
 Array lecun_uniform(const Array& key, const Shape& shape, DType dtype = f32);
 Array normal(const Array& key, const Shape& shape, double sd = 0.01, DType dtype = f32);

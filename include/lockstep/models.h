@@ -1,4 +1,4 @@
-// A model as the trainer sees it, and the models of the command `lockstep train`. Safe from any thread.
+// The interface between a model and the trainer, and the built-in models of `lockstep train`. Safe from any thread.
 #pragma once
 
 #include <functional>
@@ -23,23 +23,23 @@ struct CnnParams {
   std::vector<nn::Dense> dense;
 };
 
-// Parameters as leaves with paths, and the two functions every model has. Made from a struct by make_model().
+// A model with its parameters flattened to a list of leaves. Use make_model() to make one from a parameter struct.
 struct Model {
   std::string name;
-  std::vector<std::string> paths;  // of the parameters, such as "dense/0/w"
-  std::vector<Type> types;
-  // A key -> the parameters.
+  std::vector<std::string> paths;  // parameter paths, such as "dense/0/w"
+  std::vector<Type> types;         // parameter types, in the same order
+  // Random key -> initial parameters.
   std::function<std::vector<Array>(const Array& key)> init;
-  // The parameters and images [n, rows, cols], both in the compute type -> logits [n, classes].
+  // Parameters and images [n, rows, cols], both in the compute type -> logits [n, classes].
   std::function<Array(const std::vector<Array>& params, const Array& images, const nn::Mode&)> logits;
 };
 
-// A model of any tree: init(key) returns its parameters, logits(params, images, mode) applies them.
+// Makes a Model from any tree type: init(key) returns the parameters, logits(params, images, mode) applies them.
 template <class Init, class Logits>
 Model make_model(std::string name, Init init, Logits logits) {
   Model model;
   model.name = std::move(name);
-  // Traced, not run: only the tree's form and the types are wanted here.
+  // Traced, not run: only the tree's structure and the types are needed here.
   auto form = detail::trace_call("make_model", init, random::key(0)).result;
   detail::for_each_path(form, [&](const std::string& path, Array& leaf) {
     model.paths.push_back(path);
@@ -53,16 +53,19 @@ Model make_model(std::string name, Init init, Logits logits) {
   return model;
 }
 
-// What a model is built for.
+// The input size and the number of classes of a model.
 struct ImageShape {
   int64_t rows = 28, cols = 28, classes = 10;
 };
 
-// "mlp": 784-256-128-10 relu; "mlp1024": 784-1024-1024-10 tanh (as in the SPMD examples); "cnn": two 5x5 convolutions
-// (32 and 64 channels, SAME) with relu and 2x2 max pools, dense 3136-128 relu, dense 128-10. The first and last sizes
-// follow from `shape`. Layer i is drawn with fold_in(key, i): He-normal weights (Glorot-normal for tanh), zero biases.
-// `dropout` acts before the last layer. Throws Error with the list for another name, and when the images are too small
-// for the cnn's pools.
+// A built-in model:
+//   "mlp"      784-256-128-10, relu
+//   "mlp1024"  784-1024-1024-10, tanh (as in the SPMD examples)
+//   "cnn"      two 5x5 convolutions (32 and 64 channels, SAME) with relu and 2x2 max pools, dense 3136-128 relu,
+//              dense 128-10
+// The first and last sizes follow from `shape`. Layer i is initialized from fold_in(key, i): He-normal weights
+// (Glorot-normal for tanh), zero biases. `dropout` is applied before the last layer. Throws Error for an unknown name,
+// listing the known ones, and when the images are too small for the pools of "cnn".
 Model find_model(std::string_view name, const ImageShape& shape = {}, double dropout = 0);
 std::vector<std::string> model_names();
 

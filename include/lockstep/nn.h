@@ -1,5 +1,5 @@
-// Layers: plain structs of arrays, and functions that apply them. A model is a struct of layers; it is a tree, so that
-// jit, grad, checkpoints and optimizers take it as it is.
+// Layers: plain structs of arrays, and functions that apply them. A model is a struct of layers. Such a struct is a
+// tree, so jit, grad, checkpoints and optimizers accept it directly.
 //
 //   struct Net { nn::Dense hidden, out; };
 //   Array logits(const Net& net, const Array& x) { return nn::apply(net.out, relu(nn::apply(net.hidden, x))); }
@@ -31,19 +31,19 @@ LayerNorm layer_norm(int64_t features);
 Array apply(const Dense&, const Array& x);
 // x [n, h, w, in] -> [n, oh, ow, out].
 Array apply(const Conv2d&, const Array& x, const Conv2dOptions& options = {});
-// Mean 0 and variance 1 over the last dimension, computed in f32, then scaled and moved.
+// Normalizes the last dimension to mean 0 and variance 1, computed in f32, then applies scale and bias.
 Array apply(const LayerNorm&, const Array& x, double epsilon = 1e-5);
 
 // [n, ...] -> [n, rest].
 Array flatten(const Array& x);
 
-// Whether a model is being trained, and with which randomness.
+// Whether a model is being trained, and the random key for dropout.
 struct Mode {
   bool training = false;
   Array key = {};  // defined when training
 };
-// Each element is 0 with probability `rate`, and divided by 1 - rate otherwise; x itself when not training. `site`
-// tells the dropouts of one model apart. Throws Error unless 0 <= rate < 1.
+// Each element becomes 0 with probability `rate` and is divided by 1 - rate otherwise. Returns x when not training.
+// `site` must be different for each dropout of a model. Throws Error unless 0 <= rate < 1.
 Array dropout(const Mode& mode, int64_t site, const Array& x, double rate);
 
 }  // namespace lockstep::nn

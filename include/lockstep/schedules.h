@@ -1,5 +1,6 @@
-// Learning rates as functions of the step. A Schedule is a plain value; it is evaluated inside the compiled step, so
-// that one compiled step serves the whole run and a resumed run sees the same rates. Safe from any thread.
+// Learning rate schedules: the learning rate as a function of the step. A Schedule is a plain value. It is evaluated
+// inside the compiled step, so a run compiles one step only, and a resumed run continues with the same rates. Safe from
+// any thread.
 //
 //   const Schedule s{.kind = Schedule::Kind::warmup_cosine, .peak = 1e-3, .warmup_steps = 100, .total_steps = 4690};
 #pragma once
@@ -17,24 +18,25 @@ struct Schedule {
 
   Kind kind = Kind::constant;
   double peak = 1e-3;        // the rate at the start, or at the end of the warm-up
-  double end = 0;            // cosine: the rate at total_steps and after
-  int64_t warmup_steps = 0;  // warmup_cosine: the rate rises linearly from 0 for so many steps
-  int64_t total_steps = 0;   // cosine: when `end` is reached
+  double end = 0;            // cosine, warmup_cosine: the rate from total_steps on
+  int64_t warmup_steps = 0;  // warmup_cosine: steps over which the rate rises linearly from 0
+  int64_t total_steps = 0;   // cosine, warmup_cosine: the step at which `end` is reached
   double decay = 0.1;        // exponential, step: the factor per `every` steps
-  int64_t every = 1;         // exponential: continuously, step: at once, every so many steps
+  int64_t every = 1;         // steps per factor; `exponential` decays continuously, `step` once every `every` steps
 
-  // The rate of update number `step` (0 is the first): f32, of a traced or concrete integer, or of each of several.
-  // Computed in f64 and rounded once, so that it is at(step) in f32.
+  // The f32 rate of update number `step` (the first is 0), for a traced or concrete integer, or elementwise for several.
+  // Computed in f64 and rounded once, so it equals at(step) rounded to f32.
   Array operator()(const Array& step) const;
-  // The same for a number, in double.
+  // The same in double.
   double at(int64_t step) const;
 };
 
-// Throws Error when the numbers make no sense, naming the one (a negative rate, cosine without total_steps, a warm-up
-// longer than the run, a warm-up of a kind that has none ...).
+// Throws Error when a value is invalid, naming the field: a negative rate, cosine without total_steps, a warm-up longer
+// than the run, a warm-up for a kind that does not use one.
 void check(const Schedule&);
 
-// "constant", "cosine", "warmup_cosine", "exponential", "step" and back; throws Error with the list for another name.
+// Convert between kinds and the names "constant", "cosine", "warmup_cosine", "exponential", "step". Throws Error for an
+// unknown name, listing the known ones.
 Schedule::Kind schedule_kind(std::string_view name);
 std::string to_string(Schedule::Kind);
 

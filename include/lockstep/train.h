@@ -1,5 +1,5 @@
-// All that training needs beside lockstep/lockstep.h: layers, losses, optimizers, data loading, checkpoints, loggers, and
-// the engine that puts them together.
+// Includes everything for training except lockstep/lockstep.h: layers, losses, optimizers, data loading, checkpoints,
+// loggers and the engine that combines them.
 #pragma once
 
 #include "lockstep/alarms.h"
@@ -13,6 +13,6 @@
 #include "lockstep/models.h"
 #include "lockstep/nn.h"
 #include "lockstep/optimizers.h"
-#include "lockstep/plan.h"
+#include "lockstep/sharding_plan.h"
 #include "lockstep/precision.h"
 #include "lockstep/schedules.h"

@@ -92,7 +92,7 @@ int train(const TrainConfig& config) {
     const bool warned = stop_signal == SIGUSR1 || stop_signal == 0;  // to be started again
     return warned ? distributed::retry_code() : 128 + stop_signal;
   }
-  if (outcome.by_alarm || outcome.unsaved) return kFailed;
+  if (outcome.ended_by_alarm || outcome.unsaved) return kFailed;
   return outcome.expectations_met ? kDone : kNotAsExpected;
 }
 

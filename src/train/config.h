@@ -15,7 +15,7 @@
 
 #include "lockstep/error.h"
 #include "lockstep/optimizers.h"
-#include "lockstep/plan.h"
+#include "lockstep/sharding_plan.h"
 
 namespace lockstep {
 

@@ -31,7 +31,7 @@ std::string bytes_text(int64_t bytes) {
 
 namespace {
 
-// How much of an array a lane holds.
+// Bytes of an array that a lane holds.
 int64_t bytes_on(int64_t lane, const LaneGrid& grid, const Type& type, const PartitionSpec& spec) {
   int64_t elements = 1;
   for (const Range& range : lane_box(grid, lane_cuts(grid, spec, type.shape.size()), type.shape, lane))
@@ -39,7 +39,7 @@ int64_t bytes_on(int64_t lane, const LaneGrid& grid, const Type& type, const Par
   return elements * size_of(type.dtype);
 }
 
-// "data parallel over 'data' (4 devices), parameters cut by 2 rules, optimizer state cut along 'data' (zero 1)".
+// "data parallel over 'data' (4 devices), parameters sharded by 2 rules, optimizer state sharded over 'data' (zero 1)".
 std::string plan_text(const EngineOptions& options) {
   const ShardingPlan& plan = options.plan;
   constexpr const char* kZero[] = {"", "optimizer state", "optimizer state and gradients",
@@ -47,24 +47,26 @@ std::string plan_text(const EngineOptions& options) {
   std::string out =
       fmt::format("data parallel over '{}' ({})", plan.data_axis, counted(options.mesh.size(plan.data_axis), "device"));
   if (!plan.rules.empty())
-    out += fmt::format(", parameters cut by {}", counted(static_cast<int64_t>(plan.rules.size()), "rule"));
-  if (plan.zero > 0) out += fmt::format(", {} cut along '{}' (zero {})", kZero[plan.zero], plan.data_axis, plan.zero);
-  if (options.accumulate > 1) out += fmt::format(", batches in {} pieces", options.accumulate);
+    out += fmt::format(", parameters sharded by {}", counted(static_cast<int64_t>(plan.rules.size()), "rule"));
+  if (plan.zero > 0)
+    out += fmt::format(", {} sharded over '{}' (zero {})", kZero[plan.zero], plan.data_axis, plan.zero);
+  if (options.accumulate > 1) out += fmt::format(", {} micro-batches per step", options.accumulate);
   return out;
 }
 
-int64_t states_of(Optimizer::Kind kind) {
+// Arrays of optimizer state per parameter.
+int64_t state_arrays(Optimizer::Kind kind) {
   if (kind == Optimizer::Kind::sgd) return 0;
   return kind == Optimizer::Kind::adam || kind == Optimizer::Kind::adamw ? 2 : 1;
 }
 
-// A table with a row for each lane; lanes in a row that have the same share one.
+// A table with one row per lane; consecutive lanes with the same values share a row.
 std::string memory_table(const std::vector<LaneMemory>& memory) {
   const bool work = std::any_of(memory.begin(), memory.end(), [](const LaneMemory& each) { return each.work > 0; });
   const auto row = [&](const std::string& lanes, const auto& text, const LaneMemory& each) {
     std::string out = fmt::format("{:<12}  {:>10}  {:>15}  {:>10}", lanes, text("parameters", each.parameters),
                                   text("optimizer state", each.optimizer), text("gradients", each.gradients));
-    if (work) out += fmt::format("  {:>10}", text("work space", each.work));
+    if (work) out += fmt::format("  {:>10}", text("workspace", each.work));
     return out + fmt::format("  {:>10}\n", text("total", each.total()));
   };
   std::string out = row("memory", [](const char* title, int64_t) { return std::string(title); }, {});
@@ -80,10 +82,10 @@ std::string memory_table(const std::vector<LaneMemory>& memory) {
 
 }  // namespace
 
-std::vector<LaneMemory> kept_memory(const Model& model, const EngineOptions& options,
-                                    const std::vector<ParameterSpecs>& specs) {
+std::vector<LaneMemory> persistent_memory(const Model& model, const EngineOptions& options,
+                                          const std::vector<ParameterSpecs>& specs) {
   const MeshLanes lanes = lanes_of(options.mesh);
-  const int64_t copies = states_of(options.optimizer.kind);
+  const int64_t copies = state_arrays(options.optimizer.kind);
   std::vector<LaneMemory> out(lanes.grid.axes.empty() ? 1 : static_cast<size_t>(lanes.here));
   for (size_t here = 0; here < out.size(); ++here) {
     const int64_t lane = lanes.first + static_cast<int64_t>(here);
@@ -99,7 +101,7 @@ std::vector<LaneMemory> kept_memory(const Model& model, const EngineOptions& opt
 std::string describe(const Model& model, const EngineOptions& options, const std::vector<ParameterSpecs>& specs,
                      const std::vector<LaneMemory>& memory) {
   const auto kind = options.optimizer.kind;
-  const int64_t copies = states_of(kind);
+  const int64_t copies = state_arrays(kind);
   size_t widest = 9, widest_spec = 8;
   for (const std::string& path : model.paths) widest = std::max(widest, path.size());
   for (const ParameterSpecs& each : specs) widest_spec = std::max(widest_spec, to_string(each.param).size());

@@ -1,20 +1,22 @@
-// What Engine::describe prints.
+// The text of Engine::describe(), and number formatting for it. Pure functions, safe from any thread.
 #pragma once
 
 #include "lockstep/engine.h"
 
 namespace lockstep::detail {
 
-// What a run keeps on each lane of this process between calls: no work space. `specs`: how the parameters lie.
-std::vector<LaneMemory> kept_memory(const Model& model, const EngineOptions& options,
-                                    const std::vector<ParameterSpecs>& specs);
+// Memory that a run holds between steps on each lane of this process, so without the workspace. `specs`: the sharding of
+// each parameter.
+std::vector<LaneMemory> persistent_memory(const Model& model, const EngineOptions& options,
+                                          const std::vector<ParameterSpecs>& specs);
 
-// `memory`: of each lane of this process; the work space is left out where none was measured.
+// `memory`: one element per lane of this process. The workspace column is omitted if it was not measured.
 std::string describe(const Model& model, const EngineOptions& options, const std::vector<ParameterSpecs>& specs,
                      const std::vector<LaneMemory>& memory);
 
-// "1,863,690" (of a number that is not negative); "7.1 MiB".
+// "1,863,690"; REQUIRES: number >= 0.
 std::string with_commas(int64_t number);
+// "7.1 MiB".
 std::string bytes_text(int64_t bytes);
 
 }  // namespace lockstep::detail

@@ -256,11 +256,11 @@ TrainState Engine::restore_or_create(const std::string& resume) {
   const auto say = [&](const std::string& text) {
     for (const auto& logger : impl_->options.loggers) logger->message(0, text, true);
   };
-  const std::optional<Checkpoint> found = find_checkpoint(impl_->options.checkpoint_dir, resume, say, loading());
+  const std::optional<Checkpoint> found = find_checkpoint(impl_->options.checkpoint_dir, resume, say, load_options());
   return found ? restore(*found) : create_state();
 }
 
-LoadOptions Engine::loading() const {
+LoadOptions Engine::load_options() const {
   return {.sharding = [model = impl_->model, layout = impl_->layout](
                           const std::string& name,
                           const Type& type) { return detail::sharding_of(name, type, model, layout); },

@@ -25,11 +25,11 @@ Expectation parse_expectation(const std::string& text) {
   };
   out.metric = trim(out.metric);
   const std::string number = trim(text.substr(after));
-  if (out.comparison == "=") bad("compares with =; equality is ==");
-  if (out.metric.empty()) bad("names no metric");
+  if (out.comparison == "=") bad("uses =, which is not a comparison; for equality use ==");
+  if (out.metric.empty()) bad("has no metric");
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), out.value);
   if (error != std::errc() || end != number.data() + number.size() || !std::isfinite(out.value))
-    bad("ends in no number");
+    bad("does not end in a finite number");
   return out;
 }
 
@@ -44,9 +44,9 @@ bool is_met(const Expectation& expectation, const std::vector<std::pair<std::str
     if (expectation.comparison == "<") return value < expectation.value;
     return value == expectation.value;
   }
-  if (names.empty()) throw_error("expect: there is no metric \"{}\"; the run measured nothing", expectation.metric);
+  if (names.empty()) throw_error("expect: unknown metric \"{}\"; the run has no metrics", expectation.metric);
   const std::string nearest = suggestion(expectation.metric, names);
-  throw_error("expect: there is no metric \"{}\"; there are {}{}{}", expectation.metric, fmt::join(names, ", "),
+  throw_error("expect: unknown metric \"{}\"; the metrics are {}{}{}", expectation.metric, fmt::join(names, ", "),
               nearest.empty() ? "" : ";", nearest);
 }
 

@@ -56,12 +56,12 @@ class FitRun {
       const bool last_of_epoch = step();
       const bool last = state_.step == fit_.steps || ended();
       // Who stops a run may not wait for an evaluation, and after an alarm there is nothing to measure.
-      const bool evaluated = fit_.test && !result_.stopped && !result_.by_alarm &&
+      const bool evaluated = fit_.test && !result_.stopped && !result_.ended_by_alarm &&
                              (last || (eval_every_ > 0 ? state_.step % eval_every_ == 0 : last_of_epoch));
       if (evaluated) evaluate();
       const bool due = options_.checkpoint_every > 0 ? state_.step % options_.checkpoint_every == 0 : evaluated;
       // What ended in an alarm is no state to go on from.
-      if ((due || state_.step == fit_.steps || ended()) && !result_.by_alarm) save(evaluated);
+      if ((due || state_.step == fit_.steps || ended()) && !result_.ended_by_alarm) save(evaluated);
     }
     return end();
   }
@@ -94,7 +94,7 @@ class FitRun {
     if (!alarm) return;
     say(*alarm, true);
     result_.alarms.push_back(*alarm);
-    if (options_.strict) result_.ended_early = result_.by_alarm = true;
+    if (options_.strict) result_.ended_early = result_.ended_by_alarm = true;
   }
 
   // A GPU is given steps before the last ones are done, and says later how they went; elsewhere a step is over when it
@@ -267,7 +267,7 @@ class FitRun {
       report_failures();
       const std::vector<int64_t> saved = checkpointer_->saved();
       const bool is_saved = state_.step == first_step_ || (!saved.empty() && saved.back() == state_.step);
-      result_.unsaved = !is_saved && !result_.by_alarm;
+      result_.unsaved = !is_saved && !result_.ended_by_alarm;
     }
     const Meter::Report report = meter_.report();
     result_.metrics = last_step_;

@@ -26,14 +26,14 @@ std::vector<LaneMemory> Engine::memory(const TrainState& state, const Loader& lo
     const std::vector<int64_t> end = steps.finish_work(trained, sum);
     for (size_t i = 0; i < work.size(); ++i) work[i] = std::max(work[i], end[i]);
   }
-  std::vector<LaneMemory> out = detail::kept_memory(impl_->model, impl_->options, impl_->specs);
+  std::vector<LaneMemory> out = detail::persistent_memory(impl_->model, impl_->options, impl_->specs);
   for (size_t i = 0; i < out.size(); ++i) out[i].work = work.at(i);
   return out;
 }
 
 std::string Engine::describe() const {
   return detail::describe(impl_->model, impl_->options, impl_->specs,
-                          detail::kept_memory(impl_->model, impl_->options, impl_->specs));
+                          detail::persistent_memory(impl_->model, impl_->options, impl_->specs));
 }
 
 std::string Engine::describe(const TrainState& state, const Loader& loader, int64_t batch_size) const {

@@ -256,7 +256,7 @@ class Run {
                                    .stop = options_.stop});
     tell_reading(train);
     if (first == total) add_evaluation(result, engine, state, test);
-    const RunOutcome outcome{.by_alarm = result.by_alarm,
+    const RunOutcome outcome{.ended_by_alarm = result.ended_by_alarm,
                              .stopped = result.stopped,
                              .unsaved = result.unsaved,
                              .step = state.step,
@@ -276,7 +276,7 @@ class Run {
       if (speaks()) lockstep::say("lockstep: {}\n", text);
     };
     const std::optional<Checkpoint> found =
-        find_checkpoint(config_.checkpoint_dir, config_.resume, say, engine.loading());
+        find_checkpoint(config_.checkpoint_dir, config_.resume, say, engine.load_options());
     if (!found) return engine.create_state();
     check_same_run(config_, found->config);
     found_metrics_ = found->metrics;
@@ -314,7 +314,7 @@ class Run {
 
   void tell_troubles(const RunOutcome& outcome) const {
     if (!speaks()) return;
-    if (outcome.by_alarm) say("lockstep: --strict ended the run at step {} of {}\n", outcome.step, outcome.total_steps);
+    if (outcome.ended_by_alarm) say("lockstep: --strict ended the run at step {} of {}\n", outcome.step, outcome.total_steps);
     if (outcome.unsaved && !outcome.stopped)
       say("lockstep: the last checkpoint, of step {}, is not in {}: the trained model is lost; mend the disk, and "
           "the same command goes on from the checkpoint before\n",
@@ -336,7 +336,7 @@ class Run {
 
   RunOutcome conclude(RunOutcome outcome, const FitResult& result, int64_t steps_per_epoch, double seconds) const {
     tell_troubles(outcome);
-    if (outcome.by_alarm || outcome.stopped) return outcome;
+    if (outcome.ended_by_alarm || outcome.stopped) return outcome;
     if (speaks() && !config_.checkpoint_dir.empty() && !outcome.unsaved && !config_.quiet)
       say("checkpoints are in {}\n", config_.checkpoint_dir);
     for (const Expectation& expectation : expectations_)

@@ -25,7 +25,7 @@ struct RunOptions {
 
 struct RunOutcome {
   bool expectations_met = true;
-  bool by_alarm = false;  // a strict run was ended by one
+  bool ended_by_alarm = false;  // a strict run was ended by one
   bool stopped = false;   // by RunOptions::stop, before the last step
   bool unsaved = false;   // the checkpoint of the last step could not be written
   int64_t step = 0, total_steps = 0;

@@ -38,10 +38,10 @@ TEST(TrainErrors, Flags) {
                  "train: expect: \"good\" has no comparison (>=, >, <=, <, ==); write a metric, a comparison and a "
                  "number, such as 'test_accuracy>=0.97'");
   expect_refused({"--expect", "test_acuracy>=0.9"}, 2,
-                 "train: expect: there is no metric \"test_acuracy\"; there are loss, accuracy, test_loss, "
+                 "train: expect: unknown metric \"test_acuracy\"; the metrics are loss, accuracy, test_loss, "
                  "test_accuracy, grad_norm, examples_per_second; did you mean \"test_accuracy\"?");
   expect_refused({"--expect", "beauty>=0.9"}, 2,
-                 "train: expect: there is no metric \"beauty\"; there are loss, accuracy, test_loss, test_accuracy, "
+                 "train: expect: unknown metric \"beauty\"; the metrics are loss, accuracy, test_loss, test_accuracy, "
                  "grad_norm, examples_per_second");
 }
 

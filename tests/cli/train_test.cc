@@ -97,8 +97,8 @@ TEST(Train, UnmetExpectationIsExitCode3WithBothValues) {
   const std::vector<std::string> lines = lines_of(result.err);
   ASSERT_GE(lines.size(), 2u);
   const std::string &accuracy = lines[lines.size() - 2], &loss = lines.back();
-  EXPECT_LT(number_after(accuracy, "lockstep: expected test_accuracy>=0.99, and test_accuracy is "), 0.99);
-  EXPECT_GT(number_after(loss, "lockstep: expected test_loss<0.001, and test_loss is "), 0.001);
+  EXPECT_LT(number_after(accuracy, "lockstep: expected test_accuracy>=0.99, but test_accuracy is "), 0.99);
+  EXPECT_GT(number_after(loss, "lockstep: expected test_loss<0.001, but test_loss is "), 0.001);
   expect_contains(result.out, "mlp test accuracy ");
 }
 
@@ -226,7 +226,7 @@ TEST(Train, CheckpointsEndLikeTheRunSays) {
                                               "--expect", "test_accuracy>0.01", "--expect", "grad_norm<1000"});
   EXPECT_EQ(again.exit_code, 3) << again.err;
   expect_contains(again.err, "lockstep: all 20 steps were made before; nothing is left to train\n");
-  expect_contains(again.err, "expected grad_norm<1000, and grad_norm was not measured, for the run was over before\n");
+  expect_contains(again.err, "expected grad_norm<1000, but grad_norm was not measured: the run was already complete\n");
   expect_lacks(again.err, "expected loss");
   EXPECT_EQ(again.out.substr(0, again.out.find(" in ")), run.out.substr(0, run.out.find(" in ")));
 }

@@ -243,7 +243,7 @@ TEST(Engine, AlarmNamesTheLayerAndStrictEndsTheRun) {
   const FitResult result = engine.fit(state, loader, {.steps = 50});
   ASSERT_FALSE(result.alarms.empty());
   EXPECT_NE(result.alarms[0].find("hidden/w"), std::string::npos) << result.alarms[0];
-  EXPECT_TRUE(result.by_alarm);
+  EXPECT_TRUE(result.ended_by_alarm);
   EXPECT_LT(state.step, 50);
 }
 
@@ -269,7 +269,7 @@ TEST(Engine, HooksSeeStepsAndMayEndTheRun) {
   const ImageArrays test = to_arrays(test_digits(60));
   const FitResult result = engine.fit(state, loader, {.steps = 100, .eval_every = 3, .test = &test});
   EXPECT_TRUE(result.ended_early);
-  EXPECT_FALSE(result.by_alarm);
+  EXPECT_FALSE(result.ended_by_alarm);
   EXPECT_EQ(evaluations, 3);  // after 3, 6 and, because the run ends, 7
   EXPECT_EQ(ends, 1);
 }

@@ -85,7 +85,7 @@ TEST_F(Fit, StateThatEndedInAnAlarmIsNotSaved) {
   options_.optimizer.schedule.peak = 1e30;
   options_.strict = true;
   const FitResult result = fit(50);
-  EXPECT_TRUE(result.by_alarm);
+  EXPECT_TRUE(result.ended_by_alarm);
   EXPECT_FALSE(result.unsaved);
   EXPECT_FALSE(has_test_accuracy(result));
   EXPECT_EQ(step_, 2);

@@ -176,7 +176,7 @@ TEST(Memory, StandsInTheDescription) {
   const std::string plain = engine.describe(), text = engine.describe(state, loader, kBatch);
   EXPECT_NE(plain.find("memory        parameters  optimizer state   gradients       total\n"), std::string::npos)
       << plain;
-  EXPECT_NE(text.find("memory        parameters  optimizer state   gradients  work space       total\n"),
+  EXPECT_NE(text.find("memory        parameters  optimizer state   gradients   workspace       total\n"),
             std::string::npos)
       << text;
   for (const LaneMemory& each : engine.memory(state, loader, kBatch)) {

@@ -1,4 +1,4 @@
-#include "lockstep/plan.h"
+#include "lockstep/sharding_plan.h"
 
 #include <fmt/format.h>
 
@@ -21,8 +21,7 @@ std::string without_spaces(std::string_view text) {
   return out;
 }
 
-// The pieces of a text between separators; one more than there are separators.
-std::vector<std::string> pieces_of(std::string_view text, char separator) {
+std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> out(1);
   for (const char c : text)
     if (c == separator)
@@ -43,14 +42,14 @@ void check_axes(const ShardingRule& rule, const Mesh& mesh) {
   for (const SpecEntry& entry : rule.spec.entries)
     for (const std::string& axis : entry.axes) {
       if (!mesh.find_axis(axis))
-        throw_error("plan: rule \"{}\" cuts by the axis \"{}\", and the mesh has {};{} choose one of them",
+        throw_error("plan: rule \"{}\" uses axis \"{}\", but the axes of the mesh are {};{} use one of them",
                     to_string(rule), axis, quoted_list(mesh.axis_names()), suggestion(axis, mesh.axis_names()));
       if (!seen.insert(axis).second)
-        throw_error("plan: rule \"{}\" has the axis \"{}\" twice; an axis can cut one dimension only", to_string(rule),
+        throw_error("plan: rule \"{}\" uses axis \"{}\" twice; an axis can shard only one dimension", to_string(rule),
                     axis);
     }
   if (!rule.spec.unreduced.empty())
-    throw_error("plan: rule \"{}\" leaves a sum owed over \"{}\"; parameters are whole values: drop `unreduced`",
+    throw_error("plan: rule \"{}\" has a pending sum over \"{}\"; parameters cannot be partial: remove `unreduced`",
                 to_string(rule), *rule.spec.unreduced.begin());
 }
 
@@ -58,22 +57,22 @@ void check_fits(const ShardingRule& rule, const Mesh& mesh, const std::string& p
   const std::vector<SpecEntry>& entries = rule.spec.entries;
   if (rule.spec.trimmed().entries.size() > type.shape.size())
     throw_error(
-        "plan: rule \"{}\" has entries for {} dimensions and {} is {}; shorten it, or narrow its pattern to "
+        "plan: rule \"{}\" has entries for {} dimensions, but {} is {}; shorten the rule, or narrow its pattern to "
         "parameters of that rank",
         to_string(rule), entries.size(), path, to_string(type));
   for (size_t d = 0; d < std::min(entries.size(), type.shape.size()); ++d) {
-    int64_t pieces = 1;
-    for (const std::string& axis : entries[d].axes) pieces *= mesh.size(axis);
-    if (pieces > type.shape[d])
+    int64_t shards = 1;
+    for (const std::string& axis : entries[d].axes) shards *= mesh.size(axis);
+    if (shards > type.shape[d])
       throw_error(
-          "plan: rule \"{}\" cuts dimension {} of {}, {}, into {} pieces, and it has {}; cut another dimension, or "
-          "leave this parameter out of the rule",
-          to_string(rule), d, path, to_string(type), pieces, counted(type.shape[d], "element"));
+          "plan: rule \"{}\" splits dimension {} of {}, {}, into {} shards, but it has only {}; shard another "
+          "dimension, or exclude this parameter from the rule",
+          to_string(rule), d, path, to_string(type), shards, counted(type.shape[d], "element"));
   }
 }
 
-// The rule that counts for each parameter, as an index; the number of rules where none matches.
-std::vector<size_t> rules_that_count(const std::vector<ShardingRule>& rules, const std::vector<std::string>& paths) {
+// The index of the rule that applies to each parameter, the last that matches; rules.size() if none matches.
+std::vector<size_t> applicable_rules(const std::vector<ShardingRule>& rules, const std::vector<std::string>& paths) {
   std::vector<size_t> out(paths.size(), rules.size());
   for (size_t r = 0; r < rules.size(); ++r) {
     bool any = false;
@@ -83,14 +82,14 @@ std::vector<size_t> rules_that_count(const std::vector<ShardingRule>& rules, con
       out[i] = r;
     }
     if (!any)
-      throw_error("plan: rule \"{}\" matches no parameter;{} there are {}", to_string(rules[r]),
+      throw_error("plan: rule \"{}\" matches no parameter;{} the parameters are {}", to_string(rules[r]),
                   suggestion(rules[r].pattern, paths), quoted_list(paths));
   }
   for (size_t r = 0; r < rules.size(); ++r)
     if (std::find(out.begin(), out.end(), r) == out.end())
       throw_error(
-          "plan: rule \"{}\" has no effect: rules after it match all of its parameters; put it behind them, for the "
-          "last rule counts, or remove it",
+          "plan: rule \"{}\" has no effect: later rules match all of its parameters, and the last match applies; move "
+          "it after them, or remove it",
           to_string(rules[r]));
   return out;
 }
@@ -101,8 +100,8 @@ bool has_axis(const PartitionSpec& spec, const std::string& axis) {
   return false;
 }
 
-// The spec with the data axis at the dimension that gains most, if there is one.
-PartitionSpec cut_by_data(PartitionSpec spec, const std::string& axis, int64_t devices, const Shape& shape) {
+// Adds the data axis to the largest unsharded dimension, if one is large enough (see ShardingPlan::zero).
+PartitionSpec shard_along_data(PartitionSpec spec, const std::string& axis, int64_t devices, const Shape& shape) {
   if (devices == 1 || has_axis(spec, axis)) return spec;
   spec.entries.resize(shape.size());
   std::optional<size_t> best;
@@ -116,7 +115,7 @@ PartitionSpec cut_by_data(PartitionSpec spec, const std::string& axis, int64_t d
 
 ShardingRule parse_sharding_rule(std::string_view given) {
   const std::string text = without_spaces(given);
-  // The last one: patterns may hold what they like.
+  // The last =, because a pattern may contain one too.
   const size_t equals = text.rfind('=');
   const auto refuse = [&](std::string_view why) {
     throw_error(
@@ -127,9 +126,9 @@ ShardingRule parse_sharding_rule(std::string_view given) {
   if (equals == text.npos) refuse("has no =");
   if (equals == 0) refuse("has no pattern");
   ShardingRule rule{text.substr(0, equals), {}};
-  for (const std::string& entry : pieces_of(text.substr(equals + 1), ',')) {
+  for (const std::string& entry : split(text.substr(equals + 1), ',')) {
     SpecEntry axes;
-    if (!entry.empty()) axes.axes = pieces_of(entry, '+');
+    if (!entry.empty()) axes.axes = split(entry, '+');
     if (std::find(axes.axes.begin(), axes.axes.end(), "") != axes.axes.end()) refuse("has a + without an axis");
     rule.spec.entries.push_back(std::move(axes));
   }
@@ -158,20 +157,20 @@ std::vector<ParameterSpecs> specs_of(const ShardingPlan& plan, const Mesh& mesh,
     throw_error("plan: zero is {}; give 0 (nothing), 1 (optimizer state), 2 (and gradients) or 3 (and parameters)",
                 plan.zero);
   if (!mesh.find_axis(plan.data_axis))
-    throw_error("plan: the mesh {} has no axis \"{}\" to cut the batch; name one so, or set data_axis", to_string(mesh),
-                plan.data_axis);
+    throw_error("plan: the mesh {} has no axis \"{}\" to shard the batch; add this axis, or set data_axis",
+                to_string(mesh), plan.data_axis);
   for (const ShardingRule& rule : plan.rules) check_axes(rule, mesh);
-  const std::vector<size_t> counts = rules_that_count(plan.rules, paths);
+  const std::vector<size_t> applicable = applicable_rules(plan.rules, paths);
   std::vector<ParameterSpecs> out;
   for (size_t i = 0; i < paths.size(); ++i) {
     PartitionSpec own;
-    if (counts[i] < plan.rules.size()) {
-      const ShardingRule& rule = plan.rules[counts[i]];
+    if (applicable[i] < plan.rules.size()) {
+      const ShardingRule& rule = plan.rules[applicable[i]];
       check_fits(rule, mesh, paths[i], types[i]);
       own = rule.spec.trimmed();
     }
-    const PartitionSpec cut = cut_by_data(own, plan.data_axis, mesh.size(plan.data_axis), types[i].shape);
-    out.push_back({plan.zero >= 3 ? cut : own, plan.zero >= 2 ? cut : own, plan.zero >= 1 ? cut : own});
+    const PartitionSpec sharded = shard_along_data(own, plan.data_axis, mesh.size(plan.data_axis), types[i].shape);
+    out.push_back({plan.zero >= 3 ? sharded : own, plan.zero >= 2 ? sharded : own, plan.zero >= 1 ? sharded : own});
   }
   return out;
 }

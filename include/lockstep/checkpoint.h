@@ -1,5 +1,5 @@
 // Checkpoints: a folder `step_00001000` with safetensors shards and manifest.json, which is written last. What is there
-// is whole: a folder without a manifest, or with one whose sums do not fit, is never loaded. docs/how-to/checkpoints.md has
+// is whole: a folder without a manifest, or with one whose sums do not fit, is never loaded. docs/reference/checkpoint-format.md has
 // the format. Functions may be called from any thread; a Checkpointer is used by one.
 #pragma once
 

@@ -1,4 +1,4 @@
-// manifest.json of a checkpoint: its text, made and read. docs/how-to/checkpoints.md has the format. Functions of their
+// manifest.json of a checkpoint: its text, made and read. docs/reference/checkpoint-format.md has the format. Functions of their
 // arguments, safe from any thread.
 #pragma once
 

@@ -15,7 +15,7 @@
 #include "base/printable.h"
 #include "base/say.h"
 #include "cli/command.h"
-#include "cluster/flight_watch.h"
+#include "cluster/flight_dumper.h"
 
 namespace lockstep::cli {
 namespace {
@@ -70,7 +70,7 @@ std::vector<FlightDump> read(const DumpPaths& from) {
   std::vector<FlightDump> out;
   for (const std::string& path : from.paths) {
     if (!std::filesystem::is_directory(path)) {
-      out.push_back(flight_dump_from(read_user_file(path, kMostFlightBytes), path));
+      out.push_back(flight_dump_from(read_user_file(path, kMaxFlightBytes), path));
       continue;
     }
     const std::vector<std::string> last = dumps_in(files, path);
@@ -86,7 +86,7 @@ std::vector<FlightDump> read(const DumpPaths& from) {
     if (!from.named && !is_own_path(path))
       throw_error("blame: {} belongs to another user; if you trust it, name its folder: lockstep blame {}", path,
                   parent_dir(path));
-    out.push_back(dump_of(path, files.read_file(path, kMostFlightBytes)));
+    out.push_back(dump_of(path, files.read_file(path, kMaxFlightBytes)));
   }
   return out;
 }
@@ -111,14 +111,14 @@ std::string clock_text(int64_t time) {
 }
 
 // `all_reduce #41 of "world" (f32, 4.0 kB)`.
-std::string op_text(const Blame::Op& op) {
+std::string op_text(const BlameReport::Collective& op) {
   std::string out = fmt::format("{} #{} of \"{}\"", printable(op.operation), op.sequence, printable(op.group));
   if (op.bytes > 0) out += fmt::format(" ({}, {})", printable(op.dtype), size_text(op.bytes));
   return out;
 }
 
 // `process 2`, `process 2 (lane 5)` where processes have several.
-std::string lane_text(const Blame& found, int lane) {
+std::string lane_text(const BlameReport& found, int lane) {
   const std::string process = fmt::format("process {}", found.process_of(lane));
   return found.lanes == 1 ? process : fmt::format("{} (lane {})", process, lane);
 }
@@ -130,7 +130,7 @@ std::string listed(const Range& range, const Function& text) {
   return out;
 }
 
-std::string seen_text(const Blame::Seen& seen) {
+std::string seen_text(const BlameReport::LaneState& seen) {
   const std::string op = fmt::format("{}, step {}", op_text(seen.op), seen.op.step);
   if (seen.waiting)
     return fmt::format("{} in {}{} {}", seen.outcome == Outcome::failed ? "failed" : "waiting", op,
@@ -141,13 +141,13 @@ std::string seen_text(const Blame::Seen& seen) {
   return fmt::format("{} {}, {} before", what, op, duration(seen.nanoseconds));
 }
 
-void print_processes(const Blame& found) {
+void print_processes(const BlameReport& found) {
   int64_t dumped = 0;
-  for (const Blame::Process& process : found.processes) dumped += process.dumped;
+  for (const BlameReport::Process& process : found.processes) dumped += process.dumped;
   fmt::print("job {}: {} {}, {}\n", printable(found.job), found.processes.size(),
              found.processes.size() == 1 ? "process" : "processes", counted(dumped, "dump"));
   for (size_t p = 0; p < found.processes.size(); ++p) {
-    const Blame::Process& process = found.processes[p];
+    const BlameReport::Process& process = found.processes[p];
     if (!process.dumped) {
       fmt::print("  process {}  left no dump: it is gone or stopped, or wrote it elsewhere\n", p);
       continue;
@@ -159,19 +159,19 @@ void print_processes(const Blame& found) {
     else if (process.offset != 0)
       fmt::print("             its clock is {} {}, +- {}\n", duration(std::abs(process.offset)),
                  process.offset > 0 ? "behind" : "ahead", duration(*process.uncertainty));
-    for (const Blame::Seen& seen : process.lanes)
+    for (const BlameReport::LaneState& seen : process.lanes)
       fmt::print("             {}{}\n", found.lanes == 1 ? "" : fmt::format("lane {}: ", seen.lane), seen_text(seen));
     if (process.lanes.empty()) fmt::print("             no operation with others yet\n");
   }
 }
 
-void print_stuck(const Blame& found) {
+void print_stuck(const BlameReport& found) {
   const auto lane = [&](int each) { return lane_text(found, each); };
   fmt::print("\nwho is missing\n");
   if (found.stuck.empty()) fmt::print("  nobody: no operation waits for one that has not begun it\n");
-  for (const Blame::Stuck& stuck : found.stuck) {
+  for (const BlameReport::StuckCollective& stuck : found.stuck) {
     fmt::print("  {}, step {}\n", op_text(stuck.op), stuck.op.step);
-    fmt::print("    waiting  {}\n", listed(stuck.waiting, [&](const Blame::Stuck::Waiter& waiter) {
+    fmt::print("    waiting  {}\n", listed(stuck.waiting, [&](const BlameReport::StuckCollective::Waiter& waiter) {
                  return fmt::format("{} for {}", lane(waiter.lane), duration(waiter.nanoseconds));
                }));
     if (!stuck.missing.empty()) fmt::print("    missing  {}\n", listed(stuck.missing, lane));
@@ -183,7 +183,7 @@ void print_stuck(const Blame& found) {
     fmt::print("  => they wait for each other: processes begin operations of different groups in different orders\n");
 }
 
-void print_late(const Blame& found) {
+void print_late(const BlameReport& found) {
   fmt::print("\nwho was late, in {} that all have begun\n", counted(found.compared, "operation"));
   if (found.compared == 0) return;
   fmt::print("  {:<11}  {:>6}  {:>10}  {:>10}  {:>10}\n", "", "last", "total", "mean", "longest");
@@ -194,20 +194,20 @@ void print_late(const Blame& found) {
     fmt::print("  among those with dumps: the others may have come later\n");
   if (found.worst.empty()) return;
   fmt::print("\nthe longest waits\n");
-  for (const Blame::Wait& wait : found.worst)
+  for (const BlameReport::Wait& wait : found.worst)
     fmt::print("  {:>10}  for {} in {}, step {}\n", duration(wait.nanoseconds), lane_text(found, wait.last),
                op_text(wait.op), wait.op.step);
 }
 
-ordered_json json_of(const Blame::Op& op) {
+ordered_json json_of(const BlameReport::Collective& op) {
   return {{"group", op.group}, {"lanes", op.lanes}, {"sequence", op.sequence}, {"operation", op.operation},
           {"dtype", op.dtype}, {"bytes", op.bytes}, {"step", op.step}};
 }
 
-ordered_json json_of(const Blame::Process& process) {
+ordered_json json_of(const BlameReport::Process& process) {
   if (!process.dumped) return {{"dumped", false}};
   ordered_json lanes = ordered_json::array();
-  for (const Blame::Seen& seen : process.lanes)
+  for (const BlameReport::LaneState& seen : process.lanes)
     lanes.push_back(
         {{"lane", seen.lane}, {"operation", json_of(seen.op)}, {"waiting", seen.waiting}, {"ns", seen.nanoseconds}});
   ordered_json out = {{"dumped", true},
@@ -226,11 +226,11 @@ ordered_json json_of(const Blame::Process& process) {
   return out;
 }
 
-void print_json(const Blame& found) {
+void print_json(const BlameReport& found) {
   ordered_json processes = ordered_json::array(), stuck = ordered_json::array(), late = ordered_json::array(),
                worst = ordered_json::array();
-  for (const Blame::Process& process : found.processes) processes.push_back(json_of(process));
-  for (const Blame::Stuck& each : found.stuck) {
+  for (const BlameReport::Process& process : found.processes) processes.push_back(json_of(process));
+  for (const BlameReport::StuckCollective& each : found.stuck) {
     ordered_json waiting = ordered_json::array();
     for (const auto& waiter : each.waiting) waiting.push_back({{"lane", waiter.lane}, {"ns", waiter.nanoseconds}});
     stuck.push_back({{"operation", json_of(each.op)},
@@ -241,7 +241,7 @@ void print_json(const Blame& found) {
   for (const auto& [process, each] : found.late)
     late.push_back(
         {{"process", process}, {"times", each.times}, {"total_ns", each.total}, {"longest_ns", each.longest}});
-  for (const Blame::Wait& wait : found.worst)
+  for (const BlameReport::Wait& wait : found.worst)
     worst.push_back({{"operation", json_of(wait.op)},
                      {"lane", wait.last},
                      {"process", found.process_of(wait.last)},
@@ -272,7 +272,7 @@ DumpPaths paths_of(const BlameArguments& arguments) {
 }
 
 int run(const BlameArguments& arguments) {
-  const Blame found = blame(read(paths_of(arguments)));
+  const BlameReport found = blame(read(paths_of(arguments)));
   if (arguments.json) {
     print_json(found);
     return kDone;

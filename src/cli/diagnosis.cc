@@ -25,8 +25,8 @@ namespace {
 
 using detail::Address;
 using detail::ClusterInfo;
-using detail::Knock;
-using detail::Surroundings;
+using detail::LaunchEnvironment;
+using detail::PortProbe;
 
 #ifdef LOCKSTEP_WITH_GRPC
 constexpr const char* kControlPlane = "gRPC";
@@ -94,13 +94,13 @@ int gpus_of_machine() {
   return count;
 }
 
-void look_at_devices(const Surroundings& here, Diagnosis& out) {
+void look_at_devices(const LaunchEnvironment& here, Diagnosis& out) {
   out.devices.cores = available_cpus();
   attempt(out, [&] { out.devices.cpu_devices = detail::detect_cpu_devices(here.environment); });
   attempt(out, [&] { out.devices.lanes = Lanes::local().count(); });
   out.devices.gpus_visible = detail::visible_gpus(here.environment, gpus_of_machine());
-  if (out.devices.gpus_visible == 0 || !out.decision.taken) return;
-  const ClusterInfo& info = *out.decision.taken;
+  if (out.devices.gpus_visible == 0 || !out.detection.chosen) return;
+  const ClusterInfo& info = *out.detection.chosen;
   // What is wrong with the share of GPUs is good to know, and stops nothing: the process computes on the CPU then.
   try {
     out.devices.gpus =
@@ -108,7 +108,7 @@ void look_at_devices(const Surroundings& here, Diagnosis& out) {
                              .local_id = info.local_id.value_or(0),
                              .local_count = info.local_count.value_or(1),
                              .shared = detail::gpus_are_shared(here.environment, out.devices.gpus_visible),
-                             .wanted = info.local_device_ids});
+                             .requested = info.local_device_ids});
   } catch (const Error& error) {
     out.notes.push_back(error.what());
   }
@@ -118,8 +118,8 @@ void look_at_devices(const Surroundings& here, Diagnosis& out) {
 void look_at_platform(const std::string& platform, Diagnosis& out) {
   out.gpus = report_gpus();
   detail::DeviceTable table(detail::device_variables);
-  if (out.decision.taken && out.decision.taken->process_count > 1)
-    table.join(0, std::vector<int>(static_cast<size_t>(out.decision.taken->process_count), 1));
+  if (out.detection.chosen && out.detection.chosen->process_count > 1)
+    table.join(0, std::vector<int>(static_cast<size_t>(out.detection.chosen->process_count), 1));
   attempt(out, [&] {
     if (!platform.empty()) table.set_platform(platform);
     out.devices.platform = to_string(table.platform());
@@ -131,7 +131,7 @@ void look_at_platform(const std::string& platform, Diagnosis& out) {
       out.problems.push_back(problem_of(out.gpus.gpus[i].why_not));
 }
 
-void look_at_host(const distributed::Options& options, const Surroundings& here, Diagnosis& out) {
+void look_at_host(const distributed::Options& options, const LaunchEnvironment& here, Diagnosis& out) {
   out.host_name = here.host_name;
   out.full_host_name = here.full_host_name;
   attempt(out, [&] {
@@ -150,8 +150,8 @@ void look_at_host(const distributed::Options& options, const Surroundings& here,
 }
 
 // Allocates what processes of this host would share, and frees it.
-void look_at_shared_memory(const distributed::Options& options, const Surroundings& here, Diagnosis& out) {
-  const int count = out.decision.taken ? out.decision.taken->local_count.value_or(2) : 2;
+void look_at_shared_memory(const distributed::Options& options, const LaunchEnvironment& here, Diagnosis& out) {
+  const int count = out.detection.chosen ? out.detection.chosen->local_count.value_or(2) : 2;
   try {
     reserve_shared_memory({.key = make_token(), .rank = 0, .size = std::max(count, 2)});
     return;
@@ -170,7 +170,7 @@ void look_at_shared_memory(const distributed::Options& options, const Surroundin
 // What NCCL needs in /dev/shm for the GPUs of one host.
 constexpr uint64_t kNcclNeeds = 16 << 20;
 
-void look_at_parts(const distributed::Options& options, const Surroundings& here, const ClusterInfo& info,
+void look_at_parts(const distributed::Options& options, const LaunchEnvironment& here, const ClusterInfo& info,
                    Diagnosis& out) {
   const bool over_mpi = info.mpi && info.coordinator.empty();
   if (over_mpi && !*kMpi)
@@ -189,7 +189,8 @@ void look_at_parts(const distributed::Options& options, const Surroundings& here
          "make it larger: docker run --shm-size=1g, or in Kubernetes an emptyDir of medium Memory mounted there"});
   if (!over_mpi)
     attempt(out, [&] {
-      find_admission(options.token, info, here.environment, [&](const std::string& line) { out.notes.push_back(line); });
+      find_admission(options.token, info, here.environment,
+                     [&](const std::string& line) { out.notes.push_back(line); });
     });
 }
 
@@ -199,7 +200,7 @@ void look_at_listener(const Address& at, const std::string& host, const std::vec
   const std::vector<std::string> own = detail::listen_addresses(
       host, numbers, detail::list_interfaces(), [&](const std::string& line) { out.notes.push_back(line); });
   for (const std::string& number : own) {
-    const std::string why = detail::why_not_listen(number, at.port);
+    const std::string why = detail::listen_error(number, at.port);
     if (why.empty()) continue;
     const std::string owner = detail::port_owner(at.port);
     const std::string place = to_string(Address{number, at.port});
@@ -220,19 +221,19 @@ void look_at_listener(const Address& at, const std::string& host, const std::vec
 // Where the other processes find process 0.
 void look_at_answer(const Address& at, const std::vector<std::string>& numbers, std::chrono::milliseconds timeout,
                     Diagnosis& out) {
-  Knock knock;
+  PortProbe probe_port;
   for (const std::string& number : numbers) {
-    knock = detail::knock(number, at.port, timeout);
-    if (knock.result == Knock::Result::answered || knock.result == Knock::Result::refused) break;
+    probe_port = detail::probe_port(number, at.port, timeout);
+    if (probe_port.result == PortProbe::Result::answered || probe_port.result == PortProbe::Result::refused) break;
   }
-  if (knock.result == Knock::Result::answered) {
+  if (probe_port.result == PortProbe::Result::answered) {
     out.coordinator->answer = "answers";
-  } else if (knock.result == Knock::Result::refused) {
+  } else if (probe_port.result == PortProbe::Result::refused) {
     out.coordinator->answer = "the host answers, and nobody listens there yet: process 0 is not running";
   } else {
-    out.coordinator->answer = knock.detail;
+    out.coordinator->answer = probe_port.detail;
     out.problems.push_back(
-        {fmt::format("the coordinator {} does not answer: {}", to_string(at), knock.detail),
+        {fmt::format("the coordinator {} does not answer: {}", to_string(at), probe_port.detail),
          "check that process 0 runs there, that no firewall is in between, and that the address belongs to a network "
          "that both machines are in (LOCKSTEP_COORDINATOR takes another)"});
   }
@@ -264,22 +265,22 @@ void check_way(const std::string& pattern, Diagnosis& out) {
 
 }  // namespace
 
-Diagnosis diagnose(const distributed::Options& options, const Surroundings& here, std::chrono::milliseconds timeout,
-                   const std::string& platform) {
+Diagnosis diagnose(const distributed::Options& options, const LaunchEnvironment& here,
+                   std::chrono::milliseconds timeout, const std::string& platform) {
   Diagnosis out;
-  out.decision = detail::decide(options, here);
-  if (!out.decision.taken) out.problems.push_back(problem_of(out.decision.problem));
+  out.detection = detail::run_detectors(options, here);
+  if (!out.detection.chosen) out.problems.push_back(problem_of(out.detection.problem));
   look_at_build(out);
   look_at_devices(here, out);
   look_at_platform(platform, out);
   look_at_host(options, here, out);
   look_at_shared_memory(options, here, out);
-  for (const detail::Verdict& verdict : out.decision.verdicts)
-    if (verdict.half_set && out.decision.taken && out.decision.taken->method == "none")
-      out.notes.push_back(fmt::format("{} is half there: {}", verdict.detector, verdict.reason));
-  if (out.decision.taken && out.decision.taken->process_count > 1) {
-    look_at_parts(options, here, *out.decision.taken, out);
-    if (!out.decision.taken->coordinator.empty()) look_at_coordinator(*out.decision.taken, timeout, out);
+  for (const detail::DetectorResult& result : out.detection.results)
+    if (result.partially_set && out.detection.chosen && out.detection.chosen->method == "none")
+      out.notes.push_back(fmt::format("{} is half there: {}", result.detector, result.reason));
+  if (out.detection.chosen && out.detection.chosen->process_count > 1) {
+    look_at_parts(options, here, *out.detection.chosen, out);
+    if (!out.detection.chosen->coordinator.empty()) look_at_coordinator(*out.detection.chosen, timeout, out);
     if (out.coordinator && !options.network_interface.empty()) check_way(options.network_interface, out);
     if (out.coordinator && out.coordinator->numbers.empty() && here.environment.contains("KUBERNETES_SERVICE_HOST"))
       out.notes.push_back(

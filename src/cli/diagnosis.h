@@ -38,7 +38,7 @@ struct Diagnosis {
 
   std::string compiler, machine;
   std::vector<Part> parts;
-  detail::Decision decision;
+  detail::Detection detection;
   Devices devices;
   GpuReport gpus;
   std::string host_name, full_host_name;
@@ -54,7 +54,7 @@ struct Diagnosis {
 
 // Waits for an answer of a name server or a coordinator for at most so long, each. `platform` is what
 // --platform says, empty where it was not given. Throws only for an unknown Options::cluster_detection_method.
-Diagnosis diagnose(const distributed::Options&, const detail::Surroundings&, std::chrono::milliseconds timeout,
+Diagnosis diagnose(const distributed::Options&, const detail::LaunchEnvironment&, std::chrono::milliseconds timeout,
                    const std::string& platform);
 
 }  // namespace lockstep::cli

@@ -22,10 +22,12 @@ struct DoctorArguments {
   std::string platform;
 };
 
-const char* answer_of(const detail::Verdict& verdict) { return verdict.wrong ? "wrong" : verdict.found ? "yes" : "no"; }
+const char* answer_of(const detail::DetectorResult& result) {
+  return result.invalid ? "wrong" : result.found ? "yes" : "no";
+}
 
-bool is_taken(const Diagnosis& found, const detail::Verdict& verdict) {
-  return found.decision.taken && found.decision.taken->method == verdict.detector;
+bool is_taken(const Diagnosis& found, const detail::DetectorResult& result) {
+  return found.detection.chosen && found.detection.chosen->method == result.detector;
 }
 
 std::string addresses_of(const std::vector<detail::Interface>& interfaces) {
@@ -56,7 +58,7 @@ void print_line(const char* name, const std::string& value) {
 void print_coordinator(const Diagnosis& found) {
   if (!found.coordinator) return;
   fmt::print("\ncoordinator\n");
-  print_line("address", found.decision.taken->coordinator);
+  print_line("address", found.detection.chosen->coordinator);
   print_line("which means", found.coordinator->numbers.empty()
                                 ? "nothing here"
                                 : fmt::format("{}", fmt::join(found.coordinator->numbers, ", ")));
@@ -68,7 +70,7 @@ void print_coordinator(const Diagnosis& found) {
 void print_gpus(const GpuReport& report) {
   if (!report.seen) return;
   fmt::print("\ngpus\n");
-  for (const auto& [name, value] : lines_of(report)) print_line(name.c_str(), value);
+  for (const auto& [name, value] : report_lines(report)) print_line(name.c_str(), value);
 }
 
 void print_text(const Diagnosis& found) {
@@ -78,12 +80,12 @@ void print_text(const Diagnosis& found) {
     print_line(part.name.c_str(), part.used.empty() ? "left out" : part.used);
 
   fmt::print("\nwho am i\n");
-  for (const detail::Verdict& verdict : found.decision.verdicts)
-    fmt::print("{} {:<10}  {:<5}  {}\n", is_taken(found, verdict) ? ">" : " ", verdict.detector, answer_of(verdict),
-               printable_lines(verdict.reason));
+  for (const detail::DetectorResult& result : found.detection.results)
+    fmt::print("{} {:<10}  {:<5}  {}\n", is_taken(found, result) ? ">" : " ", result.detector, answer_of(result),
+               printable_lines(result.reason));
 
   fmt::print("\nthis process\n");
-  if (found.decision.taken) print_line("is", to_string(*found.decision.taken));
+  if (found.detection.chosen) print_line("is", to_string(*found.detection.chosen));
   print_line("has", devices_of(found.devices));
   if (!found.devices.platform.empty()) print_line("computes on", found.devices.platform);
   print_line("on host", found.full_host_name.empty() ? found.host_name : found.full_host_name);
@@ -141,14 +143,14 @@ ordered_json json_of(const GpuReport& report) {
 }
 
 void print_json(const Diagnosis& found) {
-  ordered_json parts, verdicts = ordered_json::array(), interfaces = ordered_json::array(),
+  ordered_json parts, results = ordered_json::array(), interfaces = ordered_json::array(),
                       problems = ordered_json::array();
   for (const Diagnosis::Part& part : found.parts) parts[part.name] = part.used;
-  for (const detail::Verdict& verdict : found.decision.verdicts)
-    verdicts.push_back({{"detector", verdict.detector},
-                        {"answer", answer_of(verdict)},
-                        {"taken", is_taken(found, verdict)},
-                        {"reason", verdict.reason}});
+  for (const detail::DetectorResult& result : found.detection.results)
+    results.push_back({{"detector", result.detector},
+                       {"answer", answer_of(result)},
+                       {"taken", is_taken(found, result)},
+                       {"reason", result.reason}});
   for (const detail::Interface& each : found.interfaces)
     interfaces.push_back({{"name", each.name}, {"address", each.address}});
   for (const Diagnosis::Problem& problem : found.problems)
@@ -158,7 +160,7 @@ void print_json(const Diagnosis& found) {
       {"compiler", found.compiler},
       {"machine", found.machine},
       {"parts", parts},
-      {"verdicts", verdicts},
+      {"verdicts", results},
       {"process", nullptr},
       {"devices",
        {{"cores", found.devices.cores},
@@ -176,9 +178,9 @@ void print_json(const Diagnosis& found) {
       {"notes", found.notes},
       {"problems", problems},
       {"well", found.problems.empty()}};
-  if (found.decision.taken) out["process"] = json_of(*found.decision.taken);
+  if (found.detection.chosen) out["process"] = json_of(*found.detection.chosen);
   if (found.coordinator)
-    out["coordinator"] = {{"address", found.decision.taken->coordinator},
+    out["coordinator"] = {{"address", found.detection.chosen->coordinator},
                           {"numbers", found.coordinator->numbers},
                           {"answer", found.coordinator->answer},
                           {"own_address", found.coordinator->own_address}};
@@ -187,7 +189,7 @@ void print_json(const Diagnosis& found) {
 
 // Whether process 0 of the job listens and can be reached from here: what a probe of a pod asks.
 int check_ready(const distributed::Options& options, std::chrono::milliseconds timeout) {
-  const detail::ClusterInfo info = detail::detect(options, detail::surroundings());
+  const detail::ClusterInfo info = detail::detect(options, detail::read_launch_environment());
   if (info.process_count == 1 || info.coordinator.empty()) {
     fmt::print("ready: no coordinator is needed\n");
     return kDone;
@@ -195,12 +197,12 @@ int check_ready(const distributed::Options& options, std::chrono::milliseconds t
   const detail::Address at = detail::parse_address(info.coordinator, "coordinator");
   std::string why;
   for (const std::string& number : detail::resolve(at.host, timeout)) {
-    const detail::Knock knock = detail::knock(number, at.port, timeout);
-    if (knock.result == detail::Knock::Result::answered) {
+    const detail::PortProbe probe_port = detail::probe_port(number, at.port, timeout);
+    if (probe_port.result == detail::PortProbe::Result::answered) {
       fmt::print("ready: the coordinator {} answers\n", printable(info.coordinator));
       return kDone;
     }
-    why = knock.detail;
+    why = probe_port.detail;
   }
   fmt::print("not ready: the coordinator {} does not answer: {}\n", printable(info.coordinator), printable(why));
   return kFailed;
@@ -209,7 +211,7 @@ int check_ready(const distributed::Options& options, std::chrono::milliseconds t
 int run(const DoctorArguments& arguments) {
   const auto timeout = std::chrono::milliseconds(static_cast<int64_t>(arguments.timeout * 1000));
   if (arguments.ready) return check_ready(arguments.options, timeout);
-  const Diagnosis found = diagnose(arguments.options, detail::surroundings(), timeout, arguments.platform);
+  const Diagnosis found = diagnose(arguments.options, detail::read_launch_environment(), timeout, arguments.platform);
   if (arguments.json)
     print_json(found);
   else

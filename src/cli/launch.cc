@@ -77,7 +77,7 @@ std::vector<std::string> argv_of(const LaunchArguments& arguments, std::vector<s
 
 std::vector<HostSlots> hosts_of(const std::string& text) {
   if (text.empty()) return {};
-  const std::string own_name = detail::surroundings().host_name;
+  const std::string own_name = detail::read_launch_environment().host_name;
   if (!text.starts_with('@')) return parse_hosts(text, own_name);
   const std::string path = text.substr(1);
   constexpr int64_t kMostBytes = 16 << 20;
@@ -256,7 +256,7 @@ void add_launch_command(CLI::App& program, Action& action) {
       program.add_subcommand("launch", "start the processes of one job, watch over them, and start them again");
   auto arguments = std::make_shared<LaunchArguments>();
   const auto number = [&](const char* name, int& value, int low, int high, const char* help) {
-    command->add_option(name, value, help)->check(whole(low, high))->type_name("N");
+    command->add_option(name, value, help)->check(integer_between(low, high))->type_name("N");
   };
   const auto time = [&](const char* name, double& value, double low, const char* help) {
     command->add_option(name, value, help)->check(seconds(low))->type_name("SECONDS");
@@ -268,7 +268,7 @@ void add_launch_command(CLI::App& program, Action& action) {
       ->check(
           [](const std::string& text) -> std::string {
             return text == "auto" || text == "all" ||
-                           whole(1, detail::kMostCpuDevices)(const_cast<std::string&>(text)).empty()
+                           integer_between(1, detail::kMostCpuDevices)(const_cast<std::string&>(text)).empty()
                        ? ""
                        : "\"" + text + "\" is not auto, all or a number of at least 1";
           },

@@ -54,18 +54,18 @@ std::vector<std::string> resolve(const std::string& host, std::chrono::milliseco
 std::string local_address_towards(const Address& remote, std::chrono::milliseconds timeout);
 
 // What came of knocking at a TCP port.
-struct Knock {
-  enum class Result { answered, refused, silent, unreachable };
-  Result result = Result::silent;
+struct PortProbe {
+  enum class Result { answered, refused, timed_out, unreachable };
+  Result result = Result::timed_out;
   std::string detail;  // the system's words
 };
-Knock knock(const std::string& number, int port, std::chrono::milliseconds timeout);
+PortProbe probe_port(const std::string& number, int port, std::chrono::milliseconds timeout);
 
 // A non-blocking socket that listens at a TCP port (0: any free one), which the caller closes; or -1, and the system's
 // reason in `why`. At "::" it takes IPv4 connections too.
 int listen_at(const std::string& number, int port, std::string& why);
 
 // Why a TCP port cannot be listened at, in the system's words; empty when it can.
-std::string why_not_listen(const std::string& number, int port);
+std::string listen_error(const std::string& number, int port);
 
 }  // namespace lockstep::detail

@@ -20,9 +20,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kFresh(1);  // how long the result of a lookup is used
 constexpr std::chrono::milliseconds kLookupTimeout(5000);
-constexpr size_t kMostLookups = 16;      // at once; later ones wait for the client's next attempt
-constexpr size_t kMostMembers = 4;       // remembered incarnations of a process
-constexpr size_t kMostStrangers = 1000;  // remembered addresses, each of which is logged once
+constexpr size_t kMaxLookups = 16;      // at once; later ones wait for the client's next attempt
+constexpr size_t kMaxMembers = 4;       // remembered incarnations of a process
+constexpr size_t kMaxStrangers = 1000;  // remembered addresses, each of which is logged once
 
 // An IPv4 peer of a socket that serves both protocols may be written as "::ffff:10.0.0.7".
 std::string plain_number(const std::string& number) {
@@ -79,7 +79,7 @@ ReplicaAddresses::Verdict ReplicaAddresses::judge(const Request& request, const 
   if (!process.learned || now - *process.learned > kFresh) return Verdict::look_up;
   if (!has(process.addresses, number)) return Verdict::mismatch;
   std::erase_if(process.members, [&](const Member& each) { return each.incarnation == request.incarnation; });
-  if (process.members.size() == kMostMembers) process.members.erase(process.members.begin());
+  if (process.members.size() == kMaxMembers) process.members.erase(process.members.begin());
   process.members.push_back({request.incarnation, number});
   return Verdict::admitted;
 }
@@ -144,7 +144,7 @@ std::optional<AddressAuth::Refusal> AddressAuth::refusal(const Request& request,
 
 // REQUIRES: the mutex is held.
 void AddressAuth::look_up(int process) try {
-  if (state_->lookups.size() >= kMostLookups || !state_->lookups.insert(process).second) return;
+  if (state_->lookups.size() >= kMaxLookups || !state_->lookups.insert(process).second) return;
   std::thread([state = state_, process, name = state_->addresses.name(process)] {
     std::vector<std::string> found;
     try {
@@ -162,7 +162,7 @@ void AddressAuth::look_up(int process) try {
 void AddressAuth::log_stranger(const std::string& address, const std::string& text) {
   {
     const std::lock_guard lock(state_->mutex);
-    if (state_->strangers.size() >= kMostStrangers || !state_->strangers.insert(address).second) return;
+    if (state_->strangers.size() >= kMaxStrangers || !state_->strangers.insert(address).second) return;
   }
   state_->log(fmt::format("refused a call from {}: {} (logged once per address)", address, text));
 }

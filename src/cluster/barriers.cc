@@ -24,7 +24,7 @@ std::optional<std::string_view> next_line(std::string_view& text) {
   return line;
 }
 
-// Of a long line the part where it begins to differ from the other.
+// Of a long line the part where it begins to differing from the other.
 std::string show(const std::optional<std::string_view>& line, const std::optional<std::string_view>& other) {
   if (!line) return "(nothing: it ends here)";
   if (line->size() <= kShownOfLine) return std::string(*line);
@@ -51,10 +51,10 @@ std::string Barriers::title(const Key& key) {
   return "shutdown";
 }
 
-std::string Barriers::people(const std::vector<int>& processes) const {
+std::string Barriers::labels(const std::vector<int>& processes) const {
   std::string out;
   for (size_t i = 0; i < processes.size() && i < kNamed; ++i)
-    out += fmt::format("{}{}", i ? ", " : "", who_(processes[i]));
+    out += fmt::format("{}{}", i ? ", " : "", label_(processes[i]));
   if (processes.size() > kNamed) out += fmt::format(" and {} more", processes.size() - kNamed);
   return out;
 }
@@ -63,8 +63,8 @@ void Barriers::answer_all(const Barrier& barrier, Outcome outcome, const std::st
   for (const auto& [process, arrival] : barrier.arrived) answer(arrival.call, outcome, text);
 }
 
-Barriers::Barrier* Barriers::enter(uint64_t call, int process, const Key& key, std::vector<int> participants,
-                                   std::chrono::nanoseconds timeout, Time now) {
+Barriers::Barrier* Barriers::arrive(uint64_t call, int process, const Key& key, std::vector<int> participants,
+                                    std::chrono::nanoseconds timeout, Time now) {
   const auto refuse = [&](const std::string& why) -> Barrier* {
     answer(call, Outcome::refused, fmt::format("{}: {}", title(key), why));
     return nullptr;
@@ -86,15 +86,15 @@ Barriers::Barrier* Barriers::enter(uint64_t call, int process, const Key& key, s
   if (!std::ranges::binary_search(participants, process))
     return refuse(fmt::format("process {} is not one of the participants {}", process, fmt::join(participants, ", ")));
 
-  if (const auto missed = missed_.find(key); missed != missed_.end()) {
-    const auto late = std::ranges::find(missed->second.processes, process);
-    if (late != missed->second.processes.end()) {
-      answer(call, Outcome::timeout, missed->second.message);
-      missed->second.processes.erase(late);
-      if (missed->second.processes.empty()) missed_.erase(missed);
+  if (const auto timed_out = timed_out_.find(key); timed_out != timed_out_.end()) {
+    const auto late = std::ranges::find(timed_out->second.processes, process);
+    if (late != timed_out->second.processes.end()) {
+      answer(call, Outcome::timeout, timed_out->second.message);
+      timed_out->second.processes.erase(late);
+      if (timed_out->second.processes.empty()) timed_out_.erase(timed_out);
       return nullptr;
     }
-    missed_.erase(missed);  // somebody begins anew
+    timed_out_.erase(timed_out);  // somebody begins anew
   }
 
   const auto [found, is_new] = open_.try_emplace(key);
@@ -114,7 +114,7 @@ Barriers::Barrier* Barriers::enter(uint64_t call, int process, const Key& key, s
 
 bool Barriers::join(uint64_t call, int process, const request::Barrier& request, Time now) {
   const Key key(Kind::barrier, request.name);
-  const Barrier* barrier = enter(call, process, key, request.participants, request.timeout, now);
+  const Barrier* barrier = arrive(call, process, key, request.participants, request.timeout, now);
   if (!barrier || !complete(*barrier)) return false;
   answer_all(*barrier, Outcome::ok, "");
   open_.erase(key);
@@ -123,7 +123,7 @@ bool Barriers::join(uint64_t call, int process, const request::Barrier& request,
 
 bool Barriers::join_shutdown(uint64_t call, int process, const request::Shutdown& request, Time now) {
   const Key key(Kind::shutdown, "");
-  const Barrier* barrier = enter(call, process, key, {}, request.timeout, now);
+  const Barrier* barrier = arrive(call, process, key, {}, request.timeout, now);
   if (!barrier || !complete(*barrier)) return false;
   answer_all(*barrier, Outcome::ok, "");
   open_.erase(key);
@@ -132,7 +132,7 @@ bool Barriers::join_shutdown(uint64_t call, int process, const request::Shutdown
 
 void Barriers::agree(uint64_t call, int process, const request::Agree& request, Time now) {
   const Key key(Kind::agreement, request.name);
-  Barrier* barrier = enter(call, process, key, {}, request.timeout, now);
+  Barrier* barrier = arrive(call, process, key, {}, request.timeout, now);
   if (!barrier) return;
   barrier->arrived[process].hash = request.hash;
   if (!complete(*barrier)) return;
@@ -145,10 +145,10 @@ void Barriers::agree(uint64_t call, int process, const request::Agree& request, 
     open_.erase(key);
     return;
   }
-  barrier->differ = {first->first, other->first};
+  barrier->differing = {first->first, other->first};
   barrier->deadline = now + request.timeout;
   for (const auto& each : {first, other}) {
-    answer(each->second.call, Outcome::text_wanted, "");
+    answer(each->second.call, Outcome::text_requested, "");
     each->second.call = 0;
   }
 }
@@ -157,7 +157,7 @@ void Barriers::explain(uint64_t call, int process, const request::Explain& reque
   const Key key(Kind::agreement, request.name);
   const auto found = open_.find(key);
   const bool asked = found != open_.end() &&
-                     (process == found->second.differ.first || process == found->second.differ.second) &&
+                     (process == found->second.differing.first || process == found->second.differing.second) &&
                      !found->second.arrived[process].explained;
   if (!asked) {
     answer(call, Outcome::refused, fmt::format("{}: process {} was not asked for a text", title(key), process));
@@ -173,21 +173,22 @@ void Barriers::explain(uint64_t call, int process, const request::Explain& reque
 
 void Barriers::close_if_explained(const Key& key) {
   Barrier& barrier = open_.at(key);
-  if (!barrier.arrived[barrier.differ.first].explained || !barrier.arrived[barrier.differ.second].explained) return;
+  if (!barrier.arrived[barrier.differing.first].explained || !barrier.arrived[barrier.differing.second].explained)
+    return;
   answer_all(barrier, Outcome::refused, difference(key, barrier));
   open_.erase(key);
 }
 
 std::string Barriers::difference(const Key& key, const Barrier& barrier) const {
-  const auto [first, other] = barrier.differ;
+  const auto [first, other] = barrier.differing;
   const Arrival& a = barrier.arrived.at(first);
   const Arrival& b = barrier.arrived.at(other);
   std::vector<int> others;
   for (const auto& [process, arrival] : barrier.arrived)
     if (arrival.hash != a.hash) others.push_back(process);
-  std::string out = fmt::format("{}: {} and {} differ", title(key), who_(first), who_(other));
+  std::string out = fmt::format("{}: {} and {} differing", title(key), label_(first), label_(other));
   if (others.size() > 1)
-    out += fmt::format(" ({} of {} processes differ from process {})", others.size(), barrier.arrived.size(), first);
+    out += fmt::format(" ({} of {} processes differing from process {})", others.size(), barrier.arrived.size(), first);
   if (a.explained && b.explained) {
     std::string_view rest_a = a.text, rest_b = b.text;
     for (int number = 1;; ++number) {
@@ -211,7 +212,7 @@ void Barriers::cancel(uint64_t call) {
     auto& arrived = barrier->second.arrived;
     const auto found = std::ranges::find_if(arrived, [&](const auto& arrival) { return arrival.second.call == call; });
     if (found == arrived.end()) continue;
-    if (barrier->second.differ.first >= 0)
+    if (barrier->second.differing.first >= 0)
       found->second.call = 0;  // its hash is still part of the answer
     else
       arrived.erase(found);
@@ -228,7 +229,7 @@ std::vector<Barriers::Expired> Barriers::expire(Time now) {
       ++entry;
       continue;
     }
-    if (barrier.differ.first >= 0) {
+    if (barrier.differing.first >= 0) {
       answer_all(barrier, Outcome::refused, difference(key, barrier));
     } else {
       std::vector<int> missing;
@@ -236,9 +237,9 @@ std::vector<Barriers::Expired> Barriers::expire(Time now) {
         if (!barrier.arrived.contains(process)) missing.push_back(process);
       const std::string message =
           fmt::format("{}: {} of {} processes came in {}; missing: {}", title(key), barrier.arrived.size(),
-                      barrier.participants.size(), describe(barrier.timeout), people(missing));
+                      barrier.participants.size(), describe(barrier.timeout), labels(missing));
       answer_all(barrier, Outcome::timeout, message);
-      missed_[key] = {missing, message};
+      timed_out_[key] = {missing, message};
       out.push_back({key.first, missing, message});
     }
     entry = open_.erase(entry);
@@ -246,7 +247,7 @@ std::vector<Barriers::Expired> Barriers::expire(Time now) {
   return out;
 }
 
-std::vector<uint64_t> Barriers::abandon() {
+std::vector<uint64_t> Barriers::take_waiting() {
   std::vector<uint64_t> calls;
   for (const auto& [key, barrier] : open_)
     for (const auto& [process, arrival] : barrier.arrived)

@@ -20,16 +20,16 @@ class Barriers {
   using Time = std::chrono::steady_clock::time_point;
   enum class Kind : uint8_t { barrier, agreement, shutdown };
 
-  // `who` describes a process: `process 3 (host n07)`. Answers are added to the vector, which outlives this.
-  Barriers(int process_count, std::function<std::string(int)> who, std::vector<Answer>& answers)
-      : process_count_(process_count), who_(std::move(who)), answers_(answers) {}
+  // `label` describes a process: `process 3 (host n07)`. Answers are added to the vector, which outlives this.
+  Barriers(int process_count, std::function<std::string(int)> label, std::vector<Answer>& answers)
+      : process_count_(process_count), label_(std::move(label)), answers_(answers) {}
 
   // A process comes. The first to come decides on the deadline and the participants. One that comes after the deadline,
-  // and was missed, is told so at once. Whether with it everybody has come.
+  // and was timed_out, is told so at once. Whether with it everybody has come.
   bool join(uint64_t call, int process, const request::Barrier& request, Time now);
   bool join_shutdown(uint64_t call, int process, const request::Shutdown& request, Time now);
 
-  // Once all have come they are told ok, or, where hashes differ, two of them are asked to explain() themselves and
+  // Once all have come they are told ok, or, where hashes differing, two of them are asked to explain() themselves and
   // then all are refused with the first line that differs.
   void agree(uint64_t call, int process, const request::Agree& request, Time now);
   void explain(uint64_t call, int process, const request::Explain& request);
@@ -45,7 +45,7 @@ class Barriers {
   // Answers those whose time is up, and says what happened.
   std::vector<Expired> expire(Time now);
   // The calls that wait, which are then forgotten.
-  std::vector<uint64_t> abandon();
+  std::vector<uint64_t> take_waiting();
   // Not after which expire() has something to do; Time::max() when nobody waits.
   Time next_deadline() const;
 
@@ -60,12 +60,12 @@ class Barriers {
     std::vector<int> participants;
     std::chrono::nanoseconds timeout{};
     Time deadline{};
-    std::map<int, Arrival> arrived;      // by process
-    std::pair<int, int> differ{-1, -1};  // the two that are asked to explain
+    std::map<int, Arrival> arrived;         // by process
+    std::pair<int, int> differing{-1, -1};  // the two that are asked to explain
     std::string line_word;
   };
-  // Over, but not for those who were missed.
-  struct Missed {
+  // Over, but not for those label were timed_out.
+  struct TimedOut {
     std::vector<int> processes;
     std::string message;
   };
@@ -76,19 +76,19 @@ class Barriers {
   }
   void answer_all(const Barrier& barrier, Outcome outcome, const std::string& text);
   // The barrier which the process has joined, or null when that is answered already.
-  Barrier* enter(uint64_t call, int process, const Key& key, std::vector<int> participants,
-                 std::chrono::nanoseconds timeout, Time now);
+  Barrier* arrive(uint64_t call, int process, const Key& key, std::vector<int> participants,
+                  std::chrono::nanoseconds timeout, Time now);
   bool complete(const Barrier& barrier) const { return barrier.arrived.size() == barrier.participants.size(); }
   void close_if_explained(const Key& key);
   std::string difference(const Key& key, const Barrier& barrier) const;
-  std::string people(const std::vector<int>& processes) const;
+  std::string labels(const std::vector<int>& processes) const;
   static std::string title(const Key& key);
 
   const int process_count_;
-  const std::function<std::string(int)> who_;
+  const std::function<std::string(int)> label_;
   std::vector<Answer>& answers_;
   std::map<Key, Barrier> open_;
-  std::map<Key, Missed> missed_;
+  std::map<Key, TimedOut> timed_out_;
 };
 
 }  // namespace lockstep

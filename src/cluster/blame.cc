@@ -43,7 +43,7 @@ struct GroupHistory {
 
 using History = std::map<GroupKey, GroupHistory>;
 
-void check_that_they_fit(const std::vector<FlightDump>& dumps) {
+void check_same_job(const std::vector<FlightDump>& dumps) {
   if (dumps.empty()) throw_error("blame: no dumps");
   const FlightDump& first = dumps[0];
   std::set<int> processes;
@@ -144,7 +144,7 @@ std::map<int, Offset> align(const std::vector<FlightDump>& dumps, const History&
   return out;
 }
 
-Blame::Op op_of(const GroupKey& group, const Record& record) {
+BlameReport::Collective op_of(const GroupKey& group, const Record& record) {
   return {group.name, group.lanes, record.sequence, record.operation, record.dtype, record.bytes, record.step};
 }
 
@@ -155,14 +155,14 @@ int64_t waited_for(const Record& record, const FlightDump& dump) {
   return minus(record.ended != 0 ? record.ended : dump.time, record.waited);
 }
 
-std::vector<Blame::Seen> last_seen(const FlightDump& dump) {
+std::vector<BlameReport::LaneState> lane_states(const FlightDump& dump) {
   std::map<int, const Record*> last;
   for (const Record& record : dump.records) {
     const Record*& known = last[dump.groups[static_cast<size_t>(record.group)].lane];
     // What a lane waits in says more than what it began afterwards without waiting.
     if (!known || !is_waiting(*known) || is_waiting(record)) known = &record;
   }
-  std::vector<Blame::Seen> out;
+  std::vector<BlameReport::LaneState> out;
   for (const auto& [lane, record] : last) {
     const FlightDump::Group& group = dump.groups[static_cast<size_t>(record->group)];
     const bool waiting = is_waiting(*record);
@@ -174,11 +174,11 @@ std::vector<Blame::Seen> last_seen(const FlightDump& dump) {
 }
 
 // The first operation of a group that somebody waits in and somebody has not begun.
-std::optional<Blame::Stuck> find_stuck(const GroupKey& key, const GroupHistory& group,
-                                       const std::map<int, const FlightDump*>& dumps,
-                                       const std::map<int, Offset>& offsets, int lanes_each) {
+std::optional<BlameReport::StuckCollective> find_stuck(const GroupKey& key, const GroupHistory& group,
+                                                       const std::map<int, const FlightDump*>& dumps,
+                                                       const std::map<int, Offset>& offsets, int lanes_each) {
   for (const auto& [sequence, lanes] : group.events) {
-    Blame::Stuck stuck;
+    BlameReport::StuckCollective stuck;
     const Record* any = nullptr;
     int64_t since = INT64_MAX;
     for (const auto& [lane, record] : lanes)
@@ -196,7 +196,8 @@ std::optional<Blame::Stuck> find_stuck(const GroupKey& key, const GroupHistory& 
       else if (next != group.next.end() && next->second > sequence)
         continue;
       // Processes are not asked at the same instant: one that was asked before the others waited is not missing.
-      else if (dump->second->reason != kFlightAsked || plus(dump->second->time, offsets.at(dump->first).value) >= since)
+      else if (dump->second->reason != kDumpRequested ||
+               plus(dump->second->time, offsets.at(dump->first).value) >= since)
         stuck.missing.push_back(lane);
     }
     if (stuck.missing.empty() && stuck.unknown.empty()) continue;
@@ -208,9 +209,9 @@ std::optional<Blame::Stuck> find_stuck(const GroupKey& key, const GroupHistory& 
 
 // Those who are missed and do not wait themselves. When some are known to be missing, those of whom nothing is known
 // are not suspected.
-std::vector<int> culprits_of(const Blame& found) {
+std::vector<int> culprits_of(const BlameReport& found) {
   std::set<int> waiting, missing, unknown, out;
-  for (const Blame::Stuck& stuck : found.stuck) {
+  for (const BlameReport::StuckCollective& stuck : found.stuck) {
     for (const auto& waiter : stuck.waiting) waiting.insert(waiter.lane);
     missing.insert(stuck.missing.begin(), stuck.missing.end());
     unknown.insert(stuck.unknown.begin(), stuck.unknown.end());
@@ -223,8 +224,8 @@ std::vector<int> culprits_of(const Blame& found) {
 }
 
 // How long others waited for the last to come, and who that was.
-std::optional<Blame::Wait> wait_in(const GroupKey& key, const std::map<int, const Record*>& lanes,
-                                   const std::map<int, Offset>& offsets, int lanes_each) {
+std::optional<BlameReport::Wait> wait_in(const GroupKey& key, const std::map<int, const Record*>& lanes,
+                                         const std::map<int, Offset>& offsets, int lanes_each) {
   const auto moved = [&](int lane, int64_t time) { return plus(time, offsets.at(lane / lanes_each).value); };
   const auto last = std::max_element(lanes.begin(), lanes.end(), [&](const auto& a, const auto& b) {
     return moved(a.first, a.second->began) < moved(b.first, b.second->began);
@@ -236,11 +237,11 @@ std::optional<Blame::Wait> wait_in(const GroupKey& key, const std::map<int, cons
     if (record->waited != 0 && (record->ended == 0 || moved(lane, record->ended) >= came))
       longest = std::max(longest, minus(came, moved(lane, record->waited)));
   if (longest == 0) return std::nullopt;
-  return Blame::Wait{op_of(key, *last->second), last->first, longest};
+  return BlameReport::Wait{op_of(key, *last->second), last->first, longest};
 }
 
-void find_late(const History& history, const std::map<int, const FlightDump*>& dumps,
-               const std::map<int, Offset>& offsets, Blame& out) {
+void measure_lateness(const History& history, const std::map<int, const FlightDump*>& dumps,
+                      const std::map<int, Offset>& offsets, BlameReport& out) {
   for (const auto& [process, dump] : dumps) out.late[process] = {};
   for (const auto& [key, group] : history) {
     const auto present =
@@ -250,7 +251,7 @@ void find_late(const History& history, const std::map<int, const FlightDump*>& d
       ++out.compared;
       const auto wait = wait_in(key, lanes, offsets, out.lanes);
       if (!wait) continue;
-      Blame::Late& late = out.late[out.process_of(wait->last)];
+      BlameReport::Lateness& late = out.late[out.process_of(wait->last)];
       ++late.times;
       late.total = plus(late.total, wait->nanoseconds);
       late.longest = std::max(late.longest, wait->nanoseconds);
@@ -264,14 +265,14 @@ void find_late(const History& history, const std::map<int, const FlightDump*>& d
 
 }  // namespace
 
-Blame blame(const std::vector<FlightDump>& dumps) {
-  check_that_they_fit(dumps);
+BlameReport blame(const std::vector<FlightDump>& dumps) {
+  check_same_job(dumps);
   const History history = history_of(dumps);
   const std::map<int, Offset> offsets = align(dumps, history);
   std::map<int, const FlightDump*> by_process;
   for (const FlightDump& dump : dumps) by_process[dump.process] = &dump;
 
-  Blame out;
+  BlameReport out;
   out.job = dumps[0].job;
   out.lanes = dumps[0].lanes;
   out.processes.resize(static_cast<size_t>(dumps[0].processes));
@@ -284,11 +285,11 @@ Blame blame(const std::vector<FlightDump>& dumps) {
                                                    .step = dump->step,
                                                    .offset = offsets.at(process).value,
                                                    .uncertainty = offsets.at(process).uncertainty,
-                                                   .lanes = last_seen(*dump)};
+                                                   .lanes = lane_states(*dump)};
   for (const auto& [key, group] : history)
     if (auto stuck = find_stuck(key, group, by_process, offsets, out.lanes)) out.stuck.push_back(std::move(*stuck));
   out.culprits = culprits_of(out);
-  find_late(history, by_process, offsets, out);
+  measure_lateness(history, by_process, offsets, out);
   return out;
 }
 

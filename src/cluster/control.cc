@@ -21,11 +21,11 @@ constexpr nanoseconds kLongestCall = std::chrono::hours(24 * 365);
 constexpr nanoseconds kReconnectPause = std::chrono::milliseconds(50);
 // Of refused connections, before a coordinator that cannot come back is given up: what stands between (a service
 // without an endpoint for a moment) may refuse them, too.
-constexpr nanoseconds kDeserted = std::chrono::seconds(1);
+constexpr nanoseconds kRefusedGrace = std::chrono::seconds(1);
 constexpr nanoseconds kLeaveTimeout = std::chrono::seconds(1);
-constexpr nanoseconds kFailureComes = std::chrono::seconds(2);
-constexpr nanoseconds kAnswersCome = std::chrono::seconds(1);
-constexpr size_t kMostText = size_t{4} << 20;
+constexpr nanoseconds kFailureArrival = std::chrono::seconds(2);
+constexpr nanoseconds kAnswerArrival = std::chrono::seconds(1);
+constexpr size_t kMaxTextBytes = size_t{4} << 20;
 
 uint64_t random_incarnation() {
   uint64_t value = 0;
@@ -102,15 +102,15 @@ Request Control::request(decltype(Request::what) what) const {
 
 // Who listens is told first, as this process may end now.
 void Control::throw_failure(std::unique_lock<std::mutex>& lock, const std::string& operation) {
-  changed_.wait_for(lock, kFailureComes, [this] { return told_ || !listened_to_ || closing_; });
+  changed_.wait_for(lock, kFailureArrival, [this] { return callback_done_ || !has_callback_ || closing_; });
   throw CommAborted(fmt::format("{}: the job has failed: {}", operation, describe(*failure_)));
 }
 
-Answer Control::ask(decltype(Request::what) what, const std::string& operation, Timeout timeout) {
+Answer Control::call_coordinator(decltype(Request::what) what, const std::string& operation, Timeout timeout) {
   {
     std::unique_lock lock(mutex_);
     if (failure_) throw_failure(lock, operation);
-    ++asking_;
+    ++pending_calls_;
   }
   Answer answer;
   {
@@ -118,7 +118,7 @@ Answer Control::ask(decltype(Request::what) what, const std::string& operation, 
       Control& self;
       ~Done() {
         const std::lock_guard lock(self.mutex_);
-        --self.asking_;
+        --self.pending_calls_;
         self.changed_.notify_all();
       }
     } done{*this};
@@ -128,7 +128,7 @@ Answer Control::ask(decltype(Request::what) what, const std::string& operation, 
   switch (answer.outcome) {
     case Outcome::ok:
     case Outcome::absent:
-    case Outcome::text_wanted:
+    case Outcome::text_requested:
       return answer;
     case Outcome::timeout:
       throw CommTimeout(answer.text);
@@ -148,51 +148,54 @@ Answer Control::ask(decltype(Request::what) what, const std::string& operation, 
   }
   // A coordinator that ends tells why, but the answer to a heartbeat may be on its way still.
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, kFailureComes, [this] { return failure_ || closing_; });
+  changed_.wait_for(lock, kFailureArrival, [this] { return failure_ || closing_; });
   if (failure_) throw_failure(lock, operation);
   throw CommError(
       fmt::format("{}: no answer from the coordinator, {}, at {}: {}; it has ended, or the network to it is gone",
-                  operation, peers_.empty() ? process_text(0, "", 0) : process_text(0, peers_[0].host, peers_[0].pid),
+                  operation, peers_.empty() ? process_label(0, "", 0) : process_label(0, peers_[0].host, peers_[0].pid),
                   channel_->coordinator(), answer.text));
 }
 
-void Control::set(const std::string& key, const std::string& value) { ask(request::Set{key, value, false}, "set", {}); }
+void Control::set(const std::string& key, const std::string& value) {
+  call_coordinator(request::Set{key, value, false}, "set", {});
+}
 
 void Control::overwrite(const std::string& key, const std::string& value) {
-  ask(request::Set{key, value, true}, "set", {});
+  call_coordinator(request::Set{key, value, true}, "set", {});
 }
 
 std::string Control::get(const std::string& key, Timeout timeout) {
-  return ask(request::Get{key, true, timeout}, "get", timeout).text;
+  return call_coordinator(request::Get{key, true, timeout}, "get", timeout).text;
 }
 
 std::optional<std::string> Control::try_get(const std::string& key) {
-  Answer answer = ask(request::Get{key, false, {}}, "get", {});
+  Answer answer = call_coordinator(request::Get{key, false, {}}, "get", {});
   if (answer.outcome == Outcome::absent) return std::nullopt;
   return std::move(answer.text);
 }
 
 int64_t Control::increment(const std::string& key, int64_t by) {
-  return ask(request::Increment{key, by}, "increment", {}).number;
+  return call_coordinator(request::Increment{key, by}, "increment", {}).number;
 }
 
 std::vector<std::pair<std::string, std::string>> Control::list(const std::string& directory) {
-  return ask(request::List{directory}, "list", {}).entries;
+  return call_coordinator(request::List{directory}, "list", {}).entries;
 }
 
-int64_t Control::remove(const std::string& key) { return ask(request::Remove{key}, "remove", {}).number; }
+int64_t Control::remove(const std::string& key) { return call_coordinator(request::Remove{key}, "remove", {}).number; }
 
 void Control::barrier(const std::string& name, Timeout timeout, const std::vector<int>& participants) {
-  ask(request::Barrier{name, timeout, participants}, fmt::format("barrier \"{}\"", name), timeout);
+  call_coordinator(request::Barrier{name, timeout, participants}, fmt::format("barrier \"{}\"", name), timeout);
 }
 
 void Control::agree(const std::string& name, uint64_t hash, const std::function<std::string()>& text, Timeout timeout,
                     const std::string& line_word) {
   const std::string operation = fmt::format("agree \"{}\"", name);
   // Those who are not asked for a text wait for those who are: twice the time.
-  const Answer answer = ask(request::Agree{name, hash, timeout}, operation, std::min(timeout, kLongestCall) * 2);
-  if (answer.outcome != Outcome::text_wanted) return;
-  ask(request::Explain{name, text().substr(0, kMostText), line_word}, operation, timeout);
+  const Answer answer =
+      call_coordinator(request::Agree{name, hash, timeout}, operation, std::min(timeout, kLongestCall) * 2);
+  if (answer.outcome != Outcome::text_requested) return;
+  call_coordinator(request::Explain{name, text().substr(0, kMaxTextBytes), line_word}, operation, timeout);
 }
 
 void Control::progress(int64_t step, std::string_view operation, bool waiting) noexcept {
@@ -220,7 +223,7 @@ Progress Control::current_progress() const {
 void Control::on_failure(std::function<void(const Failure&)> callback) {
   const std::lock_guard lock(mutex_);
   callback_ = std::move(callback);
-  listened_to_ = true;
+  has_callback_ = true;
   changed_.notify_all();
 }
 
@@ -244,7 +247,7 @@ void Control::report_failure(Failure failure, bool consequence) noexcept try {
 }
 
 void Control::shutdown(Timeout timeout) {
-  ask(request::Shutdown{timeout}, "shutdown", timeout);
+  call_coordinator(request::Shutdown{timeout}, "shutdown", timeout);
   {
     const std::lock_guard lock(mutex_);
     over_ = true;
@@ -258,7 +261,7 @@ bool Control::pause(Timeout timeout) {
   return changed_.wait_for(lock, timeout, [&] { return closing_; });
 }
 
-Control::Ending Control::lost_coordinator(const std::string& why) const {
+Control::JobEnd Control::coordinator_lost(const std::string& why) const {
   return {.failure = {.process = 0,
                       .host = peers_.empty() ? "" : peers_[0].host,
                       .pid = peers_.empty() ? 0 : peers_[0].pid,
@@ -266,38 +269,38 @@ Control::Ending Control::lost_coordinator(const std::string& why) const {
                       .message = why}};
 }
 
-std::optional<Control::Ending> Control::beat_until_the_end() {
+std::optional<Control::JobEnd> Control::send_heartbeats_until_end() {
   Clock::time_point answered = Clock::now();
   constexpr Clock::time_point kNever = Clock::time_point::max();
-  Clock::time_point deserted = kNever;  // since when nobody has been listening there
+  Clock::time_point refused_since = kNever;  // since when nobody has been listening there
   while (true) {
     const nanoseconds left = answered + options_.heartbeat_timeout - Clock::now();
     const Answer answer = left > nanoseconds(0)
                               ? channel_->call(request(request::Heartbeat{current_progress()}), left)
                               : Answer{.outcome = Outcome::unreachable, .text = "there was no answer in time"};
-    deserted = answer.nobody_listens ? std::min(deserted, Clock::now()) : kNever;
+    refused_since = answer.connection_refused ? std::min(refused_since, Clock::now()) : kNever;
     switch (answer.outcome) {
       case Outcome::over:
         return std::nullopt;
       case Outcome::failed:
-        return Ending{failure_in(answer), true};
+        return JobEnd{failure_in(answer), true};
       case Outcome::unreachable: {
         if (pause({})) return std::nullopt;
-        if (const auto known = failure()) return Ending{*known, true};
-        if (Clock::now() - kDeserted >= deserted)
-          return lost_coordinator(
-              fmt::format("lost: nobody has been listening there for {}; it has ended", describe(kDeserted)));
+        if (const auto known = failure()) return JobEnd{*known, true};
+        if (Clock::now() - kRefusedGrace >= refused_since)
+          return coordinator_lost(
+              fmt::format("lost: nobody has been listening there for {}; it has ended", describe(kRefusedGrace)));
         if (Clock::now() - answered < options_.heartbeat_timeout) {
           if (pause(kReconnectPause)) return std::nullopt;
           break;
         }
-        return lost_coordinator(
+        return coordinator_lost(
             fmt::format("lost: no answer for {} ({}); it has died, was stopped, or the network "
                         "to it is gone",
                         describe(options_.heartbeat_timeout), answer.text));
       }
       case Outcome::refused:
-        return lost_coordinator(
+        return coordinator_lost(
             fmt::format("it does not know this process any more ({}); it was probably restarted", answer.text));
       default:
         answered = Clock::now();
@@ -306,14 +309,15 @@ std::optional<Control::Ending> Control::beat_until_the_end() {
 }
 
 void Control::run() {
-  const std::optional<Ending> found = beat_until_the_end();
+  const std::optional<JobEnd> found = send_heartbeats_until_end();
   if (!found) return;
   {
     std::unique_lock lock(mutex_);
     if (!failure_) failure_ = found->failure;
     changed_.notify_all();
     // Who waits for an answer that is on its way, such as why it was refused, is not to hear of its consequence first.
-    if (found->answers) changed_.wait_for(lock, kAnswersCome, [&] { return asking_ == 0 || closing_; });
+    if (found->from_coordinator)
+      changed_.wait_for(lock, kAnswerArrival, [&] { return pending_calls_ == 0 || closing_; });
   }
   // Nobody waits longer.
   channel_->close();
@@ -325,7 +329,7 @@ void Control::run() {
   lock.unlock();
   callback(failure);
   lock.lock();
-  told_ = true;
+  callback_done_ = true;
   changed_.notify_all();
 }
 

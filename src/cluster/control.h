@@ -8,7 +8,7 @@
 //   control->progress(step, "all_reduce", true);
 //   control->shutdown(300s);
 //
-// No wait is endless. Functions that ask the coordinator throw Error for what it refuses, CommTimeout when others did
+// No wait is endless. Functions that call_coordinator the coordinator throw Error for what it refuses, CommTimeout when others did
 // not come in time, CommAborted when the job has failed (the message is the first cause), and CommError when the
 // coordinator cannot be reached. Safe from any thread, but for the end: shutdown() and the destructor are called when
 // no other call is under way.
@@ -100,19 +100,19 @@ class Control : public KeyStore {
   void shutdown(Timeout timeout);
 
  private:
-  struct Ending {
+  struct JobEnd {
     Failure failure;
-    bool answers = false;  // the coordinator has told of it, and answers those who wait
+    bool from_coordinator = false;  // the coordinator has told of it, and from_coordinator those who wait
   };
 
-  Answer ask(decltype(Request::what) what, const std::string& operation, Timeout timeout);
+  Answer call_coordinator(decltype(Request::what) what, const std::string& operation, Timeout timeout);
   [[noreturn]] void throw_failure(std::unique_lock<std::mutex>& lock, const std::string& operation);
   Request request(decltype(Request::what) what) const;
   Progress current_progress() const;
   void run();
   // How the job ended for this process: nothing when it is over or this is being destroyed.
-  std::optional<Ending> beat_until_the_end();
-  Ending lost_coordinator(const std::string& why) const;
+  std::optional<JobEnd> send_heartbeats_until_end();
+  JobEnd coordinator_lost(const std::string& why) const;
   bool pause(Timeout timeout);
   void stop();
 
@@ -132,8 +132,8 @@ class Control : public KeyStore {
   std::condition_variable changed_;
   std::optional<Failure> failure_;
   std::function<void(const Failure&)> callback_;
-  bool listened_to_ = false, told_ = false;  // is there a callback, and has it been called
-  int asking_ = 0;                           // calls that wait for an answer
+  bool has_callback_ = false, callback_done_ = false;  // is there a callback, and has it been called
+  int pending_calls_ = 0;                              // calls that wait for an answer
   bool over_ = false;
   bool closing_ = false;
   std::thread thread_;

@@ -20,7 +20,7 @@ class ControlChannel {
   virtual ~ControlChannel() = default;
 
   // Asks, and waits for the answer. `unreachable` when there was none in time, the connection broke, or close() was
-  // called; nobody_listens when its machine says that no process is there.
+  // called; connection_refused when its machine says that no process is there.
   virtual Answer call(const Request& request, std::chrono::nanoseconds timeout) = 0;
 
   // All calls, those that wait and those to come, are answered `unreachable`.

@@ -19,7 +19,7 @@ constexpr nanoseconds kLongest = std::chrono::hours(24 * 365);  // added to the 
 
 nanoseconds clamp(nanoseconds timeout) { return std::clamp(timeout, nanoseconds(0), kLongest); }
 
-// What a process was doing when it was last heard of: `step 12, all_reduce`.
+// What a process was doing when it was last last_heard of: `step 12, all_reduce`.
 std::string doing(const Progress& progress) {
   if (progress.step < 0) return progress.operation.empty() ? "before its first step" : progress.operation;
   return fmt::format("step {}{}{}", progress.step, progress.operation.empty() ? "" : ", ", progress.operation);
@@ -32,7 +32,7 @@ Coordinator::Coordinator(CoordinatorOptions options, Time now)
       processes_(static_cast<size_t>(std::max(options_.process_count, 1))),
       keys_(options_.keys, answers_),
       barriers_(
-          options_.process_count, [this](int process) { return who(process); }, answers_),
+          options_.process_count, [this](int process) { return label(process); }, answers_),
       last_tick_(now) {
   if (options_.process_count < 1) throw_error("coordinator: a job of {} processes; at least 1", options_.process_count);
   if (options_.heartbeat_timeout <= nanoseconds(0)) throw_error("coordinator: heartbeat_timeout must be positive");
@@ -49,9 +49,9 @@ void Coordinator::answer_failed(uint64_t call) {
     answers_.push_back({.call = call, .outcome = Outcome::failed, .text = describe(*failure_), .failure = failure_});
 }
 
-std::string Coordinator::who(int process) const {
+std::string Coordinator::label(int process) const {
   const Peer& peer = at(process).peer;
-  return process_text(process, peer.host, peer.pid);
+  return process_label(process, peer.host, peer.pid);
 }
 
 void Coordinator::set_failure(Failure failure) {
@@ -59,19 +59,19 @@ void Coordinator::set_failure(Failure failure) {
   failure_ = std::move(failure);
   consequence_.reset();
   for (Process& process : processes_) {
-    process.told = process.registration || process.heartbeat;
+    process.notified = process.registration || process.heartbeat;
     answer_failed(std::exchange(process.registration, 0));
     answer_failed(std::exchange(process.heartbeat, 0));
   }
-  for (uint64_t call : keys_.abandon()) answer_failed(call);
-  for (uint64_t call : barriers_.abandon()) answer_failed(call);
+  for (uint64_t call : keys_.take_waiting()) answer_failed(call);
+  for (uint64_t call : barriers_.take_waiting()) answer_failed(call);
 }
 
-bool Coordinator::all_told() const {
+bool Coordinator::failure_delivered() const {
   if (!failure_) return false;
   for (int i = 0; i < options_.process_count; ++i) {
     const Process& process = at(i);
-    if (process.registered && !process.told && !process.disconnected && i != failure_->process) return false;
+    if (process.registered && !process.notified && !process.disconnected && i != failure_->process) return false;
   }
   return true;
 }
@@ -89,18 +89,18 @@ void Coordinator::close(const std::string& reason) {
 void Coordinator::handle(uint64_t call, const Request& request, const std::string& address, Time now) {
   LOCKSTEP_CHECK(call != 0);
   if (failure_) {
-    if (is_known(request)) at(request.process).told = true;
+    if (is_known(request)) at(request.process).notified = true;
     return answer_failed(call);
   }
   if (const auto* what = std::get_if<request::Register>(&request.what))
-    return enroll(call, request, *what, address, now);
+    return handle_register(call, request, *what, address, now);
   if (!is_known(request))
     return answer(call, Outcome::refused,
                   fmt::format("coordinator: process {} with this incarnation is not part of the job; it must register "
                               "first",
                               request.process));
   Process& process = at(request.process);
-  process.heard = now;
+  process.last_heard = now;
   process.disconnected.reset();
   if (over_) return answer(call, Outcome::over, "coordinator: the job is over");
   if (!started_)
@@ -148,7 +148,7 @@ std::string Coordinator::refusal(const Request& request, const request::Register
         "version everywhere",
         what.version, what.protocol, options_.version, kControlProtocol);
   if (what.process_count != options_.process_count)
-    return fmt::format("it was told of {} processes, the coordinator of {}; give all the same number",
+    return fmt::format("it was notified of {} processes, the coordinator of {}; give all the same number",
                        what.process_count, options_.process_count);
   if (request.process < 0 || request.process >= options_.process_count)
     return fmt::format("the id is not in 0 ... {}, those of a job of {} processes", options_.process_count - 1,
@@ -162,8 +162,8 @@ std::string Coordinator::refusal(const Request& request, const request::Register
                      process.peer.host, process.peer.pid);
 }
 
-void Coordinator::enroll(uint64_t call, const Request& request, const request::Register& what,
-                         const std::string& address, Time now) {
+void Coordinator::handle_register(uint64_t call, const Request& request, const request::Register& what,
+                                  const std::string& address, Time now) {
   Outcome outcome = Outcome::ok;
   if (const std::string why = refusal(request, what, outcome); !why.empty())
     return answer(call, outcome,
@@ -183,21 +183,21 @@ void Coordinator::start(Time now) {
   std::vector<Peer> peers;
   for (const Process& process : processes_) peers.push_back(process.peer);
   for (Process& process : processes_) {
-    process.heard = process.moved = process.progress_known = now;
+    process.last_heard = process.last_progress = process.progress_received = now;
     answers_.push_back({.call = std::exchange(process.registration, 0), .peers = peers});
   }
 }
 
 // `3 of 4 processes came; missing: process 2 (host n03)`.
-std::string Coordinator::attendance() const {
-  constexpr size_t kMostMissing = 16;
+std::string Coordinator::describe_attendance() const {
+  constexpr size_t kMaxMissing = 16;
   size_t missing = 0;
   std::string names;
   for (int i = 0; i < options_.process_count; ++i) {
     if (at(i).registered) continue;
-    if (++missing <= kMostMissing) names += fmt::format("{}{}", missing > 1 ? ", " : "", who(i));
+    if (++missing <= kMaxMissing) names += fmt::format("{}{}", missing > 1 ? ", " : "", label(i));
   }
-  if (missing > kMostMissing) names += fmt::format(" and {} more", missing - kMostMissing);
+  if (missing > kMaxMissing) names += fmt::format(" and {} more", missing - kMaxMissing);
   return fmt::format("{} of {} processes came; missing: {}", processes_.size() - missing, processes_.size(), names);
 }
 
@@ -206,10 +206,10 @@ void Coordinator::handle_heartbeat(uint64_t call, int process, const request::He
   // One at a time: an older one is of a connection that is gone.
   answer(std::exchange(sender.heartbeat, call), Outcome::ok, "");
   sender.heartbeat_due = now + heartbeat_interval();
-  if (what.progress.count != sender.progress.count) sender.moved = now;
+  if (what.progress.count != sender.progress.count) sender.last_progress = now;
   if (sender.first_step < 0) sender.first_step = what.progress.step;
   sender.progress = what.progress;
-  sender.progress_known = now;
+  sender.progress_received = now;
   check_stuck(now);
 }
 
@@ -229,15 +229,15 @@ void Coordinator::handle_fail(uint64_t call, int process, const request::Fail& w
 }
 
 void Coordinator::handle_leave(uint64_t call, int process) {
-  set_failure(lost(process, "left without shutdown, which would have waited for the others"));
+  set_failure(failure_of(process, "left without shutdown, which would have waited for the others"));
   answer(call, Outcome::ok, "");
 }
 
 void Coordinator::finish() {
   over_ = true;
   for (Process& process : processes_) answer(std::exchange(process.heartbeat, 0), Outcome::over, "");
-  for (uint64_t call : keys_.abandon()) answer(call, Outcome::over, "coordinator: the job is over");
-  for (uint64_t call : barriers_.abandon()) answer(call, Outcome::over, "coordinator: the job is over");
+  for (uint64_t call : keys_.take_waiting()) answer(call, Outcome::over, "coordinator: the job is over");
+  for (uint64_t call : barriers_.take_waiting()) answer(call, Outcome::over, "coordinator: the job is over");
 }
 
 void Coordinator::cancel(uint64_t call, Time now) {
@@ -260,12 +260,12 @@ void Coordinator::cancel(uint64_t call, Time now) {
 }
 
 void Coordinator::tick(Time now) {
-  forgive_own_sleep(now);
+  compensate_for_suspension(now);
   if (failure_ || over_) return;
   keys_.expire(now);
   for (const Barriers::Expired& expired : barriers_.expire(now)) {
-    // Those who waited will go now: the others must know.
-    if (expired.kind == Barriers::Kind::shutdown) set_failure(lost(expired.missing.front(), expired.message));
+    // Those label waited will go now: the others must know.
+    if (expired.kind == Barriers::Kind::shutdown) set_failure(failure_of(expired.missing.front(), expired.message));
   }
   check_registrations(now);
   if (!started_ || failure_) return;
@@ -276,12 +276,12 @@ void Coordinator::tick(Time now) {
 }
 
 // When this process itself was stopped for a while, the heartbeats of the others wait to be read: nobody is lost yet.
-void Coordinator::forgive_own_sleep(Time now) {
+void Coordinator::compensate_for_suspension(Time now) {
   const nanoseconds gap = now - std::exchange(last_tick_, now);
   if (gap < options_.heartbeat_timeout / 2) return;
   for (Process& process : processes_) {
-    process.heard += gap;
-    process.moved += gap;
+    process.last_heard += gap;
+    process.last_progress += gap;
     if (process.disconnected) *process.disconnected += gap;
   }
 }
@@ -290,7 +290,7 @@ void Coordinator::check_registrations(Time now) {
   const bool any = std::ranges::any_of(
       processes_, [&](const Process& process) { return process.registration && process.register_deadline <= now; });
   if (!any) return;
-  const std::string counted = attendance();
+  const std::string counted = describe_attendance();
   for (Process& process : processes_) {
     if (!process.registration || process.register_deadline > now) continue;
     answer(std::exchange(process.registration, 0), Outcome::timeout,
@@ -299,7 +299,7 @@ void Coordinator::check_registrations(Time now) {
   }
 }
 
-Failure Coordinator::lost(int process, const std::string& fact) const {
+Failure Coordinator::failure_of(int process, const std::string& fact) const {
   const Process& of = at(process);
   return {.process = process,
           .host = of.peer.host,
@@ -311,7 +311,7 @@ Failure Coordinator::lost(int process, const std::string& fact) const {
 }
 
 Coordinator::Time Coordinator::lost_at(const Process& process) const {
-  Time at = process.heard + options_.heartbeat_timeout;
+  Time at = process.last_heard + options_.heartbeat_timeout;
   // One whose connection is gone, while others complain of a connection that is gone, is the cause.
   if (process.disconnected)
     at = std::min(at, consequence_ ? *process.disconnected : *process.disconnected + heartbeat_interval());
@@ -325,15 +325,15 @@ void Coordinator::check_lost(Time now) {
   if (lost_at(*first) > now) return;
   const int process = static_cast<int>(first - processes_.begin());
   Failure failure =
-      lost(process, first->disconnected && first->heard + options_.heartbeat_timeout > now
-                        ? std::string("lost: its connection broke and it did not come back; it has probably died")
-                        : fmt::format("lost: no heartbeat for {}; it has died, was stopped, or the network to it "
-                                      "is gone",
-                                      describe(options_.heartbeat_timeout)));
+      failure_of(process, first->disconnected && first->last_heard + options_.heartbeat_timeout > now
+                              ? std::string("lost: its connection broke and it did not come back; it has probably died")
+                              : fmt::format("lost: no heartbeat for {}; it has died, was stopped, or the network to it "
+                                            "is gone",
+                                            describe(options_.heartbeat_timeout)));
   // It may have done many steps since its last heartbeat.
   if (failure.step >= 0 || !failure.operation.empty())
     failure.message +=
-        fmt::format("; {} before, it was in {}", describe(now - first->progress_known), doing(first->progress));
+        fmt::format("; {} before, it was in {}", describe(now - first->progress_received), doing(first->progress));
   failure.step = -1;
   failure.operation.clear();
   set_failure(std::move(failure));
@@ -342,7 +342,7 @@ void Coordinator::check_lost(Time now) {
 // Whether a process does not move, while another that does not move either waits for it. One that is further behind is
 // waited for first. What is known of them is as old as their last heartbeats: it counts when those are of after the
 // deadline.
-bool Coordinator::stuck(const Process& process) const {
+bool Coordinator::is_stuck(const Process& process) const {
   const bool last = std::ranges::none_of(processes_, [&](const Process& other) {
     return !other.progress.waiting && other.progress.step < process.progress.step;
   });
@@ -353,16 +353,17 @@ bool Coordinator::stuck(const Process& process) const {
     const bool waits = other.progress.step > process.progress.step ||
                        (other.progress.step == process.progress.step && other.progress.waiting);
     return waits && &other != &process &&
-           std::min(process.progress_known, other.progress_known) >= std::max(process.moved, other.moved) + timeout;
+           std::min(process.progress_received, other.progress_received) >=
+               std::max(process.last_progress, other.last_progress) + timeout;
   });
 }
 
 void Coordinator::check_stuck(Time now) {
-  const auto found = std::ranges::find_if(processes_, [&](const Process& process) { return stuck(process); });
+  const auto found = std::ranges::find_if(processes_, [&](const Process& process) { return is_stuck(process); });
   if (found == processes_.end()) return;
-  set_failure(lost(static_cast<int>(found - processes_.begin()),
-                   fmt::format("stuck: it lives, but has made no progress ({}) for {}, and others wait for it",
-                               doing(found->progress), describe(now - found->moved))));
+  set_failure(failure_of(static_cast<int>(found - processes_.begin()),
+                         fmt::format("stuck: it lives, but has made no progress ({}) for {}, and others wait for it",
+                                     doing(found->progress), describe(now - found->last_progress))));
 }
 
 Coordinator::Time Coordinator::next_deadline() const {

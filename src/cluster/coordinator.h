@@ -7,9 +7,9 @@
 //   1`
 //
 // A process is known by its id and its incarnation, a random number it chose when it started. Nobody takes part before
-// all have registered. From then on it is *lost* when nothing is heard of it for heartbeat_timeout (or, once its
+// all have registered. From then on it is *lost* when nothing is last_heard of it for heartbeat_timeout (or, once its
 // connection broke, a quarter of that), and *stuck* when others wait for it and it makes no progress. The first
-// failure, found here or reported by a process, is the job's: it is told to everybody, and nothing works afterwards.
+// failure, found here or reported by a process, is the job's: it is notified to everybody, and nothing works afterwards.
 // Used by one thread at a time.
 #pragma once
 
@@ -62,7 +62,7 @@ class Coordinator {
 
   const std::optional<Failure>& failure() const { return failure_; }
   // Whether everybody but the culprit, and those whose connection broke, has been answered with the failure.
-  bool all_told() const;
+  bool failure_delivered() const;
   // Whether all processes have registered.
   bool started() const { return started_; }
   // Whether all have gone through shutdown.
@@ -78,15 +78,15 @@ class Coordinator {
     uint64_t registration = 0;  // the call that waits
     Time register_deadline{};
     std::chrono::nanoseconds register_timeout{};
-    Time heard{};
+    Time last_heard{};
     std::optional<Time> disconnected;
-    bool told = false;       // of the failure
+    bool notified = false;   // of the failure
     uint64_t heartbeat = 0;  // the call that is held
     Time heartbeat_due{};
     Progress progress;
-    Time progress_known{};  // when it was told
+    Time progress_received{};  // when it was notified
     int64_t first_step = -1;
-    Time moved{};  // when it was last seen to have changed
+    Time last_progress{};  // when it was last seen to have changed
   };
 
   void answer(uint64_t call, Outcome outcome, std::string text);
@@ -94,26 +94,26 @@ class Coordinator {
   void set_failure(Failure failure);
   Process& at(int process) { return processes_[static_cast<size_t>(process)]; }
   const Process& at(int process) const { return processes_[static_cast<size_t>(process)]; }
-  std::string who(int process) const;
+  std::string label(int process) const;
   bool is_known(const Request& request) const;
 
-  void enroll(uint64_t call, const Request& request, const request::Register& what, const std::string& address,
-              Time now);
+  void handle_register(uint64_t call, const Request& request, const request::Register& what, const std::string& address,
+                       Time now);
   std::string refusal(const Request& request, const request::Register& what, Outcome& outcome) const;
-  std::string attendance() const;
+  std::string describe_attendance() const;
   void start(Time now);
   void handle_heartbeat(uint64_t call, int process, const request::Heartbeat& what, Time now);
   void handle_fail(uint64_t call, int process, const request::Fail& what, Time now);
   void handle_leave(uint64_t call, int process);
   void finish();
 
-  void forgive_own_sleep(Time now);
+  void compensate_for_suspension(Time now);
   void check_registrations(Time now);
   void check_lost(Time now);
   void check_stuck(Time now);
   Time lost_at(const Process& process) const;
-  bool stuck(const Process& process) const;
-  Failure lost(int process, const std::string& fact) const;
+  bool is_stuck(const Process& process) const;
+  Failure failure_of(int process, const std::string& fact) const;
 
   const CoordinatorOptions options_;
   std::vector<Answer> answers_;

@@ -17,7 +17,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // For those who have not heard of a failure to ask.
-constexpr std::chrono::seconds kLeastToTell(1), kMostToTell(5);
+constexpr std::chrono::seconds kMinDelivery(1), kMaxDelivery(5);
 
 class InProcessChannel : public ControlChannel {
  public:
@@ -99,13 +99,13 @@ bool CoordinatorHost::cancel(uint64_t call) {
   return prevented;
 }
 
-void CoordinatorHost::wait_told() {
+void CoordinatorHost::wait_failure_delivered() {
   std::unique_lock lock(mutex_);
-  auto until =
-      Clock::now() + std::clamp<std::chrono::nanoseconds>(coordinator_.heartbeat_interval(), kLeastToTell, kMostToTell);
+  auto until = Clock::now() +
+               std::clamp<std::chrono::nanoseconds>(coordinator_.heartbeat_interval(), kMinDelivery, kMaxDelivery);
   // Several may wait, one after another, for the same.
-  if (coordinator_.failure()) until = *(tell_until_ ? tell_until_ : tell_until_ = until);
-  changed_.wait_until(lock, until, [&] { return coordinator_.over() || coordinator_.all_told(); });
+  if (coordinator_.failure()) until = *(delivery_deadline_ ? delivery_deadline_ : delivery_deadline_ = until);
+  changed_.wait_until(lock, until, [&] { return coordinator_.over() || coordinator_.failure_delivered(); });
 }
 
 void CoordinatorHost::close(const std::string& reason) {

@@ -40,7 +40,7 @@ class CoordinatorHost {
 
   // Waits until a failure has been answered to all who can hear it, but not longer than a process that is alive takes
   // to ask again. Nothing is waited for when the job is over.
-  void wait_told();
+  void wait_failure_delivered();
 
   // Everything that waits, and everything later, is answered with a failure, and the thread ends. Only the first
   // counts.
@@ -57,7 +57,8 @@ class CoordinatorHost {
   Coordinator coordinator_;
   std::map<uint64_t, Completion> completions_;
   bool closed_ = false;
-  std::optional<std::chrono::steady_clock::time_point> tell_until_;  // of the failure, those who have not heard of it
+  std::optional<std::chrono::steady_clock::time_point>
+      delivery_deadline_;  // of the failure, those who have not heard of it
   std::thread thread_;
 };
 

@@ -50,11 +50,11 @@ struct Job {
   Control& control;
   const distributed::Options& options;
   const std::vector<ProcessFacts>& facts;
-  int here = 1;  // lanes of each process
+  int lanes_per_process = 1;
 
   int process() const { return control.process_id(); }
-  int first() const { return process() * here; }
-  int lanes() const { return static_cast<int>(facts.size()) * here; }
+  int first_lane() const { return process() * lanes_per_process; }
+  int lanes() const { return static_cast<int>(facts.size()) * lanes_per_process; }
   std::chrono::nanoseconds timeout() const { return options.first_collective_timeout; }
 };
 
@@ -65,7 +65,7 @@ struct Host {
   std::vector<int> lanes(const Job& job) const {
     std::vector<int> out;
     for (const int process : processes)
-      for (int i = 0; i < job.here; ++i) out.push_back(process * job.here + i);
+      for (int i = 0; i < job.lanes_per_process; ++i) out.push_back(process * job.lanes_per_process + i);
     return out;
   }
 };
@@ -81,7 +81,7 @@ std::vector<Host> hosts_of(const std::vector<ProcessFacts>& facts) {
   }
   return hosts;
 }
-std::vector<Host> each_process_alone(const Job& job) {
+std::vector<Host> one_process_per_host(const Job& job) {
   std::vector<Host> hosts;
   for (int p = 0; p < static_cast<int>(job.facts.size()); ++p) hosts.push_back({{p}});
   return hosts;
@@ -89,7 +89,7 @@ std::vector<Host> each_process_alone(const Job& job) {
 
 // make(i) for all lanes of this process at once: each waits for the others.
 Comms for_each_lane(const Job& job, const std::function<std::unique_ptr<Comm>(int here)>& make) {
-  Comms comms(static_cast<size_t>(job.here));
+  Comms comms(static_cast<size_t>(job.lanes_per_process));
   std::vector<std::exception_ptr> failures(comms.size());
   std::vector<std::thread> threads;
   const auto run = [&](size_t i) {
@@ -111,12 +111,12 @@ Comms for_each_lane(const Job& job, const std::function<std::unique_ptr<Comm>(in
 // among the processes of the job.
 struct SharedMemory {
   std::shared_ptr<detail::Segment> segment = {};  // in the first process of a host
-  std::string why_not = {};                       // some host has none; the same text in all processes
+  std::string error = {};                         // some host has none; the same text in all processes
 };
 
 SharedMemoryOptions shared_options(const Job& job, const Host& host, int here) {
   const std::vector<int> lanes = host.lanes(job);
-  const auto first = std::find(lanes.begin(), lanes.end(), job.first()) - lanes.begin();
+  const auto first = std::find(lanes.begin(), lanes.end(), job.first_lane()) - lanes.begin();
   return {.key = fmt::format("{}-{}", job.control.get("data plane/segment", job.timeout()), lanes[0]),
           .rank = static_cast<int>(first) + here,
           .size = static_cast<int>(lanes.size()),
@@ -134,7 +134,7 @@ SharedMemory reserve(const Job& job, const std::vector<Host>& hosts) {
     std::string result = kReserved;
     const auto fail = [&](const std::exception& error) {
       const Peer& self = job.control.peers()[static_cast<size_t>(job.process())];
-      result = fmt::format("{}: {}", process_text(job.process(), self.host, self.pid), error.what());
+      result = fmt::format("{}: {}", process_label(job.process(), self.host, self.pid), error.what());
     };
     try {
       out.segment = reserve_shared_memory(shared_options(job, host, 0));
@@ -148,15 +148,15 @@ SharedMemory reserve(const Job& job, const std::vector<Host>& hosts) {
   for (const Host& host : hosts) {
     if (host.processes.size() == 1) continue;
     if (const std::string result = job.control.get(key(host), job.timeout()); result != kReserved)
-      out.why_not = out.why_not.empty() ? result : out.why_not;
+      out.error = out.error.empty() ? result : out.error;
   }
   return out;
 }
 
 // The lanes of one host. A host that cannot map memory that was reserved fails again after a restart: Error.
-Comms lanes_of_host(const Job& job, const Host& host, const SharedMemory& shared) {
+Comms connect_host(const Job& job, const Host& host, const SharedMemory& shared) {
   if (host.processes.size() == 1) {
-    Comms comms = in_process_comms(job.here);
+    Comms comms = in_process_comms(job.lanes_per_process);
     for (const auto& comm : comms) comm->set_timeout(job.timeout());
     return comms;
   }
@@ -190,7 +190,7 @@ Connect over_tcp(const Job& job) {
 }
 
 Connect over_mpi(const Job& job) {
-  return [count = static_cast<int>(job.facts.size()), process = job.process(), here = job.here,
+  return [count = static_cast<int>(job.facts.size()), process = job.process(), here = job.lanes_per_process,
           timeout = job.timeout()](int, const std::vector<int>& lanes, const std::string& key) {
     std::vector<int> processes;
     for (const int lane : lanes) processes.push_back(lane / here);
@@ -202,18 +202,19 @@ Connect over_mpi(const Job& job) {
 Comms flat(const Job& job, const Connect& connect) {
   std::vector<int> all(static_cast<size_t>(job.lanes()));
   std::iota(all.begin(), all.end(), 0);
-  return for_each_lane(job, [&](int here) { return connect(job.first() + here, all, "flat"); });
+  return for_each_lane(job, [&](int here) { return connect(job.first_lane() + here, all, "flat"); });
 }
 
-Comms with_levels(const Job& job, const std::vector<Host>& hosts, const Connect& connect,
-                  const SharedMemory& shared = {}) {
-  const bool lone_lanes = std::all_of(hosts.begin(), hosts.end(),
-                                      [&](const Host& host) { return job.here == 1 && host.processes.size() == 1; });
-  if (lone_lanes) return flat(job, connect);
+Comms hierarchical(const Job& job, const std::vector<Host>& hosts, const Connect& connect,
+                   const SharedMemory& shared = {}) {
+  const bool one_lane_per_host = std::all_of(hosts.begin(), hosts.end(), [&](const Host& host) {
+    return job.lanes_per_process == 1 && host.processes.size() == 1;
+  });
+  if (one_lane_per_host) return flat(job, connect);
   const auto own = std::find_if(hosts.begin(), hosts.end(), [&](const Host& host) {
     return std::find(host.processes.begin(), host.processes.end(), job.process()) != host.processes.end();
   });
-  Comms inner = lanes_of_host(job, *own, shared);
+  Comms inner = connect_host(job, *own, shared);
   std::vector<std::vector<int>> lanes;
   for (const Host& host : hosts) lanes.push_back(host.lanes(job));
   return for_each_lane(job, [&](int here) {
@@ -221,19 +222,19 @@ Comms with_levels(const Job& job, const std::vector<Host>& hosts, const Connect&
         {.hosts = lanes,
          .host = static_cast<int>(own - hosts.begin()),
          .inner = std::move(inner[static_cast<size_t>(here)]),
-         .connect = [connect, lane = job.first() + here](const std::vector<int>& ranks,
-                                                         const std::string& key) { return connect(lane, ranks, key); },
+         .connect = [connect, lane = job.first_lane() + here](
+                        const std::vector<int>& ranks, const std::string& key) { return connect(lane, ranks, key); },
          .timeout = job.timeout()});
   });
 }
 
 // What connects processes where some host has no shared memory.
-DataPlane without_shared_memory(const Job& job, const std::string& why_not, bool by_mpi) {
+DataPlane without_shared_memory(const Job& job, const std::string& error, bool by_mpi) {
   const char* const other = by_mpi ? "MPI" : "TCP";
   if (job.process() == 0)
     log_to_stderr(
-        fmt::format("processes of one host use {} instead of shared memory, which is slower: {}", other, why_not));
-  return {by_mpi ? with_levels(job, each_process_alone(job), over_mpi(job)) : flat(job, over_tcp(job)),
+        fmt::format("processes of one host use {} instead of shared memory, which is slower: {}", other, error));
+  return {by_mpi ? hierarchical(job, one_process_per_host(job), over_mpi(job)) : flat(job, over_tcp(job)),
           fmt::format("{} (no shared memory)", other)};
 }
 
@@ -293,8 +294,8 @@ std::vector<ProcessFacts> exchange_facts(Control& control, const ProcessFacts& o
   return facts;
 }
 
-LocalPlace local_place(const std::vector<ProcessFacts>& facts, int process) {
-  LocalPlace place{0, 0};
+LocalRank local_rank(const std::vector<ProcessFacts>& facts, int process) {
+  LocalRank place{0, 0};
   for (size_t p = 0; p < facts.size(); ++p) {
     if (facts[p].host != facts[static_cast<size_t>(process)].host) continue;
     if (static_cast<int>(p) < process) ++place.id;
@@ -320,17 +321,17 @@ DataPlane connect(Control& control, const std::vector<ProcessFacts>& facts, cons
       throw_error(
           "initialize: collectives over MPI need processes that MPI has started; start them with mpirun or srun "
           "--mpi=pmix, or use auto, shared or tcp");
-    return {with_levels(job, each_process_alone(job), over_mpi(job)), "MPI"};
+    return {hierarchical(job, one_process_per_host(job), over_mpi(job)), "MPI"};
   }
   if (wanted == "shared" && hosts.size() > 1)
     throw_error("initialize: collectives through shared memory need all processes on one host; use auto, tcp or mpi");
   const SharedMemory shared = reserve(job, hosts);
-  if (wanted == "shared" && !shared.why_not.empty())
-    throw_error("initialize: collectives \"shared\" were requested: {}", shared.why_not);
+  if (wanted == "shared" && !shared.error.empty())
+    throw_error("initialize: collectives \"shared\" were requested: {}", shared.error);
   const bool by_mpi = mpi && mpi_is_built_in();
-  if (!shared.why_not.empty()) return without_shared_memory(job, shared.why_not, by_mpi);
-  if (hosts.size() == 1) return {lanes_of_host(job, hosts[0], shared), "shared memory"};
-  return {with_levels(job, hosts, by_mpi ? over_mpi(job) : over_tcp(job), shared),
+  if (!shared.error.empty()) return without_shared_memory(job, shared.error, by_mpi);
+  if (hosts.size() == 1) return {connect_host(job, hosts[0], shared), "shared memory"};
+  return {hierarchical(job, hosts, by_mpi ? over_mpi(job) : over_tcp(job), shared),
           fmt::format("shared memory on each of {} hosts, {} between them", hosts.size(), by_mpi ? "MPI" : "TCP")};
 }
 

@@ -39,10 +39,10 @@ std::vector<ProcessFacts> exchange_facts(Control& control, const ProcessFacts& o
                                          const std::string& name = "process");
 
 // The place of a process among those of its host, and how many these are.
-struct LocalPlace {
+struct LocalRank {
   int id = 0, count = 1;
 };
-LocalPlace local_place(const std::vector<ProcessFacts>& facts, int process);
+LocalRank local_rank(const std::vector<ProcessFacts>& facts, int process);
 
 struct DataPlane {
   std::vector<std::unique_ptr<Comm>> lanes;  // of this process

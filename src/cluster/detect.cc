@@ -17,46 +17,47 @@ extern char** environ;
 namespace lockstep::detail {
 namespace {
 
-std::optional<Given::Number> given_number(const std::optional<int>& option, const std::string& option_name,
-                                          const Environment& environment, const std::string& variable, int low) {
+std::optional<ExplicitSettings::Number> given_number(const std::optional<int>& option, const std::string& option_name,
+                                                     const Environment& environment, const std::string& variable,
+                                                     int low) {
   if (option) {
     if (*option < low) throw_error("initialize: {} is {}; it must be at least {}", option_name, *option, low);
-    return Given::Number{*option, option_name, std::to_string(*option)};
+    return ExplicitSettings::Number{*option, option_name, std::to_string(*option)};
   }
   if (const std::optional<int> value = optional_number(environment, variable, low))
-    return Given::Number{*value, variable, *find_variable(environment, variable)};
+    return ExplicitSettings::Number{*value, variable, *find_variable(environment, variable)};
   return std::nullopt;
 }
 
 // The options only: what is left when the environment is to be ignored.
-const Environment kNothing;
+const Environment kEmptyEnvironment;
 
 // What JAX calls some of them.
-std::string our_name(const std::string& method) {
+std::string canonical_method(const std::string& method) {
   return method == "k8s" ? "kubernetes" : method == "deactivate" ? "none" : method;
 }
 
-Verdict ask(const Detector& detector, const Question& question) {
-  Verdict verdict;
-  verdict.detector = std::string(detector.name);
+DetectorResult ask(const Detector& detector, const DetectorInput& question) {
+  DetectorResult result;
+  result.detector = std::string(detector.name);
   try {
     auto answer = detector.ask(question);
-    if (No* no = std::get_if<No>(&answer)) {
-      verdict.reason = std::move(no->reason);
-      verdict.half_set = no->half_set;
+    if (NotDetected* no = std::get_if<NotDetected>(&answer)) {
+      result.reason = std::move(no->reason);
+      result.partially_set = no->partially_set;
     } else {
-      verdict.found = std::get<ClusterInfo>(std::move(answer));
-      verdict.found->method = verdict.detector;
-      verdict.reason = to_string(*verdict.found);
+      result.found = std::get<ClusterInfo>(std::move(answer));
+      result.found->method = result.detector;
+      result.reason = to_string(*result.found);
     }
   } catch (const Error& error) {
-    verdict.wrong = true;
-    verdict.reason = error.what();
+    result.invalid = true;
+    result.reason = error.what();
   }
-  return verdict;
+  return result;
 }
 
-void check_agrees(const std::optional<Given::Number>& given, int found, std::string_view what,
+void check_agrees(const std::optional<ExplicitSettings::Number>& given, int found, std::string_view what,
                   const ClusterInfo& info) {
   if (given && given->value != found)
     throw_error(
@@ -66,10 +67,10 @@ void check_agrees(const std::optional<Given::Number>& given, int found, std::str
 }
 
 // The answer of a detector with what was given.
-ClusterInfo complete(ClusterInfo info, const Given& given, bool by_order) {
+ClusterInfo complete(ClusterInfo info, const ExplicitSettings& given, bool by_order) {
   if (by_order && info.method == "none" && given.any() && !(given.count && given.count->value == 1))
     throw_error("initialize: {} missing, and no launcher is found that would know; `lockstep doctor` tells why",
-                missing_of(given));
+                describe_missing(given));
   check_agrees(given.count, info.process_count, "the number of processes", info);
   check_agrees(given.id, info.process_id, "this process's id", info);
   if (given.coordinator) info.coordinator = *given.coordinator;
@@ -82,14 +83,15 @@ ClusterInfo complete(ClusterInfo info, const Given& given, bool by_order) {
 }
 
 // The first one that has an answer, of those to be asked.
-ClusterInfo choose(const std::vector<Verdict>& verdicts, const std::string& method, const Given& given) {
-  for (const Verdict& verdict : verdicts) {
-    if (!method.empty() && verdict.detector != method) continue;
-    if (verdict.wrong) throw Error(verdict.reason);
-    if (verdict.found) return complete(*verdict.found, given, method.empty());
+ClusterInfo choose(const std::vector<DetectorResult>& results, const std::string& method,
+                   const ExplicitSettings& given) {
+  for (const DetectorResult& result : results) {
+    if (!method.empty() && result.detector != method) continue;
+    if (result.invalid) throw Error(result.reason);
+    if (result.found) return complete(*result.found, given, method.empty());
     if (!method.empty())
       throw_error("initialize: only {} is to be asked (cluster_detection_method), and it says no: {}", method,
-                  verdict.reason);
+                  result.reason);
   }
   LOCKSTEP_CHECK(false, "the last detector always has an answer");
   return {};
@@ -97,8 +99,8 @@ ClusterInfo choose(const std::vector<Verdict>& verdicts, const std::string& meth
 
 }  // namespace
 
-Given read_given(const distributed::Options& options, const Environment& environment) {
-  Given given;
+ExplicitSettings read_explicit_settings(const distributed::Options& options, const Environment& environment) {
+  ExplicitSettings given;
   if (options.coordinator_address) {
     given.coordinator = to_string(parse_address(*options.coordinator_address, "coordinator_address"));
   } else if (find_variable(environment, "LOCKSTEP_COORDINATOR")) {
@@ -122,12 +124,12 @@ Given read_given(const distributed::Options& options, const Environment& environ
   return given;
 }
 
-std::string missing_of(const Given& given) {
+std::string describe_missing(const ExplicitSettings& given) {
   std::vector<std::string> missing;
   if (!given.coordinator) missing.push_back("LOCKSTEP_COORDINATOR (coordinator_address)");
   if (!given.count) missing.push_back("LOCKSTEP_NUM_PROCESSES (num_processes)");
   if (!given.id) missing.push_back("LOCKSTEP_PROCESS_ID (process_id)");
-  return fmt::format("{} {}", words(missing), missing.size() == 1 ? "is" : "are");
+  return fmt::format("{} {}", join_words(missing), missing.size() == 1 ? "is" : "are");
 }
 
 std::string to_string(const ClusterInfo& info) {
@@ -147,36 +149,36 @@ std::vector<std::string> detector_names() {
   return names;
 }
 
-Decision decide(const distributed::Options& options, const Surroundings& here) {
-  const std::string method = our_name(options.cluster_detection_method);
+Detection run_detectors(const distributed::Options& options, const LaunchEnvironment& here) {
+  const std::string method = canonical_method(options.cluster_detection_method);
   const std::vector<std::string> names = detector_names();
   if (!method.empty() && std::find(names.begin(), names.end(), method) == names.end())
     throw_unknown_name("initialize: cluster_detection_method", method, names);
-  Decision decision;
-  Given given;
+  Detection detection;
+  ExplicitSettings given;
   try {
-    given = read_given(options, method == "none" ? kNothing : here.environment);
+    given = read_explicit_settings(options, method == "none" ? kEmptyEnvironment : here.environment);
   } catch (const Error& error) {
-    decision.problem = error.what();
+    detection.problem = error.what();
   }
   for (const Detector& detector : kAllDetectors)
-    decision.verdicts.push_back(ask(detector, {.given = given, .here = here}));
-  if (!decision.problem.empty()) {
-    decision.verdicts.front() = {.detector = names.front(), .found = {}, .reason = decision.problem, .wrong = true};
-    return decision;
+    detection.results.push_back(ask(detector, {.given = given, .here = here}));
+  if (!detection.problem.empty()) {
+    detection.results.front() = {.detector = names.front(), .found = {}, .reason = detection.problem, .invalid = true};
+    return detection;
   }
   try {
-    decision.taken = choose(decision.verdicts, method, given);
+    detection.chosen = choose(detection.results, method, given);
   } catch (const Error& error) {
-    decision.problem = error.what();
+    detection.problem = error.what();
   }
-  return decision;
+  return detection;
 }
 
-ClusterInfo detect(const distributed::Options& options, const Surroundings& here) {
-  Decision decision = decide(options, here);
-  if (!decision.taken) throw Error(decision.problem);
-  return std::move(*decision.taken);
+ClusterInfo detect(const distributed::Options& options, const LaunchEnvironment& here) {
+  Detection detection = run_detectors(options, here);
+  if (!detection.chosen) throw Error(detection.problem);
+  return std::move(*detection.chosen);
 }
 
 std::string full_name_in_hosts(std::string_view hosts, std::string_view host_name) {
@@ -192,8 +194,8 @@ std::string full_name_in_hosts(std::string_view hosts, std::string_view host_nam
   return "";
 }
 
-Surroundings surroundings() {
-  Surroundings here;
+LaunchEnvironment read_launch_environment() {
+  LaunchEnvironment here;
   for (char** each = environ; each && *each; ++each) {
     const std::string_view entry = *each;
     if (const size_t equals = entry.find('='); equals != entry.npos)

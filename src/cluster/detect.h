@@ -52,15 +52,15 @@ std::string to_string(const ClusterInfo&);
 struct DetectorResult {
   std::string detector;
   std::optional<ClusterInfo> found;
-  std::string reason;     // why (not)
+  std::string reason;          // why (not)
   bool partially_set = false;  // no, although some of its variables are set
-  bool wrong = false;     // a value makes no sense; the reason is the message of the Error
+  bool invalid = false;        // a value makes no sense; the reason is the message of the Error
 };
 
 struct Detection {
-  std::vector<DetectorResult> results;     // of all detectors, in the order in which they are asked
-  std::optional<ClusterInfo> taken;  // the first answer, completed by what was given
-  std::string problem;               // why there is none: the message of the Error
+  std::vector<DetectorResult> results;  // of all detectors, in the order in which they are asked
+  std::optional<ClusterInfo> chosen;    // the first answer, completed by what was given
+  std::string problem;                  // why there is none: the message of the Error
 };
 
 // The names of all detectors, in order.

@@ -11,7 +11,7 @@
 namespace lockstep::detail {
 namespace {
 
-using Answer = std::variant<ClusterInfo, No>;
+using Answer = std::variant<ClusterInfo, NotDetected>;
 
 // Fills count and id from two variables that are set.
 void read_count_and_id(const Environment& environment, const std::string& count_name, const std::string& id_name,
@@ -29,12 +29,13 @@ void read_local(const Environment& environment, const std::string& count_name, c
   if (info.local_id && info.local_count) check_id(id_name, *info.local_id, count_name, *info.local_count);
 }
 
-Answer ask_explicit(const Question& question) {
-  const Given& given = question.given;
-  if (!given.any()) return No{"LOCKSTEP_COORDINATOR is not set"};
+Answer detect_explicit(const DetectorInput& question) {
+  const ExplicitSettings& given = question.given;
+  if (!given.any()) return NotDetected{"LOCKSTEP_COORDINATOR is not set"};
   const bool alone = given.count && given.count->value == 1;
   if (!alone && (!given.coordinator || !given.count || !given.id))
-    return No{fmt::format("{} missing; give it too, where nobody else knows it", missing_of(given)), true};
+    return NotDetected{fmt::format("{} missing; give it too, where nobody else knows it", describe_missing(given)),
+                       true};
   ClusterInfo info;
   info.coordinator = given.coordinator.value_or("");
   info.process_count = given.count->value;
@@ -42,12 +43,13 @@ Answer ask_explicit(const Question& question) {
   return info;
 }
 
-Answer ask_jax(const Question& question) {
+Answer detect_jax(const DetectorInput& question) {
   const Environment& environment = question.here.environment;
   const bool other_name =
       !find_variable(environment, "JAX_NUM_PROCESSES") && find_variable(environment, "JAX_PROCESS_COUNT");
   const char* const count_name = other_name ? "JAX_PROCESS_COUNT" : "JAX_NUM_PROCESSES";
-  if (auto no = unless_all(environment, {"JAX_COORDINATOR_ADDRESS", count_name, "JAX_PROCESS_ID"}, "set all of them"))
+  if (auto no =
+          check_all_set(environment, {"JAX_COORDINATOR_ADDRESS", count_name, "JAX_PROCESS_ID"}, "set all of them"))
     return *no;
   ClusterInfo info;
   read_count_and_id(environment, count_name, "JAX_PROCESS_ID", info);
@@ -59,11 +61,11 @@ Answer ask_jax(const Question& question) {
   return info;
 }
 
-Answer ask_jaxjob(const Question& question) {
+Answer detect_jaxjob(const DetectorInput& question) {
   constexpr int kPort = 6666;
   const Environment& environment = question.here.environment;
-  if (auto no = unless_all(environment, {"COORDINATOR_ADDRESS", "NUM_PROCESSES", "PROCESS_ID"},
-                           "a JAXJob's controller sets all of them"))
+  if (auto no = check_all_set(environment, {"COORDINATOR_ADDRESS", "NUM_PROCESSES", "PROCESS_ID"},
+                              "a JAXJob's controller sets all of them"))
     return *no;
   ClusterInfo info;
   read_count_and_id(environment, "NUM_PROCESSES", "PROCESS_ID", info);
@@ -116,7 +118,7 @@ int slurm_tasks(const std::string& name, const std::string& text, int node) {
 
 // Who started this process inside a Slurm step or a pod that has variables of its own: the innermost launcher knows
 // better. (Within a Slurm job, mpirun starts its helpers as a step, and what these start inherits their variables.)
-std::optional<No> inner_launcher(const Environment& environment) {
+std::optional<NotDetected> check_inner_launcher(const Environment& environment) {
   const auto set = [&](const char* name) { return find_variable(environment, name); };
   const char* inner = nullptr;
   if (set("OMPI_COMM_WORLD_SIZE") && (set("OMPI_MCA_orte_hnp_uri") || set("PRTE_LAUNCHED")))
@@ -127,16 +129,16 @@ std::optional<No> inner_launcher(const Environment& environment) {
   else if (set("TORCHELASTIC_RUN_ID") && set("RANK") && set("LOCAL_RANK"))
     inner = "torchrun";
   if (!inner) return std::nullopt;
-  return No{fmt::format("it is here, but {} started this process inside it", inner)};
+  return NotDetected{fmt::format("it is here, but {} started this process inside it", inner)};
 }
 
-Answer ask_slurm(const Question& question) {
+Answer detect_slurm(const DetectorInput& question) {
   const Environment& environment = question.here.environment;
-  if (auto no = unless_all(environment,
-                           {"SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID"},
-                           "a shell inside a job is no part of a step: start the program with srun"))
+  if (auto no = check_all_set(environment,
+                              {"SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID"},
+                              "a shell inside a job is no part of a step: start the program with srun"))
     return *no;
-  if (auto no = inner_launcher(environment)) return *no;
+  if (auto no = check_inner_launcher(environment)) return *no;
   ClusterInfo info;
   read_count_and_id(environment, "SLURM_NTASKS", "SLURM_PROCID", info);
   info.local_id = number_variable(environment, "SLURM_LOCALID", 0);
@@ -154,14 +156,15 @@ Answer ask_slurm(const Question& question) {
   return info;
 }
 
-Answer ask_ompi(const Question& question) {
+Answer detect_ompi(const DetectorInput& question) {
   const Environment& environment = question.here.environment;
-  if (auto no = unless_all(environment, {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"},
-                           "start the program with mpirun"))
+  if (auto no =
+          check_all_set(environment, {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"},
+                        "start the program with mpirun"))
     return *no;
   if (!find_variable(environment, "OMPI_MCA_orte_hnp_uri") && !find_variable(environment, "PRTE_LAUNCHED") &&
       !find_variable(environment, "PMIX_RANK"))
-    return No{
+    return NotDetected{
         "OMPI_COMM_WORLD_SIZE is set, but neither OMPI_MCA_orte_hnp_uri (Open MPI 4) nor PRTE_LAUNCHED or PMIX_RANK "
         "(Open MPI 5); start the program with mpirun",
         true};
@@ -172,9 +175,9 @@ Answer ask_ompi(const Question& question) {
   return info;
 }
 
-Answer ask_pmi(const Question& question) {
+Answer detect_pmi(const DetectorInput& question) {
   const Environment& environment = question.here.environment;
-  if (auto no = unless_all(environment, {"PMI_RANK", "PMI_SIZE"}, "start the program with mpiexec")) return *no;
+  if (auto no = check_all_set(environment, {"PMI_RANK", "PMI_SIZE"}, "start the program with mpiexec")) return *no;
   ClusterInfo info;
   read_count_and_id(environment, "PMI_SIZE", "PMI_RANK", info);
   read_local(environment, "MPI_LOCALNRANKS", "MPI_LOCALRANKID", info);
@@ -185,14 +188,14 @@ Answer ask_pmi(const Question& question) {
 constexpr int kKubernetesPort = 55527;
 
 // What an Indexed Job and a JobSet have in common. Fills count and id.
-std::optional<No> ask_indexed_job(const Question& question, ClusterInfo& info) {
+std::optional<NotDetected> detect_indexed_job(const DetectorInput& question, ClusterInfo& info) {
   const Environment& environment = question.here.environment;
-  if (!find_variable(environment, "JOB_COMPLETION_INDEX")) return No{"JOB_COMPLETION_INDEX is not set"};
+  if (!find_variable(environment, "JOB_COMPLETION_INDEX")) return NotDetected{"JOB_COMPLETION_INDEX is not set"};
   if (!find_variable(environment, "KUBERNETES_SERVICE_HOST"))
-    return No{"KUBERNETES_SERVICE_HOST is missing (JOB_COMPLETION_INDEX is set); run it in a pod", true};
-  if (auto no = inner_launcher(environment)) return no;
+    return NotDetected{"KUBERNETES_SERVICE_HOST is missing (JOB_COMPLETION_INDEX is set); run it in a pod", true};
+  if (auto no = check_inner_launcher(environment)) return no;
   if (!question.given.count)
-    return No{
+    return NotDetected{
         "LOCKSTEP_NUM_PROCESSES is missing (JOB_COMPLETION_INDEX is set); set it to the number of completions of the "
         "Job",
         true};
@@ -202,58 +205,60 @@ std::optional<No> ask_indexed_job(const Question& question, ClusterInfo& info) {
   return std::nullopt;
 }
 
-Answer ask_jobset(const Question& question) {
-  const Surroundings& here = question.here;
+Answer detect_jobset(const DetectorInput& question) {
+  const LaunchEnvironment& here = question.here;
   if (!find_variable(here.environment, "JOBSET_NAME") && !find_variable(here.environment, "REPLICATED_JOB_NAME"))
-    return No{"JOBSET_NAME is not set"};
-  if (auto no = unless_all(here.environment, {"JOBSET_NAME", "REPLICATED_JOB_NAME"},
-                           "set both, from the labels jobset.sigs.k8s.io/jobset-name and /replicatedjob-name"))
+    return NotDetected{"JOBSET_NAME is not set"};
+  if (auto no = check_all_set(here.environment, {"JOBSET_NAME", "REPLICATED_JOB_NAME"},
+                              "set both, from the labels jobset.sigs.k8s.io/jobset-name and /replicatedjob-name"))
     return *no;
   ClusterInfo info;
-  if (auto no = ask_indexed_job(question, info)) return *no;
+  if (auto no = detect_indexed_job(question, info)) return *no;
   const std::string set = *find_variable(here.environment, "JOBSET_NAME");
   const std::string job = fmt::format("{}-{}", set, *find_variable(here.environment, "REPLICATED_JOB_NAME"));
   // <jobset>-<replicated job>-<job>-<pod>: indices start anew in every job of the set.
   const std::string host = here.host_name.substr(0, here.host_name.find('.'));
   if (host.starts_with(job + "-") && !host.starts_with(job + "-0-"))
-    return No{fmt::format("the pod {} is not of the first job of {}; give the replicated job one replica, and its Job "
-                          "as many completions as there are processes",
-                          host, job),
-              true};
+    return NotDetected{
+        fmt::format("the pod {} is not of the first job of {}; give the replicated job one replica, and its Job "
+                    "as many completions as there are processes",
+                    host, job),
+        true};
   info.coordinator =
       to_string({fmt::format("{}-0-0.{}", job, set), coordinator_port(here.environment, kKubernetesPort)});
   return info;
 }
 
-Answer ask_kubernetes(const Question& question) {
-  const Surroundings& here = question.here;
+Answer detect_kubernetes(const DetectorInput& question) {
+  const LaunchEnvironment& here = question.here;
   ClusterInfo info;
-  if (auto no = ask_indexed_job(question, info)) return *no;
+  if (auto no = detect_indexed_job(question, info)) return *no;
   if (question.given.coordinator || info.process_count == 1) return info;
   const std::string& full = here.full_host_name.empty() ? here.host_name : here.full_host_name;
   const size_t dot = std::min(full.find('.'), full.size());
   const std::string host = full.substr(0, dot), suffix = fmt::format("-{}", info.process_id);
   if (!host.ends_with(suffix) || host.size() == suffix.size())
-    return No{
+    return NotDetected{
         fmt::format("the pod's host name is {}, not JOB{}, as that of an Indexed Job is; set LOCKSTEP_COORDINATOR "
                     "(HOST:PORT of index 0)",
                     host, suffix),
         true};
   if (dot == full.size())
-    return No{fmt::format("the pod {} has no subdomain, so the others cannot find it; give the pod template the "
-                          "subdomain of a headless Service, or set LOCKSTEP_COORDINATOR (HOST:PORT of index 0)",
-                          host),
-              true};
+    return NotDetected{
+        fmt::format("the pod {} has no subdomain, so the others cannot find it; give the pod template the "
+                    "subdomain of a headless Service, or set LOCKSTEP_COORDINATOR (HOST:PORT of index 0)",
+                    host),
+        true};
   const std::string subdomain = full.substr(dot + 1, full.find('.', dot + 1) - dot - 1);
   info.coordinator = to_string({fmt::format("{}-0.{}", host.substr(0, host.size() - suffix.size()), subdomain),
                                 coordinator_port(here.environment, kKubernetesPort)});
   return info;
 }
 
-Answer ask_torchrun(const Question& question) {
+Answer detect_torchrun(const DetectorInput& question) {
   const Environment& environment = question.here.environment;
-  if (auto no = unless_all(environment, {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK"},
-                           "torchrun sets all of them"))
+  if (auto no = check_all_set(environment, {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK"},
+                              "torchrun sets all of them"))
     return *no;
   ClusterInfo info;
   read_count_and_id(environment, "WORLD_SIZE", "RANK", info);
@@ -266,7 +271,7 @@ Answer ask_torchrun(const Question& question) {
   return info;
 }
 
-Answer ask_none(const Question&) { return ClusterInfo(); }
+Answer detect_none(const DetectorInput&) { return ClusterInfo(); }
 
 }  // namespace
 
@@ -275,16 +280,16 @@ bool is_jaxjob_replica(const Environment& environment) {
 }
 
 const std::array<Detector, kDetectors> kAllDetectors = {{
-    {"explicit", ask_explicit},
-    {"jax", ask_jax},
-    {"jaxjob", ask_jaxjob},
-    {"slurm", ask_slurm},
-    {"ompi", ask_ompi},
-    {"pmi", ask_pmi},
-    {"jobset", ask_jobset},
-    {"kubernetes", ask_kubernetes},
-    {"torchrun", ask_torchrun},
-    {"none", ask_none},
+    {"explicit", detect_explicit},
+    {"jax", detect_jax},
+    {"jaxjob", detect_jaxjob},
+    {"slurm", detect_slurm},
+    {"ompi", detect_ompi},
+    {"pmi", detect_pmi},
+    {"jobset", detect_jobset},
+    {"kubernetes", detect_kubernetes},
+    {"torchrun", detect_torchrun},
+    {"none", detect_none},
 }};
 
 }  // namespace lockstep::detail

@@ -13,7 +13,7 @@ namespace lockstep::detail {
 
 // What the user has said: options, and where they say nothing, LOCKSTEP_ variables. Each number is known by the name
 // under which messages mention it.
-struct Given {
+struct ExplicitSettings {
   struct Number {
     int value = 0;
     std::string name, text;
@@ -27,25 +27,25 @@ struct Given {
 };
 
 // Throws Error for values that make no sense.
-Given read_given(const distributed::Options&, const Environment&);
+ExplicitSettings read_explicit_settings(const distributed::Options&, const Environment&);
 
 // "LOCKSTEP_COORDINATOR (or the option coordinator_address)" and the like, for what is not given.
-std::string missing_of(const Given&);
+std::string describe_missing(const ExplicitSettings&);
 
-struct Question {
-  const Given& given;
-  const Surroundings& here;
+struct DetectorInput {
+  const ExplicitSettings& given;
+  const LaunchEnvironment& here;
 };
 
-struct No {
+struct NotDetected {
   std::string reason;
-  bool half_set = false;
+  bool partially_set = false;
 };
 
 struct Detector {
   std::string_view name;
   // Throws Error for values that make no sense.
-  std::variant<ClusterInfo, No> (*ask)(const Question&);
+  std::variant<ClusterInfo, NotDetected> (*ask)(const DetectorInput&);
 };
 
 // In the order in which they are asked; the last one always has an answer.

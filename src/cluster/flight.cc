@@ -59,8 +59,8 @@ RecordOutcome outcome_from(const std::string& text) {
 }
 
 // Times of records lie this close to the time of the dump, and so sums and differences of them fit 64 bits.
-constexpr int64_t kMostNanoseconds = int64_t{1} << 58;  // 9 years
-constexpr int kMostProcesses = 1 << 20, kMostLanes = 1 << 12;
+constexpr int64_t kMaxNanoseconds = int64_t{1} << 58;  // 9 years
+constexpr int kMaxProcesses = 1 << 20, kMaxLanes = 1 << 12;
 
 int64_t count_from(const ordered_json& object, const char* key) {
   return integer_in(object.at(key), key, 0, std::numeric_limits<int64_t>::max());
@@ -74,7 +74,7 @@ int small_count_from(const ordered_json& object, const char* key, int low, int h
 int64_t time_from(const ordered_json& record, const char* key, int64_t dumped) {
   const ordered_json& value = record.at(key);
   if (value == 0) return 0;
-  return integer_in(value, key, std::max(int64_t{1}, dumped - kMostNanoseconds), dumped + kMostNanoseconds);
+  return integer_in(value, key, std::max(int64_t{1}, dumped - kMaxNanoseconds), dumped + kMaxNanoseconds);
 }
 
 FlightDump::Group group_from(const ordered_json& json) {
@@ -177,13 +177,13 @@ std::string to_json(const FlightDump& dump) {
 
 FlightDump flight_dump_from(const std::string& text, const std::string& path) {
   try {
-    const auto json = parse_json<ordered_json>(text, "its text", {.bytes = kMostFlightBytes, .values = 5'000'000});
+    const auto json = parse_json<ordered_json>(text, "its text", {.bytes = kMaxFlightBytes, .values = 5'000'000});
     if (const std::string format = json.at("format"); format != kFormat)
       throw_error("its format is \"{}\", and this program reads \"{}\"", printable(format), kFormat);
     FlightDump out{.job = json.at("job"),
-                   .process = small_count_from(json, "process", 0, kMostProcesses),
-                   .processes = small_count_from(json, "processes", 1, kMostProcesses),
-                   .lanes = small_count_from(json, "lanes", 1, kMostLanes),
+                   .process = small_count_from(json, "process", 0, kMaxProcesses),
+                   .processes = small_count_from(json, "processes", 1, kMaxProcesses),
+                   .lanes = small_count_from(json, "lanes", 1, kMaxLanes),
                    .host = json.at("host"),
                    .clock = json.at("clock"),
                    .pid = count_from(json, "pid"),

@@ -1,5 +1,5 @@
 // FlightDump: what one process recorded of its operations with others (comm/recorder.h), as a file that
-// `lockstep blame` reads; docs/how-to/clusters.md describes the format. Plain values; the functions are safe from any thread.
+// `lockstep blame` reads; docs/reference/file-formats.md describes the format. Plain values; the functions are safe from any thread.
 #pragma once
 
 #include <cstdint>

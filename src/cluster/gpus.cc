@@ -54,17 +54,17 @@ bool gpus_are_shared(const std::vector<std::vector<std::string>>& visible_by_loc
   throw_error(
       "initialize: the processes of this host see {} GPUs, {} in all, neither the same nor each its own; let each see "
       "all of them, or its own (CUDA_VISIBLE_DEVICES), or give local_device_ids",
-      words(counts), all.size());
+      join_words(counts), all.size());
 }
 
-std::vector<int> choose_gpus(const GpuQuestion& question) {
-  for (const int id : question.wanted)
-    if (id < 0 || id >= question.visible)
+std::vector<int> choose_gpus(const GpuRequest& request) {
+  for (const int id : request.requested)
+    if (id < 0 || id >= request.visible)
       throw_error("initialize: local_device_ids has {}, and this process sees {}; ids run from 0", id,
-                  counted(question.visible, "GPU"));
-  if (!question.wanted.empty()) return question.wanted;
-  const int64_t n = question.visible, k = question.shared ? question.local_count : 1;
-  const int64_t id = question.shared ? question.local_id : 0;
+                  counted(request.visible, "GPU"));
+  if (!request.requested.empty()) return request.requested;
+  const int64_t n = request.visible, k = request.shared ? request.local_count : 1;
+  const int64_t id = request.shared ? request.local_id : 0;
   if (n > 0 && k > n)
     throw_error("initialize: {} processes of this host share {}; start at most one per GPU", k, counted(n, "GPU"));
   const auto begin = static_cast<int>(id * n / k), end = static_cast<int>((id + 1) * n / k);
@@ -73,24 +73,24 @@ std::vector<int> choose_gpus(const GpuQuestion& question) {
   return out;
 }
 
-std::vector<int> choose_shared_gpus(const GpuQuestion& question) {
-  if (question.wanted.empty() && question.shared && question.visible > 0 && question.local_count > question.visible)
-    return {question.local_id % question.visible};
-  return choose_gpus(question);
+std::vector<int> choose_shared_gpus(const GpuRequest& request) {
+  if (request.requested.empty() && request.shared && request.visible > 0 && request.local_count > request.visible)
+    return {request.local_id % request.visible};
+  return choose_gpus(request);
 }
 
-void take_own_gpus(const ClusterInfo& info, int local_id, int local_count) {
+void select_own_gpus(const ClusterInfo& info, int local_id, int local_count) {
   if (platform() != Platform::cuda) return;
   const int visible = visible_gpu_count();
-  const GpuQuestion question{.visible = visible,
-                             .local_id = info.local_id && info.local_count ? *info.local_id : local_id,
-                             .local_count = info.local_id && info.local_count ? *info.local_count : local_count,
-                             .shared = gpus_are_shared(surroundings().environment, visible),
-                             .wanted = info.local_device_ids};
+  const GpuRequest request{.visible = visible,
+                           .local_id = info.local_id && info.local_count ? *info.local_id : local_id,
+                           .local_count = info.local_id && info.local_count ? *info.local_count : local_count,
+                           .shared = gpus_are_shared(read_launch_environment().environment, visible),
+                           .requested = info.local_device_ids};
   try {
-    set_own_gpus(said_gpu_lanes() ? choose_shared_gpus(question) : choose_gpus(question));
+    set_assigned_gpus(gpu_lanes_variable() ? choose_shared_gpus(request) : choose_gpus(request));
   } catch (const Error& error) {
-    set_own_gpus({}, std::string(error.what()) + ", or use --platform cpu (LOCKSTEP_PLATFORM=cpu)");
+    set_assigned_gpus({}, std::string(error.what()) + ", or use --platform cpu (LOCKSTEP_PLATFORM=cpu)");
   }
   DeviceTable::instance().look_again();
   platform();  // throws where a GPU was asked for

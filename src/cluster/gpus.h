@@ -20,24 +20,24 @@ bool gpus_are_shared(const Environment&, int visible);
 // own. Throws Error when it is something in between.
 bool gpus_are_shared(const std::vector<std::vector<std::string>>& visible_by_local_id);
 
-struct GpuQuestion {
+struct GpuRequest {
   int visible = 0;
   int local_id = 0, local_count = 1;
   bool shared = true;
-  std::vector<int> wanted = {};  // ClusterInfo::local_device_ids
+  std::vector<int> requested = {};  // ClusterInfo::local_device_ids
 };
 
-// Indices among the visible GPUs: those wanted; else all when the process is alone on its host or sees only its own;
-// else its share, in order, as equal as can be. Throws Error when one that is wanted is not there, and when there are
+// Indices among the visible GPUs: those requested; else all when the process is alone on its host or sees only its own;
+// else its share, in order, as equal as can be. Throws Error when one that is requested is not there, and when there are
 // fewer GPUs than processes to share them.
-std::vector<int> choose_gpus(const GpuQuestion&);
+std::vector<int> choose_gpus(const GpuRequest&);
 
 // The same where LOCKSTEP_CUDA_LANES puts lanes on GPUs that others use too: processes may then share one.
-std::vector<int> choose_shared_gpus(const GpuQuestion&);
+std::vector<int> choose_shared_gpus(const GpuRequest&);
 
 // Makes this process compute on those that are its own; it is one of `local_count` of its host, unless the launcher
 // says otherwise. Where there are too few it computes on the CPU, or throws Error where a GPU was asked for. On the CPU
 // it does nothing. REQUIRES: no device was used.
-void take_own_gpus(const ClusterInfo& info, int local_id, int local_count);
+void select_own_gpus(const ClusterInfo& info, int local_id, int local_count);
 
 }  // namespace lockstep::detail

@@ -10,7 +10,7 @@
 namespace lockstep::detail {
 namespace {
 
-constexpr size_t kMostHosts = 65536, kLongestName = 255;
+constexpr size_t kMaxHosts = 65536, kLongestName = 255;
 
 class Expander {
  public:
@@ -33,7 +33,7 @@ class Expander {
   }
 
   void check_count(size_t count) const {
-    if (count > kMostHosts) fail(fmt::format("that is more than {} hosts", kMostHosts));
+    if (count > kMaxHosts) fail(fmt::format("that is more than {} hosts", kMaxHosts));
   }
 
   // Before the names become that long: the count and this bound the memory.
@@ -89,7 +89,7 @@ class Expander {
     const uint64_t low = number(first, range);
     const uint64_t high = dash == range.npos ? low : number(range.substr(dash + 1), range);
     if (high < low) fail(fmt::format("the range {} runs backwards", range));
-    check_count(out.size() + (high - low < kMostHosts ? high - low + 1 : kMostHosts + 1));
+    check_count(out.size() + (high - low < kMaxHosts ? high - low + 1 : kMaxHosts + 1));
     for (uint64_t i = low; i <= high; ++i) out.push_back(fmt::format("{:0{}}", i, first.size()));
   }
 

@@ -82,7 +82,7 @@ void initialize(const Options& given) {
   if (state().initialized) throw_error("initialize: called before; a process joins one job, once");
   if (detail::DeviceTable::instance().used())
     throw_error("initialize: devices are in use already; call it before anything that uses devices or computes");
-  const detail::Surroundings where = detail::surroundings();
+  const detail::LaunchEnvironment where = detail::read_launch_environment();
   const Options options = with_variables(given, where.environment);
   const detail::ClusterInfo info = detail::detect(options, where);
   if (info.process_count > 1) {
@@ -92,7 +92,7 @@ void initialize(const Options& given) {
       throw CommTimeout(error.what());  // another try may help
     }
   } else if (!info.local_device_ids.empty()) {
-    detail::take_own_gpus(info, 0, 1);
+    detail::select_own_gpus(info, 0, 1);
   }
   state().initialized = true;
 }

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "cluster/coordinator_host.h"
-#include "cluster/launcher_news.h"
+#include "cluster/join_events.h"
 #include "cluster/mail_channel.h"
 #include "lockstep/version.h"
 #ifdef LOCKSTEP_WITH_GRPC
@@ -72,7 +72,7 @@ std::unique_ptr<ControlChannel> network_channel_of(const JoinOptions& options) {
                           .tls = options.tls,
                           .use_tls = options.use_tls,
                           .heartbeat_timeout = options.heartbeat_timeout,
-                          .restarts_alone = options.restarts_alone,
+                          .restarts_individually = options.restarts_individually,
                           .log = options.log});
 }
 
@@ -106,9 +106,9 @@ std::unique_ptr<Control> join_control(const JoinOptions& options) {
                            .initialization_timeout = options.initialization_timeout,
                            .heartbeat_timeout = options.heartbeat_timeout,
                            .host = options.host};
-  tell_launcher({.process = options.process_id, .joined = false});
+  notify_launcher({.process = options.process_id, .joined = false});
   auto control = std::make_unique<Control>(channel_of(options), own);
-  tell_launcher({.process = options.process_id, .joined = true});
+  notify_launcher({.process = options.process_id, .joined = true});
   return control;
 }
 

@@ -11,7 +11,7 @@
 #include "cluster/address.h"
 #include "cluster/control.h"
 #include "cluster/tls_files.h"
-#include "comm/mail.h"
+#include "comm/mailbox.h"
 
 namespace lockstep {
 
@@ -31,7 +31,7 @@ struct JoinOptions {
   std::chrono::nanoseconds step_timeout = std::chrono::seconds(60);
   // A controller restarts each process by itself. So a process may find the coordinator of the previous attempt, which
   // has failed or is about to notice that a process died; it then waits for the next coordinator.
-  bool restarts_alone = false;
+  bool restarts_individually = false;
   std::string host = {};                // this machine, for messages; empty: its name
   std::vector<std::string> hosts = {};  // of all processes, where known, to name those who are missing
   // How processes that were brought together by MPI reach each other; empty: over the network.

@@ -156,7 +156,7 @@ void KeyTable::expire(Time now) {
   }
 }
 
-std::vector<uint64_t> KeyTable::abandon() {
+std::vector<uint64_t> KeyTable::take_waiting() {
   std::vector<uint64_t> calls;
   for (const auto& [call, waiter] : waiting_) calls.push_back(call);
   waiting_.clear();

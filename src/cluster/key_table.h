@@ -42,7 +42,7 @@ class KeyTable {
   // Answers those whose time is up.
   void expire(Time now);
   // The calls that wait, which are then forgotten.
-  std::vector<uint64_t> abandon();
+  std::vector<uint64_t> take_waiting();
   // Not after which expire() has something to do; Time::max() when nobody waits.
   Time next_deadline() const;
 

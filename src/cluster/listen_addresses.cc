@@ -6,7 +6,7 @@
 
 namespace lockstep::detail {
 
-bool is_loopback_number(const std::string& number) { return number.starts_with("127.") || number == "::1"; }
+bool is_loopback_ip(const std::string& number) { return number.starts_with("127.") || number == "::1"; }
 
 namespace {
 
@@ -18,7 +18,7 @@ std::vector<std::string> listen_addresses(const std::string& host, const std::ve
                                           const std::vector<Interface>& interfaces, const LogLine& log) {
   std::vector<std::string> own;
   for (const std::string& number : resolved) {
-    const bool here = is_loopback_number(number) || is_any(number) ||
+    const bool here = is_loopback_ip(number) || is_any(number) ||
                       std::ranges::any_of(interfaces, [&](const Interface& each) { return each.address == number; });
     if (here && std::ranges::find(own, number) == own.end()) own.push_back(number);
   }
@@ -28,7 +28,7 @@ std::vector<std::string> listen_addresses(const std::string& host, const std::ve
         "listen: {} is no address of this machine, where process 0 runs; start process 0 there, or say where it "
         "listens with coordinator_bind_address",
         host);
-  const bool to_itself = !is_number && !host.starts_with("localhost") && std::ranges::all_of(own, is_loopback_number);
+  const bool to_itself = !is_number && !host.starts_with("localhost") && std::ranges::all_of(own, is_loopback_ip);
   if (!own.empty() && !to_itself) return own;
   log(
       fmt::format("the coordinator listens at all addresses of this machine, because {} means {} here; "

@@ -10,7 +10,7 @@
 namespace lockstep::detail {
 
 // Whether only processes of this machine reach that number.
-bool is_loopback_number(const std::string& number);
+bool is_loopback_ip(const std::string& number);
 
 // The numbers to listen at for a host whose name means `resolved` on this machine: those of them that are this
 // machine's, and no others. All addresses of the machine, with a line in the log, only where a name leads nowhere else:

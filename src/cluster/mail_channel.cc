@@ -19,23 +19,25 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kMailFlush(1000);  // for the last letters to get out
 // How often the mail is looked at: while something is expected, and otherwise.
-constexpr std::chrono::microseconds kSoon(100), kLater(2000);
-constexpr auto kExpected = std::chrono::milliseconds(20);
+constexpr std::chrono::microseconds kBusyPoll(100), kIdlePoll(2000);
+constexpr auto kBusyPeriod = std::chrono::milliseconds(20);
 
 // A letter is the number of a call, and what is asked or answered; nothing: the caller has gone.
 struct Envelope {
   uint64_t call = 0;
   std::string content = {};
 };
-std::string sealed(const Envelope& envelope) { return fmt::format("{:016x}{}", envelope.call, envelope.content); }
-Envelope opened(const std::string& text) {
+std::string encode_envelope(const Envelope& envelope) {
+  return fmt::format("{:016x}{}", envelope.call, envelope.content);
+}
+Envelope decode_envelope(const std::string& text) {
   return {std::strtoull(text.substr(0, 16).c_str(), nullptr, 16), text.size() > 16 ? text.substr(16) : ""};
 }
 
 // What is to be sent. Shared by all who send.
 class Outbox {
  public:
-  struct Leaving {
+  struct Outgoing {
     int to = 0;
     std::string text = {};
   };
@@ -43,15 +45,15 @@ class Outbox {
   void send(int to, std::string text) {
     {
       const std::lock_guard lock(mutex_);
-      leaving_.push_back({to, std::move(text)});
+      queue_.push_back({to, std::move(text)});
     }
     changed_.notify_all();
   }
 
-  // Waits until all has left, but not long.
+  // Waits until all has set_idle, but not long.
   void flush() {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, kMailFlush, [&] { return leaving_.empty() && idle_; });
+    changed_.wait_for(lock, kMailFlush, [&] { return queue_.empty() && idle_; });
   }
 
   // From now on nobody needs to wait for more to send.
@@ -62,66 +64,66 @@ class Outbox {
   }
 
   // What there is, maybe after a while, and whether it is the end.
-  std::pair<std::deque<Leaving>, bool> take(std::chrono::microseconds patience) {
+  std::pair<std::deque<Outgoing>, bool> take(std::chrono::microseconds patience) {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, patience, [&] { return !leaving_.empty(); });
+    changed_.wait_for(lock, patience, [&] { return !queue_.empty(); });
     idle_ = false;
-    return {std::exchange(leaving_, {}), ending_};
+    return {std::exchange(queue_, {}), ending_};
   }
-  // Whether all has left, when what was taken has.
-  bool left(bool all) {
+  // Whether all has set_idle, when what was taken has.
+  bool set_idle(bool all) {
     const std::lock_guard lock(mutex_);
     idle_ = all;
     changed_.notify_all();
-    return idle_ && leaving_.empty();
+    return idle_ && queue_.empty();
   }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Leaving> leaving_;
+  std::deque<Outgoing> queue_;
   bool idle_ = true;  // nothing is on its way out
   bool ending_ = false;
 };
 
 // Looks after the mail: sends what is in the outbox, and hands over what arrives, on a thread of its own.
-class Postman {
+class MailThread {
  public:
   // Handlers must not block. `lost`, with the reason, ends it.
-  Postman(std::unique_ptr<Mail> mail, std::shared_ptr<Outbox> outbox, std::function<void(const Letter&)> arrived,
-          std::function<void(const std::string&)> lost)
+  MailThread(std::unique_ptr<Mail> mail, std::shared_ptr<Outbox> outbox, std::function<void(const Letter&)> arrived,
+             std::function<void(const std::string&)> lost)
       : mail_(std::move(mail)),
         outbox_(std::move(outbox)),
         arrived_(std::move(arrived)),
         lost_(std::move(lost)),
         thread_([this] { run(); }) {}
 
-  ~Postman() {
+  ~MailThread() {
     outbox_->end();
     thread_.join();
   }
-  Postman(const Postman&) = delete;
-  Postman& operator=(const Postman&) = delete;
+  MailThread(const MailThread&) = delete;
+  MailThread& operator=(const MailThread&) = delete;
 
  private:
   void run() try {
     Clock::time_point busy = Clock::now();
     std::optional<Clock::time_point> last;
     while (true) {
-      auto [letters, ending] = outbox_->take(Clock::now() - busy < kExpected ? kSoon : kLater);
+      auto [letters, ending] = outbox_->take(Clock::now() - busy < kBusyPeriod ? kBusyPoll : kIdlePoll);
       if (!letters.empty()) busy = Clock::now();
-      for (Outbox::Leaving& letter : letters) mail_->send(letter.to, std::move(letter.text));
+      for (Outbox::Outgoing& letter : letters) mail_->send(letter.to, std::move(letter.text));
       while (const std::optional<Letter> letter = mail_->receive()) {
         arrived_(*letter);
         busy = Clock::now();
       }
-      const bool done = outbox_->left(mail_->all_left());
+      const bool done = outbox_->set_idle(mail_->all_left());
       if (!ending) continue;
       if (!last) last = Clock::now() + kMailFlush;
       if (done || Clock::now() >= *last) return;
     }
   } catch (const std::exception& error) {
-    outbox_->left(true);
+    outbox_->set_idle(true);
     lost_(error.what());
   }
 
@@ -135,7 +137,7 @@ class Postman {
 class MailChannel final : public ControlChannel {
  public:
   explicit MailChannel(std::unique_ptr<Mail> mail)
-      : postman_(
+      : mail_thread_(
             std::move(mail), outbox_, [this](const Letter& letter) { arrived(letter); },
             [this](const std::string& why) { close("the way to it is gone: " + why); }) {}
 
@@ -144,12 +146,12 @@ class MailChannel final : public ControlChannel {
     if (!closed_.empty()) return unreachable(closed_);
     const uint64_t number = next_++;
     waiting_[number] = std::nullopt;
-    outbox_->send(0, sealed({number, to_bytes(request)}));
+    outbox_->send(0, encode_envelope({number, to_bytes(request)}));
     changed_.wait_for(lock, timeout, [&] { return waiting_[number].has_value() || !closed_.empty(); });
     const std::optional<Answer> answer = std::move(waiting_[number]);
     waiting_.erase(number);
     if (answer) return *answer;
-    outbox_->send(0, sealed({number}));
+    outbox_->send(0, encode_envelope({number}));
     return unreachable(closed_.empty() ? "there was no answer in time" : closed_);
   }
   void close() override { close("it was closed"); }
@@ -159,7 +161,7 @@ class MailChannel final : public ControlChannel {
   static Answer unreachable(const std::string& why) { return {.outcome = Outcome::unreachable, .text = why}; }
 
   void arrived(const Letter& letter) {
-    const Envelope envelope = opened(letter.text);
+    const Envelope envelope = decode_envelope(letter.text);
     Answer answer = answer_from(envelope.content);
     const std::lock_guard lock(mutex_);
     const auto found = waiting_.find(envelope.call);
@@ -180,7 +182,7 @@ class MailChannel final : public ControlChannel {
   uint64_t next_ = 1;
   std::string closed_;  // why
   const std::shared_ptr<Outbox> outbox_ = std::make_shared<Outbox>();
-  Postman postman_;  // the last: it calls the rest
+  MailThread mail_thread_;  // the last: it calls the rest
 };
 
 class ServingMailChannel final : public ControlChannel {
@@ -188,21 +190,21 @@ class ServingMailChannel final : public ControlChannel {
   ServingMailChannel(std::shared_ptr<CoordinatorHost> host, std::unique_ptr<Mail> mail)
       : host_(std::move(host)),
         own_(in_process_channel(host_)),
-        postman_(
+        mail_thread_(
             std::move(mail), outbox_, [this](const Letter& letter) { arrived(letter); },
             [this](const std::string& why) { host_->close("process 0 has lost the others: " + why); }) {}
 
   ~ServingMailChannel() override {
     host_->close("process 0 has ended");
     // One that is between two heartbeats, or before its first, would wait for an answer.
-    host_->wait_told();
+    host_->wait_failure_delivered();
   }
 
   Answer call(const Request& request, std::chrono::nanoseconds timeout) override {
     Answer answer = own_->call(request, timeout);
     if (answer.outcome == Outcome::failed || std::holds_alternative<request::Fail>(request.what)) {
       // Whoever hears or tells of a failure may end this process, and with it the coordinator.
-      host_->wait_told();
+      host_->wait_failure_delivered();
       outbox_->flush();
     }
     return answer;
@@ -219,7 +221,7 @@ class ServingMailChannel final : public ControlChannel {
   };
 
   void arrived(const Letter& letter) {
-    const Envelope envelope = opened(letter.text);
+    const Envelope envelope = decode_envelope(letter.text);
     const Caller caller(letter.from, envelope.call);
     if (envelope.content.empty()) {
       uint64_t number = 0;
@@ -244,7 +246,7 @@ class ServingMailChannel final : public ControlChannel {
                       const std::lock_guard lock(calls->mutex);
                       calls->numbers.erase(caller);
                     }
-                    outbox->send(caller.first, sealed({caller.second, to_bytes(answer)}));
+                    outbox->send(caller.first, encode_envelope({caller.second, to_bytes(answer)}));
                   });
   }
 
@@ -252,7 +254,7 @@ class ServingMailChannel final : public ControlChannel {
   const std::unique_ptr<ControlChannel> own_;
   const std::shared_ptr<Calls> calls_ = std::make_shared<Calls>();
   const std::shared_ptr<Outbox> outbox_ = std::make_shared<Outbox>();
-  Postman postman_;  // the last: it calls the rest
+  MailThread mail_thread_;  // the last: it calls the rest
 };
 
 }  // namespace

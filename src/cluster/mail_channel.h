@@ -6,7 +6,7 @@
 
 #include "cluster/control_channel.h"
 #include "cluster/coordinator_host.h"
-#include "comm/mail.h"
+#include "comm/mailbox.h"
 
 namespace lockstep {
 

@@ -81,12 +81,12 @@ struct Writer {
 struct Reader {
   std::string_view in;
 
-  [[noreturn]] static void refuse() {
+  [[noreturn]] static void throw_malformed() {
     throw CommError("a message of another process makes no sense; start all of them with the same lockstep");
   }
 
   uint64_t number() {
-    if (in.size() < 8) refuse();
+    if (in.size() < 8) throw_malformed();
     uint64_t value = 0;
     for (size_t i = 8; i-- > 0;) value = value << 8 | static_cast<unsigned char>(in[i]);
     in.remove_prefix(8);
@@ -95,7 +95,7 @@ struct Reader {
   // Of things each of which takes at least this many bytes.
   size_t size(size_t least) {
     const uint64_t value = number();
-    if (value > in.size() / least) refuse();
+    if (value > in.size() / least) throw_malformed();
     return static_cast<size_t>(value);
   }
 
@@ -103,11 +103,11 @@ struct Reader {
   requires(std::is_integral_v<T>) void take(T& value) {
     const uint64_t n = number();
     value = static_cast<T>(n);
-    if (static_cast<uint64_t>(value) != n) refuse();  // it does not fit
+    if (static_cast<uint64_t>(value) != n) throw_malformed();  // it does not fit
   }
   void take(Outcome& value) {
     const uint64_t n = number();
-    if (n > static_cast<uint64_t>(Outcome::taken)) refuse();
+    if (n > static_cast<uint64_t>(Outcome::taken)) throw_malformed();
     value = static_cast<Outcome>(n);
   }
   void take(std::chrono::nanoseconds& value) {
@@ -138,7 +138,7 @@ struct Reader {
   template <class... Ts>
   void take(std::variant<Ts...>& value) {
     const uint64_t index = number();
-    if (index >= sizeof...(Ts)) refuse();
+    if (index >= sizeof...(Ts)) throw_malformed();
     uint64_t i = 0;
     ((i++ == index ? take(value.template emplace<Ts>()) : void()), ...);
   }
@@ -160,10 +160,10 @@ std::string written(const T& value) {
 template <class T>
 T read(std::string_view bytes) {
   Reader reader{bytes};
-  if (reader.number() != kControlProtocol) Reader::refuse();
+  if (reader.number() != kControlProtocol) Reader::throw_malformed();
   T value;
   reader.take(value);
-  if (!reader.in.empty()) Reader::refuse();
+  if (!reader.in.empty()) Reader::throw_malformed();
   return value;
 }
 

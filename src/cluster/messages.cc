@@ -20,7 +20,7 @@ std::string describe(std::chrono::nanoseconds duration) {
 std::string describe(const Failure& failure) {
   std::string out;
   if (failure.process >= 0)
-    out = process_text(failure.process, failure.host, failure.pid);
+    out = process_label(failure.process, failure.host, failure.pid);
   else if (!failure.host.empty())
     out = fmt::format("host {}", failure.host);
   if (failure.step >= 0) out += fmt::format("{}step {}", out.empty() ? "" : ", ", failure.step);

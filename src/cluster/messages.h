@@ -107,7 +107,7 @@ struct Agree {
   Timeout timeout = {};
 };
 
-// After an answer `text_wanted`: what was hashed. A line of it is called by that word in messages.
+// After an answer `text_requested`: what was hashed. A line of it is called by that word in messages.
 struct Explain {
   std::string name = {}, text = {}, line_word = {};
 };
@@ -140,14 +140,14 @@ struct Request {
 
 enum class Outcome : uint8_t {
   ok,
-  absent,       // there is no such key
-  text_wanted,  // hashes differ: send the text
-  over,         // of a heartbeat: the job is over
-  refused,      // the caller's mistake
-  timeout,      // others did not come in time
-  failed,       // the job has failed
-  unreachable,  // no answer from the coordinator
-  taken,        // of a registration: a process of that id takes part in the job
+  absent,          // there is no such key
+  text_requested,  // hashes differ: send the text
+  over,            // of a heartbeat: the job is over
+  refused,         // the caller's mistake
+  timeout,         // others did not come in time
+  failed,          // the job has failed
+  unreachable,     // no answer from the coordinator
+  taken,           // of a registration: a process of that id takes part in the job
 };
 
 struct Answer {
@@ -158,7 +158,7 @@ struct Answer {
   std::vector<std::pair<std::string, std::string>> entries = {};  // of a directory
   std::vector<Peer> peers = {};                                   // of all processes, to a registration
   std::optional<Failure> failure = {};                            // where the outcome is `failed`
-  bool nobody_listens = false;  // where it is `unreachable`: at the coordinator's address, which is not sent
+  bool connection_refused = false;  // where it is `unreachable`: at the coordinator's address, which is not sent
 };
 
 }  // namespace lockstep

@@ -27,7 +27,7 @@ void check_place(int process_id, int process_count) {
 }
 #endif
 
-[[noreturn, maybe_unused]] void refuse() {
+[[noreturn, maybe_unused]] void throw_not_built() {
   throw_error(
       "initialize: MPI is wanted, and not built in; install libopenmpi-dev and openmpi-bin and build again, or set "
       "LOCKSTEP_COORDINATOR to host:port of process 0 and use tcp");
@@ -49,7 +49,7 @@ std::function<std::unique_ptr<Mail>()> mail_of(const detail::ClusterInfo& info) 
   check_place(info.process_id, info.process_count);
   return mpi_mail;
 #else
-  refuse();
+  throw_not_built();
 #endif
 }
 
@@ -61,7 +61,7 @@ std::unique_ptr<Comm> mpi_group([[maybe_unused]] int process_id, [[maybe_unused]
   check_place(process_id, process_count);
   return mpi_comm({.timeout = timeout, .processes = processes, .key = key});
 #else
-  refuse();
+  throw_not_built();
 #endif
 }
 

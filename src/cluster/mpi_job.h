@@ -10,7 +10,7 @@
 
 #include "cluster/detect.h"
 #include "comm/comm.h"
-#include "comm/mail.h"
+#include "comm/mailbox.h"
 
 namespace lockstep {
 

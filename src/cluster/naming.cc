@@ -56,7 +56,7 @@ bool at_word(std::string_view text, size_t at) {
 
 }  // namespace
 
-std::string process_text(int process, std::string_view host, int64_t pid) {
+std::string process_label(int process, std::string_view host, int64_t pid) {
   std::string out = fmt::format("process {}", process);
   if (!host.empty() && pid > 0) return out + fmt::format(" (host {}, pid {})", host, pid);
   if (!host.empty()) return out + fmt::format(" (host {})", host);
@@ -64,7 +64,7 @@ std::string process_text(int process, std::string_view host, int64_t pid) {
   return out;
 }
 
-std::string with_processes(std::string_view text, const std::vector<Peer>& peers, int lanes_per_process) {
+std::string replace_ranks_with_processes(std::string_view text, const std::vector<Peer>& peers, int lanes_per_process) {
   std::string out;
   ListReader reader{text};
   while (!reader.rest.empty()) {
@@ -92,7 +92,7 @@ std::string with_processes(std::string_view text, const std::vector<Peer>& peers
     skip_details(ahead);
     for (size_t i = 0; i < processes.size(); ++i) {
       const Peer& peer = peers[static_cast<size_t>(processes[i])];
-      out += (i > 0 ? ", " : "") + process_text(static_cast<int>(processes[i]), peer.host, peer.pid);
+      out += (i > 0 ? ", " : "") + process_label(static_cast<int>(processes[i]), peer.host, peer.pid);
     }
     reader = ahead;
   }

@@ -142,7 +142,7 @@ std::string local_address_towards(const Address& remote, std::chrono::millisecon
   throw IoError(fmt::format("route to {}: {}; check the address and this machine's network", to_string(remote), why));
 }
 
-Knock knock(const std::string& number, int port, std::chrono::milliseconds timeout) {
+PortProbe probe_port(const std::string& number, int port, std::chrono::milliseconds timeout) {
   const SocketAddress address = socket_address(number, port);
   const Socket socket(address.storage.ss_family, SOCK_STREAM);
   int error = 0;
@@ -150,14 +150,14 @@ Knock knock(const std::string& number, int port, std::chrono::milliseconds timeo
   if (error == EINPROGRESS) {
     pollfd waiting = {.fd = socket.fd(), .events = POLLOUT, .revents = 0};
     if (::poll(&waiting, 1, static_cast<int>(timeout.count())) <= 0)
-      return {Knock::Result::silent,
+      return {PortProbe::Result::timed_out,
               fmt::format("no answer in {:g} s", std::chrono::duration<double>(timeout).count())};
     socklen_t size = sizeof(error);
     ::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size);
   }
-  if (error == 0) return {Knock::Result::answered, "answers"};
-  if (error == ECONNREFUSED) return {Knock::Result::refused, reason(error)};
-  return {error == ETIMEDOUT ? Knock::Result::silent : Knock::Result::unreachable, reason(error)};
+  if (error == 0) return {PortProbe::Result::answered, "answers"};
+  if (error == ECONNREFUSED) return {PortProbe::Result::refused, reason(error)};
+  return {error == ETIMEDOUT ? PortProbe::Result::timed_out : PortProbe::Result::unreachable, reason(error)};
 }
 
 int listen_at(const std::string& number, int port, std::string& why) {
@@ -176,7 +176,7 @@ int listen_at(const std::string& number, int port, std::string& why) {
   return -1;
 }
 
-std::string why_not_listen(const std::string& number, int port) {
+std::string listen_error(const std::string& number, int port) {
   std::string why;
   const int fd = listen_at(number, port, why);
   if (fd >= 0) ::close(fd);

@@ -37,16 +37,16 @@ struct Derived {
 };
 
 template <typename T, void (*Free)(T*)>
-struct Freed {
+struct OpenSslDeleter {
   void operator()(T* pointer) const { Free(pointer); }
 };
-using Key = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY, EVP_PKEY_free>>;
-using Certificate = std::unique_ptr<X509, Freed<X509, X509_free>>;
-using Number = std::unique_ptr<BIGNUM, Freed<BIGNUM, BN_clear_free>>;
-using Group = std::unique_ptr<EC_GROUP, Freed<EC_GROUP, EC_GROUP_free>>;
-using NumberContext = std::unique_ptr<BN_CTX, Freed<BN_CTX, BN_CTX_free>>;
-using Extension = std::unique_ptr<X509_EXTENSION, Freed<X509_EXTENSION, X509_EXTENSION_free>>;
-using Bio = std::unique_ptr<BIO, Freed<BIO, BIO_free_all>>;
+using Key = std::unique_ptr<EVP_PKEY, OpenSslDeleter<EVP_PKEY, EVP_PKEY_free>>;
+using Certificate = std::unique_ptr<X509, OpenSslDeleter<X509, X509_free>>;
+using Number = std::unique_ptr<BIGNUM, OpenSslDeleter<BIGNUM, BN_clear_free>>;
+using Group = std::unique_ptr<EC_GROUP, OpenSslDeleter<EC_GROUP, EC_GROUP_free>>;
+using NumberContext = std::unique_ptr<BN_CTX, OpenSslDeleter<BN_CTX, BN_CTX_free>>;
+using Extension = std::unique_ptr<X509_EXTENSION, OpenSslDeleter<X509_EXTENSION, X509_EXTENSION_free>>;
+using Bio = std::unique_ptr<BIO, OpenSslDeleter<BIO, BIO_free_all>>;
 
 // OpenSSL fails here only when memory runs out or its policy forbids an algorithm.
 void require(bool done, const char* what) {

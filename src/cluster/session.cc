@@ -12,7 +12,7 @@
 #include "base/say.h"
 #include "cluster/address_auth.h"
 #include "cluster/exit_code.h"
-#include "cluster/flight_watch.h"
+#include "cluster/flight_dumper.h"
 #include "cluster/gpus.h"
 #include "cluster/join.h"
 #include "cluster/mpi_job.h"
@@ -27,8 +27,8 @@ namespace {
 
 using detail::DeviceTable;
 
-constexpr std::chrono::seconds kCauseComes(1);
-constexpr std::chrono::milliseconds kLook(20);
+constexpr std::chrono::seconds kCauseArrival(1);
+constexpr std::chrono::milliseconds kPollInterval(20);
 
 JoinOptions join_options(const distributed::Options& options, const detail::ClusterInfo& info) {
   JoinOptions join{.process_id = info.process_id,
@@ -44,11 +44,11 @@ JoinOptions join_options(const distributed::Options& options, const detail::Clus
   join.coordinator = detail::parse_address(info.coordinator, "the coordinator's address");
   if (!info.bind_address.empty())
     join.bind_address = detail::parse_address(info.bind_address, "the address to listen at");
-  const detail::Environment environment = detail::surroundings().environment;
+  const detail::Environment environment = detail::read_launch_environment().environment;
   Admission admission = find_admission(options.token, info, environment, log_to_stderr);
   join.token = std::move(admission.token);
   join.replica_names = std::move(admission.replica_names);
-  join.restarts_alone = info.method != "explicit" && environment.contains("KUBERNETES_SERVICE_HOST");
+  join.restarts_individually = info.method != "explicit" && environment.contains("KUBERNETES_SERVICE_HOST");
   return join;
 }
 
@@ -67,7 +67,7 @@ Session::Session(const distributed::Options& options, const detail::ClusterInfo&
   control_ = join_control(join_options(options, info));
   control_->on_failure([this](const Failure& failure) { on_failure(failure); });
   try {
-    enter(info);
+    join_world(info);
   } catch (const Error& error) {
     control_->report_failure({.message = error.what(), .retryable = false});
     throw;
@@ -75,7 +75,7 @@ Session::Session(const distributed::Options& options, const detail::ClusterInfo&
     // The cause is known or on its way; where starting again is of no use, it is this process's error as well.
     if (!control_->failure()) {
       std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, kCauseComes, [this] { return failure_.has_value(); });
+      changed_.wait_for(lock, kCauseArrival, [this] { return failure_.has_value(); });
     }
     if (const auto failure = control_->failure(); failure && !failure->retryable) throw Error(describe(*failure));
     throw;
@@ -85,7 +85,7 @@ Session::Session(const distributed::Options& options, const detail::ClusterInfo&
   }
 }
 
-void Session::enter(const detail::ClusterInfo& info) {
+void Session::join_world(const detail::ClusterInfo& info) {
   ProcessFacts own{host_identity(), own_address(*control_, info.coordinator, options_), 0, 0, to_string(platform())};
   const auto count = [&] {
     own.lanes = static_cast<int>(Lanes::local().count());
@@ -99,23 +99,23 @@ void Session::enter(const detail::ClusterInfo& info) {
   }
   std::vector<ProcessFacts> facts = exchange_facts(*control_, own, options_.initialization_timeout);
   if (gpus) {  // who has which is known when all know of each other
-    const LocalPlace place = local_place(facts, info.process_id);
-    detail::take_own_gpus(info, place.id, place.count);
+    const LocalRank place = local_rank(facts, info.process_id);
+    detail::select_own_gpus(info, place.id, place.count);
     own.platform = to_string(platform());
     count();
     facts = exchange_facts(*control_, own, options_.initialization_timeout, "gpus of process");
   }
   lanes_ = own.lanes;
-  DataPlane plane = connected(facts, info.mpi);
+  DataPlane plane = connect_data_plane(facts, info.mpi);
   const std::string job = control_->get("flight/job", options_.initialization_timeout);
   auto recorder = std::make_shared<FlightRecorder>(own.lanes * info.process_id, own.lanes);
   const std::lock_guard lock(mutex_);
   if (const auto failure = control_->failure()) throw CommAborted(describe(*failure));
-  flight_ = std::make_unique<FlightWatch>(
-      recorder, FlightWatch::Options{.origin = {job, info.process_id, info.process_count},
-                                     .folder = flight_folder(std::getenv("LOCKSTEP_FLIGHT_DIR"), job),
-                                     .log = log_to_stderr});
-  flight_->listen();
+  flight_ = std::make_unique<FlightDumper>(
+      recorder, FlightDumper::Options{.origin = {job, info.process_id, info.process_count},
+                                      .folder = flight_folder(std::getenv("LOCKSTEP_FLIGHT_DIR"), job),
+                                      .log = log_to_stderr});
+  flight_->handle_signal();
   World::instance().join({.process_index = info.process_id,
                           .process_count = info.process_count,
                           .lanes = std::move(plane.lanes),
@@ -123,8 +123,8 @@ void Session::enter(const detail::ClusterInfo& info) {
                           .agree = [this](std::string_view name, std::string_view text) { agree(name, text); },
                           .failed =
                               [this](const std::string& reason) {
-                                const std::string named = with_names(reason);
-                                flight_->failed(named);
+                                const std::string named = name_processes(reason);
+                                flight_->dump_failure(named);
                                 control_->report_failure({.message = named}, true);
                               },
                           .throw_cause = [this](const std::exception& error) { throw_cause(error); },
@@ -139,7 +139,7 @@ void Session::enter(const detail::ClusterInfo& info) {
   DeviceTable::instance().join(info.process_id, counts);
 }
 
-DataPlane Session::connected(const std::vector<ProcessFacts>& facts, bool mpi) {
+DataPlane Session::connect_data_plane(const std::vector<ProcessFacts>& facts, bool mpi) {
   // Nothing wakes those who connect: they are left to themselves, with all that they use.
   struct Connecting {
     std::shared_ptr<Control> control;
@@ -176,9 +176,9 @@ DataPlane Session::connected(const std::vector<ProcessFacts>& facts, bool mpi) {
   };
   {
     std::unique_lock lock(state->mutex);
-    while (!state->over && !control_->failure()) state->done.wait_for(lock, kLook, [&] { return state->over; });
+    while (!state->over && !control_->failure()) state->done.wait_for(lock, kPollInterval, [&] { return state->over; });
     // Most are through, or hear of it themselves.
-    if (!state->over) state->done.wait_for(lock, kCauseComes, [&] { return state->over; });
+    if (!state->over) state->done.wait_for(lock, kCauseArrival, [&] { return state->over; });
   }
   if (!is_over()) {
     thread.detach();
@@ -191,23 +191,23 @@ DataPlane Session::connected(const std::vector<ProcessFacts>& facts, bool mpi) {
   } catch (const CommAborted&) {
     throw;
   } catch (const CommTimeout& error) {
-    throw CommTimeout(with_names(error.what()));
+    throw CommTimeout(name_processes(error.what()));
   } catch (const CommError& error) {
-    throw CommError(with_names(error.what()));
+    throw CommError(name_processes(error.what()));
   }
 }
 
-std::string Session::with_names(const std::string& error) const {
-  return with_processes(error, control_->peers(), lanes_);
+std::string Session::name_processes(const std::string& error) const {
+  return replace_ranks_with_processes(error, control_->peers(), lanes_);
 }
 
-std::string Session::cause_of(const std::string& error) {
+std::string Session::describe_cause(const std::string& error) {
   const CommCause own = split_cause(error);
   std::string out;
   {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, kCauseComes, [this] { return failure_.has_value(); });
-    out = failure_ ? describe(*failure_) : with_names(own.cause);
+    changed_.wait_for(lock, kCauseArrival, [this] { return failure_.has_value(); });
+    out = failure_ ? describe(*failure_) : name_processes(own.cause);
   }
   std::string where = step_ >= 0 ? fmt::format("step {}", step_.load()) : "";
   if (!own.operation.empty()) where += fmt::format("{}{}", where.empty() ? "" : ", ", own.operation);
@@ -215,10 +215,10 @@ std::string Session::cause_of(const std::string& error) {
 }
 
 void Session::throw_cause(const std::exception& error) {
-  if (dynamic_cast<const CommError*>(&error) != nullptr) throw CommAborted(cause_of(error.what()));
+  if (dynamic_cast<const CommError*>(&error) != nullptr) throw CommAborted(describe_cause(error.what()));
   // Ranks that ask for different things.
   if (dynamic_cast<const Error*>(&error) != nullptr)
-    if (const std::string named = with_names(error.what()); named != error.what()) throw Error(named);
+    if (const std::string named = name_processes(error.what()); named != error.what()) throw Error(named);
 }
 
 void Session::set_flight_folder(const std::string& folder) {
@@ -238,18 +238,18 @@ Session::~Session() {
   }
   DeviceTable::instance().leave();
   control_.reset();  // from here on nobody calls on_failure()
-  if (in_order_) end_mpi_job();
+  if (clean_shutdown_) end_mpi_job();
   {
     const std::lock_guard lock(mutex_);
     ended_ = true;
   }
   changed_.notify_all();
-  if (executioner_.joinable()) executioner_.join();
+  if (kill_timer_.joinable()) kill_timer_.join();
 }
 
 void Session::shutdown() {
   control_->shutdown(options_.shutdown_timeout);
-  in_order_ = true;
+  clean_shutdown_ = true;
 }
 
 void Session::sync(const std::string& name) {
@@ -277,7 +277,7 @@ std::vector<std::string> Session::exchange(const std::string& channel, const std
 }
 
 void Session::report_failure(const std::string& message, bool retryable) {
-  flight_->failed(message);
+  flight_->dump_failure(message);
   control_->report_failure({.message = message, .retryable = retryable});
 }
 
@@ -300,7 +300,7 @@ void Session::on_failure(const Failure& failure) {
     const std::lock_guard lock(mutex_);
     if (ending_) return;
     failure_ = failure;
-    execute_later(failure);  // before what may wait for a GPU, or for a network
+    start_kill_timer(failure);  // before what may wait for a GPU, or for a network
   }
   changed_.notify_all();
   const std::lock_guard abort_lock(abort_mutex_);
@@ -308,12 +308,12 @@ void Session::on_failure(const Failure& failure) {
     const std::lock_guard lock(mutex_);
     if (ending_) return;  // meanwhile
   }
-  if (flight_) flight_->failed(text);
+  if (flight_) flight_->dump_failure(text);
   World::instance().abort(text);
 }
 
-void Session::execute_later(const Failure& failure) {
-  executioner_ = std::thread([this, failure] {
+void Session::start_kill_timer(const Failure& failure) {
+  kill_timer_ = std::thread([this, failure] {
     std::unique_lock own(mutex_);
     if (changed_.wait_for(own, options_.failure_grace, [this] { return ending_; }) &&
         changed_.wait_for(own, options_.failure_grace, [this] { return ended_; }))

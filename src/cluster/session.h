@@ -19,7 +19,7 @@
 
 namespace lockstep {
 
-class FlightWatch;
+class FlightDumper;
 
 class Session {
  public:
@@ -44,14 +44,14 @@ class Session {
   // So that the destructor takes back what was done before the other one fails.
   explicit Session(const distributed::Options& options);
   // The data plane, or CommAborted as soon as the job fails.
-  DataPlane connected(const std::vector<ProcessFacts>& facts, bool mpi);
+  DataPlane connect_data_plane(const std::vector<ProcessFacts>& facts, bool mpi);
   // What the job has failed of, in the words of the coordinator or, when those do not come soon, of the error that this
   // process met; and where it was then.
-  std::string cause_of(const std::string& error);
-  std::string with_names(const std::string& error) const;
+  std::string describe_cause(const std::string& error);
+  std::string name_processes(const std::string& error) const;
   void throw_cause(const std::exception& error);
   // Joins the World and the table of devices.
-  void enter(const detail::ClusterInfo& info);
+  void join_world(const detail::ClusterInfo& info);
   void agree(std::string_view name, std::string_view text);
   void on_failure(const Failure& failure);
 
@@ -59,10 +59,10 @@ class Session {
   std::shared_ptr<Control> control_;
   int lanes_ = 1;                   // of each process
   std::atomic<int64_t> step_ = -1;  // that this process is at
-  std::unique_ptr<FlightWatch> flight_;
+  std::unique_ptr<FlightDumper> flight_;
   int64_t agreements_ = 0;
   std::atomic<int64_t> syncs_ = 0;
-  bool in_order_ = false;  // shutdown() came to its end
+  bool clean_shutdown_ = false;  // shutdown() came to its end
 
   std::mutex exchange_mutex_;
   std::map<std::string, int64_t> exchanges_;  // so far, by channel
@@ -71,12 +71,12 @@ class Session {
 
   // Ends the process when it does not end by itself after a failure: when it has not begun to within the time of grace,
   // or is not done with it after another.
-  void execute_later(const Failure& failure);
+  void start_kill_timer(const Failure& failure);
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ending_ = false, ended_ = false;
   std::optional<Failure> failure_;
-  std::thread executioner_;
+  std::thread kill_timer_;
 };
 
 // That of this process; null while it is alone.

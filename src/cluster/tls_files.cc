@@ -44,8 +44,8 @@ TlsFiles read_tls_files(const TlsFiles& files) {
                 files.ca.empty() ? "missing" : "given", files.certificate.empty() ? "missing" : "given",
                 files.key.empty() ? "missing" : "given");
   const auto read = [](const std::string& path) {
-    constexpr int64_t kMostBytes = 1 << 20;
-    return read_user_file(path, kMostBytes);
+    constexpr int64_t kMaxBytes = 1 << 20;
+    return read_user_file(path, kMaxBytes);
   };
   const TlsFiles contents{read(files.ca), read(files.certificate), read(files.key)};
   const TlsCertificate authority = certificate_of(contents.ca), certificate = certificate_of(contents.certificate);

@@ -17,8 +17,8 @@ namespace lockstep {
 
 namespace {
 
-constexpr size_t kFewest = 16;
-constexpr size_t kMost = 1024;
+constexpr size_t kMinTokenLength = 16;
+constexpr size_t kMaxTokenLength = 1024;
 
 std::string value(const detail::Environment& environment, const char* name) {
   const auto found = environment.find(name);
@@ -38,7 +38,7 @@ std::string read_token_file(const std::string& path, const LogLine& log) {
   if (info.st_mode & S_IROTH)
     log(fmt::format("token: {} may be read by everybody on this machine (mode {:o}); run `chmod 600 {}`", path,
                     info.st_mode & 0777, path));
-  std::array<uint8_t, kMost + 2> bytes{};
+  std::array<uint8_t, kMaxTokenLength + 2> bytes{};
   const size_t count = FileSystem::real().read(path, 0, bytes);
   return checked_token(std::string(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(count)),
                        "the file " + path);
@@ -49,9 +49,9 @@ std::string read_token_file(const std::string& path, const LogLine& log) {
 std::string checked_token(std::string token, const std::string& source) {
   const auto is_space = [](char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; };
   while (!token.empty() && is_space(token.back())) token.pop_back();
-  if (token.size() < kFewest || token.size() > kMost)
+  if (token.size() < kMinTokenLength || token.size() > kMaxTokenLength)
     throw_error("token: {} has {} characters; a token has {} to {}: make one with `openssl rand -hex 32`", source,
-                token.size(), kFewest, kMost);
+                token.size(), kMinTokenLength, kMaxTokenLength);
   if (!std::ranges::all_of(token, [](char c) { return c > 32 && c < 127; }))
     throw_error("token: {} has characters other than letters, digits and signs; make one with `openssl rand -hex 32`",
                 source);

@@ -65,21 +65,22 @@ std::vector<int> parse_ids(std::string_view text, std::string_view source) {
   }
 }
 
-std::string words(const std::vector<std::string>& list) {
+std::string join_words(const std::vector<std::string>& list) {
   std::string out;
   for (size_t i = 0; i < list.size(); ++i) out += (i == 0 ? "" : i + 1 == list.size() ? " and " : ", ") + list[i];
   return out;
 }
 
-std::optional<No> unless_all(const Environment& environment, std::initializer_list<const char*> names,
-                             std::string_view remedy) {
+std::optional<NotDetected> check_all_set(const Environment& environment, std::initializer_list<const char*> names,
+                                         std::string_view remedy) {
   std::vector<std::string> set, missing;
   for (const char* name : names) (find_variable(environment, name) ? set : missing).push_back(name);
   if (missing.empty()) return std::nullopt;
-  if (set.empty()) return No{fmt::format("{} is not set", *names.begin())};
-  return No{fmt::format("{} {} missing ({} {} set); {}", words(missing), missing.size() == 1 ? "is" : "are", words(set),
-                        set.size() == 1 ? "is" : "are", remedy),
-            true};
+  if (set.empty()) return NotDetected{fmt::format("{} is not set", *names.begin())};
+  return NotDetected{
+      fmt::format("{} {} missing ({} {} set); {}", join_words(missing), missing.size() == 1 ? "is" : "are",
+                  join_words(set), set.size() == 1 ? "is" : "are", remedy),
+      true};
 }
 
 int coordinator_port(const Environment& environment, int otherwise) {

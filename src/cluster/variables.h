@@ -27,10 +27,11 @@ void check_id(const std::string& id_name, int id, const std::string& count_name,
 std::vector<int> parse_ids(std::string_view text, std::string_view source);
 
 // "A", "A and B", "A, B and C".
-std::string words(const std::vector<std::string>& list);
+std::string join_words(const std::vector<std::string>& list);
 
-// No, when not all of them are set; the remedy is added when some are.
-std::optional<No> unless_all(const Environment&, std::initializer_list<const char*> names, std::string_view remedy);
+// NotDetected, when not all of them are set; the remedy is added when some are.
+std::optional<NotDetected> check_all_set(const Environment&, std::initializer_list<const char*> names,
+                                         std::string_view remedy);
 
 // The port that a variable chooses (LOCKSTEP_COORDINATOR_PORT, JAX_COORDINATOR_PORT), else the one given.
 int coordinator_port(const Environment&, int otherwise);

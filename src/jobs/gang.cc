@@ -53,8 +53,8 @@ struct Writers {
 class Gang {
  public:
   Gang(const std::vector<ChildSpec>& specs, const GangOptions& options, Output& output, SignalPipe& signals,
-       LauncherInbox& inbox)
-      : options_(options), output_(output), signals_(signals), inbox_(inbox), began_(Clock::now()) {
+       JoinEventReceiver& inbox)
+      : options_(options), output_(output), signals_(signals), join_events_(inbox), began_(Clock::now()) {
     for (const ChildSpec& spec : specs) {
       members_.push_back(std::make_unique<Member>(spec));
       members_.back()->number = static_cast<int>(members_.size()) - 1;
@@ -86,7 +86,7 @@ class Gang {
 
   // Waits for one thing to happen, and deals with it.
   void turn() {
-    std::vector<pollfd> fds = {{signals_.fd(), POLLIN, 0}, {inbox_.fd(), POLLIN, 0}};
+    std::vector<pollfd> fds = {{signals_.fd(), POLLIN, 0}, {join_events_.fd(), POLLIN, 0}};
     const Writers writers(output_, fds);
     std::vector<std::tuple<size_t, Member*, Output::Stream>> readers;
     bool drain = false;
@@ -129,11 +129,11 @@ class Gang {
   }
 
   void read_news() {
-    for (const JoinNews& news : inbox_.take()) {
-      if (news.process < 0 || static_cast<size_t>(news.process) >= members_.size()) continue;
-      Member& member = *members_[static_cast<size_t>(news.process)];
-      member.joining = !news.joined;
-      member.joined = news.joined;
+    for (const JoinEvent& event : join_events_.receive()) {
+      if (event.process < 0 || static_cast<size_t>(event.process) >= members_.size()) continue;
+      Member& member = *members_[static_cast<size_t>(event.process)];
+      member.joining = !event.joined;
+      member.joined = event.joined;
     }
   }
 
@@ -303,7 +303,7 @@ class Gang {
   const GangOptions options_;
   Output& output_;
   SignalPipe& signals_;
-  LauncherInbox& inbox_;
+  JoinEventReceiver& join_events_;
   const Time began_;
   Time last_turn_ = Clock::now();
   std::vector<std::unique_ptr<Member>> members_;
@@ -323,7 +323,7 @@ const std::vector<int>& gang_signals() {
 }
 
 GangResult run_gang(const std::vector<ChildSpec>& specs, const GangOptions& options, Output& output,
-                    SignalPipe& signals, LauncherInbox& inbox) {
+                    SignalPipe& signals, JoinEventReceiver& inbox) {
   return Gang(specs, options, output, signals, inbox).run();
 }
 

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <vector>
 
-#include "cluster/launcher_news.h"
+#include "cluster/join_events.h"
 #include "jobs/cause.h"
 #include "jobs/child.h"
 #include "jobs/output.h"
@@ -37,7 +37,7 @@ const std::vector<int>& gang_signals();
 // says) receive SIGTERM at once, and those that are stopped SIGKILL: they cannot learn of it. REQUIRES: `signals` is
 // made of gang_signals().
 GangResult run_gang(const std::vector<ChildSpec>& specs, const GangOptions& options, Output& output,
-                    SignalPipe& signals, LauncherInbox& inbox);
+                    SignalPipe& signals, JoinEventReceiver& inbox);
 
 // Writes what is pending, however long it takes; SIGINT, SIGTERM and SIGHUP end it early.
 void flush(Output& output, SignalPipe& signals);

@@ -69,7 +69,7 @@ std::string coordinator_of(const LaunchOptions& options) {
   }
   std::string host = "127.0.0.1";
   if (any_elsewhere(options)) {
-    const detail::Surroundings here = detail::surroundings();
+    const detail::LaunchEnvironment here = detail::read_launch_environment();
     host = here.full_host_name.empty() ? here.host_name : here.full_host_name;
   }
   return to_string(detail::Address{host, options.port ? *options.port : free_port()});
@@ -230,8 +230,8 @@ int launch(const LaunchOptions& options) {
   allow_many_children();
   Output output({.processes = options.processes, .first_only = options.first_only, .logs = options.logs});
   SignalPipe signals(gang_signals());
-  LauncherInbox inbox;
-  const detail::Environment environment = detail::surroundings().environment;
+  JoinEventReceiver inbox;
+  const detail::Environment environment = detail::read_launch_environment().environment;
   const std::string folder = std::filesystem::current_path();
 
   int code = 0;

@@ -219,7 +219,7 @@ TEST(RestartsAlone, AProcessWaitsForTheNextCoordinator) {
   const int port = before.port();
   JoinOptions again = before.join_options(1);
   EXPECT_THROWS(join_control(again), Error, "that id is taken by a living process");  // no controller restarts it
-  again.restarts_alone = true;
+  again.restarts_individually = true;
   auto restarted = std::async(std::launch::async, [&] { return join_control(again); });
   EXPECT_EQ(restarted.wait_for(300ms), std::future_status::timeout);
   before.drop(1);

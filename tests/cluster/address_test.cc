@@ -120,33 +120,34 @@ TEST(Network, NameThatCannotBeIsRefused) {
 
 TEST(Network, KnockTellsListenersFromOthers) {
   Listener listener;
-  EXPECT_EQ(knock("127.0.0.1", listener.port(), 10s).result, Knock::Result::answered);
-  EXPECT_NE(why_not_listen("127.0.0.1", listener.port()), "");
+  EXPECT_EQ(probe_port("127.0.0.1", listener.port(), 10s).result, PortProbe::Result::answered);
+  EXPECT_NE(listen_error("127.0.0.1", listener.port()), "");
   listener.close();
-  const Knock after = knock("127.0.0.1", listener.port(), 10s);
-  EXPECT_EQ(after.result, Knock::Result::refused);
+  const PortProbe after = probe_port("127.0.0.1", listener.port(), 10s);
+  EXPECT_EQ(after.result, PortProbe::Result::refused);
   EXPECT_EQ(after.detail, "Connection refused");
-  EXPECT_EQ(why_not_listen("127.0.0.1", listener.port()), "");
+  EXPECT_EQ(listen_error("127.0.0.1", listener.port()), "");
 }
 
 TEST(Network, FullQueueIsSilence) {
   const Listener busy(0);  // never takes anybody in
-  Knock last = knock("127.0.0.1", busy.port(), 10s);
-  EXPECT_EQ(last.result, Knock::Result::answered);
-  for (int i = 0; i < 32 && last.result == Knock::Result::answered; ++i) last = knock("127.0.0.1", busy.port(), 50ms);
-  EXPECT_EQ(last.result, Knock::Result::silent);
+  PortProbe last = probe_port("127.0.0.1", busy.port(), 10s);
+  EXPECT_EQ(last.result, PortProbe::Result::answered);
+  for (int i = 0; i < 32 && last.result == PortProbe::Result::answered; ++i)
+    last = probe_port("127.0.0.1", busy.port(), 50ms);
+  EXPECT_EQ(last.result, PortProbe::Result::timed_out);
   EXPECT_EQ(last.detail, "no answer in 0.05 s");
 }
 
 TEST(Network, BroadcastAddressIsNobodys) {
-  EXPECT_EQ(knock("255.255.255.255", 1, 10s).result, Knock::Result::unreachable);
+  EXPECT_EQ(probe_port("255.255.255.255", 1, 10s).result, PortProbe::Result::unreachable);
   const std::string error = error_of([] { local_address_towards({"255.255.255.255", 1}, 10s); });
   EXPECT_TRUE(error.starts_with("io: route to 255.255.255.255:1: ")) << error;
   EXPECT_TRUE(error.ends_with("; check the address and this machine's network")) << error;
 }
 
 TEST(Network, ForeignAddressCannotBeListenedAt) {
-  EXPECT_NE(why_not_listen("192.0.2.77", 55527), "");  // kept for documentation: nobody has it
+  EXPECT_NE(listen_error("192.0.2.77", 55527), "");  // kept for documentation: nobody has it
 }
 
 }  // namespace

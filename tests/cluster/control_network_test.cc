@@ -239,9 +239,9 @@ TEST(ControlNetwork, AnotherProgramAtThePortIsRecognised) {
 
 TEST(ControlNetwork, ListensOnlyWhereItWasTold) {
   ControlJob job(over_network(2));
-  EXPECT_EQ(detail::why_not_listen("127.0.0.1", job.port()), "Address already in use");
+  EXPECT_EQ(detail::listen_error("127.0.0.1", job.port()), "Address already in use");
   // An address that no other test connects from or listens at: the port may be in use there.
-  EXPECT_EQ(detail::why_not_listen("127.0.3.2", job.port()), "");
+  EXPECT_EQ(detail::listen_error("127.0.3.2", job.port()), "");
   job.shutdown();
 }
 

@@ -100,7 +100,7 @@ TEST_P(ControlOver, NobodyPassesABarrierBeforeAllHaveCome) {
 }
 
 // As messages call a process of these jobs, which all are this one.
-std::string named(int process) { return process_text(process, "n" + std::to_string(process), ::getpid()); }
+std::string named(int process) { return process_label(process, "n" + std::to_string(process), ::getpid()); }
 
 TEST_P(ControlOver, BarrierDeadlineNamesTheMissing) {
   ControlJob job(options(3));

@@ -60,7 +60,8 @@ TEST_F(ControlTls, OthersStayOutside) {
     options.tls = row.tls;
     options.initialization_timeout = 500ms;
     SCOPED_TRACE(row.name);
-    EXPECT_THROWS(join_control(options), IoError, "register: process 1 cannot reach process 0 (the coordinator at 127.0.0.1:");
+    EXPECT_THROWS(join_control(options), IoError,
+                  "register: process 1 cannot reach process 0 (the coordinator at 127.0.0.1:");
     job.barrier("between");
   }
   JoinOptions options = job.join_options(1);

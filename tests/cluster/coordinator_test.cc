@@ -348,11 +348,11 @@ TEST(Coordinator, KnowsWhoHasNotHeardOfTheFailure) {
   job.register_all();
   job.beat(0);
   job.cancel(job.beat(3));
-  EXPECT_FALSE(job.coordinator().all_told());
+  EXPECT_FALSE(job.coordinator().failure_delivered());
   job.ask(1, request::Fail{{.message = "m"}});
-  EXPECT_FALSE(job.coordinator().all_told());
+  EXPECT_FALSE(job.coordinator().failure_delivered());
   job.beat(2);
-  EXPECT_TRUE(job.coordinator().all_told());
+  EXPECT_TRUE(job.coordinator().failure_delivered());
 }
 
 TEST(Coordinator, ReportMayNameAnother) {

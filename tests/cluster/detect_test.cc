@@ -17,9 +17,9 @@ namespace {
 struct Case {
   std::string file, title;
   distributed::Options options;
-  Surroundings here;
+  LaunchEnvironment here;
   std::string answer, error;
-  std::vector<std::string> verdicts;
+  std::vector<std::string> results;
 };
 
 void set_option(distributed::Options& options, const std::string& name, const std::string& value) {
@@ -56,7 +56,7 @@ void read_line(const std::string& line, Case& out) {
   } else if (line.starts_with("! ")) {
     out.error = after(line, 2);
   } else if (line.starts_with("? ")) {
-    out.verdicts.push_back(after(line, 2));
+    out.results.push_back(after(line, 2));
   } else if (const size_t equals = line.find('='); equals != line.npos) {
     EXPECT_TRUE(out.here.environment.emplace(line.substr(0, equals), line.substr(equals + 1)).second) << line;
   } else {
@@ -101,9 +101,9 @@ TEST(Detect, GoldenEnvironments) {
     EXPECT_EQ(answer, each.answer);
     EXPECT_EQ(error, each.error);
     std::set<std::string> said;
-    for (const Verdict& verdict : decide(each.options, each.here).verdicts)
-      said.insert(verdict.detector + ": " + verdict.reason);
-    for (const std::string& verdict : each.verdicts) EXPECT_TRUE(said.contains(verdict)) << verdict;
+    for (const DetectorResult& result : run_detectors(each.options, each.here).results)
+      said.insert(result.detector + ": " + result.reason);
+    for (const std::string& result : each.results) EXPECT_TRUE(said.contains(result)) << result;
   }
 }
 
@@ -122,7 +122,7 @@ TEST(Detect, HalfAnEnvironmentIsNeverAnAnswer) {
     const ClusterInfo whole = detect(each.options, each.here);
     for (const auto& [name, value] : each.here.environment) {
       SCOPED_TRACE(name);
-      Surroundings less = each.here;
+      LaunchEnvironment less = each.here;
       less.environment.erase(name);
       try {
         const ClusterInfo info = detect(each.options, less);
@@ -133,7 +133,7 @@ TEST(Detect, HalfAnEnvironmentIsNeverAnAnswer) {
       } catch (const Error& error) {
         EXPECT_TRUE(std::string(error.what()).starts_with("initialize: ")) << error.what();
       }
-      Surroundings spoilt = each.here;
+      LaunchEnvironment spoilt = each.here;
       spoilt.environment[name] = "?!";
       try {
         const ClusterInfo info = detect(each.options, spoilt);
@@ -149,16 +149,16 @@ TEST(Detect, HalfAnEnvironmentIsNeverAnAnswer) {
 }
 
 TEST(Detect, VerdictsSayWhoIsHalfSetAndWhoIsWrong) {
-  Surroundings here;
+  LaunchEnvironment here;
   here.environment = {{"SLURM_JOB_ID", "1"}, {"PMI_RANK", "x"}, {"PMI_SIZE", "2"}};
-  const Decision decision = decide({}, here);
-  EXPECT_FALSE(decision.taken);
-  EXPECT_EQ(decision.problem,
+  const Detection detection = run_detectors({}, here);
+  EXPECT_FALSE(detection.chosen);
+  EXPECT_EQ(detection.problem,
             "initialize: PMI_RANK is \"x\"; a number of at least 0 is needed: correct it, or unset it");
-  for (const Verdict& verdict : decision.verdicts) {
-    EXPECT_EQ(verdict.half_set, verdict.detector == "slurm") << verdict.detector;
-    EXPECT_EQ(verdict.wrong, verdict.detector == "pmi") << verdict.detector;
-    EXPECT_EQ(verdict.found.has_value(), verdict.detector == "none") << verdict.detector;
+  for (const DetectorResult& result : detection.results) {
+    EXPECT_EQ(result.partially_set, result.detector == "slurm") << result.detector;
+    EXPECT_EQ(result.invalid, result.detector == "pmi") << result.detector;
+    EXPECT_EQ(result.found.has_value(), result.detector == "none") << result.detector;
   }
 }
 
@@ -190,7 +190,7 @@ TEST(Detect, FullNameIsReadFromHosts) {
 
 TEST(Detect, SurroundingsAreThoseOfThisProcess) {
   const ScopedVariable variable("LOCKSTEP_TEST_VARIABLE", "a=b");
-  const Surroundings here = surroundings();
+  const LaunchEnvironment here = read_launch_environment();
   EXPECT_EQ(here.environment.at("LOCKSTEP_TEST_VARIABLE"), "a=b");
   EXPECT_FALSE(here.host_name.empty());
 }

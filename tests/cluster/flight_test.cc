@@ -12,7 +12,7 @@
 #include "base/faulty_files.h"
 #include "base/throws.h"
 #include "cluster/blame.h"
-#include "cluster/flight_watch.h"
+#include "cluster/flight_dumper.h"
 #include "support/variable.h"
 
 namespace lockstep {
@@ -102,20 +102,20 @@ TEST(FlightDump, DamagedOnesAreRefused) {
                 "program reads \"lockstep flight 1\"; leave it out");
 }
 
-TEST(FlightWatch, TheFirstFailureIsWrittenOnceAndKept) {
+TEST(FlightDumper, TheFirstFailureIsWrittenOnceAndKept) {
   const TempDir dir;
   const std::string folder = dir.path() + "/new";
   std::vector<std::string> lines;
-  FlightWatch watch(some_operations(), {.origin = {"3f9a0c21", 1, 2}, .folder = folder, .log = [&](const auto& line) {
-                                          lines.push_back(line);
-                                        }});
-  watch.write("SIGUSR2");
+  FlightDumper dumper(some_operations(), {.origin = {"3f9a0c21", 1, 2}, .folder = folder, .log = [&](const auto& line) {
+                                            lines.push_back(line);
+                                          }});
+  dumper.write("SIGUSR2");
   const std::string path = folder + "/lockstep_flight_3f9a0c21_1.json";
   EXPECT_EQ(flight_dump_from(text_of(path), path).reason, "SIGUSR2");
-  constexpr auto kPatience = std::chrono::seconds(60);
-  watch.failed("first", kPatience);
-  watch.failed("second", kPatience);
-  watch.write("SIGUSR2");
+  constexpr auto kTimeout = std::chrono::seconds(60);
+  dumper.dump_failure("first", kTimeout);
+  dumper.dump_failure("second", kTimeout);
+  dumper.write("SIGUSR2");
   EXPECT_EQ(flight_dump_from(text_of(path), path).reason, "first");
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_EQ(lines[1], "the last 4 operations of process 1 with others are in " + path + "; `lockstep blame " + folder +
@@ -133,12 +133,12 @@ class SlowFiles final : public FaultyFiles {
   std::promise<void> begun, go;
 };
 
-TEST(FlightWatch, WhoHearsOfTheFailureLaterWaitsForTheDumpToo) {
+TEST(FlightDumper, WhoHearsOfTheFailureLaterWaitsForTheDumpToo) {
   const TempDir dir;
   SlowFiles files;
-  FlightWatch watch(some_operations(), {.origin = {"3f9a0c21", 1, 2}, .folder = dir.path(), .files = &files});
+  FlightDumper dumper(some_operations(), {.origin = {"3f9a0c21", 1, 2}, .folder = dir.path(), .files = &files});
   const auto fail = [&](const char* reason) {
-    return std::async(std::launch::async, [&watch, reason] { watch.failed(reason, std::chrono::seconds(60)); });
+    return std::async(std::launch::async, [&dumper, reason] { dumper.dump_failure(reason, std::chrono::seconds(60)); });
   };
   const auto first = fail("first");
   files.begun.get_future().wait();
@@ -149,31 +149,31 @@ TEST(FlightWatch, WhoHearsOfTheFailureLaterWaitsForTheDumpToo) {
   EXPECT_TRUE(files.exists(dir.path() + "/lockstep_flight_3f9a0c21_1.json"));
 }
 
-TEST(FlightWatch, ADiskWithoutRoomIsToldAndNothingMore) {
+TEST(FlightDumper, ADiskWithoutRoomIsToldAndNothingMore) {
   const TempDir dir;
   FaultyFiles files;
   files.fail("rename", ENOSPC);
   std::vector<std::string> lines;
   {
-    FlightWatch watch(some_operations(), {.origin = {"3f9a0c21", 1, 2},
-                                          .folder = dir.path(),
-                                          .log = [&](const auto& line) { lines.push_back(line); },
-                                          .files = &files});
-    watch.failed("first", std::chrono::seconds(60));
+    FlightDumper dumper(some_operations(), {.origin = {"3f9a0c21", 1, 2},
+                                            .folder = dir.path(),
+                                            .log = [&](const auto& line) { lines.push_back(line); },
+                                            .files = &files});
+    dumper.dump_failure("first", std::chrono::seconds(60));
   }
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_EQ(lines[0].rfind("the operations of process 1 with others were not written: ", 0), 0u) << lines[0];
 }
 
-TEST(FlightWatch, WritesWhenItIsAskedBySignal) {
+TEST(FlightDumper, WritesWhenItIsAskedBySignal) {
   const TempDir dir;
   std::atomic<int> written{0};
   {
-    FlightWatch watch(some_operations(),
-                      {.origin = {"3f9a0c21", 1, 2}, .folder = dir.path(), .log = [&](const auto&) { ++written; }});
-    ASSERT_TRUE(watch.listen());
-    FlightWatch another(some_operations(), {});
-    EXPECT_FALSE(another.listen());
+    FlightDumper dumper(some_operations(),
+                        {.origin = {"3f9a0c21", 1, 2}, .folder = dir.path(), .log = [&](const auto&) { ++written; }});
+    ASSERT_TRUE(dumper.handle_signal());
+    FlightDumper another(some_operations(), {});
+    EXPECT_FALSE(another.handle_signal());
     for (int times = 1; times <= 2; ++times) {
       ::kill(::getpid(), SIGUSR2);
       for (int i = 0; i < 60'000 && written < times; ++i) ::poll(nullptr, 0, 1);
@@ -185,19 +185,19 @@ TEST(FlightWatch, WritesWhenItIsAskedBySignal) {
   EXPECT_EQ(after.sa_handler, SIG_DFL);
 }
 
-TEST(FlightWatch, LeavesASignalThatTheProgramHandlesAlone) {
+TEST(FlightDumper, LeavesASignalThatTheProgramHandlesAlone) {
   struct sigaction own = {}, before = {}, after = {};
   own.sa_handler = SIG_IGN;
   ::sigaction(SIGUSR2, &own, &before);
   {
-    FlightWatch watch(some_operations(), {});
-    EXPECT_FALSE(watch.listen());
+    FlightDumper dumper(some_operations(), {});
+    EXPECT_FALSE(dumper.handle_signal());
   }
   ::sigaction(SIGUSR2, &before, &after);
   EXPECT_EQ(after.sa_handler, SIG_IGN);
 }
 
-TEST(Blame, TimesFarApartDoNotOverflow) {
+TEST(BlameReport, TimesFarApartDoNotOverflow) {
   constexpr int64_t kLast = std::numeric_limits<int64_t>::max(), kFirst = std::numeric_limits<int64_t>::min();
   std::vector<FlightDump> dumps;
   for (int process = 0; process < 2; ++process) {
@@ -211,7 +211,7 @@ TEST(Blame, TimesFarApartDoNotOverflow) {
     }
     dumps.push_back(dump);
   }
-  const Blame found = blame(dumps);
+  const BlameReport found = blame(dumps);
   EXPECT_EQ(found.compared, 2);
   EXPECT_EQ(found.processes[1].offset, kLast);
 }

@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "cluster/control_job.h"
-#include "cluster/grpc/gate.h"
+#include "cluster/grpc/auth_listener.h"
 #include "cluster/sockets.h"
 
 namespace lockstep {
@@ -171,7 +171,7 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(std::get<0>(each.param).name) + (std::get<1>(each.param) ? "" : "WithoutTls");
     });
 
-// A connection to the gate from another address of the loopback.
+// A connection to the listener from another address of the loopback.
 TestSocket connected_from(const char* number, int port) {
   TestSocket socket;
   sockaddr_in address = {};
@@ -182,17 +182,17 @@ TestSocket connected_from(const char* number, int port) {
   return socket;
 }
 
-TEST(Gate, AddressWithManyConnectionsDoesNotKeepOutAnother) {
+TEST(AuthListener, AddressWithManyConnectionsDoesNotKeepOutAnother) {
   Lines lines;
-  Gate gate({.numbers = {"127.0.0.1"}, .pass = "lockstep/tls/0123", .log = lines.log()});
+  AuthListener listener({.numbers = {"127.0.0.1"}, .pass = "lockstep/tls/0123", .log = lines.log()});
   std::promise<int> admitted;
-  gate.open([&](int, int fd) { admitted.set_value(fd); });
+  listener.start([&](int, int fd) { admitted.set_value(fd); });
   std::vector<TestSocket> many;
   const auto crowd = [&](int count) {
-    for (int i = 0; i < count; ++i) many.push_back(connected_from("127.0.0.2", gate.port()));
+    for (int i = 0; i < count; ++i) many.push_back(connected_from("127.0.0.2", listener.port()));
   };
   crowd(256);
-  TestSocket quiet = connected_from("127.0.0.3", gate.port());
+  TestSocket quiet = connected_from("127.0.0.3", listener.port());
   crowd(20);
   EXPECT_TRUE(many.front().wait_closed(60'000));
   ASSERT_TRUE(quiet.send("CONNECT lockstep/tls/0123 HTTP/1.0\r\n\r\n"));
@@ -207,7 +207,7 @@ TEST(Gate, AddressWithManyConnectionsDoesNotKeepOutAnother) {
       << said[0];
 }
 
-TEST(Gate, AnswersTellWhatDiffers) {
+TEST(AuthListener, AnswersTellWhatDiffers) {
   const std::string pass = "lockstep/tls/0123";
   const auto request = [](const std::string& shown) { return "CONNECT " + shown + " HTTP/1.0\r\nHost: x\r\n\r\n"; };
   struct Row {
@@ -215,18 +215,18 @@ TEST(Gate, AnswersTellWhatDiffers) {
     int status;
   };
   const Row rows[] = {
-      {request(pass), gate_status::kAdmitted},
-      {request("lockstep/plain/0123"), gate_status::kOtherSecurity},
-      {request("lockstep/tls/0124"), gate_status::kWrongToken},
-      {request("lockstep/tls/"), gate_status::kWrongToken},
-      {request("lockstep/tls/01234"), gate_status::kWrongToken},
-      {request("example.com:443"), gate_status::kMalformed},
-      {request(""), gate_status::kMalformed},
-      {"CONNECT HTTP/1.0", gate_status::kMalformed},
-      {"GET / HTTP/1.1\r\n\r\n", gate_status::kMalformed},
-      {"", gate_status::kMalformed},
+      {request(pass), connect_status::kAdmitted},
+      {request("lockstep/plain/0123"), connect_status::kOtherSecurity},
+      {request("lockstep/tls/0124"), connect_status::kWrongToken},
+      {request("lockstep/tls/"), connect_status::kWrongToken},
+      {request("lockstep/tls/01234"), connect_status::kWrongToken},
+      {request("example.com:443"), connect_status::kMalformed},
+      {request(""), connect_status::kMalformed},
+      {"CONNECT HTTP/1.0", connect_status::kMalformed},
+      {"GET / HTTP/1.1\r\n\r\n", connect_status::kMalformed},
+      {"", connect_status::kMalformed},
   };
-  for (const Row& row : rows) EXPECT_EQ(gate_answer(row.request, pass), row.status) << row.request;
+  for (const Row& row : rows) EXPECT_EQ(connect_status_for(row.request, pass), row.status) << row.request;
 }
 
 }  // namespace

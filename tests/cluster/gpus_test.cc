@@ -79,9 +79,9 @@ TEST(Gpus, ProcessThatSeesOnlyItsOwnTakesThem) {
 TEST(Gpus, WithoutAnyThereAreNone) { EXPECT_EQ(choose_gpus({.local_id = 1, .local_count = 2}), Ids()); }
 
 TEST(Gpus, WantedOnesAreTaken) {
-  EXPECT_EQ(choose_gpus({.visible = 4, .local_id = 1, .local_count = 2, .wanted = {3, 0}}), (Ids{3, 0}));
+  EXPECT_EQ(choose_gpus({.visible = 4, .local_id = 1, .local_count = 2, .requested = {3, 0}}), (Ids{3, 0}));
   EXPECT_EQ(gpu_error_of([] {
-              choose_gpus({.visible = 2, .wanted = {0, 2}});
+              choose_gpus({.visible = 2, .requested = {0, 2}});
             }),
             "initialize: local_device_ids has 2, and this process sees 2 GPUs; ids run from 0");
 }
@@ -102,11 +102,11 @@ TEST(Gpus, MoreProcessesThanGpusShareThemInTests) {
 TEST(Gpus, PlaceAmongTheProcessesOfAHost) {
   std::vector<ProcessFacts> facts(4);
   for (size_t p = 0; p < facts.size(); ++p) facts[p].host = p == 1 ? "b" : "a";
-  EXPECT_EQ(local_place(facts, 0).id, 0);
-  EXPECT_EQ(local_place(facts, 0).count, 3);
-  EXPECT_EQ(local_place(facts, 3).id, 2);
-  EXPECT_EQ(local_place(facts, 1).id, 0);
-  EXPECT_EQ(local_place(facts, 1).count, 1);
+  EXPECT_EQ(local_rank(facts, 0).id, 0);
+  EXPECT_EQ(local_rank(facts, 0).count, 3);
+  EXPECT_EQ(local_rank(facts, 3).id, 2);
+  EXPECT_EQ(local_rank(facts, 1).id, 0);
+  EXPECT_EQ(local_rank(facts, 1).count, 1);
 }
 
 TEST(Gpus, FactsOfAProcessAreReadAsTheyWereWritten) {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "comm/mail.h"
+#include "comm/mailbox.h"
 
 namespace lockstep {
 

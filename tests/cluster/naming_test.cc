@@ -8,14 +8,16 @@ namespace {
 const std::vector<Peer> kPeers = {{"a", "", 10}, {"b", "", 20}};
 
 TEST(Naming, LeavesOutWhatIsNotKnown) {
-  EXPECT_EQ(process_text(1, "n07", 4842), "process 1 (host n07, pid 4842)");
-  EXPECT_EQ(process_text(1, "n07", 0), "process 1 (host n07)");
-  EXPECT_EQ(process_text(1, "", 4842), "process 1 (pid 4842)");
-  EXPECT_EQ(process_text(1, "", 0), "process 1");
+  EXPECT_EQ(process_label(1, "n07", 4842), "process 1 (host n07, pid 4842)");
+  EXPECT_EQ(process_label(1, "n07", 0), "process 1 (host n07)");
+  EXPECT_EQ(process_label(1, "", 4842), "process 1 (pid 4842)");
+  EXPECT_EQ(process_label(1, "", 0), "process 1");
 }
 
 TEST(Naming, PutsProcessesForRanks) {
-  const auto named = [](const std::string& text, int lanes) { return with_processes(text, kPeers, lanes); };
+  const auto named = [](const std::string& text, int lanes) {
+    return replace_ranks_with_processes(text, kPeers, lanes);
+  };
   EXPECT_EQ(named("rank 1 (process 20) is gone", 1), "process 1 (host b, pid 20) is gone");
   EXPECT_EQ(named("rank 2 (process 20) is gone", 2), "process 1 (host b, pid 20) is gone");
   EXPECT_EQ(
@@ -32,7 +34,7 @@ TEST(Naming, PutsProcessesForRanks) {
 TEST(Naming, LeavesOtherTextAlone) {
   for (const std::string text : {"", "no rank at all", "rank", "rank x", "frank 1", "rank 7 is nobody",
                                  "process 1 (host b): lost", "a matrix of rank -1"})
-    EXPECT_EQ(with_processes(text, kPeers, 1), text);
+    EXPECT_EQ(replace_ranks_with_processes(text, kPeers, 1), text);
 }
 
 TEST(Naming, FindsTheCauseAndTheOperation) {

@@ -8,7 +8,7 @@ using namespace lockstep;
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::vector<std::string> parts = fuzz::parts_of(fuzz::text_of(data, size), '\0', 2);
-  detail::Surroundings here{.environment = {}, .host_name = "myjob-1", .full_host_name = ""};
+  detail::LaunchEnvironment here{.environment = {}, .host_name = "myjob-1", .full_host_name = ""};
   if (parts.size() > 1) here.full_host_name = detail::full_name_in_hosts(parts[1], here.host_name);
   for (const std::string& line : fuzz::parts_of(parts[0], '\n', 64))
     if (const size_t equals = line.find('='); equals != line.npos)
@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                   "the process is one of those there are");
     detail::to_string(info);
   });
-  fuzz::accepts([&] { detail::decide({}, here); });
+  fuzz::accepts([&] { detail::run_detectors({}, here); });
   fuzz::accepts([&] { detail::detect_cpu_devices(here.environment); });
   return 0;
 }

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/check.h"
+#include "cluster/grpc/auth_listener.h"
 #include "cluster/grpc/connection.h"
-#include "cluster/grpc/gate.h"
 #include "cluster/grpc/wire.h"
 #include "cluster/security.h"
 #include "control.grpc.pb.h"
@@ -71,7 +71,7 @@ class NetworkChannel : public ControlChannel {
     const std::shared_ptr<control::Control::Stub> stub = current();
     if (!stub) return unreachable("there is no connection");
     Reply reply = converse(*stub, request, timeout);
-    if (reply.again) reply.answer.nobody_listens = nobody_listens(timeout);
+    if (reply.again) reply.answer.connection_refused = connection_refused(timeout);
     return std::move(reply.answer);
   }
 
@@ -98,7 +98,7 @@ class NetworkChannel : public ControlChannel {
   }
 
   // Where the coordinator was. gRPC tells why it has no connection in words only.
-  bool nobody_listens(nanoseconds timeout) {
+  bool connection_refused(nanoseconds timeout) {
     std::string number;
     {
       const std::lock_guard lock(mutex_);
@@ -106,7 +106,7 @@ class NetworkChannel : public ControlChannel {
     }
     const milliseconds wait = std::clamp(std::chrono::duration_cast<milliseconds>(timeout), milliseconds(1), kKnock);
     return !number.empty() &&
-           detail::knock(number, options_.coordinator.port, wait).result == detail::Knock::Result::refused;
+           detail::probe_port(number, options_.coordinator.port, wait).result == detail::PortProbe::Result::refused;
   }
 
   std::shared_ptr<control::Control::Stub> connect(const std::string& number) const {
@@ -121,8 +121,8 @@ class NetworkChannel : public ControlChannel {
     arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
     arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-    arguments.SetMaxReceiveMessageSize(detail::kMostMessageBytes);
-    arguments.SetMaxSendMessageSize(detail::kMostMessageBytes);
+    arguments.SetMaxReceiveMessageSize(detail::kMaxMessageBytes);
+    arguments.SetMaxSendMessageSize(detail::kMaxMessageBytes);
     arguments.SetString(detail::kConnectArgument, security_.pass);
     std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
     if (const TlsFiles& tls = security_.tls; tls.any()) {
@@ -159,7 +159,7 @@ class NetworkChannel : public ControlChannel {
         const nanoseconds rest = deadline - Clock::now();
         std::get<request::Register>(request.what).timeout = rest;
         Reply reply = converse(*current(), request, rest + options_.heartbeat_timeout);
-        const bool previous = options_.restarts_alone &&
+        const bool previous = options_.restarts_individually &&
                               (reply.answer.outcome == Outcome::taken || reply.answer.outcome == Outcome::failed);
         if (!reply.again && !previous) return reply.answer;
         why = reply.answer.text;
@@ -239,8 +239,8 @@ class NetworkChannel : public ControlChannel {
     const auto answered = [&](int status) {
       return error.find(fmt::format("returned response code {}", status)) != error.npos;
     };
-    if (answered(gate_status::kWrongToken)) return wrong_token();
-    if (!answered(gate_status::kOtherSecurity)) return "";
+    if (answered(connect_status::kWrongToken)) return wrong_token();
+    if (!answered(connect_status::kOtherSecurity)) return "";
     return fmt::format(
         "tls: the coordinator at {} refuses this process: {} here and not there; give all processes of the job the "
         "same "

@@ -18,7 +18,7 @@ struct ClientOptions {
   bool use_tls = true;  // SecurityOptions::tls
   std::chrono::nanoseconds heartbeat_timeout = std::chrono::seconds(10);
   // A registration that meets the coordinator of the job's previous attempt waits for the next one; see JoinOptions.
-  bool restarts_alone = false;
+  bool restarts_individually = false;
   LogLine log = log_to_stderr;
 };
 

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "cluster/grpc/auth_listener.h"
 #include "cluster/grpc/connection.h"
-#include "cluster/grpc/gate.h"
 #include "cluster/grpc/wire.h"
 #include "cluster/listen_addresses.h"
 #include "cluster/security.h"
@@ -27,8 +27,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kAnswerFlush(1000);  // for the last answers to get out
 constexpr milliseconds kResolvePause(250);
 constexpr int kHandshakeMs = 10'000;
-constexpr int kMostStreams = 256;               // calls of one connection at a time
-constexpr size_t kMostServerBytes = 512 << 20;  // that gRPC may hold for all connections
+constexpr int kMaxStreams = 256;               // calls of one connection at a time
+constexpr size_t kMaxServerBytes = 512 << 20;  // that gRPC may hold for all connections
 
 // "10.0.0.7" of "ipv4:10.0.0.7:4711", "fd00::1" of "ipv6:%5Bfd00::1%5D:4711".
 std::string peer_number(std::string peer) {
@@ -58,7 +58,7 @@ std::vector<std::string> resolve_until(const std::string& host, Clock::time_poin
 }
 
 // How many calls are under way.
-class Underway {
+class CallsInFlight {
  public:
   void add(int count) {
     const std::lock_guard lock(mutex_);
@@ -79,9 +79,9 @@ class Underway {
 // A call that waits for its answer. Owns itself: gRPC says when it is done.
 class Call : public grpc::ServerUnaryReactor {
  public:
-  Call(CoordinatorHost& host, Underway& underway, control::Answer& answer)
-      : host_(host), underway_(underway), call_(host.new_call()), answer_(answer) {
-    underway_.add(1);
+  Call(CoordinatorHost& host, CallsInFlight& in_flight, control::Answer& answer)
+      : host_(host), in_flight_(in_flight), call_(host.new_call()), answer_(answer) {
+    in_flight_.add(1);
   }
 
   void start(const Request& request, const std::string& address) {
@@ -95,13 +95,13 @@ class Call : public grpc::ServerUnaryReactor {
     if (host_.cancel(call_)) Finish(grpc::Status::CANCELLED);
   }
   void OnDone() override {
-    underway_.add(-1);
+    in_flight_.add(-1);
     delete this;
   }
 
  private:
   CoordinatorHost& host_;
-  Underway& underway_;
+  CallsInFlight& in_flight_;
   const uint64_t call_;
   control::Answer& answer_;
 };
@@ -125,12 +125,12 @@ class ControlServer::Service : public control::Control::CallbackService {
         return refuse(
             *context,
             {refusal->try_again ? grpc::StatusCode::UNAVAILABLE : grpc::StatusCode::PERMISSION_DENIED, refusal->why});
-    auto* call = new Call(host_, underway, *answer);
+    auto* call = new Call(host_, in_flight, *answer);
     call->start(*asked, address);
     return call;
   }
 
-  Underway underway;
+  CallsInFlight in_flight;
   std::unique_ptr<grpc::Server> server;
 
  private:
@@ -167,17 +167,17 @@ std::vector<std::string> listen_numbers(const ServerOptions& options) {
 }
 
 void log_exposure(const std::vector<std::string>& numbers, const LogLine& log) {
-  log(std::ranges::all_of(numbers, detail::is_loopback_number)
+  log(std::ranges::all_of(numbers, detail::is_loopback_ip)
           ? "tls: off; the control plane is not encrypted, and is reached from this machine only"
           : "tls: off; the control plane's messages cross the network unencrypted, and a reader of them can join this "
             "job; remove LOCKSTEP_TLS=off (--no-tls) to encrypt them");
 }
 
 void set_limits(grpc::ServerBuilder& builder, std::chrono::nanoseconds heartbeat_timeout) {
-  builder.SetMaxReceiveMessageSize(detail::kMostRequestBytes);
-  builder.SetMaxSendMessageSize(detail::kMostMessageBytes);
-  builder.SetResourceQuota(grpc::ResourceQuota("lockstep coordinator").Resize(kMostServerBytes));
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostStreams);
+  builder.SetMaxReceiveMessageSize(detail::kMaxRequestBytes);
+  builder.SetMaxSendMessageSize(detail::kMaxMessageBytes);
+  builder.SetResourceQuota(grpc::ResourceQuota("lockstep coordinator").Resize(kMaxServerBytes));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreams);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, detail::keepalive_time_ms(heartbeat_timeout));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, detail::keepalive_timeout_ms(heartbeat_timeout));
@@ -204,11 +204,12 @@ ControlServer::ControlServer(std::shared_ptr<CoordinatorHost> host, ServerOption
   service_ = std::make_unique<Service>(*host_, security.call_secret, options.addresses);
   const std::vector<std::string> numbers = listen_numbers(options);
   if (!options.use_tls && !options.token.empty()) log_exposure(numbers, options.log);
-  gate_ = std::make_unique<Gate>(GateOptions{.numbers = numbers,
-                                             .port = options.address.port,
-                                             .pass = security.pass,
-                                             .user_timeout_ms = detail::keepalive_timeout_ms(options.heartbeat_timeout),
-                                             .log = options.log});
+  listener_ = std::make_unique<AuthListener>(
+      AuthListenerOptions{.numbers = numbers,
+                          .port = options.address.port,
+                          .pass = security.pass,
+                          .user_timeout_ms = detail::keepalive_timeout_ms(options.heartbeat_timeout),
+                          .log = options.log});
   grpc::ServerBuilder builder;
   builder.RegisterService(service_.get());
   set_limits(builder, options.heartbeat_timeout);
@@ -219,7 +220,7 @@ ControlServer::ControlServer(std::shared_ptr<CoordinatorHost> host, ServerOption
   if (!service_->server)
     throw IoError(fmt::format("listen at {}: gRPC's server did not start; GRPC_VERBOSITY=info shows why",
                               to_string(options.address)));
-  gate_->open([acceptor](int listener, int fd) {
+  listener_->start([acceptor](int listener, int fd) {
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
     connection.listener_fd = listener;
     connection.fd = fd;
@@ -228,15 +229,15 @@ ControlServer::ControlServer(std::shared_ptr<CoordinatorHost> host, ServerOption
 }
 
 void ControlServer::flush_failure() {
-  host_->wait_told();
-  service_->underway.wait_none(kAnswerFlush);
+  host_->wait_failure_delivered();
+  service_->in_flight.wait_none(kAnswerFlush);
 }
 
 ControlServer::~ControlServer() {
   host_->close("process 0 has ended");
   // One that is between two heartbeats, or before its first, would find nobody and not know why.
-  host_->wait_told();
-  gate_.reset();  // it hands connections to the server
+  host_->wait_failure_delivered();
+  listener_.reset();  // it hands connections to the server
   if (service_->server) service_->server->Shutdown(std::chrono::system_clock::now() + kAnswerFlush);
 }
 

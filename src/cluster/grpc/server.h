@@ -10,7 +10,7 @@
 #include "cluster/address_auth.h"
 #include "cluster/control_channel.h"
 #include "cluster/coordinator_host.h"
-#include "cluster/grpc/gate.h"
+#include "cluster/grpc/auth_listener.h"
 #include "cluster/tls_files.h"
 
 namespace lockstep {
@@ -36,7 +36,7 @@ class ControlServer {
   ControlServer(const ControlServer&) = delete;
   ControlServer& operator=(const ControlServer&) = delete;
 
-  int port() const { return gate_->port(); }
+  int port() const { return listener_->port(); }
 
   // Waits, after a failure, until it has gone out to all who can hear, but not long: they learn the cause, and not only
   // that this process has ended.
@@ -47,7 +47,7 @@ class ControlServer {
 
   const std::shared_ptr<CoordinatorHost> host_;
   std::unique_ptr<Service> service_;
-  std::unique_ptr<Gate> gate_;
+  std::unique_ptr<AuthListener> listener_;
 };
 
 }  // namespace lockstep

@@ -9,9 +9,9 @@
 namespace lockstep::detail {
 
 // The most bytes of one message: a value or a directory, and what is around it.
-inline constexpr int kMostMessageBytes = 40 << 20;
+inline constexpr int kMaxMessageBytes = 40 << 20;
 // Of one that a stranger may send before his token is looked at: a value, and what is around it.
-inline constexpr int kMostRequestBytes = 5 << 20;
+inline constexpr int kMaxRequestBytes = 5 << 20;
 
 void to_wire(const Request& request, control::Request& out);
 void to_wire(const Answer& answer, control::Answer& out);

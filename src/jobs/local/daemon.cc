@@ -81,7 +81,7 @@ class Daemon {
  private:
   void start_shepherd(const PodFolder& folder) {
     std::vector<std::string> environment;
-    for (const auto& [name, value] : kept_variables(detail::surroundings().environment))
+    for (const auto& [name, value] : kept_variables(detail::read_launch_environment().environment))
       environment.push_back(name + "=" + value);
     start_detached(kOwnProgram, {"__shepherd", folder.path()}, environment);
   }

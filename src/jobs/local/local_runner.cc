@@ -240,7 +240,7 @@ class LocalRunner final : public Runner {
   detail::Environment environment_;
   DaemonClient client_;
   FolderWatch watch_;
-  std::string host_ = detail::surroundings().host_name;
+  std::string host_ = detail::read_launch_environment().host_name;
 };
 
 }  // namespace
@@ -250,7 +250,7 @@ std::unique_ptr<Runner> make_local_runner(const LocalOptions& options) {
 }
 
 std::unique_ptr<Runner> make_local_runner() {
-  return make_local_runner({.state = "", .environment = detail::surroundings().environment});
+  return make_local_runner({.state = "", .environment = detail::read_launch_environment().environment});
 }
 
 bool is_local_process(int argc, char** argv, int& code) {

@@ -248,7 +248,7 @@ class Shepherd {
   void revive_daemon() const {
     if (!folder_is_there()) return;
     try {
-      ensure_daemon(folder_.state(), kOwnProgram, detail::surroundings().environment);
+      ensure_daemon(folder_.state(), kOwnProgram, detail::read_launch_environment().environment);
     } catch (const IoError&) {  // no process can be made now; it is tried again
     }
   }

@@ -38,7 +38,7 @@ constexpr milliseconds kJobLook{300};  // between two looks at a job that ends
 class SlurmRunner final : public Runner {
  public:
   SlurmRunner()
-      : root_(StateDir(StateDir::default_path(detail::surroundings().environment)).path() + "/slurm"),
+      : root_(StateDir(StateDir::default_path(detail::read_launch_environment().environment)).path() + "/slurm"),
         program_(std::filesystem::read_symlink("/proc/self/exe").string()) {}
 
   std::string apply(Job job, const std::function<void(std::string_view)>& note) override {

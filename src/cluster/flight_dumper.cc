@@ -1,4 +1,4 @@
-#include "cluster/flight_watch.h"
+#include "cluster/flight_dumper.h"
 
 #include <fmt/format.h>
 #include <pthread.h>
@@ -38,10 +38,10 @@ void on_signal(int) {
 
 }  // namespace
 
-FlightWatch::FlightWatch(std::shared_ptr<const FlightRecorder> recorder, Options options)
+FlightDumper::FlightDumper(std::shared_ptr<const FlightRecorder> recorder, Options options)
     : recorder_(std::move(recorder)), options_(std::move(options)), folder_(options_.folder) {}
 
-FlightWatch::~FlightWatch() {
+FlightDumper::~FlightDumper() {
   if (writer_.joinable()) writer_.join();
   if (event_ < 0) return;
   struct sigaction current = {};
@@ -55,7 +55,7 @@ FlightWatch::~FlightWatch() {
   ::close(event_);
 }
 
-bool FlightWatch::listen() {
+bool FlightDumper::handle_signal() {
   LOCKSTEP_CHECK(event_ < 0, "listens already");
   if (::sigaction(SIGUSR2, nullptr, &before_) != 0 || (before_.sa_flags & SA_SIGINFO) != 0 ||
       before_.sa_handler != SIG_DFL)
@@ -75,7 +75,7 @@ bool FlightWatch::listen() {
     for (uint64_t times = 0;;) {
       if (::read(event_, &times, sizeof times) < 0 && errno != EINTR) return;
       if (ending_) return;
-      write(std::string(kFlightAsked));
+      write(std::string(kDumpRequested));
     }
   });
   ::pthread_sigmask(SIG_SETMASK, &old, nullptr);
@@ -86,7 +86,7 @@ bool FlightWatch::listen() {
   return true;
 }
 
-void FlightWatch::failed(const std::string& reason, std::chrono::milliseconds patience) noexcept {
+void FlightDumper::dump_failure(const std::string& reason, std::chrono::milliseconds timeout) noexcept {
   try {
     std::unique_lock lock(mutex_);
     if (!failed_) {
@@ -101,22 +101,22 @@ void FlightWatch::failed(const std::string& reason, std::chrono::milliseconds pa
         changed_.notify_all();
       });
     }
-    changed_.wait_for(lock, patience, [this] { return written_; });
+    changed_.wait_for(lock, timeout, [this] { return written_; });
   } catch (const std::exception& error) {
     {
       const std::lock_guard lock(mutex_);
       written_ = true;  // as far as it can be: no memory, or no thread
     }
-    not_written(error.what());
+    log_write_error(error.what());
   }
 }
 
-void FlightWatch::set_folder(const std::string& folder) {
+void FlightDumper::set_folder(const std::string& folder) {
   const std::lock_guard one(file_);
   folder_ = folder;
 }
 
-void FlightWatch::write(const std::string& reason) noexcept {
+void FlightDumper::write(const std::string& reason) noexcept {
   try {
     const std::lock_guard one(file_);
     {
@@ -125,17 +125,17 @@ void FlightWatch::write(const std::string& reason) noexcept {
     }
     write(take_dump(*recorder_, options_.origin, reason));
   } catch (const std::exception& error) {
-    not_written(error.what());
+    log_write_error(error.what());
   }
 }
 
-void FlightWatch::not_written(const char* why) const {
+void FlightDumper::log_write_error(const char* why) const {
   if (options_.log)
     options_.log(
         fmt::format("the operations of process {} with others were not written: {}", options_.origin.process, why));
 }
 
-void FlightWatch::write(const FlightDump& dump) noexcept {
+void FlightDumper::write(const FlightDump& dump) noexcept {
   // A process that fails has worse news than that of its dump.
   try {
     const std::string path = folder_ + "/" + flight_file_name(dump);
@@ -147,7 +147,7 @@ void FlightWatch::write(const FlightDump& dump) noexcept {
                                counted(static_cast<int64_t>(dump.records.size()), "operation"), dump.process, path,
                                folder_));
   } catch (const std::exception& error) {
-    not_written(error.what());
+    log_write_error(error.what());
   }
 }
 

@@ -17,9 +17,9 @@ using detail::buffer_of;
 
 // The processes as one group, while no compiled function uses it.
 template <class F>
-void among_processes(F f) {
+void with_process_group(F f) {
   World& world = World::instance();
-  const std::lock_guard lock(CpuLane::local().running());
+  const std::lock_guard lock(CpuLane::local().run_mutex());
   std::vector<int> first_lanes;
   for (int p = 0; p < world.process_count(); ++p) first_lanes.push_back(static_cast<int>(p * world.lanes_here()));
   try {
@@ -35,14 +35,14 @@ Array gathered(const Array& value, const Shape& shape) {
   const BufferPtr& own = buffer_of(value, "process_allgather");
   const Type type{value.dtype(), shape};
   BufferPtr all = allocate(type.bytes());
-  among_processes([&](Comm& comm) {
+  with_process_group([&](Comm& comm) {
     const std::vector<int64_t> counts(static_cast<size_t>(comm.size()), value.size());
     comm.all_gather(own->data(), all->data(), counts, value.dtype());
   });
   return detail::concrete(detail::intern(type), std::move(all));
 }
 
-bool is_spread(const Array& value) {
+bool spans_processes(const Array& value) {
   return !value.is_traced() && value.node()->pieces && value.node()->pieces->spread;
 }
 
@@ -53,12 +53,12 @@ Array broadcast_one_to_all(const Array& value) {
   const BufferPtr& own = buffer_of(value, "broadcast_one_to_all");
   BufferPtr copy = allocate(own->size());
   if (own->size() > 0) std::memcpy(copy->data(), own->data(), static_cast<size_t>(own->size()));
-  among_processes([&](Comm& comm) { comm.broadcast(copy->data(), value.size(), value.dtype(), 0); });
+  with_process_group([&](Comm& comm) { comm.broadcast(copy->data(), value.size(), value.dtype(), 0); });
   return detail::concrete(value.node()->type, std::move(copy));
 }
 
 Array process_allgather(const Array& value, bool tiled) {
-  if (is_spread(value)) {
+  if (spans_processes(value)) {
     const NamedSharding whole(value.sharding().mesh(), P());
     return jit([](const Array& x) { return x; }, {.out_shardings = {whole}})(value);
   }
@@ -81,7 +81,7 @@ void assert_equal(const Array& value, const std::string& what) {
   hasher.add(std::string_view(reinterpret_cast<const char*>(own->data()), static_cast<size_t>(own->size())));
   const auto hash = static_cast<int64_t>(hasher.value());
   std::vector<int64_t> hashes(static_cast<size_t>(process_count()));
-  among_processes([&](Comm& comm) {
+  with_process_group([&](Comm& comm) {
     const std::vector<int64_t> counts(hashes.size(), 1);
     comm.all_gather(&hash, hashes.data(), counts, DType::i64);
   });

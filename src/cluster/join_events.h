@@ -10,31 +10,31 @@ namespace lockstep {
 
 inline constexpr const char* kLauncherVariable = "LOCKSTEP_LAUNCHER";
 
-struct JoinNews {
+struct JoinEvent {
   int process = 0;
   bool joined = false;  // false: it is joining
 
-  bool operator==(const JoinNews&) const = default;
+  bool operator==(const JoinEvent&) const = default;
 };
 
 // Does nothing when no launcher listens. Safe from any thread.
-void tell_launcher(const JoinNews& news);
+void notify_launcher(const JoinEvent& event);
 
 // The launcher's end. Used by one thread.
-class LauncherInbox {
+class JoinEventReceiver {
  public:
   // Throws IoError.
-  LauncherInbox();
-  ~LauncherInbox();
-  LauncherInbox(const LauncherInbox&) = delete;
-  LauncherInbox& operator=(const LauncherInbox&) = delete;
+  JoinEventReceiver();
+  ~JoinEventReceiver();
+  JoinEventReceiver(const JoinEventReceiver&) = delete;
+  JoinEventReceiver& operator=(const JoinEventReceiver&) = delete;
 
   // The value of LOCKSTEP_LAUNCHER for the processes.
   const std::string& name() const { return name_; }
   // Readable when there is news.
   int fd() const { return fd_; }
   // All news so far, in order. What other users send is dropped.
-  std::vector<JoinNews> take();
+  std::vector<JoinEvent> receive();
 
  private:
   std::string name_;

@@ -1,4 +1,4 @@
-// FlightWatch: writes the dump of this process's flight recorder when it fails, and whenever it receives SIGUSR2.
+// FlightDumper: writes the dump of this process's flight recorder when it fails, and whenever it receives SIGUSR2.
 // Safe from any thread. One at a time listens to the signal.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-class FlightWatch {
+class FlightDumper {
  public:
   struct Options {
     FlightOrigin origin;
@@ -26,20 +26,20 @@ class FlightWatch {
     FileSystem* files = &FileSystem::real();
   };
 
-  FlightWatch(std::shared_ptr<const FlightRecorder> recorder, Options options);
+  FlightDumper(std::shared_ptr<const FlightRecorder> recorder, Options options);
   // Stops listening; the signal is as it was before.
-  ~FlightWatch();
-  FlightWatch(const FlightWatch&) = delete;
-  FlightWatch& operator=(const FlightWatch&) = delete;
+  ~FlightDumper();
+  FlightDumper(const FlightDumper&) = delete;
+  FlightDumper& operator=(const FlightDumper&) = delete;
 
   // From now on SIGUSR2 writes a dump. Returns false, and does nothing, where the program handles or ignores that
   // signal.
-  bool listen();
+  bool handle_signal();
 
   // This process, or another, has failed: what is recorded now is written. Only the first call counts. A thread of its
   // own writes, and every caller waits for it, so long at most: who returns may end the process, but a disk that hangs
   // does not keep the others from the news.
-  void failed(const std::string& reason, std::chrono::milliseconds patience = std::chrono::seconds(2)) noexcept;
+  void dump_failure(const std::string& reason, std::chrono::milliseconds timeout = std::chrono::seconds(2)) noexcept;
 
   // From now on.
   void set_folder(const std::string& folder);
@@ -49,7 +49,7 @@ class FlightWatch {
 
  private:
   void write(const FlightDump& dump) noexcept;
-  void not_written(const char* why) const;
+  void log_write_error(const char* why) const;
 
   const std::shared_ptr<const FlightRecorder> recorder_;
   const Options options_;

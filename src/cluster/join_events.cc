@@ -1,4 +1,4 @@
-#include "cluster/launcher_news.h"
+#include "cluster/join_events.h"
 
 #include <fmt/format.h>
 #include <sys/socket.h>
@@ -32,16 +32,16 @@ bool set_address(const std::string& name, sockaddr_un& address, socklen_t& size)
   return true;
 }
 
-bool parse(const char* text, JoinNews& news) {
+bool parse(const char* text, JoinEvent& event) {
   std::array<char, 16> word = {};
-  if (std::sscanf(text, "%15s %d", word.data(), &news.process) != 2) return false;
-  news.joined = std::string_view(word.data()) == kJoined;
-  return news.joined || std::string_view(word.data()) == kJoining;
+  if (std::sscanf(text, "%15s %d", word.data(), &event.process) != 2) return false;
+  event.joined = std::string_view(word.data()) == kJoined;
+  return event.joined || std::string_view(word.data()) == kJoining;
 }
 
 }  // namespace
 
-void tell_launcher(const JoinNews& news) {
+void notify_launcher(const JoinEvent& event) {
   const char* const name = std::getenv(kLauncherVariable);
   sockaddr_un address;
   socklen_t size = 0;
@@ -49,15 +49,15 @@ void tell_launcher(const JoinNews& news) {
   const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (socket < 0) return;
   // The queue of the launcher is short. One that does not read is not waited for.
-  const timeval patience{1, 0};
-  ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-  const std::string text = fmt::format("{} {}", news.joined ? kJoined : kJoining, news.process);
+  const timeval timeout{1, 0};
+  ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
+  const std::string text = fmt::format("{} {}", event.joined ? kJoined : kJoining, event.process);
   [[maybe_unused]] const ssize_t sent =
       ::sendto(socket, text.data(), text.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address), size);
   ::close(socket);
 }
 
-LauncherInbox::LauncherInbox() : name_(fmt::format("lockstep-launch-{}", make_token().substr(0, 32))) {
+JoinEventReceiver::JoinEventReceiver() : name_(fmt::format("lockstep-launch-{}", make_token().substr(0, 32))) {
   sockaddr_un address;
   socklen_t size = 0;
   set_address(name_, address, size);
@@ -71,10 +71,10 @@ LauncherInbox::LauncherInbox() : name_(fmt::format("lockstep-launch-{}", make_to
   throw_io_error("listen at", "a socket for the processes of the job", error);
 }
 
-LauncherInbox::~LauncherInbox() { ::close(fd_); }
+JoinEventReceiver::~JoinEventReceiver() { ::close(fd_); }
 
-std::vector<JoinNews> LauncherInbox::take() {
-  std::vector<JoinNews> out;
+std::vector<JoinEvent> JoinEventReceiver::receive() {
+  std::vector<JoinEvent> out;
   while (true) {
     std::array<char, 64> text = {};
     iovec data{text.data(), text.size() - 1};
@@ -92,7 +92,7 @@ std::vector<JoinNews> LauncherInbox::take() {
     if (!head || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_CREDENTIALS) continue;
     ucred sender = {};
     std::memcpy(&sender, CMSG_DATA(head), sizeof sender);
-    if (JoinNews news; sender.uid == ::geteuid() && parse(text.data(), news)) out.push_back(news);
+    if (JoinEvent event; sender.uid == ::geteuid() && parse(text.data(), event)) out.push_back(event);
   }
 }
 

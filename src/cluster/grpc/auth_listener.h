@@ -1,4 +1,4 @@
-// Gate: the listening sockets of the coordinator, in front of its gRPC server. A connection reaches the server only
+// AuthListener: the listening sockets of the coordinator, in front of its gRPC server. A connection reaches the server only
 // after it has presented the job's pass, so that strangers cannot make the server allocate or compute. Connections that
 // have not done so yet are bounded in number, bytes and time. Safe from any thread.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-struct GateOptions {
+struct AuthListenerOptions {
   std::vector<std::string> numbers = {};  // addresses to listen at
   int port = 0;                           // 0: any free one, for a single number
   std::string pass = {};                  // Security::pass
@@ -23,32 +23,32 @@ struct GateOptions {
 };
 
 // The status codes with which the gate answers a request.
-namespace gate_status {
+namespace connect_status {
 inline constexpr int kAdmitted = 200, kMalformed = 400, kWrongToken = 403, kOtherSecurity = 409;
 }
 
 // The status with which a gate with that pass answers a request (`CONNECT PASS HTTP/1.0` and headers).
-int gate_answer(std::string_view request, std::string_view pass);
+int connect_status_for(std::string_view request, std::string_view pass);
 
-class Gate {
+class AuthListener {
  public:
   // Called by the gate's thread with a connection that was admitted; owns the descriptor `fd`.
   using Admit = std::function<void(int listener, int fd)>;
 
   // Listens when it returns; connections wait until open(). Throws Error when a port is taken, naming the process
   // that has it where the system tells.
-  explicit Gate(GateOptions options);
-  ~Gate();  // closes the sockets, and the connections that were not admitted
-  Gate(const Gate&) = delete;
-  Gate& operator=(const Gate&) = delete;
+  explicit AuthListener(AuthListenerOptions options);
+  ~AuthListener();  // closes the sockets, and the connections that were not admitted
+  AuthListener(const AuthListener&) = delete;
+  AuthListener& operator=(const AuthListener&) = delete;
 
   int port() const { return port_; }
-  void open(Admit admit);
+  void start(Admit admit);
 
  private:
-  class Door;
+  class AcceptLoop;
 
-  const GateOptions options_;
+  const AuthListenerOptions options_;
   std::vector<int> listeners_;
   int port_ = 0;
   int wake_ = -1;  // an eventfd: the thread ends

@@ -1,6 +1,6 @@
 // TensorBoard's event files: records (length, masked CRC-32C of it, bytes, masked CRC-32C of them), each an Event
 // message of TensorFlow's event.proto, written by hand. Pure functions that append to a string: any thread may call
-// them. The layout is described in docs/how-to/logging.md.
+// them. The layout is described in docs/reference/file-formats.md.
 #pragma once
 
 #include <cstdint>

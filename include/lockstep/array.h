@@ -1,7 +1,14 @@
-// Array: a handle to an n-dimensional array, copied like a pointer. Its elements never change, so handles may be shared
-// between threads. Two states: concrete (it has data) and traced (it stands for a value of a function being traced by
-// jit, grad, vmap and their like). C++ numbers convert to an Array and take the element type of what they meet: `0.5f *
-// x` has the type of x.
+// Array: a handle to an immutable n-dimensional array.
+//
+//   Array x = array({{1.f, 2.f}, {3.f, 4.f}});
+//   Array y = 0.5f * x + 1;                       // f32[2,2]: numbers take the element type of x
+//   std::cout << sum(y).item<float>() << '\n';
+//
+// Copying a handle shares the array. Elements never change, so handles may be shared between threads; a
+// single handle needs the usual protection against concurrent assignment.
+//
+// An array is concrete (it has data) or traced (it represents a value of a function that jit, grad, vmap or
+// another transform is tracing). A traced array has a type but no data.
 #pragma once
 
 #include <cstdint>
@@ -40,10 +47,11 @@ Array adopt_bytes(void* data, Type type, void* owner, void (*destroy)(void*));
 
 class Array {
  public:
-  // No array at all; only assignment and defined() are allowed on it.
+  // An empty handle. Only assignment, to_string() and defined() are allowed on it; the rest throws Error.
   Array() = default;
 
-  // A number that takes the element type of what it meets; on its own it is bool, i32 (i64 when it needs to be) or f32.
+  // Converts a C++ number. In an operation with arrays it takes their element type. Otherwise it is bool, i32
+  // (i64 if it does not fit) or f32.
   template <class T>
   requires std::is_arithmetic_v<T> Array(T value)  // NOLINT: numbers are arrays
       : node_(detail::literal_node(literal(value))) {}
@@ -60,7 +68,7 @@ class Array {
     if (node_) detail::release(node_);
   }
 
-  // A copy of `values`, row-major. Throws Error when their number is not that of the shape.
+  // Copies `values`, in row-major order. Throws Error when their number does not match the shape.
   template <class T>
   static Array from(std::span<const T> values, const Shape& shape);
   template <class T>
@@ -68,7 +76,7 @@ class Array {
     return from(std::span<const T>(values), shape);
   }
   static Array from(const std::vector<bool>& values, const Shape& shape);
-  // Takes the values' memory instead of copying it.
+  // Same, but takes over the vector's memory instead of copying.
   template <class T>
   static Array from(std::vector<T>&& values, const Shape& shape);
 
@@ -76,37 +84,38 @@ class Array {
   bool is_traced() const;
   const Type& type() const;
   const Shape& shape() const { return type().shape; }
-  int64_t shape(int64_t axis) const;  // negative axes count from the back
+  int64_t shape(int64_t axis) const;  // the extent of one dimension; negative axes count from the back
   DType dtype() const { return type().dtype; }
   int64_t rank() const { return type().rank(); }
   int64_t size() const { return count(shape()); }
 
-  // How its pieces lie on devices: what device_put or a compiled function said, else whole on the first device. For a
-  // traced array what is known so far.
+  // How the array is distributed over devices: the sharding set by device_put or a compiled function; without
+  // one, a single-device sharding on the first local device. For a traced array, the sharding known so far.
   NamedSharding sharding() const;
   bool is_fully_replicated() const { return sharding().is_fully_replicated(); }
 
-  // The elements, row-major, as long as this handle lives, which must have a name: those of a temporary would be gone
-  // before they are read. Throws Error for a traced array and for another element type.
+  // The elements in row-major order, copied to the host first if needed. Valid as long as this handle; a
+  // temporary is rejected at compile time. Throws Error for a traced array and when T is not the element
+  // type.
   template <class T>
   std::span<const T> data() const& {
     return {static_cast<const T*>(raw_data(dtype_of<T>)), static_cast<size_t>(size())};
   }
   template <class T>
   std::span<const T> data() const&& = delete;
-  // The elements converted to T.
+  // The elements converted to T, in row-major order.
   template <class T>
   std::vector<T> to_vector() const;
-  // The one element, converted to T. Throws Error when there are more.
+  // The only element, converted to T. Throws Error when the array has more or fewer than one.
   template <class T>
   T item() const;
-  // Whether the one element is true. Throws Error for a traced array, whose value is not known yet.
+  // Whether the only element is nonzero. Throws Error for a traced array, which has no value yet.
   explicit operator bool() const;
 
-  // "f32[2,3] [[1, 2, 3], [4, 5, 6]]", shortened when long; a traced array prints as its type.
+  // "f32[2,3] [[1, 2, 3], [4, 5, 6]]". Long arrays are abbreviated; a traced array prints only its type.
   std::string to_string() const;
 
-  // Internal.
+  // Internal: takes over one reference to the node.
   explicit Array(detail::Node* node) : node_(node) {}
   detail::Node* node() const { return node_; }
 

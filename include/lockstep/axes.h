@@ -1,4 +1,4 @@
-// Axes: which dimensions of an array a function works on. A plain value.
+// Axes: the dimensions that a function works on. A plain value.
 #pragma once
 
 #include <concepts>
@@ -9,9 +9,11 @@
 
 namespace lockstep {
 
-// All of them (the default), one, or a list: sum(x), sum(x, -1), sum(x, {0, 1}). Negative axes count from the back. An
-// empty vector is no axis at all. No constructor takes a std::initializer_list: g++ 12 would take options such as
-// {.ddof = 1} for the list {1}.
+// All dimensions (the default), one, or a list: sum(x), sum(x, -1), sum(x, {0, 1}). Negative axes count from
+// the back. An empty vector selects no dimension.
+//
+// There is no std::initializer_list constructor: g++ 12 would read options such as {.ddof = 1} as the list
+// {1}.
 struct Axes {
   Axes() = default;
   template <std::integral... T>
@@ -19,7 +21,7 @@ struct Axes {
       : list(std::vector<int64_t>{static_cast<int64_t>(axes)...}) {}
   Axes(std::vector<int64_t> axes) : list(std::move(axes)) {}  // NOLINT
 
-  std::optional<std::vector<int64_t>> list;  // absent: all
+  std::optional<std::vector<int64_t>> list;  // absent: all dimensions
 };
 
 }  // namespace lockstep

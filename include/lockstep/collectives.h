@@ -1,12 +1,15 @@
-// Collectives: how the devices along mesh axes exchange values in per-device code (shard_map, pmap, or vmap with an
-// axis name).
+// Collectives: communication between the devices along mesh axes, for per-device code (shard_map, pmap, or
+// vmap with an axis name).
 //
 //   Params g = pmean(grad(loss)(p, batch), "data");
 //
-// A value is varying or invariant over each axis, which is part of its type. psum, pmean, pmax, pmin and pbroadcast
-// make it invariant; an invariant value that meets a varying one becomes varying for free, and the gradient of that is
-// the psum, so gradients of replicated parameters are summed over the devices by themselves. psum, pmean, pmax and pmin
-// also take trees.
+// The type of a value records the axes over which it varies, as in JAX's shard_map. psum, pmean, pmax, pmin
+// and pbroadcast make a value invariant over their axes. An operation on an invariant and a varying operand
+// first makes the invariant one varying (pvary); the gradient of pvary is psum. So gradients of replicated
+// parameters are summed over the devices automatically.
+//
+// psum, pmean, pmax and pmin also take trees. Safe to call from any thread. Throws Error when an axis is not
+// in scope.
 #pragma once
 
 #include <concepts>
@@ -18,8 +21,8 @@
 
 namespace lockstep {
 
-// One mesh axis, or several taken as one, the first being outermost. (No std::initializer_list, for the reason given at
-// Axes.)
+// One mesh axis, or several treated as one; the first is outermost. There is no std::initializer_list
+// constructor, for the reason given at Axes.
 struct AxisNames {
   AxisNames(const char* name) : names{name} {}             // NOLINT: reads as an argument
   AxisNames(std::string name) : names{std::move(name)} {}  // NOLINT
@@ -29,7 +32,7 @@ struct AxisNames {
   std::vector<std::string> names;
 };
 
-// Sum, mean, greatest and least over the devices.
+// The sum, mean, maximum and minimum over the devices.
 Array psum(const Array& x, const AxisNames& axes);
 Array pmean(const Array& x, const AxisNames& axes);
 Array pmax(const Array& x, const AxisNames& axes);
@@ -55,44 +58,46 @@ T pmin(const T& tree, const AxisNames& axes) {
 }
 
 struct GatherOptions {
-  int64_t axis = 0;    // where the devices' values go
-  bool tiled = false;  // one after another along that dimension, instead of along a new one
+  int64_t axis = 0;    // the dimension along which values are gathered
+  bool tiled = false;  // concatenate along that dimension instead of stacking along a new one
 };
-// The values of all devices.
+// Gathers the values of all devices.
 Array all_gather(const Array& x, const AxisNames& axes, GatherOptions options = {});
 
 struct ScatterOptions {
-  int64_t axis = 0;    // the dimension that is dealt out
-  bool tiled = false;  // a piece of it for each device, instead of one element and the dimension gone
+  int64_t axis = 0;    // the dimension that is scattered
+  bool tiled = false;  // each device keeps a slice of the dimension; else one element, and the dimension is removed
 };
-// The sum over the devices, each keeping its part.
+// Sums over the devices; each device keeps its part of the sum.
 Array psum_scatter(const Array& x, const AxisNames& axes, ScatterOptions options = {});
 
-// Dimension `split` is dealt out to the devices, and what comes from them is put together along `concat`. Tiled: both
-// dimensions stay, one shorter and one longer; else `split` has the number of devices and goes, and a new dimension
-// appears at `concat`.
+// Scatters dimension `split` over the devices and concatenates what each receives along `concat`. If tiled,
+// both dimensions remain: `split` gets shorter, `concat` longer. Otherwise the extent of `split` is the
+// number of devices; `split` is removed and a new dimension is inserted at `concat`.
 Array all_to_all(const Array& x, const AxisNames& axes, int64_t split, int64_t concat, bool tiled = false);
 
-// For each pair {from, to} device `to` gets the value of device `from`; the others get zeros.
+// Sends values from device to device: for each pair {from, to}, `to` receives the value of `from`. Devices
+// that receive nothing get zeros.
 Array ppermute(const Array& x, const AxisNames& axes, const std::vector<std::pair<int64_t, int64_t>>& pairs);
 
-// The value of one device on all of them.
+// Sends the value of device `source` to all devices.
 Array pbroadcast(const Array& x, const AxisNames& axes, int64_t source);
 
-// The device's own place along the axes (i32), and how many there are.
+// axis_index: the device's position along the axes (i32). axis_size: the number of devices along them.
 Array axis_index(const AxisNames& axes);
 int64_t axis_size(const AxisNames& axes);
 
-// The same value, allowed to vary over the axes, as it is where it meets one that varies: for gradients of one's own
-// instead of those summed over the devices.
+// Marks x as varying over the axes. Its value does not change. Gradients with respect to the result are each
+// device's own instead of the sum over devices.
 Array pvary(const Array& x, const AxisNames& axes);
 
 namespace detail {
 
-// Does code of this thread run on each device along an axis of that name by itself?
+// Whether the calling thread runs per-device code over an axis of this name.
 bool is_axis_in_scope(const std::string& name);
 
-// While it lives, collectives of this thread may name the axis. Throws Error when there is one of that name already.
+// Brings a named axis into scope for collectives of the calling thread, until destroyed. Throws Error when an
+// axis of this name is in scope already.
 class AxisScope {
  public:
   AxisScope(std::string name, int64_t size);

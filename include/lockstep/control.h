@@ -1,8 +1,10 @@
-// Control flow that stays inside a compiled function: scan (a loop with a carry), fori_loop (one without more) and cond
-// (one of two computations).
+// Control flow inside a compiled function: scan (a loop with a carry), fori_loop (a counted loop) and cond (a
+// choice between two computations).
 //
-//   auto [total, partial] = scan([](Array carry, Array x) { return std::pair{carry + x, carry + x}; }, Array(0.f), xs);
+//   auto [total, sums] = scan([](Array carry, Array x) { return std::pair{carry + x, carry + x}; }, Array(0.f), xs);
 //   Array y = cond(x > 0, [](Array x) { return x; }, [](Array x) { return -x; }, x);
+//
+// Bodies are traced once. All functions may be nested, differentiated, and called from any thread.
 #pragma once
 
 #include "lockstep/create.h"
@@ -11,24 +13,26 @@
 namespace lockstep {
 
 struct ScanOptions {
-  int64_t length = -1;   // needed only when there are no xs
-  bool reverse = false;  // from the last x to the first
+  int64_t length = -1;   // number of iterations; required without xs
+  bool reverse = false;  // iterate from the last x to the first
 };
 
-// No xs: scan(f, init, nothing, {.length = n}); f's second argument is a Nothing.
+// Stands for missing xs: scan(f, init, Nothing{}, {.length = n}). Then f's second argument is a Nothing.
 struct Nothing {};
 
 namespace detail {
 
-// Throws Error unless all xs have a leading axis of one length (or `length` gives it).
+// Returns the number of iterations. Throws Error unless all xs have a leading axis of one length, or `length`
+// is given.
 int64_t scan_length(std::span<const Array> xs, int64_t length);
 Type element_type(const Array& xs);
-// The types that each array of a carry has before and after, and each result in both branches: numbers take the other's
-// element type, and what is the same on all devices may vary. Throws Error where that does not make them alike.
+// Unify the types of a carry before and after an iteration, and of the results of both branches. Numbers take
+// the other side's element type; a value that varies on one side varies in the result. Throw Error where the
+// types still differ.
 std::vector<Type> carry_types(std::span<const Array> init, std::span<const Array> carry);
 std::vector<Type> branch_types(std::span<const Array> if_true, std::span<const Array> if_false);
 bool have_types(std::span<const Array>, std::span<const Type>);
-// The arrays of a tree in these types.
+// Convert an array, and all arrays of a tree, to these types.
 Array widened(const Array&, const Type&);
 template <class T>
 void widen(T& tree, const std::vector<Type>& types) {
@@ -39,8 +43,9 @@ void check_predicate(const Array&);
 
 }  // namespace detail
 
-// f(carry, x) -> {carry, y}, over the leading axis of the arrays of xs. Returns {last carry, ys stacked along a leading
-// axis}.
+// Calls f(carry, x) -> {carry, y} for each x along the leading axis of the arrays of `stacked`. Returns {last
+// carry, all y stacked along a leading axis}. Throws Error when f changes the carry's structure or types, or
+// a static value in it.
 template <class F, class C, class X>
 auto scan(const F& f, const C& first, const X& stacked, ScanOptions options = {}) {
   return detail::with_parameters<F>(
@@ -48,7 +53,7 @@ auto scan(const F& f, const C& first, const X& stacked, ScanOptions options = {}
         const detail::Arrays xs_leaves = tree_leaves(xs);
         const int64_t length = detail::scan_length(xs_leaves, options.length);
         Carry start = init;
-        for (std::vector<Type> types;;) {  // once, or until the carry goes in as it comes out
+        for (std::vector<Type> types;;) {  // until the carry has the same types before and after an iteration
           const detail::Arrays init_leaves = tree_leaves(start);
           {
             detail::Tracing tracing("scan");
@@ -60,8 +65,8 @@ auto scan(const F& f, const C& first, const X& stacked, ScanOptions options = {}
             types = detail::carry_types(init_leaves, tree_leaves(result.first));
             if (detail::have_types(init_leaves, types)) {
               detail::TreeStructure(start, true)
-                  .check_same(detail::TreeStructure(result.first, true), "scan", "in the first carry",
-                              "in the one that a round returns", "what changes from round to round must be an Array");
+                  .check_same(detail::TreeStructure(result.first, true), "scan", "in the initial carry",
+                              "in the returned carry", "a value that changes between iterations must be an Array");
               detail::widen(result.first, types);
               const detail::Traced body = tracing.finish(tree_leaves(result));
               const detail::Arrays results = detail::scan(body, init_leaves, xs_leaves, length, options.reverse);
@@ -75,7 +80,8 @@ auto scan(const F& f, const C& first, const X& stacked, ScanOptions options = {}
       first, stacked);
 }
 
-// carry = f(i, carry) for each i from lower on below upper, as an Array (i32 where the bounds are); the last carry.
+// Computes carry = f(i, carry) for i in [lower, upper) and returns the last carry. i is an Array: i32, or i64
+// if a bound needs it.
 template <class F, class C>
 auto fori_loop(int64_t lower, int64_t upper, const F& f, const C& first) {
   return detail::with_parameters<F>(
@@ -86,13 +92,15 @@ auto fori_loop(int64_t lower, int64_t upper, const F& f, const C& first) {
       Array(lower), first);
 }
 
-// if_true(operands...) or if_false(operands...), which return trees of the same types. Only the chosen one is computed.
+// Computes if_true(operands...) or if_false(operands...). Both must return trees of the same structure and
+// types. Only the chosen branch runs, except where the predicate varies over devices: then both run. Throws
+// Error unless `predicate` is a bool scalar.
 template <class T, class E, class... Args>
 auto cond(const Array& predicate, const T& if_true, const E& if_false, const Args&... passed) {
   return detail::with_parameters<T>(
       [&](const auto&... operands) {
         detail::check_predicate(predicate);
-        std::vector<Type> types;  // of the results, where a branch returns others
+        std::vector<Type> types;  // common result types, once both branches are traced
         const auto traced = [&](const auto& branch) {
           const auto in_types = [&](const auto&... each) {
             auto result = branch(each...);
@@ -108,8 +116,8 @@ auto cond(const Array& predicate, const T& if_true, const E& if_false, const Arg
         const detail::Arrays if_yes = tree_leaves(yes.result), if_no = tree_leaves(no.result);
         types = detail::branch_types(if_yes, if_no);
         detail::TreeStructure(yes.result, true)
-            .check_same(detail::TreeStructure(no.result, true), "cond", "in the result of one branch",
-                        "in that of the other", "what depends on the predicate must be an Array");
+            .check_same(detail::TreeStructure(no.result, true), "cond", "in one branch's result", "in the other's",
+                        "a value that depends on the predicate must be an Array");
         if (!detail::have_types(if_yes, types)) yes = traced(if_true);
         if (!detail::have_types(if_no, types)) no = traced(if_false);
         const detail::Arrays results = detail::cond(predicate, yes.traced, no.traced, detail::leaves_of(operands...));

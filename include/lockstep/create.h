@@ -1,4 +1,8 @@
-// Functions that make arrays from nothing or from numbers. Safe from any thread.
+// Functions that create arrays. Safe to call from any thread.
+//
+//   Array w = zeros({784, 10});
+//   Array i = arange(10);                           // i32[10]
+//   Array a = array({{1.5, 2.0}, {3.0, 4.0}});      // f32[2,2]
 #pragma once
 
 #include <initializer_list>
@@ -13,15 +17,16 @@ namespace lockstep {
 
 Array zeros(const Shape& shape, DType dtype = f32);
 Array ones(const Shape& shape, DType dtype = f32);
-// `value`, a number or an array that broadcasts to `shape`, in its own element type unless another is asked for.
+// An array filled with `value`, a number or an array that broadcasts to `shape`. Keeps the element type of
+// `value` unless `dtype` is given.
 Array full(const Shape& shape, const Array& value, std::optional<DType> dtype = {});
 
-// With the shape and, unless another is asked for, the element type of x.
+// Arrays with the shape of x, and with its element type unless `dtype` is given.
 Array zeros_like(const Array& x, std::optional<DType> dtype = {});
 Array ones_like(const Array& x, std::optional<DType> dtype = {});
 Array full_like(const Array& x, const Array& value, std::optional<DType> dtype = {});
 
-// Ones on the diagonal.
+// Ones on the main diagonal, zeros elsewhere.
 Array eye(int64_t n, DType dtype = f32);
 Array eye(int64_t rows, int64_t columns, DType dtype = f32);
 
@@ -29,14 +34,14 @@ namespace detail {
 Array arange_integers(int64_t start, int64_t stop, int64_t step);
 Array arange_reals(double start, double stop, double step);
 Array from_list(const void* values, DType stored, const Shape& shape, std::optional<DType> wanted);
-// vector<bool> holds bits; arrays hold bytes.
+// The element type of the buffers below: vector<bool> stores bits, arrays store bytes.
 template <class T>
 using Stored = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
 [[noreturn]] void throw_uneven(size_t wanted, size_t got);
 }  // namespace detail
 
-// start, start + step, ... below stop (above it when step is negative). i32 when all are integers (i64 when they need
-// to be), else f32.
+// The numbers start, start + step, ... up to but excluding stop. i32 when all three are integers (i64 where
+// one needs it), else f32. Throws Error when the step is 0.
 template <class A, class B, class S = int>
 requires(std::is_arithmetic_v<A>&& std::is_arithmetic_v<B>&& std::is_arithmetic_v<S>) Array
     arange(A start, B stop, S step = 1) {
@@ -45,17 +50,18 @@ requires(std::is_arithmetic_v<A>&& std::is_arithmetic_v<B>&& std::is_arithmetic_
   else
     return detail::arange_reals(static_cast<double>(start), static_cast<double>(stop), static_cast<double>(step));
 }
-// 0, 1, ... below stop.
+// The numbers 0, 1, ... up to but excluding stop.
 template <class T>
 requires std::is_arithmetic_v<T> Array arange(T stop) { return arange(T{0}, stop); }
 template <class T>
 requires std::is_arithmetic_v<T> Array arange(T stop, DType dtype) { return astype(arange(stop), dtype); }
 
-// n numbers evenly from start to stop, both included.
+// n evenly spaced numbers from start to stop, both included.
 Array linspace(double start, double stop, int64_t n, DType dtype = f32);
 
-// An array written out: array({1, 2, 3}), array({{1.5, 2.0}, {3.0, 4.0}}), array<float>({}), which is f32[0]. int gives
-// i32; float and double both give f32 unless another element type is asked for.
+// An array from nested lists: array({1, 2, 3}), array({{1.5, 2.0}, {3.0, 4.0}}), array<float>({}) (f32[0]).
+// int gives i32; float and double both give f32 unless `dtype` is given. Throws Error when lists of one level
+// differ in length.
 template <class T>
 Array array(std::initializer_list<T> values, std::optional<DType> dtype = {}) {
   return detail::from_list(values.begin(), dtype_of<T>, {static_cast<int64_t>(values.size())}, dtype);

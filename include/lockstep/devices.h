@@ -1,7 +1,11 @@
-// Devices: what meshes are made of, and how many there are. A process has one CPU device unless told otherwise:
-// set_cpu_devices(8), else LOCKSTEP_NUM_CPU_DEVICES, else JAX_NUM_CPU_DEVICES, else
-// --xla_force_host_platform_device_count in XLA_FLAGS. Devices beyond the first are virtual: they share the cores of
-// the process. Safe from any thread.
+// Devices: the elements of meshes. On the CPU devices are virtual and share the cores of the process. Their
+// number is, in this order: set_cpu_devices(n), LOCKSTEP_NUM_CPU_DEVICES, JAX_NUM_CPU_DEVICES,
+// --xla_force_host_platform_device_count in XLA_FLAGS, 1.
+//
+//   set_cpu_devices(8);                              // before any use of devices
+//   Mesh mesh = make_mesh({{"data", 8}});
+//
+// Safe to call from any thread.
 #pragma once
 
 #include <compare>
@@ -26,32 +30,34 @@ struct Device {
 std::string to_string(Platform);
 // "cpu:0".
 std::string to_string(const Device&);
-// What JAX prints: "CpuDevice(id=0)", "CudaDevice(id=0)"; for several "[CpuDevice(id=0), CpuDevice(id=1)]".
+// The name that JAX prints: "CpuDevice(id=0)", "CudaDevice(id=0)"; for several "[CpuDevice(id=0),
+// CpuDevice(id=1)]".
 std::string jax_name(const Device&);
 std::string jax_name(const std::vector<Device>&);
 
-// All devices of all processes; they stay the same once asked for. Throws Error when a variable that says how many
-// there are does not hold a number.
+// All devices of all processes. The list is fixed at the first call. Throws Error when an environment
+// variable for the number of devices is not a number.
 const std::vector<Device>& devices();
-// Those of this process.
+// The devices of this process.
 const std::vector<Device>& local_devices();
 int device_count();
 int local_device_count();
 
-// Which process this is, from 0, and how many there are.
+// The rank of this process, starting at 0, and the number of processes.
 int process_index();
 int process_count();
 
-// What this process computes on: what set_platform() said before devices were used, else what LOCKSTEP_PLATFORM says
-// ("cpu", "cuda" or "auto"), else "auto": a GPU where one can be used, else the CPU. On a GPU virtual devices share it
-// as they share the cores. platform() throws Error, with the reason and the remedy, where "cuda" was asked for and
-// cannot be.
+// Selects the platform, before devices are used. Without a call, LOCKSTEP_PLATFORM selects it ("cpu", "cuda"
+// or "auto"). The default is "auto": a GPU if one is usable, else the CPU. On a GPU, virtual devices share
+// the GPU.
 void set_platform(Platform);
-// "cpu", "cuda" or "auto"; throws Error for anything else.
+// Same by name: "cpu", "cuda" or "auto". Throws Error for any other name.
 void set_platform(const std::string& name);
+// The platform in use. Throws Error, with reason and remedy, when "cuda" was requested but no GPU is usable.
 Platform platform();
 
-// How many CPU devices this process has. Throws Error unless 1 <= n <= 131072, and after devices were used.
+// Sets the number of CPU devices of this process. Throws Error unless 1 <= n <= 131072, and once devices are
+// in use.
 void set_cpu_devices(int n);
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// Element types: their names, sizes, kinds and how two of them meet. Immutable values, safe from any thread.
+// DType: the element types of arrays, their names, sizes and promotion. Immutable values, safe to use from
+// any thread.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +33,11 @@ constexpr bool is_floating(DType t) { return t >= DType::bf16; }
 constexpr bool is_integer(DType t) { return t >= DType::u8 && t <= DType::u32; }
 constexpr bool is_signed(DType t) { return t == DType::i32 || t == DType::i64 || is_floating(t); }
 
-// The type in which a and b meet: bool < integers < bf16, f16 < f32 < f64. An integer meets a float in that float; u32
-// meets i32 in i64; bf16 meets f16 in f32.
+// The element type of an operation on a and b, by bool < integers < bf16, f16 < f32 < f64. An integer and a
+// float give that float; u32 and i32 give i64; bf16 and f16 give f32.
 DType promote(DType a, DType b);
 
-// C++ type <-> DType.
+// The DType of a C++ type: dtype_of<float> is f32.
 template <class T>
 struct DTypeOf {
   static_assert(sizeof(T) == 0,
@@ -79,7 +80,7 @@ template <>
 struct DTypeOf<double> {
   static constexpr DType value = DType::f64;
 };
-template <>  // the one of long and long long that int64_t is not
+template <>  // whichever of long and long long is not int64_t
 struct DTypeOf<std::conditional_t<std::is_same_v<int64_t, long>, long long, long>> {
   static constexpr DType value = DType::i64;
 };

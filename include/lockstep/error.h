@@ -1,15 +1,15 @@
-// The kinds of failure. Every message reads `operation: fact with values; remedy`, in lower case.
+// Exceptions. Every message reads `operation: fact with values; remedy`, in lower case.
 //
-//   Error        the caller's mistake: shapes that do not fit, a name that does not exist, a file of the wrong format
-//   OutOfMemory  the world's failure: the machine has no room for an allocation
-//   IoError      the world's failure: a file or network operation did not succeed
-//   CommError    the world's failure: an operation between ranks cannot complete, and what it computed is lost;
-//                starting again from the last checkpoint may help. One of
-//   CommTimeout  some ranks did not come in time
-//   CommAborted  another rank failed first, and told the others to stop
-//   DeviceLost   the world's failure: a GPU can compute no more in this process; starting again may help, too
+//   Error        a mistake of the caller: shapes that do not fit, an unknown name, a file of the wrong format
+//   OutOfMemory  an allocation failed on the host or on a GPU
+//   IoError      a file or network operation failed
+//   CommError    a collective cannot complete and its results are lost; restart from the last checkpoint. Subclasses:
+//   CommTimeout    some ranks did not join in time
+//   CommAborted    another rank failed first and told the others to stop
+//   DeviceLost   a GPU can no longer be used by this process; restart from the last checkpoint
 //
-// A broken promise of our own is not an exception: LOCKSTEP_CHECK prints where and what, and aborts.
+// A bug in Lockstep itself is not an exception: LOCKSTEP_CHECK prints the location and the failed condition,
+// and aborts.
 #pragma once
 
 #include <stdexcept>

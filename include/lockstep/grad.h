@@ -1,11 +1,12 @@
-// Gradients by reverse mode, remat, and gradients written by hand.
+// Reverse-mode gradients, rematerialization, and user-defined gradients.
 //
-//   auto g = grad(loss)(params, batch);                       // like params
+//   auto g = grad(loss)(params, batch);                       // a tree like params
 //   auto [value, g] = value_and_grad(loss)(params, batch);
 //   auto [gx, gy] = grad<0, 1>(f)(x, y);                      // with respect to several arguments
 //
-// The function returns a floating scalar, or a pair of one and anything else (aux), which value_and_grad hands through.
-// Arrays in the differentiated arguments must be floating. All of these nest with each other and with jit and vmap.
+// The function must return a floating scalar, or a pair of one and anything else (aux); value_and_grad
+// returns aux unchanged. Arrays in the differentiated arguments must be floating. All functions nest with
+// each other, with jit and with vmap, and may be called from any thread.
 #pragma once
 
 #include "lockstep/jit.h"
@@ -35,7 +36,8 @@ const Array& loss_of(const R& result) {
   }
 }
 
-// Which arrays of the arguments are wanted: all those of the arguments at positions I...
+// For each array of the arguments: whether it belongs to an argument at positions I..., whose gradient is
+// requested. Throws Error for one that is not floating. `what` names the transform in errors.
 template <size_t... I, class... Args>
 std::vector<bool> wanted_arrays(const char* what, const Args&... args) {
   std::vector<bool> wanted;
@@ -54,14 +56,15 @@ std::vector<bool> wanted_arrays(const char* what, const Args&... args) {
   return wanted;
 }
 
+// Returns the tree with its arrays replaced by those from `next` on, which it advances.
 template <class T>
 T replace_arrays(T tree, const Array*& next) {
   for_each_array(tree, [&](Array& a) { a = *next++; });
   return tree;
 }
 
-// The arguments at positions I... rebuilt from gradients, which come in the order of the arguments: the tree itself for
-// one position, a tuple for several.
+// The arguments at positions I... with their arrays replaced by gradients, which are in argument order.
+// Returns the tree itself for one position, a tuple for several.
 template <size_t... I, class... Args>
 auto gradients_like(const Array* next, const Args&... args) {
   std::tuple<Args...> all{args...};
@@ -79,6 +82,7 @@ auto gradients_like(const Array* next, const Args&... args) {
     return std::tuple<std::tuple_element_t<I, std::tuple<Args...>>...>{std::get<I>(all)...};
 }
 
+// The arrays of all arguments, in order.
 template <class... Args>
 Arrays leaves_of(const Args&... args) {
   Arrays out;
@@ -88,14 +92,16 @@ Arrays leaves_of(const Args&... args) {
 
 }  // namespace detail
 
-// A function of the same arguments that returns {value, gradients}; the value is what f returns, aux included.
+// Returns a function of the same arguments that returns {value, gradients}. The value is what f returns, aux
+// included. Gradients are with respect to the arguments at positions I... (default: 0), and are trees like
+// those arguments.
 template <size_t... I, class F>
 auto value_and_grad(F f) {
   if constexpr (sizeof...(I) == 0) {
     return value_and_grad<0>(std::move(f));
   } else {
-    return detail::like<F>([f = std::move(f)](const auto&... passed) {
-      static_assert(((I < sizeof...(passed)) && ...), "grad: there is no such argument");
+    return detail::with_parameters_of<F>([f = std::move(f)](const auto&... passed) {
+      static_assert(((I < sizeof...(passed)) && ...), "grad: the argument position is out of range");
       return detail::with_parameters<F>(
           [&f](const auto&... args) {
             const std::vector<bool> wanted = detail::wanted_arrays<I...>("grad", args...);
@@ -113,16 +119,16 @@ auto value_and_grad(F f) {
   }
 }
 
-// A function of the same arguments that returns the gradients.
+// Returns a function of the same arguments that returns the gradients.
 template <size_t... I, class F>
 auto grad(F f) {
-  return detail::like<F>(
+  return detail::with_parameters_of<F>(
       [both = value_and_grad<I...>(std::move(f))](const auto&... args) { return both(args...).second; });
 }
 
-// {f(args...), pullback}: the pullback maps a cotangent (a tree like the result) to a tuple of gradients, one tree per
-// argument. Arrays that are not floating get zeros of their own type. The forward computation runs once; the pullback
-// may be called often.
+// Returns {f(args...), pullback}. The pullback maps a cotangent (a tree like the result) to a tuple of
+// gradients, one tree per argument; arrays that are not floating get zeros. The forward computation runs
+// once; the pullback may be called any number of times.
 template <class F, class... Passed>
 auto vjp(const F& f, const Passed&... passed) {
   return detail::with_parameters<F>(
@@ -131,12 +137,12 @@ auto vjp(const F& f, const Passed&... passed) {
         std::vector<bool> wanted;
         for (const Array& a : leaves) wanted.push_back(is_floating(a.dtype()));
         auto call = detail::trace_call("vjp", f, args...);
-        const detail::Halves halves = detail::vjp_programs(call.traced, wanted);
-        detail::Arrays results = detail::call(halves.known, detail::with_captures(leaves, call.traced));
+        const detail::VjpPrograms programs = detail::vjp_programs(call.traced, wanted);
+        detail::Arrays results = detail::call(programs.forward, detail::with_captures(leaves, call.traced));
         const Array* next = results.data();
         auto value = detail::replace_arrays(std::move(call.result), next);
-        detail::Arrays residuals(results.begin() + static_cast<std::ptrdiff_t>(halves.outputs), results.end());
-        auto pullback = [rest = halves.rest, residuals = std::move(residuals), wanted,
+        detail::Arrays residuals(results.begin() + static_cast<std::ptrdiff_t>(programs.outputs), results.end());
+        auto pullback = [backward = programs.backward, residuals = std::move(residuals), wanted,
                          kept = std::tuple<Args...>{args...}, like = value](const decltype(value)& cotangent) {
           detail::Arrays in = residuals;
           const detail::Arrays cts = tree_leaves(cotangent), outs = tree_leaves(like);
@@ -147,7 +153,7 @@ auto vjp(const F& f, const Passed&... passed) {
             detail::check_cotangent(cts[i], outs[i], i);
             in.push_back(cts[i]);
           }
-          const detail::Arrays grads = detail::call(rest, in);
+          const detail::Arrays grads = detail::call(backward, in);
           std::tuple<Args...> result = kept;
           size_t leaf = 0, at = 0;
           detail::for_each_array(result,
@@ -159,10 +165,11 @@ auto vjp(const F& f, const Passed&... passed) {
       passed...);
 }
 
-// f, but its intermediate values are computed again in the backward pass instead of being kept.
+// Returns f with rematerialization: the backward pass recomputes f's intermediate values instead of storing
+// them.
 template <class F>
 auto remat(F f) {
-  return detail::like<F>([f = std::move(f)](const auto&... passed) {
+  return detail::with_parameters_of<F>([f = std::move(f)](const auto&... passed) {
     return detail::with_parameters<F>(
         [&f](const auto&... args) {
           auto call = detail::trace_call("remat", f, args...);
@@ -174,11 +181,12 @@ auto remat(F f) {
   });
 }
 
-// f with a gradient of your own: forward(args...) returns {result, residuals}; backward(residuals, cotangent of the
-// result) returns the gradients, a tree like the argument, or a tuple of trees when there are several arguments.
+// Returns f with a user-defined gradient. forward(args...) returns {result, residuals}. backward(residuals,
+// cotangent) returns the gradients: a tree like the argument, or a tuple of trees for several arguments.
+// Captured arrays get no gradient. Throws Error when the results of forward or backward have the wrong types.
 template <class F, class Forward, class Backward>
 auto custom_vjp(F f, Forward forward, Backward backward) {
-  return detail::like<F>(
+  return detail::with_parameters_of<F>(
       [f = std::move(f), forward = std::move(forward), backward = std::move(backward)](const auto&... passed) {
         return detail::with_parameters<F>(
             [&](const auto&... args) {

@@ -1,4 +1,4 @@
-// The two 16-bit floats as plain values that convert to and from float, rounding to nearest even.
+// BFloat16 and Float16: 16-bit floats that convert to and from float, rounding to nearest even. Plain values.
 #pragma once
 
 #include <bit>
@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-// 8 bits of exponent, 7 of mantissa: the upper half of a float.
+// 8 exponent bits, 7 mantissa bits: the upper half of a float.
 struct BFloat16 {
   uint16_t bits = 0;
 
@@ -19,7 +19,7 @@ struct BFloat16 {
   operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 };
 
-// IEEE binary16: 5 bits of exponent, 10 of mantissa.
+// IEEE binary16: 5 exponent bits, 10 mantissa bits.
 struct Float16 {
   uint16_t bits = 0;
 

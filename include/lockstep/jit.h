@@ -3,10 +3,11 @@
 //   auto step = jit([](Params p, Batch b) { ... }, {.donate = {0}});
 //   p = step(p, batch);
 //
-// Arrays in the arguments are traced. Numbers, enums and strings in them are static: a new value compiles a new version.
-// Arrays that the function captures become constants of the compiled function.
+// Arrays in the arguments are traced. Numbers, enums and strings in them are static: a new value compiles a
+// new version. Arrays that the function captures become constants of the compiled function.
 //
-// A jit object may be called from several threads; calls are serialized. Copies share their compiled versions.
+// A jit object may be called from several threads; calls are serialized. Copies share their compiled
+// versions.
 #pragma once
 
 #include <array>
@@ -24,10 +25,11 @@ namespace lockstep {
 struct JitOptions {
   // Positions of arguments whose memory the results may reuse. Their arrays must not be used after the call.
   std::vector<size_t> donate = {};
-  // Shardings of the arguments: one per argument, for all arrays in it. Where missing or undefined, arrays keep theirs.
+  // Shardings of the arguments: one per argument, for all arrays in it. Where missing or undefined, arrays
+  // keep theirs.
   std::vector<NamedSharding> in_shardings = {};
-  // Shardings of the result: one for the whole result, or one per element of a tuple or pair. Where undefined, the
-  // sharding is derived from the arguments.
+  // Shardings of the result: one for the whole result, or one per element of a tuple or pair. Where
+  // undefined, the sharding is derived from the arguments.
   std::vector<NamedSharding> out_shardings = {};
 };
 
@@ -38,14 +40,15 @@ class Jit {
   Jit(F f, JitOptions options, SourceLine at = SourceLine::here())
       : f_(std::move(f)), cache_(std::make_shared<detail::JitCache>(options, at)) {}
 
-  // Calls the function; compiles it first where no version fits. Inside another transform it becomes part of the
-  // function being traced. Throws Error when arguments, options or shardings do not fit.
+  // Calls the function; compiles it first where no version fits. Inside another transform it becomes part of
+  // the function being traced. Throws Error when arguments, options or shardings do not fit.
   template <class... Args>
   auto operator()(const Args&... args) const {
     return detail::with_parameters<F>([this](const auto&... converted) { return this->run(converted...); }, args...);
   }
 
-  // The functions below compile for these arguments where needed. They do not run the function and donate nothing.
+  // The functions below compile for these arguments where needed. They do not run the function and donate
+  // nothing.
 
   // Compiles in advance. GPU kernels are compiled by background threads; the first call waits for them.
   template <class... Args>
@@ -79,7 +82,8 @@ class Jit {
   std::vector<int64_t> work_bytes(const Args&... args) const {
     return about(detail::work_bytes, args...);
   }
-  // The number of instructions of a call, summed over all lanes. A GPU kernel counts as one, and so does a scan.
+  // The number of instructions of a call, summed over all lanes. A GPU kernel counts as one, and so does a
+  // scan.
   template <class... Args>
   size_t instructions(const Args&... args) const {
     return about(detail::instruction_count, args...);
@@ -147,8 +151,8 @@ template <class F>
 struct CallableSignature<Jit<F>, void> : CallableSignature<F> {};
 }  // namespace detail
 
-// Returns a compiled version of f. Nothing is traced until the first call. That call throws Error when the shardings
-// come from more than one mesh.
+// Returns a compiled version of f. Nothing is traced until the first call. That call throws Error when the
+// shardings come from more than one mesh.
 template <class F>
 Jit<F> jit(F f, JitOptions options = {}, SourceLine at = SourceLine::here()) {
   return Jit<F>(std::move(f), std::move(options), at);

@@ -1,4 +1,5 @@
-// All of Lockstep.
+// The core of Lockstep in one header: arrays, transforms, shardings, devices and data. Layers and training
+// are in lockstep/nn.h and lockstep/train.h.
 #pragma once
 
 #include "lockstep/array.h"

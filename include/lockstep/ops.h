@@ -1,4 +1,4 @@
-// Every function on arrays: one header each for math, creation, rearranging, reductions, linear algebra, indexing,
+// All functions on arrays in one header: math, creation, rearranging, reductions, linear algebra, indexing,
 // convolution.
 #pragma once
 

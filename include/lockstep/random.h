@@ -1,6 +1,12 @@
-// Random numbers as functions of a key: the same key gives the same numbers, on any machine and however arrays are cut.
-// Keys are u32[2] arrays; use each for one draw, and split() or fold_in() to get more. The numbers are those of JAX
-// (threefry2x32, partitionable). Safe from any thread; keys may be traced or batched.
+// Random numbers as functions of a key, compatible with JAX (threefry2x32, partitionable).
+//
+//   Array key = random::key(42);
+//   auto [a, b] = random::split<2>(key);             // use each key for one draw
+//   Array w = 0.01f * random::normal(a, {784, 10});
+//
+// The same key gives the same numbers on any machine and with any sharding. Keys are u32[2] arrays; they may
+// be traced or batched. Draw from each key once; split() and fold_in() derive new ones. Safe to call from any
+// thread.
 #pragma once
 
 #include <array>
@@ -12,9 +18,9 @@
 namespace lockstep::random {
 
 Array key(uint64_t seed);
-// n new keys, [n, 2].
+// Returns n new keys, of shape [n, 2].
 Array split(const Array& key, int64_t n = 2);
-// The same as separate keys: auto [a, b] = random::split<2>(key).
+// Same, as separate arrays.
 template <size_t kCount>
 std::array<Array, kCount> split(const Array& key) {
   const Array keys = random::split(key, static_cast<int64_t>(kCount));
@@ -22,30 +28,30 @@ std::array<Array, kCount> split(const Array& key) {
   for (size_t i = 0; i < kCount; ++i) out[i] = at(keys, static_cast<int64_t>(i));
   return out;
 }
-// A new key from a key and a number, for example the step or a layer's index.
+// Derives a new key from a key and an integer scalar, for example a step or layer index.
 Array fold_in(const Array& key, const Array& data);
 
-// Uniform u32.
+// Uniform random u32.
 Array bits(const Array& key, const Shape& shape);
-// In [lo, hi), which broadcast to `shape`.
+// Uniform in [lo, hi). The bounds broadcast to `shape`.
 Array uniform(const Array& key, const Shape& shape, const Array& lo = 0, const Array& hi = 1, DType dtype = f32);
-// Mean 0, variance 1.
+// Normal with mean 0 and variance 1.
 Array normal(const Array& key, const Shape& shape, DType dtype = f32);
-// The same, kept between lo and hi.
+// Same, conditioned to lie between lo and hi.
 Array truncated_normal(const Array& key, double lo, double hi, const Shape& shape, DType dtype = f32);
-// -log(-log(uniform)).
+// Gumbel distributed: -log(-log(uniform)).
 Array gumbel(const Array& key, const Shape& shape, DType dtype = f32);
 
-// true with probability p, which broadcasts to `shape`; without one, p's own.
+// true with probability p, which broadcasts to `shape` (default: p's own shape).
 Array bernoulli(const Array& key, const Array& p);
 Array bernoulli(const Array& key, const Array& p, const Shape& shape);
-// i32 in [lo, hi), which broadcast to `shape`; lo where hi is not greater. Bounds that i32 has not are its least and
-// one more than its most.
+// Uniform i32 in [lo, hi). The bounds broadcast to `shape`. Where hi <= lo the result is lo. Bounds outside
+// the range of i32 are clamped to it.
 Array randint(const Array& key, const Shape& shape, const Array& lo, const Array& hi);
-// 0 .. n-1 in random order (i32), or the slices of x along its first dimension.
+// 0 .. n-1 in random order (i32), or the slices of x along its first dimension in random order.
 Array permutation(const Array& key, int64_t n);
 Array permutation(const Array& key, const Array& x);
-// i32 indices along `axis`, which is removed, drawn with probability softmax(logits).
+// Draws i32 indices along `axis` with probability softmax(logits). `axis` is removed.
 Array categorical(const Array& key, const Array& logits, int64_t axis = -1);
 
 }  // namespace lockstep::random

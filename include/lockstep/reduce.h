@@ -1,8 +1,11 @@
-// Functions that combine the elements along axes: all of them, one, or a list. bf16 and f16 are summed in f32. Safe
-// from any thread.
+// Reductions along axes: all (the default), one, or a list.
 //
-// Options may also come without axes: var(x, {.ddof = 1}). Those overloads are templates, so that sum(x, {}) and
-// sum(x, {0, 1}) are axes.
+//   Array m = mean(x);                               // a scalar
+//   Array s = sum(x, {0, 1}, {.keepdims = true});
+//   Array v = var(x, {.ddof = 1});                   // options without axes
+//
+// bf16 and f16 accumulate in f32. The overloads that take options without axes are templates, so that sum(x,
+// {}) and sum(x, {0, 1}) are read as axes. Safe to call from any thread.
 #pragma once
 
 #include <concepts>
@@ -14,26 +17,26 @@
 namespace lockstep {
 
 struct ReduceOptions {
-  bool keepdims = false;  // reduced dimensions stay, with extent 1
+  bool keepdims = false;  // keep reduced dimensions, with extent 1
 };
 
-// bool and u8 are added up and multiplied in i32.
+// Sum and product. bool and u8 are computed in i32.
 Array sum(const Array& x, const Axes& axes = {}, ReduceOptions = {});
 Array prod(const Array& x, const Axes& axes = {}, ReduceOptions = {});
-// NaN is handed on. Error when there is nothing to choose from. Equal extremes share the gradient.
+// Maximum and minimum. NaN propagates. Throw Error for an empty dimension. Equal extremes share the gradient.
 Array max(const Array& x, const Axes& axes = {}, ReduceOptions = {});
 Array min(const Array& x, const Axes& axes = {}, ReduceOptions = {});
-// Of two, element by element: maximum and minimum.
+// Deleted: for the larger or smaller of two arrays use maximum() and minimum().
 template <class T>
 requires(std::is_floating_point_v<T> || std::is_same_v<T, Array>) Array max(const Array& x, const T& other)
 = delete;
 template <class T>
 requires(std::is_floating_point_v<T> || std::is_same_v<T, Array>) Array min(const Array& x, const T& other)
 = delete;
-// Is any, are all elements not zero?
+// Whether any element, or every element, is nonzero.
 Array any(const Array& x, const Axes& axes = {}, ReduceOptions = {});
 Array all(const Array& x, const Axes& axes = {}, ReduceOptions = {});
-// Integers become f32.
+// The mean. Integers become f32.
 Array mean(const Array& x, const Axes& axes = {}, ReduceOptions = {});
 
 template <std::same_as<ReduceOptions> Options = ReduceOptions>
@@ -67,7 +70,7 @@ Array mean(const Array& x, Options options) {
 
 struct VarianceOptions {
   bool keepdims = false;
-  int64_t ddof = 0;  // the divisor is the number of elements less this
+  int64_t ddof = 0;  // the divisor is the number of elements minus ddof
 };
 Array var(const Array& x, const Axes& axes = {}, VarianceOptions = {});
 Array standard_deviation(const Array& x, const Axes& axes = {}, VarianceOptions = {});
@@ -81,7 +84,7 @@ Array standard_deviation(const Array& x, Options options) {
   return standard_deviation(x, {}, options);
 }
 
-// The i32 index of the first extreme along an axis, or in row-major order without one.
+// The i32 index of the first maximum or minimum along an axis; without an axis, in row-major order.
 Array argmax(const Array& x, std::optional<int64_t> axis = {}, ReduceOptions = {});
 Array argmin(const Array& x, std::optional<int64_t> axis = {}, ReduceOptions = {});
 template <std::same_as<ReduceOptions> Options = ReduceOptions>
@@ -93,7 +96,7 @@ Array argmin(const Array& x, Options options) {
   return argmin(x, {}, options);
 }
 
-// Running sums, from the far end when `reverse`. bool and u8 become i32.
+// Cumulative sum along an axis, from the end if `reverse`. bool and u8 become i32.
 Array cumsum(const Array& x, int64_t axis, bool reverse = false);
 
 // log(sum(exp(x))) without overflow.

@@ -1,4 +1,4 @@
-// Shape and Type: what is known of an array before it has data.
+// Shape and Type: what is known of an array before it has data. Plain values.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,11 @@
 
 namespace lockstep {
 
-// Extent of each dimension, outermost first. Empty for a scalar.
+// The extent of each dimension, outermost first. Empty for a scalar.
 using Shape = std::vector<int64_t>;
 
-// How many elements an array of this shape has. Throws Error when that does not fit 62 bits or an extent is negative.
+// The number of elements of an array of this shape. Throws Error for a negative extent and for more than 2^58
+// elements.
 int64_t count(const Shape&);
 
 // "[128, 784]".
@@ -22,7 +23,7 @@ std::string to_string(const Shape&);
 struct Type {
   DType dtype = DType::f32;
   Shape shape = {};
-  // In per-device code (shard_map): the mesh axes along which devices may hold different values, sorted. Empty elsewhere.
+  // In per-device code (shard_map): the mesh axes over which the value varies, sorted. Empty elsewhere.
   std::vector<std::string> varying = {};
 
   int64_t rank() const { return static_cast<int64_t>(shape.size()); }
@@ -31,7 +32,7 @@ struct Type {
 };
 using Types = std::span<const Type>;
 
-// "f32[128,784]", as in programs; with what it varies over: "f32[16,784]{data}".
+// "f32[128,784]", as in programs. In per-device code with the axes it varies over: "f32[16,784]{data}".
 std::string to_string(const Type&);
 
 }  // namespace lockstep

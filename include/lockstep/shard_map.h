@@ -1,12 +1,12 @@
-// Per-device code: shard_map and pmap.
+// shard_map and pmap: functions written for one device and run on every device of a mesh.
 //
-//   auto f = shard_map([](Array x) { return psum(x, "data"); }, {.mesh = mesh, .in_specs = {P("data")}, .out_specs =
-//   {P()}});
+//   auto f = shard_map([](Array x) { return psum(x, "data"); },
+//                      {.mesh = mesh, .in_specs = {P("data")}, .out_specs = {P()}});
 //
-// The function sees one device's piece of each argument and speaks to the other devices with collectives
-// (collectives.h). The devices of a process are one extra axis of ordinary arrays: no thread for each, nothing to wait
-// for. What is the same on all of them is stored once, and a psum folds into the product that made its operand. Nests
-// with jit, grad (inside and outside) and vmap.
+// The function receives one device's shard of each argument and communicates with other devices by
+// collectives (collectives.h). It is traced once; devices of a lane become a batch axis, not threads.
+// Replicated values are stored once per lane. Nests with jit, grad (inside and outside) and vmap. Safe to
+// call from any thread.
 #pragma once
 
 #include <algorithm>
@@ -18,14 +18,14 @@ namespace lockstep {
 
 struct ShardMapOptions {
   Mesh mesh;
-  std::vector<PartitionSpec> in_specs;   // one per argument, for all of its arrays
+  std::vector<PartitionSpec> in_specs;   // one per argument, for all arrays in it
   std::vector<PartitionSpec> out_specs;  // one for the whole result, or one per element of a tuple or pair
-  std::vector<std::string> axes = {};    // those the function may name and specs may use; empty: all of the mesh
+  std::vector<std::string> axes = {};    // mesh axes the function may use in collectives; empty: all of the mesh
 };
 
 namespace detail {
 
-// The scopes of a mesh's axes.
+// Brings the options' mesh axes into scope for collectives of the calling thread, until destroyed.
 class MeshScope {
  public:
   explicit MeshScope(const ShardMapOptions&);
@@ -36,19 +36,21 @@ class MeshScope {
 };
 
 void check_in_specs(const ShardMapOptions&, size_t arguments);
-// What one device sees of an array; throws Error when it does not divide.
+// The type of one device's shard of an array. Throws Error when shards would be uneven.
 Type device_type(const Array&, const ShardMapOptions&, const PartitionSpec&, const std::string& path);
 void check_out_specs(size_t specs, size_t elements);
-// Runs the per-device program for all devices.
+// Runs the per-device program on all devices.
 Arrays run_per_device(const Traced&, std::span<const Array> args, const std::vector<PartitionSpec>& in,
                       const std::vector<PartitionSpec>& out, const ShardMapOptions&);
 void check_pmap_size(int64_t size, const std::string& axis);
 
 }  // namespace detail
 
+// Returns a function that takes global arrays, runs f on every device with its shards, and returns global
+// arrays. Calls throw Error when the specs do not fit the arguments or results, or shards would be uneven.
 template <class F>
 auto shard_map(F f, ShardMapOptions options) {
-  return detail::like<F>([f = std::move(f), options = std::move(options)](const auto&... passed) {
+  return detail::with_parameters_of<F>([f = std::move(f), options = std::move(options)](const auto&... passed) {
     return detail::with_parameters<F>(
         [&](const auto&... args) {
           detail::check_in_specs(options, sizeof...(args));
@@ -84,28 +86,30 @@ auto shard_map(F f, ShardMapOptions options) {
 
 struct PmapOptions {
   std::string axis_name = "devices";
-  std::vector<std::optional<int64_t>> in_axes =
-      {};                               // as of vmap: the axis whose elements go to the devices; missing ones are 0
-  std::optional<int64_t> out_axes = 0;  // nullopt: results are the same on all devices and come out once
-  std::vector<size_t> donate = {};
+  // Per argument: the axis whose elements go to the devices, as for vmap. Missing entries are 0.
+  std::vector<std::optional<int64_t>> in_axes = {};
+  // The axis of the results along which devices are stacked. nullopt: results are equal on all devices,
+  // returned once.
+  std::optional<int64_t> out_axes = 0;
+  std::vector<size_t> donate = {};  // as for jit
 };
 
 namespace detail {
 
-// Whether pmap's axis crosses lanes: this process has several, or is one of several.
+// Whether pmap's axis spans several lanes: of this process, or of several processes.
 bool pmap_crosses_lanes();
-// An argument's array where each device has its element of it; with several processes the elements of this process's
-// devices are given, and the array is that of all.
+// Distributes an argument over the devices, one element of `axis` each. With several processes, `array` holds
+// the elements of this process's devices, and the result is the global array.
 Array pmap_argument(const Array& array, std::optional<int64_t> axis, const std::string& name);
-// Of a result, the elements of this process's devices.
+// The elements of a result that belong to this process's devices.
 Array pmap_result(const Array& array);
-// The array was given away under another label.
+// Marks an argument as donated, after a call donated its distributed copy.
 void pmap_donated(const Array& array);
 JitOptions pmap_jit_options(const PmapOptions& options);
 
 }  // namespace detail
 
-// What pmap() makes; see there.
+// A function that runs on every device. Created by pmap().
 template <class F>
 class Pmap {
  public:
@@ -126,17 +130,17 @@ class Pmap {
     const std::tuple<Args...> all{placed(args)...};  // braces: in order
     auto result = std::apply(mapped_, all);
     argument = 0;
-    const auto given_away = [&](const auto& tree) {
+    const auto mark_donated = [&](const auto& tree) {
       const size_t i = argument++;
       if (std::find(options_.donate.begin(), options_.donate.end(), i) == options_.donate.end()) return;
       detail::for_each_array(tree, [](const Array& a) { detail::pmap_donated(a); });
     };
-    (given_away(args), ...);
+    (mark_donated(args), ...);
     if (!options_.out_axes) return result;
     return tree_map([](const Array& a) { return detail::pmap_result(a); }, result);
   }
 
-  // How many times the function was compiled.
+  // The number of versions compiled so far.
   size_t compiled() const { return mapped_.compiled(); }
 
  private:
@@ -149,9 +153,10 @@ template <class F>
 struct CallableSignature<Pmap<F>, void> : CallableSignature<F> {};
 }  // namespace detail
 
-// f on each element of the mapped axes, one per device, compiled. The axis may not be longer than there are local
-// devices. With several processes each gives, and gets, the elements of its own devices, one for every one of them,
-// and collectives in f are over those of all.
+// Returns a compiled function that runs f on each element of the mapped axes, one element per device. The
+// mapped axis must not be longer than the number of local devices. With several processes, each passes and
+// receives exactly one element for each of its own devices; collectives in f span the devices of all
+// processes.
 template <class F>
 Pmap<F> pmap(F f, PmapOptions options = {}) {
   return Pmap<F>(std::move(f), std::move(options));

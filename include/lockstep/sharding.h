@@ -1,11 +1,11 @@
-// Sharding: how an array lies on devices.
+// Sharding: how an array is distributed over devices.
 //
-//   Mesh mesh = make_mesh({{"data", 4}, {"model", 2}});       // devices in a grid with named axes
-//   NamedSharding sharding(mesh, P("data", {"model"}));       // rows cut 4 ways, columns cut 2 ways
+//   Mesh mesh = make_mesh({{"data", 4}, {"model", 2}});       // a grid of devices with named axes
+//   NamedSharding sharding(mesh, P("data", "model"));         // rows sharded 4 ways, columns 2 ways
 //   sharding.shard_shape({128, 784});                         // [32, 392]
 //
-// Mesh and NamedSharding are handles to data that is never changed nor freed: equal ones share one address, so that
-// copying and comparing cost nothing. All of this is plain values, safe from any thread.
+// Mesh and NamedSharding are handles to immutable data that is never freed. Equal values share one address,
+// so copying and comparing are cheap. All types here are plain values, safe to use from any thread.
 #pragma once
 
 #include <cstddef>
@@ -29,33 +29,34 @@ struct MeshData;
 struct ShardingData;
 }  // namespace detail
 
-// Devices in an n-d grid with named axes.
+// A grid of devices with named axes.
 class Mesh {
  public:
-  // No mesh at all; only assignment, comparison and defined() are allowed on it: the rest throws Error.
+  // An empty handle. Only assignment, comparison and defined() are allowed; the rest throws Error.
   Mesh() = default;
-  // `devices` in row-major order. Throws Error unless they are as many as the shape says, all different, of one
-  // platform, and each dimension has a name of its own.
+  // Arranges `devices` in row-major order. Throws Error unless their number matches the shape, they are
+  // distinct and of one platform, and every axis has a unique name.
   Mesh(std::vector<Device> devices, Shape shape, std::vector<std::string> axis_names);
 
   bool defined() const { return data_ != nullptr; }
   const std::vector<std::string>& axis_names() const;
   const Shape& shape() const;
   const std::vector<Device>& devices() const;
-  // Those of this process, in mesh order.
+  // The devices of this process, in mesh order.
   std::vector<Device> local_devices() const;
 
   // The number of devices.
   int64_t size() const;
-  // The extent of an axis. Throws Error when there is no such axis.
+  // The extent of an axis. Throws Error for an unknown axis.
   int64_t size(std::string_view axis) const;
-  // The position of an axis among axis_names(), if there is one of that name.
+  // The index of an axis in axis_names(); nullopt for an unknown axis.
   std::optional<size_t> find_axis(std::string_view axis) const;
 
-  // The position in devices(), and along each axis. Throw Error when the device is not in the mesh.
+  // The index of a device in devices(), and its coordinate along each axis. Throw Error when the device is
+  // not in the mesh.
   int64_t position(const Device&) const;
   std::vector<int64_t> coordinates(const Device&) const;
-  // The coordinates of devices()[position].
+  // The coordinates of devices()[position]. REQUIRES: 0 <= position < size().
   std::vector<int64_t> coordinates(int64_t position) const;
 
   bool operator==(const Mesh&) const = default;
@@ -69,7 +70,7 @@ class Mesh {
 // "Mesh('data': 4, 'model': 2)".
 std::string to_string(const Mesh&);
 
-// An axis of a mesh to be; a size of -1 is what the devices leave.
+// An axis for make_mesh(). A size of -1 is inferred from the number of devices.
 struct MeshAxis {
   MeshAxis(const char* axis, int64_t extent = -1) : name(axis), size(extent) {}             // NOLINT: {"data", 4}
   MeshAxis(std::string axis, int64_t extent = -1) : name(std::move(axis)), size(extent) {}  // NOLINT
@@ -78,13 +79,13 @@ struct MeshAxis {
   int64_t size;
 };
 
-// A mesh of the first devices, in order: make_mesh({{"data", 4}, {"model", -1}}), make_mesh({"data"}). Throws Error
-// when it needs more devices than there are, when the devices do not divide by the sizes given, and when several sizes
-// are left out.
+// Makes a mesh of the first devices, in order: make_mesh({{"data", 4}, {"model", -1}}), make_mesh({"data"}).
+// Throws Error when there are not enough devices, when their number is not divisible by the given sizes, and
+// when more than one size is -1.
 Mesh make_mesh(const std::vector<MeshAxis>& axes);
 Mesh make_mesh(const std::vector<MeshAxis>& axes, const std::vector<Device>& devices);
 
-// What cuts one dimension: nothing, a mesh axis, or several, the first being outermost.
+// The mesh axes over which one dimension is sharded: none, one, or several, of which the first is outermost.
 struct SpecEntry {
   SpecEntry() = default;
   SpecEntry(std::nullptr_t) {}                            // NOLINT: P(nullptr, "data")
@@ -99,20 +100,20 @@ struct SpecEntry {
   std::vector<std::string> axes;
 };
 
-// Which mesh axes cut which dimension. Dimensions without an entry are not cut, so that entries of nothing at the end
-// make no difference. Written with P().
+// Which mesh axes shard which dimension. Dimensions without an entry are not sharded, so trailing empty
+// entries make no difference. Written with P().
 struct PartitionSpec {
   std::vector<SpecEntry> entries;
-  // The axes over which a sum is still owed: each device along them holds a term.
+  // The axes over which a sum is pending: each device along them holds a summand.
   std::set<std::string> unreduced = {};
 
   PartitionSpec with_unreduced(std::set<std::string> axes) const { return {entries, std::move(axes)}; }
-  // The same without entries of nothing at the end.
+  // Removes trailing empty entries.
   PartitionSpec trimmed() const;
   bool operator==(const PartitionSpec&) const;
 };
 
-// P(), P("data"), P("data", {}), P({}, "model"), P({"x", "y"}, nullptr). For specs made at run time fill
+// P(), P("data"), P("data", {}), P({}, "model"), P({"x", "y"}, nullptr). To build a spec at run time, fill in
 // PartitionSpec::entries.
 inline PartitionSpec P() { return {}; }
 inline PartitionSpec P(SpecEntry a) { return {{std::move(a)}}; }
@@ -131,7 +132,7 @@ inline PartitionSpec P(SpecEntry a, SpecEntry b, SpecEntry c, SpecEntry d, SpecE
 // "P('data', None, ('x', 'y'))"; "P('data', unreduced={'model'})".
 std::string to_string(const PartitionSpec&);
 
-// Half-open [begin, end).
+// A half-open index range [begin, end).
 struct Range {
   int64_t begin = 0, end = 0;
 
@@ -142,46 +143,48 @@ struct Range {
 // "0:43".
 std::string to_string(const Range&);
 
-// Piece `piece` of `extent` cut into `pieces`: equal where that divides, else the first ones are one larger
-// (43 + 43 + 42 of 128); pieces beyond the extent are empty. REQUIRES: extent >= 0, 0 <= piece < pieces.
+// The range of part number `piece` when `extent` is divided into `pieces` parts. If they are uneven, the
+// first parts are one larger (128 into 3: 43, 43, 42); parts beyond the extent are empty. REQUIRES: extent >=
+// 0, 0 <= piece < pieces.
 Range shard_range(int64_t extent, int64_t pieces, int64_t piece);
 
-// A box of an array: one range per dimension.
+// Part of an array: one range per dimension.
 using IndexBox = std::vector<Range>;
 
+// The part of an array that a device holds.
 struct DeviceIndices {
   Device device;
   IndexBox box;
 };
 
-// A mesh and a spec over its axes.
+// A mesh, and a spec over its axes.
 class NamedSharding {
  public:
-  // No sharding at all; only assignment, comparison and defined() are allowed on it: the rest throws Error.
+  // An empty handle. Only assignment, comparison and defined() are allowed; the rest throws Error.
   NamedSharding() = default;
-  // Throws Error when the spec names an axis that the mesh has not, or one axis twice.
+  // Throws Error when the spec names an axis that is not in the mesh, or one axis twice.
   NamedSharding(const Mesh& mesh, const PartitionSpec& spec);
 
   bool defined() const { return data_ != nullptr; }
   const Mesh& mesh() const;
-  // Trimmed.
+  // The spec without trailing empty entries.
   const PartitionSpec& spec() const;
 
-  // Into how many pieces a dimension is cut.
+  // The number of shards along a dimension.
   int64_t num_shards(int64_t dimension) const;
-  // Whether every device holds the whole, finished array.
+  // Whether every device holds the complete array and no sum is pending.
   bool is_fully_replicated() const;
 
-  // Which piece of a dimension the device at `position` of the mesh holds.
+  // The shard number, along a dimension, of the device at `position` of the mesh.
   int64_t piece(int64_t dimension, int64_t position) const;
-  // What the device at `position` of the mesh holds of an array; pieces may be uneven. Throws Error when the spec has
-  // more entries than the shape dimensions. So do those below.
+  // The part of an array that the device at `position` of the mesh holds. Shards may be uneven. This and the
+  // functions below throw Error when the spec has more entries than the shape has dimensions.
   IndexBox index_box(const Shape&, int64_t position) const;
-  // What each device holds, in mesh order; and the same for the devices of this process only.
+  // The part that each device holds, in mesh order: for all devices, and for the devices of this process.
   std::vector<DeviceIndices> devices_indices_map(const Shape&) const;
   std::vector<DeviceIndices> addressable_indices_map(const Shape&) const;
 
-  // The shape of every piece. Throws Error when they are uneven; `op` is whom the message speaks for.
+  // The shape of every shard. Throws Error when shards are uneven; the message begins with `op`.
   Shape shard_shape(const Shape&, std::string_view op = "shard_shape") const;
 
   bool operator==(const NamedSharding&) const = default;

@@ -1,4 +1,4 @@
-// SourceLine: the line of the user's program on which a call stands, for errors that name it. A plain value.
+// SourceLine: the line of a call in the user's program, for error messages. A plain value.
 //
 //   void f(int x, SourceLine at = SourceLine::here());   // `at` is where f is called
 #pragma once
@@ -11,7 +11,7 @@ struct SourceLine {
   const char* file = "";
   int line = 0;
 
-  // std::source_location is not there with every compiler that this builds with.
+  // Not std::source_location, which some supported compilers lack.
   static constexpr SourceLine here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
     return {file, line};
   }

@@ -1,7 +1,15 @@
-// Trees: nested values whose leaves are Arrays. Array, std::vector, array, tuple, pair, map, optional and plain structs
-// nest freely; numbers, enums and strings inside a tree are fixed values: transforms keep them as they are, and where a
-// value would have to follow from the arrays (a carry of scan, the branches of cond) one that differs is an error. A
-// leaf has a path such as "layers/0/w", made of field names, indices and keys.
+// Trees: nested values whose leaves are Arrays.
+//
+//   struct Layer { Array w, b; };
+//   struct Params { std::vector<Layer> layers; };
+//   Params p = tree_map([](const Array& a) { return a * 0.5f; }, params);
+//
+// Array, std::vector, array, tuple, pair, map, optional and plain structs (at most 24 fields, no macro
+// needed) nest freely. A leaf has a path such as "layers/0/w", made of field names, indices and keys.
+//
+// Numbers, enums and strings in a tree are static values: transforms keep them unchanged. Where a value would
+// have to follow from the arrays (a carry of scan, the branches of cond), a static value that differs is an
+// Error. All functions are pure and safe to call from any thread.
 #pragma once
 
 #include <array>
@@ -44,7 +52,8 @@ inline constexpr bool is_optional<std::optional<T>> = true;
 template <class T>
 inline constexpr bool is_fixed = std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, std::string>;
 
-// A visitor has: array(a), fixed(v), size(n), key(k) of a map, and enter(name) / leave() around each child.
+// The callbacks of a visitor; array(a) must be added. fixed(v) gets a static value, size(n) the number of
+// elements of a container, key(k) a key of a map. enter(name) and leave() surround each child.
 struct VisitorBase {
   template <class T>
   void fixed(const T&) {}
@@ -56,7 +65,7 @@ struct VisitorBase {
   void leave() {}
 };
 
-// Walks a tree in order. T may be const.
+// Visits a tree in order. T may be const.
 template <class T, class Visitor>
 void visit_tree(T& tree, Visitor& v) {
   using U = std::remove_const_t<T>;
@@ -110,13 +119,14 @@ struct EachArray : VisitorBase {
   }
 };
 
-// f(Array&) or f(const Array&) for every leaf, in order.
+// Calls f(Array&) or f(const Array&) for every leaf, in order.
 template <class T, class F>
 void for_each_array(T& tree, F&& f) {
   EachArray<std::remove_reference_t<F>> visitor(f);
   visit_tree(tree, visitor);
 }
 
+// Keeps track of the path of the current child.
 struct PathVisitor : VisitorBase {
   std::string path;
   std::vector<size_t> lengths;
@@ -148,14 +158,14 @@ struct EachPath : PathVisitor {
   }
 };
 
-// f(path, array) for every leaf, in order.
+// Calls f(path, array) for every leaf, in order.
 template <class T, class F>
 void for_each_path(T& tree, F&& f) {
   EachPath<std::remove_reference_t<F>> visitor(f);
   visit_tree(tree, visitor);
 }
 
-// What a tree is beside its arrays: how many elements, which keys, and which fixed values, if they count.
+// The structure of a tree: the sizes and keys of its containers and, if `with_values`, its static values.
 class TreeStructure : public PathVisitor {
  public:
   template <class T>
@@ -173,8 +183,8 @@ class TreeStructure : public PathVisitor {
   }
   void size(size_t n) { add(std::to_string(n) + (n == 1 ? " element" : " elements")); }
 
-  // Throws Error, with the first place at which they differ, unless both are the same: "`what`: at layers/0 there is 1
-  // element `here` and 2 elements `there`; `remedy`".
+  // Throws Error unless both structures are equal. The message names the first difference: "`what`: at
+  // layers/0: 1 element `here` and 2 elements `there`; `remedy`".
   void check_same(const TreeStructure& other, const char* what, const char* here, const char* there,
                   const char* remedy) const;
 
@@ -193,10 +203,11 @@ class TreeStructure : public PathVisitor {
   void add(std::string what) { entries_.emplace_back(path, std::move(what)); }
 
   bool with_values_;
-  std::vector<std::pair<std::string, std::string>> entries_;  // where, and what is there
+  std::vector<std::pair<std::string, std::string>> entries_;  // path and description
 };
 
-// Throws Error unless trees of one type have the same structure. Trees of several types go by their leaves.
+// Throws Error unless two trees of one type have the same structure. Trees of different types are matched
+// leaf by leaf.
 template <class T, class U>
 void check_alike(const char* what, const T& tree, const U& other) {
   if constexpr (std::is_same_v<T, U>)
@@ -205,7 +216,7 @@ void check_alike(const char* what, const T& tree, const U& other) {
                     "the trees must have the same structure");
 }
 
-// Throws Error: the trees have another number of leaves.
+// Throws Error: the trees have different numbers of leaves.
 [[noreturn]] void throw_tree_mismatch(const char* what, size_t wanted, size_t got);
 
 }  // namespace detail
@@ -226,7 +237,7 @@ std::vector<std::pair<std::string, Array>> tree_flatten(const T& tree) {
   return out;
 }
 
-// A tree like `tree` with other arrays. Throws Error when their number differs.
+// Returns `tree` with its arrays replaced by `leaves`. Throws Error when their number differs.
 template <class T>
 T tree_unflatten(T tree, const std::vector<Array>& leaves) {
   size_t i = 0;
@@ -238,7 +249,8 @@ T tree_unflatten(T tree, const std::vector<Array>& leaves) {
   return tree;
 }
 
-// f applied to the arrays of one tree, or to the corresponding arrays of several. The result is like the first.
+// Applies f to the arrays of one tree, or to corresponding arrays of several. Returns a tree like the first.
+// Throws Error when the structures differ.
 template <class F, class T, class... Rest>
 T tree_map(F&& f, T tree, const Rest&... rest) {
   const std::array<std::vector<Array>, sizeof...(Rest)> others{tree_leaves(rest)...};

@@ -1,5 +1,5 @@
-// Drawings of a sharding: which devices hold which piece of an array of one or two dimensions (or of a scalar). Safe
-// from any thread.
+// Drawings of a sharding: which devices hold which part of an array of at most two dimensions. Pure
+// functions, safe to call from any thread.
 //
 //   ┌─────────┬─────────┐
 //   │  CPU 0  │  CPU 1  │
@@ -15,16 +15,16 @@
 namespace lockstep {
 
 struct VisualizeOptions {
-  bool color = false;  // cells coloured by ANSI sequences
-  int width = 80;      // columns of text to stay within where the device numbers allow it
+  bool color = false;  // colour cells with ANSI escape sequences
+  int width = 80;      // maximum columns of text, where the device numbers allow it
 };
 
-// Text, each line ended by a newline. Where pieces are uneven, each cell also has its range of indices. Throws Error
-// when the shape has more than two dimensions or the sharding does not fit it.
+// Draws a sharding as text; each line ends with a newline. If shards are uneven, each cell also shows its
+// index ranges. Throws Error when the shape has more than two dimensions or the sharding does not fit it.
 std::string visualize_sharding(const NamedSharding&, const Shape&, const VisualizeOptions& = {});
 
-// The same as a standalone SVG picture, `width` pixels wide, cells drawn in proportion to their extents. Throws as
-// above, and unless width >= 100.
+// Same as a standalone SVG image, `width` pixels wide, with cells in proportion to their extents. Throws
+// Error also unless width >= 100.
 std::string sharding_svg(const NamedSharding&, const Shape&, int width = 640);
 
 }  // namespace lockstep

@@ -1,10 +1,9 @@
-// vmap: a function of one example made into a function of a batch.
+// vmap: turns a function of one example into a function of a batch.
 //
-//   auto batched = vmap(f);                                             // axis 0 of every argument
-//   auto rows = vmap(f, {.in_axes = {0, std::nullopt}, .out_axes = 1});   // second argument shared; results batched
-//   along axis 1
+//   auto batched = vmap(f);                                              // axis 0 of every argument
+//   auto rows = vmap(f, {.in_axes = {0, std::nullopt}, .out_axes = 1});  // second argument shared; batch at axis 1
 //
-// Nests with jit, grad and itself. Numbers and strings in arguments are shared.
+// Nests with jit, grad and itself. Numbers and strings in arguments are shared. Safe to call from any thread.
 #pragma once
 
 #include <optional>
@@ -15,35 +14,38 @@
 namespace lockstep {
 
 struct VmapOptions {
-  // Per argument: the axis of its arrays that is mapped over, negative from the back; nullopt: shared. Missing ones are
-  // 0.
+  // Per argument: the axis of its arrays to map over, negative from the back; nullopt: shared by all
+  // examples. Missing entries are 0.
   std::vector<std::optional<int64_t>> in_axes = {};
-  // The axis of the results at which the batch appears; nullopt: they do not depend on the batch and come out without
-  // it.
+  // The axis of the results that holds the batch. nullopt: results must not depend on the batch and are
+  // returned without it.
   std::optional<int64_t> out_axes = 0;
-  // A name for the mapped axis, which collectives (collectives.h) in the function may use.
+  // A name for the mapped axis, for collectives (collectives.h) in the function. Empty: none.
   std::string axis_name = "";
-  // Called with the extent of the mapped axis and its name; may throw.
+  // Internal: called with the extent and name of the mapped axis; may throw.
   void (*check)(int64_t size, const std::string& axis_name) = nullptr;
 };
 
 namespace detail {
 
-// Throws Error unless the extents agree and there is one; `size` starts at -1.
-void meet_batch_size(int64_t& size, const Array& array, std::optional<int64_t> axis, const std::string& path);
+// Sets `size` to the extent of the mapped axis. Throws Error when the axis does not exist or its extent
+// differs from that of an earlier array. `size` starts at -1.
+void update_batch_size(int64_t& size, const Array& array, std::optional<int64_t> axis, const std::string& path);
 void check_batch_size(int64_t size);
 void check_in_axes(size_t axes, size_t arguments);
 Type without_axis(const Type&, int64_t axis);
-// The type of one example. With a named axis everything may vary over it, also what is shared, so that gradients are
-// each example's own.
+// The type of one example. With a named axis everything varies over it, shared arguments included, so that
+// gradients are each example's own.
 Type example_type(const Type&, std::optional<int64_t> axis, const std::string& axis_name);
 void check_shared_results(const std::vector<bool>& batched);
 
 }  // namespace detail
 
+// Returns a function that applies f to each element of the mapped axes and stacks the results. Calls throw
+// Error when mapped axes differ in extent or an axis does not exist.
 template <class F>
 auto vmap(F f, VmapOptions options = {}) {
-  return detail::like<F>([f = std::move(f), options = std::move(options)](const auto&... passed) {
+  return detail::with_parameters_of<F>([f = std::move(f), options = std::move(options)](const auto&... passed) {
     return detail::with_parameters<F>(
         [&](const auto&... args) {
           detail::check_in_axes(options.in_axes.size(), sizeof...(args));
@@ -57,8 +59,8 @@ auto vmap(F f, VmapOptions options = {}) {
           auto gather = [&](const auto& tree) {
             const auto axis = axis_of(argument);
             detail::for_each_path(tree, [&](const std::string& path, const Array& a) {
-              detail::meet_batch_size(size, a, axis,
-                                      "argument " + std::to_string(argument) + (path.empty() ? "" : ", " + path));
+              detail::update_batch_size(size, a, axis,
+                                        "argument " + std::to_string(argument) + (path.empty() ? "" : ", " + path));
               batched.push_back(axis.has_value());
               leaves.push_back(axis ? detail::axis_to_front(a, *axis) : a);
             });
@@ -82,7 +84,7 @@ auto vmap(F f, VmapOptions options = {}) {
           auto result = std::decay_t<decltype(std::apply(f, inputs))>(std::apply(f, inputs));
           const detail::Arrays outputs = tree_leaves(result);
           const detail::Traced traced = tracing.finish(outputs);
-          const detail::BatchedPtr program =
+          const detail::VmapProgram program =
               detail::batch_program(traced, batched, size,
                                     std::vector<bool>(outputs.size(), options.out_axes.has_value()), options.axis_name);
           const detail::Arrays results = detail::call(program.program, detail::with_captures(leaves, traced));

@@ -32,7 +32,7 @@ void TreeStructure::check_same(const TreeStructure& other, const char* what, con
     const auto& b = i < other.entries_.size() ? other.entries_[i] : kNothing;
     if (a == b) continue;
     const std::string& where = a.first.empty() ? b.first : a.first;
-    throw_error("{}: {}there is {} {} and {} {}; {}", what, where.empty() ? "" : fmt::format("at {} ", where), a.second,
+    throw_error("{}: {}{} {} and {} {}; {}", what, where.empty() ? "" : fmt::format("at {}: ", where), a.second,
                 here, b.second, there, remedy);
   }
 }
@@ -94,7 +94,7 @@ ProgramPtr gradient_program(const Traced& traced, std::vector<bool> wanted) {
   return std::make_shared<const Program>(b.take(b.inline_program(both, args)));
 }
 
-Halves vjp_programs(const Traced& traced, std::vector<bool> wanted) {
+VjpPrograms vjp_programs(const Traced& traced, std::vector<bool> wanted) {
   wanted.resize(traced.program->inputs.size(), false);
   const Program& p = *traced.program;
   Split s = split(inline_bodies(joint(p, wanted), Inline::early), p.inputs.size(), p.outputs.size());
@@ -102,7 +102,7 @@ Halves vjp_programs(const Traced& traced, std::vector<bool> wanted) {
           s.outputs};
 }
 
-BatchedPtr batch_program(const Traced& traced, std::vector<bool> batched, int64_t size, const std::vector<bool>& force,
+VmapProgram batch_program(const Traced& traced, std::vector<bool> batched, int64_t size, const std::vector<bool>& force,
                          const std::string& axis) {
   batched.resize(traced.program->inputs.size(), false);
   BatchedProgram b = batch(*traced.program, batched, size, force, axis);
@@ -111,7 +111,7 @@ BatchedPtr batch_program(const Traced& traced, std::vector<bool> batched, int64_
 
 // ---- vmap
 
-void meet_batch_size(int64_t& size, const Array& array, std::optional<int64_t> axis, const std::string& path) {
+void update_batch_size(int64_t& size, const Array& array, std::optional<int64_t> axis, const std::string& path) {
   if (!axis) return;
   const int64_t rank = array.rank(), at = *axis < 0 ? *axis + rank : *axis;
   if (at < 0 || at >= rank)

@@ -122,12 +122,12 @@ TEST(Errors, Creation) {
 TEST(Errors, OutOfMemorySaysWhatWasAskedAndWhatThereIs) {
   const bool gpu = platform() == Platform::cuda;
   EXPECT_THROWS(zeros({1 << 20, 1 << 20}), OutOfMemory,
-                gpu ? "cuda: 4096.00 GiB are asked for" : "4398046511104 bytes");
+                gpu ? "cuda: 4096.00 GiB requested" : "4398046511104 bytes");
   EXPECT_THROWS(zeros({1 << 20, 1 << 20}), OutOfMemory, gpu ? " are free; " : "the machine allows ");
   EXPECT_THROWS(jit([](Array x) {
                   return sum(broadcast_to(sin(x), {1 << 20, 1 << 20}), 0) + dot(ones({1 << 20, 1 << 20}), x);
                 })(ones({1 << 20})),
-                OutOfMemory, gpu ? "GiB are asked for" : "bytes were asked for");
+                OutOfMemory, gpu ? "GiB requested" : "bytes requested");
   EXPECT_TEXT(zeros({2}) + 1.f, "f32[2] [1, 1]");
 }
 
@@ -281,15 +281,15 @@ TEST(Errors, FixedValuesThatChange) {
                      return Counted{c.x * c.rate, c.rounds + 1, c.rate};
                    },
                    Counted{1.f}),
-               "scan: at rounds there is 0 in the first carry and 1 in the one that a round returns; what changes from "
-               "round to round must be an Array");
+               "scan: at rounds: 0 in the initial carry and 1 in the returned carry; a value that changes between "
+               "iterations must be an Array");
   EXPECT_ERROR(fori_loop(
                    0, 3,
                    [](Array, Counted c) {
                      return Counted{c.x, c.rounds, c.rate * .5f};
                    },
                    Counted{1.f}),
-               "scan: at rate there is 1 in the first carry and 0.5 in");
+               "scan: at rate: 1 in the initial carry and 0.5 in");
   EXPECT_NO_THROW(fori_loop(
       0, 3,
       [](Array, Counted c) {
@@ -305,17 +305,17 @@ TEST(Errors, FixedValuesThatChange) {
                      return std::pair{x, 2};
                    },
                    ones({2})),
-               "cond: at 1 there is 1 in the result of one branch and 2 in that of the other; what depends on the "
-               "predicate must be an Array");
+               "cond: at 1: 1 in one branch's result and 2 in the other's; a value that depends on the predicate must be "
+               "an Array");
 }
 
 TEST(Errors, TreesOfOtherKeys) {
   const auto add = [](Array x, Array y) { return x + y; };
   EXPECT_ERROR(tree_map(add, Named{{"a", 1}}, Named{{"zzz", 2}}),
-               "tree_map: there is key \"a\" in one tree and key \"zzz\" in another; the trees must have the same");
+               "tree_map: key \"a\" in one tree and key \"zzz\" in another; the trees must have the same");
   using Two = std::pair<std::vector<Array>, std::vector<Array>>;
   EXPECT_ERROR(tree_map(add, Two{{1}, {2, 3}}, Two{{1, 2}, {3}}),
-               "tree_map: at 0 there is 1 element in one tree and 2 elements in another");
+               "tree_map: at 0: 1 element in one tree and 2 elements in another");
   EXPECT_ERROR(cond(
                    true,
                    [](Array x) {
@@ -325,15 +325,15 @@ TEST(Errors, TreesOfOtherKeys) {
                      return Named{{"b", x}};
                    },
                    ones({2})),
-               "cond: there is key \"a\" in the result of one branch and key \"b\" in that of the other");
+               "cond: key \"a\" in one branch's result and key \"b\" in the other's");
   EXPECT_ERROR(scan(
                    [](Named, Array x) {
                      return std::pair{Named{{"b", x}}, x};
                    },
                    Named{{"a", 1.f}}, ones({2})),
-               "scan: there is key \"a\" in the first carry and key \"b\" in");
+               "scan: key \"a\" in the initial carry and key \"b\" in");
   const auto named = vjp([](Array x) { return Named{{"a", x}}; }, ones({2}));
-  EXPECT_ERROR(named.second(Named{{"x", ones({2})}}), "vjp: there is key \"a\" in one tree and key \"x\" in another");
+  EXPECT_ERROR(named.second(Named{{"x", ones({2})}}), "vjp: key \"a\" in one tree and key \"x\" in another");
   // Of other types: leaf by leaf.
   EXPECT_EQ(tree_map(add, std::pair{Array(1), Array(2)}, std::vector<Array>{3, 4}).second.item<int>(), 6);
 }

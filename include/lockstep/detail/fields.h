@@ -1,4 +1,5 @@
-// The fields of a plain struct, their number, references and names, without any macro.
+// Reflection for plain structs without macros: the number of fields, references to them, and their names.
+// Everything is evaluated at compile time.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +9,7 @@
 
 namespace lockstep::detail {
 
-// What is declared below for its type or its spelling alone is never defined, also where T is local to a file.
+// Some names below are only declared, for their type or spelling. T may be local to a file.
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wundefined-var-template"
@@ -17,34 +18,35 @@ namespace lockstep::detail {
 
 inline constexpr size_t kMaxFields = 24;
 
-// Converts to anything but T itself, so that T{any} counts a field and not a copy.
+// Converts to any type but T, so that T{any} initializes a field instead of copying.
 template <class T>
-struct Any {
+struct AnyField {
   template <class U>
   requires(!std::is_same_v<std::remove_cvref_t<U>, T>) operator U() const;
 };
 
 template <class T, size_t... I>
-constexpr bool braces_take(std::index_sequence<I...>) {
-  return requires { T{(static_cast<void>(I), Any<T>{})...}; };
+constexpr bool is_initializable_with(std::index_sequence<I...>) {
+  return requires { T{(static_cast<void>(I), AnyField<T>{})...}; };
 }
 
 template <class T, size_t N = kMaxFields>
 constexpr size_t field_count() {
   if constexpr (N == 0)
     return 0;
-  else if constexpr (braces_take<T>(std::make_index_sequence<N>{}))
+  else if constexpr (is_initializable_with<T>(std::make_index_sequence<N>{}))
     return N;
   else
     return field_count<T, N - 1>();
 }
 
-// References to all fields, in order.
+// References to all fields, in order. Fails to compile for more than kMaxFields fields.
 template <class T>
 constexpr auto tie_fields(T& x) {
   constexpr size_t n = field_count<std::remove_const_t<T>>();
-  static_assert(n < kMaxFields || !braces_take<std::remove_const_t<T>>(std::make_index_sequence<kMaxFields + 1>{}),
-                "a struct in a tree has at most 24 fields: put some of them into a struct of their own");
+  static_assert(
+      n < kMaxFields || !is_initializable_with<std::remove_const_t<T>>(std::make_index_sequence<kMaxFields + 1>{}),
+      "a struct in a tree may have at most 24 fields; group some of them into a nested struct");
   if constexpr (n == 0) {
     return std::tie();
   }
@@ -80,8 +82,8 @@ constexpr auto tie_fields(T& x) {
 #undef LOCKSTEP_TIE
 }
 
-// Names: the address of a field of an object that is never defined is a constant whose spelling ends in the field's
-// name.
+// Names. The address of a field of an object that is declared but never defined is a constant expression. As
+// a template argument its spelling ends in the field's name.
 template <class T>
 struct Holder {
   T value;
@@ -107,7 +109,8 @@ consteval std::string_view spelled() {
 
 template <class T, size_t I>
 consteval std::string_view field_name() {
-  // "...[P = {&held.value.weight}]" or "...{(& held<Layer>.Holder<Layer>::value.{anonymous}::Layer::weight)}; ...".
+  // "...[P = {&held.value.weight}]" or "...{(& held<Layer>.Holder<Layer>::value.{anonymous}::Layer::weight)};
+  // ...".
   std::string_view text = spelled<field_address<T, I>()>();
   const size_t parenthesis = text.rfind(")}");
   text = text.substr(0, parenthesis != text.npos ? parenthesis : text.rfind('}'));

@@ -25,8 +25,9 @@ struct JitOptions;
 
 namespace lockstep::detail {
 
-// The types, shardings and static values of a call's arguments, as bytes. Two calls can share a compiled version exactly
-// when their keys, and the C++ types of their arguments, are equal. Short keys live on the stack.
+// The types, shardings and static values of a call's arguments, as bytes. Two calls can share a compiled
+// version exactly when their keys, and the C++ types of their arguments, are equal. Short keys live on the
+// stack.
 class CallKey {
  public:
   void add(const void* bytes, size_t n) {
@@ -123,8 +124,8 @@ class JitCache {
     std::vector<size_t> in;   // number of arrays in each argument
     std::vector<size_t> out;  // number of arrays in each element of the result
   };
-  // Refers to a callable that traces the function and fills in the entry's prototype and the Call. A std::function would
-  // be instantiated again for every jit function.
+  // Refers to a callable that traces the function and fills in the entry's prototype and the Call. A
+  // std::function would be instantiated again for every jit function.
   class Tracer {
    public:
     template <class T>
@@ -141,8 +142,8 @@ class JitCache {
   JitCache(const JitOptions& options, SourceLine at);
   ~JitCache();
 
-  // Returns the entry for this key and tag, and compiles it first if there is none. Calls are serialized. `arrays` are
-  // the arrays of all arguments, in order. Throws Error when the options do not fit the call.
+  // Returns the entry for this key and tag, and compiles it first if there is none. Calls are serialized.
+  // `arrays` are the arrays of all arguments, in order. Throws Error when the options do not fit the call.
   std::shared_ptr<Entry> find(std::string_view key, const void* tag, const Array* const* arrays, const Tracer& trace);
   // The number of compiled versions.
   size_t size() const;
@@ -156,8 +157,8 @@ class JitCache {
   std::vector<std::shared_ptr<Entry>> entries_;
 };
 
-// Throws Error unless the shardings of a jit at line `at` and the constraints in its traced function all use one mesh.
-// The message names two that differ, and their lines.
+// Throws Error unless the shardings of a jit at line `at` and the constraints in its traced function all use
+// one mesh. The message names two that differ, and their lines.
 void check_one_mesh(const Traced&, const Shardings& in, const Shardings& out, const SourceLine& at);
 
 }  // namespace lockstep::detail

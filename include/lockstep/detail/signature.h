@@ -1,6 +1,6 @@
-// Arguments as the parameters of a function: where a function says what it takes (it is no template), what a caller
-// passes is converted to that first. So a number passed for an Array parameter is an array, and one passed for an int
-// is static.
+// Converts the arguments of a call to the parameter types of a function, if those are known (the function is
+// not a template). So a number passed for an Array parameter becomes an array, and one passed for an int
+// stays static. Not part of the public API.
 #pragma once
 
 #include <tuple>
@@ -20,14 +20,15 @@ struct SignatureOf<R (C::*)(P...)> : SignatureOf<R (*)(P...)> {};
 template <class R, class C, class... P>
 struct SignatureOf<R (C::*)(P...) const> : SignatureOf<R (*)(P...)> {};
 
+// The parameter types of a function pointer or function object. `value` is false when they are unknown.
 template <class F, class = void>
 struct CallableSignature : SignatureOf<F> {};
 template <class F>
 struct CallableSignature<F, std::void_t<decltype(&F::operator())>> : SignatureOf<decltype(&F::operator())> {};
 
-// What a transform makes of F: a function with F's parameters, so that it too says what it takes.
+// A transformed function that declares the same parameters as F.
 template <class F, class Call>
-struct Like {
+struct SameParameters {
   Call call;
 
   template <class... Args>
@@ -36,9 +37,9 @@ struct Like {
   }
 };
 template <class F, class Call>
-struct CallableSignature<Like<F, Call>, void> : CallableSignature<F> {};
+struct CallableSignature<SameParameters<F, Call>, void> : CallableSignature<F> {};
 template <class F, class Call>
-Like<F, Call> like(Call call) {
+SameParameters<F, Call> with_parameters_of(Call call) {
   return {std::move(call)};
 }
 
@@ -50,13 +51,14 @@ decltype(auto) as_parameter(const A& argument) {
     return P(argument);
 }
 
-// then(arguments...) with each argument as f's parameter.
+// Calls then(args...) with each argument converted to F's parameter type.
 template <class F, class Then, class... Args>
 decltype(auto) with_parameters(Then&& then, const Args&... args) {
   using Signature = CallableSignature<std::decay_t<F>>;
   if constexpr (Signature::value) {
     using Parameters = typename Signature::Parameters;
-    static_assert(std::tuple_size_v<Parameters> == sizeof...(Args), "the function takes another number of arguments");
+    static_assert(std::tuple_size_v<Parameters> == sizeof...(Args),
+                  "the number of arguments does not match the function's parameters");
     return [&]<size_t... I>(std::index_sequence<I...>)->decltype(auto) {
       return then(as_parameter<std::tuple_element_t<I, Parameters>>(args)...);
     }

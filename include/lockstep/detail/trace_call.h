@@ -1,5 +1,5 @@
-// trace_call(): traces one call of a function on trees of arrays. For the templates of jit.h, grad.h and their like; not
-// part of the public API. Traces belong to the calling thread.
+// trace_call(): traces one call of a function on trees of arrays. For the templates of jit.h, grad.h and
+// their like; not part of the public API. Traces belong to the calling thread.
 #pragma once
 
 #include <tuple>
@@ -45,8 +45,8 @@ auto trace_call(const char* what, const F& f, const Args&... args) {
   return TracedCall<ResultOf<F, Args...>>{tracing.finish(leaves), std::move(result)};
 }
 
-// Expands `options` to one per array of the result. `options` holds one for the whole result, or one per element of a
-// tuple or pair. `check` throws when their number is neither.
+// Expands `options` to one per array of the result. `options` holds one for the whole result, or one per
+// element of a tuple or pair. `check` throws when their number is neither.
 template <class R, class S>
 std::vector<S> for_each_result(const R& result, const std::vector<S>& options,
                                void (*check)(size_t options, size_t elements)) {
@@ -66,7 +66,8 @@ std::vector<S> for_each_result(const R& result, const std::vector<S>& options,
   return out;
 }
 
-// The number of arrays in each element of a tuple or pair; for any other tree, one entry with its number of arrays.
+// The number of arrays in each element of a tuple or pair; for any other tree, one entry with its number of
+// arrays.
 template <class R>
 std::vector<size_t> element_counts(const R& result) {
   if constexpr (is_tuple<R>)

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "cli/command.h"
+#include "cli/help.h"
 
 namespace lockstep::cli {
 namespace {
@@ -16,8 +17,8 @@ std::string help_of(const ConfigKey& key) {
   return std::string(key.help) + (obvious ? "" : " (default: " + initial + ")");
 }
 
-// Keeps a value that can be read as what the key wants.
-void keep(ConfigFlags& flags, const ConfigKey& key, const std::string& text) {
+// Stores the text of a flag. Throws CLI::ValidationError when the key does not accept it.
+void store_flag(ConfigFlags& flags, const ConfigKey& key, const std::string& text) {
   TrainConfig scratch;
   if (const std::string problem = assign(scratch, key, text); !problem.empty())
     throw CLI::ValidationError(key.flag(), problem);
@@ -26,19 +27,19 @@ void keep(ConfigFlags& flags, const ConfigKey& key, const std::string& text) {
 
 CLI::Option* add_flag_of(CLI::App& app, ConfigFlags& flags, const ConfigKey& key) {
   if (std::holds_alternative<SwitchMember>(key.member)) {
-    const auto put = [&flags, &key](int64_t count) { keep(flags, key, count > 0 ? "true" : "false"); };
+    const auto put = [&flags, &key](int64_t count) { store_flag(flags, key, count > 0 ? "true" : "false"); };
     return app.add_flag_function(key.flag(), put, help_of(key))->take_last();
   }
   if (key.separator() != '\0') {
     const auto put = [&flags, &key](const std::vector<std::string>& texts) {
       for (const std::string& text : texts)
         if (text.empty()) throw CLI::ValidationError(key.flag(), empty_element(text));
-      keep(flags, key, fmt::format("{}", fmt::join(texts, std::string(1, key.separator()))));
+      store_flag(flags, key, fmt::format("{}", fmt::join(texts, std::string(1, key.separator()))));
     };
     return app.add_option_function<std::vector<std::string>>(key.flag(), put, help_of(key))->allow_extra_args(false);
   }
-  const auto put = [&flags, &key](const std::string& text) { keep(flags, key, text); };
-  // As scripts expect that add their own flags after given ones.
+  const auto put = [&flags, &key](const std::string& text) { store_flag(flags, key, text); };
+  // The last occurrence wins, so that a script can append flags that override the user's.
   return app.add_option_function<std::string>(key.flag(), put, help_of(key))->take_last();
 }
 
@@ -47,13 +48,12 @@ std::string read_settings(const std::string& file) {
     constexpr int64_t kMostBytes = 1 << 20;
     return read_user_file(file, kMostBytes);
   } catch (const IoError& error) {
-    if (file == "help") throw UsageError("train: the settings file \"help\" does not exist; `lockstep train --help`");
     throw UsageError(fmt::format("train: settings: {}", error.what()));
   }
 }
 
-// `run.yaml:3: ` for an error about a setting of the file: such messages begin with the name of the key.
-std::string place_of(std::string_view message, const KeyPlaces& places) {
+// Returns `run.yaml:3: ` for a message about a setting of the file, which begins with the name of its key; else "".
+std::string file_and_line_of(std::string_view message, const KeyLines& places) {
   const auto found = places.find(std::string(message.substr(0, message.find(':'))));
   return found == places.end() ? "" : found->second + ": ";
 }
@@ -63,27 +63,29 @@ std::string place_of(std::string_view message, const KeyPlaces& places) {
 void add_config_flags(CLI::App& app, ConfigFlags& flags) {
   const std::string group = "Configuration";
   app.add_option("CONFIG,--config", flags.file,
-                 "YAML file with any of the settings below, such as `learning_rate: 0.001`; flags come first")
+                 "YAML file with any of the settings below, such as `learning_rate: 0.001`; flags take precedence")
       ->type_name("FILE")
       ->group(group);
-  app.add_flag("--print-config", flags.print_config, "print all settings as such a file, and exit")->group(group);
+  app.add_flag("--print-config", flags.print_config, "print all settings as a YAML file and exit")->group(group);
   for (const ConfigKey& key : config_keys()) {
     CLI::Option* option = add_flag_of(app, flags, key)->group(std::string(key.group));
     if (!key.metavar.empty()) option->type_name(std::string(key.metavar));
   }
-  app.footer(
-      "Exit codes:\n"
-      "  0  done\n"
-      "  1  the run failed, --strict ended it, or the last checkpoint could not be saved\n"
-      "  2  the command line or the configuration file is wrong\n"
-      "  3  what --expect says does not hold\n"
-      "  75  a GPU, the network or another process failed: start again, which goes on from the last checkpoint\n"
-      "      (138 in a replica of a Kubeflow JAXJob, which restarts after codes from 128 on only)\n"
-      "  128 + N  stopped by signal N (Ctrl-C, SIGTERM, SIGHUP, SIGPIPE), after a checkpoint");
+  add_footer(app,
+             "Exit codes:\n"
+             "  0        success\n"
+             "  1        the run failed, --strict ended it, or the last checkpoint could not be saved\n"
+             "  2        the command line or the configuration file is wrong; nothing was started\n"
+             "  3        an expectation of --expect was not met\n"
+             "  75       a GPU, the network or another process failed; rerun to resume from the last checkpoint "
+             "(138 in a replica of a Kubeflow JAXJob, which restarts only after codes from 128 on)\n"
+             "  128 + N  stopped by signal N (Ctrl-C, SIGTERM, SIGHUP, SIGPIPE), after a checkpoint");
+  add_examples(app, {"lockstep train --model cnn --epochs 3 --expect 'test_accuracy>=0.98'",
+                     "lockstep train run.yaml --devices 8 --checkpoint-dir run"});
 }
 
 TrainConfig resolve_config(const ConfigFlags& flags) {
-  KeyPlaces places;
+  KeyLines places;
   std::string where;
   try {
     TrainConfig config;
@@ -93,7 +95,7 @@ TrainConfig resolve_config(const ConfigFlags& flags) {
     try {
       validate(config);
     } catch (const Error& error) {
-      where = place_of(error.what(), places);
+      where = file_and_line_of(error.what(), places);
       throw;
     }
     return config;

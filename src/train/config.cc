@@ -39,9 +39,9 @@ std::string_view trimmed(std::string_view text) {
   return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
 }
 
-// An empty text is an empty list; in any other there is something in each element.
+// An empty text is an empty list. Other texts must not contain empty elements.
 template <class T>
-std::string put_elements(TrainConfig& config, T TrainConfig::*member, std::string_view text, char separator) {
+std::string assign_elements(TrainConfig& config, T TrainConfig::*member, std::string_view text, char separator) {
   T out;
   for (size_t at = 0; !text.empty() && at <= text.size();) {
     const size_t end = std::min(text.find(separator, at), text.size());
@@ -59,21 +59,21 @@ bool within(const Limits& limits, double x) {
          (limits.high_open ? x < limits.high : x <= limits.high);
 }
 
-std::string in_words(const Limits& limits) {
+std::string describe_limits(const Limits& limits) {
   if (std::isinf(limits.low)) return "";
   if (std::isinf(limits.high)) return fmt::format(" {} {}", limits.low_open ? "above" : "of at least", limits.low);
   if (limits.high_open) return fmt::format(" of at least {} and below {}", limits.low, limits.high);
   return fmt::format(" from {} to {}", limits.low, limits.high);
 }
 
-// Reads the whole text as a number.
+// Parses the entire text as a number. Returns whether it is one.
 template <class T>
-bool read(std::string_view text, T& out) {
+bool parse_value(std::string_view text, T& out) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   return error == std::errc() && end == text.data() + text.size() && !text.empty();
 }
 
-bool read(std::string_view text, Switch& out) {
+bool parse_value(std::string_view text, Switch& out) {
   for (const std::string_view yes : {"true", "yes", "on", "1"})
     if (text == yes) return out = true;
   for (const std::string_view no : {"false", "no", "off", "0"})
@@ -82,15 +82,15 @@ bool read(std::string_view text, Switch& out) {
 }
 
 template <class T>
-std::string put(TrainConfig& config, T TrainConfig::*member, std::string_view text, const Limits& limits,
-                std::string_view kind) {
+std::string assign_value(TrainConfig& config, T TrainConfig::*member, std::string_view text, const Limits& limits,
+                         std::string_view kind) {
   T value{};
-  bool good = read(trimmed(text), value);
+  bool good = parse_value(trimmed(text), value);
   if constexpr (!std::is_same_v<T, Switch>) {
     const auto number = static_cast<double>(value);
     good = good && std::isfinite(number) && within(limits, number);
   }
-  if (!good) return fmt::format("\"{}\" is not {}{}", text, kind, in_words(limits));
+  if (!good) return fmt::format("\"{}\" is not {}{}", text, kind, describe_limits(limits));
   config.*member = value;
   return "";
 }
@@ -120,7 +120,7 @@ std::string suggest_config_key(std::string_view wrong) {
 }
 
 std::string empty_element(std::string_view text) {
-  return fmt::format("\"{}\" has an empty element; fill it in, or leave it out", text);
+  return fmt::format("\"{}\" has an empty element; give it a value, or remove it", text);
 }
 
 List elements_of(const TrainConfig& config, const ConfigKey& key) {
@@ -140,12 +140,12 @@ std::string text_of(const TrainConfig& config, const ConfigKey& key) {
 std::string assign(TrainConfig& config, const ConfigKey& key, std::string_view text) {
   return std::visit(
       Overload{[&](Text TrainConfig::*m) -> std::string { return config.*m = text, ""; },
-               [&](List TrainConfig::*m) { return put_elements(config, m, text, ','); },
-               [&](Rules TrainConfig::*m) { return put_elements(config, m, text, ';'); },
-               [&](Integer TrainConfig::*m) { return put(config, m, text, key.limits, "a whole number"); },
-               [&](Unsigned TrainConfig::*m) { return put(config, m, text, at_least(0), "a whole number"); },
-               [&](Number TrainConfig::*m) { return put(config, m, text, key.limits, "a number"); },
-               [&](Switch TrainConfig::*m) { return put(config, m, text, any(), "true or false"); }},
+               [&](List TrainConfig::*m) { return assign_elements(config, m, text, ','); },
+               [&](Rules TrainConfig::*m) { return assign_elements(config, m, text, ';'); },
+               [&](Integer TrainConfig::*m) { return assign_value(config, m, text, key.limits, "a whole number"); },
+               [&](Unsigned TrainConfig::*m) { return assign_value(config, m, text, at_least(0), "a whole number"); },
+               [&](Number TrainConfig::*m) { return assign_value(config, m, text, key.limits, "a number"); },
+               [&](Switch TrainConfig::*m) { return assign_value(config, m, text, any(), "true or false"); }},
       key.member);
 }
 
@@ -162,14 +162,13 @@ TrainConfig overlay(const TrainConfig& base, const ConfigMap& values, std::strin
   for (const auto& [name, text] : values) {
     const ConfigKey* key = find_config_key(name);
     if (!key)
-      throw_error("{}: no key \"{}\";{} `lockstep train --help` lists them", where, name, suggest_config_key(name));
+      throw_error("{}: unknown key \"{}\";{} see `lockstep train --help`", where, name, suggest_config_key(name));
     for (TrainConfig* each : {&given, &out})
       if (const std::string problem = assign(*each, *key, text); !problem.empty())
         throw_error("{}: {}: {}", where, key->name, problem);
   }
   if (given.steps > 0 && given.epochs > 0)
-    throw_error("{}: both steps ({}) and epochs ({}) are given; keep the one that ends the run", where, given.steps,
-                given.epochs);
+    throw_error("{}: both steps ({}) and epochs ({}) are given; keep only one", where, given.steps, given.epochs);
   if (given.steps > 0) out.epochs = 0;
   if (given.epochs > 0) out.steps = 0;
   return out;

@@ -1,6 +1,6 @@
-// The settings of a training run. config.def lists each once; the rest follows from that table. Values come from YAML
-// files, flags and checkpoints, always as text under the key's name, so that all of them are read in one way.
-// Plain values, safe from any thread.
+// The settings of a training run. config.def has one row per setting; everything else is generated from that table.
+// Values from YAML files, flags and checkpoints are all parsed from text by the same code. Plain values, safe from any
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@
 
 namespace lockstep {
 
-// Settings that do not fit this machine or the data: more devices than there are, a batch larger than the data set.
-// Nothing was started.
+// Settings that do not fit this machine or the data, such as more devices than available or a batch larger than the data
+// set. Thrown before anything is started.
 class SettingsError : public Error {
  public:
   using Error::Error;
@@ -32,13 +32,13 @@ using Integer = int64_t;
 using Unsigned = uint64_t;
 using Number = double;
 using Switch = bool;
-using List = std::vector<std::string>;  // as text: comma separated
-// The same for elements that have commas themselves; as text: separated by semicolons.
+using List = std::vector<std::string>;  // as text: separated by commas
+// A list whose elements may contain commas; as text: separated by semicolons.
 struct Rules : List {
   using List::List;
 };
 
-// Where a number must lie; `open` ends do not belong to it.
+// The interval of valid numbers. An open end is not part of it.
 struct Limits {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
@@ -50,7 +50,7 @@ constexpr Limits above(double low) { return {.low = low, .low_open = true}; }
 constexpr Limits between(double low, double high) { return {.low = low, .high = high}; }
 constexpr Limits fraction() { return {.low = 0, .high = 1, .high_open = true}; }
 
-// Groups of the help.
+// Headings of the help.
 inline constexpr std::string_view kData = "Model and data";
 inline constexpr std::string_view kDevices = "Devices";
 inline constexpr std::string_view kLength = "Length of the run";
@@ -60,7 +60,7 @@ inline constexpr std::string_view kCheckpoints = "Checkpoints";
 inline constexpr std::string_view kLogging = "Logging";
 }  // namespace config
 
-// At most one of steps and epochs is not 0.
+// INVARIANT: at most one of steps and epochs is not 0.
 struct TrainConfig {
 #define KEY(group, type, name, initial, limits, metavar, help) config::type name = initial;
 #include "train/config.def"
@@ -68,7 +68,7 @@ struct TrainConfig {
   bool operator==(const TrainConfig&) const = default;
 };
 
-// A row of the table.
+// A row of config.def.
 struct ConfigKey {
   std::string_view group;
   std::string_view name;  // "learning_rate"
@@ -81,67 +81,67 @@ struct ConfigKey {
   std::string_view help;
 
   std::string flag() const;  // "--learning-rate"
-  // Of a List or Rules: what separates its elements as text. '\0' for the others.
+  // The separator between the elements of a List or Rules as text; '\0' for other types.
   char separator() const;
 };
 std::span<const ConfigKey> config_keys();
-// By either spelling; null when there is none.
+// Finds a key by either spelling (learning_rate or learning-rate); null if it does not exist.
 const ConfigKey* find_config_key(std::string_view name);
-// ` did you mean "learning_rate"?` for a name that is none.
+// ` did you mean "learning_rate"?` for an unknown key; empty if no key is similar.
 std::string suggest_config_key(std::string_view wrong);
 
-// Values as text by key. Doubles are the shortest text that gives the same number.
+// Values as text by key. A double is written as the shortest text that reads back as the same number.
 using ConfigMap = std::map<std::string, std::string>;
 
-// The elements of a list; empty for other keys.
+// The elements of a List or Rules; empty for other types.
 config::List elements_of(const TrainConfig& config, const ConfigKey& key);
 
-// What is wrong with the text of a list in which an element is empty.
+// The error message for a list with an empty element.
 std::string empty_element(std::string_view text);
 
-// The value of a key as text, and back. An empty text is an empty list, and no other text has empty elements. assign()
-// returns what is wrong with the text (`"x" is not a whole number of at least 1`), then without having changed
-// anything, or nothing.
+// Convert the value of a key to text and back. An empty text is an empty list; other lists must not contain empty
+// elements. If the text is invalid, assign() returns the reason (`"x" is not a whole number of at least 1`) and changes
+// nothing. On success it returns an empty string.
 std::string text_of(const TrainConfig& config, const ConfigKey& key);
 [[nodiscard]] std::string assign(TrainConfig& config, const ConfigKey& key, std::string_view text);
 
 ConfigMap to_map(const TrainConfig& config);
-// Lays values over a configuration; steps replace its epochs, and epochs its steps. `where` they come from begins every
-// message. Throws Error for a wrong key or value, and when both steps and epochs are given.
+// Returns `base` with some values replaced. Setting steps clears epochs, and the reverse. Messages start with `where`,
+// the origin of the values. Throws Error for an unknown key or invalid value, and when both steps and epochs are given.
 TrainConfig overlay(const TrainConfig& base, const ConfigMap& values, std::string_view where);
-// Keys that are missing have their defaults.
+// Missing keys get their defaults.
 TrainConfig from_map(const ConfigMap& values, std::string_view where = "config");
 
-// A YAML map of keys to values. Throws Error with `filename:line: ` for what is no YAML, no such map, an unknown key
-// (with the nearest right one), one given twice, or a wrong value. An empty text is fine.
-// `places` receives where each key of the file is, as `filename:line`.
-using KeyPlaces = std::map<std::string, std::string>;
-TrainConfig parse_yaml(const std::string& text, const std::string& filename, KeyPlaces* places = nullptr);
-// All keys, by group; parse_yaml() makes the same configuration of it.
+// Parses a YAML map of keys to values; an empty text is valid. Throws Error starting with `filename:line: ` for text
+// that is not YAML or not a map, an unknown key (suggesting a similar one), a duplicate key or an invalid value.
+// `lines`, if given, receives the position of each key of the file as `filename:line`.
+using KeyLines = std::map<std::string, std::string>;
+TrainConfig parse_yaml(const std::string& text, const std::string& filename, KeyLines* lines = nullptr);
+// All settings as YAML, by group. parse_yaml() returns an equal configuration.
 std::string to_yaml(const TrainConfig& config);
 
-// Throws Error when values do not make sense, alone or together, naming the key, the values and the remedy.
+// Throws Error when values are invalid, alone or in combination, naming the key, the values and the remedy.
 void validate(const TrainConfig& config);
 
-// "data=4,model=-1" -> {{"data", 4}, {"model", -1}}; empty for an empty text. Throws Error for another form, an axis
-// given twice, and several sizes of -1.
+// "data=4,model=-1" -> {{"data", 4}, {"model", -1}}; empty for an empty text. Throws Error on a syntax error, a duplicate
+// axis, or more than one size of -1.
 std::vector<std::pair<std::string, int64_t>> parse_mesh(std::string_view text);
 
-// What --shard, --zero say. Throws Error for a rule of another form.
-ShardingPlan make_plan(const TrainConfig& config);
+// The plan described by --shard and --zero. Throws Error for a rule with a syntax error.
+ShardingPlan make_sharding_plan(const TrainConfig& config);
 
-// Throws Error when a run of this configuration cannot be the continuation of one with those values, because the
-// model, the data set, the scale of its pixels, the seed, the batch size or the optimizer differ; names the key and
-// both values.
+// Throws Error when this configuration cannot resume a run that had the `saved` values: the model, data set, pixel
+// normalization, seed, batch size and optimizer must be equal. Names the key and both values.
 void check_same_run(const TrainConfig& config, const ConfigMap& saved);
 
-// The optimizer with its schedule, for a run of so many steps. REQUIRES: validate(config) passed.
+// The optimizer with its schedule for a run of `total_steps` steps. REQUIRES: validate(config) passed.
 Optimizer make_optimizer(const TrainConfig& config, int64_t total_steps);
 
-// With the length of the run that its model needs where none is given.
-TrainConfig with_length(TrainConfig config);
+// Sets the default number of epochs of the model if neither steps nor epochs is given.
+TrainConfig with_default_length(TrainConfig config);
 
-// What make_loggers() takes: those asked for, else console (not when quiet) and, with log_dir, all kinds of files.
+// The names for make_loggers(): the configured loggers, or by default console (unless quiet) and, with log_dir, all file
+// loggers.
 std::string logger_names(const TrainConfig& config);
 
 }  // namespace lockstep

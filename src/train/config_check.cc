@@ -37,8 +37,8 @@ void check_dataset(const std::string& dataset) {
     std::vector<std::string> known = dataset_names();
     known.emplace_back("synthetic");
     if (std::find(known.begin(), known.end(), dataset) == known.end())
-      throw_error("dataset: no \"{}\";{} there are {}, or two or four paths of IDX files separated by commas", dataset,
-                  suggestion(dataset, known), fmt::join(known, ", "));
+      throw_error("dataset: unknown data set \"{}\";{} choose {}, or give two or four IDX files separated by commas",
+                  dataset, suggestion(dataset, known), fmt::join(known, ", "));
     return;
   }
   const bool empty_path = dataset.front() == ',' || dataset.back() == ',' || dataset.find(",,") != std::string::npos;
@@ -49,16 +49,16 @@ void check_dataset(const std::string& dataset) {
 void check_stream(const TrainConfig& config) {
   check_one_of("stream", config.stream, {"auto", "on", "off"});
   if (config.stream == "on" && config.dataset == "synthetic")
-    throw_error("stream: the synthetic data set is made in memory and has no files; give stream: off");
+    throw_error("stream: the synthetic data set is generated in memory and has no files; set stream to off");
 }
 
 void check_length(const TrainConfig& config) {
   if (config.steps > 0 && config.epochs > 0)
-    throw_error("both steps ({}) and epochs ({}) are given; keep the one that ends the run", config.steps,
-                config.epochs);
+    throw_error("both steps ({}) and epochs ({}) are given; keep only one", config.steps, config.epochs);
   if (config.accumulate > config.batch_size)
     throw_error(
-        "accumulate: a batch of {} examples cannot be computed in {} pieces; lower accumulate or raise batch_size",
+        "accumulate: a batch of {} examples cannot be split into {} micro-batches; lower accumulate or raise "
+        "batch_size",
         config.batch_size, config.accumulate);
 }
 
@@ -69,25 +69,24 @@ void check_devices(const TrainConfig& config) {
   if (devices != "auto" && devices != "all" && !number)
     throw_error("devices: \"{}\" is not auto, all or a number of at least 1", devices);
   if (number && std::stoi(devices) > detail::kMostCpuDevices)
-    throw_error("devices: {} are more than the {} that a process can have; lower devices", devices,
+    throw_error("devices: {} is more than the maximum of {} per process; lower devices", devices,
                 detail::kMostCpuDevices);
   if (!config.platform.empty()) check_one_of("platform", config.platform, {"auto", "cpu", "cuda"});
   const auto axes = parse_mesh(config.mesh);
   if (!axes.empty() && std::none_of(axes.begin(), axes.end(), [](const auto& axis) { return axis.first == "data"; }))
-    throw_error("mesh: \"{}\" has no axis \"data\", along which the batch is cut; add one, such as data=-1",
-                config.mesh);
+    throw_error("mesh: \"{}\" has no axis \"data\", which shards the batch; add it, such as data=-1", config.mesh);
   std::vector<std::string> names;
   for (const auto& [name, size] : axes) names.push_back(name);
   if (names.empty()) names.emplace_back("data");
-  for (const ShardingRule& rule : make_plan(config).rules)
+  for (const ShardingRule& rule : make_sharding_plan(config).rules)
     for (const SpecEntry& entry : rule.spec.entries)
       for (const std::string& axis : entry.axes)
         if (std::find(names.begin(), names.end(), axis) == names.end())
-          throw_error("shard: \"{}\" cuts by the axis \"{}\", and the mesh has {};{} give it with --mesh",
+          throw_error("shard: \"{}\" uses axis \"{}\", but the axes of the mesh are {};{} add the axis with --mesh",
                       to_string(rule), axis, fmt::join(names, ", "), suggestion(axis, names));
 }
 
-// Before anything is trained, so that a wrong expectation does not cost a run.
+// Checks metric names before training, so that a misspelled expectation does not waste a run.
 void check_expectations(const TrainConfig& config) {
   for (const std::string& text : config.expect)
     is_met(parse_expectation(text), {{"loss", 0},
@@ -98,14 +97,15 @@ void check_expectations(const TrainConfig& config) {
                                      {"examples_per_second", 0}});
 }
 
-// A setting that only some values of another one, `users`, read has its default with all others.
+// Throws Error if the setting `name` is not at its default although the setting `chooser` has none of the values `users`
+// that make use of it.
 void check_used(const TrainConfig& config, std::string_view name, std::string_view chooser,
                 const std::vector<std::string>& users) {
   const ConfigKey *key = find_config_key(name), *choice = find_config_key(chooser);
   LOCKSTEP_CHECK(key && choice, "{} {}", name, chooser);
   const std::string value = text_of(config, *key), chosen = text_of(config, *choice);
   if (value == text_of({}, *key) || std::find(users.begin(), users.end(), chosen) != users.end()) return;
-  throw_error("{}: {} has no effect with {} {}; choose {} {}, or leave {} out", name, value, chooser, chosen, chooser,
+  throw_error("{}: {} has no effect with {} {}; choose {} {}, or remove {}", name, value, chooser, chosen, chooser,
               fmt::join(users, " or "), name);
 }
 
@@ -123,31 +123,32 @@ void check_schedule(const TrainConfig& config) {
     throw_error("warmup_steps: {} has no effect with schedule {}; choose schedule warmup_cosine", config.warmup_steps,
                 config.schedule);
   if (config.steps > 0 && config.warmup_steps >= config.steps)
-    throw_error("warmup_steps: a warm-up of {} steps does not end in a run of {}; lower warmup_steps or raise steps",
+    throw_error("warmup_steps: a warm-up of {} steps does not end within {} steps; lower warmup_steps or raise steps",
                 config.warmup_steps, config.steps);
   if (config.end_learning_rate > 0 && !cosine)
     throw_error("end_learning_rate: {} has no effect with schedule {}; choose schedule cosine or warmup_cosine",
                 config.end_learning_rate, config.schedule);
   if (config.end_learning_rate > config.learning_rate)
-    throw_error("end_learning_rate: {} is above the learning_rate of {}; lower it", config.end_learning_rate,
-                config.learning_rate);
+    throw_error("end_learning_rate: {} is above the learning_rate of {}; lower end_learning_rate",
+                config.end_learning_rate, config.learning_rate);
 }
 
 void check_checkpoints(const TrainConfig& config) {
-  if (config.resume.empty()) throw_error("resume: nothing is named; give auto, none, a step or a path");
+  if (config.resume.empty()) throw_error("resume: the value is empty; give auto, none, a step or a path");
   if (!config.checkpoint_dir.empty()) return;
   if (config.checkpoint_every > 0)
-    throw_error("checkpoint_every: {} without a checkpoint_dir saves nothing; give checkpoint_dir",
+    throw_error("checkpoint_every: {} has no effect without checkpoint_dir; set checkpoint_dir",
                 config.checkpoint_every);
   if (is_digits(config.resume))
-    throw_error("resume: step {} of which run? give its checkpoint_dir, or the path of the checkpoint", config.resume);
+    throw_error("resume: step {} needs a checkpoint_dir; set checkpoint_dir, or give the path of the checkpoint",
+                config.resume);
 }
 
 void check_loggers(const TrainConfig& config) {
   for (const std::string& logger : config.loggers) {
     check_one_of("loggers", logger, {"console", "compact", "batches", "jsonl", "csv", "tensorboard"});
     const bool file = logger != "console" && logger != "compact" && logger != "batches";
-    if (file && config.log_dir.empty()) throw_error("loggers: {} writes a file; give log_dir", logger);
+    if (file && config.log_dir.empty()) throw_error("loggers: {} writes a file; set log_dir", logger);
   }
 }
 
@@ -185,20 +186,19 @@ std::vector<std::pair<std::string, int64_t>> parse_mesh(std::string_view text) {
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), size);
     if (name.empty() || name.find_first_of(" \t") != name.npos || number.empty() || error != std::errc() ||
         end != number.data() + number.size())
-      throw_error("mesh: \"{}\" of \"{}\" is not AXIS=SIZE; write a mesh such as data=4 or data=2,model=-1", axis,
+      throw_error("mesh: \"{}\" in \"{}\" is not AXIS=SIZE; write a mesh such as data=4 or data=2,model=-1", axis,
                   text);
     if (size < 1 && size != -1)
-      throw_error("mesh: the size of \"{}\" is {}; give a number of at least 1, or -1 for what the devices leave", name,
-                  size);
+      throw_error("mesh: the size of \"{}\" is {}; give a number of at least 1, or -1 to infer it", name, size);
     if (!names.insert(name).second) throw_error("mesh: \"{}\" is given twice in \"{}\"; keep one", name, text);
     if (size == -1 && std::exchange(inferred, true))
-      throw_error("mesh: several sizes of \"{}\" are -1; only one can be what the devices leave", text);
+      throw_error("mesh: several sizes in \"{}\" are -1; only one can be inferred", text);
     out.emplace_back(name, size);
   }
   return out;
 }
 
-ShardingPlan make_plan(const TrainConfig& config) {
+ShardingPlan make_sharding_plan(const TrainConfig& config) {
   ShardingPlan plan{.zero = static_cast<int>(config.zero)};
   for (const std::string& rule : config.shard) plan.rules.push_back(parse_sharding_rule(rule));
   return plan;
@@ -213,7 +213,7 @@ void check_same_run(const TrainConfig& config, const ConfigMap& saved) {
     const std::string now = text_of(config, *key);
     if (before == saved.end() || before->second == now) continue;
     throw_error(
-        "resume: {} was {} when the checkpoint was written and is {} now; give {} {}, or begin anew with --resume "
+        "resume: {} was {} when the checkpoint was written and is {} now; use {} {}, or start a new run with --resume "
         "none or another --checkpoint-dir",
         name, before->second, now, key->flag(), before->second);
   }
@@ -243,7 +243,7 @@ std::string logger_names(const TrainConfig& config) {
   return out;
 }
 
-TrainConfig with_length(TrainConfig config) {
+TrainConfig with_default_length(TrainConfig config) {
   if (config.steps == 0 && config.epochs == 0) config.epochs = config.model == "cnn" ? 4 : 10;
   return config;
 }

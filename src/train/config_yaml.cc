@@ -9,18 +9,18 @@
 namespace lockstep {
 namespace {
 
-// Where in the file something is, as people count.
-std::string place(const std::string& filename, const YAML::Node& node) {
+// `filename:line`; lines are counted from 1.
+std::string position(const std::string& filename, const YAML::Node& node) {
   return fmt::format("{}:{}", filename, node.Mark().line + 1);
 }
 
 std::string_view kind_of(const YAML::Node& node) {
   if (node.IsMap()) return "a map";
   if (node.IsSequence()) return "a list";
-  return node.IsNull() ? "nothing" : "a single value";
+  return node.IsNull() ? "empty" : "a single value";
 }
 
-// The scalar of a key, or the elements of a list with separators between them.
+// The value of a key as text: a scalar, or the elements of a list joined by the key's separator.
 std::string value_text(const std::string& where, const ConfigKey& key, const YAML::Node& node) {
   const bool list = key.separator() != '\0';
   const auto checked = [&](const std::string& text) {
@@ -29,7 +29,7 @@ std::string value_text(const std::string& where, const ConfigKey& key, const YAM
   };
   if (node.IsScalar()) return checked(node.Scalar());
   if (!list || !node.IsSequence())
-    throw_error("{}: {} has {}; {} is wanted, such as `{}: {}`", where, key.name, kind_of(node),
+    throw_error("{}: {} is {}; expected {}, such as `{}: {}`", where, key.name, kind_of(node),
                 list ? "a list or a single value" : "a single value", key.name,
                 list                                        ? "[a, b]"
                 : node.IsNull() && text_of({}, key).empty() ? "\"\""
@@ -37,7 +37,7 @@ std::string value_text(const std::string& where, const ConfigKey& key, const YAM
   std::string out;
   for (const YAML::Node& element : node) {
     if (!element.IsScalar())
-      throw_error("{}: an element of {} is {}; single values are wanted", where, key.name, kind_of(element));
+      throw_error("{}: an element of {} is {}; expected single values", where, key.name, kind_of(element));
     if (!out.empty()) out += key.separator();
     out += checked(element.Scalar());
   }
@@ -48,17 +48,18 @@ YAML::Node load(const std::string& text, const std::string& filename) {
   try {
     const std::vector<YAML::Node> documents = load_yaml(text, filename, {.bytes = 1 << 20, .depth = 16});
     if (documents.size() > 1)
-      throw_error("{}: {} YAML documents; one is wanted: remove the lines `---`", filename, documents.size());
+      throw_error("{}: contains {} YAML documents, but only one is allowed; remove the lines `---`", filename,
+                  documents.size());
     return documents.empty() ? YAML::Node() : documents[0];
   } catch (const YAML::Exception& error) {
     if (error.mark.is_null())
-      throw_error("{}: not YAML: {}; write lines such as `batch_size: 128`", filename, error.msg);
-    throw_error("{}:{}:{}: not YAML: {}; write lines such as `batch_size: 128`", filename, error.mark.line + 1,
+      throw_error("{}: invalid YAML: {}; write lines such as `batch_size: 128`", filename, error.msg);
+    throw_error("{}:{}:{}: invalid YAML: {}; write lines such as `batch_size: 128`", filename, error.mark.line + 1,
                 error.mark.column + 1, error.msg);
   }
 }
 
-// Any text as YAML: as it is where nothing in it could be misread.
+// A text as a YAML scalar; quoted only if it could otherwise be misread.
 std::string yaml_quoted(const std::string& text) {
   const auto plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
@@ -82,31 +83,31 @@ std::string yaml_quoted(const std::string& text) {
 
 }  // namespace
 
-TrainConfig parse_yaml(const std::string& text, const std::string& filename, KeyPlaces* places) {
+TrainConfig parse_yaml(const std::string& text, const std::string& filename, KeyLines* lines) {
   const YAML::Node root = load(text, filename);
   if (root.IsNull()) return {};
   if (!root.IsMap())
-    throw_error("{}: {} where a map of keys is wanted; write lines such as `batch_size: 128`", place(filename, root),
-                kind_of(root));
+    throw_error("{}: the file is {}; expected a map of keys: write lines such as `batch_size: 128`",
+                position(filename, root), kind_of(root));
   ConfigMap values;
-  KeyPlaces seen;
+  KeyLines seen;
   TrainConfig scratch;
   for (const auto& pair : root) {
     const YAML::Node& name = pair.first;
-    const std::string where = place(filename, name);
-    if (!name.IsScalar()) throw_error("{}: a key is {}; a name is wanted", where, kind_of(name));
+    const std::string where = position(filename, name);
+    if (!name.IsScalar()) throw_error("{}: a key is {}; expected a name", where, kind_of(name));
     const ConfigKey* key = find_config_key(name.Scalar());
     if (!key)
-      throw_error("{}: no key \"{}\";{} `lockstep train --help` lists them", where, name.Scalar(),
+      throw_error("{}: unknown key \"{}\";{} see `lockstep train --help`", where, name.Scalar(),
                   suggest_config_key(name.Scalar()));
     if (const auto [before, added] = seen.emplace(std::string(key->name), where); !added)
       throw_error("{}: {} is given twice, first at {}; keep one", where, key->name, before->second);
-    const std::string got = value_text(where, *key, pair.second);
-    if (const std::string problem = assign(scratch, *key, got); !problem.empty())
+    const std::string value = value_text(where, *key, pair.second);
+    if (const std::string problem = assign(scratch, *key, value); !problem.empty())
       throw_error("{}: {}: {}", where, key->name, problem);
-    values.emplace(key->name, got);
+    values.emplace(key->name, value);
   }
-  if (places) *places = std::move(seen);
+  if (lines) *lines = std::move(seen);
   return overlay({}, values, filename);
 }
 

@@ -190,10 +190,10 @@ void report_idle_settings(const TrainConfig& config, const Mesh& mesh) {
   if (const int64_t idle = device_count() - mesh.size(); idle > 0)
     say("lockstep: note: the mesh {} uses {} of {} devices and {} idle; use data=-1 to have all of them\n", config.mesh,
         mesh.size(), device_count(), idle == 1 ? "1 is" : fmt::format("{} are", idle));
-  if (config.zero > 0 && !lane_grid(mesh, World::instance().lanes()).find(make_plan(config).data_axis))
+  if (config.zero > 0 && !lane_grid(mesh, World::instance().lanes()).find(make_sharding_plan(config).data_axis))
     say("lockstep: note: --zero {} saves no memory here: all devices along \"{}\" share one lane, which holds one copy "
         "of everything; it takes effect with several processes or GPUs\n",
-        config.zero, make_plan(config).data_axis);
+        config.zero, make_sharding_plan(config).data_axis);
 }
 
 // For those who want to see that each process reads its own part only.
@@ -387,7 +387,7 @@ Mesh make_devices(const TrainConfig& config) {
 Engine make_engine(const TrainConfig& config, const ImageShape& shape, const Mesh& mesh, int64_t total_steps,
                    Loggers loggers) {
   return Engine(find_model(config.model, shape, config.dropout), {.mesh = mesh,
-                                                                  .plan = make_plan(config),
+                                                                  .plan = make_sharding_plan(config),
                                                                   .accumulate = config.accumulate,
                                                                   .optimizer = make_optimizer(config, total_steps),
                                                                   .precision = precision_of(config.precision),
@@ -405,7 +405,7 @@ Engine make_engine(const TrainConfig& config, const ImageShape& shape, const Mes
 
 RunOutcome run_training(const TrainConfig& config, const RunOptions& options) {
   validate(config);
-  const TrainConfig resolved = with_length(config);
+  const TrainConfig resolved = with_default_length(config);
   return Run(resolved, options)();
 }
 

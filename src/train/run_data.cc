@@ -30,7 +30,7 @@ RunData open(const TrainConfig& config, const Mesh& mesh) {
   LoaderOptions loading{.batch_size = config.batch_size, .seed = config.seed};
   // A batch that is computed in pieces is cut anew in each of them.
   if (process_count() > 1 && config.accumulate == 1)
-    loading.part = [cut = NamedSharding(mesh, P(make_plan(config).data_axis))](int64_t n) {
+    loading.part = [cut = NamedSharding(mesh, P(make_sharding_plan(config).data_axis))](int64_t n) {
       return process_range(cut, n);
     };
   if (config.stream == "off" || (config.stream == "auto" && !too_large(config.dataset))) {

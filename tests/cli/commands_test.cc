@@ -87,8 +87,8 @@ TEST(TrainCommand, WrongFlagsSayWhatToDo) {
                      "train: shard: \"dense*/w\" has no =; write PATTERN=AXES, the axes "
                      "of each dimension separated by commas, such as 'dense*/w=,model'");
   expect_usage_error({"train", "--steps", "5", "--epochs", "5"},
-                     "train: command line: both steps (5) and epochs (5) are given; keep the one that ends the run");
-  expect_usage_error({"train", "--loggers", "csv"}, "train: loggers: csv writes a file; give log_dir");
+                     "train: command line: both steps (5) and epochs (5) are given; keep only one");
+  expect_usage_error({"train", "--loggers", "csv"}, "train: loggers: csv writes a file; set log_dir");
 }
 
 TEST(TrainCommand, WrongFilesSayWhere) {
@@ -97,7 +97,7 @@ TEST(TrainCommand, WrongFilesSayWhere) {
   write_file(file, "model: mlp\nlr: 1\n");
   expect_usage_error(
       {"train", "--config", file},
-      "train: " + file + ":2: no key \"lr\"; did you mean \"learning_rate\"? `lockstep train --help` lists them");
+      "train: " + file + ":2: unknown key \"lr\"; did you mean \"learning_rate\"? see `lockstep train --help`");
   const ProcessResult missing = run_lockstep({"train", "--config", dir.path() + "/none.yaml"});
   EXPECT_EQ(missing.exit_code, 2);
   EXPECT_NE(missing.output.find("none.yaml: No such file or directory"), std::string::npos) << missing.output;

@@ -30,10 +30,10 @@ TEST(TrainErrors, Flags) {
   expect_refused({"--batch-size", "many"}, 2,
                  std::string("train: --batch-size: \"many\" is not a whole number of at least 1") + kSeeHelp);
   expect_refused({"--steps", "1", "--epochs", "1"}, 2,
-                 "train: command line: both steps (1) and epochs (1) are given; keep the one that ends the run");
+                 "train: command line: both steps (1) and epochs (1) are given; keep only one");
   expect_refused({"--accumulate", "51"}, 2,
-                 "train: accumulate: a batch of 50 examples cannot be computed in 51 pieces; lower accumulate or raise "
-                 "batch_size");
+                 "train: accumulate: a batch of 50 examples cannot be split into 51 micro-batches; lower accumulate or "
+                 "raise batch_size");
   expect_refused({"--expect", "good"}, 2,
                  "train: expect: \"good\" has no comparison (>=, >, <=, <, ==); write a metric, a comparison and a "
                  "number, such as 'test_accuracy>=0.97'");
@@ -52,9 +52,9 @@ TEST(TrainErrors, EmptyValues) {
   for (const char* text : {"", ","})
     expect_refused(
         {"--expect", text}, 2,
-        fmt::format("train: --expect: \"{}\" has an empty element; fill it in, or leave it out{}", text, kSeeHelp));
+        fmt::format("train: --expect: \"{}\" has an empty element; give it a value, or remove it{}", text, kSeeHelp));
   expect_refused({"--expect", "loss<1", "--expect", ""}, 2,
-                 std::string("train: --expect: \"\" has an empty element; fill it in, or leave it out") + kSeeHelp);
+                 std::string("train: --expect: \"\" has an empty element; give it a value, or remove it") + kSeeHelp);
 }
 
 TEST(TrainErrors, SwitchesTakeNoOtherValueThanTrueOrFalse) {
@@ -79,10 +79,9 @@ TEST(TrainErrors, Devices) {
     expect_refused({"--devices", devices}, 2,
                    fmt::format("train: devices: \"{}\" is not auto, all or a number of at least 1", devices));
   expect_refused({"--devices", "131073"}, 2,
-                 "train: devices: 131073 are more than the 131072 that a process can have; lower devices");
+                 "train: devices: 131073 is more than the maximum of 131072 per process; lower devices");
   expect_refused({"--devices", "2", "--mesh", "model=2"}, 2,
-                 "train: mesh: \"model=2\" has no axis \"data\", along which the batch is cut; add one, such as "
-                 "data=-1");
+                 "train: mesh: \"model=2\" has no axis \"data\", which shards the batch; add it, such as data=-1");
   expect_refused({"--devices", "3", "--mesh", "data=4"}, 2,
                  "make_mesh: 'data': 4 needs 4 devices and there are 3; start with --devices 4 or "
                  "LOCKSTEP_NUM_CPU_DEVICES=4");
@@ -113,10 +112,10 @@ TEST(TrainErrors, ConfigurationFiles) {
     expect_refused({"--config", file}, 2, "train: " + file + message);
   };
   expect_bad("model: mlp\nlearning_rat: 0.1\n",
-             ":2: no key \"learning_rat\"; did you mean \"learning_rate\"? `lockstep train --help` lists them");
+             ":2: unknown key \"learning_rat\"; did you mean \"learning_rate\"? see `lockstep train --help`");
   expect_bad("batch_size: 12\nsteps: soon\n", ":2: steps: \"soon\" is not a whole number of at least 0");
-  expect_bad("steps: [1, 2]\n", ":1: steps has a list; a single value is wanted, such as `steps: 0`");
-  expect_bad("steps: 1\nepochs: 2\n", ": both steps (1) and epochs (2) are given; keep the one that ends the run");
+  expect_bad("steps: [1, 2]\n", ":1: steps is a list; expected a single value, such as `steps: 0`");
+  expect_bad("steps: 1\nepochs: 2\n", ": both steps (1) and epochs (2) are given; keep only one");
   expect_bad("seed: 1\nmodel: resnet\n", ":2: model: there is no \"resnet\"; choose mlp, mlp1024 or cnn");
   expect_bad("devices: 0\n", ":1: devices: \"0\" is not auto, all or a number of at least 1");
   // A flag replaces the file's value, so the error is about the flag.
@@ -127,7 +126,7 @@ TEST(TrainErrors, ConfigurationFiles) {
   const RunningProgram::Result yaml = train({file});
   EXPECT_EQ(yaml.exit_code, 2);
   EXPECT_TRUE(yaml.err.starts_with("lockstep: train: " + file + ":")) << yaml.err;
-  expect_contains(yaml.err, ": not YAML: ");
+  expect_contains(yaml.err, ": invalid YAML: ");
   const RunningProgram::Result missing = train({dir.path() + "/none.yaml"});
   EXPECT_EQ(missing.exit_code, 2);
   expect_contains(missing.err, dir.path() + "/none.yaml: No such file or directory; check the path\n");
@@ -147,8 +146,8 @@ TEST(TrainErrors, Data) {
                                     "the cache\n",
                                     dir.path()));
   expect_refused({"--dataset", "mnits"}, 2,
-                 "train: dataset: no \"mnits\"; did you mean \"mnist\"? there are mnist, fashion-mnist, synthetic, or "
-                 "two or four paths of IDX files separated by commas");
+                 "train: dataset: unknown data set \"mnits\"; did you mean \"mnist\"? choose mnist, fashion-mnist, "
+                 "synthetic, or give two or four IDX files separated by commas");
 }
 
 TEST(TrainErrors, FoldersThatCannotBeWritten) {
@@ -203,8 +202,9 @@ TEST(TrainErrors, ResumeNamesWhatIsNotThere) {
                  "resume: " + dir.path() +
                      " is neither a whole checkpoint, for it has no manifest.json, nor a folder of checkpoints; check "
                      "the path");
-  expect_refused({"--resume", "3"}, 2,
-                 "train: resume: step 3 of which run? give its checkpoint_dir, or the path of the checkpoint");
+  expect_refused(
+      {"--resume", "3"}, 2,
+      "train: resume: step 3 needs a checkpoint_dir; set checkpoint_dir, or give the path of the checkpoint");
 }
 
 }  // namespace

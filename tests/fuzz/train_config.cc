@@ -13,6 +13,6 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::require(parse_yaml(written, "written.yaml") == config, "settings that are written read back the same");
   fuzz::require(from_map(to_map(config)) == config, "settings of a checkpoint read back the same");
   fuzz::accepts([&] { validate(config); });
-  fuzz::accepts([&] { make_plan(config); });
+  fuzz::accepts([&] { make_sharding_plan(config); });
   return 0;
 }

@@ -22,7 +22,7 @@ void try_shard(const std::string& text) {
     TrainConfig again;
     fuzz::require(assign(again, *found, text_of(config, *found)).empty() && again == config,
                   "a setting as text assigns the same value");
-    fuzz::accepts([&] { make_plan(config); });
+    fuzz::accepts([&] { make_sharding_plan(config); });
     config = {};
   }
 }

@@ -16,7 +16,9 @@ namespace {
 
 TrainConfig parse(const std::string& text) { return parse_yaml(text, "run.yaml"); }
 
-void expect_refused(const std::string& yaml, const std::string& message) { EXPECT_THROWS(parse(yaml), Error, message); }
+void expect_parse_error(const std::string& yaml, const std::string& message) {
+  EXPECT_THROWS(parse(yaml), Error, message);
+}
 
 TrainConfig with(const ConfigMap& values) { return from_map(values); }
 void expect_invalid(const ConfigMap& values, const std::string& message) {
@@ -27,7 +29,7 @@ TEST(Config, DefaultsAreValidAndTenEpochs) {
   const TrainConfig config;
   validate(config);
   EXPECT_EQ(config.epochs, 0);
-  EXPECT_EQ(with_length(config).epochs, 10);
+  EXPECT_EQ(with_default_length(config).epochs, 10);
   EXPECT_EQ(config.steps, 0);
   EXPECT_EQ(config.batch_size, 128);
 }
@@ -42,8 +44,8 @@ TEST(Config, KeysAreUniqueAndExplained) {
   }
 }
 
-// The metavars list what the nn headers know.
-TEST(Config, ListedValuesAreThoseThatExist) {
+// The metavars list exactly the names that src/nn accepts.
+TEST(Config, MetavarsListTheKnownNames) {
   const auto values = [](std::string_view name) {
     std::vector<std::string> out(1);
     for (const char c : find_config_key(name)->metavar)
@@ -84,102 +86,104 @@ TEST(Config, YamlListsBecomeLists) {
 }
 
 TEST(Config, ListsHaveNoEmptyElements) {
-  expect_refused("model: mlp\nexpect: \"\"",
-                 "run.yaml:2: expect: \"\" has an empty element; fill it in, or leave it out");
+  expect_parse_error("model: mlp\nexpect: \"\"",
+                     "run.yaml:2: expect: \"\" has an empty element; give it a value, or remove it");
   for (const char* text : {"[\"\"]", "[loss<1, \"\"]"})
-    expect_refused(std::string("expect: ") + text, "run.yaml:1: expect: \"\" has an empty element");
+    expect_parse_error(std::string("expect: ") + text, "run.yaml:1: expect: \"\" has an empty element");
   for (const char* text : {",", " ", "loss<1,", ",loss<1", "loss<1,,accuracy>0"}) {
     const std::string message = "expect: \"" + std::string(text) + "\" has an empty element";
-    expect_refused("expect: \"" + std::string(text) + "\"", message);
+    expect_parse_error("expect: \"" + std::string(text) + "\"", message);
     expect_invalid({{"expect", text}}, message);
   }
-  expect_refused("shard: \"dense/0/w=,model;\"", "shard: \"dense/0/w=,model;\" has an empty element");
-  EXPECT_TRUE(with({{"expect", ""}}).expect.empty());  // as checkpoints have it
+  expect_parse_error("shard: \"dense/0/w=,model;\"", "shard: \"dense/0/w=,model;\" has an empty element");
+  EXPECT_TRUE(with({{"expect", ""}}).expect.empty());  // as stored in checkpoints
 }
 
-TEST(Config, UnknownKeySuggestsAndSaysWhere) {
-  expect_refused(
+TEST(Config, UnknownKeyIsReportedWithLineAndSuggestion) {
+  expect_parse_error(
       "model: mlp\n\nlerning_rate: 1\n",
-      "run.yaml:3: no key \"lerning_rate\"; did you mean \"learning_rate\"? `lockstep train --help` lists them");
-  expect_refused("lr: 1", "run.yaml:1: no key \"lr\"; did you mean \"learning_rate\"?");
-  expect_refused("bs: 1", "did you mean \"batch_size\"?");
-  expect_refused("warmup: 1", "did you mean \"warmup_steps\"?");
-  expect_refused("xyzzy: 1", "run.yaml:1: no key \"xyzzy\"; `lockstep train --help` lists them");
+      "run.yaml:3: unknown key \"lerning_rate\"; did you mean \"learning_rate\"? see `lockstep train --help`");
+  expect_parse_error("lr: 1", "run.yaml:1: unknown key \"lr\"; did you mean \"learning_rate\"?");
+  expect_parse_error("bs: 1", "did you mean \"batch_size\"?");
+  expect_parse_error("warmup: 1", "did you mean \"warmup_steps\"?");
+  expect_parse_error("xyzzy: 1", "run.yaml:1: unknown key \"xyzzy\"; see `lockstep train --help`");
 }
 
-TEST(Config, WrongValueSaysWhereAndWhatIsWanted) {
-  expect_refused("model: mlp\nbatch_size: many",
-                 "run.yaml:2: batch_size: \"many\" is not a whole number of at least 1");
-  expect_refused("batch_size: 0", "batch_size: \"0\" is not a whole number of at least 1");
-  expect_refused("batch_size: 12.5", "batch_size: \"12.5\" is not a whole number of at least 1");
-  expect_refused("steps: 99999999999999999999", "steps: \"99999999999999999999\" is not a whole number of at least 0");
-  expect_refused("seed: -1", "seed: \"-1\" is not a whole number of at least 0");
-  expect_refused("learning_rate: 0", "learning_rate: \"0\" is not a number above 0");
-  expect_refused("learning_rate: fast", "learning_rate: \"fast\" is not a number above 0");
-  expect_refused("pixel_mean: nan", "pixel_mean: \"nan\" is not a number");
-  expect_refused("weight_decay: inf", "weight_decay: \"inf\" is not a number of at least 0");
-  expect_refused("dropout: 1", "dropout: \"1\" is not a number of at least 0 and below 1");
-  expect_refused("strict: maybe", "strict: \"maybe\" is not true or false");
+TEST(Config, WrongValueIsReportedWithLineAndExpectedKind) {
+  expect_parse_error("model: mlp\nbatch_size: many",
+                     "run.yaml:2: batch_size: \"many\" is not a whole number of at least 1");
+  expect_parse_error("batch_size: 0", "batch_size: \"0\" is not a whole number of at least 1");
+  expect_parse_error("batch_size: 12.5", "batch_size: \"12.5\" is not a whole number of at least 1");
+  expect_parse_error("steps: 99999999999999999999",
+                     "steps: \"99999999999999999999\" is not a whole number of at least 0");
+  expect_parse_error("seed: -1", "seed: \"-1\" is not a whole number of at least 0");
+  expect_parse_error("learning_rate: 0", "learning_rate: \"0\" is not a number above 0");
+  expect_parse_error("learning_rate: fast", "learning_rate: \"fast\" is not a number above 0");
+  expect_parse_error("pixel_mean: nan", "pixel_mean: \"nan\" is not a number");
+  expect_parse_error("weight_decay: inf", "weight_decay: \"inf\" is not a number of at least 0");
+  expect_parse_error("dropout: 1", "dropout: \"1\" is not a number of at least 0 and below 1");
+  expect_parse_error("strict: maybe", "strict: \"maybe\" is not true or false");
 }
 
-TEST(Config, WrongFormSaysWhere) {
-  expect_refused("batch_size: [1, 2]",
-                 "run.yaml:1: batch_size has a list; a single value is wanted, such as `batch_size: 128`");
-  expect_refused("optimizer:\n  name: adam", "run.yaml:1: optimizer has a map; a single value is wanted");
-  expect_refused("batch_size:", "run.yaml:1: batch_size has nothing; a single value is wanted");
-  expect_refused("data_dir: ~", "such as `data_dir: \"\"`");
-  expect_refused("expect: {a: 1}", "expect has a map; a list or a single value is wanted, such as `expect: [a, b]`");
-  expect_refused("expect: [[a]]", "run.yaml:1: an element of expect is a list; single values are wanted");
-  expect_refused("- model", "run.yaml:1: a list where a map of keys is wanted; write lines such as `batch_size: 128`");
-  expect_refused("hello", "run.yaml:1: a single value where a map of keys is wanted");
-  expect_refused("? [a]\n: 1", "run.yaml:1: a key is a list; a name is wanted");
-  expect_refused("model: mlp\n---\nmodel: cnn", "run.yaml: 2 YAML documents; one is wanted: remove the lines `---`");
+TEST(Config, WrongYamlKindIsReportedWithLine) {
+  expect_parse_error("batch_size: [1, 2]",
+                     "run.yaml:1: batch_size is a list; expected a single value, such as `batch_size: 128`");
+  expect_parse_error("optimizer:\n  name: adam", "run.yaml:1: optimizer is a map; expected a single value");
+  expect_parse_error("batch_size:", "run.yaml:1: batch_size is empty; expected a single value");
+  expect_parse_error("data_dir: ~", "such as `data_dir: \"\"`");
+  expect_parse_error("expect: {a: 1}", "expect is a map; expected a list or a single value, such as `expect: [a, b]`");
+  expect_parse_error("expect: [[a]]", "run.yaml:1: an element of expect is a list; expected single values");
+  expect_parse_error("- model",
+                     "run.yaml:1: the file is a list; expected a map of keys: write lines such as `batch_size: 128`");
+  expect_parse_error("hello", "run.yaml:1: the file is a single value; expected a map of keys");
+  expect_parse_error("? [a]\n: 1", "run.yaml:1: a key is a list; expected a name");
+  expect_parse_error("model: mlp\n---\nmodel: cnn",
+                     "run.yaml: contains 2 YAML documents, but only one is allowed; remove the lines `---`");
 }
 
-TEST(Config, KeyGivenTwiceIsRefusedInEitherSpelling) {
-  expect_refused("batch_size: 1\nmodel: cnn\nbatch_size: 2",
-                 "run.yaml:3: batch_size is given twice, first at run.yaml:1; keep one");
-  expect_refused("batch_size: 1\nbatch-size: 2", "run.yaml:2: batch_size is given twice, first at run.yaml:1");
+TEST(Config, DuplicateKeyIsRejectedInEitherSpelling) {
+  expect_parse_error("batch_size: 1\nmodel: cnn\nbatch_size: 2",
+                     "run.yaml:3: batch_size is given twice, first at run.yaml:1; keep one");
+  expect_parse_error("batch_size: 1\nbatch-size: 2", "run.yaml:2: batch_size is given twice, first at run.yaml:1");
 }
 
-TEST(Config, WhatIsNoYamlSaysLineAndColumn) {
-  expect_refused("model: mlp\nbatch_size: [1,", "run.yaml:2:");
-  expect_refused("model: \"mlp", "run.yaml:1:12: not YAML: ");
-  expect_refused("model: mlp\n\tbatch_size: 1\n", "run.yaml:2:1: not YAML: ");
-  expect_refused("a: b: c", "run.yaml:1:5: not YAML: ");
-  expect_refused(std::string(100000, '['), "run.yaml:1: more than 16 maps or lists lie inside each other");
+TEST(Config, InvalidYamlIsReportedWithLineAndColumn) {
+  expect_parse_error("model: mlp\nbatch_size: [1,", "run.yaml:2:");
+  expect_parse_error("model: \"mlp", "run.yaml:1:12: invalid YAML: ");
+  expect_parse_error("model: mlp\n\tbatch_size: 1\n", "run.yaml:2:1: invalid YAML: ");
+  expect_parse_error("a: b: c", "run.yaml:1:5: invalid YAML: ");
+  expect_parse_error(std::string(100000, '['), "run.yaml:1: more than 16 maps or lists lie inside each other");
 }
 
 TEST(Config, StepsAndEpochsReplaceEachOther) {
   EXPECT_EQ(parse("steps: 100").epochs, 0);
-  EXPECT_EQ(with_length(parse("steps: 0")).epochs, 10);
-  EXPECT_EQ(with_length(parse("model: cnn")).epochs, 4);
-  EXPECT_EQ(with_length(parse("steps: 5")).epochs, 0);
-  EXPECT_EQ(with_length(parse("model: cnn\nepochs: 7")).epochs, 7);
+  EXPECT_EQ(with_default_length(parse("steps: 0")).epochs, 10);
+  EXPECT_EQ(with_default_length(parse("model: cnn")).epochs, 4);
+  EXPECT_EQ(with_default_length(parse("steps: 5")).epochs, 0);
+  EXPECT_EQ(with_default_length(parse("model: cnn\nepochs: 7")).epochs, 7);
   const TrainConfig longer = overlay(parse("steps: 100"), {{"epochs", "3"}}, "command line");
   EXPECT_EQ(longer.steps, 0);
   EXPECT_EQ(longer.epochs, 3);
   const TrainConfig shorter = overlay(parse("epochs: 3"), {{"steps", "7"}}, "command line");
   EXPECT_EQ(shorter.steps, 7);
   EXPECT_EQ(shorter.epochs, 0);
-  expect_refused("steps: 100\nepochs: 2",
-                 "run.yaml: both steps (100) and epochs (2) are given; keep the one that ends the run");
+  expect_parse_error("steps: 100\nepochs: 2", "run.yaml: both steps (100) and epochs (2) are given; keep only one");
   TrainConfig both;
   both.steps = 5;
   both.epochs = 10;
   EXPECT_THROWS(validate(both), Error, "both steps (5) and epochs (10) are given");
 }
 
-TEST(Config, OverlayKeepsWhatIsNotGiven) {
+TEST(Config, OverlayKeepsOtherValues) {
   const TrainConfig config = overlay(parse("model: cnn\nbatch_size: 64"), {{"batch-size", "32"}}, "command line");
   EXPECT_EQ(config.model, "cnn");
   EXPECT_EQ(config.batch_size, 32);
   EXPECT_THROWS(overlay({}, {{"batch_size", "x"}}, "command line"), Error, "command line: batch_size: \"x\" is not");
   EXPECT_THROWS(from_map({{"modle", "x"}}, "step_00000001"), Error,
-                "step_00000001: no key \"modle\"; did you mean \"model\"?");
+                "step_00000001: unknown key \"modle\"; did you mean \"model\"?");
 }
 
-// Any value that the table allows; texts have the characters that YAML cares for.
+// Random valid values for every key; texts contain characters that are special in YAML.
 TrainConfig random_config(std::mt19937_64& random) {
   const auto below = [&](uint64_t n) { return random() % n; };
   const auto text = [&](bool commas) {
@@ -210,7 +214,7 @@ TrainConfig random_config(std::mt19937_64& random) {
   return config;
 }
 
-TEST(Config, YamlAndMapsGiveTheSameConfigurationBack) {
+TEST(Config, RoundTripsThroughYamlAndMaps) {
   EXPECT_EQ(parse(to_yaml({})), TrainConfig());
   std::mt19937_64 random(1);
   for (int i = 0; i < 500; ++i) {
@@ -220,66 +224,67 @@ TEST(Config, YamlAndMapsGiveTheSameConfigurationBack) {
   }
 }
 
-TEST(Config, ValuesThatMakeNoSenseAreRefused) {
+TEST(Config, InvalidValuesAreRejected) {
   expect_invalid({{"model", "mpl"}}, "model: there is no \"mpl\"; choose ");
   expect_invalid({{"optimizer", "admw"}}, "did you mean \"adamw\"?");
   expect_invalid({{"schedule", "cosin"}}, "did you mean \"cosine\"?");
   expect_invalid({{"precision", "float64"}}, "choose float32, bfloat16 or float16");
   expect_invalid({{"dataset", "mnits"}},
-                 "dataset: no \"mnits\"; did you mean \"mnist\"? there are mnist, fashion-mnist, "
-                 "synthetic, or two or four paths of IDX files separated by commas");
+                 "dataset: unknown data set \"mnits\"; did you mean \"mnist\"? choose mnist, fashion-mnist, synthetic, "
+                 "or give two or four IDX files separated by commas");
   for (const char* paths : {"a,b,c", "a,", ",b", "a,,b,c", "a,b,c,d,e"})
     expect_invalid({{"dataset", paths}}, "is not IMAGES,LABELS or IMAGES,LABELS,TEST_IMAGES,TEST_LABELS");
-  expect_invalid({{"accumulate", "200"}}, "accumulate: a batch of 128 examples cannot be computed in 200 pieces");
+  expect_invalid({{"accumulate", "200"}}, "accumulate: a batch of 128 examples cannot be split into 200 micro-batches");
   for (const char* devices : {"", "0", "-1", "two", "8x", "9999999999"})
     expect_invalid({{"devices", devices}},
                    "devices: \"" + std::string(devices) + "\" is not auto, all or a number of at least 1");
   expect_invalid({{"warmup_steps", "5"}},
                  "warmup_steps: 5 has no effect with schedule cosine; choose schedule warmup_cosine");
   expect_invalid({{"schedule", "warmup_cosine"}, {"warmup_steps", "50"}, {"steps", "50"}},
-                 "warmup_steps: a warm-up of 50 steps does not end in a run of 50");
+                 "warmup_steps: a warm-up of 50 steps does not end within 50 steps");
   expect_invalid({{"schedule", "constant"}, {"end_learning_rate", "1e-5"}},
                  "end_learning_rate: 1e-05 has no effect with schedule constant");
   expect_invalid({{"end_learning_rate", "1"}}, "end_learning_rate: 1 is above the learning_rate of 0.001");
-  expect_invalid({{"resume", ""}}, "resume: nothing is named; give auto, none, a step or a path");
-  expect_invalid({{"resume", "100"}}, "resume: step 100 of which run? give its checkpoint_dir");
-  expect_invalid({{"checkpoint_every", "5"}}, "checkpoint_every: 5 without a checkpoint_dir saves nothing");
+  expect_invalid({{"resume", ""}}, "resume: the value is empty; give auto, none, a step or a path");
+  expect_invalid({{"resume", "100"}}, "resume: step 100 needs a checkpoint_dir; set checkpoint_dir");
+  expect_invalid({{"checkpoint_every", "5"}}, "checkpoint_every: 5 has no effect without checkpoint_dir");
   expect_invalid({{"loggers", "consle"}}, "did you mean \"console\"?");
-  expect_invalid({{"loggers", "console,csv"}}, "loggers: csv writes a file; give log_dir");
+  expect_invalid({{"loggers", "console,csv"}}, "loggers: csv writes a file; set log_dir");
   expect_invalid({{"expect", "test_accuracy"}}, "expect: \"test_accuracy\" has no comparison");
   expect_invalid({{"shard", "dense*/w"}}, "shard: \"dense*/w\" has no =; write PATTERN=AXES");
-  expect_invalid({{"shard", "dense*/w=,model"}},
-                 "shard: \"dense*/w=,model\" cuts by the axis \"model\", and the mesh has data; give it with --mesh");
+  expect_invalid(
+      {{"shard", "dense*/w=,model"}},
+      "shard: \"dense*/w=,model\" uses axis \"model\", but the axes of the mesh are data; add the axis with --mesh");
   expect_invalid({{"shard", "a=,model;b=modle"}, {"mesh", "data=4,model=2"}},
-                 "shard: \"b=modle\" cuts by the axis \"modle\", and the mesh has data, model; did you mean \"model\"? "
-                 "give it with --mesh");
+                 "shard: \"b=modle\" uses axis \"modle\", but the axes of the mesh are data, model; did you mean "
+                 "\"model\"? add the axis with --mesh");
   TrainConfig negative;
   negative.batch_size = -3;
   EXPECT_THROWS(validate(negative), Error, "batch_size: \"-3\" is not a whole number of at least 1");
 }
 
-TEST(Config, SettingsWithoutEffectAreRefused) {
+TEST(Config, SettingsWithoutEffectAreRejected) {
   for (const char* schedule : {"constant", "cosine", "warmup_cosine"}) {
     const std::string with_it = " has no effect with schedule " + std::string(schedule);
     expect_invalid({{"schedule", schedule}, {"decay", "0.5"}},
-                   "decay: 0.5" + with_it + "; choose schedule exponential or step, or leave decay out");
+                   "decay: 0.5" + with_it + "; choose schedule exponential or step, or remove decay");
     expect_invalid({{"schedule", schedule}, {"decay_every", "10"}}, "decay_every: 10" + with_it);
   }
   for (const char* optimizer : {"sgd", "adam", "adamw"})
     expect_invalid({{"optimizer", optimizer}, {"momentum", "0.5"}},
                    "momentum: 0.5 has no effect with optimizer " + std::string(optimizer) +
-                       "; choose optimizer momentum or nesterov, or leave momentum out");
+                       "; choose optimizer momentum or nesterov, or remove momentum");
   for (const char* optimizer : {"sgd", "momentum", "nesterov"})
     for (const std::string name : {"beta1", "beta2", "epsilon"})
       expect_invalid({{"optimizer", optimizer}, {name, "0.5"}},
                      name + ": 0.5 has no effect with optimizer " + optimizer + "; choose optimizer adam or adamw");
-  // Files that the program writes have all settings.
+  // Files written by the program contain all settings, so unused ones must be accepted at their defaults.
   for (const char* optimizer : {"sgd", "momentum", "nesterov", "adam", "adamw"})
     for (const char* schedule : {"constant", "cosine", "warmup_cosine", "exponential", "step"})
       validate(parse(to_yaml(with({{"optimizer", optimizer}, {"schedule", schedule}}))));
 }
 
-TEST(Config, SensibleCombinationsPass) {
+TEST(Config, ValidCombinationsPass) {
   for (const ConfigMap& values :
        std::vector<ConfigMap>{{{"devices", "8"}, {"mesh", "data=-1"}},
                               {{"devices", "all"}, {"mesh", "data=4,model=2"}},
@@ -300,11 +305,11 @@ TEST(Config, SensibleCombinationsPass) {
 }
 
 TEST(Config, ShardsAndZeroMakeThePlan) {
-  EXPECT_EQ(make_plan({}), ShardingPlan());
+  EXPECT_EQ(make_sharding_plan({}), ShardingPlan());
   const TrainConfig yaml = parse("mesh: data=4,model=2\nshard:\n  - dense/0/w=,model\n  - dense/1/w=model\nzero: 3\n");
   validate(yaml);
   EXPECT_EQ(yaml.shard, (config::Rules{"dense/0/w=,model", "dense/1/w=model"}));
-  EXPECT_EQ(make_plan(yaml),
+  EXPECT_EQ(make_sharding_plan(yaml),
             (ShardingPlan{.rules = {{"dense/0/w", P({}, "model")}, {"dense/1/w", P("model")}}, .zero = 3}));
   EXPECT_EQ(parse("shard: dense/0/w=,model\n").shard, (config::Rules{"dense/0/w=,model"}));
   EXPECT_THROWS(parse("zero: 4\n"), Error, "zero: \"4\" is not a whole number from 0 to 3");
@@ -321,11 +326,11 @@ TEST(Config, MeshTextBecomesAxes) {
   EXPECT_THROWS(parse_mesh("data=0"), Error, "mesh: the size of \"data\" is 0; give a number of at least 1, or -1");
   EXPECT_THROWS(parse_mesh("data=-2"), Error, "mesh: the size of \"data\" is -2");
   EXPECT_THROWS(parse_mesh("data=2,data=4"), Error, "mesh: \"data\" is given twice in \"data=2,data=4\"; keep one");
-  EXPECT_THROWS(parse_mesh("a=-1,b=-1"), Error, "mesh: several sizes of \"a=-1,b=-1\" are -1");
-  expect_invalid({{"mesh", "data"}}, "mesh: \"data\" of \"data\" is not AXIS=SIZE");
+  EXPECT_THROWS(parse_mesh("a=-1,b=-1"), Error, "mesh: several sizes in \"a=-1,b=-1\" are -1");
+  expect_invalid({{"mesh", "data"}}, "mesh: \"data\" in \"data\" is not AXIS=SIZE");
 }
 
-TEST(Config, AnotherRunIsNotContinued) {
+TEST(Config, ResumingWithOtherSettingsIsRejected) {
   const TrainConfig config;
   check_same_run(config, to_map(config));
   check_same_run(config, {});
@@ -333,13 +338,13 @@ TEST(Config, AnotherRunIsNotContinued) {
   check_same_run(longer, to_map(config));  // may change
   EXPECT_THROWS(
       check_same_run(config, {{"batch_size", "64"}}), Error,
-      "resume: batch_size was 64 when the checkpoint was written and is 128 now; give --batch-size 64, or begin "
-      "anew with --resume none or another --checkpoint-dir");
+      "resume: batch_size was 64 when the checkpoint was written and is 128 now; use --batch-size 64, or start a new "
+      "run with --resume none or another --checkpoint-dir");
   for (const char* key : {"model", "dataset", "pixel_mean", "pixel_sd", "seed", "optimizer"})
     EXPECT_THROWS(check_same_run(config, {{key, "77"}}), Error, std::string("resume: ") + key + " was 77 when");
 }
 
-TEST(Config, OptimizerHasTheSettings) {
+TEST(Config, OptimizerUsesTheSettings) {
   const Optimizer o = make_optimizer(from_map({{"optimizer", "nesterov"},
                                                {"learning_rate", "0.5"},
                                                {"schedule", "warmup_cosine"},
@@ -362,7 +367,7 @@ TEST(Config, OptimizerHasTheSettings) {
   check(make_optimizer({}, 100));
 }
 
-TEST(Config, LoggersFollowTheFolderUnlessGiven) {
+TEST(Config, DefaultLoggersDependOnLogDir) {
   EXPECT_EQ(logger_names({}), "console");
   EXPECT_EQ(logger_names(with({{"log_dir", "x"}})), "console,jsonl,csv,tensorboard");
   EXPECT_EQ(logger_names(with({{"log_dir", "x"}, {"quiet", "true"}})), "jsonl,csv,tensorboard");

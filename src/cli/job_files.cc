@@ -41,8 +41,8 @@ struct JobFile {
 };
 
 std::string text_of(const JobFile& file) {
-  if (file.named) return read_user_file(file.path, kMostManifestText);
-  const std::vector<uint8_t> bytes = FileSystem::real().read_file(file.path, kMostManifestText);
+  if (file.named) return read_user_file(file.path, kMaxManifestBytes);
+  const std::vector<uint8_t> bytes = FileSystem::real().read_file(file.path, kMaxManifestBytes);
   return {bytes.begin(), bytes.end()};
 }
 
@@ -74,7 +74,7 @@ JobFiles read_jobs(const std::string& command, const std::vector<std::string>& f
     Manifests found = or_usage_error([&] {
       return parse_manifests(
           text_of(file), file.path == "-" ? "standard input" : file.path,
-          {.space = flags.named_space(), .suffix = random_suffix(), .any_kind = place_of(flags) == "kubernetes"});
+          {.space = flags.lookup_namespace(), .suffix = random_suffix(), .any_kind = runner_name(flags) == "kubernetes"});
     });
     std::ranges::move(found.others, std::back_inserter(out.others));
     out.notes.insert(out.notes.end(), found.notes.begin(), found.notes.end());

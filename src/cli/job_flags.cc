@@ -27,13 +27,13 @@ const std::vector<std::string>& places() {
 }
 
 // What kubectl calls them, in the singular, the plural and short.
-std::optional<Asked> resource_of(std::string word) {
+std::optional<ResourceArgument> resource_of(std::string word) {
   std::transform(word.begin(), word.end(), word.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  static const std::map<std::string, Asked, std::less<>> all = [] {
-    const Asked jobs = {}, jax = {Resource::jobs, JobKind::jax_job}, batch = {Resource::jobs, JobKind::indexed_job},
+  static const std::map<std::string, ResourceArgument, std::less<>> all = [] {
+    const ResourceArgument jobs = {}, jax = {Resource::jobs, JobKind::jax_job}, batch = {Resource::jobs, JobKind::indexed_job},
                 pods = {Resource::pods}, events = {Resource::events};
-    std::map<std::string, Asked, std::less<>> out;
+    std::map<std::string, ResourceArgument, std::less<>> out;
     for (const char* each : {"job", "jobs"}) out[each] = jobs;
     for (const char* each : {"jaxjob", "jaxjobs", "jaxjob.kubeflow.org", "jaxjobs.kubeflow.org"}) out[each] = jax;
     for (const char* each : {"job.batch", "jobs.batch"}) out[each] = batch;
@@ -50,7 +50,7 @@ std::optional<Asked> resource_of(std::string word) {
 void add_job_flags(CLI::App& command, JobFlags& flags, bool may_take_all) {
   command.add_option("-n,--namespace", flags.space, "the namespace (default: default; on Kubernetes kubectl's)")
       ->type_name("NAME")
-      ->check(CLI::Validator([](const std::string& text) { return wrong_namespace(text); }, ""));
+      ->check(CLI::Validator([](const std::string& text) { return namespace_error(text); }, ""));
   if (may_take_all) command.add_flag("-A,--all-namespaces", flags.all_spaces, "of all namespaces");
   command.add_option("--on", flags.on, "where jobs run (default: $LOCKSTEP_ON, else local)")->check(one_of(places()));
 }
@@ -78,7 +78,7 @@ void add_timeout_flag(CLI::App& command, std::string& timeout, const std::string
           "");
 }
 
-std::string place_of(const JobFlags& flags) {
+std::string runner_name(const JobFlags& flags) {
   if (!flags.on.empty()) return flags.on;
   const char* variable = std::getenv("LOCKSTEP_ON");
   const std::string on = variable ? variable : "";
@@ -89,25 +89,25 @@ std::string place_of(const JobFlags& flags) {
   return on;
 }
 
-std::unique_ptr<Runner> runner_of(const JobFlags& flags) { return make_runner(place_of(flags)); }
+std::unique_ptr<Runner> runner_for(const JobFlags& flags) { return make_runner(runner_name(flags)); }
 
-std::string JobFlags::named_space() const { return space.empty() ? default_space(place_of(*this)) : space; }
+std::string JobFlags::lookup_namespace() const { return space.empty() ? default_space(runner_name(*this)) : space; }
 
 bool is_resource(const std::string& word) { return resource_of(word).has_value(); }
 
-void throw_no_resource(const std::string& command, const std::string& word) {
+void throw_unknown_resource(const std::string& command, const std::string& word) {
   throw UsageError(fmt::format("{}: there is no resource \"{}\";{} choose jobs, jaxjobs, pods or events", command, word,
                                suggestion(word, {"jobs", "jaxjobs", "pods", "events"})));
 }
 
-std::vector<Asked> parse_words(const std::string& command, const std::vector<std::string>& words) {
-  std::vector<Asked> out;
-  std::optional<Asked> type;
+std::vector<ResourceArgument> parse_resource_arguments(const std::string& command, const std::vector<std::string>& words) {
+  std::vector<ResourceArgument> out;
+  std::optional<ResourceArgument> type;
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     if (const size_t slash = word.find('/'); slash != word.npos) {
-      std::optional<Asked> each = resource_of(word.substr(0, slash));
-      if (!each) throw_no_resource(command, word.substr(0, slash));
+      std::optional<ResourceArgument> each = resource_of(word.substr(0, slash));
+      if (!each) throw_unknown_resource(command, word.substr(0, slash));
       each->name = word.substr(slash + 1);
       if (each->name.empty())
         throw UsageError(fmt::format("{}: \"{}\" has no name; write one after the /", command, word));
@@ -115,7 +115,7 @@ std::vector<Asked> parse_words(const std::string& command, const std::vector<std
     } else if (i == 0 && (type = resource_of(word))) {
       if (words.size() == 1) return {*type};
     } else {
-      Asked each = type.value_or(Asked{});
+      ResourceArgument each = type.value_or(ResourceArgument{});
       each.name = word;
       each.bare = !type;
       out.push_back(each);
@@ -124,12 +124,12 @@ std::vector<Asked> parse_words(const std::string& command, const std::vector<std
   return out;
 }
 
-bool is_of_kind(const Job& job, const Asked& asked) { return !asked.kind || *asked.kind == job.kind; }
+bool has_kind(const Job& job, const ResourceArgument& asked) { return !asked.kind || *asked.kind == job.kind; }
 
 namespace {
 
 // Calls `body` for all jobs that the user may see. The user may be allowed to see one namespace only.
-void for_all_spaces(Runner& runner, std::optional<JobKind> kind, const std::function<void(const Job&)>& body) {
+void for_each_job_anywhere(Runner& runner, std::optional<JobKind> kind, const std::function<void(const Job&)>& body) {
   std::vector<Job> jobs;
   try {
     jobs = runner.list("", kind);
@@ -141,18 +141,18 @@ void for_all_spaces(Runner& runner, std::optional<JobKind> kind, const std::func
 
 }  // namespace
 
-Job find_job(Runner& runner, const JobFlags& flags, const Asked& asked) {
-  const std::string space = flags.named_space();
+Job find_job(Runner& runner, const JobFlags& flags, const ResourceArgument& asked) {
+  const std::string space = flags.lookup_namespace();
   try {
     Job job = runner.get(space, asked.name, asked.kind);
-    if (!is_of_kind(job, asked))
+    if (!has_kind(job, asked))
       throw_error("{} is {}; write job/{}", job.name, job.kind == JobKind::jax_job ? "a JAXJob" : "an Indexed Job",
                   job.name);
     return job;
   } catch (const Error&) {
     // Without -n the job may be in another namespace.
     if (flags.space.empty())
-      for_all_spaces(runner, asked.kind, [&](const Job& job) {
+      for_each_job_anywhere(runner, asked.kind, [&](const Job& job) {
         if (job.name == asked.name && job.space != space)
           throw_error("there is no job \"{}\" in namespace {}; there is one in namespace {}: add -n {}", asked.name,
                       space, job.space, job.space);
@@ -162,10 +162,10 @@ Job find_job(Runner& runner, const JobFlags& flags, const Asked& asked) {
 }
 
 std::pair<Job, Pod> find_pod(Runner& runner, const JobFlags& flags, const std::string& name) {
-  const std::string space = flags.named_space();
+  const std::string space = flags.lookup_namespace();
   if (auto found = runner.find_pod(space, name)) return std::move(*found);
   if (flags.space.empty())
-    for_all_spaces(runner, {}, [&](const Job& job) {
+    for_each_job_anywhere(runner, {}, [&](const Job& job) {
       if (job.space == space) return;
       for (const Pod& pod : pods_of(runner, job))
         if (pod_name(job, pod) == name)
@@ -180,13 +180,13 @@ std::pair<Job, Pod> find_pod(Runner& runner, const JobFlags& flags, const std::s
               !meant.empty() ? "" : " `lockstep get pods -A` shows those that there are");
 }
 
-std::pair<Job, std::optional<Pod>> find_either(Runner& runner, const JobFlags& flags, const Asked& asked) {
+std::pair<Job, std::optional<Pod>> find_job_or_pod(Runner& runner, const JobFlags& flags, const ResourceArgument& asked) {
   if (asked.resource == Resource::pods) return find_pod(runner, flags, asked.name);
   if (asked.bare) {
-    const std::vector<Job> jobs = runner.list(flags.named_space());
+    const std::vector<Job> jobs = runner.list(flags.lookup_namespace());
     const auto is_it = [&](const Job& job) { return job.name == asked.name; };
     if (std::none_of(jobs.begin(), jobs.end(), is_it))
-      if (auto found = runner.find_pod(flags.named_space(), asked.name)) return std::move(*found);
+      if (auto found = runner.find_pod(flags.lookup_namespace(), asked.name)) return std::move(*found);
   }
   return {find_job(runner, flags, asked), std::nullopt};
 }
@@ -194,7 +194,7 @@ std::pair<Job, std::optional<Pod>> find_either(Runner& runner, const JobFlags& f
 std::vector<Job> find_jobs(Runner& runner, const JobFlags& flags, const std::string& command,
                            const std::vector<std::string>& words) {
   std::vector<Job> out;
-  for (const Asked& asked : parse_words(command, words)) {
+  for (const ResourceArgument& asked : parse_resource_arguments(command, words)) {
     if (asked.resource != Resource::jobs)
       throw UsageError(fmt::format("{}: {} are what jobs have; name a job", command,
                                    asked.resource == Resource::pods ? "pods" : "events"));
@@ -210,11 +210,11 @@ std::vector<Job> find_jobs(Runner& runner, const JobFlags& flags, const std::str
   return out;
 }
 
-void say_nothing_found(const JobFlags& flags) {
+void print_none_found(const JobFlags& flags) {
   if (flags.all_spaces)
     say("No resources found\n");
   else
-    say("No resources found in {} namespace.\n", flags.named_space());
+    say("No resources found in {} namespace.\n", flags.lookup_namespace());
 }
 
 std::vector<Pod> pods_of(Runner& runner, const Job& job) {
@@ -231,7 +231,7 @@ std::vector<Pod> pods_of(Runner& runner, const Job& job) {
   return out;
 }
 
-std::string last_line(Runner& runner, const Job& job, const Pod& pod) {
+std::string last_output_line(Runner& runner, const Job& job, const Pod& pod) {
   std::string text;
   try {
     LogOptions options;

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "cli/command.h"
+#include "cli/help.h"
 #include "cli/job_flags.h"
 #include "cli/number_check.h"
 #include "jobs/model/manifest.h"
@@ -22,15 +23,15 @@ struct LogsArguments {
 };
 
 int logs(const LogsArguments& arguments) {
-  const std::vector<Asked> asked = parse_words("logs", {arguments.name});
+  const std::vector<ResourceArgument> asked = parse_resource_arguments("logs", {arguments.name});
   if (asked.size() != 1 || asked[0].name.empty() || asked[0].resource == Resource::events)
-    throw UsageError(fmt::format("logs: \"{}\" is no job and no pod; write the name of one", arguments.name));
-  const std::unique_ptr<Runner> runner = runner_of(arguments.flags);
-  const auto [job, pod] = find_either(*runner, arguments.flags, asked[0]);
+    throw UsageError(fmt::format("logs: \"{}\" is not a job or pod; give the name of one", arguments.name));
+  const std::unique_ptr<Runner> runner = runner_for(arguments.flags);
+  const auto [job, pod] = find_job_or_pod(*runner, arguments.flags, asked[0]);
   const int index = pod ? pod->index : -1;
   if (index >= 0 && arguments.replica >= 0 && index != arguments.replica)
-    throw UsageError(fmt::format("logs: {} is replica {}, and --replica says {}; leave one of them out", arguments.name,
-                                 index, arguments.replica));
+    throw UsageError(fmt::format("logs: {} is replica {}, but --replica is {}; omit --replica", arguments.name, index,
+                                 arguments.replica));
   LogOptions options = arguments.log;
   options.replica = index >= 0 ? index : std::max(arguments.replica, 0);
   if (pod) options.pod = pod->name;
@@ -47,19 +48,19 @@ int logs(const LogsArguments& arguments) {
 }  // namespace
 
 void add_logs_command(CLI::App& program, Action& action) {
-  CLI::App* command = program.add_subcommand("logs", "print what a replica of a job has printed");
+  CLI::App* command = program.add_subcommand("logs", "print the output of a replica");
   auto arguments = std::make_shared<LogsArguments>();
   command->add_option("JOB", arguments->name, "a job, or a pod: NAME, job/NAME or pod/NAME")->required()->type_name("");
-  command->add_flag("-f,--follow", arguments->log.follow, "go on with what it prints, until it has ended");
-  command->add_option("--replica", arguments->replica, "which replica of a job (default: 0)")
+  command->add_flag("-f,--follow", arguments->log.follow, "keep printing new output until the replica ends");
+  command->add_option("--replica", arguments->replica, "the replica of the job (default: 0)")
       ->type_name("N")
-      ->check(whole(0, kMostReplicas - 1));
-  command->add_flag("-p,--previous", arguments->log.previous, "of the attempt before the last restart");
-  command->add_option("--tail", arguments->tail, "only the last N lines (default: all)")
+      ->check(integer_between(0, kMaxReplicas - 1));
+  command->add_flag("-p,--previous", arguments->log.previous, "print the output of the attempt before the last restart");
+  command->add_option("--tail", arguments->tail, "print only the last N lines (default: all)")
       ->type_name("N")
-      ->check(whole(0, std::numeric_limits<int>::max()));
+      ->check(integer_between(0, std::numeric_limits<int>::max()));
   add_job_flags(*command, arguments->flags);
-  command->footer("Example: lockstep logs -f mnist --replica 1 --tail 20");
+  add_examples(*command, {"lockstep logs -f mnist", "lockstep logs mnist --replica 1 --tail 20"});
   command->callback([arguments, &action] { action = [arguments] { return logs(*arguments); }; });
 }
 

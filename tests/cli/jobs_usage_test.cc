@@ -54,8 +54,8 @@ TEST(JobCommands, NamespacesHaveTheNamesOfManifests) {
     for (const std::string wrong : {"../../evil", "a/b", "Team", ""})
       expect_usage_error(command + Words{"-n", wrong},
                          command[0] + ": --namespace: \"" + wrong +
-                             "\" is no DNS-1123 label; use small letters, digits and -, begin and end with a letter or "
-                             "digit, 63 characters at most" +
+                             "\" is not a DNS-1123 label; use lowercase letters, digits and -, begin and end with a letter or "
+                             "digit, at most 63 characters" +
                              help(command[0]));
 }
 

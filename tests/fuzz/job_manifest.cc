@@ -11,7 +11,7 @@ using namespace lockstep;
 namespace {
 
 void try_job(const Job& job) {
-  fuzz::require(job.spec.replicas >= 1 && job.spec.replicas <= kMostReplicas, "a job has 1 to 4096 replicas");
+  fuzz::require(job.spec.replicas >= 1 && job.spec.replicas <= kMaxReplicas, "a job has 1 to 4096 replicas");
   const std::string stored = job_to_json(job).dump();
   fuzz::require(job_to_json(job_from_json(job_to_json(job))).dump() == stored, "a stored job reads back the same");
   to_yaml(object_json(job));

@@ -1,4 +1,4 @@
-// Manifests that are good, and changes of them.
+// Valid manifests, and helpers to modify and parse them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// A JAXJob with every field we read. Its lines are counted in the tests below.
+// A JAXJob with every field that Lockstep reads. Tests assert its line numbers.
 inline const std::string kFull = R"(apiVersion: kubeflow.org/v1
 kind: JAXJob
 metadata:
@@ -67,14 +67,14 @@ spec:
         - containerPort: 8080
 )";
 
-// The text with one part of it replaced.
+// The text with the first occurrence of `from` replaced by `to`.
 inline std::string with(std::string text, const std::string& from, const std::string& to) {
-  const size_t place = text.find(from);
-  EXPECT_NE(place, text.npos) << from;
-  return text.replace(place, from.size(), to);
+  const size_t position = text.find(from);
+  EXPECT_NE(position, text.npos) << from;
+  return text.replace(position, from.size(), to);
 }
 
-// The first job of a text.
-inline Job one(const std::string& text) { return parse_manifests(text, "job.yaml").jobs.at(0); }
+// Parses the first job of a manifest.
+inline Job parse_one(const std::string& text) { return parse_manifests(text, "job.yaml").jobs.at(0); }
 
 }  // namespace lockstep

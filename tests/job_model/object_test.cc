@@ -31,7 +31,7 @@ spec:
               imagePullPolicy: Always
 )";
 
-// What `kubectl get -o yaml jaxjobs jaxjob-mnist -n kubeflow` printed of it in the original.
+// The output of `kubectl get -o yaml jaxjobs jaxjob-mnist -n kubeflow` for it on a cluster.
 constexpr const char* kShown = R"(apiVersion: kubeflow.org/v1
 kind: JAXJob
 metadata:
@@ -83,7 +83,7 @@ status:
   startTime: "2024-12-18T16:47:28Z"
 )";
 
-// The life of the original's job: created, running after three minutes, done after half an hour.
+// The same history as on the cluster: created, running after three minutes, finished after half an hour.
 Job finished_job() {
   Job job = parse_manifests(kApplied, "job.yaml").jobs.at(0);
   job.uid = "15f1db77-3326-405d-95e6-3d9a0d581611";
@@ -95,9 +95,9 @@ Job finished_job() {
   return job;
 }
 
-TEST(Object, IsShownAsTheOriginalShowsIt) { EXPECT_EQ(to_yaml(object_json(finished_job())), kShown); }
+TEST(Object, PrintsTheSameYamlAsKubectl) { EXPECT_EQ(to_yaml(object_json(finished_job())), kShown); }
 
-TEST(Object, WhatIsShownCanBeAppliedAgain) {
+TEST(Object, PrintedYamlCanBeAppliedAgain) {
   const Job job = finished_job();
   Job again = parse_manifests(kShown, "shown.yaml").jobs.at(0);
   EXPECT_TRUE(again.spec == job.spec);
@@ -112,7 +112,7 @@ TEST(Object, WhatIsShownCanBeAppliedAgain) {
   EXPECT_EQ(list.jobs.at(0).name, "jaxjob-mnist");
 }
 
-TEST(Object, TheAnnotationIsThatOfKubectl) {
+TEST(Object, HasKubectlsLastAppliedAnnotation) {
   Job job = parse_manifests(
                 "apiVersion: kubeflow.org/v1\nkind: JAXJob\nmetadata:\n  name: a\n  labels: {team: x}\n  annotations:\n"
                 "    note: 'é'\n    kubectl.kubernetes.io/last-applied-configuration: old\nspec:\n  jaxReplicaSpecs:\n"
@@ -130,7 +130,7 @@ TEST(Object, TheAnnotationIsThatOfKubectl) {
   EXPECT_EQ(metadata["labels"]["team"], "x");
 }
 
-TEST(Object, AChangedSuspendIsShown) {
+TEST(Object, ShowsAChangedSuspend) {
   Job job = parse_manifests(kApplied, "job.yaml").jobs.at(0);
   EXPECT_FALSE(object_json(job)["spec"].contains("runPolicy"));
   job.spec.suspend = true;
@@ -142,7 +142,7 @@ TEST(Object, AChangedSuspendIsShown) {
   EXPECT_FALSE(status.contains("startTime"));
 }
 
-TEST(Object, CountsOfAFailedJobAreShown) {
+TEST(Object, ShowsTheCountsOfAFailedJob) {
   Job job = parse_manifests(kApplied, "job.yaml").jobs.at(0);
   job.spec.restart = RestartPolicy::never;
   reconcile(job, pods_of("R R", 0), at(0));
@@ -153,7 +153,7 @@ TEST(Object, CountsOfAFailedJobAreShown) {
   EXPECT_FALSE(worker.contains("active"));
 }
 
-TEST(Object, AnIndexedJobHasTheStatusOfBatch) {
+TEST(Object, AnIndexedJobHasABatchV1Status) {
   Job job = parse_manifests(
                 "apiVersion: batch/v1\nkind: Job\nmetadata: {name: myjob}\nspec:\n  completionMode: Indexed\n"
                 "  completions: 3\n  parallelism: 3\n  template:\n    spec:\n      restartPolicy: Never\n"
@@ -190,7 +190,7 @@ succeeded: 3
   EXPECT_FALSE(status.contains("completionTime"));
 }
 
-TEST(StoredJob, ComesBackAsItWas) {
+TEST(StoredJob, JobsRoundTrip) {
   Job job = finished_job();
   job.labels = {{"team", "vision"}};
   job.spec.container.command = {"sh", "-c", "x"};
@@ -217,7 +217,7 @@ TEST(StoredJob, ComesBackAsItWas) {
   EXPECT_TRUE(empty.spec == JobSpec{} && empty.status == JobStatus{});
 }
 
-TEST(StoredJob, PodsAndEventsComeBackAsTheyWere) {
+TEST(StoredJob, PodsAndEventsRoundTrip) {
   for (const Pod& pod : pods_of("P R S F137 L", 3)) EXPECT_TRUE(pod_from_json(pod_to_json(pod)) == pod);
   Pod pod = {1, PodPhase::running, 2, {}, "", "n1", at(1), at(2), 4711};
   EXPECT_TRUE(pod_from_json(Json::parse(pod_to_json(pod).dump())) == pod);
@@ -225,10 +225,10 @@ TEST(StoredJob, PodsAndEventsComeBackAsTheyWere) {
   EXPECT_TRUE(event_from_json(Json::parse(event_to_json(event).dump())) == event);
 }
 
-TEST(StoredJob, WhatIsNoneIsRefused) {
+TEST(StoredJob, RejectsInvalidJson) {
   Json value = job_to_json(finished_job());
-  EXPECT_THROWS(job_from_json(Json::array()), Error, "job: what was kept of it cannot be read: ");
-  EXPECT_THROWS(job_from_json(Json::object()), Error, "it was changed by hand, or by another version");
+  EXPECT_THROWS(job_from_json(Json::array()), Error, "job: cannot read its stored state: ");
+  EXPECT_THROWS(job_from_json(Json::object()), Error, "it was edited by hand, or written by another version");
   Json wrong = value;
   wrong["spec"]["restart"] = "Sometimes";
   EXPECT_THROWS(job_from_json(wrong), Error, "restart is \"Sometimes\"");
@@ -237,12 +237,12 @@ TEST(StoredJob, WhatIsNoneIsRefused) {
   EXPECT_THROWS(job_from_json(wrong), Error, "replicas is \"two\"; a whole number");
   wrong = value;
   wrong["created"] = "yesterday";
-  EXPECT_THROWS(job_from_json(wrong), Error, "time: \"yesterday\" is none");
-  EXPECT_THROWS(pod_from_json(Json::object()), Error, "pod: what was kept of it cannot be read");
-  EXPECT_THROWS(event_from_json(Json::object()), Error, "event: what was kept of it cannot be read");
+  EXPECT_THROWS(job_from_json(wrong), Error, "time: \"yesterday\" is not a valid time");
+  EXPECT_THROWS(pod_from_json(Json::object()), Error, "pod: cannot read its stored state");
+  EXPECT_THROWS(event_from_json(Json::object()), Error, "event: cannot read its stored state");
 }
 
-TEST(JobTimes, AreReadAndWritten) {
+TEST(JobTimes, RoundTripAndRejectOtherForms) {
   for (const char* text :
        {"2024-12-18T16:47:28Z", "1970-01-01T00:00:00Z", "2024-02-29T23:59:59Z", "0001-01-01T00:00:00Z"})
     EXPECT_EQ(time_text(parse_time(text)), text);
@@ -252,7 +252,7 @@ TEST(JobTimes, AreReadAndWritten) {
         "2023-02-29T00:00:00Z", "2024-12-18T24:00:00Z", "2024-12-18T00:60:00Z", "2024-12-18T00:00:60Z",
         "2024-1a-18T00:00:00Z", "x024-12-18T00:00:00Z", "2024-12-18T16:47:28ZZ"})
     EXPECT_THROWS(parse_time(text), Error,
-                  std::string("time: \"") + text + "\" is none; write it as 2024-12-18T16:47:28Z");
+                  std::string("time: \"") + text + "\" is not a valid time; write it as 2024-12-18T16:47:28Z");
 }
 
 }  // namespace

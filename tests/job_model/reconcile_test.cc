@@ -7,264 +7,280 @@
 namespace lockstep {
 namespace {
 
-// One call: what the job is, its state, its replicas and the second; the state after it and what is to be done.
-struct Row {
+// One call of reconcile(): the job, its state, its pods and the time; then the expected state and decision, in the
+// notation of state_text.h.
+struct Transition {
   const char *about, *spec, *before, *pods;
   int now;
   const char *after, *decision;
 };
 
-const Row kTable[] = {
-    // How it begins.
+const Transition kTable[] = {
+    // Start.
     {"a new job starts", "", "", "", 0, "Created started=0", "start"},
-    {"one replica too", "replicas=1", "", "", 3, "Created started=3", "start"},
-    {"a created one starts", "", "Created", "", 5, "Created started=5", "start"},
-    {"the start time stays", "", "Created started=0", "", 5, "Created started=0", "start"},
-    {"replicas that wait", "", "Created started=0", "P P", 1, "Created started=0", ""},
-    {"a start that was cut short goes on", "", "Created started=0", "P -", 1, "Created started=0", "start"},
-    {"also beside one that runs", "", "Created started=0", "R -", 1, "Created Running active=1 started=0", "start"},
-    {"the last one is missing", "replicas=3", "Created started=0", "R R -", 1, "Created Running active=2 started=0",
-     "start"},
+    {"a job of one replica starts", "replicas=1", "", "", 3, "Created started=3", "start"},
+    {"a created job starts", "", "Created", "", 5, "Created started=5", "start"},
+    {"the start time does not change", "", "Created started=0", "", 5, "Created started=0", "start"},
+    {"pending replicas are not started again", "", "Created started=0", "P P", 1, "Created started=0", ""},
+    {"an interrupted start continues", "", "Created started=0", "P -", 1, "Created started=0", "start"},
+    {"an interrupted start continues while one replica runs", "", "Created started=0", "R -", 1,
+     "Created Running active=1 started=0", "start"},
+    {"a missing last replica is started", "replicas=3", "Created started=0", "R R -", 1,
+     "Created Running active=2 started=0", "start"},
 
-    // How it runs.
-    {"one runs", "", "Created started=0", "R P", 2, "Created Running active=1 started=0", ""},
-    {"all run", "", "Created started=0", "R R", 2, "Created Running active=2 started=0", ""},
-    {"running goes on", "", "Created Running active=1 started=0", "R R", 9, "Created Running active=2 started=0", ""},
-    {"one is done", "", "Created Running active=2 started=0", "S R", 9,
+    // Running.
+    {"one running replica makes the job Running", "", "Created started=0", "R P", 2,
+     "Created Running active=1 started=0", ""},
+    {"all replicas run", "", "Created started=0", "R R", 2, "Created Running active=2 started=0", ""},
+    {"the job stays Running", "", "Created Running active=1 started=0", "R R", 9, "Created Running active=2 started=0",
+     ""},
+    {"one replica succeeded", "", "Created Running active=2 started=0", "S R", 9,
      "Created Running active=1 succeeded=1 started=0", ""},
-    {"one is done, the other waits", "", "Created started=0", "S P", 9, "Created succeeded=1 started=0", ""},
-    {"a running set after a restart is no longer restarting", "OnFailure",
+    {"one replica succeeded, the other is pending", "", "Created started=0", "S P", 9, "Created succeeded=1 started=0",
+     ""},
+    {"Running replaces Restarting after a restart", "OnFailure",
      "Created Restarting started=0 restarts=1 attempt=1 before=1 next=4", "R R", 9,
      "Created Running active=2 started=0 restarts=1 attempt=1 before=1 next=4", ""},
 
-    // How it ends well.
-    {"all are done", "", "Created Running active=2 started=0", "S S", 9,
+    // Success.
+    {"all replicas succeeded", "", "Created Running active=2 started=0", "S S", 9,
      "Created !Running Succeeded succeeded=2 started=0 completed=9", ""},
-    {"so fast that nobody saw it run", "", "Created started=0", "S S", 9,
+    {"succeeds without having been seen running", "", "Created started=0", "S S", 9,
      "Created Succeeded succeeded=2 started=0 completed=9", ""},
-    {"whatever the policy", "Always", "Created Running started=0", "S S", 9,
+    {"succeeds under policy Always", "Always", "Created Running started=0", "S S", 9,
      "Created !Running Succeeded succeeded=2 started=0 completed=9", ""},
-    {"after a restart", "OnFailure", "Created Restarting started=0 restarts=1 attempt=1", "S S", 9,
+    {"succeeds after a restart", "OnFailure", "Created Restarting started=0 restarts=1 attempt=1", "S S", 9,
      "Created !Restarting Succeeded succeeded=2 started=0 completed=9 restarts=1 attempt=1", ""},
-    {"a success at the deadline is one", "deadline=9", "Created Running started=0", "S S", 20,
+    {"success wins over the deadline", "deadline=9", "Created Running started=0", "S S", 20,
      "Created !Running Succeeded succeeded=2 started=0 completed=20", ""},
-    {"a success while it is to be suspended is one", "suspend", "Created Running started=0", "S S", 20,
+    {"success wins over suspend", "suspend", "Created Running started=0", "S S", 20,
      "Created !Running Succeeded succeeded=2 started=0 completed=20", ""},
-    {"it stays", "", "Created !Running Succeeded succeeded=2 started=0 completed=9", "S S", 99,
+    {"Succeeded is final", "", "Created !Running Succeeded succeeded=2 started=0 completed=9", "S S", 99,
      "Created !Running Succeeded succeeded=2 started=0 completed=9", ""},
-    {"also when its replicas are gone", "", "Created !Running Succeeded succeeded=2 started=0 completed=9", "", 99,
+    {"Succeeded is final without pods", "", "Created !Running Succeeded succeeded=2 started=0 completed=9", "", 99,
      "Created !Running Succeeded succeeded=2 started=0 completed=9", ""},
-    {"and when it is suspended later", "suspend", "Created !Running Succeeded succeeded=2 started=0 completed=9", "S S",
-     99, "Created !Running Succeeded succeeded=2 started=0 completed=9", ""},
+    {"Succeeded is final when suspended later", "suspend",
+     "Created !Running Succeeded succeeded=2 started=0 completed=9", "S S", 99,
+     "Created !Running Succeeded succeeded=2 started=0 completed=9", ""},
 
-    // How it fails for ever.
+    // Failure without restart.
     {"policy Never", "Never", "Created Running active=2 started=0", "F1 R", 9,
      "Created !Running Failed failed=1 started=0 completed=9", "stop"},
-    {"policy Never, all at once", "Never", "Created Running active=2 started=0", "F1 F1", 9,
+    {"policy Never, all replicas failed", "Never", "Created Running active=2 started=0", "F1 F1", 9,
      "Created !Running Failed failed=2 started=0 completed=9", ""},
-    {"policy Never, a code to try again", "Never", "Created Running started=0", "F137 S", 9,
+    {"policy Never ignores retryable codes", "Never", "Created Running started=0", "F137 S", 9,
      "Created !Running Failed succeeded=1 failed=1 started=0 completed=9", ""},
-    {"policy Never, a lost one", "Never", "Created Running started=0", "L R", 9,
+    {"policy Never, a lost replica", "Never", "Created Running started=0", "L R", 9,
      "Created !Running Failed failed=1 started=0 completed=9", "stop"},
-    {"before it ran", "Never", "Created started=0", "F127 P", 1, "Created Failed failed=1 started=0 completed=1",
+    {"fails before it ran", "Never", "Created started=0", "F127 P", 1, "Created Failed failed=1 started=0 completed=1",
      "stop"},
-    {"nothing changes after it", "OnFailure", "Created !Running Failed failed=1 started=0 completed=9", "F1 F143", 11,
+    {"Failed is final", "OnFailure", "Created !Running Failed failed=1 started=0 completed=9", "F1 F143", 11,
      "Created !Running Failed failed=1 started=0 completed=9", ""},
-    {"those that still run are stopped again", "Never", "Created !Running Failed failed=1 started=0 completed=9",
+    {"running replicas of a failed job are stopped", "Never", "Created !Running Failed failed=1 started=0 completed=9",
      "F1 R", 11, "Created !Running Failed failed=1 started=0 completed=9", "stop"},
-    {"a late success changes nothing", "Never", "Created !Running Failed failed=1 started=0 completed=9", "S S", 11,
-     "Created !Running Failed failed=1 started=0 completed=9", ""},
-    {"nor does a suspension", "Never suspend", "Created !Running Failed failed=1 started=0 completed=9", "", 11,
-     "Created !Running Failed failed=1 started=0 completed=9", ""},
+    {"a late success does not change Failed", "Never", "Created !Running Failed failed=1 started=0 completed=9", "S S",
+     11, "Created !Running Failed failed=1 started=0 completed=9", ""},
+    {"suspend does not change Failed", "Never suspend", "Created !Running Failed failed=1 started=0 completed=9", "",
+     11, "Created !Running Failed failed=1 started=0 completed=9", ""},
 
-    // How it is restarted.
+    // Restarts.
     {"policy OnFailure", "OnFailure", "Created Running active=2 started=0", "F1 R", 9,
      "Created Restarting active=1 started=0 restarts=1 attempt=1 before=1 next=10", "stop"},
     {"policy Always", "Always", "Created Running active=2 started=0", "R F1", 9,
      "Created Restarting active=1 started=0 restarts=1 attempt=1 before=1 next=10", "stop"},
-    {"two at once are one restart", "OnFailure", "Created Running active=2 started=0", "F1 F75", 9,
+    {"two failures at once are one restart", "OnFailure", "Created Running active=2 started=0", "F1 F75", 9,
      "Created Restarting started=0 restarts=1 attempt=1 before=2 next=10", "wake=10"},
-    {"one that was done does it again", "OnFailure", "Created Running started=0", "S F1", 9,
+    {"a succeeded replica runs again", "OnFailure", "Created Running started=0", "S F1", 9,
      "Created Restarting started=0 restarts=1 attempt=1 before=1 next=10", "wake=10"},
-    {"one that waits is forgotten", "OnFailure", "Created started=0", "F1 P", 9,
+    {"a pending replica is stopped", "OnFailure", "Created started=0", "F1 P", 9,
      "Created Restarting started=0 restarts=1 attempt=1 before=1 next=10", "stop"},
-    {"a lost one", "OnFailure", "Created Running started=0", "L L", 9,
+    {"lost replicas", "OnFailure", "Created Running started=0", "L L", 9,
      "Created Restarting started=0 restarts=1 attempt=1 before=2 next=10", "wake=10"},
-    {"no start while an old one runs", "OnFailure",
+    {"no start while a replica of the previous attempt runs", "OnFailure",
      "Created Restarting started=0 restarts=1 attempt=1 before=1 next=10", "- - | F1 R", 30,
      "Created Restarting active=1 started=0 restarts=1 attempt=1 before=1 next=10", "stop"},
-    {"nor while an old one waits", "OnFailure", "Created Restarting started=0 restarts=1 attempt=1 before=1 next=10",
-     "- - | F1 P", 30, "Created Restarting started=0 restarts=1 attempt=1 before=1 next=10", "stop"},
-    {"nor before the pause is over", "OnFailure", "Created Restarting started=0 restarts=1 attempt=1 before=1 next=10",
+    {"no start while a replica of the previous attempt is pending", "OnFailure",
+     "Created Restarting started=0 restarts=1 attempt=1 before=1 next=10", "- - | F1 P", 30,
+     "Created Restarting started=0 restarts=1 attempt=1 before=1 next=10", "stop"},
+    {"no start during the backoff", "OnFailure", "Created Restarting started=0 restarts=1 attempt=1 before=1 next=10",
      "- - | F1 F143", 9, "Created Restarting started=0 restarts=1 attempt=1 before=1 next=10", "wake=10"},
-    {"but then", "OnFailure", "Created Restarting started=0 restarts=1 attempt=1 before=1 next=10", "- - | F1 F143", 10,
-     "Created Restarting started=0 restarts=1 attempt=1 before=1 next=10", "start"},
-    {"also when the old ones are forgotten", "OnFailure", "Created Restarting started=0 restarts=1 attempt=1 next=10",
-     "", 10, "Created Restarting started=0 restarts=1 attempt=1 next=10", "start"},
-    {"what the old ones did is no failure of the new", "OnFailure", "Created Restarting started=0 restarts=1 attempt=1",
+    {"starts after the backoff", "OnFailure", "Created Restarting started=0 restarts=1 attempt=1 before=1 next=10",
+     "- - | F1 F143", 10, "Created Restarting started=0 restarts=1 attempt=1 before=1 next=10", "start"},
+    {"starts after the backoff without old pods", "OnFailure",
+     "Created Restarting started=0 restarts=1 attempt=1 next=10", "", 10,
+     "Created Restarting started=0 restarts=1 attempt=1 next=10", "start"},
+    {"failures of the previous attempt do not count", "OnFailure", "Created Restarting started=0 restarts=1 attempt=1",
      "R R | F1 F143", 30, "Created Running active=2 started=0 restarts=1 attempt=1", ""},
-    {"nor a success", "OnFailure", "Created Restarting started=0 restarts=1 attempt=1", "R S | S S", 30,
-     "Created Running active=1 succeeded=1 started=0 restarts=1 attempt=1", ""},
-    {"the second pause is twice as long", "OnFailure", "Created Running started=0 restarts=1 attempt=1 before=1",
-     "F1 R", 50, "Created Restarting active=1 started=0 restarts=2 attempt=2 before=2 next=52", "stop"},
-    {"the sixth is 32 s", "OnFailure", "Created Running started=0 restarts=5 attempt=5", "F1 F1", 50,
+    {"successes of the previous attempt do not count", "OnFailure", "Created Restarting started=0 restarts=1 attempt=1",
+     "R S | S S", 30, "Created Running active=1 succeeded=1 started=0 restarts=1 attempt=1", ""},
+    {"the second backoff is 2 s", "OnFailure", "Created Running started=0 restarts=1 attempt=1 before=1", "F1 R", 50,
+     "Created Restarting active=1 started=0 restarts=2 attempt=2 before=2 next=52", "stop"},
+    {"the sixth backoff is 32 s", "OnFailure", "Created Running started=0 restarts=5 attempt=5", "F1 F1", 50,
      "Created Restarting started=0 restarts=6 attempt=6 before=2 next=82", "wake=82"},
-    {"no pause is longer than 60 s", "OnFailure", "Created Running started=0 restarts=6 attempt=6", "F1 F1", 50,
+    {"the seventh backoff is 60 s", "OnFailure", "Created Running started=0 restarts=6 attempt=6", "F1 F1", 50,
      "Created Restarting started=0 restarts=7 attempt=7 before=2 next=110", "wake=110"},
-    {"not after a thousand either", "OnFailure", "Created Running started=0 restarts=1000 attempt=1000", "F1 F1", 50,
+    {"the backoff after a thousand restarts is 60 s", "OnFailure",
+     "Created Running started=0 restarts=1000 attempt=1000", "F1 F1", 50,
      "Created Restarting started=0 restarts=1001 attempt=1001 before=2 next=110", "wake=110"},
-    {"a failure before it ran again", "OnFailure", "Created Restarting started=0 restarts=1 attempt=1", "F1 P", 50,
-     "Created Restarting started=0 restarts=2 attempt=2 before=1 next=52", "stop"},
-    {"a clock that was set back", "OnFailure", "Created Restarting started=0 restarts=1 attempt=1 next=9999", "", 50,
+    {"a failure before it ran again restarts it", "OnFailure", "Created Restarting started=0 restarts=1 attempt=1",
+     "F1 P", 50, "Created Restarting started=0 restarts=2 attempt=2 before=1 next=52", "stop"},
+    {"a clock that was set back does not prolong the backoff", "OnFailure",
+     "Created Restarting started=0 restarts=1 attempt=1 next=9999", "", 50,
      "Created Restarting started=0 restarts=1 attempt=1 next=110", "wake=110"},
 
-    // A taken port is no failure of the job.
-    {"a taken port", "Never backoff=0", "Created started=0", "T P", 1, "Created started=0 attempt=1 taken=1", "stop"},
-    {"while another one runs", "ExitCode", "Created started=0", "T R", 1,
+    // A taken port does not count as a failure of the job.
+    {"a taken port begins a new attempt", "Never backoff=0", "Created started=0", "T P", 1,
+     "Created started=0 attempt=1 taken=1", "stop"},
+    {"a taken port while another replica runs", "ExitCode", "Created started=0", "T R", 1,
      "Created active=1 started=0 attempt=1 taken=1", "stop"},
-    {"the next start is at once", "Never", "Created started=0 attempt=1 taken=1", "- - | T F143", 1,
+    {"starts without backoff after a taken port", "Never", "Created started=0 attempt=1 taken=1", "- - | T F143", 1,
      "Created started=0 attempt=1 taken=1", "start"},
-    {"also of a job that shows that it runs", "Never", "Created Running active=1 started=0", "T F75", 9,
+    {"a taken port of a Running job", "Never", "Created Running active=1 started=0", "T F75", 9,
      "Created Running started=0 attempt=1 taken=1", "start"},
-    {"of a restarted one", "OnFailure", "Created Restarting started=0 restarts=1 attempt=1 before=1 next=10", "T P", 12,
+    {"a taken port of a Restarting job", "OnFailure",
+     "Created Restarting started=0 restarts=1 attempt=1 before=1 next=10", "T P", 12,
      "Created Restarting started=0 restarts=1 attempt=2 before=1 taken=1 next=10", "stop"},
-    {"of an Indexed Job", "batch Never backoff=0", "Created started=0", "T P", 1, "Created started=0 attempt=1 taken=1",
-     "stop"},
-    {"not when it is suspended", "Never suspend", "Created started=0", "T P", 1,
+    {"a taken port of an Indexed Job", "batch Never backoff=0", "Created started=0", "T P", 1,
+     "Created started=0 attempt=1 taken=1", "stop"},
+    {"suspend wins over a taken port", "Never suspend", "Created started=0", "T P", 1,
      "Created Suspended started=0 attempt=1 before=1", "stop"},
-    {"not at the deadline", "Never deadline=9", "Created started=0", "T P", 9,
+    {"the deadline wins over a taken port", "Never deadline=9", "Created started=0", "T P", 9,
      "Created Failed failed=1 started=0 completed=9", "stop"},
-    {"not for ever", "Never", "Created started=0 attempt=10 taken=10", "T P", 9,
+    {"the eleventh taken port is a failure", "Never", "Created started=0 attempt=10 taken=10", "T P", 9,
      "Created Failed failed=1 started=0 completed=9 attempt=10 taken=10", "stop"},
-    {"then the policy is asked", "OnFailure", "Created started=0 attempt=10 taken=10", "T T", 9,
+    {"the eleventh taken port follows the policy", "OnFailure", "Created started=0 attempt=10 taken=10", "T T", 9,
      "Created Restarting started=0 restarts=1 attempt=11 before=2 taken=10 next=10", "wake=10"},
 
-    // By their codes.
+    // Exit codes.
     {"code 1 is final", "ExitCode", "Created Running started=0", "F1 R", 9,
      "Created !Running Failed failed=1 started=0 completed=9", "stop"},
     {"code 127 is final", "ExitCode", "Created Running started=0", "F127 R", 9,
      "Created !Running Failed failed=1 started=0 completed=9", "stop"},
-    {"code 128 is tried again", "ExitCode", "Created Running started=0", "F128 R", 9,
+    {"code 128 is retried", "ExitCode", "Created Running started=0", "F128 R", 9,
      "Created Restarting active=1 started=0 restarts=1 attempt=1 before=1 next=10", "stop"},
-    {"code 137, a kill, is tried again", "ExitCode", "Created Running started=0", "F137 R", 9,
+    {"code 137 (SIGKILL) is retried", "ExitCode", "Created Running started=0", "F137 R", 9,
      "Created Restarting active=1 started=0 restarts=1 attempt=1 before=1 next=10", "stop"},
-    {"code 138, our own, is tried again", "ExitCode", "Created Running started=0", "F138 F138", 9,
+    {"code 138 (kKubeflowRetry) is retried", "ExitCode", "Created Running started=0", "F138 F138", 9,
      "Created Restarting started=0 restarts=1 attempt=1 before=2 next=10", "wake=10"},
-    {"code 75 is final, as for the operator", "ExitCode", "Created Running started=0", "F75 R", 9,
+    {"code 75 is final, as in the operator", "ExitCode", "Created Running started=0", "F75 R", 9,
      "Created !Running Failed failed=1 started=0 completed=9", "stop"},
-    {"any code is tried again by OnFailure", "OnFailure", "Created Running started=0", "F75 R", 9,
+    {"OnFailure retries any code", "OnFailure", "Created Running started=0", "F75 R", 9,
      "Created Restarting active=1 started=0 restarts=1 attempt=1 before=1 next=10", "stop"},
-    {"any code is tried again by Always", "Always", "Created Running started=0", "F1 R", 9,
+    {"Always retries any code", "Always", "Created Running started=0", "F1 R", 9,
      "Created Restarting active=1 started=0 restarts=1 attempt=1 before=1 next=10", "stop"},
-    {"no code is tried again by Never", "Never", "Created Running started=0", "F138 R", 9,
+    {"Never retries no code", "Never", "Created Running started=0", "F138 R", 9,
      "Created !Running Failed failed=1 started=0 completed=9", "stop"},
-    {"a lost one is tried again", "ExitCode", "Created Running started=0", "L R", 9,
+    {"ExitCode retries a lost replica", "ExitCode", "Created Running started=0", "L R", 9,
      "Created Restarting active=1 started=0 restarts=1 attempt=1 before=1 next=10", "stop"},
-    {"one final code is enough", "ExitCode", "Created Running started=0", "F137 F2", 9,
+    {"one final code is enough to fail", "ExitCode", "Created Running started=0", "F137 F2", 9,
      "Created !Running Failed failed=2 started=0 completed=9", ""},
 
-    // The limit of restarts.
-    {"no restart at all", "OnFailure backoff=0", "Created Running started=0", "F1 R", 9,
+    // backoffLimit.
+    {"backoffLimit 0 allows no restart", "OnFailure backoff=0", "Created Running started=0", "F1 R", 9,
      "Created !Running Failed failed=1 started=0 completed=9", "stop"},
-    {"one is left", "OnFailure backoff=2", "Created Running started=0 restarts=1 attempt=1", "F1 F1", 9,
+    {"one restart is left", "OnFailure backoff=2", "Created Running started=0 restarts=1 attempt=1", "F1 F1", 9,
      "Created Restarting started=0 restarts=2 attempt=2 before=2 next=11", "wake=11"},
-    {"none is left", "OnFailure backoff=2", "Created Running started=0 restarts=2 attempt=2", "F1 R", 9,
+    {"no restart is left", "OnFailure backoff=2", "Created Running started=0 restarts=2 attempt=2", "F1 R", 9,
      "Created !Running Failed failed=1 started=0 completed=9 restarts=2 attempt=2", "stop"},
-    {"suspensions do not count", "OnFailure backoff=1", "Created Running started=0 attempt=5", "F1 F1", 9,
+    {"suspensions do not count as restarts", "OnFailure backoff=1", "Created Running started=0 attempt=5", "F1 F1", 9,
      "Created Restarting started=0 restarts=1 attempt=6 before=2 next=10", "wake=10"},
 
-    // The deadline.
-    {"it is woken for it", "deadline=60", "Created started=0", "R R", 9, "Created Running active=2 started=0",
+    // activeDeadlineSeconds.
+    {"wakes at the deadline", "deadline=60", "Created started=0", "R R", 9, "Created Running active=2 started=0",
      "wake=60"},
-    {"one second before it", "deadline=60", "Created Running started=0", "R R", 59,
+    {"one second before the deadline", "deadline=60", "Created Running started=0", "R R", 59,
      "Created Running active=2 started=0", "wake=60"},
-    {"it has come", "deadline=60", "Created Running active=2 started=0", "R R", 60,
+    {"fails at the deadline", "deadline=60", "Created Running active=2 started=0", "R R", 60,
      "Created !Running Failed started=0 completed=60", "stop"},
-    {"for one that waits too", "deadline=60", "Created started=0", "P P", 61, "Created Failed started=0 completed=61",
-     "stop"},
-    {"a restart does not move it", "OnFailure deadline=60", "Created Restarting started=0 restarts=1 attempt=1 next=62",
-     "", 60, "Created !Restarting Failed started=0 completed=60 restarts=1 attempt=1", ""},
-    {"the pause may be over before", "OnFailure deadline=60", "Created Running started=0", "F1 F1", 9,
-     "Created Restarting started=0 restarts=1 attempt=1 before=2 next=10", "wake=10"},
-    {"or after", "OnFailure deadline=10", "Created Running started=0 restarts=3 attempt=3", "F1 F1", 9,
+    {"a pending job fails at the deadline", "deadline=60", "Created started=0", "P P", 61,
+     "Created Failed started=0 completed=61", "stop"},
+    {"a restart does not move the deadline", "OnFailure deadline=60",
+     "Created Restarting started=0 restarts=1 attempt=1 next=62", "", 60,
+     "Created !Restarting Failed started=0 completed=60 restarts=1 attempt=1", ""},
+    {"wakes at the end of the backoff before the deadline", "OnFailure deadline=60", "Created Running started=0",
+     "F1 F1", 9, "Created Restarting started=0 restarts=1 attempt=1 before=2 next=10", "wake=10"},
+    {"wakes at the deadline before the end of the backoff", "OnFailure deadline=10",
+     "Created Running started=0 restarts=3 attempt=3", "F1 F1", 9,
      "Created Restarting started=0 restarts=4 attempt=4 before=2 next=17", "wake=10"},
-    {"it comes before a failure", "OnFailure deadline=60", "Created Running started=0", "F1 R", 60,
+    {"the deadline wins over a failure", "OnFailure deadline=60", "Created Running started=0", "F1 R", 60,
      "Created !Running Failed failed=1 started=0 completed=60", "stop"},
-    {"it does not count while suspended", "suspend deadline=60", "Created Suspended started=0 attempt=1", "", 999,
-     "Created Suspended started=0 attempt=1", ""},
+    {"the deadline does not apply while suspended", "suspend deadline=60", "Created Suspended started=0 attempt=1", "",
+     999, "Created Suspended started=0 attempt=1", ""},
 
-    // Suspended and resumed.
+    // Suspend and resume.
     {"created suspended", "suspend", "", "", 0, "Created Suspended", ""},
-    {"it stays so", "suspend", "Created Suspended", "", 500, "Created Suspended", ""},
-    {"its start time is that of the resumption", "deadline=60", "Created Suspended", "", 500,
+    {"stays suspended", "suspend", "Created Suspended", "", 500, "Created Suspended", ""},
+    {"the start time is the time of the resumption", "deadline=60", "Created Suspended", "", 500,
      "Created !Suspended started=500", "start wake=560"},
-    {"suspended while it runs", "suspend", "Created Running active=2 started=0", "R R", 9,
+    {"suspended while running", "suspend", "Created Running active=2 started=0", "R R", 9,
      "Created !Running Suspended started=0 attempt=1", "stop"},
-    {"until all are gone", "suspend", "Created !Running Suspended started=0 attempt=1", "- - | F143 R", 12,
-     "Created !Running Suspended started=0 attempt=1", "stop"},
-    {"then it waits", "suspend", "Created !Running Suspended started=0 attempt=1", "- - | F143 F143", 12,
-     "Created !Running Suspended started=0 attempt=1", ""},
-    {"suspended while it waits", "suspend", "Created started=0", "P P", 9, "Created Suspended started=0 attempt=1",
+    {"suspended: stops until all replicas have ended", "suspend", "Created !Running Suspended started=0 attempt=1",
+     "- - | F143 R", 12, "Created !Running Suspended started=0 attempt=1", "stop"},
+    {"suspended: nothing left to stop", "suspend", "Created !Running Suspended started=0 attempt=1", "- - | F143 F143",
+     12, "Created !Running Suspended started=0 attempt=1", ""},
+    {"suspended while pending", "suspend", "Created started=0", "P P", 9, "Created Suspended started=0 attempt=1",
      "stop"},
-    {"suspended while it restarts", "OnFailure suspend",
+    {"suspended while restarting", "OnFailure suspend",
      "Created Restarting started=0 restarts=1 attempt=1 before=1 next=10", "- - | F1 R", 9,
      "Created !Restarting Suspended started=0 restarts=1 attempt=1 before=1", "stop"},
-    {"a failure meanwhile is no restart", "OnFailure suspend", "Created Running started=0", "F1 R", 9,
+    {"a failure of a suspended job does not restart it", "OnFailure suspend", "Created Running started=0", "F1 R", 9,
      "Created !Running Suspended started=0 attempt=1 before=1", "stop"},
     {"resumed", "", "Created !Running Suspended started=0 attempt=1", "- - | F143 F143", 40,
      "Created !Running !Suspended started=40 attempt=1", "start"},
-    {"resumed while an old one still runs", "", "Created !Running Suspended started=0 attempt=1", "- - | F143 R", 40,
-     "Created !Running !Suspended active=1 started=40 attempt=1", "stop"},
+    {"resumed while an old replica still runs", "", "Created !Running Suspended started=0 attempt=1", "- - | F143 R",
+     40, "Created !Running !Suspended active=1 started=40 attempt=1", "stop"},
     {"resumed and running", "", "Created !Running !Suspended started=40 attempt=1", "R R | F143 F143", 41,
      "Created !Suspended Running active=2 started=40 attempt=1", ""},
-    {"resumed, it has its whole time", "deadline=60", "Created !Running Suspended started=0 attempt=1", "", 500,
+    {"resuming restarts the deadline", "deadline=60", "Created !Running Suspended started=0 attempt=1", "", 500,
      "Created !Running !Suspended started=500 attempt=1", "start wake=560"},
 
-    // After the end.
-    {"logs stay", "clean=None", "Created Succeeded succeeded=2 completed=9", "S S", 10,
+    // After the end: cleanPodPolicy and ttlSecondsAfterFinished.
+    {"None keeps logs", "clean=None", "Created Succeeded succeeded=2 completed=9", "S S", 10,
      "Created Succeeded succeeded=2 completed=9", ""},
-    {"logs stay, what runs does not", "clean=Running", "Created Failed failed=1 completed=9", "F1 R", 10,
-     "Created Failed failed=1 completed=9", "stop"},
-    {"all goes", "clean=All", "Created Running active=2 started=0", "S S", 9,
+    {"Running keeps logs and stops running replicas", "clean=Running", "Created Failed failed=1 completed=9", "F1 R",
+     10, "Created Failed failed=1 completed=9", "stop"},
+    {"All deletes logs", "clean=All", "Created Running active=2 started=0", "S S", 9,
      "Created !Running Succeeded succeeded=2 started=0 completed=9", "clean"},
-    {"but not before it has ended", "clean=All", "Created Running active=2 started=0", "F1 R", 9,
+    {"All deletes nothing while a replica runs", "clean=All", "Created Running active=2 started=0", "F1 R", 9,
      "Created !Running Failed failed=1 started=0 completed=9", "stop"},
-    {"once", "clean=All", "Created Succeeded succeeded=2 completed=9", "", 10,
+    {"logs are deleted once", "clean=All", "Created Succeeded succeeded=2 completed=9", "", 10,
      "Created Succeeded succeeded=2 completed=9", ""},
-    {"it is woken for its removal", "ttl=30", "Created Running started=0", "S S", 9,
+    {"wakes when the TTL ends", "ttl=30", "Created Running started=0", "S S", 9,
      "Created !Running Succeeded succeeded=2 started=0 completed=9", "wake=39"},
-    {"one second before it", "ttl=30", "Created Succeeded completed=9", "S S", 38, "Created Succeeded completed=9",
-     "wake=39"},
-    {"it is removed", "ttl=30", "Created Succeeded completed=9", "S S", 39, "Created Succeeded completed=9", "remove"},
-    {"a failed one too", "ttl=30", "Created Failed completed=9", "", 50, "Created Failed completed=9", "remove"},
-    {"but nothing that runs", "ttl=0", "Created Running started=0", "F1 R", 9,
+    {"one second before the TTL ends", "ttl=30", "Created Succeeded completed=9", "S S", 38,
+     "Created Succeeded completed=9", "wake=39"},
+    {"removed when the TTL ends", "ttl=30", "Created Succeeded completed=9", "S S", 39, "Created Succeeded completed=9",
+     "remove"},
+    {"a failed job is removed too", "ttl=30", "Created Failed completed=9", "", 50, "Created Failed completed=9",
+     "remove"},
+    {"not removed while a replica runs", "ttl=0", "Created Running started=0", "F1 R", 9,
      "Created !Running Failed failed=1 started=0 completed=9", "stop"},
-    {"at once", "ttl=0 clean=All", "Created Running started=0", "S S", 9,
+    {"TTL 0 removes the job immediately", "ttl=0 clean=All", "Created Running started=0", "S S", 9,
      "Created !Running Succeeded succeeded=2 started=0 completed=9", "clean remove"},
-    {"the deadline is over with the end", "ttl=30 deadline=20", "Created Succeeded started=0 completed=9", "", 25,
-     "Created Succeeded started=0 completed=9", "wake=39"},
+    {"the deadline does not apply to a finished job", "ttl=30 deadline=20", "Created Succeeded started=0 completed=9",
+     "", 25, "Created Succeeded started=0 completed=9", "wake=39"},
 
-    // An Indexed Job.
-    {"one that waits is active", "batch", "Created started=0", "P P", 1, "Created active=2 started=0", ""},
-    {"it knows which are done", "batch replicas=6", "Created Running started=0", "S S S R S R", 5,
+    // Indexed Jobs.
+    {"pending replicas are active", "batch", "Created started=0", "P P", 1, "Created active=2 started=0", ""},
+    {"completed indexes as ranges", "batch replicas=6", "Created Running started=0", "S S S R S R", 5,
      "Created Running active=2 succeeded=4 started=0 indexes=0-2,4", ""},
-    {"two in a row are no range", "batch replicas=4", "Created Running started=0", "R S S R", 5,
+    {"two consecutive indexes are not a range", "batch replicas=4", "Created Running started=0", "R S S R", 5,
      "Created Running active=2 succeeded=2 started=0 indexes=1,2", ""},
-    {"its policy does not forbid restarts", "batch Never backoff=6", "Created Running started=0", "F1 R", 9,
+    {"restarts under policy Never", "batch Never backoff=6", "Created Running started=0", "F1 R", 9,
      "Created Restarting active=1 started=0 restarts=1 attempt=1 before=1 next=10", "stop"},
-    {"its limit does", "batch Never backoff=0", "Created Running started=0", "F1 R", 9,
+    {"fails at backoffLimit", "batch Never backoff=0", "Created Running started=0", "F1 R", 9,
      "Created !Running Failed failed=1 started=0 completed=9", "stop"},
-    {"its deadline too", "batch deadline=9", "Created Running started=0", "R R", 9,
+    {"an Indexed Job fails at the deadline", "batch deadline=9", "Created Running started=0", "R R", 9,
      "Created !Running Failed started=0 completed=9", "stop"},
-    {"it succeeds", "batch", "Created Running started=0", "S S", 9,
+    {"an Indexed Job succeeds", "batch", "Created Running started=0", "S S", 9,
      "Created !Running Succeeded succeeded=2 started=0 completed=9 indexes=0,1", ""},
-    {"it is suspended", "batch suspend", "Created Running started=0", "R R", 9,
+    {"an Indexed Job is suspended", "batch suspend", "Created Running started=0", "R R", 9,
      "Created !Running Suspended started=0 attempt=1", "stop"},
 };
 
-TEST(Reconcile, EveryTransitionIsAsTheTableSays) {
+TEST(Reconcile, TransitionsMatchTheTable) {
   static_assert(std::size(kTable) >= 100);
-  for (const Row& row : kTable) {
+  for (const Transition& row : kTable) {
     SCOPED_TRACE(std::string(row.about) + ": " + row.spec + " / " + row.before + " / " + row.pods);
     Job job = job_of(row.spec);
     job.status = state_of(row.before, job.kind);
@@ -279,7 +295,7 @@ TEST(Reconcile, EveryTransitionIsAsTheTableSays) {
 }
 
 TEST(Reconcile, ASecondCallChangesNothing) {
-  for (const Row& row : kTable) {
+  for (const Transition& row : kTable) {
     SCOPED_TRACE(std::string(row.about) + ": " + row.spec + " / " + row.before + " / " + row.pods);
     Job job = job_of(row.spec);
     job.status = state_of(row.before, job.kind);
@@ -296,15 +312,15 @@ TEST(Reconcile, ASecondCallChangesNothing) {
   }
 }
 
-// What one call says: the events of it.
-struct Saying {
+// One call of reconcile() and the events it must return.
+struct ExpectedEvents {
   const char *spec, *before, *pods;
   int now;
   std::vector<std::string> events;
 };
 
-TEST(Reconcile, EventsAndConditionsHaveTheWordsOfTheOriginal) {
-  const std::vector<Saying> table = {
+TEST(Reconcile, EventsAndConditionsHaveTheOperatorsTexts) {
+  const std::vector<ExpectedEvents> table = {
       {"", "", "", 0, {"Normal jaxjob/mnist JAXJobCreated JAXJob mnist is created."}},
       {"", "Created", "R P", 0, {"Normal jaxjob/mnist JAXJobRunning JAXJob kubeflow/mnist is running."}},
       {"", "Created", "S S", 0, {"Normal jaxjob/mnist JAXJobSucceeded JAXJob kubeflow/mnist successfully completed."}},
@@ -318,8 +334,8 @@ TEST(Reconcile, EventsAndConditionsHaveTheWordsOfTheOriginal) {
        "F1 F1",
        0,
        {"Warning jaxjob/mnist JAXJobRestarting JAXJob mnist is restarting because 2 Worker replica(s) failed."}},
-      {"Never", "Created", "T R", 0, {"Warning jaxjob/mnist PortTaken JAXJob mnist starts again with another port."}},
-      {"batch", "Created", "T R", 0, {"Warning job/mnist PortTaken Job mnist starts again with another port."}},
+      {"Never", "Created", "T R", 0, {"Warning jaxjob/mnist PortTaken JAXJob mnist is restarting with another port."}},
+      {"batch", "Created", "T R", 0, {"Warning job/mnist PortTaken Job mnist is restarting with another port."}},
       {"Never",
        "Created",
        "F1 F1",
@@ -358,7 +374,7 @@ TEST(Reconcile, EventsAndConditionsHaveTheWordsOfTheOriginal) {
       {"batch suspend", "Created", "", 0, {"Normal job/mnist JobSuspended Job suspended"}},
       {"batch", "Created Suspended", "", 0, {"Normal job/mnist JobResumed Job resumed"}},
   };
-  for (const Saying& row : table) {
+  for (const ExpectedEvents& row : table) {
     SCOPED_TRACE(std::string(row.spec) + " / " + row.before + " / " + row.pods);
     Job job = job_of(row.spec);
     job.status = state_of(row.before, job.kind);
@@ -370,7 +386,7 @@ TEST(Reconcile, EventsAndConditionsHaveTheWordsOfTheOriginal) {
                        event.message);
     }
     EXPECT_EQ(events, row.events);
-    // The condition set last says the same; one that was true already keeps its words.
+    // The last condition has the same text as the event; a condition that was true already keeps its text.
     const Condition& last = job.status.conditions.back();
     if (last.updated == at(row.now) && !last.message.empty()) {
       EXPECT_EQ(last.message, decision.events.back().message);
@@ -383,7 +399,7 @@ Condition condition(const char* type, bool status, const char* reason, int secon
   return {type, status, reason, "", at(second), at(second)};
 }
 
-TEST(Conditions, TheSameStatusAndReasonIsNoChange) {
+TEST(Conditions, SettingTheSameStatusAndReasonChangesNothing) {
   JobStatus status;
   set_condition(status, condition("Running", true, "A", 1));
   set_condition(status, condition("Suspended", false, "B", 2));
@@ -392,7 +408,7 @@ TEST(Conditions, TheSameStatusAndReasonIsNoChange) {
   EXPECT_EQ(status.conditions[0].updated, at(1));
 }
 
-TEST(Conditions, OneThatIsSetMovesToTheEnd) {
+TEST(Conditions, AChangedConditionMovesToTheEnd) {
   JobStatus status;
   set_condition(status, condition("Running", true, "A", 1));
   set_condition(status, condition("Suspended", false, "B", 2));
@@ -400,7 +416,7 @@ TEST(Conditions, OneThatIsSetMovesToTheEnd) {
   EXPECT_EQ(state_text(status), "!Suspended !Running");
 }
 
-TEST(Conditions, TheTransitionTimeMovesWithTheStatusOnly) {
+TEST(Conditions, TheTransitionTimeChangesOnlyWithTheStatus) {
   JobStatus status;
   set_condition(status, condition("Suspended", true, "A", 1));
   set_condition(status, condition("Suspended", true, "B", 5));
@@ -418,7 +434,7 @@ TEST(Conditions, RunningAndRestartingReplaceEachOther) {
   EXPECT_EQ(state_text(status), "Running");
 }
 
-TEST(Conditions, TheEndEndsRunningAndKeepsItsTimes) {
+TEST(Conditions, SucceededAndFailedEndRunningAndKeepItsTimes) {
   for (const char* end : {"Succeeded", "Failed"}) {
     JobStatus status;
     set_condition(status, condition("Running", true, "A", 1));
@@ -428,7 +444,7 @@ TEST(Conditions, TheEndEndsRunningAndKeepsItsTimes) {
   }
 }
 
-TEST(Conditions, NothingIsSetAfterFailed) {
+TEST(Conditions, FailedIsFinal) {
   JobStatus status;
   set_condition(status, condition("Failed", true, "A", 1));
   for (const char* type : {"Created", "Running", "Restarting", "Suspended", "Succeeded", "Failed"})

@@ -1,4 +1,5 @@
-// States and decisions of jobs as short text, so that tables of them can be read: "Created Running started=0 active=2".
+// Job states and decisions as short text for readable test tables: "Created Running started=0 active=2". Pure
+// functions, safe from any thread.
 #pragma once
 
 #include <string>
@@ -10,20 +11,19 @@
 
 namespace lockstep {
 
-// Seconds after the beginning of the time of tests.
+// The given number of seconds after 2026-01-01, the start of time in these tests.
 JobTime at(int64_t second);
 
-// "OnFailure replicas=3 backoff=2 deadline=60 ttl=5 clean=All suspend batch": a JAXJob "mnist" in "kubeflow" with two
-// replicas and without limits unless it says otherwise.
+// Parses "OnFailure replicas=3 backoff=2 deadline=60 ttl=5 clean=All suspend batch". The default is a JAXJob "mnist"
+// in the namespace "kubeflow" with two replicas and no limits; "batch" makes it an Indexed Job.
 Job job_of(std::string_view spec);
 
-// Conditions in their order, false ones with "!", and what else is not zero. Both ways.
+// Formats and parses a status: the conditions in order, false ones with "!", then all values that are not zero.
 std::string state_text(const JobStatus& status);
 JobStatus state_of(std::string_view text, JobKind kind);
 
-// "P" waits, "R" runs, "S" succeeded, "F1" failed with that code, "L" is lost, "T" found its port taken, "-" is
-// missing; one word for each index.
-// "|" begins the same replicas of the attempt before `attempt`.
+// Parses one word per index: "P" pending, "R" running, "S" succeeded, "F1" failed with exit code 1, "L" lost, "T" failed
+// because its port was taken, "-" missing. "|" starts the list of the previous attempt.
 std::vector<Pod> pods_of(std::string_view text, int attempt);
 
 // "stop start clean remove wake=61".

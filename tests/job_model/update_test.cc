@@ -29,64 +29,65 @@ TEST(ReplicaEnv, FieldsAndReferencesAreResolved) {
                                                         {"BOTH", "kubeflow/mnist-worker-3 $(LATER) $(ME) $x $"},
                                                         {"LATER", "1"},
                                                         {"LEVEL", "2"}}));
-  const Job indexed = one(with(kIndexed, "        ports:", R"(        env:
+  const Job indexed = parse_one(with(kIndexed, "        ports:", R"(        env:
         - name: RANK
           valueFrom: {fieldRef: {fieldPath: "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
         ports:)"));
   EXPECT_EQ(replica_env(indexed, 1), (Variables{{"RANK", "1"}}));
 }
 
-TEST(ReplicaEnv, ReferencesInTextAreThoseOfKubernetes) {
+TEST(ReplicaEnv, ReferencesAreExpandedAsInKubernetes) {
   const Variables env = {{"A", "1"}, {"B", "x y"}, {"A", "2"}};
   EXPECT_EQ(expand_variables("--a=$(A) '$(B)' $(C) $(", env), "--a=2 'x y' $(C) $(");
   EXPECT_EQ(expand_variables("$$(A) $$$(A) ${A} $A", env), "$(A) $2 ${A} $A");
   EXPECT_EQ(expand_variables("", env), "");
 }
 
-TEST(UpdateJob, WhatMayChangeChanges) {
-  Job job = one(kFull);
-  EXPECT_EQ(update_job(job, one(kFull)), "unchanged");
+TEST(UpdateJob, UpdatesMutableFields) {
+  Job job = parse_one(kFull);
+  EXPECT_EQ(update_job(job, parse_one(kFull)), "unchanged");
   EXPECT_EQ(job.version, 1);
-  EXPECT_EQ(
-      update_job(job, one(with(with(kFull, "suspend: true", "suspend: false"), "backoffLimit: 3", "backoffLimit: 9"))),
-      "configured");
+  EXPECT_EQ(update_job(job, parse_one(with(with(kFull, "suspend: true", "suspend: false"), "backoffLimit: 3",
+                                           "backoffLimit: 9"))),
+            "configured");
   EXPECT_FALSE(job.spec.suspend);
   EXPECT_EQ(job.spec.backoff_limit, 9);
   EXPECT_EQ(job.generation, 2);
   EXPECT_EQ(job.version, 2);
   EXPECT_EQ(job.manifest["spec"]["runPolicy"]["backoffLimit"], 9);
-  job = one(kFull);
-  EXPECT_EQ(update_job(job, one(with(kFull, "vision", "speech"))), "configured");
+  job = parse_one(kFull);
+  EXPECT_EQ(update_job(job, parse_one(with(kFull, "vision", "speech"))), "configured");
   EXPECT_EQ(job.generation, 1);
   EXPECT_EQ(job.labels.at("team"), "speech");
 }
 
-TEST(UpdateJob, ASuspensionThatNoFileMentionsStays) {
+TEST(UpdateJob, KeepsSuspendIfNoManifestSetsIt) {
   const std::string text = with(kFull, "    suspend: true\n", "");
-  Job job = one(text);
+  Job job = parse_one(text);
   job.spec.suspend = true;
-  EXPECT_EQ(update_job(job, one(text)), "unchanged");
+  EXPECT_EQ(update_job(job, parse_one(text)), "unchanged");
   EXPECT_TRUE(job.spec.suspend);
-  EXPECT_EQ(update_job(job, one(with(kFull, "suspend: true", "suspend: false"))), "configured");
+  EXPECT_EQ(update_job(job, parse_one(with(kFull, "suspend: true", "suspend: false"))), "configured");
   EXPECT_FALSE(job.spec.suspend);
 }
 
-TEST(UpdateJob, WhatMayNotChangeIsNamed) {
+TEST(UpdateJob, RejectsChangesOfImmutableFields) {
   const std::pair<const char*, std::string> table[] = {
-      {"replicas from 4 to 5", with(kFull, "replicas: 4", "replicas: 5")},
-      {"image from \"me/train:1\" to \"me/train:2\"", with(kFull, "train:1", "train:2")},
+      {"replicas (4 -> 5)", with(kFull, "replicas: 4", "replicas: 5")},
+      {"image (\"me/train:1\" -> \"me/train:2\")", with(kFull, "train:1", "train:2")},
       {"command", with(kFull, "[lockstep]", "[sh]")},
       {"args", with(kFull, "\"8\"", "\"9\"")},
       {"env", with(kFull, "LEVEL", "LEVELS")},
-      {"workingDir from \"/data\" to \"/tmp\"", with(kFull, "/data", "/tmp")},
-      {"port from 7777 to 7778", with(kFull, "7777", "7778")},
-      {"kind from JAXJob to Job", kIndexed},
+      {"workingDir (\"/data\" -> \"/tmp\")", with(kFull, "/data", "/tmp")},
+      {"port (7777 -> 7778)", with(kFull, "7777", "7778")},
+      {"kind (JAXJob -> Job)", kIndexed},
   };
   for (const auto& [what, text] : table) {
-    Job job = one(kFull);
-    EXPECT_THROWS(update_job(job, one(text)), Error,
-                  "apply: JAXJob \"mnist\" exists and cannot change its " + std::string(what) +
-                      "; delete it first (lockstep delete mnist -n kubeflow), or give the new one another name");
+    Job job = parse_one(kFull);
+    EXPECT_THROWS(update_job(job, parse_one(text)), Error,
+                  "apply: JAXJob \"mnist\" exists, and its " + std::string(what) +
+                      " cannot be changed; delete the job first (lockstep delete mnist -n kubeflow), or give the new "
+                      "one another name");
     EXPECT_EQ(job.version, 1);
   }
 }

@@ -11,11 +11,10 @@
 namespace lockstep {
 namespace {
 
-// A runner without processes: it does what reconcile() says, late, in parts, or not at all, and its replicas end as
-// they like.
-class Walk {
+// A simulated runner. It carries out decisions late, partly or not at all, and its replicas end at random.
+class RandomWalk {
  public:
-  explicit Walk(uint32_t seed) : random_(seed) { begin(); }
+  explicit RandomWalk(uint32_t seed) : random_(seed) { begin(); }
 
   void step() {
     switch (below(10)) {
@@ -30,7 +29,7 @@ class Walk {
         break;
       case 3:
         job_ = job_from_json(job_to_json(job_));
-        break;  // the runner died and came back
+        break;  // the runner restarted
       case 4:
       case 5:
         change_pod();
@@ -188,7 +187,7 @@ class Walk {
     if (decision_.wake) {
       EXPECT_GT(*decision_.wake, at(now_));
     }
-    // Whoever waits for nothing waits for ever: there must be a next event.
+    // An active job always has something to wait for; otherwise it would hang.
     if (!is_finished(job_) && !job_.spec.suspend) {
       EXPECT_TRUE(any_alive || decision_.start || decision_.wake);
     }
@@ -202,13 +201,13 @@ class Walk {
   int age_ = 0;
 };
 
-TEST(Reconcile, ARandomWalkBreaksNoInvariant) {
-  Walk walk(20260101);
+TEST(Reconcile, InvariantsHoldOnARandomWalk) {
+  RandomWalk walk(20260101);
   for (int i = 0; i < 20'000 && !testing::Test::HasFailure(); ++i) {
     SCOPED_TRACE("event " + std::to_string(i));
     walk.step();
   }
-  // It went everywhere.
+  // The walk visited every state.
   for (const char* what :
        {"Created", "Running", "Restarting", "Suspended", "Succeeded", "Failed", "restart", "taken port", "remove"})
     EXPECT_GT(walk.seen[what], 20) << what;

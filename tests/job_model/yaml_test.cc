@@ -34,7 +34,7 @@ TEST(YamlDocument, AnchorsAndMergeKeysAreResolved) {
             R"({"base":{"x":1,"y":2},"other":{"y":3,"x":1},"again":{"x":1,"y":2}})");
   EXPECT_EQ(read("[&a {x: 1}, &b {x: 2, z: 3}, {<<: [*a, *b]}]").dump(), R"([{"x":1},{"x":2,"z":3},{"x":1,"z":3}])");
   EXPECT_EQ(read("'<<': 1").dump(), R"({"<<":1})");
-  EXPECT_THROWS(read("a: 1\n<<: 5\n"), Error, "a.yaml:2: << takes over a map, or a list of maps; give an alias");
+  EXPECT_THROWS(read("a: 1\n<<: 5\n"), Error, "a.yaml:2: << needs a map or a list of maps; write an alias");
 }
 
 TEST(YamlDocument, LinesAreKnownByPath) {
@@ -47,31 +47,31 @@ TEST(YamlDocument, LinesAreKnownByPath) {
   EXPECT_EQ(documents[1].lines.at("b.c[1].d"), 9);
 }
 
-TEST(YamlDocument, JsonIsReadAsItIs) {
+TEST(YamlDocument, AcceptsJson) {
   EXPECT_EQ(read("{\"a\": [1, 2.5, \"x\\u00e9\", null, true]}").dump(), R"({"a":[1,2.5,"xé",null,true]})");
   EXPECT_EQ(read("{\n\t\"a\":\t{\n\t\t\"b\": \"\\ud83d\\ude00 \\/\"\n\t}\n}").dump(), R"({"a":{"b":"😀 /"}})");
 }
 
-TEST(YamlDocument, WhatIsNoYamlIsRefused) {
+TEST(YamlDocument, RejectsInvalidYaml) {
   EXPECT_THROWS(read("a: 1\nb: [1, 2\nc: 3\n"), Error, "a.yaml:");
   EXPECT_THROWS(read("a: 1\nb: [1, 2\nc: 3\n"), Error, "not YAML: ");
-  EXPECT_THROWS(read("a: 'x"), Error, "look at the indentation, the quotes and the colons there");
+  EXPECT_THROWS(read("a: 'x"), Error, "check the indentation, quotes and colons there");
   EXPECT_THROWS(read("a: *nowhere"), Error, "not YAML: ");
-  EXPECT_THROWS(read("a: 1\nb: 2\na: 3\n"), Error, "a.yaml:3: a is there twice; remove one");
-  EXPECT_THROWS(read("a:\n  - b: 1\n    b: 2\n"), Error, "a.yaml:3: a[0].b is there twice; remove one");
-  EXPECT_THROWS(read("[a]: 1"), Error, "a.yaml:1: a key is a list or map; keys are text");
-  EXPECT_THROWS(read("a: .inf"), Error, "a.yaml:1: \".inf\" is no number that an object can hold; put it in quotes");
-  EXPECT_THROWS(read("a: 1\nb: -.Inf"), Error, "a.yaml:2: \"-.Inf\" is no number");
-  EXPECT_THROWS(read("a: .nan"), Error, "\".nan\" is no number");
-  EXPECT_THROWS(read("a: 1e999"), Error, "\"1e999\" is no number");
-  EXPECT_THROWS(read("a: !!binary aGVsbG8="), Error, "a.yaml:1: !!binary is not read; write the text in quotes");
-  EXPECT_THROWS(read("a: 1\nb: \xff"), Error, "a.yaml:2: byte 0xff is no text in UTF-8");
-  EXPECT_THROWS(read("a: \xc0\xaf"), Error, "a.yaml:1: byte 0xc0 is no text in UTF-8");
-  EXPECT_THROWS(read("a: \xed\xa0\x80"), Error, "a.yaml:1: byte 0xed is no text in UTF-8");
-  EXPECT_THROWS(read(std::string("a: \0", 4)), Error, "a.yaml:1: byte 0x00 is no text in UTF-8");
+  EXPECT_THROWS(read("a: 1\nb: 2\na: 3\n"), Error, "a.yaml:3: a appears twice; remove one");
+  EXPECT_THROWS(read("a:\n  - b: 1\n    b: 2\n"), Error, "a.yaml:3: a[0].b appears twice; remove one");
+  EXPECT_THROWS(read("[a]: 1"), Error, "a.yaml:1: a key is a list or map; keys must be strings");
+  EXPECT_THROWS(read("a: .inf"), Error, "a.yaml:1: \".inf\" is not a finite number; write it in quotes");
+  EXPECT_THROWS(read("a: 1\nb: -.Inf"), Error, "a.yaml:2: \"-.Inf\" is not a finite number");
+  EXPECT_THROWS(read("a: .nan"), Error, "\".nan\" is not a finite number");
+  EXPECT_THROWS(read("a: 1e999"), Error, "\"1e999\" is not a finite number");
+  EXPECT_THROWS(read("a: !!binary aGVsbG8="), Error, "a.yaml:1: !!binary is not supported; write the text in quotes");
+  EXPECT_THROWS(read("a: 1\nb: \xff"), Error, "a.yaml:2: byte 0xff is not valid UTF-8");
+  EXPECT_THROWS(read("a: \xc0\xaf"), Error, "a.yaml:1: byte 0xc0 is not valid UTF-8");
+  EXPECT_THROWS(read("a: \xed\xa0\x80"), Error, "a.yaml:1: byte 0xed is not valid UTF-8");
+  EXPECT_THROWS(read(std::string("a: \0", 4)), Error, "a.yaml:1: byte 0x00 is not valid UTF-8");
 }
 
-TEST(YamlDocument, AnchorsCannotGrowBeyondAllMeasure) {
+TEST(YamlDocument, LimitsTheExpansionOfAnchors) {
   std::string laughs = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
   for (int i = 1; i < 9; ++i) {
     const std::string before = "*a" + std::to_string(i - 1);
@@ -81,12 +81,12 @@ TEST(YamlDocument, AnchorsCannotGrowBeyondAllMeasure) {
   }
   EXPECT_THROWS(read(laughs), Error, "a document has more than 50000 values");
   EXPECT_THROWS(read("a: &a\n  b: *a\n"), Error, "a.yaml:2: an alias stands inside its own anchor");
-  std::string merged = "a0: &a0 {x0: 1, y0: 1, z0: 1}\n";  // merge keys repeat what aliases do not
+  std::string merged = "a0: &a0 {x0: 1, y0: 1, z0: 1}\n";  // merge keys multiply values too
   for (int i = 1; i < 40; ++i) merged += fmt::format("a{0}: &a{0} {{<<: [*a{1}, *a{1}], x{0}: 1}}\n", i, i - 1);
   EXPECT_THROWS(read(merged), Error, "more than 50000 values");
 }
 
-TEST(YamlDocument, DeepNestingIsRefused) {
+TEST(YamlDocument, RejectsDeepNesting) {
   const auto nested = [](size_t n, const std::string& open, const std::string& close) {
     std::string out;
     for (size_t i = 0; i < n; ++i) out += open;
@@ -100,20 +100,20 @@ TEST(YamlDocument, DeepNestingIsRefused) {
     EXPECT_THROWS(read(deep), Error, "lie inside each other");
 }
 
-TEST(YamlDocument, LongPathsAreRefused) {
+TEST(YamlDocument, RejectsLongPaths) {
   std::string text;
   for (size_t level = 0; level < 4; ++level) text += std::string(level, ' ') + std::string(1000, 'k') + ":\n";
   for (int i = 0; i < 9000; ++i) text += fmt::format("    x{}: [1, 2]\n", i);
-  EXPECT_THROWS(read(text), Error, "the names of values inside values are too long; shorten the keys");
+  EXPECT_THROWS(read(text), Error, "the paths of nested fields are too long; shorten the keys");
 }
 
-struct Written {
+struct WrittenYaml {
   Json value;
   const char* text;
 };
 
-TEST(ToYaml, IsInTheStyleOfKubectl) {
-  const Written table[] = {
+TEST(ToYaml, WritesKubectlsStyle) {
+  const WrittenYaml table[] = {
       {{{"b", 1}, {"a", {{"z", true}, {"y", nullptr}}}}, "a:\n  \"y\": null\n  z: true\nb: 1\n"},
       {{{"list", {1, "x", {{"k", "v"}, {"j", "w"}}}}}, "list:\n- 1\n- x\n- j: w\n  k: v\n"},
       {{{"a", Json::array()}, {"b", Json::object()}, {"c", {Json::object(), Json::array()}}},
@@ -129,10 +129,10 @@ TEST(ToYaml, IsInTheStyleOfKubectl) {
       {"top\nlevel", "\"top\\nlevel\"\n"},
       {1.5, "1.5\n"},
   };
-  for (const Written& row : table) EXPECT_EQ(to_yaml(row.value), row.text) << row.value;
+  for (const WrittenYaml& row : table) EXPECT_EQ(to_yaml(row.value), row.text) << row.value;
 }
 
-TEST(ToYaml, QuotesOnlyWhatOthersWouldMisread) {
+TEST(ToYaml, QuotesOnlyAmbiguousStrings) {
   const std::pair<const char*, const char*> table[] = {
       {"plain", "plain"},
       {"two words", "two words"},
@@ -201,9 +201,10 @@ TEST(ToYaml, QuotesOnlyWhatOthersWouldMisread) {
   for (const auto& [value, text] : table) EXPECT_EQ(to_yaml({{"k", value}}), "k: " + std::string(text) + "\n");
 }
 
-class Trees {
+// Random JSON values, with strings that are hard to write as YAML.
+class RandomTrees {
  public:
-  explicit Trees(uint32_t seed) : random_(seed) {}
+  explicit RandomTrees(uint32_t seed) : random_(seed) {}
 
   Json tree(int levels) {
     const int kind = below(levels > 0 ? 9 : 6);
@@ -241,8 +242,8 @@ class Trees {
   std::mt19937 random_;
 };
 
-TEST(ToYaml, IsReadBackAsTheSameValue) {
-  Trees trees(7);
+TEST(ToYaml, RoundTripsRandomValues) {
+  RandomTrees trees(7);
   for (int i = 0; i < 4000 && !testing::Test::HasFailure(); ++i) {
     const Json value = trees.tree(4);
     const std::string text = to_yaml(value);
@@ -252,13 +253,13 @@ TEST(ToYaml, IsReadBackAsTheSameValue) {
   }
 }
 
-TEST(Yaml, DocumentsThatHoldNothingAreNone) {
+TEST(Yaml, SkipsEmptyDocuments) {
   for (const char* text : {"", "---\n", "~\n", "null", "!tag\n", "# nothing\n", "\tnull"})
     EXPECT_TRUE(parse_yaml_documents(text, "x").empty()) << text;
   EXPECT_EQ(parse_yaml_documents("!tag\n---\na: 1\n", "x").size(), 1u);
 }
 
-TEST(Yaml, LongKeysAreWrittenSoThatTheyCanBeRead) {
+TEST(Yaml, LongKeysRoundTrip) {
   const std::string long_key(1500, 'k');
   const Json inner = {{long_key, "x"}, {"short", 1}};
   const Json value = {{long_key, {1, {{"a", 2}}}}, {long_key + "2", inner}, {"list", {inner, inner}}};
@@ -267,11 +268,11 @@ TEST(Yaml, LongKeysAreWrittenSoThatTheyCanBeRead) {
   EXPECT_EQ(parse_yaml_documents(text, "x").at(0).value["list"][1][long_key], "x");
 }
 
-TEST(Yaml, NegativeZeroIsWrittenAsItIsRead) {
+TEST(Yaml, NegativeZeroRoundTrips) {
   EXPECT_EQ(to_yaml(parse_yaml_documents("a: -0.0\n", "x").at(0).value), "a: -0.0\n");
 }
 
-TEST(Yaml, EscapesBecomeUtf8) {
+TEST(Yaml, DecodesEscapesAsUtf8) {
   EXPECT_EQ(parse_yaml_documents("a: \"x\\_y\\N\\L\\xe9\"\n", "x").at(0).value["a"], "x\u00a0y\u0085\u2028\u00e9");
   EXPECT_EQ(parse_yaml_documents("\"\\_\": \u00e9\n", "x").at(0).value["\u00a0"], "\u00e9");
 }

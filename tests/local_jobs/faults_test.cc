@@ -182,7 +182,7 @@ TEST_F(LocalJobs, APortTakenAfterItWasChosenFailsNoJob) {
   EXPECT_TRUE(has(events, "pod/ported-worker-0 PortTaken: port " + std::to_string(port) +
                               " was free when it was chosen, and was taken by pid " + std::to_string(::getpid())))
       << events;
-  EXPECT_TRUE(has(events, "jaxjob/ported PortTaken: JAXJob ported starts again with another port.")) << events;
+  EXPECT_TRUE(has(events, "jaxjob/ported PortTaken: JAXJob ported is restarting with another port.")) << events;
 }
 
 TEST_F(LocalJobs, APortIsTakenOnlyWhenItIsTheJobs) {

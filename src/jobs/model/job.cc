@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// The two digits (or four) of a date, or -1.
+// The number that text[from, from + count) spells in decimal; -1 if a character is not a digit.
 int digits(std::string_view text, size_t from, size_t count) {
   int value = 0;
   for (size_t i = from; i < from + count; ++i) {
@@ -48,7 +48,7 @@ JobTime parse_time(std::string_view text) {
     if (digits(text, 0, 4) >= 0 && date.ok() && clock)
       return std::chrono::sys_days(date) + std::chrono::seconds(hour * 3600 + minute * 60 + second);
   }
-  throw_error("time: \"{}\" is none; write it as 2024-12-18T16:47:28Z", text);
+  throw_error("time: \"{}\" is not a valid time; write it as 2024-12-18T16:47:28Z", text);
 }
 
 std::string_view name_of(RestartPolicy policy) {

@@ -1,5 +1,5 @@
-// A field of a manifest that knows its path, its file and its line, and refuses what it should not hold. Used by one
-// thread.
+// ManifestField: a value in a manifest together with its path, file and line, so that every error can name them.
+// Used by one thread.
 #pragma once
 
 #include <cstdint>
@@ -12,44 +12,45 @@
 
 namespace lockstep {
 
-class Field {
+class ManifestField {
  public:
-  // The document itself, or the value at a path in it. Both strings and the document must outlive the field.
-  Field(const std::string& source, const YamlDocument& document)
+  // The root of a document. REQUIRES: `source` and `document` outlive this field and all fields derived from it.
+  ManifestField(const std::string& source, const YamlDocument& document)
       : source_(&source), document_(&document), value_(&document.value) {}
 
   const nlohmann::ordered_json& value() const { return *value_; }
   const std::string& path() const { return path_; }
 
   // "job.yaml:7".
-  std::string place() const;
+  std::string location() const;
 
   // Throws Error: "job.yaml:7: spec.x <what>".
   [[noreturn]] void fail(const std::string& what) const;
 
-  // The field inside this one, none where it is missing or null. Throws Error when this one is no map.
-  std::optional<Field> find(std::string_view key) const;
+  // The value of `key` in this map; nullopt if it is missing or null. Throws Error if this is not a map.
+  std::optional<ManifestField> find(std::string_view key) const;
 
-  // As find(), but it must be there: throws Error "... has no x; <remedy>".
-  Field need(std::string_view key, std::string_view remedy) const;
+  // Like find(), but throws Error "... has no <key>; <remedy>" if the key is missing or null.
+  ManifestField require(std::string_view key, std::string_view remedy) const;
 
-  // The elements of a list.
-  std::vector<Field> elements() const;
+  // The elements of this list. Throws Error if this is not a list.
+  std::vector<ManifestField> elements() const;
 
-  // Throws Error for a key that is none of these, with the one that was meant; `elsewhere` are pairs of a key and the
-  // path it belongs to.
-  void allow(const std::vector<std::string>& keys,
-             const std::vector<std::pair<std::string, std::string>>& elsewhere = {}) const;
+  // Throws Error for a key of this map that is not in `keys`, and suggests the closest one. `elsewhere` has pairs of
+  // a key and the path where it belongs, for a better message.
+  void allow_only(const std::vector<std::string>& keys,
+                  const std::vector<std::pair<std::string, std::string>>& elsewhere = {}) const;
 
+  // The value as this type. Throw Error if it has another type or is out of range.
   std::string text() const;
   bool boolean() const;
   int64_t integer(int64_t least, int64_t most, std::string_view remedy = {}) const;
 
-  // The place of the value among the names. Throws Error naming them.
+  // The index of this string in `names`. Throws Error with the list of names if it is not among them.
   size_t choice(const std::vector<std::string>& names) const;
 
  private:
-  Field child(const nlohmann::ordered_json& value, std::string path) const;
+  ManifestField child(const nlohmann::ordered_json& value, std::string path) const;
 
   const std::string* source_;
   const YamlDocument* document_;

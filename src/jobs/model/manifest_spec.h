@@ -1,4 +1,4 @@
-// The specs of the two kinds of jobs, read from a manifest. Pure functions, safe from any thread.
+// Parses the `spec` of the two kinds of jobs. Pure functions, safe from any thread.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace lockstep::detail {
 
-// Read `spec` of an object by the rules of its kind; what is read over goes to `notes`.
-JobSpec read_jax_job_spec(const Field& object, std::vector<std::string>& notes);
-JobSpec read_indexed_job_spec(const Field& object, std::vector<std::string>& notes);
+// Parse `spec` of `object`. Each ignored field adds a sentence to `notes`. Throw Error.
+JobSpec read_jax_job_spec(const ManifestField& object, std::vector<std::string>& notes);
+JobSpec read_indexed_job_spec(const ManifestField& object, std::vector<std::string>& notes);
 
-// Whether replica_env() knows the value of a valueFrom.fieldRef in a job of that kind.
+// Whether replica_env() can resolve valueFrom.fieldRef.fieldPath `field` for a job of this kind.
 bool is_known_field(JobKind kind, const std::string& field);
 
 }  // namespace lockstep::detail

@@ -12,7 +12,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kLastApplied = "kubectl.kubernetes.io/last-applied-configuration";
 
-// What a server fills in, whatever a file says.
+// Metadata that the server sets, ignoring the manifest.
 constexpr std::array kServerFields = {"uid",           "resourceVersion", "generation",  "creationTimestamp",
                                       "managedFields", "selfLink",        "generateName"};
 
@@ -23,8 +23,8 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
     text.replace(at, from.size(), to);
 }
 
-// The annotation kubectl leaves: the file as sorted JSON on one line, with the namespace that was meant. Its writer
-// escapes what could be misread inside HTML.
+// kubectl's annotation: the manifest as one line of JSON with sorted keys and the resolved namespace. Like Go's JSON
+// encoder, it escapes the characters that are special in HTML.
 std::string last_applied(const Job& job) {
   Json given = job.manifest;
   Json& metadata = given["metadata"];
@@ -77,7 +77,7 @@ Json condition_json(const Condition& condition, JobKind kind) {
   return out;
 }
 
-// As Kubernetes does, what is zero or empty is left out.
+// Like Kubernetes, omits a count of zero.
 void put_count(Json& out, const char* key, int count) {
   if (count != 0) out[key] = count;
 }

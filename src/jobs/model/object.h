@@ -1,4 +1,5 @@
-// Jobs as kubectl shows them, and as they are kept. Pure functions, safe from any thread.
+// Jobs as API objects, as `kubectl get -o yaml` prints them, and as JSON for files. Pure functions, safe from any
+// thread.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,20 +10,19 @@
 
 namespace lockstep {
 
-// The object with its metadata (with kubectl's annotation of what was applied), its spec as given except for a suspend
-// that was changed since, and its status; an Indexed Job has that of batch/v1. Keys are sorted. A job of an API server
-// is the object that the server has.
+// The API object, with sorted keys: metadata (including kubectl's last-applied-configuration annotation), the spec as
+// applied with the current value of suspend, and the status. For a job on Kubernetes, the API server's object.
 nlohmann::ordered_json object_json(const Job& job);
 
-// {"apiVersion": "v1", "kind": "List", "items": [...]}: what `get -o yaml` shows for several.
+// {"apiVersion": "v1", "kind": "List", "items": [...]}: the output of `get -o yaml` for several jobs.
 nlohmann::ordered_json list_json(const std::vector<Job>& jobs);
 
-// YAML in kubectl's style: sorted keys, lists at the indentation of their key, quotes only where they are needed,
-// literal blocks for text of several lines; long lines are not folded. Ends with a line break.
+// YAML in kubectl's style: sorted keys, lists at the indentation of their key, quotes only where needed, literal
+// blocks for multi-line text, no folding of long lines. Ends with a newline.
 std::string to_yaml(const nlohmann::ordered_json& value);
 
-// Everything a job holds, for a file; job_from_json(job_to_json(job)) is the same job. Reading throws Error for a value
-// that is none.
+// The format of stored jobs. job_from_json(job_to_json(job)) restores the job, except for Job::folder and Job::object.
+// Reading throws Error if a value is missing or has the wrong type.
 nlohmann::ordered_json job_to_json(const Job& job);
 Job job_from_json(const nlohmann::ordered_json& value);
 nlohmann::ordered_json pod_to_json(const Pod& pod);

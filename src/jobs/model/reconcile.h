@@ -1,6 +1,7 @@
-// The rules of a job as one function of what it is, what its replicas do and what time it is. No I/O, no clock: a
-// runner calls it whenever something changed or the time it asked for has come, and does what it says. Calling it again
-// with the same values says the same, so a runner that died in between starts by calling it. Safe from any thread.
+// reconcile(): the job controller's state machine, as a function of the job, the state of its replicas and the time.
+// It does no I/O and reads no clock. A runner calls it after every change and at Decision::wake, stores the new
+// status, and carries out the decision. A second call with the same arguments returns the same decision, so a runner
+// that crashed in between only has to call it again. Safe from any thread.
 #pragma once
 
 #include <optional>
@@ -11,31 +12,43 @@
 
 namespace lockstep {
 
-// What a runner is to do, in this order. Replicas are started and stopped as a set: they share one fate.
+// What the runner must do, in this order. All replicas of a job are started and stopped together.
 struct Decision {
-  bool stop = false;    // end all replicas that run, and forget those that wait
-  bool start = false;   // start all replicas that `pods` did not have; they belong to attempt `status.attempt`
-  bool clean = false;   // remove what finished replicas left (their logs) by cleanPodPolicy
-  bool remove = false;  // the job itself: its time to live after the end is over
+  bool stop = false;    // stop all running replicas, and do not start pending ones
+  bool start = false;   // start every replica of attempt `status.attempt` that is missing from `pods`
+  bool clean = false;   // delete the logs of the finished replicas (cleanPodPolicy)
+  bool remove = false;  // delete the job: ttlSecondsAfterFinished has passed
   std::vector<JobEvent> events = {};
-  std::optional<JobTime> wake = {};  // call again then, even when nothing happens
+  std::optional<JobTime> wake = {};  // call reconcile() again at this time, even if nothing changes
 };
 
-// Moves job.status, and job.version when that changed. `pods` are all that exist, at most one of each index and
-// attempt: those of attempt `status.attempt` (one that is missing was not started yet, or not by a runner that died
-// meanwhile) and those of earlier attempts, at least for as long as they run: `start` is never said while one of those
-// does. A replica that was there and is gone without a trace is reported as failed with the reason "Lost" and without
-// an exit code. Events tell what changed, so a second call has none.
+// Updates job.status, and increments job.version if the status changed.
 //
-// A restart is one of the whole set. The policy says when: Never does not, OnFailure and Always do, ExitCode does after
-// codes from 128 on (a signal, or distributed::kKubeflowRetry of a process of ours) and after a lost replica, unless
-// one failed with a smaller code. An Indexed Job has its limit only. Between restarts are 1, 2, 4... and at most 60 s.
-// A replica that failed with the reason kPortTaken is no failure of the job: the set starts again at once, at most ten
-// times, whatever the policy, and that is no restart.
+// `pods` has at most one entry for each index and attempt:
+// - all started replicas of attempt `status.attempt`;
+// - at least those replicas of earlier attempts that still run. The decision is never `start` while one of them runs.
+// A replica that disappeared without an exit code is passed as failed with the reason "Lost".
+//
+// Events report changes only, so a second call returns none.
+//
+// A failed replica restarts all replicas, depending on restartPolicy:
+// - Never: the job fails.
+// - OnFailure, Always: restart.
+// - ExitCode: restart if all failed replicas were lost or exited with a code >= 128, which is a signal or
+//   distributed::kKubeflowRetry.
+// An Indexed Job always restarts. Both kinds fail after backoffLimit restarts. The backoff is 1, 2, 4... and at most
+// 60 s.
+//
+// A replica that failed with the reason kPortTaken does not count as a failure of the job. All replicas start again
+// immediately, up to ten times, under any policy; this does not count as a restart.
 Decision reconcile(Job& job, const std::vector<Pod>& pods, JobTime now);
 
-// Sets a condition by the rules: nothing after Failed; same status and reason is no change; a set condition goes to the
-// end; Running and Restarting exclude each other; Succeeded and Failed end Running.
+// Sets a condition as the Kubeflow operator does:
+// - after Failed nothing changes;
+// - setting the same status and reason again changes nothing;
+// - the condition that was set becomes the last one;
+// - Running and Restarting replace each other;
+// - Succeeded and Failed set Running and Restarting to false.
 void set_condition(JobStatus& status, const Condition& condition);
 
 }  // namespace lockstep

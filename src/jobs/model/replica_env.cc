@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// The fields of a pod that are the same on this machine and on a cluster.
+// The fieldRef paths that every runner can resolve, with their values.
 std::map<std::string, std::string> fields_of(const Job& job, int index) {
   const std::string number = fmt::format("{}", index);
   std::map<std::string, std::string> out = {{"metadata.name", pod_name(job, index)}, {"metadata.namespace", job.space}};

@@ -33,7 +33,7 @@ void read(const Json& from, const char* key, std::optional<T>& value) {
   if (!from.at(key).is_null()) read(from, key, value.emplace());
 }
 
-// One of an enumeration, by its name.
+// Reads an enumerator by its name.
 template <class T, size_t N>
 void read_name(const Json& from, const char* key, const std::array<T, N>& all, T& value) {
   const auto name = from.at(key).get<std::string>();
@@ -132,9 +132,9 @@ void read_status(const Json& from, JobStatus& out) {
   out.taken_ports = from.value("taken_ports", 0);
 }
 
-// Runs `body`; whatever is wrong with the value is one kind of error.
+// Runs `body`, and turns every error of reading JSON into one kind of message.
 template <class Body>
-void reading(const char* what, Body&& body) {
+void read_stored(const char* what, Body&& body) {
   std::string fault;
   try {
     return body();
@@ -143,7 +143,8 @@ void reading(const char* what, Body&& body) {
   } catch (const Error& error) {
     fault = error.what();
   }
-  throw_error("{}: what was kept of it cannot be read: {}; it was changed by hand, or by another version", what, fault);
+  throw_error("{}: cannot read its stored state: {}; it was edited by hand, or written by another version", what,
+              fault);
 }
 
 }  // namespace
@@ -164,7 +165,7 @@ nlohmann::ordered_json job_to_json(const Job& job) {
 
 Job job_from_json(const nlohmann::ordered_json& value) {
   Job job;
-  reading("job", [&] {
+  read_stored("job", [&] {
     read_name(value, "kind", std::array{JobKind::jax_job, JobKind::indexed_job}, job.kind);
     read(value, "name", job.name);
     read(value, "space", job.space);
@@ -194,7 +195,7 @@ nlohmann::ordered_json pod_to_json(const Pod& pod) {
 
 Pod pod_from_json(const nlohmann::ordered_json& value) {
   Pod pod;
-  reading("pod", [&] {
+  read_stored("pod", [&] {
     read(value, "index", pod.index);
     read_name(value, "phase", std::array{PodPhase::pending, PodPhase::running, PodPhase::succeeded, PodPhase::failed},
               pod.phase);
@@ -219,7 +220,7 @@ nlohmann::ordered_json event_to_json(const JobEvent& event) {
 
 JobEvent event_from_json(const nlohmann::ordered_json& value) {
   JobEvent event;
-  reading("event", [&] {
+  read_stored("event", [&] {
     read(value, "time", event.time);
     read(value, "warning", event.warning);
     read(value, "object", event.object);

@@ -17,9 +17,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kMostValues = 50'000;  // of a document, with its anchors resolved
-constexpr int kMostLevels = 64;
-constexpr size_t kMostPathBytes = 64 << 20;  // of all paths in a document, which are kept with their lines
+constexpr size_t kMaxValues = 50'000;       // in a document, after resolving anchors
+constexpr int kMaxLevels = 64;              // of nesting
+constexpr size_t kMaxPathBytes = 64 << 20;  // total size of YamlDocument::lines' keys
 
 bool is_number_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -28,14 +28,14 @@ void check_characters(std::string_view text, const std::string& source) {
   for (size_t i = 0; i < text.size();) {
     const size_t size = text[i] == '\0' ? 0 : utf8_character_size(text.substr(i));
     if (size == 0)
-      throw_error("{}:{}: byte {:#04x} is no text in UTF-8; a manifest is YAML or JSON in UTF-8", source, line,
+      throw_error("{}:{}: byte {:#04x} is not valid UTF-8; save the manifest as UTF-8 text", source, line,
                   static_cast<unsigned char>(text[i]));
     line += text[i] == '\n';
     i += size;
   }
 }
 
-// The text of a scalar in a text of UTF-8. yaml-cpp makes single bytes, which are no UTF-8, of the escapes \_ and \N.
+// The text of a scalar as UTF-8. yaml-cpp turns the escapes \_ and \N into single bytes, which are not valid UTF-8.
 std::string scalar_text(const YAML::Node& scalar) {
   const std::string& text = scalar.Scalar();
   if (is_utf8(text)) return text;
@@ -49,7 +49,7 @@ std::string scalar_text(const YAML::Node& scalar) {
   return out;
 }
 
-std::optional<Json> integer(std::string_view text) {
+std::optional<Json> parse_integer(std::string_view text) {
   const bool negative = text.starts_with('-');
   std::string_view digits = text.substr(text.starts_with('-') || text.starts_with('+') ? 1 : 0);
   int base = 10;
@@ -67,21 +67,23 @@ std::optional<Json> integer(std::string_view text) {
   return Json(-static_cast<int64_t>(value));
 }
 
-class Converter {
+// Converts yaml-cpp's nodes of one document into JSON, and records the line of each.
+class YamlConverter {
  public:
-  Converter(const std::string& source, YamlDocument& document) : source_(source), document_(document) {}
+  YamlConverter(const std::string& source, YamlDocument& document) : source_(source), document_(document) {}
 
   Json convert(const YAML::Node& node, const std::string& path, int level) {
     const int line = node.Mark().line + 1;
-    if (++values_ > kMostValues)  // merge keys may repeat more than aliases do
-      throw_error("{}:{}: more than {} values; that is no manifest: look for merge keys that repeat each other",
-                  source_, line, kMostValues);
+    if (++values_ > kMaxValues)  // load_yaml() limits aliases, but merge keys can multiply values as well
+      throw_error(
+          "{}:{}: more than {} values; this is too much for a manifest: remove merge keys that repeat each other",
+          source_, line, kMaxValues);
     if (node.IsMap()) return convert_map(node, path, level);
     if (node.IsSequence()) {
       Json list = Json::array();
       for (size_t i = 0; i < node.size(); ++i) {
         const std::string child = path_of(path, i);
-        note(child, node[i].Mark().line + 1);
+        record_line(child, node[i].Mark().line + 1);
         list.push_back(convert(node[i], child, level + 1));
       }
       return list;
@@ -91,10 +93,10 @@ class Converter {
   }
 
  private:
-  void note(const std::string& path, int line) {
+  void record_line(const std::string& path, int line) {
     path_bytes_ += path.size();
-    if (path_bytes_ > kMostPathBytes)
-      throw_error("{}:{}: the names of values inside values are too long; shorten the keys", source_, line);
+    if (path_bytes_ > kMaxPathBytes)
+      throw_error("{}:{}: the paths of nested fields are too long; shorten the keys", source_, line);
     document_.lines.emplace(path, line);
   }
 
@@ -102,10 +104,10 @@ class Converter {
     const std::string& tag = node.Tag();
     if (tag == "!" || tag == "tag:yaml.org,2002:str") return scalar_text(node);
     if (tag == "tag:yaml.org,2002:binary")
-      throw_error("{}:{}: !!binary is not read; write the text in quotes", source_, line);
+      throw_error("{}:{}: !!binary is not supported; write the text in quotes", source_, line);
     Json value = detail::plain_scalar(scalar_text(node));
     if (value.is_number_float() && !std::isfinite(value.get<double>()))
-      throw_error("{}:{}: \"{}\" is no number that an object can hold; put it in quotes if it is text", source_, line,
+      throw_error("{}:{}: \"{}\" is not a finite number; write it in quotes if it is text", source_, line,
                   scalar_text(node));
     return value;
   }
@@ -117,7 +119,7 @@ class Converter {
     for (const auto& entry : node) {
       const int line = entry.first.Mark().line + 1;
       if (!entry.first.IsScalar())
-        throw_error("{}:{}: a key is {}; keys are text", source_, line,
+        throw_error("{}:{}: a key is {}; keys must be strings", source_, line,
                     entry.first.IsNull() ? "empty" : "a list or map");
       const std::string key = scalar_text(entry.first);
       if (key == "<<" && entry.first.Tag() != "!") {
@@ -125,23 +127,25 @@ class Converter {
         continue;
       }
       const std::string child = path_of(path, key);
-      if (!own.insert(key).second) throw_error("{}:{}: {} is there twice; remove one", source_, line, printable(child));
-      note(child, line);
+      if (!own.insert(key).second) throw_error("{}:{}: {} appears twice; remove one", source_, line, printable(child));
+      record_line(child, line);
       map[key] = convert(entry.second, child, level + 1);
     }
-    // What a map says itself counts before what it takes over, and of that the first.
+    // The map's own keys win over merged ones; among those, the first wins.
     for (const YAML::Node& each : merged) merge(map, each, path, level);
     return map;
   }
 
   void merge(Json& map, const YAML::Node& from, const std::string& path, int level) {
     if (from.IsSequence()) {
-      if (level > kMostLevels) throw_error("{}:{}: << takes over lists inside lists", source_, from.Mark().line + 1);
+      if (level > kMaxLevels)
+        throw_error("{}:{}: << has too many lists inside lists; write an alias such as `<<: *base`", source_,
+                    from.Mark().line + 1);
       for (size_t i = 0; i < from.size(); ++i) merge(map, from[i], path, level + 1);
       return;
     }
     if (!from.IsMap())
-      throw_error("{}:{}: << takes over a map, or a list of maps; give an alias such as `<<: *base`", source_,
+      throw_error("{}:{}: << needs a map or a list of maps; write an alias such as `<<: *base`", source_,
                   from.Mark().line + 1);
     const Json other = convert(from, path, level + 1);
     for (const auto& [key, value] : other.items())
@@ -177,9 +181,9 @@ nlohmann::ordered_json detail::plain_scalar(std::string_view text) {
   if (text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL") return nullptr;
   if (text == "true" || text == "True" || text == "TRUE") return true;
   if (text == "false" || text == "False" || text == "FALSE") return false;
-  if (std::optional<Json> number = integer(text)) return *number;
+  if (std::optional<Json> number = parse_integer(text)) return *number;
   if (is_decimal(text)) {
-    // from_chars takes no plus; a number beyond the range of doubles is infinite.
+    // from_chars rejects a leading plus, and does not return infinity for a number beyond the range of doubles.
     if (text.starts_with('+')) text.remove_prefix(1);
     double value = 0;
     const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -204,27 +208,27 @@ std::vector<YamlDocument> parse_yaml_documents(std::string_view text, const std:
   check_characters(text, source);
   std::vector<YamlDocument> out;
   try {
-    const YamlLimits limits{.bytes = kMostManifestText, .depth = kMostLevels, .values = kMostValues};
+    const YamlLimits limits{.bytes = kMaxManifestBytes, .depth = kMaxLevels, .values = kMaxValues};
     for (const YAML::Node& root : load_yaml(std::string(text), source, limits)) {
       if (root.IsNull()) continue;
       YamlDocument& document = out.emplace_back();
       document.line = root.Mark().line + 1;
-      document.value = Converter(source, document).convert(root, "", 0);
-      if (document.value.is_null()) out.pop_back();  // a tag and nothing else
+      document.value = YamlConverter(source, document).convert(root, "", 0);
+      if (document.value.is_null()) out.pop_back();  // only a tag
     }
   } catch (const YAML::Exception& error) {
-    // JSON has escapes and uses of the tab that readers of YAML do not know.
+    // JSON allows escapes and tabs that YAML parsers reject.
     try {
       const JsonLimits limits{
-          .bytes = kMostManifestText, .depth = kMostLevels, .values = kMostValues, .key_bytes = YamlLimits{}.key_bytes};
+          .bytes = kMaxManifestBytes, .depth = kMaxLevels, .values = kMaxValues, .key_bytes = YamlLimits{}.key_bytes};
       Json value = parse_json<Json>(text, source, limits);
       if (value.is_null()) return {};
       return {{std::move(value), {}, 1}};
-    } catch (const JsonSyntaxError&) {  // it is neither
+    } catch (const JsonSyntaxError&) {  // report the YAML error below
     }
     if (error.mark.is_null()) throw_error("{}: not YAML: {}", source, error.msg);
-    throw_error("{}:{}:{}: not YAML: {}; look at the indentation, the quotes and the colons there", source,
-                error.mark.line + 1, error.mark.column + 1, error.msg);
+    throw_error("{}:{}:{}: not YAML: {}; check the indentation, quotes and colons there", source, error.mark.line + 1,
+                error.mark.column + 1, error.msg);
   }
   return out;
 }

@@ -12,17 +12,17 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kLongestPlainKey = 1000;  // readers look for the colon behind a key in 1024 characters
+constexpr size_t kMaxPlainKey = 1000;  // YAML parsers search for the colon after a key in 1024 characters only
 
 bool is_plain_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Bytes of characters that are not ASCII count as letters, as nearly all of them are.
+// Bytes of non-ASCII characters count as letters; nearly all such characters are.
 bool is_plain_letter(char c) {
   const auto byte = static_cast<unsigned char>(c);
   return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || byte >= 0x80;
 }
 
-// The order of keys: signs before digits before letters, and numbers by their value, so that a2 is before a10.
+// kubectl's order of keys: punctuation before digits before letters, and numbers by value, so that a2 precedes a10.
 bool key_less(std::string_view a, std::string_view b) {
   const auto take_number = [](std::string_view& text) {
     const std::string_view number = text.substr(0, std::min(text.find_first_not_of("0123456789"), text.size()));
@@ -54,7 +54,7 @@ bool is_one_of(std::string_view text, const std::array<std::string_view, N>& wor
   return std::ranges::find(words, text) != words.end();
 }
 
-// 2024-12-18, with or without a time behind it.
+// 2024-12-18, optionally followed by a time.
 bool looks_like_date(std::string_view text) {
   size_t i = 0, dashes = 0;
   while (i < text.size() && (is_plain_digit(text[i]) || (text[i] == '-' && i > 0))) dashes += text[i++] == '-';
@@ -62,7 +62,7 @@ bool looks_like_date(std::string_view text) {
   return text.size() >= 8 && is_plain_digit(text[0]) && dashes == 2 && text[4] == '-' && (i == text.size() || time);
 }
 
-// 1_000, 0b11 and 12:30:45, which are numbers for readers of YAML 1.1.
+// 1_000, 0b11 and 12:30:45, which are numbers in YAML 1.1.
 bool looks_like_number(std::string_view text) {
   if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
   if (text.empty() || !(is_plain_digit(text[0]) || text[0] == '.')) return false;
@@ -78,21 +78,22 @@ bool looks_like_number(std::string_view text) {
          plain.find(':') != plain.npos;
 }
 
-// Whether some reader of YAML takes the plain text for something else than text.
-bool reads_as_other(std::string_view text) {
+// Whether a YAML parser (1.1 or 1.2) may read the unquoted text as something other than a string.
+bool needs_double_quotes(std::string_view text) {
   constexpr std::array<std::string_view, 19> kWords = {"y",  "Y",  "yes", "Yes", "YES", "n",   "N",  "no", "No", "NO",
                                                        "on", "On", "ON",  "off", "Off", "OFF", "<<", "=",  "~"};
   return is_one_of(text, kWords) || !detail::plain_scalar(text).is_string() || looks_like_date(text) ||
          looks_like_number(text);
 }
 
-// The character at a position: its number and its bytes. Text is UTF-8; a byte that is none stands for itself.
+// A character of UTF-8 text: its code point and its size in bytes.
 struct Character {
   uint32_t code;
   size_t size;
 };
 
-Character character(std::string_view text) {
+// Decodes the first character. An invalid byte counts as a character of its own value.
+Character decode_character(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<unsigned char>(text[i])); };
   const size_t size = byte(0) < 0xc0 ? 1 : byte(0) < 0xe0 ? 2 : byte(0) < 0xf0 ? 3 : 4;
   if (size == 1 || text.size() < size) return {byte(0), 1};
@@ -101,22 +102,23 @@ Character character(std::string_view text) {
   return {code, size};
 }
 
-// Whether it stands for itself in every style. The line separators of Unicode do not.
+// Whether the character may appear unescaped. Unicode's line separators may not.
 bool is_printable(uint32_t code) {
   return (code >= 0x20 && code <= 0x7e) ||
          (code >= 0xa0 && code != 0x2028 && code != 0x2029 && code != 0xfeff && code != 0xfffe && code != 0xffff);
 }
 
-struct Traits {
-  bool special = false;             // has what only double quotes can show; line breaks aside
-  bool breaks = false;              // has line breaks
-  bool space_before_break = false;  // which a literal block would show, but nobody would see
-  bool signs = false;               // has what begins something else in YAML
+// Properties of a string that decide in which YAML style it is written.
+struct ScalarTraits {
+  bool special = false;             // has characters that need escapes, other than newlines
+  bool breaks = false;              // has newlines
+  bool space_before_break = false;  // has trailing spaces in a line, invisible in a literal block
+  bool signs = false;               // has YAML syntax, such as a leading `- ` or `: ` inside
   bool outer_space = false;         // begins or ends with a space
 };
 
-Traits traits_of(std::string_view text) {
-  Traits out;
+ScalarTraits traits_of(std::string_view text) {
+  ScalarTraits out;
   constexpr std::string_view kFirst = "#,[]{}&*!|>'\"%@`";
   const auto blank_at = [&](size_t i) { return i >= text.size() || text[i] == ' ' || text[i] == '\n'; };
   out.signs = text.starts_with("---") || text.starts_with("...") ||
@@ -124,7 +126,7 @@ Traits traits_of(std::string_view text) {
               (!text.empty() && (text[0] == '-' || text[0] == '?') && blank_at(1));
   out.outer_space = text.starts_with(' ') || text.ends_with(' ');
   for (size_t i = 0; i < text.size();) {
-    const Character each = character(text.substr(i));
+    const Character each = decode_character(text.substr(i));
     out.breaks = out.breaks || each.code == '\n';
     out.special = out.special || (each.code != '\n' && !is_printable(each.code));
     out.space_before_break = out.space_before_break || (each.code == ' ' && i + 1 < text.size() && text[i + 1] == '\n');
@@ -138,7 +140,7 @@ std::string double_quoted(std::string_view text) {
   constexpr std::string_view kEscaped("\0\a\b\t\n\v\f\r\x1b\"\\", 11), kLetters = "0abtnvfre\"\\";
   std::string out = "\"";
   for (size_t i = 0; i < text.size();) {
-    const Character each = character(text.substr(i));
+    const Character each = decode_character(text.substr(i));
     const size_t known = each.size == 1 ? kEscaped.find(text[i]) : kEscaped.npos;
     if (known != kEscaped.npos)
       out += fmt::format("\\{}", kLetters[known]);
@@ -157,14 +159,14 @@ std::string single_quoted(std::string_view text) {
   return out + '\'';
 }
 
-// Text on one line.
+// The text on one line, quoted where necessary.
 std::string scalar(std::string_view text) {
-  const Traits traits = traits_of(text);
-  if (traits.special || traits.breaks || text.empty() || reads_as_other(text)) return double_quoted(text);
+  const ScalarTraits traits = traits_of(text);
+  if (traits.special || traits.breaks || text.empty() || needs_double_quotes(text)) return double_quoted(text);
   return traits.signs || traits.outer_space ? single_quoted(text) : std::string(text);
 }
 
-class TreeWriter {
+class YamlWriter {
  public:
   std::string write(const Json& value) {
     if (value.is_string()) return scalar(value.get_ref<const std::string&>()) + '\n';
@@ -173,7 +175,7 @@ class TreeWriter {
   }
 
  private:
-  // Writes a value behind "key:", "-" or nothing, with what comes before it, and ends the line.
+  // Appends a value after "key:" (`in_map`), after "- " or at the start of the document, and ends the line.
   void put(const Json& value, size_t indent, bool in_map) {
     const bool top = out_.empty();
     if (value.is_object() && !value.empty()) {
@@ -188,7 +190,7 @@ class TreeWriter {
     }
   }
 
-  // The first entry continues the line where `inside` says so.
+  // With `inside` the first entry continues the current line.
   void put_map(const Json& map, size_t indent, bool inside) {
     std::vector<std::string> keys;
     for (const auto& [key, value] : map.items()) keys.push_back(key);
@@ -198,7 +200,7 @@ class TreeWriter {
       inside = false;
       const std::string written = scalar(key);
       const Json& value = map[key];
-      if (written.size() <= kLongestPlainKey) {
+      if (written.size() <= kMaxPlainKey) {
         out_ += written + ":";
         put(value, value.is_array() ? indent : indent + 2, true);
       } else {
@@ -222,7 +224,7 @@ class TreeWriter {
       put_text(value.get_ref<const std::string&>(), indent);
     } else if (value.is_number_float()) {
       const double number = value.get<double>();
-      // Without the point it would be read as a whole number, which has no such zero.
+      // Without the decimal point it would be read as an integer, which has no negative zero.
       out_ += number == 0 && std::signbit(number) ? std::string("-0.0\n") : fmt::format("{}\n", number);
     } else {
       out_ += value.dump() + '\n';
@@ -230,12 +232,12 @@ class TreeWriter {
   }
 
   void put_text(const std::string& text, size_t indent) {
-    const Traits traits = traits_of(text);
+    const ScalarTraits traits = traits_of(text);
     if (!traits.breaks || traits.special || traits.space_before_break || text.ends_with(' ')) {
       out_ += scalar(text) + '\n';
       return;
     }
-    // A block takes its indentation from its first line unless that begins with a space or is empty.
+    // Parsers take a block's indentation from its first line. If that is empty or begins with a space, state it.
     out_ += text[0] == ' ' || text[0] == '\n' ? "|2" : "|";
     const bool only_break = text.find_first_not_of('\n') == text.npos;
     if (!text.ends_with('\n'))
@@ -259,6 +261,6 @@ class TreeWriter {
 
 }  // namespace
 
-std::string to_yaml(const nlohmann::ordered_json& value) { return TreeWriter().write(value); }
+std::string to_yaml(const nlohmann::ordered_json& value) { return YamlWriter().write(value); }
 
 }  // namespace lockstep

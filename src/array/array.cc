@@ -76,7 +76,7 @@ void release(Node* node) {
   node->buffer.reset();
   node->gpu.reset();
   node->pieces.reset();
-  node->copied.reset();
+  node->gpu_copies.reset();
 #if defined(__SANITIZE_ADDRESS__)
   delete node;  // so that use after free is seen
 #else
@@ -143,7 +143,7 @@ std::mutex& buffers_mutex() {
 
 }  // namespace
 
-Array relabelled(const Array& array, const NamedSharding& sharding) {
+Array with_new_sharding(const Array& array, const NamedSharding& sharding) {
   const Node& node = *array.node();
   if (node.kind == Node::Kind::concrete && !node.pieces && one_gpu_in_use()) {
     // Uploaded once, whatever it is labelled.
@@ -157,7 +157,7 @@ Array relabelled(const Array& array, const NamedSharding& sharding) {
   return concrete(node.type, node.pieces, sharding);
 }
 
-std::optional<Array> stretch_of(const Array& array, int64_t first, const Shape& shape) {
+std::optional<Array> contiguous_slice(const Array& array, int64_t first, const Shape& shape) {
   if (Trace::current() || !array.defined()) return {};
   const Node& node = *array.node();
   if (node.kind != Node::Kind::concrete || node.pieces || node.sharding.defined()) return {};
@@ -171,9 +171,9 @@ std::optional<Array> stretch_of(const Array& array, int64_t first, const Shape& 
     std::copy_n(from->data() + begin, bytes, out->data());
     return concrete(type, std::move(out));
   }
-  const std::lock_guard running(CpuLane::local().running());  // another thread may be recording what it queues
+  const std::lock_guard running(CpuLane::local().run_mutex());  // another thread may be recording what it queues
   const BufferPtr from = gpu_buffer_of(array, *node.type, "slice");
-  if (!all) return concrete_on_gpu(type, copied_on_gpu(*from, begin, bytes));
+  if (!all) return concrete_on_gpu(type, copy_on_gpu(*from, begin, bytes));
   Array out = concrete_on_gpu(type, from);
   const std::lock_guard lock(buffers_mutex());
   out.node()->buffer = node.buffer;
@@ -258,8 +258,8 @@ const BufferPtr& buffer_of(const Array& array, const char* wanted_by) {
   if (node.kind == Node::Kind::concrete && !node.pieces && !node.gpu) return node.buffer;
   const std::lock_guard lock(buffers_mutex());
   if (!node.buffer)
-    node.buffer = node.gpu      ? from_gpu(*node.gpu)
-                  : node.pieces ? put_together(*node.pieces, *node.type)
+    node.buffer = node.gpu      ? copy_to_host(*node.gpu)
+                  : node.pieces ? assemble(*node.pieces, *node.type)
                                 : literal_buffer(node, node.type->dtype);
   return node.buffer;
 }

@@ -1,4 +1,4 @@
-// Running programs: the compiled function behind jit, and the plans that eager operations keep.
+// Compiling and running programs on one lane, for jit and for eager operations.
 #include <algorithm>
 #include <mutex>
 #include <unordered_map>
@@ -20,9 +20,9 @@ Executable::Executable(ProgramPtr program, std::vector<bool> donated, Arrays cap
       out_shardings_(std::move(out_shardings)) {
   out_shardings_.resize(program_->outputs.size());
   donated_.resize(program_->inputs.size(), false);
-  // Handles of our own on the same memory, so that captured arrays stay when their owner donates them.
+  // Separate handles on the same memory, so that captured arrays survive a donation by their owner.
   for (Array& a : captures_)
-    if (!a.is_traced()) a = relabelled(a, a.node()->sharding);
+    if (!a.is_traced()) a = with_new_sharding(a, a.node()->sharding);
   for (ValueId id : program_->inputs) in_types_.push_back(intern(program_->types[id]));
   for (ValueId id : program_->outputs) out_types_.push_back(intern(program_->types[id]));
 }
@@ -36,16 +36,16 @@ void Executable::mark_donated(const Array* const* args) const {
     node.buffer.reset();
     node.gpu.reset();
     node.pieces.reset();
-    node.copied.reset();
+    node.gpu_copies.reset();
   }
 }
 
 namespace {
 
-// On all cores of the process, or on its GPU.
-class OneLane final : public Executable {
+// Runs on all cores of the process, or on its GPU.
+class OneLaneExecutable final : public Executable {
  public:
-  OneLane(ProgramPtr program, const std::vector<bool>& donated, Arrays captures, Shardings out_shardings)
+  OneLaneExecutable(ProgramPtr program, const std::vector<bool>& donated, Arrays captures, Shardings out_shardings)
       : Executable(std::move(program), donated, std::move(captures), std::move(out_shardings)) {
     lowered_ = lower(*program_);
     plan_ = std::make_unique<Plan>(lowered_, CpuLane::local().pool(),
@@ -59,11 +59,12 @@ class OneLane final : public Executable {
 
   void run(const Array* const* args, Array* results) override {
     const std::lock_guard lock(CpuLane::local().run_mutex());
-    const LetGo let_go{held_, made_};
-    for (size_t i = 0; i < in_types_.size(); ++i) held_[i] = take(argument(args, i), i);
-    for (size_t i = 0; i < in_types_.size() - captures_.size(); ++i) own_donated(i);
+    const BufferRelease release{held_, made_};
+    for (size_t i = 0; i < in_types_.size(); ++i) held_[i] = input_buffer(argument(args, i), i);
+    for (size_t i = 0; i < in_types_.size() - captures_.size(); ++i) copy_if_shared(i);
     for (size_t i = 0; i < in_.size(); ++i) in_[i] = held_[i]->data();
-    // Results are made before anything is written, so that running out of memory leaves the arguments as they were.
+    // Results are allocated before anything is written, so that running out of memory leaves the arguments
+    // unchanged.
     for (size_t j = 0; j < out_types_.size(); ++j) {
       const int from = plan_->donated_input(j);
       made_[j] = from >= 0 ? held_[static_cast<size_t>(from)]
@@ -82,33 +83,32 @@ class OneLane final : public Executable {
   std::string plan_text() const override { return plan_->describe(); }
   std::vector<int64_t> work_bytes() const override { return {plan_->arena_bytes()}; }
   size_t instructions() const override { return plan_->instructions(); }
-  void begin() const override { plan_->begin(); }
-  std::string explain() const override { return "one lane: nothing is cut, and nothing moves\n"; }
+  void compile_kernels_in_background() const override { plan_->begin(); }
+  std::string explain() const override { return "one lane: nothing is sharded, no communication\n"; }
 
  private:
-  // Drops the buffers of a call at its end, also when that is an exception.
-  struct LetGo {
+  // Drops a call's buffers when the call ends, also by an exception.
+  struct BufferRelease {
     std::vector<BufferPtr>&held, &made;
-    ~LetGo() {
+    ~BufferRelease() {
       for (BufferPtr& b : held) b.reset();
       for (BufferPtr& b : made) b.reset();
     }
   };
 
-  BufferPtr take(const Array& array, size_t i) const {
+  BufferPtr input_buffer(const Array& array, size_t i) const {
     if (gpu_) return gpu_buffer_of(array, *in_types_[i], "call");
     const Node& node = *array.node();
     if (node.kind == Node::Kind::literal) return literal_buffer(node, in_types_[i]->dtype);
     return buffer_of(array, "call");
   }
 
-  // Memory that anyone else still reads, this call's other arguments included, is not given away: the plan works on a
-  // copy.
-  void own_donated(size_t i) {
-    if (!donated_[i] || held_[i]->references() <= 2)
-      return;  // the array's own reference, which a number has none of, and ours
+  // Copies a donated argument whose memory is still in use elsewhere, for example by another argument of this
+  // call.
+  void copy_if_shared(size_t i) {
+    if (!donated_[i] || held_[i]->references() <= 2) return;  // the array's reference (a number has none) and held_[i]
     if (gpu_) {
-      held_[i] = copied_on_gpu(*held_[i], 0, held_[i]->size());
+      held_[i] = copy_on_gpu(*held_[i], 0, held_[i]->size());
       return;
     }
     BufferPtr copy = allocate(held_[i]->size());
@@ -120,7 +120,7 @@ class OneLane final : public Executable {
   Program lowered_;
   std::unique_ptr<Plan> plan_;
   std::vector<int64_t> out_bytes_;
-  // Used by run() only, under the lane's lock; members so that a call allocates nothing.
+  // Used by run() only, under the lane's lock. They are members so that a call allocates nothing.
   std::vector<const void*> in_;
   std::vector<void*> out_;
   std::vector<BufferPtr> held_, made_;
@@ -130,21 +130,21 @@ class OneLane final : public Executable {
 
 std::shared_ptr<Executable> compile(const Traced& traced, const std::vector<bool>& donated, const Shardings& in,
                                     const Shardings& out) {
-  // What was said of an output comes first, then what follows from the inputs.
-  Shardings shardings = propagate(*traced.program, in), said(shardings.size());
+  // A sharding given for an output takes precedence over the one derived from the inputs.
+  Shardings shardings = propagate(*traced.program, in), given(shardings.size());
   for (size_t i = 0; i < shardings.size(); ++i) {
-    if (i < traced.shardings.size() && traced.shardings[i].defined()) said[i] = traced.shardings[i];
-    if (i < out.size() && out[i].defined()) said[i] = out[i];
-    if (said[i].defined()) shardings[i] = said[i];
+    if (i < traced.shardings.size() && traced.shardings[i].defined()) given[i] = traced.shardings[i];
+    if (i < out.size() && out[i].defined()) given[i] = out[i];
+    if (given[i].defined()) shardings[i] = given[i];
     if (shardings[i].defined())
-      shardings[i].index_box(traced.program->types[traced.program->outputs[i]].shape, 0);  // fits
+      shardings[i].index_box(traced.program->types[traced.program->outputs[i]].shape, 0);  // throws if it does not fit
   }
   Shardings all_in = in;
   all_in.resize(traced.program->inputs.size() - traced.captures.size());
   for (const Array& a : traced.captures) all_in.push_back(known_sharding(a));
-  if (auto on_lanes = compile_on_lanes(traced.program, donated, traced.captures, all_in, said, shardings))
+  if (auto on_lanes = compile_on_lanes(traced.program, donated, traced.captures, all_in, given, shardings))
     return on_lanes;
-  return std::make_shared<OneLane>(traced.program, donated, traced.captures, std::move(shardings));
+  return std::make_shared<OneLaneExecutable>(traced.program, donated, traced.captures, std::move(shardings));
 }
 
 void execute(Executable& executable, const Array* const* args, Array* results) { executable.run(args, results); }
@@ -155,7 +155,7 @@ std::string plan_text(const Executable& executable) { return executable.plan_tex
 std::string explain_text(const Executable& executable) { return executable.explain(); }
 std::vector<int64_t> work_bytes(const Executable& executable) { return executable.work_bytes(); }
 size_t instruction_count(const Executable& executable) { return executable.instructions(); }
-void compile_kernels_in_background(const Executable& executable) { executable.begin(); }
+void compile_kernels_in_background(const Executable& executable) { executable.compile_kernels_in_background(); }
 std::string print_program(const ProgramPtr& program) { return print(*program); }
 const void* sharding_address(const Array& array) {
   return array.defined() ? array.node()->sharding.address() : nullptr;
@@ -167,31 +167,33 @@ const void* type_address(const Array& array) {
 
 namespace {
 
-// Executables of programs without captures, by content and, where arguments are spread over processes, by how these
-// lie. Emptied when it grows past a limit, which costs a recompile.
+// Executables of programs without captures. The key is the program's content and, if arguments are
+// distributed over processes, the arguments' shardings. Cleared when it exceeds kLimit entries, which costs
+// recompiling.
 class ExecutableCache {
  public:
-  std::shared_ptr<Executable> get(const Program& program, const Shardings& spread) {
+  std::shared_ptr<Executable> get(const Program& program, const Shardings& shardings) {
     const uint64_t key = hash(program);
     const std::lock_guard lock(mutex_);
     for (const Entry& entry : entries_[key])
-      if (entry.spread == spread && entry.executable->program() == program) return entry.executable;
+      if (entry.shardings == shardings && entry.executable->program() == program) return entry.executable;
     if (++count_ > kLimit) {
       entries_.clear();
       count_ = 1;
     }
     auto shared = std::make_shared<const Program>(program);
     std::shared_ptr<Executable> made;
-    // Also a program that says itself where its values lie, such as that of a shard_map, is computed there.
-    made = compile_on_lanes(shared, {}, {}, spread, {}, propagate(program, spread));
-    if (!made) made = std::make_shared<OneLane>(shared, std::vector<bool>{}, Arrays{}, Shardings{});
-    entries_[key].push_back({spread, made});
+    // A program with sharding constraints of its own, such as that of a shard_map, also runs on several
+    // lanes.
+    made = compile_on_lanes(shared, {}, {}, shardings, {}, propagate(program, shardings));
+    if (!made) made = std::make_shared<OneLaneExecutable>(shared, std::vector<bool>{}, Arrays{}, Shardings{});
+    entries_[key].push_back({shardings, made});
     return made;
   }
 
  private:
   struct Entry {
-    Shardings spread;
+    Shardings shardings;
     std::shared_ptr<Executable> executable;
   };
   static constexpr size_t kLimit = 2048;
@@ -206,22 +208,22 @@ Shardings shardings_of(std::span<const Array> args) {
   return out;
 }
 
-bool is_spread(const Array& a) { return a.node()->pieces && a.node()->pieces->spread; }
+bool is_across_processes(const Array& a) { return a.node()->pieces && a.node()->pieces->across_processes; }
 
 }  // namespace
 
 Arrays run_now(const Program& program, std::span<const Array> args) {
   static auto* cache = new ExecutableCache;
-  // What lies on several processes is computed where it lies, by all of them.
-  const bool spread = std::any_of(args.begin(), args.end(), is_spread);
-  const std::shared_ptr<Executable> executable = cache->get(program, spread ? shardings_of(args) : Shardings{});
+  // Arrays distributed over processes are computed in place, by all of these processes.
+  const bool distributed = std::any_of(args.begin(), args.end(), is_across_processes);
+  const std::shared_ptr<Executable> executable = cache->get(program, distributed ? shardings_of(args) : Shardings{});
   std::vector<const Array*> pointers;
   for (const Array& a : args) pointers.push_back(&a);
   Arrays results(executable->results());
   executable->run(pointers.data(), results.data());
   bool sharded = false;
   for (const Array& a : args) sharded |= a.node()->sharding.defined();
-  if (sharded && !spread) {  // what was spread says so itself
+  if (sharded && !distributed) {  // results of distributed arguments already have their shardings
     const Shardings out = propagate(program, shardings_of(args));
     for (size_t i = 0; i < results.size(); ++i) results[i].node()->sharding = out[i];
   }

@@ -36,13 +36,13 @@ void telling_others(const Wait& wait) {
 
 }  // namespace
 
-BufferPtr from_gpu(const Buffer& there, int64_t lane) {
+BufferPtr copy_to_host(const Buffer& there, int64_t lane) {
   BufferPtr here = allocate(there.size());
   telling_others([&] { CudaLane::of(lane).to_host(here->data(), there.data(), there.size()); });
   return here;
 }
 
-struct FloatsSoon::State {
+struct AsyncReadback::State {
   BufferPtr here;   // pinned, and used again
   BufferPtr there;  // while it is copied from
   cudaEvent_t arrived = nullptr;
@@ -53,33 +53,33 @@ struct FloatsSoon::State {
     // Nothing may be written to memory that has been given back.
     try {
       if (there) CudaLane::local().wait_for(arrived);
-    } catch (const std::exception&) {  // told where it was sent, or it is not given back (GpuPatience)
+    } catch (const std::exception&) {  // told where it was sent, or it is not given back (GpuDeadline)
     }
     cuda().cudaEventDestroy(arrived);
   }
 };
 
-FloatsSoon::FloatsSoon() : state_(std::make_unique<State>()) {}
-FloatsSoon::~FloatsSoon() = default;
+AsyncReadback::AsyncReadback() : state_(std::make_unique<State>()) {}
+AsyncReadback::~AsyncReadback() = default;
 
-bool FloatsSoon::is_sent() const { return state_->there != nullptr; }
+bool AsyncReadback::is_pending() const { return state_->there != nullptr; }
 
-void FloatsSoon::send(const Array& array) {
+void AsyncReadback::start(const Array& array) {
   State& s = *state_;
   LOCKSTEP_CHECK(!s.there && array.dtype() == DType::f32, "one array of floats at a time");
   CudaLane& lane = CudaLane::local();
-  const std::lock_guard lock(CpuLane::local().running());  // another thread may be recording what it queues
+  const std::lock_guard lock(CpuLane::local().run_mutex());  // another thread may be recording what it queues
   if (!s.arrived) {
     lane.enter();
     s.arrived = new_cuda_event();
   }
   BufferPtr there = gpu_buffer_of(array, array.type(), "send");
   if (!s.here || s.here->size() < there->size()) s.here = lane.allocate_pinned(there->size());
-  lane.send_to_host(s.here->data(), there->data(), there->size(), s.arrived);
+  lane.enqueue_copy_to_host(s.here->data(), there->data(), there->size(), s.arrived);
   s.there = std::move(there);
 }
 
-std::vector<float> FloatsSoon::receive() {
+std::vector<float> AsyncReadback::wait() {
   State& s = *state_;
   LOCKSTEP_CHECK(s.there, "nothing was sent");
   const BufferPtr there = std::move(s.there);
@@ -91,21 +91,21 @@ std::vector<float> FloatsSoon::receive() {
 
 BufferPtr allocate_on_gpu(int64_t bytes, int64_t lane) { return CudaLane::of(lane).allocate(bytes); }
 
-BufferPtr copied_on_gpu(const Buffer& there, int64_t begin, int64_t bytes, int64_t lane) {
+BufferPtr copy_on_gpu(const Buffer& there, int64_t begin, int64_t bytes, int64_t lane) {
   BufferPtr copy = CudaLane::of(lane).allocate(bytes);
   CudaLane::of(lane).copy(copy->data(), there.data() + begin, bytes);
   return copy;
 }
 
-BufferPtr copied_to_gpu(const void* here, int64_t bytes, int64_t lane) {
+BufferPtr copy_to_gpu(const void* here, int64_t bytes, int64_t lane) {
   BufferPtr there = CudaLane::of(lane).allocate(bytes);
   CudaLane::of(lane).to_device(there->data(), here, bytes);
   return there;
 }
 
-void upload_together(std::span<const Array> arrays) {
-  const std::lock_guard lock(CpuLane::local().running());  // another thread may be recording what it queues
-  constexpr int64_t kApart = 256;                          // as memory of its own begins
+void upload_in_one_copy(std::span<const Array> arrays) {
+  const std::lock_guard lock(CpuLane::local().run_mutex());  // another thread may be recording what it queues
+  constexpr int64_t kApart = 256;                            // as memory of its own begins
   std::vector<int64_t> begins;
   int64_t size = 0;
   for (const Array& array : arrays) {
@@ -117,7 +117,7 @@ void upload_together(std::span<const Array> arrays) {
     const Buffer& each = *arrays[i].node()->buffer;
     std::copy_n(each.data(), each.size(), here->data() + begins[i]);
   }
-  const BufferPtr there = copied_to_gpu(here->data(), size);
+  const BufferPtr there = copy_to_gpu(here->data(), size);
   for (size_t i = 0; i < arrays.size(); ++i) {
     Node& node = *arrays[i].node();
     node.gpu = Allocator::host().adopt(there->data() + begins[i], node.buffer->size(), new BufferPtr(there),
@@ -126,14 +126,14 @@ void upload_together(std::span<const Array> arrays) {
 }
 
 BufferPtr gpu_buffer_of(const Array& array, const Type& type, const char* wanted_by) {
-  const auto uploaded = [&](const Buffer& here) { return copied_to_gpu(here.data(), here.size()); };
+  const auto uploaded = [&](const Buffer& here) { return copy_to_gpu(here.data(), here.size()); };
   if (array.defined()) {
     Node& node = *array.node();
     if (node.kind == Node::Kind::literal) return uploaded(*literal_buffer(node, type.dtype));
     if (node.kind == Node::Kind::concrete) {
       static std::mutex mutex;
       const std::lock_guard lock(mutex);
-      if (!node.gpu && node.pieces && node.pieces->gpu && !node.pieces->cut()) {
+      if (!node.gpu && node.pieces && node.pieces->on_gpu && !node.pieces->is_sharded()) {
         for (const BufferPtr& buffer : node.pieces->buffers)
           if (buffer && !node.gpu) node.gpu = buffer;  // the first lane's
       }
@@ -155,17 +155,17 @@ CudaLane* gpu_of_lane(int64_t) {
   return nullptr;
 }
 bool one_gpu_in_use() { return gpu_of_lane(0) != nullptr; }
-BufferPtr from_gpu(const Buffer&, int64_t) { missing(); }
+BufferPtr copy_to_host(const Buffer&, int64_t) { missing(); }
 BufferPtr allocate_on_gpu(int64_t, int64_t) { missing(); }
-BufferPtr copied_on_gpu(const Buffer&, int64_t, int64_t, int64_t) { missing(); }
-struct FloatsSoon::State {};
-FloatsSoon::FloatsSoon() = default;
-FloatsSoon::~FloatsSoon() = default;
-bool FloatsSoon::is_sent() const { return false; }
-void FloatsSoon::send(const Array&) { missing(); }
-std::vector<float> FloatsSoon::receive() { missing(); }
-void upload_together(std::span<const Array>) { missing(); }
-BufferPtr copied_to_gpu(const void*, int64_t, int64_t) { missing(); }
+BufferPtr copy_on_gpu(const Buffer&, int64_t, int64_t, int64_t) { missing(); }
+struct AsyncReadback::State {};
+AsyncReadback::AsyncReadback() = default;
+AsyncReadback::~AsyncReadback() = default;
+bool AsyncReadback::is_pending() const { return false; }
+void AsyncReadback::start(const Array&) { missing(); }
+std::vector<float> AsyncReadback::wait() { missing(); }
+void upload_in_one_copy(std::span<const Array>) { missing(); }
+BufferPtr copy_to_gpu(const void*, int64_t, int64_t) { missing(); }
 BufferPtr gpu_buffer_of(const Array&, const Type&, const char*) { missing(); }
 #endif
 

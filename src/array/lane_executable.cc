@@ -37,12 +37,12 @@ class ManyLanes final : public Executable {
         global_(std::move(global)),
         where_(std::move(lanes)),
         placement_(std::move(placement)) {
-    if (where_.spread) World::instance().agree("program", agreement());
+    if (where_.across_processes) World::instance().agree("program", agreement());
     make_plans();
   }
 
   void run(const Array* const* args, Array* results) override {
-    const std::lock_guard lock(CpuLane::local().running());
+    const std::lock_guard lock(CpuLane::local().run_mutex());
     if (!comms_ || comms_->failed()) make_plans();  // a failure before broke the meeting of the lanes
     std::vector<Source> sources;
     for (size_t i = 0; i < in_types_.size(); ++i) sources.push_back(source(argument(args, i), i));
@@ -50,26 +50,26 @@ class ManyLanes final : public Executable {
     for (ValueId id : global_.outputs)
       made.push_back(std::make_shared<LanePieces>(
           LanePieces{where_.grid, placement_.cuts[id], std::vector<BufferPtr>(static_cast<size_t>(where_.grid.lanes())),
-                     where_.spread, gpu_}));
+                     where_.across_processes, gpu_}));
     try {
       on_lanes([&](int64_t here) { run_on(here, sources, made); },
                [&](const std::string& message) { comms_->abort(message); });
     } catch (const std::exception& error) {
       comms_->abort(error.what());
       comms_.reset();
-      if (where_.spread) World::instance().throw_cause(error);
+      if (where_.across_processes) World::instance().throw_cause(error);
       throw;
     }
-    if (where_.spread) World::instance().settle();
+    if (where_.across_processes) World::instance().settle();
     for (size_t i = 0; i < sources.size(); ++i)
-      if (sources[i].copies) argument(args, i).node()->copied = std::move(sources[i].copies);
+      if (sources[i].copies) argument(args, i).node()->gpu_copies = std::move(sources[i].copies);
     mark_donated(args);
     for (size_t j = 0; j < made.size(); ++j)
       results[j] = concrete(out_types_[j], std::move(made[j]), out_shardings_[j]);
   }
 
   std::string lowered_text() const override {
-    const std::lock_guard lock(CpuLane::local().running());
+    const std::lock_guard lock(CpuLane::local().run_mutex());
     std::string out;
     for (size_t lane = 0; lane < lanes_.size(); ++lane)
       out += fmt::format("lane {}:\n{}", lane, print(lanes_[lane].lowered));
@@ -111,7 +111,7 @@ class ManyLanes final : public Executable {
 
   // A call that comes after one that failed makes plans anew.
   void for_each_plan(FunctionRef<void(const Plan&)> f) const {
-    const std::lock_guard lock(CpuLane::local().running());
+    const std::lock_guard lock(CpuLane::local().run_mutex());
     for (const Lane& lane : lanes_)
       if (lane.plan) f(*lane.plan);
   }
@@ -120,23 +120,23 @@ class ManyLanes final : public Executable {
   void on_lanes(FunctionRef<void(int64_t)> f, FunctionRef<void(const std::string&)> failed = {}) const {
     Lanes::local().run(
         [&](int64_t here) {
-          if (here < where_.here) f(here);
+          if (here < where_.local_count) f(here);
         },
         failed);
   }
 
   void make_plans() {
-    comms_ = std::make_unique<LaneComms>(where_.grid, where_.spread);
+    comms_ = std::make_unique<LaneComms>(where_.grid, where_.across_processes);
     lanes_.clear();
-    lanes_.resize(static_cast<size_t>(where_.here));
+    lanes_.resize(static_cast<size_t>(where_.local_count));
     const Schedule schedule = decide(partition(global_, where_.grid, placement_, 0));
     const auto make = [&](int64_t here) {
       Lane& own = lanes_[static_cast<size_t>(here)];
-      const int64_t lane = where_.first + here;
+      const int64_t lane = where_.first_local + here;
       own.lowered = lower(apply(partition(global_, where_.grid, placement_, lane), schedule));
       CudaLane* const cuda = gpu_of_lane(here);
       // A process of one lane computes on all its cores.
-      const bool alone = where_.here == 1;
+      const bool alone = where_.local_count == 1;
       own.plan =
           std::make_unique<Plan>(own.lowered, alone ? CpuLane::local().pool() : Lanes::local().pool(here),
                                  PlanOptions{donated_, alone ? &CpuLane::local().arena() : &Lanes::local().arena(here),
@@ -174,21 +174,23 @@ class ManyLanes final : public Executable {
     if (node.kind == Node::Kind::literal) return {nullptr, literal_buffer(node, in_types_[i]->dtype)};
     const LaneCuts& cuts = placement_.cuts[global_.inputs[i]];
     const auto fit = [&](const LanePiecesPtr& pieces) {
-      return pieces && pieces->spread == where_.spread && pieces->grid == where_.grid && pieces->cuts == cuts;
+      return pieces && pieces->across_processes == where_.across_processes && pieces->grid == where_.grid &&
+             pieces->cuts == cuts;
     };
     if (node.kind == Node::Kind::concrete && fit(node.pieces)) return {node.pieces, nullptr};
-    if (node.kind == Node::Kind::concrete && !donated_[i] && fit(node.copied)) return {node.copied, nullptr};
+    if (node.kind == Node::Kind::concrete && !donated_[i] && fit(node.gpu_copies)) return {node.gpu_copies, nullptr};
     Source out{nullptr, buffer_of(array, "call")};
     if (gpu_ && !donated_[i])
-      out.copies = std::make_shared<LanePieces>(LanePieces{
-          where_.grid, cuts, std::vector<BufferPtr>(static_cast<size_t>(where_.grid.lanes())), where_.spread, true});
+      out.copies = std::make_shared<LanePieces>(
+          LanePieces{where_.grid, cuts, std::vector<BufferPtr>(static_cast<size_t>(where_.grid.lanes())),
+                     where_.across_processes, true});
     return out;
   }
 
   void run_on(int64_t here, const std::vector<Source>& sources, const std::vector<std::shared_ptr<LanePieces>>& made) {
     Plan& plan = *lanes_[static_cast<size_t>(here)].plan;
     const Program& local = lanes_[static_cast<size_t>(here)].lowered;
-    const int64_t lane = where_.first + here;
+    const int64_t lane = where_.first_local + here;
     std::vector<BufferPtr> held(sources.size());  // memory of this lane's own
     std::vector<const void*> in;
     for (size_t i = 0; i < sources.size(); ++i)
@@ -220,27 +222,27 @@ class ManyLanes final : public Executable {
       return held->data();
     }
     const IndexBox box = lane_box(where_.grid, placement_.cuts[global_.inputs[i]], type.shape, lane);
-    const int64_t begin = stretch(type.shape, box);
+    const int64_t begin = contiguous_offset(type.shape, box);
     if (!donated_[i] && begin >= 0) return source.whole->data() + begin * size;
     int64_t elements = 1;
     for (const Range& range : box) elements *= range.size();
     held = allocate(elements * size);
-    copy_out(source.whole->data(), type.shape, box, size, held->data());
+    extract_box(source.whole->data(), type.shape, box, size, held->data());
     return held->data();
   }
 
   // The same in the memory of the lane's GPU, where it is always memory of its own.
   const void* gpu_piece(int64_t here, size_t i, const Source& source, BufferPtr& held) const {
-    const auto lane = static_cast<size_t>(where_.first + here);
-    if (source.pieces && source.pieces->gpu) {
+    const auto lane = static_cast<size_t>(where_.first_local + here);
+    if (source.pieces && source.pieces->on_gpu) {
       const BufferPtr& buffer = source.pieces->buffers[lane];
       const bool own = !donated_[i] || (source.pieces.use_count() <= 2 && buffer->unique());
-      held = own ? buffer : copied_on_gpu(*buffer, 0, buffer->size(), here);
+      held = own ? buffer : copy_on_gpu(*buffer, 0, buffer->size(), here);
       return held->data();
     }
     if (source.pieces) {
       const Buffer& buffer = *source.pieces->buffers[lane];
-      held = copied_to_gpu(buffer.data(), buffer.size(), here);
+      held = copy_to_gpu(buffer.data(), buffer.size(), here);
       return held->data();
     }
     const Type& type = *in_types_[i];
@@ -249,12 +251,12 @@ class ManyLanes final : public Executable {
         lane_box(where_.grid, placement_.cuts[global_.inputs[i]], type.shape, static_cast<int64_t>(lane));
     int64_t bytes = size;
     for (const Range& range : box) bytes *= range.size();
-    if (const int64_t begin = stretch(type.shape, box); begin >= 0) {
-      held = copied_to_gpu(source.whole->data() + begin * size, bytes, here);
+    if (const int64_t begin = contiguous_offset(type.shape, box); begin >= 0) {
+      held = copy_to_gpu(source.whole->data() + begin * size, bytes, here);
     } else {
       const BufferPtr dense = allocate(bytes);
-      copy_out(source.whole->data(), type.shape, box, size, dense->data());
-      held = copied_to_gpu(dense->data(), bytes, here);
+      extract_box(source.whole->data(), type.shape, box, size, dense->data());
+      held = copy_to_gpu(dense->data(), bytes, here);
     }
     if (source.copies) source.copies->buffers[lane] = held;
     return held->data();
@@ -317,7 +319,7 @@ std::shared_ptr<Executable> compile_on_lanes(const ProgramPtr& program, const st
   const LaneGrid& grid = lanes.grid;
   if (grid.axes.empty()) return nullptr;
   global = simplify(drop_annotations(global, mesh_text(mesh)));
-  global = with_outputs_said(drop_dead(inline_bodies(global, Inline::late)), in, said_out, mesh);
+  global = constrain_outputs(drop_dead(inline_bodies(global, Inline::late)), in, said_out, mesh);
   Placement placement = place(global, grid, said_of(global, global.inputs, in, mesh, grid),
                               said_of(global, global.outputs, said_out, mesh, grid));
   // A result of which nothing was said is labelled as it lies.

@@ -1,7 +1,12 @@
-// The program `lockstep`: finds the subcommand, runs it, and turns failures into one message and an exit code:
-// 0 done, 1 it failed, 2 the command line or a configuration file is wrong, 3 an expectation (--expect) was not met,
-// 75 another process or a GPU failed or was lost, or the API server did not answer, and starting again may help (138 in
-// a replica of a Kubeflow JAXJob).
+// The program `lockstep`: parses the command line, runs the subcommand, and reports a failure as one message and an
+// exit code:
+//
+//   0   success
+//   1   failure
+//   2   the command line or a configuration file is wrong
+//   3   an expectation (--expect) was not met
+//   75  a transient failure, so a restart may help: another process or a GPU was lost, or the Kubernetes API server did
+//       not respond. In a replica of a Kubeflow JAXJob the code is 138.
 #include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
@@ -17,7 +22,7 @@
 #include "cli/command_line.h"
 #include "jobs/local/local_runner.h"
 #include "jobs/runner.h"
-#include "lane/gpu_patience.h"
+#include "lane/gpu_deadline.h"
 #include "lockstep/distributed.h"
 #include "lockstep/error.h"
 #include "train/config.h"
@@ -57,36 +62,38 @@ int run_or_fail(int argc, char** argv) {
   }
 }
 
-// A standard stream that is closed stays one that cannot be used: no file that is opened later takes its number.
-void keep_closed_streams() {
+// Opens /dev/null in the wrong direction for each standard stream that is closed. Its use keeps failing, and no file
+// that is opened later gets its descriptor.
+void reserve_closed_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(stream, F_GETFD) < 0 && errno == EBADF)
       (void)!::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
-// Whether the reader of a pipe has gone, as `| head -1` does.
-bool nobody_reads_stdout() {
+// Whether standard output is a pipe whose reader has exited, as with `| head -1`.
+bool stdout_reader_exited() {
   pollfd stream = {.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
   return ::poll(&stream, 1, 0) == 1 && (stream.revents & (POLLERR | POLLHUP)) != 0;
 }
 
-// Success is one only when all of the output was written.
-int with_output_written(int code) {
-  const bool fails_now = std::fflush(stdout) != 0;
+// Flushes standard output. Returns `code`, or kFailed when it is success but the output is incomplete.
+int flush_output(int code) {
+  const bool flush_failed = std::fflush(stdout) != 0;
   const int error = errno;
-  if (code != lockstep::cli::kDone || (!fails_now && std::ferror(stdout) == 0) || nobody_reads_stdout()) return code;
-  std::fprintf(stderr, "lockstep: standard output could not be written%s%s; what it holds is not all\n",
-               fails_now ? ": " : "", fails_now ? std::strerror(error) : "");
+  if (code != lockstep::cli::kDone || (!flush_failed && std::ferror(stdout) == 0) || stdout_reader_exited())
+    return code;
+  std::fprintf(stderr, "lockstep: cannot write to standard output%s%s; the output is incomplete\n",
+               flush_failed ? ": " : "", flush_failed ? std::strerror(error) : "");
   return lockstep::cli::kFailed;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  keep_closed_streams();
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that may grow no more is a failed write, not the end of the program
-  const int code = with_output_written(run_or_fail(argc, argv));
-  if (!lockstep::GpuPatience::is_given_up()) return code;
+  reserve_closed_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file at its size limit fails a write instead of killing the program
+  const int code = flush_output(run_or_fail(argc, argv));
+  if (!lockstep::GpuDeadline::any_expired()) return code;
   std::fflush(nullptr);
-  std::_Exit(code);  // CUDA's own end would wait for the GPU
+  std::_Exit(code);  // the CUDA driver's exit handlers would wait for the GPU
 }

@@ -24,8 +24,8 @@ namespace {
 
 constexpr bool kKeepFreedMemory = LOCKSTEP_KEEP_FREED_MEMORY;
 
-// Class 8*e + s holds blocks of (8 + s) * 8 * 2^e bytes. Sizes are whole cache lines, which leaves some of the small
-// classes empty.
+// Class 8*e + s holds blocks of (8 + s) * 8 * 2^e bytes. Sizes are multiples of a cache line, so some of the small
+// classes are unused.
 int size_class(int64_t bytes) {
   const auto lines = static_cast<uint64_t>(std::max<int64_t>(bytes, 1) + kAlignment - 1) / kAlignment;
   const uint64_t size = lines * kAlignment;
@@ -50,7 +50,7 @@ Allocator::~Allocator() {
 }
 
 Allocator& Allocator::host() {
-  // Never destroyed: buffers in objects of static storage duration may outlive any order of destruction.
+  // Never destroyed: buffers in static objects may outlive any order of destruction.
   static Allocator* const allocator = new Allocator;
   return *allocator;
 }
@@ -93,7 +93,7 @@ Buffer* Allocator::reserve(int index, int64_t size, int64_t bytes) {
     lock.unlock();
     refuse(bytes);
   }
-  // Counted before it is there, so that two threads cannot pass the limit together.
+  // Counted before it is allocated, so that two threads cannot exceed the limit together.
   stats_.in_use += size;
   stats_.peak = std::max(stats_.peak, stats_.in_use);
   Buffer* const buffer = free_[static_cast<size_t>(index)];
@@ -114,9 +114,8 @@ void Allocator::unreserve(int64_t size) {
 
 void Allocator::refuse(int64_t bytes) const {
   throw OutOfMemory(
-      fmt::format("allocate: {} bytes were asked for and {} are in use; the machine allows {}; use smaller arrays or a "
-                  "smaller batch, or "
-                  "spread them over more processes",
+      fmt::format("allocate: {} bytes requested, {} in use, limit {}; use smaller arrays or a smaller batch, or shard "
+                  "them over more processes",
                   bytes, stats().in_use, limit_));
 }
 
@@ -143,7 +142,7 @@ void Allocator::trim(int64_t bytes) {
 }
 
 void Allocator::trim_locked(int64_t bytes) {
-  // The largest first: they cost the fewest calls, and are the least likely to be asked for again.
+  // Largest first: that needs the fewest calls, and large blocks are the least likely to be reused.
   for (int index = kClasses; stats_.cached > bytes && index-- > 0;) {
     Buffer*& head = free_[static_cast<size_t>(index)];
     while (head && stats_.cached > bytes) {
@@ -157,7 +156,7 @@ void Allocator::trim_locked(int64_t bytes) {
 
 std::byte* Arena::reserve(int64_t bytes) {
   if (!buffer_ || buffer_->size() < bytes) {
-    buffer_.reset();  // first, so that the old and the new are not held at once
+    buffer_.reset();  // first, so that the old and the new block do not exist at the same time
     buffer_ = Allocator::host().allocate(bytes);
   }
   return buffer_->data();

@@ -1,5 +1,5 @@
-// Buffer: counted host memory, and the caching allocator it comes from. Counting and allocating are safe from any
-// thread; the memory itself has no lock.
+// Buffer: reference-counted memory, and the caching allocator it comes from. Reference counting and allocation are safe
+// from any thread; access to the memory is not synchronized.
 #pragma once
 
 #include <array>
@@ -13,8 +13,8 @@ namespace lockstep {
 
 class Allocator;
 
-// Memory of a fixed size, aligned to 64 bytes (2 MiB from 2 MiB on), contents undefined at first. Made by
-// Allocator::allocate, held through BufferPtr, returned to its allocator with the last one.
+// Memory of a fixed size, aligned to 64 bytes (2 MiB from 2 MiB on), initially undefined. Made by Allocator::allocate,
+// held by BufferPtr, returned to its allocator when the last BufferPtr is destroyed.
 class Buffer {
  public:
   std::byte* data() const { return data_; }
@@ -24,7 +24,7 @@ class Buffer {
     return reinterpret_cast<T*>(data_);
   }
 
-  // Whether exactly one BufferPtr holds this buffer: then its holder may write into it, or give it away.
+  // Whether exactly one BufferPtr holds this buffer: then its holder may write to it or donate it.
   bool unique() const { return references() == 1; }
   int references() const { return references_.load(std::memory_order_acquire); }
 
@@ -37,7 +37,7 @@ class Buffer {
   int32_t size_class_ = 0;
   int64_t size_ = 0;
   std::byte* data_ = nullptr;
-  void* owner_ = nullptr;  // adopted memory: what to destroy instead of keeping the block
+  void* owner_ = nullptr;  // adopted memory only: destroyed instead of caching the block
   void (*destroy_)(void*) = nullptr;
   Allocator* allocator_;
   Buffer* next_ = nullptr;  // in the allocator's free list
@@ -76,20 +76,20 @@ class BufferPtr {
 };
 
 struct AllocatorOptions {
-  int64_t limit = 0;                   // bytes in use at once; 0: machine_memory()
-  int64_t cache = int64_t{256} << 20;  // free bytes kept at least; when more than this is in use, as much as that
+  int64_t limit = 0;                   // bytes that may be in use; 0: machine_memory()
+  int64_t cache = int64_t{256} << 20;  // free bytes to cache; more if more is in use: as much as is in use
 };
 
 struct AllocatorStats {
   int64_t in_use = 0;        // bytes held by live buffers, rounded up to their size classes
-  int64_t peak = 0;          // the most in_use has been
+  int64_t peak = 0;          // maximum of in_use
   int64_t cached = 0;        // bytes kept for reuse
-  int64_t system_calls = 0;  // allocations the system had to serve: constant in a steady state
+  int64_t system_calls = 0;  // allocations from the system; constant in a steady state
 };
 
-// Buffers whose memory is kept for reuse in free lists by size class (steps of an eighth of a power of two, at least 64
-// bytes). In a steady state it neither asks the system nor the heap. Under AddressSanitizer nothing is kept, so that
-// use after free is seen. An allocator must outlive its buffers.
+// Caches freed memory in free lists by size class (steps of an eighth of a power of two, at least 64 bytes). In a steady
+// state it calls neither the system nor the heap. Under AddressSanitizer nothing is cached, so that use after free is
+// detected. An allocator must outlive its buffers.
 class Allocator {
  public:
   explicit Allocator(const AllocatorOptions& options = {});
@@ -97,18 +97,18 @@ class Allocator {
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
 
-  // The process's allocator of host memory. Never destroyed.
+  // The process-wide allocator of host memory. Never destroyed.
   static Allocator& host();
 
-  // Throws OutOfMemory, before any memory is touched, when `bytes` and what is in use exceed the limit, and when the
-  // system refuses. REQUIRES: bytes >= 0.
+  // Throws OutOfMemory, before touching memory, if `bytes` plus the bytes in use exceed the limit, and if the system
+  // refuses. REQUIRES: bytes >= 0.
   BufferPtr allocate(int64_t bytes);
 
-  // A buffer over memory that `owner` holds; destroy(owner) runs with the last reference. Any alignment the element
-  // type has.
+  // Makes a buffer of memory that `owner` holds; calls destroy(owner) when the last reference is gone. `data` needs only
+  // the alignment of its element type.
   BufferPtr adopt(void* data, int64_t bytes, void* owner, void (*destroy)(void*));
 
-  // Gives cached memory back to the system until at most `bytes` are cached.
+  // Frees cached memory until at most `bytes` are cached.
   void trim(int64_t bytes = 0);
 
   AllocatorStats stats() const;
@@ -116,7 +116,7 @@ class Allocator {
  private:
   friend class BufferPtr;
   static constexpr int kClasses = 8 * 60;
-  // Counts `size` bytes as in use and returns a cached block of that class, or null when the system must be asked.
+  // Counts `size` bytes as in use. Returns a cached block of that class, or null if none is cached.
   Buffer* reserve(int index, int64_t size, int64_t bytes);
   void unreserve(int64_t size);
   [[noreturn]] void refuse(int64_t bytes) const;
@@ -130,11 +130,11 @@ class Allocator {
   std::array<Buffer*, kClasses> free_{};
 };
 
-// Work space that the programs of a lane use one after another. Not safe from several threads: its lane's lock guards
+// The memory for temporaries that the programs of a lane use one after another. Not thread-safe: the lane's mutex guards
 // it.
 class Arena {
  public:
-  // Memory of at least `bytes`, the same as last time unless it had to grow. Contents are undefined.
+  // Returns memory of at least `bytes`: the same as before unless it had to grow. Contents are undefined.
   std::byte* reserve(int64_t bytes);
 
  private:

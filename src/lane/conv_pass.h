@@ -1,11 +1,11 @@
-// The three directions of a convolution. A plain value.
+// ConvPass: a convolution or one of its two gradients. A plain value.
 #pragma once
 
 #include <cstdint>
 
 namespace lockstep {
 
-// y of x and w; the gradient of x of dy and w; the gradient of w of x and dy.
+// forward computes y from (x, w); input_grad computes dx from (dy, w); filter_grad computes dw from (x, dy).
 enum class ConvPass : uint8_t { forward, input_grad, filter_grad };
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// FunctionRef: a callable passed by reference, as two pointers. It never owns or allocates; the callable must outlive
-// it.
+// FunctionRef: a callable passed by reference, as two pointers. It does not own the callable, which must outlive it.
+// As thread-safe as the callable.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ class FunctionRef;
 template <class R, class... Args>
 class FunctionRef<R(Args...)> {
  public:
-  // Refers to nothing; calling it is undefined, `if (f)` tells.
+  // Empty: calling it is undefined; test with `if (f)`.
   FunctionRef() = default;
 
   template <class F>

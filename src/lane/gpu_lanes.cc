@@ -10,57 +10,59 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kMostGpuLanes = 64;
+constexpr size_t kMaxGpuLanes = 64;
 
-struct OwnOfProcess {
+struct Assignment {
   std::mutex mutex;
-  std::optional<OwnGpus> gpus;
+  std::optional<AssignedGpus> gpus;
 };
-OwnOfProcess& own_of_process() {
-  static auto* const own = new OwnOfProcess;
-  return *own;
+Assignment& process_assignment() {
+  static auto* const assignment = new Assignment;
+  return *assignment;
 }
 
 size_t parse_gpu_lanes(const std::string& text) {
   size_t n = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (error != std::errc() || end != text.data() + text.size() || n < 1 || n > kMostGpuLanes)
-    throw_error("lanes: LOCKSTEP_CUDA_LANES is \"{}\"; give a number from 1 to {}, or unset it", text, kMostGpuLanes);
+  if (error != std::errc() || end != text.data() + text.size() || n < 1 || n > kMaxGpuLanes)
+    throw_error("lanes: LOCKSTEP_CUDA_LANES is \"{}\"; give a number from 1 to {}, or unset it", text, kMaxGpuLanes);
   return n;
 }
 
 }  // namespace
 
-std::vector<int> gpus_of_lanes(const std::vector<int>& own, int devices, const std::optional<std::string>& said) {
-  size_t lanes = own.size();
-  if (said)
-    lanes = parse_gpu_lanes(*said);
+std::vector<int> assign_gpus_to_lanes(const std::vector<int>& gpus, int devices,
+                                      const std::optional<std::string>& variable) {
+  size_t lanes = gpus.size();
+  if (variable)
+    lanes = parse_gpu_lanes(*variable);
   else
     while (static_cast<size_t>(devices) % lanes != 0) --lanes;
   std::vector<int> out;
-  for (size_t lane = 0; lane < lanes; ++lane) out.push_back(own[lanes > own.size() ? lane * own.size() / lanes : lane]);
+  for (size_t lane = 0; lane < lanes; ++lane)
+    out.push_back(gpus[lanes > gpus.size() ? lane * gpus.size() / lanes : lane]);
   return out;
 }
 
-int devices_of_gpus(const std::vector<int>& own, const std::optional<std::string>& said) {
-  return static_cast<int>(said ? parse_gpu_lanes(*said) : own.size());
+int default_gpu_device_count(const std::vector<int>& gpus, const std::optional<std::string>& variable) {
+  return static_cast<int>(variable ? parse_gpu_lanes(*variable) : gpus.size());
 }
 
-std::optional<std::string> said_gpu_lanes() {
+std::optional<std::string> gpu_lanes_variable() {
   const char* const text = std::getenv("LOCKSTEP_CUDA_LANES");
   return text && *text ? std::optional<std::string>(text) : std::nullopt;
 }
 
-void set_own_gpus(std::vector<int> gpus, std::string why_none) {
-  OwnOfProcess& own = own_of_process();
-  const std::lock_guard lock(own.mutex);
-  own.gpus = {std::move(gpus), std::move(why_none)};
+void set_assigned_gpus(std::vector<int> gpus, std::string why_none) {
+  Assignment& assignment = process_assignment();
+  const std::lock_guard lock(assignment.mutex);
+  assignment.gpus = {std::move(gpus), std::move(why_none)};
 }
 
-std::optional<OwnGpus> own_gpus() {
-  OwnOfProcess& own = own_of_process();
-  const std::lock_guard lock(own.mutex);
-  return own.gpus;
+std::optional<AssignedGpus> assigned_gpus() {
+  Assignment& assignment = process_assignment();
+  const std::lock_guard lock(assignment.mutex);
+  return assignment.gpus;
 }
 
 }  // namespace lockstep

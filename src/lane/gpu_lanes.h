@@ -1,6 +1,6 @@
-// Which GPUs the lanes of this process compute on: one lane for each GPU that is its own. LOCKSTEP_CUDA_LANES=n makes n
-// lanes instead, several of them on one GPU where there are fewer, which is how programs over several GPUs are tested
-// on one. Safe from any thread.
+// Maps the lanes of this process to GPUs. By default each GPU assigned to the process has one lane.
+// LOCKSTEP_CUDA_LANES=n makes n lanes instead, several on one GPU if there are fewer GPUs: this is how programs for
+// several GPUs are tested on one. Safe from any thread.
 #pragma once
 
 #include <optional>
@@ -9,26 +9,27 @@
 
 namespace lockstep {
 
-// The GPU of each lane, of those that are the process's own. `said` is LOCKSTEP_CUDA_LANES. Where it says nothing there
-// are as many lanes as GPUs, or the most of them that divide the devices equally. Throws Error for a number of lanes
-// that is none. REQUIRES: own is not empty.
-std::vector<int> gpus_of_lanes(const std::vector<int>& own, int devices, const std::optional<std::string>& said);
+// Returns the GPU of each lane. `gpus` are the GPUs assigned to the process; `variable` is LOCKSTEP_CUDA_LANES. Without
+// it there are as many lanes as GPUs, or the largest smaller number that divides `devices`. Throws Error unless the
+// variable is a number from 1 to 64. REQUIRES: gpus is not empty.
+std::vector<int> assign_gpus_to_lanes(const std::vector<int>& gpus, int devices,
+                                      const std::optional<std::string>& variable);
 
-// How many devices a process with these GPUs has where nobody says so: as many as lanes. Throws as gpus_of_lanes()
-// does.
-int devices_of_gpus(const std::vector<int>& own, const std::optional<std::string>& said);
+// The number of devices of a process with these GPUs if the user does not set it: one for each lane. Throws like
+// assign_gpus_to_lanes().
+int default_gpu_device_count(const std::vector<int>& gpus, const std::optional<std::string>& variable);
 
-// LOCKSTEP_CUDA_LANES of this process; nothing where it is empty.
-std::optional<std::string> said_gpu_lanes();
+// The value of LOCKSTEP_CUDA_LANES; nullopt if it is unset or empty.
+std::optional<std::string> gpu_lanes_variable();
 
-// The visible GPUs that are this process's own, before one is used: where it shares a host with others. None: it
-// computes on the CPU, and `why_none` says why.
-void set_own_gpus(std::vector<int> gpus, std::string why_none = "");
-struct OwnGpus {
+// Assigns some of the visible GPUs to this process, which shares its host with others. Call before a GPU is used.
+// Without any the process computes on the CPU, and `why_none` is the reason to report.
+void set_assigned_gpus(std::vector<int> gpus, std::string why_none = "");
+struct AssignedGpus {
   std::vector<int> gpus;
   std::string why_none;
 };
-// What was set; nothing: all that are visible.
-std::optional<OwnGpus> own_gpus();
+// The value of set_assigned_gpus(); nullopt if it was not called: then all visible GPUs are assigned.
+std::optional<AssignedGpus> assigned_gpus();
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// The GPUs of this machine and what is there to use them, for commands that report. Where CUDA is not built in, or no
-// NVIDIA hardware is there, nothing is opened. Safe from any thread.
+// Reports the GPUs and CUDA libraries of this machine, for commands that print them. Opens no library if CUDA is not
+// built in or if the machine has no NVIDIA hardware. Safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -12,50 +12,50 @@ namespace lockstep {
 struct Gpu {
   std::string name;          // "NVIDIA H200"
   int64_t memory = 0;        // bytes
-  int64_t free = -1;         // bytes; -1: it does not say, see why_not
+  int64_t free = -1;         // bytes; -1 if unknown, see why_not
   int major = 0, minor = 0;  // compute capability
   int processors = 0;        // streaming multiprocessors
-  std::string why_not = {};  // why this process cannot use it now: "cuda: fact; remedy"; empty: it can
+  std::string why_not = {};  // why this process cannot use it now: "cuda: fact; remedy"; empty if it can
 };
 
 struct GpuLibrary {
   std::string name;          // "cudart"
-  std::string file;          // as it was opened; empty: it is not there
-  std::string remedy;        // where it is not: "cuda: fact; remedy"
-  std::string without = {};  // what is slower, or cannot be, without it; empty: nothing can be computed
+  std::string file;          // the file that was opened; empty if the library is missing
+  std::string remedy;        // if missing: "cuda: fact; remedy"
+  std::string without = {};  // what is slower or unavailable without it; empty if the library is required
 };
 
 struct GpuReport {
   bool built_in = false;              // this build can use GPUs
-  bool seen = false;                  // the machine shows NVIDIA hardware
-  std::string driver, runtime;        // versions of CUDA: "13.0"; empty: unknown
-  std::vector<GpuLibrary> libraries;  // where there is something to use them with
-  std::vector<Gpu> gpus;              // those visible to this process
-  std::vector<int> used;              // those that its lanes compute on, by number; see gpu_lanes.h
-  std::string why_not;                // why none is usable: "cuda: fact; remedy"; empty: one is
+  bool seen = false;                  // the machine has NVIDIA hardware
+  std::string driver, runtime;        // versions of CUDA: "13.0"; empty if unknown
+  std::vector<GpuLibrary> libraries;  // empty if the machine has no NVIDIA hardware
+  std::vector<Gpu> gpus;              // the GPUs visible to this process
+  std::vector<int> used;              // the visible GPUs that lanes of this process use, by number; see gpu_lanes.h
+  std::string why_not;                // why no GPU is usable: "cuda: fact; remedy"; empty if one is
 };
 
-// Opens the GPUs to ask for their free memory, and looks for the libraries.
+// Reports all GPUs, including free memory, and all libraries. Creates a CUDA context on every visible GPU.
 GpuReport report_gpus();
-// Opens one only, the first that this process computes on, and looks for no libraries.
+// Reports only the first GPU that this process uses, and no libraries.
 GpuReport report_first_gpu();
 
-// Those that this process sees and CUDA can use, whosever they are.
+// The number of GPUs that CUDA shows to this process, including GPUs assigned to other processes.
 int visible_gpu_count();
 
-// How many lanes of this process compute on GPUs; see gpu_lanes.h. REQUIRES: there is one to compute on.
+// The number of lanes of this process that use GPUs; see gpu_lanes.h. REQUIRES: a GPU is usable.
 int64_t gpu_lane_count();
 
-// Whether the machine shows NVIDIA hardware: the driver's device files are there.
-bool gpu_seen();
+// Whether the machine has NVIDIA hardware, judged by the driver's device files.
+bool nvidia_hardware_present();
 
 // "NVIDIA H200, 139.8 GiB of memory, 138.9 GiB free, compute capability 9.0, 132 multiprocessors".
 std::string to_string(const Gpu& gpu);
 
-// Names and values, a line each: the driver, the libraries, those that are missing with the remedy, the GPUs.
-std::vector<std::pair<std::string, std::string>> lines_of(const GpuReport& report);
+// The report as lines of name and value: the driver, the libraries (with a remedy for each missing one), the GPUs.
+std::vector<std::pair<std::string, std::string>> report_lines(const GpuReport& report);
 
-// "13.0" of 13000; empty for 0.
+// Formats a version number of CUDA: "13.0" for 13000, empty for 0.
 std::string cuda_version_text(int version);
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// CpuLane: what executes programs on the CPU of this process: one thread pool, one program at a time.
+// CpuLane: executes programs on the CPU of this process: one thread pool, one program at a time. local() is safe from
+// any thread; run_mutex() guards the rest.
 #pragma once
 
 #include <mutex>
@@ -15,15 +16,15 @@ class CpuLane {
   static CpuLane& local();
 
   Pool& pool() { return pool_; }
-  // Held while a program runs.
-  std::mutex& running() { return running_; }
-  // The running program's work space.
+  // Hold it while a program runs.
+  std::mutex& run_mutex() { return run_mutex_; }
+  // Memory for the temporaries of the running program.
   Arena& arena() { return arena_; }
 
  private:
   CpuLane() = default;
   Pool pool_;
-  std::mutex running_;
+  std::mutex run_mutex_;
   Arena arena_;
 };
 

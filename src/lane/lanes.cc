@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kMostLanes = 1024;
+constexpr int64_t kMaxLanes = 1024;
 
 int64_t lanes_from_environment() {
   const char* text = std::getenv("LOCKSTEP_CPU_LANES");
@@ -20,8 +20,8 @@ int64_t lanes_from_environment() {
   const std::string_view all(text);
   int64_t n = 0;
   const auto [end, error] = std::from_chars(all.data(), all.data() + all.size(), n);
-  if (error != std::errc() || end != all.data() + all.size() || n < 1 || n > kMostLanes)
-    throw_error("lanes: LOCKSTEP_CPU_LANES is \"{}\"; give a number from 1 to {}", all, kMostLanes);
+  if (error != std::errc() || end != all.data() + all.size() || n < 1 || n > kMaxLanes)
+    throw_error("lanes: LOCKSTEP_CPU_LANES is \"{}\"; give a number from 1 to {}", all, kMaxLanes);
   return n;
 }
 
@@ -35,10 +35,10 @@ Lanes& Lanes::local() {
 Lanes::Lanes(int64_t count) {
   const int64_t cpus = available_cpus();
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t own = cpus / count + (i < cpus % count ? 1 : 0);
-    lanes_.push_back(std::make_unique<Lane>(count == 1 ? 1 : static_cast<int>(std::max<int64_t>(own, 1))));
+    const int64_t threads = cpus / count + (i < cpus % count ? 1 : 0);
+    lanes_.push_back(std::make_unique<Lane>(count == 1 ? 1 : static_cast<int>(std::max<int64_t>(threads, 1))));
   }
-  if (count == 1) return;  // one lane needs no thread of its own
+  if (count == 1) return;  // a single lane runs on the caller's thread
   for (size_t i = 0; i < lanes_.size(); ++i) lanes_[i]->thread = std::thread([this, i] { serve(i); });
 }
 
@@ -70,9 +70,9 @@ void Lanes::serve(size_t lane) {
     }
     lock.lock();
     lanes_[lane]->failure = failure;
-    const bool tell = failure && !told_;
-    told_ |= tell;
-    if (tell && failed_) {
+    const bool report = failure && !failure_reported_;
+    failure_reported_ |= report;
+    if (report && failed_) {
       lock.unlock();
       failed_(message);
       lock.lock();
@@ -89,10 +89,10 @@ void Lanes::run(FunctionRef<void(int64_t)> f, FunctionRef<void(const std::string
     work_ = f;
     failed_ = failed;
     left_ = lanes_.size();
-    told_ = false;
+    failure_reported_ = false;
     ++round_;
     wake_.notify_all();
-    // No deadline of its own: lanes wait for one another in collectives, which have one, and compute otherwise.
+    // No deadline here: lanes either compute or wait for one another in collectives, which have a deadline.
     done_.wait(lock, [&] { return left_ == 0; });
   }
   for (auto& lane : lanes_)

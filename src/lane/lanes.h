@@ -1,6 +1,6 @@
-// The lanes of a process that has several, each with a thread pool, a work space and a host thread of its own: one for
-// each of its GPUs (gpu_lanes.h); on the CPU LOCKSTEP_CPU_LANES=n divides the cores among n. One lane per NUMA node is
-// the use on large machines; tests use it to run partitioned programs without a network. Safe from any thread.
+// Lanes: the lanes of a process that has several. Each has a thread pool, an arena and a host thread. There is one lane
+// for each GPU (gpu_lanes.h); on the CPU LOCKSTEP_CPU_LANES=n divides the cores among n lanes, for example one per NUMA
+// node. Tests use several lanes to run partitioned programs without a network. Safe from any thread.
 #pragma once
 
 #include <condition_variable>
@@ -19,8 +19,8 @@ namespace lockstep {
 
 class Lanes {
  public:
-  // Those of this process, made on first use and never destroyed. Throws Error when LOCKSTEP_CPU_LANES is not a number
-  // from 1 to 1024, and as platform() does.
+  // The process-wide instance, made on first use and never destroyed. Throws Error if LOCKSTEP_CPU_LANES is not a
+  // number from 1 to 1024. Throws like platform().
   static Lanes& local();
 
   explicit Lanes(int64_t count);
@@ -32,8 +32,9 @@ class Lanes {
   Pool& pool(int64_t lane) { return lanes_[static_cast<size_t>(lane)]->pool; }
   Arena& arena(int64_t lane) { return lanes_[static_cast<size_t>(lane)]->arena; }
 
-  // f(lane) on every lane's thread at once. Returns when all are done; then rethrows what the lowest lane threw, after
-  // having called `failed(message)` once, as soon as the first one threw, so that the others need not wait for it.
+  // Runs f(lane) on all lanes' threads in parallel and returns when all have finished. As soon as the first lane throws,
+  // calls failed(message) once, so that the other lanes can stop waiting for it. Rethrows the exception of the lowest
+  // lane that threw.
   void run(FunctionRef<void(int64_t)> f, FunctionRef<void(const std::string&)> failed = {});
 
  private:
@@ -54,7 +55,7 @@ class Lanes {
   FunctionRef<void(const std::string&)> failed_;
   uint64_t round_ = 0;
   size_t left_ = 0;
-  bool told_ = false, stop_ = false;
+  bool failure_reported_ = false, stop_ = false;
 };
 
 }  // namespace lockstep

@@ -19,22 +19,22 @@ namespace {
 
 constexpr int64_t kHugePage = int64_t{2} << 20;
 
-// The path of this process's cgroup of the unified hierarchy ("/user.slice/..."), or of a named controller of the first
-// version.
+// The path of this process's cgroup ("/user.slice/..."): in the unified hierarchy (v2) if `controller` is empty, else in
+// the hierarchy of that controller (v1).
 std::string cgroup_path(const std::string& controller) {
   std::ifstream file("/proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {
     const size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string names = fmt::format(",{},", line.substr(first + 1, second - first - 1));
-    // The unified hierarchy is the line without controllers: its list is "", the others' hold the name.
+    // The line of the unified hierarchy has an empty list of controllers.
     if (controller.empty() ? names == ",," : names.find(fmt::format(",{},", controller)) != std::string::npos)
       return line.substr(second + 1);
   }
   return "/";
 }
 
-// Calls read(file) for the named file of the process's cgroup and of every cgroup above it: the tightest limit counts.
+// Calls read(file) for the named file of the process's cgroup and of every cgroup above it: the lowest limit applies.
 template <class Read>
 void for_each_cgroup_file(const std::string& root, std::string path, const std::string& name, Read read) {
   for (;;) {
@@ -89,7 +89,7 @@ int available_cpus() {
     if (double quota = 0, period = 0; file >> quota >> period) lower(quota, period);
   });
   for_each_cgroup_file("/sys/fs/cgroup/cpu", cgroup_path("cpu"), "cpu.cfs_quota_us", [&](std::ifstream& file) {
-    // The usual period; one that differs is rare and only rounds the count.
+    // Assumes the default period of 100 ms; another period is rare.
     if (double quota = 0; file >> quota) lower(quota, 100000);
   });
   return cpus;

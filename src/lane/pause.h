@@ -1,4 +1,5 @@
-// pause(): what a spinning thread does between two looks, so that the other threads of its core get on.
+// pause(): tells the CPU that this thread is spinning, so that other threads of its core run faster. Safe from any
+// thread.
 #pragma once
 
 namespace lockstep {

@@ -2,13 +2,13 @@
 //
 //   bits 16..31  the number of the region, modulo 2^16
 //   bit  15      open: workers may join
-//   bits 0..14   how many workers have joined and not yet left
+//   bits 0..14   the number of workers that have joined and not yet left
 //
 // The caller fills in the region's fields, then publishes it by storing the next number with the open bit. A worker
-// that sees an open region it has not served joins by adding one with a compare-and-swap, takes tasks from the counter
-// until there are none, and subtracts one. The caller takes tasks too, then clears the open bit and waits for those who
-// joined. Workers that were asleep or descheduled all the while are not waited for: they find the region closed. That
-// is what keeps a region short on a busy machine.
+// that sees an open region it has not served joins by adding one with a compare-and-swap. It takes tasks from the
+// counter until none is left, and subtracts one. The caller takes tasks too, then clears the open bit and waits for the
+// workers that joined. It does not wait for workers that were asleep or descheduled: they find the region closed. That
+// keeps a region short on a busy machine.
 #include "lane/pool.h"
 
 #include <chrono>
@@ -29,7 +29,7 @@ constexpr auto kSpin = std::chrono::microseconds(40);
 
 uint32_t number(uint32_t state) { return state >> kNumberShift; }
 
-// The tasks the current thread is inside of, innermost first.
+// The tasks that the current thread is running, innermost first.
 struct Frame {
   const Pool* pool;
   int thread;
@@ -37,12 +37,12 @@ struct Frame {
 };
 thread_local const Frame* innermost = nullptr;
 
-class Inside {
+class TaskScope {
  public:
-  Inside(const Pool* pool, int thread) : frame_{pool, thread, innermost} { innermost = &frame_; }
-  ~Inside() { innermost = frame_.outer; }
-  Inside(const Inside&) = delete;
-  Inside& operator=(const Inside&) = delete;
+  TaskScope(const Pool* pool, int thread) : frame_{pool, thread, innermost} { innermost = &frame_; }
+  ~TaskScope() { innermost = frame_.outer; }
+  TaskScope(const TaskScope&) = delete;
+  TaskScope& operator=(const TaskScope&) = delete;
 
  private:
   Frame frame_;
@@ -78,7 +78,7 @@ void wake(std::atomic<uint32_t>& state, std::atomic<int>& sleepers) {
 
 Pool::Pool(const PoolConfig& options) {
   if (options.threads < 0)
-    throw_error("pool: {} threads were asked for; give at least 1, or 0 for one per cpu", options.threads);
+    throw_error("pool: {} threads requested; use at least 1, or 0 for one per CPU", options.threads);
   threads_ = std::min(options.threads > 0 ? options.threads : available_cpus(), static_cast<int>(kJoined));
   scratch_.resize(static_cast<size_t>(threads_));
   workers_.reserve(static_cast<size_t>(threads_ - 1));
@@ -92,7 +92,7 @@ Pool::~Pool() {
   state_.notify_all();
   for (std::thread& worker : workers_) worker.join();
   for (Scratch& scratch : scratch_)
-    for (Region& region : scratch.slots) system_free(region.memory);
+    for (Memory& memory : scratch.slots) system_free(memory.data);
 }
 
 void Pool::run(int64_t tasks, Task task) {
@@ -102,7 +102,7 @@ void Pool::run(int64_t tasks, Task task) {
   // Also for a single task: its scratch memory is that of thread 0.
   const std::lock_guard lock(callers_);
   if (tasks == 1 || threads_ == 1) {
-    const Inside inside(this, 0);
+    const TaskScope scope(this, 0);
     return run_inline(tasks, task, 0);
   }
   run_region(tasks, task);
@@ -127,7 +127,7 @@ void Pool::run_region(int64_t tasks, Task task) {
 }
 
 void Pool::take_tasks(int thread) {
-  const Inside inside(this, thread);
+  const TaskScope scope(this, thread);
   const Task task = task_;
   const int64_t tasks = tasks_.load(std::memory_order_relaxed);
   for (;;) {
@@ -149,7 +149,7 @@ void Pool::work(int thread) {
     uint32_t state = wait_until(state_, sleepers_, [&](uint32_t now) { return number(now) != served; });
     if (stop_.load()) return;
     served = number(state);
-    // A region of few tasks is left to the first threads; the others would only fight over the counter.
+    // Only the first threads join a region of few tasks; the others would only contend for the counter.
     if (thread >= tasks_.load(std::memory_order_relaxed)) continue;
     bool joined = false;
     while (!joined && (state & kOpen) != 0 && number(state) == served)
@@ -160,16 +160,18 @@ void Pool::work(int thread) {
   }
 }
 
-void Pool::grow(Region& region, int64_t bytes) {
-  // Half as much again and whole pages, so that a slowly growing demand settles.
-  const int64_t size = (std::max(bytes, region.bytes + region.bytes / 2) + 4095) / 4096 * 4096;
-  system_free(region.memory);
-  region = {};
-  region.memory = system_allocate(size);
-  if (!region.memory)
-    throw OutOfMemory(fmt::format("pool: {} bytes of scratch memory per thread were refused; the machine has {}", size,
-                                  machine_memory()));
-  region.bytes = size;
+void Pool::grow(Memory& memory, int64_t bytes) {
+  // At least 1.5 times as large, so that a slowly growing demand causes few allocations; a multiple of a page.
+  const int64_t size = (std::max(bytes, memory.bytes + memory.bytes / 2) + 4095) / 4096 * 4096;
+  system_free(memory.data);
+  memory = {};
+  memory.data = system_allocate(size);
+  if (!memory.data)
+    throw OutOfMemory(
+        fmt::format("pool: cannot allocate {} bytes of scratch memory for a thread; the machine has {}; "
+                    "use smaller arrays or fewer threads",
+                    size, machine_memory()));
+  memory.bytes = size;
 }
 
 }  // namespace lockstep

@@ -62,7 +62,7 @@ struct Recordings::State {
 Recordings::Recordings() : state_(std::make_unique<State>()) {}
 Recordings::~Recordings() {
   for (const State::One& one : state_->all)
-    if (one.graph) state_->lane->forget(one.graph);
+    if (one.graph) state_->lane->destroy_graph(one.graph);
 }
 
 void Recordings::run(CudaLane& lane, const std::vector<const void*>& pointers, const std::function<void()>& work) {
@@ -71,7 +71,7 @@ void Recordings::run(CudaLane& lane, const std::vector<const void*>& pointers, c
     const char* value = std::getenv("CUDA_LAUNCH_BLOCKING");
     return value && std::string_view(value) == "1";
   }();
-  if (blocking || lane.recording()) return work();
+  if (blocking || lane.capturing()) return work();
   State& s = *state_;
   if (s.waits) return work();
   s.lane = &lane;
@@ -81,17 +81,17 @@ void Recordings::run(CudaLane& lane, const std::vector<const void*>& pointers, c
     if (s.all.size() == State::kMost) {
       at = std::min_element(s.all.begin(), s.all.end(),
                             [](const State::One& a, const State::One& b) { return a.used < b.used; });
-      if (at->graph) lane.forget(at->graph);
+      if (at->graph) lane.destroy_graph(at->graph);
       s.all.erase(at);
     }
-    const int64_t before = CudaLane::waits();
+    const int64_t before = CudaLane::wait_count();
     work();  // also what is prepared on first use
-    s.waits = CudaLane::waits() != before;
+    s.waits = CudaLane::wait_count() != before;
     s.all.push_back({pointers, nullptr, s.now});  // only where that went well may it be recorded
     return;
   }
   at->used = s.now;
-  if (!at->graph) at->graph = lane.record(work);
+  if (!at->graph) at->graph = lane.capture(work);
   lane.replay(at->graph);
 }
 
@@ -123,7 +123,7 @@ Kernel gpu_copy(CudaLane& lane, int64_t bytes) {
 }
 
 BufferPtr gpu_memory(CudaLane& lane, int64_t bytes) { return lane.allocate(bytes); }
-bool is_recording(const CudaLane& lane) { return lane.recording(); }
+bool is_recording(const CudaLane& lane) { return lane.capturing(); }
 void enter_gpu(const CudaLane& lane) { lane.enter(); }
 void wait_for_gpu(CudaLane& lane) { lane.wait_for_all(); }
 

@@ -39,7 +39,7 @@ void Plan::run_on_gpu(const void* const* in, void* const* out) {
   GpuLaunch launch(instructions_.size(), name(instructions_.front()), name(instructions_.back()));
   const auto queue = [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
-      launch.at(i, name(instructions_[i]));
+      launch.set_current_op(i, name(instructions_[i]));
       instructions_[i].kernel(instructions_[i].in.data(), instructions_[i].out.data());
     }
   };

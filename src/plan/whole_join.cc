@@ -82,7 +82,7 @@ std::vector<Joined> joined(CudaLane& lane, const std::vector<GpuInstruction>& in
       mark_needed(end);
       const auto all = prepared(parts, processors, made);
       const std::vector<Phase> phases = phases_on(all, processors);
-      const bool brings_ahead = CudaFunction::starts_early(lane.info()) && Ahead::of(all, phases);
+      const bool brings_ahead = CudaFunction::uses_dependent_launch(lane.info()) && Ahead::of(all, phases);
       const bool adds_columns = std::any_of(
           all.begin(), all.end(), [](const WholePart& part) { return part.kernel->steps()[0].name == kWithColumns; });
       out.push_back({end - parts.size(), parts.size(), WholeKernel(lane, all, phases),

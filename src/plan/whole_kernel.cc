@@ -329,7 +329,7 @@ struct WholeKernel::State {
   }
   // May a launch begin before what was queued last is done?
   bool goes_ahead(const void* const* in) const {
-    return ahead && launched && !lane.recording() && lane.was_last(this) && ahead->may_begin(in, written);
+    return ahead && launched && !lane.capturing() && lane.is_last_launch(this) && ahead->may_begin(in, written);
   }
   void launch(const CudaFunction& f, void** arguments) const {
     f.launch(lane, lane.info().processors, kStepThreads, arguments, shared_bytes, true);
@@ -340,7 +340,7 @@ WholeKernel::WholeKernel(CudaLane& lane, std::span<const WholePart> parts, std::
     : state_(std::make_shared<State>(State{lane, {parts.begin(), parts.end()}, {phases.begin(), phases.end()}})) {
   LOCKSTEP_CHECK(fits_whole(parts), "too many pointers for a kernel");
   State& s = *state_;
-  if (CudaFunction::starts_early(lane.info())) s.ahead = Ahead::of(parts, phases);
+  if (CudaFunction::uses_dependent_launch(lane.info())) s.ahead = Ahead::of(parts, phases);
   for (WholePart& part : s.parts) {
     part.kernel = &s.kernels.emplace_back(*part.kernel);
     for (const CudaStep& step : part.kernel->steps()) {
@@ -375,10 +375,10 @@ void WholeKernel::operator()(const void* const* in, void* const* out) const {
   void* word = s.word->data();
   void* arguments[] = {s.pointers.data(), &word, &ahead};
   s.launch(*s.function, arguments);
-  if (!s.ahead || s.lane.recording()) return;
+  if (!s.ahead || s.lane.capturing()) return;
   s.ahead->written(out, s.written);
   s.launched = true;
-  s.lane.set_last(&s);
+  s.lane.mark_last_launch(&s);
 }
 
 WholeKernel::Rounds WholeKernel::rounds(const WholeSteps& steps) const {

@@ -162,7 +162,7 @@ std::vector<Phase> phases_on(std::span<const WholePart> parts, int processors) {
   std::vector<Phase> phases = phases_of(parts);
   std::vector<size_t> earliest(parts.size(), 0);
   // Puts off a task, where that takes no phase more, and nothing else is put off, or by a product small steps at most.
-  const auto put_off = [&](const Task& task, size_t to) {
+  const auto postpone = [&](const Task& task, size_t to) {
     std::vector<size_t> when = earliest;
     for (const WholeStep& each : task) when[each.part] = to;
     std::vector<Phase> trial = phases_from(parts, when);
@@ -180,7 +180,7 @@ std::vector<Phase> phases_on(std::span<const WholePart> parts, int processors) {
     for (const Task& task : Phase(phases[i]))
       if (!is_small(parts[task[0].part].kernel->steps()[task[0].step]) && operations(task) <= little)
         for (size_t k = phases.size() - 1; k > i; --k)
-          if (all_of(phases[k]) >= own && put_off(task, k)) break;
+          if (all_of(phases[k]) >= own && postpone(task, k)) break;
   }
   return phases;
 }

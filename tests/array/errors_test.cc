@@ -121,8 +121,7 @@ TEST(Errors, Creation) {
 
 TEST(Errors, OutOfMemorySaysWhatWasAskedAndWhatThereIs) {
   const bool gpu = platform() == Platform::cuda;
-  EXPECT_THROWS(zeros({1 << 20, 1 << 20}), OutOfMemory,
-                gpu ? "cuda: 4096.00 GiB requested" : "4398046511104 bytes");
+  EXPECT_THROWS(zeros({1 << 20, 1 << 20}), OutOfMemory, gpu ? "cuda: 4096.00 GiB requested" : "4398046511104 bytes");
   EXPECT_THROWS(zeros({1 << 20, 1 << 20}), OutOfMemory, gpu ? " are free; " : "the machine allows ");
   EXPECT_THROWS(jit([](Array x) {
                   return sum(broadcast_to(sin(x), {1 << 20, 1 << 20}), 0) + dot(ones({1 << 20, 1 << 20}), x);
@@ -296,17 +295,18 @@ TEST(Errors, FixedValuesThatChange) {
         return Counted{c.x * 2.f, c.rounds, c.rate};
       },
       Counted{1.f, 4}));
-  EXPECT_ERROR(cond(
-                   false,
-                   [](Array x) {
-                     return std::pair{x, 1};
-                   },
-                   [](Array x) {
-                     return std::pair{x, 2};
-                   },
-                   ones({2})),
-               "cond: at 1: 1 in one branch's result and 2 in the other's; a value that depends on the predicate must be "
-               "an Array");
+  EXPECT_ERROR(
+      cond(
+          false,
+          [](Array x) {
+            return std::pair{x, 1};
+          },
+          [](Array x) {
+            return std::pair{x, 2};
+          },
+          ones({2})),
+      "cond: at 1: 1 in one branch's result and 2 in the other's; a value that depends on the predicate must be "
+      "an Array");
 }
 
 TEST(Errors, TreesOfOtherKeys) {

@@ -20,9 +20,9 @@ namespace {
 TEST(ArrayOnGpu, OperationsLeaveItThere) {
   if (platform() != Platform::cuda) GTEST_SKIP() << "LOCKSTEP_PLATFORM is not cuda";
   const Array x = ones({3}) + 1;
-  const int64_t before = CudaLane::waits();
+  const int64_t before = CudaLane::wait_count();
   const Array y = stack({x, x * x, x + x});
-  EXPECT_EQ(CudaLane::waits(), before);
+  EXPECT_EQ(CudaLane::wait_count(), before);
   EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{2, 2, 2, 4, 4, 4, 4, 4, 4}));
 }
 
@@ -44,8 +44,8 @@ TEST(ArrayOnGpu, IsReadWhileAnotherThreadRecords) {
   });
   int32_t times = 0;
   for (; !done; ++times) {
-    const BufferPtr there = detail::copied_to_gpu(&times, sizeof times);
-    EXPECT_EQ(*detail::from_gpu(*there)->as<int32_t>(), times);
+    const BufferPtr there = detail::copy_to_gpu(&times, sizeof times);
+    EXPECT_EQ(*detail::copy_to_host(*there)->as<int32_t>(), times);
   }
   records.join();
 }
@@ -53,19 +53,19 @@ TEST(ArrayOnGpu, IsReadWhileAnotherThreadRecords) {
 // Whoever receives waits for what was sent, and finds it as it was then.
 TEST(ArrayOnGpu, FloatsComeWhileMoreIsComputed) {
   if (!detail::one_gpu_in_use()) GTEST_SKIP() << "LOCKSTEP_PLATFORM is not cuda, or there are several lanes";
-  detail::FloatsSoon first, second;
+  detail::AsyncReadback first, second;
   Array x = ones({3}) + 1;
-  EXPECT_FALSE(first.is_sent());
-  first.send(x);
-  EXPECT_TRUE(first.is_sent());
+  EXPECT_FALSE(first.is_pending());
+  first.start(x);
+  EXPECT_TRUE(first.is_pending());
   x = x * x;
-  second.send(stack({x, x}));
-  EXPECT_EQ(first.receive(), (std::vector<float>{2, 2, 2}));
-  EXPECT_FALSE(first.is_sent());
-  first.send(x + 1);  // in the same memory
-  EXPECT_EQ(second.receive(), (std::vector<float>{4, 4, 4, 4, 4, 4}));
-  EXPECT_EQ(first.receive(), (std::vector<float>{5, 5, 5}));
-  second.send(x);  // and nobody asks any more
+  second.start(stack({x, x}));
+  EXPECT_EQ(first.wait(), (std::vector<float>{2, 2, 2}));
+  EXPECT_FALSE(first.is_pending());
+  first.start(x + 1);  // in the same memory
+  EXPECT_EQ(second.wait(), (std::vector<float>{4, 4, 4, 4, 4, 4}));
+  EXPECT_EQ(first.wait(), (std::vector<float>{5, 5, 5}));
+  second.start(x);  // and nobody asks any more
 }
 
 }  // namespace

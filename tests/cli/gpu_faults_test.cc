@@ -34,8 +34,10 @@ TEST_F(GpuFault, GpuThatIsLostLeavesTheLastCheckpointAndTheRunGoesOn) {
   FileSystem::real().write(sign, std::vector<uint8_t>());
   const auto lost = running.wait();
   EXPECT_EQ(lost.exit_code, 75) << lost.err;
-  expect_contains(lost.err, "uncorrectable ECC error encountered (cudaErrorECCUncorrectable); the GPU can compute no");
-  expect_contains(lost.err, "start again, which goes on from the last checkpoint");
+  expect_contains(
+      lost.err,
+      "uncorrectable ECC error encountered (cudaErrorECCUncorrectable); this process can no longer use the GPU");
+  expect_contains(lost.err, "restart to resume from the last checkpoint");
   const std::vector<int64_t> saved = list_checkpoints(run_dir);
   ASSERT_FALSE(saved.empty()) << lost.err;
   EXPECT_LT(saved.back(), 16);
@@ -57,7 +59,7 @@ TEST_F(GpuFault, GpuThatHangsIsGivenUpAndTheLastCheckpointIsThere) {
   FileSystem::real().write(sign, std::vector<uint8_t>());
   const auto result = running.wait();
   EXPECT_EQ(result.exit_code, 75) << result.err;
-  expect_contains(result.err, "cuda: emulated GPU has not done within 1.5 s what it was given");
+  expect_contains(result.err, "cuda: emulated GPU has not finished its work within 1.5 s");
   expect_contains(result.err, "LOCKSTEP_GPU_TIMEOUT=SECONDS");
   EXPECT_FALSE(list_checkpoints(run_dir).empty());
 }
@@ -68,7 +70,8 @@ TEST_F(GpuFault, TimeoutThatIsNoneIsAnError) {
         run({std::string("LOCKSTEP_GPU_TIMEOUT=") + wrong},
             train_command({"--platform", "cuda", "--steps", "2", "--checkpoint-dir", dir_.path() + "/x"}));
     EXPECT_EQ(result.exit_code, 1) << result.err;
-    expect_contains(result.err, std::string("cuda: LOCKSTEP_GPU_TIMEOUT is \"") + wrong + "\"; give the seconds");
+    expect_contains(result.err,
+                    std::string("cuda: LOCKSTEP_GPU_TIMEOUT is \"") + wrong + "\"; set it to the number of seconds");
   }
 }
 
@@ -77,9 +80,9 @@ TEST_F(GpuFault, TooLittleMemorySaysWhatWasAskedFor) {
       run({"LOCKSTEP_EMULATED_MEMORY=2"},
           train_command({"--platform", "cuda", "--steps", "2", "--checkpoint-dir", dir_.path() + "/run"}));
   EXPECT_EQ(result.exit_code, 1) << result.err;
-  expect_contains(result.err, "GiB are asked for, for ");
-  expect_contains(result.err, "of the 0.00 GiB of emulated GPU are free; arrays and programs of this process hold");
-  expect_contains(result.err, ": use a smaller batch, or see with nvidia-smi who has the rest");
+  expect_contains(result.err, "GiB requested for ");
+  expect_contains(result.err, "of the 0.00 GiB of emulated GPU are free; this process holds");
+  expect_contains(result.err, "; use a smaller batch, or see with nvidia-smi which processes use the rest");
 }
 
 // Another process has it: nothing is begun, and what a run has saved stays as it is.
@@ -90,10 +93,12 @@ TEST_F(GpuFault, GpuThatIsTakenSaysByWhat) {
     std::string says, remedy;
   };
   const std::vector<Case> cases = {
-      {"memory", 1, "cuda: GPU 0 has no memory left for another process to begin with: out of memory",
-       "a process takes some 500 MiB before its first array: see with nvidia-smi who has it, or use --platform cpu"},
-      {"whole", 75, "cuda: GPU 0 takes no other process now: ",
-       "see with nvidia-smi who has it: in compute mode Exclusive Process it is one's alone, or use --platform cpu"}};
+      {"memory", 1, "cuda: GPU 0 has too little free memory for another process: out of memory",
+       "a process needs about 500 MiB before its first array; see with nvidia-smi which processes use it, or use "
+       "--platform cpu"},
+      {"whole", 75, "cuda: GPU 0 is in use by another process: ",
+       "in compute mode Exclusive Process only one process can use it; find it with nvidia-smi, or use --platform "
+       "cpu"}};
   const auto command = [&](const char* steps) {
     return train_command({"--platform", "cuda", "--steps", steps, "--checkpoint-dir", dir_.path() + "/run"});
   };
@@ -109,7 +114,7 @@ TEST_F(GpuFault, GpuThatIsTakenSaysByWhat) {
     EXPECT_EQ(doctor.exit_code, 1) << doctor.out;
     expect_contains(doctor.out, "something is to be changed\n- " + each.says);
     const auto devices = run({variable}, {program_path(), "devices", "--platform", "cuda"});
-    expect_contains(devices.out, "not to be used now");
+    expect_contains(devices.out, "not usable now");
     expect_contains(devices.out, "\n# " + each.says);
   }
   const auto again = run({}, command("4"));
@@ -121,14 +126,14 @@ TEST_F(GpuFault, GpuThatIsTakenSaysByWhat) {
 TEST_F(GpuFault, LibraryWithoutMemoryIsWantOfMemory) {
   const auto result = run({"LOCKSTEP_EMULATED_TAKEN=rest"}, train_command({"--platform", "cuda", "--steps", "2"}));
   EXPECT_EQ(result.exit_code, 1) << result.err;
-  expect_contains(result.err, "cuda: start matrix products");
-  expect_contains(result.err, "; use a smaller batch, or see with nvidia-smi who has the rest");
+  expect_contains(result.err, "cuda: create the cuBLASLt handle");
+  expect_contains(result.err, "; use a smaller batch, or see with nvidia-smi which processes use the rest");
 }
 
 TEST_F(GpuFault, DriverThatIsTooOldSaysSo) {
   const auto result = run({"LOCKSTEP_EMULATED_DRIVER=12040"}, {program_path(), "devices", "--platform", "cuda"});
   EXPECT_EQ(result.exit_code, 1) << result.err;
-  expect_contains(result.err, "cuda: the driver is for CUDA 12.4 and the libraries are of ");
+  expect_contains(result.err, "cuda: the driver supports CUDA 12.4, but the libraries are CUDA ");
   expect_contains(result.err, "; install a newer driver, or use --platform cpu (LOCKSTEP_PLATFORM=cpu)");
 }
 

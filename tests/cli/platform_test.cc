@@ -9,7 +9,7 @@ using detail::ProcessResult;
 
 TEST(PlatformFlag, ChoosesTheCpu) {
   for (const char* platform : {"cpu", "auto"}) {
-    if (gpu_seen() && platform == std::string("auto")) continue;
+    if (nvidia_hardware_present() && platform == std::string("auto")) continue;
     const ProcessResult result = run_lockstep({"devices", "--platform", platform});
     EXPECT_EQ(result.exit_code, 0);
     EXPECT_EQ(result.output, "# Local devices: [ 1 ], [cpu(id=0)]\n# Global devices:[ 1 ], [cpu(id=0)]\n");
@@ -32,7 +32,7 @@ TEST(PlatformFlag, RejectsWhatIsNone) {
 }
 
 TEST(PlatformFlag, OfAGpuThatIsNotThereSaysWhyAndWhatToDo) {
-  if (gpu_seen()) GTEST_SKIP() << "there is NVIDIA hardware";
+  if (nvidia_hardware_present()) GTEST_SKIP() << "there is NVIDIA hardware";
   for (const Words& words : {Words{"devices"}, Words{"allreduce"}, Words{"train", "--dataset", "synthetic"}}) {
     const ProcessResult result = run_lockstep(words + Words{"--platform", "cuda"});
     EXPECT_EQ(result.exit_code, 1);
@@ -57,7 +57,7 @@ TEST(PlatformOfSeveralProcesses, ThatIsNotThereSaysWhyAndWhatToDo) {
 #ifndef LOCKSTEP_WITH_GRPC
   GTEST_SKIP() << "the control plane is left out";
 #endif
-  if (gpu_seen()) GTEST_SKIP() << "there is NVIDIA hardware";
+  if (nvidia_hardware_present()) GTEST_SKIP() << "there is NVIDIA hardware";
   const ProcessResult result = run_lockstep({"launch", "-n", "2", "--platform", "cuda", "--", "devices"});
   EXPECT_EQ(result.exit_code, 1) << result.output;
   expect_contains(result.output, "cuda: ");

@@ -277,8 +277,8 @@ TEST(CudaComm, LanesOfOneGpuHaveStreamsOfTheirOwn) {
 // What watches a lane is asked while the lane waits, and ends the wait.
 TEST(CudaComm, WaitEndsWhenThereIsNoUseInIt) {
   if (!gpu_lane(0)) GTEST_SKIP() << cuda_why_not();
-  struct Lost : CudaLane::Watched {
-    bool look(std::chrono::steady_clock::time_point) override { throw CommAborted("a peer is gone"); }
+  struct Lost : CudaLane::WatchedWork {
+    bool poll(std::chrono::steady_clock::time_point) override { throw CommAborted("a peer is gone"); }
   } lost;
   CudaLane& lane = *gpu_lane(0);
   const BufferPtr memory = lane.allocate(4);

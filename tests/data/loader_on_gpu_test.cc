@@ -18,7 +18,7 @@ TEST(LoaderOnGpu, RowsAreThereAndNobodyWaits) {
   // Further than it looks ahead, and then somewhere else.
   std::vector<Array> there;
   std::vector<std::vector<int>> here;
-  const int64_t before = CudaLane::waits();
+  const int64_t before = CudaLane::wait_count();
   const auto walk = [&](int batches) {
     for (int i = 0; i < batches; ++i) {
       const LoaderBatch batch = loader.next();
@@ -29,7 +29,7 @@ TEST(LoaderOnGpu, RowsAreThereAndNobodyWaits) {
   walk(200);
   loader.seek({.epoch = 2, .sample = 16});
   walk(3);
-  EXPECT_EQ(CudaLane::waits(), before);
+  EXPECT_EQ(CudaLane::wait_count(), before);
   for (size_t i = 0; i < there.size(); ++i) {
     for (int& row : here[i]) ++row;
     EXPECT_EQ(there[i].to_vector<int>(), here[i]) << "batch " << i;

@@ -82,10 +82,9 @@ TEST(Allocator, RefusesWhatTheMachineDoesNotHave) {
     allocator.allocate(600 << 10);
     FAIL();
   } catch (const OutOfMemory& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "allocate: 614400 bytes were asked for and 655360 are in use; the machine allows 1048576; use smaller arrays "
-        "or a smaller batch, or spread them over more processes");
+    EXPECT_STREQ(error.what(),
+                 "allocate: 614400 bytes requested, 655360 in use, limit 1048576; use smaller arrays "
+                 "or a smaller batch, or shard them over more processes");
   }
   EXPECT_EQ(allocator.stats().in_use, 640 << 10);
   EXPECT_THROW(allocate(machine_memory() + 1), OutOfMemory);

@@ -1,4 +1,4 @@
-// Kernels compiled by other threads than the one that needs them.
+// Kernels compiled in the background.
 #ifdef LOCKSTEP_WITH_CUDA
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -21,27 +21,27 @@ class CodeOnGpu : public testing::Test {
     if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
   }
 
-  // One of its own for every number, of this process too.
+  // A distinct kernel for each number.
   static std::string adding(int n) {
     return fmt::format(R"(extern "C" __global__ void f(int* x) {{ x[threadIdx.x] += {}; }}
 )",
                        n);
   }
-  static std::vector<int> after(const CudaFunction& function) {
+  static std::vector<int> run(const CudaFunction& function) {
     CudaLane& lane = CudaLane::of(0);
     std::vector<int> values(32);
     std::iota(values.begin(), values.end(), 0);
     const auto bytes = static_cast<int64_t>(values.size() * sizeof(int));
-    const BufferPtr there = lane.allocate(bytes);
-    lane.to_device(there->data(), values.data(), bytes);
-    const void* const x = there->data();
+    const BufferPtr device = lane.allocate(bytes);
+    lane.to_device(device->data(), values.data(), bytes);
+    const void* const x = device->data();
     void* arguments[] = {argument(x)};
     function.launch(lane, 1, 32, arguments);
-    lane.to_host(values.data(), there->data(), bytes);
+    lane.to_host(values.data(), device->data(), bytes);
     return values;
   }
   static void expect_adds(const CudaFunction& function, int n) {
-    const std::vector<int> values = after(function);
+    const std::vector<int> values = run(function);
     for (int i = 0; i < 32; ++i) EXPECT_EQ(values[static_cast<size_t>(i)], i + n);
   }
 
@@ -49,18 +49,18 @@ class CodeOnGpu : public testing::Test {
   const ScopedVariable variable_{"LOCKSTEP_CACHE_DIR", cache_.path()};
 };
 
-TEST_F(CodeOnGpu, IsWhatWasBegun) {
+TEST_F(CodeOnGpu, GetReturnsTheKernelCompiledInTheBackground) {
   CudaLane& lane = CudaLane::of(0);
-  for (int n = 1; n <= 6; ++n) CudaCode::begin(lane, adding(n), {});
-  CudaCode::begin(lane, adding(3), {});  // is begun
+  for (int n = 1; n <= 6; ++n) CudaCode::compile_in_background(lane, adding(n), {});
+  CudaCode::compile_in_background(lane, adding(3), {});  // already started
   for (int n = 6; n >= 0; --n) expect_adds(CudaCode::get(lane, adding(n), {}), n);
-  CudaCode::begin(lane, adding(3), {});  // is there
+  CudaCode::compile_in_background(lane, adding(3), {});  // already loaded
   expect_adds(CudaCode::get(lane, adding(3), {}), 3);
 }
 
-TEST_F(CodeOnGpu, IsTheSameForAllWhoWaitForIt) {
+TEST_F(CodeOnGpu, ConcurrentRequestsCompileOnce) {
   CudaLane& lane = CudaLane::of(0);
-  CudaCode::begin(lane, adding(100), {});
+  CudaCode::compile_in_background(lane, adding(100), {});
   std::vector<CudaFunction> got(4);
   std::vector<std::thread> threads;
   for (CudaFunction& each : got) threads.emplace_back([&] { each = CudaCode::get(lane, adding(100), {}); });
@@ -70,10 +70,10 @@ TEST_F(CodeOnGpu, IsTheSameForAllWhoWaitForIt) {
   EXPECT_EQ(std::distance(begin(files), end(files)), 1);
 }
 
-TEST_F(CodeOnGpu, WhatDoesNotCompileIsAnErrorOfWhoNeedsIt) {
+TEST_F(CodeOnGpu, CompileErrorIsThrownByGet) {
   CudaLane& lane = CudaLane::of(0);
   const std::string wrong = "extern \"C\" __global__ void f() { nonsense_here; }\n";
-  CudaCode::begin(lane, wrong, {});
+  CudaCode::compile_in_background(lane, wrong, {});
   for (int i = 0; i < 2; ++i) {
     try {
       CudaCode::get(lane, wrong, {});
@@ -85,13 +85,13 @@ TEST_F(CodeOnGpu, WhatDoesNotCompileIsAnErrorOfWhoNeedsIt) {
   expect_adds(CudaCode::get(lane, adding(200), {}), 200);
 }
 
-TEST_F(CodeOnGpu, IsKeptForTheNextProcess) {
+TEST_F(CodeOnGpu, IsCachedOnDisk) {
   CudaLane& lane = CudaLane::of(0);
-  CudaCode::begin(lane, adding(300), {});
+  CudaCode::compile_in_background(lane, adding(300), {});
   CudaCode::get(lane, adding(300), {});
-  const auto kept = std::filesystem::directory_iterator(cache_.path() + "/cuda")->path();
-  EXPECT_EQ(kept.extension(), ".cubin");
-  EXPECT_GT(std::filesystem::file_size(kept), 0u);
+  const auto cached = std::filesystem::directory_iterator(cache_.path() + "/cuda")->path();
+  EXPECT_EQ(cached.extension(), ".cubin");
+  EXPECT_GT(std::filesystem::file_size(cached), 0u);
 }
 
 }  // namespace

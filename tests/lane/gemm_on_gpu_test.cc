@@ -1,4 +1,4 @@
-// Matrix products by cuBLASLt, and which of its algorithms is taken.
+// Matrix products by cuBLASLt, and autotuning of its algorithms.
 #ifdef LOCKSTEP_WITH_CUDA
 #include <gtest/gtest.h>
 
@@ -20,12 +20,12 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kPlain = 1, kSlow = 2;  // algorithms of the emulated GPU
 
-// Choices are kept in a folder of the test's own.
+// Caches choices in a temporary folder.
 class GemmOnGpu : public testing::Test {
  protected:
   void SetUp() override {
     if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
-    forget_gemm_choices();
+    clear_gemm_autotune_cache();
   }
 
   std::vector<fs::path> files() const {
@@ -43,7 +43,7 @@ class GemmOnGpu : public testing::Test {
   const ScopedVariable cache_{"LOCKSTEP_CACHE_DIR", folder_.path()};
 };
 
-// [m, k] x [k, n] of small whole numbers, whose sums are exact.
+// [m, k] x [k, n] of small integers, whose sums are exact.
 struct Product {
   CudaLane& lane = CudaLane::local();
   GemmSpec spec{
@@ -62,8 +62,8 @@ struct Product {
     lane.to_device(out->data(), host.data(), out->size());
     return out;
   }
-  CudaGemm gemm(double least_operations = 0) const {
-    return {lane, spec, CudaMath::tf32, {.least_operations = least_operations, .seconds = 10}};
+  CudaGemm gemm(double min_operations = 0) const {
+    return {lane, spec, CudaMath::tf32, {.min_operations = min_operations, .seconds = 10}};
   }
   void run(const CudaGemm& gemm) const { gemm.run(on_a->data(), on_b->data(), on_c->data()); }
   void expect_right() const {
@@ -79,7 +79,7 @@ struct Product {
   }
 };
 
-TEST_F(GemmOnGpu, ThatIsSmallIsNotMeasured) {
+TEST_F(GemmOnGpu, SmallProductsAreNotAutotuned) {
   const Product product;
   const auto before = emulated("emulated_products");
   product.run(product.gemm(1e9));
@@ -90,39 +90,39 @@ TEST_F(GemmOnGpu, ThatIsSmallIsNotMeasured) {
   }
 }
 
-TEST_F(GemmOnGpu, ThatIsLargeTakesTheFastestAlgorithmThatRuns) {
+TEST_F(GemmOnGpu, LargeProductUsesTheFastestAlgorithm) {
   const Product product;
   const CudaGemm gemm = product.gemm();
-  const int64_t waits = CudaLane::waits();
+  const int64_t waits = CudaLane::wait_count();
   product.run(gemm);
-  EXPECT_EQ(CudaLane::waits(), waits) << "a program that waits is not recorded";
+  EXPECT_EQ(CudaLane::wait_count(), waits) << "a program that waits cannot be captured";
   product.expect_right();
   EXPECT_EQ(files().size(), 1u);
   const auto before = emulated("emulated_products");
   product.run(gemm);
   product.expect_right();
   if (!before) return;
-  EXPECT_EQ(emulated("emulated_products"), *before + 1) << "measured again";
+  EXPECT_EQ(emulated("emulated_products"), *before + 1) << "autotuned again";
   EXPECT_EQ(emulated("emulated_algorithm"), kPlain);
 }
 
-TEST_F(GemmOnGpu, IsMeasuredOnceInAProcessAndOnceOnAMachine) {
+TEST_F(GemmOnGpu, ChoiceIsCachedInMemoryAndOnDisk) {
   const Product product;
   product.run(product.gemm());
   ASSERT_EQ(files().size(), 1u);
-  for (const bool process_remembers : {true, false}) {
-    if (!process_remembers) forget_gemm_choices();
+  for (const bool in_memory : {true, false}) {
+    if (!in_memory) clear_gemm_autotune_cache();
     const auto before = emulated("emulated_products");
     product.run(product.gemm());
     product.expect_right();
     if (!before) continue;
-    EXPECT_EQ(emulated("emulated_products"), *before + 1) << process_remembers;
+    EXPECT_EQ(emulated("emulated_products"), *before + 1) << in_memory;
     EXPECT_EQ(emulated("emulated_algorithm"), kPlain);
   }
   EXPECT_EQ(files().size(), 1u);
 }
 
-TEST_F(GemmOnGpu, OfWhichAFileIsDamagedIsMeasuredAgain) {
+TEST_F(GemmOnGpu, DamagedCacheFileIsReplaced) {
   const Product product;
   product.run(product.gemm());
   ASSERT_EQ(files().size(), 1u);
@@ -131,35 +131,36 @@ TEST_F(GemmOnGpu, OfWhichAFileIsDamagedIsMeasuredAgain) {
     std::ifstream in(file, std::ios::binary);
     return std::string(std::istreambuf_iterator<char>(in), {});
   };
-  const std::string whole = content();
-  for (const std::string& damaged : {std::string(), whole.substr(0, 40), std::string(whole.size(), 'f'), whole + "0"}) {
+  const std::string intact = content();
+  for (const std::string& damaged :
+       {std::string(), intact.substr(0, 40), std::string(intact.size(), 'f'), intact + "0"}) {
     std::ofstream(file, std::ios::binary | std::ios::trunc) << damaged;
-    forget_gemm_choices();
+    clear_gemm_autotune_cache();
     const auto before = emulated("emulated_products");
     product.run(product.gemm());
     product.expect_right();
     if (before) {
       EXPECT_GT(emulated("emulated_products"), *before + 1) << damaged;
-      EXPECT_EQ(content(), whole);
+      EXPECT_EQ(content(), intact);
     } else {
-      EXPECT_EQ(content().size(), whole.size());
+      EXPECT_EQ(content().size(), intact.size());
     }
   }
 }
 
-TEST_F(GemmOnGpu, IsNotMeasuredWhileAProgramIsRecorded) {
+TEST_F(GemmOnGpu, DoesNotAutotuneDuringCapture) {
   const Product product;
   const CudaGemm gemm = product.gemm();
-  const cudaGraphExec_t graph = product.lane.record([&] { product.run(gemm); });
+  const cudaGraphExec_t graph = product.lane.capture([&] { product.run(gemm); });
   product.lane.replay(graph);
   product.expect_right();
   EXPECT_TRUE(files().empty());
   if (const auto last = emulated("emulated_algorithm")) {
     EXPECT_EQ(*last, kSlow);
   }
-  product.run(gemm);  // now it is
+  product.run(gemm);  // now it autotunes
   EXPECT_EQ(files().size(), 1u);
-  product.lane.forget(graph);
+  product.lane.destroy_graph(graph);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What is said of GPUs, where there need be none.
+// Reports and error messages about GPUs. Needs no GPU.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -19,15 +19,15 @@ TEST(GpuLaunch, NamesTheOpAndTheLaunch) {
   std::string number;
   {
     GpuLaunch launch(3, "iota", "fused");
-    const std::string whole = GpuLaunch::where();
-    number = whole.substr(11, whole.find(" (") - 11);
-    EXPECT_EQ(whole, " in launch " + number + " (3 ops, from iota to fused)");
-    launch.at(1, "scan");
+    const std::string text = GpuLaunch::where();
+    number = text.substr(11, text.find(" (") - 11);
+    EXPECT_EQ(text, " in launch " + number + " (3 ops, from iota to fused)");
+    launch.set_current_op(1, "scan");
     EXPECT_EQ(GpuLaunch::where(), " in op 2 of 3, scan, of launch " + number);
     {
       GpuLaunch body(2, "add", "einsum");
       EXPECT_EQ(GpuLaunch::where(), " in op 2 of 3, scan, of launch " + number);
-      body.at(0, "add");
+      body.set_current_op(0, "add");
       EXPECT_EQ(GpuLaunch::where(), " in op 1 of 2, add, of op 2 of 3, scan, of launch " + number);
     }
     EXPECT_EQ(GpuLaunch::where(), " in op 2 of 3, scan, of launch " + number);
@@ -45,31 +45,31 @@ const Gpu kGpu{"NVIDIA H200", int64_t{140} << 30, int64_t{70} << 30, 9, 0, 132};
 TEST(GpuReport, HasALineForEveryGpuAndLibrary) {
   EXPECT_EQ(to_string(kGpu),
             "NVIDIA H200, 140.0 GiB of memory, 70.0 GiB free, compute capability 9.0, 132 multiprocessors");
-  Gpu taken = kGpu;
-  taken.free = -1;
-  EXPECT_EQ(to_string(taken),
-            "NVIDIA H200, 140.0 GiB of memory, not to be used now, compute capability 9.0, 132 multiprocessors");
+  Gpu in_use = kGpu;
+  in_use.free = -1;
+  EXPECT_EQ(to_string(in_use),
+            "NVIDIA H200, 140.0 GiB of memory, not usable now, compute capability 9.0, 132 multiprocessors");
   GpuReport report;
   report.built_in = report.seen = true;
   report.driver = "13.0";
   report.libraries = {{"cudart", "libcudart.so.13", ""},
-                      {"nvrtc", "", "cuda: libnvrtc.so.13 is not there; install it"},
-                      {"cudnn", "", "cuda: libcudnn.so.9 is not there; install it", "convolutions are slow"}};
+                      {"nvrtc", "", "cuda: cannot load libnvrtc.so.13; install it"},
+                      {"cudnn", "", "cuda: cannot load libcudnn.so.9; install it", "convolutions are slow"}};
   report.gpus = {kGpu};
   using Lines = std::vector<std::pair<std::string, std::string>>;
-  EXPECT_EQ(lines_of(report), (Lines{{"driver", "for CUDA 13.0"},
-                                     {"libraries", "of unknown"},
-                                     {"  cudart", "libcudart.so.13"},
-                                     {"  nvrtc", "cuda: libnvrtc.so.13 is not there; install it"},
-                                     {"  cudnn", "not there: convolutions are slow"},
-                                     {"GPU 0", to_string(kGpu)}}));
+  EXPECT_EQ(report_lines(report), (Lines{{"driver", "supports CUDA 13.0"},
+                                         {"libraries", "unknown"},
+                                         {"  cudart", "libcudart.so.13"},
+                                         {"  nvrtc", "cuda: cannot load libnvrtc.so.13; install it"},
+                                         {"  cudnn", "missing: convolutions are slow"},
+                                         {"GPU 0", to_string(kGpu)}}));
   report = {};
   report.why_not = "cuda: this lockstep was built without CUDA";
-  EXPECT_EQ(lines_of(report), (Lines{{"GPUs", report.why_not}}));
+  EXPECT_EQ(report_lines(report), (Lines{{"GPUs", report.why_not}}));
 }
 
-TEST(GpuReport, OpensNothingWhereThereIsNoHardware) {
-  if (gpu_seen()) GTEST_SKIP() << "there is NVIDIA hardware";
+TEST(GpuReport, LoadsNoLibrariesWithoutHardware) {
+  if (nvidia_hardware_present()) GTEST_SKIP() << "the machine has NVIDIA hardware";
   const GpuReport report = report_gpus();
   EXPECT_FALSE(report.seen);
   EXPECT_TRUE(report.gpus.empty());
@@ -79,10 +79,10 @@ TEST(GpuReport, OpensNothingWhereThereIsNoHardware) {
 
 #ifdef LOCKSTEP_WITH_CUDA
 
-constexpr const char* kElse = ", or use --platform cpu (LOCKSTEP_PLATFORM=cpu)";
+constexpr const char* kUseCpu = ", or use --platform cpu (LOCKSTEP_PLATFORM=cpu)";
 
-// A machine where all is well.
-CudaFacts well() {
+// A machine with a usable GPU.
+CudaFacts usable() {
   CudaFacts facts;
   facts.device_files = facts.driver_library = true;
   facts.count = 1;
@@ -90,95 +90,96 @@ CudaFacts well() {
   return facts;
 }
 
-TEST(WhyNoGpu, IsEmptyWhereThereIsOne) { EXPECT_EQ(why_no_gpu(well()), ""); }
+TEST(WhyNoGpu, IsEmptyIfOneIsUsable) { EXPECT_EQ(why_no_gpu(usable()), ""); }
 
 TEST(WhyNoGpu, NoDriver) {
   EXPECT_EQ(why_no_gpu({}),
-            std::string("cuda: no NVIDIA driver is running here (there is no /dev/nvidiactl); install it, or start the "
-                        "container with its GPUs (--gpus all, --nv)") +
-                kElse);
-  CudaFacts facts = well();
+            std::string("cuda: no NVIDIA driver is running (/dev/nvidiactl does not exist); install it, or start the "
+                        "container with GPUs (--gpus all, --nv)") +
+                kUseCpu);
+  CudaFacts facts = usable();
   facts.driver_library = false;
-  EXPECT_EQ(why_no_gpu(facts), std::string("cuda: the driver's library libcuda.so.1 is not there; install the driver, "
+  EXPECT_EQ(why_no_gpu(facts), std::string("cuda: cannot load the driver's library libcuda.so.1; install the driver, "
                                            "or start the container with --gpus all or --nv") +
-                                   kElse);
-  // CUDA calls no driver at all one that is too old.
-  facts = well();
+                                   kUseCpu);
+  // Without any driver CUDA reports that it is too old.
+  facts = usable();
   facts.error = cudaErrorInsufficientDriver;
   facts.count = facts.driver = 0;
   EXPECT_EQ(why_no_gpu(facts),
-            std::string("cuda: no NVIDIA driver is running here; install it, or see what nvidia-smi says") + kElse);
+            std::string("cuda: no NVIDIA driver is running; install it, or check nvidia-smi") + kUseCpu);
 }
 
-TEST(WhyNoGpu, DriverThatIsTooOld) {
-  CudaFacts facts = well();
+TEST(WhyNoGpu, DriverTooOld) {
+  CudaFacts facts = usable();
   facts.error = cudaErrorInsufficientDriver;
   facts.count = 0;
   facts.driver = 12040;
   EXPECT_EQ(
       why_no_gpu(facts),
-      std::string("cuda: the driver is for CUDA 12.4 and the libraries are of 13.0; install a newer driver") + kElse);
+      std::string("cuda: the driver supports CUDA 12.4, but the libraries are CUDA 13.0; install a newer driver") +
+          kUseCpu);
 }
 
 TEST(WhyNoGpu, NoneVisible) {
-  CudaFacts facts = well();
+  CudaFacts facts = usable();
   facts.error = cudaErrorNoDevice;
   facts.error_text = "no CUDA-capable device is detected";
   facts.count = 0;
-  EXPECT_EQ(
-      why_no_gpu(facts),
-      std::string("cuda: no GPU can be used: no CUDA-capable device is detected; see what nvidia-smi says") + kElse);
+  EXPECT_EQ(why_no_gpu(facts),
+            std::string("cuda: no GPU is usable: no CUDA-capable device is detected; check nvidia-smi") + kUseCpu);
   facts.visible = "";
   EXPECT_EQ(why_no_gpu(facts), std::string("cuda: no GPU is visible: CUDA_VISIBLE_DEVICES is \"\"; set it to the "
-                                           "numbers of those to use, such as 0, or unset it") +
-                                   kElse);
+                                           "numbers of the GPUs to use, such as 0, or unset it") +
+                                   kUseCpu);
 }
 
-TEST(WhyNoGpu, LibraryThatIsMissing) {
-  CudaFacts facts = well();
-  facts.runtime_failure = "cuda: libcudart.so.13 is not there; install it";
+TEST(WhyNoGpu, LibraryMissing) {
+  CudaFacts facts = usable();
+  facts.runtime_failure = "cuda: cannot load libcudart.so.13; install it";
   EXPECT_EQ(why_no_gpu(facts), facts.runtime_failure);
 }
 
-TEST(GpuMemory, ThatIsShortSaysWhatWasAskedForAndWhatThereIs) {
-  EXPECT_EQ(
-      gpu_memory_text(int64_t{3} << 29, "an array", int64_t{1} << 30, int64_t{140} << 30, int64_t{120} << 30,
-                      "NVIDIA H200"),
-      "cuda: 1.50 GiB are asked for, for an array, and 1.00 GiB of the 140.00 GiB of NVIDIA H200 are free; arrays "
-      "and programs of this process hold 120.00 GiB: use a smaller batch, or see with nvidia-smi who has the rest");
+TEST(GpuMemory, OutOfMemoryNamesTheRequestAndTheFreeMemory) {
+  EXPECT_EQ(gpu_out_of_memory_text(int64_t{3} << 29, "an array", int64_t{1} << 30, int64_t{140} << 30,
+                                   int64_t{120} << 30, "NVIDIA H200"),
+            "cuda: 1.50 GiB requested for an array, but 1.00 GiB of the 140.00 GiB of NVIDIA H200 are free; this "
+            "process holds "
+            "120.00 GiB; use a smaller batch, or see with nvidia-smi which processes use the rest");
 }
 
 class CudaFailure : public testing::Test {
   void SetUp() override {
-    if (!cuda_failure().empty()) GTEST_SKIP() << cuda_failure();
+    if (!cuda_load_failure().empty()) GTEST_SKIP() << cuda_load_failure();
   }
 };
 
-TEST_F(CudaFailure, OfAGpuThatIsOutOfOrderNamesTheOpAndAsksForAnotherStart) {
+TEST_F(CudaFailure, LostGpuNamesTheOpAndAdvisesARestart) {
   GpuLaunch launch(2, "einsum", "fused");
-  launch.at(0, "einsum");
+  launch.set_current_op(0, "einsum");
   for (const cudaError_t error :
        {cudaErrorECCUncorrectable, cudaErrorDevicesUnavailable, cudaErrorLaunchFailure, cudaErrorNvlinkUncorrectable,
         cudaErrorHardwareStackError, cudaErrorNoDevice, cudaErrorUnknown})
-    EXPECT_THROWS(check_cuda(error, "wait for the GPU"), DeviceLost,
-                  std::string("(") + cuda().cudaGetErrorName(error) +
-                      "); the GPU can compute no more for this process: start again, which goes on from the last "
-                      "checkpoint, and see what nvidia-smi and the kernel's log (Xid) say of it");
+    EXPECT_THROWS(
+        check_cuda(error, "wait for the GPU"), DeviceLost,
+        std::string("(") + cuda().cudaGetErrorName(error) +
+            "); this process can no longer use the GPU: restart to resume from the last checkpoint, and check "
+            "nvidia-smi and the kernel log (Xid)");
   EXPECT_THROWS(check_cuda(cudaErrorECCUncorrectable, "wait for the GPU"), DeviceLost,
                 "cuda: wait for the GPU in op 1 of 2, einsum, of launch ");
 }
 
-TEST_F(CudaFailure, OfAKernelIsADefect) {
+TEST_F(CudaFailure, KernelFaultIsABug) {
   for (const cudaError_t error : {cudaErrorIllegalAddress, cudaErrorMisalignedAddress, cudaErrorIllegalInstruction})
     EXPECT_THROWS(check_cuda(error, "start a kernel"), Error,
-                  "; this is a defect of lockstep: please report it, with what it says under CUDA_LAUNCH_BLOCKING=1");
+                  "; this is a bug in lockstep: please report it with the message under CUDA_LAUNCH_BLOCKING=1");
 }
 
-TEST_F(CudaFailure, OfMemoryIsOutOfMemory) {
+TEST_F(CudaFailure, FailedAllocationIsOutOfMemory) {
   EXPECT_THROWS(check_cuda(cudaErrorMemoryAllocation, "load a kernel"), OutOfMemory, "; use a smaller batch");
 }
 
-TEST_F(CudaFailure, OfAnotherKindIsAnError) {
+TEST_F(CudaFailure, OtherFailureIsAnError) {
   EXPECT_THROWS(check_cuda(cudaErrorInvalidValue, "copy to the GPU"), Error, "(cudaErrorInvalidValue)");
   check_cuda(cudaSuccess, "nothing");
 }

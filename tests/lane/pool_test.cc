@@ -144,7 +144,7 @@ TEST(Pool, DefaultIsOneThreadPerAvailableCpu) {
     Pool pool({.threads = -1});
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "pool: -1 threads were asked for; give at least 1, or 0 for one per cpu");
+    EXPECT_STREQ(error.what(), "pool: -1 threads requested; use at least 1, or 0 for one per CPU");
   }
 }
 

@@ -1,4 +1,4 @@
-// Copies between a GPU and memory of the host's that is not pinned (lane/cuda/staging.h).
+// Copies between a GPU and pageable host memory (lane/cuda/staging.h).
 #ifdef LOCKSTEP_WITH_CUDA
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 using Bytes = std::vector<uint8_t>;
 
-constexpr int64_t kSlot = 512 << 10;  // as of the staging
+constexpr int64_t kSlot = 512 << 10;  // as in staging.cc
 
 class StagingOnGpu : public testing::Test {
  protected:
@@ -35,82 +35,83 @@ Bytes noise(int64_t size, uint32_t seed) {
   return out;
 }
 
-BufferPtr sent(CudaLane& lane, const Bytes& bytes) {
-  BufferPtr there = lane.allocate(static_cast<int64_t>(bytes.size()));
-  lane.to_device(there->data(), bytes.data(), there->size());
-  return there;
+BufferPtr upload(CudaLane& lane, const Bytes& bytes) {
+  BufferPtr device = lane.allocate(static_cast<int64_t>(bytes.size()));
+  lane.to_device(device->data(), bytes.data(), device->size());
+  return device;
 }
 
-Bytes received(CudaLane& lane, const Buffer& there) {
-  Bytes out(static_cast<size_t>(there.size()));
-  lane.to_host(out.data(), there.data(), there.size());
+Bytes download(CudaLane& lane, const Buffer& device) {
+  Bytes out(static_cast<size_t>(device.size()));
+  lane.to_host(out.data(), device.data(), device.size());
   return out;
 }
 
-TEST_F(StagingOnGpu, BytesComeAndGo) {
+TEST_F(StagingOnGpu, BytesSurviveARoundTrip) {
   CudaLane& lane = CudaLane::local();
-  // Little, a slot more or less, and more than all slots.
+  // Inline copies, about one slot, and more than all slots.
   for (const int64_t size : {int64_t{0}, int64_t{1}, int64_t{8192}, int64_t{8193}, int64_t{100352}, kSlot - 1, kSlot,
                              kSlot + 1, 4 * kSlot, 4 * kSlot + 3, 8 * kSlot + 1, 19 * kSlot + 5}) {
     const Bytes bytes = noise(size, static_cast<uint32_t>(size));
-    EXPECT_TRUE(received(lane, *sent(lane, bytes)) == bytes) << size;
+    EXPECT_TRUE(download(lane, *upload(lane, bytes)) == bytes) << size;
   }
 }
 
-TEST_F(StagingOnGpu, MemoryOfTheHostMayBeUsedAgainAtOnce) {
+TEST_F(StagingOnGpu, HostMemoryCanBeReusedImmediately) {
   CudaLane& lane = CudaLane::local();
   Bytes bytes;
-  std::vector<BufferPtr> there;
+  std::vector<BufferPtr> device;
   for (uint32_t i = 0; i < 40; ++i) {
     bytes = noise(100000 + i, i);
-    there.push_back(sent(lane, bytes));
+    device.push_back(upload(lane, bytes));
     std::fill(bytes.begin(), bytes.end(), 0);
   }
-  for (uint32_t i = 0; i < 40; ++i) EXPECT_TRUE(received(lane, *there[i]) == noise(100000 + i, i)) << i;
+  for (uint32_t i = 0; i < 40; ++i) EXPECT_TRUE(download(lane, *device[i]) == noise(100000 + i, i)) << i;
 }
 
-// What was queued before reads what was there before, and what is queued after it what has come.
-TEST_F(StagingOnGpu, CopiesAreInTheOrderOfWhatIsQueued) {
+// Work enqueued before an upload reads the old bytes, work enqueued after it the new ones.
+TEST_F(StagingOnGpu, CopiesRunInStreamOrder) {
   CudaLane& lane = CudaLane::local();
   const int64_t size = 3 * kSlot + 7;
-  const BufferPtr there = lane.allocate(size), before = lane.allocate(size), after = lane.allocate(size);
+  const BufferPtr device = lane.allocate(size), before = lane.allocate(size), after = lane.allocate(size);
   for (uint32_t i = 0; i < 10; ++i) {
-    lane.to_device(there->data(), noise(size, 2 * i).data(), size);
-    lane.copy(before->data(), there->data(), size);
-    lane.to_device(there->data(), noise(size, 2 * i + 1).data(), size);
-    lane.copy(after->data(), there->data(), size);
-    lane.clear(there->data(), size);
-    EXPECT_TRUE(received(lane, *before) == noise(size, 2 * i)) << i;
-    EXPECT_TRUE(received(lane, *after) == noise(size, 2 * i + 1)) << i;
-    EXPECT_TRUE(received(lane, *there) == Bytes(static_cast<size_t>(size), 0)) << i;
+    lane.to_device(device->data(), noise(size, 2 * i).data(), size);
+    lane.copy(before->data(), device->data(), size);
+    lane.to_device(device->data(), noise(size, 2 * i + 1).data(), size);
+    lane.copy(after->data(), device->data(), size);
+    lane.clear(device->data(), size);
+    EXPECT_TRUE(download(lane, *before) == noise(size, 2 * i)) << i;
+    EXPECT_TRUE(download(lane, *after) == noise(size, 2 * i + 1)) << i;
+    EXPECT_TRUE(download(lane, *device) == Bytes(static_cast<size_t>(size), 0)) << i;
   }
 }
 
-TEST_F(StagingOnGpu, SeveralThreadsCopy) {
+TEST_F(StagingOnGpu, IsSafeFromSeveralThreads) {
   CudaLane& lane = CudaLane::local();
   std::vector<std::thread> threads;
   for (uint32_t t = 0; t < 4; ++t)
     threads.emplace_back([&lane, t] {
       for (uint32_t i = 0; i < 12; ++i) {
         const Bytes bytes = noise(i % 3 == 0 ? 100 : kSlot * (1 + i % 5) + t, 100 * t + i);
-        EXPECT_TRUE(received(lane, *sent(lane, bytes)) == bytes) << t << " " << i;
+        EXPECT_TRUE(download(lane, *upload(lane, bytes)) == bytes) << t << " " << i;
       }
     });
   for (std::thread& each : threads) each.join();
 }
 
-// Copies to the GPU are nobody's wait: what is computed with them may be recorded.
-TEST_F(StagingOnGpu, OnlyWhatComesBackIsWaitedFor) {
+// Uploads do not count as waits, so programs that use them can be captured.
+TEST_F(StagingOnGpu, OnlyDownloadsCountAsWaits) {
   CudaLane& lane = CudaLane::local();
-  const int64_t begin = CudaLane::waits();
-  const BufferPtr there = sent(lane, noise(20 * kSlot, 1));
-  EXPECT_EQ(CudaLane::waits(), begin);
-  received(lane, *there);
-  EXPECT_EQ(CudaLane::waits(), begin + 1);
+  const int64_t begin = CudaLane::wait_count();
+  const BufferPtr device = upload(lane, noise(20 * kSlot, 1));
+  EXPECT_EQ(CudaLane::wait_count(), begin);
+  download(lane, *device);
+  EXPECT_EQ(CudaLane::wait_count(), begin + 1);
 }
 
-// In a process of its own, which waits for no GPU any more afterwards. `copy` is given a lane and memory on it.
-void ends_by_deadline(const std::function<void(CudaLane&, Buffer&)>& copy) {
+// Expects that copy(lane, device_memory) times out on a GPU that hangs. Runs in a child process, which cannot use a GPU
+// afterwards.
+void expect_timeout(const std::function<void(CudaLane&, Buffer&)>& copy) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
@@ -119,10 +120,10 @@ void ends_by_deadline(const std::function<void(CudaLane&, Buffer&)>& copy) {
         ::setenv("LOCKSTEP_EMULATED_HANGS_WITH", sign.c_str(), 1);
         ::setenv("LOCKSTEP_GPU_TIMEOUT", "0.2", 1);
         CudaLane& lane = CudaLane::local();
-        const BufferPtr there = sent(lane, Bytes(20 * kSlot));
+        const BufferPtr device = upload(lane, Bytes(20 * kSlot));
         FileSystem::real().write(sign, Bytes());
         try {
-          copy(lane, *there);
+          copy(lane, *device);
         } catch (const DeviceLost& error) {
           std::fputs(error.what(), stderr);
           std::filesystem::remove_all(folder.path());
@@ -130,17 +131,17 @@ void ends_by_deadline(const std::function<void(CudaLane&, Buffer&)>& copy) {
         }
         std::_Exit(4);
       },
-      testing::ExitedWithCode(3), "has not done within 0.2 s what it was given");
+      testing::ExitedWithCode(3), "has not finished its work within 0.2 s");
 }
 
-TEST_F(StagingOnGpu, GpuThatHangsIsNotWaitedForForEver) {
-  // No lane is made here: what the environment says is read then.
+TEST_F(StagingOnGpu, HangingGpuTimesOut) {
+  // Makes no lane: that would read the environment, which the child process changes.
   const std::vector<Gpu> gpus = report_first_gpu().gpus;
   if (gpus.empty() || gpus[0].name != "emulated GPU") GTEST_SKIP() << "the GPU is a real one";
-  ends_by_deadline([](CudaLane& lane, Buffer& there) { received(lane, there); });
-  ends_by_deadline([](CudaLane& lane, Buffer& there) {
-    const Bytes bytes(static_cast<size_t>(there.size()));
-    lane.to_device(there.data(), bytes.data(), there.size());
+  expect_timeout([](CudaLane& lane, Buffer& device) { download(lane, device); });
+  expect_timeout([](CudaLane& lane, Buffer& device) {
+    const Bytes bytes(static_cast<size_t>(device.size()));
+    lane.to_device(device.data(), bytes.data(), device.size());
   });
 }
 

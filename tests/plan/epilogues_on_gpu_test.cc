@@ -222,9 +222,9 @@ TEST_F(NanOnGpu, IsHandedOnWhereTheLibraryWouldLoseIt) {
   if (!emulated("emulated_epilogue")) GTEST_SKIP() << "of the emulated GPU";
   const TempDir folder;  // knows nothing yet
   const ScopedVariable relu("LOCKSTEP_EMULATED_RELU", "lossy"), cache("LOCKSTEP_CACHE_DIR", folder.path());
-  forget_gemm_choices();
+  clear_gemm_autotune_cache();
   expect_handed_on(DType::f16, 40);
-  forget_gemm_choices();
+  clear_gemm_autotune_cache();
 }
 
 }  // namespace

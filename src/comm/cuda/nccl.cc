@@ -14,7 +14,7 @@
 #include "base/check.h"
 #include "comm/cuda/cuda_comm.h"
 #include "comm/recorder.h"
-#include "lane/gpu_patience.h"
+#include "lane/gpu_deadline.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -68,7 +68,7 @@ bool needs_host(const Operation& operation) {
          (reduces && is_floating(operation.dtype) && operation.reduction != Reduction::sum);
 }
 
-class NcclComm final : public Comm, private CudaLane::Watched {
+class NcclComm final : public Comm, private CudaLane::WatchedWork {
  public:
   // `comm` is ready.
   NcclComm(Comm& host, std::unique_ptr<Comm> owned, CudaLane& lane, ncclComm_t comm)
@@ -145,7 +145,7 @@ class NcclComm final : public Comm, private CudaLane::Watched {
   void queue(const Operation& operation, Item* item, std::unique_lock<std::mutex>& lock) {
     lane_.enter();
     {
-      const auto queueing = lane_.queueing();
+      const auto enqueue_lock = lane_.enqueue_lock();
       check_cuda(cuda().cudaEventRecord(begun_, lane_.stream()), "mark the beginning of a collective");
       check_cuda(cuda().cudaStreamWaitEvent(stream_, begun_, 0), "wait for the operands of a collective");
     }
@@ -183,7 +183,7 @@ class NcclComm final : public Comm, private CudaLane::Watched {
     const std::lock_guard lock(mutex_);
     item->waited = true;
     lane_.enter();
-    const auto queueing = lane_.queueing();
+    const auto enqueue_lock = lane_.enqueue_lock();
     check_cuda(cuda().cudaStreamWaitEvent(lane_.stream(), item->event, 0), "wait for a collective");
     check_well(item->kind, item->number);
   }
@@ -196,7 +196,7 @@ class NcclComm final : public Comm, private CudaLane::Watched {
     item->waited = true;
     // What is queued on the lane from now on may use the memory again.
     if (item->done) return;
-    const auto queueing = lane_.queueing();
+    const auto enqueue_lock = lane_.enqueue_lock();
     cuda().cudaStreamWaitEvent(lane_.stream(), item->event, 0);
   }
 
@@ -293,7 +293,7 @@ class NcclComm final : public Comm, private CudaLane::Watched {
   }
 
   // What the lane asks while it waits for its GPU.
-  bool look(Clock::time_point waiting_since) override {
+  bool poll(Clock::time_point waiting_since) override {
     std::unique_lock lock(mutex_);
     reap();
     if (under_way_.empty()) return false;
@@ -366,7 +366,7 @@ class NcclComm final : public Comm, private CudaLane::Watched {
     cause_ = cause;
     for (Item* const item : under_way_) record_end(*item, false);
     const ncclComm_t comm = std::exchange(comm_, nullptr);
-    if (!GpuPatience::is_given_up()) cuda_nccl()->ncclCommAbort(comm);  // which waits for the GPU
+    if (!GpuDeadline::any_expired()) cuda_nccl()->ncclCommAbort(comm);  // which waits for the GPU
   }
 
   std::unique_ptr<Comm> owned_;

@@ -82,7 +82,7 @@ class StagedComm final : public Comm {
       if (!holds(item->in, in)) item->in = lane_.allocate_pinned(in);
       if (!holds(item->out, out)) item->out = lane_.allocate_pinned(out);
       if (item->bytes.in > 0) {
-        lane_.send_to_host(item->in->data(), operation.in, item->bytes.in);
+        lane_.enqueue_copy_to_host(item->in->data(), operation.in, item->bytes.in);
         lane_.wait();
       }
       item->work = begin(operation, item->in->data(), one ? item->in->data() : item->out->data());
@@ -127,7 +127,7 @@ class StagedComm final : public Comm {
       item->work.wait();
       const BufferPtr& from = in_place(item->operation) ? item->in : item->out;
       item->copying = item->bytes.out > 0;
-      lane_.send_to_device(item->operation.out, from->data(), item->bytes.out);
+      lane_.enqueue_copy_to_device(item->operation.out, from->data(), item->bytes.out);
     } catch (...) {
       release(item);
       throw;

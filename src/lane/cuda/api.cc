@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-// A library, or why there is none.
+// A loaded library, or why it cannot be loaded.
 struct Library {
   void* handle = nullptr;
   std::string name, failure;
@@ -29,8 +29,8 @@ struct Library {
         if (failure.empty()) failure = dlerror();
       }
     failure = fmt::format(
-        "cuda: lib{}.so.{} is not there ({}); install it, or set LD_LIBRARY_PATH to the folder that has it, or use "
-        "--platform cpu (LOCKSTEP_PLATFORM=cpu)",
+        "cuda: cannot load lib{}.so.{} ({}); install it, or set LD_LIBRARY_PATH to its folder, or use --platform cpu "
+        "(LOCKSTEP_PLATFORM=cpu)",
         base, *versions.begin(), failure);
   }
 
@@ -39,7 +39,7 @@ struct Library {
     if (!handle) return;
     function = reinterpret_cast<F>(dlsym(handle, symbol));
     if (!function) {
-      failure = fmt::format("cuda: {} has no {}; it is too old: install CUDA 13", name, symbol);
+      failure = fmt::format("cuda: {} lacks {}: it is too old; install CUDA 13", name, symbol);
       handle = nullptr;
     }
   }
@@ -50,7 +50,7 @@ struct Loaded {
   Functions functions;
   std::string file, failure;
 
-  void take(const Library& library) {
+  void set_result(const Library& library) {
     if (library.handle)
       file = library.name;
     else
@@ -64,20 +64,19 @@ const Loaded<CudaRuntime>& runtime() {
     Library library("cudart", {"13", "12"});
 #define RUNTIME(name) library.find(out->functions.name, #name);
 #include "lane/cuda/functions.def"
-    out->take(library);
+    out->set_result(library);
     return out;
   }();
   return *loaded;
 }
 
-// Their versions as the libraries of CUDA 13 and 12 are named.
 const Loaded<CudaCompiler>& compiler() {
   static const auto* loaded = [] {
     auto* out = new Loaded<CudaCompiler>;
     Library library("nvrtc", {"13", "12"});
 #define COMPILER(name) library.find(out->functions.name, #name);
 #include "lane/cuda/functions.def"
-    out->take(library);
+    out->set_result(library);
     return out;
   }();
   return *loaded;
@@ -89,7 +88,7 @@ const Loaded<CudaBlas>& blas() {
     Library library("cublasLt", {"13", "12"});
 #define BLAS(name) library.find(out->functions.name, #name);
 #include "lane/cuda/functions.def"
-    out->take(library);
+    out->set_result(library);
     return out;
   }();
   return *loaded;
@@ -123,7 +122,7 @@ const CudaNccl* cuda_nccl() {
 }
 #endif
 
-std::string cuda_failure() {
+std::string cuda_load_failure() {
   for (const std::string* failure : {&runtime().failure, &compiler().failure, &blas().failure})
     if (!failure->empty()) return *failure;
   return "";
@@ -138,7 +137,7 @@ std::vector<GpuLibrary> cuda_libraries() {
     out.push_back({name, library.handle ? library.name : "", library.failure, without});
   };
   add("cudnn", "9", "convolutions are slow; install cuDNN 9 for CUDA 13 (libcudnn9-cuda-13)");
-  add("nccl", "2", "several GPUs exchange values through the host's memory; install NCCL 2.18 or newer (libnccl2)");
+  add("nccl", "2", "GPUs exchange data through host memory, slowly; install NCCL 2.18 or newer (libnccl2)");
   return out;
 }
 
@@ -163,7 +162,7 @@ int use_gpu(int gpu) {
 
 cudaEvent_t new_cuda_event() {
   cudaEvent_t event = nullptr;
-  check_cuda(cuda().cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event");
+  check_cuda(cuda().cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "create an event");
   return event;
 }
 
@@ -172,7 +171,7 @@ void check_compiler(nvrtcResult error, const char* what) {
 }
 void check_blas(cublasStatus_t error, const char* what) {
   if (error == CUBLAS_STATUS_SUCCESS) return;
-  throw_of_library(error == CUBLAS_STATUS_ALLOC_FAILED, what, cuda_blas().cublasLtGetStatusString(error));
+  throw_library_error(error == CUBLAS_STATUS_ALLOC_FAILED, what, cuda_blas().cublasLtGetStatusString(error));
 }
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// CUDA's libraries, opened when first needed: a program that computes on the CPU neither needs nor loads them. Safe
-// from any thread.
+// CUDA's libraries, loaded when first needed: a program that computes on the CPU neither needs nor loads them. Safe from
+// any thread.
 #pragma once
 
 #include <cublasLt.h>
@@ -26,37 +26,37 @@ struct CudaBlas {
 #include "lane/cuda/functions.def"
 };
 
-// Whether there is a GPU to compute on; why_not() says what is missing and what to do, empty when nothing is.
+// The number of visible GPUs; and why none is usable, "cuda: fact; remedy", empty if one is.
 int cuda_device_count();
 std::string cuda_why_not();
-// Those that are this process's own, of the visible ones, and that of each of its lanes. REQUIRES: there is one.
+// The GPUs assigned to this process, as indices of visible GPUs; and the GPU of each lane. REQUIRES: one is usable.
 std::vector<int> gpus_to_use();
 std::vector<int> lane_gpus();
 
-// Why a library that is always needed cannot be opened, empty when all can be; and all that are of use, whether there
-// or not. They open them.
-std::string cuda_failure();
+// Why a required library cannot be loaded, empty if all can be.
+std::string cuda_load_failure();
+// All required and optional libraries, found or missing. Loads them.
 std::vector<GpuLibrary> cuda_libraries();
 
-// Each throws Error, with what was looked for and the remedy, when its library is not there.
+// Each throws Error with the file name and the remedy if its library cannot be loaded.
 const CudaRuntime& cuda();
 const CudaCompiler& cuda_compiler();
 const CudaBlas& cuda_blas();
 
-// This thread's calls go to that GPU, of those visible, from now on. Returns to which they went before, -1 where none
-// was chosen. Nothing else may choose one.
+// Makes a visible GPU current for the calling thread. Returns the one that was current before, -1 if none. No other code
+// may call cudaSetDevice().
 int use_gpu(int gpu);
-// An event of that GPU's that only tells whether it has come.
+// An event without timing, on the current GPU.
 cudaEvent_t new_cuda_event();
 
-// Throw when a call failed, naming the op or the launch where it is known (GpuLaunch): OutOfMemory when memory was
-// short, DeviceLost when the GPU is out of order, else Error; `what` is what was tried.
+// Throw if a call failed: OutOfMemory, DeviceLost if the GPU is out of order, else Error. `what` names the call's purpose;
+// the message also names the op or the launch (GpuLaunch).
 void check_cuda(cudaError_t, const char* what);
-// The same of a GPU that this process begins to use: others may have its memory, or all of it.
+// The same for the first use of a GPU, whose memory or compute mode may exclude this process.
 void check_gpu_opened(cudaError_t, int gpu);
 void check_compiler(nvrtcResult, const char* what);
 void check_blas(cublasStatus_t, const char* what);
-// One of the libraries has said no: OutOfMemory or Error, with what it `said`.
-[[noreturn]] void throw_of_library(bool for_want_of_memory, const char* what, const char* said);
+// Throws OutOfMemory or Error with a library's error text `reason`.
+[[noreturn]] void throw_library_error(bool out_of_memory, const char* what, const char* reason);
 
 }  // namespace lockstep

@@ -25,14 +25,14 @@ namespace lockstep {
 namespace {
 
 std::vector<std::string> options_for(const std::string& architecture) {
-  // No multiply-add in one rounding: elementwise results are then those of the CPU, bit by bit.
+  // No fused multiply-add: elementwise results then equal those of the CPU bit for bit.
   return {"--gpu-architecture=" + architecture, "--std=c++20", "--device-as-default-execution-space", "--fmad=false",
           "--diag-suppress=1097"};
 }
 
 std::string key_of(const std::string& source, const std::vector<CudaHeader>& headers, const std::string& architecture) {
   int major = 0, minor = 0;
-  check_compiler(cuda_compiler().nvrtcVersion(&major, &minor), "ask for the compiler's version");
+  check_compiler(cuda_compiler().nvrtcVersion(&major, &minor), "query the compiler's version");
   std::string all = fmt::format("nvrtc {}.{}\n", major, minor);
   for (const std::string& option : options_for(architecture)) all += option + "\n";
   for (const CudaHeader& header : headers) all += std::string(header.name) + "\n" + header.text + "\n";
@@ -81,12 +81,12 @@ std::vector<char> compile_cuda(const std::string& source, const std::vector<Cuda
     texts.push_back(header.text);
     names.push_back(header.name);
   }
-  const std::vector<std::string> said = options_for(architecture);
-  for (const std::string& option : said) options.push_back(option.c_str());
+  const std::vector<std::string> texts_of_options = options_for(architecture);
+  for (const std::string& option : texts_of_options) options.push_back(option.c_str());
   nvrtcProgram program = nullptr;
   check_compiler(compiler.nvrtcCreateProgram(&program, source.c_str(), "kernel.cu", static_cast<int>(texts.size()),
                                              texts.data(), names.data()),
-                 "prepare a kernel");
+                 "create a kernel program");
   const nvrtcResult result = compiler.nvrtcCompileProgram(program, static_cast<int>(options.size()), options.data());
   if (result != NVRTC_SUCCESS) {
     size_t size = 0;
@@ -94,20 +94,21 @@ std::vector<char> compile_cuda(const std::string& source, const std::vector<Cuda
     std::string log(size, '\0');
     compiler.nvrtcGetProgramLog(program, log.data());
     compiler.nvrtcDestroyProgram(&program);
-    throw_error("cuda: a kernel does not compile: {}\n{}\n{}", compiler.nvrtcGetErrorString(result), log, source);
+    throw_error("cuda: a kernel does not compile, which is a bug in lockstep: {}\n{}\n{}",
+                compiler.nvrtcGetErrorString(result), log, source);
   }
   size_t size = 0;
-  check_compiler(compiler.nvrtcGetCUBINSize(program, &size), "ask for a kernel's code");
+  check_compiler(compiler.nvrtcGetCUBINSize(program, &size), "query the size of a kernel");
   std::vector<char> code(size);
-  check_compiler(compiler.nvrtcGetCUBIN(program, code.data()), "take a kernel's code");
+  check_compiler(compiler.nvrtcGetCUBIN(program, code.data()), "get a kernel's code");
   compiler.nvrtcDestroyProgram(&program);
   return code;
 }
 
 namespace {
 
-// A source for an architecture, and the folder where its machine code is kept; empty: nowhere.
-struct Source {
+// A source for an architecture, and the cache folder of its machine code; empty: not cached.
+struct KernelSource {
   std::string text;
   std::vector<CudaHeader> headers;
   std::string architecture, folder;
@@ -115,46 +116,46 @@ struct Source {
   std::string path() const {
     return folder.empty() ? "" : fmt::format("{}/{}.cubin", folder, key_of(text, headers, architecture));
   }
-  std::vector<char> compiled(const std::string& path) const {
+  std::vector<char> compile_and_cache(const std::string& path) const {
     std::vector<char> code = compile_cuda(text, headers, architecture);
     if (!path.empty()) to_disk(path, code);
     return code;
   }
-  // What is on the disk, else compiled.
+  // Returns the machine code: from the disk cache if it is there, else compiled.
   std::vector<char> code() const {
-    const std::string kept = path();
+    const std::string cached = path();
     std::vector<char> code;
-    if (!kept.empty()) code = from_disk(kept);
-    return code.empty() ? compiled(kept) : code;
+    if (!cached.empty()) code = from_disk(cached);
+    return code.empty() ? compile_and_cache(cached) : code;
   }
 };
 
-// Threads that compile. What none of them has begun when the process ends is dropped.
-class Compilers {
+// The threads that compile in the background. Work that has not started when the process exits is dropped.
+class CompilerThreads {
  public:
-  static Compilers& all() {
-    static auto* const compilers = new Compilers;
-    static const int at_exit = std::atexit(end);
+  static CompilerThreads& instance() {
+    static auto* const threads = new CompilerThreads;
+    static const int at_exit = std::atexit(stop_all);
     static_cast<void>(at_exit);
-    return *compilers;
+    return *threads;
   }
 
   void add(std::function<void()> work) {
     const std::lock_guard lock(mutex_);
     if (ended_) return;
     waiting_.push_back(std::move(work));
-    if (waiting_.size() > idle_ && threads_.size() < most_) {
+    if (waiting_.size() > idle_ && threads_.size() < max_threads_) {
       try {
         threads_.emplace_back([this] { run(); });
-      } catch (const std::system_error&) {  // there may be no more threads: who needs it compiles
+      } catch (const std::system_error&) {  // the thread that needs the kernel compiles it
       }
     }
     more_.notify_one();
   }
 
  private:
-  // What the compiler has made for itself is there until its threads have ended.
-  static void end() { all().stop(); }
+  // Joins the threads before the compiler library's exit handlers destroy its state.
+  static void stop_all() { instance().stop(); }
 
   void stop() {
     std::vector<std::thread> threads;
@@ -178,14 +179,14 @@ class Compilers {
       waiting_.pop_front();
       lock.unlock();
       work();
-      // It may have made more when it was first used, which goes before what was asked for at exit until then.
-      static const int at_exit = std::atexit(end);
+      // The library may register exit handlers on first use, which run before those registered earlier: register again.
+      static const int at_exit = std::atexit(stop_all);
       static_cast<void>(at_exit);
       lock.lock();
     }
   }
 
-  const size_t most_ = static_cast<size_t>(std::clamp(available_cpus() - 1, 1, 8));
+  const size_t max_threads_ = static_cast<size_t>(std::clamp(available_cpus() - 1, 1, 8));
   std::mutex mutex_;
   std::condition_variable more_;
   std::deque<std::function<void()>> waiting_;
@@ -194,10 +195,10 @@ class Compilers {
   std::vector<std::thread> threads_;
 };
 
-// Work that whoever comes first does: a thread that compiles, or the one that needs it.
-class Begun {
+// A compilation that runs once: on a compiler thread, or on the thread that needs it, whichever comes first.
+class PendingKernel {
  public:
-  explicit Begun(const Source& source) : task_([source] { return source.code(); }) {}
+  explicit PendingKernel(const KernelSource& source) : task_([source] { return source.code(); }) {}
   void run() {
     if (!taken_.exchange(true)) task_();
   }
@@ -212,10 +213,10 @@ class Begun {
   std::packaged_task<std::vector<char>()> task_;
 };
 
-// A source that somebody asked for.
-struct Wanted {
-  std::mutex mutex;              // of the rest
-  std::shared_ptr<Begun> begun;  // null: nobody did, or its code was taken
+// A source that was requested in this process.
+struct KernelEntry {
+  std::mutex mutex;                        // guards the other members
+  std::shared_ptr<PendingKernel> pending;  // null if compilation was not started in the background, or was consumed
   std::optional<CudaFunction> function;
 };
 
@@ -223,70 +224,72 @@ std::string architecture_of(const CudaLane& lane) {
   return fmt::format("sm_{}{}", lane.info().major, lane.info().minor);
 }
 
-std::shared_ptr<Wanted> wanted(const Source& source) {
+std::shared_ptr<KernelEntry> entry_of(const KernelSource& source) {
   static std::mutex mutex;
-  static auto* const all = new std::map<std::string, std::map<std::string, std::shared_ptr<Wanted>>>;
+  static auto* const all = new std::map<std::string, std::map<std::string, std::shared_ptr<KernelEntry>>>;
   const std::lock_guard lock(mutex);
-  std::shared_ptr<Wanted>& out = (*all)[source.architecture][source.text];
-  if (!out) out = std::make_shared<Wanted>();
+  std::shared_ptr<KernelEntry>& out = (*all)[source.architecture][source.text];
+  if (!out) out = std::make_shared<KernelEntry>();
   return out;
 }
 
 }  // namespace
 
-void CudaCode::begin(CudaLane& lane, const std::string& source, const std::vector<CudaHeader>& headers) {
-  const Source whole{source, headers, architecture_of(lane), cuda_cache_folder()};
-  const std::shared_ptr<Wanted> one = wanted(whole);
-  const std::unique_lock lock(one->mutex, std::try_to_lock);
-  if (!lock || one->function || one->begun) return;  // somebody is at it, or it is done
-  one->begun = std::make_shared<Begun>(whole);
-  Compilers::all().add([begun = one->begun] { begun->run(); });
+void CudaCode::compile_in_background(CudaLane& lane, const std::string& source,
+                                     const std::vector<CudaHeader>& headers) {
+  const KernelSource kernel_source{source, headers, architecture_of(lane), cuda_cache_folder()};
+  const std::shared_ptr<KernelEntry> entry = entry_of(kernel_source);
+  const std::unique_lock lock(entry->mutex, std::try_to_lock);
+  if (!lock || entry->function || entry->pending) return;  // another thread is compiling it, or it is done
+  entry->pending = std::make_shared<PendingKernel>(kernel_source);
+  CompilerThreads::instance().add([pending = entry->pending] { pending->run(); });
 }
 
 CudaFunction CudaCode::get(CudaLane& lane, const std::string& source, const std::vector<CudaHeader>& headers) {
-  const Source whole{source, headers, architecture_of(lane), cuda_cache_folder()};
-  const std::shared_ptr<Wanted> one = wanted(whole);
-  const std::lock_guard lock(one->mutex);
-  if (one->function) return *one->function;
-  const std::shared_ptr<Begun> begun = std::exchange(one->begun, nullptr);
-  std::vector<char> code = begun ? begun->wait() : whole.code();
-  // Loading may wait for what GPUs do: by one thread at a time.
+  const KernelSource kernel_source{source, headers, architecture_of(lane), cuda_cache_folder()};
+  const std::shared_ptr<KernelEntry> entry = entry_of(kernel_source);
+  const std::lock_guard lock(entry->mutex);
+  if (entry->function) return *entry->function;
+  const std::shared_ptr<PendingKernel> pending = std::exchange(entry->pending, nullptr);
+  std::vector<char> code = pending ? pending->wait() : kernel_source.code();
+  // Loading may synchronize with the GPU: one thread at a time.
   static std::mutex loading;
   const std::lock_guard load_lock(loading);
   cudaLibrary_t library = nullptr;
   const auto load = [&] {
     return cuda().cudaLibraryLoadData(&library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0);
   };
-  if (load() != cudaSuccess) {  // a file that was damaged is made again
-    code = whole.compiled(whole.path());
+  if (load() != cudaSuccess) {  // a damaged cache file is replaced
+    code = kernel_source.compile_and_cache(kernel_source.path());
     check_cuda(load(), "load a kernel");
   }
   CudaFunction function;
   check_cuda(cuda().cudaLibraryGetKernel(&function.kernel_, library, "f"), "find a kernel");
-  one->function = function;
+  entry->function = function;
   return function;
 }
 
 void CudaFunction::launch(CudaLane& lane, int64_t blocks, int threads, void** arguments, int64_t shared_bytes,
-                          bool together) const {
+                          bool co_resident) const {
   if (blocks == 0) return;
   LOCKSTEP_CHECK(blocks <= INT32_MAX, "{} blocks", blocks);
   const auto* kernel = reinterpret_cast<const void*>(kernel_);
   const dim3 grid(static_cast<unsigned>(blocks)), block(static_cast<unsigned>(threads));
   const auto shared = static_cast<size_t>(shared_bytes);
-  // What a kernel gets without asking, less what it may have declared.
-  constexpr int64_t kFree = 40 << 10;
-  if (shared_bytes > kFree)
+  // Below the default limit of 48 KiB, less static shared memory that the kernel may declare.
+  constexpr int64_t kDefaultShared = 40 << 10;
+  if (shared_bytes > kDefaultShared)
     check_cuda(cuda().cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                            static_cast<int>(shared_bytes)),
-               "give a kernel shared memory");
-  const auto queueing = lane.queueing();
-  if (!together)
+               "reserve shared memory");
+  const auto enqueue_lock = lane.enqueue_lock();
+  if (!co_resident)
     return check_cuda(cuda().cudaLaunchKernel(kernel, grid, block, arguments, shared, lane.stream()), "start a kernel");
-  // Where nothing else can hold a processor for ever, all blocks come to run; and the kernel is started before the one
-  // before it is done, for which it waits itself. Elsewhere the driver starts all blocks or none.
+  // If no other work can occupy a multiprocessor indefinitely, all blocks become resident, so dependent launch is safe:
+  // the kernel starts before the previous one has ended and waits for it. Otherwise a cooperative launch starts all
+  // blocks or none.
   cudaLaunchAttribute attribute{};
-  if (starts_early(lane.info())) {
+  if (uses_dependent_launch(lane.info())) {
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
   } else {

@@ -1,5 +1,6 @@
-// Kernels compiled while the program runs, from text, for the GPU that is there. What was compiled once is kept on
-// disk, by what it was made of and for; a cache that cannot be read or written only costs time. Safe from any thread.
+// Compiles kernels from source text at run time (NVRTC) for the lane's GPU. Caches machine code on disk, keyed by the
+// source, headers, options and compiler version; a cache that cannot be read or written only costs time. Safe from any
+// thread.
 #pragma once
 
 #include <string>
@@ -15,16 +16,17 @@ struct CudaHeader {
   const char* text;
 };
 
-// A function on the GPU, for as long as the process lives.
+// A loaded kernel. Never unloaded.
 class CudaFunction {
  public:
-  // `arguments` points to each of them; a block has `shared_bytes` of memory of its own. `together`: all blocks run at
-  // the same time, so that they may wait for each other; there must not be more than fit. Such a kernel may be started
-  // before the one before it has ended, and must wait for that (griddepcontrol.wait) before it touches memory.
+  // Enqueues the kernel. `arguments` holds a pointer to each argument; `shared_bytes` is the dynamic shared memory of a
+  // thread block. `co_resident`: all blocks run at the same time, so that they may use grid barriers; the caller ensures
+  // that they fit on the GPU. If uses_dependent_launch(), such a kernel may start before the previous one has ended, and
+  // must execute griddepcontrol.wait before it accesses memory.
   void launch(CudaLane& lane, int64_t blocks, int threads, void** arguments, int64_t shared_bytes = 0,
-              bool together = false) const;
-  // Is it, on such a GPU?
-  static bool starts_early(const CudaInfo& info) { return info.alone && info.major >= 9; }
+              bool co_resident = false) const;
+  // Whether co-resident kernels use programmatic dependent launch on this GPU.
+  static bool uses_dependent_launch(const CudaInfo& info) { return info.exclusive && info.major >= 9; }
 
  private:
   friend class CudaCode;
@@ -33,23 +35,23 @@ class CudaFunction {
 
 // A pointer as an argument of launch().
 inline void* argument(const void* const& pointer) { return const_cast<void*>(static_cast<const void*>(&pointer)); }
-void* argument(const void* const&& pointer) = delete;  // which would be gone
+void* argument(const void* const&& pointer) = delete;  // the pointer would be a temporary
 
 class CudaCode {
  public:
-  // The function `f`, extern "C" in `source`. Equal sources are compiled once. Throws Error with the compiler's words
-  // when the source is wrong.
+  // Returns the function `f`, which is extern "C" in `source`. Compiles equal sources once. Throws Error with the
+  // compiler's log if the source does not compile.
   static CudaFunction get(CudaLane& lane, const std::string& source, const std::vector<CudaHeader>& headers);
-  // Has it compiled, or read from the disk, by another thread, for a get() to come, which waits for that.
-  static void begin(CudaLane& lane, const std::string& source, const std::vector<CudaHeader>& headers);
+  // Starts to compile the source, or to read it from the disk cache, on another thread. A later get() waits for it.
+  static void compile_in_background(CudaLane& lane, const std::string& source, const std::vector<CudaHeader>& headers);
 };
 
-// The machine code of a source for an architecture ("sm_90"); for tests, which need no GPU.
+// Compiles a source for an architecture ("sm_90") and returns the machine code. Needs no GPU; also used by tests.
 std::vector<char> compile_cuda(const std::string& source, const std::vector<CudaHeader>& headers,
                                const std::string& architecture);
 
-// Where compiled kernels are kept: $LOCKSTEP_CACHE_DIR, else $XDG_CACHE_HOME/lockstep, else ~/.cache/lockstep, and
-// there cuda/; empty when there is no such place.
+// The folder of compiled kernels: cuda/ in $LOCKSTEP_CACHE_DIR, else in $XDG_CACHE_HOME/lockstep, else in
+// ~/.cache/lockstep. Empty if none of the variables is set.
 std::string cuda_cache_folder();
 
 }  // namespace lockstep

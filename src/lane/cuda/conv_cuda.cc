@@ -13,9 +13,9 @@ namespace lockstep {
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 namespace {
 
-constexpr int64_t kMostSpace = int64_t{256} << 20;
+constexpr int64_t kMaxWorkspace = int64_t{256} << 20;
 
-bool is_for_want_of_memory(cudnnStatus_t status) {
+bool is_out_of_memory(cudnnStatus_t status) {
 #if CUDNN_MAJOR >= 9
   if (status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED) return true;
 #endif
@@ -24,17 +24,16 @@ bool is_for_want_of_memory(cudnnStatus_t status) {
 
 void check_dnn(cudnnStatus_t status, const char* what) {
   if (status == CUDNN_STATUS_SUCCESS) return;
-  throw_of_library(is_for_want_of_memory(status), what, cuda_dnn()->cudnnGetErrorString(status));
+  throw_library_error(is_out_of_memory(status), what, cuda_dnn()->cudnnGetErrorString(status));
 }
 
-// What a lane has of cuDNN: the context of its GPU, and memory. Its convolutions run one after another, and share what
-// they need meanwhile.
+// The cuDNN handle of a lane, and the workspace that its convolutions share: they run one after another.
 struct LaneDnn {
   cudnnHandle_t handle = nullptr;
   BufferPtr space;
 };
 
-// f(LaneDnn&) while nobody else changes it.
+// Calls f(LaneDnn&) under a lock.
 template <class F>
 auto with_dnn(CudaLane& lane, F f) {
   static std::mutex mutex;
@@ -48,13 +47,13 @@ cudnnHandle_t context(CudaLane& lane) {
     if (own.handle) return own.handle;
     lane.enter();
     cudnnHandle_t handle = nullptr;
-    check_dnn(cuda_dnn()->cudnnCreate(&handle), "start cuDNN");
-    check_dnn(cuda_dnn()->cudnnSetStream(handle, lane.stream()), "start cuDNN");
+    check_dnn(cuda_dnn()->cudnnCreate(&handle), "create the cuDNN handle");
+    check_dnn(cuda_dnn()->cudnnSetStream(handle, lane.stream()), "create the cuDNN handle");
     return own.handle = handle;
   });
 }
 
-BufferPtr shared_space(CudaLane& lane, int64_t bytes) {
+BufferPtr shared_workspace(CudaLane& lane, int64_t bytes) {
   return with_dnn(lane, [&](LaneDnn& own) {
     if (!own.space || own.space->size() < bytes) own.space = lane.allocate(bytes);
     return own.space;
@@ -65,14 +64,15 @@ cudnnDataType_t cudnn_type(DType dtype) {
   return dtype == DType::bf16 ? CUDNN_DATA_BFLOAT16 : dtype == DType::f16 ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;
 }
 
-// Along each dimension, with as much padding behind as before: what is more, or less, must not change the result.
-std::optional<ConvSpec::Pair> result_of(const ConvSpec& s) {
+// The extents of the result; nullopt if cuDNN does not support the convolution. cuDNN pads symmetrically, so pad_hi must
+// give the same result as pad_lo.
+std::optional<ConvSpec::Pair> supported_result(const ConvSpec& s) {
   ConvSpec::Pair out{};
   for (size_t d = 0; d < 2; ++d) {
     const int64_t window = (s.kernel[d] - 1) * s.kernel_dilation[d] + 1;
     out[d] = (s.in[d] + s.pad_lo[d] + s.pad_hi[d] - window) / s.stride[d] + 1;
-    const int64_t even = s.in[d] + 2 * s.pad_lo[d] - window;
-    if (s.in_dilation[d] != 1 || s.pad_lo[d] < 0 || even < 0 || even / s.stride[d] + 1 != out[d]) return {};
+    const int64_t symmetric = s.in[d] + 2 * s.pad_lo[d] - window;
+    if (s.in_dilation[d] != 1 || s.pad_lo[d] < 0 || symmetric < 0 || symmetric / s.stride[d] + 1 != out[d]) return {};
   }
   const int64_t in_size = s.batch * s.in[0] * s.in[1] * s.in_channels;
   const int64_t out_size = s.batch * out[0] * out[1] * s.out_channels;
@@ -81,12 +81,12 @@ std::optional<ConvSpec::Pair> result_of(const ConvSpec& s) {
   return out;
 }
 
-struct Descriptions {
+struct Descriptors {
   cudnnTensorDescriptor_t x = nullptr, y = nullptr;
   cudnnFilterDescriptor_t w = nullptr;
   cudnnConvolutionDescriptor_t conv = nullptr;
 
-  Descriptions(const ConvSpec& s, const ConvSpec::Pair& out, CudaMath math) {
+  Descriptors(const ConvSpec& s, const ConvSpec::Pair& out, CudaMath math) {
     const CudaDnn& dnn = *cuda_dnn();
     const auto n = [](int64_t value) { return static_cast<int>(value); };
     check_dnn(dnn.cudnnCreateTensorDescriptor(&x), "describe images");
@@ -112,9 +112,9 @@ struct Descriptions {
              : math == CudaMath::tf32 ? CUDNN_DEFAULT_MATH
                                       : CUDNN_FMA_MATH);
   }
-  Descriptions(const Descriptions&) = delete;
-  Descriptions& operator=(const Descriptions&) = delete;
-  ~Descriptions() {
+  Descriptors(const Descriptors&) = delete;
+  Descriptors& operator=(const Descriptors&) = delete;
+  ~Descriptors() {
     const CudaDnn& dnn = *cuda_dnn();
     if (x) dnn.cudnnDestroyTensorDescriptor(x);
     if (y) dnn.cudnnDestroyTensorDescriptor(y);
@@ -127,15 +127,15 @@ struct Descriptions {
   }
 };
 
-// The fastest of what search(most, found, results) measured that gives the same bits every time.
-template <class Measured, class Search>
+// The fastest deterministic algorithm among the results of search(max_results, found, results).
+template <class Perf, class Search>
 std::optional<CudaConv::Algorithm> fastest(int64_t space, Search search) {
-  constexpr int kMost = 16;
-  Measured results[kMost] = {};
+  constexpr int kMax = 16;
+  Perf results[kMax] = {};
   int found = 0;
-  if (search(kMost, &found, results) != CUDNN_STATUS_SUCCESS) return {};
+  if (search(kMax, &found, results) != CUDNN_STATUS_SUCCESS) return {};
   for (int i = 0; i < found; ++i) {
-    const Measured& r = results[i];
+    const Perf& r = results[i];
     if (r.status == CUDNN_STATUS_SUCCESS && r.determinism == CUDNN_DETERMINISTIC &&
         static_cast<int64_t>(r.memory) <= space)
       return CudaConv::Algorithm{static_cast<int>(r.algo), static_cast<int>(r.mathType),
@@ -150,19 +150,19 @@ int64_t CudaConv::version() { return cuda_dnn() ? static_cast<int64_t>(cuda_dnn(
 
 std::optional<CudaConv::Algorithm> CudaConv::find(CudaLane& lane, ConvPass pass, const ConvSpec& spec, CudaMath math,
                                                   const void* a, const void* b, void* out) {
-  const auto result = result_of(spec);
+  const auto result = supported_result(spec);
   if (!cuda_dnn() || !result) return {};
   const CudaDnn& dnn = *cuda_dnn();
-  const Descriptions d(spec, *result, math);
-  const int64_t bytes = std::min(kMostSpace, lane.info().memory / 32);
+  const Descriptors d(spec, *result, math);
+  const int64_t bytes = std::min(kMaxWorkspace, lane.info().memory / 32);
   const BufferPtr space = lane.allocate(bytes);
   const auto size = static_cast<size_t>(bytes);
   const cudnnHandle_t handle = context(lane);
-  // cuDNN waits for the GPU, for ever if need be: of what was queued before it there is an end first.
-  const CudaLane::WaitsOnce once;
+  // cuDNN waits for the GPU without a deadline, so first wait for all earlier work with one.
+  const CudaLane::UncountedWaits uncounted;
   lane.wait_for_all();
-  const auto queueing = lane.queueing();
-  lane.set_last(nullptr);
+  const auto enqueue_lock = lane.enqueue_lock();
+  lane.mark_last_launch(nullptr);
   switch (pass) {
     case ConvPass::forward:
       return fastest<cudnnConvolutionFwdAlgoPerf_t>(
@@ -189,22 +189,22 @@ std::optional<CudaConv::Algorithm> CudaConv::find(CudaLane& lane, ConvPass pass,
 struct CudaConv::State {
   CudaLane& lane;
   ConvPass pass;
-  Descriptions d;
+  Descriptors d;
   Algorithm algorithm;
   cudnnHandle_t handle;
   BufferPtr space;
 };
 
 CudaConv::CudaConv(CudaLane& lane, ConvPass pass, const ConvSpec& spec, CudaMath math, const Algorithm& algorithm) {
-  const auto result = result_of(spec);
-  LOCKSTEP_CHECK(cuda_dnn() && result, "cuDNN has no such convolution");
+  const auto result = supported_result(spec);
+  LOCKSTEP_CHECK(cuda_dnn() && result, "cuDNN does not support this convolution");
   state_ = std::shared_ptr<const State>(new State{lane,
                                                   pass,
                                                   {spec, *result, math},
                                                   algorithm,
                                                   context(lane),
-                                                  shared_space(lane, std::max<int64_t>(algorithm.space, 1))});
-  // Whole floats stay whole, whatever a measurement proposes.
+                                                  shared_workspace(lane, std::max<int64_t>(algorithm.space, 1))});
+  // Full-precision f32 keeps its math type, whatever the autotuner proposes.
   if (spec.dtype != DType::f32 || math == CudaMath::tf32)
     state_->d.set_math(static_cast<cudnnMathType_t>(algorithm.math));
 }
@@ -212,8 +212,8 @@ CudaConv::CudaConv(CudaLane& lane, ConvPass pass, const ConvSpec& spec, CudaMath
 void CudaConv::run(const void* a, const void* b, void* out) const {
   const CudaDnn& dnn = *cuda_dnn();
   const State& s = *state_;
-  const auto queueing = s.lane.queueing();
-  s.lane.set_last(nullptr);  // cuDNN knows the stream
+  const auto enqueue_lock = s.lane.enqueue_lock();
+  s.lane.mark_last_launch(nullptr);  // cuDNN enqueues on the stream directly
   const float one = 1, zero = 0;
   void* const space = s.space->data();
   const auto size = static_cast<size_t>(s.algorithm.space);

@@ -1,5 +1,5 @@
-// CudaConv: a convolution on the GPU, by cuDNN. Images are NHWC, filters [co, kh, kw, ci]. The algorithm is measured
-// when it is first prepared, among those that give the same bits every time. Any thread may run it, one at a time.
+// CudaConv: a convolution on the GPU by cuDNN. Images are NHWC, filters [co, kh, kw, ci]. find() autotunes among the
+// deterministic algorithms. Any thread may run it, one at a time.
 #pragma once
 
 #include <memory>
@@ -14,22 +14,22 @@ namespace lockstep {
 
 class CudaConv {
  public:
-  // An algorithm of cuDNN's, which may be kept and used again.
+  // An algorithm of cuDNN; may be stored and reused.
   struct Algorithm {
     int number = 0, math = 0;
-    int64_t space = 0;  // bytes it needs while it runs
+    int64_t space = 0;  // bytes of workspace
   };
 
-  // The version of cuDNN; 0 when it is not there.
+  // The version of cuDNN; 0 if it cannot be loaded.
   static int64_t version();
 
-  // Nothing when cuDNN is not there or cannot do it: f64, dilated images, padding that differs before and after in a
-  // way that matters, more than 2^31 elements. Otherwise the fastest for these arrays, which it overwrites.
-  // REQUIRES: the lane is not recording; nothing is empty.
+  // Returns the fastest algorithm, measured on these arrays; overwrites `out`. Returns nullopt if cuDNN cannot be loaded
+  // or does not support the convolution: f64, dilated images, asymmetric padding that affects the result, or more than
+  // 2^31 elements. REQUIRES: the lane is not capturing; no array is empty.
   static std::optional<Algorithm> find(CudaLane&, ConvPass, const ConvSpec&, CudaMath, const void* a, const void* b,
                                        void* out);
 
-  // REQUIRES: find() gave the algorithm, in this process or another with the same version of cuDNN.
+  // REQUIRES: find() returned the algorithm, in this process or in another with the same version of cuDNN.
   CudaConv(CudaLane&, ConvPass, const ConvSpec&, CudaMath, const Algorithm&);
 
   // a and b are the operands in the order of the pass.

@@ -8,36 +8,36 @@
 
 #include "base/check.h"
 #include "lane/cuda/staging.h"
-#include "lane/gpu_patience.h"
+#include "lane/gpu_deadline.h"
 #include "lockstep/devices.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
 
-thread_local int64_t waits_here = 0;
+thread_local int64_t wait_count_of_thread = 0;
 
-// How long a wait looks all the time where others are looked at, too.
-constexpr std::chrono::microseconds kAwake(500);
+// How long a wait polls without sleeping while other work is watched.
+constexpr std::chrono::microseconds kSpin(500);
 
-// CUDA keeps what a look has found as the last error of this thread, which is no error to whoever asks for that next.
-cudaError_t not_kept(cudaError_t state) {
+// A query that finds work pending sets the last error of the thread; clears it, so that no later call reports it.
+cudaError_t clear_not_ready(cudaError_t state) {
   if (state == cudaErrorNotReady) cuda().cudaGetLastError();
   return state;
 }
 
 }  // namespace
 
-std::string gpu_memory_text(int64_t bytes, const char* purpose, int64_t free, int64_t total, int64_t held,
-                            const std::string& name) {
+std::string gpu_out_of_memory_text(int64_t bytes, const char* purpose, int64_t free, int64_t total, int64_t held,
+                                   const std::string& name) {
   const auto gib = [](int64_t n) { return fmt::format("{:.2f} GiB", static_cast<double>(n) / (int64_t{1} << 30)); };
   return fmt::format(
-      "cuda: {} are asked for, for {}, and {} of the {} of {} are free; arrays and programs of this process hold {}: "
-      "use a smaller batch, or see with nvidia-smi who has the rest",
+      "cuda: {} requested for {}, but {} of the {} of {} are free; this process holds {}; use a smaller batch, or see "
+      "with nvidia-smi which processes use the rest",
       gib(bytes), purpose, gib(free), gib(total), name, gib(held));
 }
 
-// Memory that was taken, and on which lane.
+// An allocation and its lane.
 struct CudaLane::Block {
   CudaLane* lane = nullptr;
   void* memory = nullptr;
@@ -58,11 +58,11 @@ CudaLane& CudaLane::of(int64_t lane) {
   return *made;
 }
 
-CudaLane::CudaLane(int gpu, bool alone) : gpu_(gpu) {
-  GpuPatience::timeout();  // which throws, better now than when the first wait takes long
+CudaLane::CudaLane(int gpu, bool exclusive) : gpu_(gpu) {
+  GpuDeadline::timeout();  // throws now rather than in the first long wait
   enter();
   cudaDeviceProp properties{};
-  check_cuda(cuda().cudaGetDeviceProperties(&properties, gpu), "ask for the properties of the GPU");
+  check_cuda(cuda().cudaGetDeviceProperties(&properties, gpu), "query the properties of the GPU");
   info_ = {properties.name,
            static_cast<int64_t>(properties.totalGlobalMem),
            properties.major,
@@ -73,95 +73,95 @@ CudaLane::CudaLane(int gpu, bool alone) : gpu_(gpu) {
            false};
   static_assert(sizeof properties.uuid == sizeof info_.uuid);
   std::memcpy(info_.uuid.data(), &properties.uuid, sizeof properties.uuid);
-  int mixed = 0;  // MPS runs kernels of several processes at a time
-  check_cuda(cuda().cudaDeviceGetAttribute(&mixed, cudaDevAttrMpsEnabled, gpu), "ask how the GPU is shared");
-  info_.alone = alone && mixed == 0;
-  check_cuda(cuda().cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
+  int mps = 0;  // MPS runs kernels of several processes at the same time
+  check_cuda(cuda().cudaDeviceGetAttribute(&mps, cudaDevAttrMpsEnabled, gpu), "query whether the GPU is shared");
+  info_.exclusive = exclusive && mps == 0;
+  check_cuda(cuda().cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "create a stream");
   check_cuda(cuda().cudaDeviceGetDefaultMemPool(&pool_, gpu), "find the memory pool");
-  uint64_t keep = std::numeric_limits<uint64_t>::max();  // in a steady state nothing is asked of the driver
+  uint64_t keep = std::numeric_limits<uint64_t>::max();  // never returns memory: a steady state needs no driver calls
   check_cuda(cuda().cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep), "set up the memory pool");
   staging_ = std::make_unique<CudaStaging>(*this);
 }
 
-CudaLane::Block* CudaLane::take_block() {
+CudaLane::Block* CudaLane::acquire_block() {
   const std::lock_guard lock(blocks_mutex_);
   if (!free_blocks_) return new Block{this, nullptr, nullptr};
   return std::exchange(free_blocks_, free_blocks_->next);
 }
 
-// After all that was queued and may use it.
-void CudaLane::give_back(void* owner) {
+// Frees in stream order, after all enqueued work that may use the memory.
+void CudaLane::free_device(void* owner) {
   auto* const block = static_cast<Block*>(owner);
   CudaLane& lane = *block->lane;
-  if (GpuPatience::is_given_up()) return;  // who waits for the GPU inside of CUDA may hold the lock for ever
-  if (!lane.entered()) return;
+  if (GpuDeadline::any_expired()) return;  // a thread blocked inside CUDA may hold the lock forever
+  if (!lane.try_enter()) return;
   {
-    const auto queueing = lane.queueing();
+    const auto enqueue_lock = lane.enqueue_lock();
     cuda().cudaFreeAsync(block->memory, lane.stream_);
   }
-  lane.keep_block(block);
+  lane.release_block(block);
 }
 
-void CudaLane::give_back_pinned(void* owner) {
+void CudaLane::free_pinned(void* owner) {
   auto* const block = static_cast<Block*>(owner);
-  if (GpuPatience::is_given_up() || !block->lane->entered()) return;
+  if (GpuDeadline::any_expired() || !block->lane->try_enter()) return;
   cuda().cudaFreeHost(block->memory);
-  block->lane->keep_block(block);
+  block->lane->release_block(block);
 }
 
-void CudaLane::keep_block(Block* block) {
+void CudaLane::release_block(Block* block) {
   const std::lock_guard lock(blocks_mutex_);
   block->next = std::exchange(free_blocks_, block);
 }
 
 // For destructors.
-bool CudaLane::entered() const noexcept {
+bool CudaLane::try_enter() const noexcept {
   try {
     enter();
     return true;
-  } catch (const std::exception&) {  // it is lost, and its memory with it
+  } catch (const std::exception&) {  // the GPU is lost, and its memory with it
     return false;
   }
 }
 
 BufferPtr CudaLane::allocate(int64_t bytes, const char* purpose) {
   enter();
-  auto queueing = this->queueing();
+  auto enqueue_lock = this->enqueue_lock();
   void* data = nullptr;
-  const auto ask = [&] {
+  const auto try_allocate = [&] {
     return cuda().cudaMallocAsync(&data, static_cast<size_t>(std::max<int64_t>(bytes, 1)), stream_);
   };
-  cudaError_t error = ask();
-  if (error == cudaErrorMemoryAllocation && !recording()) {
-    // What the pool keeps may be in pieces that are too small.
-    queueing.unlock();
+  cudaError_t error = try_allocate();
+  if (error == cudaErrorMemoryAllocation && !capturing()) {
+    // The free memory of the pool may be fragmented: returns it to the driver and retries.
+    enqueue_lock.unlock();
     wait();
-    queueing.lock();
-    check_cuda(cuda().cudaMemPoolTrimTo(pool_, 0), "give memory back");
-    error = ask();
+    enqueue_lock.lock();
+    check_cuda(cuda().cudaMemPoolTrimTo(pool_, 0), "trim the memory pool");
+    error = try_allocate();
   }
   if (error == cudaErrorMemoryAllocation) {
     size_t free = 0, total = 0;
     uint64_t held = 0;
     cuda().cudaMemGetInfo(&free, &total);
     cuda().cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemCurrent, &held);
-    throw OutOfMemory(gpu_memory_text(bytes, purpose, static_cast<int64_t>(free), static_cast<int64_t>(total),
-                                      static_cast<int64_t>(held), info_.name));
+    throw OutOfMemory(gpu_out_of_memory_text(bytes, purpose, static_cast<int64_t>(free), static_cast<int64_t>(total),
+                                             static_cast<int64_t>(held), info_.name));
   }
   check_cuda(error, "allocate memory");
-  Block* const block = take_block();
+  Block* const block = acquire_block();
   block->memory = data;
-  return Allocator::host().adopt(data, bytes, block, give_back);
+  return Allocator::host().adopt(data, bytes, block, free_device);
 }
 
 BufferPtr CudaLane::allocate_pinned(int64_t bytes) {
   enter();
   void* data = nullptr;
   check_cuda(cuda().cudaHostAlloc(&data, static_cast<size_t>(std::max<int64_t>(bytes, 1)), cudaHostAllocPortable),
-             "allocate memory of the host");
-  Block* const block = take_block();
+             "allocate pinned host memory");
+  Block* const block = acquire_block();
   block->memory = data;
-  return Allocator::host().adopt(data, bytes, block, give_back_pinned);
+  return Allocator::host().adopt(data, bytes, block, free_pinned);
 }
 
 void CudaLane::to_device(void* to, const void* from, int64_t bytes) {
@@ -169,30 +169,30 @@ void CudaLane::to_device(void* to, const void* from, int64_t bytes) {
 }
 
 void CudaLane::to_host(void* to, const void* from, int64_t bytes) {
-  ++waits_here;
+  ++wait_count_of_thread;
   if (bytes > 0) return staging_->to_host(to, from, bytes);
-  settle(false);
+  drain(false);
 }
 
-void CudaLane::send_to_device(void* to, const void* from, int64_t bytes) {
+void CudaLane::enqueue_copy_to_device(void* to, const void* from, int64_t bytes) {
   copy(to, from, bytes, cudaMemcpyHostToDevice, "copy to the GPU");
 }
 
-void CudaLane::send_to_host(void* to, const void* from, int64_t bytes, cudaEvent_t then) {
-  const auto queueing = this->queueing();
+void CudaLane::enqueue_copy_to_host(void* to, const void* from, int64_t bytes, cudaEvent_t done) {
+  const auto enqueue_lock = this->enqueue_lock();
   copy(to, from, bytes, cudaMemcpyDeviceToHost, "copy from the GPU");
-  if (then) check_cuda(cuda().cudaEventRecord(then, stream_), "mark the end of a copy");
+  if (done) check_cuda(cuda().cudaEventRecord(done, stream_), "mark the end of a copy");
 }
 
 void CudaLane::wait_for(cudaEvent_t event) {
-  ++waits_here;
-  until(event, false, kAwake);
+  ++wait_count_of_thread;
+  poll_until_done(event, false, kSpin);
 }
 
-// An event after all that was queued before, which nobody else uses meanwhile.
-class CudaLane::Mark {
+// An event recorded after all work enqueued so far. Takes the event from the lane's free list and returns it.
+class CudaLane::StreamMarker {
  public:
-  explicit Mark(CudaLane& lane) : lane_(lane) {
+  explicit StreamMarker(CudaLane& lane) : lane_(lane) {
     {
       const std::lock_guard lock(lane.blocks_mutex_);
       if (!lane.free_events_.empty()) {
@@ -201,19 +201,19 @@ class CudaLane::Mark {
       }
     }
     if (!event_) event_ = new_cuda_event();
-    const auto queueing = lane.queueing();
+    const auto enqueue_lock = lane.enqueue_lock();
     if (const cudaError_t error = cuda().cudaEventRecord(event_, lane.stream()); error != cudaSuccess) {
-      give_back();
+      release();
       check_cuda(error, "wait for the GPU");
     }
   }
-  ~Mark() { give_back(); }
-  Mark(const Mark&) = delete;
+  ~StreamMarker() { release(); }
+  StreamMarker(const StreamMarker&) = delete;
 
   cudaEvent_t event() const { return event_; }
 
  private:
-  void give_back() {
+  void release() {
     const std::lock_guard lock(lane_.blocks_mutex_);
     lane_.free_events_.push_back(event_);
   }
@@ -223,29 +223,29 @@ class CudaLane::Mark {
 };
 
 void CudaLane::wait_until_idle(bool all) {
-  ++waits_here;
-  settle(all);
+  ++wait_count_of_thread;
+  drain(all);
 }
 
-void CudaLane::settle(bool all) {
+void CudaLane::drain(bool all) {
   enter();
-  const Mark mark(*this);
-  until(mark.event(), all);
+  const StreamMarker marker(*this);
+  poll_until_done(marker.event(), all);
 }
 
-void CudaLane::until(cudaEvent_t event, bool all, std::chrono::microseconds awake) {
+void CudaLane::poll_until_done(cudaEvent_t event, bool all, std::chrono::microseconds spin) {
   enter();
-  constexpr std::chrono::microseconds kLook(1000);
-  GpuPatience patience(is_watched() ? kAwake : awake);
-  GpuPatience::Clock::time_point looked = patience.began();
-  for (;; patience.rest(info_.name)) {
-    const cudaError_t state = not_kept(cuda().cudaEventQuery(event));
+  constexpr std::chrono::microseconds kPollPeriod(1000);
+  GpuDeadline deadline(is_watched() ? kSpin : spin);
+  GpuDeadline::Clock::time_point polled = deadline.began();
+  for (;; deadline.pause_or_throw(info_.name)) {
+    const cudaError_t state = clear_not_ready(cuda().cudaEventQuery(event));
     bool busy = false;
-    // Also once at the end: what was given up has ended, too.
-    if (const auto now = GpuPatience::Clock::now(); state != cudaErrorNotReady || now - looked >= kLook) {
-      looked = now;
-      busy = look(patience.began());
-      if (busy) patience.put_off();
+    // Also once at the end: an aborted collective lets the event complete, and poll() must throw for it.
+    if (const auto now = GpuDeadline::Clock::now(); state != cudaErrorNotReady || now - polled >= kPollPeriod) {
+      polled = now;
+      busy = poll_watched(deadline.began());
+      if (busy) deadline.restart();
     }
     if (state != cudaErrorNotReady && (state != cudaSuccess || !all || !busy))
       return check_cuda(state, "wait for the GPU");
@@ -257,25 +257,25 @@ bool CudaLane::is_watched() {
   return !watched_.empty();
 }
 
-bool CudaLane::look(std::chrono::steady_clock::time_point waiting_since) {
+bool CudaLane::poll_watched(std::chrono::steady_clock::time_point waiting_since) {
   const std::lock_guard lock(watched_mutex_);
   bool busy = false;
-  for (Watched* each : watched_) busy |= each->look(waiting_since);
+  for (WatchedWork* each : watched_) busy |= each->poll(waiting_since);
   return busy;
 }
 
-void CudaLane::watch(Watched* watched) {
+void CudaLane::watch(WatchedWork* work) {
   const std::lock_guard lock(watched_mutex_);
-  watched_.push_back(watched);
+  watched_.push_back(work);
 }
 
-void CudaLane::unwatch(Watched* watched) {
+void CudaLane::unwatch(WatchedWork* work) {
   const std::lock_guard lock(watched_mutex_);
-  std::erase(watched_, watched);
+  std::erase(watched_, work);
 }
 
-int64_t CudaLane::waits() { return waits_here; }
-void CudaLane::set_waits(int64_t count) { waits_here = count; }
+int64_t CudaLane::wait_count() { return wait_count_of_thread; }
+void CudaLane::set_wait_count(int64_t count) { wait_count_of_thread = count; }
 
 void CudaLane::copy(void* to, const void* from, int64_t bytes) {
   if (to != from) copy(to, from, bytes, cudaMemcpyDeviceToDevice, "copy on the GPU");
@@ -284,64 +284,64 @@ void CudaLane::copy(void* to, const void* from, int64_t bytes) {
 void CudaLane::copy(void* to, const void* from, int64_t bytes, cudaMemcpyKind kind, const char* what) {
   if (bytes == 0) return;
   enter();
-  const auto queueing = this->queueing();
+  const auto enqueue_lock = this->enqueue_lock();
   check_cuda(cuda().cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, stream()), what);
 }
 
 void CudaLane::clear(void* to, int64_t bytes) {
   if (bytes == 0) return;
   enter();
-  const auto queueing = this->queueing();
+  const auto enqueue_lock = this->enqueue_lock();
   check_cuda(cuda().cudaMemsetAsync(to, 0, static_cast<size_t>(bytes), stream()), "clear memory");
 }
 
-cudaGraphExec_t CudaLane::record(const std::function<void()>& work) {
+cudaGraphExec_t CudaLane::capture(const std::function<void()>& enqueue) {
   enter();
-  const auto queueing = this->queueing();
+  const auto enqueue_lock = this->enqueue_lock();
   cudaGraph_t graph = nullptr;
-  check_cuda(cuda().cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal), "begin to record");
-  recorder_ = std::this_thread::get_id();
+  check_cuda(cuda().cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal), "begin a graph capture");
+  capturing_thread_ = std::this_thread::get_id();
   try {
-    work();
+    enqueue();
   } catch (...) {
-    recorder_ = std::thread::id();
+    capturing_thread_ = std::thread::id();
     if (cuda().cudaStreamEndCapture(stream_, &graph) == cudaSuccess) cuda().cudaGraphDestroy(graph);
     throw;
   }
-  recorder_ = std::thread::id();
-  check_cuda(cuda().cudaStreamEndCapture(stream(), &graph), "end a recording");
-  cudaGraphExec_t made = nullptr;
-  const cudaError_t error = cuda().cudaGraphInstantiate(&made, graph, 0);
+  capturing_thread_ = std::thread::id();
+  check_cuda(cuda().cudaStreamEndCapture(stream(), &graph), "end a graph capture");
+  cudaGraphExec_t exec = nullptr;
+  const cudaError_t error = cuda().cudaGraphInstantiate(&exec, graph, 0);
   cuda().cudaGraphDestroy(graph);
-  check_cuda(error, "prepare a recording");
-  return made;
+  check_cuda(error, "instantiate a graph");
+  return exec;
 }
 
 void CudaLane::replay(cudaGraphExec_t graph) {
   enter();
-  const auto queueing = this->queueing();
-  check_cuda(cuda().cudaGraphLaunch(graph, stream()), "replay a recording");
+  const auto enqueue_lock = this->enqueue_lock();
+  check_cuda(cuda().cudaGraphLaunch(graph, stream()), "replay a graph");
 }
 
-void CudaLane::forget(cudaGraphExec_t graph) {
+void CudaLane::destroy_graph(cudaGraphExec_t graph) {
   try {
     wait();
-  } catch (const std::exception&) {  // told where it was run
+  } catch (const std::exception&) {  // reported where the graph was run
   }
-  if (!GpuPatience::is_given_up()) cuda().cudaGraphExecDestroy(graph);
+  if (!GpuDeadline::any_expired()) cuda().cudaGraphExecDestroy(graph);
 }
 
 cublasLtHandle_t CudaLane::blas() {
   enter();
-  const auto queueing = this->queueing();  // several threads may ask for the first product
-  if (!blas_) check_blas(cuda_blas().cublasLtCreate(&blas_), "start matrix products");
+  const auto enqueue_lock = this->enqueue_lock();  // several threads may make the first product
+  if (!blas_) check_blas(cuda_blas().cublasLtCreate(&blas_), "create the cuBLASLt handle");
   return blas_;
 }
 
-void* CudaLane::blas_space() {
-  const auto queueing = this->queueing();
-  if (!blas_space_) blas_space_ = allocate(static_cast<int64_t>(kBlasBytes));
-  return blas_space_->data();
+void* CudaLane::blas_workspace() {
+  const auto enqueue_lock = this->enqueue_lock();
+  if (!blas_workspace_) blas_workspace_ = allocate(static_cast<int64_t>(kBlasBytes));
+  return blas_workspace_->data();
 }
 
 }  // namespace lockstep

@@ -1,7 +1,6 @@
-// CudaLane: one GPU and what executes programs on it: a stream, on which everything happens in order, memory that is
-// taken and given back in that order, and work space. Calls return when work is queued; only to_host() and wait() wait
-// for it. A process has as many as it has GPUs, or as gpu_lanes.h says, each with what is its own.
-// Safe from any thread, one program at a time on each (running()).
+// CudaLane: one GPU as a lane. It owns a stream, on which all work runs in order; memory that is allocated and freed in
+// stream order; and the cuBLASLt workspace. Calls enqueue work and return; only to_host() and the wait functions block.
+// A process has one CudaLane per GPU, or as many as gpu_lanes.h defines. Safe from any thread; run one program at a time.
 #pragma once
 
 #include <array>
@@ -26,133 +25,136 @@ struct CudaInfo {
   int64_t memory = 0;              // bytes
   int major = 0, minor = 0;        // compute capability
   int processors = 0;              // streaming multiprocessors
-  int64_t shared = 0;              // bytes of memory that a block of threads may have of its own
-  std::array<uint8_t, 16> uuid{};  // no other GPU has the same
-  bool alone = false;              // no other lane, process or collective uses it while a kernel runs
+  int64_t shared = 0;              // bytes of shared memory that a thread block may use
+  std::array<uint8_t, 16> uuid{};  // unique to this GPU
+  bool exclusive = false;          // no other lane, process or collective uses the GPU while a kernel runs
 };
 
 class CudaLane {
  public:
-  // Lanes of this process, made on first use and never destroyed. Throw Error when there is no GPU. The first is where
-  // programs run that are not cut.
+  // The lanes of this process, made on first use and never destroyed. Throw Error if no GPU is usable. local() runs the
+  // programs that are not partitioned.
   static CudaLane& of(int64_t lane);
   static CudaLane& local() { return of(0); }
 
   const CudaInfo& info() const { return info_; }
-  // For who queues something on it: then nothing else was queued last any more.
+  // Returns the stream for enqueueing; clears the last-launch marker.
   cudaStream_t stream() {
     last_ = nullptr;
     return stream_;
   }
-  std::mutex& running() { return running_; }
-  // Held while something is queued by this thread, which another may be recording otherwise: what is queued meanwhile
-  // would become a part of that. Who records may queue.
-  std::unique_lock<std::recursive_mutex> queueing() { return std::unique_lock(recording_mutex_); }
+  // Hold it while enqueueing, so that the work does not become part of a graph that another thread captures. The
+  // capturing thread may take it again.
+  std::unique_lock<std::recursive_mutex> enqueue_lock() { return std::unique_lock(capture_mutex_); }
 
-  // This thread's calls go to this GPU from now on. The functions here that need it do so themselves.
+  // Makes this GPU current for the calling thread. The functions below do so themselves.
   void enter() const { use_gpu(gpu_); }
 
-  // Memory of the GPU. Throws OutOfMemory with what was asked for, for what, and what there is.
+  // Device memory. Throws OutOfMemory with the size, the purpose and the free memory.
   BufferPtr allocate(int64_t bytes, const char* purpose = "an array");
-  // Memory of the host that this and every other GPU copies from and to without another copy in between.
+  // Pinned host memory, for copies from and to any GPU without staging.
   BufferPtr allocate_pinned(int64_t bytes);
 
-  // Memory of the host may be used again when they return. to_host() waits for all that was queued before.
+  // Copies from and to pageable host memory, which may be reused when they return. to_host() waits for all work that
+  // was enqueued before.
   void to_device(void* to, const void* from, int64_t bytes);
   void to_host(void* to, const void* from, int64_t bytes);
-  // Copies from and to memory of allocate_pinned() that are on their way when they return, and then the event, if one
-  // is given; and waiting for that, and for nothing that was queued after it.
-  void send_to_device(void* to, const void* from, int64_t bytes);
-  void send_to_host(void* to, const void* from, int64_t bytes, cudaEvent_t then = nullptr);
+  // Asynchronous copies from and to memory of allocate_pinned(). Records the event `done`, if there is one, after the
+  // copy; wait_for(done) waits for the copy and not for work enqueued after it.
+  void enqueue_copy_to_device(void* to, const void* from, int64_t bytes);
+  void enqueue_copy_to_host(void* to, const void* from, int64_t bytes, cudaEvent_t done = nullptr);
   void wait_for(cudaEvent_t event);
-  // Returns when all that was queued before is done; wait_for_all(): and all that others do beside it (Watched).
+  // Waits for all work that was enqueued before. wait_for_all() also waits until no WatchedWork is pending.
   void wait() { wait_until_idle(false); }
   void wait_for_all() { wait_until_idle(true); }
 
-  // What others do in the stream's order or beside it, and may never end. While this lane waits for its GPU, look() is
-  // called again and again with the time at which the wait began; it throws when there is no more use in waiting.
-  // Returns whether anything of it is still under way.
-  class Watched {
+  // Work on this GPU that may never finish, such as a collective whose peer is gone. While the lane waits for its GPU,
+  // it calls poll() repeatedly with the time at which the wait began. poll() throws if waiting is pointless, and
+  // returns whether any of the work is still pending.
+  class WatchedWork {
    public:
-    virtual ~Watched() = default;
-    virtual bool look(std::chrono::steady_clock::time_point waiting_since) = 0;
+    virtual ~WatchedWork() = default;
+    virtual bool poll(std::chrono::steady_clock::time_point waiting_since) = 0;
   };
-  void watch(Watched* watched);
-  // look() is not called any more when it returns.
-  void unwatch(Watched* watched);
+  void watch(WatchedWork* work);
+  // When it returns, poll() is not called any more.
+  void unwatch(WatchedWork* work);
 
-  // How often this thread has waited so; but for what is done once and not each time, while there is a WaitsOnce.
-  static int64_t waits();
-  class WaitsOnce {
+  // How often this thread has waited for a GPU. A program that never waits can be captured as a graph. Waits inside the
+  // scope of an UncountedWaits, such as those of autotuning, do not count.
+  static int64_t wait_count();
+  class UncountedWaits {
    public:
-    WaitsOnce() : before_(waits()) {}
-    ~WaitsOnce() { set_waits(before_); }
-    WaitsOnce(const WaitsOnce&) = delete;
-    WaitsOnce& operator=(const WaitsOnce&) = delete;
+    UncountedWaits() : before_(wait_count()) {}
+    ~UncountedWaits() { set_wait_count(before_); }
+    UncountedWaits(const UncountedWaits&) = delete;
+    UncountedWaits& operator=(const UncountedWaits&) = delete;
 
    private:
     const int64_t before_;
   };
+  // Enqueue a device-to-device copy, and zeros.
   void copy(void* to, const void* from, int64_t bytes);
   void clear(void* to, int64_t bytes);
 
-  // What `work` queues, recorded instead of queued, to be queued as one by replay(). Throws what `work` does.
-  cudaGraphExec_t record(const std::function<void()>& work);
+  // Captures the work that `enqueue` enqueues as a graph, without running it. Rethrows what `enqueue` throws.
+  cudaGraphExec_t capture(const std::function<void()>& enqueue);
   void replay(cudaGraphExec_t);
-  void forget(cudaGraphExec_t);
-  // Is this inside record(), called by this thread?
-  bool recording() const { return recorder_ == std::this_thread::get_id(); }
+  // Waits for the GPU, then frees the graph.
+  void destroy_graph(cudaGraphExec_t);
+  // Whether the calling thread is inside capture().
+  bool capturing() const { return capturing_thread_ == std::this_thread::get_id(); }
 
-  // Who queues may say so, and was the last for as long as nothing else is queued: what it queued comes directly before
-  // what is queued next. Memory that is taken or given back is nothing that is queued.
-  void set_last(const void* who) { last_ = who; }
-  bool was_last(const void* who) const { return last_ == who; }
+  // Marks `owner` as the most recent launch until other work is enqueued. While it is, the next launch follows it
+  // directly in the stream. Allocating and freeing memory does not clear the marker.
+  void mark_last_launch(const void* owner) { last_ = owner; }
+  bool is_last_launch(const void* owner) const { return last_ == owner; }
 
-  // The context of matrix products and the space they may use meanwhile.
+  // The cuBLASLt handle, and its workspace of kBlasBytes.
   cublasLtHandle_t blas();
-  void* blas_space();
+  void* blas_workspace();
   static constexpr size_t kBlasBytes = size_t{32} << 20;
 
  private:
   friend class CudaStaging;
-  CudaLane(int gpu, bool alone);
+  CudaLane(int gpu, bool exclusive);
   void copy(void* to, const void* from, int64_t bytes, cudaMemcpyKind kind, const char* what);
+  // Counted as a wait; the next two functions are not.
   void wait_until_idle(bool all);
-  void settle(bool all);  // the same, which is not counted
-  // Nor is this. Looks all the time for as long as `awake` where nothing is watched.
-  static constexpr std::chrono::microseconds kAwakeAlone{20000};
-  void until(cudaEvent_t event, bool all = false, std::chrono::microseconds awake = kAwakeAlone);
-  bool look(std::chrono::steady_clock::time_point waiting_since);
-  static void set_waits(int64_t count);
+  void drain(bool all);
+  // Polls the event, without sleeping for the duration `spin` unless work is watched; then backs off.
+  static constexpr std::chrono::microseconds kSpinUnwatched{20000};
+  void poll_until_done(cudaEvent_t event, bool all = false, std::chrono::microseconds spin = kSpinUnwatched);
+  bool poll_watched(std::chrono::steady_clock::time_point waiting_since);
+  static void set_wait_count(int64_t count);
   bool is_watched();
   struct Block;
-  class Mark;
-  Block* take_block();
-  static void give_back(void* block);
-  static void give_back_pinned(void* block);
-  void keep_block(Block* block);
-  bool entered() const noexcept;
+  class StreamMarker;
+  Block* acquire_block();
+  void release_block(Block* block);
+  static void free_device(void* block);
+  static void free_pinned(void* block);
+  bool try_enter() const noexcept;
 
-  const int gpu_;  // of those visible
+  const int gpu_;  // index among the visible GPUs
   CudaInfo info_;
   cudaStream_t stream_ = nullptr;
   cudaMemPool_t pool_ = nullptr;
-  std::mutex running_;
-  std::recursive_mutex recording_mutex_;
-  std::atomic<std::thread::id> recorder_ = std::thread::id();
+  std::recursive_mutex capture_mutex_;
+  std::atomic<std::thread::id> capturing_thread_ = std::thread::id();
   std::atomic<const void*> last_ = nullptr;
-  BufferPtr blas_space_;
+  BufferPtr blas_workspace_;
   cublasLtHandle_t blas_ = nullptr;
   std::mutex blocks_mutex_;
   Block* free_blocks_ = nullptr;
   std::vector<cudaEvent_t> free_events_;
   std::unique_ptr<CudaStaging> staging_;
-  std::mutex watched_mutex_;  // held while they are looked at
-  std::vector<Watched*> watched_;
+  std::mutex watched_mutex_;  // held while poll() runs
+  std::vector<WatchedWork*> watched_;
 };
 
-// What an OutOfMemory of a GPU says. `held`: what arrays and programs of this process have of it.
-std::string gpu_memory_text(int64_t bytes, const char* purpose, int64_t free, int64_t total, int64_t held,
-                            const std::string& name);
+// The message of an OutOfMemory of a GPU. `held` is the memory that this process holds.
+std::string gpu_out_of_memory_text(int64_t bytes, const char* purpose, int64_t free, int64_t total, int64_t held,
+                                   const std::string& name);
 
 }  // namespace lockstep

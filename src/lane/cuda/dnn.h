@@ -1,4 +1,4 @@
-// cuDNN, opened when first needed. What computes without it is slower, not wrong. Safe from any thread.
+// cuDNN, loaded when first needed. Without it convolutions are slower but correct. Safe from any thread.
 #pragma once
 
 #if __has_include(<cudnn.h>)
@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// cuDNN calls these old; they serve plain convolutions, and every version 9 has them.
+// cuDNN deprecates these functions, but every version 9 has them, and they suffice for plain convolutions.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 struct CudaDnn {
@@ -16,7 +16,7 @@ struct CudaDnn {
 };
 #pragma GCC diagnostic pop
 
-// Null when libcudnn.so.9 is not there.
+// Null if libcudnn.so.9 cannot be loaded.
 const CudaDnn* cuda_dnn();
 
 }  // namespace lockstep

@@ -9,8 +9,8 @@
 namespace lockstep {
 namespace {
 
-// The GPU, its link or its driver failed: another start may find it well again, or find another one.
-bool is_loss(cudaError_t error) {
+// The GPU, its link or its driver failed: a restart may succeed, on this GPU or another.
+bool is_device_loss(cudaError_t error) {
   constexpr cudaError_t kLosses[] = {cudaErrorECCUncorrectable,
                                      cudaErrorDevicesUnavailable,
                                      cudaErrorNvlinkUncorrectable,
@@ -28,20 +28,20 @@ bool is_loss(cudaError_t error) {
   return std::find(std::begin(kLosses), std::end(kLosses), error) != std::end(kLosses);
 }
 
-// A kernel did what it must not: the next start would do the same.
-bool is_defect(cudaError_t error) {
+// A kernel is wrong: a restart would fail in the same way.
+bool is_kernel_bug(cudaError_t error) {
   constexpr cudaError_t kDefects[] = {cudaErrorIllegalAddress, cudaErrorIllegalInstruction,  cudaErrorMisalignedAddress,
                                       cudaErrorInvalidPc,      cudaErrorInvalidAddressSpace, cudaErrorAssert};
   return std::find(std::begin(kDefects), std::end(kDefects), error) != std::end(kDefects);
 }
 
-constexpr const char* kMakeRoom = "; use a smaller batch, or see with nvidia-smi who has the rest";
+constexpr const char* kMemoryRemedy = "; use a smaller batch, or see with nvidia-smi which processes use the rest";
 
 }  // namespace
 
-void throw_of_library(bool for_want_of_memory, const char* what, const char* said) {
-  const std::string text = fmt::format("cuda: {}{}: {}", what, GpuLaunch::where(), said);
-  if (for_want_of_memory) throw OutOfMemory(text + kMakeRoom);
+void throw_library_error(bool out_of_memory, const char* what, const char* reason) {
+  const std::string text = fmt::format("cuda: {}{}: {}", what, GpuLaunch::where(), reason);
+  if (out_of_memory) throw OutOfMemory(text + kMemoryRemedy);
   throw Error(text);
 }
 
@@ -49,17 +49,17 @@ void check_cuda(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
   const std::string text = fmt::format("cuda: {}{}: {} ({})", what, GpuLaunch::where(),
                                        cuda().cudaGetErrorString(error), cuda().cudaGetErrorName(error));
-  if (error == cudaErrorMemoryAllocation) throw OutOfMemory(text + kMakeRoom);
-  if (is_loss(error))
+  if (error == cudaErrorMemoryAllocation) throw OutOfMemory(text + kMemoryRemedy);
+  if (is_device_loss(error))
     throw DeviceLost(
         text +
-        "; the GPU can compute no more for this process: start again, which goes on from the last checkpoint, "
-        "and see what nvidia-smi and the kernel's log (Xid) say of it");
-  if (is_defect(error))
+        "; this process can no longer use the GPU: restart to resume from the last checkpoint, and check nvidia-smi "
+        "and the kernel log (Xid)");
+  if (is_kernel_bug(error))
     throw Error(
         text +
-        "; this is a defect of lockstep: please report it, with what it says under CUDA_LAUNCH_BLOCKING=1, which "
-        "names the op");
+        "; this is a bug in lockstep: please report it with the message under CUDA_LAUNCH_BLOCKING=1, which names the "
+        "op");
   throw Error(text);
 }
 
@@ -69,12 +69,13 @@ void check_gpu_opened(cudaError_t error, int gpu) {
                        cuda().cudaGetErrorString(error), cuda().cudaGetErrorName(error), remedy);
   };
   if (error == cudaErrorMemoryAllocation)
-    throw OutOfMemory(text("has no memory left for another process to begin with",
-                           "a process takes some 500 MiB before its first array: see with nvidia-smi who has it"));
+    throw OutOfMemory(text("has too little free memory for another process",
+                           "a process needs about 500 MiB before its first array; see with nvidia-smi which processes "
+                           "use it"));
   if (error == cudaErrorDevicesUnavailable)
-    throw DeviceLost(text("takes no other process now",
-                          "see with nvidia-smi who has it: in compute mode Exclusive Process it is one's alone"));
-  check_cuda(error, "choose the GPU");
+    throw DeviceLost(text("is in use by another process",
+                          "in compute mode Exclusive Process only one process can use it; find it with nvidia-smi"));
+  check_cuda(error, "select the GPU");
 }
 
 }  // namespace lockstep

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "lane/cuda/measured.h"
+#include "lane/cuda/autotune.h"
 
 namespace lockstep {
 namespace {
@@ -50,21 +50,21 @@ bool is_nan(const uint8_t* element, DType dtype) {
   return (read(uint16_t{}) & 0x7fff) > (dtype == DType::bf16 ? 0x7f80 : 0x7c00);
 }
 
-// An algorithm as it is remembered: its bytes, which a library of the same version understands.
+// The bytes of an algorithm in hexadecimal, for the cache. Valid for the same version of the library.
 std::string to_text(const cublasLtMatmulAlgo_t& algorithm) {
   std::string out;
   for (const uint64_t word : algorithm.data) out += fmt::format("{:016x}", word);
   return out;
 }
 
-Choices& choices() {
-  static auto* const out = new Choices("gemm");
+AutotuneCache& gemm_cache() {
+  static auto* const out = new AutotuneCache("gemm");
   return *out;
 }
 
 }  // namespace
 
-void forget_gemm_choices() { choices().forget(); }
+void clear_gemm_autotune_cache() { gemm_cache().clear(); }
 
 CudaMath cuda_math() {
   static const CudaMath math = [] {
@@ -79,8 +79,8 @@ CudaMath cuda_math() {
 
 bool CudaGemm::supports(DType dtype) { return is_floating(dtype); }
 
-// Operands and the result of one run.
-struct GemmPlaces {
+// The operands and the result of one run.
+struct GemmPointers {
   const void* a;
   const void* b;
   void* c;
@@ -91,10 +91,10 @@ struct CudaGemm::State {
   cublasLtMatmulDesc_t product = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
-  std::vector<cublasLtMatmulAlgo_t> proposed;  // while none is chosen; else empty
-  std::string what;                            // it is chosen for
-  GemmMeasuring measuring;
-  bool wide = false;  // scales are double
+  std::vector<cublasLtMatmulAlgo_t> proposed;  // to choose from; empty once an algorithm is chosen
+  std::string key;                             // of the cache
+  GemmAutotuneOptions autotune;
+  bool wide = false;  // alpha and beta are double
   bool bias = false;
 
   explicit State(CudaLane& on) : lane(on) {}
@@ -104,41 +104,41 @@ struct CudaGemm::State {
     if (product) cuda_blas().cublasLtMatmulDescDestroy(product);
   }
 
-  void propose(int most, DType out);
-  bool take_remembered();
-  const cublasLtMatmulAlgo_t* fastest(const GemmPlaces& places) const;
+  void propose(int max_count, DType out);
+  bool use_cached();
+  const cublasLtMatmulAlgo_t* fastest(const GemmPointers& pointers) const;
   void set_bias(const void* bias) const;
-  cublasStatus_t multiply(const cublasLtMatmulAlgo_t& by, const GemmPlaces& places) const;
+  cublasStatus_t multiply(const cublasLtMatmulAlgo_t& by, const GemmPointers& pointers) const;
 };
 
-CudaGemm::CudaGemm(CudaLane& lane, const GemmSpec& spec, CudaMath math, const GemmMeasuring& measuring)
-    : state_(prepare(lane, spec, math, {}, measuring)) {
+CudaGemm::CudaGemm(CudaLane& lane, const GemmSpec& spec, CudaMath math, const GemmAutotuneOptions& autotune)
+    : state_(prepare(lane, spec, math, {}, autotune)) {
   if (!state_)
     throw_error("cuda: no algorithm for a product of {} matrices {} x {} x {} of {}", spec.batch, spec.m, spec.k,
                 spec.n, name(spec.dtype));
 }
 
 std::optional<CudaGemm> CudaGemm::with_epilogue(CudaLane& lane, const GemmSpec& spec, CudaMath math,
-                                                const GemmEpilogue& epilogue, const GemmMeasuring& measuring) {
-  // Of rows that do not begin at multiples of sixteen bytes its kernels are others: some round 16-bit floats before the
-  // bias is added, and one made 0 of NaN.
-  const auto is_whole = [](int64_t n) { return n == GemmSpec::kDense || n % 8 == 0; };
+                                                const GemmEpilogue& epilogue, const GemmAutotuneOptions& autotune) {
+  // For rows that are not aligned to 16 bytes cuBLASLt uses other kernels: some round 16-bit floats before adding the
+  // bias, and one turned NaN into 0.
+  const auto is_aligned = [](int64_t n) { return n == GemmSpec::kDense || n % 8 == 0; };
   for (const int64_t each : {spec.n, spec.k, spec.transpose_a ? spec.m : 0, spec.lda, spec.ldb, spec.ldc})
-    if (!is_whole(each)) return {};
-  // Its gelu is not to the last bits of a float.
+    if (!is_aligned(each)) return {};
+  // The gelu of cuBLASLt is not exact to the last bits of f32.
   const bool exact = spec.dtype == DType::f32 && math == CudaMath::full;
   if (exact && epilogue.activation == GemmEpilogue::gelu) return {};
-  if (!keeps_nan(lane, spec.dtype, math, epilogue.activation)) return {};
-  std::shared_ptr<State> state = prepare(lane, spec, math, epilogue, measuring);
+  if (!preserves_nan(lane, spec.dtype, math, epilogue.activation)) return {};
+  std::shared_ptr<State> state = prepare(lane, spec, math, epilogue, autotune);
   return state ? std::optional(CudaGemm(std::move(state))) : std::nullopt;
 }
 
-// Null where there is no algorithm.
+// Returns null if cuBLASLt has no algorithm.
 std::shared_ptr<CudaGemm::State> CudaGemm::prepare(CudaLane& lane, const GemmSpec& spec, CudaMath math,
-                                                   const GemmEpilogue& epilogue, const GemmMeasuring& measuring) {
+                                                   const GemmEpilogue& epilogue, const GemmAutotuneOptions& autotune) {
   const CudaBlas& blas = cuda_blas();
   auto state = std::make_shared<State>(lane);
-  state->measuring = measuring;
+  state->autotune = autotune;
   state->wide = spec.dtype == DType::f64;
   const DType out = spec.out.value_or(spec.dtype);
   const cublasComputeType_t compute = state->wide ? CUBLAS_COMPUTE_64F
@@ -155,14 +155,15 @@ std::shared_ptr<CudaGemm::State> CudaGemm::prepare(CudaLane& lane, const GemmSpe
   };
   set_operation(CUBLASLT_MATMUL_DESC_TRANSA, spec.transpose_b);
   set_operation(CUBLASLT_MATMUL_DESC_TRANSB, spec.transpose_a);
-  // A bias runs along their rows, so along our columns.
-  const cublasLtEpilogue_t then = cublas_epilogue(epilogue);
-  check_blas(blas.cublasLtMatmulDescSetAttribute(state->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &then, sizeof then),
-             "describe a product");
-  lane.blas_space();  // taken now, not while a step is recorded
+  // cuBLASLt adds a bias per row of C', which is a column of C.
+  const cublasLtEpilogue_t cublas_op = cublas_epilogue(epilogue);
+  check_blas(
+      blas.cublasLtMatmulDescSetAttribute(state->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &cublas_op, sizeof cublas_op),
+      "describe a product");
+  lane.blas_workspace();  // allocated now, not during a graph capture
   state->bias = epilogue.bias;
-  // For where it lies algorithms are proposed: nowhere better than it has to.
-  state->set_bias(static_cast<const std::byte*>(lane.blas_space()) + kBiasAlignment);
+  // The proposals depend on the bias's alignment: use a pointer with no more than the required alignment.
+  state->set_bias(static_cast<const std::byte*>(lane.blas_workspace()) + kBiasAlignment);
   const auto layout = [&](cublasLtMatrixLayout_t& made, DType dtype, int64_t rows, int64_t cols, int64_t ld,
                           int64_t stride) {
     check_blas(blas.cublasLtMatrixLayoutCreate(&made, cublas_type(dtype), static_cast<uint64_t>(rows),
@@ -175,7 +176,7 @@ std::shared_ptr<CudaGemm::State> CudaGemm::prepare(CudaLane& lane, const GemmSpe
                                                      sizeof stride),
                "describe a matrix");
   };
-  // Of a stored row-major matrix the columns are the rows here.
+  // The columns of a stored row-major matrix are cuBLASLt's rows.
   const int64_t a_cols = spec.transpose_a ? spec.m : spec.k, a_rows = spec.transpose_a ? spec.k : spec.m;
   const int64_t b_cols = spec.transpose_b ? spec.k : spec.n, b_rows = spec.transpose_b ? spec.n : spec.k;
   layout(state->a, spec.dtype, b_cols, b_rows, spec.ldb, spec.stride_b);
@@ -184,8 +185,8 @@ std::shared_ptr<CudaGemm::State> CudaGemm::prepare(CudaLane& lane, const GemmSpe
 
   const double operations =
       2.0 * static_cast<double>(spec.batch * spec.m) * static_cast<double>(spec.n) * static_cast<double>(spec.k);
-  constexpr int kMost = 8;
-  state->propose(operations >= measuring.least_operations ? kMost : 1, out);
+  constexpr int kMaxProposals = 8;
+  state->propose(operations >= autotune.min_operations ? kMaxProposals : 1, out);
   if (state->proposed.empty()) return nullptr;
   state->algorithm = state->proposed[0];
   if (state->proposed.size() > 1) {
@@ -194,11 +195,11 @@ std::shared_ptr<CudaGemm::State> CudaGemm::prepare(CudaLane& lane, const GemmSpe
       ((text += fmt::format(" {}", numbers)), ...);
       return text;
     };
-    state->what = fmt::format("{} cublasLt {} {} {}\n{} {}{}", lane.info().name, blas.cublasLtGetVersion(),
-                              static_cast<int>(compute), static_cast<int>(then), name(spec.dtype), name(out),
-                              all(spec.m, spec.n, spec.k, spec.transpose_a, spec.transpose_b, spec.lda, spec.ldb,
-                                  spec.ldc, spec.batch, spec.stride_a, spec.stride_b, spec.stride_c));
-    state->take_remembered();
+    state->key = fmt::format("{} cublasLt {} {} {}\n{} {}{}", lane.info().name, blas.cublasLtGetVersion(),
+                             static_cast<int>(compute), static_cast<int>(cublas_op), name(spec.dtype), name(out),
+                             all(spec.m, spec.n, spec.k, spec.transpose_a, spec.transpose_b, spec.lda, spec.ldb,
+                                 spec.ldc, spec.batch, spec.stride_a, spec.stride_b, spec.stride_c));
+    state->use_cached();
   } else {
     state->proposed.clear();
   }
@@ -211,24 +212,24 @@ void CudaGemm::State::set_bias(const void* at) const {
                "describe a product");
 }
 
-// Those that fit the space there is, best first as cuBLASLt believes.
-void CudaGemm::State::propose(int most, DType out) {
+// Fills `proposed` with algorithms that fit the workspace, in the order of cuBLASLt's heuristic.
+void CudaGemm::State::propose(int max_count, DType out) {
   const CudaBlas& blas = cuda_blas();
   cublasLtMatmulPreference_t preference = nullptr;
   check_blas(blas.cublasLtMatmulPreferenceCreate(&preference), "choose an algorithm");
   const size_t space = CudaLane::kBlasBytes;
-  std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(most));
+  std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(max_count));
   int count = 0;
   cublasStatus_t status = blas.cublasLtMatmulPreferenceSetAttribute(
       preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &space, sizeof space);
-  // Parts of a sum are added up as floats, and rounded once.
+  // Split-K reductions add partial sums in f32 and round once.
   const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   if (status == CUBLAS_STATUS_SUCCESS && size_of(out) == 2)
     status = blas.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                                                        &reductions, sizeof reductions);
   if (status == CUBLAS_STATUS_SUCCESS)
-    status =
-        blas.cublasLtMatmulAlgoGetHeuristic(lane.blas(), product, a, b, c, c, preference, most, found.data(), &count);
+    status = blas.cublasLtMatmulAlgoGetHeuristic(lane.blas(), product, a, b, c, c, preference, max_count, found.data(),
+                                                 &count);
   blas.cublasLtMatmulPreferenceDestroy(preference);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return;
   check_blas(status, "choose an algorithm");
@@ -238,36 +239,38 @@ void CudaGemm::State::propose(int most, DType out) {
   }
 }
 
-cublasStatus_t CudaGemm::State::multiply(const cublasLtMatmulAlgo_t& by, const GemmPlaces& places) const {
+cublasStatus_t CudaGemm::State::multiply(const cublasLtMatmulAlgo_t& by, const GemmPointers& pointers) const {
   const float one = 1, zero = 0;
   const double wide_one = 1, wide_zero = 0;
   const void* alpha = wide ? static_cast<const void*>(&wide_one) : &one;
   const void* beta = wide ? static_cast<const void*>(&wide_zero) : &zero;
-  const auto queueing = lane.queueing();
-  return cuda_blas().cublasLtMatmul(lane.blas(), product, alpha, places.b, a, places.a, b, beta, places.c, c, places.c,
-                                    c, &by, lane.blas_space(), CudaLane::kBlasBytes, lane.stream());
+  const auto enqueue_lock = lane.enqueue_lock();
+  return cuda_blas().cublasLtMatmul(lane.blas(), product, alpha, pointers.b, a, pointers.a, b, beta, pointers.c, c,
+                                    pointers.c, c, &by, lane.blas_workspace(), CudaLane::kBlasBytes, lane.stream());
 }
 
-// Where one of those proposed was chosen before, it is taken.
-bool CudaGemm::State::take_remembered() {
+// Uses the cached choice if it is among the proposed algorithms.
+bool CudaGemm::State::use_cached() {
   const auto of = [&](const std::string& text) {
     return std::find_if(proposed.begin(), proposed.end(), [&](const auto& each) { return to_text(each) == text; });
   };
-  const std::string text = choices().find(what, [&](const std::string& each) { return of(each) != proposed.end(); });
+  const std::string text = gemm_cache().find(key, [&](const std::string& each) { return of(each) != proposed.end(); });
   if (text.empty()) return false;
   algorithm = *of(text);
   proposed.clear();
   return true;
 }
 
-// The fastest of those that can run, in turns: others may use the GPU meanwhile, now more and now less. The first
-// stays, unless another takes less time in every round. Null where none could be measured, for want of memory, say.
-const cublasLtMatmulAlgo_t* CudaGemm::State::fastest(const GemmPlaces& places) const {
-  constexpr int kRounds = 4, kMostTimes = 10;
-  constexpr double kReading = 200e-6, kMuchSlower = 1.5;  // seconds; of the first one's time
+// Returns the fastest proposed algorithm. Times them alternately, because the load on a shared GPU changes. Prefers the
+// first one unless another takes less time in every round. Returns null if none could be timed, for example because
+// memory is short.
+const cublasLtMatmulAlgo_t* CudaGemm::State::fastest(const GemmPointers& pointers) const {
+  constexpr int kRounds = 4, kMaxRepeats = 10;
+  constexpr double kSampleSeconds = 200e-6;  // aimed at for one measurement
+  constexpr double kMuchSlower = 1.5;        // times slower than the first: dropped
   struct Candidate {
     const cublasLtMatmulAlgo_t* algorithm;
-    std::unique_ptr<Timed> timed;
+    std::unique_ptr<TimedGraph> timed;
     double now = 0, least = 0;
     int wins = 0;
   };
@@ -275,19 +278,19 @@ const cublasLtMatmulAlgo_t* CudaGemm::State::fastest(const GemmPlaces& places) c
   double once = 0;
   int times = 1;
   for (const cublasLtMatmulAlgo_t& each : proposed) {
-    const auto work = [&] { check_blas(multiply(each, places), "measure a product"); };
+    const auto work = [&] { check_blas(multiply(each, pointers), "measure a product"); };
     try {
       if (candidates.empty()) {
-        work();  // also what is loaded on first use
-        once = seconds_of(lane, work);
-        times = std::clamp(static_cast<int>(kReading / once), 1, kMostTimes);
+        work();  // includes loading on first use
+        once = measure_seconds(lane, work);
+        times = std::clamp(static_cast<int>(kSampleSeconds / once), 1, kMaxRepeats);
       }
-      candidates.push_back({&each, std::make_unique<Timed>(lane, work, times)});
-    } catch (const Error&) {  // one that cannot run, or be recorded
+      candidates.push_back({&each, std::make_unique<TimedGraph>(lane, work, times)});
+    } catch (const Error&) {  // it cannot run or be captured
     } catch (const OutOfMemory&) {
     }
-    const auto so_many = static_cast<double>(candidates.size() + 1);
-    if (so_many * once * (1 + kRounds * times) > measuring.seconds) break;
+    const auto count = static_cast<double>(candidates.size() + 1);
+    if (count * once * (1 + kRounds * times) > autotune.seconds) break;
   }
   for (int round = 0; round < kRounds && candidates.size() > 1; ++round) {
     for (size_t i = 0; i < candidates.size(); ++i) {
@@ -313,31 +316,31 @@ void CudaGemm::run(const void* a, const void* b, void* c, const void* bias) cons
   LOCKSTEP_CHECK(s.bias == (bias != nullptr));
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(bias) % kBiasAlignment == 0);
   s.set_bias(bias);
-  const GemmPlaces places{a, b, c};
-  if (!s.proposed.empty() && !s.lane.recording() && !s.take_remembered()) {
-    if (const cublasLtMatmulAlgo_t* const found = s.fastest(places)) {
+  const GemmPointers pointers{a, b, c};
+  if (!s.proposed.empty() && !s.lane.capturing() && !s.use_cached()) {
+    if (const cublasLtMatmulAlgo_t* const found = s.fastest(pointers)) {
       const cublasLtMatmulAlgo_t best = *found;
-      // What another lane, or another process, chose meanwhile is taken, unless it is not proposed here.
-      if (!s.take_remembered()) choices().keep(s.what, to_text(best));
-      if (!s.proposed.empty() && !s.take_remembered()) {
+      // Another lane or process may have chosen meanwhile: use its choice if it is proposed here.
+      if (!s.use_cached()) gemm_cache().store(s.key, to_text(best));
+      if (!s.proposed.empty() && !s.use_cached()) {
         s.algorithm = best;
         s.proposed.clear();
       }
     }
   }
-  check_blas(s.multiply(s.algorithm, places), "multiply matrices");
+  check_blas(s.multiply(s.algorithm, pointers), "multiply matrices");
 }
 
-// Found out by small products, once on a machine: cuBLASLt does not say.
-bool CudaGemm::keeps_nan(CudaLane& lane, DType dtype, CudaMath math, GemmEpilogue::Activation activation) {
+// Tested by small products, once per machine: cuBLASLt does not document it.
+bool CudaGemm::preserves_nan(CudaLane& lane, DType dtype, CudaMath math, GemmEpilogue::Activation activation) {
   if (activation == GemmEpilogue::none) return true;
-  const std::string what =
+  const std::string key =
       fmt::format("{} cublasLt {} {} of NaN\n{} {}", lane.info().name, cuda_blas().cublasLtGetVersion(),
                   static_cast<int>(activation), name(dtype), math == CudaMath::tf32);
   const std::string known =
-      choices().find(what, [](const std::string& text) { return text == "kept" || text == "lost"; });
+      gemm_cache().find(key, [](const std::string& text) { return text == "kept" || text == "lost"; });
   if (!known.empty()) return known == "kept";
-  if (lane.recording()) return false;
+  if (lane.capturing()) return false;
   constexpr int64_t kSize = 64;
   const GemmSpec spec{.dtype = dtype,
                       .m = kSize,
@@ -349,9 +352,9 @@ bool CudaGemm::keeps_nan(CudaLane& lane, DType dtype, CudaMath math, GemmEpilogu
                       .stride_a = 0,
                       .stride_b = 0,
                       .stride_c = 0};
-  const auto state = prepare(lane, spec, math, {.bias = true, .activation = activation}, {.least_operations = 0});
+  const auto state = prepare(lane, spec, math, {.bias = true, .activation = activation}, {.min_operations = 0});
   if (!state) return false;
-  const CudaLane::WaitsOnce once;
+  const CudaLane::UncountedWaits uncounted;
   const int64_t each = size_of(dtype);
   const BufferPtr zeros = lane.allocate(kSize * kSize * each), bias = lane.allocate(kSize * each),
                   result = lane.allocate(kSize * kSize * each);
@@ -368,7 +371,7 @@ bool CudaGemm::keeps_nan(CudaLane& lane, DType dtype, CudaMath math, GemmEpilogu
     lane.to_host(bytes.data(), result->data(), result->size());
     for (size_t i = 0; i < bytes.size(); i += static_cast<size_t>(each)) kept &= is_nan(&bytes[i], dtype);
   }
-  return any && choices().keep(what, kept ? "kept" : "lost") == "kept";
+  return any && gemm_cache().store(key, kept ? "kept" : "lost") == "kept";
 }
 
 }  // namespace lockstep

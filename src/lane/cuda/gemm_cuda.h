@@ -1,6 +1,6 @@
-// CudaGemm: the batched matrix product C = A x B on the GPU, by cuBLASLt. Where it is large, the algorithms that
-// cuBLASLt proposes are measured when it is first run, in turns, and the fastest is remembered in the process and,
-// beside compiled kernels, on disk (.gemm). Any thread may run it, one at a time.
+// CudaGemm: the batched matrix product C = A x B on the GPU by cuBLASLt. The first run of a large product autotunes: it
+// times the algorithms that cuBLASLt proposes and caches the fastest, in the process and on disk (*.gemm beside compiled
+// kernels). Any thread may run it, one at a time.
 #pragma once
 
 #include <memory>
@@ -12,11 +12,11 @@
 
 namespace lockstep {
 
-// How f32 is multiplied: whole, or with significands of 11 bits by the tensor cores (JAX's default on these GPUs).
+// The precision of f32 products: full, or TF32 on tensor cores, with 11-bit significands (JAX's default on GPUs).
 enum class CudaMath { full, tf32 };
 
-// What is done to each element of a product besides: first a bias for each column is added, then the activation
-// computed, in f32, before the element is rounded. gelu is that of the tanh formula.
+// The epilogue of a product: adds a bias per column, then applies the activation, both in f32 before rounding. gelu uses
+// the tanh formula.
 struct GemmEpilogue {
   enum Activation : uint8_t { none, relu, gelu };
 
@@ -24,28 +24,27 @@ struct GemmEpilogue {
   Activation activation = none;
 };
 
-// How algorithms are measured.
-struct GemmMeasuring {
-  double least_operations = 1e9;  // of products that are worth it
-  double seconds = 30e-3;         // for all of a product's
+// When and how long to autotune.
+struct GemmAutotuneOptions {
+  double min_operations = 1e9;  // smaller products use the first proposed algorithm
+  double seconds = 30e-3;       // time limit for all algorithms of a product
 };
 
 class CudaGemm {
  public:
-  // Can cuBLASLt do it? Integers it cannot.
+  // Whether cuBLASLt supports the dtype: floating-point types only.
   static bool supports(DType dtype);
 
   // REQUIRES: supports(spec.dtype); extents of at least 1.
-  CudaGemm(CudaLane& lane, const GemmSpec& spec, CudaMath math, const GemmMeasuring& measuring = {});
-  // Nothing where cuBLASLt has no algorithm for it, or one that makes a number of NaN, or rows do not begin at multiples
-  // of eight elements; gelu of whole floats (`full`) is not exact enough.
+  CudaGemm(CudaLane& lane, const GemmSpec& spec, CudaMath math, const GemmAutotuneOptions& autotune = {});
+  // Returns nullopt if cuBLASLt has no algorithm, if its activation does not preserve NaN, or if a row stride is not a
+  // multiple of eight elements; and for gelu of f32 with full precision, where cuBLASLt is not exact enough.
   static std::optional<CudaGemm> with_epilogue(CudaLane& lane, const GemmSpec& spec, CudaMath math,
-                                               const GemmEpilogue& epilogue, const GemmMeasuring& measuring = {});
+                                               const GemmEpilogue& epilogue, const GemmAutotuneOptions& autotune = {});
 
-  // The bias, where there is one, is of n elements of C's dtype, the same for the whole batch, and begins at a multiple
-  // of kBiasAlignment bytes.
-  // Nothing is measured while the lane is recording: then it is the algorithm that cuBLASLt proposes first, unless
-  // another was chosen before.
+  // Enqueues the product. The bias, required if the epilogue has one, has n elements of C's dtype, is shared by the
+  // batch, and is aligned to kBiasAlignment bytes. While the lane is capturing, nothing is timed: uses the cached
+  // algorithm, or else the first that cuBLASLt proposes.
   void run(const void* a, const void* b, void* c, const void* bias = nullptr) const;
   static constexpr int64_t kBiasAlignment = 16;
 
@@ -53,16 +52,16 @@ class CudaGemm {
   struct State;
   explicit CudaGemm(std::shared_ptr<State> state) : state_(std::move(state)) {}
   static std::shared_ptr<State> prepare(CudaLane&, const GemmSpec&, CudaMath, const GemmEpilogue&,
-                                        const GemmMeasuring&);
-  static bool keeps_nan(CudaLane&, DType, CudaMath, GemmEpilogue::Activation);
+                                        const GemmAutotuneOptions&);
+  static bool preserves_nan(CudaLane&, DType, CudaMath, GemmEpilogue::Activation);
 
   std::shared_ptr<State> state_;
 };
 
-// What the environment chose (LOCKSTEP_CUDA_MATH=full|tf32), tf32 when it says nothing. Throws Error for anything else.
+// The value of LOCKSTEP_CUDA_MATH (full or tf32); tf32 if it is unset or empty. Throws Error for any other value.
 CudaMath cuda_math();
 
-// The process remembers no algorithms any more; those on disk stay. For tests.
-void forget_gemm_choices();
+// Clears the algorithms cached in the process; those on disk stay. For tests.
+void clear_gemm_autotune_cache();
 
 }  // namespace lockstep

@@ -1,11 +1,11 @@
-// NCCL, opened when first needed. Without it GPUs exchange values through the host's memory. Safe from any thread.
+// NCCL, loaded when first needed. Without it GPUs exchange data through host memory. Safe from any thread.
 #pragma once
 
-#include "lane/cuda/api.h"  // first: NCCL's header brings in others that overload CUDA's functions
+#include "lane/cuda/api.h"  // first: NCCL's header includes others that overload CUDA's functions
 
 #if __has_include(<nccl.h>)
 #include <nccl.h>
-// Calls that return before they are done came with 2.14; before 2.18 those were not safe to give up.
+// Non-blocking communicators exist since 2.14, but aborting them is safe only since 2.18.
 #if NCCL_VERSION_CODE >= 21800
 #define LOCKSTEP_WITH_NCCL
 
@@ -16,7 +16,7 @@ struct CudaNccl {
 #include "lane/cuda/functions.def"
 };
 
-// Null when libnccl.so.2 is not there.
+// Null if libnccl.so.2 cannot be loaded.
 const CudaNccl* cuda_nccl();
 
 }  // namespace lockstep

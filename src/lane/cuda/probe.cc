@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* kElse = "or use --platform cpu (LOCKSTEP_PLATFORM=cpu)";
+constexpr const char* kUseCpu = "or use --platform cpu (LOCKSTEP_PLATFORM=cpu)";
 
 struct Found {
   CudaFacts facts = cuda_facts();
@@ -37,11 +37,11 @@ std::string visible_text(const CudaFacts& facts) {
 CudaFacts cuda_facts() {
   CudaFacts out;
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) out.visible = visible;
-  out.device_files = gpu_seen();
+  out.device_files = nvidia_hardware_present();
   if (!out.device_files) return out;
   out.driver_library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr;
   if (!out.driver_library) return out;
-  out.runtime_failure = cuda_failure();
+  out.runtime_failure = cuda_load_failure();
   if (!out.runtime_failure.empty()) return out;
   out.error = cuda().cudaGetDeviceCount(&out.count);
   if (out.error != cudaSuccess) {
@@ -56,51 +56,52 @@ CudaFacts cuda_facts() {
 std::string why_no_gpu(const CudaFacts& facts) {
   if (!facts.device_files)
     return fmt::format(
-        "cuda: no NVIDIA driver is running here (there is no /dev/nvidiactl); install it, or start the container with "
-        "its GPUs (--gpus all, --nv), {}",
-        kElse);
+        "cuda: no NVIDIA driver is running (/dev/nvidiactl does not exist); install it, or start the container with "
+        "GPUs (--gpus all, --nv), {}",
+        kUseCpu);
   if (!facts.driver_library)
     return fmt::format(
-        "cuda: the driver's library libcuda.so.1 is not there; install the driver, or start the container with "
+        "cuda: cannot load the driver's library libcuda.so.1; install the driver, or start the container with "
         "--gpus all or --nv, {}",
-        kElse);
+        kUseCpu);
   if (!facts.runtime_failure.empty()) return facts.runtime_failure;
   if (facts.error == cudaSuccess && facts.count > 0) return "";
-  // With no driver at all CUDA says that it is too old.
+  // Without any driver CUDA reports that it is too old.
   if (facts.error == cudaErrorInsufficientDriver && facts.driver == 0)
-    return fmt::format("cuda: no NVIDIA driver is running here; install it, or see what nvidia-smi says, {}", kElse);
+    return fmt::format("cuda: no NVIDIA driver is running; install it, or check nvidia-smi, {}", kUseCpu);
   if (facts.error == cudaErrorInsufficientDriver)
-    return fmt::format("cuda: the driver is for CUDA {} and the libraries are of {}; install a newer driver, {}",
-                       cuda_version_text(facts.driver), cuda_version_text(facts.runtime), kElse);
+    return fmt::format("cuda: the driver supports CUDA {}, but the libraries are CUDA {}; install a newer driver, {}",
+                       cuda_version_text(facts.driver), cuda_version_text(facts.runtime), kUseCpu);
   if (facts.visible && (facts.error == cudaSuccess || facts.error == cudaErrorNoDevice))
-    return fmt::format("cuda: no GPU is visible: {}; set it to the numbers of those to use, such as 0, or unset it, {}",
-                       visible_text(facts), kElse);
-  return fmt::format("cuda: no GPU can be used: {}; see what nvidia-smi says, {}",
-                     facts.error_text.empty() ? "none is visible" : facts.error_text, kElse);
+    return fmt::format(
+        "cuda: no GPU is visible: {}; set it to the numbers of the GPUs to use, such as 0, or unset it, {}",
+        visible_text(facts), kUseCpu);
+  return fmt::format("cuda: no GPU is usable: {}; check nvidia-smi, {}",
+                     facts.error_text.empty() ? "none is visible" : facts.error_text, kUseCpu);
 }
 
 int cuda_device_count() { return found().facts.count; }
 
 std::string cuda_why_not() {
   if (!found().why_not.empty()) return found().why_not;
-  const auto own = own_gpus();
+  const auto own = assigned_gpus();
   return own ? own->why_none : "";
 }
 
 std::vector<int> gpus_to_use() {
-  if (const auto own = own_gpus()) return own->gpus;
+  if (const auto own = assigned_gpus()) return own->gpus;
   std::vector<int> all(static_cast<size_t>(cuda_device_count()));
   std::iota(all.begin(), all.end(), 0);
   return all;
 }
 
 std::vector<int> lane_gpus() {
-  return gpus_of_lanes(gpus_to_use(), detail::DeviceTable::instance().own_count(), said_gpu_lanes());
+  return assign_gpus_to_lanes(gpus_to_use(), detail::DeviceTable::instance().own_count(), gpu_lanes_variable());
 }
 
 namespace {
 
-// Those that are used, or why that cannot be told.
+// The GPUs that lanes use. Sets why_not if the settings are wrong.
 std::vector<int> used_gpus(std::string& why_not) {
   try {
     std::vector<int> used = lane_gpus();
@@ -124,13 +125,13 @@ GpuReport report(bool all) {
   if (!facts.device_files) return out;
   if (all) out.libraries = cuda_libraries();
   if (out.why_not.empty()) out.used = used_gpus(out.why_not);
-  std::optional<int> before;  // what this thread used
+  std::optional<int> before;  // the GPU that was current
   const auto why_not_use = [&](int gpu) -> std::string {
     try {
       const int used = use_gpu(gpu);
       if (!before) before = used;
       return "";
-    } catch (const std::exception& error) {  // somebody may have it, or its memory, for himself
+    } catch (const std::exception& error) {  // another process may use it exclusively, or all its memory
       return error.what();
     }
   };
@@ -140,12 +141,12 @@ GpuReport report(bool all) {
     size_t free = 0, total = 0;
     const std::string why_not = why_not_use(i);
     if (cuda().cudaGetDeviceProperties(&properties, i) != cudaSuccess) {
-      out.gpus.push_back({.name = "a GPU that says nothing of itself", .why_not = why_not});
+      out.gpus.push_back({.name = "unknown GPU", .why_not = why_not});
       continue;
     }
-    const bool told = why_not.empty() && cuda().cudaMemGetInfo(&free, &total) == cudaSuccess;
+    const bool memory_known = why_not.empty() && cuda().cudaMemGetInfo(&free, &total) == cudaSuccess;
     out.gpus.push_back({properties.name, static_cast<int64_t>(properties.totalGlobalMem),
-                        told ? static_cast<int64_t>(free) : -1, properties.major, properties.minor,
+                        memory_known ? static_cast<int64_t>(free) : -1, properties.major, properties.minor,
                         properties.multiProcessorCount, why_not});
   }
   if (before.value_or(-1) >= 0) why_not_use(*before);

@@ -1,5 +1,5 @@
-// Whether there is a GPU to compute on, and if not why: what the driver, the libraries and the variables say, put into
-// words. Safe from any thread.
+// Finds out whether a GPU is usable, and if not why, from the driver, the libraries and the environment. Safe from any
+// thread.
 #pragma once
 
 #include <optional>
@@ -9,22 +9,22 @@
 
 namespace lockstep {
 
-// What is known of a machine.
+// The state of a machine, as found by cuda_facts().
 struct CudaFacts {
-  bool device_files = false;           // the driver's
-  bool driver_library = false;         // libcuda.so.1 can be opened
-  std::string runtime_failure;         // why CUDA's runtime cannot be opened; empty: it was
-  cudaError_t error = cudaSuccess;     // of counting GPUs
-  std::string error_text;              // in CUDA's words
-  int count = 0;                       // GPUs that this process sees
+  bool device_files = false;           // the driver's device files exist
+  bool driver_library = false;         // libcuda.so.1 can be loaded
+  std::string runtime_failure;         // why a CUDA library cannot be loaded; empty if all can be
+  cudaError_t error = cudaSuccess;     // of cudaGetDeviceCount()
+  std::string error_text;              // CUDA's text for it
+  int count = 0;                       // visible GPUs
   int driver = 0, runtime = 0;         // versions, as 13000
   std::optional<std::string> visible;  // CUDA_VISIBLE_DEVICES
 };
 
-// Of this machine. Opens no library where the one before it is not there.
+// Examines this machine. Stops at the first thing that is missing, so that no library is loaded needlessly.
 CudaFacts cuda_facts();
 
-// "cuda: fact; remedy"; empty: there is a GPU.
+// "cuda: fact; remedy"; empty if a GPU is usable.
 std::string why_no_gpu(const CudaFacts& facts);
 
 }  // namespace lockstep

@@ -1,6 +1,11 @@
-// CudaStaging: a lane's copies from and to memory of the host's that CUDA does not know. They go by pinned memory of
-// its own: CUDA would wait for the GPU itself, for ever where that hangs, and what comes from the host would not come
-// while the GPU computes.
+// CudaStaging: a lane's copies from and to pageable host memory, through pinned staging buffers. CUDA's own copies of
+// pageable memory would block without a deadline, and could not overlap with kernels. Safe from any thread.
+//
+// A copy to the device takes two steps, through the slots of `uploads_`:
+//
+//   pageable --memcpy--> slot.host --copy stream--> slot.device --lane's stream--> destination
+//
+// The transfer over the bus overlaps with the lane's kernels; the copy on the lane's stream takes 2 us instead of 14.
 #pragma once
 
 #include <cstddef>
@@ -14,41 +19,37 @@ namespace lockstep {
 
 class CudaLane;
 
-// Safe from any thread.
 class CudaStaging {
  public:
   explicit CudaStaging(CudaLane& lane) : lane_(lane) {}
 
-  // In the order of what is queued on the lane, as of CudaLane.
+  // As CudaLane::to_device() and to_host(), in the lane's stream order.
   void to_device(void* to, const void* from, int64_t bytes);
   void to_host(void* to, const void* from, int64_t bytes);
 
  private:
-  // Pinned memory; of that for copies to the GPU, as much of the GPU's. Such a copy is in two steps: from `here` to
-  // `there` on a stream of its own, beside what the lane computes; and from `there` to its place on the lane's stream,
-  // which takes 2 us of it and not 14.
   struct Slot {
-    std::byte* here = nullptr;
-    std::byte* there = nullptr;
-    cudaEvent_t copied = nullptr;  // `here` may be written, or read
-    cudaEvent_t used = nullptr;    // `there` may be written
+    std::byte* host = nullptr;     // pinned
+    std::byte* device = nullptr;   // uploads only
+    cudaEvent_t copied = nullptr;  // `host` may be reused (uploads) or read (downloads)
+    cudaEvent_t used = nullptr;    // `device` may be overwritten
   };
-  struct Slots {
+  struct SlotRing {
     std::mutex mutex;
-    BufferPtr here, there;
-    std::vector<Slot> all;
-    size_t at = 0;       // the one that is being filled
-    int64_t filled = 0;  // so many bytes of it
+    BufferPtr host, device;
+    std::vector<Slot> slots;
+    size_t current = 0;  // the slot that is being filled
+    int64_t filled = 0;  // bytes of it in use
   };
 
-  void make(Slots& slots, size_t count, bool both);
-  // Goes on to the next slot to send where this one has not so many bytes left.
-  void find_room(int64_t bytes);
-  void send(void* to, const void* from, int64_t bytes);
+  void allocate_slots(SlotRing& ring, size_t count, bool with_device);
+  // Moves to the next upload slot if the current one has less than `bytes` bytes left.
+  void ensure_room(int64_t bytes);
+  void upload(void* to, const void* from, int64_t bytes);
 
   CudaLane& lane_;
-  cudaStream_t stream_ = nullptr;  // of the first steps
-  Slots up_, down_;
+  cudaStream_t copy_stream_ = nullptr;
+  SlotRing uploads_, downloads_;
 };
 
 }  // namespace lockstep

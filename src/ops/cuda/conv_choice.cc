@@ -6,8 +6,8 @@
 #include <sstream>
 #include <vector>
 
+#include "lane/cuda/autotune.h"
 #include "lane/cuda/conv_cuda.h"
-#include "lane/cuda/measured.h"
 #include "ops/cuda/conv_image_text.h"
 #include "ops/cuda/conv_text.h"
 #include "ops/cuda/elementwise_cuda.h"
@@ -176,8 +176,8 @@ std::optional<CudaConv::Algorithm> measure(ConvPass pass, const ConvSpec& conv, 
   if (!found || by == ConvWay::dnn) return found;
   const Kernel theirs = one_after_the_other(by_dnn(pass, conv, spec, *found), spec, body), ours = own.kernel();
   try {
-    const Timed time_theirs(lane, [&] { theirs(in.data(), out.data()); });
-    const Timed time_ours(lane, [&] { ours(in.data(), out.data()); });
+    const TimedGraph time_theirs(lane, [&] { theirs(in.data(), out.data()); });
+    const TimedGraph time_ours(lane, [&] { ours(in.data(), out.data()); });
     return is_clearly_faster(time_theirs, time_ours) ? found : std::nullopt;
   } catch (const OutOfMemory&) {
     throw;
@@ -189,17 +189,17 @@ std::optional<CudaConv::Algorithm> measure(ConvPass pass, const ConvSpec& conv, 
 std::optional<CudaConv::Algorithm> choice_of(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec,
                                              const Program* body, const OwnConv& own) {
   const ConvWay by = way.load();
-  if (by == ConvWay::own || CudaConv::version() == 0 || spec.cuda->recording()) return {};
+  if (by == ConvWay::own || CudaConv::version() == 0 || spec.cuda->capturing()) return {};
   if (by == ConvWay::dnn) return measure(pass, conv, spec, body, by, own);
   static std::mutex mutex;
-  static auto* const choices = new Choices("conv");
+  static auto* const choices = new AutotuneCache("conv");
   const std::lock_guard lock(mutex);  // each is measured once
   const std::string what = fmt::format("{} cudnn {} {}\n{}", spec.cuda->info().name, CudaConv::version(),
                                        cuda_math() == CudaMath::tf32, own.text);
   std::string text = choices->find(what, is_choice);
   if (text.empty()) {
     try {
-      text = choices->keep(what, to_text(measure(pass, conv, spec, body, by, own)));
+      text = choices->store(what, to_text(measure(pass, conv, spec, body, by, own)));
     } catch (const OutOfMemory&) {
       return {};  // there is room for the convolution alone, perhaps; the next run measures again
     }

@@ -195,6 +195,8 @@ const std::vector<CudaHeader>& kernel_headers() {
 }
 
 CudaFunction kernel_of(const std::string& text, CudaLane& lane) { return CudaCode::get(lane, text, kernel_headers()); }
-void begin_kernel(const std::string& text, CudaLane& lane) { CudaCode::begin(lane, text, kernel_headers()); }
+void begin_kernel(const std::string& text, CudaLane& lane) {
+  CudaCode::compile_in_background(lane, text, kernel_headers());
+}
 
 }  // namespace lockstep

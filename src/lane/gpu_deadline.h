@@ -1,0 +1,42 @@
+// GpuDeadline: bounds a wait on the GPU. CUDA reports a lost GPU as an error, but a GPU that hangs reports nothing.
+// A GpuDeadline is used by one thread; the static functions are safe from any thread.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+namespace lockstep {
+
+// Parses the value of LOCKSTEP_GPU_TIMEOUT, in seconds. Returns 30 minutes if there is no value. Throws Error unless it
+// is a number above 0.
+std::chrono::duration<double> parse_gpu_timeout(const std::optional<std::string>& value);
+
+// One wait, which begins when the object is constructed.
+class GpuDeadline {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // Polls without sleeping for the duration `spin`, then every 50 microseconds.
+  explicit GpuDeadline(Clock::duration spin) : spin_(spin) {}
+
+  // Call between two polls: yields or sleeps. Throws DeviceLost when the timeout has passed; `gpu` names the GPU.
+  void pause_or_throw(const std::string& gpu) const;
+  // Restarts the timeout, because the wait depends on other work that has a deadline of its own.
+  void restart() { since_ = Clock::now(); }
+
+  Clock::time_point began() const { return began_; }
+
+  // The timeout of this process, read from the environment once. Throws like parse_gpu_timeout().
+  static std::chrono::duration<double> timeout();
+  // Whether a wait of this process has timed out. From then on no CUDA call that synchronizes with the GPU is safe: it
+  // may block forever. This includes freeing memory that the GPU may still write, and a normal process exit.
+  static bool any_expired();
+
+ private:
+  const Clock::time_point began_ = Clock::now();
+  Clock::time_point since_ = began_;  // start of the timeout
+  const Clock::duration spin_;
+};
+
+}  // namespace lockstep

@@ -1,4 +1,4 @@
-// A small part of Jinja's template language, enough for manifests; docs/how-to/kubernetes.md describes it. What is not part of
+// A small part of Jinja's template language, enough for manifests; docs/reference/manifest-templates.md describes it. What is not part of
 // it is an error, never copied as text, and so is a name that is not known. Pure functions, safe from any thread.
 #pragma once
 

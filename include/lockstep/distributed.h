@@ -1,14 +1,14 @@
-// Many processes that compute together. initialize() finds out which process of how many this one is (from the
-// options, from the variables of Slurm, MPI, Kubernetes, Kubeflow, torchrun, or it is alone), meets the others at a
-// coordinator, and from then on devices() holds the devices of all processes:
+// Multi-process training. initialize() determines this process's rank and the world size from the options, or from the
+// environment variables of Slurm, MPI, Kubernetes, Kubeflow or torchrun. It connects to the coordinator and waits for
+// the other processes. Afterwards devices() returns the devices of all processes:
 //
 //   distributed::initialize();
 //   Mesh mesh = make_mesh({"data"});                       // over all processes
-//   auto step = jit(train_step, {.in_shardings = ...});    // every process calls it; each computes its part
+//   auto step = jit(train_step, {.in_shardings = ...});    // every process calls it and computes its shards
 //   distributed::shutdown();
 //
-// All processes run the same program and call the same functions in the same order. initialize() and shutdown() belong
-// to the main thread; the rest is safe from any.
+// All processes run the same program and call the same functions in the same order. Call initialize() and shutdown()
+// from the main thread; all other functions are thread-safe.
 #pragma once
 
 #include <chrono>
@@ -21,80 +21,82 @@
 
 namespace lockstep::distributed {
 
-// JAX's parameters, and some more. What is left out is detected.
+// The parameters of jax.distributed.initialize, and some more. Unset values are detected.
 struct Options {
   std::optional<std::string> coordinator_address = {};  // "host:port", "[::1]:port"
   std::optional<int> num_processes = {};
   std::optional<int> process_id = {};
-  std::vector<int> local_device_ids = {};  // GPUs of this process; empty: all that it sees, or its share of them
-  // The only detector to ask, by name; empty: all in order; "none": one process.
+  std::vector<int> local_device_ids = {};  // GPUs of this process; empty: its share of the visible GPUs
+  // Use only this detector, such as "slurm". Empty: try all in order. "none": run as a single process.
   std::string cluster_detection_method = {};
-  std::string coordinator_bind_address = {};  // where process 0 listens; empty: the coordinator's own address
+  std::string coordinator_bind_address = {};  // where process 0 listens; empty: coordinator_address
   std::chrono::milliseconds initialization_timeout{300'000};
   std::chrono::milliseconds heartbeat_timeout{10'000};
   std::chrono::milliseconds shutdown_timeout{300'000};
 
-  // How long a process waits for the others in a collective operation: in the first, before which everybody compiles,
-  // and later.
+  // How long a collective waits for the other processes. The first one is allowed more time, because every process
+  // compiles before it.
   std::chrono::milliseconds first_collective_timeout{300'000};
   std::chrono::milliseconds collective_timeout{60'000};
-  // After the job has failed a process has so long to end by itself before it is ended, with the exit code below.
+  // How long a process may keep running after the job has failed. Then it is terminated with exit code failure_code().
   std::chrono::milliseconds failure_grace{10'000};
 
-  // auto: processes of one host meet in shared memory, and hosts over MPI where it started them, else over TCP.
-  // shared, tcp, mpi: all of them there.
+  // The data plane. auto: shared memory within a host; between hosts MPI if it started the processes, else TCP.
+  // shared, tcp, mpi: use only this.
   std::string collectives = "auto";
-  // "eth0", "ib*", "^docker*"; empty: the one through which the coordinator answers.
+  // "eth0", "ib*", "^docker*"; empty: the interface that routes to the coordinator.
   std::string network_interface = {};
-  std::string token = {};  // who may join; empty: LOCKSTEP_TOKEN, or the file LOCKSTEP_TOKEN_FILE names
-  // Connections of the control plane are encrypted with keys derived from the token; or with these files in PEM, all or
-  // none (LOCKSTEP_TLS_CA, LOCKSTEP_TLS_CERTIFICATE, LOCKSTEP_TLS_KEY). False (LOCKSTEP_TLS=off): they are not
-  // encrypted.
+  std::string token = {};  // the job's shared secret; empty: LOCKSTEP_TOKEN, or the file LOCKSTEP_TOKEN_FILE
+  // TLS of the control plane. By default the keys are derived from the token. Or give all three PEM files
+  // (LOCKSTEP_TLS_CA, LOCKSTEP_TLS_CERTIFICATE, LOCKSTEP_TLS_KEY). `tls = false` (LOCKSTEP_TLS=off) turns
+  // encryption off.
   std::string tls_ca = {}, tls_certificate = {}, tls_key = {};
   bool tls = true;
 };
 
-// Throws Error when called twice, after devices were used, or with values that are missing or make no sense;
-// CommTimeout when the others could not be met in time (the message names who is missing). Options left as they are by
-// default may come from variables: those named above, LOCKSTEP_COLLECTIVES, LOCKSTEP_INTERFACE, and, in seconds,
-// LOCKSTEP_INITIALIZATION_TIMEOUT, LOCKSTEP_HEARTBEAT_TIMEOUT and LOCKSTEP_COLLECTIVE_TIMEOUT.
+// Joins the job. Options that keep their default value can be set by environment variables: those named above,
+// LOCKSTEP_COLLECTIVES, LOCKSTEP_INTERFACE, and, in seconds, LOCKSTEP_INITIALIZATION_TIMEOUT,
+// LOCKSTEP_HEARTBEAT_TIMEOUT and LOCKSTEP_COLLECTIVE_TIMEOUT.
 //
-// When a process fails, is lost or stuck, all others learn of it: whatever waits for others throws CommAborted with the
-// first cause.
+// Throws Error when called twice, after devices were used, or with missing or invalid values. Throws CommTimeout when
+// not all processes joined in time; the message lists the missing ones.
+//
+// When a process fails, is lost or is stuck, the coordinator notifies all others: every wait for another process then
+// throws CommAborted with the first cause.
 void initialize(const Options& options = {});
 
-// Waits for the others, then leaves. Nothing to do when not initialized.
+// Waits until all processes have called it, then leaves the job. No effect when not initialized.
 void shutdown();
 bool is_initialized();
 
-// Tells the other processes that this one cannot go on, and why; `retryable`: starting again from the last checkpoint
-// may help. Only the first failure of a job counts. For the end of a program that catches its own errors.
+// Notifies the other processes that this one has failed, and why. `retryable`: restarting from the last checkpoint may
+// help. Only the first failure of a job counts. For programs that catch their own errors before they exit.
 void report_failure(const std::string& message, bool retryable = false);
 
-// Reports an error that ends this program, and returns the exit code for it: retry_code() when starting again may help
-// (another process failed, a GPU is lost), else 1.
+// Reports an error that ends this program, and returns its exit code: retry_code() when a restart may help (another
+// process failed, a GPU is lost), else 1.
 int report_failure(const std::exception& error);
 
-// The exit code that asks for another start: kRetry, or kKubeflowRetry in a replica of a Kubeflow JAXJob, whose
-// operator restarts only after codes from 128 on (restartPolicy ExitCode).
+// The exit code that requests a restart: kRetry, or kKubeflowRetry in a replica of a Kubeflow JAXJob, whose operator
+// restarts only after exit codes of 128 and above (restartPolicy ExitCode).
 inline constexpr int kRetry = 75;
 inline constexpr int kKubeflowRetry = 138;
 int retry_code();
 
-// What a failed job should end with: retry_code() when starting again may help, else 1; 0 when nothing has failed.
+// The exit code of this process after the job failed: retry_code() when a restart may help, else 1. 0: no failure.
 int failure_code();
 
-// The value of one process (0) on all.
+// Returns process 0's value on all processes.
 Array broadcast_one_to_all(const Array& value);
 
-// The values of all processes: stacked along a new first dimension, or, tiled, one after another along the first. An
-// array that is spread over processes is put together instead.
+// Returns the values of all processes, stacked along a new first dimension, or, if `tiled`, concatenated along the
+// first. An array that is sharded over several processes is assembled instead.
 Array process_allgather(const Array& value, bool tiled = false);
 
-// Returns when all processes have called it with that name. Throws Error when another name was given by somebody.
+// Barrier: returns when all processes have called it with this name. Throws Error when their names differ.
 void sync(const std::string& name);
 
-// Throws Error, on all processes, unless all give equal values; the message names the first that differs.
+// Throws Error on all processes unless their values are equal; the message names the first process that differs.
 void assert_equal(const Array& value, const std::string& what = "value");
 
 }  // namespace lockstep::distributed

@@ -9,7 +9,7 @@
 namespace lockstep::detail {
 namespace {
 
-// The text in two, where ":port" begins; npos where there is none.
+// An address text, split before ":port".
 struct Parts {
   std::string_view host, port;
   bool has_port = false;
@@ -19,8 +19,8 @@ Parts split(std::string_view text, std::string_view source) {
   if (text.starts_with('[')) {
     const size_t close = text.find(']');
     if (close == text.npos || close == 1 || (close + 1 < text.size() && text[close + 1] != ':'))
-      throw_error("initialize: {} is \"{}\", which is no address; write [IPV6]:PORT, such as [fd00::1]:1234", source,
-                  printable(text));
+      throw_error("initialize: {} is \"{}\", which is not an address; write [IPV6]:PORT, such as [fd00::1]:1234",
+                  source, printable(text));
     const std::string_view host = text.substr(1, close - 1);
     if (close + 1 == text.size()) return {host, {}, false};
     return {host, text.substr(close + 2), true};
@@ -38,18 +38,18 @@ Parts split(std::string_view text, std::string_view source) {
 Address checked(const Parts& parts, std::string_view text, std::string_view source) {
   const auto is_wrong = [](unsigned char c) { return c <= ' ' || c == 0x7f || c == '/' || c == '[' || c == ']'; };
   if (parts.host.empty() || std::ranges::any_of(parts.host, is_wrong))
-    throw_error("initialize: {} is \"{}\", which has no host name that could be; write HOST:PORT, such as node1:1234",
-                source, printable(text));
+    throw_error("initialize: {} is \"{}\", which has no valid host name; write HOST:PORT, such as node1:1234", source,
+                printable(text));
   int port = 0;
   const char* const end = parts.port.data() + parts.port.size();
   const auto [stop, error] = std::from_chars(parts.port.data(), end, port);
   if (error != std::errc() || stop != end || port < 1 || port > kLastPort)
-    throw_error("initialize: {} is \"{}\", and \"{}\" is no port; ports are numbers from 1 to {}", source,
+    throw_error("initialize: {} is \"{}\", and \"{}\" is not a port; ports are numbers from 1 to {}", source,
                 printable(text), printable(parts.port), kLastPort);
   return {std::string(parts.host), port};
 }
 
-// `*` is any text, `?` any letter. Only the last star is tried again: a pattern of many takes no longer than one.
+// Wildcard match: `*` is any text, `?` any character. Backtracks to the last star only, so it stays quadratic.
 bool matches(std::string_view name, std::string_view pattern) {
   size_t n = 0, p = 0, star = pattern.npos, after_star = 0;
   while (n < name.size()) {
@@ -99,18 +99,18 @@ std::vector<Interface> choose_interfaces(std::string_view pattern, std::vector<I
     if (comma > 0) names.push_back(rest.substr(0, comma));
     rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
-  std::string there;
+  std::string available;
   for (const Interface& each : interfaces)
-    if ((", " + there + ", ").find(", " + each.name + ", ") == std::string::npos)
-      there += (there.empty() ? "" : ", ") + each.name;
+    if ((", " + available + ", ").find(", " + each.name + ", ") == std::string::npos)
+      available += (available.empty() ? "" : ", ") + each.name;
   if (!names.empty())
     std::erase_if(interfaces, [&](const Interface& each) {
       const bool named = std::any_of(names.begin(), names.end(), [&](auto name) { return matches(each.name, name); });
       return named == exclude;
     });
   if (interfaces.empty())
-    throw_error("initialize: no network interface is meant by \"{}\"; there {} {}", pattern,
-                there.find(',') == std::string::npos ? "is" : "are", there.empty() ? "none" : there);
+    throw_error("initialize: no network interface matches \"{}\"; available: {}", pattern,
+                available.empty() ? "none" : available);
   const auto rank = [](const Interface& each) {
     return (each.loopback ? 4 : 0) + (each.link_local ? 2 : 0) + (each.ipv6 ? 1 : 0);
   };

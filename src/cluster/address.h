@@ -1,4 +1,5 @@
-// Addresses: host and port as text, and finding the machines and interfaces behind them. Safe from any thread.
+// Network addresses: parsing host and port, name resolution, network interfaces, probing of TCP ports. `ip` is an
+// address in numeric form, such as "10.0.0.7" or "fd00::1". Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -11,7 +12,7 @@ namespace lockstep::detail {
 inline constexpr int kLastPort = 65535;
 
 struct Address {
-  std::string host;  // a name or a number, without brackets
+  std::string host;  // a name or an IP address, without brackets
   int port = 0;
 
   bool operator==(const Address&) const = default;
@@ -20,52 +21,51 @@ struct Address {
 // "host:port", "[fd00::1]:port".
 std::string to_string(const Address&);
 
-// Reads that. `source` is where the text is from, such as a variable. Throws Error, naming it and the text, when there
-// is no port, when the port is not one from 1 to 65535, and for an IPv6 address without brackets.
+// Parses that form. `source` names the origin of the text, such as a variable. Throws Error, with the source and the
+// text, if the port is missing or not in 1 ... 65535, and for an IPv6 address without brackets.
 Address parse_address(std::string_view text, std::string_view source);
 
-// The same where the port may be elsewhere: `port` is the one to use when the text has none.
+// The same, with a default port.
 Address parse_address(std::string_view text, std::string_view source, int port);
 
-// A network interface has an entry for each of its addresses.
+// One address of a network interface. An interface with several addresses has several entries.
 struct Interface {
   std::string name;     // "eth0"
   std::string address;  // "10.0.0.7", "fd00::1"
   bool ipv6 = false, loopback = false;
-  bool link_local = false;  // of no use beyond one cable
+  bool link_local = false;  // valid on one network link only
 
   bool operator==(const Interface&) const = default;
 };
 
-// Those meant by a pattern: names separated by commas, in which * stands for any letters and ? for one; with ^ before
-// the first, all but those. "" means all. The best come first: not loopback, not link-local, IPv4. Throws Error, naming
-// what there is, when none is meant.
+// Returns the interfaces that match a pattern: names separated by commas, with the wildcards * and ?. A leading ^
+// inverts the pattern; "" matches all. The preferred ones come first: not loopback, not link-local, IPv4. Throws Error,
+// listing the interfaces, if none matches.
 std::vector<Interface> choose_interfaces(std::string_view pattern, std::vector<Interface> interfaces);
 
-// Those of this machine that are up. Throws IoError.
+// Lists the interfaces of this machine that are up. Throws IoError.
 std::vector<Interface> list_interfaces();
 
-// The addresses of a host, as numbers, in the system's order. Throws IoError when it has none, and when nobody has
-// answered in time.
+// Resolves a host name to IP addresses, in the system's order. Throws IoError if it does not resolve within `timeout`.
 std::vector<std::string> resolve(const std::string& host, std::chrono::milliseconds timeout);
 
-// This machine's address on the way to another: the one under which that can reach this. No packet is sent. Throws
-// IoError when the host has no address or there is no way to it.
+// The source address that this machine uses to reach `remote`, under which `remote` can reach this machine. Sends no
+// packet. Throws IoError if the host does not resolve or has no route.
 std::string local_address_towards(const Address& remote, std::chrono::milliseconds timeout);
 
-// What came of knocking at a TCP port.
+// Result of connecting to a TCP port.
 struct PortProbe {
   enum class Result { answered, refused, timed_out, unreachable };
   Result result = Result::timed_out;
-  std::string detail;  // the system's words
+  std::string detail;  // the system's error message
 };
-PortProbe probe_port(const std::string& number, int port, std::chrono::milliseconds timeout);
+PortProbe probe_port(const std::string& ip, int port, std::chrono::milliseconds timeout);
 
-// A non-blocking socket that listens at a TCP port (0: any free one), which the caller closes; or -1, and the system's
-// reason in `why`. At "::" it takes IPv4 connections too.
-int listen_at(const std::string& number, int port, std::string& why);
+// Returns a non-blocking socket that listens on a TCP port (0: any free one); the caller closes it. On failure returns
+// -1 and sets `why` to the system's error message. At "::" it accepts IPv4 connections too.
+int listen_at(const std::string& ip, int port, std::string& why);
 
-// Why a TCP port cannot be listened at, in the system's words; empty when it can.
-std::string listen_error(const std::string& number, int port);
+// Tries to listen on a TCP port: the system's error message, or empty on success.
+std::string listen_error(const std::string& ip, int port);
 
 }  // namespace lockstep::detail

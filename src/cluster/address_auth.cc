@@ -18,21 +18,19 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kFresh(1);  // how long the result of a lookup is used
+constexpr std::chrono::seconds kFresh(1);  // how long a lookup result is cached
 constexpr std::chrono::milliseconds kLookupTimeout(5000);
-constexpr size_t kMaxLookups = 16;      // at once; later ones wait for the client's next attempt
-constexpr size_t kMaxMembers = 4;       // remembered incarnations of a process
-constexpr size_t kMaxStrangers = 1000;  // remembered addresses, each of which is logged once
+constexpr size_t kMaxLookups = 16;    // concurrent; others start with the client's next attempt
+constexpr size_t kMaxMembers = 4;     // remembered incarnations of a process
+constexpr size_t kMaxRefused = 1000;  // remembered addresses, each of which is logged once
 
-// An IPv4 peer of a socket that serves both protocols may be written as "::ffff:10.0.0.7".
-std::string plain_number(const std::string& number) {
+// Strips the prefix of an IPv4 address on a dual-stack socket: "::ffff:10.0.0.7".
+std::string plain_ip(const std::string& ip) {
   constexpr std::string_view kMapped = "::ffff:";
-  return number.starts_with(kMapped) && number.find('.') != number.npos ? number.substr(kMapped.size()) : number;
+  return ip.starts_with(kMapped) && ip.find('.') != ip.npos ? ip.substr(kMapped.size()) : ip;
 }
 
-bool has(const std::vector<std::string>& numbers, const std::string& number) {
-  return std::ranges::find(numbers, number) != numbers.end();
-}
+bool has(const std::vector<std::string>& ips, const std::string& ip) { return std::ranges::find(ips, ip) != ips.end(); }
 
 }  // namespace
 
@@ -60,8 +58,8 @@ Admission find_admission(const std::string& token, const detail::ClusterInfo& in
       if (info.process_id == 0)
         log(fmt::format(
             "token: this JAXJob has none; the coordinator accepts each process only from the address of its replica's "
-            "name ({}, ...), which keeps other pods out, but encrypts nothing; for a token, set LOCKSTEP_TOKEN from a "
-            "Secret, or use `lockstep apply --on kubernetes`, which makes one",
+            "name ({}, ...), which keeps other pods out, but connections are not encrypted; for encryption, set "
+            "LOCKSTEP_TOKEN from a Secret, or use `lockstep apply --on kubernetes`, which creates one",
             names.back()));
       return {.replica_names = std::move(names)};
     }
@@ -69,24 +67,24 @@ Admission find_admission(const std::string& token, const detail::ClusterInfo& in
 }
 
 ReplicaAddresses::Verdict ReplicaAddresses::judge(const Request& request, const std::string& address, Time now) {
-  const std::string number = plain_number(address);
+  const std::string ip = plain_ip(address);
   if (request.process < 1 || static_cast<size_t>(request.process) >= processes_.size()) return Verdict::refused;
   Process& process = processes_[static_cast<size_t>(request.process)];
   if (!std::holds_alternative<request::Register>(request.what)) {
     const auto member = std::ranges::find(process.members, request.incarnation, &Member::incarnation);
-    return member != process.members.end() && member->address == number ? Verdict::admitted : Verdict::refused;
+    return member != process.members.end() && member->address == ip ? Verdict::admitted : Verdict::refused;
   }
   if (!process.learned || now - *process.learned > kFresh) return Verdict::look_up;
-  if (!has(process.addresses, number)) return Verdict::mismatch;
+  if (!has(process.addresses, ip)) return Verdict::mismatch;
   std::erase_if(process.members, [&](const Member& each) { return each.incarnation == request.incarnation; });
   if (process.members.size() == kMaxMembers) process.members.erase(process.members.begin());
-  process.members.push_back({request.incarnation, number});
+  process.members.push_back({request.incarnation, ip});
   return Verdict::admitted;
 }
 
 void ReplicaAddresses::learn(int process, std::vector<std::string> addresses, Time now) {
   Process& of = processes_[static_cast<size_t>(process)];
-  for (std::string& each : addresses) each = plain_number(each);
+  for (std::string& each : addresses) each = plain_ip(each);
   of.addresses = std::move(addresses);
   of.learned = now;
 }
@@ -103,8 +101,8 @@ struct AddressAuth::State {
   const LogLine log;
   std::mutex mutex;
   ReplicaAddresses addresses;
-  std::set<int> lookups;  // under way
-  std::set<std::string> strangers;
+  std::set<int> lookups;  // in flight
+  std::set<std::string> refused;
 };
 
 AddressAuth::AddressAuth(std::vector<std::string> names, Resolve resolve, LogLine log)
@@ -127,44 +125,44 @@ std::optional<AddressAuth::Refusal> AddressAuth::refusal(const Request& request,
         const std::string& name = state_->addresses.name(request.process);
         const std::vector<std::string>& known = state_->addresses.known(request.process);
         if (known.empty()) return Refusal{fmt::format("{} does not resolve yet at the coordinator", name), true};
-        out = {fmt::format("process {} must come from {}, which is {}, and this one comes from {}; if the network "
-                           "changes addresses on the way, give the job a token",
+        out = {fmt::format("process {} must connect from {}, which resolves to {}, but it connected from {}; if the "
+                           "network translates addresses (NAT), give the job a token",
                            request.process, name, fmt::join(known, ", "), address),
                true};
         break;
       }
       case Verdict::refused:
-        out = {fmt::format("the coordinator admitted no process {} from {}", request.process, address)};
+        out = {fmt::format("no process {} has registered with the coordinator from {}", request.process, address)};
         break;
     }
   }
-  log_stranger(address, out.why);
+  log_refusal(address, out.why);
   return out;
 }
 
-// REQUIRES: the mutex is held.
+// REQUIRES: state_->mutex is held.
 void AddressAuth::look_up(int process) try {
   if (state_->lookups.size() >= kMaxLookups || !state_->lookups.insert(process).second) return;
   std::thread([state = state_, process, name = state_->addresses.name(process)] {
     std::vector<std::string> found;
     try {
       found = state->resolve(name);
-    } catch (const std::exception&) {  // it does not resolve yet, or not now
+    } catch (const std::exception&) {  // it does not resolve yet
     }
     const std::lock_guard lock(state->mutex);
     state->addresses.learn(process, std::move(found), Clock::now());
     state->lookups.erase(process);
   }).detach();
-} catch (const std::system_error&) {  // no thread now; the client's next attempt asks again
+} catch (const std::system_error&) {  // no thread available; the client's next attempt retries
   state_->lookups.erase(process);
 }
 
-void AddressAuth::log_stranger(const std::string& address, const std::string& text) {
+void AddressAuth::log_refusal(const std::string& address, const std::string& text) {
   {
     const std::lock_guard lock(state_->mutex);
-    if (state_->strangers.size() >= kMaxStrangers || !state_->strangers.insert(address).second) return;
+    if (state_->refused.size() >= kMaxRefused || !state_->refused.insert(address).second) return;
   }
-  state_->log(fmt::format("refused a call from {}: {} (logged once per address)", address, text));
+  state_->log(fmt::format("the coordinator refused a call from {}: {} (logged once per address)", address, text));
 }
 
 AddressAuth::Resolve system_resolver() {

@@ -29,19 +29,19 @@ std::optional<ExplicitSettings::Number> given_number(const std::optional<int>& o
   return std::nullopt;
 }
 
-// The options only: what is left when the environment is to be ignored.
+// Used when cluster_detection_method is "none": only the options count.
 const Environment kEmptyEnvironment;
 
-// What JAX calls some of them.
+// Maps JAX's names of methods to ours.
 std::string canonical_method(const std::string& method) {
   return method == "k8s" ? "kubernetes" : method == "deactivate" ? "none" : method;
 }
 
-DetectorResult ask(const Detector& detector, const DetectorInput& question) {
+DetectorResult run_detector(const Detector& detector, const DetectorInput& input) {
   DetectorResult result;
   result.detector = std::string(detector.name);
   try {
-    auto answer = detector.ask(question);
+    auto answer = detector.detect(input);
     if (NotDetected* no = std::get_if<NotDetected>(&answer)) {
       result.reason = std::move(no->reason);
       result.partially_set = no->partially_set;
@@ -61,15 +61,15 @@ void check_agrees(const std::optional<ExplicitSettings::Number>& given, int foun
                   const ClusterInfo& info) {
   if (given && given->value != found)
     throw_error(
-        "initialize: {} is {}, but {} says that {} is {}; leave it out, or give coordinator, number of "
-        "processes and id all three",
+        "initialize: {} is {}, but {} reports that {} is {}; remove it, or set all three of coordinator, number of "
+        "processes and process id",
         given->name, given->text, info.method, what, found);
 }
 
-// The answer of a detector with what was given.
+// Applies the explicit settings to a detector's result.
 ClusterInfo complete(ClusterInfo info, const ExplicitSettings& given, bool by_order) {
   if (by_order && info.method == "none" && given.any() && !(given.count && given.count->value == 1))
-    throw_error("initialize: {} missing, and no launcher is found that would know; `lockstep doctor` tells why",
+    throw_error("initialize: {} missing, and no launcher was detected; set all three, or run `lockstep doctor` to see why",
                 describe_missing(given));
   check_agrees(given.count, info.process_count, "the number of processes", info);
   check_agrees(given.id, info.process_id, "this process's id", info);
@@ -82,7 +82,7 @@ ClusterInfo complete(ClusterInfo info, const ExplicitSettings& given, bool by_or
   return info;
 }
 
-// The first one that has an answer, of those to be asked.
+// The first detected launcher; if `method` is set, only that detector counts.
 ClusterInfo choose(const std::vector<DetectorResult>& results, const std::string& method,
                    const ExplicitSettings& given) {
   for (const DetectorResult& result : results) {
@@ -90,10 +90,10 @@ ClusterInfo choose(const std::vector<DetectorResult>& results, const std::string
     if (result.invalid) throw Error(result.reason);
     if (result.found) return complete(*result.found, given, method.empty());
     if (!method.empty())
-      throw_error("initialize: only {} is to be asked (cluster_detection_method), and it says no: {}", method,
-                  result.reason);
+      throw_error("initialize: cluster_detection_method is {} (leave it empty to try all), but it was not detected: {}",
+                  method, result.reason);
   }
-  LOCKSTEP_CHECK(false, "the last detector always has an answer");
+  LOCKSTEP_CHECK(false, "the last detector always succeeds");
   return {};
 }
 
@@ -162,7 +162,7 @@ Detection run_detectors(const distributed::Options& options, const LaunchEnviron
     detection.problem = error.what();
   }
   for (const Detector& detector : kAllDetectors)
-    detection.results.push_back(ask(detector, {.given = given, .here = here}));
+    detection.results.push_back(run_detector(detector, {.given = given, .here = here}));
   if (!detection.problem.empty()) {
     detection.results.front() = {.detector = names.front(), .found = {}, .reason = detection.problem, .invalid = true};
     return detection;
@@ -206,7 +206,7 @@ LaunchEnvironment read_launch_environment() {
   try {
     const std::vector<uint8_t> bytes = FileSystem::real().read_file("/etc/hosts", 16 << 20);
     here.full_host_name = full_name_in_hosts(std::string(bytes.begin(), bytes.end()), here.host_name);
-  } catch (const std::runtime_error&) {  // then it is not known
+  } catch (const std::runtime_error&) {  // the full name stays unknown
   }
   return here;
 }

@@ -1,5 +1,6 @@
-// Who am I: which process of how many, and where the first of them listens, told by the options, or by what a launcher
-// has left in the environment. Pure functions of their arguments, safe from any thread; docs/how-to/clusters.md has the table.
+// Cluster detection: determines this process's id, the number of processes and the coordinator's address, from the
+// options or from the environment variables that a launcher sets. Each launcher has a detector (detectors.h). All
+// functions but read_launch_environment() are pure; all are thread-safe. docs/how-to/clusters.md lists the variables.
 #pragma once
 
 #include <array>
@@ -13,34 +14,34 @@
 
 namespace lockstep::detail {
 
-// What a process can see of where it runs.
+// The inputs of detection: environment variables and host names of this process.
 struct LaunchEnvironment {
   Environment environment;
   std::string host_name;       // "myjob-1"
-  std::string full_host_name;  // "myjob-1.mysvc.default.svc.cluster.local"; empty: not known
+  std::string full_host_name;  // "myjob-1.mysvc.default.svc.cluster.local"; empty: unknown
 };
 
-// Those of this process. The full name is looked up in /etc/hosts only, where Kubernetes writes it.
+// Reads those of this process. The full name comes from /etc/hosts, where Kubernetes writes it; DNS is not queried.
 LaunchEnvironment read_launch_environment();
 
-// The full name that the text of /etc/hosts has for a host name; empty when there is none.
+// The fully qualified name of a host in the text of /etc/hosts; empty if not found.
 std::string full_name_in_hosts(std::string_view hosts, std::string_view host_name);
 
-// Whether the controller of a Kubeflow JAXJob, or what follows its rules, started this process and will look at its
-// exit code: the variables that it sets are all there. A launcher may have started it inside of such a replica.
+// Whether this process runs in a replica of a Kubeflow JAXJob, whose controller evaluates its exit code: all variables
+// that the controller sets are set. Another launcher may have started the process inside that replica.
 inline constexpr std::array kJaxjobVariables = {"COORDINATOR_ADDRESS", "COORDINATOR_PORT", "NUM_PROCESSES",
                                                 "PROCESS_ID"};
 bool is_jaxjob_replica(const Environment&);
 
-// A complete answer.
+// The detected place of this process in its job.
 struct ClusterInfo {
   std::string method;        // the name of the detector, such as "slurm"
-  std::string coordinator;   // "host:port"; empty: none is needed (one process, or MPI brings the processes together)
-  std::string bind_address;  // "host:port" at which process 0 listens; empty: the coordinator's
+  std::string coordinator;   // "host:port"; empty: not needed (one process, or MPI connects the processes)
+  std::string bind_address;  // "host:port" where process 0 listens; empty: the coordinator's address
   int process_count = 1, process_id = 0;
-  std::optional<int> local_id = {}, local_count = {};  // among the processes of this host, where the launcher says so
-  std::vector<int> local_device_ids = {};              // GPUs, of those visible; empty: see choose_gpus()
-  bool mpi = false;                                    // MPI_Init would find the others
+  std::optional<int> local_id = {}, local_count = {};  // among the processes of this host, if the launcher sets them
+  std::vector<int> local_device_ids = {};              // indices of visible GPUs; empty: see choose_gpus()
+  bool mpi = false;                                    // MPI started the processes: MPI_Init connects them
 
   bool operator==(const ClusterInfo&) const = default;
 };
@@ -48,29 +49,29 @@ struct ClusterInfo {
 // "process 3 of 8, local id 1 of 2, coordinator n001:61441, MPI".
 std::string to_string(const ClusterInfo&);
 
-// What one detector says.
+// The result of one detector.
 struct DetectorResult {
   std::string detector;
   std::optional<ClusterInfo> found;
-  std::string reason;          // why (not)
-  bool partially_set = false;  // no, although some of its variables are set
-  bool invalid = false;        // a value makes no sense; the reason is the message of the Error
+  std::string reason;          // why it was detected, or not
+  bool partially_set = false;  // not detected, although some of its variables are set
+  bool invalid = false;        // a variable has an invalid value; `reason` is the message of the Error
 };
 
 struct Detection {
-  std::vector<DetectorResult> results;  // of all detectors, in the order in which they are asked
-  std::optional<ClusterInfo> chosen;    // the first answer, completed by what was given
-  std::string problem;                  // why there is none: the message of the Error
+  std::vector<DetectorResult> results;  // of all detectors, in order
+  std::optional<ClusterInfo> chosen;    // the first detected launcher, with explicit settings applied
+  std::string problem;                  // if nothing was chosen: the message of the Error
 };
 
 // The names of all detectors, in order.
 std::vector<std::string> detector_names();
 
-// Asks everyone. Throws only for an unknown Options::cluster_detection_method.
+// Runs all detectors, for `lockstep doctor`. Throws only for an unknown Options::cluster_detection_method.
 Detection run_detectors(const distributed::Options&, const LaunchEnvironment&);
 
-// The answer, or an Error. Values that are given (options first, then LOCKSTEP_ variables) are completed by the first
-// detector that has an answer; its count and id must agree with them.
+// Returns the detected place of this process, or throws Error. Explicit settings (options, then LOCKSTEP_ variables)
+// are completed by the first launcher that is detected; its process count and id must agree with them.
 ClusterInfo detect(const distributed::Options&, const LaunchEnvironment&);
 
 }  // namespace lockstep::detail

@@ -21,7 +21,7 @@ void read_count_and_id(const Environment& environment, const std::string& count_
   check_id(id_name, info.process_id, count_name, info.process_count);
 }
 
-// The same of the processes of this host, where the variables are set.
+// Fills count and id among the processes of this host, from two variables that may be unset.
 void read_local(const Environment& environment, const std::string& count_name, const std::string& id_name,
                 ClusterInfo& info) {
   info.local_count = optional_number(environment, count_name, 1);
@@ -29,13 +29,13 @@ void read_local(const Environment& environment, const std::string& count_name, c
   if (info.local_id && info.local_count) check_id(id_name, *info.local_id, count_name, *info.local_count);
 }
 
-Answer detect_explicit(const DetectorInput& question) {
-  const ExplicitSettings& given = question.given;
+Answer detect_explicit(const DetectorInput& input) {
+  const ExplicitSettings& given = input.given;
   if (!given.any()) return NotDetected{"LOCKSTEP_COORDINATOR is not set"};
   const bool alone = given.count && given.count->value == 1;
   if (!alone && (!given.coordinator || !given.count || !given.id))
-    return NotDetected{fmt::format("{} missing; give it too, where nobody else knows it", describe_missing(given)),
-                       true};
+    return NotDetected{
+        fmt::format("{} missing; set all three, unless a launcher provides them", describe_missing(given)), true};
   ClusterInfo info;
   info.coordinator = given.coordinator.value_or("");
   info.process_count = given.count->value;
@@ -43,8 +43,8 @@ Answer detect_explicit(const DetectorInput& question) {
   return info;
 }
 
-Answer detect_jax(const DetectorInput& question) {
-  const Environment& environment = question.here.environment;
+Answer detect_jax(const DetectorInput& input) {
+  const Environment& environment = input.here.environment;
   const bool other_name =
       !find_variable(environment, "JAX_NUM_PROCESSES") && find_variable(environment, "JAX_PROCESS_COUNT");
   const char* const count_name = other_name ? "JAX_PROCESS_COUNT" : "JAX_NUM_PROCESSES";
@@ -61,9 +61,9 @@ Answer detect_jax(const DetectorInput& question) {
   return info;
 }
 
-Answer detect_jaxjob(const DetectorInput& question) {
+Answer detect_jaxjob(const DetectorInput& input) {
   constexpr int kPort = 6666;
-  const Environment& environment = question.here.environment;
+  const Environment& environment = input.here.environment;
   if (auto no = check_all_set(environment, {"COORDINATOR_ADDRESS", "NUM_PROCESSES", "PROCESS_ID"},
                               "a JAXJob's controller sets all of them"))
     return *no;
@@ -73,20 +73,20 @@ Answer detect_jaxjob(const DetectorInput& question) {
   return info;
 }
 
-// The port of a job: others of the same machine rarely have it.
+// A port derived from the job id, so that jobs on the same machine rarely collide.
 int slurm_port(const std::string& job_id) {
   constexpr uint64_t kPorts = 4096, kFirst = 61440;
   uint64_t id = 0;
   const auto [end, error] = std::from_chars(job_id.data(), job_id.data() + job_id.size(), id);
   if (error != std::errc() || end != job_id.data() + job_id.size())
-    throw_error("initialize: SLURM_JOB_ID is \"{}\"; a number is needed: correct it, or unset it", job_id);
+    throw_error("initialize: SLURM_JOB_ID is \"{}\"; set it to a number, or unset it", job_id);
   return static_cast<int>(id % kPorts + kFirst);
 }
 
-// Tasks of node `node`, from "2(x3),1": two on each of three nodes, one on the fourth.
+// The number of tasks on node `node`. "2(x3),1" means two on each of three nodes and one on the fourth.
 int slurm_tasks(const std::string& name, const std::string& text, int node) {
   const auto fail = [&]() -> int {
-    throw_error("initialize: {} is \"{}\" and SLURM_NODEID is \"{}\"; a list like 2(x3),1 that has this node is needed",
+    throw_error("initialize: {} is \"{}\" and SLURM_NODEID is \"{}\"; give a list like 2(x3),1 that covers this node",
                 name, text, node);
   };
   const char* at = text.data();
@@ -116,8 +116,8 @@ int slurm_tasks(const std::string& name, const std::string& text, int node) {
   }
 }
 
-// Who started this process inside a Slurm step or a pod that has variables of its own: the innermost launcher knows
-// better. (Within a Slurm job, mpirun starts its helpers as a step, and what these start inherits their variables.)
+// Returns NotDetected if another launcher started this process inside a Slurm step or pod: the innermost launcher takes
+// precedence. (In a Slurm job, mpirun starts its daemons as a step, and the processes inherit the step's variables.)
 std::optional<NotDetected> check_inner_launcher(const Environment& environment) {
   const auto set = [&](const char* name) { return find_variable(environment, name); };
   const char* inner = nullptr;
@@ -129,14 +129,14 @@ std::optional<NotDetected> check_inner_launcher(const Environment& environment) 
   else if (set("TORCHELASTIC_RUN_ID") && set("RANK") && set("LOCAL_RANK"))
     inner = "torchrun";
   if (!inner) return std::nullopt;
-  return NotDetected{fmt::format("it is here, but {} started this process inside it", inner)};
+  return NotDetected{fmt::format("it is present, but {} started this process inside it", inner)};
 }
 
-Answer detect_slurm(const DetectorInput& question) {
-  const Environment& environment = question.here.environment;
+Answer detect_slurm(const DetectorInput& input) {
+  const Environment& environment = input.here.environment;
   if (auto no = check_all_set(environment,
                               {"SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID"},
-                              "a shell inside a job is no part of a step: start the program with srun"))
+                              "a shell inside a job is not part of a step: start the program with srun"))
     return *no;
   if (auto no = check_inner_launcher(environment)) return *no;
   ClusterInfo info;
@@ -146,7 +146,7 @@ Answer detect_slurm(const DetectorInput& question) {
   for (const char* name : {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"})
     if (const std::string* tasks = find_variable(environment, name); tasks && node && !info.local_count) {
       info.local_count = slurm_tasks(name, *tasks, *node);
-      check_id("SLURM_LOCALID", *info.local_id, "the number of tasks of this node", *info.local_count);
+      check_id("SLURM_LOCALID", *info.local_id, "the number of tasks on this node", *info.local_count);
     }
   const std::string& nodes = *find_variable(environment, "SLURM_STEP_NODELIST");
   info.coordinator =
@@ -156,8 +156,8 @@ Answer detect_slurm(const DetectorInput& question) {
   return info;
 }
 
-Answer detect_ompi(const DetectorInput& question) {
-  const Environment& environment = question.here.environment;
+Answer detect_ompi(const DetectorInput& input) {
+  const Environment& environment = input.here.environment;
   if (auto no =
           check_all_set(environment, {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"},
                         "start the program with mpirun"))
@@ -175,8 +175,8 @@ Answer detect_ompi(const DetectorInput& question) {
   return info;
 }
 
-Answer detect_pmi(const DetectorInput& question) {
-  const Environment& environment = question.here.environment;
+Answer detect_pmi(const DetectorInput& input) {
+  const Environment& environment = input.here.environment;
   if (auto no = check_all_set(environment, {"PMI_RANK", "PMI_SIZE"}, "start the program with mpiexec")) return *no;
   ClusterInfo info;
   read_count_and_id(environment, "PMI_SIZE", "PMI_RANK", info);
@@ -187,65 +187,67 @@ Answer detect_pmi(const DetectorInput& question) {
 
 constexpr int kKubernetesPort = 55527;
 
-// What an Indexed Job and a JobSet have in common. Fills count and id.
-std::optional<NotDetected> detect_indexed_job(const DetectorInput& question, ClusterInfo& info) {
-  const Environment& environment = question.here.environment;
+// The common part of an Indexed Job and a JobSet. Fills count and id.
+std::optional<NotDetected> detect_indexed_job(const DetectorInput& input, ClusterInfo& info) {
+  const Environment& environment = input.here.environment;
   if (!find_variable(environment, "JOB_COMPLETION_INDEX")) return NotDetected{"JOB_COMPLETION_INDEX is not set"};
   if (!find_variable(environment, "KUBERNETES_SERVICE_HOST"))
-    return NotDetected{"KUBERNETES_SERVICE_HOST is missing (JOB_COMPLETION_INDEX is set); run it in a pod", true};
+    return NotDetected{"KUBERNETES_SERVICE_HOST is missing (JOB_COMPLETION_INDEX is set); run the program in a pod",
+                       true};
   if (auto no = check_inner_launcher(environment)) return no;
-  if (!question.given.count)
+  if (!input.given.count)
     return NotDetected{
         "LOCKSTEP_NUM_PROCESSES is missing (JOB_COMPLETION_INDEX is set); set it to the number of completions of the "
         "Job",
         true};
-  info.process_count = question.given.count->value;
+  info.process_count = input.given.count->value;
   info.process_id = number_variable(environment, "JOB_COMPLETION_INDEX", 0);
-  check_id("JOB_COMPLETION_INDEX", info.process_id, question.given.count->name, info.process_count);
+  check_id("JOB_COMPLETION_INDEX", info.process_id, input.given.count->name, info.process_count);
   return std::nullopt;
 }
 
-Answer detect_jobset(const DetectorInput& question) {
-  const LaunchEnvironment& here = question.here;
+Answer detect_jobset(const DetectorInput& input) {
+  const LaunchEnvironment& here = input.here;
   if (!find_variable(here.environment, "JOBSET_NAME") && !find_variable(here.environment, "REPLICATED_JOB_NAME"))
     return NotDetected{"JOBSET_NAME is not set"};
   if (auto no = check_all_set(here.environment, {"JOBSET_NAME", "REPLICATED_JOB_NAME"},
                               "set both, from the labels jobset.sigs.k8s.io/jobset-name and /replicatedjob-name"))
     return *no;
   ClusterInfo info;
-  if (auto no = detect_indexed_job(question, info)) return *no;
+  if (auto no = detect_indexed_job(input, info)) return *no;
   const std::string set = *find_variable(here.environment, "JOBSET_NAME");
   const std::string job = fmt::format("{}-{}", set, *find_variable(here.environment, "REPLICATED_JOB_NAME"));
-  // <jobset>-<replicated job>-<job>-<pod>: indices start anew in every job of the set.
+  // <jobset>-<replicated job>-<job>-<pod>: indices restart at 0 in every job of the set.
   const std::string host = here.host_name.substr(0, here.host_name.find('.'));
   if (host.starts_with(job + "-") && !host.starts_with(job + "-0-"))
     return NotDetected{
-        fmt::format("the pod {} is not of the first job of {}; give the replicated job one replica, and its Job "
-                    "as many completions as there are processes",
-                    host, job),
+        fmt::format(
+            "the pod {} does not belong to the first job of {}; give the replicated job one replica, and its Job "
+            "as many completions as processes",
+            host, job),
         true};
   info.coordinator =
       to_string({fmt::format("{}-0-0.{}", job, set), coordinator_port(here.environment, kKubernetesPort)});
   return info;
 }
 
-Answer detect_kubernetes(const DetectorInput& question) {
-  const LaunchEnvironment& here = question.here;
+Answer detect_kubernetes(const DetectorInput& input) {
+  const LaunchEnvironment& here = input.here;
   ClusterInfo info;
-  if (auto no = detect_indexed_job(question, info)) return *no;
-  if (question.given.coordinator || info.process_count == 1) return info;
+  if (auto no = detect_indexed_job(input, info)) return *no;
+  if (input.given.coordinator || info.process_count == 1) return info;
   const std::string& full = here.full_host_name.empty() ? here.host_name : here.full_host_name;
   const size_t dot = std::min(full.find('.'), full.size());
   const std::string host = full.substr(0, dot), suffix = fmt::format("-{}", info.process_id);
   if (!host.ends_with(suffix) || host.size() == suffix.size())
     return NotDetected{
-        fmt::format("the pod's host name is {}, not JOB{}, as that of an Indexed Job is; set LOCKSTEP_COORDINATOR "
+        fmt::format("the pod's host name is {}, but an Indexed Job's pods are named JOB{}; set LOCKSTEP_COORDINATOR "
                     "(HOST:PORT of index 0)",
                     host, suffix),
         true};
   if (dot == full.size())
     return NotDetected{
-        fmt::format("the pod {} has no subdomain, so the others cannot find it; give the pod template the "
+        fmt::format("the pod {} has no subdomain, so other pods cannot resolve it; give the pod template the "
                     "subdomain of a headless Service, or set LOCKSTEP_COORDINATOR (HOST:PORT of index 0)",
                     host),
         true};
@@ -255,8 +257,8 @@ Answer detect_kubernetes(const DetectorInput& question) {
   return info;
 }
 
-Answer detect_torchrun(const DetectorInput& question) {
-  const Environment& environment = question.here.environment;
+Answer detect_torchrun(const DetectorInput& input) {
+  const Environment& environment = input.here.environment;
   if (auto no = check_all_set(environment, {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK"},
                               "torchrun sets all of them"))
     return *no;
@@ -264,7 +266,7 @@ Answer detect_torchrun(const DetectorInput& question) {
   read_count_and_id(environment, "WORLD_SIZE", "RANK", info);
   read_local(environment, "LOCAL_WORLD_SIZE", "LOCAL_RANK", info);
   Address address = address_variable(environment, "MASTER_ADDR", "MASTER_PORT", 0);
-  // There torchrun itself listens at its port for as long as its processes live.
+  // torchrun itself listens on MASTER_PORT for as long as its processes run: use the next port.
   const std::string* agent = find_variable(environment, "TORCHELASTIC_USE_AGENT_STORE");
   if (agent && (*agent == "True" || *agent == "1")) address.port += address.port < kLastPort ? 1 : -1;
   info.coordinator = to_string(address);

@@ -1,5 +1,5 @@
-// The detectors: each tells from the environment whether its launcher has started this process, and if so all there is
-// to know, or why not. Pure functions, safe from any thread.
+// The detectors: each decides from the environment whether its launcher started this process. It returns the process's
+// place in the job, or the reason why the launcher was not detected. Pure functions, thread-safe.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@
 
 namespace lockstep::detail {
 
-// What the user has said: options, and where they say nothing, LOCKSTEP_ variables. Each number is known by the name
-// under which messages mention it.
+// What the user has set: options, and, for unset options, LOCKSTEP_ variables. Each number keeps the name of the option
+// or variable, for messages.
 struct ExplicitSettings {
   struct Number {
     int value = 0;
@@ -26,10 +26,10 @@ struct ExplicitSettings {
   bool any() const { return coordinator || count || id; }
 };
 
-// Throws Error for values that make no sense.
+// Throws Error for invalid values.
 ExplicitSettings read_explicit_settings(const distributed::Options&, const Environment&);
 
-// "LOCKSTEP_COORDINATOR (or the option coordinator_address)" and the like, for what is not given.
+// Lists the settings that are not set: "LOCKSTEP_COORDINATOR (coordinator_address) is".
 std::string describe_missing(const ExplicitSettings&);
 
 struct DetectorInput {
@@ -44,11 +44,11 @@ struct NotDetected {
 
 struct Detector {
   std::string_view name;
-  // Throws Error for values that make no sense.
-  std::variant<ClusterInfo, NotDetected> (*ask)(const DetectorInput&);
+  // Throws Error for invalid values.
+  std::variant<ClusterInfo, NotDetected> (*detect)(const DetectorInput&);
 };
 
-// In the order in which they are asked; the last one always has an answer.
+// In order of precedence; the last one ("none": a single process) always succeeds.
 inline constexpr size_t kDetectors = 10;
 extern const std::array<Detector, kDetectors> kAllDetectors;
 

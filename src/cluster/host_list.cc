@@ -28,7 +28,7 @@ class Expander {
 
  private:
   [[noreturn]] void fail(std::string_view fact) const {
-    throw_error("initialize: {} is \"{}\", and {}; host lists read like n[001-003,7],login1", source_, printable(text_),
+    throw_error("initialize: {} is \"{}\": {}; write a host list like n[001-003,7],login1", source_, printable(text_),
                 fact);
   }
 
@@ -36,20 +36,20 @@ class Expander {
     if (count > kMaxHosts) fail(fmt::format("that is more than {} hosts", kMaxHosts));
   }
 
-  // Before the names become that long: the count and this bound the memory.
+  // Called before names grow: this and check_count() bound the memory.
   void check_length(size_t length) const {
     if (length > kLongestName) fail(fmt::format("a name has more than {} characters", kLongestName));
   }
 
-  // Up to the next comma outside of brackets: letters and brackets in turn.
+  // Parses up to the next comma outside of brackets: text and brackets in turn.
   std::vector<std::string> entry() {
     std::vector<std::string> names = {""};
     size_t longest = 0;  // of them
     const size_t begin = at_;
     while (at_ < text_.size() && text_[at_] != ',') {
       const char c = text_[at_++];
-      if (c == ']') fail("a bracket is closed that was not opened");
-      if (c == ' ' || c == '\t' || c == '\n') fail("it has a space in it");
+      if (c == ']') fail("it has an unmatched closing bracket");
+      if (c == ' ' || c == '\t' || c == '\n') fail("it contains a space");
       if (c != '[') {
         check_length(++longest);
         for (std::string& name : names) name += c;
@@ -96,7 +96,7 @@ class Expander {
   uint64_t number(std::string_view digits, std::string_view range) const {
     uint64_t value = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    // As many digits as are sure to fit, so that the loop over a range ends.
+    // At most 18 digits, which fit 64 bits, so that the loop over a range ends.
     if (error != std::errc() || end != digits.data() + digits.size() || digits.size() > 18)
       fail(fmt::format("\"{}\" is not a number or a range of numbers", range));
     return value;

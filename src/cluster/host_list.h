@@ -1,4 +1,4 @@
-// Slurm's short way to write host names: `login1,n[001-003,7],r[1-2]x[3,4]`. Pure functions, safe from any thread.
+// Slurm host lists: `login1,n[001-003,7],r[1-2]x[3,4]`. Pure functions, thread-safe.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace lockstep::detail {
 
-// All names, in the order of the list; numbers in brackets keep their zeros, and of several brackets the last counts
-// fastest: n001, n002, n003, n7, r1x3, r1x4, r2x3, r2x4. `source` is where the text is from, such as a variable. Throws
-// Error, naming it and the text, for what is not such a list, for more than 65536 names, and for a name of more than
-// 255 characters.
+// Expands a host list in order. Numbers keep their leading zeros, and of several brackets the last varies fastest:
+// login1, n001, n002, n003, n7, r1x3, r1x4, r2x3, r2x4. `source` names the origin of the text, such as a variable.
+// Throws Error, with the source and the text, for a malformed list, more than 65536 names, or a name of more than 255
+// characters.
 std::vector<std::string> expand_host_list(std::string_view text, std::string_view source);
 
 }  // namespace lockstep::detail

@@ -32,10 +32,10 @@ std::shared_ptr<AddressAuth> address_auth(const JoinOptions& options) {
   return std::make_shared<AddressAuth>(options.replica_names, system_resolver(), options.log);
 }
 
-// Process 0's own: it needs no network, and keeps the door open for the others.
-class ServingChannel : public ControlChannel {
+// Process 0's channel: calls the coordinator in this process, and owns the server through which the others reach it.
+class CoordinatorChannel : public ControlChannel {
  public:
-  explicit ServingChannel(const JoinOptions& options)
+  explicit CoordinatorChannel(const JoinOptions& options)
       : host_(make_host(options)),
         inner_(in_process_channel(host_)),
         server_(host_, {.address = options.bind_address.value_or(options.coordinator),
@@ -51,7 +51,7 @@ class ServingChannel : public ControlChannel {
 
   Answer call(const Request& request, std::chrono::nanoseconds timeout) override {
     Answer answer = inner_->call(request, timeout);
-    // Whoever hears or tells of a failure may end this process, and with it the coordinator.
+    // The caller may end this process after a failure, and the coordinator with it: deliver the failure first.
     if (answer.outcome == Outcome::failed || std::holds_alternative<request::Fail>(request.what))
       server_.flush_failure();
     return answer;
@@ -66,7 +66,7 @@ class ServingChannel : public ControlChannel {
 };
 
 std::unique_ptr<ControlChannel> network_channel_of(const JoinOptions& options) {
-  if (options.process_id == 0) return std::make_unique<ServingChannel>(options);
+  if (options.process_id == 0) return std::make_unique<CoordinatorChannel>(options);
   return network_channel({.coordinator = options.coordinator,
                           .token = options.token,
                           .tls = options.tls,
@@ -80,8 +80,8 @@ std::unique_ptr<ControlChannel> network_channel_of(const JoinOptions& options) {
 
 std::unique_ptr<ControlChannel> network_channel_of(const JoinOptions& options) {
   throw_error(
-      "initialize: {} processes need the control plane, and this lockstep was built without it; install "
-      "libgrpc++-dev, libprotobuf-dev, protobuf-compiler and protobuf-compiler-grpc, and build it again, or start the "
+      "initialize: {} processes need the control plane, but this build of lockstep does not include it; install "
+      "libgrpc++-dev, libprotobuf-dev, protobuf-compiler and protobuf-compiler-grpc and rebuild, or start the "
       "processes with mpirun",
       options.process_count);
 }
@@ -98,9 +98,11 @@ std::unique_ptr<ControlChannel> channel_of(const JoinOptions& options) {
 }  // namespace
 
 std::unique_ptr<Control> join_control(const JoinOptions& options) {
-  if (options.process_count < 1) throw_error("initialize: a job of {} processes; at least 1", options.process_count);
+  if (options.process_count < 1)
+    throw_error("initialize: the number of processes is {}; it must be at least 1", options.process_count);
   if (options.process_id < 0 || options.process_id >= options.process_count)
-    throw_error("initialize: process id {} is not in 0 ... {}", options.process_id, options.process_count - 1);
+    throw_error("initialize: process id {} is not in 0 ... {}; give every process its own id", options.process_id,
+                options.process_count - 1);
   const ControlOptions own{.process_id = options.process_id,
                            .process_count = options.process_count,
                            .initialization_timeout = options.initialization_timeout,

@@ -1,4 +1,5 @@
-// join_control(): a process takes its place in a job, whichever one it is.
+// join_control(): registers this process with the coordinator of its job. Process 0 also runs the coordinator.
+// Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -18,10 +19,10 @@ namespace lockstep {
 struct JoinOptions {
   int process_id = 0;
   int process_count = 1;
-  detail::Address coordinator = {};                  // where process 0 is found; of no account for one process
-  std::optional<detail::Address> bind_address = {};  // where process 0 listens, when not there; port 0: any
+  detail::Address coordinator = {};                  // address of process 0; ignored for a single process
+  std::optional<detail::Address> bind_address = {};  // where process 0 listens, if different; port 0: any
   std::string token = {};                            // see find_token()
-  // Without a token: process r is accepted only from an address to which name r resolves; empty: from anywhere.
+  // Without a token: process r is accepted only from an address that replica_names[r] resolves to. Empty: no check.
   std::vector<std::string> replica_names = {};
   TlsFiles tls = {};
   bool use_tls = true;  // SecurityOptions::tls
@@ -29,20 +30,20 @@ struct JoinOptions {
   std::chrono::nanoseconds heartbeat_timeout = std::chrono::seconds(10);
   std::chrono::nanoseconds first_step_timeout = std::chrono::minutes(5);
   std::chrono::nanoseconds step_timeout = std::chrono::seconds(60);
-  // A controller restarts each process by itself. So a process may find the coordinator of the previous attempt, which
-  // has failed or is about to notice that a process died; it then waits for the next coordinator.
+  // A controller restarts each process independently. So a restarted process may reach the coordinator of the previous
+  // attempt, which has failed or has not yet detected the failure. It then waits for the next coordinator.
   bool restarts_individually = false;
-  std::string host = {};                // this machine, for messages; empty: its name
-  std::vector<std::string> hosts = {};  // of all processes, where known, to name those who are missing
-  // How processes that were brought together by MPI reach each other; empty: over the network.
+  std::string host = {};                // name of this machine in messages; empty: its host name
+  std::vector<std::string> hosts = {};  // of all processes, if known, to name missing ones
+  // Creates the transport of the control plane for processes that MPI has started. Empty: gRPC over the network.
   std::function<std::unique_ptr<Mail>()> mail = {};
-  std::function<void(int port)> on_listening = {};  // on process 0, once it can be reached
+  std::function<void(int port)> on_listening = {};  // called on process 0 once it listens
   LogLine log = log_to_stderr;
 };
 
-// Process 0 begins to listen (to the mail, where there is some) and stays the coordinator as long as its Control lives;
-// the others look for it. Returns when all have met. One process alone opens no socket. Throws as Control,
-// ControlServer and network_channel() do, and Error for an id not in 0 ... count - 1.
+// Registers with the coordinator and returns when all processes have registered. Process 0 starts the coordinator,
+// which lives as long as the returned Control. The others retry until they reach it. A single process opens no socket.
+// Throws as Control, ControlServer and network_channel() do, and Error if process_id is not in 0 ... process_count - 1.
 std::unique_ptr<Control> join_control(const JoinOptions& options);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Where process 0 listens. Pure functions, safe from any thread.
+// Chooses the addresses that process 0 listens on. Pure functions, thread-safe.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace lockstep::detail {
 
-// Whether only processes of this machine reach that number.
-bool is_loopback_ip(const std::string& number);
+// Whether only processes of this machine can reach that IP address.
+bool is_loopback_ip(const std::string& ip);
 
-// The numbers to listen at for a host whose name means `resolved` on this machine: those of them that are this
-// machine's, and no others. All addresses of the machine, with a line in the log, only where a name leads nowhere else:
-// to a service before this machine, or, as some distributions name a machine to itself, to its loopback. Throws Error
-// for a number that is not this machine's.
+// The IP addresses to listen on for the coordinator host `host`, which resolves to `resolved` on this machine: those
+// that belong to this machine. If none does, or only loopback, returns the wildcard address and logs a line. This
+// happens when the name is that of a Kubernetes Service, or when /etc/hosts maps a machine's own name to loopback.
+// Throws Error if `host` is an IP address that this machine does not have.
 std::vector<std::string> listen_addresses(const std::string& host, const std::vector<std::string>& resolved,
                                           const std::vector<Interface>& interfaces, const LogLine& log);
 

@@ -1,4 +1,4 @@
-// The part of address.h that asks the system.
+// The functions of address.h that make system calls.
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -35,7 +35,7 @@ class Socket {
   const int fd_;
 };
 
-// A number and a port as the system wants them.
+// An IP address and port for system calls.
 struct SocketAddress {
   sockaddr_storage storage = {};
   socklen_t size = 0;
@@ -47,11 +47,11 @@ struct FreeAddresses {
 };
 using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
 
-SocketAddress socket_address(const std::string& number, int port) {
+SocketAddress socket_address(const std::string& ip, int port) {
   addrinfo hints = {}, *list = nullptr;
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
   hints.ai_socktype = SOCK_STREAM;
-  if (::getaddrinfo(number.c_str(), std::to_string(port).c_str(), &hints, &list) != 0) return {};
+  if (::getaddrinfo(ip.c_str(), std::to_string(port).c_str(), &hints, &list) != 0) return {};
   const Addresses owner(list);
   SocketAddress out;
   out.size = static_cast<socklen_t>(list->ai_addrlen);
@@ -59,20 +59,20 @@ SocketAddress socket_address(const std::string& number, int port) {
   return out;
 }
 
-std::string number_of(const sockaddr* address, socklen_t size) {
+std::string ip_of(const sockaddr* address, socklen_t size) {
   char text[NI_MAXHOST];
   return ::getnameinfo(address, size, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) == 0 ? text : "";
 }
 
 std::string reason(int error) { return std::strerror(error); }
 
-// What a lookup has found, kept alive by whoever comes last: the resolver cannot be interrupted.
+// Result of a lookup. Shared with the resolver thread, which cannot be interrupted and may outlive the caller.
 struct Lookup {
   std::mutex mutex;
   std::condition_variable ready;
   bool done = false;
   std::string error;
-  std::vector<std::string> numbers;
+  std::vector<std::string> ips;
 };
 
 void look_up(const std::string& host, Lookup& lookup) {
@@ -84,8 +84,8 @@ void look_up(const std::string& host, Lookup& lookup) {
   lookup.done = true;
   if (error != 0) lookup.error = error == EAI_SYSTEM ? reason(errno) : ::gai_strerror(error);
   for (const addrinfo* each = error == 0 ? list : nullptr; each; each = each->ai_next)
-    if (std::string number = number_of(each->ai_addr, static_cast<socklen_t>(each->ai_addrlen)); !number.empty())
-      lookup.numbers.push_back(std::move(number));
+    if (std::string ip = ip_of(each->ai_addr, static_cast<socklen_t>(each->ai_addrlen)); !ip.empty())
+      lookup.ips.push_back(std::move(ip));
   lookup.ready.notify_all();
 }
 
@@ -93,7 +93,7 @@ void look_up(const std::string& host, Lookup& lookup) {
 
 std::vector<Interface> list_interfaces() {
   ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) throw IoError(fmt::format("interfaces: cannot be listed: {}", reason(errno)));
+  if (::getifaddrs(&list) != 0) throw IoError(fmt::format("network interfaces: cannot list them: {}", reason(errno)));
   const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, ::freeifaddrs);
   std::vector<Interface> out;
   for (const ifaddrs* each = list; each; each = each->ifa_next) {
@@ -108,7 +108,7 @@ std::vector<Interface> list_interfaces() {
       std::memcpy(&address, each->ifa_addr, sizeof(address));
       found.link_local = IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr);
     }
-    found.address = number_of(each->ifa_addr, found.ipv6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
+    found.address = ip_of(each->ifa_addr, found.ipv6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
     out.push_back(std::move(found));
   }
   return out;
@@ -122,28 +122,28 @@ std::vector<std::string> resolve(const std::string& host, std::chrono::milliseco
     throw IoError(fmt::format(
         "resolve {}: no answer in {:g} s; check the name and this machine's name servers (/etc/resolv.conf)", host,
         std::chrono::duration<double>(timeout).count()));
-  if (lookup->numbers.empty())
-    throw IoError(fmt::format("resolve {}: {}; check the name, or use a number", host, lookup->error));
-  return lookup->numbers;
+  if (lookup->ips.empty())
+    throw IoError(fmt::format("resolve {}: {}; check the name, or use an IP address", host, lookup->error));
+  return lookup->ips;
 }
 
 std::string local_address_towards(const Address& remote, std::chrono::milliseconds timeout) {
   std::string why;
-  for (const std::string& number : resolve(remote.host, timeout)) {
-    const SocketAddress address = socket_address(number, remote.port);
+  for (const std::string& ip : resolve(remote.host, timeout)) {
+    const SocketAddress address = socket_address(ip, remote.port);
     const Socket socket(address.storage.ss_family, SOCK_DGRAM);
     SocketAddress own;
     own.size = sizeof(own.storage);
     if (socket.fd() >= 0 && ::connect(socket.fd(), address.get(), address.size) == 0 &&
         ::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&own.storage), &own.size) == 0)
-      return number_of(own.get(), own.size);
+      return ip_of(own.get(), own.size);
     why = reason(errno);
   }
   throw IoError(fmt::format("route to {}: {}; check the address and this machine's network", to_string(remote), why));
 }
 
-PortProbe probe_port(const std::string& number, int port, std::chrono::milliseconds timeout) {
-  const SocketAddress address = socket_address(number, port);
+PortProbe probe_port(const std::string& ip, int port, std::chrono::milliseconds timeout) {
+  const SocketAddress address = socket_address(ip, port);
   const Socket socket(address.storage.ss_family, SOCK_STREAM);
   int error = 0;
   if (socket.fd() < 0 || ::connect(socket.fd(), address.get(), address.size) != 0) error = errno;
@@ -160,13 +160,13 @@ PortProbe probe_port(const std::string& number, int port, std::chrono::milliseco
   return {error == ETIMEDOUT ? PortProbe::Result::timed_out : PortProbe::Result::unreachable, reason(error)};
 }
 
-int listen_at(const std::string& number, int port, std::string& why) {
-  const SocketAddress address = socket_address(number, port);
+int listen_at(const std::string& ip, int port, std::string& why) {
+  const SocketAddress address = socket_address(ip, port);
   const int family = address.storage.ss_family;
   const int fd = ::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  const int yes = 1, only_ipv6 = number != "::";
+  const int yes = 1, only_ipv6 = ip != "::";
   if (fd >= 0) {
-    // Connections of a job that has just ended do not keep the port.
+    // Connections of a job that has just ended must not block the port.
     ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
     if (family == AF_INET6) ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only_ipv6, sizeof(only_ipv6));
     if (::bind(fd, address.get(), address.size) == 0 && ::listen(fd, SOMAXCONN) == 0) return fd;
@@ -176,9 +176,9 @@ int listen_at(const std::string& number, int port, std::string& why) {
   return -1;
 }
 
-std::string listen_error(const std::string& number, int port) {
+std::string listen_error(const std::string& ip, int port) {
   std::string why;
-  const int fd = listen_at(number, port, why);
+  const int fd = listen_at(ip, port, why);
   if (fd >= 0) ::close(fd);
   return why;
 }

@@ -1,4 +1,4 @@
-// /proc/net/tcp lists sockets with their inodes; /proc/PID/fd, where it may be read, says whose they are.
+// /proc/net/tcp lists sockets with their inodes; /proc/PID/fd, where readable, shows which process holds them.
 #include "cluster/port_owner.h"
 
 #include <fmt/format.h>

@@ -1,12 +1,12 @@
-// Who listens at a port. Safe from any thread.
+// Finds the process that listens on a TCP port. Thread-safe.
 #pragma once
 
 #include <string>
 
 namespace lockstep::detail {
 
-// The process of this machine that listens at a TCP port: `pid 4711 (python3)`; `a process of user 1000` where no more
-// may be known; empty when nobody does.
+// The local process that listens on a TCP port: `pid 4711 (python3)`; `a process of user 1000` if /proc reveals no more
+// to this user; empty if none listens.
 std::string port_owner(int port);
 
 }  // namespace lockstep::detail

@@ -43,7 +43,7 @@ Array gathered(const Array& value, const Shape& shape) {
 }
 
 bool spans_processes(const Array& value) {
-  return !value.is_traced() && value.node()->pieces && value.node()->pieces->spread;
+  return !value.is_traced() && value.node()->pieces && value.node()->pieces->across_processes;
 }
 
 }  // namespace

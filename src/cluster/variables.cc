@@ -34,14 +34,14 @@ std::optional<int> optional_number(const Environment& environment, const std::st
   if (!text) return std::nullopt;
   const std::optional<int> value = to_number(*text);
   if (!value || *value < low)
-    throw_error("initialize: {} is \"{}\"; a number of at least {} is needed: correct it, or unset it", name, *text,
+    throw_error("initialize: {} is \"{}\"; set it to an integer of at least {}, or unset it", name, *text,
                 low);
   return value;
 }
 
 int number_variable(const Environment& environment, const std::string& name, int low) {
   const std::optional<int> value = optional_number(environment, name, low);
-  LOCKSTEP_CHECK(value, "{} was known to be set", name);
+  LOCKSTEP_CHECK(value, "{} is not set", name);
   return *value;
 }
 
@@ -57,7 +57,7 @@ std::vector<int> parse_ids(std::string_view text, std::string_view source) {
     const size_t comma = std::min(rest.find(','), rest.size());
     const std::optional<int> id = to_number(rest.substr(0, comma));
     if (!id || *id < 0 || std::find(out.begin(), out.end(), *id) != out.end())
-      throw_error("initialize: {} is \"{}\"; different numbers separated by commas are needed, such as 0,1", source,
+      throw_error("initialize: {} is \"{}\"; give distinct numbers separated by commas, such as 0,1", source,
                   text);
     out.push_back(*id);
     if (comma == rest.size()) return out;

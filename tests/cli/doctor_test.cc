@@ -126,7 +126,7 @@ TEST(Doctor, WrongValuesAreToBeChanged) {
   expect_says(result,
               "\nsome things are to be changed\n"
               "- initialize: WORLD_SIZE is \"two\"\n"
-              "  a number of at least 1 is needed: correct it, or unset it\n"
+              "  set it to an integer of at least 1, or unset it\n"
               "- devices: LOCKSTEP_NUM_CPU_DEVICES is \"x\"\n");
   expect_says(result, "\n- lanes: LOCKSTEP_CPU_LANES is \"y\"\n");
   expect_does_not_say(result, "\n> ");
@@ -162,12 +162,12 @@ TEST(Doctor, FlagsChooseLauncherAndInterfaces) {
   expect_says(doctor(variables, {"--method", "none"}), "\n> none        yes    process 0 of 1\n");
   const ProcessResult slurm = doctor({}, {"--method", "slurm"});
   EXPECT_EQ(slurm.exit_code, 1);
-  expect_says(slurm, "\n- initialize: only slurm is to be asked (cluster_detection_method), and it says no: ");
+  expect_says(slurm, "\n- initialize: cluster_detection_method is slurm (leave it empty to try all), but it was not detected: ");
   expect_says(doctor(variables, {"--interface", "lo"}), "\n  with addresses        lo 127.0.0.1");
   expect_does_not_say(doctor(variables, {"--interface", "lo"}), "note: ");
   const ProcessResult none = doctor(variables, {"--interface", "nothing*"});
   EXPECT_EQ(none.exit_code, 1);
-  expect_says(none, "\n- initialize: no network interface is meant by \"nothing*\"\n  there ");
+  expect_says(none, "\n- initialize: no network interface matches \"nothing*\"\n  available: ");
 }
 
 TEST(Doctor, MpiNeedsNoCoordinator) {

@@ -79,7 +79,7 @@ TEST(AddressAuth, IsUsedOnlyWithoutATokenAndWithoutOptingOut) {
   EXPECT_EQ(find("", with("PROCESS_ID", "0")).replica_names.size(), 3u);
   const std::vector<std::string> said = lines.take();
   ASSERT_EQ(said.size(), 1u);
-  for (const char* part : {"token: this JAXJob has none", "mnist-worker-2", "encrypts nothing", "LOCKSTEP_TOKEN",
+  for (const char* part : {"token: this JAXJob has none", "mnist-worker-2", "not encrypted", "LOCKSTEP_TOKEN",
                            "lockstep apply --on kubernetes"})
     EXPECT_NE(said[0].find(part), std::string::npos) << said[0];
 }
@@ -152,16 +152,16 @@ TEST(AddressAuth, ResolvesNamesAndLogsAStrangerOnce) {
   EXPECT_TRUE(lines.take().empty());
   for (int i = 0; i < 3; ++i)
     EXPECT_EQ(register_until_looked_up(auth, 1, "10.0.0.66"),
-              "process 1 must come from j-worker-1, which is 10.0.0.1, and this one comes from 10.0.0.66; if the "
-              "network changes addresses on the way, give the job a token");
+              "process 1 must connect from j-worker-1, which resolves to 10.0.0.1, but it connected from 10.0.0.66; if "
+              "the network translates addresses (NAT), give the job a token");
   const auto refusal = auth.refusal(beat(1, 7), "10.0.0.77");
   ASSERT_TRUE(refusal);
   EXPECT_FALSE(refusal->try_again);
-  EXPECT_EQ(refusal->why, "the coordinator admitted no process 1 from 10.0.0.77");
+  EXPECT_EQ(refusal->why, "no process 1 has registered with the coordinator from 10.0.0.77");
   const std::vector<std::string> said = lines.take();
   ASSERT_EQ(said.size(), 2u);
-  EXPECT_TRUE(said[0].starts_with("refused a call from 10.0.0.66: ")) << said[0];
-  EXPECT_TRUE(said[1].starts_with("refused a call from 10.0.0.77: ")) << said[1];
+  EXPECT_TRUE(said[0].starts_with("the coordinator refused a call from 10.0.0.66: ")) << said[0];
+  EXPECT_TRUE(said[1].starts_with("the coordinator refused a call from 10.0.0.77: ")) << said[1];
 }
 
 #ifdef LOCKSTEP_WITH_GRPC
@@ -206,10 +206,10 @@ TEST(AddressAuth, AStrangerDoesNotJoin) {
   JoinOptions stranger = by_address(1, names, listening.get_future().get(), lines);
   stranger.initialization_timeout = 1s;
   EXPECT_THROWS(join_control(stranger), IoError,
-                "process 1 must come from 127.0.0.2, which is 127.0.0.2, and this one comes from 127.0.0.1");
+                "process 1 must connect from 127.0.0.2, which resolves to 127.0.0.2, but it connected from 127.0.0.1");
   coordinator.get();
   int logged = 0;
-  for (const std::string& line : lines.take()) logged += line.starts_with("refused a call from 127.0.0.1: ");
+  for (const std::string& line : lines.take()) logged += line.starts_with("the coordinator refused a call from 127.0.0.1: ");
   EXPECT_EQ(logged, 1);
 }
 

@@ -43,14 +43,14 @@ TEST(Address, RefusesWhatIsNone) {
                                  "\", which has several colons; put an IPv6 address in brackets, as in [fd00::1]:1234");
   for (const char* text : {"[::1", "[]:1", "[::1]1234"})
     EXPECT_EQ(refused(text), "initialize: A is \"" + std::string(text) +
-                                 "\", which is no address; write [IPV6]:PORT, such as [fd00::1]:1234");
+                                 "\", which is not an address; write [IPV6]:PORT, such as [fd00::1]:1234");
   for (const char* text : {":1234", "tcp//x:1", "a b:1", "[[::1]:1", "a]:1", "a\x01:1"})
     EXPECT_EQ(refused(text), "initialize: A is \"" + printable(text) +
-                                 "\", which has no host name that could be; write HOST:PORT, such as node1:1234");
+                                 "\", which has no valid host name; write HOST:PORT, such as node1:1234");
   for (const char* port : {"", "0", "65536", "-1", "1x", "99999999999", " 1"})
     EXPECT_EQ(refused(("a:" + std::string(port)).c_str()), "initialize: A is \"a:" + std::string(port) + "\", and \"" +
                                                                port +
-                                                               "\" is no port; ports are numbers from 1 to 65535");
+                                                               "\" is not a port; ports are numbers from 1 to 65535");
 }
 
 std::vector<Interface> machine() {
@@ -92,11 +92,11 @@ TEST(Interfaces, PatternsOfManyStarsMatchWithoutTryingEverything) {
 
 TEST(Interfaces, PatternOfNoneIsRefused) {
   EXPECT_EQ(error_of([] { choose_interfaces("eth1", machine()); }),
-            "initialize: no network interface is meant by \"eth1\"; there are lo, docker0, eth0, ib0, ib1");
+            "initialize: no network interface matches \"eth1\"; available: lo, docker0, eth0, ib0, ib1");
   EXPECT_EQ(error_of([] { choose_interfaces("^*", {machine()[0]}); }),
-            "initialize: no network interface is meant by \"^*\"; there is lo");
+            "initialize: no network interface matches \"^*\"; available: lo");
   EXPECT_EQ(error_of([] { choose_interfaces("eth0", {}); }),
-            "initialize: no network interface is meant by \"eth0\"; there is none");
+            "initialize: no network interface matches \"eth0\"; available: none");
 }
 
 TEST(Network, LoopbackIsListedAndLeadsToItself) {
@@ -114,7 +114,7 @@ TEST(Network, NumbersResolveToThemselves) {
 TEST(Network, NameThatCannotBeIsRefused) {
   const std::string error = error_of([] { resolve("no..such..name", 10s); });
   EXPECT_TRUE(error.starts_with("io: resolve no..such..name: ")) << error;
-  EXPECT_TRUE(error.ends_with("; check the name, or use a number") || error.find("no answer in 10 s") != error.npos)
+  EXPECT_TRUE(error.ends_with("; check the name, or use an IP address") || error.find("no answer in 10 s") != error.npos)
       << error;
 }
 

@@ -293,7 +293,7 @@ TEST(Control, RefusedRegistrationThrows) {
   EXPECT_THROWS(join_control({.process_id = 1, .process_count = 1}), Error,
                 "initialize: process id 1 is not in 0 ... 0");
   EXPECT_THROWS(join_control({.process_id = 0, .process_count = 0}), Error,
-                "initialize: a job of 0 processes; at least 1");
+                "initialize: the number of processes is 0; it must be at least 1");
   const auto host = std::make_shared<CoordinatorHost>(CoordinatorOptions{.version = LOCKSTEP_VERSION});
   EXPECT_THROWS(Control(in_process_channel(host), {.process_id = 3, .host = "h"}), Error,
                 "register: process 3 (host h, pid ");

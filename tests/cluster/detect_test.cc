@@ -154,7 +154,7 @@ TEST(Detect, VerdictsSayWhoIsHalfSetAndWhoIsWrong) {
   const Detection detection = run_detectors({}, here);
   EXPECT_FALSE(detection.chosen);
   EXPECT_EQ(detection.problem,
-            "initialize: PMI_RANK is \"x\"; a number of at least 0 is needed: correct it, or unset it");
+            "initialize: PMI_RANK is \"x\"; set it to an integer of at least 0, or unset it");
   for (const DetectorResult& result : detection.results) {
     EXPECT_EQ(result.partially_set, result.detector == "slurm") << result.detector;
     EXPECT_EQ(result.invalid, result.detector == "pmi") << result.detector;

@@ -43,7 +43,7 @@ TEST(Gpus, SchedulerTellsWhetherTheyAreShared) {
   EXPECT_EQ(gpu_error_of([] {
               gpus_are_shared(Environment{{"SLURM_GPUS_ON_NODE", "x"}}, 1);
             }),
-            "initialize: SLURM_GPUS_ON_NODE is \"x\"; a number of at least 0 is needed: correct it, or unset it");
+            "initialize: SLURM_GPUS_ON_NODE is \"x\"; set it to an integer of at least 0, or unset it");
 }
 
 TEST(Gpus, NamesTellWhetherTheyAreShared) {

@@ -37,7 +37,7 @@ void expect_refused(const std::string& text, const std::string& fact) {
     ADD_FAILURE() << text;
   } catch (const Error& error) {
     EXPECT_EQ(error.what(),
-              fmt::format("initialize: LIST is \"{}\", and {}; host lists read like n[001-003,7],login1", text, fact));
+              fmt::format("initialize: LIST is \"{}\": {}; write a host list like n[001-003,7],login1", text, fact));
   }
 }
 
@@ -48,9 +48,9 @@ TEST(HostList, RefusesWhatIsNone) {
   expect_refused("a,,b", "a name is missing");
   expect_refused("n[1-2", "a bracket is not closed");
   expect_refused("n[", "a bracket is not closed");
-  expect_refused("n1]", "a bracket is closed that was not opened");
-  expect_refused("n[1]]", "a bracket is closed that was not opened");
-  expect_refused("a b", "it has a space in it");
+  expect_refused("n1]", "it has an unmatched closing bracket");
+  expect_refused("n[1]]", "it has an unmatched closing bracket");
+  expect_refused("a b", "it contains a space");
   expect_refused("n[]", "\"\" is not a number or a range of numbers");
   expect_refused("n[1,]", "\"\" is not a number or a range of numbers");
   expect_refused("n[a]", "\"a\" is not a number or a range of numbers");

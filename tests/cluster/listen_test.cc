@@ -47,15 +47,15 @@ TEST(ListenAddresses, AreThoseOfTheNameAndNoOthers) {
 TEST(ListenAddresses, LineInTheLogSaysWhy) {
   Lines lines;
   EXPECT_EQ(listen_addresses("n01", {"127.0.1.1"}, {kInterfaces[0]}, lines.log()), std::vector<std::string>{"0.0.0.0"});
-  EXPECT_EQ(lines.take(), std::vector<std::string>{"the coordinator listens at all addresses of this machine, because "
-                                                   "n01 means 127.0.1.1 here; coordinator_bind_address says it "
-                                                   "closer"});
+  EXPECT_EQ(lines.take(), std::vector<std::string>{"the coordinator listens on all addresses of this machine, because "
+                                                   "n01 resolves to 127.0.1.1 here; set coordinator_bind_address to "
+                                                   "restrict it"});
 }
 
 TEST(ListenAddresses, NumberOfAnotherMachineIsAnError) {
   EXPECT_THROWS(listen_addresses("10.9.9.9", {"10.9.9.9"}, kInterfaces, log_to_stderr), Error,
-                "listen: 10.9.9.9 is no address of this machine, where process 0 runs; start process 0 there, or say "
-                "where it listens with coordinator_bind_address");
+                "listen: 10.9.9.9 is not an address of this machine, where process 0 runs; start process 0 on that "
+                "machine, or set coordinator_bind_address");
 }
 
 TEST(PortOwner, IsFound) {

@@ -70,7 +70,7 @@ TEST(Processes, UseMpiOnlyWhereItStartedThem) {
 TEST(Processes, AreToldOfAnInterfaceThatIsNotThere) {
   const Words interface = {"LOCKSTEP_INTERFACE=nothing9"};
   expect_all_refuse({with(interface), with(interface)},
-                    "initialize: no network interface is meant by \"nothing9\"; there are ");
+                    "initialize: no network interface matches \"nothing9\"; available: ");
 }
 
 #endif

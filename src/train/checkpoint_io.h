@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "array/pieces.h"
+#include "array/lane_pieces.h"
 #include "base/file.h"
 #include "lockstep/checkpoint.h"
 

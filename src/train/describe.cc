@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "array/pieces.h"
+#include "array/lane_pieces.h"
 #include "base/names.h"
 #include "sharding/lanes.h"
 
@@ -86,9 +86,9 @@ std::vector<LaneMemory> persistent_memory(const Model& model, const EngineOption
                                           const std::vector<ParameterSpecs>& specs) {
   const MeshLanes lanes = lanes_of(options.mesh);
   const int64_t copies = state_arrays(options.optimizer.kind);
-  std::vector<LaneMemory> out(lanes.grid.axes.empty() ? 1 : static_cast<size_t>(lanes.here));
+  std::vector<LaneMemory> out(lanes.grid.axes.empty() ? 1 : static_cast<size_t>(lanes.local_count));
   for (size_t here = 0; here < out.size(); ++here) {
-    const int64_t lane = lanes.first + static_cast<int64_t>(here);
+    const int64_t lane = lanes.first_local + static_cast<int64_t>(here);
     for (size_t i = 0; i < specs.size(); ++i) {
       out[here].parameters += bytes_on(lane, lanes.grid, model.types[i], specs[i].param);
       out[here].optimizer += copies * bytes_on(lane, lanes.grid, model.types[i], specs[i].state);

@@ -1,4 +1,4 @@
-// What an Engine holds; shared by the files that implement it.
+// The implementation class of Engine, shared by the files that implement it. Not thread-safe.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// A step that has been started, and may be under way still.
+// A step that was launched and may not have finished.
 struct StartedStep {
   detail::StepOutputs outputs;
   int64_t examples = 0;
@@ -18,31 +18,33 @@ struct StartedStep {
 struct Engine::Impl {
   Impl(Model m, EngineOptions o);
 
-  // Laid out by the plan.
-  TrainState placed(TrainState state) const;
+  // Reshards the arrays of a state as the plan requires.
+  TrainState place(TrainState state) const;
 
-  // One optimizer step, without waiting for it; and what it said, of `facts`, its values.
+  // Launches one optimizer step without waiting for it.
   StartedStep start(TrainState& state, const Loader& loader, const LoaderBatch& batch, bool ask_to_stop) const;
-  // Several at once, where a step is one kernel on a GPU that does nothing else, which then does all of them; returns
-  // the facts of each.
-  bool starts_several(const TrainState& state, const Loader& loader, int64_t batch_size) const;
+  // Whether several steps can run in one launch: the step must be a single kernel on the only GPU in use.
+  bool can_start_several(const TrainState& state, const Loader& loader, int64_t batch_size) const;
+  // Launches several steps without waiting for them. Returns their stats, one row each.
   Array start(TrainState& state, const Loader& loader, const LoaderBatches& batches) const;
-  StepMetrics metrics(const StartedStep& step, std::span<const double> facts) const;
-  // One that lies as all batches of that size of a resident set do.
-  detail::BatchArrays any_batch(const Loader& loader, int64_t size) const;
-  // Has what a run will need on a GPU compiled meanwhile: steps of whole batches, of the rest of an epoch, and
-  // evaluations.
+  // The metrics of a step from the values of its stats (see detail::StepOutputs).
+  StepMetrics metrics(const StartedStep& step, std::span<const double> stats) const;
+  // A batch with the shapes and shardings of all batches of that size of a resident set.
+  detail::BatchArrays example_batch(const Loader& loader, int64_t size) const;
+  // On a GPU, compiles in the background what the run will need: steps of full batches and of the last batch of an
+  // epoch, and evaluations.
   void prepare(const TrainState& state, const Loader& loader, const FitOptions& fit) const;
 
-  // after(before), which takes the state's arrays and gives new ones. Where it throws, the state is as it was.
-  template <class After>
-  auto replaced(TrainState& state, const After& after) const;
+  // Replaces the state's arrays by those that compute(arrays) returns; returns its second result. The arrays may be
+  // donated. If compute throws, the state is unchanged.
+  template <class Compute>
+  auto replace_arrays(TrainState& state, const Compute& compute) const;
 
   Model model;
   EngineOptions options;  // checked, with a mesh
   std::vector<ParameterSpecs> specs;
-  detail::Layout layout;
-  detail::Steps steps;
+  detail::TrainShardings shardings;
+  detail::CompiledSteps steps;  // compiled for these shardings
 };
 
 }  // namespace lockstep

@@ -1,4 +1,11 @@
-// The training loop: steps, evaluations, checkpoints, alarms and what is said of them.
+// Engine::fit(), the training loop: steps, evaluations, checkpoints, alarms and logging.
+//
+// On a GPU the loop runs ahead: it launches up to kAhead steps before it reads back their statistics. On one GPU the
+// readback is asynchronous too. A step passes through these stages:
+//
+//   running_   launched; statistics not requested yet
+//   pending_   statistics are being copied to the host
+//   finished_  metrics known; not reported to loggers and alarms yet
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,11 +27,11 @@
 namespace lockstep {
 namespace {
 
-// A step as the engine does it: begun, and what it said of itself when it was over. Some engines begin several at once.
-struct Stepping {
+// The functions of Engine::Impl that the loop calls; see engine_impl.h.
+struct StepFunctions {
   std::function<StartedStep(TrainState&, const Loader&, const LoaderBatch&, bool ask_to_stop)> start;
   std::function<StepMetrics(const StartedStep&, std::span<const double>)> metrics;
-  std::function<bool(const TrainState&, const Loader&, int64_t batch_size)> starts_several;
+  std::function<bool(const TrainState&, const Loader&, int64_t batch_size)> can_start_several;
   std::function<Array(TrainState&, const Loader&, const LoaderBatches&)> start_several;
   std::function<void(const TrainState&, const Loader&, const FitOptions&)> prepare;
 };
@@ -32,9 +39,9 @@ struct Stepping {
 // One call of fit().
 class FitRun {
  public:
-  FitRun(Engine& engine, Stepping stepping, TrainState& state, Loader& train, const FitOptions& options)
+  FitRun(Engine& engine, StepFunctions steps, TrainState& state, Loader& train, const FitOptions& options)
       : engine_(engine),
-        stepping_(std::move(stepping)),
+        steps_(std::move(steps)),
         state_(state),
         train_(train),
         fit_(options),
@@ -55,12 +62,12 @@ class FitRun {
     while (state_.step < fit_.steps && !ended()) {
       const bool last_of_epoch = step();
       const bool last = state_.step == fit_.steps || ended();
-      // Who stops a run may not wait for an evaluation, and after an alarm there is nothing to measure.
+      // A stop request must not wait for an evaluation, and after a fatal alarm there is nothing to evaluate.
       const bool evaluated = fit_.test && !result_.stopped && !result_.ended_by_alarm &&
                              (last || (eval_every_ > 0 ? state_.step % eval_every_ == 0 : last_of_epoch));
       if (evaluated) evaluate();
       const bool due = options_.checkpoint_every > 0 ? state_.step % options_.checkpoint_every == 0 : evaluated;
-      // What ended in an alarm is no state to go on from.
+      // The state after a fatal alarm must not be resumed, so it is not saved.
       if ((due || state_.step == fit_.steps || ended()) && !result_.ended_by_alarm) save(evaluated);
     }
     return end();
@@ -78,46 +85,46 @@ class FitRun {
                        .first_step = state_.step,
                        .steps_per_epoch = train_.batches_per_epoch()};
     for (const auto& logger : options_.loggers) logger->begin(info);
-    if (process_count() == 1) stop_if(asked_to_stop());  // several agree at the end of a step
-    if (!ended() && process_count() == 1) stepping_.prepare(state_, train_, fit_);
+    if (process_count() == 1) stop_if(stop_requested());  // several processes agree at the end of a step
+    if (!ended() && process_count() == 1) steps_.prepare(state_, train_, fit_);
   }
 
-  bool asked_to_stop() const { return fit_.stop && fit_.stop(); }
-  void stop_if(bool asked) {
-    if (asked && state_.step < fit_.steps) result_.ended_early = result_.stopped = true;
+  bool stop_requested() const { return fit_.stop && fit_.stop(); }
+  void stop_if(bool requested) {
+    if (requested && state_.step < fit_.steps) result_.ended_early = result_.stopped = true;
   }
 
-  void say(const std::string& text, bool alarm) {
+  void log_message(const std::string& text, bool alarm) {
     for (const auto& logger : options_.loggers) logger->message(state_.step, text, alarm);
   }
   void raise(const std::optional<std::string>& alarm) {
     if (!alarm) return;
-    say(*alarm, true);
+    log_message(*alarm, true);
     result_.alarms.push_back(*alarm);
     if (options_.strict) result_.ended_early = result_.ended_by_alarm = true;
   }
 
-  // A GPU is given steps before the last ones are done, and says later how they went; elsewhere a step is over when it
-  // was started. Who looks at every step, or agrees on it with other processes, waits for it.
+  // The number of steps that may be in flight. More than one only on a GPU, since elsewhere a step is finished when the
+  // call returns. A hook that inspects every step, or processes that agree on stopping, need each step's results.
   size_t ahead() const {
     const bool may = platform() == Platform::cuda && process_count() == 1 && !options_.hooks.on_step;
     return may ? kAhead : 1;
   }
 
-  // May so many steps be started at once? Where nobody looks at one of them in between.
-  bool starts_several() {
+  // Whether the next kAhead steps can run in one launch: no evaluation, save or end of epoch falls between them.
+  bool can_start_several() {
     if (ahead() == 1 || !train_.resident()) return false;
     int64_t left = std::min(fit_.steps - state_.step, train_.full_batches_left());
     for (const int64_t every : {eval_every_, options_.checkpoint_every})
       if (every > 0) left = std::min(left, every - state_.step % every);
     if (left < static_cast<int64_t>(kAhead)) return false;
-    if (!several_) several_ = stepping_.starts_several(state_, train_, train_.batch_size());
+    if (!several_) several_ = steps_.can_start_several(state_, train_, train_.batch_size());
     return *several_;
   }
 
-  // Starts the next step, or the next kAhead of them. Returns their batches.
+  // Launches the next step, or the next kAhead steps. Returns their batches.
   std::vector<LoaderBatch> start() {
-    const bool several = starts_several();
+    const bool several = can_start_several();
     LoaderBatches batches = [&] {
       const auto timer = meter_.time(Meter::Phase::data);
       if (several) return train_.next(kAhead);
@@ -128,82 +135,82 @@ class FitRun {
     for (const auto& logger : options_.loggers)
       for (const LoaderBatch& batch : batches.each) logger->batch(batch);
     World::instance().progress(state_.step + static_cast<int64_t>(batches.each.size()), "train step");
-    // What is compiled when it is first used is not training.
-    const bool first = started_.emplace(several, batches.each[0].global_size).second;
+    // The first launch of each kind compiles; that time does not count as training.
+    const bool first = compiled_.emplace(several, batches.each[0].global_size).second;
     if (first) meter_.pause();
     const auto timer = meter_.time(Meter::Phase::compute);
     if (several) {
-      LOCKSTEP_CHECK(under_way_.empty(), "{} steps are under way", under_way_.size());
-      together_ = stepping_.start_several(state_, train_, batches);
-      for (const LoaderBatch& batch : batches.each) under_way_.push_back({{}, batch.global_size});
+      LOCKSTEP_CHECK(running_.empty(), "{} steps are running", running_.size());
+      several_stats_ = steps_.start_several(state_, train_, batches);
+      for (const LoaderBatch& batch : batches.each) running_.push_back({{}, batch.global_size});
     } else {
-      under_way_.push_back(stepping_.start(state_, train_, batches.each[0], process_count() > 1 && asked_to_stop()));
+      running_.push_back(steps_.start(state_, train_, batches.each[0], process_count() > 1 && stop_requested()));
     }
     state_.cursor = train_.cursor();
     if (first) meter_.resume();
     return std::move(batches.each);
   }
 
-  // Returns whether the epoch is over.
+  // Launches the next step or steps, and reports those that are due. Returns whether the epoch is over.
   bool step() {
     const std::vector<LoaderBatch> batches = start();
     const LoaderBatch& batch = batches.back();
-    bool asked = false;
+    bool requested = false;
     {
       const auto timer = meter_.time(Meter::Phase::compute);
-      const bool looked_at = batch.last_of_epoch || state_.step == fit_.steps ||
-                             (eval_every_ > 0 && state_.step % eval_every_ == 0) ||
-                             (options_.checkpoint_every > 0 && state_.step % options_.checkpoint_every == 0);
-      const bool full = under_way_.size() >= ahead();
-      asked = ahead() > 1 && asked_to_stop();
-      if (!full && !looked_at && !asked) {
+      const bool needed_now = batch.last_of_epoch || state_.step == fit_.steps ||
+                              (eval_every_ > 0 && state_.step % eval_every_ == 0) ||
+                              (options_.checkpoint_every > 0 && state_.step % options_.checkpoint_every == 0);
+      const bool full = running_.size() >= ahead();
+      requested = ahead() > 1 && stop_requested();
+      if (!full && !needed_now && !requested) {
         meter_.step(batch.global_size);
         return batch.last_of_epoch;
       }
-      look(looked_at || asked);
+      read_back(needed_now || requested);
     }
-    meter_.step(batch.global_size, static_cast<int64_t>(batches.size()));  // several are of one size
-    report_heard();
-    stop_if(asked);
-    if (ended() && !asked_.empty()) {  // nobody asks any more
-      hear(asked_, received());
-      report_heard();
+    meter_.step(batch.global_size, static_cast<int64_t>(batches.size()));  // several steps have equal batch sizes
+    report_finished();
+    stop_if(requested);
+    if (ended() && !pending_.empty()) {
+      finish(pending_, wait_for_pending());
+      report_finished();
     }
     return batch.last_of_epoch;
   }
 
-  // At what the steps under way say. One GPU is asked for it, and while it goes on, those before them are heard; `all`:
-  // none stays under way.
-  void look(bool all) {
-    if (ahead() == 1) return hear(under_way_, under_way_[0].outputs.facts.to_vector<double>());
-    const Array facts = together_ ? *std::exchange(together_, {}) : stacked();
-    const bool later = !all && detail::one_gpu_in_use() && facts.dtype() == f32;
-    if (later) coming_[next_].send(facts);
-    if (!asked_.empty()) hear(asked_, received());
-    if (!later) return hear(under_way_, facts.to_vector<double>());
-    asked_.swap(under_way_);
+  // Reads back the statistics of the running steps. On one GPU this is asynchronous: it requests those of the running
+  // steps and waits only for those requested by the previous call. `all`: waits for all steps.
+  void read_back(bool all) {
+    if (ahead() == 1) return finish(running_, running_[0].outputs.stats.to_vector<double>());
+    const Array stats = several_stats_ ? *std::exchange(several_stats_, {}) : stack_stats();
+    const bool asynchronous = !all && detail::one_gpu_in_use() && stats.dtype() == f32;
+    if (asynchronous) readbacks_[next_].start(stats);
+    if (!pending_.empty()) finish(pending_, wait_for_pending());
+    if (!asynchronous) return finish(running_, stats.to_vector<double>());
+    pending_.swap(running_);
     next_ = 1 - next_;
   }
-  Array stacked() const {
+  Array stack_stats() const {
     std::vector<Array> rows;
-    for (const StartedStep& step : under_way_) rows.push_back(step.outputs.facts);
-    rows.resize(kAhead, rows.back());  // always as many: every other number would be a kernel more to compile
-    return stacked_(rows);
+    for (const StartedStep& step : running_) rows.push_back(step.outputs.stats);
+    rows.resize(kAhead, rows.back());  // a constant number, so that only one kernel is compiled
+    return stack_(rows);
   }
-  std::vector<double> received() {
-    const std::vector<float> facts = coming_[1 - next_].receive();
-    return {facts.begin(), facts.end()};
+  std::vector<double> wait_for_pending() {
+    const std::vector<float> stats = readbacks_[1 - next_].wait();
+    return {stats.begin(), stats.end()};
   }
 
-  // `facts`: of each step, side by side.
-  void hear(std::vector<StartedStep>& steps, const std::vector<double>& facts) {
-    const size_t each = facts.size() / (ahead() == 1 ? 1 : kAhead);
+  // Moves `steps` to finished_. `stats`: their statistics, concatenated.
+  void finish(std::vector<StartedStep>& steps, const std::vector<double>& stats) {
+    const size_t each = stats.size() / (ahead() == 1 ? 1 : kAhead);
     for (size_t i = 0; i < steps.size(); ++i)
-      heard_.push_back(stepping_.metrics(steps[i], std::span(facts).subspan(i * each, each)));
+      finished_.push_back(steps_.metrics(steps[i], std::span(stats).subspan(i * each, each)));
     steps.clear();
   }
-  void report_heard() {
-    for (const StepMetrics& metrics : std::exchange(heard_, {})) report(++reported_, metrics);
+  void report_finished() {
+    for (const StepMetrics& metrics : std::exchange(finished_, {})) report(++reported_, metrics);
   }
 
   void report(int64_t step, const StepMetrics& metrics) {
@@ -222,7 +229,7 @@ class FitRun {
     for (const auto& logger : options_.loggers) logger->step(step, last_step_);
     raise(alarms_.check(StepFacts{step, metrics.loss, metrics.grad_norms, metrics.skipped}));
     if (options_.hooks.on_step && !options_.hooks.on_step(state_, metrics)) result_.ended_early = true;
-    stop_if(process_count() == 1 ? asked_to_stop() : metrics.stop);
+    stop_if(process_count() == 1 ? stop_requested() : metrics.stop);
   }
 
   void evaluate() {
@@ -236,7 +243,7 @@ class FitRun {
     meter_.resume();
   }
 
-  // `evaluated`: the last evaluation is of this very state, so that its figures belong to the checkpoint.
+  // `evaluated`: last_eval_ was measured on the current state, so it is stored in the checkpoint.
   void save(bool evaluated) {
     if (!checkpointer_) return;
     meter_.pause();
@@ -253,10 +260,10 @@ class FitRun {
 
   void report_failures() {
     for (const std::string& failure : checkpointer_->failures()) {
-      const bool goes_on = state_.step < fit_.steps && !ended();
-      say(failure +
-              (goes_on ? "; training goes on, and what was saved before is whole" : "; what was saved before is whole"),
-          true);
+      const bool continues = state_.step < fit_.steps && !ended();
+      log_message(failure + (continues ? "; training continues, and earlier checkpoints are intact"
+                                       : "; earlier checkpoints are intact"),
+                  true);
       result_.failures.push_back(failure);
     }
   }
@@ -280,7 +287,7 @@ class FitRun {
   }
 
   Engine& engine_;
-  Stepping stepping_;
+  StepFunctions steps_;
   TrainState& state_;
   Loader& train_;
   const FitOptions& fit_;
@@ -290,17 +297,16 @@ class FitRun {
   Meter meter_;
   std::unique_ptr<Checkpointer> checkpointer_;
   int64_t first_step_ = 0;
-  int64_t reported_ = 0;  // the last step that was
+  int64_t reported_ = 0;  // the last step that was reported
   static constexpr size_t kAhead = 16;
-  std::vector<StartedStep> under_way_, asked_;  // those that one GPU was asked for
-  std::optional<Array> together_;               // the facts of those under way, where they were started at once
-  std::optional<bool> several_;                 // can they be?
-  std::set<std::pair<bool, int64_t>> started_;  // several at once, and of how many examples
-  detail::FloatsSoon coming_[2];                // what it says, in turns
-  size_t next_ = 0;                             // of them
-  std::vector<StepMetrics> heard_;              // of steps that are not reported yet
-  // Compiled: it is asked for as often as steps are looked at.
-  Jit<std::function<Array(const std::vector<Array>&)>> stacked_ =
+  std::vector<StartedStep> running_, pending_;
+  std::vector<StepMetrics> finished_;
+  std::optional<Array> several_stats_;           // the statistics of running_ if these were started in one launch
+  std::optional<bool> several_;                  // whether the compiled step allows several steps per launch
+  std::set<std::pair<bool, int64_t>> compiled_;  // launches made before: (several steps, batch size)
+  detail::AsyncReadback readbacks_[2];           // used alternately
+  size_t next_ = 0;                              // the readback to use next
+  Jit<std::function<Array(const std::vector<Array>&)>> stack_ =
       jit(std::function<Array(const std::vector<Array>&)>([](const std::vector<Array>& rows) { return stack(rows); }));
   Scalars last_step_, last_eval_;
   FitResult result_;
@@ -310,15 +316,15 @@ class FitRun {
 
 FitResult Engine::fit(TrainState& state, Loader& train, const FitOptions& options) {
   if (options.steps < state.step)
-    throw_error("fit: the state has made {} steps already and the run ends at {}; give more steps", state.step,
-                options.steps);
-  const Stepping stepping{
+    throw_error("fit: the state is at step {}, after the end of the run at step {}; raise FitOptions::steps",
+                state.step, options.steps);
+  const StepFunctions steps{
       [this](TrainState& s, const Loader& l, const LoaderBatch& b, bool ask) { return impl_->start(s, l, b, ask); },
-      [this](const StartedStep& step, std::span<const double> facts) { return impl_->metrics(step, facts); },
-      [this](const TrainState& s, const Loader& l, int64_t size) { return impl_->starts_several(s, l, size); },
+      [this](const StartedStep& step, std::span<const double> stats) { return impl_->metrics(step, stats); },
+      [this](const TrainState& s, const Loader& l, int64_t size) { return impl_->can_start_several(s, l, size); },
       [this](TrainState& s, const Loader& l, const LoaderBatches& b) { return impl_->start(s, l, b); },
       [this](const TrainState& s, const Loader& l, const FitOptions& f) { impl_->prepare(s, l, f); }};
-  return FitRun(*this, stepping, state, train, options)();
+  return FitRun(*this, steps, state, train, options)();
 }
 
 }  // namespace lockstep

@@ -50,7 +50,7 @@ Meter::Report Meter::report() const {
     seconds += recent_seconds_[i];
     examples += recent_examples_[i];
   }
-  // Of a clock that stood still nothing can be said.
+  // 0 if the clock did not advance.
   const auto ratio = [](double a, double b) { return b > 0 ? a / b : 0; };
   out.step_seconds = total_ / static_cast<double>(counted_);
   out.recent_step_seconds = seconds / static_cast<double>(recent);

@@ -20,7 +20,7 @@ Overlap::Overlap(const IndexBox& a, const IndexBox& b, int64_t size) : run_(size
     a_ += (both[d].begin - a[d].begin) * a_step[d];
     b_ += (both[d].begin - b[d].begin) * b_step[d];
   }
-  // Dimensions from `inner` on are whole in both boxes, so that one stretch spans them and the one before.
+  // Both boxes cover the dimensions from `inner` on completely, so one run spans these and the dimension before them.
   size_t inner = rank;
   while (inner > 0 && both[inner - 1].size() == a[inner - 1].size() && both[inner - 1].size() == b[inner - 1].size())
     run_ *= both[--inner].size();

@@ -12,7 +12,7 @@ constexpr std::string_view kParams = "params/", kFirst = "optimizer/first/", kSe
 constexpr std::string_view kStep = "optimizer/step", kScale = "loss_scale/scale",
                            kFiniteSteps = "loss_scale/finite_steps";
 
-// Hands out a checkpoint's arrays by name.
+// Looks up a checkpoint's arrays by name, and checks their types.
 class ArraysByName {
  public:
   explicit ArraysByName(const Checkpoint& checkpoint) : step_(checkpoint.step) {
@@ -21,38 +21,38 @@ class ArraysByName {
 
   bool has(std::string_view name) const { return arrays_.contains(std::string(name)); }
 
-  Array get(std::string_view name, const Type& wanted, const std::string& whose) const {
+  Array get(std::string_view name, const Type& wanted, const std::string& user) const {
     const auto at = arrays_.find(std::string(name));
     if (at == arrays_.end())
       throw_error(
           "restore: the checkpoint of step {} has no {}, which {} needs; it was written by another model or "
-          "optimizer: give the settings it was trained with, or start afresh with --resume none",
-          step_, name, whose);
+          "optimizer: use the settings it was trained with, or start a new run with --resume none",
+          step_, name, user);
     const Type& type = at->second.type();
     if (type.dtype != wanted.dtype || type.shape != wanted.shape)
       throw_error(
-          "restore: the checkpoint of step {} holds {} as {}, and {} needs {}; give the settings it was trained "
-          "with, or start afresh with --resume none",
-          step_, name, to_string(type), whose, to_string(wanted));
+          "restore: the checkpoint of step {} has {} as {}, but {} needs {}; use the settings it was trained with, or "
+          "start a new run with --resume none",
+          step_, name, to_string(type), user, to_string(wanted));
     return at->second;
   }
 
-  std::vector<Array> get(std::string_view prefix, const Model& model, const std::string& whose) const {
+  std::vector<Array> get(std::string_view prefix, const Model& model, const std::string& user) const {
     std::vector<Array> out;
     for (size_t i = 0; i < model.paths.size(); ++i)
-      out.push_back(get(std::string(prefix) + model.paths[i], model.types[i], whose));
+      out.push_back(get(std::string(prefix) + model.paths[i], model.types[i], user));
     return out;
   }
 
-  // Throws Error when parameters are left over: the checkpoint's model is a larger one.
+  // Throws Error when the checkpoint has parameters that the model does not have.
   void check_all_used(const Model& model) const {
     for (const auto& [name, array] : arrays_) {
       if (!name.starts_with(kParams)) continue;
       const std::string path = name.substr(kParams.size());
       if (std::find(model.paths.begin(), model.paths.end(), path) == model.paths.end())
         throw_error(
-            "restore: the checkpoint of step {} holds {} as {}, which model {} does not have; give the --model "
-            "it was trained with, or start afresh with --resume none",
+            "restore: the checkpoint of step {} has {} as {}, which model {} does not have; use the --model it was "
+            "trained with, or start a new run with --resume none",
             step_, name, to_string(array.type()), model.name);
     }
   }
@@ -78,10 +78,11 @@ Checkpoint to_checkpoint(const TrainState& state, const Model& model) {
   return out;
 }
 
-NamedSharding sharding_of(const std::string& name, const Type& type, const Model& model, const Layout& layout) {
-  if (name == kStep || name == kScale || name == kFiniteSteps) return layout.whole;
-  for (const auto& [prefix, shardings] :
-       {std::pair(kParams, &layout.params), std::pair(kFirst, &layout.state), std::pair(kSecond, &layout.state)}) {
+NamedSharding sharding_of(const std::string& name, const Type& type, const Model& model,
+                          const TrainShardings& shardings) {
+  if (name == kStep || name == kScale || name == kFiniteSteps) return shardings.replicated;
+  for (const auto& [prefix, shardings] : {std::pair(kParams, &shardings.params), std::pair(kFirst, &shardings.state),
+                                          std::pair(kSecond, &shardings.state)}) {
     if (!name.starts_with(prefix)) continue;
     const auto at = std::find(model.paths.begin(), model.paths.end(), name.substr(prefix.size()));
     const auto i = static_cast<size_t>(at - model.paths.begin());
@@ -98,13 +99,13 @@ TrainState from_checkpoint(const Checkpoint& checkpoint, const Model& model, con
   state.params = arrays.get(kParams, model, "model " + model.name);
   arrays.check_all_used(model);
 
-  const std::string whose = "optimizer " + to_string(optimizer.kind);
+  const std::string user = "optimizer " + to_string(optimizer.kind);
   const OptimizerState form = create_state(optimizer, state.params);
-  state.optimizer.step = arrays.get(kStep, form.step.type(), whose);
-  if (!form.first.empty()) state.optimizer.first = arrays.get(kFirst, model, whose);
-  if (!form.second.empty()) state.optimizer.second = arrays.get(kSecond, model, whose);
+  state.optimizer.step = arrays.get(kStep, form.step.type(), user);
+  if (!form.first.empty()) state.optimizer.first = arrays.get(kFirst, model, user);
+  if (!form.second.empty()) state.optimizer.second = arrays.get(kSecond, model, user);
 
-  // A run may change its precision: then its loss scale starts afresh.
+  // A run may resume with another precision; then the loss scale is reset.
   state.loss_scale = create_loss_scale(precision);
   if (precision.loss_scaling && arrays.has(kScale)) {
     state.loss_scale.scale = {arrays.get(kScale, {f32, {}}, "precision float16")};

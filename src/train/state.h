@@ -1,4 +1,4 @@
-// A training state as the arrays of a checkpoint, and back.
+// Conversion between a TrainState and the named arrays of a checkpoint. Pure functions, safe from any thread.
 #pragma once
 
 #include "lockstep/engine.h"
@@ -8,11 +8,12 @@ namespace lockstep::detail {
 
 Checkpoint to_checkpoint(const TrainState& state, const Model& model);
 
-// How an array of a checkpoint lies in a run; undefined for one that the model does not have, or not of that type.
-NamedSharding sharding_of(const std::string& name, const Type& type, const Model& model, const Layout& layout);
+// The sharding that a run gives an array of a checkpoint. Undefined if the model has no such array or its type differs.
+NamedSharding sharding_of(const std::string& name, const Type& type, const Model& model,
+                          const TrainShardings& shardings);
 
-// Throws Error naming what the checkpoint lacks, or holds in another form, when it is one of another model, optimizer
-// or precision.
+// Throws Error when the checkpoint is of another model, optimizer or precision, naming the array that is missing or has
+// another type.
 TrainState from_checkpoint(const Checkpoint& checkpoint, const Model& model, const Optimizer& optimizer,
                            const Precision& precision);
 

@@ -1,5 +1,5 @@
-// The compiled functions of a run: one optimizer step, a piece of an accumulated one, and an evaluation batch. Used by
-// one thread.
+// The compiled functions of a run: an optimizer step, several steps in one call, a micro-batch of an accumulated step,
+// and an evaluation batch. Not thread-safe.
 #pragma once
 
 #include "lockstep/engine.h"
@@ -7,121 +7,132 @@
 
 namespace lockstep::detail {
 
-// What a step reads and writes.
-struct Trained {
+// The arrays that a step reads and updates.
+struct StepState {
   std::vector<Array> params;
   OptimizerState optimizer;
   LossScale loss_scale;
 };
 
-// What a step says of itself.
+// The statistics of a step.
 struct StepOutputs {
-  // f32, or f64 where the loss is, so that one copy brings all of it: the mean loss over the batch, how many were
-  // right, the rate, 0 where losses are scaled and a gradient is not finite, the loss scale after it, and the squares
-  // of the gradients' norms, one a parameter; and zeros up to a multiple of kTogether, so that those of several steps,
-  // one after the other, all begin where a GPU likes to write.
-  Array facts;
-  static constexpr size_t kSquares = 5;  // where they begin
-  static constexpr size_t kTogether = 16;
-  std::vector<Array> stop;  // i32: how many devices voted to stop; none where one process decides alone
+  // All scalars in one vector, so that one readback transfers them: f32, or f64 if the loss is f64. The elements:
+  //   0  mean loss over the batch
+  //   1  number of correct predictions
+  //   2  learning rate
+  //   3  0 if loss scaling is on and a gradient is not finite, else 1
+  //   4  loss scale after the step
+  //   5  squared gradient norms, one per parameter
+  // Zeros pad it to a multiple of kStatsAlignment elements, so that a GPU can write the vectors of consecutive steps to
+  // aligned rows of one array.
+  Array stats;
+  static constexpr size_t kFirstNormSquare = 5;
+  static constexpr size_t kStatsAlignment = 16;
+  std::vector<Array> stop;  // i32: number of devices that voted to stop; empty in a job of one process
 };
 
-// A sum over the pieces of a batch computed so far.
-struct Accumulated {
-  std::vector<Array> grads;  // still scaled
+// Sums over the micro-batches of a batch.
+struct AccumulatedGrads {
+  std::vector<Array> grads;  // multiplied by the loss scale
   Array loss, correct;
 };
 
 struct EvalSums {
   Array loss, correct;  // f32 and i32
-  Array predictions;    // i32 [classes]: how often each was the answer
-  Array hits;           // i32 [classes]: how often it was the right one
+  Array predictions;    // i32 [classes]: examples predicted as each class
+  Array hits;           // i32 [classes]: correct predictions of each class
 };
 
-// The part of a data set that a batch is made of: rows of the whole set, or, with no rows, all of it.
+// The examples of a batch: the given rows of a resident data set, or all of `images` and `labels` if `rows` is empty.
 struct BatchArrays {
   Array images, labels;     // u8
-  std::vector<Array> rows;  // i32 [n], or none
+  std::vector<Array> rows;  // one i32 [n], or empty
 };
 
-// One per device of the mesh, i32, cut over all of its axes: whether its process asks to stop. None where a process is
-// alone.
-using Votes = std::vector<Array>;
+// Whether each process requests to stop: one i32 array with an element per device, sharded over all axes of the mesh.
+// Empty in a job of one process.
+using StopVotes = std::vector<Array>;
 
-// How everything lies on the mesh: arguments that lie so stay as they are, and results come out so.
-struct Layout {
-  NamedSharding whole, cut, each;  // the data set; the rows of a batch; one element per device
+// The shardings of all arrays of a run.
+struct TrainShardings {
+  NamedSharding replicated;  // the data set, scalars
+  NamedSharding examples;    // arrays with one row per example of a batch, along the data axis
+  NamedSharding per_device;  // one element per device
   std::vector<NamedSharding> params, grads, state;
 
-  Layout(const Mesh& mesh, const std::string& data_axis, const std::vector<ParameterSpecs>& specs);
+  TrainShardings(const Mesh& mesh, const std::string& data_axis, const std::vector<ParameterSpecs>& specs);
 
-  // On concrete arrays and on traced ones. A batch is `global_size` examples, or this process's part of so many.
-  Trained placed(const Trained& state) const;
-  Accumulated placed(const Accumulated& sum) const;
-  BatchArrays placed(const BatchArrays& batch, int64_t global_size) const;
-  ImageArrays placed(const ImageArrays& set) const;
-  Votes votes(bool stop) const;
+  // Reshard concrete or traced arrays; arrays that already have the sharding are returned unchanged. A batch has
+  // `global_size` examples, or is this process's part of such a batch.
+  StepState place(const StepState& state) const;
+  AccumulatedGrads place(const AccumulatedGrads& sum) const;
+  BatchArrays place(const BatchArrays& batch, int64_t global_size) const;
+  ImageArrays place(const ImageArrays& set) const;
+  StopVotes votes(bool stop) const;
 };
 
-class Steps {
+class CompiledSteps {
  public:
-  Steps(const Model& model, const EngineOptions& options, const Layout& layout);
+  CompiledSteps(const Model& model, const EngineOptions& options, const TrainShardings& shardings);
 
-  // Arguments are placed already. `state` is donated. `global_size` is what the mean divides by.
-  std::pair<Trained, StepOutputs> step(const Trained& state, const BatchArrays& batch, int64_t global_size,
-                                       const Votes& votes) const {
+  // One optimizer step. The mean loss is the sum divided by `global_size`. `state` is donated.
+  // REQUIRES (here and below): arguments have the shardings given to the constructor.
+  std::pair<StepState, StepOutputs> step(const StepState& state, const BatchArrays& batch, int64_t global_size,
+                                         const StopVotes& votes) const {
     return step_(state, batch, global_size, votes);
   }
-  // Several steps of one process, one after the other, by the same call: of rows [steps, n]. `state` is donated. With
-  // it, the facts of all of them, [steps, ...].
-  std::pair<Trained, Array> several(const Trained& state, const BatchArrays& batches, int64_t global_size) const {
-    return several_(state, batches, global_size);
+  // Several consecutive steps in one call; the rows are [steps, n]. Returns the new state and the stats of all steps,
+  // [steps, ...]. `state` is donated. REQUIRES: a job of one process.
+  std::pair<StepState, Array> run_several(const StepState& state, const BatchArrays& batches,
+                                          int64_t global_size) const {
+    return run_several_(state, batches, global_size);
   }
-  // Adds a piece of a batch; `sum` is donated.
-  Accumulated accumulate(const Accumulated& sum, const Trained& state, const BatchArrays& batch, int64_t global_size,
-                         int piece) const {
-    return accumulate_(sum, state, batch, global_size, Array(piece));
+  // Adds the gradients of micro-batch number `micro_batch` to `sum`, which is donated.
+  AccumulatedGrads accumulate(const AccumulatedGrads& sum, const StepState& state, const BatchArrays& batch,
+                              int64_t global_size, int micro_batch) const {
+    return accumulate_(sum, state, batch, global_size, Array(micro_batch));
   }
-  Accumulated empty_sum() const;
-  // The step that ends an accumulated batch; both are donated.
-  std::pair<Trained, StepOutputs> finish(const Trained& state, const Accumulated& sum, const Votes& votes) const {
+  AccumulatedGrads zero_sum() const;
+  // The update after all micro-batches were accumulated. `state` and `sum` are donated.
+  std::pair<StepState, StepOutputs> finish(const StepState& state, const AccumulatedGrads& sum,
+                                           const StopVotes& votes) const {
     return finish_(state, sum, votes);
   }
-  // Sums over rows, i32 [n], of a set.
+  // Sums of losses and counts over the given rows, i32 [n], of a set.
   EvalSums evaluate(const std::vector<Array>& params, const ImageArrays& set, const Array& rows) const {
     return evaluate_(params, set, rows);
   }
 
-  // Work space on each lane of a step, of a piece of one that is accumulated, and of its end; see Jit::work_bytes.
-  std::vector<int64_t> step_work(const Trained& state, const BatchArrays& batch, int64_t global_size) const {
-    return step_.work_bytes(state, batch, global_size, layout_.votes(false));
+  // Bytes of workspace on each lane, for the three functions above; see Jit::work_bytes.
+  std::vector<int64_t> step_work(const StepState& state, const BatchArrays& batch, int64_t global_size) const {
+    return step_.work_bytes(state, batch, global_size, shardings_.votes(false));
   }
-  std::vector<int64_t> accumulate_work(const Accumulated& sum, const Trained& state, const BatchArrays& batch,
+  std::vector<int64_t> accumulate_work(const AccumulatedGrads& sum, const StepState& state, const BatchArrays& batch,
                                        int64_t global_size) const {
     return accumulate_.work_bytes(sum, state, batch, global_size, Array(0));
   }
-  std::vector<int64_t> finish_work(const Trained& state, const Accumulated& sum) const {
-    return finish_.work_bytes(state, sum, layout_.votes(false));
+  std::vector<int64_t> finish_work(const StepState& state, const AccumulatedGrads& sum) const {
+    return finish_.work_bytes(state, sum, shardings_.votes(false));
   }
 
-  // Compiled while something else is done; see Jit::prepare.
-  void prepare_step(const Trained& state, const BatchArrays& batch, int64_t global_size) const {
-    step_.prepare(state, batch, global_size, layout_.votes(false));
+  // Compile in the background; see Jit::prepare.
+  void prepare_step(const StepState& state, const BatchArrays& batch, int64_t global_size) const {
+    step_.prepare(state, batch, global_size, shardings_.votes(false));
   }
   void prepare_evaluate(const std::vector<Array>& params, const ImageArrays& set, const Array& rows) const {
     evaluate_.prepare(params, set, rows);
   }
 
-  // What the step was compiled to for these arguments; see Jit::instructions and Jit::plan.
-  size_t step_instructions(const Trained& state, const BatchArrays& batch, int64_t global_size) const {
-    return step_.instructions(state, batch, global_size, layout_.votes(false));
+  // The execution plan of the step for these arguments; see Jit::instructions and Jit::plan.
+  size_t step_instructions(const StepState& state, const BatchArrays& batch, int64_t global_size) const {
+    return step_.instructions(state, batch, global_size, shardings_.votes(false));
   }
-  std::string plan(const Trained& state, const BatchArrays& batch, int64_t global_size) const {
-    return step_.plan(state, batch, global_size, layout_.votes(false));
+  std::string plan(const StepState& state, const BatchArrays& batch, int64_t global_size) const {
+    return step_.plan(state, batch, global_size, shardings_.votes(false));
   }
 
  private:
-  // What the functions need, by value: they outlive the constructor's arguments.
+  // The parameters of the traced functions, by value because the functions outlive the constructor's arguments.
   struct Recipe {
     Model model;
     Optimizer optimizer;
@@ -131,20 +142,21 @@ class Steps {
 
     Array pixels(const Array& images) const;
     Array logits(const std::vector<Array>& params, const Array& images, const nn::Mode& mode) const;
-    Accumulated gradients(const Trained& state, const BatchArrays& batch, int64_t global_size,
-                          const Array& piece) const;
-    std::pair<Trained, StepOutputs> updated(const Trained& state, const Accumulated& sum, const Votes& votes) const;
+    AccumulatedGrads gradients(const StepState& state, const BatchArrays& batch, int64_t global_size,
+                               const Array& micro_batch) const;
+    std::pair<StepState, StepOutputs> updated(const StepState& state, const AccumulatedGrads& sum,
+                                              const StopVotes& votes) const;
   };
-  using StepFunction = std::function<std::pair<Trained, StepOutputs>(Trained, BatchArrays, int64_t, Votes)>;
-  using SeveralFunction = std::function<std::pair<Trained, Array>(Trained, BatchArrays, int64_t)>;
-  using AccumulateFunction = std::function<Accumulated(Accumulated, Trained, BatchArrays, int64_t, Array)>;
-  using FinishFunction = std::function<std::pair<Trained, StepOutputs>(Trained, Accumulated, Votes)>;
+  using StepFunction = std::function<std::pair<StepState, StepOutputs>(StepState, BatchArrays, int64_t, StopVotes)>;
+  using SeveralFunction = std::function<std::pair<StepState, Array>(StepState, BatchArrays, int64_t)>;
+  using AccumulateFunction = std::function<AccumulatedGrads(AccumulatedGrads, StepState, BatchArrays, int64_t, Array)>;
+  using FinishFunction = std::function<std::pair<StepState, StepOutputs>(StepState, AccumulatedGrads, StopVotes)>;
   using EvaluateFunction = std::function<EvalSums(std::vector<Array>, ImageArrays, Array)>;
 
   std::vector<Type> types_;
-  Layout layout_;
+  TrainShardings shardings_;
   Jit<StepFunction> step_;
-  Jit<SeveralFunction> several_;
+  Jit<SeveralFunction> run_several_;
   Jit<AccumulateFunction> accumulate_;
   Jit<FinishFunction> finish_;
   Jit<EvaluateFunction> evaluate_;

@@ -153,7 +153,7 @@ TEST(Engine, SetsThatContradictThemselvesAreNotEvaluated) {
   EXPECT_THROWS(engine.evaluate(state, test), Error, " and the set is of 0 classes");
   test.classes = 10;
   test.labels = to_arrays(digits(7)).labels;
-  EXPECT_THROWS(engine.evaluate(state, test), Error, "the labels u8[7]; give u8 of as many images as labels");
+  EXPECT_THROWS(engine.evaluate(state, test), Error, "the labels u8[7]; give u8 arrays with as many images as labels");
 }
 
 // Stopped after `at` steps, saved, loaded by another engine, and trained to the end.
@@ -286,7 +286,7 @@ TEST(Engine, WrongOptionsAndStatesAreRefused) {
   EngineOptions bad = options();
   bad.accumulate = 0;
   EXPECT_THROWS(Engine(small_model(), bad), Error,
-                "engine: accumulate is 0; the number of pieces of a batch is at least 1");
+                "engine: accumulate is 0; give a number of micro-batches of at least 1");
   bad = options();
   bad.mesh = make_mesh({{"rows", 8}});
   EXPECT_THROWS(Engine(small_model(), bad), Error, "has no axis \"data\" to cut the batch");
@@ -305,17 +305,17 @@ TEST(Engine, WrongOptionsAndStatesAreRefused) {
   Checkpoint other = own;
   for (auto& [name, array] : other.arrays)
     if (name == "params/out/w") array = zeros({16, 11});
-  EXPECT_THROWS(engine.restore(other), Error, "holds params/out/w as f32[16,11], and model small needs f32[16,10]");
+  EXPECT_THROWS(engine.restore(other), Error, "has params/out/w as f32[16,11], but model small needs f32[16,10]");
   other = own;
   other.arrays.emplace_back("params/more/w", zeros({2}));
-  EXPECT_THROWS(engine.restore(other), Error, "holds params/more/w as f32[2], which model small does not have");
+  EXPECT_THROWS(engine.restore(other), Error, "has params/more/w as f32[2], which model small does not have");
   Engine plain(small_model(), options(Optimizer::Kind::sgd));
   EXPECT_THROWS(engine.restore(detail::to_checkpoint(plain.create_state(), plain.model())), Error,
                 "has no optimizer/first/hidden/w, which optimizer adamw needs");
   state.step = 9;
   Loader loader(digits(230), {.batch_size = 50});
   EXPECT_THROWS(engine.fit(state, loader, {.steps = 3}), Error,
-                "the state has made 9 steps already and the run ends at 3");
+                "the state is at step 9, after the end of the run at step 3");
 }
 
 }  // namespace

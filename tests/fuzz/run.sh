@@ -8,7 +8,7 @@ set -euo pipefail
 build=$1 seconds=$2
 shift 2
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=0:allocator_may_return_null=0}
+export ASAN_OPTIONS=${ASAN_OPTIONS:-quarantine_size_mb=16:detect_stack_use_after_return=0:allocator_may_return_null=0}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$source/../lsan.supp:print_suppressions=0}
 

@@ -121,6 +121,10 @@ TEST(SlurmPlan, MistakesAreSaid) {
                 "nodes");
   EXPECT_THROWS(plan(job_of("", "", "", "            resources: {limits: {memory: much}}")), Error,
                 "apply: the limit memory of mnist is \"much\"; a quantity such as 2, 500m or 8Gi is needed");
+  EXPECT_THROWS(plan(job_of("", "", "", "            resources: {limits: {cpu: 66666666666666666666m}}")), Error,
+                "apply: the limit cpu of mnist is \"66666666666666666666m\"; at most 1000000 is possible");
+  EXPECT_THROWS(plan(job_of("", "", "", "            resources: {limits: {nvidia.com/gpu: -1}}")), Error,
+                "apply: the limit nvidia.com/gpu of mnist is \"-1\"; a quantity such as 2, 500m or 8Gi is needed");
 }
 
 // ---- states

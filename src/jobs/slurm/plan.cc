@@ -64,11 +64,13 @@ std::vector<std::string> words_of(std::string_view text) {
   return out;
 }
 
-// A limit of the container: "500m", "2", "8Gi". 0 when there is none.
-double quantity(const Json& limits, const char* name, const Job& job) {
+constexpr double kMostUnits = 1e6;  // CPUs and GPUs of a replica
+constexpr double kMostBytes = 0x1p60;
+
+// A limit of the container: "500m", "2", "8Gi". 0 when the manifest has none. Throws Error above `most`.
+double quantity(const Json& limits, const char* name, double most, const Job& job) {
   const Json& value = field_at(limits, {name});
   if (value.is_null()) return 0;
-  if (value.is_number()) return value.get<double>();
   const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
   static const std::map<std::string, double, std::less<>> kUnits = {
       {"", 1},     {"m", 1e-3},    {"k", 1e3},     {"M", 1e6},     {"G", 1e9},
@@ -76,9 +78,11 @@ double quantity(const Json& limits, const char* name, const Job& job) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const auto unit = kUnits.find(std::string_view(end, static_cast<size_t>(text.data() + text.size() - end)));
-  if (error != std::errc() || unit == kUnits.end() || number < 0)
+  if (error != std::errc() || unit == kUnits.end() || !(number >= 0))
     throw_error("apply: the limit {} of {} is \"{}\"; a quantity such as 2, 500m or 8Gi is needed", name, job.name,
                 text);
+  if (number * unit->second > most)
+    throw_error("apply: the limit {} of {} is \"{}\"; at most {:.0f} is possible", name, job.name, text, most);
   return number * unit->second;
 }
 
@@ -93,11 +97,11 @@ const Json& container_of(const Job& job) {
 
 void set_limits(SlurmScript& script, const Job& job) {
   const Json& limits = field_at(container_of(job), {"resources", "limits"});
-  script.cpus_per_task = static_cast<int>(std::ceil(quantity(limits, "cpu", job)));
-  if (const double bytes = quantity(limits, "memory", job); bytes > 0)
+  script.cpus_per_task = static_cast<int>(std::ceil(quantity(limits, "cpu", kMostUnits, job)));
+  if (const double bytes = quantity(limits, "memory", kMostBytes, job); bytes > 0)
     script.memory_per_cpu =
         fmt::format("{}M", static_cast<int64_t>(std::ceil(bytes / 0x1p20 / std::max(script.cpus_per_task, 1))));
-  const int gpus = static_cast<int>(std::ceil(quantity(limits, "nvidia.com/gpu", job)));
+  const int gpus = static_cast<int>(std::ceil(quantity(limits, "nvidia.com/gpu", kMostUnits, job)));
   if (script.nodes == 0) {
     script.gpus_per_task = gpus;
     return;

@@ -200,7 +200,7 @@ TEST(Gemm, RefusesTypesItDoesNotMultiply) {
   EXPECT_EQ(message({.dtype = f32, .out = f64, .m = 1, .n = 1, .k = 1}),
             "matrix product: a result of dtype f64 from operands of dtype f32; convert the operands first");
   EXPECT_EQ(message({.m = 1, .n = int64_t{1} << 31, .k = 1}),
-            "matrix product: an extent of 2147483648 is more than 2^31 - 1; cut the operands into smaller pieces");
+            "matrix product: an extent of 2147483648 exceeds 2^31 - 1; split the operands");
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 #include "lane/memory.h"
 
-// OpenBLAS's own allocator of work areas, a part of every build of it but of no header.
+// OpenBLAS's allocator of work areas. Every build has it, but no header declares it.
 extern "C" {
 [[gnu::weak]] void* blas_memory_alloc(int);
 [[gnu::weak]] void blas_memory_free(void*);
@@ -17,10 +17,10 @@ namespace lockstep {
 
 namespace {
 
-// OpenBLAS packs operands into work areas of which each concurrent call takes one. Its kernels prefetch a few KiB past
-// what was packed, and a prefetch from a page that was never touched walks the page table in vain every time: measured
-// on Neoverse V1, products of 784 x 32 x 25 ran at a quarter of their speed, those of 196 x 64 x 800 at nine tenths. So
-// every page that small products come near is mapped beforehand; reading maps them all to one page of zeros.
+// OpenBLAS packs operands into work areas, one for each concurrent call. Its kernels prefetch a few KiB past the packed
+// data, and a prefetch from an unmapped page walks the page table in vain every time. Measured on Neoverse V1: products
+// of 784 x 32 x 25 ran at a quarter of their speed, those of 196 x 64 x 800 at nine tenths. So this maps the pages that
+// small products use or prefetch; reading maps them all to one page of zeros.
 void touch_work_areas() {
   constexpr int64_t kTouched = int64_t{4} << 20, kPage = 4096;
   if (!blas_memory_alloc || !blas_memory_free) return;
@@ -36,29 +36,30 @@ void touch_work_areas() {
 }
 
 template <class T>
-bool sums_by_depth_alone() {
-  // Odd remainders at the edges; every piece above 10^6.
-  constexpr int64_t kRows = 161, kCols = 323, kDepth = 277, kRowCut = 80, kColCut = 176;
-  std::vector<T> a(kRows * kDepth), b(kDepth * kCols), whole(kRows * kCols), cut(whole.size());
+bool is_position_independent() {
+  // Odd remainders at the edges; each of the four parts is above 10^6.
+  constexpr int64_t kRows = 161, kCols = 323, kDepth = 277, kRowSplit = 80, kColSplit = 176;
+  std::vector<T> a(kRows * kDepth), b(kDepth * kCols), full(kRows * kCols), parts(full.size());
   uint32_t state = 1;
   for (std::vector<T>* const operand : {&a, &b})
     for (T& value : *operand)
       value = static_cast<T>(static_cast<int32_t>(state = state * 1664525u + 1013904223u)) / T{3e9};
-  blas_gemm(false, false, kRows, kCols, kDepth, a.data(), kDepth, b.data(), kCols, false, whole.data(), kCols);
-  for (const int64_t row : {int64_t{0}, kRowCut})
-    for (const int64_t col : {int64_t{0}, kColCut})
-      blas_gemm(false, false, row == 0 ? kRowCut : kRows - kRowCut, col == 0 ? kColCut : kCols - kColCut, kDepth,
-                a.data() + row * kDepth, kDepth, b.data() + col, kCols, false, cut.data() + row * kCols + col, kCols);
-  return std::memcmp(whole.data(), cut.data(), whole.size() * sizeof(T)) == 0;
+  blas_gemm(false, false, kRows, kCols, kDepth, a.data(), kDepth, b.data(), kCols, false, full.data(), kCols);
+  for (const int64_t row : {int64_t{0}, kRowSplit})
+    for (const int64_t col : {int64_t{0}, kColSplit})
+      blas_gemm(false, false, row == 0 ? kRowSplit : kRows - kRowSplit, col == 0 ? kColSplit : kCols - kColSplit,
+                kDepth, a.data() + row * kDepth, kDepth, b.data() + col, kCols, false, parts.data() + row * kCols + col,
+                kCols);
+  return std::memcmp(full.data(), parts.data(), full.size() * sizeof(T)) == 0;
 }
 
 }  // namespace
 
-bool blas_sums_by_depth_alone(bool of_doubles) {
+bool blas_is_position_independent(bool for_double) {
   prepare_blas();
-  static const bool floats = sums_by_depth_alone<float>();
-  if (!of_doubles) return floats;
-  static const bool doubles = sums_by_depth_alone<double>();
+  static const bool floats = is_position_independent<float>();
+  if (!for_double) return floats;
+  static const bool doubles = is_position_independent<double>();
   return doubles;
 }
 

@@ -1,4 +1,5 @@
-// The columns matrix of a convolution, tile by tile: gathering windows into rows, and adding rows back onto the image.
+// The columns matrix of a convolution (im2col), tile by tile: gathers windows into rows, and adds rows back onto the
+// image. Immutable; safe from any thread.
 #pragma once
 
 #include <algorithm>
@@ -11,20 +12,20 @@
 namespace lockstep::detail {
 
 // Row p of the matrix belongs to output pixel p, counted through all images; its columns are [kernel y, kernel x,
-// channel of the group]. Columns that see padding, or the gaps of a dilated image, are zero.
+// channel of the group]. Columns at padding, or in the gaps of a dilated image, are zero.
 class Columns {
  public:
   Columns(const ConvSpec& spec, ConvSpec::Pair out) : s_(spec), out_(out), channels_(spec.in_channels / spec.groups) {}
 
-  // How many elements behind the rows gather may overwrite.
+  // The number of elements after the rows that gather() may overwrite.
   static constexpr int64_t kSlack = 8;
 
-  // rows [first, first + count) of group g, gathered from x into `to`, dense.
+  // Gathers rows [first, first + count) of group g from x into `to`, densely.
   template <class T, class S>
   void gather(const T* x, int64_t g, int64_t first, int64_t count, S* to) const {
     const int64_t end = s_.batch * s_.in[0] * s_.in[1] * s_.in_channels;
     walk(g, first, count, [&](int64_t pixel, int64_t run) {
-      // A few elements are moved fastest by moving too many: what is too much is overwritten by the next run.
+      // A short run is copied fastest as a fixed number of elements; the next run overwrites the excess.
       if (pixel < 0) {
         if (run <= kSlack)
           std::fill_n(to, kSlack, S());
@@ -39,8 +40,7 @@ class Columns {
     });
   }
 
-  // The reverse: adds the rows onto one image (the pixels must be of that image), of which `image` is the first
-  // element.
+  // The reverse: adds the rows to one image, whose first element is *image. REQUIRES: all pixels are of that image.
   template <class S>
   void scatter_add(const S* from, int64_t g, int64_t first, int64_t count, S* image) const {
     const int64_t origin = first / (out_[0] * out_[1]) * s_.in[0] * s_.in[1] * s_.in_channels;
@@ -57,7 +57,7 @@ class Columns {
   template <class T, class S>
   static void copy(const T* from, int64_t count, S* to) {
     if constexpr (std::is_same_v<T, S>) {
-      // A call costs more than copying a few elements.
+      // For a few elements a call of memcpy costs more than the copy.
       if (count > 16) {
         std::memcpy(to, from, static_cast<size_t>(count) * sizeof(T));
         return;
@@ -66,7 +66,7 @@ class Columns {
     for (int64_t i = 0; i < count; ++i) to[i] = static_cast<S>(from[i]);
   }
 
-  // The image row or column a window position sees, or -1 for padding or a gap.
+  // The image row or column at a window position; -1 for padding or a gap.
   int64_t source(int d, int64_t out, int64_t k) const {
     const int64_t at = out * s_.stride[d] + k * s_.kernel_dilation[d] - s_.pad_lo[d];
     if (s_.in_dilation[d] == 1) return at >= 0 && at < s_.in[d] ? at : -1;  // the usual case, without a division
@@ -74,14 +74,14 @@ class Columns {
     return at / s_.in_dilation[d] < s_.in[d] ? at / s_.in_dilation[d] : -1;
   }
 
-  // Calls run(offset in x or -1, length) for the contiguous pieces of the rows, in order.
+  // Calls run(offset in x or -1, length) for the contiguous runs of the rows, in order.
   template <class Run>
   void walk(int64_t g, int64_t first, int64_t count, Run run) const {
-    const bool whole_rows = s_.groups == 1 && s_.in_dilation[1] == 1 && s_.kernel_dilation[1] == 1;
+    const bool contiguous_rows = s_.groups == 1 && s_.in_dilation[1] == 1 && s_.kernel_dilation[1] == 1;
     const int64_t row = s_.in[1] * s_.in_channels, width = s_.kernel[1];
     int64_t ox = first % out_[1], oy = first / out_[1] % out_[0], n = first / (out_[0] * out_[1]);
     for (int64_t p = 0; p < count; ++p) {
-      // Of the window's columns, [left, right) lie inside the image.
+      // The window's columns [left, right) are inside the image.
       const int64_t x0 = ox * s_.stride[1] - s_.pad_lo[1];
       const int64_t left = std::clamp<int64_t>(-x0, 0, width), right = std::clamp(s_.in[1] - x0, left, width);
       for (int64_t ky = 0; ky < s_.kernel[0]; ++ky) {
@@ -89,7 +89,7 @@ class Columns {
         const int64_t base = (n * s_.in[0] + iy) * row + g * channels_;
         if (iy < 0) {
           run(-1, width * channels_);
-        } else if (whole_rows) {
+        } else if (contiguous_rows) {
           if (left > 0) run(-1, left * channels_);
           if (right > left) run(base + (x0 + left) * channels_, (right - left) * channels_);
           if (right < width) run(-1, (width - right) * channels_);

@@ -14,8 +14,8 @@ int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // A tile of the columns matrix takes about half of a 1 MiB second-level cache.
 constexpr int64_t kConvTileBytes = int64_t{640} << 10;
-constexpr int64_t kMostTilePixels = 1024;
-// Into how many partial sums the filter gradient is cut at most.
+constexpr int64_t kMaxTilePixels = 1024;
+// The maximum number of partial sums of the filter gradient.
 constexpr int64_t kConvChunks = 32;
 
 template <class F>
@@ -55,11 +55,11 @@ Conv Conv::prepare(const ConvSpec& spec, const HalfKernel* kernel) {
   conv.group_out_ = spec.out_channels / spec.groups;
   conv.depth_ = spec.kernel[0] * spec.kernel[1] * conv.group_in_;
   const int64_t element = spec.dtype == DType::f64 ? 8 : kernel ? 2 : 4;
-  const int64_t most =
-      std::clamp<int64_t>(kConvTileBytes / (std::max<int64_t>(conv.depth_, 1) * element), 16, kMostTilePixels);
-  // Equal tiles, so that the last one of an image is no remnant.
+  const int64_t max_pixels =
+      std::clamp<int64_t>(kConvTileBytes / (std::max<int64_t>(conv.depth_, 1) * element), 16, kMaxTilePixels);
+  // Equal tiles, so that the last one of an image is not much smaller.
   const int64_t pixels = std::max<int64_t>(conv.pixels_, 1);
-  conv.tile_pixels_ = pixels > most ? div_up(pixels, div_up(pixels, most)) : most / pixels * pixels;
+  conv.tile_pixels_ = pixels > max_pixels ? div_up(pixels, div_up(pixels, max_pixels)) : max_pixels / pixels * pixels;
   const int64_t all_tiles = std::max<int64_t>(1, div_up(spec.batch * conv.pixels_, conv.tile_pixels_));
   conv.chunk_pixels_ = div_up(all_tiles, std::min(kConvChunks, all_tiles)) * conv.tile_pixels_;
   const ConvSpec::Pair one{1, 1}, zero{0, 0};
@@ -68,7 +68,7 @@ Conv Conv::prepare(const ConvSpec& spec, const HalfKernel* kernel) {
   return conv;
 }
 
-// One run of a Conv in the dtype T, by a kernel for 16-bit floats or by OpenBLAS.
+// One run of a Conv in the dtype T, with a kernel for 16-bit floats or with OpenBLAS.
 template <class T, bool kByKernel>
 class ConvRun {
  public:
@@ -130,7 +130,7 @@ class ConvRun {
   }
 
   // A task is a chunk of output pixels in one group. Each sums dw^T = dy^T columns (the wide orientation, which packs
-  // best) over its tiles; then the partial sums are added in order and turned.
+  // best) over its tiles. Then the partial sums are added in order and transposed.
   void filter_gradient(const T* x, const T* dy, T* dw) {
     const int64_t pixels = s_.batch * c_.pixels_, chunks = div_up(pixels, c_.chunk_pixels_);
     const int64_t part = c_.group_out_ * c_.depth_,
@@ -169,7 +169,7 @@ class ConvRun {
 
  private:
   using S = detail::Sum<T>;
-  // Of the operands of the products.
+  // The element type of the products' operands.
   using E = std::conditional_t<kByKernel, T, S>;
   static constexpr bool kHalf = detail::is_half<T>;
 
@@ -191,8 +191,8 @@ class ConvRun {
     }
   }
 
-  // The filter [depth, out_channels], or its transpose, as all tasks use it: packed group by group for the kernel, else
-  // in the type of sums.
+  // The filter [depth, out_channels], or its transpose, shared by all tasks: packed group by group for the kernel, else
+  // converted to the type of the sums.
   struct Filter {
     BufferPtr holder;
     const E* values = nullptr;

@@ -1,14 +1,13 @@
 // Conv: two-dimensional convolution on one CPU lane, forward and both gradients. Images are NHWC, filters HWIO.
 //
-//   const Conv conv = Conv::prepare({.batch = 128, .in = {14, 14}, .in_channels = 32, .out_channels = 64, .kernel = {5,
-//   5},
-//                                    .pad_lo = {2, 2}, .pad_hi = {2, 2}});
+//   const Conv conv = Conv::prepare({.batch = 128, .in = {14, 14}, .in_channels = 32, .out_channels = 64,
+//                                    .kernel = {5, 5}, .pad_lo = {2, 2}, .pad_hi = {2, 2}});
 //   conv.forward(pool, x, w, y);
 //
-// Every direction is a matrix product over the columns matrix (one row per output pixel, holding the values its window
-// sees), of which only tiles that fit the cache ever exist. A prepared Conv is immutable; any thread may run it,
-// several at once. Results do not depend on the number of threads: the tiles and the order of all sums follow from the
-// shape alone.
+// Every direction is a matrix product over the columns matrix (im2col: one row per output pixel with the values of its
+// window), of which only tiles that fit the cache are materialized. A prepared Conv is immutable; several threads may
+// run it at the same time. Results do not depend on the number of threads: the tiles and the order of all sums depend on
+// the shape alone.
 #pragma once
 
 #include <array>
@@ -28,36 +27,36 @@ struct ConvSpec {
   DType dtype = DType::f32;  // of all arrays: a float; bf16 and f16 are summed in f32 and rounded once
   int64_t batch = 1;
   Pair in{};                // extents of the input images [batch, in, in_channels]
-  int64_t in_channels = 1;  // of all groups together
+  int64_t in_channels = 1;  // summed over all groups
   int64_t out_channels = 1;
   Pair kernel{};  // the filter is [kernel, in_channels / groups, out_channels]
   Pair stride{1, 1};
   Pair pad_lo{0, 0}, pad_hi{0, 0};  // zeros around the (dilated) image; negative: cropped
-  Pair in_dilation{1, 1};           // the image's pixels are this far apart, zeros between them
+  Pair in_dilation{1, 1};           // distance between the image's pixels, with zeros between them
   Pair kernel_dilation{1, 1};
   int64_t groups = 1;  // group g maps the g-th share of the input channels to the g-th share of the output channels
 };
 
 class Conv {
  public:
-  // Throws Error when the dtype is not a float, the channels are no multiples of the groups, or a stride or dilation is
+  // Throws Error if the dtype is not a float, the channels are not multiples of the groups, or a stride or dilation is
   // below 1.
   static Conv prepare(const ConvSpec& spec) { return prepare(spec, half_kernel(spec.dtype)); }
-  // The same by a given kernel for 16-bit floats, of their dtype; null converts them to f32.
+  // The same with a given kernel for 16-bit floats of that dtype; null converts them to f32.
   static Conv prepare(const ConvSpec& spec, const HalfKernel* kernel);
 
-  // y[batch, out, out_channels]. Where an epilogue is given it sees rows of pixels, counted through all images, by the
-  // output channels of one group; where y is null the result goes to the epilogue only.
+  // Computes y[batch, out, out_channels]. The epilogue, if given, gets tiles of [pixels of all images, output channels of
+  // one group]. If y is null, only the epilogue gets the result.
   void forward(Pool& pool, const void* x, const void* w, void* y, Epilogue epilogue = {}) const;
 
-  // dx, the gradient with respect to x, from dy of y's shape.
+  // Computes dx, the gradient with respect to x, from dy of y's shape.
   void input_gradient(Pool& pool, const void* dy, const void* w, void* dx) const;
 
-  // dw, the gradient with respect to w.
+  // Computes dw, the gradient with respect to w.
   void filter_gradient(Pool& pool, const void* x, const void* dy, void* dw) const;
 
   const ConvSpec& spec() const { return spec_; }
-  // Extents of the output images; 0 where the window does not fit.
+  // Extents of the output images; 0 if the window does not fit.
   ConvSpec::Pair out() const { return out_; }
 
  private:

@@ -15,18 +15,17 @@ namespace {
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
-// Costs are counted in multiplications. Packing an element of A costs about as much as `a` of them, one of B `b` when
-// its rows are stored and `columns` when its columns are; starting a tile costs `start`. Below `alone` a product is not
-// worth waking a second thread; many of them are gathered into tasks of `task`. Measured on Neoverse V1; wide tiles are
-// better than tall ones elsewhere too.
+// Costs in units of one multiplication. Packing an element of A costs `a`; of B, `b` if its rows are stored and `columns`
+// if its columns are. Starting a tile costs `start`. A product below `one_thread` does not justify a second thread; small
+// products are combined into tasks of cost `task`. Measured on Neoverse V1; wide tiles beat tall ones elsewhere too.
 struct Costs {
   double a, b, columns, start;
-  int64_t alone, task;
+  int64_t one_thread, task;
 };
 constexpr Costs kBlasCosts{11, 3, 10, 20000, int64_t{1} << 18, int64_t{1} << 16};
 Costs costs_of(const HalfKernel* kernel) {
   if (!kernel) return kBlasCosts;
-  // Packing takes a quarter of a cycle an element, whatever the speed of the multiplications.
+  // Packing takes a quarter of a cycle per element, whatever the speed of the multiplications.
   const auto speed = static_cast<double>(kernel->speed);
   return {speed / 4, speed / 3, speed / 4, 300 * speed, kernel->speed << 14, kernel->speed << 12};
 }
@@ -34,21 +33,21 @@ Costs costs_of(const HalfKernel* kernel) {
 constexpr int64_t kTileBytes = int64_t{512} << 10;
 constexpr int64_t kEdge = 16;
 
-// Where the bits of an element depend on how its product is cut, the cut must not follow the number of threads, but
-// these. OpenBLAS has other kernels for products below 10^6 on some machines, so that no cut may cross kSmall either:
-// what is below twice that is cut for kFewThreads.
+// If the bits of an element depend on the tiles, these numbers of threads replace the real one. On some machines OpenBLAS
+// uses other kernels for products below 10^6, so tiles must not be smaller than kSmall either: products below twice that
+// are tiled for kFewThreads.
 constexpr int64_t kSmall = int64_t{1} << 20;
 constexpr int kFewThreads = 4, kSomeThreads = 8;
 
 // The k chunks of a product whose result is one tile and whose sums are long. They depend on the shape alone.
 constexpr int64_t kLongSum = 8192, kShortChunk = 2048, kChunks = 16;
 
-struct Cut {
+struct TileExtents {
   int64_t rows, cols;
 };
 
-// Extents worth trying for a dimension of `extent`: an equal share of 1, 2, ... parts, the parts growing faster when
-// there are many.
+// Candidate tile extents for a dimension of `extent`: equal shares of 1, 2, ... parts, with larger steps between large
+// numbers of parts.
 std::vector<int64_t> candidates(int64_t extent) {
   std::vector<int64_t> shares;
   const int64_t most = ceil_div(extent, kEdge);
@@ -59,11 +58,12 @@ std::vector<int64_t> candidates(int64_t extent) {
   return shares;
 }
 
-// The cut for which `workers` threads are done first, no tile of which is a product of less than `least`; {0, 0} when
-// there is none.
-Cut cut_for(const GemmSpec& spec, const Costs& costs, int64_t element, int64_t depth, int64_t workers, int64_t least) {
+// The tiles for which `workers` threads finish first, among those where every tile has at least `min_product`
+// multiplications; {0, 0} if there are none.
+TileExtents best_tiles(const GemmSpec& spec, const Costs& costs, int64_t element, int64_t depth, int64_t workers,
+                       int64_t min_product) {
   const double pack_b = spec.transpose_b ? costs.columns : costs.b;
-  Cut best{0, 0};
+  TileExtents best{0, 0};
   double best_cost = std::numeric_limits<double>::infinity();
   const std::vector<int64_t> widths = candidates(spec.n);
   for (const int64_t rows : candidates(spec.m)) {
@@ -71,7 +71,7 @@ Cut cut_for(const GemmSpec& spec, const Costs& costs, int64_t element, int64_t d
       if (rows * cols * element > kTileBytes) continue;
       const int64_t row_tiles = ceil_div(spec.m, rows), col_tiles = ceil_div(spec.n, cols);
       const int64_t last_rows = spec.m - (row_tiles - 1) * rows, last_cols = spec.n - (col_tiles - 1) * cols;
-      if (row_tiles * col_tiles > 1 && last_rows * last_cols * depth < least) continue;
+      if (row_tiles * col_tiles > 1 && last_rows * last_cols * depth < min_product) continue;
       const auto r = static_cast<double>(rows), c = static_cast<double>(cols), d = static_cast<double>(spec.k);
       const double tile = r * c * d + d * (costs.a * r + pack_b * c) + costs.start;
       const double cost = tile * static_cast<double>(ceil_div(row_tiles * col_tiles * spec.batch, workers));
@@ -84,20 +84,22 @@ Cut cut_for(const GemmSpec& spec, const Costs& costs, int64_t element, int64_t d
   return best;
 }
 
-Cut choose_tiles(const GemmSpec& spec, const HalfKernel* kernel, int64_t element, int threads) {
+TileExtents choose_tiles(const GemmSpec& spec, const HalfKernel* kernel, int64_t element, int threads) {
   // The length of the sums in one call of OpenBLAS.
   const int64_t depth = is_floating(spec.dtype) && size_of(spec.dtype) == 2 ? detail::half_panel(spec.k) : spec.k;
   const Costs costs = costs_of(kernel);
-  const auto cut = [&](int64_t workers, int64_t least) { return cut_for(spec, costs, element, depth, workers, least); };
+  const auto tiles = [&](int64_t workers, int64_t min_product) {
+    return best_tiles(spec, costs, element, depth, workers, min_product);
+  };
   const int64_t product = spec.m * spec.n * spec.k;
-  if (product * spec.batch <= costs.alone) return cut(1, 0);
-  if (kernel || is_integer(spec.dtype)) return cut(threads, 0);
-  if (spec.m * spec.n * depth <= 2 * kSmall) return cut(kFewThreads, 0);
-  if (blas_sums_by_depth_alone(element == 8)) {
-    const Cut free = cut(threads, kSmall);
-    if (free.rows > 0) return free;
+  if (product * spec.batch <= costs.one_thread) return tiles(1, 0);
+  if (kernel || is_integer(spec.dtype)) return tiles(threads, 0);
+  if (spec.m * spec.n * depth <= 2 * kSmall) return tiles(kFewThreads, 0);
+  if (blas_is_position_independent(element == 8)) {
+    const TileExtents best = tiles(threads, kSmall);
+    if (best.rows > 0) return best;
   }
-  return cut(kSomeThreads, 0);
+  return tiles(kSomeThreads, 0);
 }
 
 // Calls f(T{}) for the C++ type of a dtype.
@@ -134,8 +136,7 @@ Gemm Gemm::prepare(const GemmSpec& spec, int threads, const HalfKernel* kernel) 
   if (s.stride_c == GemmSpec::kDense) s.stride_c = s.m * s.n;
   for (const int64_t extent : {s.m, s.n, s.k, s.lda, s.ldb, s.ldc})
     if (extent > std::numeric_limits<int32_t>::max())
-      throw_error("matrix product: an extent of {} is more than 2^31 - 1; cut the operands into smaller pieces",
-                  extent);
+      throw_error("matrix product: an extent of {} exceeds 2^31 - 1; split the operands", extent);
   if (s.m == 0 || s.n == 0 || s.batch == 0) return gemm;
 
   const bool sums_in_memory = half && !(kernel && detail::half_depth(*kernel, s.k) >= s.k);
@@ -147,16 +148,16 @@ Gemm Gemm::prepare(const GemmSpec& spec, int threads, const HalfKernel* kernel) 
     gemm.tile_rows_ = s.m;
     gemm.tile_cols_ = s.n;
   } else {
-    const Cut cut = choose_tiles(s, kernel, element, std::max(threads, 1));
-    gemm.tile_rows_ = cut.rows;
-    gemm.tile_cols_ = cut.cols;
+    const TileExtents extents = choose_tiles(s, kernel, element, std::max(threads, 1));
+    gemm.tile_rows_ = extents.rows;
+    gemm.tile_cols_ = extents.cols;
   }
   gemm.row_tiles_ = ceil_div(s.m, gemm.tile_rows_);
   gemm.col_tiles_ = ceil_div(s.n, gemm.tile_cols_);
   const int64_t tile = std::max<int64_t>(1, gemm.tile_rows_ * gemm.tile_cols_ * s.k);
   const int64_t all = gemm.row_tiles_ * gemm.col_tiles_ * s.batch;
   const Costs costs = costs_of(kernel);
-  gemm.tiles_per_task_ = all * tile <= costs.alone ? all : std::max<int64_t>(1, costs.task / tile);
+  gemm.tiles_per_task_ = all * tile <= costs.one_thread ? all : std::max<int64_t>(1, costs.task / tile);
   return gemm;
 }
 
@@ -193,8 +194,8 @@ class GemmRun {
   detail::Operand<T> a(int64_t batch) const { return {a_ + batch * s_.stride_a, s_.lda, s_.transpose_a}; }
   detail::Operand<T> b(int64_t batch) const { return {b_ + batch * s_.stride_b, s_.ldb, s_.transpose_b}; }
 
-  // Where the result of a tile goes: C or scratch.
-  Tile place(int64_t batch, int64_t row0, int64_t rows, int64_t col0, int64_t cols, int thread) {
+  // The tile with its memory: in C or in scratch.
+  Tile make_tile(int64_t batch, int64_t row0, int64_t rows, int64_t col0, int64_t cols, int thread) {
     Tile tile{batch, row0, rows, col0, cols, nullptr, cols, thread};
     if (c_) {
       tile.data = c_ + batch * s_.stride_c + row0 * s_.ldc + col0;
@@ -207,7 +208,7 @@ class GemmRun {
 
   void run_tile(int64_t batch, int64_t row0, int64_t col0, int thread) {
     const int64_t rows = std::min(g_.tile_rows_, s_.m - row0), cols = std::min(g_.tile_cols_, s_.n - col0);
-    const Tile tile = place(batch, row0, rows, col0, cols, thread);
+    const Tile tile = make_tile(batch, row0, rows, col0, cols, thread);
     const auto left = a(batch).at(row0, 0);
     const auto right = b(batch).at(0, col0);
     if constexpr (detail::is_half<T>) {
@@ -233,8 +234,8 @@ class GemmRun {
     if (epilogue_) epilogue_(tile);
   }
 
-  // Sums too long for one task: chunks of k into a workspace [batch, chunk, m, n], then their sum in the order of the
-  // chunks.
+  // For sums too long for one task: computes chunks of k into a workspace [batch, chunk, m, n], then adds them in the
+  // order of the chunks.
   void run_chunked() {
     const int64_t matrix = s_.m * s_.n, chunks = g_.k_chunks_;
     const BufferPtr workspace = allocate(s_.batch * chunks * matrix * static_cast<int64_t>(sizeof(Sum)));
@@ -253,7 +254,7 @@ class GemmRun {
     const int64_t rows_per_tile = std::max<int64_t>(1, 4096 / s_.n), tiles = ceil_div(s_.m, rows_per_tile);
     pool_.parallel_for(s_.batch * tiles, [&](int64_t i, int thread) {
       const int64_t batch = i / tiles, row0 = i % tiles * rows_per_tile, rows = std::min(rows_per_tile, s_.m - row0);
-      const Tile tile = place(batch, row0, rows, 0, s_.n, thread);
+      const Tile tile = make_tile(batch, row0, rows, 0, s_.n, thread);
       Sum* const total = partial + batch * chunks * matrix + row0 * s_.n;
       for (int64_t chunk = 1; chunk < chunks; ++chunk) {
         const Sum* const more = total + chunk * matrix;

@@ -19,7 +19,6 @@ extern const HalfKernel kF16Neon;
 #elif defined(__x86_64__)
 extern const HalfKernel kBf16Avx512;
 extern const HalfKernel kBf16Amx;
-extern const HalfKernel kBf16Avx512;
 extern const HalfKernel kBf16Widened;
 extern const HalfKernel kF16Widened;
 #endif
@@ -27,8 +26,8 @@ extern const HalfKernel kF16Widened;
 namespace {
 
 // A panel of A and one of B of this depth stay in the first-level cache.
-constexpr int64_t kMostDepth = 1024;
-// A block of A of so many bytes stays in the second-level cache.
+constexpr int64_t kMaxDepth = 1024;
+// A block of A of this size stays in the second-level cache.
 constexpr int64_t kBlockBytes = int64_t{256} << 10;
 
 int64_t round_to(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
@@ -54,7 +53,7 @@ std::vector<const HalfKernel*> supported() {
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   if (!avx512) return kernels;
   if (amx_allowed()) kernels.push_back(&kBf16Amx);
-  // On Intel's cores vdpbf16ps takes four times as long as an fma for twice the work; on AMD's as long.
+  // On Intel cores vdpbf16ps takes four times as long as an fma for twice the work; on AMD cores it takes as long.
   const bool fast_pairs = __builtin_cpu_is("amd");
   if (!fast_pairs) kernels.push_back(&kBf16Widened);
   if (__builtin_cpu_supports("avx512bf16")) kernels.push_back(&kBf16Avx512);
@@ -80,7 +79,7 @@ const HalfKernel* half_kernel(DType dtype) {
 namespace detail {
 
 int64_t half_depth(const HalfKernel& kernel, int64_t k) {
-  const int64_t panels = std::max<int64_t>(1, (k + kMostDepth - 1) / kMostDepth);
+  const int64_t panels = std::max<int64_t>(1, (k + kMaxDepth - 1) / kMaxDepth);
   return round_to((k + panels - 1) / panels, kernel.group);
 }
 
@@ -125,19 +124,19 @@ void multiply_half(const HalfKernel& kernel, Pool& pool, int thread, const Opera
     if (b.packed) {
       packed_b = static_cast<const char*>(b.packed) + packed_right_bytes(kernel, cols, p);
     } else {
-      void* const fresh = pool.scratch(thread, kBSlot, packed_right_bytes(kernel, cols, depth));
-      kernel.pack_b(b.stored.at(p, 0).data, b.stored.ld, !b.stored.transposed, cols, depth, fresh);
-      packed_b = fresh;
+      void* const packed = pool.scratch(thread, kBSlot, packed_right_bytes(kernel, cols, depth));
+      kernel.pack_b(b.stored.at(p, 0).data, b.stored.ld, !b.stored.transposed, cols, depth, packed);
+      packed_b = packed;
     }
     for (int64_t row = 0; row < rows; row += block) {
       const int64_t count = std::min(block, rows - row);
       kernel.pack_a(a.at(row, p).data, a.ld, a.transposed, count, depth, packed_a);
-      HalfResult piece = result;
-      if (piece.sums) piece.sums += row * piece.ld;
-      if (piece.rounded) piece.rounded = static_cast<T*>(piece.rounded) + row * piece.rounded_ld;
-      if (p + depth < k) piece.rounded = nullptr;
-      piece.accumulate = p > 0 || result.accumulate;
-      kernel.multiply(packed_a, packed_b, count, cols, depth, piece);
+      HalfResult part = result;
+      if (part.sums) part.sums += row * part.ld;
+      if (part.rounded) part.rounded = static_cast<T*>(part.rounded) + row * part.rounded_ld;
+      if (p + depth < k) part.rounded = nullptr;
+      part.accumulate = p > 0 || result.accumulate;
+      kernel.multiply(packed_a, packed_b, count, cols, depth, part);
     }
   }
 }

@@ -1,6 +1,6 @@
 // The kernel for x86 with AMX: bf16 by tdpbf16ps, which multiplies 16x32 by 32x16. This file is compiled for machines
-// that have it and AVX-512; nothing of the standard library is called, so that no function of it is shared with code
-// for all machines.
+// with AMX and AVX-512. It calls no function of the standard library: the linker could otherwise merge an AVX-512 copy
+// of an inline function into code for all machines.
 #if defined(__x86_64__)
 
 #include "lane/cpu/gemm_half.h"
@@ -17,7 +17,7 @@ constexpr int64_t kPairs = kGroup / 2;
 
 int64_t groups_of(int64_t depth) { return (depth + kGroup - 1) / kGroup; }
 
-// Registers of 16 rows of 64 bytes: 0 to 3 are sums, 4 and 5 rows of A, 6 and 7 pairs of B.
+// Tile registers of 16 rows of 64 bytes: 0 to 3 hold sums, 4 and 5 rows of A, 6 and 7 pairs of B.
 struct alignas(64) TileConfig {
   uint8_t palette = 1, start_row = 0, reserved[14] = {};
   uint16_t bytes_per_row[16] = {64, 64, 64, 64, 64, 64, 64, 64};
@@ -45,7 +45,7 @@ void pack_a(const void* memory, int64_t ld, bool lanes_adjacent, int64_t lanes, 
       }
 }
 
-// [panel][depth / 2][lane][2], depth filled up with zeros to a multiple of 32.
+// [panel][depth / 2][lane][2], depth padded with zeros to a multiple of 32.
 void pack_b(const void* memory, int64_t ld, bool lanes_adjacent, int64_t lanes, int64_t depth, void* packed) {
   const auto* const from = static_cast<const uint16_t*>(memory);
   const int64_t groups = groups_of(depth);
@@ -63,7 +63,7 @@ void pack_b(const void* memory, int64_t ld, bool lanes_adjacent, int64_t lanes, 
     }
 }
 
-// A tile of 32x32 in `sums`, onto what is there when `accumulate`.
+// Computes a tile of 32x32 in `sums`; adds to its contents if `accumulate`.
 void multiply_tile(const uint16_t* a, const uint16_t* b, int64_t groups, bool accumulate, float* sums, int64_t ld) {
   const int64_t stride = ld * static_cast<int64_t>(sizeof(float));
   float* const below = sums + kTile * ld;
@@ -110,7 +110,7 @@ void multiply(const void* packed_a, const void* packed_b, int64_t rows, int64_t 
         multiply_tile(a, b, groups, result.accumulate, sums, result.ld);
         continue;
       }
-      // What is rounded, or ends early, is computed beside the result.
+      // A rounded or partial tile is computed in a temporary.
       const __mmask16 mask[2] = {first16(width), first16(width > kTile ? width - kTile : 0)};
       for (int64_t r = 0; r < kSide && result.accumulate; ++r)
         for (int v = 0; v < 2; ++v)

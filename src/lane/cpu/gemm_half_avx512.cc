@@ -1,6 +1,7 @@
 // The kernels for x86 with AVX-512: bf16 by AVX512-BF16's vdpbf16ps, which adds the products of two neighbouring
-// depths, and both types widened to f32 as they are packed. This file is compiled for machines that have both; nothing
-// of the standard library is called, so that no function of it is shared with code for all machines.
+// depths, and both types widened to f32 as they are packed. This file is compiled for machines with both. It calls no
+// function of the standard library: the linker could otherwise merge an AVX-512 copy of an inline function into code for
+// all machines.
 #if defined(__x86_64__)
 
 #include "lane/cpu/gemm_half_avx512.h"
@@ -63,8 +64,8 @@ struct Widened {
 
 template <class T, int kLanes>
 void pack(const void* memory, int64_t ld, bool lanes_adjacent, int64_t lanes, int64_t depth, void* packed) {
-  // So many depths of all panels are packed before the next: lanes that are adjacent share cache lines with their
-  // neighbours' panels.
+  // This many depths of all panels are packed before the next: adjacent lanes share cache lines with neighbouring
+  // panels.
   constexpr int64_t kPackDepth = 32;
   const auto* const from = static_cast<const uint16_t*>(memory);
   auto* const to = static_cast<typename T::Packed*>(packed);
@@ -81,7 +82,7 @@ void pack(const void* memory, int64_t ld, bool lanes_adjacent, int64_t lanes, in
     }
 }
 
-// One tile, of which the first `rows` and `cols` are wanted.
+// Computes one tile and stores its first `rows` rows and `cols` columns.
 template <class T>
 void multiply_tile(const typename T::Packed* a, const typename T::Packed* b, int64_t rows, int64_t cols, int64_t groups,
                    const HalfResult& result) {

@@ -1,6 +1,6 @@
-// What the kernels for AVX-512 and for AMX share. Included by files that are compiled for machines that have them:
-// everything here has internal linkage and nothing of the standard library is called, so that no function of it is
-// shared with code for all machines.
+// Shared by the kernels for AVX-512 and for AMX. Included only by files that are compiled for machines with them.
+// Everything here has internal linkage and calls no function of the standard library: the linker could otherwise merge
+// an AVX-512 copy of an inline function into code for all machines. Safe from any thread.
 #pragma once
 
 #include <immintrin.h>
@@ -12,13 +12,13 @@ namespace {
 
 [[maybe_unused]] int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// The first `count` of 16 or 32.
+// The mask of the first `count` of 16 or 32 elements.
 [[maybe_unused]] __mmask16 first16(int64_t count) {
   return static_cast<__mmask16>(count >= 16 ? 0xffffu : (1u << count) - 1u);
 }
 [[maybe_unused]] __mmask32 first32(int64_t count) { return count >= 32 ? 0xffffffffu : (1u << count) - 1u; }
 
-// Turns 16 rows of 16 numbers of 32 bits.
+// Transposes 16 rows of 16 numbers of 32 bits.
 inline __attribute__((always_inline)) void transpose(__m512i (&x)[16]) {
   __m512i y[16];
 #pragma GCC unroll 8
@@ -50,8 +50,8 @@ inline __attribute__((always_inline)) void transpose(__m512i (&x)[16]) {
   }
 }
 
-// Up to kLanes contiguous lanes, of which load(lane, p) gives the packed numbers p to p + 15: `to` is one row of kLanes
-// per number.
+// Packs up to kLanes contiguous lanes; load(lane, p) returns packed numbers p to p + 15. `to` has one row of kLanes per
+// number.
 template <int kLanes, class Load>
 inline void pack_turned(int64_t lanes, int64_t numbers, uint32_t* to, Load load) {
   for (int64_t p = 0; p < numbers; p += 16)
@@ -95,7 +95,7 @@ struct Bf16Pairs {
                                  pair(from + lane, ld, first16(lanes > lane ? lanes - lane : 0), p, depth));
   }
 
-  // To nearest even, also where the instruction for it would flush subnormals.
+  // Rounds to nearest even, including subnormals, which the hardware instruction flushes.
   static __m256i round(__m512 x) {
     const __m512i u = _mm512_castps_si512(x);
     const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));

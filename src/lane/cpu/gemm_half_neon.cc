@@ -1,6 +1,6 @@
 // The kernels for Arm: bf16 by bfmmla, which multiplies 2x4 by 4x2, and f16 by fmlal, which widens as it multiplies.
-// This file is compiled for machines that have both; nothing of the standard library is called, so that no function of
-// it is shared with code for all machines.
+// This file is compiled for machines with both. It calls no function of the standard library: the linker could otherwise
+// merge its copy of an inline function into code for all machines.
 #if defined(__aarch64__)
 
 #include <arm_neon.h>
@@ -15,8 +15,7 @@ extern const HalfKernel kF16Neon;
 namespace {
 
 constexpr int kRows = 8, kCols = 12;
-// So many depths of all panels are packed before the next: lanes that are adjacent share cache lines with their
-// neighbours' panels.
+// This many depths of all panels are packed before the next: adjacent lanes share cache lines with neighbouring panels.
 constexpr int64_t kPackDepth = 32;
 
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -31,7 +30,7 @@ inline Groups interleave(uint16x8_t x0, uint16x8_t x1, uint16x8_t x2, uint16x8_t
   return {{vzip1q_u16(low02, low13), vzip2q_u16(low02, low13), vzip1q_u16(high02, high13), vzip2q_u16(high02, high13)}};
 }
 
-// Lanes or depths that end early.
+// A partial panel.
 template <int kLanes, int kGroup>
 void pack_ragged(const uint16_t* from, int64_t lane_step, int64_t depth_step, int64_t lanes, int64_t depth,
                  uint16_t* to) {
@@ -207,7 +206,7 @@ struct F16 {
   static uint16x4_t round(float32x4_t x) { return vreinterpret_u16_f16(vcvt_f16_f32(x)); }
 };
 
-// A tile that ends early is computed whole, beside the result.
+// A partial tile is computed as a full tile in a temporary.
 template <class T>
 void multiply_ragged(const uint16_t* a, const uint16_t* b, int64_t rows, int64_t cols, int64_t depth,
                      const HalfResult& result) {

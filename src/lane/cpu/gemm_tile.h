@@ -1,4 +1,4 @@
-// One tile of a matrix product on the calling thread, for every dtype: the inner part of Gemm.
+// One tile of a matrix product on the calling thread, for every dtype: the inner part of Gemm. Safe from any thread.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace lockstep::detail {
 template <class T>
 inline constexpr bool is_half = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
 
-// In what a dtype is summed: 16-bit floats in float; integers unsigned, where overflow is defined.
+// The type of sums of a dtype: float for 16-bit floats; unsigned for integers, whose overflow is defined.
 template <class T, bool half = is_half<T>>
 struct SumOf {
   using type = T;
@@ -44,7 +44,7 @@ void convert(const From* from, int64_t from_ld, int64_t rows, int64_t cols, To* 
   }
 }
 
-// Copies rows x cols of an operand into dense float memory, in the order in which it is stored.
+// Copies rows x cols of an operand into dense float memory, in storage order.
 template <class T>
 Operand<float> widen(const Operand<T>& from, int64_t rows, int64_t cols, float* to) {
   if (from.transposed) std::swap(rows, cols);
@@ -59,7 +59,7 @@ void multiply_floats(Pool&, int, const Operand<T>& a, const Operand<T>& b, int64
   blas_gemm(a.transposed, b.transposed, rows, cols, k, a.data, a.ld, b.data, b.ld, false, sums, ld);
 }
 
-// How deep the panels are that 16-bit floats are converted in: equal shares of k.
+// The depth of the panels in which 16-bit floats are converted: equal shares of k.
 inline int64_t half_panel(int64_t k) {
   constexpr int64_t kMost = 512;
   const int64_t panels = std::max<int64_t>(1, (k + kMost - 1) / kMost);

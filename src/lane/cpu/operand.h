@@ -1,4 +1,4 @@
-// What the kernels of matrix products share: how an operand is stored, and which scratch is theirs.
+// The operands and scratch slots of matrix product kernels. Plain values.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,7 @@ namespace lockstep::detail {
 // Scratch slots of the matrix product.
 inline constexpr int kSumSlot = 4, kASlot = 5, kBSlot = 6, kOutSlot = 7;
 
-// A matrix as stored: element (row, col) of the operand is at data[row * ld + col], or data[col * ld + row] when
-// transposed.
+// A matrix in memory: element (row, col) is at data[row * ld + col], or at data[col * ld + row] if transposed.
 template <class T>
 struct Operand {
   const T* data = nullptr;
@@ -21,7 +20,7 @@ struct Operand {
   }
 };
 
-// The right operand of a product: as it is stored, or packed beforehand for a kernel.
+// The right operand of a product: in memory, or already packed for a kernel.
 template <class T>
 struct Right {
   Operand<T> stored{};

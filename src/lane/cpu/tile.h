@@ -1,4 +1,4 @@
-// Tile: a finished piece of a product, handed to an epilogue while it is still in cache.
+// Tile: a finished tile of a product, passed to an epilogue while it is in cache. Plain values.
 #pragma once
 
 #include <cstdint>
@@ -7,18 +7,18 @@
 
 namespace lockstep {
 
-// Rows [row0, row0 + rows) and columns [col0, col0 + cols) of matrix `batch` of the result. Element (r, c) of the tile,
-// counted from its own corner, is at data[r * ld + c], in the result's dtype.
+// Rows [row0, row0 + rows) and columns [col0, col0 + cols) of matrix `batch` of the result. Element (r, c) of the tile
+// is at data[r * ld + c], in the result's dtype.
 struct Tile {
   int64_t batch = 0;
   int64_t row0 = 0, rows = 0;
   int64_t col0 = 0, cols = 0;
-  void* data = nullptr;  // inside C when the product is written to memory, else scratch that the epilogue may overwrite
+  void* data = nullptr;  // in C if the product is written to memory, else scratch that the epilogue may overwrite
   int64_t ld = 0;
-  int thread = 0;  // the running thread's index in the pool, for scratch slots 0 to 3
+  int thread = 0;  // index of the running thread in the pool; scratch slots 0 to 3 are free
 };
 
-// Called once for every tile, from several threads at once; the tiles are disjoint and cover the result.
+// Called once for every tile, concurrently from several threads; the tiles are disjoint and cover the result.
 using Epilogue = FunctionRef<void(const Tile&)>;
 
 }  // namespace lockstep

@@ -14,7 +14,7 @@ namespace {
 
 using detail::Sum;
 
-// What a dtype is compared in.
+// The type in which elements of a dtype are compared.
 template <class T>
 using Order = std::conditional_t<detail::is_half<T>, float, T>;
 
@@ -34,7 +34,7 @@ bool beats(T candidate, T best) {
     return candidate > best;
 }
 
-// The part of a window that lies inside the image: rows [top, bottom), columns [left, right).
+// The part of a window inside the image: rows [top, bottom), columns [left, right).
 struct View {
   int64_t top, bottom, left, right;
 };
@@ -142,7 +142,7 @@ class WindowRun {
   int64_t in_size() const { return s_.in[0] * s_.in[1] * s_.channels; }
   int64_t out_size() const { return out_[0] * out_[1] * s_.channels; }
 
-  // A value per channel. Slot 0 or 1 of this file's own two.
+  // Scratch for a value per channel; slot 0 or 1.
   template <class E>
   E* scratch(int thread, int slot) {
     return static_cast<E*>(pool_.scratch(thread, detail::kASlot + slot, s_.channels * static_cast<int64_t>(sizeof(E))));
@@ -157,7 +157,7 @@ class WindowRun {
   // The offset of a window's first pixel in its image.
   int64_t corner(const View& v) const { return (v.top * s_.in[1] + v.left) * s_.channels; }
 
-  // How far behind the window's corner the pixel of each channel's maximum is. As narrow as a float, so that the loop
+  // The offset of each channel's maximum from the window's first pixel. 32 bits, as wide as a float, so that the loop
   // over the channels vectorises.
   const int32_t* find_maxima(const T* image, const View& v, int thread) {
     Order<T>* const best = scratch<Order<T>>(thread, 0);
@@ -177,8 +177,8 @@ class WindowRun {
     return place;
   }
 
-  // Calls f(image, the window's part inside it, where its result goes, thread) for every output pixel; a task is a row
-  // of them.
+  // Calls f(image, part of the window inside it, destination of the result, thread) for every output pixel; a task is a
+  // row of them.
   template <class F>
   void for_each_window(F f, const T* x, T* y) {
     const int64_t row = out_[1] * s_.channels;
@@ -191,8 +191,8 @@ class WindowRun {
         });
   }
 
-  // Calls f(image number, its sums, thread) with sums of zero, then stores them in dx and hands them to the epilogue,
-  // as far as these are there; a task is an image, since windows may overlap.
+  // Calls f(image number, its sums, thread) with zeroed sums, then stores them in dx and passes them to the epilogue, if
+  // these are given. A task is an image, since windows may overlap.
   template <class F>
   void for_each_image(T* dx, Epilogue epilogue, F f) {
     if (in_size() == 0) return;

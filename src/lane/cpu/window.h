@@ -1,10 +1,9 @@
-// Pooling: maxima and sums over windows of NHWC images, and what their gradients need, on one CPU lane. Stateless
-// functions, safe from any thread; results do not depend on the number of threads.
+// Pooling: maxima and sums over windows of NHWC images, and their gradients, on one CPU lane. Stateless functions, safe
+// from any thread; results do not depend on the number of threads.
 //
-// A maximum belongs to the first of its window's largest elements in row-major order; NaN counts as larger than any
-// number. Padding never wins: a window that sees nothing but padding has the lowest value of its dtype (minus infinity
-// for floats) as maximum, picks zero, and gives its gradient to nobody. 16-bit floats are summed in f32 and rounded
-// once; integers wrap around.
+// Among equal maxima of a window the first in row-major order counts; NaN counts as larger than any number. Padding is
+// never the maximum: a window of only padding has the lowest value of its dtype (minus infinity for floats) as maximum,
+// picks zero, and its gradient is dropped. 16-bit floats are summed in f32 and rounded once; integers wrap around.
 #pragma once
 
 #include <array>
@@ -28,7 +27,7 @@ struct WindowSpec {
   Pair stride{1, 1};
   Pair pad_lo{0, 0}, pad_hi{0, 0};
 
-  // Extents of the output images; 0 where the window does not fit.
+  // Extents of the output images; 0 if the window does not fit.
   Pair out() const;
 };
 
@@ -38,13 +37,12 @@ struct WindowSpec {
 // y: the maximum of each window.
 void max_pool(Pool& pool, const WindowSpec& spec, const void* x, void* y);
 
-// dx: each dy added where its window's maximum is in x, zero elsewhere. The transpose of max_pool_pick. Where an
-// epilogue is given it sees rows of pixels, counted through all images, by the channels; where dx is null the result
-// goes to the epilogue only.
+// dx: each dy added at the position of its window's maximum in x, zero elsewhere. The transpose of max_pool_pick. The
+// epilogue, if given, gets tiles of [pixels of all images, channels]. If dx is null, only the epilogue gets the result.
 void max_pool_gradient(Pool& pool, const WindowSpec& spec, const void* x, const void* dy, void* dx,
                        Epilogue epilogue = {});
 
-// y: the element of v, an array of x's shape, at the place of each window's maximum in x.
+// y: the element of v, an array of x's shape, at the position of each window's maximum in x.
 void max_pool_pick(Pool& pool, const WindowSpec& spec, const void* x, const void* v, void* y);
 
 // y: the sum of each window, padding counting as zero.

@@ -6,7 +6,7 @@
 namespace lockstep::detail {
 
 bool is_number(const Array& a) {
-  return a.defined() && (a.node()->kind == Node::Kind::literal || a.node()->stands_for_number);
+  return a.defined() && (a.node()->kind == Node::Kind::literal || a.node()->is_number_input);
 }
 
 DType common_dtype(std::span<const Array> args) {
@@ -31,7 +31,7 @@ Arrays apply(const char* what, std::span<const Array> args, std::optional<DType>
     for (const Value& v : body(trace->builder(), values)) out.push_back(trace->wrap(v));
     return out;
   }
-  Trace trace(what);  // not opened: it only lends its builder and its captures
+  Trace trace(what);  // not opened: used for its builder and its captures
   for (const Array& a : args) values.push_back(trace.lift(a, literal_dtype.value_or(a.dtype())));
   for (const Value& v : body(trace.builder(), values)) out.push_back(trace.wrap(v));
   const Traced traced = trace.finish(out);

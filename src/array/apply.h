@@ -1,5 +1,6 @@
-// apply(): how functions on Arrays are written with functions on Values. While the thread traces, the equations go into
-// the trace; otherwise they become a small program that runs at once, its plan kept for the next time.
+// apply(): implements functions on Arrays by functions on Values. In a trace, the equations are recorded.
+// Otherwise they form a small program that runs immediately; its plan is cached. Safe to call from any
+// thread.
 #pragma once
 
 #include "array/node.h"
@@ -9,20 +10,22 @@
 
 namespace lockstep::detail {
 
-// The element type in which the arguments meet. Numbers (`x + 2`, `x * 0.5f`) give way to arrays: an integer or bool
-// number takes any array's type, a floating number takes a floating array's type and makes integers f32.
+// The common element type of the arguments. Numbers (`x + 2`, `x * 0.5f`) adapt to arrays: an integer or bool
+// number takes the array's type; a floating number takes a floating array's type and promotes integer arrays
+// to f32.
 DType common_dtype(std::span<const Array> args);
 
-// f(builder, values) with one value per argument; numbers become constants of `literal_dtype` (absent: of their own
-// type).
+// Calls f(builder, values) with one value per argument and returns its results. Numbers become constants of
+// `literal_dtype`, or of their own type if absent. Throws Error for an empty array; `what` names the function
+// in errors.
 using Body = FunctionRef<Values(Builder&, const Values&)>;
 Arrays apply(const char* what, std::span<const Array> args, std::optional<DType> literal_dtype, Body);
 
-// The one-result form.
+// Same for one result.
 Array apply1(const char* what, std::initializer_list<Array> args, FunctionRef<Value(Builder&, const Values&)>,
              std::optional<DType> literal_dtype = {});
 
-// Runs a closed program on concrete arguments; its plan is kept by content.
+// Runs a program without captures on concrete arguments. Its plan is cached by the program's content.
 Arrays run_now(const Program&, std::span<const Array> args);
 
 }  // namespace lockstep::detail

@@ -30,7 +30,7 @@ struct TypeHash {
   }
 };
 
-// A lock that is only ever held for a few instructions.
+// A lock that is held for a few instructions only.
 class SpinLock {
  public:
   void lock() {
@@ -50,7 +50,7 @@ Node* free_nodes = nullptr;
 
 const Type* intern(const Type& type) {
   static std::mutex mutex;
-  static auto* types = new std::unordered_set<Type, TypeHash>;  // nodes of a set do not move
+  static auto* types = new std::unordered_set<Type, TypeHash>;  // elements never move
   const std::lock_guard lock(mutex);
   return &*types->insert(type).first;
 }
@@ -62,7 +62,7 @@ Node* new_node() {
       free_nodes = node->next;
       node->references.store(1, std::memory_order_relaxed);
       node->sharding = {};
-      node->stands_for_number = false;
+      node->is_number_input = false;
       return node;
     }
   }
@@ -78,7 +78,7 @@ void release(Node* node) {
   node->pieces.reset();
   node->gpu_copies.reset();
 #if defined(__SANITIZE_ADDRESS__)
-  delete node;  // so that use after free is seen
+  delete node;  // so that a use after free is detected
 #else
   const std::lock_guard lock(free_lock);
   node->next = free_nodes;
@@ -107,7 +107,7 @@ Node* literal_node(int64_t value) {
                       value);
 }
 void throw_too_large(uint64_t value) {
-  throw_error("array: {} is more than {}, the most that an element can be; use a floating number", value,
+  throw_error("array: {} is more than {}, the largest i64; use a floating number", value,
               std::numeric_limits<int64_t>::max());
 }
 Node* literal_node(double value) { return literal_node(DType::f32, value, 0); }
@@ -135,7 +135,7 @@ Array concrete(const Type* interned, LanePiecesPtr pieces, NamedSharding shardin
 
 namespace {
 
-// Of buffers that are made when they are first asked for.
+// Guards Node::buffer and Node::gpu where they are filled on first use.
 std::mutex& buffers_mutex() {
   static std::mutex mutex;
   return mutex;
@@ -146,7 +146,7 @@ std::mutex& buffers_mutex() {
 Array with_new_sharding(const Array& array, const NamedSharding& sharding) {
   const Node& node = *array.node();
   if (node.kind == Node::Kind::concrete && !node.pieces && one_gpu_in_use()) {
-    // Uploaded once, whatever it is labelled.
+    // Uploaded once, and shared by the handles with other shardings.
     Array out = concrete_on_gpu(node.type, gpu_buffer_of(array, *node.type, "device_put"), sharding);
     const std::lock_guard lock(buffers_mutex());
     out.node()->buffer = node.buffer;
@@ -171,7 +171,7 @@ std::optional<Array> contiguous_slice(const Array& array, int64_t first, const S
     std::copy_n(from->data() + begin, bytes, out->data());
     return concrete(type, std::move(out));
   }
-  const std::lock_guard running(CpuLane::local().run_mutex());  // another thread may be recording what it queues
+  const std::lock_guard running(CpuLane::local().run_mutex());  // another thread may be capturing a graph
   const BufferPtr from = gpu_buffer_of(array, *node.type, "slice");
   if (!all) return concrete_on_gpu(type, copy_on_gpu(*from, begin, bytes));
   Array out = concrete_on_gpu(type, from);
@@ -180,13 +180,13 @@ std::optional<Array> contiguous_slice(const Array& array, int64_t first, const S
   return out;
 }
 
-Array traced(const Type& type, uint64_t trace, ValueId value, bool stands_for_number) {
+Array traced(const Type& type, uint64_t trace, ValueId value, bool is_number_input) {
   Node* node = new_node();
   node->kind = Node::Kind::traced;
   node->type = intern(type);
   node->trace = trace;
   node->value = value;
-  node->stands_for_number = stands_for_number;
+  node->is_number_input = is_number_input;
   return Array(node);
 }
 
@@ -224,28 +224,26 @@ BufferPtr literal_buffer(const Node& node, DType dtype) {
 }
 
 void check_readable(const Array& array, const char* wanted_by) {
-  if (!array.defined()) throw_error("{}: the array is empty; assign it before it is used", wanted_by);
+  if (!array.defined()) throw_error("{}: the array is empty; assign it before use", wanted_by);
   const Node& node = *array.node();
   switch (node.kind) {
     case Node::Kind::concrete:
       if (node.pieces && !node.pieces->complete())
         throw_error(
-            "{}: the array {} lies on several processes, as {}, and no one has all of it; return it from the compiled "
-            "function whole (out_shardings P()), or put it together with distributed::process_allgather",
+            "{}: the array {} is sharded over several processes by {}, and none holds all of it; replicate it in the "
+            "compiled function (out_shardings P()), or gather it with distributed::process_allgather",
             wanted_by, to_string(*node.type), to_string(node.sharding.spec()));
       return;
     case Node::Kind::donated:
       throw_error(
-          "{}: the array {} was donated to a compiled function and its memory holds that function's result now; use "
-          "the "
-          "result, or leave the argument out of `donate`",
+          "{}: the array {} was donated to a compiled function, whose result reuses its memory; use the result, or "
+          "remove the argument from `donate`",
           wanted_by, to_string(*node.type));
     case Node::Kind::traced:
       if (!Trace::find(node.trace)) Trace::throw_escaped(wanted_by, *node.type);
       throw_error(
-          "{}: the array {} is traced: its value is not known while jit, grad or vmap trace the function; return it "
-          "from "
-          "the function and look at it outside, or use where() or cond() to choose by it",
+          "{}: the array {} is traced: it has no value while jit, grad or vmap trace the function; return it from the "
+          "function and read it outside, or use where() or cond() to select by it",
           wanted_by, to_string(*node.type));
     case Node::Kind::literal:
       return;
@@ -276,7 +274,7 @@ Array adopt_bytes(void* data, Type type, void* owner, void (*destroy)(void*)) {
 
 void check_count(size_t values, const Shape& shape) {
   if (static_cast<int64_t>(values) != count(shape))
-    throw_error("array: {} values for shape {}, which has {} elements; give as many values as elements", values,
+    throw_error("array: {} values for shape {}, which has {} elements; the numbers must match", values,
                 to_string(shape), count(shape));
 }
 
@@ -293,7 +291,7 @@ Array Array::from(const std::vector<bool>& values, const Shape& shape) {
 bool Array::is_traced() const { return node_ && node_->kind == Node::Kind::traced; }
 
 const Type& Array::type() const {
-  if (!node_) throw_error("array: it is empty; assign it before it is used");
+  if (!node_) throw_error("array: the array is empty; assign it before use");
   return *node_->type;
 }
 
@@ -301,7 +299,7 @@ int64_t Array::shape(int64_t axis) const {
   const Shape& s = shape();
   const int64_t n = rank(), at = axis < 0 ? axis + n : axis;
   if (at < 0 || at >= n)
-    throw_error("shape: axis {} of {}; axes go from {} to {}", axis, lockstep::to_string(s), -n, n - 1);
+    throw_error("shape: axis {} is out of range for {}; valid axes: {} to {}", axis, lockstep::to_string(s), -n, n - 1);
   return s[static_cast<size_t>(at)];
 }
 
@@ -314,7 +312,7 @@ NamedSharding Array::sharding() const {
 const void* Array::raw_data(DType wanted) const {
   const BufferPtr& buffer = detail::buffer_of(*this, "data");
   if (dtype() != wanted)
-    throw_error("data: the array is {} and {} was asked for; use to_vector, which converts, or cast the array",
+    throw_error("data: the array is {}, not {}; use to_vector(), which converts, or astype()",
                 lockstep::to_string(type()), name(wanted));
   return buffer->data();
 }
@@ -335,7 +333,7 @@ template <class T>
 T Array::item() const {
   const BufferPtr& buffer = detail::buffer_of(*this, "item");
   if (size() != 1)
-    throw_error("item: the array is {}, with {} elements; item takes the one element of an array",
+    throw_error("item: the array is {}, with {} elements; item() needs exactly one: use at() or to_vector()",
                 lockstep::to_string(type()), size());
   return detail::with_type(dtype(),
                            [&](auto zero) { return detail::convert_element<T>(*buffer->as<decltype(zero)>()); });
@@ -356,19 +354,18 @@ INSTANTIATE(double)
 Array::operator bool() const {
   if (is_traced())
     throw_error(
-        "bool: a branch on the traced array {}: its value is not known while the function is traced; use where() to "
-        "select "
-        "elements, cond() to choose a computation, or make the argument a plain C++ value, which is static",
+        "bool: branch on the traced array {}, which has no value while the function is traced; use where() to select "
+        "elements, cond() to choose a computation, or pass the argument as a plain C++ value, which is static",
         lockstep::to_string(type()));
   if (defined() && size() != 1)
-    throw_error("bool: a branch on the array {}, with {} elements; use any() or all(), or where() to select elements",
+    throw_error("bool: branch on the array {}, with {} elements; use any() or all(), or where() to select elements",
                 lockstep::to_string(type()), size());
   return item<bool>();
 }
 
 namespace {
 
-// Elements beyond the first and last few of a dimension are left out of the text.
+// Dimensions longer than kLong print only their first and last kEdge elements.
 constexpr int64_t kEdge = 3, kLong = 8;
 
 template <class Print>

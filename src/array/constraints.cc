@@ -16,29 +16,30 @@ namespace {
 
 using DimAxes = std::vector<std::optional<std::vector<std::string>>>;
 
-// Something that somebody wrote of a mesh, as it is named in errors.
-struct Written {
+// A use of a mesh in the user's program, as errors describe it.
+struct MeshUse {
   std::string mesh;
   std::string text;
 };
 
-Written written(const std::string& what, const std::string& mesh, const PartitionSpec& spec, const std::string& at) {
-  return {mesh, fmt::format("{} at {} says {} on the mesh {}", what, at, to_string(spec), mesh)};
+MeshUse describe_use(const std::string& what, const std::string& mesh, const PartitionSpec& spec,
+                     const std::string& at) {
+  return {mesh, fmt::format("{} at {} uses {} on mesh {}", what, at, to_string(spec), mesh)};
 }
 
-void collect(const Program& p, std::vector<Written>& out) {
+void collect_uses(const Program& p, std::vector<MeshUse>& out) {
   for (const Eqn& eqn : p.eqns) {
     if (eqn.op->annotation)
-      if (const Annotation said = eqn.op->annotation(p.types[eqn.out[0]], eqn.attrs); !said.at.empty())
-        out.push_back(written(said.by, said.mesh, spec_of(said), said.at));
+      if (const Annotation a = eqn.op->annotation(p.types[eqn.out[0]], eqn.attrs); !a.at.empty())
+        out.push_back(describe_use(a.by, a.mesh, spec_of(a), a.at));
     for (const auto& [name, value] : eqn.attrs)
-      if (const auto* body = std::get_if<ProgramPtr>(&value)) collect(**body, out);
+      if (const auto* body = std::get_if<ProgramPtr>(&value)) collect_uses(**body, out);
   }
 }
 
 void check_fits(const char* what, const Array& array, const NamedSharding& sharding) {
-  if (!sharding.defined()) throw_error("{}: the sharding is empty; make it from a mesh and a spec", what);
-  if (!array.defined()) throw_error("{}: the array is empty; assign it before it is placed", what);
+  if (!sharding.defined()) throw_error("{}: the sharding is empty; create it with NamedSharding(mesh, spec)", what);
+  if (!array.defined()) throw_error("{}: the array is empty; assign it before use", what);
   sharding.index_box(array.type().shape, 0);  // throws when the spec is longer than the rank
 }
 
@@ -51,32 +52,31 @@ Array constrained(const Array& array, const NamedSharding& sharding, const char*
     for (const std::string& axis : entry.axes)
       if (is_axis_in_scope(axis))
         throw_error(
-            "{}: {} names axis \"{}\", and this code runs on each device along it by itself; leave the axis out, or "
-            "say "
-            "how the whole lies outside of the mapped function",
+            "{}: {} names axis \"{}\", but this code runs per device along that axis; remove it from the spec, or set "
+            "the sharding outside the mapped function",
             what, to_string(sharding.spec()), axis);
-  Annotation said = annotation_of(sharding, array.type().shape.size());
-  said.by = what;
-  said.at = to_string(at);
-  Array out = apply1(what, {array}, [&](Builder&, const Values& v) { return constrain(v[0], said); });
+  Annotation annotation = annotation_of(sharding, array.type().shape.size());
+  annotation.by = what;
+  annotation.at = to_string(at);
+  Array out = apply1(what, {array}, [&](Builder&, const Values& v) { return constrain(v[0], annotation); });
   out.node()->sharding = sharding;
   return out;
 }
 
 void check_one_mesh(const Traced& traced, const Shardings& in, const Shardings& out, const SourceLine& at) {
-  std::vector<Written> all;
+  std::vector<MeshUse> all;
   for (const auto& [list, name] : {std::pair(&in, "in_shardings"), std::pair(&out, "out_shardings")})
     for (size_t i = 0; i < list->size(); ++i)
-      if (const NamedSharding& said = (*list)[i]; said.defined())
-        all.push_back(written(fmt::format("{}[{}]", name, i), mesh_text(said.mesh()), said.spec(), to_string(at)));
-  collect(*traced.program, all);
-  for (const Written& other : all)
+      if (const NamedSharding& s = (*list)[i]; s.defined())
+        all.push_back(describe_use(fmt::format("{}[{}]", name, i), mesh_text(s.mesh()), s.spec(), to_string(at)));
+  collect_uses(*traced.program, all);
+  for (const MeshUse& other : all)
     if (other.mesh != all[0].mesh)
-      throw_error("jit: {}, and {}; one compiled function runs on one mesh: make both shardings of the same Mesh",
+      throw_error("jit: {}, but {}; a compiled function runs on one mesh: use the same Mesh for both shardings",
                   all[0].text, other.text);
 }
 
-Program with_outputs_said(const Program& p, const Shardings& in, const Shardings& out, const Mesh& mesh) {
+Program constrain_outputs(const Program& p, const Shardings& in, const Shardings& out, const Mesh& mesh) {
   std::map<ValueId, DimAxes> known;
   for (size_t i = 0; i < p.inputs.size() && i < in.size(); ++i)
     if (in[i].defined() && in[i].mesh() == mesh)
@@ -89,10 +89,10 @@ Program with_outputs_said(const Program& p, const Shardings& in, const Shardings
   Values results = b.inline_program(p, args);
   for (size_t j = 0; j < results.size() && j < out.size(); ++j) {
     if (!out[j].defined() || out[j].mesh() != mesh) continue;
-    Annotation said = annotation_of(out[j], results[j].shape().size());
-    if (known.emplace(p.outputs[j], said.axes).first->second == said.axes) continue;
-    said.by = fmt::format("output {}", j);
-    results[j] = constrain(results[j], said);
+    Annotation annotation = annotation_of(out[j], results[j].shape().size());
+    if (known.emplace(p.outputs[j], annotation.axes).first->second == annotation.axes) continue;
+    annotation.by = fmt::format("output {}", j);
+    results[j] = constrain(results[j], annotation);
   }
   return b.take(results);
 }

@@ -1,5 +1,4 @@
-// What users say of where values lie inside a function, as equations of its program. Pure functions, safe from any
-// thread.
+// Sharding constraints as equations of a program. Pure functions, safe to call from any thread.
 #pragma once
 
 #include "lockstep/trace.h"
@@ -7,8 +6,9 @@
 
 namespace lockstep::detail {
 
-// A program whose outputs are laid out as said, by an equation of its own where a value is said to lie otherwise
-// already: as an input, by a constraint, or as an earlier output. Shardings of other meshes say nothing.
-Program with_outputs_said(const Program&, const Shardings& in, const Shardings& out, const Mesh& mesh);
+// Returns the program with a constraint equation for each output whose sharding in `out` differs from what
+// the program already states for that value (as an input, by a constraint, or as an earlier output).
+// Shardings on other meshes are ignored.
+Program constrain_outputs(const Program&, const Shardings& in, const Shardings& out, const Mesh& mesh);
 
 }  // namespace lockstep::detail

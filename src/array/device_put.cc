@@ -13,14 +13,14 @@ namespace detail {
 NamedSharding known_sharding(const Array& array) { return array.defined() ? array.node()->sharding : NamedSharding(); }
 
 Array with_sharding(const Array& array, const NamedSharding& sharding) {
-  if (!sharding.defined()) throw_error("device_put: the sharding is empty; make it from a mesh and a spec");
+  if (!sharding.defined()) throw_error("device_put: the sharding is empty; create it with NamedSharding(mesh, spec)");
   sharding.index_box(array.type().shape, 0);  // throws when the spec is longer than the rank
   if (array.is_traced()) {
     Array out = traced(array.type(), array.node()->trace, array.node()->value);
     out.node()->sharding = sharding;
     return out;
   }
-  return relabelled(array, sharding);
+  return with_new_sharding(array, sharding);
 }
 
 }  // namespace detail

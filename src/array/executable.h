@@ -1,5 +1,5 @@
-// Executable: a program made ready to run, on one lane or on several. Used by jit and by eager operations. Calls of
-// run() follow one another.
+// Executable: a compiled program, for one lane or several. Used by jit and by eager operations. Safe to use
+// from several threads; calls of run() are serialized.
 #pragma once
 
 #include "array/node.h"
@@ -15,29 +15,30 @@ class Executable {
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;
 
-  // `args` are the function's own arguments, without captures; results go to `results`, one per output.
+  // Runs the program. `args` are the function's own arguments, without captures; `results` receives one array
+  // per output. Donated arguments are marked as donated. If it throws, the arguments are unchanged.
   virtual void run(const Array* const* args, Array* results) = 0;
 
   const Program& program() const { return *program_; }
   size_t results() const { return out_types_.size(); }
-  // What runs, as programs and as plans.
+  // The lowered programs and the plans, as text.
   virtual std::string lowered_text() const = 0;
   virtual std::string plan_text() const = 0;
-  // Bytes of work space and constants on each lane of this process.
+  // Bytes of temporaries and constants on each lane of this process.
   virtual std::vector<int64_t> work_bytes() const = 0;
-  virtual size_t instructions() const = 0;  // of all lanes
-  // Has kernels of GPUs compiled by other threads, for a run to come.
-  virtual void begin() const = 0;
-  // How it lies on lanes, why, and what moves between them.
+  virtual size_t instructions() const = 0;  // summed over all lanes
+  // Starts compiling GPU kernels in background threads. run() waits for them.
+  virtual void compile_kernels_in_background() const = 0;
+  // The sharding of every value over lanes, the reason for it, and the communication, as text.
   virtual std::string explain() const = 0;
 
  protected:
-  // The array at a place of the program's inputs: one of the call's, or a capture.
+  // The array for input i of the program: an argument of the call, or a capture.
   const Array& argument(const Array* const* args, size_t i) const {
     const size_t own = in_types_.size() - captures_.size();
     return i < own ? *args[i] : captures_[i - own];
   }
-  // After a run: donated arguments hold nothing any more.
+  // Releases the memory of donated arguments, after a run.
   void mark_donated(const Array* const* args) const;
 
   ProgramPtr program_;
@@ -47,10 +48,11 @@ class Executable {
   std::vector<const Type*> in_types_, out_types_;
 };
 
-// Cuts the program over the lanes of the process where shardings say so; null where there is one lane, or nothing
-// crosses lanes. `in` and `out`: as in compile(), for captures too.
+// Partitions the program over the lanes by the shardings `in` and `given_out`, captures included. Returns
+// null if there is only one lane or nothing crosses lanes. `out_shardings` are the shardings to report for
+// the results.
 std::shared_ptr<Executable> compile_on_lanes(const ProgramPtr& program, const std::vector<bool>& donated,
-                                             const Arrays& captures, const Shardings& in, const Shardings& said_out,
+                                             const Arrays& captures, const Shardings& in, const Shardings& given_out,
                                              const Shardings& out_shardings);
 
 }  // namespace lockstep::detail

@@ -40,7 +40,7 @@ Array full(const Shape& shape, const Array& value, std::optional<DType> dtype) {
   return apply1(
       "full", {value},
       [&](Builder&, const Values& v) {
-        return detail::stretch("full", detail::convert(v[0], dtype.value_or(v[0].dtype())), shape);
+        return detail::broadcast_value("full", detail::convert(v[0], dtype.value_or(v[0].dtype())), shape);
       },
       literal);
 }
@@ -105,9 +105,9 @@ Array from_list(const void* values, DType stored, const Shape& shape, std::optio
   const Array array = from_bytes(values, {stored, shape});
   if (dtype == stored) return array;
   if (is_integer(dtype) && is_floating(stored))
-    for (double x : array.to_vector<double>()) number_in("array", x, dtype);
+    for (double x : array.to_vector<double>()) checked_integer("array", x, dtype);
   else if (is_integer(dtype))
-    for (int64_t x : array.to_vector<int64_t>()) number_in("array", x, dtype);
+    for (int64_t x : array.to_vector<int64_t>()) checked_integer("array", x, dtype);
   // Converted here, not by an operation: under a trace it is a constant.
   return dtype == f32 ? Array::from(array.to_vector<float>(), shape) : astype(array, dtype);
 }

@@ -49,7 +49,7 @@ Array take_along_axis(const Array& x, const Array& indices, int64_t axis) {
     auto lined_up = [&](Value y) {
       Shape shape = batch;
       shape.push_back(y.shape()[at_axis(along)]);
-      return detail::stretch("take_along_axis", transpose(y, move_dim(y.rank(), along, last)), shape);
+      return detail::broadcast_value("take_along_axis", transpose(y, move_dim(y.rank(), along, last)), shape);
     };
     const Value places = detail::wrap_indices("take_along_axis", v[1], v[0].shape()[at_axis(along)]);
     return transpose(gather(lined_up(v[0]), lined_up(places), last, last), move_dim(last + 1, last, along));
@@ -61,7 +61,7 @@ Array scatter_add(const Array& x, const Array& indices, const Array& updates, in
   return apply1("scatter_add", {x, indices, updates}, [&](Builder&, const Values& v) {
     const Value places = detail::wrap_indices("scatter_add", v[1], v[0].shape()[at_axis(along)]);
     const Shape shape = taken(v[0].shape(), places.shape(), along);
-    const Value added = detail::stretch("scatter_add", detail::convert(v[2], v[0].dtype()), shape);
+    const Value added = detail::broadcast_value("scatter_add", detail::convert(v[2], v[0].dtype()), shape);
     return scatter_add(v[0], places, added, along);
   });
 }

@@ -95,7 +95,8 @@ std::string implicit_output(const std::vector<std::string>& terms, const std::st
 
 constexpr std::string_view kDots = "...";
 
-// "..." of each term as letters that stand nowhere else, the last ones of as many as the operand with the most needs.
+// "..." of each term as letters that stand nowhere else, the last ones of as many as the operand with the
+// most needs.
 void name_dots(std::string_view text, std::span<const Array> operands, bool says_result, Spec& spec) {
   std::vector<size_t> dims(spec.in.size(), 0);
   size_t most = 0;

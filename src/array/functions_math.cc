@@ -14,7 +14,7 @@ namespace {
 using detail::apply1;
 using detail::common_dtype;
 using detail::convert;
-using detail::meet;
+using detail::promote_and_broadcast;
 
 using Unary = Value (*)(Value);
 using Binary = Value (*)(Value, Value);
@@ -23,7 +23,7 @@ Array binary_in(const char* what, DType dtype, const Array& a, const Array& b, B
   return apply1(
       what, {a, b},
       [&](Builder&, const Values& v) {
-        const Values met = meet(what, v, dtype);
+        const Values met = promote_and_broadcast(what, v, dtype);
         return f(met[0], met[1]);
       },
       dtype);
@@ -60,7 +60,7 @@ Array shift(const char* what, const Array& a, const Array& b, Binary f) {
 
 Array logical(const char* what, const Array& a, const Array& b, Binary f) {
   return apply1(what, {a, b}, [&](Builder&, const Values& v) {
-    const Values met = meet(what, v, DType::boolean);
+    const Values met = promote_and_broadcast(what, v, DType::boolean);
     return f(met[0], met[1]);
   });
 }
@@ -167,7 +167,7 @@ Array where(const Array& condition, const Array& a, const Array& b) {
       [&](Builder&, const Values& v) {
         const Shape shapes[] = {v[0].shape(), v[1].shape(), v[2].shape()};
         const Shape shape = detail::broadcast_shape("where", shapes);
-        auto fit = [&](Value x, DType t) { return detail::stretch("where", convert(x, t), shape); };
+        auto fit = [&](Value x, DType t) { return detail::broadcast_value("where", convert(x, t), shape); };
         return select(fit(v[0], DType::boolean), fit(v[1], dtype), fit(v[2], dtype));
       },
       dtype);
@@ -179,7 +179,7 @@ Array clip(const Array& x, const Array& lo, const Array& hi) {
   return apply1(
       "clip", {x, lo, hi},
       [&](Builder&, const Values& v) {
-        const Values met = meet("clip", v, dtype);
+        const Values met = promote_and_broadcast("clip", v, dtype);
         return minimum(maximum(met[0], met[1]), met[2]);
       },
       dtype);

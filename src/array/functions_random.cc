@@ -63,8 +63,8 @@ Value split_key(Value key, int64_t n) {
 
 Value row_of(Value keys, int64_t i) { return reshape(slice(keys, {i, 0}, {i + 1, 2}, {1, 1}), {2}); }
 
-// Uniform in [0, 1): as many random bits as the type has mantissa bits become the fraction of a number in [1, 2),
-// less 1.
+// Uniform in [0, 1): as many random bits as the type has mantissa bits become the fraction of a number in [1,
+// 2), less 1.
 Value unit(Value key, Shape shape, DType dtype) {
   Builder& b = key.builder();
   if (dtype == DType::f64) {
@@ -103,7 +103,7 @@ struct Integers {
 };
 Integers integers_between(Value lo, Value hi) {
   const bool wide = lo.dtype() != i32 || hi.dtype() != i32;
-  Values bounds = detail::meet("random::randint", {lo, hi}, wide ? i64 : i32);
+  Values bounds = detail::promote_and_broadcast("random::randint", {lo, hi}, wide ? i64 : i32);
   const auto number = [&](int64_t n) { return word(bounds[0], n); };
   if (wide) {  // the results are i32: bounds beyond are those of it
     constexpr int64_t kLeast = std::numeric_limits<int32_t>::min(), kMost = -kLeast;
@@ -159,7 +159,7 @@ Array uniform(const Array& key, const Shape& shape, const Array& lo, const Array
   return apply1(
       "random::uniform", {key, lo, hi},
       [&](Builder&, const Values& v) {
-        auto bound = [&](Value x) { return detail::stretch("random::uniform", convert(x, dtype), shape); };
+        auto bound = [&](Value x) { return detail::broadcast_value("random::uniform", convert(x, dtype), shape); };
         return uniform_between(v[0], bound(v[1]), bound(v[2]));
       },
       dtype);
@@ -201,7 +201,7 @@ Array bernoulli(const Array& key, const Array& p) { return bernoulli(key, p, p.s
 Array bernoulli(const Array& key, const Array& p, const Shape& shape) {
   check_key("bernoulli", key);
   return apply1("random::bernoulli", {key, p}, [&](Builder&, const Values& v) {
-    const Value chance = detail::stretch("random::bernoulli", detail::to_floating(v[1]), shape);
+    const Value chance = detail::broadcast_value("random::bernoulli", detail::to_floating(v[1]), shape);
     return lt(uniform_between(v[0], chance.type(), 0.0, 1.0), chance);
   });
 }
@@ -214,7 +214,7 @@ Array randint(const Array& key, const Shape& shape, const Array& lo, const Array
     const auto [least, span] = integers_between(v[1], v[2]);
     // 2^32 modulo the span, by which the higher of the two words counts.
     const Value root = rem(word(span, 1 << 16), span), weight = rem(root * root, span);
-    auto stretched = [&](Value x) { return detail::stretch("random::randint", x, shape); };
+    auto stretched = [&](Value x) { return detail::broadcast_value("random::randint", x, shape); };
     const Value keys = split_key(v[0], 2), modulus = stretched(span);
     const Value higher = rem(random_bits(row_of(keys, 0), shape), modulus);
     const Value lower = rem(random_bits(row_of(keys, 1), shape), modulus);

@@ -25,7 +25,7 @@ Array view(const char* what, const Array& x, FunctionRef<Value(Value)> f) {
 
 // All elements, in another shape.
 Array with_shape(const char* what, const Array& x, const Shape& shape) {
-  if (std::optional<Array> out = detail::stretch_of(x, 0, shape)) return *out;
+  if (std::optional<Array> out = detail::contiguous_slice(x, 0, shape)) return *out;
   return view(what, x, [&](Value v) { return reshape(v, shape); });
 }
 
@@ -33,8 +33,8 @@ Array with_shape(const char* what, const Array& x, const Shape& shape) {
 std::optional<Array> box_of(const Array& x, const Dims& from, const Dims& to, const Shape& shape) {
   IndexBox box;
   for (size_t d = 0; d < from.size(); ++d) box.push_back({from[d], to[d]});
-  const int64_t first = detail::stretch(x.shape(), box);
-  return first >= 0 ? detail::stretch_of(x, first, shape) : std::nullopt;
+  const int64_t first = detail::contiguous_offset(x.shape(), box);
+  return first >= 0 ? detail::contiguous_slice(x, first, shape) : std::nullopt;
 }
 
 Shape reshaped(const Shape& from, const Shape& to) {
@@ -163,7 +163,7 @@ Array squeeze(const Array& x, const Axes& axes) {
 }
 
 Array broadcast_to(const Array& x, const Shape& shape) {
-  return view("broadcast_to", x, [&](Value v) { return detail::stretch("broadcast_to", v, shape); });
+  return view("broadcast_to", x, [&](Value v) { return detail::broadcast_value("broadcast_to", v, shape); });
 }
 
 Array concatenate(const std::vector<Array>& arrays, int64_t axis) {

@@ -54,7 +54,8 @@ Value variance(Value x, const Dims& axes, int64_t ddof) {
   return reduce_sum(centred * centred, axes) / (elements(x, axes) - static_cast<double>(ddof));
 }
 
-// The greatest element along the axes, as a constant; 0 where it is not finite, so that inf - inf does not arise.
+// The greatest element along the axes, as a constant; 0 where it is not finite, so that inf - inf does not
+// arise.
 Value stabilizer(Value x, const Dims& axes) {
   const Value m = stop_gradient(reduce_max(x, axes));
   return select(is_finite(m), m, zeros_like(m));

@@ -22,9 +22,9 @@ bool one_gpu_in_use() { return platform() == Platform::cuda && World::instance()
 
 namespace {
 
-// What a wait for the GPU throws is told to other processes.
+// Runs `wait`; broadcasts a CommError to the other processes and rethrows it, or its cause.
 template <class Wait>
-void telling_others(const Wait& wait) {
+void wait_and_broadcast_error(const Wait& wait) {
   try {
     wait();
   } catch (const CommError& error) {
@@ -38,19 +38,19 @@ void telling_others(const Wait& wait) {
 
 BufferPtr copy_to_host(const Buffer& there, int64_t lane) {
   BufferPtr here = allocate(there.size());
-  telling_others([&] { CudaLane::of(lane).to_host(here->data(), there.data(), there.size()); });
+  wait_and_broadcast_error([&] { CudaLane::of(lane).to_host(here->data(), there.data(), there.size()); });
   return here;
 }
 
 struct AsyncReadback::State {
-  BufferPtr here;   // pinned, and used again
-  BufferPtr there;  // while it is copied from
+  BufferPtr here;   // pinned, reused
+  BufferPtr there;  // the source, until the copy has been waited for
   cudaEvent_t arrived = nullptr;
 
   ~State() {
     if (!arrived) return;
     CudaLane::local().enter();
-    // Nothing may be written to memory that has been given back.
+    // The copy must have ended before its pinned memory is freed.
     try {
       if (there) CudaLane::local().wait_for(arrived);
     } catch (const std::exception&) {  // told where it was sent, or it is not given back (GpuDeadline)
@@ -66,14 +66,14 @@ bool AsyncReadback::is_pending() const { return state_->there != nullptr; }
 
 void AsyncReadback::start(const Array& array) {
   State& s = *state_;
-  LOCKSTEP_CHECK(!s.there && array.dtype() == DType::f32, "one array of floats at a time");
+  LOCKSTEP_CHECK(!s.there && array.dtype() == DType::f32, "one f32 array at a time");
   CudaLane& lane = CudaLane::local();
   const std::lock_guard lock(CpuLane::local().run_mutex());  // another thread may be recording what it queues
   if (!s.arrived) {
     lane.enter();
     s.arrived = new_cuda_event();
   }
-  BufferPtr there = gpu_buffer_of(array, array.type(), "send");
+  BufferPtr there = gpu_buffer_of(array, array.type(), "readback");
   if (!s.here || s.here->size() < there->size()) s.here = lane.allocate_pinned(there->size());
   lane.enqueue_copy_to_host(s.here->data(), there->data(), there->size(), s.arrived);
   s.there = std::move(there);
@@ -81,10 +81,10 @@ void AsyncReadback::start(const Array& array) {
 
 std::vector<float> AsyncReadback::wait() {
   State& s = *state_;
-  LOCKSTEP_CHECK(s.there, "nothing was sent");
+  LOCKSTEP_CHECK(s.there, "no readback is pending");
   const BufferPtr there = std::move(s.there);
   s.there = nullptr;
-  telling_others([&] { CudaLane::local().wait_for(s.arrived); });
+  wait_and_broadcast_error([&] { CudaLane::local().wait_for(s.arrived); });
   const auto* const first = reinterpret_cast<const float*>(s.here->data());
   return {first, first + there->size() / 4};
 }

@@ -1,4 +1,4 @@
-// Arrays in a GPU's memory. Where CUDA is not built in no array ever lies there. Safe from any thread.
+// Arrays in GPU memory. In a build without CUDA no array is ever there. Safe to call from any thread.
 #pragma once
 
 #include <memory>
@@ -14,35 +14,38 @@ class CudaLane;
 
 namespace lockstep::detail {
 
-// The GPU of a lane of this process; null: it computes on the CPU. Of the first, what is not cut is computed on.
+// The GPU of a lane of this process; null if the process computes on the CPU. Arrays that are not sharded use
+// lane 0.
 CudaLane* gpu_of_lane(int64_t lane);
 inline CudaLane* gpu_in_use() { return gpu_of_lane(0); }
-// Whether this process computes on a GPU, and has no other lanes.
+// Whether this process computes on a GPU and has only one lane.
 bool one_gpu_in_use();
 
-// A copy in host memory, which waits for what computes it: throws what that throws, told to other processes.
-BufferPtr from_gpu(const Buffer&, int64_t lane = 0);
-// Memory there, and copies there, of some bytes that are there and of what is here.
+// Blocking copy to the host. A device error is broadcast to the other processes and rethrown.
+BufferPtr copy_to_host(const Buffer&, int64_t lane = 0);
+// Device allocation, device-to-device copy, host-to-device copy.
 BufferPtr allocate_on_gpu(int64_t bytes, int64_t lane = 0);
-BufferPtr copied_on_gpu(const Buffer&, int64_t begin, int64_t bytes, int64_t lane = 0);
-BufferPtr copied_to_gpu(const void* here, int64_t bytes, int64_t lane = 0);
+BufferPtr copy_on_gpu(const Buffer&, int64_t begin, int64_t bytes, int64_t lane = 0);
+BufferPtr copy_to_gpu(const void* data, int64_t bytes, int64_t lane = 0);
 
-// Gives each of these arrays, which are in host memory, its place on the GPU as well, and brings all of them there by
-// one copy.
-void upload_together(std::span<const Array> arrays);
+// Uploads all these host arrays with one copy. Afterwards each also has a GPU buffer.
+void upload_in_one_copy(std::span<const Array> arrays);
 
-// The floats of an array on the one GPU in use, on their way to the host while more is queued there.
-class FloatsSoon {
+// Reads an array of floats back to the host while the GPU goes on computing. REQUIRES: one_gpu_in_use().
+// Belongs to one thread.
+class AsyncReadback {
  public:
-  FloatsSoon();
-  ~FloatsSoon();
-  FloatsSoon(const FloatsSoon&) = delete;
+  AsyncReadback();
+  ~AsyncReadback();
+  AsyncReadback(const AsyncReadback&) = delete;
 
-  // REQUIRES: one_gpu_in_use(), f32, and all that was sent before has been received.
-  void send(const Array& array);
-  bool is_sent() const;
-  // Waits for what was sent, and for nothing that was queued after. Throws as from_gpu().
-  std::vector<float> receive();
+  // Enqueues the copy. REQUIRES: the array is f32 and !is_pending().
+  void start(const Array& array);
+  // Whether a copy was started and not waited for.
+  bool is_pending() const;
+  // Returns the floats. Waits for the copy, but not for work enqueued after it. Throws like copy_to_host().
+  // REQUIRES: is_pending().
+  std::vector<float> wait();
 
  private:
   struct State;

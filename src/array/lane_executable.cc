@@ -1,4 +1,5 @@
-// A program cut over the lanes of the process: a local program and a plan for each, run at once.
+// Executables over several lanes: the program is partitioned, and every lane runs a local program with its
+// own plan.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -28,11 +29,11 @@ PartitionSpec spec_of(const LaneCuts& cuts) {
 }
 std::string cuts_text(const LaneCuts& cuts) { return to_string(spec_of(cuts)); }
 
-class ManyLanes final : public Executable {
+class MultiLaneExecutable final : public Executable {
  public:
-  // `global` is the program with its bodies inlined, which is what is cut.
-  ManyLanes(ProgramPtr program, const std::vector<bool>& donated, Arrays captures, Shardings out_shardings,
-            Program global, MeshLanes lanes, Placement placement)
+  // `global` is the program with its bodies inlined; it is what is partitioned.
+  MultiLaneExecutable(ProgramPtr program, const std::vector<bool>& donated, Arrays captures, Shardings out_shardings,
+                      Program global, MeshLanes lanes, Placement placement)
       : Executable(std::move(program), donated, std::move(captures), std::move(out_shardings)),
         global_(std::move(global)),
         where_(std::move(lanes)),
@@ -43,8 +44,8 @@ class ManyLanes final : public Executable {
 
   void run(const Array* const* args, Array* results) override {
     const std::lock_guard lock(CpuLane::local().run_mutex());
-    if (!comms_ || comms_->failed()) make_plans();  // a failure before broke the meeting of the lanes
-    std::vector<Source> sources;
+    if (!comms_ || comms_->failed()) make_plans();  // a failed call leaves its communicators unusable
+    std::vector<InputSource> sources;
     for (size_t i = 0; i < in_types_.size(); ++i) sources.push_back(source(argument(args, i), i));
     std::vector<std::shared_ptr<LanePieces>> made;
     for (ValueId id : global_.outputs)
@@ -86,7 +87,7 @@ class ManyLanes final : public Executable {
     for_each_plan([&](const Plan& plan) { out.push_back(plan.arena_bytes()); });
     return out;
   }
-  void begin() const override {
+  void compile_kernels_in_background() const override {
     for_each_plan([](const Plan& plan) { plan.begin(); });
   }
   size_t instructions() const override {
@@ -101,22 +102,23 @@ class ManyLanes final : public Executable {
     Program lowered;
     std::unique_ptr<Plan> plan;
   };
-  // Where an input comes from: pieces that lie as they are needed, or a whole array, in host memory; then what lanes on
-  // GPUs copy of it is kept with the array, for the next time.
-  struct Source {
+  // Where an input comes from: pieces with the required sharding, or the complete array in host memory. In
+  // the latter case GPU lanes keep their uploaded pieces in `copies`, which the array caches for the next
+  // call.
+  struct InputSource {
     LanePiecesPtr pieces;
     BufferPtr whole;
     std::shared_ptr<LanePieces> copies = {};
   };
 
-  // A call that comes after one that failed makes plans anew.
+  // Lanes have no plan after a failed call; the next call plans again.
   void for_each_plan(FunctionRef<void(const Plan&)> f) const {
     const std::lock_guard lock(CpuLane::local().run_mutex());
     for (const Lane& lane : lanes_)
       if (lane.plan) f(*lane.plan);
   }
 
-  // As Lanes::run, on those lanes of this process that carry the mesh.
+  // Like Lanes::run, on the lanes of this process that the mesh uses.
   void on_lanes(FunctionRef<void(int64_t)> f, FunctionRef<void(const std::string&)> failed = {}) const {
     Lanes::local().run(
         [&](int64_t here) {
@@ -135,7 +137,7 @@ class ManyLanes final : public Executable {
       const int64_t lane = where_.first_local + here;
       own.lowered = lower(apply(partition(global_, where_.grid, placement_, lane), schedule));
       CudaLane* const cuda = gpu_of_lane(here);
-      // A process of one lane computes on all its cores.
+      // A process with one lane uses all of its cores.
       const bool alone = where_.local_count == 1;
       own.plan =
           std::make_unique<Plan>(own.lowered, alone ? CpuLane::local().pool() : Lanes::local().pool(here),
@@ -145,7 +147,7 @@ class ManyLanes final : public Executable {
                                              },
                                              cuda});
     };
-    // Lanes on GPUs meet while they are planned.
+    // GPU lanes create communicators together while they plan.
     const auto failed = [&](const std::string& message) {
       if (gpu_) comms_->abort(message);
     };
@@ -154,12 +156,13 @@ class ManyLanes final : public Executable {
     } catch (const std::exception& error) {
       lanes_.clear();
       comms_.reset();
-      if (dynamic_cast<const CommError*>(&error)) World::instance().throw_cause(error);  // groups are made together
+      if (dynamic_cast<const CommError*>(&error))
+        World::instance().throw_cause(error);  // communicators are created by all processes
       throw;
     }
   }
 
-  // What processes must have in common before they meet: the program, and how it is cut.
+  // What all processes must agree on before they communicate: the program and how it is sharded.
   std::string agreement() const {
     std::string out = print(global_);
     out += fmt::format("computed on {}\n", to_string(platform()));
@@ -169,7 +172,7 @@ class ManyLanes final : public Executable {
     return out;
   }
 
-  Source source(const Array& array, size_t i) const {
+  InputSource source(const Array& array, size_t i) const {
     const Node& node = *array.node();
     if (node.kind == Node::Kind::literal) return {nullptr, literal_buffer(node, in_types_[i]->dtype)};
     const LaneCuts& cuts = placement_.cuts[global_.inputs[i]];
@@ -179,7 +182,7 @@ class ManyLanes final : public Executable {
     };
     if (node.kind == Node::Kind::concrete && fit(node.pieces)) return {node.pieces, nullptr};
     if (node.kind == Node::Kind::concrete && !donated_[i] && fit(node.gpu_copies)) return {node.gpu_copies, nullptr};
-    Source out{nullptr, buffer_of(array, "call")};
+    InputSource out{nullptr, buffer_of(array, "call")};
     if (gpu_ && !donated_[i])
       out.copies = std::make_shared<LanePieces>(
           LanePieces{where_.grid, cuts, std::vector<BufferPtr>(static_cast<size_t>(where_.grid.lanes())),
@@ -187,11 +190,12 @@ class ManyLanes final : public Executable {
     return out;
   }
 
-  void run_on(int64_t here, const std::vector<Source>& sources, const std::vector<std::shared_ptr<LanePieces>>& made) {
+  void run_on(int64_t here, const std::vector<InputSource>& sources,
+              const std::vector<std::shared_ptr<LanePieces>>& made) {
     Plan& plan = *lanes_[static_cast<size_t>(here)].plan;
     const Program& local = lanes_[static_cast<size_t>(here)].lowered;
     const int64_t lane = where_.first_local + here;
-    std::vector<BufferPtr> held(sources.size());  // memory of this lane's own
+    std::vector<BufferPtr> held(sources.size());  // keeps the inputs alive
     std::vector<const void*> in;
     for (size_t i = 0; i < sources.size(); ++i)
       in.push_back(gpu_ ? gpu_piece(here, i, sources[i], held[i]) : piece(lane, i, sources[i], held[i]));
@@ -206,13 +210,15 @@ class ManyLanes final : public Executable {
     plan.run(in.data(), out.data());
   }
 
-  // A lane's piece of an input. Donated ones are the lane's own to write; others may be a part of a whole array.
-  const void* piece(int64_t lane, size_t i, const Source& source, BufferPtr& held) const {
+  // A lane's piece of an input. If donated, the lane may write to it; otherwise it may be part of the
+  // complete array.
+  const void* piece(int64_t lane, size_t i, const InputSource& source, BufferPtr& held) const {
     const Type& type = *in_types_[i];
     const int64_t size = size_of(type.dtype);
     if (source.pieces) {
       const BufferPtr& buffer = source.pieces->buffers[static_cast<size_t>(lane)];
-      // Only the array holds the pieces (and this call), and only the pieces hold the buffer.
+      // The buffer may be written only if the array is the sole owner of its pieces (besides this call) and
+      // they of it.
       if (!donated_[i] || (source.pieces.use_count() <= 2 && buffer->unique())) {
         held = buffer;
       } else {
@@ -231,13 +237,13 @@ class ManyLanes final : public Executable {
     return held->data();
   }
 
-  // The same in the memory of the lane's GPU, where it is always memory of its own.
-  const void* gpu_piece(int64_t here, size_t i, const Source& source, BufferPtr& held) const {
+  // Same in the memory of the lane's GPU; never part of a larger array.
+  const void* gpu_piece(int64_t here, size_t i, const InputSource& source, BufferPtr& held) const {
     const auto lane = static_cast<size_t>(where_.first_local + here);
     if (source.pieces && source.pieces->on_gpu) {
       const BufferPtr& buffer = source.pieces->buffers[lane];
-      const bool own = !donated_[i] || (source.pieces.use_count() <= 2 && buffer->unique());
-      held = own ? buffer : copy_on_gpu(*buffer, 0, buffer->size(), here);
+      const bool usable = !donated_[i] || (source.pieces.use_count() <= 2 && buffer->unique());
+      held = usable ? buffer : copy_on_gpu(*buffer, 0, buffer->size(), here);
       return held->data();
     }
     if (source.pieces) {
@@ -270,13 +276,13 @@ class ManyLanes final : public Executable {
   std::vector<Lane> lanes_;
 };
 
-std::string ManyLanes::explain() const {
+std::string MultiLaneExecutable::explain() const {
   std::string out = fmt::format("{} lanes:", where_.grid.lanes());
   for (const LaneAxis& axis : where_.grid.axes)
     out += fmt::format(" {} {} lanes{}", axis.name, axis.size,
                        axis.inside > 1 ? fmt::format(" of {} devices", axis.inside) : "");
   out += "\n";
-  // Values are numbered as print() numbers them: inputs, then results in order.
+  // Values are numbered as in print(): inputs, then results in order.
   std::vector<size_t> number(global_.types.size());
   size_t next = 0;
   const auto line = [&](ValueId id, const std::string& what) {
@@ -293,10 +299,10 @@ std::string ManyLanes::explain() const {
       number[id] = next++;
       line(id, fmt::format("equation {} {}", i, global_.eqns[i].op->name));
     }
-  return out + "between lanes, in order:\n" + traffic_text(lanes_[0].lowered, where_.grid);
+  return out + "communication between lanes, in order:\n" + traffic_text(lanes_[0].lowered, where_.grid);
 }
 
-Said said_of(const Program& p, const std::vector<ValueId>& ids, const Shardings& shardings, const Mesh& mesh,
+Said known_lane_cuts(const Program& p, const std::vector<ValueId>& ids, const Shardings& shardings, const Mesh& mesh,
              const LaneGrid& grid) {
   Said out(ids.size());
   for (size_t i = 0; i < ids.size() && i < shardings.size(); ++i)
@@ -308,30 +314,30 @@ Said said_of(const Program& p, const std::vector<ValueId>& ids, const Shardings&
 }  // namespace
 
 std::shared_ptr<Executable> compile_on_lanes(const ProgramPtr& program, const std::vector<bool>& donated,
-                                             const Arrays& captures, const Shardings& in, const Shardings& said_out,
+                                             const Arrays& captures, const Shardings& in, const Shardings& given_out,
                                              const Shardings& out_shardings) {
   if (World::instance().lanes() == 1) return nullptr;
   Program global = inline_bodies(*program, Inline::early);
-  Shardings said = in;
-  said.insert(said.end(), said_out.begin(), said_out.end());
-  const Mesh mesh = mesh_of(global, said);
+  Shardings given = in;
+  given.insert(given.end(), given_out.begin(), given_out.end());
+  const Mesh mesh = mesh_of(global, given);
   MeshLanes lanes = lanes_of(mesh);
   const LaneGrid& grid = lanes.grid;
   if (grid.axes.empty()) return nullptr;
   global = simplify(drop_annotations(global, mesh_text(mesh)));
-  global = constrain_outputs(drop_dead(inline_bodies(global, Inline::late)), in, said_out, mesh);
-  Placement placement = place(global, grid, said_of(global, global.inputs, in, mesh, grid),
-                              said_of(global, global.outputs, said_out, mesh, grid));
-  // A result of which nothing was said is labelled as it lies.
+  global = constrain_outputs(drop_dead(inline_bodies(global, Inline::late)), in, given_out, mesh);
+  Placement placement = place(global, grid, known_lane_cuts(global, global.inputs, in, mesh, grid),
+                              known_lane_cuts(global, global.outputs, given_out, mesh, grid));
+  // A result without a given sharding gets the one it was partitioned with.
   Shardings labels = out_shardings;
   for (size_t j = 0; j < labels.size(); ++j) {
     const LaneCuts& cuts = placement.cuts[global.outputs[j]];
-    if (j < said_out.size() && said_out[j].defined()) continue;
+    if (j < given_out.size() && given_out[j].defined()) continue;
     if (!labels[j].defined() || labels[j].mesh() != mesh || lane_cuts(grid, labels[j].spec(), cuts.size()) != cuts)
       labels[j] = NamedSharding(mesh, spec_of(cuts));
   }
-  return std::make_shared<ManyLanes>(program, donated, captures, std::move(labels), std::move(global), std::move(lanes),
-                                     std::move(placement));
+  return std::make_shared<MultiLaneExecutable>(program, donated, captures, std::move(labels), std::move(global),
+                                               std::move(lanes), std::move(placement));
 }
 
 }  // namespace lockstep::detail

@@ -1,11 +1,17 @@
-// Node: what an Array handle points to.
+// Node: the object an Array handle points to. Reference counting and the functions below are safe to use from
+// any thread.
+//
+//   literal   a C++ number; its buffer is created on first access
+//   concrete  has data: `buffer` on the host, `gpu` on the GPU, and/or `pieces` on several lanes
+//   traced    value `value` of trace `trace`
+//   donated   its memory was given to a compiled function; only the type remains
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <optional>
 
-#include "array/pieces.h"
+#include "array/lane_pieces.h"
 #include "lane/buffer.h"
 #include "lockstep/array.h"
 #include "lockstep/sharding.h"
@@ -13,7 +19,7 @@
 
 namespace lockstep::detail {
 
-// The one copy of a type; types are compared by its address.
+// Returns the unique copy of a type. Types are compared by its address.
 const Type* intern(const Type&);
 
 struct Node {
@@ -22,46 +28,47 @@ struct Node {
   std::atomic<int32_t> references{1};
   Kind kind = Kind::literal;
   const Type* type = nullptr;  // interned
-  NamedSharding sharding;      // where its pieces lie; undefined: on one device
-  BufferPtr buffer;      // concrete; a literal, pieces, and what lies on a GPU get one when their data is asked for
-  BufferPtr gpu;         // concrete: the same in the GPU's memory, where it was computed or is needed
-  LanePiecesPtr pieces;  // concrete: its parts on several lanes; null: it lies whole in `buffer`
-  LanePiecesPtr copied;  // concrete: copies of its parts on several GPUs, as a program last needed them
-  uint64_t trace = 0;    // traced: which trace, and the value in it
+  NamedSharding sharding;      // undefined: on one device
+  BufferPtr buffer;            // host memory; filled on first access for literals, pieces and GPU arrays
+  BufferPtr gpu;               // concrete: the array in the GPU's memory, if computed or needed there
+  LanePiecesPtr pieces;        // concrete: the pieces on several lanes; null: not divided over lanes
+  LanePiecesPtr gpu_copies;    // concrete: cached copies of the pieces on several GPUs, as last used by a program
+  uint64_t trace = 0;          // traced: the id of the trace, and the value in it
   ValueId value = 0;
-  bool stands_for_number = false;  // traced: an argument that was a literal
-  double real = 0;                 // literal: the number, also in `integer` when it is none or bool
-  int64_t integer = 0;
-  Node* next = nullptr;  // in the list of free nodes
+  bool is_number_input = false;  // traced: an input whose argument was a number
+  double real = 0;               // literal: the number
+  int64_t integer = 0;           // literal: the same number, if it is an integer or bool
+  Node* next = nullptr;          // in the free list
 };
 
-// Nodes come from a list of free ones, so that a steady state does not touch the heap.
+// Returns a node from the free list, or a new one. In a steady state the heap is not used.
 Node* new_node();
 
 Array concrete(const Type* interned, BufferPtr, NamedSharding = {});
 Array concrete(const Type* interned, LanePiecesPtr, NamedSharding);
-// The same elements under another label.
-Array relabelled(const Array& concrete_array, const NamedSharding&);
-// As many elements from the `first` on as this shape has, without a program: in the same memory where they are all,
-// else copied. Nothing while the thread traces, and of what is no whole array in one memory without a label.
-std::optional<Array> stretch_of(const Array&, int64_t first, const Shape& shape);
-Array traced(const Type& type, uint64_t trace, ValueId value, bool stands_for_number = false);
+// Returns the same elements with another sharding. Shares memory.
+Array with_new_sharding(const Array& concrete_array, const NamedSharding&);
+// Returns the elements from index `first` on, in row-major order, with this shape, without building a
+// program. Shares memory if it is the complete array, else copies. nullopt in a trace, and for arrays that
+// have a sharding or pieces.
+std::optional<Array> contiguous_slice(const Array&, int64_t first, const Shape& shape);
+Array traced(const Type& type, uint64_t trace, ValueId value, bool is_number_input = false);
 
-// One that a GPU computed.
+// A concrete array in GPU memory.
 Array concrete_on_gpu(const Type* interned, BufferPtr, NamedSharding = {});
 
-// The array in the GPU's memory, copied there when it is first asked for. Throws as buffer_of() does. What is large
-// stays there with the array.
+// The array in the GPU's memory; uploaded, and cached in the node, on first use. Throws like buffer_of().
 BufferPtr gpu_buffer_of(const Array&, const Type&, const char* wanted_by);
 
-// Throws Error for what cannot be read, naming the operation that asked: a traced or donated array, or one of which
-// other processes have a part. Nothing is copied or waited for.
+// Throws Error for an array that cannot be read: empty, traced, donated, or partly held by other processes.
+// `wanted_by` names the operation in the message. Copies nothing and does not wait.
 void check_readable(const Array&, const char* wanted_by);
 
-// The buffer of a concrete array or literal, on the host. Throws as check_readable() does.
+// The host buffer of a concrete array or literal. Copies from the GPU or assembles pieces on first use.
+// Throws like check_readable().
 const BufferPtr& buffer_of(const Array&, const char* wanted_by);
 
-// A literal as an array of this dtype: its buffer, made on first use.
+// A new buffer with a literal's number as this dtype.
 BufferPtr literal_buffer(const Node&, DType);
 
 }  // namespace lockstep::detail

@@ -7,13 +7,12 @@
 namespace lockstep::detail {
 
 void check_pmap_size(int64_t size, const std::string& axis) {
-  // With several processes the axis is that of all devices by now; pmap_argument() has seen that every process gave as
-  // many elements as it has devices.
+  // With several processes the axis spans all devices here: pmap_argument() has checked that every process
+  // passed one element per device.
   const int devices = process_count() == 1 ? local_device_count() : device_count();
   if (size > devices)
     throw_error(
-        "pmap: {} elements along \"{}\" for {} local devices; each device takes one: map over fewer, or ask for more "
-        "with "
+        "pmap: {} elements along \"{}\" for {} local devices; each device takes one: map over fewer, or set "
         "--devices {} or LOCKSTEP_NUM_CPU_DEVICES={}",
         size, axis, devices, size, size);
 }
@@ -27,14 +26,14 @@ Array pmap_argument(const Array& array, std::optional<int64_t> axis, const std::
   if (axis) {
     const auto rank = static_cast<int64_t>(array.shape().size());
     const int64_t at = *axis < 0 ? *axis + rank : *axis;
-    if (at < 0 || at >= rank) return array;  // vmap says what is wrong
+    if (at < 0 || at >= rank) return array;  // vmap reports the error
     size = array.shape()[static_cast<size_t>(at)];
-    if (alone && size > device_count()) return array;  // as above
+    if (alone && size > device_count()) return array;  // likewise
     spec.entries.resize(static_cast<size_t>(at) + 1);
     spec.entries.back() = name;
   }
   if (alone) {
-    // Shared arguments come out on all devices, of which the mapped axis may take only some: they have no place yet.
+    // Shared arguments keep their sharding: the mapped axis may use only some of the devices.
     if (!axis) return array;
     const std::vector<Device> some(devices().begin(), devices().begin() + size);
     const NamedSharding sharding(make_mesh({{name, size}}, some), spec);
@@ -45,8 +44,9 @@ Array pmap_argument(const Array& array, std::optional<int64_t> axis, const std::
   if (!axis) return is_number(array) ? array : with_sharding(array, sharding);
   if (size != local_device_count())
     throw_error(
-        "pmap: {} elements along \"{}\" and process {} has {} devices; with several processes each gives one for every "
-        "device of its own",
+        "pmap: {} elements along \"{}\", but process {} has {} devices; with several processes, each passes one "
+        "element "
+        "per local device",
         size, name, process_index(), local_device_count());
   Shape shape = array.shape();
   shape[spec.entries.size() - 1] = device_count();
@@ -64,7 +64,7 @@ void pmap_donated(const Array& array) {
   node.buffer.reset();
   node.gpu.reset();
   node.pieces.reset();
-  node.copied.reset();
+  node.gpu_copies.reset();
 }
 
 }  // namespace lockstep::detail

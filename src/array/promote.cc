@@ -87,15 +87,15 @@ template <class T>
 
 }  // namespace
 
-int64_t number_in(const char* what, int64_t number, DType dtype) {
+int64_t checked_integer(const char* what, int64_t number, DType dtype) {
   const auto [least, most] = bounds_of(dtype);
   if (number < least || number > most) throw_not_in(what, number, dtype);
   return number;
 }
 
-int64_t number_in(const char* what, double number, DType dtype) {
+int64_t checked_integer(const char* what, double number, DType dtype) {
   if (!(number > -0x1p63 && number < 0x1p63)) throw_not_in(what, number, dtype);
-  return number_in(what, static_cast<int64_t>(number), dtype);
+  return checked_integer(what, static_cast<int64_t>(number), dtype);
 }
 
 DType floating_of(DType dtype) { return is_floating(dtype) ? dtype : DType::f32; }
@@ -103,7 +103,7 @@ DType number_of(DType dtype) { return dtype == DType::boolean ? DType::i32 : dty
 Value to_floating(Value x) { return convert(x, floating_of(x.dtype())); }
 Value to_number(Value x) { return convert(x, number_of(x.dtype())); }
 
-Value stretch(const char* what, Value x, Shape shape) {
+Value broadcast_value(const char* what, Value x, Shape shape) {
   if (x.shape() == shape) return x;
   const auto rank = static_cast<int64_t>(shape.size()), lead = rank - x.rank();
   Shape kept;
@@ -123,12 +123,12 @@ Value stretch(const char* what, Value x, Shape shape) {
   return kept == shape ? x : broadcast(x, shape, dims);
 }
 
-Values meet(const char* what, const Values& values, DType dtype) {
+Values promote_and_broadcast(const char* what, const Values& values, DType dtype) {
   std::vector<Shape> shapes;
   for (const Value& v : values) shapes.push_back(v.shape());
   const Shape shape = broadcast_shape(what, shapes);
   Values out;
-  for (const Value& v : values) out.push_back(stretch(what, convert(v, dtype), shape));
+  for (const Value& v : values) out.push_back(broadcast_value(what, convert(v, dtype), shape));
   return out;
 }
 

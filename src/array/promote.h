@@ -1,6 +1,6 @@
-// What the kind functions on Arrays do before they call the strict ones on Values: axes counted from the back, element
-// types and shapes that meet. Errors begin with `what`, the name of the function. Shapes come by value where equations
-// are added: the shape of a Value lives only until the next one.
+// What the kind functions on Arrays do before they call the strict ones on Values: axes counted from the
+// back, element types and shapes that meet. Errors begin with `what`, the name of the function. Shapes come
+// by value where equations are added: the shape of a Value lives only until the next one.
 #pragma once
 
 #include <initializer_list>
@@ -26,9 +26,9 @@ Shape broadcast_shape(const char* what, std::span<const Shape> shapes);
 // x converted, itself when it has that type already. To bool: not zero.
 Value convert(Value x, DType dtype);
 // The number itself. Throws Error unless this integer type has it.
-int64_t number_in(const char* what, int64_t number, DType dtype);
+int64_t checked_integer(const char* what, int64_t number, DType dtype);
 // A real number without its fraction, likewise.
-int64_t number_in(const char* what, double number, DType dtype);
+int64_t checked_integer(const char* what, double number, DType dtype);
 // Integers and bools as f32; bools as i32.
 Value to_floating(Value x);
 Value to_number(Value x);
@@ -36,9 +36,9 @@ DType floating_of(DType dtype);
 DType number_of(DType dtype);
 
 // x repeated to `shape` by NumPy's rules.
-Value stretch(const char* what, Value x, Shape shape);
+Value broadcast_value(const char* what, Value x, Shape shape);
 // All in one element type and shape.
-Values meet(const char* what, const Values& values, DType dtype);
+Values promote_and_broadcast(const char* what, const Values& values, DType dtype);
 
 // A reduction of an array of `shape` over `axes`, repeated along them again, or with them as dimensions of 1.
 Value repeat_along(Value reduced, Shape shape, const std::vector<int64_t>& axes);

@@ -29,8 +29,8 @@ bool names(const PartitionSpec& spec, const std::string& axis) {
   return false;
 }
 
-// How a global array and its pieces side by side are the same elements: dimensions cut into [axes..., rest], and the
-// order in which the axes' dimensions come first.
+// How a global array and its pieces side by side are the same elements: dimensions cut into [axes..., rest],
+// and the order in which the axes' dimensions come first.
 struct Pieces {
   Shape cut;        // the global shape with every cut dimension as [axes..., rest]
   Dims axes_first;  // permutation of `cut`: axes in mesh order, then the rest
@@ -72,7 +72,8 @@ Shape global_shape(const Shape& piece, const PartitionSpec& spec, const Mesh& me
   return out;
 }
 
-// The value with what its spec says: each device has its piece. Axes that the function does not name may cut it too.
+// The value with what its spec says: each device has its piece. Axes that the function does not name may cut
+// it too.
 Value laid_out(Value x, const PartitionSpec& spec, const Mesh& mesh, const std::vector<std::string>& axes) {
   Annotation said = annotation_of(NamedSharding(mesh, spec), x.shape().size());
   said.by = "shard_map";
@@ -154,7 +155,8 @@ Arrays run_per_device(const Traced& traced, std::span<const Array> args, const s
     for (size_t i = 0; i < program.inputs.size(); ++i) batched.push_back(i < in.size() && names(in[i], axes[k]));
     for (const PartitionSpec& spec : out) force.push_back(names(spec, axes[k]));
     BatchedProgram all = batch(program, batched, options.mesh.size(axes[k]), force, axes[k]);
-    // Asked of the values and not of their types: what all_gather gives varies by its type and is the same everywhere.
+    // Asked of the values and not of their types: what all_gather gives varies by its type and is the same
+    // everywhere.
     for (size_t i = 0; i < out.size(); ++i)
       if (all.batched[i] && !force[i])
         throw_error(

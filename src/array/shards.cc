@@ -1,4 +1,4 @@
-// The pieces of an array: those of devices as views, and those of a process made one array of all.
+// The shards of an array: of each device as views, and of all devices of a process as one array.
 #include <algorithm>
 #include <cstring>
 
@@ -38,27 +38,28 @@ bool holds_box(const IndexBox& outer, const IndexBox& inner) {
   return true;
 }
 
-// A box of the memory that holds `held` of an array.
+// The part `box` of an array, from a buffer that holds its part `held`. Shares memory if contiguous, else
+// copies.
 Array view(const BufferPtr& buffer, DType dtype, const IndexBox& held, const IndexBox& box) {
   const Type whole{dtype, shape_of(held)};
   const Type type{dtype, shape_of(box)};
   IndexBox inside;
   for (size_t d = 0; d < box.size(); ++d) inside.push_back({box[d].begin - held[d].begin, box[d].end - held[d].begin});
-  const int64_t begin = detail::stretch(whole.shape, inside);
+  const int64_t begin = detail::contiguous_offset(whole.shape, inside);
   if (begin < 0 || type.bytes() == 0) {
     BufferPtr copy = allocate(type.bytes());
-    if (type.bytes() > 0) detail::copy_out(buffer->data(), whole.shape, inside, size_of(dtype), copy->data());
+    if (type.bytes() > 0) detail::extract_box(buffer->data(), whole.shape, inside, size_of(dtype), copy->data());
     return detail::concrete(detail::intern(type), std::move(copy));
   }
   auto* owner = new BufferPtr(buffer);
   return detail::adopt_bytes(buffer->data() + begin * size_of(dtype), type, owner,
-                             [](void* held_by) { delete static_cast<BufferPtr*>(held_by); });
+                             [](void* buffer_ptr) { delete static_cast<BufferPtr*>(buffer_ptr); });
 }
 
-// The smallest box around what the lanes of this process hold.
+// The smallest box that contains what the lanes of this process hold.
 IndexBox process_box(const MeshLanes& lanes, const LaneCuts& cuts, const Shape& shape) {
   IndexBox around;
-  for (int64_t lane = lanes.first; lane < lanes.first + lanes.here; ++lane) {
+  for (int64_t lane = lanes.first_local; lane < lanes.first_local + lanes.local_count; ++lane) {
     const IndexBox box = lane_box(lanes.grid, cuts, shape, lane);
     if (around.empty()) around = box;
     for (size_t d = 0; d < box.size(); ++d) {
@@ -86,45 +87,45 @@ std::vector<Shard> addressable_shards(const Array& x) {
   for (const DeviceIndices& piece : sharding.addressable_indices_map(x.shape())) {
     const int64_t lane = sharding.mesh().position(piece.device) / devices_per_lane;
     const IndexBox held = lane_box(pieces->grid, pieces->cuts, x.shape(), lane);
-    LOCKSTEP_CHECK(holds_box(held, piece.box), "{} lies outside of {}", box_text(piece.box), box_text(held));
-    out.push_back({piece.device, piece.box, view(piece_of(*pieces, lane), x.dtype(), held, piece.box)});
+    LOCKSTEP_CHECK(holds_box(held, piece.box), "{} is not inside {}", box_text(piece.box), box_text(held));
+    out.push_back({piece.device, piece.box, view(piece_on_host(*pieces, lane), x.dtype(), held, piece.box)});
   }
   return out;
 }
 
 Range process_range(const NamedSharding& sharding, int64_t extent) {
   const MeshLanes lanes = detail::lanes_of(sharding.mesh());
-  if (!lanes.spread || lanes.grid.axes.empty()) return {0, extent};
+  if (!lanes.across_processes || lanes.grid.axes.empty()) return {0, extent};
   return process_box(lanes, lane_cuts(lanes.grid, sharding.spec(), 1), {extent})[0];
 }
 
 Array make_array_from_process_local_data(const NamedSharding& sharding, const Array& local, const Shape& global_shape) {
   if (!sharding.defined())
-    throw_error("make_array_from_process_local_data: the sharding is empty; make it from a mesh and a spec");
+    throw_error("make_array_from_process_local_data: the sharding is empty; create it with NamedSharding(mesh, spec)");
   sharding.index_box(global_shape, 0);  // throws when the spec is longer than the rank
   const MeshLanes lanes = detail::lanes_of(sharding.mesh());
-  const bool spread = lanes.spread && !lanes.grid.axes.empty();
+  const bool distributed = lanes.across_processes && !lanes.grid.axes.empty();
   const LaneCuts cuts = lane_cuts(lanes.grid, sharding.spec(), global_shape.size());
-  const IndexBox own = spread ? process_box(lanes, cuts, global_shape) : whole_box(global_shape);
+  const IndexBox own = distributed ? process_box(lanes, cuts, global_shape) : whole_box(global_shape);
   if (local.shape() != shape_of(own))
     throw_error(
-        "make_array_from_process_local_data: the data is {} and process {} holds {} of {} under {}; give that part",
+        "make_array_from_process_local_data: the data is {}, but process {} holds {} of {} under {}; pass that part",
         to_string(local.type()), process_index(), box_text(own), to_string(global_shape), to_string(sharding.spec()));
-  if (!spread) return detail::with_sharding(local, sharding);
+  if (!distributed) return detail::with_sharding(local, sharding);
   const BufferPtr& whole = detail::buffer_of(local, "make_array_from_process_local_data");
   const int64_t size = size_of(local.dtype());
   auto pieces = std::make_shared<LanePieces>(
       LanePieces{lanes.grid, cuts, std::vector<BufferPtr>(static_cast<size_t>(lanes.grid.lanes())), true});
-  for (int64_t lane = lanes.first; lane < lanes.first + lanes.here; ++lane) {
+  for (int64_t lane = lanes.first_local; lane < lanes.first_local + lanes.local_count; ++lane) {
     BufferPtr& buffer = pieces->buffers[static_cast<size_t>(lane)];
-    if (lanes.here == 1) {
+    if (lanes.local_count == 1) {
       buffer = whole;
       break;
     }
     IndexBox box = lane_box(lanes.grid, cuts, global_shape, lane);
     for (size_t d = 0; d < box.size(); ++d) box[d] = {box[d].begin - own[d].begin, box[d].end - own[d].begin};
     buffer = allocate(count(shape_of(box)) * size);
-    if (buffer->size() > 0) detail::copy_out(whole->data(), local.shape(), box, size, buffer->data());
+    if (buffer->size() > 0) detail::extract_box(whole->data(), local.shape(), box, size, buffer->data());
   }
   return detail::concrete(detail::intern({local.dtype(), global_shape}), std::move(pieces), sharding);
 }
@@ -135,13 +136,13 @@ Array process_local_data(const Array& x) {
   const MeshLanes lanes = detail::lanes_of(x.sharding().mesh());
   const IndexBox own = process_box(lanes, pieces->cuts, x.shape());
   const Type local{x.dtype(), shape_of(own)};
-  if (lanes.here == 1) return detail::concrete(detail::intern(local), piece_of(*pieces, lanes.first));
+  if (lanes.local_count == 1) return detail::concrete(detail::intern(local), piece_on_host(*pieces, lanes.first_local));
   BufferPtr whole = allocate(local.bytes());
-  for (int64_t lane = lanes.first; lane < lanes.first + lanes.here; ++lane) {
+  for (int64_t lane = lanes.first_local; lane < lanes.first_local + lanes.local_count; ++lane) {
     IndexBox box = lane_box(lanes.grid, pieces->cuts, x.shape(), lane);
     for (size_t d = 0; d < box.size(); ++d) box[d] = {box[d].begin - own[d].begin, box[d].end - own[d].begin};
-    const BufferPtr piece = piece_of(*pieces, lane);
-    if (piece->size() > 0) detail::copy_in(piece->data(), local.shape, box, size_of(x.dtype()), whole->data());
+    const BufferPtr piece = piece_on_host(*pieces, lane);
+    if (piece->size() > 0) detail::insert_box(piece->data(), local.shape, box, size_of(x.dtype()), whole->data());
   }
   return detail::concrete(detail::intern(local), std::move(whole));
 }

@@ -32,7 +32,7 @@ Trace* Trace::find(uint64_t id) {
 Value Trace::input(const Type& type) { return builder_.input(type); }
 
 Value Trace::lift(const Array& array, DType literal_dtype) {
-  if (!array.defined()) throw_error("{}: an operand is an empty Array; assign it before it is used", what_);
+  if (!array.defined()) throw_error("{}: an operand is an empty Array; assign it before use", what_);
   const Node& node = *array.node();
   if (node.kind == Node::Kind::literal) {
     const Type type{literal_dtype, {}};
@@ -40,7 +40,8 @@ Value Trace::lift(const Array& array, DType literal_dtype) {
     if (is_floating(literal_dtype))
       return full(builder_, type, is_real ? node.real : static_cast<double>(node.integer));
     return full(builder_, type,
-                is_real ? number_in(what_, node.real, literal_dtype) : number_in(what_, node.integer, literal_dtype));
+                is_real ? checked_integer(what_, node.real, literal_dtype)
+                        : checked_integer(what_, node.integer, literal_dtype));
   }
   if (node.kind == Node::Kind::traced) {
     if (node.trace == id_) return {&builder_, node.value};
@@ -61,9 +62,8 @@ Value Trace::lift(const Array& array, DType literal_dtype) {
 
 void Trace::throw_escaped(const char* wanted_by, const Type& type) {
   throw_error(
-      "{}: the array {} was made while another function was traced and that trace has ended; return it from the "
-      "function "
-      "(as a result or as aux) instead of keeping it in a variable outside",
+      "{}: the array {} was created while another function was traced, and that trace has ended; return it from the "
+      "function (as a result or as aux) instead of storing it in a variable outside",
       wanted_by, to_string(type));
 }
 
@@ -73,7 +73,7 @@ Traced Trace::finish(std::span<const Array> outputs) {
   Values values;
   for (const Array& array : outputs) {
     if (!array.defined())
-      throw_error("{}: result {} is an empty Array; assign it before it is returned", what_, values.size());
+      throw_error("{}: result {} is an empty Array; assign it before returning it", what_, values.size());
     values.push_back(lift(array));
   }
   std::vector<NamedSharding> shardings;

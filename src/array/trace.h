@@ -1,4 +1,4 @@
-// Trace: a program being written by the operations of one thread.
+// Trace: a program being recorded from the operations of one thread. Belongs to that thread.
 #pragma once
 
 #include <map>
@@ -15,7 +15,7 @@ class Trace {
 
   // The innermost trace of this thread, or null.
   static Trace* current();
-  // The trace of that id when it is open on this thread, or null.
+  // The open trace of this thread with this id, or null.
   static Trace* find(uint64_t id);
 
   const char* what() const { return what_; }
@@ -23,11 +23,14 @@ class Trace {
   Builder& builder() { return builder_; }
 
   Value input(const Type&);
-  // The value that stands for an array: itself, a captured one, or a constant of this dtype for a number.
+  // The value that represents an array: its own value, a captured input, or for a number a constant of
+  // `literal_dtype`. Throws Error for an array that cannot be read or that belongs to an ended trace.
   Value lift(const Array&, DType literal_dtype);
   Value lift(const Array& array) { return lift(array, array.dtype()); }
+  // A traced array for a value of this trace.
   Array wrap(Value);
 
+  // Returns the program with these outputs. The trace is used up.
   Traced finish(std::span<const Array> outputs);
 
   // Throws Error: an array of this type belongs to a trace that has ended.
@@ -38,7 +41,7 @@ class Trace {
   uint64_t id_;
   Builder builder_;
   Arrays captures_;
-  std::map<std::pair<uint64_t, uint64_t>, Value> captured_;  // by trace and value, or by 0 and the node's address
+  std::map<std::pair<uint64_t, uint64_t>, Value> captured_;  // key: {trace, value}, or {0, node address}
 };
 
 }  // namespace lockstep::detail

@@ -310,7 +310,8 @@ Arrays cond(const Array& predicate, const Traced& if_true, const Traced& if_fals
   return apply("cond", args, {}, [&](Builder& b, const Values& v) {
     const Values rest(v.begin() + 1, v.end());
     if (v[0].type().varying.empty()) return lockstep::cond(v[0], yes, no, rest);
-    // Devices that choose differently need both, and what their branches share must not be summed inside of a branch.
+    // Devices that choose differently need both, and what their branches share must not be summed inside of a
+    // branch.
     Values out = b.inline_program(*yes, rest);
     const Values otherwise = b.inline_program(*no, rest);
     for (size_t i = 0; i < out.size(); ++i)

@@ -150,7 +150,7 @@ struct Loader::Impl {
       upcoming = std::exchange(later, {});
       std::vector<Array> all;
       for (const Upcoming& each : upcoming) all.push_back(each.rows);
-      detail::upload_together(all);
+      detail::upload_in_one_copy(all);
     }
     Array own = std::move(upcoming.front().rows);
     upcoming.pop_front();
@@ -259,7 +259,7 @@ LoaderBatches Loader::next(int64_t n) {
     batch.rows = std::move(own.array);
     impl_->cursor = impl_->order.after(batch);
   }
-  if (impl_->looks_ahead()) detail::upload_together(std::span(&rows.array, 1));
+  if (impl_->looks_ahead()) detail::upload_in_one_copy(std::span(&rows.array, 1));
   out.rows = std::move(rows.array);
   impl_->examples_read += n * size;
   impl_->spent += std::chrono::steady_clock::now() - start;

@@ -141,7 +141,8 @@ Incoming prepare(const CheckpointEntry& entry, const NamedSharding& sharding, co
   if (sharding.defined()) {
     sharding.index_box(entry.type.shape, 0);  // throws when the spec is longer than the rank
     const MeshLanes lanes = lanes_of_mesh(sharding.mesh());
-    LanePieces pieces{lanes.grid, lane_cuts(lanes.grid, sharding.spec(), entry.type.shape.size()), {}, lanes.across_processes};
+    LanePieces pieces{
+        lanes.grid, lane_cuts(lanes.grid, sharding.spec(), entry.type.shape.size()), {}, lanes.across_processes};
     if (pieces.is_sharded()) {
       pieces.buffers.resize(static_cast<size_t>(lanes.grid.lanes()));
       for (int64_t lane = lanes.first_local; lane < lanes.first_local + lanes.local_count; ++lane)

@@ -116,7 +116,8 @@ TEST(Errors, Creation) {
   EXPECT_ERROR(full({2}, 3e9, i32), "full: 3000000000 does not fit i32, which goes from -2147483648 to 2147483647");
   EXPECT_ERROR(full({2}, std::numeric_limits<double>::quiet_NaN(), i32), "full: nan does not fit i32");
   EXPECT_ERROR(zeros({2}, u8) + 256, "add: 256 does not fit u8");
-  EXPECT_ERROR(Array(uint64_t{1} << 63), "array: 9223372036854775808 is more than 9223372036854775807");
+  EXPECT_ERROR(Array(uint64_t{1} << 63),
+               "array: 9223372036854775808 is more than 9223372036854775807, the largest i64");
 }
 
 TEST(Errors, OutOfMemorySaysWhatWasAskedAndWhatThereIs) {
@@ -134,27 +135,25 @@ TEST(Errors, EmptyArrays) {
   const Array empty;
   EXPECT_FALSE(empty.defined());
   EXPECT_EQ(empty.to_string(), "(empty)");
-  EXPECT_ERROR(empty.shape(), "array: it is empty; assign it before it is used");
+  EXPECT_ERROR(empty.shape(), "array: the array is empty; assign it before use");
   EXPECT_ERROR(empty + 1, "empty");
-  EXPECT_ERROR(empty.item<float>(), "item: the array is empty; assign it before it is used");
+  EXPECT_ERROR(empty.item<float>(), "item: the array is empty; assign it before use");
   EXPECT_ERROR(sum(empty), "empty");
   EXPECT_ERROR(reshape(empty, {1}), "empty");
   EXPECT_ERROR(concatenate({ones({1}), empty}), "empty");
   EXPECT_ERROR(jit([](Array x) { return x; })(empty), "empty");
-  EXPECT_ERROR(jit([](Array) { return Array(); })(1),
-               "jit: result 0 is an empty Array; assign it before it is returned");
+  EXPECT_ERROR(jit([](Array) { return Array(); })(1), "jit: result 0 is an empty Array; assign it before returning it");
   EXPECT_ERROR(grad([](Array x) { return x; })(empty), "empty");
   EXPECT_ERROR(vmap([](Array x) { return x; })(empty), "empty");
   EXPECT_ERROR(scan([](Array c, Array x) { return std::pair{c, x}; }, empty, ones({2})), "empty");
 }
 
 TEST(Errors, Access) {
-  EXPECT_ERROR(ones({2}).item<float>(),
-               "item: the array is f32[2], with 2 elements; item takes the one element of an array");
+  EXPECT_ERROR(ones({2}).item<float>(), "item: the array is f32[2], with 2 elements; item() needs exactly one");
   const Array two = ones({2});
-  EXPECT_ERROR(two.data<int>(), "data: the array is f32[2] and i32 was asked for; use to_vector, which converts");
-  EXPECT_ERROR(ones({2, 3}).shape(2), "shape: axis 2 of [2, 3]; axes go from -2 to 1");
-  EXPECT_ERROR(static_cast<bool>(ones({2})), "bool: a branch on the array f32[2], with 2 elements; use any() or all()");
+  EXPECT_ERROR(two.data<int>(), "data: the array is f32[2], not i32; use to_vector(), which converts");
+  EXPECT_ERROR(ones({2, 3}).shape(2), "shape: axis 2 is out of range for [2, 3]; valid axes: -2 to 1");
+  EXPECT_ERROR(static_cast<bool>(ones({2})), "bool: branch on the array f32[2], with 2 elements; use any() or all()");
 }
 
 TEST(Errors, GradOfWhatHasNone) {
@@ -178,8 +177,7 @@ TEST(Errors, DonatedArrays) {
   const auto f = jit([](Array x) { return x + 1.f; }, {.donate = {0}});
   const Array x = ones({2});
   f(x);
-  const char* message =
-      "the array f32[2] was donated to a compiled function and its memory holds that function's result now";
+  const char* message = "the array f32[2] was donated to a compiled function, whose result reuses its memory";
   EXPECT_ERROR(x + 1.f, message);
   EXPECT_ERROR(x.to_vector<float>(), message);
   EXPECT_ERROR(x.data<float>(), message);
@@ -194,7 +192,7 @@ TEST(Errors, ArraysThatEscapeTheirTrace) {
   EXPECT_TRUE(escaped.is_traced());
   EXPECT_EQ(escaped.to_string(), "f32[2] (traced)");
   const char* message =
-      "the array f32[2] was made while another function was traced and that trace has ended; return it from the "
+      "the array f32[2] was created while another function was traced, and that trace has ended; return it from the "
       "function";
   EXPECT_ERROR(escaped + 1.f, message);
   EXPECT_ERROR(jit([&escaped](Array x) { return x + escaped; })(ones({2})), message);
@@ -208,18 +206,18 @@ TEST(Errors, ArraysThatEscapeTheirTrace) {
     grad([&](Array y) { return from_grad = y * y; })(x);
     return x;
   })(2.f);
-  EXPECT_ERROR(from_grad + 1.f, "f32[] was made while another function was traced");
+  EXPECT_ERROR(from_grad + 1.f, "f32[] was created while another function was traced");
 }
 
 TEST(Errors, ValuesOfTracedArraysAreNotKnown) {
   const Array x = ones({2});
   EXPECT_ERROR(
       jit([](Array y) { return sum(y) > 0.f ? y : -y; })(x),
-      "bool: a branch on the traced array bool[]: its value is not known while the function is traced; use where() to "
+      "bool: branch on the traced array bool[], which has no value while the function is traced; use where() to "
       "select elements, cond() to choose a computation");
   EXPECT_ERROR(
       jit([](Array y) { return Array(sum(y).item<float>()); })(x),
-      "item: the array f32[] is traced: its value is not known while jit, grad or vmap trace the function; return it");
+      "item: the array f32[] is traced: it has no value while jit, grad or vmap trace the function; return it");
   EXPECT_ERROR(grad([](Array y) { return Array(y.data<float>()[0]); })(x), "data: the array f32[2] is traced");
   EXPECT_ERROR(vmap([](Array y) { return Array(y.to_vector<float>()[0]); })(x), "to_vector: the array f32[] is traced");
 }

@@ -1,4 +1,4 @@
-// On a GPU (LOCKSTEP_PLATFORM=cuda): what is computed there stays there.
+// On a GPU (LOCKSTEP_PLATFORM=cuda): results stay in GPU memory.
 #ifdef LOCKSTEP_WITH_CUDA
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-TEST(ArrayOnGpu, OperationsLeaveItThere) {
+TEST(ArrayOnGpu, OperationsDoNotWaitForTheHost) {
   if (platform() != Platform::cuda) GTEST_SKIP() << "LOCKSTEP_PLATFORM is not cuda";
   const Array x = ones({3}) + 1;
   const int64_t before = CudaLane::wait_count();
@@ -26,9 +26,9 @@ TEST(ArrayOnGpu, OperationsLeaveItThere) {
   EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{2, 2, 2, 4, 4, 4, 4, 4, 4}));
 }
 
-// A plan of several kernels is recorded when it runs for the second time: what another thread reads, makes and gives
-// back meanwhile is no part of that.
-TEST(ArrayOnGpu, IsReadWhileAnotherThreadRecords) {
+// A plan of several kernels is captured into a graph when it runs for the second time. Copies, allocations
+// and frees by another thread must not become part of the graph.
+TEST(ArrayOnGpu, CopiesDuringGraphCaptureByAnotherThread) {
   if (platform() != Platform::cuda) GTEST_SKIP() << "LOCKSTEP_PLATFORM is not cuda";
   std::atomic<bool> done = false;
   std::thread records([&] {
@@ -50,8 +50,8 @@ TEST(ArrayOnGpu, IsReadWhileAnotherThreadRecords) {
   records.join();
 }
 
-// Whoever receives waits for what was sent, and finds it as it was then.
-TEST(ArrayOnGpu, FloatsComeWhileMoreIsComputed) {
+// A readback returns the values at the time it was started.
+TEST(ArrayOnGpu, ReadbackOverlapsWithComputation) {
   if (!detail::one_gpu_in_use()) GTEST_SKIP() << "LOCKSTEP_PLATFORM is not cuda, or there are several lanes";
   detail::AsyncReadback first, second;
   Array x = ones({3}) + 1;
@@ -62,10 +62,10 @@ TEST(ArrayOnGpu, FloatsComeWhileMoreIsComputed) {
   second.start(stack({x, x}));
   EXPECT_EQ(first.wait(), (std::vector<float>{2, 2, 2}));
   EXPECT_FALSE(first.is_pending());
-  first.start(x + 1);  // in the same memory
+  first.start(x + 1);  // reuses the pinned memory
   EXPECT_EQ(second.wait(), (std::vector<float>{4, 4, 4, 4, 4, 4}));
   EXPECT_EQ(first.wait(), (std::vector<float>{5, 5, 5}));
-  second.start(x);  // and nobody asks any more
+  second.start(x);  // destroyed while pending
 }
 
 }  // namespace

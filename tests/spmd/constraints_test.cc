@@ -140,7 +140,7 @@ TEST(ConstraintErrors, SpecLongerThanTheRank) {
 
 TEST(ConstraintErrors, EmptySharding) {
   EXPECT_THROWS(with_sharding_constraint(numbers(), NamedSharding()), Error,
-                "with_sharding_constraint: the sharding is empty; make it from a mesh and a spec");
+                "with_sharding_constraint: the sharding is empty; create it with NamedSharding(mesh, spec)");
   EXPECT_THROWS(with_sharding_constraint(Array(), on(P())), Error, "with_sharding_constraint: the array is empty");
 }
 
@@ -150,8 +150,7 @@ TEST(ConstraintErrors, AxisOfPerDeviceCode) {
   EXPECT_THROWS(f(numbers()), Error, "dimension 0");
   EXPECT_THROWS(
       f(ones({8, 4})), Error,
-      "with_sharding_constraint: P('data') names axis \"data\", and this code runs on each device along it by "
-      "itself");
+      "with_sharding_constraint: P('data') names axis \"data\", but this code runs per device along that axis");
 }
 
 // The message of what f throws.
@@ -174,13 +173,12 @@ TEST(ConstraintErrors, TwoConstraintsOfDifferentMeshes) {
     return with_sharding_constraint(y + 1.f, other);
   });
   const std::string said = message([&] { f(numbers()); });  // sets `first`
-  EXPECT_EQ(
-      said,
-      "jit: with_sharding_constraint at constraints_test.cc:" + std::to_string(first) +
-          " says P('data') on the mesh data=4,model=2, and with_sharding_constraint at constraints_test.cc:" +
-          std::to_string(first + 1) +
-          " says P('rows') on the mesh rows=8; one compiled function runs on one mesh: make both shardings of the "
-          "same Mesh");
+  EXPECT_EQ(said,
+            "jit: with_sharding_constraint at constraints_test.cc:" + std::to_string(first) +
+                " uses P('data') on mesh data=4,model=2, but with_sharding_constraint at constraints_test.cc:" +
+                std::to_string(first + 1) +
+                " uses P('rows') on mesh rows=8; a compiled function runs on one mesh: use the same Mesh for both "
+                "shardings");
 }
 
 TEST(ConstraintErrors, ConstraintOfAnotherMeshThanTheShardingsOfJit) {
@@ -195,9 +193,9 @@ TEST(ConstraintErrors, ConstraintOfAnotherMeshThanTheShardingsOfJit) {
   for (const Device& device : turned) names += (names.empty() ? "" : ",") + to_string(device);
   EXPECT_EQ(message([&] { f(numbers(), numbers()); }),
             "jit: in_shardings[1] at constraints_test.cc:" + std::to_string(line) +
-                " says P() on the mesh data=4,model=2, and device_put at constraints_test.cc:" +
-                std::to_string(line - 2) + " says P('data') on the mesh data=4,model=2 on " + names +
-                "; one compiled function runs on one mesh: make both shardings of the same Mesh");
+                " uses P() on mesh data=4,model=2, but device_put at constraints_test.cc:" + std::to_string(line - 2) +
+                " uses P('data') on mesh data=4,model=2 on " + names +
+                "; a compiled function runs on one mesh: use the same Mesh for both shardings");
 }
 
 TEST(ConstraintErrors, InAndOutShardingsOfDifferentMeshes) {

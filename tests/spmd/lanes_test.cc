@@ -87,7 +87,7 @@ TEST(OnLanes, ExplainNamesPlacesReasonsAndWhatMoves) {
       jit([](Array x, Array w) { return sum(dot(x, w)); }, {.in_shardings = {on_mesh(P("data")), on_mesh(P())}});
   const std::string text = f.explain(ones({8, 3}), ones({3, 5}));
   if (Lanes::local().count() == 1) {
-    EXPECT_EQ(text, "one lane: nothing is cut, and nothing moves\n");
+    EXPECT_EQ(text, "one lane: nothing is sharded, no communication\n");
     return;
   }
   for (const char* part : {" lanes: data ", "f32[8,3]", "P('data')", "input 0", "einsum", "lane_all_reduce"})

@@ -76,14 +76,15 @@ MeshLanes lanes_from(const Mesh& mesh, int64_t count, int64_t first, int64_t her
 }
 
 Array in_pieces(const Array& whole, const NamedSharding& sharding, const MeshLanes& lanes) {
-  LanePieces pieces{lanes.grid, lane_cuts(lanes.grid, sharding.spec(), whole.shape().size()), {}, lanes.across_processes};
+  LanePieces pieces{
+      lanes.grid, lane_cuts(lanes.grid, sharding.spec(), whole.shape().size()), {}, lanes.across_processes};
   if (!pieces.is_sharded()) return device_put(whole, sharding);
   pieces.buffers.resize(static_cast<size_t>(lanes.grid.lanes()));
   for (int64_t lane = lanes.first_local; lane < lanes.first_local + lanes.local_count; ++lane) {
     const IndexBox box = lane_box(pieces.grid, pieces.cuts, whole.shape(), lane);
     BufferPtr buffer = allocate(detail::piece_type(whole.type(), box).bytes());
     detail::extract_box(detail::buffer_of(whole, "test")->data(), whole.shape(), box, size_of(whole.dtype()),
-                     buffer->data());
+                        buffer->data());
     pieces.buffers[static_cast<size_t>(lane)] = std::move(buffer);
   }
   return detail::concrete(detail::intern(whole.type()), std::make_shared<LanePieces>(std::move(pieces)), sharding);

@@ -95,7 +95,7 @@ void check_pieces() {
   for (const std::string& message :
        {message_of([&] { (x + x).to_vector<float>(); }), message_of([&] { sum(x).item<float>(); }),
         message_of([&] { x.to_vector<float>(); })}) {
-    CHECK(has(message, "lies on several processes, as P('data'), and no one has all of it; "));
+    CHECK(has(message, "is sharded over several processes by P('data'), and none holds all of it; "));
     CHECK(has(message, "distributed::process_allgather"));
   }
 
@@ -123,8 +123,8 @@ void check_pieces() {
     make_array_from_process_local_data(cut, counting(0, {rows + 1, 3}), shape);
   });
   CHECK(has(message, "make_array_from_process_local_data: the data is f32[" + std::to_string(rows + 1) +
-                         ",3] and process " + std::to_string(p) + " holds "));
-  CHECK(has(message, "; give that part"));
+                         ",3], but process " + std::to_string(p) + " holds "));
+  CHECK(has(message, "; pass that part"));
 }
 
 void check_names() {

@@ -42,32 +42,33 @@ void write_text(const std::string& path, const std::string& text) {
   FileSystem::real().write_atomic(path, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
 }
 
-constexpr std::string_view kWritten = "# Written by lockstep train: all settings of the run.\n";
+constexpr std::string_view kConfigHeader = "# Written by lockstep train: all settings of the run.\n";
 
-// Is a file there that somebody else wrote?
-bool is_not_ours(const std::string& path) {
+// Whether the file exists and was not written by write_config().
+bool is_user_file(const std::string& path) {
   FileSystem& files = FileSystem::real();
   if (!files.exists(path)) return false;
-  std::vector<uint8_t> bytes(kWritten.size());
+  std::vector<uint8_t> bytes(kConfigHeader.size());
   bytes.resize(files.read(path, 0, bytes));
-  return std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()) != kWritten;
+  return std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()) != kConfigHeader;
 }
 
-// The resolved settings lie beside what the run writes, as a run that goes on needs them. A file of the user's stays.
-void keep_config(TrainConfig config) {
+// Writes the resolved settings to the checkpoint and log folders, ready to resume the run. Never overwrites a
+// config.yaml of the user.
+void write_config(TrainConfig config) {
   config.resume = "auto";
   for (const std::string& dir : {config.checkpoint_dir, config.log_dir}) {
     if (dir.empty()) continue;
     std::string path = dir + "/config.yaml";
-    if (is_not_ours(path)) path = dir + "/run-config.yaml";
-    write_text(path, std::string(kWritten) + to_yaml(config));
+    if (is_user_file(path)) path = dir + "/run-config.yaml";
+    write_text(path, std::string(kConfigHeader) + to_yaml(config));
   }
 }
 
-// Of several processes one speaks for all: what they say would be the same.
-bool speaks() { return process_index() == 0; }
+// Only the first process of a job prints messages and writes logs.
+bool is_first_process() { return process_index() == 0; }
 
-// For runs that print nothing else: alarms are never silent.
+// For runs without a terminal logger: alarms are always printed.
 class AlarmsOnly final : public Logger {
  public:
   void step(int64_t, const Scalars&) override {}
@@ -77,24 +78,24 @@ class AlarmsOnly final : public Logger {
   }
 };
 
-bool tells_batches(const TrainConfig& config) { return logger_names(config).find("batches") != std::string::npos; }
+bool logs_batches(const TrainConfig& config) { return logger_names(config).find("batches") != std::string::npos; }
 
 Loggers loggers_of(const TrainConfig& config) {
-  if (!speaks()) return tells_batches(config) ? Loggers{batch_logger()} : Loggers{};
+  if (!is_first_process()) return logs_batches(config) ? Loggers{batch_logger()} : Loggers{};
   const std::string names = logger_names(config);
   Loggers out = make_loggers(names, config.log_dir, {.every = config.log_every});
-  if (names.find("console") == names.npos && names.find("compact") == names.npos && !tells_batches(config))
+  if (names.find("console") == names.npos && names.find("compact") == names.npos && !logs_batches(config))
     out.push_back(std::make_shared<AlarmsOnly>());
   if (auto status = trainer_status_logger()) out.push_back(std::move(status));
   return out;
 }
 
-// Moves the checkpoints above a step to a folder of their own, previous-N, and returns its path; empty: there were
-// none.
+// Moves the checkpoints above a step to a new subfolder previous-N. Returns its path, or an empty string if there were
+// no such checkpoints.
 std::string move_steps(const std::string& dir, int64_t above) {
   FileSystem& files = FileSystem::real();
   if (dir.empty() || !files.exists(dir)) return "";
-  detail::tidy(files, dir);  // what an interrupted save left must not come back later; failures are of the next save
+  detail::tidy(files, dir);  // an interrupted save must not reappear later; the next save reports failures
   std::vector<std::string> old;
   for (const std::string& name : files.list(dir))
     if (const std::optional<int64_t> step = detail::parse_step_name(name); step && *step > above) old.push_back(name);
@@ -107,35 +108,35 @@ std::string move_steps(const std::string& dir, int64_t above) {
   return to;
 }
 
-// A run that begins anew must not be mixed up with the one before it in the same folder.
-void put_aside(const std::string& dir) {
+// Keeps a new run apart from an earlier run in the same folder.
+void move_all_checkpoints(const std::string& dir) {
   const std::string to = move_steps(dir, -1);
   if (to.empty()) return;
   say("lockstep: the checkpoints of an earlier run were moved to {}\n", to);
 }
 
-// Nor one that goes back to a step with what came after it.
-void put_aside_after(const std::string& dir, int64_t step) {
+// Keeps a run that resumes from an earlier step apart from the checkpoints after it.
+void move_checkpoints_after(const std::string& dir, int64_t step) {
   const std::string to = move_steps(dir, step);
   if (to.empty()) return;
   say("lockstep: the checkpoints after step {} were moved to {}\n", step, to);
 }
 
-// What must be the same in all processes of a job and is no part of the program that they compare anyway.
-struct Fact {
+// A value that must be equal in all processes of a job. The compiled program is compared elsewhere.
+struct SharedFact {
   std::string name, value;
-  std::string place = {};  // where it is from, which may differ
+  std::string origin = {};  // such as a file; may differ between processes
 };
 
-std::vector<Fact> facts_of(const TrainConfig& config, const Loader& train, const ImageArrays& test) {
-  std::vector<Fact> out = {{"the seed", std::to_string(config.seed)},
-                           {"the setting steps", std::to_string(config.steps)},
-                           {"the setting epochs", std::to_string(config.epochs)},
-                           {"training images", std::to_string(train.count())},
-                           {"test images", std::to_string(test.images.shape(0))}};
+std::vector<SharedFact> shared_facts(const TrainConfig& config, const Loader& train, const ImageArrays& test) {
+  std::vector<SharedFact> out = {{"the seed", std::to_string(config.seed)},
+                                 {"the setting steps", std::to_string(config.steps)},
+                                 {"the setting epochs", std::to_string(config.epochs)},
+                                 {"training images", std::to_string(train.count())},
+                                 {"test images", std::to_string(test.images.shape(0))}};
   const std::vector<std::string> files = data_files(config);
   const auto add = [&](size_t file, const char* name, const Array& bytes) {
-    out.push_back({fmt::format("{} with the CRC-32C sum", name), fmt::format("{:08x}", crc32c(bytes.data<uint8_t>())),
+    out.push_back({fmt::format("{} with CRC-32C checksum", name), fmt::format("{:08x}", crc32c(bytes.data<uint8_t>())),
                    files.empty() ? "" : files[file]});
   };
   if (train.resident()) {
@@ -149,55 +150,55 @@ std::vector<Fact> facts_of(const TrainConfig& config, const Loader& train, const
   return out;
 }
 
-// Throws Error, in all processes, that names the first fact in which one of them differs.
-void check_same_facts(Session& session, const std::vector<Fact>& facts) {
+// Throws Error in all processes when a value differs between them; names the first one.
+void check_same_facts(Session& session, const std::vector<SharedFact>& facts) {
   std::string own;
-  for (const Fact& fact : facts) own += fact.value + "\n" + fact.place + "\n";
-  const std::vector<std::string> all = session.exchange("facts of the run", own);
+  for (const SharedFact& fact : facts) own += fact.value + "\n" + fact.origin + "\n";
+  const std::vector<std::string> all = session.exchange("settings and data", own);
   for (size_t p = 1; p < all.size(); ++p) {
     std::istringstream first(all[0]), other(all[p]);
-    for (const Fact& fact : facts) {
-      std::string a, b, a_place, b_place;
-      std::getline(first, a), std::getline(first, a_place), std::getline(other, b), std::getline(other, b_place);
+    for (const SharedFact& fact : facts) {
+      std::string a, b, a_origin, b_origin;
+      std::getline(first, a), std::getline(first, a_origin), std::getline(other, b), std::getline(other, b_origin);
       if (a == b) continue;
       try {
-        session.exchange("facts of the run", "");  // who has come here has read those of all
+        session.exchange("settings and data", "");  // wait until every process has read all values
       } catch (const CommError&) {
-        // Somebody was faster, and has failed for the same reason.
+        // Another process has already failed for the same reason.
       }
-      const auto of = [](const std::string& place) { return place.empty() ? "" : fmt::format(" ({})", place); };
-      throw_error("train: process 0 has {} {}{} and process {} has {}{}; all processes must have the same", fact.name,
-                  a, of(a_place), p, b, of(b_place));
+      const auto of = [](const std::string& origin) { return origin.empty() ? "" : fmt::format(" ({})", origin); };
+      throw_error("train: process 0 has {} {}{}, but process {} has {}{}; use the same in all processes", fact.name, a,
+                  of(a_origin), p, b, of(b_origin));
     }
   }
 }
 
-// Nothing where there is nothing to choose from.
-void tell_platform() {
+// Prints the GPUs in use, or why none is used. Prints nothing when there is no choice of platform.
+void report_platform() {
   if (platform() == Platform::cuda) {
     const GpuReport report = report_first_gpu();
-    if (!report.gpus.empty() && !report.gpus[0].why_not.empty()) return;  // whoever uses it says so
+    if (!report.gpus.empty() && !report.gpus[0].why_not.empty()) return;  // its first use reports the error
     say("lockstep: computing on {}{}\n",
-        report.used.size() > 1 ? fmt::format("{} GPUs, the first of which is ", report.used.size()) : "",
+        report.used.size() > 1 ? fmt::format("{} GPUs; the first: ", report.used.size()) : "",
         report.gpus.empty() ? "a GPU" : to_string(report.gpus[0]));
   } else if (const std::string why = detail::DeviceTable::instance().why_no_gpu(); !why.empty()) {
     say("lockstep: computing on the CPU: {}\n", why);
   }
 }
 
-// Settings that are allowed and do nothing, or less than they seem to.
-void report_idle_settings(const TrainConfig& config, const Mesh& mesh) {
+// Warns about settings that are valid but have no or little effect.
+void report_ineffective_settings(const TrainConfig& config, const Mesh& mesh) {
   if (const int64_t idle = device_count() - mesh.size(); idle > 0)
-    say("lockstep: note: the mesh {} uses {} of {} devices and {} idle; use data=-1 to have all of them\n", config.mesh,
+    say("lockstep: note: the mesh {} uses {} of {} devices, {} idle; data=-1 uses all of them\n", config.mesh,
         mesh.size(), device_count(), idle == 1 ? "1 is" : fmt::format("{} are", idle));
   if (config.zero > 0 && !lane_grid(mesh, World::instance().lanes()).find(make_sharding_plan(config).data_axis))
-    say("lockstep: note: --zero {} saves no memory here: all devices along \"{}\" share one lane, which holds one copy "
-        "of everything; it takes effect with several processes or GPUs\n",
+    say("lockstep: note: --zero {} saves no memory here: all devices along \"{}\" share one lane and one copy of the "
+        "state; use several processes or GPUs\n",
         config.zero, make_sharding_plan(config).data_axis);
 }
 
-// For those who want to see that each process reads its own part only.
-void tell_reading(const Loader& train) {
+// With LOCKSTEP_VERBOSE, prints how many examples this process has read: only its own part of each batch.
+void report_examples_read(const Loader& train) {
   const char* verbose = std::getenv("LOCKSTEP_VERBOSE");
   if (verbose && *verbose && std::string_view(verbose) != "0")
     say("lockstep: process {} has read {} of {}\n", process_index(), counted(train.examples_read(), "example"),
@@ -207,12 +208,12 @@ void tell_reading(const Loader& train) {
 int64_t steps_of_epochs(int64_t epochs, const Loader& train) {
   const int64_t each = train.batches_per_epoch(), most = std::numeric_limits<int64_t>::max() / each;
   if (epochs > most)
-    throw SettingsError(fmt::format("train: {} epochs of {} are more than can be counted; give at most {}", epochs,
+    throw SettingsError(fmt::format("train: {} epochs of {} overflow the step counter; give at most {} epochs", epochs,
                                     counted(each, "step"), most));
   return epochs * each;
 }
 
-// The whole run: what stays the same over its steps.
+// One call of run_training().
 class Run {
  public:
   Run(const TrainConfig& config, const RunOptions& options)
@@ -220,9 +221,9 @@ class Run {
 
   RunOutcome operator()() {
     const Mesh mesh = make_devices(config_);
-    if (speaks() && !config_.quiet) {
-      tell_platform();
-      report_idle_settings(config_, mesh);
+    if (is_first_process() && !config_.quiet) {
+      report_platform();
+      report_ineffective_settings(config_, mesh);
     }
     auto [train, test] = open_data(config_, mesh);
     const int64_t total = config_.steps > 0 ? config_.steps : steps_of_epochs(config_.epochs, train);
@@ -230,20 +231,20 @@ class Run {
     if (const auto session = current_session()) {
       const std::string& beside = config_.log_dir.empty() ? config_.checkpoint_dir : config_.log_dir;
       if (!beside.empty()) session->set_flight_folder(beside + "/flight");
-      check_same_facts(*session, facts_of(config_, train, test));
+      check_same_facts(*session, shared_facts(config_, train, test));
     }
 
-    // Before the folders are touched: what is wrong is said without leaving anything behind.
+    // Find and check the checkpoint before any folder is changed, so that errors leave nothing behind.
     const ImageShape shape{train.rows(), train.cols(), train.classes()};
     if (FileSystem::real().exists(config_.checkpoint_dir)) lock_folder(std::chrono::seconds(5));
     TrainState state = start(make_engine(config_, shape, mesh, total, {}), total);
     lock_folder(std::chrono::seconds(0));
-    make_way(state.step);
-    if (speaks()) keep_config(config_);
+    move_old_checkpoints(state.step);
+    if (is_first_process()) write_config(config_);
     Engine engine = make_engine(config_, shape, mesh, total, loggers_of(config_));
     if (logger_names(config_).find("console") != std::string::npos) {
-      const std::string text = engine.describe(state, train, config_.batch_size);  // of all processes together
-      if (speaks()) say_text(text);
+      const std::string text = engine.describe(state, train, config_.batch_size);  // all processes must call it
+      if (is_first_process()) say_text(text);
     }
 
     const auto began = Clock::now();
@@ -254,7 +255,7 @@ class Run {
                                    .test = &test,
                                    .eval_batch = config_.eval_batch,
                                    .stop = options_.stop});
-    tell_reading(train);
+    report_examples_read(train);
     if (first == total) add_evaluation(result, engine, state, test);
     const RunOutcome outcome{.ended_by_alarm = result.ended_by_alarm,
                              .stopped = result.stopped,
@@ -265,45 +266,47 @@ class Run {
   }
 
  private:
-  // Two runs would write over each other's checkpoints. One that was just ended may need a moment to be gone; who holds
-  // the lock of a folder that was not there when this run looked for checkpoints has begun since.
+  // Prevents two runs from overwriting each other's checkpoints. `patience` gives a run that is just ending time to
+  // exit. It is 0 for a folder that did not exist at the first look: a run that holds its lock has just started.
   void lock_folder(std::chrono::seconds patience) {
-    if (speaks() && !config_.checkpoint_dir.empty() && !lock_) lock_.emplace(config_.checkpoint_dir, patience);
+    if (is_first_process() && !config_.checkpoint_dir.empty() && !lock_)
+      lock_.emplace(config_.checkpoint_dir, patience);
   }
 
   TrainState start(const Engine& engine, int64_t total) {
-    const auto say = [&](const std::string& text) {
-      if (speaks()) lockstep::say("lockstep: {}\n", text);
+    const auto print = [&](const std::string& text) {
+      if (is_first_process()) say("lockstep: {}\n", text);
     };
     const std::optional<Checkpoint> found =
-        find_checkpoint(config_.checkpoint_dir, config_.resume, say, engine.load_options());
+        find_checkpoint(config_.checkpoint_dir, config_.resume, print, engine.load_options());
     if (!found) return engine.create_state();
     check_same_run(config_, found->config);
     found_metrics_ = found->metrics;
     TrainState state = engine.restore(*found);
     if (state.step > total)
       throw_error(
-          "train: the checkpoint is of step {} and the run ends at step {}; give more --steps or --epochs, or start "
-          "afresh with --resume none",
+          "train: the checkpoint is at step {}, after the end of the run at step {}; raise --steps or --epochs, or "
+          "start a new run with --resume none",
           state.step, total);
     if (!config_.quiet)
-      say(state.step < total ? fmt::format("going on from step {} of {}", state.step, total)
-                             : fmt::format("all {} steps were made before; nothing is left to train", total));
+      print(state.step < total ? fmt::format("resuming from step {} of {}", state.step, total)
+                               : fmt::format("all {} steps are already complete; nothing left to train", total));
     return state;
   }
 
-  // "auto" goes on from the newest that is whole: what is above it stays where it was passed over.
-  void make_way(int64_t step) const {
+  // Moves checkpoints aside that do not belong to this run. "auto" resumes from the newest complete checkpoint; any
+  // incomplete ones above it stay in place.
+  void move_old_checkpoints(int64_t step) const {
     if (config_.resume == "auto") return;
-    if (process_count() > 1) distributed::sync("checkpoint");  // nothing is moved while others read it
-    if (!speaks()) return;
+    if (process_count() > 1) distributed::sync("checkpoint");  // wait until all processes have read it
+    if (!is_first_process()) return;
     if (config_.resume == "none")
-      put_aside(config_.checkpoint_dir);
+      move_all_checkpoints(config_.checkpoint_dir);
     else
-      put_aside_after(config_.checkpoint_dir, step);
+      move_checkpoints_after(config_.checkpoint_dir, step);
   }
 
-  // A run that was over already still says how good its model is.
+  // A run that was already complete still reports the accuracy of its model.
   void add_evaluation(FitResult& result, Engine& engine, const TrainState& state, const ImageArrays& test) const {
     const EvalResult evaluated = engine.evaluate(state, test, config_.eval_batch);
     result.metrics = {{"test_loss", evaluated.loss}, {"test_accuracy", evaluated.accuracy}};
@@ -312,12 +315,13 @@ class Run {
         result.metrics.push_back({name, at->second});
   }
 
-  void tell_troubles(const RunOutcome& outcome) const {
-    if (!speaks()) return;
-    if (outcome.ended_by_alarm) say("lockstep: --strict ended the run at step {} of {}\n", outcome.step, outcome.total_steps);
+  void report_problems(const RunOutcome& outcome) const {
+    if (!is_first_process()) return;
+    if (outcome.ended_by_alarm)
+      say("lockstep: --strict ended the run at step {} of {}\n", outcome.step, outcome.total_steps);
     if (outcome.unsaved && !outcome.stopped)
-      say("lockstep: the last checkpoint, of step {}, is not in {}: the trained model is lost; mend the disk, and "
-          "the same command goes on from the checkpoint before\n",
+      say("lockstep: the last checkpoint, of step {}, could not be saved in {}: the trained model is lost; fix the "
+          "disk, then run the same command to resume from the previous checkpoint\n",
           outcome.step, config_.checkpoint_dir);
   }
 
@@ -325,23 +329,24 @@ class Run {
     for (const auto& [name, value] : metrics) {
       if (name != expectation.metric) continue;
       const bool met = is_met(expectation, metrics);
-      if (!met && speaks()) say("lockstep: expected {}, and {} is {:.6g}\n", to_string(expectation), name, value);
+      if (!met && is_first_process())
+        say("lockstep: expected {}, but {} is {:.6g}\n", to_string(expectation), name, value);
       return met;
     }
-    if (speaks())
-      say("lockstep: expected {}, and {} was not measured, for the run was over before\n", to_string(expectation),
+    if (is_first_process())
+      say("lockstep: expected {}, but {} was not measured: the run was already complete\n", to_string(expectation),
           expectation.metric);
     return false;
   }
 
   RunOutcome conclude(RunOutcome outcome, const FitResult& result, int64_t steps_per_epoch, double seconds) const {
-    tell_troubles(outcome);
+    report_problems(outcome);
     if (outcome.ended_by_alarm || outcome.stopped) return outcome;
-    if (speaks() && !config_.checkpoint_dir.empty() && !outcome.unsaved && !config_.quiet)
+    if (is_first_process() && !config_.checkpoint_dir.empty() && !outcome.unsaved && !config_.quiet)
       say("checkpoints are in {}\n", config_.checkpoint_dir);
     for (const Expectation& expectation : expectations_)
       if (!holds(expectation, result.metrics)) outcome.expectations_met = false;
-    if (!speaks()) return outcome;
+    if (!is_first_process()) return outcome;
     double accuracy = 0;
     for (const auto& [name, value] : result.metrics)
       if (name == "test_accuracy") accuracy = value;
@@ -355,8 +360,8 @@ class Run {
   const TrainConfig& config_;
   const RunOptions& options_;
   std::vector<Expectation> expectations_;
-  std::optional<FolderLock> lock_;               // until all is written
-  std::map<std::string, double> found_metrics_;  // of the checkpoint that the run goes on from
+  std::optional<FolderLock> lock_;               // held until everything is written
+  std::map<std::string, double> found_metrics_;  // of the checkpoint that the run resumes from
 };
 
 }  // namespace
@@ -371,9 +376,9 @@ Mesh make_devices(const TrainConfig& config) {
   if (!config.platform.empty()) set_platform(config.platform);
   if (!distributed::is_initialized()) distributed::initialize();
   if (config.expect_devices > 0 && device_count() != config.expect_devices)
-    throw SettingsError(fmt::format("train: --expect-devices wants {} and there {} {}; nothing was started",
-                                    counted(config.expect_devices, "device"), device_count() == 1 ? "is" : "are",
-                                    device_count()));
+    throw SettingsError(
+        fmt::format("train: --expect-devices is {}, but {} available; nothing was started", config.expect_devices,
+                    device_count() == 1 ? "1 device is" : fmt::format("{} devices are", device_count())));
   if (axes.empty()) return make_mesh({MeshAxis("data")});
   std::vector<MeshAxis> mesh;
   for (const auto& [name, size] : axes) mesh.emplace_back(name, size);

@@ -15,8 +15,8 @@
 namespace lockstep {
 namespace {
 
-// Do the training images of four raw files fill more than half of the machine's memory?
-bool too_large(const std::string& dataset) {
+// Whether the training images, given as raw files, need more than half of the machine's memory.
+bool is_too_large(const std::string& dataset) {
   if (std::count(dataset.begin(), dataset.end(), ',') != 3) return false;
   const std::string images = dataset_files(dataset).train.images_path;
   if (images.ends_with(".gz") || !FileSystem::real().exists(images)) return false;
@@ -28,15 +28,15 @@ RunData open(const TrainConfig& config, const Mesh& mesh) {
   DataOptions options{.dir = config.data_dir};
   if (config.quiet || process_index() > 0) options.progress = [](const DataEvent&) {};
   LoaderOptions loading{.batch_size = config.batch_size, .seed = config.seed};
-  // A batch that is computed in pieces is cut anew in each of them.
+  // With micro-batches every process loads complete batches, because each micro-batch is sharded separately.
   if (process_count() > 1 && config.accumulate == 1)
-    loading.part = [cut = NamedSharding(mesh, P(make_sharding_plan(config).data_axis))](int64_t n) {
-      return process_range(cut, n);
+    loading.part = [sharding = NamedSharding(mesh, P(make_sharding_plan(config).data_axis))](int64_t n) {
+      return process_range(sharding, n);
     };
-  if (config.stream == "off" || (config.stream == "auto" && !too_large(config.dataset))) {
+  if (config.stream == "off" || (config.stream == "auto" && !is_too_large(config.dataset))) {
     Dataset data = load_dataset(config.dataset, options);
     if (config.batch_size > data.train.count)
-      throw SettingsError(fmt::format("train: batch_size is {} and the training set has {} examples; choose at most {}",
+      throw SettingsError(fmt::format("train: batch_size is {}, but the training set has {} examples; use at most {}",
                                       config.batch_size, data.train.count, data.train.count));
     return {Loader(std::move(data.train), loading), to_arrays(std::move(data.test))};
   }
@@ -45,8 +45,8 @@ RunData open(const TrainConfig& config, const Mesh& mesh) {
   ImageArrays test = to_arrays(load_idx_pair(files.test.images_path, files.test.labels_path));
   if (test.images.shape(1) != train.rows() || test.images.shape(2) != train.cols() || test.classes > train.classes())
     throw_error(
-        "data: the test set {} has images of {} x {} in {} classes, and the training set {} x {} in {}; they belong "
-        "to different data sets",
+        "data: the test set {} has {} x {} images in {} classes, but the training set has {} x {} images in {}; use "
+        "files of one data set",
         files.test.images_path, test.images.shape(1), test.images.shape(2), test.classes, train.rows(), train.cols(),
         train.classes());
   test.classes = train.classes();
@@ -56,7 +56,7 @@ RunData open(const TrainConfig& config, const Mesh& mesh) {
 }  // namespace
 
 RunData open_data(const TrainConfig& config, const Mesh& mesh) {
-  // The first process may have to fetch the set; the others, on its host at least, find it then.
+  // The first process may have to download the set. The others wait and, on the same host, find it in the cache.
   if (process_index() > 0) distributed::sync("data set");
   RunData data = open(config, mesh);
   if (process_index() == 0 && process_count() > 1) distributed::sync("data set");
@@ -69,7 +69,7 @@ std::vector<std::string> data_files(const TrainConfig& config) {
   if (config.dataset.find(',') != std::string::npos) {
     std::istringstream paths(config.dataset);
     for (std::string path; std::getline(paths, path, ',');) out.push_back(path);
-    if (out.size() == 2) out.insert(out.end(), {out[0], out[1]});  // the test set is their end
+    if (out.size() == 2) out.insert(out.end(), {out[0], out[1]});  // the test set is the last part of both files
     return out;
   }
   const std::string folder = config.data_dir.empty() ? detail::cache_folder(config.dataset, {}) : config.data_dir;

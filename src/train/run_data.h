@@ -1,4 +1,4 @@
-// The data of a run: its training set, in memory or read as it goes, and its test set.
+// The data of a run: its training set, in memory or streamed from disk, and its test set. Not thread-safe.
 #pragma once
 
 #include <string>
@@ -14,11 +14,11 @@ struct RunData {
   ImageArrays test;
 };
 
-// Of each batch a process takes what its devices of the mesh compute. Throws Error when the batch or the files do not
-// fit, IoError when no source has the data.
+// Opens the data, downloading it if necessary. Each process loads the part of every batch that its devices compute.
+// Throws Error when the batch size or the files do not fit, IoError when no source has the data.
 RunData open_data(const TrainConfig& config, const Mesh& mesh);
 
-// Where the training images, training labels, test images and test labels of a run come from; empty when from no files.
+// The files of the training images, training labels, test images and test labels; empty for synthetic data.
 std::vector<std::string> data_files(const TrainConfig& config);
 
 }  // namespace lockstep

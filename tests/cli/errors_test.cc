@@ -70,8 +70,8 @@ TEST(TrainErrors, FlagsAtTheEndOfTheLineNeedAValue) {
 TEST(TrainErrors, Length) {
   // Twelve steps an epoch.
   expect_refused({"--epochs", "768614336404564651", "--quiet"}, 2,
-                 "train: 768614336404564651 epochs of 12 steps are more than can be counted; give at most "
-                 "768614336404564650");
+                 "train: 768614336404564651 epochs of 12 steps overflow the step counter; give at most "
+                 "768614336404564650 epochs");
 }
 
 TEST(TrainErrors, Devices) {
@@ -86,16 +86,16 @@ TEST(TrainErrors, Devices) {
                  "make_mesh: 'data': 4 needs 4 devices and there are 3; start with --devices 4 or "
                  "LOCKSTEP_NUM_CPU_DEVICES=4");
   expect_refused({"--devices", "3", "--expect-devices", "8"}, 2,
-                 "train: --expect-devices wants 8 devices and there are 3; nothing was started");
+                 "train: --expect-devices is 8, but 3 devices are available; nothing was started");
   expect_refused({"--devices", "1", "--expect-devices", "2"}, 2,
-                 "train: --expect-devices wants 2 devices and there is 1; nothing was started");
+                 "train: --expect-devices is 2, but 1 device is available; nothing was started");
 }
 
 TEST(TrainErrors, SettingsWithoutEffectAreReported) {
   const RunningProgram::Result mesh = train({"--steps", "1", "--devices", "8", "--mesh", "data=3"});
   EXPECT_EQ(mesh.exit_code, 0);
   expect_contains(mesh.err,
-                  "lockstep: note: the mesh data=3 uses 3 of 8 devices and 5 are idle; use data=-1 to have all of "
+                  "lockstep: note: the mesh data=3 uses 3 of 8 devices, 5 are idle; data=-1 uses all of "
                   "them\n");
   const RunningProgram::Result zero = train({"--steps", "1", "--devices", "8", "--zero", "3"});
   EXPECT_EQ(zero.exit_code, 0);
@@ -135,7 +135,7 @@ TEST(TrainErrors, ConfigurationFiles) {
 TEST(TrainErrors, Data) {
   const TempDir dir;
   expect_refused({"--batch-size", "601"}, 2,
-                 "train: batch_size is 601 and the training set has 600 examples; choose at most 600");
+                 "train: batch_size is 601, but the training set has 600 examples; use at most 600");
   const RunningProgram::Result missing = train({"--dataset", dir.path() + "/images," + dir.path() + "/labels"});
   EXPECT_EQ(missing.exit_code, 1);
   EXPECT_EQ(missing.err, "lockstep: open " + dir.path() + "/images: No such file or directory; check the path\n");
@@ -184,8 +184,8 @@ TEST(TrainErrors, CheckpointsOfAnotherRun) {
   expect_other({"--seed", "3"}, "seed", "0", "3");
   expect_other({"--dataset", "synthetic"}, "dataset", small_dataset(), "synthetic");
   expect_refused({"--steps", "3", "--checkpoint-dir", run}, 1,
-                 "train: the checkpoint is of step 4 and the run ends at step 3; give more --steps or --epochs, or "
-                 "start afresh with --resume none");
+                 "train: the checkpoint is at step 4, after the end of the run at step 3; raise --steps or --epochs, or "
+                 "start a new run with --resume none");
   EXPECT_EQ(read_text(run + "/config.yaml"), config);  // that of the run that is there
 }
 

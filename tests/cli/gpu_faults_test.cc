@@ -43,7 +43,7 @@ TEST_F(GpuFault, GpuThatIsLostLeavesTheLastCheckpointAndTheRunGoesOn) {
   EXPECT_LT(saved.back(), 16);
   const auto again = run({}, command("run"));
   EXPECT_EQ(again.exit_code, 0) << again.err;
-  expect_contains(again.err, "going on from step " + std::to_string(saved.back()) + " of 16");
+  expect_contains(again.err, "resuming from step " + std::to_string(saved.back()) + " of 16");
   EXPECT_EQ(run({}, command("whole")).exit_code, 0);
   expect_same_weights(run_dir, dir_.path() + "/whole");
 }
@@ -119,7 +119,7 @@ TEST_F(GpuFault, GpuThatIsTakenSaysByWhat) {
   }
   const auto again = run({}, command("4"));
   EXPECT_EQ(again.exit_code, 0) << again.err;
-  expect_contains(again.err, "going on from step 2 of 4");
+  expect_contains(again.err, "resuming from step 2 of 4");
 }
 
 // There was room to begin, and none for a library that is needed later.

@@ -71,7 +71,7 @@ double loss_of(const std::string& dir, const char* first, const char* second) {
   EXPECT_EQ(begun.exit_code, 0) << begun.err;
   const auto ended = train(flags + Words{"--steps", "24", "--platform", second});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  expect_contains(ended.err, "going on from step 12 of 24");
+  expect_contains(ended.err, "resuming from step 12 of 24");
   return manifest_of(dir)["metrics"]["loss"];
 }
 

@@ -47,8 +47,8 @@ void expect_no_harm(int signal, const Words& flags, int kills, unsigned seed) {
       if (newest > 0 && over) {
         ++resumed;
         expect_lacks(result.err, "passed over");
-        expect_contains(result.err, newest < 40 ? fmt::format("lockstep: going on from step {} of 40\n", newest)
-                                                : "lockstep: all 40 steps were made before");
+        expect_contains(result.err, newest < 40 ? fmt::format("lockstep: resuming from step {} of 40\n", newest)
+                                                : "lockstep: all 40 steps are already complete");
       }
       const std::vector<int64_t> steps = list_checkpoints(now);
       ASSERT_GE(steps.empty() ? 0 : steps.back(), newest);
@@ -100,7 +100,7 @@ TEST(Resume, SignalsSaveACheckpointToGoOnFrom) {
     const RunningProgram::Result resumed =
         train(flags + Words{"--steps", steps, "--checkpoint-dir", run, "--eval-every", "50"});
     EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
-    expect_contains(resumed.err, fmt::format("lockstep: going on from step {} of {}\n", step, steps));
+    expect_contains(resumed.err, fmt::format("lockstep: resuming from step {} of {}\n", step, steps));
     ASSERT_EQ(train(flags + Words{"--steps", steps, "--checkpoint-dir", wanted, "--eval-every", "50"}).exit_code, 0);
     expect_same_result(run, wanted);
   }
@@ -196,7 +196,7 @@ TEST_F(Damaged, NewestIsPassedOverForTheOneBefore) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   expect_contains(result.err, "lockstep: resume: step 15 is passed over: ");
   expect_contains(result.err, shard(15));
-  expect_contains(result.err, "lockstep: going on from step 10 of 15\n");
+  expect_contains(result.err, "lockstep: resuming from step 10 of 15\n");
   expect_same_result(run_, wanted_);
 }
 
@@ -207,7 +207,7 @@ TEST_F(Damaged, ManifestIsCheckedToo) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   expect_contains(result.err, "lockstep: resume: step 15 is passed over: ");
   expect_contains(result.err, "lockstep: resume: step 10 is passed over: ");
-  expect_contains(result.err, "lockstep: going on from step 5 of 15\n");
+  expect_contains(result.err, "lockstep: resuming from step 5 of 15\n");
   expect_same_result(run_, wanted_);
 }
 
@@ -217,7 +217,7 @@ TEST_F(Damaged, MissingManifestIsPassedOverToo) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   expect_contains(result.err, "lockstep: resume: step 15 is passed over: ");
   expect_contains(result.err, checkpoint_path(run_, 15));
-  expect_contains(result.err, "lockstep: going on from step 10 of 15\n");
+  expect_contains(result.err, "lockstep: resuming from step 10 of 15\n");
   expect_same_result(run_, wanted_);
 }
 
@@ -265,14 +265,14 @@ TEST_F(Damaged, GoingBackToAStepPutsTheLaterOnesAside) {
   const RunningProgram::Result result =
       train({"--steps", "7", "--checkpoint-every", "1", "--keep-last", "1", "--checkpoint-dir", run_, "--resume", "5"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  expect_contains(result.err, "lockstep: going on from step 5 of 7\n");
+  expect_contains(result.err, "lockstep: resuming from step 5 of 7\n");
   expect_contains(result.err, "lockstep: the checkpoints after step 5 were moved to " + run_ + "/previous-1\n");
   EXPECT_EQ(list_checkpoints(run_ + "/previous-1"), (std::vector<int64_t>{10, 15, 20}));
   EXPECT_EQ(list_checkpoints(run_).back(), 7);
 
   const RunningProgram::Result on = train({"--steps", "9", "--checkpoint-every", "1", "--checkpoint-dir", run_});
   EXPECT_EQ(on.exit_code, 0) << on.err;
-  expect_contains(on.err, "lockstep: going on from step 7 of 9\n");
+  expect_contains(on.err, "lockstep: resuming from step 7 of 9\n");
   expect_lacks(on.err, "previous-2");
 }
 
@@ -314,7 +314,7 @@ TEST(FullDisk, TrainingGoesOnAndWhatIsSavedStaysWhole) {
     for (const char* step : {"6", "9"})
       expect_contains(result.err, fmt::format("alarm: checkpoint of step {} was not saved: ", step));
     expect_contains(result.err, "No space left on device");
-    expect_contains(result.err, "lockstep: the last checkpoint, of step 9, is not in " + disk.path() +
+    expect_contains(result.err, "lockstep: the last checkpoint, of step 9, could not be saved in " + disk.path() +
                                     ": the trained model is lost; ");
     expect_contains(result.out, "mlp test accuracy ");
     expect_lacks(result.err, "checkpoints are in");

@@ -225,7 +225,7 @@ TEST(Train, CheckpointsEndLikeTheRunSays) {
   const RunningProgram::Result again = train({"--steps", "20", "--checkpoint-dir", dir.path(), "--expect", "loss<3",
                                               "--expect", "test_accuracy>0.01", "--expect", "grad_norm<1000"});
   EXPECT_EQ(again.exit_code, 3) << again.err;
-  expect_contains(again.err, "lockstep: all 20 steps were made before; nothing is left to train\n");
+  expect_contains(again.err, "lockstep: all 20 steps are already complete; nothing left to train\n");
   expect_contains(again.err, "expected grad_norm<1000, but grad_norm was not measured: the run was already complete\n");
   expect_lacks(again.err, "expected loss");
   EXPECT_EQ(again.out.substr(0, again.out.find(" in ")), run.out.substr(0, run.out.find(" in ")));

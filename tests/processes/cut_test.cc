@@ -48,7 +48,7 @@ class Cut : public Cable {
     for (int p = 0; p < count; ++p) {
       const RunningProgram::Result result = again.wait(p, std::chrono::minutes(5));
       EXPECT_EQ(result.exit_code, 0) << result.err;
-      if (p == 0) expect_contains(result.err, "lockstep: going on from step ");
+      if (p == 0) expect_contains(result.err, "lockstep: resuming from step ");
     }
     expect_same_result(dir, undisturbed(count));
   }

@@ -209,26 +209,26 @@ void expect_refused(const std::function<Words(int)>& own, const std::string& mes
   for (int p = 0; p < 3; ++p) {
     const RunningProgram::Result result = job.wait(p);
     EXPECT_EQ(result.exit_code, 1);
-    expect_contains(result.err, "lockstep: train: process 0 has " + message + "; all processes must have the same\n");
+    expect_contains(result.err, "lockstep: train: process 0 has " + message + "; use the same in all processes\n");
   }
 }
 
 TEST(Fault, OtherRunIsRefusedByAllWithTheFirstFact) {
   const auto flag = [](const std::string& name) { return [name](int p) { return Words{name, p == 1 ? "24" : "25"}; }; };
-  expect_refused(flag("--seed"), "the seed 25 and process 1 has 24");
-  expect_refused(flag("--steps"), "the setting steps 25 and process 1 has 24");
+  expect_refused(flag("--seed"), "the seed 25, but process 1 has 24");
+  expect_refused(flag("--steps"), "the setting steps 25, but process 1 has 24");
   const TempDir dir;
   expect_refused(
       [&](int p) {
         return Words{"--checkpoint-every", p == 1 ? "24" : "25", "--checkpoint-dir", dir.path()};
       },
-      "the setting checkpoint_every 25 and process 1 has 24");
-  expect_refused(flag("--eval-every"), "the setting eval_every 25 and process 1 has 24");
+      "the setting checkpoint_every 25, but process 1 has 24");
+  expect_refused(flag("--eval-every"), "the setting eval_every 25, but process 1 has 24");
   expect_refused(
       [](int p) {
         return p == 2 ? Words{"--dataset", "synthetic"} : Words{};
       },
-      "training images 600 and process 2 has 6000");
+      "training images 600, but process 2 has 6000");
 }
 
 // As many images, and another byte in one of the four files.
@@ -256,7 +256,7 @@ TEST(Fault, OtherDataIsRefusedByAllWithTheFirstFile) {
         [&](int p) {
           return p == 1 ? Words{"--dataset", fmt::format("{}", fmt::join(others, ","))} : Words{};
         },
-        fmt::format("{} with the CRC-32C sum {:08x} ({}) and process 1 has {:08x} ({})", names[i],
+        fmt::format("{} with CRC-32C checksum {:08x} ({}), but process 1 has {:08x} ({})", names[i],
                     sum(files[i], headers[i]), files[i], sum(changed, headers[i]), changed));
   }
 }
@@ -386,7 +386,7 @@ class Restart : public testing::Test {
     const RunningProgram::Result result = job.wait();
     EXPECT_EQ(result.exit_code, 0) << result.err;
     if (signal == SIGSTOP) expect_contains(result.err, fmt::format("process {} is stopped (SIGSTOP)", victim));
-    expect_contains(result.err, "lockstep: going on from step ");
+    expect_contains(result.err, "lockstep: resuming from step ");
     expect_contains(result.err, fmt::format("\nlockstep launch: process {} ", victim));
     expect_same_result(run, undisturbed(flags));
   }

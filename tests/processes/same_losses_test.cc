@@ -136,7 +136,7 @@ TEST(ManyProcesses, OtherNumberOfDevicesThanExpectedIsRefused) {
   EXPECT_EQ(result.exit_code, 2);
   // One that is slower to connect says whose error it is.
   for (const char* process : {"[0]", "[1]"}) expect_contains(result.err, fmt::format("{} lockstep: ", process));
-  const std::string said = "train: --expect-devices wants 16 devices and there are 8; nothing was started\n";
+  const std::string said = "train: --expect-devices is 16, but 8 devices are available; nothing was started\n";
   EXPECT_NE(result.err.find(said), result.err.rfind(said)) << result.err;
   EXPECT_EQ(result.out, "");
 }

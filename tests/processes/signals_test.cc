@@ -42,7 +42,7 @@ class StoppedJob : public testing::Test {
 
     const RunningProgram::Result resumed = launch({"-n", "3"}, command);
     EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
-    expect_contains(resumed.err, fmt::format("[0] lockstep: going on from step {} of 200\n", match[2].str()));
+    expect_contains(resumed.err, fmt::format("[0] lockstep: resuming from step {} of 200\n", match[2].str()));
     expect_same_result(run, wanted_);
   }
 
@@ -71,7 +71,7 @@ TEST_F(StoppedJob, IsStartedAgainAfterAWarning) {
   ASSERT_TRUE(job.send(1, SIGUSR1));
   const RunningProgram::Result result = job.wait();
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  expect_contains(result.err, "] lockstep: going on from step ");
+  expect_contains(result.err, "] lockstep: resuming from step ");
   expect_same_result(run, wanted_);
 }
 

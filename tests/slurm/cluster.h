@@ -37,7 +37,7 @@ inline bool contains(const std::string& text, const std::string& part) { return 
 inline bool trains(const std::string& text, int restarts) {
   size_t at = 0;
   for (int i = 0; i < restarts; ++i) {
-    at = text.find("lockstep: going on from step ", at);
+    at = text.find("lockstep: resuming from step ", at);
     if (at == text.npos) return false;
     ++at;
   }

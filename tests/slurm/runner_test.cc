@@ -133,7 +133,7 @@ TEST_F(JobsOnSlurm, GoOnAfterSuspendAndRequeueToTheSameWeights) {
   {
     const StandingStill run(checkpoints("run"));
     ASSERT_TRUE(comes_to("mnist", "Running"));
-    expect_contains(shown({"logs", "mnist"}), "lockstep: going on from step ");
+    expect_contains(shown({"logs", "mnist"}), "lockstep: resuming from step ");
 
     // As a warning before the time is up, and as whoever runs the cluster may do.
     const std::string text = shown({"events"});

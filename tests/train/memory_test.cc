@@ -6,7 +6,7 @@
 
 #include "array/node.h"
 #include "lane/lanes.h"
-#include "passes/pieces.h"
+#include "passes/chunked_gather.h"
 #include "train/describe.h"
 #include "train/eight_devices.h"
 #include "train/steps.h"
@@ -131,7 +131,7 @@ TEST(Memory, FallsWithTheNumberOfLanesUnderZero3) {
 }
 
 // Three pieces of weights or gradients of the least size there is: what a lane holds beside its part.
-constexpr int64_t kPieceSlack = 3 * PiecesOptions{}.least_bytes;
+constexpr int64_t kPieceSlack = 3 * ChunkOptions{}.least_bytes;
 
 // Weights are there while their layer multiplies, forwards and backwards, and not in between: of 24 layers a lane holds
 // one or two, and an nth of all else.

@@ -111,6 +111,17 @@ TEST(Links, PagesNamedInSourcesExist) {
     }
 }
 
+TEST(Environment, EveryVariableIsDocumented) {
+  static const std::regex name(R"re("(LOCKSTEP_[A-Z_]+)=?")re");
+  const std::string page = read_text(LOCKSTEP_SOURCE_DIR "/docs/reference/environment.md");
+  for (const fs::directory_entry& each : fs::recursive_directory_iterator(fs::path(LOCKSTEP_SOURCE_DIR) / "src")) {
+    if (each.path().extension() != ".cc" && each.path().extension() != ".h") continue;
+    const std::string text = read_text(each.path().string());
+    for (std::sregex_iterator it(text.begin(), text.end(), name), end; it != end; ++it)
+      EXPECT_NE(page.find("`" + (*it)[1].str() + "`"), page.npos) << each.path() << " reads " << (*it)[1];
+  }
+}
+
 TEST(Links, AnchorsAreThoseOfGitHub) {
   EXPECT_EQ(anchor_of("`lockstep train`"), "lockstep-train");
   EXPECT_EQ(anchor_of("The engine, from C++"), "the-engine-from-c");

@@ -13,9 +13,9 @@ namespace {
 
 constexpr size_t kLongestName = 1024;
 constexpr size_t kShownOfLine = 300;
-constexpr size_t kNamed = 16;  // processes named one by one in a message
+constexpr size_t kNamed = 16;  // processes listed in a message
 
-// Takes the first line off the text.
+// Removes the first line from the text and returns it.
 std::optional<std::string_view> next_line(std::string_view& text) {
   if (text.empty()) return std::nullopt;
   const size_t end = text.find('\n');
@@ -24,9 +24,9 @@ std::optional<std::string_view> next_line(std::string_view& text) {
   return line;
 }
 
-// Of a long line the part where it begins to differing from the other.
+// A line for a message; a long line is cut to the part where it begins to differ from the other.
 std::string show(const std::optional<std::string_view>& line, const std::optional<std::string_view>& other) {
-  if (!line) return "(nothing: it ends here)";
+  if (!line) return "(end of text)";
   if (line->size() <= kShownOfLine) return std::string(*line);
   size_t begin = 0;
   if (other) {
@@ -79,7 +79,7 @@ Barriers::Barrier* Barriers::arrive(uint64_t call, int process, const Key& key, 
   for (size_t i = 0; i < participants.size(); ++i) {
     if (participants[i] < 0 || participants[i] >= process_count_)
       return refuse(
-          fmt::format("participant {} is no process of this job, which has {}", participants[i], process_count_));
+          fmt::format("participant {} is not a process of this job, which has {}", participants[i], process_count_));
     if (i && participants[i] == participants[i - 1])
       return refuse(fmt::format("participant {} is named twice", participants[i]));
   }
@@ -94,7 +94,7 @@ Barriers::Barrier* Barriers::arrive(uint64_t call, int process, const Key& key, 
       if (timed_out->second.processes.empty()) timed_out_.erase(timed_out);
       return nullptr;
     }
-    timed_out_.erase(timed_out);  // somebody begins anew
+    timed_out_.erase(timed_out);  // the name is used again
   }
 
   const auto [found, is_new] = open_.try_emplace(key);
@@ -104,11 +104,11 @@ Barriers::Barrier* Barriers::arrive(uint64_t call, int process, const Key& key, 
     barrier.timeout = timeout;
     barrier.deadline = now + timeout;
   } else if (barrier.participants != participants) {
-    return refuse(fmt::format("process {} came with participants {}, others with {}; all must give the same", process,
+    return refuse(fmt::format("process {} gave participants {}, others gave {}; all must give the same", process,
                               fmt::join(participants, ", "), fmt::join(barrier.participants, ", ")));
   }
   if (const auto [place, first] = barrier.arrived.try_emplace(process, Arrival{.call = call}); !first)
-    return refuse(fmt::format("process {} is waiting there already", process));
+    return refuse(fmt::format("process {} is already waiting there", process));
   return &barrier;
 }
 
@@ -160,7 +160,7 @@ void Barriers::explain(uint64_t call, int process, const request::Explain& reque
                      (process == found->second.differing.first || process == found->second.differing.second) &&
                      !found->second.arrived[process].explained;
   if (!asked) {
-    answer(call, Outcome::refused, fmt::format("{}: process {} was not asked for a text", title(key), process));
+    answer(call, Outcome::refused, fmt::format("{}: process {} was not asked for its text", title(key), process));
     return;
   }
   Arrival& arrival = found->second.arrived[process];
@@ -186,25 +186,25 @@ std::string Barriers::difference(const Key& key, const Barrier& barrier) const {
   std::vector<int> others;
   for (const auto& [process, arrival] : barrier.arrived)
     if (arrival.hash != a.hash) others.push_back(process);
-  std::string out = fmt::format("{}: {} and {} differing", title(key), label_(first), label_(other));
+  std::string out = fmt::format("{}: {} and {} differ", title(key), label_(first), label_(other));
   if (others.size() > 1)
-    out += fmt::format(" ({} of {} processes differing from process {})", others.size(), barrier.arrived.size(), first);
+    out += fmt::format(" ({} of {} processes differ from process {})", others.size(), barrier.arrived.size(), first);
   if (a.explained && b.explained) {
     std::string_view rest_a = a.text, rest_b = b.text;
     for (int number = 1;; ++number) {
       const auto line_a = next_line(rest_a), line_b = next_line(rest_b);
       if (!line_a && !line_b) {
-        out += ", though their texts are the same";
+        out += ", although their texts are equal";
         break;
       }
       if (line_a == line_b) continue;
       out += fmt::format(" at {} {}:\n  process {}: {}\n  process {}: {}\n",
                          barrier.line_word.empty() ? "line" : barrier.line_word, number, first, show(line_a, line_b),
                          other, show(line_b, line_a));
-      return out + "all processes must do the same, in the same order";
+      return out + "all processes must make the same calls in the same order";
     }
   }
-  return out + "; all processes must do the same, in the same order";
+  return out + "; all processes must make the same calls in the same order";
 }
 
 void Barriers::cancel(uint64_t call) {
@@ -213,7 +213,7 @@ void Barriers::cancel(uint64_t call) {
     const auto found = std::ranges::find_if(arrived, [&](const auto& arrival) { return arrival.second.call == call; });
     if (found == arrived.end()) continue;
     if (barrier->second.differing.first >= 0)
-      found->second.call = 0;  // its hash is still part of the answer
+      found->second.call = 0;  // its hash is still compared
     else
       arrived.erase(found);
     if (arrived.empty()) open_.erase(barrier);
@@ -236,7 +236,7 @@ std::vector<Barriers::Expired> Barriers::expire(Time now) {
       for (int process : barrier.participants)
         if (!barrier.arrived.contains(process)) missing.push_back(process);
       const std::string message =
-          fmt::format("{}: {} of {} processes came in {}; missing: {}", title(key), barrier.arrived.size(),
+          fmt::format("{}: {} of {} processes arrived within {}; missing: {}", title(key), barrier.arrived.size(),
                       barrier.participants.size(), describe(barrier.timeout), labels(missing));
       answer_all(barrier, Outcome::timeout, message);
       timed_out_[key] = {missing, message};

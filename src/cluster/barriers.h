@@ -1,6 +1,5 @@
-// Barriers: the named places where processes of a job wait for each other: barriers, agreements (barriers to which
-// everybody brings a hash that must be the same) and the last one, shutdown. Like the coordinator they do no I/O, have
-// no clock and belong to one thread at a time.
+// Barriers: the coordinator's named barriers, agreements (barriers at which all processes must present the same hash)
+// and the shutdown barrier. Like the coordinator: no I/O, no clock, not thread-safe.
 #pragma once
 
 #include <chrono>
@@ -20,21 +19,22 @@ class Barriers {
   using Time = std::chrono::steady_clock::time_point;
   enum class Kind : uint8_t { barrier, agreement, shutdown };
 
-  // `label` describes a process: `process 3 (host n07)`. Answers are added to the vector, which outlives this.
+  // `label` describes a process for messages: `process 3 (host n07)`. Answers are appended to `answers`, which must
+  // outlive this object.
   Barriers(int process_count, std::function<std::string(int)> label, std::vector<Answer>& answers)
       : process_count_(process_count), label_(std::move(label)), answers_(answers) {}
 
-  // A process comes. The first to come decides on the deadline and the participants. One that comes after the deadline,
-  // and was timed_out, is told so at once. Whether with it everybody has come.
+  // A process arrives at a barrier. The first arrival sets the deadline and the participants. A process that arrives
+  // after the deadline is immediately answered with the timeout. Returns whether all participants have arrived.
   bool join(uint64_t call, int process, const request::Barrier& request, Time now);
   bool join_shutdown(uint64_t call, int process, const request::Shutdown& request, Time now);
 
-  // Once all have come they are told ok, or, where hashes differing, two of them are asked to explain() themselves and
-  // then all are refused with the first line that differs.
+  // When all have arrived with equal hashes, all are answered `ok`. If hashes differ, two processes are asked for their
+  // texts with explain(); then all are refused with the first line that differs.
   void agree(uint64_t call, int process, const request::Agree& request, Time now);
   void explain(uint64_t call, int process, const request::Explain& request);
 
-  // The caller has gone: it counts as not having come.
+  // The caller no longer waits: it counts as not arrived.
   void cancel(uint64_t call);
 
   struct Expired {
@@ -42,16 +42,16 @@ class Barriers {
     std::vector<int> missing;
     std::string message;
   };
-  // Answers those whose time is up, and says what happened.
+  // Answers the calls whose deadline has passed, and returns the barriers that timed out.
   std::vector<Expired> expire(Time now);
-  // The calls that wait, which are then forgotten.
+  // Returns all pending calls and forgets them.
   std::vector<uint64_t> take_waiting();
-  // Not after which expire() has something to do; Time::max() when nobody waits.
+  // The earliest deadline; Time::max() if no call is pending.
   Time next_deadline() const;
 
  private:
   struct Arrival {
-    uint64_t call = 0;  // 0: not waiting, it is asked to explain
+    uint64_t call = 0;  // 0: was asked for its text, or no longer waits
     uint64_t hash = 0;
     std::string text = {};
     bool explained = false;
@@ -61,10 +61,10 @@ class Barriers {
     std::chrono::nanoseconds timeout{};
     Time deadline{};
     std::map<int, Arrival> arrived;         // by process
-    std::pair<int, int> differing{-1, -1};  // the two that are asked to explain
+    std::pair<int, int> differing{-1, -1};  // the two processes that are asked for their texts
     std::string line_word;
   };
-  // Over, but not for those label were timed_out.
+  // A barrier that timed out. Missing processes get its message when they arrive.
   struct TimedOut {
     std::vector<int> processes;
     std::string message;
@@ -75,7 +75,7 @@ class Barriers {
     if (call) answers_.push_back({.call = call, .outcome = outcome, .text = std::move(text)});
   }
   void answer_all(const Barrier& barrier, Outcome outcome, const std::string& text);
-  // The barrier which the process has joined, or null when that is answered already.
+  // Adds the process to a barrier and returns it; null if the call was already answered.
   Barrier* arrive(uint64_t call, int process, const Key& key, std::vector<int> participants,
                   std::chrono::nanoseconds timeout, Time now);
   bool complete(const Barrier& barrier) const { return barrier.arrived.size() == barrier.participants.size(); }

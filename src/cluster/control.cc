@@ -19,8 +19,8 @@ using std::chrono::nanoseconds;
 
 constexpr nanoseconds kLongestCall = std::chrono::hours(24 * 365);
 constexpr nanoseconds kReconnectPause = std::chrono::milliseconds(50);
-// Of refused connections, before a coordinator that cannot come back is given up: what stands between (a service
-// without an endpoint for a moment) may refuse them, too.
+// How long connections may be refused before the coordinator counts as lost. A Kubernetes Service without an endpoint
+// also refuses them for a moment.
 constexpr nanoseconds kRefusedGrace = std::chrono::seconds(1);
 constexpr nanoseconds kLeaveTimeout = std::chrono::seconds(1);
 constexpr nanoseconds kFailureArrival = std::chrono::seconds(2);
@@ -39,7 +39,7 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
-// REQUIRES: it says that the job has failed.
+// REQUIRES: answer.outcome == Outcome::failed.
 Failure failure_in(const Answer& answer) { return answer.failure.value_or(Failure{.message = answer.text}); }
 
 ControlOptions completed(ControlOptions options) {
@@ -51,7 +51,7 @@ ControlOptions completed(ControlOptions options) {
 
 Control::Control(std::unique_ptr<ControlChannel> channel, ControlOptions options)
     : options_(completed(std::move(options))), incarnation_(random_incarnation()), channel_(std::move(channel)) {
-  // The coordinator's own answer to a timeout says who is missing: it must win the race with the channel's.
+  // The coordinator's timeout answer lists the missing processes, so the channel's own timeout must come later.
   const nanoseconds timeout = std::min(options_.initialization_timeout, kLongestCall);
   Answer answer = channel_->call(request(request::Register{.process_count = options_.process_count,
                                                            .version = LOCKSTEP_VERSION,
@@ -100,7 +100,7 @@ Request Control::request(decltype(Request::what) what) const {
   return {.process = options_.process_id, .incarnation = incarnation_, .what = std::move(what)};
 }
 
-// Who listens is told first, as this process may end now.
+// Waits for the failure callback first, because the process may end after the exception.
 void Control::throw_failure(std::unique_lock<std::mutex>& lock, const std::string& operation) {
   changed_.wait_for(lock, kFailureArrival, [this] { return callback_done_ || !has_callback_ || closing_; });
   throw CommAborted(fmt::format("{}: the job has failed: {}", operation, describe(*failure_)));
@@ -133,7 +133,7 @@ Answer Control::call_coordinator(decltype(Request::what) what, const std::string
     case Outcome::timeout:
       throw CommTimeout(answer.text);
     case Outcome::failed: {
-      // The coordinator may end before a heartbeat hears the same of it.
+      // Remember the failure: the coordinator may exit before a heartbeat receives it.
       std::unique_lock lock(mutex_);
       if (!failure_) failure_ = failure_in(answer);
       changed_.notify_all();
@@ -146,12 +146,12 @@ Answer Control::call_coordinator(decltype(Request::what) what, const std::string
     case Outcome::taken:
       throw Error(answer.text);
   }
-  // A coordinator that ends tells why, but the answer to a heartbeat may be on its way still.
+  // A coordinator that exits reports the reason, but the answer to the heartbeat may still be in transit.
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, kFailureArrival, [this] { return failure_ || closing_; });
   if (failure_) throw_failure(lock, operation);
   throw CommError(
-      fmt::format("{}: no answer from the coordinator, {}, at {}: {}; it has ended, or the network to it is gone",
+      fmt::format("{}: no answer from the coordinator, {}, at {}: {}; it has exited, or the network to it is down",
                   operation, peers_.empty() ? process_label(0, "", 0) : process_label(0, peers_[0].host, peers_[0].pid),
                   channel_->coordinator(), answer.text));
 }
@@ -191,7 +191,7 @@ void Control::barrier(const std::string& name, Timeout timeout, const std::vecto
 void Control::agree(const std::string& name, uint64_t hash, const std::function<std::string()>& text, Timeout timeout,
                     const std::string& line_word) {
   const std::string operation = fmt::format("agree \"{}\"", name);
-  // Those who are not asked for a text wait for those who are: twice the time.
+  // Processes that are not asked for their text wait for those that are: allow twice the time.
   const Answer answer =
       call_coordinator(request::Agree{name, hash, timeout}, operation, std::min(timeout, kLongestCall) * 2);
   if (answer.outcome != Outcome::text_requested) return;
@@ -243,7 +243,7 @@ void Control::report_failure(Failure failure, bool consequence) noexcept try {
   if (failure.operation.empty()) failure.operation = now.operation;
   channel_->call(request(request::Fail{std::move(failure), consequence}), options_.heartbeat_timeout);
 } catch (const std::exception&) {
-  // The others will find this process lost.
+  // The coordinator will detect that this process is lost.
 }
 
 void Control::shutdown(Timeout timeout) {
@@ -255,7 +255,7 @@ void Control::shutdown(Timeout timeout) {
   stop();
 }
 
-// Waits, unless this is being destroyed. Whether it is.
+// Waits. Returns whether this object is being destroyed.
 bool Control::pause(Timeout timeout) {
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, timeout, [&] { return closing_; });
@@ -272,12 +272,11 @@ Control::JobEnd Control::coordinator_lost(const std::string& why) const {
 std::optional<Control::JobEnd> Control::send_heartbeats_until_end() {
   Clock::time_point answered = Clock::now();
   constexpr Clock::time_point kNever = Clock::time_point::max();
-  Clock::time_point refused_since = kNever;  // since when nobody has been listening there
+  Clock::time_point refused_since = kNever;  // since when connections are refused
   while (true) {
     const nanoseconds left = answered + options_.heartbeat_timeout - Clock::now();
-    const Answer answer = left > nanoseconds(0)
-                              ? channel_->call(request(request::Heartbeat{current_progress()}), left)
-                              : Answer{.outcome = Outcome::unreachable, .text = "there was no answer in time"};
+    const Answer answer = left > nanoseconds(0) ? channel_->call(request(request::Heartbeat{current_progress()}), left)
+                                                : Answer{.outcome = Outcome::unreachable, .text = "no answer in time"};
     refused_since = answer.connection_refused ? std::min(refused_since, Clock::now()) : kNever;
     switch (answer.outcome) {
       case Outcome::over:
@@ -288,20 +287,20 @@ std::optional<Control::JobEnd> Control::send_heartbeats_until_end() {
         if (pause({})) return std::nullopt;
         if (const auto known = failure()) return JobEnd{*known, true};
         if (Clock::now() - kRefusedGrace >= refused_since)
-          return coordinator_lost(
-              fmt::format("lost: nobody has been listening there for {}; it has ended", describe(kRefusedGrace)));
+          return coordinator_lost(fmt::format("lost: it has refused connections for {}; it has exited, see its log",
+                                              describe(kRefusedGrace)));
         if (Clock::now() - answered < options_.heartbeat_timeout) {
           if (pause(kReconnectPause)) return std::nullopt;
           break;
         }
         return coordinator_lost(
-            fmt::format("lost: no answer for {} ({}); it has died, was stopped, or the network "
-                        "to it is gone",
+            fmt::format("lost: no answer for {} ({}); it has crashed, was suspended, or the network "
+                        "to it is down",
                         describe(options_.heartbeat_timeout), answer.text));
       }
       case Outcome::refused:
         return coordinator_lost(
-            fmt::format("it does not know this process any more ({}); it was probably restarted", answer.text));
+            fmt::format("it no longer knows this process ({}); it was probably restarted", answer.text));
       default:
         answered = Clock::now();
     }
@@ -315,11 +314,11 @@ void Control::run() {
     std::unique_lock lock(mutex_);
     if (!failure_) failure_ = found->failure;
     changed_.notify_all();
-    // Who waits for an answer that is on its way, such as why it was refused, is not to hear of its consequence first.
+    // Let pending calls receive their own answer, such as why they were refused, before the failure cancels them.
     if (found->from_coordinator)
       changed_.wait_for(lock, kAnswerArrival, [&] { return pending_calls_ == 0 || closing_; });
   }
-  // Nobody waits longer.
+  // Cancels pending calls.
   channel_->close();
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return callback_ || closing_; });

@@ -1,5 +1,5 @@
-// Control: one process's place in a job of many. It is made when all processes have met at the coordinator, keeps a
-// thread that says "I am alive" and hears of failures, and is how processes leave notes, wait for each other and agree.
+// Control: a process's client of the coordinator. The constructor registers the process and waits for all others. A
+// background thread then sends heartbeats and receives failures. Offers a key-value store, barriers and agreements:
 //
 //   control->set("address/3", "10.0.0.7:4711");
 //   std::string theirs = control->get("address/0", 60s);
@@ -8,10 +8,10 @@
 //   control->progress(step, "all_reduce", true);
 //   control->shutdown(300s);
 //
-// No wait is endless. Functions that call_coordinator the coordinator throw Error for what it refuses, CommTimeout when others did
-// not come in time, CommAborted when the job has failed (the message is the first cause), and CommError when the
-// coordinator cannot be reached. Safe from any thread, but for the end: shutdown() and the destructor are called when
-// no other call is under way.
+// Every wait has a timeout. Functions that call the coordinator throw Error if it refuses the request, CommTimeout if
+// other processes did not arrive in time, CommAborted if the job has failed (the message is the first cause), and
+// CommError if the coordinator cannot be reached. Thread-safe, except that no other call may be in progress during
+// shutdown() and the destructor.
 #pragma once
 
 #include <array>
@@ -47,10 +47,10 @@ class Control : public KeyStore {
  public:
   using Timeout = std::chrono::nanoseconds;
 
-  // Registers, and returns when all processes have. Throws Error when the coordinator refuses, IoError when it cannot
-  // be reached or the others did not come in time, naming them.
+  // Registers, and returns when all processes have registered. Throws Error if the coordinator refuses, and IoError if
+  // it cannot be reached or processes are missing when the timeout expires; the message lists them.
   Control(std::unique_ptr<ControlChannel> channel, ControlOptions options);
-  // Without shutdown() before it, this is a failure to the others.
+  // Without a preceding shutdown() this is reported to the other processes as a failure.
   ~Control() override;
   Control(const Control&) = delete;
   Control& operator=(const Control&) = delete;
@@ -62,47 +62,47 @@ class Control : public KeyStore {
 
   void set(const std::string& key, const std::string& value) override;
   std::string get(const std::string& key, Timeout timeout) override;
-  // Sets, whether or not it was set.
+  // Sets the key, even if it is already set.
   void overwrite(const std::string& key, const std::string& value);
   std::optional<std::string> try_get(const std::string& key);
-  // Adds to a number, 0 where there is none, and returns the sum. No two processes see the same.
+  // Atomically adds to the number under `key` (0 if unset) and returns the sum.
   int64_t increment(const std::string& key, int64_t by = 1);
-  // All below a directory, sorted by key; "" is everything.
+  // All entries below a directory, sorted by key; "" lists everything.
   std::vector<std::pair<std::string, std::string>> list(const std::string& directory);
-  // Removes a key and all below it. How many there were.
+  // Removes a key and all keys below it. Returns the number of removed keys.
   int64_t remove(const std::string& key);
 
-  // Returns when all participants (empty: all processes) have called it with that name. The first caller's timeout
-  // counts. The name may be used again afterwards.
+  // Returns when all participants (empty: all processes) have called it with this name. The first caller's timeout
+  // applies. The name can be used again afterwards.
   void barrier(const std::string& name, Timeout timeout, const std::vector<int>& participants = {});
 
-  // Returns when all processes have called it with that name and the same hash. When hashes differ it throws Error, on
-  // all, with the first line in which what was hashed differs between two processes; text() is called only then.
-  // `line_word` is what a line is to the reader.
+  // Returns when all processes have called it with this name and the same hash. If the hashes differ, throws Error on
+  // all processes, showing the first line in which the hashed texts of two processes differ; text() is called only
+  // then. `line_word` is what the message calls a line.
   void agree(const std::string& name, uint64_t hash, const std::function<std::string()>& text, Timeout timeout,
              const std::string& line_word = "line");
 
-  // Says how far this process is; goes out with the next heartbeat. `waiting`: for the others, in an operation all take
-  // part in. Takes some nanoseconds and never fails; only the first 64 bytes of the operation's name count.
+  // Records the progress of this process; the next heartbeat sends it. `waiting`: blocked in a collective, waiting for
+  // other processes. Takes nanoseconds and never fails. The operation's name is cut to 64 bytes.
   void progress(int64_t step, std::string_view operation, bool waiting = false) noexcept;
 
-  // What to do when the job fails: called once, from the background thread, also when it has failed already. REQUIRES:
-  // called once.
+  // Sets the callback for a failure of the job. The background thread calls it once, also if the job has already
+  // failed. REQUIRES: called at most once.
   void on_failure(std::function<void(const Failure&)> callback);
   std::optional<Failure> failure() const;
 
-  // Tells everybody that the job has failed; the first to be told of counts. Process, host, step and operation, where
-  // left out, are this process's own. `consequence`: it looks like the trace of another's failure, which the
-  // coordinator then looks for first. Never throws.
+  // Reports to the coordinator that the job has failed; only the first failure counts. Unset fields of `failure` are
+  // filled with this process's values. `consequence`: it looks like the consequence of another process's failure, so
+  // the coordinator waits briefly for that one. Never throws.
   void report_failure(Failure failure, bool consequence = false) noexcept;
 
-  // Waits until all processes have called it; then the job is over for all of them.
+  // Waits until all processes have called it; then the job is over.
   void shutdown(Timeout timeout);
 
  private:
   struct JobEnd {
     Failure failure;
-    bool from_coordinator = false;  // the coordinator has told of it, and from_coordinator those who wait
+    bool from_coordinator = false;  // it answers pending calls itself
   };
 
   Answer call_coordinator(decltype(Request::what) what, const std::string& operation, Timeout timeout);
@@ -110,7 +110,7 @@ class Control : public KeyStore {
   Request request(decltype(Request::what) what) const;
   Progress current_progress() const;
   void run();
-  // How the job ended for this process: nothing when it is over or this is being destroyed.
+  // Sends heartbeats until the job ends. Returns its failure; nullopt if it is over or this object is being destroyed.
   std::optional<JobEnd> send_heartbeats_until_end();
   JobEnd coordinator_lost(const std::string& why) const;
   bool pause(Timeout timeout);
@@ -121,7 +121,7 @@ class Control : public KeyStore {
   const std::unique_ptr<ControlChannel> channel_;
   std::vector<Peer> peers_;
 
-  // The current progress. The text may be torn when several threads write at once; it is for people.
+  // The current progress. Concurrent writers may tear the text; it is only shown in messages.
   static constexpr size_t kTextWords = 8;
   std::atomic<int64_t> step_{-1};
   std::atomic<bool> waiting_{false};
@@ -132,8 +132,8 @@ class Control : public KeyStore {
   std::condition_variable changed_;
   std::optional<Failure> failure_;
   std::function<void(const Failure&)> callback_;
-  bool has_callback_ = false, callback_done_ = false;  // is there a callback, and has it been called
-  int pending_calls_ = 0;                              // calls that wait for an answer
+  bool has_callback_ = false, callback_done_ = false;
+  int pending_calls_ = 0;  // calls without an answer yet
   bool over_ = false;
   bool closing_ = false;
   std::thread thread_;

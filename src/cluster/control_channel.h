@@ -1,4 +1,4 @@
-// ControlChannel: how a process reaches the coordinator. Safe from any thread.
+// ControlChannel: the connection of a process to the coordinator. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -9,24 +9,24 @@
 
 namespace lockstep {
 
-// Where the control plane leaves its few lines for people. Called from any thread, one line, without a newline.
+// Receives the log lines of the control plane, each without a newline. Called from any thread.
 using LogLine = std::function<void(const std::string&)>;
 
-// To standard error, after the program's name.
+// Writes to standard error, with the prefix "lockstep: ".
 void log_to_stderr(const std::string& line);
 
 class ControlChannel {
  public:
   virtual ~ControlChannel() = default;
 
-  // Asks, and waits for the answer. `unreachable` when there was none in time, the connection broke, or close() was
-  // called; connection_refused when its machine says that no process is there.
+  // Sends a request and waits for the answer. Returns `unreachable` if there was none in time, the connection broke, or
+  // close() was called; connection_refused is set if the host reports that no process listens on the port.
   virtual Answer call(const Request& request, std::chrono::nanoseconds timeout) = 0;
 
-  // All calls, those that wait and those to come, are answered `unreachable`.
+  // All pending and later calls return `unreachable`.
   virtual void close() = 0;
 
-  // Where the coordinator is, for messages: "n01:1234".
+  // The coordinator's address for messages: "n01:1234".
   virtual std::string coordinator() const = 0;
 };
 

@@ -15,11 +15,11 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-constexpr nanoseconds kLongest = std::chrono::hours(24 * 365);  // added to the clock without overflow
+constexpr nanoseconds kLongest = std::chrono::hours(24 * 365);  // can be added to the clock without overflow
 
 nanoseconds clamp(nanoseconds timeout) { return std::clamp(timeout, nanoseconds(0), kLongest); }
 
-// What a process was doing when it was last last_heard of: `step 12, all_reduce`.
+// What a process was doing at its last heartbeat: `step 12, all_reduce`.
 std::string doing(const Progress& progress) {
   if (progress.step < 0) return progress.operation.empty() ? "before its first step" : progress.operation;
   return fmt::format("step {}{}{}", progress.step, progress.operation.empty() ? "" : ", ", progress.operation);
@@ -34,7 +34,8 @@ Coordinator::Coordinator(CoordinatorOptions options, Time now)
       barriers_(
           options_.process_count, [this](int process) { return label(process); }, answers_),
       last_tick_(now) {
-  if (options_.process_count < 1) throw_error("coordinator: a job of {} processes; at least 1", options_.process_count);
+  if (options_.process_count < 1)
+    throw_error("coordinator: process_count is {}; it must be at least 1", options_.process_count);
   if (options_.heartbeat_timeout <= nanoseconds(0)) throw_error("coordinator: heartbeat_timeout must be positive");
   for (size_t i = 0; i < processes_.size() && i < options_.hosts.size(); ++i)
     processes_[i].peer.host = options_.hosts[i];
@@ -106,7 +107,7 @@ void Coordinator::handle(uint64_t call, const Request& request, const std::strin
   if (!started_)
     return answer(
         call, Outcome::refused,
-        fmt::format("coordinator: process {} asks for something before all have registered", request.process));
+        fmt::format("coordinator: process {} sent a request before all processes have registered", request.process));
   std::visit(
       [&](const auto& what) {
         using What = std::decay_t<decltype(what)>;
@@ -139,7 +140,7 @@ void Coordinator::handle(uint64_t call, const Request& request, const std::strin
       request.what);
 }
 
-// Why a registration cannot be accepted, and the outcome to answer then; empty when it can.
+// Why a registration is refused, with the outcome of the answer; empty if it is accepted.
 std::string Coordinator::refusal(const Request& request, const request::Register& what, Outcome& outcome) const {
   outcome = Outcome::refused;
   if (what.protocol != kControlProtocol || what.version != options_.version)
@@ -148,17 +149,17 @@ std::string Coordinator::refusal(const Request& request, const request::Register
         "version everywhere",
         what.version, what.protocol, options_.version, kControlProtocol);
   if (what.process_count != options_.process_count)
-    return fmt::format("it was notified of {} processes, the coordinator of {}; give all the same number",
+    return fmt::format("it expects {} processes, the coordinator {}; give all processes the same number",
                        what.process_count, options_.process_count);
   if (request.process < 0 || request.process >= options_.process_count)
-    return fmt::format("the id is not in 0 ... {}, those of a job of {} processes", options_.process_count - 1,
+    return fmt::format("its id is not in 0 ... {}, the ids of a job of {} processes", options_.process_count - 1,
                        options_.process_count);
   if (over_) return "the job is over";
   const Process& process = at(request.process);
   if (!process.registered) return "";
-  if (process.incarnation == request.incarnation) return "it has registered already";
+  if (process.incarnation == request.incarnation) return "it has already registered";
   outcome = Outcome::taken;
-  return fmt::format("that id is taken by a living process (host {}, pid {}); give every process an id of its own",
+  return fmt::format("that id is in use by a running process (host {}, pid {}); give every process a different id",
                      process.peer.host, process.peer.pid);
 }
 
@@ -188,7 +189,7 @@ void Coordinator::start(Time now) {
   }
 }
 
-// `3 of 4 processes came; missing: process 2 (host n03)`.
+// `3 of 4 processes have registered; missing: process 2 (host n03)`.
 std::string Coordinator::describe_attendance() const {
   constexpr size_t kMaxMissing = 16;
   size_t missing = 0;
@@ -198,12 +199,13 @@ std::string Coordinator::describe_attendance() const {
     if (++missing <= kMaxMissing) names += fmt::format("{}{}", missing > 1 ? ", " : "", label(i));
   }
   if (missing > kMaxMissing) names += fmt::format(" and {} more", missing - kMaxMissing);
-  return fmt::format("{} of {} processes came; missing: {}", processes_.size() - missing, processes_.size(), names);
+  return fmt::format("{} of {} processes have registered; missing: {}", processes_.size() - missing, processes_.size(),
+                     names);
 }
 
 void Coordinator::handle_heartbeat(uint64_t call, int process, const request::Heartbeat& what, Time now) {
   Process& sender = at(process);
-  // One at a time: an older one is of a connection that is gone.
+  // One per process: an older one belongs to a broken connection.
   answer(std::exchange(sender.heartbeat, call), Outcome::ok, "");
   sender.heartbeat_due = now + heartbeat_interval();
   if (what.progress.count != sender.progress.count) sender.last_progress = now;
@@ -229,7 +231,7 @@ void Coordinator::handle_fail(uint64_t call, int process, const request::Fail& w
 }
 
 void Coordinator::handle_leave(uint64_t call, int process) {
-  set_failure(failure_of(process, "left without shutdown, which would have waited for the others"));
+  set_failure(failure_of(process, "left the job without shutdown(); see its log"));
   answer(call, Outcome::ok, "");
 }
 
@@ -243,7 +245,7 @@ void Coordinator::finish() {
 void Coordinator::cancel(uint64_t call, Time now) {
   for (Process& process : processes_) {
     if (process.registration == call) {
-      // It may come back, as another incarnation. Where it was stays known.
+      // It may register again as another incarnation. Its host stays known.
       process.registered = false;
       process.registration = 0;
       return;
@@ -264,7 +266,7 @@ void Coordinator::tick(Time now) {
   if (failure_ || over_) return;
   keys_.expire(now);
   for (const Barriers::Expired& expired : barriers_.expire(now)) {
-    // Those label waited will go now: the others must know.
+    // The processes that waited exit now: the missing ones must be notified.
     if (expired.kind == Barriers::Kind::shutdown) set_failure(failure_of(expired.missing.front(), expired.message));
   }
   check_registrations(now);
@@ -275,7 +277,8 @@ void Coordinator::tick(Time now) {
     if (process.heartbeat && process.heartbeat_due <= now) answer(std::exchange(process.heartbeat, 0), Outcome::ok, "");
 }
 
-// When this process itself was stopped for a while, the heartbeats of the others wait to be read: nobody is lost yet.
+// If this process was suspended (SIGSTOP, an overloaded machine), heartbeats are waiting unread. Moves all times
+// forward by the gap, so that no process counts as lost because of it.
 void Coordinator::compensate_for_suspension(Time now) {
   const nanoseconds gap = now - std::exchange(last_tick_, now);
   if (gap < options_.heartbeat_timeout / 2) return;
@@ -290,11 +293,12 @@ void Coordinator::check_registrations(Time now) {
   const bool any = std::ranges::any_of(
       processes_, [&](const Process& process) { return process.registration && process.register_deadline <= now; });
   if (!any) return;
-  const std::string counted = describe_attendance();
+  const std::string attendance = describe_attendance();  // before expired registrations are removed
   for (Process& process : processes_) {
     if (!process.registration || process.register_deadline > now) continue;
     answer(std::exchange(process.registration, 0), Outcome::timeout,
-           fmt::format("register: in {} {}", describe(process.register_timeout), counted));
+           fmt::format("register: timeout after {}: {}; check that they started and can reach the coordinator",
+                       describe(process.register_timeout), attendance));
     process.registered = false;
   }
 }
@@ -312,7 +316,7 @@ Failure Coordinator::failure_of(int process, const std::string& fact) const {
 
 Coordinator::Time Coordinator::lost_at(const Process& process) const {
   Time at = process.last_heard + options_.heartbeat_timeout;
-  // One whose connection is gone, while others complain of a connection that is gone, is the cause.
+  // If another process reported a broken connection, a process whose connection is gone is the cause.
   if (process.disconnected)
     at = std::min(at, consequence_ ? *process.disconnected : *process.disconnected + heartbeat_interval());
   return at;
@@ -324,24 +328,25 @@ void Coordinator::check_lost(Time now) {
       std::ranges::min_element(processes_, [&](const Process& a, const Process& b) { return lost_at(a) < lost_at(b); });
   if (lost_at(*first) > now) return;
   const int process = static_cast<int>(first - processes_.begin());
-  Failure failure =
-      failure_of(process, first->disconnected && first->last_heard + options_.heartbeat_timeout > now
-                              ? std::string("lost: its connection broke and it did not come back; it has probably died")
-                              : fmt::format("lost: no heartbeat for {}; it has died, was stopped, or the network to it "
-                                            "is gone",
-                                            describe(options_.heartbeat_timeout)));
-  // It may have done many steps since its last heartbeat.
+  Failure failure = failure_of(
+      process,
+      first->disconnected && first->last_heard + options_.heartbeat_timeout > now
+          ? std::string("lost: its connection broke and it did not reconnect; it has probably crashed, see its log")
+          : fmt::format("lost: no heartbeat for {}; it has crashed, was suspended, or the network to it "
+                        "is down",
+                        describe(options_.heartbeat_timeout)));
+  // It may have advanced many steps since its last heartbeat.
   if (failure.step >= 0 || !failure.operation.empty())
     failure.message +=
-        fmt::format("; {} before, it was in {}", describe(now - first->progress_received), doing(first->progress));
+        fmt::format("; {} earlier it was in {}", describe(now - first->progress_received), doing(first->progress));
   failure.step = -1;
   failure.operation.clear();
   set_failure(std::move(failure));
 }
 
-// Whether a process does not move, while another that does not move either waits for it. One that is further behind is
-// waited for first. What is known of them is as old as their last heartbeats: it counts when those are of after the
-// deadline.
+// Whether a process makes no progress while another process waits for it and makes no progress either. Only the process
+// furthest behind can be stuck. Progress is as old as the last heartbeat, so both heartbeats must have arrived after
+// the deadline.
 bool Coordinator::is_stuck(const Process& process) const {
   const bool last = std::ranges::none_of(processes_, [&](const Process& other) {
     return !other.progress.waiting && other.progress.step < process.progress.step;
@@ -361,15 +366,16 @@ bool Coordinator::is_stuck(const Process& process) const {
 void Coordinator::check_stuck(Time now) {
   const auto found = std::ranges::find_if(processes_, [&](const Process& process) { return is_stuck(process); });
   if (found == processes_.end()) return;
-  set_failure(failure_of(static_cast<int>(found - processes_.begin()),
-                         fmt::format("stuck: it lives, but has made no progress ({}) for {}, and others wait for it",
-                                     doing(found->progress), describe(now - found->last_progress))));
+  set_failure(failure_of(
+      static_cast<int>(found - processes_.begin()),
+      fmt::format("stuck: it is alive, but has made no progress ({}) for {}, and other processes wait for it",
+                  doing(found->progress), describe(now - found->last_progress))));
 }
 
 Coordinator::Time Coordinator::next_deadline() const {
   if (failure_ || over_) return Time::max();
   Time next = std::min(keys_.next_deadline(), barriers_.next_deadline());
-  // Not to take an idle time for a sleep of its own.
+  // Ticks regularly, so that idle time does not look like a suspension.
   next = std::min(next, last_tick_ + heartbeat_interval());
   if (consequence_) next = std::min(next, consequence_due_);
   for (const Process& process : processes_) {

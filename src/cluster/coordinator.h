@@ -1,16 +1,21 @@
-// Coordinator: everything the control plane of a job decides, as a state machine without I/O, threads or clocks.
-// Requests go in with the time at which they came, answers come out of take_answers(), some at once, some later:
+// Coordinator: the control plane's decisions, as a state machine without I/O, threads or clocks. Requests go in with
+// their arrival time. Answers come out of take_answers(), some immediately, some later:
 //
 //   coordinator.handle(1, {.process = 0, .incarnation = 7, .what = request::Barrier{"start", 5s}}, "", now);
 //   coordinator.tick(now + 5s);
-//   coordinator.take_answers();   // call 1: timeout, `barrier "start": 1 of 2 processes came in 5 s; missing: process
-//   1`
+//   coordinator.take_answers();
+//   // call 1: timeout, `barrier "start": 1 of 2 processes arrived within 5 s; missing: process 1`
 //
-// A process is known by its id and its incarnation, a random number it chose when it started. Nobody takes part before
-// all have registered. From then on it is *lost* when nothing is last_heard of it for heartbeat_timeout (or, once its
-// connection broke, a quarter of that), and *stuck* when others wait for it and it makes no progress. The first
-// failure, found here or reported by a process, is the job's: it is notified to everybody, and nothing works afterwards.
-// Used by one thread at a time.
+// A process is identified by its id and its incarnation, a random number chosen when it started. States of a job:
+//
+//   registering   until all processes have registered: all other requests are refused
+//   running       processes can become lost or stuck
+//   failed        every request is answered with the failure
+//   over          all processes went through shutdown
+//
+// A process is *lost* if nothing was received from it for heartbeat_timeout (for a quarter of that, once its connection
+// broke). It is *stuck* if it makes no progress while others wait for it. The first failure, detected here or reported
+// by a process, becomes the job's failure, and all processes are notified. Not thread-safe.
 #pragma once
 
 #include <chrono>
@@ -30,10 +35,10 @@ struct CoordinatorOptions {
   int process_count = 1;
   std::string version = {};
   std::chrono::nanoseconds heartbeat_timeout = std::chrono::seconds(10);
-  // How long a process may make no progress while others wait for it: in its first step, and later.
+  // How long a process may make no progress while others wait for it: in its first step, and in later ones.
   std::chrono::nanoseconds first_step_timeout = std::chrono::minutes(5);
   std::chrono::nanoseconds step_timeout = std::chrono::seconds(60);
-  std::vector<std::string> hosts = {};  // of all processes, where known beforehand; or empty
+  std::vector<std::string> hosts = {};  // of all processes, if known in advance; or empty
   KeyLimits keys = {};
 };
 
@@ -45,27 +50,27 @@ class Coordinator {
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
 
-  // A request under a number of its own, not 0, from an address (without port).
+  // Handles a request that arrived from `address` (without port). REQUIRES: `call` is unique and not 0.
   void handle(uint64_t call, const Request& request, const std::string& address, Time now);
 
-  // Nobody waits for this answer any more: the connection broke.
+  // The caller no longer waits for this answer: its connection broke.
   void cancel(uint64_t call, Time now);
 
-  // Lets time pass. To be called not later than next_deadline(), which changes with every request.
+  // Handles expired deadlines. Call it no later than next_deadline(), which changes with every request.
   void tick(Time now);
   Time next_deadline() const;
 
-  // Answers all that wait with a failure: there will be no coordinator any more.
+  // Answers all pending and later calls with a failure: the coordinator is about to end.
   void close(const std::string& reason);
 
   std::vector<Answer> take_answers() { return std::exchange(answers_, {}); }
 
   const std::optional<Failure>& failure() const { return failure_; }
-  // Whether everybody but the culprit, and those whose connection broke, has been answered with the failure.
+  // Whether the failure was sent to all processes, except the one that failed and those whose connection broke.
   bool failure_delivered() const;
   // Whether all processes have registered.
   bool started() const { return started_; }
-  // Whether all have gone through shutdown.
+  // Whether all processes went through shutdown.
   bool over() const { return over_; }
   // How long a heartbeat is held.
   std::chrono::nanoseconds heartbeat_interval() const { return options_.heartbeat_timeout / 4; }
@@ -75,18 +80,18 @@ class Coordinator {
     bool registered = false;
     uint64_t incarnation = 0;
     Peer peer;
-    uint64_t registration = 0;  // the call that waits
+    uint64_t registration = 0;  // pending call; 0: none
     Time register_deadline{};
     std::chrono::nanoseconds register_timeout{};
     Time last_heard{};
     std::optional<Time> disconnected;
-    bool notified = false;   // of the failure
-    uint64_t heartbeat = 0;  // the call that is held
+    bool notified = false;   // the failure was sent to it
+    uint64_t heartbeat = 0;  // pending call; 0: none
     Time heartbeat_due{};
     Progress progress;
-    Time progress_received{};  // when it was notified
+    Time progress_received{};  // when `progress` arrived
     int64_t first_step = -1;
-    Time last_progress{};  // when it was last seen to have changed
+    Time last_progress{};  // when `progress.count` last changed
   };
 
   void answer(uint64_t call, Outcome outcome, std::string text);
@@ -123,7 +128,7 @@ class Coordinator {
   bool started_ = false;
   bool over_ = false;
   std::optional<Failure> failure_;
-  std::optional<Failure> consequence_;  // of a cause that may still show
+  std::optional<Failure> consequence_;  // waits for its cause to be reported
   Time consequence_due_{};
   Time last_tick_;
 };

@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// For those who have not heard of a failure to ask.
+// Bounds of the time to deliver a failure.
 constexpr std::chrono::seconds kMinDelivery(1), kMaxDelivery(5);
 
 class InProcessChannel : public ControlChannel {
@@ -28,7 +28,7 @@ class InProcessChannel : public ControlChannel {
     const uint64_t call = host_->new_call();
     {
       const std::lock_guard lock(state_->mutex);
-      if (state_->closed) return unreachable("it was closed");
+      if (state_->closed) return unreachable("the channel was closed");
     }
     host_->submit(call, request, "", [slot, state = state_](const Answer& answer) {
       const std::lock_guard lock(state->mutex);
@@ -40,7 +40,7 @@ class InProcessChannel : public ControlChannel {
     if (slot->has_value()) return **slot;
     lock.unlock();
     host_->cancel(call);
-    return unreachable(done ? "it was closed" : "there was no answer in time");
+    return unreachable(done ? "the channel was closed" : "no answer in time");
   }
 
   void close() override {
@@ -77,7 +77,7 @@ CoordinatorHost::CoordinatorHost(CoordinatorOptions options)
     : coordinator_(std::move(options), Clock::now()), thread_([this] { run(); }) {}
 
 CoordinatorHost::~CoordinatorHost() {
-  close("the coordinator has ended");
+  close("the coordinator has exited");
   thread_.join();
 }
 
@@ -103,7 +103,7 @@ void CoordinatorHost::wait_failure_delivered() {
   std::unique_lock lock(mutex_);
   auto until = Clock::now() +
                std::clamp<std::chrono::nanoseconds>(coordinator_.heartbeat_interval(), kMinDelivery, kMaxDelivery);
-  // Several may wait, one after another, for the same.
+  // Later callers share the deadline of the first.
   if (coordinator_.failure()) until = *(delivery_deadline_ ? delivery_deadline_ : delivery_deadline_ = until);
   changed_.wait_until(lock, until, [&] { return coordinator_.over() || coordinator_.failure_delivered(); });
 }

@@ -1,5 +1,4 @@
-// CoordinatorHost: gives a Coordinator what it has not: a clock, a lock and a thread that lets time pass. Safe from any
-// thread.
+// CoordinatorHost: runs a Coordinator with a clock, a lock and a timer thread. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -24,31 +23,31 @@ class CoordinatorHost {
   using Completion = std::function<void(const Answer&)>;
 
   explicit CoordinatorHost(CoordinatorOptions options);
-  ~CoordinatorHost();  // as close()
+  ~CoordinatorHost();  // calls close()
   CoordinatorHost(const CoordinatorHost&) = delete;
   CoordinatorHost& operator=(const CoordinatorHost&) = delete;
 
-  // A number for a call.
+  // Returns a new call number.
   uint64_t new_call() { return next_call_.fetch_add(1, std::memory_order_relaxed); }
 
-  // The completion is called once with the answer, maybe before this returns, from any thread. It may call back here,
-  // and must not block.
+  // Passes a request to the coordinator. The completion is called once with the answer, from any thread, possibly
+  // before this returns. It may call this object, and must not block.
   void submit(uint64_t call, const Request& request, const std::string& address, Completion completion);
 
-  // The asker has gone. Whether the completion will now never be called; if not it was, or is being called.
+  // The caller no longer waits. Returns true if the completion will never be called, false if it was, or is being,
+  // called.
   bool cancel(uint64_t call);
 
-  // Waits until a failure has been answered to all who can hear it, but not longer than a process that is alive takes
-  // to ask again. Nothing is waited for when the job is over.
+  // Waits until the failure was sent to all reachable processes, but at most one heartbeat interval (1 to 5 s): by then
+  // every live process has sent another request. Returns immediately if the job is over.
   void wait_failure_delivered();
 
-  // Everything that waits, and everything later, is answered with a failure, and the thread ends. Only the first
-  // counts.
+  // Answers all pending and later calls with a failure, and stops the timer thread. Only the first call has an effect.
   void close(const std::string& reason);
 
  private:
   void run();
-  // Calls the completions of what has been answered. Releases the lock.
+  // Calls the completions of answered calls. Releases the lock.
   void deliver(std::unique_lock<std::mutex> lock);
 
   std::atomic<uint64_t> next_call_{1};
@@ -58,7 +57,7 @@ class CoordinatorHost {
   std::map<uint64_t, Completion> completions_;
   bool closed_ = false;
   std::optional<std::chrono::steady_clock::time_point>
-      delivery_deadline_;  // of the failure, those who have not heard of it
+      delivery_deadline_;  // of wait_failure_delivered(), set by the first
   std::thread thread_;
 };
 

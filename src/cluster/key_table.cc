@@ -21,10 +21,10 @@ bool KeyTable::check_key(uint64_t call, const char* operation, const std::string
     answer(call, Outcome::refused, fmt::format("{}: the key is empty", operation));
   } else if (key.size() > limits_.key_bytes) {
     answer(call, Outcome::refused,
-           fmt::format("{}: a key of {} bytes (\"{}...\"); at most {} are allowed", operation, key.size(),
+           fmt::format("{}: the key has {} bytes (\"{}...\"); at most {} are allowed", operation, key.size(),
                        key.substr(0, 32), limits_.key_bytes));
   } else if (std::ranges::any_of(key, [](char c) { return static_cast<unsigned char>(c) < 32 || c == 127; })) {
-    answer(call, Outcome::refused, fmt::format("{}: the key holds a control character", operation));
+    answer(call, Outcome::refused, fmt::format("{}: the key contains a control character", operation));
   } else {
     return true;
   }
@@ -41,7 +41,7 @@ bool KeyTable::store(uint64_t call, const char* operation, const std::string& ke
   const auto found = values_.find(key);
   if (found == values_.end() && values_.size() >= limits_.count) {
     answer(call, Outcome::refused,
-           fmt::format("{}: there are {} keys, the most allowed, and \"{}\" is not one of them; remove some", operation,
+           fmt::format("{}: the store has {} keys, the maximum, so \"{}\" cannot be added; remove some keys", operation,
                        values_.size(), key));
     return false;
   }
@@ -49,9 +49,10 @@ bool KeyTable::store(uint64_t call, const char* operation, const std::string& ke
   const size_t after = key.size() + value.size();
   if (bytes_ - before + after > limits_.total_bytes) {
     answer(call, Outcome::refused,
-           fmt::format("{}: no room for \"{}\": all values together would have {} bytes; at most {} are allowed: "
-                       "remove some keys",
-                       operation, key, bytes_ - before + after, limits_.total_bytes));
+           fmt::format(
+               "{}: \"{}\" does not fit: all keys and values together would have {} bytes; at most {} are allowed: "
+               "remove some keys",
+               operation, key, bytes_ - before + after, limits_.total_bytes));
     return false;
   }
   bytes_ = bytes_ - before + after;
@@ -72,7 +73,7 @@ void KeyTable::get(uint64_t call, const request::Get& request, Time deadline) {
   if (const auto found = values_.find(request.key); found != values_.end()) {
     answer(call, Outcome::ok, found->second);
   } else if (!request.wait) {
-    answer(call, Outcome::absent, fmt::format("get: there is no key \"{}\"", request.key));
+    answer(call, Outcome::absent, fmt::format("get: the key \"{}\" is not set", request.key));
   } else {
     waiting_.emplace(call, Waiter{request.key, deadline, request.timeout});
   }
@@ -82,7 +83,7 @@ void KeyTable::set(uint64_t call, const request::Set& request) {
   if (!check_key(call, "set", request.key)) return;
   if (!request.overwrite && values_.contains(request.key)) {
     answer(call, Outcome::refused,
-           fmt::format("set: the key \"{}\" is set already; remove it first, or ask to overwrite it", request.key));
+           fmt::format("set: the key \"{}\" is already set; remove it first, or use overwrite()", request.key));
     return;
   }
   if (store(call, "set", request.key, request.value)) answer(call, Outcome::ok, "");
@@ -96,13 +97,14 @@ void KeyTable::increment(uint64_t call, const request::Increment& request) {
     const auto [stop, error] = std::from_chars(found->second.data(), end, value);
     if (error != std::errc() || stop != end) {
       answer(call, Outcome::refused,
-             fmt::format("increment: the value of \"{}\" is \"{}\", which is no number", request.key,
+             fmt::format("increment: the value of \"{}\" is \"{}\", which is not a number", request.key,
                          found->second.substr(0, 32)));
       return;
     }
   }
   if (__builtin_add_overflow(value, request.by, &value)) {
-    answer(call, Outcome::refused, fmt::format("increment: \"{}\" plus {} is beyond 64 bits", request.key, request.by));
+    answer(call, Outcome::refused,
+           fmt::format("increment: \"{}\" plus {} does not fit 64 bits", request.key, request.by));
     return;
   }
   if (store(call, "increment", request.key, std::to_string(value))) answers_.push_back({.call = call, .number = value});
@@ -117,9 +119,10 @@ void KeyTable::list(uint64_t call, const request::List& request) {
     bytes += entry->first.size() + entry->second.size();
     if (bytes > limits_.list_bytes) {
       answer(call, Outcome::refused,
-             fmt::format("list: the keys below \"{}\" hold more than {} bytes, the most of one answer; get them one by "
-                         "one",
-                         request.directory, limits_.list_bytes));
+             fmt::format(
+                 "list: the entries below \"{}\" have more than {} bytes, the maximum of an answer; get them one by "
+                 "one",
+                 request.directory, limits_.list_bytes));
       return;
     }
     out.entries.emplace_back(*entry);
@@ -147,7 +150,7 @@ void KeyTable::expire(Time now) {
   for (auto waiter = waiting_.begin(); waiter != waiting_.end();) {
     if (waiter->second.deadline <= now) {
       answer(waiter->first, Outcome::timeout,
-             fmt::format("get: nobody has set the key \"{}\" in {}", waiter->second.key,
+             fmt::format("get: no process has set the key \"{}\" within {}", waiter->second.key,
                          describe(waiter->second.timeout)));
       waiter = waiting_.erase(waiter);
     } else {

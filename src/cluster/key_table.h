@@ -1,5 +1,5 @@
-// KeyTable: the coordinator's keys and values, and those who wait for a key. Like the coordinator it does no I/O, has
-// no clock and belongs to one thread at a time.
+// KeyTable: the coordinator's key-value store, with the calls that wait for a key. Like the coordinator: no I/O, no
+// clock, not thread-safe.
 #pragma once
 
 #include <chrono>
@@ -24,26 +24,26 @@ class KeyTable {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // Answers are added to the vector, which outlives the table.
+  // Answers are appended to `answers`, which must outlive the table.
   KeyTable(KeyLimits limits, std::vector<Answer>& answers) : limits_(limits), answers_(answers) {}
 
-  // Keys are not empty and hold no control characters. `a/b` lies in the directory `a`.
+  // Keys are not empty and contain no control characters. `a/b` is in the directory `a`.
   void get(uint64_t call, const request::Get& request, Time deadline);
   void set(uint64_t call, const request::Set& request);
-  // A key that is not there counts as 0. Answers the new value.
+  // An unset key counts as 0. Answers the new value.
   void increment(uint64_t call, const request::Increment& request);
-  // Everything below a directory, sorted by key; "" is all there is.
+  // Answers all entries below a directory, sorted by key; "" lists everything.
   void list(uint64_t call, const request::List& request);
-  // Removes a key and what lies below it. Answers how many there were.
+  // Removes a key and all keys below it. Answers the number of removed keys.
   void remove(uint64_t call, const request::Remove& request);
 
-  // Forgets one that waits.
+  // Forgets a pending call.
   void cancel(uint64_t call) { waiting_.erase(call); }
-  // Answers those whose time is up.
+  // Answers the calls whose deadline has passed.
   void expire(Time now);
-  // The calls that wait, which are then forgotten.
+  // Returns all pending calls and forgets them.
   std::vector<uint64_t> take_waiting();
-  // Not after which expire() has something to do; Time::max() when nobody waits.
+  // The earliest deadline; Time::max() if no call is pending.
   Time next_deadline() const;
 
  private:
@@ -56,9 +56,9 @@ class KeyTable {
   void answer(uint64_t call, Outcome outcome, std::string text) {
     answers_.push_back({.call = call, .outcome = outcome, .text = std::move(text)});
   }
-  // Whether the key may be used; a refusal is answered.
+  // Returns whether the key is valid; otherwise answers the call.
   bool check_key(uint64_t call, const char* operation, const std::string& key);
-  // Stores, and answers those who wait for it. Whether there was room; a refusal is answered.
+  // Stores a value and answers the calls that wait for the key. Returns false, and answers the call, if a limit is hit.
   bool store(uint64_t call, const char* operation, const std::string& key, const std::string& value);
 
   const KeyLimits limits_;

@@ -90,7 +90,7 @@ class Outbox {
 class MailThread {
  public:
   // Handlers must not block. `lost`, with the reason, ends it.
-  MailThread(std::unique_ptr<Mail> mail, std::shared_ptr<Outbox> outbox, std::function<void(const Letter&)> arrived,
+  MailThread(std::unique_ptr<Mailbox> mail, std::shared_ptr<Outbox> outbox, std::function<void(const MailboxMessage&)> arrived,
              std::function<void(const std::string&)> lost)
       : mail_(std::move(mail)),
         outbox_(std::move(outbox)),
@@ -113,11 +113,11 @@ class MailThread {
       auto [letters, ending] = outbox_->take(Clock::now() - busy < kBusyPeriod ? kBusyPoll : kIdlePoll);
       if (!letters.empty()) busy = Clock::now();
       for (Outbox::Outgoing& letter : letters) mail_->send(letter.to, std::move(letter.text));
-      while (const std::optional<Letter> letter = mail_->receive()) {
+      while (const std::optional<MailboxMessage> letter = mail_->receive()) {
         arrived_(*letter);
         busy = Clock::now();
       }
-      const bool done = outbox_->set_idle(mail_->all_left());
+      const bool done = outbox_->set_idle(mail_->all_sent());
       if (!ending) continue;
       if (!last) last = Clock::now() + kMailFlush;
       if (done || Clock::now() >= *last) return;
@@ -127,18 +127,18 @@ class MailThread {
     lost_(error.what());
   }
 
-  const std::unique_ptr<Mail> mail_;
+  const std::unique_ptr<Mailbox> mail_;
   const std::shared_ptr<Outbox> outbox_;
-  const std::function<void(const Letter&)> arrived_;
+  const std::function<void(const MailboxMessage&)> arrived_;
   const std::function<void(const std::string&)> lost_;
   std::thread thread_;
 };
 
 class MailChannel final : public ControlChannel {
  public:
-  explicit MailChannel(std::unique_ptr<Mail> mail)
+  explicit MailChannel(std::unique_ptr<Mailbox> mail)
       : mail_thread_(
-            std::move(mail), outbox_, [this](const Letter& letter) { arrived(letter); },
+            std::move(mail), outbox_, [this](const MailboxMessage& letter) { arrived(letter); },
             [this](const std::string& why) { close("the way to it is gone: " + why); }) {}
 
   Answer call(const Request& request, std::chrono::nanoseconds timeout) override {
@@ -152,15 +152,15 @@ class MailChannel final : public ControlChannel {
     waiting_.erase(number);
     if (answer) return *answer;
     outbox_->send(0, encode_envelope({number}));
-    return unreachable(closed_.empty() ? "there was no answer in time" : closed_);
+    return unreachable(closed_.empty() ? "no answer in time" : closed_);
   }
-  void close() override { close("it was closed"); }
+  void close() override { close("the channel was closed"); }
   std::string coordinator() const override { return "rank 0"; }
 
  private:
   static Answer unreachable(const std::string& why) { return {.outcome = Outcome::unreachable, .text = why}; }
 
-  void arrived(const Letter& letter) {
+  void arrived(const MailboxMessage& letter) {
     const Envelope envelope = decode_envelope(letter.text);
     Answer answer = answer_from(envelope.content);
     const std::lock_guard lock(mutex_);
@@ -187,11 +187,11 @@ class MailChannel final : public ControlChannel {
 
 class ServingMailChannel final : public ControlChannel {
  public:
-  ServingMailChannel(std::shared_ptr<CoordinatorHost> host, std::unique_ptr<Mail> mail)
+  ServingMailChannel(std::shared_ptr<CoordinatorHost> host, std::unique_ptr<Mailbox> mail)
       : host_(std::move(host)),
         own_(in_process_channel(host_)),
         mail_thread_(
-            std::move(mail), outbox_, [this](const Letter& letter) { arrived(letter); },
+            std::move(mail), outbox_, [this](const MailboxMessage& letter) { arrived(letter); },
             [this](const std::string& why) { host_->close("process 0 has lost the others: " + why); }) {}
 
   ~ServingMailChannel() override {
@@ -220,7 +220,7 @@ class ServingMailChannel final : public ControlChannel {
     std::map<Caller, uint64_t> numbers;  // the host's
   };
 
-  void arrived(const Letter& letter) {
+  void arrived(const MailboxMessage& letter) {
     const Envelope envelope = decode_envelope(letter.text);
     const Caller caller(letter.from, envelope.call);
     if (envelope.content.empty()) {
@@ -259,12 +259,12 @@ class ServingMailChannel final : public ControlChannel {
 
 }  // namespace
 
-std::unique_ptr<ControlChannel> mail_channel(std::unique_ptr<Mail> mail) {
+std::unique_ptr<ControlChannel> mail_channel(std::unique_ptr<Mailbox> mail) {
   return std::make_unique<MailChannel>(std::move(mail));
 }
 
 std::unique_ptr<ControlChannel> serving_mail_channel(std::shared_ptr<CoordinatorHost> host,
-                                                     std::unique_ptr<Mail> mail) {
+                                                     std::unique_ptr<Mailbox> mail) {
   return std::make_unique<ServingMailChannel>(std::move(host), std::move(mail));
 }
 

@@ -11,9 +11,9 @@
 namespace lockstep {
 
 // To the coordinator in process 0. The mail is looked after by a thread of the channel's own.
-std::unique_ptr<ControlChannel> mail_channel(std::unique_ptr<Mail> mail);
+std::unique_ptr<ControlChannel> mail_channel(std::unique_ptr<Mailbox> mail);
 
 // Process 0's: to the host in this process, to which it lets the others come.
-std::unique_ptr<ControlChannel> serving_mail_channel(std::shared_ptr<CoordinatorHost> host, std::unique_ptr<Mail> mail);
+std::unique_ptr<ControlChannel> serving_mail_channel(std::shared_ptr<CoordinatorHost> host, std::unique_ptr<Mailbox> mail);
 
 }  // namespace lockstep

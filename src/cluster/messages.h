@@ -1,5 +1,5 @@
-// What processes ask of the coordinator and what it answers, as plain data: the same whether they share a process with
-// it or speak to it over a network.
+// Requests to the coordinator and its answers, as plain data. They are the same for calls within process 0, over gRPC
+// and over MPI.
 #pragma once
 
 #include <chrono>
@@ -12,18 +12,18 @@
 
 namespace lockstep {
 
-// Changes whenever a message changes its meaning: processes of one job must agree on it.
+// Incremented whenever a message changes: all processes of a job must use the same version.
 inline constexpr int kControlProtocol = 2;
 
-// The first thing that went wrong in a job.
+// A failure of a job. Only the first one counts.
 struct Failure {
-  int process = -1;  // whose; -1: nobody's in particular
+  int process = -1;  // that failed; -1: none in particular
   std::string host = {};
-  int64_t pid = 0;             // 0: not known
-  std::string operation = {};  // what it was doing
-  int64_t step = -1;           // in which step; -1: before the first
+  int64_t pid = 0;             // 0: unknown
+  std::string operation = {};  // in progress at the time
+  int64_t step = -1;           // -1: before the first step
   std::string message = {};
-  bool retryable = true;  // whether starting again from the last checkpoint may help
+  bool retryable = true;  // restarting from the last checkpoint may help
 
   bool operator==(const Failure&) const = default;
 };
@@ -31,27 +31,27 @@ struct Failure {
 // One line: `process 3 (host n07, pid 4842), step 120, all_reduce: no heartbeat for 10 s`.
 std::string describe(const Failure& failure);
 
-// A time as people write it: "10 s", "250 ms", "5 min".
+// A duration for messages: "10 s", "250 ms", "5 min".
 std::string describe(std::chrono::nanoseconds duration);
 
-// How far a process is. `count` grows with every sign of life of the computation, in whatever step.
+// The progress of a process. `count` increases with every call of Control::progress().
 struct Progress {
   int64_t step = -1;
   uint64_t count = 0;
-  bool waiting = false;  // for the other processes, in an operation that all of them take part in
+  bool waiting = false;  // blocked in a collective, waiting for other processes
   std::string operation = {};
 };
 
 // A process of the job as the others see it.
 struct Peer {
   std::string host = {};
-  std::string address = {};  // from which it reached the coordinator, without port; of that one's own process empty
+  std::string address = {};  // seen by the coordinator, without port; empty for process 0
   int64_t pid = 0;
 
   bool operator==(const Peer&) const = default;
 };
 
-// What may be asked.
+// The requests. Each is answered with an Answer.
 namespace request {
 
 using Timeout = std::chrono::nanoseconds;
@@ -66,7 +66,8 @@ struct Register {
   Timeout timeout = {};
 };
 
-// Held for a while, and answered at once when the job fails or is over.
+// The coordinator holds it for a quarter of the heartbeat timeout, and answers immediately when the job fails or is
+// over.
 struct Heartbeat {
   Progress progress = {};
 };
@@ -107,24 +108,24 @@ struct Agree {
   Timeout timeout = {};
 };
 
-// After an answer `text_requested`: what was hashed. A line of it is called by that word in messages.
+// Follows an answer `text_requested`: the text that was hashed. `line_word` is what messages call a line of it.
 struct Explain {
   std::string name = {}, text = {}, line_word = {};
 };
 
 struct Fail {
   Failure failure = {};
-  // Whether it looks like the trace of another's failure (a peer closed its connection): then the coordinator waits
-  // a moment for the cause itself.
+  // It looks like the consequence of another process's failure (a peer closed its connection): the coordinator waits a
+  // moment for the cause.
   bool consequence = false;
 };
 
-// Answered when all have asked for it.
+// Answered when all processes have sent it.
 struct Shutdown {
   Timeout timeout = {};
 };
 
-// Goes without the others.
+// The process leaves without shutdown: a failure of the job.
 struct Leave {};
 
 }  // namespace request
@@ -140,25 +141,25 @@ struct Request {
 
 enum class Outcome : uint8_t {
   ok,
-  absent,          // there is no such key
+  absent,          // the key is not set
   text_requested,  // hashes differ: send the text
-  over,            // of a heartbeat: the job is over
-  refused,         // the caller's mistake
-  timeout,         // others did not come in time
+  over,            // to a heartbeat: the job has ended
+  refused,         // the request is invalid
+  timeout,         // other processes did not arrive in time
   failed,          // the job has failed
   unreachable,     // no answer from the coordinator
-  taken,           // of a registration: a process of that id takes part in the job
+  taken,           // to a registration: a running process has this id
 };
 
 struct Answer {
-  uint64_t call = 0;  // which call it answers
+  uint64_t call = 0;  // the call that it answers
   Outcome outcome = Outcome::ok;
-  std::string text = {};  // the value of a key; of an outcome that is no success, why
+  std::string text = {};  // the value of a key, or the error message
   int64_t number = 0;
   std::vector<std::pair<std::string, std::string>> entries = {};  // of a directory
-  std::vector<Peer> peers = {};                                   // of all processes, to a registration
-  std::optional<Failure> failure = {};                            // where the outcome is `failed`
-  bool connection_refused = false;  // where it is `unreachable`: at the coordinator's address, which is not sent
+  std::vector<Peer> peers = {};                                   // to a registration: all processes
+  std::optional<Failure> failure = {};                            // if the outcome is `failed`
+  bool connection_refused = false;  // if `unreachable`: no process listens there. Not sent
 };
 
 }  // namespace lockstep

@@ -18,12 +18,12 @@ constexpr bool kNetwork = false;
 
 #ifdef LOCKSTEP_WITH_MPI
 void check_place(int process_id, int process_count) {
-  const MpiPlace place = mpi_place();
-  if (place.rank != process_id || place.size != process_count)
+  const MpiRank self = mpi_rank();
+  if (self.rank != process_id || self.size != process_count)
     throw_error(
         "initialize: this is process {} of {}, but rank {} of {} for MPI; start the program with the mpirun of the MPI "
         "that it is linked with (under Slurm, srun --mpi=pmix), or use another way: LOCKSTEP_COORDINATOR and tcp",
-        process_id, process_count, place.rank, place.size);
+        process_id, process_count, self.rank, self.size);
 }
 #endif
 
@@ -43,11 +43,11 @@ bool mpi_is_built_in() {
 #endif
 }
 
-std::function<std::unique_ptr<Mail>()> mail_of(const detail::ClusterInfo& info) {
+std::function<std::unique_ptr<Mailbox>()> mail_of(const detail::ClusterInfo& info) {
   if (!info.mpi || (kNetwork && !info.coordinator.empty())) return {};
 #ifdef LOCKSTEP_WITH_MPI
   check_place(info.process_id, info.process_count);
-  return mpi_mail;
+  return mpi_mailbox;
 #else
   throw_not_built();
 #endif
@@ -67,7 +67,7 @@ std::unique_ptr<Comm> mpi_group([[maybe_unused]] int process_id, [[maybe_unused]
 
 void end_mpi_job() {
 #ifdef LOCKSTEP_WITH_MPI
-  mpi_done();
+  mpi_allow_finalize();
 #endif
 }
 

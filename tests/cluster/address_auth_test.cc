@@ -201,7 +201,7 @@ TEST(AddressAuth, AStrangerDoesNotJoin) {
   first.on_listening = [&](int port) { listening.set_value(port); };
   first.initialization_timeout = 2s;
   auto coordinator = std::async(std::launch::async, [&] {
-    EXPECT_THROWS(join_control(first), IoError, "1 of 2 processes came; missing: process 1");
+    EXPECT_THROWS(join_control(first), IoError, "1 of 2 processes have registered; missing: process 1");
   });
   JoinOptions stranger = by_address(1, names, listening.get_future().get(), lines);
   stranger.initialization_timeout = 1s;
@@ -209,7 +209,8 @@ TEST(AddressAuth, AStrangerDoesNotJoin) {
                 "process 1 must connect from 127.0.0.2, which resolves to 127.0.0.2, but it connected from 127.0.0.1");
   coordinator.get();
   int logged = 0;
-  for (const std::string& line : lines.take()) logged += line.starts_with("the coordinator refused a call from 127.0.0.1: ");
+  for (const std::string& line : lines.take())
+    logged += line.starts_with("the coordinator refused a call from 127.0.0.1: ");
   EXPECT_EQ(logged, 1);
 }
 
@@ -218,7 +219,7 @@ TEST(RestartsAlone, AProcessWaitsForTheNextCoordinator) {
   ControlJob before({.count = 2, .transport = Transport::network});
   const int port = before.port();
   JoinOptions again = before.join_options(1);
-  EXPECT_THROWS(join_control(again), Error, "that id is taken by a living process");  // no controller restarts it
+  EXPECT_THROWS(join_control(again), Error, "that id is in use by a running process");  // no controller restarts it
   again.restarts_individually = true;
   auto restarted = std::async(std::launch::async, [&] { return join_control(again); });
   EXPECT_EQ(restarted.wait_for(300ms), std::future_status::timeout);

@@ -114,7 +114,8 @@ TEST(Network, NumbersResolveToThemselves) {
 TEST(Network, NameThatCannotBeIsRefused) {
   const std::string error = error_of([] { resolve("no..such..name", 10s); });
   EXPECT_TRUE(error.starts_with("io: resolve no..such..name: ")) << error;
-  EXPECT_TRUE(error.ends_with("; check the name, or use an IP address") || error.find("no answer in 10 s") != error.npos)
+  EXPECT_TRUE(error.ends_with("; check the name, or use an IP address") ||
+              error.find("no answer in 10 s") != error.npos)
       << error;
 }
 

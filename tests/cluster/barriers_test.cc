@@ -36,7 +36,7 @@ TEST(Barriers, FirstCallersDeadlineNamesTheMissing) {
   const auto b = job.ask(0, request::Barrier{"x", 500s});
   job.pass(1s);
   const std::string message =
-      "timeout: barrier \"x\": 2 of 4 processes came in 5 s; missing: process 1 (host n1), process 2 (host n2)";
+      "timeout: barrier \"x\": 2 of 4 processes arrived within 5 s; missing: process 1 (host n1), process 2 (host n2)";
   EXPECT_EQ(job.answer(a), message);
   EXPECT_EQ(job.answer(b), message);
   EXPECT_EQ(job.failure(), "none");
@@ -47,7 +47,8 @@ TEST(Barriers, LatecomerIsToldWhatHappened) {
   job.register_all();
   const auto a = job.ask(0, request::Barrier{"x", 5s});
   job.pass(6s);
-  const std::string message = "timeout: barrier \"x\": 1 of 2 processes came in 5 s; missing: process 1 (host n1)";
+  const std::string message =
+      "timeout: barrier \"x\": 1 of 2 processes arrived within 5 s; missing: process 1 (host n1)";
   EXPECT_EQ(job.answer(a), message);
   EXPECT_EQ(job.answer(job.ask(1, request::Barrier{"x", 5s})), message);
   // From here on it is a new one.
@@ -74,13 +75,13 @@ TEST(Barriers, OnlyParticipantsCount) {
   EXPECT_EQ(job.answer(job.ask(0, request::Barrier{"x", 5s, {1, 3}})),
             "refused: barrier \"x\": process 0 is not one of the participants 1, 3");
   EXPECT_EQ(job.answer(job.ask(1, request::Barrier{"x", 5s, {1, 2}})),
-            "refused: barrier \"x\": process 1 came with participants 1, 2, others with 1, 3; all must give the same");
+            "refused: barrier \"x\": process 1 gave participants 1, 2, others gave 1, 3; all must give the same");
   EXPECT_EQ(job.answer(job.ask(3, request::Barrier{"x", 5s, {3, 1}})),
-            "refused: barrier \"x\": process 3 is waiting there already");
+            "refused: barrier \"x\": process 3 is already waiting there");
   EXPECT_EQ(job.answer(job.ask(1, request::Barrier{"x", 5s, {1, 4}})),
-            "refused: barrier \"x\": participant 4 is no process of this job, which has 4");
+            "refused: barrier \"x\": participant 4 is not a process of this job, which has 4");
   EXPECT_EQ(job.answer(job.ask(1, request::Barrier{"x", 5s, {1, -1}})),
-            "refused: barrier \"x\": participant -1 is no process of this job, which has 4");
+            "refused: barrier \"x\": participant -1 is not a process of this job, which has 4");
   EXPECT_EQ(job.answer(job.ask(1, request::Barrier{"x", 5s, {1, 1}})),
             "refused: barrier \"x\": participant 1 is named twice");
   EXPECT_EQ(job.answer(a), "waiting");
@@ -103,7 +104,7 @@ TEST(Barriers, OneWhoseConnectionBrokeHasNotCome) {
   const auto a = job.ask(1, request::Barrier{"x", 9s});
   EXPECT_EQ(job.answer(a), "waiting");
   job.pass(9s);
-  EXPECT_EQ(job.answer(a), "timeout: barrier \"x\": 1 of 2 processes came in 9 s; missing: process 0 (host n0)");
+  EXPECT_EQ(job.answer(a), "timeout: barrier \"x\": 1 of 2 processes arrived within 9 s; missing: process 0 (host n0)");
 }
 
 TEST(Agree, EqualHashesAgreeWithoutTexts) {
@@ -121,16 +122,15 @@ TEST(Agree, FirstLineThatDiffersIsNamed) {
   };
   const Row rows[] = {
       {"x\ny\nz", "x\nq\nz",
-       "differ at equation 2:\n  process 0: y\n  process 2: q\nall processes must do the same, in the same order"},
+       "differ at equation 2:\n  process 0: y\n  process 2: q\nall processes must make the same calls in the same "
+       "order"},
       {"x\ny\n", "x\n",
-       "differ at equation 2:\n  process 0: y\n  process 2: (nothing: it ends here)\nall processes must do the same, "
-       "in "
-       "the same order"},
+       "differ at equation 2:\n  process 0: y\n  process 2: (end of text)\nall processes must make the "
+       "same calls in the same order"},
       {"", "x",
-       "differ at equation 1:\n  process 0: (nothing: it ends here)\n  process 2: x\nall processes must do the same, "
-       "in "
-       "the same order"},
-      {"x", "x\n", "differ, though their texts are the same; all processes must do the same, in the same order"},
+       "differ at equation 1:\n  process 0: (end of text)\n  process 2: x\nall processes must make the "
+       "same calls in the same order"},
+      {"x", "x\n", "differ, although their texts are equal; all processes must make the same calls in the same order"},
   };
   for (const Row& row : rows) {
     Job job(Job::patient(3));
@@ -181,7 +181,8 @@ TEST(Agree, SeveralThatDifferAreCounted) {
   job.ask(0, request::Explain{"p", "a", "line"});
   EXPECT_EQ(job.answer(job.ask(2, request::Explain{"p", "b", "line"})),
             "refused: agree \"p\": process 0 (host n0) and process 2 (host n2) differ (2 of 4 processes differ from "
-            "process 0) at line 1:\n  process 0: a\n  process 2: b\nall processes must do the same, in the same order");
+            "process 0) at line 1:\n  process 0: a\n  process 2: b\nall processes must make the same calls in the same "
+            "order");
 }
 
 TEST(Agree, TextThatDoesNotComeIsNotWaitedForLong) {
@@ -193,9 +194,8 @@ TEST(Agree, TextThatDoesNotComeIsNotWaitedForLong) {
   const auto d = job.ask(0, request::Explain{"p", "x", "line"});
   job.pass(5s);
   const std::string message =
-      "refused: agree \"p\": process 0 (host n0) and process 2 (host n2) differ; all processes must do the same, in "
-      "the "
-      "same order";
+      "refused: agree \"p\": process 0 (host n0) and process 2 (host n2) differ; all processes must make the same "
+      "calls in the same order";
   EXPECT_EQ(job.answer(b), message);
   EXPECT_EQ(job.answer(d), message);
 }
@@ -205,20 +205,20 @@ TEST(Agree, DeadlineNamesTheMissing) {
   job.register_all();
   const auto a = job.ask(0, request::Agree{"p", 7, 5s});
   job.pass(5s);
-  EXPECT_EQ(job.answer(a), "timeout: agree \"p\": 1 of 2 processes came in 5 s; missing: process 1 (host n1)");
+  EXPECT_EQ(job.answer(a), "timeout: agree \"p\": 1 of 2 processes arrived within 5 s; missing: process 1 (host n1)");
 }
 
 TEST(Agree, TextsOfThoseNotAskedAreRefused) {
   Job job(Job::patient(3));
   job.register_all();
   EXPECT_EQ(job.answer(job.ask(1, request::Explain{"p", "x", ""})),
-            "refused: agree \"p\": process 1 was not asked for a text");
+            "refused: agree \"p\": process 1 was not asked for its text");
   for (int i = 0; i < 3; ++i) job.ask(i, request::Agree{"p", i == 2 ? 1u : 0u, 5s});
   EXPECT_EQ(job.answer(job.ask(1, request::Explain{"p", "x", ""})),
-            "refused: agree \"p\": process 1 was not asked for a text");
+            "refused: agree \"p\": process 1 was not asked for its text");
   job.ask(0, request::Explain{"p", "x", ""});
   EXPECT_EQ(job.answer(job.ask(0, request::Explain{"p", "x", ""})),
-            "refused: agree \"p\": process 0 was not asked for a text");
+            "refused: agree \"p\": process 0 was not asked for its text");
 }
 
 TEST(Agree, BarrierOfTheSameNameIsAnother) {

@@ -94,14 +94,14 @@ TEST_F(Stranger, WithoutOrWithAWrongTokenIsRefusedAndLoggedOnce) {
                                      "job's token (logged once per address)"});
 }
 
-TEST_F(Stranger, WithAnIdOutOfRangeIsRefused) { expect_refused(enroll(3, 5, kTestToken), "the id is not in 0 ... 2"); }
+TEST_F(Stranger, WithAnIdOutOfRangeIsRefused) { expect_refused(enroll(3, 5, kTestToken), "its id is not in 0 ... 2"); }
 
 TEST_F(Stranger, WithATakenIdIsRefused) {
-  expect_refused(enroll(1, 5, kTestToken), "that id is taken by a living process (host n1, pid ", Outcome::taken);
+  expect_refused(enroll(1, 5, kTestToken), "that id is in use by a running process (host n1, pid ", Outcome::taken);
 }
 
 TEST_F(Stranger, OfAnotherJobIsRefused) {
-  expect_refused(enroll(1, 5, kTestToken, 4), "it was told of 4 processes, the coordinator of 3");
+  expect_refused(enroll(1, 5, kTestToken, 4), "it expects 4 processes, the coordinator 3");
 }
 
 TEST_F(Stranger, WhoSpeaksForAnotherIsRefused) {
@@ -145,7 +145,7 @@ TEST(ControlNetwork, ReplayedRegistrationIsRefused) {
   job.wait();
   const Answer replayed = thief->call(registration, kGenerous);
   EXPECT_EQ(replayed.outcome, Outcome::refused);
-  EXPECT_NE(replayed.text.find("it has registered already"), std::string::npos) << replayed.text;
+  EXPECT_NE(replayed.text.find("it has already registered"), std::string::npos) << replayed.text;
   auto barrier = std::async(std::launch::async, [&] {
     return own->call({.process = 2, .incarnation = 5, .what = request::Barrier{"after", kGenerous}}, kGenerous);
   });
@@ -326,7 +326,7 @@ TEST(ControlNetwork, CoordinatorThatEndsTellsEverybody) {
   for (Heard* heard : {&first, &second}) {
     const Failure failure = heard->wait();
     EXPECT_EQ(failure.process, 0);
-    EXPECT_EQ(failure.message, "left without shutdown, which would have waited for the others");
+    EXPECT_EQ(failure.message, "left the job without shutdown(); see its log");
   }
 }
 

@@ -210,7 +210,7 @@ TEST_F(ControlProcess, KilledCoordinatorIsNamedByAllSurvivors) {
   for (int i : {1, 2})
     expect_failure(i, 0,
                    "), coordinator at 127.0.0.1:" + std::to_string(port_) +
-                       ": lost: nobody has been listening there for 1 s; it has ended");
+                       ": lost: it has refused connections for 1 s; it has exited, see its log");
 }
 
 TEST_F(ControlProcess, StoppedCoordinatorIsNamedByAllSurvivors) {

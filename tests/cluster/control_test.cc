@@ -44,10 +44,10 @@ TEST_P(ControlOver, KeysTravel) {
   EXPECT_EQ(waiting.get(), value);
   EXPECT_EQ(job[1].try_get("a"), value);
   EXPECT_EQ(job[1].try_get("b"), std::nullopt);
-  EXPECT_THROWS(job[1].set("a", "other"), Error, "the key \"a\" is set already");
+  EXPECT_THROWS(job[1].set("a", "other"), Error, "the key \"a\" is already set");
   job[1].overwrite("a", "other");
   EXPECT_EQ(job[0].get("a", 0s), "other");
-  EXPECT_THROWS(job[0].get("never", 30ms), CommTimeout, "get: nobody has set the key \"never\" in 30 ms");
+  EXPECT_THROWS(job[0].get("never", 30ms), CommTimeout, "get: no process has set the key \"never\" within 30 ms");
   EXPECT_THROWS(job[0].set("", "x"), Error, "set: the key is empty");
   job[0].set("d/x", "1");
   job[0].set("d/y", "2");
@@ -105,7 +105,7 @@ std::string named(int process) { return process_label(process, "n" + std::to_str
 TEST_P(ControlOver, BarrierDeadlineNamesTheMissing) {
   ControlJob job(options(3));
   EXPECT_THROWS(job[0].barrier("x", 30ms), CommTimeout,
-                "barrier \"x\": 1 of 3 processes came in 30 ms; missing: " + named(1) + ", " + named(2));
+                "barrier \"x\": 1 of 3 processes arrived within 30 ms; missing: " + named(1) + ", " + named(2));
   job.barrier("y");
   job.shutdown();
 }
@@ -190,7 +190,7 @@ TEST_P(ControlOver, DroppedWithoutShutdownIsAFailureToTheOthers) {
   job.drop(1);
   const Failure failure = heard.wait();
   EXPECT_EQ(failure.process, 1);
-  EXPECT_EQ(failure.message, "left without shutdown, which would have waited for the others");
+  EXPECT_EQ(failure.message, "left the job without shutdown(); see its log");
   EXPECT_TRUE(failure.retryable);
 }
 
@@ -303,7 +303,7 @@ TEST(Control, MissingProcessesAreAnIoError) {
   const auto host =
       std::make_shared<CoordinatorHost>(CoordinatorOptions{.process_count = 2, .version = LOCKSTEP_VERSION});
   EXPECT_THROWS(Control(in_process_channel(host), {.process_count = 2, .initialization_timeout = 30ms}), IoError,
-                "register: in 30 ms 1 of 2 processes came; missing: process 1");
+                "register: timeout after 30 ms: 1 of 2 processes have registered; missing: process 1");
 }
 
 // A way to the coordinator with something in it.
@@ -332,7 +332,7 @@ class SlowToAgree final : public ThroughAnother {
     } else if (std::holds_alternative<request::Agree>(request.what)) {
       EXPECT_TRUE(changed_.wait_for(lock, kGenerous, [&] { return failed_; }));
       if (changed_.wait_for(lock, 200ms, [&] { return closed_; }))
-        return {.outcome = Outcome::unreachable, .text = "it was closed"};
+        return {.outcome = Outcome::unreachable, .text = "the channel was closed"};
     }
     return answer;
   }
@@ -413,7 +413,7 @@ class HeartbeatsLast final : public ThroughAnother {
     Answer answer = channel_->call(request, timeout);
     if (answer.outcome != Outcome::failed) return answer;
     if (!std::holds_alternative<request::Heartbeat>(request.what))
-      return {.outcome = Outcome::unreachable, .text = "it was closed"};
+      return {.outcome = Outcome::unreachable, .text = "the channel was closed"};
     std::this_thread::sleep_for(200ms);
     return answer;
   }

@@ -31,12 +31,13 @@ TEST(Coordinator, RegistrationDeadlineCountsAndNamesTheMissing) {
   const auto second = job.enroll(1, {.timeout = 5s});
   job.pass(1s);
   EXPECT_EQ(job.answer(first),
-            "timeout: register: in 5 s 2 of 4 processes came; missing: process 2 (host n2), process 3");
+            "timeout: register: timeout after 5 s: 2 of 4 processes have registered; missing: process 2 (host n2), "
+            "process 3; check that they started and can reach the coordinator");
   EXPECT_EQ(job.answer(second), "waiting");
   job.pass(4s);
   EXPECT_EQ(job.answer(second),
-            "timeout: register: in 5 s 1 of 4 processes came; missing: process 0 (host n0), "
-            "process 2 (host n2), process 3");
+            "timeout: register: timeout after 5 s: 1 of 4 processes have registered; missing: process 0 (host n0), "
+            "process 2 (host n2), process 3; check that they started and can reach the coordinator");
 }
 
 TEST(Coordinator, ManyMissingProcessesAreNotAllNamed) {
@@ -86,27 +87,28 @@ INSTANTIATE_TEST_SUITE_P(
                     2,
                     5,
                     {.pid = 9},
-                    "process 2 (host evil, pid 9): the id is not in 0 ... 1, those of a "
+                    "process 2 (host evil, pid 9): its id is not in 0 ... 1, the ids of a "
                     "job of 2 processes"},
             Refused{"IdNegative",
                     -1,
                     5,
                     {.pid = 9},
-                    "process -1 (host evil, pid 9): the id is not in 0 ... 1, those "
+                    "process -1 (host evil, pid 9): its id is not in 0 ... 1, the ids "
                     "of a job of 2 processes"},
             Refused{"IdTaken",
                     0,
                     5,
                     {.pid = 9},
-                    "process 0 (host evil, pid 9): that id is taken by a living process "
+                    "process 0 (host evil, pid 9): that id is in use by a running process "
                     "(host n0, pid 0); give every process an id of its own"},
-            Refused{"Replayed", 0, 0, {.pid = 9}, "process 0 (host evil, pid 9): it has registered already"},
-            Refused{"OtherCount",
-                    1,
-                    5,
-                    {.process_count = 3, .pid = 9},
-                    "process 1 (host evil, pid 9): it was told of 3 processes, the coordinator of 2; give all the same "
-                    "number"},
+            Refused{"Replayed", 0, 0, {.pid = 9}, "process 0 (host evil, pid 9): it has already registered"},
+            Refused{
+                "OtherCount",
+                1,
+                5,
+                {.process_count = 3, .pid = 9},
+                "process 1 (host evil, pid 9): it expects 3 processes, the coordinator 2; give all processes the same "
+                "number"},
             Refused{"OtherVersion",
                     1,
                     5,
@@ -143,7 +145,7 @@ TEST(Coordinator, OnlyRegisteredIncarnationsAreHeard) {
   EXPECT_EQ(job.answer(job.ask(1, request::Set{"a", "b"})), refusal);
   const auto early = job.enroll(0);
   EXPECT_EQ(job.answer(job.ask(0, request::Set{"a", "b"})),
-            "refused: coordinator: process 0 asks for something before all have registered");
+            "refused: coordinator: process 0 sent a request before all processes have registered");
   job.enroll(1);
   EXPECT_EQ(job.answer(early), "ok");
   EXPECT_EQ(job.answer(job.ask(1, request::Set{"a", "b"}, 5)), refusal);
@@ -178,8 +180,9 @@ TEST(Coordinator, ProcessWithoutHeartbeatIsLost) {
   EXPECT_EQ(job.failure(), "none");
   job.pass(1s);
   const std::string cause =
-      "process 1 (host n1): lost: no heartbeat for 8 s; it has died, was stopped, or the network to it is gone; 8 s "
-      "before, it was in step 12, all_reduce";
+      "process 1 (host n1): lost: no heartbeat for 8 s; it has crashed, was suspended, or the network to it is down; 8 "
+      "s "
+      "earlier it was in step 12, all_reduce";
   EXPECT_EQ(job.failure(), cause);
   EXPECT_EQ(job.answer(waiting), "failed: " + cause);
   EXPECT_EQ(job.answer(held), "failed: " + cause);
@@ -211,8 +214,9 @@ TEST(Coordinator, ProcessWhoseConnectionBrokeIsLostSooner) {
   EXPECT_EQ(job.failure(), "none");
   job.pass(100ms);
   EXPECT_EQ(job.failure(),
-            "process 1 (host n1): lost: its connection broke and it did not come back; it has probably died; 2 s "
-            "before, it was in step 3");
+            "process 1 (host n1): lost: its connection broke and it did not reconnect; it has probably crashed, see "
+            "its log; 2 s "
+            "earlier it was in step 3");
 }
 
 TEST(Coordinator, ProcessWhoseConnectionBrokeMayComeBack) {
@@ -272,32 +276,32 @@ INSTANTIATE_TEST_SUITE_P(
                  {{1, 1}, {1, 1}, {1, 1}},
                  {{5, 9, true, "all_reduce"}, {5, 8, false, "data"}, {5, 9, true, "all_reduce"}},
                  60,
-                 "process 1 (host n1), step 5, data: stuck: it lives, but has made no progress (step 5, data) for "
-                 "60 s, and others wait for it"},
+                 "process 1 (host n1), step 5, data: stuck: it is alive, but has made no progress (step 5, data) for "
+                 "60 s, and other processes wait for it"},
         StuckRow{"FirstStep",
                  {{1, 1}, {1, 1}, {1, 1}},
                  {{1, 9, true, "all_reduce"}, {1, 8, false, "compile"}, {1, 9, true, "all_reduce"}},
                  300,
-                 "process 1 (host n1), step 1, compile: stuck: it lives, but has made no progress (step 1, compile) "
-                 "for 5 min, and others wait for it"},
+                 "process 1 (host n1), step 1, compile: stuck: it is alive, but has made no progress (step 1, compile) "
+                 "for 5 min, and other processes wait for it"},
         StuckRow{"BeforeTheFirstStep",
                  {{}, {}, {}},
                  {{0, 2, true, "all_reduce"}, {0, 2, true, "all_reduce"}, {}},
                  300,
-                 "process 2 (host n2): stuck: it lives, but has made no progress (before its first step) for 5.17 min, "
-                 "and others wait for it"},
+                 "process 2 (host n2): stuck: it is alive, but has made no progress (before its first step) for 5.17 "
+                 "min, and other processes wait for it"},
         StuckRow{"StepBehind",
                  {{1, 1}, {1, 1}, {1, 1}},
                  {{6, 9}, {5, 8, false, "log"}, {6, 9}},
                  60,
-                 "process 1 (host n1), step 5, log: stuck: it lives, but has made no progress (step 5, log) for 60 s, "
-                 "and others wait for it"},
+                 "process 1 (host n1), step 5, log: stuck: it is alive, but has made no progress (step 5, log) for 60 "
+                 "s, and other processes wait for it"},
         StuckRow{"FurthestBehind",
                  {{1, 1}, {1, 1}, {1, 1}},
                  {{5, 9, true}, {4, 8, false, "a"}, {3, 7, false, "b"}},
                  60,
-                 "process 2 (host n2), step 3, b: stuck: it lives, but has made no progress (step 3, b) for 60 s, and "
-                 "others wait for it"},
+                 "process 2 (host n2), step 3, b: stuck: it is alive, but has made no progress (step 3, b) for 60 s, "
+                 "and other processes wait for it"},
         // Operations between all have deadlines of their own.
         StuckRow{"AllWait", {{1, 1}, {1, 1}, {1, 1}}, {{5, 9, true}, {5, 9, true}, {5, 9, true}}, 0, "none"},
         StuckRow{"NobodyWaits", {{1, 1}, {1, 1}, {1, 1}}, {{5, 9}, {5, 8}, {5, 9}}, 0, "none"},
@@ -424,7 +428,7 @@ TEST(Coordinator, ShutdownDeadlineIsAFailureOfTheMissing) {
   const auto held = job.beat(2);
   const auto first = job.ask(0, request::Shutdown{5s}), second = job.ask(1, request::Shutdown{50s});
   job.pass(5s);
-  const std::string fact = "shutdown: 2 of 3 processes came in 5 s; missing: process 2 (host n2)";
+  const std::string fact = "shutdown: 2 of 3 processes arrived within 5 s; missing: process 2 (host n2)";
   EXPECT_EQ(job.answer(first), "timeout: " + fact);
   EXPECT_EQ(job.answer(second), "timeout: " + fact);
   EXPECT_EQ(job.answer(held), "failed: process 2 (host n2): " + fact);
@@ -435,8 +439,7 @@ TEST(Coordinator, LeavingWithoutShutdownIsAFailure) {
   job.register_all();
   const auto waiting = job.ask(0, request::Shutdown{5s});
   EXPECT_EQ(job.answer(job.ask(1, request::Leave{})), "ok");
-  EXPECT_EQ(job.answer(waiting),
-            "failed: process 1 (host n1): left without shutdown, which would have waited for the others");
+  EXPECT_EQ(job.answer(waiting), "failed: process 1 (host n1): left the job without shutdown(); see its log");
 }
 
 TEST(Coordinator, CloseAnswersEverybody) {
@@ -449,7 +452,8 @@ TEST(Coordinator, CloseAnswersEverybody) {
 
 TEST(Coordinator, OptionsAreChecked) {
   const Coordinator::Time now{};
-  EXPECT_THROWS(Coordinator({.process_count = 0}, now), Error, "coordinator: a job of 0 processes; at least 1");
+  EXPECT_THROWS(Coordinator({.process_count = 0}, now), Error,
+                "coordinator: process_count is 0; it must be at least 1");
   EXPECT_THROWS(Coordinator({.heartbeat_timeout = 0s}, now), Error, "coordinator: heartbeat_timeout must be positive");
 }
 

@@ -153,8 +153,7 @@ TEST(Detect, VerdictsSayWhoIsHalfSetAndWhoIsWrong) {
   here.environment = {{"SLURM_JOB_ID", "1"}, {"PMI_RANK", "x"}, {"PMI_SIZE", "2"}};
   const Detection detection = run_detectors({}, here);
   EXPECT_FALSE(detection.chosen);
-  EXPECT_EQ(detection.problem,
-            "initialize: PMI_RANK is \"x\"; set it to an integer of at least 0, or unset it");
+  EXPECT_EQ(detection.problem, "initialize: PMI_RANK is \"x\"; set it to an integer of at least 0, or unset it");
   for (const DetectorResult& result : detection.results) {
     EXPECT_EQ(result.partially_set, result.detector == "slurm") << result.detector;
     EXPECT_EQ(result.invalid, result.detector == "pmi") << result.detector;

@@ -18,13 +18,13 @@ TEST(Keys, GetWaitsUntilSomebodySets) {
   EXPECT_EQ(job.answer(first), "ok: value");
   EXPECT_EQ(job.answer(job.ask(1, request::Get{"a", true, 5s})), "ok: value");
   job.pass(1s);
-  EXPECT_EQ(job.answer(other), "timeout: get: nobody has set the key \"b\" in 5 s");
+  EXPECT_EQ(job.answer(other), "timeout: get: no process has set the key \"b\" within 5 s");
 }
 
 TEST(Keys, TryGetDoesNotWait) {
   Job job(Job::patient(1));
   job.register_all();
-  EXPECT_EQ(job.answer(job.ask(0, request::Get{"a", false})), "absent: get: there is no key \"a\"");
+  EXPECT_EQ(job.answer(job.ask(0, request::Get{"a", false})), "absent: get: the key \"a\" is not set");
   job.ask(0, request::Set{"a", "1"});
   EXPECT_EQ(job.answer(job.ask(0, request::Get{"a", false})), "ok: 1");
 }
@@ -43,7 +43,7 @@ TEST(Keys, SetOverwritesOnlyWhenAskedTo) {
   job.register_all();
   job.ask(0, request::Set{"a", "1"});
   EXPECT_EQ(job.answer(job.ask(0, request::Set{"a", "2"})),
-            "refused: set: the key \"a\" is set already; remove it first, or ask to overwrite it");
+            "refused: set: the key \"a\" is already set; remove it first, or use overwrite()");
   EXPECT_EQ(job.answer(job.ask(0, request::Get{"a"})), "ok: 1");
   EXPECT_EQ(job.answer(job.ask(0, request::Set{"a", "2", true})), "ok");
   EXPECT_EQ(job.answer(job.ask(0, request::Get{"a"})), "ok: 2");
@@ -58,9 +58,10 @@ TEST(Keys, IncrementCounts) {
   EXPECT_EQ(job.full(job.ask(0, request::Increment{"n", -5})).number, -4);
   job.ask(0, request::Set{"s", "4x"});
   EXPECT_EQ(job.answer(job.ask(0, request::Increment{"s"})),
-            "refused: increment: the value of \"s\" is \"4x\", which is no number");
+            "refused: increment: the value of \"s\" is \"4x\", which is not a number");
   job.ask(0, request::Set{"n", std::to_string(std::numeric_limits<int64_t>::max()), true});
-  EXPECT_EQ(job.answer(job.ask(0, request::Increment{"n", 2})), "refused: increment: \"n\" plus 2 is beyond 64 bits");
+  EXPECT_EQ(job.answer(job.ask(0, request::Increment{"n", 2})),
+            "refused: increment: \"n\" plus 2 does not fit 64 bits");
 }
 
 TEST(Keys, DirectoriesAreListedAndRemoved) {
@@ -91,21 +92,21 @@ TEST(Keys, LimitsAreKept) {
       {request::Get{"", false}, "refused: get: the key is empty"},
       {request::Increment{""}, "refused: increment: the key is empty"},
       {request::Remove{""}, "refused: remove: the key is empty"},
-      {request::Set{"123456789", "v"}, "refused: set: a key of 9 bytes (\"123456789...\"); at most 8 are allowed"},
-      {request::Set{"a\n", "v"}, "refused: set: the key holds a control character"},
+      {request::Set{"123456789", "v"}, "refused: set: the key has 9 bytes (\"123456789...\"); at most 8 are allowed"},
+      {request::Set{"a\n", "v"}, "refused: set: the key contains a control character"},
       {request::Set{"a", "12345678901"},
        "refused: set: the value of \"a\" has 11 bytes; at most 10 are allowed: use several keys, or a file"},
       {request::Set{"a", "1234567890"}, "ok"},
       {request::Set{"b", "1234567890"}, "ok"},
       {request::List{""},
-       "refused: list: the keys below \"\" hold more than 12 bytes, the most of one answer; get them "
+       "refused: list: the entries below \"\" have more than 12 bytes, the maximum of an answer; get them "
        "one by one"},
       {request::Set{"c", "1234567890"},
-       "refused: set: no room for \"c\": all values together would have 33 bytes; at "
+       "refused: set: \"c\" does not fit: all keys and values together would have 33 bytes; at "
        "most 30 are allowed: remove some keys"},
       {request::Set{"c", "1"}, "ok"},
       {request::Set{"d", "1"},
-       "refused: set: there are 3 keys, the most allowed, and \"d\" is not one of them; remove some"},
+       "refused: set: the store has 3 keys, the maximum, so \"d\" cannot be added; remove some keys"},
       {request::Set{"c", "2", true}, "ok"},
       {request::Remove{"a"}, "ok"},
       {request::Set{"d", "1"}, "ok"},

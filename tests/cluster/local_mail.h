@@ -1,4 +1,4 @@
-// Mail within one process, for tests.
+// A Mailbox within one process, for tests.
 #pragma once
 
 #include <deque>
@@ -18,7 +18,7 @@ class PostOffice : public std::enable_shared_from_this<PostOffice> {
  public:
   static std::shared_ptr<PostOffice> open() { return std::make_shared<PostOffice>(); }
 
-  std::unique_ptr<Mail> mail(int address) { return std::make_unique<LocalMail>(shared_from_this(), address); }
+  std::unique_ptr<Mailbox> mail(int address) { return std::make_unique<LocalMail>(shared_from_this(), address); }
 
   // From now on there is no way.
   void burn_down() {
@@ -27,7 +27,7 @@ class PostOffice : public std::enable_shared_from_this<PostOffice> {
   }
 
  private:
-  class LocalMail final : public Mail {
+  class LocalMail final : public Mailbox {
    public:
     LocalMail(std::shared_ptr<PostOffice> office, int address) : office_(std::move(office)), address_(address) {}
 
@@ -36,16 +36,16 @@ class PostOffice : public std::enable_shared_from_this<PostOffice> {
       office_->check();
       office_->letters_[to].push_back({address_, std::move(text)});
     }
-    std::optional<Letter> receive() override {
+    std::optional<MailboxMessage> receive() override {
       const std::lock_guard lock(office_->mutex_);
       office_->check();
       auto& letters = office_->letters_[address_];
       if (letters.empty()) return std::nullopt;
-      Letter letter = std::move(letters.front());
+      MailboxMessage letter = std::move(letters.front());
       letters.pop_front();
       return letter;
     }
-    bool all_left() override { return true; }
+    bool all_sent() override { return true; }
 
    private:
     const std::shared_ptr<PostOffice> office_;
@@ -57,7 +57,7 @@ class PostOffice : public std::enable_shared_from_this<PostOffice> {
   }
 
   std::mutex mutex_;
-  std::map<int, std::deque<Letter>> letters_;
+  std::map<int, std::deque<MailboxMessage>> letters_;
   bool gone_ = false;
 };
 

@@ -96,7 +96,7 @@ TEST(MessageBytes, NumbersThatDoNotFitAreRefused) {
 TEST(MailChannel, WithoutAWayNobodyIsReached) {
   const auto office = PostOffice::open();
   const auto channel = mail_channel(office->mail(1));
-  EXPECT_EQ(channel->call({}, 1ms).text, "there was no answer in time");
+  EXPECT_EQ(channel->call({}, 1ms).text, "no answer in time");
   office->burn_down();
   const Answer answer = channel->call({}, kGenerous);
   EXPECT_EQ(answer.outcome, Outcome::unreachable);

@@ -8,17 +8,17 @@
 namespace lockstep {
 namespace {
 
-constexpr Ending kWell, kRetry{.code = 75}, kFailed{.code = 1}, kKilled{.signal = SIGKILL}, kAborted{.signal = SIGABRT};
+constexpr ExitStatus kWell, kRetry{.code = 75}, kFailed{.code = 1}, kKilled{.signal = SIGKILL}, kAborted{.signal = SIGABRT};
 
-ProcessEnd end_of(int process, Ending ending, int moment, const std::string& last_line = "", bool asked = false) {
+ProcessExit end_of(int process, ExitStatus exit_status, int moment, const std::string& last_line = "", bool asked = false) {
   return {
-      .process = process, .ending = ending, .asked = asked, .moment = moment, .seconds = 12.34, .last_line = last_line};
+      .process = process, .exit_status = exit_status, .asked = asked, .moment = moment, .seconds = 12.34, .last_line = last_line};
 }
 
 // The process, -1: none.
-int cause_of(const std::vector<ProcessEnd>& ends) {
-  const auto cause = first_cause(ends);
-  return cause ? ends[*cause].process : -1;
+int cause_of(const std::vector<ProcessExit>& exits) {
+  const auto cause = find_cause(exits);
+  return cause ? exits[*cause].process : -1;
 }
 
 TEST(FirstCause, NobodyWhenAllEndWell) { EXPECT_EQ(cause_of({end_of(1, kWell, 1), end_of(0, kWell, 2)}), -1); }
@@ -49,7 +49,7 @@ TEST(FirstCause, IsNotTheOneThatNamesAnother) {
 }
 
 TEST(FirstCause, IsDescribedWithWhatBecameOfTheOthers) {
-  const auto text = [](const std::vector<ProcessEnd>& ends) { return describe_cause(ends, *first_cause(ends)); };
+  const auto text = [](const std::vector<ProcessExit>& exits) { return describe_cause(exits, *find_cause(exits)); };
   EXPECT_EQ(
       text({end_of(1, kKilled, 1), end_of(0, kRetry, 2), end_of(2, kRetry, 2)}),
       "process 1 ended by SIGKILL (out of memory? the kernel's log tells: dmesg) after 12.3 s; the others stopped "
@@ -68,32 +68,32 @@ TEST(FirstCause, IsDescribedWithWhatBecameOfTheOthers) {
 }
 
 TEST(FirstCause, IsTheOneThatIsNamedWhenAllOthersFollow) {
-  const std::vector<ProcessEnd> ends = {end_of(1, kRetry, 1, "lockstep: process 0 (host a), step 3: lost"),
+  const std::vector<ProcessExit> exits = {end_of(1, kRetry, 1, "lockstep: process 0 (host a), step 3: lost"),
                                         end_of(2, kRetry, 2, "lockstep: process 0 (host a), step 3: lost"),
                                         end_of(0, kKilled, 3, "step 3", true)};
-  EXPECT_EQ(describe_cause(ends, *first_cause(ends)),
+  EXPECT_EQ(describe_cause(exits, *find_cause(exits)),
             "process 0 was lost or stood still, says process 1, which ended with exit code 75 after 12.3 s");
 }
 
 TEST(FirstCause, IsTheOneThatIsMissingOrTheCoordinator) {
   const auto text = [](const std::string& line) {
-    const std::vector<ProcessEnd> ends = {end_of(1, kRetry, 1, line)};
-    return describe_cause(ends, *first_cause(ends));
+    const std::vector<ProcessExit> exits = {end_of(1, kRetry, 1, line)};
+    return describe_cause(exits, *find_cause(exits));
   };
   const std::string said = " was lost or stood still, says process 1, which ended with exit code 75 after 12.3 s";
   EXPECT_EQ(text("lockstep: register: process 1 cannot reach process 0 (the coordinator at 127.0.0.1:5): in 1 s: x"),
             "process 0" + said);
-  EXPECT_EQ(text("lockstep: register: in 5 min 2 of 4 processes came; missing: process 3, process 2"),
+  EXPECT_EQ(text("lockstep: register: timeout after 5 min: 2 of 4 processes have registered; missing: process 3, process 2"),
             "process 3" + said);
 }
 
 TEST(FirstCause, IsTheOneThatWasStopped) {
-  ProcessEnd stopped = end_of(1, kRetry, 3, "", true);
+  ProcessExit stopped = end_of(1, kRetry, 3, "", true);
   stopped.stopped_by = SIGSTOP;
   stopped.stopped_for = 10.24;
-  ProcessEnd other = stopped;
+  ProcessExit other = stopped;
   other.process = 0;
-  const auto text = [](const std::vector<ProcessEnd>& ends) { return describe_cause(ends, *first_cause(ends)); };
+  const auto text = [](const std::vector<ProcessExit>& exits) { return describe_cause(exits, *find_cause(exits)); };
   EXPECT_EQ(text({end_of(0, kRetry, 1, "lockstep: process 1 (host a): lost"), stopped}),
             "process 1 stood still: SIGSTOP had stopped it for 10.2 s; the other one stopped because of it");
   EXPECT_EQ(text({stopped, other, end_of(2, {.signal = SIGTERM}, 3, "", true)}),
@@ -102,11 +102,11 @@ TEST(FirstCause, IsTheOneThatWasStopped) {
 }
 
 TEST(Restart, HelpsAgainstLossesAndCrashesOnly) {
-  for (const Ending& ending : {kRetry, kKilled, kAborted, Ending{.signal = SIGSEGV}, Ending{.signal = SIGBUS}})
-    EXPECT_TRUE(may_help(ending)) << ending.code << " " << ending.signal;
-  for (const Ending& ending : {kFailed, Ending{.code = 2}, Ending{.code = 3}, Ending{.code = 143},
-                               Ending{.signal = SIGTERM}, Ending{.signal = SIGINT}})
-    EXPECT_FALSE(may_help(ending)) << ending.code << " " << ending.signal;
+  for (const ExitStatus& exit_status : {kRetry, kKilled, kAborted, ExitStatus{.signal = SIGSEGV}, ExitStatus{.signal = SIGBUS}})
+    EXPECT_TRUE(restart_may_help(exit_status)) << exit_status.code << " " << exit_status.signal;
+  for (const ExitStatus& exit_status : {kFailed, ExitStatus{.code = 2}, ExitStatus{.code = 3}, ExitStatus{.code = 143},
+                               ExitStatus{.signal = SIGTERM}, ExitStatus{.signal = SIGINT}})
+    EXPECT_FALSE(restart_may_help(exit_status)) << exit_status.code << " " << exit_status.signal;
 }
 
 }  // namespace

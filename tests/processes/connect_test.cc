@@ -29,7 +29,7 @@ void expect_left(const std::string& collectives, const std::function<void(Contro
   }
   const RunningProgram::Result result = first.wait();
   EXPECT_EQ(result.exit_code, 75) << result.err;
-  expect_contains(result.err, fmt::format("process 1 (host away, pid {}): left without shutdown", ::getpid()));
+  expect_contains(result.err, fmt::format("process 1 (host away, pid {}): left the job without shutdown()", ::getpid()));
   expect_lacks(result.err, "did not stop by itself");
 }
 

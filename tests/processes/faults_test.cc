@@ -298,7 +298,7 @@ TEST(Fault, ProcessThatNeverComesIsNamedWithoutALauncher) {
     const RunningProgram::Result result = job.wait(1 - victim);
     EXPECT_EQ(result.exit_code, 75);
     expect_contains(last_words(result), victim == 0 ? "cannot reach process 0 (the coordinator at 127.0.0.1:"
-                                                    : "1 of 2 processes came; missing: process 1");
+                                                    : "1 of 2 processes have registered; missing: process 1");
   }
 }
 

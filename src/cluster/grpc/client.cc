@@ -195,7 +195,7 @@ class NetworkChannel : public ControlChannel {
     if (!security_.call_secret.empty()) context.AddMetadata(detail::kSecretKey, security_.call_secret);
     {
       const std::lock_guard lock(mutex_);
-      if (closed_) return {unreachable("it was closed")};
+      if (closed_) return {unreachable("the channel was closed")};
       active_.insert(&context);
     }
     const grpc::Status status = stub.Ask(&context, asked, &answered);
@@ -211,9 +211,9 @@ class NetworkChannel : public ControlChannel {
           return {{.outcome = Outcome::refused, .text = why}};
         return {unreachable(reason_of(status.error_message())), true};
       case grpc::StatusCode::DEADLINE_EXCEEDED:
-        return {unreachable("there was no answer in time")};
+        return {unreachable("no answer in time")};
       case grpc::StatusCode::CANCELLED:
-        return {unreachable("it was closed")};
+        return {unreachable("the channel was closed")};
       case grpc::StatusCode::UNAUTHENTICATED:
         return {{.outcome = Outcome::refused, .text = wrong_token()}};
       case grpc::StatusCode::PERMISSION_DENIED:

@@ -5,6 +5,7 @@
 
 #include "base/say.h"
 #include "cli/command.h"
+#include "cli/help.h"
 #include "cli/job_files.h"
 #include "jobs/kubernetes/kubectl.h"
 #include "jobs/selector.h"
@@ -21,17 +22,17 @@ struct DeleteArguments {
   bool all = false, ignore_not_found = false;
 };
 
-// A job that is named, and where.
-struct Named {
-  Asked asked;
-  std::string space;  // empty: that of the flags
+// A job to delete, by name.
+struct NamedJob {
+  ResourceArgument asked;
+  std::string space;  // its namespace; empty: that of the flags
 };
 
-std::vector<Named> names_of(const DeleteArguments& arguments, const JobFiles& files) {
-  std::vector<Named> out;
-  for (const Asked& asked : parse_words("delete", arguments.words)) {
+std::vector<NamedJob> names_of(const DeleteArguments& arguments, const JobFiles& files) {
+  std::vector<NamedJob> out;
+  for (const ResourceArgument& asked : parse_resource_arguments("delete", arguments.words)) {
     if (asked.resource != Resource::jobs)
-      throw UsageError("delete: a job's replicas live and end together; delete the job, or suspend it");
+      throw UsageError("delete: a single replica cannot be deleted; delete or suspend its job");
     if (!asked.name.empty()) out.push_back({asked, arguments.flags.space});
   }
   for (const Job& job : files.jobs) out.push_back({{Resource::jobs, job.kind, job.name}, job.space});
@@ -47,31 +48,29 @@ void remove(Runner& runner, const Job& job) {
 
 void remove_many(Runner& runner, const DeleteArguments& arguments) {
   const Selector selector = Selector::parse(arguments.selector);
-  const std::vector<Asked> asked = parse_words("delete", arguments.words);
+  const std::vector<ResourceArgument> asked = parse_resource_arguments("delete", arguments.words);
   std::vector<Job> jobs;
-  for (const Job& job : runner.list(arguments.flags.listed_space(), asked.empty() ? std::nullopt : asked[0].kind))
-    if (selector.matches(job.labels) && (asked.empty() || is_of_kind(job, asked[0]))) jobs.push_back(job);
-  if (jobs.empty()) say_nothing_found(arguments.flags);
+  for (const Job& job : runner.list(arguments.flags.list_namespace(), asked.empty() ? std::nullopt : asked[0].kind))
+    if (selector.matches(job.labels) && (asked.empty() || has_kind(job, asked[0]))) jobs.push_back(job);
+  if (jobs.empty()) print_none_found(arguments.flags);
   for (const Job& job : jobs) remove(runner, job);
 }
 
-std::vector<Job> find_named(Runner& runner, const DeleteArguments& arguments, const std::vector<Named>& named,
+std::vector<Job> find_named(Runner& runner, const DeleteArguments& arguments, const std::vector<NamedJob>& named,
                             std::vector<std::string>& missing) {
   std::vector<Job> out;
   for (const auto& [asked, space] : named) {
     JobFlags flags = arguments.flags;
     flags.space = space;
     if (arguments.ignore_not_found) {
-      const std::vector<Job> all = runner.list(flags.named_space(), asked.kind);
-      const auto is_it = [&wanted = asked](const Job& job) {
-        return job.name == wanted.name && is_of_kind(job, wanted);
-      };
+      const std::vector<Job> all = runner.list(flags.lookup_namespace(), asked.kind);
+      const auto is_it = [&wanted = asked](const Job& job) { return job.name == wanted.name && has_kind(job, wanted); };
       if (std::none_of(all.begin(), all.end(), is_it)) continue;
     }
     try {
       out.push_back(find_job(runner, flags, asked));
     } catch (const Error& error) {
-      // The other objects of a file are deleted all the same; one of several names that is wrong deletes nothing.
+      // With -f the other objects are still deleted. With names, one wrong name deletes nothing.
       if (arguments.files.empty()) throw;
       missing.push_back(error.what());
     }
@@ -81,28 +80,28 @@ std::vector<Job> find_named(Runner& runner, const DeleteArguments& arguments, co
 
 int delete_jobs(const DeleteArguments& arguments) {
   const JobFiles files = arguments.files.empty() ? JobFiles() : read_jobs("delete", arguments.files, arguments.flags);
-  const bool on_cluster = place_of(arguments.flags) == "kubernetes";
-  const std::vector<Named> named = names_of(arguments, files);
+  const bool on_cluster = runner_name(arguments.flags) == "kubernetes";
+  const std::vector<NamedJob> named = names_of(arguments, files);
   const bool many = arguments.all || !arguments.selector.empty(), others = on_cluster && !files.others.empty();
   if (many && (!named.empty() || others))
-    throw UsageError("delete: names together with --all or -l; leave one of them out");
+    throw UsageError("delete: names cannot be combined with --all or -l; use one of them");
   if (!many && named.empty() && !others && !files.others.empty())
-    throw UsageError("delete: there is no job in what -f names, and other objects exist on Kubernetes only");
+    throw UsageError("delete: the files of -f contain no job, and other objects exist only on Kubernetes");
   if (!many && named.empty() && !others)
-    throw UsageError("delete: which jobs? write their names, -f FILE, -l LABELS or --all");
-  const std::unique_ptr<Runner> runner = runner_of(arguments.flags);
+    throw UsageError("delete: no jobs selected; give names, -f FILE, -l LABELS or --all");
+  const std::unique_ptr<Runner> runner = runner_for(arguments.flags);
   if (many) {
     remove_many(*runner, arguments);
     return kDone;
   }
   std::vector<std::string> missing;
   for (const Job& job : find_named(*runner, arguments, named, missing)) remove(*runner, job);
-  // After the jobs, whose pods use them; Namespaces, which are first, last.
+  // In reverse order: the jobs, whose pods use these objects, were deleted above, and Namespaces come last.
   for (auto each = files.others.rbegin(); others && each != files.others.rend(); ++each) {
     try {
       const std::string done = kubectl::delete_object(each->value, each->space, arguments.ignore_not_found);
       if (!done.empty()) fmt::print("{}\n", done);
-    } catch (const Unreachable&) {
+    } catch (const RunnerUnreachable&) {
       throw;
     } catch (const IoError& error) {
       missing.emplace_back(error.what());
@@ -116,17 +115,17 @@ int delete_jobs(const DeleteArguments& arguments) {
 }  // namespace
 
 void add_delete_command(CLI::App& program, Action& action) {
-  CLI::App* command = program.add_subcommand("delete", "end jobs and forget them, with what they printed");
+  CLI::App* command = program.add_subcommand("delete", "stop jobs and delete them with their logs");
   auto arguments = std::make_shared<DeleteArguments>();
   command->add_option("JOB", arguments->words, "names of jobs")->type_name("");
   add_files_flag(*command, arguments->files);
-  command->add_option("-l,--selector", arguments->selector, "those with these labels, such as app=x,tier!=y")
+  command->add_option("-l,--selector", arguments->selector, "jobs with these labels, such as app=x,tier!=y")
       ->type_name("LABELS")
       ->check(label_selector());
   command->add_flag("--all", arguments->all, "all jobs of the namespace");
-  command->add_flag("--ignore-not-found", arguments->ignore_not_found, "what is not there is deleted already");
+  command->add_flag("--ignore-not-found", arguments->ignore_not_found, "do not fail if a job does not exist");
   add_job_flags(*command, arguments->flags, true);
-  command->footer("Example: lockstep delete -f job.yaml");
+  add_examples(*command, {"lockstep delete mnist", "lockstep delete -f job.yaml --ignore-not-found"});
   command->callback([arguments, &action] { action = [arguments] { return delete_jobs(*arguments); }; });
 }
 

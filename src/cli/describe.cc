@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "cli/command.h"
+#include "cli/help.h"
 #include "cli/job_flags.h"
 #include "jobs/selector.h"
 #include "jobs/show.h"
@@ -18,18 +19,18 @@ struct DescribeArguments {
   std::string selector;
 };
 
-// Pages with two empty lines between them.
-class Pages {
+// Prints descriptions, separated by two empty lines.
+class DescriptionPrinter {
  public:
-  explicit Pages(Runner& runner) : runner_(runner) {}
+  explicit DescriptionPrinter(Runner& runner) : runner_(runner) {}
 
   void add_job(const Job& job) {
     std::vector<PodAndLine> pods;
-    for (const Pod& pod : pods_of(runner_, job)) pods.emplace_back(pod, last_line(runner_, job, pod));
+    for (const Pod& pod : pods_of(runner_, job)) pods.emplace_back(pod, last_output_line(runner_, job, pod));
     print(describe_job(job, pods, runner_.events(job), now()));
   }
   void add_pod(const Job& job, const Pod& pod) {
-    print(describe_pod(job, {pod, last_line(runner_, job, pod)}, runner_.events(job), now()));
+    print(describe_pod(job, {pod, last_output_line(runner_, job, pod)}, runner_.events(job), now()));
   }
   bool empty() const { return !begun_; }
 
@@ -40,34 +41,35 @@ class Pages {
   bool begun_ = false;
 };
 
-void describe_one(Runner& runner, const JobFlags& flags, const Asked& asked, Pages& pages) {
-  const auto [job, pod] = find_either(runner, flags, asked);
+void describe_one(Runner& runner, const JobFlags& flags, const ResourceArgument& asked, DescriptionPrinter& pages) {
+  const auto [job, pod] = find_job_or_pod(runner, flags, asked);
   if (!pod) return pages.add_job(job);
-  if (!runner.shows_waiting_replicas()) return pages.add_pod(job, *pod);
+  if (!runner.lists_pending_replicas()) return pages.add_pod(job, *pod);
   for (const Pod& each : pods_of(runner, job))
     if (each.index == pod->index) return pages.add_pod(job, each);
-  throw_error("describe: {} is not there now; `lockstep describe {}` tells why", asked.name, job.name);
+  throw_error("describe: {} is not running now; `lockstep describe {}` shows why", asked.name, job.name);
 }
 
-void describe_all(Runner& runner, const JobFlags& flags, const Asked& asked, const Selector& selector, Pages& pages) {
-  for (const Job& job : runner.list(flags.listed_space(), asked.kind)) {
-    if (asked.resource == Resource::jobs && is_of_kind(job, asked) && selector.matches(job.labels)) pages.add_job(job);
+void describe_all(Runner& runner, const JobFlags& flags, const ResourceArgument& asked, const Selector& selector,
+                  DescriptionPrinter& pages) {
+  for (const Job& job : runner.list(flags.list_namespace(), asked.kind)) {
+    if (asked.resource == Resource::jobs && has_kind(job, asked) && selector.matches(job.labels)) pages.add_job(job);
     if (asked.resource != Resource::pods) continue;
     for (const Pod& pod : pods_of(runner, job))
       if (selector.matches(pod_labels(job, pod.index))) pages.add_pod(job, pod);
   }
-  if (pages.empty()) say_nothing_found(flags);
+  if (pages.empty()) print_none_found(flags);
 }
 
 int describe(const DescribeArguments& arguments) {
-  const std::vector<Asked> all = parse_words("describe", arguments.words);
+  const std::vector<ResourceArgument> all = parse_resource_arguments("describe", arguments.words);
   const Selector selector = Selector::parse(arguments.selector);
-  for (const Asked& asked : all)
+  for (const ResourceArgument& asked : all)
     if (asked.resource == Resource::events)
-      throw UsageError("describe: events describe themselves; write `lockstep events`");
-  const std::unique_ptr<Runner> runner = runner_of(arguments.flags);
-  Pages pages(*runner);
-  for (const Asked& asked : all) {
+      throw UsageError("describe: events have no description; use `lockstep events`");
+  const std::unique_ptr<Runner> runner = runner_for(arguments.flags);
+  DescriptionPrinter pages(*runner);
+  for (const ResourceArgument& asked : all) {
     if (asked.name.empty())
       describe_all(*runner, arguments.flags, asked, selector, pages);
     else
@@ -80,16 +82,16 @@ int describe(const DescribeArguments& arguments) {
 
 void add_describe_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand(
-      "describe", "show all about a job or pod: spec, status, conditions, exit codes, last lines, events");
+      "describe", "show details of a job or pod: spec, status, conditions, exit codes, last output lines, events");
   auto arguments = std::make_shared<DescribeArguments>();
-  command->add_option("NAME", arguments->words, "jobs or pods: NAME, job/NAME, pod/NAME, or `jobs` for all")
+  command->add_option("NAME", arguments->words, "jobs or pods: NAME, job/NAME, pod/NAME, or `jobs` for all jobs")
       ->required()
       ->type_name("");
-  command->add_option("-l,--selector", arguments->selector, "only those with these labels, such as app=x,tier!=y")
+  command->add_option("-l,--selector", arguments->selector, "only objects with these labels, such as app=x,tier!=y")
       ->type_name("LABELS")
       ->check(label_selector());
   add_job_flags(*command, arguments->flags, true);
-  command->footer("Example: lockstep describe mnist");
+  add_examples(*command, {"lockstep describe mnist", "lockstep describe pod/mnist-worker-1"});
   command->callback([arguments, &action] { action = [arguments] { return describe(*arguments); }; });
 }
 

@@ -21,18 +21,19 @@
 namespace lockstep::cli {
 namespace {
 
-const std::vector<std::string>& places() {
+const std::vector<std::string>& runner_names() {
   static const std::vector<std::string> all = {"local", "slurm", "kubernetes"};
   return all;
 }
 
-// What kubectl calls them, in the singular, the plural and short.
-std::optional<ResourceArgument> resource_of(std::string word) {
+// The names of resources as in kubectl: singular, plural and abbreviated.
+std::optional<ResourceArgument> parse_resource(std::string word) {
   std::transform(word.begin(), word.end(), word.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
   static const std::map<std::string, ResourceArgument, std::less<>> all = [] {
-    const ResourceArgument jobs = {}, jax = {Resource::jobs, JobKind::jax_job}, batch = {Resource::jobs, JobKind::indexed_job},
-                pods = {Resource::pods}, events = {Resource::events};
+    const ResourceArgument jobs = {}, jax = {Resource::jobs, JobKind::jax_job},
+                           batch = {Resource::jobs, JobKind::indexed_job}, pods = {Resource::pods},
+                           events = {Resource::events};
     std::map<std::string, ResourceArgument, std::less<>> out;
     for (const char* each : {"job", "jobs"}) out[each] = jobs;
     for (const char* each : {"jaxjob", "jaxjobs", "jaxjob.kubeflow.org", "jaxjobs.kubeflow.org"}) out[each] = jax;
@@ -48,11 +49,13 @@ std::optional<ResourceArgument> resource_of(std::string word) {
 }  // namespace
 
 void add_job_flags(CLI::App& command, JobFlags& flags, bool may_take_all) {
-  command.add_option("-n,--namespace", flags.space, "the namespace (default: default; on Kubernetes kubectl's)")
+  command
+      .add_option("-n,--namespace", flags.space, "the namespace (default: \"default\"; on Kubernetes that of kubectl)")
       ->type_name("NAME")
       ->check(CLI::Validator([](const std::string& text) { return namespace_error(text); }, ""));
-  if (may_take_all) command.add_flag("-A,--all-namespaces", flags.all_spaces, "of all namespaces");
-  command.add_option("--on", flags.on, "where jobs run (default: $LOCKSTEP_ON, else local)")->check(one_of(places()));
+  if (may_take_all) command.add_flag("-A,--all-namespaces", flags.all_spaces, "use all namespaces");
+  command.add_option("--on", flags.on, "the runner of the jobs (default: $LOCKSTEP_ON, else local)")
+      ->check(one_of(runner_names()));
 }
 
 CLI::Validator label_selector() {
@@ -83,36 +86,37 @@ std::string runner_name(const JobFlags& flags) {
   const char* variable = std::getenv("LOCKSTEP_ON");
   const std::string on = variable ? variable : "";
   if (on.empty()) return "local";
-  if (std::find(places().begin(), places().end(), on) == places().end())
-    throw UsageError(fmt::format("LOCKSTEP_ON: \"{}\" is no place to run jobs;{} choose local, slurm or kubernetes", on,
-                                 suggestion(on, places())));
+  if (std::find(runner_names().begin(), runner_names().end(), on) == runner_names().end())
+    throw UsageError(fmt::format("LOCKSTEP_ON: unknown runner \"{}\";{} choose local, slurm or kubernetes", on,
+                                 suggestion(on, runner_names())));
   return on;
 }
 
 std::unique_ptr<Runner> runner_for(const JobFlags& flags) { return make_runner(runner_name(flags)); }
 
-std::string JobFlags::lookup_namespace() const { return space.empty() ? default_space(runner_name(*this)) : space; }
+std::string JobFlags::lookup_namespace() const { return space.empty() ? default_namespace(runner_name(*this)) : space; }
 
-bool is_resource(const std::string& word) { return resource_of(word).has_value(); }
+bool is_resource(const std::string& word) { return parse_resource(word).has_value(); }
 
 void throw_unknown_resource(const std::string& command, const std::string& word) {
-  throw UsageError(fmt::format("{}: there is no resource \"{}\";{} choose jobs, jaxjobs, pods or events", command, word,
+  throw UsageError(fmt::format("{}: unknown resource \"{}\";{} choose jobs, jaxjobs, pods or events", command, word,
                                suggestion(word, {"jobs", "jaxjobs", "pods", "events"})));
 }
 
-std::vector<ResourceArgument> parse_resource_arguments(const std::string& command, const std::vector<std::string>& words) {
+std::vector<ResourceArgument> parse_resource_arguments(const std::string& command,
+                                                       const std::vector<std::string>& words) {
   std::vector<ResourceArgument> out;
   std::optional<ResourceArgument> type;
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     if (const size_t slash = word.find('/'); slash != word.npos) {
-      std::optional<ResourceArgument> each = resource_of(word.substr(0, slash));
+      std::optional<ResourceArgument> each = parse_resource(word.substr(0, slash));
       if (!each) throw_unknown_resource(command, word.substr(0, slash));
       each->name = word.substr(slash + 1);
       if (each->name.empty())
-        throw UsageError(fmt::format("{}: \"{}\" has no name; write one after the /", command, word));
+        throw UsageError(fmt::format("{}: \"{}\" has no name; add one after the /", command, word));
       out.push_back(*each);
-    } else if (i == 0 && (type = resource_of(word))) {
+    } else if (i == 0 && (type = parse_resource(word))) {
       if (words.size() == 1) return {*type};
     } else {
       ResourceArgument each = type.value_or(ResourceArgument{});
@@ -128,7 +132,7 @@ bool has_kind(const Job& job, const ResourceArgument& asked) { return !asked.kin
 
 namespace {
 
-// Calls `body` for all jobs that the user may see. The user may be allowed to see one namespace only.
+// Calls `body` for the jobs of all namespaces. Does nothing when the user may not list them.
 void for_each_job_anywhere(Runner& runner, std::optional<JobKind> kind, const std::function<void(const Job&)>& body) {
   std::vector<Job> jobs;
   try {
@@ -154,8 +158,8 @@ Job find_job(Runner& runner, const JobFlags& flags, const ResourceArgument& aske
     if (flags.space.empty())
       for_each_job_anywhere(runner, asked.kind, [&](const Job& job) {
         if (job.name == asked.name && job.space != space)
-          throw_error("there is no job \"{}\" in namespace {}; there is one in namespace {}: add -n {}", asked.name,
-                      space, job.space, job.space);
+          throw_error("job \"{}\" not found in namespace {}; it exists in namespace {}: add -n {}", asked.name, space,
+                      job.space, job.space);
       });
     throw;
   }
@@ -169,18 +173,19 @@ std::pair<Job, Pod> find_pod(Runner& runner, const JobFlags& flags, const std::s
       if (job.space == space) return;
       for (const Pod& pod : pods_of(runner, job))
         if (pod_name(job, pod) == name)
-          throw_error("there is no pod \"{}\" in namespace {}; there is one in namespace {}: add -n {}", name, space,
+          throw_error("pod \"{}\" not found in namespace {}; it exists in namespace {}: add -n {}", name, space,
                       job.space, job.space);
     });
   std::vector<std::string> names;
   for (const Job& job : runner.list(space))
     for (const Pod& pod : pods_of(runner, job)) names.push_back(pod_name(job, pod));
-  const std::string meant = suggestion(name, names);
-  throw_error("there is no pod \"{}\" in namespace {};{}{}", name, space, meant,
-              !meant.empty() ? "" : " `lockstep get pods -A` shows those that there are");
+  const std::string similar = suggestion(name, names);
+  throw_error("pod \"{}\" not found in namespace {};{}{}", name, space, similar,
+              !similar.empty() ? "" : " `lockstep get pods -A` lists all pods");
 }
 
-std::pair<Job, std::optional<Pod>> find_job_or_pod(Runner& runner, const JobFlags& flags, const ResourceArgument& asked) {
+std::pair<Job, std::optional<Pod>> find_job_or_pod(Runner& runner, const JobFlags& flags,
+                                                   const ResourceArgument& asked) {
   if (asked.resource == Resource::pods) return find_pod(runner, flags, asked.name);
   if (asked.bare) {
     const std::vector<Job> jobs = runner.list(flags.lookup_namespace());
@@ -196,7 +201,7 @@ std::vector<Job> find_jobs(Runner& runner, const JobFlags& flags, const std::str
   std::vector<Job> out;
   for (const ResourceArgument& asked : parse_resource_arguments(command, words)) {
     if (asked.resource != Resource::jobs)
-      throw UsageError(fmt::format("{}: {} are what jobs have; name a job", command,
+      throw UsageError(fmt::format("{}: {} cannot be given here; give the name of a job", command,
                                    asked.resource == Resource::pods ? "pods" : "events"));
     if (asked.name.empty()) continue;
     const Job job = find_job(runner, flags, asked);
@@ -205,8 +210,7 @@ std::vector<Job> find_jobs(Runner& runner, const JobFlags& flags, const std::str
       out.push_back(job);
   }
   if (out.empty())
-    throw UsageError(
-        fmt::format("{}: which job? write its name; `lockstep get jobs -A` shows those that there are", command));
+    throw UsageError(fmt::format("{}: no job given; give its name; `lockstep get jobs -A` lists all jobs", command));
   return out;
 }
 
@@ -219,7 +223,7 @@ void print_none_found(const JobFlags& flags) {
 
 std::vector<Pod> pods_of(Runner& runner, const Job& job) {
   std::vector<Pod> out = runner.pods(job);
-  const bool waits = runner.shows_waiting_replicas() && !is_finished(job) && !job.spec.suspend;
+  const bool waits = runner.lists_pending_replicas() && !is_finished(job) && !job.spec.suspend;
   for (int i = 0; i < job.spec.replicas && waits; ++i) {
     if (std::any_of(out.begin(), out.end(), [&](const Pod& pod) { return pod.index == i; })) continue;
     Pod pod;
@@ -240,7 +244,7 @@ std::string last_output_line(Runner& runner, const Job& job, const Pod& pod) {
     options.tail = 1;
     runner.logs(job, options, [&](std::string_view bytes) {
       text += bytes;
-      return text.size() < kLongestLine;
+      return text.size() < kMaxLineBytes;
     });
   } catch (const std::exception&) {
     return "";

@@ -1,5 +1,5 @@
-// What the commands about jobs have in common: where the jobs run, which of them are meant, and how they are found.
-// Used by the main thread only.
+// Flags and arguments that the job commands share: the runner, the namespace, and the names of jobs and pods. Used by
+// the main thread only.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -15,71 +15,74 @@
 namespace lockstep::cli {
 
 struct JobFlags {
-  std::string on;     // empty: $LOCKSTEP_ON, or "local"
-  std::string space;  // empty: default_space() of jobs/runner.h
+  std::string on;     // --on; empty: $LOCKSTEP_ON, else "local"
+  std::string space;  // --namespace; empty: default_namespace() of jobs/runner.h
   bool all_spaces = false;
 
-  // Of which jobs are listed; empty: of all.
-  std::string listed_space() const { return all_spaces ? "" : named_space(); }
-  // In which names are looked up.
-  std::string named_space() const;
+  // The namespace whose jobs are listed; empty: all namespaces.
+  std::string list_namespace() const { return all_spaces ? "" : lookup_namespace(); }
+  // The namespace in which names are looked up.
+  std::string lookup_namespace() const;
 };
 
-// Adds --on and --namespace and, where a command may look into all, --all-namespaces. REQUIRES: flags outlives the
-// parse.
+// Adds --on, --namespace and, if `may_take_all`, --all-namespaces. REQUIRES: flags outlives the parse.
 void add_job_flags(CLI::App& command, JobFlags& flags, bool may_take_all = false);
 
-// Adds --timeout with a length of time such as 60s. REQUIRES: `timeout` outlives the parse.
+// Adds --timeout, which takes a duration such as 60s. REQUIRES: `timeout` outlives the parse.
 void add_timeout_flag(CLI::App& command, std::string& timeout, const std::string& help);
 
-// Accepts a selector of labels, such as app=x,tier!=y.
+// Accepts a label selector, such as app=x,tier!=y.
 CLI::Validator label_selector();
 
-// Where jobs run: "local", "slurm" or "kubernetes". Throws UsageError when there is no such place.
-std::string place_of(const JobFlags& flags);
-std::unique_ptr<Runner> runner_of(const JobFlags& flags);
+// The runner that --on or $LOCKSTEP_ON selects: "local", "slurm" or "kubernetes". Throws UsageError for another value
+// of the variable.
+std::string runner_name(const JobFlags& flags);
+std::unique_ptr<Runner> runner_for(const JobFlags& flags);
 
 enum class Resource { jobs, pods, events };
 
-// What a word of the command line means: all jobs, jaxjobs, jobs of batch, pods or events, or one of them.
-struct Asked {
+// An argument of the command line: all objects of a resource ("pods"), or one of them ("pod/a").
+struct ResourceArgument {
   Resource resource = Resource::jobs;
-  std::optional<JobKind> kind = {};  // only such jobs
-  std::string name = {};             // empty: all
-  bool bare = false;                 // the name was given alone, and might be a pod's
+  std::optional<JobKind> kind = {};  // only jobs of this kind
+  std::string name = {};             // empty: all objects
+  bool bare = false;                 // a name without a resource: a job or a pod
 };
 
-// Whether the word names a kind of objects: "pods".
+// Whether the word is the name of a resource, such as "pods".
 bool is_resource(const std::string& word);
-[[noreturn]] void throw_no_resource(const std::string& command, const std::string& word);
+[[noreturn]] void throw_unknown_resource(const std::string& command, const std::string& word);
 
-// "jobs", "pods a b", "pod/a job/b", "a b". Throws UsageError for a resource that does not exist.
-std::vector<Asked> parse_words(const std::string& command, const std::vector<std::string>& words);
+// Parses the arguments "jobs", "pods a b", "pod/a job/b" or "a b". Throws UsageError for an unknown resource.
+std::vector<ResourceArgument> parse_resource_arguments(const std::string& command,
+                                                       const std::vector<std::string>& words);
 
-// Throws Error when there is none, saying where one of that name is.
-Job find_job(Runner& runner, const JobFlags& flags, const Asked& asked);
+// Throws Error when the job does not exist, with the namespace of another job of that name, if any.
+Job find_job(Runner& runner, const JobFlags& flags, const ResourceArgument& asked);
 
-// A pod by its name, and its job. Throws Error naming those that there are.
+// Returns a pod and its job. Throws Error with a suggestion when the pod does not exist.
 std::pair<Job, Pod> find_pod(Runner& runner, const JobFlags& flags, const std::string& name);
 
-// A job or, when there is none of that name, a pod; without a pod the job is meant.
-std::pair<Job, std::optional<Pod>> find_either(Runner& runner, const JobFlags& flags, const Asked& asked);
+// Returns the job of that name and no pod; else the pod of that name and its job. Throws Error when neither exists.
+std::pair<Job, std::optional<Pod>> find_job_or_pod(Runner& runner, const JobFlags& flags,
+                                                   const ResourceArgument& asked);
 
-// The jobs that are meant, each once, for a command that changes jobs. Throws UsageError when a word means something
-// else, or none is named.
+// Returns the jobs that the arguments name, without duplicates, for a command that changes jobs. Throws UsageError when
+// an argument is not a job, or none is given.
 std::vector<Job> find_jobs(Runner& runner, const JobFlags& flags, const std::string& command,
                            const std::vector<std::string>& words);
 
-// Its replicas in order. Where the runner shows waiting replicas, those that have not been started yet are pending.
+// Returns the replicas of a job in order. Where the runner shows waiting replicas, those that have not been started yet
+// are included as pending.
 std::vector<Pod> pods_of(Runner& runner, const Job& job);
 
-// The last line that a replica printed; empty when it printed none, or when its log is gone.
-std::string last_line(Runner& runner, const Job& job, const Pod& pod);
+// The last line of a replica's log; empty when the log is empty or missing.
+std::string last_output_line(Runner& runner, const Job& job, const Pod& pod);
 
-// Says on standard error, as kubectl does, that there is nothing to show.
-void say_nothing_found(const JobFlags& flags);
+// Prints "No resources found" to standard error, as kubectl does.
+void print_none_found(const JobFlags& flags);
 
-bool is_of_kind(const Job& job, const Asked& asked);
+bool has_kind(const Job& job, const ResourceArgument& asked);
 
 JobTime now();
 

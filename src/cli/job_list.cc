@@ -10,7 +10,7 @@
 
 #include "base/printable.h"
 #include "cli/command.h"
-#include "cli/patience.h"
+#include "cli/retry.h"
 #include "jobs/model/object.h"
 #include "jobs/selector.h"
 #include "jobs/show.h"
@@ -21,17 +21,17 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using nlohmann::ordered_json;
 
-// A line of a list.
-struct Item {
-  std::string key, news;  // whose line it is, and when it is to be printed again
-  Row row;
+// A line of a list. With --watch it is printed again when the fingerprint of its key has changed.
+struct ListItem {
+  std::string key, fingerprint;
+  TableRow row;
   std::string name;  // for -o name
   ordered_json object = {};
 };
 
-class Lister {
+class JobLister {
  public:
-  Lister(Runner& runner, std::vector<Asked> asked, const ListOptions& options)
+  JobLister(Runner& runner, std::vector<ResourceArgument> asked, const ListOptions& options)
       : runner_(runner),
         asked_(std::move(asked)),
         options_(options),
@@ -39,13 +39,13 @@ class Lister {
         resource_(asked_.front().resource),
         shown_{options.output == "wide", options.flags.all_spaces},
         with_objects_(options.output == "yaml" || options.output == "json") {
-    const auto same = [&](const Asked& each) { return each.kind == asked_.front().kind; };
+    const auto same = [&](const ResourceArgument& each) { return each.kind == asked_.front().kind; };
     if (std::all_of(asked_.begin(), asked_.end(), same)) kind_ = asked_.front().kind;
   }
 
-  // Throws when something that was asked for by name is not there.
+  // Throws Error when an object that is given by name does not exist.
   void check_names() {
-    for (const Asked& asked : asked_) {
+    for (const ResourceArgument& asked : asked_) {
       if (asked.name.empty()) continue;
       if (resource_ == Resource::pods)
         find_pod(runner_, options_.flags, asked.name);
@@ -54,22 +54,22 @@ class Lister {
     }
   }
 
-  Row header() const {
+  TableRow header() const {
     return resource_ == Resource::jobs   ? job_header(shown_)
            : resource_ == Resource::pods ? pod_header(shown_)
                                          : event_header(shown_);
   }
 
-  std::vector<Item> look() {
-    std::vector<Item> out;
-    // On a cluster a pod that was replaced is still found by its name.
-    if (resource_ == Resource::pods && !asked_.front().name.empty() && !runner_.shows_waiting_replicas()) {
-      for (const Asked& each : asked_)
-        if (const auto found = runner_.find_pod(options_.flags.named_space(), each.name))
+  std::vector<ListItem> list() {
+    std::vector<ListItem> out;
+    // On Kubernetes a pod that was replaced can still be found by its name.
+    if (resource_ == Resource::pods && !asked_.front().name.empty() && !runner_.lists_pending_replicas()) {
+      for (const ResourceArgument& each : asked_)
+        if (const auto found = runner_.find_pod(options_.flags.lookup_namespace(), each.name))
           add_pod(found->first, found->second, out);
       return out;
     }
-    for (const Job& job : runner_.list(options_.flags.listed_space(), kind_)) {
+    for (const Job& job : runner_.list(options_.flags.list_namespace(), kind_)) {
       if (resource_ == Resource::jobs)
         add_job(job, out);
       else if (resource_ == Resource::pods)
@@ -83,32 +83,32 @@ class Lister {
   bool one_by_name() const { return asked_.size() == 1 && !asked_[0].name.empty(); }
 
  private:
-  bool is_asked(const Job& job, const std::string& name) const {
-    return std::any_of(asked_.begin(), asked_.end(), [&](const Asked& asked) {
-      return is_of_kind(job, asked) && (asked.name.empty() || asked.name == name);
+  bool is_selected(const Job& job, const std::string& name) const {
+    return std::any_of(asked_.begin(), asked_.end(), [&](const ResourceArgument& asked) {
+      return has_kind(job, asked) && (asked.name.empty() || asked.name == name);
     });
   }
 
-  void add_job(const Job& job, std::vector<Item>& out) const {
-    if (!is_asked(job, job.name) || !selector_.matches(job.labels)) return;
-    out.push_back({job.space + "/" + full_name(job), job_news(job), job_row(job, shown_, now()), full_name(job)});
+  void add_job(const Job& job, std::vector<ListItem>& out) const {
+    if (!is_selected(job, job.name) || !selector_.matches(job.labels)) return;
+    out.push_back({job.space + "/" + full_name(job), job_row_key(job), job_row(job, shown_, now()), full_name(job)});
     if (with_objects_) out.back().object = object_json(job);
   }
 
-  void add_pods(const Job& job, std::vector<Item>& out) {
+  void add_pods(const Job& job, std::vector<ListItem>& out) {
     for (const Pod& pod : pods_of(runner_, job))
-      if (is_asked(job, pod_name(job, pod))) add_pod(job, pod, out);
+      if (is_selected(job, pod_name(job, pod))) add_pod(job, pod, out);
   }
 
-  void add_pod(const Job& job, const Pod& pod, std::vector<Item>& out) const {
+  void add_pod(const Job& job, const Pod& pod, std::vector<ListItem>& out) const {
     if (!selector_.matches(pod_labels(job, pod.index))) return;
     const std::string name = pod_name(job, pod);
-    out.push_back({job.space + "/" + name, pod_news(job, pod), pod_row(job, pod, shown_, now()), "pod/" + name});
+    out.push_back({job.space + "/" + name, pod_row_key(job, pod), pod_row(job, pod, shown_, now()), "pod/" + name});
     if (with_objects_) out.back().object = pod_object(job, pod);
   }
 
-  void add_events(const Job& job, std::vector<Item>& out) {
-    if (!is_asked(job, job.name) || !selector_.matches(job.labels)) return;
+  void add_events(const Job& job, std::vector<ListItem>& out) {
+    if (!is_selected(job, job.name) || !selector_.matches(job.labels)) return;
     for (const JobEvent& event : runner_.events(job)) {
       const std::string key = fmt::format("{} {}", job.uid, out.size());
       out.push_back({key, event.message, event_row(job, event, shown_, now()), event.object});
@@ -123,18 +123,18 @@ class Lister {
   }
 
   Runner& runner_;
-  std::vector<Asked> asked_;
+  std::vector<ResourceArgument> asked_;
   const ListOptions& options_;
   Selector selector_;
   Resource resource_;
-  std::optional<JobKind> kind_;  // of all that is asked for
-  Shown shown_;
+  std::optional<JobKind> kind_;  // that all arguments have in common
+  TableOptions shown_;
   bool with_objects_;
 };
 
-void print_objects(const Lister& lister, const std::string& output, std::vector<Item> items) {
+void print_objects(const JobLister& lister, const std::string& output, std::vector<ListItem> items) {
   std::vector<ordered_json> objects;
-  for (Item& item : items) objects.push_back(std::move(item.object));
+  for (ListItem& item : items) objects.push_back(std::move(item.object));
   const ordered_json all = lister.one_by_name() && objects.size() == 1 ? objects[0] : list_object(std::move(objects));
   if (output == "yaml")
     fmt::print("{}", to_yaml(all));
@@ -142,18 +142,18 @@ void print_objects(const Lister& lister, const std::string& output, std::vector<
     fmt::print("{}\n", all.dump(4, ' ', false, ordered_json::error_handler_t::replace));
 }
 
-// Prints items as lines, those that are new or changed.
-class Printer {
+// Prints the items that are new or changed, one line each.
+class ListPrinter {
  public:
-  Printer(Row header, const ListOptions& options) : header_(std::move(header)), options_(options) {}
+  ListPrinter(TableRow header, const ListOptions& options) : header_(std::move(header)), options_(options) {}
 
-  void print(const std::vector<Item>& items) {
-    std::vector<Row> rows;
+  void print(const std::vector<ListItem>& items) {
+    std::vector<TableRow> rows;
     std::map<std::string, std::string> seen;
-    for (const Item& item : items) {
-      seen[item.key] = item.news;
+    for (const ListItem& item : items) {
+      seen[item.key] = item.fingerprint;
       const auto before = seen_.find(item.key);
-      if (before != seen_.end() && before->second == item.news) continue;
+      if (before != seen_.end() && before->second == item.fingerprint) continue;
       if (options_.output == "name")
         fmt::print("{}\n", printable(item.name));
       else
@@ -161,50 +161,47 @@ class Printer {
     }
     seen_ = std::move(seen);
     if (!rows.empty() && !std::exchange(begun_, true) && !options_.no_headers) rows.insert(rows.begin(), header_);
-    fmt::print("{}", columns_.lay_out(rows));
+    fmt::print("{}", columns_.format(rows));
     std::fflush(stdout);
   }
 
  private:
-  Row header_;
+  TableRow header_;
   const ListOptions& options_;
-  Columns columns_;
+  TableLayout columns_;
   std::map<std::string, std::string> seen_;
   bool begun_ = false;
 };
 
 }  // namespace
 
-int print_list(const std::vector<Asked>& asked, const ListOptions& options) {
+int print_list(const std::vector<ResourceArgument>& asked, const ListOptions& options) {
   const bool objects = options.output == "yaml" || options.output == "json";
   if (objects && options.watch)
-    throw UsageError(
-        fmt::format("get: -w prints a line for each change, and -o {} is not made of lines; leave one of "
-                    "them out",
-                    options.output));
-  for (const Asked& each : asked)
+    throw UsageError(fmt::format("get: -w cannot be combined with -o {}; omit one of them", options.output));
+  for (const ResourceArgument& each : asked)
     if (each.resource != asked.front().resource) throw UsageError(kOneResource);
-  const std::unique_ptr<Runner> runner = runner_of(options.flags);
-  Lister lister(*runner, asked, options);
+  const std::unique_ptr<Runner> runner = runner_for(options.flags);
+  JobLister lister(*runner, asked, options);
   lister.check_names();
-  std::vector<Item> items = lister.look();
+  std::vector<ListItem> items = lister.list();
   if (objects) {
     print_objects(lister, options.output, std::move(items));
     return kDone;
   }
   if (items.empty() && !options.watch) {
-    say_nothing_found(options.flags);
+    print_none_found(options.flags);
     return kDone;
   }
-  Printer printer(lister.header(), options);
+  ListPrinter printer(lister.header(), options);
   printer.print(items);
   if (!options.watch) return kDone;
   const Clock::time_point end =
       options.timeout.empty() ? Clock::time_point::max() : Clock::now() + *parse_duration(options.timeout);
-  Patience patience(end);
+  Retrier retrier(end);
   while (Clock::now() < end) {
     runner->wait_for_change();
-    printer.print(patience.ask([&] { return lister.look(); }));
+    printer.print(retrier.run([&] { return lister.list(); }));
   }
   return kDone;
 }

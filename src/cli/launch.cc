@@ -15,6 +15,7 @@
 #include "cli/command.h"
 #include "cli/config_flags.h"
 #include "cli/devices_flag.h"
+#include "cli/help.h"
 #include "cli/number_check.h"
 #include "cluster/detect.h"
 #include "data/process.h"
@@ -57,19 +58,19 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
-// The program and its arguments.
+// Returns the program and its arguments.
 std::vector<std::string> argv_of(const LaunchArguments& arguments, std::vector<std::string> words) {
   if (!arguments.program.empty()) {
     words.insert(words.begin(), arguments.program);
   } else if (words.empty()) {
-    throw UsageError(fmt::format("launch: no command after --; write one, {}", kExample));
+    throw UsageError(fmt::format("launch: no command after --; add one, {}", kExample));
   } else if (words[0].find('/') == std::string::npos) {
     const std::vector<std::string> names = subcommands();
-    if (words[0] == "launch") throw UsageError("launch: launch cannot start itself; write the command that it starts");
+    if (words[0] == "launch") throw UsageError("launch: launch cannot start itself; give another command after --");
     if (std::ranges::find(names, words[0]) == names.end())
-      throw UsageError(fmt::format(
-          "launch: lockstep has no command \"{}\";{} another program is started by its path, or with --program",
-          words[0], suggestion(words[0], names)));
+      throw UsageError(
+          fmt::format("launch: unknown command \"{}\";{} to start another program, give its path or use --program",
+                      words[0], suggestion(words[0], names)));
     words.insert(words.begin(), std::filesystem::read_symlink("/proc/self/exe"));
   }
   return words;
@@ -88,8 +89,8 @@ std::vector<HostSlots> hosts_of(const std::string& text) {
   }
 }
 
-// As a shell would cut it without quotes.
-std::vector<std::string> words_of(const std::string& text) {
+// Splits the value of --ssh at spaces.
+std::vector<std::string> split_ssh_command(const std::string& text) {
   std::istringstream in(text);
   std::vector<std::string> words;
   for (std::string word; in >> word;) words.push_back(word);
@@ -97,6 +98,7 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
+// The environment variables that pass flags of launch on to the processes.
 std::vector<std::string> variables_of(const LaunchArguments& arguments) {
   std::vector<std::string> out;
   if (arguments.devices != "auto" && arguments.devices != "all")
@@ -112,27 +114,27 @@ std::vector<std::string> variables_of(const LaunchArguments& arguments) {
   return out;
 }
 
-// What a restart means for the command.
-std::string on_restart(const std::vector<std::string>& words) {
+// Describes how the command continues after a restart; empty for commands other than train.
+std::string describe_restart(const std::vector<std::string>& words) {
   if (words.empty() || words[0] != "train") return "";
   const auto has = [&](std::string_view flag) {
     return std::ranges::any_of(words, [&](const std::string& word) {
       return word == flag || (word.starts_with(flag) && word.substr(flag.size()).starts_with('='));
     });
   };
-  if (has("--resume")) return "training begins as --resume says";
-  if (has("--checkpoint-dir")) return "training goes on from the last checkpoint";
-  return "training goes on from the last checkpoint, where there is a checkpoint_dir, else from the beginning";
+  if (has("--resume")) return "training restarts as --resume specifies";
+  if (has("--checkpoint-dir")) return "training resumes from the last checkpoint";
+  return "training resumes from the last checkpoint if checkpoint_dir is set, else it restarts from the beginning";
 }
 
-// The settings of the training that is started, where they can be read here. Throws UsageError when they are wrong.
-std::optional<TrainConfig> training_of(const std::vector<std::string>& words) {
+// Returns the settings of the training that is started, if they can be read here. Throws UsageError when they are wrong.
+std::optional<TrainConfig> parse_training(const std::vector<std::string>& words) {
   if (words.empty() || words[0] != "train") return std::nullopt;
   CLI::App command;
   ConfigFlags flags;
   add_config_flags(command, flags);
   try {
-    command.parse(std::vector<std::string>(words.rbegin(), words.rend() - 1));  // the parser wants the last one first
+    command.parse(std::vector<std::string>(words.rbegin(), words.rend() - 1));  // CLI11 expects them in reverse order
   } catch (const CLI::ParseError&) {
     return std::nullopt;  // such as --help
   }
@@ -140,24 +142,24 @@ std::optional<TrainConfig> training_of(const std::vector<std::string>& words) {
   return resolve_config(flags);
 }
 
-// What the user can do after a failure.
-std::string after_failure(const std::optional<TrainConfig>& training, bool restarts) {
+// Returns what the user can do after a failure.
+std::string describe_recovery(const std::optional<TrainConfig>& training, bool restarts) {
   std::string out;
   if (training && !training->checkpoint_dir.empty()) {
     const std::string& folder = training->checkpoint_dir;
     const std::vector<int64_t> steps = detail::list_steps(FileSystem::real(), folder);
-    out = steps.empty() ? fmt::format("no checkpoint was saved in {}: the same command begins anew", folder)
-                        : fmt::format("the same command{} goes on from {}/{}",
+    out = steps.empty() ? fmt::format("{} has no checkpoint: rerunning the command starts from the beginning", folder)
+                        : fmt::format("rerun the command{} to resume from {}/{}",
                                       training->resume == "auto" ? "" : " without --resume", folder,
                                       detail::step_name(steps.back()));
   } else if (training) {
-    out = "nothing was saved: --checkpoint-dir DIR keeps checkpoints to go on from";
+    out = "nothing was saved; use --checkpoint-dir DIR to save checkpoints to resume from";
   }
-  if (!restarts) out += fmt::format("{}--max-restarts N starts the processes again by itself", out.empty() ? "" : "; ");
+  if (!restarts) out += fmt::format("{}--max-restarts N restarts the processes automatically", out.empty() ? "" : "; ");
   return out;
 }
 
-// What the processes use: the flag, else the variable, else the default.
+// The timeout that the processes use: the flag, else the variable, else the default.
 std::chrono::milliseconds heartbeat_timeout(const LaunchArguments& arguments) {
   const char* const text = std::getenv("LOCKSTEP_HEARTBEAT_TIMEOUT");
   double value = arguments.heartbeat_timeout;
@@ -173,46 +175,49 @@ LaunchOptions options_of(const LaunchArguments& arguments, const std::vector<std
     int slots = 0;
     for (const HostSlots& each : options.hosts) slots += each.slots;
     options.processes = arguments.processes > 0 ? arguments.processes : std::max(slots, 1);
-    if (options.processes > kMostProcesses)
-      throw UsageError(fmt::format("launch: {} processes; at most {}", options.processes, kMostProcesses));
-    if (!options.hosts.empty()) place(options.hosts, options.processes);
+    if (options.processes > kMaxProcesses)
+      throw UsageError(fmt::format("launch: {} processes; at most {}", options.processes, kMaxProcesses));
+    if (!options.hosts.empty()) assign_hosts(options.hosts, options.processes);
   } catch (const Error& error) {
     throw UsageError(fmt::format("launch: {}", error.what()));
   }
   if (arguments.processes == 0 && options.hosts.empty())
-    throw UsageError(fmt::format("launch: how many processes? give -n or --hosts, {}", kExample));
+    throw UsageError(fmt::format("launch: the number of processes is missing; give -n or --hosts, {}", kExample));
   const bool all_elsewhere = !options.hosts.empty() && std::ranges::none_of(options.hosts, [](const HostSlots& each) {
     return each.host.empty();
   });
   if (!all_elsewhere && detail::find_program(options.argv[0]).empty())
-    throw UsageError(fmt::format(
-        "launch: there is no program \"{}\" that may be run{}", options.argv[0],
-        options.argv[0].find('/') == std::string::npos ? " on the PATH; give its path" : "; correct its path"));
+    throw UsageError(fmt::format("launch: \"{}\" {}", options.argv[0],
+                                 options.argv[0].find('/') == std::string::npos
+                                     ? "was not found on the PATH; give the path of the program"
+                                     : "is not an executable file; check the path"));
   std::optional<TrainConfig> training;
   if (arguments.program.empty() && words[0].find('/') == std::string::npos) {
     check_command_line(words);
-    if (!all_elsewhere) training = training_of(words);
+    if (!all_elsewhere) training = parse_training(words);
   }
-  options.ssh = words_of(arguments.ssh);
+  options.ssh = split_ssh_command(arguments.ssh);
   if (arguments.port > 0) options.port = arguments.port;
   options.variables = variables_of(arguments);
   options.pin = !arguments.no_pin;
   options.gang = {milliseconds(arguments.grace), milliseconds(arguments.stop_timeout), heartbeat_timeout(arguments)};
   options.max_restarts = arguments.max_restarts;
   options.restart_delay = milliseconds(arguments.restart_delay);
-  options.on_restart = arguments.program.empty() ? on_restart(words) : "";
-  options.on_failure = [training, restarts = arguments.max_restarts > 0] { return after_failure(training, restarts); };
+  options.on_restart = arguments.program.empty() ? describe_restart(words) : "";
+  options.on_failure = [training, restarts = arguments.max_restarts > 0] {
+    return describe_recovery(training, restarts);
+  };
   options.first_only = arguments.quiet_ranks;
   options.logs = arguments.logs;
   return options;
 }
 
-// Mistakes in the number of processes that the parser would report as something else.
+// Throws UsageError for mistakes in the number of processes for which the parser would report another error.
 void check_processes_flag(char** begin, char** end) {
   for (char** at = begin; at != end; ++at) {
     const std::string_view word = *at;
     if (word == "-np" || word.starts_with("-np=") || word == "--np")
-      throw UsageError(fmt::format("launch: no flag {}; did you mean -n? {}", word, kExample));
+      throw UsageError(fmt::format("launch: unknown flag {}; did you mean \"-n\"? {}", word, kExample));
     if (word != "-n" && word != "--processes") continue;
     const std::string_view next = at + 1 == end ? "" : at[1];
     const bool number = !next.empty() && (next[0] != '-' || (next.size() > 1 && next[1] >= '0' && next[1] <= '9'));
@@ -247,13 +252,14 @@ int take_launched_command(int argc, char** argv) {
   if (!std::any_of(argv, end, asks) && !std::any_of(argv, end, [](std::string_view word) {
         return word == "--program" || word.starts_with("--program=");
       }))
-    throw UsageError(fmt::format("launch: no command after --; write one, {}", kExample));
+    throw UsageError(fmt::format("launch: no command after --; add one, {}", kExample));
   return argc;
 }
 
 void add_launch_command(CLI::App& program, Action& action) {
   CLI::App* command =
-      program.add_subcommand("launch", "start the processes of one job, watch over them, and start them again");
+      program.add_subcommand("launch", "start the processes of a job here or over SSH, and restart them on failure");
+  command->formatter(std::make_shared<HelpFormatter>("-- COMMAND [ARGUMENTS]"));
   auto arguments = std::make_shared<LaunchArguments>();
   const auto number = [&](const char* name, int& value, int low, int high, const char* help) {
     command->add_option(name, value, help)->check(integer_between(low, high))->type_name("N");
@@ -261,55 +267,63 @@ void add_launch_command(CLI::App& program, Action& action) {
   const auto time = [&](const char* name, double& value, double low, const char* help) {
     command->add_option(name, value, help)->check(seconds(low))->type_name("SECONDS");
   };
-  number("-n,--processes", arguments->processes, 1, kMostProcesses,
-         "how many processes (default: as many as --hosts has slots)");
-  command->add_option("--devices", arguments->devices, "virtual devices of each process (default: auto)")
+  number("-n,--processes", arguments->processes, 1, kMaxProcesses,
+         "number of processes (default: the slots of --hosts)");
+  command->add_option("--devices", arguments->devices, "virtual CPU devices of each process (default: auto)")
       ->type_name("auto|all|N")
       ->check(
           [](const std::string& text) -> std::string {
             return text == "auto" || text == "all" ||
-                           integer_between(1, detail::kMostCpuDevices)(const_cast<std::string&>(text)).empty()
+                           integer_between(1, detail::kMaxCpuDevices)(const_cast<std::string&>(text)).empty()
                        ? ""
                        : "\"" + text + "\" is not auto, all or a number of at least 1";
           },
           "");
   add_platform_flag(*command, arguments->platform,
-                    "what each process computes on (default: $LOCKSTEP_PLATFORM, else auto)");
-  number("--lanes", arguments->lanes, 1, 1024, "lanes of each process, which share its cores (default: 1)");
+                    "device type of each process (default: $LOCKSTEP_PLATFORM, else auto)");
+  number("--lanes", arguments->lanes, 1, 1024, "lanes of each process, which divide its cores (default: 1)");
   command
       ->add_option("--hosts", arguments->hosts,
-                   "machines and how many processes each may have: a,b:4, or @FILE with a line `b slots=4` for each")
+                   "hosts and their process slots: a,b:4, or @FILE with a line such as `b slots=4` for each host")
       ->type_name("LIST|@FILE");
-  command->add_option("--ssh", arguments->ssh, "how to get to other machines (default: ssh)")->type_name("COMMAND");
-  number("--port", arguments->port, 1, 65535, "where process 0 listens (default: one that is free)");
+  command->add_option("--ssh", arguments->ssh, "command that reaches other hosts, such as 'ssh -p 2222' (default: ssh)")
+      ->type_name("COMMAND");
+  number("--port", arguments->port, 1, 65535, "port of the coordinator, process 0 (default: a free port)");
   command
       ->add_option("--program", arguments->program,
-                   "another program to start, by its name on the PATH; what follows -- are its arguments")
+                   "start this program on the PATH instead of lockstep; its arguments follow --")
       ->type_name("NAME");
-  command->add_flag("--no-pin", arguments->no_pin, "let all processes use all cores, instead of a share each");
-  command->add_option("--collectives", arguments->collectives, "how processes exchange arrays (default: auto)")
+  command->add_flag("--no-pin", arguments->no_pin, "let every process use all cores instead of a share of them");
+  command->add_option("--collectives", arguments->collectives, "transport of collectives (default: auto)")
       ->check(one_of({"auto", "shared", "tcp", "gloo"}));
   command->add_flag("--no-tls", arguments->no_tls,
-                    "do not encrypt the control plane: its messages can be read, and the job joined, on the way");
+                    "do not encrypt the control plane: others on the network can read its messages and join the job");
   time("--heartbeat-timeout", arguments->heartbeat_timeout, 0.001,
-       "a process that is silent for so long is lost (default: 10)");
+       "time without a heartbeat after which a process counts as lost (default: 10)");
   time("--collective-timeout", arguments->collective_timeout, 0.001,
-       "how long processes wait for each other in a step (default: 60)");
+       "longest wait for other processes in a collective (default: 60)");
   number("--max-restarts", arguments->max_restarts, 0, 1'000'000,
-         "start all processes again, up to so many times, when one is lost or crashes (default: 0)");
+         "restart all processes up to N times when one is lost or crashes (default: 0)");
   time("--restart-delay", arguments->restart_delay, 0,
-       "before the first restart; doubles with each, up to 60 (default: 1)");
+       "delay before the first restart; doubles with each restart, up to 60 (default: 1)");
   time("--grace", arguments->grace, 0,
-       "after a failure the others have so long to stop by themselves, and as long again before they are killed "
-       "(default: 15)");
+       "time after a failure until the other processes get SIGTERM, and from then until they are killed (default: 15)");
   time("--stop-timeout", arguments->stop_timeout, 0,
-       "so long after Ctrl-C or SIGTERM what is left is killed (default: 300)");
-  command->add_option("--logs", arguments->logs, "a folder for what each process prints: rank_0.log, ...")
+       "time after Ctrl-C or SIGTERM until remaining processes are killed (default: 300)");
+  command->add_option("--logs", arguments->logs, "folder for the output of each process: rank_0.log, ...")
       ->type_name("DIR");
-  command->add_flag("--quiet-ranks", arguments->quiet_ranks, "show what process 0 prints only");
-  command->footer(
-      "lockstep launch [OPTIONS] -- COMMAND [ARGUMENTS]: COMMAND is one of lockstep's own, or the path of a program.\n"
-      "Exit codes: that of the process that failed first, 128 + N when signal N ended it; 0 when all went well");
+  command->add_flag("--quiet-ranks", arguments->quiet_ranks, "show only the output of process 0");
+  group_flags(*command, "Processes",
+              {"--processes", "--devices", "--platform", "--lanes", "--hosts", "--ssh", "--program", "--no-pin"});
+  group_flags(*command, "Communication", {"--port", "--collectives", "--no-tls", "--collective-timeout"});
+  group_flags(*command, "Failures and restarts",
+              {"--heartbeat-timeout", "--max-restarts", "--restart-delay", "--grace", "--stop-timeout"});
+  group_flags(*command, "Output", {"--logs", "--quiet-ranks"});
+  add_footer(*command,
+             "COMMAND is a lockstep command, such as train, or the path of a program.\n"
+             "The exit code is that of the process that failed first (128 + N if signal N ended it), else 0.");
+  add_examples(*command, {"lockstep launch -n 2 --devices 8 -- train run.yaml",
+                          "lockstep launch --hosts a:2,b:2 --max-restarts 3 -- train run.yaml"});
   command->callback(
       [arguments, &action] { action = [arguments] { return launch(options_of(*arguments, launched_command())); }; });
 }

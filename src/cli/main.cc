@@ -49,7 +49,7 @@ int run_or_fail(int argc, char** argv) {
   } catch (const lockstep::cli::UsageError& error) {
     lockstep::say("lockstep: {}\n", error.what());
     return lockstep::cli::kWrongUsage;
-  } catch (const lockstep::Unreachable& error) {
+  } catch (const lockstep::RunnerUnreachable& error) {
     lockstep::say("lockstep: {}\n", error.what());
     return lockstep::distributed::retry_code();
   } catch (const lockstep::SettingsError& error) {

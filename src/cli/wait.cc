@@ -10,8 +10,9 @@
 #include "base/names.h"
 #include "base/say.h"
 #include "cli/command.h"
+#include "cli/help.h"
 #include "cli/job_flags.h"
-#include "cli/patience.h"
+#include "cli/retry.h"
 #include "jobs/selector.h"
 #include "jobs/show.h"
 #include "jobs/table.h"
@@ -29,15 +30,15 @@ struct WaitArguments {
   bool all = false;
 };
 
-// What --for says.
-struct Goal {
+// The event that --for waits for: the deletion of the jobs, or a status of a condition.
+struct WaitGoal {
   bool deleted = false;
   std::string type;
   bool status = true;
 };
 
-// "created" as "Created".
-std::string condition_named(const std::string& word) {
+// Returns the condition with this name, in any case: "Created" for "created".
+std::string parse_condition(const std::string& word) {
   static const std::vector<std::string> all = {"Created", "Running", "Restarting", "Suspended", "Succeeded", "Failed"};
   const auto lower = [](std::string text) {
     for (char& c : text)
@@ -48,29 +49,29 @@ std::string condition_named(const std::string& word) {
   for (const std::string& each : all)
     if (lower(each) == lower(word)) return each;
   throw UsageError(fmt::format(
-      "wait: there is no condition \"{}\";{} choose Created, Running, Restarting, Suspended, Succeeded or Failed", word,
+      "wait: unknown condition \"{}\";{} choose Created, Running, Restarting, Suspended, Succeeded or Failed", word,
       suggestion(word, all)));
 }
 
-Goal goal_of(const std::string& text) {
+WaitGoal parse_goal(const std::string& text) {
   if (text == "delete") return {.deleted = true, .type = ""};
   constexpr std::string_view kCondition = "condition=";
   if (!text.starts_with(kCondition))
     throw UsageError(
-        fmt::format("wait: --for \"{}\" is neither condition=TYPE nor delete; write --for=condition=Succeeded", text));
+        fmt::format("wait: --for: \"{}\" is not condition=TYPE or delete; use --for=condition=Succeeded", text));
   std::string type = text.substr(kCondition.size());
   bool status = true;
   if (const size_t equals = type.find('='); equals != type.npos) {
     const std::string value = type.substr(equals + 1);
     status = value == "True" || value == "true";
     if (!status && value != "False" && value != "false")
-      throw UsageError(fmt::format("wait: --for: a condition is True or False, and not \"{}\"", value));
+      throw UsageError(fmt::format("wait: --for: \"{}\" is not True or False", value));
     type.resize(equals);
   }
-  return {.type = condition_named(type), .status = status};
+  return {.type = parse_condition(type), .status = status};
 }
 
-// The job as it is now, if it is still the same one.
+// Returns the current state of the job; null if it was deleted or replaced by another job of its name.
 const Job* find(const std::vector<Job>& jobs, const Job& job) {
   const auto found = std::find_if(jobs.begin(), jobs.end(), [&](const Job& each) {
     return each.space == job.space && each.name == job.name && each.kind == job.kind && each.uid == job.uid;
@@ -78,27 +79,27 @@ const Job* find(const std::vector<Job>& jobs, const Job& job) {
   return found == jobs.end() ? nullptr : &*found;
 }
 
-std::string why(const Job& job) {
+std::string current_condition_message(const Job& job) {
   for (auto each = job.status.conditions.rbegin(); each != job.status.conditions.rend(); ++each)
     if (each->status) return each->message;
   return "";
 }
 
-Waiting judge(const Job* job, const Goal& goal) {
-  if (goal.deleted) return job ? Waiting::not_yet : Waiting::met;
-  return job ? waiting_for(*job, goal.type, goal.status) : Waiting::never;
+ConditionResult judge(const Job* job, const WaitGoal& goal) {
+  if (goal.deleted) return job ? ConditionResult::not_yet : ConditionResult::met;
+  return job ? check_condition(*job, goal.type, goal.status) : ConditionResult::never;
 }
 
-// The kind that all words name; none where they do not.
-std::optional<JobKind> kind_of(const WaitArguments& arguments) {
-  const std::vector<Asked> asked = parse_words("wait", arguments.words);
-  const auto same = [&](const Asked& each) { return each.kind == asked.front().kind; };
+// The kind that all arguments have in common, if any.
+std::optional<JobKind> common_kind(const WaitArguments& arguments) {
+  const std::vector<ResourceArgument> asked = parse_resource_arguments("wait", arguments.words);
+  const auto same = [&](const ResourceArgument& each) { return each.kind == asked.front().kind; };
   return !asked.empty() && std::all_of(asked.begin(), asked.end(), same) ? asked.front().kind : std::nullopt;
 }
 
-// The last line of the replica that failed first. What others printed after it is a consequence, unless the first one
-// printed nothing: of processes that fail together only process 0 says why.
-void say_last_line(Runner& runner, const Job& job) {
+// Prints the last line of the first replica that failed and printed anything. Later failures are usually consequences
+// of the first. When processes fail together, only process 0 prints the reason.
+void print_failed_replica(Runner& runner, const Job& job) {
   const auto order = [](const Pod& pod) {
     const bool follows = pod.exit_code == distributed::kRetry || pod.exit_code == distributed::kKubeflowRetry;
     return std::tuple(pod.phase != PodPhase::failed, follows, !pod.ended, pod.ended.value_or(JobTime()), pod.index);
@@ -107,7 +108,7 @@ void say_last_line(Runner& runner, const Job& job) {
   std::erase_if(pods, [](const Pod& pod) { return pod.phase != PodPhase::failed && pod.exit_code.value_or(0) == 0; });
   std::ranges::sort(pods, [&](const Pod& a, const Pod& b) { return order(a) < order(b); });
   for (const Pod& pod : pods) {
-    const std::string line = last_line(runner, job, pod);
+    const std::string line = last_output_line(runner, job, pod);
     if (line.empty()) continue;
     say("lockstep: wait: {} ended with exit code {}; its last line: {}\n", pod_name(job, pod), exit_code_text(pod),
         line);
@@ -115,60 +116,60 @@ void say_last_line(Runner& runner, const Job& job) {
   }
 }
 
-std::vector<Job> jobs_meant(Runner& runner, const WaitArguments& arguments, const Goal& goal) {
+std::vector<Job> selected_jobs(Runner& runner, const WaitArguments& arguments, const WaitGoal& goal) {
   std::vector<Job> out;
   if (arguments.all || !arguments.selector.empty()) {
     if (!arguments.words.empty() &&
         !std::all_of(arguments.words.begin(), arguments.words.end(),
-                     [](const std::string& word) { return parse_words("wait", {word})[0].name.empty(); }))
-      throw UsageError("wait: names together with --all or -l; leave one of them out");
+                     [](const std::string& word) { return parse_resource_arguments("wait", {word})[0].name.empty(); }))
+      throw UsageError("wait: names cannot be combined with --all or -l; use one of them");
     const Selector selector = Selector::parse(arguments.selector);
-    for (const Job& job : runner.list(arguments.flags.listed_space(), kind_of(arguments)))
+    for (const Job& job : runner.list(arguments.flags.list_namespace(), common_kind(arguments)))
       if (selector.matches(job.labels)) out.push_back(job);
     if (out.empty() && !goal.deleted)
-      throw_error("wait: there is no job{} in namespace {}",
+      throw_error("wait: no job{} found in namespace {}",
                   arguments.selector.empty() ? "" : " with labels " + arguments.selector,
-                  arguments.flags.named_space());
+                  arguments.flags.lookup_namespace());
     return out;
   }
   if (!goal.deleted) return find_jobs(runner, arguments.flags, "wait", arguments.words);
-  // What was deleted before is deleted.
-  const std::vector<Job> there = runner.list(arguments.flags.named_space(), kind_of(arguments));
-  for (const Asked& asked : parse_words("wait", arguments.words))
-    for (const Job& job : there)
-      if (job.name == asked.name && is_of_kind(job, asked)) out.push_back(job);
+  // A job that does not exist counts as deleted.
+  const std::vector<Job> existing = runner.list(arguments.flags.lookup_namespace(), common_kind(arguments));
+  for (const ResourceArgument& asked : parse_resource_arguments("wait", arguments.words))
+    for (const Job& job : existing)
+      if (job.name == asked.name && has_kind(job, asked)) out.push_back(job);
   return out;
 }
 
-// All jobs among which those that are left are found. Only kinds that are left are asked for.
-std::vector<Job> jobs_now(Runner& runner, const WaitArguments& arguments, const std::vector<Job>& left) {
+// Lists the jobs among which the remaining ones are looked up, restricted to their kind where it is the same for all.
+std::vector<Job> list_current(Runner& runner, const WaitArguments& arguments, const std::vector<Job>& left) {
   if (left.empty()) return {};
   const bool same = std::all_of(left.begin(), left.end(), [&](const Job& job) { return job.kind == left[0].kind; });
-  return runner.list(arguments.flags.listed_space(), same ? std::optional(left[0].kind) : std::nullopt);
+  return runner.list(arguments.flags.list_namespace(), same ? std::optional(left[0].kind) : std::nullopt);
 }
 
 int wait(const WaitArguments& arguments) {
-  const Goal goal = goal_of(arguments.what);
+  const WaitGoal goal = parse_goal(arguments.what);
   const Clock::time_point end = Clock::now() + *parse_duration(arguments.timeout);
-  const std::unique_ptr<Runner> runner = runner_of(arguments.flags);
-  Patience patience(end);
-  std::vector<Job> left = patience.ask([&] { return jobs_meant(*runner, arguments, goal); });
+  const std::unique_ptr<Runner> runner = runner_for(arguments.flags);
+  Retrier retrier(end);
+  std::vector<Job> left = retrier.run([&] { return selected_jobs(*runner, arguments, goal); });
   bool never = false;
   for (;;) {
-    const std::vector<Job> jobs = patience.ask([&] { return jobs_now(*runner, arguments, left); });
+    const std::vector<Job> jobs = retrier.run([&] { return list_current(*runner, arguments, left); });
     std::erase_if(left, [&](const Job& each) {
       const Job* job = find(jobs, each);
-      const Waiting answer = judge(job, goal);
-      if (answer == Waiting::met) fmt::print("{} condition met\n", full_name(each));
+      const ConditionResult answer = judge(job, goal);
+      if (answer == ConditionResult::met) fmt::print("{} condition met\n", full_name(each));
       std::fflush(stdout);
-      if (answer == Waiting::never && !job)
+      if (answer == ConditionResult::never && !job)
         say("lockstep: wait: {} was deleted\n", short_name(each));
-      else if (answer == Waiting::never)
-        say("lockstep: wait: {} has ended as {}, and {}{} will not come any more: {}\n", short_name(each),
-            job_state(*job), goal.type, goal.status ? "" : "=False", why(*job));
-      if (answer == Waiting::never && job && job_state(*job) == "Failed") say_last_line(*runner, *job);
-      never = never || answer == Waiting::never;
-      return answer != Waiting::not_yet;
+      else if (answer == ConditionResult::never)
+        say("lockstep: wait: {} has already ended as {} and can no longer reach {}{}: {}\n", short_name(each),
+            job_state(*job), goal.type, goal.status ? "" : "=False", current_condition_message(*job));
+      if (answer == ConditionResult::never && job && job_state(*job) == "Failed") print_failed_replica(*runner, *job);
+      never = never || answer == ConditionResult::never;
+      return answer != ConditionResult::not_yet;
     });
     if (left.empty()) return never ? kFailed : kDone;
     if (Clock::now() >= end) break;
@@ -181,23 +182,25 @@ int wait(const WaitArguments& arguments) {
 }  // namespace
 
 void add_wait_command(CLI::App& program, Action& action) {
-  CLI::App* command = program.add_subcommand("wait", "wait until a job has succeeded, failed, started or gone");
+  CLI::App* command = program.add_subcommand("wait", "wait until jobs have started, succeeded, failed or been deleted");
   auto arguments = std::make_shared<WaitArguments>();
   command->add_option("JOB", arguments->words, "names of jobs")->type_name("");
   command
       ->add_option("--for", arguments->what,
-                   "condition=Succeeded (or Created, Running, Restarting, Suspended, Failed), or delete")
+                   "condition=Succeeded (or Created, Running, Restarting, Suspended, Failed), or delete; append =False "
+                   "to wait until the condition is false")
       ->required()
       ->type_name("WHAT");
-  add_timeout_flag(*command, arguments->timeout, "give up after so long, with exit code 1 (default: 30s)");
-  command->add_option("-l,--selector", arguments->selector, "for those with these labels, such as app=x,tier!=y")
+  add_timeout_flag(*command, arguments->timeout, "fail with exit code 1 after this time (default: 30s)");
+  command->add_option("-l,--selector", arguments->selector, "jobs with these labels, such as app=x,tier!=y")
       ->type_name("LABELS")
       ->check(label_selector());
-  command->add_flag("--all", arguments->all, "for all jobs of the namespace");
+  command->add_flag("--all", arguments->all, "all jobs of the namespace");
   add_job_flags(*command, arguments->flags);
-  command->footer(
-      "Ends at once, with exit code 1, when the job has ended otherwise.\n"
-      "Example: lockstep wait --for=condition=Succeeded mnist --timeout 5m");
+  add_footer(*command,
+             "Fails immediately, with exit code 1, when the job has ended and can no longer reach the condition.");
+  add_examples(*command,
+               {"lockstep wait --for=condition=Succeeded mnist --timeout 5m", "lockstep wait --for=delete mnist"});
   command->callback([arguments, &action] { action = [arguments] { return wait(*arguments); }; });
 }
 

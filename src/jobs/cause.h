@@ -1,5 +1,5 @@
-// Which of the processes of a job that failed was the first cause, and which only followed. Pure functions, safe from
-// any thread.
+// Finds the root cause of a failed job: which process failed first, and which only stopped because of it. Pure
+// functions, safe from any thread.
 #pragma once
 
 #include <optional>
@@ -10,32 +10,32 @@
 
 namespace lockstep {
 
-struct ProcessEnd {
+struct ProcessExit {
   int process = 0;
-  Ending ending = {};
-  bool asked = false;          // we had sent it a signal before
-  int moment = 0;              // ends of one moment were seen at once: nobody knows which was first
-  double seconds = 0;          // since the start
-  std::string last_line = {};  // that it printed
-  // It was stopped by this signal (SIGSTOP) for so many seconds until we killed it; 0: it was not.
+  ExitStatus exit_status = {};
+  bool signalled = false;      // the launcher had sent it a signal
+  int round = 0;               // exits found in the same round of polling have no known order
+  double seconds = 0;          // from the start of the job to the exit
+  std::string last_line = {};  // the last line it printed
+  // The signal that had stopped it (SIGSTOP) when the launcher killed it, and for how many seconds; 0: not stopped.
   int stopped_by = 0;
   double stopped_for = 0;
 };
 
-// The index in `ends`, which are in the order in which they were seen: of those that ended badly and not because of
-// somebody else, the first. Somebody else: exit code 75, a signal sent by us, or a last line that names another
-// process. A process that was stopped failed by itself. When all are such, the first of them; none when all ended well.
-std::optional<size_t> first_cause(const std::vector<ProcessEnd>& ends);
+// Returns the index in `exits` (in order of exit) of the process that caused the failure; nullopt if all succeeded.
+// That is the first failed process that did not fail because of another one. A process failed because of another one
+// if it has exit code 75, was signalled, or names another process in its last line. If all failed ones did, the first
+// is returned. A process that was stopped (stopped_by) always counts as a cause.
+std::optional<size_t> find_cause(const std::vector<ProcessExit>& exits);
 
-// Whether starting again may help: exit code 75, or a signal that nobody sends to stop a program. (An error that a
-// program reports by itself comes again.)
-bool may_help(const Ending& ending);
+// Whether a restart may help: after exit code 75 or a crash. An error that a program reports itself would recur, and
+// SIGINT, SIGTERM, SIGHUP and SIGQUIT are requests to stop.
+bool restart_may_help(const ExitStatus& exit_status);
 
-// 128 + n for signal n.
-int exit_code(const Ending& ending);
+// The exit code as a shell reports it: 128 + n for signal n.
+int exit_code(const ExitStatus& exit_status);
 
-// `process 1 ended by SIGKILL (out of memory? the kernel's log tells: dmesg) after 12.3 s; the others stopped because
-// of it`.
-std::string describe_cause(const std::vector<ProcessEnd>& ends, size_t cause);
+// `process 1 was killed by SIGKILL (out of memory? check dmesg) after 12.3 s; the others stopped because of it`.
+std::string describe_cause(const std::vector<ProcessExit>& exits, size_t cause);
 
 }  // namespace lockstep

@@ -41,7 +41,7 @@ winsize window(int columns, int rows) {
   return size;
 }
 
-// Raw: what the child writes arrives as it is.
+// A pseudo-terminal in raw mode: bytes are not translated.
 Pipe make_terminal(int columns, int rows) {
   int master = -1, slave = -1;
   termios raw = {};
@@ -54,7 +54,7 @@ Pipe make_terminal(int columns, int rows) {
   return out;
 }
 
-void do_not_block(const Descriptor& descriptor) {
+void set_nonblocking(const Descriptor& descriptor) {
   ::fcntl(descriptor.get(), F_SETFL, ::fcntl(descriptor.get(), F_GETFL) | O_NONBLOCK);
 }
 
@@ -65,11 +65,11 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   return out;
 }
 
-// The limit of open files that this process was started with, where it has another one now.
-std::optional<rlimit> first_file_limit;
+// The original limit of open files, after raise_open_file_limit() changed it.
+std::optional<rlimit> original_file_limit;
 
-// All that the child needs between fork and exec, where nothing may be allocated.
-struct Prepared {
+// What the child needs between fork and exec, where it must not allocate memory.
+struct ExecArguments {
   const char* program;
   char* const* argv;
   char* const* environment;
@@ -81,19 +81,20 @@ struct Prepared {
   pid_t parent;
 };
 
-// Where it failed, and why.
-struct Report {
+// What the child reports to its parent if it cannot start the program: the failed step and errno.
+struct StartFailure {
   int step = 0, error = 0;
 };
-enum ChildStep { kFolder = 1, kCpus, kOutput, kProgram };
+enum StartStep { kFolder = 1, kCpus, kOutput, kProgram };
 
-[[noreturn]] void fail(const Prepared& prepared, ChildStep step) {
-  const Report report{step, errno};
-  [[maybe_unused]] const ssize_t written = ::write(prepared.report, &report, sizeof(report));
+[[noreturn]] void fail(const ExecArguments& arguments, StartStep step) {
+  const StartFailure failure{step, errno};
+  [[maybe_unused]] const ssize_t written = ::write(arguments.report, &failure, sizeof(failure));
   ::_exit(127);
 }
 
-[[noreturn]] void become(const Prepared& prepared) {
+// Runs in the child after fork.
+[[noreturn]] void exec_program(const ExecArguments& arguments) {
   ::setpgid(0, 0);
   struct sigaction standard = {};
   standard.sa_handler = SIG_DFL;
@@ -101,16 +102,16 @@ enum ChildStep { kFolder = 1, kCpus, kOutput, kProgram };
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (first_file_limit) ::setrlimit(RLIMIT_NOFILE, &*first_file_limit);
-  ::prctl(PR_SET_PDEATHSIG, prepared.death_signal);
-  if (::getppid() != prepared.parent) ::_exit(127);  // the parent was gone before the line above
-  if (::dup2(prepared.in, STDIN_FILENO) < 0 || ::dup2(prepared.out, STDOUT_FILENO) < 0 ||
-      ::dup2(prepared.err, STDERR_FILENO) < 0)
-    fail(prepared, kOutput);
-  if (*prepared.folder != '\0' && ::chdir(prepared.folder) != 0) fail(prepared, kFolder);
-  if (prepared.cpus && ::sched_setaffinity(0, prepared.cpu_bytes, prepared.cpus) != 0) fail(prepared, kCpus);
-  ::execve(prepared.program, prepared.argv, prepared.environment);
-  fail(prepared, kProgram);
+  if (original_file_limit) ::setrlimit(RLIMIT_NOFILE, &*original_file_limit);
+  ::prctl(PR_SET_PDEATHSIG, arguments.death_signal);
+  if (::getppid() != arguments.parent) ::_exit(127);  // the parent died before prctl()
+  if (::dup2(arguments.in, STDIN_FILENO) < 0 || ::dup2(arguments.out, STDOUT_FILENO) < 0 ||
+      ::dup2(arguments.err, STDERR_FILENO) < 0)
+    fail(arguments, kOutput);
+  if (*arguments.folder != '\0' && ::chdir(arguments.folder) != 0) fail(arguments, kFolder);
+  if (arguments.cpus && ::sched_setaffinity(0, arguments.cpu_bytes, arguments.cpus) != 0) fail(arguments, kCpus);
+  ::execve(arguments.program, arguments.argv, arguments.environment);
+  fail(arguments, kProgram);
 }
 
 class CpuSet {
@@ -119,7 +120,7 @@ class CpuSet {
     if (cpus.empty()) return;
     const int count = *std::max_element(cpus.begin(), cpus.end()) + 1;
     set_ = CPU_ALLOC(static_cast<size_t>(count));
-    if (!set_) throw OutOfMemory("start a process: no memory for its set of cores");
+    if (!set_) throw OutOfMemory("start a process: out of memory for its CPU set");
     bytes_ = CPU_ALLOC_SIZE(static_cast<size_t>(count));
     CPU_ZERO_S(bytes_, set_);
     for (const int cpu : cpus) CPU_SET_S(static_cast<size_t>(cpu), bytes_, set_);
@@ -138,7 +139,7 @@ class CpuSet {
   size_t bytes_ = 0;
 };
 
-// A command that takes lines of input may have ended already: then they are lost, and this process goes on.
+// Writes to the child's standard input. If the child has exited the line is lost; SIGPIPE is suppressed.
 void write_line(const Descriptor& to, const std::string& line) {
   sigset_t pipe, before;
   ::sigemptyset(&pipe);
@@ -157,8 +158,9 @@ Child::Child(const ChildSpec& spec) : signals_by_input_(spec.signals_by_input), 
   LOCKSTEP_CHECK(!spec.argv.empty());
   const std::string program = detail::find_program(spec.argv[0]);
   if (program.empty())
-    throw_error("start a process: there is no program \"{}\" that may be run{}", spec.argv[0],
-                spec.argv[0].find('/') == std::string::npos ? " on the PATH; give its path" : "; correct its path");
+    throw_error("start a process: \"{}\" {}", spec.argv[0],
+                spec.argv[0].find('/') == std::string::npos ? "was not found on the PATH; give its path"
+                                                            : "is not an executable file; correct its path");
   Pipe out = make_pipe();
   Pipe err = terminal_ ? make_terminal(spec.terminal_columns, spec.terminal_rows) : make_pipe();
   Pipe in;
@@ -169,39 +171,39 @@ Child::Child(const ChildSpec& spec) : signals_by_input_(spec.signals_by_input), 
   Pipe report = make_pipe();
   const std::vector<char*> argv = pointers(spec.argv), environment = pointers(spec.environment);
   const CpuSet cpus(spec.cpus);
-  const Prepared prepared{.program = program.c_str(),
-                          .argv = argv.data(),
-                          .environment = environment.data(),
-                          .folder = spec.folder.c_str(),
-                          .cpus = cpus.get(),
-                          .cpu_bytes = cpus.bytes(),
-                          .in = in.reader.get(),
-                          .out = out.writer.get(),
-                          .err = err.writer.get(),
-                          .report = report.writer.get(),
-                          .death_signal = spec.death_signal,
-                          .parent = ::getpid()};
+  const ExecArguments arguments{.program = program.c_str(),
+                                .argv = argv.data(),
+                                .environment = environment.data(),
+                                .folder = spec.folder.c_str(),
+                                .cpus = cpus.get(),
+                                .cpu_bytes = cpus.bytes(),
+                                .in = in.reader.get(),
+                                .out = out.writer.get(),
+                                .err = err.writer.get(),
+                                .report = report.writer.get(),
+                                .death_signal = spec.death_signal,
+                                .parent = ::getpid()};
   pid_ = ::fork();
   if (pid_ < 0) throw_io_error("start", spec.argv[0], errno);
-  if (pid_ == 0) become(prepared);
-  ::setpgid(pid_, pid_);  // as the child does: whoever comes first
+  if (pid_ == 0) exec_program(arguments);
+  ::setpgid(pid_, pid_);  // the child calls it too; whichever runs first
   report.writer.close();
-  Report failure;
+  StartFailure failure;
   ssize_t n;
   while ((n = ::read(report.reader.get(), &failure, sizeof(failure))) < 0 && errno == EINTR) continue;
   if (n != 0) {
     reap(0);
     if (failure.step == kFolder) throw_io_error("start in", spec.folder, failure.error);
-    if (failure.step == kCpus) throw_io_error("choose the cores of", spec.argv[0], failure.error);
+    if (failure.step == kCpus) throw_io_error("set the CPU affinity of", spec.argv[0], failure.error);
     throw_io_error("start", spec.argv[0], failure.error);
   }
   in_ = std::move(in.writer);
   out_ = std::move(out.reader);
   err_ = std::move(err.reader);
-  do_not_block(out_);
-  do_not_block(err_);
+  set_nonblocking(out_);
+  set_nonblocking(err_);
   if (in_) {
-    do_not_block(in_);
+    set_nonblocking(in_);
     write_line(in_, *spec.input);
   }
 }
@@ -227,7 +229,7 @@ void Child::resize(int columns, int rows) {
   if (pid_ > 0) ::kill(-pid_, SIGWINCH);
 }
 
-std::optional<int> Child::stop_change() {
+std::optional<int> Child::poll_stop_change() {
   std::optional<int> out;
   while (pid_ > 0) {
     siginfo_t info = {};
@@ -238,32 +240,32 @@ std::optional<int> Child::stop_change() {
   return out;
 }
 
-std::optional<Ending> Child::ended() {
+std::optional<ExitStatus> Child::poll_exit() {
   if (pid_ > 0) reap(WNOHANG);
-  return ending_;
+  return exit_status_;
 }
 
 void Child::reap(int options) {
   siginfo_t info = {};
   while (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT | options) != 0)
-    if (errno != EINTR) {  // reaped by somebody else: how it ended is lost
+    if (errno != EINTR) {  // reaped elsewhere: the exit status is unknown
       pid_ = -1;
-      ending_ = Ending{.code = 1};
+      exit_status_ = ExitStatus{.code = 1};
       return;
     }
   if (info.si_pid == 0) return;
-  // Until it is reaped its number is the group's and nobody else's.
+  // The pid cannot be reused before waitpid(), so it still names this process group.
   ::kill(-pid_, SIGKILL);
   int status = 0;
   while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) continue;
   pid_ = -1;
-  ending_ = WIFSIGNALED(status) ? Ending{.signal = WTERMSIG(status)} : Ending{.code = WEXITSTATUS(status)};
+  exit_status_ = WIFSIGNALED(status) ? ExitStatus{.signal = WTERMSIG(status)} : ExitStatus{.code = WEXITSTATUS(status)};
 }
 
-void allow_many_children() {
+void raise_open_file_limit() {
   rlimit limit = {};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
-  if (!first_file_limit) first_file_limit = limit;
+  if (!original_file_limit) original_file_limit = limit;
   limit.rlim_cur = limit.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }

@@ -1,6 +1,6 @@
-// Child: another program, started without a shell and never left behind. It leads a process group of its own, which is
-// what signals go to; the group is killed when the Child is destroyed and when its first process has ended. It is sent
-// a signal when the thread that started it ends, also by SIGKILL. Used by the thread that started it.
+// Child: a child process, started without a shell, that never outlives its owner. It leads its own process group.
+// Signals go to the whole group. The group is killed when the Child is destroyed and when its leader has exited. The
+// child gets a signal (PR_SET_PDEATHSIG) when the thread that started it dies. Used by the thread that started it.
 #pragma once
 
 #include <signal.h>
@@ -16,30 +16,30 @@
 namespace lockstep {
 
 struct ChildSpec {
-  std::vector<std::string> argv = {};         // the first one is the program: a path, or a name on the PATH
-  std::vector<std::string> environment = {};  // NAME=value, all there are
-  std::string folder = {};                    // in which it starts; empty: the current one
-  std::vector<int> cpus = {};                 // on which it may run; empty: on those of this process
-  std::optional<std::string> input = {};      // written to its standard input, which stays open; none: /dev/null
-  int death_signal = SIGTERM;                 // sent to it when the thread that started it ends
-  // It is reached through this input: a signal is sent as a line with its name, "TERM", and not to the group.
+  std::vector<std::string> argv = {};         // argv[0] is the program: a path, or a name on the PATH
+  std::vector<std::string> environment = {};  // NAME=value; nothing else is inherited
+  std::string folder = {};                    // working directory; empty: the current one
+  std::vector<int> cpus = {};                 // CPU affinity; empty: that of this process
+  std::optional<std::string> input = {};      // written to its standard input, which stays open; nullopt: /dev/null
+  int death_signal = SIGTERM;                 // sent when the thread that started the child dies
+  // Send signals as lines on standard input ("TERM\n") instead of to the process group; for RemoteCommand.
   bool signals_by_input = false;
-  // Its standard error is a terminal with so many columns; 0: a pipe.
+  // If positive, standard error is a pseudo-terminal with this many columns; 0: a pipe.
   int terminal_columns = 0;
   int terminal_rows = 24;
 };
 
-// How a process ended: with an exit code, or by a signal.
-struct Ending {
+// How a process ended: with an exit code, or killed by a signal.
+struct ExitStatus {
   int code = 0, signal = 0;
 
-  bool well() const { return code == 0 && signal == 0; }
-  bool operator==(const Ending&) const = default;
+  bool success() const { return code == 0 && signal == 0; }
+  bool operator==(const ExitStatus&) const = default;
 };
 
 class Child {
  public:
-  // Throws Error when there is no such program, IoError when it cannot be started.
+  // Throws Error if the program is not found, IoError if it cannot be started.
   explicit Child(const ChildSpec& spec);
   ~Child();
   Child(const Child&) = delete;
@@ -47,21 +47,22 @@ class Child {
 
   pid_t pid() const { return pid_; }
 
-  // Reading ends, not blocking, of its standard output and standard error.
+  // Non-blocking read ends of its standard output and standard error.
   Descriptor& out() { return out_; }
   Descriptor& err() { return err_; }
 
-  // Nothing is done when it has ended.
+  // Sends a signal to the process group. Does nothing if the child has exited.
   void send(int signal);
 
-  // The terminal behind its standard error, if it is one, has another width now.
+  // Sets the size of its terminal. Does nothing without a terminal.
   void resize(int columns, int rows);
 
-  // The signal that has stopped it since the last call, 0 when it continued since; nothing when neither. Never waits.
-  std::optional<int> stop_change();
+  // The signal that stopped it since the last call; 0: it continued; nullopt: no change. Does not block.
+  std::optional<int> poll_stop_change();
 
-  // Never waits. The first call that gives an answer has reaped it and killed what was left of its group.
-  std::optional<Ending> ended();
+  // The exit status; nullopt while it runs. Does not block. After the exit, reaps the child and kills the rest of its
+  // process group.
+  std::optional<ExitStatus> poll_exit();
 
  private:
   void reap(int options);
@@ -70,12 +71,11 @@ class Child {
   bool signals_by_input_ = false;
   bool terminal_ = false;
   Descriptor in_, out_, err_;
-  std::optional<Ending> ending_;
+  std::optional<ExitStatus> exit_status_;
 };
 
-// Lets this process have as many open files as the system allows, for a great number of children. Children get the
-// limit that was.
-void allow_many_children();
+// Raises this process's soft limit of open files to the hard limit, for many children. Children get the original limit.
+void raise_open_file_limit();
 
 // "SIGTERM"; "signal 77".
 std::string signal_name(int signal);

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// "Name:              mnist", at any depth.
+// "Name:              mnist", indented by `depth` levels.
 std::string line(int depth, const std::string& name, std::string_view value) {
   constexpr int kNameWidth = 21;
   return fmt::format("{:{}}{:<{}} {}\n", "", 2 * depth, name + ":", kNameWidth - 2 * depth, printable_lines(value));
@@ -26,8 +26,8 @@ std::string seconds_or(std::optional<int64_t> count, const char* none) {
   return count ? fmt::format("{}s", *count) : none;
 }
 
-// A word as it could be typed into a shell.
-std::string quoted(const std::string& word) {
+// The word with shell quotes where it needs them.
+std::string shell_word(const std::string& word) {
   const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
            std::string_view("-_./=:,@%+").find(c) != std::string_view::npos;
@@ -40,17 +40,17 @@ std::string quoted(const std::string& word) {
 
 std::string command_text(const std::vector<std::string>& words) {
   std::string out;
-  for (const std::string& word : words) out += (out.empty() ? "" : " ") + quoted(word);
+  for (const std::string& word : words) out += (out.empty() ? "" : " ") + shell_word(word);
   return out;
 }
 
-// A table with its title, moved to the right.
-std::string section(const std::string& title, const Row& header, const std::vector<Row>& rows) {
+// An indented table with a title.
+std::string section(const std::string& title, const TableRow& header, const std::vector<TableRow>& rows) {
   if (rows.empty()) return line(0, title, "<none>");
-  std::vector<Row> all = {header};
+  std::vector<TableRow> all = {header};
   all.insert(all.end(), rows.begin(), rows.end());
-  for (Row& row : all) row.front() = "  " + row.front();
-  return title + ":\n" + Columns().lay_out(all);
+  for (TableRow& row : all) row.front() = "  " + row.front();
+  return title + ":\n" + TableLayout().format(all);
 }
 
 std::string labels_text(const Labels& labels) {
@@ -60,7 +60,7 @@ std::string labels_text(const Labels& labels) {
   return or_none(out);
 }
 
-// The folder that the program starts in; empty: that of the image.
+// The program's working directory; empty: the image's.
 std::string working_folder(const Job& job) {
   const std::string& folder = job.spec.container.folder;
   if (job.folder.empty() || folder.empty()) return job.folder + folder;
@@ -77,7 +77,7 @@ std::string container_text(const Job& job) {
                                               : command_text(container.command));
   if (!container.args.empty()) out += line(1, "Args", command_text(container.args));
   const std::string folder = working_folder(job);
-  out += line(1, "Working dir", folder.empty() ? "that of the image" : folder);
+  out += line(1, "Working dir", folder.empty() ? "<image default>" : folder);
   out += line(1, "Port", std::to_string(container.port));
   std::string variables;
   for (const auto& [name, value] : container.env) {
@@ -114,7 +114,7 @@ std::string status_text(const JobStatus& status, JobTime now) {
 }
 
 std::string events_text(const std::vector<JobEvent>& events, JobTime now) {
-  std::vector<Row> rows;
+  std::vector<TableRow> rows;
   for (const JobEvent& event : events)
     rows.push_back(
         {event.warning ? "Warning" : "Normal", event.reason, age_text(event.time, now), event.object, event.message});
@@ -129,7 +129,7 @@ std::string describe_job(const Job& job, const std::vector<PodAndLine>& pods, co
                     line(0, "State", job_state(job)) + line(0, "Labels", labels_text(job.labels)) +
                     line(0, "UID", or_none(job.uid)) + line(0, "Created", when(job.created, now));
   out += spec_text(job) + status_text(job.status, now);
-  std::vector<Row> conditions, replicas;
+  std::vector<TableRow> conditions, replicas;
   for (const Condition& each : job.status.conditions)
     conditions.push_back(
         {each.type, each.status ? "True" : "False", each.reason, age_text(each.transitioned, now), each.message});

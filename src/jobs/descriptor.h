@@ -1,4 +1,4 @@
-// Descriptor: owns a file descriptor. Used by one thread.
+// Descriptor: owns a file descriptor and closes it. Used by one thread.
 #pragma once
 
 #include <unistd.h>

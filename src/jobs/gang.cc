@@ -19,12 +19,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Time = Clock::time_point;
 
-bool asks_to_stop(int signal) { return signal == SIGINT || signal == SIGTERM || signal == SIGHUP; }
+bool is_stop_signal(int signal) { return signal == SIGINT || signal == SIGTERM || signal == SIGHUP; }
 
 int milliseconds_until(Time time) {
-  constexpr int64_t kLongest = 3'600'000;
+  constexpr int64_t kMax = 3'600'000;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(time - Clock::now()).count();
-  return static_cast<int>(std::clamp<int64_t>(left, 0, kLongest));
+  return static_cast<int>(std::clamp<int64_t>(left, 0, kMax));
 }
 
 void poll_all(std::vector<pollfd>& fds, int timeout) {
@@ -33,9 +33,9 @@ void poll_all(std::vector<pollfd>& fds, int timeout) {
   for (pollfd& each : fds) each.revents = 0;
 }
 
-// Adds the queues that have something to write; gives their places.
+// Adds the queues with pending output to a poll() set, and writes to those that are ready.
 struct Writers {
-  std::vector<std::pair<size_t, OutputQueue*>> queues;
+  std::vector<std::pair<size_t, OutputQueue*>> queues;  // with their indexes in the poll() set
 
   Writers(Output& output, std::vector<pollfd>& fds) {
     for (OutputQueue* queue : output.queues())
@@ -53,8 +53,8 @@ struct Writers {
 class Gang {
  public:
   Gang(const std::vector<ChildSpec>& specs, const GangOptions& options, Output& output, SignalPipe& signals,
-       JoinEventReceiver& inbox)
-      : options_(options), output_(output), signals_(signals), join_events_(inbox), began_(Clock::now()) {
+       JoinEventReceiver& join_events)
+      : options_(options), output_(output), signals_(signals), join_events_(join_events), began_(Clock::now()) {
     for (const ChildSpec& spec : specs) {
       members_.push_back(std::make_unique<Member>(spec));
       members_.back()->number = static_cast<int>(members_.size()) - 1;
@@ -62,7 +62,7 @@ class Gang {
   }
 
   GangResult run() {
-    while (result_.ends.size() < members_.size() || any_open()) turn();
+    while (result_.exits.size() < members_.size() || any_open()) poll_once();
     return std::move(result_);
   }
 
@@ -71,11 +71,13 @@ class Gang {
     explicit Member(const ChildSpec& spec) : child(spec), draws(spec.terminal_columns > 0) {}
     Child child;
     int number = 0;
-    bool draws, ended = false, asked = false;
-    bool joining = false, joined = false;    // as it has told us
-    int stopped_by = 0;                      // the signal; 0: it runs
-    std::chrono::nanoseconds stopped_for{};  // while this process ran
-    bool stood_still = false;                // it was killed because it was stopped
+    bool draws;  // it has a terminal
+    bool ended = false;
+    bool signalled = false;                  // by the launcher
+    bool joining = false, joined = false;    // from its join events
+    int stopped_by = 0;                      // the signal; 0: it is running
+    std::chrono::nanoseconds stopped_for{};  // not counting time in which the launcher itself was stopped
+    bool killed_while_stopped = false;
     LineSplitter out, err;
     TerminalLines drawn;
   };
@@ -84,8 +86,8 @@ class Gang {
     return std::ranges::any_of(members_, [](const auto& each) { return each->child.out() || each->child.err(); });
   }
 
-  // Waits for one thing to happen, and deals with it.
-  void turn() {
+  // Waits for events and handles them.
+  void poll_once() {
     std::vector<pollfd> fds = {{signals_.fd(), POLLIN, 0}, {join_events_.fd(), POLLIN, 0}};
     const Writers writers(output_, fds);
     std::vector<std::tuple<size_t, Member*, Output::Stream>> readers;
@@ -96,8 +98,8 @@ class Gang {
           if (const Descriptor& from = descriptor(*each, stream)) {
             readers.emplace_back(fds.size(), each.get(), stream);
             fds.push_back({from.get(), POLLIN, 0});
-            // The pipe of a process that has ended holds all there is: when it is empty it can be closed, whoever else
-            // has it open.
+            // Once its process has ended, a pipe can be closed as soon as it is empty, even if a grandchild holds it
+            // open.
             drain = drain || each->ended;
           }
     poll_all(fds, drain ? 0 : timeout());
@@ -106,29 +108,29 @@ class Gang {
     writers.write(fds);
     for (const auto& [at, member, stream] : readers)
       if (fds[at].revents != 0 || member->ended) read(*member, stream);
-    if (fds[1].revents != 0) read_news();
+    if (fds[1].revents != 0) receive_join_events();
     count_stopped_time();
     if (children_changed_) {
       children_changed_ = false;
-      look_for_stops();
-      look_for_ends();
+      check_stopped();
+      check_exited();
     }
-    if (stage_ >= Stage::failing) end_those_that_cannot_learn();
-    keep_deadlines();
+    if (stage_ >= Stage::failing) stop_unaware_members();
+    enforce_deadlines();
   }
 
   int timeout() const {
     const int left = deadline_ ? milliseconds_until(*deadline_) : -1;
     if (!any_stopped()) return left;
-    constexpr int kLook = 100;
-    return left < 0 ? kLook : std::min(left, kLook);
+    constexpr int kStoppedPollMs = 100;
+    return left < 0 ? kStoppedPollMs : std::min(left, kStoppedPollMs);
   }
 
   bool any_stopped() const {
     return std::ranges::any_of(members_, [](const auto& each) { return !each->ended && each->stopped_by != 0; });
   }
 
-  void read_news() {
+  void receive_join_events() {
     for (const JoinEvent& event : join_events_.receive()) {
       if (event.process < 0 || static_cast<size_t>(event.process) >= members_.size()) continue;
       Member& member = *members_[static_cast<size_t>(event.process)];
@@ -137,53 +139,54 @@ class Gang {
     }
   }
 
-  void look_for_stops() {
+  void check_stopped() {
     for (const auto& each : members_) {
       if (each->ended) continue;
-      const std::optional<int> change = each->child.stop_change();
+      const std::optional<int> change = each->child.poll_stop_change();
       if (!change || *change == each->stopped_by) continue;
       if (*change == 0) {
-        output_.say(fmt::format("process {} continues after {:.1f} s", each->number,
-                                std::chrono::duration<double>(each->stopped_for).count()));
+        output_.print_message(fmt::format("process {} resumed after {:.1f} s", each->number,
+                                          std::chrono::duration<double>(each->stopped_for).count()));
       } else if (each->stopped_by == 0) {
         each->stopped_for = {};
         const std::string remedy = fmt::format("kill -CONT {}", each->child.pid());
-        output_.say(members_.size() == 1
-                        ? fmt::format("process {} is stopped ({}); it continues after {}", each->number,
-                                      signal_name(*change), remedy)
-                        : fmt::format("process {} is stopped ({}); the job ends unless it continues within {:g} s: {}",
-                                      each->number, signal_name(*change),
-                                      static_cast<double>(options_.heartbeat_timeout.count()) / 1000, remedy));
+        output_.print_message(
+            members_.size() == 1
+                ? fmt::format("process {} is stopped ({}); resume it with {}", each->number, signal_name(*change),
+                              remedy)
+                : fmt::format("process {} is stopped ({}); the job ends unless it is resumed within {:g} s: {}",
+                              each->number, signal_name(*change),
+                              static_cast<double>(options_.heartbeat_timeout.count()) / 1000, remedy));
       }
       each->stopped_by = *change;
     }
   }
 
-  // Adds up how long processes are stopped, without times in which this process was stopped itself.
+  // Adds to Member::stopped_for. A gap of more than a second means that the launcher itself was stopped.
   void count_stopped_time() {
-    constexpr std::chrono::nanoseconds kMost = std::chrono::seconds(1);
+    constexpr std::chrono::nanoseconds kMaxGap = std::chrono::seconds(1);
     const Time now = Clock::now();
-    const auto gap = std::min<std::chrono::nanoseconds>(now - std::exchange(last_turn_, now), kMost);
+    const auto gap = std::min<std::chrono::nanoseconds>(now - std::exchange(last_poll_, now), kMaxGap);
     for (const auto& each : members_)
       if (!each->ended && each->stopped_by != 0) each->stopped_for += gap;
   }
 
-  // How long a process may be stopped. Processes that have joined notice it themselves, unless all are stopped.
-  std::chrono::milliseconds stop_patience() const {
-    const bool noticed = std::ranges::any_of(
+  // How long a process may be stopped. A running process that has joined detects it by missing heartbeats.
+  std::chrono::milliseconds max_stopped_time() const {
+    const bool detected = std::ranges::any_of(
         members_, [](const auto& each) { return !each->ended && each->joined && each->stopped_by == 0; });
-    return options_.heartbeat_timeout + (noticed ? options_.grace : std::chrono::milliseconds(0));
+    return options_.heartbeat_timeout + (detected ? options_.grace : std::chrono::milliseconds(0));
   }
 
-  // Processes that wait for all others to come, and those that are stopped.
-  void end_those_that_cannot_learn() {
+  // Stops the processes that cannot detect a failure: those waiting for others to join, and stopped ones.
+  void stop_unaware_members() {
     for (const auto& each : members_) {
       if (each->ended) continue;
-      if (each->stopped_by != 0 && !each->stood_still) {
-        each->stood_still = true;
-        ask(*each, SIGKILL);
-      } else if (each->joining && !each->asked) {
-        ask(*each, SIGTERM);
+      if (each->stopped_by != 0 && !each->killed_while_stopped) {
+        each->killed_while_stopped = true;
+        send_signal(*each, SIGKILL);
+      } else if (each->joining && !each->signalled) {
+        send_signal(*each, SIGTERM);
       }
     }
   }
@@ -198,8 +201,8 @@ class Gang {
     const bool drawn = stream == Output::Stream::err && member.draws;
     LineSplitter& lines = stream == Output::Stream::out ? member.out : member.err;
     const LineSink sink = [&](const Line& line) { output_.line(member.number, stream, line); };
-    // A line that takes the place of what is drawn.
-    const LineSink above = [&](const Line& line) {
+    // A complete line replaces the status line.
+    const LineSink replace_status = [&](const Line& line) {
       output_.draw("");
       output_.line(member.number, stream, line);
     };
@@ -208,13 +211,13 @@ class Gang {
     if (n > 0) {
       const std::string_view got(bytes.data(), static_cast<size_t>(n));
       if (drawn)
-        member.drawn.add(got, above);
+        member.drawn.add(got, replace_status);
       else
         lines.add(got, sink);
-    } else {  // of a terminal the end is an error
+    } else {  // a terminal reports its end as an error
       from.close();
       if (drawn)
-        member.drawn.finish(above);
+        member.drawn.finish(replace_status);
       else
         lines.finish(sink);
     }
@@ -226,78 +229,85 @@ class Gang {
       children_changed_ = true;
     } else if (signal == SIGWINCH) {
       for (const auto& each : members_) each->child.resize(output_.columns(), output_.rows());
-    } else if (!asks_to_stop(signal)) {
+    } else if (!is_stop_signal(signal)) {
       for (const auto& each : members_) each->child.send(signal);
     } else if (result_.stopped_by == 0) {
       result_.stopped_by = signal;
-      for (const auto& each : members_) ask(*each, signal == SIGHUP ? SIGTERM : signal);
+      for (const auto& each : members_) send_signal(*each, signal == SIGHUP ? SIGTERM : signal);
       if (stage_ == Stage::running) enter(Stage::stopping, options_.stop_timeout);
     } else {
       kill_all();
     }
   }
 
-  void look_for_ends() {
-    ++moment_;
+  void check_exited() {
+    ++round_;
     for (const auto& each : members_) {
       if (each->ended) continue;
-      const std::optional<Ending> ending = each->child.ended();
-      if (!ending) continue;
+      const std::optional<ExitStatus> exit_status = each->child.poll_exit();
+      if (!exit_status) continue;
       each->ended = true;
-      // Its last words are in the pipes, and say more than its exit code.
+      // Read the rest of its output: the last line often names the cause.
       for (const auto stream : {Output::Stream::err, Output::Stream::out})
         while (descriptor(*each, stream) && !output_.full()) read(*each, stream);
-      const bool stood_still = each->stood_still && ending->signal == SIGKILL;
-      result_.ends.push_back(
+      const bool killed_while_stopped = each->killed_while_stopped && exit_status->signal == SIGKILL;
+      result_.exits.push_back(
           {.process = each->number,
-           .ending = stood_still ? Ending{.code = distributed::kRetry} : *ending,
-           .asked = each->asked,
-           .moment = moment_,
+           .exit_status = killed_while_stopped ? ExitStatus{.code = distributed::kRetry} : *exit_status,
+           .signalled = each->signalled,
+           .round = round_,
            .seconds = std::chrono::duration<double>(Clock::now() - began_).count(),
            .last_line = output_.last_line(each->number),
-           .stopped_by = stood_still ? each->stopped_by : 0,
-           .stopped_for = stood_still ? std::chrono::duration<double>(each->stopped_for).count() : 0});
-      const bool as_asked = result_.stopped_by != 0 && each->asked;
-      if (!ending->well() && !as_asked && stage_ <= Stage::stopping) enter(Stage::failing, options_.grace);
+           .stopped_by = killed_while_stopped ? each->stopped_by : 0,
+           .stopped_for = killed_while_stopped ? std::chrono::duration<double>(each->stopped_for).count() : 0});
+      const bool expected = result_.stopped_by != 0 && each->signalled;
+      if (!exit_status->success() && !expected && stage_ <= Stage::stopping) enter(Stage::failing, options_.grace);
     }
   }
 
-  // What happens when the deadline of a stage has passed.
-  void keep_deadlines() {
-    const auto stands = [patience = stop_patience()](const auto& each) {
-      return !each->ended && each->stopped_by != 0 && each->stopped_for >= patience;
+  // Ends the job if a process is stopped for too long, and enters the next stage at the deadline of this one.
+  void enforce_deadlines() {
+    const auto stopped_too_long = [limit = max_stopped_time()](const auto& each) {
+      return !each->ended && each->stopped_by != 0 && each->stopped_for >= limit;
     };
-    if (stage_ == Stage::running && members_.size() > 1 && std::ranges::any_of(members_, stands)) {
-      enter(Stage::asked, options_.grace);
-      end_those_that_cannot_learn();
+    if (stage_ == Stage::running && members_.size() > 1 && std::ranges::any_of(members_, stopped_too_long)) {
+      enter(Stage::terminating, options_.grace);
+      stop_unaware_members();
       for (const auto& each : members_)
-        if (!each->asked) ask(*each, SIGTERM);
+        if (!each->signalled) send_signal(*each, SIGTERM);
     }
     if (!deadline_ || Clock::now() < *deadline_) return;
     if (stage_ == Stage::failing) {
-      for (const auto& each : members_) ask(*each, SIGTERM);
-      enter(Stage::asked, options_.grace);
+      for (const auto& each : members_) send_signal(*each, SIGTERM);
+      enter(Stage::terminating, options_.grace);
     } else {
       kill_all();
     }
   }
 
-  void ask(Member& member, int signal) {
+  void send_signal(Member& member, int signal) {
     if (member.ended) return;
-    member.asked = true;
+    member.signalled = true;
     member.child.send(signal);
   }
 
   void kill_all() {
-    for (const auto& each : members_) ask(*each, SIGKILL);
+    for (const auto& each : members_) send_signal(*each, SIGKILL);
     stage_ = Stage::killed;
     deadline_.reset();
   }
 
-  enum class Stage { running, stopping, failing, asked, killed };
-  void enter(Stage stage, std::chrono::milliseconds patience) {
+  // In this order. Every stage but `running` and `killed` has a deadline.
+  enum class Stage {
+    running,
+    stopping,     // a stop signal was forwarded; SIGKILL at the deadline
+    failing,      // a process failed; SIGTERM to the others at the deadline
+    terminating,  // SIGTERM was sent after a failure; SIGKILL at the deadline
+    killed,       // SIGKILL was sent
+  };
+  void enter(Stage stage, std::chrono::milliseconds timeout) {
     stage_ = stage;
-    deadline_ = Clock::now() + patience;
+    deadline_ = Clock::now() + timeout;
   }
 
   const GangOptions options_;
@@ -305,11 +315,10 @@ class Gang {
   SignalPipe& signals_;
   JoinEventReceiver& join_events_;
   const Time began_;
-  Time last_turn_ = Clock::now();
+  Time last_poll_ = Clock::now();
   std::vector<std::unique_ptr<Member>> members_;
-  // Some may have ended before anybody listened.
-  bool children_changed_ = true;
-  int moment_ = 0;
+  bool children_changed_ = true;  // true at first: a child may have exited before SIGCHLD was handled
+  int round_ = 0;                 // ProcessExit::round
   Stage stage_ = Stage::running;
   std::optional<Time> deadline_;
   GangResult result_;
@@ -323,8 +332,8 @@ const std::vector<int>& gang_signals() {
 }
 
 GangResult run_gang(const std::vector<ChildSpec>& specs, const GangOptions& options, Output& output,
-                    SignalPipe& signals, JoinEventReceiver& inbox) {
-  return Gang(specs, options, output, signals, inbox).run();
+                    SignalPipe& signals, JoinEventReceiver& join_events) {
+  return Gang(specs, options, output, signals, join_events).run();
 }
 
 void flush(Output& output, SignalPipe& signals) {
@@ -342,7 +351,7 @@ int wait_for_stop(std::chrono::milliseconds time, Output& output, SignalPipe& si
     writers.write(fds);
     if (fds[0].revents != 0)
       for (const int signal : signals.take())
-        if (asks_to_stop(signal)) return signal;
+        if (is_stop_signal(signal)) return signal;
   } while (Clock::now() < end);
   return 0;
 }

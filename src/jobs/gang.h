@@ -1,5 +1,5 @@
-// Running the processes of a job together: they start together, what they print is put together, signals go to all of
-// them, and when one fails the others stop. Used by one thread.
+// Runs the processes of a job on this host as a gang: they start together, their output is merged, signals go to all
+// of them, and when one fails the others are stopped. Used by one thread.
 #pragma once
 
 #include <chrono>
@@ -14,35 +14,41 @@
 namespace lockstep {
 
 struct GangOptions {
-  // After a failure the others have so long to stop by themselves before SIGTERM, and as long again before SIGKILL.
+  // After a failure the other processes have this long to exit before SIGTERM, and again before SIGKILL.
   std::chrono::milliseconds grace{15'000};
-  // So long after the first SIGINT or SIGTERM those that are left are killed.
+  // From the first SIGINT or SIGTERM to SIGKILL.
   std::chrono::milliseconds stop_timeout{300'000};
-  // A job of several processes ends when one of them is stopped (SIGSTOP) for so long. Where the others have joined the
-  // job they notice it themselves, and have `grace` on top of it.
+  // A job of several processes ends when one of them is stopped (SIGSTOP) for this long. Processes that have joined
+  // detect this themselves by missing heartbeats; then `grace` is added.
   std::chrono::milliseconds heartbeat_timeout{10'000};
 };
 
 struct GangResult {
-  std::vector<ProcessEnd> ends;  // of all processes, in the order in which they ended
-  int stopped_by = 0;            // the SIGINT, SIGTERM or SIGHUP that came for this process; 0: none
+  std::vector<ProcessExit> exits;  // one for each process, in order of exit
+  int stopped_by = 0;              // the SIGINT, SIGTERM or SIGHUP that this process received; 0: none
 };
 
-// Signals that run_gang() understands: SIGCHLD, SIGWINCH, and those that it passes on.
+// The signals that run_gang() handles: SIGCHLD, SIGWINCH, and those that it forwards to the processes.
 const std::vector<int>& gang_signals();
 
-// Runs them to their ends. What comes out of `signals` is passed on; SIGHUP as SIGTERM. A second SIGINT, SIGTERM or
-// SIGHUP kills. Process i is specs[i]; a first one on a terminal (ChildSpec::terminal_columns) may draw. Throws what
-// Child does, after killing those that were started. After a failure, processes that are joining the job (as `inbox`
-// says) receive SIGTERM at once, and those that are stopped SIGKILL: they cannot learn of it. REQUIRES: `signals` is
-// made of gang_signals().
+// Runs the processes until all have exited. Process i is specs[i]. Process 0 may have a terminal
+// (ChildSpec::terminal_columns), on which it can draw a status line.
+//
+// Signals received through `signals` are forwarded; SIGHUP as SIGTERM. A second SIGINT, SIGTERM or SIGHUP kills all
+// processes.
+//
+// After a failure, processes that cannot detect it are stopped immediately: those that are still joining the job
+// (known from `join_events`) by SIGTERM, those that are stopped by SIGKILL.
+//
+// Throws what Child throws, after killing all processes that were started.
+// REQUIRES: `signals` was constructed with gang_signals().
 GangResult run_gang(const std::vector<ChildSpec>& specs, const GangOptions& options, Output& output,
-                    SignalPipe& signals, JoinEventReceiver& inbox);
+                    SignalPipe& signals, JoinEventReceiver& join_events);
 
-// Writes what is pending, however long it takes; SIGINT, SIGTERM and SIGHUP end it early.
+// Writes all pending output. Blocks until it is written or SIGINT, SIGTERM or SIGHUP is received.
 void flush(Output& output, SignalPipe& signals);
 
-// Waits so long, or until such a signal comes; which then is the result, else 0. What is pending is written meanwhile.
+// Waits for `time` while writing pending output. Returns early with the signal on SIGINT, SIGTERM or SIGHUP, else 0.
 int wait_for_stop(std::chrono::milliseconds time, Output& output, SignalPipe& signals);
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// Where the processes of a job run. Pure functions, safe from any thread.
+// Parses host lists and host files, and builds the commands that start processes on other hosts. Pure functions, safe
+// from any thread.
 #pragma once
 
 #include <string>
@@ -8,37 +9,39 @@
 namespace lockstep {
 
 struct HostSlots {
-  std::string host;  // "" means this machine
+  std::string host;  // "": this host
   int slots = 1;
 
   bool operator==(const HostSlots&) const = default;
 };
 
-inline constexpr int kMostProcesses = 1024;
+inline constexpr int kMaxProcesses = 1024;
 
-// Reads `a,b:4,[fd00::1]:2`; localhost and what else this machine is called (`own_name`, with or without its domain)
-// become "". Throws Error, naming what is wrong, for anything else.
+// Parses `a,b:4,[fd00::1]:2`. localhost, 127.0.0.1, ::1 and `own_name` (with or without its domain) become "". Throws
+// Error.
 std::vector<HostSlots> parse_hosts(std::string_view text, std::string_view own_name);
 
-// Reads the text of a file with a host on each line: `a`, `b:4` or `b slots=4`, and comments after #. `source` is its
-// name, for errors.
+// Parses a host file with one host per line: `a`, `b:4` or `b slots=4`, and comments after #. `source` is the file
+// name for error messages. Throws Error.
 std::vector<HostSlots> parse_host_file(std::string_view text, std::string_view source, std::string_view own_name);
 
-// The host of each process: as many as each has slots, in their order. Throws Error when there are not enough.
-std::vector<std::string> place(const std::vector<HostSlots>& hosts, int processes);
+// The host of each process, filling the slots of the hosts in order. Throws Error if there are too few slots.
+std::vector<std::string> assign_hosts(const std::vector<HostSlots>& hosts, int processes);
 
-// The words in quotes, so that a POSIX shell reads them as they are.
-std::string quoted(const std::vector<std::string>& words);
+// The words separated by spaces and quoted for a POSIX shell.
+std::string shell_quote(const std::vector<std::string>& words);
 
-// What a shell on another machine is to run: it reads the first line of its standard input into the variable `secret`,
-// and becomes the program, with the given variables. From then on each line of input is the name of a signal for it;
-// at the end of the input it is sent SIGTERM and, when it is still there after a while, SIGKILL.
+// A program to run on another host.
 struct RemoteCommand {
-  std::string folder;
+  std::string folder;                  // working directory
   std::vector<std::string> variables;  // NAME=value
-  std::string secret;                  // the name of a variable
+  std::string secret;                  // the name of a variable whose value is sent through standard input
   std::vector<std::string> argv;
 };
-std::string shell_text(const RemoteCommand& command);
+
+// The command for a remote shell. It reads the first line of standard input into the variable `secret`, then execs the
+// program. Each further line of input is a signal name to send to the program. At the end of the input the program
+// gets SIGTERM, and SIGKILL ten seconds later.
+std::string remote_shell_command(const RemoteCommand& command);
 
 }  // namespace lockstep

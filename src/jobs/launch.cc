@@ -28,10 +28,10 @@
 namespace lockstep {
 namespace {
 
-constexpr int kMostLaunchPorts = 5;  // tried one after another when somebody else was faster
+constexpr int kMaxPortTries = 5;  // if other programs take the chosen ports
 
-// A port of this machine that nobody has at the moment.
-int free_port() {
+// A port of this host that is currently free.
+int find_free_port() {
   const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = {};
   address.sin_family = AF_INET;
@@ -43,40 +43,40 @@ int free_port() {
   return ::ntohs(address.sin_port);
 }
 
-// For another machine: one that systems do not give away by themselves.
+// A port for another host, below the usual range of ephemeral ports.
 int random_port() {
   std::random_device random;
   return std::uniform_int_distribution<int>(10240, 32767)(random);
 }
 
 std::string host_of(const LaunchOptions& options, int process) {
-  return options.hosts.empty() ? "" : place(options.hosts, options.processes)[static_cast<size_t>(process)];
+  return options.hosts.empty() ? "" : assign_hosts(options.hosts, options.processes)[static_cast<size_t>(process)];
 }
 
-bool any_elsewhere(const LaunchOptions& options) {
+bool has_remote_processes(const LaunchOptions& options) {
   if (options.hosts.empty()) return false;
-  const std::vector<std::string> hosts = place(options.hosts, options.processes);
+  const std::vector<std::string> hosts = assign_hosts(options.hosts, options.processes);
   return std::ranges::any_of(hosts, [](const std::string& host) { return !host.empty(); });
 }
 
-// Where process 0 will listen, as all others can reach it.
-std::string coordinator_of(const LaunchOptions& options) {
+// The coordinator's address (process 0), as all other processes can reach it.
+std::string coordinator_address(const LaunchOptions& options) {
   const std::string first = host_of(options, 0);
   if (!first.empty()) {
-    // A user may stand before the name for ssh: me@host.
+    // Remove the user name for ssh: me@host.
     const std::string bare = first.substr(first.find('@') == first.npos ? 0 : first.find('@') + 1);
     return to_string(detail::Address{bare, options.port ? *options.port : random_port()});
   }
   std::string host = "127.0.0.1";
-  if (any_elsewhere(options)) {
+  if (has_remote_processes(options)) {
     const detail::LaunchEnvironment here = detail::read_launch_environment();
     host = here.full_host_name.empty() ? here.host_name : here.full_host_name;
   }
-  return to_string(detail::Address{host, options.port ? *options.port : free_port()});
+  return to_string(detail::Address{host, options.port ? *options.port : find_free_port()});
 }
 
-// Variables that would speak of another job than this one.
-bool is_of_another_job(const std::string& name) {
+// Whether the variable describes a job. An inherited value would describe another job than this one.
+bool is_job_variable(const std::string& name) {
   for (const char* each : {"LOCKSTEP_COORDINATOR", "LOCKSTEP_COORDINATOR_PORT", "LOCKSTEP_NUM_PROCESSES",
                            "LOCKSTEP_PROCESS_ID", "LOCKSTEP_TOKEN", "LOCKSTEP_TOKEN_FILE", "LOCKSTEP_LOCAL_ID",
                            "LOCKSTEP_LOCAL_COUNT", "JAX_COORDINATOR_BIND_ADDRESS", kLauncherVariable})
@@ -84,59 +84,63 @@ bool is_of_another_job(const std::string& name) {
   return false;
 }
 
-// Process 0 could not listen because another program was faster. Only a port of this machine can be looked at.
-std::string who_took(const Attempt& attempt, const ProcessEnd& cause) {
-  if (cause.process != 0 || cause.ending.signal != 0) return "";
+// The program that took the coordinator's port, if process 0 failed because of that; "" if not, or if process 0 runs
+// on another host.
+std::string find_port_owner(const LaunchAttempt& attempt, const ProcessExit& cause) {
+  if (cause.process != 0 || cause.exit_status.signal != 0) return "";
   const detail::Address address = detail::parse_address(attempt.coordinator, "the coordinator's address");
   return address.host == "127.0.0.1" ? detail::port_owner(address.port) : "";
 }
 
-// Of a shell on another machine exit code 128 + n may be signal n; 255 is ssh's own, when the connection was lost.
-Ending as_seen_there(const Ending& ending) {
+// Translates the exit status of ssh: 128 + n is signal n of the remote program, and 255 means that the connection was
+// lost.
+ExitStatus remote_exit_status(const ExitStatus& exit_status) {
   constexpr int kSshFailed = 255;
-  if (ending.code == kSshFailed) return {.code = distributed::retry_code()};
+  if (exit_status.code == kSshFailed) return {.code = distributed::retry_code()};
   for (const int signal : {SIGKILL, SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL})
-    if (ending.code == 128 + signal) return {.signal = signal};
-  return ending;
+    if (exit_status.code == 128 + signal) return {.signal = signal};
+  return exit_status;
 }
 
-void translate_ends(const LaunchOptions& options, std::vector<ProcessEnd>& ends) {
-  if (!any_elsewhere(options)) return;
-  const std::vector<std::string> hosts = place(options.hosts, options.processes);
-  for (ProcessEnd& end : ends)
-    if (!hosts[static_cast<size_t>(end.process)].empty()) end.ending = as_seen_there(end.ending);
+void translate_remote_exits(const LaunchOptions& options, std::vector<ProcessExit>& exits) {
+  if (!has_remote_processes(options)) return;
+  const std::vector<std::string> hosts = assign_hosts(options.hosts, options.processes);
+  for (ProcessExit& end : exits)
+    if (!hosts[static_cast<size_t>(end.process)].empty()) end.exit_status = remote_exit_status(end.exit_status);
 }
 
-// The exit code after a signal that was passed on: the signal's, unless all ended well before, or one otherwise than
-// asked to.
+// The exit code after a forwarded stop signal: 0 if all processes succeeded, that of a process that failed for another
+// reason, else 128 + signal.
 int code_when_stopped(const GangResult& result, Output& output) {
   const int signal = result.stopped_by;
-  bool all_well = true;
-  std::vector<ProcessEnd> others;
-  for (const ProcessEnd& end : result.ends) {
-    all_well = all_well && end.ending.well();
-    const bool as_asked = end.ending.well() || end.ending.code == 128 + signal || end.ending.signal == signal ||
-                          (end.asked && (end.ending.signal == SIGTERM || end.ending.signal == SIGKILL)) ||
-                          end.ending.code == 128 + SIGTERM || end.ending.code == distributed::retry_code();
-    if (as_asked) continue;
-    others.push_back(end);
-    others.back().asked = false;
+  bool all_succeeded = true;
+  std::vector<ProcessExit> failed;
+  for (const ProcessExit& end : result.exits) {
+    const ExitStatus& status = end.exit_status;
+    all_succeeded = all_succeeded && status.success();
+    const bool expected = status.success() || status.code == 128 + signal || status.signal == signal ||
+                          (end.signalled && (status.signal == SIGTERM || status.signal == SIGKILL)) ||
+                          status.code == 128 + SIGTERM || status.code == distributed::retry_code();
+    if (expected) continue;
+    failed.push_back(end);
+    failed.back().signalled = false;
   }
-  if (all_well) return 0;
-  if (const auto cause = first_cause(others)) {
-    output.show_last_lines(others[*cause].process);
-    output.say(fmt::format("stopped by {}; meanwhile {}", signal_name(signal), describe_cause(others, *cause)));
-    return exit_code(others[*cause].ending);
+  if (all_succeeded) return 0;
+  if (const auto cause = find_cause(failed)) {
+    output.show_last_lines(failed[*cause].process);
+    output.print_message(
+        fmt::format("stopped by {}; meanwhile {}", signal_name(signal), describe_cause(failed, *cause)));
+    return exit_code(failed[*cause].exit_status);
   }
-  output.say(fmt::format("stopped by {}", signal_name(signal)));
+  output.print_message(fmt::format("stopped by {}", signal_name(signal)));
   return 128 + signal;
 }
 
-// Success is one only when all of the output was written.
-int with_all_written(int code, Output& output, SignalPipe& signals) {
+// Flushes the output. Returns `code`, or 1 if it is 0 and some output could not be written.
+int flush_or_fail(int code, Output& output, SignalPipe& signals) {
   flush(output, signals);
   if (code != 0 || output.error() == 0) return code;
-  output.say(fmt::format("the output could not be written: {}; it is incomplete", std::strerror(output.error())));
+  output.print_message(fmt::format("cannot write the output: {}; it is incomplete", std::strerror(output.error())));
   flush(output, signals);
   return 1;
 }
@@ -147,7 +151,7 @@ std::string seconds_text(std::chrono::milliseconds time) {
 
 }  // namespace
 
-std::vector<std::vector<int>> cut_cpus(const std::vector<int>& cpus, int n) {
+std::vector<std::vector<int>> split_cpus(const std::vector<int>& cpus, int n) {
   const auto parts = static_cast<size_t>(n);
   std::vector<std::vector<int>> out(parts);
   if (cpus.size() < parts) return out;
@@ -160,42 +164,42 @@ std::vector<std::vector<int>> cut_cpus(const std::vector<int>& cpus, int n) {
   return out;
 }
 
-std::vector<int> own_cpus() {
-  constexpr size_t kMost = 16384;
-  cpu_set_t* const set = CPU_ALLOC(kMost);
+std::vector<int> available_cpus() {
+  constexpr size_t kMaxCpus = 16384;
+  cpu_set_t* const set = CPU_ALLOC(kMaxCpus);
   if (!set) return {};
-  const size_t bytes = CPU_ALLOC_SIZE(kMost);
+  const size_t bytes = CPU_ALLOC_SIZE(kMaxCpus);
   std::vector<int> out;
   if (::sched_getaffinity(0, bytes, set) == 0)
-    for (size_t i = 0; i < kMost; ++i)
+    for (size_t i = 0; i < kMaxCpus; ++i)
       if (CPU_ISSET_S(i, bytes, set)) out.push_back(static_cast<int>(i));
   CPU_FREE(set);
   return out;
 }
 
-std::chrono::milliseconds delay_before(int number, std::chrono::milliseconds first) {
-  constexpr std::chrono::milliseconds kLongest{60'000};
+std::chrono::milliseconds restart_backoff(int number, std::chrono::milliseconds first) {
+  constexpr std::chrono::milliseconds kMaxDelay{60'000};
   std::chrono::milliseconds delay = first;
-  for (int i = 1; i < number && delay < kLongest; ++i) delay *= 2;
-  return std::min(delay, std::max(kLongest, first));
+  for (int i = 1; i < number && delay < kMaxDelay; ++i) delay *= 2;
+  return std::min(delay, std::max(kMaxDelay, first));
 }
 
-std::vector<ChildSpec> child_specs(const LaunchOptions& options, const Attempt& attempt,
+std::vector<ChildSpec> child_specs(const LaunchOptions& options, const LaunchAttempt& attempt,
                                    const detail::Environment& environment, const std::string& folder) {
   std::vector<std::string> hosts(static_cast<size_t>(options.processes));
-  if (!options.hosts.empty()) hosts = place(options.hosts, options.processes);
-  const int here = static_cast<int>(std::ranges::count(hosts, ""));
+  if (!options.hosts.empty()) hosts = assign_hosts(options.hosts, options.processes);
+  const int local_count = static_cast<int>(std::ranges::count(hosts, ""));
   const std::vector<std::vector<int>> cpus =
-      cut_cpus(options.pin && here > 1 ? own_cpus() : std::vector<int>(), std::max(here, 1));
+      split_cpus(options.pin && local_count > 1 ? available_cpus() : std::vector<int>(), std::max(local_count, 1));
 
-  std::vector<std::string> inherited, ours;  // ours: what other machines have to be told
+  std::vector<std::string> inherited, lockstep_variables;  // the latter are passed to other hosts
   for (const auto& [name, value] : environment) {
-    if (is_of_another_job(name)) continue;
-    const std::string beginning = name + "=", entry = beginning + value;
-    if (std::ranges::any_of(options.variables, [&](const std::string& each) { return each.starts_with(beginning); }))
+    if (is_job_variable(name)) continue;
+    const std::string prefix = name + "=", entry = prefix + value;
+    if (std::ranges::any_of(options.variables, [&](const std::string& each) { return each.starts_with(prefix); }))
       continue;
     inherited.push_back(entry);
-    if (name.starts_with("LOCKSTEP_")) ours.push_back(entry);
+    if (name.starts_with("LOCKSTEP_")) lockstep_variables.push_back(entry);
   }
   std::vector<ChildSpec> out;
   size_t local = 0;
@@ -213,10 +217,10 @@ std::vector<ChildSpec> child_specs(const LaunchOptions& options, const Attempt& 
       spec.environment.push_back(fmt::format("{}={}", kLauncherVariable, attempt.launcher));
       spec.cpus = cpus[local++];
     } else {
-      own.insert(own.begin(), ours.begin(), ours.end());
+      own.insert(own.begin(), lockstep_variables.begin(), lockstep_variables.end());
       spec.argv = options.ssh;
       spec.argv.push_back(host);
-      spec.argv.push_back(shell_text({folder, own, "LOCKSTEP_TOKEN", options.argv}));
+      spec.argv.push_back(remote_shell_command({folder, own, "LOCKSTEP_TOKEN", options.argv}));
       spec.input = attempt.token + "\n";
       spec.signals_by_input = true;
     }
@@ -226,60 +230,62 @@ std::vector<ChildSpec> child_specs(const LaunchOptions& options, const Attempt& 
 }
 
 int launch(const LaunchOptions& options) {
-  std::signal(SIGPIPE, SIG_IGN);  // a job goes on when nobody reads what it prints
-  allow_many_children();
+  std::signal(SIGPIPE, SIG_IGN);  // the job continues if the reader of its output closes the pipe
+  raise_open_file_limit();
   Output output({.processes = options.processes, .first_only = options.first_only, .logs = options.logs});
   SignalPipe signals(gang_signals());
-  JoinEventReceiver inbox;
+  JoinEventReceiver join_events;
   const detail::Environment environment = detail::read_launch_environment().environment;
   const std::string folder = std::filesystem::current_path();
 
   int code = 0;
   for (int restarts = 0, ports = 1;;) {
-    const Attempt attempt{coordinator_of(options), make_token(), inbox.name()};
+    const LaunchAttempt attempt{coordinator_address(options), make_token(), join_events.name()};
     std::vector<ChildSpec> specs = child_specs(options, attempt, environment, folder);
     if (output.can_draw() && !specs[0].signals_by_input) {
       specs[0].terminal_columns = output.columns();
       specs[0].terminal_rows = output.rows();
     }
-    GangResult result = run_gang(specs, options.gang, output, signals, inbox);
-    translate_ends(options, result.ends);
+    GangResult result = run_gang(specs, options.gang, output, signals, join_events);
+    translate_remote_exits(options, result.exits);
     if (result.stopped_by != 0) {
       code = code_when_stopped(result, output);
       break;
     }
-    const std::optional<size_t> cause = first_cause(result.ends);
+    const std::optional<size_t> cause = find_cause(result.exits);
     if (!cause) break;
-    const ProcessEnd& first = result.ends[*cause];
-    const std::string what = describe_cause(result.ends, *cause);
-    if (const std::string owner = who_took(attempt, first);
-        !owner.empty() && !options.port && ports < kMostLaunchPorts) {
+    const ProcessExit& first = result.exits[*cause];
+    const std::string description = describe_cause(result.exits, *cause);
+    if (const std::string owner = find_port_owner(attempt, first);
+        !owner.empty() && !options.port && ports < kMaxPortTries) {
       ++ports;
-      output.say(fmt::format("{} has the port of {}; starting again with another", owner, attempt.coordinator));
-      output.begin_again("--- started again with another port ---");
+      output.print_message(
+          fmt::format("{} has taken the port of {}; restarting with another port", owner, attempt.coordinator));
+      output.mark_restart("--- restart with another port ---");
       continue;
     }
-    if (restarts < options.max_restarts && may_help(first.ending)) {
-      const auto delay = delay_before(++restarts, options.restart_delay);
-      output.say(what);
-      output.say(fmt::format("restart {} of {} in {}{}{}", restarts, options.max_restarts, seconds_text(delay),
-                             options.on_restart.empty() ? "" : "; ", options.on_restart));
+    if (restarts < options.max_restarts && restart_may_help(first.exit_status)) {
+      const auto delay = restart_backoff(++restarts, options.restart_delay);
+      output.print_message(description);
+      output.print_message(fmt::format("restart {} of {} in {}{}{}", restarts, options.max_restarts,
+                                       seconds_text(delay), options.on_restart.empty() ? "" : "; ",
+                                       options.on_restart));
       if (const int signal = wait_for_stop(delay, output, signals); signal != 0) {
-        output.say(fmt::format("stopped by {}", signal_name(signal)));
+        output.print_message(fmt::format("stopped by {}", signal_name(signal)));
         code = 128 + signal;
         break;
       }
-      output.begin_again(fmt::format("--- restart {} of {} ---", restarts, options.max_restarts));
+      output.mark_restart(fmt::format("--- restart {} of {} ---", restarts, options.max_restarts));
       continue;
     }
     output.show_last_lines(first.process);
-    const std::string hint = options.on_failure && may_help(first.ending) ? options.on_failure() : "";
-    output.say(hint.empty() ? what : fmt::format("{}; {}", what, hint));
-    if (restarts > 0) output.say(fmt::format("given up after {}", counted(restarts, "restart")));
-    code = exit_code(first.ending);
+    const std::string hint = options.on_failure && restart_may_help(first.exit_status) ? options.on_failure() : "";
+    output.print_message(hint.empty() ? description : fmt::format("{}; {}", description, hint));
+    if (restarts > 0) output.print_message(fmt::format("giving up after {}", counted(restarts, "restart")));
+    code = exit_code(first.exit_status);
     break;
   }
-  return with_all_written(code, output, signals);
+  return flush_or_fail(code, output, signals);
 }
 
 }  // namespace lockstep

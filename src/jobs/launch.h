@@ -1,5 +1,5 @@
-// launch(): starts the processes of one job, here or on other machines, watches over them, and starts them again when
-// that may help. Used by the main thread.
+// launch(): starts the processes of one job on this host or over ssh on others, supervises them, and restarts them
+// after failures that a restart may fix. Used by the main thread.
 #pragma once
 
 #include <chrono>
@@ -17,47 +17,47 @@ namespace lockstep {
 struct LaunchOptions {
   std::vector<std::string> argv;  // the program of every process: a path, or a name on the PATH
   int processes = 1;
-  std::vector<HostSlots> hosts = {};        // empty: this machine
-  std::vector<std::string> ssh = {"ssh"};   // how to get to another one: its name and a command are added
-  std::optional<int> port = {};             // of the coordinator; none: one that is free
+  std::vector<HostSlots> hosts = {};        // empty: this host
+  std::vector<std::string> ssh = {"ssh"};   // the remote shell; host name and command are appended
+  std::optional<int> port = {};             // the coordinator's; nullopt: a free one
   std::vector<std::string> variables = {};  // NAME=value, for all processes
-  bool pin = true;                          // each has its share of the cores of this machine
+  bool pin = true;                          // pin each process to its share of this host's cores
 
   GangOptions gang = {};
   int max_restarts = 0;
-  std::chrono::milliseconds restart_delay{1000};  // before the first; twice as long before each other, up to a minute
-  std::string on_restart = {};                    // what starting again means, for the user
-  // What the user can do after a failure that a restart may fix; called when the job has ended.
+  std::chrono::milliseconds restart_delay{1000};  // before the first restart; doubles each time, up to a minute
+  std::string on_restart = {};                    // appended to the restart message, such as where training resumes
+  // Returns advice for the user after a failure that a restart may fix. Called when the job has ended.
   std::function<std::string()> on_failure = {};
 
   bool first_only = false;  // OutputOptions
-  std::string logs = {};
+  std::string logs = {};    // OutputOptions
 };
 
-// Runs it, and returns the exit code of the first cause, 0 when all went well. Throws Error for options that make no
-// sense and when there is no such program, IoError when processes cannot be started.
+// Runs the job. Returns 0 on success, else the exit code of the process that caused the failure. Throws Error for
+// invalid options and a program that is not found, IoError if processes cannot be started.
 int launch(const LaunchOptions& options);
 
-// What launch() is made of; for tests.
+// Parts of launch(), for other runners and tests.
 
-// The cores cut into n parts, as equal as can be; all empty when there are fewer cores than parts.
-std::vector<std::vector<int>> cut_cpus(const std::vector<int>& cpus, int n);
+// Splits the cores into n parts of nearly equal size. All parts are empty if there are fewer cores than parts.
+std::vector<std::vector<int>> split_cpus(const std::vector<int>& cpus, int n);
 
-// The cores that this process may use.
-std::vector<int> own_cpus();
+// The cores in this process's affinity mask.
+std::vector<int> available_cpus();
 
-// The delay before restart `number`, from 1 on.
-std::chrono::milliseconds delay_before(int number, std::chrono::milliseconds first);
+// The delay before restart `number` (from 1): `first`, doubled for each restart, up to a minute.
+std::chrono::milliseconds restart_backoff(int number, std::chrono::milliseconds first);
 
-// One start of a job.
-struct Attempt {
+// What differs between two starts of a job.
+struct LaunchAttempt {
   std::string coordinator;  // "127.0.0.1:4711"
   std::string token;
   std::string launcher = {};  // LOCKSTEP_LAUNCHER
 };
 
-// The processes of one attempt. `environment` is that of the launcher, `folder` where it is.
-std::vector<ChildSpec> child_specs(const LaunchOptions& options, const Attempt& attempt,
+// The processes of one attempt. `environment` and `folder` are the launcher's environment and working directory.
+std::vector<ChildSpec> child_specs(const LaunchOptions& options, const LaunchAttempt& attempt,
                                    const detail::Environment& environment, const std::string& folder);
 
 }  // namespace lockstep

@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-// What is left to see of a line that was drawn over: the part after the last carriage return that something follows.
+// The visible part of a redrawn line: the text after the last carriage return that is not at the end.
 std::string_view last_drawn(std::string_view line) {
   while (line.ends_with('\r')) line.remove_suffix(1);
   if (const size_t at = line.rfind('\r'); at != line.npos) line.remove_prefix(at + 1);
@@ -19,7 +19,7 @@ std::string_view last_drawn(std::string_view line) {
 
 void LineSplitter::add(std::string_view bytes, const LineSink& sink) {
   while (!bytes.empty()) {
-    const size_t room = kLongestLine - rest_.size();
+    const size_t room = kMaxLineBytes - rest_.size();
     const size_t newline = bytes.substr(0, room + 1).find('\n');
     if (newline == bytes.npos && bytes.size() <= room) {
       rest_ += bytes;
@@ -49,9 +49,9 @@ void TerminalLines::add(std::string_view bytes, const LineSink& sink) {
     rest_.clear();
   }
   rest_ += bytes;
-  if (rest_.size() <= kLongestLine) return;
+  if (rest_.size() <= kMaxLineBytes) return;
   rest_ = std::string(last_drawn(rest_));
-  if (rest_.size() <= kLongestLine) return;
+  if (rest_.size() <= kMaxLineBytes) return;
   sink({rest_});
   rest_.clear();
 }
@@ -70,7 +70,7 @@ std::string without_escapes(std::string_view text) {
       out += text[i];
       continue;
     }
-    // A sequence ends with the first letter or sign from @ to ~.
+    // An escape sequence ends with the first character from @ to ~.
     for (i += 2; i < text.size() && (text[i] < '@' || text[i] > '~');) ++i;
   }
   return out;

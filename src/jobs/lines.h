@@ -1,4 +1,4 @@
-// Lines of what a child prints, found in the bytes as they come, with bounded memory. Used by one thread.
+// Splits the output of a child process into lines as bytes arrive, with bounded memory. Used by one thread.
 #pragma once
 
 #include <functional>
@@ -7,41 +7,43 @@
 
 namespace lockstep {
 
-// A line or, where it is longer than kLongestLine, one piece of it. Without the newline.
+// A line without its newline. A line longer than kMaxLineBytes comes in several pieces: `begins` is true for the
+// first, `ends` for the last.
 struct Line {
   std::string_view text;
   bool begins = true, ends = true;
 };
 using LineSink = std::function<void(const Line&)>;
 
-inline constexpr size_t kLongestLine = 64 * 1024;
+inline constexpr size_t kMaxLineBytes = 64 * 1024;
 
-// Of a pipe.
+// Splits the bytes of a pipe.
 class LineSplitter {
  public:
-  // Gives all lines that are whole now to the sink.
+  // Passes all complete lines to the sink.
   void add(std::string_view bytes, const LineSink& sink);
-  // The stream is over: gives what is left, if anything is.
+  // Passes the unfinished last line to the sink, if any. Call it at the end of the stream.
   void finish(const LineSink& sink);
 
  private:
-  std::string rest_;        // the beginning of a line
-  bool continued_ = false;  // a piece of this line was given
+  std::string rest_;        // the unfinished line
+  bool continued_ = false;  // a piece of this line was passed already
 };
 
-// Of a terminal, where a line is drawn over (after a carriage return) until a newline makes it stay.
+// Splits the bytes of a terminal. A carriage return lets the program redraw the current line until a newline ends it;
+// only the last drawing counts.
 class TerminalLines {
  public:
   void add(std::string_view bytes, const LineSink& sink);
   void finish(const LineSink& sink);
-  // What stands on the line that has not ended, as it was drawn last.
+  // The current content of the unfinished line.
   std::string_view unfinished() const;
 
  private:
   std::string rest_;
 };
 
-// The text without the sequences that colour it and move the cursor.
+// The text without ANSI escape sequences (colors, cursor movement).
 std::string without_escapes(std::string_view text);
 
 }  // namespace lockstep

@@ -15,8 +15,8 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kFull = 1 << 20;
-constexpr size_t kLastLines = 20, kLongestLast = 1000;
+constexpr size_t kMaxPending = 1 << 20;
+constexpr size_t kLastLines = 20, kMaxLastLineBytes = 1000;
 
 bool is_set(const char* variable) {
   const char* value = std::getenv(variable);
@@ -52,9 +52,10 @@ winsize size_of(int fd) {
 
 }  // namespace
 
-OutputQueue::OutputQueue(int fd) : fd_(fd), piece_(PIPE_BUF) {
+// A writable pipe accepts PIPE_BUF bytes without blocking.
+OutputQueue::OutputQueue(int fd) : fd_(fd), max_write_(PIPE_BUF) {
   struct stat status = {};
-  if (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) piece_ = kFull;
+  if (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) max_write_ = kMaxPending;
 }
 
 void OutputQueue::add(std::string_view bytes) {
@@ -62,8 +63,7 @@ void OutputQueue::add(std::string_view bytes) {
 }
 
 void OutputQueue::write_some() {
-  // A pipe that is ready takes so many bytes without blocking.
-  const ssize_t n = ::write(fd_, bytes_.data() + written_, std::min(piece_, pending()));
+  const ssize_t n = ::write(fd_, bytes_.data() + written_, std::min(max_write_, pending()));
   if (n < 0) {
     if (errno == EINTR || errno == EAGAIN) return;
     broken_ = true;
@@ -76,7 +76,7 @@ void OutputQueue::write_some() {
   if (written_ == bytes_.size()) {
     bytes_.clear();
     written_ = 0;
-  } else if (written_ >= kFull) {
+  } else if (written_ >= kMaxPending) {
     bytes_.erase(0, written_);
     written_ = 0;
   }
@@ -84,7 +84,7 @@ void OutputQueue::write_some() {
 
 Output::Output(const OutputOptions& options)
     : options_(options), err_(std::make_unique<OutputQueue>(options.err)), can_draw_(is_terminal(options.err)) {
-  // Through two queues lines would mix.
+  // Two queues to one file would mix lines.
   if (!is_same_file(options.out, options.err)) out_ = std::make_unique<OutputQueue>(options.out);
   const bool color = !is_set("NO_COLOR");
   const bool color_out = color && is_terminal(options.out), color_err = color && can_draw_;
@@ -109,7 +109,7 @@ void Output::line(int number, Stream stream, const Line& line) {
 
 void Output::remember(Process& process, const Line& line) {
   if (!line.begins || line.text.empty()) return;
-  process.last.emplace_back(line.text.substr(0, kLongestLast));
+  process.last.emplace_back(line.text.substr(0, kMaxLastLineBytes));
   if (process.last.size() > kLastLines) process.last.pop_front();
 }
 
@@ -124,11 +124,11 @@ void Output::write_log(int number, Process& process, Stream stream, const Line& 
     process.log->write(output_bytes(text));
   } catch (const IoError& error) {
     process.log.reset();
-    say(fmt::format("the log of process {} ends here: {}", number, error.what()));
+    print_message(fmt::format("the log of process {} ends here: {}", number, error.what()));
   }
 }
 
-// Above the line of process 0 that has not ended, where there is one.
+// Prints a line above the status line, if there is one.
 void Output::put(Stream stream, std::string_view prefix, std::string_view text) {
   OutputQueue& to = queue(stream);
   const bool over = !drawn_.empty() && &to == err_.get();
@@ -148,25 +148,25 @@ void Output::draw(std::string_view unfinished) {
     err_->add("\r" + processes_[0].err_prefix + " " + drawn_ + "\033[K");
 }
 
-void Output::say(std::string_view line) { put(Stream::err, "lockstep launch: ", line); }
+void Output::print_message(std::string_view line) { put(Stream::err, "lockstep launch: ", line); }
 
 void Output::show_last_lines(int number) {
   const Process& process = processes_[static_cast<size_t>(number)];
   const bool shown = !options_.first_only || number == 0;
   if (shown || process.last.empty()) return;
-  say(fmt::format("the last lines of process {}:", number));
+  print_message(fmt::format("the last lines of process {}:", number));
   for (const std::string& line : process.last) put(Stream::err, process.err_prefix + " ", line);
 }
 
 std::string Output::last_line(int process) const {
   const std::deque<std::string>& last = processes_[static_cast<size_t>(process)].last;
-  // Where a process has left its record may come after the reason for its end.
-  const auto reason = std::find_if(
-      last.rbegin(), last.rend(), [](const std::string& line) { return line.find("; `lockstep blame ") == line.npos; });
+  // Skip the line that names the flight record: it may follow the error message.
+  const auto reason = std::find_if(last.rbegin(), last.rend(),
+                                   [](const std::string& line) { return line.find("`lockstep blame ") == line.npos; });
   return reason == last.rend() ? "" : *reason;
 }
 
-void Output::begin_again(std::string_view line) {
+void Output::mark_restart(std::string_view line) {
   for (int i = 0; i < options_.processes; ++i) {
     Process& process = processes_[static_cast<size_t>(i)];
     process.last.clear();
@@ -187,7 +187,7 @@ std::vector<OutputQueue*> Output::queues() {
   return out;
 }
 
-bool Output::full() const { return err_->pending() > kFull || (out_ && out_->pending() > kFull); }
+bool Output::full() const { return err_->pending() > kMaxPending || (out_ && out_->pending() > kMaxPending); }
 int Output::error() const { return out_ && out_->error() != 0 ? out_->error() : err_->error(); }
 bool Output::pending() const { return err_->pending() > 0 || (out_ && out_->pending() > 0); }
 

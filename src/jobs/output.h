@@ -1,5 +1,6 @@
-// What the processes of a job print, put together: lines, each with the number of its process, that never mix; a file
-// per process; and the last lines of each. Memory is bounded: full() says when to stop reading. Used by one thread.
+// Merges the output of a job's processes: complete lines, each prefixed with its process ("[1] ..."), an optional log
+// file per process, and the last lines of each for error reports. Memory is bounded: while full() is true the caller
+// must not read more. Used by one thread.
 #pragma once
 
 #include <deque>
@@ -13,7 +14,7 @@
 
 namespace lockstep {
 
-// Bytes on their way to a file descriptor, which need not be a non-blocking one.
+// Bytes waiting to be written to a file descriptor, which may be a blocking one.
 class OutputQueue {
  public:
   explicit OutputQueue(int fd);
@@ -21,15 +22,15 @@ class OutputQueue {
   int fd() const { return fd_; }
   void add(std::string_view bytes);
   size_t pending() const { return bytes_.size() - written_; }
-  // Writes a part that does not block. REQUIRES: poll() says that the descriptor is ready to be written to.
+  // Writes as much as cannot block. REQUIRES: poll() reported the descriptor as writable.
   void write_some();
-  // Why nothing can be written any more; 0: it can, or the reader is gone, which is none of our business.
+  // The errno of a failed write; 0: none. A reader that closed the pipe (EPIPE) is not an error.
   int error() const { return error_; }
 
  private:
   int fd_;
-  size_t piece_;         // that can be written at once
-  bool broken_ = false;  // nothing more is written
+  size_t max_write_;     // a write of this size does not block
+  bool broken_ = false;  // a write failed; all further bytes are dropped
   int error_ = 0;
   std::string bytes_;
   size_t written_ = 0;
@@ -37,9 +38,9 @@ class OutputQueue {
 
 struct OutputOptions {
   int processes = 1;
-  bool first_only = false;  // shows what process 0 prints, and nothing of the others
-  std::string logs = {};    // a folder for rank_0.log...; empty: none
-  int out = 1, err = 2;     // where lines go
+  bool first_only = false;  // print only the output of process 0
+  std::string logs = {};    // folder of the log files rank_0.log...; empty: no log files
+  int out = 1, err = 2;     // the descriptors to print to
   FileSystem* files = &FileSystem::real();
 };
 
@@ -47,41 +48,42 @@ class Output {
  public:
   enum class Stream { out, err };
 
-  // Makes the files. Throws IoError.
+  // Creates the log files. Throws IoError.
   explicit Output(const OutputOptions& options);
 
-  // A line that a process has printed.
+  // Prints a line of a process, and appends it to the process's log.
   void line(int process, Stream stream, const Line& line);
-  // What process 0 has drawn on the line of its terminal that has not ended: it stays below all others.
+  // Sets the status line of process 0 (its unfinished terminal line), which stays below all other lines.
   void draw(std::string_view unfinished);
-  // A line of the launcher's own, to standard error.
-  void say(std::string_view line);
-  // The last lines of a process, to standard error, under a title that says so; nothing when they were shown already.
+  // Prints a message of the launcher to standard error.
+  void print_message(std::string_view line);
+  // Prints the last lines of a process to standard error, with a title. Does nothing if they were printed already.
   void show_last_lines(int process);
-  // The very last line, empty when there is none.
+  // The last line of a process that may explain its exit; empty if it printed none.
   std::string last_line(int process) const;
-  // A new start of all processes: last lines are forgotten, and log files have a line that says it.
-  void begin_again(std::string_view line);
+  // Marks a restart of all processes: forgets their last lines and writes `line` to their logs.
+  void mark_restart(std::string_view line);
 
-  // Whether standard error is a terminal that can be drawn on, and its size less what comes before each line.
+  // Whether standard error is a terminal that supports a status line; its size without the prefix of each line.
   bool can_draw() const { return can_draw_; }
   int columns() const;
   int rows() const;
 
-  // For the caller's poll(): queues, of which some may have something to write.
+  // The queues, for the caller's poll().
   std::vector<OutputQueue*> queues();
+  // Whether more than 1 MiB is pending.
   bool full() const;
   bool pending() const;
-  // Why standard output or standard error could not be written, such as a full disk; 0: all was written, or its reader
-  // is gone.
+  // The errno of a failed write to standard output or standard error, such as ENOSPC; 0: none. A closed pipe is not an
+  // error.
   int error() const;
 
  private:
   struct Process {
     std::string plain_prefix, out_prefix, err_prefix;
-    std::deque<std::string> last;  // lines, at most kLastLines
+    std::deque<std::string> last;  // the last lines, at most kLastLines
     std::unique_ptr<FileWriter> log;
-    int open = -1;  // the stream of which a piece without a newline was written last
+    int open = -1;  // the stream whose unfinished line the log ends with; -1: none
   };
   OutputQueue& queue(Stream stream) { return stream == Stream::out && out_ ? *out_ : *err_; }
   void remember(Process& process, const Line& line);
@@ -89,10 +91,10 @@ class Output {
   void put(Stream stream, std::string_view prefix, std::string_view text);
 
   OutputOptions options_;
-  std::unique_ptr<OutputQueue> err_, out_;  // out_ is null when both are the same
+  std::unique_ptr<OutputQueue> err_, out_;  // out_ is null if both are the same file
   bool can_draw_ = false;
   std::vector<Process> processes_;
-  std::string drawn_;  // the line that has not ended
+  std::string drawn_;  // the status line
 };
 
 }  // namespace lockstep

@@ -20,9 +20,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMostOutput = size_t{256} << 20;  // that is read into memory
+constexpr size_t kMaxOutput = size_t{256} << 20;
 
-// A file in memory stands for each of the three streams: none of them can fill up, break or stay open.
+// The three standard streams are files in memory: unlike pipes they cannot fill up, break or stay open.
 Descriptor make_stream(const char* name, const std::string& content) {
   Descriptor out(::memfd_create(name, MFD_CLOEXEC));
   if (!out) throw_io_error("open", "a file in memory", errno);
@@ -45,18 +45,18 @@ std::string content_of(const Descriptor& stream) {
     if (n < 0) throw_io_error("read", "a file in memory", errno);
     if (n == 0) return out;
     out.append(chunk.data(), static_cast<size_t>(n));
-    if (out.size() > kMostOutput)
-      throw IoError(fmt::format("a program printed more than {} bytes; ask for less", kMostOutput));
+    if (out.size() > kMaxOutput)
+      throw IoError(fmt::format("a program printed more than {} bytes; request less", kMaxOutput));
   }
 }
 
-// Whether the child ended before the deadline. It is left to be reaped.
-bool wait_for_end(pid_t child, Clock::time_point deadline) {
-  constexpr auto kLongestNap = std::chrono::milliseconds(20);
-  for (auto nap = std::chrono::milliseconds(1);; nap = std::min(2 * nap, kLongestNap)) {
+// Returns whether the child exited before the deadline. Does not reap it.
+bool wait_for_exit(pid_t child, Clock::time_point deadline) {
+  constexpr auto kMaxSleep = std::chrono::milliseconds(20);
+  for (auto sleep = std::chrono::milliseconds(1);; sleep = std::min(2 * sleep, kMaxSleep)) {
     if (has_ended(child)) return true;
     if (Clock::now() >= deadline) return false;
-    std::this_thread::sleep_for(nap);
+    std::this_thread::sleep_for(sleep);
   }
 }
 
@@ -67,17 +67,16 @@ ProgramResult run_program(const std::vector<std::string>& argv, const std::strin
   LOCKSTEP_CHECK(!argv.empty());
   const std::string program = detail::find_program(argv[0]);
   if (program.empty())
-    throw_error("run a program: there is no \"{}\" that may be run{}", argv[0],
-                argv[0].find('/') == std::string::npos ? " on the PATH; install it, or correct the PATH"
-                                                       : "; correct its path");
+    throw_error("run a program: \"{}\" {}", argv[0],
+                argv[0].find('/') == std::string::npos ? "was not found on the PATH; install it, or correct the PATH"
+                                                       : "is not an executable file; correct its path");
   const Descriptor in = make_stream("input", input), out = make_stream("output", {}), err = make_stream("error", {});
   const pid_t child = spawn_program(program, argv, {in.get(), out.get(), err.get()});
-  const bool ended = wait_for_end(child, Clock::now() + deadline);
+  const bool ended = wait_for_exit(child, Clock::now() + deadline);
   const int code = end_group(child);
   if (!ended)
     throw IoError(
-        fmt::format("run {}: it has not ended after {:g} s and was killed; see whether the service it asks "
-                    "answers",
+        fmt::format("run {}: it did not end within {:g} s and was killed; check that the service it contacts responds",
                     argv[0], std::chrono::duration<double>(deadline).count()));
   return {.code = code, .out = content_of(out), .err = content_of(err)};
 }

@@ -1,4 +1,4 @@
-// Runs another program to its end, without a shell: sbatch, kubectl. Safe from any thread.
+// Runs a program such as sbatch or kubectl to completion, without a shell. Safe from any thread.
 #pragma once
 
 #include <chrono>
@@ -12,8 +12,8 @@ struct ProgramResult {
   std::string out, err;
 };
 
-// Gives the program `input`, then the end of its input, and waits until it ends. Throws IoError when it has not ended
-// after `deadline` (then it is killed), and Error when there is no such program.
+// Runs the program with `input` as its standard input, and waits until it exits. Kills it after `deadline` and throws
+// IoError. Throws Error if the program is not found.
 ProgramResult run_program(const std::vector<std::string>& argv, const std::string& input = {},
                           std::chrono::milliseconds deadline = std::chrono::seconds(60));
 

@@ -23,8 +23,8 @@ std::optional<std::pair<Job, Pod>> Runner::find_pod(const std::string& space, co
   return std::nullopt;
 }
 
-std::string default_space(const std::string& on) {
-  // Where there is no kubectl, make_runner() says so.
+std::string default_namespace(const std::string& on) {
+  // If kubectl is missing, make_runner() reports it.
   if (on != "kubernetes" || detail::find_program("kubectl").empty()) return "default";
   static const std::string space = kubectl::context_namespace();
   return space;
@@ -34,7 +34,7 @@ std::unique_ptr<Runner> make_runner(const std::string& on) {
   if (on == "local") return make_local_runner();
   if (on == "slurm") return make_slurm_runner();
   if (on == "kubernetes") return make_kubernetes_runner();
-  throw_error("jobs run on local, slurm or kubernetes, not on \"{}\"", on);
+  throw_error("jobs: unknown runner \"{}\"; choose local, slurm or kubernetes", on);
 }
 
 }  // namespace lockstep

@@ -12,10 +12,10 @@ bool is_label_letter(char c) {
          c == '.' || c == '/';
 }
 
-// Reads a selector word by word.
-class Reader {
+// Tokenizes a selector.
+class SelectorReader {
  public:
-  explicit Reader(std::string_view text) : text_(text) {}
+  explicit SelectorReader(std::string_view text) : text_(text) {}
 
   bool done() {
     skip_spaces();
@@ -30,7 +30,7 @@ class Reader {
   void expect(std::string_view symbol) {
     if (!take(symbol)) fail(fmt::format("\"{}\" is missing", symbol));
   }
-  // Perhaps empty.
+  // The next word; may be empty.
   std::string word() {
     skip_spaces();
     const size_t begin = at_;
@@ -38,9 +38,8 @@ class Reader {
     return std::string(text_.substr(begin, at_ - begin));
   }
   [[noreturn]] void fail(std::string_view what) const {
-    throw_error(
-        "selector \"{}\": {} {}; write KEY=VALUE, KEY!=VALUE, KEY in (A,B), KEY or !KEY, with commas between them",
-        text_, what, at_ == text_.size() ? "at the end" : fmt::format("before \"{}\"", text_.substr(at_)));
+    throw_error("selector \"{}\": {} {}; write KEY=VALUE, KEY!=VALUE, KEY in (A,B), KEY or !KEY, separated by commas",
+                text_, what, at_ == text_.size() ? "at the end" : fmt::format("before \"{}\"", text_.substr(at_)));
   }
 
  private:
@@ -52,7 +51,7 @@ class Reader {
   size_t at_ = 0;
 };
 
-std::vector<std::string> read_list(Reader& in) {
+std::vector<std::string> read_list(SelectorReader& in) {
   in.expect("(");
   std::vector<std::string> out;
   do {
@@ -66,7 +65,7 @@ std::vector<std::string> read_list(Reader& in) {
 
 Selector Selector::parse(std::string_view text) {
   Selector out;
-  Reader in(text);
+  SelectorReader in(text);
   while (!in.done()) {
     Requirement each;
     each.negated = in.take("!");

@@ -1,4 +1,4 @@
-// Labels and the expressions that choose by them, with Kubernetes' grammar. Values; safe from any thread.
+// Label selectors with Kubernetes' grammar. Values; safe from any thread.
 #pragma once
 
 #include <map>
@@ -14,13 +14,13 @@ using Labels = std::map<std::string, std::string>;
 
 class Selector {
  public:
-  // "app=x,tier!=y,env in (a,b),env notin (c),ready,!done"; empty: everything. Throws Error for what is none.
+  // Parses "app=x,tier!=y,env in (a,b),env notin (c),ready,!done"; an empty text selects everything. Throws Error.
   static Selector parse(std::string_view text);
 
   bool matches(const Labels& labels) const;
 
  private:
-  // The label is there with one of the values (none: with any), or `negated`: it is not.
+  // The label exists and has one of the values (any value if `values` is empty). `negated` inverts this.
   struct Requirement {
     std::string key;
     std::vector<std::string> values;
@@ -29,7 +29,7 @@ class Selector {
   std::vector<Requirement> all_;
 };
 
-// Those of the job's template, and those that its controller gives to each pod.
+// The labels of a pod: those of the job's pod template, and those that the job's controller adds.
 Labels pod_labels(const Job& job, int index);
 
 }  // namespace lockstep

@@ -17,8 +17,8 @@ const Condition* last_true(const Job& job) {
   return found == all.rend() ? nullptr : &*found;
 }
 
-// A replica that waits is as old as what it waits for.
-std::optional<JobTime> birth_of(const Job& job, const Pod& pod) {
+// A pending replica is as old as its job's start, or as the job itself.
+std::optional<JobTime> creation_time(const Job& job, const Pod& pod) {
   if (pod.created) return pod.created;
   if (pod.started) return pod.started;
   return job.status.started ? job.status.started : std::optional(job.created);
@@ -30,13 +30,13 @@ std::string restarts_text(const Pod& pod, JobTime now) {
   return fmt::format("{} ({} ago)", pod.attempt, age_text(pod.started, now));
 }
 
-// Containers that are ready, of all: "0/1".
+// Ready and total containers: "0/1".
 std::string ready_text(const Pod& pod) {
   const int ready = pod.ready >= 0 ? pod.ready : pod.phase == PodPhase::running ? 1 : 0;
   return fmt::format("{}/{}", ready, pod.containers);
 }
 
-Row with_space(const std::string& space, bool shown, Row row) {
+TableRow with_space(const std::string& space, bool shown, TableRow row) {
   if (shown) row.insert(row.begin(), space);
   return row;
 }
@@ -60,14 +60,14 @@ std::string pod_status(const Pod& pod) {
   return std::string(name_of(pod.phase));
 }
 
-Row job_header(Shown shown) {
-  Row row = {"NAME", "STATE", "AGE"};
+TableRow job_header(TableOptions shown) {
+  TableRow row = {"NAME", "STATE", "AGE"};
   if (shown.wide) row.insert(row.end(), {"REPLICAS", "RESTARTS", "MESSAGE"});
   return with_space("NAMESPACE", shown.spaces, row);
 }
 
-Row job_row(const Job& job, Shown shown, JobTime now) {
-  Row row = {job.name, job_state(job), age_text(job.created, now)};
+TableRow job_row(const Job& job, TableOptions shown, JobTime now) {
+  TableRow row = {job.name, job_state(job), age_text(job.created, now)};
   if (shown.wide) {
     const Condition* last = last_true(job);
     row.insert(row.end(), {std::to_string(job.spec.replicas), std::to_string(job.status.restarts),
@@ -76,32 +76,34 @@ Row job_row(const Job& job, Shown shown, JobTime now) {
   return with_space(job.space, shown.spaces, row);
 }
 
-Row pod_header(Shown shown) {
-  Row row = {"NAME", "READY", "STATUS", "RESTARTS", "AGE"};
+TableRow pod_header(TableOptions shown) {
+  TableRow row = {"NAME", "READY", "STATUS", "RESTARTS", "AGE"};
   if (shown.wide) row.insert(row.end(), {"NODE", "PID", "EXIT CODE"});
   return with_space("NAMESPACE", shown.spaces, row);
 }
 
-Row pod_row(const Job& job, const Pod& pod, Shown shown, JobTime now) {
-  Row row = {pod_name(job, pod), ready_text(pod), pod_status(pod), restarts_text(pod, now),
-             age_text(birth_of(job, pod), now)};
+TableRow pod_row(const Job& job, const Pod& pod, TableOptions shown, JobTime now) {
+  TableRow row = {pod_name(job, pod), ready_text(pod), pod_status(pod), restarts_text(pod, now),
+                  age_text(creation_time(job, pod), now)};
   if (shown.wide) row.insert(row.end(), {or_none(pod.node), process_text(pod), exit_code_text(pod)});
   return with_space(job.space, shown.spaces, row);
 }
 
-Row event_header(Shown shown) {
+TableRow event_header(TableOptions shown) {
   return with_space("NAMESPACE", shown.spaces, {"LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"});
 }
 
-Row event_row(const Job& job, const JobEvent& event, Shown shown, JobTime now) {
+TableRow event_row(const Job& job, const JobEvent& event, TableOptions shown, JobTime now) {
   return with_space(
       job.space, shown.spaces,
       {age_text(event.time, now), event.warning ? "Warning" : "Normal", event.reason, event.object, event.message});
 }
 
-std::string job_news(const Job& job) { return fmt::format("{} {} {}", job.uid, job_state(job), job.status.restarts); }
+std::string job_row_key(const Job& job) {
+  return fmt::format("{} {} {}", job.uid, job_state(job), job.status.restarts);
+}
 
-std::string pod_news(const Job& job, const Pod& pod) {
+std::string pod_row_key(const Job& job, const Pod& pod) {
   return fmt::format("{} {} {} {} {} {}", job.uid, ready_text(pod), pod_status(pod), pod.attempt, pod.process,
                      exit_code_text(pod));
 }
@@ -134,7 +136,7 @@ ordered_json pod_object(const Job& job, const Pod& pod) {
   }
 
   ordered_json out = {{"apiVersion", "v1"}, {"kind", "Pod"}};
-  out["metadata"]["creationTimestamp"] = time_text(birth_of(job, pod));
+  out["metadata"]["creationTimestamp"] = time_text(creation_time(job, pod));
   out["metadata"]["labels"] = labels;
   out["metadata"]["name"] = pod_name(job, pod.index);
   out["metadata"]["namespace"] = job.space;
@@ -159,14 +161,14 @@ ordered_json list_object(std::vector<ordered_json> items) {
   return out;
 }
 
-Waiting waiting_for(const Job& job, const std::string& type, bool status) {
+ConditionResult check_condition(const Job& job, const std::string& type, bool status) {
   const auto at = std::find_if(job.status.conditions.begin(), job.status.conditions.end(),
                                [&](const Condition& each) { return each.type == type; });
   const bool known = at != job.status.conditions.end();
-  if (known && at->status == status) return Waiting::met;
-  if (!is_finished(job)) return Waiting::not_yet;
-  // A job may be over before anybody saw it run.
-  return !known && !status ? Waiting::met : Waiting::never;
+  if (known && at->status == status) return ConditionResult::met;
+  if (!is_finished(job)) return ConditionResult::not_yet;
+  // For example, a job may finish without ever having been Running.
+  return !known && !status ? ConditionResult::met : ConditionResult::never;
 }
 
 }  // namespace lockstep

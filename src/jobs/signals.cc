@@ -24,7 +24,7 @@ void on_signal(int signal) {
 }  // namespace
 
 SignalPipe::SignalPipe(const std::vector<int>& signals) {
-  LOCKSTEP_CHECK(writer.load() < 0, "one SignalPipe at a time");
+  LOCKSTEP_CHECK(writer.load() < 0, "a SignalPipe exists already");
   std::array<int, 2> ends;
   if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) throw_io_error("open", "a pipe", errno);
   reader_ = Descriptor(ends[0]);
@@ -34,16 +34,16 @@ SignalPipe::SignalPipe(const std::vector<int>& signals) {
     struct sigaction old = {}, own = {};
     ::sigaction(signal, nullptr, &old);
     const bool ignored = !(old.sa_flags & SA_SIGINFO) && old.sa_handler == SIG_IGN;
-    if (ignored && signal != SIGCHLD) continue;  // where that is ignored the system reaps children
+    if (ignored && signal != SIGCHLD) continue;  // with SIGCHLD ignored, the kernel would reap children
     own.sa_handler = on_signal;
     own.sa_flags = SA_RESTART;
     ::sigaction(signal, &own, nullptr);
-    before_.emplace_back(signal, old);
+    previous_.emplace_back(signal, old);
   }
 }
 
 SignalPipe::~SignalPipe() {
-  for (const auto& [signal, action] : before_) ::sigaction(signal, &action, nullptr);
+  for (const auto& [signal, action] : previous_) ::sigaction(signal, &action, nullptr);
   writer = -1;
 }
 

@@ -1,5 +1,5 @@
-// SignalPipe: signals of this process as something to poll. One object at a time; used by the thread that made it, and
-// written to by whichever thread the system lets handle a signal.
+// SignalPipe: delivers this process's signals through a pipe, so that they can be polled. At most one object exists at a
+// time. Used by the thread that created it; the signal handler may run on any thread.
 #pragma once
 
 #include <signal.h>
@@ -13,23 +13,22 @@ namespace lockstep {
 
 class SignalPipe {
  public:
-  // From now on these signals do nothing but come out of take(); those that were ignored stay so (nohup), but
-  // SIGCHLD.
+  // Installs handlers for these signals. A signal that was ignored (nohup) stays ignored, except SIGCHLD.
   explicit SignalPipe(const std::vector<int>& signals);
-  // What they did before.
+  // Restores the previous handlers.
   ~SignalPipe();
   SignalPipe(const SignalPipe&) = delete;
   SignalPipe& operator=(const SignalPipe&) = delete;
 
-  // Readable when there are signals.
+  // Readable when signals are pending.
   int fd() const { return reader_.get(); }
 
-  // Those since the last call, in order. Never waits.
+  // The signals received since the last call, in order. Does not block.
   std::vector<int> take();
 
  private:
   Descriptor reader_, writer_;
-  std::vector<std::pair<int, struct sigaction>> before_;
+  std::vector<std::pair<int, struct sigaction>> previous_;
 };
 
 }  // namespace lockstep

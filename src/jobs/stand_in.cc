@@ -13,9 +13,9 @@
 namespace lockstep {
 namespace {
 
-// By the last part of the image's name, whatever registry it comes from. Both are builds of the same example:
-// data-parallel training of MNIST by pmap, on 8 CPU devices in each process, for 10 epochs.
-constexpr std::array<std::pair<std::string_view, const char*>, 2> kKnown = {{
+// Image base name, from any registry, and program. Both images are builds of the same example: data-parallel training
+// of MNIST by pmap, on 8 CPU devices in each process, for 10 epochs.
+constexpr std::array<std::pair<std::string_view, const char*>, 2> kStandIns = {{
     {"jaxjob-spmd-mnist", "spmd_mnist_pmap"},
     {"jaxjob-dist-spmd-mnist", "spmd_mnist_pmap"},
 }};
@@ -31,28 +31,28 @@ std::string_view base_name(std::string_view image) {
 
 std::string stand_in_of(const Container& container) {
   if (!container.command.empty() || !container.args.empty()) return "";
-  for (const auto& [image, program] : kKnown)
+  for (const auto& [image, program] : kStandIns)
     if (base_name(container.image) == image) return program;
   return "";
 }
 
-std::vector<std::string> stand_in_places(const std::string& name, const std::string& lockstep) {
+std::vector<std::string> stand_in_paths(const std::string& name, const std::string& lockstep) {
   const std::filesystem::path folder = std::filesystem::path(lockstep).parent_path();
-  std::vector<std::string> places;
+  std::vector<std::string> paths;
   for (const char* relative : {"examples", "../libexec/lockstep"})
-    places.push_back((folder / relative / name).lexically_normal().string());
-  return places;
+    paths.push_back((folder / relative / name).lexically_normal().string());
+  return paths;
 }
 
 std::string find_stand_in(const std::string& name, const std::string& lockstep) {
-  const std::vector<std::string> places = stand_in_places(name, lockstep);
-  for (const std::string& place : places)
-    if (::access(place.c_str(), X_OK) == 0) return place;
+  const std::vector<std::string> paths = stand_in_paths(name, lockstep);
+  for (const std::string& path : paths)
+    if (::access(path.c_str(), X_OK) == 0) return path;
   throw_error(
-      "apply: the program {}, which runs here in place of the image, is not installed: it is neither {}; install "
+      "apply: the program {}, which runs here in place of the image, is not installed (looked for {}); install "
       "lockstep with its examples (-DLOCKSTEP_BUILD_EXAMPLES=ON), or give the container a command, such as "
       "[lockstep, train]",
-      name, fmt::join(places, " nor "));
+      name, fmt::join(paths, " and "));
 }
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Programs of this project that run in place of an image, where replicas are processes and not containers. A manifest
-// that names only an image says nothing else about what to run. Safe from any thread.
+// Stand-ins: example programs that local and Slurm runners start in place of a known container image. A manifest with
+// an image but without a command does not say otherwise what to run. Safe from any thread.
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@
 
 namespace lockstep {
 
-// The name of the program that does what the container's image does: "spmd_mnist_pmap" for the images of Kubeflow's
-// SPMD MNIST example. Empty when the container has a command or args, or its image is not a known one.
+// The name of the program that replaces the container's image: "spmd_mnist_pmap" for the images of Kubeflow's SPMD
+// MNIST example. Empty if the container has a command or args, or if its image is unknown.
 std::string stand_in_of(const Container& container);
 
-// Where such a program can be, beside the program `lockstep`: in examples/ of a build, and in ../libexec/lockstep/ of
-// an installation.
-std::vector<std::string> stand_in_places(const std::string& name, const std::string& lockstep);
+// The paths where the program may be, relative to the program `lockstep`: examples/ in a build tree and
+// ../libexec/lockstep/ in an installation.
+std::vector<std::string> stand_in_paths(const std::string& name, const std::string& lockstep);
 
-// The first of these that is a program. Throws Error, naming them, when none is.
+// The first of these paths that is executable. Throws Error with all paths if none is.
 std::string find_stand_in(const std::string& name, const std::string& lockstep);
 
 }  // namespace lockstep

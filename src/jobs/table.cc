@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kLeastWidth = 6, kPadding = 3;
+constexpr size_t kMinWidth = 6, kPadding = 3;
 
 // "3h5m", "3h".
 std::string two_units(int64_t first, char first_unit, int64_t second, char second_unit) {
@@ -23,16 +23,16 @@ std::string two_units(int64_t first, char first_unit, int64_t second, char secon
 
 }  // namespace
 
-std::string Columns::lay_out(std::vector<Row> rows) {
-  for (Row& row : rows)
+std::string TableLayout::format(std::vector<TableRow> rows) {
+  for (TableRow& row : rows)
     for (std::string& cell : row) cell = printable(cell, std::string::npos);
-  for (const Row& row : rows)
+  for (const TableRow& row : rows)
     for (size_t i = 0; i + 1 < row.size(); ++i) {
-      if (widths_.size() == i) widths_.push_back(kLeastWidth);
+      if (widths_.size() == i) widths_.push_back(kMinWidth);
       widths_[i] = std::max(widths_[i], row[i].size() + kPadding);
     }
   std::string out;
-  for (const Row& row : rows) {
+  for (const TableRow& row : rows) {
     for (size_t i = 0; i + 1 < row.size(); ++i) out += fmt::format("{:<{}}", row[i], widths_[i]);
     if (!row.empty()) out += row.back();
     out += '\n';
@@ -42,7 +42,7 @@ std::string Columns::lay_out(std::vector<Row> rows) {
 
 std::string age_text(std::chrono::seconds age) {
   const int64_t seconds = age.count(), minutes = seconds / 60, hours = minutes / 60, days = hours / 24;
-  if (seconds < -1) return "<invalid>";  // clocks of two machines may differ by a second
+  if (seconds < -1) return "<invalid>";  // clocks of two hosts may differ by a second
   if (seconds < 120) return fmt::format("{}s", std::max<int64_t>(seconds, 0));
   if (minutes < 10) return two_units(minutes, 'm', seconds % 60, 's');
   if (minutes < 180) return fmt::format("{}m", minutes);
@@ -69,7 +69,7 @@ std::optional<std::chrono::milliseconds> parse_duration(std::string_view text) {
   double total = 0;
   do {
     char* end = nullptr;
-    // Only plain decimal numbers: strtod would take "inf", "0x10" and " 1" too.
+    // Only plain decimal numbers: strtod would accept "inf", "0x10" and " 1" too.
     if ((*at < '0' || *at > '9') && *at != '.') return std::nullopt;
     const double number = std::strtod(at, &end);
     const std::string_view digits(at, static_cast<size_t>(end - at));
@@ -86,14 +86,6 @@ std::optional<std::chrono::milliseconds> parse_duration(std::string_view text) {
   return std::chrono::milliseconds(std::llround(total));
 }
 
-std::string time_text(std::optional<JobTime> time) {
-  if (!time || *time == JobTime{}) return "<none>";
-  const auto day = std::chrono::floor<std::chrono::days>(*time);
-  const std::chrono::year_month_day date(day);
-  const std::chrono::hh_mm_ss clock(*time - day);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", static_cast<int>(date.year()),
-                     static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()), clock.hours().count(),
-                     clock.minutes().count(), clock.seconds().count());
-}
+std::string time_text(std::optional<JobTime> time) { return time && *time != JobTime{} ? time_text(*time) : "<none>"; }
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Tables, ages and lengths of time as kubectl prints and reads them, because scripts and eyes are used to them. Pure
-// but for Columns, which is used by one thread.
+// Tables, ages and durations in kubectl's format, which scripts and users expect. Functions are pure and safe from any
+// thread; a TableLayout is used by one thread.
 #pragma once
 
 #include <chrono>
@@ -12,29 +12,29 @@
 
 namespace lockstep {
 
-using Row = std::vector<std::string>;
+using TableRow = std::vector<std::string>;
 
-// Columns of text, three spaces apart and at least six wide; the last one of a row is as wide as it is. They never get
-// narrower, so that rows that come later stand below those that were printed.
-class Columns {
+// Aligns columns: three spaces apart, at least six characters wide, the last one unpadded. Widths never shrink between
+// calls, so that rows printed later (`get -w`) align with earlier ones.
+class TableLayout {
  public:
-  // A line for each row.
-  std::string lay_out(std::vector<Row> rows);
+  // Returns one line for each row. Unprintable characters are escaped.
+  std::string format(std::vector<TableRow> rows);
 
  private:
   std::vector<size_t> widths_;
 };
 
-// "45s", "5m12s", "108m", "3h5m", "2d3h", "8d": the longer, the coarser. "<invalid>" when it has not begun.
+// "45s", "5m12s", "108m", "3h5m", "2d3h", "8d": coarser for longer ages. "<invalid>" for a negative age.
 std::string age_text(std::chrono::seconds age);
 
-// The time between the two; "<unknown>" when there is no beginning.
+// The age from `since` to `now`; "<unknown>" if `since` is not set.
 std::string age_text(std::optional<JobTime> since, JobTime now);
 
-// "60s", "1m30s", "1.5h", "250ms", or a number of seconds; none when it is no length of time.
+// Parses "60s", "1m30s", "1.5h", "250ms" or a number of seconds; nullopt if the text is not a duration.
 std::optional<std::chrono::milliseconds> parse_duration(std::string_view text);
 
-// "2024-12-18T16:47:28Z"; "<none>" when there is none.
+// "2024-12-18T16:47:28Z"; "<none>" if the time is not set.
 std::string time_text(std::optional<JobTime> time);
 
 }  // namespace lockstep

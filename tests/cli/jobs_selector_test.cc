@@ -25,7 +25,7 @@ void expect_selector_refused(const char* selector, const std::string& what) {
     ADD_FAILURE() << selector;
   } catch (const Error& error) {
     EXPECT_EQ(error.what(), "selector \"" + std::string(selector) + "\": " + what +
-                                "; write KEY=VALUE, KEY!=VALUE, KEY in (A,B), KEY or !KEY, with commas between them");
+                                "; write KEY=VALUE, KEY!=VALUE, KEY in (A,B), KEY or !KEY, separated by commas");
   }
 }
 

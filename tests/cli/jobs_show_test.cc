@@ -49,11 +49,12 @@ Pod failed(int index, int code) {
 }
 
 TEST(JobShow, JobsHaveNameStateAndAge) {
-  EXPECT_EQ(job_header({}), (Row{"NAME", "STATE", "AGE"}));
-  EXPECT_EQ(job_row(mnist(), {}, kNow), (Row{"jaxjob-mnist", "Running", "108m"}));
-  EXPECT_EQ(job_header({true, true}), (Row{"NAMESPACE", "NAME", "STATE", "AGE", "REPLICAS", "RESTARTS", "MESSAGE"}));
-  EXPECT_EQ(job_row(mnist(), {true, true}, kNow),
-            (Row{"kubeflow", "jaxjob-mnist", "Running", "108m", "2", "0", "JAXJob kubeflow/jaxjob-mnist is running."}));
+  EXPECT_EQ(job_header({}), (TableRow{"NAME", "STATE", "AGE"}));
+  EXPECT_EQ(job_row(mnist(), {}, kNow), (TableRow{"jaxjob-mnist", "Running", "108m"}));
+  EXPECT_EQ(job_header({true, true}),
+            (TableRow{"NAMESPACE", "NAME", "STATE", "AGE", "REPLICAS", "RESTARTS", "MESSAGE"}));
+  EXPECT_EQ(job_row(mnist(), {true, true}, kNow), (TableRow{"kubeflow", "jaxjob-mnist", "Running", "108m", "2", "0",
+                                                            "JAXJob kubeflow/jaxjob-mnist is running."}));
   Job fresh = mnist();
   fresh.status = {};
   EXPECT_EQ(job_row(fresh, {true, false}, kNow).back(), "<none>");
@@ -61,52 +62,53 @@ TEST(JobShow, JobsHaveNameStateAndAge) {
 
 TEST(JobShow, PodsHaveKubectlsColumns) {
   const Job job = mnist();
-  EXPECT_EQ(pod_header({}), (Row{"NAME", "READY", "STATUS", "RESTARTS", "AGE"}));
-  EXPECT_EQ(pod_row(job, running(0), {}, kNow), (Row{"jaxjob-mnist-worker-0", "1/1", "Running", "0", "108m"}));
+  EXPECT_EQ(pod_header({}), (TableRow{"NAME", "READY", "STATUS", "RESTARTS", "AGE"}));
+  EXPECT_EQ(pod_row(job, running(0), {}, kNow), (TableRow{"jaxjob-mnist-worker-0", "1/1", "Running", "0", "108m"}));
   Pod done = running(1);
   done.phase = PodPhase::succeeded;
   done.exit_code = 0;
-  EXPECT_EQ(pod_row(job, done, {}, kNow), (Row{"jaxjob-mnist-worker-1", "0/1", "Completed", "0", "108m"}));
-  EXPECT_EQ(pod_row(job, failed(1, 1), {}, kNow), (Row{"jaxjob-mnist-worker-1", "0/1", "Error", "0", "108m"}));
+  EXPECT_EQ(pod_row(job, done, {}, kNow), (TableRow{"jaxjob-mnist-worker-1", "0/1", "Completed", "0", "108m"}));
+  EXPECT_EQ(pod_row(job, failed(1, 1), {}, kNow), (TableRow{"jaxjob-mnist-worker-1", "0/1", "Error", "0", "108m"}));
   Pod waiting;
   waiting.index = 1;
-  EXPECT_EQ(pod_row(job, waiting, {}, kNow), (Row{"jaxjob-mnist-worker-1", "0/1", "Pending", "0", "108m"}));
+  EXPECT_EQ(pod_row(job, waiting, {}, kNow), (TableRow{"jaxjob-mnist-worker-1", "0/1", "Pending", "0", "108m"}));
 }
 
 TEST(JobShow, WidePodsSayWhereAndHowTheyEnded) {
   const Job job = mnist();
   EXPECT_EQ(pod_header({true, true}),
-            (Row{"NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "NODE", "PID", "EXIT CODE"}));
+            (TableRow{"NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "NODE", "PID", "EXIT CODE"}));
   EXPECT_EQ(pod_row(job, running(0), {true, true}, kNow),
-            (Row{"kubeflow", "jaxjob-mnist-worker-0", "1/1", "Running", "0", "108m", "laptop", "4100", "<none>"}));
+            (TableRow{"kubeflow", "jaxjob-mnist-worker-0", "1/1", "Running", "0", "108m", "laptop", "4100", "<none>"}));
   Pod killed = failed(0, 137);
   killed.reason = "OOMKilled";
   killed.node = "";
   EXPECT_EQ(pod_row(job, killed, {true, false}, kNow),
-            (Row{"jaxjob-mnist-worker-0", "0/1", "OOMKilled", "0", "108m", "<none>", "<none>", "137"}));
+            (TableRow{"jaxjob-mnist-worker-0", "0/1", "OOMKilled", "0", "108m", "<none>", "<none>", "137"}));
 }
 
 TEST(JobShow, RestartsSayWhenTheLastWas) {
   Pod pod = running(0);
   pod.attempt = 2;
   pod.started = kNow - seconds(12);
-  EXPECT_EQ(pod_row(mnist(), pod, {}, kNow), (Row{"jaxjob-mnist-worker-0", "1/1", "Running", "2 (12s ago)", "12s"}));
+  EXPECT_EQ(pod_row(mnist(), pod, {}, kNow),
+            (TableRow{"jaxjob-mnist-worker-0", "1/1", "Running", "2 (12s ago)", "12s"}));
 }
 
 TEST(JobShow, NewsAreWhatChangedAndNotHowOldItIs) {
   const Job job = mnist();
-  EXPECT_EQ(pod_news(job, running(0)), pod_news(job, running(0)));
-  EXPECT_NE(pod_news(job, running(0)), pod_news(job, failed(0, 1)));
-  EXPECT_NE(pod_news(job, failed(0, 2)), pod_news(job, failed(0, 1)));
+  EXPECT_EQ(pod_row_key(job, running(0)), pod_row_key(job, running(0)));
+  EXPECT_NE(pod_row_key(job, running(0)), pod_row_key(job, failed(0, 1)));
+  EXPECT_NE(pod_row_key(job, failed(0, 2)), pod_row_key(job, failed(0, 1)));
   Pod again = running(0);
   again.attempt = 1;
-  EXPECT_NE(pod_news(job, running(0)), pod_news(job, again));
+  EXPECT_NE(pod_row_key(job, running(0)), pod_row_key(job, again));
   Job done = job;
   done.status.conditions.push_back({"Succeeded", true, "JAXJobSucceeded", "", kNow, kNow});
-  EXPECT_NE(job_news(job), job_news(done));
+  EXPECT_NE(job_row_key(job), job_row_key(done));
   Job other = job;
   other.uid = "another";
-  EXPECT_NE(job_news(job), job_news(other));
+  EXPECT_NE(job_row_key(job), job_row_key(other));
 }
 
 TEST(JobShow, NamesAreThoseOfKubectl) {
@@ -122,9 +124,9 @@ TEST(JobShow, NamesAreThoseOfKubectl) {
 
 TEST(JobShow, EventsSayWhatHappenedToWhom) {
   const JobEvent event = {kNow - seconds(30), true, "pod/jaxjob-mnist-worker-1", "Failed", "exit code 1"};
-  EXPECT_EQ(event_header({false, true}), (Row{"NAMESPACE", "LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"}));
+  EXPECT_EQ(event_header({false, true}), (TableRow{"NAMESPACE", "LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"}));
   EXPECT_EQ(event_row(mnist(), event, {}, kNow),
-            (Row{"30s", "Warning", "Failed", "pod/jaxjob-mnist-worker-1", "exit code 1"}));
+            (TableRow{"30s", "Warning", "Failed", "pod/jaxjob-mnist-worker-1", "exit code 1"}));
 }
 
 TEST(JobShow, PodObjectsLookLikeThoseOfKubernetes) {
@@ -216,18 +218,18 @@ TEST(JobShow, DescriptionOfAPodHoldsItsOwnEvents) {
 
 TEST(JobShow, WaitingEndsWhenTheJobHasEndedOtherwise) {
   Job job = mnist();
-  EXPECT_EQ(waiting_for(job, "Running", true), Waiting::met);
-  EXPECT_EQ(waiting_for(job, "Succeeded", true), Waiting::not_yet);
-  EXPECT_EQ(waiting_for(job, "Running", false), Waiting::not_yet);
+  EXPECT_EQ(check_condition(job, "Running", true), ConditionResult::met);
+  EXPECT_EQ(check_condition(job, "Succeeded", true), ConditionResult::not_yet);
+  EXPECT_EQ(check_condition(job, "Running", false), ConditionResult::not_yet);
   job.status.conditions[1].status = false;
   job.status.conditions.push_back({"Failed", true, "JAXJobFailed", "it failed", kNow, kNow});
-  EXPECT_EQ(waiting_for(job, "Succeeded", true), Waiting::never);
-  EXPECT_EQ(waiting_for(job, "Failed", true), Waiting::met);
-  EXPECT_EQ(waiting_for(job, "Running", false), Waiting::met);
-  EXPECT_EQ(waiting_for(job, "Suspended", true), Waiting::never);
+  EXPECT_EQ(check_condition(job, "Succeeded", true), ConditionResult::never);
+  EXPECT_EQ(check_condition(job, "Failed", true), ConditionResult::met);
+  EXPECT_EQ(check_condition(job, "Running", false), ConditionResult::met);
+  EXPECT_EQ(check_condition(job, "Suspended", true), ConditionResult::never);
   job.status.conditions.erase(job.status.conditions.begin() + 1);  // nobody saw it run
-  EXPECT_EQ(waiting_for(job, "Running", true), Waiting::never);
-  EXPECT_EQ(waiting_for(job, "Running", false), Waiting::met);
+  EXPECT_EQ(check_condition(job, "Running", true), ConditionResult::never);
+  EXPECT_EQ(check_condition(job, "Running", false), ConditionResult::met);
 }
 
 }  // namespace

@@ -13,25 +13,25 @@ using std::chrono::minutes;
 using std::chrono::seconds;
 
 TEST(JobTable, ColumnsStandThreeSpacesApart) {
-  EXPECT_EQ(Columns().lay_out({{"NAME", "READY", "STATUS", "RESTARTS", "AGE"},
-                               {"jaxjob-mnist-worker-0", "0/1", "Completed", "0", "108m"},
-                               {"jaxjob-mnist-worker-1", "0/1", "Completed", "0", "108m"}}),
+  EXPECT_EQ(TableLayout().format({{"NAME", "READY", "STATUS", "RESTARTS", "AGE"},
+                                  {"jaxjob-mnist-worker-0", "0/1", "Completed", "0", "108m"},
+                                  {"jaxjob-mnist-worker-1", "0/1", "Completed", "0", "108m"}}),
             "NAME                    READY   STATUS      RESTARTS   AGE\n"
             "jaxjob-mnist-worker-0   0/1     Completed   0          108m\n"
             "jaxjob-mnist-worker-1   0/1     Completed   0          108m\n");
 }
 
 TEST(JobTable, ColumnsAreAtLeastSixWide) {
-  EXPECT_EQ(Columns().lay_out({{"A", "B", "C"}}), "A     B     C\n");
-  EXPECT_EQ(Columns().lay_out({{"ABCD", "B"}}), "ABCD   B\n");
+  EXPECT_EQ(TableLayout().format({{"A", "B", "C"}}), "A     B     C\n");
+  EXPECT_EQ(TableLayout().format({{"ABCD", "B"}}), "ABCD   B\n");
 }
 
 TEST(JobTable, LaterRowsStandBelowEarlierOnes) {
-  Columns columns;
-  EXPECT_EQ(columns.lay_out({{"a-long-name", "1"}}), "a-long-name   1\n");
-  EXPECT_EQ(columns.lay_out({{"b", "2"}}), "b             2\n");
-  EXPECT_EQ(columns.lay_out({{"an-even-longer-name", "3"}}), "an-even-longer-name   3\n");
-  EXPECT_EQ(columns.lay_out({{"b", "4"}}), "b                     4\n");
+  TableLayout columns;
+  EXPECT_EQ(columns.format({{"a-long-name", "1"}}), "a-long-name   1\n");
+  EXPECT_EQ(columns.format({{"b", "2"}}), "b             2\n");
+  EXPECT_EQ(columns.format({{"an-even-longer-name", "3"}}), "an-even-longer-name   3\n");
+  EXPECT_EQ(columns.format({{"b", "4"}}), "b                     4\n");
 }
 
 TEST(JobTable, AgesGetCoarserAsTheyGrow) {

@@ -27,19 +27,17 @@ void expect_end_of_stopped(const std::vector<int>& victims, const std::string& p
   EXPECT_EQ(result.exit_code, 75) << result.err;
   for (const int victim : victims) {
     EXPECT_TRUE(has(result.err, "lockstep launch: process " + std::to_string(victim) +
-                                    " is stopped (SIGSTOP); the job ends unless it continues within " + patience +
+                                    " is stopped (SIGSTOP); the job ends unless it is resumed within " + patience +
                                     " s: kill -CONT " + std::to_string(pid_of(program, victim)) + "\n"))
         << result.err;
   }
   EXPECT_TRUE(has(last_line(result.err), cause)) << result.err;
 }
 
-TEST(Launch, AStoppedProcessEndsTheJob) {
-  expect_end_of_stopped({1}, "0.2", "process 1 stood still: SIGSTOP had stopped it for ");
-}
+TEST(Launch, AStoppedProcessEndsTheJob) { expect_end_of_stopped({1}, "0.2", "process 1 was stopped by SIGSTOP for "); }
 
 TEST(Launch, AJobOfStoppedProcessesEnds) {
-  expect_end_of_stopped({0, 1}, "2", "processes 0 and 1 stood still: SIGSTOP had stopped them for ");
+  expect_end_of_stopped({0, 1}, "2", "processes 0 and 1 were stopped by SIGSTOP for ");
 }
 
 TEST(Launch, AProcessThatContinuesHarmsNothing) {
@@ -49,7 +47,7 @@ TEST(Launch, AProcessThatContinuesHarmsNothing) {
   ::kill(victim, SIGSTOP);
   ASSERT_TRUE(program.says("process 1 is stopped (SIGSTOP)"));
   ::kill(victim, SIGCONT);
-  ASSERT_TRUE(program.says("process 1 continues after "));
+  ASSERT_TRUE(program.says("process 1 resumed after "));
   EXPECT_EQ(program.wait().exit_code, 0);
 }
 
@@ -57,9 +55,9 @@ TEST(Launch, AProcessAloneMayBeStopped) {
   RunningProgram program(launch_words({"-n", "1", "--heartbeat-timeout", "0.05"}, kStanding));
   ASSERT_TRUE(program.says("[0] pid"));
   ::kill(pid_of(program, 0), SIGSTOP);
-  ASSERT_TRUE(program.says("process 0 is stopped (SIGSTOP); it continues after kill -CONT "));
+  ASSERT_TRUE(program.says("process 0 is stopped (SIGSTOP); resume it with kill -CONT "));
   ::kill(pid_of(program, 0), SIGCONT);
-  ASSERT_TRUE(program.says("process 0 continues after "));
+  ASSERT_TRUE(program.says("process 0 resumed after "));
   program.send(SIGTERM);
   EXPECT_EQ(program.wait().exit_code, 143);
 }

@@ -165,7 +165,7 @@ TEST(Launch, TheFirstCauseIsNamedLast) {
                              "KILL $$; fi; exit 75");
   EXPECT_EQ(result.exit_code, 137);
   EXPECT_TRUE(has(result.err, "lockstep launch: the last lines of process 1:\n[1] line 11\n")) << result.err;
-  EXPECT_TRUE(has(result.err, "[1] line 30\nlockstep launch: process 1 ended by SIGKILL (out of memory?"))
+  EXPECT_TRUE(has(result.err, "[1] line 30\nlockstep launch: process 1 was killed by SIGKILL (out of memory?"))
       << result.err;
   EXPECT_TRUE(has(last_line(result.err), "; the others stopped because of it; --max-restarts N starts")) << result.err;
 }
@@ -184,7 +184,7 @@ TEST(Launch, OutputThatCannotBeWrittenIsAFailure) {
   };
   const auto full = run("echo x");
   EXPECT_EQ(full.exit_code, 1);
-  EXPECT_EQ(full.err, "lockstep launch: the output could not be written: No space left on device; it is incomplete\n");
+  EXPECT_EQ(full.err, "lockstep launch: cannot write the output: No space left on device; it is incomplete\n");
   EXPECT_EQ(run("true").exit_code, 0);
   EXPECT_EQ(run("echo x; exit 5").exit_code, 5);
 }
@@ -290,7 +290,7 @@ TEST(Launch, RestartsWhatMayHelp) {
   EXPECT_TRUE(has(result.err, "lockstep launch: restart 1 of 5 in 0.01 s\n")) << result.err;
   EXPECT_TRUE(has(result.err, "lockstep launch: restart 2 of 5 in 0.02 s\n")) << result.err;
   EXPECT_FALSE(has(result.err, "restart 3"));
-  EXPECT_TRUE(has(result.err, "process 1 ended by SIGKILL")) << result.err;
+  EXPECT_TRUE(has(result.err, "process 1 was killed by SIGKILL")) << result.err;
   EXPECT_EQ(sorted_lines_of(read_text(dir.path() + "/token_0")).size(), 3u);
   EXPECT_EQ(read_text(dir.path() + "/token_0"), read_text(dir.path() + "/token_1"));
   EXPECT_NE(read_text(dir.path() + "/token_0").substr(0, 64), read_text(dir.path() + "/token_0").substr(65, 64));
@@ -301,7 +301,7 @@ TEST(Launch, RestartsWhatMayHelp) {
 TEST(Launch, GivesUpAfterTheLastRestart) {
   const auto result = launch({"-n", "2", "--max-restarts", "1", "--restart-delay", "0"}, "kill -s ABRT $$");
   EXPECT_EQ(result.exit_code, 134);
-  EXPECT_EQ(last_line(result.err), "lockstep launch: given up after 1 restart");
+  EXPECT_EQ(last_line(result.err), "lockstep launch: giving up after 1 restart");
 }
 
 TEST(Launch, DoesNotRestartWhatFailsAgain) {
@@ -330,7 +330,7 @@ TEST(Launch, SaysWhatARestartMeansForTraining) {
   std::ifstream(list) >> child;
   ASSERT_GT(child, 0);
   ::kill(child, SIGKILL);
-  ASSERT_TRUE(program.says("restart 1 of 1 in 600 s; training goes on from the last checkpoint\n")) << program.err();
+  ASSERT_TRUE(program.says("restart 1 of 1 in 600 s; training resumes from the last checkpoint\n")) << program.err();
   program.send(SIGINT);
   EXPECT_EQ(program.wait().exit_code, 130);
 }
@@ -411,7 +411,8 @@ TEST(Launch, ATakenPortIsGivenUpForAnother) {
   const auto result = program.wait();
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_TRUE(has(result.err, "lockstep launch: pid " + std::to_string(::getpid()) + " (")) << result.err;
-  EXPECT_TRUE(has(result.err, " has the port of 127.0.0.1:" + port + "; starting again with another\n")) << result.err;
+  EXPECT_TRUE(has(result.err, " has taken the port of 127.0.0.1:" + port + "; restarting with another port\n"))
+      << result.err;
   EXPECT_EQ(sorted_lines_of(result.out).size(), 2u);
   EXPECT_FALSE(has(result.out, "again at " + port + "\n")) << result.out;
 }

@@ -21,13 +21,13 @@ ChildSpec shell(const std::string& script) {
   return {.argv = {"sh", "-c", script}, .environment = {"PATH=/usr/bin:/bin"}};
 }
 
-// All that comes out of a descriptor, or, with `until`, all up to that text.
+// Reads to the end of the stream or, if `until` is set, until that text was read.
 std::string read_all(Descriptor& from, const std::string& until = "") {
   std::string out;
   char bytes[4096];
   for (;;) {
     pollfd ready = {from.get(), POLLIN, 0};
-    if (::poll(&ready, 1, 60'000) == 0) return out + "(nothing more came)";
+    if (::poll(&ready, 1, 60'000) == 0) return out + "(timed out)";
     const ssize_t n = ::read(from.get(), bytes, sizeof(bytes));
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return out;
     if (n > 0) out.append(bytes, static_cast<size_t>(n));
@@ -35,12 +35,12 @@ std::string read_all(Descriptor& from, const std::string& until = "") {
   }
 }
 
-Ending ending_of(Child& child) {
+ExitStatus wait_for_exit(Child& child) {
   for (int i = 0; i < 60'000; ++i) {
-    if (const auto ending = child.ended()) return *ending;
+    if (const auto exit_status = child.poll_exit()) return *exit_status;
     ::poll(nullptr, 0, 1);
   }
-  ADD_FAILURE() << "it does not end";
+  ADD_FAILURE() << "the child does not exit";
   return {};
 }
 
@@ -55,25 +55,25 @@ TEST(Child, HasItsArgumentsVariablesFolderAndOutputs) {
   Child child(spec);
   EXPECT_EQ(read_all(child.out()), "a b||*|" + dir.path() + "\n1 2\n");
   EXPECT_EQ(read_all(child.err()), "oops\n");
-  EXPECT_EQ(ending_of(child), (Ending{.code = 7}));
-  EXPECT_EQ(ending_of(child), (Ending{.code = 7}));
+  EXPECT_EQ(wait_for_exit(child), (ExitStatus{.code = 7}));
+  EXPECT_EQ(wait_for_exit(child), (ExitStatus{.code = 7}));
 }
 
-TEST(Child, WhatASignalEndsSaysSo) {
+TEST(Child, ReportsTheSignalThatKilledIt) {
   Child child(shell("kill -s SEGV $$"));
-  EXPECT_EQ(ending_of(child), (Ending{.signal = SIGSEGV}));
-  child.send(SIGTERM);  // nobody is there
+  EXPECT_EQ(wait_for_exit(child), (ExitStatus{.signal = SIGSEGV}));
+  child.send(SIGTERM);  // has no effect
 }
 
-TEST(Child, HasTheStandardSignals) {
+TEST(Child, HasDefaultSignalHandlers) {
   ::signal(SIGXFSZ, SIG_IGN);
   Child child(shell("kill -s XFSZ $$; echo survived"));
   ::signal(SIGXFSZ, SIG_DFL);
-  EXPECT_EQ(ending_of(child), (Ending{.signal = SIGXFSZ}));
+  EXPECT_EQ(wait_for_exit(child), (ExitStatus{.signal = SIGXFSZ}));
 }
 
 TEST(Child, RunsOnItsCores) {
-  const std::vector<int> cpus = own_cpus();
+  const std::vector<int> cpus = available_cpus();
   ASSERT_FALSE(cpus.empty());
   ChildSpec spec = shell("grep Cpus_allowed_list /proc/self/status");
   spec.cpus = {cpus.back()};
@@ -81,21 +81,21 @@ TEST(Child, RunsOnItsCores) {
   EXPECT_EQ(read_all(child.out()), "Cpus_allowed_list:\t" + std::to_string(cpus.back()) + "\n");
 }
 
-TEST(Child, TakesItsGroupWithIt) {
+TEST(Child, KillsItsProcessGroup) {
   for (const char* script : {"sleep 600 & echo $!; exit 0", "trap '' TERM; sleep 600 & echo $!; wait"}) {
     pid_t grandchild = 0;
     {
       Child child(shell(script));
       grandchild = std::stoi(read_all(child.out(), "\n"));
       if (std::string_view(script).starts_with("sleep")) {
-        EXPECT_EQ(ending_of(child), Ending());
+        EXPECT_EQ(wait_for_exit(child), ExitStatus());
       }
     }
     EXPECT_TRUE(is_gone_soon(grandchild));
   }
 }
 
-TEST(Child, EndsWithTheProcessThatStartedIt) {
+TEST(Child, DiesWithTheProcessThatStartedIt) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   const pid_t launcher = ::fork();
@@ -126,7 +126,7 @@ TEST(Child, MayHaveATerminal) {
   EXPECT_EQ(read_all(child.err()), "a\nb");
 }
 
-TEST(Child, TakesSignalsAsLinesOfItsInput) {
+TEST(Child, SendsSignalsAsLinesOfInput) {
   ChildSpec spec = shell("while read line; do echo \"<$line>\"; test $line = INT && exit; done");
   spec.input = "first\n";
   spec.signals_by_input = true;
@@ -134,20 +134,20 @@ TEST(Child, TakesSignalsAsLinesOfItsInput) {
   child.send(SIGUSR1);
   child.send(SIGINT);
   EXPECT_EQ(read_all(child.out()), "<first>\n<USR1>\n<INT>\n");
-  EXPECT_EQ(ending_of(child), Ending());
+  EXPECT_EQ(wait_for_exit(child), ExitStatus());
   Child gone(spec);
   gone.send(SIGINT);
   read_all(gone.out());
-  gone.send(SIGTERM);  // its input is closed, which is nobody's end
+  gone.send(SIGTERM);  // a closed input must not raise SIGPIPE
 }
 
-TEST(Child, WhatCannotStartSaysWhy) {
+TEST(Child, ReportsWhyAProgramCannotStart) {
   EXPECT_THROWS(Child({.argv = {"no-such-program"}}), Error,
-                "start a process: there is no program \"no-such-program\" that may be run on the PATH; give its path");
+                "start a process: \"no-such-program\" was not found on the PATH; give its path");
   EXPECT_THROWS(Child({.argv = {"/etc/passwd"}}), Error,
-                "there is no program \"/etc/passwd\" that may be run; correct");
+                "start a process: \"/etc/passwd\" is not an executable file; correct its path");
   EXPECT_THROWS(Child({.argv = {"sh"}, .folder = "/no/such"}), IoError, "start in /no/such: No such file or directory");
-  EXPECT_THROWS(Child({.argv = {"sh"}, .cpus = {16000}}), IoError, "choose the cores of sh: Invalid argument");
+  EXPECT_THROWS(Child({.argv = {"sh"}, .cpus = {16000}}), IoError, "set the CPU affinity of sh: Invalid argument");
   const TempDir dir;
   const std::string file = dir.path() + "/program";
   FileSystem::real().write(file, std::vector<uint8_t>{0, 1, 2});
@@ -160,24 +160,24 @@ TEST(Child, SignalsHaveNames) {
   EXPECT_EQ(signal_name(500), "signal 500");
 }
 
-TEST(Launch, CoresAreCutIntoEqualParts) {
+TEST(Launch, SplitsCoresIntoEqualParts) {
   using Parts = std::vector<std::vector<int>>;
-  EXPECT_EQ(cut_cpus({0, 1, 4, 5}, 2), (Parts{{0, 1}, {4, 5}}));
-  EXPECT_EQ(cut_cpus({0, 1, 2, 3, 4}, 2), (Parts{{0, 1, 2}, {3, 4}}));
-  EXPECT_EQ(cut_cpus({3}, 1), (Parts{{3}}));
-  EXPECT_EQ(cut_cpus({0, 1}, 3), (Parts{{}, {}, {}}));
+  EXPECT_EQ(split_cpus({0, 1, 4, 5}, 2), (Parts{{0, 1}, {4, 5}}));
+  EXPECT_EQ(split_cpus({0, 1, 2, 3, 4}, 2), (Parts{{0, 1, 2}, {3, 4}}));
+  EXPECT_EQ(split_cpus({3}, 1), (Parts{{3}}));
+  EXPECT_EQ(split_cpus({0, 1}, 3), (Parts{{}, {}, {}}));
 }
 
-TEST(Launch, DelaysDoubleUpToAMinute) {
+TEST(Launch, BackoffDoublesUpToAMinute) {
   using std::chrono::milliseconds;
   const milliseconds second(1000);
-  EXPECT_EQ(delay_before(1, second), second);
-  EXPECT_EQ(delay_before(2, second), 2 * second);
-  EXPECT_EQ(delay_before(6, second), 32 * second);
-  EXPECT_EQ(delay_before(7, second), 60 * second);
-  EXPECT_EQ(delay_before(1'000'000, second), 60 * second);
-  EXPECT_EQ(delay_before(3, 100 * second), 100 * second);
-  EXPECT_EQ(delay_before(1'000'000, milliseconds(0)), milliseconds(0));
+  EXPECT_EQ(restart_backoff(1, second), second);
+  EXPECT_EQ(restart_backoff(2, second), 2 * second);
+  EXPECT_EQ(restart_backoff(6, second), 32 * second);
+  EXPECT_EQ(restart_backoff(7, second), 60 * second);
+  EXPECT_EQ(restart_backoff(1'000'000, second), 60 * second);
+  EXPECT_EQ(restart_backoff(3, 100 * second), 100 * second);
+  EXPECT_EQ(restart_backoff(1'000'000, milliseconds(0)), milliseconds(0));
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ TEST_F(LocalJobs, AProgramThatIsNotThereIsSaid) {
   ASSERT_EQ(pods.size(), 1u);
   EXPECT_EQ(pods[0].reason, "StartError");
   EXPECT_EQ(pods[0].exit_code, 127);
-  const std::string why = "start a process: there is no program \"/no/such/program\" that may be run; correct its path";
+  const std::string why = "start a process: \"/no/such/program\" is not an executable file; correct its path";
   EXPECT_TRUE(has(events_text("missing"), "pod/missing-worker-0 StartError: " + why)) << events_text("missing");
   EXPECT_EQ(log_of("missing", 0), "lockstep: " + why + "\n");
 

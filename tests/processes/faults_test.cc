@@ -93,7 +93,7 @@ TEST(Fault, DumpsLieWhereTheyAreFound) {
   };
   const std::string run = dir.path() + "/run";
   expect_contains(dumped({"--checkpoint-dir", run}),
-                  " of process 0 with others are in " + run + "/flight/lockstep_flight_");
+                  "flight record of process 0 written to " + run + "/flight/lockstep_flight_");
   EXPECT_EQ(FileSystem::real().list(run + "/flight").size(), 1u);
   const std::string log = dir.path() + "/log";
   expect_contains(dumped({"--checkpoint-dir", run, "--resume", "none", "--log-dir", log}),
@@ -107,7 +107,7 @@ TEST(Fault, DumpsLieWhereTheyAreFound) {
   expect_contains(dumped({}), " are in " + dir.path() + "/lockstep-flight-");
   const RunningProgram::Result found = blame();
   EXPECT_EQ(found.exit_code, 0) << found.err;
-  expect_contains(found.err, "lockstep: dumps of " + dir.path() + "/lockstep-flight-");
+  expect_contains(found.err, "lockstep: reading dumps from " + dir.path() + "/lockstep-flight-");
   expect_contains(found.out, "  => process 1\n");
 }
 
@@ -275,7 +275,8 @@ TEST(Fault, ProcessThatDiesBeforeItJoinsEndsTheOthersAtOnce) {
     const RunningProgram::Result result =
         launch({"-n", "2", "--grace", "600"}, with_first(victim, "kill -s KILL $$", {"allreduce"}));
     EXPECT_EQ(result.exit_code, 137) << result.err;
-    expect_contains(result.err, fmt::format("lockstep launch: process {} ended by SIGKILL (out of memory?", victim));
+    expect_contains(result.err,
+                    fmt::format("lockstep launch: process {} was killed by SIGKILL (out of memory?", victim));
     expect_contains(result.err, "; the other one stopped because of it");
   }
 }
@@ -286,7 +287,7 @@ TEST(Fault, ProcessThatIsStoppedBeforeItJoinsIsNamed) {
                                                  with_first(victim, "kill -s STOP $$", {"allreduce"}));
     EXPECT_EQ(result.exit_code, 75) << result.err;
     expect_contains(result.err, fmt::format("lockstep launch: process {} is stopped (SIGSTOP); the job ends", victim));
-    expect_contains(result.err, fmt::format("process {} stood still: SIGSTOP had stopped it for ", victim));
+    expect_contains(result.err, fmt::format("process {} was stopped by SIGSTOP for ", victim));
   }
 }
 
@@ -328,7 +329,7 @@ TEST(NoSharedMemory, TcpTakesItsPlace) {
   const RunningProgram::Result result = RunningProgram(limited(kWithRestarts, {"allreduce"})).wait();
   EXPECT_EQ(result.exit_code, 0) << result.err;
   expect_contains(result.err,
-                  "[0] lockstep: processes of one host use TCP instead of shared memory, which is slower: "
+                  "[0] lockstep: processes on one host use TCP instead of shared memory, which is slower: "
                   "process 0 (host ");
   expect_contains(result.err, "MiB (ulimit -f); raise that limit\n");
   expect_lacks(result.err, "[1]");
@@ -338,7 +339,8 @@ TEST(NoSharedMemory, IsAnErrorWhereItWasRequested) {
   const RunningProgram::Result result =
       RunningProgram(limited(kWithRestarts + Words{"--collectives", "shared"}, {"allreduce"})).wait();
   EXPECT_EQ(result.exit_code, 1) << result.err;
-  expect_contains(result.err, "lockstep: initialize: collectives \"shared\" were requested: process 0 (host ");
+  expect_contains(result.err,
+                  "lockstep: initialize: collectives is shared, but shared memory is not available: process 0 (host ");
   expect_contains(result.err, "lockstep launch: process 0 ended with exit code 1");
   expect_lacks(result.err, "restart");
 }

@@ -37,7 +37,7 @@ TEST(RunProgram, PassesItsDeadline) {
   const std::string file = dir.path() + "/pid";
   EXPECT_THROWS(run_program({"bash", "-c", "sleep 1000 & echo $! >$0; wait", file}, "", std::chrono::seconds(2)),
                 IoError,
-                "run bash: it has not ended after 2 s and was killed; see whether the service it asks answers");
+                "run bash: it did not end within 2 s and was killed; check that the service it contacts responds");
   const std::vector<uint8_t> bytes = FileSystem::real().read_file(file);
   ASSERT_FALSE(bytes.empty());
   EXPECT_TRUE(is_gone_soon(std::stoi(std::string(bytes.begin(), bytes.end()))));  // nor is what it started left
@@ -46,10 +46,9 @@ TEST(RunProgram, PassesItsDeadline) {
 TEST(RunProgram, MissingOnesAreSaid) {
   EXPECT_THROWS(
       run_program({"no-such-program"}), Error,
-      "run a program: there is no \"no-such-program\" that may be run on the PATH; install it, or correct the "
-      "PATH");
+      "run a program: \"no-such-program\" was not found on the PATH; install it, or correct the PATH");
   EXPECT_THROWS(run_program({"/no/such"}), Error,
-                "run a program: there is no \"/no/such\" that may be run; correct its path");
+                "run a program: \"/no/such\" is not an executable file; correct its path");
 }
 
 }  // namespace

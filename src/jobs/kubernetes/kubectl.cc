@@ -59,7 +59,7 @@ void fail(const std::string& verb, const ProgramResult& result) {
       "; `kubectl config current-context` tells which cluster is meant, and KUBECONFIG chooses another file";
   if (is_forbidden(result.err)) throw Forbidden(text + "; `kubectl auth can-i --list` tells what you may do there");
   if (says(result, "no configuration has been provided")) throw IoError(text + kWhere);
-  if (is_unreachable(result.err)) throw Unreachable(text + kWhere);
+  if (is_unreachable(result.err)) throw RunnerUnreachable(text + kWhere);
   throw IoError(text);
 }
 
@@ -70,7 +70,7 @@ ProgramResult run(const Words& words, const std::string& input, std::chrono::mil
   try {
     result = run_program(argv, input, deadline);
   } catch (const IoError& error) {
-    throw Unreachable(error.what());
+    throw RunnerUnreachable(error.what());
   }
   for (const std::string& each : kubectl_warnings(result.err)) note_once("kubectl: " + each);
   return result;
@@ -108,10 +108,10 @@ ProgramResult stream(const Words& words, const std::function<bool(std::string_vi
     });
     if (!take(streams[0], out_open, sink)) return {};  // the child is ended on the way out
   }
-  std::optional<Ending> ending;
-  for (int i = 0; i < 2000 && !(ending = child.ended()); ++i) ::poll(nullptr, 0, 5);
-  if (!ending) throw IoError("kubectl: it does not end; it was killed");
-  result.code = ending->signal > 0 ? 128 + ending->signal : ending->code;
+  std::optional<ExitStatus> exit_status;
+  for (int i = 0; i < 2000 && !(exit_status = child.poll_exit()); ++i) ::poll(nullptr, 0, 5);
+  if (!exit_status) throw IoError("kubectl: it did not end and was killed");
+  result.code = exit_status->signal > 0 ? 128 + exit_status->signal : exit_status->code;
   return result;
 }
 

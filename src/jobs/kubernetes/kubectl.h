@@ -29,10 +29,10 @@ inline constexpr auto kAnswer = std::chrono::seconds(60);  // of the API server
 // Whether the message contains these words.
 bool says(const ProgramResult& result, const char* words);
 
-// Throws what the result means: Unreachable (see runner.h), Forbidden or IoError, each with kubectl's message.
+// Throws what the result means: RunnerUnreachable (see runner.h), Forbidden or IoError, each with kubectl's message.
 [[noreturn]] void fail(const std::string& verb, const ProgramResult& result);
 
-// Throws Unreachable when it does not end in time; other failures are in the result.
+// Throws RunnerUnreachable when it does not end in time; other failures are in the result.
 ProgramResult run(const Words& words, const std::string& input = {}, std::chrono::milliseconds deadline = kAnswer);
 
 // As run(), but a failure throws as fail() does.

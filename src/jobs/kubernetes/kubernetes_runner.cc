@@ -160,7 +160,7 @@ class KubernetesRunner final : public Runner {
     return std::nullopt;
   }
 
-  bool shows_waiting_replicas() const override { return false; }
+  bool lists_pending_replicas() const override { return false; }
 
   std::vector<JobEvent> events(const Job& job) override {
     return events_of_job(get_list("events", job.space), job, pods_of_job(job, true));
@@ -310,10 +310,10 @@ class KubernetesRunner final : public Runner {
       try {
         if (result.code == 0 && !still_runs(job, pod)) return;
         if (result.code == 0) answered = Clock::now();
-      } catch (const Unreachable&) {
+      } catch (const RunnerUnreachable&) {
       }
       if (Clock::now() - answered > kSilent)
-        throw Unreachable(fmt::format("logs: the API server has not answered for {} minutes: {}",
+        throw RunnerUnreachable(fmt::format("logs: the API server has not answered for {} minutes: {}",
                                       std::chrono::minutes(kSilent).count(), kubectl_complaint(result.err)));
       if (result.code != 0)
         kubectl::note_once("logs: the connection to the API server is lost; trying again until it answers");
@@ -335,7 +335,7 @@ class KubernetesRunner final : public Runner {
     for (bool first = true;; first = false, wait_for_change()) {
       try {
         all = pods_of_job(job, true);
-      } catch (const Unreachable&) {
+      } catch (const RunnerUnreachable&) {
         if (first || Clock::now() > deadline) throw;
       }
       const auto found = std::find_if(all.rbegin(), all.rend(), [&](const NamedPod& each) {

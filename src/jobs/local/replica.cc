@@ -66,7 +66,7 @@ std::vector<std::string> argv_of(const LocalJob& job, const Variables& variables
   const Container& container = job.job.spec.container;
   if (const std::string name = stand_in_of(container); !name.empty()) {
     // apply() has found it. When it has gone since, the start of the replica fails and names the path.
-    const std::vector<std::string> places = stand_in_places(name, job.program);
+    const std::vector<std::string> places = stand_in_paths(name, job.program);
     const auto found = std::ranges::find_if(places, [](const auto& each) { return ::access(each.c_str(), X_OK) == 0; });
     return {found == places.end() ? places.front() : *found};
   }
@@ -180,7 +180,7 @@ int prepare_attempt(const LocalJob& job, const StateDir& state, const std::set<i
   const int port = choose_port(job.job.spec.container.port, taken_ports);
   const std::string port_text = std::to_string(port) + "\n";
   files.write(unfinished + "/port", {reinterpret_cast<const uint8_t*>(port_text.data()), port_text.size()});
-  const std::vector<std::vector<int>> cpus = cut_cpus(replicas > 1 ? own_cpus() : std::vector<int>(), replicas);
+  const std::vector<std::vector<int>> cpus = split_cpus(replicas > 1 ? available_cpus() : std::vector<int>(), replicas);
   for (int i = 0; i < replicas; ++i) {
     const PodFolder there = state.pod_folder(job.job, attempt, i);
     const std::string here = unfinished + "/" + pod_name(job.job, i);

@@ -167,10 +167,10 @@ class Shepherd {
     } catch (const IoError&) {  // the number is for people; that it was started is written already
     }
     Lines lines(log_);
-    std::optional<Ending> ending;
-    while (!(ending = child->ended())) wait(*child, lines);
+    std::optional<ExitStatus> exit_status;
+    while (!(exit_status = child->poll_exit())) wait(*child, lines);
     drain(*child, lines);
-    return ended(*ending);
+    return ended(*exit_status);
   }
 
   // Until something happens, and does what that asks for.
@@ -204,18 +204,18 @@ class Shepherd {
     child.send(SIGTERM);
   }
 
-  Ended ended(const Ending& ending) const {
-    if (ending.well()) return {current_time(), 0, "Completed", ""};
-    Ended out{current_time(), exit_code(ending), "Error", ""};
-    const bool no_memory = ending.signal == SIGKILL && !killed_ && kills_before_ >= 0 && memory_kills() > kills_before_;
+  Ended ended(const ExitStatus& exit_status) const {
+    if (exit_status.success()) return {current_time(), 0, "Completed", ""};
+    Ended out{current_time(), exit_code(exit_status), "Error", ""};
+    const bool no_memory = exit_status.signal == SIGKILL && !killed_ && kills_before_ >= 0 && memory_kills() > kills_before_;
     if (stop_at_)
       out.reason = "Stopped";
     else if (no_memory)
       out.reason = "OOMKilled";
     else if (spec_.port != 0 && says_port_is_taken(folder_.log_path(), spec_.port))
       return port_taken(*out.code);
-    out.message = ending.signal != 0 ? fmt::format("it was ended by {}", signal_name(ending.signal))
-                                     : fmt::format("it ended with exit code {}", ending.code);
+    out.message = exit_status.signal != 0 ? fmt::format("it was ended by {}", signal_name(exit_status.signal))
+                                     : fmt::format("it ended with exit code {}", exit_status.code);
     return out;
   }
 

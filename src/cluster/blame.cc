@@ -16,8 +16,8 @@ using Record = FlightDump::Record;
 
 constexpr size_t kWorst = 5;
 
-// Dumps are files that anybody may have changed: times that lie absurdly far apart must not overflow. The results are
-// never INT64_MIN, so that their absolute values exist.
+// Saturating arithmetic, because a dump file may contain any times. The results are never INT64_MIN, so that their
+// absolute values exist.
 int64_t plus(int64_t a, int64_t b) {
   int64_t sum = 0;
   if (__builtin_add_overflow(a, b, &sum)) return b < 0 ? -INT64_MAX : INT64_MAX;
@@ -29,7 +29,7 @@ int64_t minus(int64_t a, int64_t b) {
   return std::max(difference, -INT64_MAX);
 }
 
-// A group is known by its name and members, as rows of a grid may share the name.
+// A group is identified by its name and members, because the rows of a mesh may share a name.
 struct GroupKey {
   std::string name;
   std::vector<int> lanes;
@@ -38,13 +38,13 @@ struct GroupKey {
 
 struct GroupHistory {
   std::map<int, int64_t> next;                             // by lane
-  std::map<int64_t, std::map<int, const Record*>> events;  // by number of the operation, then by lane
+  std::map<int64_t, std::map<int, const Record*>> events;  // by sequence number, then by lane
 };
 
 using History = std::map<GroupKey, GroupHistory>;
 
 void check_same_job(const std::vector<FlightDump>& dumps) {
-  if (dumps.empty()) throw_error("blame: no dumps");
+  if (dumps.empty()) throw_error("blame: no flight records");
   const FlightDump& first = dumps[0];
   std::set<int> processes;
   for (const FlightDump& dump : dumps) {
@@ -52,14 +52,15 @@ void check_same_job(const std::vector<FlightDump>& dumps) {
       const FlightDump& newest =
           *std::max_element(dumps.begin(), dumps.end(), [](const auto& a, const auto& b) { return a.time < b.time; });
       throw_error(
-          "blame: dumps of different jobs, {} and {}; give those of one, such as the newest: lockstep_flight_{}_*.json",
+          "blame: flight records of different jobs, {} and {}; give those of one job, such as the newest: "
+          "lockstep_flight_{}_*.json",
           first.job, dump.job, newest.job);
     }
     if (dump.processes != first.processes || dump.lanes != first.lanes)
-      throw_error("blame: processes {} and {} do not agree on the size of job {}; one of the dumps was changed",
+      throw_error("blame: processes {} and {} disagree on the size of job {}; one of the flight records was modified",
                   first.process, dump.process, dump.job);
     if (!processes.insert(dump.process).second)
-      throw_error("blame: two dumps of process {}; leave out the older one", dump.process);
+      throw_error("blame: two flight records of process {}; omit the older one", dump.process);
   }
 }
 
@@ -75,7 +76,7 @@ History history_of(const std::vector<FlightDump>& dumps) {
   return out;
 }
 
-// Nobody's part ends before everybody has begun.
+// Whether no lane can finish the collective before all lanes have started it.
 bool waits_for_all(const std::string& operation) {
   return operation != name(Operation::Kind::broadcast) && operation != name(Operation::Kind::permute);
 }
@@ -91,8 +92,8 @@ struct Offset {
   std::optional<int64_t> uncertainty = 0;
 };
 
-// What to add to times of one clock to have them in another's: the median of how much earlier common operations ended,
-// within what causality allows.
+// The offset between two clocks: the median difference of the end times of common collectives, clamped to the range in
+// which no lane ends a collective before another one has begun it.
 class Alignment {
  public:
   void add(const std::vector<const Record*>& reference, const std::vector<const Record*>& other) {
@@ -122,7 +123,7 @@ class Alignment {
   int64_t low_ = INT64_MIN, high_ = INT64_MAX;
 };
 
-// By process.
+// The clock offset of each process, relative to the first process.
 std::map<int, Offset> align(const std::vector<FlightDump>& dumps, const History& history) {
   std::map<int, const FlightDump*> by_process;
   for (const FlightDump& dump : dumps) by_process[dump.process] = &dump;
@@ -150,7 +151,7 @@ BlameReport::Collective op_of(const GroupKey& group, const Record& record) {
 
 bool is_waiting(const Record& record) { return record.waited != 0 && record.outcome != RecordOutcome::done; }
 
-// Until the dump, or until the failure that ended it.
+// The time from the start of the wait to the dump, or to the failure that ended it.
 int64_t waited_for(const Record& record, const FlightDump& dump) {
   return minus(record.ended != 0 ? record.ended : dump.time, record.waited);
 }
@@ -159,7 +160,7 @@ std::vector<BlameReport::LaneState> lane_states(const FlightDump& dump) {
   std::map<int, const Record*> last;
   for (const Record& record : dump.records) {
     const Record*& known = last[dump.groups[static_cast<size_t>(record.group)].lane];
-    // What a lane waits in says more than what it began afterwards without waiting.
+    // A collective in which the lane waits is more informative than later ones that it began without waiting.
     if (!known || !is_waiting(*known) || is_waiting(record)) known = &record;
   }
   std::vector<BlameReport::LaneState> out;
@@ -173,7 +174,7 @@ std::vector<BlameReport::LaneState> lane_states(const FlightDump& dump) {
   return out;
 }
 
-// The first operation of a group that somebody waits in and somebody has not begun.
+// The first collective of a group in which some lanes wait and others are missing.
 std::optional<BlameReport::StuckCollective> find_stuck(const GroupKey& key, const GroupHistory& group,
                                                        const std::map<int, const FlightDump*>& dumps,
                                                        const std::map<int, Offset>& offsets, int lanes_each) {
@@ -195,7 +196,7 @@ std::optional<BlameReport::StuckCollective> find_stuck(const GroupKey& key, cons
         stuck.unknown.push_back(lane);
       else if (next != group.next.end() && next->second > sequence)
         continue;
-      // Processes are not asked at the same instant: one that was asked before the others waited is not missing.
+      // Dumps on request are not simultaneous: a process that dumped before the others began to wait is not missing.
       else if (dump->second->reason != kDumpRequested ||
                plus(dump->second->time, offsets.at(dump->first).value) >= since)
         stuck.missing.push_back(lane);
@@ -207,8 +208,8 @@ std::optional<BlameReport::StuckCollective> find_stuck(const GroupKey& key, cons
   return std::nullopt;
 }
 
-// Those who are missed and do not wait themselves. When some are known to be missing, those of whom nothing is known
-// are not suspected.
+// The processes that are missing somewhere and wait nowhere. Processes without a dump are suspected only if there is no
+// other culprit.
 std::vector<int> culprits_of(const BlameReport& found) {
   std::set<int> waiting, missing, unknown, out;
   for (const BlameReport::StuckCollective& stuck : found.stuck) {
@@ -223,7 +224,7 @@ std::vector<int> culprits_of(const BlameReport& found) {
   return {out.begin(), out.end()};
 }
 
-// How long others waited for the last to come, and who that was.
+// The last lane to start a collective, and the longest wait for it; nullopt if no lane waited.
 std::optional<BlameReport::Wait> wait_in(const GroupKey& key, const std::map<int, const Record*>& lanes,
                                          const std::map<int, Offset>& offsets, int lanes_each) {
   const auto moved = [&](int lane, int64_t time) { return plus(time, offsets.at(lane / lanes_each).value); };
@@ -233,7 +234,7 @@ std::optional<BlameReport::Wait> wait_in(const GroupKey& key, const std::map<int
   const int64_t came = moved(last->first, last->second->began);
   int64_t longest = 0;
   for (const auto& [lane, record] : lanes)
-    // Who was through before has not waited for it.
+    // A lane that finished before the last one started has not waited for it.
     if (record->waited != 0 && (record->ended == 0 || moved(lane, record->ended) >= came))
       longest = std::max(longest, minus(came, moved(lane, record->waited)));
   if (longest == 0) return std::nullopt;

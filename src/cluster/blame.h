@@ -1,6 +1,7 @@
-// BlameReport: what the dumps of several processes (cluster/flight.h) say together: who is missing in an operation that
-// others wait in, and who was late how often. Times of hosts with different clocks are moved so that operations in
-// which all wait for all end at the same time everywhere. Plain values; the function is pure.
+// BlameReport: the joint analysis of the flight records of several processes (cluster/flight.h). It finds the processes
+// that are missing in a collective in which others wait, and how late each process was. Clocks of different hosts are
+// aligned: collectives in which all wait for all are assumed to end at the same time everywhere. Plain values; the
+// function is pure.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 namespace lockstep {
 
 struct BlameReport {
-  // One operation of all that take part.
+  // One collective of a group.
   struct Collective {
     std::string group;
     std::vector<int> lanes;
@@ -22,24 +23,24 @@ struct BlameReport {
     std::string operation, dtype;
     int64_t bytes = 0, step = 0;
   };
-  // What a lane was last seen at.
+  // The last known collective of a lane.
   struct LaneState {
     int lane = 0;
     Collective op;
-    FlightRecord::Outcome outcome = FlightRecord::Outcome::under_way;
-    bool waiting = false;     // when it was dumped
-    int64_t nanoseconds = 0;  // how long it had been waiting, or since the end of the operation
+    FlightRecord::Outcome outcome = FlightRecord::Outcome::in_flight;
+    bool waiting = false;     // at the time of the dump
+    int64_t nanoseconds = 0;  // time spent waiting, or since the collective ended
   };
   struct Process {
-    bool dumped = false;  // the rest is of the dump
+    bool dumped = false;  // otherwise the other members are unset
     std::string host, reason;
-    int64_t pid = 0, time = 0, step = 0;  // time: of its own clock
-    // What was added to its times, and how far off that may be; none: its clock could not be compared.
+    int64_t pid = 0, time = 0, step = 0;  // time: by its own clock
+    // Added to its times to align its clock, with the uncertainty; nullopt: its clock could not be compared.
     int64_t offset = 0;
     std::optional<int64_t> uncertainty;
-    std::vector<LaneState> lanes;  // those that have done anything
+    std::vector<LaneState> lanes;  // lanes with at least one record
   };
-  // An operation that some wait in.
+  // A collective in which lanes wait.
   struct StuckCollective {
     struct Waiter {
       int lane = 0;
@@ -47,10 +48,10 @@ struct BlameReport {
     };
     Collective op;
     std::vector<Waiter> waiting;
-    std::vector<int> missing;  // lanes that have not begun it
+    std::vector<int> missing;  // lanes that have not started it
     std::vector<int> unknown;  // lanes of processes without a dump
   };
-  // How late a process was, over the operations in which it came last and others waited for it, the longest wait each.
+  // How late a process was: over the collectives that it started last while others waited, the longest wait of each.
   struct Lateness {
     int64_t times = 0, total = 0, longest = 0;
   };
@@ -61,18 +62,18 @@ struct BlameReport {
   };
 
   std::string job;
-  int lanes = 1;  // of each process
+  int lanes = 1;  // per process
   std::vector<Process> processes;
-  std::vector<StuckCollective> stuck;  // the first of each group
-  std::vector<int> culprits;           // processes that others wait for and that wait for nobody
-  int64_t compared = 0;                // operations that all dumped members have begun
-  std::map<int, Lateness> late;        // by process: those with a dump
-  std::vector<Wait> worst;             // the longest waits, five at most
+  std::vector<StuckCollective> stuck;  // the first stuck collective of each group
+  std::vector<int> culprits;           // processes that others wait for and that do not wait themselves
+  int64_t compared = 0;                // collectives that all dumped members have started
+  std::map<int, Lateness> late;        // by process, for those with a dump
+  std::vector<Wait> worst;             // the longest waits, at most five
 
   int process_of(int lane) const { return lane / lanes; }
 };
 
-// Throws Error when there is no dump, and when they are of different jobs or two of one process.
+// Throws Error if `dumps` is empty, mixes several jobs, or contains two dumps of one process.
 BlameReport blame(const std::vector<FlightDump>& dumps);
 
 }  // namespace lockstep

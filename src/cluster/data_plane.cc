@@ -26,7 +26,7 @@
 namespace lockstep {
 namespace {
 
-// Line by line: host, address, lanes, devices, platform.
+// ProcessFacts as text has five lines: host, address, lanes, devices, platform.
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   for (size_t begin = 0; begin < text.size();) {
@@ -45,7 +45,7 @@ int number_of(const std::string& line) {
 
 using Comms = std::vector<std::unique_ptr<Comm>>;
 
-// The lanes of all processes, and who connects them.
+// The lanes of all processes, numbered process by process.
 struct Job {
   Control& control;
   const distributed::Options& options;
@@ -58,7 +58,7 @@ struct Job {
   std::chrono::nanoseconds timeout() const { return options.first_collective_timeout; }
 };
 
-// Lanes that need no network between them.
+// Processes that can share memory.
 struct Host {
   std::vector<int> processes;
 
@@ -87,7 +87,7 @@ std::vector<Host> one_process_per_host(const Job& job) {
   return hosts;
 }
 
-// make(i) for all lanes of this process at once: each waits for the others.
+// Calls make(i) concurrently for all lanes of this process, because each waits for the others.
 Comms for_each_lane(const Job& job, const std::function<std::unique_ptr<Comm>(int here)>& make) {
   Comms comms(static_cast<size_t>(job.lanes_per_process));
   std::vector<std::exception_ptr> failures(comms.size());
@@ -107,11 +107,11 @@ Comms for_each_lane(const Job& job, const std::function<std::unique_ptr<Comm>(in
   return comms;
 }
 
-// Memory that the lanes of a host share. Every process that knows the key of it is in; the coordinator keeps the key
-// among the processes of the job.
+// The shared memory of a host's lanes. Every process that knows its key can attach; the coordinator gives the key only
+// to processes of the job.
 struct SharedMemory {
-  std::shared_ptr<detail::Segment> segment = {};  // in the first process of a host
-  std::string error = {};                         // some host has none; the same text in all processes
+  std::shared_ptr<detail::Segment> segment = {};  // only in the first process of a host
+  std::string error = {};                         // why a host has none; empty: all have. Equal in all processes
 };
 
 SharedMemoryOptions shared_options(const Job& job, const Host& host, int here) {
@@ -123,8 +123,8 @@ SharedMemoryOptions shared_options(const Job& job, const Host& host, int here) {
           .timeout = job.timeout()};
 }
 
-// The first process of every host allocates the memory and publishes how that went, so that all processes of the job
-// decide alike what to use.
+// The first process of every host allocates the memory and publishes the result, so that all processes of the job make
+// the same choice.
 SharedMemory reserve(const Job& job, const std::vector<Host>& hosts) {
   constexpr const char* kReserved = "reserved";
   SharedMemory out;
@@ -153,7 +153,7 @@ SharedMemory reserve(const Job& job, const std::vector<Host>& hosts) {
   return out;
 }
 
-// The lanes of one host. A host that cannot map memory that was reserved fails again after a restart: Error.
+// Connects the lanes of one host. Failing to map reserved memory would fail again after a restart, so it is an Error.
 Comms connect_host(const Job& job, const Host& host, const SharedMemory& shared) {
   if (host.processes.size() == 1) {
     Comms comms = in_process_comms(job.lanes_per_process);
@@ -173,10 +173,10 @@ Comms connect_host(const Job& job, const Host& host, const SharedMemory& shared)
   }
 }
 
-// Makes a group of these lanes, no two of them on one host, for one of them.
+// Connects lane `own` to a group of lanes that are all on different hosts.
 using Connect = std::function<std::unique_ptr<Comm>(int own, const std::vector<int>& lanes, const std::string& key)>;
 
-// The coordinator keeps the secrets of the groups among the processes of the job.
+// The secrets of the groups are exchanged through the coordinator, so only processes of the job know them.
 Connect over_tcp(const Job& job) {
   return [&control = job.control, address = job.facts[static_cast<size_t>(job.process())].address,
           timeout = job.timeout()](int own, const std::vector<int>& lanes, const std::string& key) {
@@ -198,7 +198,7 @@ Connect over_mpi(const Job& job) {
   };
 }
 
-// All lanes in one group without levels.
+// All lanes in one group, without a hierarchy of hosts.
 Comms flat(const Job& job, const Connect& connect) {
   std::vector<int> all(static_cast<size_t>(job.lanes()));
   std::iota(all.begin(), all.end(), 0);
@@ -228,12 +228,12 @@ Comms hierarchical(const Job& job, const std::vector<Host>& hosts, const Connect
   });
 }
 
-// What connects processes where some host has no shared memory.
+// The data plane if a host has no shared memory.
 DataPlane without_shared_memory(const Job& job, const std::string& error, bool by_mpi) {
   const char* const other = by_mpi ? "MPI" : "TCP";
   if (job.process() == 0)
     log_to_stderr(
-        fmt::format("processes of one host use {} instead of shared memory, which is slower: {}", other, error));
+        fmt::format("processes on one host use {} instead of shared memory, which is slower: {}", other, error));
   return {by_mpi ? hierarchical(job, one_process_per_host(job), over_mpi(job)) : flat(job, over_tcp(job)),
           fmt::format("{} (no shared memory)", other)};
 }
@@ -248,7 +248,7 @@ std::string to_text(const ProcessFacts& facts) {
 
 ProcessFacts process_facts_from(const std::string& text) {
   const std::vector<std::string> lines = lines_of(text);
-  LOCKSTEP_CHECK(lines.size() == 5, "facts of a process: {}", text);
+  LOCKSTEP_CHECK(lines.size() == 5, "malformed process facts: {}", text);
   return {lines[0], lines[1], number_of(lines[2]), number_of(lines[3]), lines[4]};
 }
 
@@ -257,10 +257,10 @@ std::string host_identity() {
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   const char* const test = std::getenv("LOCKSTEP_TEST_HOST");
   if (test) boot += fmt::format("/{}", test);
-  // Abstract sockets belong to a network namespace. Containers with a /dev/shm each may have devices of their own.
+  // Abstract Unix sockets belong to a network namespace. Containers may have separate /dev/shm mounts.
   struct stat network {
   }, memory{};
-  if (stat("/proc/self/ns/net", &network) != 0) return fmt::format("{}/{}", boot, getpid());  // no way to share
+  if (stat("/proc/self/ns/net", &network) != 0) return fmt::format("{}/{}", boot, getpid());  // cannot share memory
   if (stat("/dev/shm", &memory) != 0) stat("/", &memory);
   return fmt::format("{}/{}/{}/{}/{}", boot, network.st_ino, memory.st_dev, memory.st_ino, getuid());
 }
@@ -288,8 +288,8 @@ std::vector<ProcessFacts> exchange_facts(Control& control, const ProcessFacts& o
   for (size_t p = 1; p < facts.size(); ++p)
     if (facts[p].platform != facts[0].platform)
       throw_error(
-          "initialize: process 0 computes on {} and process {} on {}; give all of them the same --platform "
-          "(LOCKSTEP_PLATFORM), or each a GPU",
+          "initialize: process 0 uses {} and process {} uses {}; give all processes the same --platform "
+          "(LOCKSTEP_PLATFORM), or each one a GPU",
           facts[0].platform, p, facts[p].platform);
   return facts;
 }
@@ -310,8 +310,8 @@ DataPlane connect(Control& control, const std::vector<ProcessFacts>& facts, cons
     if (facts[p].lanes != facts[0].lanes)
       throw_error("initialize: process 0 has {} and process {} has {}; {}", counted(facts[0].lanes, "lane"), p,
                   counted(facts[p].lanes, "lane"),
-                  facts[0].platform == "cuda" ? "give all of them as many GPUs, and as many devices"
-                                              : "give all of them the same LOCKSTEP_CPU_LANES");
+                  facts[0].platform == "cuda" ? "give all processes the same number of GPUs and devices"
+                                              : "give all processes the same LOCKSTEP_CPU_LANES");
   const Job job{control, options, facts, facts[0].lanes};
   const std::vector<Host> hosts = hosts_of(facts);
   const std::string& wanted = options.collectives;
@@ -319,15 +319,16 @@ DataPlane connect(Control& control, const std::vector<ProcessFacts>& facts, cons
   if (wanted == "mpi") {
     if (!mpi)
       throw_error(
-          "initialize: collectives over MPI need processes that MPI has started; start them with mpirun or srun "
+          "initialize: collectives is mpi, but MPI did not start the processes; start them with mpirun or srun "
           "--mpi=pmix, or use auto, shared or tcp");
     return {hierarchical(job, one_process_per_host(job), over_mpi(job)), "MPI"};
   }
   if (wanted == "shared" && hosts.size() > 1)
-    throw_error("initialize: collectives through shared memory need all processes on one host; use auto, tcp or mpi");
+    throw_error("initialize: collectives is shared, but the processes run on {} hosts; use auto, tcp or mpi",
+                hosts.size());
   const SharedMemory shared = reserve(job, hosts);
   if (wanted == "shared" && !shared.error.empty())
-    throw_error("initialize: collectives \"shared\" were requested: {}", shared.error);
+    throw_error("initialize: collectives is shared, but shared memory is not available: {}", shared.error);
   const bool by_mpi = mpi && mpi_is_built_in();
   if (!shared.error.empty()) return without_shared_memory(job, shared.error, by_mpi);
   if (hosts.size() == 1) return {connect_host(job, hosts[0], shared), "shared memory"};

@@ -69,8 +69,9 @@ void check_agrees(const std::optional<ExplicitSettings::Number>& given, int foun
 // Applies the explicit settings to a detector's result.
 ClusterInfo complete(ClusterInfo info, const ExplicitSettings& given, bool by_order) {
   if (by_order && info.method == "none" && given.any() && !(given.count && given.count->value == 1))
-    throw_error("initialize: {} missing, and no launcher was detected; set all three, or run `lockstep doctor` to see why",
-                describe_missing(given));
+    throw_error(
+        "initialize: {} missing, and no launcher was detected; set all three, or run `lockstep doctor` to see why",
+        describe_missing(given));
   check_agrees(given.count, info.process_count, "the number of processes", info);
   check_agrees(given.id, info.process_id, "this process's id", info);
   if (given.coordinator) info.coordinator = *given.coordinator;

@@ -1,4 +1,4 @@
-// Exit codes that tell the process that failed first from those that ended because of it. Safe from any thread.
+// Exit codes that distinguish the process that failed first from those that exit because of it. Thread-safe.
 #pragma once
 
 #include <cstdlib>
@@ -7,9 +7,9 @@
 
 namespace lockstep {
 
-// The exit code of a process that failed by itself where starting again may help: retry_code(), or what
-// LOCKSTEP_FIRST_CAUSE_CODE says. The podFailurePolicy of an Indexed Job ignores kRetry, which the other processes end
-// with, and must not ignore the first cause: the job would be started again for ever.
+// The exit code of the process whose retryable failure is the first cause: LOCKSTEP_FIRST_CAUSE_CODE, or retry_code().
+// The podFailurePolicy of an Indexed Job ignores kRetry, with which the other processes exit. It must not ignore the
+// first cause: otherwise the job would restart without limit.
 inline int first_cause_code() {
   const char* const text = std::getenv("LOCKSTEP_FIRST_CAUSE_CODE");
   const int code = text ? std::atoi(text) : 0;

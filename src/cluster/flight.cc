@@ -54,11 +54,11 @@ ordered_json json_of(const FlightDump::Record& record) {
 
 RecordOutcome outcome_from(const std::string& text) {
   const auto at = std::find(kOutcomes.begin(), kOutcomes.end(), text);
-  if (at == kOutcomes.end()) throw_error("an outcome is \"{}\"", printable(text));
+  if (at == kOutcomes.end()) throw_error("unknown outcome \"{}\"", printable(text));
   return static_cast<RecordOutcome>(at - kOutcomes.begin());
 }
 
-// Times of records lie this close to the time of the dump, and so sums and differences of them fit 64 bits.
+// Times of records must be this close to the time of the dump, so that their sums and differences fit 64 bits.
 constexpr int64_t kMaxNanoseconds = int64_t{1} << 58;  // 9 years
 constexpr int kMaxProcesses = 1 << 20, kMaxLanes = 1 << 12;
 
@@ -70,7 +70,7 @@ int small_count_from(const ordered_json& object, const char* key, int low, int h
   return static_cast<int>(integer_in(object.at(key), key, low, high));
 }
 
-// 0, which means not yet, or a time near that of the dump.
+// 0 (not yet), or a time close to that of the dump.
 int64_t time_from(const ordered_json& record, const char* key, int64_t dumped) {
   const ordered_json& value = record.at(key);
   if (value == 0) return 0;
@@ -101,21 +101,23 @@ FlightDump::Record record_from(const ordered_json& json, int64_t dumped) {
           outcome_from(json.at("outcome"))};
 }
 
-// Numbers that index something are in range.
+// Checks that all indices are in range.
 void check_ranges(const FlightDump& dump) {
   const auto require = [](bool is_so, const char* what) {
     if (!is_so) throw Error(what);
   };
-  require(dump.process < dump.processes, "its process is not one of its job");
+  require(dump.process < dump.processes, "its process number is not below the number of processes");
   const int64_t lanes = int64_t{dump.processes} * dump.lanes;
   for (const FlightDump::Group& group : dump.groups) {
-    require(group.lane / dump.lanes == dump.process, "a group has a lane of another process");
-    for (const int lane : group.lanes) require(lane >= 0 && lane < lanes, "a group has a lane that the job has not");
+    require(group.lane / dump.lanes == dump.process, "a group belongs to a lane of another process");
+    for (const int lane : group.lanes)
+      require(lane >= 0 && lane < lanes, "a group contains a lane that the job does not have");
     require(std::find(group.lanes.begin(), group.lanes.end(), group.lane) != group.lanes.end(),
-            "a lane is in a group that does not have it");
+            "a group does not contain its own lane");
   }
   for (const FlightDump::Record& record : dump.records)
-    require(record.group >= 0 && record.group < static_cast<int>(dump.groups.size()), "a record has an unknown group");
+    require(record.group >= 0 && record.group < static_cast<int>(dump.groups.size()),
+            "a record refers to an unknown group");
 }
 
 }  // namespace
@@ -135,7 +137,7 @@ FlightDump take_dump(const FlightRecorder& recorder, const FlightOrigin& origin,
                  .records = {}};
   for (const auto& lane : recorder.lanes()) {
     const int first = static_cast<int>(out.groups.size());
-    // In this order: a group is there before its records are.
+    // Records first: a group exists before its records do.
     const std::vector<FlightRecord> records = lane->records();
     for (const FlightGroup* group : lane->groups())
       out.groups.push_back({group->name(), group->lanes(), lane->lane(), group->next()});
@@ -143,7 +145,7 @@ FlightDump take_dump(const FlightRecorder& recorder, const FlightOrigin& origin,
       out.records.push_back({first + r.group, r.sequence, std::string(name(r.kind)), std::string(name(r.dtype)),
                              r.elements, r.bytes, r.step, r.began, r.waited, r.ended, r.outcome});
   }
-  // The steady clock as the wall clock shows it now: steps of the latter meanwhile move all times alike.
+  // Converts steady-clock times to wall-clock times with one offset, so that clock adjustments shift all times equally.
   const int64_t before = nanoseconds_of<std::chrono::steady_clock>();
   out.time = nanoseconds_of<std::chrono::system_clock>();
   const int64_t ahead = out.time - (before + (nanoseconds_of<std::chrono::steady_clock>() - before) / 2);
@@ -161,7 +163,7 @@ std::string to_json(const FlightDump& dump) {
   const auto text = [](const ordered_json& json) {
     return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
   };
-  // A line per group and record, for people who look inside.
+  // One line per group and record, for readability.
   std::string out = text(head);
   out.pop_back();
   out += ",\n\"groups\":[";
@@ -179,7 +181,7 @@ FlightDump flight_dump_from(const std::string& text, const std::string& path) {
   try {
     const auto json = parse_json<ordered_json>(text, "its text", {.bytes = kMaxFlightBytes, .values = 5'000'000});
     if (const std::string format = json.at("format"); format != kFormat)
-      throw_error("its format is \"{}\", and this program reads \"{}\"", printable(format), kFormat);
+      throw_error("its format is \"{}\", but this version reads \"{}\"", printable(format), kFormat);
     FlightDump out{.job = json.at("job"),
                    .process = small_count_from(json, "process", 0, kMaxProcesses),
                    .processes = small_count_from(json, "processes", 1, kMaxProcesses),

@@ -1,5 +1,5 @@
-// FlightDump: what one process recorded of its operations with others (comm/recorder.h), as a file that
-// `lockstep blame` reads; docs/reference/file-formats.md describes the format. Plain values; the functions are safe from any thread.
+// FlightDump: a process's flight record (the last collectives of its lanes, see comm/recorder.h), as a JSON file that
+// `lockstep blame` reads. docs/how-to/clusters.md describes the format. Plain values; the functions are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -11,54 +11,55 @@
 
 namespace lockstep {
 
-// The reason of a dump that somebody asked for; any other is a failure.
+// The reason of a dump requested by the user; any other reason is a failure.
 inline constexpr const char* kDumpRequested = "SIGUSR2";
 
-// Of a dump that is read.
+// Maximum size of a dump file.
 inline constexpr int64_t kMaxFlightBytes = int64_t{256} << 20;
 
 struct FlightDump {
-  // A lane of this process in a group; all numbers of lanes are among those of all processes.
+  // A lane of this process in a group. Lanes are numbered over all processes.
   struct Group {
     std::string name;
     std::vector<int> lanes;
     int lane = 0;
-    int64_t next = 0;  // number of the operation it has not begun yet
+    int64_t next = 0;  // sequence number of its next collective
   };
   struct Record {
-    int group = 0;  // in groups
+    int group = 0;  // index in `groups`
     int64_t sequence = 0;
     std::string operation, dtype;
     int64_t elements = 0, bytes = 0, step = 0;
-    // Nanoseconds since 1970 by this host's clock; 0: not yet.
+    // When the lane began the collective, began to wait for others, and ended. In ns since 1970 by this host's clock;
+    // 0: not yet.
     int64_t began = 0, waited = 0, ended = 0;
-    FlightRecord::Outcome outcome = FlightRecord::Outcome::under_way;
+    FlightRecord::Outcome outcome = FlightRecord::Outcome::in_flight;
   };
 
-  std::string job;  // another one at every start
+  std::string job;  // different for every start of a job
   int process = 0, processes = 1;
-  int lanes = 1;      // of each process
-  std::string host;   // its name
-  std::string clock;  // the same where processes read the same clock
+  int lanes = 1;      // per process
+  std::string host;   // host name
+  std::string clock;  // equal for processes that read the same clock
   int64_t pid = 0;
-  int64_t time = 0;  // of the dump, as those of records
+  int64_t time = 0;  // when the dump was taken, in ns since 1970
   std::string reason;
   int64_t step = 0;
   std::vector<Group> groups;
   std::vector<Record> records;  // lane by lane, oldest first
 };
 
-// Who writes a dump.
+// The process that writes a dump.
 struct FlightOrigin {
   std::string job;
   int process = 0, processes = 1;
 };
 
-// What is recorded now.
+// Takes a snapshot of the recorder.
 FlightDump take_dump(const FlightRecorder& recorder, const FlightOrigin& origin, const std::string& reason);
 
 std::string to_json(const FlightDump& dump);
-// Throws Error, which names the path, for what is no whole dump.
+// Throws Error, naming `path`, if the text is not a complete dump.
 FlightDump flight_dump_from(const std::string& json, const std::string& path);
 
 // `lockstep_flight_3f9a0c21_2.json`.

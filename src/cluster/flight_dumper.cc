@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-std::atomic<int> listening{-1};  // the event of the one that listens
+std::atomic<int> listening{-1};  // eventfd of the FlightDumper that handles the signal
 
 const std::string kFolderName = "lockstep-flight-";
 
@@ -26,7 +26,7 @@ std::filesystem::path temporary_folder() {
 
 void wake(int event) {
   const uint64_t one = 1;
-  // It cannot fail but when so many came before that the listener is about to look anyway.
+  // Fails only if the counter is full, and then the listener is about to wake up anyway.
   [[maybe_unused]] const ssize_t written = ::write(event, &one, sizeof one);
 }
 
@@ -56,7 +56,7 @@ FlightDumper::~FlightDumper() {
 }
 
 bool FlightDumper::handle_signal() {
-  LOCKSTEP_CHECK(event_ < 0, "listens already");
+  LOCKSTEP_CHECK(event_ < 0, "handle_signal() was called twice");
   if (::sigaction(SIGUSR2, nullptr, &before_) != 0 || (before_.sa_flags & SA_SIGINFO) != 0 ||
       before_.sa_handler != SIG_DFL)
     return false;
@@ -67,7 +67,7 @@ bool FlightDumper::handle_signal() {
     return false;
   }
   event_ = event;
-  // Signals of the program go to its own threads.
+  // The listener thread must not receive the program's signals.
   sigset_t all, old;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -105,7 +105,7 @@ void FlightDumper::dump_failure(const std::string& reason, std::chrono::millisec
   } catch (const std::exception& error) {
     {
       const std::lock_guard lock(mutex_);
-      written_ = true;  // as far as it can be: no memory, or no thread
+      written_ = true;  // gives up: no memory, or no thread
     }
     log_write_error(error.what());
   }
@@ -131,21 +131,21 @@ void FlightDumper::write(const std::string& reason) noexcept {
 
 void FlightDumper::log_write_error(const char* why) const {
   if (options_.log)
-    options_.log(
-        fmt::format("the operations of process {} with others were not written: {}", options_.origin.process, why));
+    options_.log(fmt::format("the flight record of process {} could not be written: {}", options_.origin.process, why));
 }
 
 void FlightDumper::write(const FlightDump& dump) noexcept {
-  // A process that fails has worse news than that of its dump.
+  // Never throws: the failure of the process matters more than that of its dump.
   try {
     const std::string path = folder_ + "/" + flight_file_name(dump);
     const std::string text = to_json(dump);
     options_.files->make_dirs(folder_);
     options_.files->write_atomic(path, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
     if (options_.log)
-      options_.log(fmt::format("the last {} of process {} with others are in {}; `lockstep blame {}` says who was late",
-                               counted(static_cast<int64_t>(dump.records.size()), "operation"), dump.process, path,
-                               folder_));
+      options_.log(fmt::format(
+          "flight record of process {} written to {} (last {}); run `lockstep blame {}` to find the slow or missing "
+          "process",
+          dump.process, path, counted(static_cast<int64_t>(dump.records.size()), "collective"), folder_));
   } catch (const std::exception& error) {
     log_write_error(error.what());
   }
@@ -162,7 +162,7 @@ std::string latest_flight_folder(std::string* others) {
   std::error_code error;
   for (const auto& each : std::filesystem::directory_iterator(temporary_folder(), error)) {
     if (!each.path().filename().string().starts_with(kFolderName)) continue;
-    // Everybody may write among the temporary files: a link could lead anywhere.
+    // Any user can write to the temporary directory: do not follow links.
     if (each.symlink_status(error).type() != std::filesystem::file_type::directory) continue;
     if (!is_own_path(each.path().string())) {
       if (others) *others = each.path().string();

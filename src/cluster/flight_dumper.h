@@ -1,5 +1,5 @@
-// FlightDumper: writes the dump of this process's flight recorder when it fails, and whenever it receives SIGUSR2.
-// Safe from any thread. One at a time listens to the signal.
+// FlightDumper: writes this process's flight record when the job fails, and whenever the process receives SIGUSR2.
+// Thread-safe. At most one FlightDumper of a process handles the signal.
 #pragma once
 
 #include <signal.h>
@@ -21,30 +21,29 @@ class FlightDumper {
  public:
   struct Options {
     FlightOrigin origin;
-    std::string folder;  // made when there is none
+    std::string folder;  // created if missing
     std::function<void(const std::string& line)> log = {};
     FileSystem* files = &FileSystem::real();
   };
 
   FlightDumper(std::shared_ptr<const FlightRecorder> recorder, Options options);
-  // Stops listening; the signal is as it was before.
+  // Restores the previous disposition of the signal.
   ~FlightDumper();
   FlightDumper(const FlightDumper&) = delete;
   FlightDumper& operator=(const FlightDumper&) = delete;
 
-  // From now on SIGUSR2 writes a dump. Returns false, and does nothing, where the program handles or ignores that
-  // signal.
+  // Installs a handler: from now on SIGUSR2 writes a dump. Returns false, without effect, if the program or another
+  // FlightDumper already handles the signal, or the program ignores it.
   bool handle_signal();
 
-  // This process, or another, has failed: what is recorded now is written. Only the first call counts. A thread of its
-  // own writes, and every caller waits for it, so long at most: who returns may end the process, but a disk that hangs
-  // does not keep the others from the news.
+  // Writes a dump because the job has failed. Only the first call writes, on its own thread; every caller waits for it,
+  // but at most `timeout`: the process may end after this returns, and a hanging disk must not delay the report.
   void dump_failure(const std::string& reason, std::chrono::milliseconds timeout = std::chrono::seconds(2)) noexcept;
 
-  // From now on.
+  // Sets the folder of later dumps.
   void set_folder(const std::string& folder);
 
-  // Writes what is recorded now, unless there was a failure: that says more.
+  // Writes a dump now, unless a failure was dumped: that record is more useful.
   void write(const std::string& reason) noexcept;
 
  private:
@@ -53,9 +52,9 @@ class FlightDumper {
 
   const std::shared_ptr<const FlightRecorder> recorder_;
   const Options options_;
-  std::string folder_;  // under file_
-  std::mutex file_;     // held while it is written, taken before mutex_
-  std::mutex mutex_;    // of what follows
+  std::string folder_;  // guarded by file_
+  std::mutex file_;     // held while a file is written; locked before mutex_
+  std::mutex mutex_;    // guards the members below
   std::condition_variable changed_;
   bool failed_ = false, written_ = false;
   std::thread writer_;
@@ -66,10 +65,11 @@ class FlightDumper {
   std::thread listener_;
 };
 
-// Where dumps go: what LOCKSTEP_FLIGHT_DIR says, or a folder of the job's own among the temporary files.
+// The folder for dumps: `variable` (LOCKSTEP_FLIGHT_DIR) if set, else a folder of this job in the temporary
+// directory.
 std::string flight_folder(const char* variable, const std::string& job);
-// The folder of dumps among the temporary files that was written to last; empty when there is none. Only folders of
-// this user (or of root) count; where there is one of another user, `others` is set to it.
+// The most recently modified folder of dumps in the temporary directory; empty if there is none. Ignores folders of
+// other users (except root), and sets `others` to one of them, if any.
 std::string latest_flight_folder(std::string* others = nullptr);
 
 }  // namespace lockstep

@@ -52,21 +52,22 @@ bool gpus_are_shared(const std::vector<std::vector<std::string>>& visible_by_loc
   std::vector<std::string> counts;
   for (const std::vector<std::string>& each : visible_by_local_id) counts.push_back(std::to_string(each.size()));
   throw_error(
-      "initialize: the processes of this host see {} GPUs, {} in all, neither the same nor each its own; let each see "
-      "all of them, or its own (CUDA_VISIBLE_DEVICES), or give local_device_ids",
+      "initialize: the processes of this host see {} GPUs ({} different ones), which partly overlap; let each process "
+      "see all of them, or only its own (CUDA_VISIBLE_DEVICES), or give local_device_ids",
       join_words(counts), all.size());
 }
 
 std::vector<int> choose_gpus(const GpuRequest& request) {
   for (const int id : request.requested)
     if (id < 0 || id >= request.visible)
-      throw_error("initialize: local_device_ids has {}, and this process sees {}; ids run from 0", id,
+      throw_error("initialize: local_device_ids contains {}, but this process sees {}; ids start at 0", id,
                   counted(request.visible, "GPU"));
   if (!request.requested.empty()) return request.requested;
   const int64_t n = request.visible, k = request.shared ? request.local_count : 1;
   const int64_t id = request.shared ? request.local_id : 0;
   if (n > 0 && k > n)
-    throw_error("initialize: {} processes of this host share {}; start at most one per GPU", k, counted(n, "GPU"));
+    throw_error("initialize: {} processes on this host share {}; start at most one process per GPU", k,
+                counted(n, "GPU"));
   const auto begin = static_cast<int>(id * n / k), end = static_cast<int>((id + 1) * n / k);
   std::vector<int> out(static_cast<size_t>(end - begin));
   std::iota(out.begin(), out.end(), begin);
@@ -92,8 +93,8 @@ void select_own_gpus(const ClusterInfo& info, int local_id, int local_count) {
   } catch (const Error& error) {
     set_assigned_gpus({}, std::string(error.what()) + ", or use --platform cpu (LOCKSTEP_PLATFORM=cpu)");
   }
-  DeviceTable::instance().look_again();
-  platform();  // throws where a GPU was asked for
+  DeviceTable::instance().redetect_gpus();
+  platform();  // throws if a GPU was requested
 }
 
 }  // namespace lockstep::detail

@@ -1,4 +1,4 @@
-// Which of the GPUs that a process sees are its own. Pure functions but for the last, safe from any thread.
+// Assigns the visible GPUs of a host to its processes. All functions but the last are pure; all are thread-safe.
 #pragma once
 
 #include <string>
@@ -8,16 +8,15 @@
 
 namespace lockstep::detail {
 
-// How many of the machine's GPUs CUDA_VISIBLE_DEVICES leaves. As in CUDA, what follows an entry that makes no sense
-// does not count.
+// The number of GPUs that CUDA_VISIBLE_DEVICES leaves visible. As in CUDA, an invalid entry ends the list.
 int visible_gpus(const Environment&, int on_machine);
 
-// Whether the processes of a host see the same GPUs, which they then have to divide, as far as the scheduler tells:
-// not when it has bound GPUs to tasks, or has given the job more GPUs on this host than this process sees.
+// Whether the processes of a host see the same GPUs and must divide them, according to Slurm's variables: false if
+// Slurm has bound GPUs to tasks, or has given the job more GPUs on this host than this process sees.
 bool gpus_are_shared(const Environment&, int visible);
 
-// The same from what the processes of a host see, by names that are unique on it (UUIDs): all the same, or each its
-// own. Throws Error when it is something in between.
+// The same, from the GPUs (UUIDs) that each process of a host sees: true if all see the same, false if no two see the
+// same one. Throws Error otherwise.
 bool gpus_are_shared(const std::vector<std::vector<std::string>>& visible_by_local_id);
 
 struct GpuRequest {
@@ -27,17 +26,17 @@ struct GpuRequest {
   std::vector<int> requested = {};  // ClusterInfo::local_device_ids
 };
 
-// Indices among the visible GPUs: those requested; else all when the process is alone on its host or sees only its own;
-// else its share, in order, as equal as can be. Throws Error when one that is requested is not there, and when there are
-// fewer GPUs than processes to share them.
+// Indices of visible GPUs for a process: those requested; else all of them, if the process is alone on its host or GPUs
+// are not shared; else its contiguous share, as equal as possible. Throws Error if a requested GPU does not exist, or
+// if there are fewer GPUs than processes that share them.
 std::vector<int> choose_gpus(const GpuRequest&);
 
-// The same where LOCKSTEP_CUDA_LANES puts lanes on GPUs that others use too: processes may then share one.
+// The same, for LOCKSTEP_CUDA_LANES: several processes may use the same GPU.
 std::vector<int> choose_shared_gpus(const GpuRequest&);
 
-// Makes this process compute on those that are its own; it is one of `local_count` of its host, unless the launcher
-// says otherwise. Where there are too few it computes on the CPU, or throws Error where a GPU was asked for. On the CPU
-// it does nothing. REQUIRES: no device was used.
+// Makes this process use its share of the GPUs. `local_id` and `local_count` apply unless the launcher sets them. If
+// there are too few GPUs, the process uses the CPU, or throws Error if a GPU was requested. No effect on the CPU
+// platform. REQUIRES: no device was used.
 void select_own_gpus(const ClusterInfo& info, int local_id, int local_count);
 
 }  // namespace lockstep::detail

@@ -22,13 +22,13 @@ struct State {
   std::shared_ptr<Session> session;  // null: one process
 };
 State& state() {
-  static auto* const instance = new State;  // processes end without taking leave of it
+  static auto* const instance = new State;  // never destroyed: other threads may use it at exit
   return *instance;
 }
 
 std::shared_ptr<Session> session() { return current_session(); }
 
-// What a variable says, where the option is as it is by default.
+// Sets an option from a variable, unless the caller has changed its default.
 void take_seconds(const detail::Environment& environment, const char* variable, std::chrono::milliseconds& option,
                   std::chrono::milliseconds otherwise) {
   const auto found = environment.find(variable);
@@ -55,7 +55,7 @@ Options with_variables(Options options, const detail::Environment& environment) 
   std::string tls;
   text("LOCKSTEP_TLS", tls, "");
   if (!tls.empty() && tls != "on" && tls != "off")
-    throw_error("initialize: LOCKSTEP_TLS is \"{}\"; there are on and off", tls);
+    throw_error("initialize: LOCKSTEP_TLS is \"{}\"; set it to on or off", tls);
   options.tls = options.tls && tls != "off";
   take_seconds(environment, "LOCKSTEP_INITIALIZATION_TIMEOUT", options.initialization_timeout,
                otherwise.initialization_timeout);
@@ -64,7 +64,7 @@ Options with_variables(Options options, const detail::Environment& environment) 
   if (options.collectives == "gloo") options.collectives = "tcp";  // its name in earlier versions
   if (options.collectives != "auto" && options.collectives != "shared" && options.collectives != "tcp" &&
       options.collectives != "mpi")
-    throw_error("initialize: collectives are \"{}\"; there are auto, shared, tcp and mpi", options.collectives);
+    throw_error("initialize: collectives is \"{}\"; set it to auto, shared, tcp or mpi", options.collectives);
   for (const auto& [name, value] : {std::pair("initialization_timeout", options.initialization_timeout),
                                     std::pair("heartbeat_timeout", options.heartbeat_timeout),
                                     std::pair("shutdown_timeout", options.shutdown_timeout),
@@ -79,9 +79,9 @@ Options with_variables(Options options, const detail::Environment& environment) 
 
 void initialize(const Options& given) {
   const std::lock_guard lock(state().mutex);
-  if (state().initialized) throw_error("initialize: called before; a process joins one job, once");
+  if (state().initialized) throw_error("initialize: it was already called; call it once per process");
   if (detail::DeviceTable::instance().used())
-    throw_error("initialize: devices are in use already; call it before anything that uses devices or computes");
+    throw_error("initialize: devices are already in use; call it before anything that uses devices or computes");
   const detail::LaunchEnvironment where = detail::read_launch_environment();
   const Options options = with_variables(given, where.environment);
   const detail::ClusterInfo info = detail::detect(options, where);
@@ -89,7 +89,7 @@ void initialize(const Options& given) {
     try {
       state().session = std::make_shared<Session>(options, info);
     } catch (const IoError& error) {
-      throw CommTimeout(error.what());  // another try may help
+      throw CommTimeout(error.what());  // a restart may help
     }
   } else if (!info.local_device_ids.empty()) {
     detail::select_own_gpus(info, 0, 1);
@@ -117,7 +117,7 @@ void report_failure(const std::string& message, bool retryable) {
 }
 
 int report_failure(const std::exception& error) {
-  if (dynamic_cast<const CommError*>(&error)) {  // another process's failure, which is known
+  if (dynamic_cast<const CommError*>(&error)) {  // caused by another process, which has reported it
     const int code = failure_code();
     // A process that could not join the others in time has itself failed.
     return code != 0 ? code : is_initialized() ? retry_code() : first_cause_code();

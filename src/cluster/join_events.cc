@@ -22,12 +22,12 @@ namespace {
 
 constexpr const char *kJoining = "joining", *kJoined = "joined";
 
-// False when the name is too long for a socket.
+// Returns false if the name does not fit a socket address.
 bool set_address(const std::string& name, sockaddr_un& address, socklen_t& size) {
   address = {};
   address.sun_family = AF_UNIX;
   if (name.empty() || name.size() >= sizeof address.sun_path) return false;
-  std::memcpy(address.sun_path + 1, name.data(), name.size());  // the first byte is 0: no file
+  std::memcpy(address.sun_path + 1, name.data(), name.size());  // a leading 0 selects the abstract namespace
   size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   return true;
 }
@@ -48,7 +48,7 @@ void notify_launcher(const JoinEvent& event) {
   if (!name || !set_address(name, address, size)) return;
   const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (socket < 0) return;
-  // The queue of the launcher is short. One that does not read is not waited for.
+  // The socket's queue is short: do not block on a launcher that does not read.
   const timeval timeout{1, 0};
   ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
   const std::string text = fmt::format("{} {}", event.joined ? kJoined : kJoining, event.process);
@@ -68,7 +68,7 @@ JoinEventReceiver::JoinEventReceiver() : name_(fmt::format("lockstep-launch-{}",
     return;
   const int error = errno;
   if (fd_ >= 0) ::close(fd_);
-  throw_io_error("listen at", "a socket for the processes of the job", error);
+  throw_io_error("listen on", "a Unix socket for the processes of the job", error);
 }
 
 JoinEventReceiver::~JoinEventReceiver() { ::close(fd_); }

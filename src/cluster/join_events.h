@@ -1,6 +1,7 @@
-// What a process tells the launcher that started it: that it is joining the job, and that it has joined. Until it has
-// joined, the coordinator cannot tell it that another process ended; the launcher can end it. The launcher listens at a
-// Unix socket in the abstract namespace, whose name processes find in LOCKSTEP_LAUNCHER; it leaves no file behind.
+// JoinEvent: sent by a process to the launcher that started it, when it begins to join the job and when it has joined.
+// Until it has joined, the coordinator cannot notify it that another process exited, but the launcher can terminate it.
+// The launcher listens on a Unix datagram socket in the abstract namespace (no file is created); processes find its
+// name in LOCKSTEP_LAUNCHER.
 #pragma once
 
 #include <string>
@@ -12,15 +13,15 @@ inline constexpr const char* kLauncherVariable = "LOCKSTEP_LAUNCHER";
 
 struct JoinEvent {
   int process = 0;
-  bool joined = false;  // false: it is joining
+  bool joined = false;  // false: it begins to join
 
   bool operator==(const JoinEvent&) const = default;
 };
 
-// Does nothing when no launcher listens. Safe from any thread.
+// Sends an event. No effect if no launcher listens. Thread-safe.
 void notify_launcher(const JoinEvent& event);
 
-// The launcher's end. Used by one thread.
+// The launcher's receiving socket. Not thread-safe.
 class JoinEventReceiver {
  public:
   // Throws IoError.
@@ -31,9 +32,9 @@ class JoinEventReceiver {
 
   // The value of LOCKSTEP_LAUNCHER for the processes.
   const std::string& name() const { return name_; }
-  // Readable when there is news.
+  // Readable if events are pending.
   int fd() const { return fd_; }
-  // All news so far, in order. What other users send is dropped.
+  // Returns all pending events in order. Drops messages of other users.
   std::vector<JoinEvent> receive();
 
  private:

@@ -90,8 +90,8 @@ class Outbox {
 class MailThread {
  public:
   // Handlers must not block. `lost`, with the reason, ends it.
-  MailThread(std::unique_ptr<Mailbox> mail, std::shared_ptr<Outbox> outbox, std::function<void(const MailboxMessage&)> arrived,
-             std::function<void(const std::string&)> lost)
+  MailThread(std::unique_ptr<Mailbox> mail, std::shared_ptr<Outbox> outbox,
+             std::function<void(const MailboxMessage&)> arrived, std::function<void(const std::string&)> lost)
       : mail_(std::move(mail)),
         outbox_(std::move(outbox)),
         arrived_(std::move(arrived)),

@@ -14,6 +14,7 @@ namespace lockstep {
 std::unique_ptr<ControlChannel> mail_channel(std::unique_ptr<Mailbox> mail);
 
 // Process 0's: to the host in this process, to which it lets the others come.
-std::unique_ptr<ControlChannel> serving_mail_channel(std::shared_ptr<CoordinatorHost> host, std::unique_ptr<Mailbox> mail);
+std::unique_ptr<ControlChannel> serving_mail_channel(std::shared_ptr<CoordinatorHost> host,
+                                                     std::unique_ptr<Mailbox> mail);
 
 }  // namespace lockstep

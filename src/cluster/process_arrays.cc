@@ -1,4 +1,4 @@
-// Values of processes brought together: what the helpers of distributed.h do beside meeting.
+// The functions of distributed.h that communicate arrays: broadcast_one_to_all, process_allgather, assert_equal.
 #include <cstring>
 #include <numeric>
 
@@ -15,13 +15,13 @@ namespace {
 
 using detail::buffer_of;
 
-// The processes as one group, while no compiled function uses it.
+// Calls f with a Comm whose ranks are the processes. No compiled function runs meanwhile.
 template <class F>
 void with_process_group(F f) {
   World& world = World::instance();
   const std::lock_guard lock(CpuLane::local().run_mutex());
   std::vector<int> first_lanes;
-  for (int p = 0; p < world.process_count(); ++p) first_lanes.push_back(static_cast<int>(p * world.lanes_here()));
+  for (int p = 0; p < world.process_count(); ++p) first_lanes.push_back(static_cast<int>(p * world.local_lanes()));
   try {
     f(world.group(0, first_lanes, "processes"));
   } catch (const std::exception& error) {
@@ -66,7 +66,7 @@ Array process_allgather(const Array& value, bool tiled) {
   if (!tiled)
     shape.insert(shape.begin(), process_count());
   else if (shape.empty())
-    throw_error("process_allgather: a scalar has no dimension along which to join; leave out `tiled`");
+    throw_error("process_allgather: cannot concatenate scalars; call it with tiled = false");
   else
     shape[0] *= process_count();
   return gathered(value, shape);
@@ -75,7 +75,7 @@ Array process_allgather(const Array& value, bool tiled) {
 void assert_equal(const Array& value, const std::string& what) {
   if (process_count() == 1) return;
   const BufferPtr& own = buffer_of(value, "assert_equal");
-  // Types are compared with the bytes, so that processes with different ones meet in the same operation.
+  // The type is part of the hash, so that processes with different types still run the same collective.
   Hasher hasher;
   hasher.add(std::string_view(to_string(value.type())));
   hasher.add(std::string_view(reinterpret_cast<const char*>(own->data()), static_cast<size_t>(own->size())));
@@ -87,7 +87,7 @@ void assert_equal(const Array& value, const std::string& what) {
   });
   for (size_t p = 1; p < hashes.size(); ++p)
     if (hashes[p] != hashes[0])
-      throw_error("assert_equal: {} of process {} is another than that of process 0; process {} has {}", what, p,
+      throw_error("assert_equal: {} of process {} differs from that of process 0; process {} has {}", what, p,
                   process_index(), value.to_string());
 }
 

@@ -40,7 +40,7 @@ JoinOptions join_options(const distributed::Options& options, const detail::Clus
                    .first_step_timeout = options.first_collective_timeout,
                    .step_timeout = options.collective_timeout,
                    .mail = mail_of(info)};
-  if (join.mail) return join;  // MPI knows who belongs to the job
+  if (join.mail) return join;  // MPI authenticates the processes itself
   join.coordinator = detail::parse_address(info.coordinator, "the coordinator's address");
   if (!info.bind_address.empty())
     join.bind_address = detail::parse_address(info.bind_address, "the address to listen at");
@@ -52,8 +52,8 @@ JoinOptions join_options(const distributed::Options& options, const detail::Clus
   return join;
 }
 
-// Of a process of a job that has failed. A failure of no process in particular is that of process 0, so that there is
-// one first cause.
+// The exit code of a process after the job has failed. A failure of no particular process counts as that of process 0,
+// so that exactly one process exits with the code of the first cause.
 int exit_code_after(const Failure& failure, int process) {
   if (!failure.retryable) return 1;
   return std::max(failure.process, 0) == process ? first_cause_code() : distributed::retry_code();
@@ -72,7 +72,7 @@ Session::Session(const distributed::Options& options, const detail::ClusterInfo&
     control_->report_failure({.message = error.what(), .retryable = false});
     throw;
   } catch (const CommAborted&) {
-    // The cause is known or on its way; where starting again is of no use, it is this process's error as well.
+    // The cause is known or about to arrive. If it is not retryable, it is this process's error as well.
     if (!control_->failure()) {
       std::unique_lock lock(mutex_);
       changed_.wait_for(lock, kCauseArrival, [this] { return failure_.has_value(); });
@@ -89,7 +89,7 @@ void Session::join_world(const detail::ClusterInfo& info) {
   ProcessFacts own{host_identity(), own_address(*control_, info.coordinator, options_), 0, 0, to_string(platform())};
   const auto count = [&] {
     own.lanes = static_cast<int>(Lanes::local().count());
-    own.devices = DeviceTable::instance().own_count();
+    own.devices = DeviceTable::instance().local_count();
   };
   const bool gpus = platform() == Platform::cuda;
   if (!gpus) count();
@@ -98,7 +98,7 @@ void Session::join_world(const detail::ClusterInfo& info) {
     control_->set("flight/job", make_token().substr(0, 8));
   }
   std::vector<ProcessFacts> facts = exchange_facts(*control_, own, options_.initialization_timeout);
-  if (gpus) {  // who has which is known when all know of each other
+  if (gpus) {  // the local rank, known after the exchange, decides which GPUs this process uses
     const LocalRank place = local_rank(facts, info.process_id);
     detail::select_own_gpus(info, place.id, place.count);
     own.platform = to_string(platform());
@@ -119,9 +119,9 @@ void Session::join_world(const detail::ClusterInfo& info) {
   World::instance().join({.process_index = info.process_id,
                           .process_count = info.process_count,
                           .lanes = std::move(plane.lanes),
-                          .settled_timeout = options_.collective_timeout,
+                          .timeout_after_warmup = options_.collective_timeout,
                           .agree = [this](std::string_view name, std::string_view text) { agree(name, text); },
-                          .failed =
+                          .report_failure =
                               [this](const std::string& reason) {
                                 const std::string named = name_processes(reason);
                                 flight_->dump_failure(named);
@@ -140,7 +140,7 @@ void Session::join_world(const detail::ClusterInfo& info) {
 }
 
 DataPlane Session::connect_data_plane(const std::vector<ProcessFacts>& facts, bool mpi) {
-  // Nothing wakes those who connect: they are left to themselves, with all that they use.
+  // Connecting cannot be interrupted. After a failure the thread is detached, so it owns everything that it uses.
   struct Connecting {
     std::shared_ptr<Control> control;
     distributed::Options options;
@@ -177,12 +177,12 @@ DataPlane Session::connect_data_plane(const std::vector<ProcessFacts>& facts, bo
   {
     std::unique_lock lock(state->mutex);
     while (!state->over && !control_->failure()) state->done.wait_for(lock, kPollInterval, [&] { return state->over; });
-    // Most are through, or hear of it themselves.
+    // Usually the thread then finishes, or receives the failure itself.
     if (!state->over) state->done.wait_for(lock, kCauseArrival, [&] { return state->over; });
   }
   if (!is_over()) {
     thread.detach();
-    throw CommAborted(fmt::format("connecting: the job has failed: {}", describe(*control_->failure())));
+    throw CommAborted(fmt::format("connect: the job has failed: {}", describe(*control_->failure())));
   }
   thread.join();
   if (!state->failure) return std::move(state->plane);
@@ -216,7 +216,7 @@ std::string Session::describe_cause(const std::string& error) {
 
 void Session::throw_cause(const std::exception& error) {
   if (dynamic_cast<const CommError*>(&error) != nullptr) throw CommAborted(describe_cause(error.what()));
-  // Ranks that ask for different things.
+  // The ranks called different operations.
   if (dynamic_cast<const Error*>(&error) != nullptr)
     if (const std::string named = name_processes(error.what()); named != error.what()) throw Error(named);
 }
@@ -233,11 +233,11 @@ Session::~Session() {
   }
   changed_.notify_all();
   {
-    const std::lock_guard lock(abort_mutex_);  // what on_failure() stops is there until it has
+    const std::lock_guard lock(abort_mutex_);  // the World must exist until on_failure() has aborted it
     World::instance().leave();
   }
   DeviceTable::instance().leave();
-  control_.reset();  // from here on nobody calls on_failure()
+  control_.reset();  // from here on, on_failure() is not called
   if (clean_shutdown_) end_mpi_job();
   {
     const std::lock_guard lock(mutex_);
@@ -271,7 +271,7 @@ std::vector<std::string> Session::exchange(const std::string& channel, const std
   std::vector<std::string> all;
   for (int p = 0; p < control_->process_count(); ++p)
     all.push_back(control_->get(key(number, p), options_.first_collective_timeout));
-  // Who has come to this exchange has read all of the one before.
+  // A process that has reached this exchange has read all values of the previous one.
   if (number > 0) control_->remove(key(number - 1, control_->process_id()));
   return all;
 }
@@ -300,13 +300,13 @@ void Session::on_failure(const Failure& failure) {
     const std::lock_guard lock(mutex_);
     if (ending_) return;
     failure_ = failure;
-    start_kill_timer(failure);  // before what may wait for a GPU, or for a network
+    start_kill_timer(failure);  // before anything that may block on a GPU or on the network
   }
   changed_.notify_all();
   const std::lock_guard abort_lock(abort_mutex_);
   {
     const std::lock_guard lock(mutex_);
-    if (ending_) return;  // meanwhile
+    if (ending_) return;
   }
   if (flight_) flight_->dump_failure(text);
   World::instance().abort(text);
@@ -318,7 +318,7 @@ void Session::start_kill_timer(const Failure& failure) {
     if (changed_.wait_for(own, options_.failure_grace, [this] { return ending_; }) &&
         changed_.wait_for(own, options_.failure_grace, [this] { return ended_; }))
       return;
-    say("lockstep: {}; this process did not stop by itself and is ended\n", describe(failure));
+    say("lockstep: {}; this process did not exit within the grace period and is terminated\n", describe(failure));
     _exit(exit_code_after(failure, control_->process_id()));
   });
 }

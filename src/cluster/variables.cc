@@ -34,8 +34,7 @@ std::optional<int> optional_number(const Environment& environment, const std::st
   if (!text) return std::nullopt;
   const std::optional<int> value = to_number(*text);
   if (!value || *value < low)
-    throw_error("initialize: {} is \"{}\"; set it to an integer of at least {}, or unset it", name, *text,
-                low);
+    throw_error("initialize: {} is \"{}\"; set it to an integer of at least {}, or unset it", name, *text, low);
   return value;
 }
 
@@ -57,8 +56,7 @@ std::vector<int> parse_ids(std::string_view text, std::string_view source) {
     const size_t comma = std::min(rest.find(','), rest.size());
     const std::optional<int> id = to_number(rest.substr(0, comma));
     if (!id || *id < 0 || std::find(out.begin(), out.end(), *id) != out.end())
-      throw_error("initialize: {} is \"{}\"; give distinct numbers separated by commas, such as 0,1", source,
-                  text);
+      throw_error("initialize: {} is \"{}\"; give distinct numbers separated by commas, such as 0,1", source, text);
     out.push_back(*id);
     if (comma == rest.size()) return out;
     rest.remove_prefix(comma + 1);

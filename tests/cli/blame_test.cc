@@ -51,7 +51,7 @@ class Job {
     to.records.push_back({static_cast<int>(g), to.groups[g].next++, operation, "f32", operation == "barrier" ? 0 : 1000,
                           operation == "barrier" ? 0 : 4000, to.step, began, began,
                           ended_ms == 0 ? 0 : at(process, ended_ms),
-                          ended_ms == 0 ? Outcome::under_way : Outcome::done});
+                          ended_ms == 0 ? Outcome::in_flight : Outcome::done});
   }
 
   // The paths of the dumps of these.
@@ -102,21 +102,21 @@ TEST(BlameCommand, NamesTheOneWhoIsMissingAndThoseWhoWereLate) {
              waiting in barrier #4 of "world", step 3, for 49.50 s
   process 2  on n002, pid 102, at 12:01:05.000, step 3: SIGUSR2
              its clock is 5.00 s ahead, +- 0 us
-             done with all_reduce #3 of "world" (f32, 4.0 kB), step 3, 56.97 s before
+             completed all_reduce #3 of "world" (f32, 4.0 kB), step 3, 56.97 s earlier
 
-who is missing
+missing processes
   barrier #4 of "world", step 3
     waiting  process 0 for 50.00 s, process 1 for 49.50 s
     missing  process 2
   => process 2
 
-who was late, in 4 operations that all have begun
+late processes, in 4 collectives that all have started
                  last       total        mean     longest
   process 0         2     40.0 ms     20.0 ms     20.0 ms
   process 1         1    200.0 ms    200.0 ms    200.0 ms
   process 2         1     20.0 ms     20.0 ms     20.0 ms
 
-the longest waits
+longest waits
     200.0 ms  for process 1 in all_reduce #1 of "world" (f32, 4.0 kB), step 1
      20.0 ms  for process 0 in all_reduce #0 of "world" (f32, 4.0 kB), step 0
      20.0 ms  for process 2 in all_reduce #2 of "world" (f32, 4.0 kB), step 2
@@ -148,10 +148,12 @@ TEST(BlameCommand, AProcessWithoutADumpIsSuspected) {
   arguments.insert(arguments.begin(), "blame");
   const std::string text = run_lockstep(arguments).output;
   EXPECT_NE(text.find("job 3f9a0c21: 3 processes, 2 dumps\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("  process 2  left no dump: it is gone or stopped, or wrote it elsewhere\n"), std::string::npos)
+  EXPECT_NE(text.find("  process 2  has no dump: it was killed or stopped, or wrote the dump elsewhere\n"),
+            std::string::npos)
       << text;
   EXPECT_NE(text.find("    unknown  process 2: no dump\n  => process 2\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("  among those with dumps: the others may have come later\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  only processes with dumps are compared; others may have been later\n"), std::string::npos)
+      << text;
 }
 
 TEST(BlameCommand, WhoIsMissingBecauseItWaitsElsewhereIsNotToBlame) {
@@ -165,7 +167,7 @@ TEST(BlameCommand, WhoIsMissingBecauseItWaitsElsewhereIsNotToBlame) {
   const TempDir dir;
   job.write(dir.path(), {0, 1, 2});
   const std::string text = run_lockstep({"blame", dir.path()}).output;
-  EXPECT_NE(text.find(R"(who is missing
+  EXPECT_NE(text.find(R"(missing processes
   broadcast #1 of "pair" (f32, 4.0 kB), step 0
     waiting  process 1 (lane 3) for 58.00 s
     missing  process 2 (lane 4)
@@ -185,9 +187,8 @@ TEST(BlameCommand, OperationsInDifferentOrdersAreRecognised) {
   const TempDir dir;
   job.write(dir.path(), {0, 1});
   const std::string text = run_lockstep({"blame", dir.path()}).output;
-  EXPECT_NE(
-      text.find("  => they wait for each other: processes begin operations of different groups in different orders\n"),
-      std::string::npos)
+  EXPECT_NE(text.find("  => deadlock: processes start collectives of different groups in different orders\n"),
+            std::string::npos)
       << text;
 }
 
@@ -200,7 +201,8 @@ TEST(BlameCommand, OneThatWasAskedBeforeTheOthersWaitedIsNotMissing) {
   const TempDir dir;
   job.write(dir.path(), {0, 1});
   const std::string text = run_lockstep({"blame", dir.path()}).output;
-  EXPECT_NE(text.find("  nobody: no operation waits for one that has not begun it\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  none: no collective waits for a process that has not started it\n"), std::string::npos)
+      << text;
 }
 
 TEST(BlameCommand, PrintsJson) {
@@ -232,16 +234,18 @@ TEST(BlameCommand, DumpsThatDoNotFitTogetherAreRefused) {
                                    "receive SIGUSR2, and say where");
   Job job = stuck_job();
   const std::string first = job.write(dir.path(), {0})[0];
-  expect_failure({first, first}, "blame: two dumps of process 0; leave out the older one");
+  expect_failure({first, first}, "blame: two flight records of process 0; omit the older one");
   job.dump(2).processes = 4;
   const std::string third = job.write(dir.path(), {2})[0];
-  expect_failure({first, third},
-                 "blame: processes 0 and 2 do not agree on the size of job 3f9a0c21; one of the dumps was changed");
+  expect_failure(
+      {first, third},
+      "blame: processes 0 and 2 disagree on the size of job 3f9a0c21; one of the flight records was modified");
   job.dump(1).job = "77777777";
   const std::string other = job.write(dir.path(), {1})[0];
-  expect_failure({other, first},
-                 "blame: dumps of different jobs, 77777777 and 3f9a0c21; give those of one, such as the newest: "
-                 "lockstep_flight_77777777_*.json");
+  expect_failure(
+      {other, first},
+      "blame: flight records of different jobs, 77777777 and 3f9a0c21; give those of one job, such as the newest: "
+      "lockstep_flight_77777777_*.json");
   // Of a folder, which holds those of all starts of a run, the last written count.
   const auto now = std::filesystem::file_time_type::clock::now();
   for (const std::string& path : {first, third}) std::filesystem::last_write_time(path, now - std::chrono::hours(1));
@@ -317,15 +321,15 @@ TEST(BlameCommand, NamesAProcessThatWasStopped) {
   do {
     first.send(SIGUSR2);
     second.send(SIGUSR2);
-    ASSERT_TRUE(first.says("operations of process 0 with others are in " + dir.path())) << first.err();
-    ASSERT_TRUE(second.says("operations of process 1 with others are in " + dir.path())) << second.err();
+    ASSERT_TRUE(first.says("flight record of process 0 written to " + dir.path())) << first.err();
+    ASSERT_TRUE(second.says("flight record of process 1 written to " + dir.path())) << second.err();
     text = run_lockstep({"blame", dir.path()}).output;
   } while (text.find("=> process 2\n") == std::string::npos && std::chrono::steady_clock::now() < deadline);
   EXPECT_NE(text.find("3 processes, 2 dumps\n"), std::string::npos) << text;
   EXPECT_NE(text.find("\n    unknown  process 2: no dump\n  => process 2\n"), std::string::npos) << text;
   third.send(SIGUSR2);
   third.send(SIGCONT);
-  EXPECT_TRUE(third.says("operations of process 2 with others are in " + dir.path())) << third.err();
+  EXPECT_TRUE(third.says("flight record of process 2 written to " + dir.path())) << third.err();
 }
 
 TEST(BlameCommand, ProcessesThatAreLeftWriteWhatTheyKnow) {

@@ -118,8 +118,8 @@ TEST(FlightDumper, TheFirstFailureIsWrittenOnceAndKept) {
   dumper.write("SIGUSR2");
   EXPECT_EQ(flight_dump_from(text_of(path), path).reason, "first");
   ASSERT_EQ(lines.size(), 2u);
-  EXPECT_EQ(lines[1], "the last 4 operations of process 1 with others are in " + path + "; `lockstep blame " + folder +
-                          "` says who was late");
+  EXPECT_EQ(lines[1], "flight record of process 1 written to " + path + " (last 4 collectives); run `lockstep blame " +
+                          folder + "` to find the slow or missing process");
 }
 
 // A disk that is not done before it is let go.
@@ -162,7 +162,7 @@ TEST(FlightDumper, ADiskWithoutRoomIsToldAndNothingMore) {
     dumper.dump_failure("first", std::chrono::seconds(60));
   }
   ASSERT_EQ(lines.size(), 1u);
-  EXPECT_EQ(lines[0].rfind("the operations of process 1 with others were not written: ", 0), 0u) << lines[0];
+  EXPECT_EQ(lines[0].rfind("the flight record of process 1 could not be written: ", 0), 0u) << lines[0];
 }
 
 TEST(FlightDumper, WritesWhenItIsAskedBySignal) {

@@ -55,8 +55,8 @@ TEST(Gpus, NamesTellWhetherTheyAreShared) {
   EXPECT_EQ(gpu_error_of([] {
               gpus_are_shared({{"a", "b"}, {"b", "c"}, {"c"}});
             }),
-            "initialize: the processes of this host see 2, 2 and 1 GPUs, 3 in all, neither the same nor each its own; "
-            "let each see all of them, or its own (CUDA_VISIBLE_DEVICES), or give local_device_ids");
+            "initialize: the processes of this host see 2, 2 and 1 GPUs (3 different ones), which partly overlap; "
+            "let each process see all of them, or only its own (CUDA_VISIBLE_DEVICES), or give local_device_ids");
 }
 
 TEST(Gpus, OneProcessPerHostTakesAll) { EXPECT_EQ(choose_gpus({.visible = 4}), (Ids{0, 1, 2, 3})); }
@@ -83,12 +83,12 @@ TEST(Gpus, WantedOnesAreTaken) {
   EXPECT_EQ(gpu_error_of([] {
               choose_gpus({.visible = 2, .requested = {0, 2}});
             }),
-            "initialize: local_device_ids has 2, and this process sees 2 GPUs; ids run from 0");
+            "initialize: local_device_ids contains 2, but this process sees 2 GPUs; ids start at 0");
 }
 
 TEST(Gpus, MoreProcessesThanGpusAreRefused) {
   EXPECT_EQ(gpu_error_of([] { choose_gpus({.visible = 2, .local_id = 0, .local_count = 3}); }),
-            "initialize: 3 processes of this host share 2 GPUs; start at most one per GPU");
+            "initialize: 3 processes on this host share 2 GPUs; start at most one process per GPU");
 }
 
 TEST(Gpus, MoreProcessesThanGpusShareThemInTests) {

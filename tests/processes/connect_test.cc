@@ -29,8 +29,9 @@ void expect_left(const std::string& collectives, const std::function<void(Contro
   }
   const RunningProgram::Result result = first.wait();
   EXPECT_EQ(result.exit_code, 75) << result.err;
-  expect_contains(result.err, fmt::format("process 1 (host away, pid {}): left the job without shutdown()", ::getpid()));
-  expect_lacks(result.err, "did not stop by itself");
+  expect_contains(result.err,
+                  fmt::format("process 1 (host away, pid {}): left the job without shutdown()", ::getpid()));
+  expect_lacks(result.err, "did not exit within the grace period");
 }
 
 // Process 0 is real, and this program is one that computes on a GPU.
@@ -45,8 +46,8 @@ TEST(Connecting, IsRefusedBetweenTheCpuAndGpus) {
                         "LOCKSTEP_PROCESS_ID=0", "LOCKSTEP_CPU_LANES=1", "LOCKSTEP_PLATFORM=cpu", program_path(),
                         "allreduce"});
   const std::string wanted =
-      "initialize: process 0 computes on cpu and process 1 on cuda; give all of them the same --platform "
-      "(LOCKSTEP_PLATFORM), or each a GPU";
+      "initialize: process 0 uses cpu and process 1 uses cuda; give all processes the same --platform "
+      "(LOCKSTEP_PLATFORM), or each one a GPU";
   const auto control = join_control(
       {.process_id = 1, .process_count = 2, .coordinator = {"127.0.0.1", port}, .token = kToken, .host = "away"});
   try {

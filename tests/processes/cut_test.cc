@@ -39,7 +39,7 @@ class Cut : public Cable {
         expect_contains(words, ", pid ");
         expect_contains(words, p < count / 2 ? ": lost: no heartbeat for 3 s" : ": lost: no answer for 3 s");
         expect_contains(words, fmt::format("; process {} was in step ", p));
-        expect_lacks(words, "did not stop by itself");
+        expect_lacks(words, "did not exit within the grace period");
       }
       EXPECT_EQ(all.flight_count(), static_cast<size_t>(count));
     }

@@ -50,20 +50,20 @@ void expect_all_refuse(const std::vector<Words>& before, const std::string& mess
 TEST(Hosts, ShareNoMemory) {
   const Words shared = {"LOCKSTEP_COLLECTIVES=shared"};
   expect_all_refuse({on_host("a", shared), on_host("b", shared)},
-                    "initialize: collectives through shared memory need all processes on one host; use auto, tcp or "
+                    "initialize: collectives is shared, but the processes run on 2 hosts; use auto, tcp or "
                     "mpi");
 }
 
 TEST(Processes, MustHaveTheSameNumberOfLanes) {
   expect_all_refuse({with({"LOCKSTEP_CPU_LANES=2"}), with({"LOCKSTEP_CPU_LANES=1"})},
-                    "initialize: process 0 has 2 lanes and process 1 has 1 lane; give all of them the same "
+                    "initialize: process 0 has 2 lanes and process 1 has 1 lane; give all processes the same "
                     "LOCKSTEP_CPU_LANES");
 }
 
 TEST(Processes, UseMpiOnlyWhereItStartedThem) {
   const Words mpi = {"LOCKSTEP_COLLECTIVES=mpi"};
   expect_all_refuse({with(mpi), with(mpi)},
-                    "initialize: collectives over MPI need processes that MPI has started; start them with mpirun or "
+                    "initialize: collectives is mpi, but MPI did not start the processes; start them with mpirun or "
                     "srun --mpi=pmix, or use auto, shared or tcp");
 }
 

@@ -59,7 +59,7 @@ TEST(LaunchTls, VariableIsOnOrOff) {
   const RunningProgram::Result result =
       RunningProgram({"env", "LOCKSTEP_TLS=maybe", program_path(), "launch", "-n", "2", "--", "devices"}).wait();
   EXPECT_NE(result.exit_code, 0);
-  EXPECT_TRUE(has(result.err, "initialize: LOCKSTEP_TLS is \"maybe\"; there are on and off")) << result.err;
+  EXPECT_TRUE(has(result.err, "initialize: LOCKSTEP_TLS is \"maybe\"; set it to on or off")) << result.err;
 }
 
 }  // namespace

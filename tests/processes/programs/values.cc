@@ -49,17 +49,17 @@ void check_helpers() {
   CHECK(floats(joined) == all);
   CHECK(distributed::process_allgather(Array(p)).to_vector<int32_t>().back() == n - 1);
   CHECK(message_of([] { distributed::process_allgather(Array(1), true); }) ==
-        "process_allgather: a scalar has no dimension along which to join; leave out `tiled`");
+        "process_allgather: cannot concatenate scalars; call it with tiled = false");
 
   distributed::sync("here");
   distributed::sync("here");
   distributed::assert_equal(Array(7), "seven");
   const std::string message = message_of([&] { distributed::assert_equal(Array(p == n - 1 ? 8 : 7), "the number"); });
   const std::string wanted = "assert_equal: the number of process " + std::to_string(n - 1) +
-                             " is another than that of process 0; process " + std::to_string(p) + " has ";
+                             " differs from that of process 0; process " + std::to_string(p) + " has ";
   CHECK(message.rfind(wanted, 0) == 0);
   // Of another type, too; and nobody is worse off for it.
-  CHECK(has(message_of([&] { distributed::assert_equal(p == 0 ? Array(1) : Array(1.f)); }), "of process 1 is another"));
+  CHECK(has(message_of([&] { distributed::assert_equal(p == 0 ? Array(1) : Array(1.f)); }), "of process 1 differs"));
   distributed::assert_equal(counting(0, {5}));
 }
 

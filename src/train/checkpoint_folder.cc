@@ -32,36 +32,36 @@ std::string host_name() {
   return host;
 }
 
-struct Hidden {
+struct HiddenFolder {
   int64_t step = 0;
   bool old = false;
   std::string host;
   int64_t pid = 0;
 };
 
-// A name of ours in the form of the header's comment.
-std::optional<Hidden> parse_hidden(std::string_view name) {
+// Parses the name of a hidden folder, as described in the header.
+std::optional<HiddenFolder> parse_hidden(std::string_view name) {
   if (name.empty() || name[0] != '.') return std::nullopt;
   const size_t dot = name.find('.', 1);
   if (dot == std::string_view::npos) return std::nullopt;
   const std::optional<int64_t> step = parse_step_name(name.substr(1, dot - 1));
   const std::string_view kind = name.substr(dot + 1, 4);
   if (!step || (kind != "tmp-" && kind != "old-")) return std::nullopt;
-  const std::string_view rest = name.substr(dot + 5);  // the host may have dashes of its own
+  const std::string_view rest = name.substr(dot + 5);  // parsed from the end, because the host may contain dashes
   const size_t serial = rest.rfind('-');
   if (serial == std::string_view::npos || serial == 0) return std::nullopt;
   const size_t process = rest.rfind('-', serial - 1);
   if (process == std::string_view::npos || !parse_number(rest.substr(serial + 1))) return std::nullopt;
   const std::optional<int64_t> pid = parse_number(rest.substr(process + 1, serial - process - 1));
   if (!pid) return std::nullopt;
-  return Hidden{*step, kind == "old-", std::string(rest.substr(0, process)), *pid};
+  return HiddenFolder{*step, kind == "old-", std::string(rest.substr(0, process)), *pid};
 }
 
 // The hidden folders that this process is using.
-class InUse {
+class FoldersInUse {
  public:
-  static InUse& instance() {
-    static InUse in_use;
+  static FoldersInUse& instance() {
+    static FoldersInUse in_use;
     return in_use;
   }
   std::string add(int64_t step, const char* kind) {
@@ -85,10 +85,10 @@ class InUse {
   std::set<std::string> names_;
 };
 
-// Whether its writer may still be at work. One on another host cannot be asked: it was this folder's writer before us.
-bool in_use(const std::string& name, const Hidden& hidden) {
+// Whether the folder's writer may still be running. A writer on another host is assumed dead, since only one may write.
+bool in_use(const std::string& name, const HiddenFolder& hidden) {
   if (hidden.host != host_name()) return false;
-  if (hidden.pid == ::getpid()) return InUse::instance().has(name);
+  if (hidden.pid == ::getpid()) return FoldersInUse::instance().has(name);
   return hidden.pid > 0 && (::kill(static_cast<pid_t>(hidden.pid), 0) == 0 || errno != ESRCH);
 }
 
@@ -105,13 +105,13 @@ std::optional<int64_t> parse_step_name(std::string_view name) {
   return step && step_name(*step) == name ? step : std::nullopt;
 }
 
-std::vector<int64_t> list_steps(FileSystem& files, const std::string& dir, Listed listed) {
+std::vector<int64_t> list_steps(FileSystem& files, const std::string& dir, ListedSteps listed) {
   if (!files.exists(dir)) return {};
   std::set<int64_t> steps;
   for (const std::string& name : files.list(dir)) {
     const std::optional<int64_t> step = parse_step_name(name);
-    const std::optional<Hidden> hidden = parse_hidden(name);
-    if (step && (listed == Listed::all || has_manifest(files, dir + "/" + name))) steps.insert(*step);
+    const std::optional<HiddenFolder> hidden = parse_hidden(name);
+    if (step && (listed == ListedSteps::all || has_manifest(files, dir + "/" + name))) steps.insert(*step);
     if (hidden && hidden->old && has_manifest(files, dir + "/" + name)) steps.insert(hidden->step);
   }
   return {steps.begin(), steps.end()};
@@ -124,13 +124,13 @@ std::string locate_checkpoint(FileSystem& files, const std::string& path) {
   const std::string dir = parent_dir(trimmed);
   if (!step || files.exists(trimmed) || !files.exists(dir)) return trimmed;
   for (const std::string& name : files.list(dir))
-    if (const std::optional<Hidden> hidden = parse_hidden(name);
+    if (const std::optional<HiddenFolder> hidden = parse_hidden(name);
         hidden && hidden->old && hidden->step == *step && has_manifest(files, dir + "/" + name))
       return dir + "/" + name;
   return trimmed;
 }
 
-std::vector<std::string> tidy(FileSystem& files, const std::string& dir) {
+std::vector<std::string> recover_folder(FileSystem& files, const std::string& dir) {
   std::vector<std::string> failures;
   const auto attempt = [&](const auto& action) {
     try {
@@ -142,7 +142,7 @@ std::vector<std::string> tidy(FileSystem& files, const std::string& dir) {
   std::vector<std::string> names;
   attempt([&] { names = files.list(dir); });
   for (const std::string& name : names) {
-    const std::optional<Hidden> hidden = parse_hidden(name);
+    const std::optional<HiddenFolder> hidden = parse_hidden(name);
     if (!hidden || in_use(name, *hidden)) continue;
     attempt([&] {
       const std::string path = dir + "/" + name, target = dir + "/" + step_name(hidden->step);
@@ -157,34 +157,34 @@ std::vector<std::string> tidy(FileSystem& files, const std::string& dir) {
 }
 
 void remove_checkpoint(FileSystem& files, const std::string& dir, int64_t step) {
-  const std::string name = InUse::instance().add(step, "tmp");
+  const std::string name = FoldersInUse::instance().add(step, "tmp");
   try {
     files.rename(dir + "/" + step_name(step), dir + "/" + name);
     files.remove_tree(dir + "/" + name);
   } catch (...) {
-    InUse::instance().remove(name);
+    FoldersInUse::instance().remove(name);
     throw;
   }
-  InUse::instance().remove(name);
+  FoldersInUse::instance().remove(name);
 }
 
 StagedCheckpoint::StagedCheckpoint(FileSystem& files, const std::string& dir, int64_t step)
     : files_(files),
       dir_(dir),
       target_(dir + "/" + step_name(step)),
-      name_(InUse::instance().add(step, "tmp")),
-      old_name_(InUse::instance().add(step, "old")),
+      name_(FoldersInUse::instance().add(step, "tmp")),
+      old_name_(FoldersInUse::instance().add(step, "old")),
       path_(dir + "/" + name_) {}
 
 StagedCheckpoint::~StagedCheckpoint() {
   if (!installed_) {
     try {
       files_.remove_tree(path_);
-    } catch (const IoError&) {  // what made the save fail is the one to report; the next save tidies up
+    } catch (const IoError&) {  // the save already failed with another error; the next save cleans up
     }
   }
-  InUse::instance().remove(name_);
-  InUse::instance().remove(old_name_);
+  FoldersInUse::instance().remove(name_);
+  FoldersInUse::instance().remove(old_name_);
 }
 
 std::vector<std::string> StagedCheckpoint::install() {
@@ -196,7 +196,7 @@ std::vector<std::string> StagedCheckpoint::install() {
   } catch (...) {
     try {
       if (replaces) files_.rename(old, target_);
-    } catch (const IoError&) {  // readers find it all the same
+    } catch (const IoError&) {  // readers also find it under its hidden name
     }
     throw;
   }

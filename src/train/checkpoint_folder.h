@@ -1,11 +1,10 @@
-// A folder of checkpoints: `step_00001000` and its like, each of which is whole, and hidden folders that are on their
-// way to be one or to be removed. One process writes at a time; any number may read.
+// A folder of checkpoints. It contains complete checkpoints such as `step_00001000`, and temporary hidden folders:
 //
 //   .step_00001000.tmp-<host>-<pid>-<n>   being written, or being removed
-//   .step_00001000.old-<host>-<pid>-<n>   the checkpoint that step_00001000 is about to replace
+//   .step_00001000.old-<host>-<pid>-<n>   a checkpoint that is being replaced by a new step_00001000
 //
-// A crash leaves at most such hidden folders. Readers take the old one for step_00001000 while that is missing; the
-// next writer puts it back, or removes it.
+// A crash leaves at most such hidden folders. While step_00001000 is missing, readers use its old folder. The next
+// writer restores or removes it. One process may write at a time, any number may read. Safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -18,28 +17,29 @@
 
 namespace lockstep::detail {
 
-// "step_00001000", and the step of such a name.
+// Convert between a step and a folder name such as "step_00001000".
 std::string step_name(int64_t step);
 std::optional<int64_t> parse_step_name(std::string_view name);
 
-enum class Listed {
+enum class ListedSteps {
   with_manifest,
-  all,  // whatever has the name of a step: to find those that have lost theirs
+  all,  // all folders with the name of a step, including checkpoints that have lost their manifest
 };
-// The steps there are, ascending. No error when there is no such folder.
-std::vector<int64_t> list_steps(FileSystem& files, const std::string& dir, Listed listed = Listed::with_manifest);
+// The steps of the checkpoints in `dir`, ascending; empty if the folder does not exist.
+std::vector<int64_t> list_steps(FileSystem& files, const std::string& dir,
+                                ListedSteps listed = ListedSteps::with_manifest);
 
-// Where the checkpoint that `path` names really is: there, or in a hidden folder when its replacement was interrupted.
+// The folder of the checkpoint `path`: the path itself, or a hidden folder if replacing it was interrupted.
 std::string locate_checkpoint(FileSystem& files, const std::string& path);
 
-// Puts back what an interrupted replacement left, and removes what dead processes, or failed saves of this one, left
-// half-written. Returns what failed.
-std::vector<std::string> tidy(FileSystem& files, const std::string& dir);
+// Cleans up after crashes: restores checkpoints whose replacement was interrupted, and removes partial checkpoints of
+// dead processes and of failed saves of this process. Returns the errors.
+std::vector<std::string> recover_folder(FileSystem& files, const std::string& dir);
 
-// Removes a checkpoint; at no moment is there a part of it under its name. Throws IoError.
+// Removes a checkpoint. Readers never see a part of it under its name. Throws IoError.
 void remove_checkpoint(FileSystem& files, const std::string& dir, int64_t step);
 
-// A hidden folder in which a checkpoint is written. It is removed at the end of the scope unless it was installed.
+// A hidden folder in which a checkpoint is written. The destructor removes it unless it was installed.
 class StagedCheckpoint {
  public:
   StagedCheckpoint(FileSystem& files, const std::string& dir, int64_t step);
@@ -48,8 +48,8 @@ class StagedCheckpoint {
   StagedCheckpoint& operator=(const StagedCheckpoint&) = delete;
 
   const std::string& path() const { return path_; }
-  // Gives it its name, replacing the checkpoint that has it. REQUIRES: all its files are written and synced. Throws
-  // IoError; then the one before is still there. Returns what failed afterwards, when the new one was safe.
+  // Renames it to its final name, replacing an existing checkpoint. Throws IoError; then the existing one is intact.
+  // Returns errors that happened after the new checkpoint was safe. REQUIRES: all its files are written and synced.
   std::vector<std::string> install();
 
  private:

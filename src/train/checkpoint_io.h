@@ -1,13 +1,14 @@
-// One checkpoint to and from its folder, by one process or by several that each hold some lanes. Functions of their
-// arguments, safe from any thread.
+// Writes a checkpoint to its folder and reads it back, in one process or in several that each hold some lanes. Pure
+// functions except for the files, safe from any thread.
 //
-// Several processes write one together: each its own shards, in which its pieces lie, and one of them the manifest.
+// Several processes write one checkpoint collectively (collective_save.h). Each writes shards with the pieces of its own
+// lanes; process 0 writes the manifest:
 //
-//   staged, made by process 0                                                  // checkpoint_folder.h
-//   CheckpointInfo part = write_part(files, staged, contents_of(checkpoint, {index, count}), shard_bytes);   // all
-//   write_manifest(files, staged, merged(parts));  install                     // process 0, given the parts of all
+//   process 0:  create the staged folder (checkpoint_folder.h)
+//   all:        CheckpointInfo part = write_part(files, staged, contents_of(checkpoint, {index, count}), shard_bytes);
+//   process 0:  write_manifest(files, staged, merge_parts(parts)), then install
 //
-// Parts travel as encode_manifest() writes them.
+// Parts are sent to process 0 as text, by encode_manifest().
 #pragma once
 
 #include <cstdint>
@@ -22,48 +23,49 @@
 
 namespace lockstep::detail {
 
-// Which of the processes that write a checkpoint together.
-struct Writer {
+// The rank of a process among those that write a checkpoint.
+struct WriterRank {
   int64_t index = 0, count = 1;
 };
 
-// A part of an array as it lies in memory, dense and row-major, which others own.
+// A part of an array in memory, dense and row-major. Does not own the memory.
 struct CheckpointSource {
   IndexBox box;
   std::span<const uint8_t> bytes;
 };
 
-// A checkpoint as it is written: what its manifest says, and what memory holds of each array.
+// A checkpoint to be written: its manifest, and the data of each array.
 struct CheckpointContents {
   CheckpointInfo info;
-  std::vector<std::vector<CheckpointSource>> data;  // for each of info.entries; no two overlap
-  Writer writer;
+  std::vector<std::vector<CheckpointSource>> data;  // for each of info.entries; parts of one array do not overlap
+  WriterRank writer;
 };
 
-// Points into the checkpoint's arrays, which are not put together. One process writes arrays whole; of several each
-// writes the pieces of its own lanes, of lanes that hold the same the lowest, and the first what is whole. Throws
-// Error as save_checkpoint does.
-CheckpointContents contents_of(const Checkpoint& checkpoint, const Writer& writer = {});
+// What this process writes of a checkpoint. Refers to the memory of the arrays; sharded arrays are not gathered. A
+// single process writes complete arrays. Of several processes, each writes the pieces of its own lanes, except those
+// that a lower lane also holds; the first process writes replicated arrays. Throws Error as save_checkpoint does.
+CheckpointContents contents_of(const Checkpoint& checkpoint, const WriterRank& writer = {});
 
 struct WrittenCheckpoint {
   std::string path;
-  std::vector<std::string> problems;  // what failed without harm to the checkpoint
+  std::vector<std::string> problems;  // errors that do not affect the checkpoint
 };
 
-// By one process. Throws IoError; then nothing has changed, but for rubbish that could not be removed.
+// Writes a checkpoint in a job of one process. Throws IoError; then earlier checkpoints are unchanged, and hidden
+// folders that could not be removed may remain.
 WrittenCheckpoint write_checkpoint(FileSystem& files, const std::string& dir, CheckpointContents contents,
                                    int64_t shard_bytes);
 
-// The steps of it, for several processes. Files are synced, names in the folder are not. Throws IoError.
+// The parts of write_checkpoint(), for several processes. They sync the files but not the folder. Throw IoError.
 CheckpointInfo write_part(FileSystem& files, const std::string& folder, CheckpointContents contents,
                           int64_t shard_bytes);
 void write_manifest(FileSystem& files, const std::string& folder, const CheckpointInfo& info);
-// The manifest of a checkpoint whose parts these are, in the order of the processes. Throws Error when they do not make
-// a whole.
-CheckpointInfo merged(const std::vector<CheckpointInfo>& parts);
+// The manifest of the checkpoint that consists of these parts, given in the order of the processes. Throws Error when
+// the parts do not make a complete checkpoint.
+CheckpointInfo merge_parts(const std::vector<CheckpointInfo>& parts);
 
-// Throws Error naming the array whose pieces leave something out, or overlap.
-void check_whole(const CheckpointInfo& info);
+// Throws Error naming an array whose pieces overlap or do not cover it.
+void check_complete(const CheckpointInfo& info);
 
 // As inspect_checkpoint.
 CheckpointInfo read_info(FileSystem& files, const std::string& path, bool verify);
@@ -71,8 +73,9 @@ CheckpointInfo read_info(FileSystem& files, const std::string& path, bool verify
 using ShardingOf = std::function<NamedSharding(const std::string& name, const Type& type)>;
 using LanesOf = std::function<MeshLanes(const Mesh& mesh)>;
 
-// As load_checkpoint. Of an array that its sharding cuts across lanes only what the lanes of this process hold is read,
-// each distinct piece once, and verified in chunks; pieces of other lanes are null. `lanes` says which lanes those are.
+// As load_checkpoint. Of an array that is sharded over lanes, reads only the pieces of this process's lanes, each
+// distinct piece once, and verifies them chunk by chunk. Pieces of other lanes are null. `lanes` returns the lanes of a
+// mesh.
 Checkpoint read_checkpoint(FileSystem& files, const std::string& path, const ShardingOf& sharding = {},
                            const LanesOf& lanes = lanes_of);
 

@@ -1,4 +1,4 @@
-// Checkpoints to their folders.
+// Writing checkpoints.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -21,15 +21,15 @@
 namespace lockstep::detail {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "checkpoints hold the bytes of arrays as they lie in memory");
+static_assert(std::endian::native == std::endian::little, "checkpoints contain arrays in little-endian byte order");
 
-// Bytes are hashed while the cache still has them.
+// Bytes are hashed and written in windows that fit the cache.
 constexpr int64_t kWriteWindow = int64_t{1} << 20;
 
 using Bytes = std::span<const uint8_t>;
 Bytes bytes_of(const std::string& text) { return {reinterpret_cast<const uint8_t*>(text.data()), text.size()}; }
 
-// The place of a mesh among `meshes`, by the names and sizes of its axes, where it is put if it is new; -1 without
+// The index of a mesh in `meshes`, compared by names and sizes of axes; a new mesh is appended. -1 for a mesh without
 // axes.
 int mesh_index(const Mesh& mesh, std::vector<std::vector<MeshAxis>>& meshes) {
   if (mesh.axis_names().empty()) return -1;
@@ -45,7 +45,7 @@ int mesh_index(const Mesh& mesh, std::vector<std::vector<MeshAxis>>& meshes) {
   return static_cast<int>(meshes.size()) - 1;
 }
 
-// What the lanes of this process hold of an array and no lower lane does.
+// The pieces of an array on this process's lanes, except those that a lower lane also holds.
 std::vector<CheckpointSource> own_pieces(const LanePieces& pieces, const Type& type) {
   std::vector<CheckpointSource> out;
   std::vector<IndexBox> seen;
@@ -62,7 +62,7 @@ std::vector<CheckpointSource> own_pieces(const LanePieces& pieces, const Type& t
   return out;
 }
 
-// Fills in where an array's bytes come from, and in which pieces they are written.
+// Adds the memory of an array to `contents`, and the pieces in which it is written to `entry`.
 void add_array(CheckpointContents& contents, const Array& array, CheckpointEntry& entry) {
   const IndexBox whole = whole_box(entry.type.shape);
   const Node& node = *array.node();
@@ -83,22 +83,22 @@ void add_array(CheckpointContents& contents, const Array& array, CheckpointEntry
     sources.clear();
 }
 
-// A piece of an array, by its places in the lists of entries and pieces.
-struct Item {
+// A piece of an array: the index of its entry, and of the piece in the entry.
+struct PieceIndex {
   size_t entry, piece;
 };
-using Shard = std::vector<Item>;  // in the order of their bytes
+using Shard = std::vector<PieceIndex>;  // by offset
 
-CheckpointPiece& piece_of(CheckpointInfo& info, const Item& item) {
+CheckpointPiece& piece_of(CheckpointInfo& info, const PieceIndex& item) {
   return info.entries[item.entry].pieces[item.piece];
 }
-Type type_of(const CheckpointInfo& info, const Item& item) {
+Type type_of(const CheckpointInfo& info, const PieceIndex& item) {
   const CheckpointEntry& entry = info.entries[item.entry];
   return piece_type(entry.type, entry.pieces[item.piece].box);
 }
 
-// Decides where each piece goes: fills in shards and offsets.
-std::vector<Shard> lay_out(CheckpointInfo& info, const Writer& writer, int64_t shard_bytes) {
+// Assigns a shard and an offset to each piece.
+std::vector<Shard> assign_offsets(CheckpointInfo& info, const WriterRank& writer, int64_t shard_bytes) {
   std::vector<Shard> shards;
   int64_t bytes = 0;
   for (size_t i = 0; i < info.entries.size(); ++i)
@@ -116,32 +116,32 @@ std::vector<Shard> lay_out(CheckpointInfo& info, const Writer& writer, int64_t s
     if (writer.count > 1) file += fmt::format("-process-{:05}-of-{:05}", writer.index, writer.count);
     info.shards.push_back({.file = file + ".safetensors", .sha256 = {}, .chunks = {}});
     std::vector<Type> types;
-    for (const Item& item : shards[s]) types.push_back(type_of(info, item));
+    for (const PieceIndex& item : shards[s]) types.push_back(type_of(info, item));
     Shard ordered;
     int64_t offset = 0;
-    for (size_t place : safetensors_order(types)) {
-      ordered.push_back(shards[s][place]);
+    for (size_t index : safetensors_order(types)) {
+      ordered.push_back(shards[s][index]);
       CheckpointPiece& piece = piece_of(info, ordered.back());
       piece.shard = info.shards[s].file;
-      piece.offset = std::exchange(offset, offset + types[place].bytes());
+      piece.offset = std::exchange(offset, offset + types[index].bytes());
     }
     shards[s] = std::move(ordered);
   }
   return shards;
 }
 
-// Writes a shard in order and takes its sums, that of the whole and those of its chunks.
-class SummedWriter {
+// Writes a shard sequentially and computes its checksums: of the file and of its chunks.
+class HashingWriter {
  public:
-  SummedWriter(FileSystem& files, const std::string& folder, CheckpointShard& shard)
+  HashingWriter(FileSystem& files, const std::string& folder, CheckpointShard& shard)
       : file_(files.create(folder + "/" + shard.file)), shard_(shard) {
     shard_.chunk_bytes = kChunkBytes;
   }
 
-  void put(Bytes bytes) {
+  void write(Bytes bytes) {
     while (!bytes.empty()) {
       const Bytes part = bytes.first(std::min(bytes.size(), static_cast<size_t>(kWriteWindow)));
-      whole_.update(part);
+      file_hash_.update(part);
       add_to_chunks(part);
       file_->write(part);
       bytes = bytes.subspan(part.size());
@@ -151,7 +151,7 @@ class SummedWriter {
   void finish() {
     if (shard_.bytes % kChunkBytes != 0) end_chunk();
     file_->finish();
-    shard_.sha256 = whole_.hex();
+    shard_.sha256 = file_hash_.hex();
   }
 
  private:
@@ -169,13 +169,14 @@ class SummedWriter {
 
   std::unique_ptr<FileWriter> file_;
   CheckpointShard& shard_;
-  Sha256 whole_, chunk_;
+  Sha256 file_hash_, chunk_;
 };
 
-// A piece from what memory holds of it, a window at a time.
-void put_piece(SummedWriter& out, const Type& type, const IndexBox& box, const std::vector<CheckpointSource>& sources) {
+// Writes a piece from the parts of the array in memory, a window at a time.
+void write_piece(HashingWriter& out, const Type& type, const IndexBox& box,
+                 const std::vector<CheckpointSource>& sources) {
   for (const CheckpointSource& source : sources)
-    if (source.box == box) return out.put(source.bytes);
+    if (source.box == box) return out.write(source.bytes);
   std::vector<Overlap> walks;
   for (const CheckpointSource& source : sources) walks.emplace_back(box, source.box, size_of(type.dtype));
   std::vector<uint8_t> window;
@@ -189,7 +190,7 @@ void put_piece(SummedWriter& out, const Type& type, const IndexBox& box, const s
                     static_cast<size_t>(n));
         walk.skip(n);
       }
-    out.put(window);
+    out.write(window);
   }
 }
 
@@ -197,23 +198,23 @@ void write_shard(FileSystem& files, const std::string& folder, CheckpointContent
                  CheckpointShard& shard) {
   CheckpointInfo& info = contents.info;
   std::vector<SafetensorsEntry> tensors;
-  for (const Item& item : items) {
+  for (const PieceIndex& item : items) {
     const CheckpointEntry& entry = info.entries[item.entry];
     const CheckpointPiece& piece = entry.pieces[item.piece];
     tensors.push_back({tensor_name(entry, piece), type_of(info, item), piece.offset});
   }
-  SummedWriter out(files, folder, shard);
-  out.put(
+  HashingWriter out(files, folder, shard);
+  out.write(
       bytes_of(encode_safetensors(tensors, {{"written_by", info.written_by}, {"step", std::to_string(info.step)}})));
-  for (const Item& item : items)
-    put_piece(out, type_of(info, item), piece_of(info, item).box, contents.data[item.entry]);
+  for (const PieceIndex& item : items)
+    write_piece(out, type_of(info, item), piece_of(info, item).box, contents.data[item.entry]);
   out.finish();
 }
 
 }  // namespace
 
-CheckpointContents contents_of(const Checkpoint& checkpoint, const Writer& writer) {
-  if (checkpoint.step < 0) throw_error("save_checkpoint: step {}; steps count from 0", checkpoint.step);
+CheckpointContents contents_of(const Checkpoint& checkpoint, const WriterRank& writer) {
+  if (checkpoint.step < 0) throw_error("save_checkpoint: the step is {}; give a step of at least 0", checkpoint.step);
   CheckpointContents out{.info = {}, .data = {}, .writer = writer};
   out.info = {.path = {},
               .format = writer.count > 1 ? kPiecesFormat : kWholeFormat,
@@ -230,8 +231,8 @@ CheckpointContents contents_of(const Checkpoint& checkpoint, const Writer& write
   std::set<std::string_view> names;
   for (const auto& [name, array] : checkpoint.arrays) {
     if (name.empty() || name == "__metadata__" || !is_utf8(name))
-      throw_error("save_checkpoint: \"{}\" is no name for an array; choose another, in UTF-8", printable(name));
-    if (!names.insert(name).second) throw_error("save_checkpoint: two arrays are called \"{}\"; rename one", name);
+      throw_error("save_checkpoint: \"{}\" is not a valid array name; choose another one, in UTF-8", printable(name));
+    if (!names.insert(name).second) throw_error("save_checkpoint: two arrays are named \"{}\"; rename one", name);
     const NamedSharding sharding = array.sharding();
     out.info.entries.push_back({.name = name,
                                 .type = {array.dtype(), array.shape()},
@@ -242,13 +243,13 @@ CheckpointContents contents_of(const Checkpoint& checkpoint, const Writer& write
     add_array(out, array, out.info.entries.back());
   }
   out.info.mesh = describe_meshes(out.info.meshes);
-  static_cast<void>(encode_manifest(out.info));  // throws here rather than when it is written
+  static_cast<void>(encode_manifest(out.info));  // throws early if the manifest is invalid
   return out;
 }
 
 CheckpointInfo write_part(FileSystem& files, const std::string& folder, CheckpointContents contents,
                           int64_t shard_bytes) {
-  const std::vector<Shard> shards = lay_out(contents.info, contents.writer, shard_bytes);
+  const std::vector<Shard> shards = assign_offsets(contents.info, contents.writer, shard_bytes);
   for (size_t s = 0; s < shards.size(); ++s) write_shard(files, folder, contents, shards[s], contents.info.shards[s]);
   return std::move(contents.info);
 }
@@ -259,28 +260,29 @@ void write_manifest(FileSystem& files, const std::string& folder, const Checkpoi
   manifest->finish();
 }
 
-CheckpointInfo merged(const std::vector<CheckpointInfo>& parts) {
+CheckpointInfo merge_parts(const std::vector<CheckpointInfo>& parts) {
   CheckpointInfo out = parts.at(0);
   for (size_t p = 1; p < parts.size(); ++p) {
     const CheckpointInfo& part = parts[p];
     if (part.step != out.step || part.entries.size() != out.entries.size())
       throw_error(
-          "checkpoint: process {} saved {} arrays of step {}, and process 0 saved {} of step {}; all processes save "
-          "the "
-          "same state",
+          "checkpoint: process {} saved {} arrays of step {}, but process 0 saved {} of step {}; save the same state "
+          "in "
+          "all processes",
           p, part.entries.size(), part.step, out.entries.size(), out.step);
     for (size_t i = 0; i < out.entries.size(); ++i) {
       const CheckpointEntry &theirs = part.entries[i], &first = out.entries[i];
       if (theirs.name != first.name || theirs.type != first.type)
         throw_error(
-            "checkpoint: array {} is \"{}\", {}, on process {}, and \"{}\", {}, on process 0; all processes save the "
-            "same state",
+            "checkpoint: array {} is \"{}\", {}, on process {}, but \"{}\", {}, on process 0; save the same state in "
+            "all "
+            "processes",
             i, theirs.name, to_string(theirs.type), p, first.name, to_string(first.type));
       out.entries[i].pieces.insert(out.entries[i].pieces.end(), theirs.pieces.begin(), theirs.pieces.end());
     }
     out.shards.insert(out.shards.end(), part.shards.begin(), part.shards.end());
   }
-  check_whole(out);
+  check_complete(out);
   return out;
 }
 
@@ -291,7 +293,7 @@ WrittenCheckpoint write_checkpoint(FileSystem& files, const std::string& dir, Ch
     files.make_dirs(dir);
     files.sync_dir(parent_dir(dir));
   }
-  WrittenCheckpoint out{.path = dir + "/" + step_name(step), .problems = tidy(files, dir)};
+  WrittenCheckpoint out{.path = dir + "/" + step_name(step), .problems = recover_folder(files, dir)};
   StagedCheckpoint staged(files, dir, step);
   files.make_dirs(staged.path());
   write_manifest(files, staged.path(), write_part(files, staged.path(), std::move(contents), shard_bytes));

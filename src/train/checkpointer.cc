@@ -14,52 +14,53 @@
 #include "lockstep/checkpoint.h"
 #include "train/checkpoint_folder.h"
 #include "train/checkpoint_io.h"
-#include "train/checkpoint_together.h"
+#include "train/collective_save.h"
 
 namespace lockstep {
 namespace {
 
-// What a save takes with it: the contents, moved into memory of their own.
-struct Job {
+// A save in progress: the contents, which refer to `memory`, a copy of the arrays.
+struct SaveJob {
   detail::CheckpointContents contents;
   BufferPtr memory;
 };
 
-// One pass over the bytes, by all cores.
-Job copy(detail::CheckpointContents contents) {
+// Copies the arrays, using all cores.
+SaveJob copy(detail::CheckpointContents contents) {
   constexpr int64_t kPiece = int64_t{1} << 20;
   struct Piece {
     const uint8_t* from;
     int64_t to, bytes;
   };
   std::vector<Piece> pieces;
-  std::vector<int64_t> places;
+  std::vector<int64_t> offsets;
   int64_t total = 0;
   for (const auto& sources : contents.data)
     for (const detail::CheckpointSource& source : sources) {
       const auto size = static_cast<int64_t>(source.bytes.size());
-      places.push_back(total);
+      offsets.push_back(total);
       for (int64_t at = 0; at < size; at += kPiece)
         pieces.push_back({source.bytes.data() + at, total + at, std::min(kPiece, size - at)});
       total += (size + kAlignment - 1) / kAlignment * kAlignment;
     }
-  Job job{std::move(contents), allocate(total)};
+  SaveJob job{std::move(contents), allocate(total)};
   auto* memory = job.memory->as<uint8_t>();
   const auto copy_piece = [&](int64_t i, int) {
     const Piece& piece = pieces[static_cast<size_t>(i)];
     std::memcpy(memory + piece.to, piece.from, static_cast<size_t>(piece.bytes));
   };
   CpuLane::local().pool().parallel_for(static_cast<int64_t>(pieces.size()), copy_piece);
-  auto place = places.begin();
+  auto offset = offsets.begin();
   for (auto& sources : job.contents.data)
-    for (detail::CheckpointSource& source : sources) source.bytes = {memory + *place++, source.bytes.size()};
+    for (detail::CheckpointSource& source : sources) source.bytes = {memory + *offset++, source.bytes.size()};
   return job;
 }
 
 CheckpointerOptions checked(CheckpointerOptions options) {
-  if (options.dir.empty()) throw_error("checkpointer: the folder's name is empty; name one");
+  if (options.dir.empty()) throw_error("checkpointer: the folder name is empty; give one");
   if (options.keep_last < 0)
-    throw_error("checkpointer: keep_last is {}; give how many to keep, or 0 for all", options.keep_last);
+    throw_error("checkpointer: keep_last is {}; give the number of checkpoints to keep, or 0 for all",
+                options.keep_last);
   if (options.shard_bytes < 1) throw_error("checkpointer: shard_bytes is {}; give at least 1", options.shard_bytes);
   return options;
 }
@@ -94,14 +95,15 @@ struct Checkpointer::Impl {
     }
   }
 
-  void run(Job now) {
-    const int64_t step = now.contents.info.step;
+  void run(SaveJob current) {
+    detail::CheckpointContents& contents = current.contents;
+    const int64_t step = contents.info.step;
     std::optional<double> metric;
-    if (const auto at = now.contents.info.metrics.find(options.best_metric); at != now.contents.info.metrics.end())
+    if (const auto at = contents.info.metrics.find(options.best_metric); at != contents.info.metrics.end())
       metric = at->second;
     try {
-      for (const std::string& problem : write(std::move(now.contents)).problems)
-        report("checkpoint of step {} is saved, but tidying up failed: {}", step, problem);
+      for (const std::string& problem : write(std::move(contents)).problems)
+        report("checkpoint of step {} is saved, but cleaning up failed: {}", step, problem);
     } catch (const std::exception& error) {
       report("checkpoint of step {} was not saved: {}", step, error.what());
       return;
@@ -110,11 +112,11 @@ struct Checkpointer::Impl {
       const std::lock_guard lock(mutex);
       saved.push_back(step);
     }
-    if (process_index() > 0) return;  // the first looks after what is kept
+    if (process_index() > 0) return;  // the first process removes old checkpoints
     try {
-      retain(step, metric);
+      remove_old(step, metric);
     } catch (const std::exception& error) {
-      report("checkpoint of step {} is saved, but older ones were not looked through: {}", step, error.what());
+      report("checkpoint of step {} is saved, but listing older ones failed: {}", step, error.what());
     }
   }
 
@@ -122,7 +124,7 @@ struct Checkpointer::Impl {
     if (contents.writer.count == 1)
       return detail::write_checkpoint(files, options.dir, std::move(contents), options.shard_bytes);
     const auto exchange = [](const std::string& own) { return current_session()->exchange("checkpoint", own); };
-    return detail::write_together(files, options.dir, std::move(contents), options.shard_bytes, exchange);
+    return detail::write_collectively(files, options.dir, std::move(contents), options.shard_bytes, exchange);
   }
 
   template <class... Args>
@@ -131,64 +133,66 @@ struct Checkpointer::Impl {
     failures.push_back(fmt::format(format, std::forward<Args>(args)...));
   }
 
-  // A checkpoint that is there and whole.
-  struct Kept {
+  // A complete checkpoint in the folder.
+  struct ExistingCheckpoint {
     int64_t step;
     std::optional<double> metric;
   };
 
-  bool better(const Kept& a, const Kept& b) const {
+  bool better(const ExistingCheckpoint& a, const ExistingCheckpoint& b) const {
     return options.higher_is_better ? *a.metric >= *b.metric : *a.metric <= *b.metric;
   }
 
-  // Removes what is neither among the last nor the best.
-  void retain(int64_t step, std::optional<double> metric) {
-    look_around(step);
-    std::erase_if(kept, [&](const Kept& each) { return each.step == step; });
-    kept.push_back({step, metric});
-    const Kept* best_kept = nullptr;
-    for (const Kept& each : kept)
-      if (each.metric && !std::isnan(*each.metric) && (!best_kept || better(each, *best_kept))) best_kept = &each;
-    const std::optional<int64_t> best_step = best_kept ? std::optional(best_kept->step) : std::nullopt;
+  // Removes checkpoints that are neither among the newest keep_last nor the best, after `step` was saved.
+  void remove_old(int64_t step, std::optional<double> metric) {
+    list_existing(step);
+    std::erase_if(existing, [&](const ExistingCheckpoint& each) { return each.step == step; });
+    existing.push_back({step, metric});
+    const ExistingCheckpoint* best_existing = nullptr;
+    for (const ExistingCheckpoint& each : existing)
+      if (each.metric && !std::isnan(*each.metric) && (!best_existing || better(each, *best_existing)))
+        best_existing = &each;
+    const std::optional<int64_t> best_step = best_existing ? std::optional(best_existing->step) : std::nullopt;
     {
       const std::lock_guard lock(mutex);
       best = best_step;
     }
     if (options.keep_last == 0) return;
     const auto last = static_cast<size_t>(options.keep_last);
-    std::vector<Kept> still;
-    for (size_t i = 0; i < kept.size(); ++i) {
-      const bool wanted = i + last >= kept.size() || kept[i].step == best_step;
-      if (wanted || !removed(kept[i].step, step)) still.push_back(kept[i]);
+    std::vector<ExistingCheckpoint> remaining;
+    for (size_t i = 0; i < existing.size(); ++i) {
+      const bool keep = i + last >= existing.size() || existing[i].step == best_step;
+      if (keep || !try_remove(existing[i].step, step)) remaining.push_back(existing[i]);
     }
-    kept = std::move(still);
+    existing = std::move(remaining);
   }
 
-  // Once: the checkpoints that were there before, in the order of their steps.
-  void look_around(int64_t saved_now) {
-    if (looked) return;
-    std::vector<Kept> found;
+  // Adds the checkpoints of earlier runs to `existing`, by step. Only the first call has an effect.
+  void list_existing(int64_t saved_now) {
+    if (listed) return;
+    std::vector<ExistingCheckpoint> found;
     for (const int64_t step : detail::list_steps(files, options.dir)) {
-      const bool passed_over = options.resumed_step && step > *options.resumed_step;
-      if (step == saved_now || passed_over) continue;
+      const bool skipped = options.resumed_step && step > *options.resumed_step;
+      if (step == saved_now || skipped) continue;
       try {
         const CheckpointInfo info = detail::read_info(files, options.dir + "/" + detail::step_name(step), false);
         const auto at = info.metrics.find(options.best_metric);
         found.push_back({step, at == info.metrics.end() ? std::nullopt : std::optional(at->second)});
-      } catch (const Error&) {  // not whole: it is left alone
+      } catch (const Error&) {  // incomplete or damaged: neither counted nor removed
       }
     }
-    kept.insert(kept.begin(), found.begin(), found.end());
-    looked = true;
+    existing.insert(existing.begin(), found.begin(), found.end());
+    listed = true;
   }
 
-  bool removed(int64_t step, int64_t saved_now) {
+  bool try_remove(int64_t step, int64_t saved_now) {
     try {
       if (files.exists(options.dir + "/" + detail::step_name(step)))
         detail::remove_checkpoint(files, options.dir, step);
       return true;
     } catch (const IoError& error) {
-      report("checkpoint of step {} is saved, but removing that of step {} failed: {}", saved_now, step, error.what());
+      report("checkpoint of step {} is saved, but removing the one of step {} failed: {}", saved_now, step,
+             error.what());
       return false;
     }
   }
@@ -196,13 +200,13 @@ struct Checkpointer::Impl {
   const CheckpointerOptions options;
   FileSystem& files;
 
-  // Of the thread alone.
-  bool looked = false;
-  std::vector<Kept> kept;  // in the order in which they were written
+  // Used only by `thread`.
+  bool listed = false;
+  std::vector<ExistingCheckpoint> existing;  // in the order in which they were written
 
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;  // guards the members below
   std::condition_variable changed;
-  std::optional<Job> job;  // the one being written
+  std::optional<SaveJob> job;  // the save in progress
   bool closing = false;
   std::vector<std::string> failures;
   std::vector<int64_t> saved;
@@ -215,8 +219,8 @@ Checkpointer::~Checkpointer() = default;
 
 void Checkpointer::save(Checkpoint checkpoint) {
   detail::CheckpointContents contents = detail::contents_of(checkpoint, {process_index(), process_count()});
-  wait();  // so that there is never more than one copy
-  std::optional<Job> job;
+  wait();  // at most one copy of the arrays exists
+  std::optional<SaveJob> job;
   try {
     job = copy(std::move(contents));
   } catch (const OutOfMemory& error) {

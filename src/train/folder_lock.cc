@@ -22,7 +22,7 @@ Locking lock_now(int file, const std::string& path) {
   while (::flock(file, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) return Locking::held;
     const bool impossible = errno == ENOLCK || errno == ENOTSUP || errno == EOPNOTSUPP || errno == ENOSYS ||
-                            errno == EBADF;  // NFS wants to write
+                            errno == EBADF;  // NFS requires write access
     if (impossible) return Locking::impossible;
     if (errno != EINTR) throw_io_error("lock", path, errno);
   }
@@ -42,8 +42,8 @@ std::string read_line(int file) {
   return line.substr(0, line.find('\n'));
 }
 
-// For a second run that finds the folder locked. A lock holds without it, on a full disk for instance. A file that
-// holds something else is another name of a file that is not ours.
+// Writes pid and host to the lock file, for the message of a second run. Errors are ignored, since the lock works
+// without this text. A file with other contents is left unchanged: it may be a link to a file of the user.
 void write_holder(int file) {
   const std::string before = read_line(file);
   if (!before.empty() && !before.starts_with("pid ")) return;
@@ -56,9 +56,9 @@ std::string read_holder(int file) {
   return line.starts_with("pid ") ? printable(line) : "another run";
 }
 
-// A network's disk may hold the lock of a machine that went down for long, and a job that was moved from there must go
-// on: of other machines' runs people are told only.
-bool is_elsewhere(const std::string& holder) {
+// A network file system may keep the lock of a crashed host for a long time. A job that moved to this host must be able
+// to continue, so a lock of another host only causes a warning.
+bool is_on_other_host(const std::string& holder) {
   return holder.starts_with("pid ") && !holder.ends_with(" on host " + host_name());
 }
 
@@ -67,7 +67,7 @@ bool is_elsewhere(const std::string& holder) {
 FolderLock::FolderLock(const std::string& dir, std::chrono::milliseconds patience) {
   FileSystem::real().make_dirs(dir);
   const std::string path = dir + "/.lock";
-  file_ = open_lock_file(path, 0666);  // another user may have made it: a lock needs no more than to read it
+  file_ = open_lock_file(path, 0666);  // another user may own the file; read access is enough for a lock
   if (file_ < 0) throw_io_error("open", path, errno);
   try {
     const auto deadline = std::chrono::steady_clock::now() + patience;
@@ -77,14 +77,13 @@ FolderLock::FolderLock(const std::string& dir, std::chrono::milliseconds patienc
       if (result != Locking::held) return;
       if (std::chrono::steady_clock::now() >= deadline) {
         const std::string holder = read_holder(file_);
-        if (is_elsewhere(holder)) {
-          say("lockstep: {} may be writing to {}, too: if it still runs, end one of both\n", holder, dir);
+        if (is_on_other_host(holder)) {
+          say("lockstep: warning: {} may also be writing to {}; if it is still running, stop one of the two\n", holder,
+              dir);
           return;
         }
-        throw_error(
-            "train: the checkpoints in {} are being written by {}; wait for it, end it, or choose another "
-            "--checkpoint-dir",
-            dir, holder);
+        throw_error("train: {} is already in use by {}; wait for it, stop it, or choose another --checkpoint-dir", dir,
+                    holder);
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }

@@ -1,5 +1,5 @@
-// FolderLock: one run writes to a folder of checkpoints at a time. Held through a lock of the file `.lock` in it, which
-// says who holds it; the system gives it back when the process ends, however it does. Used by one thread.
+// FolderLock: ensures that only one run writes to a checkpoint folder at a time. Locks the file `.lock` in the folder
+// and writes the holder's pid and host to it. The system releases the lock when the process ends. Not thread-safe.
 #pragma once
 
 #include <chrono>
@@ -9,9 +9,9 @@ namespace lockstep {
 
 class FolderLock {
  public:
-  // Makes the folder when there is none. A run that was just ended gets `patience` to be gone. Throws Error naming the
-  // process that writes there, and IoError when the file cannot be opened. On a file system without locks there is
-  // none; a run on another machine, which may be gone, is told of on stderr.
+  // Creates the folder if it does not exist. Waits up to `patience` for a run that is just ending. Throws Error naming
+  // the process that holds the lock, IoError when the file cannot be opened. Does nothing on a file system without
+  // locks. A holder on another host, which may be dead, only causes a warning on stderr.
   explicit FolderLock(const std::string& dir, std::chrono::milliseconds patience);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;

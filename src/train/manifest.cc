@@ -17,9 +17,9 @@ namespace lockstep::detail {
 namespace {
 
 using Json = nlohmann::json;
-using OrderedJson = nlohmann::ordered_json;  // as it is written, so that people find their way
+using OrderedJson = nlohmann::ordered_json;  // keeps the order of keys, for readability
 
-// The end of every manifest: this, the sum of all that stands before it, and the closing.
+// The end of every manifest: kSum, the checksum of all bytes before it, kClose.
 constexpr std::string_view kSum = ",\n  \"sha256\": \"";
 constexpr std::string_view kClose = "\"\n}\n";
 constexpr size_t kHex = 64;
@@ -40,11 +40,11 @@ double decode_number(const Json& value) {
     if (value == "inf") return std::numeric_limits<double>::infinity();
     if (value == "-inf") return -std::numeric_limits<double>::infinity();
   }
-  if (!value.is_number()) throw_error("a metric is {}, which is no number", printable_json(value));
+  if (!value.is_number()) throw_error("a metric is {}, which is not a number", printable_json(value));
   return value.get<double>();
 }
 
-// No disk holds more in one file. Sums of a few such numbers fit 63 bits.
+// Larger than any file. A few such numbers can be added without overflow.
 constexpr int64_t kMostBytes = int64_t{1} << 50;
 constexpr int64_t kMostDevices = int64_t{1} << 24;
 constexpr size_t kMostMeshes = 1024, kMostAxes = 64, kMostShards = 1 << 16;
@@ -54,7 +54,8 @@ int64_t count_at(const Json& json, const char* key, int64_t high = std::numeric_
 }
 
 uint64_t seed_of(const Json& value) {
-  if (!value.is_number_unsigned()) throw_error("seed is {}; a whole number from 0 on is needed", printable_json(value));
+  if (!value.is_number_unsigned())
+    throw_error("seed is {}; expected a whole number of at least 0", printable_json(value));
   return value.get<uint64_t>();
 }
 
@@ -62,16 +63,16 @@ Shape shape_at(const Json& json, const char* key) {
   Shape shape;
   const Json& list = json.at(key);
   if (!list.is_array() || list.size() > kMostAxes)
-    throw_error("{} is {}; a list of at most {} numbers is needed", key, printable_json(list), kMostAxes);
+    throw_error("{} is {}; expected a list of at most {} numbers", key, printable_json(list), kMostAxes);
   for (const Json& extent : list) shape.push_back(integer_in(extent, key, 0, kMostBytes));
   return shape;
 }
 
-// Of a sum of SHA-256 in hexadecimal.
+// A SHA-256 checksum in hexadecimal.
 std::string sum_at(const Json& json, const char* key) {
   auto sum = json.at(key).get<std::string>();
   if (sum.size() != kHex || sum.find_first_not_of("0123456789abcdef") != sum.npos)
-    throw_error("{} is \"{}\", which is no SHA-256 sum", key, printable(sum));
+    throw_error("{} is \"{}\", which is not a SHA-256 checksum", key, printable(sum));
   return sum;
 }
 
@@ -112,18 +113,18 @@ CheckpointPiece decode_piece(const Json& json, const CheckpointEntry& entry) {
     piece.box.push_back({begin[d], end[d]});
   }
   if (!fits)
-    throw_error("array \"{}\" has a piece from [{}] to [{}], which is no part of {}", printable(entry.name),
+    throw_error("array \"{}\" has a piece from [{}] to [{}], which is not a part of {}", printable(entry.name),
                 fmt::join(begin, ", "), fmt::join(end, ", "), to_string(entry.type));
   return piece;
 }
 
-// `room` is the bytes left in each shard.
+// `room`: unassigned bytes of each shard.
 CheckpointEntry decode_array(const Json& json, const CheckpointInfo& info, std::map<std::string, int64_t>& room) {
   CheckpointEntry entry;
   entry.name = json.at("name");
   const std::optional<DType> dtype = dtype_from_name(json.at("dtype").get<std::string>());
   const std::string shown = printable(entry.name);
-  if (!dtype) throw_error("array \"{}\" has the element type {}", shown, printable_json(json.at("dtype")));
+  if (!dtype) throw_error("array \"{}\" has unknown element type {}", shown, printable_json(json.at("dtype")));
   entry.type = {*dtype, shape_at(json, "shape")};
   entry.spec = json.at("spec");
   for (const Json& dimension : json.at("axes"))
@@ -132,7 +133,7 @@ CheckpointEntry decode_array(const Json& json, const CheckpointInfo& info, std::
   if (!json.at("mesh").is_null()) {
     const int64_t mesh = count_at(json, "mesh");
     if (mesh >= std::ssize(info.meshes))
-      throw_error("array \"{}\" lies on mesh {} of {}", shown, mesh, info.meshes.size());
+      throw_error("array \"{}\" is on mesh {} of {}", shown, mesh, info.meshes.size());
     entry.mesh = static_cast<int>(mesh);
   }
   if (info.format == kWholeFormat)
@@ -144,14 +145,15 @@ CheckpointEntry decode_array(const Json& json, const CheckpointInfo& info, std::
                 entry.type.bytes());
   for (const CheckpointPiece& piece : entry.pieces) {
     const auto shard = room.find(piece.shard);
-    if (shard == room.end()) throw_error("array \"{}\" lies in {}, which is no shard", shown, printable(piece.shard));
+    if (shard == room.end())
+      throw_error("array \"{}\" is in {}, which is not a shard of this checkpoint", shown, printable(piece.shard));
     shard->second -= piece_type(entry.type, piece.box).bytes();
     if (shard->second < 0) throw_error("{} has fewer bytes than the arrays in it", printable(piece.shard));
   }
   return entry;
 }
 
-// Sums stand one after another: a list of them would be mostly punctuation.
+// Checksums are concatenated, which is much shorter than a JSON list.
 std::string encode_sums(const std::vector<std::string>& sums) {
   std::string out;
   for (const std::string& sum : sums) out += sum;
@@ -161,21 +163,21 @@ std::string encode_sums(const std::vector<std::string>& sums) {
 CheckpointShard decode_shard(const Json& json) {
   CheckpointShard shard{json.at("file"), count_at(json, "bytes", kMostBytes), sum_at(json, "sha256"), 0, {}};
   if (!is_plain_file_name(shard.file) || shard.file == kManifest)
-    throw_error("\"{}\" is no name of a shard; a plain file name is needed", printable(shard.file));
-  if (!json.contains("chunk_bytes")) return shard;  // of before there were any
+    throw_error("\"{}\" is not a valid shard name; expected a plain file name", printable(shard.file));
+  if (!json.contains("chunk_bytes")) return shard;  // an old checkpoint
   shard.chunk_bytes = integer_in(json.at("chunk_bytes"), "chunk_bytes", 1, kMostChunkBytes);
   const auto sums = json.at("chunks").get<std::string>();
   for (size_t at = 0; at < sums.size(); at += kHex) shard.chunks.push_back(sums.substr(at, kHex));
   const auto chunks = static_cast<int64_t>(shard.chunks.size());
   if (sums.size() % kHex != 0 || chunks != shard.bytes / shard.chunk_bytes + (shard.bytes % shard.chunk_bytes != 0))
-    throw_error("{} has {} sums for its {} bytes in chunks of {}", printable(shard.file), chunks, shard.bytes,
+    throw_error("{} has {} checksums for its {} bytes in chunks of {}", printable(shard.file), chunks, shard.bytes,
                 shard.chunk_bytes);
   return shard;
 }
 
 std::vector<MeshAxis> decode_mesh(const Json& json) {
   if (!json.is_array() || json.size() > kMostAxes)
-    throw_error("a mesh is {}; a list of at most {} axes is needed", printable_json(json), kMostAxes);
+    throw_error("a mesh is {}; expected a list of at most {} axes", printable_json(json), kMostAxes);
   std::vector<MeshAxis> axes;
   int64_t devices = 1;
   for (const Json& axis : json) {
@@ -200,14 +202,14 @@ CheckpointInfo decode_body(const Json& json) {
   std::map<std::string, int64_t> room;
   for (const Json& json_shard : json.at("shards")) {
     CheckpointShard shard = decode_shard(json_shard);
-    if (!room.emplace(shard.file, shard.bytes).second) throw_error("{} stands twice", printable(shard.file));
+    if (!room.emplace(shard.file, shard.bytes).second) throw_error("shard {} is listed twice", printable(shard.file));
     info.shards.push_back(std::move(shard));
   }
   std::set<std::string> names;
   for (const Json& array : json.at("arrays")) {
     info.entries.push_back(decode_array(array, info, room));
     if (!names.insert(info.entries.back().name).second)
-      throw_error("two arrays are called \"{}\"", printable(info.entries.back().name));
+      throw_error("two arrays are named \"{}\"", printable(info.entries.back().name));
   }
   info.config = json.at("config").get<std::map<std::string, std::string>>();
   for (const auto& [metric, value] : json.at("metrics").items()) info.metrics[metric] = decode_number(value);
@@ -256,7 +258,7 @@ std::string encode_manifest(const CheckpointInfo& info) {
   for (const CheckpointEntry& entry : info.entries) arrays.push_back(encode_array(entry, info.format));
   for (const CheckpointShard& shard : info.shards) {
     shards.push_back({{"file", shard.file}, {"bytes", shard.bytes}, {"sha256", shard.sha256}});
-    if (shard.chunk_bytes == 0) continue;  // of an old checkpoint
+    if (shard.chunk_bytes == 0) continue;  // from an old checkpoint
     shards.back()["chunk_bytes"] = shard.chunk_bytes;
     shards.back()["chunks"] = encode_sums(shard.chunks);
   }
@@ -273,13 +275,12 @@ std::string encode_manifest(const CheckpointInfo& info) {
       {"arrays", std::move(arrays)}, {"shards", std::move(shards)},
       {"config", info.config},       {"metrics", std::move(metrics)}};
   std::string text = json.dump(2, ' ', false, OrderedJson::error_handler_t::replace);
-  text.resize(text.size() - 2);  // the "\n}" that follows the sum instead
+  text.resize(text.size() - 2);  // removes "\n}", which follows the checksum instead
   const std::string sum = sum_of(text);
   text.append(kSum).append(sum).append(kClose);
   if (std::ssize(text) > kMostManifestBytes)
-    throw_error(
-        "checkpoint: its manifest would have {} bytes, more than the {} that are read; save fewer or smaller arrays",
-        text.size(), kMostManifestBytes);
+    throw_error("checkpoint: the manifest would have {} bytes, more than the limit of {}; save fewer or smaller arrays",
+                text.size(), kMostManifestBytes);
   return text;
 }
 
@@ -288,15 +289,14 @@ CheckpointInfo decode_manifest(std::string_view text, const std::string& path) {
   const std::string_view body = text.substr(0, text.size() < tail ? 0 : text.size() - tail);
   const std::string_view sum = text.substr(body.size());
   if (text.size() < tail || sum.substr(0, kSum.size()) != kSum || sum.substr(kSum.size() + kHex) != kClose)
-    throw_error("checkpoint: {} does not end with its sum; the file is damaged: use another checkpoint", path);
+    throw_error("checkpoint: {} does not end with its checksum; the file is damaged: use another checkpoint", path);
   if (sum.substr(kSum.size(), kHex) != sum_of(body))
-    throw_error("checkpoint: {} has another SHA-256 sum than it says; the file is damaged: use another checkpoint",
-                path);
+    throw_error("checkpoint: the SHA-256 checksum of {} is wrong; the file is damaged: use another checkpoint", path);
   try {
     const Json json =
         parse_json<Json>(text, "its text", {.bytes = kMostManifestBytes, .values = 50'000'000, .keys = 1'000'000});
     if (const int64_t format = integer_in(json.at("format"), "format"); format > kPiecesFormat || format < 1)
-      throw_error("is of format {}, written by {}, and this lockstep reads formats up to {}; use a newer lockstep",
+      throw_error("has format {}, written by {}, but this lockstep reads formats up to {}; use a newer lockstep",
                   format, printable_json(json.at("written_by")), kPiecesFormat);
     return decode_body(json);
   } catch (const Json::exception& error) {

@@ -95,7 +95,7 @@ Loggers loggers_of(const TrainConfig& config) {
 std::string move_steps(const std::string& dir, int64_t above) {
   FileSystem& files = FileSystem::real();
   if (dir.empty() || !files.exists(dir)) return "";
-  detail::tidy(files, dir);  // an interrupted save must not reappear later; the next save reports failures
+  detail::recover_folder(files, dir);  // an interrupted save must not reappear later; the next save reports failures
   std::vector<std::string> old;
   for (const std::string& name : files.list(dir))
     if (const std::optional<int64_t> step = detail::parse_step_name(name); step && *step > above) old.push_back(name);

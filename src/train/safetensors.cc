@@ -14,42 +14,43 @@
 namespace lockstep::detail {
 namespace {
 
-constexpr int64_t kMaxHeader = 100'000'000;  // the limit of the format's own library
+constexpr int64_t kMaxHeader = 100'000'000;  // the limit of the reference implementation
 
 using Json = nlohmann::json;
 
 constexpr const char* kMetadata = "__metadata__";
 
-struct Name {
+struct DTypeName {
   DType dtype;
   std::string_view text;
 };
-constexpr std::array<Name, kDTypeCount> kNames = {{{DType::boolean, "BOOL"},
-                                                   {DType::u8, "U8"},
-                                                   {DType::i32, "I32"},
-                                                   {DType::i64, "I64"},
-                                                   {DType::u32, "U32"},
-                                                   {DType::bf16, "BF16"},
-                                                   {DType::f16, "F16"},
-                                                   {DType::f32, "F32"},
-                                                   {DType::f64, "F64"}}};
+constexpr std::array<DTypeName, kDTypeCount> kNames = {{{DType::boolean, "BOOL"},
+                                                        {DType::u8, "U8"},
+                                                        {DType::i32, "I32"},
+                                                        {DType::i64, "I64"},
+                                                        {DType::u32, "U32"},
+                                                        {DType::bf16, "BF16"},
+                                                        {DType::f16, "F16"},
+                                                        {DType::f32, "F32"},
+                                                        {DType::f64, "F64"}}};
 
-[[noreturn]] void refuse_file(const std::string& path, const std::string& fact) {
-  throw_error("safetensors: {} {}; the file is damaged or of another format", path, fact);
+[[noreturn]] void throw_invalid_file(const std::string& path, const std::string& fact) {
+  throw_error("safetensors: {} {}; the file is damaged or not a safetensors file", path, fact);
 }
 
 const Json& member(const Json& object, const char* key, const std::string& path, const std::string& tensor) {
   const auto at = object.find(key);
-  if (at == object.end()) refuse_file(path, fmt::format("has no \"{}\" for \"{}\"", key, tensor));
+  if (at == object.end()) throw_invalid_file(path, fmt::format("has no \"{}\" for \"{}\"", key, tensor));
   return *at;
 }
 
-// A whole number from 0 on that fits 63 bits.
-int64_t whole(const Json& value, const std::string& path, const std::string& tensor, const char* what) {
+// A whole number of at least 0 that fits int64_t.
+int64_t parse_count(const Json& value, const std::string& path, const std::string& tensor, const char* what) {
   const auto wrong = [&](const char* why) {
-    refuse_file(path, fmt::format("gives \"{}\" the {} {}, which is {}", tensor, what, printable_json(value), why));
+    throw_invalid_file(path,
+                       fmt::format("gives \"{}\" the {} {}, which is {}", tensor, what, printable_json(value), why));
   };
-  if (!value.is_number_integer()) wrong("no whole number");
+  if (!value.is_number_integer()) wrong("not a whole number");
   if (!value.is_number_unsigned()) wrong("negative");
   const uint64_t number = value.get<uint64_t>();
   if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) wrong("too large");
@@ -57,11 +58,11 @@ int64_t whole(const Json& value, const std::string& path, const std::string& ten
 }
 
 SafetensorsEntry decode_entry(const std::string& name, const Json& value, const std::string& path) {
-  if (!value.is_object()) refuse_file(path, fmt::format("has no object for \"{}\"", name));
+  if (!value.is_object()) throw_invalid_file(path, fmt::format("has no object for \"{}\"", name));
   SafetensorsEntry entry{.name = name, .type = {}};
   const Json& dtype = member(value, "dtype", path, name);
   const auto known = std::find_if(kNames.begin(), kNames.end(),
-                                  [&](const Name& each) { return dtype.is_string() && dtype == each.text; });
+                                  [&](const DTypeName& each) { return dtype.is_string() && dtype == each.text; });
   if (known == kNames.end())
     throw_error(
         "safetensors: {} has \"{}\" with elements of type {}; lockstep reads BOOL, U8, I32, I64, U32, BF16, F16, "
@@ -69,43 +70,45 @@ SafetensorsEntry decode_entry(const std::string& name, const Json& value, const 
         path, printable(name), printable_json(dtype));
   entry.type.dtype = known->dtype;
   const Json& shape = member(value, "shape", path, name);
-  if (!shape.is_array()) refuse_file(path, fmt::format("has no list as shape of \"{}\"", name));
-  for (const Json& extent : shape) entry.type.shape.push_back(whole(extent, path, name, "extent"));
+  if (!shape.is_array()) throw_invalid_file(path, fmt::format("has a shape for \"{}\" that is not a list", name));
+  for (const Json& extent : shape) entry.type.shape.push_back(parse_count(extent, path, name, "extent"));
   int64_t bytes = 0;
   try {
     bytes = entry.type.bytes();
   } catch (const Error&) {
-    refuse_file(path, fmt::format("has \"{}\" of shape {}, which is too large", name, to_string(entry.type.shape)));
+    throw_invalid_file(path,
+                       fmt::format("has \"{}\" of shape {}, which is too large", name, to_string(entry.type.shape)));
   }
   const Json& offsets = member(value, "data_offsets", path, name);
   if (!offsets.is_array() || offsets.size() != 2)
-    refuse_file(path, fmt::format("has no two data_offsets for \"{}\"", name));
-  entry.offset = whole(offsets[0], path, name, "offset");
-  const int64_t end = whole(offsets[1], path, name, "offset");
+    throw_invalid_file(path, fmt::format("does not have two data_offsets for \"{}\"", name));
+  entry.offset = parse_count(offsets[0], path, name, "offset");
+  const int64_t end = parse_count(offsets[1], path, name, "offset");
   if (end < entry.offset || end - entry.offset != bytes)
-    refuse_file(path, fmt::format("gives \"{}\" the bytes {} to {}, but {} has {}", name, entry.offset, end,
-                                  to_string(entry.type), bytes));
+    throw_invalid_file(path, fmt::format("gives \"{}\" the bytes {} to {}, but {} has {}", name, entry.offset, end,
+                                         to_string(entry.type), bytes));
   return entry;
 }
 
 void check_layout(const std::vector<SafetensorsEntry>& tensors, int64_t data_bytes, const std::string& path) {
   int64_t at = 0;
   for (const SafetensorsEntry& tensor : tensors) {
-    if (tensor.offset < at) refuse_file(path, fmt::format("has \"{}\" overlap the tensor before it", tensor.name));
+    if (tensor.offset < at)
+      throw_invalid_file(path, fmt::format("has a tensor \"{}\" that overlaps the one before it", tensor.name));
     if (tensor.offset > at)
-      refuse_file(path, fmt::format("has a hole of {} bytes before \"{}\"", tensor.offset - at, tensor.name));
+      throw_invalid_file(path, fmt::format("has a gap of {} bytes before \"{}\"", tensor.offset - at, tensor.name));
     if (tensor.end() > data_bytes)
-      refuse_file(path, fmt::format("ends before \"{}\" does: it has {} bytes of data, and {} are needed", tensor.name,
-                                    data_bytes, tensor.end()));
+      throw_invalid_file(path, fmt::format("ends within \"{}\": it has {} bytes of data, but needs {}", tensor.name,
+                                           data_bytes, tensor.end()));
     at = tensor.end();
   }
-  if (at != data_bytes) refuse_file(path, fmt::format("has {} bytes after its last tensor", data_bytes - at));
+  if (at != data_bytes) throw_invalid_file(path, fmt::format("has {} bytes after its last tensor", data_bytes - at));
 }
 
 }  // namespace
 
 std::string_view safetensors_name(DType dtype) {
-  for (const Name& name : kNames)
+  for (const DTypeName& name : kNames)
     if (name.dtype == dtype) return name.text;
   LOCKSTEP_CHECK(false, "element type {}", static_cast<int>(dtype));
   return {};
@@ -131,9 +134,9 @@ std::string encode_safetensors(const std::vector<SafetensorsEntry>& tensors,
   for (const SafetensorsEntry& tensor : tensors) {
     if (!is_utf8(tensor.name))
       throw_error("safetensors: the name \"{}\" is not UTF-8; rename it", printable(tensor.name));
-    if (tensor.name == kMetadata) throw_error("safetensors: {} is no name for a tensor; rename it", kMetadata);
+    if (tensor.name == kMetadata) throw_error("safetensors: {} is not a valid tensor name; rename it", kMetadata);
     if (!names.insert(tensor.name).second)
-      throw_error("safetensors: two tensors are called \"{}\"; rename one", tensor.name);
+      throw_error("safetensors: two tensors are named \"{}\"; rename one", tensor.name);
     LOCKSTEP_CHECK(tensor.offset == std::exchange(at, tensor.end()), "{} at {}", tensor.name, tensor.offset);
     const Json value = {{"dtype", safetensors_name(tensor.type.dtype)},
                         {"shape", tensor.type.shape},
@@ -151,34 +154,34 @@ SafetensorsHeader read_safetensors_header(FileSystem& files, const std::string& 
   const int64_t file_bytes = files.size(path);
   std::array<uint8_t, 8> prefix;
   if (file_bytes < 8 || files.read(path, 0, prefix) < 8)
-    refuse_file(path, fmt::format("has only {} bytes; a safetensors file begins with 8", file_bytes));
+    throw_invalid_file(path, fmt::format("has only {} bytes; a safetensors file has at least 8", file_bytes));
   uint64_t length = 0;
   for (size_t i = 0; i < 8; ++i) length |= uint64_t{prefix[i]} << (8 * i);
   if (length > static_cast<uint64_t>(kMaxHeader))
-    refuse_file(path, fmt::format("says that its header has {} bytes; the most is {}", length, kMaxHeader));
+    throw_invalid_file(path, fmt::format("has a header of {} bytes; the limit is {}", length, kMaxHeader));
   SafetensorsHeader header;
   header.data_begin = 8 + static_cast<int64_t>(length);
   std::vector<uint8_t> text(static_cast<size_t>(length));
   if (header.data_begin > file_bytes || files.read(path, 8, text) < text.size())
-    refuse_file(path, fmt::format("has {} bytes, and its header alone should have {}", file_bytes, length));
-  if (text.empty() || text[0] != '{') refuse_file(path, "has a header that does not begin with {");
+    throw_invalid_file(path, fmt::format("has {} bytes, but its header alone should have {}", file_bytes, length));
+  if (text.empty() || text[0] != '{') throw_invalid_file(path, "has a header that does not begin with {");
 
   Json json;
   try {
-    // Two levels are enough for the format; keys are the tensors' names.
+    // The format needs a depth of two; keys are the tensors' names.
     json = parse_json<Json>({reinterpret_cast<const char*>(text.data()), text.size()}, "its header",
                             {.bytes = kMaxHeader, .depth = 8, .values = 20'000'000, .keys = 1'000'000});
   } catch (const Error& error) {
-    refuse_file(path, fmt::format("cannot be read: {}", error.what()));
+    throw_invalid_file(path, fmt::format("cannot be read: {}", error.what()));
   }
   for (const auto& [name, value] : json.items()) {
     if (name != kMetadata) {
       header.tensors.push_back(decode_entry(name, value, path));
       continue;
     }
-    if (!value.is_object()) refuse_file(path, "has a __metadata__ that is no object");
+    if (!value.is_object()) throw_invalid_file(path, "has a __metadata__ that is not an object");
     for (const auto& [key, each] : value.items()) {
-      if (!each.is_string()) refuse_file(path, fmt::format("has metadata \"{}\" that is no text", key));
+      if (!each.is_string()) throw_invalid_file(path, fmt::format("has metadata \"{}\" that is not a string", key));
       header.metadata[key] = each.get<std::string>();
     }
   }

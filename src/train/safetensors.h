@@ -1,6 +1,5 @@
-// The safetensors format: 8 bytes with the length of the header (little-endian), the header (JSON, padded with spaces
-// so that what follows begins at a multiple of 8), and the tensors' bytes one after another without holes. Functions of
-// their arguments, safe from any thread.
+// The safetensors format: 8 bytes with the length of the header (little-endian), the header (JSON, padded with spaces to
+// a multiple of 8 bytes), and the bytes of the tensors without gaps. Pure functions, safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -25,26 +24,25 @@ struct SafetensorsEntry {
 };
 
 struct SafetensorsHeader {
-  std::vector<SafetensorsEntry> tensors;  // in the order of their bytes
+  std::vector<SafetensorsEntry> tensors;  // by offset
   std::map<std::string, std::string> metadata;
-  int64_t data_begin = 0;  // where the tensors' bytes begin in the file
+  int64_t data_begin = 0;  // position of the first tensor in the file
 };
 
 // "F32", "BF16", "BOOL", …
 std::string_view safetensors_name(DType);
 
-// Which of several tensors come first in a file: those with larger elements, so that all of them lie at multiples of
-// their own size; else as given. Returns their indices.
+// The order of tensors in a file, as indices: by decreasing element size, so that all are aligned; otherwise as given.
 std::vector<size_t> safetensors_order(std::span<const Type> types);
 
-// All that stands before the tensors' bytes. Throws Error when a name or the metadata is not UTF-8, is "__metadata__",
-// or stands twice. REQUIRES: the tensors' offsets leave no holes.
+// The bytes before the tensors: length and header. Throws Error when a name or the metadata is not UTF-8, a name is
+// "__metadata__", or a name is used twice. REQUIRES: the tensors' offsets leave no gaps.
 std::string encode_safetensors(const std::vector<SafetensorsEntry>& tensors,
                                const std::map<std::string, std::string>& metadata);
 
-// The header of a file that any program may have written. Everything is checked: that it is well-formed JSON without
-// names that stand twice, element types, shapes, and that the tensors' bytes fill the rest of the file without holes or
-// overlap. Throws Error naming the file, IoError when it cannot be read.
+// Reads the header of a file, which any program may have written. Checks that it is valid JSON without duplicate names,
+// element types, shapes, and that the tensors fill the rest of the file without gaps or overlap. Throws Error naming the
+// file, IoError when it cannot be read.
 SafetensorsHeader read_safetensors_header(FileSystem& files, const std::string& path);
 
 }  // namespace lockstep::detail

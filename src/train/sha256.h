@@ -1,4 +1,4 @@
-// SHA-256 sums of what checkpoints hold. A value: one thread at a time.
+// SHA-256 checksums. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ class Sha256 {
   Sha256();
   // Adds bytes to the message.
   void update(std::span<const uint8_t> bytes);
-  // The sum of all bytes so far, as 64 lower-case hexadecimal digits. The object is used up.
+  // The checksum of all bytes added, as 64 lower-case hexadecimal digits. REQUIRES: called once, as the last call.
   std::string hex();
 
  private:

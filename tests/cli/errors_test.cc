@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* kSeeHelp = "; `lockstep train --help` shows what there is";
+constexpr const char* kSeeHelp = "; see `lockstep train --help`";
 
 // The run is refused with this message and has printed nothing else.
 void expect_refused(const Words& flags, int exit_code, const std::string& message) {
@@ -23,10 +23,9 @@ void write_text(const std::string& path, const std::string& text) {
 
 TEST(TrainErrors, Flags) {
   expect_refused({"--learning_rate", "1"}, 2,
-                 "train: no flag --learning_rate; did you mean \"--learning-rate\"? `lockstep train --help` shows what "
-                 "there is");
+                 "train: unknown flag --learning_rate; did you mean \"--learning-rate\"? see `lockstep train --help`");
   expect_refused({"--setps=5"}, 2,
-                 "train: no flag --setps; did you mean \"--steps\"? `lockstep train --help` shows what there is");
+                 "train: unknown flag --setps; did you mean \"--steps\"? see `lockstep train --help`");
   expect_refused({"--batch-size", "many"}, 2,
                  std::string("train: --batch-size: \"many\" is not a whole number of at least 1") + kSeeHelp);
   expect_refused({"--steps", "1", "--epochs", "1"}, 2,
@@ -47,7 +46,7 @@ TEST(TrainErrors, Flags) {
 
 TEST(TrainErrors, EmptyValues) {
   for (const char* flag : {"--checkpoint-dir=", "--expect=", "--steps="})
-    expect_refused({flag, "--quiet"}, 2, fmt::format("{} has no value; give one, or leave the flag out", flag));
+    expect_refused({flag, "--quiet"}, 2, fmt::format("{} has no value; give one, or omit the flag", flag));
   EXPECT_FALSE(FileSystem::real().exists("--quiet"));
   for (const char* text : {"", ","})
     expect_refused(
@@ -83,7 +82,7 @@ TEST(TrainErrors, Devices) {
   expect_refused({"--devices", "2", "--mesh", "model=2"}, 2,
                  "train: mesh: \"model=2\" has no axis \"data\", which shards the batch; add it, such as data=-1");
   expect_refused({"--devices", "3", "--mesh", "data=4"}, 2,
-                 "make_mesh: 'data': 4 needs 4 devices and there are 3; start with --devices 4 or "
+                 "make_mesh: 'data': 4 needs 4 devices, but only 3 are available; set --devices 4 or "
                  "LOCKSTEP_NUM_CPU_DEVICES=4");
   expect_refused({"--devices", "3", "--expect-devices", "8"}, 2,
                  "train: --expect-devices is 8, but 3 devices are available; nothing was started");
@@ -183,9 +182,10 @@ TEST(TrainErrors, CheckpointsOfAnotherRun) {
   expect_other({"--batch-size", "60"}, "batch_size", "50", "60");
   expect_other({"--seed", "3"}, "seed", "0", "3");
   expect_other({"--dataset", "synthetic"}, "dataset", small_dataset(), "synthetic");
-  expect_refused({"--steps", "3", "--checkpoint-dir", run}, 1,
-                 "train: the checkpoint is at step 4, after the end of the run at step 3; raise --steps or --epochs, or "
-                 "start a new run with --resume none");
+  expect_refused(
+      {"--steps", "3", "--checkpoint-dir", run}, 1,
+      "train: the checkpoint is at step 4, after the end of the run at step 3; raise --steps or --epochs, or "
+      "start a new run with --resume none");
   EXPECT_EQ(read_text(run + "/config.yaml"), config);  // that of the run that is there
 }
 
@@ -194,13 +194,13 @@ TEST(TrainErrors, ResumeNamesWhatIsNotThere) {
   const std::string run = dir.path() + "/run", none = dir.path() + "/none";
   ASSERT_EQ(train({"--steps", "4", "--checkpoint-every", "2", "--checkpoint-dir", run}).exit_code, 0);
   const Words flags = {"--steps", "8", "--checkpoint-dir", run, "--resume"};
-  expect_refused(flags + Words{"3"}, 1, "resume: there is no checkpoint of step 3; " + run + " has the steps 2, 4");
+  expect_refused(flags + Words{"3"}, 1, "resume: no checkpoint of step 3; " + run + " has steps 2, 4");
   expect_refused(flags + Words{none}, 1,
-                 "resume: there is no " + none + "; give \"auto\", \"none\", a step or the path of a checkpoint; " +
-                     run + " has the steps 2, 4");
+                 "resume: " + none + " does not exist; give \"auto\", \"none\", a step or the path of a checkpoint; " +
+                     run + " has steps 2, 4");
   expect_refused(flags + Words{dir.path()}, 1,
                  "resume: " + dir.path() +
-                     " is neither a whole checkpoint, for it has no manifest.json, nor a folder of checkpoints; check "
+                     " is neither a complete checkpoint (it has no manifest.json) nor a folder of checkpoints; check "
                      "the path");
   expect_refused(
       {"--resume", "3"}, 2,

@@ -46,7 +46,7 @@ void expect_no_harm(int signal, const Words& flags, int kills, unsigned seed) {
       // What was there is there, and what is there is whole.
       if (newest > 0 && over) {
         ++resumed;
-        expect_lacks(result.err, "passed over");
+        expect_lacks(result.err, "skipping step");
         expect_contains(result.err, newest < 40 ? fmt::format("lockstep: resuming from step {} of 40\n", newest)
                                                 : "lockstep: all 40 steps are already complete");
       }
@@ -90,7 +90,7 @@ TEST(Resume, SignalsSaveACheckpointToGoOnFrom) {
     ASSERT_FALSE(list_checkpoints(run).empty());
     const int64_t step = list_checkpoints(run).back();
     EXPECT_TRUE(stopped.err.ends_with(
-        fmt::format("\nlockstep: stopped by {} at step {} of 1000000; the same command goes on from there\n",
+        fmt::format("\nlockstep: stopped by {} at step {} of 1000000; rerun the command to resume from there\n",
                     signal == SIGTERM  ? "SIGTERM"
                     : signal == SIGINT ? "SIGINT"
                                        : "SIGHUP",
@@ -112,7 +112,7 @@ TEST(Resume, SignalWithoutACheckpointFolderSaysThatNothingIsSaved) {
   program.send(SIGTERM);
   const RunningProgram::Result stopped = program.wait();
   EXPECT_EQ(stopped.exit_code, 128 + SIGTERM);
-  EXPECT_TRUE(stopped.err.ends_with(" of 1000000; nothing is saved, for there is no --checkpoint-dir\n"))
+  EXPECT_TRUE(stopped.err.ends_with(" of 1000000; nothing was saved because --checkpoint-dir is not set\n"))
       << stopped.err;
   expect_lacks(stopped.err, "expected");
 }
@@ -126,9 +126,9 @@ TEST(Resume, SecondRunInAFolderIsRefused) {
   const RunningProgram::Result second = train({"--steps", "3", "--checkpoint-dir", run, "--resume", "none"});
   EXPECT_EQ(second.exit_code, 1);
   EXPECT_EQ(second.out, "");
-  expect_contains(second.err, fmt::format("lockstep: train: the checkpoints in {} are being written by pid {} on host ",
+  expect_contains(second.err, fmt::format("lockstep: train: {} is already in use by pid {} on host ",
                                           run, first.pid()));
-  expect_contains(second.err, "; wait for it, end it, or choose another --checkpoint-dir\n");
+  expect_contains(second.err, "; wait for it, stop it, or choose another --checkpoint-dir\n");
   EXPECT_EQ(read_text(run + "/config.yaml"), settings);
 
   first.send(SIGKILL);
@@ -194,7 +194,7 @@ TEST_F(Damaged, NewestIsPassedOverForTheOneBefore) {
   flip_byte(shard(15));
   const RunningProgram::Result result = again();
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  expect_contains(result.err, "lockstep: resume: step 15 is passed over: ");
+  expect_contains(result.err, "lockstep: resume: skipping step 15: ");
   expect_contains(result.err, shard(15));
   expect_contains(result.err, "lockstep: resuming from step 10 of 15\n");
   expect_same_result(run_, wanted_);
@@ -205,8 +205,8 @@ TEST_F(Damaged, ManifestIsCheckedToo) {
   FileSystem::real().remove(shard(10));
   const RunningProgram::Result result = again();
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  expect_contains(result.err, "lockstep: resume: step 15 is passed over: ");
-  expect_contains(result.err, "lockstep: resume: step 10 is passed over: ");
+  expect_contains(result.err, "lockstep: resume: skipping step 15: ");
+  expect_contains(result.err, "lockstep: resume: skipping step 10: ");
   expect_contains(result.err, "lockstep: resuming from step 5 of 15\n");
   expect_same_result(run_, wanted_);
 }
@@ -215,18 +215,18 @@ TEST_F(Damaged, MissingManifestIsPassedOverToo) {
   FileSystem::real().remove(checkpoint_path(run_, 15) + "/manifest.json");
   const RunningProgram::Result result = again();
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  expect_contains(result.err, "lockstep: resume: step 15 is passed over: ");
+  expect_contains(result.err, "lockstep: resume: skipping step 15: ");
   expect_contains(result.err, checkpoint_path(run_, 15));
   expect_contains(result.err, "lockstep: resuming from step 10 of 15\n");
   expect_same_result(run_, wanted_);
 }
 
-TEST_F(Damaged, NoManifestAtAllIsAnErrorAndNothingIsWrittenOver) {
+TEST_F(Damaged, CheckpointsWithoutManifestsAreAnErrorAndNothingIsWrittenOver) {
   for (const int64_t step : {5, 10, 15}) FileSystem::real().remove(checkpoint_path(run_, step) + "/manifest.json");
   const std::vector<uint8_t> before = FileSystem::real().read_file(shard(15));
   const RunningProgram::Result result = again();
   EXPECT_EQ(result.exit_code, 1);
-  expect_contains(result.err, "lockstep: resume: 3 checkpoints in " + run_ + ", and none is whole; ");
+  expect_contains(result.err, "lockstep: resume: 3 checkpoints in " + run_ + ", but none is complete; ");
   EXPECT_EQ(FileSystem::real().read_file(shard(15)), before);
 }
 
@@ -237,7 +237,7 @@ TEST_F(Damaged, AllOfThemAreAnErrorAndStayAsTheyAre) {
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.out, "");
   EXPECT_TRUE(result.err.ends_with("\nlockstep: resume: 3 checkpoints in " + run_ +
-                                   ", and none is whole; put back a copy, or begin anew with --resume none or another "
+                                   ", but none is complete; restore a backup, or start a new run with --resume none or another "
                                    "--checkpoint-dir\n"))
       << result.err;
   EXPECT_EQ(FileSystem::real().read_file(shard(15)), before);

@@ -1,5 +1,5 @@
-// Checkpoints of arrays that lie in pieces on lanes: from any mesh to any other, each lane reading its own part only,
-// written by one process or by several. Lanes are made up here, so that one process plays all parts.
+// Checkpoints of arrays sharded over lanes: saved and loaded under any meshes, written by one process or by several, and
+// each lane reads only its own part. Lanes are simulated, so that one process plays all roles.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -26,9 +26,7 @@ namespace {
 using detail::LanePieces, detail::MeshLanes, detail::Overlap;
 using Bytes = std::vector<uint8_t>;
 
-// ---- the walk
-
-TEST(Overlap, VisitsWhatTwoBoxesHaveInCommon) {
+TEST(Overlap, VisitsTheIntersectionOfTwoBoxes) {
   std::mt19937 random(1);
   const auto box = [&](const Shape& shape) {
     IndexBox out;
@@ -43,7 +41,7 @@ TEST(Overlap, VisitsWhatTwoBoxesHaveInCommon) {
     Shape shape(random() % 4);
     for (int64_t& extent : shape) extent = static_cast<int64_t>(random() % 5) + 1;
     const IndexBox a = box(shape), b = box(shape);
-    // Each element by its number in the whole array, from a to b by the walk, and by hand.
+    // Elements are numbered in the complete array. Copy from a to b with Overlap, and compute the same directly.
     const auto numbers = [&](const IndexBox& of) {
       std::vector<int32_t> out;
       for (int64_t i = 0; i < count(shape); ++i) {
@@ -59,7 +57,7 @@ TEST(Overlap, VisitsWhatTwoBoxesHaveInCommon) {
     std::vector<int32_t> to(all.size(), -1), wanted;
     for (const int32_t i : all) wanted.push_back(std::find(from.begin(), from.end(), i) != from.end() ? i : -1);
     for (Overlap walk(a, b, 4); !walk.done();) {
-      const int64_t n = random() % 2 ? walk.bytes() : 4;  // also in parts
+      const int64_t n = random() % 2 ? walk.bytes() : 4;  // complete runs or single elements
       std::memcpy(reinterpret_cast<std::byte*>(to.data()) + walk.in_b(),
                   reinterpret_cast<const std::byte*>(from.data()) + walk.in_a(), static_cast<size_t>(n));
       walk.skip(n);
@@ -68,9 +66,7 @@ TEST(Overlap, VisitsWhatTwoBoxesHaveInCommon) {
   }
 }
 
-// ---- arrays in pieces
-
-// `count` lanes carry the mesh, and those from `first` on, `here` in number, are this process's.
+// A mesh on `count` lanes, of which the `here` lanes from `first` on belong to this process.
 MeshLanes lanes_from(const Mesh& mesh, int64_t count, int64_t first, int64_t here) {
   return {lane_grid(mesh, count), here < count, first, here};
 }
@@ -90,7 +86,7 @@ Array in_pieces(const Array& whole, const NamedSharding& sharding, const MeshLan
   return detail::concrete(detail::intern(whole.type()), std::make_shared<LanePieces>(std::move(pieces)), sharding);
 }
 
-// The same pieces on the same lanes, bit by bit.
+// Compares the pieces on each lane bitwise.
 void expect_same_pieces(const Array& got, const Array& wanted) {
   ASSERT_EQ(got.type(), wanted.type());
   EXPECT_EQ(got.sharding(), wanted.sharding());
@@ -121,27 +117,27 @@ Array random_array(std::mt19937& random, const Shape& shape, DType dtype) {
   return detail::concrete(detail::intern({dtype, shape}), std::move(buffer));
 }
 
-// Processes of `here` lanes each save together; returns the folder.
-std::string save_together(const std::string& dir, const std::vector<Checkpoint>& parts, int64_t shard_bytes) {
+// Saves the parts of several processes as one checkpoint. Returns its folder.
+std::string save_in_parts(const std::string& dir, const std::vector<Checkpoint>& parts, int64_t shard_bytes) {
   const std::string folder = dir + "/step_00000005";
   disk().make_dirs(folder);
   std::vector<CheckpointInfo> infos;
   for (size_t p = 0; p < parts.size(); ++p) {
-    const detail::Writer writer{static_cast<int64_t>(p), std::ssize(parts)};
+    const detail::WriterRank writer{static_cast<int64_t>(p), std::ssize(parts)};
     const CheckpointInfo info = detail::write_part(disk(), folder, detail::contents_of(parts[p], writer), shard_bytes);
-    // As it would travel.
+    // Encoded and decoded, as when it is sent to process 0.
     infos.push_back(parts.size() == 1 ? info : detail::decode_manifest(detail::encode_manifest(info), "part"));
   }
-  detail::write_manifest(disk(), folder, detail::merged(infos));
+  detail::write_manifest(disk(), folder, detail::merge_parts(infos));
   return folder;
 }
 
-struct Place {
+struct Placement {
   NamedSharding sharding;
   int64_t lanes, processes;
 };
 
-Place random_place(std::mt19937& random, const Shape& shape) {
+Placement random_placement(std::mt19937& random, const Shape& shape) {
   static constexpr int64_t kMeshes[][3] = {{8, 1, 1}, {2, 4, 1}, {4, 2, 1}, {2, 2, 2}, {1, 8, 1}, {4, 1, 2}, {2, 1, 1}};
   const auto& sizes = kMeshes[random() % std::size(kMeshes)];
   const Mesh mesh = make_mesh({{"a", sizes[0]}, {"b", sizes[1]}, {"c", sizes[2]}});
@@ -167,38 +163,38 @@ TEST(CheckpointPieces, MoveBetweenAnyMeshesSpecsLanesAndProcesses) {
   for (int round = 0; round < 120; ++round) {
     SCOPED_TRACE(testing::Message() << "round " << round);
     const TempDir dir;
-    std::vector<Array> wholes;
-    std::vector<Place> from, to;
+    std::vector<Array> arrays;
+    std::vector<Placement> from, to;
     for (int i = 0; i < 3; ++i) {
       Shape shape(random() % 4);
       for (int64_t& extent : shape) extent = static_cast<int64_t>(random() % 90);
-      wholes.push_back(random_array(random, shape, kTypes[random() % std::size(kTypes)]));
-      from.push_back(random_place(random, shape));
-      to.push_back(random_place(random, shape));
-      // All arrays of a run lie on the same lanes and processes.
+      arrays.push_back(random_array(random, shape, kTypes[random() % std::size(kTypes)]));
+      from.push_back(random_placement(random, shape));
+      to.push_back(random_placement(random, shape));
+      // All arrays of a run are on the same lanes and processes.
       from[i].lanes = from[0].lanes, from[i].processes = from[0].processes;
       to[i].lanes = to[0].lanes, to[i].processes = to[0].processes;
     }
-    const auto part = [&](const std::vector<Place>& places, int64_t process) {
+    const auto part = [&](const std::vector<Placement>& placements, int64_t process) {
       Checkpoint out{.step = 5};
-      for (size_t i = 0; i < wholes.size(); ++i) {
-        const int64_t here = places[i].lanes / places[i].processes;
+      for (size_t i = 0; i < arrays.size(); ++i) {
+        const int64_t here = placements[i].lanes / placements[i].processes;
         out.arrays.emplace_back(
             fmt::format("array/{}", i),
-            in_pieces(wholes[i], places[i].sharding,
-                      lanes_from(places[i].sharding.mesh(), places[i].lanes, process * here, here)));
+            in_pieces(arrays[i], placements[i].sharding,
+                      lanes_from(placements[i].sharding.mesh(), placements[i].lanes, process * here, here)));
       }
       return out;
     };
     std::vector<Checkpoint> parts;
     for (int64_t p = 0; p < from[0].processes; ++p) parts.push_back(part(from, p));
     for (const auto& [name, array] : parts[0].arrays) cut += !!array.node()->pieces;
-    const std::string folder = save_together(dir.path(), parts, random() % 2 ? 1000 : int64_t{1} << 30);
+    const std::string folder = save_in_parts(dir.path(), parts, random() % 2 ? 1000 : int64_t{1} << 30);
     const CheckpointInfo info = inspect_checkpoint(folder, true);
     EXPECT_EQ(info.format, from[0].processes > 1 ? 2 : 1);
 
     const Checkpoint plain = load_checkpoint(folder);
-    for (size_t i = 0; i < wholes.size(); ++i) EXPECT_EQ(bytes_of(plain.arrays[i].second), bytes_of(wholes[i]));
+    for (size_t i = 0; i < arrays.size(); ++i) EXPECT_EQ(bytes_of(plain.arrays[i].second), bytes_of(arrays[i]));
     for (int64_t p = 0; p < to[0].processes; ++p) {
       const int64_t here = to[0].lanes / to[0].processes;
       const Checkpoint loaded = detail::read_checkpoint(
@@ -206,13 +202,11 @@ TEST(CheckpointPieces, MoveBetweenAnyMeshesSpecsLanesAndProcesses) {
           [&](const std::string& name, const Type&) { return to[static_cast<size_t>(name.back() - '0')].sharding; },
           [&](const Mesh& mesh) { return lanes_from(mesh, to[0].lanes, p * here, here); });
       const Checkpoint wanted = part(to, p);
-      for (size_t i = 0; i < wholes.size(); ++i) expect_same_pieces(loaded.arrays[i].second, wanted.arrays[i].second);
+      for (size_t i = 0; i < arrays.size(); ++i) expect_same_pieces(loaded.arrays[i].second, wanted.arrays[i].second);
     }
   }
   EXPECT_GT(cut, 60);
 }
-
-// ---- what is read
 
 class CountingFiles : public FaultyFiles {
  public:
@@ -228,7 +222,7 @@ class CountingFiles : public FaultyFiles {
   std::vector<Range> reads;
 };
 
-// 2 MiB of rows and a small array.
+// A checkpoint with an array of 2 MiB and a small array.
 class LargeCheckpoint : public testing::Test {
  protected:
   void SetUp() override {
@@ -240,7 +234,7 @@ class LargeCheckpoint : public testing::Test {
     header_ = disk().size(shard_) - checkpoint_.arrays[0].second.type().bytes() - 256;
   }
 
-  // What one lane of `count` loads of the arrays, cut by the spec.
+  // Loads the part of one of `count` lanes, sharded by the spec.
   Checkpoint load(FileSystem& files, const PartitionSpec& spec, int64_t count, int64_t lane) const {
     const Mesh mesh = make_mesh({{"data", 8}});
     return detail::read_checkpoint(
@@ -261,7 +255,7 @@ class LargeCheckpoint : public testing::Test {
   int64_t header_ = 0;  // bytes before the arrays
 };
 
-TEST_F(LargeCheckpoint, LaneReadsItsRowsOnly) {
+TEST_F(LargeCheckpoint, LaneReadsOnlyItsRows) {
   const Array& w = checkpoint_.arrays[0].second;
   for (const int64_t count : {2, 4, 8}) {
     int64_t all = 0;
@@ -273,7 +267,7 @@ TEST_F(LargeCheckpoint, LaneReadsItsRowsOnly) {
                                      lanes_from(loaded.arrays[0].second.sharding().mesh(), count, lane, 1));
       expect_same_pieces(loaded.arrays[0].second, wanted);
 
-      // Its piece, the chunks that begin and end in it, those of the small array, and the header twice.
+      // Its piece, the chunks at both ends, those of the small array, and the header twice.
       const int64_t piece = w.type().bytes() / count, begin = header_ + lane * piece;
       EXPECT_LE(files.bytes(), piece + 4 * detail::kChunkBytes + 2 * header_);
       for (const Range& read : files.reads) {
@@ -297,8 +291,8 @@ TEST_F(LargeCheckpoint, AllLanesOfAProcessReadEveryChunkOnce) {
   EXPECT_EQ(files.bytes(), disk().size(shard_) + header_);
 }
 
-// A cut along the last dimension leaves something of every lane in every chunk.
-TEST_F(LargeCheckpoint, ColumnsComeFromAllChunks) {
+// When the last dimension is sharded, every chunk contains elements of every lane.
+TEST_F(LargeCheckpoint, ColumnShardsReadAllChunks) {
   const Array& w = checkpoint_.arrays[0].second;
   CountingFiles files;
   const Checkpoint loaded = load(files, P({}, "data"), 4, 1);
@@ -315,18 +309,18 @@ TEST_F(LargeCheckpoint, EveryByteThatIsReadIsVerified) {
     const int64_t at = header_ + 2 * piece + detail::kChunkBytes +
                        static_cast<int64_t>(random() % static_cast<uint32_t>(piece - 2 * detail::kChunkBytes));
     flip(at);
-    EXPECT_THROWS(load(disk(), P("data"), 4, 2), Error, shard_ + " has the SHA-256 sum ");
-    EXPECT_THROWS(load_checkpoint(path_), Error, shard_ + " has the SHA-256 sum ");
-    EXPECT_NO_THROW(load(disk(), P("data"), 4, 0));  // whose rows are whole
+    EXPECT_THROWS(load(disk(), P("data"), 4, 2), Error, shard_ + " has SHA-256 checksum ");
+    EXPECT_THROWS(load_checkpoint(path_), Error, shard_ + " has SHA-256 checksum ");
+    EXPECT_NO_THROW(load(disk(), P("data"), 4, 0));  // its rows are intact
     flip(at);
   }
-  flip(3);  // the header, which everybody reads
+  flip(3);  // the header, which every lane reads
   for (int64_t lane = 0; lane < 4; ++lane)
-    EXPECT_THROWS(load(disk(), P("data"), 4, lane), Error, shard_ + " has the SHA-256 sum ");
+    EXPECT_THROWS(load(disk(), P("data"), 4, lane), Error, shard_ + " has SHA-256 checksum ");
 }
 
-// Those of before: there nothing is believed until all is read.
-TEST_F(LargeCheckpoint, ManifestsWithoutSumsOfChunksAreReadWhole) {
+// Old checkpoints: the complete file must be read to verify it.
+TEST_F(LargeCheckpoint, ShardsWithoutChunkChecksumsAreReadCompletely) {
   forge(path_ + "/manifest.json", [](nlohmann::ordered_json& json) {
     for (auto& shard : json["shards"]) {
       shard.erase("chunk_bytes");
@@ -341,12 +335,10 @@ TEST_F(LargeCheckpoint, ManifestsWithoutSumsOfChunksAreReadWhole) {
   expect_same_pieces(loaded.arrays[0].second,
                      in_pieces(checkpoint_.arrays[0].second, sharding, lanes_from(sharding.mesh(), 4, 3, 1)));
   flip(header_ + 5);
-  EXPECT_THROWS(load(disk(), P("data"), 4, 3), Error, shard_ + " has the SHA-256 sum ");
+  EXPECT_THROWS(load(disk(), P("data"), 4, 3), Error, shard_ + " has SHA-256 checksum ");
 }
 
-// ---- what is written
-
-TEST(CheckpointPieces, SavingPutsNothingTogether) {
+TEST(CheckpointPieces, SavingDoesNotGatherShardedArrays) {
   const TempDir dir;
   std::mt19937 random(4);
   const Array whole = random_array(random, {300, 500}, f32);
@@ -365,7 +357,7 @@ TEST(CheckpointPieces, SavingPutsNothingTogether) {
   }
 }
 
-class SavedTogether : public testing::Test {
+class CollectivelySavedCheckpoint : public testing::Test {
  protected:
   void SetUp() override {
     std::mt19937 random(6);
@@ -380,9 +372,9 @@ class SavedTogether : public testing::Test {
   std::vector<Checkpoint> parts_;
 };
 
-// Lanes 0 and 1 hold the first rows, 2 and 3 the others; what is on all lanes is written once.
-TEST_F(SavedTogether, EachPieceIsWrittenOnceByTheLowestLane) {
-  const std::string path = save_together(dir_.path(), parts_, int64_t{1} << 30);
+// Lanes 0 and 1 hold the first rows, 2 and 3 the others; "v" is replicated.
+TEST_F(CollectivelySavedCheckpoint, EachPieceIsWrittenOnceByTheLowestLane) {
+  const std::string path = save_in_parts(dir_.path(), parts_, int64_t{1} << 30);
   const CheckpointInfo info = inspect_checkpoint(path, true);
   ASSERT_EQ(info.shards.size(), 2u);
   EXPECT_EQ(info.shards[0].file, "shard-00000-of-00001-process-00000-of-00002.safetensors");
@@ -396,56 +388,58 @@ TEST_F(SavedTogether, EachPieceIsWrittenOnceByTheLowestLane) {
   EXPECT_EQ(info.entries[1].pieces[0].shard, info.shards[0].file);
 }
 
-TEST_F(SavedTogether, PartsThatDoNotFitAreRefused) {
+TEST_F(CollectivelySavedCheckpoint, InconsistentPartsAreRejected) {
   const auto info = [&](size_t p, const std::function<void(Checkpoint&)>& change = {}) {
     Checkpoint checkpoint = parts_[p];
     if (change) change(checkpoint);
     return detail::contents_of(checkpoint, {static_cast<int64_t>(p), 2}).info;
   };
-  EXPECT_NO_THROW(detail::merged({info(0), info(1)}));
-  EXPECT_THROWS(detail::merged({info(0)}), Error, "the pieces of \"w\" have 30 of its 60 elements");
-  EXPECT_THROWS(detail::merged({info(0), info(0)}), Error, "pieces w[0:3, 0:10] and w[0:3, 0:10] of \"w\" overlap");
-  EXPECT_THROWS(detail::merged({info(0), info(1, [](Checkpoint& c) { c.step = 6; })}), Error,
-                "process 1 saved 2 arrays of step 6, and process 0 saved 2 of step 5");
-  EXPECT_THROWS(detail::merged({info(0), info(1, [](Checkpoint& c) { c.arrays[1].first = "u"; })}), Error,
-                "array 1 is \"u\", f32[4], on process 1, and \"v\", f32[4], on process 0");
+  EXPECT_NO_THROW(detail::merge_parts({info(0), info(1)}));
+  EXPECT_THROWS(detail::merge_parts({info(0)}), Error, "the pieces of \"w\" have 30 of its 60 elements");
+  EXPECT_THROWS(detail::merge_parts({info(0), info(0)}), Error,
+                "pieces w[0:3, 0:10] and w[0:3, 0:10] of \"w\" overlap");
+  EXPECT_THROWS(detail::merge_parts({info(0), info(1, [](Checkpoint& c) { c.step = 6; })}), Error,
+                "process 1 saved 2 arrays of step 6, but process 0 saved 2 of step 5");
+  EXPECT_THROWS(detail::merge_parts({info(0), info(1, [](Checkpoint& c) { c.arrays[1].first = "u"; })}), Error,
+                "array 1 is \"u\", f32[4], on process 1, but \"v\", f32[4], on process 0");
 }
 
-TEST_F(SavedTogether, ManifestThatLiesIsRefused) {
-  const std::string path = save_together(dir_.path(), parts_, int64_t{1} << 30), manifest = path + "/manifest.json";
+TEST_F(CollectivelySavedCheckpoint, InconsistentManifestIsRejected) {
+  const std::string path = save_in_parts(dir_.path(), parts_, int64_t{1} << 30), manifest = path + "/manifest.json";
   const Bytes text = disk().read_file(manifest);
-  const auto lies = [&](const std::string& part, const std::function<void(nlohmann::ordered_json&)>& change) {
+  const auto expect_rejected = [&](const std::string& part,
+                                   const std::function<void(nlohmann::ordered_json&)>& change) {
     forge(manifest, change);
     EXPECT_THROWS(load_checkpoint(path), Error, part);
     disk().write(manifest, text);
   };
   using J = nlohmann::ordered_json;
   EXPECT_NO_THROW(load_checkpoint(path));
-  lies("array \"w\" has a piece from [0, 0] to [3, 11], which is no part of f32[6,10]",
-       [](J& j) { j["arrays"][0]["pieces"][0]["end"][1] = 11; });
-  lies("which is no part of", [](J& j) { j["arrays"][0]["pieces"][0]["begin"] = {0}; });
-  lies("have 57 of its 60 elements", [](J& j) { j["arrays"][0]["pieces"][0]["end"] = {3, 9}; });
-  lies("overlap", [](J& j) { j["arrays"][0]["pieces"][0]["end"][0] = 4; });
-  lies("lies in x, which is no shard", [](J& j) { j["arrays"][0]["pieces"][1]["shard"] = "x"; });
+  expect_rejected("array \"w\" has a piece from [0, 0] to [3, 11], which is not a part of f32[6,10]",
+                  [](J& j) { j["arrays"][0]["pieces"][0]["end"][1] = 11; });
+  expect_rejected("which is not a part of", [](J& j) { j["arrays"][0]["pieces"][0]["begin"] = {0}; });
+  expect_rejected("have 57 of its 60 elements", [](J& j) { j["arrays"][0]["pieces"][0]["end"] = {3, 9}; });
+  expect_rejected("overlap", [](J& j) { j["arrays"][0]["pieces"][0]["end"][0] = 4; });
+  expect_rejected("is in x, which is not a shard", [](J& j) { j["arrays"][0]["pieces"][1]["shard"] = "x"; });
 }
 
-TEST_F(SavedTogether, FlippedByteIsRefused) {
-  const std::string path = save_together(dir_.path(), parts_, int64_t{1} << 30);
+TEST_F(CollectivelySavedCheckpoint, FlippedByteIsDetected) {
+  const std::string path = save_in_parts(dir_.path(), parts_, int64_t{1} << 30);
   for (const CheckpointShard& shard : inspect_checkpoint(path).shards) {
     const std::string file = path + "/" + shard.file;
-    const Bytes whole = disk().read_file(file);
-    for (size_t at = 0; at < whole.size(); at += 7) {
-      Bytes damaged = whole;
+    const Bytes original = disk().read_file(file);
+    for (size_t at = 0; at < original.size(); at += 7) {
+      Bytes damaged = original;
       damaged[at] ^= 1;
       std::ofstream(file, std::ios::binary).write(reinterpret_cast<const char*>(damaged.data()), std::ssize(damaged));
       EXPECT_THROWS(load_checkpoint(path), Error, file);
     }
-    disk().write(file, whole);
+    disk().write(file, original);
   }
   EXPECT_NO_THROW(load_checkpoint(path));
 }
 
-TEST(CheckpointPieces, ShardingThatDoesNotFitIsRefused) {
+TEST(CheckpointPieces, ShardingLongerThanTheRankIsRejected) {
   const TempDir dir;
   const std::string path = save_checkpoint(dir.path(), small_checkpoint(5));
   const Mesh mesh = make_mesh({{"data", 8}});
@@ -454,7 +448,7 @@ TEST(CheckpointPieces, ShardingThatDoesNotFitIsRefused) {
   EXPECT_THROWS(load_checkpoint(path, options), Error, "3");
 }
 
-TEST(Manifest, OfShardsWithoutChunksIsWrittenAsItIsRead) {
+TEST(Manifest, RoundTripsShardsWithoutChunks) {
   CheckpointInfo info;
   info.format = detail::kWholeFormat;
   info.shards.push_back({"shard-00000-of-00001.safetensors", 8, std::string(64, '0'), 0, {}});

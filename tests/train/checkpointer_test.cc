@@ -37,13 +37,13 @@ TEST(Checkpointer, SavesInTheBackgroundAndWaits) {
   EXPECT_TRUE(same_checkpoint(load_checkpoint(checkpoint_path(dir.path() + "/a/b", 1000)), odd_checkpoint()));
 }
 
-TEST(Checkpointer, EndsOnlyWhenAllIsWritten) {
+TEST(Checkpointer, DestructorWaitsForTheSave) {
   const TempDir dir;
   Checkpointer({.dir = dir.path()}).save(small_checkpoint(3));
   EXPECT_TRUE(same_checkpoint(load_checkpoint(checkpoint_path(dir.path(), 3)), small_checkpoint(3)));
 }
 
-TEST(Checkpointer, MemoryOfArraysMayBeReusedAtOnce) {
+TEST(Checkpointer, ArrayMemoryMayBeReusedAfterSave) {
   const TempDir dir;
   std::vector<float> memory(300'000, 1.5f);  // more than one piece of the copy
   const Type type = {f32, {300, 1000}};
@@ -57,13 +57,13 @@ TEST(Checkpointer, MemoryOfArraysMayBeReusedAtOnce) {
   EXPECT_EQ(loaded.arrays[0].second.to_vector<float>(), std::vector<float>(300'000, 1.5f));
 }
 
-TEST(Checkpointer, MistakesAreThrownAtOnce) {
+TEST(Checkpointer, InvalidArgumentsThrowImmediately) {
   const TempDir dir;
-  EXPECT_THROWS(Checkpointer({.dir = ""}), Error, "the folder's name is empty");
+  EXPECT_THROWS(Checkpointer({.dir = ""}), Error, "the folder name is empty");
   EXPECT_THROWS(Checkpointer({.dir = dir.path(), .keep_last = -1}), Error, "keep_last is -1");
   EXPECT_THROWS(Checkpointer({.dir = dir.path(), .shard_bytes = 0}), Error, "shard_bytes is 0");
   Checkpointer saver({.dir = dir.path()});
-  EXPECT_THROWS(saver.save(small_checkpoint(-1)), Error, "steps count from 0");
+  EXPECT_THROWS(saver.save(small_checkpoint(-1)), Error, "the step is -1");
   saver.save(small_checkpoint(1));
   saver.wait();
   EXPECT_EQ(saver.saved(), Steps{1});
@@ -85,7 +85,7 @@ TEST(Checkpointer, KeepsTheLastAndTheBest) {
   EXPECT_EQ(disk().list(dir.path()).size(), 3u);
 }
 
-TEST(Checkpointer, LowerMayBeBetter) {
+TEST(Checkpointer, LowerMetricMayBeBetter) {
   const TempDir dir;
   Checkpointer saver({.dir = dir.path(), .keep_last = 1, .higher_is_better = false});
   for (const int64_t step : {1, 2, 3, 4}) saver.save(with_accuracy(step, step == 2 ? 0.1 : 0.5));
@@ -93,7 +93,7 @@ TEST(Checkpointer, LowerMayBeBetter) {
   EXPECT_EQ(list_checkpoints(dir.path()), (Steps{2, 4}));
 }
 
-TEST(Checkpointer, KeepsAllWhenTold) {
+TEST(Checkpointer, KeepLastZeroKeepsAll) {
   const TempDir dir;
   Checkpointer saver({.dir = dir.path(), .keep_last = 0});
   for (const int64_t step : {1, 2, 3, 4, 5, 6}) saver.save(small_checkpoint(step));
@@ -101,7 +101,7 @@ TEST(Checkpointer, KeepsAllWhenTold) {
   EXPECT_EQ(list_checkpoints(dir.path()).size(), 6u);
 }
 
-TEST(Checkpointer, WithoutMetricOnlyTheLastAreKept) {
+TEST(Checkpointer, WithoutMetricOnlyTheNewestAreKept) {
   const TempDir dir;
   Checkpointer saver({.dir = dir.path(), .keep_last = 1, .best_metric = ""});
   for (const int64_t step : {1, 2, 3}) saver.save(small_checkpoint(step));
@@ -110,7 +110,7 @@ TEST(Checkpointer, WithoutMetricOnlyTheLastAreKept) {
   EXPECT_EQ(saver.best(), std::nullopt);
 }
 
-TEST(Checkpointer, FindsTheBestAgainAfterARestart) {
+TEST(Checkpointer, FindsTheBestAfterARestart) {
   const TempDir dir;
   for (const int64_t step : {1, 2, 3, 4}) save_checkpoint(dir.path(), with_accuracy(step, step == 2 ? 0.9 : 0.5));
   Checkpointer saver({.dir = dir.path(), .keep_last = 2});
@@ -120,7 +120,7 @@ TEST(Checkpointer, FindsTheBestAgainAfterARestart) {
   EXPECT_EQ(list_checkpoints(dir.path()), (Steps{2, 4, 5}));
 }
 
-TEST(Checkpointer, WhatWasWrittenLastIsKeptEvenIfItsStepIsLower) {
+TEST(Checkpointer, NewestIsByTimeOfWritingNotByStep) {
   const TempDir dir;
   for (const int64_t step : {100, 200}) save_checkpoint(dir.path(), small_checkpoint(step));
   Checkpointer saver({.dir = dir.path(), .keep_last = 1, .best_metric = ""});
@@ -129,7 +129,7 @@ TEST(Checkpointer, WhatWasWrittenLastIsKeptEvenIfItsStepIsLower) {
   EXPECT_EQ(list_checkpoints(dir.path()), Steps{50});
 }
 
-TEST(Checkpointer, WhatIsNotWholeIsNeitherCountedNorRemoved) {
+TEST(Checkpointer, DamagedCheckpointsAreNeitherCountedNorRemoved) {
   const TempDir dir;
   for (const int64_t step : {1, 2, 3}) save_checkpoint(dir.path(), with_accuracy(step, step == 3 ? 0.9 : 0.5));
   disk().write(checkpoint_path(dir.path(), 3) + "/shard-00000-of-00001.safetensors", std::vector<uint8_t>(10));
@@ -141,7 +141,7 @@ TEST(Checkpointer, WhatIsNotWholeIsNeitherCountedNorRemoved) {
   EXPECT_EQ(saver.best(), 4);
 }
 
-TEST(Checkpointer, WhatTheResumePassedOverIsNeitherCountedNorRemoved) {
+TEST(Checkpointer, SkippedCheckpointsAreNeitherCountedNorRemoved) {
   const TempDir dir;
   for (const int64_t step : {1, 2, 3}) save_checkpoint(dir.path(), with_accuracy(step, step == 3 ? 0.9 : 0.5));
   const std::string shard = checkpoint_path(dir.path(), 3) + "/shard-00000-of-00001.safetensors";
@@ -159,7 +159,7 @@ TEST(Checkpointer, WhatTheResumePassedOverIsNeitherCountedNorRemoved) {
   EXPECT_EQ(saver.failures(), Names{});
 }
 
-TEST(Checkpointer, RubbishOfDeadProcessesIsRemoved) {
+TEST(Checkpointer, HiddenFoldersOfDeadProcessesAreRemoved) {
   const TempDir dir;
   const pid_t dead = ::fork();
   if (dead == 0) ::_exit(0);
@@ -187,7 +187,7 @@ TEST(Checkpointer, RubbishOfDeadProcessesIsRemoved) {
   for (const std::string& name : go) EXPECT_FALSE(disk().exists(dir.path() + "/" + name)) << name;
 }
 
-// Hundreds of saves, each of which waits for the disk several times: in memory, where that is possible.
+// Uses memory instead of a disk if possible, because hundreds of saves with several fsyncs each would be slow.
 class CheckpointerFaults : public testing::Test {
  protected:
   void SetUp() override {
@@ -198,11 +198,11 @@ class CheckpointerFaults : public testing::Test {
   std::optional<ScopedVariable> in_memory_;
 };
 
-// What the folder has before the save that fails.
+// The contents of the folder before the save that fails.
 enum class Start { empty, other_step, same_step };
 
-// A folder as it is before the save, with a checkpoint to be removed and rubbish to be tidied up, so that every
-// operation occurs.
+// Prepares the folder with a checkpoint to be removed and a leftover hidden folder, so that the save uses every file
+// operation.
 void prepare(const std::string& dir, Start start) {
   if (start == Start::empty) return;
   save_checkpoint(dir, with_accuracy(1, 0.1));
@@ -218,20 +218,20 @@ void save_three(FaultyFiles& files, const std::string& dir, Names* failures = nu
   if (failures) *failures = saver.failures();
 }
 
-bool is_whole_three(const Checkpoint& found) {
+bool is_step_three(const Checkpoint& found) {
   return same_checkpoint(found, with_accuracy(3, 0.2)) || same_checkpoint(found, with_accuracy(3, 0.5));
 }
 
-// Whatever happened, what was there before is there: step 2, the best; and step 3, old or new, if it was.
+// Earlier checkpoints are intact: step 2, the best one, and step 3, old or new, if it existed before.
 void expect_intact(const std::string& dir, Start start, const std::string& when) {
   if (start == Start::empty) return;
   EXPECT_TRUE(same_checkpoint(load_checkpoint(checkpoint_path(dir, 2)), with_accuracy(2, 0.9))) << when;
   const auto found = find_checkpoint(dir, "auto", [&](const std::string& text) { ADD_FAILURE() << when << text; });
   ASSERT_TRUE(found) << when;
-  EXPECT_TRUE(is_whole_three(*found) || (start == Start::other_step && found->step == 2)) << when;
+  EXPECT_TRUE(is_step_three(*found) || (start == Start::other_step && found->step == 2)) << when;
 }
 
-void expect_heals(FaultyFiles& files, const std::string& dir, const std::string& when) {
+void expect_next_save_recovers(FaultyFiles& files, const std::string& dir, const std::string& when) {
   Names failures;
   save_three(files, dir, &failures);
   EXPECT_EQ(failures, Names{}) << when;
@@ -239,7 +239,7 @@ void expect_heals(FaultyFiles& files, const std::string& dir, const std::string&
   for (const std::string& name : disk().list(dir)) EXPECT_NE(name[0], '.') << when << ": " << name;
 }
 
-TEST_F(CheckpointerFaults, EveryFailureIsToldAndHarmsNothing) {
+TEST_F(CheckpointerFaults, EveryFailureIsReportedAndKeepsOldCheckpoints) {
   std::map<std::string, int> tried;
   for (const Start start : {Start::empty, Start::other_step, Start::same_step}) {
     std::map<std::string, int> calls;
@@ -267,12 +267,12 @@ TEST_F(CheckpointerFaults, EveryFailureIsToldAndHarmsNothing) {
         EXPECT_NE(failures[0].find(operation == "write" ? "the disk is full" : "Input/output error"), std::string::npos)
             << failures[0];
         expect_intact(dir, start, when);
-        const bool tidying = operation == "remove_tree" || failures[0].find("is saved, but") != std::string::npos;
-        const Names left = tidying || !disk().exists(dir) ? Names{} : disk().list(dir);
+        const bool cleaning = operation == "remove_tree" || failures[0].find("is saved, but") != std::string::npos;
+        const Names left = cleaning || !disk().exists(dir) ? Names{} : disk().list(dir);
         for (const std::string& name : left)
           EXPECT_TRUE(name.find(".tmp-") == std::string::npos || name.find("another") != std::string::npos)
               << when << " left " << name;
-        expect_heals(files, dir, when);
+        expect_next_save_recovers(files, dir, when);
       }
     }
   }
@@ -281,7 +281,7 @@ TEST_F(CheckpointerFaults, EveryFailureIsToldAndHarmsNothing) {
     EXPECT_GT(tried[operation], 0) << operation;
 }
 
-TEST_F(CheckpointerFaults, DeathAtAnyOperationLeavesWholeCheckpoints) {
+TEST_F(CheckpointerFaults, DeathAtAnyOperationLeavesCompleteCheckpoints) {
   for (const Start start : {Start::empty, Start::other_step, Start::same_step}) {
     for (int k = 1, last = 1; k <= last; ++k) {
       const TempDir root;
@@ -300,12 +300,12 @@ TEST_F(CheckpointerFaults, DeathAtAnyOperationLeavesWholeCheckpoints) {
       }
       expect_intact(dir, start, when);
       files.die_at(0);
-      expect_heals(files, dir, when);
+      expect_next_save_recovers(files, dir, when);
     }
   }
 }
 
-TEST_F(CheckpointerFaults, InterruptedReplacementIsFoundAndPutBack) {
+TEST_F(CheckpointerFaults, InterruptedReplacementIsFoundAndRestored) {
   const TempDir dir;
   const std::string path = save_checkpoint(dir.path(), small_checkpoint(5));
   disk().rename(path, dir.path() + "/.step_00000005.old-another-host-1-1");
@@ -317,7 +317,7 @@ TEST_F(CheckpointerFaults, InterruptedReplacementIsFoundAndPutBack) {
   EXPECT_EQ(disk().list(dir.path()), (Names{"step_00000005", "step_00000006"}));
 }
 
-TEST_F(CheckpointerFaults, FullDiskThatStaysFullIsToldEachTime) {
+TEST_F(CheckpointerFaults, FullDiskIsReportedForEverySave) {
   const TempDir dir;
   FaultyFiles files;
   Checkpointer saver({.dir = dir.path(), .files = &files});
@@ -337,9 +337,9 @@ TEST_F(CheckpointerFaults, FullDiskThatStaysFullIsToldEachTime) {
   EXPECT_EQ(disk().list(dir.path()), Names{"step_00000001"});
 }
 
-constexpr int kTold = 100;  // the descriptor on which the child below tells what it saved
+constexpr int kAcknowledgeFd = 100;  // the descriptor to which the child writes each saved step
 
-// The role of the process that is killed: saves step after step, each twice, and tells its parent.
+// Runs in the child process that is killed: saves each step twice and acknowledges every save to the parent.
 TEST(CheckpointerKilled, DISABLED_SavesUntilItDies) {
   const char* dir = std::getenv("LOCKSTEP_TEST_KILLED_DIR");
   ASSERT_TRUE(dir);
@@ -350,11 +350,12 @@ TEST(CheckpointerKilled, DISABLED_SavesUntilItDies) {
     saver.save(small_checkpoint(step));
     saver.wait();
     if (!saver.failures().empty()) ::_exit(1);
-    if (::write(kTold, &step, sizeof(step)) != sizeof(step)) ::_exit(1);
+    if (::write(kAcknowledgeFd, &step, sizeof(step)) != sizeof(step)) ::_exit(1);
   }
 }
 
-// Starts that role and kills it some time after its `acknowledgements`-th save. Returns the last step it told.
+// Starts that child and kills it some time after it has acknowledged `acknowledgements` saves. Returns the last
+// acknowledged step.
 int64_t run_and_kill(const std::string& dir, int64_t first, int acknowledgements, int microseconds) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw IoError("pipe");
@@ -363,18 +364,20 @@ int64_t run_and_kill(const std::string& dir, int64_t first, int acknowledgements
   ::setenv("LOCKSTEP_TEST_KILLED_STEP", step.c_str(), 1);
   const pid_t child = ::fork();
   if (child == 0) {
-    ::dup2(ends[1], kTold);
+    ::dup2(ends[1], kAcknowledgeFd);
     ::dup2(::open("/dev/null", O_WRONLY | O_CLOEXEC), STDOUT_FILENO);
     ::execl("/proc/self/exe", "killed", "--gtest_brief=1", "--gtest_also_run_disabled_tests",
             "--gtest_filter=CheckpointerKilled.DISABLED_SavesUntilItDies", nullptr);
     ::_exit(127);
   }
   ::close(ends[1]);
-  int64_t told = -1, last = -1;
-  for (int i = 0; i < acknowledgements && ::read(ends[0], &told, sizeof(told)) == sizeof(told); ++i) last = told;
-  ::usleep(static_cast<useconds_t>(microseconds));  // a random moment of the next saves
+  int64_t acknowledged = -1, last = -1;
+  for (int i = 0; i < acknowledgements && ::read(ends[0], &acknowledged, sizeof(acknowledged)) == sizeof(acknowledged);
+       ++i)
+    last = acknowledged;
+  ::usleep(static_cast<useconds_t>(microseconds));  // a random point in the following saves
   ::kill(child, SIGKILL);
-  while (::read(ends[0], &told, sizeof(told)) == sizeof(told)) last = told;
+  while (::read(ends[0], &acknowledged, sizeof(acknowledged)) == sizeof(acknowledged)) last = acknowledged;
   int status = 0;
   ::waitpid(child, &status, 0);
   ::close(ends[0]);
@@ -382,7 +385,7 @@ int64_t run_and_kill(const std::string& dir, int64_t first, int acknowledgements
   return last;
 }
 
-TEST(CheckpointerKilled, WhatWasAcknowledgedIsThere) {
+TEST(CheckpointerKilled, AcknowledgedSavesSurviveSigkill) {
   const TempDir dir;
   std::mt19937 random(5);
   int64_t next = 0;

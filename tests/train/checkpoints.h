@@ -1,4 +1,4 @@
-// Checkpoints for tests: one that has everything, how two are compared, and how a manifest is forged.
+// Helpers for tests of checkpoints: sample checkpoints, comparison, and forged manifests with valid checksums.
 #pragma once
 
 #include <cmath>
@@ -21,14 +21,14 @@ namespace lockstep {
 inline FileSystem& disk() { return FileSystem::real(); }
 inline void ignore(const std::string&) {}
 
-// The text of a manifest with the sum that fits its body.
+// The text of a manifest with the correct checksum of its body.
 inline std::string with_sum(const std::string& manifest) {
   const std::string key = ",\n  \"sha256\": \"";
   const std::string body = manifest.substr(0, manifest.rfind(key));
   return body + key + detail::sha256_hex({reinterpret_cast<const uint8_t*>(body.data()), body.size()}) + "\"\n}\n";
 }
 
-// Writes a manifest with another body and the sum that fits it.
+// Changes the manifest at `path` and updates its checksum.
 inline void forge(const std::string& path, const std::function<void(nlohmann::ordered_json&)>& change) {
   const std::vector<uint8_t> text = disk().read_file(path);
   nlohmann::ordered_json json = nlohmann::ordered_json::parse(text.begin(), text.end());
@@ -44,7 +44,7 @@ inline std::vector<uint8_t> bytes_of(const Array& array) {
   return {data, data + array.type().bytes()};
 }
 
-// Small; different for every step.
+// A small checkpoint whose contents depend on the step.
 inline Checkpoint small_checkpoint(int64_t step) {
   Checkpoint out;
   out.step = step;
@@ -60,7 +60,7 @@ inline Checkpoint small_checkpoint(int64_t step) {
   return out;
 }
 
-// All element types, empty arrays, scalars, odd names, numbers that JSON has not.
+// All element types, empty arrays, scalars, unusual names, and numbers that JSON cannot represent.
 inline Checkpoint odd_checkpoint() {
   const double inf = std::numeric_limits<double>::infinity();
   Checkpoint out;
@@ -90,7 +90,7 @@ inline bool same_number(double a, double b) {
   return (std::isnan(a) && std::isnan(b)) || std::memcmp(&a, &b, sizeof(a)) == 0;
 }
 
-// Whether all is equal, arrays bit by bit.
+// Whether two checkpoints are equal; arrays are compared bitwise.
 inline bool same_checkpoint(const Checkpoint& a, const Checkpoint& b) {
   if (a.step != b.step || a.cursor != b.cursor || a.seed != b.seed || a.config != b.config) return false;
   if (a.arrays.size() != b.arrays.size() || a.metrics.size() != b.metrics.size()) return false;

@@ -1,5 +1,5 @@
-// One checkpoint of several processes, played by threads, whose disks fail at every place: all of them learn of it, and
-// what was there before stays whole.
+// Collective saves of several processes, simulated by threads, with injected failures of every file operation: all
+// processes get the error, and earlier checkpoints stay intact.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 #include "base/faulty_files.h"
 #include "base/throws.h"
 #include "lockstep/devices.h"
-#include "train/checkpoint_together.h"
 #include "train/checkpoints.h"
+#include "train/collective_save.h"
 #include "train/eight_devices.h"
 
 namespace lockstep {
@@ -20,10 +20,10 @@ namespace {
 
 constexpr int64_t kStep = 8;
 
-// Where processes leave their texts for each other.
-class Board {
+// All-gathers texts between threads.
+class ExchangeBoard {
  public:
-  explicit Board(size_t processes) : processes_(processes), done_(processes, 0) {}
+  explicit ExchangeBoard(size_t processes) : processes_(processes), done_(processes, 0) {}
 
   std::vector<std::string> exchange(size_t process, const std::string& own) {
     std::unique_lock lock(mutex_);
@@ -32,7 +32,7 @@ class Board {
     rounds_[round][process] = own;
     changed_.notify_all();
     if (!changed_.wait_for(lock, std::chrono::minutes(1), [&] { return rounds_[round].size() == processes_; }))
-      throw CommTimeout("the others did not come");
+      throw CommTimeout("timeout in exchange");
     std::vector<std::string> out;
     for (const auto& [p, text] : rounds_[round]) out.push_back(text);
     return out;
@@ -46,8 +46,8 @@ class Board {
   std::vector<std::map<size_t, std::string>> rounds_;
 };
 
-// An array whose rows are cut over three processes, and one that is whole in all of them; the values depend on the
-// step.
+// The part of a checkpoint that one process holds: an array whose rows are sharded over the processes, and a replicated
+// array. The values depend on the step.
 Checkpoint part_of(int64_t step, int64_t process, int64_t processes) {
   const Mesh mesh = make_mesh({{"data", processes}});
   const NamedSharding sharding(mesh, P("data"));
@@ -65,7 +65,7 @@ Checkpoint part_of(int64_t step, int64_t process, int64_t processes) {
   return out;
 }
 
-bool is_whole(const std::string& dir, int64_t step, int64_t processes) {
+bool is_complete(const std::string& dir, int64_t step, int64_t processes) {
   const Checkpoint got = load_checkpoint(checkpoint_path(dir, step));
   const std::vector<float> w = got.arrays.at(0).second.to_vector<float>();
   for (size_t i = 0; i < w.size(); ++i)
@@ -74,17 +74,18 @@ bool is_whole(const std::string& dir, int64_t step, int64_t processes) {
          got.arrays.at(1).second.to_vector<float>() == std::vector<float>(4, static_cast<float>(step));
 }
 
-// What each process says in the end; empty: it is saved.
+// Saves collectively. Returns the error message of each process; empty: success.
 std::vector<std::string> save(const std::string& dir, int64_t step, std::vector<FaultyFiles>& disks) {
-  Board board(disks.size());
+  ExchangeBoard board(disks.size());
   std::vector<std::string> out(disks.size());
   std::vector<std::thread> threads;
   for (size_t p = 0; p < disks.size(); ++p)
     threads.emplace_back([&, p] {
       const Checkpoint part = part_of(step, static_cast<int64_t>(p), std::ssize(disks));
       try {
-        detail::write_together(disks[p], dir, detail::contents_of(part, {static_cast<int64_t>(p), std::ssize(disks)}),
-                               1 << 20, [&](const std::string& own) { return board.exchange(p, own); });
+        detail::write_collectively(disks[p], dir,
+                                   detail::contents_of(part, {static_cast<int64_t>(p), std::ssize(disks)}), 1 << 20,
+                                   [&](const std::string& own) { return board.exchange(p, own); });
       } catch (const IoError& error) {
         out[p] = error.what();
       }
@@ -93,19 +94,19 @@ std::vector<std::string> save(const std::string& dir, int64_t step, std::vector<
   return out;
 }
 
-class SavingTogether : public testing::TestWithParam<int64_t> {
+class CollectiveSave : public testing::TestWithParam<int64_t> {
  protected:
   void SetUp() override {
     std::vector<FaultyFiles> disks(processes());
     ASSERT_EQ(save(dir_.path(), kStep - 1, disks), std::vector<std::string>(processes()));
-    ASSERT_TRUE(is_whole(dir_.path(), kStep - 1, GetParam()));
+    ASSERT_TRUE(is_complete(dir_.path(), kStep - 1, GetParam()));
   }
   size_t processes() const { return static_cast<size_t>(GetParam()); }
 
   const TempDir dir_;
 };
 
-TEST_P(SavingTogether, WhatFailsInOneFailsInAllAndHarmsNothing) {
+TEST_P(CollectiveSave, FailureInOneProcessFailsInAllAndKeepsOldCheckpoints) {
   std::vector<FaultyFiles> counting(processes());
   ASSERT_EQ(save(dir_.path(), kStep, counting), std::vector<std::string>(processes()));
   int failed = 0;
@@ -116,43 +117,44 @@ TEST_P(SavingTogether, WhatFailsInOneFailsInAllAndHarmsNothing) {
         FileSystem::real().remove_tree(checkpoint_path(dir_.path(), kStep));
         std::vector<FaultyFiles> disks(processes());
         disks[p].fail_at(operation, k, ENOSPC);
-        const std::vector<std::string> said = save(dir_.path(), kStep, disks);
-        ASSERT_TRUE(is_whole(dir_.path(), kStep - 1, GetParam()));
-        if (said[0].empty()) {  // rubbish that could not be removed, say
-          ASSERT_EQ(said, std::vector<std::string>(processes()));
-          ASSERT_TRUE(is_whole(dir_.path(), kStep, GetParam()));
+        const std::vector<std::string> errors = save(dir_.path(), kStep, disks);
+        ASSERT_TRUE(is_complete(dir_.path(), kStep - 1, GetParam()));
+        if (errors[0].empty()) {  // only cleaning up failed
+          ASSERT_EQ(errors, std::vector<std::string>(processes()));
+          ASSERT_TRUE(is_complete(dir_.path(), kStep, GetParam()));
           continue;
         }
         ++failed;
-        for (const std::string& each : said) {
-          EXPECT_EQ(each, said[0]);
+        for (const std::string& each : errors) {
+          EXPECT_EQ(each, errors[0]);
           EXPECT_TRUE(each.starts_with(fmt::format("process {}: ", p))) << each;
         }
-        for (const int64_t step : list_checkpoints(dir_.path())) ASSERT_TRUE(is_whole(dir_.path(), step, GetParam()));
+        for (const int64_t step : list_checkpoints(dir_.path()))
+          ASSERT_TRUE(is_complete(dir_.path(), step, GetParam()));
       }
   EXPECT_GT(failed, 4 * GetParam());
   std::vector<FaultyFiles> healed(processes());
   EXPECT_EQ(save(dir_.path(), kStep + 1, healed), std::vector<std::string>(processes()));
-  EXPECT_TRUE(is_whole(dir_.path(), kStep + 1, GetParam()));
+  EXPECT_TRUE(is_complete(dir_.path(), kStep + 1, GetParam()));
 }
 
-// A disk that is gone for good in one process from any moment on.
-TEST_P(SavingTogether, ADeadDiskHarmsNothing) {
+// From some operation on, all file operations of one process fail.
+TEST_P(CollectiveSave, DeadDiskKeepsOldCheckpoints) {
   for (size_t p = 0; p < processes(); ++p)
     for (int k = 1;; ++k) {
       SCOPED_TRACE(fmt::format("operation {} of process {}", k, p));
       FileSystem::real().remove_tree(checkpoint_path(dir_.path(), kStep));
       std::vector<FaultyFiles> disks(processes());
       disks[p].die_at(k);
-      const std::vector<std::string> said = save(dir_.path(), kStep, disks);
-      ASSERT_TRUE(is_whole(dir_.path(), kStep - 1, GetParam()));
-      for (const std::string& each : said) EXPECT_EQ(each, said[0]);
-      for (const int64_t step : list_checkpoints(dir_.path())) ASSERT_TRUE(is_whole(dir_.path(), step, GetParam()));
-      if (disks[p].total() < k) break;  // it was not reached
+      const std::vector<std::string> errors = save(dir_.path(), kStep, disks);
+      ASSERT_TRUE(is_complete(dir_.path(), kStep - 1, GetParam()));
+      for (const std::string& each : errors) EXPECT_EQ(each, errors[0]);
+      for (const int64_t step : list_checkpoints(dir_.path())) ASSERT_TRUE(is_complete(dir_.path(), step, GetParam()));
+      if (disks[p].total() < k) break;  // the save makes fewer than k operations
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Processes, SavingTogether, testing::Values(2, 4));
+INSTANTIATE_TEST_SUITE_P(Processes, CollectiveSave, testing::Values(2, 4));
 
 }  // namespace
 }  // namespace lockstep

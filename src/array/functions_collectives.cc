@@ -24,17 +24,16 @@ int64_t size_of_axis(const char* what, const std::string& name) {
     if (axis->name == name) return axis->size;
   if (axes_in_scope.empty())
     throw_error(
-        "{}: there is no axis \"{}\" here; under jit values are global already (a mean is the mean over all devices), "
-        "so no "
-        "collective is needed; use shard_map for per-device code",
+        "{}: axis \"{}\" is not in scope; under plain jit values are global (a mean is the mean over all devices) and "
+        "need no collective; use shard_map for per-device code",
         what, name);
   std::vector<std::string> known;
   for (const NamedAxis& axis : axes_in_scope) known.push_back(axis.name);
-  throw_error("{}: there is no axis \"{}\" here; the axes are \"{}\"", what, name, fmt::join(known, "\", \""));
+  throw_error("{}: axis \"{}\" is not in scope; use one of \"{}\"", what, name, fmt::join(known, "\", \""));
 }
 
 int64_t total_size(const char* what, const AxisNames& axes) {
-  if (axes.names.empty()) throw_error("{}: no axis is named; give one or several", what);
+  if (axes.names.empty()) throw_error("{}: no axis name given; give one or more", what);
   int64_t n = 1;
   for (const std::string& name : axes.names) n *= size_of_axis(what, name);
   return n;
@@ -43,7 +42,8 @@ int64_t total_size(const char* what, const AxisNames& axes) {
 int64_t dimension(const char* what, int64_t axis, int64_t rank, const Array& x) {
   const int64_t at = axis < 0 ? axis + rank : axis;
   if (at < 0 || at >= rank)
-    throw_error("{}: axis {} of {}; axes go from {} to {}", what, axis, to_string(x.type()), -rank, rank - 1);
+    throw_error("{}: axis {} is out of range for {}; valid axes: {} to {}", what, axis, to_string(x.type()), -rank,
+                rank - 1);
   return at;
 }
 
@@ -57,7 +57,7 @@ Array reduce_over(const char* what, const Array& x, const AxisNames& axes, F f) 
   });
 }
 
-// Dimension d of extent n * k as two, [n, k], and the other way round.
+// Split dimension d of extent n * k into two, [n, k], and merge dimensions d and d + 1 into one.
 Value cut(Value x, int64_t d, int64_t n) {
   Shape shape = x.shape();
   shape[static_cast<size_t>(d)] /= n;
@@ -74,9 +74,9 @@ Value merge(Value x, int64_t d) {
 void check_divides(const char* what, const Array& x, int64_t dim, int64_t n, bool tiled) {
   const int64_t extent = x.shape()[static_cast<size_t>(dim)];
   if (tiled ? extent % n != 0 : extent != n)
-    throw_error("{}: dimension {} of {} is dealt out to {} devices; its extent must be {}", what, dim,
+    throw_error("{}: dimension {} of {} is scattered over {} devices; its extent must be {}", what, dim,
                 to_string(x.type()), n,
-                tiled ? fmt::format("a multiple of {}", n) : fmt::format("{}, or give tiled", n));
+                tiled ? fmt::format("a multiple of {}", n) : fmt::format("{}, or set tiled", n));
 }
 
 }  // namespace
@@ -90,8 +90,7 @@ bool is_axis_in_scope(const std::string& name) {
 
 AxisScope::AxisScope(std::string name, int64_t size) {
   for (const NamedAxis& axis : axes_in_scope)
-    if (axis.name == name)
-      throw_error("axis \"{}\" is in use around this function already; give the inner one another name", name);
+    if (axis.name == name) throw_error("axis \"{}\" is already in scope; rename the inner axis", name);
   axes_in_scope.push_back({std::move(name), size});
 }
 AxisScope::~AxisScope() { axes_in_scope.pop_back(); }
@@ -120,7 +119,7 @@ Array all_gather(const Array& x, const AxisNames& axes, GatherOptions options) {
   total_size("all_gather", axes);
   const int64_t dim = dimension("all_gather", options.axis, x.rank() + (options.tiled ? 0 : 1), x);
   return detail::apply1("all_gather", {x}, [&](Builder&, const Values& v) {
-    // The innermost axis first; each outer one goes in front of what is there.
+    // The innermost axis first; each outer one is inserted in front.
     Value y = v[0];
     for (size_t i = axes.names.size(); i-- > 0;) {
       y = all_gather(y, axes.names[i], size_of_axis("all_gather", axes.names[i]), dim);
@@ -176,17 +175,18 @@ Array ppermute(const Array& x, const AxisNames& axes, const std::vector<std::pai
     return detail::apply1("ppermute", {x},
                           [&](Builder&, const Values& v) { return ppermute(v[0], axes.names[0], n, flat); });
   }
-  // Several axes: everyone's value, and a table of whose to take.
+  // Several axes: gather all values, and select by a table of sources.
   std::vector<int32_t> source(static_cast<size_t>(n), -1);
   std::vector<bool> sends(static_cast<size_t>(n), false);
   for (const auto& [from, to] : pairs) {
     if (from < 0 || from >= n || to < 0 || to >= n)
-      throw_error("ppermute: the pair {{{}, {}}} for {} devices; places go from 0 to {}", from, to, n, n - 1);
+      throw_error("ppermute: pair {{{}, {}}} is out of range for {} devices; valid positions: 0 to {}", from, to, n,
+                  n - 1);
     if (sends[static_cast<size_t>(from)])
-      throw_error("ppermute: source {} appears twice; each device sends to one other, use all_gather to send to many",
+      throw_error("ppermute: source {} appears twice; a device sends to one other: use all_gather to send to several",
                   from);
     if (source[static_cast<size_t>(to)] >= 0)
-      throw_error("ppermute: destination {} appears twice; each device receives from one other", to);
+      throw_error("ppermute: destination {} appears twice; a device receives from one other: remove a pair", to);
     sends[static_cast<size_t>(from)] = true;
     source[static_cast<size_t>(to)] = static_cast<int32_t>(from);
   }
@@ -197,20 +197,20 @@ Array ppermute(const Array& x, const AxisNames& axes, const std::vector<std::pai
 Array pbroadcast(const Array& x, const AxisNames& axes, int64_t source) {
   const int64_t n = total_size("pbroadcast", axes);
   if (source < 0 || source >= n)
-    throw_error("pbroadcast: source {} of {} devices; places go from 0 to {}", source, n, n - 1);
+    throw_error("pbroadcast: source {} is out of range for {} devices; valid positions: 0 to {}", source, n, n - 1);
   const Array sent = psum(where(axis_index(axes) == source, x, zeros_like(x)), axes);
   return x.dtype() == boolean ? sent != 0 : sent;
 }
 
 Array axis_index(const AxisNames& axes) {
   total_size("axis_index", axes);
-  Array place = 0;
+  Array position = 0;
   for (const std::string& axis : axes.names) {
     const int64_t size = size_of_axis("axis_index", axis);
-    place = place * size +
-            detail::apply1("axis_index", {}, [&](Builder& b, const Values&) { return axis_index(b, axis, size); });
+    position = position * size +
+               detail::apply1("axis_index", {}, [&](Builder& b, const Values&) { return axis_index(b, axis, size); });
   }
-  return place;
+  return position;
 }
 
 int64_t axis_size(const AxisNames& axes) { return total_size("axis_size", axes); }

@@ -18,7 +18,7 @@ Pair pair_of(Extent2d e) { return {e.height, e.width}; }
 
 void check_images(const char* what, const Array& x) {
   if (x.rank() != 4)
-    throw_error("{}: the images are {}; they must be [n, h, w, c], use expand_dims for what is missing", what,
+    throw_error("{}: the images are {}; they must be [n, h, w, c]: use expand_dims to add dimensions", what,
                 to_string(x.shape()));
 }
 
@@ -27,7 +27,7 @@ void check_positive(const char* what, const char* name, Extent2d e) {
     throw_error("{}: the {} is {} x {}; it must be at least 1", what, name, e.height, e.width);
 }
 
-// Rows and columns of padding for images of this shape under windows of `taps`, `dilation` apart.
+// Padding {top, bottom, left, right} for images of this shape and windows of `taps`, `dilation` apart.
 std::array<int64_t, 4> widths_of(const Padding2d& padding, const Shape& images, Pair taps, Pair stride, Pair dilation) {
   if (padding.kind != Padding2d::Kind::same) return padding.widths;
   std::array<int64_t, 4> widths{};
@@ -54,7 +54,7 @@ PoolingOptions pooling(const char* what, const Array& x, const PoolOptions& opti
 Padding2d::Padding2d(std::string_view name) : kind(name == "SAME" ? Kind::same : Kind::valid) {
   if (name != "SAME" && name != "VALID")
     throw_error(
-        "padding: \"{}\" is neither \"SAME\" nor \"VALID\"; use one of them, or numbers {{{{top, bottom}}, {{left, "
+        "padding: \"{}\" is neither \"SAME\" nor \"VALID\"; use one of these, or widths {{{{top, bottom}}, {{left, "
         "right}}}}",
         name);
 }
@@ -67,8 +67,8 @@ Array conv2d(const Array& x, const Array& w, const Conv2dOptions& options) {
   check_positive("conv2d", "dilation", options.dilation);
   if (options.groups < 1 || x.shape(3) != w.shape(2) * options.groups || w.shape(3) % options.groups != 0)
     throw_error(
-        "conv2d: images {} and filters {} in {} groups do not fit: the images have {} channels, the filters take {} "
-        "each and give {}; filters are [kh, kw, channels / groups, a multiple of groups]",
+        "conv2d: images {} do not fit filters {} with {} groups: the images have {} channels, the filters take {} "
+        "per group and produce {}; filters must be [kh, kw, channels / groups, a multiple of groups]",
         to_string(x.shape()), to_string(w.shape()), options.groups, x.shape(3), w.shape(2), w.shape(3));
   const Array both[] = {x, w};
   const DType dtype = detail::floating_of(detail::common_dtype(both));

@@ -19,10 +19,10 @@ Array constant(const char* what, const Shape& shape, DType dtype, int64_t value)
 }
 
 void check_extent(const char* what, int64_t n) {
-  if (n < 0) throw_error("{}: {} elements were asked for; the number must not be negative", what, n);
+  if (n < 0) throw_error("{}: {} elements requested; the number must not be negative", what, n);
 }
 
-// start + step * i in double, so that rounding happens once.
+// start + step * i, computed in double so that it is rounded once.
 Array ramp(const char* what, double start, double step, int64_t n, DType dtype) {
   return apply1(what, {}, [&](Builder& b, const Values&) {
     return detail::convert(iota(b, {f64, {n}}, 0) * step + start, dtype);
@@ -35,7 +35,7 @@ Array zeros(const Shape& shape, DType dtype) { return constant("zeros", shape, d
 Array ones(const Shape& shape, DType dtype) { return constant("ones", shape, dtype, 1); }
 
 Array full(const Shape& shape, const Array& value, std::optional<DType> dtype) {
-  // A number goes straight to its type, not by way of f32 or i32.
+  // A number is converted to its type directly, not via f32 or i32.
   const auto literal = dtype && *dtype != boolean ? dtype : std::nullopt;
   return apply1(
       "full", {value},
@@ -47,8 +47,8 @@ Array full(const Shape& shape, const Array& value, std::optional<DType> dtype) {
 
 namespace {
 
-// Where x may differ from device to device, so may what is like it.
-Array varying_as(const Array& x, const Array& made) {
+// Makes `made` vary over the axes over which x varies.
+Array vary_like(const Array& x, const Array& made) {
   std::vector<std::string> axes;
   for (const std::string& axis : x.type().varying)
     if (std::ranges::find(made.type().varying, axis) == made.type().varying.end()) axes.push_back(axis);
@@ -58,13 +58,13 @@ Array varying_as(const Array& x, const Array& made) {
 }  // namespace
 
 Array zeros_like(const Array& x, std::optional<DType> dtype) {
-  return varying_as(x, zeros(x.shape(), dtype.value_or(x.dtype())));
+  return vary_like(x, zeros(x.shape(), dtype.value_or(x.dtype())));
 }
 Array ones_like(const Array& x, std::optional<DType> dtype) {
-  return varying_as(x, ones(x.shape(), dtype.value_or(x.dtype())));
+  return vary_like(x, ones(x.shape(), dtype.value_or(x.dtype())));
 }
 Array full_like(const Array& x, const Array& value, std::optional<DType> dtype) {
-  return varying_as(x, full(x.shape(), value, dtype.value_or(x.dtype())));
+  return vary_like(x, full(x.shape(), value, dtype.value_or(x.dtype())));
 }
 
 Array eye(int64_t n, DType dtype) { return eye(n, n, dtype); }
@@ -81,7 +81,7 @@ Array eye(int64_t rows, int64_t columns, DType dtype) {
 namespace detail {
 
 Array arange_integers(int64_t start, int64_t stop, int64_t step) {
-  if (step == 0) throw_error("arange: the step is 0; give another");
+  if (step == 0) throw_error("arange: the step is 0; use a nonzero step");
   const int64_t distance = step > 0 ? stop - start : start - stop, stride = step > 0 ? step : -step;
   const int64_t n = distance <= 0 ? 0 : (distance - 1) / stride + 1;
   auto narrow = [](int64_t i) { return i == static_cast<int32_t>(i); };
@@ -95,7 +95,7 @@ Array arange_integers(int64_t start, int64_t stop, int64_t step) {
 Array arange_reals(double start, double stop, double step) {
   const double n = std::ceil((stop - start) / step);
   if (step == 0 || !(n < 0x1p40))
-    throw_error("arange: from {} to {} in steps of {} is no finite number of elements; give another step", start, stop,
+    throw_error("arange: {} to {} in steps of {} has no finite number of elements; use another step", start, stop,
                 step);
   return ramp("arange", start, step, n > 0 ? static_cast<int64_t>(n) : 0, f32);
 }
@@ -108,12 +108,13 @@ Array from_list(const void* values, DType stored, const Shape& shape, std::optio
     for (double x : array.to_vector<double>()) checked_integer("array", x, dtype);
   else if (is_integer(dtype))
     for (int64_t x : array.to_vector<int64_t>()) checked_integer("array", x, dtype);
-  // Converted here, not by an operation: under a trace it is a constant.
+  // Converted on the host: in a trace the result is a constant.
   return dtype == f32 ? Array::from(array.to_vector<float>(), shape) : astype(array, dtype);
 }
 
 void throw_uneven(size_t wanted, size_t got) {
-  throw_error("array: a list of {} beside one of {}; lists of one level must be equally long", got, wanted);
+  throw_error("array: ragged lists: one has {} elements, another {}; lists of one level must have equal lengths", got,
+              wanted);
 }
 
 }  // namespace detail

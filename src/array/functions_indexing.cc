@@ -14,15 +14,16 @@ using detail::apply1;
 using detail::at_axis;
 using detail::axis_of;
 
-// The shape of take(): the indices' dimensions in place of the axis.
-Shape taken(const Shape& x, const Shape& indices, int64_t axis) {
+// The shape of take(): the dimensions of `indices` replace the axis.
+Shape take_shape(const Shape& x, const Shape& indices, int64_t axis) {
   Shape out(x.begin(), x.begin() + axis);
   out.insert(out.end(), indices.begin(), indices.end());
   out.insert(out.end(), x.begin() + axis + 1, x.end());
   return out;
 }
 
-Values sorted(Value x, int64_t axis, bool descending) {
+// Sorted values and their indices.
+Values sort_with_indices(Value x, int64_t axis, bool descending) {
   const Value places = iota(x.builder(), {i32, x.shape()}, axis);
   return sort({detail::to_number(x), places}, axis, descending);
 }
@@ -32,7 +33,8 @@ Values sorted(Value x, int64_t axis, bool descending) {
 Array take(const Array& x, const Array& indices, int64_t axis) {
   const int64_t along = axis_of("take", axis, x.shape());
   if (x.shape(along) == 0 && indices.size() > 0)
-    throw_error("take: dimension {} of {} is empty; there is nothing to take", along, to_string(x.shape()));
+    throw_error("take: dimension {} of {} is empty; take needs at least one element along the axis", along,
+                to_string(x.shape()));
   return apply1("take", {x, indices}, [&](Builder&, const Values& v) {
     return gather(v[0], detail::wrap_indices("take", v[1], v[0].shape()[at_axis(along)]), along);
   });
@@ -40,8 +42,8 @@ Array take(const Array& x, const Array& indices, int64_t axis) {
 
 Array take_along_axis(const Array& x, const Array& indices, int64_t axis) {
   if (indices.rank() != x.rank())
-    throw_error("take_along_axis: indices {} of {}; both must have as many dimensions", to_string(indices.shape()),
-                to_string(x.shape()));
+    throw_error("take_along_axis: indices {} for x {}; both must have the same number of dimensions",
+                to_string(indices.shape()), to_string(x.shape()));
   const int64_t along = axis_of("take_along_axis", axis, x.shape()), last = x.rank() - 1;
   return apply1("take_along_axis", {x, indices}, [&](Builder&, const Values& v) {
     const Shape others[] = {without(v[0].shape(), {along}), without(v[1].shape(), {along})};
@@ -60,7 +62,7 @@ Array scatter_add(const Array& x, const Array& indices, const Array& updates, in
   const int64_t along = axis_of("scatter_add", axis, x.shape());
   return apply1("scatter_add", {x, indices, updates}, [&](Builder&, const Values& v) {
     const Value places = detail::wrap_indices("scatter_add", v[1], v[0].shape()[at_axis(along)]);
-    const Shape shape = taken(v[0].shape(), places.shape(), along);
+    const Shape shape = take_shape(v[0].shape(), places.shape(), along);
     const Value added = detail::broadcast_value("scatter_add", detail::convert(v[2], v[0].dtype()), shape);
     return scatter_add(v[0], places, added, along);
   });
@@ -68,7 +70,8 @@ Array scatter_add(const Array& x, const Array& indices, const Array& updates, in
 
 Array one_hot(const Array& labels, int64_t classes, DType dtype) {
   if (!is_integer(labels.dtype()))
-    throw_error("one_hot: the labels are {}; labels are integers, use astype(labels, i32)", to_string(labels.type()));
+    throw_error("one_hot: the labels are {}; labels must be integers: use astype(labels, i32)",
+                to_string(labels.type()));
   if (classes < 0) throw_error("one_hot: {} classes; the number must not be negative", classes);
   return apply1("one_hot", {labels}, [&](Builder& b, const Values& v) {
     const Value label = detail::convert(v[0], v[0].dtype() == u8 ? i32 : v[0].dtype());
@@ -88,13 +91,14 @@ Array sort(const Array& x, int64_t axis, bool descending) {
 
 Array argsort(const Array& x, int64_t axis, bool descending) {
   const int64_t along = axis_of("argsort", axis, x.shape());
-  return apply1("argsort", {x}, [&](Builder&, const Values& v) { return sorted(v[0], along, descending)[1]; });
+  return apply1("argsort", {x},
+                [&](Builder&, const Values& v) { return sort_with_indices(v[0], along, descending)[1]; });
 }
 
 std::pair<Array, Array> top_k(const Array& x, int64_t k) {
   const int64_t last = axis_of("top_k", -1, x.shape());
   if (k < 0 || k > x.shape(last))
-    throw_error("top_k: {} of the {} elements along the last dimension of {}; k goes from 0 to {}", k, x.shape(last),
+    throw_error("top_k: k is {}, but the last dimension has {} elements in {}; valid k: 0 to {}", k, x.shape(last),
                 to_string(x.shape()), x.shape(last));
   const auto out =
       detail::apply("top_k", std::span(&x, 1), {}, [&](Builder&, const Values& v) { return top_k(v[0], k); });

@@ -27,12 +27,12 @@ struct Operand {
   std::string term;
 };
 
-// Letters that occur again take the diagonal of their two dimensions.
+// A letter that occurs twice takes the diagonal of its two dimensions.
 Operand diagonal(Operand x) {
   for (size_t second = 0; second < x.term.size(); ++second) {
     const size_t first = x.term.find(x.term[second]);
     if (first == second) continue;
-    // The diagonal of the last two dimensions [n, n], laid out in a row, is every (n + 1)th element.
+    // With the last two dimensions [n, n] flattened, the diagonal is every (n + 1)th element.
     const auto one = static_cast<int64_t>(first), other = static_cast<int64_t>(second);
     const int64_t n = x.value.shape()[second];
     Dims order = detail::other_axes(x.value.rank(), {one, other}), strides(order.size(), 1);
@@ -52,7 +52,7 @@ Operand diagonal(Operand x) {
   return x;
 }
 
-// The sum over the letters that are not in `wanted`.
+// Sums over the letters that are not in `wanted`.
 Operand sum_others(const Operand& x, const std::string& wanted) {
   Dims axes;
   std::string term;
@@ -82,7 +82,7 @@ struct Spec {
   std::string batch = {};  // the letters of "..."
 };
 
-// The letters that occur once in all terms, sorted, but for those of `batch`.
+// The letters that occur once in all terms, sorted, without those of `batch`.
 std::string implicit_output(const std::vector<std::string>& terms, const std::string& batch) {
   std::map<char, int> times;
   for (const std::string& term : terms)
@@ -95,9 +95,9 @@ std::string implicit_output(const std::vector<std::string>& terms, const std::st
 
 constexpr std::string_view kDots = "...";
 
-// "..." of each term as letters that stand nowhere else, the last ones of as many as the operand with the
-// most needs.
-void name_dots(std::string_view text, std::span<const Array> operands, bool says_result, Spec& spec) {
+// Replaces the "..." of each term by unused letters. All terms share one list; a shorter "..." uses its last
+// letters.
+void expand_dots(std::string_view text, std::span<const Array> operands, bool has_result, Spec& spec) {
   std::vector<size_t> dims(spec.in.size(), 0);
   size_t most = 0;
   std::string used = spec.out;
@@ -106,22 +106,24 @@ void name_dots(std::string_view text, std::span<const Array> operands, bool says
     if (spec.in[i].find(kDots) == std::string::npos) continue;
     const size_t letters = spec.in[i].size() - kDots.size(), rank = operands[i].shape().size();
     if (rank < letters)
-      throw_error("einsum: term \"{}\" of \"{}\" names {} dimensions and its operand is {}; name no more than it has",
-                  spec.in[i], text, letters, to_string(operands[i].shape()));
+      throw_error(
+          "einsum: term \"{}\" of \"{}\" names {} dimensions, but its operand is {}; name at most its dimensions",
+          spec.in[i], text, letters, to_string(operands[i].shape()));
     dims[i] = rank - letters;
     most = std::max(most, dims[i]);
   }
   for (char c = 'A'; spec.batch.size() < most && c <= 'z'; ++c)
     if (std::isalpha(static_cast<unsigned char>(c)) && !has(used, c)) spec.batch += c;
-  if (spec.batch.size() < most) throw_error("einsum: \"{}\" needs more than 52 letters; reshape its operands", text);
+  if (spec.batch.size() < most)
+    throw_error("einsum: \"{}\" needs more than 52 letters; reshape the operands to fewer dimensions", text);
   const auto replace = [&](std::string& term, size_t n) {
     const size_t at = term.find(kDots);
     if (at != std::string::npos) term.replace(at, kDots.size(), spec.batch.substr(most - n));
   };
   for (size_t i = 0; i < spec.in.size(); ++i) replace(spec.in[i], dims[i]);
-  if (says_result && most > 0 && spec.out.find(kDots) == std::string::npos)
+  if (has_result && most > 0 && spec.out.find(kDots) == std::string::npos)
     throw_error(
-        "einsum: the result of \"{}\" is without the \"...\" of its operands; add it, or name what is summed over",
+        "einsum: the result of \"{}\" lacks the \"...\" of its operands; add it, or name the dimensions to sum over",
         text);
   replace(spec.out, most);
 }
@@ -139,50 +141,49 @@ Spec parse_spec(std::string_view text, std::span<const Array> operands) {
     if (comma == std::string::npos) break;
     begin = comma + 1;
   }
-  const bool says_result = arrow != std::string::npos;
-  if (says_result) out.out = spec.substr(arrow + 2);
+  const bool has_result = arrow != std::string::npos;
+  if (has_result) out.out = spec.substr(arrow + 2);
   auto check_letters = [&](std::string term) {
     if (const size_t dots = term.find(kDots); dots != std::string::npos) term.erase(dots, kDots.size());
     for (char c : term)
       if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z'))
-        throw_error(
-            "einsum: '{}' in \"{}\" is no letter; write terms of letters like \"ij,jk->ik\", a letter for each "
-            "dimension",
-            c, text);
+        throw_error("einsum: '{}' in \"{}\" is not a letter; write one letter per dimension, as in \"ij,jk->ik\"", c,
+                    text);
   };
   for (const std::string& term : out.in) check_letters(term);
   check_letters(out.out);
   if (out.in.size() != operands.size())
-    throw_error("einsum: \"{}\" has {} terms and got {} operands; give one for each term", text, out.in.size(),
+    throw_error("einsum: \"{}\" has {} terms for {} operands; pass one operand per term", text, out.in.size(),
                 operands.size());
-  name_dots(text, operands, says_result, out);
-  if (!says_result) out.out = out.batch + implicit_output(out.in, out.batch);
+  expand_dots(text, operands, has_result, out);
+  if (!has_result) out.out = out.batch + implicit_output(out.in, out.batch);
   for (size_t i = 0; i < out.out.size(); ++i) {
     const char c = out.out[i];
     if (out.out.find(c) != i)
-      throw_error("einsum: '{}' stands twice in the result of \"{}\"; name each dimension once", c, text);
+      throw_error("einsum: '{}' occurs twice in the result of \"{}\"; name each dimension once", c, text);
     if (std::none_of(out.in.begin(), out.in.end(), [&](const std::string& term) { return has(term, c); }))
-      throw_error("einsum: '{}' in the result of \"{}\" is no dimension of an operand", c, text);
+      throw_error("einsum: '{}' in the result of \"{}\" occurs in no operand; use only letters of the operands", c,
+                  text);
   }
   return out;
 }
 
-// Without the dimensions of 1 that "..." repeats for other operands.
-void drop_repeated(Spec& spec, Values& v) {
+// Removes dimensions of extent 1 that "..." broadcasts against other operands.
+void drop_broadcast_dims(Spec& spec, Values& v) {
   std::vector<Shape> batches;
   for (size_t i = 0; i < v.size() && !spec.batch.empty(); ++i) {
     Shape& batch = batches.emplace_back();
     for (size_t d = 0; d < std::min(spec.in[i].size(), v[i].shape().size()); ++d)
       if (has(spec.batch, spec.in[i][d])) batch.push_back(v[i].shape()[d]);
   }
-  const Shape whole = detail::broadcast_shape("einsum", batches);
+  const Shape common = detail::broadcast_shape("einsum", batches);
   for (size_t i = 0; i < batches.size(); ++i) {
-    if (spec.in[i].size() != v[i].shape().size()) continue;  // told later
+    if (spec.in[i].size() != v[i].shape().size()) continue;  // check_extents() reports it
     Shape kept;
     std::string term;
     for (size_t d = 0; d < spec.in[i].size(); ++d) {
       const size_t at = spec.batch.find(spec.in[i][d]);
-      if (at != std::string::npos && v[i].shape()[d] == 1 && whole[at] != 1) continue;
+      if (at != std::string::npos && v[i].shape()[d] == 1 && common[at] != 1) continue;
       kept.push_back(v[i].shape()[d]);
       term += spec.in[i][d];
     }
@@ -202,7 +203,7 @@ void check_extents(std::string_view text, const Spec& spec, const Values& v) {
     const std::string& term = spec.in[i];
     const Shape& shape = v[i].shape();
     if (term.size() != shape.size())
-      throw_error("einsum: term \"{}\" of \"{}\" names {} dimensions and its operand is {}; name each dimension", term,
+      throw_error("einsum: term \"{}\" of \"{}\" names {} dimensions, but its operand is {}; name each dimension", term,
                   text, term.size(), to_string(shape));
     for (size_t d = 0; d < term.size(); ++d) {
       const auto [it, fresh] = seen.emplace(term[d], Seen{shape[d], i});
@@ -213,7 +214,7 @@ void check_extents(std::string_view text, const Spec& spec, const Values& v) {
   }
 }
 
-// Letters [begin, begin + n) of a supply of 52.
+// Letters [begin, begin + n) of the 52 letters.
 std::string letters(int64_t begin, int64_t n) {
   Factors factors;
   return factors.next(begin + n).substr(at_axis(begin));
@@ -229,12 +230,14 @@ Array contraction(const char* what, const Array& a, const Array& b, FunctionRef<
 
 void check_fit(const char* what, const Array& a, int64_t axis_a, const Array& b, int64_t axis_b) {
   if (a.shape(axis_a) == b.shape(axis_b)) return;
-  throw_error("{}: {} and {} do not fit: dimension {} of the first is {} and dimension {} of the second is {}", what,
-              to_string(a.shape()), to_string(b.shape()), axis_a, a.shape(axis_a), axis_b, b.shape(axis_b));
+  throw_error(
+      "{}: shapes {} and {} do not fit: dimension {} of the first is {}, dimension {} of the second is {}; they must "
+      "be equal",
+      what, to_string(a.shape()), to_string(b.shape()), axis_a, a.shape(axis_a), axis_b, b.shape(axis_b));
 }
 
-// Without those leading dimensions that are 1 where the result's are not: the product need not repeat them.
-Operand without_stretched(Value x, const std::string& term, const Shape& batch, size_t own) {
+// Removes leading dimensions of extent 1 that broadcast: the product need not repeat them.
+Operand without_broadcast_dims(Value x, const std::string& term, const Shape& batch, size_t own) {
   Dims gone;
   const size_t n = term.size() - own;
   for (size_t d = 0; d < n; ++d)
@@ -262,7 +265,8 @@ Array dot(const Array& a, const Array& b) {
 
 Array matmul(const Array& a, const Array& b) {
   if (a.rank() == 0 || b.rank() == 0)
-    throw_error("matmul: {} and {}: a scalar is no matrix; use *", to_string(a.shape()), to_string(b.shape()));
+    throw_error("matmul: operands {} and {} include a scalar; use * to scale", to_string(a.shape()),
+                to_string(b.shape()));
   const int64_t ra = a.rank(), rb = b.rank();
   check_fit("matmul", a, ra - 1, b, std::max<int64_t>(rb - 2, 0));
   const size_t own_a = ra > 1 ? 2 : 1, own_b = rb > 1 ? 2 : 1;
@@ -275,7 +279,7 @@ Array matmul(const Array& a, const Array& b) {
   const std::string ta = lead.substr(batch.size() - batches[0].size()) + rows + inner;
   const std::string tb = lead.substr(batch.size() - batches[1].size()) + inner + columns;
   return contraction("matmul", a, b, [&](Value x, Value y) {
-    return contract(without_stretched(x, ta, batch, own_a), without_stretched(y, tb, batch, own_b),
+    return contract(without_broadcast_dims(x, ta, batch, own_a), without_broadcast_dims(y, tb, batch, own_b),
                     lead + rows + columns);
   });
 }
@@ -289,20 +293,20 @@ Array einsum(std::string_view spec, const std::vector<Array>& operands) {
   return detail::apply("einsum", operands, dtype, [&](Builder&, const Values& given) {
     Values v = given;
     Spec terms = parsed;
-    drop_repeated(terms, v);
+    drop_broadcast_dims(terms, v);
     check_extents(spec, terms, v);
     auto operand = [&](size_t i) { return diagonal({detail::convert(v[i], dtype), terms.in[i]}); };
-    Operand so_far = operand(0);
+    Operand product = operand(0);
     for (size_t i = 1; i < v.size(); ++i) {
       const Operand next = operand(i);
       std::string later = terms.out, out;
       for (size_t j = i + 1; j < v.size(); ++j) later += terms.in[j];
-      for (char letter : so_far.term + next.term)
+      for (char letter : product.term + next.term)
         if (has(later, letter) && !has(out, letter)) out += letter;
       if (i + 1 == v.size()) out = terms.out;
-      so_far = {contract(so_far, next, out), out};
+      product = {contract(product, next, out), out};
     }
-    return Values{ordered(sum_others(so_far, terms.out), terms.out)};
+    return Values{ordered(sum_others(product, terms.out), terms.out)};
   })[0];
 }
 
@@ -314,7 +318,7 @@ Array outer(const Array& a, const Array& b) {
 
 Array tensordot(const Array& a, const Array& b, int64_t axes) {
   if (axes < 0 || axes > std::min(a.rank(), b.rank()))
-    throw_error("tensordot: {} axes of {} and {}; at most the lower rank", axes, to_string(a.shape()),
+    throw_error("tensordot: {} axes for {} and {}; use at most the lower rank", axes, to_string(a.shape()),
                 to_string(b.shape()));
   return tensordot(a, b, counting(a.rank() - axes, a.rank()), counting(0, axes));
 }
@@ -322,12 +326,12 @@ Array tensordot(const Array& a, const Array& b, int64_t axes) {
 Array tensordot(const Array& a, const Array& b, const std::vector<int64_t>& axes_a,
                 const std::vector<int64_t>& axes_b) {
   if (axes_a.size() != axes_b.size())
-    throw_error("tensordot: {} axes of the first and {} of the second; name them in pairs", axes_a.size(),
+    throw_error("tensordot: {} axes of the first operand and {} of the second; give them in pairs", axes_a.size(),
                 axes_b.size());
   detail::axes_of("tensordot", axes_a, a.shape());
   detail::axes_of("tensordot", axes_b, b.shape());
   if (a.rank() + b.rank() > 52)
-    throw_error("tensordot: {} and {} have {} dimensions together; 52 at most: reshape one of them",
+    throw_error("tensordot: {} and {} have {} dimensions together, more than 52; reshape one of them",
                 to_string(a.shape()), to_string(b.shape()), a.rank() + b.rank());
   const std::string ta = letters(0, a.rank());
   std::string tb = letters(a.rank(), b.rank()), out;

@@ -23,45 +23,45 @@ Array binary_in(const char* what, DType dtype, const Array& a, const Array& b, B
   return apply1(
       what, {a, b},
       [&](Builder&, const Values& v) {
-        const Values met = promote_and_broadcast(what, v, dtype);
-        return f(met[0], met[1]);
+        const Values operands = promote_and_broadcast(what, v, dtype);
+        return f(operands[0], operands[1]);
       },
       dtype);
 }
 
-DType meeting(const Array& a, const Array& b) {
+DType common_dtype_of(const Array& a, const Array& b) {
   const Array both[] = {a, b};
   return common_dtype(both);
 }
 
 Array arithmetic(const char* what, const Array& a, const Array& b, Binary f) {
-  return binary_in(what, detail::number_of(meeting(a, b)), a, b, f);
+  return binary_in(what, detail::number_of(common_dtype_of(a, b)), a, b, f);
 }
 
 Array comparison(const char* what, const Array& a, const Array& b, Binary f) {
-  return binary_in(what, meeting(a, b), a, b, f);
+  return binary_in(what, common_dtype_of(a, b), a, b, f);
 }
 
 Array bitwise(const char* what, const Array& a, const Array& b, Binary f) {
-  const DType dtype = meeting(a, b);
+  const DType dtype = common_dtype_of(a, b);
   if (is_floating(dtype))
-    throw_error("{}: {} and {}: only integers and bools have bits to work on; use astype(x, i32)", what,
+    throw_error("{}: operands {} and {}; bitwise operations need integers or bools: use astype(x, i32)", what,
                 to_string(a.type()), to_string(b.type()));
   return binary_in(what, dtype, a, b, f);
 }
 
 Array shift(const char* what, const Array& a, const Array& b, Binary f) {
-  const DType dtype = detail::number_of(meeting(a, b));
+  const DType dtype = detail::number_of(common_dtype_of(a, b));
   if (is_floating(dtype))
-    throw_error("{}: {} and {}: only integers can be shifted; use astype(x, i32)", what, to_string(a.type()),
+    throw_error("{}: operands {} and {}; shifts need integers: use astype(x, i32)", what, to_string(a.type()),
                 to_string(b.type()));
   return binary_in(what, dtype, a, b, f);
 }
 
 Array logical(const char* what, const Array& a, const Array& b, Binary f) {
   return apply1(what, {a, b}, [&](Builder&, const Values& v) {
-    const Values met = promote_and_broadcast(what, v, DType::boolean);
-    return f(met[0], met[1]);
+    const Values operands = promote_and_broadcast(what, v, DType::boolean);
+    return f(operands[0], operands[1]);
   });
 }
 
@@ -77,14 +77,14 @@ Array rounding(const char* what, const Array& x, Unary f) {
   return apply1(what, {x}, [&](Builder&, const Values& v) { return is_floating(v[0].dtype()) ? f(v[0]) : v[0]; });
 }
 
-// bool of x's shape.
+// A bool constant of x's shape.
 Value constant(Value x, bool value) { return full(x.builder(), {DType::boolean, x.shape()}, value ? 1 : 0); }
 
 struct Division {
   Value quotient, remainder;
 };
 
-// Rounded towards minus infinity, so that the remainder has the sign of b.
+// Division rounded towards minus infinity, so that the remainder has the sign of b.
 Division divide(Value a, Value b) {
   const Value zero = zeros_like(a), r = rem(a, b);
   if (!is_signed(a.dtype())) return {div(a, b), r};
@@ -100,7 +100,7 @@ Array operator+(const Array& a, const Array& b) { return arithmetic("add", a, b,
 Array operator-(const Array& a, const Array& b) { return arithmetic("subtract", a, b, sub); }
 Array operator*(const Array& a, const Array& b) { return arithmetic("multiply", a, b, mul); }
 Array operator/(const Array& a, const Array& b) {
-  return binary_in("divide", detail::floating_of(meeting(a, b)), a, b, div);
+  return binary_in("divide", detail::floating_of(common_dtype_of(a, b)), a, b, div);
 }
 Array operator%(const Array& a, const Array& b) {
   return arithmetic("remainder", a, b, [](Value x, Value y) { return divide(x, y).remainder; });
@@ -124,7 +124,8 @@ Array operator<<(const Array& a, const Array& b) { return shift("shift_left", a,
 Array operator>>(const Array& a, const Array& b) { return shift("shift_right", a, b, shift_right); }
 Array operator~(const Array& x) {
   if (is_floating(x.dtype()))
-    throw_error("bit_not: {}: only integers and bools have bits to work on; use astype(x, i32)", to_string(x.type()));
+    throw_error("bit_not: operand {}; bitwise operations need integers or bools: use astype(x, i32)",
+                to_string(x.type()));
   return apply1("bit_not", {x}, [](Builder&, const Values& v) { return bit_not(v[0]); });
 }
 
@@ -132,7 +133,7 @@ Array maximum(const Array& a, const Array& b) { return comparison("maximum", a, 
 Array minimum(const Array& a, const Array& b) { return comparison("minimum", a, b, minimum); }
 Array pow(const Array& a, const Array& b) { return arithmetic("pow", a, b, pow); }
 Array logaddexp(const Array& a, const Array& b) {
-  return binary_in("logaddexp", detail::floating_of(meeting(a, b)), a, b, logaddexp);
+  return binary_in("logaddexp", detail::floating_of(common_dtype_of(a, b)), a, b, logaddexp);
 }
 Array square(const Array& x) {
   return numeric("square", x, [](Value v) { return mul(v, v); });
@@ -159,8 +160,8 @@ Array sin(const Array& x) { return floating("sin", x, sin); }
 Array cos(const Array& x) { return floating("cos", x, cos); }
 
 Array where(const Array& condition, const Array& a, const Array& b) {
-  const DType dtype = meeting(a, b);
-  // Numbers among the arguments become constants of one type; a condition that is a number has its own.
+  const DType dtype = common_dtype_of(a, b);
+  // Numbers among the arguments become constants of `dtype`; a numeric condition must not.
   const Array chosen_by = condition.rank() == 0 && condition.dtype() != DType::boolean ? condition != 0 : condition;
   return apply1(
       "where", {chosen_by, a, b},
@@ -179,8 +180,8 @@ Array clip(const Array& x, const Array& lo, const Array& hi) {
   return apply1(
       "clip", {x, lo, hi},
       [&](Builder&, const Values& v) {
-        const Values met = promote_and_broadcast("clip", v, dtype);
-        return minimum(maximum(met[0], met[1]), met[2]);
+        const Values operands = promote_and_broadcast("clip", v, dtype);
+        return minimum(maximum(operands[0], operands[1]), operands[2]);
       },
       dtype);
 }
@@ -210,7 +211,7 @@ Array logical_not(const Array& x) {
 }
 
 Array astype(const Array& x, DType dtype) {
-  // A number goes straight to a floating type, not by way of f32.
+  // A number is converted to a floating type directly, not via f32.
   const auto literal = is_floating(dtype) ? std::optional<DType>(dtype) : std::nullopt;
   return apply1(
       "astype", {x}, [&](Builder&, const Values& v) { return convert(v[0], dtype); }, literal);

@@ -21,16 +21,16 @@ constexpr double kRootTwo = 1.41421356237309504880;
 
 void check_key(const char* what, const Array& key) {
   if (key.dtype() != u32 || key.shape() != Shape{2})  // over whatever devices it varies
-    throw_error("random::{}: the key is {}; a key is u32[2], as random::key(seed) makes it{}", what,
-                to_string(key.type()), key.rank() == 2 ? " (of several keys take one with at(), or use vmap)" : "");
+    throw_error("random::{}: the key is {}; a key is u32[2]: create one with random::key(seed){}", what,
+                to_string(key.type()), key.rank() == 2 ? " (select one of several keys with at(), or use vmap)" : "");
 }
 
 void check_floating(const char* what, DType dtype) {
   if (!is_floating(dtype))
-    throw_error("random::{}: {} numbers were asked for; choose a floating type, or use randint", what, name(dtype));
+    throw_error("random::{}: dtype {} is not floating; use a floating type, or randint", what, name(dtype));
 }
 
-// What distinguishes the floating types: the number just above -1, the least positive normal number.
+// Limits of a floating type: the number just above -1, and the smallest positive normal number.
 struct Limits {
   double above_minus_one, tiny;
 };
@@ -82,7 +82,7 @@ Value unit(Value key, Shape shape, DType dtype) {
   return cast(fraction, dtype) * (brain ? 0x1p-7 : 0x1p-10);
 }
 
-// lo and hi have the wanted type and shape.
+// lo and hi have the type and shape of the result.
 Value uniform_between(Value key, Value lo, Value hi) {
   return maximum(lo, unit(key, lo.shape(), lo.dtype()) * (hi - lo) + lo);
 }
@@ -97,7 +97,7 @@ Value gumbel_noise(Value key, Type type) {
   return -log(-log(uniform_between(key, std::move(type), tiny, 1.0)));
 }
 
-// Of whole numbers from lo on below hi: the least (i32) and how many there are (u32), 1 where there is none.
+// The integers in [lo, hi): the smallest (i32) and their number (u32), which is 1 if the interval is empty.
 struct Integers {
   Value least, span;
 };
@@ -105,7 +105,7 @@ Integers integers_between(Value lo, Value hi) {
   const bool wide = lo.dtype() != i32 || hi.dtype() != i32;
   Values bounds = detail::promote_and_broadcast("random::randint", {lo, hi}, wide ? i64 : i32);
   const auto number = [&](int64_t n) { return word(bounds[0], n); };
-  if (wide) {  // the results are i32: bounds beyond are those of it
+  if (wide) {  // the results are i32: clamp the bounds
     constexpr int64_t kLeast = std::numeric_limits<int32_t>::min(), kMost = -kLeast;
     bounds[0] = minimum(maximum(bounds[0], number(kLeast)), number(kMost - 1));
     bounds[1] =
@@ -115,7 +115,7 @@ Integers integers_between(Value lo, Value hi) {
   return {convert(bounds[0], i32), select(le(bounds[1], bounds[0]), ones_like(difference), difference)};
 }
 
-// 0 .. n-1 in random order: sorted by random words, often enough that equal words do not matter.
+// 0 .. n-1 in random order: sorted by random words, often enough that collisions do not matter.
 Value shuffled(Value key, int64_t n) {
   const double rounds = std::ceil(3 * std::log(std::max(1.0, static_cast<double>(n))) / std::log(4294967295.0));
   Value order = iota(key.builder(), {i32, {n}}, 0);
@@ -135,7 +135,7 @@ Array key(uint64_t seed) {
 
 Array split(const Array& key, int64_t n) {
   check_key("split", key);
-  if (n < 0) throw_error("random::split: {} keys were asked for; the number must not be negative", n);
+  if (n < 0) throw_error("random::split: {} keys requested; the number must not be negative", n);
   return apply1("random::split", {key}, [&](Builder&, const Values& v) { return split_key(v[0], n); });
 }
 
@@ -177,9 +177,9 @@ Array truncated_normal(const Array& key, double lo, double hi, const Shape& shap
   check_key("truncated_normal", key);
   check_floating("truncated_normal", dtype);
   if (!(lo < hi))
-    throw_error("random::truncated_normal: from {} to {}; the first must be less than the second", lo, hi);
+    throw_error("random::truncated_normal: bounds {} and {}; the first must be less than the second", lo, hi);
   return apply1("random::truncated_normal", {key}, [&](Builder& b, const Values& v) {
-    // The bounds themselves are left out, in the precision in which the numbers are made.
+    // The bounds themselves are excluded, in the precision of the computation.
     const bool wide = dtype == f64;
     const double up = wide ? std::nextafter(lo, HUGE_VAL) : std::nextafterf(static_cast<float>(lo), HUGE_VALF);
     const double down = wide ? std::nextafter(hi, -HUGE_VAL) : std::nextafterf(static_cast<float>(hi), -HUGE_VALF);
@@ -212,7 +212,7 @@ Array randint(const Array& key, const Shape& shape, const Array& lo, const Array
     throw_error("random::randint: bounds {} and {}; they must be integers", to_string(lo.type()), to_string(hi.type()));
   return apply1("random::randint", {key, lo, hi}, [&](Builder&, const Values& v) {
     const auto [least, span] = integers_between(v[1], v[2]);
-    // 2^32 modulo the span, by which the higher of the two words counts.
+    // 2^32 modulo the span: the weight of the higher of two random words.
     const Value root = rem(word(span, 1 << 16), span), weight = rem(root * root, span);
     auto stretched = [&](Value x) { return detail::broadcast_value("random::randint", x, shape); };
     const Value keys = split_key(v[0], 2), modulus = stretched(span);
@@ -225,14 +225,14 @@ Array randint(const Array& key, const Shape& shape, const Array& lo, const Array
 Array permutation(const Array& key, int64_t n) {
   check_key("permutation", key);
   if (n < 0 || n > std::numeric_limits<int32_t>::max())
-    throw_error("random::permutation: {} numbers; the number goes from 0 to 2^31 - 1", n);
+    throw_error("random::permutation: {} numbers requested; valid: 0 to 2^31 - 1", n);
   return apply1("random::permutation", {key}, [&](Builder&, const Values& v) { return shuffled(v[0], n); });
 }
 
 Array permutation(const Array& key, const Array& x) {
   check_key("permutation", key);
   if (x.rank() == 0)
-    throw_error("random::permutation: {} is a scalar; give an array, or a plain number n for 0 to n - 1",
+    throw_error("random::permutation: {} is a scalar; pass an array, or a plain number n for 0 to n - 1",
                 to_string(x.type()));
   return apply1("random::permutation", {key, x},
                 [](Builder&, const Values& v) { return gather(v[1], shuffled(v[0], v[1].shape()[0]), 0); });

@@ -18,18 +18,18 @@ using detail::at_axis;
 using detail::axes_of;
 using detail::axis_of;
 
-// Strictly checked views of one argument.
+// Applies a function of one Value.
 Array view(const char* what, const Array& x, FunctionRef<Value(Value)> f) {
   return apply1(what, {x}, [&](Builder&, const Values& v) { return f(v[0]); });
 }
 
-// All elements, in another shape.
+// The same elements with another shape. REQUIRES: the number of elements is the same.
 Array with_shape(const char* what, const Array& x, const Shape& shape) {
   if (std::optional<Array> out = detail::contiguous_slice(x, 0, shape)) return *out;
   return view(what, x, [&](Value v) { return reshape(v, shape); });
 }
 
-// Those in a box, in another shape, where they lie side by side and no program is needed for them.
+// The elements of a box, with another shape, if they are contiguous and no program is needed.
 std::optional<Array> box_of(const Array& x, const Dims& from, const Dims& to, const Shape& shape) {
   IndexBox box;
   for (size_t d = 0; d < from.size(); ++d) box.push_back({from[d], to[d]});
@@ -39,24 +39,24 @@ std::optional<Array> box_of(const Array& x, const Dims& from, const Dims& to, co
 
 Shape reshaped(const Shape& from, const Shape& to) {
   const int64_t elements = count(from), free = std::count(to.begin(), to.end(), -1);
-  if (free > 1) throw_error("reshape: {} leaves {} extents open; only one may be -1", to_string(to), free);
+  if (free > 1) throw_error("reshape: {} has {} extents of -1; only one can be inferred", to_string(to), free);
   Shape out = to;
   if (free == 1) {
     int64_t& open = *std::find(out.begin(), out.end(), -1);
     open = 1;
     const int64_t rest = count(out);
     if (rest == 0 || elements % rest != 0)
-      throw_error("reshape: {} has {} elements, which do not divide into {}; choose extents whose product divides {}",
+      throw_error("reshape: {} has {} elements, not divisible into {}; use extents whose product divides {}",
                   to_string(from), elements, to_string(to), elements);
     open = elements / rest;
   }
   if (count(out) != elements)
-    throw_error("reshape: {} has {} elements and {} has {}; the number must stay the same", to_string(from), elements,
+    throw_error("reshape: {} has {} elements, but {} has {}; the numbers must match", to_string(from), elements,
                 to_string(to), count(out));
   return out;
 }
 
-// One slice [start, limit) along an axis.
+// The slice [start, limit) along an axis.
 Value piece(Value x, int64_t axis, int64_t start, int64_t limit) {
   Dims starts(x.shape().size(), 0), limits = x.shape();
   starts[at_axis(axis)] = start;
@@ -64,8 +64,8 @@ Value piece(Value x, int64_t axis, int64_t start, int64_t limit) {
   return slice(x, starts, limits, Dims(x.shape().size(), 1));
 }
 
-DType meeting(const std::vector<Array>& arrays, const char* what) {
-  if (arrays.empty()) throw_error("{}: no arrays; give at least one", what);
+DType common_dtype_of(const std::vector<Array>& arrays, const char* what) {
+  if (arrays.empty()) throw_error("{}: no arrays given; pass at least one", what);
   return detail::common_dtype(arrays);
 }
 
@@ -77,15 +77,15 @@ std::vector<Array> pieces(const char* what, const Array& x, int64_t axis, const 
   });
 }
 
-// Scalars as starts of a block of x.
+// Converts scalars to the starts of a block of x.
 Values block_starts(const char* what, Value x, std::span<const Value> starts) {
   if (static_cast<int64_t>(starts.size()) != x.rank())
-    throw_error("{}: {} starts for {}; give one for each of its {} dimensions", what, starts.size(),
+    throw_error("{}: {} starts for {}; pass one for each of its {} dimensions", what, starts.size(),
                 to_string(x.shape()), x.rank());
   Values out;
   for (size_t d = 0; d < starts.size(); ++d) {
     if (starts[d].rank() != 0)
-      throw_error("{}: the start of dimension {} is {}; starts are integer scalars", what, d,
+      throw_error("{}: the start of dimension {} is {}; starts must be integer scalars", what, d,
                   to_string(starts[d].type()));
     Value at = detail::wrap_indices(what, starts[d], x.shape()[d]);
     if (at.dtype() != i32) at = minimum(maximum(at, zeros_like(at)), full(at.builder(), at.type(), x.shape()[d]));
@@ -97,7 +97,7 @@ Values block_starts(const char* what, Value x, std::span<const Value> starts) {
 }  // namespace
 
 Array reshape(const Array& x, const Shape& shape) {
-  if (!x.defined()) return view("reshape", x, [](Value v) { return v; });  // which throws
+  if (!x.defined()) return view("reshape", x, [](Value v) { return v; });  // throws
   return with_shape("reshape", x, reshaped(x.shape(), shape));
 }
 
@@ -120,7 +120,7 @@ Array transpose(const Array& x) {
 Array transpose(const Array& x, const std::vector<int64_t>& permutation) {
   const auto named = axes_of("transpose", permutation, x.shape());
   if (static_cast<int64_t>(named.size()) != x.rank())
-    throw_error("transpose: the permutation {} has {} axes and {} has {}; name each axis once", to_string(permutation),
+    throw_error("transpose: the permutation {} has {} axes, but {} has {}; list each axis once", to_string(permutation),
                 permutation.size(), to_string(x.shape()), x.rank());
   std::vector<int64_t> counted;
   for (int64_t axis : permutation) counted.push_back(axis_of("transpose", axis, x.shape()));
@@ -142,8 +142,8 @@ Array moveaxis(const Array& x, int64_t from, int64_t to) {
 Array expand_dims(const Array& x, int64_t axis) {
   const int64_t rank = x.rank(), counted = axis < 0 ? axis + rank + 1 : axis;
   if (counted < 0 || counted > rank)
-    throw_error("expand_dims: axis {} of a result with {} dimensions; axes go from {} to {}", axis, rank + 1, -rank - 1,
-                rank);
+    throw_error("expand_dims: axis {} is out of range for a result with {} dimensions; valid axes: {} to {}", axis,
+                rank + 1, -rank - 1, rank);
   Shape shape = x.shape();
   shape.insert(shape.begin() + counted, 1);
   return with_shape("expand_dims", x, shape);
@@ -156,8 +156,8 @@ Array squeeze(const Array& x, const Axes& axes) {
     if (shape[at_axis(axis)] == 1)
       removed.push_back(axis);
     else if (axes.list)
-      throw_error("squeeze: dimension {} of {} is {}; only dimensions of 1 can go", axis, to_string(shape),
-                  shape[at_axis(axis)]);
+      throw_error("squeeze: dimension {} of {} has extent {}; only dimensions of extent 1 can be removed", axis,
+                  to_string(shape), shape[at_axis(axis)]);
   }
   return with_shape("squeeze", x, without(shape, removed));
 }
@@ -167,13 +167,13 @@ Array broadcast_to(const Array& x, const Shape& shape) {
 }
 
 Array concatenate(const std::vector<Array>& arrays, int64_t axis) {
-  const DType dtype = meeting(arrays, "concatenate");
+  const DType dtype = common_dtype_of(arrays, "concatenate");
   const int64_t along = axis_of("concatenate", axis, arrays[0].shape());
   for (const Array& a : arrays) {
     Shape same = a.shape();
     if (a.rank() == arrays[0].rank()) same[at_axis(along)] = arrays[0].shape(along);
     if (same != arrays[0].shape())
-      throw_error("concatenate: {} and {} along axis {}; all other dimensions must be equal",
+      throw_error("concatenate: shapes {} and {} along axis {}; all other dimensions must be equal",
                   to_string(arrays[0].shape()), to_string(a.shape()), along);
   }
   return apply("concatenate", arrays, dtype, [&](Builder&, const Values& v) {
@@ -184,15 +184,16 @@ Array concatenate(const std::vector<Array>& arrays, int64_t axis) {
 }
 
 Array stack(const std::vector<Array>& arrays, int64_t axis) {
-  const DType dtype = meeting(arrays, "stack");
+  const DType dtype = common_dtype_of(arrays, "stack");
   const Shape& shape = arrays[0].shape();
   for (const Array& a : arrays)
     if (a.shape() != shape)
-      throw_error("stack: {} and {}; arrays that are stacked have one shape", to_string(shape), to_string(a.shape()));
+      throw_error("stack: shapes {} and {} differ; all arrays must have the same shape", to_string(shape),
+                  to_string(a.shape()));
   const int64_t rank = arrays[0].rank(), along = axis < 0 ? axis + rank + 1 : axis;
   if (along < 0 || along > rank)
-    throw_error("stack: axis {} of a result with {} dimensions; axes go from {} to {}", axis, rank + 1, -rank - 1,
-                rank);
+    throw_error("stack: axis {} is out of range for a result with {} dimensions; valid axes: {} to {}", axis, rank + 1,
+                -rank - 1, rank);
   Shape layer = shape;
   layer.insert(layer.begin() + along, 1);
   return apply("stack", arrays, dtype, [&](Builder&, const Values& v) {
@@ -205,7 +206,7 @@ Array stack(const std::vector<Array>& arrays, int64_t axis) {
 std::vector<Array> split(const Array& x, int64_t count, int64_t axis) {
   const int64_t along = axis_of("split", axis, x.shape()), n = x.shape(along);
   if (count < 1 || n % count != 0)
-    throw_error("split: dimension {} of {} is {}, which does not divide into {} pieces; use split_at for uneven ones",
+    throw_error("split: dimension {} of {} has extent {}, not divisible into {} parts; use split_at for uneven parts",
                 along, to_string(x.shape()), n, count);
   Dims bounds;
   for (int64_t i = 0; i <= count; ++i) bounds.push_back(i * (n / count));
@@ -217,8 +218,8 @@ std::vector<Array> split_at(const Array& x, const std::vector<int64_t>& position
   Dims bounds{0};
   for (int64_t position : positions) {
     if (position < bounds.back() || position > n)
-      throw_error("split_at: position {} after {} along dimension {} of {}; positions ascend from 0 to {}", position,
-                  bounds.back(), along, to_string(x.shape()), n);
+      throw_error("split_at: position {} after {} along dimension {} of {}; positions must ascend from 0 to {}",
+                  position, bounds.back(), along, to_string(x.shape()), n);
     bounds.push_back(position);
   }
   bounds.push_back(n);
@@ -240,7 +241,7 @@ Array tile(const Array& x, const std::vector<int64_t>& times) {
   Shape shape = x.shape(), repeats = times;
   shape.insert(shape.begin(), rank - shape.size(), 1);
   repeats.insert(repeats.begin(), rank - repeats.size(), 1);
-  Shape apart, merged;  // each dimension behind its number of repeats, and the two as one
+  Shape apart, merged;  // each dimension after its number of repeats, and the two merged
   Dims dims;
   for (size_t d = 0; d < rank; ++d) {
     if (repeats[d] < 0)
@@ -254,7 +255,7 @@ Array tile(const Array& x, const std::vector<int64_t>& times) {
 
 Array repeat(const Array& x, int64_t times, int64_t axis) {
   const int64_t along = axis_of("repeat", axis, x.shape());
-  if (times < 0) throw_error("repeat: {} times; the number must not be negative", times);
+  if (times < 0) throw_error("repeat: {} repeats; the number must not be negative", times);
   Shape apart = x.shape(), merged = x.shape();
   apart.insert(apart.begin() + along + 1, times);
   merged[at_axis(along)] *= times;
@@ -265,7 +266,7 @@ Array repeat(const Array& x, int64_t times, int64_t axis) {
 
 Array pad(const Array& x, const std::vector<std::pair<int64_t, int64_t>>& widths, const Array& value) {
   if (static_cast<int64_t>(widths.size()) != x.rank())
-    throw_error("pad: {} widths for {}; give {{before, after}} for each of its {} dimensions", widths.size(),
+    throw_error("pad: {} widths for {}; pass {{before, after}} for each of its {} dimensions", widths.size(),
                 to_string(x.shape()), x.rank());
   if (value.rank() != 0) throw_error("pad: the value is {}; it must be a scalar", to_string(value.type()));
   Dims lo, hi;
@@ -287,21 +288,22 @@ Array roll(const Array& x, int64_t shift, std::optional<int64_t> axis) {
   const int64_t along = axis_of("roll", *axis, x.shape());
   return view("roll", x, [&](Value v) {
     const int64_t n = v.shape()[at_axis(along)];
-    const int64_t at = n == 0 ? 0 : ((-shift % n) + n) % n;  // the first of the result
+    const int64_t at = n == 0 ? 0 : ((-shift % n) + n) % n;  // index of the result's first element
     return at == 0 ? v : concatenate({piece(v, along, at, n), piece(v, along, 0, at)}, along);
   });
 }
 
 namespace {
 
-// x where column - row is at most k, or at least.
+// x where column - row <= k (or >= k, if `upper`), else 0.
 Array triangle(const char* what, const Array& x, int64_t k, bool upper) {
-  if (x.rank() < 2) throw_error("{}: {} has fewer than two dimensions; reshape it", what, to_string(x.shape()));
+  if (x.rank() < 2)
+    throw_error("{}: {} has fewer than two dimensions; reshape it to a matrix", what, to_string(x.shape()));
   return view(what, x, [&](Value v) {
     const Type index{i64, v.shape()};
     const Value row = iota(v.builder(), index, v.rank() - 2), column = iota(v.builder(), index, v.rank() - 1);
-    const Value far = full(v.builder(), index, k);
-    return select(upper ? ge(column - row, far) : le(column - row, far), v, zeros_like(v));
+    const Value diagonal = full(v.builder(), index, k);
+    return select(upper ? ge(column - row, diagonal) : le(column - row, diagonal), v, zeros_like(v));
   });
 }
 
@@ -314,7 +316,7 @@ Array slice(const Array& x, const std::vector<int64_t>& starts, const std::vecto
             const std::vector<int64_t>& strides) {
   const size_t rank = x.shape().size();
   if (starts.size() > rank || limits.size() > rank || strides.size() > rank)
-    throw_error("slice: {} starts, {} limits and {} strides for {}; give at most one for each of its {} dimensions",
+    throw_error("slice: {} starts, {} limits and {} strides for {}; pass at most one for each of its {} dimensions",
                 starts.size(), limits.size(), strides.size(), to_string(x.shape()), rank);
   Dims from(rank, 0), to = x.shape(), by(rank, 1);
   for (size_t d = 0; d < rank; ++d) {
@@ -325,7 +327,7 @@ Array slice(const Array& x, const std::vector<int64_t>& starts, const std::vecto
     to[d] = std::max(to[d], from[d]);
     if (d < strides.size()) by[d] = strides[d];
     if (by[d] < 1)
-      throw_error("slice: the stride of dimension {} is {}; strides are positive, use flip to go back", d, by[d]);
+      throw_error("slice: the stride of dimension {} is {}; strides must be positive: use flip to reverse", d, by[d]);
   }
   if (by == Dims(rank, 1)) {
     Shape shape;
@@ -338,8 +340,8 @@ Array slice(const Array& x, const std::vector<int64_t>& starts, const std::vecto
 Array at(const Array& x, int64_t index, int64_t axis) {
   const int64_t along = axis_of("at", axis, x.shape()), n = x.shape(along), i = index < 0 ? index + n : index;
   if (i < 0 || i >= n)
-    throw_error("at: index {} along dimension {} of {}; indices go from {} to {}", index, along, to_string(x.shape()),
-                -n, n - 1);
+    throw_error("at: index {} is out of range for dimension {} of {}; valid indices: {} to {}", index, along,
+                to_string(x.shape()), -n, n - 1);
   Dims from(x.shape().size(), 0), to = x.shape();
   from[at_axis(along)] = i;
   to[at_axis(along)] = i + 1;
@@ -350,7 +352,7 @@ Array at(const Array& x, int64_t index, int64_t axis) {
 Array at(const Array& x, const Array& index, int64_t axis) {
   const int64_t along = axis_of("at", axis, x.shape());
   if (index.rank() != 0)
-    throw_error("at: the index is {}; it must be a scalar, use take for several", to_string(index.type()));
+    throw_error("at: the index is {}; it must be a scalar: use take for several", to_string(index.type()));
   return apply1("at", {x, index}, [&](Builder&, const Values& v) {
     return gather(v[0], detail::wrap_indices("at", v[1], v[0].shape()[at_axis(along)]), along);
   });

@@ -25,13 +25,13 @@ Array reduce(const char* what, const Array& x, const Axes& axes, bool keepdims,
   });
 }
 
-// The type in which sums are kept.
+// Converts to the type in which sums accumulate.
 Value widened(Value x) { return x.dtype() == boolean || x.dtype() == u8 ? cast(x, i32) : x; }
 
-// The floating type in which means are worked out: f32 for anything narrower.
+// Converts to the floating type in which means are computed: at least f32.
 Value accurate(Value x) { return convert(x, x.dtype() == f64 ? f64 : f32); }
 
-// Back in the type that the user sees.
+// Converts y to the floating result type for an operand x.
 Value narrowed(Value y, Value x) { return convert(y, detail::floating_of(x.dtype())); }
 
 double elements(Value x, const Dims& axes) {
@@ -43,7 +43,8 @@ double elements(Value x, const Dims& axes) {
 void check_not_empty(const char* what, Value x, const Dims& axes) {
   for (int64_t axis : axes)
     if (x.shape()[at_axis(axis)] == 0)
-      throw_error("{}: dimension {} of {} is empty; there is nothing to choose from", what, axis, to_string(x.shape()));
+      throw_error("{}: dimension {} of {} is empty; reduce over a nonempty dimension", what, axis,
+                  to_string(x.shape()));
 }
 
 Value average(Value x, const Dims& axes) { return reduce_sum(x, axes) / elements(x, axes); }
@@ -54,8 +55,7 @@ Value variance(Value x, const Dims& axes, int64_t ddof) {
   return reduce_sum(centred * centred, axes) / (elements(x, axes) - static_cast<double>(ddof));
 }
 
-// The greatest element along the axes, as a constant; 0 where it is not finite, so that inf - inf does not
-// arise.
+// The maximum along the axes, without gradient; 0 where it is not finite, to avoid inf - inf.
 Value stabilizer(Value x, const Dims& axes) {
   const Value m = stop_gradient(reduce_max(x, axes));
   return select(is_finite(m), m, zeros_like(m));

@@ -18,7 +18,7 @@ namespace lockstep::detail {
 #ifdef LOCKSTEP_WITH_CUDA
 CudaLane* gpu_of_lane(int64_t lane) { return platform() == Platform::cuda ? &CudaLane::of(lane) : nullptr; }
 
-bool one_gpu_in_use() { return platform() == Platform::cuda && World::instance().lanes_here() == 1; }
+bool one_gpu_in_use() { return platform() == Platform::cuda && World::instance().local_lanes() == 1; }
 
 namespace {
 

@@ -61,7 +61,7 @@ class MultiLaneExecutable final : public Executable {
       if (where_.across_processes) World::instance().throw_cause(error);
       throw;
     }
-    if (where_.across_processes) World::instance().settle();
+    if (where_.across_processes) World::instance().end_warmup();
     for (size_t i = 0; i < sources.size(); ++i)
       if (sources[i].copies) argument(args, i).node()->gpu_copies = std::move(sources[i].copies);
     mark_donated(args);
@@ -131,11 +131,11 @@ class MultiLaneExecutable final : public Executable {
     comms_ = std::make_unique<LaneComms>(where_.grid, where_.across_processes);
     lanes_.clear();
     lanes_.resize(static_cast<size_t>(where_.local_count));
-    const Schedule schedule = decide(partition(global_, where_.grid, placement_, 0));
+    const CollectiveSchedule schedule = schedule_collectives(partition(global_, where_.grid, placement_, 0));
     const auto make = [&](int64_t here) {
       Lane& own = lanes_[static_cast<size_t>(here)];
       const int64_t lane = where_.first_local + here;
-      own.lowered = lower(apply(partition(global_, where_.grid, placement_, lane), schedule));
+      own.lowered = lower(apply_schedule(partition(global_, where_.grid, placement_, lane), schedule));
       CudaLane* const cuda = gpu_of_lane(here);
       // A process with one lane uses all of its cores.
       const bool alone = where_.local_count == 1;
@@ -302,9 +302,9 @@ std::string MultiLaneExecutable::explain() const {
   return out + "communication between lanes, in order:\n" + traffic_text(lanes_[0].lowered, where_.grid);
 }
 
-Said known_lane_cuts(const Program& p, const std::vector<ValueId>& ids, const Shardings& shardings, const Mesh& mesh,
-             const LaneGrid& grid) {
-  Said out(ids.size());
+CutConstraints known_lane_cuts(const Program& p, const std::vector<ValueId>& ids, const Shardings& shardings,
+                               const Mesh& mesh, const LaneGrid& grid) {
+  CutConstraints out(ids.size());
   for (size_t i = 0; i < ids.size() && i < shardings.size(); ++i)
     if (shardings[i].defined() && shardings[i].mesh() == mesh)
       out[i] = lane_cuts(grid, shardings[i].spec(), p.types[ids[i]].shape.size());

@@ -76,8 +76,8 @@ MeshLanes lanes_of(const Mesh& mesh) {
   const World& world = World::instance();
   std::set<int> processes;
   for (const Device& device : mesh.devices()) processes.insert(device.process_index);
-  if (world.alone() || (processes.size() == 1 && *processes.begin() == world.process_index()))
-    return {lane_grid(mesh, world.lanes_here()), false, 0, world.lanes_here()};
+  if (world.is_single_process() || (processes.size() == 1 && *processes.begin() == world.process_index()))
+    return {lane_grid(mesh, world.local_lanes()), false, 0, world.local_lanes()};
   if (static_cast<int>(processes.size()) != world.process_count())
     throw_error(
         "mesh: {} has devices of {} of {} processes, seen from process {}; use devices of all processes, or only of "
@@ -95,7 +95,7 @@ MeshLanes lanes_of(const Mesh& mesh) {
           "devices of each process, in the order of devices()",
           to_string(mesh), mesh.devices()[static_cast<size_t>(i)].process_index, i, i / each);
   // If the devices do not divide evenly over all lanes, use fewer lanes of each process.
-  for (int64_t here = world.lanes_here(); here > 0; --here)
+  for (int64_t here = world.local_lanes(); here > 0; --here)
     if (LaneGrid grid = lane_grid(mesh, here * world.process_count()); !grid.axes.empty())
       return {std::move(grid), true, here * world.process_index(), here};
   return {{}, true, world.process_index(), 1};

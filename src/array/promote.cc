@@ -14,8 +14,8 @@ int64_t axis_of(const char* what, int64_t axis, const Shape& shape) {
   const auto rank = static_cast<int64_t>(shape.size());
   const int64_t counted = axis < 0 ? axis + rank : axis;
   if (counted >= 0 && counted < rank) return counted;
-  if (rank == 0) throw_error("{}: axis {} of a scalar; a scalar has no axes", what, axis);
-  throw_error("{}: axis {} is out of range for {}; axes go from {} to {}", what, axis, to_string(shape), -rank,
+  if (rank == 0) throw_error("{}: axis {} is out of range; a scalar has no axes", what, axis);
+  throw_error("{}: axis {} is out of range for {}; valid axes: {} to {}", what, axis, to_string(shape), -rank,
               rank - 1);
 }
 
@@ -25,7 +25,7 @@ std::vector<int64_t> axes_of(const char* what, const Axes& axes, const Shape& sh
   for (int64_t axis : *axes.list) {
     const int64_t counted = axis_of(what, axis, shape);
     if (contains(out, counted))
-      throw_error("{}: axis {} of {} is named twice; name it once", what, counted, to_string(shape));
+      throw_error("{}: axis {} of {} is given twice; give each axis once", what, counted, to_string(shape));
     out.push_back(counted);
   }
   std::sort(out.begin(), out.end());
@@ -51,7 +51,8 @@ Shape broadcast_shape(const char* what, std::span<const Shape> shapes) {
       std::string list;
       for (const Shape& s : shapes) list += (list.empty() ? "" : &s == &shapes.back() ? " and " : ", ") + to_string(s);
       throw_error(
-          "{}: {} do not broadcast: dimension -{} is {} in one and {} in another; make them equal or one of them 1",
+          "{}: shapes {} do not broadcast: dimension -{} is {} in one and {} in another; make them equal, or one of "
+          "them 1",
           what, list, i, extent, other);
     }
   }
@@ -81,8 +82,8 @@ Bounds bounds_of(DType dtype) {
 template <class T>
 [[noreturn]] void throw_not_in(const char* what, T number, DType dtype) {
   const auto [least, most] = bounds_of(dtype);
-  throw_error("{}: {} does not fit {}, which goes from {} to {}; use another number or element type", what, number,
-              name(dtype), least, most);
+  throw_error("{}: {} is out of range for {} ({} to {}); use another number or element type", what, number, name(dtype),
+              least, most);
 }
 
 }  // namespace
@@ -117,8 +118,8 @@ Value broadcast_value(const char* what, Value x, Shape shape) {
     dims.push_back(d + lead);
   }
   if (!fits)
-    throw_error("{}: {} does not broadcast to {}; trailing dimensions must be equal or 1", what, to_string(x.shape()),
-                to_string(shape));
+    throw_error("{}: shape {} does not broadcast to {}; trailing dimensions must be equal or 1", what,
+                to_string(x.shape()), to_string(shape));
   if (kept != x.shape()) x = reshape(x, kept);
   return kept == shape ? x : broadcast(x, shape, dims);
 }
@@ -146,7 +147,7 @@ Value keep_axes(Value reduced, Shape shape, const std::vector<int64_t>& axes) {
 
 Value wrap_indices(const char* what, Value indices, int64_t extent) {
   if (!is_integer(indices.dtype()))
-    throw_error("{}: the indices are {}; indices are integers, use astype(indices, i32)", what,
+    throw_error("{}: the indices are {}; indices must be integers: use astype(indices, i32)", what,
                 to_string(indices.type()));
   if (indices.dtype() == DType::u8) return cast(indices, DType::i32);
   if (!is_signed(indices.dtype())) return indices;

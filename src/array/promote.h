@@ -1,6 +1,9 @@
-// What the kind functions on Arrays do before they call the strict ones on Values: axes counted from the
-// back, element types and shapes that meet. Errors begin with `what`, the name of the function. Shapes come
-// by value where equations are added: the shape of a Value lives only until the next one.
+// Conversions that functions on Arrays apply before they call the strict functions on Values: negative axes,
+// element type promotion, broadcasting. `what`, the name of the function, begins every error. Pure functions
+// of one thread's builder.
+//
+// Shapes are passed by value where equations are added: a reference to a Value's shape is invalid after the
+// next equation.
 #pragma once
 
 #include <initializer_list>
@@ -13,41 +16,44 @@
 
 namespace lockstep::detail {
 
-// `axis` counted from the front. Throws Error when an array of this shape has none such.
+// Converts `axis` to a non-negative axis. Throws Error when it is out of range for `shape`.
 int64_t axis_of(const char* what, int64_t axis, const Shape& shape);
-// The axes counted from the front, ascending. Throws Error when one is named twice.
+// Converts `axes` to non-negative axes, in ascending order. Throws Error also for an axis given twice.
 std::vector<int64_t> axes_of(const char* what, const Axes& axes, const Shape& shape);
 // The dimensions that are not in `axes`.
 std::vector<int64_t> other_axes(int64_t rank, const std::vector<int64_t>& axes);
 
-// The shape to which all these broadcast.
+// The common shape of a broadcast. Throws Error when the shapes do not broadcast.
 Shape broadcast_shape(const char* what, std::span<const Shape> shapes);
 
-// x converted, itself when it has that type already. To bool: not zero.
+// Converts x to an element type; returns x itself if it has that type. To bool: nonzero is true.
 Value convert(Value x, DType dtype);
-// The number itself. Throws Error unless this integer type has it.
+// Returns the number. Throws Error when the integer type cannot represent it.
 int64_t checked_integer(const char* what, int64_t number, DType dtype);
-// A real number without its fraction, likewise.
+// Same for a real number, whose fraction is dropped.
 int64_t checked_integer(const char* what, double number, DType dtype);
-// Integers and bools as f32; bools as i32.
+// to_floating: integers and bools become f32. to_number: bools become i32. The other two do the same to
+// types.
 Value to_floating(Value x);
 Value to_number(Value x);
 DType floating_of(DType dtype);
 DType number_of(DType dtype);
 
-// x repeated to `shape` by NumPy's rules.
+// Broadcasts x to `shape` by NumPy's rules. Throws Error when it does not fit.
 Value broadcast_value(const char* what, Value x, Shape shape);
-// All in one element type and shape.
+// Converts all values to `dtype` and broadcasts them to their common shape.
 Values promote_and_broadcast(const char* what, const Values& values, DType dtype);
 
-// A reduction of an array of `shape` over `axes`, repeated along them again, or with them as dimensions of 1.
+// Restores the axes that a reduction of an array of `shape` removed: repeated to their old extent, or with
+// extent 1.
 Value repeat_along(Value reduced, Shape shape, const std::vector<int64_t>& axes);
 Value keep_axes(Value reduced, Shape shape, const std::vector<int64_t>& axes);
 
-// The place in a list of extents.
+// An axis as an index into a Shape.
 inline size_t at_axis(int64_t axis) { return static_cast<size_t>(axis); }
 
-// The position along an axis of `extent`, in i32, i64 or u32, negative positions counted from the end.
+// Converts indices along an axis of `extent` to i32, i64 or u32; negative ones count from the end. Throws
+// Error unless they are integers.
 Value wrap_indices(const char* what, Value indices, int64_t extent);
 
 }  // namespace lockstep::detail

@@ -12,9 +12,9 @@
 namespace lockstep::detail {
 namespace {
 
-// The axes of the mesh that the function may name, in mesh order.
+// The mesh axes in scope for the function, in mesh order.
 std::vector<std::string> manual_axes(const ShardMapOptions& options) {
-  if (!options.mesh.defined()) throw_error("shard_map: there is no mesh; give {{.mesh = make_mesh(...)}}");
+  if (!options.mesh.defined()) throw_error("shard_map: no mesh is given; pass {{.mesh = make_mesh(...)}}");
   if (options.axes.empty()) return options.mesh.axis_names();
   std::vector<std::string> out;
   for (const std::string& axis : options.axes) options.mesh.size(axis);  // throws when unknown
@@ -29,16 +29,19 @@ bool names(const PartitionSpec& spec, const std::string& axis) {
   return false;
 }
 
-// How a global array and its pieces side by side are the same elements: dimensions cut into [axes..., rest],
-// and the order in which the axes' dimensions come first.
-struct Pieces {
-  Shape cut;        // the global shape with every cut dimension as [axes..., rest]
-  Dims axes_first;  // permutation of `cut`: axes in mesh order, then the rest
+// Converts between a global array and its shards stacked along leading axes, one per mesh axis of the spec.
+// Example: [8, 6] with P("i") on 4 devices:
+//
+//   [8, 6] --reshape--> split [4, 2, 6] --transpose axes_first--> [4, 2, 6]  (device, shard)
+struct ShardStack {
+  Shape split;      // the global shape with every sharded dimension as [axes..., rest]
+  Dims axes_first;  // permutation of `split`: axes in mesh order, then the rest
   Shape global;
 
-  Pieces(const Shape& global_shape, const PartitionSpec& spec, const Mesh& mesh, const std::vector<std::string>& axes)
+  ShardStack(const Shape& global_shape, const PartitionSpec& spec, const Mesh& mesh,
+             const std::vector<std::string>& axes)
       : global(global_shape) {
-    std::vector<int64_t> place(axes.size(), -1);
+    std::vector<int64_t> axis_dim(axes.size(), -1);  // the dimension of `split` for each axis
     Dims rest;
     for (size_t d = 0; d < global.size(); ++d) {
       int64_t extent = global[d];
@@ -46,41 +49,41 @@ struct Pieces {
         for (const std::string& axis : spec.entries[d].axes) {
           const auto at = std::find(axes.begin(), axes.end(), axis);
           if (at == axes.end()) continue;
-          place[static_cast<size_t>(at - axes.begin())] = static_cast<int64_t>(cut.size());
-          cut.push_back(mesh.size(axis));
+          axis_dim[static_cast<size_t>(at - axes.begin())] = static_cast<int64_t>(split.size());
+          split.push_back(mesh.size(axis));
           extent /= mesh.size(axis);
         }
       }
-      rest.push_back(static_cast<int64_t>(cut.size()));
-      cut.push_back(extent);
+      rest.push_back(static_cast<int64_t>(split.size()));
+      split.push_back(extent);
     }
-    for (int64_t p : place)
-      if (p >= 0) axes_first.push_back(p);
+    for (int64_t d : axis_dim)
+      if (d >= 0) axes_first.push_back(d);
     axes_first.insert(axes_first.end(), rest.begin(), rest.end());
   }
 
-  Value take_apart(Value x) const { return transpose(reshape(x, cut), axes_first); }
-  Value put_together(Value x) const { return reshape(transpose(x, inverse(axes_first)), global); }
+  Value stack_shards(Value x) const { return transpose(reshape(x, split), axes_first); }
+  Value unstack_shards(Value x) const { return reshape(transpose(x, inverse(axes_first)), global); }
 };
 
-Shape global_shape(const Shape& piece, const PartitionSpec& spec, const Mesh& mesh,
+// The shape of the array whose shards have shape `shard`.
+Shape global_shape(const Shape& shard, const PartitionSpec& spec, const Mesh& mesh,
                    const std::vector<std::string>& axes) {
-  Shape out = piece;
+  Shape out = shard;
   for (size_t d = 0; d < spec.entries.size(); ++d)
     for (const std::string& axis : spec.entries[d].axes)
       if (std::find(axes.begin(), axes.end(), axis) != axes.end()) out[d] *= mesh.size(axis);
   return out;
 }
 
-// The value with what its spec says: each device has its piece. Axes that the function does not name may cut
-// it too.
-Value laid_out(Value x, const PartitionSpec& spec, const Mesh& mesh, const std::vector<std::string>& axes) {
-  Annotation said = annotation_of(NamedSharding(mesh, spec), x.shape().size());
-  said.by = "shard_map";
+// Constrains a value to its spec. Axes outside the function's scope may shard it further.
+Value constrain_to_spec(Value x, const PartitionSpec& spec, const Mesh& mesh, const std::vector<std::string>& axes) {
+  Annotation annotation = annotation_of(NamedSharding(mesh, spec), x.shape().size());
+  annotation.by = "shard_map";
   if (axes.size() < mesh.axis_names().size())
-    for (auto& dimension : said.axes)
+    for (auto& dimension : annotation.axes)
       if (dimension->empty()) dimension.reset();
-  return constrain(x, said);
+  return constrain(x, annotation);
 }
 
 }  // namespace
@@ -95,15 +98,14 @@ MeshScope::~MeshScope() {
 
 void check_in_specs(const ShardMapOptions& options, size_t arguments) {
   if (options.in_specs.size() != arguments)
-    throw_error(
-        "shard_map: {} in_specs for {} arguments; give one P per argument, P() for what every device gets whole",
-        options.in_specs.size(), arguments);
+    throw_error("shard_map: {} in_specs for {} arguments; give one spec per argument, P() for a replicated one",
+                options.in_specs.size(), arguments);
 }
 
 void check_out_specs(size_t specs, size_t elements) {
   if (specs != elements)
     throw_error(
-        "shard_map: {} out_specs for a result of {} elements; give one P for the whole result or one per element",
+        "shard_map: {} out_specs for a result of {} elements; give one spec for the whole result or one per element",
         specs, elements);
 }
 
@@ -113,7 +115,7 @@ Type device_type(const Array& array, const ShardMapOptions& options, const Parti
   NamedSharding(options.mesh, spec);  // throws for unknown and repeated axes
   Type type = array.type();
   if (spec.entries.size() > type.shape.size())
-    throw_error("shard_map: {} is {}, of rank {}, and its spec {} has {} entries; give at most one per dimension", path,
+    throw_error("shard_map: {} is {}, of rank {}, but its spec {} has {} entries; give at most one per dimension", path,
                 to_string(type), type.rank(), to_string(spec), spec.entries.size());
   for (size_t d = 0; d < spec.entries.size(); ++d) {
     int64_t pieces = 1;
@@ -126,9 +128,9 @@ Type device_type(const Array& array, const ShardMapOptions& options, const Parti
     }
     if (type.shape[d] % pieces != 0)
       throw_error(
-          "shard_map: {}: dimension {} of {} is cut {} ways by {}; per-device code needs equal pieces and {} is no "
-          "multiple of "
-          "{}; pad the batch, or use jit, which allows uneven pieces",
+          "shard_map: {}: dimension {} of {} is sharded {} ways by {}; per-device code needs equal shards, but {} is "
+          "not "
+          "a multiple of {}; pad the batch, or use jit, which allows uneven shards",
           path, d, to_string(type.shape), pieces, by, type.shape[d], pieces);
     type.shape[d] /= pieces;
   }
@@ -145,7 +147,7 @@ Arrays run_per_device(const Traced& traced, std::span<const Array> args, const s
     NamedSharding(options.mesh, out[i]);
     if (out[i].entries.size() > t.shape.size())
       throw_error(
-          "shard_map: result {} is {}, of rank {}, and its spec {} has {} entries; give at most one per dimension", i,
+          "shard_map: result {} is {}, of rank {}, but its spec {} has {} entries; give at most one per dimension", i,
           to_string(t), t.rank(), to_string(out[i]), out[i].entries.size());
     shapes.push_back(global_shape(t.shape, out[i], options.mesh, axes));
   }
@@ -155,24 +157,26 @@ Arrays run_per_device(const Traced& traced, std::span<const Array> args, const s
     for (size_t i = 0; i < program.inputs.size(); ++i) batched.push_back(i < in.size() && names(in[i], axes[k]));
     for (const PartitionSpec& spec : out) force.push_back(names(spec, axes[k]));
     BatchedProgram all = batch(program, batched, options.mesh.size(axes[k]), force, axes[k]);
-    // Asked of the values and not of their types: what all_gather gives varies by its type and is the same
-    // everywhere.
+    // Checked on the values, not their types: the type of all_gather's result varies although its value is
+    // the same everywhere.
     for (size_t i = 0; i < out.size(); ++i)
       if (all.batched[i] && !force[i])
         throw_error(
-            "shard_map: result {} is {}, which varies over \"{}\", and its spec {} says that all devices along it hold "
-            "the same; psum or pmean it over \"{}\", or name the axis in out_specs",
+            "shard_map: result {} is {}, which varies over \"{}\", but its spec {} declares it replicated over that "
+            "axis; "
+            "psum or pmean it over \"{}\", or name the axis in out_specs",
             i, to_string(traced.program->types[traced.program->outputs[i]]), axes[k], to_string(out[i]), axes[k]);
     program = std::move(all.program);
   }
   Arrays made = apply("shard_map", with_captures(args, traced), {}, [&](Builder& b, const Values& v) {
-    Values pieces = v;
+    Values shards = v;
     for (size_t i = 0; i < in.size(); ++i)
-      pieces[i] = Pieces(v[i].shape(), in[i], options.mesh, axes).take_apart(laid_out(v[i], in[i], options.mesh, axes));
-    Values results = b.inline_program(program, pieces);
+      shards[i] = ShardStack(v[i].shape(), in[i], options.mesh, axes)
+                      .stack_shards(constrain_to_spec(v[i], in[i], options.mesh, axes));
+    Values results = b.inline_program(program, shards);
     for (size_t i = 0; i < results.size(); ++i)
-      results[i] =
-          laid_out(Pieces(shapes[i], out[i], options.mesh, axes).put_together(results[i]), out[i], options.mesh, axes);
+      results[i] = constrain_to_spec(ShardStack(shapes[i], out[i], options.mesh, axes).unstack_shards(results[i]),
+                                     out[i], options.mesh, axes);
     return results;
   });
   for (size_t i = 0; i < made.size(); ++i) made[i] = with_sharding(made[i], NamedSharding(options.mesh, out[i]));

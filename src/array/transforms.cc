@@ -1,4 +1,5 @@
-// The transforms' own work between tracing and calling, and their errors.
+// The parts of the transforms that do not depend on C++ types: programs of gradients and batches, control
+// flow, errors.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +20,7 @@
 namespace lockstep::detail {
 
 void throw_tree_mismatch(const char* what, size_t wanted, size_t got) {
-  throw_error("{}: one tree has {} arrays and another {}; the trees must have the same structure", what, wanted, got);
+  throw_error("{}: one tree has {} arrays, another {}; the trees must have the same structure", what, wanted, got);
 }
 
 std::string TreeStructure::text_of_real(double value) { return fmt::format("{}", value); }
@@ -32,8 +33,8 @@ void TreeStructure::check_same(const TreeStructure& other, const char* what, con
     const auto& b = i < other.entries_.size() ? other.entries_[i] : kNothing;
     if (a == b) continue;
     const std::string& where = a.first.empty() ? b.first : a.first;
-    throw_error("{}: {}{} {} and {} {}; {}", what, where.empty() ? "" : fmt::format("at {}: ", where), a.second,
-                here, b.second, there, remedy);
+    throw_error("{}: {}{} {} and {} {}; {}", what, where.empty() ? "" : fmt::format("at {}: ", where), a.second, here,
+                b.second, there, remedy);
   }
 }
 
@@ -54,27 +55,26 @@ std::vector<Type> output_types(const ProgramPtr& program) { return program->outp
 void check_scalar_loss(const Array& loss) {
   if (loss.rank() != 0)
     throw_error(
-        "grad: the function returned {}; a gradient needs a scalar: reduce it with mean() or sum(), or use vjp, which "
-        "takes a "
+        "grad: the function returned {}; a gradient needs a scalar: reduce it with mean() or sum(), or use vjp with a "
         "cotangent of that shape",
         to_string(loss.type()));
   if (!is_floating(loss.dtype()))
-    throw_error("grad: the function returned {}; a gradient needs a floating result: cast it", to_string(loss.type()));
+    throw_error("grad: the function returned {}; a gradient needs a floating result: use astype()",
+                to_string(loss.type()));
 }
 
 void check_differentiable(const Array& argument, const std::string& path) {
   if (!is_floating(argument.dtype()))
     throw_error(
-        "{} is {}, which has no gradient; cast it to a floating type, or differentiate with respect to other "
-        "arguments: "
-        "grad<1>(f)",
+        "{} is {}, which has no gradient; convert it to a floating type, or differentiate with respect to other "
+        "arguments: grad<1>(f)",
         path, to_string(argument.type()));
 }
 
 void check_cotangent(const Array& cotangent, const Array& result, size_t index) {
   if (cotangent.type() != result.type())
     throw_error(
-        "vjp: cotangent {} is {} where the result is {}; a cotangent has its result's type: begin with "
+        "vjp: cotangent {} is {}, but the result is {}; a cotangent has its result's type: start with "
         "ones_like(result)",
         index, to_string(cotangent.type()), to_string(result.type()));
 }
@@ -83,7 +83,7 @@ ProgramPtr gradient_program(const Traced& traced, std::vector<bool> wanted) {
   wanted.resize(traced.program->inputs.size(), false);
   const Program& p = *traced.program;
   const Program both = joint(p, wanted);
-  // Cotangents: one for the loss, nothing for aux.
+  // Cotangents: 1 for the loss, 0 for aux.
   Builder b;
   Values args;
   for (ValueId id : p.inputs) args.push_back(b.input(p.types[id]));
@@ -103,29 +103,27 @@ VjpPrograms vjp_programs(const Traced& traced, std::vector<bool> wanted) {
 }
 
 VmapProgram batch_program(const Traced& traced, std::vector<bool> batched, int64_t size, const std::vector<bool>& force,
-                         const std::string& axis) {
+                          const std::string& axis) {
   batched.resize(traced.program->inputs.size(), false);
   BatchedProgram b = batch(*traced.program, batched, size, force, axis);
   return {std::make_shared<const Program>(std::move(b.program)), std::move(b.batched)};
 }
 
-// ---- vmap
-
 void update_batch_size(int64_t& size, const Array& array, std::optional<int64_t> axis, const std::string& path) {
   if (!axis) return;
   const int64_t rank = array.rank(), at = *axis < 0 ? *axis + rank : *axis;
   if (at < 0 || at >= rank)
-    throw_error("vmap: {} is {} and has no axis {}; give in_axes = std::nullopt to share it", path,
+    throw_error("vmap: {} is {} and has no axis {}; set its in_axes to std::nullopt to share it", path,
                 to_string(array.type()), *axis);
   const int64_t n = array.shape()[static_cast<size_t>(at)];
   if (size >= 0 && n != size)
-    throw_error("vmap: {} is {}, {} along axis {}, where an earlier argument has {}; mapped axes must have one extent",
+    throw_error("vmap: {} is {}, {} along axis {}, but an earlier argument has {}; mapped axes must have equal extents",
                 path, to_string(array.type()), n, *axis, size);
   size = n;
 }
 
 void check_batch_size(int64_t size) {
-  if (size < 0) throw_error("vmap: no argument is mapped over; at least one in_axes must be an axis");
+  if (size < 0) throw_error("vmap: no argument is mapped; at least one entry of in_axes must be an axis");
 }
 
 void check_in_axes(size_t axes, size_t arguments) {
@@ -149,9 +147,8 @@ void check_shared_results(const std::vector<bool>& batched) {
   for (size_t i = 0; i < batched.size(); ++i)
     if (batched[i])
       throw_error(
-          "vmap: result {} depends on the mapped arguments and out_axes says that it does not; give an axis, or reduce "
-          "it "
-          "over the batch (psum over the axis name)",
+          "vmap: result {} depends on the mapped arguments, but out_axes is std::nullopt; set an axis, or reduce the "
+          "result over the batch (psum over the axis name)",
           i);
 }
 
@@ -165,7 +162,7 @@ Array front_to_axis(const Array& x, int64_t axis) {
   const int64_t at = axis < 0 ? axis + x.rank() : axis;
   if (at == 0) return x;
   if (at < 0 || at >= x.rank())
-    throw_error("vmap: a result is {} with its batch and has no axis {} for it; out_axes must lie within the rank",
+    throw_error("vmap: a batched result is {}, for which out_axes {} is out of range; use an axis within its rank",
                 to_string(x.type()), axis);
   return apply1("vmap", {x}, [&](Builder&, const Values& v) { return transpose(v[0], move_dim(v[0].rank(), 0, at)); });
 }
@@ -176,12 +173,11 @@ Array zeros_of(const Type& type) {
   });
 }
 
-// ---- control flow
-
 namespace {
 
-// `program` taking a longer list of inputs, its own at `positions`.
-ProgramPtr widen(const Program& program, const std::vector<Type>& inputs, const std::vector<size_t>& positions) {
+// Returns `program` with a longer list of inputs, in which its own are at `positions`.
+ProgramPtr extend_inputs(const Program& program, const std::vector<Type>& inputs,
+                         const std::vector<size_t>& positions) {
   Builder b;
   Values all, args;
   for (const Type& t : inputs) all.push_back(b.input(t));
@@ -208,13 +204,13 @@ std::vector<size_t> positions(size_t own, size_t first, size_t captures) {
 int64_t scan_length(std::span<const Array> xs, int64_t length) {
   for (const Array& x : xs) {
     if (x.rank() == 0)
-      throw_error("scan: an array of xs is {}, a scalar; xs are scanned along their leading axis", to_string(x.type()));
+      throw_error("scan: an array of xs is {}, a scalar; xs need a leading axis to scan over", to_string(x.type()));
     if (length >= 0 && x.shape()[0] != length)
-      throw_error("scan: an array of xs is {} where the length is {}; leading axes must agree", to_string(x.type()),
+      throw_error("scan: an array of xs is {}, but the length is {}; leading axes must agree", to_string(x.type()),
                   length);
     length = x.shape()[0];
   }
-  if (length < 0) throw_error("scan: there are no xs and no length; give {{.length = n}}");
+  if (length < 0) throw_error("scan: neither xs nor a length is given; pass {{.length = n}}");
   return length;
 }
 
@@ -222,8 +218,8 @@ Type element_type(const Array& xs) { return without_axis(xs.type(), 0); }
 
 namespace {
 
-// One type for both, if there is one.
-std::optional<Type> met(const Array& a, const Array& b) {
+// The common type of two arrays, or nullopt.
+std::optional<Type> unify(const Array& a, const Array& b) {
   const Array both[] = {a, b};
   Type out = a.type();
   out.dtype = is_number(a) || is_number(b) ? common_dtype(both) : a.dtype();
@@ -238,14 +234,14 @@ std::optional<Type> met(const Array& a, const Array& b) {
 std::vector<Type> carry_types(std::span<const Array> init, std::span<const Array> carry) {
   if (init.size() != carry.size())
     throw_error(
-        "scan: the carry goes in with {} arrays and comes out with {}; the body must return a carry like the one it "
-        "got",
+        "scan: the body receives a carry of {} arrays and returns one of {}; it must return a carry of the same "
+        "structure",
         init.size(), carry.size());
   std::vector<Type> out;
   for (size_t i = 0; i < init.size(); ++i) {
-    const std::optional<Type> type = met(init[i], carry[i]);
+    const std::optional<Type> type = unify(init[i], carry[i]);
     if (!type)
-      throw_error("scan: array {} of the carry goes in as {} and comes out as {}; the body must keep its type", i,
+      throw_error("scan: the body receives array {} of the carry as {} and returns {}; it must keep the type", i,
                   to_string(init[i].type()), to_string(carry[i].type()));
     out.push_back(*type);
   }
@@ -254,10 +250,10 @@ std::vector<Type> carry_types(std::span<const Array> init, std::span<const Array
 
 std::vector<Type> branch_types(std::span<const Array> a, std::span<const Array> b) {
   if (a.size() != b.size())
-    throw_error("cond: one branch returns {} arrays and the other {}; they must agree", a.size(), b.size());
+    throw_error("cond: one branch returns {} arrays, the other {}; the branches must agree", a.size(), b.size());
   std::vector<Type> out;
   for (size_t i = 0; i < a.size(); ++i) {
-    const std::optional<Type> type = met(a[i], b[i]);
+    const std::optional<Type> type = unify(a[i], b[i]);
     if (!type)
       throw_error("cond: result {} is {} in one branch and {} in the other; the branches must agree", i,
                   to_string(a[i].type()), to_string(b[i].type()));
@@ -283,8 +279,9 @@ Array widened(const Array& a, const Type& to) {
 void check_predicate(const Array& p) {
   if (p.rank() != 0 || p.dtype() != DType::boolean)
     throw_error(
-        "cond: the predicate is {}; it must be one bool: compare or reduce it with any() or all(), or use where() to "
-        "choose by element",
+        "cond: the predicate is {}; it must be a bool scalar: compare, or reduce with any() or all(), or use where() "
+        "to "
+        "select elements",
         to_string(p.type()));
 }
 
@@ -300,18 +297,18 @@ Arrays scan(const Traced& body, std::span<const Array> init, std::span<const Arr
 }
 
 Arrays cond(const Array& predicate, const Traced& if_true, const Traced& if_false, std::span<const Array> operands) {
-  // Both branches take the operands and what either captured.
+  // Both branches take the operands and the captures of either.
   Arrays args = with_captures(with_captures(operands, if_true), if_false);
   const std::vector<Type> types = types_of(args);
   const size_t own = operands.size(), first = own + if_true.captures.size();
-  const ProgramPtr yes = widen(*if_true.program, types, positions(own, own, if_true.captures.size()));
-  const ProgramPtr no = widen(*if_false.program, types, positions(own, first, if_false.captures.size()));
+  const ProgramPtr yes = extend_inputs(*if_true.program, types, positions(own, own, if_true.captures.size()));
+  const ProgramPtr no = extend_inputs(*if_false.program, types, positions(own, first, if_false.captures.size()));
   args.insert(args.begin(), predicate);
   return apply("cond", args, {}, [&](Builder& b, const Values& v) {
     const Values rest(v.begin() + 1, v.end());
     if (v[0].type().varying.empty()) return lockstep::cond(v[0], yes, no, rest);
-    // Devices that choose differently need both, and what their branches share must not be summed inside of a
-    // branch.
+    // If devices may choose differently, both branches run: a collective inside a branch would hang or be
+    // wrong.
     Values out = b.inline_program(*yes, rest);
     const Values otherwise = b.inline_program(*no, rest);
     for (size_t i = 0; i < out.size(); ++i)
@@ -330,28 +327,28 @@ Arrays custom_vjp(const Traced& body, const Traced& forward, const Traced& backw
   const size_t n = args.size(), at_forward = n + body.captures.size(),
                at_backward = at_forward + forward.captures.size();
   std::vector<Type> types = types_of(all);
-  const ProgramPtr f = widen(*body.program, types, positions(n, n, body.captures.size()));
-  const ProgramPtr fwd = widen(*forward.program, types, positions(n, at_forward, forward.captures.size()));
+  const ProgramPtr f = extend_inputs(*body.program, types, positions(n, n, body.captures.size()));
+  const ProgramPtr fwd = extend_inputs(*forward.program, types, positions(n, at_forward, forward.captures.size()));
   if (body.program->output_types() != std::vector<Type>([&] {
         auto t = fwd->output_types();
         t.resize(std::min(t.size(), body.program->outputs.size()));
         return t;
       }()))
     throw_error(
-        "custom_vjp: forward returns other results than the function; its first element must be what the function "
-        "returns");
+        "custom_vjp: forward returns other result types than the function; its first element must be the function's "
+        "result");
   const Program& back = *backward.program;
   const size_t own = back.inputs.size() - backward.captures.size();  // residuals and cotangents
   std::vector<Type> back_types;
   for (size_t i = 0; i < own; ++i) back_types.push_back(back.types[back.inputs[i]]);
   back_types.insert(back_types.end(), types.begin(), types.end());
-  const ProgramPtr bwd = widen(back, back_types, positions(own, own + at_backward, backward.captures.size()));
+  const ProgramPtr bwd = extend_inputs(back, back_types, positions(own, own + at_backward, backward.captures.size()));
   if (bwd->outputs.size() != n)
-    throw_error("custom_vjp: backward returns {} arrays for {} arguments; it must return one gradient per argument",
+    throw_error("custom_vjp: backward returns {} arrays for {} argument arrays; it must return one gradient for each",
                 bwd->outputs.size(), n);
   for (size_t i = 0; i < n; ++i)
     if (is_floating(types[i].dtype) && bwd->output_types()[i] != types[i])
-      throw_error("custom_vjp: gradient {} is {} where the argument is {}; a gradient has its argument's type", i,
+      throw_error("custom_vjp: gradient {} is {}, but the argument is {}; a gradient has its argument's type", i,
                   to_string(bwd->output_types()[i]), to_string(types[i]));
   return apply("custom_vjp", all, {}, [&](Builder& b, const Values& v) {
     return lockstep::custom_vjp(b, f, fwd, bwd, static_cast<int64_t>(n), v);

@@ -39,7 +39,7 @@ JoinOptions join_options(const distributed::Options& options, const detail::Clus
                    .heartbeat_timeout = options.heartbeat_timeout,
                    .first_step_timeout = options.first_collective_timeout,
                    .step_timeout = options.collective_timeout,
-                   .mail = mail_of(info)};
+                   .mail = mailbox_factory(info)};
   if (join.mail) return join;  // MPI authenticates the processes itself
   join.coordinator = detail::parse_address(info.coordinator, "the coordinator's address");
   if (!info.bind_address.empty())

@@ -61,8 +61,8 @@ int visible_gpu_count() { return 0; }
 int64_t gpu_lane_count() { return 1; }
 
 namespace detail {
-// `seen` is false even if there is hardware: a build without CUDA prints no note about unused GPUs.
-GpuState look_for_gpus() { return {.usable = false, .why_not = kBuiltWithoutCuda, .seen = false}; }
+// `present` is false even if there is hardware: a build without CUDA prints no note about unused GPUs.
+GpuStatus detect_gpus() { return {.usable = false, .why_not = kBuiltWithoutCuda, .present = false}; }
 }  // namespace detail
 #else
 int visible_gpu_count() { return cuda_device_count(); }
@@ -70,9 +70,9 @@ int visible_gpu_count() { return cuda_device_count(); }
 int64_t gpu_lane_count() { return static_cast<int64_t>(lane_gpus().size()); }
 
 namespace detail {
-GpuState look_for_gpus() {
-  GpuState out;
-  out.seen = nvidia_hardware_present();
+GpuStatus detect_gpus() {
+  GpuStatus out;
+  out.present = nvidia_hardware_present();
   out.why_not = cuda_why_not();
   out.usable = out.why_not.empty();
   if (out.usable) out.devices = default_gpu_device_count(gpus_to_use(), gpu_lanes_variable());

@@ -170,13 +170,13 @@ std::vector<Type> ppermute_type(Types in, const Attrs& attrs) {
   for (size_t i = 0; i + 1 < p.size(); i += 2) {
     for (int64_t device : {p[i], p[i + 1]})
       if (device < 0 || device >= size)
-        throw_error("ppermute: device {} of axis \"{}\", which has {}; places go from 0 to {}", device, axis_of(attrs),
+        throw_error("ppermute: device {} of axis \"{}\", which has {}; valid positions: 0 to {}", device, axis_of(attrs),
                     size, size - 1);
     if (from[static_cast<size_t>(p[i])])
-      throw_error("ppermute: source {} appears twice; each device sends to one other, use all_gather to send to many",
+      throw_error("ppermute: source {} appears twice; a device sends to one other: use all_gather to send to several",
                   p[i]);
     if (to[static_cast<size_t>(p[i + 1])])
-      throw_error("ppermute: destination {} appears twice; each device receives from one other", p[i + 1]);
+      throw_error("ppermute: destination {} appears twice; a device receives from one other: remove a pair", p[i + 1]);
     from[static_cast<size_t>(p[i])] = to[static_cast<size_t>(p[i + 1])] = true;
   }
   return {t};

@@ -101,8 +101,8 @@ inline void expect_operands(std::string_view op, Types in, size_t wanted) {
 inline void expect_axis(std::string_view op, int64_t axis, const Shape& shape) {
   const auto rank = static_cast<int64_t>(shape.size());
   if (axis >= 0 && axis < rank) return;
-  if (rank == 0) throw_error("{}: axis {} of a scalar; a scalar has no axes", op, axis);
-  throw_error("{}: axis {} is out of range for {}; axes go from 0 to {}", op, axis, to_string(shape), rank - 1);
+  if (rank == 0) throw_error("{}: axis {} is out of range; a scalar has no axes", op, axis);
+  throw_error("{}: axis {} is out of range for {}; valid axes: 0 to {}", op, axis, to_string(shape), rank - 1);
 }
 inline void expect_same_dtype(std::string_view op, const Type& a, const Type& b) {
   if (a.dtype != b.dtype) throw_error("{}: {} and {} differ in type; cast one of them", op, to_string(a), to_string(b));

@@ -20,7 +20,7 @@ std::vector<int64_t> extents(int64_t extent, int64_t pieces) {
 Cells make_cells(const NamedSharding& sharding, const Shape& shape) {
   const size_t rank = shape.size();
   if (rank > 2)
-    throw_error("visualize_sharding: {} has {} dimensions and a drawing has two; take a slice of the shape",
+    throw_error("visualize_sharding: {} has {} dimensions; at most 2 can be drawn: pass two of the dimensions",
                 to_string(shape), rank);
   const std::vector<DeviceIndices> map = sharding.devices_indices_map(shape);
   const int64_t column_dimension = rank == 2 ? 1 : 0;
@@ -29,7 +29,7 @@ Cells make_cells(const NamedSharding& sharding, const Shape& shape) {
   table.platform = sharding.mesh().devices()[0].platform == Platform::cpu ? "CPU" : "GPU";
   table.heights = rank == 2 ? extents(shape[0], sharding.num_shards(0)) : std::vector<int64_t>{1};
   table.widths = rank > 0 ? extents(shape[rank - 1], sharding.num_shards(column_dimension)) : std::vector<int64_t>{1};
-  // The first piece is the largest, the last the smallest.
+  // The first shard is the largest, the last the smallest.
   table.uneven = table.heights.front() != table.heights.back() || table.widths.front() != table.widths.back();
   table.cells.resize(table.rows() * table.columns());
   for (size_t i = 0; i < map.size(); ++i) {

@@ -1,5 +1,5 @@
-// Cells: the pieces of a sharded array of at most two dimensions as a table, which the drawings have in common. A
-// vector is one row, a scalar one cell.
+// Cells: the shards of an array of at most two dimensions as a table, from which text and SVG are drawn. A
+// vector is one row, a scalar one cell. Plain values.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace lockstep::detail {
 
 struct Cell {
-  std::vector<int> ids;  // of the devices that hold the piece, ascending
+  std::vector<int> ids;  // of the devices that hold the shard, ascending
   std::string indices;   // "[0:43, 0:784]"
 };
 
@@ -25,10 +25,10 @@ struct Cells {
   const Cell& at(size_t row, size_t column) const { return cells[row * columns() + column]; }
 };
 
-// Throws Error when the shape has more than two dimensions or the sharding does not fit it.
+// Builds the table. Throws Error when the shape has more than two dimensions or the sharding does not fit it.
 Cells make_cells(const NamedSharding&, const Shape&);
 
-// "CPU 0,1,2,3" in lines of at most `width` characters where single numbers allow it.
+// The label of a cell, "CPU 0,1,2,3", in lines of at most `width` characters where possible.
 std::vector<std::string> label_lines(const Cells&, const Cell&, size_t width);
 
 }  // namespace lockstep::detail

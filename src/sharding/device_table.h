@@ -1,4 +1,5 @@
-// DeviceTable: the devices that a process sees, decided at first use. Safe from any thread.
+// DeviceTable: the devices of the job as this process sees them, fixed at first use. Safe to use from any
+// thread.
 #pragma once
 
 #include <map>
@@ -13,77 +14,77 @@ namespace lockstep::detail {
 
 using Environment = std::map<std::string, std::string>;
 
-// The most CPU devices that a process may have.
-inline constexpr int kMostCpuDevices = 131072;
+// The maximum number of CPU devices of a process.
+inline constexpr int kMaxCpuDevices = 131072;
 
-// What the environment says about the number of CPU devices; 1 when it says nothing. Empty variables say nothing.
-// Throws Error for anything but a number.
+// The number of CPU devices from the environment; 1 if it is not set. Empty variables are ignored. Throws
+// Error for a value that is not a valid number.
 int detect_cpu_devices(const Environment&);
-// The same; nothing when it says nothing.
-std::optional<int> said_devices(const Environment&);
+// Same, but nullopt if it is not set.
+std::optional<int> cpu_devices_from(const Environment&);
 
-// The variables that decide about devices, as this process has them.
+// The environment variables of this process that affect devices.
 Environment device_variables();
 
-// Whether this process can compute on a GPU.
-struct GpuState {
+// Whether this process can use a GPU.
+struct GpuStatus {
   bool usable = false;
-  std::string why_not;  // where not: the reason and the remedy
-  bool seen = false;    // there is NVIDIA hardware: why it is not used is worth a line
-  int devices = 1;      // of a process that was not told how many: one for each GPU of its own
+  std::string why_not;   // if not usable: the reason and the remedy
+  bool present = false;  // NVIDIA hardware exists, so users should learn why it is not used
+  int devices = 1;       // default number of devices: one per GPU of this process
 };
-// As this machine is; opens nothing where there is no NVIDIA hardware. Defined in lane/, which knows GPUs.
-GpuState look_for_gpus();
+// Detects the GPUs of this machine. Opens no driver if there is no NVIDIA hardware. Defined in lane/.
+GpuStatus detect_gpus();
 
 class DeviceTable {
  public:
   using ReadEnvironment = Environment (*)();
-  using LookForGpus = GpuState (*)();
-  explicit DeviceTable(ReadEnvironment read, LookForGpus look = look_for_gpus) : read_(read), look_(look) {}
+  using DetectGpus = GpuStatus (*)();
+  explicit DeviceTable(ReadEnvironment read, DetectGpus detect = detect_gpus) : read_(read), detect_(detect) {}
 
-  // Throw Error when devices() was called before.
+  // Override the environment. Throw Error for invalid values, and once devices() has been called.
   void set_cpu_devices(int n);
   void set_platform(const std::string& name);
   Platform platform();
-  // Why platform() is the CPU although there is NVIDIA hardware and nobody asked for the CPU; else empty.
+  // Why the CPU is used although NVIDIA hardware is present and the CPU was not requested; else empty.
   std::string why_no_gpu();
 
-  // Whether devices() was called.
+  // Whether devices() has been called.
   bool used();
-  // How many devices this process has by itself; decides about the platform at most.
-  int own_count();
-  // GPUs have become this process's own, or others': platform() looks again. REQUIRES: !used().
-  void look_again();
-  // This is process `index`, and process p has counts[p] devices. REQUIRES: !used().
+  // The number of devices of this process alone. May fix the platform, but not the devices.
+  int local_count();
+  // Forgets the detected platform, after GPUs were assigned to this or other processes. REQUIRES: !used().
+  void redetect_gpus();
+  // Joins a job as process `index`, in which process p has counts[p] devices. REQUIRES: !used().
   void join(int index, const std::vector<int>& counts);
-  // Alone again: devices() are decided anew.
+  // Leaves the job. The next devices() determines the devices again.
   void leave();
 
-  // Of all processes: numbered through, process by process.
+  // The devices of all processes, numbered consecutively, process by process.
   const std::vector<Device>& devices();
   const std::vector<Device>& local_devices();
   int process_index();
   int process_count();
 
-  // That of this process.
+  // The process-wide instance.
   static DeviceTable& instance();
 
  private:
   std::mutex mutex_;
   const ReadEnvironment read_;
-  const LookForGpus look_;
-  void decide();
+  const DetectGpus detect_;
+  void fix_devices();
   Platform chosen_platform();
   int chosen_count();
 
-  std::optional<int> wanted_;
-  std::string wanted_platform_;       // empty: what the environment says
+  std::optional<int> requested_count_;
+  std::string requested_platform_;    // empty: from the environment
   std::optional<Platform> platform_;  // once chosen
   std::string why_no_gpu_;
-  int gpu_devices_ = 1;  // once a GPU is the platform
+  int gpu_devices_ = 1;  // valid once a GPU is the platform
   int index_ = 0;
-  std::vector<int> counts_;              // of each process; empty: this one is alone
-  std::vector<Device> devices_, local_;  // empty: not decided yet
+  std::vector<int> counts_;              // per process; empty: not in a job
+  std::vector<Device> devices_, local_;  // empty: not fixed yet
 };
 
 }  // namespace lockstep::detail

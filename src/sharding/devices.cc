@@ -24,13 +24,12 @@ constexpr std::string_view kXlaFlag = "--xla_force_host_platform_device_count=";
 int parse_count(std::string_view text, std::string_view where) {
   int n = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (error != std::errc() || end != text.data() + text.size() || n < 1 || n > kMostCpuDevices)
-    throw_error("devices: {} is \"{}\"; give a number of devices from 1 to {}, or unset it", where, text,
-                kMostCpuDevices);
+  if (error != std::errc() || end != text.data() + text.size() || n < 1 || n > kMaxCpuDevices)
+    throw_error("devices: {} is \"{}\"; set it to a number from 1 to {}, or unset it", where, text, kMaxCpuDevices);
   return n;
 }
 
-// The flag's value; the last one counts, as in XLA.
+// The value of the flag. The last occurrence wins, as in XLA.
 std::optional<std::string_view> find_xla_flag(std::string_view flags) {
   std::optional<std::string_view> value;
   constexpr std::string_view kSpace = " \t\r\n";
@@ -46,7 +45,7 @@ std::optional<std::string_view> find_xla_flag(std::string_view flags) {
 
 void check_platform(const std::string& name, std::string_view where) {
   if (name != "cpu" && name != "cuda" && name != "auto")
-    throw_error("{} is \"{}\"; give cpu, cuda or auto", where, name);
+    throw_error("{} is \"{}\"; use cpu, cuda or auto", where, name);
 }
 
 }  // namespace
@@ -56,9 +55,9 @@ DeviceTable& DeviceTable::instance() {
   return *table;
 }
 
-int detect_cpu_devices(const Environment& environment) { return said_devices(environment).value_or(1); }
+int detect_cpu_devices(const Environment& environment) { return cpu_devices_from(environment).value_or(1); }
 
-std::optional<int> said_devices(const Environment& environment) {
+std::optional<int> cpu_devices_from(const Environment& environment) {
   for (std::string_view variable : kVariables) {
     const auto found = environment.find(std::string(variable));
     if (found != environment.end() && !found->second.empty()) return parse_count(found->second, variable);
@@ -82,24 +81,23 @@ Environment device_variables() {
 }
 
 void DeviceTable::set_cpu_devices(int n) {
-  if (n < 1 || n > kMostCpuDevices)
-    throw_error("set_cpu_devices: {} devices; a process has from 1 to {}", n, kMostCpuDevices);
+  if (n < 1 || n > kMaxCpuDevices) throw_error("set_cpu_devices: {} devices; use 1 to {}", n, kMaxCpuDevices);
   const std::lock_guard lock(mutex_);
   if (!devices_.empty())
     throw_error(
-        "set_cpu_devices: devices are in use already ({} of them) and {} are asked for; call it before anything "
-        "that uses devices",
+        "set_cpu_devices: {} devices are already in use, but {} are requested; call it before anything that uses "
+        "devices",
         devices_.size(), n);
-  wanted_ = n;
+  requested_count_ = n;
 }
 
 void DeviceTable::set_platform(const std::string& name) {
   check_platform(name, "set_platform: the platform");
   const std::lock_guard lock(mutex_);
   if (!devices_.empty() && name != "auto" && name != to_string(devices_[0].platform))
-    throw_error("set_platform: devices are in use already, of {}; call it before anything that uses devices",
+    throw_error("set_platform: {} devices are already in use; call it before anything that uses devices",
                 to_string(devices_[0].platform));
-  wanted_platform_ = name;
+  requested_platform_ = name;
   if (devices_.empty()) platform_.reset();
 }
 
@@ -122,7 +120,7 @@ Platform DeviceTable::chosen_platform() {
     const auto at = environment.find(std::string(name));
     return at == environment.end() ? std::string() : at->second;
   };
-  std::string wanted = wanted_platform_;
+  std::string wanted = requested_platform_;
   if (wanted.empty()) {
     wanted = value(kPlatformVariable);
     if (wanted.empty()) wanted = "auto";
@@ -131,9 +129,9 @@ Platform DeviceTable::chosen_platform() {
   why_no_gpu_.clear();
   if (wanted == "cpu") return *(platform_ = Platform::cpu);
 
-  const GpuState gpus = look_();
+  const GpuStatus gpus = detect_();
   if (!gpus.usable && wanted == "cuda") throw Error(gpus.why_not);
-  if (!gpus.usable && gpus.seen) why_no_gpu_ = gpus.why_not;
+  if (!gpus.usable && gpus.present) why_no_gpu_ = gpus.why_not;
   gpu_devices_ = gpus.devices;
   return *(platform_ = gpus.usable ? Platform::cuda : Platform::cpu);
 }
@@ -145,17 +143,17 @@ bool DeviceTable::used() {
 
 // REQUIRES: the lock is held.
 int DeviceTable::chosen_count() {
-  if (wanted_) return *wanted_;
-  if (const std::optional<int> said = said_devices(read_())) return *said;
+  if (requested_count_) return *requested_count_;
+  if (const std::optional<int> n = cpu_devices_from(read_())) return *n;
   return chosen_platform() == Platform::cuda ? gpu_devices_ : 1;
 }
 
-int DeviceTable::own_count() {
+int DeviceTable::local_count() {
   const std::lock_guard lock(mutex_);
   return chosen_count();
 }
 
-void DeviceTable::look_again() {
+void DeviceTable::redetect_gpus() {
   const std::lock_guard lock(mutex_);
   LOCKSTEP_CHECK(devices_.empty(), "{} devices are in use", devices_.size());
   platform_.reset();
@@ -178,7 +176,7 @@ void DeviceTable::leave() {
   platform_.reset();
 }
 
-void DeviceTable::decide() {
+void DeviceTable::fix_devices() {
   const std::lock_guard lock(mutex_);
   if (!devices_.empty()) return;
   std::vector<int> counts = counts_;
@@ -193,12 +191,12 @@ void DeviceTable::decide() {
 }
 
 const std::vector<Device>& DeviceTable::devices() {
-  decide();
+  fix_devices();
   return devices_;
 }
 
 const std::vector<Device>& DeviceTable::local_devices() {
-  decide();
+  fix_devices();
   return local_;
 }
 

@@ -1,5 +1,5 @@
-// InternTable: one immutable copy of each value, kept for good, so that equal values have equal addresses. T has == and
-// a member hash(). Safe from any thread.
+// InternTable: stores one immutable copy of each value, never freed, so that equal values have equal
+// addresses. T needs == and a member hash(). Safe to use from any thread.
 #pragma once
 
 #include <mutex>
@@ -11,6 +11,7 @@ namespace lockstep::detail {
 template <class T>
 class InternTable {
  public:
+  // Returns the address of the stored copy.
   const T* intern(T value) {
     const std::lock_guard lock(mutex_);
     return &*values_.insert(std::move(value)).first;
@@ -22,7 +23,7 @@ class InternTable {
   };
 
   std::mutex mutex_;
-  std::unordered_set<T, Hash> values_;  // its elements do not move
+  std::unordered_set<T, Hash> values_;  // elements never move
 };
 
 }  // namespace lockstep::detail

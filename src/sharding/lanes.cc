@@ -30,7 +30,7 @@ std::vector<int64_t> LaneGrid::coordinates(int64_t lane) const {
 LaneGrid lane_grid(const Mesh& mesh, int64_t lanes) {
   if (lanes <= 1 || !mesh.defined() || mesh.size() % lanes != 0) return {};
   LaneGrid grid;
-  int64_t left = lanes;  // lanes that the axes so far do not tell apart
+  int64_t left = lanes;  // number of lanes to distribute over the remaining axes
   for (size_t i = 0; i < mesh.shape().size(); ++i) {
     const int64_t extent = mesh.shape()[i];
     if (left == 1) break;

@@ -17,7 +17,7 @@ struct MeshData {
   std::vector<Device> devices;
   Shape shape;
   std::vector<std::string> axis_names;
-  std::unordered_map<Device, int64_t> positions;  // follows from `devices`
+  std::unordered_map<Device, int64_t> positions;  // derived from `devices`
 
   bool operator==(const MeshData& other) const {
     return devices == other.devices && shape == other.shape && axis_names == other.axis_names;
@@ -44,25 +44,26 @@ void check_axes(const Shape& shape, const std::vector<std::string>& names) {
     throw_error("mesh: {} axis names ({}) for the {} dimensions of {}; give one name per dimension", names.size(),
                 quoted(names), shape.size(), to_string(shape));
   for (size_t i = 0; i < names.size(); ++i) {
-    if (names[i].empty()) throw_error("mesh: axis {} of {} has an empty name; give it one", i, to_string(shape));
+    if (names[i].empty())
+      throw_error("mesh: axis {} of {} has an empty name; every axis needs a name", i, to_string(shape));
     if (std::find(names.begin(), names.begin() + static_cast<ptrdiff_t>(i), names[i]) !=
         names.begin() + static_cast<ptrdiff_t>(i))
-      throw_error("mesh: two axes are named \"{}\"; give each a name of its own", names[i]);
-    if (shape[i] < 1) throw_error("mesh: axis \"{}\" has size {}; sizes are 1 or more", names[i], shape[i]);
+      throw_error("mesh: two axes are named \"{}\"; axis names must be unique", names[i]);
+    if (shape[i] < 1) throw_error("mesh: axis \"{}\" has size {}; sizes must be at least 1", names[i], shape[i]);
   }
 }
 
 void check_devices(const std::vector<Device>& devices, const Shape& shape) {
   if (count(shape) != static_cast<int64_t>(devices.size()))
-    throw_error("mesh: {} devices do not fill a grid of {}, which has {} places; give as many devices as places",
-                devices.size(), to_string(shape), count(shape));
+    throw_error("mesh: {} devices for a grid of shape {}, which needs {}; the numbers must match", devices.size(),
+                to_string(shape), count(shape));
   std::unordered_set<Device> seen;
   for (const Device& device : devices) {
     if (!seen.insert(device).second)
-      throw_error("mesh: device {} is there twice; a device has one place in a mesh", to_string(device));
+      throw_error("mesh: device {} occurs twice; list each device once", to_string(device));
     if (device.platform != devices[0].platform)
-      throw_error("mesh: devices of two platforms, {} and {}; a mesh is of one platform", to_string(devices[0]),
-                  to_string(device));
+      throw_error("mesh: devices {} and {} are of different platforms; use devices of one platform",
+                  to_string(devices[0]), to_string(device));
   }
 }
 
@@ -79,7 +80,7 @@ Mesh::Mesh(std::vector<Device> devices, Shape shape, std::vector<std::string> ax
 }
 
 const detail::MeshData& Mesh::data() const {
-  if (!data_) throw_error("mesh: an empty Mesh; assign one made by make_mesh before it is used");
+  if (!data_) throw_error("mesh: the Mesh is empty; assign one from make_mesh() before use");
   return *data_;
 }
 
@@ -111,7 +112,7 @@ std::optional<size_t> Mesh::find_axis(std::string_view axis) const {
 int64_t Mesh::position(const Device& device) const {
   const auto found = data().positions.find(device);
   if (found == data().positions.end())
-    throw_error("mesh: device {} of process {} is not in {}; ask about one of its devices()", to_string(device),
+    throw_error("mesh: device {} of process {} is not in {}; use one of its devices()", to_string(device),
                 device.process_index, to_string(*this));
   return found->second;
 }
@@ -141,8 +142,8 @@ Mesh make_mesh(const std::vector<MeshAxis>& axes, const std::vector<Device>& dev
   for (const MeshAxis& axis : axes) {
     if (axis.size == -1) {
       if (inferred)
-        throw_error("make_mesh: the sizes of both \"{}\" and \"{}\" are left out; only one can be inferred",
-                    names[*inferred], axis.name);
+        throw_error("make_mesh: the sizes of \"{}\" and \"{}\" are both -1; only one can be inferred", names[*inferred],
+                    axis.name);
       inferred = names.size();
     }
     names.push_back(axis.name);
@@ -153,14 +154,14 @@ Mesh make_mesh(const std::vector<MeshAxis>& axes, const std::vector<Device>& dev
   const int64_t given = count(shape);
   if (given > available)
     throw_error(
-        "make_mesh: {} needs {} devices and there are {}; start with --devices {} or "
+        "make_mesh: {} needs {} devices, but only {} are available; set --devices {} or "
         "LOCKSTEP_NUM_CPU_DEVICES={}",
         detail::axes_text(names, shape), given, available, given, given);
   if (inferred) {
     if (available % given != 0)
       throw_error(
-          "make_mesh: {} devices do not divide by {}, the sizes given beside \"{}\"; give that size too, or "
-          "another number of devices",
+          "make_mesh: {} devices are not divisible by {}, the product of the sizes other than \"{}\"; set that size "
+          "too, or use another number of devices",
           available, given, names[*inferred]);
     shape[*inferred] = available / given;
   }

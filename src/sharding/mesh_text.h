@@ -1,5 +1,5 @@
-// Meshes as they are written in programs: "data=4,model=2", followed by " on cpu:1,cpu:0,..." unless the devices are
-// those of the CPU from 0 on, in order. Pure functions, safe from any thread.
+// Meshes as text, for programs: "data=4,model=2". " on cpu:1,cpu:0,..." follows unless the devices are the
+// first ones of this process's platform, in order. Pure functions, safe to call from any thread.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace lockstep {
 
-// Different meshes have different texts.
+// The text of a mesh. Different meshes have different texts.
 std::string mesh_text(const Mesh& mesh);
 
-// REQUIRES: mesh_text() wrote it.
+// The mesh of a text. REQUIRES: mesh_text() wrote it.
 Mesh mesh_from_text(std::string_view text);
 
 }  // namespace lockstep

@@ -11,21 +11,21 @@
 namespace lockstep {
 namespace detail {
 
-// How one dimension is cut. The device at position p of the mesh has, along the axis of factor f, the coordinate
-// p / f.stride % f.size; these are the digits, outermost first, of the number of its piece.
-struct Cut {
+// How one dimension is sharded. The device at position p of the mesh has coordinate p / f.stride % f.size
+// along the axis of factor f. These coordinates are the digits, outermost first, of its shard number.
+struct DimSharding {
   struct Factor {
     int64_t stride, size;
   };
   std::vector<Factor> factors;
-  int64_t pieces = 1;
+  int64_t shards = 1;
 };
 
 struct ShardingData {
   Mesh mesh;
   PartitionSpec spec;
-  std::vector<Cut> cuts;  // per entry; follows from mesh and spec
-  bool replicated;        // so does this
+  std::vector<DimSharding> dims;  // per entry; derived from mesh and spec
+  bool replicated;                // likewise
 
   bool operator==(const ShardingData& other) const { return mesh == other.mesh && spec == other.spec; }
   size_t hash() const {
@@ -38,55 +38,56 @@ struct ShardingData {
 
 namespace {
 
-// The positions of the axes of a spec among those of its mesh; each may be taken once.
-class AxisBook {
+// Looks up the axes of a spec in its mesh; each may be used once.
+class AxisUsage {
  public:
-  AxisBook(const Mesh& mesh, const PartitionSpec& spec) : mesh_(mesh), spec_(spec), taken_(mesh.shape().size()) {}
+  AxisUsage(const Mesh& mesh, const PartitionSpec& spec) : mesh_(mesh), spec_(spec), used_(mesh.shape().size()) {}
 
-  size_t take(const std::string& axis) {
+  // Returns the axis's index in the mesh and marks it as used. Throws Error for an unknown or used axis.
+  size_t use(const std::string& axis) {
     const auto found = mesh_.find_axis(axis);
     if (!found)
-      throw_error("sharding: {} names axis \"{}\", which {} has not; its axes are {}", to_string(spec_), axis,
+      throw_error("sharding: {} names axis \"{}\", which is not in {}; its axes are {}", to_string(spec_), axis,
                   to_string(mesh_), quoted(mesh_.axis_names()));
-    if (taken_[*found])
-      throw_error("sharding: {} uses axis \"{}\" twice; an axis cuts one dimension, or is unreduced", to_string(spec_),
-                  axis);
-    taken_[*found] = true;
+    if (used_[*found])
+      throw_error("sharding: {} uses axis \"{}\" twice; an axis shards one dimension, or is unreduced",
+                  to_string(spec_), axis);
+    used_[*found] = true;
     return *found;
   }
 
  private:
   const Mesh& mesh_;
   const PartitionSpec& spec_;
-  std::vector<bool> taken_;
+  std::vector<bool> used_;
 };
 
 ShardingData make_data(const Mesh& mesh, const PartitionSpec& spec) {
-  if (!mesh.defined()) throw_error("sharding: no mesh is given for {}; make one with make_mesh", to_string(spec));
+  if (!mesh.defined()) throw_error("sharding: no mesh is given for {}; create one with make_mesh", to_string(spec));
   const Shape& shape = mesh.shape();
   std::vector<int64_t> strides(shape.size(), 1);
   for (size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
 
   ShardingData data{mesh, spec.trimmed(), {}, true};
-  AxisBook book(mesh, spec);
+  AxisUsage axes(mesh, spec);
   for (const SpecEntry& entry : data.spec.entries) {
-    Cut cut;
+    DimSharding dim;
     for (const std::string& name : entry.axes) {
-      const size_t axis = book.take(name);
-      cut.factors.push_back({strides[axis], shape[axis]});
-      cut.pieces *= shape[axis];
+      const size_t axis = axes.use(name);
+      dim.factors.push_back({strides[axis], shape[axis]});
+      dim.shards *= shape[axis];
     }
-    data.replicated &= cut.pieces == 1;
-    data.cuts.push_back(std::move(cut));
+    data.replicated &= dim.shards == 1;
+    data.dims.push_back(std::move(dim));
   }
-  for (const std::string& name : data.spec.unreduced) data.replicated &= shape[book.take(name)] == 1;
+  for (const std::string& name : data.spec.unreduced) data.replicated &= shape[axes.use(name)] == 1;
   return data;
 }
 
 void check_rank(const ShardingData& data, const Shape& shape, std::string_view op) {
-  if (data.cuts.size() > shape.size())
-    throw_error("{}: {} has {} entries and {} has {} dimensions; give at most one entry per dimension", op,
-                to_string(data.spec), data.cuts.size(), to_string(shape), shape.size());
+  if (data.dims.size() > shape.size())
+    throw_error("{}: {} has {} entries, but {} has {} dimensions; give at most one entry per dimension", op,
+                to_string(data.spec), data.dims.size(), to_string(shape), shape.size());
 }
 
 }  // namespace
@@ -107,7 +108,7 @@ NamedSharding::NamedSharding(const Mesh& mesh, const PartitionSpec& spec) {
 }
 
 const detail::ShardingData& NamedSharding::data() const {
-  if (!data_) throw_error("sharding: an empty NamedSharding; assign NamedSharding(mesh, spec) before it is used");
+  if (!data_) throw_error("sharding: the NamedSharding is empty; assign NamedSharding(mesh, spec) before use");
   return *data_;
 }
 
@@ -118,16 +119,16 @@ bool NamedSharding::is_fully_replicated() const { return data().replicated; }
 int64_t NamedSharding::num_shards(int64_t dimension) const {
   LOCKSTEP_CHECK(dimension >= 0, "dimension {}", dimension);
   const size_t i = static_cast<size_t>(dimension);
-  return i < data().cuts.size() ? data().cuts[i].pieces : 1;
+  return i < data().dims.size() ? data().dims[i].shards : 1;
 }
 
 int64_t NamedSharding::piece(int64_t dimension, int64_t position) const {
   LOCKSTEP_CHECK(dimension >= 0 && position >= 0 && position < mesh().size(), "dimension {} at {}", dimension,
                  position);
   const size_t i = static_cast<size_t>(dimension);
-  if (i >= data().cuts.size()) return 0;
+  if (i >= data().dims.size()) return 0;
   int64_t piece = 0;
-  for (const auto& factor : data().cuts[i].factors)
+  for (const auto& factor : data().dims[i].factors)
     piece = piece * factor.size + position / factor.stride % factor.size;
   return piece;
 }
@@ -156,17 +157,17 @@ std::vector<DeviceIndices> NamedSharding::addressable_indices_map(const Shape& s
 
 Shape NamedSharding::shard_shape(const Shape& shape, std::string_view op) const {
   detail::check_rank(data(), shape, op);
-  Shape pieces = shape;
-  for (size_t d = 0; d < data().cuts.size(); ++d) {
-    const int64_t n = data().cuts[d].pieces;
+  Shape shard = shape;
+  for (size_t d = 0; d < data().dims.size(); ++d) {
+    const int64_t n = data().dims[d].shards;
     if (shape[d] % n != 0)
       throw_error(
-          "{}: dimension {} of {} is cut {} ways by {}; per-device code needs equal pieces and {} is no multiple "
-          "of {}; pad the dimension, or use jit, which allows uneven pieces",
+          "{}: dimension {} of {} is sharded {} ways by {}; per-device code needs equal shards, but {} is not a "
+          "multiple of {}; pad the dimension, or use jit, which allows uneven shards",
           op, d, to_string(shape), n, quoted(data().spec.entries[d].axes), shape[d], n);
-    pieces[d] /= n;
+    shard[d] /= n;
   }
-  return pieces;
+  return shard;
 }
 
 std::string to_string(const NamedSharding& sharding) {

@@ -1,4 +1,4 @@
-// Lists of names in messages.
+// Lists of names for messages. Pure functions.
 #pragma once
 
 #include <fmt/format.h>
@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// "\"data\", \"model\"", or "none".
+// Returns "\"data\", \"model\"", or "none" for an empty list.
 template <class Names>
 std::string quoted(const Names& names) {
   std::string text;

@@ -17,7 +17,7 @@ using detail::Cells;
 constexpr std::array kFills = {"#87d7ff", "#ffaf87", "#afd7af", "#d7afff", "#ffd7af", "#afffff",
                                "#ff8787", "#d7d7ff", "#ffffaf", "#87d7af", "#ffafd7", "#d7af87"};
 constexpr int kTitle = 28, kMargin = 8, kLine = 16, kCharacter = 8;  // pixels
-constexpr double kLeast = 4;                                         // pixels of an empty piece
+constexpr double kMinCell = 4;                                       // pixels of an empty shard
 
 std::string escaped(const std::string& text) {
   std::string out;
@@ -42,10 +42,10 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
-// Where the pieces begin, and where the last one ends, on a line of `length` pixels.
+// The edges of the shards on a line of `length` pixels.
 std::vector<double> edges(const std::vector<int64_t>& sizes, double length) {
   const double sum = static_cast<double>(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}));
-  const double least = std::min(kLeast, length / static_cast<double>(sizes.size()));
+  const double least = std::min(kMinCell, length / static_cast<double>(sizes.size()));
   std::vector<double> pixels;
   for (int64_t size : sizes) pixels.push_back(std::max(sum > 0 ? static_cast<double>(size) / sum * length : 0, least));
   const double scale = length / std::accumulate(pixels.begin(), pixels.end(), 0.0);
@@ -54,7 +54,7 @@ std::vector<double> edges(const std::vector<int64_t>& sizes, double length) {
   return out;
 }
 
-// As high as the array would be at this width, within reason.
+// The height that keeps the array's proportions at this width, within limits.
 double drawing_height(const Cells& table, double width) {
   const auto sum = [](const std::vector<int64_t>& sizes) {
     return static_cast<double>(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}));
@@ -67,7 +67,7 @@ double drawing_height(const Cells& table, double width) {
 }  // namespace
 
 std::string sharding_svg(const NamedSharding& sharding, const Shape& shape, int width) {
-  if (width < 100) throw_error("sharding_svg: a width of {} pixels; give 100 or more", width);
+  if (width < 100) throw_error("sharding_svg: the width is {} pixels; use at least 100", width);
   const Cells table = detail::make_cells(sharding, shape);
   const double inner = width - 2 * kMargin, height = drawing_height(table, inner);
   const std::vector<double> xs = edges(table.widths, inner), ys = edges(table.heights, height);
@@ -85,13 +85,13 @@ std::string sharding_svg(const NamedSharding& sharding, const Shape& shape, int 
       const double w = xs[column + 1] - xs[column], h = ys[row + 1] - ys[row];
       const double x = kMargin + xs[column], y = kTitle + ys[row];
       const auto lines = detail::label_lines(table, cell, static_cast<size_t>(w) / kCharacter);
-      std::string whole;
-      for (const std::string& line : lines) whole += line;
+      std::string title;
+      for (const std::string& line : lines) title += line;
       svg += fmt::format(
           "<g><title>{} {}</title><rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"{}\" "
           "stroke=\"#333\"/>",
-          whole, cell.indices, x, y, w, h, kFills[(row * table.columns() + column) % kFills.size()]);
-      // Text that does not fit would hide its neighbours; the title shows it when pointed at.
+          title, cell.indices, x, y, w, h, kFills[(row * table.columns() + column) % kFills.size()]);
+      // Text that does not fit is omitted; the title shows it on hover.
       size_t longest = 0;
       for (const std::string& line : lines) longest = std::max(longest, line.size());
       if (static_cast<double>(longest * kCharacter) <= w && static_cast<double>(lines.size() * kLine) <= h) {

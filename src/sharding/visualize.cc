@@ -13,9 +13,9 @@ namespace {
 using detail::Cell;
 using detail::Cells;
 
-// Of the 256 colours of terminals; light ones, under black text.
+// Light colours of the 256-colour palette, for black text.
 constexpr std::array kColors = {117, 216, 151, 183, 223, 159, 210, 189, 229, 115, 218, 180};
-constexpr size_t kWidth = 9;  // of a cell where there is room
+constexpr size_t kWidth = 9;  // preferred width of a cell
 
 using Lines = std::vector<std::string>;
 

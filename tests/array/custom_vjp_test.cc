@@ -137,14 +137,14 @@ TEST(CustomVjp, WrongShapesAreErrors) {
                       return std::pair{x, x};
                     },
                     [](Array x, Array) { return x; })(ones({2})),
-                Error, "custom_vjp: forward returns other results than the function");
+                Error, "custom_vjp: forward returns other result types than the function");
   EXPECT_THROWS(with(forward, [](Array, Array ct) { return ct; })(ones({2})), Error,
-                "custom_vjp: gradient 0 is f32[] where the argument is f32[2]; a gradient has its argument's type");
+                "custom_vjp: gradient 0 is f32[], but the argument is f32[2]; a gradient has its argument's type");
   EXPECT_THROWS(with(forward,
                      [](Array x, Array) {
                        return std::pair{x, x};
                      })(ones({2})),
-                Error, "custom_vjp: backward returns 2 arrays for 1 arguments");
+                Error, "custom_vjp: backward returns 2 arrays for 1 argument arrays");
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ TEST(Create, ConstantArrays) {
   EXPECT_TEXT(full({2}, 7, f32), "f32[2] [7, 7]");
   EXPECT_TEXT(full({2, 2}, array({1, 2})), "i32[2,2] [[1, 2], [1, 2]]");
   EXPECT_EQ(full({1}, 0.1, f64).item<double>(), 0.1);
-  EXPECT_THROWS(full({2}, array({1, 2, 3})), Error, "full: [3] does not broadcast to [2]");
+  EXPECT_THROWS(full({2}, array({1, 2, 3})), Error, "full: shape [3] does not broadcast to [2]");
   EXPECT_THROWS(zeros({2, -1}), Error, "extent -1");
 }
 
@@ -70,8 +70,8 @@ TEST(Create, ArraysWrittenOut) {
   EXPECT_TEXT(array({{1.5f}}), "f32[1,1] [[1.5]]");
   EXPECT_TEXT(array({{{1, 2}, {3, 4}}, {{5, 6}, {7, 8}}}), "i32[2,2,2] [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]");
   EXPECT_THROWS(array({{1, 2}, {3}}), Error,
-                "array: a list of 1 beside one of 2; lists of one level must be equally long");
-  EXPECT_THROWS(array({{{1}, {2}}, {{3}}}), Error, "array: a list of 1 beside one of 2");
+                "array: ragged lists: one has 1 elements, another 2; lists of one level must have equal lengths");
+  EXPECT_THROWS(array({{{1}, {2}}, {{3}}}), Error, "array: ragged lists: one has 1 elements, another 2");
 }
 
 TEST(Create, WorksInsideJit) {

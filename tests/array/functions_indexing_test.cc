@@ -23,11 +23,12 @@ TEST(Take, PutsTheIndicesInPlaceOfTheAxis) {
   EXPECT_TEXT(take(rows(), astype(array({1}), u32)), "i32[1,2] [[10, 11]]");
   EXPECT_TEXT(take(rows(), astype(array({-2}), i64)), "i32[1,2] [[10, 11]]");
   EXPECT_EQ(take(rows(), zeros({0}, i32)).shape(), (Shape{0, 2}));
-  EXPECT_THROWS(take(rows(), array({1.0f})), Error, "take: the indices are f32[1]; indices are integers, use astype");
+  EXPECT_THROWS(take(rows(), array({1.0f})), Error,
+                "take: the indices are f32[1]; indices must be integers: use astype");
   EXPECT_THROWS(take(rows(), array({true})), Error, "take: the indices are bool[1]");
   EXPECT_THROWS(take(rows(), array({1}), 2), Error, "take: axis 2 is out of range for [3, 2]");
   EXPECT_THROWS(take(zeros({0, 2}), array({0})), Error,
-                "take: dimension 0 of [0, 2] is empty; there is nothing to take");
+                "take: dimension 0 of [0, 2] is empty; take needs at least one element");
 }
 
 TEST(Take, AlongAnAxisPicksPerPosition) {
@@ -35,15 +36,17 @@ TEST(Take, AlongAnAxisPicksPerPosition) {
   EXPECT_TEXT(take_along_axis(rows(), array({{2, 0}}), 0), "i32[1,2] [[20, 1]]");
   EXPECT_TEXT(take_along_axis(rows(), array({{1, 1, 0}}), -1), "i32[3,3] [[1, 1, 0], [11, 11, 10], [21, 21, 20]]");
   EXPECT_THROWS(take_along_axis(rows(), array({1}), 0), Error,
-                "take_along_axis: indices [1] of [3, 2]; both must have as many");
-  EXPECT_THROWS(take_along_axis(rows(), zeros({2, 1}, i32), 1), Error, "take_along_axis: [3] and [2] do not broadcast");
+                "take_along_axis: indices [1] for x [3, 2]; both must have the same number");
+  EXPECT_THROWS(take_along_axis(rows(), zeros({2, 1}, i32), 1), Error,
+                "take_along_axis: shapes [3] and [2] do not broadcast");
 }
 
 TEST(ScatterAdd, AddsUpAndDrops) {
   EXPECT_TEXT(scatter_add(zeros({3}), array({0, 2, 0, -1, 5}), array({1, 2, 3, 4, 5})), "f32[3] [4, 0, 6]");
   EXPECT_TEXT(scatter_add(rows(), array({1}), 100), "i32[3,2] [[0, 1], [110, 111], [20, 21]]");
   EXPECT_TEXT(scatter_add(rows(), array({0}), array({{1}, {2}, {3}}), 1), "i32[3,2] [[1, 1], [12, 11], [23, 21]]");
-  EXPECT_THROWS(scatter_add(rows(), array({0}), zeros({3})), Error, "scatter_add: [3] does not broadcast to [1, 2]");
+  EXPECT_THROWS(scatter_add(rows(), array({0}), zeros({3})), Error,
+                "scatter_add: shape [3] does not broadcast to [1, 2]");
   EXPECT_THROWS(scatter_add(rows(), array({0.5f}), 1), Error, "scatter_add: the indices are f32[1]");
 }
 
@@ -51,7 +54,7 @@ TEST(OneHot, MarksTheLabel) {
   EXPECT_TEXT(one_hot(array({1, 0, 3}), 3), "f32[3,3] [[0, 1, 0], [1, 0, 0], [0, 0, 0]]");
   EXPECT_TEXT(one_hot(1, 2, i32), "i32[2] [0, 1]");
   EXPECT_EQ(sum(one_hot(astype(array({44}), u8), 300)).item<float>(), 1.0f);
-  EXPECT_THROWS(one_hot(array({1.0f}), 3), Error, "one_hot: the labels are f32[1]; labels are integers");
+  EXPECT_THROWS(one_hot(array({1.0f}), 3), Error, "one_hot: the labels are f32[1]; labels must be integers");
   EXPECT_THROWS(one_hot(array({1}), -3), Error, "one_hot: -3 classes");
 }
 

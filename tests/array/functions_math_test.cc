@@ -78,11 +78,11 @@ TEST(Broadcasting, StretchesDimensionsOfOne) {
 
 TEST(Broadcasting, NamesTheShapesThatDoNotFit) {
   EXPECT_THROWS(zeros({2, 3}) + zeros({4}), Error,
-                "add: [2, 3] and [4] do not broadcast: dimension -1 is 3 in one and 4");
+                "add: shapes [2, 3] and [4] do not broadcast: dimension -1 is 3 in one and 4");
   EXPECT_THROWS(static_cast<void>(zeros({2, 3}) < zeros({3, 3})), Error,
-                "less: [2, 3] and [3, 3] do not broadcast: dimension -2 is 2");
-  EXPECT_THROWS(where(zeros({2}), zeros({3}), 0), Error, "where: [2], [3] and [] do not broadcast");
-  EXPECT_THROWS(clip(zeros({2}), zeros({3}), 1), Error, "clip: [2], [3] and [] do not broadcast");
+                "less: shapes [2, 3] and [3, 3] do not broadcast: dimension -2 is 2");
+  EXPECT_THROWS(where(zeros({2}), zeros({3}), 0), Error, "where: shapes [2], [3] and [] do not broadcast");
+  EXPECT_THROWS(clip(zeros({2}), zeros({3}), 1), Error, "clip: shapes [2], [3] and [] do not broadcast");
 }
 
 TEST(Promotion, ArraysMeetInTheWiderType) {

@@ -156,17 +156,18 @@ TEST(Categorical, DrawsByProbability) {
 TEST(Random, SaysWhatIsWrong) {
   const Array key = random::key(0);
   EXPECT_THROWS(random::uniform(zeros({2}), {3}), Error,
-                "random::uniform: the key is f32[2]; a key is u32[2], as random::key");
+                "random::uniform: the key is f32[2]; a key is u32[2]: create one with random::key");
   EXPECT_THROWS(random::normal(random::split(key), {3}), Error, "of several keys take one with at(), or use vmap");
-  EXPECT_THROWS(random::normal(key, {3}, i32), Error,
-                "random::normal: i32 numbers were asked for; choose a floating type");
-  EXPECT_THROWS(random::uniform(key, {3}, zeros({2}), 1), Error, "random::uniform: [2] does not broadcast to [3]");
+  EXPECT_THROWS(random::normal(key, {3}, i32), Error, "random::normal: dtype i32 is not floating; use a floating type");
+  EXPECT_THROWS(random::uniform(key, {3}, zeros({2}), 1), Error,
+                "random::uniform: shape [2] does not broadcast to [3]");
   EXPECT_THROWS(random::fold_in(key, 0.5), Error, "random::fold_in: the data is f32[]; it must be an integer scalar");
   EXPECT_THROWS(random::randint(key, {2}, 0.5, 1), Error,
                 "random::randint: bounds f32[] and i32[]; they must be integers");
   EXPECT_THROWS(random::permutation(key, -1), Error, "random::permutation: -1 numbers");
   EXPECT_THROWS(random::permutation(key, Array(3)), Error, "random::permutation: i32[] is a scalar");
-  EXPECT_THROWS(random::bernoulli(key, zeros({2}), {3}), Error, "random::bernoulli: [2] does not broadcast to [3]");
+  EXPECT_THROWS(random::bernoulli(key, zeros({2}), {3}), Error,
+                "random::bernoulli: shape [2] does not broadcast to [3]");
   EXPECT_THROWS(random::truncated_normal(key, 1, 1, {3}), Error, "random::truncated_normal: from 1 to 1");
   EXPECT_THROWS(random::split(key, -1), Error, "random::split: -1 keys were asked for");
   EXPECT_THROWS(random::categorical(key, 1.0f), Error, "random::categorical: axis -1 of a scalar");

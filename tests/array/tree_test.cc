@@ -114,8 +114,8 @@ TEST(Tree, UnflattenGivesBackWhatFlattenTook) {
 TEST(Tree, MismatchesSayBothNumbers) {
   const std::vector<Array> two{1, 2}, three{1, 2, 3};
   EXPECT_THROWS(tree_map([](Array a, Array) { return a; }, two, three), Error,
-                "tree_map: one tree has 2 arrays and another 3; the trees must have the same structure");
-  EXPECT_THROWS(tree_unflatten(three, two), Error, "tree_unflatten: one tree has 3 arrays and another 2");
+                "tree_map: one tree has 2 arrays, another 3; the trees must have the same structure");
+  EXPECT_THROWS(tree_unflatten(three, two), Error, "tree_unflatten: one tree has 3 arrays, another 2");
 }
 
 TEST(Tree, StructsOfTwentyFourFieldsAreTied) {

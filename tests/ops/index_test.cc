@@ -206,7 +206,7 @@ TEST(IndexOps, ErrorsNameTheFactAndTheRemedy) {
               none = b.input({f32, {0, 3}});
   const std::vector<std::pair<std::function<void()>, std::string>> cases = {
       {[&] { gather(x, f, 0); }, "gather: the indices are f32[2]; cast them to i32, i64 or u32"},
-      {[&] { gather(x, i, 2); }, "gather: axis 2 is out of range for [4, 3]; axes go from 0 to 1"},
+      {[&] { gather(x, i, 2); }, "gather: axis 2 is out of range for [4, 3]; valid axes: 0 to 1"},
       {[&] { gather(x, i, 0, 1); },
        "gather: 1 batch dimensions do not fit axis 0 of [4, 3] and indices [2]; they come before the axis in both"},
       {[&] { gather(x, i, 1, 1); },

@@ -310,7 +310,7 @@ TEST(Reduce, ErrorsNameTheFactAndTheRemedy) {
   Builder b;
   const Value x = b.input({f32, {2, 3}}), flags = b.input({boolean, {2}}), none = b.input({f32, {0, 3}});
   const std::vector<std::pair<std::function<void()>, std::string>> cases = {
-      {[&] { reduce_sum(x, {2}); }, "reduce_sum: axis 2 is out of range for [2, 3]; axes go from 0 to 1"},
+      {[&] { reduce_sum(x, {2}); }, "reduce_sum: axis 2 is out of range for [2, 3]; valid axes: 0 to 1"},
       {[&] {
          reduce_max(x, {1, 1});
        },
@@ -319,7 +319,7 @@ TEST(Reduce, ErrorsNameTheFactAndTheRemedy) {
       {[&] { reduce_sum(flags, {0}); }, "reduce_sum: bool[2] has no arithmetic; cast it to i32 first"},
       {[&] { cumsum(flags, 0); }, "cumsum: bool[2] has no arithmetic; cast it to i32 first"},
       {[&] { argmax(none, 0); }, "argmax: axis 0 of [0, 3] is empty; there is no element to point at"},
-      {[&] { argmin(x, -1); }, "argmin: axis -1 is out of range for [2, 3]; axes go from 0 to 1"},
+      {[&] { argmin(x, -1); }, "argmin: axis -1 is out of range for [2, 3]; valid axes: 0 to 1"},
   };
   for (const auto& [f, wanted] : cases) EXPECT_EQ(error_of(f), wanted);
 }

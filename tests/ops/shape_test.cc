@@ -44,7 +44,7 @@ TEST(Iota, CountsAlongItsDimension) {
     }
   }
   Builder b;
-  EXPECT_EQ(error_of([&] { iota(b, {i32, {2}}, 1); }), "iota: axis 1 is out of range for [2]; axes go from 0 to 0");
+  EXPECT_EQ(error_of([&] { iota(b, {i32, {2}}, 1); }), "iota: axis 1 is out of range for [2]; valid axes: 0 to 0");
   EXPECT_EQ(error_of([&] { iota(b, {boolean, {2}}, 0); }), "iota: bool cannot count; use i32 and compare");
 }
 
@@ -416,7 +416,7 @@ TEST(ShapeOps, ErrorsNameTheFactAndTheRemedy) {
        "slice: stride 0 of dimension 1 is not positive; use reverse to walk backwards"},
       {[&] { slice(x, {0}, {2}, {1}); },
        "slice: [2, 3] has 2 dimensions and got 1 starts, 1 limits and 1 strides; give one of each per dimension"},
-      {[&] { reverse(x, {2}); }, "reverse: axis 2 is out of range for [2, 3]; axes go from 0 to 1"},
+      {[&] { reverse(x, {2}); }, "reverse: axis 2 is out of range for [2, 3]; valid axes: 0 to 1"},
       {[&] {
          reverse(x, {1, 1});
        },
@@ -448,7 +448,7 @@ TEST(ShapeOps, ErrorsNameTheFactAndTheRemedy) {
          concatenate({x, reshape(x, {3, 2})}, 0);
        },
        "concatenate: [2, 3] and [3, 2] do not fit along axis 0; all other extents must be equal"},
-      {[&] { concatenate({s}, 0); }, "concatenate: axis 0 of a scalar; a scalar has no axes"},
+      {[&] { concatenate({s}, 0); }, "concatenate: axis 0 is out of range; a scalar has no axes"},
       {[&] { dynamic_slice(x, {i}, {1}); },
        "dynamic_slice: [2, 3] has 2 dimensions and got 1 starts and a block of [1]; give one of each per dimension"},
       {[&] {

@@ -14,9 +14,9 @@ namespace {
 using detail::detect_cpu_devices;
 using detail::DeviceTable;
 using detail::Environment;
-using detail::GpuState;
+using detail::GpuStatus;
 
-TEST(Devices, PrintAsTheirPlatformAndId) {
+TEST(Devices, PrintAsPlatformAndId) {
   const Device gpu{.id = 3, .platform = Platform::cuda};
   EXPECT_EQ(to_string(Device{}), "cpu:0");
   EXPECT_EQ(to_string(gpu), "cuda:3");
@@ -26,13 +26,13 @@ TEST(Devices, PrintAsTheirPlatformAndId) {
   EXPECT_EQ(jax_name(std::vector<Device>{}), "[]");
 }
 
-TEST(Devices, DifferInEveryField) {
+TEST(Devices, CompareByAllFields) {
   const std::unordered_set<Device> set = {
       {.id = 0}, {.id = 1}, {.id = 0, .platform = Platform::cuda}, {.id = 0, .process_index = 1}, {.id = 0}};
   EXPECT_EQ(set.size(), 4u);
 }
 
-TEST(Devices, AreCountedByTheFirstVariableThatSpeaks) {
+TEST(Devices, FirstNonEmptyVariableSetsTheCount) {
   EXPECT_EQ(detect_cpu_devices({}), 1);
   Environment env = {{"XLA_FLAGS", "--xla_dump_to=/d --xla_force_host_platform_device_count=4\t--xla_x=9"}};
   EXPECT_EQ(detect_cpu_devices(env), 4);
@@ -44,7 +44,7 @@ TEST(Devices, AreCountedByTheFirstVariableThatSpeaks) {
   EXPECT_EQ(detect_cpu_devices(env), 6);
 }
 
-TEST(Devices, AreCountedByTheLastXlaFlag) {
+TEST(Devices, LastXlaFlagSetsTheCount) {
   const std::string flag = "--xla_force_host_platform_device_count=";
   EXPECT_EQ(detect_cpu_devices({{"XLA_FLAGS", flag + "2 " + flag + "5"}}), 5);
   EXPECT_EQ(detect_cpu_devices({{"XLA_FLAGS", ""}}), 1);
@@ -52,134 +52,134 @@ TEST(Devices, AreCountedByTheLastXlaFlag) {
   EXPECT_EQ(detect_cpu_devices({{"XLA_FLAGS", "x" + flag + "2"}}), 1);
 }
 
-TEST(Devices, RejectValuesThatAreNoNumberOfDevices) {
+TEST(Devices, RejectInvalidCounts) {
   for (const char* value : {"eight", "0", "-1", "8x", " 8", "1.5", "131073", "99999999999999999999"}) {
     EXPECT_THROWS(detect_cpu_devices({{"LOCKSTEP_NUM_CPU_DEVICES", value}}), Error,
                   "devices: LOCKSTEP_NUM_CPU_DEVICES is \"" + std::string(value) +
-                      "\"; give a number of devices from 1 to 131072, or unset it");
+                      "\"; set it to a number from 1 to 131072, or unset it");
     EXPECT_THROWS(detect_cpu_devices({{"JAX_NUM_CPU_DEVICES", value}}), Error, "JAX_NUM_CPU_DEVICES is \"");
   }
   EXPECT_THROWS(detect_cpu_devices({{"XLA_FLAGS", "--xla_force_host_platform_device_count=many"}}), Error,
-                "devices: --xla_force_host_platform_device_count in XLA_FLAGS is \"many\"; give a number");
+                "devices: --xla_force_host_platform_device_count in XLA_FLAGS is \"many\"; set it to a number");
 }
 
-TEST(Devices, ReadTheEnvironmentOfTheProcess) {
+TEST(Devices, VariablesAreReadFromTheEnvironment) {
   setenv("JAX_NUM_CPU_DEVICES", "3", 1);
   EXPECT_EQ(detail::device_variables().at("JAX_NUM_CPU_DEVICES"), "3");
   unsetenv("JAX_NUM_CPU_DEVICES");
   EXPECT_FALSE(detail::device_variables().contains("JAX_NUM_CPU_DEVICES"));
 }
 
-// What a machine would say.
-GpuState usable() { return {.usable = true, .why_not = "", .seen = true}; }
-GpuState four() { return {.usable = true, .why_not = "", .seen = true, .devices = 4}; }
-GpuState broken() { return {.usable = false, .why_not = "cuda: broken; mend it", .seen = true}; }
-GpuState absent() { return {.usable = false, .why_not = "cuda: none; buy one", .seen = false}; }
-Environment nothing_said() { return {}; }
+// Fake results of GPU detection.
+GpuStatus usable() { return {.usable = true, .why_not = "", .present = true}; }
+GpuStatus four() { return {.usable = true, .why_not = "", .present = true, .devices = 4}; }
+GpuStatus broken() { return {.usable = false, .why_not = "cuda: broken; fix it", .present = true}; }
+GpuStatus absent() { return {.usable = false, .why_not = "cuda: none; buy one", .present = false}; }
+Environment empty_environment() { return {}; }
 
-TEST(Devices, AreDecidedAtFirstUse) {
+TEST(Devices, AreFixedAtFirstUse) {
   DeviceTable table([] { return Environment{{"LOCKSTEP_NUM_CPU_DEVICES", "3"}}; }, absent);
-  EXPECT_THROWS(table.set_cpu_devices(0), Error, "set_cpu_devices: 0 devices; a process has from 1 to 131072");
+  EXPECT_THROWS(table.set_cpu_devices(0), Error, "set_cpu_devices: 0 devices; use 1 to 131072");
   table.set_cpu_devices(5);
   table.set_cpu_devices(2);
   const std::vector<Device>& list = table.devices();
   EXPECT_EQ(list, (std::vector<Device>{{.id = 0}, {.id = 1}}));
   EXPECT_EQ(&table.devices(), &list);
   EXPECT_THROWS(table.set_cpu_devices(8), Error,
-                "set_cpu_devices: devices are in use already (2 of them) and 8 are asked for; call it before");
+                "set_cpu_devices: 2 devices are already in use, but 8 are requested; call it before");
 }
 
-TEST(Devices, FollowTheEnvironmentWhenNotSet) {
+TEST(Devices, DefaultToTheEnvironment) {
   DeviceTable table([] { return Environment{{"LOCKSTEP_NUM_CPU_DEVICES", "3"}}; }, absent);
   EXPECT_EQ(table.devices().size(), 3u);
 }
 
-TEST(Platform, IsAGpuWhereOneCanBeUsed) {
-  DeviceTable with(nothing_said, usable), without(nothing_said, absent);
+TEST(Platform, DefaultsToAUsableGpu) {
+  DeviceTable with(empty_environment, usable), without(empty_environment, absent);
   EXPECT_EQ(with.platform(), Platform::cuda);
   EXPECT_EQ(with.devices(), (std::vector<Device>{{.id = 0, .platform = Platform::cuda}}));
   EXPECT_EQ(with.why_no_gpu(), "");
   EXPECT_EQ(without.platform(), Platform::cpu);
-  EXPECT_EQ(without.why_no_gpu(), "");  // not worth a word
+  EXPECT_EQ(without.why_no_gpu(), "");  // no hardware, no note
 }
 
-TEST(Platform, TellsWhyAGpuThatIsThereIsNotUsed) {
-  DeviceTable table(nothing_said, broken);
+TEST(Platform, ReportsWhyAPresentGpuIsNotUsed) {
+  DeviceTable table(empty_environment, broken);
   EXPECT_EQ(table.platform(), Platform::cpu);
-  EXPECT_EQ(table.why_no_gpu(), "cuda: broken; mend it");
-  table.set_platform("cpu");  // on purpose
+  EXPECT_EQ(table.why_no_gpu(), "cuda: broken; fix it");
+  table.set_platform("cpu");  // requested: no note
   EXPECT_EQ(table.platform(), Platform::cpu);
   EXPECT_EQ(table.why_no_gpu(), "");
 }
 
-TEST(Platform, ThatWasAskedForAndCannotBeIsAnError) {
+TEST(Platform, RequestForAnUnusableGpuThrows) {
   DeviceTable table([] { return Environment{{"LOCKSTEP_PLATFORM", "cuda"}}; }, broken);
-  EXPECT_THROWS(table.platform(), Error, "cuda: broken; mend it");
-  EXPECT_THROWS(table.devices(), Error, "cuda: broken; mend it");
-  table.set_platform("auto");  // comes before the variable
+  EXPECT_THROWS(table.platform(), Error, "cuda: broken; fix it");
+  EXPECT_THROWS(table.devices(), Error, "cuda: broken; fix it");
+  table.set_platform("auto");  // overrides the variable
   EXPECT_EQ(table.platform(), Platform::cpu);
 }
 
-TEST(Platform, IsAskedOfNobodyWhereTheCpuIsWanted) {
+TEST(Platform, CpuRequestSkipsGpuDetection) {
   DeviceTable table(
       [] {
         return Environment{{"LOCKSTEP_PLATFORM", "cpu"}};
       },
-      []() -> GpuState { throw Error("asked"); });
+      []() -> GpuStatus { throw Error("detected"); });
   EXPECT_EQ(table.platform(), Platform::cpu);
 }
 
-TEST(Platform, OfSeveralProcessesIsThatOfOne) {
-  DeviceTable table(nothing_said, usable);
+TEST(Platform, OfAJobIsThatOfThisProcess) {
+  DeviceTable table(empty_environment, usable);
   table.join(1, {1, 1});
   EXPECT_EQ(table.platform(), Platform::cuda);
   EXPECT_EQ(table.devices()[1], (Device{.id = 1, .platform = Platform::cuda, .process_index = 1}));
 }
 
-TEST(Platform, OfTheCpusLanesSaysNothingOfGpus) {
+TEST(Platform, IgnoresTheNumberOfCpuLanes) {
   DeviceTable table([] { return Environment{{"LOCKSTEP_CPU_LANES", "4"}}; }, usable);
   EXPECT_EQ(table.platform(), Platform::cuda);
 }
 
-TEST(Platform, OfGpusHasADeviceForEachUnlessToldHowMany) {
-  DeviceTable all(nothing_said, four), told(nothing_said, four),
+TEST(Platform, HasOneDevicePerGpuUnlessACountIsSet) {
+  DeviceTable all(empty_environment, four), set(empty_environment, four),
       by_variable(
           [] {
             return Environment{{"LOCKSTEP_NUM_CPU_DEVICES", "1"}};
           },
           four),
-      cpu(nothing_said, four);
-  EXPECT_EQ(all.own_count(), 4);
+      cpu(empty_environment, four);
+  EXPECT_EQ(all.local_count(), 4);
   EXPECT_EQ(all.devices().size(), 4u);
-  told.set_cpu_devices(8);
-  EXPECT_EQ(told.devices().size(), 8u);
+  set.set_cpu_devices(8);
+  EXPECT_EQ(set.devices().size(), 8u);
   EXPECT_EQ(by_variable.devices().size(), 1u);
   cpu.set_platform("cpu");
-  EXPECT_EQ(cpu.own_count(), 1);
+  EXPECT_EQ(cpu.local_count(), 1);
 }
 
-TEST(Platform, IsLookedForAgainWhenGpusHaveBecomeOthers) {
+TEST(Platform, IsDetectedAgainAfterRedetect) {
   static bool taken = false;
-  DeviceTable table(nothing_said, [] { return taken ? broken() : usable(); });
+  DeviceTable table(empty_environment, [] { return taken ? broken() : usable(); });
   EXPECT_EQ(table.platform(), Platform::cuda);
   taken = true;
   EXPECT_EQ(table.platform(), Platform::cuda);
-  table.look_again();
+  table.redetect_gpus();
   EXPECT_EQ(table.platform(), Platform::cpu);
-  EXPECT_EQ(table.why_no_gpu(), "cuda: broken; mend it");
+  EXPECT_EQ(table.why_no_gpu(), "cuda: broken; fix it");
 }
 
-TEST(Platform, RejectsNamesThatAreNone) {
+TEST(Platform, RejectsUnknownNames) {
   DeviceTable table([] { return Environment{{"LOCKSTEP_PLATFORM", "tpu"}}; }, usable);
-  EXPECT_THROWS(table.platform(), Error, "devices: LOCKSTEP_PLATFORM is \"tpu\"; give cpu, cuda or auto");
-  EXPECT_THROWS(table.set_platform("gpu"), Error, "set_platform: the platform is \"gpu\"; give cpu, cuda or auto");
+  EXPECT_THROWS(table.platform(), Error, "devices: LOCKSTEP_PLATFORM is \"tpu\"; use cpu, cuda or auto");
+  EXPECT_THROWS(table.set_platform("gpu"), Error, "set_platform: the platform is \"gpu\"; use cpu, cuda or auto");
 }
 
-TEST(Platform, DoesNotChangeOnceDevicesAreUsed) {
-  DeviceTable table(nothing_said, usable);
+TEST(Platform, IsFixedOnceDevicesAreInUse) {
+  DeviceTable table(empty_environment, usable);
   table.devices();
   EXPECT_THROWS(table.set_platform("cpu"), Error,
-                "set_platform: devices are in use already, of cuda; call it before anything that uses devices");
+                "set_platform: cuda devices are already in use; call it before anything that uses devices");
   table.set_platform("auto");
   table.set_platform("cuda");
   EXPECT_EQ(table.platform(), Platform::cuda);
@@ -191,7 +191,7 @@ TEST(Devices, OfOneProcessAreAllLocal) {
   EXPECT_EQ(local_device_count(), device_count());
   EXPECT_EQ(process_index(), 0);
   EXPECT_EQ(process_count(), 1);
-  EXPECT_THROWS(set_cpu_devices(2), Error, "devices are in use already");
+  EXPECT_THROWS(set_cpu_devices(2), Error, "already in use");
 }
 
 }  // namespace

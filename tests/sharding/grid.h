@@ -1,4 +1,4 @@
-// CPU devices and meshes of any size, whatever this process has.
+// CPU devices and meshes of any size, independent of the devices of this process.
 #pragma once
 
 #include <string>

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-TEST(Mesh, KnowsItsGrid) {
+TEST(Mesh, ReportsAxesDevicesAndCoordinates) {
   const Mesh mesh = make_mesh({{"data", 4}, {"model", 2}}, cpu_devices(8));
   EXPECT_EQ(to_string(mesh), "Mesh('data': 4, 'model': 2)");
   EXPECT_EQ(mesh.axis_names(), (std::vector<std::string>{"data", "model"}));
@@ -27,20 +27,20 @@ TEST(Mesh, KnowsItsGrid) {
   EXPECT_THROWS(mesh.coordinates(Device{.id = 8}), Error, "mesh: device cpu:8 of process 0 is not in Mesh('data': 4");
 }
 
-TEST(Mesh, ThatIsEmptySaysSo) {
+TEST(Mesh, EmptyHandlesThrow) {
   const Mesh none;
-  EXPECT_THROWS(none.size(), Error, "mesh: an empty Mesh; assign one made by make_mesh before it is used");
-  EXPECT_THROWS(none.find_axis("data"), Error, "mesh: an empty Mesh");
-  EXPECT_THROWS(to_string(none), Error, "mesh: an empty Mesh");
+  EXPECT_THROWS(none.size(), Error, "mesh: the Mesh is empty; assign one from make_mesh() before use");
+  EXPECT_THROWS(none.find_axis("data"), Error, "mesh: the Mesh is empty");
+  EXPECT_THROWS(to_string(none), Error, "mesh: the Mesh is empty");
   EXPECT_THROWS(NamedSharding(none, P("data")), Error, "sharding: no mesh is given for P(");
   EXPECT_THROWS(NamedSharding(none, P()), Error, "sharding: no mesh is given for P(");
-  const NamedSharding nowhere;
-  EXPECT_EQ(nowhere, NamedSharding());
-  EXPECT_THROWS(nowhere.mesh(), Error,
-                "sharding: an empty NamedSharding; assign NamedSharding(mesh, spec) before it is used");
-  EXPECT_THROWS(nowhere.shard_shape({4}), Error, "sharding: an empty NamedSharding");
-  EXPECT_THROWS(nowhere.num_shards(0), Error, "sharding: an empty NamedSharding");
-  EXPECT_THROWS(to_string(nowhere), Error, "sharding: an empty NamedSharding");
+  const NamedSharding empty;
+  EXPECT_EQ(empty, NamedSharding());
+  EXPECT_THROWS(empty.mesh(), Error,
+                "sharding: the NamedSharding is empty; assign NamedSharding(mesh, spec) before use");
+  EXPECT_THROWS(empty.shard_shape({4}), Error, "sharding: the NamedSharding is empty");
+  EXPECT_THROWS(empty.num_shards(0), Error, "sharding: the NamedSharding is empty");
+  EXPECT_THROWS(to_string(empty), Error, "sharding: the NamedSharding is empty");
 }
 
 TEST(Mesh, FindsDevicesInAnyOrder) {
@@ -50,14 +50,14 @@ TEST(Mesh, FindsDevicesInAnyOrder) {
   EXPECT_EQ(mesh.local_devices(), (std::vector<Device>{{.id = 3}, {.id = 0}, {.id = 1}}));
 }
 
-TEST(Mesh, OfNoAxesHasOneDevice) {
+TEST(Mesh, WithoutAxesHasOneDevice) {
   const Mesh mesh(cpu_devices(1), {}, {});
   EXPECT_EQ(to_string(mesh), "Mesh()");
   EXPECT_EQ(mesh.size(), 1);
   EXPECT_TRUE(mesh.coordinates(Device{}).empty());
 }
 
-TEST(Mesh, EqualOnesShareTheirData) {
+TEST(Mesh, EqualMeshesShareOneAddress) {
   const Mesh a = grid({2, 3}, {"x", "y"});
   EXPECT_EQ(a.address(), grid({2, 3}, {"x", "y"}).address());
   const std::unordered_set<Mesh> set = {
@@ -72,7 +72,7 @@ TEST(Mesh, EqualOnesShareTheirData) {
   EXPECT_FALSE(Mesh().defined());
 }
 
-TEST(Mesh, IsSharedBetweenThreads) {
+TEST(Mesh, MayBeCreatedFromSeveralThreads) {
   std::vector<Mesh> meshes(4);
   std::vector<std::thread> threads;
   for (Mesh& mesh : meshes)
@@ -83,18 +83,17 @@ TEST(Mesh, IsSharedBetweenThreads) {
   for (const Mesh& mesh : meshes) EXPECT_EQ(mesh, meshes[0]);
 }
 
-TEST(Mesh, RejectsGridsThatDoNotFit) {
+TEST(Mesh, RejectsInvalidGrids) {
   const auto four = cpu_devices(4);
-  EXPECT_THROWS(Mesh(four, {2, 3}, {"x", "y"}), Error,
-                "mesh: 4 devices do not fill a grid of [2, 3], which has 6 places");
+  EXPECT_THROWS(Mesh(four, {2, 3}, {"x", "y"}), Error, "mesh: 4 devices for a grid of shape [2, 3], which needs 6");
   EXPECT_THROWS(Mesh(four, {2, 2}, {"x"}), Error,
                 "mesh: 1 axis names (\"x\") for the 2 dimensions of [2, 2]; give one name per dimension");
-  EXPECT_THROWS(Mesh(four, {2, 2}, {"x", "x"}), Error, "mesh: two axes are named \"x\"; give each a name of its own");
+  EXPECT_THROWS(Mesh(four, {2, 2}, {"x", "x"}), Error, "mesh: two axes are named \"x\"; axis names must be unique");
   EXPECT_THROWS(Mesh(four, {2, 2}, {"x", ""}), Error, "mesh: axis 1 of [2, 2] has an empty name");
-  EXPECT_THROWS(Mesh({}, {0}, {"x"}), Error, "mesh: axis \"x\" has size 0; sizes are 1 or more");
-  EXPECT_THROWS(Mesh({{.id = 1}, {.id = 1}}, {2}, {"x"}), Error, "mesh: device cpu:1 is there twice");
+  EXPECT_THROWS(Mesh({}, {0}, {"x"}), Error, "mesh: axis \"x\" has size 0; sizes must be at least 1");
+  EXPECT_THROWS(Mesh({{.id = 1}, {.id = 1}}, {2}, {"x"}), Error, "mesh: device cpu:1 occurs twice");
   EXPECT_THROWS(Mesh({{.id = 0}, {.id = 1, .platform = Platform::cuda}}, {2}, {"x"}), Error,
-                "mesh: devices of two platforms, cpu:0 and cuda:1");
+                "mesh: devices cpu:0 and cuda:1 are of different platforms");
 }
 
 TEST(MakeMesh, InfersOneSize) {
@@ -106,16 +105,16 @@ TEST(MakeMesh, InfersOneSize) {
   EXPECT_EQ(make_mesh({{name, 2}}, cpu_devices(8)), grid({2}, {"data"}));
 }
 
-TEST(MakeMesh, TakesTheDevicesOfTheProcess) { EXPECT_EQ(make_mesh({"data"}).devices(), devices()); }
+TEST(MakeMesh, DefaultsToAllDevices) { EXPECT_EQ(make_mesh({"data"}).devices(), devices()); }
 
-TEST(MakeMesh, RejectsWhatTheDevicesDoNotGive) {
+TEST(MakeMesh, RejectsSizesThatDoNotFitTheDevices) {
   EXPECT_THROWS(make_mesh({{"data", 4}, {"model", 4}}, cpu_devices(8)), Error,
-                "make_mesh: 'data': 4, 'model': 4 needs 16 devices and there are 8; start with --devices 16 or "
+                "make_mesh: 'data': 4, 'model': 4 needs 16 devices, but only 8 are available; set --devices 16 or "
                 "LOCKSTEP_NUM_CPU_DEVICES=16");
   EXPECT_THROWS(make_mesh({{"data", 3}, "model"}, cpu_devices(8)), Error,
-                "make_mesh: 8 devices do not divide by 3, the sizes given beside \"model\"");
+                "make_mesh: 8 devices are not divisible by 3, the product of the sizes other than \"model\"");
   EXPECT_THROWS(make_mesh({"data", "model"}, cpu_devices(8)), Error,
-                "make_mesh: the sizes of both \"data\" and \"model\" are left out; only one can be inferred");
+                "make_mesh: the sizes of \"data\" and \"model\" are both -1; only one can be inferred");
   EXPECT_THROWS(make_mesh({{"data", 0}}, cpu_devices(8)), Error, "mesh: axis \"data\" has size 0");
   EXPECT_THROWS(make_mesh({{"data", -2}}, cpu_devices(8)), Error, "mesh: axis \"data\" has size -2");
 }

@@ -31,7 +31,7 @@ TEST(PartitionSpec, PrintsAsInJax) {
   EXPECT_EQ(to_string(P().with_unreduced({"y"})), "P(unreduced={'y'})");
 }
 
-TEST(PartitionSpec, IgnoresNothingAtTheEnd) {
+TEST(PartitionSpec, IgnoresTrailingEmptyEntries) {
   EXPECT_EQ(P(), P({}));
   EXPECT_EQ(P("x"), P("x", {}, nullptr));
   EXPECT_EQ(P({"x"}), P("x"));
@@ -48,7 +48,7 @@ TEST(PartitionSpec, IgnoresNothingAtTheEnd) {
   EXPECT_EQ(set.size(), 7u);
 }
 
-TEST(ShardRange, PutsLargerPiecesFirst) {
+TEST(ShardRange, LargerShardsComeFirst) {
   EXPECT_EQ(shard_range(128, 3, 0), (Range{0, 43}));
   EXPECT_EQ(shard_range(128, 3, 1), (Range{43, 86}));
   EXPECT_EQ(shard_range(128, 3, 2), (Range{86, 128}));
@@ -80,11 +80,11 @@ TEST(NamedSharding, MatchesJax) {
   }
 }
 
-// For random meshes, specs and shapes: whether a device holds an element is decided here from the device's coordinates
-// alone, by cutting each dimension in equal pieces of ceil, then floor, extent.
+// For random meshes, specs and shapes: compares with ranges computed from the device's coordinates alone, by
+// dividing each dimension into shards of ceil, then floor, extent.
 class RandomSharding : public testing::TestWithParam<int> {};
 
-TEST_P(RandomSharding, GivesEachElementToTheRightDevices) {
+TEST_P(RandomSharding, AssignsEachElementToTheRightDevices) {
   std::mt19937 random(static_cast<unsigned>(GetParam()));
   auto pick = [&](int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random); };
   Shape mesh_shape;
@@ -125,7 +125,7 @@ TEST_P(RandomSharding, GivesEachElementToTheRightDevices) {
       }
       EXPECT_EQ(sharding.num_shards(static_cast<int64_t>(d)), pieces);
       replicated &= pieces == 1;
-      // Deal elements out one by one to count what each piece gets.
+      // Deal elements out one by one to find the size of each shard.
       std::vector<int64_t> sizes(static_cast<size_t>(pieces));
       for (int64_t i = 0; i < shape[d]; ++i) ++sizes[static_cast<size_t>(i % pieces)];
       int64_t begin = 0;
@@ -135,7 +135,7 @@ TEST_P(RandomSharding, GivesEachElementToTheRightDevices) {
   }
   EXPECT_EQ(sharding.is_fully_replicated(), replicated);
 
-  // Pieces tile the array: every element has the same number of owners.
+  // Shards tile the array: every element has the same number of owners.
   int64_t pieces = 1;
   for (int64_t d = 0; d < rank; ++d) pieces *= sharding.num_shards(d);
   for (int64_t element = 0; element < count(shape); ++element) {
@@ -153,7 +153,7 @@ TEST_P(RandomSharding, GivesEachElementToTheRightDevices) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomSharding, testing::Range(0, 200));
 
-TEST(NamedSharding, EqualOnesShareTheirData) {
+TEST(NamedSharding, EqualShardingsShareOneAddress) {
   const Mesh mesh = grid({2, 2}, {"x", "y"});
   const NamedSharding a(mesh, P("x"));
   EXPECT_EQ(a.address(), NamedSharding(grid({2, 2}, {"x", "y"}), P("x", {})).address());
@@ -170,7 +170,7 @@ TEST(NamedSharding, EqualOnesShareTheirData) {
   EXPECT_FALSE(NamedSharding().defined());
 }
 
-TEST(NamedSharding, IsReplicatedWhenNothingIsCutOrOwed) {
+TEST(NamedSharding, IsReplicatedWhenNothingIsShardedOrUnreduced) {
   const Mesh mesh = grid({4, 1}, {"x", "one"});
   EXPECT_TRUE(NamedSharding(mesh, P()).is_fully_replicated());
   EXPECT_TRUE(NamedSharding(mesh, P("one")).is_fully_replicated());
@@ -191,28 +191,30 @@ TEST(NamedSharding, AddressesOnlyDevicesOfThisProcess) {
 TEST(NamedSharding, RejectsSpecsThatDoNotFitTheMesh) {
   const Mesh mesh = grid({2, 2}, {"data", "model"});
   EXPECT_THROWS(NamedSharding(mesh, P("batch")), Error,
-                "sharding: P('batch') names axis \"batch\", which Mesh('data': 2, 'model': 2) has not; its axes are "
+                "sharding: P('batch') names axis \"batch\", which is not in Mesh('data': 2, 'model': 2); its axes are "
                 "\"data\", \"model\"");
   EXPECT_THROWS(NamedSharding(mesh, P().with_unreduced({"batch"})), Error, "names axis \"batch\"");
   EXPECT_THROWS(NamedSharding(Mesh(cpu_devices(1), {}, {}), P("x")), Error, "its axes are none");
   EXPECT_THROWS(NamedSharding(mesh, P("data", "data")), Error,
-                "sharding: P('data', 'data') uses axis \"data\" twice; an axis cuts one dimension, or is unreduced");
+                "sharding: P('data', 'data') uses axis \"data\" twice; an axis shards one dimension, or is unreduced");
   EXPECT_THROWS(NamedSharding(mesh, P({"data", "model", "data"})), Error, "uses axis \"data\" twice");
   EXPECT_THROWS(NamedSharding(mesh, P("model").with_unreduced({"model"})), Error, "uses axis \"model\" twice");
-  EXPECT_THROWS(NamedSharding(Mesh(), P("x")), Error, "sharding: no mesh is given for P('x'); make one with make_mesh");
+  EXPECT_THROWS(NamedSharding(Mesh(), P("x")), Error,
+                "sharding: no mesh is given for P('x'); create one with make_mesh");
 }
 
 TEST(NamedSharding, RejectsShapesThatDoNotFitTheSpec) {
   const Mesh mesh = grid({4, 2}, {"data", "model"});
   const NamedSharding sharding(mesh, P({}, "data"));
   const std::string message =
-      ": P(None, 'data') has 2 entries and [8] has 1 dimensions; give at most one entry per dimension";
+      ": P(None, 'data') has 2 entries, but [8] has 1 dimensions; give at most one entry per dimension";
   EXPECT_THROWS(sharding.shard_shape({8}), Error, "shard_shape" + message);
   EXPECT_THROWS(sharding.devices_indices_map({8}), Error, "sharding" + message);
   EXPECT_THROWS(sharding.devices_indices_map({8, -1}), Error, "shape: extent -1");
-  EXPECT_THROWS(NamedSharding(mesh, P({"data", "model"})).shard_shape({97, 784}, "shard_map"), Error,
-                "shard_map: dimension 0 of [97, 784] is cut 8 ways by \"data\", \"model\"; per-device code needs equal "
-                "pieces and 97 is no multiple of 8; pad the dimension, or use jit, which allows uneven pieces");
+  EXPECT_THROWS(
+      NamedSharding(mesh, P({"data", "model"})).shard_shape({97, 784}, "shard_map"), Error,
+      "shard_map: dimension 0 of [97, 784] is sharded 8 ways by \"data\", \"model\"; per-device code needs equal "
+      "shards, but 97 is not a multiple of 8; pad the dimension, or use jit, which allows uneven shards");
   EXPECT_EQ(sharding.shard_shape({97, 784, 3}), (Shape{97, 196, 3}));
 }
 

@@ -96,7 +96,7 @@ TEST(VisualizeSharding, StaysWithinTheWidthWhereItCan) {
   EXPECT_EQ(visualize_sharding(eight, {8}, {.width = 0}), visualize_sharding(eight, {8}, {.width = 70}));
 }
 
-TEST(VisualizeSharding, ColoursCellsWhenAsked) {
+TEST(VisualizeSharding, ColoursCellsOnRequest) {
   const NamedSharding two(grid({2}, {"x"}), P("x"));
   EXPECT_EQ(visualize_sharding(two, {4}, {.color = true}),
             "┌─────────┬─────────┐\n"
@@ -110,13 +110,13 @@ TEST(VisualizeSharding, NamesGpus) {
   EXPECT_NE(visualize_sharding({mesh, P()}, {4}).find("GPU 0"), std::string::npos);
 }
 
-TEST(VisualizeSharding, RejectsWhatHasNoDrawing) {
+TEST(VisualizeSharding, RejectsMoreThanTwoDimensions) {
   const NamedSharding sharding(grid({2}, {"x"}), P({}, "x"));
   EXPECT_THROWS(visualize_sharding(sharding, {2, 3, 4}), Error,
-                "visualize_sharding: [2, 3, 4] has 3 dimensions and a drawing has two; take a slice of the shape");
-  EXPECT_THROWS(visualize_sharding(sharding, {2}), Error, "P(None, 'x') has 2 entries and [2] has 1 dimensions");
+                "visualize_sharding: [2, 3, 4] has 3 dimensions; at most 2 can be drawn");
+  EXPECT_THROWS(visualize_sharding(sharding, {2}), Error, "P(None, 'x') has 2 entries, but [2] has 1 dimensions");
   EXPECT_THROWS(sharding_svg(sharding, {2, 3, 4}), Error, "[2, 3, 4] has 3 dimensions");
-  EXPECT_THROWS(sharding_svg(sharding, {2, 2}, 99), Error, "sharding_svg: a width of 99 pixels; give 100 or more");
+  EXPECT_THROWS(sharding_svg(sharding, {2, 2}, 99), Error, "sharding_svg: the width is 99 pixels; use at least 100");
 }
 
 TEST(ShardingSvg, DrawsCellsInProportion) {
@@ -130,13 +130,13 @@ TEST(ShardingSvg, DrawsCellsInProportion) {
 )svg");
 }
 
-TEST(ShardingSvg, HasOneCellPerPiece) {
+TEST(ShardingSvg, HasOneCellPerShard) {
   const std::string svg = sharding_svg({grid({4, 2}, {"x", "y"}), P("x", "y")}, {128, 784});
   EXPECT_EQ(occurrences(svg, "<g>"), 8u);
   EXPECT_EQ(occurrences(svg, ">CPU "), 16u);  // in the cell and in its title
 }
 
-TEST(ShardingSvg, LeavesOutTextThatDoesNotFit) {
+TEST(ShardingSvg, OmitsTextThatDoesNotFit) {
   const std::string svg = sharding_svg({grid({64}, {"x"}), P("x")}, {64}, 200);
   EXPECT_EQ(occurrences(svg, "<title>CPU "), 64u);
   EXPECT_EQ(occurrences(svg, ">CPU "), 64u);

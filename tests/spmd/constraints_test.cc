@@ -129,13 +129,13 @@ TEST(ShardMap, OfConvolutionsMovesNoActivations) {
 
 TEST(ConstraintErrors, AxisThatDoesNotExist) {
   EXPECT_THROWS(with_sharding_constraint(numbers(), on(P("rows"))), Error,
-                "sharding: P('rows') names axis \"rows\", which Mesh('data': 4, 'model': 2) has not");
+                "sharding: P('rows') names axis \"rows\", which is not in Mesh('data': 4, 'model': 2)");
 }
 
 TEST(ConstraintErrors, SpecLongerThanTheRank) {
   EXPECT_THROWS(jit([](Array x) { return with_sharding_constraint(x, on(P({}, "data"))); })(arange(3.f)), Error,
 
-                "sharding: P(None, 'data') has 2 entries and [3] has 1 dimensions");
+                "sharding: P(None, 'data') has 2 entries, but [3] has 1 dimensions");
 }
 
 TEST(ConstraintErrors, EmptySharding) {

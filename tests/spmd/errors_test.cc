@@ -36,14 +36,14 @@ TEST(ShardMapErrors, AxisUsedTwiceInASpec) {
 
 TEST(ShardMapErrors, SpecLongerThanTheRank) {
   EXPECT_THROWS(mapped(P("i", {}, "j"), P())(zeros({8, 4})), Error,
-                "shard_map: argument 0 is f32[8,4], of rank 2, and its spec P('i', None, 'j') has 3 entries");
+                "shard_map: argument 0 is f32[8,4], of rank 2, but its spec P('i', None, 'j') has 3 entries");
   EXPECT_THROWS(mapped(P(), P({}, {}, "j"))(zeros({8, 4})), Error, "shard_map: result 0 is f32[8,4], of rank 2");
 }
 
 TEST(ShardMapErrors, DimensionThatDoesNotDivide) {
-  EXPECT_THROWS(mapped(P({}, "i"), P())(zeros({8, 6})), Error, "dimension 1 of [8, 6] is cut 4 ways by \"i\"");
+  EXPECT_THROWS(mapped(P({}, "i"), P())(zeros({8, 6})), Error, "dimension 1 of [8, 6] is sharded 4 ways by \"i\"");
   EXPECT_THROWS(mapped(P({"i", "j"}), P())(zeros({12, 6})), Error,
-                "dimension 0 of [12, 6] is cut 8 ways by \"i\", \"j\"");
+                "dimension 0 of [12, 6] is sharded 8 ways by \"i\", \"j\"");
   struct Pair {
     Array a, b;
   };
@@ -55,8 +55,8 @@ TEST(ShardMapErrors, DimensionThatDoesNotDivide) {
 TEST(ShardMapErrors, SpecThatLeavesDevicesWithoutRows) {
   EXPECT_THROWS(
       mapped(P("i"), P("i"))(zeros({1, 6})), Error,
-      "shard_map: argument 0: dimension 0 of [1, 6] is cut 4 ways by \"i\"; per-device code needs equal pieces "
-      "and 1 is no multiple of 4; pad the batch, or use jit, which allows uneven pieces");
+      "shard_map: argument 0: dimension 0 of [1, 6] is sharded 4 ways by \"i\"; per-device code needs equal shards, "
+      "but 1 is not a multiple of 4; pad the batch, or use jit, which allows uneven shards");
   const NamedSharding cut(ij_mesh(), P("i"));
   const Array one =
       jit([](const Array& x) { return 2 * x; }, {.in_shardings = {cut}, .out_shardings = {cut}})(ones({1, 6}));
@@ -65,29 +65,29 @@ TEST(ShardMapErrors, SpecThatLeavesDevicesWithoutRows) {
 
 TEST(ShardMapErrors, CollectivesUnderPlainJit) {
   EXPECT_THROWS(jit([](Array x) { return pmean(x, "i"); })(zeros({8})), Error,
-                "pmean: there is no axis \"i\" here; under jit values are global already");
+                "pmean: axis \"i\" is not in scope; under plain jit values are global");
   EXPECT_THROWS(jit([](Array x) { return pmean(x, "i"); })(zeros({8})), Error, "use shard_map");
-  EXPECT_THROWS(psum(zeros({8}), "i"), Error, "psum: there is no axis \"i\" here");
-  EXPECT_THROWS(axis_index("i"), Error, "axis_index: there is no axis");
+  EXPECT_THROWS(psum(zeros({8}), "i"), Error, "psum: axis \"i\" is not in scope");
+  EXPECT_THROWS(axis_index("i"), Error, "axis_index: axis \"i\" is not in scope");
 }
 
 TEST(ShardMapErrors, AxisThatIsNotInScope) {
   EXPECT_THROWS(per_device([](Array x) { return psum(x, "batch"); })(zeros({8})), Error,
-                "psum: there is no axis \"batch\" here; the axes are \"i\", \"j\"");
+                "psum: axis \"batch\" is not in scope; use one of \"i\", \"j\"");
   const auto f = shard_map([](Array x) { return psum(x, "j"); },
                            {.mesh = ij_mesh(), .in_specs = {P("i")}, .out_specs = {P("i")}, .axes = {"i"}});
-  EXPECT_THROWS(f(zeros({8})), Error, "the axes are \"i\"");
+  EXPECT_THROWS(f(zeros({8})), Error, "use one of \"i\"");
   // An error leaves no axis behind.
   EXPECT_THROWS(psum(zeros({8}), "i"), Error, "use shard_map");
   EXPECT_THROWS(per_device([](Array x) { return psum(x, std::vector<std::string>{}); })(zeros({8})), Error,
-                "psum: no axis is named");
+                "psum: no axis name given");
 }
 
 TEST(ShardMapErrors, OutSpecThatClaimsReplication) {
   EXPECT_THROWS(
       mapped(P("i"), P())(zeros({8})), Error,
-      "result 0 is f32[2]{i}, which varies over \"i\", and its spec P() says that all devices along it hold the "
-      "same; psum or pmean it over \"i\"");
+      "result 0 is f32[2]{i}, which varies over \"i\", but its spec P() declares it replicated over that axis; "
+      "psum or pmean it over \"i\"");
   EXPECT_THROWS(mapped(P("i", "j"), P("i"))(zeros({8, 2})), Error, "varies over \"j\"");
   const auto place = shard_map([](Array x) { return x + axis_index("j"); },
                                {.mesh = ij_mesh(), .in_specs = {P("i")}, .out_specs = {P("i")}});
@@ -98,7 +98,7 @@ TEST(ShardMapErrors, MoreMeshDevicesThanThereAre) {
   EXPECT_THROWS(make_mesh({{"i", 16}}), Error, "16");
   EXPECT_THROWS(make_mesh({{"i", 3}, {"j", 3}}), Error, "9");
   EXPECT_THROWS(shard_map(same, {.mesh = {}, .in_specs = {P()}, .out_specs = {P()}})(zeros({2})), Error,
-                "shard_map: there is no mesh");
+                "shard_map: no mesh is given");
 }
 
 TEST(ShardMapErrors, Permutations) {
@@ -108,11 +108,11 @@ TEST(ShardMapErrors, Permutations) {
   for (const AxisNames& axes : {AxisNames("i"), AxisNames{"i", "j"}}) {
     EXPECT_THROWS(permute({{0, 1}, {0, 2}}, axes), Error, "ppermute: source 0 appears twice");
     EXPECT_THROWS(permute({{0, 1}, {2, 1}}, axes), Error, "ppermute: destination 1 appears twice");
-    EXPECT_THROWS(permute({{0, 8}}, axes), Error, "places go from 0 to");
-    EXPECT_THROWS(permute({{-1, 0}}, axes), Error, "places go from 0 to");
+    EXPECT_THROWS(permute({{0, 8}}, axes), Error, "valid positions: 0 to");
+    EXPECT_THROWS(permute({{-1, 0}}, axes), Error, "valid positions: 0 to");
   }
   EXPECT_THROWS(per_device([](Array x) { return pbroadcast(x, "i", 4); })(zeros({8})), Error,
-                "pbroadcast: source 4 of 4 devices");
+                "pbroadcast: source 4 is out of range for 4 devices");
 }
 
 TEST(ShardMapErrors, WrongNumberOfSpecs) {
@@ -129,7 +129,7 @@ TEST(ShardMapErrors, WrongNumberOfSpecs) {
 TEST(ShardMapErrors, DimensionsOfCollectives) {
   EXPECT_THROWS(
       per_device([](Array x) { return psum_scatter(x, "i"); })(zeros({8})), Error,
-      "psum_scatter: dimension 0 of f32[2]{i} is dealt out to 4 devices; its extent must be 4, or give tiled");
+      "psum_scatter: dimension 0 of f32[2]{i} is scattered over 4 devices; its extent must be 4, or set tiled");
   EXPECT_THROWS(per_device([](Array x) { return psum_scatter(x, "i", {.tiled = true}); })(zeros({8})), Error,
                 "a multiple of 4");
   EXPECT_THROWS(per_device([](Array x) { return all_to_all(x, "i", 0, 0); })(zeros({8})), Error,
@@ -148,9 +148,10 @@ TEST(PmapErrors, MoreElementsThanDevices) {
 }
 
 TEST(ShardMapErrors, AxisNamedTwiceByNesting) {
-  EXPECT_THROWS(per_device([](Array x) { return per_device(same)(x); })(zeros({16})), Error, "axis \"i\" is in use");
+  EXPECT_THROWS(per_device([](Array x) { return per_device(same)(x); })(zeros({16})), Error,
+                "axis \"i\" is already in scope");
   const auto inner = vmap(same, {.axis_name = "i"});
-  EXPECT_THROWS(per_device([inner](Array x) { return inner(x); })(zeros({8})), Error, "another name");
+  EXPECT_THROWS(per_device([inner](Array x) { return inner(x); })(zeros({8})), Error, "rename the inner axis");
   EXPECT_THROWS(psum(zeros({8}), "i"), Error, "use shard_map");  // nothing is left behind
 }
 

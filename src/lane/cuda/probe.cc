@@ -96,7 +96,7 @@ std::vector<int> gpus_to_use() {
 }
 
 std::vector<int> lane_gpus() {
-  return assign_gpus_to_lanes(gpus_to_use(), detail::DeviceTable::instance().own_count(), gpu_lanes_variable());
+  return assign_gpus_to_lanes(gpus_to_use(), detail::DeviceTable::instance().local_count(), gpu_lanes_variable());
 }
 
 namespace {

@@ -128,13 +128,13 @@ struct Lane {
 };
 
 // The step over lanes along "data": parameters on all of them, or (`sharded`) cut like the batch.
-void time_talk(const std::string& model, bool sharded, const ScheduleOptions& options, const char* what) {
+void time_talk(const std::string& model, bool sharded, const CollectiveScheduleOptions& options, const char* what) {
   const LaneGrid grid{{{"data", Lanes::local().count(), 1}}};
   const auto call =
       detail::trace_call("benchmark", train_step, models::create_state(models::init(model, 0)), make_batch());
   const Program global = simplify(inline_bodies(*call.traced.program, Inline::early));
   const auto said = [&](const std::vector<ValueId>& ids, size_t batch) {
-    Said out;
+    CutConstraints out;
     for (size_t i = 0; i < ids.size(); ++i) {
       out.emplace_back(global.types[ids[i]].shape.size());
       if (!out.back()->empty() && (sharded || i >= batch)) out.back()->at(0) = {"data"};
@@ -143,13 +143,13 @@ void time_talk(const std::string& model, bool sharded, const ScheduleOptions& op
   };
   const Placement placement =
       place(global, grid, said(global.inputs, global.inputs.size() - 2), said(global.outputs, global.outputs.size()));
-  const Schedule schedule = decide(partition(global, grid, placement, 0), options);
+  const CollectiveSchedule schedule = schedule_collectives(partition(global, grid, placement, 0), options);
   LaneComms comms(grid, false);
   std::vector<Lane> lanes(static_cast<size_t>(grid.lanes()));
   Lanes::local().run([&](int64_t at) {
     Lane& lane = lanes[static_cast<size_t>(at)];
     lane.comm = std::make_unique<TimedComm>(*comms.of(at, "data"));
-    const Program p = lower(apply(partition(global, grid, placement, at), schedule));
+    const Program p = lower(apply_schedule(partition(global, grid, placement, at), schedule));
     lane.plan = std::make_unique<Plan>(
         p, Lanes::local().pool(at),
         PlanOptions{{}, &Lanes::local().arena(at), [&lane](const std::string&) { return lane.comm.get(); }});

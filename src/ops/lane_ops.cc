@@ -19,9 +19,9 @@ Reduction reduction(const Attrs& attrs) {
   return kind == "sum" ? Reduction::sum : kind == "max" ? Reduction::max : Reduction::min;
 }
 
-std::string name_of(Owed kind) {
-  LOCKSTEP_CHECK(kind != Owed::nothing, "nothing is owed");
-  return kind == Owed::sum ? "sum" : kind == Owed::max ? "max" : "min";
+std::string name_of(PendingReduction kind) {
+  LOCKSTEP_CHECK(kind != PendingReduction::none, "no reduction is pending");
+  return kind == PendingReduction::sum ? "sum" : kind == PendingReduction::max ? "max" : "min";
 }
 
 int64_t total(const std::vector<int64_t>& counts) { return std::accumulate(counts.begin(), counts.end(), int64_t{0}); }
@@ -210,60 +210,60 @@ Value emit1(const Op& op, Value x, Attrs attrs) { return x.builder().emit(op, Va
 constinit const Op lane_all_reduce_op = {.name = "lane_all_reduce",
                                          .type = all_reduce_type,
                                          .alias = all_reduce_alias,
-                                         .meets = true,
+                                         .is_collective = true,
                                          .cpu = all_reduce_kernel,
                                          .cuda = LOCKSTEP_CUDA(all_reduce_kernel)};
 constinit const Op lane_all_reduce_start_op = {.name = "lane_all_reduce_start",
                                                .type = all_reduce_type,
                                                .alias = all_reduce_alias,
-                                               .meets = true,
+                                               .is_collective = true,
                                                .cpu = all_reduce_start_kernel,
                                                .cuda = LOCKSTEP_CUDA(all_reduce_start_kernel)};
 constinit const Op lane_all_reduce_done_op = {.name = "lane_all_reduce_done",
                                               .type = all_reduce_type,
                                               .alias = all_reduce_alias,
-                                              .meets = true,
+                                              .is_collective = true,
                                               .cpu = all_reduce_done_kernel,
                                               .cuda = LOCKSTEP_CUDA(all_reduce_done_kernel)};
 constinit const Op lane_all_gather_op = {.name = "lane_all_gather",
                                          .type = lane_all_gather_type,
-                                         .meets = true,
+                                         .is_collective = true,
                                          .cpu = all_gather_kernel,
                                          .cuda = LOCKSTEP_CUDA(all_gather_kernel)};
 constinit const Op lane_all_gather_start_op = {.name = "lane_all_gather_start",
                                                .type = lane_all_gather_type,
-                                               .meets = true,
+                                               .is_collective = true,
                                                .cpu = all_gather_start_kernel,
                                                .cuda = LOCKSTEP_CUDA(all_gather_start_kernel)};
 constinit const Op lane_all_gather_done_op = {.name = "lane_all_gather_done",
                                               .type = done_type,
                                               .alias = done_alias,
-                                              .meets = true,
+                                              .is_collective = true,
                                               .cpu = done_kernel,
                                               .cuda = LOCKSTEP_CUDA(done_kernel)};
 constinit const Op lane_reduce_scatter_op = {.name = "lane_reduce_scatter",
                                              .type = reduce_scatter_type,
-                                             .meets = true,
+                                             .is_collective = true,
                                              .cpu = reduce_scatter_kernel,
                                              .cuda = LOCKSTEP_CUDA(reduce_scatter_kernel)};
 constinit const Op lane_reduce_scatter_start_op = {.name = "lane_reduce_scatter_start",
                                                    .type = reduce_scatter_type,
-                                                   .meets = true,
+                                                   .is_collective = true,
                                                    .cpu = reduce_scatter_start_kernel,
                                                    .cuda = LOCKSTEP_CUDA(reduce_scatter_start_kernel)};
 constinit const Op lane_reduce_scatter_done_op = {.name = "lane_reduce_scatter_done",
                                                   .type = done_type,
                                                   .alias = done_alias,
-                                                  .meets = true,
+                                                  .is_collective = true,
                                                   .cpu = done_kernel,
                                                   .cuda = LOCKSTEP_CUDA(done_kernel)};
 constinit const Op lane_all_to_all_op = {.name = "lane_all_to_all",
                                          .type = lane_all_to_all_type,
-                                         .meets = true,
+                                         .is_collective = true,
                                          .cpu = all_to_all_kernel,
                                          .cuda = LOCKSTEP_CUDA(all_to_all_kernel)};
 
-Values lane_all_reduce(const Values& x, const LaneGroup& group, Owed kind) {
+Values lane_all_reduce(const Values& x, const LaneGroup& group, PendingReduction kind) {
   return x[0].builder().emit(lane_all_reduce_op, x, {{"axes", join_axes(group.axes)}, {"kind", name_of(kind)}});
 }
 
@@ -272,7 +272,7 @@ Value lane_all_gather(Value x, const LaneGroup& group, std::vector<int64_t> coun
                {{"axes", join_axes(group.axes)}, {"counts", std::move(counts)}, {"index", group.index}});
 }
 
-Value lane_reduce_scatter(Value x, const LaneGroup& group, std::vector<int64_t> counts, Owed kind) {
+Value lane_reduce_scatter(Value x, const LaneGroup& group, std::vector<int64_t> counts, PendingReduction kind) {
   return emit1(lane_reduce_scatter_op, x,
                {{"axes", join_axes(group.axes)},
                 {"counts", std::move(counts)},

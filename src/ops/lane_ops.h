@@ -24,13 +24,13 @@ struct LaneGroup {
 };
 
 // Each value combined with its like on all lanes of the group: sum, max or min. Several at once go as one.
-Values lane_all_reduce(const Values& x, const LaneGroup& group, Owed kind);
+Values lane_all_reduce(const Values& x, const LaneGroup& group, PendingReduction kind);
 
 // The blocks of all lanes, counts[i] rows of lane i, one after another. counts[group.index] is the extent of x.
 Value lane_all_gather(Value x, const LaneGroup& group, std::vector<int64_t> counts);
 
 // The counts[group.index] rows of the combination that belong to this lane; the counts add up to the extent of x.
-Value lane_reduce_scatter(Value x, const LaneGroup& group, std::vector<int64_t> counts, Owed kind);
+Value lane_reduce_scatter(Value x, const LaneGroup& group, std::vector<int64_t> counts, PendingReduction kind);
 
 // x [sum of send] is cut into pieces for the lanes; the result [sum of receive] is what they sent here.
 Value lane_all_to_all(Value x, const LaneGroup& group, std::vector<int64_t> send, std::vector<int64_t> receive);

@@ -196,11 +196,11 @@ Kernel reduce_cpu(const KernelSpec& spec) {
 }
 
 template <ReduceKind kR>
-constexpr Op make_row(std::string_view name, Linear linear, Owed owed, Grads (*vjp)(const Vjp&)) {
+constexpr Op make_row(std::string_view name, Linear linear, PendingReduction pending, Grads (*vjp)(const Vjp&)) {
   return {.name = name,
           .linear = linear,
-          .rule = owed == Owed::nothing ? prod_rule : reduce_rule,
-          .owed = owed,
+          .rule = pending == PendingReduction::none ? prod_rule : reduce_rule,
+          .pending = pending,
           .type = reduce_type<kR>,
           .vjp = vjp,
           .batch = reduce_batch,
@@ -216,12 +216,15 @@ Value reduce(const Op& op, Value x, std::vector<int64_t> axes) {
 
 }  // namespace
 
-constinit const Op reduce_sum_op = make_row<ReduceKind::sum>("reduce_sum", Linear::one, Owed::sum, sum_vjp);
-constinit const Op reduce_prod_op = make_row<ReduceKind::prod>("reduce_prod", Linear::no, Owed::nothing, prod_vjp);
-constinit const Op reduce_max_op = make_row<ReduceKind::max>("reduce_max", Linear::no, Owed::max, extreme_vjp);
-constinit const Op reduce_min_op = make_row<ReduceKind::min>("reduce_min", Linear::no, Owed::min, extreme_vjp);
-constinit const Op reduce_and_op = make_row<ReduceKind::all>("reduce_and", Linear::no, Owed::min, nullptr);
-constinit const Op reduce_or_op = make_row<ReduceKind::any>("reduce_or", Linear::no, Owed::max, nullptr);
+constinit const Op reduce_sum_op = make_row<ReduceKind::sum>("reduce_sum", Linear::one, PendingReduction::sum, sum_vjp);
+constinit const Op reduce_prod_op =
+    make_row<ReduceKind::prod>("reduce_prod", Linear::no, PendingReduction::none, prod_vjp);
+constinit const Op reduce_max_op =
+    make_row<ReduceKind::max>("reduce_max", Linear::no, PendingReduction::max, extreme_vjp);
+constinit const Op reduce_min_op =
+    make_row<ReduceKind::min>("reduce_min", Linear::no, PendingReduction::min, extreme_vjp);
+constinit const Op reduce_and_op = make_row<ReduceKind::all>("reduce_and", Linear::no, PendingReduction::min, nullptr);
+constinit const Op reduce_or_op = make_row<ReduceKind::any>("reduce_or", Linear::no, PendingReduction::max, nullptr);
 
 Value reduce_sum(Value x, std::vector<int64_t> axes) { return reduce(reduce_sum_op, x, std::move(axes)); }
 Value reduce_prod(Value x, std::vector<int64_t> axes) { return reduce(reduce_prod_op, x, std::move(axes)); }

@@ -1,13 +1,12 @@
-// Fusion. Elementwise equations of one shape become a group when a value made by one is used by another, so that the
-// values between them never reach memory; an op that can carry an epilogue (a matrix product) heads the group that
-// consumes it. Reads through a view (broadcast, transpose, slice) and constants are repeated inside each group that
-// uses them.
+// Fusion. Elementwise equations of one shape form a group if one uses a result of another, so that the values between
+// them never reach memory. An op that supports an epilogue (a matrix product) becomes the head of the group that consumes
+// it. Views (broadcast, transpose, slice) and constants are duplicated inside each group that reads them.
 //
-// Groups grow from consumers to producers: an equation joins the group of its consumers when all of them are
-// elementwise, of the same shape, and their groups can become one without a cycle among groups. Consumers that only
-// reduce it (a norm) do not matter: its result is written for them, and read again by nobody else. An equation that
-// could ride on the product before it does not join a group that rides on another. Equations in which lanes meet keep
-// their order: each counts as a consumer of the one before.
+// Groups grow from consumers to producers. An equation joins the group of its consumers if all of them are elementwise
+// and of the same shape, and if merging their groups creates no cycle among groups. Consumers that only reduce the
+// result (a norm) are ignored: it is written to memory for them, and no other equation reads it again. An equation that
+// could be the epilogue of the product before it does not join a group with another head. Collectives keep their order:
+// each counts as a consumer of the one before.
 #include <algorithm>
 #include <functional>
 
@@ -18,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kMaxMembers = 96;  // bounds the registers of one cluster
+constexpr size_t kMaxMembers = 96;  // bounds the registers of one group
 constexpr int64_t kMuchSmaller = 64;
 
 class Fuser {
@@ -28,9 +27,9 @@ class Fuser {
         maker_(p.types.size(), -1),
         users_(p.types.size()),
         group_(p.eqns.size()),
-        next_meeting_(p.eqns.size(), -1),
-        previous_meeting_(p.eqns.size(), -1) {
-    int meeting = -1;
+        next_collective_(p.eqns.size(), -1),
+        previous_collective_(p.eqns.size(), -1) {
+    int collective = -1;
     for (size_t i = 0; i < p.eqns.size(); ++i) {
       for (ValueId id : p.eqns[i].out) maker_[id] = static_cast<int>(i);
       for (ValueId id : p.eqns[i].in) users_[id].push_back(static_cast<int>(i));
@@ -38,14 +37,14 @@ class Fuser {
       seen_.push_back(0);
       members_.push_back({static_cast<int>(i)});
       head_.push_back(can_head(i) ? static_cast<int>(i) : -1);
-      if (!p.eqns[i].op->meets) continue;
-      if (meeting >= 0) next_meeting_[static_cast<size_t>(meeting)] = static_cast<int>(i);
-      previous_meeting_[i] = meeting;
-      meeting = static_cast<int>(i);
+      if (!p.eqns[i].op->is_collective) continue;
+      if (collective >= 0) next_collective_[static_cast<size_t>(collective)] = static_cast<int>(i);
+      previous_collective_[i] = collective;
+      collective = static_cast<int>(i);
     }
     for (size_t i = 0; i < p.eqns.size(); ++i) {
       std::vector<int>& after = after_.emplace_back();
-      if (next_meeting_[i] >= 0) after.push_back(next_meeting_[i]);
+      if (next_collective_[i] >= 0) after.push_back(next_collective_[i]);
       for (ValueId id : p.eqns[i].out) after.insert(after.end(), users_[id].begin(), users_[id].end());
     }
   }
@@ -60,8 +59,8 @@ class Fuser {
   const Eqn& eqn(int i) const { return p_.eqns[static_cast<size_t>(i)]; }
   bool elementwise(size_t i) const { return p_.eqns[i].op->loop != nullptr; }
   bool can_head(size_t i) const { return p_.eqns[i].op->with_epilogue != nullptr; }
-  // Views and constants are repeated by their consumers rather than joined to them.
-  bool repeated(int i) const {
+  // Whether each consumer gets its own copy: views and constants.
+  bool is_duplicated(int i) const {
     return i >= 0 && (eqn(i).op->view || (eqn(i).in.empty() && eqn(i).attrs.find("value")));
   }
   const Shape& shape(int i) const { return p_.types[eqn(i).out[0]].shape; }
@@ -70,7 +69,7 @@ class Fuser {
     if (eqn(i).out.size() != 1) return;
     std::vector<int> groups;
     for (int user : users_[eqn(i).out[0]]) {
-      if (elementwise(static_cast<size_t>(i)) && reduces(user)) continue;
+      if (elementwise(static_cast<size_t>(i)) && is_reduction(user)) continue;
       if (!elementwise(static_cast<size_t>(user)) || shape(user) != shape(i)) return;
       if (std::find(groups.begin(), groups.end(), group_[user]) == groups.end()) groups.push_back(group_[user]);
     }
@@ -82,7 +81,7 @@ class Fuser {
       members += members_[g].size();
       heads += head_[g] >= 0;
     }
-    if (members > kMaxMembers || heads > 1 || (heads == 1 && rides(i)) || would_cycle(groups)) return;
+    if (members > kMaxMembers || heads > 1 || (heads == 1 && could_be_epilogue(i)) || would_cycle(groups)) return;
     const int into = groups[0];
     for (size_t k = 1; k < groups.size(); ++k) {
       for (int m : members_[groups[k]]) group_[m] = into;
@@ -98,25 +97,26 @@ class Fuser {
     after.erase(std::unique(after.begin(), after.end()), after.end());
   }
 
-  // Does it make little of what it is given?
-  bool reduces(int i) const {
+  // Whether the result is much smaller than the operand.
+  bool is_reduction(int i) const {
     const auto bytes = [&](ValueId id) { return p_.types[id].bytes(); };
-    return !elementwise(static_cast<size_t>(i)) && !eqn(i).op->view && !eqn(i).op->meets && eqn(i).out.size() == 1 &&
-           eqn(i).in.size() == 1 && kMuchSmaller * bytes(eqn(i).out[0]) <= bytes(eqn(i).in[0]);
+    return !elementwise(static_cast<size_t>(i)) && !eqn(i).op->view && !eqn(i).op->is_collective &&
+           eqn(i).out.size() == 1 && eqn(i).in.size() == 1 &&
+           kMuchSmaller * bytes(eqn(i).out[0]) <= bytes(eqn(i).in[0]);
   }
 
-  // Is it the only one to use a product of its shape?
-  bool rides(int i) const {
+  // Whether it could be an epilogue: it is the only user of a product of its shape.
+  bool could_be_epilogue(int i) const {
     return std::any_of(eqn(i).in.begin(), eqn(i).in.end(), [&](ValueId id) {
       return maker_[id] >= 0 && can_head(static_cast<size_t>(maker_[id])) && users_[id].size() == 1 &&
              shape(maker_[id]) == shape(i);
     });
   }
 
-  // Is there a path between two members of the union that leaves it? Every path of groups out of the union and back.
+  // Whether a path of groups leaves the union of these groups and comes back.
   bool would_cycle(const std::vector<int>& groups) {
     auto inside = [&](int g) { return std::find(groups.begin(), groups.end(), g) != groups.end(); };
-    // The head reads its own operands before any other member has run, so none of them may be a member.
+    // The head reads its operands before any other member runs, so no member may produce them.
     for (int g : groups)
       if (head_[g] >= 0)
         for (ValueId id : eqn(head_[g]).in)
@@ -140,7 +140,7 @@ class Fuser {
     return false;
   }
 
-  // Groups in an order in which everything is made before it is used, by the place of their last member.
+  // The groups in an order in which values are defined before they are used; otherwise by their last member.
   std::vector<int> order() const {
     std::vector<int> state(p_.eqns.size(), 0), out, by_last;
     for (size_t g = 0; g < members_.size(); ++g)
@@ -151,7 +151,7 @@ class Fuser {
       if (state[g]) return;
       state[g] = 1;
       for (int m : members_[g]) {
-        if (previous_meeting_[m] >= 0) visit(group_[previous_meeting_[m]]);
+        if (previous_collective_[m] >= 0) visit(group_[previous_collective_[m]]);
         for (ValueId id : eqn(m).in)
           if (maker_[id] >= 0 && group_[maker_[id]] != g) visit(group_[maker_[id]]);
       }
@@ -179,7 +179,7 @@ class Fuser {
 
   bool reads_view(size_t i) const {
     for (ValueId id : p_.eqns[i].in)
-      if (repeated(maker_[id])) return true;
+      if (is_duplicated(maker_[id])) return true;
     return false;
   }
 
@@ -194,7 +194,6 @@ class Fuser {
       for (ValueId id : eqn(head).in) operands.push_back(map[id]);
       inner[eqn(head).out[0]] = body.input(p_.types[eqn(head).out[0]]);
     }
-    // Builder inputs must all be there before the first use, which they are: input() may come at any time.
     auto external = [&](ValueId id) {
       if (inner[id]) return;
       operands.push_back(map[id]);
@@ -205,7 +204,7 @@ class Fuser {
       for (ValueId id : eqn(m).in) {
         if (inner[id]) continue;
         const int from = maker_[id];
-        if (repeated(from)) {
+        if (is_duplicated(from)) {
           for (ValueId source : eqn(from).in) external(source);
           body.copy(p_, eqn(from), inner);
         } else {
@@ -239,13 +238,14 @@ class Fuser {
   std::vector<int> maker_;                 // by ValueId: the equation that defines it, or -1
   std::vector<std::vector<int>> users_;    // by ValueId: the equations that use it
   std::vector<int> group_;                 // by equation
-  std::vector<int> next_meeting_;          // by equation: where lanes meet after it, if they do in it; or -1
-  std::vector<int> previous_meeting_;      // and before it
+  std::vector<int> next_collective_;       // by equation: the next collective if it is one; or -1
+  std::vector<int> previous_collective_;   // likewise the previous one
   std::vector<std::vector<int>> members_;  // by group
-  std::vector<std::vector<int>> after_;    // by group: the equations of others that use what it makes, or meet after it
-  std::vector<int> seen_;                  // by group: in which search for a cycle it was last seen
+  std::vector<std::vector<int>>
+      after_;              // by group: equations of other groups that use its results or are its next collective
+  std::vector<int> seen_;  // by group: the last cycle search that visited it
   int search_ = 0;
-  std::vector<int> head_;  // by group: the equation that carries the others as its epilogue, or -1
+  std::vector<int> head_;  // by group: the equation whose epilogue the others are, or -1
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Reverse-mode differentiation. The forward equations are copied; then, from last to first, each op's `vjp` column
-// turns the cotangents of its results into cotangents of its operands, which are summed where a value has several uses.
+// Reverse-mode differentiation. Copies the forward equations. Then, from last to first, the `vjp` column of each op turns
+// the cotangents of its results into cotangents of its operands; these are summed if a value has several uses.
 #include "base/check.h"
 #include "ops/elementwise.h"
 #include "ops/shape_ops.h"
@@ -61,8 +61,8 @@ Program joint(const Program& program, const std::vector<bool>& wanted) {
 
   Values ct(program.types.size());
   auto accumulate = [&](ValueId id, Value v) {
-    LOCKSTEP_CHECK(v.type() == program.types[id], "a gradient is {} where its value is {}", to_string(v.type()),
-                   to_string(program.types[id]));
+    LOCKSTEP_CHECK(v.type() == program.types[id], "a gradient has type {}, but its value has type {}",
+                   to_string(v.type()), to_string(program.types[id]));
     ct[id] = ct[id] ? add(ct[id], v) : v;
   };
   for (size_t i = 0; i < program.outputs.size(); ++i)

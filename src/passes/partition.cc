@@ -25,24 +25,24 @@ class Partitioner {
         placement_(placement),
         lane_(lane),
         resharder_(grid, lane),
-        held_(p.types.size()),
+        values_(p.types.size()),
         uses_(p.types.size(), 0) {
     for (const Eqn& eqn : p.eqns)
       for (ValueId id : eqn.in) ++uses_[id];
-    for (ValueId id : p.outputs) uses_[id] += 2;  // leaving the program is no linear use
+    for (ValueId id : p.outputs) uses_[id] += 2;  // an output counts as a non-linear use
   }
 
   Program operator()() {
     for (ValueId id : p_.inputs) {
       Type type = p_.types[id];
-      type.shape = piece(type.shape, placement_.cuts[id]);
-      held_[id] = {b_.input(type), {placement_.cuts[id], {}, Owed::nothing}};
+      type.shape = local_shape(type.shape, placement_.cuts[id]);
+      values_[id] = {b_.input(type), {placement_.cuts[id], {}, PendingReduction::none}};
     }
     for (const Eqn& eqn : p_.eqns) {
       if (eqn.op->rule)
-        cut(eqn);
+        emit_cut(eqn);
       else
-        keep_whole(eqn);
+        emit_replicated(eqn);
     }
     Values outputs;
     for (ValueId id : p_.outputs) outputs.push_back(get(id, placement_.cuts[id]));
@@ -50,35 +50,35 @@ class Partitioner {
   }
 
  private:
-  struct Held {
+  struct LaneValue {
     Value value;
-    Layout layout;
+    LaneLayout layout;
   };
 
-  Shape piece(const Shape& whole, const LaneCuts& cuts) const {
+  Shape local_shape(const Shape& global, const LaneCuts& cuts) const {
     Shape shape;
-    for (const Range& range : lane_box(grid_, cuts, whole, lane_)) shape.push_back(range.size());
+    for (const Range& range : lane_box(grid_, cuts, global, lane_)) shape.push_back(range.size());
     return shape;
   }
 
-  // The value with nothing owed, cut like this. Kept, so that what two equations need is moved once.
+  // Returns the value with these cuts and no pending reduction. Caches it, so that two users share one move.
   Value get(ValueId id, const LaneCuts& cuts) {
-    const Held& held = held_[id];
-    if (held.layout.owed.empty() && held.layout.cuts == cuts) return held.value;
+    const LaneValue& current = values_[id];
+    if (current.layout.partial.empty() && current.layout.cuts == cuts) return current.value;
     if (const auto at = moved_.find({id, cuts}); at != moved_.end()) return at->second;
-    Layout layout = held.layout;
-    Value value = resharder_.move(held.value, p_.types[id].shape, layout, cuts);
-    value = resharder_.pay(value, layout);
+    LaneLayout layout = current.layout;
+    Value value = resharder_.move(current.value, p_.types[id].shape, layout, cuts);
+    value = resharder_.reduce(value, layout);
     return moved_[{id, cuts}] = value;
   }
 
-  // An op whose dimensions are never cut runs on every lane alike.
-  void keep_whole(const Eqn& eqn) {
+  // An op whose dimensions are never cut runs on every lane with full operands.
+  void emit_replicated(const Eqn& eqn) {
     Values in;
     for (ValueId id : eqn.in) in.push_back(get(id, LaneCuts(p_.types[id].shape.size())));
     const Values out = b_.emit(*eqn.op, in, eqn.attrs);
     for (size_t k = 0; k < out.size(); ++k)
-      hold(eqn.out[k], out[k], {LaneCuts(out[k].shape().size()), {}, Owed::nothing});
+      store(eqn.out[k], out[k], {LaneCuts(out[k].shape().size()), {}, PendingReduction::none});
   }
 
   // Ranges of the cut factors on this lane.
@@ -95,68 +95,69 @@ class Partitioner {
     return out;
   }
 
-  // What the equation may leave owed because it is linear: the same over all operands of a sum, or over one of a
-  // product. Only where nothing else wants the operand paid, and the result is no larger.
-  Layout carried(const Eqn& eqn, const Rule& rule, const FactorAxes& axes) const {
-    Layout none;
+  // The pending reduction that a linear equation may pass on to its result: that of all operands of a sum, or of one
+  // operand of a product. Only if no other equation needs the operand reduced, and the result is not larger.
+  LaneLayout carried(const Eqn& eqn, const Rule& rule, const FactorAxes& axes) const {
+    LaneLayout none;
     if (eqn.op->linear == Linear::no || eqn.out.size() != 1) return none;
-    const Held* first = nullptr;
-    size_t owing = 0;
+    const LaneValue* first = nullptr;
+    size_t partial = 0;
     for (size_t t = 0; t < eqn.in.size(); ++t) {
-      const Held& held = held_[eqn.in[t]];
-      if (held.layout.owed.empty()) {
-        // Zeros on all lanes are the terms of a sum that is zero.
-        if (eqn.op->linear == Linear::all && is_zero(held.value)) ++owing;
+      const LaneValue& current = values_[eqn.in[t]];
+      if (current.layout.partial.empty()) {
+        // Zeros on all lanes are terms of a sum that is zero.
+        if (eqn.op->linear == Linear::all && is_zero(current.value)) ++partial;
         continue;
       }
-      if (uses_[eqn.in[t]] > 1 || held.layout.kind != Owed::sum) return none;
-      if (held.layout.cuts != cuts_of(rule.in[t], axes)) return none;
-      if (first && first->layout.owed != held.layout.owed) return none;
+      if (uses_[eqn.in[t]] > 1 || current.layout.kind != PendingReduction::sum) return none;
+      if (current.layout.cuts != cuts_of(rule.in[t], axes)) return none;
+      if (first && first->layout.partial != current.layout.partial) return none;
       if (count(p_.types[eqn.out[0]].shape) > count(p_.types[eqn.in[t]].shape)) return none;
-      first = &held;
-      ++owing;
+      first = &current;
+      ++partial;
     }
-    if (!first || (eqn.op->linear == Linear::one ? owing != 1 : owing != eqn.in.size())) return none;
+    if (!first || (eqn.op->linear == Linear::one ? partial != 1 : partial != eqn.in.size())) return none;
     for (const auto& [factor, cutting] : axes)
       for (const std::string& axis : cutting)
-        if (std::find(first->layout.owed.begin(), first->layout.owed.end(), axis) != first->layout.owed.end())
+        if (std::find(first->layout.partial.begin(), first->layout.partial.end(), axis) != first->layout.partial.end())
           return none;
     return first->layout;
   }
 
-  void cut(const Eqn& eqn) {
+  void emit_cut(const Eqn& eqn) {
     const Rule rule = rule_of(p_, eqn);
     const FactorAxes axes = factor_axes(p_, grid_, eqn, rule, placement_.cuts);
-    const Layout carry = carried(eqn, rule, axes);
+    const LaneLayout carry = carried(eqn, rule, axes);
     Values in;
     std::vector<Type> types;
     for (size_t t = 0; t < eqn.in.size(); ++t) {
-      const Held& held = held_[eqn.in[t]];
-      in.push_back(!carry.owed.empty() && !held.layout.owed.empty() ? held.value
-                                                                    : get(eqn.in[t], cuts_of(rule.in[t], axes)));
+      const LaneValue& current = values_[eqn.in[t]];
+      in.push_back(!carry.partial.empty() && !current.layout.partial.empty()
+                       ? current.value
+                       : get(eqn.in[t], cuts_of(rule.in[t], axes)));
       types.push_back(p_.types[eqn.in[t]]);
     }
     const LocalEqn local = local_eqn(*eqn.op, types, eqn.attrs, ranges(eqn, rule, axes));
     const Values out = eqn.op->annotation ? in : b_.emit(*eqn.op, in, local.attrs);
     for (size_t k = 0; k < out.size(); ++k) {
-      Layout layout{cuts_of(rule.out[k], axes), carry.owed, carry.kind};
+      LaneLayout layout{cuts_of(rule.out[k], axes), carry.partial, carry.kind};
       for (const auto& [factor, cutting] : axes) {
         if (rule.out[k].find(factor) != std::string::npos) continue;
-        layout.owed.insert(layout.owed.end(), cutting.begin(), cutting.end());
-        layout.kind = eqn.op->owed;
+        layout.partial.insert(layout.partial.end(), cutting.begin(), cutting.end());
+        layout.kind = eqn.op->pending;
       }
-      std::sort(layout.owed.begin(), layout.owed.end());
-      hold(eqn.out[k], out[k], layout);
+      std::sort(layout.partial.begin(), layout.partial.end());
+      store(eqn.out[k], out[k], layout);
     }
   }
 
-  // Values are held as they were placed. What is owed stays so until the one who uses it needs it paid; for several it
-  // is paid at once, so that lanes meet in the order in which values are made and can go on computing meanwhile.
-  void hold(ValueId id, Value value, Layout layout) {
+  // Stores a value with the cuts of its placement. A pending reduction is left to a single user. For several users it is
+  // done here, so that collectives come in the order in which values are computed and can overlap with computation.
+  void store(ValueId id, Value value, LaneLayout layout) {
     if (layout.cuts != placement_.cuts[id])
       value = resharder_.move(value, p_.types[id].shape, layout, placement_.cuts[id]);
-    if (uses_[id] > 1) value = resharder_.pay(value, layout);
-    held_[id] = {value, layout};
+    if (uses_[id] > 1) value = resharder_.reduce(value, layout);
+    values_[id] = {value, layout};
   }
 
   const Program& p_;
@@ -165,7 +166,7 @@ class Partitioner {
   int64_t lane_;
   Resharder resharder_;
   Builder b_;
-  std::vector<Held> held_;
+  std::vector<LaneValue> values_;
   std::map<std::pair<ValueId, LaneCuts>, Value> moved_;
   std::vector<int> uses_;
 };

@@ -1,12 +1,15 @@
-// One global program over many lanes. place() decides which lane axes cut which dimension of every value; partition()
-// then writes the program of one lane: local shapes, and a collective exactly where the ops' rules owe one. Every
-// lane's program has the same collectives in the same order; shapes may differ where cuts are uneven. Pure functions,
-// safe from any thread.
+// Turns one global program into programs of lanes. place() chooses which lane axes cut which dimension of every value.
+// partition() then writes the program of one lane, with local shapes and with collectives exactly where the ops' rules
+// require them. The programs of all lanes have the same collectives in the same order; shapes differ if cuts are uneven.
+// Pure functions, safe from any thread.
 //
-// Worked example. y = einsum "bi,io->bo" of x [128, 784] cut along b by "data" on 2 lanes and of a whole w: b is cut,
-// so each lane computes [64, 1024] of y and nothing is owed. Its weight gradient "bi,bo->io" reduces b, which is cut:
-// the lanes hold terms of a sum, which is owed over "data" and paid by a lane_all_reduce before the first use that is
-// not linear, or by a lane_reduce_scatter when the gradient is to be cut by "data" itself.
+// A value is cut along a dimension if lanes hold different ranges of it. A value is partial over an axis if the lanes
+// along it hold terms of a sum: a reduction is pending.
+//
+// Worked example. In y = einsum "bi,io->bo" x w, x [128, 784] is cut along b by "data" on 2 lanes and w is replicated.
+// So b is cut, each lane computes [64, 1024] of y, and no reduction is pending. The weight gradient "bi,bo->io" reduces
+// b, which is cut: it is partial over "data". It is reduced by a lane_all_reduce before the first use that is not
+// linear, or by a lane_reduce_scatter if the gradient itself is to be cut by "data".
 #pragma once
 
 #include <optional>
@@ -16,20 +19,21 @@
 
 namespace lockstep {
 
-// How every value lies on the lanes, and why: an annotation, or the equation it follows from.
+// The cuts of every value, and the reason for them: an annotation, or the equation that implies them.
 struct Placement {
   std::vector<LaneCuts> cuts;        // by ValueId
-  std::vector<std::string> reasons;  // by ValueId; empty for what is whole because nothing cuts it
+  std::vector<std::string> reasons;  // by ValueId; empty for a value that is not cut because no value implies it
 };
 
-// What was said of a value; what nothing was said of follows from the others.
-using Said = std::vector<std::optional<LaneCuts>>;
+// The required cuts of values; nullopt: chosen by place().
+using CutConstraints = std::vector<std::optional<LaneCuts>>;
 
-// Along the factors of the ops' rules, forwards and backwards, to a fixed point. What was said stays as it is: of
-// inputs and outputs here, of other values by equations that annotate. Annotations must all be of the mesh of the grid.
-Placement place(const Program&, const LaneGrid&, const Said& inputs, const Said& outputs);
+// Propagates cuts along the factors of the ops' rules, forwards and backwards, to a fixed point. Constraints are kept:
+// those of inputs and outputs given here, and those of other values given by annotations in the program.
+// REQUIRES: all annotations are of the grid's mesh.
+Placement place(const Program&, const LaneGrid&, const CutConstraints& inputs, const CutConstraints& outputs);
 
-// The program of one lane. Its inputs and outputs are that lane's pieces.
+// The program of one lane. Its inputs and outputs are that lane's shards.
 Program partition(const Program&, const LaneGrid&, const Placement&, int64_t lane);
 
 }  // namespace lockstep

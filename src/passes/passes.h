@@ -8,47 +8,48 @@
 
 namespace lockstep {
 
-// inputs, one cotangent per floating output -> outputs, one gradient per wanted input (reverse mode). Inputs that the outputs do
-// not depend on get zeros. REQUIRES: wanted inputs are floating.
+// Reverse-mode differentiation. The joint program maps the inputs and one cotangent per floating output to the outputs
+// and one gradient per wanted input. Inputs that the outputs do not depend on get zeros. REQUIRES: wanted inputs are
+// floating.
 Program joint(const Program&, const std::vector<bool>& wanted);
 
-// Cuts a joint program at the cotangents, which are the inputs from `known_inputs` on. The first `outputs` outputs are the
-// function's; the others are gradients.
+// Splits a joint program into the part that needs no cotangent and the rest. The cotangents are the inputs from
+// `known_inputs` on. The first `outputs` outputs are the function's; the others are gradients.
 Split split(const Program& joint, size_t known_inputs, size_t outputs);
 
-// The program over a leading batch axis of `size` on the inputs that are `batched`. Outputs named in `force` come out batched
-// whether or not they depend on a batched input (`force` empty: none). With the name of a mesh axis the batch is the devices
-// along it: collectives over it are carried out, and nothing varies over it afterwards.
+// Adds a leading batch axis of `size` to the inputs that are `batched`. Outputs marked in `force` are batched even if they
+// do not depend on a batched input (`force` empty: none). If `axis` names a mesh axis, the batch axis stands for the
+// devices along it: collectives over it become ordinary ops, and no value varies over it afterwards.
 BatchedProgram batch(const Program&, const std::vector<bool>& batched, int64_t size, const std::vector<bool>& force,
                      const std::string& axis = "");
 
-// Dead code, common subexpressions and the ops' own folds, to a fixed point. Changes no result.
+// Removes dead code and common subexpressions and applies the ops' folds, to a fixed point. Does not change results.
 Program simplify(const Program&);
 
-// Only what the outputs depend on. Inputs stay.
+// Removes equations that no output depends on. Keeps all inputs and collectives.
 Program drop_dead(const Program&);
 
-// Replaces equations whose op says so by the equations of their body.
+// Replaces equations whose op has `inline_body == when` by the equations of their body.
 Program inline_bodies(const Program&, Inline when);
 
-// Puts operands in the place of the equations that only say how values lie, in programs inside it too; all but those
-// that speak of the mesh `keep`, which is as mesh_text() writes it.
+// Replaces sharding annotations by their operands, also in nested programs; except annotations of the mesh `keep`, given
+// as mesh_text() writes it.
 Program drop_annotations(const Program&, std::string_view keep = "");
 
-// Gathers elementwise equations into `fused` ones and into the epilogues of the ops that can carry them.
+// Fuses elementwise equations into `fused` equations and into the epilogues of ops that support one.
 Program fuse(const Program&);
 
-// The program itself; in debug builds checked first, so that a pass that breaks a type is caught where it happens.
+// Returns the program. Debug builds check its types first, to catch a pass that breaks them.
 Program checked(Program);
 
-// The mesh that a program is about: that of what users wrote in it, else the first of the others, else that of a shard_map.
+// The mesh of a program: that of the user's annotations, else the first defined of `others`, else that of a shard_map.
 Mesh mesh_of(const Program&, const std::vector<NamedSharding>& others);
 
-// How a program's outputs lie on devices when its inputs lie so: forwards along the factors of the ops' rules, and as equations
-// say. Undefined where nothing is known.
+// Propagates shardings from a program's inputs to its outputs, along the factors of the ops' rules and by annotations.
+// Shardings that are unknown are undefined.
 std::vector<NamedSharding> propagate(const Program&, const std::vector<NamedSharding>& inputs);
 
-// Everything between a traced program and a plan, in order.
+// All passes between a traced program and an execution plan.
 Program lower(const Program&);
 
 extern const SubPrograms kSubPrograms;

@@ -18,8 +18,8 @@ bool uses_any(const LaneCuts& cuts, const std::vector<std::string>& axes) {
   return false;
 }
 
-// Do pieces of a dimension begin and end where those of its factor do?
-bool between_steps(const LaneGrid& grid, const std::vector<std::string>& axes, int64_t steps, int64_t step) {
+// Whether the shards of a dimension begin and end between steps of its factor.
+bool falls_between_steps(const LaneGrid& grid, const std::vector<std::string>& axes, int64_t steps, int64_t step) {
   if (step == 1) return true;
   for (int64_t at = 0; at < lanes_along(grid, axes); ++at)
     if (lane_range(grid, axes, steps * step, at).end != step * lane_range(grid, axes, steps, at).end) return false;
@@ -28,47 +28,48 @@ bool between_steps(const LaneGrid& grid, const std::vector<std::string>& axes, i
 
 class Placer {
  public:
-  Placer(const Program& p, const LaneGrid& grid, const Said& inputs, const Said& outputs)
-      : p_(p), grid_(grid), said_(p.types.size()) {
+  Placer(const Program& p, const LaneGrid& grid, const CutConstraints& inputs, const CutConstraints& outputs)
+      : p_(p), grid_(grid), constrained_(p.types.size()) {
     placement_.cuts.resize(p.types.size());
     placement_.reasons.resize(p.types.size());
     for (size_t id = 0; id < p.types.size(); ++id) {
       placement_.cuts[id].resize(p.types[id].shape.size());
-      said_[id].resize(p.types[id].shape.size(), false);
+      constrained_[id].resize(p.types[id].shape.size(), false);
     }
-    for (size_t i = 0; i < p.inputs.size() && i < inputs.size(); ++i) say(p.inputs[i], inputs[i], "input", i);
+    for (size_t i = 0; i < p.inputs.size() && i < inputs.size(); ++i) constrain(p.inputs[i], inputs[i], "input", i);
     for (const Eqn& eqn : p.eqns)
-      if (eqn.op->annotation) say(eqn.out[0], eqn.op->annotation(p.types[eqn.out[0]], eqn.attrs));
-    // An input that is handed through keeps what was said of it as an input.
-    for (size_t i = 0; i < p.outputs.size() && i < outputs.size(); ++i) say(p.outputs[i], outputs[i], "output", i);
+      if (eqn.op->annotation) constrain(eqn.out[0], eqn.op->annotation(p.types[eqn.out[0]], eqn.attrs));
+    // An input that is also an output keeps its constraint as an input.
+    for (size_t i = 0; i < p.outputs.size() && i < outputs.size(); ++i)
+      constrain(p.outputs[i], outputs[i], "output", i);
   }
 
-  // What is repeated says how its copies lie only when nothing else does: a bias that lies cut must not cut the
+  // A broadcast passes the cuts of its operand on only if nothing else decides: a bias that is cut must not cut the
   // activations that it is added to.
   Placement operator()() {
-    for (const bool repeat : {false, true}) {
+    for (const bool through_broadcasts : {false, true}) {
       bool changed = true;
       while (changed) {
         changed = false;
-        for (size_t i = 0; i < p_.eqns.size(); ++i) changed |= visit(i, repeat);
-        for (size_t i = p_.eqns.size(); i-- > 0;) changed |= visit(i, repeat);
+        for (size_t i = 0; i < p_.eqns.size(); ++i) changed |= visit(i, through_broadcasts);
+        for (size_t i = p_.eqns.size(); i-- > 0;) changed |= visit(i, through_broadcasts);
       }
     }
     return std::move(placement_);
   }
 
  private:
-  void say(ValueId id, const std::optional<LaneCuts>& cuts, const char* what, size_t i) {
+  void constrain(ValueId id, const std::optional<LaneCuts>& cuts, const char* what, size_t i) {
     if (!cuts || !placement_.reasons[id].empty()) return;
-    said_[id].assign(said_[id].size(), true);
+    constrained_[id].assign(constrained_[id].size(), true);
     placement_.cuts[id] = *cuts;
     placement_.reasons[id] = fmt::format("{} {}", what, i);
   }
-  // Axes that lie within lanes cut nothing here.
-  void say(ValueId id, const Annotation& annotation) {
+  // Axes that do not cross lanes cut nothing here.
+  void constrain(ValueId id, const Annotation& annotation) {
     for (size_t d = 0; d < annotation.axes.size(); ++d) {
       if (!annotation.axes[d]) continue;
-      said_[id][d] = true;
+      constrained_[id][d] = true;
       for (const std::string& axis : *annotation.axes[d])
         if (grid_.find(axis)) placement_.cuts[id][d].push_back(axis);
     }
@@ -76,7 +77,7 @@ class Placer {
         annotation.at.empty() ? annotation.by : fmt::format("{} at {}", annotation.by, annotation.at);
   }
 
-  bool visit(size_t index, bool repeat) {
+  bool visit(size_t index, bool through_broadcasts) {
     const Eqn& eqn = p_.eqns[index];
     if (!eqn.op->rule) return false;
     const Rule rule = rule_of(p_, eqn);
@@ -84,18 +85,18 @@ class Placer {
     if (axes.empty()) return false;
     bool changed = false;
     for (size_t t = 0; t < eqn.in.size(); ++t) changed |= extend(eqn.in[t], rule.in[t], axes, index);
-    if (!repeat && makes_dimensions(rule)) return changed;
+    if (!through_broadcasts && makes_dimensions(rule)) return changed;
     for (size_t k = 0; k < eqn.out.size(); ++k) changed |= extend(eqn.out[k], rule.out[k], axes, index);
     return changed;
   }
 
-  // Cuts dimensions that nothing cuts yet. A dimension with fewer elements than lanes is not worth it.
+  // Cuts dimensions that are not cut yet, unless they have fewer elements than lanes.
   bool extend(ValueId id, const std::string& factors, const FactorAxes& axes, size_t index) {
     bool changed = false;
     LaneCuts& cuts = placement_.cuts[id];
     for (size_t d = 0; d < factors.size(); ++d) {
       const auto at = axes.find(factors[d]);
-      if (at == axes.end() || said_[id][d] || !cuts[d].empty() || uses_any(cuts, at->second)) continue;
+      if (at == axes.end() || constrained_[id][d] || !cuts[d].empty() || uses_any(cuts, at->second)) continue;
       if (p_.types[id].shape[d] < lanes_along(grid_, at->second)) continue;
       cuts[d] = at->second;
       placement_.reasons[id] = fmt::format("equation {} ({})", index, p_.eqns[index].op->name);
@@ -107,7 +108,7 @@ class Placer {
   const Program& p_;
   const LaneGrid& grid_;
   Placement placement_;
-  std::vector<std::vector<bool>> said_;  // by ValueId and dimension
+  std::vector<std::vector<bool>> constrained_;  // by ValueId and dimension
 };
 
 }  // namespace
@@ -135,7 +136,7 @@ FactorAxes factor_axes(const Program& p, const LaneGrid& grid, const Eqn& eqn, c
   const auto fits = [&](char factor, const std::vector<std::string>& axes, int64_t steps) {
     for (const Steps* side : {&rule.in_step, &rule.out_step})
       for (size_t term = 0; term < side->size(); ++term)
-        if (!between_steps(grid, axes, steps, step_of(*side, term, factor))) return false;
+        if (!falls_between_steps(grid, axes, steps, step_of(*side, term, factor))) return false;
     return true;
   };
   const auto offer = [&](char factor, std::vector<std::string> axes, int64_t steps) {
@@ -159,10 +160,10 @@ FactorAxes factor_axes(const Program& p, const LaneGrid& grid, const Eqn& eqn, c
       }
   };
   if (makes_dimensions(rule)) offer_results();
-  for (const bool wanted : {true, false})
+  for (const bool in_results : {true, false})
     for (size_t t = 0; t < eqn.in.size(); ++t)
       for (size_t d = 0; d < rule.in[t].size(); ++d)
-        if (const char factor = rule.in[t][d]; kept(factor) == wanted)
+        if (const char factor = rule.in[t][d]; kept(factor) == in_results)
           offer(factor, cuts[eqn.in[t]][d], p.types[eqn.in[t]].shape[d] / step_of(rule.in_step, t, factor));
   offer_results();
   return out;
@@ -175,7 +176,7 @@ LaneCuts cuts_of(const std::string& factors, const FactorAxes& axes) {
   return cuts;
 }
 
-Placement place(const Program& p, const LaneGrid& grid, const Said& inputs, const Said& outputs) {
+Placement place(const Program& p, const LaneGrid& grid, const CutConstraints& inputs, const CutConstraints& outputs) {
   return Placer(p, grid, inputs, outputs)();
 }
 

@@ -1,4 +1,4 @@
-// Which axes cut which factor of an equation.
+// Chooses the lane axes that cut each factor of an equation. Pure functions, safe from any thread.
 #pragma once
 
 #include <map>
@@ -9,17 +9,17 @@ namespace lockstep {
 
 using FactorAxes = std::map<char, std::vector<std::string>>;
 
-// Decides from how the operands lie and, where they leave it open, from how the results should. An axis cuts one
-// factor: of several that ask for it, first one that results keep, so that nothing is owed, and of these that of the
-// first operand. Where results have dimensions that no operand has, the results are asked first: what is repeated is
-// smaller than what is made of it, and is the one to move. A factor that has steps is cut by the first of its axes
-// whose pieces begin and end between steps. REQUIRES: the op has a rule.
+// Chooses from the cuts of the operands and, where they leave it open, from those of the results. An axis cuts at most
+// one factor. If several factors claim it, factors that the results keep come first, so that no reduction is pending;
+// among these the first operand's. If results have dimensions that no operand has (a broadcast), the results come first:
+// the operand is smaller than the result and cheaper to move. A factor with steps is cut by the longest prefix of its
+// axes whose boundaries fall between steps. REQUIRES: the op has a rule.
 FactorAxes factor_axes(const Program&, const LaneGrid&, const Eqn&, const Rule&, const std::vector<LaneCuts>& cuts);
 
-// Has a result a dimension that may be cut and that no operand has?
+// Whether a result has a dimension that may be cut and that no operand has.
 bool makes_dimensions(const Rule&);
 
-// The rule of an equation; the types are those of the whole.
+// The rule of an equation, for the types of the global program.
 Rule rule_of(const Program&, const Eqn&);
 
 // The cuts of a value whose dimensions are these factors.

@@ -5,17 +5,17 @@
 
 #include "base/check.h"
 #include "ops/ops.h"
-#include "passes/costly.h"
+#include "passes/eqn_cost.h"
 
 namespace lockstep {
 namespace {
 
 bool is_weight_gather(const Eqn& eqn) { return eqn.op == &lane_all_gather_op; }
 
-// Who makes and who uses what.
-class Uses {
+// The uses of values, and which values are cheap to compute from inputs.
+class GatherUses {
  public:
-  explicit Uses(const Program& p) : p_(p), users_(p.types.size()), cheap_(p.types.size(), false) {
+  explicit GatherUses(const Program& p) : p_(p), users_(p.types.size()), cheap_(p.types.size(), false) {
     for (ValueId id : p.inputs) cheap_[id] = true;
     for (size_t i = 0; i < p.eqns.size(); ++i) {
       const Eqn& eqn = p.eqns[i];
@@ -27,10 +27,10 @@ class Uses {
     }
   }
 
-  // Made of inputs by elementwise equations and views alone.
+  // Computed from inputs by elementwise equations and views alone.
   bool is_cheap(ValueId id) const { return cheap_[id]; }
 
-  // The equations that compute with a value or with views of it, in order; and those views, in order.
+  // The equations that compute with a value or with views of it; and those views. Both in order.
   std::pair<std::vector<size_t>, std::vector<size_t>> of(ValueId id) const {
     std::pair<std::vector<size_t>, std::vector<size_t>> out;
     collect(id, out);
@@ -60,50 +60,51 @@ class Uses {
 
 }  // namespace
 
-std::vector<Again> decide_again(const Program& p, const RegatherOptions& options) {
-  const Uses uses(p);
-  const Costly costly(p);
-  std::vector<Again> out;
+std::vector<Regather> choose_regathers(const Program& p, const RegatherOptions& options) {
+  const GatherUses uses(p);
+  const ExpensiveEqns expensive(p);
+  std::vector<Regather> out;
   for (size_t i = 0; i < p.eqns.size(); ++i) {
     const Eqn& eqn = p.eqns[i];
-    if (!is_weight_gather(eqn) || p.types[eqn.out[0]].bytes() < options.least_bytes || !uses.is_cheap(eqn.in[0]))
+    if (!is_weight_gather(eqn) || p.types[eqn.out[0]].bytes() < options.min_bytes || !uses.is_cheap(eqn.in[0]))
       continue;
     const auto [users, views] = uses.of(eqn.out[0]);
     for (size_t k = 1; k < users.size(); ++k)
-      if (costly.count(users[k]) > costly.count(users[k - 1] + 1) + options.keep) out.push_back({i, users[k]});
+      if (expensive.count_before(users[k]) > expensive.count_before(users[k - 1] + 1) + options.keep_within)
+        out.push_back({i, users[k]});
   }
-  std::stable_sort(out.begin(), out.end(), [](const Again& a, const Again& b) { return a.use < b.use; });
+  std::stable_sort(out.begin(), out.end(), [](const Regather& a, const Regather& b) { return a.use < b.use; });
   return out;
 }
 
-Program gather_again(const Program& p, const std::vector<Again>& again) {
-  const Uses uses(p);
+Program apply_regathers(const Program& p, const std::vector<Regather>& regathers) {
+  const GatherUses uses(p);
   Program out{p.types, p.inputs, {}, p.outputs};
-  std::vector<ValueId> now(p.types.size());  // what stands for a value at this place
-  for (ValueId id = 0; id < now.size(); ++id) now[id] = id;
-  const auto copy = [&](const Eqn& eqn, bool fresh) {
+  std::vector<ValueId> current(p.types.size());  // the current copy of each value
+  for (ValueId id = 0; id < current.size(); ++id) current[id] = id;
+  const auto copy = [&](const Eqn& eqn, bool rename) {
     out.eqns.push_back(eqn);
-    for (ValueId& id : out.eqns.back().in) id = now[id];
-    if (!fresh) return;
+    for (ValueId& id : out.eqns.back().in) id = current[id];
+    if (!rename) return;
     for (ValueId& id : out.eqns.back().out) {
-      now[id] = static_cast<ValueId>(out.types.size());
+      current[id] = static_cast<ValueId>(out.types.size());
       out.types.push_back(p.types[id]);
-      id = now[id];
+      id = current[id];
     }
   };
   size_t next = 0;
   for (size_t i = 0; i < p.eqns.size(); ++i) {
-    for (; next < again.size() && again[next].use == i; ++next) {
-      const size_t from = again[next].gather;
-      LOCKSTEP_CHECK(from < i && is_weight_gather(p.eqns[from]), "equation {} is no gather before {}", from, i);
+    for (; next < regathers.size() && regathers[next].use == i; ++next) {
+      const size_t from = regathers[next].gather;
+      LOCKSTEP_CHECK(from < i && is_weight_gather(p.eqns[from]), "equation {} is not a gather before {}", from, i);
       copy(p.eqns[from], true);
-      // Views that come later will be of the new one by themselves.
+      // Later views are of the new copy anyway.
       for (size_t view : uses.of(p.eqns[from].out[0]).second)
         if (view < i) copy(p.eqns[view], true);
     }
     copy(p.eqns[i], false);
   }
-  LOCKSTEP_CHECK(next == again.size(), "a gather for an equation that is not there");
+  LOCKSTEP_CHECK(next == regathers.size(), "a regather for an equation that does not exist");
   return out;
 }
 

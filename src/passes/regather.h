@@ -1,8 +1,8 @@
-// What was put together from the pieces of lanes, given up after its use and put together again for a later one. Where
-// weights are cut (ZeRO 3), a layer's are whole while it multiplies in the forward pass and again in the backward pass,
-// not from the one to the other, so that a lane never holds more than a few layers whole. Comes after partition(), as
-// the first part of a schedule: decided from the program of lane 0, carried out on each by the places of equations.
-// Pure functions, safe from any thread.
+// Frees gathered weights after their use and gathers them again for a later use. With sharded weights (ZeRO 3) a layer's
+// full weights exist during its products in the forward pass and again in the backward pass, but not in between, so a
+// lane never holds the full weights of more than a few layers. Runs after partition(), as the first part of a schedule:
+// the regathers are chosen from the program of lane 0 and applied to the program of each lane by equation index. Pure
+// functions, safe from any thread.
 #pragma once
 
 #include <cstddef>
@@ -14,24 +14,24 @@
 namespace lockstep {
 
 struct RegatherOptions {
-  // What the next so many costly equations do not need is given up.
-  size_t keep = 2;
-  // Smaller ones are kept: meeting again would cost more than their memory is worth.
-  int64_t least_bytes = 16 << 10;
+  // Keeps a gathered array if no more than this many expensive equations are between two uses.
+  size_t keep_within = 2;
+  // Keeps smaller arrays: gathering them again would cost more than their memory is worth.
+  int64_t min_bytes = 16 << 10;
 };
 
-// Before the equation `use`, the gather of the equation `gather` is done again, for that one and those after it.
-struct Again {
+// The gather of equation `gather` is repeated before equation `use`, for that use and later ones.
+struct Regather {
   size_t gather = 0;
   size_t use = 0;
-  bool operator==(const Again&) const = default;
+  bool operator==(const Regather&) const = default;
 };
 
-// Gathers of what is made of inputs by elementwise equations and views alone: their pieces are there anyway. In the
-// order of their uses.
-std::vector<Again> decide_again(const Program& lane0, const RegatherOptions& options = {});
+// Chooses among gathers whose operands are computed from inputs by elementwise equations and views alone: these shards
+// are available anyway. In the order of the uses.
+std::vector<Regather> choose_regathers(const Program& lane0, const RegatherOptions& options = {});
 
-// Changes no result.
-Program gather_again(const Program& lane, const std::vector<Again>& again);
+// Rewrites the program of a lane. Does not change results.
+Program apply_regathers(const Program& lane, const std::vector<Regather>& regathers);
 
 }  // namespace lockstep

@@ -83,66 +83,67 @@ bool Resharder::on_the_way(Axes before, const Axes& more, const Axes& to, int64_
   return nested(before, Axes(to.begin() + static_cast<std::ptrdiff_t>(before.size()), to.end()), extent);
 }
 
-Value Resharder::pay_over(Value x, Layout& from, const Axes& axes) const {
+Value Resharder::reduce_over(Value x, LaneLayout& layout, const Axes& axes) const {
   if (axes.empty()) return x;
-  x = lane_all_reduce({x}, group(axes), from.kind)[0];
-  std::erase_if(from.owed, [&](const std::string& axis) { return has_axis(axes, axis); });
-  if (from.owed.empty()) from.kind = Owed::nothing;
+  x = lane_all_reduce({x}, group(axes), layout.kind)[0];
+  std::erase_if(layout.partial, [&](const std::string& axis) { return has_axis(axes, axis); });
+  if (layout.partial.empty()) layout.kind = PendingReduction::none;
   return x;
 }
 
-Value Resharder::pay(Value x, Layout& from) const { return pay_over(x, from, Axes(from.owed)); }
+Value Resharder::reduce(Value x, LaneLayout& layout) const { return reduce_over(x, layout, Axes(layout.partial)); }
 
-bool Resharder::scatter(Value& x, const Shape& whole, Layout& from, const LaneCuts& to) const {
+bool Resharder::scatter(Value& x, const Shape& global, LaneLayout& layout, const LaneCuts& to) const {
   for (size_t d = 0; d < to.size(); ++d) {
-    const Axes& before = from.cuts[d];
+    const Axes& before = layout.cuts[d];
     if (!is_prefix(before, to[d])) continue;
-    // Over as many axes at once as are owed.
+    // Over as many axes of the new cuts as the value is partial over.
     Axes more;
-    for (size_t i = before.size(); i < to[d].size() && has_axis(from.owed, to[d][i]); ++i) more.push_back(to[d][i]);
-    while (!more.empty() && !on_the_way(before, more, to[d], whole[d])) more.pop_back();
+    for (size_t i = before.size(); i < to[d].size() && has_axis(layout.partial, to[d][i]); ++i)
+      more.push_back(to[d][i]);
+    while (!more.empty() && !on_the_way(before, more, to[d], global[d])) more.pop_back();
     if (more.empty()) continue;
-    x = from_front(lane_reduce_scatter(to_front(x, d), group(more), counts(before, more, whole[d]), from.kind), d);
-    from.cuts[d].insert(from.cuts[d].end(), more.begin(), more.end());
-    std::erase_if(from.owed, [&](const std::string& axis) { return has_axis(more, axis); });
-    if (from.owed.empty()) from.kind = Owed::nothing;
+    x = from_front(lane_reduce_scatter(to_front(x, d), group(more), counts(before, more, global[d]), layout.kind), d);
+    layout.cuts[d].insert(layout.cuts[d].end(), more.begin(), more.end());
+    std::erase_if(layout.partial, [&](const std::string& axis) { return has_axis(more, axis); });
+    if (layout.partial.empty()) layout.kind = PendingReduction::none;
     return true;
   }
   return false;
 }
 
-bool Resharder::slice_one(Value& x, const Shape& whole, Layout& from, const LaneCuts& to) const {
+bool Resharder::slice_one(Value& x, const Shape& global, LaneLayout& layout, const LaneCuts& to) const {
   for (size_t d = 0; d < to.size(); ++d) {
-    const Axes& before = from.cuts[d];
+    const Axes& before = layout.cuts[d];
     if (before.size() >= to[d].size() || !is_prefix(before, to[d])) continue;
     const Axes more(to[d].begin() + static_cast<std::ptrdiff_t>(before.size()), to[d].end());
-    if (std::any_of(more.begin(), more.end(), [&](const std::string& axis) { return is_used(from.cuts, axis); }))
+    if (std::any_of(more.begin(), more.end(), [&](const std::string& axis) { return is_used(layout.cuts, axis); }))
       continue;
-    if (!nested(before, more, whole[d])) continue;
-    const int64_t base = lane_range(grid_, before, whole[d], position_along(grid_, before, lane_)).begin;
-    const Range own = lane_range(grid_, to[d], whole[d], position_along(grid_, to[d], lane_));
+    if (!nested(before, more, global[d])) continue;
+    const int64_t base = lane_range(grid_, before, global[d], position_along(grid_, before, lane_)).begin;
+    const Range own = lane_range(grid_, to[d], global[d], position_along(grid_, to[d], lane_));
     x = slice_dim(x, d, own.begin - base, own.end - base);
-    from.cuts[d] = to[d];
+    layout.cuts[d] = to[d];
     return true;
   }
   return false;
 }
 
-bool Resharder::exchange(Value& x, const Shape& whole, Layout& from, const LaneCuts& to) const {
+bool Resharder::exchange(Value& x, const Shape& global, LaneLayout& layout, const LaneCuts& to) const {
   for (size_t d = 0; d < to.size(); ++d) {
-    if (from.cuts[d].empty() || is_prefix(from.cuts[d], to[d])) continue;
-    const std::string axis = from.cuts[d].back();
-    const Axes before_d = without_last(from.cuts[d]);
-    if (!nested(before_d, {axis}, whole[d])) continue;
+    if (layout.cuts[d].empty() || is_prefix(layout.cuts[d], to[d])) continue;
+    const std::string axis = layout.cuts[d].back();
+    const Axes before_d = without_last(layout.cuts[d]);
+    if (!nested(before_d, {axis}, global[d])) continue;
     for (size_t e = 0; e < to.size(); ++e) {
-      if (e == d || to[e].size() <= from.cuts[e].size() || !is_prefix(from.cuts[e], to[e]) ||
-          to[e][from.cuts[e].size()] != axis || !nested(from.cuts[e], {axis}, whole[e]))
+      if (e == d || to[e].size() <= layout.cuts[e].size() || !is_prefix(layout.cuts[e], to[e]) ||
+          to[e][layout.cuts[e].size()] != axis || !nested(layout.cuts[e], {axis}, global[e]))
         continue;
       const LaneGroup lanes = group({axis});
-      const std::vector<int64_t> rows_d = counts(before_d, {axis}, whole[d]),
-                                 rows_e = counts(from.cuts[e], {axis}, whole[e]);
+      const std::vector<int64_t> rows_d = counts(before_d, {axis}, global[d]),
+                                 rows_e = counts(layout.cuts[e], {axis}, global[e]);
       const auto own = static_cast<size_t>(lanes.index);
-      // Pieces of dimension e go out, one block for each lane; what comes in are blocks of dimension d.
+      // Sends one block of dimension e to each lane; receives blocks of dimension d.
       const Value front = to_front(x, e);
       const int64_t elements = count(x.shape()), extent_e = front.shape()[0];
       std::vector<int64_t> send, receive;
@@ -167,48 +168,48 @@ bool Resharder::exchange(Value& x, const Shape& whole, Layout& from, const LaneC
         at += receive[j];
       }
       x = from_front(concatenate(blocks, static_cast<int64_t>(d_at)), e);
-      from.cuts[d].pop_back();
-      from.cuts[e].push_back(axis);
+      layout.cuts[d].pop_back();
+      layout.cuts[e].push_back(axis);
       return true;
     }
   }
   return false;
 }
 
-bool Resharder::gather(Value& x, const Shape& whole, Layout& from, const LaneCuts& to) const {
+bool Resharder::gather(Value& x, const Shape& global, LaneLayout& layout, const LaneCuts& to) const {
   for (size_t d = 0; d < to.size(); ++d) {
-    if (from.cuts[d] == to[d] || from.cuts[d].empty()) continue;
-    const bool on_the_way = is_prefix(from.cuts[d], to[d]);
-    // A piece that is on the way is given up only where its parts do not lie within it.
-    const Axes rest_of_to(to[d].begin() + static_cast<std::ptrdiff_t>(on_the_way ? from.cuts[d].size() : 0),
+    if (layout.cuts[d] == to[d] || layout.cuts[d].empty()) continue;
+    const bool on_the_way = is_prefix(layout.cuts[d], to[d]);
+    // Undoes a cut that the new layout also has only if the new shards do not lie within the current one.
+    const Axes rest_of_to(to[d].begin() + static_cast<std::ptrdiff_t>(on_the_way ? layout.cuts[d].size() : 0),
                           to[d].end());
-    if (on_the_way && nested(from.cuts[d], rest_of_to, whole[d])) continue;
-    Axes before = without_last(from.cuts[d]), last{from.cuts[d].back()};
-    if (!nested(before, last, whole[d])) {
-      last = from.cuts[d];
+    if (on_the_way && nested(layout.cuts[d], rest_of_to, global[d])) continue;
+    Axes before = without_last(layout.cuts[d]), last{layout.cuts[d].back()};
+    if (!nested(before, last, global[d])) {
+      last = layout.cuts[d];
       before.clear();
     }
-    x = from_front(lane_all_gather(to_front(x, d), group(last), counts(before, last, whole[d])), d);
-    from.cuts[d] = before;
+    x = from_front(lane_all_gather(to_front(x, d), group(last), counts(before, last, global[d])), d);
+    layout.cuts[d] = before;
     return true;
   }
   return false;
 }
 
-Value Resharder::move(Value x, const Shape& whole, Layout& from, const LaneCuts& to) const {
-  while (scatter(x, whole, from, to)) {
+Value Resharder::move(Value x, const Shape& global, LaneLayout& layout, const LaneCuts& to) const {
+  while (scatter(x, global, layout, to)) {
   }
-  // What the new layout cuts by an axis must not be owed over it.
+  // A value must not be partial over an axis that cuts it.
   Axes due;
-  for (const std::string& axis : from.owed)
+  for (const std::string& axis : layout.partial)
     if (is_used(to, axis)) due.push_back(axis);
-  x = pay_over(x, from, due);
-  while (from.cuts != to) {
-    if (slice_one(x, whole, from, to) || exchange(x, whole, from, to)) continue;
-    // Before the pieces are put together there is less to sum.
-    x = pay(x, from);
-    const bool gathered = gather(x, whole, from, to);
-    LOCKSTEP_CHECK(gathered, "no way from one layout to the other");
+  x = reduce_over(x, layout, due);
+  while (layout.cuts != to) {
+    if (slice_one(x, global, layout, to) || exchange(x, global, layout, to)) continue;
+    // Reduce before gathering: there is less to sum.
+    x = reduce(x, layout);
+    const bool gathered = gather(x, global, layout, to);
+    LOCKSTEP_CHECK(gathered, "no step leads from one layout to the other");
   }
   return x;
 }

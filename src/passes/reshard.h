@@ -1,5 +1,6 @@
-// Moving a value from one layout on lanes to another: the cheapest sequence of slices, all-to-alls and all-gathers, and
-// what is owed paid by an all-reduce, or by a reduce-scatter where the new layout is cut by an axis that is owed.
+// Resharder: moves a value from one layout on lanes to another by the cheapest sequence of slices, all-to-alls and
+// all-gathers. A pending reduction is done by an all-reduce, or by a reduce-scatter if the new layout is cut by an axis
+// over which the value is partial. Immutable, safe from any thread.
 #pragma once
 
 #include "ops/lane_ops.h"
@@ -7,40 +8,42 @@
 
 namespace lockstep {
 
-struct Layout {
+// How lanes hold a value.
+struct LaneLayout {
   LaneCuts cuts;
-  std::vector<std::string> owed;  // axes along which lanes hold terms
-  Owed kind = Owed::nothing;
-  bool operator==(const Layout&) const = default;
+  std::vector<std::string> partial;  // the axes over which the value is partial
+  PendingReduction kind = PendingReduction::none;
+  bool operator==(const LaneLayout&) const = default;
 };
 
 class Resharder {
  public:
   Resharder(const LaneGrid& grid, int64_t lane) : grid_(grid), lane_(lane) {}
 
-  // `x` is this lane's piece of a value of shape `whole`. Afterwards its cuts are `to`; what is owed is paid
-  // where the new cuts ask for it or where it is cheaper than later, and `from` says what still is.
-  Value move(Value x, const Shape& whole, Layout& from, const LaneCuts& to) const;
-  // Pays all that is owed.
-  Value pay(Value x, Layout& from) const;
+  // Moves `x`, this lane's shard of a value of shape `global`, to the cuts `to`, and updates its layout. Does pending
+  // reductions if the new cuts require them or if they are cheaper before the move; `layout.partial` lists the others.
+  Value move(Value x, const Shape& global, LaneLayout& layout, const LaneCuts& to) const;
+  // Does all pending reductions.
+  Value reduce(Value x, LaneLayout& layout) const;
 
   LaneGroup group(const std::vector<std::string>& axes) const;
 
  private:
-  // What each position along `more`, within this lane's position along `before`, holds of an extent.
+  // The extents held by each position along `more`, within this lane's position along `before`.
   std::vector<int64_t> counts(const std::vector<std::string>& before, const std::vector<std::string>& more,
                               int64_t extent) const;
-  // Do the pieces along before + more lie within those along before?
+  // Whether the shards along before + more lie within those along before.
   bool nested(const std::vector<std::string>& before, const std::vector<std::string>& more, int64_t extent) const;
-  // May a dimension that `before` cuts be cut by `more` too on its way to the cuts `to`, which begin with both?
+  // Whether a dimension that `before` cuts may also be cut by `more` on its way to the cuts `to`, which begin with both.
   bool on_the_way(std::vector<std::string> before, const std::vector<std::string>& more,
                   const std::vector<std::string>& to, int64_t extent) const;
 
-  Value pay_over(Value x, Layout& from, const std::vector<std::string>& axes) const;
-  bool scatter(Value& x, const Shape& whole, Layout& from, const LaneCuts& to) const;
-  bool slice_one(Value& x, const Shape& whole, Layout& from, const LaneCuts& to) const;
-  bool exchange(Value& x, const Shape& whole, Layout& from, const LaneCuts& to) const;
-  bool gather(Value& x, const Shape& whole, Layout& from, const LaneCuts& to) const;
+  Value reduce_over(Value x, LaneLayout& layout, const std::vector<std::string>& axes) const;
+  // Each does one step towards the cuts `to` and returns true, or returns false if no such step is possible.
+  bool scatter(Value& x, const Shape& global, LaneLayout& layout, const LaneCuts& to) const;
+  bool slice_one(Value& x, const Shape& global, LaneLayout& layout, const LaneCuts& to) const;
+  bool exchange(Value& x, const Shape& global, LaneLayout& layout, const LaneCuts& to) const;
+  bool gather(Value& x, const Shape& global, LaneLayout& layout, const LaneCuts& to) const;
 
   const LaneGrid& grid_;
   int64_t lane_;

@@ -1,79 +1,85 @@
-// When lanes meet: the all-reduces of a lane's program gathered into buckets, begun as soon as their operands are there
-// and waited for just before the first use, so that lanes compute while they talk; gathers begun a little before they
-// are needed, and scatters waited for a little after they began. Comes after partition() and before lower(). Pure
-// functions, safe from any thread.
+// Schedules the collectives of a lane's program so that lanes compute while they communicate:
 //
-// All lanes must meet in one order, but where cuts are uneven their programs differ in sizes, and so might decisions
-// that look at sizes. So the schedule is decided once, from the program of lane 0 (whose pieces are the largest), and
-// carried out on each lane by the places of equations, which are the same on all:
+// - All-reduces are combined into buckets. A bucket starts as soon as its operands are ready and is waited for just
+//   before the first use of a result.
+// - All-gathers start a little before they are needed; reduce-scatters are waited for a little after they start.
 //
-//   const Schedule schedule = decide(partition(program, grid, placement, 0));
-//   const Program mine = apply(partition(program, grid, placement, lane), schedule);
+// Runs after partition() and before lower(). Pure functions, safe from any thread.
 //
-// Worked example. The backward pass of three layers leaves the gradients of layer 3, then 2, then 1 owed over "data",
-// and the optimizer pays each where it first uses it. All are there before the first is used: one bucket, which meets
-// when the gradients of layer 1 are there. Were they larger than a bucket, those of layer 3 would meet while the
-// gradients of layer 2 are computed. Where the layers' weights are cut too (ZeRO 3), the gather of those of layer 2
-// begins just before layer 1 multiplies, not when the program does, and the scatter of layer 3's gradient is waited for
-// when the next product is there, not when the optimizer needs it: what is whole is whole for a short time. For the
-// backward pass they are gathered again (regather.h), and large ones go in pieces (pieces.h).
+// All lanes must run their collectives in the same order. But with uneven shards the programs of lanes differ in sizes,
+// and decisions that depend on sizes could differ too. So the schedule is chosen once, from the program of lane 0 (whose
+// shards are the largest), and applied to each lane by equation index, which is the same on all lanes:
+//
+//   const CollectiveSchedule schedule = schedule_collectives(partition(program, grid, placement, 0));
+//   const Program mine = apply_schedule(partition(program, grid, placement, lane), schedule);
+//
+// Worked example. The backward pass of three layers leaves the gradients of layer 3, then 2, then 1 partial over "data",
+// and the optimizer needs each reduced. All are computed before the first is used: one bucket, whose all-reduce starts
+// when the gradients of layer 1 are computed. If they were larger than a bucket, those of layer 3 would be reduced while
+// the gradients of layer 2 are computed.
+//
+// With sharded weights (ZeRO 3) the gather of layer 2's weights starts just before the product of layer 1, not at the
+// start of the program. The scatter of layer 3's gradient is waited for after the next product, not when the optimizer
+// needs it. So gathered arrays live for a short time. For the backward pass the weights are gathered again (regather.h),
+// and large ones in chunks (chunked_gather.h).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "passes/pieces.h"
+#include "passes/chunked_gather.h"
+#include "passes/early_updates.h"
 #include "passes/regather.h"
-#include "passes/settle.h"
 #include "program/program.h"
 
 namespace lockstep {
 
-struct ScheduleOptions {
-  // All-reduces share a bucket up to this size; a larger operand is a bucket of its own.
+struct CollectiveScheduleOptions {
+  // The maximum size of a bucket of all-reduces; a larger operand gets its own bucket.
   int64_t bucket_bytes = int64_t{4} << 20;
-  // So many costly equations (products, not elementwise ones) are computed while a gather or a scatter is under way, at
-  // most: its memory is taken for as long. 0: gathers and scatters are done at once.
+  // At most this many expensive equations (eqn_cost.h) run while a gather or scatter is in flight, because it holds its
+  // memory for as long. 0: gathers and scatters block.
   size_t prefetch = 1;
   RegatherOptions regather = {};
-  PiecesOptions pieces = {};
-  SettleOptions settle = {};
+  ChunkOptions chunks = {};
+  EarlyUpdateOptions early_updates = {};
 };
 
-// All-reduces that become one. Numbers are places in the order of the schedule.
+// All-reduces that are combined into one. All numbers are positions in CollectiveSchedule::order.
 struct Bucket {
-  std::vector<size_t> members;  // as their operands become ready
-  size_t start = 0;             // the lanes begin to meet just before the equation of this place,
-  size_t done = 0;              // and have met before that of this one; the same: at once
+  std::vector<size_t> members;  // in the order in which their operands become ready
+  size_t start = 0;             // starts before the equation at this position
+  size_t done = 0;              // is complete before the equation at this position; equal to start: blocks
   bool operator==(const Bucket&) const = default;
 };
 
-// A gather or scatter in two steps: it begins at its own place, and has ended before the equation of `done`.
-struct Flight {
-  size_t place = 0;
+// A gather or scatter that starts at its own position and is complete before the equation at position `done`.
+struct AsyncCollective {
+  size_t start = 0;
   size_t done = 0;
-  bool operator==(const Flight&) const = default;
+  bool operator==(const AsyncCollective&) const = default;
 };
 
-struct Schedule {
-  std::vector<Again> again;      // what is gathered again; the equations of all else are counted with those
-  std::vector<InPieces> pieces;  // what is gathered or scattered in pieces; and with those
-  std::vector<size_t> order;     // the equation of each place
-  std::vector<Bucket> buckets;   // in the order in which lanes meet
-  std::vector<Flight> flights;   // in the order of their places
-  bool operator==(const Schedule&) const = default;
+struct CollectiveSchedule {
+  // Applied in this order; the indices of each refer to the program after the previous one was applied.
+  std::vector<Regather> regathers;
+  std::vector<ChunkedCollective> chunks;
+  std::vector<size_t> order;           // the equation at each position
+  std::vector<Bucket> buckets;         // by start
+  std::vector<AsyncCollective> async;  // by start
+  bool operator==(const CollectiveSchedule&) const = default;
 };
 
-// Gathers all-reduces over the same axes and of the same kind, in the order in which their operands become ready, as
-// far as all operands are there before the first result is used. A gather moves up to the costly equation that is
-// `prefetch` before its first use, a scatter to where its operand is there. Besides these only what stands in their way
-// and costs nothing to move does: views of what they take come along, small elementwise equations on results (a loss
-// divided by its count) wait until they are needed, and elementwise equations that only make operands (a gradient times
-// a rate) come as soon as they can.
-Schedule decide(const Program& lane0, const ScheduleOptions& options = {});
+// Combines all-reduces over the same axes and of the same kind, in the order in which their operands become ready, as
+// long as all operands are ready before the first result is used. Moves a gather up to the expensive equation that is
+// `prefetch` before its first use, and a scatter to where its operand is ready. Other equations move only if they would
+// be in the way and are cheap: views of operands move along, small elementwise equations on results (a loss divided by
+// its count) are delayed until they are needed, and elementwise equations that only produce operands (a gradient times a
+// rate) come as early as possible.
+CollectiveSchedule schedule_collectives(const Program& lane0, const CollectiveScheduleOptions& options = {});
 
-// Carries a schedule out on the program of any lane of the same grid. Changes no result.
-Program apply(const Program& lane, const Schedule& schedule);
+// Applies a schedule to the program of any lane of the same grid. Does not change results.
+Program apply_schedule(const Program& lane, const CollectiveSchedule& schedule);
 
 }  // namespace lockstep

@@ -7,7 +7,7 @@ namespace lockstep {
 namespace {
 
 uint64_t attr_hash(const Attrs& attrs) {
-  // Attributes meet again in operator==; the hash only has to spread them.
+  // operator== compares attributes exactly; the hash may ignore some.
   Hasher h;
   for (const auto& [name, value] : attrs) {
     h.add(std::string_view(name));
@@ -23,19 +23,19 @@ uint64_t attr_hash(const Attrs& attrs) {
   return h.value();
 }
 
-struct Known {
+struct SeenEqn {
   const Op* op;
   Attrs attrs;
   Values in;
   Values out;
 };
 
-// One round: folds and common subexpressions, front to back.
+// One round of folds and common-subexpression elimination, front to back.
 Program round(const Program& p) {
   Builder b;
   Values map(p.types.size());
   for (ValueId id : p.inputs) map[id] = b.input(p.types[id]);
-  std::unordered_multimap<uint64_t, Known> seen;
+  std::unordered_multimap<uint64_t, SeenEqn> seen;
   for (const Eqn& eqn : p.eqns) {
     Values in;
     for (ValueId id : eqn.in) in.push_back(map[id]);
@@ -50,17 +50,17 @@ Program round(const Program& p) {
     h.add(attr_hash(eqn.attrs));
     for (const Value& v : in) h.add(v.id());
     const uint64_t key = h.value();
-    const Values* same = nullptr;
-    for (auto [it, end] = seen.equal_range(key); it != end && !same && !eqn.op->meets; ++it)
-      if (it->second.op == eqn.op && it->second.in == in && it->second.attrs == eqn.attrs) same = &it->second.out;
-    if (same) {
-      for (size_t k = 0; k < same->size(); ++k) map[eqn.out[k]] = (*same)[k];
+    const Values* seen_out = nullptr;
+    for (auto [it, end] = seen.equal_range(key); it != end && !seen_out && !eqn.op->is_collective; ++it)
+      if (it->second.op == eqn.op && it->second.in == in && it->second.attrs == eqn.attrs) seen_out = &it->second.out;
+    if (seen_out) {
+      for (size_t k = 0; k < seen_out->size(); ++k) map[eqn.out[k]] = (*seen_out)[k];
       continue;
     }
     b.copy(p, eqn, map);
     Values out;
     for (ValueId id : eqn.out) out.push_back(map[id]);
-    seen.emplace(key, Known{eqn.op, eqn.attrs, std::move(in), std::move(out)});
+    seen.emplace(key, SeenEqn{eqn.op, eqn.attrs, std::move(in), std::move(out)});
   }
   Values outputs;
   for (ValueId id : p.outputs) outputs.push_back(map[id]);
@@ -74,12 +74,12 @@ Program drop_dead(const Program& p) {
   for (ValueId id : p.outputs) live[id] = true;
   std::vector<bool> keep(p.eqns.size(), false);
   for (size_t i = p.eqns.size(); i-- > 0;) {
-    keep[i] = p.eqns[i].op->meets;
+    keep[i] = p.eqns[i].op->is_collective;
     for (ValueId id : p.eqns[i].out) keep[i] = keep[i] || live[id];
     if (keep[i])
       for (ValueId id : p.eqns[i].in) live[id] = true;
   }
-  // Values are renumbered, so that types of dead ones go too.
+  // Renumbers values, so that the types of dead ones are dropped too.
   Program out;
   std::vector<ValueId> number(p.types.size(), 0);
   auto define = [&](ValueId id) {
@@ -101,8 +101,8 @@ Program drop_dead(const Program& p) {
 
 Program simplify(const Program& program) {
   Program p = drop_dead(program);
-  constexpr int kRounds =
-      8;  // folds shrink programs, so a few rounds reach the fixed point; the limit only bounds the work
+  // Folds shrink programs, so a few rounds reach the fixed point; the limit only bounds the work.
+  constexpr int kRounds = 8;
   for (int i = 0; i < kRounds; ++i) {
     Program next = drop_dead(round(p));
     if (next == p) break;
@@ -136,7 +136,7 @@ Program inline_bodies(const Program& p, Inline when) {
 
 namespace {
 
-// Has the program, or one inside it, an annotation that is not of the mesh?
+// Whether the program, or one nested in it, has an annotation that is not of the mesh `keep`.
 bool has_annotations(const Program& p, std::string_view keep) {
   for (const Eqn& eqn : p.eqns) {
     if (eqn.op->annotation && eqn.op->annotation(p.types[eqn.out[0]], eqn.attrs).mesh != keep) return true;
@@ -152,12 +152,12 @@ Program drop_annotations(const Program& p, std::string_view keep) {
   if (!has_annotations(p, keep)) return p;
   Program out = p;
   out.eqns.clear();
-  std::vector<ValueId> same(p.types.size());
-  for (size_t id = 0; id < same.size(); ++id) same[id] = static_cast<ValueId>(id);
+  std::vector<ValueId> replacement(p.types.size());
+  for (size_t id = 0; id < replacement.size(); ++id) replacement[id] = static_cast<ValueId>(id);
   for (Eqn eqn : p.eqns) {
-    for (ValueId& id : eqn.in) id = same[id];
+    for (ValueId& id : eqn.in) id = replacement[id];
     if (eqn.op->annotation && eqn.op->annotation(p.types[eqn.out[0]], eqn.attrs).mesh != keep) {
-      same[eqn.out[0]] = eqn.in[0];
+      replacement[eqn.out[0]] = eqn.in[0];
       continue;
     }
     Attrs attrs = eqn.attrs;
@@ -167,7 +167,7 @@ Program drop_annotations(const Program& p, std::string_view keep) {
     eqn.attrs = std::move(attrs);
     out.eqns.push_back(std::move(eqn));
   }
-  for (ValueId& id : out.outputs) id = same[id];
+  for (ValueId& id : out.outputs) id = replacement[id];
   return out;
 }
 

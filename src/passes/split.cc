@@ -1,4 +1,4 @@
-
+// Splits a joint program into a forward part, which returns outputs and residuals, and a backward part.
 #include "base/check.h"
 #include "passes/passes.h"
 
@@ -8,7 +8,7 @@ Split split(const Program& joint_program, size_t known_inputs, size_t outputs) {
   const Program p = simplify(joint_program);
   std::vector<bool> known(p.types.size(), false);
   for (size_t i = 0; i < known_inputs; ++i) known[p.inputs[i]] = true;
-  // Equations without operands (constants) belong to both sides: remaking them is cheaper than keeping them.
+  // Equations without operands (constants) go into both parts: recomputing them is cheaper than storing them.
   std::vector<bool> free(p.types.size(), false);
   for (const Eqn& eqn : p.eqns) {
     bool all_known = true;
@@ -36,7 +36,7 @@ Split split(const Program& joint_program, size_t known_inputs, size_t outputs) {
     LOCKSTEP_CHECK(known[p.outputs[i]], "output {} depends on a cotangent", i);
     known_outputs.push_back(in_first[p.outputs[i]]);
   }
-  // Residuals in order of first need.
+  // Residuals, in the order of their first use.
   auto need = [&](ValueId id) {
     if (!known[id] || free[id] || in_second[id]) return;
     in_second[id] = second.input(p.types[id]);

@@ -23,10 +23,10 @@ std::string counted(int64_t n, const char* noun) { return fmt::format("{} {}{}",
 
 constexpr std::string_view kStart = "_start", kDone = "_done";
 
-// Where lanes begin to meet; the second of two steps only waits.
-bool begins(const Eqn& eqn) { return eqn.op->meets && !eqn.op->name.ends_with(kDone); }
+// Whether a collective starts here; a done equation only waits.
+bool starts_collective(const Eqn& eqn) { return eqn.op->is_collective && !eqn.op->name.ends_with(kDone); }
 
-// What is done, in one step or two.
+// The name of the collective, without the suffix of a start equation.
 std::string_view name_of(const Op& op) {
   return op.name.substr(0, op.name.size() - (op.name.ends_with(kStart) ? kStart.size() : 0));
 }
@@ -34,9 +34,9 @@ std::string_view name_of(const Op& op) {
 }  // namespace
 
 Traffic traffic(const Program& lane, const Eqn& eqn, const LaneGrid& grid) {
-  if (!begins(eqn)) return {};
+  if (!starts_collective(eqn)) return {};
   const int64_t n = lanes_along(grid, split_axes(eqn.attrs.get<std::string>("axes")));
-  // Around the ring once, or, for an all-reduce, scattered and gathered again. What is gathered is the result.
+  // Once around the ring; twice for an all-reduce: a reduce-scatter and an all-gather. A gather moves its result.
   const int64_t rounds = name_of(*eqn.op) == lane_all_reduce_op.name ? 2 : 1;
   const int64_t bytes = bytes_of(lane, name_of(*eqn.op) == lane_all_gather_op.name ? eqn.out : eqn.in);
   return {rounds * (n - 1) * bytes / n, rounds * (n - 1)};
@@ -55,7 +55,7 @@ Traffic traffic(const Program& lane, const LaneGrid& grid) {
 std::string traffic_text(const Program& lane, const LaneGrid& grid) {
   std::string out;
   for (const Eqn& eqn : lane.eqns) {
-    if (!begins(eqn)) continue;
+    if (!starts_collective(eqn)) continue;
     const Traffic one = traffic(lane, eqn, grid);
     const bool overlapped = eqn.op->name.ends_with(kStart);
     out += fmt::format("{} {}: {}, {}, {}{}\n", name_of(*eqn.op), eqn.attrs.get<std::string>("axes"),

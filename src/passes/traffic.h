@@ -1,5 +1,5 @@
-// What lanes send each other, by the ring model: each of n lanes talks to its neighbours only, and an array goes around
-// in n pieces. Pure functions, safe from any thread.
+// What lanes send each other, by the ring model: each of n lanes sends only to its neighbour, and an array goes around in
+// n parts. Pure functions, safe from any thread.
 #pragma once
 
 #include <string>
@@ -9,19 +9,19 @@
 
 namespace lockstep {
 
-// Of one lane: what it sends, and how many messages follow one another.
+// The traffic of one lane: bytes sent, and messages that follow one another.
 struct Traffic {
   int64_t bytes = 0;
   int64_t steps = 0;
   bool operator==(const Traffic&) const = default;
 };
 
-// Nothing for equations in which lanes do not meet. What is done in two steps counts where it begins.
+// Zero for equations that are not collectives. A collective with a start and a done equation counts at its start.
 Traffic traffic(const Program& lane, const Eqn& eqn, const LaneGrid& grid);
 Traffic traffic(const Program& lane, const LaneGrid& grid);
 
 // One line for each collective, in order: "lane_all_reduce data: 6 arrays, 0.9 MB, 2 steps". The size is what a lane
-// sends; ", overlapped" follows where the lane computes meanwhile.
+// sends; ", overlapped" follows if the lane computes in the meantime.
 std::string traffic_text(const Program& lane, const LaneGrid& grid);
 
 }  // namespace lockstep

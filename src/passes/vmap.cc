@@ -1,5 +1,4 @@
-// Batching. Equations that no batched value reaches are copied; the others are rewritten by the `batch` column of their
-// op.
+// Batching. Copies equations without batched operands; rewrites the others by the `batch` column of their op.
 #include <algorithm>
 
 #include "base/check.h"
@@ -11,7 +10,7 @@ namespace lockstep {
 
 namespace {
 
-// Does an equation, or a program inside it, speak of the mesh axis?
+// Whether a program, an equation or a nested program refers to the mesh axis.
 bool mentions(const Program& program, const std::string& axis);
 
 bool mentions(const Eqn& eqn, const std::string& axis) {
@@ -71,7 +70,7 @@ BatchedProgram batch(const Program& original, const std::vector<bool>& batched_i
     for (size_t k = 0; k < eqn.out.size(); ++k) {
       const Type& t = program.types[eqn.out[k]];
       LOCKSTEP_CHECK(out[k].type() == (out_batched[k] ? with_axis(t) : t),
-                     "{}: batched result {} is {}, wanted a batch of {} of {}", eqn.op->name, k,
+                     "{}: batched result {} has type {}, expected a batch of {} of {}", eqn.op->name, k,
                      to_string(out[k].type()), size, to_string(t));
       map[eqn.out[k]] = out[k];
       batched[eqn.out[k]] = out_batched[k];

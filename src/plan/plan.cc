@@ -104,7 +104,7 @@ class Planner {
   void place_constants() {
     for (const Eqn* eqn : steps_) {
       bool all = true;
-      all &= !eqn->op->meets;  // lanes do not meet while they are planned
+      all &= !eqn->op->is_collective;  // lanes do not meet while they are planned
       for (ValueId id : eqn->in) all &= place_[base(id)].kind == Place::constant;
       for (ValueId id : eqn->out) all &= place_[id].kind == Place::none && bytes(id) <= kMaxConstantBytes;
       if (!all) continue;
@@ -295,7 +295,7 @@ class Planner {
                             comm_,
                             plan_.in_flight_,
                             nullptr};
-      waits = eqn->op->meets;
+      waits = eqn->op->is_collective;
       if (on_gpu) {
         const KernelSpec there{in, out, eqn->attrs, pool_, alias, compile_on(cuda_), comm_, plan_.in_flight_, cuda_};
         instruction.kernel = detail::gpu_kernel(*eqn->op, there, host, instruction.text, waits);

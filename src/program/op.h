@@ -3,7 +3,7 @@
 //
 // Worked example. einsum "ik,kj->ij" has the rule {in: "ik","kj"; out: "ij"}: from it follow its result shape (sizes of
 // i and j), that a batch of it is "zik,kj->zij" when only the first operand is batched, that cutting j cuts the second
-// operand and the result alike, and that cutting k leaves the result unreduced: a psum is owed. tanh has the rule {"ab"
+// operand and the result alike, and that cutting k leaves the result partial: a psum is pending. tanh has the rule {"ab"
 // -> "ab"} for rank 2.
 #pragma once
 
@@ -47,11 +47,11 @@ struct Rule {
 // Elements of a dimension of operand, or result, `term` that one step along its factor is.
 int64_t step_of(const Steps& steps, size_t term, char factor);
 
-// What the parts of a result make together when a reduced factor is cut: nothing a collective could tell (the rule then
-// keeps reduced factors whole), their sum, their greatest, their least.
-enum class Owed : uint8_t { nothing, sum, max, min };
+// The collective that completes a result if a reduced factor is sharded: none (then the rule never shards reduced
+// factors), sum, max or min.
+enum class PendingReduction : uint8_t { none, sum, max, min };
 
-// May an operand still be owed a sum over devices: never; one operand of a product; all operands of a sum alike.
+// May an operand be partial, with a sum over devices pending: never; one operand of a product; all operands of a sum.
 enum class Linear : uint8_t { no, one, all };
 
 // A program that computes outputs and gradients, cut in two at what is known before the cotangents are.
@@ -196,7 +196,7 @@ struct Op {
   std::string_view name;
   Linear linear = Linear::no;
   Rule (*rule)(Types, const Attrs&) = nullptr;               // null: no dimension may be cut
-  Owed owed = Owed::nothing;                                 // when a reduced factor is cut
+  PendingReduction pending = PendingReduction::none;         // if a reduced factor is sharded
   std::vector<Type> (*type)(Types, const Attrs&) = nullptr;  // null: read off the rule, dtype of the first operand
   ForwardResult (*forward)(const Forward&) = nullptr;        // null: the op itself, nothing kept
   Grads (*vjp)(const Vjp&) = nullptr;                        // null: no gradient flows
@@ -216,8 +216,8 @@ struct Op {
   // It only says how its result, which is its operand, lies on devices: the operand takes its place when programs are
   // partitioned and lowered. null: it computes something.
   Annotation (*annotation)(const Type& result, const Attrs&) = nullptr;
-  // Lanes meet in it: it is not dropped, not merged with its like, and keeps its place among those that do.
-  bool meets = false;
+  // A collective of lanes: it is never dropped or merged, and collectives keep their order.
+  bool is_collective = false;
   // The row that computes this single-result op and then, tile by tile, an elementwise program of its result: same
   // attributes and a `body` whose input 0 is the result; operands are this op's, then the body's other inputs. null:
   // there is none.
@@ -249,7 +249,7 @@ Rule pointwise_rule(Types, const Attrs&);
 Rule parse_rule(std::string_view text);
 
 // An equation on one piece: its attributes there, and the types of what is there of its operands and results. A result
-// without a factor that is cut is a part, to be joined with the others' as `owed` says.
+// without a factor that is cut is a part, to be joined with the others' as `pending` says.
 struct LocalEqn {
   Attrs attrs;
   std::vector<Type> in;

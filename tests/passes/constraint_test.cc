@@ -22,11 +22,11 @@ Value rows(Value x) { return constrain(x, {"data=2", {kCut, kNotCut}, "with_shar
 Value columns(Value x) { return constrain(x, {"data=2", {kNotCut, kCut}, "with_sharding_constraint", "a.cc:8"}); }
 Value whole(Value x) { return constrain(x, {"data=2", {kNotCut, kNotCut}, "with_sharding_constraint", "a.cc:9"}); }
 
-Lines collectives_under(const Program& p, const Said& in = {}, const Said& out = {}) {
+Lines collectives_under(const Program& p, const CutConstraints& in = {}, const CutConstraints& out = {}) {
   const Program local = partition(p, kTwoLanes, place(p, kTwoLanes, in, out), 0);
   Lines lines;
   for (const Eqn& eqn : local.eqns) {
-    if (eqn.op->meets) lines.push_back(fmt::format("{} {}", eqn.op->name, to_string(local.types[eqn.in[0]])));
+    if (eqn.op->is_collective) lines.push_back(fmt::format("{} {}", eqn.op->name, to_string(local.types[eqn.in[0]])));
     EXPECT_FALSE(eqn.op->annotation) << print(local);
   }
   return lines;

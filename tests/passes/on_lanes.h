@@ -1,4 +1,4 @@
-// Runs a partitioned program as lanes do: a thread each, meeting in collectives. For tests.
+// Runs a partitioned program on lanes: a thread for each, with real collectives. For tests.
 #pragma once
 
 #include <exception>
@@ -13,27 +13,27 @@
 
 namespace lockstep {
 
-// The piece of an array in a box, and back.
-inline HostArray cut_out(const HostArray& whole, const IndexBox& box) {
-  Type type = whole.type;
+// Copies a box out of an array, and back into it.
+inline HostArray slice_box(const HostArray& full, const IndexBox& box) {
+  Type type = full.type;
   for (size_t d = 0; d < box.size(); ++d) type.shape[d] = box[d].size();
   HostArray out(type);
   for_each_index(type.shape, [&](const Dims& at, int64_t i) {
     Dims from = at;
     for (size_t d = 0; d < box.size(); ++d) from[d] += box[d].begin;
-    copy_element(whole, position(whole.type.shape, from), out, i);
+    copy_element(full, position(full.type.shape, from), out, i);
   });
   return out;
 }
-inline void put_in(const HostArray& piece, const IndexBox& box, HostArray& whole) {
-  for_each_index(piece.type.shape, [&](const Dims& at, int64_t i) {
+inline void write_box(const HostArray& part, const IndexBox& box, HostArray& full) {
+  for_each_index(part.type.shape, [&](const Dims& at, int64_t i) {
     Dims to = at;
     for (size_t d = 0; d < box.size(); ++d) to[d] += box[d].begin;
-    copy_element(piece, i, whole, position(whole.type.shape, to));
+    copy_element(part, i, full, position(full.type.shape, to));
   });
 }
 
-// Each lane's results. `change`, if any, is given each lane's program before it is lowered.
+// Returns the results of each lane. `change`, if given, rewrites each lane's program before it is lowered.
 inline std::vector<HostArrays> run_on_lanes(const Program& p, const LaneGrid& grid, const Placement& placement,
                                             const HostArrays& inputs,
                                             const std::function<Program(const Program&)>& change = {}) {
@@ -42,12 +42,12 @@ inline std::vector<HostArrays> run_on_lanes(const Program& p, const LaneGrid& gr
   std::vector<HostArrays> results(static_cast<size_t>(lanes));
   std::vector<std::exception_ptr> failures(static_cast<size_t>(lanes));
   const auto run = [&](int64_t lane) {
-    const Program pieces = partition(p, grid, placement, lane);
-    const Program local = lower(change ? change(pieces) : pieces);
+    const Program partitioned = partition(p, grid, placement, lane);
+    const Program local = lower(change ? change(partitioned) : partitioned);
     HostArrays& out = results[static_cast<size_t>(lane)];
     HostArrays in;
     for (size_t i = 0; i < inputs.size(); ++i)
-      in.push_back(cut_out(inputs[i], lane_box(grid, placement.cuts[p.inputs[i]], inputs[i].type.shape, lane)));
+      in.push_back(slice_box(inputs[i], lane_box(grid, placement.cuts[p.inputs[i]], inputs[i].type.shape, lane)));
     for (const Type& t : local.output_types()) out.emplace_back(t);
     Pool pool({.threads = 1});
     Plan plan(local, pool, {.comm = [&](const std::string& axes) { return comms.of(lane, axes); }});

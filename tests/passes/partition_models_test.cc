@@ -54,7 +54,7 @@ LaneCuts along(size_t rank, size_t dimension, const std::string& axis) {
 // Parameters, then momentum and squares, all of the same layout, then the step count, images and labels cut by "data";
 // results lie like what they replace.
 struct Layouts {
-  Said in, out;
+  CutConstraints in, out;
 };
 template <class Layout>
 Layouts layouts(const Program& p, size_t parameters, const Layout& layout) {
@@ -79,7 +79,7 @@ Lines collectives_of(const Program& p, const LaneGrid& grid, const Layouts& said
   const Program local = partition(p, grid, place(p, grid, said.in, said.out), 0);
   Lines out;
   for (const Eqn& eqn : local.eqns) {
-    if (!eqn.op->meets) continue;
+    if (!eqn.op->is_collective) continue;
     std::string line = std::string(eqn.op->name) + " " + eqn.attrs.get<std::string>("axes");
     for (ValueId id : eqn.in) line += " " + to_string(local.types[id]);
     out.push_back(line);

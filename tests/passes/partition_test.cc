@@ -21,7 +21,7 @@ const LaneGrid kGrid{{{"data", 2, 1}, {"model", 2, 1}}};
 std::vector<std::string> collectives(const Program& p) {
   std::vector<std::string> out;
   for (const Eqn& eqn : p.eqns) {
-    if (!eqn.op->meets) continue;
+    if (!eqn.op->is_collective) continue;
     std::string line = std::string(eqn.op->name) + " " + eqn.attrs.get<std::string>("axes");
     for (ValueId id : eqn.in) line += " " + to_string(p.types[id]);
     out.push_back(line);
@@ -31,7 +31,8 @@ std::vector<std::string> collectives(const Program& p) {
 
 using Lines = std::vector<std::string>;
 
-Lines collectives_of(const Program& p, const LaneGrid& grid, const Said& in, const Said& out, int64_t lane = 0) {
+Lines collectives_of(const Program& p, const LaneGrid& grid, const CutConstraints& in, const CutConstraints& out,
+                     int64_t lane = 0) {
   return collectives(partition(p, grid, place(p, grid, in, out), lane));
 }
 
@@ -110,7 +111,8 @@ TEST(Partition, WhatIsSaidStaysAndTheRestFollowsWithReasons) {
 }
 
 // The types that a lane computes, one line each: `random_bits u32[4,3]`.
-Lines results_of(const Program& p, const LaneGrid& grid, const Said& in, const Said& out, int64_t lane) {
+Lines results_of(const Program& p, const LaneGrid& grid, const CutConstraints& in, const CutConstraints& out,
+                 int64_t lane) {
   const Program local = partition(p, grid, place(p, grid, in, out), lane);
   Lines lines;
   for (const Eqn& eqn : local.eqns)
@@ -122,7 +124,7 @@ TEST(Partition, LaneMakesItsPieceOfBitsAndCountsOnly) {
   Builder b;
   const Value key = b.input({u32, {2}});
   const Program p = b.take(Values{random_bits(key, {5, 4}), iota(b, {i32, {5}}, 0)});
-  const Said cut{kRows, LaneCuts{{"data"}}};
+  const CutConstraints cut{kRows, LaneCuts{{"data"}}};
   EXPECT_EQ(results_of(p, kTwo, {}, cut, 0), Lines({"random_bits u32[3,4]", "iota i32[3]"}));
   EXPECT_EQ(results_of(p, kTwo, {}, cut, 1), Lines({"random_bits u32[2,4]", "iota i32[2]"}));
 }

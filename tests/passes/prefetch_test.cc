@@ -1,4 +1,4 @@
-// Gathers and scatters in two steps: begun before the layer that computes meanwhile, the same bits.
+// Asynchronous gathers and scatters: they start before the layer they overlap with, and results are the same bits.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -7,33 +7,33 @@
 #include "ops/einsum.h"
 #include "ops/elementwise.h"
 #include "ops/shape_ops.h"
-#include "passes/meetings.h"
+#include "passes/collectives_text.h"
 #include "passes/traffic.h"
 
 namespace lockstep {
 namespace {
 
-// Layers whose weights, two pieces of [32, 64], are put together where they are used.
-Program gathered_layers(size_t n, bool turned = false) {
+// Layers whose weights, two shards of [32, 64], are gathered where they are used.
+Program gathered_layers(size_t n, bool transposed = false) {
   Builder b;
   Value x = b.input({f32, {64, 64}});
   Values weights;
-  for (size_t i = 0; i < n; ++i) weights.push_back(b.input({f32, turned ? Shape{64, 32} : Shape{32, 64}}));
+  for (size_t i = 0; i < n; ++i) weights.push_back(b.input({f32, transposed ? Shape{64, 32} : Shape{32, 64}}));
   for (const Value& w : weights) {
-    const Value piece = turned ? transpose(w, {1, 0}) : w;
-    x = tanh(einsum("ij,jk->ik", x, lane_all_gather(piece, kData, {32, 32})));
+    const Value shard = transposed ? transpose(w, {1, 0}) : w;
+    x = tanh(einsum("ij,jk->ik", x, lane_all_gather(shard, kData, {32, 32})));
   }
   return b.take(Values{x});
 }
 
-TEST(Prefetch, GatherOfTheNextLayerBeginsBeforeThisOneComputes) {
+TEST(Prefetch, GatherOfTheNextLayerStartsBeforeThisProduct) {
   EXPECT_EQ(
       ops_of(scheduled(gathered_layers(3))),
       Lines({"lane_all_gather data 1", "lane_all_gather_start data 1", "einsum", "tanh", "lane_all_gather_start data 1",
              "lane_all_gather_done", "einsum", "tanh", "lane_all_gather_done", "einsum", "tanh"}));
 }
 
-TEST(Prefetch, PrefetchSaysHowFarAheadGathersBegin) {
+TEST(Prefetch, PrefetchIsTheDistanceOfGathers) {
   EXPECT_EQ(ops_of(prefetched(gathered_layers(3), 2)),
             Lines({"lane_all_gather data 1", "lane_all_gather_start data 1", "lane_all_gather_start data 1", "einsum",
                    "tanh", "lane_all_gather_done", "einsum", "tanh", "lane_all_gather_done", "einsum", "tanh"}));
@@ -41,13 +41,13 @@ TEST(Prefetch, PrefetchSaysHowFarAheadGathersBegin) {
   EXPECT_EQ(prefetched(p, 0), p);
 }
 
-TEST(Prefetch, ViewsOfWhatIsGatheredComeAlong) {
+TEST(Prefetch, ViewsOfOperandsMoveAlong) {
   EXPECT_EQ(ops_of(scheduled(gathered_layers(2, true))),
             Lines({"transpose", "lane_all_gather data 1", "transpose", "lane_all_gather_start data 1", "einsum", "tanh",
                    "lane_all_gather_done", "einsum", "tanh"}));
 }
 
-TEST(Prefetch, GatherDoesNotBeginBeforeItsOperandIsThere) {
+TEST(Prefetch, GatherStartsAfterItsOperand) {
   Builder b;
   const Value x = b.input({f32, {64, 64}}), w = b.input({f32, {32, 64}});
   const Value y = einsum("ij,jk->ik", x, x);
@@ -56,16 +56,16 @@ TEST(Prefetch, GatherDoesNotBeginBeforeItsOperandIsThere) {
             Lines({"einsum", "exp", "lane_all_gather data 1", "einsum"}));
 }
 
-// The gradient of a layer is scattered while the cotangent of the one before is computed, and no longer: it is whole
-// meanwhile.
-TEST(Prefetch, ScatterIsUnderWayWhileTheNextProductComputes) {
+// The gradient of a layer is scattered only while the next cotangent is computed, because the full gradient lives as
+// long.
+TEST(Prefetch, ScatterOverlapsWithTheNextProduct) {
   Builder b;
   const Value x = b.input({f32, {64, 64}});
   Values gradients;
   Value ct = x;
   for (int layer = 0; layer < 3; ++layer) {
     if (layer > 0) ct = einsum("ij,jk->ik", ct, x);
-    gradients.push_back(lane_reduce_scatter(einsum("ij,ik->jk", x, ct), kData, {32, 32}, Owed::sum));
+    gradients.push_back(lane_reduce_scatter(einsum("ij,ik->jk", x, ct), kData, {32, 32}, PendingReduction::sum));
   }
   Values out;
   for (const Value& g : gradients) out.push_back(tanh(g));
@@ -77,7 +77,7 @@ TEST(Prefetch, ScatterIsUnderWayWhileTheNextProductComputes) {
   EXPECT_EQ(prefetched(p, 0), p);
 }
 
-// Updated pieces are put together while other parameters are updated.
+// Updated shards are gathered while other parameters are updated.
 TEST(Prefetch, GathersOfResultsEndWithTheProgram) {
   Builder b;
   const Value w = b.input({f32, {32, 64}}), v = b.input({f32, {32, 64}});
@@ -87,12 +87,12 @@ TEST(Prefetch, GathersOfResultsEndWithTheProgram) {
             Lines({"tanh", "lane_all_gather_start data 1", "tanh", "lane_all_gather data 1", "lane_all_gather_done"}));
 }
 
-// ZeRO 3: of the three layers' weights all but the first are on their way while another layer multiplies, and so are
-// all gradients but the last.
-TEST(Prefetch, FullyShardedTrainingStepTalksWhileItComputes) {
+// ZeRO 3: the gathers of all weights but the first layer's overlap with products, and so do the scatters of all gradients
+// but the last.
+TEST(Prefetch, FullyShardedTrainingStepOverlapsCommunication) {
   const TrainingStep step = fully_sharded_step("mlp", "adam", kTwo);
   const Program p = lower(scheduled(partition(step.program, kTwo, step.placement, 0)));
-  std::map<std::string, int> behind;  // by what is done in two steps: those with a product in between
+  std::map<std::string, int> overlapped;  // by op: those with a product between start and done
   for (size_t i = 0; i < p.eqns.size(); ++i) {
     const std::string name(p.eqns[i].op->name);
     if (!name.ends_with("_start")) continue;
@@ -102,16 +102,16 @@ TEST(Prefetch, FullyShardedTrainingStepTalksWhileItComputes) {
       product |= eqn.op->name.starts_with("einsum");
       if (eqn.op->name.ends_with("_done") && eqn.attrs.integer("id") == p.eqns[i].attrs.integer("id")) break;
     }
-    behind[name] += product;
+    overlapped[name] += product;
   }
-  EXPECT_GE(behind["lane_all_gather_start"], 2) << print(p);
-  EXPECT_GE(behind["lane_reduce_scatter_start"], 2) << print(p);
+  EXPECT_GE(overlapped["lane_all_gather_start"], 2) << print(p);
+  EXPECT_GE(overlapped["lane_reduce_scatter_start"], 2) << print(p);
   const std::string text = traffic_text(p, kTwo);
   EXPECT_NE(text.find("lane_all_gather data: 1 array, 65.5 KB, 1 step, overlapped\n"), std::string::npos) << text;
   EXPECT_NE(text.find("lane_reduce_scatter data: 1 array, 65.5 KB, 1 step, overlapped\n"), std::string::npos) << text;
 }
 
-TEST(Prefetch, ChangesNoBitOfAFullyShardedStepOnUnequalLanes) {
+TEST(Prefetch, DoesNotChangeAFullyShardedStepOnUnevenLanes) {
   const LaneGrid grid{{{"data", 3, 1}}};
   const TrainingStep step = fully_sharded_step("mlp", "momentum", grid);
   std::mt19937 random(2);
@@ -124,11 +124,12 @@ TEST(Prefetch, ChangesNoBitOfAFullyShardedStepOnUnequalLanes) {
   const std::vector<HostArrays> wanted = run_on_lanes(step.program, grid, step.placement, inputs);
   const Program lane0 = partition(step.program, grid, step.placement, 0);
   for (const size_t prefetch : {1, 3}) {
-    const Schedule schedule = decide(lane0, {.prefetch = prefetch, .regather = {.keep = 0, .least_bytes = 0}});
-    EXPECT_GT(schedule.flights.size(), 4u);
-    EXPECT_GE(schedule.again.size(), 1u);
-    EXPECT_EQ(schedule.pieces.size(), 2u);  // of the first layer
-    const auto change = [&](const Program& lane) { return apply(lane, schedule); };
+    const CollectiveSchedule schedule =
+        schedule_collectives(lane0, {.prefetch = prefetch, .regather = {.keep_within = 0, .min_bytes = 0}});
+    EXPECT_GT(schedule.async.size(), 4u);
+    EXPECT_GE(schedule.regathers.size(), 1u);
+    EXPECT_EQ(schedule.chunks.size(), 2u);  // of the first layer
+    const auto change = [&](const Program& lane) { return apply_schedule(lane, schedule); };
     EXPECT_EQ(difference(run_on_lanes(step.program, grid, step.placement, inputs, change), wanted), "");
   }
 }

@@ -52,7 +52,7 @@ struct Choice {
 std::vector<Choice> choices() {
   std::vector<Choice> out;
   for (const Op* op : all_ops()) {
-    if (op->meets || kNotGenerated.contains(op->name)) continue;
+    if (op->is_collective || kNotGenerated.contains(op->name)) continue;
     Choice choice{op, {}};
     for (const Sample& sample : row_of(*op).samples)
       if (is_usable(sample)) choice.samples.push_back(&sample);
@@ -81,7 +81,7 @@ TEST(RowsOnLanes, NoneForbidsAPieceWithoutRows) {
   for (const Choice& choice : choices())
     for (const Sample* original : choice.samples) {
       // Every part of a sum is rounded, which in 16 bits shows.
-      const Sample sample = choice.op->owed == Owed::sum ? in_f64(*original) : *original;
+      const Sample sample = choice.op->pending == PendingReduction::sum ? in_f64(*original) : *original;
       RandomProgram r{program_of(*choice.op, sample), {}, make_inputs(sample, 5)};
       for (const HostArray& y : eager(r.program, r.inputs)) {
         double most = 1;
@@ -92,7 +92,7 @@ TEST(RowsOnLanes, NoneForbidsAPieceWithoutRows) {
       for (size_t i = 0; i < r.inputs.size(); ++i)
         for (size_t d = 0; d < r.inputs[i].type.shape.size(); ++d) {
           if (r.inputs[i].type.shape[d] >= 7) continue;
-          Said in(r.inputs.size());
+          CutConstraints in(r.inputs.size());
           in[i] = LaneCuts(r.inputs[i].type.shape.size());
           (*in[i])[d] = {"x"};
           ASSERT_EQ(difference_on_lanes(r, grid, in, {}), "") << d << " of operand " << i << "\n" << print(r.program);
@@ -123,9 +123,9 @@ TEST(RandomLanes, ResultsAreThoseOfOneLane) {
 // Whatever is large enough for a schedule to move, gather again or compute in pieces: here everything is.
 TEST(RandomLanes, ResultsOfScheduledProgramsAreThoseOfOneLane) {
   const std::vector<Choice> all = choices();
-  const ScheduleOptions tiny{.regather = {.keep = 0, .least_bytes = 1},
-                             .pieces = {.least_bytes = 1, .least_share = 1, .least_extent = 1},
-                             .settle = {.least_bytes = 1}};
+  const CollectiveScheduleOptions tiny{.regather = {.keep_within = 0, .min_bytes = 1},
+                                       .chunks = {.min_bytes = 1, .min_bytes_per_lane = 1, .min_extent = 1},
+                                       .early_updates = {.min_bytes = 1}};
   for (uint32_t seed = 0; seed < kPrograms / 5; ++seed) {
     const RandomProgram r =
         RandomPrograms(seed, false, [&](std::mt19937& random) { return equation_of(all, random); }).make();

@@ -31,7 +31,7 @@ class RowsOfTraces : public Rows {};
 std::vector<const Op*> ops_where(bool (*wanted)(const Op&)) {
   std::vector<const Op*> out;
   for (const Op* op : all_ops())
-    if (wanted(*op) && !op->meets) out.push_back(op);  // those are tested where there are lanes
+    if (wanted(*op) && !op->is_collective) out.push_back(op);  // those are tested where there are lanes
   return out;
 }
 

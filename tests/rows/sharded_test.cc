@@ -1,6 +1,6 @@
 // A row on pieces is the row on the whole: for every row that has a rule, and every way of giving mesh axes factors
 // that may be cut, each device computes on its piece, and what comes out is the result cut alike, or a part of it that
-// is owed a sum or an extreme.
+// has a pending sum or extreme.
 #include "lockstep/shard_map.h"
 
 #include <map>
@@ -72,8 +72,9 @@ struct FactorTable {
     for (char factor : free)
       if (!has(rule.placed, factor)) unplaced += factor;
     for (char factor : free)
-      EXPECT_TRUE(op.owed != Owed::nothing || std::all_of(rule.out.begin(), rule.out.end(),
-                                                          [&](const std::string& term) { return has(term, factor); }))
+      EXPECT_TRUE(
+          op.pending != PendingReduction::none ||
+          std::all_of(rule.out.begin(), rule.out.end(), [&](const std::string& term) { return has(term, factor); }))
           << "factor " << factor << " is reduced and may be cut, and nothing says what joins the parts";
   }
 
@@ -147,16 +148,18 @@ struct Assigned {
 
 // The same value on all devices along the axis, made of the parts on each.
 template <class T>
-T joined(Owed owed, const T& part, const std::string& axis) {
-  return owed == Owed::sum ? psum(part, axis) : owed == Owed::max ? pmax(part, axis) : pmin(part, axis);
+T joined(PendingReduction pending, const T& part, const std::string& axis) {
+  return pending == PendingReduction::sum   ? psum(part, axis)
+         : pending == PendingReduction::max ? pmax(part, axis)
+                                            : pmin(part, axis);
 }
 
-// `part`, a result of the row on pieces, with what it is owed.
+// `part`, a result of the row on shards, after the pending reduction.
 template <class T>
 T settled(const Assigned& a, T part, size_t result) {
   for (size_t axis = 0; axis < a.assignment.size(); ++axis)
     if (const char factor = a.assignment[axis]; factor != '-' && !has(a.factors.rule.out[result], factor))
-      part = joined(a.op.owed, part, a.mesh.axis_names()[axis]);
+      part = joined(a.op.pending, part, a.mesh.axis_names()[axis]);
   return part;
 }
 
@@ -271,7 +274,9 @@ void for_piece(const Shape& whole, const Shape& piece, size_t dim, int64_t begin
 // One factor in pieces, whose sizes may differ and some of which may be empty, lane by lane.
 void expect_cut_unevenly(const Op& op, const Sample& sample, const FactorTable& factors, char factor, int64_t n,
                          const HostArrays& inputs, const HostArrays& wanted, bool relative) {
-  const Op& join = op.owed == Owed::sum ? add_op : op.owed == Owed::max ? maximum_op : minimum_op;
+  const Op& join = op.pending == PendingReduction::sum   ? add_op
+                   : op.pending == PendingReduction::max ? maximum_op
+                                                         : minimum_op;
   HostArrays got;
   for (const HostArray& y : wanted) got.emplace_back(y.type);
   for (int64_t lane = 0; lane < n; ++lane) {
@@ -303,7 +308,7 @@ TEST_P(ShardedRows, EqualUnshardedInUnevenPieces) {
   for (const Sample& original : row().samples) {
     if (!is_small(original)) continue;
     // Every part of a sum is rounded, which in 16 bits shows.
-    const Sample sample = op().owed == Owed::sum ? in_f64(original) : original;
+    const Sample sample = op().pending == PendingReduction::sum ? in_f64(original) : original;
     SCOPED_TRACE(sample.text(op()));
     const FactorTable factors(op(), sample);
     const HostArrays inputs = make_inputs(sample, 37), wanted = eager(program_of(op(), sample), inputs);

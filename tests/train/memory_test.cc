@@ -131,7 +131,7 @@ TEST(Memory, FallsWithTheNumberOfLanesUnderZero3) {
 }
 
 // Three pieces of weights or gradients of the least size there is: what a lane holds beside its part.
-constexpr int64_t kPieceSlack = 3 * ChunkOptions{}.least_bytes;
+constexpr int64_t kPieceSlack = 3 * ChunkOptions{}.min_bytes;
 
 // Weights are there while their layer multiplies, forwards and backwards, and not in between: of 24 layers a lane holds
 // one or two, and an nth of all else.

@@ -332,8 +332,8 @@ int be_rank(const Arguments& arguments) {
   const bool mpi = rank < 0;
 #ifdef LOCKSTEP_WITH_MPI
   if (mpi) {
-    rank = mpi_place().rank;
-    size = mpi_place().size;
+    rank = mpi_rank().rank;
+    size = mpi_rank().size;
   }
 #endif
   Ranks(rank, size, arguments.folder, mpi).run(arguments.rounds);

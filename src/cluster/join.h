@@ -35,8 +35,8 @@ struct JoinOptions {
   bool restarts_individually = false;
   std::string host = {};                // name of this machine in messages; empty: its host name
   std::vector<std::string> hosts = {};  // of all processes, if known, to name missing ones
-  // Creates the transport of the control plane for processes that MPI has started. Empty: gRPC over the network.
-  std::function<std::unique_ptr<Mailbox>()> mail = {};
+  // Creates the transport of the control plane if MPI started the processes. Empty: gRPC.
+  std::function<std::unique_ptr<Mailbox>()> make_mailbox = {};
   std::function<void(int port)> on_listening = {};  // called on process 0 once it listens
   LogLine log = log_to_stderr;
 };

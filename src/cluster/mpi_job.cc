@@ -21,16 +21,17 @@ void check_place(int process_id, int process_count) {
   const MpiRank self = mpi_rank();
   if (self.rank != process_id || self.size != process_count)
     throw_error(
-        "initialize: this is process {} of {}, but rank {} of {} for MPI; start the program with the mpirun of the MPI "
-        "that it is linked with (under Slurm, srun --mpi=pmix), or use another way: LOCKSTEP_COORDINATOR and tcp",
+        "initialize: the launcher reports process {} of {}, but MPI reports rank {} of {}; start the program with the "
+        "mpirun of the MPI that it is linked with (under Slurm, srun --mpi=pmix), or set LOCKSTEP_COORDINATOR and use "
+        "LOCKSTEP_COLLECTIVES=tcp",
         process_id, process_count, self.rank, self.size);
 }
 #endif
 
 [[noreturn, maybe_unused]] void throw_not_built() {
   throw_error(
-      "initialize: MPI is wanted, and not built in; install libopenmpi-dev and openmpi-bin and build again, or set "
-      "LOCKSTEP_COORDINATOR to host:port of process 0 and use tcp");
+      "initialize: MPI is needed, but this build of lockstep does not include it; install libopenmpi-dev and "
+      "openmpi-bin and rebuild, or set LOCKSTEP_COORDINATOR to HOST:PORT of process 0 and LOCKSTEP_COLLECTIVES=tcp");
 }
 
 }  // namespace
@@ -43,7 +44,7 @@ bool mpi_is_built_in() {
 #endif
 }
 
-std::function<std::unique_ptr<Mailbox>()> mail_of(const detail::ClusterInfo& info) {
+std::function<std::unique_ptr<Mailbox>()> mailbox_factory(const detail::ClusterInfo& info) {
   if (!info.mpi || (kNetwork && !info.coordinator.empty())) return {};
 #ifdef LOCKSTEP_WITH_MPI
   check_place(info.process_id, info.process_count);

@@ -1,5 +1,5 @@
-// What MPI does for a job that it has started: it carries the control plane's letters and connects processes. In a
-// build without MPI the same functions say so. Safe from any thread.
+// MPI for a job that MPI has started: it carries the control plane's messages and connects the data plane. In a build
+// without MPI these functions throw Error. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -16,16 +16,16 @@ namespace lockstep {
 
 bool mpi_is_built_in();
 
-// How the processes of a job reach each other when MPI has started them; of all others empty. Throws Error when MPI is
-// needed and not built in, or sees other processes than the launcher has told of.
-std::function<std::unique_ptr<Mailbox>()> mail_of(const detail::ClusterInfo& info);
+// Returns a factory for the control plane's transport over MPI; empty if the control plane uses gRPC. Throws Error if
+// MPI is needed but not built in, or if MPI's rank and size differ from the launcher's.
+std::function<std::unique_ptr<Mailbox>()> mailbox_factory(const detail::ClusterInfo& info);
 
-// A group of some processes (empty: all, and the key is of no account); see MpiOptions. Throws as mpi_comm(), and Error
-// when MPI is not built in or has not started all of the processes.
+// Creates a group of processes (empty: all, and `key` is ignored); see MpiOptions. Throws as mpi_comm(), and Error if
+// MPI is not built in or did not start all of the processes.
 std::unique_ptr<Comm> mpi_group(int process_id, int process_count, const std::vector<int>& processes,
                                 const std::string& key, std::chrono::nanoseconds timeout);
 
-// The job has ended in order; see mpi_allow_finalize().
+// Call after a clean shutdown of the job; see mpi_allow_finalize().
 void end_mpi_job();
 
 }  // namespace lockstep

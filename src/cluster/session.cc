@@ -39,8 +39,8 @@ JoinOptions join_options(const distributed::Options& options, const detail::Clus
                    .heartbeat_timeout = options.heartbeat_timeout,
                    .first_step_timeout = options.first_collective_timeout,
                    .step_timeout = options.collective_timeout,
-                   .mail = mailbox_factory(info)};
-  if (join.mail) return join;  // MPI authenticates the processes itself
+                   .make_mailbox = mailbox_factory(info)};
+  if (join.make_mailbox) return join;  // MPI authenticates the processes itself
   join.coordinator = detail::parse_address(info.coordinator, "the coordinator's address");
   if (!info.bind_address.empty())
     join.bind_address = detail::parse_address(info.bind_address, "the address to listen at");

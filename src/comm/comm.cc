@@ -29,7 +29,7 @@ Comm::Comm(int rank, int size, std::string name, std::chrono::nanoseconds timeou
 
 void Comm::set_timeout(std::chrono::nanoseconds timeout) {
   if (timeout <= timeout.zero())
-    throw_error("comm: the timeout of \"{}\" was set to {} s; give a positive one", name_,
+    throw_error("comm: the timeout of \"{}\" was set to {} s; it must be positive", name_,
                 std::chrono::duration<double>(timeout).count());
   timeout_.store(timeout, std::memory_order_relaxed);
 }
@@ -42,24 +42,24 @@ void Comm::record_to(FlightLane& lane) {
 
 namespace {
 
-// One operation of a recorded group, from here to the end of the scope: failed unless done() was called.
+// Records the end of one operation when the scope ends: as failed, unless done() was called.
 class Recording {
  public:
   Recording(FlightGroup& group, uint64_t ticket) : lane_(group.lane()), ticket_(ticket) {}
   ~Recording() {
-    if (!under_way_) lane_.end(ticket_, done_);
+    if (!in_flight_) lane_.end(ticket_, done_);
   }
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
   void done() { done_ = true; }
-  // Another will end it.
-  void leave() { under_way_ = true; }
+  // The operation stays in flight: its end is recorded elsewhere.
+  void keep_in_flight() { in_flight_ = true; }
 
  private:
   FlightLane& lane_;
   const uint64_t ticket_;
-  bool done_ = false, under_way_ = false;
+  bool done_ = false, in_flight_ = false;
 };
 
 }  // namespace
@@ -70,7 +70,7 @@ Work Comm::checked_start(const Operation& operation) {
   const uint64_t ticket = recorded_->lane().begin(*recorded_, operation, false);
   Recording recording(*recorded_, ticket);
   void* const state = start(operation);
-  recording.leave();
+  recording.keep_in_flight();
   return {this, state, ticket};
 }
 
@@ -184,11 +184,11 @@ std::unique_ptr<Comm> Comm::split(const std::vector<int>& ranks, const std::stri
   std::vector<int> sorted = ranks;
   std::ranges::sort(sorted);
   if (!sorted.empty() && (sorted.front() < 0 || sorted.back() >= size_))
-    throw_error("split: {} has a rank that \"{}\" has not; its ranks are 0 to {}", list, name_, size_ - 1);
+    throw_error("split: {} has a rank outside \"{}\"; its ranks are 0 to {}", list, name_, size_ - 1);
   if (std::ranges::adjacent_find(sorted) != sorted.end())
-    throw_error("split: {} has a rank twice; name each once", list);
+    throw_error("split: {} has a repeated rank; list each rank once", list);
   if (!std::ranges::binary_search(sorted, rank_))
-    throw_error("split: rank {} is not in {}; only the members of a group make it", rank_, list);
+    throw_error("split: rank {} is not in {}; only the members of a group may create it", rank_, list);
   if (!recorded_) return make_group(ranks, name);
   std::vector<int> lanes;
   for (const int r : ranks) lanes.push_back(recorded_->lanes()[static_cast<size_t>(r)]);

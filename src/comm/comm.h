@@ -1,31 +1,33 @@
-// Comm: one rank's view of a group of ranks that compute together, and the operations between them. A rank is a lane;
-// ranks may be threads of one process, processes or machines: that is the backend's affair, and tests/comm holds every
-// backend to what is said here.
+// Comm: one rank's handle to a group of ranks, and the collectives between them. A rank is a lane. Ranks may be threads
+// of one process, processes of one host, or processes of several hosts: each case has a backend. tests/comm checks every
+// backend against the rules below.
 //
-//   comm.all_reduce(gradient, gradient, count, f32, Reduction::sum);        // in place, done when it returns
-//   Work work = comm.start_all_reduce(a, b, count, f32, Reduction::sum);    // or in two steps,
-//   ...                                                                     // with other work meanwhile
+//   comm.all_reduce(gradient, gradient, count, f32, Reduction::sum);        // in place; blocks
+//   Work work = comm.start_all_reduce(a, b, count, f32, Reduction::sum);    // or asynchronous,
+//   ...                                                                     // overlapped with other work
 //   work.wait();
 //
-// Order. All ranks of a group make the same calls in the same order: the n-th operation started on one rank meets the
-// n-th on every other. Ranks that ask for different things (another operation, element type, size, root) all get an
-// Error that says what two of them asked. Operations of different groups do not meet, and a rank may be in many groups.
+// Order. All ranks of a group make the same calls in the same order: the n-th operation that one rank starts belongs
+// together with the n-th of every other rank. When ranks request different things (another operation, element type, size
+// or root), all of them get an Error with the requests of two of them. Different groups are independent, and a rank may
+// be in many groups.
 //
-// Memory. From start to the end of wait() the memory read must not be written, the memory written must not be touched,
-// and lists (counts, routes) must stay as they are. `in` and `out` are apart, or the same where a function says so.
+// Memory. Until wait() has returned, the caller must not write memory that the operation reads, must not access memory
+// that it writes, and must not change its lists (counts, routes). `in` and `out` must not overlap, except where a
+// function allows it.
 //
-// Waiting. Any number of operations may be started before the first is waited for. They may be waited for in any
-// order, and ranks need not agree on that order. No wait is endless: when others have not started the operation
-// timeout() after the wait began, CommTimeout says which.
+// Waiting. Any number of operations may be in flight. They may be waited for in any order, which need not be the same on
+// all ranks. Every wait has a deadline: when other ranks have not started the operation timeout() after the wait began,
+// it throws CommTimeout, which names these ranks.
 //
-// Results are the same bits on every rank, and in every run of a group of this size, whoever came first. 16-bit floats
-// are added in f32 and rounded at most once per pair of ranks. The greatest and least of values with a NaN are NaN.
+// Results have the same bits on every rank and in every run of a group of this size, whatever the timing. 16-bit floats
+// are added in f32 and rounded at most once per pair of ranks. The maximum and minimum of values with a NaN are NaN.
 //
-// Failure. After a timeout, a mismatch or abort() the group has failed: every operation that waits and every later one
-// throws, on all ranks, with the first cause, and so do those of groups split from it. Arguments that make no sense on
-// their own throw Error and leave the group as it was.
+// Failure. A timeout, a mismatch or abort() fails the group: every waiting operation and every later one throws, on all
+// ranks, with the first cause. Groups split from it fail too. Arguments that are invalid by themselves throw Error and
+// do not fail the group.
 //
-// Threads. A Comm and its Works are used by one thread at a time; abort() may be called from any.
+// Thread safety: a Comm and its Works are used by one thread at a time; abort() may be called from any thread.
 #pragma once
 
 #include <atomic>
@@ -45,27 +47,27 @@ class Comm;
 class FlightGroup;
 class FlightLane;
 
-// An operation under way. One that is destroyed before wait() makes its memory safe first: where other ranks have not
-// started it yet, that fails the group. Must not outlive its Comm.
+// An operation in flight. Must not outlive its Comm. When a Work is destroyed before wait(), its destructor returns only
+// when the operation no longer accesses its memory. It fails the group if other ranks have not started the operation.
 class [[nodiscard]] Work {
  public:
   Work() = default;
   Work(Work&& other) noexcept
       : comm_(std::exchange(other.comm_, nullptr)), state_(other.state_), ticket_(other.ticket_) {}
   Work& operator=(Work&& other) noexcept {
-    Work taken(std::move(other));
-    std::swap(comm_, taken.comm_);
-    std::swap(state_, taken.state_);
-    std::swap(ticket_, taken.ticket_);
+    Work moved(std::move(other));
+    std::swap(comm_, moved.comm_);
+    std::swap(state_, moved.state_);
+    std::swap(ticket_, moved.ticket_);
     return *this;
   }
   ~Work();
 
-  // Returns when the result is there. Afterwards, also when it throws, there is nothing left to wait for and waiting
-  // again returns at once. Throws CommTimeout, CommAborted, Error (ranks that disagree).
+  // Returns when the result is complete. Afterwards, also when it has thrown, the Work is empty, and another wait()
+  // returns immediately. Throws CommTimeout, CommAborted, and Error when ranks disagree.
   void wait();
 
-  // Whether there is something to wait for.
+  // Whether the operation has not been waited for.
   explicit operator bool() const { return comm_ != nullptr; }
 
  private:
@@ -73,8 +75,8 @@ class [[nodiscard]] Work {
   Work(Comm* comm, void* state, uint64_t ticket) : comm_(comm), state_(state), ticket_(ticket) {}
 
   Comm* comm_ = nullptr;
-  void* state_ = nullptr;  // the backend's
-  uint64_t ticket_ = 0;    // the recorder's
+  void* state_ = nullptr;  // belongs to the backend
+  uint64_t ticket_ = 0;    // of the flight recorder
 };
 
 class Comm {
@@ -89,38 +91,39 @@ class Comm {
   int size() const { return size_; }
   const std::string& name() const { return name_; }
 
-  // How long a wait may last. Groups split later begin with the same. Throws Error unless positive. Backends' own
-  // threads ask for it too.
+  // How long a wait may last. Groups that are split off later inherit it. set_timeout() throws Error unless it is
+  // positive. timeout() is safe from any thread.
   std::chrono::nanoseconds timeout() const { return timeout_.load(std::memory_order_relaxed); }
   void set_timeout(std::chrono::nanoseconds timeout);
 
-  // out[i] = in[i] of all ranks, combined. In place: out == in.
+  // out[i] = the reduction of in[i] over all ranks. In place: out == in.
   Work start_all_reduce(const void* in, void* out, int64_t count, DType dtype, Reduction reduction);
 
-  // `in` holds one piece for every rank, counts[r] elements for rank r, one after another; `out` receives this rank's
-  // piece, combined over all ranks. In place: out is this rank's piece of in; the other pieces keep their values.
+  // `in` is the concatenation of one piece per rank, with counts[r] elements for rank r. `out` receives this rank's
+  // piece, reduced over all ranks. In place: out is this rank's piece of in; the other pieces keep their values.
   Work start_reduce_scatter(const void* in, void* out, std::span<const int64_t> counts, DType dtype,
                             Reduction reduction);
 
-  // `out` receives the counts[r] elements of every rank r, one after another. In place: in is this rank's place in out.
+  // `out` receives the concatenation of `in` of all ranks, with counts[r] elements of rank r. In place: in is this
+  // rank's piece of out.
   Work start_all_gather(const void* in, void* out, std::span<const int64_t> counts, DType dtype);
 
-  // `in` holds send_counts[r] elements for every rank r, one after another; `out` receives receive_counts[r] elements
-  // from every rank r, one after another.
+  // `in` is the concatenation of send_counts[r] elements for each rank r; `out` receives the concatenation of
+  // receive_counts[r] elements from each rank r.
   Work start_all_to_all(const void* in, void* out, std::span<const int64_t> send_counts,
                         std::span<const int64_t> receive_counts, DType dtype);
 
-  // `out` of every destination receives `in` of its source; a rank that is no destination receives zeros. No rank is
-  // source twice or destination twice. All ranks give the same list.
+  // `out` of every destination receives `in` of its source; a rank that is not a destination receives zeros. A rank may
+  // be a source once and a destination once. All ranks give the same list.
   Work start_permute(const void* in, void* out, int64_t count, DType dtype, std::span<const Route> routes);
 
-  // `data` of every rank receives that of the root.
+  // `data` of every rank receives the values of the root.
   Work start_broadcast(void* data, int64_t count, DType dtype, int root);
 
-  // Nothing but that all ranks have come.
+  // Completes when all ranks have started it.
   Work start_barrier();
 
-  // The same, done when they return.
+  // The blocking forms of the same operations.
   void all_reduce(const void* in, void* out, int64_t count, DType dtype, Reduction reduction);
   void reduce_scatter(const void* in, void* out, std::span<const int64_t> counts, DType dtype, Reduction reduction);
   void all_gather(const void* in, void* out, std::span<const int64_t> counts, DType dtype);
@@ -130,34 +133,36 @@ class Comm {
   void broadcast(void* data, int64_t count, DType dtype, int root);
   void barrier();
 
-  // A group of some ranks of this one: member i of the list is its rank i. Called by the members, and only by them,
-  // with the same list and name, and returns when all have called; groups with no member in common may be made at the
-  // same time, also under one name (the rows of a grid). Throws Error for a list with repeated or unknown ranks or
-  // without this one, and, on all of them, when ranks give overlapping lists that differ under one name; CommTimeout
-  // and CommAborted as an operation does.
+  // Creates a group of some ranks of this one: member i of the list becomes rank i. Called by all members, and only by
+  // them, with the same list and name; returns when all have called. Groups without a common member may be created at
+  // the same time, also under one name (such as the rows of a grid). Throws Error for a list with repeated or unknown
+  // ranks or without this rank, and, on all ranks, when ranks give different overlapping lists under one name. Throws
+  // CommTimeout and CommAborted as an operation does.
   std::unique_ptr<Comm> split(const std::vector<int>& ranks, const std::string& name);
 
-  // Makes every operation that waits and every later one of this group, and of those split from it, throw CommAborted
-  // with the reason on all ranks. What all ranks have started still completes. Only the first call counts.
+  // Makes every waiting operation and every later one throw CommAborted with the reason, on all ranks, in this group and
+  // in those split from it. Operations that all ranks have started still complete, unless a backend states otherwise.
+  // Only the first call has an effect.
   virtual void abort(const std::string& reason) = 0;
 
-  // From now on operations of this group, and of those split from it, are recorded there. REQUIRES: the ranks are all
-  // lanes, in their order; the recorder outlives the groups.
+  // From now on, records the operations of this group, and of those split from it, in `lane`. REQUIRES: the ranks are
+  // all lanes of the job, in order; the recorder outlives the groups.
   void record_to(FlightLane& lane);
-  // Its place there; null: they are not recorded.
+  // The entry of this group in the recorder; null when it is not recorded.
   FlightGroup* recorded() const { return recorded_; }
 
  protected:
   Comm(int rank, int size, std::string name, std::chrono::nanoseconds timeout);
 
-  // What a backend writes. start() gets operations that passed check() and returns what finish() needs; finish() waits,
-  // and leaves nothing behind whether or not it throws; abandon() is for a Work that nobody waited for.
+  // Implemented by a backend. start() gets operations that passed check(), and returns the state that finish() or
+  // abandon() receives. finish() waits and frees the state, also when it throws. abandon() is called for a Work that is
+  // destroyed before wait().
   virtual void* start(const Operation& operation) = 0;
   virtual void finish(void* state) = 0;
   virtual void abandon(void* state) noexcept = 0;
   virtual std::unique_ptr<Comm> make_group(const std::vector<int>& ranks, const std::string& name) = 0;
 
-  // Both steps in one, where a backend can save something.
+  // start() and finish() in one, for backends that can do this faster.
   virtual void perform(const Operation& operation) { finish(start(operation)); }
 
  private:

@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "comm/failure_monitor.h"
 #include "comm/hierarchy.h"
-#include "comm/hierarchy_alarm.h"
-#include "comm/hierarchy_cause.h"
+#include "comm/level_failure.h"
 #include "comm/queued.h"
 
 namespace lockstep::detail {
@@ -92,7 +92,7 @@ class HierarchicalComm final : public QueuedComm {
 
   void run(const Operation& operation, int64_t number, Time deadline) override;
   // run() gives up by itself.
-  std::exception_ptr expire(const Operation&, int64_t) noexcept override { return nullptr; }
+  std::exception_ptr on_timeout(const Operation&, int64_t) noexcept override { return nullptr; }
 
   Comm& within(nanoseconds patience);
   // REQUIRES: outer_.

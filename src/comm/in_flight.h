@@ -1,5 +1,5 @@
-// InFlight: operations that one step of a plan has started and another will wait for, by the id the two share. Belongs
-// to one plan, and to the thread that runs it.
+// InFlight: the operations that one step of an execution plan has started and a later step waits for, by an id that the
+// two steps share. Thread safety: belongs to one plan, and is used by the thread that runs it.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace lockstep {
 
 using Works = std::vector<Work>;
 
-// Nobody will wait for them: makes their memory safe.
+// Ends these operations without a wait(): destroys each Work, which makes its memory safe to use again.
 inline void abandon(Works& works) noexcept {
   for (Work& work : works) work = Work();
 }
 
 class InFlight {
  public:
-  // The operations of that id. Stays where it is.
+  // The operations with this id. The reference stays valid.
   Works& of(int64_t id) { return works_[id]; }
 
   void abandon() noexcept {

@@ -1,13 +1,15 @@
-// Ranks that are threads of one process: they read and write each other's memory directly, nothing is copied on the
-// way.
+// InProcessComm: a Comm whose ranks are threads of one process. They read and write each other's memory directly;
+// nothing is copied in between.
 //
-// Work on an operation begins when the last rank has started it. It is cut into tiles, and every rank that waits takes
-// tiles until there are none; a small operation is done by the rank that comes last, before its start returns. So one
-// rank that waits can finish an operation alone while the others compute. Each element is combined by one thread, in
-// the order of the ranks, so results do not depend on who does what. 16-bit floats are rounded once.
+// Work on an operation begins when the last rank has started it. The work is divided into tiles, and every waiting rank
+// runs tiles until none are left. A small operation is done by the last rank that starts it, before start() returns. So
+// one waiting rank can complete an operation alone while the others compute.
 //
-// Nothing is allocated once a group has seen as many operations under way as it will. A Comm that is destroyed while
-// others wait for its rank makes them throw CommAborted at once.
+// Each element is reduced by one thread, in the order of the ranks, so results do not depend on which thread runs a
+// tile. 16-bit floats are rounded once.
+//
+// A group allocates no memory once it has reached its largest number of operations in flight. When a Comm is destroyed
+// while other ranks wait for it, they throw CommAborted immediately. Thread safety: as Comm.
 #pragma once
 
 #include <memory>
@@ -18,8 +20,8 @@
 
 namespace lockstep {
 
-// A group of `size` ranks in this process, one Comm for each; each may be used by a thread of its own. Throws Error
-// unless size is positive.
+// Creates a group of `size` ranks in this process and returns one Comm for each rank. Different threads may use
+// different Comms. Throws Error unless size is positive.
 std::vector<std::unique_ptr<Comm>> in_process_comms(int size, const std::string& name = "world");
 
 }  // namespace lockstep

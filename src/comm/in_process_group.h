@@ -1,5 +1,5 @@
-// Group: what the ranks of an in-process group share: the meetings of the operations under way, who waits, and how it
-// failed. Any thread may call any method, each for its own rank.
+// InProcessGroup: the state that the ranks of an in-process group share: the operations in flight, the sleeping
+// threads, and whether the group has failed. Any thread may call any method, each for its own rank.
 #pragma once
 
 #include <atomic>
@@ -11,62 +11,62 @@
 #include <string>
 #include <vector>
 
-#include "comm/meeting.h"
+#include "comm/in_process_collective.h"
 #include "comm/operation.h"
 
 namespace lockstep::detail {
 
-class Group {
+class InProcessGroup {
  public:
   using Duration = std::chrono::nanoseconds;
 
-  // `members`: of a group that was split off, the rank in the first group of every rank here; `origin` is the name of
-  // that first group. Empty: this is the first.
-  Group(int size, std::string name, std::vector<int> members = {}, std::string origin = {});
+  // For a group that was split off, `origin_ranks` has for each rank its rank in the first ("origin") group, and
+  // `origin_name` is the name of that group. Both are empty for the origin group itself.
+  InProcessGroup(int size, std::string name, std::vector<int> origin_ranks = {}, std::string origin_name = {});
 
   int size() const { return size_; }
   const std::string& name() const { return name_; }
 
-  // What Comm promises of its operations. The numbers of every rank count up without gaps.
-  Meeting* start(int rank, int64_t number, const Operation& operation);
-  void finish(int rank, Meeting* meeting, Duration timeout);
-  void abandon(int rank, Meeting* meeting);
+  // The operations of Comm. The numbers of each rank count up without gaps.
+  InProcessCollective* start(int rank, int64_t number, const Operation& operation);
+  void finish(int rank, InProcessCollective* collective, Duration timeout);
+  void abandon(int rank, InProcessCollective* collective);
   void abort(int rank, const std::string& reason);
 
-  // The rank is gone: it will never start operation `number`.
+  // The rank leaves the group: it will never start operation `number`.
   void leave(int rank, int64_t number);
 
-  // The group of these ranks of this group, made by the first of them who asks and shared by the others.
-  std::shared_ptr<Group> join(int rank, const std::vector<int>& ranks, const std::string& name);
+  // Returns the new group of these ranks. The first rank that calls creates it; the others receive the same group.
+  std::shared_ptr<InProcessGroup> join_split(int rank, const std::vector<int>& ranks, const std::string& name);
 
  private:
   enum class Cause { aborted, mismatch };
-  struct Pending {
+  struct PendingSplit {
     std::vector<int> ranks;
-    std::vector<int> absent;
-    std::shared_ptr<Group> group;
+    std::vector<int> absent;  // ranks that have not called join_split() yet
+    std::shared_ptr<InProcessGroup> group;
   };
 
-  Meeting& meeting(int64_t number);
-  void check_agreement(const Meeting& meeting, int rank, const Operation& operation);
-  void await(int rank, Meeting& meeting, Duration timeout);
-  void complete(Meeting& meeting);
-  void release(Meeting* meeting);
+  InProcessCollective& collective(int64_t number);
+  void check_agreement(const InProcessCollective& collective, int rank, const Operation& operation);
+  void wait_until_joined(int rank, InProcessCollective& collective, Duration timeout);
+  void complete(InProcessCollective& collective);
+  void release(InProcessCollective* collective);
   void wake();
   template <class Ready>
   bool spin(Ready ready) const;
   std::unique_lock<std::mutex> lock();
 
-  // Under the lock.
+  // With the lock held.
   void fail(Cause cause, const std::string& message);
   [[noreturn]] void throw_failure(int rank, std::string_view operation, int64_t number) const;
   std::string label(int rank) const;
-  std::string missing(const Meeting& meeting) const;
+  std::string absent_ranks(const InProcessCollective& collective) const;
 
   const int size_;
   const std::string name_;
-  const std::vector<int> members_;
-  const std::string origin_;
+  const std::vector<int> origin_ranks_;
+  const std::string origin_name_;
   const bool spins_;
 
   std::mutex mutex_;
@@ -76,15 +76,15 @@ class Group {
   Cause cause_ = Cause::aborted;
   std::string failure_;
 
-  // Operation n under way is at n modulo the size, a power of two; null where there is none.
-  std::vector<Meeting*> ring_;
-  std::vector<Meeting*> free_;
-  std::vector<std::unique_ptr<Meeting>> meetings_;
+  // The operations in flight: operation n is at n modulo the size, a power of two; null where there is none.
+  std::vector<InProcessCollective*> ring_;
+  std::vector<InProcessCollective*> free_;
+  std::vector<std::unique_ptr<InProcessCollective>> collectives_;
 
-  bool somebody_left_ = false;
-  std::vector<int64_t> left_at_;  // the first operation a rank will never start
-  std::vector<Pending> pending_;
-  std::vector<std::weak_ptr<Group>> children_;
+  bool any_rank_left_ = false;
+  std::vector<int64_t> left_at_;  // by rank: the first operation that it will never start
+  std::vector<PendingSplit> pending_;
+  std::vector<std::weak_ptr<InProcessGroup>> children_;
 };
 
 }  // namespace lockstep::detail

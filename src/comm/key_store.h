@@ -1,4 +1,5 @@
-// KeyStore: where processes that have not met yet leave each other notes: addresses, mostly. Safe from any thread.
+// KeyStore: a key-value store that the processes of a job share, for the rendezvous: addresses, secrets and failure
+// causes. Each key is set once. Safe from any thread.
 #pragma once
 
 #include <chrono>
@@ -10,10 +11,11 @@ class KeyStore {
  public:
   virtual ~KeyStore() = default;
 
-  // Throws Error when the key is set already.
+  // Throws Error when the key is already set.
   virtual void set(const std::string& key, const std::string& value) = 0;
 
-  // Waits until somebody has set it. Throws CommTimeout, naming the key, when nobody has in time.
+  // Waits until a process has set the key, and returns its value. Throws CommTimeout, which names the key, after
+  // `timeout`.
   virtual std::string get(const std::string& key, std::chrono::nanoseconds timeout) = 0;
 };
 

@@ -1,7 +1,9 @@
-// Links: what a transport offers to LinkedComm: messages between the ranks of one group. Those from one rank to another
-// arrive in the order in which they were sent, on each of two ways.
+// Links: the transport interface of MessageComm: messages between the ranks of one group. Each pair of ranks has two
+// channels; the messages of one rank to another arrive in the order of their send() calls, per channel. TcpLinks and
+// MpiLinks implement it.
 //
-// Threads: one at a time sends, receives and waits; close() and broken() may be called from any.
+// Thread safety: one thread at a time calls send(), receive() and wait(); close() and broken_links() may be called from
+// any thread.
 #pragma once
 
 #include <chrono>
@@ -13,13 +15,14 @@
 
 namespace lockstep {
 
-// The way to a peer is no more: it has ended, or has closed its links. -1: closed by this rank itself.
+// Thrown: the connection to a peer is closed, because the peer has ended or closed its links. peer is -1 when this rank
+// itself has closed its links.
 struct LinkBroken {
   int peer = -1;
   std::string what;
 };
 
-// The deadline has passed.
+// Thrown: the deadline has passed while this rank waited for `peer`; -1: unknown.
 struct LinkTimeout {
   int peer = -1;
 };
@@ -28,50 +31,54 @@ class Links {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  enum class Way : uint8_t { meeting, data };
+  // `agreement` carries what each rank requests, with small payloads; `data` carries large payloads.
+  enum class Channel : uint8_t { agreement, data };
 
   virtual ~Links() = default;
 
-  // Begin, and return what wait() is to be given, once for each. The memory belongs to the transport until then. A
-  // message may be shorter than what its receiver has room for. Throw LinkBroken.
-  virtual int send(Way way, int to, const void* data, size_t bytes, uint64_t stamp = 0) = 0;
-  virtual int receive(Way way, int from, void* data, size_t bytes) = 0;
+  // Start a message and return its id, which must be passed to wait() exactly once. The memory belongs to the transport
+  // until wait() has returned. A message may be shorter than the memory of its receiver. `tag` is below tag_limit(), or
+  // 0. Throw LinkBroken.
+  virtual int send(Channel channel, int to, const void* data, size_t bytes, uint64_t tag = 0) = 0;
+  virtual int receive(Channel channel, int from, void* data, size_t bytes) = 0;
 
-  // What came: where stamps() is 0, neither is known.
+  // The length and tag of a received message; both are 0 where tag_limit() is 0.
   struct Arrival {
     size_t bytes = 0;
-    uint64_t stamp = 0;
+    uint64_t tag = 0;
   };
 
-  // Returns when that message is on its way, or has come. Throws LinkTimeout and LinkBroken; after that the links are
-  // of no more use, and close() must be called before the memory is free again.
+  // Returns when the message has been sent or received. Throws LinkTimeout and LinkBroken: the links can then no longer
+  // be used, and the memory of messages is free only after close().
   virtual Arrival wait(int message, Time deadline) = 0;
 
-  // The peers that are known to be gone. One who waits for such a peer is made to throw.
-  virtual std::vector<LinkBroken> broken() = 0;
+  // The peers whose connections are known to be closed. A wait() for such a peer throws.
+  virtual std::vector<LinkBroken> broken_links() = 0;
 
-  // Everything under way throws LinkBroken, here at once, on the other ranks as soon as they learn of it and wait for
-  // what was not sent before. When it returns, and no call is under way, the transport has let go of all memory.
-  // Destroying the links has that effect on the others too.
+  // Makes wait() and all later calls of this rank throw LinkBroken. The other ranks still receive what was sent before;
+  // a wait() of theirs for anything later throws LinkBroken. When close() has returned and no other call is running,
+  // the transport no longer accesses the memory of messages. The destructor has the same effect on the other ranks.
   virtual void close() noexcept = 0;
 
-  // All ranks have met, as this one knows. Before that, the failure of a group that others have found complete is none:
-  // what they sent before it may still be on its way.
-  virtual void met() noexcept {}
+  // Tells the transport that all ranks have connected. Until then the transport ignores that the group has failed:
+  // another rank may already have connected to all and failed, while its earlier messages are still in flight.
+  virtual void mark_all_connected() noexcept {}
 
-  // The links of some of these ranks, called by all of them, `rank` of which is this one. `prefix` is the same for all,
-  // and was never used. Throws LinkTimeout, LinkBroken.
+  // The links of a subgroup, called by all of its members. `ranks` are the members, and `rank` is the index of this
+  // rank in them. `prefix` is a key prefix that is the same for all members and was never used before. Throws
+  // LinkTimeout and LinkBroken.
   virtual std::unique_ptr<Links> split(const std::vector<int>& ranks, int rank, const std::string& prefix,
                                        Time deadline) = 0;
 
-  // How much of so many bytes to send first, where two messages arrive sooner than one, at least 32; else all of them.
-  virtual size_t first_part(size_t bytes) const { return bytes; }
+  // How many bytes to put into the first message where two messages are faster than one of `bytes` bytes; at least 32.
+  // Returns `bytes` where one message is faster.
+  virtual size_t first_message_bytes(size_t bytes) const { return bytes; }
 
-  // A number below this travels with each message beside its bytes, and its length is told; 0: neither.
-  virtual uint64_t stamps() const { return 0; }
+  // Messages carry a tag below this limit, and wait() reports their length and tag. 0: the transport has no tags, and
+  // wait() reports neither.
+  virtual uint64_t tag_limit() const { return 0; }
 
-  // The greatest message.
-  static constexpr size_t kMostBytes = size_t{1} << 28;
+  static constexpr size_t kMaxMessageBytes = size_t{1} << 28;
 };
 
 }  // namespace lockstep

@@ -21,20 +21,21 @@ std::string text(std::span<const Route> routes) {
   std::string all;
   for (const Route& route : routes)
     all += fmt::format("{}{}->{}", all.empty() ? "" : ", ", route.source, route.destination);
-  return all.empty() ? "no route" : all;
+  return all.empty() ? "no routes" : all;
 }
 
 void check_counts(const Operation& operation, std::span<const int64_t> counts, int size) {
   if (counts.size() != static_cast<size_t>(size))
-    throw_error("{}: {} counts were given for {} ranks; give one per rank", name(operation.kind), counts.size(), size);
+    throw_error("{}: got {} counts for {} ranks; give one per rank", name(operation.kind), counts.size(), size);
   for (const int64_t count : counts)
     if (count < 0)
-      throw_error("{}: the counts {} have a negative one; give 0 or more", name(operation.kind), text(counts));
+      throw_error("{}: the counts {} include a negative one; counts must be 0 or more", name(operation.kind),
+                  text(counts));
 }
 
 void check_count(const Operation& operation) {
   if (operation.count < 0)
-    throw_error("{}: {} elements were asked for; give 0 or more", name(operation.kind), operation.count);
+    throw_error("{}: invalid count of {} elements; it must be 0 or more", name(operation.kind), operation.count);
 }
 
 void check_reduction(const Operation& operation) {
@@ -43,32 +44,34 @@ void check_reduction(const Operation& operation) {
                 name(operation.kind));
 }
 
-// Compares each pair of routes: lists are short, and a running step must not touch the heap.
+// Compares each pair of routes: lists are short, and operations must not allocate memory.
 void check_routes(const Operation& operation, int size) {
   const std::span<const Route> routes = operation.routes;
   for (size_t i = 0; i < routes.size(); ++i) {
     const auto [source, destination] = routes[i];
     if (source < 0 || source >= size || destination < 0 || destination >= size)
-      throw_error("permute: the route {}->{} leaves the group; its ranks are 0 to {}", source, destination, size - 1);
+      throw_error("permute: the route {}->{} is outside the group; its ranks are 0 to {}", source, destination,
+                  size - 1);
     for (const Route& earlier : routes.first(i)) {
       if (earlier.source == source)
-        throw_error("permute: rank {} gives twice in {}; a rank may give once and receive once", source, text(routes));
+        throw_error("permute: rank {} is a source twice in {}; a rank may send once and receive once", source,
+                    text(routes));
       if (earlier.destination == destination)
-        throw_error("permute: rank {} receives twice in {}; a rank may give once and receive once", destination,
+        throw_error("permute: rank {} is a destination twice in {}; a rank may send once and receive once", destination,
                     text(routes));
     }
   }
 }
 
-// `in` and `out` must be apart unless `in_place`, the places where they are the same elements, holds.
-void check_apart(const Operation& operation, int64_t in_count, int64_t out_count, bool in_place,
-                 std::string_view remedy) {
+// Throws when `in` and `out` overlap, unless `in_place`: they refer to the same elements.
+void check_overlap(const Operation& operation, int64_t in_count, int64_t out_count, bool in_place,
+                   std::string_view remedy) {
   if (in_place || in_count == 0 || out_count == 0) return;
   const auto in = reinterpret_cast<uintptr_t>(operation.in), out = reinterpret_cast<uintptr_t>(operation.out);
   const auto size = static_cast<uintptr_t>(size_of(operation.dtype));
   if (in < out + static_cast<uintptr_t>(out_count) * size && out < in + static_cast<uintptr_t>(in_count) * size)
-    throw_error("{}: the {} elements read and the {} written overlap; {}", name(operation.kind), in_count, out_count,
-                remedy);
+    throw_error("{}: the {} input elements and the {} output elements overlap; {}", name(operation.kind), in_count,
+                out_count, remedy);
 }
 
 const void* element(const void* data, const Operation& operation, int64_t index) {
@@ -121,7 +124,7 @@ std::string describe(const Operation& operation) {
     case Kind::all_gather:
       return fmt::format("{} of {} {}", kind, text(operation.counts), dtype);
     case Kind::all_to_all:
-      return fmt::format("{} of {} (gives {}, takes {})", kind, dtype, text(operation.counts),
+      return fmt::format("{} of {} (sends {}, receives {})", kind, dtype, text(operation.counts),
                          text(operation.receive_counts));
     case Kind::permute:
       return fmt::format("{} of {} {} ({})", kind, operation.count, dtype, text(operation.routes));
@@ -140,29 +143,31 @@ void check(const Operation& operation, int rank, int size) {
     case Kind::all_reduce:
       check_count(operation);
       check_reduction(operation);
-      return check_apart(operation, count, count, in == out, "give the same memory, or memory apart");
+      return check_overlap(operation, count, count, in == out,
+                           "use the same memory for both, or memory that does not overlap");
     case Kind::reduce_scatter:
       check_counts(operation, counts, size);
       check_reduction(operation);
-      return check_apart(operation, total(counts), counts[static_cast<size_t>(rank)],
-                         out == element(in, operation, before(counts, rank)),
-                         "write over this rank's own piece, or into memory apart");
+      return check_overlap(operation, total(counts), counts[static_cast<size_t>(rank)],
+                           out == element(in, operation, before(counts, rank)),
+                           "write to this rank's own piece of the input, or to other memory");
     case Kind::all_gather:
       check_counts(operation, counts, size);
-      return check_apart(operation, counts[static_cast<size_t>(rank)], total(counts),
-                         in == element(out, operation, before(counts, rank)),
-                         "read from this rank's own place in the result, or from memory apart");
+      return check_overlap(operation, counts[static_cast<size_t>(rank)], total(counts),
+                           in == element(out, operation, before(counts, rank)),
+                           "read from this rank's own piece of the output, or from other memory");
     case Kind::all_to_all:
       check_counts(operation, counts, size);
       check_counts(operation, receive_counts, size);
       if (counts[static_cast<size_t>(rank)] != receive_counts[static_cast<size_t>(rank)])
-        throw_error("all_to_all: rank {} gives itself {} elements and takes {}; make them equal", rank,
+        throw_error("all_to_all: rank {} sends {} elements to itself and receives {}; make them equal", rank,
                     counts[static_cast<size_t>(rank)], receive_counts[static_cast<size_t>(rank)]);
-      return check_apart(operation, total(counts), total(receive_counts), false, "it cannot be done in place");
+      return check_overlap(operation, total(counts), total(receive_counts), false,
+                           "this operation cannot be done in place");
     case Kind::permute:
       check_count(operation);
       check_routes(operation, size);
-      return check_apart(operation, count, count, false, "it cannot be done in place");
+      return check_overlap(operation, count, count, false, "this operation cannot be done in place");
     case Kind::broadcast:
       check_count(operation);
       if (root < 0 || root >= size)

@@ -1,4 +1,4 @@
-// Operation: what one rank asks of its group, as data. Plain values; the functions are pure and safe from any thread.
+// Operation: the request of one rank for a collective, as data. Thread safety: plain values and pure functions.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace lockstep {
 
-// How values of different ranks become one. Of booleans max is "any" and min is "all"; they have no sum.
+// How the values of different ranks are reduced. For booleans max is "any" and min is "all"; they have no sum.
 enum class Reduction : uint8_t { sum, max, min };
 std::string_view name(Reduction);
 
-// What `source` gives, `destination` receives.
+// `destination` receives the values of `source`.
 struct Route {
   int source = 0;
   int destination = 0;
@@ -22,7 +22,7 @@ struct Route {
 };
 
 struct Operation {
-  // `split` is the meeting of the members of a new group: a barrier under another name.
+  // `split` is the barrier between the members of a new group.
   enum class Kind : uint8_t { all_reduce, reduce_scatter, all_gather, all_to_all, permute, broadcast, barrier, split };
 
   Kind kind = Kind::barrier;
@@ -32,8 +32,8 @@ struct Operation {
   const void* in = nullptr;
   void* out = nullptr;
   int64_t count = 0;                     // all_reduce, permute, broadcast: elements
-  std::span<const int64_t> counts = {};  // reduce_scatter, all_gather: elements per rank; all_to_all: sent to each
-  std::span<const int64_t> receive_counts = {};  // all_to_all: received from each
+  std::span<const int64_t> counts = {};  // reduce_scatter, all_gather: elements per rank; all_to_all: sent to each rank
+  std::span<const int64_t> receive_counts = {};  // all_to_all: received from each rank
   std::span<const Route> routes = {};            // permute
 };
 
@@ -42,12 +42,12 @@ std::string_view name(Operation::Kind);
 // `all_reduce of 4 f32 (sum)`, `broadcast of 8 f32 from rank 0`, `all_gather of [3, 0, 2] i32`.
 std::string describe(const Operation& operation);
 
-// Throws Error when the operation makes no sense on its own: negative counts, lists of the wrong length, a sum of
-// booleans, a root or route that does not exist, memory that overlaps where it must not.
+// Throws Error when the operation is invalid by itself: negative counts, lists of the wrong length, a sum of booleans, a
+// root or route outside the group, or memory that must not overlap.
 void check(const Operation& operation, int rank, int size);
 
-// Whether ranks a and b may ask these at the same time: the same kind, element type and sizes, and in all_to_all what
-// one sends to the other is what that one receives. REQUIRES: both passed check().
+// Whether the requests of ranks a and b belong to the same collective: the same kind, element type and sizes, and in
+// all_to_all equal counts for what one sends and the other receives. REQUIRES: both passed check().
 bool agree(const Operation& of_a, int a, const Operation& of_b, int b);
 
 }  // namespace lockstep

@@ -12,19 +12,19 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr auto kTick = milliseconds(100);                         // between two calls of look_after()
-constexpr auto kPatience = std::chrono::seconds(1);               // for an operation that nobody waits for any more
-constexpr auto kLongestOperation = std::chrono::hours(24 * 365);  // added to the clock without overflow
+constexpr auto kPeerCheckInterval = milliseconds(100);            // between two calls of check_peers()
+constexpr auto kAbandonTimeout = std::chrono::seconds(1);         // how long an abandoned operation may still run
+constexpr auto kMaxOperationTime = std::chrono::hours(24 * 365);  // can be added to the clock without overflow
 
 Clock::time_point after(std::chrono::nanoseconds time) {
-  return Clock::now() + std::min<std::chrono::nanoseconds>(time, kLongestOperation);
+  return Clock::now() + std::min<std::chrono::nanoseconds>(time, kMaxOperationTime);
 }
 
 }  // namespace
 
-// An operation with lists of its own, whose memory is used again.
-struct QueuedComm::Item {
-  void set(const Operation& from, int64_t its_number) {
+// An operation with copies of its lists. Objects are reused, so that the memory of the lists is too.
+struct QueuedComm::QueuedOperation {
+  void set(const Operation& from, int64_t new_number) {
     operation = from;
     counts.assign(from.counts.begin(), from.counts.end());
     receive_counts.assign(from.receive_counts.begin(), from.receive_counts.end());
@@ -32,7 +32,7 @@ struct QueuedComm::Item {
     operation.counts = counts;
     operation.receive_counts = receive_counts;
     operation.routes = routes;
-    number = its_number;
+    number = new_number;
     done = false;
     error = nullptr;
     next = nullptr;
@@ -44,32 +44,34 @@ struct QueuedComm::Item {
   int64_t number = 0;
   bool done = false;
   std::exception_ptr error;
-  Item* next = nullptr;
+  QueuedOperation* next = nullptr;
 };
 
 QueuedComm::QueuedComm(int rank, int size, std::string name, std::chrono::nanoseconds timeout)
     : Comm(rank, size, std::move(name), timeout) {}
 
-QueuedComm::~QueuedComm() { LOCKSTEP_CHECK(!worker_.joinable(), "stop() comes first"); }
+QueuedComm::~QueuedComm() {
+  LOCKSTEP_CHECK(!worker_.joinable(), "the destructor of a QueuedComm must call stop() first");
+}
 
 void QueuedComm::stop() noexcept {
   {
     const std::lock_guard lock(mutex_);
-    LOCKSTEP_CHECK(!first_ && !running_, "a Comm is destroyed while operations are under way");
+    LOCKSTEP_CHECK(!first_ && !running_, "a Comm is destroyed while operations are in flight");
     stop_ = true;
   }
   queued_.notify_all();
   if (worker_.joinable()) worker_.join();
 }
 
-QueuedComm::Item* QueuedComm::take() {
-  if (!free_) free_ = items_.emplace_back(std::make_unique<Item>()).get();
+QueuedComm::QueuedOperation* QueuedComm::allocate() {
+  if (!free_) free_ = all_.emplace_back(std::make_unique<QueuedOperation>()).get();
   return std::exchange(free_, free_->next);
 }
 
-void QueuedComm::release(Item* item) {
-  item->next = free_;
-  free_ = item;
+void QueuedComm::release(QueuedOperation* queued) {
+  queued->next = free_;
+  free_ = queued;
 }
 
 void QueuedComm::ensure_worker() {
@@ -79,32 +81,32 @@ void QueuedComm::ensure_worker() {
 void* QueuedComm::start(const Operation& operation) {
   std::unique_lock lock(mutex_);
   ensure_worker();
-  Item* item = take();
-  item->set(operation, started_.load() + 1);
-  started_.store(item->number);
-  (first_ ? last_->next : first_) = item;
-  last_ = item;
-  if (running_) return item;  // the worker, who runs the one before, looks for the next
+  QueuedOperation* queued = allocate();
+  queued->set(operation, started_.load() + 1);
+  started_.store(queued->number);
+  (first_ ? last_->next : first_) = queued;
+  last_ = queued;
+  if (running_) return queued;  // the thread that runs the previous operation finds this one
   lock.unlock();
   queued_.notify_one();
-  return item;
+  return queued;
 }
 
 void QueuedComm::run_next(std::unique_lock<std::mutex>& lock, Time deadline) {
-  Item* item = first_;
-  first_ = item->next;
+  QueuedOperation* queued = first_;
+  first_ = queued->next;
   running_ = true;
   lock.unlock();
   std::exception_ptr error;
   try {
-    run(item->operation, item->number, deadline);
+    run(queued->operation, queued->number, deadline);
   } catch (...) {
     error = std::current_exception();
   }
   lock.lock();
   running_ = false;
-  item->error = std::move(error);
-  item->done = true;
+  queued->error = std::move(error);
+  queued->done = true;
 }
 
 void QueuedComm::work() {
@@ -113,60 +115,60 @@ void QueuedComm::work() {
     if (first_ && !running_) {
       run_next(lock, kNever);
       changed_.notify_all();
-    } else if (queued_.wait_for(lock, kTick) == std::cv_status::timeout && running_) {
+    } else if (queued_.wait_for(lock, kPeerCheckInterval) == std::cv_status::timeout && running_) {
       lock.unlock();
-      look_after();
+      check_peers();
       lock.lock();
     }
   }
 }
 
-// Whether the item was done by then. Who helps runs what comes before it, and itself, unless the worker does.
-bool QueuedComm::await(std::unique_lock<std::mutex>& lock, Item* item, Time deadline, bool help) {
-  while (!item->done) {
+bool QueuedComm::await(std::unique_lock<std::mutex>& lock, QueuedOperation* queued, Time deadline, bool help) {
+  while (!queued->done) {
     if (help && !running_) {
       run_next(lock, deadline);
       continue;
     }
     const Time now = Clock::now();
     if (now >= deadline) return false;
-    if (changed_.wait_until(lock, std::min(deadline, now + kTick)) == std::cv_status::timeout && running_) {
+    if (changed_.wait_until(lock, std::min(deadline, now + kPeerCheckInterval)) == std::cv_status::timeout &&
+        running_) {
       lock.unlock();
-      look_after();
+      check_peers();
       lock.lock();
     }
   }
-  // Others may be queued behind it, for which the worker was not woken.
+  // Later operations may be queued, for which the worker was not woken.
   if (first_ && !running_) queued_.notify_one();
   return true;
 }
 
 void QueuedComm::finish(void* state) {
-  auto* item = static_cast<Item*>(state);
+  auto* queued = static_cast<QueuedOperation*>(state);
   std::unique_lock lock(mutex_);
   std::exception_ptr expired;
-  if (!await(lock, item, after(timeout()), true)) {
+  if (!await(lock, queued, after(timeout()), true)) {
     lock.unlock();
-    expired = expire(item->operation, item->number);
+    expired = on_timeout(queued->operation, queued->number);
     lock.lock();
-    await(lock, item, kNever, true);
+    await(lock, queued, kNever, true);
   }
-  const std::exception_ptr error = expired ? expired : std::exchange(item->error, nullptr);
-  release(item);
+  const std::exception_ptr error = expired ? expired : std::exchange(queued->error, nullptr);
+  release(queued);
   if (error) std::rethrow_exception(error);
 }
 
 void QueuedComm::abandon(void* state) noexcept {
-  auto* item = static_cast<Item*>(state);
+  auto* queued = static_cast<QueuedOperation*>(state);
   std::unique_lock lock(mutex_);
-  if (!await(lock, item, after(std::min<std::chrono::nanoseconds>(timeout(), kPatience)), false)) {
+  if (!await(lock, queued, after(std::min<std::chrono::nanoseconds>(timeout(), kAbandonTimeout)), false)) {
     lock.unlock();
-    abort(fmt::format("did not wait for its {} {}", lockstep::name(item->operation.kind), item->number));
+    abort(fmt::format("did not wait for its {} {}", lockstep::name(queued->operation.kind), queued->number));
     lock.lock();
-    await(lock, item, kNever, true);
+    await(lock, queued, kNever, true);
   }
-  item->error = nullptr;
-  release(item);
+  queued->error = nullptr;
+  release(queued);
 }
 
 void QueuedComm::perform(const Operation& operation) {

@@ -1,11 +1,12 @@
-// QueuedComm: the part of a Comm that every blocking transport needs. Operations are queued by start() and run one
-// after another, in the order of their start, each by one thread: a thread of the group's own, or, sooner, the one that
-// waits. So operations go on while the caller computes, and one that is waited for at once costs no change of thread.
+// QueuedComm: a base class for Comms over blocking transports. start() queues operations, and they run one after
+// another in the order of their start. Each is run by one thread: by the worker thread of the group, or by the thread
+// that waits, if that comes first. So operations make progress while the caller computes, and an operation that is
+// waited for immediately needs no switch of threads.
 //
-// A derived class writes run() and expire(), and calls stop() first in its destructor. Nothing is allocated once the
-// group has seen as many operations under way, with lists as long, as it will.
+// A derived class implements run() and on_timeout(), and calls stop() first in its destructor. No memory is allocated
+// once the group has reached its largest number of operations in flight and its longest lists.
 //
-// Threads: as Comm says; run() is never called by two threads at once.
+// Thread safety: as Comm. run() is never called by two threads at the same time.
 #pragma once
 
 #include <atomic>
@@ -31,22 +32,22 @@ class QueuedComm : public Comm {
   QueuedComm(int rank, int size, std::string name, std::chrono::nanoseconds timeout);
   ~QueuedComm() override;
 
-  // Does operation `number` (they count from 1) and returns, or throws what wait() is to throw. By `deadline` it has
-  // given up; kNever where nobody waits yet: then expire() will say so.
+  // Executes operation `number`, counted from 1, and returns, or throws what wait() will throw. Must give up at
+  // `deadline`. It is kNever when no thread waits for the operation yet: on_timeout() then ends it.
   virtual void run(const Operation& operation, int64_t number, Time deadline) = 0;
 
-  // Somebody has waited timeout() for the operation, which another thread runs, or one before it. Makes run() return
-  // soon, and the group fail; returns what that wait is to throw. Called by a thread that does not run anything.
-  virtual std::exception_ptr expire(const Operation& operation, int64_t number) noexcept = 0;
+  // Called when a thread has waited timeout() for an operation, while another thread runs it or an earlier one. Makes
+  // run() return soon, and fails the group. Returns the exception for that wait.
+  virtual std::exception_ptr on_timeout(const Operation& operation, int64_t number) noexcept = 0;
 
-  // Called some ten times a second while an operation is run by another thread: for transports that may miss that a
-  // peer is gone.
-  virtual void look_after() noexcept {}
+  // Called about ten times a second while another thread runs an operation, for transports whose run() may not notice
+  // that a peer has ended.
+  virtual void check_peers() noexcept {}
 
-  // Ends the thread of this group. REQUIRES: no operation is under way.
+  // Ends the worker thread. REQUIRES: no operation is in flight.
   void stop() noexcept;
 
-  // The number of the last operation that this rank has started; 0: none. From any thread.
+  // The number of the last operation that this rank has started; 0: none. Safe from any thread.
   int64_t started() const { return started_.load(); }
 
   void* start(const Operation& operation) final;
@@ -55,26 +56,28 @@ class QueuedComm : public Comm {
   void perform(const Operation& operation) final;
 
  private:
-  struct Item;
+  struct QueuedOperation;
 
-  // All with the lock held; run_next() lets go of it while it runs.
-  Item* take();
+  // All with the lock held; run_next() releases it while the operation runs.
+  QueuedOperation* allocate();
+  void release(QueuedOperation* queued);
   void ensure_worker();
   void run_next(std::unique_lock<std::mutex>& lock, Time deadline);
-  bool await(std::unique_lock<std::mutex>& lock, Item* item, Time deadline, bool help);
-  void release(Item* item);
+  // Waits until the operation is done; false when it is not by `deadline`. With `help` this thread runs the operations
+  // of the queue itself whenever no other thread runs one.
+  bool await(std::unique_lock<std::mutex>& lock, QueuedOperation* queued, Time deadline, bool help);
 
   void work();
 
   std::mutex mutex_;
-  std::condition_variable changed_;  // for those who wait
+  std::condition_variable changed_;  // for waiting threads
   std::condition_variable queued_;   // for the worker
   std::atomic<int64_t> started_{0};
-  Item* first_ = nullptr;
-  Item* last_ = nullptr;
-  Item* free_ = nullptr;
-  std::vector<std::unique_ptr<Item>> items_;
-  bool running_ = false;
+  QueuedOperation* first_ = nullptr;  // the queue
+  QueuedOperation* last_ = nullptr;
+  QueuedOperation* free_ = nullptr;
+  std::vector<std::unique_ptr<QueuedOperation>> all_;
+  bool running_ = false;  // a thread is in run()
   bool stop_ = false;
   std::thread worker_;
 };

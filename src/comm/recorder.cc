@@ -33,7 +33,7 @@ FlightGroup& FlightLane::add_group(const std::string& name, const std::vector<in
 uint64_t FlightLane::begin(FlightGroup& group, const Operation& operation, bool waits) noexcept {
   const uint64_t ticket = next_.fetch_add(1, kRelaxed);
   Entry& entry = entries_[ticket % kEntries];
-  // What follows is not seen before the entry is marked as being written.
+  // Readers see the entry marked as being written before they see any of the stores below.
   entry.ticket.exchange(0, std::memory_order_acq_rel);
   const int64_t time = now();
   entry.sequence.store(group.next_.fetch_add(1, kRelaxed), std::memory_order_release);
@@ -47,7 +47,7 @@ uint64_t FlightLane::begin(FlightGroup& group, const Operation& operation, bool 
   entry.began.store(time, std::memory_order_release);
   entry.waited.store(waits ? time : 0, std::memory_order_release);
   entry.ended.store(0, std::memory_order_release);
-  entry.outcome.store(FlightRecord::Outcome::under_way, std::memory_order_release);
+  entry.outcome.store(FlightRecord::Outcome::in_flight, std::memory_order_release);
   entry.ticket.store(ticket + 1, std::memory_order_release);
   return ticket;
 }
@@ -87,8 +87,8 @@ std::vector<FlightRecord> FlightLane::records() const {
     record.began = entry.began.load(std::memory_order_acquire);
     record.waited = entry.waited.load(std::memory_order_acquire);
     record.ended = entry.ended.load(std::memory_order_acquire);
-    // The end is written before the outcome: one without the other has not ended yet for who reads.
-    if (record.outcome == FlightRecord::Outcome::under_way) record.ended = 0;
+    // The end is stored before the outcome, so a record may have an end but still be in flight: report no end.
+    if (record.outcome == FlightRecord::Outcome::in_flight) record.ended = 0;
     if (entry.ticket.load(kRelaxed) == ticket + 1) out.push_back(record);
   }
   return out;
@@ -101,8 +101,8 @@ std::vector<const FlightGroup*> FlightLane::groups() const {
   return out;
 }
 
-FlightRecorder::FlightRecorder(int first, int lanes) {
-  for (int i = 0; i < lanes; ++i) lanes_.push_back(std::make_unique<FlightLane>(first + i, step_));
+FlightRecorder::FlightRecorder(int first_lane, int lanes) {
+  for (int i = 0; i < lanes; ++i) lanes_.push_back(std::make_unique<FlightLane>(first_lane + i, step_));
 }
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// In blocks small enough for the first cache: the running result of a block lies on the stack, so that every input is
-// read once and every output written once, and an output may be an input's memory.
+// Works in blocks that fit the L1 cache. The running result of a block is on the stack, so every input is read once,
+// every output is written once, and an output may be the memory of an input.
 #include "comm/reduce.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace lockstep {
 
 namespace {
 
-// What lies in memory, and what values are combined in.
+// The type in memory, and the type of the arithmetic.
 template <class T>
 using Stored = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
 template <class T>
@@ -35,7 +35,7 @@ T combine(T a, T b) {
       return a + b;
   } else {
     bool first = kReduction == Reduction::max ? a > b : a < b;
-    if constexpr (std::is_floating_point_v<T>) first |= a != a;  // else a NaN in b is chosen by the failed comparison
+    if constexpr (std::is_floating_point_v<T>) first |= a != a;  // a NaN in b is chosen because the comparison fails
     return first ? a : b;
   }
 }

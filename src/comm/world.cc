@@ -12,26 +12,26 @@ World& World::instance() {
   return *world;
 }
 
-int64_t World::lanes_here() const { return Lanes::local().count(); }
+int64_t World::local_lanes() const { return Lanes::local().count(); }
 
-Comm& World::group(int64_t lane_here, const std::vector<int>& lanes, const std::string& name) {
-  Comm& all = *member_.lanes[static_cast<size_t>(lane_here)];
+Comm& World::group(int64_t local_lane, const std::vector<int>& lanes, const std::string& name) {
+  Comm& all = *member_.lanes[static_cast<size_t>(local_lane)];
   if (static_cast<int>(lanes.size()) == all.size()) {
     std::vector<int> in_order(lanes.size());
     std::iota(in_order.begin(), in_order.end(), 0);
     if (lanes == in_order) return all;
   }
-  auto& made = groups_[static_cast<size_t>(lane_here)].made[lanes];
-  if (!made) made = all.split(lanes, name);
-  return *made;
+  auto& group = groups_[static_cast<size_t>(local_lane)].by_lanes[lanes];
+  if (!group) group = all.split(lanes, name);
+  return *group;
 }
 
-void World::settle() {
-  if (settled_ || alone()) return;
-  settled_ = true;
-  for (const auto& comm : member_.lanes) comm->set_timeout(member_.settled_timeout);
+void World::end_warmup() {
+  if (warmup_ended_ || is_single_process()) return;
+  warmup_ended_ = true;
+  for (const auto& comm : member_.lanes) comm->set_timeout(member_.timeout_after_warmup);
   for (const Groups& groups : groups_)
-    for (const auto& [lanes, comm] : groups.made) comm->set_timeout(member_.settled_timeout);
+    for (const auto& [lanes, comm] : groups.by_lanes) comm->set_timeout(member_.timeout_after_warmup);
 }
 
 void World::agree(std::string_view name, std::string_view text) const {
@@ -43,20 +43,20 @@ void World::progress(int64_t step, const char* operation) const {
   if (member_.progress) member_.progress(step, operation);
 }
 
-void World::abort(const std::string& reason, bool own) {
-  if (own && member_.failed) member_.failed(reason);
+void World::abort(const std::string& reason, bool caused_here) {
+  if (caused_here && member_.report_failure) member_.report_failure(reason);
   for (const auto& comm : member_.lanes) comm->abort(reason);
-  if (const Dependent depends = dependent(); depends.abort) depends.abort(reason);
+  if (const DerivedComms hooks = derived_comms(); hooks.abort) hooks.abort(reason);
 }
 
-World::Dependent World::dependent() {
-  const std::lock_guard lock(dependent_mutex_);
-  return dependent_;
+World::DerivedComms World::derived_comms() {
+  const std::lock_guard lock(derived_mutex_);
+  return derived_;
 }
 
-void World::set_dependent(Dependent dependent) {
-  const std::lock_guard lock(dependent_mutex_);
-  dependent_ = std::move(dependent);
+void World::set_derived_comms(DerivedComms derived) {
+  const std::lock_guard lock(derived_mutex_);
+  derived_ = std::move(derived);
 }
 
 void World::throw_cause(const std::exception& error) const {
@@ -64,9 +64,10 @@ void World::throw_cause(const std::exception& error) const {
 }
 
 void World::join(Membership membership) {
-  LOCKSTEP_CHECK(alone(), "joined process {} of {} before", process_index(), process_count());
-  LOCKSTEP_CHECK(static_cast<int64_t>(membership.lanes.size()) == lanes_here(), "{} comms for {} lanes",
-                 membership.lanes.size(), lanes_here());
+  LOCKSTEP_CHECK(is_single_process(), "this process has already joined as process {} of {}", process_index(),
+                 process_count());
+  LOCKSTEP_CHECK(static_cast<int64_t>(membership.lanes.size()) == local_lanes(), "{} comms for {} lanes",
+                 membership.lanes.size(), local_lanes());
   groups_.resize(membership.lanes.size());
   if (membership.recorder)
     for (size_t i = 0; i < membership.lanes.size(); ++i)
@@ -75,11 +76,11 @@ void World::join(Membership membership) {
 }
 
 void World::leave() {
-  if (const Dependent depends = dependent(); depends.leave) depends.leave();
+  if (const DerivedComms hooks = derived_comms(); hooks.leave) hooks.leave();
   groups_.clear();
-  member_.lanes.clear();  // before what they record to
+  member_.lanes.clear();  // before their recorder
   member_ = {};
-  settled_ = false;
+  warmup_ended_ = false;
 }
 
 }  // namespace lockstep

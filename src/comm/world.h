@@ -1,6 +1,8 @@
-// World: this process among those that compute together, and its lanes among theirs. Lanes of all processes are
-// numbered process by process. Until a cluster is joined a process is alone. Set once, before anything is computed;
-// afterwards safe from any thread, groups of a lane from that lane's own.
+// World: this process among the processes of the job, and its lanes among all lanes. Lanes are numbered process by
+// process, and every process has the same number. Until the process joins a cluster, it is the only one.
+//
+// Thread safety: join() and leave() are called while nothing is computed; everything else is then safe from any thread,
+// except that the groups of a lane are used by the thread of that lane.
 #pragma once
 
 #include <chrono>
@@ -20,75 +22,77 @@ namespace lockstep {
 
 class World {
  public:
+  // What the cluster layer provides when the process joins a job.
   struct Membership {
     int process_index = 0, process_count = 1;
-    // For each lane of this process, its Comm among the lanes of all processes.
+    // For each lane of this process, its Comm in the group of all lanes of the job.
     std::vector<std::unique_ptr<Comm>> lanes = {};
-    // Of these comms, and those split from them, once settle() was called.
-    std::chrono::nanoseconds settled_timeout = Comm::kDefaultTimeout;
-    // Throws Error, in all processes, when they give different texts under one name.
+    // The timeout of these Comms, and of those split from them, after end_warmup().
+    std::chrono::nanoseconds timeout_after_warmup = Comm::kDefaultTimeout;
+    // Throws Error, in all processes, when processes give different texts under one name.
     std::function<void(std::string_view name, std::string_view text)> agree = {};
-    // This process cannot go on.
-    std::function<void(const std::string& reason)> failed = {};
-    // Throws, for an error of an operation with others, one that says what the job has failed of, with the names of
-    // processes; returns when it is another one.
+    // Reports to the job that this process cannot continue.
+    std::function<void(const std::string& reason)> report_failure = {};
+    // If `error` comes from an operation with other processes: throws an error that states why the job has failed, and
+    // names processes. Otherwise returns.
     std::function<void(const std::exception& error)> throw_cause = {};
-    // What this process is at, for those who watch it.
+    // Reports the current step and operation of this process.
     std::function<void(int64_t step, const char* operation)> progress = {};
-    // Where operations of the lanes with those of others are recorded. May be left out.
+    // Records the operations of the lanes with other lanes; optional.
     std::shared_ptr<FlightRecorder> recorder = {};
   };
 
-  // What is built upon the Comms of the lanes. Called from any thread.
-  struct Dependent {
-    std::function<void(const std::string& reason)> abort = {};  // with the Comms; also where the process is alone
-    std::function<void()> leave = {};                           // before they are destroyed
+  // Hooks of an object that holds Comms derived from those of the lanes (such as the NCCL Comms). Called from any
+  // thread.
+  struct DerivedComms {
+    std::function<void(const std::string& reason)> abort = {};  // called by abort(), also with a single process
+    std::function<void()> leave = {};                           // called before the Comms of the lanes are destroyed
   };
 
+  // The process-wide instance.
   static World& instance();
 
-  bool alone() const { return member_.process_count == 1; }
+  bool is_single_process() const { return member_.process_count == 1; }
   int process_index() const { return member_.process_index; }
   int process_count() const { return member_.process_count; }
-  // Of this process; every process has as many.
-  int64_t lanes_here() const;
-  // Of all processes, and the first of this one's.
-  int64_t lanes() const { return lanes_here() * process_count(); }
-  int64_t first_lane() const { return lanes_here() * process_index(); }
+  // The number of lanes of this process; the same in every process.
+  int64_t local_lanes() const;
+  // The number of lanes of the job, and the number of this process's first lane among them.
+  int64_t lanes() const { return local_lanes() * process_count(); }
+  int64_t first_lane() const { return local_lanes() * process_index(); }
 
-  // A lane of this process (numbered here from 0) among others, made when first asked for: all of them must ask, in
-  // the same order. Lasts as long as the membership.
-  Comm& group(int64_t lane_here, const std::vector<int>& lanes, const std::string& name);
+  // The Comm of a lane of this process, numbered from 0, in the group of these lanes of the job. Created on the first
+  // call: all members must make these first calls in the same order. Valid until leave().
+  Comm& group(int64_t local_lane, const std::vector<int>& lanes, const std::string& name);
 
-  // Something was computed together: from now on processes wait no longer for others who may be compiling. REQUIRES: no
-  // lane is in an operation. Takes no time when it was called before.
-  void settle();
+  // Sets timeout_after_warmup. Called when the first program across processes has completed: from then on no process
+  // has to wait for another one to compile. REQUIRES: no lane is in an operation. Only the first call has an effect.
+  void end_warmup();
 
   void agree(std::string_view name, std::string_view text) const;
   void progress(int64_t step, const char* operation) const;
-  // Makes every lane of every process that waits for another throw CommAborted. `own`: the reason lies in this process,
-  // and the others are told.
-  void abort(const std::string& reason, bool own = false);
-  // After abort(): throws, for an error of an operation with other processes, one that says what the job has failed of;
-  // returns when it is another one.
+  // Makes every lane of every process that waits for another throw CommAborted. `caused_here`: the cause is in this
+  // process, so it is also reported to the job.
+  void abort(const std::string& reason, bool caused_here = false);
+  // See Membership::throw_cause. Called after abort().
   void throw_cause(const std::exception& error) const;
 
   void join(Membership membership);
   void leave();
-  // REQUIRES: nothing is computed yet with what depends. There is one.
-  void set_dependent(Dependent dependent);
+  // Sets the only DerivedComms. REQUIRES: nothing has been computed with them.
+  void set_derived_comms(DerivedComms derived);
 
  private:
   struct Groups {
-    std::map<std::vector<int>, std::unique_ptr<Comm>> made;
+    std::map<std::vector<int>, std::unique_ptr<Comm>> by_lanes;
   };
-  Dependent dependent();
+  DerivedComms derived_comms();
 
   Membership member_;
-  bool settled_ = false;
-  std::vector<Groups> groups_;  // of each lane here; destroyed before the Comms they were split from
-  std::mutex dependent_mutex_;
-  Dependent dependent_;
+  bool warmup_ended_ = false;
+  std::vector<Groups> groups_;  // by local lane; destroyed before the Comms they were split from
+  std::mutex derived_mutex_;
+  DerivedComms derived_;
 };
 
 }  // namespace lockstep

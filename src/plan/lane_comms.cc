@@ -16,7 +16,7 @@ std::vector<int> LaneComms::lanes_of(int64_t lane, const std::string& axes) cons
   const int64_t each = grid_.lanes() / world.process_count();
   std::vector<int> out;
   for (const int64_t member : group)
-    out.push_back(static_cast<int>(member / each * world.lanes_here() + member % each));
+    out.push_back(static_cast<int>(member / each * world.local_lanes() + member % each));
   return out;
 }
 

@@ -30,7 +30,7 @@ TEST(GpuTransport, IsNcclBetweenGpus) {
 }
 
 TEST(GpuTransport, IsTheHostsMemoryWhereNcclCannotBe) {
-  EXPECT_EQ(why_no_nccl(std::vector{gpu_facts(1)}), "there is one lane");
+  EXPECT_EQ(why_no_nccl(std::vector{gpu_facts(1)}), "there is only one lane");
   EXPECT_EQ(why_no_nccl(std::vector{gpu_facts(1), gpu_facts(2, 0)}), "lane 1 of 2 has no NCCL");
   EXPECT_EQ(why_no_nccl(std::vector{gpu_facts(1), gpu_facts(2), gpu_facts(1)}), "lanes 0 and 2 of 3 share a GPU");
   EXPECT_EQ(why_no_nccl(std::vector{gpu_facts(1), gpu_facts(2, 21805)}),
@@ -205,9 +205,10 @@ TEST(NcclComm, APeerThatNeverComesEndsTheWaitForTheGpu) {
     if (comm.rank() == 1) return;
     comm.set_timeout(std::chrono::milliseconds(100));
     float value = 1;
-    EXPECT_THROWS(comm.all_reduce(&value, &value, 1, f32, Reduction::sum), CommTimeout,
-                  "all_reduce 1 on \"world\": rank 0 of 2 waited 0.1 s for other ranks; see there what they do or how "
-                  "they ended, or raise the timeout if they are only slow");
+    EXPECT_THROWS(
+        comm.all_reduce(&value, &value, 1, f32, Reduction::sum), CommTimeout,
+        "all_reduce 1 on \"world\": rank 0 of 2 waited 0.1 s for other ranks; check whether they hang or have "
+        "exited, or raise the timeout if they are only slow");
     EXPECT_THROWS(comm.all_reduce(&value, &value, 1, f32, Reduction::sum), CommAborted,
                   "all_reduce 2 on \"world\": rank 0 of 2 stops; first cause: all_reduce 1 on ");
   });

@@ -148,7 +148,7 @@ void ranks_that_disagree_all_hear_of_it(Comm& comm) {
        "permute of 2 f32 (1->0)"},
       {[&](Comm& group) { return group.start_all_to_all(in.data(), out.data(), ones, ones, f32); },
        [&](Comm& group) { return group.start_all_to_all(in.data(), out.data(), twos, ones, f32); },
-       "all_to_all of f32 (gives " + list_of_ones + ", takes " + list_of_ones + ")", "gives"},
+       "all_to_all of f32 (sends " + list_of_ones + ", receives " + list_of_ones + ")", "sends"},
   };
   for (const Difference& difference : differences) {
     const std::unique_ptr<Comm> group = comm.split(all_ranks(comm), "group");
@@ -180,33 +180,36 @@ void senseless_arguments_are_refused(Comm& comm) {
   float* out = data.data() + 2 * size + 2;
   const std::vector<int64_t> ones(size, 1), twos(size, 2), negative(size, -1), too_many(size + 1, 1);
   EXPECT_THROWS(comm.all_reduce(in, out, -1, f32, Reduction::sum), Error,
-                "all_reduce: -1 elements were asked for; give 0 or more");
+                "all_reduce: invalid count of -1 elements; it must be 0 or more");
   EXPECT_THROWS(comm.all_reduce(in, out, 1, boolean, Reduction::sum), Error,
                 "all_reduce: booleans have no sum; use max for \"any\", min for \"all\", or convert to i32 to count");
   EXPECT_THROWS(comm.reduce_scatter(in, out, ones, boolean, Reduction::sum), Error, "reduce_scatter: booleans");
-  EXPECT_THROWS(comm.all_reduce(in, in + 1, 2, f32, Reduction::sum), Error,
-                "all_reduce: the 2 elements read and the 2 written overlap; give the same memory, or memory apart");
+  EXPECT_THROWS(
+      comm.all_reduce(in, in + 1, 2, f32, Reduction::sum), Error,
+      "all_reduce: the 2 input elements and the 2 output elements overlap; use the same memory for both, or memory "
+      "that does not overlap");
   EXPECT_THROWS(comm.reduce_scatter(in, in + 2 * comm.rank() + 1, twos, f32, Reduction::sum), Error,
-                "write over this rank's own piece, or into memory apart");
-  EXPECT_THROWS(comm.all_gather(in, out, too_many, f32), Error, "counts were given for");
-  EXPECT_THROWS(comm.all_gather(in, out, negative, f32), Error, "have a negative one; give 0 or more");
+                "write to this rank's own piece of the input, or to other memory");
+  EXPECT_THROWS(comm.all_gather(in, out, too_many, f32), Error, "counts for");
+  EXPECT_THROWS(comm.all_gather(in, out, negative, f32), Error, "include a negative one; counts must be 0 or more");
   EXPECT_THROWS(comm.all_gather(in + comm.rank() * 2 + 1, in, twos, f32), Error,
-                "read from this rank's own place in the result, or from memory apart");
-  EXPECT_THROWS(comm.all_to_all(in, in, ones, ones, f32), Error, "it cannot be done in place");
-  EXPECT_THROWS(comm.all_to_all(in, out, ones, twos, f32), Error, "gives itself 1 elements and takes 2");
-  EXPECT_THROWS(comm.permute(in, in, 1, f32, {}), Error, "it cannot be done in place");
-  EXPECT_THROWS(comm.permute(in, out, 1, f32, std::vector<Route>{{0, n}}), Error, "leaves the group; its ranks are 0");
+                "read from this rank's own piece of the output, or from other memory");
+  EXPECT_THROWS(comm.all_to_all(in, in, ones, ones, f32), Error, "this operation cannot be done in place");
+  EXPECT_THROWS(comm.all_to_all(in, out, ones, twos, f32), Error, "sends 1 elements to itself and receives 2");
+  EXPECT_THROWS(comm.permute(in, in, 1, f32, {}), Error, "this operation cannot be done in place");
+  EXPECT_THROWS(comm.permute(in, out, 1, f32, std::vector<Route>{{0, n}}), Error,
+                "is outside the group; its ranks are 0");
   EXPECT_THROWS(comm.permute(in, out, 1, f32, std::vector<Route>{{0, 0}, {0, n - 1}}), Error,
-                "permute: rank 0 gives twice in 0->0, 0->");
+                "permute: rank 0 is a source twice in 0->0, 0->");
   if (n > 1)
     EXPECT_THROWS(comm.permute(in, out, 1, f32, std::vector<Route>{{0, 0}, {1, 0}}), Error,
-                  "permute: rank 0 receives twice in 0->0, 1->0; a rank may give once and receive once");
+                  "permute: rank 0 is a destination twice in 0->0, 1->0; a rank may send once and receive once");
   EXPECT_THROWS(comm.broadcast(in, 1, f32, n), Error, "is not in the group; its ranks are 0 to");
-  EXPECT_THROWS(comm.split({comm.rank(), n}, "group"), Error, "has a rank that \"world\" has not");
-  EXPECT_THROWS(comm.split({comm.rank(), comm.rank()}, "group"), Error, "has a rank twice; name each once");
-  EXPECT_THROWS(comm.split({}, "group"), Error, "is not in []; only the members of a group make it");
+  EXPECT_THROWS(comm.split({comm.rank(), n}, "group"), Error, "has a rank outside \"world\"");
+  EXPECT_THROWS(comm.split({comm.rank(), comm.rank()}, "group"), Error, "has a repeated rank; list each rank once");
+  EXPECT_THROWS(comm.split({}, "group"), Error, "is not in []; only the members of a group may create it");
   EXPECT_THROWS(comm.set_timeout(milliseconds(0)), Error,
-                "the timeout of \"world\" was set to 0 s; give a positive one");
+                "the timeout of \"world\" was set to 0 s; it must be positive");
   EXPECT_EQ(comm.timeout(), Comm::kDefaultTimeout);
   comm.barrier();
 }

@@ -94,8 +94,8 @@ TEST(InProcessComm, TimeoutNamesTheOperationTheGroupAndTheMissing) {
   Work here = comms[0]->start_all_reduce(&value, &value, 1, i32, Reduction::sum);
   EXPECT_THROWS(
       comms[2]->all_reduce(&value, &value, 1, i32, Reduction::sum), CommTimeout,
-      "all_reduce 1 on \"data\": rank 2 of 4 waited 0.02 s for ranks 1, 3; see there what they do or how they "
-      "ended, or raise the timeout if they are only slow");
+      "all_reduce 1 on \"data\": rank 2 of 4 waited 0.02 s for ranks 1, 3; check whether they hang or have exited, or "
+      "raise the timeout if they are only slow");
   // The others are told, whether they wait or come later.
   EXPECT_THROWS(
       here.wait(), CommAborted,
@@ -182,7 +182,7 @@ TEST(InProcessComm, WorkMovesLikeAValue) {
 }
 
 TEST(InProcessComm, AGroupHasAtLeastOneRank) {
-  EXPECT_THROWS(in_process_comms(0), Error, "in_process_comms: 0 ranks were asked for; give at least 1");
+  EXPECT_THROWS(in_process_comms(0), Error, "in_process_comms: 0 ranks were requested; a group needs at least 1");
 }
 
 }  // namespace

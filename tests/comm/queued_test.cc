@@ -51,7 +51,7 @@ class Fake final : public QueuedComm {
     threads.push_back(std::this_thread::get_id());
     changed_.notify_all();
   }
-  std::exception_ptr expire(const Operation&, int64_t number) noexcept override {
+  std::exception_ptr on_timeout(const Operation&, int64_t number) noexcept override {
     abort("expired");
     return std::make_exception_ptr(CommTimeout("operation " + std::to_string(number) + " has expired"));
   }

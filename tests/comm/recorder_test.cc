@@ -52,7 +52,7 @@ TEST(FlightRecorder, AnOperationThatWasReplacedIsNotEndedInAnothersPlace) {
   lane.wait(old);
   lane.end(old, true);
   for (const FlightRecord& record : lane.records()) {
-    EXPECT_EQ(record.outcome, Outcome::under_way);
+    EXPECT_EQ(record.outcome, Outcome::in_flight);
     EXPECT_EQ(record.waited, 0);
   }
 }

@@ -136,7 +136,7 @@ TEST(SharedMemoryFailure, AStoppedPeerRunsIntoTheTimeout) {
     if (rank == 1) raise(SIGSTOP);
     comm->set_timeout(milliseconds(600));
     expect_part(thrown<CommTimeout>([&] { comm->barrier(); }),
-                "barrier 2 on \"world\": rank 0 of 2 waited 0.6 s for rank 1; see there");
+                "barrier 2 on \"world\": rank 0 of 2 waited 0.6 s for rank 1; check whether");
     done.add();
   });
   EXPECT_TRUE(done.reaches(1));
@@ -334,7 +334,7 @@ TEST(SharedMemoryFailure, ASocketOfAnotherUserIsRefused) {
     pause();
   }
   ASSERT_TRUE(ready.reaches(1));
-  EXPECT_THROWS(join_shared(1, 2, key), Error, "of user 65534 has the socket of \"world\", expected user 0");
+  EXPECT_THROWS(join_shared(1, 2, key), Error, "of user 65534 owns the socket of \"world\", expected user 0");
   EXPECT_THROWS(join_shared(0, 2, key), Error,
                 "process " + std::to_string(child) + " is already rank 0 of a group with this key");
   kill(child, SIGKILL);
@@ -343,13 +343,14 @@ TEST(SharedMemoryFailure, ASocketOfAnotherUserIsRefused) {
 
 TEST(SharedMemoryFailure, NoRoomIsSaidAndNothingIsLeft) {
   const std::string key = unique_key();
-  EXPECT_THROWS(join_shared(0, 2, key, int64_t{1} << 46), IoError, "shared memory: \"world\" needs 1.34e+08 MiB, and ");
-  EXPECT_THROWS(join_shared(0, 2, key, int64_t{1} << 46), IoError, "raise the limit of the container");
+  EXPECT_THROWS(join_shared(0, 2, key, int64_t{1} << 46), IoError,
+                "shared memory: \"world\" needs 1.34e+08 MiB, but only ");
+  EXPECT_THROWS(join_shared(0, 2, key, int64_t{1} << 46), IoError, "raise the memory limit of the container");
   EXPECT_FALSE(listens(key));
   Processes limited(1, [&](int) {
     const rlimit limit{4096, 4096};
     EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    EXPECT_THROWS(join_shared(0, 2, key), IoError, "files may have 0.00391 MiB (ulimit -f); raise that limit");
+    EXPECT_THROWS(join_shared(0, 2, key), IoError, "the file size limit is 0.00391 MiB; raise `ulimit -f`");
   });
   limited.wait();
 }
@@ -376,19 +377,21 @@ TEST(SharedMemoryFailure, NoRoomForAGroupStopsAllItsMembers) {
 TEST(SharedMemoryFailure, MissingRanksAreNamedAndNothingIsLeft) {
   const std::string key = unique_key();
   EXPECT_THROWS(shared_memory_comm({.key = key, .rank = 0, .size = 3, .timeout = milliseconds(50)}), CommTimeout,
-                "join 0 on \"world\": rank 0 of 3 waited 0.05 s for ranks 1, 2; see there");
+                "join 0 on \"world\": rank 0 of 3 waited 0.05 s for ranks 1, 2; check whether");
   EXPECT_THROWS(shared_memory_comm({.key = key, .rank = 2, .size = 3, .timeout = milliseconds(50)}), CommTimeout,
-                "join 0 on \"world\": rank 2 of 3 waited 0.05 s for rank 0; see there");
+                "join 0 on \"world\": rank 2 of 3 waited 0.05 s for rank 0; check whether");
   EXPECT_FALSE(listens(key));
 }
 
 TEST(SharedMemoryFailure, RanksThatDoNotFitTogetherAreRefused) {
   const std::string key = unique_key();
   std::thread maker([&] {
-    EXPECT_THROWS(join_shared(0, 3, key), Error, "has 3 ranks for rank 0 and 4 for rank 1; give all the same size");
+    EXPECT_THROWS(join_shared(0, 3, key), Error,
+                  "has 3 ranks according to rank 0 and 4 according to rank 1; give all ranks the same size");
   });
   EXPECT_THROWS(join_shared(1, 4, key), Error,
-                "shared memory: \"world\" has 3 ranks for rank 0 and 4 for rank 1; give all the same size");
+                "shared memory: \"world\" has 3 ranks according to rank 0 and 4 according to rank 1; give all ranks "
+                "the same size");
   maker.join();
 
   const std::string again = unique_key();
@@ -396,7 +399,7 @@ TEST(SharedMemoryFailure, RanksThatDoNotFitTogetherAreRefused) {
   std::thread zero([&] { first = join_shared(0, 3, again); }), one([&] { second = join_shared(1, 3, again); });
   ASSERT_TRUE(listens_soon(again));
   EXPECT_THROWS(join_shared(0, 3, again), Error,
-                "is already rank 0 of a group with this key; give every run a key of its own");
+                "is already rank 0 of a group with this key; use a different key for every run");
   // Whichever of the two comes second is refused; the first holds the group up no more.
   const std::unique_ptr<Comm> third = join_shared(2, 3, again);
   zero.join();
@@ -413,7 +416,7 @@ TEST(SharedMemoryFailure, ARankThatIsTakenIsRefused) {
       ++joined;
       comm->barrier();
     } catch (const Error& error) {
-      expect_part(error.what(), "shared memory: rank 1 of \"world\" is taken already; give each rank once");
+      expect_part(error.what(), "shared memory: rank 1 of \"world\" is already in use; start each rank once");
       ++refused;
     }
   };
@@ -428,18 +431,18 @@ TEST(SharedMemoryFailure, ARankThatIsTakenIsRefused) {
 }
 
 TEST(SharedMemoryGeometry, MustFitTheSegment) {
-  const detail::Geometry right = detail::Geometry::of(4, 0);
+  const detail::SegmentGeometry right = detail::SegmentGeometry::of(4, 0);
   EXPECT_TRUE(right.fits(right.total_bytes()));
   EXPECT_FALSE(right.fits(right.total_bytes() - 4096));
   const auto differs = [&](const auto& change) {
-    detail::Geometry wrong = right;
+    detail::SegmentGeometry wrong = right;
     change(wrong);
     EXPECT_FALSE(wrong.fits(right.total_bytes()));
   };
-  for (const int size : {-1, 0, 3, 5, 1 << 30}) differs([&](detail::Geometry& g) { g.size = size; });
+  for (const int size : {-1, 0, 3, 5, 1 << 30}) differs([&](detail::SegmentGeometry& g) { g.size = size; });
   for (const int64_t number : {int64_t{-8}, int64_t{0}, int64_t{1} << 62}) {
-    differs([&](detail::Geometry& g) { g.slots = number; });
-    differs([&](detail::Geometry& g) { g.slot_bytes = number; });
+    differs([&](detail::SegmentGeometry& g) { g.slots = number; });
+    differs([&](detail::SegmentGeometry& g) { g.slot_bytes = number; });
   }
 }
 

@@ -191,18 +191,18 @@ TEST(SharedMemoryComm, TimeoutNamesTheOperationTheGroupAndTheMissing) {
     comm.set_timeout(milliseconds(20));
     EXPECT_THROWS(
         comm.barrier(), CommTimeout,
-        "barrier 1 on \"world\": rank 0 of 3 waited 0.02 s for ranks 1, 2; see there what they do or how they "
-        "ended, or raise the timeout if they are only slow");
+        "barrier 1 on \"world\": rank 0 of 3 waited 0.02 s for ranks 1, 2; check whether they hang or have exited, or "
+        "raise the timeout if they are only slow");
   });
 }
 
 TEST(SharedMemoryComm, OptionsThatMakeNoSenseAreRefused) {
   EXPECT_THROWS(shared_memory_comm({.key = "k", .rank = 2, .size = 2}), Error,
-                "shared_memory_comm: rank 2 of 2 was asked for; ranks are 0 to size - 1");
+                "shared_memory_comm: rank 2 of 2 does not exist; ranks are 0 to size - 1");
   EXPECT_THROWS(shared_memory_comm({.key = "", .rank = 0, .size = 2}), Error,
-                "shared_memory_comm: the key is empty; give the ranks of a group a string that nobody else uses");
+                "shared_memory_comm: the key is empty; give all ranks of the group the same unique string");
   EXPECT_THROWS(shared_memory_comm({.key = "k", .rank = 0, .size = 2, .timeout = milliseconds(-1000)}), Error,
-                "shared_memory_comm: a timeout of -1 s and 0 bytes per rank were given; give positive ones");
+                "shared_memory_comm: invalid timeout of -1 s or 0 bytes per rank; the timeout must be positive");
 }
 
 }  // namespace

@@ -100,10 +100,10 @@ TEST(TcpComm, TimeoutNamesThoseWhoHaveNotComeAndOnlyThem) {
     } else if (comm.rank() == 2) {
       comm.set_timeout(milliseconds(500));
       started.wait();
-      EXPECT_THROWS(
-          comm.all_reduce(&value, &value, 1, i32, Reduction::sum), CommTimeout,
-          "all_reduce 1 on \"world\": rank 2 of 4 waited 0.5 s for ranks 1, 3; see there what they do or how they "
-          "ended, or raise the timeout if they are only slow");
+      EXPECT_THROWS(comm.all_reduce(&value, &value, 1, i32, Reduction::sum), CommTimeout,
+                    "all_reduce 1 on \"world\": rank 2 of 4 waited 0.5 s for ranks 1, 3; check whether they hang or "
+                    "have exited, or "
+                    "raise the timeout if they are only slow");
     }
   });
 }
@@ -169,20 +169,19 @@ TEST(TcpComm, AStoppedPeerIsNamedWhenTheTimeIsOver) {
 
 TEST(TcpComm, ConnectingNamesTheOneWhoIsNotThere) {
   FileStore store;
-  EXPECT_THROWS(
-      join(store, 0, 2, milliseconds(50)), CommTimeout,
-      "connecting \"world\": rank 0 of 2 waited 0.05 s for rank 1; see there whether it runs, and whether its "
-      "address can be reached from here");
+  EXPECT_THROWS(join(store, 0, 2, milliseconds(50)), CommTimeout,
+                "connecting \"world\": rank 0 of 2 waited 0.05 s for rank 1; check that it is running and that its "
+                "address is reachable from this host");
 }
 
 TEST(TcpComm, WhatDoesNotExistIsRefused) {
   FileStore store;
-  EXPECT_THROWS(join(store, 2, 2), Error, "tcp: rank 2 of 2 was asked for; ranks are 0 to 1");
+  EXPECT_THROWS(join(store, 2, 2), Error, "tcp: rank 2 of 2 does not exist; ranks are 0 to 1");
   EXPECT_THROWS(tcp_comm({.store = store, .interface = "nothing0"}), Error,
-                "tcp: this machine has no interface \"nothing0\" with an address; see `ip address`");
-  EXPECT_THROWS(
-      tcp_comm({.store = store, .address = "192.0.2.1"}), Error,
-      "tcp: \"192.0.2.1\" is not an address of this machine; give one that the others can reach, or an interface");
+                "tcp: no network interface \"nothing0\" with an address on this host; list them with `ip address`");
+  EXPECT_THROWS(tcp_comm({.store = store, .address = "192.0.2.1"}), Error,
+                "tcp: \"192.0.2.1\" is not an address of this host; give one that the other ranks can reach, or a "
+                "network interface");
 }
 
 TEST(TcpComm, AnInterfaceIsAnAddressToo) {

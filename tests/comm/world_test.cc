@@ -11,28 +11,28 @@ using namespace std::chrono_literals;
 
 TEST(World, SettledGroupsWaitLess) {
   World world;
-  const auto lanes_here = static_cast<int>(world.lanes_here());
-  auto comms = in_process_comms(2 * lanes_here);
+  const auto local_lanes = static_cast<int>(world.local_lanes());
+  auto comms = in_process_comms(2 * local_lanes);
   for (const auto& comm : comms) comm->set_timeout(300s);
-  World::Membership member{.process_count = 2, .settled_timeout = 60s};
-  for (int i = 0; i < lanes_here; ++i) member.lanes.push_back(std::move(comms[static_cast<size_t>(i)]));
+  World::Membership member{.process_count = 2, .timeout_after_warmup = 60s};
+  for (int i = 0; i < local_lanes; ++i) member.lanes.push_back(std::move(comms[static_cast<size_t>(i)]));
   world.join(std::move(member));
-  std::vector<int> all(static_cast<size_t>(2 * lanes_here));
+  std::vector<int> all(static_cast<size_t>(2 * local_lanes));
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
 
   const Comm& before = world.group(0, {0}, "before");
   EXPECT_EQ(before.timeout(), 300s);
-  world.settle();
+  world.end_warmup();
   const Comm& after = world.group(0, {0}, "before");
   EXPECT_EQ(&after, &before);
   EXPECT_EQ(before.timeout(), 60s);
-  Comm& everybody = world.group(0, all, "all");
-  EXPECT_EQ(everybody.timeout(), 60s);
-  EXPECT_EQ(everybody.split({0}, "later")->timeout(), 60s);
+  Comm& all_lanes = world.group(0, all, "all");
+  EXPECT_EQ(all_lanes.timeout(), 60s);
+  EXPECT_EQ(all_lanes.split({0}, "later")->timeout(), 60s);
 
-  everybody.set_timeout(5s);
-  world.settle();  // once is enough
-  EXPECT_EQ(everybody.timeout(), 5s);
+  all_lanes.set_timeout(5s);
+  world.end_warmup();  // once is enough
+  EXPECT_EQ(all_lanes.timeout(), 5s);
   world.leave();
 }
 
@@ -40,7 +40,7 @@ TEST(World, WhatDependsOnItIsToldOfItsEnd) {
   World world;
   std::string reason;
   bool left = false;
-  world.set_dependent({.abort = [&](const std::string& why) { reason = why; }, .leave = [&] { left = true; }});
+  world.set_derived_comms({.abort = [&](const std::string& why) { reason = why; }, .leave = [&] { left = true; }});
   world.abort("a process is gone");
   EXPECT_EQ(reason, "a process is gone");
   EXPECT_FALSE(left);
@@ -50,8 +50,8 @@ TEST(World, WhatDependsOnItIsToldOfItsEnd) {
 
 TEST(World, AloneThereIsNothingToSettle) {
   World world;
-  world.settle();
-  EXPECT_TRUE(world.alone());
+  world.end_warmup();
+  EXPECT_TRUE(world.is_single_process());
 }
 
 }  // namespace

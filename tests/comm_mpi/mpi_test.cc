@@ -31,15 +31,15 @@ TEST(MpiStart, ThreadsThatMpiDoesNotKnowAreRefused) {
   const char* const before = std::getenv("LOCKSTEP_MPI_THREADS");
   const std::string kept = before ? before : "multiple";
   setenv("LOCKSTEP_MPI_THREADS", "many", 1);
-  EXPECT_THROWS(mpi_place(), Error,
+  EXPECT_THROWS(mpi_rank(), Error,
                 "mpi: LOCKSTEP_MPI_THREADS is \"many\"; set it to multiple, serialized or funneled, or not at all");
   setenv("LOCKSTEP_MPI_THREADS", kept.c_str(), 1);
 }
 
 TEST(MpiStart, AProgramThatAllowsOneThreadOnlyIsRefused) {
   if (initialized_for != "funneled") GTEST_SKIP() << "the program does not";
-  EXPECT_THROWS(mpi_place(), Error,
-                "mpi: the program has initialized it for calls from one thread only; call "
+  EXPECT_THROWS(mpi_rank(), Error,
+                "mpi: the program initialized MPI for calls from one thread only; call "
                 "MPI_Init_thread with MPI_THREAD_MULTIPLE or MPI_THREAD_SERIALIZED");
 }
 
@@ -47,8 +47,8 @@ class MpiConformance : public testing::TestWithParam<conformance::Check> {};
 
 TEST_P(MpiConformance, Holds) {
   const std::unique_ptr<Comm> comm = mpi_comm();
-  EXPECT_EQ(comm->size(), mpi_place().size);
-  EXPECT_EQ(comm->rank(), mpi_place().rank);
+  EXPECT_EQ(comm->size(), mpi_rank().size);
+  EXPECT_EQ(comm->rank(), mpi_rank().rank);
   EXPECT_EQ(comm->name(), "world");
   if (comm->size() >= GetParam().least) GetParam().run(*comm);
 }
@@ -64,7 +64,7 @@ std::vector<conformance::Check> all_checks() {
 INSTANTIATE_TEST_SUITE_P(Mpi, MpiConformance, testing::ValuesIn(all_checks()),
                          [](const auto& one) { return std::string(one.param.name); });
 
-// A rank that has met all others may fail the group while messages to those who have not are still on their way.
+// A rank that has mark_all_connected all others may fail the group while messages to those who have not are still on their channel.
 TEST(MpiLinks, NoteOfAFailureDoesNotOvertakeTheMeeting) {
   using std::chrono::seconds;
   MpiSession& session = MpiSession::instance();
@@ -79,16 +79,16 @@ TEST(MpiLinks, NoteOfAFailureDoesNotOvertakeTheMeeting) {
       EXPECT_EQ(session.get(fmt::format("links/meeting/read/{}", peer), seconds(60)), "yes");
       std::this_thread::sleep_for(std::chrono::milliseconds(10));  // longer than a wait spins before it looks for notes
       const int one = 1;
-      links.wait(links.send(Links::Way::data, peer, &one, sizeof one, 0), deadline);
+      links.wait(links.send(Links::Channel::data, peer, &one, sizeof one, 0), deadline);
     }
   } else {
     EXPECT_EQ(session.get("links/meeting/abort", seconds(60)), "aborted\nfor the test");
     session.set(fmt::format("links/meeting/read/{}", session.rank()), "yes");
     int value = 0;
-    links.wait(links.receive(Links::Way::data, 0, &value, sizeof value), deadline);
+    links.wait(links.receive(Links::Channel::data, 0, &value, sizeof value), deadline);
     EXPECT_EQ(value, 1);
-    links.met();
-    EXPECT_THROW(links.wait(links.receive(Links::Way::data, 0, &value, sizeof value), deadline), LinkBroken);
+    links.mark_all_connected();
+    EXPECT_THROW(links.wait(links.receive(Links::Channel::data, 0, &value, sizeof value), deadline), LinkBroken);
     links.close();
   }
 }

@@ -11,8 +11,8 @@
 #include "fuzz/fuzz.h"
 
 using namespace lockstep;
-using detail::Board;
-using detail::Geometry;
+using detail::SegmentView;
+using detail::SegmentGeometry;
 using detail::SharedGroup;
 
 namespace {
@@ -32,39 +32,39 @@ class Segment {
     fuzz::require(memory != MAP_FAILED, "there is memory for the segment");
     return memory;
   }
-  std::shared_ptr<Board> board(int rank) const { return std::make_shared<Board>(map(), bytes_, rank); }
+  std::shared_ptr<SegmentView> view(int rank) const { return std::make_shared<SegmentView>(map(), bytes_, rank); }
 
  private:
   const int64_t bytes_;
   const int file_;
 };
 
-const Geometry kGeometry = Geometry::of(2, 8 * 8192);
+const SegmentGeometry kGeometry = SegmentGeometry::of(2, 8 * 8192);
 
 void attach(std::span<const uint8_t> bytes) {
   const Segment segment(kGeometry.total_bytes());
-  const auto board = segment.board(1);
-  std::memcpy(static_cast<void*>(&board->control()), bytes.data(),
+  const auto view = segment.view(1);
+  std::memcpy(static_cast<void*>(&view->header()), bytes.data(),
               std::min<size_t>(bytes.size(), static_cast<size_t>(kGeometry.total_bytes())));
-  if (!fuzz::accepts([&] { board->locate(); }) || board->size() < 2) return;
-  board->failure();
-  for (int rank = 0; rank < board->size(); ++rank) {
-    board->place(rank).registered.load();
-    board->split_list(rank)[board->size() - 1].load();
-    for (int64_t round = 0; round < board->geometry().slots; ++round)
-      std::memset(board->slot(rank, static_cast<uint64_t>(round)), 0,
-                  static_cast<size_t>(board->geometry().slot_bytes));
+  if (!fuzz::accepts([&] { view->load_geometry(); }) || view->size() < 2) return;
+  view->failure();
+  for (int rank = 0; rank < view->size(); ++rank) {
+    view->rank_state(rank).registered.load();
+    view->split_list(rank)[view->size() - 1].load();
+    for (int64_t round = 0; round < view->geometry().slots; ++round)
+      std::memset(view->slot(rank, static_cast<uint64_t>(round)), 0,
+                  static_cast<size_t>(view->geometry().slot_bytes));
   }
-  board->wake_waiting();
+  view->wake_waiting();
 }
 
-void patch(const Board& board, std::span<const uint8_t> bytes) {
-  auto* const begin = reinterpret_cast<std::byte*>(&board.control());
+void patch(const SegmentView& view, std::span<const uint8_t> bytes) {
+  auto* const begin = reinterpret_cast<std::byte*>(&view.header());
   const std::array<std::byte*, 4> regions = {
-      reinterpret_cast<std::byte*>(&board.place(1)),
-      board.slot(1, 0),
-      reinterpret_cast<std::byte*>(board.split_list(0)) - 2048,  // the text of rank 1
-      begin + offsetof(detail::Control, open),
+      reinterpret_cast<std::byte*>(&view.rank_state(1)),
+      view.slot(1, 0),
+      reinterpret_cast<std::byte*>(view.split_list(0)) - 2048,  // the text of rank 1
+      begin + offsetof(detail::SegmentHeader, all_joined),
   };
   while (bytes.size() >= 3) {
     std::byte* const region = regions[bytes[0] % regions.size()];
@@ -73,8 +73,8 @@ void patch(const Board& board, std::span<const uint8_t> bytes) {
     bytes = bytes.subspan(3 + length);
   }
   // A rank that claims to have come for all rounds there can be would let the other one go on for hours.
-  detail::Place& place = board.place(1);
-  place.arrived.store(std::min<uint64_t>(place.arrived.load(), 1000));
+  detail::RankState& rank_state = view.rank_state(1);
+  rank_state.rounds_written.store(std::min<uint64_t>(rank_state.rounds_written.load(), 1000));
 }
 
 struct Buffers {
@@ -95,14 +95,14 @@ struct Buffers {
 
 void operate(int kind, std::span<const uint8_t> patches) {
   const Segment segment(kGeometry.total_bytes());
-  const std::array boards = {segment.board(0), segment.board(1)};
-  boards[0]->initialise(kGeometry, "fuzz");
-  for (const auto& board : boards) board->locate();
+  const std::array views = {segment.view(0), segment.view(1)};
+  views[0]->initialise(kGeometry, "fuzz");
+  for (const auto& view : views) view->load_geometry();
   std::array<Buffers, 2> buffers;
-  SharedGroup first(boards[0], "world", {}), second(boards[1], "world", {});
+  SharedGroup first(views[0], "world", {}), second(views[1], "world", {});
   try {
-    SharedGroup::Pending* const theirs = second.start(buffers[1].operation(kind), true);
-    patch(*boards[1], patches);
+    SharedGroup::PendingOperation* const theirs = second.start(buffers[1].operation(kind), true);
+    patch(*views[1], patches);
     try {
       first.finish(first.start(buffers[0].operation(kind), true), std::chrono::nanoseconds(0));
     } catch (const CommError&) {

@@ -15,13 +15,13 @@ namespace {
 
 GpuFacts facts_of(const CudaLane& lane) {
   GpuFacts facts{lane.info().uuid, 0};
-  const char* const said = std::getenv("LOCKSTEP_NCCL");
-  if (!said || std::string_view(said) != "off") facts.nccl = detail::nccl_version();
+  const char* const setting = std::getenv("LOCKSTEP_NCCL");
+  if (!setting || std::string_view(setting) != "off") facts.nccl = detail::nccl_version();
   return facts;
 }
 
-// Of all ranks, in their order.
-std::vector<GpuFacts> exchange(Comm& host, const GpuFacts& own) {
+// The facts of all ranks, in rank order.
+std::vector<GpuFacts> gather_facts(Comm& host, const GpuFacts& own) {
   static_assert(sizeof(GpuFacts) == 20);
   std::vector<GpuFacts> all(static_cast<size_t>(host.size()));
   const std::vector<int64_t> counts(all.size(), sizeof(GpuFacts));
@@ -29,21 +29,21 @@ std::vector<GpuFacts> exchange(Comm& host, const GpuFacts& own) {
   return all;
 }
 
-std::unique_ptr<Comm> by_nccl(Comm& host, CudaLane& lane) {
-  const std::vector<GpuFacts> all = exchange(host, facts_of(lane));
+std::unique_ptr<Comm> try_nccl(Comm& host, CudaLane& lane) {
+  const std::vector<GpuFacts> all = gather_facts(host, facts_of(lane));
   if (!why_no_nccl(all).empty()) return nullptr;
   std::string why_not;
   std::unique_ptr<Comm> made = nccl_comm(host, lane, why_not);
   if (!made && host.rank() == 0)
-    say("lockstep: \"{}\" meets through the host's memory, slowly: NCCL could not be started: {}\n", host.name(),
-        why_not);
+    say("lockstep: \"{}\" exchanges data through host memory, which is slow, because NCCL failed to start: {}\n",
+        host.name(), why_not);
   return made;
 }
 
 }  // namespace
 
 std::string why_no_nccl(std::span<const GpuFacts> lanes) {
-  if (lanes.size() == 1) return "there is one lane";
+  if (lanes.size() == 1) return "there is only one lane";
   std::set<std::array<uint8_t, 16>> seen;
   for (size_t i = 0; i < lanes.size(); ++i) {
     if (lanes[i].nccl == 0) return fmt::format("lane {} of {} has no NCCL", i, lanes.size());
@@ -53,7 +53,7 @@ std::string why_no_nccl(std::span<const GpuFacts> lanes) {
       return fmt::format("lanes {} and {} of {} share a GPU", first - lanes.begin(), i, lanes.size());
     }
   }
-  // Others may speak another language.
+  // Different versions of NCCL may be incompatible.
   for (size_t i = 1; i < lanes.size(); ++i)
     if (lanes[i].nccl != lanes[0].nccl)
       return fmt::format("lane 0 of {} has NCCL {} and lane {} has {}", lanes.size(), lanes[0].nccl, i, lanes[i].nccl);
@@ -61,7 +61,7 @@ std::string why_no_nccl(std::span<const GpuFacts> lanes) {
 }
 
 std::unique_ptr<Comm> cuda_comm(Comm& host, CudaLane& lane) {
-  std::unique_ptr<Comm> made = by_nccl(host, lane);
+  std::unique_ptr<Comm> made = try_nccl(host, lane);
   return made ? std::move(made) : staged_comm(host, lane);
 }
 

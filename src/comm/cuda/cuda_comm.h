@@ -1,14 +1,15 @@
-// Comms of GPUs' lanes: the memory they are given is the lane's GPU's, and their operations are steps in the order of
-// its stream. What was queued before an operation is started is done before the operation reads; what is queued after
-// wait() has returned finds the result. So wait() may return while the lanes have yet to meet. A failure after that is
-// told to whoever waits for the GPU (CudaLane::wait), which is never endless.
+// Comms between GPU lanes. Their memory is memory of the lane's GPU, and their operations are ordered with the work on
+// the lane's stream: an operation reads after all work that was enqueued before its start, and work that is enqueued
+// after wait() sees its result. So wait() may return before the operation has run. A failure after that is thrown by a
+// wait for the GPU (CudaLane::wait), which has a deadline.
 //
-// Each stands on a Comm of the host, in which the same lanes meet. They go
-//   - by NCCL, where it is there on all of them and no two share a GPU: operations run beside the lane's own work, on a
-//     stream of their own;
-//   - else through memory of the host: a lane waits for what the operation reads, and the host's Comm does the rest.
+// Each uses a Comm of the host between the same lanes, and one of two ways to move data:
+//   - NCCL, where all lanes have it and no two lanes share a GPU: operations run on a stream of their own, concurrently
+//     with the lane's work;
+//   - staging, otherwise: data is copied through pinned host memory. The lane waits for the input, and the host Comm
+//     does the operation.
 //
-// Threads: as Comm.
+// Thread safety: as Comm.
 #pragma once
 
 #include <array>
@@ -22,39 +23,40 @@
 
 namespace lockstep {
 
-// What a lane says of its GPU before it meets others there.
+// What the lanes tell each other to choose between NCCL and staging.
 struct GpuFacts {
   std::array<uint8_t, 16> uuid{};
-  int32_t nccl = 0;  // its version, as 22809; 0: it is not there, or not to be used
+  int32_t nccl = 0;  // version, such as 22809; 0: not available, or disabled
 };
 
-// Why lanes with these GPUs cannot meet by NCCL; empty: they can. One answer for all of them.
+// Why lanes with these GPUs cannot use NCCL; empty when they can. The same on all lanes.
 std::string why_no_nccl(std::span<const GpuFacts> lanes);
 
-// By NCCL where that can be. Called by all ranks of `host`, which stays their meeting place, and outlives the result
-// and what is split from it. LOCKSTEP_NCCL=off, on any of them, keeps all to the host's memory. Throws as an operation
-// does.
+// Creates a Comm that uses NCCL where possible, and staging otherwise. Called by all ranks of `host`, which outlives the
+// result and all groups split from it. LOCKSTEP_NCCL=off on any rank makes all of them use staging. Throws as an
+// operation does.
 std::unique_ptr<Comm> cuda_comm(Comm& host, CudaLane& lane);
 
-// Through memory of the host. Called by any rank, for itself.
+// Creates a Comm that stages data through host memory. Needs no communication.
 std::unique_ptr<Comm> staged_comm(Comm& host, CudaLane& lane);
 
-// By NCCL; null, on all ranks, where it cannot be started on one of them: `why_not` says what happened there, or that
-// it happened elsewhere. Called by all. REQUIRES: why_no_nccl() is empty.
+// Creates a Comm that uses NCCL. Returns null, on all ranks, when NCCL cannot be started on one of them; `why_not` then
+// has the reason, or states that another rank failed. Called by all ranks. REQUIRES: why_no_nccl() is empty.
 std::unique_ptr<Comm> nccl_comm(Comm& host, CudaLane& lane, std::string& why_not);
 
 namespace detail {
 
-// Over a Comm of their own: groups that were split off.
+// The same, owning the host Comm: for groups that were split off.
 std::unique_ptr<Comm> staged_comm(std::unique_ptr<Comm> host, CudaLane& lane);
 
-// As 22809; 0: it is not there, or too old.
+// Such as 22809; 0: not available, or too old.
 int32_t nccl_version();
 
-// A Comm whose time runs out with that of another, whichever of the two was set last.
+// Keeps the timeout of a Comm equal to that of its host Comm: whichever of the two was set last counts.
 class SharedTimeout {
  public:
   SharedTimeout(const Comm& own, Comm& host) : own_(own), host_(host), seen_(own.timeout()) {}
+  // Passes a new timeout of the Comm on to the host Comm, and returns the timeout of both.
   std::chrono::nanoseconds get() {
     if (own_.timeout() != seen_) host_.set_timeout(seen_ = own_.timeout());
     return host_.timeout();

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "comm/cuda/cuda_comm.h"
+#include "comm/failure_text.h"
 #include "comm/recorder.h"
 #include "lane/gpu_deadline.h"
 #include "lockstep/error.h"
@@ -27,8 +28,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::microseconds kPoll(50);
 
-// NCCL's own words, with the call that failed where it is known.
-std::string words_of(ncclResult_t result, ncclComm_t comm) {
+// NCCL's error message, with details of the failed call where NCCL provides them.
+std::string describe_error(ncclResult_t result, ncclComm_t comm) {
   const char* const more = cuda_nccl()->ncclGetLastError(comm);
   return fmt::format("NCCL: {}{}", cuda_nccl()->ncclGetErrorString(result),
                      more && *more ? fmt::format(" ({})", more) : "");
@@ -54,14 +55,14 @@ ncclDataType_t type_of(DType dtype) {
     case DType::f64:
       return ncclFloat64;
   }
-  LOCKSTEP_CHECK(false, "an element type");
+  LOCKSTEP_CHECK(false, "unknown element type");
 }
 
 ncclRedOp_t reduction_of(Reduction reduction) {
   return reduction == Reduction::sum ? ncclSum : reduction == Reduction::max ? ncclMax : ncclMin;
 }
 
-// NCCL's greatest of numbers and a NaN is one or the other; a Comm's is the NaN.
+// Whether an operation must not use NCCL. A Comm promises that max and min of values with a NaN are NaN; NCCL does not.
 bool needs_host(const Operation& operation) {
   const bool reduces = operation.kind == Kind::all_reduce || operation.kind == Kind::reduce_scatter;
   return operation.kind == Kind::barrier ||
@@ -70,7 +71,7 @@ bool needs_host(const Operation& operation) {
 
 class NcclComm final : public Comm, private CudaLane::WatchedWork {
  public:
-  // `comm` is ready.
+  // `comm` is fully initialized.
   NcclComm(Comm& host, std::unique_ptr<Comm> owned, CudaLane& lane, ncclComm_t comm)
       : Comm(host.rank(), host.size(), host.name(), host.timeout()),
         owned_(std::move(owned)),
@@ -81,7 +82,7 @@ class NcclComm final : public Comm, private CudaLane::WatchedWork {
     lane_.enter();
     check_cuda(cuda().cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
     begun_ = new_cuda_event();
-    // Its operations end after wait() has returned, so that it records them by itself.
+    // Operations end after wait() has returned, so this class records them itself, in a group of its own.
     if (FlightGroup* const of_host = host.recorded())
       flight_ = &of_host->lane().add_group(host.name() + " (NCCL)", of_host->lanes());
     lane_.watch(this);
@@ -90,120 +91,121 @@ class NcclComm final : public Comm, private CudaLane::WatchedWork {
   ~NcclComm() override {
     try {
       lane_.wait_for_all();
-    } catch (const std::exception&) {  // told where somebody wants results
+    } catch (const std::exception&) {  // thrown again when results are read
     }
     lane_.unwatch(this);
-    give_up("it has left the group");
+    abort_nccl("it has left the group");
     staged_.reset();
     lane_.enter();
-    for (const auto& item : items_) cuda().cudaEventDestroy(item->event);
+    for (const auto& op : operations_) cuda().cudaEventDestroy(op->event);
     cuda().cudaEventDestroy(begun_);
     cuda().cudaStreamDestroy(stream_);
   }
 
   void abort(const std::string& reason) override {
     host_.abort(reason);
-    give_up(fmt::format("rank {}: {}", rank(), reason));
+    abort_nccl(fmt::format("rank {}: {}", rank(), reason));
   }
 
  private:
-  // An operation: queued here, or given to another Comm.
-  struct Item {
-    cudaEvent_t event = nullptr;  // it is done
+  // An operation: enqueued on stream_, or started on another Comm (`fallback`).
+  struct NcclOperation {
+    cudaEvent_t event = nullptr;  // recorded after the operation
     Kind kind = Kind::barrier;
     int64_t number = 0;
-    std::optional<uint64_t> ticket;  // while the recorder does not know how it ended
-    Clock::time_point queued;
-    Work elsewhere;
-    bool done = true, waited = true;  // free when both
+    std::optional<uint64_t> ticket;  // of the flight recorder, until its end is recorded
+    Clock::time_point enqueued;
+    Work fallback;
+    bool done = true, waited = true;  // free when both hold
   };
 
   void* start(const Operation& operation) override {
-    time_.get();
+    shared_timeout_.get();
     std::unique_lock lock(mutex_);
     const int64_t number = ++started_;
-    check_well(operation.kind, number);
-    Item* const item = take();
-    item->kind = operation.kind;
-    item->number = number;
-    if (flight_) item->ticket = flight_->lane().begin(*flight_, operation, true);
+    throw_if_aborted(operation.kind, number);
+    NcclOperation* const op = allocate();
+    op->kind = operation.kind;
+    op->number = number;
+    if (flight_) op->ticket = flight_->lane().begin(*flight_, operation, true);
     try {
       if (needs_host(operation)) {
         lock.unlock();
-        item->elsewhere = elsewhere(operation);
-        item->waited = false;
+        op->fallback = fallback(operation);
+        op->waited = false;
       } else {
-        queue(operation, item, lock);
+        enqueue(operation, op, lock);
       }
     } catch (...) {
-      record_end(*item, false);
+      record_end(*op, false);
       throw;
     }
-    return item;
+    return op;
   }
 
-  void queue(const Operation& operation, Item* item, std::unique_lock<std::mutex>& lock) {
+  void enqueue(const Operation& operation, NcclOperation* op, std::unique_lock<std::mutex>& lock) {
     lane_.enter();
     {
       const auto enqueue_lock = lane_.enqueue_lock();
       check_cuda(cuda().cudaEventRecord(begun_, lane_.stream()), "mark the beginning of a collective");
       check_cuda(cuda().cudaStreamWaitEvent(stream_, begun_, 0), "wait for the operands of a collective");
     }
-    issue(operation, item, lock);
-    check_cuda(cuda().cudaEventRecord(item->event, stream_), "mark the end of a collective");
-    item->queued = Clock::now();
-    item->done = item->waited = false;
-    under_way_.push_back(item);
-    reap();
+    issue(operation, op, lock);
+    check_cuda(cuda().cudaEventRecord(op->event, stream_), "mark the end of a collective");
+    op->enqueued = Clock::now();
+    op->done = op->waited = false;
+    in_flight_.push_back(op);
+    collect_done();
   }
 
-  void record_end(Item& item, bool done) noexcept {
-    if (item.ticket) flight_->lane().end(*item.ticket, done);
-    item.ticket.reset();
+  void record_end(NcclOperation& op, bool done) noexcept {
+    if (op.ticket) flight_->lane().end(*op.ticket, done);
+    op.ticket.reset();
   }
 
-  Work elsewhere(const Operation& o) {
+  Work fallback(const Operation& o) {
     if (o.kind == Kind::barrier) return host_.start_barrier();
     if (o.kind == Kind::all_reduce) return staged_->start_all_reduce(o.in, o.out, o.count, o.dtype, o.reduction);
     return staged_->start_reduce_scatter(o.in, o.out, o.counts, o.dtype, o.reduction);
   }
 
   void finish(void* state) override {
-    auto* const item = static_cast<Item*>(state);
-    if (item->elsewhere) {
-      item->waited = true;
+    auto* const op = static_cast<NcclOperation*>(state);
+    if (op->fallback) {
+      op->waited = true;
       try {
-        item->elsewhere.wait();
+        op->fallback.wait();
       } catch (...) {
-        record_end(*item, false);
+        record_end(*op, false);
         throw;
       }
-      return record_end(*item, true);
+      return record_end(*op, true);
     }
     const std::lock_guard lock(mutex_);
-    item->waited = true;
+    op->waited = true;
     lane_.enter();
     const auto enqueue_lock = lane_.enqueue_lock();
-    check_cuda(cuda().cudaStreamWaitEvent(lane_.stream(), item->event, 0), "wait for a collective");
-    check_well(item->kind, item->number);
+    check_cuda(cuda().cudaStreamWaitEvent(lane_.stream(), op->event, 0), "wait for a collective");
+    throw_if_aborted(op->kind, op->number);
   }
 
   void abandon(void* state) noexcept override {
-    auto* const item = static_cast<Item*>(state);
-    if (item->elsewhere) record_end(*item, false);
-    item->elsewhere = Work();
+    auto* const op = static_cast<NcclOperation*>(state);
+    if (op->fallback) record_end(*op, false);
+    op->fallback = Work();
     const std::lock_guard lock(mutex_);
-    item->waited = true;
-    // What is queued on the lane from now on may use the memory again.
-    if (item->done) return;
+    op->waited = true;
+    // Work that is enqueued on the lane from now on may use the memory of the operation again.
+    if (op->done) return;
     const auto enqueue_lock = lane_.enqueue_lock();
-    cuda().cudaStreamWaitEvent(lane_.stream(), item->event, 0);
+    cuda().cudaStreamWaitEvent(lane_.stream(), op->event, 0);
   }
 
   std::unique_ptr<Comm> make_group(const std::vector<int>& ranks, const std::string& name) override;
 
-  // Queues the operation on stream_. Calls return before they are done, so that a peer that is gone holds nobody.
-  void issue(const Operation& o, const Item* item, std::unique_lock<std::mutex>& lock) {
+  // Enqueues the operation on stream_. The communicator is non-blocking, so a peer that has ended does not block this
+  // thread.
+  void issue(const Operation& o, const NcclOperation* op, std::unique_lock<std::mutex>& lock) {
     const auto receives = [this](const Route& route) { return route.destination == rank(); };
     if (o.kind == Kind::permute && std::ranges::none_of(o.routes, receives))
       check_cuda(cuda().cudaMemsetAsync(o.out, 0, static_cast<size_t>(o.count * size_of(o.dtype)), stream_),
@@ -221,12 +223,12 @@ class NcclComm final : public Comm, private CudaLane::WatchedWork {
       lock.unlock();
       std::this_thread::sleep_for(kPoll);
       lock.lock();
-      check_well(item->kind, item->number);
-      const ncclResult_t asked = nccl.ncclCommGetAsyncError(comm_, &result);
-      if (asked != ncclSuccess) result = asked;
-      if (result == ncclInProgress && Clock::now() - began > host_.timeout()) throw_timeout(*item, lock);
+      throw_if_aborted(op->kind, op->number);
+      const ncclResult_t status = nccl.ncclCommGetAsyncError(comm_, &result);
+      if (status != ncclSuccess) result = status;
+      if (result == ncclInProgress && Clock::now() - began > host_.timeout()) throw_timeout(*op, lock);
     }
-    if (result != ncclSuccess) throw_failure(item->kind, item->number, words_of(result, comm_));
+    if (result != ncclSuccess) throw_failure(op->kind, op->number, describe_error(result, comm_));
   }
 
   template <class Call>
@@ -237,7 +239,7 @@ class NcclComm final : public Comm, private CudaLane::WatchedWork {
     auto* const out = static_cast<std::byte*>(o.out);
     const auto elements = [](int64_t n) { return static_cast<size_t>(n); };
     const auto bytes = [&](int64_t n) { return static_cast<size_t>(n) * size; };
-    // f(rank, the elements of ranks before it, its own) for each rank that has any.
+    // Calls f(rank, offset, count) for each piece that is not empty.
     const auto each_piece = [](std::span<const int64_t> counts, auto f) {
       int64_t before = 0;
       for (size_t r = 0; r < counts.size(); ++r) {
@@ -289,82 +291,80 @@ class NcclComm final : public Comm, private CudaLane::WatchedWork {
       case Kind::split:
         break;
     }
-    LOCKSTEP_CHECK(false, "{} is not NCCL's", lockstep::name(o.kind));
+    LOCKSTEP_CHECK(false, "{} cannot use NCCL", lockstep::name(o.kind));
   }
 
-  // What the lane asks while it waits for its GPU.
+  // Called by the lane while it waits for its GPU. Throws when the group has failed or an operation has timed out.
   bool poll(Clock::time_point waiting_since) override {
     std::unique_lock lock(mutex_);
-    reap();
-    if (under_way_.empty()) return false;
-    const Item& first = *under_way_.front();
-    check_well(first.kind, first.number);
+    collect_done();
+    if (in_flight_.empty()) return false;
+    const NcclOperation& first = *in_flight_.front();
+    throw_if_aborted(first.kind, first.number);
     ncclResult_t state = ncclSuccess;
-    const ncclResult_t asked = cuda_nccl()->ncclCommGetAsyncError(comm_, &state);
-    if (asked != ncclSuccess) state = asked;
+    const ncclResult_t status = cuda_nccl()->ncclCommGetAsyncError(comm_, &state);
+    if (status != ncclSuccess) state = status;
     if (state != ncclSuccess && state != ncclInProgress)
-      throw_failure(first.kind, first.number, words_of(state, comm_));
-    if (Clock::now() - std::max({waiting_since, progress_, first.queued}) > host_.timeout()) throw_timeout(first, lock);
+      throw_failure(first.kind, first.number, describe_error(state, comm_));
+    if (Clock::now() - std::max({waiting_since, progress_, first.enqueued}) > host_.timeout())
+      throw_timeout(first, lock);
     return true;
   }
 
-  // The rest is done with the lock held.
+  // The methods below are called with the lock held.
 
-  void reap() {
-    while (!under_way_.empty() && cuda().cudaEventQuery(under_way_.front()->event) == cudaSuccess) {
-      under_way_.front()->done = true;
-      record_end(*under_way_.front(), true);
-      under_way_.pop_front();
+  void collect_done() {
+    while (!in_flight_.empty() && cuda().cudaEventQuery(in_flight_.front()->event) == cudaSuccess) {
+      in_flight_.front()->done = true;
+      record_end(*in_flight_.front(), true);
+      in_flight_.pop_front();
       progress_ = Clock::now();
     }
   }
 
-  Item* take() {
-    for (size_t i = 0; i < items_.size(); ++i) {
-      next_ = (next_ + 1) % items_.size();
-      if (items_[next_]->done && items_[next_]->waited) return items_[next_].get();
+  NcclOperation* allocate() {
+    for (size_t i = 0; i < operations_.size(); ++i) {
+      next_ = (next_ + 1) % operations_.size();
+      if (operations_[next_]->done && operations_[next_]->waited) return operations_[next_].get();
     }
     lane_.enter();
-    items_.push_back(std::make_unique<Item>());
-    items_.back()->event = new_cuda_event();
-    return items_.back().get();
+    operations_.push_back(std::make_unique<NcclOperation>());
+    operations_.back()->event = new_cuda_event();
+    return operations_.back().get();
   }
 
-  void check_well(Kind kind, int64_t number) const {
+  void throw_if_aborted(Kind kind, int64_t number) const {
     if (!comm_)
       throw CommAborted(fmt::format("{} {} on \"{}\": rank {} of {} stops; first cause: {}", lockstep::name(kind),
                                     number, name(), rank(), size(), cause_));
   }
 
   [[noreturn]] void throw_failure(Kind kind, int64_t number, const std::string& cause) {
-    give_up_locked(cause);
-    check_well(kind, number);
-    LOCKSTEP_CHECK(false, "a group that was given up is well");
+    abort_nccl_locked(cause);
+    throw_if_aborted(kind, number);
+    LOCKSTEP_CHECK(false, "an aborted group has no communicator");
   }
 
-  [[noreturn]] void throw_timeout(const Item& item, std::unique_lock<std::mutex>& lock) {
+  [[noreturn]] void throw_timeout(const NcclOperation& op, std::unique_lock<std::mutex>& lock) {
     const std::string text = fmt::format(
-        "{} {} on \"{}\": rank {} of {} waited {} s for other ranks; see there what they do or how they ended, or "
-        "raise "
-        "the timeout if they are only slow",
-        lockstep::name(item.kind), item.number, name(), rank(), size(),
-        std::chrono::duration<double>(host_.timeout()).count());
-    give_up_locked(text);
+        "{} {} on \"{}\": rank {} of {} waited {} s for other ranks; {}", lockstep::name(op.kind), op.number, name(),
+        rank(), size(), std::chrono::duration<double>(host_.timeout()).count(), detail::kTimeoutRemedy);
+    abort_nccl_locked(text);
     lock.unlock();
     host_.abort(text);
     throw CommTimeout(text);
   }
 
-  void give_up(const std::string& cause) {
+  void abort_nccl(const std::string& cause) {
     const std::lock_guard lock(mutex_);
-    give_up_locked(cause);
+    abort_nccl_locked(cause);
   }
 
-  // Ends what NCCL has under way on the GPU.
-  void give_up_locked(const std::string& cause) {
+  // Aborts NCCL's operations on the GPU.
+  void abort_nccl_locked(const std::string& cause) {
     if (!comm_) return;
     cause_ = cause;
-    for (Item* const item : under_way_) record_end(*item, false);
+    for (NcclOperation* const op : in_flight_) record_end(*op, false);
     const ncclComm_t comm = std::exchange(comm_, nullptr);
     if (!GpuDeadline::any_expired()) cuda_nccl()->ncclCommAbort(comm);  // which waits for the GPU
   }
@@ -373,22 +373,22 @@ class NcclComm final : public Comm, private CudaLane::WatchedWork {
   Comm& host_;
   CudaLane& lane_;
   std::unique_ptr<Comm> staged_;
-  detail::SharedTimeout time_{*this, host_};
+  detail::SharedTimeout shared_timeout_{*this, host_};
   cudaStream_t stream_ = nullptr;
   FlightGroup* flight_ = nullptr;
-  cudaEvent_t begun_ = nullptr;  // what was queued on the lane before the operation that is started is done
+  cudaEvent_t begun_ = nullptr;  // marks the work on the lane that an operation must wait for
 
   std::mutex mutex_;
-  ncclComm_t comm_;  // null: given up, because of cause_
+  ncclComm_t comm_;  // null: aborted, because of cause_
   std::string cause_;
   int64_t started_ = 0;
-  std::vector<std::unique_ptr<Item>> items_;
+  std::vector<std::unique_ptr<NcclOperation>> operations_;
   size_t next_ = 0;
-  std::deque<Item*> under_way_;   // on the GPU, in order
-  Clock::time_point progress_{};  // when one was last seen to be done
+  std::deque<NcclOperation*> in_flight_;  // enqueued operations, in order
+  Clock::time_point progress_{};          // when an operation was last found to be done
 };
 
-// A communicator that is ready; null, and why, where it could not be made on this rank.
+// Creates an initialized communicator. Returns null, and sets `why_not`, when this fails on this rank.
 ncclComm_t connect(Comm& host, const ncclUniqueId& id, std::string& why_not) {
   const CudaNccl& nccl = *cuda_nccl();
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -399,11 +399,11 @@ ncclComm_t connect(Comm& host, const ncclUniqueId& id, std::string& why_not) {
       Clock::now() + std::min<std::chrono::nanoseconds>(host.timeout(), std::chrono::hours(24));
   while (result == ncclInProgress && Clock::now() < deadline) {
     std::this_thread::sleep_for(kPoll);
-    const ncclResult_t asked = nccl.ncclCommGetAsyncError(comm, &result);
-    if (asked != ncclSuccess) result = asked;
+    const ncclResult_t status = nccl.ncclCommGetAsyncError(comm, &result);
+    if (status != ncclSuccess) result = status;
   }
   if (result == ncclSuccess) return comm;
-  why_not = result == ncclInProgress ? "it has not begun in time" : words_of(result, comm);
+  why_not = result == ncclInProgress ? "it did not start in time" : describe_error(result, comm);
   if (comm) nccl.ncclCommAbort(comm);
   return nullptr;
 }
@@ -411,33 +411,33 @@ ncclComm_t connect(Comm& host, const ncclUniqueId& id, std::string& why_not) {
 std::unique_ptr<Comm> make_nccl(Comm& host, std::unique_ptr<Comm>& owned, CudaLane& lane, std::string& why_not) {
   lane.enter();
   ncclUniqueId id{};
-  int32_t well = 1;
+  int32_t ok = 1;
   if (host.rank() == 0) {
     const ncclResult_t result = cuda_nccl()->ncclGetUniqueId(&id);
     if (result != ncclSuccess) {
-      why_not = words_of(result, nullptr);
-      well = 0;
+      why_not = describe_error(result, nullptr);
+      ok = 0;
     }
   }
-  host.broadcast(&well, 1, DType::i32, 0);
+  host.broadcast(&ok, 1, DType::i32, 0);
   host.broadcast(&id, sizeof id, DType::u8, 0);
   ncclComm_t comm = nullptr;
-  if (well) comm = connect(host, id, why_not);
-  well = comm ? 1 : 0;
+  if (ok) comm = connect(host, id, why_not);
+  ok = comm ? 1 : 0;
   try {
-    host.all_reduce(&well, &well, 1, DType::i32, Reduction::min);
+    host.all_reduce(&ok, &ok, 1, DType::i32, Reduction::min);
   } catch (...) {
     if (comm) cuda_nccl()->ncclCommAbort(comm);
     throw;
   }
-  if (well) return std::make_unique<NcclComm>(host, std::move(owned), lane, comm);
+  if (ok) return std::make_unique<NcclComm>(host, std::move(owned), lane, comm);
   if (comm) cuda_nccl()->ncclCommAbort(comm);
-  if (why_not.empty()) why_not = "see what the other processes say";
+  if (why_not.empty()) why_not = "another rank failed; see the logs of the other processes";
   return nullptr;
 }
 
 std::unique_ptr<Comm> NcclComm::make_group(const std::vector<int>& ranks, const std::string& name) {
-  time_.get();
+  shared_timeout_.get();
   std::unique_ptr<Comm> group = host_.split(ranks, name);
   Comm& host = *group;
   std::string why_not;
@@ -455,8 +455,8 @@ std::unique_ptr<Comm> nccl_comm(Comm& host, CudaLane& lane, std::string& why_not
 int32_t detail::nccl_version() {
   int version = 0;
   if (!cuda_nccl() || cuda_nccl()->ncclGetVersion(&version) != ncclSuccess) return 0;
-  constexpr int kLeast = 21800;  // as lane/cuda/nccl.h says
-  return version < kLeast ? 0 : version;
+  constexpr int kMinVersion = 21800;  // see lane/cuda/nccl.h
+  return version < kMinVersion ? 0 : version;
 }
 
 #else

@@ -14,7 +14,7 @@ int64_t elements_of(std::span<const int64_t> counts) {
   return std::accumulate(counts.begin(), counts.end(), int64_t{0});
 }
 
-// Bytes that an operation reads and writes on this rank.
+// The bytes that an operation reads and writes on this rank.
 struct Traffic {
   int64_t in = 0, out = 0;
 };
@@ -41,6 +41,7 @@ Traffic traffic_of(const Operation& operation, int rank) {
   return {};
 }
 
+// Copies through pinned host memory; the host Comm does the operation.
 class StagedComm final : public Comm {
  public:
   StagedComm(Comm& host, CudaLane& lane)
@@ -49,51 +50,51 @@ class StagedComm final : public Comm {
 
   ~StagedComm() override {
     try {
-      lane_.wait();                    // for copies from memory that goes away
-    } catch (const std::exception&) {  // told where somebody wants results
+      lane_.wait();                    // for copies from host memory that is about to be freed
+    } catch (const std::exception&) {  // thrown again when results are read
     }
   }
 
   void abort(const std::string& reason) override { host_.abort(reason); }
 
  private:
-  // An operation under way: what it reads and writes in memory of the host.
-  struct Item {
+  // An operation in flight, with its input and output in host memory.
+  struct StagedOperation {
     Operation operation;
     Traffic bytes;
     BufferPtr in, out;
     Work work;
-    bool copying = false;  // to the GPU: the lane has not been waited for since
-    Item* next = nullptr;
+    bool copying = false;  // a copy to the GPU was enqueued, and the lane has not been waited for since
+    StagedOperation* next = nullptr;
   };
 
   void* start(const Operation& operation) override {
-    time_.get();
-    Item* const item = take();
-    item->operation = operation;
-    item->bytes = traffic_of(operation, rank());
-    const bool one = in_place(operation);
-    const int64_t in = one ? std::max(item->bytes.in, item->bytes.out) : item->bytes.in;
-    const int64_t out = one ? 0 : item->bytes.out;
+    shared_timeout_.get();
+    StagedOperation* const staged = allocate();
+    staged->operation = operation;
+    staged->bytes = traffic_of(operation, rank());
+    const bool shared = in_place(operation);
+    const int64_t in = shared ? std::max(staged->bytes.in, staged->bytes.out) : staged->bytes.in;
+    const int64_t out = shared ? 0 : staged->bytes.out;
     try {
-      const bool fits = holds(item->in, in) && holds(item->out, out);
-      if (item->copying && (!fits || item->bytes.in == 0)) lane_.wait();
-      item->copying = false;
-      if (!holds(item->in, in)) item->in = lane_.allocate_pinned(in);
-      if (!holds(item->out, out)) item->out = lane_.allocate_pinned(out);
-      if (item->bytes.in > 0) {
-        lane_.enqueue_copy_to_host(item->in->data(), operation.in, item->bytes.in);
+      const bool fits = holds(staged->in, in) && holds(staged->out, out);
+      if (staged->copying && (!fits || staged->bytes.in == 0)) lane_.wait();
+      staged->copying = false;
+      if (!holds(staged->in, in)) staged->in = lane_.allocate_pinned(in);
+      if (!holds(staged->out, out)) staged->out = lane_.allocate_pinned(out);
+      if (staged->bytes.in > 0) {
+        lane_.enqueue_copy_to_host(staged->in->data(), operation.in, staged->bytes.in);
         lane_.wait();
       }
-      item->work = begin(operation, item->in->data(), one ? item->in->data() : item->out->data());
+      staged->work = begin(operation, staged->in->data(), shared ? staged->in->data() : staged->out->data());
     } catch (...) {
-      release(item);
+      release(staged);
       throw;
     }
-    return item;
+    return staged;
   }
 
-  // In the host's memory.
+  // Whether input and output use the same host memory.
   static bool in_place(const Operation& operation) {
     return operation.kind == Kind::all_reduce || operation.kind == Kind::broadcast;
   }
@@ -121,46 +122,46 @@ class StagedComm final : public Comm {
   }
 
   void finish(void* state) override {
-    auto* const item = static_cast<Item*>(state);
+    auto* const staged = static_cast<StagedOperation*>(state);
     try {
-      time_.get();
-      item->work.wait();
-      const BufferPtr& from = in_place(item->operation) ? item->in : item->out;
-      item->copying = item->bytes.out > 0;
-      lane_.enqueue_copy_to_device(item->operation.out, from->data(), item->bytes.out);
+      shared_timeout_.get();
+      staged->work.wait();
+      const BufferPtr& from = in_place(staged->operation) ? staged->in : staged->out;
+      staged->copying = staged->bytes.out > 0;
+      lane_.enqueue_copy_to_device(staged->operation.out, from->data(), staged->bytes.out);
     } catch (...) {
-      release(item);
+      release(staged);
       throw;
     }
-    release(item);
+    release(staged);
   }
 
   void abandon(void* state) noexcept override {
-    auto* const item = static_cast<Item*>(state);
-    item->work = Work();
-    release(item);
+    auto* const staged = static_cast<StagedOperation*>(state);
+    staged->work = Work();
+    release(staged);
   }
 
   std::unique_ptr<Comm> make_group(const std::vector<int>& ranks, const std::string& name) override {
-    time_.get();
+    shared_timeout_.get();
     return detail::staged_comm(host_.split(ranks, name), lane_);
   }
 
-  Item* take() {
-    if (!free_) free_ = items_.emplace_back(std::make_unique<Item>()).get();
+  StagedOperation* allocate() {
+    if (!free_) free_ = all_.emplace_back(std::make_unique<StagedOperation>()).get();
     return std::exchange(free_, free_->next);
   }
-  void release(Item* item) {
-    item->next = free_;
-    free_ = item;
+  void release(StagedOperation* staged) {
+    staged->next = free_;
+    free_ = staged;
   }
 
   std::unique_ptr<Comm> owned_;
   Comm& host_;
   CudaLane& lane_;
-  detail::SharedTimeout time_{*this, host_};
-  std::vector<std::unique_ptr<Item>> items_;
-  Item* free_ = nullptr;
+  detail::SharedTimeout shared_timeout_{*this, host_};
+  std::vector<std::unique_ptr<StagedOperation>> all_;
+  StagedOperation* free_ = nullptr;
 };
 
 }  // namespace

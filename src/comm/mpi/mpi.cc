@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "comm/linked.h"
+#include "comm/message_comm.h"
 #include "comm/mpi/mpi_links.h"
 #include "comm/mpi/mpi_session.h"
 
@@ -23,7 +23,7 @@ std::unique_ptr<Comm> mpi_comm(const MpiOptions& options) {
     std::iota(members.begin(), members.end(), 0);
   }
   const auto own = std::find(members.begin(), members.end(), session.rank());
-  LOCKSTEP_CHECK(own != members.end(), "process {} is none of {}", session.rank(), fmt::join(members, ", "));
+  LOCKSTEP_CHECK(own != members.end(), "process {} is not one of {}", session.rank(), fmt::join(members, ", "));
   const int rank = static_cast<int>(own - members.begin()), size = static_cast<int>(members.size());
   const std::string prefix =
       options.processes.empty() ? fmt::format("mpi/{}", ++made) : fmt::format("mpi/some/{}", options.key);
@@ -34,25 +34,25 @@ std::unique_ptr<Comm> mpi_comm(const MpiOptions& options) {
     links = std::make_unique<MpiLinks>(session, std::move(members), rank, prefix, deadline);
   } catch (const LinkTimeout& late) {
     throw CommTimeout(
-        fmt::format("connecting \"{}\": rank {} of {} waited {:.3g} s for rank {}; see there whether it runs",
+        fmt::format("connecting \"{}\": rank {} of {} waited {:.3g} s for rank {}; check that it is running",
                     options.name, rank, size, std::chrono::duration<double>(options.timeout).count(), late.peer));
   }
-  return linked_comm({.rank = rank,
-                      .size = size,
-                      .name = options.name,
-                      .timeout = options.timeout,
-                      .links = std::move(links),
-                      .store = &session,
-                      .prefix = prefix,
-                      .deadline = deadline});
+  return message_comm({.rank = rank,
+                       .size = size,
+                       .name = options.name,
+                       .timeout = options.timeout,
+                       .links = std::move(links),
+                       .store = &session,
+                       .prefix = prefix,
+                       .deadline = deadline});
 }
 
-MpiPlace mpi_place() {
+MpiRank mpi_rank() {
   const MpiSession& session = MpiSession::instance();
   return {session.rank(), session.size()};
 }
 
-void mpi_done() { MpiSession::recovered(); }
+void mpi_allow_finalize() { MpiSession::clear_failed(); }
 
 void mpi_finalize() { MpiSession::finalize(); }
 

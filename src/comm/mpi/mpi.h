@@ -1,15 +1,17 @@
-// MPI: a Comm between the processes that mpirun or srun has started together. Values travel in MPI's messages; they are
-// combined here, in the order of the ranks, so results have the same bits as with any other backend, whatever
-// algorithms an MPI has.
+// MPI: a Comm between the processes that mpirun or srun has started. Data travels in MPI messages, and MessageComm
+// reduces it in the order of the ranks. So results have the same bits as with any other backend, whatever algorithms
+// the MPI library uses.
 //
-// MPI is initialized on first use, unless the program has done so, and finalized when the process ends normally. Where
-// it allows calls from several threads (MPI_THREAD_MULTIPLE) they are made by whoever waits; where from one at a time
-// (MPI_THREAD_SERIALIZED), these take turns; where from one thread only, one that has initialized it makes all calls. A
-// program that initializes it allows one of the first two. LOCKSTEP_MPI_THREADS (multiple, serialized, funneled) asks
-// MPI for less than it has.
+// Initialization. MPI is initialized on first use, unless the program has done so, and finalized when the process exits
+// normally. After a group has failed, other processes may be blocked, and MPI_Finalize would wait for them: then MPI is
+// not finalized, and mpirun, which notices that, ends the job. A program can call mpi_finalize() itself.
 //
-// After a group has failed, others may be stuck where MPI cannot be ended together with them: then it is not finalized,
-// and mpirun, which sees that, ends the job. A program that knows better calls mpi_finalize().
+// Threads. MPI is called
+//   - by any thread, where MPI provides MPI_THREAD_MULTIPLE;
+//   - by one thread at a time, where it provides MPI_THREAD_SERIALIZED;
+//   - by one dedicated thread, which also initializes MPI, where it provides less.
+// A program that initializes MPI itself must request one of the first two. LOCKSTEP_MPI_THREADS (multiple, serialized
+// or funneled) makes Lockstep request a lower level. The functions below are safe from any thread.
 #pragma once
 
 #include <chrono>
@@ -18,38 +20,38 @@
 #include <vector>
 
 #include "comm/comm.h"
-#include "comm/mail.h"
+#include "comm/mailbox.h"
 
 namespace lockstep {
 
 struct MpiOptions {
   std::chrono::nanoseconds timeout = Comm::kDefaultTimeout;
   std::string name = "world";
-  // A group of these processes only, of which this is one, under a key that is the same on all of them and was never
-  // used before. Empty: all processes, which then call it in the same order when there are several.
+  // The members of the group, by MPI rank, including this process, and a key that is the same on all of them and was
+  // never used before. Empty: all processes; they must then make these calls in the same order.
   std::vector<int> processes = {};
   std::string key = {};
 };
 
-// A group of processes, called by all of them. Throws Error when MPI allows too few threads or is finalized already,
-// CommError when MPI fails, and what Comm::split() throws.
+// Creates a group of processes; called by all of them. Throws Error when MPI provides too low a thread level or is
+// finalized already, CommError when MPI fails, and otherwise as Comm::split().
 std::unique_ptr<Comm> mpi_comm(const MpiOptions& options = {});
 
-// Which process of how many this one is, for MPI. Initializes it.
-struct MpiPlace {
+// The rank of this process in MPI_COMM_WORLD, and the size of that. Initializes MPI.
+struct MpiRank {
   int rank = 0, size = 1;
 };
-MpiPlace mpi_place();
+MpiRank mpi_rank();
 
-// A way for letters between all processes; called by all of them, in the same order when there are several.
-std::unique_ptr<Mail> mpi_mail();
+// Creates a Mailbox between all processes; called by all of them, in the same order when they create several.
+std::unique_ptr<Mailbox> mpi_mailbox();
 
-// All processes have agreed that their work is done: whatever group has failed, MPI is finalized when they end. Nothing
-// to do when it is not in use.
-void mpi_done();
+// Allows MPI to be finalized at exit although a group has failed: all processes have agreed that their work is done.
+// Does nothing when MPI is not in use.
+void mpi_allow_finalize();
 
-// Ends MPI, together with all other processes. Nothing to do when it was not initialized here, or is ended already.
-// REQUIRES: no Comm made by mpi_comm() is left.
+// Finalizes MPI, together with all other processes. Does nothing when MPI was not initialized here, or is finalized.
+// REQUIRES: no Comm made by mpi_comm() exists.
 void mpi_finalize();
 
 }  // namespace lockstep

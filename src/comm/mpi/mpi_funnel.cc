@@ -16,7 +16,7 @@ constexpr auto kFunnelSpin = std::chrono::microseconds(20);
 }  // namespace
 
 MpiFunnel::MpiFunnel() {
-  // Signals are for the threads of the program.
+  // Signals must be delivered to the threads of the program.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -25,11 +25,11 @@ MpiFunnel::MpiFunnel() {
 }
 
 MpiFunnel::~MpiFunnel() {
-  change(State::stop, asked_);
+  change(State::stop, requested_);
   thread_.join();
 }
 
-bool MpiFunnel::leaves(State state) const {
+bool MpiFunnel::spin_while(State state) const {
   const auto end = std::chrono::steady_clock::now() + kFunnelSpin;
   for (int round = 1; state_.load() == state; ++round) {
     pause();
@@ -38,22 +38,22 @@ bool MpiFunnel::leaves(State state) const {
   return true;
 }
 
-void MpiFunnel::change(State state, std::condition_variable& whose) {
+void MpiFunnel::change(State state, std::condition_variable& waiter) {
   {
     const std::lock_guard lock(mutex_);
     state_.store(state);
   }
-  whose.notify_one();
+  waiter.notify_one();
 }
 
 int MpiFunnel::run(Function function, void* body) {
   const std::lock_guard turn(turn_);
   function_ = function;
   body_ = body;
-  change(State::asked, asked_);
-  if (!leaves(State::asked)) {
+  change(State::requested, requested_);
+  if (!spin_while(State::requested)) {
     std::unique_lock lock(mutex_);
-    answered_.wait(lock, [&] { return state_.load() == State::answered; });
+    completed_.wait(lock, [&] { return state_.load() == State::completed; });
   }
   return result_;
 }
@@ -61,14 +61,14 @@ int MpiFunnel::run(Function function, void* body) {
 void MpiFunnel::work() {
   State seen = State::idle;
   while (true) {
-    if (!leaves(seen)) {
+    if (!spin_while(seen)) {
       std::unique_lock lock(mutex_);
-      asked_.wait(lock, [&] { return state_.load() != seen; });
+      requested_.wait(lock, [&] { return state_.load() != seen; });
     }
     if (state_.load() == State::stop) return;
     result_ = function_(body_);
-    change(State::answered, answered_);
-    seen = State::answered;
+    change(State::completed, completed_);
+    seen = State::completed;
   }
 }
 

@@ -1,5 +1,5 @@
-// MpiFunnel: a thread that calls MPI for others, where MPI allows calls only from the one that has initialized it.
-// Waits without a pause for a moment after each call, then sleeps. Safe from any thread.
+// MpiFunnel: a thread that calls MPI on behalf of other threads, for MPI libraries that allow calls only from the thread
+// that initialized them (MPI_THREAD_FUNNELED). After each call it spins for a moment, then sleeps. Safe from any thread.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ class MpiFunnel {
   MpiFunnel(const MpiFunnel&) = delete;
   MpiFunnel& operator=(const MpiFunnel&) = delete;
 
-  // Calls f() there and returns what it returned. REQUIRES: f throws nothing and does not call this.
+  // Calls f() on the funnel thread and returns its result. REQUIRES: f does not throw and does not call run().
   template <class F>
   int run(F&& f) {
     using Body = std::remove_reference_t<F>;
@@ -25,18 +25,18 @@ class MpiFunnel {
   }
 
  private:
-  enum class State { idle, asked, answered, stop };
+  enum class State { idle, requested, completed, stop };
   using Function = int (*)(void* body);
 
   int run(Function function, void* body);
   void work();
-  // Whether the state was left in time, without sleeping.
-  bool leaves(State state) const;
-  void change(State state, std::condition_variable& whose);
+  // Spins while the state is `state`, for a short time. Returns whether it has changed.
+  bool spin_while(State state) const;
+  void change(State state, std::condition_variable& waiter);
 
-  std::mutex turn_;   // of those who ask
+  std::mutex turn_;   // held by the thread whose call runs
   std::mutex mutex_;  // held when the state changes
-  std::condition_variable asked_, answered_;
+  std::condition_variable requested_, completed_;
   std::atomic<State> state_{State::idle};
   Function function_ = nullptr;
   void* body_ = nullptr;

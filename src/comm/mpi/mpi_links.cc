@@ -15,35 +15,36 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// A wait looks without a break for this long, then lets others run in between, then sleeps in between.
+// A wait first only tests the message, after kLinkSpin also yields between tests, and after kYield sleeps between them.
 constexpr auto kLinkSpin = microseconds(50), kYield = microseconds(5000), kNap = microseconds(100);
-constexpr int kTests = 64;  // between two looks at the clock
+constexpr int kTests = 64;  // between two readings of the clock
 
 }  // namespace
 
 MpiLinks::MpiLinks(MpiSession& session, std::vector<int> members, int rank, std::string prefix, Time deadline)
     : session_(session), members_(std::move(members)), rank_(rank), prefix_(std::move(prefix)) {
-  tag_ = session_.next_tag();
-  if (members_.size() > 1) session_.set(fmt::format("{}/tag/{}", prefix_, rank_), std::to_string(tag_));
+  group_tag_ = session_.next_tag();
+  if (members_.size() > 1) session_.set(fmt::format("{}/tag/{}", prefix_, rank_), std::to_string(group_tag_));
   for (int peer = 0; peer < static_cast<int>(members_.size()); ++peer) {
     if (peer == rank_) continue;
     try {
       const std::string text = session_.get(fmt::format("{}/tag/{}", prefix_, peer), deadline - Clock::now());
       int theirs = 0;
       std::from_chars(text.data(), text.data() + text.size(), theirs);
-      tag_ = std::max(tag_, theirs);
+      group_tag_ = std::max(group_tag_, theirs);
     } catch (const CommTimeout&) {
       throw LinkTimeout{peer};
     }
   }
-  session_.take_tag(tag_);
-  // The first of every one of its members, who are all there are: they agree on it, and no other group can be it.
-  stamped_ = tag_ == MpiSession::kFirstTag && static_cast<int>(members_.size()) == session_.size();
+  session_.reserve_tag(group_tag_);
+  // A group of all processes for which every member proposed the first tag. All members come to the same result, and
+  // it can hold for one group only.
+  has_tags_ = group_tag_ == MpiSession::kFirstTag && static_cast<int>(members_.size()) == session_.size();
 }
 
-uint64_t MpiLinks::stamps() const { return stamped_ ? static_cast<uint64_t>(session_.greatest_tag()) + 1 : 0; }
+uint64_t MpiLinks::tag_limit() const { return has_tags_ ? static_cast<uint64_t>(session_.max_tag()) + 1 : 0; }
 
-MpiLinks::~MpiLinks() { let_go(); }
+MpiLinks::~MpiLinks() { cancel_all(); }
 
 std::unique_ptr<Links> MpiLinks::split(const std::vector<int>& ranks, int rank, const std::string& prefix,
                                        Time deadline) {
@@ -52,9 +53,9 @@ std::unique_ptr<Links> MpiLinks::split(const std::vector<int>& ranks, int rank, 
   return std::make_unique<MpiLinks>(session_, std::move(members), rank, prefix, deadline);
 }
 
-// Between processes of one host Open MPI hands over 256 bytes in one step, some 4000 in two, and more after asking the
-// receiver: a little more than that is faster as a second message.
-size_t MpiLinks::first_part(size_t bytes) const {
+// Between processes of one host, Open MPI transfers up to 256 bytes in one step, up to about 4000 in two, and more only
+// after a reply of the receiver. A message slightly above such a limit is faster as two messages.
+size_t MpiLinks::first_message_bytes(size_t bytes) const {
   for (const size_t step : {256, 4000})
     if (bytes > step && bytes <= 2 * step) return step;
   return bytes;
@@ -73,29 +74,30 @@ int MpiLinks::begin(int peer, bool sends) {
   return message;
 }
 
-int MpiLinks::send(Way, int to, const void* data, size_t bytes, uint64_t stamp) {
+int MpiLinks::send(Channel, int to, const void* data, size_t bytes, uint64_t tag) {
   const int message = begin(to, true);
   MPI_Request& request = messages_[static_cast<size_t>(message)].request;
   session_.call("MPI_Isend", [&] {
     return MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, members_[static_cast<size_t>(to)],
-                     stamped_ ? static_cast<int>(stamp) : tag_, stamped_ ? session_.stamped() : session_.messages(),
+                     has_tags_ ? static_cast<int>(tag) : group_tag_,
+                     has_tags_ ? session_.tagged_comm() : session_.data_comm(), &request);
+  });
+  return message;
+}
+
+int MpiLinks::receive(Channel, int from, void* data, size_t bytes) {
+  const int message = begin(from, false);
+  MPI_Request& request = messages_[static_cast<size_t>(message)].request;
+  session_.call("MPI_Irecv", [&] {
+    return MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, members_[static_cast<size_t>(from)],
+                     has_tags_ ? MPI_ANY_TAG : group_tag_, has_tags_ ? session_.tagged_comm() : session_.data_comm(),
                      &request);
   });
   return message;
 }
 
-int MpiLinks::receive(Way, int from, void* data, size_t bytes) {
-  const int message = begin(from, false);
-  MPI_Request& request = messages_[static_cast<size_t>(message)].request;
-  session_.call("MPI_Irecv", [&] {
-    return MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, members_[static_cast<size_t>(from)],
-                     stamped_ ? MPI_ANY_TAG : tag_, stamped_ ? session_.stamped() : session_.messages(), &request);
-  });
-  return message;
-}
-
-// Neither a pause nor a look at the clock between tests: a test takes longer than either, and a message that is handed
-// over in several steps waits for each of them.
+// Does not pause or read the clock between tests: a test takes longer than either, and a message that MPI transfers in
+// several steps needs a test for each step.
 bool MpiLinks::done(int number) {
   Message& message = messages_[static_cast<size_t>(number)];
   int is_done = 0;
@@ -104,7 +106,7 @@ bool MpiLinks::done(int number) {
     MPI_Status status;
     for (int i = 0; i < kTests && !is_done && code == MPI_SUCCESS; ++i)
       code = MPI_Test(&message.request, &is_done, &status);
-    if (is_done && stamped_ && !message.sends && code == MPI_SUCCESS) {
+    if (is_done && has_tags_ && !message.sends && code == MPI_SUCCESS) {
       code = MPI_Get_count(&status, MPI_BYTE, &bytes);
       message.arrival = {static_cast<size_t>(std::max(bytes, 0)), static_cast<uint64_t>(std::max(status.MPI_TAG, 0))};
     }
@@ -123,8 +125,8 @@ Links::Arrival MpiLinks::wait(int message, Time deadline) {
       first = began;
       if (now >= deadline) throw LinkTimeout{peer};
       if (now - began < kLinkSpin) continue;
-      // Nobody closes a connection here: that a group has failed is said in a note, which may overtake messages.
-      if (met_.load() && (session_.look(prefix_ + "/abort") || session_.look(prefix_ + "/asking")))
+      // MPI has no connections to close: the failure of a group is published as a key, which may overtake messages.
+      if (all_connected_.load() && (session_.find(prefix_ + "/abort") || session_.find(prefix_ + "/timed_out")))
         throw LinkBroken{peer, "it stopped"};
       if (now - began < kYield)
         std::this_thread::yield();
@@ -132,24 +134,24 @@ Links::Arrival MpiLinks::wait(int message, Time deadline) {
         std::this_thread::sleep_for(kNap);
     }
   } catch (...) {
-    let_go();
+    cancel_all();
     throw;
   }
   free_.push_back(message);
   return messages_[static_cast<size_t>(message)].arrival;
 }
 
-std::vector<LinkBroken> MpiLinks::broken() { return {}; }
+std::vector<LinkBroken> MpiLinks::broken_links() { return {}; }
 
-// What is under way is taken back by the thread that waits for it, when it sees this.
+// The thread that waits for messages sees the flag and cancels them.
 void MpiLinks::close() noexcept {
   closed_.store(true);
-  session_.failed();
+  session_.mark_failed();
 }
 
-// Receives are taken back; what has begun to arrive is awaited, for it arrives in our memory. Sends that nobody will
-// receive only read it.
-void MpiLinks::let_go() noexcept {
+// Cancels receives, and waits for those that have begun to arrive, since MPI writes them to the caller's memory. Sends
+// that are never received only read that memory.
+void MpiLinks::cancel_all() noexcept {
   for (Message& message : messages_) {
     if (message.request == MPI_REQUEST_NULL) continue;
     try {
@@ -159,7 +161,7 @@ void MpiLinks::let_go() noexcept {
       if (message.request != MPI_REQUEST_NULL)
         session_.call("MPI_Request_free", [&] { return MPI_Request_free(&message.request); });
     } catch (const CommError&) {
-      // MPI has nothing more to do with it.
+      // MPI no longer knows the request.
     }
     message.request = MPI_REQUEST_NULL;
   }

@@ -1,5 +1,6 @@
-// MpiLinks: messages of MPI; a group is a tag of its own. The first group of all processes has a communicator of its
-// own instead, so that its messages can carry stamps as tags. Thread safety: as Links.
+// MpiLinks: Links over MPI messages. Groups share one communicator, and each has an MPI tag of its own. Only the first
+// group of all processes has a communicator to itself, so that its MPI tags can carry the tags of Links. Thread safety:
+// as Links.
 #pragma once
 
 #include <atomic>
@@ -13,21 +14,21 @@ namespace lockstep {
 
 class MpiLinks final : public Links {
  public:
-  // `members`: where in MPI's world the ranks of the group are. Agrees with them on a tag, by notes under the prefix.
+  // `members` are the MPI ranks of the members of the group. They agree on an MPI tag through keys under `prefix`.
   // Throws LinkTimeout.
   MpiLinks(MpiSession& session, std::vector<int> members, int rank, std::string prefix, Time deadline);
   ~MpiLinks() override;
 
-  int send(Way way, int to, const void* data, size_t bytes, uint64_t stamp) override;
-  int receive(Way way, int from, void* data, size_t bytes) override;
+  int send(Channel channel, int to, const void* data, size_t bytes, uint64_t tag) override;
+  int receive(Channel channel, int from, void* data, size_t bytes) override;
   Arrival wait(int message, Time deadline) override;
-  std::vector<LinkBroken> broken() override;
+  std::vector<LinkBroken> broken_links() override;
   void close() noexcept override;
-  void met() noexcept override { met_.store(true); }
+  void mark_all_connected() noexcept override { all_connected_.store(true); }
   std::unique_ptr<Links> split(const std::vector<int>& ranks, int rank, const std::string& prefix,
                                Time deadline) override;
-  size_t first_part(size_t bytes) const override;
-  uint64_t stamps() const override;
+  size_t first_message_bytes(size_t bytes) const override;
+  uint64_t tag_limit() const override;
 
  private:
   struct Message {
@@ -38,19 +39,19 @@ class MpiLinks final : public Links {
   };
 
   int begin(int peer, bool sends);
-  // Tests some times.
-  bool done(int number);
-  void let_go() noexcept;
+  // Tests the message up to kTests times.
+  bool done(int message);
+  void cancel_all() noexcept;
 
   MpiSession& session_;
   const std::vector<int> members_;
   const int rank_;
   const std::string prefix_;
-  int tag_ = 0;
-  bool stamped_ = false;
+  int group_tag_ = 0;
+  bool has_tags_ = false;  // uses the communicator whose MPI tags carry the tags of Links
   std::vector<Message> messages_;
   std::vector<int> free_;
-  std::atomic<bool> closed_{false}, met_{false};
+  std::atomic<bool> closed_{false}, all_connected_{false};
 };
 
 }  // namespace lockstep

@@ -11,13 +11,13 @@ namespace lockstep {
 
 namespace {
 
-constexpr int kNoteTag = 1;
+constexpr int kEntryTag = 1;
 
 std::mutex instance_mutex;
 std::unique_ptr<MpiSession> the_instance;
 bool finalized = false;
 
-// What is asked of MPI: as much as it has, unless the environment says less.
+// The thread level to request: the highest, unless the environment sets a lower one.
 int wanted_threads() {
   const char* const wanted = std::getenv("LOCKSTEP_MPI_THREADS");
   const std::string_view text = wanted ? wanted : "multiple";
@@ -31,7 +31,10 @@ int wanted_threads() {
 
 MpiSession& MpiSession::instance() {
   const std::lock_guard lock(instance_mutex);
-  if (finalized) throw_error("mpi: it was ended in this process and cannot begin again; end it after the last use");
+  if (finalized)
+    throw_error(
+        "mpi: MPI was already finalized in this process and cannot be initialized again; finalize it after its last "
+        "use");
   if (!the_instance) {
     the_instance.reset(new MpiSession());
     std::atexit(at_exit);
@@ -43,38 +46,41 @@ void MpiSession::initialize() {
   int initialized = 0, ended = 0, provided = MPI_THREAD_SINGLE;
   MPI_Initialized(&initialized);
   MPI_Finalized(&ended);
-  if (ended) throw_error("mpi: it was ended in this process and cannot begin again; end it after the last use");
+  if (ended)
+    throw_error(
+        "mpi: MPI was already finalized in this process and cannot be initialized again; finalize it after its last "
+        "use");
   if (initialized) {
     MPI_Query_thread(&provided);
     if (provided < MPI_THREAD_SERIALIZED)
       throw_error(
-          "mpi: the program has initialized it for calls from one thread only; call MPI_Init_thread with "
-          "MPI_THREAD_MULTIPLE or MPI_THREAD_SERIALIZED, leave it to lockstep, or use tcp");
+          "mpi: the program initialized MPI for calls from one thread only; call MPI_Init_thread with "
+          "MPI_THREAD_MULTIPLE or MPI_THREAD_SERIALIZED, let lockstep initialize MPI, or use tcp");
   } else {
     const int wanted = wanted_threads();
     funnel_ = std::make_unique<MpiFunnel>();
     const int code = funnel_->run([&] { return MPI_Init_thread(nullptr, nullptr, wanted, &provided); });
     if (code != MPI_SUCCESS) throw_mpi_error("MPI_Init_thread", code);
-    provided = std::min(provided, wanted);  // some give more than was asked for
+    provided = std::min(provided, wanted);  // some libraries provide more than was requested
   }
-  allowed_ = provided >= MPI_THREAD_MULTIPLE     ? Allowed::any_thread
-             : provided == MPI_THREAD_SERIALIZED ? Allowed::one_at_a_time
-                                                 : Allowed::one_thread;
+  threads_ = provided >= MPI_THREAD_MULTIPLE     ? Threads::any
+             : provided == MPI_THREAD_SERIALIZED ? Threads::one_at_a_time
+                                                 : Threads::funnel;
 }
 
 MpiSession::MpiSession() {
   initialize();
   call("MPI_Comm_dup", [&] {
-    for (MPI_Comm* comm : {&messages_, &stamped_, &notes_comm_, &letters_}) {
+    for (MPI_Comm* comm : {&data_comm_, &tagged_comm_, &key_comm_, &mailbox_comm_}) {
       if (const int code = MPI_Comm_dup(MPI_COMM_WORLD, comm); code != MPI_SUCCESS) return code;
       MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN);
     }
-    MPI_Comm_rank(messages_, &rank_);
-    MPI_Comm_size(messages_, &size_);
+    MPI_Comm_rank(data_comm_, &rank_);
+    MPI_Comm_size(data_comm_, &size_);
     void* bound = nullptr;
     int found = 0;
-    MPI_Comm_get_attr(messages_, MPI_TAG_UB, &bound, &found);
-    greatest_tag_ = found ? *static_cast<int*>(bound) : 32767;
+    MPI_Comm_get_attr(data_comm_, MPI_TAG_UB, &bound, &found);
+    max_tag_ = found ? *static_cast<int*>(bound) : 32767;
     return MPI_SUCCESS;
   });
 }
@@ -85,7 +91,7 @@ void MpiSession::throw_mpi_error(const char* what, int code) {
     int length = 0;
     return MPI_Error_string(code, text, &length);
   };
-  where_allowed(describe);
+  on_allowed_thread(describe);
   throw CommError(fmt::format("{} failed: {}", what, text));
 }
 
@@ -96,7 +102,7 @@ void MpiSession::at_exit() {
   finalized = true;
 }
 
-void MpiSession::recovered() {
+void MpiSession::clear_failed() {
   const std::lock_guard lock(instance_mutex);
   if (the_instance) the_instance->failed_.store(false);
 }
@@ -110,40 +116,41 @@ void MpiSession::finalize() {
 
 void MpiSession::end(bool finalize) {
   {
-    const std::lock_guard lock(staying_);
+    const std::lock_guard lock(open_mutex_);
     ended_ = true;
   }
   if (funnel_ && finalize) funnel_->run([] { return MPI_Finalize(); });
 }
 
-std::shared_lock<std::shared_mutex> MpiSession::stay() {
-  std::shared_lock lock(staying_);
-  if (ended_) throw CommError("mpi: it is ended in this process");
+std::shared_lock<std::shared_mutex> MpiSession::hold_open() {
+  std::shared_lock lock(open_mutex_);
+  if (ended_) throw CommError("mpi: MPI is already finalized in this process");
   return lock;
 }
 
 int MpiSession::next_tag() {
   const std::lock_guard lock(mutex_);
-  if (next_tag_ >= greatest_tag_)
-    throw_error("mpi: {} groups were made, which is all that this MPI can tell apart", next_tag_);
+  if (next_tag_ >= max_tag_)
+    throw_error("mpi: {} groups were created, which is the limit of this MPI library (MPI_TAG_UB); create fewer groups",
+                next_tag_);
   return next_tag_;
 }
 
-void MpiSession::take_tag(int tag) {
+void MpiSession::reserve_tag(int tag) {
   const std::lock_guard lock(mutex_);
   next_tag_ = std::max(next_tag_, tag + 1);
 }
 
 void MpiSession::set(const std::string& key, const std::string& value) {
   const std::lock_guard lock(mutex_);
-  if (!notes_.emplace(key, value).second) throw_error("mpi: the key \"{}\" is set already; choose another", key);
+  if (!entries_.emplace(key, value).second) throw_error("mpi: the key \"{}\" is already set; choose another", key);
   for (int other = 0; other < size_; ++other) {
     if (other == rank_) continue;
-    Note& note = leaving_.emplace_back();
-    note.text = key + '\0' + value;
+    SentEntry& entry = sending_.emplace_back();
+    entry.text = key + '\0' + value;
     call("MPI_Isend", [&] {
-      return MPI_Isend(note.text.data(), static_cast<int>(note.text.size()), MPI_BYTE, other, kNoteTag, notes_comm_,
-                       &note.request);
+      return MPI_Isend(entry.text.data(), static_cast<int>(entry.text.size()), MPI_BYTE, other, kEntryTag, key_comm_,
+                       &entry.request);
     });
   }
 }
@@ -151,41 +158,42 @@ void MpiSession::set(const std::string& key, const std::string& value) {
 void MpiSession::poll() {
   const std::lock_guard lock(mutex_);
   while (true) {
-    int there = 0;
+    int arrived = 0;
     MPI_Message message;
     MPI_Status status;
     int bytes = 0;
     call("MPI_Improbe", [&] {
-      const int code = MPI_Improbe(MPI_ANY_SOURCE, kNoteTag, notes_comm_, &there, &message, &status);
-      return code == MPI_SUCCESS && there ? MPI_Get_count(&status, MPI_BYTE, &bytes) : code;
+      const int code = MPI_Improbe(MPI_ANY_SOURCE, kEntryTag, key_comm_, &arrived, &message, &status);
+      return code == MPI_SUCCESS && arrived ? MPI_Get_count(&status, MPI_BYTE, &bytes) : code;
     });
-    if (!there) break;
+    if (!arrived) break;
     std::string text(static_cast<size_t>(bytes), '\0');
     call("MPI_Mrecv", [&] { return MPI_Mrecv(text.data(), bytes, MPI_BYTE, &message, &status); });
     const size_t end = text.find('\0');
-    notes_.emplace(text.substr(0, end), text.substr(end + 1));
+    entries_.emplace(text.substr(0, end), text.substr(end + 1));
   }
-  std::erase_if(leaving_, [&](Note& note) {
+  std::erase_if(sending_, [&](SentEntry& entry) {
     int done = 0;
-    call("MPI_Test", [&] { return MPI_Test(&note.request, &done, MPI_STATUS_IGNORE); });
+    call("MPI_Test", [&] { return MPI_Test(&entry.request, &done, MPI_STATUS_IGNORE); });
     return done != 0;
   });
 }
 
-std::optional<std::string> MpiSession::look(const std::string& key) {
+std::optional<std::string> MpiSession::find(const std::string& key) {
   poll();
   const std::lock_guard lock(mutex_);
-  const auto found = notes_.find(key);
-  return found == notes_.end() ? std::nullopt : std::optional(found->second);
+  const auto found = entries_.find(key);
+  return found == entries_.end() ? std::nullopt : std::optional(found->second);
 }
 
 std::string MpiSession::get(const std::string& key, std::chrono::nanoseconds timeout) {
   const auto end =
       std::chrono::steady_clock::now() + std::min<std::chrono::nanoseconds>(timeout, std::chrono::hours(24 * 365));
   while (true) {
-    if (std::optional<std::string> value = look(key)) return *std::move(value);
+    if (std::optional<std::string> value = find(key)) return *std::move(value);
     if (std::chrono::steady_clock::now() >= end)
-      throw CommTimeout(fmt::format("mpi: nobody has set the key \"{}\" in time", key));
+      throw CommTimeout(fmt::format("mpi: no process has set the key \"{}\" in {:.3g} s", key,
+                                    std::chrono::duration<double>(timeout).count()));
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
 }

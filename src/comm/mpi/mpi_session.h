@@ -1,5 +1,5 @@
-// MpiSession: MPI in this process: that it is initialized, who may call it when, and notes between processes.
-// Safe from any thread.
+// MpiSession: MPI in this process: its initialization and finalization, the rules for which thread may call it, and a
+// KeyStore between the processes. Safe from any thread.
 #pragma once
 
 #include <mpi.h>
@@ -19,11 +19,11 @@
 
 namespace lockstep {
 
-// Notes go to all processes as messages, and are read by whoever looks for one or polls. Set once by each: when two
-// set the same, each sees its own.
+// As a KeyStore: set() sends the entry to all processes; get(), find() and poll() receive entries that have arrived.
+// When two processes set the same key, each of them sees its own value.
 class MpiSession final : public KeyStore {
  public:
-  // The one of this process, which is made by the first call. Throws as mpi_comm() does.
+  // The session of this process, created by the first call. Throws as mpi_comm() does.
   static MpiSession& instance();
   static void finalize();
 
@@ -31,47 +31,50 @@ class MpiSession final : public KeyStore {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  MPI_Comm messages() const { return messages_; }
-  // Of the group with kFirstTag, whose messages are told apart by nothing else.
-  MPI_Comm stamped() const { return stamped_; }
-  MPI_Comm letters() const { return letters_; }
-  int greatest_tag() const { return greatest_tag_; }
+  // For the messages of all groups, distinguished by the MPI tag of the group.
+  MPI_Comm data_comm() const { return data_comm_; }
+  // For the messages of the group with kFirstTag, whose MPI tags carry the tags of Links.
+  MPI_Comm tagged_comm() const { return tagged_comm_; }
+  MPI_Comm mailbox_comm() const { return mailbox_comm_; }
+  int max_tag() const { return max_tag_; }
 
-  // Calls MPI: f() returns an error code and throws nothing. Throws CommError unless it is MPI_SUCCESS.
+  // Calls MPI on a thread that may do so: f() returns an MPI error code and does not throw. `what` names the MPI
+  // function. Throws CommError unless the code is MPI_SUCCESS.
   template <class F>
   void call(const char* what, F&& f) {
-    if (const int code = where_allowed(f); code != MPI_SUCCESS) [[unlikely]]
+    if (const int code = on_allowed_thread(f); code != MPI_SUCCESS) [[unlikely]]
       throw_mpi_error(what, code);
   }
 
   void set(const std::string& key, const std::string& value) override;
   std::string get(const std::string& key, std::chrono::nanoseconds timeout) override;
 
-  // Takes in the notes that have arrived.
+  // Receives the entries that have arrived.
   void poll();
-  // Takes them in, and looks.
-  std::optional<std::string> look(const std::string& key);
+  // The value of a key, if it has arrived. Calls poll() first.
+  std::optional<std::string> find(const std::string& key);
 
-  // A number that no group of this process has, nor will have.
+  // The lowest MPI tag that no group of this process has used. To agree on a tag, the members of a group take the
+  // maximum of their next_tag(), and all of them reserve it.
   int next_tag();
-  // The same for several processes: all give their next, and the greatest is taken.
-  void take_tag(int tag);
+  void reserve_tag(int tag);
 
-  // For threads that may outlive MPI: while they hold this it is not finalized. Throws CommError when it is already.
-  std::shared_lock<std::shared_mutex> stay();
+  // Keeps MPI from being finalized while the lock is held, for threads that may run at exit. Throws CommError when MPI
+  // is finalized already.
+  std::shared_lock<std::shared_mutex> hold_open();
 
-  // A group has failed: the others may not come to end MPI.
-  void failed() { failed_.store(true); }
-  // They will come after all.
-  static void recovered();
+  // A group has failed: do not finalize MPI at exit, since other processes may never call MPI_Finalize.
+  void mark_failed() { failed_.store(true); }
+  // Undoes mark_failed(): all processes will finalize MPI.
+  static void clear_failed();
 
  private:
   MpiSession();
   void initialize();
   template <class F>
-  int where_allowed(F& f) {
-    if (allowed_ == Allowed::any_thread) return f();
-    if (allowed_ == Allowed::one_thread) return funnel_->run(f);
+  int on_allowed_thread(F& f) {
+    if (threads_ == Threads::any) return f();
+    if (threads_ == Threads::funnel) return funnel_->run(f);
     const std::lock_guard lock(turn_);
     return f();
   }
@@ -79,26 +82,29 @@ class MpiSession final : public KeyStore {
   static void at_exit();
   void end(bool finalize);
 
-  struct Note {
+  // An entry that is being sent.
+  struct SentEntry {
     std::string text;
     MPI_Request request = MPI_REQUEST_NULL;
   };
 
-  enum class Allowed { any_thread, one_at_a_time, one_thread };
+  // Which threads may call MPI: any, one at a time, or only the funnel.
+  enum class Threads { any, one_at_a_time, funnel };
 
-  Allowed allowed_ = Allowed::any_thread;
-  std::unique_ptr<MpiFunnel> funnel_;  // the thread that has initialized MPI; null: the program has
+  Threads threads_ = Threads::any;
+  std::unique_ptr<MpiFunnel> funnel_;  // the thread that initialized MPI; null: the program did
   int rank_ = 0, size_ = 1;
-  int greatest_tag_ = 0;
-  MPI_Comm messages_ = MPI_COMM_NULL, stamped_ = MPI_COMM_NULL, notes_comm_ = MPI_COMM_NULL, letters_ = MPI_COMM_NULL;
+  int max_tag_ = 0;
+  MPI_Comm data_comm_ = MPI_COMM_NULL, tagged_comm_ = MPI_COMM_NULL, key_comm_ = MPI_COMM_NULL,
+           mailbox_comm_ = MPI_COMM_NULL;
   std::mutex turn_;
   std::atomic<bool> failed_{false};
-  std::shared_mutex staying_;
-  bool ended_ = false;  // guarded by that
+  std::shared_mutex open_mutex_;
+  bool ended_ = false;  // guarded by open_mutex_
 
-  std::mutex mutex_;  // of what follows
-  std::map<std::string, std::string> notes_;
-  std::list<Note> leaving_;
+  std::mutex mutex_;  // guards what follows
+  std::map<std::string, std::string> entries_;
+  std::list<SentEntry> sending_;
   int next_tag_ = kFirstTag;
 };
 

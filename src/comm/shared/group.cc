@@ -1,6 +1,3 @@
-// A round of rank r is in slot (round modulo slots) of r: r writes it when all ranks have taken the round that was
-// there, and says so in `arrived`; a rank that has read it from all says so in `finished`. The first round of an
-// operation has a head, which says what the rank asked for; nothing else of an operation is put before all heads agree.
 #include "comm/shared/group.h"
 
 #include <sched.h>
@@ -12,6 +9,7 @@
 #include <span>
 
 #include "base/check.h"
+#include "comm/failure_text.h"
 #include "comm/shared/wait.h"
 #include "lane/memory.h"
 
@@ -21,48 +19,49 @@ namespace {
 
 using Kind = Operation::Kind;
 
-struct Head {
+// The start of a request in a slot; the lists follow 64 bytes after its start.
+struct RequestHeader {
   uint64_t number;
   Kind kind;
   DType dtype;
   Reduction reduction;
   int32_t root;
   int64_t count, rounds;
-  int64_t counts, receive_counts, routes;  // how many of each follow
+  int64_t counts, receive_counts, routes;  // lengths of the lists that follow
 };
-static_assert(sizeof(Head) <= 64);
+static_assert(sizeof(RequestHeader) <= 64);
 
-// Whether numbers that another process wrote can be used as sizes and names of kinds.
-bool is_sane(const Head& head, int size) {
-  constexpr int64_t kMostRounds = int64_t{1} << 40;
+// Whether a header that another process wrote has valid enum values and sizes.
+bool is_valid(const RequestHeader& header, int size) {
+  constexpr int64_t kMaxRounds = int64_t{1} << 40;
   const auto list = [&](int64_t count) { return count == 0 || count == size; };
   const bool named =
-      head.kind <= Kind::split && static_cast<int>(head.dtype) < kDTypeCount && head.reduction <= Reduction::min;
-  if (!named || head.rounds < 1 || head.rounds > kMostRounds) return false;
-  if (!list(head.counts) || !list(head.receive_counts) || head.routes < 0 || head.routes > size) return false;
-  return head.kind != Kind::all_to_all || (head.counts == size && head.receive_counts == size);
+      header.kind <= Kind::split && static_cast<int>(header.dtype) < kDTypeCount && header.reduction <= Reduction::min;
+  if (!named || header.rounds < 1 || header.rounds > kMaxRounds) return false;
+  if (!list(header.counts) || !list(header.receive_counts) || header.routes < 0 || header.routes > size) return false;
+  return header.kind != Kind::all_to_all || (header.counts == size && header.receive_counts == size);
 }
 
-// Whether spinning steals nobody's time: with more ranks than cpus, sleeping is what lets the one waited for run.
-bool enough_cpus(const Board& board) {
+// Whether ranks may spin. With more ranks than CPUs they must sleep, so that the rank they wait for can run.
+bool enough_cpus(const SegmentView& view) {
   int cpus = 0, here = 0;
-  for (const auto& word : board.control().cpus) cpus += std::popcount(word.load());
+  for (const auto& word : view.header().cpus) cpus += std::popcount(word.load());
   cpu_set_t own;
   if (sched_getaffinity(0, sizeof own, &own) == 0) here = CPU_COUNT(&own);
-  // Ranks may be bound to cpus of their own; a quota counts for all of them.
+  // Ranks may be pinned to different CPUs, but a CPU quota applies to all of them together.
   if (const int available = available_cpus(); available < here || cpus == 0) cpus = available;
-  return board.size() <= cpus;
+  return view.size() <= cpus;
 }
 
 }  // namespace
 
-SharedGroup::SharedGroup(std::shared_ptr<Board> board, std::string name, Ancestry ancestry)
-    : board_(std::move(board)),
+SharedGroup::SharedGroup(std::shared_ptr<SegmentView> view, std::string name, Ancestry ancestry)
+    : view_(std::move(view)),
       name_(std::move(name)),
       ancestry_(std::move(ancestry)),
-      rank_(board_->rank()),
-      size_(board_->size()),
-      spins_(enough_cpus(*board_)),
+      rank_(view_->rank()),
+      size_(view_->size()),
+      spins_(enough_cpus(*view_)),
       ring_(8),
       slots_(static_cast<size_t>(size_)),
       inputs_(static_cast<size_t>(size_)) {}
@@ -71,157 +70,157 @@ SharedGroup::~SharedGroup() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
-    if (board_->mine().ends_at.load() == 0) board_->mine().ends_at.store(next_ + 1);
+    if (view_->own_state().stops_at.load() == 0) view_->own_state().stops_at.store(next_ + 1);
   }
-  board_->wake_all();  // its own helper too
-  called_.notify_all();
+  view_->wake_all();  // including this rank's helper
+  helper_woken_.notify_all();
   if (helper_.joinable()) helper_.join();
 }
 
 std::string SharedGroup::label(int rank) const {
-  if (ancestry_.members.empty()) return fmt::format("{}", rank);
-  return fmt::format("{} ({} of \"{}\")", rank, ancestry_.members[static_cast<size_t>(rank)], ancestry_.origin);
+  if (ancestry_.origin_ranks.empty()) return fmt::format("{}", rank);
+  return fmt::format("{} ({} of \"{}\")", rank, ancestry_.origin_ranks[static_cast<size_t>(rank)],
+                     ancestry_.origin_name);
 }
 
 bool SharedGroup::failed() const {
-  if (board_->failed()) return true;
-  return std::ranges::any_of(ancestry_.above, [](const auto& above) { return above->failed(); });
+  if (view_->failed()) return true;
+  return std::ranges::any_of(ancestry_.ancestors, [](const auto& ancestors) { return ancestors->failed(); });
 }
 
 void SharedGroup::check_failure(std::string_view operation, uint64_t number) const {
   if (!failed()) return;
-  std::optional<Failure> failure = board_->failure();
-  for (size_t i = 0; !failure; ++i) failure = ancestry_.above[i]->failure();
+  std::optional<GroupFailure> failure = view_->failure();
+  for (size_t i = 0; !failure; ++i) failure = ancestry_.ancestors[i]->failure();
   throw_failure(*failure, operation, static_cast<int64_t>(number), name_, label(rank_), size_);
 }
 
 bool SharedGroup::all_started(uint64_t number) const {
   for (int rank = 0; rank < size_; ++rank)
-    if (board_->place(rank).started.load() < number) return false;
+    if (view_->rank_state(rank).started.load() < number) return false;
   return true;
 }
 
-bool SharedGroup::ended(uint64_t number, int* who) const {
+bool SharedGroup::has_stopped(uint64_t number, int* who) const {
   for (int rank = 0; rank < size_; ++rank) {
-    const uint64_t ends_at = board_->place(rank).ends_at.load();
-    if (ends_at == 0 || ends_at - 1 > number) continue;
+    const uint64_t stops_at = view_->rank_state(rank).stops_at.load();
+    if (stops_at == 0 || stops_at - 1 > number) continue;
     if (who) *who = rank;
     return true;
   }
   return false;
 }
 
-SharedGroup::Pending* SharedGroup::take_free() {
+SharedGroup::PendingOperation* SharedGroup::allocate_pending() {
   if (free_.empty()) {
     free_.reserve(all_.size() + 1);
-    free_.push_back(all_.emplace_back(std::make_unique<Pending>()).get());
+    free_.push_back(all_.emplace_back(std::make_unique<PendingOperation>()).get());
   }
-  Pending* pending = free_.back();
+  PendingOperation* pending = free_.back();
   free_.pop_back();
   return pending;
 }
 
-SharedGroup::Pending* SharedGroup::start(const Operation& operation, bool waits) {
-  wanted_.fetch_add(1);
+SharedGroup::PendingOperation* SharedGroup::start(const Operation& operation, bool waits) {
+  foreground_waiters_.fetch_add(1);
   const std::lock_guard lock(mutex_);
-  wanted_.fetch_sub(1);
-  if (int who = 0; !failed() && ended(next_, &who))
-    fail(Cause::aborted, fmt::format("rank {} has left the group", label(who)));
+  foreground_waiters_.fetch_sub(1);
+  if (int who = 0; !failed() && has_stopped(next_, &who))
+    fail(FailureCause::aborted, fmt::format("rank {} has left the group", label(who)));
   check_failure(lockstep::name(operation.kind), next_);
-  if (next_ - taking_ >= ring_.size()) {
-    std::vector<Pending*> larger(ring_.size() * 2);
-    for (uint64_t n = taking_; n < next_; ++n) larger[n & (larger.size() - 1)] = ring_[n & (ring_.size() - 1)];
+  if (next_ - reading_ >= ring_.size()) {
+    std::vector<PendingOperation*> larger(ring_.size() * 2);
+    for (uint64_t n = reading_; n < next_; ++n) larger[n & (larger.size() - 1)] = ring_[n & (ring_.size() - 1)];
     ring_ = std::move(larger);
   }
-  Pending* pending = take_free();
-  pending->transfer.begin(operation, rank_, size_, board_->geometry().room());
+  PendingOperation* pending = allocate_pending();
+  pending->transfer.begin(operation, rank_, size_, view_->geometry().room());
   pending->number = next_++;
-  pending->put = pending->taken = 0;
+  pending->written = pending->read = 0;
   pending->agreed = pending->done = false;
   ring_[pending->number & (ring_.size() - 1)] = pending;
-  board_->mine().started.store(pending->number);
+  view_->own_state().started.store(pending->number);
   advance();
-  if (!waits && needs_help()) call_helper();
+  if (!waits && needs_helper()) wake_helper();
   return pending;
 }
 
-// One round of each, if possible.
 bool SharedGroup::advance() {
   blockers_ = {};
-  const bool put = try_put();
-  const bool taken = try_take();
-  if (put || taken) board_->wake_waiting();
-  return put || taken;
+  const bool wrote = try_write();
+  const bool did_read = try_read();
+  if (wrote || did_read) view_->wake_waiting();
+  return wrote || did_read;
 }
 
-bool SharedGroup::try_put() {
-  if (putting_ >= std::min(next_, end_)) return false;
-  Pending& pending = this->pending(putting_);
-  if (pending.put > 0 && !pending.agreed) return false;
-  if (pending.taken < pending.transfer.needs_taken(pending.put)) return false;
-  const auto slots = static_cast<uint64_t>(board_->geometry().slots);
-  if (put_rounds_ >= free_rounds_ + slots) {
+bool SharedGroup::try_write() {
+  if (writing_ >= std::min(next_, dead_from_)) return false;
+  PendingOperation& pending = this->pending(writing_);
+  if (pending.written > 0 && !pending.agreed) return false;
+  if (pending.read < pending.transfer.reads_required(pending.written)) return false;
+  const auto slots = static_cast<uint64_t>(view_->geometry().slots);
+  if (rounds_written_ >= rounds_read_by_all_ + slots) {
     uint64_t least = ~uint64_t{0};
     for (int rank = 0; rank < size_; ++rank)
-      if (const uint64_t finished = board_->place(rank).finished.load(); finished < least) {
-        least = finished;
-        blockers_.put = rank;
+      if (const uint64_t rounds_read = view_->rank_state(rank).rounds_read.load(); rounds_read < least) {
+        least = rounds_read;
+        blockers_.write = rank;
       }
-    free_rounds_ = least;
-    if (put_rounds_ >= free_rounds_ + slots) return false;
-    blockers_.put = -1;
+    rounds_read_by_all_ = least;
+    if (rounds_written_ >= rounds_read_by_all_ + slots) return false;
+    blockers_.write = -1;
   }
-  std::byte* slot = board_->slot(rank_, put_rounds_);
-  if (pending.put == 0) write_head(pending, slot);
-  pending.transfer.put(pending.put, slot + board_->geometry().head_bytes());
-  ++pending.put;
-  board_->mine().arrived.store(++put_rounds_);
-  // Of all_to_all it is known only together how long it is.
+  std::byte* slot = view_->slot(rank_, rounds_written_);
+  if (pending.written == 0) write_request(pending, slot);
+  pending.transfer.write(pending.written, slot + view_->geometry().request_bytes());
+  ++pending.written;
+  view_->own_state().rounds_written.store(++rounds_written_);
+  // The number of rounds of an all_to_all is known only after the requests of all ranks are compared.
   const bool known = pending.agreed || pending.transfer.operation().kind != Kind::all_to_all;
-  if (known && pending.put == pending.transfer.rounds()) ++putting_;
+  if (known && pending.written == pending.transfer.rounds()) ++writing_;
   return true;
 }
 
-bool SharedGroup::try_take() {
-  if (taking_ >= std::min(next_, end_)) return false;
-  Pending& pending = this->pending(taking_);
-  if (pending.taken >= pending.put) return false;
-  for (; arrived_ < size_; ++arrived_)
-    if (board_->place(arrived_).arrived.load() <= taken_rounds_) {
-      blockers_.taken = arrived_;
+bool SharedGroup::try_read() {
+  if (reading_ >= std::min(next_, dead_from_)) return false;
+  PendingOperation& pending = this->pending(reading_);
+  if (pending.read >= pending.written) return false;
+  for (; ready_ranks_ < size_; ++ready_ranks_)
+    if (view_->rank_state(ready_ranks_).rounds_written.load() <= rounds_read_) {
+      blockers_.read = ready_ranks_;
       return false;
     }
   for (int rank = 0; rank < size_; ++rank)
-    slots_[static_cast<size_t>(rank)] = board_->slot(rank, taken_rounds_) + board_->geometry().head_bytes();
+    slots_[static_cast<size_t>(rank)] = view_->slot(rank, rounds_read_) + view_->geometry().request_bytes();
   if (!pending.agreed) {
-    agree_on(pending);
+    compare_requests(pending);
     if (!pending.agreed) return false;
   }
-  pending.transfer.take(pending.taken, slots_, inputs_);
-  ++pending.taken;
-  arrived_ = 0;
-  board_->mine().finished.store(++taken_rounds_);
-  if (putting_ == pending.number && pending.put == pending.transfer.rounds()) ++putting_;
-  if (pending.taken == pending.transfer.rounds()) {
+  pending.transfer.read(pending.read, slots_, inputs_);
+  ++pending.read;
+  ready_ranks_ = 0;
+  view_->own_state().rounds_read.store(++rounds_read_);
+  if (writing_ == pending.number && pending.written == pending.transfer.rounds()) ++writing_;
+  if (pending.read == pending.transfer.rounds()) {
     pending.done = true;
-    ++taking_;
+    ++reading_;
   }
   return true;
 }
 
-void SharedGroup::write_head(const Pending& pending, std::byte* slot) const {
+void SharedGroup::write_request(const PendingOperation& pending, std::byte* slot) const {
   const Operation& operation = pending.transfer.operation();
-  const Head head{pending.number,
-                  operation.kind,
-                  operation.dtype,
-                  operation.reduction,
-                  operation.root,
-                  operation.count,
-                  pending.transfer.rounds(),
-                  static_cast<int64_t>(operation.counts.size()),
-                  static_cast<int64_t>(operation.receive_counts.size()),
-                  static_cast<int64_t>(operation.routes.size())};
-  std::memcpy(slot, &head, sizeof head);
+  const RequestHeader header{pending.number,
+                             operation.kind,
+                             operation.dtype,
+                             operation.reduction,
+                             operation.root,
+                             operation.count,
+                             pending.transfer.rounds(),
+                             static_cast<int64_t>(operation.counts.size()),
+                             static_cast<int64_t>(operation.receive_counts.size()),
+                             static_cast<int64_t>(operation.routes.size())};
+  std::memcpy(slot, &header, sizeof header);
   slot += 64;
   const auto add = [&](const auto& list) {
     if (!list.empty()) std::memcpy(slot, list.data(), list.size_bytes());
@@ -232,53 +231,54 @@ void SharedGroup::write_head(const Pending& pending, std::byte* slot) const {
   add(operation.routes);
 }
 
-std::optional<Operation> SharedGroup::read_head(const std::byte* slot, int64_t& rounds) const {
-  Head head;
-  std::memcpy(&head, slot, sizeof head);
+std::optional<Operation> SharedGroup::read_request(const std::byte* slot, int64_t& rounds) const {
+  RequestHeader header;
+  std::memcpy(&header, slot, sizeof header);
   slot += 64;
-  if (!is_sane(head, size_)) return std::nullopt;
+  if (!is_valid(header, size_)) return std::nullopt;
   const auto next = [&]<class T>(int64_t count, T) {
     const std::span<const T> list(reinterpret_cast<const T*>(slot), static_cast<size_t>(count));
     slot += list.size_bytes();
     return list;
   };
-  rounds = head.rounds;
-  Operation operation{
-      .kind = head.kind, .dtype = head.dtype, .reduction = head.reduction, .root = head.root, .count = head.count};
-  operation.counts = next(head.counts, int64_t{});
-  operation.receive_counts = next(head.receive_counts, int64_t{});
-  operation.routes = next(head.routes, Route{});
+  rounds = header.rounds;
+  Operation operation{.kind = header.kind,
+                      .dtype = header.dtype,
+                      .reduction = header.reduction,
+                      .root = header.root,
+                      .count = header.count};
+  operation.counts = next(header.counts, int64_t{});
+  operation.receive_counts = next(header.receive_counts, int64_t{});
+  operation.routes = next(header.routes, Route{});
   return operation;
 }
 
-// Everybody finds the same: in all_to_all each pair has something of its own to agree on, so all pairs are looked at.
-void SharedGroup::agree_on(Pending& pending) {
-  int64_t rounds = pending.transfer.rounds(), its_rounds = 0;
-  const auto asked = [&](int rank) { return read_head(board_->slot(rank, taken_rounds_), its_rounds); };
+// All ranks come to the same result. In all_to_all every pair of ranks must agree on its counts, so all pairs are
+// compared.
+void SharedGroup::compare_requests(PendingOperation& pending) {
+  int64_t rounds = pending.transfer.rounds(), peer_rounds = 0;
+  const auto request_of = [&](int rank) { return read_request(view_->slot(rank, rounds_read_), peer_rounds); };
   const Operation& mine = pending.transfer.operation();
   const auto text = [](const std::optional<Operation>& operation) {
-    return operation ? describe(*operation) : std::string("something unknown");
+    return operation ? describe(*operation) : std::string("an invalid operation");
   };
   const auto disagree = [&](int a, const std::optional<Operation>& of_a, int b, const std::optional<Operation>& of_b) {
     disagreed_ = true;
-    fail(Cause::mismatch,
-         fmt::format(
-             "operation {} on \"{}\": rank {} asked for {}, rank {} asked for {}; the ranks of a group must make "
-             "the same calls with the same sizes in the same order",
-             pending.number, name_, label(a), text(of_a), label(b), text(of_b)));
+    fail(FailureCause::mismatch,
+         mismatch_message(static_cast<int64_t>(pending.number), name_, label(a), text(of_a), label(b), text(of_b)));
   };
   const bool all_to_all = mine.kind == Kind::all_to_all;
   for (int rank = 0; rank < size_; ++rank) {
-    const std::optional<Operation> other = asked(rank);
-    // Elsewhere all know how many there are.
-    if (other && all_to_all) rounds = std::max(rounds, its_rounds);
+    const std::optional<Operation> other = request_of(rank);
+    // For other operations every rank computes the same number of rounds.
+    if (other && all_to_all) rounds = std::max(rounds, peer_rounds);
     if (other && agree(mine, rank_, *other, rank)) continue;
     return rank < rank_ ? disagree(rank, other, rank_, mine) : disagree(rank_, mine, rank, other);
   }
   if (all_to_all)
     for (int a = 0; a < size_; ++a)
       for (int b = a + 1; b < size_; ++b)
-        if (const auto of_a = asked(a), of_b = asked(b); !of_a || !of_b || !agree(*of_a, a, *of_b, b))
+        if (const auto of_a = request_of(a), of_b = request_of(b); !of_a || !of_b || !agree(*of_a, a, *of_b, b))
           return disagree(a, of_a, b, of_b);
   pending.transfer.set_rounds(rounds);
   pending.agreed = true;

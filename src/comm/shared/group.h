@@ -1,9 +1,19 @@
-// SharedGroup: one rank in a group on one host: its operations under way, and the work on them. Operations go through
-// the slots of the board round by round, all of them in the order of their numbers; each rank does its own part of the
-// work, on its own memory. It is done by the thread that waits; a helper thread does it for operations that others may
-// be held up by while this rank computes, and sleeps otherwise.
+// SharedGroup: one rank of a group on one host, and the execution of its operations.
 //
-// Threads: as Comm says; fail() and abort() may be called by any.
+// An operation is executed in rounds (see Transfer). In round k every rank writes into one of its own slots, and reads
+// from the slots of all ranks once all have written that round:
+//
+//   slot of rank r for round k:  k modulo slots. Rank r overwrites it once all ranks have read round k - slots.
+//   RankState::rounds_written:   rounds that the rank has written, counted over all operations
+//   RankState::rounds_read:      rounds that the rank has read from all slots, counted over all operations
+//
+// The first round of an operation starts with a request: what the rank asks for. Later rounds are written only after
+// the requests of all ranks agree. Rounds of successive operations follow each other in the order of their numbers.
+//
+// Each rank copies and reduces only into its own memory. The thread that waits for an operation does this work. A
+// helper thread does it when other ranks may be blocked by this rank while it computes; otherwise the helper sleeps.
+//
+// Thread safety: as Comm. fail() may be called from any thread.
 #pragma once
 
 #include <atomic>
@@ -20,7 +30,7 @@
 #include <vector>
 
 #include "comm/operation.h"
-#include "comm/shared/board.h"
+#include "comm/shared/segment_view.h"
 #include "comm/shared/transfer.h"
 
 namespace lockstep::detail {
@@ -30,99 +40,108 @@ class SharedGroup {
   using Clock = std::chrono::steady_clock;
   using Duration = std::chrono::nanoseconds;
 
-  struct Pending {
+  struct PendingOperation {
     Transfer transfer;
     uint64_t number = 0;
-    int64_t put = 0, taken = 0;  // rounds
-    bool agreed = false;
+    int64_t written = 0, read = 0;  // rounds of this operation
+    bool agreed = false;            // the requests of all ranks agree
     bool done = false;
   };
 
-  // `members`: of a group that was split off, the rank in the first group of every rank here; `origin` is the name of
-  // that first group. `above`: the boards of the groups it was split from, whose failure is its own.
+  // The groups that this one was split from, directly and indirectly. Empty for the first ("origin") group.
   struct Ancestry {
-    std::vector<int> members = {};
-    std::string origin = {};
-    std::vector<std::shared_ptr<Board>> above = {};
+    std::vector<int> origin_ranks = {};  // for each rank of this group, its rank in the origin group
+    std::string origin_name = {};
+    std::vector<std::shared_ptr<SegmentView>> ancestors = {};  // when one of them fails, this group has failed
   };
-  SharedGroup(std::shared_ptr<Board> board, std::string name, Ancestry ancestry);
+  SharedGroup(std::shared_ptr<SegmentView> view, std::string name, Ancestry ancestry);
 
-  // The rank is gone: it will start nothing more. REQUIRES: nothing is under way.
+  // The rank leaves the group. REQUIRES: no operation is in flight.
   ~SharedGroup();
 
-  const std::shared_ptr<Board>& board() const { return board_; }
+  const std::shared_ptr<SegmentView>& view() const { return view_; }
   const Ancestry& ancestry() const { return ancestry_; }
+  // The name of a rank in messages: `3`, or `1 (3 of "world")` in a group that was split off.
   std::string label(int rank) const;
 
-  // What Comm promises of its operations. `waits`: the caller will wait at once.
-  Pending* start(const Operation& operation, bool waits);
-  void finish(Pending* pending, Duration timeout);
-  void abandon(Pending* pending, Duration timeout) noexcept;
+  // The operations of Comm. `waits`: the caller calls finish() immediately.
+  PendingOperation* start(const Operation& operation, bool waits);
+  void finish(PendingOperation* pending, Duration timeout);
+  void abandon(PendingOperation* pending, Duration timeout) noexcept;
 
-  void fail(Cause cause, const std::string& message) { board_->fail(cause, message); }
-  // The process of that rank has ended: the group fails.
-  void mourn(int rank);
-  // Throws what this group or one above it failed with, if one has.
+  void fail(FailureCause cause, const std::string& message) { view_->fail(cause, message); }
+  // Fails the group because the process of this rank has ended.
+  void fail_dead_rank(int rank);
+  // Throws the failure of this group or of an ancestor, if there is one.
   void check_failure(std::string_view operation, uint64_t number) const;
 
  private:
-  // Who holds the work up; -1: nobody.
+  // The ranks that block progress: those that have not read what the next write would overwrite, and those that have
+  // not written what this rank reads next. -1: none.
   struct Blockers {
-    int put = -1, taken = -1;
+    int write = -1, read = -1;
     bool operator==(const Blockers&) const = default;
   };
-  class Patience;
-  class Turn;
+  class WaitTimer;
+  class ForegroundLock;
 
-  Pending& pending(uint64_t number) { return *ring_[number & (ring_.size() - 1)]; }
-  Pending* take_free();
+  PendingOperation& pending(uint64_t number) { return *ring_[number & (ring_.size() - 1)]; }
+  PendingOperation* allocate_pending();
+  void release(PendingOperation* pending) { free_.push_back(pending); }
+
+  // Writes and reads at most one round each. Returns whether it made progress, and sets blockers_.
   bool advance();
-  bool advance_soon();
-  bool try_put();
-  bool try_take();
-  void agree_on(Pending& pending);
-  void write_head(const Pending& pending, std::byte* slot) const;
-  // What another rank asked for. Nothing when it makes no sense, whatever that rank wrote.
-  std::optional<Operation> read_head(const std::byte* slot, int64_t& rounds) const;
-  void drive(Pending& pending, Duration timeout);
-  void rest(Patience& patience);
-  void check_peers(const Pending& pending);
-  void look_after_peers(const Pending& pending);
-  [[noreturn]] void stop(const Pending& pending);
-  void stop_at(const Pending& pending);
-  [[noreturn]] void time_out(const Pending& pending, Duration timeout);
-  bool all_started(uint64_t number) const;
-  bool ended(uint64_t number, int* who = nullptr) const;
-  bool failed() const;
-  void release(Pending* pending) { free_.push_back(pending); }
-  bool needs_help() const;
-  void call_helper();
-  void help();
+  bool spin_advance();
+  bool try_write();
+  bool try_read();
+  void compare_requests(PendingOperation& pending);
+  void write_request(const PendingOperation& pending, std::byte* slot) const;
+  // The request of another rank. Returns nullopt when the bytes are not a valid request.
+  std::optional<Operation> read_request(const std::byte* slot, int64_t& rounds) const;
 
-  const std::shared_ptr<Board> board_;
+  void run_until_done(PendingOperation& pending, Duration timeout);
+  void sleep_until_woken(WaitTimer& timer);
+  // Throws when the operation can no longer complete.
+  void check_peers(const PendingOperation& pending);
+  // Throws when the process of a rank that blocks the operation has ended.
+  void check_peer_processes(const PendingOperation& pending);
+  [[noreturn]] void give_up(const PendingOperation& pending);
+  void mark_dead_from(const PendingOperation& pending);
+  [[noreturn]] void throw_timeout(const PendingOperation& pending, Duration timeout);
+  bool all_started(uint64_t number) const;
+  // Whether a rank will never complete this operation; `who` receives that rank.
+  bool has_stopped(uint64_t number, int* who = nullptr) const;
+  bool failed() const;
+
+  // Whether other ranks may be blocked until this rank writes or reads a round.
+  bool needs_helper() const;
+  void wake_helper();
+  void run_helper();
+
+  const std::shared_ptr<SegmentView> view_;
   const std::string name_;
   const Ancestry ancestry_;
   const int rank_, size_;
   bool spins_ = false;
 
   std::mutex mutex_;
-  std::atomic<int> wanted_{0};  // by threads other than the helper
+  std::atomic<int> foreground_waiters_{0};  // threads other than the helper that want the mutex
 
-  uint64_t next_ = 1;                           // the next operation; 0 is the one that made the group
-  uint64_t putting_ = 1, taking_ = 1;           // the first not put, not taken
-  uint64_t end_ = ~uint64_t{0};                 // operations from here on are dead
-  uint64_t put_rounds_ = 0, taken_rounds_ = 0;  // of all operations
-  uint64_t free_rounds_ = 0;                    // rounds that are known to be taken by all
-  int arrived_ = 0;                             // ranks before this one have put the round to be taken
+  uint64_t next_ = 1;                              // number of the next operation; 0 is the split that made the group
+  uint64_t writing_ = 1, reading_ = 1;             // the first operation that is not completely written, or read
+  uint64_t dead_from_ = ~uint64_t{0};              // this operation and all later ones were given up
+  uint64_t rounds_written_ = 0, rounds_read_ = 0;  // over all operations
+  uint64_t rounds_read_by_all_ = 0;                // a lower bound
+  int ready_ranks_ = 0;                            // ranks 0 .. ready_ranks_ - 1 have written the round to read next
   Blockers blockers_;
   bool disagreed_ = false;
-  std::vector<Pending*> ring_;  // operation n under way is at n modulo the size
-  std::vector<Pending*> free_;
-  std::vector<std::unique_ptr<Pending>> all_;
-  std::vector<const std::byte*> slots_;
-  std::vector<const void*> inputs_;
+  std::vector<PendingOperation*> ring_;  // operation n is at n modulo the size, a power of two
+  std::vector<PendingOperation*> free_;
+  std::vector<std::unique_ptr<PendingOperation>> all_;
+  std::vector<const std::byte*> slots_;  // scratch: the slot of each rank
+  std::vector<const void*> inputs_;      // scratch for Transfer::read()
 
-  std::condition_variable called_;
+  std::condition_variable helper_woken_;
   bool stop_ = false;
   std::thread helper_;
 };

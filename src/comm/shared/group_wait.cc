@@ -1,5 +1,5 @@
-// How a rank waits: it works on what is under way, spins for a moment when there is nothing to do, then sleeps until
-// somebody it waits for wakes it, and looks now and then whether they are still there.
+// How a rank waits: it advances its pending operations. When there is nothing to do it spins briefly, then sleeps until
+// a rank that it waits for wakes it. It checks regularly whether the processes of those ranks are alive.
 #include <pthread.h>
 #include <signal.h>
 
@@ -20,68 +20,68 @@ constexpr auto kSharedSpin = std::chrono::microseconds(60);
 
 }  // namespace
 
-// While it lives, the helper leaves the work to this thread.
-class SharedGroup::Turn {
+// While one exists, the helper thread leaves the work to the thread that holds it.
+class SharedGroup::ForegroundLock {
  public:
-  explicit Turn(SharedGroup& group) : group_(group) {
-    group.wanted_.fetch_add(1);
+  explicit ForegroundLock(SharedGroup& group) : group_(group) {
+    group.foreground_waiters_.fetch_add(1);
     lock_ = std::unique_lock(group.mutex_);
   }
-  ~Turn() {
-    group_.wanted_.fetch_sub(1);
-    if (group_.needs_help()) group_.call_helper();
+  ~ForegroundLock() {
+    group_.foreground_waiters_.fetch_sub(1);
+    if (group_.needs_helper()) group_.wake_helper();
   }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
+  ForegroundLock(const ForegroundLock&) = delete;
+  ForegroundLock& operator=(const ForegroundLock&) = delete;
 
  private:
   SharedGroup& group_;
   std::unique_lock<std::mutex> lock_;
 };
 
-// How long one has waited without anything happening.
-class SharedGroup::Patience {
+// Measures how long a thread has waited without progress.
+class SharedGroup::WaitTimer {
  public:
-  Patience(Duration timeout, bool spins) : spins_(spins), timeout_(timeout) {}
+  WaitTimer(Duration timeout, bool spins) : spins_(spins), timeout_(timeout) {}
 
-  void renew() { began_ = false; }
+  void restart() { began_ = false; }
   bool may_spin() {
     begin();
     return spins_ && Clock::now() < spin_until_;
   }
   bool over() const { return Clock::now() >= deadline_; }
-  bool should_look() {
+  bool liveness_check_due() {
     const auto now = Clock::now();
-    if (now < next_look_) return false;
-    next_look_ = now + kLookInterval;
-    ++looks_;
+    if (now < next_check_) return false;
+    next_check_ = now + kLivenessInterval;
+    ++checks_;
     return true;
   }
-  // Looks since there was progress.
-  int looks() const { return looks_; }
-  Duration nap() const { return std::clamp<Duration>(deadline_ - Clock::now(), Duration(0), kNap); }
+  // Liveness checks since the last progress.
+  int checks() const { return checks_; }
+  Duration sleep_time() const { return std::clamp<Duration>(deadline_ - Clock::now(), Duration(0), kMaxSleep); }
 
  private:
   void begin() {
     if (std::exchange(began_, true)) return;
     const auto now = Clock::now();
-    looks_ = 0;
+    checks_ = 0;
     spin_until_ = now + kSharedSpin;
-    next_look_ = now + kLookInterval;
+    next_check_ = now + kLivenessInterval;
     deadline_ = deadline_after(timeout_);
   }
 
   const bool spins_;
   const Duration timeout_;
   bool began_ = false;
-  int looks_ = 0;
-  Clock::time_point spin_until_, next_look_, deadline_;
+  int checks_ = 0;
+  Clock::time_point spin_until_, next_check_, deadline_;
 };
 
-void SharedGroup::finish(Pending* pending, Duration timeout) {
-  const Turn turn(*this);
+void SharedGroup::finish(PendingOperation* pending, Duration timeout) {
+  const ForegroundLock turn(*this);
   try {
-    if (!pending->done) drive(*pending, timeout);
+    if (!pending->done) run_until_done(*pending, timeout);
   } catch (...) {
     release(pending);
     throw;
@@ -89,21 +89,21 @@ void SharedGroup::finish(Pending* pending, Duration timeout) {
   release(pending);
 }
 
-void SharedGroup::abandon(Pending* pending, Duration timeout) noexcept {
-  const Turn turn(*this);
+void SharedGroup::abandon(PendingOperation* pending, Duration timeout) noexcept {
+  const ForegroundLock turn(*this);
   try {
     if (!pending->done && !all_started(pending->number))
-      fail(Cause::aborted, fmt::format("rank {} did not wait for its {} {}", label(rank_),
-                                       lockstep::name(pending->transfer.operation().kind), pending->number));
-    if (!pending->done) drive(*pending, timeout);
+      fail(FailureCause::aborted, fmt::format("rank {} did not wait for its {} {}", label(rank_),
+                                              lockstep::name(pending->transfer.operation().kind), pending->number));
+    if (!pending->done) run_until_done(*pending, timeout);
   } catch (const std::exception&) {
-    // The group has failed, and this was its last touch of the memory.
+    // The group has failed. Its operations no longer access the caller's memory.
   }
   release(pending);
 }
 
-// Before anything else is looked at, the clock included: the others are mostly a fraction of a microsecond away.
-bool SharedGroup::advance_soon() {
+// Tries before the clock is read: the other ranks usually arrive within a fraction of a microsecond.
+bool SharedGroup::spin_advance() {
   for (int i = 0; i < 64; ++i) {
     if (advance()) return true;
     if (i >= 16) pause();
@@ -111,133 +111,133 @@ bool SharedGroup::advance_soon() {
   return false;
 }
 
-void SharedGroup::drive(Pending& pending, Duration timeout) {
-  Patience patience(timeout, spins_);
+void SharedGroup::run_until_done(PendingOperation& pending, Duration timeout) {
+  WaitTimer timer(timeout, spins_);
   while (!pending.done) {
-    if (pending.number < end_ && (spins_ ? advance_soon() : advance())) {
-      patience.renew();
+    if (pending.number < dead_from_ && (spins_ ? spin_advance() : advance())) {
+      timer.restart();
       continue;
     }
     check_peers(pending);
-    if (patience.may_spin()) {
-      std::this_thread::yield();  // the one waited for may be waiting for this cpu
+    if (timer.may_spin()) {
+      std::this_thread::yield();  // the awaited rank may need this CPU
       continue;
     }
-    if (patience.over()) time_out(pending, timeout);
-    if (patience.should_look()) {
-      look_after_peers(pending);
-      // Started by all, but held up, and the group has failed: whoever holds it up will not go on.
-      if (failed() && patience.looks() >= 2) stop(pending);
+    if (timer.over()) throw_timeout(pending, timeout);
+    if (timer.liveness_check_due()) {
+      check_peer_processes(pending);
+      // All ranks have started the operation, but the group has failed: the blocking rank will not continue.
+      if (failed() && timer.checks() >= 2) give_up(pending);
     }
-    rest(patience);
+    sleep_until_woken(timer);
   }
 }
 
-// Throws when the operation cannot complete any more. What all have started still can, whatever happened since, as long
-// as nobody has given it up.
-void SharedGroup::check_peers(const Pending& pending) {
+// An operation that all ranks have started can complete after a failure, as long as no rank has given it up.
+void SharedGroup::check_peers(const PendingOperation& pending) {
   int who = 0;
-  const bool alive = pending.number < end_ && !disagreed_;
-  if (alive && !ended(pending.number, &who) && (!failed() || all_started(pending.number))) return;
-  if (alive && !failed()) fail(Cause::aborted, fmt::format("rank {} has left the group", label(who)));
-  stop(pending);
+  const bool alive = pending.number < dead_from_ && !disagreed_;
+  if (alive && !has_stopped(pending.number, &who) && (!failed() || all_started(pending.number))) return;
+  if (alive && !failed()) fail(FailureCause::aborted, fmt::format("rank {} has left the group", label(who)));
+  give_up(pending);
 }
 
-// Only those that hold it up: one that ended after it gave all that was needed is not missed.
-void SharedGroup::look_after_peers(const Pending& pending) {
-  const auto slots = static_cast<uint64_t>(board_->geometry().slots);
+// Checks only the ranks that block the operation: a rank may exit after it has written and read all that is needed.
+void SharedGroup::check_peer_processes(const PendingOperation& pending) {
+  const auto slots = static_cast<uint64_t>(view_->geometry().slots);
   for (int rank = 0; rank < size_; ++rank) {
-    const Place& place = board_->place(rank);
-    if (place.arrived.load() > taken_rounds_ && place.finished.load() + slots > put_rounds_) continue;
-    if (rank == rank_ || !is_gone(place.process)) continue;
-    mourn(rank);
-    stop(pending);
+    const RankState& state = view_->rank_state(rank);
+    if (state.rounds_written.load() > rounds_read_ && state.rounds_read.load() + slots > rounds_written_) continue;
+    if (rank == rank_ || !is_gone(state.process)) continue;
+    fail_dead_rank(rank);
+    give_up(pending);
   }
 }
 
-void SharedGroup::mourn(int rank) {
-  fail(Cause::aborted, fmt::format("rank {} (process {}) is gone", label(rank), board_->place(rank).process.pid));
+void SharedGroup::fail_dead_rank(int rank) {
+  fail(FailureCause::aborted,
+       fmt::format("rank {} (process {}) is gone", label(rank), view_->rank_state(rank).process.pid));
 }
 
-void SharedGroup::stop(const Pending& pending) {
-  stop_at(pending);
+void SharedGroup::give_up(const PendingOperation& pending) {
+  mark_dead_from(pending);
   check_failure(lockstep::name(pending.transfer.operation().kind), pending.number);
-  LOCKSTEP_CHECK(false, "operation {} was given up in a group that is well", pending.number);
+  LOCKSTEP_CHECK(false, "operation {} was given up in a group that has not failed", pending.number);
 }
 
-// Nothing of this operation, or a later one, will be touched or given from now on.
-void SharedGroup::stop_at(const Pending& pending) {
-  if (pending.number >= end_) return;
-  end_ = pending.number;
-  board_->mine().ends_at.store(end_ + 1);
-  board_->wake_all();
+// From now on this rank neither reads nor writes a round of this operation or a later one.
+void SharedGroup::mark_dead_from(const PendingOperation& pending) {
+  if (pending.number >= dead_from_) return;
+  dead_from_ = pending.number;
+  view_->own_state().stops_at.store(dead_from_ + 1);
+  view_->wake_all();
 }
 
-void SharedGroup::rest(Patience& patience) {
+void SharedGroup::sleep_until_woken(WaitTimer& timer) {
   const Blockers known = blockers_;
-  const uint32_t ticket = board_->announce(Board::waiting_for(known.taken, known.put));
+  const uint32_t wake_count = view_->begin_wait(SegmentView::wait_set(known.read, known.write));
   if (advance())
-    patience.renew();
+    timer.restart();
   else if (!failed() && blockers_ == known)
-    board_->sleep(ticket, patience.nap());
-  board_->withdraw();
+    view_->sleep(wake_count, timer.sleep_time());
+  view_->end_wait();
 }
 
-void SharedGroup::time_out(const Pending& pending, Duration timeout) {
+void SharedGroup::throw_timeout(const PendingOperation& pending, Duration timeout) {
   std::vector<int> absent;
   for (int rank = 0; rank < size_; ++rank)
-    if (board_->place(rank).started.load() < pending.number) absent.push_back(rank);
-  std::string_view state;
+    if (view_->rank_state(rank).started.load() < pending.number) absent.push_back(rank);
+  std::string_view detail;
   if (absent.empty()) {
-    state = ", which started it but does not go on";
-    absent.push_back(std::max({blockers_.taken, blockers_.put, 0}));
+    detail = ", which started it but makes no progress";
+    absent.push_back(std::max({blockers_.read, blockers_.write, 0}));
   }
   const std::string_view operation = lockstep::name(pending.transfer.operation().kind);
-  const std::string message = timeout_text(
+  const std::string message = timeout_message(
       operation, static_cast<int64_t>(pending.number), name_, label(rank_), size_, timeout, absent,
-      [this](int rank) { return label(rank); }, state);
-  const bool first = board_->fail(Cause::aborted, message);
-  if (!first) stop(pending);
-  stop_at(pending);
+      [this](int rank) { return label(rank); }, detail);
+  const bool first = view_->fail(FailureCause::aborted, message);
+  if (!first) give_up(pending);
+  mark_dead_from(pending);
   throw CommTimeout(message);
 }
 
-// Others are held up by what is not put yet, and by slots that are not free again.
-bool SharedGroup::needs_help() const {
-  if (stop_ || wanted_.load() > 0 || taking_ >= std::min(next_, end_)) return false;
-  if (failed() && !all_started(taking_)) return false;
-  return putting_ < std::min(next_, end_) ||
-         put_rounds_ - taken_rounds_ >= static_cast<uint64_t>(board_->geometry().slots) / 2;
+// Other ranks are blocked by rounds that this rank has not written, and by slots that it has not read.
+bool SharedGroup::needs_helper() const {
+  if (stop_ || foreground_waiters_.load() > 0 || reading_ >= std::min(next_, dead_from_)) return false;
+  if (failed() && !all_started(reading_)) return false;
+  return writing_ < std::min(next_, dead_from_) ||
+         rounds_written_ - rounds_read_ >= static_cast<uint64_t>(view_->geometry().slots) / 2;
 }
 
-void SharedGroup::call_helper() {
+void SharedGroup::wake_helper() {
   if (!helper_.joinable()) {
-    // Signals are for the threads of the program.
+    // Signals must be delivered to the program's own threads.
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    helper_ = std::thread([this] { help(); });
+    helper_ = std::thread([this] { run_helper(); });
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
-  called_.notify_one();
+  helper_woken_.notify_one();
 }
 
-void SharedGroup::help() {
+void SharedGroup::run_helper() {
   std::unique_lock lock(mutex_);
   while (!stop_) {
-    if (!needs_help()) {
-      called_.wait(lock);
+    if (!needs_helper()) {
+      helper_woken_.wait(lock);
       continue;
     }
     if (advance()) continue;
     const Blockers known = blockers_;
-    const uint32_t ticket = board_->announce(Board::waiting_for(known.taken, known.put));
+    const uint32_t wake_count = view_->begin_wait(SegmentView::wait_set(known.read, known.write));
     if (!advance() && blockers_ == known) {
       lock.unlock();
-      board_->sleep(ticket, kNap);
+      view_->sleep(wake_count, kMaxSleep);
       lock.lock();
     }
-    board_->withdraw();
+    view_->end_wait();
   }
 }
 

@@ -29,7 +29,7 @@ Stat read_stat(int64_t pid) {
   close(file);
   if (got <= 0) return {};
   text[got] = '\0';
-  // The name, in brackets, may hold anything.
+  // The process name, in parentheses, may contain any character, also ')'.
   const char* rest = std::strrchr(text, ')');
   Stat stat;
   unsigned long long start = 0;
@@ -55,7 +55,7 @@ bool is_gone(const ProcessId& process) {
   const Stat stat = process.start_time != 0 ? read_stat(process.pid) : Stat{};
   if (!stat.exists) return kill(static_cast<pid_t>(process.pid), 0) != 0 && errno == ESRCH;
   if (stat.start_time != process.start_time) return true;
-  // A first thread that has ended looks dead while others of its process live.
+  // When the main thread has ended, the process looks like a zombie although other threads still run.
   return (stat.state == 'Z' || stat.state == 'X') && stat.threads <= 1;
 }
 

@@ -27,188 +27,196 @@ std::string hash(const std::string& text) {
   return md5_hex({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
 }
 
-class Arrival {
+// One rank's way through the rendezvous.
+class SegmentJoin {
  public:
-  explicit Arrival(const Rendezvous& wanted) : wanted_(wanted), deadline_(deadline_after(wanted.timeout)) {}
+  explicit SegmentJoin(const RendezvousOptions& options)
+      : options_(options), deadline_(deadline_after(options.timeout)) {}
 
-  std::shared_ptr<Board> run() {
-    if (wanted_.size == 1) return alone();
+  std::shared_ptr<SegmentView> run() {
+    if (options_.size == 1) return single_rank_view();
     try {
-      if (wanted_.rank == 0) {
+      if (options_.rank == 0) {
         create();
-        take_place();
+        register_rank();
       } else {
         attach();
       }
-      await_everybody();
-      return std::move(board_);
+      wait_for_all();
+      return std::move(view_);
     } catch (const Error& error) {
-      give_up(Cause::mismatch, error);
+      give_up(FailureCause::mismatch, error);
       throw;
     } catch (const std::exception& error) {
-      give_up(Cause::aborted, error);
+      give_up(FailureCause::aborted, error);
       throw;
     }
   }
 
  private:
-  void give_up(Cause cause, const std::exception& error) {
-    if (located_) board_->fail(cause, error.what());
+  void give_up(FailureCause cause, const std::exception& error) {
+    if (has_geometry_) view_->fail(cause, error.what());
     if (segment_) segment_->close();
   }
 
-  std::shared_ptr<Board> alone() {
-    const Geometry geometry = Geometry::of(1, wanted_.bytes_per_rank);
+  std::shared_ptr<SegmentView> single_rank_view() {
+    const SegmentGeometry geometry = SegmentGeometry::of(1, options_.bytes_per_rank);
     void* memory = mmap(nullptr, static_cast<size_t>(geometry.total_bytes()), PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw OutOfMemory(fmt::format("shared memory: {}", std::strerror(errno)));
-    auto board = std::make_shared<Board>(memory, geometry.total_bytes(), 0);
-    board->initialise(geometry, new_id());
-    board->locate();
-    return board;
+    auto view = std::make_shared<SegmentView>(memory, geometry.total_bytes(), 0);
+    view->initialise(geometry, new_id());
+    view->load_geometry();
+    return view;
   }
 
   std::string new_id() const {
-    return hash(fmt::format("{} {} {}", wanted_.key, this_process().pid, Clock::now().time_since_epoch().count()));
+    return hash(fmt::format("{} {} {}", options_.key, this_process().pid, Clock::now().time_since_epoch().count()));
   }
 
-  void map(const File& file, int64_t bytes) {
-    void* memory = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file.number(), 0);
+  void map(const OwnedFd& file, int64_t bytes) {
+    void* memory = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file.fd(), 0);
     if (memory == MAP_FAILED)
-      throw OutOfMemory(fmt::format("shared memory: \"{}\" could not map {}: {}", wanted_.name,
+      throw OutOfMemory(fmt::format("shared memory: \"{}\" could not map {}: {}", options_.name,
                                     mebibytes(static_cast<double>(bytes)), std::strerror(errno)));
-    board_ = std::make_shared<Board>(memory, bytes, wanted_.rank);
+    view_ = std::make_shared<SegmentView>(memory, bytes, options_.rank);
   }
 
   void create() {
-    segment_ = wanted_.segment ? wanted_.segment : make_segment(wanted_);
+    segment_ = options_.segment ? options_.segment : make_segment(options_);
     map(segment_->memory(), segment_->bytes());
-    board_->initialise(Geometry::of(wanted_.size, wanted_.bytes_per_rank), new_id());
-    board_->locate();
-    located_ = true;
+    view_->initialise(SegmentGeometry::of(options_.size, options_.bytes_per_rank), new_id());
+    view_->load_geometry();
+    has_geometry_ = true;
   }
 
   void attach() {
-    SegmentSource source(wanted_.key, wanted_.name);
+    SegmentReceiver source(options_.key, options_.name);
     for (milliseconds pause(1);; pause = std::min(pause * 2, milliseconds(20))) {
-      const auto memory = source.receive(kNap);
-      if (memory && usable(*memory)) {
-        take_place();
+      const auto memory = source.receive(kMaxSleep);
+      if (memory && try_attach(*memory)) {
+        register_rank();
         source.close();
         return;
       }
       if (memory) source.close();
-      wanted_.check(nullptr);
+      options_.check(nullptr);
       if (Clock::now() >= deadline_) throw_timeout({0});
       std::this_thread::sleep_for(pause);
     }
   }
 
-  // Whether its maker lives.
-  bool usable(const File& memory) {
+  // Maps the memory. False when it is not initialised, or its creator has ended.
+  bool try_attach(const OwnedFd& memory) {
     struct stat info = {};
-    fstat(memory.number(), &info);
-    if (info.st_size < static_cast<off_t>(sizeof(Control))) return false;
+    fstat(memory.fd(), &info);
+    if (info.st_size < static_cast<off_t>(sizeof(SegmentHeader))) return false;
     map(memory, info.st_size);
-    const Control& control = board_->control();
-    if (control.ready.load() != Control::kReady || is_gone(control.creator)) return false;
-    if (control.version != Control::kVersion)
-      throw_error("shared memory: \"{}\" was made by another version of lockstep; run the same on all ranks",
-                  wanted_.name);
-    board_->locate();
-    located_ = wanted_.rank < board_->size();
-    if (board_->size() != wanted_.size)
-      throw_error("shared memory: \"{}\" has {} ranks for rank 0 and {} for rank {}; give all the same size",
-                  wanted_.name, board_->size(), wanted_.size, wanted_.rank);
+    const SegmentHeader& header = view_->header();
+    if (header.ready.load() != SegmentHeader::kReady || is_gone(header.creator)) return false;
+    if (header.version != SegmentHeader::kVersion)
+      throw_error("shared memory: \"{}\" was created by another version of lockstep; run the same version on all ranks",
+                  options_.name);
+    view_->load_geometry();
+    has_geometry_ = options_.rank < view_->size();
+    if (view_->size() != options_.size)
+      throw_error(
+          "shared memory: \"{}\" has {} ranks according to rank 0 and {} according to rank {}; give all ranks the same "
+          "size",
+          options_.name, view_->size(), options_.size, options_.rank);
     return true;
   }
 
-  void take_place() {
-    Place& place = board_->mine();
-    if (uint32_t free = 0; !place.taken.compare_exchange_strong(free, 1)) {
-      located_ = false;  // the group is none of ours
-      throw_error("shared memory: rank {} of \"{}\" is taken already; give each rank once", wanted_.rank, wanted_.name);
+  void register_rank() {
+    RankState& state = view_->own_state();
+    if (uint32_t free = 0; !state.claimed.compare_exchange_strong(free, 1)) {
+      has_geometry_ = false;  // another process is this rank: do not fail its group
+      throw_error("shared memory: rank {} of \"{}\" is already in use; start each rank once", options_.rank,
+                  options_.name);
     }
-    place.process = this_process();
-    place.came_from = wanted_.came_from;
+    state.process = this_process();
+    state.parent_split_version = options_.parent_split_version;
     cpu_set_t cpus;
     if (sched_getaffinity(0, sizeof cpus, &cpus) == 0)
       for (size_t i = 0; i < 1024; ++i)
-        if (CPU_ISSET(i, &cpus)) board_->control().cpus[i / 64].fetch_or(uint64_t{1} << i % 64);
-    place.registered.store(1);
-    board_->wake_waiting();
+        if (CPU_ISSET(i, &cpus)) view_->header().cpus[i / 64].fetch_or(uint64_t{1} << i % 64);
+    state.registered.store(1);
+    view_->wake_waiting();
   }
 
-  std::vector<int> missing() const {
+  std::vector<int> unregistered() const {
     std::vector<int> ranks;
-    for (int rank = 0; rank < board_->size(); ++rank)
-      if (board_->place(rank).registered.load() == 0) ranks.push_back(rank);
+    for (int rank = 0; rank < view_->size(); ++rank)
+      if (view_->rank_state(rank).registered.load() == 0) ranks.push_back(rank);
     return ranks;
   }
 
-  void await_everybody() {
-    const bool maker = wanted_.rank == 0;
-    const auto met = [&] { return maker ? missing().empty() : board_->control().open.load() != 0; };
-    auto next_look = Clock::now() + kLookInterval;
-    while (!met()) {
-      if (const auto failure = board_->failure()) throw_failure(*failure);
-      wanted_.check(board_.get());
+  void wait_for_all() {
+    const bool is_creator = options_.rank == 0;
+    const auto all_joined = [&] {
+      return is_creator ? unregistered().empty() : view_->header().all_joined.load() != 0;
+    };
+    auto next_check = Clock::now() + kLivenessInterval;
+    while (!all_joined()) {
+      if (const auto failure = view_->failure()) throw_failure(*failure);
+      options_.check(view_.get());
       const auto now = Clock::now();
       if (now >= deadline_) {
-        const std::vector<int> absent = missing();
+        const std::vector<int> absent = unregistered();
         throw_timeout(absent.empty() ? std::vector{0} : absent);
       }
-      if (now >= next_look) {
-        look_after_peers();
-        next_look = now + kLookInterval;
+      if (now >= next_check) {
+        check_peer_processes();
+        next_check = now + kLivenessInterval;
       }
-      const auto nap = std::min<std::chrono::nanoseconds>(kNap, deadline_ - now);
-      if (maker) {
-        segment_->serve(nap);
+      const auto time = std::min<std::chrono::nanoseconds>(kMaxSleep, deadline_ - now);
+      if (is_creator) {
+        segment_->serve(time);
         continue;
       }
-      const uint32_t ticket = board_->announce(Board::kAnybody);
-      if (!met() && !board_->failed()) board_->sleep(ticket, nap);
-      board_->withdraw();
+      const uint32_t wake_count = view_->begin_wait(SegmentView::kAnyRank);
+      if (!all_joined() && !view_->failed()) view_->sleep(wake_count, time);
+      view_->end_wait();
     }
-    if (!maker) return;
+    if (!is_creator) return;
     segment_->close();
-    board_->control().open.store(1);
-    board_->wake_waiting();
+    view_->header().all_joined.store(1);
+    view_->wake_waiting();
   }
 
-  void look_after_peers() const {
-    for (int rank = 0; rank < board_->size(); ++rank) {
-      const Place& place = board_->place(rank);
-      if (place.registered.load() == 0 || !is_gone(place.process)) continue;
-      board_->fail(Cause::aborted, fmt::format("rank {} (process {}) is gone", wanted_.label(rank), place.process.pid));
+  void check_peer_processes() const {
+    for (int rank = 0; rank < view_->size(); ++rank) {
+      const RankState& state = view_->rank_state(rank);
+      if (state.registered.load() == 0 || !is_gone(state.process)) continue;
+      view_->fail(FailureCause::aborted,
+                  fmt::format("rank {} (process {}) is gone", options_.label(rank), state.process.pid));
       return;
     }
   }
 
   [[noreturn]] void throw_timeout(const std::vector<int>& absent) const {
-    throw CommTimeout(timeout_text(wanted_.operation, 0, wanted_.name, wanted_.label(wanted_.rank), wanted_.size,
-                                   wanted_.timeout, absent, wanted_.label));
+    throw CommTimeout(timeout_message(options_.operation, 0, options_.name, options_.label(options_.rank),
+                                      options_.size, options_.timeout, absent, options_.label));
   }
-  [[noreturn]] void throw_failure(const Failure& failure) const {
-    lockstep::detail::throw_failure(failure, wanted_.operation, 0, wanted_.name, wanted_.label(wanted_.rank),
-                                    wanted_.size);
+  [[noreturn]] void throw_failure(const GroupFailure& failure) const {
+    lockstep::detail::throw_failure(failure, options_.operation, 0, options_.name, options_.label(options_.rank),
+                                    options_.size);
   }
 
-  const Rendezvous& wanted_;
+  const RendezvousOptions& options_;
   const Clock::time_point deadline_;
-  std::shared_ptr<Board> board_;
-  std::shared_ptr<Segment> segment_;  // of rank 0, until all ranks have registered
-  bool located_ = false;
+  std::shared_ptr<SegmentView> view_;
+  std::shared_ptr<Segment> segment_;  // rank 0 only
+  bool has_geometry_ = false;         // view_ can be used to fail the group
 };
 
 }  // namespace
 
-std::shared_ptr<Segment> make_segment(const Rendezvous& rendezvous) {
-  const Geometry geometry = Geometry::of(rendezvous.size, rendezvous.bytes_per_rank);
-  return std::make_shared<Segment>(rendezvous.key, rendezvous.name, geometry.total_bytes());
+std::shared_ptr<Segment> make_segment(const RendezvousOptions& options) {
+  const SegmentGeometry geometry = SegmentGeometry::of(options.size, options.bytes_per_rank);
+  return std::make_shared<Segment>(options.key, options.name, geometry.total_bytes());
 }
 
-std::shared_ptr<Board> meet(const Rendezvous& rendezvous) { return Arrival(rendezvous).run(); }
+std::shared_ptr<SegmentView> join_segment(const RendezvousOptions& options) { return SegmentJoin(options).run(); }
 
 }  // namespace lockstep::detail

@@ -1,5 +1,6 @@
-// Where the ranks of a group on one host find their board: a Segment, which rank 0 makes and the others receive from it
-// by a key that all of them know. Only processes of the same user receive it. Safe from any thread.
+// Rendezvous of the ranks of a group on one host. Rank 0 creates a Segment; the other ranks receive it from rank 0
+// through a Unix socket whose name follows from a key that all ranks know. Only processes of the same user receive it.
+// Safe from any thread.
 #pragma once
 
 #include <chrono>
@@ -7,30 +8,31 @@
 #include <memory>
 #include <string>
 
-#include "comm/shared/board.h"
 #include "comm/shared/segment.h"
+#include "comm/shared/segment_view.h"
 
 namespace lockstep::detail {
 
-struct Rendezvous {
+struct RendezvousOptions {
   std::string key;
   std::string name;                // of the group
-  std::string operation = "join";  // what messages call it
+  std::string operation = "join";  // its name in messages
   int rank = 0, size = 1;
   std::chrono::nanoseconds timeout = {};
-  uint64_t came_from = 0;                      // what Place has under that name
-  int64_t bytes_per_rank = 0;                  // of slots; 0: a moderate number
-  std::shared_ptr<Segment> segment = {};       // of rank 0: made before, by make_segment(); null: made by meet()
-  std::function<std::string(int)> label = {};  // how messages call a rank
-  // Called while waiting, with the board once it is found; throws where waiting has no point any more.
-  std::function<void(const Board*)> check = [](const Board*) {};
+  uint64_t parent_split_version = 0;           // stored in this rank's RankState
+  int64_t bytes_per_rank = 0;                  // of slots; 0: a default size
+  std::shared_ptr<Segment> segment = {};       // rank 0: from make_segment(); null: join_segment() creates it
+  std::function<std::string(int)> label = {};  // the name of a rank in messages
+  // Called repeatedly while waiting, with the view once this rank has it. Throws to stop waiting.
+  std::function<void(const SegmentView*)> check = [](const SegmentView*) {};
 };
 
-// Returns when all ranks have come. Throws CommTimeout, naming who is missing; CommAborted when one of them gave up;
-// Error when the key or a rank is in use, or ranks disagree on the size; IoError when there is no room.
-std::shared_ptr<Board> meet(const Rendezvous& rendezvous);
+// Joins the segment and returns this rank's view of it, once all ranks have joined. Throws CommTimeout, which names
+// the missing ranks; CommAborted when another rank gave up; Error when the key or the rank is in use, or ranks disagree
+// on the size; IoError when there is not enough memory.
+std::shared_ptr<SegmentView> join_segment(const RendezvousOptions& options);
 
-// What rank 0 of it needs. Throws as Segment does.
-std::shared_ptr<Segment> make_segment(const Rendezvous& rendezvous);
+// Creates the segment for rank 0. Throws as Segment does.
+std::shared_ptr<Segment> make_segment(const RendezvousOptions& options);
 
 }  // namespace lockstep::detail

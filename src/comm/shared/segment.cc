@@ -39,18 +39,18 @@ struct AbstractAddress {
   explicit AbstractAddress(const std::string& name) {
     address.sun_family = AF_UNIX;
     LOCKSTEP_CHECK(name.size() + 1 < sizeof address.sun_path);
-    std::memcpy(address.sun_path + 1, name.data(), name.size());  // the first byte is 0: no file
+    std::memcpy(address.sun_path + 1, name.data(), name.size());  // the first byte is 0: the abstract namespace
     size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   }
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
 };
 
-File new_socket() { return File(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
+OwnedFd new_socket() { return OwnedFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
 
-std::optional<ucred> peer_of(const File& socket) {
+std::optional<ucred> peer_of(const OwnedFd& socket) {
   ucred peer = {};
   socklen_t size = sizeof peer;
-  if (::getsockopt(socket.number(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
+  if (::getsockopt(socket.fd(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
   return peer;
 }
 
@@ -60,14 +60,14 @@ int timeout_of(nanoseconds time) {
 }
 
 // Kernels before 6.3 do not know MFD_NOEXEC_SEAL, and some later ones are configured to require it.
-File new_memory(const std::string& name) {
+OwnedFd new_memory(const std::string& name) {
   constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-  File file(::memfd_create(name.c_str(), kFlags | MFD_NOEXEC_SEAL));
-  if (!file && errno == EINVAL) file = File(::memfd_create(name.c_str(), kFlags));
+  OwnedFd file(::memfd_create(name.c_str(), kFlags | MFD_NOEXEC_SEAL));
+  if (!file && errno == EINVAL) file = OwnedFd(::memfd_create(name.c_str(), kFlags));
   return file;
 }
 
-// What the kernel can hand out without swapping; machine_memory() where it does not say.
+// Memory that the kernel can allocate without swapping; machine_memory() where the kernel does not report it.
 double available_memory() {
   std::ifstream in("/proc/meminfo");
   auto limit = static_cast<double>(machine_memory());
@@ -77,7 +77,7 @@ double available_memory() {
   return limit;
 }
 
-void send_file(const File& connection, const File& file) {
+void send_file(const OwnedFd& connection, const OwnedFd& file) {
   char byte = 'm';
   iovec data{&byte, 1};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space = {};
@@ -90,14 +90,14 @@ void send_file(const File& connection, const File& file) {
   head->cmsg_level = SOL_SOCKET;
   head->cmsg_type = SCM_RIGHTS;
   head->cmsg_len = CMSG_LEN(sizeof(int));
-  const int number = file.number();
-  std::memcpy(CMSG_DATA(head), &number, sizeof number);
-  // A rank that ended meanwhile needs nothing.
-  [[maybe_unused]] const ssize_t sent = ::sendmsg(connection.number(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  const int fd = file.fd();
+  std::memcpy(CMSG_DATA(head), &fd, sizeof fd);
+  // Errors are ignored: the receiver may have ended meanwhile.
+  [[maybe_unused]] const ssize_t sent = ::sendmsg(connection.fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-// Nothing when the other end closed the connection.
-File receive_file(const File& connection) {
+// Returns a descriptor that is not open when the other end closed the connection.
+OwnedFd receive_file(const OwnedFd& connection) {
   char byte = 0;
   iovec data{&byte, 1};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space = {};
@@ -106,20 +106,20 @@ File receive_file(const File& connection) {
   message.msg_iovlen = 1;
   message.msg_control = space.data();
   message.msg_controllen = space.size();
-  if (::recvmsg(connection.number(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) <= 0) return File();
+  if (::recvmsg(connection.fd(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) <= 0) return OwnedFd();
   const cmsghdr* const head = CMSG_FIRSTHDR(&message);
   if (!head || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS ||
       head->cmsg_len != CMSG_LEN(sizeof(int)))
-    return File();
-  int number = -1;
-  std::memcpy(&number, CMSG_DATA(head), sizeof number);
-  return File(number);
+    return OwnedFd();
+  int fd = -1;
+  std::memcpy(&fd, CMSG_DATA(head), sizeof fd);
+  return OwnedFd(fd);
 }
 
 }  // namespace
 
-File::~File() {
-  if (number_ >= 0) ::close(number_);
+OwnedFd::~OwnedFd() {
+  if (fd_ >= 0) ::close(fd_);
 }
 
 std::string segment_name(const std::string& key) {
@@ -133,65 +133,65 @@ Segment::Segment(const std::string& key, const std::string& group, int64_t bytes
   memory_ = new_memory(segment_name(key));
   if (!memory_)
     throw IoError(
-        fmt::format("shared memory: \"{}\" could not make an anonymous file (memfd_create): {}; use "
+        fmt::format("shared memory: \"{}\" could not create an anonymous file (memfd_create): {}; use "
                     "--collectives tcp",
                     group, std::strerror(errno)));
   allocate(group);
   listen(key, group);
 }
 
-// Allocates all pages now: a page that is missing later would be a signal in the middle of a copy.
+// Allocates all pages now: a page that cannot be allocated later would raise SIGBUS in the middle of a copy.
 void Segment::allocate(const std::string& group) {
   const auto wanted = static_cast<double>(bytes_);
   rlimit limit = {};
   ::getrlimit(RLIMIT_FSIZE, &limit);
   if (limit.rlim_cur < static_cast<rlim_t>(bytes_))
-    throw IoError(fmt::format("shared memory: \"{}\" needs {}, files may have {} (ulimit -f); raise that limit", group,
+    throw IoError(fmt::format("shared memory: \"{}\" needs {}, but the file size limit is {}; raise `ulimit -f`", group,
                               mebibytes(wanted), mebibytes(static_cast<double>(limit.rlim_cur))));
   const double available = available_memory();
   int error = wanted > available ? ENOMEM : EINTR;
-  while (error == EINTR) error = ::posix_fallocate(memory_.number(), 0, bytes_);
+  while (error == EINTR) error = ::posix_fallocate(memory_.fd(), 0, bytes_);
   if (error == ENOSPC || error == ENOMEM)
     throw IoError(
-        fmt::format("shared memory: \"{}\" needs {}, and {} of memory are available; free memory, raise the "
-                    "limit of the container, or run fewer processes on this host",
+        fmt::format("shared memory: \"{}\" needs {}, but only {} of memory are available; free memory, raise the "
+                    "memory limit of the container, or run fewer processes on this host",
                     group, mebibytes(wanted), mebibytes(available)));
   if (error != 0)
     throw IoError(
         fmt::format("shared memory: \"{}\" could not allocate {}: {}", group, mebibytes(wanted), std::strerror(error)));
-  // No process can make it smaller, which would be a signal for the others.
-  ::fcntl(memory_.number(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+  // Sealed, because the other processes would get SIGBUS if one of them made the file smaller.
+  ::fcntl(memory_.fd(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 }
 
 void Segment::listen(const std::string& key, const std::string& group) {
-  constexpr int kLooks = 50;
+  constexpr int kAttempts = 50;
   const AbstractAddress address(segment_name(key));
   listener_ = new_socket();
   int error = listener_ ? EADDRINUSE : errno;
   pid_t holder = 0;
-  // A process that is being killed holds the address for another moment.
-  for (int look = 0; look < kLooks && error == EADDRINUSE && holder == 0; ++look) {
-    if (look > 0) std::this_thread::sleep_for(milliseconds(10));
-    error = ::bind(listener_.number(), address.get(), address.size) == 0 ? 0 : errno;
+  // A process that is being killed may hold the address a little longer.
+  for (int attempt = 0; attempt < kAttempts && error == EADDRINUSE && holder == 0; ++attempt) {
+    if (attempt > 0) std::this_thread::sleep_for(milliseconds(10));
+    error = ::bind(listener_.fd(), address.get(), address.size) == 0 ? 0 : errno;
     if (error != EADDRINUSE) break;
-    const File other = new_socket();
-    if (other && ::connect(other.number(), address.get(), address.size) == 0)
+    const OwnedFd other = new_socket();
+    if (other && ::connect(other.fd(), address.get(), address.size) == 0)
       if (const auto peer = peer_of(other)) holder = peer->pid;
   }
   if (error == EADDRINUSE)
-    throw_error("shared memory: {} is already rank 0 of a group with this key; give every run a key of its own",
+    throw_error("shared memory: {} is already rank 0 of a group with this key; use a different key for every run",
                 holder == 0 ? "another process" : fmt::format("process {}", holder));
-  if (error == 0 && ::listen(listener_.number(), SOMAXCONN) != 0) error = errno;
+  if (error == 0 && ::listen(listener_.fd(), SOMAXCONN) != 0) error = errno;
   if (error != 0)
     throw IoError(
-        fmt::format("shared memory: \"{}\" could not listen at an abstract Unix socket: {}; use "
+        fmt::format("shared memory: \"{}\" could not listen on an abstract Unix socket: {}; use "
                     "--collectives tcp",
                     group, std::strerror(error)));
 }
 
 void Segment::accept() {
   while (true) {
-    File connection(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    OwnedFd connection(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!connection) return;
     if (const auto peer = peer_of(connection); !peer || peer->uid != ::geteuid()) continue;
     send_file(connection, memory_);
@@ -200,8 +200,8 @@ void Segment::accept() {
 }
 
 void Segment::serve(nanoseconds time) {
-  std::vector<pollfd> polled = {{listener_.number(), POLLIN, 0}};
-  for (const File& each : connections_) polled.push_back({each.number(), POLLIN, 0});
+  std::vector<pollfd> polled = {{listener_.fd(), POLLIN, 0}};
+  for (const OwnedFd& each : connections_) polled.push_back({each.fd(), POLLIN, 0});
   if (::poll(polled.data(), polled.size(), timeout_of(time)) <= 0) return;
   for (size_t i = connections_.size(); i-- > 0;)
     if (polled[i + 1].revents != 0) connections_.erase(connections_.begin() + static_cast<ptrdiff_t>(i));
@@ -209,42 +209,42 @@ void Segment::serve(nanoseconds time) {
 }
 
 void Segment::close() {
-  listener_ = File();
+  listener_ = OwnedFd();
   connections_.clear();
-  memory_ = File();
+  memory_ = OwnedFd();
 }
 
-SegmentSource::SegmentSource(const std::string& key, const std::string& group)
+SegmentReceiver::SegmentReceiver(const std::string& key, const std::string& group)
     : name_(segment_name(key)), group_(group) {}
 
-bool SegmentSource::connect() {
+bool SegmentReceiver::connect() {
   const AbstractAddress address(name_);
   connection_ = new_socket();
-  if (connection_ && ::connect(connection_.number(), address.get(), address.size) == 0) return true;
+  if (connection_ && ::connect(connection_.fd(), address.get(), address.size) == 0) return true;
   const int error = errno;
-  connection_ = File();
-  // Nobody listens there yet, or too many connect at once.
+  connection_ = OwnedFd();
+  // Rank 0 does not listen yet, or its queue of connections is full.
   if (error == ECONNREFUSED || error == EAGAIN || error == EINTR) return false;
   throw IoError(fmt::format("shared memory: \"{}\" could not connect to rank 0: {}", group_, std::strerror(error)));
 }
 
-void SegmentSource::check_owner() const {
+void SegmentReceiver::check_owner() const {
   const auto peer = peer_of(connection_);
   if (peer && peer->uid != ::geteuid())
-    throw_error("shared memory: process {} of user {} has the socket of \"{}\", expected user {}; use another key",
+    throw_error("shared memory: process {} of user {} owns the socket of \"{}\", expected user {}; use another key",
                 peer->pid, peer->uid, group_, ::geteuid());
 }
 
-std::optional<File> SegmentSource::receive(nanoseconds time) {
+std::optional<OwnedFd> SegmentReceiver::receive(nanoseconds time) {
   if (!connection_) {
     if (!connect()) return std::nullopt;
     check_owner();
   }
-  pollfd polled = {connection_.number(), POLLIN, 0};
+  pollfd polled = {connection_.fd(), POLLIN, 0};
   if (::poll(&polled, 1, timeout_of(time)) <= 0) return std::nullopt;
-  File file = receive_file(connection_);
+  OwnedFd file = receive_file(connection_);
   if (file) return file;
-  connection_ = File();
+  connection_ = OwnedFd();
   return std::nullopt;
 }
 

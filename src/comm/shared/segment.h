@@ -1,7 +1,10 @@
-// Segment: memory that the ranks of a group on one host share, made by rank 0. It has no name in any file system: it is
-// an anonymous file (memfd), which rank 0 sends to the other ranks through a Unix socket in the abstract namespace. The
-// kernel frees both when the last process that holds them ends, so a kill at any moment leaves nothing behind. The size
-// of /dev/shm does not matter. Each object is used by one thread.
+// Segment: the shared memory of a group on one host, created by rank 0.
+//
+// It is an anonymous file (memfd), which rank 0 sends to the other ranks through a Unix socket in the abstract
+// namespace. Neither has a name in a file system. The kernel frees both when the last process that holds them ends, so
+// nothing is left behind when processes are killed. The size of /dev/shm does not matter.
+//
+// Thread safety: each object is used by one thread at a time.
 #pragma once
 
 #include <chrono>
@@ -13,37 +16,38 @@
 
 namespace lockstep::detail {
 
-// An open file, closed by the destructor.
-class File {
+// Owns a file descriptor.
+class OwnedFd {
  public:
-  explicit File(int number = -1) : number_(number) {}
-  File(File&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  File& operator=(File&& other) noexcept {
-    std::swap(number_, other.number_);
+  explicit OwnedFd(int fd = -1) : fd_(fd) {}
+  OwnedFd(OwnedFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  OwnedFd& operator=(OwnedFd&& other) noexcept {
+    std::swap(fd_, other.fd_);
     return *this;
   }
-  ~File();
-  explicit operator bool() const { return number_ >= 0; }
-  int number() const { return number_; }
+  ~OwnedFd();
+  explicit operator bool() const { return fd_ >= 0; }
+  int fd() const { return fd_; }
 
  private:
-  int number_;
+  int fd_;
 };
 
 class Segment {
  public:
-  // Allocates `bytes` and listens for ranks that know the key. `group` is the name in messages. Throws IoError when the
-  // memory is not available or the system has no memfd or abstract sockets, Error when another process uses the key.
+  // Allocates `bytes` and listens for ranks that know the key. `group` is the name of the group in messages. Throws
+  // IoError when there is not enough memory or the system has no memfd or abstract sockets, and Error when another
+  // process uses the key.
   Segment(const std::string& key, const std::string& group, int64_t bytes);
 
-  const File& memory() const { return memory_; }
+  const OwnedFd& memory() const { return memory_; }
   int64_t bytes() const { return bytes_; }
 
-  // Sends the memory to ranks that connect. Returns when one of them closes its connection, which it does after it
-  // registered, or when the time is over.
+  // Sends the memory to ranks that connect. Returns after `time`, or earlier when a rank connects or closes its
+  // connection, which a rank does after it has registered.
   void serve(std::chrono::nanoseconds time);
 
-  // All ranks have it: the key is free again.
+  // Stops listening, which frees the key, and closes the memory file. Called when all ranks have joined.
   void close();
 
  private:
@@ -52,34 +56,34 @@ class Segment {
   void accept();
 
   const int64_t bytes_;
-  File memory_, listener_;
-  std::vector<File> connections_;
+  OwnedFd memory_, listener_;
+  std::vector<OwnedFd> connections_;
 };
 
-// The other end: a connection to rank 0 of a group.
-class SegmentSource {
+// Receives the segment from rank 0 of a group.
+class SegmentReceiver {
  public:
-  SegmentSource(const std::string& key, const std::string& group);
+  SegmentReceiver(const std::string& key, const std::string& group);
 
-  // The memory, or nothing when rank 0 does not listen yet, has ended, or does not answer within the time. Throws Error
-  // when another user listens there, IoError when the system refuses.
-  std::optional<File> receive(std::chrono::nanoseconds time);
+  // Returns the memory; nullopt when rank 0 is not listening yet, has ended, or does not answer within `time`. Throws
+  // Error when a process of another user listens there, and IoError when the system call fails.
+  std::optional<OwnedFd> receive(std::chrono::nanoseconds time);
 
-  // Closes the connection: this rank registered.
-  void close() { connection_ = File(); }
+  // Closes the connection, which tells rank 0 that this rank has registered.
+  void close() { connection_ = OwnedFd(); }
 
  private:
   bool connect();
   void check_owner() const;
 
   const std::string name_, group_;
-  File connection_;
+  OwnedFd connection_;
 };
 
-// `lockstep-USER-HASH`: the abstract socket of a key, and what /proc/PID/maps shows of the memory.
+// `lockstep-UID-HASH`: the name of the abstract socket for a key, and of the memory in /proc/PID/maps.
 std::string segment_name(const std::string& key);
 
-// "4.2 MiB".
+// `4.2 MiB`.
 std::string mebibytes(double bytes);
 
 }  // namespace lockstep::detail

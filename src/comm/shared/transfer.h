@@ -1,12 +1,18 @@
-// Transfer: one rank's part of one operation, cut into rounds. In a round every rank puts some bytes into a slot of its
-// own, all of the same size, and then takes from the slots of all others what is meant for it. What lies where follows
-// from what the ranks agreed on, so slots need no tables. A value, used by one thread at a time.
+// Transfer: one rank's part of one operation, divided into rounds. In each round every rank writes into a slot of its
+// own and then reads its data from the slots of all other ranks. The layout of a slot follows from the operation that
+// all ranks agreed on, so slots contain no tables:
 //
-//   all_reduce       small: everything, and everybody combines all.
-//                    large: a round's elements are cut into a share for each rank; a rank combines its own share of
-//                    what others put, and puts the result some rounds later, from where the others take it.
-//   reduce_scatter, all_to_all    a piece for every other rank
-//   all_gather, permute, broadcast    a piece for whoever wants it
+//   all_reduce, small   one round: the complete input. Every rank reduces the inputs of all ranks.
+//   all_reduce, large   a round covers `size` shares of step_ elements, one for each rank:
+//
+//                         slot:  [ result of the own share of round k - lag_ | inputs for every other rank's share ]
+//
+//                       A rank reduces its own share of round k, and writes the result lag_ rounds later. The other
+//                       ranks read it from there.
+//   reduce_scatter, all_to_all         a piece for every other rank
+//   all_gather, permute, broadcast     one piece for all readers
+//
+// Thread safety: a value, used by one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -19,51 +25,51 @@ namespace lockstep::detail {
 
 class Transfer {
  public:
-  // `room` is the size of a slot. The operation must stay as it is.
+  // `room` is the number of data bytes in a slot. The lists of the operation must outlive the transfer.
   void begin(const Operation& operation, int rank, int size, int64_t room);
 
   const Operation& operation() const { return operation_; }
 
-  // How many rounds there are, at least one. What a rank knows alone may be less in all_to_all: then it is the greatest
-  // of what they know.
+  // The number of rounds, at least one. In all_to_all ranks may compute different numbers: the largest is used.
   int64_t rounds() const { return rounds_; }
   void set_rounds(int64_t rounds) { rounds_ = rounds; }
 
-  // How many rounds must have been taken before this one can be put.
-  int64_t needs_taken(int64_t round) const { return lag_ == 0 ? 0 : round - lag_ + 1; }
+  // The number of rounds that this rank must have read before it can write `round`.
+  int64_t reads_required(int64_t round) const { return lag_ == 0 ? 0 : round - lag_ + 1; }
 
-  // What this rank gives in a round. REQUIRES: the rounds before are put.
-  void put(int64_t round, std::byte* slot) const;
+  // Writes this rank's data of a round. REQUIRES: all earlier rounds are written.
+  void write(int64_t round, std::byte* slot) const;
 
-  // Takes what this rank is given; slots[r] is that of rank r, and inputs is room for as many pointers. REQUIRES: this
-  // rank has put the round, the rounds before are taken.
-  void take(int64_t round, std::span<const std::byte* const> slots, std::span<const void*> inputs) const;
+  // Reads this rank's data of a round; slots[r] is the slot of rank r, and `inputs` is scratch space for as many
+  // pointers. REQUIRES: this rank has written the round, and read all earlier ones.
+  void read(int64_t round, std::span<const std::byte* const> slots, std::span<const void*> inputs) const;
 
  private:
   struct Part {
     int64_t begin, count;
   };
-  // The part of `total` elements that is in a round, when there are step_ in each.
+  // The part of `total` elements that belongs to a round, with step_ elements per round.
   Part part(int64_t round, int64_t total) const;
+  // The part of a large all_reduce that `rank` reduces in a round.
   Part share(int64_t round, int rank) const;
   std::byte* at(void* data, int64_t index) const { return static_cast<std::byte*>(data) + index * element_; }
   const std::byte* at(const void* data, int64_t index) const {
     return static_cast<const std::byte*>(data) + index * element_;
   }
-  // Where in a slot of rank `from` that has a place for each other rank that of `to` is.
-  int64_t place(int from, int to) const { return (to < from ? to : to - 1) * step_ * element_; }
+  // The byte offset of the piece for rank `to` in a slot of rank `from` that has a piece for every other rank.
+  int64_t slot_offset(int from, int to) const { return (to < from ? to : to - 1) * step_ * element_; }
   int64_t source_of(int rank) const;
   int64_t destination_of(int rank) const;
   void copy(std::byte* to, const std::byte* from, int64_t count) const;
-  void take_whole(std::span<const std::byte* const> slots, std::span<const void*> inputs) const;
-  void take_shares(int64_t round, std::span<const std::byte* const> slots, std::span<const void*> inputs) const;
+  void reduce_small(std::span<const std::byte* const> slots, std::span<const void*> inputs) const;
+  void read_shares(int64_t round, std::span<const std::byte* const> slots, std::span<const void*> inputs) const;
 
   Operation operation_;
   int rank_ = 0, size_ = 1;
-  int64_t element_ = 1;  // bytes
-  int64_t step_ = 1;     // elements of a piece (or share) in a round
-  int64_t inputs_ = 0;   // all_reduce: rounds in which there is input
-  int64_t lag_ = 0;      // and how much later their results are put; 0: they are not
+  int64_t element_ = 1;       // bytes of an element
+  int64_t step_ = 1;          // elements of a piece or share per round
+  int64_t input_rounds_ = 0;  // large all_reduce: rounds that carry input; 0 otherwise
+  int64_t lag_ = 0;           // large all_reduce: rounds between an input and its result; 0 otherwise
   int64_t rounds_ = 1;
 };
 

@@ -26,20 +26,22 @@ using std::chrono::nanoseconds;
 using Time = Links::Time;
 
 constexpr auto kLongestWait = std::chrono::hours(24 * 365);
-// A full queue of a listener drops the first packet of a connection; the system would repeat it after a second.
-constexpr milliseconds kFirstConnectTime{300}, kMostConnectTime{5000};
-constexpr milliseconds kFirstPause{10}, kMostPause{500};
-// A peer answers when it has found all addresses, which may take long. It resets what it does not want.
+// A listener with a full queue drops the first packet of a connection, and the kernel resends it only after a second.
+// So short attempts are better at first.
+constexpr milliseconds kFirstConnectTime{300}, kMaxConnectTime{5000};
+constexpr milliseconds kFirstRetryTime{10}, kMaxRetryTime{500};
+// A peer answers only after it has read the addresses of all ranks, which may take long. It resets connections that it
+// refuses.
 constexpr milliseconds kAnswerTime{30000};
 
 nanoseconds until(Time deadline) {
   return std::clamp<nanoseconds>(deadline - Clock::now(), nanoseconds(0), kLongestWait);
 }
 
-// One rank that this one dials, again and again until the handshake has succeeded.
-class Dial {
+// Connects to one channel of one rank: repeats attempts until a handshake succeeds.
+class Dialer {
  public:
-  Dial(const GroupSecret& secret, int rank, int peer, int channel, const HostPort& there)
+  Dialer(const GroupSecret& secret, int rank, int peer, int channel, const HostPort& there)
       : secret_(secret), rank_(rank), peer_(peer), channel_(channel) {
     addrinfo hints = {};
     hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
@@ -66,7 +68,7 @@ class Dial {
   }
   Time next_deadline() const { return done_ ? Time::max() : deadline_; }
 
-  // Throws LinkBroken when the peer cannot be there.
+  // Advances the current attempt, or starts one. Throws LinkBroken when the peer cannot be running.
   void serve() {
     if (done_) return;
     if (!socket_.is_open() && Clock::now() >= deadline_) start();
@@ -77,15 +79,15 @@ class Dial {
         done_ = true;
         return;
       case Handshake::State::failed:
-        return pause();
+        return retry_later();
       case Handshake::State::running:
         break;
     }
-    // A peer that has answered decides itself whether this connection counts.
+    // The peer has answered: it decides whether to keep this connection.
     if (handshake_->peer_has_proved())
       deadline_ = Time::max();
     else if (Clock::now() >= deadline_)
-      pause();
+      retry_later();
   }
 
  private:
@@ -95,22 +97,22 @@ class Dial {
     connected_ = false;
     handshake_.emplace(Handshake::caller(secret_, rank_, peer_, channel_));
     deadline_ = Clock::now() + connect_time_;
-    connect_time_ = std::min(connect_time_ * 2, kMostConnectTime);
+    connect_time_ = std::min(connect_time_ * 2, kMaxConnectTime);
     if (::connect(socket_.fd(), reinterpret_cast<const sockaddr*>(&address_), length_) != 0 && errno != EINPROGRESS)
-      give_up_or_pause(errno);
+      throw_or_retry(errno);
   }
 
   bool check_connected() {
     pollfd polled{.fd = socket_.fd(), .events = POLLOUT, .revents = 0};
     if (::poll(&polled, 1, 0) <= 0) {
-      if (Clock::now() >= deadline_) pause();
+      if (Clock::now() >= deadline_) retry_later();
       return false;
     }
     int error = 0;
     socklen_t size = sizeof error;
     ::getsockopt(socket_.fd(), SOL_SOCKET, SO_ERROR, &error, &size);
     if (error != 0) {
-      give_up_or_pause(error);
+      throw_or_retry(error);
       return false;
     }
     connected_ = true;
@@ -118,19 +120,20 @@ class Dial {
     return true;
   }
 
-  // A peer that was there before it gave its address away, and is not now, does not come back. Everything else can be
-  // the effect of strangers that keep the peer, or the ports of this machine, busy.
-  void give_up_or_pause(int error) {
+  // A peer listened before it published its address, so when nothing listens there now, the peer has ended. Any other
+  // error may be caused by foreign connections that exhaust the peer, or the ports of this host.
+  void throw_or_retry(int error) {
     if (error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH || error == EACCES || error == EPERM)
       throw LinkBroken{peer_, fmt::format("connect to {}: {}", host_port_of(address_).host, std::strerror(error))};
-    pause();
+    retry_later();
   }
 
-  // Closes without a reset, which would destroy a hello that the peer has not read: it would look like a stranger's.
-  void pause() {
+  // Closes without a reset: a reset would discard a hello that the peer has not read, and the peer would log a foreign
+  // connection.
+  void retry_later() {
     socket_.close();
-    deadline_ = Clock::now() + pause_;
-    pause_ = std::min(pause_ * 2, kMostPause);
+    deadline_ = Clock::now() + retry_time_;
+    retry_time_ = std::min(retry_time_ * 2, kMaxRetryTime);
   }
 
   const GroupSecret& secret_;
@@ -140,8 +143,8 @@ class Dial {
   Socket socket_;
   std::optional<Handshake> handshake_;
   bool connected_ = false, done_ = false;
-  Time deadline_ = Clock::now();  // of this attempt, or when the next begins
-  milliseconds connect_time_ = kFirstConnectTime, pause_ = kFirstPause;
+  Time deadline_ = Clock::now();  // end of the current attempt, or start of the next one
+  milliseconds connect_time_ = kFirstConnectTime, retry_time_ = kFirstRetryTime;
 };
 
 std::string to_text(const HostPort& where) { return fmt::format("{} {}", where.port, where.host); }
@@ -151,9 +154,9 @@ HostPort host_port_from(const std::string& text) {
   return {text.substr(std::min(space + 1, text.size())), std::atoi(text.c_str())};
 }
 
-class Connecting {
+class GroupConnector {
  public:
-  explicit Connecting(const ConnectOptions& options) : options_(options) {
+  explicit GroupConnector(const ConnectOptions& options) : options_(options) {
     secret_.group = options.prefix;
     secret_.size = options.size;
     secret_.channels = options.channels;
@@ -165,7 +168,7 @@ class Connecting {
     if (options_.size == 1) return std::move(sockets_);
     if (options_.rank + 1 < options_.size)
       listener_.emplace(options_.address, options_.address_length, secret_, options_.rank);
-    exchange_notes();
+    exchange_addresses();
     std::vector<pollfd> polled;
     for (int missing = first_missing(); missing >= 0; missing = first_missing()) {
       if (Clock::now() >= options_.deadline) throw LinkTimeout{missing};
@@ -175,12 +178,12 @@ class Connecting {
         listener_->add_polled(polled);
         next = std::min(next, listener_->next_deadline());
       }
-      for (const Dial& dial : dials_) {
-        dial.add_polled(polled);
-        next = std::min(next, dial.next_deadline());
+      for (const Dialer& dialer : dialers_) {
+        dialer.add_polled(polled);
+        next = std::min(next, dialer.next_deadline());
       }
-      constexpr nanoseconds kMostPolled = std::chrono::minutes(1);  // fits a poll's argument
-      const auto wait = std::chrono::ceil<milliseconds>(std::min(until(next), kMostPolled));
+      constexpr nanoseconds kMaxPoll = std::chrono::minutes(1);  // fits the argument of poll()
+      const auto wait = std::chrono::ceil<milliseconds>(std::min(until(next), kMaxPoll));
       ::poll(polled.data(), polled.size(), static_cast<int>(wait.count()));
       serve();
     }
@@ -188,31 +191,31 @@ class Connecting {
   }
 
  private:
-  // Makes the secret or reads it, and learns where the others are.
-  void exchange_notes() {
+  // Creates or reads the secret, and exchanges addresses with the other ranks.
+  void exchange_addresses() {
     const std::string secret_key = options_.prefix + "/secret";
     if (options_.rank == 0) {
       secret_.key = random_bytes32();
       options_.store.set(secret_key, std::string(secret_.key.begin(), secret_.key.end()));
     }
-    const HostPort here = listener_ ? listener_->where() : HostPort{host_port_of(options_.address).host, 0};
+    const HostPort here = listener_ ? listener_->address() : HostPort{host_port_of(options_.address).host, 0};
     options_.store.set(address_key(options_.rank), to_text(here));
     if (options_.rank != 0) {
-      const std::string secret = note(secret_key, 0);
-      if (secret.size() != secret_.key.size()) throw LinkBroken{0, "it has set no secret of 32 bytes"};
+      const std::string secret = read_key(secret_key, 0);
+      if (secret.size() != secret_.key.size()) throw LinkBroken{0, "its secret is missing or does not have 32 bytes"};
       std::copy(secret.begin(), secret.end(), secret_.key.begin());
     }
     for (int peer = 0; peer < options_.size; ++peer) {
       if (peer == options_.rank) continue;
-      const HostPort there = host_port_from(note(address_key(peer), peer));
+      const HostPort there = host_port_from(read_key(address_key(peer), peer));
       for (int channel = 0; peer < options_.rank && channel < options_.channels; ++channel)
-        dials_.emplace_back(secret_, options_.rank, peer, channel, there);
+        dialers_.emplace_back(secret_, options_.rank, peer, channel, there);
     }
   }
 
   std::string address_key(int rank) const { return fmt::format("{}/address/{}", options_.prefix, rank); }
 
-  std::string note(const std::string& key, int peer) const {
+  std::string read_key(const std::string& key, int peer) const {
     try {
       return options_.store.get(key, until(options_.deadline));
     } catch (const CommTimeout&) {
@@ -230,26 +233,26 @@ class Connecting {
     return -1;
   }
 
-  Socket& place(int peer, int channel) { return sockets_[static_cast<size_t>(channel)][static_cast<size_t>(peer)]; }
+  Socket& socket_of(int peer, int channel) { return sockets_[static_cast<size_t>(channel)][static_cast<size_t>(peer)]; }
 
   void serve() {
     if (listener_)
-      for (RankListener::Arrival& one : listener_->serve()) place(one.peer, one.channel) = std::move(one.socket);
-    for (Dial& dial : dials_) {
-      dial.serve();
-      if (dial.done() && dial.has_socket()) place(dial.peer(), dial.channel()) = dial.take_socket();
+      for (RankListener::Arrival& one : listener_->serve()) socket_of(one.peer, one.channel) = std::move(one.socket);
+    for (Dialer& dialer : dialers_) {
+      dialer.serve();
+      if (dialer.done() && dialer.has_socket()) socket_of(dialer.peer(), dialer.channel()) = dialer.take_socket();
     }
   }
 
   const ConnectOptions& options_;
   GroupSecret secret_;
   std::optional<RankListener> listener_;
-  std::vector<Dial> dials_;
-  std::vector<std::vector<Socket>> sockets_;  // of each channel, by rank
+  std::vector<Dialer> dialers_;
+  std::vector<std::vector<Socket>> sockets_;  // by channel and rank
 };
 
 }  // namespace
 
-std::vector<std::vector<Socket>> connect_ranks(const ConnectOptions& options) { return Connecting(options).run(); }
+std::vector<std::vector<Socket>> connect_ranks(const ConnectOptions& options) { return GroupConnector(options).run(); }
 
 }  // namespace lockstep::detail

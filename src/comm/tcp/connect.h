@@ -1,6 +1,6 @@
-// Connects the ranks of one group with each other over TCP. Every rank listens at a port of its own and dials the lower
-// ranks. Only sockets of ranks that know the group's secret are returned. Rank 0 makes that secret; it reaches the
-// others through the key store, like the addresses.
+// Connects the ranks of one group with each other over TCP. Every rank listens on a port of its own and dials the lower
+// ranks. Only sockets of ranks that know the group's secret are returned (see handshake.h). Rank 0 creates the secret;
+// the other ranks read it from the key store, where the addresses are too. Safe from any thread.
 #pragma once
 
 #include <sys/socket.h>
@@ -18,15 +18,14 @@ struct ConnectOptions {
   KeyStore& store;
   std::string prefix;  // of the keys
   int rank = 0, size = 1;
-  int channels = 1;               // connections between each two ranks
-  sockaddr_storage address = {};  // to listen at; its port is ignored
+  int channels = 1;               // connections between each pair of ranks
+  sockaddr_storage address = {};  // to listen on; its port is ignored
   socklen_t address_length = 0;
   Links::Time deadline;
 };
 
-// Returns the sockets of each channel by rank, the own one not open, when all are connected; the listening socket is
-// closed then. Throws LinkTimeout and LinkBroken, which name
-// the rank, and CommError.
+// Returns the sockets by channel and rank when all are connected, and stops listening. The entry of this rank itself is
+// not open. Throws LinkTimeout and LinkBroken, which name the rank, and CommError.
 std::vector<std::vector<Socket>> connect_ranks(const ConnectOptions& options);
 
 }  // namespace lockstep::detail

@@ -19,8 +19,8 @@ namespace lockstep::detail {
 namespace {
 
 constexpr std::array<uint8_t, 8> kMagic{'L', 'O', 'C', 'K', 'S', 'T', 'P', '1'};
-// Only real ranks produce hellos that verify, a few each; a listener that has seen more starts to forget.
-constexpr size_t kMostSeen = 65536;
+// Only ranks of the group send valid hellos, a few each. A listener that has seen more clears its list.
+constexpr size_t kMaxSeen = 65536;
 
 void append_u32(std::string& out, uint32_t value) {
   for (int shift = 0; shift < 32; shift += 8) out += static_cast<char>(value >> shift & 0xff);
@@ -76,7 +76,7 @@ Bytes32 Handshake::mac(const char* name) const {
   append_u32(text, static_cast<uint32_t>(is_caller_ ? peer_ : rank_));
   append_u32(text, static_cast<uint32_t>(channel_));
   text.append(caller_nonce_.begin(), caller_nonce_.end());
-  text.append(listener_nonce_.begin(), listener_nonce_.end());  // zeros before the listener has sent it
+  text.append(listener_nonce_.begin(), listener_nonce_.end());  // zeros until the listener has sent its nonce
   Bytes32 out{};
   unsigned int length = 0;
   const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
@@ -132,7 +132,7 @@ bool Handshake::read(int socket) {
     if (count == 0) fail("the other side closed the connection");
     if (count <= 0) return false;
     count_ += static_cast<size_t>(count);
-    // Other protocols are recognised by their first bytes.
+    // Reject other protocols after their first bytes.
     if (step_ == Step::hello &&
         !std::equal(kMagic.begin(), kMagic.begin() + std::min(count_, kMagic.size()), in_.begin())) {
       fail("it does not speak this protocol");
@@ -182,7 +182,7 @@ bool Handshake::take_hello() {
     fail("it does not know the secret of the group");
     return false;
   }
-  if (seen_->size() >= kMostSeen) seen_->clear();
+  if (seen_->size() >= kMaxSeen) seen_->clear();
   if (!seen_->insert(caller_nonce_).second) {
     peer_ = -1;
     fail("it repeats an earlier handshake");

@@ -6,12 +6,13 @@
 //   caller -> listener   proof:  MAC("proof")
 //   listener -> caller   accept: MAC("accept")
 //
-// A MAC is HMAC-SHA256 under the secret of the message's name, the group's name, both ranks, the channel and the
-// nonces sent so far.
-// A recorded handshake cannot be replayed: the listener rejects a hello that it has seen, and its nonce is new each
-// time. The caller waits for the accept, so that both sides agree on whether the connection counts.
+// A MAC is the HMAC-SHA256, with the secret as key, of the message's name, the group's name, both ranks, the channel and
+// the nonces sent so far.
 //
-// A value: one thread at a time.
+// A recorded handshake cannot be replayed: the listener rejects a hello that it has seen, and uses a new nonce each
+// time. The caller waits for the accept, so that both sides agree on whether the connection is valid.
+//
+// Thread safety: a value, used by one thread at a time.
 #pragma once
 
 #include <array>
@@ -24,14 +25,14 @@ namespace lockstep::detail {
 
 using Bytes32 = std::array<uint8_t, 32>;
 
-// Throws CommError when the system has no random numbers.
+// Throws CommError when the system provides no random numbers.
 Bytes32 random_bytes32();
 
-// Equal on all ranks of the group, unknown to everybody else.
+// The same on all ranks of the group; unknown to all other processes.
 struct GroupSecret {
-  std::string group;  // distinguishes groups that would have the same secret
+  std::string group;  // distinguishes groups that have the same key
   int size = 0;
-  int channels = 1;  // connections between each two ranks
+  int channels = 1;  // connections between each pair of ranks
   Bytes32 key{};
 };
 
@@ -47,11 +48,11 @@ class Handshake {
 
   enum class State : uint8_t { running, done, failed };
 
-  // Reads and writes what the non-blocking socket takes now. Never reads beyond the handshake.
+  // Reads and writes without blocking. Never reads beyond the handshake.
   State advance(int socket);
 
   bool wants_to_write() const { return !out_.empty(); }
-  // The listener: the rank whose hello was verified, -1 before. The caller: the rank it dials.
+  // For the listener: the rank whose hello was verified; -1 before that. For the caller: the rank that it dials.
   int peer() const { return peer_; }
   int channel() const { return channel_; }
   // Whether the other side has sent at least one valid MAC.
@@ -75,9 +76,9 @@ class Handshake {
   void append(std::span<const uint8_t> bytes) { out_.append(bytes.begin(), bytes.end()); }
 
   const GroupSecret* secret_;
-  Step step_;                              // of the message to read next
+  Step step_;                              // the message to read next
   size_t wanted_;                          // its length
-  std::array<uint8_t, kHelloBytes> in_{};  // what was read of it
+  std::array<uint8_t, kHelloBytes> in_{};  // its first count_ bytes
   size_t count_ = 0;
   std::string out_;  // still to be written
   int rank_ = -1, peer_ = -1, channel_ = 0;

@@ -19,17 +19,17 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kBacklog = 4096;      // the system may allow less
-constexpr int kMostAccepted = 512;  // in one call, so that ranks that have proved themselves are served in between
-constexpr size_t kMostLogged = 64;
+constexpr int kBacklog = 4096;     // the kernel may use a lower limit
+constexpr int kMaxAccepted = 512;  // per call of serve(), so that proved connections advance in between
+constexpr size_t kMaxLogged = 64;
 
-// Logs the first connection that was refused from each address, of the first kMostLogged addresses.
-void log_stranger(const std::string& from, int port, const std::string& why) {
+// Logs the first refused connection of each address, for the first kMaxLogged addresses.
+void log_refusal(const std::string& from, int port, const std::string& why) {
   static std::mutex mutex;
   static std::set<std::string> logged;
   {
     const std::lock_guard lock(mutex);
-    if (logged.size() >= kMostLogged || !logged.insert(from).second) return;
+    if (logged.size() >= kMaxLogged || !logged.insert(from).second) return;
   }
   say("lockstep: refused a connection from {} to port {}, where only processes of this job may connect: {} (logged "
       "once per address)\n",
@@ -56,8 +56,8 @@ RankListener::RankListener(const sockaddr_storage& address, socklen_t length, co
   if (!socket_.is_open() || ::bind(socket_.fd(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
       ::listen(socket_.fd(), kBacklog) != 0 ||
       ::getsockname(socket_.fd(), reinterpret_cast<sockaddr*>(&bound), &size) != 0)
-    throw CommError(fmt::format("cannot listen at {}: {}", host_port_of(address).host, std::strerror(errno)));
-  where_ = host_port_of(bound);
+    throw CommError(fmt::format("cannot listen on {}: {}", host_port_of(address).host, std::strerror(errno)));
+  bound_address_ = host_port_of(bound);
 }
 
 void RankListener::add_polled(std::vector<pollfd>& polled) const {
@@ -76,13 +76,13 @@ RankListener::Time RankListener::next_deadline() const {
   return next;
 }
 
-void RankListener::refuse(Place one, const std::string& why) {
-  log_stranger(one->from, where_.port, why);
+void RankListener::refuse(PendingIterator one, const std::string& why) {
+  log_refusal(one->from, bound_address_.port, why);
   one->socket.reset();
   unproved_.erase(one);
 }
 
-// False when there is nothing to accept now.
+// False when no connection is waiting to be accepted.
 bool RankListener::accept_one() {
   sockaddr_storage from = {};
   socklen_t size = sizeof from;
@@ -92,11 +92,12 @@ bool RankListener::accept_one() {
     if (error == EINTR || error == ECONNABORTED) return true;
     if (error != EMFILE && error != ENFILE) return false;
     if (unproved_.empty()) throw CommError(fmt::format("accept: {}; raise `ulimit -n`", std::strerror(error)));
-    refuse(unproved_.begin(), "it said nothing while others were waiting");
+    refuse(unproved_.begin(), "it sent no data while other connections were waiting");
     return true;
   }
-  // A rank sends its hello as soon as it is connected, so the oldest that has not is a stranger.
-  if (unproved_.size() >= kMostUnproved) refuse(unproved_.begin(), "it said nothing while others were waiting");
+  // A rank sends its hello as soon as it is connected, so the oldest connection without one is not from a rank.
+  if (unproved_.size() >= kMaxUnproved)
+    refuse(unproved_.begin(), "it sent no data while other connections were waiting");
   unproved_.push_back({.socket = Socket(fd),
                        .handshake = Handshake::listener(secret_, rank_, seen_),
                        .from = host_port_of(from).host,
@@ -105,11 +106,11 @@ bool RankListener::accept_one() {
   return true;
 }
 
-// Advances a connection without a valid hello; true when it is in unproved_ no longer.
-bool RankListener::advance(Place one) {
+// Advances a connection without a valid hello. True when it is no longer in unproved_.
+bool RankListener::advance(PendingIterator one) {
   const Handshake::State state = one->handshake.advance(one->socket.fd());
   if (one->handshake.peer_has_proved()) {
-    // Its rank gave up the attempt before this one.
+    // The rank has given up its earlier attempts.
     std::erase_if(proved_, [&](const Pending& other) {
       return other.handshake.peer() == one->handshake.peer() && other.handshake.channel() == one->handshake.channel();
     });
@@ -122,23 +123,23 @@ bool RankListener::advance(Place one) {
     return true;
   }
   if (Clock::now() >= one->deadline) {
-    refuse(one, fmt::format("it sent no complete greeting in {} s", kHelloTime.count()));
+    refuse(one, fmt::format("it sent no complete hello in {} s", kHelloTime.count()));
     return true;
   }
   return false;
 }
 
 void RankListener::advance_unproved() {
-  for (Place one = unproved_.begin(); one != unproved_.end();) advance(one++);
+  for (PendingIterator one = unproved_.begin(); one != unproved_.end();) advance(one++);
 }
 
 std::vector<RankListener::Arrival> RankListener::serve() {
   advance_unproved();
-  for (int i = 0; i < kMostAccepted && accept_one(); ++i) {
+  for (int i = 0; i < kMaxAccepted && accept_one(); ++i) {
   }
   std::vector<Arrival> ranks;
-  for (Place one = proved_.begin(); one != proved_.end();) {
-    const Place current = one++;
+  for (PendingIterator one = proved_.begin(); one != proved_.end();) {
+    const PendingIterator current = one++;
     const Handshake::State state = current->handshake.advance(current->socket.fd());
     if (state == Handshake::State::done)
       ranks.push_back({current->handshake.peer(), current->handshake.channel(), std::move(current->socket)});

@@ -1,6 +1,6 @@
-// RankListener: the listening socket of one rank while a group connects. Anybody may connect to it; only ranks of the
-// group get through. The rest is reset, logged once per address, and costs at most kMostUnproved descriptors and 84
-// bytes each.
+// RankListener: the listening socket of one rank while a group connects. Any process can connect to it; only ranks of
+// the group pass the handshake. Other connections are reset and logged once per address. They use at most
+// kMaxUnproved descriptors, and 84 bytes each.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -18,7 +18,7 @@
 
 namespace lockstep::detail {
 
-// The address of a socket, as numbers: host and port.
+// A numeric address and a port.
 struct HostPort {
   std::string host;
   int port = 0;
@@ -29,26 +29,26 @@ class RankListener {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  static constexpr size_t kMostUnproved = 128;
-  static constexpr std::chrono::seconds kHelloTime{5};   // from the connection to its hello
-  static constexpr std::chrono::seconds kProofTime{10};  // from the answer to the proof
+  static constexpr size_t kMaxUnproved = 128;
+  static constexpr std::chrono::seconds kHelloTime{5};   // allowed from the connection to the hello
+  static constexpr std::chrono::seconds kProofTime{10};  // allowed from the hello to the proof
 
-  // Listens at a free port. The secret outlives the listener and may be filled in until the first serve(). Throws
+  // Listens on a free port. The secret outlives the listener, and must be set before the first serve(). Throws
   // CommError.
   RankListener(const sockaddr_storage& address, socklen_t length, const GroupSecret& secret, int rank);
 
-  const HostPort& where() const { return where_; }
+  const HostPort& address() const { return bound_address_; }
 
-  // Adds the sockets that serve() acts on.
+  // Adds the sockets that serve() reads and writes.
   void add_polled(std::vector<pollfd>& polled) const;
-  // When serve() has to be called even if no socket is ready.
+  // The time at which serve() must be called even if no socket is ready.
   Time next_deadline() const;
   struct Arrival {
     int peer, channel;
     Socket socket;
   };
-  // Accepts connections and advances their handshakes. Returns those of ranks that have proved who they are. A rank may
-  // come again: then it has given up its earlier connection. Throws CommError when there are no
+  // Accepts connections and advances their handshakes. Returns the connections whose handshakes have succeeded. A rank
+  // may connect again: it has then given up its earlier connection. Throws CommError when the process has no file
   // descriptors left.
   std::vector<Arrival> serve();
 
@@ -59,21 +59,21 @@ class RankListener {
     std::string from;
     Time deadline;
   };
-  using Place = std::list<Pending>::iterator;
+  using PendingIterator = std::list<Pending>::iterator;
 
   bool accept_one();
-  // Moves those that have proved to be ranks from unproved_ to proved_, and refuses those that cannot.
+  // Moves connections with a valid hello from unproved_ to proved_, and refuses those that have failed.
   void advance_unproved();
-  bool advance(Place one);
-  void refuse(Place one, const std::string& why);
+  bool advance(PendingIterator one);
+  void refuse(PendingIterator one, const std::string& why);
 
   const GroupSecret& secret_;
   const int rank_;
   Socket socket_;
-  HostPort where_;
+  HostPort bound_address_;
   std::set<Bytes32> seen_;
-  std::list<Pending> unproved_;  // no valid hello yet, oldest first; at most kMostUnproved
-  std::list<Pending> proved_;  // with a valid hello that nobody had sent before: at most one for each rank and channel
+  std::list<Pending> unproved_;  // no valid hello yet, oldest first; at most kMaxUnproved
+  std::list<Pending> proved_;    // with a valid, new hello: at most one for each rank and channel
 };
 
 }  // namespace lockstep::detail

@@ -38,7 +38,7 @@ std::optional<LocalAddress> of_interface(const std::string& name) {
   return std::nullopt;
 }
 
-// The first address of that name that can be listened at.
+// The first address of the name on which this host can listen.
 std::optional<LocalAddress> of_name(const std::string& name) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
@@ -58,13 +58,15 @@ std::optional<LocalAddress> of_name(const std::string& name) {
 LocalAddress local_address(const std::string& address, const std::string& interface) {
   if (!interface.empty()) {
     if (const auto found = of_interface(interface)) return *found;
-    throw_error("tcp: this machine has no interface \"{}\" with an address; see `ip address`", interface);
+    throw_error("tcp: no network interface \"{}\" with an address on this host; list them with `ip address`",
+                interface);
   }
   std::array<char, HOST_NAME_MAX + 1> own_name = {};
   gethostname(own_name.data(), HOST_NAME_MAX);
   if (const auto found = of_name(address.empty() ? own_name.data() : address)) return *found;
-  throw_error("tcp: \"{}\" is not an address of this machine; give one that the others can reach, or an interface",
-              address.empty() ? own_name.data() : address);
+  throw_error(
+      "tcp: \"{}\" is not an address of this host; give one that the other ranks can reach, or a network interface",
+      address.empty() ? own_name.data() : address);
 }
 
 }  // namespace lockstep::detail

@@ -1,4 +1,4 @@
-// The address of this machine that a rank listens at.
+// The address of this host on which a rank listens. Safe from any thread.
 #pragma once
 
 #include <sys/socket.h>
@@ -12,8 +12,8 @@ struct LocalAddress {
   socklen_t length = 0;
 };
 
-// An address or name of this machine, or the first address of an interface. Both empty: the machine's own name. Throws
-// Error when the machine has no such address or interface.
+// Resolves an address or name of this host, or the first address of a network interface. Both empty: the hostname.
+// Throws Error when this host has no such address or interface.
 LocalAddress local_address(const std::string& address, const std::string& interface);
 
 }  // namespace lockstep::detail

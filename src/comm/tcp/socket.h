@@ -1,4 +1,4 @@
-// Socket: owns a socket's file descriptor. A value: one thread at a time.
+// Socket: owns the file descriptor of a socket. Thread safety: a value, used by one thread at a time.
 #pragma once
 
 #include <sys/socket.h>
@@ -29,10 +29,10 @@ class Socket {
     if (fd_ >= 0) ::close(fd_);
     fd_ = -1;
   }
-  // Closes with a reset: neither end keeps the port or unread bytes.
+  // Closes the connection with a reset: neither end keeps the port or unread bytes.
   void reset() {
-    const linger at_once{.l_onoff = 1, .l_linger = 0};
-    if (fd_ >= 0) ::setsockopt(fd_, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    const linger no_linger{.l_onoff = 1, .l_linger = 0};
+    if (fd_ >= 0) ::setsockopt(fd_, SOL_SOCKET, SO_LINGER, &no_linger, sizeof no_linger);
     close();
   }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "comm/linked.h"
+#include "comm/message_comm.h"
 #include "comm/tcp/local_address.h"
 #include "comm/tcp/tcp_links.h"
 
@@ -12,7 +12,7 @@ namespace lockstep {
 std::unique_ptr<Comm> tcp_comm(const TcpOptions& options) {
   const int rank = options.rank, size = options.size;
   if (rank < 0 || rank >= size)
-    throw_error("tcp: rank {} of {} was asked for; ranks are 0 to {}", rank, size, size - 1);
+    throw_error("tcp: rank {} of {} does not exist; ranks are 0 to {}", rank, size, size - 1);
   const auto deadline = std::chrono::steady_clock::now() +
                         std::min<std::chrono::nanoseconds>(options.timeout, std::chrono::hours(24 * 365));
   std::unique_ptr<Links> links;
@@ -20,22 +20,22 @@ std::unique_ptr<Comm> tcp_comm(const TcpOptions& options) {
     links = std::make_unique<TcpLinks>(detail::local_address(options.address, options.interface), options.store, rank,
                                        size, options.prefix, deadline);
   } catch (const LinkTimeout& late) {
-    throw CommTimeout(
-        fmt::format("connecting \"{}\": rank {} of {} waited {:.3g} s for rank {}; see there whether it runs, and "
-                    "whether its address can be reached from here",
-                    options.name, rank, size, std::chrono::duration<double>(options.timeout).count(), late.peer));
+    throw CommTimeout(fmt::format(
+        "connecting \"{}\": rank {} of {} waited {:.3g} s for rank {}; check that it is running and that its "
+        "address is reachable from this host",
+        options.name, rank, size, std::chrono::duration<double>(options.timeout).count(), late.peer));
   } catch (const LinkBroken& broken) {
     throw CommError(fmt::format("connecting \"{}\": rank {} of {} cannot connect to rank {}: {}", options.name, rank,
                                 size, broken.peer, broken.what));
   }
-  return linked_comm({.rank = rank,
-                      .size = size,
-                      .name = options.name,
-                      .timeout = options.timeout,
-                      .links = std::move(links),
-                      .store = &options.store,
-                      .prefix = options.prefix,
-                      .deadline = deadline});
+  return message_comm({.rank = rank,
+                       .size = size,
+                       .name = options.name,
+                       .timeout = options.timeout,
+                       .links = std::move(links),
+                       .store = &options.store,
+                       .prefix = options.prefix,
+                       .deadline = deadline});
 }
 
 }  // namespace lockstep

@@ -1,8 +1,8 @@
-// TCP: a Comm between processes, two connections for each pair of ranks. Groups that are split off connect anew, so
-// that one can fail and the others go on.
+// TCP: a Comm between processes, with two connections for each pair of ranks. A group that is split off makes its own
+// connections, so that it can fail without affecting other groups.
 //
-// Only ranks of the group get a connection: they prove that they know a secret that rank 0 leaves in the store
-// (handshake.h). Everybody else who connects to a port of this process is refused and changes nothing.
+// Only ranks of the group can connect: they prove that they know a secret that rank 0 puts into the key store
+// (handshake.h). Any other connection to a port of this process is refused and has no effect.
 #pragma once
 
 #include <chrono>
@@ -15,21 +15,21 @@
 namespace lockstep {
 
 struct TcpOptions {
-  // Where ranks find each other's addresses, the secret of the group, and why a group has failed. Whoever can read it
-  // can join. Outlives all Comms.
+  // Holds the addresses of the ranks, the secret of the group, and the cause when the group fails. Every process that
+  // can read it can join the group. Outlives all Comms.
   KeyStore& store;
   std::string prefix = "tcp";  // of the keys: the same on all ranks, and never used before in this store
   int rank = 0, size = 1;
-  // What others connect to: an address or name of this machine, or the name of an interface. Both empty: the machine's
-  // own name.
+  // The address on which this rank listens: an address or name of this host, or the name of a network interface. Both
+  // empty: the hostname.
   std::string address = {};
   std::string interface = {};
   std::chrono::nanoseconds timeout = Comm::kDefaultTimeout;
   std::string name = "world";
 };
 
-// Connects to all other ranks. Throws Error for a rank or address that does not exist, CommTimeout naming the first
-// rank that could not be reached in time, CommError when a connection failed otherwise.
+// Connects to all other ranks. Throws Error for a rank or address that does not exist, CommTimeout, which names the
+// first rank that could not be reached in time, and CommError when a connection fails otherwise. Safe from any thread.
 std::unique_ptr<Comm> tcp_comm(const TcpOptions& options);
 
 }  // namespace lockstep

@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-constexpr int kWays = 2;
+constexpr int kChannels = 2;
 constexpr size_t kAhead = size_t{16} << 10;
 constexpr nanoseconds kLongestPoll = std::chrono::minutes(1);
 constexpr const char* kClosedByPeer = "it closed the connection";
@@ -38,31 +38,31 @@ TcpLinks::TcpLinks(const detail::LocalAddress& here, KeyStore& store, int rank, 
       store_(store),
       rank_(rank),
       size_(size),
-      streams_(static_cast<size_t>(kWays * size)),
+      streams_(static_cast<size_t>(kChannels * size)),
       wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   if (!wake_.is_open()) throw CommError(fmt::format("eventfd: {}", std::strerror(errno)));
   auto sockets = detail::connect_ranks({.store = store,
                                         .prefix = prefix,
                                         .rank = rank,
                                         .size = size,
-                                        .channels = kWays,
+                                        .channels = kChannels,
                                         .address = here.address,
                                         .address_length = here.length,
                                         .deadline = deadline});
-  for (const Way way : {Way::meeting, Way::data})
+  for (const Channel channel : {Channel::agreement, Channel::data})
     for (int peer = 0; peer < size; ++peer) {
-      Stream& one = stream(way, peer);
+      Stream& one = stream(channel, peer);
       one.peer = peer;
       if (peer == rank) continue;
-      one.socket = std::move(sockets[static_cast<size_t>(way)][static_cast<size_t>(peer)]);
+      one.socket = std::move(sockets[static_cast<size_t>(channel)][static_cast<size_t>(peer)]);
       const int yes = 1;
       ::setsockopt(one.socket.fd(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
       one.ahead = std::make_unique<std::byte[]>(kAhead);
     }
 }
 
-// A socket that is closed with unread bytes resets the connection, and what the peer has not received yet is lost. So
-// what has come is read first.
+// Closing a socket with unread bytes resets the connection, and bytes that the peer has not received yet are lost. So the
+// bytes that have arrived are read first.
 TcpLinks::~TcpLinks() {
   close();
   std::vector<std::byte> unread(size_t{64} << 10);
@@ -72,8 +72,8 @@ TcpLinks::~TcpLinks() {
       if (::recv(one.socket.fd(), unread.data(), unread.size(), MSG_DONTWAIT) <= 0) break;
 }
 
-TcpLinks::Stream& TcpLinks::stream(Way way, int peer) {
-  return streams_[static_cast<size_t>(way) * static_cast<size_t>(size_) + static_cast<size_t>(peer)];
+TcpLinks::Stream& TcpLinks::stream(Channel channel, int peer) {
+  return streams_[static_cast<size_t>(channel) * static_cast<size_t>(size_) + static_cast<size_t>(peer)];
 }
 
 std::unique_ptr<Links> TcpLinks::split(const std::vector<int>& ranks, int rank, const std::string& prefix,
@@ -99,32 +99,32 @@ int TcpLinks::begin(Stream& stream, bool sends) {
   return number;
 }
 
-// The first message of the queue is complete.
+// Marks the first message of the queue as complete.
 void TcpLinks::finish(Queue& queue) {
   Message& one = message(queue.first);
   one.complete = true;
   queue.first = std::exchange(one.next, -1);
 }
 
-int TcpLinks::send(Way way, int to, const void* data, size_t bytes, uint64_t stamp) {
-  Stream& there = stream(way, to);
+int TcpLinks::send(Channel channel, int to, const void* data, size_t bytes, uint64_t tag) {
+  Stream& there = stream(channel, to);
   const int number = begin(there, true);
   Message& one = message(number);
-  one.header = {bytes, stamp};
-  one.data = static_cast<std::byte*>(const_cast<void*>(data));  // only read
+  one.header = {bytes, tag};
+  one.data = static_cast<std::byte*>(const_cast<void*>(data));  // not written to
   if (there.sends.first == number) write(there);
   return number;
 }
 
-int TcpLinks::receive(Way way, int from, void* data, size_t bytes) {
-  const int number = begin(stream(way, from), false);
+int TcpLinks::receive(Channel channel, int from, void* data, size_t bytes) {
+  const int number = begin(stream(channel, from), false);
   Message& one = message(number);
   one.data = static_cast<std::byte*>(data);
   one.room = bytes;
   return number;
 }
 
-// Writes what the connection takes.
+// Writes as many messages as the connection accepts now.
 void TcpLinks::write(Stream& stream) {
   while (stream.sends.first >= 0 && stream.write_error.empty()) {
     Message& one = message(stream.sends.first);
@@ -150,7 +150,7 @@ void TcpLinks::write(Stream& stream) {
   }
 }
 
-// False when nothing more has come; read_error says why where nothing more will.
+// False when no bytes are available now. Sets read_error when none will follow.
 bool TcpLinks::receive_into(Stream& stream, std::byte* data, size_t room, size_t& count) {
   while (true) {
     const ssize_t got = ::recv(stream.socket.fd(), data, room, MSG_DONTWAIT);
@@ -203,7 +203,7 @@ bool TcpLinks::read_bytes(Stream& stream, Message& one) {
   return true;
 }
 
-// Reads what has come for the messages that are expected, and no further than kAhead beyond them.
+// Reads the available bytes of the expected messages, and at most kAhead bytes beyond them.
 void TcpLinks::read(Stream& stream) {
   while (stream.receives.first >= 0 && stream.read_error.empty()) {
     Message& one = message(stream.receives.first);
@@ -242,7 +242,7 @@ void TcpLinks::poll_once(int peer, Time deadline) {
     if (ready == 0) continue;
     read(one);
     write(one);
-    // A peer that has closed its end receives nothing more, though the connection may still take some bytes.
+    // A peer that has closed its end receives nothing more, although the connection may still accept some bytes.
     if ((ready & (POLLRDHUP | POLLHUP | POLLERR)) != 0 && one.sends.first >= 0 && one.write_error.empty())
       one.write_error = kClosedByPeer;
   }
@@ -258,24 +258,24 @@ Links::Arrival TcpLinks::wait(int number, Time deadline) {
   Message& one = message(number);
   one.next = free_;
   free_ = number;
-  return {one.header.bytes, one.header.stamp};
+  return {one.header.bytes, one.header.tag};
 }
 
-std::vector<LinkBroken> TcpLinks::broken() {
+std::vector<LinkBroken> TcpLinks::broken_links() {
   if (closed_.load()) return {{-1, "closed"}};
   std::vector<LinkBroken> found;
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
-    // One that has gone has closed all its connections.
+    // A peer that has ended has closed all its connections, so checking one channel is enough.
     std::byte next{};
-    const ssize_t count = ::recv(stream(Way::meeting, peer).socket.fd(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
+    const ssize_t count = ::recv(stream(Channel::agreement, peer).socket.fd(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
     if (count == 0) found.push_back({peer, kClosedByPeer});
     if (count < 0 && errno != EINTR && !would_block(errno)) found.push_back({peer, std::strerror(errno)});
   }
   return found;
 }
 
-// The other ranks receive what was sent before, and then the end of the connection.
+// The other ranks receive everything sent before, and then the end of the stream.
 void TcpLinks::close() noexcept {
   if (closed_.exchange(true)) return;
   const uint64_t one = 1;

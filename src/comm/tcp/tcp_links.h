@@ -1,7 +1,7 @@
-// TcpLinks: messages over TCP, one connection to each rank for each way. The thread that waits reads and writes all of
-// them; there is no thread besides. Thread safety: as Links.
+// TcpLinks: Links over TCP, with one connection to each rank for each channel. Thread safety: as Links.
 //
-// A message is a header and its bytes. Memory of a message is touched only inside send() and wait().
+// There is no background thread: a thread that waits reads from and writes to all connections. A message is a header
+// followed by its bytes. The memory of a message is accessed only inside send() and wait().
 #pragma once
 
 #include <poll.h>
@@ -22,34 +22,34 @@ namespace lockstep {
 
 class TcpLinks final : public Links {
  public:
-  // Connects to all other ranks, whose addresses are in the store. Throws LinkTimeout, LinkBroken, CommError.
+  // Connects to all other ranks, whose addresses are in the store. Throws LinkTimeout, LinkBroken and CommError.
   TcpLinks(const detail::LocalAddress& here, KeyStore& store, int rank, int size, const std::string& prefix,
            Time deadline);
   ~TcpLinks() override;
 
-  int send(Way way, int to, const void* data, size_t bytes, uint64_t stamp) override;
-  int receive(Way way, int from, void* data, size_t bytes) override;
+  int send(Channel channel, int to, const void* data, size_t bytes, uint64_t tag) override;
+  int receive(Channel channel, int from, void* data, size_t bytes) override;
   Arrival wait(int message, Time deadline) override;
-  std::vector<LinkBroken> broken() override;
+  std::vector<LinkBroken> broken_links() override;
   void close() noexcept override;
   std::unique_ptr<Links> split(const std::vector<int>& ranks, int rank, const std::string& prefix,
                                Time deadline) override;
-  uint64_t stamps() const override { return uint64_t{1} << 63; }
+  uint64_t tag_limit() const override { return uint64_t{1} << 63; }
 
  private:
   struct Header {
-    uint64_t bytes = 0, stamp = 0;
+    uint64_t bytes = 0, tag = 0;
   };
   struct Message {
     Header header;
     std::byte* data = nullptr;
-    size_t room = 0;  // of one to be received
-    size_t done = 0;  // bytes that were written or read, with the header
+    size_t room = 0;  // receive: bytes of memory at `data`
+    size_t done = 0;  // bytes written or read so far, including the header
     int stream = -1;
-    int next = -1;  // in the queue of its stream, or among the free ones
+    int next = -1;  // in the queue of its stream, or in the free list
     bool sends = false, complete = false;
   };
-  // Messages in one direction, in order.
+  // The messages in one direction of a stream, in order.
   struct Queue {
     int first = -1, last = -1;
   };
@@ -58,13 +58,13 @@ class TcpLinks final : public Links {
     int peer = -1;
     Queue sends, receives;
     std::string read_error, write_error;
-    // What was read ahead, so that small messages take one call.
+    // Bytes that were read ahead, so that one system call can read several small messages.
     std::unique_ptr<std::byte[]> ahead;
     size_t ahead_begin = 0, ahead_end = 0;
   };
 
   Message& message(int number) { return messages_[static_cast<size_t>(number)]; }
-  Stream& stream(Way way, int peer);
+  Stream& stream(Channel channel, int peer);
   int begin(Stream& stream, bool sends);
   void finish(Queue& queue);
   void write(Stream& stream);
@@ -87,7 +87,7 @@ class TcpLinks final : public Links {
   std::vector<pollfd> polled_;
   std::vector<Stream*> polled_streams_;
 
-  const detail::Socket wake_;  // an event that ends a wait
+  const detail::Socket wake_;  // an eventfd that ends a poll
   std::atomic<bool> closed_{false};
 };
 

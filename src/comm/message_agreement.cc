@@ -1,12 +1,12 @@
-// How the ranks meet: before anything is done, each learns what the others ask for.
+// The agreement phase: every rank learns what the other ranks request, before any data is sent.
 #include <bit>
 #include <initializer_list>
 #include <utility>
 
 #include "base/check.h"
 #include "base/hash.h"
-#include "comm/exchange.h"
-#include "comm/exchange_sizes.h"
+#include "comm/message_collectives.h"
+#include "comm/message_sizes.h"
 
 namespace lockstep {
 
@@ -14,7 +14,7 @@ namespace {
 
 using namespace detail;
 using Kind = Operation::Kind;
-using Way = Links::Way;
+using Channel = Links::Channel;
 
 uint64_t hash_of(std::initializer_list<int64_t> values) {
   Hasher hasher;
@@ -32,8 +32,8 @@ uint64_t hash_of(const Operation& operation, int64_t number) {
   return hasher.value();
 }
 
-// What a rank gives to each other, less what it takes from each, hashed by who and how many: over all ranks this is 0
-// when everybody takes what is given.
+// A checksum of the counts of an all_to_all: the sum over all peers of hash(sender, receiver, count) for what this rank
+// sends, minus the same for what it receives. Over all ranks these sum to 0 if every rank receives what others send it.
 uint64_t balance_of(const Operation& operation, int rank) {
   if (operation.kind != Kind::all_to_all) return 0;
   uint64_t balance = 0;
@@ -44,7 +44,7 @@ uint64_t balance_of(const Operation& operation, int rank) {
   return balance;
 }
 
-// An operation as numbers, without its memory.
+// Encodes an operation, without its memory, as a list of numbers.
 std::vector<int64_t> numbers_of(const Operation& operation) {
   std::vector<int64_t> numbers{static_cast<int64_t>(operation.kind),
                                static_cast<int64_t>(operation.dtype),
@@ -64,7 +64,7 @@ size_t numbers_needed(const Operation& operation) {
   return 8 + operation.counts.size() + operation.receive_counts.size() + 2 * operation.routes.size();
 }
 
-// The operation again; its lists are those of `numbers` and `routes`.
+// Decodes numbers_of(). The lists of the result refer to `numbers` and `routes`.
 Operation operation_of(const int64_t* numbers, std::vector<Route>& routes) {
   Operation operation{.kind = static_cast<Kind>(numbers[0]),
                       .dtype = static_cast<DType>(numbers[1]),
@@ -84,42 +84,48 @@ Operation operation_of(const int64_t* numbers, std::vector<Route>& routes) {
 
 }  // namespace
 
-size_t Exchange::record_limit() const { return sizeof(Header) + payload_limit_; }
+size_t MessageCollectives::record_limit() const { return sizeof(Header) + payload_limit_; }
 
-Exchange::Header Exchange::header(int rank) const {
+MessageCollectives::Header MessageCollectives::header(int rank) const {
   Header header;
-  std::memcpy(&header, records_.data() + offsets_[place(rank)], sizeof header);
+  std::memcpy(&header, records_.data() + offsets_[record_index(rank)], sizeof header);
   return header;
 }
 
-bool Exchange::meet(const Operation& operation, int64_t number) {
-  if (size_ == 2 && links_.stamps() > 0) return meet_stamped(operation, number);
-  return meet_around(operation, number, is_small(operation, payload_limit_) ? given_bytes(operation, rank_) : 0);
+bool MessageCollectives::agree_on(const Operation& operation, int64_t number) {
+  if (size_ == 2 && links_.tag_limit() > 0) return agree_by_tag(operation, number);
+  return agree_by_records(operation, number,
+                          is_small(operation, payload_limit_) ? payload_bytes_of(operation, rank_) : 0);
 }
 
-// Two ranks, whose messages carry a stamp: a hash of what is asked for, and whether the values go on in a second
-// message. Beside it only values travel, so that few are one short message. Those who disagree meet once more.
-bool Exchange::meet_stamped(const Operation& operation, int64_t number) {
+// For two ranks with a transport that has tags. Each rank sends its payload, with this tag:
+//
+//   tag = 2 * (hash of the request) + (1 if the payload continues in a second message)
+//
+// So a small operation is one short message in each direction. Ranks that disagree continue with agree_by_records().
+bool MessageCollectives::agree_by_tag(const Operation& operation, int64_t number) {
   const int peer = 1 - rank_;
   const bool balanced = operation.kind == Kind::all_to_all, small = is_small(operation, payload_limit_);
   const uint64_t balance = balance_of(operation, rank_);
   const auto bytes_from = [&](int rank) {
-    return balanced ? sizeof balance : small ? given_bytes(operation, rank) : 0;
+    return balanced ? sizeof balance : small ? payload_bytes_of(operation, rank) : 0;
   };
   offsets_[1] = record_limit();
   std::byte* const own = records_.data() + sizeof(Header);
   std::byte* const theirs = own + offsets_[1];
-  const size_t given = bytes_from(rank_), first = links_.first_part(given);
-  copy(own, balanced ? reinterpret_cast<const std::byte*>(&balance) : input(operation), given);
-  const uint64_t hash = hash_of(operation, number) % (links_.stamps() / 2);
-  const int coming = links_.receive(Way::meeting, peer, theirs, payload_limit_);
-  messages_[0].push_back(links_.send(Way::meeting, peer, own, first, 2 * hash + (given > first ? 1 : 0)));
-  if (given > first) messages_[0].push_back(links_.send(Way::meeting, peer, own + first, given - first));
-  const Links::Arrival came = links_.wait(coming, deadline_);
-  size_t bytes = came.bytes;
-  if (came.stamp % 2 != 0)
-    bytes += links_.wait(links_.receive(Way::meeting, peer, theirs + bytes, payload_limit_ - bytes), deadline_).bytes;
-  bool agree = came.stamp / 2 == hash && bytes == bytes_from(peer);
+  const size_t payload_bytes = bytes_from(rank_), first = links_.first_message_bytes(payload_bytes);
+  copy(own, balanced ? reinterpret_cast<const std::byte*>(&balance) : input(operation), payload_bytes);
+  const uint64_t hash = hash_of(operation, number) % (links_.tag_limit() / 2);
+  const int incoming = links_.receive(Channel::agreement, peer, theirs, payload_limit_);
+  messages_[0].push_back(links_.send(Channel::agreement, peer, own, first, 2 * hash + (payload_bytes > first ? 1 : 0)));
+  if (payload_bytes > first)
+    messages_[0].push_back(links_.send(Channel::agreement, peer, own + first, payload_bytes - first));
+  const Links::Arrival arrival = links_.wait(incoming, deadline_);
+  size_t bytes = arrival.bytes;
+  if (arrival.tag % 2 != 0)
+    bytes +=
+        links_.wait(links_.receive(Channel::agreement, peer, theirs + bytes, payload_limit_ - bytes), deadline_).bytes;
+  bool agree = arrival.tag / 2 == hash && bytes == bytes_from(peer);
   if (agree && balanced) {
     uint64_t their_balance = 0;
     std::memcpy(&their_balance, theirs, sizeof their_balance);
@@ -127,27 +133,30 @@ bool Exchange::meet_stamped(const Operation& operation, int64_t number) {
   }
   if (agree) return true;
   await(messages_[0]);
-  return meet_around(operation, number, 0);
+  return agree_by_records(operation, number, 0);
 }
 
-// In round k a rank has the records of the 2^k ranks up to itself; it sends them 2^k ranks on, and appends those of the
-// 2^k ranks before them. In the last round only those that are missing travel.
-bool Exchange::meet_around(const Operation& operation, int64_t number, size_t given) {
-  offsets_[1] = sizeof(Header) + rounded_up(given);
-  const size_t first = links_.first_part(offsets_[1]);
-  const Header own{hash_of(operation, number), balance_of(operation, rank_), static_cast<uint16_t>(given),
+// Bruck's all-gather. Before round k this rank has the records of ranks rank, rank - 1, ..., rank - (2^k - 1). It sends
+// them to rank + 2^k, and receives those of the next 2^k ranks from rank - 2^k. The last round sends only the records
+// that are still missing. (All ranks modulo size.)
+bool MessageCollectives::agree_by_records(const Operation& operation, int64_t number, size_t payload_bytes) {
+  offsets_[1] = sizeof(Header) + rounded_up(payload_bytes);
+  const size_t first = links_.first_message_bytes(offsets_[1]);
+  const Header own{hash_of(operation, number), balance_of(operation, rank_), static_cast<uint16_t>(payload_bytes),
                    static_cast<uint16_t>(offsets_[1] - first), static_cast<uint32_t>(numbers_needed(operation))};
   std::memcpy(records_.data(), &own, sizeof own);
-  copy(records_.data() + sizeof own, input(operation), given);
+  copy(records_.data() + sizeof own, input(operation), payload_bytes);
   std::vector<int>& sent = messages_[0];
   for (int distance = 1; distance < size_; distance *= 2) {
     const size_t have = index(distance), more = index(std::min(distance, size_ - distance));
     const int from = (rank_ - distance + size_) % size_, to = (rank_ + distance) % size_;
     const std::byte* source = records_.data() + offsets_[have];
-    const int coming = links_.receive(Way::meeting, from, records_.data() + offsets_[have], more * record_limit());
-    sent.push_back(links_.send(Way::meeting, to, records_.data(), distance == 1 ? first : offsets_[more]));
-    if (distance == 1 && own.rest > 0) sent.push_back(links_.send(Way::meeting, to, records_.data() + first, own.rest));
-    links_.wait(coming, deadline_);
+    const int incoming =
+        links_.receive(Channel::agreement, from, records_.data() + offsets_[have], more * record_limit());
+    sent.push_back(links_.send(Channel::agreement, to, records_.data(), distance == 1 ? first : offsets_[more]));
+    if (distance == 1 && own.second_message_bytes > 0)
+      sent.push_back(links_.send(Channel::agreement, to, records_.data() + first, own.second_message_bytes));
+    links_.wait(incoming, deadline_);
     for (size_t i = have; i < have + more; ++i) {
       Header next;
       std::memcpy(&next, source, sizeof next);
@@ -155,15 +164,17 @@ bool Exchange::meet_around(const Operation& operation, int64_t number, size_t gi
       copy(records_.data() + offsets_[i], source, bytes);
       offsets_[i + 1] = offsets_[i] + bytes;
       source += bytes;
-      if (distance == 1 && next.rest > 0)
-        links_.wait(links_.receive(Way::meeting, from, records_.data() + offsets_[i + 1] - next.rest, next.rest),
-                    deadline_);
+      if (distance == 1 && next.second_message_bytes > 0)
+        links_.wait(
+            links_.receive(Channel::agreement, from, records_.data() + offsets_[i + 1] - next.second_message_bytes,
+                           next.second_message_bytes),
+            deadline_);
     }
   }
-  return agreed();
+  return all_records_agree();
 }
 
-bool Exchange::agreed() const {
+bool MessageCollectives::all_records_agree() const {
   const uint64_t hash = header(rank_).hash;
   uint64_t balance = 0;
   for (int rank = 0; rank < size_; ++rank) {
@@ -174,10 +185,10 @@ bool Exchange::agreed() const {
   return balance == 0;
 }
 
-// Everybody knows that somebody disagrees, so everybody comes here.
-void Exchange::disagree(const Operation& operation) {
+// All ranks have found that some rank disagrees, so all of them call this.
+void MessageCollectives::throw_disagreement(const Operation& operation) {
   size_t most = 0;
-  for (int rank = 0; rank < size_; ++rank) most = std::max<size_t>(most, header(rank).numbers);
+  for (int rank = 0; rank < size_; ++rank) most = std::max<size_t>(most, header(rank).encoded_numbers);
   std::vector<int64_t> all(most * index(size_));
   std::ranges::copy(numbers_of(operation), all.begin() + static_cast<std::ptrdiff_t>(most * index(rank_)));
   for (int step = 1; step < size_; ++step) {

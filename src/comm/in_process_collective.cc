@@ -1,4 +1,4 @@
-#include "comm/meeting.h"
+#include "comm/in_process_collective.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -17,21 +17,21 @@ constexpr int64_t kTileBytes = 32 << 10;
 
 int64_t sum_of(std::span<const int64_t> counts) { return std::accumulate(counts.begin(), counts.end(), int64_t{0}); }
 
-// Walks the parts of [begin, end) that fall into pieces laid one after another: next(size) is called for each piece in
-// order and gives the part of that piece, as offsets from the piece's start.
-class Pieces {
+// Divides the range [begin, end) between contiguous pieces. next(size) is called for each piece in order and returns the
+// part of the range that is in this piece, as an offset from the start of the piece.
+class PieceRanges {
  public:
-  Pieces(int64_t begin, int64_t end) : begin_(begin), end_(end) {}
+  PieceRanges(int64_t begin, int64_t end) : begin_(begin), end_(end) {}
   struct Part {
     int64_t begin;
-    int64_t count;  // 0 or less: nothing of this piece
+    int64_t count;  // 0 or less: the range does not overlap this piece
   };
   Part next(int64_t size) {
     const int64_t first = std::max<int64_t>(begin_ - start_, 0), last = std::min(end_ - start_, size);
     start_ += size;
     return {first, last - first};
   }
-  bool past() const { return start_ >= end_; }
+  bool at_end() const { return start_ >= end_; }
 
  private:
   int64_t begin_, end_, start_ = 0;
@@ -45,37 +45,37 @@ void copy(void* to, int64_t to_begin, const void* from, int64_t from_begin, int6
 
 }  // namespace
 
-Meeting::Meeting(int size)
-    : came_(static_cast<size_t>(size)),
+InProcessCollective::InProcessCollective(int size)
+    : has_joined_(static_cast<size_t>(size)),
       operations_(static_cast<size_t>(size)),
       in_(static_cast<size_t>(size)),
       out_(static_cast<size_t>(size)) {}
 
-void Meeting::reset(int64_t number) {
+void InProcessCollective::reset(int64_t number) {
   number_ = number;
   joined_ = 0;
-  std::ranges::fill(came_, char{0});
-  open_.store(false, std::memory_order_relaxed);
+  std::ranges::fill(has_joined_, char{0});
+  all_joined_.store(false, std::memory_order_relaxed);
   done_.store(false, std::memory_order_relaxed);
   left_.store(0, std::memory_order_relaxed);
   next_.store(0, std::memory_order_relaxed);
   finished_.store(0, std::memory_order_relaxed);
 }
 
-bool Meeting::join(int rank, const Operation& operation) {
+bool InProcessCollective::join(int rank, const Operation& operation) {
   const auto at = static_cast<size_t>(rank);
-  came_[at] = 1;
+  has_joined_[at] = 1;
   operations_[at] = operation;
   in_[at] = operation.in;
   out_[at] = operation.out;
   if (++joined_ < static_cast<int>(operations_.size())) return false;
-  cut();
+  plan_tiles();
   if (tiles_ == 0) done_.store(true);
-  open_.store(true);
+  all_joined_.store(true);
   return true;
 }
 
-void Meeting::cut() {
+void InProcessCollective::plan_tiles() {
   const Operation& first = operations_.front();
   switch (first.kind) {
     case Kind::all_reduce:
@@ -102,7 +102,7 @@ void Meeting::cut() {
   tiles_ = (elements_ + tile_ - 1) / tile_;
 }
 
-bool Meeting::help() {
+bool InProcessCollective::run_tiles() {
   bool last = false;
   for (;;) {
     const int64_t tile = next_.fetch_add(1);
@@ -115,17 +115,17 @@ bool Meeting::help() {
   }
 }
 
-void Meeting::run(int64_t begin, int64_t end) {
+void InProcessCollective::run(int64_t begin, int64_t end) {
   const Operation& first = operations_.front();
   switch (first.kind) {
     case Kind::all_reduce:
       return reduce(first.dtype, first.reduction, in_, begin, out_, begin, end - begin);
     case Kind::reduce_scatter:
-      return reduce_pieces(begin, end);
+      return reduce_scatter(begin, end);
     case Kind::all_gather:
-      return gather(begin, end);
+      return all_gather(begin, end);
     case Kind::all_to_all:
-      return exchange(begin, end);
+      return all_to_all(begin, end);
     case Kind::permute:
       return permute(begin, end);
     case Kind::broadcast:
@@ -136,12 +136,12 @@ void Meeting::run(int64_t begin, int64_t end) {
   }
 }
 
-// An element is one of the input.
-void Meeting::reduce_pieces(int64_t begin, int64_t end) {
+// An element is an element of the input.
+void InProcessCollective::reduce_scatter(int64_t begin, int64_t end) {
   const Operation& first = operations_.front();
-  Pieces pieces(begin, end);
+  PieceRanges pieces(begin, end);
   int64_t offset = 0;
-  for (size_t rank = 0; rank < operations_.size() && !pieces.past(); ++rank) {
+  for (size_t rank = 0; rank < operations_.size() && !pieces.at_end(); ++rank) {
     const auto [from, count] = pieces.next(first.counts[rank]);
     if (count > 0)
       reduce(first.dtype, first.reduction, in_, offset + from, std::span(out_).subspan(rank, 1), from, count);
@@ -149,13 +149,13 @@ void Meeting::reduce_pieces(int64_t begin, int64_t end) {
   }
 }
 
-// An element is one of the result.
-void Meeting::gather(int64_t begin, int64_t end) {
+// An element is an element of the result.
+void InProcessCollective::all_gather(int64_t begin, int64_t end) {
   const Operation& first = operations_.front();
   const int64_t size = size_of(first.dtype);
-  Pieces pieces(begin, end);
+  PieceRanges pieces(begin, end);
   int64_t offset = 0;
-  for (size_t rank = 0; rank < operations_.size() && !pieces.past(); ++rank) {
+  for (size_t rank = 0; rank < operations_.size() && !pieces.at_end(); ++rank) {
     const auto [from, count] = pieces.next(first.counts[rank]);
     if (count > 0)
       for (void* out : out_) copy(out, offset + from, in_[rank], from, count, size);
@@ -163,13 +163,13 @@ void Meeting::gather(int64_t begin, int64_t end) {
   }
 }
 
-// An element is one of the results of all ranks, one after another.
-void Meeting::exchange(int64_t begin, int64_t end) {
+// The elements are those of the results of all ranks, concatenated in rank order.
+void InProcessCollective::all_to_all(int64_t begin, int64_t end) {
   const int64_t size = size_of(operations_.front().dtype);
-  Pieces pieces(begin, end);
+  PieceRanges pieces(begin, end);
   for (size_t to = 0; to < operations_.size(); ++to) {
     int64_t received = 0;
-    for (size_t from = 0; from < operations_.size() && !pieces.past(); ++from) {
+    for (size_t from = 0; from < operations_.size() && !pieces.at_end(); ++from) {
       const auto [part, count] = pieces.next(operations_[to].receive_counts[from]);
       if (count > 0)
         copy(out_[to], received + part, in_[from], sum_of(operations_[from].counts.first(to)) + part, count, size);
@@ -178,12 +178,12 @@ void Meeting::exchange(int64_t begin, int64_t end) {
   }
 }
 
-// An element is one of the results of all ranks, one after another.
-void Meeting::permute(int64_t begin, int64_t end) {
+// The elements are those of the results of all ranks, concatenated in rank order.
+void InProcessCollective::permute(int64_t begin, int64_t end) {
   const Operation& first = operations_.front();
   const int64_t size = size_of(first.dtype);
-  Pieces pieces(begin, end);
-  for (size_t to = 0; to < operations_.size() && !pieces.past(); ++to) {
+  PieceRanges pieces(begin, end);
+  for (size_t to = 0; to < operations_.size() && !pieces.at_end(); ++to) {
     const auto [part, count] = pieces.next(first.count);
     if (count <= 0) continue;
     const auto route = std::ranges::find(first.routes, static_cast<int>(to), &Route::destination);
@@ -194,8 +194,8 @@ void Meeting::permute(int64_t begin, int64_t end) {
   }
 }
 
-// An element is one of the root's.
-void Meeting::broadcast(int64_t begin, int64_t end) {
+// An element is an element of the root's data.
+void InProcessCollective::broadcast(int64_t begin, int64_t end) {
   const Operation& first = operations_.front();
   const void* from = in_[static_cast<size_t>(first.root)];
   for (void* out : out_) copy(out, begin, from, begin, end - begin, size_of(first.dtype));

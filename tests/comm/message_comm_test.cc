@@ -1,5 +1,5 @@
-// LinkedComm over links within one process that do what some transports do: carry stamps, and send in two parts.
-#include "comm/linked.h"
+// MessageComm over links within one process that do what some transports do: carry tag_limit, and send in two parts.
+#include "comm/message_comm.h"
 
 #include <gtest/gtest.h>
 
@@ -19,17 +19,17 @@ namespace lockstep {
 namespace {
 
 struct LinkKind {
-  uint64_t stamps = 0;
+  uint64_t tag_limit = 0;
   size_t most_at_once = SIZE_MAX;  // more is sent in two messages
 };
 
 // All messages of all groups.
 class Switchboard {
  public:
-  using Place = std::tuple<std::string, Links::Way, int, int>;  // group, way, from, to
+  using Place = std::tuple<std::string, Links::Channel, int, int>;  // group, channel, from, to
   struct Letter {
     std::string bytes;
-    uint64_t stamp = 0;
+    uint64_t tag = 0;
   };
 
   void send(const Place& place, Letter letter) {
@@ -75,34 +75,34 @@ class LocalLinks final : public Links {
       : board_(std::move(board)), kind_(kind), group_(std::move(group)), rank_(rank) {}
   ~LocalLinks() override { board_->close(group_, rank_); }
 
-  int send(Way way, int to, const void* data, size_t bytes, uint64_t stamp) override {
-    EXPECT_LT(stamp, std::max<uint64_t>(kind_.stamps, 1));
-    board_->send({group_, way, rank_, to}, {std::string(static_cast<const char*>(data), bytes), stamp});
+  int send(Channel channel, int to, const void* data, size_t bytes, uint64_t tag) override {
+    EXPECT_LT(tag, std::max<uint64_t>(kind_.tag_limit, 1));
+    board_->send({group_, channel, rank_, to}, {std::string(static_cast<const char*>(data), bytes), tag});
     return add({});
   }
-  int receive(Way way, int from, void* data, size_t bytes) override {
-    return add({way, from, data, bytes, received_[{way, from}]++});
+  int receive(Channel channel, int from, void* data, size_t bytes) override {
+    return add({channel, from, data, bytes, received_[{channel, from}]++});
   }
   Arrival wait(int message, Time deadline) override {
     const Awaited one = std::exchange(messages_[static_cast<size_t>(message)], {});
     if (!one.data) return {};
-    const Switchboard::Letter letter = board_->receive({group_, one.way, one.from, rank_}, one.number, deadline);
+    const Switchboard::Letter letter = board_->receive({group_, one.channel, one.from, rank_}, one.number, deadline);
     EXPECT_LE(letter.bytes.size(), one.bytes);
     std::memcpy(one.data, letter.bytes.data(), letter.bytes.size());
-    if (kind_.stamps == 0) return {};
-    return {letter.bytes.size(), letter.stamp};
+    if (kind_.tag_limit == 0) return {};
+    return {letter.bytes.size(), letter.tag};
   }
-  std::vector<LinkBroken> broken() override { return {}; }
+  std::vector<LinkBroken> broken_links() override { return {}; }
   void close() noexcept override { board_->close(group_, rank_); }
   std::unique_ptr<Links> split(const std::vector<int>&, int rank, const std::string& prefix, Time) override {
     return std::make_unique<LocalLinks>(board_, kind_, prefix, rank);
   }
-  size_t first_part(size_t bytes) const override { return std::min(bytes, kind_.most_at_once); }
-  uint64_t stamps() const override { return kind_.stamps; }
+  size_t first_message_bytes(size_t bytes) const override { return std::min(bytes, kind_.most_at_once); }
+  uint64_t tag_limit() const override { return kind_.tag_limit; }
 
  private:
   struct Awaited {
-    Way way = Way::data;
+    Channel channel = Channel::data;
     int from = -1;
     void* data = nullptr;  // null: it was sent
     size_t bytes = 0, number = 0;
@@ -117,7 +117,7 @@ class LocalLinks final : public Links {
   const std::string group_;
   const int rank_;
   std::vector<Awaited> messages_;
-  std::map<std::pair<Way, int>, size_t> received_;
+  std::map<std::pair<Channel, int>, size_t> received_;
 };
 
 conformance::Backend backend(const std::string& name, LinkKind kind) {
@@ -130,12 +130,12 @@ conformance::Backend backend(const std::string& name, LinkKind kind) {
               threads.emplace_back([&, rank] {
                 std::unique_ptr<Comm>& comm = comms[static_cast<size_t>(rank)];
                 try {
-                  comm = linked_comm({.rank = rank,
-                                      .size = n,
-                                      .links = std::make_unique<LocalLinks>(board, kind, "links", rank),
-                                      .store = &store,
-                                      .prefix = "links",
-                                      .deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60)});
+                  comm = message_comm({.rank = rank,
+                                       .size = n,
+                                       .links = std::make_unique<LocalLinks>(board, kind, "links", rank),
+                                       .store = &store,
+                                       .prefix = "links",
+                                       .deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60)});
                   body(*comm);
                 } catch (const std::exception& error) {
                   ADD_FAILURE() << "rank " << rank << ": " << error.what();
@@ -157,10 +157,10 @@ auto cases_on(const conformance::Backend& one, const std::vector<int>& sizes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(PlainLinks, CommConformance, cases_on(backend("plain", {}), {1, 2, 8}), conformance::name_of);
-INSTANTIATE_TEST_SUITE_P(StampedLinks, CommConformance, cases_on(backend("stamped", {.stamps = 1 << 15}), {1, 2, 3}),
+INSTANTIATE_TEST_SUITE_P(StampedLinks, CommConformance, cases_on(backend("stamped", {.tag_limit = 1 << 15}), {1, 2, 3}),
                          conformance::name_of);
 INSTANTIATE_TEST_SUITE_P(StampedLinksInTwoParts, CommConformance,
-                         cases_on(backend("stamped, in two", {.stamps = 1 << 30, .most_at_once = 32}), {2, 3}),
+                         cases_on(backend("stamped, in two", {.tag_limit = 1 << 30, .most_at_once = 32}), {2, 3}),
                          conformance::name_of);
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "comm/exchange.h"
+#include "comm/message_collectives.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "comm/exchange_sizes.h"
+#include "comm/message_sizes.h"
 #include "comm/reduce.h"
 
 namespace lockstep {
@@ -16,10 +16,10 @@ namespace {
 using namespace detail;
 using Kind = Operation::Kind;
 
-constexpr size_t kSmall = size_t{32} << 10;   // what all ranks may give together when they meet
-constexpr size_t kScratch = size_t{2} << 20;  // for values that wait to be combined
-constexpr size_t kLeastChunk = size_t{4} << 10;
-static_assert(kSmall / 2 <= std::numeric_limits<uint16_t>::max());  // as a Header has it
+constexpr size_t kMaxPayloads = size_t{32} << 10;  // the payloads of all records together
+constexpr size_t kScratchBytes = size_t{2} << 20;  // received values that are still to be reduced
+constexpr size_t kMinChunkBytes = size_t{4} << 10;
+static_assert(kMaxPayloads / 2 <= std::numeric_limits<uint16_t>::max());  // fits Header::payload_bytes
 
 const Route* route_to(const Operation& operation, int rank) {
   const auto route = std::ranges::find(operation.routes, rank, &Route::destination);
@@ -28,37 +28,37 @@ const Route* route_to(const Operation& operation, int rank) {
 
 }  // namespace
 
-Exchange::Exchange(Links& links, int rank, int size)
+MessageCollectives::MessageCollectives(Links& links, int rank, int size)
     : links_(links),
       rank_(rank),
       size_(size),
-      payload_limit_(std::clamp<size_t>(kSmall / index(size), 256, kSmall / 2)),
+      payload_limit_(std::clamp<size_t>(kMaxPayloads / index(size), 256, kMaxPayloads / 2)),
       records_(index(size) * record_limit()),
       offsets_(index(size) + 1),
       pieces_(index(size) + 1),
       inputs_(index(size)) {}
 
-void Exchange::run(const Operation& operation, int64_t number, Time deadline) {
+void MessageCollectives::run(const Operation& operation, int64_t number, Time deadline) {
   deadline_ = deadline;
   for (std::vector<int>& messages : messages_) messages.clear();
-  // What this rank gave may still be leaving when it has what it needs.
-  const bool agree = meet(operation, number);
+  // This rank's own messages may still be in flight when it has received all records.
+  const bool agree = agree_on(operation, number);
   if (const bool small = is_small(operation, payload_limit_); agree && small) {
-    finish_small(operation);
+    complete_small(operation);
     return await(messages_[0]);
   }
   await(messages_[0]);
-  if (!agree) disagree(operation);
+  if (!agree) throw_disagreement(operation);
   switch (operation.kind) {
     case Kind::all_reduce:
-      cut(operation.count);
+      set_equal_pieces(operation.count);
       return reduce_pieces(operation, output(operation) + bytes_of(operation, pieces_[index(rank_)]),
                            output(operation));
     case Kind::reduce_scatter:
-      cut(operation.counts);
+      set_pieces(operation.counts);
       return reduce_pieces(operation, output(operation), nullptr);
     case Kind::all_gather:
-      cut(operation.counts);
+      set_pieces(operation.counts);
       return gather_pieces(input(operation), output(operation), bytes_of(operation, 1));
     case Kind::all_to_all:
       return exchange_pairs(operation);
@@ -69,13 +69,15 @@ void Exchange::run(const Operation& operation, int64_t number, Time deadline) {
   }
 }
 
-const std::byte* Exchange::payload(int rank) const { return records_.data() + offsets_[place(rank)] + sizeof(Header); }
+const std::byte* MessageCollectives::payload(int rank) const {
+  return records_.data() + offsets_[record_index(rank)] + sizeof(Header);
+}
 
-size_t Exchange::place(int rank) const { return index((rank_ - rank + size_) % size_); }
+size_t MessageCollectives::record_index(int rank) const { return index((rank_ - rank + size_) % size_); }
 
-int64_t Exchange::piece_count(int rank) const { return pieces_[index(rank) + 1] - pieces_[index(rank)]; }
+int64_t MessageCollectives::piece_count(int rank) const { return pieces_[index(rank) + 1] - pieces_[index(rank)]; }
 
-void Exchange::finish_small(const Operation& operation) {
+void MessageCollectives::complete_small(const Operation& operation) {
   std::byte* const out = output(operation);
   const size_t bytes = bytes_of(operation, operation.count);
   switch (operation.kind) {
@@ -83,7 +85,7 @@ void Exchange::finish_small(const Operation& operation) {
     case Kind::reduce_scatter: {
       int64_t begin = 0, count = operation.count;
       if (operation.kind == Kind::reduce_scatter) {
-        cut(operation.counts);
+        set_pieces(operation.counts);
         begin = pieces_[index(rank_)];
         count = piece_count(rank_);
       }
@@ -93,7 +95,7 @@ void Exchange::finish_small(const Operation& operation) {
       return reduce(operation.dtype, operation.reduction, inputs_, begin, {&to, 1}, 0, count);
     }
     case Kind::all_gather:
-      cut(operation.counts);
+      set_pieces(operation.counts);
       for (int rank = 0; rank < size_; ++rank)
         copy(out + bytes_of(operation, pieces_[index(rank)]), payload(rank), bytes_of(operation, piece_count(rank)));
       return;
@@ -111,37 +113,40 @@ void Exchange::finish_small(const Operation& operation) {
   }
 }
 
-void Exchange::cut(int64_t count) {
+void MessageCollectives::set_equal_pieces(int64_t count) {
   for (int rank = 0; rank <= size_; ++rank)
     pieces_[index(rank)] = count / size_ * rank + std::min<int64_t>(count % size_, rank);
 }
 
-void Exchange::cut(std::span<const int64_t> counts) {
+void MessageCollectives::set_pieces(std::span<const int64_t> counts) {
   for (size_t rank = 0; rank < counts.size(); ++rank) pieces_[rank + 1] = pieces_[rank] + counts[rank];
 }
 
-void Exchange::send(std::vector<int>& messages, int to, const std::byte* data, size_t bytes) {
-  for (size_t done = 0; done < bytes; done += Links::kMostBytes)
-    messages.push_back(links_.send(Links::Way::data, to, data + done, std::min(Links::kMostBytes, bytes - done)));
+void MessageCollectives::send(std::vector<int>& messages, int to, const std::byte* data, size_t bytes) {
+  for (size_t done = 0; done < bytes; done += Links::kMaxMessageBytes)
+    messages.push_back(
+        links_.send(Links::Channel::data, to, data + done, std::min(Links::kMaxMessageBytes, bytes - done)));
 }
 
-void Exchange::receive(std::vector<int>& messages, int from, std::byte* data, size_t bytes) {
-  for (size_t done = 0; done < bytes; done += Links::kMostBytes)
-    messages.push_back(links_.receive(Links::Way::data, from, data + done, std::min(Links::kMostBytes, bytes - done)));
+void MessageCollectives::receive(std::vector<int>& messages, int from, std::byte* data, size_t bytes) {
+  for (size_t done = 0; done < bytes; done += Links::kMaxMessageBytes)
+    messages.push_back(
+        links_.receive(Links::Channel::data, from, data + done, std::min(Links::kMaxMessageBytes, bytes - done)));
 }
 
-void Exchange::await(std::vector<int>& messages) {
+void MessageCollectives::await(std::vector<int>& messages) {
   for (const int message : messages) links_.wait(message, deadline_);
   messages.clear();
 }
 
-// Combines this rank's piece of all ranks' `in` into own_out. Where `gathered` is given, the pieces of all ranks end
-// there; own_out is its place in it. Two chunks are under way at a time: while one is combined the next travels, and so
-// do the results of the one before.
-void Exchange::reduce_pieces(const Operation& operation, std::byte* own_out, std::byte* gathered) {
+// Pieces are processed in chunks, two at a time. While chunk c is reduced, the inputs of chunk c + 1 and the results of
+// chunk c - 1 are in flight. Inputs of chunk c use messages_[c % 2], results use messages_[2 + c % 2].
+//
+//   scratch_:  [ chunk c even: peer 1 | peer 2 | ... ][ chunk c odd: peer 1 | peer 2 | ... ]
+void MessageCollectives::reduce_pieces(const Operation& operation, std::byte* own_out, std::byte* gathered) {
   const size_t element = bytes_of(operation, 1);
   const size_t peers = index(std::max(size_ - 1, 1));
-  const auto chunk = static_cast<int64_t>(std::max(kScratch / 2 / peers, kLeastChunk) / element);
+  const auto chunk = static_cast<int64_t>(std::max(kScratchBytes / 2 / peers, kMinChunkBytes) / element);
   int64_t longest = 0;
   for (int rank = 0; rank < size_; ++rank) longest = std::max(longest, piece_count(rank));
   const int64_t chunks = (longest + chunk - 1) / chunk;
@@ -155,7 +160,7 @@ void Exchange::reduce_pieces(const Operation& operation, std::byte* own_out, std
   const auto offset = [&](int rank, int64_t c) {
     return static_cast<size_t>(pieces_[index(rank)] + begin(rank, c)) * element;
   };
-  const auto landing = [&](int step, int64_t c) {
+  const auto received_input = [&](int step, int64_t c) {
     return scratch_.data() + (index(static_cast<int>(c % 2)) * peers + index(step - 1)) * chunk_bytes;
   };
   const auto exchange_inputs = [&](int64_t c) {
@@ -163,7 +168,7 @@ void Exchange::reduce_pieces(const Operation& operation, std::byte* own_out, std
     std::vector<int>& messages = messages_[c % 2];
     for (int step = 1; step < size_; ++step) {
       const int from = (rank_ - step + size_) % size_, to = (rank_ + step) % size_;
-      receive(messages, from, landing(step, c), bytes(rank_, c));
+      receive(messages, from, received_input(step, c), bytes(rank_, c));
       send(messages, to, input(operation) + offset(to, c), bytes(to, c));
     }
   };
@@ -174,7 +179,7 @@ void Exchange::reduce_pieces(const Operation& operation, std::byte* own_out, std
     std::byte* const result = own_out + static_cast<size_t>(begin(rank_, c)) * element;
     if (const size_t own_bytes = bytes(rank_, c); own_bytes > 0) {
       inputs_[index(rank_)] = input(operation) + offset(rank_, c);
-      for (int step = 1; step < size_; ++step) inputs_[index((rank_ - step + size_) % size_)] = landing(step, c);
+      for (int step = 1; step < size_; ++step) inputs_[index((rank_ - step + size_) % size_)] = received_input(step, c);
       void* const to = result;
       reduce(operation.dtype, operation.reduction, inputs_, 0, {&to, 1}, 0, static_cast<int64_t>(own_bytes / element));
     }
@@ -192,7 +197,7 @@ void Exchange::reduce_pieces(const Operation& operation, std::byte* own_out, std
   for (std::vector<int>& messages : messages_) await(messages);
 }
 
-void Exchange::gather_pieces(const std::byte* own, std::byte* out, size_t element) {
+void MessageCollectives::gather_pieces(const std::byte* own, std::byte* out, size_t element) {
   const auto begin = [&](int rank) { return out + static_cast<size_t>(pieces_[index(rank)]) * element; };
   const auto bytes = [&](int rank) { return static_cast<size_t>(piece_count(rank)) * element; };
   for (int step = 1; step < size_; ++step) {
@@ -204,26 +209,26 @@ void Exchange::gather_pieces(const std::byte* own, std::byte* out, size_t elemen
   await(messages_[0]);
 }
 
-void Exchange::exchange_pairs(const Operation& operation) {
+void MessageCollectives::exchange_pairs(const Operation& operation) {
   const auto before = [&](std::span<const int64_t> counts, int rank) {
     return bytes_of(operation, std::accumulate(counts.begin(), counts.begin() + rank, int64_t{0}));
   };
   for (int step = 0; step < size_; ++step) {
     const int from = (rank_ - step + size_) % size_, to = (rank_ + step) % size_;
-    std::byte* const place = output(operation) + before(operation.receive_counts, from);
-    const std::byte* const given = input(operation) + before(operation.counts, to);
-    const size_t taken = bytes_of(operation, operation.receive_counts[index(from)]);
+    std::byte* const received = output(operation) + before(operation.receive_counts, from);
+    const std::byte* const sent = input(operation) + before(operation.counts, to);
+    const size_t received_bytes = bytes_of(operation, operation.receive_counts[index(from)]);
     if (step == 0) {
-      copy(place, given, taken);
+      copy(received, sent, received_bytes);
       continue;
     }
-    receive(messages_[0], from, place, taken);
-    send(messages_[0], to, given, bytes_of(operation, operation.counts[index(to)]));
+    receive(messages_[0], from, received, received_bytes);
+    send(messages_[0], to, sent, bytes_of(operation, operation.counts[index(to)]));
   }
   await(messages_[0]);
 }
 
-void Exchange::permute(const Operation& operation) {
+void MessageCollectives::permute(const Operation& operation) {
   const size_t bytes = bytes_of(operation, operation.count);
   const Route* const route = route_to(operation, rank_);
   if (!route)
@@ -232,14 +237,13 @@ void Exchange::permute(const Operation& operation) {
     copy(output(operation), input(operation), bytes);
   else
     receive(messages_[0], route->source, output(operation), bytes);
-  for (const Route& given : operation.routes)
-    if (given.source == rank_ && given.destination != rank_)
-      send(messages_[0], given.destination, input(operation), bytes);
+  for (const Route& own : operation.routes)
+    if (own.source == rank_ && own.destination != rank_) send(messages_[0], own.destination, input(operation), bytes);
   await(messages_[0]);
 }
 
-void Exchange::broadcast(const Operation& operation) {
-  cut(operation.count);
+void MessageCollectives::broadcast(const Operation& operation) {
+  set_equal_pieces(operation.count);
   const size_t element = bytes_of(operation, 1);
   const auto begin = [&](int rank) { return output(operation) + static_cast<size_t>(pieces_[index(rank)]) * element; };
   const auto bytes = [&](int rank) { return static_cast<size_t>(piece_count(rank)) * element; };
@@ -250,7 +254,7 @@ void Exchange::broadcast(const Operation& operation) {
   else
     receive(messages_[0], operation.root, begin(rank_), bytes(rank_));
   if (rank_ != operation.root) await(messages_[0]);
-  // The root has everything already: nobody sends to it.
+  // The root already has all pieces: no rank sends to it.
   for (int step = 1; step < size_; ++step) {
     const int from = (rank_ - step + size_) % size_, to = (rank_ + step) % size_;
     if (rank_ != operation.root) receive(messages_[1], from, begin(from), bytes(from));

@@ -1,4 +1,4 @@
-// Sizes of operations, and where their values are, for Exchange.
+// Sizes and buffers of operations, for MessageCollectives. Pure functions; safe from any thread.
 #pragma once
 
 #include <algorithm>
@@ -23,19 +23,21 @@ inline void copy(std::byte* to, const std::byte* from, size_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
 
-// Whether the operation is done when the ranks have met: all of them find the same. `most`: bytes a rank may give.
-inline bool is_small(const Operation& operation, size_t most) {
+// Whether the payloads fit into the records of the agreement, with at most `limit` bytes per rank. All ranks compute
+// the same result.
+inline bool is_small(const Operation& operation, size_t limit) {
   switch (operation.kind) {
     case Operation::Kind::all_reduce:
     case Operation::Kind::permute:
     case Operation::Kind::broadcast:
-      return bytes_of(operation, operation.count) <= most;
+      return bytes_of(operation, operation.count) <= limit;
     case Operation::Kind::reduce_scatter:
-      return bytes_of(operation, std::accumulate(operation.counts.begin(), operation.counts.end(), int64_t{0})) <= most;
+      return bytes_of(operation, std::accumulate(operation.counts.begin(), operation.counts.end(), int64_t{0})) <=
+             limit;
     case Operation::Kind::all_gather:
-      return bytes_of(operation, std::ranges::max(operation.counts)) <= most;
+      return bytes_of(operation, std::ranges::max(operation.counts)) <= limit;
     case Operation::Kind::all_to_all:
-      return false;  // how much a rank gives is known to few
+      return false;  // a rank does not know the sizes of all payloads
     case Operation::Kind::barrier:
     case Operation::Kind::split:
       break;
@@ -43,8 +45,8 @@ inline bool is_small(const Operation& operation, size_t most) {
   return true;
 }
 
-// What this rank gives to a small operation.
-inline size_t given_bytes(const Operation& operation, int rank) {
+// The payload bytes of a rank in a small operation.
+inline size_t payload_bytes_of(const Operation& operation, int rank) {
   switch (operation.kind) {
     case Operation::Kind::all_reduce:
       return bytes_of(operation, operation.count);

@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/devices_flag.h"
+#include "cli/help.h"
 #include "lockstep/distributed.h"
 #include "lockstep/lockstep.h"
 
@@ -22,8 +23,8 @@ struct AllreduceArguments {
 
 constexpr uint64_t kLeastSize = sizeof(float), kMostSize = uint64_t{1} << 40;
 
-// Makes bytes of a size such as 64MiB.
-std::string read_size(std::string& text) {
+// Replaces a size such as "64MiB" by its number of bytes. Returns an error message, or "".
+std::string parse_size(std::string& text) {
   std::string bytes = text;
   uint64_t size = 0;
   try {
@@ -31,7 +32,7 @@ std::string read_size(std::string& text) {
     const bool negative = text.find('-') != text.npos;
     if (number && !negative && size >= kLeastSize && size <= kMostSize) return text = bytes, "";
   } catch (const CLI::ValidationError&) {
-    // It is said below.
+    // Reported below.
   }
   return fmt::format("\"{}\" is not a size from {}B to {}TiB, such as 1MiB", text, kLeastSize, kMostSize >> 40);
 }
@@ -42,8 +43,8 @@ std::string bytes_text(int64_t bytes) {
   return fmt::format("{} MiB", bytes >> 20);
 }
 
-// The median time of a call, over as many as fit into a fifth of a second, but at least three. Every process makes as
-// many: process 0 says how many.
+// The median time of a call, over as many calls as fit into kBudget seconds, but at least kLeast. Process 0 chooses the
+// number, because every process must make the same number of calls.
 template <class F>
 double seconds_per_call(F call) {
   constexpr double kBudget = 0.2;
@@ -64,8 +65,8 @@ double seconds_per_call(F call) {
   return measure(distributed::broadcast_one_to_all(Array(more)).item<int64_t>());
 }
 
-// Bandwidths as the NCCL tests define them: bytes per device over time, and that times 2(n-1)/n, which is what each
-// link must have carried.
+// Prints bandwidths as nccl-tests defines them. algbw is bytes per device over time; busbw is algbw times 2(n-1)/n, the
+// traffic of each link.
 void print_benchmark(uint64_t max_size) {
   const auto all_reduce = jit(shard_map([](Array piece) { return psum(piece, "i"); },
                                         {.mesh = make_mesh({"i"}), .in_specs = {P("i")}, .out_specs = {P()}}));
@@ -95,15 +96,17 @@ int run(const AllreduceArguments& arguments) {
 }  // namespace
 
 void add_allreduce_command(CLI::App& program, Action& action) {
-  CLI::App* command = program.add_subcommand("allreduce", "sum a one from every device, and measure such sums");
+  CLI::App* command =
+      program.add_subcommand("allreduce", "all-reduce a 1 from every device; --bench measures bandwidth");
   auto arguments = std::make_shared<AllreduceArguments>();
   add_devices_flags(*command, arguments->devices);
   CLI::Option* bench =
-      command->add_flag("--bench", arguments->bench, "measure times and bandwidths of sums of growing arrays");
+      command->add_flag("--bench", arguments->bench, "measure the time and bandwidth of all-reduces of growing arrays");
   command->add_option("--max-size", arguments->max_size, "bytes per device of the largest array (default: 64MiB)")
-      ->transform(CLI::Validator(read_size, ""))
+      ->transform(CLI::Validator(parse_size, ""))
       ->type_name("SIZE")
       ->needs(bench);
+  add_examples(*command, {"lockstep allreduce --devices 8", "lockstep launch -n 2 -- allreduce --bench"});
   command->callback([arguments, &action] { action = [arguments] { return run(*arguments); }; });
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/say.h"
 #include "cli/command.h"
+#include "cli/help.h"
 #include "cli/job_files.h"
 #include "jobs/kubernetes/kubectl.h"
 #include "jobs/show.h"
@@ -20,17 +21,17 @@ struct ApplyArguments {
 int apply(const ApplyArguments& arguments) {
   const JobFiles files = read_jobs("apply", arguments.files, arguments.flags);
   const auto note = [](std::string_view text) { say("lockstep: note: {}\n", text); };
-  const bool on_cluster = place_of(arguments.flags) == "kubernetes";
+  const bool on_cluster = runner_name(arguments.flags) == "kubernetes";
   if (!on_cluster)
     for (const std::string& each : files.notes) note(each);
   if (arguments.dry_run) {
     for (const OtherObject& each : files.others)
-      if (on_cluster) note(fmt::format("{} \"{}\" is not checked here: kubectl applies it", each.kind, each.name));
-    for (const Job& job : files.jobs) fmt::print("{} is right (dry run)\n", full_name(job));
+      if (on_cluster) note(fmt::format("{} \"{}\" is not checked: kubectl applies it", each.kind, each.name));
+    for (const Job& job : files.jobs) fmt::print("{} is valid (dry run)\n", full_name(job));
     return kDone;
   }
-  const std::unique_ptr<Runner> runner = runner_of(arguments.flags);
-  // A job finds what it needs: its ConfigMap, its own Secret.
+  const std::unique_ptr<Runner> runner = runner_for(arguments.flags);
+  // Jobs come last because they use the other objects, such as a ConfigMap or Secret.
   for (const OtherObject& each : files.others) {
     if (!on_cluster) break;
     fmt::print("{}\n", kubectl::apply_object(each.value, each.space));
@@ -47,13 +48,12 @@ int apply(const ApplyArguments& arguments) {
 }  // namespace
 
 void add_apply_command(CLI::App& program, Action& action) {
-  CLI::App* command =
-      program.add_subcommand("apply", "start the jobs of manifests (JAXJob, Indexed Job), or change them");
+  CLI::App* command = program.add_subcommand("apply", "create or update the jobs of manifests (JAXJob, Indexed Job)");
   auto arguments = std::make_shared<ApplyArguments>();
   add_files_flag(*command, arguments->files)->required();
   add_job_flags(*command, arguments->flags);
-  command->add_flag("--dry-run", arguments->dry_run, "read and check the manifests, and start nothing");
-  command->footer("Example: lockstep apply -f job.yaml");
+  command->add_flag("--dry-run", arguments->dry_run, "check the manifests without starting anything");
+  add_examples(*command, {"lockstep apply -f job.yaml", "lockstep apply -f jobs/ --on slurm"});
   command->callback([arguments, &action] { action = [arguments] { return apply(*arguments); }; });
 }
 

@@ -15,6 +15,7 @@
 #include "base/printable.h"
 #include "base/say.h"
 #include "cli/command.h"
+#include "cli/help.h"
 #include "cluster/flight_dumper.h"
 
 namespace lockstep::cli {
@@ -28,14 +29,14 @@ struct BlameArguments {
   bool json = false;
 };
 
-// What to read, and whether the user has named it.
+// The files and folders to read, and whether the user gave them.
 struct DumpPaths {
   std::vector<std::string> paths;
   bool named = true;
 };
 
-// The dumps in a folder, of the job that has written last: others are of earlier starts.
-std::vector<std::string> last_job_in(const std::string& folder, const std::vector<std::string>& names) {
+// Returns the dumps of the job that wrote last. Other dumps in the folder come from earlier starts.
+std::vector<std::string> dumps_of_last_job(const std::string& folder, const std::vector<std::string>& names) {
   std::map<std::string, std::vector<std::string>> jobs;
   std::string last;
   std::filesystem::file_time_type newest;
@@ -52,12 +53,13 @@ std::vector<std::string> last_job_in(const std::string& folder, const std::vecto
   return last.empty() ? std::vector<std::string>{} : jobs[last];
 }
 
-// The same of a folder or, when it has none, of DIR/flight, where a run writes them beside its checkpoints and logs.
+// Returns the dumps of the last job in a folder or, if it has none, in its subfolder "flight", to which a run with
+// checkpoints or logs writes them.
 std::vector<std::string> dumps_in(FileSystem& files, const std::string& folder) {
-  const std::vector<std::string> here = last_job_in(folder, files.list(folder));
-  const std::string beside = folder + (folder.ends_with('/') ? "flight" : "/flight");
-  if (!here.empty() || !std::filesystem::is_directory(beside)) return here;
-  return last_job_in(beside, files.list(beside));
+  const std::vector<std::string> here = dumps_of_last_job(folder, files.list(folder));
+  const std::string flight = folder + (folder.ends_with('/') ? "flight" : "/flight");
+  if (!here.empty() || !std::filesystem::is_directory(flight)) return here;
+  return dumps_of_last_job(flight, files.list(flight));
 }
 
 FlightDump dump_of(const std::string& path, const std::vector<uint8_t>& bytes) {
@@ -77,14 +79,13 @@ std::vector<FlightDump> read(const DumpPaths& from) {
     found.insert(found.end(), last.begin(), last.end());
     if (last.empty())
       throw_error(
-          "blame: {} holds no lockstep_flight_*.json, nor does a folder flight in it; processes write them when the "
-          "job fails and when they receive "
-          "SIGUSR2, and say where",
+          "blame: neither {} nor its subfolder flight contains lockstep_flight_*.json; processes write such files when "
+          "the job fails or on SIGUSR2, and print where",
           path);
   }
   for (const std::string& path : found) {
     if (!from.named && !is_own_path(path))
-      throw_error("blame: {} belongs to another user; if you trust it, name its folder: lockstep blame {}", path,
+      throw_error("blame: {} belongs to another user; if you trust it, give its folder: lockstep blame {}", path,
                   parent_dir(path));
     out.push_back(dump_of(path, files.read_file(path, kMaxFlightBytes)));
   }
@@ -130,15 +131,15 @@ std::string listed(const Range& range, const Function& text) {
   return out;
 }
 
-std::string seen_text(const BlameReport::LaneState& seen) {
+std::string lane_state_text(const BlameReport::LaneState& seen) {
   const std::string op = fmt::format("{}, step {}", op_text(seen.op), seen.op.step);
   if (seen.waiting)
     return fmt::format("{} in {}{} {}", seen.outcome == Outcome::failed ? "failed" : "waiting", op,
                        seen.outcome == Outcome::failed ? ", after" : ", for", duration(seen.nanoseconds));
-  const char* what = seen.outcome == Outcome::done     ? "done with"
-                     : seen.outcome == Outcome::failed ? "gave up"
-                                                       : "had begun, and did not wait for,";
-  return fmt::format("{} {}, {} before", what, op, duration(seen.nanoseconds));
+  const char* what = seen.outcome == Outcome::done     ? "completed"
+                     : seen.outcome == Outcome::failed ? "failed in"
+                                                       : "started, without waiting for,";
+  return fmt::format("{} {}, {} earlier", what, op, duration(seen.nanoseconds));
 }
 
 void print_processes(const BlameReport& found) {
@@ -149,26 +150,27 @@ void print_processes(const BlameReport& found) {
   for (size_t p = 0; p < found.processes.size(); ++p) {
     const BlameReport::Process& process = found.processes[p];
     if (!process.dumped) {
-      fmt::print("  process {}  left no dump: it is gone or stopped, or wrote it elsewhere\n", p);
+      fmt::print("  process {}  has no dump: it was killed or stopped, or wrote the dump elsewhere\n", p);
       continue;
     }
     fmt::print("  process {}  on {}, pid {}, at {}, step {}: {}\n", p, printable(process.host), process.pid,
                clock_text(process.time), process.step, printable(process.reason, 4000));
     if (!process.uncertainty)
-      fmt::print("             its clock could not be compared with those of the others\n");
+      fmt::print("             its clock cannot be compared with those of other processes\n");
     else if (process.offset != 0)
       fmt::print("             its clock is {} {}, +- {}\n", duration(std::abs(process.offset)),
                  process.offset > 0 ? "behind" : "ahead", duration(*process.uncertainty));
     for (const BlameReport::LaneState& seen : process.lanes)
-      fmt::print("             {}{}\n", found.lanes == 1 ? "" : fmt::format("lane {}: ", seen.lane), seen_text(seen));
-    if (process.lanes.empty()) fmt::print("             no operation with others yet\n");
+      fmt::print("             {}{}\n", found.lanes == 1 ? "" : fmt::format("lane {}: ", seen.lane),
+                 lane_state_text(seen));
+    if (process.lanes.empty()) fmt::print("             no collective yet\n");
   }
 }
 
 void print_stuck(const BlameReport& found) {
   const auto lane = [&](int each) { return lane_text(found, each); };
-  fmt::print("\nwho is missing\n");
-  if (found.stuck.empty()) fmt::print("  nobody: no operation waits for one that has not begun it\n");
+  fmt::print("\nmissing processes\n");
+  if (found.stuck.empty()) fmt::print("  none: no collective waits for a process that has not started it\n");
   for (const BlameReport::StuckCollective& stuck : found.stuck) {
     fmt::print("  {}, step {}\n", op_text(stuck.op), stuck.op.step);
     fmt::print("    waiting  {}\n", listed(stuck.waiting, [&](const BlameReport::StuckCollective::Waiter& waiter) {
@@ -180,20 +182,20 @@ void print_stuck(const BlameReport& found) {
   if (!found.culprits.empty())
     fmt::print("  => {}\n", listed(found.culprits, [](int process) { return fmt::format("process {}", process); }));
   else if (!found.stuck.empty())
-    fmt::print("  => they wait for each other: processes begin operations of different groups in different orders\n");
+    fmt::print("  => deadlock: processes start collectives of different groups in different orders\n");
 }
 
 void print_late(const BlameReport& found) {
-  fmt::print("\nwho was late, in {} that all have begun\n", counted(found.compared, "operation"));
+  fmt::print("\nlate processes, in {} that all have started\n", counted(found.compared, "collective"));
   if (found.compared == 0) return;
   fmt::print("  {:<11}  {:>6}  {:>10}  {:>10}  {:>10}\n", "", "last", "total", "mean", "longest");
   for (const auto& [process, late] : found.late)
     fmt::print("  {:<11}  {:>6}  {:>10}  {:>10}  {:>10}\n", fmt::format("process {}", process), late.times,
                duration(late.total), late.times == 0 ? "-" : duration(late.total / late.times), duration(late.longest));
   if (found.late.size() < found.processes.size())
-    fmt::print("  among those with dumps: the others may have come later\n");
+    fmt::print("  only processes with dumps are compared; others may have been later\n");
   if (found.worst.empty()) return;
-  fmt::print("\nthe longest waits\n");
+  fmt::print("\nlongest waits\n");
   for (const BlameReport::Wait& wait : found.worst)
     fmt::print("  {:>10}  for {} in {}, step {}\n", duration(wait.nanoseconds), lane_text(found, wait.last),
                op_text(wait.op), wait.op.step);
@@ -252,22 +254,23 @@ void print_json(const BlameReport& found) {
   fmt::print("{}\n", out.dump(2, ' ', false, ordered_json::error_handler_t::replace));
 }
 
-// Where processes of this machine have written last, unless the user names another place.
+// Returns the paths of the command line, else $LOCKSTEP_FLIGHT_DIR, else the newest folder of dumps on this host.
 DumpPaths paths_of(const BlameArguments& arguments) {
   if (!arguments.paths.empty()) return {.paths = arguments.paths};
   if (const char* const variable = std::getenv("LOCKSTEP_FLIGHT_DIR"); variable && *variable) {
-    say("lockstep: dumps of {}\n", variable);
+    say("lockstep: reading dumps from {}\n", variable);
     return {.paths = {variable}};
   }
   std::string others;
   const std::string folder = latest_flight_folder(&others);
   if (folder.empty() && !others.empty())
-    throw_error("blame: {} belongs to another user; if you trust it, name it: lockstep blame {}", others, others);
+    throw_error("blame: {} belongs to another user; if you trust it, run `lockstep blame {}`", others, others);
   if (folder.empty())
     throw_error(
-        "blame: no job has left dumps among the temporary files of this machine; give the folder that the processes "
-        "have named, such as RUN/flight beside checkpoints and logs");
-  say("lockstep: dumps of {}\n", folder);
+        "blame: no dumps found among the temporary files of this host; give the folder that the processes printed, "
+        "such "
+        "as RUN/flight for a run with checkpoints or logs");
+  say("lockstep: reading dumps from {}\n", folder);
   return {.paths = {folder}, .named = false};
 }
 
@@ -286,16 +289,15 @@ int run(const BlameArguments& arguments) {
 }  // namespace
 
 void add_blame_command(CLI::App& program, Action& action) {
-  CLI::App* command =
-      program.add_subcommand("blame", "say who was late, or is missing, from the dumps that processes left");
+  CLI::App* command = program.add_subcommand("blame", "find the slow or missing process from flight-recorder dumps");
   auto arguments = std::make_shared<BlameArguments>();
   command
       ->add_option("DUMPS", arguments->paths,
-                   "lockstep_flight_*.json of one job, or folders of them, or of runs (default: LOCKSTEP_FLIGHT_DIR, "
-                   "or the last "
-                   "written among the temporary files)")
+                   "lockstep_flight_*.json of one job, folders of them, or run folders (default: $LOCKSTEP_FLIGHT_DIR, "
+                   "else the newest dumps among the temporary files)")
       ->type_name("FILE|DIR");
   command->add_flag("--json", arguments->json, "print JSON");
+  add_examples(*command, {"lockstep blame run", "lockstep blame lockstep_flight_3f9a0c21_*.json"});
   command->callback([arguments, &action] { action = [arguments] { return run(*arguments); }; });
 }
 

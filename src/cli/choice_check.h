@@ -1,4 +1,4 @@
-// Checks words on the command line against a list. Used by the main thread only.
+// A validator for flags with a fixed list of values. Used by the main thread only.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,7 +8,7 @@
 
 namespace lockstep::cli {
 
-// Accepts one of the words, which also become the value's name in the help:
+// Accepts exactly these words. The help and the completion scripts list them. Message:
 // `"fetsh" is not one of fetch, verify; did you mean "fetch"?`.
 CLI::Validator one_of(const std::vector<std::string>& words);
 

@@ -1,5 +1,5 @@
-// How a subcommand joins the program: it adds its parser, whose flags are also its help, and on being chosen leaves
-// behind what to do. Used by the main thread only.
+// Interface between the program and its subcommands. A subcommand adds its parser, which also defines its help. When
+// the command line selects it, its callback stores the action to run. Used by the main thread only.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -16,14 +16,13 @@ namespace lockstep::cli {
 // Exit codes of the program; `lockstep train --help` lists them for users.
 inline constexpr int kDone = 0, kFailed = 1, kWrongUsage = 2, kNotAsExpected = 3;
 
-// What the command line or a configuration file says makes no sense: exit code 2. Thrown by actions; whatever else
-// they throw is exit code 1.
+// The command line or a file that it names is wrong: exit code 2. Thrown by the parser and by actions.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Runs what reads the command line or a file that it names: what is wrong there is a UsageError.
+// Returns read(), which reads the command line or a file that it names. Rethrows Error and IoError as UsageError.
 template <class F>
 auto or_usage_error(F&& read) {
   try {
@@ -35,19 +34,18 @@ auto or_usage_error(F&& read) {
   }
 }
 
-// What the chosen subcommand does once the whole command line has been understood; returns the exit code. Exceptions
-// become `lockstep: message`.
+// Runs the selected subcommand and returns the exit code. The program prints an exception as `lockstep: message`.
 using Action = std::function<int()>;
 
-// Takes what follows "--" from the words of `lockstep launch`, for launch to start, and gives how many words are left.
-// Nothing is done to those of other commands. Throws UsageError when there is no "--".
+// Stores the words after "--" of a `lockstep launch` command line, for launch to start, and returns the number of words
+// before it. Returns argc for other commands. Throws UsageError when "--" or the command after it is missing.
 int take_launched_command(int argc, char** argv);
 
-// Parses the words of a command line, without the name of the program, and runs nothing. Throws UsageError as the
-// program would print it.
+// Parses a command line, without the name of the program, and runs nothing. Throws the UsageError that the program would
+// print.
 void check_command_line(const std::vector<std::string>& words);
 
-// Each adds its subcommand to the program. REQUIRES: action outlives the parse.
+// Each function adds its subcommand to the program. REQUIRES: action outlives the parse.
 #define COMMAND(name, title) void add_##name##_command(CLI::App& program, Action& action);
 #include "cli/commands.def"
 #undef COMMAND

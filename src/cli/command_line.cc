@@ -3,26 +3,30 @@
 #include <string>
 #include <vector>
 
+#include "cli/help.h"
 #include "cli/usage.h"
 #include "lockstep/version.h"
 
 namespace lockstep::cli {
 
-CommandLine::CommandLine() : program_("SPMD training in C++: trains, launches and watches jobs.", "lockstep") {
+CommandLine::CommandLine() : program_("SPMD training in C++: train models, run and monitor jobs", "lockstep") {
   program_.require_subcommand(1);
-  program_.get_formatter()->column_width(32);
+  program_.formatter(std::make_shared<HelpFormatter>());
+  program_.set_help_flag("-h,--help", "print this help and exit");
   program_.set_version_flag("-V,--version", "lockstep " LOCKSTEP_VERSION, "print the version and exit");
 #define COMMAND(name, title)               \
   add_##name##_command(program_, action_); \
   program_.get_subcommand(#name)->group(title);
 #include "cli/commands.def"
 #undef COMMAND
+  add_footer(program_, "`lockstep help COMMAND` describes a command.");
+  add_examples(program_, {"lockstep train --model cnn --devices 8", "lockstep apply -f job.yaml"});
 }
 
 Action CommandLine::parse(int argc, char** argv) {
   try {
-    std::vector<char*> words = with_help_flag(program_, take_launched_command(argc, argv), argv);
-    const int count = static_cast<int>(words.size());
+    std::vector<char*> words = replace_help_words(program_, argc, argv);
+    const int count = take_launched_command(static_cast<int>(words.size()), words.data());
     check_words(program_, count, words.data());
     program_.parse(count, words.data());
     return action_;
@@ -34,7 +38,7 @@ Action CommandLine::parse(int argc, char** argv) {
 }
 
 void check_command_line(const std::vector<std::string>& words) {
-  if (!words.empty() && words[0] == "launch") return;  // its words are taken apart while it runs
+  if (!words.empty() && words[0] == "launch") return;  // take_launched_command() would overwrite the command to start
   std::vector<std::string> copy = words;
   std::string name = "lockstep";
   std::vector<char*> argv = {name.data()};

@@ -13,9 +13,8 @@ class CommandLine {
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
 
-  // Returns what the words ask for, not yet done: the chosen subcommand, or printing help or the version. Throws
-  // UsageError, naming the word and the nearest right one, for words that make no sense. REQUIRES: it is called once,
-  // and the object outlives the action.
+  // Returns the action that the words select: a subcommand, or printing help or the version. Throws UsageError with a
+  // suggestion for unknown words. REQUIRES: called once; the object outlives the action.
   Action parse(int argc, char** argv);
 
  private:

@@ -1,4 +1,4 @@
-// Completion scripts, made from the parser itself, so that they know every command, flag and value there is.
+// Completion scripts for shells, generated from the parser, so that they cover every command, flag and value.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,33 +6,34 @@
 
 #include "cli/choice_check.h"
 #include "cli/command.h"
+#include "cli/help.h"
 
 namespace lockstep::cli {
 namespace {
 
 using Words = std::vector<std::string>;
 
-struct Word {
+struct CommandWord {
   std::string text, help;
 };
 
-struct Flag {
+struct FlagWord {
   std::string text, help;  // "--model"
   bool takes_value = false;
-  Words values;  // those that can be listed
+  Words values;  // its fixed values, if any
   Words shorts;  // "-m"
 };
 
-// A command, by its words: "lockstep data fetch".
-struct Node {
-  std::string path;
-  std::vector<Word> commands;
-  std::vector<Flag> flags;
-  Words arguments;             // values of its positional arguments that can be listed
-  bool has_arguments = false;  // it has positional arguments
+// A command with the words that can follow it.
+struct CommandNode {
+  std::string path;  // "lockstep data fetch"
+  std::vector<CommandWord> commands;
+  std::vector<FlagWord> flags;
+  Words arguments;             // fixed values of its positional arguments
+  bool has_arguments = false;  // whether it has positional arguments
 };
 
-// The values of an option: of "{mnist,fashion-mnist}", which is how the parser describes a list to choose from, or the
+// The fixed values of an option: the words of "{mnist,fashion-mnist}", as the parser describes a list of choices, or the
 // lower-case words of "auto|all|N".
 Words values_of(const CLI::Option& option) {
   std::string type = option.get_type_name();
@@ -55,8 +56,8 @@ Words values_of(const CLI::Option& option) {
   return out;
 }
 
-void collect(const CLI::App& app, const std::string& path, std::vector<Node>& out) {
-  Node node;
+void collect(const CLI::App& app, const std::string& path, std::vector<CommandNode>& out) {
+  CommandNode node;
   node.path = path;
   const std::vector<const CLI::App*> commands = app.get_subcommands([](const CLI::App*) { return true; });
   for (const CLI::App* command : commands) node.commands.push_back({command->get_name(), command->get_description()});
@@ -75,9 +76,9 @@ void collect(const CLI::App& app, const std::string& path, std::vector<Node>& ou
   for (const CLI::App* command : commands) collect(*command, fmt::format("{} {}", path, command->get_name()), out);
 }
 
-// A case pattern that is true behind a flag of a node, by any of its names: `"lockstep get --output" | "lockstep get
-// -o"`.
-std::string behind(const Node& node, const Flag& flag) {
+// The shell pattern that matches a flag of a node under any of its names:
+// `"lockstep get --output" | "lockstep get -o"`.
+std::string flag_pattern(const CommandNode& node, const FlagWord& flag) {
   std::string out = fmt::format("\"{} {}\"", node.path, flag.text);
   for (const std::string& name : flag.shorts) out += fmt::format(" | \"{} {}\"", node.path, name);
   return out;
@@ -85,30 +86,30 @@ std::string behind(const Node& node, const Flag& flag) {
 
 std::string bash_words(const Words& words) { return fmt::format("{}", fmt::join(words, " ")); }
 
-// A case pattern that is true below the commands' parents: the words that lead from one node to the next.
-std::string steps(const std::vector<Node>& nodes) {
+// The shell pattern that matches a command and one of its subcommands: `"lockstep train" | "lockstep data" | ...`.
+std::string subcommand_pattern(const std::vector<CommandNode>& nodes) {
   std::string out;
-  for (const Node& node : nodes)
-    for (const Word& command : node.commands)
+  for (const CommandNode& node : nodes)
+    for (const CommandWord& command : node.commands)
       out += fmt::format("{}\"{} {}\"", out.empty() ? "" : " | ", node.path, command.text);
   return out;
 }
 
-std::string bash_script(const std::vector<Node>& nodes) {
+std::string bash_script(const std::vector<CommandNode>& nodes) {
   std::string choices, values;
-  for (const Node& node : nodes) {
+  for (const CommandNode& node : nodes) {
     Words flags, words = node.arguments;
-    for (const Flag& flag : node.flags) flags.push_back(flag.text);
-    for (const Word& command : node.commands) words.push_back(command.text);
+    for (const FlagWord& flag : node.flags) flags.push_back(flag.text);
+    for (const CommandWord& command : node.commands) words.push_back(command.text);
     if (words.empty() && !node.has_arguments) words = flags;
     choices +=
         fmt::format("    \"{}\") words=\"{}\" flags=\"{}\" ;;\n", node.path, bash_words(words), bash_words(flags));
-    for (const Flag& flag : node.flags)
+    for (const FlagWord& flag : node.flags)
       if (flag.takes_value)
-        values += fmt::format("    {}) words=\"{}\" flags= ;;\n", behind(node, flag), bash_words(flag.values));
+        values += fmt::format("    {}) words=\"{}\" flags= ;;\n", flag_pattern(node, flag), bash_words(flag.values));
   }
   return fmt::format(
-      R"(# Completion of lockstep for bash. To use it: source <(lockstep completion bash)
+      R"(# Bash completion for lockstep. To enable it: source <(lockstep completion bash)
 _lockstep() {{
   local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD - 1]}} node=lockstep words= flags= i
   # --flag=value arrives in three words.
@@ -119,7 +120,7 @@ _lockstep() {{
   fi
   for ((i = 1; i < COMP_CWORD; i++)); do
     case "$node ${{COMP_WORDS[i]}}" in
-      "lockstep launch --") node=lockstep ;; # a command of its own follows
+      "lockstep launch --") node=lockstep ;; # a lockstep command follows
       {}) node+=" ${{COMP_WORDS[i]}}" ;;
     esac
   done
@@ -132,10 +133,10 @@ _lockstep() {{
 }}
 complete -o default -F _lockstep lockstep
 )",
-      steps(nodes), choices, values);
+      subcommand_pattern(nodes), choices, values);
 }
 
-// 'word:help' for _describe, in which colons, backslashes and quotes must not be taken for what they are not.
+// 'word:help' for _describe, with colons, backslashes and quotes escaped.
 std::string zsh_entry(const std::string& word, const std::string& help) {
   std::string out = fmt::format("'{}:", word);
   for (const char c : help) {
@@ -149,29 +150,29 @@ std::string zsh_entry(const std::string& word, const std::string& help) {
   return out += '\'';
 }
 
-// With a space in between.
+// Appends a word after a space.
 void append(std::string& words, const std::string& word) {
   if (!words.empty()) words += ' ';
   words += word;
 }
 
-std::string zsh_script(const std::vector<Node>& nodes) {
+std::string zsh_script(const std::vector<CommandNode>& nodes) {
   std::string choices, values;
-  for (const Node& node : nodes) {
+  for (const CommandNode& node : nodes) {
     std::string words, flags;
-    for (const Word& command : node.commands) append(words, zsh_entry(command.text, command.help));
+    for (const CommandWord& command : node.commands) append(words, zsh_entry(command.text, command.help));
     for (const std::string& argument : node.arguments) append(words, zsh_entry(argument, ""));
-    for (const Flag& flag : node.flags) append(flags, zsh_entry(flag.text, flag.help));
+    for (const FlagWord& flag : node.flags) append(flags, zsh_entry(flag.text, flag.help));
     if (words.empty() && !node.has_arguments) words = flags;
     choices += fmt::format("    \"{}\")\n      choices=({})\n      flags=({})\n      ;;\n", node.path, words, flags);
-    for (const Flag& flag : node.flags)
+    for (const FlagWord& flag : node.flags)
       if (flag.takes_value)
-        values += fmt::format("    {}) {}; return ;;\n", behind(node, flag),
+        values += fmt::format("    {}) {}; return ;;\n", flag_pattern(node, flag),
                               flag.values.empty() ? "_files" : fmt::format("compadd -- {}", bash_words(flag.values)));
   }
   return fmt::format(
       R"(#compdef lockstep
-# Completion of lockstep for zsh. To use it: source <(lockstep completion zsh), after compinit
+# Zsh completion for lockstep. To enable it: source <(lockstep completion zsh), after compinit
 _lockstep() {{
   local node=lockstep cur=${{words[CURRENT]}} prev=${{words[CURRENT - 1]}} i
   local -a choices flags
@@ -181,7 +182,7 @@ _lockstep() {{
   fi
   for ((i = 2; i < CURRENT; i++)); do
     case "$node ${{words[i]}}" in
-      "lockstep launch --") node=lockstep ;; # a command of its own follows
+      "lockstep launch --") node=lockstep ;; # a lockstep command follows
       {}) node+=" ${{words[i]}}" ;;
     esac
   done
@@ -199,20 +200,20 @@ _lockstep() {{
 }}
 if [[ ${{funcstack[1]}} == _lockstep ]]; then _lockstep "$@"; else compdef _lockstep lockstep; fi
 )",
-      steps(nodes), choices, values);
+      subcommand_pattern(nodes), choices, values);
 }
 
 }  // namespace
 
 void add_completion_command(CLI::App& program, Action& action) {
-  CLI::App* command = program.add_subcommand("completion", "print a script that completes commands in a shell");
+  CLI::App* command = program.add_subcommand("completion", "print the completion script of a shell");
   auto shell = std::make_shared<std::string>();
-  command->add_option("SHELL", *shell, "which shell; `source <(lockstep completion bash)` turns it on")
-      ->required()
-      ->check(one_of({"bash", "zsh"}));
+  command->add_option("SHELL", *shell, "the shell")->required()->check(one_of({"bash", "zsh"}));
+  add_examples(*command, {"source <(lockstep completion bash)     # in ~/.bashrc",
+                          "source <(lockstep completion zsh)      # in ~/.zshrc, after compinit"});
   command->callback([shell, &program, &action] {
     action = [shell, &program] {
-      std::vector<Node> nodes;
+      std::vector<CommandNode> nodes;
       collect(program, "lockstep", nodes);
       fmt::print("{}", *shell == "bash" ? bash_script(nodes) : zsh_script(nodes));
       return kDone;

@@ -10,19 +10,19 @@
 
 namespace lockstep::cli {
 
-// What the command line says.
+// Values of the flags of the command line.
 struct ConfigFlags {
   std::string file;           // CONFIG, or --config
   bool print_config = false;  // --print-config: show the settings instead of using them
   ConfigMap given;            // the flags that were given, by key
 };
 
-// Adds the flags, in groups with their defaults, and the meaning of the exit codes as a footer. REQUIRES: flags
-// outlives the parse.
+// Adds the flags, in groups with their defaults, and a footer with exit codes and examples. REQUIRES: flags outlives
+// the parse.
 void add_config_flags(CLI::App& app, ConfigFlags& flags);
 
-// The file's settings with those of the flags laid over them, checked. Throws UsageError when something is wrong with
-// either, IoError when the file cannot be read.
+// Returns the checked settings: flags override the file, the file overrides defaults. Throws UsageError when a setting
+// is wrong or the file cannot be read.
 TrainConfig resolve_config(const ConfigFlags& flags);
 
 }  // namespace lockstep::cli

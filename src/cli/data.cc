@@ -10,6 +10,7 @@
 #include "base/say.h"
 #include "cli/choice_check.h"
 #include "cli/command.h"
+#include "cli/help.h"
 #include "lockstep/error.h"
 
 namespace lockstep::cli {
@@ -20,7 +21,7 @@ struct DataArguments {
   std::string dir;
 };
 
-// Prints events: a line per file and note, and on a terminal a line that counts while bytes arrive.
+// Prints events of a download: a line per file and note, and on a terminal a progress line.
 class FetchPrinter {
  public:
   void operator()(const DataEvent& event) {
@@ -29,22 +30,22 @@ class FetchPrinter {
       case DataEvent::Kind::receiving:
         return count(event);
       case DataEvent::Kind::present:
-        return line(fmt::format("{:<24} {:6.2f} MB  md5 ok  was there", event.file, event.bytes / kMega));
+        return line(fmt::format("{:<24} {:6.2f} MB  md5 ok  already present", event.file, event.bytes / kMega));
       case DataEvent::Kind::stored:
         return line(fmt::format("{:<24} {:6.2f} MB  md5 ok  from {}", event.file, event.bytes / kMega, event.source));
       case DataEvent::Kind::note:
-        return say("{}lockstep: {}\n", fresh_line(), event.text);
+        return say("{}lockstep: {}\n", erase_progress(), event.text);
     }
   }
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  // Wipes out what counts.
-  const char* fresh_line() const { return terminal_ ? "\r\x1b[K" : ""; }
+  // The escape sequence that erases the progress line; empty without a terminal.
+  const char* erase_progress() const { return terminal_ ? "\r\x1b[K" : ""; }
 
   void line(const std::string& text) {
-    say_text(fresh_line());
+    say_text(erase_progress());
     fmt::print("{}\n", text);
     std::fflush(stdout);
   }
@@ -55,7 +56,7 @@ class FetchPrinter {
     last_ = now;
     const double got = static_cast<double>(event.bytes) / 1e6, all = static_cast<double>(event.total) / 1e6;
     if (event.bytes == 0) {
-      say_text(fmt::format("\r\x1b[K{:<24} asking {}", event.file, printable(event.source)));
+      say_text(fmt::format("\r\x1b[K{:<24} contacting {}", event.file, printable(event.source)));
     } else if (event.total == 0) {
       say_text(fmt::format("\r\x1b[K{:<24} {:6.2f} MB  from {}", event.file, got, printable(event.source)));
     } else {
@@ -76,7 +77,7 @@ int fetch(const DataArguments& arguments) {
   return 0;
 }
 
-// Prints a line per file and returns how many are not right.
+// Prints a line per file and returns the number of missing or damaged files.
 int print_checks(const std::string& name, const std::vector<DataCheck>& checks) {
   int wrong = 0;
   for (const DataCheck& check : checks) {
@@ -106,34 +107,37 @@ int verify(const DataArguments& arguments) {
       continue;
     }
     if (const int wrong = print_checks(name, checks); wrong > 0)
-      throw IoError(fmt::format("{} of the {} files of {} are missing or wrong; `lockstep data fetch {}{}` brings them",
-                                wrong, checks.size(), name, name,
-                                arguments.dir.empty() ? "" : " --dir " + arguments.dir));
+      throw IoError(fmt::format("{} of {} files of {} are missing or damaged; run `lockstep data fetch {}{}`", wrong,
+                                checks.size(), name, name, arguments.dir.empty() ? "" : " --dir " + arguments.dir));
     ++verified;
   }
-  if (verified == 0) throw IoError("no data set is in the cache; `lockstep data fetch mnist` brings one");
+  if (verified == 0) throw IoError("the cache has no data set; run `lockstep data fetch mnist`");
   return 0;
 }
 
 }  // namespace
 
 void add_data_command(CLI::App& program, Action& action) {
-  CLI::App* data = program.add_subcommand("data", "fetch and check data sets");
+  CLI::App* data = program.add_subcommand("data", "download and verify data sets");
   data->require_subcommand(1);
   auto arguments = std::make_shared<DataArguments>();
   const CLI::Validator known = one_of(dataset_names());
 
-  CLI::App* fetcher =
-      data->add_subcommand("fetch", "bring a data set to this machine, checked against its published sums");
-  fetcher->add_option("NAME", arguments->name, "which data set")->required()->check(known);
-  fetcher->add_option("--dir", arguments->dir, "folder to put the files in (default: the cache)");
+  CLI::App* fetcher = data->add_subcommand("fetch", "download a data set and verify its published checksums");
+  fetcher->add_option("NAME", arguments->name, "the data set")->required()->check(known);
+  fetcher->add_option("--dir", arguments->dir, "folder for the files (default: the cache)")->type_name("DIR");
+  add_examples(*fetcher, {"lockstep data fetch mnist", "lockstep data fetch fashion-mnist --dir data"});
   fetcher->callback([arguments, &action] { action = [arguments] { return fetch(*arguments); }; });
 
-  CLI::App* verifier = data->add_subcommand("verify", "compare the files of a data set with their published sums");
+  CLI::App* verifier = data->add_subcommand("verify", "compare the files of a data set with their published checksums");
   CLI::Option* name =
-      verifier->add_option("NAME", arguments->name, "which data set (default: all in the cache)")->check(known);
-  verifier->add_option("--dir", arguments->dir, "folder to look in (default: the cache)")->needs(name);
+      verifier->add_option("NAME", arguments->name, "the data set (default: all in the cache)")->check(known);
+  verifier->add_option("--dir", arguments->dir, "folder with the files (default: the cache)")
+      ->type_name("DIR")
+      ->needs(name);
+  add_examples(*verifier, {"lockstep data verify", "lockstep data verify mnist --dir data"});
   verifier->callback([arguments, &action] { action = [arguments] { return verify(*arguments); }; });
+  add_examples(*data, {"lockstep data fetch mnist", "lockstep data verify mnist"});
 }
 
 }  // namespace lockstep::cli

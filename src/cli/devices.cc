@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/devices_flag.h"
+#include "cli/help.h"
 #include "lane/gpu_report.h"
 
 namespace lockstep::cli {
@@ -19,7 +20,6 @@ std::string names(const std::vector<Device>& list) {
   return "[" + out + "]";
 }
 
-// What the devices are made of: those of a CPU are virtual, and there is nothing to say of them.
 void print_gpus() {
   const GpuReport report = report_gpus();
   for (size_t i = 0; i < report.gpus.size(); ++i) {
@@ -44,6 +44,7 @@ void add_devices_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("devices", "list the devices of this process and of all processes");
   auto flags = std::make_shared<DevicesFlags>();
   add_devices_flags(*command, *flags);
+  add_examples(*command, {"lockstep devices --devices 8", "lockstep launch -n 2 -- devices"});
   command->callback([flags, &action] { action = [flags] { return print_devices(*flags); }; });
 }
 

@@ -8,8 +8,8 @@
 namespace lockstep::cli {
 namespace {
 
-// 0 for auto and all, -1 for what is neither that nor a number.
-int count_of(const std::string& text) {
+// The number of devices; 0 for "auto" and "all", -1 for other text.
+int parse_device_count(const std::string& text) {
   if (text == "auto" || text == "all") return 0;
   int count = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
@@ -27,19 +27,19 @@ void add_platform_flag(CLI::App& app, std::string& platform, const std::string& 
 
 void add_devices_flags(CLI::App& app, DevicesFlags& flags) {
   const auto check = [](const std::string& text) -> std::string {
-    return count_of(text) < 0 ? "\"" + text + "\" is not auto, all or a number of at least 1" : "";
+    return parse_device_count(text) < 0 ? "\"" + text + "\" is not auto, all or a number of at least 1" : "";
   };
   app.add_option("--devices", flags.devices,
-                 "devices of this process: N virtual devices, or all that the environment gives (default: auto)")
+                 "devices of this process: N virtual CPU devices, or auto or all: as the environment specifies "
+                 "(default: auto)")
       ->type_name("auto|all|N")
       ->check(check, "");
   add_platform_flag(app, flags.platform,
-                    "what to compute on; auto: a GPU where one can be used, else the CPU (default: $LOCKSTEP_PLATFORM, "
-                    "else auto)");
+                    "device type; auto: a GPU if one is usable, else the CPU (default: $LOCKSTEP_PLATFORM, else auto)");
 }
 
 void use_devices(const DevicesFlags& flags) {
-  if (const int count = count_of(flags.devices); count > 0) set_cpu_devices(count);
+  if (const int count = parse_device_count(flags.devices); count > 0) set_cpu_devices(count);
   if (!flags.platform.empty()) set_platform(flags.platform);
   distributed::initialize();
 }

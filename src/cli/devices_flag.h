@@ -1,4 +1,4 @@
-// --devices and --platform of the commands that have no other settings. Used by the main thread only.
+// The flags --devices and --platform of commands other than train. Used by the main thread only.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,10 +14,12 @@ struct DevicesFlags {
 
 // Adds --devices auto|all|N and --platform auto|cpu|cuda. REQUIRES: flags outlives the parse.
 void add_devices_flags(CLI::App& app, DevicesFlags& flags);
-// The second alone.
+
+// Adds --platform alone.
 void add_platform_flag(CLI::App& app, std::string& platform, const std::string& help);
 
-// Makes so many devices of that platform. REQUIRES: the flags were parsed, and no device was used before.
+// Configures the devices as the flags request, and joins the job. REQUIRES: the flags were parsed, and no device was
+// used before.
 void use_devices(const DevicesFlags& flags);
 
 }  // namespace lockstep::cli

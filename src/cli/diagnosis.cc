@@ -51,16 +51,16 @@ constexpr const char* kCompiler = "clang++ " __clang_version__;
 constexpr const char* kCompiler = "g++ " __VERSION__;
 #endif
 
-// "a: b; c" as what is wrong and what to do about it.
+// Splits a message "a: b; c" into the problem "a: b" and its remedy "c".
 Diagnosis::Problem problem_of(const std::string& message) {
   const size_t cut = message.find("; ");
   if (cut == message.npos) return {message, ""};
   return {message.substr(0, cut), message.substr(cut + 2)};
 }
 
-// Runs a check; what it throws is a problem, told once.
+// Runs a check and records what it throws as a problem, without duplicates.
 template <class F>
-void attempt(Diagnosis& out, F check) {
+void run_check(Diagnosis& out, F check) {
   const auto add = [&](const Diagnosis::Problem& problem) {
     for (const Diagnosis::Problem& known : out.problems)
       if (known.what == problem.what && known.remedy == problem.remedy) return;
@@ -75,7 +75,7 @@ void attempt(Diagnosis& out, F check) {
   }
 }
 
-void look_at_build(Diagnosis& out) {
+void check_build(Diagnosis& out) {
   out.compiler = kCompiler;
   utsname system = {};
   if (::uname(&system) == 0) out.machine = system.machine;
@@ -87,21 +87,21 @@ void look_at_build(Diagnosis& out) {
                {"matrix products", blas.substr(0, blas.find(' ', blas.find(' ') + 1))}};
 }
 
-int gpus_of_machine() {
+int count_nvidia_devices() {
   if (!FileSystem::real().exists("/dev/nvidiactl")) return 0;
   int count = 0;
   for (int i = 0; FileSystem::real().exists(fmt::format("/dev/nvidia{}", i)); ++i) ++count;
   return count;
 }
 
-void look_at_devices(const LaunchEnvironment& here, Diagnosis& out) {
+void check_devices(const LaunchEnvironment& here, Diagnosis& out) {
   out.devices.cores = available_cpus();
-  attempt(out, [&] { out.devices.cpu_devices = detail::detect_cpu_devices(here.environment); });
-  attempt(out, [&] { out.devices.lanes = Lanes::local().count(); });
-  out.devices.gpus_visible = detail::visible_gpus(here.environment, gpus_of_machine());
+  run_check(out, [&] { out.devices.cpu_devices = detail::detect_cpu_devices(here.environment); });
+  run_check(out, [&] { out.devices.lanes = Lanes::local().count(); });
+  out.devices.gpus_visible = detail::visible_gpus(here.environment, count_nvidia_devices());
   if (out.devices.gpus_visible == 0 || !out.detection.chosen) return;
   const ClusterInfo& info = *out.detection.chosen;
-  // What is wrong with the share of GPUs is good to know, and stops nothing: the process computes on the CPU then.
+  // A wrong assignment of GPUs is only a note, because the process then uses the CPU.
   try {
     out.devices.gpus =
         detail::choose_gpus({.visible = out.devices.gpus_visible,
@@ -114,27 +114,27 @@ void look_at_devices(const LaunchEnvironment& here, Diagnosis& out) {
   }
 }
 
-// Asks as a process of the job will.
-void look_at_platform(const std::string& platform, Diagnosis& out) {
+// Chooses the platform as a process of the job does.
+void check_platform(const std::string& platform, Diagnosis& out) {
   out.gpus = report_gpus();
   detail::DeviceTable table(detail::device_variables);
   if (out.detection.chosen && out.detection.chosen->process_count > 1)
     table.join(0, std::vector<int>(static_cast<size_t>(out.detection.chosen->process_count), 1));
-  attempt(out, [&] {
+  run_check(out, [&] {
     if (!platform.empty()) table.set_platform(platform);
     out.devices.platform = to_string(table.platform());
     if (const std::string why = table.why_no_gpu(); !why.empty()) out.notes.push_back(why);
   });
   if (out.devices.platform != to_string(Platform::cuda)) return;
-  for (const int gpu : out.devices.gpus.empty() ? out.gpus.used : out.devices.gpus)  // not those of its neighbours
+  for (const int gpu : out.devices.gpus.empty() ? out.gpus.used : out.devices.gpus)  // only those of this process
     if (const size_t i = static_cast<size_t>(gpu); i < out.gpus.gpus.size() && !out.gpus.gpus[i].why_not.empty())
       out.problems.push_back(problem_of(out.gpus.gpus[i].why_not));
 }
 
-void look_at_host(const distributed::Options& options, const LaunchEnvironment& here, Diagnosis& out) {
+void check_host(const distributed::Options& options, const LaunchEnvironment& here, Diagnosis& out) {
   out.host_name = here.host_name;
   out.full_host_name = here.full_host_name;
-  attempt(out, [&] {
+  run_check(out, [&] {
     out.interfaces = detail::list_interfaces();
     out.interfaces = detail::choose_interfaces(options.network_interface, out.interfaces);
   });
@@ -149,8 +149,8 @@ void look_at_host(const distributed::Options& options, const LaunchEnvironment& 
   }
 }
 
-// Allocates what processes of this host would share, and frees it.
-void look_at_shared_memory(const distributed::Options& options, const LaunchEnvironment& here, Diagnosis& out) {
+// Allocates and frees the memory that the processes of this host would share.
+void check_shared_memory(const distributed::Options& options, const LaunchEnvironment& here, Diagnosis& out) {
   const int count = out.detection.chosen ? out.detection.chosen->local_count.value_or(2) : 2;
   try {
     reserve_shared_memory({.key = make_token(), .rank = 0, .size = std::max(count, 2)});
@@ -163,40 +163,40 @@ void look_at_shared_memory(const distributed::Options& options, const LaunchEnvi
   if (must)
     out.problems.push_back(problem_of(out.why_no_shared_memory));
   else
-    out.notes.push_back(fmt::format("processes of one host will use TCP instead of shared memory, which is slower: {}",
+    out.notes.push_back(fmt::format("processes on one host will use TCP, which is slower than shared memory: {}",
                                     out.why_no_shared_memory));
 }
 
-// What NCCL needs in /dev/shm for the GPUs of one host.
+// Free bytes of /dev/shm that NCCL needs for the GPUs of one host.
 constexpr uint64_t kNcclNeeds = 16 << 20;
 
-void look_at_parts(const distributed::Options& options, const LaunchEnvironment& here, const ClusterInfo& info,
-                   Diagnosis& out) {
+void check_build_parts(const distributed::Options& options, const LaunchEnvironment& here, const ClusterInfo& info,
+                       Diagnosis& out) {
   const bool over_mpi = info.mpi && info.coordinator.empty();
   if (over_mpi && !*kMpi)
     out.problems.push_back(
-        {"MPI started this process, and this build has no MPI",
-         "install libopenmpi-dev and build again, or set LOCKSTEP_COORDINATOR to HOST:PORT of process 0"});
+        {"MPI started this process, but this build has no MPI",
+         "install libopenmpi-dev and rebuild, or set LOCKSTEP_COORDINATOR to HOST:PORT of process 0"});
   if (!over_mpi && !*kControlPlane)
-    out.problems.push_back({"this build has no control plane, through which processes meet",
+    out.problems.push_back({"this build has no control plane, which jobs of several processes need",
                             "install libgrpc++-dev, libprotobuf-dev, protobuf-compiler and protobuf-compiler-grpc, and "
-                            "build again"});
+                            "rebuild"});
   if (out.shared_free < kNcclNeeds && info.local_count.value_or(2) > 1 &&
       out.devices.platform == to_string(Platform::cuda))
     out.problems.push_back(
-        {fmt::format("{} KiB are free in /dev/shm, through which NCCL connects the GPUs of one host, and {} are needed",
+        {fmt::format("/dev/shm has {} KiB free, but NCCL needs {} KiB to connect the GPUs of one host",
                      out.shared_free >> 10, kNcclNeeds >> 10),
-         "make it larger: docker run --shm-size=1g, or in Kubernetes an emptyDir of medium Memory mounted there"});
+         "enlarge it: docker run --shm-size=1g, or in Kubernetes mount an emptyDir of medium Memory there"});
   if (!over_mpi)
-    attempt(out, [&] {
+    run_check(out, [&] {
       find_admission(options.token, info, here.environment,
                      [&](const std::string& line) { out.notes.push_back(line); });
     });
 }
 
-// Where process 0 is to listen, before it does.
-void look_at_listener(const Address& at, const std::string& host, const std::vector<std::string>& numbers,
-                      Diagnosis& out) {
+// Checks whether process 0, which this is, can listen at its address.
+void check_listener(const Address& at, const std::string& host, const std::vector<std::string>& numbers,
+                    Diagnosis& out) {
   const std::vector<std::string> own = detail::listen_addresses(
       host, numbers, detail::list_interfaces(), [&](const std::string& line) { out.notes.push_back(line); });
   for (const std::string& number : own) {
@@ -205,62 +205,62 @@ void look_at_listener(const Address& at, const std::string& host, const std::vec
     const std::string owner = detail::port_owner(at.port);
     const std::string place = to_string(Address{number, at.port});
     if (owner.find("(lockstep)") != std::string::npos) {
-      out.coordinator->answer = fmt::format("{} listens there already: the job is running", owner);
+      out.coordinator->answer = fmt::format("{} already listens there: the job is running", owner);
     } else {
-      out.coordinator->answer = fmt::format("cannot be listened at: {}", why);
+      out.coordinator->answer = fmt::format("cannot listen: {}", why);
       out.problems.push_back(
-          {fmt::format("process 0 is to listen at {}, and cannot: {}{}", place, why,
-                       owner.empty() ? "" : fmt::format("; it is taken by {}", owner)),
-           "end that program, or choose another port (LOCKSTEP_COORDINATOR, LOCKSTEP_COORDINATOR_PORT)"});
+          {fmt::format("process 0 cannot listen at {}: {}{}", place, why,
+                       owner.empty() ? "" : fmt::format("; {} uses the port", owner)),
+           "stop that program, or choose another port (LOCKSTEP_COORDINATOR, LOCKSTEP_COORDINATOR_PORT)"});
     }
     return;
   }
-  out.coordinator->answer = "free: process 0, which this is, will listen there";
+  out.coordinator->answer = "free: this process, process 0, will listen there";
 }
 
-// Where the other processes find process 0.
-void look_at_answer(const Address& at, const std::vector<std::string>& numbers, std::chrono::milliseconds timeout,
-                    Diagnosis& out) {
-  PortProbe probe_port;
+// Checks whether process 0 is reachable from here.
+void check_reachable(const Address& at, const std::vector<std::string>& numbers, std::chrono::milliseconds timeout,
+                     Diagnosis& out) {
+  PortProbe probe;
   for (const std::string& number : numbers) {
-    probe_port = detail::probe_port(number, at.port, timeout);
-    if (probe_port.result == PortProbe::Result::answered || probe_port.result == PortProbe::Result::refused) break;
+    probe = detail::probe_port(number, at.port, timeout);
+    if (probe.result == PortProbe::Result::answered || probe.result == PortProbe::Result::refused) break;
   }
-  if (probe_port.result == PortProbe::Result::answered) {
-    out.coordinator->answer = "answers";
-  } else if (probe_port.result == PortProbe::Result::refused) {
-    out.coordinator->answer = "the host answers, and nobody listens there yet: process 0 is not running";
+  if (probe.result == PortProbe::Result::answered) {
+    out.coordinator->answer = "reachable";
+  } else if (probe.result == PortProbe::Result::refused) {
+    out.coordinator->answer = "the host is reachable, but nothing listens at the port yet: process 0 is not running";
   } else {
-    out.coordinator->answer = probe_port.detail;
+    out.coordinator->answer = probe.detail;
     out.problems.push_back(
-        {fmt::format("the coordinator {} does not answer: {}", to_string(at), probe_port.detail),
-         "check that process 0 runs there, that no firewall is in between, and that the address belongs to a network "
-         "that both machines are in (LOCKSTEP_COORDINATOR takes another)"});
+        {fmt::format("the coordinator {} is not reachable: {}", to_string(at), probe.detail),
+         "check that process 0 runs there, that no firewall blocks the port, and that the address is in a network that "
+         "both hosts share (set LOCKSTEP_COORDINATOR to use another address)"});
   }
 }
 
-void look_at_coordinator(const ClusterInfo& info, std::chrono::milliseconds timeout, Diagnosis& out) {
+void check_coordinator(const ClusterInfo& info, std::chrono::milliseconds timeout, Diagnosis& out) {
   out.coordinator.emplace();
   const Address at = detail::parse_address(info.coordinator, "coordinator");
-  attempt(out, [&] {
-    out.coordinator->answer = "not found";
+  run_check(out, [&] {
+    out.coordinator->answer = "the name does not resolve";
     out.coordinator->numbers = detail::resolve(at.host, timeout);
-    out.coordinator->answer = "not asked";
+    out.coordinator->answer = "not checked";
     out.coordinator->own_address = detail::local_address_towards(at, timeout);
-    if (info.process_id != 0) return look_at_answer(at, out.coordinator->numbers, timeout, out);
-    if (info.bind_address.empty()) return look_at_listener(at, at.host, out.coordinator->numbers, out);
+    if (info.process_id != 0) return check_reachable(at, out.coordinator->numbers, timeout, out);
+    if (info.bind_address.empty()) return check_listener(at, at.host, out.coordinator->numbers, out);
     const Address bind = detail::parse_address(info.bind_address, "coordinator_bind_address");
-    look_at_listener(bind, bind.host, detail::resolve(bind.host, timeout), out);
+    check_listener(bind, bind.host, detail::resolve(bind.host, timeout), out);
   });
 }
 
-// Whether the interfaces that are wanted are those through which the coordinator is reached.
-void check_way(const std::string& pattern, Diagnosis& out) {
+// Adds a note when the route to the coordinator uses none of the requested interfaces.
+void check_route(const std::string& pattern, Diagnosis& out) {
   const std::string& own = out.coordinator->own_address;
   const auto has_it = [&](const detail::Interface& each) { return each.address == own; };
   if (!own.empty() && std::none_of(out.interfaces.begin(), out.interfaces.end(), has_it))
     out.notes.push_back(fmt::format(
-        "the way to the coordinator begins at {}, which belongs to none of the interfaces \"{}\"", own, pattern));
+        "the route to the coordinator starts at {}, which is not an address of the interfaces \"{}\"", own, pattern));
 }
 
 }  // namespace
@@ -270,21 +270,21 @@ Diagnosis diagnose(const distributed::Options& options, const LaunchEnvironment&
   Diagnosis out;
   out.detection = detail::run_detectors(options, here);
   if (!out.detection.chosen) out.problems.push_back(problem_of(out.detection.problem));
-  look_at_build(out);
-  look_at_devices(here, out);
-  look_at_platform(platform, out);
-  look_at_host(options, here, out);
-  look_at_shared_memory(options, here, out);
+  check_build(out);
+  check_devices(here, out);
+  check_platform(platform, out);
+  check_host(options, here, out);
+  check_shared_memory(options, here, out);
   for (const detail::DetectorResult& result : out.detection.results)
     if (result.partially_set && out.detection.chosen && out.detection.chosen->method == "none")
-      out.notes.push_back(fmt::format("{} is half there: {}", result.detector, result.reason));
+      out.notes.push_back(fmt::format("{} is only partly set: {}", result.detector, result.reason));
   if (out.detection.chosen && out.detection.chosen->process_count > 1) {
-    look_at_parts(options, here, *out.detection.chosen, out);
-    if (!out.detection.chosen->coordinator.empty()) look_at_coordinator(*out.detection.chosen, timeout, out);
-    if (out.coordinator && !options.network_interface.empty()) check_way(options.network_interface, out);
+    check_build_parts(options, here, *out.detection.chosen, out);
+    if (!out.detection.chosen->coordinator.empty()) check_coordinator(*out.detection.chosen, timeout, out);
+    if (out.coordinator && !options.network_interface.empty()) check_route(options.network_interface, out);
     if (out.coordinator && out.coordinator->numbers.empty() && here.environment.contains("KUBERNETES_SERVICE_HOST"))
       out.notes.push_back(
-          "the name of a pod is known only when the pod runs and its headless Service is there: ask again then");
+          "the name of a pod resolves only while the pod runs and its headless Service exists: retry then");
   }
   return out;
 }

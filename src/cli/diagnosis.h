@@ -1,4 +1,4 @@
-// What `lockstep doctor` finds out about this process and its surroundings. Used by the main thread only.
+// The checks of `lockstep doctor`: the environment, devices and network of this process. Used by the main thread only.
 #pragma once
 
 #include <chrono>
@@ -14,18 +14,18 @@
 namespace lockstep::cli {
 
 struct Diagnosis {
-  // Something to be changed, and how.
+  // A problem and how to fix it.
   struct Problem {
     std::string what, remedy;
   };
-  // A part of this build: "control plane", "gRPC"; empty: left out.
+  // An optional part of the build and its implementation: "control plane", "gRPC". Empty: not built.
   struct Part {
     std::string name, used;
   };
   struct Coordinator {
-    std::vector<std::string> numbers;  // what its name means here
-    std::string answer;                // what came of asking
-    std::string own_address;           // this machine's, on the way there
+    std::vector<std::string> numbers;  // the addresses that its name resolves to
+    std::string answer;                // the result of connecting to it, or of listening if this is process 0
+    std::string own_address;           // the address of this host on the route to it
   };
   struct Devices {
     int cores = 0;
@@ -33,7 +33,7 @@ struct Diagnosis {
     int64_t lanes = 0;
     int gpus_visible = 0;
     std::vector<int> gpus;
-    std::string platform;  // what it computes on: "cpu", "cuda"; empty: what was asked for cannot be
+    std::string platform;  // "cpu" or "cuda"; empty: the requested platform is not usable
   };
 
   std::string compiler, machine;
@@ -42,18 +42,18 @@ struct Diagnosis {
   Devices devices;
   GpuReport gpus;
   std::string host_name, full_host_name;
-  std::vector<detail::Interface> interfaces;   // those that may be used, the best first
-  std::vector<std::string> proxies;            // variables that name one
-  uint64_t shared_bytes = 0, shared_free = 0;  // of /dev/shm
-  std::string why_no_shared_memory;            // between processes of this host; empty: it works
-  std::optional<Coordinator> coordinator;      // where one is needed and known
+  std::vector<detail::Interface> interfaces;   // usable network interfaces, preferred first
+  std::vector<std::string> proxies;            // names of proxy variables that are set
+  uint64_t shared_bytes = 0, shared_free = 0;  // size and free space of /dev/shm
+  std::string why_no_shared_memory;            // error of shared memory between processes; empty: it works
+  std::optional<Coordinator> coordinator;      // set if the job needs a coordinator and its address is known
 
   std::vector<std::string> notes;
   std::vector<Problem> problems;
 };
 
-// Waits for an answer of a name server or a coordinator for at most so long, each. `platform` is what
-// --platform says, empty where it was not given. Throws only for an unknown Options::cluster_detection_method.
+// Runs all checks. Waits at most `timeout` for each name server and coordinator. `platform` is the value of --platform;
+// empty: not given. Throws only for an unknown Options::cluster_detection_method.
 Diagnosis diagnose(const distributed::Options&, const detail::LaunchEnvironment&, std::chrono::milliseconds timeout,
                    const std::string& platform);
 

@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/devices_flag.h"
 #include "cli/diagnosis.h"
+#include "cli/help.h"
 #include "lockstep/version.h"
 
 namespace lockstep::cli {
@@ -46,8 +47,8 @@ std::string devices_of(const Diagnosis::Devices& devices) {
   std::string out = fmt::format("{}, {}, {}", counted(devices.cores, "core"), counted(devices.lanes, "lane"),
                                 counted(devices.cpu_devices, "CPU device"));
   if (devices.gpus_visible > 0)
-    out += fmt::format(", {} in sight, of which it takes {}", counted(devices.gpus_visible, "GPU"),
-                       devices.gpus.empty() ? "none" : fmt::format("number {}", fmt::join(devices.gpus, ", ")));
+    out += fmt::format(", {} visible, using {}", counted(devices.gpus_visible, "GPU"),
+                       devices.gpus.empty() ? "none" : fmt::format("GPU {}", fmt::join(devices.gpus, ", ")));
   return out;
 }
 
@@ -59,14 +60,14 @@ void print_coordinator(const Diagnosis& found) {
   if (!found.coordinator) return;
   fmt::print("\ncoordinator\n");
   print_line("address", found.detection.chosen->coordinator);
-  print_line("which means", found.coordinator->numbers.empty()
-                                ? "nothing here"
+  print_line("resolves to", found.coordinator->numbers.empty()
+                                ? "nothing"
                                 : fmt::format("{}", fmt::join(found.coordinator->numbers, ", ")));
-  print_line("there", found.coordinator->answer);
-  if (!found.coordinator->own_address.empty()) print_line("seen from there", found.coordinator->own_address);
+  print_line("status", found.coordinator->answer);
+  if (!found.coordinator->own_address.empty()) print_line("reached from", found.coordinator->own_address);
 }
 
-// Nothing where there is no NVIDIA hardware.
+// Prints nothing without NVIDIA hardware.
 void print_gpus(const GpuReport& report) {
   if (!report.seen) return;
   fmt::print("\ngpus\n");
@@ -77,19 +78,19 @@ void print_text(const Diagnosis& found) {
   fmt::print("lockstep {}\n", LOCKSTEP_VERSION);
   print_line("built by", fmt::format("{}, {}", found.compiler, found.machine));
   for (const Diagnosis::Part& part : found.parts)
-    print_line(part.name.c_str(), part.used.empty() ? "left out" : part.used);
+    print_line(part.name.c_str(), part.used.empty() ? "not built" : part.used);
 
-  fmt::print("\nwho am i\n");
+  fmt::print("\nlaunchers\n");
   for (const detail::DetectorResult& result : found.detection.results)
     fmt::print("{} {:<10}  {:<5}  {}\n", is_taken(found, result) ? ">" : " ", result.detector, answer_of(result),
                printable_lines(result.reason));
 
   fmt::print("\nthis process\n");
-  if (found.detection.chosen) print_line("is", to_string(*found.detection.chosen));
-  print_line("has", devices_of(found.devices));
-  if (!found.devices.platform.empty()) print_line("computes on", found.devices.platform);
-  print_line("on host", found.full_host_name.empty() ? found.host_name : found.full_host_name);
-  print_line("with addresses", addresses_of(found.interfaces));
+  if (found.detection.chosen) print_line("identity", to_string(*found.detection.chosen));
+  print_line("devices", devices_of(found.devices));
+  if (!found.devices.platform.empty()) print_line("platform", found.devices.platform);
+  print_line("host", found.full_host_name.empty() ? found.host_name : found.full_host_name);
+  print_line("addresses", addresses_of(found.interfaces));
   print_line("shared memory", found.why_no_shared_memory.empty() ? "works" : "does not work: see below");
   print_line("/dev/shm", fmt::format("{} of {} free (for NCCL)", shared_size_text(found.shared_free),
                                      shared_size_text(found.shared_bytes)));
@@ -100,10 +101,10 @@ void print_text(const Diagnosis& found) {
 
   for (const std::string& note : found.notes) fmt::print("\nnote: {}\n", printable_lines(note));
   if (found.problems.empty()) {
-    fmt::print("\nall is well\n");
+    fmt::print("\nno problems found\n");
     return;
   }
-  fmt::print("\n{} to be changed\n", found.problems.size() == 1 ? "something is" : "some things are");
+  fmt::print("\n{} found\n", counted(static_cast<int64_t>(found.problems.size()), "problem"));
   for (const Diagnosis::Problem& problem : found.problems) {
     fmt::print("- {}\n", printable_lines(problem.what));
     if (!problem.remedy.empty()) fmt::print("  {}\n", printable_lines(problem.remedy));
@@ -187,7 +188,7 @@ void print_json(const Diagnosis& found) {
   fmt::print("{}\n", out.dump(2, ' ', false, ordered_json::error_handler_t::replace));
 }
 
-// Whether process 0 of the job listens and can be reached from here: what a probe of a pod asks.
+// Prints whether process 0 of the job listens and is reachable from here. For the readiness probe of a pod.
 int check_ready(const distributed::Options& options, std::chrono::milliseconds timeout) {
   const detail::ClusterInfo info = detail::detect(options, detail::read_launch_environment());
   if (info.process_count == 1 || info.coordinator.empty()) {
@@ -197,14 +198,14 @@ int check_ready(const distributed::Options& options, std::chrono::milliseconds t
   const detail::Address at = detail::parse_address(info.coordinator, "coordinator");
   std::string why;
   for (const std::string& number : detail::resolve(at.host, timeout)) {
-    const detail::PortProbe probe_port = detail::probe_port(number, at.port, timeout);
-    if (probe_port.result == detail::PortProbe::Result::answered) {
-      fmt::print("ready: the coordinator {} answers\n", printable(info.coordinator));
+    const detail::PortProbe probe = detail::probe_port(number, at.port, timeout);
+    if (probe.result == detail::PortProbe::Result::answered) {
+      fmt::print("ready: the coordinator {} is reachable\n", printable(info.coordinator));
       return kDone;
     }
-    why = probe_port.detail;
+    why = probe.detail;
   }
-  fmt::print("not ready: the coordinator {} does not answer: {}\n", printable(info.coordinator), printable(why));
+  fmt::print("not ready: the coordinator {} is not reachable: {}\n", printable(info.coordinator), printable(why));
   return kFailed;
 }
 
@@ -222,12 +223,12 @@ int run(const DoctorArguments& arguments) {
 }  // namespace
 
 void add_doctor_command(CLI::App& program, Action& action) {
-  CLI::App* command = program.add_subcommand(
-      "doctor", "find out which process of which job this is, and what keeps it from meeting the others");
+  CLI::App* command =
+      program.add_subcommand("doctor", "show the detected rank, devices and coordinator, and how to fix problems");
   auto arguments = std::make_shared<DoctorArguments>();
   command
       ->add_option("--method", arguments->options.cluster_detection_method,
-                   "the only launcher to believe in (default: the first that is found)")
+                   "use only this launcher's environment variables (default: the first launcher detected)")
       ->check(one_of(detail::detector_names()));
   command
       ->add_option("--interface", arguments->options.network_interface,
@@ -240,14 +241,18 @@ void add_doctor_command(CLI::App& program, Action& action) {
   };
   command
       ->add_option("--timeout", arguments->timeout,
-                   "seconds to wait for name servers and for the coordinator, each (default: 3)")
+                   "longest wait for name servers and for the coordinator, each (default: 3)")
       ->check(seconds, "")
       ->type_name("SECONDS");
-  add_platform_flag(*command, arguments->platform, "what it is to compute on (default: $LOCKSTEP_PLATFORM, else auto)");
+  add_platform_flag(*command, arguments->platform, "device type to check (default: $LOCKSTEP_PLATFORM, else auto)");
   command->add_flag("--json", arguments->json, "print JSON");
   command->add_flag("--ready", arguments->ready,
-                    "say only whether process 0 of the job can be reached, for a probe of a pod");
-  command->footer("Exit codes: 0 all is well (--ready: it answers), 1 something is to be changed (it does not)");
+                    "check only whether process 0 of the job is reachable, for the readiness probe of a pod");
+  add_footer(*command,
+             "Exit codes:\n"
+             "  0  no problems found; with --ready: process 0 is reachable\n"
+             "  1  problems found, whose fixes are printed last; with --ready: process 0 is not reachable");
+  add_examples(*command, {"lockstep doctor", "srun lockstep doctor --method slurm"});
   command->callback([arguments, &action] { action = [arguments] { return run(*arguments); }; });
 }
 

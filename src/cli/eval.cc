@@ -9,6 +9,7 @@
 #include "base/say.h"
 #include "cli/command.h"
 #include "cli/devices_flag.h"
+#include "cli/help.h"
 #include "cli/number_check.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/engine.h"
@@ -23,7 +24,7 @@ struct EvalArguments {
   int64_t batch_size = 1000;
 };
 
-// The classes the model tells apart: the width of its last layer. The data may lack some of them.
+// The number of classes of the model: the width of its last layer. The data may lack some of them.
 int64_t classes_of(const Checkpoint& checkpoint, const std::string& path) {
   int64_t classes = 0;
   for (const auto& [name, array] : checkpoint.arrays)
@@ -32,13 +33,13 @@ int64_t classes_of(const Checkpoint& checkpoint, const std::string& path) {
   return classes;
 }
 
-// What to evaluate on: of a data set with a test set that; a pair of files as a whole when it was named here.
+// Returns the test set of a data set, or all examples of a pair of files that --dataset names.
 ImageDataset load_test_set(const EvalArguments& arguments, const TrainConfig& config) {
   const std::string& dataset = arguments.dataset;
   const size_t comma = dataset.find(',');
   if (comma != dataset.npos && dataset.find(',', comma + 1) == dataset.npos)
     return load_idx_pair(dataset.substr(0, comma), dataset.substr(comma + 1));
-  // A folder that was right for the data set of the run says nothing about another one.
+  // The data folder of the run is used only for the data set of the run.
   const std::string& dir = arguments.data_dir.empty() && dataset.empty() ? config.data_dir : arguments.data_dir;
   return load_dataset(dataset.empty() ? config.dataset : dataset, {.dir = dir}).test;
 }
@@ -53,11 +54,11 @@ void check_dataset_flag(const std::string& dataset) {
 
 void print(const EvalResult& result) {
   fmt::print("test_loss {:.6f} test_accuracy {:.4f} examples {}\n", result.loss, result.accuracy, result.examples);
-  fmt::print("class  examples  called so  of these right  accuracy\n");
+  fmt::print("class  examples  predicted  correct  accuracy\n");
   for (size_t i = 0; i < result.predictions.size(); ++i) {
     const int64_t examples = i < result.labels.size() ? result.labels[i] : 0;
     const double accuracy = examples > 0 ? static_cast<double>(result.hits[i]) / static_cast<double>(examples) : 0;
-    fmt::print("{:>5}  {:>8}  {:>9}  {:>14}  {:>8.4f}\n", i, examples, result.predictions[i], result.hits[i], accuracy);
+    fmt::print("{:>5}  {:>8}  {:>9}  {:>7}  {:>8.4f}\n", i, examples, result.predictions[i], result.hits[i], accuracy);
   }
 }
 
@@ -65,7 +66,7 @@ int run(const EvalArguments& arguments) {
   const auto say = [](const std::string& text) { lockstep::say("lockstep: {}\n", text); };
   if (!arguments.dataset.empty()) check_dataset_flag(arguments.dataset);
   if (!FileSystem::real().exists(arguments.checkpoint))
-    throw_error("eval: there is no {}; name the folder of a checkpoint, or of several", arguments.checkpoint);
+    throw_error("eval: {} does not exist; give a checkpoint, or a folder of checkpoints", arguments.checkpoint);
   const std::optional<Checkpoint> checkpoint = find_checkpoint("", arguments.checkpoint, say);
   if (!checkpoint) throw_error("eval: no checkpoint in {}", arguments.checkpoint);
   TrainConfig config = from_map(checkpoint->config, arguments.checkpoint);
@@ -74,11 +75,11 @@ int run(const EvalArguments& arguments) {
   ImageDataset test = load_test_set(arguments, config);
   const int64_t classes = classes_of(*checkpoint, arguments.checkpoint);
   if (test.classes > classes)
-    throw_error("eval: the data has {} classes and the model tells {} apart; name the data of the model with --dataset",
+    throw_error("eval: the data has {} classes but the model has {}; select the model's data set with --dataset",
                 test.classes, classes);
   test.classes = classes;
   const ImageShape shape{test.rows, test.cols, classes};
-  // Nothing of the run but its model: nothing is written, and the devices are those of now.
+  // Only the model of the run is used: nothing is written, and the devices are those of this process.
   config.checkpoint_dir.clear();
   config.shard.clear();
   config.zero = 0;
@@ -91,22 +92,24 @@ int run(const EvalArguments& arguments) {
 }  // namespace
 
 void add_eval_command(CLI::App& program, Action& action) {
-  CLI::App* command = program.add_subcommand("eval", "measure the model of a checkpoint on a test set");
+  CLI::App* command = program.add_subcommand("eval", "evaluate the model of a checkpoint on a test set");
   auto arguments = std::make_shared<EvalArguments>();
   command
-      ->add_option("CHECKPOINT", arguments->checkpoint, "folder of a checkpoint, or of several: the newest whole one")
+      ->add_option("CHECKPOINT", arguments->checkpoint,
+                   "a checkpoint, or a folder of checkpoints, whose newest complete one is used")
       ->required()
       ->type_name("DIR");
   command->add_option("--dataset", arguments->dataset, "a data set by name, or IDX files (default: that of the run)")
       ->type_name("mnist|fashion-mnist|synthetic|IMAGES,LABELS[,TEST_IMAGES,TEST_LABELS]");
   command
       ->add_option("--data-dir", arguments->data_dir,
-                   "folder that holds the files of the data set (default: that of the run, else the cache)")
+                   "folder with the files of the data set (default: that of the run, else the cache)")
       ->type_name("DIR");
   command->add_option("--batch-size", arguments->batch_size, "examples per batch (default: 1000)")
       ->type_name("N")
-      ->check(whole(1, std::numeric_limits<int>::max()));
+      ->check(integer_between(1, std::numeric_limits<int>::max()));
   add_devices_flags(*command, arguments->devices);
+  add_examples(*command, {"lockstep eval run", "lockstep eval run/step_00001000 --dataset fashion-mnist"});
   command->callback([arguments, &action] { action = [arguments] { return run(*arguments); }; });
 }
 

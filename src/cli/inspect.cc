@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/printable.h"
 #include "cli/command.h"
+#include "cli/help.h"
 #include "lockstep/checkpoint.h"
 
 namespace lockstep::cli {
@@ -17,16 +18,16 @@ struct InspectArguments {
   bool verify = false, json = false;
 };
 
-// A checkpoint of a folder, and the other steps that are there.
-struct Found {
+// The checkpoint to show, and the steps of the other checkpoints in its folder.
+struct FoundCheckpoint {
   std::string path;
   std::vector<int64_t> others;
 };
 
-Found find(const std::string& path) {
+FoundCheckpoint find(const std::string& path) {
   if (FileSystem::real().exists(path + "/manifest.json")) return {.path = path, .others = {}};
   std::vector<int64_t> steps = list_checkpoints(path);
-  // The reason why there is nothing is told by who reads it.
+  // Without any checkpoint, reading the path reports why.
   if (steps.empty()) return {.path = path, .others = {}};
   const int64_t newest = steps.back();
   steps.pop_back();
@@ -51,7 +52,7 @@ std::vector<std::string> parts_of(const std::string& name) {
 }
 
 void print_arrays(const CheckpointInfo& info) {
-  std::vector<std::string> above;  // the folders of the line before
+  std::vector<std::string> above;  // the folders of the previous line
   int64_t bytes = 0;
   for (const CheckpointEntry& entry : info.entries) {
     std::vector<std::string> parts = parts_of(entry.name);
@@ -71,7 +72,7 @@ void print_arrays(const CheckpointInfo& info) {
   fmt::print("  {} arrays, {}\n", info.entries.size(), amount_text(bytes));
 }
 
-void print_text(const CheckpointInfo& info, const Found& found, bool verified) {
+void print_text(const CheckpointInfo& info, const FoundCheckpoint& found, bool verified) {
   fmt::print("{}\n  format {}, written by {}\n", printable(info.path, std::string::npos), info.format,
              printable(info.written_by));
   fmt::print("  step {}, epoch {}, example {}, seed {}\n", info.step, info.cursor.epoch, info.cursor.sample, info.seed);
@@ -89,7 +90,7 @@ void print_text(const CheckpointInfo& info, const Found& found, bool verified) {
   for (const auto& [key, value] : info.config) fmt::print("  {}: {}\n", printable(key), printable(value, 4000));
 }
 
-void print_json(const CheckpointInfo& info, const Found& found, bool verified) {
+void print_json(const CheckpointInfo& info, const FoundCheckpoint& found, bool verified) {
   using nlohmann::ordered_json;
   ordered_json arrays = ordered_json::array(), shards = ordered_json::array();
   for (const CheckpointEntry& entry : info.entries) {
@@ -130,7 +131,7 @@ void print_json(const CheckpointInfo& info, const Found& found, bool verified) {
 }
 
 int run(const InspectArguments& arguments) {
-  const Found found = find(arguments.checkpoint);
+  const FoundCheckpoint found = find(arguments.checkpoint);
   const CheckpointInfo info = inspect_checkpoint(found.path, arguments.verify);
   if (arguments.json)
     print_json(info, found, arguments.verify);
@@ -142,13 +143,16 @@ int run(const InspectArguments& arguments) {
 }  // namespace
 
 void add_inspect_command(CLI::App& program, Action& action) {
-  CLI::App* command = program.add_subcommand("inspect", "show what a checkpoint holds");
+  CLI::App* command = program.add_subcommand("inspect", "show the contents of a checkpoint");
   auto arguments = std::make_shared<InspectArguments>();
-  command->add_option("CHECKPOINT", arguments->checkpoint, "folder of a checkpoint, or of several: the newest")
+  command
+      ->add_option("CHECKPOINT", arguments->checkpoint,
+                   "a checkpoint, or a folder of checkpoints, whose newest one is shown")
       ->required()
       ->type_name("DIR");
-  command->add_flag("--verify", arguments->verify, "compare the sums of all shards too");
+  command->add_flag("--verify", arguments->verify, "also verify the checksums of all shards");
   command->add_flag("--json", arguments->json, "print JSON");
+  add_examples(*command, {"lockstep inspect run", "lockstep inspect run/step_00001000 --verify"});
   command->callback([arguments, &action] { action = [arguments] { return run(*arguments); }; });
 }
 

@@ -16,7 +16,7 @@
 namespace lockstep::cli {
 namespace {
 
-// As Kubernetes makes them: no vowels, so that no words come of it.
+// Five characters as Kubernetes chooses them: without vowels, so that they form no words.
 std::string random_suffix() {
   constexpr std::string_view kLetters = "bcdfghjklmnpqrstvwxz2456789";
   std::random_device source;
@@ -30,14 +30,13 @@ std::vector<std::string> files_in(const std::string& command, const std::string&
   for (const std::string& name : FileSystem::real().list(folder))
     if (name.ends_with(".yaml") || name.ends_with(".yml") || name.ends_with(".json"))
       out.push_back((std::filesystem::path(folder) / name).string());
-  if (out.empty())
-    throw UsageError(fmt::format("{}: {} has no file that ends with .yaml, .yml or .json", command, folder));
+  if (out.empty()) throw UsageError(fmt::format("{}: {} contains no .yaml, .yml or .json file", command, folder));
   return out;
 }
 
 struct JobFile {
   std::string path;
-  bool named = true;  // by the user, and not found in a folder
+  bool named = true;  // given by the user; false: found in a folder
 };
 
 std::string text_of(const JobFile& file) {
@@ -61,7 +60,7 @@ JobFiles read_jobs(const std::string& command, const std::vector<std::string>& f
   std::vector<JobFile> all;
   for (const std::string& file : files) {
     if (file.find("://") != file.npos)
-      throw UsageError(fmt::format("{}: {} is an address, and jobs are read from files; fetch it first: curl -LO {}",
+      throw UsageError(fmt::format("{}: {} is a URL, but manifests are read from files; download it first: curl -LO {}",
                                    command, file, file));
     if (file != "-" && std::filesystem::is_directory(file)) {
       for (const std::string& inside : files_in(command, file)) all.push_back({inside, false});
@@ -72,15 +71,16 @@ JobFiles read_jobs(const std::string& command, const std::vector<std::string>& f
   JobFiles out;
   for (const JobFile& file : all) {
     Manifests found = or_usage_error([&] {
-      return parse_manifests(
-          text_of(file), file.path == "-" ? "standard input" : file.path,
-          {.space = flags.lookup_namespace(), .suffix = random_suffix(), .any_kind = runner_name(flags) == "kubernetes"});
+      return parse_manifests(text_of(file), file.path == "-" ? "standard input" : file.path,
+                             {.space = flags.lookup_namespace(),
+                              .suffix = random_suffix(),
+                              .any_kind = runner_name(flags) == "kubernetes"});
     });
     std::ranges::move(found.others, std::back_inserter(out.others));
     out.notes.insert(out.notes.end(), found.notes.begin(), found.notes.end());
     for (Job& job : found.jobs) {
       if (!flags.space.empty() && job.space != flags.space)
-        throw UsageError(fmt::format("{}: {} is of namespace {}, and -n says {}; leave one of them out", command,
+        throw UsageError(fmt::format("{}: the manifest of {} has namespace {}, but -n is {}; omit one of them", command,
                                      job.name, job.space, flags.space));
       out.jobs.push_back(std::move(job));
     }

@@ -1,4 +1,4 @@
-// The manifests of -f. Used by the main thread only.
+// Reads the manifests that -f names. Used by the main thread only.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -16,12 +16,12 @@ CLI::Option* add_files_flag(CLI::App& command, std::vector<std::string>& files);
 
 struct JobFiles {
   std::vector<Job> jobs;
-  std::vector<OtherObject> others;  // Namespaces first, else in the order of the files
-  std::vector<std::string> notes;   // what is read over outside of Kubernetes
+  std::vector<OtherObject> others;  // Namespaces first, then in the order of the files
+  std::vector<std::string> notes;   // about objects and fields that are ignored outside of Kubernetes
 };
 
-// Reads the jobs of all files, folders (their *.yaml, *.yml and *.json) and "-", standard input. Throws UsageError for
-// an address and for a namespace that contradicts --namespace, Error for what is wrong in a file.
+// Reads the objects of all files, folders (their *.yaml, *.yml and *.json) and "-", standard input. Throws UsageError
+// for a wrong file, a URL, and a namespace that contradicts --namespace.
 JobFiles read_jobs(const std::string& command, const std::vector<std::string>& files, const JobFlags& flags);
 
 }  // namespace lockstep::cli

@@ -1,4 +1,4 @@
-// Lists of jobs, replicas and events, printed once or followed. Used by the main thread only.
+// Prints lists of jobs, replicas and events, once or with every change. Used by the main thread only.
 #pragma once
 
 #include <string>
@@ -9,18 +9,18 @@
 namespace lockstep::cli {
 
 inline constexpr const char* kOneResource =
-    "get: several resources at once; ask for jobs, pods and events one after the other";
+    "get: only one resource can be listed at a time; run `lockstep get` once each for jobs, pods and events";
 
 struct ListOptions {
   JobFlags flags;
   std::string output;    // "", "wide", "yaml", "json" or "name"
-  std::string selector;  // of labels
-  std::string timeout;   // of watching; empty: none
+  std::string selector;  // a label selector
+  std::string timeout;   // of --watch; empty: none
   bool watch = false, no_headers = false;
 };
 
-// Prints what is asked for, and with `watch` a new line whenever something of it changes. Throws Error for a name that
-// does not exist.
-int print_list(const std::vector<Asked>& asked, const ListOptions& options);
+// Prints the objects that the arguments select, and with `watch` a line for each change. Returns the exit code. Throws
+// Error for a name that does not exist. REQUIRES: at least one argument.
+int print_list(const std::vector<ResourceArgument>& asked, const ListOptions& options);
 
 }  // namespace lockstep::cli

@@ -44,7 +44,7 @@ namespace {
 
 int run_or_fail(int argc, char** argv) {
   try {
-    if (int code = 0; lockstep::is_local_process(argc, argv, code)) return code;
+    if (int code = 0; lockstep::run_internal_process(argc, argv, code)) return code;
     return lockstep::cli::run(argc, argv);
   } catch (const lockstep::cli::UsageError& error) {
     lockstep::say("lockstep: {}\n", error.what());

@@ -6,7 +6,7 @@
 
 namespace lockstep::cli {
 
-CLI::Validator whole(int low, int high) {
+CLI::Validator integer_between(int low, int high) {
   return CLI::Validator(
       [low, high](const std::string& text) -> std::string {
         char* end = nullptr;

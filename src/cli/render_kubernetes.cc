@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/say.h"
 #include "cli/choice_check.h"
+#include "cli/help.h"
 #include "cli/render.h"
 #include "jobs/kubernetes/manifests.h"
 #include "jobs/kubernetes/templates.h"
@@ -31,8 +32,7 @@ std::string footer() {
   std::string text = "Variables:\n";
   for (const ManifestVariable& each : manifest_variables())
     text += fmt::format("  {:<19} {}: {}\n", each.name, each.what, each.help);
-  return text +
-         "The result holds the token of the job, where no token_secret is named: keep it as you keep a password.";
+  return text + "Unless token_secret is set, the manifest contains the token of the job: protect it like a password.";
 }
 
 int write_templates(const std::string& folder) {
@@ -41,15 +41,15 @@ int write_templates(const std::string& folder) {
   for (const auto& [name, text] : builtin_templates()) {
     const std::string path = folder + "/" + name;
     if (files.exists(path))
-      throw UsageError(fmt::format("render kubernetes: {} is there already; choose another folder", path));
+      throw UsageError(fmt::format("render kubernetes: {} already exists; choose another folder", path));
   }
   for (const auto& [name, text] : builtin_templates()) files.write_atomic(folder + "/" + name, bytes_of(text));
-  say("lockstep: {} templates are in {}; use one by --template {}/{}\n", builtin_templates().size(), folder, folder,
+  say("lockstep: wrote {} templates to {}; use one with --template {}/{}\n", builtin_templates().size(), folder, folder,
       "indexed-job.yaml.j2");
   return kDone;
 }
 
-// What this process creates in this scope is for its user alone.
+// Makes the files that this process creates in this scope private to the user.
 class PrivateFiles {
  public:
   PrivateFiles() : before_(::umask(S_IRWXG | S_IRWXO)) {}
@@ -79,7 +79,7 @@ int render(const RenderKubernetesArguments& arguments) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     return kDone;
   }
-  const PrivateFiles guard;  // the file holds the token of the job
+  const PrivateFiles guard;  // the file contains the token of the job
   write_user_file(arguments.output, text);
   return kDone;
 }
@@ -87,24 +87,28 @@ int render(const RenderKubernetesArguments& arguments) {
 }  // namespace
 
 void add_render_kubernetes_command(CLI::App& parent, Action& action) {
-  CLI::App* command = parent.add_subcommand("kubernetes", "write the manifest of a job for kubectl");
+  CLI::App* command = parent.add_subcommand("kubernetes", "generate the manifest of a job for kubectl");
   auto arguments = std::make_shared<RenderKubernetesArguments>();
-  command->add_option("--kind", arguments->kind, "what runs the pods (default: indexed-job)")
+  command->add_option("--kind", arguments->kind, "the kind of the job (default: indexed-job)")
       ->check(one_of(manifest_kinds()));
   command->add_option("--variables", arguments->variables, "a JSON file with the variables listed below")
       ->type_name("FILE");
   command
       ->add_option("--set", arguments->set,
-                   "one more, such as hosts_count=2 or args='[\"train\"]'; may be given several times")
+                   "set a variable, such as hosts_count=2 or args='[\"train\"]'; may be repeated")
       ->allow_extra_args(false)
       ->type_name("NAME=VALUE");
-  command->add_option("--template", arguments->template_file, "instead of the kind's own")->type_name("FILE");
-  command->add_option("-o,--output", arguments->output, "write it there (default: standard output)")->type_name("FILE");
+  command
+      ->add_option("--template", arguments->template_file, "a template to use instead of the built-in one of the kind")
+      ->type_name("FILE");
+  command->add_option("-o,--output", arguments->output, "file to write (default: standard output)")->type_name("FILE");
   command
       ->add_option("--write-templates", arguments->write_templates,
-                   "write the program's own templates there, to start from")
+                   "write the built-in templates to this folder, to start from")
       ->type_name("DIR");
-  command->footer(footer());
+  add_footer(*command, footer());
+  add_examples(*command, {"lockstep render kubernetes --variables variables.json -o job.yaml",
+                          "lockstep render kubernetes --kind jobset --set name=mnist --set gpus=true"});
   command->callback([arguments, &action] { action = [arguments] { return render(*arguments); }; });
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/names.h"
 #include "cli/choice_check.h"
+#include "cli/help.h"
 #include "cli/number_check.h"
 #include "cli/render.h"
 #include "jobs/slurm/script.h"
@@ -15,19 +16,19 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr int kWarning = 120;      // seconds before the time is up
-constexpr int kMostRequeues = 10;  // unless said otherwise
+constexpr int kWarning = 120;      // seconds before the time limit
+constexpr int kMostRequeues = 10;  // default of --max-requeues
 
-// The layouts of GPUs and processes that clusters' guides show: so many GPUs on so many nodes with so many processes.
-struct Shape {
+// Named layouts, as in the guides of clusters: GxNypz is x GPUs on y nodes with z processes.
+struct NamedLayout {
   const char* name;
   int nodes, tasks_per_node, gpus_per_node;
   const char* command;
 };
-constexpr std::array<Shape, 4> kShapes = {{{"G4N1p4", 1, 4, 4, "devices"},
-                                           {"G4N2p2", 2, 1, 2, "devices"},
-                                           {"G4N2p4", 2, 2, 2, "devices"},
-                                           {"allreduce", 2, 4, 4, "allreduce"}}};
+constexpr std::array<NamedLayout, 4> kLayouts = {{{"G4N1p4", 1, 4, 4, "devices"},
+                                                  {"G4N2p2", 2, 1, 2, "devices"},
+                                                  {"G4N2p4", 2, 2, 2, "devices"},
+                                                  {"allreduce", 2, 4, 4, "allreduce"}}};
 
 struct RenderSlurmArguments {
   std::string shape;
@@ -49,7 +50,8 @@ std::vector<std::string> commands() {
   };
 }
 
-// The program and its arguments. In an image the program is on the PATH; else this one is meant, wherever it is.
+// Returns the program and its arguments. In a container image lockstep is on the PATH; otherwise the script uses the
+// path of this program.
 std::vector<std::string> argv_of(const RenderSlurmArguments& arguments, std::vector<std::string> words) {
   const std::string self = arguments.script.image.empty() ? std::string(std::filesystem::read_symlink("/proc/self/exe"))
                                                           : std::string("lockstep");
@@ -57,15 +59,15 @@ std::vector<std::string> argv_of(const RenderSlurmArguments& arguments, std::vec
     words.insert(words.begin(), arguments.program);
   } else if (words.empty()) {
     throw UsageError(
-        "render slurm: no command after --; write one, such as `lockstep render slurm --nodes 2 -- train --model mlp`");
+        "render slurm: no command after --; add one, such as `lockstep render slurm --nodes 2 -- train --model mlp`");
   } else if (words[0] == "lockstep") {
     words[0] = self;
   } else if (words[0].find('/') == std::string::npos) {
     const std::vector<std::string> names = commands();
     if (std::ranges::find(names, words[0]) == names.end())
-      throw UsageError(fmt::format(
-          "render slurm: lockstep has no command \"{}\";{} another program is given by its path, or with --program",
-          words[0], suggestion(words[0], names)));
+      throw UsageError(
+          fmt::format("render slurm: unknown command \"{}\";{} to run another program, give its path or use --program",
+                      words[0], suggestion(words[0], names)));
     words.insert(words.begin(), self);
   }
   return words;
@@ -74,7 +76,7 @@ std::vector<std::string> argv_of(const RenderSlurmArguments& arguments, std::vec
 std::pair<std::string, std::string> variable(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == 0 || equals == text.npos)
-    throw UsageError(fmt::format("render slurm: \"{}\" is no variable; write --env NAME=VALUE", text));
+    throw UsageError(fmt::format("render slurm: --env: \"{}\" is not NAME=VALUE", text));
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
@@ -83,7 +85,7 @@ SlurmScript script_of(const RenderSlurmArguments& arguments) {
   std::vector<std::string> words = arguments.words;
   int tasks_per_node = 1;
   if (!arguments.shape.empty()) {
-    const Shape& shape = *std::ranges::find(kShapes, arguments.shape, &Shape::name);
+    const NamedLayout& shape = *std::ranges::find(kLayouts, arguments.shape, &NamedLayout::name);
     script.nodes = shape.nodes;
     tasks_per_node = shape.tasks_per_node;
     script.gpus_per_node = arguments.cpu ? 0 : shape.gpus_per_node;
@@ -91,7 +93,7 @@ SlurmScript script_of(const RenderSlurmArguments& arguments) {
     if (script.name.empty()) script.name = shape.name;
     if (script.time.empty()) script.time = "00:05:00";
     if (words.empty() && arguments.program.empty()) words = {shape.command};
-    // Virtual devices stand for the GPUs of a process.
+    // Virtual devices replace the GPUs of a process.
     if (const int devices = shape.gpus_per_node / tasks_per_node; arguments.cpu && devices > 1)
       script.env.emplace_back("LOCKSTEP_NUM_CPU_DEVICES", std::to_string(devices));
   }
@@ -107,13 +109,13 @@ SlurmScript script_of(const RenderSlurmArguments& arguments) {
   script.command = argv_of(arguments, words);
 
   if (arguments.max_requeues && !arguments.requeue)
-    throw UsageError("render slurm: --max-requeues without --requeue; add that, or leave this out");
+    throw UsageError("render slurm: --max-requeues has no effect without --requeue; add --requeue or omit it");
   script.requeue = arguments.requeue ? Requeue::passing : Requeue::never;
   if (arguments.requeue) script.max_requeues = arguments.max_requeues.value_or(kMostRequeues);
-  // Whoever does not know SIGUSR1 is killed by it.
-  const bool knows = arguments.requeue || (arguments.program.empty() && script.command.size() > 1 && !words.empty() &&
-                                           script.command[1] == "train");
-  script.signal_seconds = arguments.signal_seconds.value_or(knows ? kWarning : 0);
+  // SIGUSR1 kills a program that does not handle it, so only programs known to handle it get the warning by default.
+  const bool handles_warning = arguments.requeue || (arguments.program.empty() && script.command.size() > 1 &&
+                                                     !words.empty() && script.command[1] == "train");
+  script.signal_seconds = arguments.signal_seconds.value_or(handles_warning ? kWarning : 0);
   return script;
 }
 
@@ -125,63 +127,72 @@ int run(const RenderSlurmArguments& arguments) {
 }  // namespace
 
 void add_render_slurm_command(CLI::App& render, Action& action) {
-  CLI::App* command =
-      render.add_subcommand("slurm", "print a batch script: `lockstep render slurm ... -- train ... | sbatch`");
+  CLI::App* command = render.add_subcommand("slurm", "print the batch script of a job for sbatch");
+  command->formatter(std::make_shared<HelpFormatter>("-- COMMAND [ARGUMENTS]"));
   auto arguments = std::make_shared<RenderSlurmArguments>();
   SlurmScript& script = arguments->script;
   script.name.clear();
   const auto number = [&](const char* name, std::optional<int>& value, int low, const char* help) {
-    command->add_option(name, value, help)->check(whole(low, 1'000'000))->type_name("N");
+    command->add_option(name, value, help)->check(integer_between(low, 1'000'000))->type_name("N");
   };
   const auto text = [&](const char* name, std::string& value, const char* type, const char* help) {
     command->add_option(name, value, help)->type_name(type);
   };
   std::vector<std::string> shapes;
-  for (const Shape& each : kShapes) shapes.push_back(each.name);
+  for (const NamedLayout& each : kLayouts) shapes.push_back(each.name);
   command
       ->add_option("--shape", arguments->shape,
-                   "a layout by its name: 4 GPUs on 1 node with 4 processes (G4N1p4), on 2 nodes with 2 (G4N2p2) or 4 "
-                   "(G4N2p4), 8 on 2 nodes with 8 (allreduce); the flags below change it")
+                   "a named layout: 4 GPUs on 1 node with 4 processes (G4N1p4), on 2 nodes with 2 (G4N2p2) or 4 "
+                   "(G4N2p4), 8 on 2 nodes with 8 (allreduce); the other flags override it")
       ->type_name("NAME")
       ->check(one_of(shapes));
-  command->add_flag("--cpu", arguments->cpu, "no GPUs: virtual CPU devices stand in for those of the shape");
-  number("--nodes", arguments->nodes, 1, "machines (default: 1)");
-  number("--tasks-per-node", arguments->tasks_per_node, 1, "processes on each of them (default: 1)");
-  number("--gpus-per-node", arguments->gpus_per_node, 0, "GPUs on each, shared equally by its processes (default: 0)");
-  number("--cpus-per-task", arguments->cpus_per_task, 1, "cores of each process (default: Slurm's, 4 with --shape)");
+  command->add_flag("--cpu", arguments->cpu, "use virtual CPU devices instead of the GPUs of the shape");
+  number("--nodes", arguments->nodes, 1, "number of nodes (default: 1)");
+  number("--tasks-per-node", arguments->tasks_per_node, 1, "processes on each node (default: 1)");
+  number("--gpus-per-node", arguments->gpus_per_node, 0,
+         "GPUs on each node, divided equally among its processes (default: 0)");
+  number("--cpus-per-task", arguments->cpus_per_task, 1, "cores of each process (default: Slurm's; 4 with --shape)");
   text("--mem", script.memory, "SIZE", "memory on each node, such as 16G (default: Slurm's)");
-  text("--time", script.time, "TIME", "how long it may take: 1:30:00, 2-12 (default: Slurm's, 00:05:00 with --shape)");
+  text("--time", script.time, "TIME", "time limit, such as 1:30:00 or 2-12 (default: Slurm's; 00:05:00 with --shape)");
   text("--partition", script.partition, "NAME", "the partition (default: Slurm's)");
-  text("--account", script.account, "NAME", "who pays (default: Slurm's)");
-  text("--constraint", script.constraint, "FEATURES", "what nodes must have, such as a100");
-  text("--job-name", script.name, "NAME", "its name (default: that of the shape, or lockstep)");
-  text("--output", script.output, "PATTERN", "where to print (default: slurm-%j.out)");
+  text("--account", script.account, "NAME", "account to charge (default: Slurm's)");
+  text("--constraint", script.constraint, "FEATURES", "features that nodes must have, such as a100");
+  text("--job-name", script.name, "NAME", "name of the job (default: that of the shape, else lockstep)");
+  text("--output", script.output, "PATTERN", "file for the output (default: slurm-%j.out)");
   command
       ->add_option("--sbatch", script.sbatch,
-                   "a further option of sbatch, such as --sbatch=--mail-type=END; may be repeated")
+                   "another option of sbatch, such as --sbatch=--mail-type=END; may be repeated")
       ->type_name("OPTION")
       ->take_all()
       ->allow_extra_args(false);
-  command->add_option("--module", script.modules, "a module to load before it runs; may be repeated")
+  command->add_option("--module", script.modules, "environment module to load; may be repeated")
       ->type_name("NAME")
       ->take_all()
       ->allow_extra_args(false);
-  text("--container", script.image, "IMAGE", "run it in this image; '$NAME' is a variable that a module sets");
+  text("--container", script.image, "IMAGE", "container image to run in; '$NAME' is a variable that a module sets");
   text("--runtime", arguments->runtime, "NAME",
-       "what runs the image: apptainer, singularity or pyxis (default: apptainer)");
-  text("--mpi", script.mpi, "NAME", "srun's --mpi, such as pmix: MPI carries the data");
-  command->add_option("--env", arguments->environment, "a variable of the processes, NAME=VALUE; may be repeated")
+       "container runtime: apptainer, singularity or pyxis (default: apptainer)");
+  text("--mpi", script.mpi, "NAME", "use MPI for collectives, with this value of srun's --mpi, such as pmix");
+  command->add_option("--env", arguments->environment, "environment variable of the processes; may be repeated")
       ->type_name("NAME=VALUE")
       ->take_all()
       ->allow_extra_args(false);
   command->add_flag("--requeue", arguments->requeue,
-                    "start again, from the last checkpoint, when the time was up or something passing was wrong");
-  number("--max-requeues", arguments->max_requeues, 0, "how often (default: 10)");
+                    "resume from the last checkpoint after a timeout or a transient failure");
+  number("--max-requeues", arguments->max_requeues, 0, "most restarts of --requeue (default: 10)");
   number("--signal-seconds", arguments->signal_seconds, 0,
-         "how long before the time is up training is told to stop (default: 120; 0: never)");
-  text("--program", arguments->program, "PATH", "another program than lockstep");
-  command->add_option("command", arguments->words,
-                      "what each process runs, after --: train ..., or a program by its path");
+         "seconds before the time limit at which training saves a checkpoint and stops (default: 120; 0: never)");
+  text("--program", arguments->program, "PATH", "a program to run instead of lockstep");
+  command->add_option("COMMAND", arguments->words,
+                      "after --: the lockstep command that each process runs, such as train, or the path of a program");
+  group_flags(*command, "Resources",
+              {"--shape", "--cpu", "--nodes", "--tasks-per-node", "--gpus-per-node", "--cpus-per-task", "--mem",
+               "--time", "--partition", "--account", "--constraint"});
+  group_flags(*command, "Job",
+              {"--job-name", "--output", "--sbatch", "--requeue", "--max-requeues", "--signal-seconds"});
+  group_flags(*command, "Program", {"--program", "--env", "--module", "--container", "--runtime", "--mpi"});
+  add_examples(*command, {"lockstep render slurm --shape G4N2p2 -- devices | sbatch",
+                          "lockstep render slurm --nodes 2 --requeue -- train run.yaml | sbatch"});
   command->callback([arguments, &action] { action = [arguments] { return run(*arguments); }; });
 }
 

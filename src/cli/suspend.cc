@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "cli/command.h"
+#include "cli/help.h"
 #include "cli/job_flags.h"
 #include "jobs/show.h"
 
@@ -17,12 +18,12 @@ struct SuspendArguments {
 
 int set_suspend(const SuspendArguments& arguments, bool suspend) {
   const char* const command = suspend ? "suspend" : "resume";
-  const std::unique_ptr<Runner> runner = runner_of(arguments.flags);
+  const std::unique_ptr<Runner> runner = runner_for(arguments.flags);
   const std::vector<Job> jobs = find_jobs(*runner, arguments.flags, command, arguments.words);
   for (const Job& job : jobs)
     if (is_finished(job))
-      throw_error("{}: {} has ended already, as {}; delete it and apply it again to run it once more", command,
-                  job.name, job_state(job));
+      throw_error("{}: {} has already ended as {}; to run it again, delete it and apply it again", command, job.name,
+                  job_state(job));
   for (const Job& job : jobs) {
     if (job.spec.suspend != suspend) runner->set_suspend(job, suspend);
     fmt::print("{} {}\n", full_name(job),
@@ -35,12 +36,13 @@ int set_suspend(const SuspendArguments& arguments, bool suspend) {
 
 void add_command(CLI::App& program, Action& action, bool suspend) {
   CLI::App* command =
-      suspend ? program.add_subcommand("suspend", "end the replicas of a job and keep the job, to be resumed")
-              : program.add_subcommand("resume", "start the replicas of a suspended job again");
+      suspend ? program.add_subcommand("suspend", "stop the replicas of a job but keep the job, to be resumed later")
+              : program.add_subcommand("resume", "restart the replicas of a suspended job");
   auto arguments = std::make_shared<SuspendArguments>();
   command->add_option("JOB", arguments->words, "names of jobs")->required()->type_name("");
   add_job_flags(*command, arguments->flags);
-  command->footer(suspend ? "Example: lockstep suspend mnist" : "Example: lockstep resume mnist");
+  const std::string name = suspend ? "suspend" : "resume";
+  add_examples(*command, {"lockstep " + name + " mnist", "lockstep " + name + " mnist -n team --on slurm"});
   command->callback(
       [arguments, suspend, &action] { action = [arguments, suspend] { return set_suspend(*arguments, suspend); }; });
 }

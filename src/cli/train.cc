@@ -18,10 +18,10 @@ namespace lockstep::cli {
 namespace {
 
 volatile std::sig_atomic_t stop_signal = 0;
-volatile std::sig_atomic_t training = 0;  // the run has begun to ask whether to stop
+volatile std::sig_atomic_t training = 0;  // 1 once the run polls stop_signal
 
-// As if nobody had taken the signal. The first process of a container outlives those, so it exits.
-void end_by(int signal) {
+// Ends the process by the default action of the signal. Process 1 of a container ignores default actions, so it exits.
+void die_by_signal(int signal) {
   sigset_t own;
   ::sigemptyset(&own);
   ::sigaddset(&own, signal);
@@ -30,38 +30,38 @@ void end_by(int signal) {
   ::_exit(128 + signal);
 }
 
-// Once the run trains the first signal asks for a checkpoint and an orderly end, and the second one kills. Before there
-// is nothing to save and nobody who asks: the first one kills. SIGUSR1 is a warning, and waits.
+// During training the first signal requests a checkpoint and an orderly stop, and the second one kills. Before training
+// there is nothing to save, so the first one kills. SIGUSR1 is a warning and never kills on its first arrival.
 void on_signal(int signal) {
   std::signal(signal, SIG_DFL);
-  if (training == 0 && signal != SIGUSR1) end_by(signal);
+  if (training == 0 && signal != SIGUSR1) die_by_signal(signal);
   stop_signal = signal;
 }
 
-volatile std::sig_atomic_t saves = 0;  // there is a folder for checkpoints
+volatile std::sig_atomic_t has_checkpoint_dir = 0;
 
-bool reader_is_gone() {
+bool output_reader_exited() {
   pollfd streams[] = {{STDOUT_FILENO, 0, 0}, {STDERR_FILENO, 0, 0}};
   return ::poll(streams, 2, 0) > 0 && ((streams[0].revents | streams[1].revents) & (POLLERR | POLLHUP)) != 0;
 }
 
-// The reader of the output has ended, as `| head` does: like SIGTERM where a checkpoint can be saved, else the end.
-// SIGPIPE of any other connection is an error of that write only.
+// When the reader of the output has exited, as with `| head`: stops the run like SIGTERM where a checkpoint can be
+// saved, else ends the process. SIGPIPE of any other connection only fails that write.
 void on_broken_pipe(int) {
   const int error = errno;
-  if (stop_signal == 0 && reader_is_gone()) {
-    if (training == 0 || saves == 0) {
+  if (stop_signal == 0 && output_reader_exited()) {
+    if (training == 0 || has_checkpoint_dir == 0) {
       std::signal(SIGPIPE, SIG_DFL);
-      end_by(SIGPIPE);
+      die_by_signal(SIGPIPE);
     }
     stop_signal = SIGPIPE;
   }
   errno = error;
 }
 
-void take_signals() {
+void install_signal_handlers() {
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) std::signal(signal, on_signal);  // Slurm warns by SIGUSR1
-  // nohup has it ignored.
+  // Signals that are ignored stay ignored: nohup ignores SIGHUP.
   if (std::signal(SIGHUP, on_signal) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
   if (std::signal(SIGPIPE, on_broken_pipe) == SIG_IGN) std::signal(SIGPIPE, SIG_IGN);
 }
@@ -71,13 +71,13 @@ const char* stopped_by() {
          : stop_signal == SIGTERM ? "SIGTERM"
          : stop_signal == SIGHUP  ? "SIGHUP"
          : stop_signal == SIGUSR1 ? "SIGUSR1"
-         : stop_signal == SIGPIPE ? "SIGPIPE (the reader of its output has ended)"
+         : stop_signal == SIGPIPE ? "SIGPIPE (the reader of its output exited)"
                                   : "another process";
 }
 
 int train(const TrainConfig& config) {
-  saves = config.checkpoint_dir.empty() ? 0 : 1;
-  take_signals();
+  has_checkpoint_dir = config.checkpoint_dir.empty() ? 0 : 1;
+  install_signal_handlers();
   const RunOutcome outcome = run_training(config, {.stop = [] {
                                             training = 1;
                                             return stop_signal != 0;
@@ -85,11 +85,11 @@ int train(const TrainConfig& config) {
   if (outcome.stopped) {
     if (process_index() == 0)
       say("lockstep: stopped by {} at step {} of {}; {}\n", stopped_by(), outcome.step, outcome.total_steps,
-          config.checkpoint_dir.empty() ? "nothing is saved, for there is no --checkpoint-dir"
+          config.checkpoint_dir.empty() ? "nothing was saved because --checkpoint-dir is not set"
           : outcome.unsaved             ? "its checkpoint could not be saved"
-          : config.resume != "auto"     ? "the same command without --resume goes on from there"
-                                        : "the same command goes on from there");
-    const bool warned = stop_signal == SIGUSR1 || stop_signal == 0;  // to be started again
+          : config.resume != "auto"     ? "rerun the command without --resume to resume from there"
+                                        : "rerun the command to resume from there");
+    const bool warned = stop_signal == SIGUSR1 || stop_signal == 0;  // a restart resumes the run
     return warned ? distributed::retry_code() : 128 + stop_signal;
   }
   if (outcome.ended_by_alarm || outcome.unsaved) return kFailed;
@@ -99,7 +99,7 @@ int train(const TrainConfig& config) {
 }  // namespace
 
 void add_train_command(CLI::App& program, Action& action) {
-  CLI::App* command = program.add_subcommand("train", "train a model, from data to a saved, tested result");
+  CLI::App* command = program.add_subcommand("train", "train, evaluate and save a model");
   auto flags = std::make_shared<ConfigFlags>();
   add_config_flags(*command, *flags);
   command->callback([flags, &action] {

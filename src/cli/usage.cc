@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string_view>
 #include <vector>
 
@@ -31,7 +32,7 @@ const CLI::App* find_command(const CLI::App& app, const std::string& name) {
   return found.empty() ? nullptr : found[0];
 }
 
-// `--strict` takes no value, but may be given one of these.
+// A switch such as `--strict` takes no value or one of these.
 bool is_switch_value(std::string_view text) {
   for (const std::string_view each : {"true", "false", "on", "off", "yes", "no", "1", "0"})
     if (text == each) return true;
@@ -42,29 +43,30 @@ void check_word(const CLI::App& app, const std::string& word) {
   const size_t equals = word.find('=');
   if (!word.starts_with("--") || equals == word.npos) return;
   const std::string flag = word.substr(0, equals), value = word.substr(equals + 1);
-  if (value.empty()) throw UsageError(word + " has no value; give one, or leave the flag out");
+  if (value.empty()) throw UsageError(word + " has no value; give one, or omit the flag");
   const CLI::Option* option = app.get_option_no_throw(flag);
   if (option && option->get_items_expected_max() == 0 && !is_switch_value(value))
     throw UsageError(fmt::format("{}: \"{}\" is not true or false; write {} alone to turn it on", flag, value, flag));
 }
 
-// The words that no parser took.
-std::string about_extras(const CLI::App& app, const std::string& place, const std::string& help) {
+// The message about words that match no flag, argument or subcommand; empty if there are none.
+std::string describe_extras(const CLI::App& app, const std::string& place, const std::string& help) {
   const std::vector<std::string> rest = app.remaining();
   const std::vector<std::string> commands = command_names(app);
   const auto is_flag = [](const std::string& word) { return word.size() > 1 && word.starts_with('-') && word != "--"; };
   if (!rest.empty() && !commands.empty() && !is_flag(rest[0]))
-    return fmt::format("{}no command \"{}\";{}{}", place, rest[0], suggestion(rest[0], commands), help);
+    return fmt::format("{}unknown command \"{}\";{}{}", place, rest[0], suggestion(rest[0], commands), help);
   if (const auto flag = std::ranges::find_if(rest, is_flag); flag != rest.end()) {
     const std::string bare = flag->substr(0, flag->find('='));
-    return fmt::format("{}no flag {};{}{}", place, bare, suggestion(bare, flag_names(app)), help);
+    return fmt::format("{}unknown flag {};{}{}", place, bare, suggestion(bare, flag_names(app)), help);
   }
-  if (!rest.empty()) return fmt::format("{}\"{}\" is one argument too many;{}", place, rest[0], help);
+  if (!rest.empty()) return fmt::format("{}unexpected argument \"{}\";{}", place, rest[0], help);
   return "";
 }
 
-// The parser's own words for a flag at the end of the line: `--learning-rate: 1 required X missing`.
-std::string about_missing_value(const CLI::ParseError& error) {
+// The message about a flag without its value, for which the parser says `--learning-rate: 1 required X missing`; empty
+// for other errors.
+std::string describe_missing_value(const CLI::ParseError& error) {
   const std::string text = error.what();
   const size_t colon = text.find(": ");
   if (!dynamic_cast<const CLI::ArgumentMismatch*>(&error) || !text.ends_with(" missing") || colon == text.npos)
@@ -74,20 +76,26 @@ std::string about_missing_value(const CLI::ParseError& error) {
 
 }  // namespace
 
-std::vector<char*> with_help_flag(const CLI::App& program, int argc, char** argv) {
+std::vector<char*> replace_help_words(const CLI::App& program, int argc, char** argv) {
   static char help[] = "--help";
   std::vector<char*> words(argv, argv + argc);
-  const bool asks = argc > 1 && std::string_view(argv[1]) == "help";
-  if (asks) words.erase(words.begin() + 1);
+  const bool help_first = argc > 1 && std::string_view(argv[1]) == "help";
+  if (help_first) words.erase(words.begin() + 1);
   const CLI::App* app = &program;
-  for (size_t i = 1; asks && i < words.size(); ++i) {
+  size_t i = 1;
+  for (; i < words.size(); ++i) {
     const CLI::App* command = find_command(*app, words[i]);
-    if (!command && words[i] != std::string_view(help))
-      throw UsageError(fmt::format("help: no command \"{}\";{} `lockstep --help` lists them", words[i],
+    if (!command && (!help_first || words[i] == std::string_view(help))) break;
+    if (!command)
+      throw UsageError(fmt::format("help: unknown command \"{}\";{} see `lockstep --help`", words[i],
                                    suggestion(words[i], command_names(*app))));
-    if (command) app = command;
+    app = command;
   }
-  if (asks || argc == 1) words.push_back(help);
+  std::error_code ignored;
+  const bool help_last = i > 1 && i + 1 == words.size() && std::string_view(words[i]) == "help" &&
+                         !std::filesystem::exists("help", ignored);
+  if (help_last) words.pop_back();
+  if (help_first || help_last || argc == 1) words.push_back(help);
   return words;
 }
 
@@ -104,7 +112,7 @@ void check_words(const CLI::App& program, int argc, char** argv) {
 }
 
 std::string usage_error(const CLI::App& program, const CLI::ParseError& error) {
-  // Words that no parser took are the likely cause of both.
+  // A word that the parser could not use is the likely cause of both errors.
   const bool extras = dynamic_cast<const CLI::ExtrasError*>(&error) || dynamic_cast<const CLI::RequiredError*>(&error);
   const CLI::App* app = &program;
   std::string name = program.get_name(), place;
@@ -114,12 +122,12 @@ std::string usage_error(const CLI::App& program, const CLI::ParseError& error) {
     place += (place.empty() ? "" : " ") + app->get_name();
   }
   if (!place.empty()) place += ": ";
-  const std::string help = " `" + name + " --help` shows what there is";
+  const std::string help = " see `" + name + " --help`";
   if (extras)
-    if (std::string text = about_extras(*app, place, help); !text.empty()) return text;
+    if (std::string text = describe_extras(*app, place, help); !text.empty()) return text;
   if (dynamic_cast<const CLI::RequiredError*>(&error) && !command_names(*app).empty())
     return place + "a command is missing;" + help;
-  if (const std::string text = about_missing_value(error); !text.empty()) return place + text + ";" + help;
+  if (const std::string text = describe_missing_value(error); !text.empty()) return place + text + ";" + help;
   const std::string text = error.what();
   return place + text + (text.ends_with('?') ? "" : ";") + help;
 }

@@ -1,4 +1,5 @@
-// What is wrong with a command line, in sentences of our own instead of the parser's. Used by the main thread only.
+// Messages about wrong command lines, in the style of this program instead of the parser's. Used by the main thread
+// only.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,16 +9,17 @@
 
 namespace lockstep::cli {
 
-// The words with `help train` written as `train --help`; a line without any words asks for help, too. Throws UsageError
-// for help on a command that does not exist.
-std::vector<char*> with_help_flag(const CLI::App& program, int argc, char** argv);
+// Returns the words with `help train` and `train help` replaced by `train --help`. A command line without words becomes
+// `--help`. `train help` is left alone where a file named "help" exists. Throws UsageError for an unknown command after
+// `help`.
+std::vector<char*> replace_help_words(const CLI::App& program, int argc, char** argv);
 
-// Throws UsageError for what the parser would accept or misread: `--flag=` takes the next word, and `--switch=x` is a
-// number to it.
+// Throws UsageError for `--flag=` and `--switch=x`. The parser would use the next word as the value of the first, and
+// read x as a number in the second.
 void check_words(const CLI::App& program, int argc, char** argv);
 
-// The sentence for an error of the parser, said of the subcommand where it is:
-// `data fetch: no flag --dri; did you mean "--dir"? ...`.
+// Returns the message for an error of the parser, with the subcommand that it concerns:
+// `data fetch: unknown flag --dri; did you mean "--dir"? see `lockstep data fetch --help``.
 std::string usage_error(const CLI::App& program, const CLI::ParseError& error);
 
 }  // namespace lockstep::cli

@@ -3,14 +3,17 @@
 #include <cstdio>
 
 #include "cli/command.h"
+#include "cli/help.h"
 
 namespace lockstep::cli {
 
 void add_version_command(CLI::App& program, Action& action) {
-  program.add_subcommand("version", "print the version")->callback([&action] {
+  CLI::App* command = program.add_subcommand("version", "print the version");
+  add_examples(*command, {"lockstep version", "lockstep --version"});
+  command->callback([&action] {
     action = [] {
       std::puts("lockstep " LOCKSTEP_VERSION);
-      return 0;
+      return kDone;
     };
   });
 }

@@ -112,7 +112,7 @@ TEST_F(GpuFault, GpuThatIsTakenSaysByWhat) {
     expect_lacks(result.err, "computing on");
     const auto doctor = run({variable}, {program_path(), "doctor", "--platform", "cuda"});
     EXPECT_EQ(doctor.exit_code, 1) << doctor.out;
-    expect_contains(doctor.out, "something is to be changed\n- " + each.says);
+    expect_contains(doctor.out, "1 problem found\n- " + each.says);
     const auto devices = run({variable}, {program_path(), "devices", "--platform", "cuda"});
     expect_contains(devices.out, "not usable now");
     expect_contains(devices.out, "\n# " + each.says);

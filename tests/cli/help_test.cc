@@ -1,10 +1,12 @@
-// Help, documentation and completion know every command and flag.
+// Help, documentation and completion cover every command and flag. Help fits the terminal.
+#include <algorithm>
 #include <regex>
 #include <set>
 #include <sstream>
 
 #include "base/file.h"
 #include "support/program.h"
+#include "support/variable.h"
 #include "train/config.h"
 
 namespace lockstep {
@@ -19,16 +21,18 @@ std::string help_of(Command command) {
   return result.output;
 }
 
-// The program's commands, found by reading its help as a user would.
+// Collects the program's commands from the titles and lists of its help.
 void collect(const Command& command, std::vector<Command>& out) {
   out.push_back(command);
   std::istringstream lines(help_of(command));
   bool listed = false;
   for (std::string line; std::getline(lines, line);) {
     std::smatch match;
-    if (std::regex_match(line, std::regex("(Subcommands|Training|Jobs|Looking|Program):"))) {
+    if (std::regex_match(line, std::regex("(Commands|Training|Jobs|Diagnostics|Program):"))) {
       listed = true;
-    } else if (listed && std::regex_search(line, match, std::regex("^  ([a-z]+)"))) {
+    } else if (line.ends_with(':')) {
+      listed = false;
+    } else if (listed && std::regex_search(line, match, std::regex("^  ([a-z]+)  "))) {
       Command next = command;
       next.push_back(match[1]);
       collect(next, out);
@@ -45,10 +49,21 @@ const std::vector<Command>& commands() {
   return all;
 }
 
-std::set<std::string> flags_of(const std::string& help) {
+// All flags that the text mentions.
+std::set<std::string> flags_of(const std::string& text) {
   const std::regex flag("--[a-z][a-z0-9-]*");
   std::set<std::string> out;
-  for (std::sregex_iterator each(help.begin(), help.end(), flag), end; each != end; ++each) out.insert(each->str());
+  for (std::sregex_iterator each(text.begin(), text.end(), flag), end; each != end; ++each) out.insert(each->str());
+  return out;
+}
+
+// The flags that a help text describes, without those of examples and descriptions.
+std::set<std::string> described_flags(const std::string& help) {
+  std::set<std::string> out;
+  std::istringstream lines(help);
+  std::smatch match;
+  for (std::string line; std::getline(lines, line);)
+    if (std::regex_search(line, match, std::regex("^  (?:-[a-zA-Z], )?(--[a-z][a-z0-9-]*)"))) out.insert(match[1]);
   return out;
 }
 
@@ -71,7 +86,7 @@ TEST(Help, EveryCommandIsListed) {
 }
 
 TEST(Help, TrainHasAFlagForEverySettingWithItsDefault) {
-  // Lines may be broken anywhere.
+  // Lines may be wrapped between any two words.
   const std::string help = std::regex_replace(help_of({"train"}), std::regex("\\s+"), " ");
   for (const ConfigKey& key : config_keys()) {
     EXPECT_TRUE(flags_of(help).contains(key.flag())) << key.flag();
@@ -79,7 +94,73 @@ TEST(Help, TrainHasAFlagForEverySettingWithItsDefault) {
     EXPECT_NE(help.find(std::string(key.group) + ":"), std::string::npos) << key.group;
   }
   EXPECT_NE(help.find("(default: 0.001)"), std::string::npos);
-  EXPECT_NE(help.find("Exit codes: 0 done 1 the run failed"), std::string::npos) << help;
+  EXPECT_NE(help.find("Exit codes: 0 success 1 the run failed"), std::string::npos) << help;
+}
+
+// The help as printed with this value of COLUMNS.
+std::string help_at(int columns, Command command) {
+  const ScopedVariable variable("COLUMNS", std::to_string(columns));
+  return help_of(std::move(command));
+}
+
+TEST(Help, FitsInEightyColumnsWithoutATerminal) {
+  const ScopedVariable unset("COLUMNS", std::nullopt);
+  for (const Command& command : commands()) {
+    std::istringstream lines(help_of(command));
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_LE(line.size(), 80u) << words_of(command) << ": " << line;
+      EXPECT_FALSE(line.ends_with(' ')) << words_of(command) << ": " << line;
+    }
+  }
+}
+
+TEST(Help, WrapsAtTheWidthOfTheTerminalBetweenWords) {
+  const auto joined = [](const std::string& text) { return std::regex_replace(text, std::regex("\\s+"), ""); };
+  const auto longest = [](const std::string& text) {
+    size_t out = 0;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) out = std::max(out, line.size());
+    return out;
+  };
+  const std::string wide = help_at(200, {"train"}), narrow = help_at(60, {"train"});
+  EXPECT_GT(longest(wide), 80u);
+  EXPECT_LE(longest(wide), 200u);
+  EXPECT_EQ(joined(wide), joined(narrow));
+  // Whole words move to the next line. Lists of values are split after a bar.
+  std::set<std::string> words;
+  std::istringstream in(wide);
+  for (std::string word; in >> word;) words.insert(word);
+  std::istringstream split(narrow);
+  for (std::string word; split >> word;)
+    EXPECT_TRUE(
+        words.contains(word) || word.find('|') != word.npos ||
+        std::any_of(words.begin(), words.end(), [&](const std::string& each) { return each.ends_with("|" + word); }))
+        << word;
+}
+
+TEST(Help, EveryCommandEndsWithTwoExamples) {
+  for (const Command& command : commands()) {
+    const std::string help = help_of(command);
+    const size_t begin = help.rfind("\nExamples:\n");
+    ASSERT_NE(begin, std::string::npos) << words_of(command);
+    const std::string examples = help.substr(begin + 11);
+    EXPECT_GE(std::count(examples.begin(), examples.end(), '\n'), 2) << words_of(command);
+    EXPECT_EQ(examples.find("\n\n"), std::string::npos) << words_of(command);
+    EXPECT_NE(examples.find("lockstep"), std::string::npos) << words_of(command);
+  }
+}
+
+TEST(Help, LongListsOfFlagsAreGrouped) {
+  for (const Command& command : commands()) {
+    const std::string help = help_of(command);
+    if (described_flags(help).size() <= 15) continue;
+    const auto titles = std::count_if(help.begin() + 1, help.end(), [before = ' '](char c) mutable {
+      const bool title = before == ':' && c == '\n';
+      before = c;
+      return title;
+    });
+    EXPECT_GE(titles, 4) << words_of(command);
+  }
 }
 
 TEST(Help, DocumentationHasEveryCommandAndFlag) {
@@ -94,11 +175,12 @@ TEST(Help, DocumentationHasEveryCommandAndFlag) {
     const size_t begin = text.find("\n## `" + words_of(command) + "`");
     ASSERT_NE(begin, std::string::npos) << words_of(command);
     const std::string section = text.substr(begin, text.find("\n## ", begin + 1) - begin);
-    const auto said = flags_of(help_of(command)), written = flags_of(section);
-    for (const std::string& flag : said)
+    const std::string help = help_of(command);
+    const auto described = described_flags(help), mentioned = flags_of(help), written = flags_of(section);
+    for (const std::string& flag : described)
       EXPECT_TRUE(flag == "--help" || written.contains(flag)) << words_of(command) << " " << flag;
     for (const std::string& flag : written)
-      EXPECT_TRUE(flag == "--help" || said.contains(flag)) << words_of(command) << " " << flag;
+      EXPECT_TRUE(flag == "--help" || mentioned.contains(flag)) << words_of(command) << " " << flag;
   }
 }
 
@@ -149,7 +231,7 @@ TEST(Completion, BashOffersCommandsFlagsAndValues) {
 
 TEST(Completion, BashOffersEveryFlagOfEveryCommand) {
   for (Command command : commands()) {
-    const std::set<std::string> flags = flags_of(help_of(command));
+    const std::set<std::string> flags = described_flags(help_of(command));
     command.emplace_back("--");
     const Offers offers = bash_offers(command);
     for (const std::string& flag : offers) EXPECT_TRUE(flags.contains(flag)) << words_of(command) << " " << flag;
@@ -182,7 +264,7 @@ TEST(Completion, ZshOffersCommandsFlagsAndValues) {
                                std::chrono::seconds(60))
         .output;
   };
-  EXPECT_NE(offers("''", 2).find("data:fetch and check data sets\n"), std::string::npos) << offers("''", 2);
+  EXPECT_NE(offers("''", 2).find("data:download and verify data sets\n"), std::string::npos) << offers("''", 2);
   EXPECT_EQ(offers("train --model ''", 4), "mlp\nmlp1024\ncnn\n");
   EXPECT_EQ(offers("train --model=c", 3), "mlp\nmlp1024\ncnn\n");
   EXPECT_EQ(offers("train --log-dir ''", 4), "files\n");

@@ -122,8 +122,8 @@ TEST_F(Jobs, FailureIsSeenEverywhere) {
   const RunningProgram::Result waited = wait_for("condition=Succeeded", "bad");
   EXPECT_EQ(waited.exit_code, 1);
   EXPECT_TRUE(
-      waited.err.starts_with("lockstep: wait: jaxjobs/bad has ended as Failed, and Succeeded will not come any "
-                             "more: JAXJob bad is failed because "))
+      waited.err.starts_with("lockstep: wait: jaxjobs/bad has already ended as Failed and can no longer reach "
+                             "Succeeded: JAXJob bad is failed because "))
       << waited.err;
   EXPECT_EQ(wait_for("condition=Failed", "bad").exit_code, 0);
   const std::string wide = out(Words{"get", "pods", "-o", "wide"} + kSpace);
@@ -141,7 +141,7 @@ TEST_F(Jobs, FailureIsSeenEverywhere) {
   }
   expect_contains(out(Words{"events", "bad"} + kSpace), "Warning   JAXJobFailed");
   expect_error(Words{"suspend", "bad"} + kSpace,
-               "suspend: bad has ended already, as Failed; delete it and apply it again to run it once more");
+               "suspend: bad has already ended as Failed; to run it again, delete it and apply it again");
 }
 
 TEST_F(Jobs, RestartsKeepWhatWasPrintedBefore) {
@@ -164,7 +164,7 @@ TEST_F(Jobs, SuspendedJobsAreResumed) {
   EXPECT_EQ(out(Words{"suspend", "long"} + kSpace), "jaxjob.kubeflow.org/long unchanged\n");
   for (int i = 0; i < 500 && !out(Words{"get", "pods"} + kSpace).empty(); ++i) continue;  // they take their time to end
   expect_error(Words{"describe", "pod/long-worker-0"} + kSpace,
-               "describe: long-worker-0 is not there now; `lockstep describe long` tells why");
+               "describe: long-worker-0 is not running now; `lockstep describe long` shows why");
   EXPECT_EQ(out(Words{"resume", "long"} + kSpace), "jaxjob.kubeflow.org/long resumed\n");
   EXPECT_EQ(wait_for("condition=Running", "long").exit_code, 0);
 
@@ -222,22 +222,21 @@ TEST_F(Jobs, ManifestsComeFromFilesFoldersAndPipes) {
   FileSystem::real().write(folder + "/notes.txt", {});
   const std::string third = manifest("three", "exit 0");
   EXPECT_EQ(out({"apply", "--dry-run", "-f", folder, "-f", third}),
-            "jaxjob.kubeflow.org/one is right (dry run)\njaxjob.kubeflow.org/two is right (dry run)\n"
-            "jaxjob.kubeflow.org/three is right (dry run)\n");
+            "jaxjob.kubeflow.org/one is valid (dry run)\njaxjob.kubeflow.org/two is valid (dry run)\n"
+            "jaxjob.kubeflow.org/three is valid (dry run)\n");
   const detail::ProcessResult piped = detail::run_process(
       {"sh", "-c", "'" + program_path() + "' apply --dry-run -f - < '" + third + "'"}, std::chrono::seconds(60));
-  EXPECT_EQ(piped.output, "jaxjob.kubeflow.org/three is right (dry run)\n");
+  EXPECT_EQ(piped.output, "jaxjob.kubeflow.org/three is valid (dry run)\n");
   EXPECT_EQ(run({"get", "jobs", "-A"}).out, "");
   expect_error(
       {"apply", "-f", "https://example.com/job.yaml"},
-      "apply: https://example.com/job.yaml is an address, and jobs are read from files; fetch it first: curl -LO "
+      "apply: https://example.com/job.yaml is a URL, but manifests are read from files; download it first: curl -LO "
       "https://example.com/job.yaml",
       2);
   expect_error({"apply", "-f", third, "-n", "other"},
-               "apply: three is of namespace kubeflow, and -n says other; leave one of them out", 2);
+               "apply: the manifest of three has namespace kubeflow, but -n is other; omit one of them", 2);
   FileSystem::real().make_dirs(path("empty"));
-  expect_error({"apply", "-f", path("empty")},
-               "apply: " + path("empty") + " has no file that ends with .yaml, .yml or .json", 2);
+  expect_error({"apply", "-f", path("empty")}, "apply: " + path("empty") + " contains no .yaml, .yml or .json file", 2);
   const RunningProgram::Result missing = run({"apply", "-f", path("none.yaml")});
   EXPECT_EQ(missing.exit_code, 2);
   expect_contains(missing.err, "none.yaml: No such file or directory");
@@ -268,23 +267,23 @@ TEST_F(Jobs, ManifestWithNothingButAnImageTrains) {
 TEST_F(Jobs, WrongNamesSayWhatThereIs) {
   start("mnist", "exit 0");
   expect_error({"logs", "mnist"},
-               "there is no job \"mnist\" in namespace default; there is one in namespace kubeflow: add -n kubeflow");
+               "job \"mnist\" not found in namespace default; it exists in namespace kubeflow: add -n kubeflow");
   expect_error({"logs", "pod/mnist-worker-0"},
-               "there is no pod \"mnist-worker-0\" in namespace default; there is one in namespace kubeflow: add -n "
+               "pod \"mnist-worker-0\" not found in namespace default; it exists in namespace kubeflow: add -n "
                "kubeflow");
   const RunningProgram::Result job = run(Words{"describe", "mnits"} + kSpace);
   EXPECT_EQ(job.exit_code, 1);
   expect_contains(job.err, "did you mean \"mnist\"?");
   expect_error(Words{"logs", "pod/mnist-worker-9"} + kSpace,
-               "there is no pod \"mnist-worker-9\" in namespace kubeflow; did you mean \"mnist-worker-0\"?");
+               "pod \"mnist-worker-9\" not found in namespace kubeflow; did you mean \"mnist-worker-0\"?");
   expect_error(Words{"get", "pods", "xyzzy"} + kSpace,
-               "there is no pod \"xyzzy\" in namespace kubeflow; `lockstep get pods -A` shows those that there are");
+               "pod \"xyzzy\" not found in namespace kubeflow; `lockstep get pods -A` lists all pods");
   expect_error(Words{"logs", "mnist", "--replica", "2"} + kSpace,
                "logs: mnist has no replica 2; give a number from 0 to 1");
   expect_error(Words{"logs", "mnist-worker-1", "--replica", "0"} + kSpace,
-               "logs: mnist-worker-1 is replica 1, and --replica says 0; leave one of them out", 2);
+               "logs: mnist-worker-1 is replica 1, but --replica is 0; omit --replica", 2);
   expect_error(Words{"wait", "--for=condition=Succeeded", "-l", "app=other"} + kSpace,
-               "wait: there is no job with labels app=other in namespace kubeflow");
+               "wait: no job with labels app=other found in namespace kubeflow");
   expect_error(Words{"describe", "jobs.batch/mnist"} + kSpace, "mnist is a JAXJob; write job/mnist");
   EXPECT_EQ(run(Words{"delete", "none", "--ignore-not-found"} + kSpace).exit_code, 0);
   EXPECT_EQ(run(Words{"delete", "none"} + kSpace).exit_code, 1);

@@ -1,16 +1,17 @@
-// What lockstep launch makes of its command line.
+// The command line of lockstep launch.
 #include "support/program.h"
 
 namespace lockstep {
 namespace {
 
-TEST(LaunchCommand, WrongCommandLinesSayWhatToDo) {
-  const std::string help = "; `lockstep launch --help` shows what there is";
+TEST(LaunchCommand, WrongCommandLinesNameTheRemedy) {
+  const std::string help = "; see `lockstep launch --help`";
   const std::string example = "such as `lockstep launch -n 2 --devices 8 -- train --model mlp`";
   expect_usage_error({"launch", "-n", "2", "train", "--model", "mlp"},
-                     "launch: no command after --; write one, " + example);
-  expect_usage_error({"launch", "-n", "2", "--"}, "launch: no command after --; write one, " + example);
-  expect_usage_error({"launch", "--", "train"}, "launch: how many processes? give -n or --hosts, " + example);
+                     "launch: no command after --; add one, " + example);
+  expect_usage_error({"launch", "-n", "2", "--"}, "launch: no command after --; add one, " + example);
+  expect_usage_error({"launch", "--", "train"},
+                     "launch: the number of processes is missing; give -n or --hosts, " + example);
   for (const char* wrong : {"0", "-1", "1025", "two", "2x"})
     expect_usage_error(
         {"launch", std::string("--processes=") + wrong, "--", "train"},
@@ -20,17 +21,16 @@ TEST(LaunchCommand, WrongCommandLinesSayWhatToDo) {
   expect_usage_error({"launch", "-n", "2", "--grace", "-1", "--", "train"},
                      "launch: --grace: \"-1\" is not a time from 0 to 86400 s" + help);
   expect_usage_error({"launch", "-n", "2", "--devcies", "8", "--", "train"},
-                     "launch: no flag --devcies; did you mean \"--devices\"?" + help.substr(1));
-  expect_usage_error(
-      {"launch", "-n", "2", "--", "trian"},
-      "launch: lockstep has no command \"trian\"; did you mean \"train\"? another program is started by its "
-      "path, or with --program");
+                     "launch: unknown flag --devcies; did you mean \"--devices\"?" + help.substr(1));
+  expect_usage_error({"launch", "-n", "2", "--", "trian"},
+                     "launch: unknown command \"trian\"; did you mean \"train\"? to start another program, give its "
+                     "path or use --program");
   expect_usage_error({"launch", "-n", "2", "--", "launch"},
-                     "launch: launch cannot start itself; write the command that it starts");
+                     "launch: launch cannot start itself; give another command after --");
   expect_usage_error({"launch", "-n", "2", "--", "/no/such"},
-                     "launch: there is no program \"/no/such\" that may be run; correct its path");
+                     "launch: \"/no/such\" is not an executable file; check the path");
   expect_usage_error({"launch", "-n", "2", "--program", "nosuch"},
-                     "launch: there is no program \"nosuch\" that may be run on the PATH; give its path");
+                     "launch: \"nosuch\" was not found on the PATH; give the path of the program");
   expect_usage_error({"launch", "--hosts", "a:0", "--", "train"},
                      "launch: --hosts: \"a:0\" has \"0\" slots; give a number from 1 to 1024");
   expect_usage_error({"launch", "--hosts", "a:1024,b", "--", "train"}, "launch: 1025 processes; at most 1024");
@@ -41,19 +41,19 @@ TEST(LaunchCommand, WrongCommandLinesSayWhatToDo) {
                      "launch: --ssh is empty; give a command, such as 'ssh -p 2222'");
 }
 
-TEST(LaunchCommand, TheNumberOfProcessesIsANumber) {
+TEST(LaunchCommand, NumberOfProcessesMustBeANumber) {
   const std::string example = "such as `lockstep launch -n 2 --devices 8 -- train --model mlp`";
   expect_usage_error({"launch", "-n"}, "launch: -n needs a number, " + example);
   expect_usage_error({"launch", "-n", "--", "devices"}, "launch: -n needs a number, " + example);
   expect_usage_error({"launch", "--processes", "--no-pin", "--", "devices"},
                      "launch: --processes needs a number, " + example);
-  expect_usage_error({"launch", "-np", "2", "--", "devices"}, "launch: no flag -np; did you mean -n? " + example);
+  expect_usage_error({"launch", "-np", "2", "--", "devices"},
+                     "launch: unknown flag -np; did you mean \"-n\"? " + example);
 }
 
-// Once, before any process is started.
-TEST(LaunchCommand, TheCommandThatIsStartedIsCheckedBefore) {
+TEST(LaunchCommand, StartedCommandIsCheckedOnceBeforeAnyProcessStarts) {
   expect_usage_error({"launch", "-n", "2", "--", "train", "--modle", "cnn"},
-                     "train: no flag --modle; did you mean \"--model\"? `lockstep train --help` shows what there is");
+                     "train: unknown flag --modle; did you mean \"--model\"? see `lockstep train --help`");
   const auto refused = [](const std::vector<std::string>& words, const std::string& part) {
     const detail::ProcessResult result = run_lockstep(words);
     EXPECT_EQ(result.exit_code, 2) << result.output;
@@ -62,10 +62,10 @@ TEST(LaunchCommand, TheCommandThatIsStartedIsCheckedBefore) {
   };
   refused({"launch", "-n", "2", "--", "train", "--steps=x"}, "train: --steps: ");
   refused({"launch", "-n", "2", "--", "train", "--model", "resnet"}, "train: model: ");
-  refused({"launch", "-n", "2", "--", "devices", "extra"}, "devices: \"extra\" is one argument too many");
+  refused({"launch", "-n", "2", "--", "devices", "extra"}, "devices: unexpected argument \"extra\"");
 }
 
-TEST(LaunchCommand, CompletionKnowsTheCommandThatIsStarted) {
+TEST(LaunchCommand, CompletionCoversTheStartedCommand) {
   const detail::ProcessResult result = detail::run_process(
       {"bash", "--norc", "-c",
        "source <('" + program_path() +

@@ -1,4 +1,8 @@
-// What all commands have in common.
+// Behaviour that all commands share: version, help, output errors, wrong command lines.
+#include <filesystem>
+#include <fstream>
+
+#include "base/file.h"
 #include "lockstep/version.h"
 #include "support/program.h"
 
@@ -15,7 +19,7 @@ TEST(Cli, PrintsItsVersion) {
 
 TEST(Cli, HelpListsCommandsAndFlags) {
   EXPECT_EQ(run_lockstep({"--help"}).exit_code, 0);
-  EXPECT_NE(run_lockstep({"--help"}).output.find("fetch and check data sets"), std::string::npos);
+  EXPECT_NE(run_lockstep({"--help"}).output.find("download and verify data sets"), std::string::npos);
   EXPECT_NE(run_lockstep({"data", "fetch", "--help"}).output.find("--dir"), std::string::npos);
 }
 
@@ -27,9 +31,23 @@ TEST(Cli, HelpIsACommandToo) {
     EXPECT_EQ(result.output, all);
   }
   EXPECT_EQ(run_lockstep({"help", "data", "fetch"}).output, run_lockstep({"data", "fetch", "--help"}).output);
+  for (const char* command : {"train", "data", "launch", "logs", "devices"}) {
+    const detail::ProcessResult result = run_lockstep({command, "help"});
+    EXPECT_EQ(result.exit_code, 0) << command;
+    EXPECT_EQ(result.output, run_lockstep({command, "--help"}).output);
+  }
   expect_usage_error({"help", "trian"},
-                     "help: no command \"trian\"; did you mean \"train\"? `lockstep --help` lists them");
-  expect_usage_error({"train", "help"}, "train: the settings file \"help\" does not exist; `lockstep train --help`");
+                     "help: unknown command \"trian\"; did you mean \"train\"? see `lockstep --help`");
+}
+
+TEST(Cli, FileNamedHelpIsASettingsFile) {
+  const TempDir dir;
+  std::ofstream(dir.path() + "/help") << "model: cnn\n";
+  const RunningProgram::Result result =
+      RunningProgram({"sh", "-c", "cd \"$1\" && exec \"$0\" train help --print-config", program_path(), dir.path()})
+          .wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("model: cnn\n"), std::string::npos) << result.out;
 }
 
 RunningProgram::Result run_in_shell(const std::string& script, const Words& arguments) {
@@ -37,49 +55,47 @@ RunningProgram::Result run_in_shell(const std::string& script, const Words& argu
 }
 
 TEST(Cli, OutputThatCannotBeWrittenIsAFailure) {
-  const std::string said = "lockstep: standard output could not be written: ";
+  const std::string message = "lockstep: cannot write to standard output: ";
   for (const Words& command : {Words{"version"}, Words{"train", "--print-config"}, Words{"devices"}}) {
     const RunningProgram::Result full = run_in_shell("exec \"$0\" \"$@\" >/dev/full", command);
     EXPECT_EQ(full.exit_code, 1) << command[0];
-    EXPECT_EQ(full.err, said + "No space left on device; what it holds is not all\n");
+    EXPECT_EQ(full.err, message + "No space left on device; the output is incomplete\n");
     const RunningProgram::Result closed = run_in_shell("exec \"$0\" \"$@\" >&-", command);
     EXPECT_EQ(closed.exit_code, 1) << command[0];
-    EXPECT_EQ(closed.err, said + "Bad file descriptor; what it holds is not all\n");
+    EXPECT_EQ(closed.err, message + "Bad file descriptor; the output is incomplete\n");
   }
-  // A wrong command line stays one.
+  // The exit code of a wrong command line does not change.
   EXPECT_EQ(run_in_shell("exec \"$0\" dta >/dev/full", {}).exit_code, 2);
 }
 
-TEST(Cli, ReadersMayGoBeforeTheEnd) {
+TEST(Cli, ReaderOfThePipeMayExitEarly) {
   const RunningProgram::Result result = run_in_shell("(trap '' PIPE; \"$0\" version; echo $? >&2) | true", {});
   EXPECT_EQ(result.err, "0\n");
 }
 
-TEST(Cli, WrongCommandLinesSayWhatToDo) {
-  expect_usage_error({"dta"}, "no command \"dta\"; did you mean \"data\"? `lockstep --help` shows what there is");
-  expect_usage_error({"xyzzy"}, "no command \"xyzzy\"; `lockstep --help` shows what there is");
-  expect_usage_error({"--bogus", "data"}, "no flag --bogus; `lockstep --help` shows what there is");
-  expect_usage_error({"data"}, "data: a command is missing; `lockstep data --help` shows what there is");
-  expect_usage_error(
-      {"data", "fetch", "mnist", "--dri=x"},
-      "data fetch: no flag --dri; did you mean \"--dir\"? `lockstep data fetch --help` shows what there is");
+TEST(Cli, WrongCommandLinesNameTheMistakeAndTheHelp) {
+  expect_usage_error({"dta"}, "unknown command \"dta\"; did you mean \"data\"? see `lockstep --help`");
+  expect_usage_error({"xyzzy"}, "unknown command \"xyzzy\"; see `lockstep --help`");
+  expect_usage_error({"--bogus", "data"}, "unknown flag --bogus; see `lockstep --help`");
+  expect_usage_error({"data"}, "data: a command is missing; see `lockstep data --help`");
+  expect_usage_error({"data", "fetch", "mnist", "--dri=x"},
+                     "data fetch: unknown flag --dri; did you mean \"--dir\"? see `lockstep data fetch --help`");
   expect_usage_error({"data", "fetch", "mnist", "more"},
-                     "data fetch: \"more\" is one argument too many; `lockstep data fetch --help` shows what there is");
-  expect_usage_error({"data", "fetch"},
-                     "data fetch: NAME is required; `lockstep data fetch --help` shows what there is");
+                     "data fetch: unexpected argument \"more\"; see `lockstep data fetch --help`");
+  expect_usage_error({"data", "fetch"}, "data fetch: NAME is required; see `lockstep data fetch --help`");
   // Flags after a misspelt command belong to the command that was meant.
   expect_usage_error({"trian", "--model", "cnn"},
-                     "no command \"trian\"; did you mean \"train\"? `lockstep --help` shows what there is");
+                     "unknown command \"trian\"; did you mean \"train\"? see `lockstep --help`");
   expect_usage_error({"data", "fetsh", "mnist", "--dir", "x"},
-                     "data: no command \"fetsh\"; did you mean \"fetch\"? `lockstep data --help` shows what there is");
+                     "data: unknown command \"fetsh\"; did you mean \"fetch\"? see `lockstep data --help`");
   expect_usage_error(
       {"data", "fetch", "cifar"},
-      "data fetch: NAME: \"cifar\" is not one of mnist, fashion-mnist; `lockstep data fetch --help` shows "
-      "what there is");
-  // A wrong value is named, not what stands after it.
-  expect_usage_error({"render", "slurm", "--nodes", "two", "--", "devices"},
-                     "render slurm: --nodes: \"two\" is not a whole number from 1 to 1000000; `lockstep render slurm "
-                     "--help` shows what there is");
+      "data fetch: NAME: \"cifar\" is not one of mnist, fashion-mnist; see `lockstep data fetch --help`");
+  // The message names the wrong value, not the words after it.
+  expect_usage_error(
+      {"render", "slurm", "--nodes", "two", "--", "devices"},
+      "render slurm: --nodes: \"two\" is not a whole number from 1 to 1000000; see `lockstep render slurm "
+      "--help`");
 }
 
 }  // namespace

@@ -24,9 +24,9 @@ TEST(PlatformFlag, ComesBeforeTheVariable) {
 
 TEST(PlatformFlag, RejectsWhatIsNone) {
   for (const char* command : {"devices", "allreduce", "doctor"})
-    expect_usage_error({command, "--platform", "tpu"},
-                       std::string(command) + ": --platform: \"tpu\" is not auto, cpu or cuda; `lockstep " + command +
-                           " --help` shows what there is");
+    expect_usage_error(
+        {command, "--platform", "tpu"},
+        std::string(command) + ": --platform: \"tpu\" is not auto, cpu or cuda; see `lockstep " + command + " --help`");
   expect_usage_error({"train", "--platform", "tpu"},
                      "train: platform: there is no \"tpu\"; choose auto, cpu or cuda; did you mean \"cpu\"?");
 }
@@ -41,7 +41,7 @@ TEST(PlatformFlag, OfAGpuThatIsNotThereSaysWhyAndWhatToDo) {
   }
   const ProcessResult doctor = run_lockstep({"doctor", "--platform", "cuda"});
   EXPECT_EQ(doctor.exit_code, 1);
-  expect_contains(doctor.output, "something is to be changed\n- cuda: ");
+  expect_contains(doctor.output, "1 problem found\n- cuda: ");
 }
 
 TEST(PlatformFlag, GoesToTheProcessesOfLaunch) {

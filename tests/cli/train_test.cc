@@ -79,7 +79,7 @@ TEST(Train, ResultThatCannotBeWrittenIsAFailure) {
   const RunningProgram::Result result =
       RunningProgram(redirected(train_command({"--steps", "1", "--quiet"}), ">/dev/full")).wait();
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_TRUE(result.err.ends_with("lockstep: standard output could not be written; what it holds is not all\n"))
+  EXPECT_TRUE(result.err.ends_with("lockstep: cannot write to standard output; the output is incomplete\n"))
       << result.err;
 }
 

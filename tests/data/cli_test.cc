@@ -18,8 +18,8 @@ TEST(DataCommand, VerifyOfAnEmptyFolderFailsAndNamesTheRemedy) {
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.output.find("mnist train-images-idx3-ubyte  missing\n"), std::string::npos) << result.output;
   EXPECT_NE(
-      result.output.find("lockstep: 4 of the 4 files of mnist are missing or wrong; `lockstep data fetch mnist --dir " +
-                         dir.path() + "` brings them\n"),
+      result.output.find("lockstep: 4 of 4 files of mnist are missing or damaged; run `lockstep data fetch mnist --dir " +
+                         dir.path() + "`\n"),
       std::string::npos)
       << result.output;
 }

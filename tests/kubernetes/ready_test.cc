@@ -21,11 +21,11 @@ TEST(Ready, WhenTheCoordinatorAnswers) {
   const std::string coordinator = "127.0.0.1:" + std::to_string(listener->port());
   const auto there = ask(coordinator);
   EXPECT_EQ(there.exit_code, 0) << there.err;
-  EXPECT_EQ(there.out, "ready: the coordinator " + coordinator + " answers\n");
+  EXPECT_EQ(there.out, "ready: the coordinator " + coordinator + " is reachable\n");
   listener.reset();
   const auto gone = ask(coordinator);
   EXPECT_EQ(gone.exit_code, 1);
-  EXPECT_EQ(gone.out.substr(0, gone.out.rfind(": ")), "not ready: the coordinator " + coordinator + " does not answer");
+  EXPECT_EQ(gone.out.substr(0, gone.out.rfind(": ")), "not ready: the coordinator " + coordinator + " is not reachable");
 }
 
 TEST(Ready, OneProcessAloneNeedsNobody) {

@@ -66,13 +66,12 @@ TEST(RenderSlurm, RepeatedFlagsLeaveTheCommandAlone) {
 
 TEST(RenderSlurm, MistakesAreSaid) {
   expect_refused({"--nodes", "2"},
-                 "no command after --; write one, such as `lockstep render slurm --nodes 2 -- train --model mlp`");
+                 "no command after --; add one, such as `lockstep render slurm --nodes 2 -- train --model mlp`");
   expect_refused({"--", "trian"},
-                 "lockstep has no command \"trian\"; did you mean \"train\"? another program is given by its path, or "
-                 "with --program");
-  expect_refused({"--env", "A", "--", "train"}, "\"A\" is no variable; write --env NAME=VALUE");
+                 "unknown command \"trian\"; did you mean \"train\"? to run another program, give its path or use --program");
+  expect_refused({"--env", "A", "--", "train"}, "--env: \"A\" is not NAME=VALUE");
   expect_refused({"--max-requeues", "3", "--", "train"},
-                 "--max-requeues without --requeue; add that, or leave this out");
+                 "--max-requeues has no effect without --requeue; add --requeue or omit it");
   expect_refused({"--time", "1h", "--", "train"},
                  "\"1h\" is no time; write MINUTES, HOURS:MINUTES:SECONDS, DAYS-HOURS or DAYS-HOURS:MINUTES:SECONDS");
 }

@@ -75,17 +75,115 @@ if(LOCKSTEP_FUZZ)
   target_link_options(lockstep_flags INTERFACE -fsanitize=address,undefined)
 endif()
 
-# lockstep_library(NAME SOURCES... LINKS targets...): the library of one folder. It sees the public headers and src/.
+# lockstep_folder(NAME ...): the static library of one folder of src/, called from that folder's CMakeLists.txt.
+#
+#   USES folders      earlier folders whose headers it may include, with all that those use. A folder that comes later is an error.
+#   HEADERS names     the public headers of include/lockstep that belong to it
+#   SUBFOLDERS names  subfolders whose sources belong to the library
+#   SOURCES files     sources besides the *.cc of the folder and its subfolders
+#   LINKS, PRIVATE_LINKS targets   other libraries
+#   HOST              it prepares or waits rather than computes: less optimised, so that it builds faster
+#   PRECOMPILED group headers   shares precompiled headers with the targets of this group instead of the common ones; without
+#                     headers: the common ones, compiled anew
+#   PARSES_NOTHING    it reads no outside input: not instrumented for fuzzing
+#   NOT_INSTALLED     users do not link it
+#
+# The compiler sees headers through build/walls/NAME, a folder of links to the folders and public headers that NAME may use.
+# An include of anything else is "No such file or directory".
 set(LOCKSTEP_LIBRARIES "" CACHE INTERNAL "")
-function(lockstep_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
-  add_library(lockstep_${name} STATIC ${ARG_SOURCES})
-  add_library(lockstep::${name} ALIAS lockstep_${name})
-  set_target_properties(lockstep_${name} PROPERTIES EXPORT_NAME ${name})
-  target_include_directories(lockstep_${name} PUBLIC
-    "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>"
-    PRIVATE "${PROJECT_SOURCE_DIR}/src")
-  target_compile_features(lockstep_${name} PUBLIC cxx_std_20)
-  target_link_libraries(lockstep_${name} PUBLIC ${ARG_LINKS} PRIVATE ${ARG_PRIVATE_LINKS} $<BUILD_INTERFACE:lockstep_flags>)
-  set(LOCKSTEP_LIBRARIES ${LOCKSTEP_LIBRARIES} lockstep_${name} CACHE INTERNAL "")
+function(lockstep_folder name)
+  cmake_parse_arguments(ARG "HOST;PARSES_NOTHING;NOT_INSTALLED" "" "PRECOMPILED;USES;HEADERS;SUBFOLDERS;SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
+  set(target lockstep_${name})
+  set(sources ${ARG_SOURCES})
+  foreach(folder . ${ARG_SUBFOLDERS})
+    file(GLOB files CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cc")
+    list(APPEND sources ${files})
+  endforeach()
+  list(FILTER sources EXCLUDE REGEX "/main\\.cc$")
+  add_library(${target} STATIC ${sources})
+  add_library(lockstep::${name} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} LOCKSTEP_PLAIN "${ARG_PARSES_NOTHING}")
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_link_libraries(${target} PUBLIC ${ARG_LINKS} PRIVATE ${ARG_PRIVATE_LINKS} $<BUILD_INTERFACE:lockstep_flags>)
+  foreach(used ${ARG_USES})
+    if(NOT TARGET lockstep_${used})
+      message(FATAL_ERROR "src/${name} uses src/${used}, which does not come before it in src/CMakeLists.txt; move the code, not the folder")
+    endif()
+    target_link_libraries(${target} PUBLIC lockstep_${used})
+  endforeach()
+  set_property(GLOBAL PROPERTY lockstep_headers_of_${name} ${ARG_HEADERS})
+  lockstep_wall(${name} ${ARG_USES})
+
+  set(group fast)
+  set(batch 3)  # compiling takes longer than parsing headers
+  if(ARG_HOST)
+    set(group plain)
+    set(batch 6)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
+  set(precompiled ${LOCKSTEP_COMMON_HEADERS})
+  if(ARG_PRECOMPILED)
+    list(POP_FRONT ARG_PRECOMPILED group)
+    if(ARG_PRECOMPILED)
+      set(precompiled ${ARG_PRECOMPILED})
+    endif()
+  endif()
+  lockstep_precompile(${target} ${group} ${precompiled})
+  lockstep_unity(${target} ${batch})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    target_compile_options(${target} PRIVATE -Wno-restrict)  # false positives for concatenated strings
+  endif()
+  set_property(GLOBAL APPEND PROPERTY lockstep_folders ${name})
+  if(NOT ARG_NOT_INSTALLED)
+    set(LOCKSTEP_LIBRARIES ${LOCKSTEP_LIBRARIES} ${target} CACHE INTERNAL "")
+  endif()
+endfunction()
+
+set(LOCKSTEP_COMMON_HEADERS <algorithm> <chrono> <condition_variable> <fmt/format.h> <functional> <map> <memory> <mutex> <optional> <span>
+  <string> <string_view> <thread> <unordered_map> <utility> <vector>)
+
+# lockstep_wall(NAME USED...): makes build/walls/NAME, and makes it the include path of the folder's library.
+function(lockstep_wall name)
+  set(seen ${name})
+  foreach(used ${ARGN})
+    get_property(below GLOBAL PROPERTY lockstep_seen_by_${used})
+    list(APPEND seen ${below})
+  endforeach()
+  list(REMOVE_DUPLICATES seen)
+  set_property(GLOBAL PROPERTY lockstep_seen_by_${name} ${seen})
+  set(wall "${PROJECT_BINARY_DIR}/walls/${name}")
+  file(REMOVE_RECURSE "${wall}")
+  file(MAKE_DIRECTORY "${wall}/lockstep/detail")
+  foreach(folder ${seen})
+    file(CREATE_LINK "${PROJECT_SOURCE_DIR}/src/${folder}" "${wall}/${folder}" SYMBOLIC)
+    get_property(headers GLOBAL PROPERTY lockstep_headers_of_${folder})
+    foreach(header ${headers})
+      file(CREATE_LINK "${PROJECT_SOURCE_DIR}/include/lockstep/${header}" "${wall}/lockstep/${header}" SYMBOLIC)
+    endforeach()
+  endforeach()
+  target_include_directories(lockstep_${name} PRIVATE "${wall}")
+endfunction()
+
+# Every public header belongs to one folder.
+function(lockstep_check_headers)
+  file(GLOB_RECURSE found CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/include/lockstep" "${PROJECT_SOURCE_DIR}/include/lockstep/*.h")
+  get_property(folders GLOBAL PROPERTY lockstep_folders)
+  set(owned "")
+  foreach(folder ${folders})
+    get_property(headers GLOBAL PROPERTY lockstep_headers_of_${folder})
+    foreach(header ${headers})
+      if(header IN_LIST owned)
+        message(FATAL_ERROR "include/lockstep/${header} belongs to two folders; name it in the CMakeLists.txt of one")
+      endif()
+      if(NOT header IN_LIST found)
+        message(FATAL_ERROR "include/lockstep/${header} does not exist; correct HEADERS in src/${folder}/CMakeLists.txt")
+      endif()
+    endforeach()
+    list(APPEND owned ${headers})
+  endforeach()
+  foreach(header ${found})
+    if(NOT header IN_LIST owned)
+      message(FATAL_ERROR "include/lockstep/${header} belongs to no folder; name it in HEADERS of the CMakeLists.txt of the folder that implements it")
+    endif()
+  endforeach()
 endfunction()

@@ -2,7 +2,7 @@
 include(CMakePackageConfigHelpers)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/lockstep" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(TARGETS lockstep ${LOCKSTEP_LIBRARIES} EXPORT lockstepTargets ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
-install(TARGETS lockstep_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+install(TARGETS lockstep_main RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 if(LOCKSTEP_BUILD_EXAMPLES)
   # `lockstep apply` runs it in place of the image of Kubeflow's SPMD MNIST example.
   install(TARGETS spmd_mnist_pmap RUNTIME DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/lockstep")

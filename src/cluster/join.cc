@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "cluster/coordinator_host.h"
 #include "cluster/join_events.h"
-#include "cluster/mail_channel.h"
+#include "cluster/mailbox_channel.h"
 #include "lockstep/version.h"
 #ifdef LOCKSTEP_WITH_GRPC
 #include "cluster/grpc/client.h"
@@ -90,9 +90,9 @@ std::unique_ptr<ControlChannel> network_channel_of(const JoinOptions& options) {
 
 std::unique_ptr<ControlChannel> channel_of(const JoinOptions& options) {
   if (options.process_count == 1) return in_process_channel(make_host(options));
-  if (!options.mail) return network_channel_of(options);
-  return options.process_id == 0 ? serving_mail_channel(make_host(options), options.mail())
-                                 : mail_channel(options.mail());
+  if (!options.make_mailbox) return network_channel_of(options);
+  return options.process_id == 0 ? coordinator_mailbox_channel(make_host(options), options.make_mailbox())
+                                 : mailbox_channel(options.make_mailbox());
 }
 
 }  // namespace

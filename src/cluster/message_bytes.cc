@@ -10,7 +10,7 @@ namespace lockstep {
 
 namespace {
 
-// What a message consists of, for reading and for writing.
+// The members of each message, in the order in which they are written and read.
 template <class T, class Of>
 concept Is = std::is_same_v<std::remove_const_t<T>, Of>;
 
@@ -37,7 +37,7 @@ auto fields(Is<request::Leave> auto&) { return std::tie(); }
 auto fields(Is<Request> auto& x) { return std::tie(x.process, x.incarnation, x.what); }
 auto fields(Is<Answer> auto& x) { return std::tie(x.call, x.outcome, x.text, x.number, x.entries, x.peers, x.failure); }
 
-// Numbers are eight bytes, the least significant first; what varies in size follows its size.
+// Numbers are eight bytes, little endian. Strings and vectors are preceded by their size.
 struct Writer {
   std::string out = {};
 
@@ -82,7 +82,7 @@ struct Reader {
   std::string_view in;
 
   [[noreturn]] static void throw_malformed() {
-    throw CommError("a message of another process makes no sense; start all of them with the same lockstep");
+    throw CommError("control plane: received a malformed message; run the same version of lockstep in all processes");
   }
 
   uint64_t number() {
@@ -92,7 +92,7 @@ struct Reader {
     in.remove_prefix(8);
     return value;
   }
-  // Of things each of which takes at least this many bytes.
+  // Reads the size of a sequence whose elements take at least `least` bytes each.
   size_t size(size_t least) {
     const uint64_t value = number();
     if (value > in.size() / least) throw_malformed();
@@ -120,7 +120,7 @@ struct Reader {
   }
   template <class T>
   void take(std::vector<T>& values) {
-    // Not all at once: a value in memory may be many times as large as its bytes in the message.
+    // Grows element by element: a value in memory may be much larger than its bytes in the message.
     const size_t n = size(8);
     for (size_t i = 0; i < n; ++i) take(values.emplace_back());
   }
@@ -150,7 +150,7 @@ struct Reader {
 };
 
 template <class T>
-std::string written(const T& value) {
+std::string serialize(const T& value) {
   Writer writer;
   writer.add(uint64_t{kControlProtocol});
   writer.add(value);
@@ -158,7 +158,7 @@ std::string written(const T& value) {
 }
 
 template <class T>
-T read(std::string_view bytes) {
+T deserialize(std::string_view bytes) {
   Reader reader{bytes};
   if (reader.number() != kControlProtocol) Reader::throw_malformed();
   T value;
@@ -169,9 +169,9 @@ T read(std::string_view bytes) {
 
 }  // namespace
 
-std::string to_bytes(const Request& request) { return written(request); }
-std::string to_bytes(const Answer& answer) { return written(answer); }
-Request request_from(std::string_view bytes) { return read<Request>(bytes); }
-Answer answer_from(std::string_view bytes) { return read<Answer>(bytes); }
+std::string to_bytes(const Request& request) { return serialize(request); }
+std::string to_bytes(const Answer& answer) { return serialize(answer); }
+Request request_from(std::string_view bytes) { return deserialize<Request>(bytes); }
+Answer answer_from(std::string_view bytes) { return deserialize<Answer>(bytes); }
 
 }  // namespace lockstep

@@ -1,5 +1,4 @@
-// Requests and answers as bytes, for ways between processes that carry nothing else. Pure functions, safe from any
-// thread.
+// Serialization of requests and answers, for transports that carry bytes (MPI). Pure functions, thread-safe.
 #pragma once
 
 #include <string>
@@ -12,7 +11,7 @@ namespace lockstep {
 std::string to_bytes(const Request& request);
 std::string to_bytes(const Answer& answer);
 
-// Throw CommError for what is none: processes of one job must be of one version.
+// Throw CommError for malformed bytes: all processes of a job must run the same version.
 Request request_from(std::string_view bytes);
 Answer answer_from(std::string_view bytes);
 

@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// Reads along a text.
+// A parser over the rest of a text.
 struct ListReader {
   std::string_view rest;
 
@@ -26,7 +26,7 @@ struct ListReader {
   }
 };
 
-// A rank as Comms write it: `3`, or `1 (3 of "world")` in a group of some. Gives that of the whole.
+// Parses a rank as Comms print it: `3`, or `1 (3 of "world")` in a subgroup. Returns the rank in the whole group.
 std::optional<int64_t> take_rank(ListReader& reader) {
   const std::optional<int64_t> own = reader.number();
   if (!own) return std::nullopt;
@@ -41,7 +41,7 @@ std::optional<int64_t> take_rank(ListReader& reader) {
   return whole;
 }
 
-// What may follow a rank and says nothing more of its process: ` of 4`, ` (process 4842)`.
+// Skips redundant text after a rank: ` of 4`, ` (process 4842)`.
 void skip_details(ListReader& reader) {
   ListReader ahead = reader;
   if (ahead.take(" (process ") && ahead.number() && ahead.take(")")) reader = ahead;
@@ -49,7 +49,7 @@ void skip_details(ListReader& reader) {
   if (ahead.take(" of ") && ahead.number()) reader = ahead;
 }
 
-// Whether a word begins here.
+// Whether a word begins at this position.
 bool at_word(std::string_view text, size_t at) {
   return at == 0 || text[at - 1] == ' ' || text[at - 1] == '(' || text[at - 1] == '"';
 }
@@ -104,7 +104,7 @@ CommCause split_cause(std::string_view text) {
   const size_t cause = text.find(kCause), rank = text.find(kRank);
   if (cause == text.npos || rank == text.npos || rank > cause) return {std::string(text), ""};
   std::string_view what = text.substr(cause + kCause.size());
-  // An abort is told with the rank that has passed it on: of what concerns a process, the process itself is named.
+  // An abort is prefixed with the rank that passed it on. Drop the prefix if the text itself names a process.
   if (ListReader reader{what}; reader.take("rank ") && take_rank(reader) && reader.rest.starts_with(": process "))
     what = reader.rest.substr(2);
   return {std::string(what), std::string(text.substr(0, rank + 1))};

@@ -1,5 +1,5 @@
-// How messages call the processes of a job: by number, host and pid. What connects lanes counts lanes and calls them
-// ranks, which means nothing to a reader who knows processes. Pure functions, safe from any thread.
+// Names of processes in messages: number, host and pid. Comms number lanes and call them ranks; these functions replace
+// such ranks by processes, which users know. Pure functions, thread-safe.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@
 
 namespace lockstep {
 
-// `process 1 (host n07, pid 4842)`; what is not known is left out.
+// `process 1 (host n07, pid 4842)`; an empty host and pid 0 are omitted.
 std::string process_label(int process, std::string_view host, int64_t pid);
 
-// An error of a Comm with processes for ranks: `rank 3 (process 4842) is gone` becomes `process 1 (host n07, pid 4842)
-// is gone` where each process has two lanes. Other text stays as it is.
+// Replaces the ranks in a Comm's error by processes: with two lanes per process, `rank 3 (process 4842) is gone`
+// becomes `process 1 (host n07, pid 4842) is gone`. Other text is unchanged.
 std::string replace_ranks_with_processes(std::string_view text, const std::vector<Peer>& peers, int lanes_per_process);
 
-// An error of a Comm in two parts: what went wrong, and in which operation this process was then. Either may be empty.
+// A Comm's error, split into the first cause and the operation that this process was in. Either may be empty.
 struct CommCause {
   std::string cause, operation;
 };

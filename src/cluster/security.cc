@@ -22,8 +22,8 @@ namespace lockstep {
 
 namespace {
 
-// scrypt's cost: 4 MiB of memory and about 10 ms. Tokens that programs make need no more; it slows down those who guess
-// tokens that people made up.
+// scrypt's cost: 4 MiB of memory and about 10 ms. It slows down guessing of tokens chosen by people; random tokens need
+// no more.
 constexpr uint64_t kScryptN = 4096, kScryptR = 8, kScryptP = 1, kScryptMemory = 32 << 20;
 constexpr std::string_view kSalt = "lockstep control plane, version 1";
 constexpr const char* kServerName = "coordinator.lockstep";
@@ -78,7 +78,7 @@ std::string hex(std::span<const unsigned char> bytes) {
   return out;
 }
 
-// The key of P-256 whose private number is the given one, modulo the order less one, plus one.
+// The P-256 key whose private scalar is `wide` mod (order - 1) + 1.
 Key key_of(std::span<const unsigned char> wide) {
   const Group group(EC_GROUP_new_by_curve_name(NID_X9_62_prime256v1));
   const NumberContext context(BN_CTX_new());
@@ -87,7 +87,7 @@ Key key_of(std::span<const unsigned char> wide) {
   require(BN_sub(most.get(), EC_GROUP_get0_order(group.get()), BN_value_one()) == 1 &&
               BN_mod(scalar.get(), number.get(), most.get(), context.get()) == 1 && BN_add_word(scalar.get(), 1) == 1,
           "compute a key");
-  // ECPrivateKey of RFC 5915: version 1, the private number, the curve's name. OpenSSL computes the public key.
+  // ECPrivateKey of RFC 5915: version 1, the private scalar, the curve's name. OpenSSL computes the public key.
   std::array<unsigned char, 51> der = {0x30, 0x31, 0x02, 0x01, 0x01, 0x04, 0x20};
   constexpr std::array<unsigned char, 12> kCurve = {0xa0, 0x0a, 0x06, 0x08, 0x2a, 0x86,
                                                     0x48, 0xce, 0x3d, 0x03, 0x01, 0x07};
@@ -123,7 +123,7 @@ Certificate certify(const Subject& subject, const char* issuer, EVP_PKEY* issuer
   Certificate out(X509_new());
   uint64_t serial = 0;
   require(out && RAND_bytes(reinterpret_cast<unsigned char*>(&serial), sizeof(serial)) == 1, "make random numbers");
-  // The clocks of machines differ, and a job may outlive any date.
+  // Valid for all dates: clocks of machines differ, and a job may run for long.
   const bool dated = ASN1_TIME_set_string_X509(X509_getm_notBefore(out.get()), "20000101000000Z") == 1 &&
                      ASN1_TIME_set_string_X509(X509_getm_notAfter(out.get()), "99991231235959Z") == 1;
   constexpr long kVersion3 = 2;
@@ -157,7 +157,7 @@ std::string pem(EVP_PKEY* key) {
   return text_of(bio);
 }
 
-// Every process has the same authority, and a key and certificate of its own.
+// All processes have the same certificate authority; each has its own key and certificate.
 TlsFiles issue(std::span<const unsigned char> authority_number) {
   constexpr const char* kAuthority = "lockstep job";
   std::array<unsigned char, kWideBytes> own_number = {};
@@ -180,7 +180,9 @@ const char* kind_word(Security::Kind kind) {
 
 Security make_security(const SecurityOptions& options) {
   if (!options.tls && options.files.any())
-    throw_error("tls: certificates are given, but TLS is off; remove LOCKSTEP_TLS=off, or the certificates");
+    throw_error(
+        "tls: certificate files are given, but TLS is off; remove LOCKSTEP_TLS=off (--no-tls), or the certificate "
+        "files");
   Security out;
   out.tls = read_tls_files(options.files);
   if (out.tls.any()) out.kind = Security::Kind::files;

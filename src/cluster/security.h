@@ -1,5 +1,5 @@
-// Security: how the connections of the control plane prove that they belong to a job, and how they are encrypted. All
-// of it is derived from the job's token, so that nothing else has to be distributed. Safe from any thread.
+// Security: authentication and encryption of the control plane's connections. Everything is derived from the job's
+// token, so that launchers need to distribute nothing else. Thread-safe.
 #pragma once
 
 #include <string>
@@ -18,17 +18,17 @@ struct Security {
   enum class Kind { plain, derived, files };
 
   Kind kind = Kind::plain;
-  // What a connection presents before anything else: a line that only processes with the same token, or without one,
-  // can write. It does not reveal the token.
+  // The credential that a connection presents first, see AuthListener: only processes with the same token can compute
+  // it (a fixed text without a token). It does not reveal the token.
   std::string pass = {};
   std::string call_secret = {};  // sent with every call; empty without a token
   TlsFiles tls = {};             // contents in PEM; empty when nothing is encrypted
-  std::string server_name = {};  // that the coordinator's certificate is of; empty: its host's
+  std::string server_name = {};  // in the coordinator's certificate; empty: its host name
 };
 
-// A job with a token has TLS with a certificate authority whose key is computed from the token by scrypt; every process
-// issues itself a certificate. Without a token, or with `tls` false, connections are plain. Throws Error for
-// files given with `tls` false, and as read_tls_files() does.
+// A job with a token uses TLS. The key of its certificate authority is computed from the token with scrypt, and every
+// process issues itself a certificate. Without a token, or with `tls` false, connections are not encrypted. Throws Error
+// if files are given and `tls` is false, and as read_tls_files() does.
 Security make_security(const SecurityOptions& options);
 
 }  // namespace lockstep

@@ -31,7 +31,7 @@ TlsCertificate certificate_of(const std::string& text) {
 }
 
 TlsKey key_of_pem(const std::string& text) {
-  const auto no_password = [](char*, int, int, void*) { return 0; };  // or OpenSSL would ask at the terminal
+  const auto no_password = [](char*, int, int, void*) { return 0; };  // otherwise OpenSSL prompts on the terminal
   return TlsKey(PEM_read_bio_PrivateKey(text_bio(text).get(), nullptr, no_password, nullptr));
 }
 
@@ -51,14 +51,16 @@ TlsFiles read_tls_files(const TlsFiles& files) {
   const TlsCertificate authority = certificate_of(contents.ca), certificate = certificate_of(contents.certificate);
   const TlsKey key = key_of_pem(contents.key);
   ERR_clear_error();
-  if (!authority) throw_error("tls: {} has no certificate in PEM; give tls_ca the authority's", files.ca);
+  if (!authority)
+    throw_error("tls: {} contains no PEM certificate; set tls_ca to the certificate of the authority", files.ca);
   if (!certificate)
-    throw_error("tls: {} has no certificate in PEM; give tls_certificate that of this process", files.certificate);
+    throw_error("tls: {} contains no PEM certificate; set tls_certificate to the certificate of this process",
+                files.certificate);
   if (!key)
-    throw_error("tls: {} has no private key in PEM without a password; give tls_key that of the certificate",
+    throw_error("tls: {} contains no PEM private key without a password; set tls_key to the key of the certificate",
                 files.key);
   if (X509_check_private_key(certificate.get(), key.get()) != 1)
-    throw_error("tls: the key {} is not that of the certificate {}; give files that belong together", files.key,
+    throw_error("tls: the key {} does not match the certificate {}; give files that belong together", files.key,
                 files.certificate);
   return contents;
 }

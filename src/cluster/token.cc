@@ -28,15 +28,15 @@ std::string value(const detail::Environment& environment, const char* name) {
 std::string read_token_file(const std::string& path, const LogLine& log) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) throw_io_error("read token file", path, errno);
-  if (!S_ISREG(info.st_mode)) throw_error("token: {} is no file", path);
-  // Kubernetes mounts secrets as files of root.
+  if (!S_ISREG(info.st_mode)) throw_error("token: {} is not a regular file; set LOCKSTEP_TOKEN_FILE to a file", path);
+  // Kubernetes mounts Secrets as files owned by root.
   if (info.st_uid != ::geteuid() && info.st_uid != 0)
-    throw_error("token: {} belongs to user {}, not to user {} who runs this; use a file of your own", path, info.st_uid,
-                ::geteuid());
+    throw_error("token: {} belongs to user {}, but this process runs as user {}; use a file that you own", path,
+                info.st_uid, ::geteuid());
   if (info.st_mode & (S_IWGRP | S_IWOTH))
-    throw_error("token: {} may be written by others (mode {:o}); run `chmod 600 {}`", path, info.st_mode & 0777, path);
+    throw_error("token: {} is writable by others (mode {:o}); run `chmod 600 {}`", path, info.st_mode & 0777, path);
   if (info.st_mode & S_IROTH)
-    log(fmt::format("token: {} may be read by everybody on this machine (mode {:o}); run `chmod 600 {}`", path,
+    log(fmt::format("token: {} is readable by all users of this machine (mode {:o}); run `chmod 600 {}`", path,
                     info.st_mode & 0777, path));
   std::array<uint8_t, kMaxTokenLength + 2> bytes{};
   const size_t count = FileSystem::real().read(path, 0, bytes);
@@ -50,11 +50,12 @@ std::string checked_token(std::string token, const std::string& source) {
   const auto is_space = [](char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; };
   while (!token.empty() && is_space(token.back())) token.pop_back();
   if (token.size() < kMinTokenLength || token.size() > kMaxTokenLength)
-    throw_error("token: {} has {} characters; a token has {} to {}: make one with `openssl rand -hex 32`", source,
+    throw_error("token: {} has {} characters; a token has {} to {}: create one with `openssl rand -hex 32`", source,
                 token.size(), kMinTokenLength, kMaxTokenLength);
   if (!std::ranges::all_of(token, [](char c) { return c > 32 && c < 127; }))
-    throw_error("token: {} has characters other than letters, digits and signs; make one with `openssl rand -hex 32`",
-                source);
+    throw_error(
+        "token: {} has characters other than letters, digits and punctuation; create one with `openssl rand -hex 32`",
+        source);
   return token;
 }
 
@@ -78,14 +79,15 @@ std::string find_token(const std::string& option, const detail::Environment& env
   if (const std::string path = value(environment, "LOCKSTEP_TOKEN_FILE"); !path.empty())
     return read_token_file(path, log);
   if (value(environment, "LOCKSTEP_INSECURE") == "1") {
-    log("token: there is none, and LOCKSTEP_INSECURE is 1: everybody who can reach the coordinator can join this job");
+    log("token: none is set, and LOCKSTEP_INSECURE is 1: every process that can reach the coordinator can join this "
+        "job");
     return "";
   }
   throw_error(
-      "token: there is none, and without one everybody who can reach the coordinator could join the job; "
-      "`lockstep launch` makes one; under Slurm share one by `export LOCKSTEP_TOKEN=$(openssl rand -hex 32)` "
-      "before srun; in Kubernetes mount a secret and name its file in LOCKSTEP_TOKEN_FILE; or set "
-      "LOCKSTEP_INSECURE=1 to go without");
+      "token: none is set, and without one every process that can reach the coordinator could join the job; "
+      "`lockstep launch` creates one; under Slurm run `export LOCKSTEP_TOKEN=$(openssl rand -hex 32)` before srun; in "
+      "Kubernetes mount a Secret and set LOCKSTEP_TOKEN_FILE to its file; or set LOCKSTEP_INSECURE=1 to run without a "
+      "token");
 }
 
 }  // namespace lockstep

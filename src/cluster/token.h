@@ -1,5 +1,5 @@
-// The token: the secret that the processes of one job share, without which nobody may join. It is never logged and in
-// no message. Safe from any thread.
+// The token: the secret shared by the processes of a job; a process without it cannot join. It never appears in logs or
+// messages. Thread-safe.
 #pragma once
 
 #include <string>
@@ -10,21 +10,20 @@
 
 namespace lockstep {
 
-// 32 random bytes in hexadecimal. Throws IoError when the system has none.
+// Returns 32 random bytes in hexadecimal. Throws IoError if the system provides none.
 std::string make_token();
 
-// A token without the spaces at its end. Throws Error, which names `source` and not the value, when it is none: 16 to
-// 1024 letters, digits and signs.
+// Returns the token without trailing whitespace. Throws Error, naming `source` but not the value, unless it has 16 to
+// 1024 printable ASCII characters without spaces.
 std::string checked_token(std::string token, const std::string& source);
 
-// In a time that does not tell where they differ.
+// Compares in constant time.
 bool same_token(std::string_view a, std::string_view b);
 
-// The job's token: the option, or else the variable LOCKSTEP_TOKEN, or else what is in the file that
-// LOCKSTEP_TOKEN_FILE names; or "", with a line in the log, when there is none and LOCKSTEP_INSECURE is 1. Throws Error
-// when there is none, when it is no token (16 to 1024 letters, digits and signs, no spaces), and when the file belongs
-// to somebody else or may be written by others; one that others may read is a line in the log. Throws IoError when it
-// cannot be read.
+// Finds the job's token: the option, else LOCKSTEP_TOKEN, else the content of the file LOCKSTEP_TOKEN_FILE. Without any,
+// returns "" and logs a line if LOCKSTEP_INSECURE is 1, and throws Error otherwise. Also throws Error for an invalid
+// token (see checked_token()), and for a file that belongs to another user or that others can write. Logs a line if
+// others can read the file. Throws IoError if it cannot be read.
 std::string find_token(const std::string& option, const detail::Environment& environment, const LogLine& log);
 
 }  // namespace lockstep

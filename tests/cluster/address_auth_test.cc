@@ -71,7 +71,7 @@ TEST(AddressAuth, IsUsedOnlyWithoutATokenAndWithoutOptingOut) {
   EXPECT_TRUE(find("", with("LOCKSTEP_TOKEN", kTestToken)).replica_names.empty());
   EXPECT_TRUE(find("", with("LOCKSTEP_INSECURE", "1")).replica_names.empty());
   EXPECT_THROWS(find("", with("LOCKSTEP_TOKEN", "short")), Error, "token: LOCKSTEP_TOKEN has 5 characters");
-  EXPECT_THROWS(find("", with("KUBERNETES_SERVICE_HOST", "")), Error, "token: there is none");
+  EXPECT_THROWS(find("", with("KUBERNETES_SERVICE_HOST", "")), Error, "token: none is set");
   lines.take();
 
   EXPECT_EQ(find("", kReplica).replica_names.size(), 3u);

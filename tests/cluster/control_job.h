@@ -16,8 +16,8 @@
 #include "cluster/control.h"
 #include "cluster/coordinator_host.h"
 #include "cluster/join.h"
-#include "cluster/local_mail.h"
-#include "cluster/mail_channel.h"
+#include "cluster/local_mailbox.h"
+#include "cluster/mailbox_channel.h"
 #ifdef LOCKSTEP_WITH_GRPC
 #include "cluster/grpc/client.h"
 #endif
@@ -94,7 +94,7 @@ inline Answer first_beat_while_ending(CoordinatorHost& host, ControlChannel& wor
   return worker.call({.process = 1, .incarnation = 5, .what = request::Heartbeat{}}, kGenerous);
 }
 
-enum class Transport { in_process, network, mail };
+enum class Transport { in_process, network, mailbox };
 
 class ControlJob {
  public:
@@ -107,7 +107,7 @@ class ControlJob {
     TlsFiles tls = {};
     bool use_tls = true;
     int left_out = 0;  // the last ones, which the test starts itself
-    std::shared_ptr<PostOffice> office = PostOffice::open();
+    std::shared_ptr<LocalMailboxes> mailboxes = LocalMailboxes::create();
   };
 
   explicit ControlJob(Options options) : options_(std::move(options)), controls_(static_cast<size_t>(options_.count)) {
@@ -151,7 +151,7 @@ class ControlJob {
   JoinOptions join_options(int i) {
     JoinOptions join{.process_id = i,
                      .process_count = options_.count,
-                     .coordinator = {options_.host, i == 0 || options_.transport == Transport::mail ? 0 : port()},
+                     .coordinator = {options_.host, i == 0 || options_.transport == Transport::mailbox ? 0 : port()},
                      .token = kTestToken,
                      .tls = options_.tls,
                      .use_tls = options_.use_tls,
@@ -161,7 +161,7 @@ class ControlJob {
                      .step_timeout = options_.step_timeout,
                      .host = "n" + std::to_string(i),
                      .log = lines.log()};
-    if (options_.transport == Transport::mail) join.mail = [this, i] { return options_.office->mail(i); };
+    if (options_.transport == Transport::mailbox) join.make_mailbox = [this, i] { return options_.mailboxes->open(i); };
     if (i == 0)
       join.on_listening = [this](int number) {
         is_listening_ = true;
@@ -172,7 +172,7 @@ class ControlJob {
   int port() { return port_.get(); }
   // To the coordinator, for those who want to speak themselves.
   std::unique_ptr<ControlChannel> raw_channel() {
-    if (options_.transport == Transport::mail) return mail_channel(options_.office->mail(next_address_++));
+    if (options_.transport == Transport::mailbox) return mailbox_channel(options_.mailboxes->open(next_address_++));
 #ifdef LOCKSTEP_WITH_GRPC
     if (!host_)
       return network_channel({.coordinator = {options_.host, port()},

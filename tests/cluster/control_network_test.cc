@@ -316,7 +316,7 @@ TEST(ControlNetwork, CoordinatorThatEndsTellsThoseWhoComeToAsk) {
   const auto worker = network_channel({.coordinator = {"127.0.0.1", server->port()}, .heartbeat_timeout = kGenerous});
   const Answer heard = first_beat_while_ending(*host, *worker, [&] { server.reset(); });
   EXPECT_EQ(heard.outcome, Outcome::failed);
-  EXPECT_EQ(heard.text, "process 0, coordinator: process 0 has ended");
+  EXPECT_EQ(heard.text, "process 0, coordinator: process 0 has exited");
 }
 
 TEST(ControlNetwork, CoordinatorThatEndsTellsEverybody) {

@@ -260,16 +260,16 @@ TEST_P(ControlOver, NothingWorksWhenTheJobIsOver) {
 
 std::vector<Transport> transports() {
 #ifdef LOCKSTEP_WITH_GRPC
-  return {Transport::in_process, Transport::mail, Transport::network};
+  return {Transport::in_process, Transport::mailbox, Transport::network};
 #else
-  return {Transport::in_process, Transport::mail};
+  return {Transport::in_process, Transport::mailbox};
 #endif
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, ControlOver, testing::ValuesIn(transports()), [](const auto& each) {
-  return std::string(each.param == Transport::network ? "Network"
-                     : each.param == Transport::mail  ? "Mail"
-                                                      : "InProcess");
+  return std::string(each.param == Transport::network   ? "Network"
+                     : each.param == Transport::mailbox ? "Mail"
+                                                        : "InProcess");
 });
 
 TEST(Control, OneProcessNeedsNobody) {

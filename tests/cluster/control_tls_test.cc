@@ -72,7 +72,7 @@ TEST_F(ControlTls, OthersStayOutside) {
   options.use_tls = false;
   EXPECT_THROWS(join_control(options), Error, "refuses this process: TLS is off here and not there");
   options.tls = mine;
-  EXPECT_THROWS(join_control(options), Error, "tls: certificates are given, but TLS is off");
+  EXPECT_THROWS(join_control(options), Error, "tls: certificate files are given, but TLS is off");
   job.shutdown();
 }
 
@@ -95,14 +95,14 @@ TEST_F(ControlTls, FilesAreAllOrNoneAndReadable) {
   EXPECT_THROWS(read_tls_files({files.ca, files.certificate, folder_.path() + "/none"}), IoError, "/none");
   EXPECT_FALSE(read_tls_files({}).any());
   EXPECT_THROWS(read_tls_files({files.key, files.certificate, files.key}), Error,
-                "node.key has no certificate in PEM; give tls_ca the authority's");
+                "node.key contains no PEM certificate; set tls_ca to the certificate of the authority");
   EXPECT_THROWS(read_tls_files({files.ca, files.key, files.key}), Error,
-                "node.key has no certificate in PEM; give tls_certificate that of this process");
+                "node.key contains no PEM certificate; set tls_certificate to the certificate of this process");
   EXPECT_THROWS(read_tls_files({files.ca, files.certificate, files.ca}), Error,
-                "authority.pem has no private key in PEM without a password");
+                "authority.pem contains no PEM private key without a password");
   const TlsFiles other = authority_.issue("other", "IP:127.0.0.1");
   EXPECT_THROWS(read_tls_files({files.ca, files.certificate, other.key}), Error,
-                "other.key is not that of the certificate ");
+                "other.key does not match the certificate ");
 }
 
 // What goes over the network when a job of two meets, exchanges a value and leaves.

@@ -80,7 +80,7 @@ class Job {
     const auto found = answers_.find(call);
     if (found == answers_.end()) return "waiting";
     static const char* const kNames[] = {"ok",      "absent", "text_requested", "over", "refused",
-                                         "timeout", "failed", "unreachable", "taken"};
+                                         "timeout", "failed", "unreachable",    "taken"};
     const std::string name = kNames[static_cast<size_t>(found->second.outcome)];
     return found->second.text.empty() ? name : name + ": " + found->second.text;
   }

@@ -445,9 +445,9 @@ TEST(Coordinator, LeavingWithoutShutdownIsAFailure) {
 TEST(Coordinator, CloseAnswersEverybody) {
   Job job(Job::patient(2));
   const auto registration = job.enroll(1);
-  job.coordinator().close("process 0 has ended");
+  job.coordinator().close("process 0 has exited");
   job.pass(0s);
-  EXPECT_EQ(job.answer(registration), "failed: process 0, coordinator: process 0 has ended");
+  EXPECT_EQ(job.answer(registration), "failed: process 0, coordinator: process 0 has exited");
 }
 
 TEST(Coordinator, OptionsAreChecked) {

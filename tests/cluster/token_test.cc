@@ -48,9 +48,9 @@ TEST(Token, OptionComesBeforeVariableBeforeFile) {
 
 TEST(Token, WithoutOneTheErrorSaysHowToGetOne) {
   Lines lines;
-  for (const char* part : {"token: there is none", "`lockstep launch` makes one",
-                           "under Slurm share one by `export LOCKSTEP_TOKEN=$(openssl rand -hex 32)`",
-                           "LOCKSTEP_TOKEN_FILE", "or set LOCKSTEP_INSECURE=1 to go without"})
+  for (const char* part : {"token: none is set", "`lockstep launch` creates one",
+                           "under Slurm run `export LOCKSTEP_TOKEN=$(openssl rand -hex 32)`", "LOCKSTEP_TOKEN_FILE",
+                           "or set LOCKSTEP_INSECURE=1 to run without a token"})
     EXPECT_THROWS(find_token("", {{"LOCKSTEP_INSECURE", "0"}}, lines.log()), Error, part);
 }
 
@@ -58,17 +58,17 @@ TEST(Token, GoingWithoutIsLogged) {
   Lines lines;
   EXPECT_EQ(find_token("", {{"LOCKSTEP_INSECURE", "1"}}, lines.log()), "");
   EXPECT_EQ(lines.take(),
-            std::vector<std::string>{"token: there is none, and LOCKSTEP_INSECURE is 1: everybody who can "
+            std::vector<std::string>{"token: none is set, and LOCKSTEP_INSECURE is 1: every process that can "
                                      "reach the coordinator can join this job"});
 }
 
 TEST(Token, WhatIsNoneIsRefusedWithoutShowingIt) {
   Lines lines;
   EXPECT_THROWS(find_token("short", {}, lines.log()), Error,
-                "token: the option token has 5 characters; a token has 16 to 1024: make one with `openssl rand -hex "
+                "token: the option token has 5 characters; a token has 16 to 1024: create one with `openssl rand -hex "
                 "32`");
   EXPECT_THROWS(find_token("", {{"LOCKSTEP_TOKEN", "with a space 123456"}}, lines.log()), Error,
-                "token: LOCKSTEP_TOKEN has characters other than letters, digits and signs");
+                "token: LOCKSTEP_TOKEN has characters other than letters, digits and punctuation");
   EXPECT_THROWS(find_token(std::string(1025, 'x'), {}, lines.log()), Error, "has 1025 characters");
 }
 
@@ -78,7 +78,7 @@ TEST(Token, FileThatOthersMayReadIsLogged) {
   Lines lines;
   EXPECT_EQ(find_token("", {{"LOCKSTEP_TOKEN_FILE", path}}, lines.log()), kTestToken);
   EXPECT_EQ(lines.take(), std::vector<std::string>{"token: " + path +
-                                                   " may be read by everybody on this machine (mode 644); run `chmod "
+                                                   " is readable by all users of this machine (mode 644); run `chmod "
                                                    "600 " +
                                                    path + "`"});
 }
@@ -88,7 +88,7 @@ TEST(Token, FileThatOthersMayWriteIsRefused) {
   Lines lines;
   for (mode_t mode : {0660, 0602}) {
     const std::string path = write_token(folder, kTestToken, mode);
-    EXPECT_THROWS(find_token("", {{"LOCKSTEP_TOKEN_FILE", path}}, lines.log()), Error, "may be written by others");
+    EXPECT_THROWS(find_token("", {{"LOCKSTEP_TOKEN_FILE", path}}, lines.log()), Error, "is writable by others");
   }
 }
 
@@ -99,7 +99,7 @@ TEST(Token, FileOfSomebodyElseIsRefused) {
   ASSERT_EQ(::chown(path.c_str(), 12345, 12345), 0);
   Lines lines;
   EXPECT_THROWS(find_token("", {{"LOCKSTEP_TOKEN_FILE", path}}, lines.log()), Error,
-                "token: " + path + " belongs to user 12345, not to user 0 who runs this; use a file of your own");
+                "token: " + path + " belongs to user 12345, but this process runs as user 0; use a file that you own");
 }
 
 TEST(Token, FileThatIsNotThereOrNoFileIsRefused) {
@@ -107,7 +107,7 @@ TEST(Token, FileThatIsNotThereOrNoFileIsRefused) {
   Lines lines;
   EXPECT_THROWS(find_token("", {{"LOCKSTEP_TOKEN_FILE", folder.path() + "/none"}}, lines.log()), IoError,
                 "read token file " + folder.path() + "/none: No such file or directory");
-  EXPECT_THROWS(find_token("", {{"LOCKSTEP_TOKEN_FILE", folder.path()}}, lines.log()), Error, "is no file");
+  EXPECT_THROWS(find_token("", {{"LOCKSTEP_TOKEN_FILE", folder.path()}}, lines.log()), Error, "is not a regular file");
   const std::string path = write_token(folder, "", 0600);
   EXPECT_THROWS(find_token("", {{"LOCKSTEP_TOKEN_FILE", path}}, lines.log()), Error,
                 "token: the file " + path + " has 0 characters");

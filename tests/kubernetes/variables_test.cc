@@ -91,7 +91,7 @@ TEST(Variables, WrongOnesAreRefused) {
   EXPECT_NO_THROW(complete({{"node_selector", {{"topology.kubernetes.io/zone", "a-1"}, {"gpu", ""}, {"A_b.c", "d"}}}}));
   expect({{"gpu_resource", "a b"}}, "the name of a resource is needed, such as nvidia.com/gpu");
   expect({{"token", "x"}}, "token: the variable token has 1 characters; a token has 16 to 1024");
-  expect({{"token", "0123456789 0123456789"}}, "has characters other than letters, digits and signs");
+  expect({{"token", "0123456789 0123456789"}}, "has characters other than letters, digits and punctuation");
   expect({{"gpus", "all"}}, "variables: gpus is \"all\"; true, false or a number from 0 to 1024 is needed");
   expect({{"gpus", -1}}, "true, false or a number from 0 to 1024 is needed");
   expect({{"image_pull_policy", "often"}}, "image_pull_policy is \"often\"; Always, IfNotPresent or Never is needed");

@@ -80,9 +80,9 @@ TEST_F(Mpirun, VariablesOfAnMpirunThatIsNotOursAreAnError) {
                            "OMPI_COMM_WORLD_LOCAL_RANK=0", "PRTE_LAUNCHED=1", program_path(), "allreduce"})
           .wait();
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_NE(result.err.find("initialize: this is process 0 of 2, but rank 0 of 1 for MPI; start the program with the "
-                            "mpirun of the MPI that it is linked with (under Slurm, srun --mpi=pmix), or use another "
-                            "way: LOCKSTEP_COORDINATOR and tcp"),
+  EXPECT_NE(result.err.find("initialize: the launcher reports process 0 of 2, but MPI reports rank 0 of 1; start the "
+                            "program with the mpirun of the MPI that it is linked with (under Slurm, srun "
+                            "--mpi=pmix), or set LOCKSTEP_COORDINATOR and use LOCKSTEP_COLLECTIVES=tcp"),
             std::string::npos)
       << result.err;
 }
@@ -95,8 +95,9 @@ TEST(Mpirun, WithoutMpiItsJobsAreRefused) {
                            "OMPI_COMM_WORLD_LOCAL_RANK=0", "PRTE_LAUNCHED=1", program_path(), "allreduce"})
           .wait();
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_NE(result.err.find("initialize: MPI is wanted, and not built in; install libopenmpi-dev and openmpi-bin and "
-                            "build again, or set LOCKSTEP_COORDINATOR to host:port of process 0 and use tcp"),
+  EXPECT_NE(result.err.find("initialize: MPI is needed, but this build of lockstep does not include it; install "
+                            "libopenmpi-dev and openmpi-bin and rebuild, or set LOCKSTEP_COORDINATOR to HOST:PORT of "
+                            "process 0 and LOCKSTEP_COLLECTIVES=tcp"),
             std::string::npos)
       << result.err;
 }

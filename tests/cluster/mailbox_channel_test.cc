@@ -1,12 +1,12 @@
 // The control plane by mail: what messages look like, and what happens when there is no way any more. What processes
 // can do with it is in control_test.cc.
-#include "cluster/mail_channel.h"
+#include "cluster/mailbox_channel.h"
 
 #include <gtest/gtest.h>
 
 #include "base/throws.h"
 #include "cluster/control_job.h"
-#include "cluster/local_mail.h"
+#include "cluster/local_mailbox.h"
 #include "cluster/message_bytes.h"
 #include "lockstep/error.h"
 
@@ -65,12 +65,12 @@ TEST(MessageBytes, WhatIsCutOrLongerIsRefused) {
   const std::string bytes = to_bytes(Answer{.text = "why", .peers = {{"n0", "", 1}}});
   for (size_t size = 0; size < bytes.size(); ++size)
     EXPECT_THROWS(answer_from(bytes.substr(0, size)), CommError,
-                  "a message of another process makes no sense; start all of them with the same lockstep");
-  EXPECT_THROWS(answer_from(bytes + "x"), CommError, "makes no sense");
+                  "control plane: received a malformed message; run the same version of lockstep in all processes");
+  EXPECT_THROWS(answer_from(bytes + "x"), CommError, "malformed message");
   std::string wrong = bytes;
   wrong[0] ^= 1;  // the protocol
-  EXPECT_THROWS(answer_from(wrong), CommError, "makes no sense");
-  EXPECT_THROWS(request_from(bytes), CommError, "makes no sense");
+  EXPECT_THROWS(answer_from(wrong), CommError, "malformed message");
+  EXPECT_THROWS(request_from(bytes), CommError, "malformed message");
 }
 
 TEST(MessageBytes, NumbersThatDoNotFitAreRefused) {
@@ -83,43 +83,44 @@ TEST(MessageBytes, NumbersThatDoNotFitAreRefused) {
   ASSERT_EQ(plain.substr(8, 8), number(3));
   std::string large = plain;
   large.replace(8, 8, number(3 + (uint64_t{1} << 32)));
-  EXPECT_THROWS(request_from(large), CommError, "makes no sense");
+  EXPECT_THROWS(request_from(large), CommError, "malformed message");
   std::string flag = to_bytes(Request{.process = 3, .incarnation = 99, .what = request::Get{"", false, 1ns}});
   flag.replace(flag.size() - 16, 8, number(2));  // neither true nor false
-  EXPECT_THROWS(request_from(flag), CommError, "makes no sense");
+  EXPECT_THROWS(request_from(flag), CommError, "malformed message");
   // A count that would allocate many times what the message has.
   std::string many = to_bytes(Request{.process = 3, .incarnation = 99, .what = request::Barrier{"b", 1s, {}}});
   many.replace(many.size() - 8, 8, number(1000));
-  EXPECT_THROWS(request_from(many + std::string(1000, '\0')), CommError, "makes no sense");
+  EXPECT_THROWS(request_from(many + std::string(1000, '\0')), CommError, "malformed message");
 }
 
 TEST(MailChannel, WithoutAWayNobodyIsReached) {
-  const auto office = PostOffice::open();
-  const auto channel = mail_channel(office->mail(1));
+  const auto mailboxes = LocalMailboxes::create();
+  const auto channel = mailbox_channel(mailboxes->open(1));
   EXPECT_EQ(channel->call({}, 1ms).text, "no answer in time");
-  office->burn_down();
+  mailboxes->fail();
   const Answer answer = channel->call({}, kGenerous);
   EXPECT_EQ(answer.outcome, Outcome::unreachable);
-  EXPECT_EQ(answer.text, "the way to it is gone: the post office has burnt down");
+  EXPECT_EQ(answer.text, "the transport failed: the post mailboxes has burnt down");
 }
 
 TEST(MailChannel, CoordinatorThatEndsTellsThoseWhoComeToAsk) {
-  const auto office = PostOffice::open();
+  const auto mailboxes = LocalMailboxes::create();
   const auto host = std::make_shared<CoordinatorHost>(
       CoordinatorOptions{.process_count = 2, .version = LOCKSTEP_VERSION, .heartbeat_timeout = kGenerous});
-  auto serving = serving_mail_channel(host, office->mail(0));
-  const auto worker = mail_channel(office->mail(1));
+  auto serving = coordinator_mailbox_channel(host, mailboxes->open(0));
+  const auto worker = mailbox_channel(mailboxes->open(1));
   const Answer heard = first_beat_while_ending(*host, *worker, [&] { serving.reset(); });
   EXPECT_EQ(heard.outcome, Outcome::failed);
-  EXPECT_EQ(heard.text, "process 0, coordinator: process 0 has ended");
+  EXPECT_EQ(heard.text, "process 0, coordinator: process 0 has exited");
 }
 
 TEST(MailChannel, ProcessesThatLoseTheirWayFail) {
-  const auto office = PostOffice::open();
-  ControlJob job({.count = 2, .transport = Transport::mail, .heartbeat_timeout = 200ms, .office = office});
+  const auto mailboxes = LocalMailboxes::create();
+  ControlJob job({.count = 2, .transport = Transport::mailbox, .heartbeat_timeout = 200ms, .mailboxes = mailboxes});
   Heard first(job[0]), second(job[1]);
-  office->burn_down();
-  EXPECT_NE(first.wait().message.find("process 0 has lost the others: the post office has burnt down"),
+  mailboxes->fail();
+  EXPECT_NE(first.wait().message.find(
+                "process 0 lost its connection to the other processes: the post mailboxes has burnt down"),
             std::string::npos);
   EXPECT_NE(second.wait().message.find("lost: no answer for 200 ms"), std::string::npos);
 }

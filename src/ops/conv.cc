@@ -111,7 +111,7 @@ std::vector<Type> filter_grad_type(Types in, const Attrs& attrs) {
 Rule grouped(const Attrs& attrs, std::string_view plain, std::string_view in_groups, Types in, const Type& result) {
   const int64_t groups = attrs.integer("groups");
   Rule rule = parse_rule(groups <= 1 ? plain : in_groups);
-  rule.whole = groups <= 1 ? "hwabpq" : "hwabpqi";
+  rule.unsharded = groups <= 1 ? "hwabpq" : "hwabpqi";
   if (groups <= 1) return rule;
   for (const Type& t : in) rule.in_step.push_back({{'g', t.shape[3] / groups}});
   rule.out_step.push_back({{'g', result.shape[3] / groups}});
@@ -128,7 +128,7 @@ Rule filter_grad_rule(Types in, const Attrs& attrs) {
   return grouped(attrs, "nhwc,npqo->abco", "nhwg,npqg->abig", in, filter_grad_type(in, attrs)[0]);
 }
 
-Attrs local_groups(const LocalView& v) {
+Attrs local_groups(const LocalEqnContext& v) {
   Attrs attrs = v.attrs;
   if (v.attrs.find("shape")) attrs.set("shape", v.local_out[0].shape);
   if (const auto piece = v.cut.find('g'); piece != v.cut.end()) attrs.set("groups", piece->second.size());

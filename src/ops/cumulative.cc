@@ -161,7 +161,7 @@ std::vector<Type> cumsum_type(Types in, const Attrs& attrs) {
 
 Rule cumsum_rule(Types in, const Attrs& attrs) {
   Rule rule = pointwise_rule(in, attrs);
-  rule.whole = rule.in[0].substr(static_cast<size_t>(attrs.integer("axis")), 1);
+  rule.unsharded = rule.in[0].substr(static_cast<size_t>(attrs.integer("axis")), 1);
   return rule;
 }
 

@@ -81,7 +81,7 @@ Rule block_rule(const Shape& x, const Shape& block, int64_t batch_dims, size_t s
     const char letter = factors.next();
     x_term += letter;
     block_term += x[d] == block[d] ? letter : factors.next();
-    if (x[d] != block[d]) rule.whole += {letter, block_term.back()};
+    if (x[d] != block[d]) rule.unsharded += {letter, block_term.back()};
   }
   rule.in.assign(starts, x_term.substr(0, static_cast<size_t>(batch_dims)));
   return rule;
@@ -144,7 +144,7 @@ Batched dynamic_slice_batch(const Batch& b) {
   return emit_slice(block.in[0], starts, b.attrs.ints("sizes"), b.attrs.integer("batch_dims") + 1);
 }
 
-Attrs dynamic_slice_local(const LocalView& v) {
+Attrs dynamic_slice_local(const LocalEqnContext& v) {
   Attrs attrs = v.attrs;
   attrs.set("sizes", block_sizes(v.local_out[0].shape, attrs.integer("batch_dims")));
   return attrs;

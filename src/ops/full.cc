@@ -83,14 +83,14 @@ std::vector<Type> iota_type(Types in, const Attrs& attrs) {
 
 Rule iota_rule(Types in, const Attrs& attrs) {
   Rule rule = full_rule(in, attrs);
-  rule.placed = rule.out[0].substr(static_cast<size_t>(attrs.integer("dim")), 1);
+  rule.position_dependent = rule.out[0].substr(static_cast<size_t>(attrs.integer("dim")), 1);
   return rule;
 }
 
 // A piece that does not begin where the whole does counts from its `start`.
-Attrs iota_local(const LocalView& v) {
+Attrs iota_local(const LocalEqnContext& v) {
   Attrs attrs = with_local_shape(v);
-  if (const auto piece = v.cut.find(v.rule.placed[0]); piece != v.cut.end() && piece->second.begin != 0)
+  if (const auto piece = v.cut.find(v.rule.position_dependent[0]); piece != v.cut.end() && piece->second.begin != 0)
     attrs.set("start", piece->second.begin + v.attrs.get_or<int64_t>("start", 0));
   return attrs;
 }

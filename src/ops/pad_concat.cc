@@ -57,7 +57,7 @@ Rule pad_rule(Types in, const Attrs& attrs) {
       continue;
     }
     rule.out[0] += factors.next();
-    rule.whole += {letter, rule.out[0].back()};
+    rule.unsharded += {letter, rule.out[0].back()};
   }
   return rule;
 }
@@ -96,7 +96,7 @@ Value pad_fold(const Fold& f) {
   };
   if (f.in[0].type() == f.type && zero("lo") && zero("hi")) return f.in[0];
   const Attr *x = full_value(f.in[0]), *value = full_value(f.in[1]);
-  if (value && (count(f.in[0].shape()) == 0 || (x && operator_equal(*x, *value))))
+  if (value && (count(f.in[0].shape()) == 0 || (x && equal_attrs(*x, *value))))
     return full_of(f.builder, f.type, *value);
   return {};
 }
@@ -155,7 +155,7 @@ Rule concatenate_rule(Types in, const Attrs& attrs) {
   std::map<int64_t, char> by_extent;
   for (const Type& each : in) {
     const auto [at, fresh] = by_extent.try_emplace(each.shape[axis]);
-    if (fresh) rule.whole += at->second = factors.next();
+    if (fresh) rule.unsharded += at->second = factors.next();
     rule.in.push_back(shared);
     rule.in.back()[axis] = at->second;
   }
@@ -190,7 +190,7 @@ Value concatenate_fold(const Fold& f) {
   const Attr* first = full_value(f.in[0]);
   auto same = [&](const Value& x) {
     const Attr* value = full_value(x);
-    return value && operator_equal(*value, *first);
+    return value && equal_attrs(*value, *first);
   };
   if (first && std::all_of(f.in.begin(), f.in.end(), same)) return full_of(f.builder, f.type, *first);
   if (filled.empty() || filled.size() == f.in.size()) return {};

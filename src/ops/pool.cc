@@ -98,7 +98,7 @@ bool max_pool_grad_fused_alias(Types in, Types out, const Attrs& attrs, size_t o
 
 Rule rule(std::string_view text) {
   Rule r = parse_rule(text);
-  r.whole = "hwpq";
+  r.unsharded = "hwpq";
   return r;
 }
 Rule pooled_rule(Types, const Attrs&) { return rule("nhwc->npqc"); }

@@ -146,7 +146,7 @@ Rule random_bits_rule(Types in, const Attrs& attrs) {
 }
 
 // A piece of the bits of a key: `shape` of them, which begin at `starts` of `whole`.
-Attrs random_bits_local(const LocalView& v) {
+Attrs random_bits_local(const LocalEqnContext& v) {
   const Shape& shape = v.attrs.ints("shape");
   const size_t keys = v.out[0].shape.size() - shape.size();
   const Shape piece(v.local_out[0].shape.begin() + static_cast<std::ptrdiff_t>(keys), v.local_out[0].shape.end());

@@ -64,7 +64,7 @@ Rule reduce_rule(Types in, const Attrs& attrs) {
 // No collective multiplies.
 Rule prod_rule(Types in, const Attrs& attrs) {
   Rule rule = reduce_rule(in, attrs);
-  for (int64_t d : attrs.ints("axes")) rule.whole += rule.in[0][static_cast<size_t>(d)];
+  for (int64_t d : attrs.ints("axes")) rule.unsharded += rule.in[0][static_cast<size_t>(d)];
   return rule;
 }
 

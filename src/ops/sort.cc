@@ -115,7 +115,7 @@ std::vector<Type> sort_type(Types in, const Attrs& attrs) {
 Rule sort_rule(Types in, const Attrs& attrs) {
   Rule rule = pointwise_rule(in, attrs);
   rule.out = rule.in;
-  rule.whole = rule.in[0].substr(static_cast<size_t>(attrs.integer("axis")), 1);
+  rule.unsharded = rule.in[0].substr(static_cast<size_t>(attrs.integer("axis")), 1);
   return rule;
 }
 

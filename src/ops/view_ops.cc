@@ -107,7 +107,7 @@ Rule reshape_rule(Types in, const Attrs& attrs) {
   auto take = [&](std::string& term, size_t n) {
     const std::string letters = factors.next(static_cast<int64_t>(n));
     term += letters;
-    rule.whole += letters;
+    rule.unsharded += letters;
   };
   if (count(a) == 0) {
     take(rule.in[0], a.size());
@@ -252,7 +252,7 @@ Rule slice_rule(Types in, const Attrs& attrs) {
       continue;
     }
     rule.out[0] += factors.next();
-    rule.whole += {letter, rule.out[0].back()};
+    rule.unsharded += {letter, rule.out[0].back()};
   }
   return rule;
 }
@@ -274,7 +274,7 @@ Batched slice_batch(const Batch& b) {
                prepend(1, b.attrs.ints("strides")));
 }
 
-Attrs slice_local(const LocalView& v) {
+Attrs slice_local(const LocalEqnContext& v) {
   Attrs attrs = v.attrs;
   Dims limits = attrs.ints("limits");
   // Only dimensions taken from end to end are ever cut.
@@ -326,7 +326,7 @@ std::vector<Type> reverse_type(Types in, const Attrs& attrs) {
 
 Rule reverse_rule(Types in, const Attrs& attrs) {
   Rule rule = pointwise_rule(in, attrs);
-  for (int64_t d : attrs.ints("axes")) rule.whole += rule.in[0][static_cast<size_t>(d)];
+  for (int64_t d : attrs.ints("axes")) rule.unsharded += rule.in[0][static_cast<size_t>(d)];
   return rule;
 }
 

@@ -101,9 +101,9 @@ class RegionFinder {
   // between lanes.
   static bool can_chunk(const Rule& rule, char factor) {
     const auto once = [&](const std::string& term) { return std::count(term.begin(), term.end(), factor) <= 1; };
-    return rule.in_step.empty() && rule.out_step.empty() && rule.whole.find(factor) == std::string::npos &&
-           rule.placed.find(factor) == std::string::npos && std::all_of(rule.in.begin(), rule.in.end(), once) &&
-           std::all_of(rule.out.begin(), rule.out.end(), once);
+    return rule.in_step.empty() && rule.out_step.empty() && rule.unsharded.find(factor) == std::string::npos &&
+           rule.position_dependent.find(factor) == std::string::npos &&
+           std::all_of(rule.in.begin(), rule.in.end(), once) && std::all_of(rule.out.begin(), rule.out.end(), once);
   }
 
   // The equation with its operand `t` divided along `dim`, and the dimension of its result that is thereby divided.

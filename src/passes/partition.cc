@@ -82,8 +82,8 @@ class Partitioner {
   }
 
   // Ranges of the cut factors on this lane.
-  Cut ranges(const Eqn& eqn, const Rule& rule, const FactorAxes& axes) const {
-    Cut out;
+  FactorRanges ranges(const Eqn& eqn, const Rule& rule, const FactorAxes& axes) const {
+    FactorRanges out;
     const auto add = [&](const std::string& factors, const Shape& shape, const Steps& steps, size_t term) {
       for (size_t d = 0; d < factors.size(); ++d)
         if (const auto at = axes.find(factors[d]); at != axes.end())

@@ -117,7 +117,7 @@ bool makes_dimensions(const Rule& rule) {
   const auto has = [](const std::string& factors, char factor) { return factors.find(factor) != std::string::npos; };
   for (const std::string& result : rule.out)
     for (char factor : result)
-      if (!has(rule.whole, factor) && std::none_of(rule.in.begin(), rule.in.end(),
+      if (!has(rule.unsharded, factor) && std::none_of(rule.in.begin(), rule.in.end(),
                                                    [&](const std::string& operand) { return has(operand, factor); }))
         return true;
   return false;
@@ -141,7 +141,7 @@ FactorAxes factor_axes(const Program& p, const LaneGrid& grid, const Eqn& eqn, c
   };
   const auto offer = [&](char factor, std::vector<std::string> axes, int64_t steps) {
     while (!axes.empty() && !fits(factor, axes, steps)) axes.pop_back();
-    if (axes.empty() || out.contains(factor) || rule.whole.find(factor) != std::string::npos) return;
+    if (axes.empty() || out.contains(factor) || rule.unsharded.find(factor) != std::string::npos) return;
     for (const std::string& axis : axes)
       if (contains(used, axis)) return;
     out[factor] = axes;

@@ -38,7 +38,7 @@ std::vector<Entries> forward(const Program& p, const Mesh& mesh, const Eqn& eqn,
     for (size_t d = 0; d < in[t]->size() && d < rule.in[t].size(); ++d) {
       const char factor = rule.in[t][d];
       const SpecEntry& entry = (*in[t])[d];
-      if (entry.axes.empty() || sharded.count(factor) || rule.whole.find(factor) != std::string::npos) continue;
+      if (entry.axes.empty() || sharded.count(factor) || rule.unsharded.find(factor) != std::string::npos) continue;
       const bool taken = std::any_of(entry.axes.begin(), entry.axes.end(), [&](const std::string& axis) {
         return std::find(used.begin(), used.end(), axis) != used.end();
       });

@@ -16,7 +16,7 @@ struct ByName {
 
 }  // namespace
 
-bool operator_equal(const Attr& a, const Attr& b) {
+bool equal_attrs(const Attr& a, const Attr& b) {
   if (a.index() != b.index()) return false;
   if (const auto* p = std::get_if<ProgramPtr>(&a)) {
     const auto& q = std::get<ProgramPtr>(b);
@@ -60,7 +60,7 @@ const Attr& Attrs::require(std::string_view name) const {
 bool Attrs::operator==(const Attrs& other) const {
   return std::equal(
       entries_.begin(), entries_.end(), other.entries_.begin(), other.entries_.end(),
-      [](const Entry& a, const Entry& b) { return a.first == b.first && operator_equal(a.second, b.second); });
+      [](const Entry& a, const Entry& b) { return a.first == b.first && equal_attrs(a.second, b.second); });
 }
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Attrs: the parameters of an equation, as data. A sorted list of names and values of a closed set of kinds, so that
-// equality, hashing, printing and parsing are written once for every op.
+// Attrs: the attributes of an equation, as data: a sorted list of names and values. Values are of a closed
+// set of types, so equality, hashing, printing and parsing are written once for all ops. Plain values.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@
 namespace lockstep {
 
 struct Program;
-using ProgramPtr = std::shared_ptr<const Program>;  // compared and hashed by content
+using ProgramPtr = std::shared_ptr<const Program>;  // as an attribute: compared and hashed by content
 
 using Attr = std::variant<bool, int64_t, double, std::string, DType, std::vector<int64_t>, ProgramPtr>;
 
-bool operator_equal(const Attr& a, const Attr& b);  // NaN equals NaN, programs by content
+bool equal_attrs(const Attr& a, const Attr& b);  // NaN equals NaN; programs are compared by content
 
 class Attrs {
  public:
@@ -33,9 +33,10 @@ class Attrs {
   void set(std::string name, Attr value);
   void erase(std::string_view name);
 
+  // null if there is no such attribute.
   const Attr* find(std::string_view name) const;
 
-  // REQUIRES: the attribute is there and is a T.
+  // REQUIRES: the attribute exists and is a T.
   template <class T>
   const T& get(std::string_view name) const {
     return std::get<T>(require(name));

@@ -45,7 +45,7 @@ Values Builder::emit_typed(const Op& op, std::span<const Value> in, Attrs attrs,
   Eqn eqn{&op, std::move(attrs), {}, {}};
   eqn.in.reserve(in.size());
   for (const Value& v : in) {
-    LOCKSTEP_CHECK(v && &v.builder() == this, "{}: an operand belongs to another program", op.name);
+    LOCKSTEP_CHECK(v && &v.builder() == this, "{}: an operand belongs to another builder", op.name);
     eqn.in.push_back(v.id());
   }
   Values values;

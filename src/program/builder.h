@@ -1,5 +1,5 @@
-// Builder makes a Program one equation at a time; Value is a handle to one of its values. Rows of ops, gradients and
-// batching rules are written with Values. A Builder belongs to one thread.
+// Builder: builds a Program, one equation at a time. Value: a handle to a value of that program. Rows of ops,
+// gradients and batching rules are written with Values. A Builder belongs to one thread.
 #pragma once
 
 #include <deque>
@@ -13,7 +13,7 @@ namespace lockstep {
 
 class Builder;
 
-// An absent Value (operator bool false) stands for "nothing here": a zero cotangent, an operand left out.
+// A Value may be absent (operator bool is false): a zero cotangent, or an omitted operand.
 class Value {
  public:
   Value() = default;
@@ -40,41 +40,43 @@ class Builder {
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
+  // Adds an input.
   Value input(Type);
 
-  // Adds an equation, its result types derived from the op's row; throws Error when the operands do not fit the op.
+  // Adds an equation; its result types are derived from the op's row. Throws Error when the operands do not
+  // fit.
   Values emit(const Op&, std::span<const Value> in, Attrs = {});
 
-  // Adds an equation whose result types are known already (copied from a checked program).
+  // Adds an equation with known result types (copied from a checked program).
   Values emit_typed(const Op&, std::span<const Value> in, Attrs, Types out);
 
-  // Copies one equation of a program; `map` holds this builder's value for each of the program's, and gains the
-  // results.
+  // Copies one equation of a program. `map` holds this builder's value for each of the program's values; the
+  // results are added to it.
   void copy(const Program& from, const Eqn&, Values& map);
 
-  // Copies a program's equations, `args` standing for its inputs; returns its outputs.
+  // Copies a program's equations with `args` as its inputs. Returns its outputs.
   Values inline_program(const Program&, std::span<const Value> args);
 
-  // The equation that made a value; null for an input. Valid until the next emit.
+  // The equation that defines a value; null for an input. Valid until the next equation is added.
   const Eqn* definition(Value) const;
 
-  // Stays where it is while equations are added.
+  // The reference stays valid while equations are added.
   const Type& type(ValueId id) const { return types_[id]; }
 
-  // The program so far with these outputs. The builder stays usable.
+  // The current program with these outputs. The builder stays usable.
   Program finish(std::span<const Value> outputs) const;
-  // Replaces the builder's content: the cheaper finish().
+  // Same, but moves the program out and leaves the builder empty; cheaper.
   Program take(std::span<const Value> outputs);
 
  private:
-  Program program_;                  // but for its types
+  Program program_;                  // without its types
   std::deque<Type> types_;           // by ValueId
   std::vector<int32_t> defined_by_;  // by ValueId: index of the equation, or -1
 };
 
 inline const Type& Value::type() const { return builder_->type(id_); }
 
-// One equation with one result, in the builder of its first operand.
+// Adds an equation with one result to the builder of the first operand.
 Value emit(const Op&, std::initializer_list<Value> in, Attrs = {});
 Value emit(const Op&, std::span<const Value> in, Attrs = {});
 

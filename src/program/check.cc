@@ -8,7 +8,7 @@ void check(const Program& p) {
   std::vector<bool> defined(p.types.size(), false);
   auto define = [&](ValueId id, std::string_view by) {
     if (id >= p.types.size() || defined[id])
-      throw_error("check: {} defines value {} that is unknown or defined already", by, id);
+      throw_error("check: {} defines value {}, which is out of range or already defined", by, id);
     defined[id] = true;
   };
   for (ValueId id : p.inputs) define(id, "the input list");
@@ -17,16 +17,16 @@ void check(const Program& p) {
     std::vector<Type> in;
     for (ValueId id : eqn.in) {
       if (id >= p.types.size() || !defined[id])
-        throw_error("check: equation {} ({}) uses a value that is not defined before it", i, eqn.op->name);
+        throw_error("check: equation {} ({}) uses value {} before it is defined", i, eqn.op->name, id);
       in.push_back(p.types[id]);
     }
     const std::vector<Type> out = infer_types(*eqn.op, in, eqn.attrs);
     if (out.size() != eqn.out.size())
-      throw_error("check: equation {} ({}) has {} results where the op makes {}", i, eqn.op->name, eqn.out.size(),
+      throw_error("check: equation {} ({}) has {} results, but the op has {}", i, eqn.op->name, eqn.out.size(),
                   out.size());
     for (size_t k = 0; k < out.size(); ++k) {
       if (eqn.out[k] < p.types.size() && p.types[eqn.out[k]] != out[k])
-        throw_error("check: result {} of equation {} ({}) is written {} and derived {}", k, i, eqn.op->name,
+        throw_error("check: result {} of equation {} ({}) is declared {}, but derived {}", k, i, eqn.op->name,
                     to_string(p.types[eqn.out[k]]), to_string(out[k]));
       define(eqn.out[k], eqn.op->name);
     }

@@ -22,7 +22,7 @@ void add_attr(Hasher& h, const Attr& attr) {
     void operator()(bool b) const { h.add(static_cast<uint64_t>(b)); }
     void operator()(int64_t i) const { h.add(static_cast<uint64_t>(i)); }
     void operator()(double x) const {
-      // Every NaN prints alike, and machines differ in the one that arithmetic gives.
+      // Every NaN prints alike, and machines differ in the NaN that arithmetic produces.
       h.add(std::bit_cast<uint64_t>(std::isnan(x) ? std::numeric_limits<double>::quiet_NaN() : x));
     }
     void operator()(const std::string& s) const { h.add(std::string_view(s)); }
@@ -38,7 +38,7 @@ void add_attr(Hasher& h, const Attr& attr) {
 }
 
 void add_program(Hasher& h, const Program& p) {
-  // Values are hashed by their order of definition, so that the numbering does not matter.
+  // Values are hashed by their order of definition: the numbering does not matter.
   std::vector<uint64_t> number(p.types.size(), 0);
   uint64_t next = 0;
   h.add(p.inputs.size());

@@ -57,20 +57,21 @@ std::vector<Type> types_by_row(const Op& op, Types in, const Attrs& attrs) {
   if (op.type) return op.type(in, attrs);
   LOCKSTEP_CHECK(op.rule, "{} has neither a type nor a rule", op.name);
   const Rule rule = op.rule(in, attrs);
-  if (rule.in.size() != in.size()) throw_error("{}: takes {} operands and got {}", op.name, rule.in.size(), in.size());
+  if (rule.in.size() != in.size())
+    throw_error("{}: {} operands given; the op takes {}", op.name, in.size(), rule.in.size());
   std::map<char, int64_t> size;
   for (size_t t = 0; t < in.size(); ++t) {
     if (in[t].dtype != in[0].dtype)
       throw_error("{}: operand 0 is {} and operand {} is {}; cast one of them", op.name, to_string(in[0]), t,
                   to_string(in[t]));
     if (rule.in[t].size() != in[t].shape.size())
-      throw_error("{}: operand {} is {}, of rank {}, where rank {} is wanted", op.name, t, to_string(in[t]),
-                  in[t].rank(), rule.in[t].size());
+      throw_error("{}: operand {} is {}, of rank {}; rank {} is required", op.name, t, to_string(in[t]), in[t].rank(),
+                  rule.in[t].size());
     for (size_t d = 0; d < in[t].shape.size(); ++d) {
       auto [it, fresh] = size.emplace(rule.in[t][d], in[t].shape[d]);
       if (!fresh && it->second != in[t].shape[d])
         throw_error(
-            "{}: dimension {} of operand {}, {}, has extent {} where another operand has {}; the extents must agree",
+            "{}: dimension {} of operand {}, {}, has extent {}, but another operand has {}; the extents must agree",
             op.name, d, t, to_string(in[t].shape), in[t].shape[d], it->second);
     }
   }
@@ -91,7 +92,7 @@ std::vector<Type> infer_types(const Op& op, Types in, const Attrs& attrs) {
   for (const Type& t : in)
     if (!t.varying.empty()) varying = union_of(varying, t.varying);
   if (varying.empty()) return types_by_row(op, in, attrs);
-  // Rows need not know of axes: they see types without them.
+  // Rows see types without varying axes.
   std::vector<Type> plain(in.begin(), in.end());
   for (Type& t : plain) t.varying.clear();
   std::vector<Type> out = types_by_row(op, plain, attrs);
@@ -99,30 +100,31 @@ std::vector<Type> infer_types(const Op& op, Types in, const Attrs& attrs) {
   return out;
 }
 
-LocalEqn local_eqn(const Op& op, Types in, const Attrs& attrs, const Cut& cut) {
+LocalEqn local_eqn(const Op& op, Types in, const Attrs& attrs, const FactorRanges& cut) {
   LOCKSTEP_CHECK(op.rule, "{} has no rule", op.name);
   const Rule rule = op.rule(in, attrs);
   const std::vector<Type> out = infer_types(op, in, attrs);
   for (const auto& [factor, range] : cut)
-    LOCKSTEP_CHECK(rule.whole.find(factor) == std::string::npos, "{}: factor {} is never cut", op.name, factor);
-  auto pieces = [&](Types whole, const std::vector<std::string>& terms, const Steps& steps) {
-    std::vector<Type> types(whole.begin(), whole.end());
+    LOCKSTEP_CHECK(rule.unsharded.find(factor) == std::string::npos, "{}: factor {} must not be sharded", op.name,
+                   factor);
+  auto local_types = [&](Types global, const std::vector<std::string>& terms, const Steps& steps) {
+    std::vector<Type> types(global.begin(), global.end());
     for (size_t t = 0; t < types.size(); ++t)
       for (size_t d = 0; d < terms[t].size(); ++d)
-        if (const auto piece = cut.find(terms[t][d]); piece != cut.end())
-          types[t].shape[d] = piece->second.size() * step_of(steps, t, terms[t][d]);
+        if (const auto range = cut.find(terms[t][d]); range != cut.end())
+          types[t].shape[d] = range->second.size() * step_of(steps, t, terms[t][d]);
     return types;
   };
-  LocalEqn local{attrs, pieces(in, rule.in, rule.in_step), pieces(out, rule.out, rule.out_step)};
+  LocalEqn local{attrs, local_types(in, rule.in, rule.in_step), local_types(out, rule.out, rule.out_step)};
   if (op.local) local.attrs = op.local({attrs, in, out, rule, cut, local.in, local.out});
   const std::vector<Type> made = infer_types(op, local.in, local.attrs);
   for (size_t k = 0; k < made.size(); ++k)
-    LOCKSTEP_CHECK(made[k] == local.out[k], "{}: a piece of result {} is {} by the rule and {} by its types", op.name,
-                   k, to_string(local.out[k]), to_string(made[k]));
+    LOCKSTEP_CHECK(made[k] == local.out[k], "{}: the local type of result {} is {} by the rule and {} by its types",
+                   op.name, k, to_string(local.out[k]), to_string(made[k]));
   return local;
 }
 
-Attrs with_local_shape(const LocalView& v) {
+Attrs with_local_shape(const LocalEqnContext& v) {
   Attrs attrs = v.attrs;
   attrs.set("shape", v.local_out[0].shape);
   return attrs;

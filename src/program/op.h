@@ -1,10 +1,15 @@
-// An op is one row of data. Every pass (trace, grad, vmap, simplify, fuse, plan) reads a column; no pass names an op;
-// adding an op touches one place: its row, and its line in ops/ops.def.
+// Op: the definition of an op as one row of data. Every pass (trace, grad, vmap, simplify, fuse, plan) reads
+// a column, and no pass names an op. To add an op, write its row and add a line to ops/ops.def.
 //
-// Worked example. einsum "ik,kj->ij" has the rule {in: "ik","kj"; out: "ij"}: from it follow its result shape (sizes of
-// i and j), that a batch of it is "zik,kj->zij" when only the first operand is batched, that cutting j cuts the second
-// operand and the result alike, and that cutting k leaves the result partial: a psum is pending. tanh has the rule {"ab"
-// -> "ab"} for rank 2.
+// Worked example. einsum "ik,kj->ij" has the rule {in: "ik","kj"; out: "ij"}. The letters are factors. From
+// the rule follow:
+//   - the result shape: the extents of i and j
+//   - batching the first operand gives "zik,kj->zij"
+//   - sharding j shards the second operand and the result alike
+//   - sharding k leaves the result partial: a psum is pending
+// tanh on rank 2 has the rule {"ab" -> "ab"}.
+//
+// Rows are immutable and their functions are pure: safe to use from any thread.
 #pragma once
 
 #include <functional>
@@ -27,39 +32,42 @@ class Comm;
 class CudaLane;
 class InFlight;
 
-// By operand, or result: how many elements of a dimension one step along its factor is, where not one.
+// Per operand or result: how many elements of a dimension one step along its factor is, where it is not 1.
 using Steps = std::vector<std::map<char, int64_t>>;
 
-// Factors of the dimensions of operands and results, one letter each. A factor absent from the results is reduced.
-// Factors in `whole` are never cut between devices.
+// The factors of the dimensions of operands and results, one letter each. A factor missing from the results
+// is reduced.
 struct Rule {
   std::vector<std::string> in;
   std::vector<std::string> out;
-  std::string whole;
-  // Factors whose pieces differ by where they lie, as those of iota do: cut between lanes, which have a program each,
-  // not between the devices of shard_map, which share one.
-  std::string placed = {};
-  // reshape [6, 2] -> [3, 4] has a factor of 3 steps: 2 elements of the first dimension before, one after.
+  std::string unsharded;  // factors that must never be sharded
+  // Factors whose shards depend on their position, as in iota. They may be sharded over lanes, each of which
+  // has its own program, but not over the devices of shard_map, which share one.
+  std::string position_dependent = {};
+  // reshape [6, 2] -> [3, 4] has a factor of 3 steps: one step is 2 elements of the operand's first dimension
+  // and 1 of the result's.
   Steps in_step = {};
   Steps out_step = {};
 };
 
-// Elements of a dimension of operand, or result, `term` that one step along its factor is.
+// How many elements of a dimension of operand or result `term` one step along its factor is.
 int64_t step_of(const Steps& steps, size_t term, char factor);
 
-// The collective that completes a result if a reduced factor is sharded: none (then the rule never shards reduced
-// factors), sum, max or min.
+// The collective that completes a result if a reduced factor is sharded: none (then the rule never shards
+// reduced factors), sum, max or min.
 enum class PendingReduction : uint8_t { none, sum, max, min };
 
-// May an operand be partial, with a sum over devices pending: never; one operand of a product; all operands of a sum.
+// May an operand be partial, with a sum over devices pending: never; one operand of a product; all operands
+// of a sum.
 enum class Linear : uint8_t { no, one, all };
 
-// A program that computes outputs and gradients, cut in two at what is known before the cotangents are.
+// A program that computes outputs and gradients, split in two: what can be computed before the cotangents are
+// known, and the rest.
 struct Split {
   Program known;                    // inputs -> outputs, residuals
   Program rest;                     // residuals, cotangents -> gradients
-  size_t outputs = 0;               // how many outputs of `known` are outputs of the function; the others are residuals
-  std::vector<int> residual_input;  // per residual: the input of `known` it is a plain copy of, or -1
+  size_t outputs = 0;               // the first outputs of `known`, which are the function's; the others are residuals
+  std::vector<int> residual_input;  // per residual: the input of `known` it is a copy of, or -1
 };
 
 struct BatchedProgram {
@@ -67,17 +75,19 @@ struct BatchedProgram {
   std::vector<bool> batched;  // which outputs are batched
 };
 
-// What rows that carry sub-programs (scan, cond, remat, custom_vjp) ask of the passes, which come after them.
+// The passes that rows with sub-programs (scan, cond, remat, custom_vjp) use. Passed to them, since passes
+// come later in the layering.
 struct SubPrograms {
-  // inputs, one cotangent per differentiable output -> outputs, one gradient per wanted input.
+  // Maps inputs and one cotangent per differentiable output to outputs and one gradient per wanted input.
   Program (*joint)(const Program&, const std::vector<bool>& wanted);
   Split (*split)(const Program& joint, size_t known_inputs, size_t outputs);
-  // Outputs named in `force` come out batched whether or not they depend on the batch.
+  // Outputs in `force` are batched even if they do not depend on the batch.
   BatchedProgram (*batch)(const Program&, const std::vector<bool>& batched, int64_t size,
                           const std::vector<bool>& force, const std::string& axis);
 };
 
-// Builds, in place of an op that will be differentiated, the forward computation with whatever its gradient needs kept.
+// Context of the `forward` column, which replaces an op that will be differentiated by a forward computation
+// that also returns the residuals its gradient needs.
 struct Forward {
   const Op& op;
   const Attrs& attrs;
@@ -90,13 +100,14 @@ struct ForwardResult {
   Values residuals;
 };
 
+// Context of the `vjp` column.
 struct Vjp {
   const Attrs& attrs;
   std::span<const Value> in;
   std::span<const Value> out;
   std::span<const Value> cts;        // one per result; absent for zero
   std::span<const Value> residuals;  // of `forward`
-  const std::vector<bool>& wanted;   // operands whose gradient is used; others may be left absent
+  const std::vector<bool>& wanted;   // operands whose gradient is used; others may be absent
   const SubPrograms& passes;
 
   // For ops of one result.
@@ -105,8 +116,9 @@ struct Vjp {
 };
 using Grads = Values;  // one per operand; absent for zero
 
-// The batch axis is axis 0 of every batched operand and result. It may stand for the devices along a mesh axis: then
-// collectives over it become ordinary ops along the batch axis, and nothing varies over it any more.
+// Context of the `batch` column. The batch axis is axis 0 of every batched operand and result. It may
+// represent the devices along a mesh axis: then collectives over that axis become ordinary ops along the
+// batch axis, and nothing varies over it afterwards.
 struct Batch {
   const Op& op;
   const Attrs& attrs;
@@ -126,7 +138,8 @@ struct Batched {
   Batched(Values values, std::vector<bool> which) : out(std::move(values)), batched(std::move(which)) {}
 };
 
-// An equal and cheaper value for a single-result equation about to be emitted, or an absent Value when there is none.
+// Context of the `fold` column: returns an equal, cheaper value for a single-result equation about to be
+// emitted, or an absent Value.
 struct Fold {
   const Attrs& attrs;
   std::span<const Value> in;
@@ -134,131 +147,134 @@ struct Fold {
   Builder& builder;
 };
 
-// A result that is its operand read at an affine position: out[i...] = in[offset + sum(strides[d] * i[d])], in elements
-// of the operand's dense row-major buffer.
+// A result that reads its operand at affine positions: out[i...] = in[offset + sum(strides[d] * i[d])], in
+// elements of the operand's dense row-major buffer.
 struct View {
   int64_t offset = 0;
   std::vector<int64_t> strides;
 };
 
-// A prepared kernel: operands and results as dense row-major buffers. Allocates nothing when called.
+// A prepared kernel. Operands and results are dense row-major buffers. Calls allocate no memory.
 using Kernel = std::function<void(const void* const* in, void* const* out)>;
 
+// What a kernel is prepared for.
 struct KernelSpec {
   Types in;
   Types out;
   const Attrs& attrs;
   Pool& pool;
-  // Per result: the operand whose memory it shares (as the `alias` column allowed), or -1. May be empty: none shares.
+  // Per result: the operand whose memory it shares (as allowed by the `alias` column), or -1. May be empty:
+  // nothing shared.
   std::span<const int> alias;
   // Prepares a sub-program.
   std::function<Kernel(const Program&)> compile = {};
-  // The lanes that differ along these axes of the grid; empty where a program runs on one lane.
+  // The communicator of the lanes along these axes of the grid; empty if the program runs on one lane.
   std::function<Comm*(const std::string& axes)> comm = {};
-  // What kernels of this plan have started and others wait for.
+  // Asynchronous collectives that kernels of this plan have started.
   std::shared_ptr<InFlight> in_flight = {};
-  // The GPU, for the column `cuda`: operands and results are in its memory.
+  // For the `cuda` column: the GPU. Operands and results are in its memory.
   CudaLane* cuda = nullptr;
 };
 
-// A vectorised loop of an elementwise op over register tiles: out[i] = f(in[0][i], ...), i < n.
+// A vectorized loop of an elementwise op over register tiles: out[i] = f(in[0][i], ...), i < n.
 using Loop = void (*)(void* out, const void* const* in, int64_t n);
 
-// Along each factor that is cut: where in the whole a piece lies, in steps along it. Factors that are missing are there
-// from end to end.
-using Cut = std::map<char, Range>;
+// For each sharded factor: the range of the local shard, in steps along the factor. Factors that are missing
+// are not sharded.
+using FactorRanges = std::map<char, Range>;
 
-// One piece of an equation, as its rule cuts it. Pieces need not have one size: 128 rows on 3 lanes are 43, 43 and 42.
-struct LocalView {
+// Context of the `local` column: an equation on one shard. Shards may be uneven: 128 rows on 3 lanes are 43,
+// 43 and 42.
+struct LocalEqnContext {
   const Attrs& attrs;
   Types in;
   Types out;
   const Rule& rule;
-  const Cut& cut;
-  Types local_in;  // of the piece; the other types and the attributes are of the whole
+  const FactorRanges& cut;
+  Types local_in;  // of the shard; the other types and the attributes are global
   Types local_out;
 };
 
-// When the equation is replaced by the equations of its `body` attribute: never; before programs are simplified; or
-// after, so that what the body computes again stays apart from its first computation (remat).
+// When an equation is replaced by the equations of its `body` attribute: never; before simplification; or
+// after it, so that recomputation is not merged with the first computation (remat).
 enum class Inline : uint8_t { never, early, late };
 
-// What an equation says of how its result lies on devices.
+// A sharding constraint: the sharding that an equation states for its result.
 struct Annotation {
-  std::string mesh;  // as mesh_text() writes it
-  // The axes that cut each dimension, the first being outermost; absent where nothing is said.
+  std::string mesh;  // as written by mesh_text()
+  // The axes that shard each dimension, the first being outermost; absent: unconstrained.
   std::vector<std::optional<std::vector<std::string>>> axes;
-  std::string by;  // which function said so
-  std::string at;  // and on which line of the user's: "train.cc:31"; empty where no user wrote it
+  std::string by;  // the function that stated it
+  std::string at;  // the user's line, "train.cc:31"; empty if not from the user
 };
 
 struct Op {
   std::string_view name;
   Linear linear = Linear::no;
-  Rule (*rule)(Types, const Attrs&) = nullptr;               // null: no dimension may be cut
+  Rule (*rule)(Types, const Attrs&) = nullptr;               // null: no dimension may be sharded
   PendingReduction pending = PendingReduction::none;         // if a reduced factor is sharded
-  std::vector<Type> (*type)(Types, const Attrs&) = nullptr;  // null: read off the rule, dtype of the first operand
-  ForwardResult (*forward)(const Forward&) = nullptr;        // null: the op itself, nothing kept
+  std::vector<Type> (*type)(Types, const Attrs&) = nullptr;  // null: derived from the rule, dtype of the first operand
+  ForwardResult (*forward)(const Forward&) = nullptr;        // null: the op itself, no residuals
   Grads (*vjp)(const Vjp&) = nullptr;                        // null: no gradient flows
   Batched (*batch)(const Batch&) = nullptr;                  // null: pointwise
-  Attrs (*local)(const LocalView&) = nullptr;                // on one piece; null: those of the whole
-  Value (*fold)(const Fold&) = nullptr;                      // null: nothing to simplify
-  View (*view)(const Type& in, const Type& out, const Attrs&) = nullptr;  // null: computes something
-  // Elementwise ops: the loop for these operand and result dtypes. bf16 and f16 never appear: registers hold them as
-  // f32.
+  Attrs (*local)(const LocalEqnContext&) = nullptr;          // attributes on one shard; null: unchanged
+  Value (*fold)(const Fold&) = nullptr;                      // null: never simplified
+  View (*view)(const Type& in, const Type& out, const Attrs&) = nullptr;  // null: not a view
+  // Elementwise ops: the loop for these operand and result dtypes. bf16 and f16 do not occur: registers hold
+  // them as f32.
   Loop (*loop)(std::span<const DType> in, DType out) = nullptr;
-  // May result `out` be written over operand `in` (same bytes)? null: never.
+  // Whether result `out` may be written over operand `in`, of the same size. null: never.
   bool (*alias)(Types in_types, Types out_types, const Attrs&, size_t in, size_t out) = nullptr;
   Inline inline_body = Inline::never;
-  // The type column says over which mesh axes the results vary. Otherwise they vary over what any operand does, and
-  // operands that vary over less are made to vary alike first.
+  // Whether the `type` column sets the axes over which results vary. Otherwise results vary over the union of
+  // the operands' axes, and operands that vary over fewer are first made to vary alike.
   bool own_varying = false;
-  // It only says how its result, which is its operand, lies on devices: the operand takes its place when programs are
-  // partitioned and lowered. null: it computes something.
+  // For a pure sharding constraint: what it states. Its result is its operand, which replaces it when
+  // programs are partitioned and lowered. null: not a constraint.
   Annotation (*annotation)(const Type& result, const Attrs&) = nullptr;
   // A collective of lanes: it is never dropped or merged, and collectives keep their order.
   bool is_collective = false;
-  // The row that computes this single-result op and then, tile by tile, an elementwise program of its result: same
-  // attributes and a `body` whose input 0 is the result; operands are this op's, then the body's other inputs. null:
-  // there is none.
+  // The row that computes this single-result op followed, tile by tile, by an elementwise program of its
+  // result. It has the same attributes plus a `body` whose input 0 is the result. Its operands are this op's,
+  // then the body's other inputs. null: none.
   const Op* with_epilogue = nullptr;
   Kernel (*cpu)(const KernelSpec&) = nullptr;
-  // On the GPU. null, or an empty kernel: it is computed on the host, and moved there and back. Elementwise ops and views
-  // need none: kernels are written from their loops' expressions.
+  // The GPU kernel. null, or an empty Kernel: computed on the host, with copies there and back. Elementwise
+  // ops and views need none: their kernels are generated.
   Kernel (*cuda)(const KernelSpec&) = nullptr;
 };
 
-// Every op there is, defined in ops/.
+// All ops. Defined in ops/.
 std::span<const Op* const> all_ops();
 
-// The row that lets a value that is the same on all devices along a mesh axis vary there (attribute `axis`). Defined in
-// ops/, like all_ops(); builders emit it where operands that vary meet operands that do not.
+// The op that makes a value vary over a mesh axis (attribute `axis`). Builders insert it before equations
+// with varying and invariant operands. Defined in ops/.
 extern const Op pvary_op;
 
-// All axes of both, sorted; and all but one.
+// The union of two sorted lists of axes; a list without one axis.
 std::vector<std::string> union_of(const std::vector<std::string>& a, const std::vector<std::string>& b);
 std::vector<std::string> without_axis_name(std::vector<std::string> axes, const std::string& axis);
 
-// Result types of an op on these operands; throws Error when they do not fit.
+// The result types of an op on these operands. Throws Error when the operands do not fit.
 std::vector<Type> infer_types(const Op&, Types in, const Attrs&);
 
 // The rule in which every operand and result has the same dimensions.
 Rule pointwise_rule(Types, const Attrs&);
 
-// A rule from text: "ik,kj->ij".
+// Parses a rule: "ik,kj->ij".
 Rule parse_rule(std::string_view text);
 
-// An equation on one piece: its attributes there, and the types of what is there of its operands and results. A result
-// without a factor that is cut is a part, to be joined with the others' as `pending` says.
+// An equation on one shard: its attributes and the local types of its operands and results. If a reduced
+// factor is sharded, results are partial, to be combined by the op's pending reduction.
 struct LocalEqn {
   Attrs attrs;
   std::vector<Type> in;
   std::vector<Type> out;
 };
-// REQUIRES: the op has a rule, and `cut` names factors of it that are not whole.
-LocalEqn local_eqn(const Op&, Types in, const Attrs&, const Cut&);
+// REQUIRES: the op has a rule, and `cut` names only factors that may be sharded.
+LocalEqn local_eqn(const Op&, Types in, const Attrs&, const FactorRanges& cut);
 
-// A `local` column: the attributes with the `shape` of the piece's first result.
-Attrs with_local_shape(const LocalView&);
+// A `local` column: sets the attribute `shape` to that of the local first result.
+Attrs with_local_shape(const LocalEqnContext&);
 
 }  // namespace lockstep

@@ -9,14 +9,14 @@
 namespace lockstep {
 namespace {
 
-constexpr int kDeepest = 64;
+constexpr int kMaxNesting = 64;
 
 // Recursive descent over the grammar of docs/reference/programs.md.
 class Parser {
  public:
   Parser(std::string_view text, std::span<const Op* const> ops) : text_(text), ops_(ops) {}
 
-  Program whole() {
+  Program parse_all() {
     Program p = program();
     skip();
     if (at_ < text_.size()) fail("expected the end of the text");
@@ -24,9 +24,9 @@ class Parser {
   }
 
  private:
-  // Programs inside programs are read, checked and printed by functions that call themselves.
+  // The depth is bounded: nested programs are parsed, checked and printed recursively.
   Program program() {
-    if (++depth_ > kDeepest) fail(fmt::format("more than {} programs lie within each other", kDeepest));
+    if (++depth_ > kMaxNesting) fail(fmt::format("programs are nested more than {} deep", kMaxNesting));
     Program p = equations();
     --depth_;
     return p;
@@ -67,7 +67,7 @@ class Parser {
         body(p, use);
         continue;
       }
-      // Results are defined after the operands are read, so remember where they stand.
+      // Results are defined after the operands are read, so remember them.
       std::vector<std::pair<int64_t, Type>> results;
       do {
         const int64_t n = reference();
@@ -94,7 +94,7 @@ class Parser {
     const std::string name = identifier();
     for (const Op* op : ops_)
       if (op->name == name) eqn.op = op;
-    if (!eqn.op) fail(fmt::format("there is no op named '{}'", name));
+    if (!eqn.op) fail(fmt::format("unknown op '{}'", name));
     if (accept('[')) {
       do {
         std::string key = identifier();
@@ -124,7 +124,7 @@ class Parser {
       return std::make_shared<const Program>(program());
     }
     if (auto t = dtype_from_name(name)) return *t;
-    fail(fmt::format("'{}' is not a value of an attribute", name));
+    fail(fmt::format("'{}' is not an attribute value", name));
   }
 
   Attr number() {
@@ -156,7 +156,7 @@ class Parser {
       if (text_[at_] == '\\') ++at_;
       if (at_ < text_.size()) out += text_[at_++];
     }
-    if (at_ == text_.size()) fail("a string does not end");
+    if (at_ == text_.size()) fail("unterminated string");
     ++at_;
     return out;
   }
@@ -176,7 +176,7 @@ class Parser {
     const auto dtype = dtype_from_name(name);
     if (!dtype) fail(fmt::format("'{}' is not an element type", name));
     Type type{*dtype, integers()};
-    if (peek() == '{') {  // right behind the bracket: "f32[8]{data}"
+    if (peek() == '{') {  // directly after the bracket: "f32[8]{data}"
       ++at_;
       do type.varying.push_back(identifier());
       while (accept(','));
@@ -249,7 +249,7 @@ class Parser {
 }  // namespace
 
 Program parse(std::string_view text, std::span<const Op* const> ops) {
-  Program p = Parser(text, ops).whole();
+  Program p = Parser(text, ops).parse_all();
   check(p);
   return p;
 }

@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// A double that parse() reads back to the same bits and never mistakes for an integer.
+// Prints a double so that parse() reads the same bits and does not take it for an integer.
 std::string real(double x) {
   if (std::isnan(x)) return "nan";
   if (std::isinf(x)) return x < 0 ? "-inf" : "inf";

@@ -1,5 +1,6 @@
-// Program: a traced function as a flat, typed, single-assignment list of equations, indexed by small integers. A plain
-// value: copied, compared, printed, parsed, hashed. Its grammar is in docs/reference/programs.md.
+// Program: a traced function as a flat, typed, single-assignment list of equations. Values are numbered by
+// small integers. A plain value: can be copied, compared, printed, parsed and hashed. The grammar is in
+// docs/reference/programs.md.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@ namespace lockstep {
 struct Op;
 using ValueId = uint32_t;
 
+// An equation: one application of an op.
 struct Eqn {
   const Op* op = nullptr;
   Attrs attrs;
@@ -36,15 +38,15 @@ struct Program {
   bool operator==(const Program&) const = default;
 };
 
-// Canonical text: values are numbered in order of definition, so two programs print alike exactly when they are the
-// same up to the numbering of values.
+// Canonical text: values are numbered in order of definition. Two programs print alike exactly if they differ
+// at most in the numbering of values.
 std::string print(const Program&);
 
-// The program a text describes, its ops looked up in `ops`. Types are checked. Throws Error with the line and column of
-// what it cannot read.
+// Parses a text; ops are looked up in `ops`. Checks types. Throws Error with the line and column of a syntax
+// error.
 Program parse(std::string_view text, std::span<const Op* const> ops);
 
-// Re-derives every type from the ops' own rules. Throws Error naming the first equation that does not hold.
+// Derives every type again from the ops' rows. Throws Error naming the first equation that does not match.
 void check(const Program&);
 
 // Equal for programs that print alike; stable between runs and machines.

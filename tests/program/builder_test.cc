@@ -32,7 +32,7 @@ TEST(Attrs, CompareBitsOfRealsAndContentOfPrograms) {
   EXPECT_FALSE(one(body(f32)) == one(body(f64)));
 }
 
-TEST(Builder, DerivesTypesAndRefusesWhatDoesNotFit) {
+TEST(Builder, DerivesTypesAndRejectsMismatches) {
   Builder b;
   const Value x = b.input({f32, {2, 3}}), n = b.input({i32, {2, 3}});
   EXPECT_EQ(to_string(lt(x, x).type()), "bool[2,3]");
@@ -41,7 +41,7 @@ TEST(Builder, DerivesTypesAndRefusesWhatDoesNotFit) {
   EXPECT_EQ(b.finish({}), before);
 }
 
-TEST(Builder, KnowsWhatMadeAValue) {
+TEST(Builder, FindsTheDefinitionOfAValue) {
   Builder b;
   const Value x = b.input({f32, {}}), y = tanh(x);
   EXPECT_EQ(b.definition(x), nullptr);
@@ -67,19 +67,19 @@ TEST(Builder, FinishLeavesTheBuilderUsable) {
   EXPECT_EQ(second.eqns.size(), 1u);
 }
 
-TEST(BuilderDeathTest, OperandsBelongToOneProgram) {
+TEST(BuilderDeathTest, OperandsBelongToOneBuilder) {
   Builder a, b;
   const Value x = a.input({f32, {}}), y = b.input({f32, {}});
-  EXPECT_DEATH(add(x, y), "an operand belongs to another program");
+  EXPECT_DEATH(add(x, y), "an operand belongs to another builder");
 }
 
-TEST(Rule, IsReadFromText) {
+TEST(Rule, IsParsedFromText) {
   const Rule r = parse_rule("ik, kj->ij");
   EXPECT_EQ(r.in, (std::vector<std::string>{"ik", "kj"}));
   EXPECT_EQ(r.out, (std::vector<std::string>{"ij"}));
 }
 
-TEST(InferTypes, ReadsThemOffTheRule) {
+TEST(InferTypes, FollowsTheRule) {
   const Op product{.name = "product", .rule = [](Types, const Attrs&) { return parse_rule("ik,kj->ij"); }};
   auto infer = [&](const std::vector<Type>& in) { return infer_types(product, in, {}); };
   EXPECT_EQ(infer({{f64, {2, 3}}, {f64, {3, 4}}}), (std::vector<Type>{{f64, {2, 4}}}));
@@ -87,7 +87,7 @@ TEST(InferTypes, ReadsThemOffTheRule) {
       error_of([&] {
         infer({{f64, {2, 3}}, {f64, {5, 4}}});
       }),
-      "product: dimension 0 of operand 1, [5, 4], has extent 5 where another operand has 3; the extents must agree");
+      "product: dimension 0 of operand 1, [5, 4], has extent 5, but another operand has 3; the extents must agree");
   EXPECT_EQ(error_of([&] {
               infer({{f64, {2, 3}}, {f32, {3, 4}}});
             }),
@@ -95,8 +95,8 @@ TEST(InferTypes, ReadsThemOffTheRule) {
   EXPECT_EQ(error_of([&] {
               infer({{f64, {2, 3}}, {f64, {3}}});
             }),
-            "product: operand 1 is f64[3], of rank 1, where rank 2 is wanted");
-  EXPECT_EQ(error_of([&] { infer({{f64, {2, 3}}}); }), "product: takes 2 operands and got 1");
+            "product: operand 1 is f64[3], of rank 1; rank 2 is required");
+  EXPECT_EQ(error_of([&] { infer({{f64, {2, 3}}}); }), "product: 1 operands given; the op takes 2");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Programs as text: what print writes, what parse reads, and what it says when it cannot.
+// Programs as text: print, parse, and the messages of syntax errors.
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
 #include "rows/eager.h"
@@ -19,7 +19,7 @@ constexpr std::string_view kSmall = R"(program(%0:f32[2,3], %1:f32[3]) {
 }
 )";
 
-TEST(Print, IsTheTextThatParseReads) { EXPECT_EQ(print(read(kSmall)), kSmall); }
+TEST(Print, RoundTrips) { EXPECT_EQ(print(read(kSmall)), kSmall); }
 
 TEST(Print, NumbersValuesInOrderOfDefinition) {
   EXPECT_EQ(print(read(R"(program(%7:f32[2,3], %3:f32[3]) {
@@ -85,17 +85,17 @@ TEST(Print, NestsPrograms) {
   EXPECT_EQ(print(read(text)), text);
 }
 
-TEST(Print, ReadsAProgramOfNothing) {
+TEST(Print, RoundTripsAnEmptyProgram) {
   const std::string text = "program() {\n  return\n}\n";
   EXPECT_EQ(print(read(text)), text);
 }
 
-TEST(Parse, SaysWhereItStopped) {
+TEST(Parse, ErrorsHaveLineAndColumn) {
   EXPECT_EQ(read_error("programme() { return }"), "parse: line 1, column 10: expected 'program'");
   EXPECT_EQ(read_error("program(%0:f99[2]) {\n  return %0\n}"),
             "parse: line 1, column 15: 'f99' is not an element type");
   EXPECT_EQ(read_error("program(%0:f32[2]) {\n  %1:f32[2] = tan %0\n  return %1\n}"),
-            "parse: line 2, column 18: there is no op named 'tan'");
+            "parse: line 2, column 18: unknown op 'tan'");
   EXPECT_EQ(read_error("program(%0:f32[2]) {\n  %1:f32[2] = tanh %5\n  return %1\n}"),
             "parse: line 2, column 22: %5 is used before it is defined");
   EXPECT_EQ(read_error("program(%0:f32[2]) {\n  return %0\n} x"),
@@ -106,69 +106,70 @@ TEST(Parse, SaysWhereItStopped) {
   EXPECT_EQ(read_error("program() {\n  %0:f32[] = full[value=1.x]\n  return\n}"),
             "parse: line 2, column 28: '1.x' is not a number");
   EXPECT_EQ(read_error("program() {\n  %0:f32[] = full[value=maybe]\n  return\n}"),
-            "parse: line 2, column 30: 'maybe' is not a value of an attribute");
+            "parse: line 2, column 30: 'maybe' is not an attribute value");
   EXPECT_EQ(read_error("program() {\n  %0:f32[] = full[value=\"maybe]\n  return\n}\n"),
-            "parse: line 5, column 1: a string does not end");
+            "parse: line 5, column 1: unterminated string");
 }
 
-TEST(Print, WritesEquationsWithoutResultsAsParseReadsThem) {
+TEST(Print, RoundTripsEquationsWithoutResults) {
   const Op none{.name = "none", .type = [](Types, const Attrs&) { return std::vector<Type>(); }};
   const Op* const ops[] = {&none};
   const std::string text = "program() {\n  none[a=1]\n  return\n}\n";
   EXPECT_EQ(print(parse(text, ops)), text);
 }
 
-TEST(Parse, BoundsProgramsWithinPrograms) {
+TEST(Parse, BoundsNesting) {
   const auto nested = [](int depth) {
     std::string text;
     for (int i = 0; i < depth; ++i) text += "program() { %0:f32[] = remat[body=";
     return text;
   };
   EXPECT_NE(read_error(nested(64)).find("expected a name"), std::string::npos);
-  EXPECT_NE(read_error(nested(100'000)).find("more than 64 programs lie within each other"), std::string::npos);
+  EXPECT_NE(read_error(nested(100'000)).find("programs are nested more than 64 deep"), std::string::npos);
 }
 
 TEST(Parse, ChecksTypes) {
   EXPECT_EQ(read_error("program(%0:f32[2]) {\n  %1:f32[3] = tanh %0\n  return %1\n}"),
-            "check: result 0 of equation 0 (tanh) is written f32[3] and derived f32[2]");
+            "check: result 0 of equation 0 (tanh) is declared f32[3], but derived f32[2]");
   EXPECT_EQ(read_error("program(%0:f32[2], %1:i32[2]) {\n  %2:f32[2] = add %0 %1\n  return %2\n}"),
             "add: operands are f32[2] and i32[2]; cast one of them");
   EXPECT_EQ(read_error("program(%0:f32[2]) {\n  %1:f32[2], %2:f32[2] = tanh %0\n  return %1\n}"),
-            "check: equation 0 (tanh) has 2 results where the op makes 1");
+            "check: equation 0 (tanh) has 2 results, but the op has 1");
 }
 
-TEST(Check, FindsWhatAPassCouldBreak) {
+TEST(Check, DetectsInvalidPrograms) {
   const Program good = read(kSmall);
   Program p = good;
   p.types[3] = {f32, {3, 2}};
   EXPECT_EQ(error_of([&] { check(p); }),
-            "check: result 0 of equation 1 (add) is written f32[3,2] and derived f32[2,3]");
+            "check: result 0 of equation 1 (add) is declared f32[3,2], but derived f32[2,3]");
   p = good;
   std::swap(p.eqns[0], p.eqns[1]);
-  EXPECT_EQ(error_of([&] { check(p); }), "check: equation 0 (add) uses a value that is not defined before it");
+  EXPECT_EQ(error_of([&] { check(p); }), "check: equation 0 (add) uses value 2 before it is defined");
   p = good;
   p.eqns[1].out[0] = 2;
-  EXPECT_EQ(error_of([&] { check(p); }), "check: add defines value 2 that is unknown or defined already");
+  EXPECT_EQ(error_of([&] { check(p); }), "check: add defines value 2, which is out of range or already defined");
   p = good;
   p.inputs.push_back(0);
-  EXPECT_EQ(error_of([&] { check(p); }), "check: the input list defines value 0 that is unknown or defined already");
+  EXPECT_EQ(error_of([&] { check(p); }),
+            "check: the input list defines value 0, which is out of range or already defined");
   p = good;
   p.outputs = {9};
   EXPECT_EQ(error_of([&] { check(p); }), "check: output value 9 is not defined");
   EXPECT_NO_THROW(check(good));
 }
 
-TEST(Check, LooksInsideNestedPrograms) {
+TEST(Check, ChecksNestedPrograms) {
   Program p = read(
       "program(%0:f32[2]) {\n  %1:f32[2] = remat[body=program(%0:f32[2]) {\n    %1:f32[2] = neg %0\n    return %1\n  "
       "}] %0\n  return %1\n}");
   Program body = p.eqns[0].attrs.program("body");
   body.eqns[0].in[0] = 1;
   p.eqns[0].attrs.set("body", std::make_shared<const Program>(body));
-  EXPECT_EQ(error_of([&] { check(p); }), "check: equation 0 (neg) uses a value that is not defined before it");
+  EXPECT_EQ(error_of([&] { check(p); }), "check: equation 0 (neg) uses value 1 before it is defined");
 }
 
-TEST(Hash, SeesWhatPrintShows) {
+TEST(Hash, DependsOnEverythingPrinted) {
   const std::string text(kSmall);
   auto changed = [&](const std::string& from, const std::string& to) {
     std::string s = text;
@@ -183,8 +184,8 @@ TEST(Hash, SeesWhatPrintShows) {
   EXPECT_NE(h, changed("return %3 %0", "return %3"));
 }
 
-// Programs that print alike have one hash, whatever the bits of a NaN.
-TEST(Hash, TakesEveryNanForTheSame) {
+// Programs that print alike have equal hashes, whatever the bits of a NaN.
+TEST(Hash, IsEqualForAllNans) {
   auto constant = [](double value) {
     Builder b;
     return hash(b.take(Values{full(b, {f32, {}}, value)}));

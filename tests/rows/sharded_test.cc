@@ -68,9 +68,9 @@ struct FactorTable {
     learn(in, rule.in, rule.in_step);
     learn(out, rule.out, rule.out_step);
     for (const auto& [factor, n] : extent)
-      if (!has(rule.whole, factor)) free += factor;
+      if (!has(rule.unsharded, factor)) free += factor;
     for (char factor : free)
-      if (!has(rule.placed, factor)) unplaced += factor;
+      if (!has(rule.position_dependent, factor)) unplaced += factor;
     for (char factor : free)
       EXPECT_TRUE(
           op.pending != PendingReduction::none ||
@@ -136,7 +136,7 @@ struct Assigned {
   }
   // What the device computes that has piece `at` of all factors that are cut.
   LocalEqn eqn(int64_t at) const {
-    Cut cut;
+    FactorRanges cut;
     for (char factor : assignment) {
       if (factor == '-') continue;
       const int64_t n = pieces(factor);
@@ -314,7 +314,7 @@ TEST_P(ShardedRows, EqualUnshardedInUnevenPieces) {
     const HostArrays inputs = make_inputs(sample, 37), wanted = eager(program_of(op(), sample), inputs);
     for (char factor : factors.free)
       for (int64_t n : {2, 3, 5}) {
-        if (factors.extent.at(factor) % n == 0 && !has(factors.rule.placed, factor)) continue;
+        if (factors.extent.at(factor) % n == 0 && !has(factors.rule.position_dependent, factor)) continue;
         SCOPED_TRACE(testing::Message() << "factor " << factor << " on " << n << " lanes");
         expect_cut_unevenly(op(), sample, factors, factor, n, inputs, wanted, row().relative);
         ++cuts;

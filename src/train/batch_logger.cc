@@ -26,31 +26,31 @@ class BatchLogger final : public Logger {
     const int64_t per_epoch = std::max<int64_t>(info_.steps_per_epoch, 1);
     const int64_t epoch = (step - 1) / per_epoch + 1, epochs = (info_.total_steps - 1) / per_epoch + 1;
     const int64_t number = (step - 1) % per_epoch + 1;
-    say(fmt::format("epoch: {}/{}, batch: {}/{}, batch size: {}, batch per host size: {}", epoch, epochs, number,
-                    per_epoch, size_, own_size_));
+    print(fmt::format("epoch: {}/{}, batch: {}/{}, batch size: {}, batch per host size: {}", epoch, epochs, number,
+                      per_epoch, size_, own_size_));
     if (const double* loss = detail::find_scalar(scalars, "loss")) sum_ += *loss, ++batches_;
     if (number != per_epoch && step != info_.total_steps) return;
     if (batches_ > 0)
-      say(fmt::format("epoch {}/{}, average epoch loss={:.4f}", epoch, epochs, sum_ / static_cast<double>(batches_)));
+      print(fmt::format("epoch {}/{}, average epoch loss={:.4f}", epoch, epochs, sum_ / static_cast<double>(batches_)));
     sum_ = 0;
     batches_ = 0;
   }
   void evaluation(int64_t, const Scalars&) override {}
   void message(int64_t, const std::string& text, bool alarm) override {
-    if (alarm && process_index() == 0) say("alarm: " + text);
+    if (alarm && process_index() == 0) print("alarm: " + text);
   }
   void end(int64_t step, const Scalars&) override {
-    say(step < info_.total_steps ? fmt::format("training ended at step {} of {}.", step, info_.total_steps)
-                                 : "training completed.");
+    print(step < info_.total_steps ? fmt::format("training ended at step {} of {}.", step, info_.total_steps)
+                                   : "training completed.");
   }
 
  private:
-  void say(const std::string& text) { terminal_.print(fmt::format("Rank {}: {}\n", process_index(), text)); }
+  void print(const std::string& text) { terminal_.print(fmt::format("Rank {}: {}\n", process_index(), text)); }
 
   detail::Terminal terminal_;
   RunInfo info_;
-  int64_t size_ = 0, own_size_ = 0;  // of the present batch
-  double sum_ = 0;                   // of the losses of this epoch's batches
+  int64_t size_ = 0, own_size_ = 0;  // of the current batch
+  double sum_ = 0;                   // sum of the losses of this epoch's batches
   int64_t batches_ = 0;
 };
 

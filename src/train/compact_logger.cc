@@ -26,7 +26,7 @@ class CompactLogger final : public Logger {
   }
 
  private:
-  // Of all numbers those that say how well it goes: of the test set when there are any, else of training.
+  // Loss and accuracy: of the test set if available, else of training.
   std::string text(int64_t step, const Scalars& scalars) const {
     std::string line = step_text(step, total_);
     const bool tested =

@@ -21,7 +21,7 @@ bool is_set(const char* variable) {
   return value != nullptr && *value != '\0';
 }
 
-// A terminal on which a line can be drawn over.
+// Whether the stream is a terminal on which a line can be overwritten.
 bool can_redraw(std::FILE* stream) {
   const char* term = std::getenv("TERM");
   const int fd = ::fileno(stream);
@@ -47,7 +47,7 @@ class ConsoleLogger final : public Logger {
         terminal_(options.stream) {}
 
   ~ConsoleLogger() override {
-    if (drawn_) terminal_.print("\n");  // the run broke off: what is printed next starts on its own line
+    if (drawn_) terminal_.print("\n");  // the run was aborted: end the line of the progress bar
   }
 
   void begin(const RunInfo& info) override {
@@ -85,11 +85,11 @@ class ConsoleLogger final : public Logger {
   }
 
   void end(int64_t step, const Scalars& metrics) override {
-    bar_.clear();  // the last line has all that it says
+    bar_.clear();  // the last line replaces it
     std::string text = (step < total_ ? "ended  " : "done  ") + step_text(step, total_);
     for (const auto& [name, value] : metrics)
       if (name == "loss" || name == "accuracy" || name == "examples_per_second" ||
-          (name.starts_with("test_") && step != evaluated_))  // else the line above says it
+          (name.starts_with("test_") && step != evaluated_))  // not already printed by evaluation()
         text += "  " + scalar_text(name, value);
     if (began_ >= 0) text += "  " + duration_text(clock_.steady_seconds() - began_);
     line(painted(text, "\033[1m"));
@@ -99,7 +99,7 @@ class ConsoleLogger final : public Logger {
   Progress progress(int64_t step, const Scalars& scalars, double now) {
     if (first_step_ < 0) first_step_ = step, first_at_ = now;
     Progress out{.step = step, .total = total_, .scalars = &scalars};
-    // Counted from the end of the first step, which compiles; evaluations on the way are part of what is left too.
+    // Measured from the end of the first step, which compiles. Includes evaluations, which the remaining time does too.
     const auto steps = static_cast<double>(step - first_step_);
     if (steps > 0 && now > first_at_) {
       out.steps_per_second = steps / (now - first_at_);
@@ -122,14 +122,14 @@ class ConsoleLogger final : public Logger {
   }
 
   void draw(int64_t step, const Scalars& scalars, double now) {
-    // A letter in the last column makes some terminals begin a new line.
+    // Leave the last column empty: some terminals wrap after writing to it.
     bar_ = progress_line(progress(step, scalars, now), terminal_width(stream_) - 1);
     drawn_at_ = now;
     drawn_ = true;
     terminal_.print("\r" + bar_ + "\033[K");
   }
 
-  // A line of its own, above the bar where there is one.
+  // Prints a line, above the progress bar if there is one.
   void line(const std::string& text) {
     if (!drawn_) return terminal_.print(text + "\n");
     drawn_ = !bar_.empty();
@@ -146,10 +146,10 @@ class ConsoleLogger final : public Logger {
   bool redraws_, color_;
   Terminal terminal_;
   int64_t total_ = 0, steps_per_epoch_ = 0;
-  int64_t evaluated_ = -1;              // the last step that was
-  int64_t first_step_ = -1, next_ = 0;  // first_step_: none so far
+  int64_t evaluated_ = -1;              // the last step that was evaluated
+  int64_t first_step_ = -1, next_ = 0;  // the first step seen (-1: none), and the next one to print
   double began_ = -1, first_at_ = 0, drawn_at_ = 0;
-  bool drawn_ = false;  // the cursor stands behind the bar
+  bool drawn_ = false;  // the cursor is behind the bar
   std::string bar_;
 };
 
@@ -157,7 +157,7 @@ class ConsoleLogger final : public Logger {
 
 std::shared_ptr<Logger> console_logger(const ConsoleOptions& options, LogClock clock) {
   if (options.every < 1)
-    throw_error("console_logger: a line every {} steps; give a number of steps from 1 on, such as 100", options.every);
+    throw_error("console_logger: every is {}; give a number of steps of at least 1, such as 100", options.every);
   return std::make_shared<ConsoleLogger>(options, std::move(clock));
 }
 

@@ -13,7 +13,7 @@ namespace lockstep {
 namespace detail {
 namespace {
 
-// As a field of RFC 4180: in quotes when it holds one of its signs.
+// A field in the format of RFC 4180: quoted if it contains a special character.
 std::string field(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string out = "\"";
@@ -30,7 +30,7 @@ std::string header(const std::vector<std::string>& columns) {
   return out + "\n";
 }
 
-// Reads the header's fields; `end` becomes the place after it. Empty when the text holds no whole header.
+// Parses the header; sets `end` to the position after it. Empty if the text does not contain a complete header.
 std::vector<std::string> parse_header(const std::string& text, size_t& end) {
   std::vector<std::string> columns(1);
   bool inside = false;
@@ -53,8 +53,7 @@ std::vector<std::string> parse_header(const std::string& text, size_t& end) {
   return {};
 }
 
-// Whole rows with as many fields as there are columns, of steps up to first_step. Fields of rows are numbers: no
-// quotes.
+// The complete rows of steps up to first_step that have the right number of fields. Fields are numbers, never quoted.
 std::string rows_until(const std::string& text, size_t at, size_t columns, int64_t first_step) {
   std::string kept;
   for (size_t end; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
@@ -100,7 +99,7 @@ class CsvLogger final : public Logger {
   void row(int64_t step, const Scalars& scalars) {
     if (file_.broken()) return;
     if (columns_.empty()) {
-      // Those of the evaluation to come are known too, so that the file need not be written anew then.
+      // Add the columns of evaluations from the start, so that the first evaluation does not have to rewrite the file.
       columns_ = {"step", "time"};
       for (const auto& [name, value] : scalars) add_column(name);
       for (const char* name : {"test_loss", "test_accuracy"}) add_column(name);
@@ -121,7 +120,7 @@ class CsvLogger final : public Logger {
     file_.added();
   }
 
-  // The column of that name, a new one when there is none; `guess` is where it was the last time.
+  // The index of a column, which is added if it does not exist. `guess`: where to look first.
   size_t column(const std::string& name, size_t guess) {
     if (guess < columns_.size() && columns_[guess] == name) return guess;
     const auto at = std::find(columns_.begin() + 2, columns_.end(), name);
@@ -137,7 +136,7 @@ class CsvLogger final : public Logger {
     if (std::find(columns_.begin() + 2, columns_.end(), name) == columns_.end()) columns_.push_back(name);
   }
 
-  // The rows so far get empty fields in the new columns.
+  // Rewrites the file: existing rows get empty fields in the new columns.
   void widen(size_t more) {
     file_.edit([&](const std::string& old) {
       size_t at = 0;
@@ -151,7 +150,7 @@ class CsvLogger final : public Logger {
 
   LogFile file_;
   std::vector<std::string> columns_;
-  std::vector<const double*> values_;  // of the row being written
+  std::vector<const double*> values_;  // of the current row; null: empty
 };
 
 }  // namespace

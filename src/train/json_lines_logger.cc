@@ -14,12 +14,12 @@ namespace lockstep {
 namespace detail {
 namespace {
 
-// As JSON, quotes included. Bytes that are no UTF-8 become the replacement character.
+// A JSON string with quotes. Invalid UTF-8 becomes the replacement character.
 std::string json_quoted(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// None for a line that was cut off by a crash, and for one that is not ours.
+// The step of a line; none for a line that was truncated by a crash or has another format.
 std::optional<double> step_of(std::string_view line) {
   try {
     const auto object = parse_json<nlohmann::json>(line, "a line", {.repeated_keys = true});
@@ -107,7 +107,7 @@ class JsonLinesLogger final : public Logger {
 
   void add_scalars(const Scalars& scalars) {
     for (const auto& [name, value] : scalars) {
-      // The names of a line's own fields are taken.
+      // Avoid the names of the fixed fields of a line.
       const bool taken = name == "kind" || name == "step" || name == "time";
       if (plain(name))
         add(",\"{}{}\":", taken ? "scalar_" : "", name);
@@ -120,7 +120,7 @@ class JsonLinesLogger final : public Logger {
     }
   }
 
-  // Needs no escapes.
+  // Whether the name needs no escapes in JSON.
   static bool plain(const std::string& name) {
     for (const char c : name)
       if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '/'))

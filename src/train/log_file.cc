@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kFlushSeconds = 1;
 constexpr size_t kFlushBytes = 1 << 20;
-constexpr int64_t kMostLogBytes = int64_t{16} << 30;  // of a run that goes on
+constexpr int64_t kMostLogBytes = int64_t{16} << 30;  // of the file of a resumed run
 
 std::span<const uint8_t> text_bytes(std::string_view text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
@@ -44,8 +44,8 @@ void LogFile::attempt(const std::function<void()>& action) {
     action();
   } catch (const std::runtime_error& error) {  // Error or IoError
     broken_ = true;
-    const char* fresh_line = ::isatty(STDERR_FILENO) == 1 ? "\n" : "";  // a progress bar may stand there
-    std::fprintf(stderr, "%slockstep: %s; training goes on, but %s is written no more\n", fresh_line, error.what(),
+    const char* fresh_line = ::isatty(STDERR_FILENO) == 1 ? "\n" : "";  // the cursor may be behind a progress bar
+    std::fprintf(stderr, "%slockstep: %s; training continues without writing %s\n", fresh_line, error.what(),
                  path_.c_str());
   }
 }

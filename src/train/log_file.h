@@ -1,5 +1,5 @@
-// A file of a run that grows by lines or records: what is added waits in memory for at most a second. Used by one
-// thread.
+// LogFile: a log file that lines or records are appended to. They are buffered in memory for at most a second. Not
+// thread-safe.
 #pragma once
 
 #include <functional>
@@ -10,18 +10,18 @@
 
 namespace lockstep::detail {
 
-// What time it is, for loggers; tests turn the hands.
+// The clock of loggers; tests replace it.
 struct LogClock {
-  std::function<double()> unix_seconds;    // since 1970, for people and files
-  std::function<double()> steady_seconds;  // since any moment, for intervals
+  std::function<double()> unix_seconds;    // since 1970, for time stamps
+  std::function<double()> steady_seconds;  // monotonic, for intervals
   static LogClock real();
 };
 
 class LogFile {
  public:
-  // Makes the folder and the file. Throws IoError when it cannot be written.
+  // Creates the folder and the file. Throws IoError when the file is not writable.
   LogFile(std::string path, FileSystem& files, LogClock clock);
-  // Writes what waits.
+  // Flushes.
   ~LogFile();
   LogFile(const LogFile&) = delete;
   LogFile& operator=(const LogFile&) = delete;
@@ -29,24 +29,24 @@ class LogFile {
   const std::string& path() const { return path_; }
   double unix_seconds() const { return clock_.unix_seconds(); }
 
-  // Where the next line or record goes; call added() after each. What is put here before open() waits for it.
+  // The buffer to append the next line or record to; call added() after each. It is not written before open().
   std::string& buffer() { return buffer_; }
-  // Writes when a second has passed since the last time, or when much waits.
+  // Flushes if the last flush was at least a second ago, or if the buffer is large.
   void added();
-  // Writes what waits, now. Does nothing before open().
+  // Writes the buffer to the file. Does nothing before open().
   void flush();
-  // From here on what is added is written. What an earlier run left is moved to `<path>.previous` first, unless it is
-  // edited by `resume` and gone on with.
+  // Enables writing. The file of an earlier run is renamed to `<path>.previous`, or, if `resume` is given, replaced by
+  // resume(old contents) and appended to.
   using Edit = std::function<std::string(const std::string& old)>;
   void open(const Edit& resume = {});
-  // Replaces what the file holds, atomically, after writing what waits.
+  // Flushes, then replaces the contents of the file atomically by edit(old contents).
   void edit(const Edit& edit);
 
-  // No more is written: a failure was told on stderr.
+  // Whether a write failed. Then a warning was printed and nothing is written any more.
   bool broken() const { return broken_; }
 
  private:
-  // Runs what may throw IoError, which ends the writing.
+  // Runs an action that may throw IoError; an error sets broken_.
   void attempt(const std::function<void()>& action);
   void rewrite(const Edit& edit);
 

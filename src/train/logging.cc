@@ -31,7 +31,7 @@ std::string step_text(int64_t step, int64_t total) {
 }
 
 std::string duration_text(double seconds) {
-  constexpr double kMost = 1e12;  // beyond it nobody reads the figure, and it would not fit
+  constexpr double kMost = 1e12;  // avoids overflow
   const auto s = static_cast<int64_t>(std::clamp(std::round(seconds), 0.0, kMost));
   if (s < 60) return fmt::format("{} s", s);
   if (s < 3600) return fmt::format("{} min {:02} s", s / 60, s % 60);
@@ -44,22 +44,23 @@ void Terminal::print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stream_) == text.size() && std::fflush(stream_) == 0) return;
   broken_ = true;
   if (stream_ != stderr)
-    std::fprintf(stderr, "lockstep: write progress: %s; training goes on without showing it\n", std::strerror(errno));
+    std::fprintf(stderr, "lockstep: write progress: %s; training continues without progress output\n",
+                 std::strerror(errno));
 }
 
 std::string rate_text(const Progress& progress) {
-  // The rate is 0 as long as it is not known: steps that compile do not count.
+  // The rate is 0 until the first step that does not compile.
   const double* rate = find_scalar(*progress.scalars, "examples_per_second");
   if (rate != nullptr && *rate > 0) return scalar_text("examples_per_second", *rate);
   return progress.steps_per_second > 0 ? fmt::format("{:.3g} steps/s", progress.steps_per_second) : "";
 }
 
 std::string progress_line(const Progress& progress, int64_t width) {
-  std::vector<std::string> pieces;
-  if (std::string rate = rate_text(progress); !rate.empty()) pieces.push_back(std::move(rate));
+  std::vector<std::string> items;
+  if (std::string rate = rate_text(progress); !rate.empty()) items.push_back(std::move(rate));
   for (const char* name : {"loss", "accuracy"})
-    if (const double* value = find_scalar(*progress.scalars, name)) pieces.push_back(scalar_text(name, *value));
-  if (progress.seconds_left >= 0) pieces.push_back(duration_text(progress.seconds_left) + " left");
+    if (const double* value = find_scalar(*progress.scalars, name)) items.push_back(scalar_text(name, *value));
+  if (progress.seconds_left >= 0) items.push_back(duration_text(progress.seconds_left) + " left");
 
   std::string line = step_text(progress.step, progress.total);
   double done = 0;
@@ -70,18 +71,18 @@ std::string progress_line(const Progress& progress, int64_t width) {
   const auto size = [](const std::string& text) { return static_cast<int64_t>(text.size()); };
   int64_t room = width - size(line);
   std::string rest;
-  for (const std::string& piece : pieces) {
-    if (size(rest) + 2 + size(piece) > room) break;
-    rest += "  " + piece;
+  for (const std::string& item : items) {
+    if (size(rest) + 2 + size(item) > room) break;
+    rest += "  " + item;
   }
   room -= size(rest);
-  constexpr int64_t kLeast = 8, kMost = 30, kFrame = 3;  // letters of the bar; a blank and two brackets
+  constexpr int64_t kLeast = 8, kMost = 30, kFrame = 3;  // characters of the bar; a blank and two brackets
   if (progress.total > 0 && room >= kLeast + kFrame) {
-    const int64_t letters = std::min(kMost, room - kFrame);
-    const auto full = static_cast<int64_t>(done * static_cast<double>(letters));
-    std::string bar(static_cast<size_t>(letters), ' ');
+    const int64_t length = std::min(kMost, room - kFrame);
+    const auto full = static_cast<int64_t>(done * static_cast<double>(length));
+    std::string bar(static_cast<size_t>(length), ' ');
     std::fill_n(bar.begin(), full, '=');
-    if (full < letters) bar[static_cast<size_t>(full)] = '>';
+    if (full < length) bar[static_cast<size_t>(full)] = '>';
     line += " [" + bar + "]";
   }
   line += rest;

@@ -1,4 +1,5 @@
-// What the loggers share: how numbers and times read, and the loggers themselves with their seams open for tests.
+// Shared parts of the loggers: formatting of numbers and times, and the loggers with a clock and file system that tests
+// can replace. Formatting functions are safe from any thread; loggers and Terminal are not thread-safe.
 #pragma once
 
 #include <cstdio>
@@ -17,16 +18,16 @@ std::shared_ptr<Logger> json_lines_logger(const std::string& dir, FileSystem& fi
 std::shared_ptr<Logger> csv_logger(const std::string& dir, FileSystem& files, LogClock clock);
 std::shared_ptr<Logger> tensorboard_logger(const std::string& dir, FileSystem& files, LogClock clock);
 
-// Null when there is none of that name.
+// Null if the name is missing.
 const double* find_scalar(const Scalars& scalars, std::string_view name);
 // `loss 0.3412`, `84210 examples/s`, `learning_rate 0.001`.
 std::string scalar_text(const std::string& name, double value);
-// `step 469/4690`, or `step 469` when the total is not known.
+// `step 469/4690`, or `step 469` if the total is unknown.
 std::string step_text(int64_t step, int64_t total);
 // `12 s`, `3 min 20 s`, `2 h 05 min`, `3 d 04 h`.
 std::string duration_text(double seconds);
 
-// A stream for people that falls silent, with one word on stderr, when it cannot be written any more.
+// A stream for terminal output. When a write fails, it prints one warning to stderr and ignores further output.
 class Terminal {
  public:
   explicit Terminal(std::FILE* stream) : stream_(stream) {}
@@ -37,16 +38,16 @@ class Terminal {
   bool broken_ = false;
 };
 
-// What a progress line says.
+// The values of a progress line.
 struct Progress {
   int64_t step = 0, total = 0;
   const Scalars* scalars = nullptr;
-  double steps_per_second = 0, seconds_left = -1;  // not known: 0, -1
+  double steps_per_second = 0, seconds_left = -1;  // 0 and -1 if unknown
 };
-// `84210 examples/s`, else `12.5 steps/s`, else nothing.
+// `84210 examples/s`, or `12.5 steps/s`, or empty if unknown.
 std::string rate_text(const Progress& progress);
-// `step 100/4690  2 % [====>      ]  84210 examples/s  loss 0.3412  accuracy 0.9012  12 s left`, never longer than
-// `width`: what does not fit is left out, the bar first, then from the right.
+// `step 100/4690  2 % [====>      ]  84210 examples/s  loss 0.3412  accuracy 0.9012  12 s left`, at most `width`
+// characters: the bar is omitted first, then items from the right.
 std::string progress_line(const Progress& progress, int64_t width);
 
 }  // namespace lockstep::detail

@@ -7,13 +7,13 @@
 namespace lockstep {
 namespace {
 
-struct Named {
+struct LoggerKind {
   const char* name;
-  bool in_folder;
+  bool writes_files;
   std::shared_ptr<Logger> (*make)(const std::string& dir, const ConsoleOptions& console);
 };
 
-const Named kLoggers[] = {
+const LoggerKind kLoggers[] = {
     {"console", false, [](const std::string&, const ConsoleOptions& console) { return console_logger(console); }},
     {"compact", false,
      [](const std::string&, const ConsoleOptions& console) { return compact_logger(console.stream); }},
@@ -38,23 +38,23 @@ std::vector<std::string> split(const std::string& names) {
 }  // namespace
 
 Loggers make_loggers(const std::string& names, const std::string& dir, const ConsoleOptions& console) {
-  std::vector<const Named*> chosen;  // all are known before the first one makes a file
+  std::vector<const LoggerKind*> chosen;  // check all names before the first logger creates a file
   for (const std::string& word : split(names)) {
     if (word == "none") continue;
     const auto at =
-        std::find_if(std::begin(kLoggers), std::end(kLoggers), [&](const Named& l) { return word == l.name; });
+        std::find_if(std::begin(kLoggers), std::end(kLoggers), [&](const LoggerKind& l) { return word == l.name; });
     if (at == std::end(kLoggers)) {
       std::vector<std::string> words;
-      for (const Named& logger : kLoggers) words.push_back(logger.name);
+      for (const LoggerKind& logger : kLoggers) words.push_back(logger.name);
       words.push_back("none");
       throw_unknown_name("logger", word, words);
     }
-    if (at->in_folder && dir.empty())
-      throw_error("logger: {} writes files and no folder is given; name the folder of the run", word);
+    if (at->writes_files && dir.empty())
+      throw_error("logger: {} writes files, but no folder is given; give the folder for the metrics files", word);
     if (std::find(chosen.begin(), chosen.end(), at) == chosen.end()) chosen.push_back(at);
   }
   Loggers out;
-  for (const Named* logger : chosen) out.push_back(logger->make(dir, console));
+  for (const LoggerKind* logger : chosen) out.push_back(logger->make(dir, console));
   return out;
 }
 

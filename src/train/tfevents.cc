@@ -15,7 +15,7 @@ void append_le(std::string& out, T bits) {
   for (size_t i = 0; i < sizeof(T); ++i) out += static_cast<char>(static_cast<uint8_t>(bits >> (8 * i)));
 }
 
-// CRCs of data that holds CRCs are weak, so the format stores them rotated and moved.
+// The format stores CRCs rotated and offset, because CRCs of data that contains CRCs are weak.
 uint32_t masked_crc(std::string_view bytes) {
   const uint32_t sum = crc32c({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
   return std::rotr(sum, 15) + 0xa282ead8u;
@@ -47,13 +47,13 @@ void put_bytes(std::string& out, uint32_t field, std::string_view bytes) {
   out += bytes;
 }
 
-// Names of fields as in event.proto and summary.proto.
+// Comments give the field names of event.proto and summary.proto.
 void put_event_head(std::string& out, double time, int64_t step) {
   put_double(out, 1, time);              // wall_time
   if (step != 0) put_int(out, 2, step);  // step
 }
 
-// A summary whose one value is a tensor that a plugin shows.
+// An Event with a summary of one tensor, which a plugin displays.
 std::string plugin_event(double time, int64_t step, std::string_view tag, std::string_view plugin,
                          std::string_view content, std::string_view tensor) {
   std::string plugin_data, metadata, value, summary, event;
@@ -69,7 +69,7 @@ std::string plugin_event(double time, int64_t step, std::string_view tag, std::s
   return event;
 }
 
-// The smallest valid tensor, a float vector of length 0, for values whose metadata says all.
+// An Event for the HParams plugin. All data is in the metadata; the tensor is the smallest valid one, an empty vector.
 std::string hparams_event(double time, int64_t step, std::string_view tag, uint32_t field, std::string_view message) {
   std::string shape, tensor, content;
   put_bytes(shape, 2, "");      // dim, whose size 0 is the default

@@ -21,12 +21,11 @@ namespace lockstep {
 namespace detail {
 namespace {
 
-constexpr size_t kMostMetrics = 256, kLongestName = 64;  // of what a TrainJob takes
+constexpr size_t kMostMetrics = 256, kLongestName = 64;  // limits of the TrainJob status
 
-// How far a run is.
 struct PostedProgress {
   int64_t step = 0, total = 0;
-  double seconds_left = -1;  // -1: not known
+  double seconds_left = -1;  // -1: unknown
   double unix_seconds = 0;
   Scalars step_scalars = {}, test_scalars = {};
 };
@@ -84,21 +83,21 @@ class TrainerStatusLogger final : public Logger {
   void begin(const RunInfo& info) override {
     progress_ = {.step = info.first_step, .total = info.total_steps};
     first_step_ = info.first_step;
-    began_ = last_told_ = clock_.steady_seconds();
+    began_ = last_queued_ = clock_.steady_seconds();
     {
       const std::lock_guard lock(mutex_);
       ended_ = false;  // another run with the same logger
     }
-    tell();
+    enqueue();
     if (!thread_.joinable()) thread_ = std::thread([this] { send_all(); });
   }
   void step(int64_t step, const Scalars& scalars) override {
     progress_.step = step;
     const double now = clock_.steady_seconds();
-    if (now - last_told_ < std::chrono::duration<double>(options_.interval).count()) return;
-    last_told_ = now;
+    if (now - last_queued_ < std::chrono::duration<double>(options_.interval).count()) return;
+    last_queued_ = now;
     progress_.step_scalars = scalars;
-    tell();
+    enqueue();
   }
   void evaluation(int64_t step, const Scalars& scalars) override {
     progress_.step = step;
@@ -107,9 +106,9 @@ class TrainerStatusLogger final : public Logger {
   void end(int64_t step, const Scalars& metrics) override {
     progress_.step = step;
     progress_.step_scalars = metrics;
-    progress_.test_scalars = {};  // they are among the metrics of the end
-    tell();
-    // The last word is worth a moment: the pod ends with the process.
+    progress_.test_scalars = {};  // the final metrics include them
+    enqueue();
+    // Wait until the last message is sent, because the pod ends with the process.
     std::unique_lock lock(mutex_);
     ended_ = true;
     changed_.notify_all();
@@ -117,7 +116,8 @@ class TrainerStatusLogger final : public Logger {
   }
 
  private:
-  void tell() {
+  // Hands progress_ to the sending thread, replacing a message that was not sent yet.
+  void enqueue() {
     const int64_t made = progress_.step - first_step_;
     progress_.seconds_left = made > 0 ? (clock_.steady_seconds() - began_) / static_cast<double>(made) *
                                             static_cast<double>(std::max<int64_t>(progress_.total - progress_.step, 0))
@@ -125,7 +125,7 @@ class TrainerStatusLogger final : public Logger {
     progress_.unix_seconds = clock_.unix_seconds();
     {
       const std::lock_guard lock(mutex_);
-      waiting_ = progress_;  // in place of one that was not sent yet
+      waiting_ = progress_;
     }
     changed_.notify_all();
   }
@@ -137,7 +137,7 @@ class TrainerStatusLogger final : public Logger {
       changed_.wait(lock, [this] { return stop_ || waiting_; });
       if (!waiting_) return;
       changed_.wait_until(lock, next, [this] { return stop_ || ended_; });
-      if (stop_ && !ended_) return;  // the run was left by an exception: there is nothing to say
+      if (stop_ && !ended_) return;  // the run ended with an exception
       const PostedProgress progress = *std::exchange(waiting_, std::nullopt);
       sending_ = true;
       lock.unlock();
@@ -155,21 +155,21 @@ class TrainerStatusLogger final : public Logger {
                 {.ca_file = options_.ca_file, .bearer = token_of(options_.token_file), .deadline = options_.deadline});
     } catch (const std::exception& error) {
       if (!std::exchange(warned_, true))
-        say("lockstep: Kubeflow Trainer was not told how far the run is: {}; training goes on\n", error.what());
+        say("lockstep: reporting progress to Kubeflow Trainer failed: {}; training continues\n", error.what());
     }
   }
 
   const TrainerStatusOptions options_;
   LogClock clock_;
-  PostedProgress progress_;  // of the thread that trains
+  PostedProgress progress_;  // used only by the training thread
   int64_t first_step_ = 0;
-  double began_ = 0, last_told_ = 0;
+  double began_ = 0, last_queued_ = 0;
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<PostedProgress> waiting_;
   bool sending_ = false, ended_ = false, stop_ = false;
-  bool warned_ = false;  // of thread_
+  bool warned_ = false;  // used only by thread_
   std::thread thread_;
 };
 
@@ -185,8 +185,8 @@ std::optional<TrainerStatusOptions> trainer_status_options(const Environment& en
   if (options.url.empty()) return std::nullopt;
   if (!options.url.starts_with("https://"))
     throw_error(
-        "KUBEFLOW_TRAINER_SERVER_URL is \"{}\"; an address with https:// is needed, for a token is sent there: "
-        "correct it, or unset it",
+        "KUBEFLOW_TRAINER_SERVER_URL is \"{}\", but must start with https:// because a token is sent to it; correct "
+        "it, or unset it",
         options.url);
   options.ca_file = variable("KUBEFLOW_TRAINER_SERVER_CA_CERT");
   options.token_file = variable("KUBEFLOW_TRAINER_SERVER_TOKEN");
@@ -207,7 +207,7 @@ std::shared_ptr<Logger> trainer_status_logger() {
   try {
     const std::optional<detail::TrainerStatusOptions> options = detail::trainer_status_options(environment);
     return options ? detail::trainer_status_logger(*options, detail::LogClock::real()) : nullptr;
-  } catch (const Error& error) {  // no reason not to train
+  } catch (const Error& error) {  // a warning only; the run does not depend on it
     say("lockstep: {}\n", error.what());
     return nullptr;
   }

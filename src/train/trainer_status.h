@@ -1,6 +1,6 @@
-// Progress for Kubeflow Trainer: a TrainJob shows how far its run is when the run tells the controller. A thread of its
-// own sends what is newest, so that a slow or dead controller costs a step nothing; what it cannot send is lost, with
-// one word on stderr. The logger is called by the thread that trains.
+// Reports progress to Kubeflow Trainer, which shows it in the status of the TrainJob. A background thread sends the
+// newest progress, so that a slow or dead controller does not delay training. A failed message is dropped; the first
+// failure prints a warning. The training thread calls the logger.
 #pragma once
 
 #include <chrono>
@@ -16,14 +16,14 @@ namespace lockstep::detail {
 
 struct TrainerStatusOptions {
   std::string url;
-  std::string ca_file;                       // empty: the system's
-  std::string token_file;                    // read anew every time, for it is replaced before it expires; empty: none
-  std::chrono::milliseconds interval{5000};  // at most one message in so long, but for the last
-  std::chrono::milliseconds deadline{5000};  // of one message, and of the end's wait for the last one
+  std::string ca_file;                       // empty: the system's certificates
+  std::string token_file;                    // read for every message, because tokens are rotated; empty: no token
+  std::chrono::milliseconds interval{5000};  // minimum time between messages, except for the last one
+  std::chrono::milliseconds deadline{5000};  // for one message, and for sending the last one at the end
 };
 
-// From the variables that the controller sets in the pods of a TrainJob; none when KUBEFLOW_TRAINER_SERVER_URL is not
-// set. Throws Error when that is no https address: a token is sent there.
+// Reads the variables that the controller sets in the pods of a TrainJob. None if KUBEFLOW_TRAINER_SERVER_URL is not
+// set. Throws Error if it is not an https URL, because a token is sent to it.
 std::optional<TrainerStatusOptions> trainer_status_options(const Environment& environment);
 
 std::shared_ptr<Logger> trainer_status_logger(const TrainerStatusOptions& options, LogClock clock);

@@ -74,7 +74,7 @@ class TrainerStatus : public testing::Test {
   std::atomic<double> now_ = 0;
 };
 
-TEST_F(TrainerStatus, TheEndIsToldWithItsMetrics) {
+TEST_F(TrainerStatus, EndIsReportedWithFinalMetrics) {
   const auto to = server();
   const auto from = logger(options(*to));
   from->begin({.total_steps = 200});
@@ -93,7 +93,7 @@ TEST_F(TrainerStatus, TheEndIsToldWithItsMetrics) {
 }
 
 // What is sent is what the schema of a TrainJob's status takes.
-TEST_F(TrainerStatus, IsWhatATrainJobTakes) {
+TEST_F(TrainerStatus, MessageMatchesTheTrainJobSchema) {
   const Schemas schemas(std::string(LOCKSTEP_TEST_DATA) + "/schemas/kubernetes.json");
   const auto to = server();
   const auto from = logger(options(*to));
@@ -114,7 +114,7 @@ TEST_F(TrainerStatus, IsWhatATrainJobTakes) {
   EXPECT_EQ(last["metrics"].size(), 256u);
 }
 
-TEST_F(TrainerStatus, TheTokenIsReadAnew) {
+TEST_F(TrainerStatus, TokenIsReadForEveryMessage) {
   const auto to = server();
   const auto from = logger(options(*to));
   from->begin({.total_steps = 2});
@@ -124,7 +124,7 @@ TEST_F(TrainerStatus, TheTokenIsReadAnew) {
 }
 
 // While one message is on its way, whatever comes meanwhile is replaced by what comes after it.
-TEST_F(TrainerStatus, TheNewestReplacesWhatWaits) {
+TEST_F(TrainerStatus, NewestProgressReplacesUnsentProgress) {
   std::promise<void> asked, release;
   std::atomic<int> count = 0;
   TlsServer to(certificate(), [&](const TlsServer::Request& request) {
@@ -148,7 +148,7 @@ TEST_F(TrainerStatus, TheNewestReplacesWhatWaits) {
   EXPECT_EQ(Json::parse(told.back().body)["trainerStatus"]["progressPercentage"], 100);
 }
 
-TEST_F(TrainerStatus, AtMostOneInAnInterval) {
+TEST_F(TrainerStatus, SendsAtMostOneMessagePerInterval) {
   const auto to = server();
   auto slow = options(*to);
   slow.interval = std::chrono::hours(1);
@@ -160,7 +160,7 @@ TEST_F(TrainerStatus, AtMostOneInAnInterval) {
   EXPECT_EQ(Json::parse(requests().back().body)["trainerStatus"]["progressPercentage"], 100);
 }
 
-TEST_F(TrainerStatus, ARefusalIsSaidOnce) {
+TEST_F(TrainerStatus, RejectionIsReportedOnce) {
   const auto to = server(403);
   testing::internal::CaptureStderr();
   {
@@ -182,15 +182,15 @@ TEST_F(TrainerStatus, ARefusalIsSaidOnce) {
     from->begin({.total_steps = 10});
     from->end(10, {});
   }
-  const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_NE(said.find("lockstep: Kubeflow Trainer was not told how far the run is: the server answered HTTP 403; "
-                      "training goes on\n"),
+  const std::string output = testing::internal::GetCapturedStderr();
+  EXPECT_NE(output.find("lockstep: reporting progress to Kubeflow Trainer failed: the server answered HTTP 403; "
+                      "training continues\n"),
             std::string::npos)
-      << said;
-  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 3) << said;
+      << output;
+  EXPECT_EQ(std::count(output.begin(), output.end(), '\n'), 3) << output;
 }
 
-TEST_F(TrainerStatus, AServerThatNeverAnswersIsLeft) {
+TEST_F(TrainerStatus, UnresponsiveServerDoesNotBlockTheEnd) {
   std::promise<void> over;
   TlsServer to(certificate(), [done = over.get_future().share()](const TlsServer::Request&) {
     done.wait_for(std::chrono::seconds(20));
@@ -205,10 +205,10 @@ TEST_F(TrainerStatus, AServerThatNeverAnswersIsLeft) {
   from->end(10, {});
   from.reset();
   over.set_value();
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("was not told how far the run is: "), std::string::npos);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("reporting progress to Kubeflow Trainer failed: "), std::string::npos);
 }
 
-TEST(TrainerStatusVariables, AreTheControllers) {
+TEST(TrainerStatusVariables, AreReadFromTheEnvironment) {
   EXPECT_FALSE(detail::trainer_status_options({}));
   EXPECT_FALSE(detail::trainer_status_options({{"KUBEFLOW_TRAINER_SERVER_TOKEN", "/t"}}));
   const auto options = detail::trainer_status_options({{"KUBEFLOW_TRAINER_SERVER_URL", "https://x/status"},
@@ -219,11 +219,11 @@ TEST(TrainerStatusVariables, AreTheControllers) {
   EXPECT_EQ(options->ca_file, "/ca");
   EXPECT_EQ(options->token_file, "/t");
   EXPECT_THROWS(detail::trainer_status_options({{"KUBEFLOW_TRAINER_SERVER_URL", "http://x"}}), Error,
-                "KUBEFLOW_TRAINER_SERVER_URL is \"http://x\"; an address with https:// is needed");
+                "KUBEFLOW_TRAINER_SERVER_URL is \"http://x\", but must start with https://");
 }
 
 // The whole program, with the variables as a pod of a TrainJob has them.
-TEST_F(TrainerStatus, TheProgramTells) {
+TEST_F(TrainerStatus, TrainCommandReportsProgress) {
   const auto to = server();
   const auto train = [&](const std::string& url) {
     return RunningProgram({"/usr/bin/env", "KUBEFLOW_TRAINER_SERVER_URL=" + url,
@@ -240,7 +240,7 @@ TEST_F(TrainerStatus, TheProgramTells) {
   EXPECT_EQ(last["metrics"][0]["name"], "loss");
   const auto plain = train("http://127.0.0.1:1/");  // wrong, and no reason not to train
   EXPECT_EQ(plain.exit_code, 0);
-  EXPECT_NE(plain.err.find("an address with https:// is needed"), std::string::npos);
+  EXPECT_NE(plain.err.find("but must start with https://"), std::string::npos);
 }
 
 }  // namespace

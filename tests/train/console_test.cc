@@ -26,7 +26,7 @@ class Console : public testing::Test {
   detail::LogClock clock() {
     return {.unix_seconds = [] { return 0.0; }, .steady_seconds = [this] { return time_; }};
   }
-  // What was printed since the last call.
+  // The output since the last call.
   std::string printed() {
     std::string out;
     std::fseek(file_, read_, SEEK_SET);
@@ -40,13 +40,13 @@ class Console : public testing::Test {
   double time_ = 100;
 };
 
-TEST_F(Console, PlainLinesForTheFirstStepAndEverySoManySteps) {
+TEST_F(Console, PrintsTheFirstStepAndEveryNthStep) {
   const auto logger = detail::console_logger({.stream = file_, .every = 100}, clock());
   logger->begin({.title = "mlp on digits, 8 devices", .total_steps = 4690, .steps_per_epoch = 469});
   EXPECT_EQ(printed(), "mlp on digits, 8 devices: 4690 steps\n");
   const Scalars scalars = {
       {"loss", 0.34123}, {"accuracy", 0.90117}, {"learning_rate", 0.1}, {"examples_per_second", 84210.4}};
-  logger->step(1, {{"loss", 0.34123}, {"accuracy", 0.90117}, {"examples_per_second", 0}});  // not known yet
+  logger->step(1, {{"loss", 0.34123}, {"accuracy", 0.90117}, {"examples_per_second", 0}});  // still unknown
   EXPECT_EQ(printed(), "step 1/4690  loss 0.3412  accuracy 0.9012  epoch 0.0\n");
   for (int step = 2; step < 100; ++step) logger->step(step, scalars);
   EXPECT_EQ(printed(), "");
@@ -63,13 +63,13 @@ TEST_F(Console, PlainLinesForTheFirstStepAndEverySoManySteps) {
   EXPECT_EQ(printed(), "done  step 4690/4690  loss 0.0123  40000 examples/s  test_accuracy 0.9712  2 min 10 s\n");
 }
 
-TEST_F(Console, StepsThatAreLeftOutDoNotSilenceTheLines) {
+TEST_F(Console, SkippedStepNumbersDoNotSuppressLines) {
   const auto logger = detail::console_logger({.stream = file_, .every = 10}, clock());
   for (const int step : {7, 14, 21, 28}) logger->step(step, {{"loss", 1}});
   EXPECT_EQ(printed(), "step 7  loss 1.0000\nstep 14  loss 1.0000\nstep 21  loss 1.0000\n");
 }
 
-TEST_F(Console, ResumedRunSaysSoAndCountsItsOwnSteps) {
+TEST_F(Console, ResumedRunEstimatesFromItsOwnSteps) {
   const auto logger = detail::console_logger({.stream = file_, .every = 10}, clock());
   logger->begin({.total_steps = 120, .first_step = 99});
   logger->step(100, {});
@@ -78,12 +78,11 @@ TEST_F(Console, ResumedRunSaysSoAndCountsItsOwnSteps) {
   EXPECT_EQ(printed(), "120 steps, resumed after step 99\nstep 100/120\nstep 110/120  0.5 steps/s  20 s left\n");
 }
 
-TEST_F(Console, LineEveryZeroStepsIsRefused) {
-  EXPECT_THROWS(console_logger({.stream = file_, .every = 0}), Error,
-                "console_logger: a line every 0 steps; give a number");
+TEST_F(Console, EveryZeroStepsIsRejected) {
+  EXPECT_THROWS(console_logger({.stream = file_, .every = 0}), Error, "console_logger: every is 0; give a number");
 }
 
-TEST_F(Console, CompactSaysHowWellItGoes) {
+TEST_F(Console, CompactPrintsEvaluationsAlarmsAndTheEnd) {
   const auto logger = detail::compact_logger(file_, clock());
   logger->begin({.title = "mlp", .total_steps = 20});
   logger->step(1, {{"loss", 1}});
@@ -97,7 +96,7 @@ TEST_F(Console, CompactSaysHowWellItGoes) {
             "done  step 20/20  loss 0.2500  accuracy 1.0000  3 s\n");
 }
 
-TEST_F(Console, StreamThatCannotBeWrittenIsToldOnce) {
+TEST_F(Console, WriteErrorIsReportedOnce) {
   std::FILE* full = std::fopen("/dev/full", "w");
   if (full == nullptr) GTEST_SKIP() << "this system has no /dev/full";
   testing::internal::CaptureStderr();
@@ -109,7 +108,8 @@ TEST_F(Console, StreamThatCannotBeWrittenIsToldOnce) {
       compact->evaluation(step, {});
     }
   }
-  const std::string line = "lockstep: write progress: No space left on device; training goes on without showing it\n";
+  const std::string line =
+      "lockstep: write progress: No space left on device; training continues without progress output\n";
   EXPECT_EQ(testing::internal::GetCapturedStderr(), line + line);
   std::fclose(full);
 }
@@ -122,7 +122,7 @@ TEST(ProgressLine, NeverGrowsBeyondItsWidth) {
                 static_cast<size_t>(width));
 }
 
-TEST(ProgressLine, LeavesOutTheBarFirst) {
+TEST(ProgressLine, OmitsTheBarFirst) {
   const Scalars scalars = {{"loss", 0.25}, {"accuracy", 0.5}, {"examples_per_second", 1000}};
   const detail::Progress half{.step = 50, .total = 100, .scalars = &scalars, .seconds_left = 90};
   EXPECT_EQ(progress_line(half, 200),
@@ -132,7 +132,7 @@ TEST(ProgressLine, LeavesOutTheBarFirst) {
   EXPECT_EQ(progress_line(half, 20), "step 50/100  50 %");
 }
 
-TEST(ProgressLine, IsFullAtTheEndAndOnlyThere) {
+TEST(ProgressLine, BarIsFullOnlyAtTheEnd) {
   const Scalars none;
   EXPECT_EQ(progress_line({.step = 999, .total = 1000, .scalars = &none}, 40),
             "step 999/1000  99 % [=================>]");
@@ -142,7 +142,7 @@ TEST(ProgressLine, IsFullAtTheEndAndOnlyThere) {
             "step 5  12.5 steps/s");
 }
 
-TEST(LogText, NumbersReadWell) {
+TEST(LogText, FormatsNumbers) {
   EXPECT_EQ(detail::scalar_text("loss", 0.34126), "loss 0.3413");
   EXPECT_EQ(detail::scalar_text("test_loss", 0), "test_loss 0.0000");
   EXPECT_EQ(detail::scalar_text("loss", 0.00012345), "loss 0.0001234");
@@ -152,7 +152,7 @@ TEST(LogText, NumbersReadWell) {
   EXPECT_EQ(detail::scalar_text("examples_per_second", 84210.4), "84210 examples/s");
 }
 
-TEST(LogText, DurationsReadWell) {
+TEST(LogText, FormatsDurations) {
   for (const auto& [seconds, text] : std::vector<std::pair<double, std::string>>{{0.4, "0 s"},
                                                                                  {59.4, "59 s"},
                                                                                  {59.6, "1 min 00 s"},
@@ -168,9 +168,9 @@ class Tty : public testing::Test {
  protected:
   void SetUp() override {
     host_ = ::posix_openpt(O_RDWR | O_NOCTTY);
-    if (host_ < 0 || ::grantpt(host_) != 0 || ::unlockpt(host_) != 0) GTEST_SKIP() << "no pseudo terminals here";
+    if (host_ < 0 || ::grantpt(host_) != 0 || ::unlockpt(host_) != 0) GTEST_SKIP() << "no pseudo terminals available";
     const int fd = ::open(::ptsname(host_), O_RDWR | O_NOCTTY);
-    if (fd < 0) GTEST_SKIP() << "no pseudo terminals here";
+    if (fd < 0) GTEST_SKIP() << "no pseudo terminals available";
     const winsize size = {.ws_row = 20, .ws_col = 60, .ws_xpixel = 0, .ws_ypixel = 0};
     ASSERT_EQ(::ioctl(fd, TIOCSWINSZ, &size), 0);
     ::fcntl(host_, F_SETFL, O_NONBLOCK);
@@ -184,7 +184,7 @@ class Tty : public testing::Test {
   detail::LogClock clock() {
     return {.unix_seconds = [] { return 0.0; }, .steady_seconds = [this] { return time_; }};
   }
-  // Everything the terminal was sent; its line discipline makes \r\n of \n.
+  // All output of the terminal; its line discipline converts \n to \r\n.
   std::string sent() {
     std::string out;
     char part[4096];
@@ -214,7 +214,7 @@ TEST_F(Tty, BarIsDrawnInPlaceAtMostTenTimesASecond) {
   EXPECT_EQ(text.find('\n'), std::string::npos);
 }
 
-TEST_F(Tty, LinesStandAboveTheBar) {
+TEST_F(Tty, LinesAppearAboveTheBar) {
   const auto logger = detail::console_logger({.stream = stream_}, clock());
   logger->step(1, {{"loss", 0.25}});
   sent();
@@ -226,7 +226,7 @@ TEST_F(Tty, LinesStandAboveTheBar) {
   EXPECT_EQ(sent(), "\r\033[K\033[1mdone  step 1  loss 0.2500\033[0m\r\n");
 }
 
-TEST_F(Tty, RunThatBreaksOffLeavesTheCursorOnAFreshLine) {
+TEST_F(Tty, AbortedRunEndsTheLineOfTheBar) {
   auto logger = detail::console_logger({.stream = stream_}, clock());
   logger->step(1, {});
   sent();
@@ -234,7 +234,7 @@ TEST_F(Tty, RunThatBreaksOffLeavesTheCursorOnAFreshLine) {
   EXPECT_EQ(sent(), "\r\n");
 }
 
-TEST_F(Tty, ColoursCanBeRefused) {
+TEST_F(Tty, ColorsCanBeDisabled) {
   const ScopedVariable no_color("NO_COLOR", "1");
   const auto by_variable = detail::console_logger({.stream = stream_}, clock());
   by_variable->message(1, "bad", true);
@@ -250,7 +250,7 @@ TEST_F(Tty, DumbTerminalGetsPlainLines) {
   EXPECT_EQ(sent(), "step 1\r\n");
 }
 
-TEST_F(Tty, WithoutAWidthColumnsCounts) {
+TEST_F(Tty, ColumnsVariableGivesTheWidthIfUnknown) {
   const winsize none = {};
   ASSERT_EQ(::ioctl(::fileno(stream_), TIOCSWINSZ, &none), 0);
   const ScopedVariable columns("COLUMNS", "12");

@@ -96,7 +96,7 @@ TEST_F(JsonLines, StepsAreWrittenOnceASecondAndAtEvaluations) {
   EXPECT_EQ(lines().size(), 104u);
 }
 
-TEST_F(JsonLines, WhatWaitsIsWrittenWhenTheLoggerGoes) {
+TEST_F(JsonLines, DestructorFlushes) {
   auto logger = json_lines();
   logger->begin({});
   logger->step(1, {{"loss", 1}});
@@ -104,7 +104,7 @@ TEST_F(JsonLines, WhatWaitsIsWrittenWhenTheLoggerGoes) {
   EXPECT_EQ(lines().size(), 2u);
 }
 
-TEST_F(JsonLines, ResumedRunDropsLaterAndTornLinesAndGoesOn) {
+TEST_F(JsonLines, ResumedRunDropsLaterAndTruncatedLinesAndAppends) {
   {
     const auto logger = json_lines();
     logger->begin({.total_steps = 9});
@@ -114,7 +114,7 @@ TEST_F(JsonLines, ResumedRunDropsLaterAndTornLinesAndGoesOn) {
   }
   write("metrics.jsonl", read("metrics.jsonl") + "{\"kind\":\"step\",\"step\":2,\"ti");
   const auto logger = json_lines();
-  logger->message(3, "said before the run begins", false);
+  logger->message(3, "before the run begins", false);
   logger->begin({.total_steps = 9, .first_step = 3});
   logger->step(4, {{"loss", 40}});
   logger->end(4, {});
@@ -125,14 +125,14 @@ TEST_F(JsonLines, ResumedRunDropsLaterAndTornLinesAndGoesOn) {
   EXPECT_EQ(files_.list(run()), std::vector<std::string>{"metrics.jsonl"});
 }
 
-TEST_F(JsonLines, NewRunKeepsWhatAnEarlierOneLeft) {
+TEST_F(JsonLines, NewRunRenamesTheFileOfAnEarlierRun) {
   write("metrics.jsonl", "old\n");
   json_lines()->begin({});
   EXPECT_EQ(lines().size(), 1u);
   EXPECT_EQ(read("metrics.jsonl.previous"), "old\n");
 }
 
-TEST_F(JsonLines, FullDiskIsToldOnceAndTrainingGoesOn) {
+TEST_F(JsonLines, FullDiskIsReportedOnceAndTrainingContinues) {
   const auto logger = json_lines();
   logger->begin({});
   files_.fail("append", ENOSPC);
@@ -144,11 +144,11 @@ TEST_F(JsonLines, FullDiskIsToldOnceAndTrainingGoesOn) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "lockstep: append to " + run() +
                 "/metrics.jsonl: No space left on device; the disk is full: free some space or choose another folder; "
-                "training goes on, but " +
-                run() + "/metrics.jsonl is written no more\n");
+                "training continues without writing " +
+                run() + "/metrics.jsonl\n");
 }
 
-TEST_F(JsonLines, FailureOnResumeIsToldAndLeavesTheFileWhole) {
+TEST_F(JsonLines, FailureOnResumeIsReportedAndKeepsTheFile) {
   write("metrics.jsonl", "{\"kind\":\"step\",\"step\":1}\n{\"kind\":\"step\",\"step\":9}\n");
   const auto logger = json_lines();
   files_.fail("rename", EIO);
@@ -156,11 +156,11 @@ TEST_F(JsonLines, FailureOnResumeIsToldAndLeavesTheFileWhole) {
   logger->begin({.first_step = 5});
   logger->step(6, {{"loss", 1}});
   logger->end(6, {});
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("training goes on"), std::string::npos);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("training continues"), std::string::npos);
   EXPECT_EQ(lines().size(), 2u);
 }
 
-TEST_F(FileLoggers, FolderThatCannotBeWrittenIsRefusedAtOnce) {
+TEST_F(FileLoggers, UnwritableFolderThrowsImmediately) {
   write("file", "");
   const std::string inside = run() + "/file/logs";
   EXPECT_THROWS(json_lines_logger(inside), IoError, "create folder " + inside);
@@ -187,7 +187,7 @@ TEST_F(Csv, HeaderHasTheColumnsOfEvaluationsFromTheStart) {
   EXPECT_EQ(files_.count("rename"), 0);
 }
 
-TEST_F(Csv, NewColumnIsAddedToTheRowsThereAre) {
+TEST_F(Csv, NewColumnIsAddedToExistingRows) {
   const auto logger = csv();
   logger->begin({});
   logger->step(1, {{"loss", 1}});
@@ -201,7 +201,7 @@ TEST_F(Csv, NewColumnIsAddedToTheRowsThereAre) {
             "3,1731646000.500,5,,,,4\n");
 }
 
-TEST_F(Csv, ResumedRunDropsLaterAndTornRowsAndKeepsItsColumns) {
+TEST_F(Csv, ResumedRunDropsLaterAndTruncatedRowsAndKeepsColumns) {
   const std::string head = "step,time,loss,test_loss,\"a \"\"b\"\", c\"\n", row1 = "1,5.000,2.5,,1\n",
                     row2 = "2,6.000,2,,1\n";
   write("metrics.csv", head + row1 + row2 + "3,7.000,2,,1\n" + "2,7.0");
@@ -214,7 +214,7 @@ TEST_F(Csv, ResumedRunDropsLaterAndTornRowsAndKeepsItsColumns) {
             "3,1731646000.500,1,,9,\n3,1731646000.500,,4,,1\n");
 }
 
-TEST_F(Csv, ResumingWithoutAFileOrWithAForeignOneStartsAnew) {
+TEST_F(Csv, ResumingWithoutAValidFileStartsANewOne) {
   for (const char* old : {"", "a,b\n1,2\n", "step,ti"}) {
     write("metrics.csv", old);
     const auto logger = csv();
@@ -247,21 +247,21 @@ TEST_F(FileLoggers, LoggerServesSeveralRuns) {
   EXPECT_EQ(lines().size(), 4u);
 }
 
-TEST_F(Csv, FullDiskIsToldOnce) {
+TEST_F(Csv, FullDiskIsReportedOnce) {
   const auto logger = csv();
   logger->begin({});
   logger->evaluation(1, {{"test_loss", 1}});
   files_.fail("write", ENOSPC);
   testing::internal::CaptureStderr();
-  logger->step(2, {{"new", 1}});  // the file must be written anew
+  logger->step(2, {{"new", 1}});  // requires a rewrite of the file
   for (int step = 3; step < 6; ++step) logger->evaluation(step, {{"newer", 1}});
-  const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_NE(said.find("the disk is full"), std::string::npos);
-  EXPECT_EQ(said.find("lockstep: "), said.rfind("lockstep: "));
+  const std::string output = testing::internal::GetCapturedStderr();
+  EXPECT_NE(output.find("the disk is full"), std::string::npos);
+  EXPECT_EQ(output.find("lockstep: "), output.rfind("lockstep: "));
   EXPECT_EQ(read("metrics.csv"), "step,time,test_loss,test_accuracy\n1,1731646000.500,1,\n");
 }
 
-TEST(MakeLoggers, AreMadeByName) {
+TEST(MakeLoggers, MakesLoggersByName) {
   const TempDir dir;
   EXPECT_EQ(make_loggers(" console, csv ,jsonl,tensorboard,compact,batches", dir.path()).size(), 6u);
   EXPECT_EQ(FileSystem::real().list(dir.path()).size(), 3u);
@@ -271,7 +271,7 @@ TEST(MakeLoggers, AreMadeByName) {
   EXPECT_TRUE(make_loggers(" , ", "").empty());
 }
 
-TEST(MakeLoggers, UnknownNameIsRefusedBeforeAnyFileIsMade) {
+TEST(MakeLoggers, UnknownNameIsRejectedBeforeCreatingFiles) {
   const TempDir dir;
   EXPECT_THROWS(make_loggers("csv,tensorbord", dir.path()), Error, "there is no \"tensorbord\"");
   EXPECT_THROWS(make_loggers("csv,tensorbord", dir.path()), Error,
@@ -280,9 +280,9 @@ TEST(MakeLoggers, UnknownNameIsRefusedBeforeAnyFileIsMade) {
   EXPECT_TRUE(FileSystem::real().list(dir.path()).empty());
 }
 
-TEST(MakeLoggers, FilesNeedAFolder) {
+TEST(MakeLoggers, FileLoggersNeedAFolder) {
   EXPECT_THROWS(make_loggers("console,csv", ""), Error,
-                "logger: csv writes files and no folder is given; name the folder of the run");
+                "logger: csv writes files, but no folder is given; give the folder for the metrics files");
 }
 
 }  // namespace

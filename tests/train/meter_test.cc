@@ -29,7 +29,7 @@ void step(Meter& meter, int64_t data_ms, int64_t compute_ms, int64_t communicati
   meter.step(100);
 }
 
-TEST(Meter, NothingIsKnownBeforeTheFirstCountedStep) {
+TEST(Meter, ReportIsEmptyBeforeTheFirstCountedStep) {
   Meter meter(1, now);
   pass(5000);
   meter.step(100);
@@ -42,7 +42,7 @@ TEST(Meter, NothingIsKnownBeforeTheFirstCountedStep) {
   EXPECT_EQ(report.data + report.compute + report.communication, 0);
 }
 
-TEST(Meter, StepsThatCompileAreLeftOut) {
+TEST(Meter, WarmupStepsAreExcluded) {
   Meter meter(2, now);
   step(meter, 9000, 9000, 9000);
   step(meter, 9000, 9000, 9000);
@@ -53,7 +53,7 @@ TEST(Meter, StepsThatCompileAreLeftOut) {
   EXPECT_NEAR(report.mean_examples_per_second, 2500, 1e-6);
 }
 
-TEST(Meter, SharesAreThoseOfTheTimeOfSteps) {
+TEST(Meter, SharesAreRelativeToStepTime) {
   Meter meter(0, now);
   for (int i = 0; i < 10; ++i) step(meter, 1, 6, 2, 1);
   const Meter::Report report = meter.report();
@@ -62,7 +62,7 @@ TEST(Meter, SharesAreThoseOfTheTimeOfSteps) {
   EXPECT_NEAR(report.communication, 0.2, 1e-9);
 }
 
-TEST(Meter, RecentRateIsThatOfTheLastStepsAndMeanThatOfAll) {
+TEST(Meter, RecentRateCoversTheLastStepsAndMeanAllSteps) {
   Meter meter(0, now);
   for (int i = 0; i < 100; ++i) step(meter, 0, 30, 0);
   for (int i = 0; i < 64; ++i) step(meter, 0, 10, 0);
@@ -73,10 +73,10 @@ TEST(Meter, RecentRateIsThatOfTheLastStepsAndMeanThatOfAll) {
   EXPECT_NEAR(report.mean_examples_per_second, 16400 / 3.64, 1e-3);
 }
 
-TEST(Meter, StepsThatAreDoneAtOnceTookTheSameTimeEach) {
+TEST(Meter, StepsReportedTogetherShareTheTimeEqually) {
   Meter meter(1, now);
   pass(9000);
-  meter.step(100, 16);  // the first of them compiled
+  meter.step(100, 16);  // includes a warm-up step
   EXPECT_EQ(meter.report().steps, 16);
   EXPECT_EQ(meter.report().examples_per_second, 0);
   for (const int64_t ms : {16000, 32000}) {
@@ -96,12 +96,12 @@ TEST(Meter, StepsThatAreDoneAtOnceTookTheSameTimeEach) {
   EXPECT_NEAR(meter.report().recent_step_seconds, 1, 1e-9);  // over the last 64
 }
 
-TEST(Meter, PausesCountNowhere) {
+TEST(Meter, PausesAreExcluded) {
   Meter meter(0, now);
   step(meter, 1, 8, 1);
   meter.pause();
   {
-    const auto timer = meter.time(Phase::compute);  // an evaluation that is measured by habit
+    const auto timer = meter.time(Phase::compute);  // timed within a pause
     pass(5000);
   }
   meter.pause();
@@ -110,7 +110,7 @@ TEST(Meter, PausesCountNowhere) {
   meter.resume();
   step(meter, 1, 8, 1);
   {
-    const auto timer = meter.time(Phase::data);  // saving while batches are waited for
+    const auto timer = meter.time(Phase::data);  // a pause within a timed scope
     pass(5);
     meter.pause();
     pass(9000);
@@ -124,7 +124,7 @@ TEST(Meter, PausesCountNowhere) {
   EXPECT_NEAR(report.compute, 16.0 / 30, 1e-9);
 }
 
-TEST(Meter, StepThatEndsInAPauseIsLeftOutAndEndsIt) {
+TEST(Meter, StepThatEndsInAPauseIsExcludedAndEndsThePause) {
   Meter meter(0, now);
   step(meter, 0, 10, 0);
   meter.pause();
@@ -136,14 +136,14 @@ TEST(Meter, StepThatEndsInAPauseIsLeftOutAndEndsIt) {
   EXPECT_NEAR(report.step_seconds, 0.010, 1e-9);
 }
 
-TEST(Meter, ClockThatStandsStillGivesNoRate) {
+TEST(Meter, StoppedClockGivesRateZero) {
   Meter meter(0, now);
   meter.step(100);
   EXPECT_EQ(meter.report().examples_per_second, 0);
   EXPECT_EQ(meter.report().compute, 0);
 }
 
-TEST(Meter, RealClockRunsForward) {
+TEST(Meter, RealClockAdvances) {
   Meter meter(0);
   meter.step(1);
   EXPECT_GE(meter.report().step_seconds, 0);

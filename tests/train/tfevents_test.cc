@@ -1,4 +1,4 @@
-// Event files are read back by a reader of its own, written from the description of the formats: it shares no code with
+// Event files are read back by an independent reader, written from the description of the format. It shares no code with
 // the writer.
 #include "train/tfevents.h"
 
@@ -47,7 +47,7 @@ std::vector<std::string> records(const std::string& file) {
   return out;
 }
 
-// A message as its fields: numbers of every kind as 64 bits, everything else as bytes.
+// The fields of a message: numbers of any type as 64 bits, everything else as bytes.
 struct Message {
   std::map<uint64_t, std::vector<uint64_t>> numbers;
   std::map<uint64_t, std::vector<std::string>> bytes;
@@ -110,7 +110,7 @@ struct Message {
   }
 };
 
-// The plugin's HParamsPluginData in an event whose one value has this tag.
+// The HParamsPluginData of an event with a single value of this tag.
 Message hparams(const std::string& event, const std::string& tag) {
   const Message value = Message(event).message(5).message(1);
   EXPECT_EQ(value.text(1), tag);
@@ -122,7 +122,7 @@ Message hparams(const std::string& event, const std::string& tag) {
   return data;
 }
 
-TEST(TfEvents, RecordIsFramedAndSummed) {
+TEST(TfEvents, RecordHasLengthAndChecksums) {
   std::string file;
   detail::append_record(file, "");
   detail::append_record(file, "hello");
@@ -130,13 +130,13 @@ TEST(TfEvents, RecordIsFramedAndSummed) {
   EXPECT_EQ(records(file), (std::vector<std::string>{"", "hello"}));
 }
 
-TEST(TfEvents, VersionComesAsTheFormatWantsIt) {
+TEST(TfEvents, FirstEventHasTheFileVersion) {
   const Message event(detail::version_event(1731646000.25));
   EXPECT_EQ(event.real(1), 1731646000.25);
   EXPECT_EQ(event.text(3), "brain.Event:2");
 }
 
-TEST(TfEvents, SessionStartHasItsStep) {
+TEST(TfEvents, SessionStartHasTheStep) {
   const Message event(detail::session_start_event(1.5, 301));
   EXPECT_EQ(event.number(2), 301u);
   EXPECT_EQ(event.message(7).number(1), 1u);
@@ -145,7 +145,7 @@ TEST(TfEvents, SessionStartHasItsStep) {
 TEST(TfEvents, ScalarsAreSimpleValues) {
   detail::ScalarsEvent event;
   const std::string long_tag(200, 'x');
-  for (const int64_t step : {0, 1, 300, 5000000}) {  // the object is used again
+  for (const int64_t step : {0, 1, 300, 5000000}) {  // reuses the object
     std::string file;
     event.begin(2.5, step);
     event.add("train/loss", 0.25f);
@@ -202,10 +202,10 @@ TEST(TfEvents, RunStartHasTheValues) {
   EXPECT_EQ(values["model"].text(3), "mlp");
   EXPECT_EQ(values["odd"].text(3), "nan");
   EXPECT_EQ(values["strict"].number(4), 1u);
-  EXPECT_EQ(values["off"].numbers.at(4), std::vector<uint64_t>{0});  // a false that is not left out
+  EXPECT_EQ(values["off"].numbers.at(4), std::vector<uint64_t>{0});  // false is written explicitly
 }
 
-TEST(TfEvents, RunEndSaysSuccess) {
+TEST(TfEvents, RunEndHasStatusSuccess) {
   const Message end = hparams(detail::run_end_event(11.5, 100), "_hparams_/session_end_info").message(4);
   EXPECT_EQ(end.number(1), 1u);
   EXPECT_EQ(end.real(2), 11.5);
@@ -264,7 +264,7 @@ TEST_F(TensorboardLogger, WritesARunFromStartToEnd) {
   for (const Message& event : all) EXPECT_EQ(event.real(1), time_);
 }
 
-TEST_F(TensorboardLogger, ResumedRunMakesALaterFileThatTakesBackWhatFollowedItsStep) {
+TEST_F(TensorboardLogger, ResumedRunWritesALaterFileThatDiscardsLaterSteps) {
   make()->begin({.total_steps = 10});
   const std::string first = names()[0];
   make()->begin({.total_steps = 10, .first_step = 300});  // within the same second
@@ -272,25 +272,26 @@ TEST_F(TensorboardLogger, ResumedRunMakesALaterFileThatTakesBackWhatFollowedItsS
   EXPECT_EQ(names()[0], first);
   const std::vector<Message> all = events(names()[1]);
   ASSERT_EQ(all.size(), 2u);
-  EXPECT_EQ(all[1].number(2), 301u);  // readers forget this step and later ones
+  EXPECT_EQ(all[1].number(2), 301u);  // readers discard this step and later ones
   EXPECT_EQ(all[1].message(7).number(1), 1u);
 }
 
-TEST_F(TensorboardLogger, FullDiskIsToldOnce) {
+TEST_F(TensorboardLogger, FullDiskIsReportedOnce) {
   const auto logger = make();
   logger->begin({});
   files_.fail("append", ENOSPC);
   testing::internal::CaptureStderr();
   for (int i = 0; i < 3; ++i) logger->evaluation(i, {{"test_loss", 1}});
-  const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_NE(said.find("the disk is full: free some space or choose another folder; training goes on, but"),
-            std::string::npos)
-      << said;
-  EXPECT_EQ(said.find("lockstep: "), said.rfind("lockstep: "));
-  EXPECT_EQ(files_.count("append"), 4);  // made, version, start, and the one that failed
+  const std::string output = testing::internal::GetCapturedStderr();
+  EXPECT_NE(
+      output.find("the disk is full: free some space or choose another folder; training continues without writing"),
+      std::string::npos)
+      << output;
+  EXPECT_EQ(output.find("lockstep: "), output.rfind("lockstep: "));
+  EXPECT_EQ(files_.count("append"), 4);  // creation, version, start, and the failed write
 }
 
-TEST_F(TensorboardLogger, FolderThatCannotBeWrittenIsRefusedAtOnce) {
+TEST_F(TensorboardLogger, UnwritableFolderThrowsImmediately) {
   files_.write(dir_.path() + "/run", {});
   EXPECT_THROWS(make(), IoError, "create folder " + dir_.path() + "/run");
 }

@@ -175,7 +175,7 @@ TEST(Concatenate, CanBeCutWithHundredsOfOperands) {
   EXPECT_NE(rule.in[0], rule.in[7]);
   EXPECT_EQ(rule.out[0][1], rule.in[0][1]);
   for (const std::string& term : {rule.in[0], rule.in[7], rule.out[0]})
-    EXPECT_NE(rule.whole.find(term[0]), std::string::npos) << term;
+    EXPECT_NE(rule.unsharded.find(term[0]), std::string::npos) << term;
 }
 
 TEST(Concatenate, PutsOperandsSideBySide) {

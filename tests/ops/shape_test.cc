@@ -472,7 +472,7 @@ TEST(ShapeOps, RulesShareTheFactorsThatStay) {
     std::string out;
     for (const auto& t : r.in) out += t + ",";
     out.back() = '>';
-    out += r.out[0] + " whole " + r.whole;
+    out += r.out[0] + " whole " + r.unsharded;
     for (const auto& [factor, step] : r.in_step.empty() ? std::map<char, int64_t>() : r.in_step[0])
       out += std::string(" ") + factor + " before by " + std::to_string(step);
     for (const auto& [factor, step] : r.out_step.empty() ? std::map<char, int64_t>() : r.out_step[0])

@@ -87,11 +87,11 @@ TEST_F(Stranger, WithoutOrWithAWrongTokenIsRefusedAndLoggedOnce) {
   for (const char* token : {"", "0123456789abcdef0123456789abcdeX", "0123456789abcdef", "x"})
     expect_refused(enroll(1, 5, token),
                    "token: the coordinator at 127.0.0.1:" + std::to_string(job_.port()) +
-                       " refuses this process: the token is missing or not that of this job; give all processes of the "
-                       "job the same LOCKSTEP_TOKEN");
+                       " refused this process: its token is missing or wrong; give all processes of the job the same "
+                       "LOCKSTEP_TOKEN");
   EXPECT_EQ(job_.lines.take(),
-            std::vector<std::string>{"the coordinator refused a connection from 127.0.0.1: it does not have this "
-                                     "job's token (logged once per address)"});
+            std::vector<std::string>{"the coordinator refused a connection from 127.0.0.1: it presented a wrong "
+                                     "token (logged once per address)"});
 }
 
 TEST_F(Stranger, WithAnIdOutOfRangeIsRefused) { expect_refused(enroll(3, 5, kTestToken), "its id is not in 0 ... 2"); }
@@ -181,7 +181,7 @@ TEST(ControlNetwork, WorkersMayStartBeforeTheCoordinator) {
     std::this_thread::yield();
   }
   ASSERT_EQ(said.size(), 1u);
-  EXPECT_NE(said[0].find("the coordinator at 127.0.0.1:" + std::to_string(port) + " cannot be reached yet ("),
+  EXPECT_NE(said[0].find("cannot reach the coordinator at 127.0.0.1:" + std::to_string(port) + " yet ("),
             std::string::npos)
       << said[0];
   const auto control = join_control(options(0));
@@ -214,7 +214,7 @@ TEST(ControlNetwork, TakenPortNamesItsOwner) {
   TestSocket socket;
   const int port = socket.listen();
   EXPECT_THROWS(join_control({.process_id = 0, .process_count = 2, .coordinator = {"127.0.0.1", port}}), Error,
-                "listen at 127.0.0.1:" + std::to_string(port) + ": Address already in use: pid " +
+                "listen on 127.0.0.1:" + std::to_string(port) + ": Address already in use: pid " +
                     std::to_string(::getpid()) + " (");
 }
 
@@ -234,7 +234,7 @@ TEST(ControlNetwork, AnotherProgramAtThePortIsRecognised) {
                               .coordinator = {"127.0.0.1", port},
                               .token = kTestToken,
                               .initialization_timeout = 500ms}),
-                IoError, "what listens there does not answer as a coordinator: another program");
+                IoError, "the process that listens there does not answer as a coordinator: it is another program");
 }
 
 TEST(ControlNetwork, ListensOnlyWhereItWasTold) {

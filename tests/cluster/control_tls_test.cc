@@ -67,10 +67,10 @@ TEST_F(ControlTls, OthersStayOutside) {
   JoinOptions options = job.join_options(1);
   options.tls = {};
   EXPECT_THROWS(join_control(options), Error,
-                "refuses this process: TLS is on without certificate files here and not there; give all processes of "
+                "refused this process: TLS is on without certificate files here, but not there; give all processes of "
                 "the job the same LOCKSTEP_TLS, tls_ca, tls_certificate and tls_key");
   options.use_tls = false;
-  EXPECT_THROWS(join_control(options), Error, "refuses this process: TLS is off here and not there");
+  EXPECT_THROWS(join_control(options), Error, "refused this process: TLS is off here, but not there");
   options.tls = mine;
   EXPECT_THROWS(join_control(options), Error, "tls: certificate files are given, but TLS is off");
   job.shutdown();
@@ -134,7 +134,7 @@ TEST(DerivedTls, CanBeSwitchedOffAndThenSaysSo) {
   EXPECT_NE(bytes.find("value of the test"), bytes.npos);
   EXPECT_EQ(bytes.find(kTestToken), bytes.npos) << "the token itself never crosses the network";
   EXPECT_EQ(said, std::vector<std::string>{
-                      "tls: off; the control plane is not encrypted, and is reached from this machine only"});
+                      "tls: off; the control plane is not encrypted, and is reachable from this machine only"});
 }
 
 TEST(DerivedTls, IsTheSameForTheSameTokenOnly) {

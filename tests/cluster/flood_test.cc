@@ -184,7 +184,7 @@ TestSocket connected_from(const char* number, int port) {
 
 TEST(AuthListener, AddressWithManyConnectionsDoesNotKeepOutAnother) {
   Lines lines;
-  AuthListener listener({.numbers = {"127.0.0.1"}, .pass = "lockstep/tls/0123", .log = lines.log()});
+  AuthListener listener({.ips = {"127.0.0.1"}, .pass = "lockstep/tls/0123", .log = lines.log()});
   std::promise<int> admitted;
   listener.start([&](int, int fd) { admitted.set_value(fd); });
   std::vector<TestSocket> many;
@@ -201,8 +201,8 @@ TEST(AuthListener, AddressWithManyConnectionsDoesNotKeepOutAnother) {
   const TestSocket own(future.get());
   const std::vector<std::string> said = lines.take();
   ASSERT_EQ(said.size(), 1u);
-  EXPECT_NE(said[0].find("refused a connection from 127.0.0.2: 256 of its connections wait without having presented "
-                         "this job's token, and 257 in all; at most 256 may (logged once per address)"),
+  EXPECT_NE(said[0].find("refused a connection from 127.0.0.2: 256 of its connections have not presented this job's "
+                         "token, 257 in total; at most 256 are allowed (logged once per address)"),
             std::string::npos)
       << said[0];
 }

@@ -156,7 +156,7 @@ TEST_F(UnderTheOperator, AnotherPodDoesNotJoin) {
                              "COORDINATOR_ADDRESS=jaxjob-mnist-worker-0", "NUM_PROCESSES=2", "PROCESS_ID=1",
                              "LOCKSTEP_INITIALIZATION_TIMEOUT=60", "LOCKSTEP_PLATFORM=cpu",
                              "LOCKSTEP_CACHE_DIR=" + data_->path(), program_path(), "train", "--devices=8"});
-  EXPECT_TRUE(other.says("the coordinator at jaxjob-mnist-worker-0:6666 cannot be reached yet")) << other.err();
+  EXPECT_TRUE(other.says("cannot reach the coordinator at jaxjob-mnist-worker-0:6666 yet")) << other.err();
   EXPECT_EQ(jobs.run(), "Succeeded") << jobs.logs();
   EXPECT_EQ(times(jobs.log(0), "refused a call from " + stranger), 1u) << jobs.log(0);
 }

@@ -312,7 +312,7 @@ TEST(Permanent, TakenPortIsNotTriedAgain) {
   const RunningProgram::Result result =
       launch(kWithRestarts + Words{"--port", std::to_string(other.port())}, {"allreduce"});
   EXPECT_EQ(result.exit_code, 1) << result.err;
-  expect_contains(result.err, fmt::format("[0] lockstep: listen at 127.0.0.1:{}: Address already in use: pid {} (",
+  expect_contains(result.err, fmt::format("[0] lockstep: listen on 127.0.0.1:{}: Address already in use: pid {} (",
                                           other.port(), ::getpid()));
   expect_contains(result.err, "lockstep launch: process 0 ended with exit code 1");
   expect_lacks(result.err, "restart");

@@ -26,8 +26,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMaxWaiting = 256;  // connections that have not presented the pass
-constexpr size_t kMaxBytes = 1024;   // of one request
+constexpr size_t kMaxPending = 256;  // connections that have not authenticated
+constexpr size_t kMaxBytes = 1024;   // of a request
 constexpr std::chrono::seconds kMaxTime(10);
 constexpr int kAcceptsPerRound = 64;
 constexpr size_t kMaxLogged = 1000;  // addresses
@@ -38,7 +38,7 @@ std::string address_of(const sockaddr_storage& address, socklen_t size) {
   if (::getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, text, sizeof(text), nullptr, 0,
                     NI_NUMERICHOST) != 0)
     return "an unknown address";
-  constexpr std::string_view kMapped = "::ffff:";  // IPv4 at a socket of IPv6
+  constexpr std::string_view kMapped = "::ffff:";  // an IPv4 peer of an IPv6 socket
   const std::string_view number = text;
   return std::string(number.starts_with(kMapped) ? number.substr(kMapped.size()) : number);
 }
@@ -77,13 +77,13 @@ int connect_status_for(std::string_view request, std::string_view pass) {
   return same_token(proof(shown), proof(pass)) ? connect_status::kOtherSecurity : connect_status::kWrongToken;
 }
 
-// What the thread of a gate does.
+// The loop of the listener's thread.
 class AuthListener::AcceptLoop {
  public:
   AcceptLoop(const AuthListenerOptions& options, const std::vector<int>& listeners, int wake, Admit admit)
       : options_(options), listeners_(listeners), wake_(wake), admit_(std::move(admit)) {}
   ~AcceptLoop() {
-    for (const PendingConnection& pending : pending_) ::close(pending.fd);
+    for (const PendingConnection& connection : pending_) ::close(connection.fd);
   }
 
   void run() {
@@ -91,8 +91,8 @@ class AuthListener::AcceptLoop {
     while (true) {
       polled.assign(1, {.fd = wake_, .events = POLLIN, .revents = 0});
       for (const int fd : listeners_) polled.push_back({.fd = fd, .events = POLLIN, .revents = 0});
-      for (const PendingConnection& pending : pending_)
-        polled.push_back({.fd = pending.fd, .events = POLLIN, .revents = 0});
+      for (const PendingConnection& connection : pending_)
+        polled.push_back({.fd = connection.fd, .events = POLLIN, .revents = 0});
       ::poll(polled.data(), polled.size(), milliseconds_left());
       if (polled[0].revents) return;
       const size_t first = 1 + listeners_.size();
@@ -116,7 +116,7 @@ class AuthListener::AcceptLoop {
 
   int milliseconds_left() const {
     if (pending_.empty()) return -1;
-    const auto left = pending_.front().deadline - Clock::now();  // they are in the order of arrival
+    const auto left = pending_.front().deadline - Clock::now();  // the oldest first
     return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(std::max(left, Clock::duration(0))).count());
   }
 
@@ -131,75 +131,77 @@ class AuthListener::AcceptLoop {
       }
       set_option(fd, TCP_NODELAY, 1);
       if (options_.user_timeout_ms > 0) set_option(fd, TCP_USER_TIMEOUT, options_.user_timeout_ms);
-      PendingConnection pending{fd, listener, address_of(address, size), Clock::now() + kMaxTime};
-      // The request of a process of the job has usually arrived with the connection.
-      if (receive(pending)) continue;
-      pending_.push_back(std::move(pending));
-      if (pending_.size() > kMaxWaiting) evict();
+      PendingConnection connection{fd, listener, address_of(address, size), Clock::now() + kMaxTime};
+      // The request usually arrives with the connection.
+      if (receive(connection)) continue;
+      pending_.push_back(std::move(connection));
+      if (pending_.size() > kMaxPending) evict();
     }
   }
 
-  // The process has no descriptors left.
+  // The process has run out of file descriptors.
   void make_room() {
     if (!pending_.empty()) return evict();
     pollfd waiting = {.fd = wake_, .events = POLLIN, .revents = 0};
     ::poll(&waiting, 1, static_cast<int>(kNoDescriptors.count()));
   }
 
-  // Reads what has come. Whether the pending is done with: admitted or closed.
-  bool receive(PendingConnection& pending) {
+  // Reads available bytes. Returns whether the connection was authenticated or closed.
+  bool receive(PendingConnection& connection) {
     char buffer[kMaxBytes];
-    const ssize_t count = ::recv(pending.fd, buffer, sizeof(buffer), MSG_DONTWAIT);
+    const ssize_t count = ::recv(connection.fd, buffer, sizeof(buffer), MSG_DONTWAIT);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return false;
     if (count <= 0) {
-      // A probe that looks whether the port is open sends nothing.
-      if (!pending.bytes.empty()) log(pending.address, "it ended before it had presented this job's token");
-      return close(pending);
+      // A probe of the port sends nothing and is not logged.
+      if (!connection.bytes.empty())
+        log(connection.address, "it closed the connection before it presented this job's token");
+      return close(connection);
     }
-    pending.bytes.append(buffer, static_cast<size_t>(count));
+    connection.bytes.append(buffer, static_cast<size_t>(count));
     constexpr std::string_view kEnd = "\r\n\r\n", kBegin = "CONNECT lockstep/";
-    const size_t end = pending.bytes.find(kEnd);
-    const size_t compared = std::min(kBegin.size(), pending.bytes.size());
-    const bool speaks = std::string_view(pending.bytes).substr(0, compared) == kBegin.substr(0, compared);
-    if (speaks && end == pending.bytes.npos && pending.bytes.size() < kMaxBytes) return false;
-    // A client sends nothing more before it has the answer.
-    const bool whole = end != pending.bytes.npos && end + kEnd.size() == pending.bytes.size();
-    const int status = whole ? connect_status_for(pending.bytes, options_.pass) : connect_status::kMalformed;
-    send_status(pending.fd, status);
+    const size_t end = connection.bytes.find(kEnd);
+    const size_t compared = std::min(kBegin.size(), connection.bytes.size());
+    const bool is_connect = std::string_view(connection.bytes).substr(0, compared) == kBegin.substr(0, compared);
+    if (is_connect && end == connection.bytes.npos && connection.bytes.size() < kMaxBytes) return false;
+    // A client sends nothing more before it receives the answer.
+    const bool complete = end != connection.bytes.npos && end + kEnd.size() == connection.bytes.size();
+    const int status = complete ? connect_status_for(connection.bytes, options_.pass) : connect_status::kMalformed;
+    send_status(connection.fd, status);
     if (status == connect_status::kAdmitted) {
-      admit_(pending.listener, pending.fd);
+      admit_(connection.listener, connection.fd);
       return true;
     }
-    log(pending.address, status == connect_status::kWrongToken      ? "it does not have this job's token"
-                         : status == connect_status::kOtherSecurity ? "its TLS settings differ from this process's"
-                                                                    : "it is not a process of this job");
-    return close(pending);
+    log(connection.address, status == connect_status::kWrongToken ? "it presented a wrong token"
+                            : status == connect_status::kOtherSecurity
+                                ? "its TLS settings differ from those of the coordinator"
+                                : "its first bytes are not a lockstep connection");
+    return close(connection);
   }
 
-  static bool close(const PendingConnection& pending) {
-    ::close(pending.fd);
+  static bool close(const PendingConnection& connection) {
+    ::close(connection.fd);
     return true;
   }
 
   void expire() {
     const auto now = Clock::now();
-    std::erase_if(pending_, [&](const PendingConnection& pending) {
-      if (pending.deadline > now) return false;
-      log(pending.address, fmt::format("it did not present this job's token within {} s", kMaxTime.count()));
-      return close(pending);
+    std::erase_if(pending_, [&](const PendingConnection& connection) {
+      if (connection.deadline > now) return false;
+      log(connection.address, fmt::format("it did not present this job's token within {} s", kMaxTime.count()));
+      return close(connection);
     });
   }
 
-  // Closes the oldest connection of the address that has the most, so that no address can keep out the others.
+  // Closes the oldest connection of the address with the most pending ones, so that no address can lock out others.
   void evict() {
     std::map<std::string_view, size_t> counts;
-    for (const PendingConnection& pending : pending_) ++counts[pending.address];
+    for (const PendingConnection& connection : pending_) ++counts[connection.address];
     const auto most = std::ranges::max_element(counts, {}, [](const auto& each) { return each.second; })->second;
     const auto found =
         std::ranges::find_if(pending_, [&](const PendingConnection& v) { return counts[v.address] == most; });
-    log(found->address, fmt::format("{} of its connections wait without having presented this job's token, and {} in "
-                                    "all; at most {} may",
-                                    most, pending_.size(), kMaxWaiting));
+    log(found->address, fmt::format("{} of its connections have not presented this job's token, {} in "
+                                    "total; at most {} are allowed",
+                                    most, pending_.size(), kMaxPending));
     close(*found);
     pending_.erase(found);
   }
@@ -222,8 +224,8 @@ AuthListener::AuthListener(AuthListenerOptions options)
     : options_(std::move(options)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   std::string why = wake_ < 0 ? std::strerror(errno) : "";
   detail::Address place;
-  for (size_t i = 0; i < options_.numbers.size() && why.empty(); ++i) {
-    place = {options_.numbers[i], options_.port};
+  for (size_t i = 0; i < options_.ips.size() && why.empty(); ++i) {
+    place = {options_.ips[i], options_.port};
     const int fd = detail::listen_at(place.host, place.port, why);
     if (fd < 0) break;
     listeners_.push_back(fd);
@@ -233,7 +235,7 @@ AuthListener::AuthListener(AuthListenerOptions options)
   for (const int fd : listeners_) ::close(fd);
   if (wake_ >= 0) ::close(wake_);
   const std::string owner = detail::port_owner(place.port);
-  throw_error("listen at {}: {}{}; choose another port, or end that process", to_string(place), why,
+  throw_error("listen on {}: {}{}; choose another port, or stop that process", to_string(place), why,
               owner.empty() ? "" : fmt::format(": {} listens there", owner));
 }
 

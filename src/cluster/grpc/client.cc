@@ -26,34 +26,34 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
 constexpr milliseconds kFirstPause(10), kLongestPause(200);
-constexpr milliseconds kQuiet(3000);  // of trying, before a line in the log
+constexpr milliseconds kQuiet(3000);  // retries silently for this long, then logs a line
 constexpr milliseconds kResolveAttempt(5000);
-constexpr int kConnectMs = 3000;  // for one attempt
-constexpr milliseconds kKnock(500);
+constexpr int kConnectMs = 3000;  // timeout of one connection attempt
+constexpr milliseconds kProbe(500);
 
-// Once per process: it is the same for all of them.
+// Logs once per process that proxy variables are ignored.
 void log_proxies(const LogLine& log) {
   static std::once_flag once;
   std::call_once(once, [&] {
     for (const char* name : {"grpc_proxy", "https_proxy", "http_proxy"})
       if (const char* value = std::getenv(name); value && *value)
-        return log(fmt::format("{} is set; the control plane does not use it", name));
+        return log(fmt::format("{} is set, but the control plane does not use proxies", name));
   });
 }
 
-// Why there is no connection, in words that users know.
+// Why a connection failed, in terms that users know.
 std::string reason_of(const std::string& message) {
   for (const char* text : {"SETTINGS frame", "http1.x server", "returned response code"})
     if (message.find(text) != std::string::npos)
-      return "what listens there does not answer as a coordinator: another program, one with other TLS settings, or a "
-             "process that is stopped";
+      return "the process that listens there does not answer as a coordinator: it is another program, has different "
+             "TLS settings, or is suspended";
   return message;
 }
 
-// gRPC's name for a number and port.
-std::string target(const std::string& number, int port) {
-  if (number.find(':') == std::string::npos) return fmt::format("ipv4:{}:{}", number, port);
-  std::string escaped = number;
+// gRPC's URI of an IP address and port.
+std::string target(const std::string& ip, int port) {
+  if (ip.find(':') == std::string::npos) return fmt::format("ipv4:{}:{}", ip, port);
+  std::string escaped = ip;
   if (const size_t zone = escaped.find('%'); zone != std::string::npos) escaped.replace(zone, 1, "%25");
   return fmt::format("ipv6:[{}]:{}", escaped, port);
 }
@@ -69,9 +69,9 @@ class NetworkChannel : public ControlChannel {
   Answer call(const Request& request, nanoseconds timeout) override {
     if (std::holds_alternative<request::Register>(request.what)) return find_and_register(request);
     const std::shared_ptr<control::Control::Stub> stub = current();
-    if (!stub) return unreachable("there is no connection");
-    Reply reply = converse(*stub, request, timeout);
-    if (reply.again) reply.answer.connection_refused = connection_refused(timeout);
+    if (!stub) return unreachable("not connected");
+    Reply reply = send_request(*stub, request, timeout);
+    if (reply.retry) reply.answer.connection_refused = is_connection_refused(timeout);
     return std::move(reply.answer);
   }
 
@@ -87,7 +87,7 @@ class NetworkChannel : public ControlChannel {
  private:
   struct Reply {
     Answer answer = {};
-    bool again = false;  // nobody was there
+    bool retry = false;  // no coordinator was reached
   };
 
   static Answer unreachable(const std::string& why) { return {.outcome = Outcome::unreachable, .text = why}; }
@@ -97,19 +97,19 @@ class NetworkChannel : public ControlChannel {
     return stub_;
   }
 
-  // Where the coordinator was. gRPC tells why it has no connection in words only.
-  bool connection_refused(nanoseconds timeout) {
-    std::string number;
+  // Probes the coordinator's port, because gRPC reports a refused connection only in its error text.
+  bool is_connection_refused(nanoseconds timeout) {
+    std::string ip;
     {
       const std::lock_guard lock(mutex_);
-      number = number_;
+      ip = ip_;
     }
-    const milliseconds wait = std::clamp(std::chrono::duration_cast<milliseconds>(timeout), milliseconds(1), kKnock);
-    return !number.empty() &&
-           detail::probe_port(number, options_.coordinator.port, wait).result == detail::PortProbe::Result::refused;
+    const milliseconds wait = std::clamp(std::chrono::duration_cast<milliseconds>(timeout), milliseconds(1), kProbe);
+    return !ip.empty() &&
+           detail::probe_port(ip, options_.coordinator.port, wait).result == detail::PortProbe::Result::refused;
   }
 
-  std::shared_ptr<control::Control::Stub> connect(const std::string& number) const {
+  std::shared_ptr<control::Control::Stub> connect(const std::string& ip) const {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -127,69 +127,68 @@ class NetworkChannel : public ControlChannel {
     std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
     if (const TlsFiles& tls = security_.tls; tls.any()) {
       credentials = grpc::SslCredentials({tls.ca, tls.key, tls.certificate});
-      // The certificate is of a name, not of the number behind it.
+      // The certificate contains a name, not the IP address.
       arguments.SetSslTargetNameOverride(security_.server_name.empty() ? options_.coordinator.host
                                                                        : security_.server_name);
     }
     return control::Control::NewStub(
-        grpc::CreateCustomChannel(target(number, options_.coordinator.port), credentials, arguments));
+        grpc::CreateCustomChannel(target(ip, options_.coordinator.port), credentials, arguments));
   }
 
-  // The answer to a registration, from whichever address of the coordinator's name has one.
+  // Registers, trying all addresses of the coordinator's name until one answers.
   Answer find_and_register(Request request) {
     const nanoseconds timeout = std::get<request::Register>(request.what).timeout;
     const Clock::time_point begin = Clock::now(), deadline = begin + timeout;
-    std::string number, why = "there was no time";
+    std::string ip, why = "no time left";
     size_t next = 0;
     bool logged = false;
     milliseconds pause = kFirstPause;
     while (Clock::now() < deadline) {
       try {
         const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
-        const auto numbers =
-            detail::resolve(options_.coordinator.host, std::clamp(left, milliseconds(1), kResolveAttempt));
-        const std::string& chosen = numbers[next % numbers.size()];
-        if (chosen != number) {
-          number = chosen;
-          const auto stub = connect(number);
+        const auto ips = detail::resolve(options_.coordinator.host, std::clamp(left, milliseconds(1), kResolveAttempt));
+        const std::string& chosen = ips[next % ips.size()];
+        if (chosen != ip) {
+          ip = chosen;
+          const auto stub = connect(ip);
           const std::lock_guard lock(mutex_);
           stub_ = stub;
-          number_ = number;
+          ip_ = ip;
         }
         const nanoseconds rest = deadline - Clock::now();
         std::get<request::Register>(request.what).timeout = rest;
-        Reply reply = converse(*current(), request, rest + options_.heartbeat_timeout);
+        Reply reply = send_request(*current(), request, rest + options_.heartbeat_timeout);
         const bool previous = options_.restarts_individually &&
                               (reply.answer.outcome == Outcome::taken || reply.answer.outcome == Outcome::failed);
-        if (!reply.again && !previous) return reply.answer;
+        if (!reply.retry && !previous) return reply.answer;
         why = reply.answer.text;
         ++next;
-        // A connection in the making is looked at every 5 s only while no call waits for it: a new one, with the call.
-        number.clear();
+        // Connects anew with the next call: gRPC polls a pending connection only every 5 s while no call waits for it.
+        ip.clear();
       } catch (const IoError& error) {
         why = error.what();
       }
       if (Clock::now() - begin > kQuiet && !std::exchange(logged, true))
-        options_.log(fmt::format("the coordinator at {} cannot be reached yet ({}); trying again for {}", coordinator(),
-                                 why, describe(deadline - Clock::now())));
+        options_.log(fmt::format("cannot reach the coordinator at {} yet ({}); retrying for {}", coordinator(), why,
+                                 describe(deadline - Clock::now())));
       if (wait(std::min<nanoseconds>(pause, deadline - Clock::now()))) break;
       pause = std::min(pause * 2, kLongestPause);
     }
     return unreachable(fmt::format("in {}: {}", describe(timeout), why));
   }
 
-  // Waits. Whether this was closed.
+  // Waits. Returns whether the channel was closed.
   bool wait(nanoseconds duration) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, duration, [&] { return closed_; });
   }
 
-  Reply converse(control::Control::Stub& stub, const Request& request, nanoseconds timeout) {
+  Reply send_request(control::Control::Stub& stub, const Request& request, nanoseconds timeout) {
     control::Request asked;
     control::Answer answered;
     detail::to_wire(request, asked);
     grpc::ClientContext context;
-    // By the clock that nobody sets.
+    // The monotonic clock, which is never adjusted.
     context.set_deadline(
         gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(timeout.count(), GPR_TIMESPAN)));
     if (!security_.call_secret.empty()) context.AddMetadata(detail::kSecretKey, security_.call_secret);
@@ -221,34 +220,33 @@ class NetworkChannel : public ControlChannel {
                  .text = fmt::format("coordinator at {}: {}", coordinator(), status.error_message())}};
       default:
         return {{.outcome = Outcome::refused,
-                 .text = fmt::format("coordinator at {}: {}; is it a lockstep of the same version?", coordinator(),
-                                     status.error_message())}};
+                 .text = fmt::format("coordinator at {}: {}; check that it runs the same version of lockstep",
+                                     coordinator(), status.error_message())}};
     }
   }
 
   std::string wrong_token() const {
     return fmt::format(
-        "token: the coordinator at {} refuses this process: the token is missing or not that of this job; give all "
+        "token: the coordinator at {} refused this process: its token is missing or wrong; give all "
         "processes of the job the same LOCKSTEP_TOKEN",
         coordinator());
   }
 
-  // Why the gate does not let this process in; empty when the connection failed otherwise.
+  // Why the AuthListener refused this process; empty if the connection failed for another reason.
   std::string refusal(const std::string& error) const {
-    // gRPC reports the status of the answer to CONNECT in words only.
+    // gRPC reports the status of the answer to CONNECT only in its error text.
     const auto answered = [&](int status) {
       return error.find(fmt::format("returned response code {}", status)) != error.npos;
     };
     if (answered(connect_status::kWrongToken)) return wrong_token();
     if (!answered(connect_status::kOtherSecurity)) return "";
     return fmt::format(
-        "tls: the coordinator at {} refuses this process: {} here and not there; give all processes of the job the "
-        "same "
-        "LOCKSTEP_TLS, tls_ca, tls_certificate and tls_key",
+        "tls: the coordinator at {} refused this process: {} here, but not there; give all processes of the job the "
+        "same LOCKSTEP_TLS, tls_ca, tls_certificate and tls_key",
         coordinator(),
         security_.kind == Security::Kind::plain     ? "TLS is off"
         : security_.kind == Security::Kind::derived ? "TLS is on without certificate files"
-                                                    : "TLS has certificate files");
+                                                    : "TLS uses certificate files");
   }
 
   const ClientOptions options_;
@@ -257,7 +255,7 @@ class NetworkChannel : public ControlChannel {
   std::condition_variable changed_;
   bool closed_ = false;
   std::shared_ptr<control::Control::Stub> stub_;
-  std::string number_;  // that it leads to
+  std::string ip_;  // of the coordinator that stub_ connects to
   std::set<grpc::ClientContext*> active_;
 };
 

@@ -1,4 +1,4 @@
-// A channel to the coordinator in another process, over the network.
+// The gRPC channel to the coordinator in another process. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -17,13 +17,13 @@ struct ClientOptions {
   TlsFiles tls = {};
   bool use_tls = true;  // SecurityOptions::tls
   std::chrono::nanoseconds heartbeat_timeout = std::chrono::seconds(10);
-  // A registration that meets the coordinator of the job's previous attempt waits for the next one; see JoinOptions.
+  // A registration that reaches the coordinator of the job's previous attempt waits for the next one; see JoinOptions.
   bool restarts_individually = false;
   LogLine log = log_to_stderr;
 };
 
-// Nothing is sent before the first call, a registration, which looks for the coordinator until its time is up: the name
-// may have no address yet, and process 0 may not have started. Throws Error and IoError for the files.
+// Connects with the first call, a registration, which retries until its timeout: the name may not resolve yet, and
+// process 0 may not have started. Throws Error and IoError for invalid TLS files.
 std::unique_ptr<ControlChannel> network_channel(ClientOptions options);
 
 }  // namespace lockstep

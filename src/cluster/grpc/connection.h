@@ -1,4 +1,4 @@
-// What both ends of a connection of the control plane agree on.
+// gRPC settings shared by the client and the server of the control plane. Thread-safe.
 #pragma once
 
 #include <grpc/support/log.h>
@@ -10,14 +10,14 @@
 
 namespace lockstep::detail {
 
-// The metadata that carries Security::call_secret.
+// The metadata key of Security::call_secret.
 inline constexpr const char* kSecretKey = "lockstep-secret";
 
-// The argument of a gRPC channel that makes it send `CONNECT VALUE HTTP/1.0` first and wait for status 200, as through
-// a proxy. gRPC's public headers do not name it.
+// The gRPC channel argument that makes it send `CONNECT VALUE HTTP/1.0` first and wait for status 200, as through a
+// proxy. gRPC's public headers do not declare it.
 inline constexpr const char* kConnectArgument = "grpc.http_connect_server";
 
-// gRPC writes to standard error what comes back as a status anyhow. Nothing changes when GRPC_VERBOSITY asks for it.
+// Turns off gRPC's log on standard error, which repeats the status of calls. No effect if GRPC_VERBOSITY is set.
 inline void silence_grpc() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -31,7 +31,7 @@ inline int milliseconds_within(std::chrono::nanoseconds duration) {
       std::clamp<int64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count(), kLeast, kMost));
 }
 
-// When a silent connection is pinged, and how long the answer may take: together shorter than the heartbeat timeout.
+// When an idle connection is pinged, and how long the answer may take: together less than the heartbeat timeout.
 inline int keepalive_time_ms(std::chrono::nanoseconds heartbeat_timeout) {
   return milliseconds_within(heartbeat_timeout / 2);
 }

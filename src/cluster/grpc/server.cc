@@ -24,14 +24,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kAnswerFlush(1000);  // for the last answers to get out
+constexpr milliseconds kAnswerFlush(1000);  // to send the last answers
 constexpr milliseconds kResolvePause(250);
 constexpr int kHandshakeMs = 10'000;
-constexpr int kMaxStreams = 256;               // calls of one connection at a time
-constexpr size_t kMaxServerBytes = 512 << 20;  // that gRPC may hold for all connections
+constexpr int kMaxStreams = 256;               // concurrent calls of one connection
+constexpr size_t kMaxServerBytes = 512 << 20;  // gRPC's memory quota for all connections
 
 // "10.0.0.7" of "ipv4:10.0.0.7:4711", "fd00::1" of "ipv6:%5Bfd00::1%5D:4711".
-std::string peer_number(std::string peer) {
+std::string peer_ip(std::string peer) {
   peer.erase(0, peer.find(':') + 1);
   peer.erase(std::min(peer.rfind(':'), peer.size()));
   for (const char* bracket : {"%5B", "%5D", "[", "]"}) {
@@ -49,15 +49,16 @@ std::vector<std::string> resolve_until(const std::string& host, Clock::time_poin
       return detail::resolve(host, std::max(left, milliseconds(1)));
     } catch (const IoError& error) {
       if (left <= kResolvePause)
-        throw IoError(fmt::format("listen: {}; or say where to listen with coordinator_bind_address", error.what()));
+        throw IoError(fmt::format("listen: {}; or set coordinator_bind_address", error.what()));
       if (!std::exchange(logged, true))
-        log(fmt::format("{} has no address yet ({}); trying again for {}", host, error.what(), describe(left)));
+        log(fmt::format("the coordinator's name {} does not resolve yet ({}); retrying for {}", host, error.what(),
+                        describe(left)));
     }
     std::this_thread::sleep_for(kResolvePause);
   }
 }
 
-// How many calls are under way.
+// Counts the calls in flight.
 class CallsInFlight {
  public:
   void add(int count) {
@@ -76,7 +77,7 @@ class CallsInFlight {
   int count_ = 0;
 };
 
-// A call that waits for its answer. Owns itself: gRPC says when it is done.
+// A pending call. Deletes itself when gRPC calls OnDone().
 class Call : public grpc::ServerUnaryReactor {
  public:
   Call(CoordinatorHost& host, CallsInFlight& in_flight, control::Answer& answer)
@@ -115,11 +116,11 @@ class ControlServer::Service : public control::Control::CallbackService {
 
   grpc::ServerUnaryReactor* Ask(grpc::CallbackServerContext* context, const control::Request* request,
                                 control::Answer* answer) override {
-    const std::string address = peer_number(context->peer());
+    const std::string address = peer_ip(context->peer());
     if (!admitted(*context))
-      return refuse(*context, {grpc::StatusCode::UNAUTHENTICATED, "the token is missing or not that of this job"});
+      return refuse(*context, {grpc::StatusCode::UNAUTHENTICATED, "the token is missing or wrong"});
     const std::optional<Request> asked = detail::from_wire(*request);
-    if (!asked) return refuse(*context, {grpc::StatusCode::INVALID_ARGUMENT, "nothing known is asked for"});
+    if (!asked) return refuse(*context, {grpc::StatusCode::INVALID_ARGUMENT, "unknown request"});
     if (addresses_)
       if (const auto refusal = addresses_->refusal(*asked, address))
         return refuse(
@@ -150,27 +151,28 @@ class ControlServer::Service : public control::Control::CallbackService {
 
   CoordinatorHost& host_;
   const std::string secret_;
-  const std::shared_ptr<AddressAuth> addresses_;  // null: processes are known by the secret
+  const std::shared_ptr<AddressAuth> addresses_;  // null: processes authenticate by the secret
 };
 
 namespace {
 
-std::vector<std::string> listen_numbers(const ServerOptions& options) {
+std::vector<std::string> listen_ips(const ServerOptions& options) {
   const std::string& name = options.address.host;
-  std::vector<std::string> numbers =
+  std::vector<std::string> ips =
       detail::listen_addresses(name, resolve_until(name, Clock::now() + options.resolve_timeout, options.log),
                                detail::list_interfaces(), options.log);
-  if (options.address.port != 0) return numbers;
-  // One number, because the port that one gets may be taken at another.
-  const auto ipv4 = std::ranges::find_if(numbers, [](const auto& number) { return number.find(':') == number.npos; });
-  return {ipv4 == numbers.end() ? numbers.front() : *ipv4};
+  if (options.address.port != 0) return ips;
+  // Only one address, because the port chosen for one may be in use on another.
+  const auto ipv4 = std::ranges::find_if(ips, [](const auto& ip) { return ip.find(':') == ip.npos; });
+  return {ipv4 == ips.end() ? ips.front() : *ipv4};
 }
 
-void log_exposure(const std::vector<std::string>& numbers, const LogLine& log) {
-  log(std::ranges::all_of(numbers, detail::is_loopback_ip)
-          ? "tls: off; the control plane is not encrypted, and is reached from this machine only"
-          : "tls: off; the control plane's messages cross the network unencrypted, and a reader of them can join this "
-            "job; remove LOCKSTEP_TLS=off (--no-tls) to encrypt them");
+void log_exposure(const std::vector<std::string>& ips, const LogLine& log) {
+  log(std::ranges::all_of(ips, detail::is_loopback_ip)
+          ? "tls: off; the control plane is not encrypted, and is reachable from this machine only"
+          : "tls: off; the control plane's messages cross the network unencrypted, and anyone who can read them can "
+            "join "
+            "this job; remove LOCKSTEP_TLS=off (--no-tls) to encrypt them");
 }
 
 void set_limits(grpc::ServerBuilder& builder, std::chrono::nanoseconds heartbeat_timeout) {
@@ -182,7 +184,7 @@ void set_limits(grpc::ServerBuilder& builder, std::chrono::nanoseconds heartbeat
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, detail::keepalive_time_ms(heartbeat_timeout));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, detail::keepalive_timeout_ms(heartbeat_timeout));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  // The clients' own pings are allowed at any rate.
+  // Clients may send keepalive pings at any rate.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
@@ -202,10 +204,10 @@ ControlServer::ControlServer(std::shared_ptr<CoordinatorHost> host, ServerOption
   detail::silence_grpc();
   const Security security = make_security({options.token, options.tls, options.use_tls});
   service_ = std::make_unique<Service>(*host_, security.call_secret, options.addresses);
-  const std::vector<std::string> numbers = listen_numbers(options);
-  if (!options.use_tls && !options.token.empty()) log_exposure(numbers, options.log);
+  const std::vector<std::string> ips = listen_ips(options);
+  if (!options.use_tls && !options.token.empty()) log_exposure(ips, options.log);
   listener_ = std::make_unique<AuthListener>(
-      AuthListenerOptions{.numbers = numbers,
+      AuthListenerOptions{.ips = ips,
                           .port = options.address.port,
                           .pass = security.pass,
                           .user_timeout_ms = detail::keepalive_timeout_ms(options.heartbeat_timeout),
@@ -218,7 +220,7 @@ ControlServer::ControlServer(std::shared_ptr<CoordinatorHost> host, ServerOption
       builder.experimental().AddExternalConnectionAcceptor(Connections::FROM_FD, credentials_of(security));
   service_->server = builder.BuildAndStart();
   if (!service_->server)
-    throw IoError(fmt::format("listen at {}: gRPC's server did not start; GRPC_VERBOSITY=info shows why",
+    throw IoError(fmt::format("listen on {}: the gRPC server did not start; set GRPC_VERBOSITY=info to see why",
                               to_string(options.address)));
   listener_->start([acceptor](int listener, int fd) {
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
@@ -234,10 +236,10 @@ void ControlServer::flush_failure() {
 }
 
 ControlServer::~ControlServer() {
-  host_->close("process 0 has ended");
-  // One that is between two heartbeats, or before its first, would find nobody and not know why.
+  host_->close("process 0 has exited");
+  // A process between two heartbeats, or before its first, must still receive this failure.
   host_->wait_failure_delivered();
-  listener_.reset();  // it hands connections to the server
+  listener_.reset();  // before the server: it passes connections to it
   if (service_->server) service_->server->Shutdown(std::chrono::system_clock::now() + kAnswerFlush);
 }
 

@@ -1,5 +1,5 @@
-// ControlServer: lets other processes reach a coordinator over the network. Its threads are a fixed few, however many
-// calls wait. Safe from any thread.
+// ControlServer: makes a coordinator reachable over gRPC. Uses a small, fixed number of threads, regardless of how many
+// calls are pending. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -16,30 +16,30 @@
 namespace lockstep {
 
 struct ServerOptions {
-  detail::Address address = {};                 // where to listen; port 0: any that is free
-  std::string token = {};                       // who may ask; empty: everybody
-  std::shared_ptr<AddressAuth> addresses = {};  // which addresses may ask, for a job without a token; or null
+  detail::Address address = {};                 // where to listen; port 0: any free one
+  std::string token = {};                       // required from clients; empty: accepts all
+  std::shared_ptr<AddressAuth> addresses = {};  // authenticates by address, for a job without a token; or null
   TlsFiles tls = {};
   bool use_tls = true;  // SecurityOptions::tls
   std::chrono::nanoseconds heartbeat_timeout = std::chrono::seconds(10);
-  std::chrono::nanoseconds resolve_timeout = std::chrono::seconds(300);  // until the name must have an address
+  std::chrono::nanoseconds resolve_timeout = std::chrono::seconds(300);  // for the name in `address`
   LogLine log = log_to_stderr;
 };
 
 class ControlServer {
  public:
-  // Listens when it returns. Throws Error when the port is taken, saying by whom where that can be known, or the name
-  // has no address; Error for an address that is not this machine's and files that are no certificates.
+  // Begins to listen. Throws Error if the port is in use (naming the process that uses it, if known), if the address is
+  // not one of this machine, and for invalid certificate files; IoError if the name does not resolve in time.
   ControlServer(std::shared_ptr<CoordinatorHost> host, ServerOptions options);
-  // Closes the coordinator, and gives the others a moment to hear it.
+  // Closes the coordinator, and waits briefly until the other processes were notified.
   ~ControlServer();
   ControlServer(const ControlServer&) = delete;
   ControlServer& operator=(const ControlServer&) = delete;
 
   int port() const { return listener_->port(); }
 
-  // Waits, after a failure, until it has gone out to all who can hear, but not long: they learn the cause, and not only
-  // that this process has ended.
+  // Waits briefly until a failure was sent to all reachable processes, so that they learn the cause, and not only that
+  // process 0 has exited.
   void flush_failure();
 
  private:

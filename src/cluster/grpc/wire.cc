@@ -29,7 +29,7 @@ Failure take(const control::Failure& in) {
           .retryable = in.retryable()};
 }
 
-// One overload for each thing that may be asked.
+// One overload per request.
 struct Put {
   control::Request& out;
 
@@ -185,7 +185,7 @@ Answer from_wire(const control::Answer& in) {
              .number = in.number()};
   for (const auto& entry : in.entries()) out.entries.emplace_back(entry.key(), entry.value());
   for (const auto& peer : in.peers()) out.peers.push_back({peer.host(), peer.address(), peer.pid()});
-  // A job that has failed has a cause, whatever the sender left out.
+  // `failed` always comes with a failure, even if the sender omitted it.
   if (in.has_failure() || out.outcome == Outcome::failed) out.failure = take(in.failure());
   return out;
 }

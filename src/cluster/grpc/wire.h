@@ -1,4 +1,4 @@
-// Between the messages of cluster/messages.h and those that travel. Safe from any thread.
+// Conversion between cluster/messages.h and the protobuf messages of control.proto. Thread-safe.
 #pragma once
 
 #include <optional>
@@ -8,15 +8,15 @@
 
 namespace lockstep::detail {
 
-// The most bytes of one message: a value or a directory, and what is around it.
+// Maximum size of an answer: a value or a directory, and overhead.
 inline constexpr int kMaxMessageBytes = 40 << 20;
-// Of one that a stranger may send before his token is looked at: a value, and what is around it.
+// Maximum size of a request, which the server reads before it checks the secret: a value, and overhead.
 inline constexpr int kMaxRequestBytes = 5 << 20;
 
 void to_wire(const Request& request, control::Request& out);
 void to_wire(const Answer& answer, control::Answer& out);
 
-// Nothing for a message that asks for nothing known.
+// nullopt for an unknown request.
 std::optional<Request> from_wire(const control::Request& request);
 Answer from_wire(const control::Answer& answer);
 

@@ -1,4 +1,4 @@
-// For programs whose tests want eight devices: they are there before the first test runs.
+// Include this header in a test to get eight virtual devices before the first test runs.
 #pragma once
 
 #include "lockstep/devices.h"

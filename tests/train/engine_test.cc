@@ -1,4 +1,4 @@
-// The trainer: the same numbers however a batch is cut, computed, interrupted or spread over devices.
+// Engine: training does not depend on micro-batches, interruptions or the number of devices.
 #include "lockstep/engine.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace {
 ImageDataset digits(int64_t n) { return synthetic_digits(n, 1, 1).train; }
 ImageDataset test_digits(int64_t n) { return synthetic_digits(1, n, 1).test; }
 
-// A small model, so that a test of many runs takes moments.
+// A small model, so that tests with many runs are fast.
 struct Net {
   nn::Dense hidden, out;
 };
@@ -74,7 +74,7 @@ void expect_close(const std::vector<Array>& a, const std::vector<Array>& b, doub
   }
 }
 
-TEST(Engine, LearnsAndSaysHowWell) {
+TEST(Engine, LearnsAndReportsMetrics) {
   Engine engine(small_model(), options());
   TrainState state = engine.create_state();
   Loader loader(digits(1000), {.batch_size = 50, .seed = 3});
@@ -91,17 +91,17 @@ TEST(Engine, LearnsAndSaysHowWell) {
   EXPECT_EQ(state.cursor, (Cursor{3, 0}));
 }
 
-TEST(Engine, AccumulationInPiecesIsTheWholeBatch) {
-  // Plain gradient descent: Adam would divide rounding by rounding where gradients vanish.
-  EngineOptions whole = options(Optimizer::Kind::sgd), pieces = whole;
-  pieces.accumulate = 4;
-  expect_close(trained(whole, 12, 128).params, trained(pieces, 12, 128).params, 2e-6);
-  // A ragged last batch (230 = 128 + 102) and one with fewer rows than pieces.
-  pieces.accumulate = 7;
-  expect_close(trained(whole, 8, 229).params, trained(pieces, 8, 229).params, 2e-6);
+TEST(Engine, AccumulationEqualsTheFullBatch) {
+  // SGD, because Adam divides rounding errors by rounding errors where gradients vanish.
+  EngineOptions full = options(Optimizer::Kind::sgd), accumulated = full;
+  accumulated.accumulate = 4;
+  expect_close(trained(full, 12, 128).params, trained(accumulated, 12, 128).params, 2e-6);
+  // A smaller last batch (230 = 128 + 102), and one with fewer rows than micro-batches.
+  accumulated.accumulate = 7;
+  expect_close(trained(full, 8, 229).params, trained(accumulated, 8, 229).params, 2e-6);
 }
 
-TEST(Engine, NumbersDoNotDependOnTheDeviceCount) {
+TEST(Engine, ResultsDoNotDependOnTheDeviceCount) {
   if (Lanes::local().count() > 1) GTEST_SKIP() << "sums over several lanes round differently; see Sharded";
   for (const double dropout : {0.0, 0.3}) {
     EngineOptions one = options();
@@ -115,7 +115,7 @@ TEST(Engine, NumbersDoNotDependOnTheDeviceCount) {
   }
 }
 
-TEST(Engine, EvaluationSeesEveryExampleOnce) {
+TEST(Engine, EvaluationUsesEveryExampleOnce) {
   const ImageDataset set = digits(97);
   std::vector<int64_t> counts(10);
   for (uint8_t label : set.labels) ++counts[label];
@@ -143,20 +143,20 @@ TEST(Engine, EvaluationSeesEveryExampleOnce) {
   }
 }
 
-TEST(Engine, SetsThatContradictThemselvesAreNotEvaluated) {
+TEST(Engine, InconsistentTestSetsAreRejected) {
   Engine engine(small_model(), options());
   const TrainState state = engine.create_state();
   ImageArrays test = to_arrays(digits(20));
   test.classes = 3;
-  EXPECT_THROWS(engine.evaluate(state, test), Error, " and the set is of 3 classes; set `classes`");
+  EXPECT_THROWS(engine.evaluate(state, test), Error, ", but the set has 3 classes; set `classes`");
   test.classes = 0;
-  EXPECT_THROWS(engine.evaluate(state, test), Error, " and the set is of 0 classes");
+  EXPECT_THROWS(engine.evaluate(state, test), Error, ", but the set has 0 classes");
   test.classes = 10;
   test.labels = to_arrays(digits(7)).labels;
   EXPECT_THROWS(engine.evaluate(state, test), Error, "the labels u8[7]; give u8 arrays with as many images as labels");
 }
 
-// Stopped after `at` steps, saved, loaded by another engine, and trained to the end.
+// Trains `at` steps, saves, loads the checkpoint in another engine and trains to the end.
 TrainState interrupted(const EngineOptions& with, int64_t at, int64_t steps, double dropout) {
   const TempDir dir;
   EngineOptions saving = with;
@@ -192,14 +192,14 @@ TEST(Engine, ResumedRunEndsWithTheSameBytes) {
     with.accumulate = c.accumulate;
     with.optimizer.schedule = {.kind = Schedule::Kind::cosine, .peak = 1e-2, .total_steps = 11};
     const TrainState straight = trained(with, 11, 50, c.dropout);
-    for (const int64_t at : {1, 5, 7}) {  // 5 batches an epoch: within and at the end of one
+    for (const int64_t at : {1, 5, 7}) {  // within an epoch of 5 batches, and at its end
       SCOPED_TRACE(testing::Message() << to_string(c.kind) << " " << c.precision << " stopped at " << at);
       expect_same_bytes(straight, interrupted(with, at, 11, c.dropout));
     }
   }
 }
 
-TEST(Engine, HalfPrecisionLearnsAsWell) {
+TEST(Engine, HalfPrecisionLearns) {
   for (const char* name : {"bfloat16", "float16"}) {
     EngineOptions with = options();
     with.precision = precision_of(name);
@@ -216,7 +216,7 @@ TEST(Engine, HalfPrecisionLearnsAsWell) {
 TEST(Engine, OverflowSkipsTheStepAndHalvesTheScale) {
   EngineOptions with = options();
   with.precision = precision_of("float16");
-  with.precision.initial_scale = 16777216.0 * 1024;  // overflows f16 at once
+  with.precision.initial_scale = 16777216.0 * 1024;  // overflows f16 immediately
   with.precision.largest_scale = with.precision.initial_scale;
   Engine engine(small_model(), with);
   TrainState state = engine.create_state();
@@ -270,7 +270,7 @@ TEST(Engine, HooksSeeStepsAndMayEndTheRun) {
   const FitResult result = engine.fit(state, loader, {.steps = 100, .eval_every = 3, .test = &test});
   EXPECT_TRUE(result.ended_early);
   EXPECT_FALSE(result.ended_by_alarm);
-  EXPECT_EQ(evaluations, 3);  // after 3, 6 and, because the run ends, 7
+  EXPECT_EQ(evaluations, 3);  // after steps 3 and 6, and at the end after step 7
   EXPECT_EQ(ends, 1);
 }
 
@@ -282,14 +282,14 @@ TEST(Engine, DescribesMeshPlanParametersAndMemory) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
 }
 
-TEST(Engine, WrongOptionsAndStatesAreRefused) {
+TEST(Engine, InvalidOptionsAndStatesAreRejected) {
   EngineOptions bad = options();
   bad.accumulate = 0;
   EXPECT_THROWS(Engine(small_model(), bad), Error,
                 "engine: accumulate is 0; give a number of micro-batches of at least 1");
   bad = options();
   bad.mesh = make_mesh({{"rows", 8}});
-  EXPECT_THROWS(Engine(small_model(), bad), Error, "has no axis \"data\" to cut the batch");
+  EXPECT_THROWS(Engine(small_model(), bad), Error, "has no axis \"data\" to shard the batch");
   bad = options();
   bad.pixel_sd = 0;
   EXPECT_THROWS(Engine(small_model(), bad), Error, "pixel_sd is 0");

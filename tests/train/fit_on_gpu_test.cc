@@ -1,4 +1,4 @@
-// A GPU does several steps of a run by itself: they are those that are started one by one.
+// On a GPU several steps may run in one launch. The results are those of steps launched one by one.
 #include <gtest/gtest.h>
 
 #include "lockstep/devices.h"
@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-struct Said : Logger {
+struct RecordingLogger : Logger {
   std::vector<int64_t> steps;
   std::vector<double> losses, norms, rates;
   std::vector<int64_t> rows, evaluated;
@@ -28,39 +28,41 @@ struct Said : Logger {
   }
 };
 
-struct Ran {
-  std::shared_ptr<Said> said = std::make_shared<Said>();
-  int64_t asked = 0, steps = 0;
+struct RunRecord {
+  std::shared_ptr<RecordingLogger> log = std::make_shared<RecordingLogger>();
+  int64_t polls = 0;  // calls of FitOptions::stop
+  int64_t steps = 0;
   Cursor cursor;
   std::vector<std::vector<float>> params;
 };
 
-struct Wanted {
-  int64_t steps = 0, eval_every = 0, stop_at = -1;  // stopped when this step was told of
+struct RunSettings {
+  int64_t steps = 0, eval_every = 0;
+  int64_t stop_at = -1;  // stop when this step was logged
 };
 
-// `watched`: somebody looks at every step, which is then started when the one before is over.
-Ran run(bool watched, const Wanted& wanted) {
-  Ran out;
+// `one_by_one`: a hook inspects every step, so each step is launched after the previous one has finished.
+RunRecord run(bool one_by_one, const RunSettings& settings) {
+  RunRecord out;
   EngineOptions options;
   options.optimizer.kind = Optimizer::Kind::adam;
-  options.optimizer.schedule = {.kind = Schedule::Kind::cosine, .peak = 1e-3, .total_steps = wanted.steps};
+  options.optimizer.schedule = {.kind = Schedule::Kind::cosine, .peak = 1e-3, .total_steps = settings.steps};
   options.mesh = make_mesh({{"data", 1}});
-  options.loggers = {out.said};
-  if (watched) options.hooks.on_step = [](const TrainState&, const StepMetrics&) { return true; };
+  options.loggers = {out.log};
+  if (one_by_one) options.hooks.on_step = [](const TrainState&, const StepMetrics&) { return true; };
   Engine engine(find_model("mlp"), options);
   TrainState state = engine.create_state();
   Dataset data = synthetic_digits(650, 50);
   Loader loader(std::move(data.train), {.batch_size = 16, .seed = 5});
   const ImageArrays test = to_arrays(std::move(data.test));
   const auto stop = [&] {
-    ++out.asked;
-    return wanted.stop_at >= 0 && !out.said->steps.empty() && out.said->steps.back() >= wanted.stop_at;
+    ++out.polls;
+    return settings.stop_at >= 0 && !out.log->steps.empty() && out.log->steps.back() >= settings.stop_at;
   };
   engine.fit(state, loader,
-             {.steps = wanted.steps,
-              .eval_every = wanted.eval_every,
-              .test = wanted.eval_every > 0 ? &test : nullptr,
+             {.steps = settings.steps,
+              .eval_every = settings.eval_every,
+              .test = settings.eval_every > 0 ? &test : nullptr,
               .eval_batch = 50,
               .stop = stop});
   out.steps = state.step;
@@ -69,44 +71,44 @@ Ran run(bool watched, const Wanted& wanted) {
   return out;
 }
 
-void expect_same(const Ran& together, const Ran& watched) {
-  EXPECT_EQ(together.steps, watched.steps);
-  EXPECT_EQ(together.cursor, watched.cursor);
-  EXPECT_EQ(together.said->steps, watched.said->steps);
-  EXPECT_EQ(together.said->evaluated, watched.said->evaluated);
-  EXPECT_EQ(together.said->rows, watched.said->rows);
-  EXPECT_EQ(together.said->rates, watched.said->rates);
-  EXPECT_EQ(together.said->losses, watched.said->losses);
-  EXPECT_EQ(together.said->norms, watched.said->norms);
-  EXPECT_EQ(together.params, watched.params);
+void expect_same(const RunRecord& together, const RunRecord& one_by_one) {
+  EXPECT_EQ(together.steps, one_by_one.steps);
+  EXPECT_EQ(together.cursor, one_by_one.cursor);
+  EXPECT_EQ(together.log->steps, one_by_one.log->steps);
+  EXPECT_EQ(together.log->evaluated, one_by_one.log->evaluated);
+  EXPECT_EQ(together.log->rows, one_by_one.log->rows);
+  EXPECT_EQ(together.log->rates, one_by_one.log->rates);
+  EXPECT_EQ(together.log->losses, one_by_one.log->losses);
+  EXPECT_EQ(together.log->norms, one_by_one.log->norms);
+  EXPECT_EQ(together.params, one_by_one.params);
 }
 
-TEST(FitOnGpu, StepsThatAreStartedTogetherAreTheSame) {
+TEST(FitOnGpu, StepsInOneLaunchGiveTheSameResults) {
   if (platform() != Platform::cuda) GTEST_SKIP() << "computes on the CPU";
   ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
   const int64_t steps = brief(37, 18);
-  const Ran together = run(false, {.steps = steps}), watched = run(true, {.steps = steps});
-  EXPECT_LT(together.asked, steps + 15) << "each was started by itself";
-  EXPECT_EQ(std::ssize(together.said->losses), steps);
-  expect_same(together, watched);
+  const RunRecord together = run(false, {.steps = steps}), one_by_one = run(true, {.steps = steps});
+  EXPECT_LT(together.polls, steps + 15) << "each step was launched separately";
+  EXPECT_EQ(std::ssize(together.log->losses), steps);
+  expect_same(together, one_by_one);
 }
 
-// 40 batches and a smaller one are an epoch.
-TEST(FitOnGpu, NobodyMissesAnEvaluationOrTheEndOfAnEpoch) {
+// An epoch has 40 full batches and a smaller one.
+TEST(FitOnGpu, EvaluationsAndEndsOfEpochsAreNotSkipped) {
   if (platform() != Platform::cuda) GTEST_SKIP() << "computes on the CPU";
   ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
-  const Wanted wanted{.steps = brief(43, 18), .eval_every = brief(19, 17)};
-  const Ran together = run(false, wanted);
-  EXPECT_LT(together.asked, 2 * wanted.steps - 10) << "each was started by itself";
-  expect_same(together, run(true, wanted));
+  const RunSettings settings{.steps = brief(43, 18), .eval_every = brief(19, 17)};
+  const RunRecord together = run(false, settings);
+  EXPECT_LT(together.polls, 2 * settings.steps - 10) << "each step was launched separately";
+  expect_same(together, run(true, settings));
 }
 
-TEST(FitOnGpu, StopIsHeardBetweenThem) {
+TEST(FitOnGpu, StopIsPolledBetweenLaunches) {
   if (platform() != Platform::cuda) GTEST_SKIP() << "computes on the CPU";
   ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
-  const Ran stopped = run(false, {.steps = 100, .stop_at = 3});
-  EXPECT_EQ(stopped.steps, 32);  // told of the first 16 when it has been given the next
-  EXPECT_EQ(stopped.said->steps.size(), 32u);
+  const RunRecord stopped = run(false, {.steps = 100, .stop_at = 3});
+  EXPECT_EQ(stopped.steps, 32);  // the first 16 steps are logged after the next 16 were launched
+  EXPECT_EQ(stopped.log->steps.size(), 32u);
   EXPECT_EQ(stopped.cursor.sample, 32 * 16);
 }
 

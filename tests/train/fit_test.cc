@@ -1,4 +1,4 @@
-// How runs end: what is evaluated, what is saved, and what is said of it.
+// How runs end: evaluation, the last checkpoint, and what is reported.
 #include <gtest/gtest.h>
 
 #include "base/faulty_files.h"
@@ -38,7 +38,7 @@ bool has_test_accuracy(const FitResult& result) {
   return false;
 }
 
-TEST_F(Fit, FailedSaveInBetweenIsToldAndTheResultIsSaved) {
+TEST_F(Fit, FailedIntermediateSaveIsReportedAndTheLastStateIsSaved) {
   files_.fail_at("rename", 1, ENOSPC);
   const FitResult result = fit(5);
   EXPECT_FALSE(result.unsaved);
@@ -47,7 +47,7 @@ TEST_F(Fit, FailedSaveInBetweenIsToldAndTheResultIsSaved) {
   EXPECT_EQ(list_checkpoints(dir_.path()), (Steps{4, 5}));
 }
 
-TEST_F(Fit, FailedLastSaveIsALostResult) {
+TEST_F(Fit, FailedLastSaveIsReportedAsUnsaved) {
   files_.fail("rename", ENOSPC);
   const FitResult result = fit(4);
   EXPECT_TRUE(result.unsaved);
@@ -55,9 +55,9 @@ TEST_F(Fit, FailedLastSaveIsALostResult) {
   EXPECT_TRUE(has_test_accuracy(result));
 }
 
-TEST_F(Fit, StopSavesAtOnceAndEvaluatesNothing) {
-  int asked = 0;
-  const FitResult result = fit(100, [&] { return ++asked > 3; });
+TEST_F(Fit, StopSavesWithoutEvaluation) {
+  int polls = 0;
+  const FitResult result = fit(100, [&] { return ++polls > 3; });
   EXPECT_TRUE(result.stopped);
   EXPECT_TRUE(result.ended_early);
   EXPECT_FALSE(result.unsaved);
@@ -65,9 +65,9 @@ TEST_F(Fit, StopSavesAtOnceAndEvaluatesNothing) {
   EXPECT_EQ(list_checkpoints(dir_.path()), (Steps{2, 3}));
 }
 
-TEST_F(Fit, StopAfterTheLastStepIsTheEnd) {
-  int asked = 0;
-  const FitResult result = fit(3, [&] { return ++asked > 3; });  // before each step, and no more
+TEST_F(Fit, StopAfterTheLastStepHasNoEffect) {
+  int polls = 0;
+  const FitResult result = fit(3, [&] { return ++polls > 3; });  // polled before the run and after each step
   EXPECT_FALSE(result.stopped);
   EXPECT_TRUE(has_test_accuracy(result));
   EXPECT_EQ(step_, 3);
@@ -81,7 +81,7 @@ TEST_F(Fit, StopBeforeTheFirstStepSavesNothing) {
   EXPECT_TRUE(list_checkpoints(dir_.path()).empty());
 }
 
-TEST_F(Fit, StateThatEndedInAnAlarmIsNotSaved) {
+TEST_F(Fit, StateAfterAFatalAlarmIsNotSaved) {
   options_.optimizer.schedule.peak = 1e30;
   options_.strict = true;
   const FitResult result = fit(50);

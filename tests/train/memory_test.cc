@@ -1,4 +1,4 @@
-// What Engine::memory says is what lies on the lanes: pieces of arrays, and the work spaces of plans.
+// Engine::memory() reports the memory that is allocated on the lanes: pieces of arrays, and workspaces of plans.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <lockstep/lockstep.h>
@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-// All extents are multiples of 8, so that every parameter is cut evenly.
+// All extents are multiples of 8, so that every parameter is sharded evenly.
 Model even_model() {
   return make_model(
       "even",
@@ -29,7 +29,7 @@ Model even_model() {
       });
 }
 
-// Many layers alike: what one of them takes is little beside the whole.
+// Many equal layers: one layer needs little memory compared to all of them.
 constexpr int64_t kDeep = 24, kWide = 128;
 Model deep_model() {
   return make_model(
@@ -58,9 +58,9 @@ int64_t bytes_on(size_t lane, const std::vector<Array>& arrays) {
   return bytes;
 }
 
-// The sizes at the end of each lane's plan.
+// The workspace sizes in the texts of the lanes' plans.
 std::vector<int64_t> work_in(const std::string& plans) {
-  const std::string title = "work space and constants: ";
+  const std::string title = "arena and constants: ";
   std::vector<int64_t> out;
   for (size_t at = plans.find(title); at != std::string::npos; at = plans.find(title, at + 1))
     out.push_back(std::stoll(plans.substr(at + title.size())));
@@ -74,7 +74,7 @@ EngineOptions planned(const ShardingPlan& plan) {
 constexpr int64_t kBatch = 40;
 Loader digits() { return Loader(synthetic_digits(80, 1, 1).train, {.batch_size = kBatch, .seed = 3}); }
 
-TEST(Memory, IsWhatLiesOnTheLanes) {
+TEST(Memory, MatchesTheAllocatedMemory) {
   for (const int zero : {0, 1, 3}) {
     SCOPED_TRACE(testing::Message() << "zero " << zero);
     const EngineOptions options = planned({.zero = zero});
@@ -86,12 +86,12 @@ TEST(Memory, IsWhatLiesOnTheLanes) {
 
     const std::vector<ParameterSpecs> specs =
         specs_of(options.plan, options.mesh, engine.model().paths, engine.model().types);
-    const detail::Layout layout(options.mesh, "data", specs);
-    const detail::Steps steps(engine.model(), options, layout);
+    const detail::TrainShardings shardings(options.mesh, "data", specs);
+    const detail::CompiledSteps steps(engine.model(), options, shardings);
     const LoaderBatch batch = loader.next();
-    const std::string plans =
-        steps.plan({state.params, state.optimizer, state.loss_scale},
-                   layout.placed(detail::BatchArrays{loader.images(), loader.labels(), {batch.rows}}, kBatch), kBatch);
+    const std::string plans = steps.plan(
+        {state.params, state.optimizer, state.loss_scale},
+        shardings.place(detail::BatchArrays{loader.images(), loader.labels(), {batch.rows}}, kBatch), kBatch);
     const std::vector<int64_t> work = work_in(plans);
     ASSERT_EQ(work.size(), memory.size());
 
@@ -107,48 +107,48 @@ TEST(Memory, IsWhatLiesOnTheLanes) {
 }
 
 TEST(Memory, FallsWithTheNumberOfLanesUnderZero3) {
-  int64_t whole = 0;
-  for (const Type& type : even_model().types) whole += type.bytes();
+  int64_t all = 0;
+  for (const Type& type : even_model().types) all += type.bytes();
   const auto memory = [](int zero, int64_t accumulate) {
     EngineOptions options = planned({.zero = zero});
     options.accumulate = accumulate;
     Engine engine(even_model(), options);
     return engine.memory(engine.create_state(), digits(), kBatch);
   };
-  const std::vector<LaneMemory> full = memory(0, 2), cut = memory(3, 2);
-  for (size_t lane = 0; lane < cut.size(); ++lane) {
-    EXPECT_EQ(cut[lane].parameters * lanes(), whole);
-    EXPECT_EQ(cut[lane].optimizer * lanes(), 2 * whole);
-    EXPECT_EQ(cut[lane].gradients * lanes(), whole);
-    EXPECT_EQ(full[lane].parameters, whole);
-    EXPECT_EQ(full[lane].optimizer, 2 * whole);
-    EXPECT_EQ(full[lane].gradients, whole);
-    EXPECT_GT(cut[lane].work, 0);
+  const std::vector<LaneMemory> replicated = memory(0, 2), sharded = memory(3, 2);
+  for (size_t lane = 0; lane < sharded.size(); ++lane) {
+    EXPECT_EQ(sharded[lane].parameters * lanes(), all);
+    EXPECT_EQ(sharded[lane].optimizer * lanes(), 2 * all);
+    EXPECT_EQ(sharded[lane].gradients * lanes(), all);
+    EXPECT_EQ(replicated[lane].parameters, all);
+    EXPECT_EQ(replicated[lane].optimizer, 2 * all);
+    EXPECT_EQ(replicated[lane].gradients, all);
+    EXPECT_GT(sharded[lane].work, 0);
     if (lanes() > 1) {
-      EXPECT_LT(cut[lane].total(), full[lane].total());
+      EXPECT_LT(sharded[lane].total(), replicated[lane].total());
     }
   }
 }
 
-// Three pieces of weights or gradients of the least size there is: what a lane holds beside its part.
+// What a lane holds besides its share: three chunks of weights or gradients of the minimum size.
 constexpr int64_t kPieceSlack = 3 * ChunkOptions{}.min_bytes;
 
-// Weights are there while their layer multiplies, forwards and backwards, and not in between: of 24 layers a lane holds
-// one or two, and an nth of all else.
-TEST(Memory, WorkSpaceHoldsNoLayerForAnotherUnderZero3) {
+// Gathered weights exist only while their layer is computed, forwards and backwards. So of 24 layers a lane holds one or
+// two, and 1/n of everything else.
+TEST(Memory, WorkspaceHoldsFewGatheredLayersUnderZero3) {
   const auto memory = [](int zero) {
     Engine engine(deep_model(), planned({.zero = zero}));
     return engine.memory(engine.create_state(), digits(), kBatch);
   };
-  const std::vector<LaneMemory> full = memory(0), cut = memory(3);
-  for (size_t lane = 0; lane < cut.size(); ++lane) {
-    EXPECT_LE(cut[lane].work, full[lane].work / lanes() + kPieceSlack);
-    EXPECT_LE(cut[lane].total(), full[lane].total() / lanes() + kPieceSlack);
+  const std::vector<LaneMemory> replicated = memory(0), sharded = memory(3);
+  for (size_t lane = 0; lane < sharded.size(); ++lane) {
+    EXPECT_LE(sharded[lane].work, replicated[lane].work / lanes() + kPieceSlack);
+    EXPECT_LE(sharded[lane].total(), replicated[lane].total() / lanes() + kPieceSlack);
   }
 }
 
-// All that a lane holds, whatever the model is made of: a few large layers, or activations.
-TEST(Memory, OfEveryModelFallsWithTheNumberOfLanesUnderZero3) {
+// The total memory on a lane, for models dominated by a few large layers or by activations.
+TEST(Memory, TotalOfEveryModelFallsWithTheNumberOfLanesUnderZero3) {
   constexpr int64_t kRows = 128;
   const Loader loader(synthetic_digits(256, 1, 1).train, {.batch_size = kRows, .seed = 3});
   for (const char* name : {"mlp", "mlp1024", "cnn"}) {
@@ -159,17 +159,17 @@ TEST(Memory, OfEveryModelFallsWithTheNumberOfLanesUnderZero3) {
     };
     EngineOptions alone = planned({});
     alone.mesh = make_mesh({{"data", 1}});
-    const std::vector<LaneMemory> one = memory(alone), cut = memory(planned(fsdp()));
+    const std::vector<LaneMemory> one = memory(alone), sharded = memory(planned(fsdp()));
     ASSERT_EQ(one.size(), 1u);
-    ASSERT_EQ(std::ssize(cut), lanes());
-    for (const LaneMemory& each : cut) {
+    ASSERT_EQ(std::ssize(sharded), lanes());
+    for (const LaneMemory& each : sharded) {
       EXPECT_LE(100 * lanes() * each.total(), 115 * one[0].total() + 100 * lanes() * kPieceSlack)
           << each.total() << " bytes on each of " << lanes() << " lanes, " << one[0].total() << " on one";
     }
   }
 }
 
-TEST(Memory, StandsInTheDescription) {
+TEST(Memory, IsPartOfTheDescription) {
   Engine engine(even_model(), planned(fsdp()));
   const TrainState state = engine.create_state();
   const Loader loader = digits();

@@ -1,4 +1,4 @@
-// MLP and CNN train to the same losses however they are cut, on any number of lanes (LOCKSTEP_CPU_LANES).
+// MLP and CNN train to the same losses under every sharding plan, on any number of lanes (LOCKSTEP_CPU_LANES).
 #include <gtest/gtest.h>
 #include <lockstep/lockstep.h>
 #include <lockstep/train.h>
@@ -40,7 +40,7 @@ Model narrow_cnn(DType dtype) {
       });
 }
 
-// Layers in pairs: the first cut by what it makes, the second by what it takes.
+// Pairs of layers: the first column-parallel, the second row-parallel.
 std::vector<ShardingRule> rules_of(const Model& model) {
   if (model.name == "mlp") return {{"dense/0/w", P({}, "model")}, {"dense/0/b", P("model")}, {"dense/1/w", P("model")}};
   return {{"conv/0/w", P({}, {}, {}, "model")}, {"conv/0/b", P("model")},  {"conv/1/w", P({}, {}, "model")},
@@ -85,9 +85,9 @@ void expect_same_losses(Model (*make)(DType), DType dtype, double tolerance) {
   const std::vector<double> alone = losses(model, kAloneCase, dtype);
   EXPECT_LT(alone.back(), alone.front());
   for (const LossCase& c : kCases) {
-    const std::vector<double> cut = losses(model, c, dtype);
+    const std::vector<double> sharded = losses(model, c, dtype);
     for (size_t i = 0; i < alone.size(); ++i)
-      EXPECT_NEAR(cut[i], alone[i], tolerance * alone[i]) << c.name << ", step " << i;
+      EXPECT_NEAR(sharded[i], alone[i], tolerance * alone[i]) << c.name << ", step " << i;
   }
 }
 

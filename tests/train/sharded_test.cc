@@ -1,5 +1,5 @@
-// Training under plans: the numbers of one device, however parameters, optimizer state and batches are cut, on any
-// number of lanes (LOCKSTEP_CPU_LANES); and checkpoints that do not remember how they were cut.
+// Training under sharding plans gives the results of one device, on any number of lanes (LOCKSTEP_CPU_LANES).
+// Checkpoints can be loaded under another mesh and plan.
 #include <gtest/gtest.h>
 #include <lockstep/lockstep.h>
 #include <lockstep/train.h>
@@ -108,7 +108,7 @@ void expect_alike(const Outcome& a, const Outcome& b) {
   EXPECT_NEAR(a.evaluated.accuracy, b.evaluated.accuracy, 0.01);
 }
 
-void expect_lies_as_planned(const TrainState& state, const EngineOptions& with) {
+void expect_planned_shardings(const TrainState& state, const EngineOptions& with) {
   const Model model = small_sharded_model();
   const std::vector<ParameterSpecs> specs = specs_of(with.plan, with.mesh, model.paths, model.types);
   for (size_t i = 0; i < specs.size(); ++i) {
@@ -120,13 +120,13 @@ void expect_lies_as_planned(const TrainState& state, const EngineOptions& with) 
   }
 }
 
-// What lies on this process's lanes after a step is what the plan says, and no more.
-void expect_in_pieces(const TrainState& state, const EngineOptions& with) {
+// After a step, each lane of this process holds exactly the piece that the plan assigns to it.
+void expect_planned_pieces(const TrainState& state, const EngineOptions& with) {
   const LaneGrid grid = lane_grid(with.mesh, Lanes::local().count());
   if (grid.axes.empty()) return;
   const Model model = small_sharded_model();
   const std::vector<ParameterSpecs> specs = specs_of(with.plan, with.mesh, model.paths, model.types);
-  const auto expect_cut = [&](const Array& array, const PartitionSpec& spec, const std::string& name) {
+  const auto expect_pieces = [&](const Array& array, const PartitionSpec& spec, const std::string& name) {
     const detail::LanePiecesPtr& pieces = array.node()->pieces;
     ASSERT_TRUE(pieces) << name;
     EXPECT_EQ(pieces->cuts, lane_cuts(grid, spec, array.shape().size())) << name;
@@ -137,22 +137,22 @@ void expect_in_pieces(const TrainState& state, const EngineOptions& with) {
     }
   };
   for (size_t i = 0; i < specs.size(); ++i) {
-    expect_cut(state.params[i], specs[i].param, model.paths[i]);
-    expect_cut(state.optimizer.first[i], specs[i].state, model.paths[i]);
-    expect_cut(state.optimizer.second[i], specs[i].state, model.paths[i]);
+    expect_pieces(state.params[i], specs[i].param, model.paths[i]);
+    expect_pieces(state.optimizer.first[i], specs[i].state, model.paths[i]);
+    expect_pieces(state.optimizer.second[i], specs[i].state, model.paths[i]);
   }
 }
 
-// What a plan cuts across lanes was not put together on the way in.
-void expect_loaded_in_pieces(const TrainState& state, const EngineOptions& with) {
+// Arrays that are sharded over lanes were loaded in pieces, not gathered.
+void expect_loaded_as_pieces(const TrainState& state, const EngineOptions& with) {
   const LaneGrid grid = lane_grid(with.mesh, Lanes::local().count());
   const Model model = small_sharded_model();
   const std::vector<ParameterSpecs> specs = specs_of(with.plan, with.mesh, model.paths, model.types);
   for (size_t i = 0; i < specs.size(); ++i) {
     const LaneCuts cuts = lane_cuts(grid, specs[i].param, model.types[i].shape.size());
-    const bool cut = std::any_of(cuts.begin(), cuts.end(), [](const auto& axes) { return !axes.empty(); });
-    EXPECT_EQ(!!state.params[i].node()->pieces, cut) << model.paths[i];
-    EXPECT_EQ(!state.params[i].node()->buffer, cut) << model.paths[i];
+    const bool sharded = std::any_of(cuts.begin(), cuts.end(), [](const auto& axes) { return !axes.empty(); });
+    EXPECT_EQ(!!state.params[i].node()->pieces, sharded) << model.paths[i];
+    EXPECT_EQ(!state.params[i].node()->buffer, sharded) << model.paths[i];
   }
 }
 
@@ -161,10 +161,10 @@ TEST(Sharded, EveryPlanTrainsLikeOneDevice) {
   EXPECT_LT(alone.losses.back(), alone.losses.front());
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.name);
-    const Outcome cut = trained_on(options_of(c));
-    expect_alike(alone, cut);
-    expect_lies_as_planned(cut.state, options_of(c));
-    expect_in_pieces(cut.state, options_of(c));
+    const Outcome sharded = trained_on(options_of(c));
+    expect_alike(alone, sharded);
+    expect_planned_shardings(sharded.state, options_of(c));
+    expect_planned_pieces(sharded.state, options_of(c));
   }
 }
 
@@ -177,10 +177,10 @@ TEST(Sharded, AccumulationUnderEveryPlanTrainsLikeOneDevice) {
     SCOPED_TRACE(c.name);
     EngineOptions with = options_of(c);
     with.accumulate = 3;
-    const Outcome cut = trained_on(with);
-    expect_alike(alone, cut);
-    expect_lies_as_planned(cut.state, with);
-    expect_in_pieces(cut.state, with);
+    const Outcome sharded = trained_on(with);
+    expect_alike(alone, sharded);
+    expect_planned_shardings(sharded.state, with);
+    expect_planned_pieces(sharded.state, with);
   }
 }
 
@@ -203,7 +203,7 @@ TEST(Sharded, DropoutDrawsTheSameMasks) {
   }
 }
 
-TEST(Sharded, HalfPrecisionStaysNearOneDevice) {
+TEST(Sharded, HalfPrecisionTrainsLikeOneDevice) {
   for (const char* name : {"bfloat16", "float16"}) {
     EngineOptions one = options_of(kAlone);
     one.precision = precision_of(name);
@@ -212,9 +212,9 @@ TEST(Sharded, HalfPrecisionStaysNearOneDevice) {
       SCOPED_TRACE(testing::Message() << name << ", " << c.name);
       EngineOptions with = options_of(c);
       with.precision = precision_of(name);
-      const Outcome cut = trained_on(with);
+      const Outcome sharded = trained_on(with);
       for (size_t i = 0; i < alone.losses.size(); ++i)
-        EXPECT_NEAR(alone.losses[i], cut.losses[i], 0.02 * alone.losses[i]) << "step " << i;
+        EXPECT_NEAR(alone.losses[i], sharded.losses[i], 0.02 * alone.losses[i]) << "step " << i;
     }
   }
 }
@@ -226,7 +226,7 @@ TEST(Sharded, BatchWithFewerRowsThanDevicesTrains) {
     Loader loader(synthetic_digits(23, 1, 1).train, {.batch_size = 22, .seed = 3});
     std::vector<double> losses;
     for (int i = 0; i < 4; ++i) {
-      LoaderBatch batch = loader.next();  // 22 and 1, and again
+      LoaderBatch batch = loader.next();  // 22, 1, 22 and 1 examples
       losses.push_back(engine.step(state, loader, batch).loss);
     }
     return losses;
@@ -234,8 +234,8 @@ TEST(Sharded, BatchWithFewerRowsThanDevicesTrains) {
   const std::vector<double> alone = run(options_of(kAlone));
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.name);
-    const std::vector<double> cut = run(options_of(c));
-    for (size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(alone[i], cut[i], 1e-4 * alone[i]) << "step " << i;
+    const std::vector<double> sharded = run(options_of(c));
+    for (size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(alone[i], sharded[i], 1e-4 * alone[i]) << "step " << i;
   }
 }
 
@@ -291,29 +291,30 @@ TEST(Sharded, CheckpointsMoveBetweenAnyMeshesAndPlans) {
     expect_same_bytes(held, written);
 
     TrainState restored = reader.restore(written);
-    expect_lies_as_planned(restored, reading);
+    expect_planned_shardings(restored, reading);
     expect_same_bytes(held, detail::to_checkpoint(restored, small_sharded_model()));
 
-    // Read from the disk piece by piece it is the same.
+    // The same when each lane reads its pieces from the disk.
     const TrainState resumed = reader.restore_or_create("auto");
-    expect_lies_as_planned(resumed, reading);
-    expect_loaded_in_pieces(resumed, reading);
+    expect_planned_shardings(resumed, reading);
+    expect_loaded_as_pieces(resumed, reading);
     expect_same_bytes(held, detail::to_checkpoint(resumed, small_sharded_model()));
 
-    // A step takes the state through the other plan's pieces.
+    // A step under the other plan gives the same loss.
     Loader loader(synthetic_digits(230, 1, 1).train, {.batch_size = 50, .seed = 3});
     const LoaderBatch batch = loader.next();
     TrainState again = writer.restore(written);
     const double there = reader.step(restored, loader, batch).loss, here = writer.step(again, loader, batch).loss;
     EXPECT_NEAR(there, here, 1e-4 * here);
-    expect_lies_as_planned(restored, reading);
+    expect_planned_shardings(restored, reading);
     const Checkpoint moved = load_checkpoint(reader.save(restored));
     expect_same_bytes(detail::to_checkpoint(restored, small_sharded_model()), moved);
     for (size_t i = 0; i < restored.params.size(); ++i) {
       const std::span<const float> p = again.params[i].data<float>(), q = restored.params[i].data<float>();
       double worst = 0;
       for (size_t k = 0; k < p.size(); ++k) worst = std::max(worst, std::abs(static_cast<double>(p[k]) - q[k]));
-      EXPECT_LT(worst, 2e-2) << "parameter " << i;  // Adam moves by a rate of 1e-2 whatever the gradient's rounding
+      EXPECT_LT(worst, 2e-2) << "parameter "
+                             << i;  // Adam's update is about 1e-2 even for gradients near rounding errors
     }
   }
 }

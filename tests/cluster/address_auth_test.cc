@@ -50,7 +50,7 @@ TEST(AddressAuth, ReplicasOfAJaxJobInKubernetesHaveNames) {
             (std::vector<std::string>{"a-worker-0.team.svc", "a-worker-1.team.svc", "a-worker-2.team.svc"}));
 }
 
-TEST(AddressAuth, OtherProcessesHaveNone) {
+TEST(AddressAuth, OtherProcessesHaveNoReplicaNames) {
   for (const char* variable : {"KUBERNETES_SERVICE_HOST", "COORDINATOR_PORT"})
     EXPECT_TRUE(names_of(with(variable, "")).empty()) << variable;
   for (const char* address : {"127.0.0.1", "-worker-0", "mnist-worker-1", "mnist"})
@@ -84,7 +84,7 @@ TEST(AddressAuth, IsUsedOnlyWithoutATokenAndWithoutOptingOut) {
     EXPECT_NE(said[0].find(part), std::string::npos) << said[0];
 }
 
-TEST(AddressAuth, AProcessRegistersOnlyFromTheAddressOfItsName) {
+TEST(AddressAuth, ProcessRegistersOnlyFromTheAddressOfItsName) {
   ReplicaAddresses addresses({"j-worker-0", "j-worker-1", "j-worker-2"});
   const Time now = Time() + 1h;
   EXPECT_EQ(addresses.judge(enroll(1, 7), "10.0.0.1", now), Verdict::look_up);
@@ -99,14 +99,14 @@ TEST(AddressAuth, AProcessRegistersOnlyFromTheAddressOfItsName) {
   EXPECT_EQ(addresses.judge(enroll(2, 8), "10.0.0.1", now + 2s), Verdict::look_up) << "another process, another name";
 }
 
-TEST(AddressAuth, ProcessZeroAndUnknownIdsNeverComeByTheNetwork) {
+TEST(AddressAuth, RequestsOfProcessZeroAndUnknownIdsAreRefused) {
   ReplicaAddresses addresses({"j-worker-0", "j-worker-1"});
   for (const int process : {0, -1, 2})
     for (const Request& request : {enroll(process, 7), beat(process, 7)})
       EXPECT_EQ(addresses.judge(request, "127.0.0.1", Time() + 1h), Verdict::refused) << process;
 }
 
-TEST(AddressAuth, LaterCallsComeFromTheAddressThatRegistered) {
+TEST(AddressAuth, LaterCallsMustComeFromTheRegisteredAddress) {
   ReplicaAddresses addresses({"j-worker-0", "j-worker-1"});
   const Time now = Time() + 1h;
   EXPECT_EQ(addresses.judge(beat(1, 7), "10.0.0.1", now), Verdict::refused) << "it has not registered";
@@ -136,7 +136,7 @@ std::string register_until_looked_up(AddressAuth& auth, int process, const std::
   return "nothing happens";
 }
 
-TEST(AddressAuth, ResolvesNamesAndLogsAStrangerOnce) {
+TEST(AddressAuth, ResolvesNamesAndLogsRefusedAddressesOnce) {
   Lines lines;
   std::atomic<int> asked = 0;
   AddressAuth auth(
@@ -177,7 +177,7 @@ JoinOptions by_address(int id, const std::vector<std::string>& names, int port, 
           .log = lines.log()};
 }
 
-TEST(AddressAuth, ProcessesMeetWithoutAToken) {
+TEST(AddressAuth, ProcessesJoinWithoutAToken) {
   Lines lines;
   const std::vector<std::string> names = {"127.0.0.1", "127.0.0.1"};
   std::promise<int> listening;
@@ -193,7 +193,7 @@ TEST(AddressAuth, ProcessesMeetWithoutAToken) {
   EXPECT_TRUE(lines.take().empty());
 }
 
-TEST(AddressAuth, AStrangerDoesNotJoin) {
+TEST(AddressAuth, ProcessFromAnotherAddressCannotJoin) {
   Lines lines;
   const std::vector<std::string> names = {"127.0.0.1", "127.0.0.2"};
   std::promise<int> listening;
@@ -215,7 +215,7 @@ TEST(AddressAuth, AStrangerDoesNotJoin) {
 }
 
 // A controller restarts a dead process by itself: before the others have noticed, their coordinator still listens.
-TEST(RestartsAlone, AProcessWaitsForTheNextCoordinator) {
+TEST(RestartsIndividually, ProcessWaitsForTheNextCoordinator) {
   ControlJob before({.count = 2, .transport = Transport::network});
   const int port = before.port();
   JoinOptions again = before.join_options(1);

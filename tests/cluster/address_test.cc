@@ -25,7 +25,7 @@ std::string error_of(F call) {
   return "";
 }
 
-TEST(Address, ReadsAndWrites) {
+TEST(Address, ParsesAndFormats) {
   for (const char* text : {"node1:1", "10.0.0.1:65535", "[fd00::1]:1234", "a-b.c_d.org:80"})
     EXPECT_EQ(to_string(parse_address(text, "A")), text);
   EXPECT_EQ(parse_address("[::1]:7", "A"), (Address{"::1", 7}));
@@ -34,7 +34,7 @@ TEST(Address, ReadsAndWrites) {
   EXPECT_EQ(parse_address("node1:8", "A", 7), (Address{"node1", 8}));
 }
 
-TEST(Address, RefusesWhatIsNone) {
+TEST(Address, RejectsMalformedText) {
   const auto refused = [](const char* text) { return error_of([=] { parse_address(text, "A"); }); };
   EXPECT_EQ(refused("node1"), "initialize: A is \"node1\", which has no port; write HOST:PORT, such as node1:1234");
   EXPECT_EQ(refused("[::1]"), "initialize: A is \"[::1]\", which has no port; write HOST:PORT, such as [::1]:1234");
@@ -69,7 +69,7 @@ std::string chosen(const std::string& pattern) {
   return out;
 }
 
-TEST(Interfaces, PatternsChoose) {
+TEST(Interfaces, PatternsSelectByName) {
   EXPECT_EQ(chosen("eth0"), "10.0.0.1 fd00::1 fe80::1");
   EXPECT_EQ(chosen("ib*"), "10.1.0.1 10.1.0.2");
   EXPECT_EQ(chosen("ib?,lo"), "10.1.0.1 10.1.0.2 127.0.0.1");
@@ -79,7 +79,7 @@ TEST(Interfaces, PatternsChoose) {
   EXPECT_EQ(chosen(""), "172.17.0.1 10.0.0.1 10.1.0.1 10.1.0.2 fd00::1 fe80::1 127.0.0.1");
 }
 
-TEST(Interfaces, PatternsOfManyStarsMatchWithoutTryingEverything) {
+TEST(Interfaces, PatternsWithManyStarsMatchWithoutExponentialTime) {
   std::string stars;
   for (int i = 0; i < 200; ++i) stars += "*?*";
   EXPECT_EQ(error_of([&] {
@@ -90,7 +90,7 @@ TEST(Interfaces, PatternsOfManyStarsMatchWithoutTryingEverything) {
   EXPECT_EQ(chosen("**1*"), "10.1.0.2");
 }
 
-TEST(Interfaces, PatternOfNoneIsRefused) {
+TEST(Interfaces, PatternWithoutMatchIsRefused) {
   EXPECT_EQ(error_of([] { choose_interfaces("eth1", machine()); }),
             "initialize: no network interface matches \"eth1\"; available: lo, docker0, eth0, ib0, ib1");
   EXPECT_EQ(error_of([] { choose_interfaces("^*", {machine()[0]}); }),
@@ -99,19 +99,19 @@ TEST(Interfaces, PatternOfNoneIsRefused) {
             "initialize: no network interface matches \"eth0\"; available: none");
 }
 
-TEST(Network, LoopbackIsListedAndLeadsToItself) {
+TEST(Network, LoopbackIsListedAndRoutesToItself) {
   const std::vector<Interface> all = list_interfaces();
   EXPECT_TRUE(std::any_of(all.begin(), all.end(),
                           [](const Interface& each) { return each.loopback && each.address == "127.0.0.1"; }));
   EXPECT_EQ(local_address_towards({"127.0.0.1", 1234}, 10s), "127.0.0.1");
 }
 
-TEST(Network, NumbersResolveToThemselves) {
+TEST(Network, IpAddressesResolveToThemselves) {
   EXPECT_EQ(resolve("127.0.0.1", 10s), std::vector<std::string>{"127.0.0.1"});
   EXPECT_EQ(resolve("::1", 10s), std::vector<std::string>{"::1"});
 }
 
-TEST(Network, NameThatCannotBeIsRefused) {
+TEST(Network, InvalidNameIsRefused) {
   const std::string error = error_of([] { resolve("no..such..name", 10s); });
   EXPECT_TRUE(error.starts_with("io: resolve no..such..name: ")) << error;
   EXPECT_TRUE(error.ends_with("; check the name, or use an IP address") ||
@@ -119,7 +119,7 @@ TEST(Network, NameThatCannotBeIsRefused) {
       << error;
 }
 
-TEST(Network, KnockTellsListenersFromOthers) {
+TEST(Network, ProbeDistinguishesListeningFromClosedPorts) {
   Listener listener;
   EXPECT_EQ(probe_port("127.0.0.1", listener.port(), 10s).result, PortProbe::Result::answered);
   EXPECT_NE(listen_error("127.0.0.1", listener.port()), "");
@@ -130,7 +130,7 @@ TEST(Network, KnockTellsListenersFromOthers) {
   EXPECT_EQ(listen_error("127.0.0.1", listener.port()), "");
 }
 
-TEST(Network, FullQueueIsSilence) {
+TEST(Network, ProbeOfAFullQueueTimesOut) {
   const Listener busy(0);  // never takes anybody in
   PortProbe last = probe_port("127.0.0.1", busy.port(), 10s);
   EXPECT_EQ(last.result, PortProbe::Result::answered);
@@ -140,14 +140,14 @@ TEST(Network, FullQueueIsSilence) {
   EXPECT_EQ(last.detail, "no answer in 0.05 s");
 }
 
-TEST(Network, BroadcastAddressIsNobodys) {
+TEST(Network, BroadcastAddressIsUnreachable) {
   EXPECT_EQ(probe_port("255.255.255.255", 1, 10s).result, PortProbe::Result::unreachable);
   const std::string error = error_of([] { local_address_towards({"255.255.255.255", 1}, 10s); });
   EXPECT_TRUE(error.starts_with("io: route to 255.255.255.255:1: ")) << error;
   EXPECT_TRUE(error.ends_with("; check the address and this machine's network")) << error;
 }
 
-TEST(Network, ForeignAddressCannotBeListenedAt) {
+TEST(Network, CannotListenOnAddressOfAnotherMachine) {
   EXPECT_NE(listen_error("192.0.2.77", 55527), "");  // kept for documentation: nobody has it
 }
 

@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-TEST(Barriers, LastOneOpensIt) {
+TEST(Barriers, CompletesWhenTheLastProcessArrives) {
   Job job(Job::patient(3));
   job.register_all();
   const auto a = job.ask(0, request::Barrier{"x", 5s}), b = job.ask(2, request::Barrier{"x", 5s});
@@ -17,7 +17,7 @@ TEST(Barriers, LastOneOpensIt) {
   EXPECT_EQ(job.answer(other), "waiting");
 }
 
-TEST(Barriers, NameMayBeUsedAgain) {
+TEST(Barriers, NameCanBeUsedAgain) {
   Job job(Job::patient(2));
   job.register_all();
   for (int i = 0; i < 3; ++i) {
@@ -28,7 +28,7 @@ TEST(Barriers, NameMayBeUsedAgain) {
   }
 }
 
-TEST(Barriers, FirstCallersDeadlineNamesTheMissing) {
+TEST(Barriers, TimeoutOfTheFirstCallerListsTheMissing) {
   Job job(Job::patient(4));
   job.register_all();
   const auto a = job.ask(3, request::Barrier{"x", 5s});
@@ -42,7 +42,7 @@ TEST(Barriers, FirstCallersDeadlineNamesTheMissing) {
   EXPECT_EQ(job.failure(), "none");
 }
 
-TEST(Barriers, LatecomerIsToldWhatHappened) {
+TEST(Barriers, LateProcessGetsTheTimeoutMessage) {
   Job job(Job::patient(2));
   job.register_all();
   const auto a = job.ask(0, request::Barrier{"x", 5s});
@@ -58,7 +58,7 @@ TEST(Barriers, LatecomerIsToldWhatHappened) {
   EXPECT_EQ(job.answer(b), "ok");
 }
 
-TEST(Barriers, WhoTriesAgainBeginsAnew) {
+TEST(Barriers, RetryAfterTimeoutStartsANewBarrier) {
   Job job(Job::patient(2));
   job.register_all();
   job.ask(0, request::Barrier{"x", 5s});
@@ -68,7 +68,7 @@ TEST(Barriers, WhoTriesAgainBeginsAnew) {
   EXPECT_EQ(job.answer(again), "ok");
 }
 
-TEST(Barriers, OnlyParticipantsCount) {
+TEST(Barriers, OnlyParticipantsAreAwaited) {
   Job job(Job::patient(4));
   job.register_all();
   const auto a = job.ask(3, request::Barrier{"x", 5s, {1, 3}});
@@ -96,7 +96,7 @@ TEST(Barriers, LongNameIsRefused) {
   EXPECT_NE(job.answer(call).find("the name has 1025 bytes; at most 1024 are allowed"), std::string::npos);
 }
 
-TEST(Barriers, OneWhoseConnectionBrokeHasNotCome) {
+TEST(Barriers, ProcessWithBrokenConnectionCountsAsNotArrived) {
   Job job(Job::patient(2));
   job.register_all();
   const auto gone = job.ask(0, request::Barrier{"x", 5s});
@@ -107,7 +107,7 @@ TEST(Barriers, OneWhoseConnectionBrokeHasNotCome) {
   EXPECT_EQ(job.answer(a), "timeout: barrier \"x\": 1 of 2 processes arrived within 9 s; missing: process 0 (host n0)");
 }
 
-TEST(Agree, EqualHashesAgreeWithoutTexts) {
+TEST(Agree, EqualHashesNeedNoTexts) {
   Job job(Job::patient(3));
   job.register_all();
   const auto a = job.ask(0, request::Agree{"p", 7, 5s}), b = job.ask(1, request::Agree{"p", 7, 5s});
@@ -116,7 +116,7 @@ TEST(Agree, EqualHashesAgreeWithoutTexts) {
   EXPECT_EQ(job.answer(a) + job.answer(b) + job.answer(c), "okokok");
 }
 
-TEST(Agree, FirstLineThatDiffersIsNamed) {
+TEST(Agree, FirstDifferentLineIsReported) {
   struct Row {
     const char *first, *second, *message;
   };
@@ -174,7 +174,7 @@ TEST(Agree, LongLinesAreShownWhereTheyDiffer) {
   EXPECT_NE(message.find("  process 1: ..." + std::string(150, 'x') + "b\n"), std::string::npos) << message;
 }
 
-TEST(Agree, SeveralThatDifferAreCounted) {
+TEST(Agree, DifferingProcessesAreCounted) {
   Job job(Job::patient(4));
   job.register_all();
   for (int i = 0; i < 4; ++i) job.ask(i, request::Agree{"p", static_cast<uint64_t>(i / 2), 5s});
@@ -185,7 +185,7 @@ TEST(Agree, SeveralThatDifferAreCounted) {
             "order");
 }
 
-TEST(Agree, TextThatDoesNotComeIsNotWaitedForLong) {
+TEST(Agree, WaitForTextsHasATimeout) {
   Job job(Job::patient(3));
   job.register_all();
   job.ask(0, request::Agree{"p", 7, 5s});
@@ -200,7 +200,7 @@ TEST(Agree, TextThatDoesNotComeIsNotWaitedForLong) {
   EXPECT_EQ(job.answer(d), message);
 }
 
-TEST(Agree, DeadlineNamesTheMissing) {
+TEST(Agree, TimeoutListsTheMissing) {
   Job job(Job::patient(2));
   job.register_all();
   const auto a = job.ask(0, request::Agree{"p", 7, 5s});
@@ -208,7 +208,7 @@ TEST(Agree, DeadlineNamesTheMissing) {
   EXPECT_EQ(job.answer(a), "timeout: agree \"p\": 1 of 2 processes arrived within 5 s; missing: process 1 (host n1)");
 }
 
-TEST(Agree, TextsOfThoseNotAskedAreRefused) {
+TEST(Agree, UnrequestedTextsAreRefused) {
   Job job(Job::patient(3));
   job.register_all();
   EXPECT_EQ(job.answer(job.ask(1, request::Explain{"p", "x", ""})),
@@ -221,7 +221,7 @@ TEST(Agree, TextsOfThoseNotAskedAreRefused) {
             "refused: agree \"p\": process 0 was not asked for its text");
 }
 
-TEST(Agree, BarrierOfTheSameNameIsAnother) {
+TEST(Agree, BarrierOfTheSameNameIsSeparate) {
   Job job(Job::patient(2));
   job.register_all();
   const auto a = job.ask(0, request::Agree{"p", 7, 5s}), b = job.ask(1, request::Barrier{"p", 5s});

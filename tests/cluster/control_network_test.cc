@@ -20,7 +20,7 @@ namespace {
 
 ControlJob::Options over_network(int count) { return {.count = count, .transport = Transport::network}; }
 
-TEST(ControlNetwork, SixtyFourProcessesMeet) {
+TEST(ControlNetwork, SixtyFourProcessesJoin) {
   ControlJob job(over_network(64));
   job.barrier("x");
   on_all(64, [&](int i) { job[i].set("address/" + std::to_string(i), std::to_string(i)); });
@@ -83,28 +83,28 @@ class Stranger : public testing::Test {
   ControlJob job_;
 };
 
-TEST_F(Stranger, WithoutOrWithAWrongTokenIsRefusedAndLoggedOnce) {
+TEST_F(Stranger, MissingOrWrongTokenIsRefusedAndLoggedOnce) {
   for (const char* token : {"", "0123456789abcdef0123456789abcdeX", "0123456789abcdef", "x"})
     expect_refused(enroll(1, 5, token),
                    "token: the coordinator at 127.0.0.1:" + std::to_string(job_.port()) +
                        " refused this process: its token is missing or wrong; give all processes of the job the same "
                        "LOCKSTEP_TOKEN");
   EXPECT_EQ(job_.lines.take(),
-            std::vector<std::string>{"the coordinator refused a connection from 127.0.0.1: it presented a wrong "
-                                     "token (logged once per address)"});
+            std::vector<std::string>{"the coordinator refused a connection from 127.0.0.1: its token is missing "
+                                     "or wrong (logged once per address)"});
 }
 
-TEST_F(Stranger, WithAnIdOutOfRangeIsRefused) { expect_refused(enroll(3, 5, kTestToken), "its id is not in 0 ... 2"); }
+TEST_F(Stranger, IdOutOfRangeIsRefused) { expect_refused(enroll(3, 5, kTestToken), "its id is not in 0 ... 2"); }
 
-TEST_F(Stranger, WithATakenIdIsRefused) {
+TEST_F(Stranger, IdInUseIsRefused) {
   expect_refused(enroll(1, 5, kTestToken), "that id is in use by a running process (host n1, pid ", Outcome::taken);
 }
 
-TEST_F(Stranger, OfAnotherJobIsRefused) {
+TEST_F(Stranger, ProcessOfAnotherJobIsRefused) {
   expect_refused(enroll(1, 5, kTestToken, 4), "it expects 4 processes, the coordinator 3");
 }
 
-TEST_F(Stranger, WhoSpeaksForAnotherIsRefused) {
+TEST_F(Stranger, RequestInTheNameOfAnotherProcessIsRefused) {
   const auto own = channel(kTestToken);
   // A connection begins with a registration, be it a refused one.
   own->call({.process = 9, .what = request::Register{.timeout = kGenerous}}, kGenerous);
@@ -112,7 +112,7 @@ TEST_F(Stranger, WhoSpeaksForAnotherIsRefused) {
                  "process 1 with this incarnation is not part of the job");
 }
 
-TEST_F(Stranger, WithGarbageIsClosed) {
+TEST_F(Stranger, ConnectionWithGarbageIsClosed) {
   std::string noise;
   for (int i = 0; i < 5000; ++i) noise += static_cast<char>((i * 7919 + 13) % 256);
   for (const std::string& bytes :
@@ -126,7 +126,7 @@ TEST_F(Stranger, WithGarbageIsClosed) {
   }
 }
 
-TEST_F(Stranger, WhoSaysNothingDisturbsNobody) {
+TEST_F(Stranger, IdleConnectionDoesNotDisturbTheJob) {
   std::vector<TestSocket> sockets(50);
   for (TestSocket& socket : sockets) ASSERT_TRUE(socket.connect(job_.port()));
   job_.barrier("between");
@@ -154,7 +154,7 @@ TEST(ControlNetwork, ReplayedRegistrationIsRefused) {
   own->call({.process = 2, .incarnation = 5, .what = request::Leave{}}, kGenerous);
 }
 
-TEST(ControlNetwork, WorkersMayStartBeforeTheCoordinator) {
+TEST(ControlNetwork, WorkersCanStartBeforeTheCoordinator) {
   int port;
   {
     TestSocket socket;
@@ -190,7 +190,7 @@ TEST(ControlNetwork, WorkersMayStartBeforeTheCoordinator) {
   EXPECT_TRUE(lines.take().empty());
 }
 
-TEST(ControlNetwork, NameWithoutAddressIsTriedUntilTheTimeIsUp) {
+TEST(ControlNetwork, UnresolvableNameIsRetriedUntilTheTimeout) {
   Lines lines;
   const JoinOptions worker{.process_id = 1,
                            .process_count = 2,
@@ -210,7 +210,7 @@ TEST(ControlNetwork, NameWithoutAddressIsTriedUntilTheTimeIsUp) {
   EXPECT_LE(said.size(), 1u);
 }
 
-TEST(ControlNetwork, TakenPortNamesItsOwner) {
+TEST(ControlNetwork, ErrorForAPortInUseNamesTheProcess) {
   TestSocket socket;
   const int port = socket.listen();
   EXPECT_THROWS(join_control({.process_id = 0, .process_count = 2, .coordinator = {"127.0.0.1", port}}), Error,
@@ -218,7 +218,7 @@ TEST(ControlNetwork, TakenPortNamesItsOwner) {
                     std::to_string(::getpid()) + " (");
 }
 
-TEST(ControlNetwork, AnotherProgramAtThePortIsRecognised) {
+TEST(ControlNetwork, AnotherProgramOnThePortIsRecognised) {
   TestSocket web;
   const int port = web.listen();
   std::jthread serving([&](const std::stop_token& stop) {
@@ -237,7 +237,7 @@ TEST(ControlNetwork, AnotherProgramAtThePortIsRecognised) {
                 IoError, "the process that listens there does not answer as a coordinator: it is another program");
 }
 
-TEST(ControlNetwork, ListensOnlyWhereItWasTold) {
+TEST(ControlNetwork, ListensOnlyOnTheGivenAddress) {
   ControlJob job(over_network(2));
   EXPECT_EQ(detail::listen_error("127.0.0.1", job.port()), "Address already in use");
   // An address that no other test connects from or listens at: the port may be in use there.
@@ -254,7 +254,7 @@ TEST(ControlNetwork, ProxyVariablesAreIgnored) {
 }
 
 // Nothing is closed, nothing is answered: both ends must find out by themselves.
-TEST(ControlNetwork, SilentlyBrokenNetworkIsNoticedAtBothEnds) {
+TEST(ControlNetwork, SilentlyBrokenNetworkIsDetectedAtBothEnds) {
   ControlJob::Options options = over_network(2);
   options.heartbeat_timeout = 1s;
   options.left_out = 1;
@@ -281,7 +281,7 @@ TEST(ControlNetwork, SilentlyBrokenNetworkIsNoticedAtBothEnds) {
 }
 
 // Connections that are refused for a moment are no sign of a coordinator's end.
-TEST(ControlNetwork, WireThatIsMendedAtOnceIsNoFailure) {
+TEST(ControlNetwork, BriefNetworkInterruptionIsNotAFailure) {
   ControlJob::Options options = over_network(2);
   options.left_out = 1;
   ControlJob job(options);
@@ -309,7 +309,7 @@ TEST(ControlNetwork, WireThatIsMendedAtOnceIsNoFailure) {
   EXPECT_EQ(job[0].failure(), std::nullopt);
 }
 
-TEST(ControlNetwork, CoordinatorThatEndsTellsThoseWhoComeToAsk) {
+TEST(ControlNetwork, ExitingCoordinatorAnswersTheNextHeartbeat) {
   const auto host = std::make_shared<CoordinatorHost>(
       CoordinatorOptions{.process_count = 2, .version = LOCKSTEP_VERSION, .heartbeat_timeout = kGenerous});
   auto server = std::make_unique<ControlServer>(host, ServerOptions{.address = {"127.0.0.1", 0}});
@@ -319,7 +319,7 @@ TEST(ControlNetwork, CoordinatorThatEndsTellsThoseWhoComeToAsk) {
   EXPECT_EQ(heard.text, "process 0, coordinator: process 0 has exited");
 }
 
-TEST(ControlNetwork, CoordinatorThatEndsTellsEverybody) {
+TEST(ControlNetwork, ExitingCoordinatorNotifiesAllProcesses) {
   ControlJob job(over_network(3));
   Heard first(job[1]), second(job[2]);
   job.drop(0);

@@ -175,7 +175,7 @@ class ControlProcess : public testing::Test {
   std::vector<std::unique_ptr<Process>> processes_;
 };
 
-TEST_F(ControlProcess, EightMeetAndPart) {
+TEST_F(ControlProcess, EightProcessesJoinAndShutDown) {
   start(8);
   all("barrier");
   for (auto& process : processes_) process->tell("shutdown");
@@ -185,26 +185,26 @@ TEST_F(ControlProcess, EightMeetAndPart) {
   }
 }
 
-TEST_F(ControlProcess, KilledOneIsNamedByAllSurvivors) {
+TEST_F(ControlProcess, KilledProcessIsReportedByAllSurvivors) {
   start(3, 4000);
   processes_[1]->signal(SIGKILL);
   for (int i : {0, 2}) expect_failure(i, 1, "(host n1, pid ");
 }
 
-TEST_F(ControlProcess, StoppedOneIsNamedByAllSurvivors) {
+TEST_F(ControlProcess, SuspendedProcessIsReportedByAllSurvivors) {
   start(3, 1000);
   processes_[1]->signal(SIGSTOP);
   for (int i : {0, 2}) expect_failure(i, 1, "lost: no heartbeat for 1 s");
 }
 
-TEST_F(ControlProcess, OneThatExitsIsNamedByAllSurvivors) {
+TEST_F(ControlProcess, ExitedProcessIsReportedByAllSurvivors) {
   start(3, 4000);
   processes_[2]->tell("exit");
   for (int i : {0, 1}) expect_failure(i, 2, "(host n2, pid ");
 }
 
 // Long before the time of a heartbeat is over: nobody listens at its port any more.
-TEST_F(ControlProcess, KilledCoordinatorIsNamedByAllSurvivors) {
+TEST_F(ControlProcess, KilledCoordinatorIsReportedByAllSurvivors) {
   start(3);
   processes_[0]->signal(SIGKILL);
   for (int i : {1, 2})
@@ -213,7 +213,7 @@ TEST_F(ControlProcess, KilledCoordinatorIsNamedByAllSurvivors) {
                        ": lost: it has refused connections for 1 s; it has exited, see its log");
 }
 
-TEST_F(ControlProcess, StoppedCoordinatorIsNamedByAllSurvivors) {
+TEST_F(ControlProcess, SuspendedCoordinatorIsReportedByAllSurvivors) {
   start(3, 1000);
   processes_[0]->signal(SIGSTOP);
   for (int i : {1, 2})
@@ -221,7 +221,7 @@ TEST_F(ControlProcess, StoppedCoordinatorIsNamedByAllSurvivors) {
 }
 
 // A call that waits is no thread.
-TEST_F(ControlProcess, CoordinatorsThreadsDoNotGrowWithTheJob) {
+TEST_F(ControlProcess, CoordinatorThreadsDoNotGrowWithPendingCalls) {
   constexpr int kCount = 96;
   processes_.push_back(std::make_unique<Process>(0, kCount, 0, 60'000));
   Process& first = *processes_[0];

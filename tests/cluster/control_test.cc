@@ -20,7 +20,7 @@ class ControlOver : public testing::TestWithParam<Transport> {
   ControlJob::Options options(int count) const { return {.count = count, .transport = GetParam()}; }
 };
 
-TEST_P(ControlOver, AllMeetAndKnowEachOther) {
+TEST_P(ControlOver, AllProcessesJoinAndKnowTheirPeers) {
   ControlJob job(options(3));
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(job[i].process_id(), i);
@@ -36,7 +36,7 @@ TEST_P(ControlOver, AllMeetAndKnowEachOther) {
   job.shutdown();
 }
 
-TEST_P(ControlOver, KeysTravel) {
+TEST_P(ControlOver, KeysAreVisibleToAllProcesses) {
   ControlJob job(options(2));
   auto waiting = std::async(std::launch::async, [&] { return job[1].get("a", kGenerous); });
   const std::string value("any\0bytes\xff", 10);
@@ -59,7 +59,7 @@ TEST_P(ControlOver, KeysTravel) {
   job.shutdown();
 }
 
-TEST_P(ControlOver, LargestValueTravels) {
+TEST_P(ControlOver, LargestValueIsTransferred) {
   ControlJob job(options(2));
   const std::string value(size_t{4} << 20, 'x');
   job[0].set("a", value);
@@ -68,7 +68,7 @@ TEST_P(ControlOver, LargestValueTravels) {
   job.shutdown();
 }
 
-TEST_P(ControlOver, IncrementGivesEveryoneAnotherNumber) {
+TEST_P(ControlOver, IncrementIsAtomic) {
   ControlJob job(options(4));
   std::mutex mutex;
   std::set<int64_t> seen;
@@ -84,7 +84,7 @@ TEST_P(ControlOver, IncrementGivesEveryoneAnotherNumber) {
   job.shutdown();
 }
 
-TEST_P(ControlOver, NobodyPassesABarrierBeforeAllHaveCome) {
+TEST_P(ControlOver, BarrierWaitsForAllProcesses) {
   ControlJob job(options(4));
   std::atomic<int> came{0};
   for (int round = 1; round <= 5; ++round) {
@@ -102,7 +102,7 @@ TEST_P(ControlOver, NobodyPassesABarrierBeforeAllHaveCome) {
 // As messages call a process of these jobs, which all are this one.
 std::string named(int process) { return process_label(process, "n" + std::to_string(process), ::getpid()); }
 
-TEST_P(ControlOver, BarrierDeadlineNamesTheMissing) {
+TEST_P(ControlOver, BarrierTimeoutListsTheMissing) {
   ControlJob job(options(3));
   EXPECT_THROWS(job[0].barrier("x", 30ms), CommTimeout,
                 "barrier \"x\": 1 of 3 processes arrived within 30 ms; missing: " + named(1) + ", " + named(2));
@@ -110,7 +110,7 @@ TEST_P(ControlOver, BarrierDeadlineNamesTheMissing) {
   job.shutdown();
 }
 
-TEST_P(ControlOver, AgreementNamesTheFirstDifferenceToAll) {
+TEST_P(ControlOver, AgreementReportsTheFirstDifferenceToAll) {
   ControlJob job(options(3));
   std::atomic<int> texts{0};
   on_all(3, [&](int i) {
@@ -131,7 +131,7 @@ TEST_P(ControlOver, AgreementNamesTheFirstDifferenceToAll) {
   job.shutdown();
 }
 
-TEST_P(ControlOver, FailureReachesEverybodyOnce) {
+TEST_P(ControlOver, FailureReachesEveryProcessOnce) {
   ControlJob job(options(3));
   Heard first(job[0]), second(job[1]), third(job[2]);
   auto waiting = std::async(std::launch::async, [&] {
@@ -158,7 +158,7 @@ TEST_P(ControlOver, FailureReachesEverybodyOnce) {
   EXPECT_THROWS(job[0].shutdown(kGenerous), CommAborted, "shutdown: the job has failed: ");
 }
 
-TEST_P(ControlOver, FailureIsHeardByWhoAsksLate) {
+TEST_P(ControlOver, LateCallbackReceivesTheFailure) {
   ControlJob job(options(2));
   Heard first(job[0]);
   job[1].report_failure({.message = "m"});
@@ -168,7 +168,7 @@ TEST_P(ControlOver, FailureIsHeardByWhoAsksLate) {
 }
 
 // Who asks may end the process when it hears of the failure.
-TEST_P(ControlOver, ListenersAreDoneBeforeWhoAsksHearsOfAFailure) {
+TEST_P(ControlOver, FailureCallbackReturnsBeforeCallsThrow) {
   ControlJob job(options(2));
   std::promise<void> called;
   std::atomic<bool> done = false;
@@ -183,7 +183,7 @@ TEST_P(ControlOver, ListenersAreDoneBeforeWhoAsksHearsOfAFailure) {
   EXPECT_TRUE(done);
 }
 
-TEST_P(ControlOver, DroppedWithoutShutdownIsAFailureToTheOthers) {
+TEST_P(ControlOver, DestructionWithoutShutdownIsAFailure) {
   ControlJob job(options(2));
   Heard heard(job[0]);
   job[1].progress(3, "step");
@@ -194,7 +194,7 @@ TEST_P(ControlOver, DroppedWithoutShutdownIsAFailureToTheOthers) {
   EXPECT_TRUE(failure.retryable);
 }
 
-TEST_P(ControlOver, SilentProcessIsLost) {
+TEST_P(ControlOver, ProcessWithoutHeartbeatsIsLost) {
   ControlJob::Options short_life = options(2);
   short_life.heartbeat_timeout = 400ms;
   short_life.left_out = 1;
@@ -216,7 +216,7 @@ TEST_P(ControlOver, SilentProcessIsLost) {
   EXPECT_TRUE(failure.retryable);
 }
 
-TEST_P(ControlOver, StuckProcessIsFound) {
+TEST_P(ControlOver, StuckProcessIsDetected) {
   ControlJob::Options short_steps = options(2);
   short_steps.heartbeat_timeout = 2s;
   short_steps.step_timeout = 300ms;
@@ -252,7 +252,7 @@ TEST_P(ControlOver, ProgressIsSafeFromManyThreads) {
   job.shutdown();
 }
 
-TEST_P(ControlOver, NothingWorksWhenTheJobIsOver) {
+TEST_P(ControlOver, CallsFailAfterShutdown) {
   ControlJob job(options(2));
   job.shutdown();
   EXPECT_THROWS(job[0].set("a", "b"), CommError, "set: no answer from the coordinator");
@@ -272,7 +272,7 @@ INSTANTIATE_TEST_SUITE_P(Each, ControlOver, testing::ValuesIn(transports()), [](
                                                         : "InProcess");
 });
 
-TEST(Control, OneProcessNeedsNobody) {
+TEST(Control, SingleProcessWorksAlone) {
   const auto control = join_control({.host = "here"});
   control->barrier("x", 1s);
   control->agree(
@@ -283,7 +283,7 @@ TEST(Control, OneProcessNeedsNobody) {
   control->shutdown(1s);
 }
 
-TEST(Control, HostIsTheMachinesNameUnlessGiven) {
+TEST(Control, HostDefaultsToTheHostName) {
   char name[256] = {};
   ASSERT_EQ(::gethostname(name, sizeof(name) - 1), 0);
   EXPECT_EQ(join_control({})->peers().at(0).host, name);
@@ -299,7 +299,7 @@ TEST(Control, RefusedRegistrationThrows) {
                 "register: process 3 (host h, pid ");
 }
 
-TEST(Control, MissingProcessesAreAnIoError) {
+TEST(Control, MissingProcessesThrowIoError) {
   const auto host =
       std::make_shared<CoordinatorHost>(CoordinatorOptions{.process_count = 2, .version = LOCKSTEP_VERSION});
   EXPECT_THROWS(Control(in_process_channel(host), {.process_count = 2, .initialization_timeout = 30ms}), IoError,
@@ -350,7 +350,7 @@ class SlowToAgree final : public ThroughAnother {
 };
 
 // Process 0 is told as well, ends, and with it the job. All the same the others are told why.
-TEST(Control, ReasonOfARefusalComesBeforeItsConsequence) {
+TEST(Control, PendingCallGetsItsOwnAnswerBeforeTheFailure) {
   const auto host =
       std::make_shared<CoordinatorHost>(CoordinatorOptions{.process_count = 3, .version = LOCKSTEP_VERSION});
   on_all(3, [&](int i) {
@@ -402,7 +402,7 @@ class WithoutHeartbeats final : public ThroughAnother {
   }
 };
 
-TEST(Control, WhoWasToldOfAFailureOnceKnowsIt) { expect_cause_is_heard_over<WithoutHeartbeats>(); }
+TEST(Control, FailureIsRememberedWithoutHeartbeats) { expect_cause_is_heard_over<WithoutHeartbeats>(); }
 
 // Answers nothing when the job has failed, but tells so a little later: as when the coordinator ends meanwhile.
 class HeartbeatsLast final : public ThroughAnother {
@@ -419,7 +419,7 @@ class HeartbeatsLast final : public ThroughAnother {
   }
 };
 
-TEST(Control, WhoIsNotAnsweredHearsTheCauseAllTheSame) { expect_cause_is_heard_over<HeartbeatsLast>(); }
+TEST(Control, UnansweredCallThrowsTheCauseFromTheHeartbeat) { expect_cause_is_heard_over<HeartbeatsLast>(); }
 
 TEST(Control, FailedJobCannotBeJoined) {
   const auto host = std::make_shared<CoordinatorHost>(CoordinatorOptions{.version = LOCKSTEP_VERSION});

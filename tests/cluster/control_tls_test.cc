@@ -33,15 +33,15 @@ class ControlTls : public testing::Test {
   Authority authority_{folder_.path(), "authority"};
 };
 
-TEST_F(ControlTls, ProcessesMeetByNumber) { expect_meeting(secured("127.0.0.1")); }
+TEST_F(ControlTls, ProcessesJoinByIpAddress) { expect_meeting(secured("127.0.0.1")); }
 
-TEST_F(ControlTls, ProcessesMeetByName) {
+TEST_F(ControlTls, ProcessesJoinByName) {
   const std::string name = own_resolvable_name();
   if (name.empty()) GTEST_SKIP() << kNoName;
   expect_meeting(secured(name, "DNS"));
 }
 
-TEST_F(ControlTls, OthersStayOutside) {
+TEST_F(ControlTls, OtherCertificatesAreRefused) {
   ControlJob job(secured("127.0.0.1"));
   Authority other(folder_.path(), "other");
   const TlsFiles foreign = other.issue("stranger", "IP:127.0.0.1");
@@ -88,7 +88,7 @@ TEST_F(ControlTls, CertificateOfAnotherHostIsRefused) {
                 "cannot reach process 0 (the coordinator");
 }
 
-TEST_F(ControlTls, FilesAreAllOrNoneAndReadable) {
+TEST_F(ControlTls, FilesMustBeCompleteAndReadable) {
   const TlsFiles files = authority_.issue("node", "IP:127.0.0.1");
   EXPECT_THROWS(read_tls_files({.ca = files.ca, .certificate = files.certificate}), Error,
                 "tls: tls_ca is given, tls_certificate given and tls_key missing; give all three, or none");
@@ -128,7 +128,7 @@ TEST(DerivedTls, IsOnByDefaultAndHidesTokenAndMessages) {
     EXPECT_EQ(bytes.find(secret), bytes.npos) << secret;
 }
 
-TEST(DerivedTls, CanBeSwitchedOffAndThenSaysSo) {
+TEST(DerivedTls, CanBeSwitchedOffWithAWarning) {
   std::vector<std::string> said;
   const std::string bytes = bytes_on_the_wire(false, &said);
   EXPECT_NE(bytes.find("value of the test"), bytes.npos);
@@ -150,7 +150,7 @@ TEST(DerivedTls, IsTheSameForTheSameTokenOnly) {
 }
 
 // With the pass of a job, which can be read on the network, a stranger still lacks the keys.
-TEST(DerivedTls, KeepsOutAStrangerWithThePass) {
+TEST(DerivedTls, KnowingThePassIsNotEnoughToJoin) {
   ControlJob job({.transport = Transport::network});
   TestSocket socket;
   ASSERT_TRUE(socket.connect(job.port()));

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-TEST(Coordinator, RegistrationIsAnsweredWhenAllAreThere) {
+TEST(Coordinator, RegistrationIsAnsweredWhenAllHaveRegistered) {
   Job job({.process_count = 3});
   const auto a = job.enroll(0), b = job.enroll(2, {.pid = 7});
   EXPECT_EQ(job.answer(a), "waiting");
@@ -24,7 +24,7 @@ TEST(Coordinator, RegistrationIsAnsweredWhenAllAreThere) {
   EXPECT_TRUE(job.coordinator().started());
 }
 
-TEST(Coordinator, RegistrationDeadlineCountsAndNamesTheMissing) {
+TEST(Coordinator, RegistrationTimeoutCountsAndListsTheMissing) {
   Job job({.process_count = 4, .hosts = {"n0", "n1", "n2", ""}});
   const auto first = job.enroll(0, {.timeout = 5s});
   job.pass(4s);
@@ -40,7 +40,7 @@ TEST(Coordinator, RegistrationDeadlineCountsAndNamesTheMissing) {
             "process 2 (host n2), process 3; check that they started and can reach the coordinator");
 }
 
-TEST(Coordinator, ManyMissingProcessesAreNotAllNamed) {
+TEST(Coordinator, ListOfMissingProcessesIsLimited) {
   Job job({.process_count = 64});
   const auto call = job.enroll(0, {.timeout = 1s});
   job.pass(1s);
@@ -126,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(std::get<0>(each.param).name) + (std::get<1>(each.param) ? "Late" : "Early");
     });
 
-TEST(Coordinator, ProcessThatDiedBeforeAllWereThereMayComeBack) {
+TEST(Coordinator, ProcessThatDiedWhileRegisteringCanRegisterAgain) {
   Job job({.process_count = 2});
   const auto first = job.enroll(0);
   job.cancel(first);
@@ -138,7 +138,7 @@ TEST(Coordinator, ProcessThatDiedBeforeAllWereThereMayComeBack) {
   EXPECT_EQ(job.answer(second) + job.answer(other), "okok");
 }
 
-TEST(Coordinator, OnlyRegisteredIncarnationsAreHeard) {
+TEST(Coordinator, RequestsOfUnknownIncarnationsAreRefused) {
   Job job(Job::patient(2));
   const std::string refusal =
       "refused: coordinator: process 1 with this incarnation is not part of the job; it must register first";
@@ -193,7 +193,7 @@ TEST(Coordinator, ProcessWithoutHeartbeatIsLost) {
   EXPECT_EQ(job.answer(job.enroll(1)), "failed: " + cause);
 }
 
-TEST(Coordinator, AnyRequestIsASignOfLife) {
+TEST(Coordinator, AnyRequestCountsAsAHeartbeat) {
   Job job({.process_count = 2, .heartbeat_timeout = 8s});
   job.register_all();
   for (int i = 0; i < 10; ++i) {
@@ -204,7 +204,7 @@ TEST(Coordinator, AnyRequestIsASignOfLife) {
   EXPECT_EQ(job.failure(), "none");
 }
 
-TEST(Coordinator, ProcessWhoseConnectionBrokeIsLostSooner) {
+TEST(Coordinator, ProcessWithBrokenConnectionIsLostSooner) {
   Job job({.process_count = 2, .heartbeat_timeout = 8s});
   job.register_all();
   job.beat(0);
@@ -219,7 +219,7 @@ TEST(Coordinator, ProcessWhoseConnectionBrokeIsLostSooner) {
             "earlier it was in step 3");
 }
 
-TEST(Coordinator, ProcessWhoseConnectionBrokeMayComeBack) {
+TEST(Coordinator, ProcessWithBrokenConnectionCanReconnect) {
   Job job({.process_count = 2, .heartbeat_timeout = 8s});
   job.register_all();
   job.beat(0);
@@ -230,7 +230,7 @@ TEST(Coordinator, ProcessWhoseConnectionBrokeMayComeBack) {
   EXPECT_EQ(job.failure(), "none");
 }
 
-TEST(Coordinator, OwnSleepIsNotHeldAgainstTheOthers) {
+TEST(Coordinator, SuspensionOfTheCoordinatorLosesNoProcess) {
   Job job({.process_count = 2, .heartbeat_timeout = 8s});
   job.register_all();
   job.pass_with_beats(4s, 1s);
@@ -254,7 +254,7 @@ struct StuckRow {
 
 class CoordinatorStuck : public testing::TestWithParam<StuckRow> {};
 
-TEST_P(CoordinatorStuck, IsWhoDoesNotMoveWhileOthersWait) {
+TEST_P(CoordinatorStuck, IsTheProcessWithoutProgressThatOthersWaitFor) {
   const StuckRow& row = GetParam();
   Job job({.process_count = 3, .heartbeat_timeout = 10s, .first_step_timeout = 300s, .step_timeout = 60s});
   job.register_all();
@@ -320,7 +320,7 @@ TEST(Coordinator, SlowProcessIsNotStuck) {
 }
 
 // The time counts from when both stand still, not from when the slow one last moved.
-TEST(Coordinator, LongStepIsNotStuckTheMomentAnotherIsDone) {
+TEST(Coordinator, StuckTimeoutStartsWhenBothStopMakingProgress) {
   Job job({.process_count = 2, .heartbeat_timeout = 10s, .first_step_timeout = 60s, .step_timeout = 60s});
   job.register_all();
   for (int i = 0; i < 2; ++i) job.set_progress(i, {.step = 5, .count = 1});
@@ -332,7 +332,7 @@ TEST(Coordinator, LongStepIsNotStuckTheMomentAnotherIsDone) {
   EXPECT_NE(job.failure().find("process 1 (host n1), step 5: stuck"), std::string::npos) << job.failure();
 }
 
-TEST(Coordinator, FirstFailureCountsAndIsToldToEverybody) {
+TEST(Coordinator, FirstFailureCountsAndIsSentToAll) {
   Job job(Job::patient(3));
   job.register_all();
   const auto get = job.ask(0, request::Get{"never", true, 60s});
@@ -347,7 +347,7 @@ TEST(Coordinator, FirstFailureCountsAndIsToldToEverybody) {
   EXPECT_EQ(job.answer(job.ask(0, request::Shutdown{1s})), told);
 }
 
-TEST(Coordinator, KnowsWhoHasNotHeardOfTheFailure) {
+TEST(Coordinator, TracksDeliveryOfTheFailure) {
   Job job(Job::patient(4));
   job.register_all();
   job.beat(0);
@@ -359,7 +359,7 @@ TEST(Coordinator, KnowsWhoHasNotHeardOfTheFailure) {
   EXPECT_TRUE(job.coordinator().failure_delivered());
 }
 
-TEST(Coordinator, ReportMayNameAnother) {
+TEST(Coordinator, FailureReportCanNameAnotherProcess) {
   Job job(Job::patient(3));
   job.register_all();
   job.ask(1, request::Fail{{.process = 2, .operation = "all_reduce", .message = "sent nonsense"}});
@@ -422,7 +422,7 @@ TEST(Coordinator, ShutdownWaitsForAll) {
   EXPECT_EQ(job.failure(), "none");
 }
 
-TEST(Coordinator, ShutdownDeadlineIsAFailureOfTheMissing) {
+TEST(Coordinator, ShutdownTimeoutIsAFailureOfTheMissing) {
   Job job(Job::patient(3));
   job.register_all();
   const auto held = job.beat(2);
@@ -442,7 +442,7 @@ TEST(Coordinator, LeavingWithoutShutdownIsAFailure) {
   EXPECT_EQ(job.answer(waiting), "failed: process 1 (host n1): left the job without shutdown(); see its log");
 }
 
-TEST(Coordinator, CloseAnswersEverybody) {
+TEST(Coordinator, CloseAnswersAllPendingCalls) {
   Job job(Job::patient(2));
   const auto registration = job.enroll(1);
   job.coordinator().close("process 0 has exited");
@@ -466,7 +466,7 @@ TEST(Messages, FailureIsOneLine) {
   EXPECT_EQ(describe(Failure{.process = 1, .host = "h", .pid = 7, .message = "m"}), "process 1 (host h, pid 7): m");
 }
 
-TEST(Messages, DurationsReadWell) {
+TEST(Messages, DurationsAreReadable) {
   EXPECT_EQ(describe(250ms), "250 ms");
   EXPECT_EQ(describe(1500ms), "1.5 s");
   EXPECT_EQ(describe(60s), "60 s");

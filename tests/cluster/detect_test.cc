@@ -115,7 +115,7 @@ TEST(Detect, EveryDetectorHasGoldenAnswersAndErrors) {
 
 // Of every complete environment, each variable in turn is taken away or spoilt: the answer may then come from somebody
 // else or be an error that names the variable, but never have other numbers from the same detector.
-TEST(Detect, HalfAnEnvironmentIsNeverAnAnswer) {
+TEST(Detect, IncompleteEnvironmentIsNeverDetected) {
   for (const Case& each : all_cases()) {
     if (each.answer.empty() || each.answer.starts_with("none")) continue;
     SCOPED_TRACE(each.file + ": " + each.title);
@@ -148,7 +148,7 @@ TEST(Detect, HalfAnEnvironmentIsNeverAnAnswer) {
   }
 }
 
-TEST(Detect, VerdictsSayWhoIsHalfSetAndWhoIsWrong) {
+TEST(Detect, ResultsReportPartiallySetAndInvalidVariables) {
   LaunchEnvironment here;
   here.environment = {{"SLURM_JOB_ID", "1"}, {"PMI_RANK", "x"}, {"PMI_SIZE", "2"}};
   const Detection detection = run_detectors({}, here);
@@ -187,7 +187,7 @@ TEST(Detect, FullNameIsReadFromHosts) {
   EXPECT_EQ(full_name_in_hosts("", "myjob-1"), "");
 }
 
-TEST(Detect, SurroundingsAreThoseOfThisProcess) {
+TEST(Detect, LaunchEnvironmentIsThatOfThisProcess) {
   const ScopedVariable variable("LOCKSTEP_TEST_VARIABLE", "a=b");
   const LaunchEnvironment here = read_launch_environment();
   EXPECT_EQ(here.environment.at("LOCKSTEP_TEST_VARIABLE"), "a=b");

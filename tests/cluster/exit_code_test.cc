@@ -20,7 +20,7 @@ std::vector<std::unique_ptr<ScopedVariable>> replica_without(const std::string& 
   return out;
 }
 
-TEST(ExitCode, AsksForAnotherStartAsTheControllerWantsIt) {
+TEST(ExitCode, RetryCodeMatchesTheController) {
   for (const char* left_out : detail::kJaxjobVariables) {
     const auto variables = replica_without(left_out);
     EXPECT_EQ(distributed::retry_code(), 75) << left_out;
@@ -29,7 +29,7 @@ TEST(ExitCode, AsksForAnotherStartAsTheControllerWantsIt) {
   EXPECT_EQ(distributed::retry_code(), 138);
 }
 
-TEST(ExitCode, OfAnErrorSaysWhetherAnotherStartMayHelp) {
+TEST(ExitCode, ReflectsWhetherARestartMayHelp) {
   EXPECT_EQ(distributed::report_failure(CommAborted("process 1 was lost")), 75);
   EXPECT_EQ(distributed::report_failure(CommTimeout("nobody came")), 75);
   EXPECT_EQ(distributed::report_failure(DeviceLost("GPU 0")), 75);

@@ -36,7 +36,7 @@ std::string text_of(const std::string& path) {
   return {bytes.begin(), bytes.end()};
 }
 
-TEST(FlightFolder, IsTheOneAskedForOrOneOfTheJob) {
+TEST(FlightFolder, IsTheVariableOrAFolderOfTheJob) {
   const TempDir dir;
   const ScopedVariable temporary("TMPDIR", dir.path());
   EXPECT_EQ(latest_flight_folder(), "");
@@ -52,7 +52,7 @@ TEST(FlightFolder, IsTheOneAskedForOrOneOfTheJob) {
   EXPECT_EQ(latest_flight_folder(), flight_folder("", "1"));
 }
 
-TEST(FlightDump, ComesBackFromItsText) {
+TEST(FlightDump, JsonRoundTrips) {
   const int64_t before =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   const FlightDump dump = take_dump(*some_operations(), {"3f9a0c21", 1, 2}, "a \"bad\" thing");
@@ -80,7 +80,7 @@ TEST(FlightDump, ComesBackFromItsText) {
   EXPECT_EQ(back.records[3].ended, 0);
 }
 
-TEST(FlightDump, DamagedOnesAreRefused) {
+TEST(FlightDump, DamagedDumpsAreRefused) {
   const std::string whole = to_json(take_dump(*some_operations(), {"3f9a0c21", 1, 2}, "SIGUSR2"));
   const auto with = [&](const std::string& old, const std::string& replacement) {
     std::string text = whole;
@@ -102,7 +102,7 @@ TEST(FlightDump, DamagedOnesAreRefused) {
                 "program reads \"lockstep flight 1\"; leave it out");
 }
 
-TEST(FlightDumper, TheFirstFailureIsWrittenOnceAndKept) {
+TEST(FlightDumper, FirstFailureIsWrittenOnceAndKept) {
   const TempDir dir;
   const std::string folder = dir.path() + "/new";
   std::vector<std::string> lines;
@@ -133,7 +133,7 @@ class SlowFiles final : public FaultyFiles {
   std::promise<void> begun, go;
 };
 
-TEST(FlightDumper, WhoHearsOfTheFailureLaterWaitsForTheDumpToo) {
+TEST(FlightDumper, LaterCallersWaitForTheDump) {
   const TempDir dir;
   SlowFiles files;
   FlightDumper dumper(some_operations(), {.origin = {"3f9a0c21", 1, 2}, .folder = dir.path(), .files = &files});
@@ -149,7 +149,7 @@ TEST(FlightDumper, WhoHearsOfTheFailureLaterWaitsForTheDumpToo) {
   EXPECT_TRUE(files.exists(dir.path() + "/lockstep_flight_3f9a0c21_1.json"));
 }
 
-TEST(FlightDumper, ADiskWithoutRoomIsToldAndNothingMore) {
+TEST(FlightDumper, FullDiskIsLoggedOnly) {
   const TempDir dir;
   FaultyFiles files;
   files.fail("rename", ENOSPC);
@@ -165,7 +165,7 @@ TEST(FlightDumper, ADiskWithoutRoomIsToldAndNothingMore) {
   EXPECT_EQ(lines[0].rfind("the flight record of process 1 could not be written: ", 0), 0u) << lines[0];
 }
 
-TEST(FlightDumper, WritesWhenItIsAskedBySignal) {
+TEST(FlightDumper, WritesOnSignal) {
   const TempDir dir;
   std::atomic<int> written{0};
   {
@@ -185,7 +185,7 @@ TEST(FlightDumper, WritesWhenItIsAskedBySignal) {
   EXPECT_EQ(after.sa_handler, SIG_DFL);
 }
 
-TEST(FlightDumper, LeavesASignalThatTheProgramHandlesAlone) {
+TEST(FlightDumper, DoesNotReplaceAHandlerOfTheProgram) {
   struct sigaction own = {}, before = {}, after = {};
   own.sa_handler = SIG_IGN;
   ::sigaction(SIGUSR2, &own, &before);

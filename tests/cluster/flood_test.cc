@@ -135,7 +135,7 @@ struct Case {
 
 class Floods : public testing::TestWithParam<std::tuple<Case, bool>> {};
 
-TEST_P(Floods, WithoutATokenChangeNothing) {
+TEST_P(Floods, WithoutATokenDoNotAffectTheJob) {
   const auto& [what, use_tls] = GetParam();
   ControlJob::Options options{.count = 2, .transport = Transport::network, .left_out = 1};
   options.heartbeat_timeout = 10s;
@@ -182,7 +182,7 @@ TestSocket connected_from(const char* number, int port) {
   return socket;
 }
 
-TEST(AuthListener, AddressWithManyConnectionsDoesNotKeepOutAnother) {
+TEST(AuthListener, AddressWithManyConnectionsDoesNotLockOutAnother) {
   Lines lines;
   AuthListener listener({.ips = {"127.0.0.1"}, .pass = "lockstep/tls/0123", .log = lines.log()});
   std::promise<int> admitted;
@@ -207,7 +207,7 @@ TEST(AuthListener, AddressWithManyConnectionsDoesNotKeepOutAnother) {
       << said[0];
 }
 
-TEST(AuthListener, AnswersTellWhatDiffers) {
+TEST(AuthListener, StatusDistinguishesTokenAndSecurity) {
   const std::string pass = "lockstep/tls/0123";
   const auto request = [](const std::string& shown) { return "CONNECT " + shown + " HTTP/1.0\r\nHost: x\r\n\r\n"; };
   struct Row {

@@ -20,7 +20,7 @@ std::string gpu_error_of(F call) {
   return "";
 }
 
-TEST(Gpus, VisibleAreThoseTheVariableLeaves) {
+TEST(Gpus, VisibleDevicesVariableLimitsTheCount) {
   const auto visible = [](const std::string& text) { return visible_gpus({{"CUDA_VISIBLE_DEVICES", text}}, 4); };
   EXPECT_EQ(visible_gpus({}, 4), 4);
   EXPECT_EQ(visible("0,1"), 2);
@@ -35,7 +35,7 @@ TEST(Gpus, VisibleAreThoseTheVariableLeaves) {
   EXPECT_EQ(visible_gpus({{"CUDA_VISIBLE_DEVICES", "GPU-8f4a"}}, 0), 0);
 }
 
-TEST(Gpus, SchedulerTellsWhetherTheyAreShared) {
+TEST(Gpus, SlurmVariablesDecideWhetherTheyAreShared) {
   EXPECT_TRUE(gpus_are_shared(Environment{}, 4));
   EXPECT_TRUE(gpus_are_shared(Environment{{"SLURM_GPUS_ON_NODE", "4"}}, 4));
   EXPECT_FALSE(gpus_are_shared(Environment{{"SLURM_GPUS_ON_NODE", "4"}}, 1));
@@ -46,7 +46,7 @@ TEST(Gpus, SchedulerTellsWhetherTheyAreShared) {
             "initialize: SLURM_GPUS_ON_NODE is \"x\"; set it to an integer of at least 0, or unset it");
 }
 
-TEST(Gpus, NamesTellWhetherTheyAreShared) {
+TEST(Gpus, UuidsDecideWhetherTheyAreShared) {
   EXPECT_TRUE(gpus_are_shared({{"a", "b"}, {"a", "b"}}));
   EXPECT_TRUE(gpus_are_shared({{"a"}}));
   EXPECT_TRUE(gpus_are_shared(std::vector<std::vector<std::string>>{{}, {}}));
@@ -59,7 +59,7 @@ TEST(Gpus, NamesTellWhetherTheyAreShared) {
             "let each process see all of them, or only its own (CUDA_VISIBLE_DEVICES), or give local_device_ids");
 }
 
-TEST(Gpus, OneProcessPerHostTakesAll) { EXPECT_EQ(choose_gpus({.visible = 4}), (Ids{0, 1, 2, 3})); }
+TEST(Gpus, SingleProcessOfAHostUsesAll) { EXPECT_EQ(choose_gpus({.visible = 4}), (Ids{0, 1, 2, 3})); }
 
 TEST(Gpus, ProcessesThatSeeAllDivideThem) {
   EXPECT_EQ(choose_gpus({.visible = 4, .local_id = 0, .local_count = 4}), (Ids{0}));
@@ -71,14 +71,14 @@ TEST(Gpus, ProcessesThatSeeAllDivideThem) {
   EXPECT_EQ(all, (Ids{0, 1, 2, 3, 4, 5, 6, 7}));
 }
 
-TEST(Gpus, ProcessThatSeesOnlyItsOwnTakesThem) {
+TEST(Gpus, ProcessThatSeesOnlyItsOwnUsesThem) {
   EXPECT_EQ(choose_gpus({.visible = 1, .local_id = 3, .local_count = 4, .shared = false}), (Ids{0}));
   EXPECT_EQ(choose_gpus({.visible = 2, .local_id = 1, .local_count = 2, .shared = false}), (Ids{0, 1}));
 }
 
-TEST(Gpus, WithoutAnyThereAreNone) { EXPECT_EQ(choose_gpus({.local_id = 1, .local_count = 2}), Ids()); }
+TEST(Gpus, NoVisibleGpusGiveNone) { EXPECT_EQ(choose_gpus({.local_id = 1, .local_count = 2}), Ids()); }
 
-TEST(Gpus, WantedOnesAreTaken) {
+TEST(Gpus, RequestedOnesAreUsed) {
   EXPECT_EQ(choose_gpus({.visible = 4, .local_id = 1, .local_count = 2, .requested = {3, 0}}), (Ids{3, 0}));
   EXPECT_EQ(gpu_error_of([] {
               choose_gpus({.visible = 2, .requested = {0, 2}});
@@ -99,7 +99,7 @@ TEST(Gpus, MoreProcessesThanGpusShareThemInTests) {
   EXPECT_EQ(choose_shared_gpus({.visible = 1, .local_id = 1, .local_count = 2, .shared = false}), Ids{0});
 }
 
-TEST(Gpus, PlaceAmongTheProcessesOfAHost) {
+TEST(Gpus, LocalRankCountsProcessesOfTheHost) {
   std::vector<ProcessFacts> facts(4);
   for (size_t p = 0; p < facts.size(); ++p) facts[p].host = p == 1 ? "b" : "a";
   EXPECT_EQ(local_rank(facts, 0).id, 0);
@@ -109,7 +109,7 @@ TEST(Gpus, PlaceAmongTheProcessesOfAHost) {
   EXPECT_EQ(local_rank(facts, 1).count, 1);
 }
 
-TEST(Gpus, FactsOfAProcessAreReadAsTheyWereWritten) {
+TEST(Gpus, ProcessFactsRoundTrip) {
   const ProcessFacts facts{"a/b", "10.0.0.1", 4, 8, "cuda"};
   EXPECT_EQ(process_facts_from(to_text(facts)), facts);
 }

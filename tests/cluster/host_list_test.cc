@@ -21,7 +21,7 @@ TEST(HostList, Expands) {
   EXPECT_EQ(expand("gpu211-[02,06].site.org"), (Names{"gpu211-02.site.org", "gpu211-06.site.org"}));
 }
 
-TEST(HostList, NumbersKeepTheirZeros) {
+TEST(HostList, NumbersKeepLeadingZeros) {
   EXPECT_EQ(expand("n[8-11]"), (Names{"n8", "n9", "n10", "n11"}));
   EXPECT_EQ(expand("n[08-11]"), (Names{"n08", "n09", "n10", "n11"}));
   EXPECT_EQ(expand("n[099-100]"), (Names{"n099", "n100"}));
@@ -41,7 +41,7 @@ void expect_refused(const std::string& text, const std::string& fact) {
   }
 }
 
-TEST(HostList, RefusesWhatIsNone) {
+TEST(HostList, RejectsMalformedText) {
   expect_refused("", "a name is missing");
   expect_refused("a,", "a name is missing");
   expect_refused(",a", "a name is missing");

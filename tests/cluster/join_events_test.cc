@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-TEST(LauncherNews, ArriveInOrder) {
+TEST(JoinEvents, ArriveInOrder) {
   JoinEventReceiver receiver;
   const ScopedVariable variable(kLauncherVariable, receiver.name());
   EXPECT_TRUE(receiver.receive().empty());
@@ -21,7 +21,7 @@ TEST(LauncherNews, ArriveInOrder) {
   EXPECT_TRUE(receiver.receive().empty());
 }
 
-TEST(LauncherNews, AreNotSentWhereNobodyListens) {
+TEST(JoinEvents, AreDroppedWithoutALauncher) {
   std::string name;
   {
     const JoinEventReceiver receiver;
@@ -33,7 +33,7 @@ TEST(LauncherNews, AreNotSentWhereNobodyListens) {
   }
 }
 
-TEST(LauncherNews, OfAnotherUserAreDropped) {
+TEST(JoinEvents, OfAnotherUserAreDropped) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   JoinEventReceiver receiver;
   const ScopedVariable variable(kLauncherVariable, receiver.name());

@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-TEST(Keys, GetWaitsUntilSomebodySets) {
+TEST(Keys, GetWaitsUntilTheKeyIsSet) {
   Job job(Job::patient(2));
   job.register_all();
   const auto first = job.ask(0, request::Get{"a", true, 5s}), other = job.ask(1, request::Get{"b", true, 5s});
@@ -38,7 +38,7 @@ TEST(Keys, CancelledGetIsForgotten) {
   EXPECT_EQ(job.answer(call), "waiting");
 }
 
-TEST(Keys, SetOverwritesOnlyWhenAskedTo) {
+TEST(Keys, SetOverwritesOnlyIfRequested) {
   Job job(Job::patient(1));
   job.register_all();
   job.ask(0, request::Set{"a", "1"});
@@ -78,7 +78,7 @@ TEST(Keys, DirectoriesAreListedAndRemoved) {
   EXPECT_EQ(job.full(job.ask(0, request::List{""})).entries, (Entries{{"ab", "v"}, {"b/x/y", "v"}}));
 }
 
-TEST(Keys, LimitsAreKept) {
+TEST(Keys, LimitsAreEnforced) {
   CoordinatorOptions options = Job::patient(2);
   options.keys = {.key_bytes = 8, .value_bytes = 10, .count = 3, .total_bytes = 30, .list_bytes = 12};
   Job job(options);

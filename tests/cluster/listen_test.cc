@@ -18,7 +18,7 @@ const std::vector<Interface> kInterfaces = {
     {.name = "eth1", .address = "fd00::1", .ipv6 = true},
 };
 
-TEST(ListenAddresses, AreThoseOfTheNameAndNoOthers) {
+TEST(ListenAddresses, AreThoseThatTheNameResolvesTo) {
   struct Row {
     const char* host;
     std::vector<std::string> resolved, expected;
@@ -44,7 +44,7 @@ TEST(ListenAddresses, AreThoseOfTheNameAndNoOthers) {
   }
 }
 
-TEST(ListenAddresses, LineInTheLogSaysWhy) {
+TEST(ListenAddresses, WildcardIsLoggedWithTheReason) {
   Lines lines;
   EXPECT_EQ(listen_addresses("n01", {"127.0.1.1"}, {kInterfaces[0]}, lines.log()), std::vector<std::string>{"0.0.0.0"});
   EXPECT_EQ(lines.take(), std::vector<std::string>{"the coordinator listens on all addresses of this machine, because "
@@ -52,7 +52,7 @@ TEST(ListenAddresses, LineInTheLogSaysWhy) {
                                                    "restrict it"});
 }
 
-TEST(ListenAddresses, NumberOfAnotherMachineIsAnError) {
+TEST(ListenAddresses, AddressOfAnotherMachineIsRefused) {
   EXPECT_THROWS(listen_addresses("10.9.9.9", {"10.9.9.9"}, kInterfaces, log_to_stderr), Error,
                 "listen: 10.9.9.9 is not an address of this machine, where process 0 runs; start process 0 on that "
                 "machine, or set coordinator_bind_address");
@@ -65,7 +65,7 @@ TEST(PortOwner, IsFound) {
   EXPECT_EQ(owner.find("pid " + std::to_string(::getpid()) + " ("), 0u) << owner;
 }
 
-TEST(PortOwner, IsNobodyAtAFreePort) {
+TEST(PortOwner, IsEmptyForAFreePort) {
   TestSocket socket;
   EXPECT_EQ(port_owner(0), "");
 }

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-TEST(MessageBytes, RequestsComeBackAsTheyWere) {
+TEST(MessageBytes, RequestsRoundTrip) {
   const Failure failure{2, "n2", 4711, "all_reduce", -1, "out of memory\nat last", false};
   const std::vector<decltype(Request::what)> all = {
       request::Heartbeat{{-1, ~uint64_t{0}, true, "psum"}},
@@ -43,7 +43,7 @@ TEST(MessageBytes, RequestsComeBackAsTheyWere) {
   EXPECT_TRUE(std::get<request::Fail>(back.what).consequence);
 }
 
-TEST(MessageBytes, AnswersComeBackAsTheyWere) {
+TEST(MessageBytes, AnswersRoundTrip) {
   const Answer answer{.call = 5,
                       .outcome = Outcome::failed,
                       .text = "why",
@@ -61,7 +61,7 @@ TEST(MessageBytes, AnswersComeBackAsTheyWere) {
   EXPECT_EQ(back.failure, answer.failure);
 }
 
-TEST(MessageBytes, WhatIsCutOrLongerIsRefused) {
+TEST(MessageBytes, TruncatedOrExtendedBytesAreRefused) {
   const std::string bytes = to_bytes(Answer{.text = "why", .peers = {{"n0", "", 1}}});
   for (size_t size = 0; size < bytes.size(); ++size)
     EXPECT_THROWS(answer_from(bytes.substr(0, size)), CommError,
@@ -93,7 +93,7 @@ TEST(MessageBytes, NumbersThatDoNotFitAreRefused) {
   EXPECT_THROWS(request_from(many + std::string(1000, '\0')), CommError, "malformed message");
 }
 
-TEST(MailChannel, WithoutAWayNobodyIsReached) {
+TEST(MailboxChannel, FailedTransportIsUnreachable) {
   const auto mailboxes = LocalMailboxes::create();
   const auto channel = mailbox_channel(mailboxes->open(1));
   EXPECT_EQ(channel->call({}, 1ms).text, "no answer in time");
@@ -103,7 +103,7 @@ TEST(MailChannel, WithoutAWayNobodyIsReached) {
   EXPECT_EQ(answer.text, "the transport failed: the post mailboxes has burnt down");
 }
 
-TEST(MailChannel, CoordinatorThatEndsTellsThoseWhoComeToAsk) {
+TEST(MailboxChannel, ExitingCoordinatorAnswersTheNextHeartbeat) {
   const auto mailboxes = LocalMailboxes::create();
   const auto host = std::make_shared<CoordinatorHost>(
       CoordinatorOptions{.process_count = 2, .version = LOCKSTEP_VERSION, .heartbeat_timeout = kGenerous});
@@ -114,7 +114,7 @@ TEST(MailChannel, CoordinatorThatEndsTellsThoseWhoComeToAsk) {
   EXPECT_EQ(heard.text, "process 0, coordinator: process 0 has exited");
 }
 
-TEST(MailChannel, ProcessesThatLoseTheirWayFail) {
+TEST(MailboxChannel, ProcessesFailWithTheTransport) {
   const auto mailboxes = LocalMailboxes::create();
   ControlJob job({.count = 2, .transport = Transport::mailbox, .heartbeat_timeout = 200ms, .mailboxes = mailboxes});
   Heard first(job[0]), second(job[1]);

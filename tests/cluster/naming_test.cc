@@ -7,14 +7,14 @@ namespace {
 
 const std::vector<Peer> kPeers = {{"a", "", 10}, {"b", "", 20}};
 
-TEST(Naming, LeavesOutWhatIsNotKnown) {
+TEST(Naming, OmitsUnknownValues) {
   EXPECT_EQ(process_label(1, "n07", 4842), "process 1 (host n07, pid 4842)");
   EXPECT_EQ(process_label(1, "n07", 0), "process 1 (host n07)");
   EXPECT_EQ(process_label(1, "", 4842), "process 1 (pid 4842)");
   EXPECT_EQ(process_label(1, "", 0), "process 1");
 }
 
-TEST(Naming, PutsProcessesForRanks) {
+TEST(Naming, ReplacesRanksWithProcesses) {
   const auto named = [](const std::string& text, int lanes) {
     return replace_ranks_with_processes(text, kPeers, lanes);
   };
@@ -31,13 +31,13 @@ TEST(Naming, PutsProcessesForRanks) {
   EXPECT_EQ(named("rank 0 (1 of \"world\") has left the group", 1), "process 1 (host b, pid 20) has left the group");
 }
 
-TEST(Naming, LeavesOtherTextAlone) {
+TEST(Naming, LeavesOtherTextUnchanged) {
   for (const std::string text : {"", "no rank at all", "rank", "rank x", "frank 1", "rank 7 is nobody",
                                  "process 1 (host b): lost", "a matrix of rank -1"})
     EXPECT_EQ(replace_ranks_with_processes(text, kPeers, 1), text);
 }
 
-TEST(Naming, FindsTheCauseAndTheOperation) {
+TEST(Naming, SplitsCauseAndOperation) {
   const auto cut = [](const std::string& text) {
     const CommCause found = split_cause(text);
     return found.operation + "|" + found.cause;

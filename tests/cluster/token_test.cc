@@ -21,14 +21,14 @@ std::string write_token(const TempDir& folder, const std::string& text, mode_t m
   return path;
 }
 
-TEST(Token, IsLongAndNeverTheSame) {
+TEST(Token, IsLongAndRandom) {
   const std::string token = make_token();
   EXPECT_EQ(token.size(), 64u);
   EXPECT_EQ(token.find_first_not_of("0123456789abcdef"), std::string::npos);
   EXPECT_NE(token, make_token());
 }
 
-TEST(Token, ComparesAsTexts) {
+TEST(Token, ComparesForEquality) {
   EXPECT_TRUE(same_token(kTestToken, kTestToken));
   EXPECT_TRUE(same_token("", ""));
   EXPECT_FALSE(same_token(kTestToken, kTestToken + "x"));
@@ -36,7 +36,7 @@ TEST(Token, ComparesAsTexts) {
   EXPECT_FALSE(same_token("abcd", "abce"));
 }
 
-TEST(Token, OptionComesBeforeVariableBeforeFile) {
+TEST(Token, OptionPrecedesVariablePrecedesFile) {
   const TempDir folder;
   const std::string path = write_token(folder, kTestToken + "\n", 0600);
   Lines lines;
@@ -46,7 +46,7 @@ TEST(Token, OptionComesBeforeVariableBeforeFile) {
   EXPECT_TRUE(lines.take().empty());
 }
 
-TEST(Token, WithoutOneTheErrorSaysHowToGetOne) {
+TEST(Token, ErrorForAMissingTokenExplainsHowToGetOne) {
   Lines lines;
   for (const char* part : {"token: none is set", "`lockstep launch` creates one",
                            "under Slurm run `export LOCKSTEP_TOKEN=$(openssl rand -hex 32)`", "LOCKSTEP_TOKEN_FILE",
@@ -54,7 +54,7 @@ TEST(Token, WithoutOneTheErrorSaysHowToGetOne) {
     EXPECT_THROWS(find_token("", {{"LOCKSTEP_INSECURE", "0"}}, lines.log()), Error, part);
 }
 
-TEST(Token, GoingWithoutIsLogged) {
+TEST(Token, RunningWithoutIsLogged) {
   Lines lines;
   EXPECT_EQ(find_token("", {{"LOCKSTEP_INSECURE", "1"}}, lines.log()), "");
   EXPECT_EQ(lines.take(),
@@ -62,7 +62,7 @@ TEST(Token, GoingWithoutIsLogged) {
                                      "reach the coordinator can join this job"});
 }
 
-TEST(Token, WhatIsNoneIsRefusedWithoutShowingIt) {
+TEST(Token, InvalidTokenIsRefusedWithoutShowingIt) {
   Lines lines;
   EXPECT_THROWS(find_token("short", {}, lines.log()), Error,
                 "token: the option token has 5 characters; a token has 16 to 1024: create one with `openssl rand -hex "
@@ -72,7 +72,7 @@ TEST(Token, WhatIsNoneIsRefusedWithoutShowingIt) {
   EXPECT_THROWS(find_token(std::string(1025, 'x'), {}, lines.log()), Error, "has 1025 characters");
 }
 
-TEST(Token, FileThatOthersMayReadIsLogged) {
+TEST(Token, FileReadableByOthersIsLogged) {
   const TempDir folder;
   const std::string path = write_token(folder, kTestToken, 0644);
   Lines lines;
@@ -83,7 +83,7 @@ TEST(Token, FileThatOthersMayReadIsLogged) {
                                                    path + "`"});
 }
 
-TEST(Token, FileThatOthersMayWriteIsRefused) {
+TEST(Token, FileWritableByOthersIsRefused) {
   const TempDir folder;
   Lines lines;
   for (mode_t mode : {0660, 0602}) {
@@ -92,7 +92,7 @@ TEST(Token, FileThatOthersMayWriteIsRefused) {
   }
 }
 
-TEST(Token, FileOfSomebodyElseIsRefused) {
+TEST(Token, FileOfAnotherUserIsRefused) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give files away";
   const TempDir folder;
   const std::string path = write_token(folder, kTestToken, 0600);
@@ -102,7 +102,7 @@ TEST(Token, FileOfSomebodyElseIsRefused) {
                 "token: " + path + " belongs to user 12345, but this process runs as user 0; use a file that you own");
 }
 
-TEST(Token, FileThatIsNotThereOrNoFileIsRefused) {
+TEST(Token, MissingOrIrregularFileIsRefused) {
   const TempDir folder;
   Lines lines;
   EXPECT_THROWS(find_token("", {{"LOCKSTEP_TOKEN_FILE", folder.path() + "/none"}}, lines.log()), IoError,

@@ -171,7 +171,7 @@ class AuthListener::AcceptLoop {
       admit_(connection.listener, connection.fd);
       return true;
     }
-    log(connection.address, status == connect_status::kWrongToken ? "it presented a wrong token"
+    log(connection.address, status == connect_status::kWrongToken ? "its token is missing or wrong"
                             : status == connect_status::kOtherSecurity
                                 ? "its TLS settings differ from those of the coordinator"
                                 : "its first bytes are not a lockstep connection");

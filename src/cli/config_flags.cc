@@ -53,9 +53,9 @@ std::string read_settings(const std::string& file) {
 }
 
 // Returns `run.yaml:3: ` for a message about a setting of the file, which begins with the name of its key; else "".
-std::string file_and_line_of(std::string_view message, const KeyLines& places) {
-  const auto found = places.find(std::string(message.substr(0, message.find(':'))));
-  return found == places.end() ? "" : found->second + ": ";
+std::string file_and_line_of(std::string_view message, const KeyLines& lines) {
+  const auto found = lines.find(std::string(message.substr(0, message.find(':'))));
+  return found == lines.end() ? "" : found->second + ": ";
 }
 
 }  // namespace
@@ -84,24 +84,34 @@ void add_config_flags(CLI::App& app, ConfigFlags& flags) {
                      "lockstep train run.yaml --devices 8 --checkpoint-dir run"});
 }
 
-TrainConfig resolve_config(const ConfigFlags& flags) {
-  KeyLines places;
+TrainConfig resolve_config(const ConfigFlags& flags, KeyLines* lines_out) {
+  KeyLines lines;
   std::string where;
   try {
     TrainConfig config;
-    if (!flags.file.empty()) config = parse_yaml(read_settings(flags.file), flags.file, &places);
+    if (!flags.file.empty()) config = parse_yaml(read_settings(flags.file), flags.file, &lines);
     config = overlay(config, flags.given, "command line");
-    for (const auto& [key, text] : flags.given) places.erase(key);
+    for (const auto& [key, text] : flags.given) lines.erase(key);
     try {
       validate(config);
     } catch (const Error& error) {
-      where = file_and_line_of(error.what(), places);
+      where = file_and_line_of(error.what(), lines);
       throw;
     }
+    if (lines_out) *lines_out = lines;
     return config;
   } catch (const Error& error) {
     throw UsageError(fmt::format("train: {}{}", where, error.what()));
   }
+}
+
+SettingsError with_file_and_line(const SettingsError& error, const KeyLines& lines) {
+  const auto found = lines.find(error.key);
+  if (found == lines.end()) return error;
+  std::string_view text = error.what();
+  constexpr std::string_view kCommand = "train: ";
+  if (text.starts_with(kCommand)) text.remove_prefix(kCommand.size());
+  return {error.key, fmt::format("train: {}: {}", found->second, text)};
 }
 
 }  // namespace lockstep::cli

@@ -22,7 +22,11 @@ struct ConfigFlags {
 void add_config_flags(CLI::App& app, ConfigFlags& flags);
 
 // Returns the checked settings: flags override the file, the file overrides defaults. Throws UsageError when a setting
-// is wrong or the file cannot be read.
-TrainConfig resolve_config(const ConfigFlags& flags);
+// is wrong or the file cannot be read. Sets `lines`, if not null, to file and line of the settings that come from the
+// file.
+TrainConfig resolve_config(const ConfigFlags& flags, KeyLines* lines = nullptr);
+
+// Returns the error with the file and line of its setting added, if the setting comes from the file.
+SettingsError with_file_and_line(const SettingsError& error, const KeyLines& lines);
 
 }  // namespace lockstep::cli

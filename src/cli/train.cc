@@ -104,10 +104,17 @@ void add_train_command(CLI::App& program, Action& action) {
   add_config_flags(*command, *flags);
   command->callback([flags, &action] {
     action = [flags] {
-      const TrainConfig config = resolve_config(*flags);
-      if (!flags->print_config) return train(config);
-      fmt::print("{}", to_yaml(config));
-      return kDone;
+      KeyLines lines;
+      const TrainConfig config = resolve_config(*flags, &lines);
+      if (flags->print_config) {
+        fmt::print("{}", to_yaml(config));
+        return kDone;
+      }
+      try {
+        return train(config);
+      } catch (const SettingsError& error) {
+        throw with_file_and_line(error, lines);
+      }
     };
   });
 }

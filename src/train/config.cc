@@ -73,6 +73,14 @@ bool parse_value(std::string_view text, T& out) {
   return error == std::errc() && end == text.data() + text.size() && !text.empty();
 }
 
+// Whether the text is a positive integer that does not fit T.
+template <class T>
+bool exceeds_type(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc::result_out_of_range && end == text.data() + text.size() && text[0] != '-';
+}
+
 bool parse_value(std::string_view text, Switch& out) {
   for (const std::string_view yes : {"true", "yes", "on", "1"})
     if (text == yes) return out = true;
@@ -84,6 +92,9 @@ bool parse_value(std::string_view text, Switch& out) {
 template <class T>
 std::string assign_value(TrainConfig& config, T TrainConfig::*member, std::string_view text, const Limits& limits,
                          std::string_view kind) {
+  if constexpr (std::is_same_v<T, Integer> || std::is_same_v<T, Unsigned>)
+    if (exceeds_type<T>(trimmed(text)))
+      return fmt::format("\"{}\" is too large; the maximum is {}", text, std::numeric_limits<T>::max());
   T value{};
   bool good = parse_value(trimmed(text), value);
   if constexpr (!std::is_same_v<T, Switch>) {

@@ -23,7 +23,8 @@ namespace lockstep {
 // set. Thrown before anything is started.
 class SettingsError : public Error {
  public:
-  using Error::Error;
+  SettingsError(std::string setting, const std::string& message) : Error(message), key(std::move(setting)) {}
+  const std::string key;  // of the setting, such as "batch_size"
 };
 
 namespace config {

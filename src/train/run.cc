@@ -208,8 +208,8 @@ void report_examples_read(const Loader& train) {
 int64_t steps_of_epochs(int64_t epochs, const Loader& train) {
   const int64_t each = train.batches_per_epoch(), most = std::numeric_limits<int64_t>::max() / each;
   if (epochs > most)
-    throw SettingsError(fmt::format("train: {} epochs of {} overflow the step counter; give at most {} epochs", epochs,
-                                    counted(each, "step"), most));
+    throw SettingsError("epochs", fmt::format("train: {} epochs of {} overflow the step counter; give at most {} epochs",
+                                              epochs, counted(each, "step"), most));
   return epochs * each;
 }
 
@@ -377,6 +377,7 @@ Mesh make_devices(const TrainConfig& config) {
   if (!distributed::is_initialized()) distributed::initialize();
   if (config.expect_devices > 0 && device_count() != config.expect_devices)
     throw SettingsError(
+        "expect_devices",
         fmt::format("train: --expect-devices is {}, but {} available; nothing was started", config.expect_devices,
                     device_count() == 1 ? "1 device is" : fmt::format("{} devices are", device_count())));
   if (axes.empty()) return make_mesh({MeshAxis("data")});
@@ -385,7 +386,7 @@ Mesh make_devices(const TrainConfig& config) {
   try {
     return make_mesh(mesh);
   } catch (const Error& error) {
-    throw SettingsError(error.what());
+    throw SettingsError("mesh", error.what());
   }
 }
 

@@ -36,7 +36,8 @@ RunData open(const TrainConfig& config, const Mesh& mesh) {
   if (config.stream == "off" || (config.stream == "auto" && !is_too_large(config.dataset))) {
     Dataset data = load_dataset(config.dataset, options);
     if (config.batch_size > data.train.count)
-      throw SettingsError(fmt::format("train: batch_size is {}, but the training set has {} examples; use at most {}",
+      throw SettingsError("batch_size",
+                          fmt::format("train: batch_size is {}, but the training set has {} examples; use at most {}",
                                       config.batch_size, data.train.count, data.train.count));
     return {Loader(std::move(data.train), loading), to_arrays(std::move(data.test))};
   }

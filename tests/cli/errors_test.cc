@@ -117,6 +117,17 @@ TEST(TrainErrors, ConfigurationFiles) {
   expect_bad("steps: 1\nepochs: 2\n", ": both steps (1) and epochs (2) are given; keep only one");
   expect_bad("seed: 1\nmodel: resnet\n", ":2: model: there is no \"resnet\"; choose mlp, mlp1024 or cnn");
   expect_bad("devices: 0\n", ":1: devices: \"0\" is not auto, all or a number of at least 1");
+  // Settings that do not fit the data or the devices.
+  expect_bad("devices: 3\nmesh: data=4\n",
+             ":2: make_mesh: 'data': 4 needs 4 devices, but only 3 are available; set --devices 4 or "
+             "LOCKSTEP_NUM_CPU_DEVICES=4");
+  expect_bad("devices: 3\n\nexpect_devices: 8\n",
+             ":3: --expect-devices is 8, but 3 devices are available; nothing was started");
+  write_text(file, "seed: 1\nbatch_size: 601\n");
+  const detail::ProcessResult batch = run_lockstep({"train", file, "--dataset", small_dataset()});
+  EXPECT_EQ(batch.exit_code, 2);
+  expect_contains(batch.output, "lockstep: train: " + file +
+                                    ":2: batch_size is 601, but the training set has 600 examples; use at most 600\n");
   // A flag replaces the file's value, so the error is about the flag.
   write_text(file, "model: resnet\n");
   expect_refused({"--config", file, "--model", "foo"}, 2,

@@ -115,7 +115,7 @@ TEST(Config, WrongValueIsReportedWithLineAndExpectedKind) {
   expect_parse_error("batch_size: 0", "batch_size: \"0\" is not a whole number of at least 1");
   expect_parse_error("batch_size: 12.5", "batch_size: \"12.5\" is not a whole number of at least 1");
   expect_parse_error("steps: 99999999999999999999",
-                     "steps: \"99999999999999999999\" is not a whole number of at least 0");
+                     "steps: \"99999999999999999999\" is too large; the maximum is 9223372036854775807");
   expect_parse_error("seed: -1", "seed: \"-1\" is not a whole number of at least 0");
   expect_parse_error("learning_rate: 0", "learning_rate: \"0\" is not a number above 0");
   expect_parse_error("learning_rate: fast", "learning_rate: \"fast\" is not a number above 0");

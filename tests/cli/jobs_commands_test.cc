@@ -252,7 +252,7 @@ TEST_F(Jobs, ManifestWithNothingButAnImageTrains) {
   const RunningProgram::Result applied = run({"apply", "-f", path("job.yaml")});
   EXPECT_EQ(applied.out, "jaxjob.kubeflow.org/jaxjob-mnist created\n");
   EXPECT_EQ(applied.err,
-            "lockstep: note: the image example/mnist:latest is not used here: replicas are processes of this machine, "
+            "lockstep: note: the image example/mnist:latest is ignored: replicas are processes on this machine, "
             "and without a command they run `lockstep train`\n");
   EXPECT_EQ(wait_for("condition=Running", "jaxjob-mnist").exit_code, 0);
   expect_contains(out(Words{"describe", "jaxjob-mnist"} + kSpace), "  Command:            lockstep train\n");

@@ -181,9 +181,9 @@ TEST(OnThisMachine, TheUsersManifestRunsTheSpmdExample) {
   const auto applied = run({"apply", "-f", kUsersManifest});
   ASSERT_EQ(applied.out, "jaxjob.kubeflow.org/jaxjob-mnist created\n") << applied.err;
   EXPECT_NE(
-      applied.err.find("the image docker.io/sandipanify/jaxjob-spmd-mnist:latest is not used here: replicas are "
-                       "processes of this machine and run " LOCKSTEP_BINARY_DIR "/examples/spmd_mnist_pmap, which "
-                       "does the same, in its place"),
+      applied.err.find("the image docker.io/sandipanify/jaxjob-spmd-mnist:latest is ignored: replicas are "
+                       "processes on this machine and run " LOCKSTEP_BINARY_DIR "/examples/spmd_mnist_pmap instead, "
+                       "which does the same"),
       std::string::npos)
       << applied.err;
   for (int i = 0; i < 2; ++i) {

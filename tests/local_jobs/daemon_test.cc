@@ -1,4 +1,4 @@
-// The daemon as others meet it: its socket, its rights, and the commands of the program.
+// The daemon: its socket, file permissions, and the commands that use it.
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -17,7 +17,7 @@ int mode_of(const std::string& path) {
   return static_cast<int>(info.st_mode & 0777);
 }
 
-TEST_F(LocalJobs, EverythingIsTheUsersAlone) {
+TEST_F(LocalJobs, FilesAreAccessibleToTheUserOnly) {
   apply(shell_job("mine", 1, "echo words; umask"));
   expect_state("mine", "Succeeded");
   EXPECT_EQ(mode_of(state_), 0700);
@@ -26,7 +26,7 @@ TEST_F(LocalJobs, EverythingIsTheUsersAlone) {
     EXPECT_EQ(mode_of(each.path()) & 0077, 0) << each.path();
 }
 
-TEST_F(LocalJobs, TheTokenIsInItsFileAndNowhereElse) {
+TEST_F(LocalJobs, TheTokenIsOnlyInItsFile) {
   Json manifest = shell_job("secret", 1, "echo $LOCKSTEP_TOKEN; while test ! -e stop; do sleep 0.01; done");
   container_of(manifest)["workingDir"] = dir_.path();
   apply(manifest);
@@ -48,7 +48,7 @@ TEST_F(LocalJobs, TheTokenIsInItsFileAndNowhereElse) {
   expect_state("secret", "Succeeded");
 }
 
-TEST_F(LocalJobs, OneDaemonIsEnough) {
+TEST_F(LocalJobs, ASecondDaemonExitsImmediately) {
   apply(shell_job("one", 1, "true"));
   const pid_t daemon = daemon_pid();
   EXPECT_NE(daemon, 0);
@@ -56,13 +56,13 @@ TEST_F(LocalJobs, OneDaemonIsEnough) {
   EXPECT_EQ(daemon_pid(), daemon);
 }
 
-TEST_F(LocalJobs, TheDaemonGoesWhenNothingIsToBeDone) {
+TEST_F(LocalJobs, TheDaemonExitsWhenIdle) {
   environment_["LOCKSTEP_DAEMON_IDLE"] = "0.2";
   make_runner();
   apply(shell_job("quick", 1, "true"));
   expect_state("quick", "Succeeded");
   EXPECT_TRUE(soon([&] { return daemon_pid() == 0; }));
-  EXPECT_EQ(state_of("quick"), "Succeeded");  // looking needs none
+  EXPECT_EQ(state_of("quick"), "Succeeded");  // reading the state needs no daemon
   EXPECT_EQ(daemon_pid(), 0);
   apply(shell_job("next", 1, "true"));
   expect_state("next", "Succeeded");
@@ -75,26 +75,28 @@ TEST_F(LocalJobs, AStateFolderMayHaveALongPath) {
   expect_state("far", "Succeeded");
 }
 
-TEST_F(LocalJobs, RequestsThatMakeNoSenseAreRefused) {
+TEST_F(LocalJobs, RejectsInvalidRequests) {
   apply(shell_job("here", 1, "true"));
   const StateDir state(state_);
-  const auto ask = [&](const Json& request) { return exchange(connect_to(state), request, std::chrono::seconds(30)); };
-  EXPECT_THROWS(ask({{"op", "dance"}}), Error, "jobs: the daemon knows no request \"dance\"");
-  EXPECT_THROWS(ask({{"what", 1}}), Error, "jobs: the daemon does not understand a request");
-  EXPECT_THROWS(ask(Json::array()), Error, "jobs: the daemon does not understand a request");
+  const auto ask = [&](const Json& request) {
+    return send_request(connect_to_daemon(state), request, std::chrono::seconds(30));
+  };
+  EXPECT_THROWS(ask({{"op", "dance"}}), Error, "jobs: the daemon does not support the request \"dance\"");
+  EXPECT_THROWS(ask({{"what", 1}}), Error, "jobs: the daemon cannot parse the request");
+  EXPECT_THROWS(ask(Json::array()), Error, "jobs: the daemon cannot parse the request");
   EXPECT_THROWS(ask({{"op", "remove"}, {"space", "default"}, {"name", "here"}, {"uid", "other"}}), Error,
-                "jobs: there is no job here in namespace default any more");
-  EXPECT_THROWS(ask({{"op", std::string(kMostMessageBytes, 'x')}}), Error, "bytes; at most");
-  // One that says nothing is in nobody's way.
-  const Descriptor silent = connect_to(state);
+                "jobs: job here no longer exists in namespace default");
+  EXPECT_THROWS(ask({{"op", std::string(kMaxMessageBytes, 'x')}}), Error, "bytes; at most");
+  // A client that sends nothing does not block others.
+  const Descriptor silent = connect_to_daemon(state);
   EXPECT_EQ(apply(shell_job("there", 1, "true")), "created");
 }
 
-TEST_F(LocalJobs, ACommandThatStartsTheDaemonIsNotKeptByIt) {
+TEST_F(LocalJobs, TheDaemonDoesNotHoldTheOutputOfTheCommandThatStartsIt) {
   const std::string file = dir_.path() + "/job.json";
   std::ofstream(file) << shell_job("piped", 1, "sleep 600").dump();
   const ScopedVariable state("LOCKSTEP_STATE_DIR", state_);
-  // The pipe is closed when apply has ended, though the daemon and the replica go on.
+  // The pipe is closed when apply exits, although the daemon and the replica keep running.
   const detail::ProcessResult result = run_lockstep({"apply", "-f", file});
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_FALSE(result.timed_out);
@@ -102,7 +104,7 @@ TEST_F(LocalJobs, ACommandThatStartsTheDaemonIsNotKeptByIt) {
   expect_state("piped", "Running");
 }
 
-TEST_F(LocalJobs, ProcessesOfLockstepFindEachOther) {
+TEST_F(LocalJobs, ReplicasJoinOneJob) {
 #ifndef LOCKSTEP_WITH_GRPC
   GTEST_SKIP() << "built without the control plane";
 #endif
@@ -114,14 +116,14 @@ TEST_F(LocalJobs, ProcessesOfLockstepFindEachOther) {
   EXPECT_TRUE(has(log_of("together", 0), "Process 0 has y=[2.]")) << log_of("together", 0);
 }
 
-TEST_F(LocalJobs, AManifestWithNothingButAnImageTrains) {
+TEST_F(LocalJobs, AManifestWithOnlyAnImageRunsLockstepTrain) {
   Json manifest = shell_job("mnist", 1, "");
   container_of(manifest).erase("command");
   manifest["spec"]["runPolicy"]["suspend"] = true;
   apply(manifest);
   ASSERT_EQ(notes_.size(), 1u);
   EXPECT_EQ(notes_[0],
-            "the image example/none:1 is not used here: replicas are processes of this machine, and without a command "
+            "the image example/none:1 is ignored: replicas are processes on this machine, and without a command "
             "they run `lockstep train`");
 }
 

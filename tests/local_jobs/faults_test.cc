@@ -1,4 +1,4 @@
-// What happens to jobs when the daemon, a shepherd or the disk fails.
+// Jobs survive failures of the daemon, of shims and of the disk.
 #include <sys/mount.h>
 #include <sys/stat.h>
 
@@ -18,16 +18,16 @@ int rounds() {
   return text && std::string(text) == "1" ? 50 : 6;
 }
 
-// Every attempt of every replica leaves a line `<attempt's folder> <index>` in starts.
+// Every start of a replica appends its pod folder to starts-<index>.
 const char* const kCountStarts = "echo $LOCKSTEP_POD_FOLDER >> starts-$PROCESS_ID; ";
 
-TEST_F(LocalJobs, ADaemonKilledAtAnyMomentLosesNothingAndStartsNothingTwice) {
+TEST_F(LocalJobs, KillingTheDaemonLosesNoJobAndStartsNoReplicaTwice) {
   std::mt19937 random(7);
   for (int round = 0; round < rounds(); ++round) {
     const std::string name = "round-" + std::to_string(round);
     const std::string folder = dir_.path() + "/" + name;
     std::filesystem::create_directory(folder);
-    // The first attempt fails after a while, the second ends well.
+    // The first attempt fails after a while, the second succeeds.
     Json manifest = shell_job(
         name, 3, std::string(kCountStarts) + "sleep 0.1; test $(wc -l < starts-$PROCESS_ID) -ge 2 && exit 0; exit 1");
     manifest["spec"]["runPolicy"]["backoffLimit"] = 5;
@@ -40,7 +40,7 @@ TEST_F(LocalJobs, ADaemonKilledAtAnyMomentLosesNothingAndStartsNothingTwice) {
       kill_daemon();
     }
     ASSERT_EQ(state_of(name), "Succeeded") << "round " << round << "\n" << events_text(name);
-    // Which attempts there were depends on who failed first; no replica began one of them twice.
+    // The attempts depend on which replica failed first; no replica was started twice in one attempt.
     for (int i = 0; i < 3; ++i) {
       std::vector<std::string> starts = lines_of(read_text(folder + "/starts-" + std::to_string(i)));
       const size_t count = starts.size();
@@ -54,7 +54,7 @@ TEST_F(LocalJobs, ADaemonKilledAtAnyMomentLosesNothingAndStartsNothingTwice) {
   }
 }
 
-TEST_F(LocalJobs, ReplicasOutliveTheDaemonAndAreFoundAgain) {
+TEST_F(LocalJobs, ReplicasOutliveTheDaemon) {
   Json manifest = shell_job("lives", 2, std::string(kCountStarts) + "while test ! -e stop; do sleep 0.01; done");
   container_of(manifest)["workingDir"] = dir_.path();
   apply(manifest);
@@ -66,13 +66,13 @@ TEST_F(LocalJobs, ReplicasOutliveTheDaemonAndAreFoundAgain) {
   const std::vector<Pod> before = runner().pods(get("lives"));
   kill_daemon();
   std::ofstream(dir_.path() + "/stop") << "x";
-  // Nobody watches, and their ends are kept.
+  // Their shims record how they ended, without a daemon.
   for (const Pod& pod : before) EXPECT_TRUE(is_gone_soon(static_cast<pid_t>(pod.process)));
   expect_state("lives", "Succeeded");
   EXPECT_EQ(lines_of(read_text(dir_.path() + "/starts-0")).size(), 1u);
 }
 
-TEST_F(LocalJobs, ADaemonThatDiedComesBackWithoutAnybodyAsking) {
+TEST_F(LocalJobs, AShimRestartsTheDaemon) {
   Json manifest =
       shell_job("alone", 1, "test -e x && touch y && exit 0; touch x; while test ! -e go; do sleep 0.01; done; exit 1");
   manifest["spec"]["jaxReplicaSpecs"]["Worker"]["restartPolicy"] = "OnFailure";
@@ -84,25 +84,25 @@ TEST_F(LocalJobs, ADaemonThatDiedComesBackWithoutAnybodyAsking) {
   EXPECT_TRUE(soon([&] { return std::filesystem::exists(dir_.path() + "/y"); }));
 }
 
-TEST_F(LocalJobs, AKilledShepherdTakesItsReplicaWithIt) {
-  // The shell dies by the signal of the kernel; what it has started would live on.
+TEST_F(LocalJobs, KillingAShimKillsItsReplica) {
+  // PR_SET_PDEATHSIG kills the shell; the process it started would survive without the daemon.
   apply(shell_job("lost", 2, "sleep 600 & echo $!; wait"));
   expect_state("lost", "Running");
   ASSERT_TRUE(soon([&] { return log_of("lost", 0).ends_with("\n") && log_of("lost", 1).ends_with("\n"); }));
   const std::vector<Pod> pods = runner().pods(get("lost"));
   const pid_t grandchild = std::stoi(log_of("lost", 1));
-  const auto shepherd = lock_holder(StateDir(state_).pod_folder(get("lost"), 0, 1).lock_path());
-  ASSERT_TRUE(shepherd);
-  shepherd->send(SIGKILL);
+  const auto shim = lock_holder(StateDir(state_).pod_folder(get("lost"), 0, 1).lock_path());
+  ASSERT_TRUE(shim);
+  shim->send(SIGKILL);
   EXPECT_TRUE(is_gone_soon(static_cast<pid_t>(pods[1].process)));
   EXPECT_TRUE(is_gone_soon(grandchild));
   expect_state("lost", "Failed");
   EXPECT_EQ(runner().pods(get("lost"))[1].reason, "Lost");
-  EXPECT_TRUE(has(events_text("lost"), "pod/lost-worker-1 Lost: its shepherd was killed, and it with it"));
+  EXPECT_TRUE(has(events_text("lost"), "pod/lost-worker-1 Lost: Its shim was killed, which also killed the replica"));
 }
 
-TEST_F(LocalJobs, APodThatWasNotStartedWhenItsJobEndedNeverStarts) {
-  // As if the daemon had died between making the folders and starting the shepherds.
+TEST_F(LocalJobs, AReplicaOfAFinishedJobIsNeverStarted) {
+  // As if the daemon had died between creating the folders and starting the shims.
   Json manifest = shell_job("never", 1, "touch started; sleep 600");
   container_of(manifest)["workingDir"] = dir_.path();
   manifest["spec"]["runPolicy"]["suspend"] = true;
@@ -115,28 +115,28 @@ TEST_F(LocalJobs, APodThatWasNotStartedWhenItsJobEndedNeverStarts) {
   const PodFolder folder = state.pod_folder(get("done"), 0, 0);
   std::filesystem::remove(folder.path() + "/ended.json");
   std::filesystem::remove(folder.path() + "/started.json");
-  // The next daemon finds a replica of a finished job that waits: it is closed, and a late shepherd does nothing.
+  // The next daemon finds a waiting replica of a finished job and records its end. A late shim then does nothing.
   get("done");
   ASSERT_TRUE(soon([&] { return folder.ended().has_value(); }));
   EXPECT_EQ(folder.ended()->reason, "Stopped");
-  EXPECT_EQ(RunningProgram({program_path(), "__shepherd", folder.path()}).wait().exit_code, 0);
+  EXPECT_EQ(RunningProgram({program_path(), "__shim", folder.path()}).wait().exit_code, 0);
   EXPECT_FALSE(folder.started());
   EXPECT_FALSE(std::filesystem::exists(dir_.path() + "/started"));
 }
 
-TEST_F(LocalJobs, AShepherdStartsNothingASecondTime) {
+TEST_F(LocalJobs, AShimNeverStartsAReplicaTwice) {
   Json manifest = shell_job("once", 1, kCountStarts);
   container_of(manifest)["workingDir"] = dir_.path();
   apply(manifest);
   expect_state("once", "Succeeded");
   const PodFolder folder = StateDir(state_).pod_folder(get("once"), 0, 0);
-  EXPECT_EQ(RunningProgram({program_path(), "__shepherd", folder.path()}).wait().exit_code, 0);
+  EXPECT_EQ(RunningProgram({program_path(), "__shim", folder.path()}).wait().exit_code, 0);
   std::filesystem::remove(folder.path() + "/ended.json");
-  EXPECT_EQ(RunningProgram({program_path(), "__shepherd", folder.path()}).wait().exit_code, 0);
+  EXPECT_EQ(RunningProgram({program_path(), "__shim", folder.path()}).wait().exit_code, 0);
   EXPECT_EQ(lines_of(read_text(dir_.path() + "/starts-0")).size(), 1u);
 }
 
-TEST_F(LocalJobs, AStateFolderThatIsRemovedEndsEverything) {
+TEST_F(LocalJobs, DeletingTheStateFolderEndsEverything) {
   apply(shell_job("orphan", 1, "sleep 600"));
   expect_state("orphan", "Running");
   ASSERT_TRUE(soon([&] { return runner().pods(get("orphan")).at(0).process != 0; }));
@@ -146,7 +146,7 @@ TEST_F(LocalJobs, AStateFolderThatIsRemovedEndsEverything) {
   EXPECT_TRUE(is_gone_soon(daemon));
 }
 
-TEST_F(LocalJobs, AJobWhoseFileIsBrokenIsLeftAlone) {
+TEST_F(LocalJobs, AJobWithAnInvalidFileIsIgnored) {
   apply(shell_job("good", 1, "true"));
   expect_state("good", "Succeeded");
   kill_daemon();
@@ -155,15 +155,15 @@ TEST_F(LocalJobs, AJobWhoseFileIsBrokenIsLeftAlone) {
   EXPECT_THROW(get("bad"), Error);
   apply(shell_job("more", 1, "true"));
   expect_state("more", "Succeeded");
-  EXPECT_TRUE(has(read_text(state_ + "/daemon.log"), "job default/bad cannot be read: read "))
+  EXPECT_TRUE(has(read_text(state_ + "/daemon.log"), "cannot read job default/bad: read "))
       << read_text(state_ + "/daemon.log");
 }
 
-TEST_F(LocalJobs, APortTakenAfterItWasChosenFailsNoJob) {
+TEST_F(LocalJobs, AJobRestartsWithAnotherPortWhenItsPortIsTaken) {
 #ifndef LOCKSTEP_WITH_GRPC
   GTEST_SKIP() << "built without the control plane";
 #endif
-  // The first one tells its port and waits until somebody has it.
+  // Replica 0 writes its port to a file and waits until the test has taken that port.
   Json manifest = shell_job("ported", 2,
                             "test $PROCESS_ID != 0 -o -e go || { echo $COORDINATOR_PORT > p; mv p port; "
                             "while test ! -e go; do sleep 0.01; done; }; exec " +
@@ -175,17 +175,17 @@ TEST_F(LocalJobs, APortTakenAfterItWasChosenFailsNoJob) {
   const Listener faster(8, port);
   std::ofstream(dir_.path() + "/go") << "x";
   expect_state("ported", "Succeeded");
-  EXPECT_EQ(get("ported").status.restarts, 0);  // whatever its policy: it is Never
+  EXPECT_EQ(get("ported").status.restarts, 0);  // does not count as a restart; the policy is Never
   EXPECT_EQ(get("ported").status.taken_ports, 1);
   EXPECT_TRUE(has(log_of("ported", 0), "Process 0 has y=[2.]")) << log_of("ported", 0);
   const std::string events = events_text("ported");
-  EXPECT_TRUE(has(events, "pod/ported-worker-0 PortTaken: port " + std::to_string(port) +
-                              " was free when it was chosen, and was taken by pid " + std::to_string(::getpid())))
+  EXPECT_TRUE(has(events, "pod/ported-worker-0 PortTaken: Port " + std::to_string(port) + " was taken by pid " +
+                              std::to_string(::getpid())))
       << events;
   EXPECT_TRUE(has(events, "jaxjob/ported PortTaken: JAXJob ported is restarting with another port.")) << events;
 }
 
-TEST_F(LocalJobs, APortIsTakenOnlyWhenItIsTheJobs) {
+TEST_F(LocalJobs, AnotherPortInUseIsAnOrdinaryError) {
   const Listener other;
   for (const std::string& text : {std::string("OSError: [Errno 98] Address already in use"),
                                   "bind 127.0.0.1:" + std::to_string(other.port()) + ": Address already in use",
@@ -197,14 +197,14 @@ TEST_F(LocalJobs, APortIsTakenOnlyWhenItIsTheJobs) {
   }
 }
 
-TEST_F(LocalJobs, AJobThatNeverFindsItsPortFreeFails) {
+TEST_F(LocalJobs, AJobFailsAfterTenTakenPorts) {
   apply(shell_job("unlucky", 1, "echo \"bind 127.0.0.1:$COORDINATOR_PORT: Address already in use\"; exit 1"));
   expect_state("unlucky", "Failed");
   EXPECT_EQ(get("unlucky").status.taken_ports, 10);
   EXPECT_EQ(get("unlucky").status.restarts, 0);
 }
 
-TEST_F(LocalJobs, ALongLogIsBounded) {
+TEST_F(LocalJobs, LogsAreBounded) {
   environment_["LOCKSTEP_LOG_LIMIT"] = "100000";
   make_runner();
   // 6 MB of numbered lines.
@@ -220,18 +220,18 @@ TEST_F(LocalJobs, ALongLogIsBounded) {
   EXPECT_EQ(log_of("chatty", 0, {.tail = 2}), "line 0000200000 of the log\nthe end\n");
 }
 
-TEST_F(LocalJobs, AWrongLimitIsSaid) {
+TEST_F(LocalJobs, RejectsAnInvalidLogLimit) {
   environment_["LOCKSTEP_LOG_LIMIT"] = "much";
   make_runner();
   try {
     apply(shell_job("x", 1, "true"));
     ADD_FAILURE();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "LOCKSTEP_LOG_LIMIT is \"much\"; a number of bytes of at least 4096 is needed");
+    EXPECT_STREQ(error.what(), "LOCKSTEP_LOG_LIMIT is \"much\"; set it to a number of bytes, at least 4096");
   }
 }
 
-// A small disk under the state folder, where this user may make one.
+// A small tmpfs at the state folder, if this user may mount one.
 class SmallDisk {
  public:
   explicit SmallDisk(const std::string& path) : path_(path) {
@@ -244,22 +244,22 @@ class SmallDisk {
   SmallDisk(const SmallDisk&) = delete;
   SmallDisk& operator=(const SmallDisk&) = delete;
 
-  bool is_there() const { return mounted_; }
+  bool is_mounted() const { return mounted_; }
   void fill() const {
     std::ofstream out(path_ + "/filler");
     const std::string block(4096, 'x');
     while (out.write(block.data(), static_cast<std::streamsize>(block.size())) && out.flush()) continue;
   }
-  void heal() const { std::filesystem::remove(path_ + "/filler"); }
+  void free_space() const { std::filesystem::remove(path_ + "/filler"); }
 
  private:
   std::string path_;
   bool mounted_ = false;
 };
 
-TEST_F(LocalJobs, AFullDiskStopsNoReplica) {
+TEST_F(LocalJobs, ReplicasKeepRunningOnAFullDisk) {
   const SmallDisk disk(state_);
-  if (!disk.is_there()) GTEST_SKIP() << "no right to make a file system";
+  if (!disk.is_mounted()) GTEST_SKIP() << "no permission to mount a file system";
   make_runner();
   Json manifest = shell_job("full", 1,
                             "echo before; touch ready; while test ! -e go; do sleep 0.01; done; "
@@ -273,36 +273,35 @@ TEST_F(LocalJobs, AFullDiskStopsNoReplica) {
   std::ofstream(dir_.path() + "/go") << "x";
   ASSERT_TRUE(soon([&] { return std::filesystem::exists(dir_.path() + "/said"); }));
   EXPECT_THROW(apply(shell_job("no-room", 1, "true")), IoError);
-  // It has ended, and nobody can write that down; the daemon may die meanwhile.
+  // The replica ends while ended.json cannot be written. The daemon may die in the meantime.
   const pid_t process = static_cast<pid_t>(runner().pods(get("full")).at(0).process);
   std::ofstream(dir_.path() + "/on") << "x";
   EXPECT_TRUE(is_gone_soon(process));
   kill_daemon();
-  disk.heal();
+  disk.free_space();
   expect_state("full", "Succeeded");
   const std::string log = log_of("full", 0);
   EXPECT_TRUE(log.starts_with("before\n")) << log.substr(0, 200);
-  // What was free in the files' last blocks may hold some; every other line is counted, and none is lost without a
-  // word.
-  int64_t there = 0, missing = 0, notes = 0;
+  // Some lines fit into the last block of the file; all others are counted by a note.
+  int64_t present = 0, missing = 0, notes = 0;
   for (const std::string& line : lines_of(log)) {
     int64_t count = 0;
-    there += line == "before" || line == "in between" || line == "after";
+    present += line == "before" || line == "in between" || line == "after";
     if (std::sscanf(line.c_str(), "lockstep: %" SCNd64 " lines (", &count) != 1) continue;
     EXPECT_TRUE(has(line, " bytes) are missing here: ") && has(line, "No space left on device")) << line;
     missing += count;
     ++notes;
   }
   EXPECT_GE(missing, 10'000);
-  EXPECT_GE(there + missing, 20'002);
-  EXPECT_LE(there + missing, 20'002 + notes);  // each may begin within a line
+  EXPECT_GE(present + missing, 20'002);
+  EXPECT_LE(present + missing, 20'002 + notes);  // each note may split a line
   EXPECT_EQ(apply(shell_job("room", 1, "true")), "created");
   expect_state("room", "Succeeded");
 }
 
 TEST_F(LocalJobs, AJobCanBeDeletedFromAFullDisk) {
   const SmallDisk disk(state_);
-  if (!disk.is_there()) GTEST_SKIP() << "no right to make a file system";
+  if (!disk.is_mounted()) GTEST_SKIP() << "no permission to mount a file system";
   make_runner();
   apply(shell_job("full", 2, "sleep 600"));
   expect_state("full", "Running");

@@ -1,4 +1,4 @@
-// The pieces that the local runner is made of: logs, locks, and what replicas are told.
+// Parts of the local runner: logs, locks, and the environment of replicas.
 #include <fmt/format.h>
 #include <sys/wait.h>
 
@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-std::string all_of(LogReader& reader) {
+std::string read_all(LogReader& reader) {
   std::string out;
   reader.read([&](std::string_view text) {
     out += text;
@@ -24,9 +24,9 @@ std::string all_of(LogReader& reader) {
   });
   return out;
 }
-std::string all_of(const std::string& path, std::optional<int64_t> tail = {}) {
+std::string read_all(const std::string& path, std::optional<int64_t> tail = {}) {
   LogReader reader(path, tail);
-  return all_of(reader);
+  return read_all(reader);
 }
 
 // "0000001\n": a thousand of them are 8000 bytes.
@@ -36,14 +36,14 @@ std::string numbered(int from, int to) {
   return out;
 }
 
-TEST(PodLog, KeepsTheNewestLinesAndSaysWhatWasDropped) {
+TEST(PodLog, KeepsTheNewestLinesAndCountsDroppedBytes) {
   const TempDir dir;
   const std::string path = dir.path() + "/log";
   PodLog log(FileSystem::real(), path, 4096);
   log.write(numbered(0, 100));
-  EXPECT_EQ(all_of(path), numbered(0, 100));
+  EXPECT_EQ(read_all(path), numbered(0, 100));
   for (int i = 100; i < 2000; i += 100) log.write(numbered(i, i + 100));
-  const std::string text = all_of(path);
+  const std::string text = read_all(path);
   const size_t first_line = text.find('\n') + 1;
   const std::string kept = text.substr(first_line);
   EXPECT_TRUE(numbered(0, 2000).ends_with(kept));
@@ -53,27 +53,27 @@ TEST(PodLog, KeepsTheNewestLinesAndSaysWhatWasDropped) {
             fmt::format("lockstep: {} bytes before this line were dropped: the log was longer than "
                         "LOCKSTEP_LOG_LIMIT\n",
                         16000 - kept.size()));
-  // One that goes on where another stopped.
+  // A second PodLog appends to the existing files.
   PodLog(FileSystem::real(), path, 4096).write("the end\n");
-  EXPECT_TRUE(all_of(path).ends_with(numbered(1999, 2000) + "the end\n"));
+  EXPECT_TRUE(read_all(path).ends_with(numbered(1999, 2000) + "the end\n"));
 }
 
-TEST(PodLog, WhatDoesNotFitOnTheDiskIsCounted) {
+TEST(PodLog, CountsLinesThatDoNotFitOnTheDisk) {
   const TempDir dir;
   const std::string path = dir.path() + "/log";
   FaultyFiles files;
   PodLog log(files, path, 1 << 20);
   log.write("first\n");
   files.fail("append", ENOSPC);
-  log.write("12345\n12345\n");  // the disk takes half of it
+  log.write("12345\n12345\n");  // half of it is written
   log.write("more\n");
   files.fail("append", 0);
   log.write("last\n");
-  const std::vector<std::string> lines = lines_of(all_of(path));
+  const std::vector<std::string> lines = lines_of(read_all(path));
   ASSERT_GE(lines.size(), 4u);
   EXPECT_EQ(lines[0], "first");
   EXPECT_EQ(lines[1], "12345");
-  EXPECT_TRUE(lines[2].starts_with("lockstep: 1 lines (6 bytes)"));  // half of it: the next one counts anew
+  EXPECT_TRUE(lines[2].starts_with("lockstep: 1 lines (6 bytes)"));  // a truncated note; the next one counts again
   EXPECT_TRUE(lines[3].starts_with("lockstep: 2 lines (11 bytes) are missing here: append to " + path +
                                    ": No space left on device"));
   EXPECT_EQ(lines.back(), "last");
@@ -81,20 +81,20 @@ TEST(PodLog, WhatDoesNotFitOnTheDiskIsCounted) {
   log.write("never\n");
   files.fail("append", 0);
   log.finish();
-  EXPECT_TRUE(lines_of(all_of(path)).back().starts_with("lockstep: 1 lines (")) << all_of(path);
+  EXPECT_TRUE(lines_of(read_all(path)).back().starts_with("lockstep: 1 lines (")) << read_all(path);
 }
 
-TEST(PodLog, WhatWasSaidToBeMissingIsNotCountedAgain) {
+TEST(PodLog, CountsMissingLinesOnlyOnce) {
   const TempDir dir;
   const std::string path = dir.path() + "/log";
   FaultyFiles files;
   PodLog log(files, path, 1 << 20);
   files.fail("append", ENOSPC);
-  log.write("never\n");         // "nev" is there
-  log.write(numbered(0, 100));  // the note is there, and less than half of these
+  log.write("never\n");         // "nev" is written
+  log.write(numbered(0, 100));  // the note is written, and less than half of these
   files.fail("append", 0);
   log.finish();
-  const std::string text = all_of(path);
+  const std::string text = read_all(path);
   const size_t from = text.find('\n', text.find("missing here")) + 1, to = text.rfind("\nlockstep: ");
   EXPECT_TRUE(text.starts_with("nev\nlockstep: 1 lines (3 bytes) are missing here: ")) << text;
   ASSERT_LT(from, to) << text;
@@ -103,21 +103,21 @@ TEST(PodLog, WhatWasSaidToBeMissingIsNotCountedAgain) {
   EXPECT_TRUE(has(text.substr(to), fmt::format("({} bytes) are missing", 800 - kept.size()))) << text.substr(to);
 }
 
-TEST(LogReader, FollowsALogThatIsTurnedOver) {
+TEST(LogReader, FollowsARotatedLog) {
   const TempDir dir;
   const std::string path = dir.path() + "/log";
   LogReader reader(path, {});
-  EXPECT_EQ(all_of(reader), "");
+  EXPECT_EQ(read_all(reader), "");
   PodLog log(FileSystem::real(), path, 4096);
   std::string text;
   for (int i = 0; i < 3000; i += 100) {
     log.write(numbered(i, i + 100));
-    text += all_of(reader);
+    text += read_all(reader);
   }
   EXPECT_EQ(text, numbered(0, 3000));
-  // One that was too slow is told.
+  // A reader that is too slow gets a note about dropped lines.
   for (int i = 3000; i < 6000; i += 100) log.write(numbered(i, i + 100));
-  const std::string rest = all_of(reader);
+  const std::string rest = read_all(reader);
   EXPECT_TRUE(rest.starts_with("lockstep: ")) << rest.substr(0, 100);
   EXPECT_TRUE(rest.ends_with(numbered(5900, 6000)));
 }
@@ -127,20 +127,20 @@ TEST(LogReader, FindsTheLastLines) {
   const std::string path = dir.path() + "/log";
   PodLog log(FileSystem::real(), path, 4096);
   for (int i = 0; i < 1000; i += 100) log.write(numbered(i, i + 100));
-  EXPECT_EQ(all_of(path, 0), "");
-  EXPECT_EQ(all_of(path, 1), numbered(999, 1000));
-  EXPECT_EQ(all_of(path, 350), numbered(650, 1000));  // some are in the older file
-  EXPECT_TRUE(all_of(path, 5000).ends_with(numbered(600, 1000)));
-  EXPECT_EQ(all_of(dir.path() + "/none", 3), "");
+  EXPECT_EQ(read_all(path, 0), "");
+  EXPECT_EQ(read_all(path, 1), numbered(999, 1000));
+  EXPECT_EQ(read_all(path, 350), numbered(650, 1000));  // some are in the older file
+  EXPECT_TRUE(read_all(path, 5000).ends_with(numbered(600, 1000)));
+  EXPECT_EQ(read_all(dir.path() + "/none", 3), "");
   FileSystem::real().write(path, {});
   std::filesystem::remove(path + ".1");
-  EXPECT_EQ(all_of(path, 3), "");
+  EXPECT_EQ(read_all(path, 3), "");
   PodLog(FileSystem::real(), path, 4096).write("a\nb");
-  EXPECT_EQ(all_of(path, 1), "b");
-  EXPECT_EQ(all_of(path, 2), "a\nb");
+  EXPECT_EQ(read_all(path, 1), "b");
+  EXPECT_EQ(read_all(path, 2), "a\nb");
 }
 
-TEST(FileLock, SaysWhoHoldsItAndEndsWithThem) {
+TEST(FileLock, NamesItsHolderAndIsReleasedWhenThatDies) {
   const TempDir dir;
   const std::string path = dir.path() + "/lock";
   EXPECT_FALSE(lock_holder(path));
@@ -148,7 +148,7 @@ TEST(FileLock, SaysWhoHoldsItAndEndsWithThem) {
   ASSERT_EQ(::pipe(ends), 0);
   const pid_t child = ::fork();
   if (child == 0) {
-    const auto lock = FileLock::take(path);
+    const auto lock = FileLock::try_acquire(path);
     [[maybe_unused]] const ssize_t n = ::write(ends[1], lock ? "y" : "n", 1);
     ::pause();
     ::_exit(0);
@@ -159,17 +159,18 @@ TEST(FileLock, SaysWhoHoldsItAndEndsWithThem) {
   const auto holder = lock_holder(path);
   ASSERT_TRUE(holder);
   EXPECT_EQ(holder->pid, child);
-  EXPECT_FALSE(FileLock::take(path));
+  EXPECT_FALSE(FileLock::try_acquire(path));
   holder->send(SIGKILL);
   ::waitpid(child, nullptr, 0);
   EXPECT_FALSE(lock_holder(path));
-  EXPECT_TRUE(FileLock::take(path));
-  EXPECT_THROWS(FileLock::take(dir.path() + "/no/lock"), IoError, "open " + dir.path() + "/no/lock: No such file");
+  EXPECT_TRUE(FileLock::try_acquire(path));
+  EXPECT_THROWS(FileLock::try_acquire(dir.path() + "/no/lock"), IoError,
+                "open " + dir.path() + "/no/lock: No such file");
   ::close(ends[0]);
   ::close(ends[1]);
 }
 
-TEST(Replica, KeepsNoSecretsAndNothingOfAnotherJob) {
+TEST(Replica, DoesNotInheritSecretsOrVariablesOfAnotherJob) {
   const detail::Environment environment = {{"PATH", "/bin"},
                                            {"LC_ALL", "C"},
                                            {"LOCKSTEP_TOKEN", "secret"},
@@ -187,7 +188,7 @@ TEST(Replica, KeepsNoSecretsAndNothingOfAnotherJob) {
   const std::map<std::string, std::string> wanted = {{"PATH", "/bin"},          {"LC_ALL", "C"},
                                                      {"LOCKSTEP_VERBOSE", "1"}, {"JAX_PLATFORMS", "cpu"},
                                                      {"XLA_FLAGS", "--a"},      {"CUDA_VISIBLE_DEVICES", "0"}};
-  EXPECT_EQ(kept_variables(environment), wanted);
+  EXPECT_EQ(inherited_variables(environment), wanted);
 }
 
 LocalJob local_job(const Json& manifest) {
@@ -197,11 +198,11 @@ LocalJob local_job(const Json& manifest) {
           .environment = {{"PATH", "/bin"}},
           .events = {},
           .deleting = false,
-          .told_attempt = 0,
-          .told = {}};
+          .reported_attempt = 0,
+          .reported_phases = {}};
 }
 
-TEST(Replica, RunsLockstepWhereNothingElseIsNamed) {
+TEST(Replica, RunsLockstepByDefault) {
   Json manifest = shell_job("a", 1, "");
   const auto argv = [&] { return replica_spec(local_job(manifest), 0, "/attempt", PodFolder("/pod"), 7000, {}).argv; };
   using Words = std::vector<std::string>;
@@ -215,7 +216,7 @@ TEST(Replica, RunsLockstepWhereNothingElseIsNamed) {
   EXPECT_EQ(argv(), (Words{"python", "lockstep", "devices"}));
 }
 
-TEST(Replica, TheOperatorsVariablesComeLastAndTheTokenIsAFile) {
+TEST(Replica, OperatorVariablesOverrideTheManifestAndTheTokenIsAFile) {
   Json manifest = shell_job("a", 2, "");
   container_of(manifest)["env"] = Json::array(
       {{{"name", "PROCESS_ID"}, {"value", "9"}}, {{"name", "A"}, {"value", "x"}}, {{"name", "B"}, {"value", "$(A)y"}}});
@@ -235,10 +236,10 @@ TEST(Replica, TheOperatorsVariablesComeLastAndTheTokenIsAFile) {
   EXPECT_EQ(spec.folder, "/here/there");
   EXPECT_EQ(spec.grace, std::chrono::seconds(5));
   manifest["spec"]["jaxReplicaSpecs"]["Worker"]["template"]["spec"].erase("terminationGracePeriodSeconds");
-  EXPECT_EQ(grace_of(local_job(manifest).job), 30);
+  EXPECT_EQ(termination_grace(local_job(manifest).job), 30);
 }
 
-TEST(Replica, PortsThatAreTakenAreNotChosen) {
+TEST(Replica, DoesNotChooseTakenPorts) {
   const Listener listener;
   EXPECT_NE(choose_port(listener.port(), {}), listener.port());
   Listener free;

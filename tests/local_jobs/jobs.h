@@ -1,5 +1,5 @@
-// What the tests of the local runner share: a state folder of their own, jobs of shells, and waiting with a deadline.
-// Whatever they leave running is ended with the test.
+// Fixture for tests of the local runner: a private state folder, jobs that run shell scripts, and waits with a deadline.
+// Kills all remaining processes at the end of a test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ inline std::vector<std::string> lines_of(const std::string& text) {
   return out;
 }
 
-// Whether it is true within a minute, looking again and again.
+// Polls until the condition is true; returns false after a minute.
 inline bool soon(const std::function<bool()>& is_true) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (!is_true()) {
@@ -81,17 +81,17 @@ class LocalJobs : public testing::Test {
     make_runner();
   }
   ~LocalJobs() override {
-    // Each of the two kinds starts the other one again, for as long as the folder is there.
+    // The daemon and the shims restart each other as long as the folder exists.
     soon([&] {
       kill_daemon();
-      for (const std::string& folder : pod_folders()) end_pod(PodFolder(folder));
+      for (const std::string& folder : pod_folders()) kill_pod(PodFolder(folder));
       std::error_code ignored;
       std::filesystem::remove_all(state_, ignored);
       return !std::filesystem::exists(state_) && daemon_pid() == 0;
     });
   }
 
-  // Of the environment as it is now.
+  // Creates a runner with the current environment_.
   void make_runner() {
     runner_ = make_local_runner({.state = state_, .program = program_path(), .environment = environment_});
   }
@@ -104,7 +104,7 @@ class LocalJobs : public testing::Test {
   Job get(const std::string& name) { return runner_->get("default", name); }
   std::string state_of(const std::string& name) { return job_state(get(name)); }
 
-  // Waits for the state, and says what there is instead.
+  // Waits for the state. On failure, prints the events and the log of the daemon.
   void expect_state(const std::string& name, const std::string& wanted) {
     EXPECT_TRUE(soon([&] { return state_of(name) == wanted; }))
         << name << " is " << state_of(name) << "\n"
@@ -136,12 +136,12 @@ class LocalJobs : public testing::Test {
       is_gone_soon(holder->pid);
     }
   }
-  static void end_pod(const PodFolder& folder) {
-    if (const auto shepherd = lock_holder(folder.lock_path())) {
-      shepherd->send(SIGKILL);
-      is_gone_soon(shepherd->pid);
+  static void kill_pod(const PodFolder& folder) {
+    if (const auto shim = lock_holder(folder.lock_path())) {
+      shim->send(SIGKILL);
+      is_gone_soon(shim->pid);
     }
-    for (const pid_t pid : left_behind(folder)) kill_left_behind(pid, folder);
+    for (const pid_t pid : find_leftover_processes(folder)) kill_leftover_process(pid, folder);
   }
   std::vector<std::string> pod_folders() const {
     std::vector<std::string> out;

@@ -1,4 +1,4 @@
-// Jobs on this machine, from their manifest to their end.
+// The life cycle of local jobs: apply, run, restart, suspend, end, delete.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-TEST_F(LocalJobs, ReplicasAreToldWhatTheOperatorTells) {
+TEST_F(LocalJobs, ReplicasHaveTheOperatorsEnvironment) {
   Json manifest = shell_job("env", 2,
                             "echo $COORDINATOR_ADDRESS:$COORDINATOR_PORT $NUM_PROCESSES $PROCESS_ID $PYTHONUNBUFFERED "
                             "$MINE; pwd -P; test -r \"$LOCKSTEP_TOKEN_FILE\" && echo token; echo oops >&2");
@@ -33,11 +33,11 @@ TEST_F(LocalJobs, ReplicasAreToldWhatTheOperatorTells) {
   EXPECT_TRUE(pods[1].started && pods[1].ended);
   EXPECT_EQ(get("env").status.succeeded, 2);
   ASSERT_EQ(notes_.size(), 1u);
-  EXPECT_EQ(notes_[0], "the image example/none:1 is not used here: replicas are processes of this machine");
+  EXPECT_EQ(notes_[0], "the image example/none:1 is ignored: replicas are processes on this machine");
   EXPECT_TRUE(has(events_text("env"), "pod/env-worker-1 Started")) << events_text("env");
 }
 
-TEST_F(LocalJobs, AnIndexedJobIsToldItsIndex) {
+TEST_F(LocalJobs, ReplicasOfAnIndexedJobHaveTheirIndex) {
   const Json manifest = {
       {"apiVersion", "batch/v1"},
       {"kind", "Job"},
@@ -61,7 +61,7 @@ TEST_F(LocalJobs, AnIndexedJobIsToldItsIndex) {
   EXPECT_EQ(log_of("indexed", 1), "1 1 of 2 127.0.0.1\n");
 }
 
-TEST_F(LocalJobs, ArgumentsArriveAsTheyAreWritten) {
+TEST_F(LocalJobs, ArgumentsAreNotChangedByAShell) {
   Json manifest = shell_job("words", 1, "");
   container_of(manifest)["command"] = Json::array({"printf", "%s|"});
   container_of(manifest)["args"] = Json::array({"a b", "", "$(NUM_PROCESSES)", "$$(NUM_PROCESSES)", "$(UNKNOWN)",
@@ -71,7 +71,7 @@ TEST_F(LocalJobs, ArgumentsArriveAsTheyAreWritten) {
   EXPECT_EQ(log_of("words", 0), "a b||1|$(NUM_PROCESSES)|$(UNKNOWN)|$HOME|`id`|$(id)|;|&& touch x|'\"\\|*|\n|\n");
 }
 
-TEST_F(LocalJobs, OneFailureEndsTheOthersAndTheJob) {
+TEST_F(LocalJobs, OneFailureStopsTheOthersAndFailsTheJob) {
   apply(shell_job("fails", 2, "test $PROCESS_ID = 1 && exit 3; trap 'exit 9' TERM; while :; do sleep 0.01; done"));
   expect_state("fails", "Failed");
   ASSERT_TRUE(soon([&] {
@@ -82,10 +82,10 @@ TEST_F(LocalJobs, OneFailureEndsTheOthersAndTheJob) {
   EXPECT_EQ(pods[1].exit_code, 3);
   EXPECT_EQ(pods[1].reason, "Error");
   EXPECT_EQ(pods[0].reason, "Stopped");
-  EXPECT_TRUE(has(events_text("fails"), "pod/fails-worker-1 Error: it ended with exit code 3"));
+  EXPECT_TRUE(has(events_text("fails"), "pod/fails-worker-1 Error: Ended with exit code 3"));
 }
 
-TEST_F(LocalJobs, AProgramThatIsNotThereIsSaid) {
+TEST_F(LocalJobs, ReportsAMissingProgram) {
   Json manifest = shell_job("missing", 1, "");
   container_of(manifest)["command"] = Json::array({"/no/such/program"});
   apply(manifest);
@@ -120,7 +120,7 @@ TEST_F(LocalJobs, RestartsAllReplicasUpToTheLimit) {
   EXPECT_TRUE(has(events_text("again"), "JAXJobRestarting")) << events_text("again");
 }
 
-TEST_F(LocalJobs, LogsOfTheAttemptBeforeAreKept) {
+TEST_F(LocalJobs, KeepsTheLogOfThePreviousAttempt) {
   Json manifest = shell_job("logs", 1, "test -e x && echo second && exit; echo first; touch x; exit 1");
   manifest["spec"]["jaxReplicaSpecs"]["Worker"]["restartPolicy"] = "OnFailure";
   container_of(manifest)["workingDir"] = dir_.path();
@@ -129,7 +129,7 @@ TEST_F(LocalJobs, LogsOfTheAttemptBeforeAreKept) {
   expect_state("logs", "Succeeded");
   EXPECT_EQ(log_of("logs", 0), "second\n");
   EXPECT_EQ(log_of("logs", 0, {.previous = true}), "first\n");
-  EXPECT_THROWS(log_of("logs", 1), Error, "logs: there is no replica 1 of job logs; its replicas are 0 to 0");
+  EXPECT_THROWS(log_of("logs", 1), Error, "logs: job logs has no replica 1; its replicas are 0 to 0");
 }
 
 TEST_F(LocalJobs, SuspendStopsAndResumeStartsAgain) {
@@ -152,13 +152,13 @@ TEST_F(LocalJobs, SuspendStopsAndResumeStartsAgain) {
   EXPECT_EQ(read_text(dir_.path() + "/starts-0"), "start\nstart\n");
 }
 
-TEST_F(LocalJobs, WhatIsSuspendedFromTheBeginningDoesNotStart) {
+TEST_F(LocalJobs, AJobAppliedAsSuspendedDoesNotStart) {
   Json manifest = shell_job("later", 1, "echo ran");
   manifest["spec"]["runPolicy"]["suspend"] = true;
   EXPECT_EQ(apply(manifest), "created");
   expect_state("later", "Suspended");
   EXPECT_TRUE(pod_folders().empty());
-  EXPECT_THROWS(log_of("later", 0), Error, "logs: later-worker-0 has not been started yet; -f waits for it");
+  EXPECT_THROWS(log_of("later", 0), Error, "logs: later-worker-0 has not been started yet; use -f to wait for it");
   manifest["spec"]["runPolicy"]["suspend"] = false;
   EXPECT_EQ(apply(manifest), "configured");
   expect_state("later", "Succeeded");
@@ -168,19 +168,19 @@ TEST_F(LocalJobs, WhatIsSuspendedFromTheBeginningDoesNotStart) {
   EXPECT_THROW(apply(manifest), Error);
 }
 
-TEST_F(LocalJobs, TheDeadlineEndsIt) {
+TEST_F(LocalJobs, FailsAtItsDeadline) {
   Json manifest = shell_job("slow", 1, "trap '' TERM; while :; do sleep 0.01; done");
   manifest["spec"]["runPolicy"]["activeDeadlineSeconds"] = 4;  // counted in whole seconds: it must have started by then
   manifest["spec"]["jaxReplicaSpecs"]["Worker"]["template"]["spec"]["terminationGracePeriodSeconds"] = 1;
   apply(manifest);
   expect_state("slow", "Failed");
-  // It takes no notice of SIGTERM: SIGKILL follows.
+  // It ignores SIGTERM; SIGKILL follows.
   ASSERT_TRUE(soon([&] { return runner().pods(get("slow")).at(0).phase == PodPhase::failed; }));
   EXPECT_EQ(runner().pods(get("slow"))[0].exit_code, 128 + SIGKILL);
   EXPECT_TRUE(has(events_text("slow"), "deadline")) << events_text("slow");
 }
 
-TEST_F(LocalJobs, IsGoneWhenItsTimeToLiveIsOver) {
+TEST_F(LocalJobs, IsDeletedAfterItsTimeToLive) {
   Json manifest = shell_job("short", 1, "true");
   manifest["spec"]["runPolicy"]["ttlSecondsAfterFinished"] = 0;
   apply(manifest);
@@ -188,7 +188,7 @@ TEST_F(LocalJobs, IsGoneWhenItsTimeToLiveIsOver) {
   EXPECT_TRUE(soon([&] { return std::filesystem::is_empty(state_ + "/jobs/default"); }));
 }
 
-TEST_F(LocalJobs, CleanPodPolicyAllRemovesTheLogs) {
+TEST_F(LocalJobs, CleanPodPolicyAllDeletesTheLogs) {
   Json manifest = shell_job("tidy", 1, "echo words");
   manifest["spec"]["runPolicy"]["cleanPodPolicy"] = "All";
   apply(manifest);
@@ -196,10 +196,10 @@ TEST_F(LocalJobs, CleanPodPolicyAllRemovesTheLogs) {
   EXPECT_TRUE(soon([&] { return runner().pods(get("tidy")).empty(); }));
   EXPECT_TRUE(soon([&] { return pod_folders().empty(); }));
   EXPECT_THROWS(log_of("tidy", 0), Error,
-                "logs: those of tidy-worker-0 are gone: its job has ended, and cleanPodPolicy is All");
+                "logs: the log of tidy-worker-0 was deleted: its job has ended, and cleanPodPolicy is All");
 }
 
-TEST_F(LocalJobs, DeletingEndsTheReplicas) {
+TEST_F(LocalJobs, DeleteStopsTheReplicas) {
   Json manifest = shell_job("gone", 2, "trap '' TERM; sleep 600 & echo $!; wait");
   manifest["spec"]["jaxReplicaSpecs"]["Worker"]["template"]["spec"]["terminationGracePeriodSeconds"] = 1;
   apply(manifest);
@@ -214,10 +214,10 @@ TEST_F(LocalJobs, DeletingEndsTheReplicas) {
   EXPECT_THROWS(get("gone"), Error, "job gone: not found: namespace default has no jobs on this machine");
   apply(shell_job("other", 1, "true"));
   EXPECT_THROWS(get("othr"), Error,
-                "job othr: not found in namespace default; did you mean \"other\"? there are: other");
+                "job othr: not found in namespace default; did you mean \"other\"? existing jobs: other");
 }
 
-TEST_F(LocalJobs, TwoJobsMayWantTheSamePort) {
+TEST_F(LocalJobs, TwoJobsMayRequestTheSamePort) {
   Json manifest = shell_job("one", 1, "echo $COORDINATOR_PORT; while test ! -e stop; do sleep 0.01; done");
   container_of(manifest)["ports"] = Json::array({{{"name", "jaxjob-port"}, {"containerPort", 45672}}});
   container_of(manifest)["workingDir"] = dir_.path();
@@ -232,7 +232,7 @@ TEST_F(LocalJobs, TwoJobsMayWantTheSamePort) {
   EXPECT_NE(log_of("two", 0), "45672\n");
 }
 
-TEST_F(LocalJobs, APortThatSomebodyHasIsNotTaken) {
+TEST_F(LocalJobs, APortInUseIsReplaced) {
   const Listener listener;
   Json manifest = shell_job("port", 1, "echo $COORDINATOR_PORT");
   container_of(manifest)["ports"] = Json::array({{{"name", "jaxjob-port"}, {"containerPort", listener.port()}}});
@@ -241,7 +241,7 @@ TEST_F(LocalJobs, APortThatSomebodyHasIsNotTaken) {
   EXPECT_NE(log_of("port", 0), std::to_string(listener.port()) + "\n");
 }
 
-TEST_F(LocalJobs, ThingsOfTheSameNameInOtherSpacesAreOthers) {
+TEST_F(LocalJobs, JobsOfTheSameNameInDifferentNamespacesAreIndependent) {
   Json manifest = shell_job("same", 1, "echo default");
   apply(manifest);
   manifest["metadata"]["namespace"] = "other";

@@ -97,9 +97,9 @@ TEST_F(JobsOnSlurm, RunToTheirEndAndCanBeLookedAt) {
   expect_contains(events, "it is Slurm's job ");
   expect_contains(events, "JAXJob default/sum successfully completed.");
   EXPECT_EQ(on_slurm({"logs", "sum", "--previous"}).err,
-            "lockstep: logs: sum-worker-0 was started once; there is no log of a start before\n");
+            "lockstep: logs: sum-worker-0 was started only once; there is no previous log\n");
   EXPECT_EQ(on_slurm({"logs", "sun"}).err,
-            "lockstep: job sun: not found in namespace default; did you mean \"sum\"? there are: sum\n");
+            "lockstep: job sun: not found in namespace default; did you mean \"sum\"? existing jobs: sum\n");
   EXPECT_EQ(shown({"delete", "sum"}), "jaxjob.kubeflow.org \"sum\" deleted from default namespace\n");
   EXPECT_EQ(on_slurm({"logs", "sum"}).err, "lockstep: job sum: not found: namespace default has no jobs under Slurm\n");
 }

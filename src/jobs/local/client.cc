@@ -17,19 +17,19 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::seconds;
 
-constexpr seconds kDeadline{30};         // for the daemon to be there and to answer
-constexpr seconds kDaemonStartAgain{2};  // it is not there by then: it died at once, or another one was about to end
-constexpr int kPause = 5;                // milliseconds between attempts to reach it
+constexpr seconds kDeadline{30};           // to reach the daemon, and for its response
+constexpr seconds kDaemonRestartDelay{2};  // not reachable by then: it died, or the previous one was just exiting
+constexpr int kRetryMs = 5;                // between attempts to connect
 
-// Why the daemon does not start.
-std::string last_words(const StateDir& state) {
+// The last line of the daemon's log, which may explain why it does not start.
+std::string last_log_line(const StateDir& state) {
   std::string out;
   LogReader(state.daemon_log(), 1).read([&](std::string_view text) {
     out += text;
     return true;
   });
   while (out.ends_with('\n')) out.pop_back();
-  return out.empty() ? "it has not said why" : out;
+  return out.empty() ? "(empty)" : out;
 }
 
 }  // namespace
@@ -37,7 +37,7 @@ std::string last_words(const StateDir& state) {
 void ensure_daemon(const std::string& state, const std::string& program, const detail::Environment& environment) {
   if (lock_holder(state + "/daemon.lock")) return;
   std::vector<std::string> variables;
-  for (const auto& [name, value] : kept_variables(environment)) variables.push_back(name + "=" + value);
+  for (const auto& [name, value] : inherited_variables(environment)) variables.push_back(name + "=" + value);
   start_detached(program, {"__daemon", state}, variables);
 }
 
@@ -50,21 +50,21 @@ std::string DaemonClient::request(const nlohmann::ordered_json& request) {
   const Clock::time_point begin = Clock::now();
   Clock::time_point start_at = begin;
   while (Clock::now() < begin + kDeadline) {
-    if (const Descriptor socket = connect_to(state_)) {
+    if (const Descriptor socket = connect_to_daemon(state_)) {
       try {
-        return exchange(socket, request, kDeadline);
-      } catch (const DaemonGone&) {  // it was killed, or about to end; every request may be sent twice
+        return send_request(socket, request, kDeadline);
+      } catch (const DaemonGone&) {  // it was killed or was exiting; every request may be sent twice
         continue;
       }
     }
     if (Clock::now() >= start_at) {
       ensure();
-      start_at = Clock::now() + kDaemonStartAgain;
+      start_at = Clock::now() + kDaemonRestartDelay;
     }
-    ::poll(nullptr, 0, kPause);
+    ::poll(nullptr, 0, kRetryMs);
   }
-  throw IoError(fmt::format("jobs: the daemon cannot be reached at {}; its log ends with: {}", state_.socket(),
-                            last_words(state_)));
+  throw IoError(fmt::format("jobs: cannot reach the daemon at {}; the last line of its log: {}", state_.socket(),
+                            last_log_line(state_)));
 }
 
 }  // namespace lockstep

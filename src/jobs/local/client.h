@@ -1,4 +1,4 @@
-// DaemonClient: how commands reach the daemon, which they start when there is none. Used by one thread.
+// DaemonClient: sends requests to the daemon, and starts it if it is not running. Used by one thread.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,19 +8,19 @@
 
 namespace lockstep {
 
-// Starts a daemon for a state folder when there is none. Does not wait for it. Throws IoError.
+// Starts the daemon of a state folder unless it is running. Does not wait until it is ready. Throws IoError.
 void ensure_daemon(const std::string& state, const std::string& program, const detail::Environment& environment);
 
 class DaemonClient {
  public:
-  // `program` is `lockstep`, by its path. REQUIRES: state outlives this.
+  // `program` is the path of `lockstep`. REQUIRES: `state` outlives this object.
   DaemonClient(const StateDir& state, std::string program, const detail::Environment& environment);
 
-  // Starts one when there is none. Does not wait for it.
+  // Starts the daemon unless it is running. Does not wait until it is ready.
   void ensure();
 
-  // The daemon's answer to a request of Supervisor::handle(), which may be sent again when the daemon dies. Throws what
-  // it threw; IoError when it cannot be reached.
+  // Sends a request for Supervisor::handle() and returns the result. Sends it again if the daemon dies. Throws the
+  // Error or IoError of the daemon; IoError if the daemon cannot be reached.
   std::string request(const nlohmann::ordered_json& request);
 
  private:

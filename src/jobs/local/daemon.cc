@@ -30,9 +30,9 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::seconds;
 
 constexpr int64_t kDaemonLogLimit = 1 << 20;
-constexpr size_t kMostClients = 64;
-constexpr seconds kClientDeadline{10};  // for the whole of a request and its answer
-constexpr seconds kFolderLook{2};       // whether the folder is still there
+constexpr size_t kMaxClients = 64;
+constexpr seconds kClientDeadline{10};  // for a request and its response together
+constexpr seconds kFolderCheck{2};      // how often to check that the state folder still exists
 
 std::chrono::milliseconds idle_time() {
   const char* text = std::getenv("LOCKSTEP_DAEMON_IDLE");
@@ -45,7 +45,7 @@ std::chrono::milliseconds idle_time() {
 struct Client {
   Descriptor socket;
   Clock::time_point deadline;
-  std::string in, out;  // what has come, what has yet to go
+  std::string in, out;  // received bytes; bytes still to send
   bool answered = false, closed = false;
 };
 
@@ -57,10 +57,10 @@ class Daemon {
         log_(log),
         signals_({SIGTERM, SIGINT, SIGHUP}),
         supervisor_(state, FileSystem::real(),
-                    {.start_shepherd = [this](const PodFolder& folder) { start_shepherd(folder); },
-                     .say = [this](std::string_view text) { say(text); }}) {}
+                    {.start_shim = [this](const PodFolder& folder) { start_shim(folder); },
+                     .log = [this](std::string_view text) { log_line(text); }}) {}
 
-  void say(std::string_view text) {
+  void log_line(std::string_view text) {
     log_.write(fmt::format("{:%Y-%m-%dT%H:%M:%SZ} {}\n", fmt::gmtime(std::time(nullptr)), text));
   }
 
@@ -68,29 +68,29 @@ class Daemon {
     const std::chrono::milliseconds idle = idle_time();
     Clock::time_point last_use = Clock::now();
     for (;;) {
-      Supervisor::Next next = supervisor_.step();
+      Supervisor::Wakeup next = supervisor_.step();
       const Clock::time_point time = Clock::now();
       if (!supervisor_.is_idle() || !clients_.empty()) last_use = time;
-      if (time >= last_use + idle) return say("nothing to watch: the end");
-      const Clock::time_point until = std::min({next.time, last_use + idle, time + kFolderLook});
+      if (time >= last_use + idle) return log_line("idle: exiting");
+      const Clock::time_point until = std::min({next.time, last_use + idle, time + kFolderCheck});
       if (!wait(next.processes, until)) return;
-      if (::access(state_.daemon_lock().c_str(), F_OK) != 0) return;  // the folder is gone, and the jobs with it
+      if (::access(state_.daemon_lock().c_str(), F_OK) != 0) return;  // the state folder was deleted
     }
   }
 
  private:
-  void start_shepherd(const PodFolder& folder) {
+  void start_shim(const PodFolder& folder) {
     std::vector<std::string> environment;
-    for (const auto& [name, value] : kept_variables(detail::read_launch_environment().environment))
+    for (const auto& [name, value] : inherited_variables(detail::read_launch_environment().environment))
       environment.push_back(name + "=" + value);
-    start_detached(kOwnProgram, {"__shepherd", folder.path()}, environment);
+    start_detached(kOwnProgram, {"__shim", folder.path()}, environment);
   }
 
-  // False: a signal asks for the end.
+  // Handles clients until `until`, or until one of the processes exits. Returns false after a signal to stop.
   bool wait(const std::vector<Descriptor>& processes, Clock::time_point until) {
     for (const Client& client : clients_) until = std::min(until, client.deadline);
     std::vector<pollfd> fds = {{signals_.fd(), POLLIN, 0}};
-    const bool full = clients_.size() >= kMostClients;
+    const bool full = clients_.size() >= kMaxClients;
     fds.push_back({full ? -1 : listener_.get(), POLLIN, 0});
     for (const Client& client : clients_)
       fds.push_back({client.socket.get(), static_cast<short>(client.out.empty() ? POLLIN : POLLOUT), 0});
@@ -99,7 +99,7 @@ class Daemon {
     if (::poll(fds.data(), fds.size(), static_cast<int>(std::clamp<int64_t>(left, 0, 60'000))) < 0 && errno != EINTR)
       throw_io_error("wait for", "jobs", errno);
     if (!signals_.take().empty()) {
-      say("ended by a signal; replicas go on");
+      log_line("stopped by a signal; replicas keep running");
       return false;
     }
     for (Client& client : clients_) serve(client);
@@ -109,11 +109,11 @@ class Daemon {
   }
 
   void accept_all() {
-    while (clients_.size() < kMostClients) {
+    while (clients_.size() < kMaxClients) {
       Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket) return;
       if (!is_own_user(socket)) {
-        say("somebody else tried to speak to this daemon");
+        log_line("rejected a connection from another user");
         continue;
       }
       clients_.push_back({std::move(socket), Clock::now() + kClientDeadline, "", ""});
@@ -121,7 +121,7 @@ class Daemon {
     }
   }
 
-  // As far as it goes without waiting.
+  // Receives and sends as much as is possible without blocking.
   void serve(Client& client) {
     std::array<char, 65536> bytes;
     while (!client.answered) {
@@ -129,8 +129,8 @@ class Daemon {
       if (n < 0 && (errno == EAGAIN || errno == EINTR)) break;
       if (n <= 0) return static_cast<void>(client.closed = true);
       client.in.append(bytes.data(), static_cast<size_t>(n));
-      if (client.in.size() > kMostMessageBytes) return static_cast<void>(client.closed = true);
-      if (client.in.find('\n') != client.in.npos) answer(client);
+      if (client.in.size() > kMaxMessageBytes) return static_cast<void>(client.closed = true);
+      if (client.in.find('\n') != client.in.npos) respond(client);
     }
     while (!client.out.empty()) {
       const ssize_t n = ::send(client.socket.get(), client.out.data(), client.out.size(), MSG_NOSIGNAL);
@@ -141,14 +141,14 @@ class Daemon {
     client.closed = client.closed || (client.answered && client.out.empty()) || Clock::now() >= client.deadline;
   }
 
-  void answer(Client& client) {
+  void respond(Client& client) {
     nlohmann::ordered_json out;
     const auto fail = [&](const char* kind, const std::exception& error) {
       out = {{"error", error.what()}, {"kind", kind}};
     };
     try {
-      out["result"] = supervisor_.handle(
-          parse_json<nlohmann::ordered_json>(client.in, "the request", {.bytes = kMostMessageBytes}));
+      out["result"] =
+          supervisor_.handle(parse_json<nlohmann::ordered_json>(client.in, "the request", {.bytes = kMaxMessageBytes}));
     } catch (const IoError& error) {
       fail("IoError", error);
     } catch (const std::exception& error) {
@@ -170,14 +170,14 @@ class Daemon {
 
 int run_daemon(const std::string& folder) {
   ::signal(SIGPIPE, SIG_IGN);
-  if (!FileSystem::real().exists(folder)) return 0;  // removed meanwhile: it is not made again
+  if (!FileSystem::real().exists(folder)) return 0;  // deleted in the meantime; StateDir would create it again
   const StateDir state(folder);
-  const std::optional<FileLock> lock = FileLock::take(state.daemon_lock());
+  const std::optional<FileLock> lock = FileLock::try_acquire(state.daemon_lock());
   if (!lock) return 0;
   PodLog log(FileSystem::real(), state.daemon_log(), kDaemonLogLimit);
   try {
-    Daemon daemon(state, listen_at(state), log);
-    daemon.say(fmt::format("process {} begins", ::getpid()));
+    Daemon daemon(state, listen_for_clients(state), log);
+    daemon.log_line(fmt::format("started as process {}", ::getpid()));
     daemon.run();
   } catch (const std::exception& error) {
     log.write(fmt::format("lockstep: {}\n", error.what()));

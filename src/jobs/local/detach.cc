@@ -22,8 +22,8 @@ std::vector<char*> c_strings(const std::vector<std::string>& strings) {
   return out;
 }
 
-// Between fork and exec: nothing may be allocated.
-[[noreturn]] void become(const char* program, char* const* argv, char* const* environment) {
+// Runs between fork and exec, where memory must not be allocated.
+[[noreturn]] void exec_detached(const char* program, char* const* argv, char* const* environment) {
   struct sigaction standard = {};
   standard.sa_handler = SIG_DFL;
   for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &standard, nullptr);
@@ -33,7 +33,7 @@ std::vector<char*> c_strings(const std::vector<std::string>& strings) {
   const int null = ::open("/dev/null", O_RDWR);
   for (int fd = 0; fd < 3; ++fd)
     if (::dup2(null, fd) < 0) ::_exit(127);
-  if (::syscall(SYS_close_range, 3U, ~0U, 0U) != 0) {  // an old kernel
+  if (::syscall(SYS_close_range, 3U, ~0U, 0U) != 0) {  // a kernel before 5.9
     rlimit limit = {};
     ::getrlimit(RLIMIT_NOFILE, &limit);
     for (rlim_t fd = 3; fd < limit.rlim_cur && fd < 65536; ++fd) ::close(static_cast<int>(fd));
@@ -55,9 +55,9 @@ void start_detached(const std::string& program, const std::vector<std::string>& 
   if (middle < 0) throw_io_error("start", program, errno);
   if (middle == 0) {
     ::setsid();
-    // Not the leader of the session: it can never get a terminal.
+    // Fork again: only a session leader can acquire a controlling terminal.
     const pid_t last = ::fork();
-    if (last == 0) become(program.c_str(), argv.data(), variables.data());
+    if (last == 0) exec_detached(program.c_str(), argv.data(), variables.data());
     ::_exit(last < 0 ? errno : 0);
   }
   int status = 0;

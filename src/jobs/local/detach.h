@@ -1,5 +1,5 @@
-// Starting a program as a process that nobody waits for: it outlives its parent, the terminal and the session. Safe
-// from any thread.
+// Starts a program as a detached process, which outlives its parent, the terminal and the session. Safe from any
+// thread.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace lockstep {
 
-// This very program.
+// The executable of this process.
 inline constexpr const char* kOwnProgram = "/proc/self/exe";
 
-// `arguments` follow the program's name; `environment` is NAME=value, all there are. Standard streams are /dev/null, no
-// other descriptor is passed on, the folder is /, and files that it makes are the user's alone. Throws IoError when no
-// process can be made; what the program itself makes of it is not known here.
+// `arguments` do not include argv[0]; `environment` is the complete environment (NAME=value). The process has /dev/null
+// as its standard streams, no other descriptors, the working directory / and umask 077. Throws IoError if no process
+// can be created; a failure to execute the program is not reported.
 void start_detached(const std::string& program, const std::vector<std::string>& arguments,
                     const std::vector<std::string>& environment);
 

@@ -16,7 +16,7 @@
 #include "jobs/local/daemon.h"
 #include "jobs/local/log_reader.h"
 #include "jobs/local/replica.h"
-#include "jobs/local/shepherd.h"
+#include "jobs/local/shim.h"
 #include "jobs/local/watch.h"
 #include "jobs/stand_in.h"
 #include "jobs/uid.h"
@@ -28,27 +28,27 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr seconds kRemoveDeadline{60};  // beyond the replicas' own time to end
+constexpr seconds kRemoveDeadline{60};  // in addition to the replicas' termination grace period
 
 std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
-void tell_what_is_ignored(const Job& job, const std::string& program,
-                          const std::function<void(std::string_view)>& note) {
+void note_ignored_fields(const Job& job, const std::string& program,
+                         const std::function<void(std::string_view)>& note) {
   const Container& container = job.spec.container;
   const bool own = container.command.empty() && container.args.empty();
   if (const std::string name = stand_in_of(container); !name.empty())
     note(
-        fmt::format("the image {} is not used here: replicas are processes of this machine and run {}, which does the "
-                    "same, in its place",
+        fmt::format("the image {} is ignored: replicas are processes on this machine and run {} instead, which does "
+                    "the same",
                     container.image, find_stand_in(name, program)));
   else if (!container.image.empty())
-    note(fmt::format("the image {} is not used here: replicas are processes of this machine{}", container.image,
+    note(fmt::format("the image {} is ignored: replicas are processes on this machine{}", container.image,
                      own ? ", and without a command they run `lockstep train`" : ""));
   const nlohmann::ordered_json::json_pointer volumes(job.kind == JobKind::jax_job
                                                          ? "/spec/jaxReplicaSpecs/Worker/template/spec/volumes"
                                                          : "/spec/template/spec/volumes");
   if (job.manifest.contains(volumes) && !job.manifest.at(volumes).empty())
-    note("volumes are not mounted here: replicas see the files of this machine");
+    note("volumes are ignored: replicas see the files of this machine");
 }
 
 class LocalRunner final : public Runner {
@@ -65,13 +65,13 @@ class LocalRunner final : public Runner {
     const LocalJob local{.job = job,
                          .folder = std::filesystem::current_path().string(),
                          .program = program_,
-                         .environment = kept_variables(environment_),
+                         .environment = inherited_variables(environment_),
                          .events = {},
                          .deleting = false,
-                         .told_attempt = 0,
-                         .told = {}};
-    log_limit(local.environment);  // now, where its mistake can be said
-    tell_what_is_ignored(job, program_, note);
+                         .reported_attempt = 0,
+                         .reported_phases = {}};
+    log_limit(local.environment);  // checks the variable now, while the user can see the error
+    note_ignored_fields(job, program_, note);
     return client_.request({{"op", "apply"}, {"job", to_json(local)}});
   }
 
@@ -84,12 +84,12 @@ class LocalRunner final : public Runner {
   std::vector<Pod> pods(const Job& job) override {
     const std::vector<int> attempts = state_.attempts(job);
     if (attempts.empty()) return {};
-    std::vector<PodSight> sights = state_.look_at(job, attempts.back());
+    std::vector<PodStatus> statuses = state_.read_pod_statuses(job, attempts.back());
     std::vector<Pod> out;
-    for (size_t i = 0; i < sights.size(); ++i) {
-      // Those of a suspended job are gone when they have ended.
-      if (job.spec.suspend && !is_finished(job) && !sights[i].shepherd) continue;
-      out.push_back(as_pod(sights[i], static_cast<int>(i), attempts.back()));
+    for (size_t i = 0; i < statuses.size(); ++i) {
+      // Ended replicas of a suspended job are not listed.
+      if (job.spec.suspend && !is_finished(job) && !statuses[i].shim) continue;
+      out.push_back(to_pod(statuses[i], static_cast<int>(i), attempts.back()));
       out.back().node = host_;
     }
     return out;
@@ -103,21 +103,22 @@ class LocalRunner final : public Runner {
   }
 
   void remove(const Job& job) override {
-    const Clock::time_point deadline = Clock::now() + seconds(grace_of(job)) + kRemoveDeadline;
+    const Clock::time_point deadline = Clock::now() + seconds(termination_grace(job)) + kRemoveDeadline;
     FolderWatch watch;
     watch.add(state_.job_folder(job));
-    // Asked for again: a daemon that died on a full disk may have forgotten it.
-    for (Clock::time_point ask; is_there(job);) {
+    // Repeat the request: on a full disk the daemon cannot store it, and loses it if it dies.
+    for (Clock::time_point next_request; exists(job);) {
       if (Clock::now() >= deadline)
-        throw IoError(fmt::format("delete {}: its replicas do not end; see {}", job.name, state_.daemon_log()));
-      if (Clock::now() >= ask) {
+        throw IoError(
+            fmt::format("delete {}: its replicas did not end in time; see {}", job.name, state_.daemon_log()));
+      if (Clock::now() >= next_request) {
         try {
           client_.request({{"op", "remove"}, {"space", job.space}, {"name", job.name}, {"uid", job.uid}});
-        } catch (const Error&) {  // it is gone
+        } catch (const Error&) {  // it is deleted
         }
-        ask = Clock::now() + seconds(2);
+        next_request = Clock::now() + seconds(2);
       }
-      if (is_there(job)) watch.wait(milliseconds(100));
+      if (exists(job)) watch.wait(milliseconds(100));
     }
   }
 
@@ -125,7 +126,7 @@ class LocalRunner final : public Runner {
     std::vector<Job> out;
     for (const StateDir::Name& each : state_.list(space))
       if (const auto local = state_.read(each.space, each.name)) {
-        look_after(*local);
+        ensure_daemon_for(*local);
         out.push_back(local->job);
         out.back().folder = local->folder;
       }
@@ -136,7 +137,7 @@ class LocalRunner final : public Runner {
   void logs(const Job& job, const LogOptions& options, const std::function<bool(std::string_view)>& sink) override {
     const int last = job.spec.replicas - 1;
     if (options.replica < 0 || options.replica > last)
-      throw_error("logs: there is no replica {} of job {}; its replicas are 0 to {}", options.replica, job.name, last);
+      throw_error("logs: job {} has no replica {}; its replicas are 0 to {}", job.name, options.replica, last);
     const std::optional<int> attempt = attempt_to_read(job, options, sink);
     if (!attempt) return;
     const PodFolder folder = state_.pod_folder(job, *attempt, options.replica);
@@ -144,9 +145,9 @@ class LocalRunner final : public Runner {
     FolderWatch watch;
     watch.add(folder.path(), true);
     for (;;) {
-      // Before the log is read: what it says afterwards is all there will be.
-      const bool over = !options.follow || is_over(job, folder);
-      if (!reader.read(sink) || over) return;
+      // Check this before reading, so that the log is complete if the replica has ended.
+      const bool last_read = !options.follow || has_ended(job, folder);
+      if (!reader.read(sink) || last_read) return;
       watch.wait(seconds(1));
       if (!sink("")) return;
     }
@@ -172,7 +173,7 @@ class LocalRunner final : public Runner {
   static std::vector<std::string> names_in(const std::string& folder) {
     try {
       return FileSystem::real().list(folder);
-    } catch (const IoError&) {  // removed meanwhile
+    } catch (const IoError&) {  // deleted in the meantime
       return {};
     }
   }
@@ -180,7 +181,7 @@ class LocalRunner final : public Runner {
   LocalJob read(const std::string& space, const std::string& name) {
     std::optional<LocalJob> local = state_.read(space, name);
     if (!local) throw_not_found(space, name);
-    look_after(*local);
+    ensure_daemon_for(*local);
     return std::move(*local);
   }
 
@@ -192,44 +193,46 @@ class LocalRunner final : public Runner {
       text += (text.empty() ? "" : ", ") + each.name;
     }
     if (names.empty()) throw_error("job {}: not found: namespace {} has no jobs on this machine", name, space);
-    throw_error("job {}: not found in namespace {};{} there are: {}", name, space, suggestion(name, names), text);
+    throw_error("job {}: not found in namespace {};{} existing jobs: {}", name, space, suggestion(name, names), text);
   }
 
-  // A daemon that was killed is started again by whoever looks.
-  void look_after(const LocalJob& local) {
+  // Every command restarts a daemon that was killed, if the job needs one.
+  void ensure_daemon_for(const LocalJob& local) {
     if (state_.needs_daemon(local)) client_.ensure();
   }
 
-  bool is_there(const Job& job) const {
+  bool exists(const Job& job) const {
     const auto local = state_.read(job.space, job.name);
     return local && local->job.uid == job.uid;
   }
 
-  bool is_over(const Job& job, const PodFolder& folder) {
+  // Whether the replica has ended or its job was deleted.
+  bool has_ended(const Job& job, const PodFolder& folder) {
     const auto local = state_.read(job.space, job.name);
     if (!local || local->job.uid != job.uid) return true;
-    look_after(*local);
-    const PodState state = look(folder).state;
+    ensure_daemon_for(*local);
+    const PodState state = read_pod_status(folder).state;
     return state == PodState::ended || state == PodState::lost;
   }
 
-  // The attempt whose log is wanted; waits for it, where that is asked for. None when it will never come.
+  // The attempt to read the log of. With `follow`, waits for the first attempt; nullopt if the job was deleted or `sink`
+  // returned false.
   std::optional<int> attempt_to_read(const Job& job, const LogOptions& options,
                                      const std::function<bool(std::string_view)>& sink) {
     const std::string pod = pod_name(job, options.replica);
     for (;;) {
       const std::vector<int> attempts = state_.attempts(job);
       if (options.previous && attempts.size() >= 2) return attempts[attempts.size() - 2];
-      if (options.previous) throw_error("logs: {} was started once; there is no log of a start before", pod);
+      if (options.previous) throw_error("logs: {} was started only once; there is no previous log", pod);
       if (!attempts.empty()) return attempts.back();
       const std::optional<LocalJob> local = state_.read(job.space, job.name);
-      const bool gone = !local || local->job.uid != job.uid;
-      if (!gone && is_finished(local->job))
-        throw_error("logs: those of {} are gone: its job has ended, and cleanPodPolicy is {}", pod,
+      const bool deleted = !local || local->job.uid != job.uid;
+      if (!deleted && is_finished(local->job))
+        throw_error("logs: the log of {} was deleted: its job has ended, and cleanPodPolicy is {}", pod,
                     name_of(local->job.spec.clean));
-      if (!options.follow) throw_error("logs: {} has not been started yet; -f waits for it", pod);
-      if (gone) return std::nullopt;
-      look_after(*local);
+      if (!options.follow) throw_error("logs: {} has not been started yet; use -f to wait for it", pod);
+      if (deleted) return std::nullopt;
+      ensure_daemon_for(*local);
       wait_for_change();
       if (!sink("")) return std::nullopt;
     }
@@ -253,13 +256,13 @@ std::unique_ptr<Runner> make_local_runner() {
   return make_local_runner({.state = "", .environment = detail::read_launch_environment().environment});
 }
 
-bool is_local_process(int argc, char** argv, int& code) {
+bool run_internal_process(int argc, char** argv, int& code) {
   if (argc != 3) return false;
   const std::string_view name = argv[1];
   if (name == "__daemon")
     code = run_daemon(argv[2]);
-  else if (name == "__shepherd")
-    code = run_shepherd(argv[2]);
+  else if (name == "__shim")
+    code = run_shim(argv[2]);
   else
     return false;
   return true;

@@ -1,5 +1,9 @@
-// Jobs on this machine: every replica is a process, looked after by a daemon of the user's own. docs/start/laptop.md shows
-// how. Used by one thread.
+// The local runner: runs the replicas of a job as processes on this machine, managed by a per-user daemon
+// (docs/how-to/local-jobs.md). Used by one thread.
+//
+//   command --socket--> daemon --starts--> shim (one per replica) --starts--> replica
+//
+// All state is in files (StateDir), so the daemon can be killed at any time: a command or a shim starts it again.
 #pragma once
 
 #include <memory>
@@ -11,9 +15,9 @@
 namespace lockstep {
 
 struct LocalOptions {
-  std::string state;                // the folder; empty: by the environment (StateDir::default_path)
-  std::string program = {};         // `lockstep`, by its path; empty: this very program
-  detail::Environment environment;  // of the user; see kept_variables()
+  std::string state;                // the state folder; empty: StateDir::default_path()
+  std::string program = {};         // the path of `lockstep`; empty: this executable
+  detail::Environment environment;  // the user's environment; see inherited_variables()
 };
 
 std::unique_ptr<Runner> make_local_runner(const LocalOptions& options);
@@ -21,8 +25,8 @@ std::unique_ptr<Runner> make_local_runner(const LocalOptions& options);
 // With the environment of this process.
 std::unique_ptr<Runner> make_local_runner();
 
-// What the program does before it reads its command line: `lockstep __daemon FOLDER` and `lockstep __shepherd FOLDER`
-// are processes of this runner, and no commands. Returns whether it was one, and its exit code.
-bool is_local_process(int argc, char** argv, int& code);
+// Runs the internal processes `lockstep __daemon FOLDER` and `lockstep __shim FOLDER`. Returns false for any other
+// command line; otherwise sets `code` to the exit code. main() calls it before it parses the command line.
+bool run_internal_process(int argc, char** argv, int& code);
 
 }  // namespace lockstep

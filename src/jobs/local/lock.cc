@@ -18,7 +18,7 @@ struct flock whole_file() {
   return lock;
 }
 
-// 0: nobody.
+// The pid of the process that holds the lock; 0 if it is free.
 pid_t holder_of(const Descriptor& file) {
   struct flock lock = whole_file();
   if (::fcntl(file.get(), F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) return 0;
@@ -27,7 +27,7 @@ pid_t holder_of(const Descriptor& file) {
 
 }  // namespace
 
-std::optional<FileLock> FileLock::take(const std::string& path) {
+std::optional<FileLock> FileLock::try_acquire(const std::string& path) {
   Descriptor file(open_lock_file(path, 0600));
   if (!file) throw_io_error("open", path, errno);
   struct flock lock = whole_file();
@@ -44,7 +44,7 @@ void LockHolder::send(int signal) const {
   if (handle)
     ::syscall(SYS_pidfd_send_signal, handle.get(), signal, nullptr, 0);
   else
-    ::kill(pid, signal);  // a kernel without handles, or no descriptor left: it held the lock a moment ago
+    ::kill(pid, signal);  // no pidfd (old kernel, or out of descriptors): it held the lock a moment ago
 }
 
 std::optional<LockHolder> lock_holder(const std::string& path) {
@@ -54,7 +54,7 @@ std::optional<LockHolder> lock_holder(const std::string& path) {
     const pid_t pid = holder_of(file);
     if (pid == 0) return std::nullopt;
     Descriptor handle = open_process(pid);
-    // Held by the same number after it was opened: then the handle is of the holder, and not of who came after it.
+    // If the same pid still holds the lock, the pidfd refers to the holder and not to a later process with its pid.
     if (holder_of(file) == pid) return LockHolder{pid, std::move(handle)};
   }
 }

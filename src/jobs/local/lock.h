@@ -1,7 +1,8 @@
-// Locks on files that say which process holds them. A lock ends with its process, however that ends, so "is it alive"
-// never rests on a process number alone: numbers are used again. (These are POSIX record locks: children do not inherit
-// them, and closing any descriptor of the file drops them, so the holder must open the file once only.) Used by one
-// thread.
+// File locks that tell which process holds them. A lock is released when its process ends, however it ends. So a lock
+// is a reliable sign of life, unlike a pid, which can be reused. Used by one thread.
+//
+// These are POSIX record locks: children do not inherit them, and closing any descriptor of the file releases them. The
+// holder must therefore open the file only once.
 #pragma once
 
 #include <sys/types.h>
@@ -16,9 +17,9 @@ namespace lockstep {
 // A lock that this process holds.
 class FileLock {
  public:
-  // Makes the file when there is none. None when another process holds the lock. Throws IoError when the file cannot
-  // be opened.
-  static std::optional<FileLock> take(const std::string& path);
+  // Creates the file if necessary. Returns nullopt if another process holds the lock. Does not block. Throws IoError if
+  // the file cannot be opened.
+  static std::optional<FileLock> try_acquire(const std::string& path);
 
  private:
   explicit FileLock(Descriptor file) : file_(std::move(file)) {}
@@ -28,15 +29,16 @@ class FileLock {
 // The process that holds a lock.
 struct LockHolder {
   pid_t pid = 0;
-  Descriptor handle;  // readable when the process has ended; stays its own when the number is used again
+  Descriptor handle;  // a pidfd: readable once the process has ended; may be empty
 
   void send(int signal) const;
 };
 
-// None when nobody holds it, or there is no such file. REQUIRES: this process does not hold it.
+// The process that holds the lock; nullopt if it is free or the file does not exist. REQUIRES: this process does not
+// hold it.
 std::optional<LockHolder> lock_holder(const std::string& path);
 
-// A descriptor of a process, which it keeps when the number is used again; empty when there is no such process.
+// A pidfd, which refers to this process even if the pid is reused; empty if the process does not exist.
 Descriptor open_process(pid_t pid);
 
 }  // namespace lockstep

@@ -13,21 +13,21 @@
 namespace lockstep {
 namespace {
 
-struct Opened {
+struct OpenedLog {
   Descriptor file;
   ino_t inode = 0;
   int64_t size = 0;
 };
 
-Opened open_log(const std::string& path) {
-  Opened out{Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK))};
+OpenedLog open_log(const std::string& path) {
+  OpenedLog out{Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK))};
   if (!out.file) {
     if (errno != ENOENT && errno != ENOTDIR) throw_io_error("open", path, errno);
     return out;
   }
   struct stat info = {};
   if (::fstat(out.file.get(), &info) != 0) throw_io_error("read", path, errno);
-  if (!S_ISREG(info.st_mode)) throw IoError("read " + path + ": it is no regular file; remove it");
+  if (!S_ISREG(info.st_mode)) throw IoError("read " + path + ": not a regular file; remove it");
   out.inode = info.st_ino;
   out.size = info.st_size;
   return out;
@@ -40,8 +40,8 @@ ino_t inode_of(const std::string& path) {
 
 using Block = std::array<char, 65536>;
 
-// Where the last `lines` lines of the file begin. `lines` is left with how many of them are not in it.
-int64_t tail_of(const Opened& from, const std::string& path, int64_t& lines) {
+// The offset at which the last `lines` lines of the file begin. Subtracts the lines found from `lines`.
+int64_t tail_of(const OpenedLog& from, const std::string& path, int64_t& lines) {
   Block block;
   int64_t end = from.size;
   bool last_byte = true;
@@ -64,10 +64,10 @@ int64_t tail_of(const Opened& from, const std::string& path, int64_t& lines) {
 
 LogReader::LogReader(std::string path, std::optional<int64_t> tail) : path_(std::move(path)), tail_(tail) {}
 
-// The first file to be read, and where in it.
+// Opens the file in which the tail begins, at its position.
 void LogReader::find_tail() {
   int64_t lines = *tail_;
-  Opened newest = open_log(path_), older = open_log(path_ + ".1");
+  OpenedLog newest = open_log(path_), older = open_log(path_ + ".1");
   if (!newest.file && !older.file) return;
   int64_t at = newest.size;
   if (newest.file && lines > 0) at = tail_of(newest, path_, lines);
@@ -87,11 +87,11 @@ bool LogReader::open_next(const std::function<bool(std::string_view)>& sink, boo
     find_tail();
     return static_cast<bool>(file_);
   }
-  Opened next = open_log(path_ + ".1");
+  OpenedLog next = open_log(path_ + ".1");
   if (file_ && next.file && next.inode == inode_) {
     next = open_log(path_);
   } else {
-    // From the beginning of what there is; where this reader was slower than the writer, something is missing.
+    // Start at the oldest file. If the writer was faster than this reader, some output was dropped.
     if (const std::string note = dropped_note(path_); !note.empty() && !sink(note)) stopped = true;
     if (!next.file) next = open_log(path_);
   }
@@ -118,7 +118,7 @@ bool LogReader::read(const std::function<bool(std::string_view)>& sink) {
   for (;;) {
     if (!drain(sink)) return false;
     if (file_ && inode_of(path_) == inode_) return true;
-    // It was turned over, perhaps after more had been written to it.
+    // The log was rotated. More may have been written to the old file before.
     if (!drain(sink)) return false;
     bool stopped = false;
     if (!open_next(sink, stopped)) return !stopped;

@@ -1,5 +1,5 @@
-// LogReader: what a PodLog holds, from its beginning or its last lines on, also while it is written and turned over.
-// Used by one thread.
+// LogReader: reads a PodLog from its beginning or from its last lines, also while it is written and rotated. Used by
+// one thread.
 #pragma once
 
 #include <sys/types.h>
@@ -16,11 +16,11 @@ namespace lockstep {
 
 class LogReader {
  public:
-  // `path` is that of PodLog; there need not be a file yet. With `tail` only the last lines are read.
+  // `path` is that of the PodLog; the file need not exist yet. With `tail`, starts that many lines before the end.
   LogReader(std::string path, std::optional<int64_t> tail);
 
-  // Gives all that is there and was not given before to the sink, in pieces; false when the sink wants no more. Throws
-  // IoError.
+  // Passes everything new since the last call to the sink, in pieces. Stops and returns false if the sink returns
+  // false. Throws IoError.
   bool read(const std::function<bool(std::string_view)>& sink);
 
  private:
@@ -30,9 +30,10 @@ class LogReader {
 
   std::string path_;
   std::optional<int64_t> tail_;
-  Descriptor file_;     // the one being read
-  ino_t inode_ = 0;     // of it
-  int64_t offset_ = 0;  // in it
+  // The file being read, its inode and the position in it.
+  Descriptor file_;
+  ino_t inode_ = 0;
+  int64_t offset_ = 0;
 };
 
 }  // namespace lockstep

@@ -19,9 +19,9 @@ using Json = nlohmann::ordered_json;
 int64_t seconds_of(JobTime time) { return time.time_since_epoch().count(); }
 JobTime time_of(const Json& value) { return JobTime(std::chrono::seconds(value.get<int64_t>())); }
 
-// The file as `parse` reads it; none when there is none.
+// Reads and parses a JSON file; nullopt if it does not exist.
 template <class T, class Parse>
-std::optional<T> read_if_there(const std::string& path, const Parse& parse) {
+std::optional<T> read_if_exists(const std::string& path, const Parse& parse) {
   if (!FileSystem::real().exists(path)) return std::nullopt;
   const Json value = read_json(path);
   try {
@@ -31,12 +31,12 @@ std::optional<T> read_if_there(const std::string& path, const Parse& parse) {
   }
 }
 
-bool has_mark(pid_t pid, const PodFolder& folder) {
+bool has_marker(pid_t pid, const PodFolder& folder) {
   std::ifstream in("/proc/" + std::to_string(pid) + "/environ", std::ios::binary);
   const std::string environment((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  const std::string mark = pod_mark(folder);
-  for (size_t at = 0; (at = environment.find(mark, at)) != environment.npos; ++at) {
-    const size_t end = at + mark.size();
+  const std::string marker = pod_marker(folder);
+  for (size_t at = 0; (at = environment.find(marker, at)) != environment.npos; ++at) {
+    const size_t end = at + marker.size();
     if ((at == 0 || environment[at - 1] == '\0') && (end == environment.size() || environment[end] == '\0'))
       return true;
   }
@@ -79,12 +79,12 @@ void PodFolder::write(const ReplicaSpec& spec, FileSystem& files) const {
               {"port", spec.port}});
 }
 
-void PodFolder::write(const Started& started, FileSystem& files) const {
+void PodFolder::write(const StartRecord& started, FileSystem& files) const {
   write_json(files, path_ + "/started.json",
              {{"time", seconds_of(started.time)}, {"session", started.session}, {"process", started.process}});
 }
 
-void PodFolder::write(const Ended& ended, FileSystem& files) const {
+void PodFolder::write(const EndRecord& ended, FileSystem& files) const {
   write_json(files, path_ + "/ended.json",
              {{"time", seconds_of(ended.time)},
               {"code", ended.code ? Json(*ended.code) : Json()},
@@ -94,7 +94,7 @@ void PodFolder::write(const Ended& ended, FileSystem& files) const {
 
 ReplicaSpec PodFolder::spec() const {
   const std::string path = path_ + "/spec.json";
-  const auto spec = read_if_there<ReplicaSpec>(path, [](const Json& value) {
+  const auto spec = read_if_exists<ReplicaSpec>(path, [](const Json& value) {
     return ReplicaSpec{.argv = value.at("argv"),
                        .environment = value.at("environment"),
                        .folder = value.at("folder"),
@@ -107,46 +107,46 @@ ReplicaSpec PodFolder::spec() const {
   return *spec;
 }
 
-std::optional<Started> PodFolder::started() const {
-  return read_if_there<Started>(path_ + "/started.json", [](const Json& value) {
-    return Started{time_of(value.at("time")), whole_number<pid_t>(value, "session"),
-                   whole_number<pid_t>(value, "process")};
+std::optional<StartRecord> PodFolder::started() const {
+  return read_if_exists<StartRecord>(path_ + "/started.json", [](const Json& value) {
+    return StartRecord{time_of(value.at("time")), whole_number<pid_t>(value, "session"),
+                       whole_number<pid_t>(value, "process")};
   });
 }
 
-std::optional<Ended> PodFolder::ended() const {
-  return read_if_there<Ended>(path_ + "/ended.json", [](const Json& value) {
+std::optional<EndRecord> PodFolder::ended() const {
+  return read_if_exists<EndRecord>(path_ + "/ended.json", [](const Json& value) {
     const Json& code = value.at("code");
-    return Ended{time_of(value.at("time")),
-                 code.is_null() ? std::nullopt : std::optional<int>(whole_number<int>(value, "code")),
-                 value.at("reason"), value.at("message")};
+    return EndRecord{time_of(value.at("time")),
+                     code.is_null() ? std::nullopt : std::optional<int>(whole_number<int>(value, "code")),
+                     value.at("reason"), value.at("message")};
   });
 }
 
-PodSight look(const PodFolder& folder) {
-  PodSight out;
-  // In this order: what a shepherd leaves behind is there before it lets the lock go.
-  out.shepherd = lock_holder(folder.lock_path());
+PodStatus read_pod_status(const PodFolder& folder) {
+  PodStatus out;
+  // Check the lock first: a shim writes its files before it releases the lock.
+  out.shim = lock_holder(folder.lock_path());
   out.ended = folder.ended();
   out.started = folder.started();
   if (out.ended)
     out.state = PodState::ended;
-  else if (out.shepherd)
+  else if (out.shim)
     out.state = out.started ? PodState::running : PodState::starting;
   else
     out.state = out.started ? PodState::lost : PodState::waiting;
   return out;
 }
 
-Pod as_pod(const PodSight& sight, int index, int attempt) {
+Pod to_pod(const PodStatus& status, int index, int attempt) {
   Pod pod;
   pod.index = index;
   pod.attempt = attempt;
-  if (sight.started) {
-    pod.started = sight.started->time;
-    pod.process = sight.started->process;
+  if (status.started) {
+    pod.started = status.started->time;
+    pod.process = status.started->process;
   }
-  switch (sight.state) {
+  switch (status.state) {
     case PodState::waiting:
     case PodState::starting:
       break;
@@ -159,31 +159,31 @@ Pod as_pod(const PodSight& sight, int index, int attempt) {
       pod.process = 0;
       break;
     case PodState::ended:
-      pod.phase = sight.ended->code == 0 ? PodPhase::succeeded : PodPhase::failed;
-      pod.exit_code = sight.ended->code;
-      pod.reason = sight.ended->reason;
-      pod.ended = sight.ended->time;
+      pod.phase = status.ended->code == 0 ? PodPhase::succeeded : PodPhase::failed;
+      pod.exit_code = status.ended->code;
+      pod.reason = status.ended->reason;
+      pod.ended = status.ended->time;
       pod.process = 0;
       break;
   }
   return pod;
 }
 
-std::string pod_mark(const PodFolder& folder) { return "LOCKSTEP_POD_FOLDER=" + folder.path(); }
+std::string pod_marker(const PodFolder& folder) { return "LOCKSTEP_POD_FOLDER=" + folder.path(); }
 
-std::vector<pid_t> left_behind(const PodFolder& folder) {
+std::vector<pid_t> find_leftover_processes(const PodFolder& folder) {
   std::vector<pid_t> out;
   for (const std::string& name : FileSystem::real().list("/proc")) {
     pid_t pid = 0;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (error == std::errc() && end == name.data() + name.size() && has_mark(pid, folder)) out.push_back(pid);
+    if (error == std::errc() && end == name.data() + name.size() && has_marker(pid, folder)) out.push_back(pid);
   }
   return out;
 }
 
-void kill_left_behind(pid_t pid, const PodFolder& folder) {
+void kill_leftover_process(pid_t pid, const PodFolder& folder) {
   const LockHolder process{pid, open_process(pid)};
-  if (has_mark(pid, folder)) process.send(SIGKILL);
+  if (has_marker(pid, folder)) process.send(SIGKILL);
 }
 
 }  // namespace lockstep

@@ -1,12 +1,13 @@
-// The folder of one replica, through which the daemon and the replica's shepherd speak, also when one of them died:
+// PodFolder: the folder of one replica. The daemon and the replica's shim communicate through its files, so that either
+// can die and be replaced:
 //
-//   spec.json      what to start; there before anything else
-//   shepherd.lock  locked by the shepherd for as long as it lives
-//   started.json   there before the program starts: it is never started again
-//   ended.json     there when it has ended, or will never start
-//   log, log.1     what it printed
+//   spec.json      ReplicaSpec: what to start; written first
+//   shim.lock      locked by the shim as long as it lives
+//   started.json   StartRecord; written before the program starts, so that it is never started twice
+//   ended.json     EndRecord; written when the replica has ended or will never start
+//   log, log.1     the replica's output (PodLog)
 //
-// Used by one thread of any process.
+// May be used by several processes, by one thread of each.
 #pragma once
 
 #include <chrono>
@@ -21,25 +22,26 @@
 
 namespace lockstep {
 
-// What a shepherd starts.
+// What a shim starts.
 struct ReplicaSpec {
-  std::vector<std::string> argv, environment;  // NAME=value, all there are
-  std::string folder;
-  std::vector<int> cpus;           // empty: all
-  std::chrono::seconds grace{30};  // between SIGTERM and SIGKILL
-  int64_t log_limit = 0;           // PodLog
-  int port = 0;                    // at which it is to listen as the coordinator; 0: it is another one
+  std::vector<std::string> argv, environment;  // the complete environment, NAME=value
+  std::string folder;                          // working directory
+  std::vector<int> cpus;                       // CPU affinity; empty: all
+  std::chrono::seconds grace{30};              // between SIGTERM and SIGKILL
+  int64_t log_limit = 0;                       // PodLog
+  int port = 0;                                // the coordinator's port for replica 0; 0 for all others
 };
 
-struct Started {
+struct StartRecord {
   JobTime time{};
-  pid_t session = 0, process = 0;  // of the shepherd; of the replica, 0 until it runs
+  pid_t session = 0, process = 0;  // the shim's session; the replica's pid, 0 until it runs
 };
 
-struct Ended {
+struct EndRecord {
   JobTime time{};
-  std::optional<int> code;      // 128 + n for signal n; none: nobody knows
-  std::string reason, message;  // "Completed", "Error", "OOMKilled", "StartError", "PortTaken", "Stopped", "Lost"
+  std::optional<int> code;  // exit code; 128 + n for signal n; nullopt: unknown
+  std::string reason;       // "Completed", "Error", "OOMKilled", "StartError", "PortTaken", "Stopped", "Lost"
+  std::string message;
 };
 
 class PodFolder {
@@ -47,58 +49,61 @@ class PodFolder {
   explicit PodFolder(std::string path) : path_(std::move(path)) {}
 
   const std::string& path() const { return path_; }
-  // The state folder that it is in: <state>/jobs/<space>/<job>/attempt-<n>/<pod>.
+  // The state folder that contains it: <state>/jobs/<space>/<job>/attempt-<n>/<pod>.
   std::string state() const;
-  std::string lock_path() const { return path_ + "/shepherd.lock"; }
+  std::string lock_path() const { return path_ + "/shim.lock"; }
   std::string log_path() const { return path_ + "/log"; }
 
   void write(const ReplicaSpec& spec, FileSystem& files) const;
-  void write(const Started& started, FileSystem& files) const;
-  void write(const Ended& ended, FileSystem& files) const;
+  void write(const StartRecord& started, FileSystem& files) const;
+  void write(const EndRecord& ended, FileSystem& files) const;
 
-  // Throw IoError or Error when the file is none.
+  // Throws IoError if the file is missing, Error if it is invalid.
   ReplicaSpec spec() const;
-  // None when there is none.
-  std::optional<Started> started() const;
-  std::optional<Ended> ended() const;
+  // nullopt if the file does not exist. Throw Error if it is invalid.
+  std::optional<StartRecord> started() const;
+  std::optional<EndRecord> ended() const;
 
  private:
   std::string path_;
 };
 
 enum class PodState {
-  waiting,   // nothing was started, and nobody is about to
-  starting,  // a shepherd is there
+  waiting,   // not started, and no shim is running
+  starting,  // a shim is running, the replica was not started yet
   running,
   ended,
-  lost,  // it was started, and its shepherd is gone without a word
+  lost,  // it was started, but its shim died without writing ended.json
 };
 
-struct PodSight {
+// The contents of a PodFolder, and the shim that holds its lock.
+struct PodStatus {
   PodState state = PodState::waiting;
-  std::optional<LockHolder> shepherd;  // also of one that has ended a moment ago
-  std::optional<Started> started;
-  std::optional<Ended> ended;
+  std::optional<LockHolder> shim;  // may still be set for a moment after `ended`
+  std::optional<StartRecord> started;
+  std::optional<EndRecord> ended;
 };
 
-// What the folder says now. An absent folder is a pod that waits.
-PodSight look(const PodFolder& folder);
+// Reads the current status. A folder that does not exist is `waiting`.
+PodStatus read_pod_status(const PodFolder& folder);
 
-// As the model has it.
-Pod as_pod(const PodSight& sight, int index, int attempt);
+// The status as a Pod of the job model.
+Pod to_pod(const PodStatus& status, int index, int attempt);
 
-// Processes that a lost replica has left behind: those that carry its mark in their environment.
-std::vector<pid_t> left_behind(const PodFolder& folder);
+// Processes that a lost replica left behind: those with its pod_marker() in their environment.
+std::vector<pid_t> find_leftover_processes(const PodFolder& folder);
 
-// Kills one of those, unless its number is somebody else's by now.
-void kill_left_behind(pid_t pid, const PodFolder& folder);
+// Kills such a process, unless its pid was reused in the meantime.
+void kill_leftover_process(pid_t pid, const PodFolder& folder);
 
-// The variable that marks the processes of a replica, NAME=value.
-std::string pod_mark(const PodFolder& folder);
+// The environment variable (NAME=value) that marks the processes of a replica.
+std::string pod_marker(const PodFolder& folder);
 
+// The wall-clock time in seconds.
 JobTime current_time();
 
-// A file with one JSON value. Reading throws Error for what is none, IoError when it cannot be read.
+// Write and read a file with one JSON value. read_json() throws Error for invalid JSON, IoError if the file cannot be
+// read.
 void write_json(FileSystem& files, const std::string& path, const nlohmann::ordered_json& value);
 nlohmann::ordered_json read_json(const std::string& path);
 

@@ -35,10 +35,10 @@ int64_t dropped_bytes(FileSystem& files, const std::string& path) {
 }  // namespace
 
 PodLog::PodLog(FileSystem& files, std::string path, int64_t limit)
-    : files_(files), path_(std::move(path)), limit_(std::max(limit, kLeastLogLimit)), size_(size_of(files_, path_)) {}
+    : files_(files), path_(std::move(path)), limit_(std::max(limit, kMinLogLimit)), size_(size_of(files_, path_)) {}
 
 void PodLog::write(std::string_view text) {
-  // A piece of its own size at most, so that no file is longer than its limit.
+  // Split long text, so that no file exceeds the limit.
   const auto most = static_cast<size_t>(limit_ / 2);
   for (; text.size() > most; text.remove_prefix(most)) append(text.substr(0, most));
   if (!text.empty()) append(text);
@@ -63,13 +63,13 @@ void PodLog::append(std::string_view text) {
     inside_line_ = !both.ends_with('\n');
   } catch (const IoError& error) {
     reason_ = error.what();
-    // A part of it may be there. What is left of a note says something wrong, and is corrected by the next one.
+    // A part may have been written. A truncated note has wrong numbers; the next note counts again.
     const int64_t rotated_or_same = size_ == before ? before : size_;
     const auto written = static_cast<size_t>(
         std::clamp<int64_t>(size_of(files_, path_) - rotated_or_same, 0, static_cast<int64_t>(both.size())));
     size_ = rotated_or_same + static_cast<int64_t>(written);
     if (written > 0) inside_line_ = both[written - 1] != '\n';
-    if (written >= note.size()) missing_lines_ = missing_bytes_ = 0;  // that much is said
+    if (written >= note.size()) missing_lines_ = missing_bytes_ = 0;  // the note was written completely
     const std::string_view lost = text.substr(std::min(text.size(), written > note.size() ? written - note.size() : 0));
     missing_lines_ += std::count(lost.begin(), lost.end(), '\n');
     missing_bytes_ += static_cast<int64_t>(lost.size());
@@ -81,7 +81,7 @@ void PodLog::rotate() {
   if (oldest > 0) {
     try {
       files_.write_atomic(path_ + ".dropped", bytes_of(std::to_string(dropped_bytes(files_, path_) + oldest)));
-    } catch (const IoError&) {  // the count is for people; the log goes on
+    } catch (const IoError&) {  // the count is only informative
     }
   }
   files_.rename(path_, path_ + ".1");

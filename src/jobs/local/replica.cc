@@ -23,30 +23,32 @@ namespace {
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-constexpr std::array kKept = {"PATH",          "HOME",        "USER",          "LOGNAME",      "SHELL",
-                              "LANG",          "TZ",          "TMPDIR",        "TERM",         "LD_LIBRARY_PATH",
-                              "PYTHONPATH",    "VIRTUAL_ENV", "SSL_CERT_FILE", "SSL_CERT_DIR", "ASAN_OPTIONS",
-                              "UBSAN_OPTIONS", "TSAN_OPTIONS"};
-constexpr std::array kKeptBeginnings = {"LC_",   "OMP_",    "OPENBLAS_", "LOCKSTEP_", "XDG_",
-                                        "CUDA_", "NVIDIA_", "NCCL_",     "JAX_",      "XLA_"};
-// Of another job, or of another replica of this one.
-constexpr std::array kForeign = {
+constexpr std::array kInheritedNames = {
+    "PATH",          "HOME",        "USER",          "LOGNAME",      "SHELL",
+    "LANG",          "TZ",          "TMPDIR",        "TERM",         "LD_LIBRARY_PATH",
+    "PYTHONPATH",    "VIRTUAL_ENV", "SSL_CERT_FILE", "SSL_CERT_DIR", "ASAN_OPTIONS",
+    "UBSAN_OPTIONS", "TSAN_OPTIONS"};
+constexpr std::array kInheritedPrefixes = {"LC_",   "OMP_",    "OPENBLAS_", "LOCKSTEP_", "XDG_",
+                                           "CUDA_", "NVIDIA_", "NCCL_",     "JAX_",      "XLA_"};
+// Variables that describe a job or one of its processes; an inherited value would belong to another one.
+constexpr std::array kJobVariables = {
     "LOCKSTEP_COORDINATOR", "LOCKSTEP_COORDINATOR_PORT",    "LOCKSTEP_NUM_PROCESSES", "LOCKSTEP_PROCESS_ID",
     "LOCKSTEP_LOCAL_ID",    "LOCKSTEP_LOCAL_COUNT",         "LOCKSTEP_POD_FOLDER",    "JAX_COORDINATOR_ADDRESS",
     "JAX_COORDINATOR_PORT", "JAX_COORDINATOR_BIND_ADDRESS", "JAX_NUM_PROCESSES",      "JAX_PROCESS_COUNT",
     "JAX_PROCESS_ID",       "JAX_LOCAL_DEVICE_IDS"};
 constexpr std::array kSecretWords = {"TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "API_KEY", "PRIVATE"};
 
-bool is_kept(std::string_view name) {
-  const auto is = [&](std::string_view each) { return name == each; };
-  if (std::ranges::any_of(kForeign, is)) return false;
+bool is_inherited(std::string_view name) {
+  const auto is_name = [&](std::string_view each) { return name == each; };
+  if (std::ranges::any_of(kJobVariables, is_name)) return false;
   if (std::ranges::any_of(kSecretWords, [&](std::string_view each) { return name.find(each) != name.npos; }))
     return false;
-  return std::ranges::any_of(kKept, is) ||
-         std::ranges::any_of(kKeptBeginnings, [&](std::string_view each) { return name.starts_with(each); });
+  return std::ranges::any_of(kInheritedNames, is_name) ||
+         std::ranges::any_of(kInheritedPrefixes, [&](std::string_view each) { return name.starts_with(each); });
 }
 
-// As the operator sets them, but that the coordinator is on this machine.
+// The variables that the Kubeflow operator sets (for an Indexed Job, the launcher's), with a coordinator on this
+// machine.
 Variables cluster_variables(const Job& job, int index, int port) {
   constexpr const char* kHere = "127.0.0.1";
   const std::string count = std::to_string(job.spec.replicas), id = std::to_string(index);
@@ -65,10 +67,10 @@ Variables cluster_variables(const Job& job, int index, int port) {
 std::vector<std::string> argv_of(const LocalJob& job, const Variables& variables) {
   const Container& container = job.job.spec.container;
   if (const std::string name = stand_in_of(container); !name.empty()) {
-    // apply() has found it. When it has gone since, the start of the replica fails and names the path.
-    const std::vector<std::string> places = stand_in_paths(name, job.program);
-    const auto found = std::ranges::find_if(places, [](const auto& each) { return ::access(each.c_str(), X_OK) == 0; });
-    return {found == places.end() ? places.front() : *found};
+    // apply() has checked that it exists. If it was removed since, the replica fails to start and reports the path.
+    const std::vector<std::string> paths = stand_in_paths(name, job.program);
+    const auto found = std::ranges::find_if(paths, [](const auto& each) { return ::access(each.c_str(), X_OK) == 0; });
+    return {found == paths.end() ? paths.front() : *found};
   }
   std::vector<std::string> out;
   for (const std::string& word : container.command) out.push_back(expand_variables(word, variables));
@@ -87,10 +89,10 @@ std::string folder_of(const LocalJob& job) {
   return folder.starts_with('/') ? folder : job.folder + "/" + folder;
 }
 
-// The port that was asked for, or 0 when somebody has it; for 0 one that is free.
-int bound_port(int port) {
+// Listens on the port (0: any free port) for a moment. Returns the port, or 0 if it is in use.
+int try_bind_port(int port) {
   const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int yes = 1;  // connections of a job that has ended are not in the way
+  const int yes = 1;  // ignore closed connections in TIME_WAIT
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   sockaddr_in address = {};
   address.sin_family = AF_INET;
@@ -99,39 +101,39 @@ int bound_port(int port) {
   socklen_t size = sizeof(address);
   auto* const generic = reinterpret_cast<sockaddr*>(&address);
   if (!socket || ::bind(socket.get(), generic, size) != 0) return 0;
-  // Bound is not enough: a socket that listens may let others bind.
+  // bind() alone proves nothing: with SO_REUSEADDR it can succeed beside a listening socket.
   if (::listen(socket.get(), 1) != 0 || ::getsockname(socket.get(), generic, &size) != 0) return 0;
   return ::ntohs(address.sin_port);
 }
 
 }  // namespace
 
-std::map<std::string, std::string> kept_variables(const detail::Environment& environment) {
+std::map<std::string, std::string> inherited_variables(const detail::Environment& environment) {
   std::map<std::string, std::string> out;
   for (const auto& [name, value] : environment)
-    if (is_kept(name)) out.emplace(name, value);
+    if (is_inherited(name)) out.emplace(name, value);
   return out;
 }
 
 int64_t log_limit(const std::map<std::string, std::string>& environment) {
   const auto found = environment.find("LOCKSTEP_LOG_LIMIT");
-  if (found == environment.end() || found->second.empty()) return kLogLimit;
+  if (found == environment.end() || found->second.empty()) return kDefaultLogLimit;
   const std::string& text = found->second;
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < kLeastLogLimit)
-    throw_error("LOCKSTEP_LOG_LIMIT is \"{}\"; a number of bytes of at least {} is needed", text, kLeastLogLimit);
+  if (error != std::errc() || end != text.data() + text.size() || value < kMinLogLimit)
+    throw_error("LOCKSTEP_LOG_LIMIT is \"{}\"; set it to a number of bytes, at least {}", text, kMinLogLimit);
   return value;
 }
 
-int64_t grace_of(const Job& job) {
-  constexpr int64_t kStandard = 30;
+int64_t termination_grace(const Job& job) {
+  constexpr int64_t kDefault = 30;
   const nlohmann::ordered_json::json_pointer path(
       job.kind == JobKind::jax_job ? "/spec/jaxReplicaSpecs/Worker/template/spec/terminationGracePeriodSeconds"
                                    : "/spec/template/spec/terminationGracePeriodSeconds");
-  if (!job.manifest.contains(path)) return kStandard;
+  if (!job.manifest.contains(path)) return kDefault;
   const auto& value = job.manifest.at(path);
-  return value.is_number_integer() ? std::max<int64_t>(value.get<int64_t>(), 0) : kStandard;
+  return value.is_number_integer() ? std::max<int64_t>(value.get<int64_t>(), 0) : kDefault;
 }
 
 ReplicaSpec replica_spec(const LocalJob& job, int index, const std::string& attempt_folder, const PodFolder& folder,
@@ -152,21 +154,21 @@ ReplicaSpec replica_spec(const LocalJob& job, int index, const std::string& atte
                   .environment = {},
                   .folder = folder_of(job),
                   .cpus = cpus,
-                  .grace = std::chrono::seconds(grace_of(job.job)),
+                  .grace = std::chrono::seconds(termination_grace(job.job)),
                   .log_limit = log_limit(job.environment),
                   .port = index == 0 ? port : 0};
   for (const auto& [name, value] : all) out.environment.push_back(name + "=" + value);
-  out.environment.push_back(pod_mark(folder));
+  out.environment.push_back(pod_marker(folder));
   return out;
 }
 
-bool is_port_free(int port) { return bound_port(port) != 0; }
+bool is_port_free(int port) { return try_bind_port(port) != 0; }
 
 int choose_port(int wanted, const std::set<int>& taken) {
   if (!taken.contains(wanted) && is_port_free(wanted)) return wanted;
-  constexpr int kMostTries = 100;
-  for (int i = 0; i < kMostTries; ++i)
-    if (const int port = bound_port(0); port != 0 && !taken.contains(port)) return port;
+  constexpr int kMaxTries = 100;
+  for (int i = 0; i < kMaxTries; ++i)
+    if (const int port = try_bind_port(0); port != 0 && !taken.contains(port)) return port;
   throw_io_error("find", "a free port", EADDRINUSE);
 }
 
@@ -182,10 +184,10 @@ int prepare_attempt(const LocalJob& job, const StateDir& state, const std::set<i
   files.write(unfinished + "/port", {reinterpret_cast<const uint8_t*>(port_text.data()), port_text.size()});
   const std::vector<std::vector<int>> cpus = split_cpus(replicas > 1 ? available_cpus() : std::vector<int>(), replicas);
   for (int i = 0; i < replicas; ++i) {
-    const PodFolder there = state.pod_folder(job.job, attempt, i);
-    const std::string here = unfinished + "/" + pod_name(job.job, i);
-    files.make_dirs(here);
-    PodFolder(here).write(replica_spec(job, i, folder, there, port, cpus[static_cast<size_t>(i)]), files);
+    const PodFolder final_folder = state.pod_folder(job.job, attempt, i);
+    const std::string temporary = unfinished + "/" + pod_name(job.job, i);
+    files.make_dirs(temporary);
+    PodFolder(temporary).write(replica_spec(job, i, folder, final_folder, port, cpus[static_cast<size_t>(i)]), files);
   }
   files.rename(unfinished, folder);
   files.sync_dir(parent_dir(folder));

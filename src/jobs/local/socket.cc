@@ -19,10 +19,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// An address has room for about a hundred characters; a longer path is reached through an open folder.
-class Place {
+// The socket's address. sun_path has room for about 100 characters; a longer path goes through /proc/self/fd.
+class DaemonAddress {
  public:
-  explicit Place(const StateDir& state) {
+  explicit DaemonAddress(const StateDir& state) {
     std::string path = state.socket();
     if (path.size() >= sizeof(address_.sun_path)) {
       folder_ = Descriptor(::open(state.path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
@@ -51,22 +51,23 @@ void wait_for(const Descriptor& socket, short events, Clock::time_point deadline
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
     if (left <= 0)
-      throw IoError("jobs: the daemon does not answer; see daemon.log in the state folder, end it, and try again");
+      throw IoError(
+          "jobs: the daemon does not respond; see daemon.log in the state folder, kill the daemon, and try again");
     pollfd ready = {socket.get(), events, 0};
     if (::poll(&ready, 1, static_cast<int>(std::min<int64_t>(left, 60'000))) > 0) return;
   }
 }
 
-[[noreturn]] void throw_gone() { throw DaemonGone("jobs: the daemon died before it answered; try again"); }
+[[noreturn]] void throw_gone() { throw DaemonGone("jobs: the daemon died before it responded; try again"); }
 
 }  // namespace
 
-Descriptor listen_at(const StateDir& state) {
+Descriptor listen_for_clients(const StateDir& state) {
   Descriptor out = make_socket(SOCK_NONBLOCK);
-  const Place place(state);
-  ::unlink(state.socket().c_str());  // of a daemon that was killed: the lock says that it is gone
+  const DaemonAddress address(state);
+  ::unlink(state.socket().c_str());  // left by a daemon that was killed: this process holds its lock now
   const mode_t before = ::umask(0177);
-  const bool bound = ::bind(out.get(), place.get(), place.size()) == 0;
+  const bool bound = ::bind(out.get(), address.get(), address.size()) == 0;
   const int error = errno;
   ::umask(before);
   if (!bound) throw_io_error("listen at", state.socket(), error);
@@ -74,14 +75,15 @@ Descriptor listen_at(const StateDir& state) {
   return out;
 }
 
-Descriptor connect_to(const StateDir& state) {
+Descriptor connect_to_daemon(const StateDir& state) {
   Descriptor out = make_socket(0);
-  const Place place(state);
-  if (::connect(out.get(), place.get(), place.size()) != 0) {
+  const DaemonAddress address(state);
+  if (::connect(out.get(), address.get(), address.size()) != 0) {
     if (errno == ENOENT || errno == ECONNREFUSED) return {};
     throw_io_error("connect to", state.socket(), errno);
   }
-  if (!is_own_user(out)) throw_error("jobs: somebody else listens at {}; remove it, and try again", state.socket());
+  if (!is_own_user(out))
+    throw_error("jobs: another user's process listens at {}; remove it, and try again", state.socket());
   return out;
 }
 
@@ -91,12 +93,12 @@ bool is_own_user(const Descriptor& socket) {
   return ::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
 }
 
-std::string exchange(const Descriptor& socket, const nlohmann::ordered_json& request,
-                     std::chrono::milliseconds deadline) {
+std::string send_request(const Descriptor& socket, const nlohmann::ordered_json& request,
+                         std::chrono::milliseconds deadline) {
   const Clock::time_point until = Clock::now() + deadline;
   const std::string text = request.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-  if (text.size() > kMostMessageBytes)
-    throw_error("jobs: the job has {} bytes; at most {} are allowed", text.size(), kMostMessageBytes);
+  if (text.size() > kMaxMessageBytes)
+    throw_error("jobs: the manifest has {} bytes; at most {} are allowed", text.size(), kMaxMessageBytes);
   for (size_t sent = 0; sent < text.size();) {
     wait_for(socket, POLLOUT, until);
     const ssize_t n = ::send(socket.get(), text.data() + sent, text.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -110,11 +112,11 @@ std::string exchange(const Descriptor& socket, const nlohmann::ordered_json& req
     const ssize_t n = ::recv(socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) throw_gone();
     if (n > 0) answer.append(bytes.data(), static_cast<size_t>(n));
-    if (answer.size() > kMostMessageBytes) throw_gone();
+    if (answer.size() > kMaxMessageBytes) throw_gone();
   }
   nlohmann::ordered_json value;
   try {
-    value = parse_json<nlohmann::ordered_json>(answer, "the answer", {.bytes = kMostMessageBytes});
+    value = parse_json<nlohmann::ordered_json>(answer, "the answer", {.bytes = kMaxMessageBytes});
   } catch (const Error&) {
     throw_gone();
   }

@@ -1,6 +1,5 @@
-// The daemon's socket: where it is, and messages on it. A message is one line of JSON, a request or its answer:
-// {"result": "created"}, or {"error": "…", "kind": "Error" | "IoError"}. Only processes of the same user may speak.
-// Used by one thread.
+// The daemon's Unix socket. Every message is one line of JSON: a request, or its response {"result": "created"} or
+// {"error": "…", "kind": "Error" | "IoError"}. Only processes of the same user may connect. Used by one thread.
 #pragma once
 
 #include <chrono>
@@ -12,22 +11,24 @@
 
 namespace lockstep {
 
-inline constexpr size_t kMostMessageBytes = 8 << 20;
+inline constexpr size_t kMaxMessageBytes = 8 << 20;
 
-// Listens, not blocking, for the user alone. REQUIRES: the daemon's lock is held. Throws IoError.
-Descriptor listen_at(const StateDir& state);
+// Opens a non-blocking listening socket that only this user can access. REQUIRES: the caller holds the daemon's lock.
+// Throws IoError.
+Descriptor listen_for_clients(const StateDir& state);
 
-// Empty when nobody listens. Throws Error when somebody else does, IoError.
-Descriptor connect_to(const StateDir& state);
+// Returns an empty descriptor if no daemon is listening. Throws Error if a process of another user is; IoError.
+Descriptor connect_to_daemon(const StateDir& state);
 
-// Whether the process at the other end runs for the user who runs this one.
+// Whether the peer process has the same user as this one.
 bool is_own_user(const Descriptor& socket);
 
-// Sends a request and waits for the answer. Throws what the daemon threw; IoError when it died, or does not answer
-std::string exchange(const Descriptor& socket, const nlohmann::ordered_json& request,
-                     std::chrono::milliseconds deadline);
+// Sends a request and waits for the response. Throws the daemon's Error or IoError; DaemonGone if the daemon died;
+// IoError at the deadline.
+std::string send_request(const Descriptor& socket, const nlohmann::ordered_json& request,
+                         std::chrono::milliseconds deadline);
 
-// The daemon was there, and is gone without an answer: the request may be sent again.
+// The daemon died before it responded. The request may be sent again.
 class DaemonGone : public IoError {
  public:
   using IoError::IoError;

@@ -26,11 +26,11 @@ std::string value_of(const detail::Environment& environment, const std::string& 
 std::string home_of(const detail::Environment& environment) {
   if (const std::string home = value_of(environment, "HOME"); !home.empty()) return home;
   const passwd* user = ::getpwuid(::getuid());
-  if (!user) throw_error("jobs: HOME is not set, and user {} has no home; set LOCKSTEP_STATE_DIR", ::getuid());
+  if (!user) throw_error("jobs: HOME is not set, and user {} has no home folder; set LOCKSTEP_STATE_DIR", ::getuid());
   return user->pw_dir;
 }
 
-// Names in a folder; none when there is no such folder.
+// The names in a folder; empty if the folder does not exist.
 std::vector<std::string> names_in(const std::string& folder) {
   FileSystem& files = FileSystem::real();
   return files.exists(folder) ? files.list(folder) : std::vector<std::string>();
@@ -39,7 +39,7 @@ std::vector<std::string> names_in(const std::string& folder) {
 PodPhase phase_of(const std::string& name) {
   for (const PodPhase each : {PodPhase::pending, PodPhase::running, PodPhase::succeeded, PodPhase::failed})
     if (name_of(each) == name) return each;
-  throw_error("read a job: \"{}\" is no phase of a replica", name);
+  throw_error("read a job: \"{}\" is not a pod phase", name);
 }
 
 }  // namespace
@@ -47,10 +47,10 @@ PodPhase phase_of(const std::string& name) {
 Json to_json(const LocalJob& job) {
   Json events = Json::array(), told = Json::array();
   for (const JobEvent& event : job.events) events.push_back(event_to_json(event));
-  for (const PodPhase phase : job.told) told.push_back(std::string(name_of(phase)));
-  return {{"job", job_to_json(job.job)},      {"folder", job.folder},        {"program", job.program},
-          {"environment", job.environment},   {"events", std::move(events)}, {"deleting", job.deleting},
-          {"told_attempt", job.told_attempt}, {"told", std::move(told)}};
+  for (const PodPhase phase : job.reported_phases) told.push_back(std::string(name_of(phase)));
+  return {{"job", job_to_json(job.job)},          {"folder", job.folder},        {"program", job.program},
+          {"environment", job.environment},       {"events", std::move(events)}, {"deleting", job.deleting},
+          {"told_attempt", job.reported_attempt}, {"told", std::move(told)}};
 }
 
 LocalJob local_job_from_json(const Json& value) {
@@ -61,10 +61,10 @@ LocalJob local_job_from_json(const Json& value) {
                  .environment = value.at("environment"),
                  .events = {},
                  .deleting = value.at("deleting"),
-                 .told_attempt = whole_number<int>(value, "told_attempt"),
-                 .told = {}};
+                 .reported_attempt = whole_number<int>(value, "told_attempt"),
+                 .reported_phases = {}};
     for (const Json& event : value.at("events")) out.events.push_back(event_from_json(event));
-    for (const Json& phase : value.at("told")) out.told.push_back(phase_of(phase));
+    for (const Json& phase : value.at("told")) out.reported_phases.push_back(phase_of(phase));
     return out;
   } catch (const Json::exception& error) {
     throw_error("read a job: {}", error.what());
@@ -78,7 +78,7 @@ std::string StateDir::default_path(const detail::Environment& environment) {
 }
 
 StateDir::StateDir(const std::string& path) {
-  // As the system writes it, so that all processes call everything by the same name.
+  // The canonical path, so that all processes use the same names.
   std::error_code error;
   FileSystem::real().make_dirs(path);
   path_ = std::filesystem::canonical(path, error).string();
@@ -86,7 +86,7 @@ StateDir::StateDir(const std::string& path) {
   struct stat info = {};
   if (::stat(path_.c_str(), &info) != 0) throw_io_error("open folder", path_, errno);
   if (info.st_uid != ::geteuid())
-    throw_error("jobs: the folder {} belongs to user {}, not to user {} who runs this; set LOCKSTEP_STATE_DIR", path_,
+    throw_error("jobs: the folder {} belongs to user {}, not to the current user {}; set LOCKSTEP_STATE_DIR", path_,
                 info.st_uid, ::geteuid());
   if ((info.st_mode & 0777) != 0700 && ::chmod(path_.c_str(), 0700) != 0) throw_io_error("protect", path_, errno);
 }
@@ -99,20 +99,20 @@ PodFolder StateDir::pod_folder(const Job& job, int attempt, int index) const {
   return PodFolder(attempt_folder(job, attempt) + "/" + pod_name(job, index));
 }
 
-std::vector<PodSight> StateDir::look_at(const Job& job, int attempt) const {
-  std::vector<PodSight> out;
+std::vector<PodStatus> StateDir::read_pod_statuses(const Job& job, int attempt) const {
+  std::vector<PodStatus> out;
   if (!FileSystem::real().exists(attempt_folder(job, attempt))) return out;
-  for (int i = 0; i < job.spec.replicas; ++i) out.push_back(look(pod_folder(job, attempt, i)));
+  for (int i = 0; i < job.spec.replicas; ++i) out.push_back(read_pod_status(pod_folder(job, attempt, i)));
   return out;
 }
 
 std::vector<int> StateDir::attempts(const Job& job) const {
-  constexpr std::string_view kBeginning = "attempt-";
+  constexpr std::string_view kPrefix = "attempt-";
   std::vector<int> out;
   for (const std::string& name : names_in(job_folder(job))) {
-    if (!name.starts_with(kBeginning)) continue;
+    if (!name.starts_with(kPrefix)) continue;
     int number = 0;
-    const auto [end, error] = std::from_chars(name.data() + kBeginning.size(), name.data() + name.size(), number);
+    const auto [end, error] = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), number);
     if (error == std::errc() && end == name.data() + name.size()) out.push_back(number);
   }
   std::ranges::sort(out);
@@ -129,7 +129,7 @@ std::optional<LocalJob> StateDir::read(const std::string& space, const std::stri
   try {
     return local_job_from_json(read_json(path));
   } catch (const IoError&) {
-    if (!FileSystem::real().exists(path)) return std::nullopt;  // removed meanwhile
+    if (!FileSystem::real().exists(path)) return std::nullopt;  // deleted in the meantime
     throw;
   }
 }
@@ -143,8 +143,8 @@ bool StateDir::needs_daemon(const LocalJob& job) const {
   if (job.deleting || (finished && job.job.spec.ttl_after_finished)) return true;
   if (!finished && !(job.job.spec.suspend && job_state(job.job) == "Suspended")) return true;
   for (const int attempt : attempts(job.job))
-    for (const PodSight& sight : look_at(job.job, attempt))
-      if (sight.state != PodState::ended || sight.shepherd) return true;
+    for (const PodStatus& status : read_pod_statuses(job.job, attempt))
+      if (status.state != PodState::ended || status.shim) return true;
   return false;
 }
 

@@ -1,10 +1,10 @@
-// Where the local runner keeps what it knows, and in which form:
+// StateDir: the files of the local runner. Only the user can access them:
 //
 //   daemon.lock, daemon.log, socket      of the daemon
-//   jobs/<space>/<name>/job.json         a LocalJob, replaced as a whole
-//   jobs/<space>/<name>/attempt-<n>/     the token and the port of an attempt, and a PodFolder for each replica
+//   jobs/<space>/<name>/job.json         a LocalJob; replaced atomically, only by the daemon
+//   jobs/<space>/<name>/attempt-<n>/     token and port of an attempt, and a PodFolder for each replica
 //
-// All of it is the user's alone. Used by one thread of any process; only the daemon writes job.json.
+// May be used by several processes, by one thread of each.
 #pragma once
 
 #include <map>
@@ -19,21 +19,21 @@
 
 namespace lockstep {
 
-// A job with what this runner has to know beside it.
+// A job with the additional state of this runner.
 struct LocalJob {
   Job job;
-  std::string folder;                              // where it was applied
-  std::string program;                             // `lockstep`, by its path
-  std::map<std::string, std::string> environment;  // of the one who applied it: see kept_variables()
-  std::vector<JobEvent> events;                    // the newest kMostEvents
-  bool deleting = false;                           // it goes when its replicas have ended
-  int told_attempt = 0;                            // of it the phases below were spoken of in events
-  std::vector<PodPhase> told;                      // by index
+  std::string folder;                              // the folder of `lockstep apply`
+  std::string program;                             // the path of `lockstep`
+  std::map<std::string, std::string> environment;  // inherited_variables() of `lockstep apply`
+  std::vector<JobEvent> events;                    // the newest kMaxEvents
+  bool deleting = false;                           // delete it when its replicas have ended
+  int reported_attempt = 0;                        // of it the phases below were spoken of in events
+  std::vector<PodPhase> reported_phases;           // by index
 };
-inline constexpr size_t kMostEvents = 500;
+inline constexpr size_t kMaxEvents = 500;
 
 nlohmann::ordered_json to_json(const LocalJob& job);
-// Throws Error when it is none.
+// Throws Error for invalid JSON.
 LocalJob local_job_from_json(const nlohmann::ordered_json& value);
 
 class StateDir {
@@ -41,7 +41,7 @@ class StateDir {
   // $LOCKSTEP_STATE_DIR, else $XDG_STATE_HOME/lockstep, else ~/.local/state/lockstep.
   static std::string default_path(const detail::Environment& environment);
 
-  // Makes the folder, for the user alone. Throws Error when it belongs to somebody else, IoError.
+  // Creates the folder with mode 0700. Throws Error if it belongs to another user, IoError.
   explicit StateDir(const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -54,20 +54,20 @@ class StateDir {
   std::string attempt_folder(const Job& job, int attempt) const;
   PodFolder pod_folder(const Job& job, int attempt, int index) const;
 
-  // Of one attempt. Empty when its folder is not there.
-  std::vector<PodSight> look_at(const Job& job, int attempt) const;
+  // The status of each replica in an attempt; empty if the attempt has no folder.
+  std::vector<PodStatus> read_pod_statuses(const Job& job, int attempt) const;
 
-  // The numbers of those that have a folder, in order.
+  // The numbers of the attempts that have a folder, ascending.
   std::vector<int> attempts(const Job& job) const;
 
-  // None when there is none, or no job has such a name.
+  // nullopt if the job does not exist or the name is invalid. Throws Error if job.json is invalid, IoError.
   std::optional<LocalJob> read(const std::string& space, const std::string& name) const;
   void write(const LocalJob& job, FileSystem& files) const;
 
-  // Whether a daemon has something to do for it now or later.
+  // Whether the daemon has something to do for the job, now or later.
   bool needs_daemon(const LocalJob& job) const;
 
-  // Names, sorted; `space` empty: of all spaces.
+  // The jobs of a namespace, or of all namespaces if `space` is empty; sorted.
   struct Name {
     std::string space, name;
   };

@@ -19,25 +19,26 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Clock = Supervisor::Clock;
 
-constexpr milliseconds kSoon{20};          // a shepherd is on its way
-constexpr milliseconds kRarely{200};       // it is late
-constexpr seconds kAgain{1};               // after a failure, and for signals that may have come too early
-constexpr seconds kShepherdStartAgain{3};  // a shepherd that is not there by then is started again
-constexpr seconds kSafety{5};              // should something that wakes the daemon be missing
-constexpr int kKeptAttempts = 3;           // older ones are removed with their logs
+// Polling intervals.
+constexpr milliseconds kSoon{20};        // while a shim starts
+constexpr milliseconds kRarely{200};     // while a shim starts slowly
+constexpr seconds kAgain{1};             // after a failure, and to repeat signals that may have come too early
+constexpr seconds kSafety{5};            // in case a wakeup was missed
+constexpr seconds kShimRestartDelay{3};  // a shim that does not run by then is started again
+constexpr int kKeptAttempts = 3;         // older attempts are deleted with their logs
 
-// On the clock that does not jump, for a moment of the one that does.
-Clock::time_point moment(JobTime time) {
+// Converts a wall-clock time to the steady clock.
+Clock::time_point steady_time(JobTime time) {
   const auto left = time - std::chrono::system_clock::now();
   return Clock::now() + std::clamp<std::chrono::nanoseconds>(left, milliseconds(1), std::chrono::hours(24));
 }
 
 void add_event(LocalJob& local, JobEvent event) {
   local.events.push_back(std::move(event));
-  if (local.events.size() > kMostEvents) local.events.erase(local.events.begin());
+  if (local.events.size() > kMaxEvents) local.events.erase(local.events.begin());
 }
 
-bool is_over(const PodSight& sight) { return sight.state == PodState::ended && !sight.shepherd; }
+bool has_ended(const PodStatus& status) { return status.state == PodState::ended && !status.shim; }
 
 }  // namespace
 
@@ -55,12 +56,12 @@ void Supervisor::load() {
         if (auto local = state_.read(space, name))
           jobs_[{space, name}].local = std::move(*local);
         else
-          files_.remove_tree(folder);  // half made, or half removed
+          files_.remove_tree(folder);  // its creation or deletion was interrupted
         if (!files_.exists(folder)) continue;
         for (const std::string& each : files_.list(folder))
           if (each.starts_with('.')) files_.remove_tree(folder + "/" + each);
       } catch (const std::exception& error) {
-        options_.say(fmt::format("job {}/{} cannot be read: {}", space, name, error.what()));
+        options_.log(fmt::format("cannot read job {}/{}: {}", space, name, error.what()));
       }
     }
 }
@@ -69,7 +70,7 @@ Supervisor::Entry& Supervisor::find(const Json& request) {
   const Key key{request.at("space"), request.at("name")};
   const auto found = jobs_.find(key);
   if (found == jobs_.end() || found->second.local.job.uid != request.at("uid").get<std::string>())
-    throw_error("jobs: there is no job {} in namespace {} any more", key.second, key.first);
+    throw_error("jobs: job {} no longer exists in namespace {}", key.second, key.first);
   return found->second;
 }
 
@@ -96,14 +97,15 @@ std::string Supervisor::handle(const Json& request) {
       entry.quiet = false;
       try {
         state_.write(entry.local, files_);
-      } catch (const IoError& error) {  // a full disk is a reason to remove a job, not to keep it
-        options_.say(error.what());
+      } catch (const IoError& error) {  // deleting must also work on a full disk
+        options_.log(error.what());
       }
       return "done";
     }
-    throw_error("jobs: the daemon knows no request \"{}\"; it is of another version: end it, and try again", op);
+    throw_error("jobs: the daemon does not support the request \"{}\"; it has another version: kill it, and try again",
+                op);
   } catch (const Json::exception& error) {
-    throw_error("jobs: the daemon does not understand a request: {}; it is of another version: end it, and try again",
+    throw_error("jobs: the daemon cannot parse the request: {}; it has another version: kill it, and try again",
                 error.what());
   }
 }
@@ -112,9 +114,8 @@ std::string Supervisor::apply(LocalJob wanted) {
   const Key key{wanted.job.space, wanted.job.name};
   if (const auto found = jobs_.find(key); found != jobs_.end()) {
     Entry& entry = found->second;
-    if (entry.local.job.uid == wanted.job.uid) return "created";  // the answer to the first request was lost
-    if (entry.local.deleting)
-      throw_error("job {}: it is being deleted; apply it again when it is gone", wanted.job.name);
+    if (entry.local.job.uid == wanted.job.uid) return "created";  // sent again: the first response was lost
+    if (entry.local.deleting) throw_error("job {}: it is being deleted; apply it again afterwards", wanted.job.name);
     LocalJob next = entry.local;
     const std::string result = update_job(next.job, wanted.job);
     if (result == "unchanged") return result;
@@ -136,86 +137,86 @@ std::string Supervisor::apply(LocalJob wanted) {
   return "created";
 }
 
-Supervisor::Next Supervisor::step() {
-  Next next{.time = Clock::now() + std::chrono::hours(1), .processes = {}};
+Supervisor::Wakeup Supervisor::step() {
+  Wakeup next{.time = Clock::now() + std::chrono::hours(1), .processes = {}};
   watched_ = 0;
   for (auto at = jobs_.begin(); at != jobs_.end();) {
     Entry& entry = at->second;
     bool stays = true;
     if (!entry.quiet || Clock::now() >= entry.next) {
-      Next own{.time = Clock::now() + kSafety, .processes = {}};
+      Wakeup own{.time = Clock::now() + kSafety, .processes = {}};
       try {
         stays = step(entry, own);
       } catch (const std::exception& error) {
-        // The disk is full, or files were changed under us: what was not done is done when it is possible.
-        const std::string trouble = fmt::format("job {}/{}: {}", at->first.first, at->first.second, error.what());
-        say_trouble(trouble);
+        // The disk is full, or another process changed the files. Try again later.
+        log_problem(fmt::format("job {}/{}: {}", at->first.first, at->first.second, error.what()));
         own.time = Clock::now() + kAgain;
       }
       entry.next = own.time;
       for (Descriptor& each : own.processes) next.processes.push_back(std::move(each));
     }
     next.time = std::min(next.time, entry.next);
-    const bool waits = is_finished(entry.local.job) && entry.local.job.spec.ttl_after_finished;
-    if (stays && (!entry.quiet || waits)) ++watched_;
+    const bool has_ttl = is_finished(entry.local.job) && entry.local.job.spec.ttl_after_finished;
+    if (stays && (!entry.quiet || has_ttl)) ++watched_;
     at = stays ? std::next(at) : jobs_.erase(at);
   }
   return next;
 }
 
-void Supervisor::say_trouble(const std::string& trouble) {
-  if (trouble != last_trouble_) options_.say(trouble);
-  last_trouble_ = trouble;
+void Supervisor::log_problem(const std::string& problem) {
+  if (problem != last_problem_) options_.log(problem);
+  last_problem_ = problem;
 }
 
-Supervisor::Sights Supervisor::look_at(Entry& entry) {
-  Sights out;
+Supervisor::StatusesByAttempt Supervisor::read_statuses(Entry& entry) {
+  StatusesByAttempt out;
   for (const int attempt : state_.attempts(entry.local.job)) {
     if (attempt < entry.settled) continue;
-    std::vector<PodSight> sights = state_.look_at(entry.local.job, attempt);
-    if (out.empty() && attempt < entry.local.job.status.attempt && std::ranges::all_of(sights, is_over))
+    std::vector<PodStatus> statuses = state_.read_pod_statuses(entry.local.job, attempt);
+    if (out.empty() && attempt < entry.local.job.status.attempt && std::ranges::all_of(statuses, has_ended))
       entry.settled = attempt + 1;
     else
-      out[attempt] = std::move(sights);
+      out[attempt] = std::move(statuses);
   }
   return out;
 }
 
-std::vector<Pod> Supervisor::pods_of(const Entry& entry, const Sights& sights) const {
+std::vector<Pod> Supervisor::pods_of(const Entry& entry, const StatusesByAttempt& statuses) const {
   const Job& job = entry.local.job;
   std::vector<Pod> out;
-  for (const auto& [attempt, all] : sights)
+  for (const auto& [attempt, all] : statuses)
     for (size_t i = 0; i < all.size(); ++i) {
-      const Pod pod = as_pod(all[i], static_cast<int>(i), attempt);
+      const Pod pod = to_pod(all[i], static_cast<int>(i), attempt);
       const bool alive = pod.phase == PodPhase::pending || pod.phase == PodPhase::running;
       if (attempt >= job.status.attempt || alive) out.push_back(pod);
     }
   return out;
 }
 
-void Supervisor::tell_phases(LocalJob& local, const std::vector<Pod>& pods, const Sights& sights) const {
-  if (local.told_attempt != local.job.status.attempt || local.told.empty()) {
-    local.told_attempt = local.job.status.attempt;
-    local.told.assign(static_cast<size_t>(local.job.spec.replicas), PodPhase::pending);
+void Supervisor::report_phase_changes(LocalJob& local, const std::vector<Pod>& pods,
+                                      const StatusesByAttempt& statuses) const {
+  if (local.reported_attempt != local.job.status.attempt || local.reported_phases.empty()) {
+    local.reported_attempt = local.job.status.attempt;
+    local.reported_phases.assign(static_cast<size_t>(local.job.spec.replicas), PodPhase::pending);
   }
   for (const Pod& pod : pods) {
-    PodPhase& told = local.told[static_cast<size_t>(pod.index)];
-    if (pod.attempt != local.told_attempt || pod.phase == told) continue;
+    PodPhase& reported = local.reported_phases[static_cast<size_t>(pod.index)];
+    if (pod.attempt != local.reported_attempt || pod.phase == reported) continue;
     const std::string object = "pod/" + pod_name(local.job, pod.index);
-    if (told == PodPhase::pending && pod.started)
-      add_event(local, {*pod.started, false, object, "Started", "Started its process"});
-    told = pod.phase;
+    if (reported == PodPhase::pending && pod.started)
+      add_event(local, {*pod.started, false, object, "Started", "Started the process"});
+    reported = pod.phase;
     if (pod.phase == PodPhase::running) continue;
-    const auto& ended = sights.at(pod.attempt)[static_cast<size_t>(pod.index)].ended;
+    const auto& ended = statuses.at(pod.attempt)[static_cast<size_t>(pod.index)].ended;
     std::string message = ended ? ended->message : "";
-    if (pod.phase == PodPhase::succeeded) message = "It ended well";
+    if (pod.phase == PodPhase::succeeded) message = "Completed successfully";
     add_event(local, {pod.ended.value_or(current_time()), pod.phase == PodPhase::failed, object, pod.reason, message});
   }
 }
 
-bool Supervisor::step(Entry& entry, Next& next) {
+bool Supervisor::step(Entry& entry, Wakeup& next) {
   if (entry.local.deleting) {
-    if (!end_all(entry, next)) return true;
+    if (!stop_all(entry, next)) return true;
     remove_folder(state_.job_folder(entry.local.job));
     return false;
   }
@@ -223,49 +224,50 @@ bool Supervisor::step(Entry& entry, Next& next) {
   return true;
 }
 
-bool Supervisor::end_all(Entry& entry, Next& next) {
-  Sights sights = look_at(entry);
-  bool over = true;
-  for (auto& [attempt, all] : sights)
+bool Supervisor::stop_all(Entry& entry, Wakeup& next) {
+  StatusesByAttempt statuses = read_statuses(entry);
+  bool all_ended = true;
+  for (auto& [attempt, all] : statuses)
     for (size_t i = 0; i < all.size(); ++i) {
       const auto index = static_cast<int>(i);
-      const Clock::time_point time = tend(entry, attempt, index, all[i], false);
-      // Not as it was but as it is: one that waited was sealed, or its shepherd was faster.
-      PodSight sight = look(state_.pod_folder(entry.local.job, attempt, index));
-      if (!sight.shepherd && sight.state != PodState::running && all[i].state != PodState::running) continue;
-      over = false;
+      const Clock::time_point time = drive_replica(entry, attempt, index, all[i], false);
+      // Read the status again: drive_replica() may have written ended.json, or a shim may have started first.
+      PodStatus status = read_pod_status(state_.pod_folder(entry.local.job, attempt, index));
+      if (!status.shim && status.state != PodState::running && all[i].state != PodState::running) continue;
+      all_ended = false;
       next.time = std::min(next.time, time);
-      watch(sight, next);
+      watch(status, next);
     }
-  return over;
+  return all_ended;
 }
 
-void Supervisor::watch(PodSight& sight, Next& next) const {
-  if (!sight.shepherd) return;
-  if (!sight.shepherd->handle) next.time = std::min(next.time, Clock::now() + kRarely);
-  next.processes.push_back(std::move(sight.shepherd->handle));
+void Supervisor::watch(PodStatus& status, Wakeup& next) const {
+  if (!status.shim) return;
+  if (!status.shim->handle) next.time = std::min(next.time, Clock::now() + kRarely);
+  next.processes.push_back(std::move(status.shim->handle));
 }
 
-void Supervisor::advance(Entry& entry, Next& next) {
-  Sights sights = look_at(entry);
-  // A lost one counts as running for as long as something of it does.
-  for (auto& [attempt, all] : sights)
+void Supervisor::advance(Entry& entry, Wakeup& next) {
+  StatusesByAttempt statuses = read_statuses(entry);
+  // A lost replica counts as running as long as one of its processes runs.
+  for (auto& [attempt, all] : statuses)
     for (size_t i = 0; i < all.size(); ++i)
-      if (all[i].state == PodState::lost) tend(entry, attempt, static_cast<int>(i), all[i], false);
+      if (all[i].state == PodState::lost) drive_replica(entry, attempt, static_cast<int>(i), all[i], false);
 
-  const std::vector<Pod> pods = pods_of(entry, sights);
+  const std::vector<Pod> pods = pods_of(entry, statuses);
   LocalJob local = entry.local;
-  tell_phases(local, pods, sights);
+  report_phase_changes(local, pods, statuses);
   const Decision decision = reconcile(local.job, pods, current_time());
   for (const JobEvent& event : decision.events) add_event(local, event);
   if (local.job.status != entry.local.job.status || local.events != entry.local.events ||
-      local.told != entry.local.told || local.told_attempt != entry.local.told_attempt) {
-    state_.write(local, files_);  // before anything is done: who comes after this process must know
+      local.reported_phases != entry.local.reported_phases || local.reported_attempt != entry.local.reported_attempt) {
+    state_.write(local, files_);  // before acting on the decision: the next daemon must know it
     entry.local = std::move(local);
   }
   if (decision.start) {
     start_attempt(entry);
-    sights[entry.local.job.status.attempt] = state_.look_at(entry.local.job, entry.local.job.status.attempt);
+    statuses[entry.local.job.status.attempt] =
+        state_.read_pod_statuses(entry.local.job, entry.local.job.status.attempt);
   }
   if (decision.clean) clean(entry);
   if (decision.remove) {
@@ -274,22 +276,22 @@ void Supervisor::advance(Entry& entry, Next& next) {
     next.time = Clock::now();
     return;
   }
-  if (decision.wake) next.time = std::min(next.time, moment(*decision.wake));
+  if (decision.wake) next.time = std::min(next.time, steady_time(*decision.wake));
 
   const Job& job = entry.local.job;
   entry.quiet = is_finished(job) || (job.spec.suspend && job_state(job) == "Suspended");
-  for (auto& [attempt, all] : sights) {
+  for (auto& [attempt, all] : statuses) {
     const bool wanted = attempt == job.status.attempt && !is_finished(job);
     for (size_t i = 0; i < all.size(); ++i) {
-      next.time = std::min(next.time, tend(entry, attempt, static_cast<int>(i), all[i], wanted));
-      entry.quiet = entry.quiet && is_over(all[i]);
+      next.time = std::min(next.time, drive_replica(entry, attempt, static_cast<int>(i), all[i], wanted));
+      entry.quiet = entry.quiet && has_ended(all[i]);
       watch(all[i], next);
     }
   }
-  if (entry.quiet) next.time = decision.wake ? moment(*decision.wake) : Clock::now() + std::chrono::hours(1);
+  if (entry.quiet) next.time = decision.wake ? steady_time(*decision.wake) : Clock::now() + std::chrono::hours(1);
 }
 
-std::set<int> Supervisor::ports_in_use() const {
+std::set<int> Supervisor::used_ports() const {
   std::set<int> out;
   for (const auto& [key, entry] : jobs_) {
     if (is_finished(entry.local.job)) continue;
@@ -300,7 +302,7 @@ std::set<int> Supervisor::ports_in_use() const {
       const auto* text = reinterpret_cast<const char*>(digits.data());
       int port = 0;
       if (std::from_chars(text, text + size, port).ec == std::errc() && port > 0 && port < 65536) out.insert(port);
-    } catch (const IoError&) {  // it has none, then
+    } catch (const IoError&) {  // treat it as having no port
     }
   }
   return out;
@@ -312,7 +314,7 @@ void Supervisor::start_attempt(const Entry& entry) {
     if (attempt <= job.status.attempt - kKeptAttempts && attempt < entry.settled)
       remove_folder(state_.attempt_folder(job, attempt));
   if (files_.exists(state_.attempt_folder(job, job.status.attempt))) return;
-  prepare_attempt(entry.local, state_, ports_in_use(), files_);
+  prepare_attempt(entry.local, state_, used_ports(), files_);
 }
 
 void Supervisor::clean(const Entry& entry) {
@@ -320,7 +322,8 @@ void Supervisor::clean(const Entry& entry) {
     remove_folder(state_.attempt_folder(entry.local.job, attempt));
 }
 
-// It is gone for everybody at once, and for the disk after a while, or when the next daemon begins.
+// Renames the folder first, so that it disappears atomically. If deleting is interrupted, the next daemon's load()
+// completes it.
 void Supervisor::remove_folder(const std::string& folder) {
   const std::string parent = parent_dir(folder), hidden = parent + "/." + folder.substr(parent.size() + 1);
   files_.remove_tree(hidden);
@@ -328,34 +331,35 @@ void Supervisor::remove_folder(const std::string& folder) {
   files_.remove_tree(hidden);
 }
 
-Clock::time_point Supervisor::tend(Entry& entry, int attempt, int index, PodSight& sight, bool wanted) {
+Clock::time_point Supervisor::drive_replica(Entry& entry, int attempt, int index, PodStatus& status, bool wanted) {
   const PodFolder folder = state_.pod_folder(entry.local.job, attempt, index);
   const Clock::time_point soon = Clock::now() + kSoon, later = Clock::now() + kSafety;
-  switch (sight.state) {
+  switch (status.state) {
     case PodState::waiting:
       if (wanted) return start(entry, attempt, index);
-      seal(folder, {current_time(), std::nullopt, "Stopped", "it was not started"});
+      record_end(folder, {current_time(), std::nullopt, "Stopped", "Not started"});
       return soon;
     case PodState::starting:
     case PodState::running:
-      if (!wanted && sight.shepherd) sight.shepherd->send(SIGTERM);
-      if (sight.state == PodState::starting) return soon;
+      if (!wanted && status.shim) status.shim->send(SIGTERM);
+      if (status.state == PodState::starting) return soon;
       return wanted ? later : Clock::now() + kAgain;
     case PodState::lost: {
-      const std::vector<pid_t> left = left_behind(folder);
-      for (const pid_t pid : left) kill_left_behind(pid, folder);
+      const std::vector<pid_t> left = find_leftover_processes(folder);
+      for (const pid_t pid : left) kill_leftover_process(pid, folder);
       if (left.empty()) {
-        seal(folder, {current_time(), std::nullopt, "Lost", "its shepherd was killed, and it with it"});
-        sight = look(folder);
+        record_end(folder,
+                   {current_time(), std::nullopt, "Lost", "Its shim was killed, which also killed the replica"});
+        status = read_pod_status(folder);
       } else {
-        sight.state = PodState::running;
+        status.state = PodState::running;
       }
       return soon;
     }
     case PodState::ended:
       break;
   }
-  return sight.shepherd ? soon : later;
+  return status.shim ? soon : later;
 }
 
 Clock::time_point Supervisor::start(Entry& entry, int attempt, int index) {
@@ -365,21 +369,21 @@ Clock::time_point Supervisor::start(Entry& entry, int attempt, int index) {
   }
   const Clock::time_point time = Clock::now();
   const auto [before, first] = entry.started.try_emplace(index, time);
-  if (!first && time < before->second + kShepherdStartAgain)
+  if (!first && time < before->second + kShimRestartDelay)
     return time + (time < before->second + kAgain ? kSoon : kRarely);
   before->second = time;
-  options_.start_shepherd(state_.pod_folder(entry.local.job, attempt, index));
+  options_.start_shim(state_.pod_folder(entry.local.job, attempt, index));
   return time + kSoon;
 }
 
-// Nobody can start it afterwards: a shepherd that is late finds the file under the same lock.
-void Supervisor::seal(const PodFolder& folder, const Ended& ended) {
-  const std::optional<FileLock> lock = FileLock::take(folder.lock_path());
+// A late shim checks for ended.json under the same lock, and then starts nothing.
+void Supervisor::record_end(const PodFolder& folder, const EndRecord& ended) {
+  const std::optional<FileLock> lock = FileLock::try_acquire(folder.lock_path());
   if (!lock || folder.ended() || (folder.started() && ended.reason != "Lost")) return;
   try {
     folder.write(ended, files_);
-  } catch (const IoError& error) {  // on a full disk nothing can be started either; it is tried again
-    say_trouble(error.what());
+  } catch (const IoError& error) {  // on a full disk no shim can start the replica either; retried later
+    log_problem(error.what());
   }
 }
 

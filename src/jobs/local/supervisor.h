@@ -1,6 +1,6 @@
-// Supervisor: the daemon without its socket. It looks at what is there (the jobs' files, the locks of shepherds), asks
-// reconcile() what should be, writes that down, and does it; then again. It remembers nothing that the files do not
-// say, so it may be killed between any two lines. Used by one thread.
+// Supervisor: the daemon's controller, without its socket. It repeats: read the state (job files, locks of shims), call
+// reconcile(), store the new status, carry out the decision. It keeps no state that is not in files, so it may be
+// killed at any point. Used by one thread.
 #pragma once
 
 #include <chrono>
@@ -19,8 +19,8 @@
 namespace lockstep {
 
 struct SupervisorOptions {
-  std::function<void(const PodFolder&)> start_shepherd;  // throws IoError when it cannot
-  std::function<void(std::string_view)> say;             // a line for the daemon's log
+  std::function<void(const PodFolder&)> start_shim;  // throws IoError
+  std::function<void(std::string_view)> log;         // appends a line to the daemon's log
 };
 
 class Supervisor {
@@ -28,64 +28,76 @@ class Supervisor {
   using Clock = std::chrono::steady_clock;
   using Json = nlohmann::ordered_json;
 
-  // Reads all jobs. One that cannot be read is said and left alone. REQUIRES: nobody else writes there.
+  // Reads all jobs. Logs and ignores those that cannot be read. REQUIRES: no other process writes job.json files there.
   Supervisor(StateDir state, FileSystem& files, SupervisorOptions options);
 
-  // Does what a command asks for: {"op": "apply", "job": LocalJob}, {"op": "suspend", "space", "name", "uid",
-  // "suspend"}, {"op": "remove", "space", "name", "uid"}. The answer is what apply() of Runner returns, else "done".
-  // When it returns, it is on the disk. Throws Error and IoError; then nothing was changed.
+  // Handles a request of a command:
+  //   {"op": "apply", "job": LocalJob}
+  //   {"op": "suspend", "space": ..., "name": ..., "uid": ..., "suspend": true}
+  //   {"op": "remove", "space": ..., "name": ..., "uid": ...}
+  // Returns the result of Runner::apply(), else "done". The change is on disk when it returns. Throws Error or IoError
+  // if nothing was changed.
   std::string handle(const Json& request);
 
-  struct Next {
-    Clock::time_point time;             // call step() again then at the latest,
-    std::vector<Descriptor> processes;  // or when one of these is readable
+  // When to call step() again: at `time`, or as soon as one of `processes` is readable.
+  struct Wakeup {
+    Clock::time_point time;
+    std::vector<Descriptor> processes;  // pidfds of shims
   };
-  Next step();
+  // Brings all jobs forward. Does not block.
+  Wakeup step();
 
-  // Whether anything has to be watched.
+  // Whether no job needs attention, now or later.
   bool is_idle() const { return watched_ == 0; }
 
  private:
   struct Entry {
     LocalJob local;
-    int settled = 0;                           // attempts below it are over, with nothing left of them
-    std::map<int, Clock::time_point> started;  // when a shepherd was started, by index, for the attempt below
+    int settled = 0;  // all replicas of attempts before this one have ended
+    // When a shim was started for each replica (by index) of attempt `started_attempt`.
+    std::map<int, Clock::time_point> started;
     int started_attempt = -1;
-    bool quiet = false;  // nothing is to be done before `next`
+    bool quiet = false;  // nothing to do before `next`
     Clock::time_point next{};
   };
   using Key = std::pair<std::string, std::string>;
-  using Sights = std::map<int, std::vector<PodSight>>;  // by attempt
+  using StatusesByAttempt = std::map<int, std::vector<PodStatus>>;  // by attempt
 
   void load();
   std::string apply(LocalJob wanted);
   Entry& find(const Json& request);
 
-  // False: the job is gone.
-  bool step(Entry& entry, Next& next);
-  void advance(Entry& entry, Next& next);
-  // For a job that is to go; returns whether nothing of it runs any more.
-  bool end_all(Entry& entry, Next& next);
-  void watch(PodSight& sight, Next& next) const;
-  Sights look_at(Entry& entry);
-  std::vector<Pod> pods_of(const Entry& entry, const Sights& sights) const;
-  void tell_phases(LocalJob& local, const std::vector<Pod>& pods, const Sights& sights) const;
+  // These lower `next` to when the job needs attention again.
+  // Returns false if the job was deleted.
+  bool step(Entry& entry, Wakeup& next);
+  void advance(Entry& entry, Wakeup& next);
+  // Stops all replicas of a job that is being deleted. Returns whether all have ended.
+  bool stop_all(Entry& entry, Wakeup& next);
+  // Wakes up when the shim exits.
+  void watch(PodStatus& status, Wakeup& next) const;
+  StatusesByAttempt read_statuses(Entry& entry);
+  std::vector<Pod> pods_of(const Entry& entry, const StatusesByAttempt& statuses) const;
+  // Adds an event for each replica whose phase changed since the last call.
+  void report_phase_changes(LocalJob& local, const std::vector<Pod>& pods, const StatusesByAttempt& statuses) const;
   void start_attempt(const Entry& entry);
   void clean(const Entry& entry);
   void remove_folder(const std::string& folder);
-  // Brings one replica towards what is wanted. Returns when to look again.
-  Clock::time_point tend(Entry& entry, int attempt, int index, PodSight& sight, bool wanted);
+  // Starts a replica if it is `wanted`, else stops it; cleans up after a lost one. Returns when to call it again.
+  Clock::time_point drive_replica(Entry& entry, int attempt, int index, PodStatus& status, bool wanted);
   Clock::time_point start(Entry& entry, int attempt, int index);
-  void seal(const PodFolder& folder, const Ended& ended);
-  std::set<int> ports_in_use() const;
-  void say_trouble(const std::string& trouble);
+  // Writes ended.json for a replica without a shim, so that no shim can start it later.
+  void record_end(const PodFolder& folder, const EndRecord& ended);
+  // The coordinator ports of all jobs that have not finished.
+  std::set<int> used_ports() const;
+  // Logs a problem, unless it is the same as the last one.
+  void log_problem(const std::string& problem);
 
   StateDir state_;
   FileSystem& files_;
   SupervisorOptions options_;
   std::map<Key, Entry> jobs_;
   size_t watched_ = 0;
-  std::string last_trouble_;  // said last: not every second again
+  std::string last_problem_;
 };
 
 }  // namespace lockstep

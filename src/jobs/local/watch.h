@@ -1,4 +1,4 @@
-// FolderWatch: waits until something is made, replaced or removed in folders. Used by one thread.
+// FolderWatch: waits for changes in folders (inotify). Used by one thread.
 #pragma once
 
 #include <chrono>
@@ -10,13 +10,14 @@ namespace lockstep {
 
 class FolderWatch {
  public:
-  // Also, where the system gives no more watches, an object that only waits.
+  // If the system has no inotify instances left, wait() only sleeps.
   FolderWatch();
 
-  // From now on, until it is gone. A folder that is not there is nothing. With `contents`, also when its files grow.
+  // Watches a folder for files created, renamed into it or deleted; with `contents`, also for changed files. Does
+  // nothing if the folder does not exist.
   void add(const std::string& folder, bool contents = false);
 
-  // Returns when something happened since the last call, or after this time.
+  // Returns after a change since the last call, or after this time.
   void wait(std::chrono::milliseconds time);
 
  private:

@@ -116,14 +116,14 @@ class SlurmRunner final : public Runner {
   void logs(const Job& job, const LogOptions& options, const std::function<bool(std::string_view)>& sink) override {
     SlurmJob its = look(job.space, job.name);
     if (options.replica < 0 || options.replica >= its.job.spec.replicas)
-      throw_error("logs: there is no replica {} of job {}; its replicas are 0 to {}", options.replica, job.name,
+      throw_error("logs: job {} has no replica {}; its replicas are 0 to {}", job.name, options.replica,
                   its.job.spec.replicas - 1);
     const std::string pod = pod_name(its.job, options.replica);
     const int attempt = options.follow && !options.previous && !is_finished(its.job)
                             ? its.job.status.attempt
                             : attempt_to_read(its, options.previous);
     if (options.previous && attempt < 0)
-      throw_error("logs: {} was started once; there is no log of a start before", pod);
+      throw_error("logs: {} was started only once; there is no previous log", pod);
     LogReader reader(log_of(its.job, std::max(attempt, 0), options.replica), options.tail);
     for (bool first = true;; first = false) {
       // Before the log is read: what it says afterwards is all there will be.
@@ -239,7 +239,7 @@ class SlurmRunner final : public Runner {
     if (names.empty()) throw_error("job {}: not found: namespace {} has no jobs under Slurm", name, space);
     std::string text;
     for (const std::string& each : names) text += (text.empty() ? "" : ", ") + each;
-    throw_error("job {}: not found in namespace {};{} there are: {}", name, space, suggestion(name, names), text);
+    throw_error("job {}: not found in namespace {};{} existing jobs: {}", name, space, suggestion(name, names), text);
   }
 
   // Of a job that Slurm does not know any more: what its script has left, or the worst.

@@ -1,4 +1,4 @@
-#include "jobs/local/shepherd.h"
+#include "jobs/local/shim.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -34,12 +34,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kShepherdLook{2000};  // how often it looks whether its folder and the daemon are still there
-constexpr milliseconds kRetry{500};          // between attempts to write how it ended
-constexpr int kCannotStart = 127;            // as a shell has it; below 128: it would happen again
+constexpr milliseconds kCheckInterval{2000};  // how often to check that the folder exists and the daemon runs
+constexpr milliseconds kWriteRetry{500};      // between attempts to write ended.json
+constexpr int kCannotStart = 127;             // as in a shell; codes below 128 are not retried by ExitCode
 
-// How often this machine has killed a process for want of memory; -1: it does not say.
-int64_t memory_kills() {
+// The number of OOM kills on this host; -1 if unknown.
+int64_t count_oom_kills() {
   std::ifstream in("/proc/vmstat");
   std::string name;
   for (int64_t value = 0; in >> name >> value;)
@@ -47,10 +47,10 @@ int64_t memory_kills() {
   return -1;
 }
 
-// Lines of both outputs, put together without cutting any.
-class Lines {
+// Merges standard output and standard error into the log without splitting lines.
+class LogLines {
  public:
-  explicit Lines(PodLog& log) : log_(log) {}
+  explicit LogLines(PodLog& log) : log_(log) {}
 
   void add(size_t stream, std::string_view bytes) {
     splitters_[stream].add(bytes, [&](const Line& line) { put(stream, line); });
@@ -75,12 +75,12 @@ class Lines {
 
   PodLog& log_;
   std::array<LineSplitter, 2> splitters_;
-  std::optional<size_t> unfinished_;  // whose line goes on
+  std::optional<size_t> unfinished_;  // the stream whose line the log ends with
   std::string text_;
 };
 
-// Reads what is there; closes the descriptor at its end.
-void read_some(Descriptor& from, size_t stream, Lines& lines) {
+// Reads the available bytes. Closes the descriptor at the end of the stream.
+void read_some(Descriptor& from, size_t stream, LogLines& lines) {
   std::array<char, 65536> bytes;
   for (int i = 0; from && i < 16; ++i) {
     const ssize_t n = ::read(from.get(), bytes.data(), bytes.size());
@@ -93,12 +93,13 @@ void read_some(Descriptor& from, size_t stream, Lines& lines) {
   }
 }
 
-// Until nothing is left. Processes that the replica left behind may keep its outputs open: nobody waits for those.
-void drain(Child& child, Lines& lines) {
+// Reads what is left in the pipes. Does not wait for the end of the streams, because a process that the replica left
+// behind may hold them open.
+void drain(Child& child, LogLines& lines) {
   for (Descriptor* from : {&child.out(), &child.err()}) {
     const size_t stream = from == &child.out() ? 0 : 1;
-    constexpr int64_t kMost = 1 << 20;  // what a pipe can hold
-    for (int64_t i = 0; i < kMost / 65536 && *from; ++i) {
+    constexpr int64_t kMaxPipeBytes = 1 << 20;
+    for (int64_t i = 0; i < kMaxPipeBytes / 65536 && *from; ++i) {
       pollfd ready = {from->get(), POLLIN, 0};
       if (::poll(&ready, 1, 0) <= 0) break;
       read_some(*from, stream, lines);
@@ -107,8 +108,9 @@ void drain(Child& child, Lines& lines) {
   }
 }
 
-// Whether the last lines of a replica that failed say that it could not listen at the port. Not every program names it.
-bool says_port_is_taken(const std::string& log, int port) {
+// Whether the last lines of a failed replica report that the port is in use. Not every program names the port; then
+// the port itself is checked.
+bool log_reports_taken_port(const std::string& log, int port) {
   constexpr int64_t kLines = 50;
   std::string text;
   try {
@@ -116,45 +118,45 @@ bool says_port_is_taken(const std::string& log, int port) {
       text += part;
       return true;
     });
-  } catch (const IoError&) {  // nobody can say, then
+  } catch (const IoError&) {  // treat it as an empty log
   }
   const std::string name = std::to_string(port);
-  bool said = false;
+  bool found_error = false;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     if (line.find("ddress already in use") == line.npos) continue;
-    said = true;
+    found_error = true;
     const size_t at = line.find(":" + name);
     const size_t end = at == line.npos ? at : at + 1 + name.size();
     if (at != line.npos && (end == line.size() || line[end] < '0' || line[end] > '9')) return true;
   }
-  return said && !is_port_free(port);
+  return found_error && !is_port_free(port);
 }
 
-class Shepherd {
+class Shim {
  public:
-  Shepherd(PodFolder folder, SignalPipe& signals)
+  Shim(PodFolder folder, SignalPipe& signals)
       : folder_(std::move(folder)),
         signals_(signals),
         spec_(folder_.spec()),
         log_(FileSystem::real(), folder_.log_path(), spec_.log_limit) {}
 
-  // From the mark that it was started to the word how it ended. Throws IoError when the mark cannot be set: nothing was
-  // started then.
+  // Runs the replica, from started.json to ended.json. Throws IoError if started.json cannot be written; then nothing
+  // was started.
   void run() {
     started_ = {.time = current_time(), .session = ::getsid(0)};
     folder_.write(started_, FileSystem::real());
-    report(watch());
+    write_end_record(run_replica());
   }
 
  private:
-  Ended watch() {
+  EndRecord run_replica() {
     std::optional<Child> child;
     try {
       if (::chdir(spec_.folder.c_str()) != 0) throw_io_error("start in", spec_.folder, errno);
       for (const std::string& each : spec_.environment)
         if (each.starts_with("PATH=")) ::setenv("PATH", each.c_str() + 5, 1);
-      kills_before_ = memory_kills();
+      oom_kills_before_ = count_oom_kills();
       child.emplace(
           ChildSpec{.argv = spec_.argv, .environment = spec_.environment, .cpus = spec_.cpus, .death_signal = SIGKILL});
     } catch (const std::exception& error) {
@@ -164,18 +166,18 @@ class Shepherd {
     started_.process = child->pid();
     try {
       folder_.write(started_, FileSystem::real());
-    } catch (const IoError&) {  // the number is for people; that it was started is written already
+    } catch (const IoError&) {  // the pid is only informative; started.json exists already
     }
-    Lines lines(log_);
+    LogLines lines(log_);
     std::optional<ExitStatus> exit_status;
-    while (!(exit_status = child->poll_exit())) wait(*child, lines);
+    while (!(exit_status = child->poll_exit())) wait_for_event(*child, lines);
     drain(*child, lines);
-    return ended(*exit_status);
+    return make_end_record(*exit_status);
   }
 
-  // Until something happens, and does what that asks for.
-  void wait(Child& child, Lines& lines) {
-    auto until = next_look_;
+  // Waits for output, a signal or a timer, and handles it.
+  void wait_for_event(Child& child, LogLines& lines) {
+    auto until = next_check_;
     if (stop_at_ && !killed_) until = std::min(until, *stop_at_);
     const auto left = std::chrono::ceil<milliseconds>(until - Clock::now()).count();
     std::array<pollfd, 3> fds = {
@@ -191,10 +193,10 @@ class Shepherd {
       killed_ = true;
       child.send(SIGKILL);
     }
-    if (time >= next_look_) {
-      next_look_ = time + kShepherdLook;
-      if (!folder_is_there()) stop(child);  // nobody could ever stop it otherwise
-      revive_daemon();
+    if (time >= next_check_) {
+      next_check_ = time + kCheckInterval;
+      if (!folder_exists()) stop(child);  // without its folder, no command could stop it
+      ensure_daemon_runs();
     }
   }
 
@@ -204,80 +206,81 @@ class Shepherd {
     child.send(SIGTERM);
   }
 
-  Ended ended(const ExitStatus& exit_status) const {
+  EndRecord make_end_record(const ExitStatus& exit_status) const {
     if (exit_status.success()) return {current_time(), 0, "Completed", ""};
-    Ended out{current_time(), exit_code(exit_status), "Error", ""};
-    const bool no_memory = exit_status.signal == SIGKILL && !killed_ && kills_before_ >= 0 && memory_kills() > kills_before_;
+    EndRecord out{current_time(), exit_code(exit_status), "Error", ""};
+    const bool out_of_memory =
+        exit_status.signal == SIGKILL && !killed_ && oom_kills_before_ >= 0 && count_oom_kills() > oom_kills_before_;
     if (stop_at_)
       out.reason = "Stopped";
-    else if (no_memory)
+    else if (out_of_memory)
       out.reason = "OOMKilled";
-    else if (spec_.port != 0 && says_port_is_taken(folder_.log_path(), spec_.port))
+    else if (spec_.port != 0 && log_reports_taken_port(folder_.log_path(), spec_.port))
       return port_taken(*out.code);
-    out.message = exit_status.signal != 0 ? fmt::format("it was ended by {}", signal_name(exit_status.signal))
-                                     : fmt::format("it ended with exit code {}", exit_status.code);
+    out.message = exit_status.signal != 0 ? fmt::format("Killed by {}", signal_name(exit_status.signal))
+                                          : fmt::format("Ended with exit code {}", exit_status.code);
     return out;
   }
 
-  Ended port_taken(int code) const {
+  EndRecord port_taken(int code) const {
     const std::string owner = detail::port_owner(spec_.port);
     return {current_time(), code, kPortTaken,
-            fmt::format("port {} was free when it was chosen, and was taken{} before it could listen there", spec_.port,
-                        owner.empty() ? "" : " by " + owner)};
+            fmt::format("Port {} was taken{} after it was chosen and before the coordinator could listen on it",
+                        spec_.port, owner.empty() ? "" : " by " + owner)};
   }
 
-  // Until there is room on the disk, or nobody who wants to know.
-  void report(const Ended& ended) {
+  // Writes ended.json. On a full disk, retries until it succeeds, the folder is deleted or a signal arrives.
+  void write_end_record(const EndRecord& ended) {
     for (;;) {
       log_.finish();
       try {
         folder_.write(ended, FileSystem::real());
-        return revive_daemon();
+        return ensure_daemon_runs();
       } catch (const IoError&) {
-        if (!folder_is_there()) return;
+        if (!folder_exists()) return;
       }
-      pollfd asked = {signals_.fd(), POLLIN, 0};
-      ::poll(&asked, 1, static_cast<int>(kRetry.count()));
-      // Nothing is left to be stopped: its folder is about to be removed, or the machine goes down.
+      pollfd signal_ready = {signals_.fd(), POLLIN, 0};
+      ::poll(&signal_ready, 1, static_cast<int>(kWriteRetry.count()));
+      // The replica has ended already, so a signal means that the folder is being deleted or the machine shuts down.
       for (const int signal : signals_.take())
         if (signal != SIGCHLD) return;
     }
   }
 
-  // Who else would see that this replica has ended, and start the set again?
-  void revive_daemon() const {
-    if (!folder_is_there()) return;
+  // Without a daemon, no process would notice that this replica has ended, and restart the job.
+  void ensure_daemon_runs() const {
+    if (!folder_exists()) return;
     try {
       ensure_daemon(folder_.state(), kOwnProgram, detail::read_launch_environment().environment);
-    } catch (const IoError&) {  // no process can be made now; it is tried again
+    } catch (const IoError&) {  // cannot create a process now; retried at the next check
     }
   }
 
-  bool folder_is_there() const { return ::access(folder_.lock_path().c_str(), F_OK) == 0; }
+  bool folder_exists() const { return ::access(folder_.lock_path().c_str(), F_OK) == 0; }
 
   PodFolder folder_;
   SignalPipe& signals_;
   ReplicaSpec spec_;
   PodLog log_;
-  Started started_;
-  int64_t kills_before_ = -1;
-  std::optional<Clock::time_point> stop_at_;  // it was asked to end, and is killed then
+  StartRecord started_;
+  int64_t oom_kills_before_ = -1;
+  std::optional<Clock::time_point> stop_at_;  // SIGTERM was sent; SIGKILL follows at this time
   bool killed_ = false;
-  Clock::time_point next_look_ = Clock::now() + kShepherdLook;
+  Clock::time_point next_check_ = Clock::now() + kCheckInterval;
 };
 
 }  // namespace
 
-int run_shepherd(const std::string& path) {
+int run_shim(const std::string& path) {
   ::signal(SIGPIPE, SIG_IGN);
-  SignalPipe signals({SIGCHLD, SIGTERM, SIGINT, SIGHUP});  // before the lock, through which it can be found
+  SignalPipe signals({SIGCHLD, SIGTERM, SIGINT, SIGHUP});  // before the lock, whose holder the daemon signals
   const PodFolder folder(path);
-  const std::optional<FileLock> lock = FileLock::take(folder.lock_path());
+  const std::optional<FileLock> lock = FileLock::try_acquire(folder.lock_path());
   if (!lock || folder.started() || folder.ended()) return 0;
   try {
-    Shepherd(folder, signals).run();
-  } catch (const Error& error) {  // there is nothing that could be started
-    folder.write(Ended{current_time(), kCannotStart, "StartError", error.what()}, FileSystem::real());
+    Shim(folder, signals).run();
+  } catch (const Error& error) {  // spec.json is invalid
+    folder.write(EndRecord{current_time(), kCannotStart, "StartError", error.what()}, FileSystem::real());
   }
   return 0;
 }

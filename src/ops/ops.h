@@ -1,6 +1,8 @@
 // The rows by name (`add_op`, `einsum_op`, ...), as listed in ops.def.
 #pragma once
 
+#include <span>
+
 #include "program/op.h"
 
 namespace lockstep {
@@ -8,6 +10,9 @@ namespace lockstep {
 #define OP(name) extern const Op name##_op;
 #include "ops/ops.def"
 #undef OP
+
+// Every row.
+std::span<const Op* const> all_ops();
 
 // Batching of pointwise ops: operands that are not batched are broadcast along the batch axis.
 Batched batch_pointwise(const Batch&);

@@ -244,9 +244,6 @@ struct Op {
   Kernel (*cuda)(const KernelSpec&) = nullptr;
 };
 
-// All ops. Defined in ops/.
-std::span<const Op* const> all_ops();
-
 // The op that makes a value vary over a mesh axis (attribute `axis`). Builders insert it before equations
 // with varying and invariant operands. Defined in ops/.
 extern const Op pvary_op;

@@ -1,4 +1,5 @@
 // Fusion: what rides on what. Text in, text out.
+#include "ops/ops.h"
 #include "passes/passes.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // Properties of the passes on random programs. A failure prints the seed and the smallest program found.
+#include "ops/ops.h"
 #include "passes/random_program.h"
 
 namespace lockstep {

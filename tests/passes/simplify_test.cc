@@ -1,6 +1,7 @@
 // Simplification: dead code, common subexpressions, folds. Text in, text out.
 #include <gtest/gtest.h>
 
+#include "ops/ops.h"
 #include "passes/passes.h"
 
 namespace lockstep {

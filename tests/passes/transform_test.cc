@@ -1,6 +1,7 @@
 // Gradients, batching and cutting of one small network. Text in, text out.
 #include <gtest/gtest.h>
 
+#include "ops/ops.h"
 #include "passes/passes.h"
 
 namespace lockstep {

@@ -1,5 +1,6 @@
 // References and samples of the rows that carry programs: those that lowering makes, and scan, cond, remat and
 // custom_vjp.
+#include "ops/ops.h"
 #include "rows/rows.h"
 
 namespace lockstep {

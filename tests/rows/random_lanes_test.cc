@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "ops/ops.h"
 #include "passes/lanes_difference.h"
 #include "rows/rows.h"
 #include "support/sanitizers.h"

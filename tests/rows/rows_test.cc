@@ -6,6 +6,7 @@
 
 #include "ops/control.h"
 #ifdef LOCKSTEP_WITH_CUDA
+#include "ops/ops.h"
 #include "rows/on_gpu.h"
 #endif
 

@@ -8,6 +8,7 @@
 
 #include "array/apply.h"
 #include "ops/collectives.h"
+#include "ops/ops.h"
 #include "rows/rows.h"
 
 namespace lockstep {

@@ -1,5 +1,6 @@
 // References and samples of convolution and pooling.
 #include "ops/conv.h"
+#include "ops/ops.h"
 #include "ops/pool.h"
 #include "rows/rows.h"
 

@@ -13,8 +13,8 @@
 namespace lockstep::guides {
 namespace {
 
-std::string with_spaces_and_numbers_alike(std::string text) {
-  // The longest first: a date has numbers inside.
+std::string normalized(std::string text) {
+  // Longest first: a date contains numbers.
   static const std::vector<std::regex> kinds = [] {
     std::vector<std::regex> out;
     for (const char* each :
@@ -49,7 +49,7 @@ std::vector<Step> read_guide(const std::string& text) {
     ++number;
     if (line.starts_with("```")) {
       if (inside == Inside::commands && !has_command)
-        throw std::runtime_error("line " + std::to_string(begin) + ": a block to be run without a command");
+        throw std::runtime_error("line " + std::to_string(begin) + ": a block to be run has no command");
       if (inside != Inside::prose) {
         inside = Inside::prose;
         continue;
@@ -71,13 +71,13 @@ std::vector<Step> read_guide(const std::string& text) {
       throw std::runtime_error("line " + std::to_string(number) + ": \"" + line + "\" comes before any command");
     }
   }
-  if (inside != Inside::prose) throw std::runtime_error("line " + std::to_string(begin) + ": a block without an end");
+  if (inside != Inside::prose) throw std::runtime_error("line " + std::to_string(begin) + ": a block is not closed");
   return out;
 }
 
 bool is_shown_as(const std::string& printed, const std::string& shown) {
-  const std::string text = with_spaces_and_numbers_alike(printed), pattern = with_spaces_and_numbers_alike(shown);
-  // Piece after piece between the dots: the first one at the beginning, the last one at the end.
+  const std::string text = normalized(printed), pattern = normalized(shown);
+  // The parts between the dots must occur in order: the first at the start, the last at the end.
   std::vector<std::string> pieces(1);
   for (size_t i = 0; i < pattern.size(); ++i) {
     if (pattern.compare(i, 3, "...") == 0) {
@@ -100,9 +100,9 @@ bool is_shown_as(const std::string& printed, const std::string& shown) {
 
 std::vector<Outcome> run_guide(const std::vector<Step>& steps) {
   const TempDir dir;
-  const std::string home = dir.path() + "/home", told = dir.path() + "/told";
+  const std::string home = dir.path() + "/home", outputs = dir.path() + "/outputs";
   FileSystem::real().make_dirs(home);
-  FileSystem::real().make_dirs(told);
+  FileSystem::real().make_dirs(outputs);
   std::filesystem::create_directory_symlink(LOCKSTEP_SOURCE_DIR "/examples", home + "/examples");
   std::filesystem::create_directory_symlink(LOCKSTEP_SOURCE_DIR "/deploy", home + "/deploy");
   const bool has_mnist = run_lockstep({"data", "verify", "mnist"}).exit_code == 0;
@@ -112,8 +112,8 @@ std::vector<Outcome> run_guide(const std::vector<Step>& steps) {
                        "/state' LOCKSTEP_DAEMON_IDLE=1\nunset LOCKSTEP_ON\ncode=0\n";
   for (size_t i = 0; i < steps.size(); ++i) {
     if (steps[i].needs_mnist && !has_mnist) continue;
-    const std::string file = told + "/" + std::to_string(i);
-    // Each one sees the exit code of the one before.
+    const std::string file = outputs + "/" + std::to_string(i);
+    // Each command sees the exit code of the previous one as $?.
     script += "(exit $code)\n{\n" + steps[i].command + "\n} >" + file + " 2>&1 </dev/null\ncode=$?\necho $code >" +
               file + ".code\n";
   }
@@ -121,15 +121,15 @@ std::vector<Outcome> run_guide(const std::vector<Step>& steps) {
   const std::string path = dir.path() + "/script";
   FileSystem::real().write(path, std::vector<uint8_t>(script.begin(), script.end()));
   const detail::ProcessResult result = detail::run_process({"bash", "--norc", path}, std::chrono::minutes(4));
-  if (result.timed_out) throw std::runtime_error("the guide did not come to its end: " + result.output);
+  if (result.timed_out) throw std::runtime_error("the guide timed out: " + result.output);
 
   std::vector<Outcome> out(steps.size());
   for (size_t i = 0; i < steps.size(); ++i) {
-    const std::string file = told + "/" + std::to_string(i);
+    const std::string file = outputs + "/" + std::to_string(i);
     if (!FileSystem::real().exists(file + ".code")) continue;
     out[i] = {std::stoi(read_text(file + ".code")), read_text(file)};
   }
-  if (!has_mnist) std::fprintf(stderr, "MNIST is not on this machine: commands that need it are left out\n");
+  if (!has_mnist) std::fprintf(stderr, "MNIST is not on this machine: commands that need it are skipped\n");
   return out;
 }
 

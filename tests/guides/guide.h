@@ -1,8 +1,8 @@
-// The commands of a page of docs/, read as its reader reads them.
+// Reads and runs the commands of README.md and the pages of docs/. The functions may be called from any thread.
 //
-// A block of code that begins with ```sh is run: a line that begins with "$ " is a command (one that ends with a
-// backslash goes on in the next line), the lines below it are what it prints. ```sh mnist is run where MNIST is on this
-// machine. All other blocks (```console, for what needs a cluster, is among them) are for reading only.
+// A code block that starts with ```sh is run. A line that starts with "$ " is a command, which continues on the next line
+// if it ends with a backslash. The lines below it are part of its output. ```sh mnist blocks run only if MNIST is on this
+// machine. Other blocks, such as ```console, are not run.
 #pragma once
 
 #include <string>
@@ -12,29 +12,29 @@ namespace lockstep::guides {
 
 struct Step {
   std::string command;
-  std::vector<std::string> shown;  // lines that it prints, among others
-  int line = 0;                    // of the page
+  std::vector<std::string> shown;  // lines that the page shows as output; the command may print more
+  int line = 0;                    // line number in the page
   bool needs_mnist = false;
 };
 
 // README.md, CONTRIBUTING.md, CHANGELOG.md and every page under docs/, relative to the root of the source, sorted.
 std::vector<std::string> all_pages();
 
-// Throws std::runtime_error for a block to be run that has no command, or is not closed.
+// Returns the commands of a page. Throws std::runtime_error for a block to be run that has no command or is not closed.
 std::vector<Step> read_guide(const std::string& text);
 
-// Whether a line of the guide stands for a line that was printed. "..." stands for anything. Times, ages, dates,
-// decimal fractions, speeds and the identity of objects may be others, and spaces may be more or fewer.
+// Whether a printed line matches a line of the page. "..." matches anything. Times, ages, dates, decimal fractions,
+// speeds, uids and the amount of white space are not compared.
 bool is_shown_as(const std::string& printed, const std::string& shown);
 
-// What was done of it: exit codes and all that was printed, of each step.
+// The result of one step: exit code, and standard output and error together.
 struct Outcome {
   int exit_code = 0;
   std::string output;
 };
 
-// Runs the commands one after the other, in one shell, in a folder of its own in which examples/ lies, with the program
-// that was built on the PATH and no jobs. Steps that need MNIST are left out where there is none.
+// Runs the commands in order, in one shell, in a temporary folder with links to examples/ and deploy/, with the built
+// program on the PATH and no jobs. Skips steps that need MNIST if it is not on this machine.
 std::vector<Outcome> run_guide(const std::vector<Step>& steps);
 
 }  // namespace lockstep::guides

@@ -1,4 +1,4 @@
-// What the guides tell to type works, and prints what they show.
+// The commands of the pages work and print what the pages show.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,12 @@
-// HierarchicalComm: see hierarchy.h. What it is made of: its levels and how it fails (hierarchy.cc), and its operations
-// (hierarchy_operations.cc). Thread safety: as Comm.
+// The class behind hierarchy.h. hierarchy.cc creates the levels and handles failures; hierarchy_operations.cc has the
+// operations.
+//
+// Orders that the code uses:
+//   rank order   0, 1, 2, ...
+//   host order   the ranks of host 0, then those of host 1, ..., each in the order of Topology::hosts
+// They differ when ranks are not numbered host by host.
+//
+// Thread safety: as Comm.
 #pragma once
 
 #include <algorithm>
@@ -29,32 +36,34 @@ class HierarchicalComm final : public QueuedComm {
   using Kind = Operation::Kind;
   using nanoseconds = std::chrono::nanoseconds;
 
-  // `above` are the ranks of the first group, where this is not that, and `origin` is its name.
-  struct Place {
+  struct Topology {
     Hosts hosts;
-    int host;
-    std::vector<int> above;
-    std::string origin;
+    int host;  // the host of this rank
+    // For a group that was split off: for each rank its rank in the first ("origin") group, and that group's name.
+    std::vector<int> origin_ranks;
+    std::string origin_name;
   };
 
-  HierarchicalComm(Place place, std::unique_ptr<Comm> inner, Connect connect, const std::string& key,
+  HierarchicalComm(Topology topology, std::unique_ptr<Comm> inner, Connect connect, const std::string& key,
                    const std::string& name, nanoseconds timeout);
   ~HierarchicalComm() override;
 
-  // Connects the levels. `list` is what the ranks must agree on to be one group.
-  void open(uint64_t list);
+  // Connects the levels. `list_hash` must be the same on all ranks: a hash of the list of members.
+  void open(uint64_t list_hash);
 
   void abort(const std::string& reason) override;
 
-  std::optional<LevelCause> cause();
+  std::optional<LevelFailure> failure();
 
  private:
-  static constexpr nanoseconds kLongest = std::chrono::hours(24 * 365);
+  static constexpr nanoseconds kMaxTimeout = std::chrono::hours(24 * 365);
 
-  struct Child {
-    std::recursive_mutex mutex;  // a group and those split from it tell each other
-    HierarchicalComm* comm;      // null once it is gone
+  // Lets a group and the groups split from it fail each other, from any thread, although each may be destroyed.
+  struct Handle {
+    std::recursive_mutex mutex;
+    HierarchicalComm* comm;  // null once it is destroyed
   };
+  // Marks that an operation runs, while it exists.
   class Busy {
    public:
     explicit Busy(HierarchicalComm& comm) : comm_(comm) { comm.set_busy(true); }
@@ -66,89 +75,107 @@ class HierarchicalComm final : public QueuedComm {
     HierarchicalComm& comm_;
   };
 
-  static int size_of_all(const Place& place);
-  bool leads() const { return inner_->rank() == 0; }
-  int origin_of(int rank) const { return place_.above.empty() ? rank : place_.above[static_cast<size_t>(rank)]; }
+  // The topology of a group of these ranks, the ranks of its members on this host in inner_, and its leaders.
+  struct Subgroup {
+    Topology topology;
+    std::vector<int> inner_ranks, leaders;
+  };
+
+  static int rank_count(const Topology& topology);
+  bool is_leader() const { return inner_->rank() == 0; }
+  int origin_rank(int rank) const {
+    return topology_.origin_ranks.empty() ? rank : topology_.origin_ranks[static_cast<size_t>(rank)];
+  }
   std::string label(int rank) const;
-  // For a delay that may be another host's: the rank that is to blame is named by those of its own host first.
-  nanoseconds grace() const { return std::max<nanoseconds>(std::chrono::seconds(1), timeout() / 4); }
+  double timeout_seconds() const { return std::chrono::duration<double>(timeout()).count(); }
 
-  double seconds() const { return std::chrono::duration<double>(timeout()).count(); }
-
-  void fail(LevelCause cause);
-  static void tell(Child& other, const LevelCause& cause);
-  std::vector<std::weak_ptr<Child>> children();
-  // What all ranks have started still completes: the operation under way here, which others may have done with, is
-  // given a moment to.
-  void hear_alarm(const std::string& what, const std::vector<int>& ranks);
+  // Failures. Level failures arrive as messages in which rank i of the level is ranks[i] here.
+  void fail(LevelFailure failure);
+  static void fail(Handle& other, const LevelFailure& failure);
+  void fail_from_level(const std::string& what, const std::vector<int>& ranks);
+  // Called by a FailureMonitor. Waits a moment for the running operation: it may still complete if all ranks have
+  // started it.
+  void on_level_failure(const std::string& what, const std::vector<int>& ranks);
   void set_busy(bool busy);
-  // What a level says in the end, where ranks[i] is its rank i.
-  void hear(const std::string& what, const std::vector<int>& ranks);
-
+  std::vector<std::weak_ptr<Handle>> children();
   void check_failure(Kind kind, int64_t number);
-  [[noreturn]] void throw_cause(const LevelCause& cause, Kind kind, int64_t number) const;
-  // `error` was thrown by a level.
+  [[noreturn]] void throw_failure(const LevelFailure& failure, Kind kind, int64_t number) const;
+  // Fails the group because of an exception of a level, and throws.
   [[noreturn]] void rethrow(const std::exception& error, Kind kind, int64_t number);
+  [[noreturn]] void throw_split_failure(const std::exception& error, const Subgroup& group, const std::string& name,
+                                        const std::string& key);
+  void notify_other_hosts(const std::vector<int>& leaders, const std::string& key, const LevelFailure& failure) const;
 
   void run(const Operation& operation, int64_t number, Time deadline) override;
-  // run() gives up by itself.
+  // Not needed: run() observes the timeouts of the levels.
   std::exception_ptr on_timeout(const Operation&, int64_t) noexcept override { return nullptr; }
 
-  Comm& within(nanoseconds patience);
-  // REQUIRES: outer_.
-  Comm& between(nanoseconds patience);
-  nanoseconds long_patience() const { return std::min(timeout(), kLongest) + 2 * grace(); }
+  // The levels, with this timeout set. REQUIRES for outer(): outer_.
+  Comm& inner(nanoseconds timeout);
+  Comm& outer(nanoseconds timeout);
+  // Added to waits that may be for a rank of another host, so that ranks of its own host time out first and name it.
+  nanoseconds grace() const { return std::max<nanoseconds>(std::chrono::seconds(1), timeout() / 4); }
+  // For waits after the agreement: all ranks have started the operation.
+  nanoseconds data_timeout() const { return std::min(timeout(), kMaxTimeout) + 2 * grace(); }
 
-  // Gathers `bytes` of every rank, host by host, into gathered_. The first wait is for the ranks of this host.
-  void gather_all(const void* data, int64_t bytes, nanoseconds patience);
-  // Exchanges blocks of counts_ bytes between the hosts, in gathered_, and gives them to all ranks.
-  void spread_blocks(int64_t before, int64_t all, nanoseconds patience);
-  // The place of a rank in a list that goes host by host.
-  int64_t position(int rank) const;
+  // Gathers `bytes` bytes of every rank into gathered_, in host order. The first wait is for the ranks of this host.
+  void gather_all(const void* data, int64_t bytes, nanoseconds timeout);
+  // All-gathers blocks of counts_[host] bytes between the hosts. gathered_ has `all` bytes; this host's block begins at
+  // `own_block`. Afterwards all ranks have all blocks.
+  void gather_blocks(int64_t own_block, int64_t all, nanoseconds timeout);
+  // The index of a rank in host order.
+  int64_t host_order_index(int rank) const;
 
-  // Whether all ranks show the same hash.
-  bool roll_call(uint64_t hash, nanoseconds patience);
+  // Agreement: whether all ranks have the same hash.
+  bool agree_on(uint64_t hash, nanoseconds timeout);
+  [[noreturn]] void fail_mismatch(int64_t number, int a, const std::string& of_a, int b, const std::string& of_b);
+  // The hashes differ: gathers the requests and fails with two that differ.
+  [[noreturn]] void throw_disagreement(const Operation& operation, int64_t number);
 
-  [[noreturn]] void disagree(int64_t number, int a, const std::string& of_a, int b, const std::string& of_b);
-
-  // The hashes differ: says what two ranks asked for.
-  [[noreturn]] void explain(const Operation& operation, int64_t number);
-
-  void move(const Operation& operation, int64_t number);
-  void all_reduce_pieces(const Operation& operation);
-  void scatter(const Operation& operation);
-  void gather(const Operation& operation);
+  // Executes an operation that all ranks agree on.
+  void execute(const Operation& operation, int64_t number);
+  void all_reduce_levels(const Operation& operation);
+  void reduce_scatter_levels(const Operation& operation);
+  void all_gather_levels(const Operation& operation);
   void broadcast_levels(const Operation& operation);
+
+  // all_to_all and permute; hierarchy_operations.cc explains the parts.
   void exchange(const Operation& operation, int64_t number);
-  // Of all_to_all and permute: what rank `from` gives `to`, in elements; table_ holds the counts of all ranks.
-  int64_t sent(const Operation& operation, int from, int to) const;
+  void gather_counts(const Operation& operation, int64_t number);
+  int64_t gather_inputs(const Operation& operation);
+  int64_t count_blocks(const Operation& operation);
+  void pack_outgoing(const Operation& operation);
+  void unpack_incoming(const Operation& operation, const std::byte* incoming) const;
+  // The bytes that rank `from` sends to rank `to`. For all_to_all, table_ has the counts of all ranks.
+  int64_t bytes_between(const Operation& operation, int from, int to) const;
 
+  Subgroup subgroup(const std::vector<int>& ranks) const;
   std::unique_ptr<Comm> make_group(const std::vector<int>& ranks, const std::string& name) override;
-  void tell_other_hosts(const std::vector<int>& leaders, const std::string& key, const LevelCause& cause) const;
 
-  const Place place_;
+  const Topology topology_;
   const Connect connect_;
   const std::string key_;
   const std::unique_ptr<Comm> inner_;
-  std::unique_ptr<Comm> outer_;  // of the first rank of each host
-  const std::vector<int>& local_;
-  std::vector<int> leaders_, host_of_;
-  bool at_outer_ = false;
+  std::unique_ptr<Comm> outer_;         // of the leaders; null on other ranks, and with a single host
+  const std::vector<int>& local_;       // the ranks of this host, in host order
+  std::vector<int> sorted_local_;       // the same in rank order
+  std::vector<int> leaders_, host_of_;  // by host; by rank
+  bool in_outer_ = false;               // the last call was to the outer level
 
   std::mutex mutex_;
   std::condition_variable idle_;
   int busy_ = 0;
-  std::optional<LevelCause> cause_;
-  std::shared_ptr<Child> self_;  // known to the group above
-  std::shared_ptr<Child> above_;
-  int depth_ = 0;
-  std::vector<std::weak_ptr<Child>> children_;
-  std::optional<Alarm> inner_alarm_, outer_alarm_;
-  std::map<std::pair<std::vector<int>, std::string>, int> splits_;
+  std::optional<LevelFailure> failure_;
+  std::shared_ptr<Handle> handle_;  // of this group
+  std::shared_ptr<Handle> parent_;
+  int depth_ = 0;  // how many times this group was split off
+  std::vector<std::weak_ptr<Handle>> children_;
+  std::optional<FailureMonitor> inner_monitor_, outer_monitor_;
+  std::map<std::pair<std::vector<int>, std::string>, int> splits_;  // number of splits, by leaders and name
 
+  // Scratch memory of the operations.
   std::vector<std::byte> gathered_, blocks_;
   std::vector<int64_t> counts_, local_counts_, receive_counts_, table_;
-  std::vector<int> sorted_local_;
 };
 
 }  // namespace lockstep::detail

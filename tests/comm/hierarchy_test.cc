@@ -119,9 +119,9 @@ TEST(HierarchicalComm, LargeSumsGoInPieces) {
 TEST(HierarchicalComm, HostsThatDoNotFitAreRefused) {
   EXPECT_THROWS(
       hierarchical_comm({.hosts = {{0, 1}, {1}}, .host = 0}), Error,
-      "hierarchical_comm: host 0 of 2 with the ranks [0, 1, 1] was given; name each rank on one host, from 0");
+      "hierarchical_comm: invalid host 0 of 2 with the ranks [0, 1, 1]; list each rank, from 0, on exactly one host");
   EXPECT_THROWS(hierarchical_comm({.hosts = {{0, 1}}, .host = 0, .inner = std::move(in_process_comms(1)[0])}), Error,
-                "hierarchical_comm: host 0 has 2 ranks, the group on it 1; give a group of all its ranks");
+                "hierarchical_comm: host 0 has 2 ranks but its inner group has 1; give an inner group of all its ranks");
 }
 
 }  // namespace

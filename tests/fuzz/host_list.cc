@@ -22,10 +22,10 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!read) return 0;
   int64_t slots = 0;
   for (const HostSlots& host : hosts) {
-    fuzz::require(host.slots >= 1 && host.slots <= kMostProcesses, "a host has 1 to 1024 slots");
+    fuzz::require(host.slots >= 1 && host.slots <= kMaxProcesses, "a host has 1 to 1024 slots");
     slots += host.slots;
   }
-  const int processes = static_cast<int>(std::min<int64_t>(slots, kMostProcesses));
-  fuzz::require(place(hosts, processes).size() == static_cast<size_t>(processes), "every process has a host");
+  const int processes = static_cast<int>(std::min<int64_t>(slots, kMaxProcesses));
+  fuzz::require(assign_hosts(hosts, processes).size() == static_cast<size_t>(processes), "every process has a host");
   return 0;
 }

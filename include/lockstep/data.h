@@ -1,6 +1,6 @@
-// Image data sets: MNIST and Fashion-MNIST by name, any IDX files by path, or images made on the spot.
-// docs/how-to/data.md says where files are looked for and how they are checked. Every function may be called from any thread;
-// callbacks run on the caller's.
+// Image data sets: MNIST and Fashion-MNIST by name, any IDX files by path, or synthetic images.
+// docs/how-to/data.md lists the sources of files and how they are verified. Functions are safe from any thread;
+// callbacks run in the caller's thread.
 #pragma once
 
 #include <cstdint>
@@ -25,85 +25,85 @@ struct Dataset {
   ImageDataset test;
 };
 
-// What happens while a data set is being brought in. The views are valid during the callback only.
+// A progress event while a data set is fetched. The views are valid only during the callback.
 struct DataEvent {
   enum class Kind {
-    receiving,  // bytes of total have arrived (total 0: not known; bytes 0: the source has just been asked)
-    present,    // the file was there already; its sum was right
-    stored,     // the file has arrived, its sum is right, and it lies in the folder
-    note,       // text says what went wrong and what is done about it
+    receiving,  // `bytes` of `total` have arrived (total 0: unknown; bytes 0: the request was just sent)
+    present,    // the file already exists with the correct checksum
+    stored,     // the file was fetched, verified and stored in the folder
+    note,       // a problem and how it is handled, in `text`
   };
   Kind kind = Kind::note;
   std::string_view file = {};    // "train-images-idx3-ubyte"
-  std::string_view source = {};  // where it comes from, in words
+  std::string_view source = {};  // a description of the source
   int64_t bytes = 0;
   int64_t total = 0;
   std::string_view text = {};
 };
 
 struct DataOptions {
-  // A folder that holds the four files, raw or .gz. When given, no other source is asked. For fetch_dataset: where to
-  // put them.
+  // A folder with the four files, raw or .gz. If given, no other source is used. For fetch_dataset: the folder to store
+  // them in.
   std::string dir = {};
-  // Where fetched files are kept, one folder per data set. Empty: $LOCKSTEP_CACHE_DIR, else $XDG_CACHE_HOME/lockstep,
-  // else
-  // ~/.cache/lockstep.
+  // The cache for fetched files, with one folder per data set. Empty: $LOCKSTEP_CACHE_DIR, else
+  // $XDG_CACHE_HOME/lockstep, else ~/.cache/lockstep.
   std::string cache_dir = {};
-  // Whether mirrors and the package manager may be asked.
+  // Whether files may be downloaded from mirrors or with the package manager.
   bool allow_download = true;
-  // Compute the sums of files in the cache too. They were checked when written; without this only size and header are.
+  // Verify the checksums of cached files again. They were verified when written; by default only size and header are
+  // checked.
   bool verify = false;
-  // Called for every event. When empty, notes go to the standard error stream.
+  // Called for every event. If empty, notes are printed to stderr.
   std::function<void(const DataEvent&)> progress = {};
 };
 
-// The data sets that have names and files: "mnist", "fashion-mnist".
+// The names of the data sets that consist of files: "mnist", "fashion-mnist".
 std::vector<std::string> dataset_names();
 
-// The data set of that name:
-//   "mnist", "fashion-mnist"   fetched when it is nowhere on this machine
+// Loads a data set into memory. Names:
+//   "mnist", "fashion-mnist"   fetched if not found on this machine
 //   "synthetic"                synthetic_digits(6000, 1000)
-//   "IMAGES,LABELS"            paths of two IDX files, raw or .gz; their last tenth, at least one image, is the test
-//   set "TRAIN_IMAGES,TRAIN_LABELS,TEST_IMAGES,TEST_LABELS"
-// Throws Error for an unknown name, a wrong file in options.dir or files that do not fit each other, IoError when a
-// file cannot be read or (listing every source with its reason) when no source has it.
+//   "IMAGES,LABELS"            two IDX files, raw or .gz; the last tenth, at least one image, becomes the test set
+//   "TRAIN_IMAGES,TRAIN_LABELS,TEST_IMAGES,TEST_LABELS"
+// Throws Error for an unknown name, a wrong file in options.dir, or files that do not match each other. Throws IoError
+// when a file cannot be read, or when no source has it, listing every source with its reason.
 Dataset load_dataset(std::string_view name, const DataOptions& options = {});
 
-// An image data set on the disk, for sets that are not to be loaded: raw IDX files.
+// A set of images and labels as raw IDX files, for data that is streamed from disk.
 struct ImageFiles {
   std::string images_path, labels_path;
 };
 struct DatasetFiles {
   ImageFiles train, test;
 };
-// Where the raw files of a data set lie: those of a name in options.dir, where they are checked and nothing is written,
-// or else in the cache, into which they are fetched first; of paths all four must be given. Throws Error for
-// "synthetic", which has no files, for a compressed file, and as load_dataset does.
+// The raw files of a data set. Those of a named set are in options.dir, where they are verified and nothing is written,
+// or else in the cache, where they are fetched if missing. A name of paths must have all four. Throws Error for
+// "synthetic", which has no files, and for a compressed file; otherwise throws as load_dataset does.
 DatasetFiles dataset_files(std::string_view name, const DataOptions& options = {});
 
-// Images of 28 x 28 pixels in ten classes that need no file: each class has a smooth pattern of its own, each image
-// shows its class's pattern moved by up to two pixels, fainter or stronger, under noise. The same on every machine for
-// the same seed; the test images are others of the same classes. Throws Error for a negative number.
+// Generates images of 28 x 28 pixels in ten classes. Each class has a smooth random pattern. An image shows the pattern
+// of its class, shifted by up to two pixels, with random contrast and noise. Training and test images use the same
+// patterns. The same seed gives the same images on every machine. Throws Error for a negative number.
 Dataset synthetic_digits(int64_t train, int64_t test, uint64_t seed = 0);
 
-// Makes sure that options.dir, or the cache, holds the four files with the right sums; fetches those that are
-// missing or wrong. Returns the folder. Throws as load_dataset does.
+// Ensures that options.dir, or the cache, contains the four files with correct checksums. Fetches files that are missing
+// or wrong. Returns the folder. Throws as load_dataset does.
 std::string fetch_dataset(std::string_view name, const DataOptions& options = {});
 
-// What verify_dataset found about one file.
+// The result of verify_dataset for one file.
 struct DataCheck {
   std::string file;
   std::string path;  // empty when missing
   std::string md5;   // of the raw bytes; empty when missing or unreadable
   std::string expected_md5;
-  std::string problem;  // empty when the file is right
+  std::string problem;  // empty when the file is correct
 };
 
-// Computes the sums of the four files in options.dir, or in the cache. Fetches nothing, changes nothing.
+// Verifies the checksums of the four files in options.dir, or in the cache. Does not fetch or change anything.
 std::vector<DataCheck> verify_dataset(std::string_view name, const DataOptions& options = {});
 
-// Images and labels of any size from two IDX files, raw or .gz, with no checksum. The images have three dimensions and
-// the labels one; counts must agree. The number of classes is the largest label plus one.
+// Loads images and labels of any size from two IDX files, raw or .gz, without checksums. Images must have three
+// dimensions, labels one, and the counts must agree. The number of classes is the largest label plus one.
 ImageDataset load_idx_pair(const std::string& images_path, const std::string& labels_path);
 
 }  // namespace lockstep

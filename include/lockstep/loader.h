@@ -1,13 +1,13 @@
-// Batches of a data set in an order that (seed, epoch) fixes. One global cursor says what comes next, so that a run
-// resumes in the middle of an epoch, at any number of processes, without repeating or skipping an example. Every
-// example is used once an epoch: the last batch is smaller when the batch size does not divide their number.
+// Loader: produces batches of a data set in an order determined by (seed, epoch). Its state is a global cursor, so a run
+// can resume in the middle of an epoch, with any number of processes, without repeating or skipping an example. Every
+// example is used once per epoch; the last batch is smaller if the batch size does not divide their number.
 //
 //   Loader loader(data.train, {.batch_size = 128, .seed = 7});
 //   for (;;) { LoaderBatch batch = loader.next(); ... }
 //
-// A Loader is used by one thread at a time. A set given as an ImageDataset is resident: it lies in memory once as two
-// arrays, and a batch is the list of its rows, gathered inside the compiled step. One given as ImageFiles stays on the
-// disk, and a thread of the loader's own reads batches ahead.
+// A set given as an ImageDataset is resident: it is stored in memory as two arrays, and a batch is a list of row numbers
+// that the compiled step gathers. A set given as ImageFiles is streamed: a background thread reads batches ahead from
+// disk. Not thread-safe.
 #pragma once
 
 #include <chrono>
@@ -25,21 +25,21 @@ namespace lockstep {
 
 class FileSystem;
 
-// The next example: its place in the order of its epoch.
+// The position of the next example in the order of its epoch.
 struct Cursor {
   int64_t epoch = 0;
   int64_t sample = 0;
   bool operator==(const Cursor&) const = default;
 };
 
-// A permutation of 0 .. n-1 that is computed place by place, with no table: a function of (n, seed, epoch), the same on
-// every machine and in every version. A value, safe from any thread.
+// A permutation of 0 .. n-1, a function of (n, seed, epoch). Each position is computed on its own, without a table. The
+// same on every machine and in every version. Immutable, safe from any thread.
 class Shuffle {
  public:
   // REQUIRES: n >= 0.
   Shuffle(int64_t n, uint64_t seed, int64_t epoch);
-  // The example at a place of the order. REQUIRES: 0 <= place < n.
-  int64_t operator()(int64_t place) const;
+  // The example at a position of the order. REQUIRES: 0 <= position < n.
+  int64_t operator()(int64_t position) const;
 
  private:
   static constexpr int kRounds = 8;
@@ -48,43 +48,43 @@ class Shuffle {
 };
 
 struct LoaderOptions {
-  int64_t batch_size = 128;  // of all processes together
+  int64_t batch_size = 128;  // over all processes
   uint64_t seed = 0;
   bool shuffle = true;
-  // This process takes its part of every batch, as shard_range() cuts it; or, where `part` is given, what that says of
-  // a batch of n examples (see process_range).
+  // The part of every batch that this process loads: as split by shard_range(), or, if `part` is given, the range that
+  // it returns for a batch of n examples (see process_range).
   int process_index = 0, process_count = 1;
   std::function<Range(int64_t n)> part = {};
-  // When the set is not resident: how many batches are read ahead, how long next() waits for one before it throws, and
-  // the files (null: the disk), which must outlive the loader.
+  // For streamed sets: the number of batches to read ahead, the maximum wait of next(), and the file system (null: the
+  // real one), which must outlive the loader.
   int64_t prefetch = 3;
   std::chrono::milliseconds deadline = std::chrono::seconds(60);
   FileSystem* files = nullptr;
 };
 
-// What one process gets of a global batch.
+// The part of a global batch that one process loads.
 struct LoaderBatch {
-  Cursor at;                // of the global batch's first example
+  Cursor at;                // the position of the global batch's first example
   int64_t global_size = 0;  // examples in the global batch
-  int64_t size = 0;         // examples here; 0 when there are fewer than processes
+  int64_t size = 0;         // examples of this process; may be 0 if there are more processes than examples
   bool last_of_epoch = false;
-  Array rows;            // resident: i32 [size], rows of images() and labels()
-  Array images, labels;  // not resident: u8 [size, rows, cols] and u8 [size]
+  Array rows;            // resident: i32 [size], row numbers in images() and labels()
+  Array images, labels;  // streamed: u8 [size, rows, cols] and u8 [size]
 };
 
-// Several of them, one after the other, of a resident set.
+// Several consecutive batches of a resident set.
 struct LoaderBatches {
   std::vector<LoaderBatch> each;
-  Array rows;  // of all of them, i32 [batches, size]
+  Array rows;  // the row numbers of all batches, i32 [batches, size]
 };
 
 class Loader {
  public:
-  // Takes the set's memory. Throws Error when the batch is larger than the set, naming both, or is not positive, when
-  // the process is not one of their number, and when the set's sizes or labels contradict each other.
+  // A resident set; its memory is moved, not copied. Throws Error when the batch size is not positive or larger than the
+  // set, the process index is out of range, or the sizes and labels of the set are inconsistent.
   Loader(ImageDataset set, const LoaderOptions& options);
-  // Reads the images from the disk as it goes; the labels are kept in memory. Throws as load_idx_pair does when the
-  // headers are wrong, and Error for .gz files, in which no row can be found without inflating those before it.
+  // A streamed set; only its labels are kept in memory. Throws as load_idx_pair does when the headers are wrong, and
+  // Error for .gz files, because these do not allow random access.
   Loader(const ImageFiles& files, const LoaderOptions& options);
   ~Loader();
   Loader(Loader&&) noexcept;
@@ -94,29 +94,30 @@ class Loader {
   int64_t rows() const;
   int64_t cols() const;
   int64_t classes() const;
-  int64_t batch_size() const;  // of all processes together
+  int64_t batch_size() const;  // over all processes
   int64_t batches_per_epoch() const;
 
   bool resident() const;
-  // The whole set, u8 [count, rows, cols] and [count]. REQUIRES: resident().
+  // The complete set, u8 [count, rows, cols] and [count]. REQUIRES: resident().
   const Array& images() const;
   const Array& labels() const;
 
-  // Of the next batch's first example. It is the same in every process, and says all that a checkpoint has to keep.
+  // The position of the next batch's first example. It is equal in all processes, and is the complete state to store in
+  // a checkpoint.
   const Cursor& cursor() const;
-  // The next batch begins there, also where no batch of this size began before; the end of an epoch is the beginning of
-  // the next. Throws Error when it lies outside of the set.
+  // Makes the next batch begin at any position; the end of an epoch means the beginning of the next. Throws Error when
+  // it is outside of the set.
   void seek(const Cursor& cursor);
-  // The batch at the cursor, which moves on. Not resident: throws IoError when a read failed or took longer than the
-  // deadline; the cursor then stays, and another call tries again.
+  // Returns the batch at the cursor and advances the cursor. For a streamed set, throws IoError when a read failed or
+  // took longer than the deadline; the cursor is then unchanged, and the next call tries again.
   LoaderBatch next();
 
-  // How many batches of the full size are left of the epoch, and the next n of them at once.
+  // The number of full batches left in the epoch, and the next n of them.
   // REQUIRES: resident(), 1 <= n <= full_batches_left().
   int64_t full_batches_left() const;
   LoaderBatches next(int64_t n);
 
-  // How many examples this process has handed out, and how long next() took, in seconds.
+  // The number of examples this process has loaded, and the total time spent in next(), in seconds.
   int64_t examples_read() const;
   double seconds() const;
 

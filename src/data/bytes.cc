@@ -28,7 +28,7 @@ size_t FileStream::read(std::span<uint8_t> out) {
 GzipStream::GzipStream(std::span<const uint8_t> compressed, std::string where)
     : rest_(compressed), where_(std::move(where)) {
   constexpr int kGzipOnly = 16;
-  LOCKSTEP_CHECK(inflateInit2(&state_, MAX_WBITS + kGzipOnly) == Z_OK, "zlib does not start");
+  LOCKSTEP_CHECK(inflateInit2(&state_, MAX_WBITS + kGzipOnly) == Z_OK, "zlib initialization failed");
 }
 
 GzipStream::~GzipStream() { inflateEnd(&state_); }
@@ -48,12 +48,12 @@ size_t GzipStream::read(std::span<uint8_t> out) {
     if (status == Z_STREAM_END) {
       if (rest_.empty()) {
         ended_ = true;
-      } else if (inflateReset(&state_) != Z_OK || !is_gzip(rest_)) {  // a gzip file may be several, one after the other
-        throw_error("read {}: {} bytes that are not gzip follow the end of the compressed data; fetch the file again",
-                    where_, rest_.size());
+      } else if (inflateReset(&state_) != Z_OK || !is_gzip(rest_)) {  // a gzip file may have several members
+        throw_error("read {}: {} bytes after the end of the compressed data are not gzip; fetch the file again", where_,
+                    rest_.size());
       }
     } else if (status == Z_BUF_ERROR) {
-      throw_error("read {}: the compressed data is cut off after {} bytes of contents; fetch the file again", where_,
+      throw_error("read {}: the compressed data is truncated after {} bytes of contents; fetch the file again", where_,
                   state_.total_out);
     } else if (status != Z_OK) {
       throw_error("read {}: the compressed data is corrupt ({}); fetch the file again", where_,
@@ -63,8 +63,8 @@ size_t GzipStream::read(std::span<uint8_t> out) {
   return done;
 }
 
-uint64_t GzipStream::at_most() const {
-  // deflate cannot do better than 258 bytes out of 2 bits; the decoder may hold one window back.
+uint64_t GzipStream::max_remaining() const {
+  // The best ratio of deflate is 258 bytes from 2 bits. The decoder may hold back one window.
   constexpr uint64_t kBestRatio = 1032, kWindow = 1 << 16;
   return ended_ ? 0 : kWindow + kBestRatio * rest_.size();
 }

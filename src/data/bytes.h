@@ -1,5 +1,4 @@
-// Bytes that come one after the other: from memory, from a file, or inflated from gzip on the way. One thread at a
-// time.
+// ByteStream: sequential input from memory, from a file, or inflated from gzip. Not thread-safe.
 #pragma once
 
 #include <zlib.h>
@@ -16,11 +15,11 @@ class ByteStream {
  public:
   virtual ~ByteStream() = default;
 
-  // Fills the span; returns how many bytes there were, fewer only at the end.
+  // Fills the span. Returns the number of bytes read, fewer than requested only at the end.
   virtual size_t read(std::span<uint8_t> out) = 0;
 
-  // No more than this many bytes can still come, so that nothing larger need be allocated.
-  virtual uint64_t at_most() const = 0;
+  // An upper bound on the remaining bytes, which bounds what a reader needs to allocate.
+  virtual uint64_t max_remaining() const = 0;
 };
 
 class MemoryStream final : public ByteStream {
@@ -28,7 +27,7 @@ class MemoryStream final : public ByteStream {
   // REQUIRES: the bytes outlive the stream.
   explicit MemoryStream(std::span<const uint8_t> bytes) : rest_(bytes) {}
   size_t read(std::span<uint8_t> out) override;
-  uint64_t at_most() const override { return rest_.size(); }
+  uint64_t max_remaining() const override { return rest_.size(); }
 
  private:
   std::span<const uint8_t> rest_;
@@ -38,7 +37,7 @@ class FileStream final : public ByteStream {
  public:
   FileStream(FileSystem& files, std::string path);
   size_t read(std::span<uint8_t> out) override;
-  uint64_t at_most() const override { return static_cast<uint64_t>(size_ - offset_); }
+  uint64_t max_remaining() const override { return static_cast<uint64_t>(size_ - offset_); }
 
  private:
   FileSystem& files_;
@@ -47,7 +46,7 @@ class FileStream final : public ByteStream {
   int64_t offset_ = 0;
 };
 
-// What a gzip file inflates to. Corrupt or cut-off input throws Error naming `where`.
+// The inflated contents of gzip data. Corrupt or truncated input throws Error naming `where`.
 class GzipStream final : public ByteStream {
  public:
   // REQUIRES: the compressed bytes outlive the stream.
@@ -57,7 +56,7 @@ class GzipStream final : public ByteStream {
   GzipStream& operator=(const GzipStream&) = delete;
 
   size_t read(std::span<uint8_t> out) override;
-  uint64_t at_most() const override;
+  uint64_t max_remaining() const override;
 
  private:
   std::span<const uint8_t> rest_;
@@ -66,7 +65,7 @@ class GzipStream final : public ByteStream {
   bool ended_ = false;
 };
 
-// Whether bytes begin as a gzip file does.
+// Whether the bytes start with the magic number of gzip.
 bool is_gzip(std::span<const uint8_t> bytes);
 
 }  // namespace lockstep::detail

@@ -9,7 +9,7 @@
 namespace lockstep::detail {
 namespace {
 
-// The four files as both data sets have them; sums in the order of DatasetSpec::files.
+// The four files of MNIST and Fashion-MNIST; checksums in the order of DatasetSpec::files.
 std::array<FileSpec, 4> standard_files(const std::array<std::string, 4>& sums) {
   return {{
       {"train-images-idx3-ubyte", {60000, 28, 28}, sums[0]},
@@ -47,8 +47,8 @@ const DatasetSpec& find_dataset(std::string_view name) {
   for (const DatasetSpec& spec : catalog())
     if (spec.name == name) return spec;
   throw_error(
-      "data: there is no data set named \"{}\"; there are {} and synthetic; IDX files of your own are named "
-      "IMAGES,LABELS or TRAIN_IMAGES,TRAIN_LABELS,TEST_IMAGES,TEST_LABELS",
+      "data: unknown data set \"{}\"; choose {} or synthetic, or give IDX files as IMAGES,LABELS or "
+      "TRAIN_IMAGES,TRAIN_LABELS,TEST_IMAGES,TEST_LABELS",
       name, fmt::join(dataset_names(), ", "));
 }
 

@@ -1,4 +1,4 @@
-// The data sets that have names: their files with sizes and sums, and where they can be had. Immutable, safe from any
+// The catalog of named data sets: their files with shapes and checksums, and their sources. Immutable, safe from any
 // thread.
 #pragma once
 
@@ -21,14 +21,14 @@ struct DatasetSpec {
   std::string name;
   int64_t classes = 0;
   std::array<FileSpec, 4> files;     // train images, train labels, test images, test labels
-  std::vector<std::string> folders;  // where a package of the system puts them
-  std::vector<std::string> mirrors;  // addresses to which NAME.gz is appended
-  std::string npm_package;           // "name@version", the files lying in its folder data/; may be empty
+  std::vector<std::string> folders;  // where packages of the operating system install them
+  std::vector<std::string> mirrors;  // URLs to which NAME.gz is appended
+  std::string npm_package;           // "name@version", with the files in its folder data/; may be empty
 };
 
 const std::vector<DatasetSpec>& catalog();
 
-// Throws Error, listing the names there are, when this one is not among them.
+// Throws Error for an unknown name, listing the known ones.
 const DatasetSpec& find_dataset(std::string_view name);
 
 // Bytes of the raw file.

@@ -1,5 +1,5 @@
-// What load_dataset, dataset_files, fetch_dataset and verify_dataset do, with every outside thing passed in: the data
-// set's description, the sources to ask and the file system. Safe from any thread, given sources of its own.
+// The implementation of load_dataset, dataset_files, fetch_dataset and verify_dataset, with all dependencies passed in,
+// so that tests can replace them. Safe from any thread if each thread has its own DataEnvironment.
 #pragma once
 
 #include <string>
@@ -7,27 +7,27 @@
 
 #include "base/file.h"
 #include "data/catalog.h"
-#include "data/source.h"
+#include "data/data_source.h"
 #include "lockstep/data.h"
 
 namespace lockstep::detail {
 
-struct DataWorld {
+struct DataEnvironment {
   const DatasetSpec& spec;
-  Sources sources;  // asked in order for what is not in the folder or cache
+  DataSources sources;  // tried in order for files that are not in the folder or cache
   FileSystem& files = FileSystem::real();
 };
 
-Dataset load(DataWorld& world, const DataOptions& options);
-std::string fetch(DataWorld& world, const DataOptions& options);
-DatasetFiles locate(DataWorld& world, const DataOptions& options);
-std::vector<DataCheck> verify(DataWorld& world, const DataOptions& options);
+Dataset load(DataEnvironment& env, const DataOptions& options);
+std::string fetch(DataEnvironment& env, const DataOptions& options);
+DatasetFiles locate(DataEnvironment& env, const DataOptions& options);
+std::vector<DataCheck> verify(DataEnvironment& env, const DataOptions& options);
 
-// Throws Error, speaking for `op`, unless these are the shapes of a pair of images and labels with some pixels.
+// Throws Error unless these are shapes of matching, non-empty images and labels. Messages start with `op`.
 void check_pair(std::string_view op, const std::string& images_path, const Shape& images,
                 const std::string& labels_path, const Shape& labels);
 
-// The folder of a data set in the cache; empty when there is no home to put it in.
+// The folder of a data set in the cache; empty if no environment variable gives a location for the cache.
 std::string cache_folder(const std::string& dataset, const DataOptions& options);
 
 }  // namespace lockstep::detail

@@ -16,14 +16,14 @@
 namespace lockstep::detail {
 namespace {
 
-struct Transfer {
+struct DownloadState {
   const DownloadOptions& options;
   std::vector<uint8_t> body;
   bool too_long = false;
 };
 
 size_t on_body(char* bytes, size_t, size_t count, void* user) {
-  auto& transfer = *static_cast<Transfer*>(user);
+  auto& transfer = *static_cast<DownloadState*>(user);
   if (static_cast<int64_t>(transfer.body.size() + count) > transfer.options.max_bytes) {
     transfer.too_long = true;
     return 0;
@@ -33,7 +33,7 @@ size_t on_body(char* bytes, size_t, size_t count, void* user) {
 }
 
 int on_progress(void* user, curl_off_t total, curl_off_t now, curl_off_t, curl_off_t) {
-  const auto& transfer = *static_cast<const Transfer*>(user);
+  const auto& transfer = *static_cast<const DownloadState*>(user);
   if (now > 0 && transfer.options.progress) transfer.options.progress(now, total);
   return 0;
 }
@@ -51,9 +51,9 @@ std::vector<uint8_t> download(const std::string& url, const DownloadOptions& opt
   std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
   const std::unique_ptr<CURL, void (*)(CURL*)> handle(curl_easy_init(), curl_easy_cleanup);
   CURL* curl = handle.get();
-  if (!curl) throw IoError("libcurl does not start; try again");
+  if (!curl) throw IoError("libcurl initialization failed; try again");
 
-  Transfer transfer{options, {}, false};
+  DownloadState transfer{options, {}, false};
   char reason[CURL_ERROR_SIZE] = {};
   set(curl, CURLOPT_URL, url.c_str());
   set(curl, CURLOPT_ERRORBUFFER, static_cast<char*>(reason));
@@ -69,7 +69,7 @@ std::vector<uint8_t> download(const std::string& url, const DownloadOptions& opt
   set(curl, CURLOPT_REDIR_PROTOCOLS, protocols);
 #endif
 #if LIBCURL_VERSION_NUM >= 0x075700
-  set(curl, CURLOPT_QUICK_EXIT, 1L);  // or a name lookup that hangs would be waited for after its deadline
+  set(curl, CURLOPT_QUICK_EXIT, 1L);  // otherwise a hanging name lookup delays the return beyond the deadline
 #endif
   set(curl, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options.connect_timeout.count()));
   set(curl, CURLOPT_LOW_SPEED_LIMIT, 1000L);
@@ -84,11 +84,11 @@ std::vector<uint8_t> download(const std::string& url, const DownloadOptions& opt
 
   const CURLcode code = curl_easy_perform(curl);
   if (transfer.too_long)
-    throw IoError(fmt::format("the answer is longer than the {} bytes the file may have", options.max_bytes));
+    throw IoError(fmt::format("the response is longer than the maximum of {} bytes", options.max_bytes));
   if (code != CURLE_OK) throw IoError(reason[0] ? reason : curl_easy_strerror(code));
   long status = 0;
   curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
-  if (status != 200) throw IoError(fmt::format("the server answered HTTP {}", status));
+  if (status != 200) throw IoError(fmt::format("the server responded with HTTP {}", status));
   return std::move(transfer.body);
 }
 

@@ -30,8 +30,8 @@ void ImageStream::read(std::span<const int64_t> examples, uint8_t* images, uint8
                                  (end - first) * static_cast<size_t>(pixels));
     if (file_->read(begin_ + examples[first] * pixels, run) < run.size())
       throw IoError(
-          fmt::format("read {}: it ends before image {} of {}, as it did not when it was opened; do not change "
-                      "the file while it is in use",
+          fmt::format("read {}: it ends before image {} of {} although it was complete when opened; do not change the "
+                      "file while it is in use",
                       path_, examples[end - 1], count()));
   }
   for (size_t i = 0; i < examples.size(); ++i) labels[i] = labels_[static_cast<size_t>(examples[i])];

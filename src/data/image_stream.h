@@ -1,5 +1,5 @@
-// Images that stay on the disk, in raw IDX files, and are read row by row; their labels lie in memory. Safe from any
-// thread.
+// ImageStream: random access to the images of a raw IDX file on disk. The labels are kept in memory. Immutable, safe
+// from any thread.
 #pragma once
 
 #include <memory>
@@ -24,14 +24,14 @@ class ImageStream {
   int64_t cols() const { return cols_; }
   int64_t classes() const { return classes_; }
 
-  // Fills images and labels with those of the examples, in their order. Neighbours are read at once. REQUIRES: there is
-  // room for them.
+  // Reads the images and labels of the examples, in the given order. Consecutive examples are read with one call.
+  // Throws IoError. REQUIRES: the buffers are large enough.
   void read(std::span<const int64_t> examples, uint8_t* images, uint8_t* labels) const;
 
  private:
   std::string path_;
   std::unique_ptr<OpenFile> file_;
-  int64_t begin_ = 0;  // of the first image in the file
+  int64_t begin_ = 0;  // position of the first image in the file
   int64_t rows_ = 0, cols_ = 0, classes_ = 0;
   std::vector<uint8_t> labels_;
 };

@@ -9,46 +9,47 @@
 
 #include "array/gpu_memory.h"
 #include "base/check.h"
+#include "data/batch_order.h"
 #include "data/image_stream.h"
-#include "data/order.h"
 #include "data/prefetch.h"
 #include "sharding/device_table.h"
 
 namespace lockstep {
 namespace {
 
-// Throws unless sizes and labels agree with each other.
+// Throws Error unless sizes and labels are consistent.
 void check_set(const ImageDataset& set) {
-  if (set.count < 1) throw_error("loader: a set of {} examples; there must be at least one", set.count);
+  if (set.count < 1) throw_error("loader: the set has {} examples; give at least one", set.count);
   if (set.count > std::numeric_limits<int32_t>::max())
     throw_error(
-        "loader: a set of {} examples in memory, where row numbers have 32 bits; leave it on the disk and pass "
-        "ImageFiles",
+        "loader: the set has {} examples, too many for the 32-bit row numbers of a set in memory; stream it from disk "
+        "by passing ImageFiles",
         set.count);
   const Shape shape = {set.count, set.rows, set.cols};
   if (set.rows < 1 || set.cols < 1 || static_cast<int64_t>(set.images.size()) != count(shape))
-    throw_error("loader: {} bytes of images for the shape {}; there must be one for each pixel", set.images.size(),
+    throw_error("loader: {} bytes of images for shape {}; give one byte per pixel", set.images.size(),
                 to_string(shape));
   if (static_cast<int64_t>(set.labels.size()) != set.count)
     throw_error("loader: {} labels for {} images; each image needs one label", set.labels.size(), set.count);
   for (size_t i = 0; i < set.labels.size(); ++i)
     if (set.labels[i] >= set.classes)
-      throw_error("loader: label {} at position {} of a set of {} classes; labels are 0 to {}", set.labels[i], i,
+      throw_error("loader: label {} at position {}, but the set has {} classes; labels are 0 to {}", set.labels[i], i,
                   set.classes, set.classes - 1);
 }
 
-// An array whose elements are yet to be written, once, by its maker.
-struct Fresh {
+// A new array with its buffer, so that its creator can fill it in.
+struct NewArray {
   BufferPtr buffer;
   Array array;
 };
 
-Fresh fresh(const Type* interned) {
+NewArray new_array(const Type* interned) {
   BufferPtr buffer = allocate(interned->bytes());
   return {buffer, detail::concrete(interned, buffer)};
 }
 
-// The type of a batch's array; batches but for the last of an epoch have one size, and looking it up takes a lock.
+// The interned type of a batch's array. Caches the last type, because interning takes a lock and most batches have the
+// same size.
 class BatchType {
  public:
   BatchType(DType dtype, Shape example) : dtype_(dtype), example_(std::move(example)) {}
@@ -69,10 +70,10 @@ class BatchType {
   const Type* interned_ = nullptr;
 };
 
-// Makes the batches of a stream, one after the other from a cursor on.
+// Reads consecutive batches of a stream, starting at a cursor.
 class StreamedBatches {
  public:
-  StreamedBatches(std::shared_ptr<const detail::ImageStream> stream, detail::Order order, const Cursor& at)
+  StreamedBatches(std::shared_ptr<const detail::ImageStream> stream, detail::BatchOrder order, const Cursor& at)
       : stream_(std::move(stream)),
         order_(std::move(order)),
         at_(at),
@@ -83,7 +84,7 @@ class StreamedBatches {
     LoaderBatch batch = order_.batch(at_);
     examples_.resize(static_cast<size_t>(batch.size));
     order_.rows(batch, examples_.data());
-    Fresh images = fresh(images_type_.of(batch.size)), labels = fresh(labels_type_.of(batch.size));
+    NewArray images = new_array(images_type_.of(batch.size)), labels = new_array(labels_type_.of(batch.size));
     stream_->read(examples_, images.buffer->as<uint8_t>(), labels.buffer->as<uint8_t>());
     batch.images = std::move(images.array);
     batch.labels = std::move(labels.array);
@@ -93,7 +94,7 @@ class StreamedBatches {
 
  private:
   std::shared_ptr<const detail::ImageStream> stream_;
-  detail::Order order_;
+  detail::BatchOrder order_;
   Cursor at_;
   BatchType images_type_, labels_type_;
   std::vector<int64_t> examples_;
@@ -102,72 +103,72 @@ class StreamedBatches {
 }  // namespace
 
 struct Loader::Impl {
-  detail::Order order;
+  detail::BatchOrder order;
   LoaderOptions options;
   int64_t rows = 0, cols = 0, classes = 0;
   Cursor cursor = {};
   int64_t examples_read = 0;
   std::chrono::steady_clock::duration spent = {};
 
-  // Resident.
+  // For a resident set.
   Array images = {}, labels = {};
   BatchType rows_type{DType::i32, {}};
 
-  // On the disk. The prefetcher is made by the first next() after a seek or a failure.
+  // For a streamed set. The first next() after a seek or a failure creates the prefetcher.
   std::shared_ptr<const detail::ImageStream> stream = nullptr;
   std::optional<detail::Prefetcher> prefetcher = std::nullopt;
 
-  // On a GPU, where a copy between two steps would have the second wait for the first: the row numbers of batches to
-  // come, which were brought there together, and of those after them, which will be. They are computed a few at a time,
-  // so that the GPU does not wait for them either.
-  struct Upcoming {
+  // On a GPU, a host-to-device copy between two steps would delay the second step. So the row numbers of many batches
+  // are uploaded with one copy: those in `uploaded` are on the device, those in `computed` follow with the next upload.
+  // Each call computes only a few of them, so that the GPU does not wait for the host either.
+  struct BatchRows {
     Cursor at;
     Array rows;
   };
-  std::deque<Upcoming> upcoming = {}, later = {};
-  Cursor later_end = {};  // the batch after the last of `later`
+  std::deque<BatchRows> uploaded = {}, computed = {};
+  Cursor computed_end = {};  // the batch after the last of `computed`
 
   Array rows_of(const LoaderBatch& batch) {
-    Fresh fresh_rows = fresh(rows_type.of(batch.size));
-    order.rows(batch, fresh_rows.buffer->as<int32_t>());
-    return std::move(fresh_rows.array);
+    NewArray out = new_array(rows_type.of(batch.size));
+    order.rows(batch, out.buffer->as<int32_t>());
+    return std::move(out.array);
   }
 
-  void prepare_one() {
-    const LoaderBatch batch = order.batch(later_end);
-    later.push_back({later_end, rows_of(batch)});
-    later_end = order.after(batch);
+  void compute_one() {
+    const LoaderBatch batch = order.batch(computed_end);
+    computed.push_back({computed_end, rows_of(batch)});
+    computed_end = order.after(batch);
   }
 
-  Array rows_ahead() {
+  Array uploaded_rows() {
     constexpr size_t kMost = 64, kFirst = 4, kEach = 2;
-    if (upcoming.empty() || upcoming.front().at != cursor) {
-      if (later.empty() || later.front().at != cursor) {
-        later.clear();
-        later_end = cursor;
-        while (later.size() < kFirst) prepare_one();
+    if (uploaded.empty() || uploaded.front().at != cursor) {
+      if (computed.empty() || computed.front().at != cursor) {
+        computed.clear();
+        computed_end = cursor;
+        while (computed.size() < kFirst) compute_one();
       }
-      upcoming = std::exchange(later, {});
+      uploaded = std::exchange(computed, {});
       std::vector<Array> all;
-      for (const Upcoming& each : upcoming) all.push_back(each.rows);
+      for (const BatchRows& each : uploaded) all.push_back(each.rows);
       detail::upload_in_one_copy(all);
     }
-    Array own = std::move(upcoming.front().rows);
-    upcoming.pop_front();
-    for (size_t i = 0; i < kEach && later.size() < kMost; ++i) prepare_one();
+    Array own = std::move(uploaded.front().rows);
+    uploaded.pop_front();
+    for (size_t i = 0; i < kEach && computed.size() < kMost; ++i) compute_one();
     return own;
   }
 
-  // Where nothing has been computed yet, it is not decided where that will be. Of long lists a copy is no great matter,
-  // and programs are recorded by where they lie.
-  bool looks_ahead() const {
+  // Not before the first computation, because the platform may still change. Not for large batches, where the copy is
+  // cheap compared to the step and keeping addresses constant for graph replay matters more.
+  bool uploads_ahead() const {
     constexpr int64_t kMost = 16384;
     return options.batch_size <= kMost && detail::DeviceTable::instance().used() && detail::one_gpu_in_use();
   }
 
   LoaderBatch resident_batch() {
     LoaderBatch batch = order.batch(cursor);
-    batch.rows = looks_ahead() ? rows_ahead() : rows_of(batch);
+    batch.rows = uploads_ahead() ? uploaded_rows() : rows_of(batch);
     return batch;
   }
 
@@ -189,9 +190,9 @@ Loader::Loader(ImageDataset set, const LoaderOptions& options) {
 }
 
 Loader::Loader(const ImageFiles& files, const LoaderOptions& options) {
-  if (options.prefetch < 1) throw_error("loader: {} batches read ahead; prefetch must be at least 1", options.prefetch);
+  if (options.prefetch < 1) throw_error("loader: prefetch is {}; give at least 1", options.prefetch);
   if (options.deadline <= std::chrono::milliseconds(0))
-    throw_error("loader: a deadline of {} ms; it must be positive", options.deadline.count());
+    throw_error("loader: the deadline is {} ms; give a positive time", options.deadline.count());
   auto stream = std::make_shared<const detail::ImageStream>(files, options.files ? *options.files : FileSystem::real());
   impl_.reset(new Impl{.order = {stream->count(), options},
                        .options = options,
@@ -227,7 +228,7 @@ const Array& Loader::labels() const {
 const Cursor& Loader::cursor() const { return impl_->cursor; }
 
 void Loader::seek(const Cursor& cursor) {
-  impl_->cursor = impl_->order.normalised(cursor);
+  impl_->cursor = impl_->order.normalized(cursor);
   impl_->prefetcher.reset();
 }
 
@@ -245,21 +246,21 @@ int64_t Loader::full_batches_left() const {
 }
 
 LoaderBatches Loader::next(int64_t n) {
-  LOCKSTEP_CHECK(resident() && n >= 1 && n <= full_batches_left(), "{} of {} batches at once", n, full_batches_left());
+  LOCKSTEP_CHECK(resident() && n >= 1 && n <= full_batches_left(), "{} of {} batches", n, full_batches_left());
   const auto start = std::chrono::steady_clock::now();
   LoaderBatches out;
   const int64_t size = impl_->order.batch(impl_->cursor).size;
-  Fresh rows = fresh(detail::intern({DType::i32, {n, size}}));
+  NewArray rows = new_array(detail::intern({DType::i32, {n, size}}));
   for (int64_t i = 0; i < n; ++i) {
     LoaderBatch& batch = out.each.emplace_back(impl_->order.batch(impl_->cursor));
     int32_t* const all = rows.buffer->as<int32_t>() + i * size;
     impl_->order.rows(batch, all);
-    Fresh own = fresh(impl_->rows_type.of(size));
+    NewArray own = new_array(impl_->rows_type.of(size));
     std::copy_n(all, size, own.buffer->as<int32_t>());
     batch.rows = std::move(own.array);
     impl_->cursor = impl_->order.after(batch);
   }
-  if (impl_->looks_ahead()) detail::upload_in_one_copy(std::span(&rows.array, 1));
+  if (impl_->uploads_ahead()) detail::upload_in_one_copy(std::span(&rows.array, 1));
   out.rows = std::move(rows.array);
   impl_->examples_read += n * size;
   impl_->spent += std::chrono::steady_clock::now() - start;

@@ -1,4 +1,4 @@
-// Data sets named by the paths of their files. Safe from any thread.
+// Data sets given by the paths of their files. Safe from any thread.
 #pragma once
 
 #include <string_view>
@@ -7,11 +7,11 @@
 
 namespace lockstep::detail {
 
-// "IMAGES,LABELS", of which the last tenth becomes the test set, or
+// Loads "IMAGES,LABELS", of which the last tenth becomes the test set, or
 // "TRAIN_IMAGES,TRAIN_LABELS,TEST_IMAGES,TEST_LABELS". Throws as load_idx_pair does, and Error when the two sets do not
-// fit each other.
+// match each other.
 Dataset load_paths(std::string_view name);
-// The four paths themselves. Throws Error for a pair alone.
+// The four paths. Throws Error for "IMAGES,LABELS".
 DatasetFiles split_paths(std::string_view name);
 
 }  // namespace lockstep::detail

@@ -16,7 +16,7 @@
 namespace lockstep::detail {
 namespace {
 
-size_t ignore(char*, size_t, size_t count, void*) { return count; }
+size_t discard_body(char*, size_t, size_t count, void*) { return count; }
 
 template <class T>
 void set_option(CURL* curl, CURLoption option, T value) {
@@ -31,7 +31,7 @@ void post_json(const std::string& url, const std::string& body, const PostOption
   std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
   const std::unique_ptr<CURL, void (*)(CURL*)> handle(curl_easy_init(), curl_easy_cleanup);
   CURL* curl = handle.get();
-  if (!curl) throw IoError("libcurl does not start");
+  if (!curl) throw IoError("libcurl initialization failed");
 
   curl_slist* list = curl_slist_append(nullptr, "Content-Type: application/json");
   if (!options.bearer.empty()) list = curl_slist_append(list, ("Authorization: Bearer " + options.bearer).c_str());
@@ -46,7 +46,7 @@ void post_json(const std::string& url, const std::string& body, const PostOption
   set_option(curl, CURLOPT_PROTOCOLS, static_cast<long>(CURLPROTO_HTTPS));
 #endif
 #if LIBCURL_VERSION_NUM >= 0x075700
-  set_option(curl, CURLOPT_QUICK_EXIT, 1L);  // or a name lookup that hangs would be waited for after its deadline
+  set_option(curl, CURLOPT_QUICK_EXIT, 1L);  // otherwise a hanging name lookup delays the return beyond the deadline
 #endif
   set_option(curl, CURLOPT_NOPROXY, "*");
   set_option(curl, CURLOPT_TIMEOUT_MS, static_cast<long>(options.deadline.count()));
@@ -55,13 +55,13 @@ void post_json(const std::string& url, const std::string& body, const PostOption
   set_option(curl, CURLOPT_HTTPHEADER, headers.get());
   set_option(curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
   set_option(curl, CURLOPT_POSTFIELDS, body.c_str());
-  set_option(curl, CURLOPT_WRITEFUNCTION, ignore);
+  set_option(curl, CURLOPT_WRITEFUNCTION, discard_body);
 
   const CURLcode code = curl_easy_perform(curl);
   if (code != CURLE_OK) throw IoError(reason[0] ? reason : curl_easy_strerror(code));
   long status = 0;
   curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
-  if (status < 200 || status > 299) throw IoError(fmt::format("the server answered HTTP {}", status));
+  if (status < 200 || status > 299) throw IoError(fmt::format("the server responded with HTTP {}", status));
 }
 
 }  // namespace lockstep::detail

@@ -12,17 +12,17 @@
 
 namespace lockstep::detail {
 
-// Shared with the thread, which may have to be left behind.
+// Shared with the thread, which may outlive the Prefetcher.
 struct Prefetcher::State {
   explicit State(int64_t batches) : depth(static_cast<size_t>(batches)) {}
 
   const size_t depth;
   std::mutex mutex;
-  std::condition_variable changed;  // any of what follows, which the mutex guards
+  std::condition_variable changed;  // signals changes of the members below, which the mutex guards
   std::deque<LoaderBatch> ready;
   std::exception_ptr error;
-  bool stop = false;   // the thread is to end
-  bool ended = false;  // it will touch nothing more
+  bool stop = false;   // requests the thread to end
+  bool ended = false;  // the thread no longer uses anything
 };
 
 Prefetcher::Prefetcher(std::function<LoaderBatch()> make, PrefetchOptions options)
@@ -36,11 +36,11 @@ Prefetcher::Prefetcher(std::function<LoaderBatch()> make, PrefetchOptions option
       }) {}
 
 void Prefetcher::run(State& state, std::function<LoaderBatch()> make) {
-  constexpr std::chrono::seconds kLookAgain(1);  // nothing depends on it: no wait is without an end
+  constexpr std::chrono::seconds kPoll(1);  // every wait has a limit; correctness does not depend on it
   for (;;) {
     {
       std::unique_lock lock(state.mutex);
-      while (!state.stop && state.ready.size() >= state.depth) state.changed.wait_for(lock, kLookAgain);
+      while (!state.stop && state.ready.size() >= state.depth) state.changed.wait_for(lock, kPoll);
       if (state.stop) return;
     }
     LoaderBatch batch;
@@ -72,9 +72,9 @@ Prefetcher::~Prefetcher() {
 
 LoaderBatch Prefetcher::next() {
   std::unique_lock lock(state_->mutex);
-  const auto something = [&] { return !state_->ready.empty() || state_->error; };
-  if (!state_->changed.wait_for(lock, options_.deadline, something))
-    throw IoError(fmt::format("loader: no batch of {} within {} s; check the disk or the network to it",
+  const auto available = [&] { return !state_->ready.empty() || state_->error; };
+  if (!state_->changed.wait_for(lock, options_.deadline, available))
+    throw IoError(fmt::format("loader: no batch of {} within {} s; check the disk or network file system",
                               options_.source, std::chrono::duration<double>(options_.deadline).count()));
   if (state_->ready.empty()) {
     failed_ = true;

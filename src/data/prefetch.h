@@ -1,4 +1,4 @@
-// Batches made ahead of their use by a thread of their own, in order, a few at a time. Used by one thread at a time.
+// Prefetcher: a background thread that makes batches ahead of their use, in order. Not thread-safe.
 #pragma once
 
 #include <chrono>
@@ -12,26 +12,26 @@
 namespace lockstep::detail {
 
 struct PrefetchOptions {
-  int64_t depth = 1;                   // batches that may wait, finished
-  std::chrono::milliseconds deadline;  // of one wait
-  std::string source;                  // what is read, for messages
+  int64_t depth = 1;                   // maximum number of finished batches
+  std::chrono::milliseconds deadline;  // for one wait
+  std::string source;                  // the file, for messages
 };
 
 class Prefetcher {
  public:
-  // `make` returns the next batch at each call; it runs on the thread only, one call at a time, and is destroyed there.
+  // `make` returns the next batch at each call. It is called and destroyed only in the background thread.
   Prefetcher(std::function<LoaderBatch()> make, PrefetchOptions options);
-  // Waits for a call of `make` under way. One that takes longer than the deadline is left behind with all it holds, to
-  // end when it can.
+  // Waits for the current call of `make`. If that takes longer than the deadline, the thread is detached and ends by
+  // itself later; it owns everything it uses.
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  // The next batch. What `make` threw is thrown here, after the batches made before; there will be no further ones
-  // then. Throws IoError when none has come within the deadline; another call waits on.
+  // The next batch. An exception of `make` is rethrown here, after the batches made before it; then there are no further
+  // batches. Throws IoError when no batch arrives within the deadline; the next call waits again.
   LoaderBatch next();
 
-  // Whether next() has thrown what `make` threw.
+  // Whether next() has rethrown an exception of `make`.
   bool failed() const { return failed_; }
 
  private:

@@ -37,18 +37,18 @@ class Pipe {
     ends_[1] = -1;
   }
 
-  enum class Got { bytes, nothing, end };
+  enum class ReadResult { bytes, nothing, end };
 
-  // Waits at most this long for output and appends what there is.
-  Got read(std::string& output, int wait_ms) {
+  // Waits at most `wait_ms` for output and appends it.
+  ReadResult read(std::string& output, int wait_ms) {
     pollfd ready = {ends_[0], POLLIN, 0};
-    if (::poll(&ready, 1, wait_ms) <= 0) return Got::nothing;
+    if (::poll(&ready, 1, wait_ms) <= 0) return ReadResult::nothing;
     std::array<char, 4096> chunk;
     const ssize_t n = ::read(ends_[0], chunk.data(), chunk.size());
-    if (n < 0) return errno == EINTR ? Got::nothing : Got::end;
+    if (n < 0) return errno == EINTR ? ReadResult::nothing : ReadResult::end;
     output.append(chunk.data(), static_cast<size_t>(n));
     if (output.size() > 2 * kTail) output.erase(0, output.size() - kTail);
-    return n > 0 ? Got::bytes : Got::end;
+    return n > 0 ? ReadResult::bytes : ReadResult::end;
   }
 
  private:
@@ -68,15 +68,17 @@ ProcessResult run_process(const std::vector<std::string>& arguments, std::chrono
   while (!has_ended(child) && !result.timed_out) {
     constexpr int kTickMs = 20;
     if (open) {
-      open = pipe.read(result.output, kTickMs) != Pipe::Got::end;
+      open = pipe.read(result.output, kTickMs) != Pipe::ReadResult::end;
     } else {
       ::poll(nullptr, 0, kTickMs);
     }
     result.timed_out = Clock::now() >= end;
   }
   result.exit_code = end_group(child);
-  constexpr int kPipeChunks = 64;  // more than a pipe holds: a process that escaped the group cannot keep us here
-  for (int i = 0; i < kPipeChunks && pipe.read(result.output, 0) == Pipe::Got::bytes; ++i) continue;
+  // Read the rest of the pipe. Limited to more than its capacity, so that a process that left the group and keeps
+  // writing cannot block here.
+  constexpr int kPipeChunks = 64;
+  for (int i = 0; i < kPipeChunks && pipe.read(result.output, 0) == Pipe::ReadResult::bytes; ++i) continue;
   if (result.output.size() > kTail) result.output.erase(0, result.output.size() - kTail);
   return result;
 }

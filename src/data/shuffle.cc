@@ -1,8 +1,10 @@
-// A keyed Feistel network over a rectangle that holds a little more than n places, walked until it lands below n. A
-// place is row * cols + col; each round adds a mix of the one and a key to the other, modulo its extent, which can be
-// undone, so the network is a permutation whatever the mix. Following a permutation from a place below n must come back
-// below n, and two places never meet, so that walking leaves a permutation of 0 .. n-1. The rectangle is nearly a
-// square: it has fewer than 2 sqrt(n) places too many, and walking is seldom needed.
+// A keyed Feistel network with cycle walking. The network permutes the positions of a rectangle with slightly more than
+// n positions, where position = row * cols + col. Each round adds a hash of the row and a key to the column, or the
+// reverse, modulo its extent. A round is invertible, so the network is a permutation for any hash function.
+//
+// Cycle walking: apply the network until the result is below n. Every cycle of the permutation returns to its start, so
+// this ends, and it maps different positions to different results. The result is a permutation of 0 .. n-1. The
+// rectangle is nearly square, with fewer than 2 sqrt(n) excess positions, so repetitions are rare.
 #include <algorithm>
 #include <cmath>
 
@@ -12,26 +14,27 @@
 namespace lockstep {
 namespace {
 
-// The finaliser of splitmix64: every bit of the input changes every bit of the output with probability one half.
+// The finalizer of splitmix64: every input bit flips every output bit with probability one half.
 uint64_t mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
   return x ^ (x >> 31);
 }
 
-// `to` moved within its extent by a mix of `from` and the key. All but the key are below 2^32.
-uint64_t moved(uint64_t to, uint64_t from, uint64_t key, uint64_t extent) {
+// One round: `to` plus a hash of `from` and the key, modulo `extent`. REQUIRES: all but the key are below 2^32.
+uint64_t apply_round(uint64_t to, uint64_t from, uint64_t key, uint64_t extent) {
   uint64_t x = (from + key) * 0x9e3779b97f4a7c15;
   x = ((x ^ (x >> 32)) * 0xd6e8feb86659fd93) >> 32;
   const uint64_t sum = to + (x * extent >> 32);
   return sum < extent ? sum : sum - extent;
 }
 
-// Extents of a few rows mix badly: the orders of a handful of examples would not come equally often.
+// Smaller extents mix badly: the orders of very small sets would not be equally likely.
 constexpr uint64_t kLeastExtent = 16;
 
-// The least number whose square is at least n. Corrected by whole numbers, lest it depend on how a machine rounds.
-uint64_t root_above(uint64_t n) {
+// The smallest number whose square is at least n. Corrected with integers, so that it does not depend on floating-point
+// rounding.
+uint64_t ceil_sqrt(uint64_t n) {
   uint64_t root = static_cast<uint64_t>(std::sqrt(static_cast<double>(n)));
   while (root * root < n) ++root;
   while (root > 0 && (root - 1) * (root - 1) >= n) --root;
@@ -42,20 +45,20 @@ uint64_t root_above(uint64_t n) {
 
 Shuffle::Shuffle(int64_t n, uint64_t seed, int64_t epoch) : n_(static_cast<uint64_t>(n)) {
   LOCKSTEP_CHECK(n >= 0, "a permutation of {} elements", n);
-  cols_ = std::max(kLeastExtent, root_above(n_));
+  cols_ = std::max(kLeastExtent, ceil_sqrt(n_));
   rows_ = std::max(kLeastExtent, (n_ + cols_ - 1) / cols_);
   const uint64_t root = mix(mix(seed + 0x243f6a8885a308d3) ^ static_cast<uint64_t>(epoch));
   for (int round = 0; round < kRounds; ++round)
     keys_[round] = mix(root + static_cast<uint64_t>(round + 1) * 0x9e3779b97f4a7c15);
 }
 
-int64_t Shuffle::operator()(int64_t place) const {
-  uint64_t at = static_cast<uint64_t>(place);
+int64_t Shuffle::operator()(int64_t position) const {
+  uint64_t at = static_cast<uint64_t>(position);
   do {
     uint64_t row = at / cols_, col = at % cols_;
     for (int round = 0; round < kRounds; round += 2) {
-      row = moved(row, col, keys_[round], rows_);
-      col = moved(col, row, keys_[round + 1], cols_);
+      row = apply_round(row, col, keys_[round], rows_);
+      col = apply_round(col, row, keys_[round + 1], cols_);
     }
     at = row * cols_ + col;
   } while (at >= n_);

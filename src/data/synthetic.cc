@@ -1,4 +1,4 @@
-// Integers throughout, so that every machine makes the same images.
+// Uses only integer arithmetic, so that every machine generates the same images.
 #include <algorithm>
 
 #include "base/check.h"
@@ -9,10 +9,9 @@ namespace {
 
 constexpr int64_t kExtent = 28, kPixels = kExtent * kExtent, kClasses = 10;
 
-// SplitMix64: a counter through a mixing function.
-class Numbers {
+class SplitMix64 {
  public:
-  explicit Numbers(uint64_t seed) : state_(seed) {}
+  explicit SplitMix64(uint64_t seed) : state_(seed) {}
 
   uint64_t next() {
     uint64_t z = state_ += 0x9e3779b97f4a7c15;
@@ -29,8 +28,9 @@ class Numbers {
   uint64_t state_;
 };
 
-// A coarse grid of random numbers, interpolated and cut off below, so that about a third of the pixels are lit.
-std::vector<int64_t> pattern(Numbers& numbers) {
+// A smooth random pattern: a coarse grid of random numbers, interpolated and clamped so that about a third of the pixels
+// are bright.
+std::vector<int64_t> pattern(SplitMix64& numbers) {
   constexpr int64_t kCell = 4, kGrid = kExtent / kCell + 1;
   constexpr int64_t kFloor = 120, kGain = 3;
   std::vector<int64_t> grid(kGrid * kGrid), pixels(kPixels);
@@ -48,7 +48,7 @@ std::vector<int64_t> pattern(Numbers& numbers) {
   return pixels;
 }
 
-ImageDataset draw(const std::vector<std::vector<int64_t>>& patterns, int64_t images, Numbers numbers) {
+ImageDataset draw(const std::vector<std::vector<int64_t>>& patterns, int64_t images, SplitMix64 numbers) {
   constexpr int64_t kShift = 2, kNoise = 48;
   ImageDataset set{.images = {}, .labels = {}, .count = images, .rows = kExtent, .cols = kExtent, .classes = kClasses};
   set.images.reserve(static_cast<size_t>(images * kPixels));
@@ -76,11 +76,11 @@ ImageDataset draw(const std::vector<std::vector<int64_t>>& patterns, int64_t ima
 
 Dataset synthetic_digits(int64_t train, int64_t test, uint64_t seed) {
   if (train < 0 || test < 0)
-    throw_error("synthetic_digits: {} training and {} test images; the numbers must not be negative", train, test);
-  Numbers numbers(seed);
+    throw_error("synthetic_digits: {} training and {} test images; give numbers of at least 0", train, test);
+  SplitMix64 numbers(seed);
   std::vector<std::vector<int64_t>> patterns;
   for (int64_t c = 0; c < kClasses; ++c) patterns.push_back(pattern(numbers));
-  const Numbers train_numbers(numbers.next()), test_numbers(numbers.next());
+  const SplitMix64 train_numbers(numbers.next()), test_numbers(numbers.next());
   return {.train = draw(patterns, train, train_numbers), .test = draw(patterns, test, test_numbers)};
 }
 

@@ -152,7 +152,7 @@ TEST(TrainErrors, Data) {
   const RunningProgram::Result folder = train({"--dataset", "mnist", "--data-dir", dir.path()});
   EXPECT_EQ(folder.exit_code, 1);
   EXPECT_EQ(folder.err, fmt::format("lockstep: data: {0} has no train-images-idx3-ubyte (raw or .gz); put the file "
-                                    "there, run `lockstep data fetch mnist --dir {0}`, or leave the folder out to use "
+                                    "there, run `lockstep data fetch mnist --dir {0}`, or remove the folder setting to use "
                                     "the cache\n",
                                     dir.path()));
   expect_refused({"--dataset", "mnits"}, 2,

@@ -1,4 +1,4 @@
-// `lockstep data`, run as a user runs it.
+// The command `lockstep data`.
 #include "base/throws.h"
 #include "data/digits.h"
 #include "support/program.h"
@@ -17,10 +17,10 @@ TEST(DataCommand, VerifyOfAnEmptyFolderFailsAndNamesTheRemedy) {
   const ProcessResult result = run_lockstep({"data", "verify", "mnist", "--dir", dir.path()});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.output.find("mnist train-images-idx3-ubyte  missing\n"), std::string::npos) << result.output;
-  EXPECT_NE(
-      result.output.find("lockstep: 4 of 4 files of mnist are missing or damaged; run `lockstep data fetch mnist --dir " +
-                         dir.path() + "`\n"),
-      std::string::npos)
+  EXPECT_NE(result.output.find(
+                "lockstep: 4 of 4 files of mnist are missing or damaged; run `lockstep data fetch mnist --dir " +
+                dir.path() + "`\n"),
+            std::string::npos)
       << result.output;
 }
 

@@ -1,4 +1,4 @@
-// A tiny data set in the shape of MNIST, made up here: five training and three test pictures of 4 by 3 pixels.
+// A tiny data set with the file layout of MNIST: five training and three test images of 4 x 3 pixels.
 #pragma once
 
 #include <zlib.h>
@@ -28,7 +28,7 @@ inline std::vector<uint8_t> gzip(const std::vector<uint8_t>& bytes) {
 }
 
 struct Digits {
-  std::array<IdxData, 4> files;  // as DatasetSpec::files
+  std::array<IdxData, 4> files;  // in the order of DatasetSpec::files
   detail::DatasetSpec spec;
 
   Digits() {
@@ -48,7 +48,7 @@ struct Digits {
     for (size_t i = 0; i < 4; ++i) spec.files[i] = {names[i], files[i].shape, idx_md5(files[i])};
   }
 
-  // Writes the four files into a folder, their names changed by `rename`, compressed or not.
+  // Writes the four files into a folder, compressed or not; `rename` changes their names.
   template <class Rename>
   void write(const std::string& folder, bool compressed, Rename rename) const {
     FileSystem::real().make_dirs(folder);

@@ -3,9 +3,9 @@
 #include <cstdlib>
 
 #include "base/throws.h"
+#include "data/data_source.h"
 #include "data/digits.h"
 #include "data/http_server.h"
-#include "data/source.h"
 
 namespace lockstep::detail {
 namespace {
@@ -39,7 +39,7 @@ class Download : public testing::Test {
   HttpServer server_{answer};
 };
 
-TEST_F(Download, ReturnsTheBodyAlsoAfterARedirect) {
+TEST_F(Download, ReturnsTheBodyAndFollowsRedirects) {
   const std::vector<uint8_t> hello = {'h', 'e', 'l', 'l', 'o'};
   EXPECT_EQ(get("ok"), hello);
   EXPECT_EQ(get("redirect"), hello);
@@ -55,20 +55,20 @@ TEST_F(Download, ReportsProgress) {
   EXPECT_EQ(total, 5);
 }
 
-TEST_F(Download, FailuresSayWhy) {
+TEST_F(Download, FailuresAreReportedWithTheReason) {
   EXPECT_THROWS(get("nothing"), IoError, "HTTP 404");
-  EXPECT_THROWS(get("long"), IoError, "longer than the 100 bytes");
+  EXPECT_THROWS(get("long"), IoError, "longer than the maximum of 100 bytes");
   EXPECT_THROWS(get("short"), IoError, "45 bytes");
   EXPECT_THROWS(get("loop"), IoError, "redirects");
 }
 
-TEST_F(Download, StalledServerIsGivenUp) { EXPECT_THROWS(get("stall"), IoError, "Operation too slow"); }
+TEST_F(Download, StalledServerTimesOut) { EXPECT_THROWS(get("stall"), IoError, "Operation too slow"); }
 
-TEST_F(Download, PlainHttpIsRefusedUnlessAllowed) {
+TEST_F(Download, PlainHttpIsRejectedUnlessAllowed) {
   EXPECT_THROWS(download(server_.url() + "ok", {.max_bytes = 100}), IoError, "http");
 }
 
-TEST_F(Download, RefusedConnectionFailsAtOnce) {
+TEST_F(Download, RefusedConnectionFailsImmediately) {
   EXPECT_THROWS(download("https://127.0.0.1:1/x", {.max_bytes = 100}), IoError, "127.0.0.1 port 1");
 }
 

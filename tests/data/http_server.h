@@ -1,4 +1,4 @@
-// A small HTTP server on this machine, one answer per connection, for as long as it lives.
+// A local HTTP server for tests; sends one response per connection. Runs in its own thread until it is destroyed.
 #pragma once
 
 #include <arpa/inet.h>
@@ -18,8 +18,8 @@ namespace lockstep {
 
 class HttpServer {
  public:
-  // Given the path asked for, returns the whole answer. An answer that ends in kStall is followed by silence until the
-  // client goes.
+  // Returns the complete response for a path. If it ends in kStall, the server then sends nothing more until the
+  // client disconnects.
   using Answer = std::function<std::string(const std::string& path)>;
   static constexpr std::string_view kStall = "<stall>";
 

@@ -12,7 +12,7 @@ namespace {
 
 using Bytes = std::vector<uint8_t>;
 
-// The header of IDX bytes with these extents, which need not be true.
+// An IDX header with these extents, which may be wrong.
 Bytes header(std::initializer_list<uint32_t> extents) {
   Bytes bytes = {0, 0, 8, static_cast<uint8_t>(extents.size())};
   for (uint32_t extent : extents)
@@ -58,16 +58,16 @@ TEST_F(IdxFile, EmptyDimensionsAreRead) { EXPECT_EQ(read_idx(file(header({0, 28,
 
 TEST_F(IdxFile, MissingFileIsAnIoError) { EXPECT_THROWS(read_idx(path_), IoError, path_ + ": No such file"); }
 
-TEST_F(IdxFile, WrongMagicIsNamed) {
-  EXPECT_THROWS(read_idx(file({'<', 'h', 't', 'm', 'l'})), Error, path_ + ": it begins 3c 68 74 6d");
+TEST_F(IdxFile, WrongMagicNumberIsReported) {
+  EXPECT_THROWS(read_idx(file({'<', 'h', 't', 'm', 'l'})), Error, path_ + ": it starts with 3c 68 74 6d");
   EXPECT_THROWS(read_idx(file({0, 0, 7, 1, 0, 0, 0, 0})), Error, "not an IDX file");
-  EXPECT_THROWS(read_idx(file({})), Error, "ends inside the 4-byte magic number");
-  EXPECT_THROWS(read_idx(file({0, 0, 8})), Error, "ends inside the 4-byte magic number");
+  EXPECT_THROWS(read_idx(file({})), Error, "ends within the 4-byte magic number");
+  EXPECT_THROWS(read_idx(file({0, 0, 8})), Error, "ends within the 4-byte magic number");
 }
 
-TEST_F(IdxFile, OtherTypesAreNamed) {
+TEST_F(IdxFile, OtherElementTypesAreReported) {
   EXPECT_THROWS(read_idx(file({0, 0, 0x0d, 1, 0, 0, 0, 1, 0, 0, 0, 0})), Error,
-                "it holds 32-bit floats (IDX type 0x0d)");
+                "it contains 32-bit floats (IDX type 0x0d)");
   EXPECT_THROWS(read_idx(file({0, 0, 0x0b, 1})), Error, "16-bit integers");
 }
 
@@ -78,35 +78,35 @@ TEST_F(IdxFile, TruncationAtEveryLengthIsAnError) {
   for (size_t length = 0; length < raw.size(); ++length)
     EXPECT_THROWS(read_idx(file(Bytes(raw.begin(), raw.begin() + static_cast<std::ptrdiff_t>(length)))), Error, path_);
   EXPECT_THROWS(read_idx(file(with_payload(header({2, 3}), 5))), Error,
-                "promises [2, 3] = 6 bytes and at most 5 follow");
+                "declares [2, 3] = 6 bytes, but at most 5 follow");
 }
 
 TEST_F(IdxFile, TrailingBytesAreAnError) {
   const Bytes raw = with_payload(header({2, 3}), 7);
-  EXPECT_THROWS(read_idx(file(raw)), Error, "bytes follow after the [2, 3] = 6");
-  EXPECT_THROWS(read_idx(file(gzip(raw))), Error, "bytes follow after the [2, 3] = 6");
+  EXPECT_THROWS(read_idx(file(raw)), Error, "there are bytes after the [2, 3] = 6");
+  EXPECT_THROWS(read_idx(file(gzip(raw))), Error, "there are bytes after the [2, 3] = 6");
 }
 
-TEST_F(IdxFile, AbsurdDimensionsAllocateNothing) {
+TEST_F(IdxFile, HugeDimensionsAllocateNothing) {
   const uint32_t most = 0xffffffff;
-  EXPECT_THROWS(read_idx(file(header({most, most, most}))), Error, "more than any file holds");
+  EXPECT_THROWS(read_idx(file(header({most, most, most}))), Error, "more than any file can have");
   EXPECT_THROWS(read_idx(file(header({most, most}))), Error, "at most 0 follow");
-  EXPECT_THROWS(read_idx(file(gzip(header({most, most})))), Error, "its header promises [4294967295, 4294967295]");
+  EXPECT_THROWS(read_idx(file(gzip(header({most, most})))), Error, "its header declares [4294967295, 4294967295]");
   Bytes many = {0, 0, 8, 255};
   many.resize(4 + 255 * 4, 0xff);
-  EXPECT_THROWS(read_idx(file(many)), Error, "more than any file holds");
+  EXPECT_THROWS(read_idx(file(many)), Error, "more than any file can have");
 }
 
-TEST_F(IdxFile, GzipBombStopsAtThePromisedSize) {
-  // 64 MB of zeros in 64 KB, behind a header that promises 10 bytes.
+TEST_F(IdxFile, GzipBombStopsAtTheDeclaredSize) {
+  // 64 MB of zeros in 64 KB, after a header that declares 10 bytes.
   Bytes bomb = header({10});
   bomb.resize(64 << 20);
-  EXPECT_THROWS(read_idx(file(gzip(bomb))), Error, "bytes follow after the [10] = 10");
+  EXPECT_THROWS(read_idx(file(gzip(bomb))), Error, "there are bytes after the [10] = 10");
 }
 
-TEST_F(IdxFile, GzipPromisingMoreThanItHoldsIsCutOff) {
+TEST_F(IdxFile, GzipWithLessThanDeclaredIsTruncated) {
   const Bytes raw = with_payload(header({50000}), 100);
-  EXPECT_THROWS(read_idx(file(gzip(raw))), Error, "promises [50000] = 50000 bytes and 100 follow");
+  EXPECT_THROWS(read_idx(file(gzip(raw))), Error, "declares [50000] = 50000 bytes, but 100 follow");
 }
 
 TEST_F(IdxFile, TruncatedGzipIsAnErrorAtEveryLength) {
@@ -116,14 +116,14 @@ TEST_F(IdxFile, TruncatedGzipIsAnErrorAtEveryLength) {
                   path_);
 }
 
-TEST_F(IdxFile, CorruptGzipNeverPassesForTheOriginal) {
+TEST_F(IdxFile, CorruptGzipIsDetected) {
   const Bytes raw = with_payload(header({2, 30}), 60), packed = gzip(raw);
   for (size_t at = 0; at < packed.size(); ++at)
     for (const uint8_t flip : {0x01, 0x80}) {
       Bytes bad = packed;
       bad[at] ^= flip;
       try {
-        EXPECT_EQ(encode_idx(read_idx(file(bad))), raw) << "byte " << at;  // some header bytes carry no meaning
+        EXPECT_EQ(encode_idx(read_idx(file(bad))), raw) << "byte " << at;  // some header bytes have no meaning
       } catch (const Error& error) {
         EXPECT_NE(std::string(error.what()).find(path_), std::string::npos) << error.what();
       }
@@ -136,7 +136,7 @@ TEST_F(IdxFile, CorruptGzipNeverPassesForTheOriginal) {
 TEST_F(IdxFile, GarbageAfterGzipIsAnError) {
   Bytes packed = gzip(with_payload(header({3}), 3));
   packed.insert(packed.end(), {'x', 'y', 'z'});
-  EXPECT_THROWS(read_idx(file(packed)), Error, "3 bytes that are not gzip follow");
+  EXPECT_THROWS(read_idx(file(packed)), Error, "3 bytes after the end of the compressed data are not gzip");
 }
 
 TEST_F(IdxFile, RandomBytesNeverCrash) {
@@ -154,10 +154,10 @@ TEST_F(IdxFile, RandomBytesNeverCrash) {
   }
 }
 
-TEST_F(IdxFile, UnexpectedShapeIsNamed) {
+TEST_F(IdxFile, UnexpectedShapeIsReported) {
   const Shape expected = {3, 2};
   EXPECT_THROWS(read_idx(file(with_payload(header({2, 3}), 6)), FileSystem::real(), &expected), Error,
-                "its header promises [2, 3], this file of the data set has [3, 2]");
+                "its header declares [2, 3], but this file of the data set has [3, 2]");
 }
 
 TEST_F(IdxFile, ReadErrorIsAnIoError) {

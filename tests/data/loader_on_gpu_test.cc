@@ -1,4 +1,4 @@
-// On a GPU (LOCKSTEP_PLATFORM=cuda): batches lie there before they are asked for, and nobody waits.
+// On a GPU (LOCKSTEP_PLATFORM=cuda): row numbers of batches are uploaded ahead, without waiting for the GPU.
 #ifdef LOCKSTEP_WITH_CUDA
 #include <gtest/gtest.h>
 
@@ -10,19 +10,19 @@
 namespace lockstep {
 namespace {
 
-TEST(LoaderOnGpu, RowsAreThereAndNobodyWaits) {
+TEST(LoaderOnGpu, RowsAreUploadedWithoutWaiting) {
   if (platform() != Platform::cuda) GTEST_SKIP() << "LOCKSTEP_PLATFORM is not cuda";
   const ImageDataset set{std::vector<uint8_t>(50), std::vector<uint8_t>(50), 50, 1, 1, 1};
   const LoaderOptions options{.batch_size = 8, .seed = 3};
   Loader loader(set, options);
-  // Further than it looks ahead, and then somewhere else.
+  // More batches than are uploaded ahead, then a seek.
   std::vector<Array> there;
   std::vector<std::vector<int>> here;
   const int64_t before = CudaLane::wait_count();
   const auto walk = [&](int batches) {
     for (int i = 0; i < batches; ++i) {
       const LoaderBatch batch = loader.next();
-      there.push_back(batch.rows + 1);  // computed there
+      there.push_back(batch.rows + 1);  // computed on the GPU
       here.push_back(batch.rows.to_vector<int>());
     }
   };
@@ -34,7 +34,7 @@ TEST(LoaderOnGpu, RowsAreThereAndNobodyWaits) {
     for (int& row : here[i]) ++row;
     EXPECT_EQ(there[i].to_vector<int>(), here[i]) << "batch " << i;
   }
-  EXPECT_EQ(here[200], here[16]);  // two epochs of seven batches, and two
+  EXPECT_EQ(here[200], here[16]);  // two epochs of seven batches, plus two batches
 }
 
 }  // namespace

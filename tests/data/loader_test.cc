@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Images of 2 x 3 pixels that tell which they are.
+// Images of 2 x 3 pixels that encode their own number.
 ImageDataset numbered(int64_t n) {
   ImageDataset set{.images = {}, .labels = {}, .count = n, .rows = 2, .cols = 3, .classes = 7};
   for (int64_t i = 0; i < n; ++i) {
@@ -122,7 +122,7 @@ TEST(Loader, LastBatchIsSmallerAndEpochsDoNotMix) {
   }
 }
 
-TEST(Loader, SeveralAtOnceAreThoseOneAfterTheOther) {
+TEST(Loader, SeveralBatchesEqualConsecutiveSingleBatches) {
   Loader several(numbered(50), {.batch_size = 8, .seed = 3}), single(numbered(50), {.batch_size = 8, .seed = 3});
   EXPECT_EQ(several.batch_size(), 8);
   EXPECT_EQ(several.full_batches_left(), 6);
@@ -150,7 +150,7 @@ TEST(Loader, SeveralAtOnceAreThoseOneAfterTheOther) {
   EXPECT_EQ(several.full_batches_left(), 0);
 }
 
-TEST(Loader, FewerExamplesThanProcessesLeaveSomeWithNone) {
+TEST(Loader, ProcessesWithoutExamplesGetEmptyBatches) {
   Loader loader(numbered(4), {.batch_size = 2, .process_index = 2, .process_count = 3});
   const LoaderBatch batch = loader.next();
   EXPECT_EQ(batch.size, 0);
@@ -160,24 +160,24 @@ TEST(Loader, FewerExamplesThanProcessesLeaveSomeWithNone) {
   EXPECT_EQ(loader.examples_read(), 0);
 }
 
-TEST(Loader, SeekToTheEndIsTheNextEpoch) {
+TEST(Loader, SeekToTheEndStartsTheNextEpoch) {
   Loader loader(numbered(10), {.batch_size = 4});
   loader.seek({3, 10});
   EXPECT_EQ(loader.cursor(), (Cursor{4, 0}));
   EXPECT_EQ(loader.next().at, (Cursor{4, 0}));
 }
 
-TEST(Loader, SeekOutsideOfTheSetIsRefusedAndChangesNothing) {
+TEST(Loader, SeekOutsideOfTheSetThrowsAndKeepsTheCursor) {
   Loader loader(numbered(10), {.batch_size = 4});
   loader.seek({1, 5});
   EXPECT_THROWS(loader.seek({0, 11}), Error,
-                "loader: there is no sample 11 in epoch 0; the set has 10 samples, numbered from 0 in every epoch");
-  EXPECT_THROWS(loader.seek({0, -1}), Error, "there is no sample -1 in epoch 0");
-  EXPECT_THROWS(loader.seek({-1, 0}), Error, "there is no sample 0 in epoch -1");
+                "loader: sample 11 of epoch 0 does not exist; samples are numbered from 0 to 9, epochs from 0");
+  EXPECT_THROWS(loader.seek({0, -1}), Error, "sample -1 of epoch 0 does not exist");
+  EXPECT_THROWS(loader.seek({-1, 0}), Error, "sample 0 of epoch -1 does not exist");
   EXPECT_EQ(loader.cursor(), (Cursor{1, 5}));
 }
 
-TEST(Loader, ResidentSetLiesInMemoryOnce) {
+TEST(Loader, ResidentSetIsNotCopied) {
   ImageDataset set = numbered(10);
   const std::vector<uint8_t> images = set.images, labels = set.labels;
   const uint8_t* const memory = set.images.data();
@@ -215,18 +215,18 @@ TEST(Loader, MovesWithItsCursor) {
   EXPECT_EQ(moved.count(), 5);
 }
 
-TEST(Loader, OptionsThatDoNotFitAreRefused) {
+TEST(Loader, InvalidOptionsAreRejected) {
   const auto make = [](const LoaderOptions& options) { Loader loader(numbered(10), options); };
-  EXPECT_THROWS(make({.batch_size = 0}), Error, "loader: a batch of 0 examples; the batch size must be at least 1");
+  EXPECT_THROWS(make({.batch_size = 0}), Error, "loader: the batch size is 0; give at least 1");
   EXPECT_THROWS(make({.batch_size = 11}), Error,
-                "loader: a batch of 11 examples of a set of 10; choose a batch size of at most 10");
+                "loader: the batch size is 11, but the set has 10 examples; use at most 10");
   for (const auto& [index, count] : {std::pair{2, 2}, std::pair{-1, 2}, std::pair{0, 0}})
     EXPECT_THROWS(make({.batch_size = 1, .process_index = index, .process_count = count}), Error,
-                  "loader: process " + std::to_string(index) + " of " + std::to_string(count) +
-                      "; processes are numbered from 0 to their number less one");
+                  "loader: process_index is " + std::to_string(index) + " and process_count " + std::to_string(count) +
+                      "; give an index from 0 to the count minus 1");
 }
 
-TEST(Loader, PartsOutsideOfTheBatchAreRefused) {
+TEST(Loader, PartsOutsideOfTheBatchAreRejected) {
   for (const Range range : {Range{-5, 3}, Range{3, 2}, Range{5, 50}}) {
     EXPECT_THROWS(
         {
@@ -234,38 +234,38 @@ TEST(Loader, PartsOutsideOfTheBatchAreRefused) {
           loader.next();
         },
         Error,
-        "loader: `part` gives the examples " + std::to_string(range.begin) + " to " + std::to_string(range.end) +
-            " of a batch of 4; they must lie in it");
+        "loader: `part` returned the examples " + std::to_string(range.begin) + " to " + std::to_string(range.end) +
+            " of a batch of 4; return a range within the batch");
   }
 }
 
-TEST(Loader, SetsThatContradictThemselvesAreRefused) {
+TEST(Loader, InconsistentSetsAreRejected) {
   const auto make = [](auto change) {
     ImageDataset set = numbered(10);
     change(set);
     Loader loader(std::move(set), {.batch_size = 1});
   };
-  EXPECT_THROWS(make([](ImageDataset& set) { set = {}; }), Error, "loader: a set of 0 examples");
+  EXPECT_THROWS(make([](ImageDataset& set) { set = {}; }), Error, "loader: the set has 0 examples");
   EXPECT_THROWS(make([](ImageDataset& set) { set.count = int64_t{1} << 31; }), Error,
-                "loader: a set of 2147483648 examples in memory, where row numbers have 32 bits; leave it on the disk");
+                "loader: the set has 2147483648 examples, too many for the 32-bit row numbers of a set in memory");
   EXPECT_THROWS(make([](ImageDataset& set) { set.rows = 3; }), Error,
-                "loader: 60 bytes of images for the shape [10, 3, 3]; there must be one for each pixel");
+                "loader: 60 bytes of images for shape [10, 3, 3]; give one byte per pixel");
   EXPECT_THROWS(make([](ImageDataset& set) { set.labels.pop_back(); }), Error,
                 "loader: 9 labels for 10 images; each image needs one label");
   EXPECT_THROWS(make([](ImageDataset& set) { set.labels[3] = 7; }), Error,
-                "loader: label 7 at position 3 of a set of 7 classes; labels are 0 to 6");
+                "loader: label 7 at position 3, but the set has 7 classes; labels are 0 to 6");
 }
 
-// Waits until a condition holds that another thread brings about.
+// Waits until another thread makes the condition true.
 template <class Condition>
 void wait_until(Condition condition) {
   while (!condition()) std::this_thread::yield();
 }
 
-// The disk, whose reads of images can be held up.
+// The real file system, but reads of one file can be blocked.
 class SlowFiles final : public FileSystem {
  public:
-  // Never destroyed: a loader may leave a thread behind that reads from it.
+  // Never destroyed, because a detached thread of a loader may still read from it.
   static SlowFiles& make(std::string slow) {
     static auto* all = new std::vector<std::unique_ptr<SlowFiles>>;
     return *all->emplace_back(new SlowFiles(std::move(slow)));
@@ -276,7 +276,7 @@ class SlowFiles final : public FileSystem {
     held_ = held;
     changed_.notify_all();
   }
-  // Calls that are held up at the moment.
+  // The number of calls that are blocked now.
   int waiting() {
     const std::lock_guard lock(mutex_);
     return waiting_;
@@ -327,7 +327,7 @@ class StreamedLoader : public testing::Test {
   const ImageFiles files_ = {dir_.path() + "/images", dir_.path() + "/labels"};
 };
 
-TEST_F(StreamedLoader, GivesWhatTheResidentOneGathers) {
+TEST_F(StreamedLoader, BatchesEqualThoseOfAResidentSet) {
   const ImageDataset set = numbered(kCount);
   for (const bool shuffle : {false, true}) {
     for (int process = 0; process < 3; ++process) {
@@ -361,31 +361,31 @@ TEST_F(StreamedLoader, GivesWhatTheResidentOneGathers) {
   }
 }
 
-TEST_F(StreamedLoader, FewerExamplesThanProcessesLeaveSomeWithNone) {
+TEST_F(StreamedLoader, ProcessesWithoutExamplesGetEmptyBatches) {
   Loader loader(files_, {.batch_size = 1, .process_index = 1, .process_count = 2});
   const LoaderBatch batch = loader.next();
   EXPECT_EQ(batch.images.shape(), (Shape{0, 2, 3}));
   EXPECT_EQ(batch.labels.shape(), (Shape{0}));
 }
 
-TEST_F(StreamedLoader, ReadsNoFurtherAheadThanAsked) {
+TEST_F(StreamedLoader, ReadsAheadAtMostPrefetchBatches) {
   FaultyFiles files;
   Loader loader(files_, {.batch_size = 5, .shuffle = false, .prefetch = 2, .files = &files});
   const int opened = files.count("read");
   for (int used = 1; used <= 4; ++used) {
     loader.next();
-    // Unshuffled, a batch is one read: those used, and two more that wait.
+    // Without shuffling a batch is one read: the batches used, and two prefetched ones.
     wait_until([&] { return files.count("read") >= opened + used + 2; });
     EXPECT_EQ(files.count("read"), opened + used + 2);
   }
 }
 
-TEST_F(StreamedLoader, FailedReadIsThrownInItsTurnAndTriedAgain) {
+TEST_F(StreamedLoader, FailedReadIsThrownInOrderAndRetried) {
   FaultyFiles files;
   Loader loader(files_, {.batch_size = 5, .shuffle = false, .prefetch = 2, .files = &files});
   loader.next();
   files.fail("read", EIO);
-  // The batches read before the fault are handed out first; then it stays where it is.
+  // The batches read before the failure are returned first; then the cursor does not move.
   EXPECT_THROWS(for (int i = 0; i < 5; ++i) loader.next(), IoError,
                 "read " + files_.images_path + ": Input/output error");
   const Cursor stuck = loader.cursor();
@@ -395,7 +395,7 @@ TEST_F(StreamedLoader, FailedReadIsThrownInItsTurnAndTriedAgain) {
   EXPECT_EQ(loader.next().at, stuck);
 }
 
-TEST_F(StreamedLoader, FileThatShrinksIsSaid) {
+TEST_F(StreamedLoader, ShrunkFileIsReported) {
   Loader loader(files_, {.batch_size = 10, .shuffle = false, .prefetch = 1});
   std::vector<uint8_t> bytes = FileSystem::real().read_file(files_.images_path);
   bytes.resize(bytes.size() - 1);
@@ -403,15 +403,15 @@ TEST_F(StreamedLoader, FileThatShrinksIsSaid) {
   loader.seek({0, 40});
   EXPECT_THROWS(
       loader.next(), IoError,
-      "read " + files_.images_path + ": it ends before image 49 of 50, as it did not when it was opened; do not");
+      "read " + files_.images_path + ": it ends before image 49 of 50 although it was complete when opened; do not");
 }
 
-TEST_F(StreamedLoader, ReadThatHangsIsGivenUp) {
+TEST_F(StreamedLoader, HangingReadThrowsAtTheDeadline) {
   SlowFiles& files = SlowFiles::make(files_.images_path);
   Loader loader(files_, {.batch_size = 5, .deadline = 50ms, .files = &files});
   files.hold(true);
   EXPECT_THROWS(loader.next(), IoError,
-                "loader: no batch of " + files_.images_path + " within 0.05 s; check the disk or the network to it");
+                "loader: no batch of " + files_.images_path + " within 0.05 s; check the disk or network file system");
   EXPECT_EQ(loader.cursor(), (Cursor{0, 0}));
   files.hold(false);
   LoaderBatch batch;
@@ -421,10 +421,10 @@ TEST_F(StreamedLoader, ReadThatHangsIsGivenUp) {
     } catch (const IoError&) {
     }
   }
-  EXPECT_EQ(batch.at, (Cursor{0, 0})) << "what came late is still used";
+  EXPECT_EQ(batch.at, (Cursor{0, 0})) << "the late batch is used";
 }
 
-TEST_F(StreamedLoader, EndsWhileAReadHangs) {
+TEST_F(StreamedLoader, DestructorDoesNotWaitForAHangingRead) {
   SlowFiles& files = SlowFiles::make(files_.images_path);
   {
     Loader loader(files_, {.batch_size = 5, .deadline = 50ms, .files = &files});
@@ -437,7 +437,7 @@ TEST_F(StreamedLoader, EndsWhileAReadHangs) {
   wait_until([&] { return files.waiting() == 0; });
 }
 
-TEST_F(StreamedLoader, EndsAndSeeksAtAnyMoment) {
+TEST_F(StreamedLoader, CanBeDestroyedOrMovedAtAnyTime) {
   std::mt19937 random(3);
   for (int trial = 0; trial < 200; ++trial) {
     Loader loader(files_, {.batch_size = 7, .prefetch = 1 + trial % 3});
@@ -457,36 +457,35 @@ TEST_F(StreamedLoader, HeadersAreChecked) {
   EXPECT_THROWS(make({files_.images_path, files_.images_path}), Error, "[50, 2, 3]; labels have one dimension");
   FileSystem::real().write(other, encode_idx({{49}, std::vector<uint8_t>(49)}));
   EXPECT_THROWS(make({files_.images_path, other}), Error,
-                files_.images_path + " has 50 images and " + other + " has 49 labels; each image needs one label");
+                files_.images_path + " has 50 images, but " + other + " has 49 labels; each image needs one label");
   std::vector<uint8_t> bytes = FileSystem::real().read_file(files_.images_path);
   bytes.push_back(0);
   FileSystem::real().write(other, bytes);
   EXPECT_THROWS(make({other, files_.labels_path}), Error,
-                "read " + other + ": bytes follow after the [50, 2, 3] = 300");
+                "read " + other + ": there are bytes after the [50, 2, 3] = 300");
   bytes.resize(bytes.size() - 2);
   FileSystem::real().write(other, bytes);
-  EXPECT_THROWS(make({other, files_.labels_path}), Error, "[50, 2, 3] = 300 bytes and at most 299 follow");
+  EXPECT_THROWS(make({other, files_.labels_path}), Error, "[50, 2, 3] = 300 bytes, but at most 299 follow");
 }
 
-TEST_F(StreamedLoader, CompressedFilesAreRefusedWithTheRemedy) {
+TEST_F(StreamedLoader, CompressedFilesAreRejectedWithTheRemedy) {
   const auto make = [&](const ImageFiles& files) { Loader loader(files, {.batch_size = 1}); };
   for (const std::string& path : {files_.images_path, files_.labels_path})
     FileSystem::real().write(path + ".gz", gzip(FileSystem::real().read_file(path)));
   const auto message = [](const std::string& path) {
-    return "read " + path + ": it is compressed, so that no part of it can be read by itself; run `gunzip -k " + path +
-           "` and name the raw file";
+    return "read " + path + ": it is compressed, so it cannot be streamed; run `gunzip -k " + path +
+           "` and use the raw file";
   };
   const std::string images = files_.images_path + ".gz", labels = files_.labels_path + ".gz";
   EXPECT_THROWS(make({images, files_.labels_path}), Error, message(images));
   EXPECT_THROWS(make({files_.images_path, labels}), Error, message(labels));
 }
 
-TEST_F(StreamedLoader, OptionsThatDoNotFitAreRefused) {
+TEST_F(StreamedLoader, InvalidOptionsAreRejected) {
   const auto make = [&](const LoaderOptions& options) { Loader loader(files_, options); };
-  EXPECT_THROWS(make({.batch_size = 51}), Error, "loader: a batch of 51 examples of a set of 50");
-  EXPECT_THROWS(make({.batch_size = 1, .prefetch = 0}), Error,
-                "loader: 0 batches read ahead; prefetch must be at least 1");
-  EXPECT_THROWS(make({.batch_size = 1, .deadline = 0ms}), Error, "loader: a deadline of 0 ms; it must be positive");
+  EXPECT_THROWS(make({.batch_size = 51}), Error, "loader: the batch size is 51, but the set has 50 examples");
+  EXPECT_THROWS(make({.batch_size = 1, .prefetch = 0}), Error, "loader: prefetch is 0; give at least 1");
+  EXPECT_THROWS(make({.batch_size = 1, .deadline = 0ms}), Error, "loader: the deadline is 0 ms; give a positive time");
 }
 
 }  // namespace

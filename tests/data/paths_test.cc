@@ -1,6 +1,6 @@
 #include "base/throws.h"
+#include "data/data_source.h"
 #include "data/digits.h"
-#include "data/source.h"
 #include "lockstep/data.h"
 
 namespace lockstep {
@@ -8,7 +8,7 @@ namespace {
 
 class DatasetPaths : public testing::Test {
  protected:
-  // Writes n images of rows x 2 pixels, image i being i, and their labels; returns "IMAGES,LABELS".
+  // Writes images of rows x 2 pixels with their labels; all pixels of image i are i. Returns "IMAGES,LABELS".
   std::string put(const std::string& name, int64_t rows, const std::vector<uint8_t>& labels, bool compressed = false) {
     const int64_t n = static_cast<int64_t>(labels.size());
     IdxData images{{n, rows, 2}, {}};
@@ -38,7 +38,7 @@ TEST_F(DatasetPaths, FourFilesAreTrainAndTest) {
   EXPECT_EQ(data.train.images.size(), 9u * 6);
   EXPECT_EQ(data.test.labels, (std::vector<uint8_t>{0, 1}));
   EXPECT_EQ(data.train.classes, 4);
-  EXPECT_EQ(data.test.classes, 4) << "of both sets together";
+  EXPECT_EQ(data.test.classes, 4) << "the classes of the training set";
   EXPECT_EQ(data.test.rows, 3);
   EXPECT_EQ(data.test.cols, 2);
 }
@@ -56,63 +56,63 @@ TEST_F(DatasetPaths, LastTenthOfAPairIsTheTestSet) {
   EXPECT_EQ(load_dataset(put("two", 1, {1, 1})).test.count, 1);
 }
 
-TEST_F(DatasetPaths, PairThatCannotBeCutIsRefused) {
+TEST_F(DatasetPaths, PairThatCannotBeSplitIsRejected) {
   EXPECT_THROWS(load_dataset(put("one", 1, {0})), Error,
-                "data: " + images_of("one") + " holds one image; a training and a test set need at least two");
-  EXPECT_THROWS(
-      load_dataset(put("sorted", 1, {0, 0, 0, 1, 1, 1, 2})), Error,
-      "data: the last tenth of " + labels_of("sorted") +
-          ", the test set, has label 2 and the rest labels up to 1; the examples seem to be sorted: mix them");
+                "data: " + images_of("one") + " has one image; a training and a test set need at least two");
+  EXPECT_THROWS(load_dataset(put("sorted", 1, {0, 0, 0, 1, 1, 1, 2})), Error,
+                "data: the last tenth of " + labels_of("sorted") +
+                    ", the test set, has label 2, but the rest has only labels up to 1; the examples seem to be "
+                    "sorted: shuffle them");
 }
 
-TEST_F(DatasetPaths, SetsThatDoNotFitEachOtherAreRefused) {
+TEST_F(DatasetPaths, SetsThatDoNotMatchAreRejected) {
   const std::string train = put("train", 3, labels(9, 4));
   EXPECT_THROWS(load_dataset(train + "," + put("small", 2, labels(2, 2))), Error,
-                "data: the images of " + images_of("train") + " have 3 x 2 pixels and those of " + images_of("small") +
-                    " 2 x 2; train and test on images of one size");
+                "data: the images of " + images_of("train") + " have 3 x 2 pixels, but those of " + images_of("small") +
+                    " have 2 x 2; use images of one size for training and test");
   EXPECT_THROWS(load_dataset(train + "," + put("more", 3, labels(7, 7))), Error,
-                "data: " + labels_of("more") + " has label 6 and the training labels of " + labels_of("train") +
-                    " go up to 3; no class can be tested that is never trained");
+                "data: " + labels_of("more") + " has label 6, but the training labels of " + labels_of("train") +
+                    " go up to 3; the test set must not have classes without training examples");
   EXPECT_THROWS(load_dataset(images_of("train") + "," + labels_of("more")), Error,
-                images_of("train") + " has 9 images and " + labels_of("more") + " has 7 labels");
+                images_of("train") + " has 9 images, but " + labels_of("more") + " has 7 labels");
 }
 
-TEST_F(DatasetPaths, WrongNumbersOfPathsAreRefused) {
+TEST_F(DatasetPaths, WrongNumbersOfPathsAreRejected) {
   EXPECT_THROWS(load_dataset("a,b,c"), Error,
-                "data: \"a,b,c\" is 3 paths; name IDX files as IMAGES,LABELS or "
+                "data: \"a,b,c\" has 3 paths; give IDX files as IMAGES,LABELS or "
                 "TRAIN_IMAGES,TRAIN_LABELS,TEST_IMAGES,TEST_LABELS");
-  EXPECT_THROWS(load_dataset("a,"), Error, "data: \"a,\" is 2 paths, not all of them given; name IDX files as");
-  EXPECT_THROWS(load_dataset("a"), Error, "IDX files of your own are named IMAGES,LABELS or TRAIN_IMAGES,");
+  EXPECT_THROWS(load_dataset("a,"), Error, "data: \"a,\" has 2 paths, some of them empty; give IDX files as");
+  EXPECT_THROWS(load_dataset("a"), Error, "or give IDX files as IMAGES,LABELS or TRAIN_IMAGES,");
 }
 
-TEST_F(DatasetPaths, MissingFileIsNamed) {
+TEST_F(DatasetPaths, MissingFileIsReported) {
   const std::string missing = dir_.path() + "/missing";
   put("train", 1, labels(9, 4));
   EXPECT_THROWS(load_dataset(images_of("train") + "," + missing), IoError,
                 "open " + missing + ": No such file or directory; check the path");
 }
 
-TEST_F(DatasetPaths, FolderIsRefused) {
+TEST_F(DatasetPaths, FolderIsRejected) {
   EXPECT_THROWS(load_dataset("a,b", {.dir = "/d"}), Error,
-                "data: the files a,b are named by their paths and not looked for in /d; leave the folder out");
+                "data: the data set a,b is given by paths, so the folder /d has no effect; remove the folder setting");
 }
 
-TEST(DefaultSources, SystemPackagesAreAskedBeforeMirrors) {
+TEST(DefaultSources, SystemFoldersComeBeforeMirrors) {
   const TempDir dir;
   Digits digits;
   digits.write(dir.path(), true, [](std::string name) { return name + ".gz"; });
   digits.spec.folders = {dir.path()};
   digits.spec.mirrors = {"https://127.0.0.1:1/"};
   digits.spec.npm_package = "digits@1.0.0";
-  const detail::Sources sources = detail::default_sources(digits.spec, true);
+  const detail::DataSources sources = detail::default_sources(digits.spec, true);
   ASSERT_EQ(sources.size(), 3u);
   EXPECT_EQ(sources[0]->name(), "folder " + dir.path());
   EXPECT_EQ(sources[0]->fetch(digits.spec.files[0], [](int64_t, int64_t) {}).bytes, digits.files[0].bytes);
   EXPECT_EQ(sources[1]->name(), "https://127.0.0.1:1/");
-  EXPECT_EQ(detail::default_sources(digits.spec, false).size(), 1u) << "a folder is no download";
+  EXPECT_EQ(detail::default_sources(digits.spec, false).size(), 1u) << "folders are not downloads";
   EXPECT_EQ(detail::find_dataset("fashion-mnist").folders,
             (std::vector<std::string>{"/usr/share/datasets/fashion-mnist"}))
-      << "where Debian's dataset-fashion-mnist puts them";
+      << "the folder of Debian's package dataset-fashion-mnist";
 }
 
 }  // namespace

@@ -11,14 +11,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(Process, GivesExitCodeAndOutput) {
+TEST(Process, ReturnsExitCodeAndOutput) {
   const ProcessResult result = run_process({"sh", "-c", "echo out; echo err >&2; exit 7"}, 10s);
   EXPECT_EQ(result.exit_code, 7);
   EXPECT_FALSE(result.timed_out);
   EXPECT_EQ(result.output, "out\nerr\n");
 }
 
-TEST(Process, ArgumentsPassThroughNoShell) {
+TEST(Process, ArgumentsAreNotInterpretedByAShell) {
   EXPECT_EQ(run_process({"echo", "$HOME; `x` 'y'"}, 10s).output, "$HOME; `x` 'y'\n");
 }
 
@@ -40,7 +40,7 @@ TEST(Process, MissingProgramIsAnIoError) {
   EXPECT_THROWS(run_process({"/nowhere/program"}, 1s), IoError, "run /nowhere/program: No such file or directory");
 }
 
-// The state letter of a process, 'X' when it is gone.
+// The state letter of a process; 'X' if it does not exist.
 char state_of(const std::string& pid) {
   std::ifstream stat("/proc/" + pid + "/stat");
   std::string number, name;
@@ -58,14 +58,14 @@ bool dies(const std::string& pid) {
   return false;
 }
 
-TEST(Process, DeadlineKillsTheWholeGroup) {
+TEST(Process, DeadlineKillsTheProcessGroup) {
   const ProcessResult result = run_process({"sh", "-c", "sleep 1000 & echo $!; wait"}, 200ms);
   EXPECT_TRUE(result.timed_out);
   EXPECT_EQ(result.exit_code, 128 + 9);
   EXPECT_TRUE(dies(result.output.substr(0, result.output.find('\n')))) << result.output;
 }
 
-TEST(Process, LeavesNoGrandchildBehind) {
+TEST(Process, GrandchildrenAreKilled) {
   const ProcessResult result = run_process({"sh", "-c", "sleep 1000 & echo $!"}, 10s);
   EXPECT_FALSE(result.timed_out);
   EXPECT_EQ(result.exit_code, 0);

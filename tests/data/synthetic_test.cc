@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-TEST(Synthetic, HasTheShapeOfMnist) {
+TEST(Synthetic, HasTheShapesOfMnist) {
   const Dataset data = load_dataset("synthetic");
   EXPECT_EQ(data.train.count, 6000);
   EXPECT_EQ(data.test.count, 1000);
@@ -19,7 +19,7 @@ TEST(Synthetic, HasTheShapeOfMnist) {
   for (int n : seen) EXPECT_GT(n, 400);
 }
 
-TEST(Synthetic, IsTheSameForTheSameSeedEverywhere) {
+TEST(Synthetic, SameSeedGivesTheSameImages) {
   const Dataset a = synthetic_digits(50, 10, 7), b = synthetic_digits(50, 10, 7), other = synthetic_digits(50, 10, 8);
   EXPECT_EQ(a.train.images, b.train.images);
   EXPECT_EQ(a.test.labels, b.test.labels);
@@ -34,7 +34,7 @@ TEST(Synthetic, IsTheSameForTheSameSeedEverywhere) {
   EXPECT_TRUE(std::equal(fewer.train.images.begin(), fewer.train.images.end(), a.train.images.begin()));
 }
 
-TEST(Synthetic, AnMlpLearnsItInOneEpoch) {
+TEST(Synthetic, MlpLearnsItInOneEpoch) {
   const Dataset data = load_dataset("synthetic");
   auto upload = [](const ImageDataset& set) {
     return models::Batch{astype(Array::from(set.images, {set.count, 784}), f32) / 255.f,
@@ -54,10 +54,10 @@ TEST(Synthetic, AnMlpLearnsItInOneEpoch) {
   EXPECT_GT(mean(right).item<double>(), 0.95);
 }
 
-TEST(Synthetic, WrongUseIsAnError) {
+TEST(Synthetic, InvalidArgumentsAreRejected) {
   EXPECT_THROWS(synthetic_digits(-1, 0), Error, "synthetic_digits: -1 training and 0 test images");
   EXPECT_THROWS(load_dataset("synthetic", {.dir = "somewhere"}), Error,
-                "data: synthetic is made on the spot and is not in somewhere; leave the folder out");
+                "data: synthetic data is generated, so the folder somewhere has no effect; remove the folder setting");
   EXPECT_EQ(synthetic_digits(0, 0).train.images.size(), 0u);
 }
 

@@ -13,9 +13,9 @@ std::vector<uint8_t> inflated(std::span<const uint8_t> bytes, size_t piece) {
   try {
     detail::GzipStream stream(bytes, "input");
     for (size_t got = piece; got == piece && out.size() < kMost;) {
-      const uint64_t most = stream.at_most();
+      const uint64_t most = stream.max_remaining();
       got = stream.read(buffer);
-      fuzz::require(got <= most, "no more bytes come than at_most() promised");
+      fuzz::require(got <= most, "read() returns at most max_remaining() bytes");
       out.insert(out.end(), buffer.begin(), buffer.begin() + static_cast<std::ptrdiff_t>(got));
     }
   } catch (const Error&) {

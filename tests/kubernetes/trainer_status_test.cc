@@ -183,7 +183,7 @@ TEST_F(TrainerStatus, RejectionIsReportedOnce) {
     from->end(10, {});
   }
   const std::string output = testing::internal::GetCapturedStderr();
-  EXPECT_NE(output.find("lockstep: reporting progress to Kubeflow Trainer failed: the server answered HTTP 403; "
+  EXPECT_NE(output.find("lockstep: reporting progress to Kubeflow Trainer failed: the server responded with HTTP 403; "
                       "training continues\n"),
             std::string::npos)
       << output;

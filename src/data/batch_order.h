@@ -1,5 +1,5 @@
-// Which examples come when: the global order of a set cut into batches, and the part of each that one process takes.
-// Copies are independent; one is used by one thread at a time.
+// BatchOrder: splits the global order of a set into batches, and computes the part of each batch that a process loads.
+// Not thread-safe; copies are independent.
 #pragma once
 
 #include <algorithm>
@@ -9,23 +9,23 @@
 
 namespace lockstep::detail {
 
-class Order {
+class BatchOrder {
  public:
-  // Throws Error when the options do not fit each other or the set.
-  Order(int64_t count, const LoaderOptions& options);
+  // Throws Error when the options are invalid or do not fit the set.
+  BatchOrder(int64_t count, const LoaderOptions& options);
 
   int64_t count() const { return count_; }
   int64_t batches_per_epoch() const { return (count_ + batch_size_ - 1) / batch_size_; }
 
-  // The same place with sample < count: the end of an epoch is the beginning of the next. Throws Error when there is no
-  // such place.
-  Cursor normalised(const Cursor& cursor) const;
+  // The same position with sample < count: the end of an epoch becomes the beginning of the next. Throws Error when the
+  // position does not exist.
+  Cursor normalized(const Cursor& cursor) const;
 
-  // The batch that begins there, without any arrays. REQUIRES: the cursor is normalised.
+  // The batch that begins at a position, without its arrays. REQUIRES: the cursor is normalized.
   LoaderBatch batch(const Cursor& at) const;
   Cursor after(const LoaderBatch& batch) const;
 
-  // The examples of this process's part. REQUIRES: there is room for batch.size of them.
+  // The examples of this process's part. REQUIRES: `out` has room for batch.size elements.
   template <class Row>
   void rows(const LoaderBatch& batch, Row* out) {
     const int64_t first = batch.at.sample + part(batch.global_size).begin;
@@ -34,12 +34,12 @@ class Order {
       return;
     }
     if (batch.at.epoch != epoch_) permutation_ = Shuffle(count_, seed_, epoch_ = batch.at.epoch);
-    const Shuffle permutation = permutation_;  // whose keys `out` cannot alias
+    const Shuffle permutation = permutation_;  // a copy, which `out` cannot alias
     for (int64_t i = 0; i < batch.size; ++i) out[i] = static_cast<Row>(permutation(first + i));
   }
 
  private:
-  // Of a batch of so many examples, this process's.
+  // This process's part of a batch of `size` examples.
   Range part(int64_t size) const;
 
   int64_t count_, batch_size_;
@@ -47,7 +47,7 @@ class Order {
   bool shuffle_;
   int process_index_, process_count_;
   std::function<Range(int64_t)> part_;
-  int64_t epoch_ = 0;  // of the permutation
+  int64_t epoch_ = 0;  // the epoch of permutation_
   Shuffle permutation_;
 };
 

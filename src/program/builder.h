@@ -43,8 +43,8 @@ class Builder {
   // Adds an input.
   Value input(Type);
 
-  // Adds an equation; its result types are derived from the op's row. Throws Error when the operands do not
-  // fit.
+  // Adds an equation; its result types are derived from the op's row. Where some operands vary over mesh axes and others
+  // do not, inserts `pvary` before it. Throws Error when the operands do not fit. Defined in ops/emit.cc.
   Values emit(const Op&, std::span<const Value> in, Attrs = {});
 
   // Adds an equation with known result types (copied from a checked program).
@@ -76,7 +76,7 @@ class Builder {
 
 inline const Type& Value::type() const { return builder_->type(id_); }
 
-// Adds an equation with one result to the builder of the first operand.
+// Adds an equation with one result to the builder of the first operand. Defined in ops/emit.cc.
 Value emit(const Op&, std::initializer_list<Value> in, Attrs = {});
 Value emit(const Op&, std::span<const Value> in, Attrs = {});
 

@@ -244,10 +244,6 @@ struct Op {
   Kernel (*cuda)(const KernelSpec&) = nullptr;
 };
 
-// The op that makes a value vary over a mesh axis (attribute `axis`). Builders insert it before equations
-// with varying and invariant operands. Defined in ops/.
-extern const Op pvary_op;
-
 // The union of two sorted lists of axes; a list without one axis.
 std::vector<std::string> union_of(const std::vector<std::string>& a, const std::vector<std::string>& b);
 std::vector<std::string> without_axis_name(std::vector<std::string> axes, const std::string& axis);

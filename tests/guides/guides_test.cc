@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <sstream>
+#include <stdexcept>
 
 #include "guides/guide.h"
 #include "support/program.h"
@@ -42,13 +43,17 @@ TEST_P(Guide, CommandsWorkAndPrintWhatItShows) {
   }
 }
 
-// README.md and every page of docs/ that has commands to run.
+// README.md and every page of docs/ that has commands to run, or blocks that cannot be read: their test fails.
 std::vector<std::string> pages_with_commands() {
   std::vector<std::string> out;
-  for (const std::string& page : all_pages())
-    if (page != "CONTRIBUTING.md" && page != "CHANGELOG.md" &&
-        !read_guide(read_text(LOCKSTEP_SOURCE_DIR "/" + page)).empty())
-      out.push_back(page);
+  for (const std::string& page : all_pages()) {
+    if (page == "CONTRIBUTING.md" || page == "CHANGELOG.md") continue;
+    try {
+      if (read_guide(read_text(LOCKSTEP_SOURCE_DIR "/" + page)).empty()) continue;
+    } catch (const std::runtime_error&) {
+    }
+    out.push_back(page);
+  }
   return out;
 }
 

@@ -76,8 +76,8 @@ SafetensorsEntry decode_entry(const std::string& name, const Json& value, const 
   try {
     bytes = entry.type.bytes();
   } catch (const Error&) {
-    throw_invalid_file(path,
-                       fmt::format("has \"{}\" of shape {}, which is too large", name, to_string(entry.type.shape)));
+    throw_invalid_file(
+        path, fmt::format("has \"{}\" of shape {}, which is too large", name, lockstep::to_string(entry.type.shape)));
   }
   const Json& offsets = member(value, "data_offsets", path, name);
   if (!offsets.is_array() || offsets.size() != 2)

@@ -81,13 +81,13 @@ Checkpoint to_checkpoint(const TrainState& state, const Model& model) {
 NamedSharding sharding_of(const std::string& name, const Type& type, const Model& model,
                           const TrainShardings& shardings) {
   if (name == kStep || name == kScale || name == kFiniteSteps) return shardings.replicated;
-  for (const auto& [prefix, shardings] : {std::pair(kParams, &shardings.params), std::pair(kFirst, &shardings.state),
+  for (const auto& [prefix, own] : {std::pair(kParams, &shardings.params), std::pair(kFirst, &shardings.state),
                                           std::pair(kSecond, &shardings.state)}) {
     if (!name.starts_with(prefix)) continue;
     const auto at = std::find(model.paths.begin(), model.paths.end(), name.substr(prefix.size()));
     const auto i = static_cast<size_t>(at - model.paths.begin());
     if (at != model.paths.end() && model.types[i].dtype == type.dtype && model.types[i].shape == type.shape)
-      return (*shardings)[i];
+      return (*own)[i];
   }
   return {};
 }

@@ -83,7 +83,7 @@ class OneLaneExecutable final : public Executable {
   std::string plan_text() const override { return plan_->describe(); }
   std::vector<int64_t> work_bytes() const override { return {plan_->arena_bytes()}; }
   size_t instructions() const override { return plan_->instructions(); }
-  void compile_kernels_in_background() const override { plan_->begin(); }
+  void compile_kernels_in_background() const override { plan_->compile_in_background(); }
   std::string explain() const override { return "one lane: nothing is sharded, no communication\n"; }
 
  private:

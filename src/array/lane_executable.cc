@@ -88,7 +88,7 @@ class MultiLaneExecutable final : public Executable {
     return out;
   }
   void compile_kernels_in_background() const override {
-    for_each_plan([](const Plan& plan) { plan.begin(); });
+    for_each_plan([](const Plan& plan) { plan.compile_in_background(); });
   }
   size_t instructions() const override {
     size_t out = 0;

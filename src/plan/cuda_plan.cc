@@ -17,7 +17,7 @@ namespace lockstep::detail {
 #ifdef LOCKSTEP_WITH_CUDA
 namespace {
 
-// The CPU's kernel between copies from the GPU and back.
+// Runs the CPU kernel of an op between copies from the GPU and back.
 Kernel through_host(const Op& op, const KernelSpec& spec, const KernelSpec& host) {
   struct State {
     CudaLane& lane;
@@ -46,27 +46,27 @@ Kernel through_host(const Op& op, const KernelSpec& spec, const KernelSpec& host
 
 }  // namespace
 
-struct Recordings::State {
-  struct One {
+struct GraphCache::State {
+  struct CachedGraph {
     std::vector<const void*> pointers;
-    cudaGraphExec_t graph = nullptr;  // null: seen once
+    cudaGraphExec_t graph = nullptr;  // null: the pointers were seen once
     int64_t used = 0;
   };
-  static constexpr size_t kMost = 16;
+  static constexpr size_t kMaxGraphs = 16;
   CudaLane* lane = nullptr;
-  std::vector<One> all;
+  std::vector<CachedGraph> graphs;
   int64_t now = 0;
-  bool waits = false;  // the work was seen to wait for the GPU
+  bool waits = false;  // the work waits for the GPU
 };
 
-Recordings::Recordings() : state_(std::make_unique<State>()) {}
-Recordings::~Recordings() {
-  for (const State::One& one : state_->all)
+GraphCache::GraphCache() : state_(std::make_unique<State>()) {}
+GraphCache::~GraphCache() {
+  for (const State::CachedGraph& one : state_->graphs)
     if (one.graph) state_->lane->destroy_graph(one.graph);
 }
 
-void Recordings::run(CudaLane& lane, const std::vector<const void*>& pointers, const std::function<void()>& work) {
-  // Under it launches wait for their end, one by one, so that an error names its op: a recording would be one launch.
+void GraphCache::run(CudaLane& lane, const std::vector<const void*>& pointers, const std::function<void()>& work) {
+  // With CUDA_LAUNCH_BLOCKING=1 every launch waits, so that an error names its op; a graph would be a single launch.
   static const bool blocking = [] {
     const char* value = std::getenv("CUDA_LAUNCH_BLOCKING");
     return value && std::string_view(value) == "1";
@@ -76,18 +76,19 @@ void Recordings::run(CudaLane& lane, const std::vector<const void*>& pointers, c
   if (s.waits) return work();
   s.lane = &lane;
   ++s.now;
-  auto at = std::find_if(s.all.begin(), s.all.end(), [&](const State::One& one) { return one.pointers == pointers; });
-  if (at == s.all.end()) {
-    if (s.all.size() == State::kMost) {
-      at = std::min_element(s.all.begin(), s.all.end(),
-                            [](const State::One& a, const State::One& b) { return a.used < b.used; });
+  auto at = std::find_if(s.graphs.begin(), s.graphs.end(),
+                         [&](const State::CachedGraph& one) { return one.pointers == pointers; });
+  if (at == s.graphs.end()) {
+    if (s.graphs.size() == State::kMaxGraphs) {
+      at = std::min_element(s.graphs.begin(), s.graphs.end(),
+                            [](const State::CachedGraph& a, const State::CachedGraph& b) { return a.used < b.used; });
       if (at->graph) lane.destroy_graph(at->graph);
-      s.all.erase(at);
+      s.graphs.erase(at);
     }
     const int64_t before = CudaLane::wait_count();
-    work();  // also what is prepared on first use
+    work();  // includes preparation on first use
     s.waits = CudaLane::wait_count() != before;
-    s.all.push_back({pointers, nullptr, s.now});  // only where that went well may it be recorded
+    s.graphs.push_back({pointers, nullptr, s.now});  // only after a successful run may it be captured
     return;
   }
   at->used = s.now;
@@ -95,7 +96,7 @@ void Recordings::run(CudaLane& lane, const std::vector<const void*>& pointers, c
   lane.replay(at->graph);
 }
 
-BufferPtr on_gpu(CudaLane& lane, const Buffer& host) {
+BufferPtr copy_to_gpu(CudaLane& lane, const Buffer& host) {
   BufferPtr copy = lane.allocate(host.size());
   lane.to_device(copy->data(), host.data(), host.size());
   return copy;
@@ -113,9 +114,9 @@ Kernel gpu_kernel(const Op& op, const KernelSpec& spec, const KernelSpec& host, 
   return through_host(op, spec, host);
 }
 
-void begin_gpu_kernel(const Kernel& kernel) {
+void compile_gpu_kernel_in_background(const Kernel& kernel) {
   if (const auto* stepped = kernel.target<SteppedKernel>()) stepped->begin();
-  if (const auto* whole = kernel.target<WholeKernel>()) whole->begin();
+  if (const auto* persistent = kernel.target<PersistentKernel>()) persistent->compile_in_background();
 }
 
 Kernel gpu_copy(CudaLane& lane, int64_t bytes) {
@@ -123,34 +124,34 @@ Kernel gpu_copy(CudaLane& lane, int64_t bytes) {
 }
 
 BufferPtr gpu_memory(CudaLane& lane, int64_t bytes) { return lane.allocate(bytes); }
-bool is_recording(const CudaLane& lane) { return lane.capturing(); }
+bool is_capturing(const CudaLane& lane) { return lane.capturing(); }
 void enter_gpu(const CudaLane& lane) { lane.enter(); }
 void wait_for_gpu(CudaLane& lane) { lane.wait_for_all(); }
 
-std::byte* gpu_work_space(CudaLane& lane, BufferPtr& own, int64_t bytes) {
-  if (!own || own->size() < bytes) {
-    own.reset();
-    own = lane.allocate(bytes, "the work space of a program");
+std::byte* reserve_gpu_arena(CudaLane& lane, BufferPtr& arena, int64_t bytes) {
+  if (!arena || arena->size() < bytes) {
+    arena.reset();
+    arena = lane.allocate(bytes, "the arena of a program");
   }
-  return own->data();
+  return arena->data();
 }
 #else
 namespace {
-[[noreturn]] void missing() { LOCKSTEP_CHECK(false, "a GPU is used in a build without CUDA"); }
+[[noreturn]] void fail_without_cuda() { LOCKSTEP_CHECK(false, "a GPU is used in a build without CUDA"); }
 }  // namespace
-BufferPtr on_gpu(CudaLane&, const Buffer&) { missing(); }
-Kernel gpu_kernel(const Op&, const KernelSpec&, const KernelSpec&, std::string&, bool&) { missing(); }
-void begin_gpu_kernel(const Kernel&) { missing(); }
-Kernel gpu_copy(CudaLane&, int64_t) { missing(); }
-BufferPtr gpu_memory(CudaLane&, int64_t) { missing(); }
-bool is_recording(const CudaLane&) { missing(); }
-void enter_gpu(const CudaLane&) { missing(); }
-void wait_for_gpu(CudaLane&) { missing(); }
-std::byte* gpu_work_space(CudaLane&, BufferPtr&, int64_t) { missing(); }
-struct Recordings::State {};
-Recordings::Recordings() = default;
-Recordings::~Recordings() = default;
-void Recordings::run(CudaLane&, const std::vector<const void*>&, const std::function<void()>&) { missing(); }
+BufferPtr copy_to_gpu(CudaLane&, const Buffer&) { fail_without_cuda(); }
+Kernel gpu_kernel(const Op&, const KernelSpec&, const KernelSpec&, std::string&, bool&) { fail_without_cuda(); }
+void compile_gpu_kernel_in_background(const Kernel&) { fail_without_cuda(); }
+Kernel gpu_copy(CudaLane&, int64_t) { fail_without_cuda(); }
+BufferPtr gpu_memory(CudaLane&, int64_t) { fail_without_cuda(); }
+bool is_capturing(const CudaLane&) { fail_without_cuda(); }
+void enter_gpu(const CudaLane&) { fail_without_cuda(); }
+void wait_for_gpu(CudaLane&) { fail_without_cuda(); }
+std::byte* reserve_gpu_arena(CudaLane&, BufferPtr&, int64_t) { fail_without_cuda(); }
+struct GraphCache::State {};
+GraphCache::GraphCache() = default;
+GraphCache::~GraphCache() = default;
+void GraphCache::run(CudaLane&, const std::vector<const void*>&, const std::function<void()>&) { fail_without_cuda(); }
 #endif
 
 }  // namespace lockstep::detail

@@ -1,4 +1,5 @@
-// What a plan needs of a GPU. Where CUDA is not built in there is no GPU, and none of these is ever called.
+// The GPU functions that plans use. In a build without CUDA they exist but must not be called. Safe from any thread
+// except where noted.
 #pragma once
 
 #include <memory>
@@ -9,33 +10,33 @@
 
 namespace lockstep::detail {
 
-// A copy in the GPU's memory.
-BufferPtr on_gpu(CudaLane&, const Buffer& host);
+// Copies host memory to the GPU.
+BufferPtr copy_to_gpu(CudaLane&, const Buffer& host);
 
-// The kernel of a row there. One that has none is computed on the host, as `host` says: it is added to the plan's text,
-// and `waits` is set.
+// The GPU kernel of an op. An op without one runs on the host, prepared with the spec `host`, between copies; then
+// "on the host" is appended to `text`, and `waits` is set.
 Kernel gpu_kernel(const Op&, const KernelSpec&, const KernelSpec& host, std::string& text, bool& waits);
 
-// Has its code compiled by other threads, for a call to come; where it is not known yet, nothing.
-void begin_gpu_kernel(const Kernel&);
+// Starts to compile the kernel's code on another thread, if its source is known already.
+void compile_gpu_kernel_in_background(const Kernel&);
 
+// A kernel that copies device memory.
 Kernel gpu_copy(CudaLane&, int64_t bytes);
 BufferPtr gpu_memory(CudaLane&, int64_t bytes);
-// Is what is queued now recorded?
-bool is_recording(const CudaLane&);
-// What this thread queues from now on is for that GPU.
+// Whether the calling thread is capturing a graph.
+bool is_capturing(const CudaLane&);
+// Makes the GPU current for the calling thread.
 void enter_gpu(const CudaLane&);
-// Returns when it has nothing to do any more.
+// Waits for all enqueued work and collectives.
 void wait_for_gpu(CudaLane&);
 
-// Recordings of what a plan queues, one for each set of pointers it was run with lately: replaying one costs the host
-// one call. Made when the same pointers come again. Not copied; used by one thread at a time.
-class Recordings {
+// The captured graphs of a plan's section, one for each recent set of pointers. Captures when the same pointers occur a
+// second time; replaying costs the host one call. Used by one thread at a time.
+class GraphCache {
  public:
-  Recordings();
-  ~Recordings();
-  // Runs `work`, or the recording of it that was made with these pointers. Work that is seen to wait for the GPU is
-  // never recorded.
+  GraphCache();
+  ~GraphCache();
+  // Runs `work`, or replays the graph that was captured with these pointers. Never captures work that waits for the GPU.
   void run(CudaLane&, const std::vector<const void*>& pointers, const std::function<void()>& work);
 
  private:
@@ -43,7 +44,7 @@ class Recordings {
   std::unique_ptr<State> state_;
 };
 
-// Work space of so many bytes, in `own`, which grows.
-std::byte* gpu_work_space(CudaLane&, BufferPtr& own, int64_t bytes);
+// Returns device memory of at least `bytes`, kept in `arena`, which grows if needed.
+std::byte* reserve_gpu_arena(CudaLane&, BufferPtr& arena, int64_t bytes);
 
 }  // namespace lockstep::detail

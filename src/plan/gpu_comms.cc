@@ -36,24 +36,24 @@ std::shared_ptr<GpuComms::Group> GpuComms::group(const std::vector<int>& lanes, 
 Comm* GpuComms::of(Group& group, int lane, CudaLane& cuda, Comm* host) {
   {
     const std::lock_guard lock(mutex_);
-    if (const auto at = group.made.find(lane); at != group.made.end()) return at->second.get();
+    if (const auto at = group.comms.find(lane); at != group.comms.end()) return at->second.get();
   }
-  const auto place = std::find(group.lanes.begin(), group.lanes.end(), lane) - group.lanes.begin();
-  if (!host) host = group.hosts[static_cast<size_t>(place)].get();
-  const std::shared_ptr<Comm> made = cuda_comm(*host, cuda);
+  const auto rank = std::find(group.lanes.begin(), group.lanes.end(), lane) - group.lanes.begin();
+  if (!host) host = group.hosts[static_cast<size_t>(rank)].get();
+  const std::shared_ptr<Comm> comm = cuda_comm(*host, cuda);
   std::string failure;
   {
     const std::lock_guard lock(mutex_);
-    group.made[lane] = made;
+    group.comms[lane] = comm;
     if (group.failed) failure = group.failure;
   }
-  if (!failure.empty()) made->abort(failure);
-  return made.get();
+  if (!failure.empty()) comm->abort(failure);
+  return comm.get();
 }
 
 void GpuComms::abort(const std::string& reason) {
   std::vector<std::shared_ptr<Group>> groups;
-  std::vector<std::shared_ptr<Comm>> made;
+  std::vector<std::shared_ptr<Comm>> comms;
   {
     const std::lock_guard lock(mutex_);
     for (auto& [key, group] : groups_) {
@@ -61,18 +61,18 @@ void GpuComms::abort(const std::string& reason) {
       group->failure = reason;
       group->failed = true;
       groups.push_back(group);
-      for (auto& [lane, comm] : group->made) made.push_back(comm);
+      for (auto& [lane, comm] : group->comms) comms.push_back(comm);
     }
   }
-  // Outside of the lock: what they stop may be about to take it.
+  // Without the lock: a thread that is stopped may be about to take it.
   for (const auto& group : groups)
     for (const auto& host : group->hosts) host->abort(reason);
-  // At once: to end one may be to wait for what the GPU does for another.
+  // In parallel: aborting one may wait for work of another on the GPU.
   std::vector<std::thread> threads;
-  for (const auto& comm : made) {
+  for (const auto& comm : comms) {
     try {
       threads.emplace_back([&reason, comm] { comm->abort(reason); });
-    } catch (const std::system_error&) {  // there may be no more threads
+    } catch (const std::system_error&) {  // no more threads available
       comm->abort(reason);
     }
   }
@@ -80,7 +80,8 @@ void GpuComms::abort(const std::string& reason) {
 }
 
 void GpuComms::leave() {
-  std::vector<std::map<int, std::shared_ptr<Comm>>> gone;  // destroyed when the lock is free again: they may wait
+  std::vector<std::map<int, std::shared_ptr<Comm>>>
+      dropped;  // destroyed after the lock is released, because destruction may wait
   const std::lock_guard lock(mutex_);
   for (auto at = groups_.begin(); at != groups_.end();) {
     if (!at->first.first) {
@@ -90,7 +91,7 @@ void GpuComms::leave() {
     // Programs may outlive the job; their Comms do not.
     at->second->failure = "the job is over";
     at->second->failed = true;
-    gone.push_back(std::exchange(at->second->made, {}));
+    dropped.push_back(std::exchange(at->second->comms, {}));
     at = groups_.erase(at);
   }
 }

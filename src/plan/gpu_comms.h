@@ -1,5 +1,5 @@
-// The groups in which lanes on GPUs meet (comm/cuda), shared by all programs of the process: making one takes time and
-// memory of the GPU. One that has failed is not handed out again. Safe from any thread.
+// GpuComms: the groups of lanes on GPUs (comm/cuda), shared by all programs of the process, because making a group takes
+// time and device memory. A group that has failed is replaced by a new one. Safe from any thread.
 #pragma once
 
 #include <atomic>
@@ -17,27 +17,27 @@ class CudaLane;
 
 class GpuComms {
  public:
-  // A group, as far as its lanes are of this process.
+  // A group, with the Comms of those of its lanes that are in this process.
   struct Group {
     std::vector<int> lanes;
-    std::vector<std::unique_ptr<Comm>> hosts;   // by place in the group; none where they are the World's
-    std::map<int, std::shared_ptr<Comm>> made;  // by lane
+    std::vector<std::unique_ptr<Comm>> hosts;    // by rank in the group; empty if the World provides them
+    std::map<int, std::shared_ptr<Comm>> comms;  // by lane
     std::string failure;
     std::atomic<bool> failed = false;
   };
 
   static GpuComms& instance();
 
-  // The group of these lanes. `spread`: they are numbered among those of all processes.
+  // Returns the group of these lanes. `spread`: the lanes are numbered among those of all processes.
   std::shared_ptr<Group> group(const std::vector<int>& lanes, bool spread, const std::string& name);
 
-  // A lane's Comm in it. All its lanes call it, each on its own thread, and meet. `host`: the World's, where it is
-  // spread. As long as the group lives.
+  // Returns a lane's Comm in a group. The first call is collective: all lanes of the group call it, each on its own
+  // thread. `host` is the World's Comm if the group is spread, else null. Valid as long as the group.
   Comm* of(Group& group, int lane, CudaLane& cuda, Comm* host);
 
   // Makes all groups fail.
   void abort(const std::string& reason);
-  // Forgets those of the World.
+  // Drops the groups that span processes.
   void leave();
 
  private:

@@ -13,18 +13,18 @@ std::vector<int> LaneComms::lanes_of(int64_t lane, const std::string& axes) cons
   const std::vector<int64_t> group = lane_group(grid_, split_axes(axes), lane);
   if (!spread_) return {group.begin(), group.end()};
   const World& world = World::instance();
-  const int64_t each = grid_.lanes() / world.process_count();
+  const int64_t per_process = grid_.lanes() / world.process_count();
   std::vector<int> out;
   for (const int64_t member : group)
-    out.push_back(static_cast<int>(member / each * world.local_lanes() + member % each));
+    out.push_back(static_cast<int>(member / per_process * world.local_lanes() + member % per_process));
   return out;
 }
 
 Comm* LaneComms::of(int64_t lane, const std::string& axes) {
   if (spread_) {
     World& world = World::instance();
-    const int64_t each = grid_.lanes() / world.process_count();
-    return &world.group(lane % each, lanes_of(lane, axes), axes);
+    const int64_t per_process = grid_.lanes() / world.process_count();
+    return &world.group(lane % per_process, lanes_of(lane, axes), axes);
   }
   const std::lock_guard lock(mutex_);
   auto& comms = comms_[axes];
@@ -47,12 +47,12 @@ Comm* LaneComms::of(int64_t lane, const std::string& axes, CudaLane& cuda) {
   std::shared_ptr<GpuComms::Group> group;
   {
     const std::lock_guard lock(mutex_);
-    if (aborted_) throw CommAborted(fmt::format("\"{}\": lane {} stops; another one has failed", axes, lane));
+    if (aborted_) throw CommAborted(fmt::format("\"{}\": lane {} stops because another lane has failed", axes, lane));
     group = GpuComms::instance().group(lanes, spread_, axes);
-    on_gpus_.push_back(group);
+    gpu_groups_.push_back(group);
   }
-  const auto place = static_cast<size_t>(position_along(grid_, split_axes(axes), lane));
-  return GpuComms::instance().of(*group, lanes[place], cuda, host);
+  const auto rank = static_cast<size_t>(position_along(grid_, split_axes(axes), lane));
+  return GpuComms::instance().of(*group, lanes[rank], cuda, host);
 }
 #else
 Comm* LaneComms::of(int64_t, const std::string&, CudaLane&) {
@@ -62,7 +62,7 @@ Comm* LaneComms::of(int64_t, const std::string&, CudaLane&) {
 
 bool LaneComms::failed() {
   const std::lock_guard lock(mutex_);
-  return std::any_of(on_gpus_.begin(), on_gpus_.end(), [](const auto& group) { return group->failed.load(); });
+  return std::any_of(gpu_groups_.begin(), gpu_groups_.end(), [](const auto& group) { return group->failed.load(); });
 }
 
 void LaneComms::abort(const std::string& reason) {
@@ -71,7 +71,7 @@ void LaneComms::abort(const std::string& reason) {
   {
     const std::lock_guard lock(mutex_);
     aborted_ = true;
-    on_gpu = !on_gpus_.empty();
+    on_gpu = !gpu_groups_.empty();
   }
 #ifdef LOCKSTEP_WITH_CUDA
   if (on_gpu) GpuComms::instance().abort(reason);

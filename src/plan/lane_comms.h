@@ -1,6 +1,6 @@
-// The groups in which lanes meet: for each list of axes of a grid, those lanes that differ along them only. Lanes of
-// one process have groups of their own; where the grid spans processes, they are the World's. Made when first asked
-// for, by whichever lane; safe from any thread. Each Comm handed out belongs to its lane's thread.
+// LaneComms: the groups of lanes for collectives. For each list of axes of a grid a group has the lanes that differ only
+// along these axes. Groups within one process are made here; if the grid spans processes, they are the World's. Groups
+// are made on first use. Safe from any thread; each returned Comm belongs to its lane's thread.
 #pragma once
 
 #include <map>
@@ -17,32 +17,32 @@ namespace lockstep {
 
 class LaneComms {
  public:
-  // `spread`: the lanes of the grid are those of all processes, or the first few of each.
+  // `spread`: the grid spans all processes, with the same number of lanes of each.
   LaneComms(LaneGrid grid, bool spread) : grid_(std::move(grid)), spread_(spread) {}
   LaneComms(const LaneComms&) = delete;
   LaneComms& operator=(const LaneComms&) = delete;
 
-  // A lane of this process, by its place in the grid. As long as this object lives.
+  // Returns the Comm of a lane of this process, given by its index in the grid. Valid as long as this object.
   Comm* of(int64_t lane, const std::string& axes);
 
-  // The same for a lane on a GPU, called by its thread: its memory is the GPU's. Returns when all lanes of the group
-  // have called it. Throws as an operation does.
+  // The same for device memory of a lane on a GPU, called on its thread. A collective call: returns when all lanes of the
+  // group have called it. Throws like a collective.
   Comm* of(int64_t lane, const std::string& axes, CudaLane& cuda);
 
-  // Makes every lane that waits for another throw CommAborted. Nothing works afterwards.
+  // Makes every lane that waits for another throw CommAborted. No collective works afterwards.
   void abort(const std::string& reason);
-  // Whether a group of lanes on GPUs has failed since it was handed out, maybe in another program.
+  // Whether a GPU group that this object uses has failed, possibly in another program.
   bool failed();
 
  private:
-  // As the World numbers them, where they are spread.
+  // The lanes of a group; if spread, numbered as the World numbers them.
   std::vector<int> lanes_of(int64_t lane, const std::string& axes) const;
 
   LaneGrid grid_;
   bool spread_;
   std::mutex mutex_;
   std::map<std::string, std::vector<std::unique_ptr<Comm>>> comms_;  // by axes: one for each lane
-  std::vector<std::shared_ptr<GpuComms::Group>> on_gpus_;
+  std::vector<std::shared_ptr<GpuComms::Group>> gpu_groups_;
   bool aborted_ = false;
 };
 

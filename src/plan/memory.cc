@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-int64_t place_blocks(std::vector<Block>& blocks) {
+int64_t assign_offsets(std::vector<ArenaBlock>& blocks) {
   // Largest first, each into the lowest gap among the blocks already placed that live at the same time.
   std::vector<size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -14,11 +14,11 @@ int64_t place_blocks(std::vector<Block>& blocks) {
   int64_t total = 0;
   std::vector<size_t> placed;  // by offset
   for (size_t i : order) {
-    Block& block = blocks[i];
+    ArenaBlock& block = blocks[i];
     const int64_t bytes = (block.bytes + kAlign - 1) / kAlign * kAlign;
     int64_t offset = 0;
     for (size_t j : placed) {
-      const Block& other = blocks[j];
+      const ArenaBlock& other = blocks[j];
       if (other.last < block.first || block.last < other.first) continue;
       if (offset + bytes <= other.offset) break;
       offset = std::max(offset, (other.offset + other.bytes + kAlign - 1) / kAlign * kAlign);

@@ -1,6 +1,5 @@
-// Plan: a lowered program made ready for a lane, of the CPU or a GPU: prepared kernels in order, over buffer slots
-// whose places were decided at compile time. Running a plan allocates nothing. A plan may be run from one thread at a
-// time.
+// Plan: the execution plan of a lowered program, for a CPU lane or a GPU. It has prepared kernels in order, over memory
+// that was assigned at compile time. Running a plan does not allocate. Run it from one thread at a time.
 #pragma once
 
 #include <memory>
@@ -14,15 +13,15 @@
 namespace lockstep {
 
 struct PlanOptions {
-  // Inputs whose memory the plan may write over; empty: none.
+  // Inputs whose memory the plan may overwrite; empty: none.
   std::vector<bool> donated = {};
-  // Work space shared with other plans, used during run() only; null: the plan has its own.
+  // An arena shared with other plans, used during run() only; null: the plan has its own.
   Arena* arena = nullptr;
-  // The lanes that differ along these axes of the grid; empty: the program runs on one lane.
+  // Returns the group of lanes that differ along these axes of the grid. Empty: the program runs on one lane.
   std::function<Comm*(const std::string& axes)> comm = {};
-  // The GPU it runs on; null: the CPU.
+  // The GPU that runs the plan; null: the CPU.
   CudaLane* cuda = nullptr;
-  // Donated inputs are written over by the outputs of the same numbers only.
+  // A donated input may only be overwritten by the output of the same index.
   bool in_place = false;
 };
 
@@ -36,19 +35,19 @@ class Plan {
   // The donated input whose memory output i is written to, or -1. The caller passes that memory as both.
   int donated_input(size_t output) const { return donated_input_[output]; }
 
-  // `in` and `out` are dense row-major buffers, aligned for their elements, in the order of the program's inputs and
-  // outputs; in the GPU's memory where the plan runs there, aligned for 64 bytes or, where they are smaller than 16,
-  // for their size, and then the work is queued when it returns.
+  // Runs the program. `in` and `out` are dense row-major buffers in the order of the program's inputs and outputs,
+  // aligned for their elements. On a GPU they are device memory, aligned to 64 bytes (below 16 bytes: to their size),
+  // and run() returns when the work is enqueued.
   void run(const void* const* in, void* const* out);
 
-  // Has the kernels of a GPU compiled by other threads, for a run to come.
-  void begin() const;
+  // Starts to compile the GPU kernels on other threads. A later run() waits for them.
+  void compile_in_background() const;
 
-  // Bytes of memory the plan needs between inputs and outputs: work space and constants.
+  // Bytes of memory the plan needs besides inputs and outputs: arena and constants.
   int64_t arena_bytes() const { return arena_bytes_; }
   size_t instructions() const { return instructions_.size(); }
 
-  // One line per instruction: op, operands' and results' types and places.
+  // One line per instruction: the op, and the types and memory of operands and results.
   std::string describe() const;
 
  private:
@@ -57,46 +56,48 @@ class Plan {
   friend class PlanRounds;
 #endif
   struct Instruction {
-    const Op* op = nullptr;  // null: what the label says
+    const Op* op = nullptr;  // null: see label
     const char* label = "copy";
     Kernel kernel;
     std::vector<const void*> in;
     std::vector<void*> out;
     std::string text;
-    bool waits = false;  // for the GPU, or for other lanes
+    bool waits = false;  // its kernel waits for the GPU or for other lanes, so it cannot be captured
   };
-  // Instructions that are queued on a GPU one after another, recorded where none of them waits.
+  // Instructions that are enqueued on a GPU together; captured as a graph if none of them waits.
   struct Section {
     size_t begin = 0, end = 0;
-    std::unique_ptr<detail::Recordings> recordings;  // null: queued every time
+    std::unique_ptr<detail::GraphCache> graphs;  // null: enqueued one by one in every run
   };
-  // One pointer of an instruction.
-  struct Slot {
+  // One pointer argument of an instruction.
+  struct PointerRef {
     size_t instruction;
     size_t index;
     bool is_result;  // which list of the instruction
   };
-  // A pointer that changes with every run, and one into the work space, which changes when that moves.
+  // A pointer to an input or output, which changes with every run.
   struct Patch {
-    Slot slot;
+    PointerRef pointer;
     bool from_input;  // which list of run()'s arguments
     size_t index;
   };
+  // A pointer into the arena, which changes when the arena moves.
   struct ArenaPatch {
-    Slot slot;
+    PointerRef pointer;
     int64_t offset;
   };
-  // Memory of a small input or output that is the same in every run; see run_on_gpu().
-  struct Landing {
+  // Device memory for a small input or output that is the same in every run, so that one captured graph serves runs with
+  // different pointers. Inputs are copied in before a run, outputs out after it.
+  struct StableBuffer {
     bool is_input;
     size_t index;
     BufferPtr memory;
     Kernel copy;
   };
-  void set(const Slot&, void* pointer);
-  void point(const void* const* in, void* const* out);
+  void set(const PointerRef&, void* pointer);
+  void set_pointers(const void* const* in, void* const* out);
   bool waits() const;
-  // Divides the instructions for a GPU. Returns whether any are worth recording.
+  // Divides the instructions into sections for a GPU. Returns whether any section is captured.
   bool make_sections();
   void move_arena(std::byte* base);
   void run_on_gpu(const void* const* in, void* const* out);
@@ -106,7 +107,7 @@ class Plan {
   std::vector<ArenaPatch> arena_patches_;
   std::vector<int> donated_input_;
   std::vector<BufferPtr> constants_, gpu_constants_;
-  BufferPtr own_gpu_;  // work space of a sub-program on a GPU
+  BufferPtr gpu_arena_;
   std::shared_ptr<InFlight> in_flight_;
   Arena own_arena_;
   Arena* arena_ = nullptr;
@@ -114,15 +115,15 @@ class Plan {
   size_t inputs_ = 0;
   std::vector<Section> sections_;
   bool ran_ = false;
-  std::vector<Landing> landings_;
-  std::vector<const void*> pointers_;  // of a run, for recordings
+  std::vector<StableBuffer> stable_buffers_;
+  std::vector<const void*> pointers_;  // of the current run: the key of the captured graphs
   std::vector<void*> outs_;
-  std::byte* arena_base_ = nullptr;  // where the pointers of the instructions lead now
+  std::byte* arena_base_ = nullptr;  // the arena that the instructions point into
   int64_t work_bytes_ = 0;
   int64_t arena_bytes_ = 0;
 };
 
-// A plan for a whole program: lowers it first.
+// Lowers a program and makes its plan.
 std::shared_ptr<Plan> compile(const Program&, Pool&, const PlanOptions& = {});
 
 }  // namespace lockstep

@@ -4,15 +4,15 @@
 
 namespace lockstep::detail {
 
-std::optional<Ahead> Ahead::of(std::span<const WholePart> parts, std::span<const Phase> phases,
-                               const WholeSteps* steps) {
+std::optional<AheadPrefetch> AheadPrefetch::of(std::span<const KernelPart> parts, std::span<const Phase> phases,
+                                               const RoundStrides* steps) {
   if (phases.empty()) return {};
-  Ahead out;
-  const auto add = [](auto& all, size_t number, const Stretch& at) {
+  AheadPrefetch out;
+  const auto add = [](auto& all, size_t number, const MemoryRange& at) {
     if (at.end > at.begin) all.emplace_back(number, at.end - at.begin);
   };
-  std::vector<Stretch> written;
-  for (const WholePart& part : parts) {
+  std::vector<MemoryRange> written;
+  for (const KernelPart& part : parts) {
     written.insert(written.end(), part.out.begin(), part.out.end());
     for (size_t j = 0; j < part.out.size(); ++j) add(out.writes_, part.results[j], part.out[j]);
     // Carries of two places, of which the one is read as the other is written.
@@ -21,8 +21,8 @@ std::optional<Ahead> Ahead::of(std::span<const WholePart> parts, std::span<const
   }
   out.early_.resize(parts.size());
   for (const Task& task : phases[0]) {
-    const WholePart& part = parts[task[0].part];
-    const uint32_t bits = out.early_[task[0].part] = early_of(parts, task, written);
+    const KernelPart& part = parts[task[0].part];
+    const uint32_t bits = out.early_[task[0].part] = early_operands(parts, task, written);
     const std::vector<CudaStep::Early>& early = part.kernel->steps()[task[0].step].early;
     for (size_t k = 0; k < early.size(); ++k)
       if (bits & 1u << k)
@@ -32,7 +32,7 @@ std::optional<Ahead> Ahead::of(std::span<const WholePart> parts, std::span<const
   return out;
 }
 
-void Ahead::written(void* const* out, std::vector<Bytes>& all) const {
+void AheadPrefetch::written(void* const* out, std::vector<Bytes>& all) const {
   all.clear();
   for (const auto& [result, bytes] : writes_) {
     const auto* const at = static_cast<const std::byte*>(out[result]);
@@ -40,7 +40,7 @@ void Ahead::written(void* const* out, std::vector<Bytes>& all) const {
   }
 }
 
-bool Ahead::may_begin(const void* const* in, std::span<const Bytes> written) const {
+bool AheadPrefetch::may_start_early(const void* const* in, std::span<const Bytes> written) const {
   return std::all_of(reads_.begin(), reads_.end(), [&](const auto& read) {
     const auto* const at = static_cast<const std::byte*>(in[read.first]);
     return std::none_of(written.begin(), written.end(),

@@ -1,38 +1,39 @@
-// What a whole kernel brings to its blocks' memory before the kernel before it is done: rows of images, chosen and
-// scaled, for the first product of the next step; where weights stay the same, those, too.
+// AheadPrefetch: what a persistent kernel prefetches into shared memory before the previous kernel has ended: rows of
+// images for the first product of the next step, and weights that do not change.
 //
-// Why that is right. Blocks of a kernel start when all blocks of the one before are in their last phase or done, and
-// these have waited for all that was before them (griddepcontrol.wait): only that one kernel can be under way. Where it
-// is the same kernel, launched before, it is known what it writes (may_begin()), and what is brought is nothing of
-// that. Nor is it what this launch writes, as other blocks may do by then. It goes to the block's own memory, which
-// nobody else sees. A kernel that does several rounds brings the same for the next while blocks wait for each other.
+// Why this is correct. The blocks of a kernel start when all blocks of the previous kernel are in their last phase or
+// done, and those have waited for everything before them (griddepcontrol.wait). So only the previous kernel can still be
+// running. If it is a launch of the same kernel, its writes are known (may_start_early()), and the prefetch reads none of
+// them. The prefetch also reads nothing that this launch writes, because other blocks may already write it. It goes to
+// the block's shared memory, which no other block sees. A kernel of several rounds prefetches for the next round while
+// blocks wait at the grid barrier.
 //
-// Pure; safe from any thread.
+// Pure functions and immutable values, safe from any thread.
 #pragma once
 
 #include "plan/whole_kernel.h"
 
 namespace lockstep::detail {
 
-class Ahead {
+class AheadPrefetch {
  public:
-  // Memory, from its first byte to after its last.
+  // A range of memory [begin, end).
   struct Bytes {
     const std::byte *begin = nullptr, *end = nullptr;
   };
 
-  // Where the first phase can be brought anything (CudaStep::early) that no part writes; with `steps`, which is not
-  // what a part wrote a round before either.
-  static std::optional<Ahead> of(std::span<const WholePart> parts, std::span<const Phase> phases,
-                                 const WholeSteps* steps = nullptr);
+  // Returns nullopt unless the first phase has prefetchable operands (CudaStep::early) that no part writes; with `steps`,
+  // that no part wrote in the previous round either.
+  static std::optional<AheadPrefetch> of(std::span<const KernelPart> parts, std::span<const Phase> phases,
+                                         const RoundStrides* steps = nullptr);
 
-  // What a task of the first phase is brought, by bits.
+  // Bitmask of the prefetched operands of a task of the first phase.
   uint32_t early(const Task& task) const { return early_[task[0].part]; }
 
-  // What a launch writes, and whether the next may begin before that is written. Pointers are those of the kernel's
-  // operands and results.
+  // Appends what a launch with these results writes; and whether the next launch, with these operands, may prefetch
+  // before that is written.
   void written(void* const* out, std::vector<Bytes>& all) const;
-  bool may_begin(const void* const* in, std::span<const Bytes> written) const;
+  bool may_start_early(const void* const* in, std::span<const Bytes> written) const;
 
  private:
   std::vector<uint32_t> early_;                             // by part

@@ -24,13 +24,13 @@ bool is_in(const std::vector<size_t>& some, size_t one) {
 
 // Those that read what part `sum` writes, where nothing else touches it, and all that they do is done range by range.
 // The last may write its own there, from which on it is no sum.
-std::vector<Reader> readers_of(std::span<const WholePart> parts, size_t sum) {
-  const Stretch& at = parts[sum].out[0];
+std::vector<Reader> readers_of(std::span<const KernelPart> parts, size_t sum) {
+  const MemoryRange& at = parts[sum].out[0];
   if (parts[sum].wants(0)) return {};
   std::vector<Reader> out;
   for (size_t q = 0; q < parts.size(); ++q) {
     if (q == sum) continue;
-    const WholePart& part = parts[q];
+    const KernelPart& part = parts[q];
     Reader reader{q, {}};
     for (size_t i = 0; i < part.in.size(); ++i) {
       if (!part.in[i].overlaps(at)) continue;
@@ -51,7 +51,7 @@ std::vector<Reader> readers_of(std::span<const WholePart> parts, size_t sum) {
 }
 
 // What has to come after these, in order, when they are done where the last of them is. Nothing where that cannot be.
-std::optional<std::vector<size_t>> those_after(std::span<const WholePart> parts, const std::vector<size_t>& which) {
+std::optional<std::vector<size_t>> those_after(std::span<const KernelPart> parts, const std::vector<size_t>& which) {
   std::vector<size_t> out;
   for (size_t q = which.front() + 1; q < which.back(); ++q) {
     if (is_in(which, q)) continue;
@@ -66,12 +66,12 @@ std::optional<std::vector<size_t>> those_after(std::span<const WholePart> parts,
 
 // Has nobody of them, and not the product, anything to do with what another writes, but for the sums, which are in the
 // block's memory? Threads that do one after the other do not wait for each other in between.
-bool are_apart(std::span<const WholePart> parts, size_t product, std::span<const Reader> readers) {
-  std::vector<WholePart> before = {parts[product]};
+bool are_apart(std::span<const KernelPart> parts, size_t product, std::span<const Reader> readers) {
+  std::vector<KernelPart> before = {parts[product]};
   for (const auto& [reader, sums] : readers) {
-    WholePart part = parts[reader];
+    KernelPart part = parts[reader];
     std::erase(part.in, parts[reader].in[sums[0]]);
-    if (std::any_of(before.begin(), before.end(), [&](const WholePart& each) { return conflict(each, part); }))
+    if (std::any_of(before.begin(), before.end(), [&](const KernelPart& each) { return conflict(each, part); }))
       return false;
     before.push_back(std::move(part));
   }
@@ -79,14 +79,14 @@ bool are_apart(std::span<const WholePart> parts, size_t product, std::span<const
 }
 
 // The product, which does what the readers of the sums do.
-WholePart put_together(std::span<const WholePart> parts, const WholePart& product, std::span<const Reader> readers,
-                       const SteppedKernel& kernel) {
-  WholePart out = product;
+KernelPart put_together(std::span<const KernelPart> parts, const KernelPart& product, std::span<const Reader> readers,
+                        const SteppedKernel& kernel) {
+  KernelPart out = product;
   out.kernel = &kernel;
   out.wanted.clear();
   for (size_t k = 0; k < product.out.size(); ++k) out.wanted.push_back(product.wants(k));
   for (const auto& [reader, sums] : readers) {
-    const WholePart& rest = parts[reader];
+    const KernelPart& rest = parts[reader];
     for (size_t i = 0; i < rest.in.size(); ++i) {
       if (is_in(sums, i)) continue;
       out.in.push_back(rest.in[i]);
@@ -103,7 +103,7 @@ WholePart put_together(std::span<const WholePart> parts, const WholePart& produc
 }
 
 // What is done with the sums, in the words of a product.
-CudaColumns columns_of(std::span<const WholePart> parts, const WholePart& product, std::span<const Reader> readers,
+CudaColumns columns_of(std::span<const KernelPart> parts, const KernelPart& product, std::span<const Reader> readers,
                        const Type& matrix) {
   CudaColumns out{{}, matrix};
   size_t operands = product.in.size(), results = product.out.size();
@@ -117,8 +117,8 @@ CudaColumns columns_of(std::span<const WholePart> parts, const WholePart& produc
 
 }  // namespace
 
-std::vector<WholePart> with_columns(std::span<const WholePart> parts, std::deque<SteppedKernel>& made) {
-  std::vector<WholePart> out(parts.begin(), parts.end());
+std::vector<KernelPart> fuse_column_sums(std::span<const KernelPart> parts, std::deque<SteppedKernel>& made) {
+  std::vector<KernelPart> out(parts.begin(), parts.end());
   for (size_t s = 0; s < out.size(); ++s) {
     const std::optional<Type> added = out[s].kernel->adds_columns();
     if (!added) continue;
@@ -134,7 +134,7 @@ std::vector<WholePart> with_columns(std::span<const WholePart> parts, std::deque
       if (!after || !are_apart(out, p, readers)) continue;
       std::optional<SteppedKernel> kernel = out[p].kernel->with_columns(columns_of(out, out[p], readers, *added));
       if (!kernel) continue;
-      std::vector<WholePart> all;
+      std::vector<KernelPart> all;
       for (size_t q = 0; q < out.size(); ++q) {
         if (!is_in(which, q) && !is_in(*after, q)) all.push_back(out[q]);
         if (q != which.back()) continue;

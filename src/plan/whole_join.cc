@@ -16,7 +16,7 @@ constexpr int64_t kRounds = 8;             // that a processor's block takes par
 constexpr double kMostOperations = 1.5e9;  // of one product
 
 // Has a block that is to multiply something else to do in the same phase?
-bool is_full(std::span<const WholePart> parts, std::span<const Phase> phases, int processors) {
+bool is_full(std::span<const KernelPart> parts, std::span<const Phase> phases, int processors) {
   return std::any_of(phases.begin(), phases.end(), [&](const Phase& phase) {
     int64_t blocks = 0;
     bool multiplies = false;
@@ -37,39 +37,40 @@ bool may_join(const SteppedKernel& kernel, int processors) {
   });
 }
 
-std::vector<WholePart> prepared(std::span<const WholePart> parts, int processors, std::deque<SteppedKernel>& made) {
-  const auto shared_out = [&](std::span<const WholePart> some) {
-    std::vector<WholePart> all = in_ranges(some, processors, made);
-    share_out(all, phases_on(all, processors), processors, made);
+std::vector<KernelPart> optimize_parts(std::span<const KernelPart> parts, int processors,
+                                       std::deque<SteppedKernel>& made) {
+  const auto shared_out = [&](std::span<const KernelPart> some) {
+    std::vector<KernelPart> all = merge_ranges(some, processors, made);
+    assign_blocks(all, balanced_phases(all, processors), processors, made);
     return all;
   };
-  const std::vector<WholePart> computed = with_sources(with_sums(parts, made), made);
-  const std::vector<WholePart> all = shared_out(computed);
+  const std::vector<KernelPart> computed = inline_sources(fuse_sums(parts, made), made);
+  const std::vector<KernelPart> all = shared_out(computed);
   // Products add up columns where nobody else is free: those that do take longer.
-  if (is_full(all, phases_on(all, processors), processors))
-    if (const std::vector<WholePart> columns = with_columns(computed, made); columns.size() < computed.size())
-      if (std::vector<WholePart> added = shared_out(columns); fits_whole(added)) return added;
-  if (fits_whole(all)) return all;
+  if (is_full(all, balanced_phases(all, processors), processors))
+    if (const std::vector<KernelPart> columns = fuse_column_sums(computed, made); columns.size() < computed.size())
+      if (std::vector<KernelPart> added = shared_out(columns); fits_in_one_kernel(added)) return added;
+  if (fits_in_one_kernel(all)) return all;
   // What is computed by its readers, and sums that are shared, may take pointers more.
-  std::vector<WholePart> plain = shared_out(parts);
-  return fits_whole(plain) ? plain : std::vector(parts.begin(), parts.end());
+  std::vector<KernelPart> plain = shared_out(parts);
+  return fits_in_one_kernel(plain) ? plain : std::vector(parts.begin(), parts.end());
 }
 
-std::vector<Joined> joined(CudaLane& lane, const std::vector<GpuInstruction>& instructions) {
-  std::vector<Joined> out;
+std::vector<JoinedInstructions> join_instructions(CudaLane& lane, const std::vector<GpuInstruction>& instructions) {
+  std::vector<JoinedInstructions> out;
   const char* set = std::getenv("LOCKSTEP_CUDA_KERNELS");
   const std::string_view wanted = set ? set : "";
   if (wanted == "apart") return out;
   if (!wanted.empty() && wanted != "whole")
-    throw_error("cuda: LOCKSTEP_CUDA_KERNELS is \"{}\"; give apart or whole", wanted);
-  std::vector<WholePart> parts;
+    throw_error("cuda: LOCKSTEP_CUDA_KERNELS is \"{}\"; set it to apart or whole", wanted);
+  std::vector<KernelPart> parts;
   // The parts are the instructions up to `end`.
   const auto mark_needed = [&](size_t end) {
     for (size_t p = 0; p < parts.size(); ++p) {
       const GpuInstruction& own = instructions[end - parts.size() + p];
-      parts[p].wanted = own.outlives;
+      parts[p].wanted = own.escapes;
       for (size_t later = end; later < instructions.size(); ++later)
-        for (const Stretch& in : instructions[later].in)
+        for (const MemoryRange& in : instructions[later].in)
           for (size_t k = 0; k < own.out.size(); ++k)
             if (in.overlaps(own.out[k])) parts[p].wanted[k] = true;
       parts[p].needed = std::find(parts[p].wanted.begin(), parts[p].wanted.end(), true) != parts[p].wanted.end();
@@ -80,12 +81,12 @@ std::vector<Joined> joined(CudaLane& lane, const std::vector<GpuInstruction>& in
       std::deque<SteppedKernel> made;
       const int processors = lane.info().processors;
       mark_needed(end);
-      const auto all = prepared(parts, processors, made);
-      const std::vector<Phase> phases = phases_on(all, processors);
-      const bool brings_ahead = CudaFunction::uses_dependent_launch(lane.info()) && Ahead::of(all, phases);
+      const auto all = optimize_parts(parts, processors, made);
+      const std::vector<Phase> phases = balanced_phases(all, processors);
+      const bool brings_ahead = CudaFunction::uses_dependent_launch(lane.info()) && AheadPrefetch::of(all, phases);
       const bool adds_columns = std::any_of(
-          all.begin(), all.end(), [](const WholePart& part) { return part.kernel->steps()[0].name == kWithColumns; });
-      out.push_back({end - parts.size(), parts.size(), WholeKernel(lane, all, phases),
+          all.begin(), all.end(), [](const KernelPart& part) { return part.kernel->steps()[0].name == kWithColumns; });
+      out.push_back({end - parts.size(), parts.size(), PersistentKernel(lane, all, phases),
                      fmt::format("one kernel of {} instructions in {} phases{}{}", parts.size(), phases.size(),
                                  brings_ahead ? ", some of the first brought ahead" : "",
                                  adds_columns ? ", a product of which adds up columns" : "")});
@@ -96,7 +97,7 @@ std::vector<Joined> joined(CudaLane& lane, const std::vector<GpuInstruction>& in
   size_t operands = 0, results = 0;
   const auto add = [&](const SteppedKernel* kernel, const GpuInstruction& each) {
     if (parts.empty()) operands = results = 0;
-    WholePart part{kernel, each.in, each.out, {}, {}};
+    KernelPart part{kernel, each.in, each.out, {}, {}};
     for (size_t i = 0; i < each.in.size(); ++i) part.operands.push_back(operands++);
     for (size_t i = 0; i < each.out.size(); ++i) part.results.push_back(results++);
     parts.push_back(std::move(part));
@@ -109,7 +110,7 @@ std::vector<Joined> joined(CudaLane& lane, const std::vector<GpuInstruction>& in
       continue;
     }
     add(kernel, each);
-    if (fits_whole(parts)) continue;
+    if (fits_in_one_kernel(parts)) continue;
     parts.pop_back();
     finish(i);
     add(kernel, each);

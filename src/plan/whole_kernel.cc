@@ -51,17 +51,17 @@ inline char* at_round(void* even, void* odd, int64_t step, uint32_t round) {
 }
 )";
 
-std::optional<int64_t> step_of(const WholePart& part, const CudaStep::Argument& argument, const WholeSteps* steps) {
+std::optional<int64_t> step_of(const KernelPart& part, const CudaStep::Argument& argument, const RoundStrides* steps) {
   if (!steps || argument.kind == CudaStep::Argument::own) return {};
   return argument.kind == CudaStep::Argument::operand ? steps->in[part.operands[argument.index]]
                                                       : steps->out[part.results[argument.index]];
 }
 
 // The numbers of the pointers of each step.
-std::vector<std::vector<size_t>> first_pointers(std::span<const WholePart> parts) {
+std::vector<std::vector<size_t>> first_pointers(std::span<const KernelPart> parts) {
   std::vector<std::vector<size_t>> out;
   size_t at = 0;
-  for (const WholePart& part : parts) {
+  for (const KernelPart& part : parts) {
     out.emplace_back();
     for (const CudaStep& step : part.kernel->steps()) {
       out.back().push_back(at);
@@ -73,14 +73,15 @@ std::vector<std::vector<size_t>> first_pointers(std::span<const WholePart> parts
 
 }  // namespace
 
-bool fits_whole(std::span<const WholePart> parts) {
+bool fits_in_one_kernel(std::span<const KernelPart> parts) {
   size_t pointers = 0;
-  for (const WholePart& part : parts) pointers += pointers_of(*part.kernel);
+  for (const KernelPart& part : parts) pointers += pointers_of(*part.kernel);
   return pointers <= kMostPointers;
 }
 
-std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> phases, const WholeSteps* steps,
-                       bool near, const Ahead* ahead, int64_t processors) {
+std::string persistent_kernel_text(std::span<const KernelPart> parts, std::span<const Phase> phases,
+                                   const RoundStrides* steps, bool near, const AheadPrefetch* ahead,
+                                   int64_t processors) {
   const std::vector<std::vector<size_t>> pointers = first_pointers(parts);
   std::vector<std::string> preludes;
   std::string functions;
@@ -109,7 +110,7 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
         for (size_t i = 0; i < parts[p].kernel->steps()[k].arguments.size(); ++i)
           if (step_of(parts[p], parts[p].kernel->steps()[k].arguments[i], steps)) odd.push_back(pointers[p][k] + i);
   const auto odd_of = [&](size_t number) { return std::lower_bound(odd.begin(), odd.end(), number) - odd.begin(); };
-  const auto arguments_of = [&](const WholeStep& at) {
+  const auto arguments_of = [&](const PartStep& at) {
     const CudaStep& step = parts[at.part].kernel->steps()[at.step];
     const auto types = parameters_of(step);
     LOCKSTEP_CHECK(types.size() == step.arguments.size(), "{} parameters for {} arguments", types.size(),
@@ -126,20 +127,20 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
     return arguments;
   };
   // The phases that all blocks wait for in each round.
-  const bool late = steps && processors > 0 && is_late(parts, phases, *steps);
+  const bool late = steps && processors > 0 && overlaps_next_round(parts, phases, *steps);
   const size_t all_wait = phases.size() - (late ? 1 : 0);
   // What is brought to a block's first task of a phase before that begins, by bits.
   const auto early_in = [&](size_t i, const Task& task) -> uint32_t {
     if (i == 0) return ahead ? ahead->early(task) : 0;
-    std::vector<Stretch> written;
+    std::vector<MemoryRange> written;
     const auto writes = [&](const Phase& phase) {
       for (const Task& before : phase)
-        for (const WholeStep& each : before)
+        for (const PartStep& each : before)
           written.insert(written.end(), parts[each.part].out.begin(), parts[each.part].out.end());
     };
     writes(phases[i - 1]);
     if (late && i == 1) writes(phases.back());
-    return early_of(parts, task, written);
+    return early_operands(parts, task, written);
   };
   const auto bring_early = [&](size_t i) {
     std::string out;
@@ -156,7 +157,7 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
     }
     return out;
   };
-  const auto call = [&](const WholeStep& at, const std::string& block, const std::string& early) {
+  const auto call = [&](const PartStep& at, const std::string& block, const std::string& early) {
     const CudaStep& step = parts[at.part].kernel->steps()[at.step];
     return fmt::format("step_{}_{}({}{}{}{});", at.part, at.step, block, step.early.empty() ? "" : ", " + early,
                        step.counted ? ", uint32_t(all_came) + 1u" : "", arguments_of(at));
@@ -166,12 +167,12 @@ std::string whole_text(std::span<const WholePart> parts, std::span<const Phase> 
     std::string done;
     bool shares = is_chain(parts, task);
     if (!shares) {
-      for (const WholeStep& each : task) {
+      for (const PartStep& each : task) {
         shares |= parts[each.part].kernel->steps()[each.step].shared_bytes > 0;
         done += "      " + call(each, fmt::format("t - {}u", first), early) + "\n";
       }
     } else {
-      for (const WholeStep& each : task) {
+      for (const PartStep& each : task) {
         const CudaStep& step = parts[each.part].kernel->steps()[each.step];
         done += fmt::format("      for (uint32_t b = 0; b < {}u; ++b) {{\n        {}\n{}      }}\n", step.blocks,
                             call(each, "b", "0u"), step.shared_bytes > 0 ? "        __syncthreads();\n" : "");
@@ -294,7 +295,7 @@ extern "C" __global__ void __launch_bounds__({threads}, 1) f(const __grid_consta
              fmt::arg("blocks", processors > 0 ? fmt::format("{}u", processors) : "gridDim.x"));
 }
 
-struct WholeKernel::State {
+struct PersistentKernel::State {
   struct Source {
     CudaStep::Argument::Kind kind;
     size_t index;
@@ -306,7 +307,7 @@ struct WholeKernel::State {
   };
 
   CudaLane& lane;
-  std::vector<WholePart> parts;
+  std::vector<KernelPart> parts;
   std::vector<Phase> phases;
   std::deque<SteppedKernel> kernels = {};     // of the parts, whose memory is used
   std::optional<CudaFunction> function = {};  // made on first use
@@ -315,9 +316,9 @@ struct WholeKernel::State {
   bool crowded = false;  // as one of its steps is
   BufferPtr word = {};   // in which blocks count each other, one launch after the other
   std::vector<const void*> pointers = {};
-  std::optional<Ahead> ahead = {};
-  bool launched = false;                   // was the lane's last itself: another may have had this address before
-  std::vector<Ahead::Bytes> written = {};  // by the last launch
+  std::optional<AheadPrefetch> ahead = {};
+  bool launched = false;  // was the lane's last itself: another may have had this address before
+  std::vector<AheadPrefetch::Bytes> written = {};  // by the last launch
 
   // Are pointers in the blocks' memory? That makes for less code, but takes registers; and there has to be room.
   bool brings_near() const {
@@ -325,23 +326,24 @@ struct WholeKernel::State {
     return !crowded && shared_bytes + bytes <= lane.info().shared;
   }
   std::string text() const {
-    return whole_text(parts, phases, nullptr, brings_near(), ahead ? &*ahead : nullptr, lane.info().processors);
+    return persistent_kernel_text(parts, phases, nullptr, brings_near(), ahead ? &*ahead : nullptr,
+                                  lane.info().processors);
   }
   // May a launch begin before what was queued last is done?
   bool goes_ahead(const void* const* in) const {
-    return ahead && launched && !lane.capturing() && lane.is_last_launch(this) && ahead->may_begin(in, written);
+    return ahead && launched && !lane.capturing() && lane.is_last_launch(this) && ahead->may_start_early(in, written);
   }
   void launch(const CudaFunction& f, void** arguments) const {
     f.launch(lane, lane.info().processors, kStepThreads, arguments, shared_bytes, true);
   }
 };
 
-WholeKernel::WholeKernel(CudaLane& lane, std::span<const WholePart> parts, std::span<const Phase> phases)
+PersistentKernel::PersistentKernel(CudaLane& lane, std::span<const KernelPart> parts, std::span<const Phase> phases)
     : state_(std::make_shared<State>(State{lane, {parts.begin(), parts.end()}, {phases.begin(), phases.end()}})) {
-  LOCKSTEP_CHECK(fits_whole(parts), "too many pointers for a kernel");
+  LOCKSTEP_CHECK(fits_in_one_kernel(parts), "too many pointers for a kernel");
   State& s = *state_;
-  if (CudaFunction::uses_dependent_launch(lane.info())) s.ahead = Ahead::of(parts, phases);
-  for (WholePart& part : s.parts) {
+  if (CudaFunction::uses_dependent_launch(lane.info())) s.ahead = AheadPrefetch::of(parts, phases);
+  for (KernelPart& part : s.parts) {
     part.kernel = &s.kernels.emplace_back(*part.kernel);
     for (const CudaStep& step : part.kernel->steps()) {
       s.shared_bytes = std::max(s.shared_bytes, step.shared_bytes);
@@ -361,12 +363,12 @@ WholeKernel::WholeKernel(CudaLane& lane, std::span<const WholePart> parts, std::
   lane.clear(s.word->data(), sizeof(uint64_t));
 }
 
-int64_t WholeKernel::went_ahead() { return went_ahead_here; }
-int64_t WholeKernel::made_late() { return made_late_here; }
+int64_t PersistentKernel::ahead_launch_count() { return went_ahead_here; }
+int64_t PersistentKernel::late_phase_count() { return made_late_here; }
 
-void WholeKernel::begin() const { begin_kernel(state_->text(), state_->lane); }
+void PersistentKernel::compile_in_background() const { begin_kernel(state_->text(), state_->lane); }
 
-void WholeKernel::operator()(const void* const* in, void* const* out) const {
+void PersistentKernel::operator()(const void* const* in, void* const* out) const {
   State& s = *state_;
   if (!s.function) s.function = kernel_of(s.text(), s.lane);
   for (size_t i = 0; i < s.sources.size(); ++i) s.pointers[i] = s.sources[i].find(in, out);
@@ -381,7 +383,7 @@ void WholeKernel::operator()(const void* const* in, void* const* out) const {
   s.lane.mark_last_launch(&s);
 }
 
-WholeKernel::Rounds WholeKernel::rounds(const WholeSteps& steps) const {
+PersistentKernel::Rounds PersistentKernel::rounds(const RoundStrides& steps) const {
   std::vector<size_t> odd;  // of the pointers, which move
   for (size_t i = 0; i < state_->sources.size(); ++i)
     if (const State::Source& source = state_->sources[i];
@@ -390,11 +392,12 @@ WholeKernel::Rounds WholeKernel::rounds(const WholeSteps& steps) const {
       odd.push_back(i);
   if (state_->sources.size() + odd.size() > kMostPointers) return {};
   const int processors = state_->lane.info().processors;
-  const std::vector<Phase> phases = for_rounds(state_->parts, state_->phases, steps, processors);
-  made_late_here += is_late(state_->parts, phases, steps) ? 1 : 0;
-  const std::optional<Ahead> ahead = Ahead::of(state_->parts, phases, &steps);
+  const std::vector<Phase> phases = round_phases(state_->parts, state_->phases, steps, processors);
+  made_late_here += overlaps_next_round(state_->parts, phases, steps) ? 1 : 0;
+  const std::optional<AheadPrefetch> ahead = AheadPrefetch::of(state_->parts, phases, &steps);
   const CudaFunction function =
-      kernel_of(whole_text(state_->parts, phases, &steps, false, ahead ? &*ahead : nullptr, processors), state_->lane);
+      kernel_of(persistent_kernel_text(state_->parts, phases, &steps, false, ahead ? &*ahead : nullptr, processors),
+                state_->lane);
   std::vector<const void*> pointers(state_->sources.size() + std::max<size_t>(odd.size(), 1));
   return [state = state_, odd = std::move(odd), function, pointers = std::move(pointers)](
              const void* const* in, void* const* out, const void* const* odd_in, void* const* odd_out,

@@ -6,18 +6,18 @@
 
 namespace lockstep::detail {
 
-OwnParts::OwnParts(std::span<const WholePart> all) : parts(all.begin(), all.end()) {
-  for (WholePart& part : parts) part.kernel = &kernels.emplace_back(*part.kernel);
+OwnParts::OwnParts(std::span<const KernelPart> all) : parts(all.begin(), all.end()) {
+  for (KernelPart& part : parts) part.kernel = &kernels.emplace_back(*part.kernel);
 }
 
-bool owns(const WholePart& part, size_t operand) {
+bool owns(const KernelPart& part, size_t operand) {
   const std::vector<size_t>& own = part.kernel->ranges().own;
   return std::find(own.begin(), own.end(), operand) != own.end();
 }
 
-WholePart side_by_side(std::span<const WholePart* const> parts) {
-  WholePart out;
-  for (const WholePart* part : parts) {
+KernelPart side_by_side(std::span<const KernelPart* const> parts) {
+  KernelPart out;
+  for (const KernelPart* part : parts) {
     out.needed |= part->needed;
     out.in.insert(out.in.end(), part->in.begin(), part->in.end());
     out.out.insert(out.out.end(), part->out.begin(), part->out.end());
@@ -34,7 +34,7 @@ std::string untyped_parameters(const CudaStep& step) {
   return out;
 }
 
-std::string copy_near_text(int64_t bytes, const std::string& to, const std::string& from) {
+std::string copy_to_shared_text(int64_t bytes, const std::string& to, const std::string& from) {
   const int64_t size = bytes % 16 == 0 ? 16 : bytes % 4 == 0 ? 4 : 1;
   const std::string at = fmt::format("{} + i * {}u", to, size), of = fmt::format("{} + i * {}u", from, size);
   return fmt::format(

@@ -1,5 +1,5 @@
-// What parts of one kernel become when several of them are done by the same block, one after the other: their operands
-// and results in one row, and their texts as functions within one. Pure functions.
+// Helpers for merging parts that the same block runs one after another: concatenates their operands and results, and
+// turns their texts into functions of one kernel. Pure functions, safe from any thread.
 #pragma once
 
 #include <string>
@@ -8,29 +8,29 @@
 
 namespace lockstep::detail {
 
-// Parts with their kernels, for as long as something may be made of them anew.
+// Parts with copies of their kernels, for later merges.
 struct OwnParts {
   std::deque<SteppedKernel> kernels;
-  std::vector<WholePart> parts;
+  std::vector<KernelPart> parts;
 
-  explicit OwnParts(std::span<const WholePart> all);
+  explicit OwnParts(std::span<const KernelPart> all);
   OwnParts(const OwnParts&) = delete;
 };
 
-// Does a range of the part need its own range only of that operand?
-bool owns(const WholePart& part, size_t operand);
+// Whether a range of the part reads only the same range of that operand.
+bool owns(const KernelPart& part, size_t operand);
 
-// Operands and results of all of them, one part's after the other's. Without a kernel.
-WholePart side_by_side(std::span<const WholePart* const> parts);
+// A part without a kernel that has the operands and results of all parts, in order.
+KernelPart side_by_side(std::span<const KernelPart* const> parts);
 
-// The parameters of a member's function, of no type: ", const char* q0, char* q1".
+// The parameters of a member's function, as untyped pointers: ", const char* q0, char* q1".
 std::string untyped_parameters(const CudaStep& step);
 
-// Copies from the GPU's memory to the block's, all threads together, to be waited for by wait_for<0>() ("tiles.h"): as
-// many bytes at a time as suits where they begin, which is at a multiple of sixteen.
-std::string copy_near_text(int64_t bytes, const std::string& to, const std::string& from);
+// Text that copies from global to shared memory with all threads, asynchronously; wait_for<0>() ("tiles.h") waits for it.
+// The shared memory is aligned to 16 bytes; the width of a copy suits the alignment of `from`.
+std::string copy_to_shared_text(int64_t bytes, const std::string& to, const std::string& from);
 
-// Parts of a block's memory begin at multiples of this.
+// Rounds up to the alignment of areas in shared memory.
 inline int64_t up_to_16(int64_t bytes) { return (bytes + 15) / 16 * 16; }
 
 }  // namespace lockstep::detail

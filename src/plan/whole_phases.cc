@@ -14,19 +14,19 @@ constexpr double kWorthAll = 1e6;         // operations for each processor: prod
 constexpr size_t kLateTasks = 4;          // of a last phase that nobody waits for
 constexpr int64_t kFew = 8;               // processors that are worth sharing work among
 
-bool any_overlap(const std::vector<Stretch>& x, const std::vector<Stretch>& y) {
-  return std::any_of(x.begin(), x.end(), [&](const Stretch& one) { return detail::any_overlap(y, one); });
+bool any_overlap(const std::vector<MemoryRange>& x, const std::vector<MemoryRange>& y) {
+  return std::any_of(x.begin(), x.end(), [&](const MemoryRange& one) { return detail::any_overlap(y, one); });
 }
 
 // Does a thread need nothing of the first for its part of the second but what it has written itself?
-bool follows(const WholePart& first, const WholePart& second) {
+bool follows(const KernelPart& first, const KernelPart& second) {
   if (first.kernel->steps().size() != 1 || second.kernel->steps().size() != 1) return false;
   const CudaStep &a = first.kernel->steps()[0], &b = second.kernel->steps()[0];
   if (a.elements == 0 || a.elements != b.elements || a.each != b.each || is_small(a)) return false;
   if (any_overlap(first.out, second.out) || any_overlap(first.in, second.out)) return false;
-  for (const Stretch& written : first.out)
+  for (const MemoryRange& written : first.out)
     for (size_t i = 0; i < second.in.size(); ++i) {
-      const Stretch& read = second.in[i];
+      const MemoryRange& read = second.in[i];
       if (!written.overlaps(read)) continue;
       if (written.begin != read.begin || written.end != read.end) return false;
       if (std::find(b.in_place.begin(), b.in_place.end(), i) == b.in_place.end()) return false;
@@ -36,11 +36,11 @@ bool follows(const WholePart& first, const WholePart& second) {
 
 }  // namespace
 
-bool any_overlap(std::span<const Stretch> all, const Stretch& one) {
-  return std::any_of(all.begin(), all.end(), [&](const Stretch& each) { return each.overlaps(one); });
+bool any_overlap(std::span<const MemoryRange> all, const MemoryRange& one) {
+  return std::any_of(all.begin(), all.end(), [&](const MemoryRange& each) { return each.overlaps(one); });
 }
 
-bool conflict(const WholePart& a, const WholePart& b) {
+bool conflict(const KernelPart& a, const KernelPart& b) {
   return any_overlap(a.out, b.in) || any_overlap(a.out, b.out) || any_overlap(a.in, b.out);
 }
 
@@ -48,23 +48,23 @@ bool is_small(const CudaStep& step) {
   return step.blocks <= kChainBlocks && step.operations <= kChainOperations && !step.meets;
 }
 
-bool is_chain(std::span<const WholePart> parts, const Task& task) {
+bool is_chain(std::span<const KernelPart> parts, const Task& task) {
   return task.size() > 1 && is_small(parts[task[0].part].kernel->steps()[task[0].step]);
 }
 
 namespace {
 
-bool conflicts(std::span<const WholePart> parts, const Task& task, const Phase& phase) {
+bool conflicts(std::span<const KernelPart> parts, const Task& task, const Phase& phase) {
   return std::any_of(phase.begin(), phase.end(), [&](const Task& other) {
-    return std::any_of(other.begin(), other.end(), [&](const WholeStep& each) {
-      return std::any_of(task.begin(), task.end(), [&](const WholeStep& step) {
+    return std::any_of(other.begin(), other.end(), [&](const PartStep& each) {
+      return std::any_of(task.begin(), task.end(), [&](const PartStep& step) {
         return step.part == each.part || conflict(parts[step.part], parts[each.part]);
       });
     });
   });
 }
 
-int64_t blocks_of(std::span<const WholePart> parts, const Phase& phase) {
+int64_t blocks_of(std::span<const KernelPart> parts, const Phase& phase) {
   int64_t out = 0;
   for (const Task& task : phase)
     out += is_chain(parts, task) ? 1 : parts[task[0].part].kernel->steps()[task[0].step].blocks;
@@ -72,7 +72,7 @@ int64_t blocks_of(std::span<const WholePart> parts, const Phase& phase) {
 }
 
 // What takes longest first: chains, which have a block of their own, then the largest products.
-void longest_first(std::span<const WholePart> parts, Phase& phase) {
+void longest_first(std::span<const KernelPart> parts, Phase& phase) {
   const auto weight = [&](const Task& task) {
     const CudaStep& step = parts[task[0].part].kernel->steps()[task[0].step];
     return is_chain(parts, task) ? HUGE_VAL : step.operations / static_cast<double>(std::max<int64_t>(step.blocks, 1));
@@ -81,9 +81,9 @@ void longest_first(std::span<const WholePart> parts, Phase& phase) {
 }
 
 // As phases_of(), but no part is done before the phase `earliest` of its number; none: any may be.
-std::vector<Phase> phases_from(std::span<const WholePart> parts, std::span<const size_t> earliest) {
+std::vector<Phase> phases_from(std::span<const KernelPart> parts, std::span<const size_t> earliest) {
   struct Placed {
-    WholeStep at;
+    PartStep at;
     bool small = false;
     size_t phase = 0, group = 0;
   };
@@ -134,24 +134,24 @@ std::vector<Phase> phases_from(std::span<const WholePart> parts, std::span<const
 }
 
 // Which phase each step is done in, by part and step; but for small ones, if they do not matter.
-std::map<std::pair<size_t, size_t>, size_t> places_of(std::span<const WholePart> parts, std::span<const Phase> phases,
+std::map<std::pair<size_t, size_t>, size_t> places_of(std::span<const KernelPart> parts, std::span<const Phase> phases,
                                                       bool with_small) {
   std::map<std::pair<size_t, size_t>, size_t> out;
   for (size_t i = 0; i < phases.size(); ++i)
     for (const Task& task : phases[i])
-      for (const WholeStep& each : task)
+      for (const PartStep& each : task)
         if (with_small || !is_small(parts[each.part].kernel->steps()[each.step])) out[{each.part, each.step}] = i;
   return out;
 }
 
 }  // namespace
 
-std::vector<Phase> phases_of(std::span<const WholePart> parts) { return phases_from(parts, {}); }
+std::vector<Phase> phases_of(std::span<const KernelPart> parts) { return phases_from(parts, {}); }
 
-std::vector<Phase> phases_on(std::span<const WholePart> parts, int processors) {
+std::vector<Phase> balanced_phases(std::span<const KernelPart> parts, int processors) {
   const auto operations = [&](const Task& task) {
     double all = 0;
-    for (const WholeStep& each : task) all += parts[each.part].kernel->steps()[each.step].operations;
+    for (const PartStep& each : task) all += parts[each.part].kernel->steps()[each.step].operations;
     return all;
   };
   const auto all_of = [&](const Phase& phase) {
@@ -164,11 +164,11 @@ std::vector<Phase> phases_on(std::span<const WholePart> parts, int processors) {
   // Puts off a task, where that takes no phase more, and nothing else is put off, or by a product small steps at most.
   const auto postpone = [&](const Task& task, size_t to) {
     std::vector<size_t> when = earliest;
-    for (const WholeStep& each : task) when[each.part] = to;
+    for (const PartStep& each : task) when[each.part] = to;
     std::vector<Phase> trial = phases_from(parts, when);
     const bool with_small = operations(task) == 0;
     auto before = places_of(parts, phases, with_small), after = places_of(parts, trial, with_small);
-    for (const WholeStep& each : task) before.erase({each.part, each.step}), after.erase({each.part, each.step});
+    for (const PartStep& each : task) before.erase({each.part, each.step}), after.erase({each.part, each.step});
     if (trial.size() != phases.size() || before != after) return false;
     phases = std::move(trial);
     earliest = std::move(when);
@@ -185,23 +185,23 @@ std::vector<Phase> phases_on(std::span<const WholePart> parts, int processors) {
   return phases;
 }
 
-bool is_late(std::span<const WholePart> parts, std::span<const Phase> phases, const WholeSteps& steps) {
+bool overlaps_next_round(std::span<const KernelPart> parts, std::span<const Phase> phases, const RoundStrides& steps) {
   if (phases.size() < 2 || phases.back().size() > kLateTasks) return false;
   // Carries of two places are read as what the round before wrote: by another number.
   const auto alternates = [](const std::vector<size_t>& numbers, const std::vector<std::optional<int64_t>>& moves) {
     return std::any_of(numbers.begin(), numbers.end(), [&](size_t number) { return moves[number] == 0; });
   };
   return std::all_of(phases.back().begin(), phases.back().end(), [&](const Task& task) {
-    return !conflicts(parts, task, phases[0]) && std::all_of(task.begin(), task.end(), [&](const WholeStep& each) {
-      const WholePart& part = parts[each.part];
+    return !conflicts(parts, task, phases[0]) && std::all_of(task.begin(), task.end(), [&](const PartStep& each) {
+      const KernelPart& part = parts[each.part];
       return is_small(part.kernel->steps()[each.step]) && !alternates(part.operands, steps.in) &&
              !alternates(part.results, steps.out);
     });
   });
 }
 
-std::vector<Phase> for_rounds(std::span<const WholePart> parts, std::span<const Phase> phases, const WholeSteps& steps,
-                              int processors) {
+std::vector<Phase> round_phases(std::span<const KernelPart> parts, std::span<const Phase> phases,
+                                const RoundStrides& steps, int processors) {
   std::vector<Phase> out(phases.begin(), phases.end());
   if (phases.size() < 3) return out;
   out[0].clear();
@@ -212,12 +212,13 @@ std::vector<Phase> for_rounds(std::span<const WholePart> parts, std::span<const 
     out[moves ? 1 : 0].push_back(task);
   }
   longest_first(parts, out[1]);
-  return !out[0].empty() && is_late(parts, out, steps) ? out : std::vector<Phase>(phases.begin(), phases.end());
+  return !out[0].empty() && overlaps_next_round(parts, out, steps) ? out
+                                                                   : std::vector<Phase>(phases.begin(), phases.end());
 }
 
-uint32_t early_of(std::span<const WholePart> parts, const Task& task, std::span<const Stretch> written) {
+uint32_t early_operands(std::span<const KernelPart> parts, const Task& task, std::span<const MemoryRange> written) {
   if (task.size() != 1) return 0;
-  const WholePart& part = parts[task[0].part];
+  const KernelPart& part = parts[task[0].part];
   const std::vector<CudaStep::Early>& early = part.kernel->steps()[task[0].step].early;
   const auto is_written = [&](size_t operand) { return any_overlap(written, part.in[operand]); };
   uint32_t out = 0;
@@ -226,8 +227,8 @@ uint32_t early_of(std::span<const WholePart> parts, const Task& task, std::span<
   return out;
 }
 
-void share_out(std::vector<WholePart>& parts, std::span<const Phase> phases, int processors,
-               std::deque<SteppedKernel>& made) {
+void assign_blocks(std::vector<KernelPart>& parts, std::span<const Phase> phases, int processors,
+                   std::deque<SteppedKernel>& made) {
   const auto remake = [&](size_t part, int64_t own) {
     parts[part].kernel = &made.emplace_back(parts[part].kernel->on(static_cast<int>(own)));
     return parts[part].kernel->steps()[0].blocks;

@@ -19,7 +19,7 @@ struct Unit {
   std::vector<size_t> members;
   int64_t count = 0;  // of ranges, once there are two members
   size_t level = 0;
-  std::optional<WholePart> made = {};  // what they became already
+  std::optional<KernelPart> made = {};  // what they became already
 };
 
 bool takes(const CudaRanges& ranges, int64_t count) {
@@ -34,27 +34,27 @@ int64_t count_of(const CudaRanges& ranges, int processors) {
 }
 
 // Does no range of the one touch what another range of the other writes, or the other way round?
-bool keep_to_their_ranges(const WholePart& first, const WholePart& second) {
-  const auto read = [&](const WholePart& writer, const WholePart& reader) {
-    for (const Stretch& written : writer.out)
+bool keep_to_their_ranges(const KernelPart& first, const KernelPart& second) {
+  const auto read = [&](const KernelPart& writer, const KernelPart& reader) {
+    for (const MemoryRange& written : writer.out)
       for (size_t i = 0; i < reader.in.size(); ++i)
         if (written.overlaps(reader.in[i]) && !(written == reader.in[i] && owns(reader, i))) return false;
     return true;
   };
-  for (const Stretch& x : first.out)
-    for (const Stretch& y : second.out)
+  for (const MemoryRange& x : first.out)
+    for (const MemoryRange& y : second.out)
       if (x.overlaps(y) && x != y) return false;
   return read(first, second) && read(second, first);
 }
 
 // A part of one step that writes over what others of its ranges read would not keep to its own, either.
-bool keeps_to_its_ranges(const WholePart& part) { return keep_to_their_ranges(part, part); }
+bool keeps_to_its_ranges(const KernelPart& part) { return keep_to_their_ranges(part, part); }
 
 // The steps of parts as one, of a block for each range.
 class Together {
  public:
-  Together(std::span<const WholePart> members, int64_t count) : count_(count) {
-    for (const WholePart& member : members) {
+  Together(std::span<const KernelPart> members, int64_t count) : count_(count) {
+    for (const KernelPart& member : members) {
       members_.push_back(&member);
       steps_.push_back(member.kernel->ranges().step(count));
     }
@@ -62,7 +62,7 @@ class Together {
     if (members_.size() >= kLong) choose_what_is_brought();
   }
 
-  WholePart part() const { return side_by_side(members_); }
+  KernelPart part() const { return side_by_side(members_); }
 
   CudaStep step() const {
     CudaStep out;
@@ -90,7 +90,7 @@ class Together {
         out.parameters +=
             (out.parameters.empty() ? "" : ", ") + fmt::format("{} {}", operand ? "const char*" : "char*", name);
         out.arguments.push_back({argument.kind, argument.index + (operand ? in : results)});
-        const Stretch& at = (operand ? members_[m]->in : members_[m]->out)[argument.index];
+        const MemoryRange& at = (operand ? members_[m]->in : members_[m]->out)[argument.index];
         const Kept* kept = kept_of(at);
         if (kept && operand && m <= kept->first_write) kept = nullptr;  // what was there before
         const Brought* near = operand && !kept ? brought_of(m, argument.index) : nullptr;
@@ -112,7 +112,7 @@ class Together {
  private:
   // A value whose ranges stay in the blocks' memory.
   struct Kept {
-    Stretch at;
+    MemoryRange at;
     int64_t offset = 0, bytes = 0;  // of a range
     size_t first_write = 0, last_write = 0;
   };
@@ -120,22 +120,22 @@ class Together {
   // What members read and no one before them writes, whole or a range of it, that is in the block's memory from the
   // start: then it is waited for once. Parameter p{number}.
   struct Brought {
-    Stretch at;
+    MemoryRange at;
     bool own = false;
     int64_t offset = 0, bytes = 0;
     size_t number = 0, operand = 0;
   };
 
   // Before which member it is still as it was; 0 where it changes in another way.
-  size_t unchanged_until(const Stretch& at) const {
+  size_t unchanged_until(const MemoryRange& at) const {
     for (size_t m = 0; m < members_.size(); ++m)
-      for (const Stretch& written : members_[m]->out)
+      for (const MemoryRange& written : members_[m]->out)
         if (written.overlaps(at)) return written == at ? m + 1 : 0;
     return members_.size();
   }
 
   const Brought* brought_of(size_t member, size_t operand) const {
-    const Stretch& at = members_[member]->in[operand];
+    const MemoryRange& at = members_[member]->in[operand];
     const bool own = owns(*members_[member], operand);
     const auto found = std::find_if(brought_.begin(), brought_.end(),
                                     [&](const Brought& each) { return each.at == at && each.own == own; });
@@ -150,7 +150,7 @@ class Together {
       for (const CudaStep::Argument& argument : steps_[m].arguments) {
         const size_t own_number = number++;
         if (argument.kind != CudaStep::Argument::operand) continue;
-        const Stretch& at = members_[m]->in[argument.index];
+        const MemoryRange& at = members_[m]->in[argument.index];
         const bool own = owns(*members_[m], argument.index);
         const int64_t size = at.end - at.begin;
         if (m >= unchanged_until(at) || size < 16 || (own && size % count_ != 0)) continue;
@@ -177,12 +177,13 @@ class Together {
   }
 
   static std::string copy_text(const Brought& each) {
-    return copy_near_text(each.bytes, fmt::format("shared + {}", each.offset),
-                          fmt::format("p{}{}", each.number,
-                                      each.own ? fmt::format(" + uint64_t(block) * {}u", each.bytes) : std::string()));
+    return copy_to_shared_text(
+        each.bytes, fmt::format("shared + {}", each.offset),
+        fmt::format("p{}{}", each.number,
+                    each.own ? fmt::format(" + uint64_t(block) * {}u", each.bytes) : std::string()));
   }
 
-  const Kept* kept_of(const Stretch& at) const {
+  const Kept* kept_of(const MemoryRange& at) const {
     const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& each) { return each.at == at; });
     return found == kept_.end() ? nullptr : &*found;
   }
@@ -192,7 +193,7 @@ class Together {
     for (const CudaStep& step : steps_) shared_bytes_ = std::max(shared_bytes_, step.shared_bytes);
     shared_bytes_ = up_to_16(shared_bytes_);
     for (size_t m = 0; m < members_.size(); ++m)
-      for (const Stretch& at : members_[m]->out) {
+      for (const MemoryRange& at : members_[m]->out) {
         const int64_t bytes = (at.end - at.begin) / count_;
         if (kept_of(at) || (at.end - at.begin) % count_ != 0 || bytes > kMostKept ||
             in_memory_ + up_to_16(bytes) > kAllKept)
@@ -200,7 +201,7 @@ class Together {
         Kept kept{at, shared_bytes_, bytes, m, m};
         bool read = false;
         for (size_t k = m + 1; k < members_.size(); ++k) {
-          const auto is_it = [&](const Stretch& other) { return other == at; };
+          const auto is_it = [&](const MemoryRange& other) { return other == at; };
           read |= std::any_of(members_[k]->in.begin(), members_[k]->in.end(), is_it);
           if (std::any_of(members_[k]->out.begin(), members_[k]->out.end(), is_it)) kept.last_write = k;
         }
@@ -233,19 +234,19 @@ class Together {
   static constexpr size_t kMostBrought = 32;  // bits of `early`
   int64_t count_, shared_bytes_ = 0;
   int64_t in_memory_ = 0;  // of the block's, for what is kept and brought
-  std::vector<const WholePart*> members_;
+  std::vector<const KernelPart*> members_;
   std::vector<CudaStep> steps_;
   std::vector<Kept> kept_;
   std::vector<Brought> brought_;
 };
 
 // Parts that are done together in so many ranges, or in fewer on fewer processors.
-SteppedKernel of_ranges(std::span<const WholePart> members, int64_t count) {
+SteppedKernel of_ranges(std::span<const KernelPart> members, int64_t count) {
   const auto own = std::make_shared<const OwnParts>(members);
   const auto fewer = [own, count](int processors) {
     const auto take = [&](int64_t n) {
       return std::all_of(own->parts.begin(), own->parts.end(),
-                         [&](const WholePart& m) { return takes(m.kernel->ranges(), n); });
+                         [&](const KernelPart& m) { return takes(m.kernel->ranges(), n); });
     };
     int64_t n = std::min<int64_t>(count, processors);
     while (n >= kFewest && !take(n)) --n;
@@ -255,7 +256,7 @@ SteppedKernel of_ranges(std::span<const WholePart> members, int64_t count) {
 }
 
 // Chains that become one with the product before them: they need nothing else that is not done by then.
-void spread_out(std::span<const WholePart> parts, std::vector<size_t>& unit_of, std::vector<Unit>& units,
+void spread_out(std::span<const KernelPart> parts, std::vector<size_t>& unit_of, std::vector<Unit>& units,
                 int processors, std::deque<SteppedKernel>& made) {
   for (size_t u = 0; u < units.size(); ++u) {
     const std::vector<size_t> chain = units[u].members;
@@ -276,9 +277,9 @@ void spread_out(std::span<const WholePart> parts, std::vector<size_t>& unit_of, 
       return true;
     };
     if (!std::all_of(chain.begin(), chain.end(), is_done)) continue;
-    std::vector<WholePart> members;
+    std::vector<KernelPart> members;
     for (size_t m : chain) members.push_back(parts[m]);
-    before.made = spread(parts[*product], members, processors, made);
+    before.made = spread_rows(parts[*product], members, processors, made);
     if (!before.made) continue;
     for (size_t m : chain) {
       unit_of[m] = unit_of[*product];
@@ -290,7 +291,8 @@ void spread_out(std::span<const WholePart> parts, std::vector<size_t>& unit_of, 
 
 }  // namespace
 
-std::vector<WholePart> in_ranges(std::span<const WholePart> parts, int processors, std::deque<SteppedKernel>& made) {
+std::vector<KernelPart> merge_ranges(std::span<const KernelPart> parts, int processors,
+                                     std::deque<SteppedKernel>& made) {
   std::vector<Unit> units;
   std::vector<size_t> unit_of(parts.size());
   const auto small = [&](size_t p) {
@@ -335,7 +337,7 @@ std::vector<WholePart> in_ranges(std::span<const WholePart> parts, int processor
   spread_out(parts, unit_of, units, processors, made);
   // What needs something is of a later level, or was behind it before.
   std::stable_sort(units.begin(), units.end(), [](const Unit& a, const Unit& b) { return a.level < b.level; });
-  std::vector<WholePart> out;
+  std::vector<KernelPart> out;
   for (const Unit& unit : units) {
     if (unit.members.empty()) continue;
     if (unit.made) {
@@ -346,7 +348,7 @@ std::vector<WholePart> in_ranges(std::span<const WholePart> parts, int processor
       out.push_back(parts[unit.members[0]]);
       continue;
     }
-    std::vector<WholePart> members;
+    std::vector<KernelPart> members;
     for (size_t m : unit.members) members.push_back(parts[m]);
     out.push_back(Together(members, unit.count).part());
     out.back().kernel = &made.emplace_back(of_ranges(members, unit.count));

@@ -11,7 +11,7 @@ constexpr int64_t kLittle = 4096;  // bytes: as much as a block may compute agai
 
 // Every reader of a tile computes it again: that must be less work than to read it, or nothing but another place, or of
 // nearly nothing. What is only rounded, products weigh themselves.
-bool is_worth_it(const CudaSource& source, const Stretch& result) {
+bool is_worth_it(const CudaSource& source, const MemoryRange& result) {
   if (source.rounded) return true;
   if (result.end - result.begin > kLittle && source.equations > 0 && source.bytes * 2 > source.result_bytes)
     return false;
@@ -20,7 +20,7 @@ bool is_worth_it(const CudaSource& source, const Stretch& result) {
 
 class Sources {
  public:
-  explicit Sources(std::span<const WholePart> parts)
+  explicit Sources(std::span<const KernelPart> parts)
       : parts_(parts),
         sources_(parts.size()),
         inlined_(parts.size()),
@@ -36,8 +36,8 @@ class Sources {
     }
   }
 
-  std::vector<WholePart> result(std::deque<SteppedKernel>& made) {
-    std::vector<WholePart> out;
+  std::vector<KernelPart> result(std::deque<SteppedKernel>& made) {
+    std::vector<KernelPart> out;
     for (size_t p = 0; p < parts_.size(); ++p) {
       if (!written_[p]) continue;
       out.push_back(inlined_[p] ? parts_[p] : with_operands(p));
@@ -50,19 +50,19 @@ class Sources {
   // One result, that all who read it read as a whole and after it, of what nobody writes until the last of them is
   // done: they read that then.
   bool may_be_computed(size_t p) const {
-    const WholePart& own = parts_[p];
+    const KernelPart& own = parts_[p];
     if (own.out.size() != 1) return false;
-    const Stretch& result = own.out[0];
+    const MemoryRange& result = own.out[0];
     for (size_t q = 0; q < parts_.size(); ++q) {
-      for (const Stretch& written : parts_[q].out)
+      for (const MemoryRange& written : parts_[q].out)
         if (q != p && written.overlaps(result)) return false;
-      for (const Stretch& in : parts_[q].in)
+      for (const MemoryRange& in : parts_[q].in)
         if (in.overlaps(result) && (q <= p || in != result)) return false;
     }
     const size_t last = last_reader(p);
     for (size_t q = p; q <= last; ++q)
-      for (const Stretch& written : parts_[q].out)
-        if (std::any_of(own.in.begin(), own.in.end(), [&](const Stretch& in) { return in.overlaps(written); }))
+      for (const MemoryRange& written : parts_[q].out)
+        if (std::any_of(own.in.begin(), own.in.end(), [&](const MemoryRange& in) { return in.overlaps(written); }))
           return false;
     return last > p;
   }
@@ -77,7 +77,7 @@ class Sources {
 
   bool reads(size_t q, size_t p) const {
     return std::any_of(parts_[q].in.begin(), parts_[q].in.end(),
-                       [&](const Stretch& in) { return in == parts_[p].out[0]; });
+                       [&](const MemoryRange& in) { return in == parts_[p].out[0]; });
   }
 
   // The operands of a part that are computed for it, by number and by whom.
@@ -90,11 +90,11 @@ class Sources {
   }
 
   // Its operands, then those of what is computed for it.
-  WholePart with_operands(size_t q) const {
-    WholePart out = parts_[q];
+  KernelPart with_operands(size_t q) const {
+    KernelPart out = parts_[q];
     for (const auto& [operand, p] : computed_for(q)) {
       out.in[operand] = {};
-      const WholePart more = with_operands(p);
+      const KernelPart more = with_operands(p);
       out.in.insert(out.in.end(), more.in.begin(), more.in.end());
       out.operands.insert(out.operands.end(), more.operands.begin(), more.operands.end());
       if (writer_[p] != q) continue;
@@ -120,7 +120,7 @@ class Sources {
     for (size_t i = 0; i < parts_[q].in.size(); ++i) {
       if (std::any_of(taken.begin(), taken.end(), [&](const auto& each) { return each.first == i; })) continue;
       for (size_t p = 0; p < q; ++p)
-        for (const Stretch& result : parts_[p].out)
+        for (const MemoryRange& result : parts_[p].out)
           if (result.overlaps(parts_[q].in[i])) return false;
     }
     return true;
@@ -208,7 +208,7 @@ class Sources {
     return false;
   }
 
-  std::span<const WholePart> parts_;
+  std::span<const KernelPart> parts_;
   std::vector<std::optional<CudaSource>> sources_;  // by part
   std::vector<bool> inlined_;                       // by part: it is computed by those readers that can,
   std::vector<std::vector<bool>> takes_;            // by part and operand: it takes that, where it is computed
@@ -219,7 +219,7 @@ class Sources {
 
 }  // namespace
 
-std::vector<WholePart> with_sources(std::span<const WholePart> parts, std::deque<SteppedKernel>& made) {
+std::vector<KernelPart> inline_sources(std::span<const KernelPart> parts, std::deque<SteppedKernel>& made) {
   return Sources(parts).result(made);
 }
 

@@ -22,13 +22,13 @@ constexpr int64_t kShared = (227 << 10);  // of a block, where no GPU is known
 constexpr size_t kMostEarly = 32;         // bits of `early`
 constexpr int64_t kWarps = kStepThreads / 32;
 
-int64_t size_of(const Stretch& at) { return at.end - at.begin; }
+int64_t size_of(const MemoryRange& at) { return at.end - at.begin; }
 
 class Spread {
  public:
-  Spread(const WholePart& product, std::span<const WholePart> chain)
+  Spread(const KernelPart& product, std::span<const KernelPart> chain)
       : product_(product), tile_(product.kernel->steps()[0]), share_(tile_.share) {
-    for (const WholePart& member : chain) members_.push_back(&member);
+    for (const KernelPart& member : chain) members_.push_back(&member);
     possible_ = fits();
   }
 
@@ -53,8 +53,8 @@ class Spread {
     // What is not brought early comes while the product's sums are on their way.
     std::string copies;
     for (const Brought& each : brought_) {
-      const std::string copy = copy_near_text(each.bytes, fmt::format("shared + {}", each.offset),
-                                              fmt::format("p{}{}", each.number, begin_of(each)));
+      const std::string copy = copy_to_shared_text(each.bytes, fmt::format("shared + {}", each.offset),
+                                                   fmt::format("p{}{}", each.number, begin_of(each)));
       if (out.early.size() == kMostEarly) {
         copies += copy;
         continue;
@@ -102,13 +102,13 @@ class Spread {
   };
   // What a member writes that every block computes for itself: the rows it has of that.
   struct Kept {
-    Stretch at;
+    MemoryRange at;
     int64_t offset = 0, row_bytes = 0;
     size_t first_write = 0, last_write = 0;
   };
   // What members read that was there before: of the block's rows, of its columns, or all of it. Parameter p{number}.
   struct Brought {
-    Stretch at;
+    MemoryRange at;
     enum How : uint8_t { rows, cols, all } how;
     int64_t bytes = 0, each = 0;  // in all, and of one row or column
     int64_t offset = 0;
@@ -156,7 +156,7 @@ class Spread {
   bool keep_tiles() {
     const int64_t elements = share_.height * share_.width;
     for (size_t k = 0; k < product_.out.size(); ++k) {
-      const auto reads = [&](const WholePart* member) {
+      const auto reads = [&](const KernelPart* member) {
         return std::find(member->in.begin(), member->in.end(), product_.out[k]) != member->in.end();
       };
       if (std::none_of(members_.begin(), members_.end(), reads)) continue;
@@ -170,7 +170,7 @@ class Spread {
     const Tile* sums = tile_of(product_.out[result_]);
     return sums && sums->element == members_[sums_]->kernel->spread().row_type;
   }
-  const Tile* tile_of(const Stretch& at) const {
+  const Tile* tile_of(const MemoryRange& at) const {
     const auto found =
         std::find_if(tiles_.begin(), tiles_.end(), [&](const Tile& each) { return product_.out[each.result] == at; });
     return found == tiles_.end() ? nullptr : &*found;
@@ -183,10 +183,10 @@ class Spread {
 
   // What it writes: columns of a block's own, or rows that every block has.
   bool keep(size_t m) {
-    for (const Stretch& at : members_[m]->out) {
+    for (const MemoryRange& at : members_[m]->out) {
       if (any_overlap(product_.in, at) || any_overlap(product_.out, at)) return false;
       if (kind(m) == CudaSpread::columns) {
-        for (const WholePart* other : members_)
+        for (const KernelPart* other : members_)
           if (any_overlap(other->in, at) || (other != members_[m] && any_overlap(other->out, at))) return false;
         continue;
       }
@@ -205,11 +205,11 @@ class Spread {
   }
 
   bool can_read(size_t m, size_t i) const {
-    const Stretch& at = members_[m]->in[i];
+    const MemoryRange& at = members_[m]->in[i];
     const CudaSpread& spread = members_[m]->kernel->spread();
     // Of the tile, columns need what is in the same place, and sums the rows; a block has no more of it.
     const bool in_place = std::find(spread.in_place.begin(), spread.in_place.end(), i) != spread.in_place.end();
-    for (const Stretch& tile : product_.out) {
+    for (const MemoryRange& tile : product_.out) {
       if (!tile.overlaps(at)) continue;
       if (!tile_of(at)) return false;  // other blocks write it
       if (m == sums_ && i == spread.rows) continue;
@@ -227,19 +227,19 @@ class Spread {
     return true;
   }
 
-  const Kept* kept_of(const Stretch& at) const {
+  const Kept* kept_of(const MemoryRange& at) const {
     const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& each) { return each.at == at; });
     return found == kept_.end() ? nullptr : &*found;
   }
   // That a member before m has written.
-  const Kept* kept_before(size_t m, const Stretch& at) const {
+  const Kept* kept_before(size_t m, const MemoryRange& at) const {
     const Kept* kept = kept_of(at);
     return kept && m > kept->first_write ? kept : nullptr;
   }
 
   // How operand i of a member is brought, if it is.
   std::optional<Brought> brought_as(size_t m, size_t i) const {
-    const Stretch& at = members_[m]->in[i];
+    const MemoryRange& at = members_[m]->in[i];
     if (any_overlap(product_.out, at) || kept_before(m, at)) return {};
     const int64_t size = size_of(at);
     if (kind(m) != CudaSpread::none && i == members_[m]->kernel->spread().by) {
@@ -291,7 +291,7 @@ class Spread {
 
   // Where a member finds its operand; `name`: the parameter, where that is in the GPU's memory.
   std::string place_of(size_t m, size_t i, const std::string& name) const {
-    const Stretch& at = members_[m]->in[i];
+    const MemoryRange& at = members_[m]->in[i];
     if (const Tile* tile = tile_of(at)) return fmt::format("shared + {}", tile->offset);
     if (const Kept* kept = kept_before(m, at)) return in_rows(*kept);
     const Brought* near = brought_of(m, i);
@@ -350,10 +350,10 @@ class Spread {
         fmt::arg("to", to), fmt::arg("bytes", kept.row_bytes), fmt::arg("at", kept.offset));
   }
 
-  const WholePart& product_;
+  const KernelPart& product_;
   const CudaStep& tile_;
   const CudaStep::Share& share_;
-  std::vector<const WholePart*> members_;
+  std::vector<const KernelPart*> members_;
   bool possible_ = false;
   size_t sums_ = 0, result_ = 0;  // the member, and the product's result it reads
   int64_t shared_bytes_ = 0;
@@ -364,7 +364,7 @@ class Spread {
 
 // Of a product and a chain.
 std::optional<SteppedKernel> made_of(const std::shared_ptr<const OwnParts>& own, int processors) {
-  const WholePart& product = own->parts[0];
+  const KernelPart& product = own->parts[0];
   if (product.kernel->steps()[0].blocks > processors) return {};  // they wait for each other
   const Spread spread(product, std::span(own->parts).subspan(1));
   if (!spread.is_possible()) return {};
@@ -375,7 +375,7 @@ std::optional<SteppedKernel> made_of(const std::shared_ptr<const OwnParts>& own,
   }
   const auto again = [own, processors](int fewer) {
     const SteppedKernel smaller = own->parts[0].kernel->on(fewer);
-    std::vector<WholePart> parts = own->parts;
+    std::vector<KernelPart> parts = own->parts;
     parts[0].kernel = &smaller;
     const auto other = std::make_shared<const OwnParts>(parts);
     std::optional<SteppedKernel> made = made_of(other, fewer);
@@ -386,20 +386,20 @@ std::optional<SteppedKernel> made_of(const std::shared_ptr<const OwnParts>& own,
 
 }  // namespace
 
-std::optional<WholePart> spread(const WholePart& product, std::span<const WholePart> chain, int processors,
-                                std::deque<SteppedKernel>& made) {
-  std::vector<WholePart> parts{product};
+std::optional<KernelPart> spread_rows(const KernelPart& product, std::span<const KernelPart> chain, int processors,
+                                      std::deque<SteppedKernel>& made) {
+  std::vector<KernelPart> parts{product};
   parts.insert(parts.end(), chain.begin(), chain.end());
   std::optional<SteppedKernel> telling;
-  for (const WholePart& member : chain)
+  for (const KernelPart& member : chain)
     if (const CudaSpread& how = member.kernel->spread(); how.kind == CudaSpread::sums && !telling)
       telling = product.kernel->telling(how.few);
   if (telling) parts[0].kernel = &*telling;
   std::optional<SteppedKernel> kernel = made_of(std::make_shared<const OwnParts>(parts), processors);
   if (!kernel) return {};
-  std::vector<const WholePart*> all;
-  for (const WholePart& part : parts) all.push_back(&part);
-  WholePart out = side_by_side(all);
+  std::vector<const KernelPart*> all;
+  for (const KernelPart& part : parts) all.push_back(&part);
+  KernelPart out = side_by_side(all);
   out.kernel = &made.emplace_back(*std::move(kernel));
   return out;
 }

@@ -11,14 +11,14 @@ namespace lockstep::detail {
 namespace {
 
 // Who computes all of that, before `reader`, for it alone: the part and the number of the result.
-std::optional<std::pair<size_t, size_t>> writer_for(std::span<const WholePart> parts, size_t reader) {
-  const Stretch& at = parts[reader].in[0];
+std::optional<std::pair<size_t, size_t>> writer_for(std::span<const KernelPart> parts, size_t reader) {
+  const MemoryRange& at = parts[reader].in[0];
   size_t p = reader;
   while (p > 0 && !any_overlap(parts[p - 1].out, at))
     if (any_overlap(parts[--p].in, at)) return {};
   if (p-- == 0) return {};
-  const std::vector<Stretch>& out = parts[p].out;
-  if (std::count_if(out.begin(), out.end(), [&](const Stretch& each) { return each.overlaps(at); }) != 1) return {};
+  const std::vector<MemoryRange>& out = parts[p].out;
+  if (std::count_if(out.begin(), out.end(), [&](const MemoryRange& each) { return each.overlaps(at); }) != 1) return {};
   const auto k = static_cast<size_t>(std::find(out.begin(), out.end(), at) - out.begin());
   if (k == out.size() || any_overlap(parts[p].in, at) || parts[p].wants(k)) return {};
   // Until something else is there, which may be written over it by who reads it.
@@ -31,15 +31,15 @@ std::optional<std::pair<size_t, size_t>> writer_for(std::span<const WholePart> p
 
 }  // namespace
 
-std::vector<WholePart> with_sums(std::span<const WholePart> parts, std::deque<SteppedKernel>& made) {
-  std::vector<WholePart> out(parts.begin(), parts.end());
+std::vector<KernelPart> fuse_sums(std::span<const KernelPart> parts, std::deque<SteppedKernel>& made) {
+  std::vector<KernelPart> out(parts.begin(), parts.end());
   for (size_t r = 0; r < out.size(); ++r) {
     if (out[r].in.size() != 1 || !out[r].kernel->adds_up()) continue;
     const auto writer = writer_for(out, r);
     if (!writer) continue;
     const auto [p, k] = *writer;
     // Where the elements would have been.
-    const Stretch sums{out[r].in[0].space, out[r].in[0].begin, out[r].in[0].begin + kAddedUp * 4};
+    const MemoryRange sums{out[r].in[0].space, out[r].in[0].begin, out[r].in[0].begin + kAddedUp * 4};
     if (sums.end > out[r].in[0].end) continue;
     std::optional<SteppedKernel> adding = out[p].kernel->adding(k);
     if (!adding) continue;

@@ -7,49 +7,51 @@
 namespace lockstep {
 namespace {
 
-bool alive_together(const Block& a, const Block& b) { return a.first <= b.last && b.first <= a.last; }
-bool overlap(const Block& a, const Block& b) { return a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes; }
+bool alive_together(const ArenaBlock& a, const ArenaBlock& b) { return a.first <= b.last && b.first <= a.last; }
+bool overlap(const ArenaBlock& a, const ArenaBlock& b) {
+  return a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+}
 
 TEST(PlaceBlocks, NothingNeedsNothing) {
-  std::vector<Block> none;
-  EXPECT_EQ(place_blocks(none), 0);
+  std::vector<ArenaBlock> none;
+  EXPECT_EQ(assign_offsets(none), 0);
 }
 
 TEST(PlaceBlocks, BlocksOfDifferentTimesShareMemory) {
-  std::vector<Block> blocks{{1000, 0, 1}, {1000, 2, 3}, {1000, 4, 9}};
-  EXPECT_EQ(place_blocks(blocks), 1024);
-  for (const Block& b : blocks) EXPECT_EQ(b.offset, 0);
+  std::vector<ArenaBlock> blocks{{1000, 0, 1}, {1000, 2, 3}, {1000, 4, 9}};
+  EXPECT_EQ(assign_offsets(blocks), 1024);
+  for (const ArenaBlock& b : blocks) EXPECT_EQ(b.offset, 0);
 }
 
 TEST(PlaceBlocks, AChainNeedsTwo) {
-  std::vector<Block> blocks;
+  std::vector<ArenaBlock> blocks;
   for (int t = 0; t < 10; ++t) blocks.push_back({640, t, t + 1});
-  EXPECT_EQ(place_blocks(blocks), 2 * 640);
+  EXPECT_EQ(assign_offsets(blocks), 2 * 640);
 }
 
 TEST(PlaceBlocks, SmallBlocksGoIntoGaps) {
   // The second large block lies above the first; the small one fits where the first was.
-  std::vector<Block> blocks{{4096, 0, 2}, {2048, 1, 5}, {64, 3, 5}};
-  EXPECT_EQ(place_blocks(blocks), 4096 + 2048);
+  std::vector<ArenaBlock> blocks{{4096, 0, 2}, {2048, 1, 5}, {64, 3, 5}};
+  EXPECT_EQ(assign_offsets(blocks), 4096 + 2048);
   EXPECT_LT(blocks[2].offset, 4096);
 }
 
 TEST(PlaceBlocks, RandomBlocksNeverOverlapWhileAlive) {
   std::mt19937 random(1);
   for (int round = 0; round < 200; ++round) {
-    std::vector<Block> blocks;
+    std::vector<ArenaBlock> blocks;
     const int n = 1 + static_cast<int>(random() % 40);
     for (int i = 0; i < n; ++i) {
       const int first = static_cast<int>(random() % 30);
       blocks.push_back({static_cast<int64_t>(random() % 5000), first, first + static_cast<int>(random() % 10)});
     }
-    const int64_t total = place_blocks(blocks);
+    const int64_t total = assign_offsets(blocks);
     int64_t sum = 0;
-    for (const Block& a : blocks) {
+    for (const ArenaBlock& a : blocks) {
       EXPECT_EQ(a.offset % 64, 0);
       EXPECT_LE(a.offset + a.bytes, total);
       sum += (a.bytes + 63) / 64 * 64;
-      for (const Block& b : blocks)
+      for (const ArenaBlock& b : blocks)
         EXPECT_FALSE(&a != &b && alive_together(a, b) && overlap(a, b)) << "round " << round;
     }
     EXPECT_LE(total, sum);

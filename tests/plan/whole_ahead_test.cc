@@ -30,30 +30,30 @@ namespace {
 // operands that can be brought before, together.
 struct Steps {
   std::deque<SteppedKernel> kernels;
-  std::vector<WholePart> parts;
+  std::vector<KernelPart> parts;
   size_t operands = 0, results = 0;
 
   using Places = std::vector<std::pair<int64_t, int64_t>>;
-  WholePart& add(int64_t blocks, const Places& in, const Places& out,
-                 const std::vector<std::vector<size_t>>& early = {}) {
+  KernelPart& add(int64_t blocks, const Places& in, const Places& out,
+                  const std::vector<std::vector<size_t>>& early = {}) {
     CudaStep step;
     step.blocks = blocks;
     for (const std::vector<size_t>& each : early) step.early.push_back({each, ""});
     return add(SteppedKernel(nullptr, {step}), in, out);
   }
-  WholePart& add(SteppedKernel kernel, const Places& in, const Places& out) {
-    WholePart part{&kernels.emplace_back(std::move(kernel)), {}, {}};
+  KernelPart& add(SteppedKernel kernel, const Places& in, const Places& out) {
+    KernelPart part{&kernels.emplace_back(std::move(kernel)), {}, {}};
     for (const auto& [begin, end] : in) part.in.push_back({0, begin, end}), part.operands.push_back(operands++);
     for (const auto& [begin, end] : out) part.out.push_back({0, begin, end}), part.results.push_back(results++);
     return parts.emplace_back(std::move(part));
   }
 
-  std::optional<Ahead> ahead() const { return Ahead::of(parts, phases_of(parts)); }
+  std::optional<AheadPrefetch> ahead() const { return AheadPrefetch::of(parts, phases_of(parts)); }
   // What the tasks of the first phase are brought ahead, by bits.
   std::vector<uint32_t> bits() const {
     const std::vector<Phase> phases = phases_of(parts);
     std::vector<uint32_t> out;
-    if (const std::optional<Ahead> some = Ahead::of(parts, phases))
+    if (const std::optional<AheadPrefetch> some = AheadPrefetch::of(parts, phases))
       for (const Task& task : phases[0]) out.push_back(some->early(task));
     return out;
   }
@@ -100,37 +100,37 @@ TEST(WholeAhead, ChainsAndNothingAreNotBroughtAhead) {
   Steps nothing;
   nothing.add(100, {{0, 10}, {0, 0}}, {{10, 20}}, {{}, {1}});
   EXPECT_EQ(nothing.bits(), Bits{});
-  EXPECT_FALSE(Ahead::of({}, {}));
+  EXPECT_FALSE(AheadPrefetch::of({}, {}));
 }
 
 TEST(WholeAhead, NothingGoesAheadOfWhatItReads) {
   const AStep step;
-  const Ahead ahead = *step.ahead();
+  const AheadPrefetch ahead = *step.ahead();
   std::vector<std::byte> memory(10'000), elsewhere(1000);
   std::vector<const void*> in;
   std::vector<void*> out;
-  for (const WholePart& part : step.parts) {
-    for (const Stretch& at : part.in) in.push_back(memory.data() + at.begin);
-    for (const Stretch& at : part.out) out.push_back(memory.data() + at.begin);
+  for (const KernelPart& part : step.parts) {
+    for (const MemoryRange& at : part.in) in.push_back(memory.data() + at.begin);
+    for (const MemoryRange& at : part.out) out.push_back(memory.data() + at.begin);
   }
-  std::vector<Ahead::Bytes> written;
-  EXPECT_TRUE(ahead.may_begin(in.data(), written));
+  std::vector<AheadPrefetch::Bytes> written;
+  EXPECT_TRUE(ahead.may_start_early(in.data(), written));
   ahead.written(out.data(), written);
   EXPECT_EQ(written.size(), step.results);
-  EXPECT_TRUE(ahead.may_begin(in.data(), written));
+  EXPECT_TRUE(ahead.may_start_early(in.data(), written));
   // The index of the rows is what the launch before made of the weights, or the last byte of it is.
   in[3] = memory.data() + 200;
-  EXPECT_FALSE(ahead.may_begin(in.data(), written));
+  EXPECT_FALSE(ahead.may_start_early(in.data(), written));
   in[3] = memory.data() + 191;
-  EXPECT_FALSE(ahead.may_begin(in.data(), written));
+  EXPECT_FALSE(ahead.may_start_early(in.data(), written));
   in[3] = memory.data() + 190;
-  EXPECT_TRUE(ahead.may_begin(in.data(), written));
+  EXPECT_TRUE(ahead.may_start_early(in.data(), written));
   out[2] = elsewhere.data();  // the new weights
   ahead.written(out.data(), written);
   in[3] = memory.data() + 200;
-  EXPECT_TRUE(ahead.may_begin(in.data(), written));
+  EXPECT_TRUE(ahead.may_start_early(in.data(), written));
   in[3] = elsewhere.data() + 19;
-  EXPECT_FALSE(ahead.may_begin(in.data(), written));
+  EXPECT_FALSE(ahead.may_start_early(in.data(), written));
 }
 
 // Rows of a table, which the product chooses itself, times a matrix that is written in the end.
@@ -162,10 +162,10 @@ TEST(WholeAhead, TextsCompile) {
   steps.add(SteppedKernel(nullptr, {step}), {{0, 10}, {10, 20}, {20, 30}}, {{200, 300}});
   steps.add(row(tanh_op, {y}, {}), {{200, 300}}, {{20, 40}});
   const std::vector<Phase> phases = phases_of(steps.parts);
-  const std::optional<Ahead> ahead = steps.ahead();
+  const std::optional<AheadPrefetch> ahead = steps.ahead();
   ASSERT_TRUE(ahead);
   for (const bool near : {false, true}) {
-    const std::string text = whole_text(steps.parts, phases, nullptr, near, &*ahead);
+    const std::string text = persistent_kernel_text(steps.parts, phases, nullptr, near, &*ahead);
     std::vector<std::string> order = {"uint32_t ahead)", "  if (ahead) {\n"};
     if (near) order.insert(order.end() - 1, "near)[k]"), order.push_back("__syncthreads();");
     order.insert(order.end(),
@@ -186,7 +186,7 @@ TEST(WholeAhead, TextsCompile) {
       }
   }
   // Without it, as between phases.
-  const std::string without = whole_text(steps.parts, phases);
+  const std::string without = persistent_kernel_text(steps.parts, phases);
   EXPECT_EQ(without.find("ahead"), std::string::npos);
   EXPECT_NE(without.find("step_0_0(t - 0u, 0u,"), std::string::npos);
 }
@@ -246,7 +246,7 @@ void run_steps(const Program& program, From from, int steps, bool& some) {
   std::vector<std::vector<BufferPtr>> outs;  // by step, where they are not donated
   lane.wait();
 
-  const int64_t ahead_before = WholeKernel::went_ahead();
+  const int64_t ahead_before = PersistentKernel::ahead_launch_count();
   const void* made = held[1]->data();
   for (int s = 0; s < steps; ++s) {
     if (from == From::before) ins[1] = places[static_cast<size_t>(s % kIndices)]->data();
@@ -265,7 +265,7 @@ void run_steps(const Program& program, From from, int steps, bool& some) {
       turned->run(&made, &to);  // the rows before
     }
   }
-  const int64_t went = WholeKernel::went_ahead() - ahead_before;
+  const int64_t went = PersistentKernel::ahead_launch_count() - ahead_before;
   some |= went > 0;
   EXPECT_TRUE(from == From::before || went == 0) << went;
 

@@ -23,14 +23,14 @@ namespace {
 // Parts from and to stretches, each in a memory of its own that is known by a number.
 struct Columns {
   std::deque<SteppedKernel> kernels, made;
-  std::vector<WholePart> parts;
+  std::vector<KernelPart> parts;
 
   void add(const std::string& name, SteppedWays ways, const std::vector<int64_t>& in, const std::vector<int64_t>& out,
            bool wanted, int64_t elements = 0) {
     CudaStep step;
     step.name = name;
     step.elements = elements;
-    WholePart part{
+    KernelPart part{
         &kernels.emplace_back(nullptr, std::vector{step}, std::vector<BufferPtr>(), std::move(ways)), {}, {}};
     for (int64_t each : in) part.in.push_back({each, 0, 4096}), part.operands.push_back(static_cast<size_t>(each));
     for (int64_t each : out) part.out.push_back({each, 0, 4096}), part.results.push_back(static_cast<size_t>(each));
@@ -66,7 +66,7 @@ struct Columns {
 
   std::string text() {
     std::string out;
-    for (const WholePart& part : with_columns(parts, made)) out += " " + part.kernel->steps()[0].name;
+    for (const KernelPart& part : fuse_column_sums(parts, made)) out += " " + part.kernel->steps()[0].name;
     return out;
   }
 };
@@ -77,7 +77,7 @@ TEST(WholeColumns, AreAddedUpByWhoMultiplies) {
   one.sum(1, 2);
   one.update({3, 2}, 3);
   EXPECT_EQ(one.text(), " product(sums 1, from 2 to 1)");
-  const std::vector<WholePart> parts = with_columns(one.parts, one.made);
+  const std::vector<KernelPart> parts = fuse_column_sums(one.parts, one.made);
   ASSERT_EQ(parts.size(), 1u);
   EXPECT_EQ(parts[0].operands, (std::vector<size_t>{0, 1, 3}));
   EXPECT_EQ(parts[0].results, (std::vector<size_t>{5, 3}));
@@ -110,7 +110,7 @@ TEST(WholeColumns, MayBeReadByMany) {
   both.other(7, 8);
   both.update({2}, 4);
   EXPECT_EQ(both.text(), " other product(sums 1, from 2 to 1)(sums 0, from 3 to 2)");
-  const std::vector<WholePart> parts = with_columns(both.parts, both.made);
+  const std::vector<KernelPart> parts = fuse_column_sums(both.parts, both.made);
   ASSERT_EQ(parts.size(), 2u);
   EXPECT_EQ(parts[1].operands, (std::vector<size_t>{0, 1, 3}));
   EXPECT_EQ(parts[1].results, (std::vector<size_t>{5, 3, 4}));
@@ -132,7 +132,7 @@ TEST(WholeColumns, MayBeReadByMany) {
   twice.sum(1, 2);
   twice.update({2, 3, 2, 4}, 3);
   EXPECT_EQ(twice.text(), " product(sums 0 and 2, from 2 to 1)");
-  EXPECT_EQ(with_columns(twice.parts, twice.made)[0].operands, (std::vector<size_t>{0, 1, 3, 4}));
+  EXPECT_EQ(fuse_column_sums(twice.parts, twice.made)[0].operands, (std::vector<size_t>{0, 1, 3, 4}));
   Columns later;  // what is made of it is needed before the product, but not for it
   later.sum(1, 2);
   later.update({2}, 3);
@@ -141,7 +141,7 @@ TEST(WholeColumns, MayBeReadByMany) {
   later.other(6, 9);
   later.product(5);
   EXPECT_EQ(later.text(), " other product(sums 0, from 2 to 1) other other");
-  EXPECT_EQ(with_columns(later.parts, later.made)[0].operands, (std::vector<size_t>{7}));
+  EXPECT_EQ(fuse_column_sums(later.parts, later.made)[0].operands, (std::vector<size_t>{7}));
   Columns over;  // what is multiplied is written over before the sum, and then after it
   over.product(5);
   over.other(7, 0);

@@ -18,7 +18,7 @@ namespace {
 // A part of one step of so many blocks, from and to stretches of one memory.
 struct Made {
   std::vector<SteppedKernel> kernels;
-  std::vector<WholePart> parts;
+  std::vector<KernelPart> parts;
 
   Made() { kernels.reserve(32); }
 
@@ -36,7 +36,7 @@ struct Made {
       return SteppedKernel(nullptr, {other});
     };
     kernels.emplace_back(nullptr, std::vector<CudaStep>{step}, std::vector<BufferPtr>(), SteppedWays{.remake = remake});
-    WholePart part{&kernels.back(), {}, {}};
+    KernelPart part{&kernels.back(), {}, {}};
     for (const auto& [begin, end] : in) part.in.push_back({0, begin, end});
     for (const auto& [begin, end] : out) part.out.push_back({0, begin, end});
     parts.push_back(part);
@@ -50,7 +50,7 @@ struct Made {
       out += out.empty() ? "" : " |";
       for (const Task& task : phase) {
         std::string one;
-        for (const WholeStep& step : task) one += (one.empty() ? "" : "-") + std::to_string(step.part);
+        for (const PartStep& step : task) one += (one.empty() ? "" : "-") + std::to_string(step.part);
         out += " " + one;
       }
     }
@@ -58,7 +58,7 @@ struct Made {
   }
 };
 
-TEST(WholeKernel, WhatIsNeededComesInAnEarlierPhase) {
+TEST(PersistentKernel, WhatIsNeededComesInAnEarlierPhase) {
   Made m;
   m.add(100, {{0, 10}}, {{10, 20}});
   m.add(100, {{10, 20}}, {{20, 30}});
@@ -66,14 +66,14 @@ TEST(WholeKernel, WhatIsNeededComesInAnEarlierPhase) {
   EXPECT_EQ(m.text(), " 0 2 | 1");
 }
 
-TEST(WholeKernel, MemoryIsWrittenOverAfterItWasRead) {
+TEST(PersistentKernel, MemoryIsWrittenOverAfterItWasRead) {
   Made m;
   m.add(100, {{0, 10}}, {{10, 20}});
   m.add(100, {{50, 60}}, {{5, 8}});
   EXPECT_EQ(m.text(), " 0 | 1");
 }
 
-TEST(WholeKernel, SmallStepsThatNeedEachOtherAreAChain) {
+TEST(PersistentKernel, SmallStepsThatNeedEachOtherAreAChain) {
   Made m;
   m.add(100, {}, {{0, 10}});
   m.add(2, {{0, 10}}, {{10, 20}});
@@ -85,7 +85,7 @@ TEST(WholeKernel, SmallStepsThatNeedEachOtherAreAChain) {
   EXPECT_EQ(m.text(), " 0 3 | 1-2-4 | 5");
 }
 
-TEST(WholeKernel, TwoChainsBecomeOneWhereTheyMeet) {
+TEST(PersistentKernel, TwoChainsBecomeOneWhereTheyMeet) {
   Made m;
   m.add(1, {{0, 1}}, {{10, 20}});
   m.add(1, {{10, 20}}, {{20, 30}});
@@ -96,7 +96,7 @@ TEST(WholeKernel, TwoChainsBecomeOneWhereTheyMeet) {
 }
 
 // One block would wait for the others for ever.
-TEST(WholeKernel, AStepWhoseBlocksMeetIsNoMemberOfAChain) {
+TEST(PersistentKernel, AStepWhoseBlocksMeetIsNoMemberOfAChain) {
   Made m;
   m.add(1, {}, {{0, 10}});
   m.add(2, {{0, 10}}, {{10, 20}}, 100, true);
@@ -105,7 +105,7 @@ TEST(WholeKernel, AStepWhoseBlocksMeetIsNoMemberOfAChain) {
 }
 
 // A thread needs only what it has written itself.
-TEST(WholeKernel, StepsOfTheSameElementsShareATask) {
+TEST(PersistentKernel, StepsOfTheSameElementsShareATask) {
   const auto add = [](Made& m, int64_t each, std::vector<size_t> in_place, std::pair<int64_t, int64_t> in,
                       std::pair<int64_t, int64_t> out) {
     CudaStep step;
@@ -135,7 +135,7 @@ TEST(WholeKernel, StepsOfTheSameElementsShareATask) {
   EXPECT_EQ(over.text(), " 0 | 1");
 }
 
-TEST(WholeKernel, WhatTakesLongestComesFirst) {
+TEST(PersistentKernel, WhatTakesLongestComesFirst) {
   Made m;
   m.add(64, {}, {{0, 1}});
   m.add(64, {}, {{1, 2}}, 1e6);
@@ -145,7 +145,7 @@ TEST(WholeKernel, WhatTakesLongestComesFirst) {
   EXPECT_EQ(m.text(), " 3-4 2 1 0");
 }
 
-TEST(WholeKernel, ProductsOfOnePhaseShareTheGpu) {
+TEST(PersistentKernel, ProductsOfOnePhaseShareTheGpu) {
   Made m;
   m.add(128, {}, {{0, 1}}, 3e8);
   m.add(112, {}, {{1, 2}}, 1e8);
@@ -157,18 +157,18 @@ TEST(WholeKernel, ProductsOfOnePhaseShareTheGpu) {
   m.add(100, {{4, 5}}, {{7, 8}}, 1e6);
   m.add(64, {{4, 5}}, {{8, 9}});
   std::deque<SteppedKernel> made;
-  share_out(m.parts, phases_of(m.parts), 128, made);
+  assign_blocks(m.parts, phases_of(m.parts), 128, made);
   std::vector<int64_t> blocks;
-  for (const WholePart& part : m.parts) blocks.push_back(part.kernel->steps()[0].blocks);
+  for (const KernelPart& part : m.parts) blocks.push_back(part.kernel->steps()[0].blocks);
   // The first two take nearly all, so that the others get an eighth and a quarter; then eight are left; and then
   // sixteen for the smaller product, and none.
   EXPECT_EQ(blocks, (std::vector<int64_t>{95, 31, 16, 32, 120, 8, 112, 16, 32}));
 }
 
 // Of a phase whose products are for all of the GPU, those and what others need stay.
-TEST(WholeKernel, WhatNothingWaitsForIsDoneLater) {
+TEST(PersistentKernel, WhatNothingWaitsForIsDoneLater) {
   constexpr double kMuch = 2e8;
-  const auto text = [](const Made& m) { return Made::text(phases_on(m.parts, 132)); };
+  const auto text = [](const Made& m) { return Made::text(balanced_phases(m.parts, 132)); };
   Made m;
   m.add(100, {}, {{0, 1}}, kMuch);
   m.add(100, {}, {{1, 2}}, 1e6);  // nothing needs it
@@ -217,11 +217,11 @@ TEST(WholeKernel, WhatNothingWaitsForIsDoneLater) {
   EXPECT_EQ(text(small), small.text());
 }
 
-TEST(WholeKernel, StepsOfOneInstructionComeOneAfterTheOther) {
+TEST(PersistentKernel, StepsOfOneInstructionComeOneAfterTheOther) {
   CudaStep first, second;
   first.blocks = second.blocks = 100;
   const SteppedKernel kernel(nullptr, {first, second});
-  const WholePart part{&kernel, {}, {}};
+  const KernelPart part{&kernel, {}, {}};
   const std::vector<Phase> phases = phases_of(std::span(&part, 1));
   ASSERT_EQ(phases.size(), 2u);
   EXPECT_EQ(phases[1][0][0].step, 1u);
@@ -230,7 +230,7 @@ TEST(WholeKernel, StepsOfOneInstructionComeOneAfterTheOther) {
 // Products of all kinds with something done to their elements, and what comes before and after.
 struct Texts {
   std::vector<SteppedKernel> kernels;
-  std::vector<WholePart> parts;
+  std::vector<KernelPart> parts;
 
   Texts() { kernels.reserve(64); }
 
@@ -254,7 +254,7 @@ struct Texts {
   }
 };
 
-TEST(WholeKernel, TextsOfProductsCompile) {
+TEST(PersistentKernel, TextsOfProductsCompile) {
   struct Case {
     DType dtype;
     int64_t m, n, k;
@@ -269,7 +269,7 @@ TEST(WholeKernel, TextsOfProductsCompile) {
         Case{DType::f16, 784, 1024, 128, true, false, "sm_90"}}) {
     Texts texts;
     texts.add({.dtype = c.dtype, .m = c.m, .n = c.n, .k = c.k, .transpose_a = c.ta, .transpose_b = c.tb});
-    const std::string text = whole_text(texts.parts, phases_of(texts.parts));
+    const std::string text = persistent_kernel_text(texts.parts, phases_of(texts.parts));
     try {
       EXPECT_FALSE(compile_cuda(text, kernel_headers(), c.architecture).empty());
     } catch (const Error& e) {
@@ -280,15 +280,15 @@ TEST(WholeKernel, TextsOfProductsCompile) {
 }
 
 // Of the second product the first has written one matrix; the other can be read before all have met.
-TEST(WholeKernel, WhatWasThereBeforeIsBroughtEarly) {
+TEST(PersistentKernel, WhatWasThereBeforeIsBroughtEarly) {
   Texts texts;
   for (int i = 0; i < 2; ++i) texts.add({.m = 64, .n = 64, .k = 64});
   texts.parts[0].in = {{0, 0, 1}, {0, 1, 2}, {0, 2, 3}};
   texts.parts[0].out = {{0, 10, 20}};
   texts.parts[1].in = {{0, 10, 20}, {0, 30, 40}, {0, 50, 60}};
   texts.parts[1].out = {{0, 60, 70}};
-  for (WholePart& part : texts.parts) part.operands = {0, 1, 2}, part.results = {0};
-  const std::string text = whole_text(texts.parts, phases_of(texts.parts));
+  for (KernelPart& part : texts.parts) part.operands = {0, 1, 2}, part.results = {0};
+  const std::string text = persistent_kernel_text(texts.parts, phases_of(texts.parts));
   const size_t come = text.find("  come(word, all_came);\n  if (blockIdx.x"),
                bring = text.find(") early_1_0_1(blockIdx.x");
   EXPECT_LT(come, bring);
@@ -298,16 +298,16 @@ TEST(WholeKernel, WhatWasThereBeforeIsBroughtEarly) {
   for (const char* never : {") early_0_0_0(", ") early_0_0_1(", ") early_1_0_0("})
     EXPECT_EQ(text.find(never), std::string::npos) << never;
   // Of as many blocks as there are, each has one at most.
-  const std::string once = whole_text(texts.parts, phases_of(texts.parts), nullptr, true, nullptr, 132);
+  const std::string once = persistent_kernel_text(texts.parts, phases_of(texts.parts), nullptr, true, nullptr, 132);
   EXPECT_NE(once.find("step_1_0(t - 0u, 2u,"), std::string::npos) << once;
   EXPECT_EQ(once.find("t += "), std::string::npos) << once;
 }
 
 // What a block begins with is not in the loop of what it does after.
-TEST(WholeKernel, BlocksBeginWithOneTask) {
+TEST(PersistentKernel, BlocksBeginWithOneTask) {
   Texts texts;
   for (int i = 0; i < 2; ++i) texts.add({.m = 64, .n = 64, .k = 64});
-  for (WholePart& part : texts.parts) part.operands = {0, 1, 2}, part.results = {0};
+  for (KernelPart& part : texts.parts) part.operands = {0, 1, 2}, part.results = {0};
   for (size_t i = 0; i < 2; ++i) {
     const auto at = static_cast<int64_t>(i) * 100;
     texts.parts[i].in = {{0, at, at + 1}, {0, at + 1, at + 2}, {0, at + 2, at + 3}};
@@ -315,7 +315,7 @@ TEST(WholeKernel, BlocksBeginWithOneTask) {
   }
   const int64_t blocks = texts.parts[0].kernel->steps()[0].blocks;
   const auto text_on = [&](int64_t processors) {
-    return whole_text(texts.parts, phases_of(texts.parts), nullptr, true, nullptr, processors);
+    return persistent_kernel_text(texts.parts, phases_of(texts.parts), nullptr, true, nullptr, processors);
   };
   const auto calls = [](const std::string& text, const std::string& name) {
     int64_t out = 0;
@@ -330,7 +330,7 @@ TEST(WholeKernel, BlocksBeginWithOneTask) {
   for (const char* name : {"step_0_0(", "step_1_0("}) EXPECT_EQ(calls(one, name), 1) << one;
 }
 
-TEST(WholeKernel, AFinishThatWantsOtherElementsIsRefused) {
+TEST(PersistentKernel, AFinishThatWantsOtherElementsIsRefused) {
   const std::optional<GemmStep> product = gemm_step({.m = 8, .n = 8, .k = 8}, 132, 160 << 10);
   ASSERT_TRUE(product);
   Builder b;
@@ -342,7 +342,7 @@ TEST(WholeKernel, AFinishThatWantsOtherElementsIsRefused) {
   EXPECT_TRUE(step.body.empty());
 }
 
-TEST(WholeKernel, OnlySmallInstructionsAreJoined) {
+TEST(PersistentKernel, OnlySmallInstructionsAreJoined) {
   CudaStep step;
   step.blocks = 100;
   EXPECT_TRUE(may_join(SteppedKernel(nullptr, {step}), 132));

@@ -29,8 +29,8 @@ namespace {
 // to round is said afterwards.
 struct Rounds {
   std::deque<SteppedKernel> kernels;
-  std::vector<WholePart> parts;
-  WholeSteps steps;
+  std::vector<KernelPart> parts;
+  RoundStrides steps;
 
   void add(int64_t blocks, const std::vector<int64_t>& in, const std::vector<int64_t>& out) {
     CudaStep step;
@@ -38,7 +38,7 @@ struct Rounds {
     step.parameters = "float* to";
     step.arguments = {{CudaStep::Argument::result, 0}};
     step.body = "  if (block == 0 && threadIdx.x == 0) to[0] += 1.0f;\n";
-    WholePart part{&kernels.emplace_back(nullptr, std::vector{step}), {}, {}};
+    KernelPart part{&kernels.emplace_back(nullptr, std::vector{step}), {}, {}};
     for (const int64_t place : in) {
       part.in.push_back({0, 4 * place, 4 * place + 4});
       part.operands.push_back(steps.in.size());
@@ -52,7 +52,7 @@ struct Rounds {
     parts.push_back(std::move(part));
   }
   bool late(int processors = 64) const {
-    return is_late(parts, for_rounds(parts, phases_of(parts), steps, processors), steps);
+    return overlaps_next_round(parts, round_phases(parts, phases_of(parts), steps, processors), steps);
   }
 };
 
@@ -108,7 +108,7 @@ TEST(WholeLate, LittleOfTheFirstPhaseIsDoneInTheSecond) {
   };
   const Rounds can = with({3});
   EXPECT_TRUE(can.late());
-  const std::vector<Phase> phases = for_rounds(can.parts, phases_of(can.parts), can.steps, 64);
+  const std::vector<Phase> phases = round_phases(can.parts, phases_of(can.parts), can.steps, 64);
   ASSERT_EQ(phases.size(), 4u);
   EXPECT_EQ(phases[0].size(), 1u);
   EXPECT_EQ(phases[1].size(), 2u);
@@ -123,7 +123,7 @@ TEST(WholeLate, FewBlocksDoThemOneAfterTheOther) {
   for (const int64_t place : {1, 4, 5}) rounds.add(1, {place}, {place + 10});
   const std::vector<Phase> phases = phases_of(rounds.parts);
   const auto count = [&](int processors, const std::string& block) {
-    const std::string text = whole_text(rounds.parts, phases, &rounds.steps, false, nullptr, processors);
+    const std::string text = persistent_kernel_text(rounds.parts, phases, &rounds.steps, false, nullptr, processors);
     size_t out = 0;
     for (size_t at = 0; (at = text.find("blockIdx.x == gridDim.x - " + block, at)) != text.npos; ++at) ++out;
     return out;
@@ -140,8 +140,8 @@ TEST(WholeLate, FewBlocksDoThemOneAfterTheOther) {
 TEST(WholeLate, TextsCompile) {
   Rounds rounds = sums();
   rounds.steps.out[rounds.parts[2].results[0]] = 64;
-  const std::vector<Phase> phases = for_rounds(rounds.parts, phases_of(rounds.parts), rounds.steps, 64);
-  const std::string text = whole_text(rounds.parts, phases, &rounds.steps, false, nullptr, 64);
+  const std::vector<Phase> phases = round_phases(rounds.parts, phases_of(rounds.parts), rounds.steps, 64);
+  const std::string text = persistent_kernel_text(rounds.parts, phases, &rounds.steps, false, nullptr, 64);
   EXPECT_NE(text.find("blockIdx.x == gridDim.x - 1u) {\n    const uint32_t round = before;"), std::string::npos)
       << text;
   EXPECT_NE(text.find("if (round == rounds) break;"), std::string::npos) << text;
@@ -158,7 +158,7 @@ TEST(WholeLate, TextsCompile) {
 TEST(WholeLate, OnGpuRoundsSayTheSame) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
   std::mt19937 random(20261121);
-  const int64_t before = WholeKernel::made_late();
+  const int64_t before = PersistentKernel::late_phase_count();
   for (const auto& [rows, deep, wide] : {std::tuple<int64_t, int64_t, int64_t>{32, 64, 96}, {16, 200, 128}})
     for (const int64_t length : {2, 3, 6}) {
       SCOPED_TRACE(fmt::format("{} rounds of {} rows of {} to {}", length, rows, deep, wide));
@@ -190,7 +190,7 @@ TEST(WholeLate, OnGpuRoundsSayTheSame) {
         for (size_t o = 0; o < got.size(); ++o) EXPECT_EQ(got[o].values(), wanted[o].values()) << "result " << o;
       }
     }
-  EXPECT_GT(WholeKernel::made_late(), before) << "no last phase was late";
+  EXPECT_GT(PersistentKernel::late_phase_count(), before) << "no last phase was late";
 }
 
 }  // namespace

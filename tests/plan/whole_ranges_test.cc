@@ -29,7 +29,7 @@ using Stretches = std::vector<std::pair<int64_t, int64_t>>;
 
 struct Ranged {
   std::deque<SteppedKernel> kernels, made;
-  std::vector<WholePart> parts;
+  std::vector<KernelPart> parts;
 
   // Of 100 blocks; range by range where `most` says so. `own`: all operands are read range by range.
   void add(int64_t most, const Stretches& in, const Stretches& out, bool own = true, int64_t least = 1) {
@@ -50,7 +50,7 @@ struct Ranged {
                         return ranged;
                       }};
     for (size_t i = 0; own && i < in.size(); ++i) ranges.own.push_back(i);
-    WholePart part{
+    KernelPart part{
         &kernels.emplace_back(nullptr, std::vector{step}, std::vector<BufferPtr>(), SteppedWays{.ranges = ranges}),
         {},
         {}};
@@ -61,12 +61,12 @@ struct Ranged {
     parts.push_back(std::move(part));
   }
 
-  std::vector<WholePart> joined() { return in_ranges(parts, 132, made); }
+  std::vector<KernelPart> joined() { return merge_ranges(parts, 132, made); }
 
   // Which became one, and of how many ranges.
   std::string text() {
     std::string out;
-    for (const WholePart& part : joined()) {
+    for (const KernelPart& part : joined()) {
       const CudaStep& step = part.kernel->steps()[0];
       out += fmt::format("{}[{}]x{}", out.empty() ? "" : " ", step.name, step.blocks);
     }
@@ -80,7 +80,7 @@ TEST(WholeRanges, WhatNeedsItsOwnRangeOnlyBecomesOne) {
   r.add(256, {{128, 256}}, {{256, 512}});
   r.add(128, {{256, 512}, {128, 256}}, {{512, 640}});
   EXPECT_EQ(r.text(), "[0 1 2]x128");
-  const WholePart one = r.joined()[0];
+  const KernelPart one = r.joined()[0];
   EXPECT_EQ(one.operands, (std::vector<size_t>{0, 10, 20, 21}));
   EXPECT_EQ(one.results, (std::vector<size_t>{0, 10, 20}));
   EXPECT_FALSE(one.needed);
@@ -222,9 +222,9 @@ TEST(WholeRanges, TextsCompile) {
     const Type table{c.dtype, {50, c.k}}, index{DType::i32, {128}}, x{c.dtype, {128, c.k}}, y{c.dtype, {128, c.n}};
     Pool pool({.threads = 1});
     std::deque<SteppedKernel> kernels, made;
-    std::vector<WholePart> parts;
+    std::vector<KernelPart> parts;
     size_t operands = 0, results = 0;
-    const auto add = [&](const SteppedKernel& kernel, std::vector<Stretch> in, std::vector<Stretch> out) {
+    const auto add = [&](const SteppedKernel& kernel, std::vector<MemoryRange> in, std::vector<MemoryRange> out) {
       ASSERT_GT(kernel.ranges().most, 0);
       parts.push_back({&kernels.emplace_back(kernel), std::move(in), std::move(out)});
       for (size_t i = 0; i < parts.back().in.size(); ++i) parts.back().operands.push_back(operands++);
@@ -246,7 +246,7 @@ TEST(WholeRanges, TextsCompile) {
       return step;
     };
     ASSERT_TRUE(row_product(g));
-    const auto at = [](int64_t space, const Type& type) { return Stretch{space, 0, type.bytes()}; };
+    const auto at = [](int64_t space, const Type& type) { return MemoryRange{space, 0, type.bytes()}; };
     add(row(gather_op, {table, index}, {{"axis", int64_t{0}}, {"batch_dims", int64_t{0}}}),
         {at(0, table), at(1, index)}, {at(2, x)});
     add(SteppedKernel(nullptr, {product(128)}, {}, {.ranges = {.most = 128, .least = 32, .own = {0}, .step = product}}),
@@ -254,16 +254,17 @@ TEST(WholeRanges, TextsCompile) {
     const Type kept{c.dtype, {128}};
     add(row(reduce_max_op, {y}, {{"axes", std::vector<int64_t>{1}}}), {at(4, y)}, {at(5, kept)});
     add(row(mul_op, {y, y}, {}), {at(4, y), at(4, y)}, {at(4, y)});
-    const auto joined = in_ranges(parts, 132, made);
+    const auto joined = merge_ranges(parts, 132, made);
     ASSERT_EQ(joined.size(), 1u);
-    WholeSteps steps{std::vector<std::optional<int64_t>>(operands), std::vector<std::optional<int64_t>>(results)};
+    RoundStrides steps{std::vector<std::optional<int64_t>>(operands), std::vector<std::optional<int64_t>>(results)};
     steps.in[1] = 128 * 4;  // other rows every time
     steps.out[0] = 0;
-    const std::string text = whole_text(joined, phases_of(joined), &steps);
+    const std::string text = persistent_kernel_text(joined, phases_of(joined), &steps);
     EXPECT_NE(text.find("at_round(near.p[1], near.odd[0], 512ll, round)"), std::string::npos);
     try {
       EXPECT_FALSE(compile_cuda(text, kernel_headers(), c.architecture).empty());
-      EXPECT_FALSE(compile_cuda(whole_text(joined, phases_of(joined)), kernel_headers(), c.architecture).empty());
+      EXPECT_FALSE(
+          compile_cuda(persistent_kernel_text(joined, phases_of(joined)), kernel_headers(), c.architecture).empty());
     } catch (const Error& e) {
       if (std::string(e.what()).find("cannot load") != std::string::npos) GTEST_SKIP() << e.what();
       FAIL() << e.what();

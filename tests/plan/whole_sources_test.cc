@@ -29,14 +29,14 @@ using Stretches = std::vector<std::pair<int64_t, int64_t>>;
 // Parts that are called 0, 1, 2, ...
 struct Sourced {
   std::deque<SteppedKernel> kernels, made;
-  std::vector<WholePart> parts;
+  std::vector<KernelPart> parts;
 
   void add(SteppedWays ways, const Stretches& in, const Stretches& out, bool is_needed) {
     CudaStep step;
     step.name = std::to_string(parts.size());
     step.blocks = 100;
     step.arguments.resize(in.size() + out.size());
-    WholePart part{
+    KernelPart part{
         &kernels.emplace_back(nullptr, std::vector{step}, std::vector<BufferPtr>(), std::move(ways)), {}, {}};
     for (const auto& [begin, end] : in) part.in.push_back({0, begin, end});
     for (const auto& [begin, end] : out) part.out.push_back({0, begin, end});
@@ -112,8 +112,8 @@ struct Sourced {
   // What is left, and of the last its operands.
   std::string text() {
     std::string out;
-    const std::vector<WholePart> left = with_sources(parts, made);
-    for (const WholePart& part : left) {
+    const std::vector<KernelPart> left = inline_sources(parts, made);
+    for (const KernelPart& part : left) {
       EXPECT_EQ(part.in.size(), part.operands.size());
       EXPECT_EQ(part.out.size(), part.results.size());
       out += (out.empty() ? "" : " ") + part.kernel->steps()[0].name;
@@ -166,8 +166,8 @@ TEST(WholeSources, WhatOthersReadIsWrittenByTheFirstThatComputesIt) {
   all.product({{20, 30'000}, {100'000, 110'000}}, {{40'000, 50'000}}, true);
   all.plain({{20, 30'000}, {40'000, 50'000}}, {{50'000, 60'000}});
   EXPECT_EQ(all.text(), "1(0: 0 from 2, written) 2 [20 21]");
-  const std::vector<WholePart> left = with_sources(all.parts, all.made);
-  EXPECT_EQ(left[0].out, (std::vector<Stretch>{{0, 40'000, 50'000}, {0, 20, 30'000}}));
+  const std::vector<KernelPart> left = inline_sources(all.parts, all.made);
+  EXPECT_EQ(left[0].out, (std::vector<MemoryRange>{{0, 40'000, 50'000}, {0, 20, 30'000}}));
   EXPECT_EQ(left[0].results, (std::vector<size_t>{10, 0}));
   Sourced waits;  // for what another part computes
   waits.source({{0, 10}}, {{20, 30'000}});
@@ -252,7 +252,7 @@ TEST(WholeSources, WhatIsWrittenAfterAllHaveReadItIsNoHindrance) {
   last.large_product({{310'000, 320'000}, {200'000, 300'000}}, {{400'000, 410'000}});
   last.plain({{0, 200'000}, {400'000, 410'000}}, {{0, 200'000}});
   EXPECT_EQ(last.text(), "1(1: 0 from 2) 2 [20 21]");
-  const std::vector<WholePart> left = with_sources(last.parts, last.made);
+  const std::vector<KernelPart> left = inline_sources(last.parts, last.made);
   EXPECT_TRUE(conflict(left[0], left[1]));
   Sourced between;
   between.rounding({0, 200'000}, {200'000, 300'000});
@@ -356,9 +356,9 @@ TEST(WholeSources, WhatWouldTakeTooManyPointersIsWritten) {
                    }},
               {{30'000, 70'000}, {80'000, 90'000}, {90'000, 99'000}}, {{at, at + 10}}, true);
     }
-    ASSERT_TRUE(fits_whole(all.parts));
-    const std::vector<WholePart> left = prepared(all.parts, 132, all.made);
-    EXPECT_TRUE(fits_whole(left));
+    ASSERT_TRUE(fits_in_one_kernel(all.parts));
+    const std::vector<KernelPart> left = optimize_parts(all.parts, 132, all.made);
+    EXPECT_TRUE(fits_in_one_kernel(left));
     EXPECT_EQ(left.size(), static_cast<size_t>(products == 10 ? products : products + 1));
   }
 }

@@ -26,7 +26,7 @@
 namespace lockstep::detail {
 namespace {
 
-Stretch at(int64_t space, const Type& type) { return {space, 0, type.bytes()}; }
+MemoryRange at(int64_t space, const Type& type) { return {space, 0, type.bytes()}; }
 
 // The end of a network: a layer of 128 x `width`, `classes` sums of each row, their largest, what is below that, and
 // the gradient of the layer.
@@ -35,14 +35,14 @@ struct Network {
   int64_t width = 1024, classes = 10, deep = 512;
   int processors = 132;
   std::deque<SteppedKernel> kernels = {}, made = {};
-  std::vector<WholePart> parts = {};
+  std::vector<KernelPart> parts = {};
   size_t operands = 0, results = 0;
 
   Type layer() const { return {dtype, {128, width}}; }
   Type sums() const { return {dtype, {128, classes}}; }
   Type weights() const { return {dtype, {width, classes}}; }
 
-  void add(const SteppedKernel& kernel, std::vector<Stretch> in, std::vector<Stretch> out) {
+  void add(const SteppedKernel& kernel, std::vector<MemoryRange> in, std::vector<MemoryRange> out) {
     parts.push_back({&kernels.emplace_back(kernel), std::move(in), std::move(out)});
     for (size_t i = 0; i < parts.back().in.size(); ++i) parts.back().operands.push_back(operands++);
     for (size_t i = 0; i < parts.back().out.size(); ++i) parts.back().results.push_back(results++);
@@ -75,7 +75,7 @@ struct Network {
   }
 
   // Times what `other` makes of the third operand: the layer as it lies, or a bias.
-  void add_small_product(bool back, std::vector<Stretch> in, std::vector<Stretch> out,
+  void add_small_product(bool back, std::vector<MemoryRange> in, std::vector<MemoryRange> out,
                          const std::function<Value(Builder&)>& other = {}) {
     const Type result = back ? layer() : sums();
     Builder b;
@@ -115,8 +115,8 @@ struct Network {
         std::move(in), std::move(out));
   }
 
-  void add_row(const Op& op, const std::vector<Type>& types, const Attrs& attrs, std::vector<Stretch> in,
-               std::vector<Stretch> out) {
+  void add_row(const Op& op, const std::vector<Type>& types, const Attrs& attrs, std::vector<MemoryRange> in,
+               std::vector<MemoryRange> out) {
     Pool pool({.threads = 1});
     const std::vector<Type> result = infer_types(op, types, attrs);
     const KernelSpec spec{.in = types, .out = result, .attrs = attrs, .pool = pool, .alias = {}};
@@ -124,7 +124,7 @@ struct Network {
   }
 
   // Sums of spaces 2 and 3 to 4, by a bias in 5; the largest to 6; what is below to 4; the gradient to 7.
-  void add_chain(const Stretch& back_to) {
+  void add_chain(const MemoryRange& back_to) {
     add_small_product(false, {at(2, layer()), at(3, weights()), at(5, {dtype, {classes}})}, {at(4, sums())});
     add_row(reduce_max_op, {sums()}, {{"axes", std::vector<int64_t>{1}}}, {at(4, sums())}, {at(6, {dtype, {128}})});
     add_row(mul_op, {sums(), sums()}, {}, {at(4, sums()), at(8, sums())}, {at(4, sums())});
@@ -136,7 +136,7 @@ TEST(WholeSpread, AChainBecomesOneWithTheProductBeforeIt) {
   Network n;
   n.add_layer();
   n.add_chain(at(7, n.layer()));
-  const std::vector<WholePart> all = in_ranges(n.parts, n.processors, n.made);
+  const std::vector<KernelPart> all = merge_ranges(n.parts, n.processors, n.made);
   ASSERT_EQ(all.size(), 1u);
   const CudaStep& step = all[0].kernel->steps()[0];
   EXPECT_EQ(step.name, "product product reduce elementwise product");
@@ -168,7 +168,7 @@ TEST(WholeSpread, WhatIsNotDoneByThenIsWaitedFor) {
                                            b.take(Values{b.input(n.sums())}))}),
         {at(0, {DType::f32, {128, 512}}), at(9, {DType::f32, {512, 10}})}, {at(8, n.sums())});
   n.add_chain(at(7, n.layer()));
-  EXPECT_EQ(in_ranges(n.parts, n.processors, n.made).size(), 3u);
+  EXPECT_EQ(merge_ranges(n.parts, n.processors, n.made).size(), 3u);
 }
 
 TEST(WholeSpread, NoBlockWritesWhatAnotherOneReads) {
@@ -177,7 +177,7 @@ TEST(WholeSpread, NoBlockWritesWhatAnotherOneReads) {
     Network n{.deep = 1024};
     n.add_layer();
     n.add_chain(at(space, n.layer()));
-    EXPECT_NE(in_ranges(n.parts, n.processors, n.made).size(), 1u) << space;
+    EXPECT_NE(merge_ranges(n.parts, n.processors, n.made).size(), 1u) << space;
   }
 }
 
@@ -188,7 +188,7 @@ TEST(WholeSpread, WhatWasThereBeforeIsReadBeforeItIsWrittenOver) {
   // In place of what is only read here, and of what is told.
   n.add_row(mul_op, {n.sums(), n.sums()}, {}, {at(4, n.sums()), at(8, n.sums())}, {at(8, n.sums())});
   n.add_small_product(true, {at(8, n.sums()), at(3, n.weights()), at(2, n.layer())}, {at(7, n.layer())});
-  const std::vector<WholePart> all = in_ranges(n.parts, n.processors, n.made);
+  const std::vector<KernelPart> all = merge_ranges(n.parts, n.processors, n.made);
   ASSERT_EQ(all.size(), 1u);
   EXPECT_NE(all[0].kernel->steps()[0].body.find("copy_async<16>"), std::string::npos);
   // But not before the blocks have told each other their parts: until then one may still read it.
@@ -197,8 +197,8 @@ TEST(WholeSpread, WhatWasThereBeforeIsReadBeforeItIsWrittenOver) {
   other.add_row(mul_op, {n.sums(), n.sums()}, {}, {at(8, n.sums()), at(8, n.sums())}, {at(8, n.sums())});
   other.add_small_product(false, {at(2, n.layer()), at(3, n.weights()), at(5, {DType::f32, {10}})}, {at(4, n.sums())});
   other.add_small_product(true, {at(8, n.sums()), at(3, n.weights()), at(2, n.layer())}, {at(7, n.layer())});
-  const std::optional<WholePart> none =
-      spread(other.parts[0], std::span(other.parts).subspan(1), other.processors, other.made);
+  const std::optional<KernelPart> none =
+      spread_rows(other.parts[0], std::span(other.parts).subspan(1), other.processors, other.made);
   EXPECT_FALSE(none);
 }
 
@@ -209,7 +209,7 @@ TEST(WholeSpread, OfTheTileOnlyWhatABlockHasIsRead) {
                         {at(4, n.sums())});
     n.add_small_product(true, {at(rows, rows == 2 ? n.layer() : n.sums()), at(9, n.weights()), at(2, n.layer())},
                         {at(7, n.layer())}, other);
-    return in_ranges(n.parts, n.processors, n.made).size();
+    return merge_ranges(n.parts, n.processors, n.made).size();
   };
   Network same, first, rows{.width = 32, .classes = 32};
   EXPECT_EQ(parts(same, 4, {}), 1u);
@@ -233,7 +233,7 @@ TEST(WholeSpread, WhatColumnsReadOthersDoNotWriteOver) {
     n.add_small_product(true, {at(4, n.sums()), at(3, n.weights()), at(10, each)}, {at(7, n.layer())},
                         [&](Builder& b) { return broadcast(b.input(each), n.layer().shape, {0}); });
     n.add_row(mul_op, {each, each}, {}, {at(10, each), at(6, each)}, {at(over ? 10 : 11, each)});
-    EXPECT_EQ(in_ranges(n.parts, n.processors, n.made).size() == 1, !over);
+    EXPECT_EQ(merge_ranges(n.parts, n.processors, n.made).size() == 1, !over);
   }
 }
 
@@ -241,7 +241,7 @@ TEST(WholeSpread, BlocksThatWaitForEachOtherAllRun) {
   Network n;
   n.add_layer();
   n.add_chain(at(7, n.layer()));
-  const std::vector<WholePart> all = in_ranges(n.parts, n.processors, n.made);
+  const std::vector<KernelPart> all = merge_ranges(n.parts, n.processors, n.made);
   ASSERT_EQ(all.size(), 1u);
   for (const int processors : {132, 100, 64, 33, 5}) {
     const SteppedKernel fewer = all[0].kernel->on(processors);
@@ -264,9 +264,9 @@ TEST(WholeSpread, TextsCompile) {
     Network n{.dtype = c.dtype, .width = c.width, .classes = c.classes, .deep = c.deep};
     n.add_layer();
     n.add_chain(at(7, n.layer()));
-    const std::vector<WholePart> all = in_ranges(n.parts, n.processors, n.made);
+    const std::vector<KernelPart> all = merge_ranges(n.parts, n.processors, n.made);
     ASSERT_EQ(all.size(), 1u);
-    const std::string text = whole_text(all, phases_of(all));
+    const std::string text = persistent_kernel_text(all, phases_of(all));
     EXPECT_NE(text.find("uint32_t(all_came) + 1u"), std::string::npos);
     try {
       EXPECT_FALSE(compile_cuda(text, kernel_headers(), c.architecture).empty());

@@ -25,9 +25,9 @@ constexpr int64_t kMany = 100'000;  // bytes of elements
 // Parts from and to stretches of one memory.
 struct Summed {
   std::deque<SteppedKernel> kernels, made;
-  std::vector<WholePart> parts;
+  std::vector<KernelPart> parts;
 
-  void add(const std::string& name, SteppedWays ways, std::vector<Stretch> in, std::vector<Stretch> out,
+  void add(const std::string& name, SteppedWays ways, std::vector<MemoryRange> in, std::vector<MemoryRange> out,
            std::vector<bool> wanted) {
     CudaStep step;
     step.name = name;
@@ -56,11 +56,11 @@ struct Summed {
              }},
         {{0, begin, begin + bytes}}, {{2, begin, begin + 4}}, {true});
   }
-  void other(const Stretch& in, const Stretch& out) { add("other", {}, {in}, {out}, {true}); }
+  void other(const MemoryRange& in, const MemoryRange& out) { add("other", {}, {in}, {out}, {true}); }
 
   std::string text() {
     std::string out;
-    for (const WholePart& part : with_sums(parts, made)) out += " " + part.kernel->steps()[0].name;
+    for (const KernelPart& part : fuse_sums(parts, made)) out += " " + part.kernel->steps()[0].name;
     return out;
   }
 };
@@ -70,8 +70,8 @@ TEST(WholeSums, WhatIsOnlyAddedUpIsNotWritten) {
   one.product(0);
   one.sum(0);
   EXPECT_EQ(one.text(), " product(1) rest");
-  const std::vector<WholePart> parts = with_sums(one.parts, one.made);
-  EXPECT_EQ(parts[0].out[1], (Stretch{0, 0, kAddedUp * 4}));
+  const std::vector<KernelPart> parts = fuse_sums(one.parts, one.made);
+  EXPECT_EQ(parts[0].out[1], (MemoryRange{0, 0, kAddedUp * 4}));
   EXPECT_EQ(parts[1].in[0], parts[0].out[1]);
   EXPECT_EQ(parts[0].out[0], one.parts[0].out[0]);
 

@@ -1,4 +1,4 @@
-// Processes that are authenticated by the addresses of their replicas' names.
+// Authentication of processes by the addresses of their replicas' names.
 #include "cluster/address_auth.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ detail::Environment with(const std::string& name, const std::string& value) {
   return out;
 }
 
-Request enroll(int process, uint64_t incarnation) {
+Request register_process(int process, uint64_t incarnation) {
   return {.process = process, .incarnation = incarnation, .what = request::Register{.process_count = 3}};
 }
 Request beat(int process, uint64_t incarnation) {
@@ -55,7 +55,7 @@ TEST(AddressAuth, OtherProcessesHaveNoReplicaNames) {
     EXPECT_TRUE(names_of(with(variable, "")).empty()) << variable;
   for (const char* address : {"127.0.0.1", "-worker-0", "mnist-worker-1", "mnist"})
     EXPECT_TRUE(names_of(with("COORDINATOR_ADDRESS", address)).empty()) << address;
-  detail::Environment launched = kReplica;  // `lockstep launch` inside of a replica
+  detail::Environment launched = kReplica;  // `lockstep launch` inside a replica
   launched.insert(
       {{"LOCKSTEP_COORDINATOR", "127.0.0.1:1"}, {"LOCKSTEP_NUM_PROCESSES", "3"}, {"LOCKSTEP_PROCESS_ID", "1"}});
   EXPECT_TRUE(names_of(launched).empty());
@@ -75,34 +75,35 @@ TEST(AddressAuth, IsUsedOnlyWithoutATokenAndWithoutOptingOut) {
   lines.take();
 
   EXPECT_EQ(find("", kReplica).replica_names.size(), 3u);
-  EXPECT_TRUE(lines.take().empty()) << "process 0 says it";
+  EXPECT_TRUE(lines.take().empty()) << "only process 0 logs it";
   EXPECT_EQ(find("", with("PROCESS_ID", "0")).replica_names.size(), 3u);
-  const std::vector<std::string> said = lines.take();
-  ASSERT_EQ(said.size(), 1u);
+  const std::vector<std::string> logged = lines.take();
+  ASSERT_EQ(logged.size(), 1u);
   for (const char* part : {"token: this JAXJob has none", "mnist-worker-2", "not encrypted", "LOCKSTEP_TOKEN",
                            "lockstep apply --on kubernetes"})
-    EXPECT_NE(said[0].find(part), std::string::npos) << said[0];
+    EXPECT_NE(logged[0].find(part), std::string::npos) << logged[0];
 }
 
 TEST(AddressAuth, ProcessRegistersOnlyFromTheAddressOfItsName) {
   ReplicaAddresses addresses({"j-worker-0", "j-worker-1", "j-worker-2"});
   const Time now = Time() + 1h;
-  EXPECT_EQ(addresses.judge(enroll(1, 7), "10.0.0.1", now), Verdict::look_up);
+  EXPECT_EQ(addresses.judge(register_process(1, 7), "10.0.0.1", now), Verdict::look_up);
   addresses.learn(1, {}, now);  // the name does not resolve yet
-  EXPECT_EQ(addresses.judge(enroll(1, 7), "10.0.0.1", now), Verdict::mismatch);
-  EXPECT_EQ(addresses.judge(enroll(1, 7), "10.0.0.1", now + 2s), Verdict::look_up) << "the result is old";
+  EXPECT_EQ(addresses.judge(register_process(1, 7), "10.0.0.1", now), Verdict::mismatch);
+  EXPECT_EQ(addresses.judge(register_process(1, 7), "10.0.0.1", now + 2s), Verdict::look_up) << "the result is old";
   addresses.learn(1, {"fd00::1", "10.0.0.1"}, now + 2s);
-  EXPECT_EQ(addresses.judge(enroll(1, 7), "10.0.0.9", now + 2s), Verdict::mismatch);
-  EXPECT_EQ(addresses.judge(enroll(1, 7), "10.0.0.1", now + 2s), Verdict::admitted);
-  EXPECT_EQ(addresses.judge(enroll(1, 7), "::ffff:10.0.0.1", now + 2s), Verdict::admitted);
-  EXPECT_EQ(addresses.judge(enroll(1, 7), "fd00::1", now + 2s), Verdict::admitted);
-  EXPECT_EQ(addresses.judge(enroll(2, 8), "10.0.0.1", now + 2s), Verdict::look_up) << "another process, another name";
+  EXPECT_EQ(addresses.judge(register_process(1, 7), "10.0.0.9", now + 2s), Verdict::mismatch);
+  EXPECT_EQ(addresses.judge(register_process(1, 7), "10.0.0.1", now + 2s), Verdict::admitted);
+  EXPECT_EQ(addresses.judge(register_process(1, 7), "::ffff:10.0.0.1", now + 2s), Verdict::admitted);
+  EXPECT_EQ(addresses.judge(register_process(1, 7), "fd00::1", now + 2s), Verdict::admitted);
+  EXPECT_EQ(addresses.judge(register_process(2, 8), "10.0.0.1", now + 2s), Verdict::look_up)
+      << "another process, another name";
 }
 
 TEST(AddressAuth, RequestsOfProcessZeroAndUnknownIdsAreRefused) {
   ReplicaAddresses addresses({"j-worker-0", "j-worker-1"});
   for (const int process : {0, -1, 2})
-    for (const Request& request : {enroll(process, 7), beat(process, 7)})
+    for (const Request& request : {register_process(process, 7), beat(process, 7)})
       EXPECT_EQ(addresses.judge(request, "127.0.0.1", Time() + 1h), Verdict::refused) << process;
 }
 
@@ -111,23 +112,23 @@ TEST(AddressAuth, LaterCallsMustComeFromTheRegisteredAddress) {
   const Time now = Time() + 1h;
   EXPECT_EQ(addresses.judge(beat(1, 7), "10.0.0.1", now), Verdict::refused) << "it has not registered";
   addresses.learn(1, {"10.0.0.1", "10.0.0.2"}, now);
-  EXPECT_EQ(addresses.judge(enroll(1, 7), "10.0.0.1", now), Verdict::admitted);
+  EXPECT_EQ(addresses.judge(register_process(1, 7), "10.0.0.1", now), Verdict::admitted);
   EXPECT_EQ(addresses.judge(beat(1, 7), "10.0.0.1", now + 1h), Verdict::admitted);
   EXPECT_EQ(addresses.judge(beat(1, 7), "10.0.0.2", now), Verdict::refused) << "another address of the name";
   EXPECT_EQ(addresses.judge(beat(1, 8), "10.0.0.1", now), Verdict::refused) << "another incarnation";
-  // The pod is replaced. The calls of the old process stay its own.
+  // The pod is replaced. The old process can still make calls from its own address.
   addresses.learn(1, {"10.0.0.3"}, now + 2s);
-  EXPECT_EQ(addresses.judge(enroll(1, 8), "10.0.0.3", now + 2s), Verdict::admitted);
+  EXPECT_EQ(addresses.judge(register_process(1, 8), "10.0.0.3", now + 2s), Verdict::admitted);
   EXPECT_EQ(addresses.judge(beat(1, 8), "10.0.0.3", now + 2s), Verdict::admitted);
   EXPECT_EQ(addresses.judge(beat(1, 7), "10.0.0.1", now + 2s), Verdict::admitted);
   EXPECT_EQ(addresses.judge(beat(1, 7), "10.0.0.3", now + 2s), Verdict::refused);
 }
 
-// Repeats a registration as a client does, until it is accepted or refused for another reason than a lookup.
+// Retries a registration as a client does, until the lookup is done. Returns why it is refused; empty: accepted.
 std::string register_until_looked_up(AddressAuth& auth, int process, const std::string& address) {
   const auto deadline = std::chrono::steady_clock::now() + kGenerous;
   while (std::chrono::steady_clock::now() < deadline) {
-    const auto refusal = auth.refusal(enroll(process, 7), address);
+    const auto refusal = auth.refusal(register_process(process, 7), address);
     if (!refusal) return "";
     EXPECT_TRUE(refusal->try_again);
     if (refusal->why.find("is looking up") == std::string::npos) return refusal->why;
@@ -158,10 +159,10 @@ TEST(AddressAuth, ResolvesNamesAndLogsRefusedAddressesOnce) {
   ASSERT_TRUE(refusal);
   EXPECT_FALSE(refusal->try_again);
   EXPECT_EQ(refusal->why, "no process 1 has registered with the coordinator from 10.0.0.77");
-  const std::vector<std::string> said = lines.take();
-  ASSERT_EQ(said.size(), 2u);
-  EXPECT_TRUE(said[0].starts_with("the coordinator refused a call from 10.0.0.66: ")) << said[0];
-  EXPECT_TRUE(said[1].starts_with("the coordinator refused a call from 10.0.0.77: ")) << said[1];
+  const std::vector<std::string> logged = lines.take();
+  ASSERT_EQ(logged.size(), 2u);
+  EXPECT_TRUE(logged[0].starts_with("the coordinator refused a call from 10.0.0.66: ")) << logged[0];
+  EXPECT_TRUE(logged[1].starts_with("the coordinator refused a call from 10.0.0.77: ")) << logged[1];
 }
 
 #ifdef LOCKSTEP_WITH_GRPC
@@ -214,7 +215,7 @@ TEST(AddressAuth, ProcessFromAnotherAddressCannotJoin) {
   EXPECT_EQ(logged, 1);
 }
 
-// A controller restarts a dead process by itself: before the others have noticed, their coordinator still listens.
+// A controller restarts a dead process before its failure is detected: the old coordinator still listens.
 TEST(RestartsIndividually, ProcessWaitsForTheNextCoordinator) {
   ControlJob before({.count = 2, .transport = Transport::network});
   const int port = before.port();

@@ -131,7 +131,7 @@ TEST(Network, ProbeDistinguishesListeningFromClosedPorts) {
 }
 
 TEST(Network, ProbeOfAFullQueueTimesOut) {
-  const Listener busy(0);  // never takes anybody in
+  const Listener busy(0);  // never accepts
   PortProbe last = probe_port("127.0.0.1", busy.port(), 10s);
   EXPECT_EQ(last.result, PortProbe::Result::answered);
   for (int i = 0; i < 32 && last.result == PortProbe::Result::answered; ++i)
@@ -148,7 +148,7 @@ TEST(Network, BroadcastAddressIsUnreachable) {
 }
 
 TEST(Network, CannotListenOnAddressOfAnotherMachine) {
-  EXPECT_NE(listen_error("192.0.2.77", 55527), "");  // kept for documentation: nobody has it
+  EXPECT_NE(listen_error("192.0.2.77", 55527), "");  // TEST-NET-1: no machine has it
 }
 
 }  // namespace

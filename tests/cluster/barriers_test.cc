@@ -51,7 +51,7 @@ TEST(Barriers, LateProcessGetsTheTimeoutMessage) {
       "timeout: barrier \"x\": 1 of 2 processes arrived within 5 s; missing: process 1 (host n1)";
   EXPECT_EQ(job.answer(a), message);
   EXPECT_EQ(job.answer(job.ask(1, request::Barrier{"x", 5s})), message);
-  // From here on it is a new one.
+  // Now the name denotes a new barrier.
   const auto b = job.ask(1, request::Barrier{"x", 5s});
   EXPECT_EQ(job.answer(b), "waiting");
   job.ask(0, request::Barrier{"x", 5s});
@@ -137,7 +137,7 @@ TEST(Agree, FirstDifferentLineIsReported) {
     job.register_all();
     const auto a = job.ask(0, request::Agree{"p", 7, 5s}), b = job.ask(1, request::Agree{"p", 7, 5s});
     const auto c = job.ask(2, request::Agree{"p", 8, 5s});
-    // Only the two who are to explain themselves send their texts.
+    // Only the two processes that are asked send their texts.
     EXPECT_EQ(job.answer(a) + job.answer(b) + job.answer(c), "text_wantedwaitingtext_wanted");
     const auto d = job.ask(0, request::Explain{"p", row.first, "equation"});
     EXPECT_EQ(job.answer(d), "waiting");

@@ -1,4 +1,4 @@
-// Certificates made on the spot, for tests of TLS.
+// A certificate authority for tests of TLS.
 #pragma once
 
 #include <openssl/evp.h>
@@ -15,14 +15,14 @@ namespace lockstep {
 
 class Authority {
  public:
-  // Makes its own certificate, and keeps files in the folder.
+  // Creates its own certificate; files are written to the folder.
   Authority(std::string folder, const std::string& name)
       : folder_(std::move(folder)), name_(name), key_(EVP_EC_gen("P-256"), EVP_PKEY_free) {
     certificate_ = make(name, key_.get(), "CA:TRUE", "");
     write(name_ + ".pem", pem(certificate_.get()));
   }
 
-  // A certificate for a host ("DNS:n1,IP:127.0.0.1"), and what its owner needs.
+  // Issues a certificate for a host ("DNS:n1,IP:127.0.0.1"). Returns the paths of the files.
   TlsFiles issue(const std::string& owner, const std::string& hosts) {
     const Key key(EVP_EC_gen("P-256"), EVP_PKEY_free);
     const Certificate certificate = make(owner, key.get(), "CA:FALSE", hosts);

@@ -1,4 +1,4 @@
-// Jobs for tests: several Controls in one process, each used as if it were a process of its own.
+// Jobs for tests: several Controls in one process, each acting as a process of the job.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,10 +29,10 @@ using namespace std::chrono_literals;
 
 inline const std::string kTestToken = "0123456789abcdef0123456789abcdef";
 
-// Longer than anything takes, on however slow a machine.
+// A timeout that no test reaches, even on a slow machine.
 inline constexpr auto kGenerous = 60s;
 
-// Lines that were logged.
+// Collects log lines. Thread-safe.
 class Lines {
  public:
   LogLine log() {
@@ -51,7 +51,7 @@ class Lines {
   std::vector<std::string> lines_;
 };
 
-// Calls f(i) on a thread each; what the first one to throw has thrown is thrown.
+// Calls f(i) concurrently for all i. Rethrows the exception of the lowest i.
 inline void on_all(int count, const std::function<void(int)>& f) {
   std::vector<std::future<void>> done;
   for (int i = 0; i < count; ++i) done.push_back(std::async(std::launch::async, f, i));
@@ -59,15 +59,15 @@ inline void on_all(int count, const std::function<void(int)>& f) {
   for (auto& each : done) each.get();
 }
 
-// The failure that a Control hears of.
-class Heard {
+// The failure that a Control reports to its callback.
+class ReportedFailure {
  public:
-  explicit Heard(Control& control) {
+  explicit ReportedFailure(Control& control) {
     control.on_failure([promise = promise_](const Failure& failure) { promise->set_value(failure); });
   }
   Failure wait() {
-    // Whatever happens is heard of after a heartbeat_timeout, which is kGenerous in most tests.
-    if (failure_.wait_for(2 * kGenerous) != std::future_status::ready) return {.message = "nothing was heard"};
+    // Every failure arrives within heartbeat_timeout, which is kGenerous in most tests.
+    if (failure_.wait_for(2 * kGenerous) != std::future_status::ready) return {.message = "no failure was reported"};
     return failure_.get();
   }
 
@@ -76,8 +76,9 @@ class Heard {
   std::future<Failure> failure_ = promise_->get_future();
 };
 
-// A job of two whose coordinator ends when process 1 has not sent its first heartbeat: what that one hears then.
-inline Answer first_beat_while_ending(CoordinatorHost& host, ControlChannel& worker, const std::function<void()>& end) {
+// The answer to the first heartbeat of process 1 of a job of two, sent while end() destroys the coordinator.
+inline Answer first_heartbeat_while_exiting(CoordinatorHost& host, ControlChannel& worker,
+                                            const std::function<void()>& end) {
   const auto enrolled = [](int process) {
     return Request{.process = process,
                    .incarnation = 5,
@@ -106,7 +107,7 @@ class ControlJob {
     std::chrono::nanoseconds step_timeout = kGenerous;
     TlsFiles tls = {};
     bool use_tls = true;
-    int left_out = 0;  // the last ones, which the test starts itself
+    int not_started = 0;  // the last ones; the test starts them itself
     std::shared_ptr<LocalMailboxes> mailboxes = LocalMailboxes::create();
   };
 
@@ -117,22 +118,22 @@ class ControlJob {
                                                                    .heartbeat_timeout = options_.heartbeat_timeout,
                                                                    .first_step_timeout = options_.step_timeout,
                                                                    .step_timeout = options_.step_timeout});
-    for (int i = 0; i < options_.count - options_.left_out; ++i)
+    for (int i = 0; i < options_.count - options_.not_started; ++i)
       starting_.push_back(std::async(std::launch::async, [this, i] { controls_[static_cast<size_t>(i)] = make(i); }));
-    if (!options_.left_out) wait();
+    if (!options_.not_started) wait();
   }
 
-  // Until all have registered.
+  // Waits until all have registered.
   void wait() {
     for (auto& each : starting_) each.get();
     starting_.clear();
   }
   Control& operator[](int i) { return *controls_[static_cast<size_t>(i)]; }
   int count() const { return options_.count; }
-  // Ends one, as if its process had ended in good order, but alone.
+  // Destroys one Control without shutdown().
   void drop(int i) { controls_[static_cast<size_t>(i)].reset(); }
 
-  // Process i takes its place.
+  // Joins the job as process i.
   std::unique_ptr<Control> make(int i) {
     if (host_)
       return std::make_unique<Control>(in_process_channel(host_),
@@ -144,7 +145,7 @@ class ControlJob {
     try {
       return join_control(join_options(i));
     } catch (...) {
-      if (i == 0 && !is_listening_) listening_.set_exception(std::current_exception());  // nobody waits for the port
+      if (i == 0 && !is_listening_) listening_.set_exception(std::current_exception());  // unblocks port()
       throw;
     }
   }
@@ -170,7 +171,7 @@ class ControlJob {
     return join;
   }
   int port() { return port_.get(); }
-  // To the coordinator, for those who want to speak themselves.
+  // A new channel to the coordinator, without a Control.
   std::unique_ptr<ControlChannel> raw_channel() {
     if (options_.transport == Transport::mailbox) return mailbox_channel(options_.mailboxes->open(next_address_++));
 #ifdef LOCKSTEP_WITH_GRPC
@@ -197,7 +198,7 @@ class ControlJob {
   const Options options_;
   std::shared_ptr<CoordinatorHost> host_;
   int next_address_ = 1000;
-  bool is_listening_ = false;  // of process 0's thread
+  bool is_listening_ = false;  // used by process 0's thread only
   std::promise<int> listening_;
   std::shared_future<int> port_ = listening_.get_future().share();
   std::vector<std::unique_ptr<Control>> controls_;

@@ -1,4 +1,4 @@
-// The control plane over the loopback: addresses, strangers, many processes, and networks that break.
+// The control plane over loopback: addresses, unauthorized clients, many processes, and broken networks.
 #ifdef LOCKSTEP_WITH_GRPC
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ TEST(ControlNetwork, SixtyFourProcessesJoin) {
   job.shutdown();
 }
 
-// A job of two at that host. From where the second reached the first.
+// Runs a job of two processes with the coordinator at `host`. Returns the address of process 1 as process 0 sees it.
 std::string meet_at(const std::string& host) {
   ControlJob::Options options = over_network(2);
   options.host = host;
@@ -46,15 +46,15 @@ TEST(ControlNetwork, Ipv6Works) {
 }
 
 TEST(ControlNetwork, NamesWork) {
-  const std::string name = own_resolvable_name();
+  const std::string name = own_host_name_or_empty();
   if (name.empty()) GTEST_SKIP() << kNoName;
-  EXPECT_TRUE(is_own_number(meet_at(name)));
+  EXPECT_TRUE(is_own_ip(meet_at(name)));
 }
 
-class Stranger : public testing::Test {
+class UnauthorizedClient : public testing::Test {
  protected:
-  Stranger() : job_({.count = 3, .transport = Transport::network}) {}
-  // The job goes on.
+  UnauthorizedClient() : job_({.count = 3, .transport = Transport::network}) {}
+  // The job still works.
   void TearDown() override {
     job_.barrier("after");
     EXPECT_EQ(job_[0].failure(), std::nullopt);
@@ -65,7 +65,7 @@ class Stranger : public testing::Test {
   std::unique_ptr<ControlChannel> channel(const std::string& token) {
     return network_channel({.coordinator = {"127.0.0.1", job_.port()}, .token = token, .log = job_.lines.log()});
   }
-  Answer enroll(int process, uint64_t incarnation, const std::string& token, int count = 3) {
+  Answer register_process(int process, uint64_t incarnation, const std::string& token, int count = 3) {
     return channel(token)->call(
         {.process = process,
          .incarnation = incarnation,
@@ -83,9 +83,9 @@ class Stranger : public testing::Test {
   ControlJob job_;
 };
 
-TEST_F(Stranger, MissingOrWrongTokenIsRefusedAndLoggedOnce) {
+TEST_F(UnauthorizedClient, MissingOrWrongTokenIsRefusedAndLoggedOnce) {
   for (const char* token : {"", "0123456789abcdef0123456789abcdeX", "0123456789abcdef", "x"})
-    expect_refused(enroll(1, 5, token),
+    expect_refused(register_process(1, 5, token),
                    "token: the coordinator at 127.0.0.1:" + std::to_string(job_.port()) +
                        " refused this process: its token is missing or wrong; give all processes of the job the same "
                        "LOCKSTEP_TOKEN");
@@ -94,25 +94,28 @@ TEST_F(Stranger, MissingOrWrongTokenIsRefusedAndLoggedOnce) {
                                      "or wrong (logged once per address)"});
 }
 
-TEST_F(Stranger, IdOutOfRangeIsRefused) { expect_refused(enroll(3, 5, kTestToken), "its id is not in 0 ... 2"); }
-
-TEST_F(Stranger, IdInUseIsRefused) {
-  expect_refused(enroll(1, 5, kTestToken), "that id is in use by a running process (host n1, pid ", Outcome::taken);
+TEST_F(UnauthorizedClient, IdOutOfRangeIsRefused) {
+  expect_refused(register_process(3, 5, kTestToken), "its id is not in 0 ... 2");
 }
 
-TEST_F(Stranger, ProcessOfAnotherJobIsRefused) {
-  expect_refused(enroll(1, 5, kTestToken, 4), "it expects 4 processes, the coordinator 3");
+TEST_F(UnauthorizedClient, IdInUseIsRefused) {
+  expect_refused(register_process(1, 5, kTestToken), "that id is in use by a running process (host n1, pid ",
+                 Outcome::taken);
 }
 
-TEST_F(Stranger, RequestInTheNameOfAnotherProcessIsRefused) {
+TEST_F(UnauthorizedClient, ProcessOfAnotherJobIsRefused) {
+  expect_refused(register_process(1, 5, kTestToken, 4), "it expects 4 processes, the coordinator 3");
+}
+
+TEST_F(UnauthorizedClient, RequestInTheNameOfAnotherProcessIsRefused) {
   const auto own = channel(kTestToken);
-  // A connection begins with a registration, be it a refused one.
+  // A channel connects with its registration, even if that is refused.
   own->call({.process = 9, .what = request::Register{.timeout = kGenerous}}, kGenerous);
   expect_refused(own->call({.process = 1, .incarnation = 5, .what = request::Leave{}}, kGenerous),
                  "process 1 with this incarnation is not part of the job");
 }
 
-TEST_F(Stranger, ConnectionWithGarbageIsClosed) {
+TEST_F(UnauthorizedClient, ConnectionWithGarbageIsClosed) {
   std::string noise;
   for (int i = 0; i < 5000; ++i) noise += static_cast<char>((i * 7919 + 13) % 256);
   for (const std::string& bytes :
@@ -120,13 +123,13 @@ TEST_F(Stranger, ConnectionWithGarbageIsClosed) {
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + noise}) {
     TestSocket socket;
     ASSERT_TRUE(socket.connect(job_.port()));
-    socket.send(bytes);  // it may be closed before all is sent
+    socket.send(bytes);  // may fail: the listener can close early
     EXPECT_TRUE(socket.wait_closed(60'000));
     job_.barrier("between");
   }
 }
 
-TEST_F(Stranger, IdleConnectionDoesNotDisturbTheJob) {
+TEST_F(UnauthorizedClient, IdleConnectionDoesNotDisturbTheJob) {
   std::vector<TestSocket> sockets(50);
   for (TestSocket& socket : sockets) ASSERT_TRUE(socket.connect(job_.port()));
   job_.barrier("between");
@@ -134,7 +137,7 @@ TEST_F(Stranger, IdleConnectionDoesNotDisturbTheJob) {
 
 TEST(ControlNetwork, ReplayedRegistrationIsRefused) {
   ControlJob::Options options = over_network(3);
-  options.left_out = 1;
+  options.not_started = 1;
   ControlJob job(options);
   const Request registration{
       .process = 2,
@@ -173,17 +176,17 @@ TEST(ControlNetwork, WorkersCanStartBeforeTheCoordinator) {
     const auto control = join_control(options(1));
     control->shutdown(kGenerous);
   });
-  // Until it says that it has knocked in vain.
+  // Waits until it logs that it cannot reach the coordinator.
   const auto deadline = std::chrono::steady_clock::now() + kGenerous;
-  std::vector<std::string> said;
-  while (said.empty() && std::chrono::steady_clock::now() < deadline) {
-    said = lines.take();
+  std::vector<std::string> logged;
+  while (logged.empty() && std::chrono::steady_clock::now() < deadline) {
+    logged = lines.take();
     std::this_thread::yield();
   }
-  ASSERT_EQ(said.size(), 1u);
-  EXPECT_NE(said[0].find("cannot reach the coordinator at 127.0.0.1:" + std::to_string(port) + " yet ("),
+  ASSERT_EQ(logged.size(), 1u);
+  EXPECT_NE(logged[0].find("cannot reach the coordinator at 127.0.0.1:" + std::to_string(port) + " yet ("),
             std::string::npos)
-      << said[0];
+      << logged[0];
   const auto control = join_control(options(0));
   control->shutdown(kGenerous);
   worker.get();
@@ -206,8 +209,8 @@ TEST(ControlNetwork, UnresolvableNameIsRetriedUntilTheTimeout) {
   JoinOptions first = worker;
   first.process_id = 0;
   EXPECT_THROWS(join_control(first), IoError, "listen: resolve no-such-host.invalid: ");
-  const auto said = lines.take();
-  EXPECT_LE(said.size(), 1u);
+  const auto logged = lines.take();
+  EXPECT_LE(logged.size(), 1u);
 }
 
 TEST(ControlNetwork, ErrorForAPortInUseNamesTheProcess) {
@@ -240,7 +243,7 @@ TEST(ControlNetwork, AnotherProgramOnThePortIsRecognised) {
 TEST(ControlNetwork, ListensOnlyOnTheGivenAddress) {
   ControlJob job(over_network(2));
   EXPECT_EQ(detail::listen_error("127.0.0.1", job.port()), "Address already in use");
-  // An address that no other test connects from or listens at: the port may be in use there.
+  // An address that no other test uses: elsewhere the port may be in use.
   EXPECT_EQ(detail::listen_error("127.0.3.2", job.port()), "");
   job.shutdown();
 }
@@ -253,19 +256,19 @@ TEST(ControlNetwork, ProxyVariablesAreIgnored) {
   job.shutdown();
 }
 
-// Nothing is closed, nothing is answered: both ends must find out by themselves.
+// No connection is closed and nothing is answered: both ends must detect it by timeouts.
 TEST(ControlNetwork, SilentlyBrokenNetworkIsDetectedAtBothEnds) {
   ControlJob::Options options = over_network(2);
   options.heartbeat_timeout = 1s;
-  options.left_out = 1;
+  options.not_started = 1;
   ControlJob job(options);
-  Wire wire(job.port());
+  TcpRelay wire(job.port());
   JoinOptions far = job.join_options(1);
   far.coordinator.port = wire.port();
   const auto worker = join_control(far);
   job.wait();
-  Heard here(job[0]), there(*worker);
-  // Whichever notices first, the connection or the missing heartbeat.
+  ReportedFailure here(job[0]), there(*worker);
+  // Detected by the keepalive of the connection or by the missing heartbeat, whichever comes first.
   auto waiting = std::async(std::launch::async, [&] { EXPECT_THROW(worker->get("never", kGenerous), CommError); });
   wire.cut();
   const Failure lost = here.wait();
@@ -280,25 +283,25 @@ TEST(ControlNetwork, SilentlyBrokenNetworkIsDetectedAtBothEnds) {
   waiting.get();
 }
 
-// Connections that are refused for a moment are no sign of a coordinator's end.
+// Connections that are refused for a moment do not mean that the coordinator has exited.
 TEST(ControlNetwork, BriefNetworkInterruptionIsNotAFailure) {
   ControlJob::Options options = over_network(2);
-  options.left_out = 1;
+  options.not_started = 1;
   ControlJob job(options);
-  auto wire = std::make_unique<Wire>(job.port());
+  auto wire = std::make_unique<TcpRelay>(job.port());
   const int port = wire->port();
   JoinOptions far = job.join_options(1);
   far.coordinator.port = port;
   const auto worker = join_control(far);
   job.wait();
   wire.reset();
-  wire = std::make_unique<Wire>(job.port(), port);
+  wire = std::make_unique<TcpRelay>(job.port(), port);
   ASSERT_EQ(wire->port(), port);
   const auto answers = [&] {
     try {
       worker->set("here", "yes");
       return true;
-    } catch (const CommError&) {  // while there is no connection
+    } catch (const CommError&) {  // while the connection is broken
       return false;
     }
   };
@@ -314,16 +317,16 @@ TEST(ControlNetwork, ExitingCoordinatorAnswersTheNextHeartbeat) {
       CoordinatorOptions{.process_count = 2, .version = LOCKSTEP_VERSION, .heartbeat_timeout = kGenerous});
   auto server = std::make_unique<ControlServer>(host, ServerOptions{.address = {"127.0.0.1", 0}});
   const auto worker = network_channel({.coordinator = {"127.0.0.1", server->port()}, .heartbeat_timeout = kGenerous});
-  const Answer heard = first_beat_while_ending(*host, *worker, [&] { server.reset(); });
+  const Answer heard = first_heartbeat_while_exiting(*host, *worker, [&] { server.reset(); });
   EXPECT_EQ(heard.outcome, Outcome::failed);
   EXPECT_EQ(heard.text, "process 0, coordinator: process 0 has exited");
 }
 
 TEST(ControlNetwork, ExitingCoordinatorNotifiesAllProcesses) {
   ControlJob job(over_network(3));
-  Heard first(job[1]), second(job[2]);
+  ReportedFailure first(job[1]), second(job[2]);
   job.drop(0);
-  for (Heard* heard : {&first, &second}) {
+  for (ReportedFailure* heard : {&first, &second}) {
     const Failure failure = heard->wait();
     EXPECT_EQ(failure.process, 0);
     EXPECT_EQ(failure.message, "left the job without shutdown(); see its log");

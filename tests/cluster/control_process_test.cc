@@ -1,4 +1,4 @@
-// The control plane between real processes that are killed and stopped.
+// The control plane between real processes that are killed and suspended.
 #ifdef LOCKSTEP_WITH_GRPC
 
 #include <fcntl.h>
@@ -31,10 +31,10 @@ size_t count_threads() {
   return static_cast<size_t>(std::distance(begin(tasks), end(tasks)));
 }
 
-// Not a test: what a process of the job does. It is told line by line, and says what comes of it.
+// Not a test: the program of a process of the job. Reads a command per line and prints its result.
 TEST(ControlTask, DISABLED_Run) {
   const char* task = std::getenv(kTask);
-  ASSERT_NE(task, nullptr) << "this is run by the other tests";
+  ASSERT_NE(task, nullptr) << "only the other tests run this";
   std::istringstream words(task);
   int id = 0, count = 0, port = 0, heartbeat_ms = 0;
   words >> id >> count >> port >> heartbeat_ms;
@@ -65,7 +65,7 @@ TEST(ControlTask, DISABLED_Run) {
     }
     say("done " + line);
   }
-  ::_exit(3);  // the test is gone
+  ::_exit(3);  // the test process has exited
 }
 
 class Process {
@@ -110,7 +110,7 @@ class Process {
     const std::string text = line + "\n";
     EXPECT_EQ(::write(to_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
   }
-  // What it says next.
+  // The next line of its output.
   std::string hear() {
     while (true) {
       if (const size_t end = text_.find('\n'); end != std::string::npos) {
@@ -127,7 +127,7 @@ class Process {
       text_.append(buffer, static_cast<size_t>(count));
     }
   }
-  // The exit code, or minus the signal. It has ended, or is about to.
+  // Waits for its end. Returns the exit code, or minus the signal.
   int wait() {
     int status = 0;
     const pid_t pid = std::exchange(pid_, -1);
@@ -203,7 +203,7 @@ TEST_F(ControlProcess, ExitedProcessIsReportedByAllSurvivors) {
   for (int i : {0, 1}) expect_failure(i, 2, "(host n2, pid ");
 }
 
-// Long before the time of a heartbeat is over: nobody listens at its port any more.
+// Detected long before the heartbeat timeout, because connections to its port are refused.
 TEST_F(ControlProcess, KilledCoordinatorIsReportedByAllSurvivors) {
   start(3);
   processes_[0]->signal(SIGKILL);
@@ -220,7 +220,7 @@ TEST_F(ControlProcess, SuspendedCoordinatorIsReportedByAllSurvivors) {
     expect_failure(i, 0, "), coordinator at 127.0.0.1:" + std::to_string(port_) + ": lost: no answer for 1 s");
 }
 
-// A call that waits is no thread.
+// A pending call needs no thread.
 TEST_F(ControlProcess, CoordinatorThreadsDoNotGrowWithPendingCalls) {
   constexpr int kCount = 96;
   processes_.push_back(std::make_unique<Process>(0, kCount, 0, 60'000));
@@ -237,7 +237,7 @@ TEST_F(ControlProcess, CoordinatorThreadsDoNotGrowWithPendingCalls) {
                                                    .heartbeat_timeout = kGenerous});
   });
   EXPECT_EQ(first.hear(), "joined");
-  // Its heartbeats are all waiting there; so will these be, until the test has counted.
+  // All heartbeats are pending at the coordinator; these gets stay pending, too, until the threads are counted.
   std::vector<std::future<std::string>> waiting;
   for (auto& each : others)
     waiting.push_back(std::async(std::launch::async, [&] { return each->get("counted", kGenerous); }));

@@ -1,4 +1,4 @@
-// What a process can do with its Control, whether the coordinator is in its own process or behind a network.
+// Control over all transports: in process, gRPC and mailbox.
 #include "cluster/control.h"
 
 #include <gtest/gtest.h>
@@ -99,7 +99,7 @@ TEST_P(ControlOver, BarrierWaitsForAllProcesses) {
   job.shutdown();
 }
 
-// As messages call a process of these jobs, which all are this one.
+// The label of a process in messages; all processes of these jobs have this process's pid.
 std::string named(int process) { return process_label(process, "n" + std::to_string(process), ::getpid()); }
 
 TEST_P(ControlOver, BarrierTimeoutListsTheMissing) {
@@ -133,7 +133,7 @@ TEST_P(ControlOver, AgreementReportsTheFirstDifferenceToAll) {
 
 TEST_P(ControlOver, FailureReachesEveryProcessOnce) {
   ControlJob job(options(3));
-  Heard first(job[0]), second(job[1]), third(job[2]);
+  ReportedFailure first(job[0]), second(job[1]), third(job[2]);
   auto waiting = std::async(std::launch::async, [&] {
     EXPECT_THROWS(job[0].get("never", kGenerous), CommAborted,
                   "get: the job has failed: " + named(2) + ", step 7, load: no such file");
@@ -142,7 +142,7 @@ TEST_P(ControlOver, FailureReachesEveryProcessOnce) {
   job[2].report_failure({.message = "no such file", .retryable = false});
   job[1].report_failure({.message = "too late"});
   waiting.get();
-  for (Heard* heard : {&first, &second, &third}) {
+  for (ReportedFailure* heard : {&first, &second, &third}) {
     const Failure failure = heard->wait();
     EXPECT_EQ(failure, (Failure{.process = 2,
                                 .host = "n2",
@@ -160,14 +160,14 @@ TEST_P(ControlOver, FailureReachesEveryProcessOnce) {
 
 TEST_P(ControlOver, LateCallbackReceivesTheFailure) {
   ControlJob job(options(2));
-  Heard first(job[0]);
+  ReportedFailure first(job[0]);
   job[1].report_failure({.message = "m"});
   first.wait();
-  Heard late(job[1]);
+  ReportedFailure late(job[1]);
   EXPECT_EQ(late.wait().message, "m");
 }
 
-// Who asks may end the process when it hears of the failure.
+// A caller may end the process when a call throws the failure.
 TEST_P(ControlOver, FailureCallbackReturnsBeforeCallsThrow) {
   ControlJob job(options(2));
   std::promise<void> called;
@@ -185,7 +185,7 @@ TEST_P(ControlOver, FailureCallbackReturnsBeforeCallsThrow) {
 
 TEST_P(ControlOver, DestructionWithoutShutdownIsAFailure) {
   ControlJob job(options(2));
-  Heard heard(job[0]);
+  ReportedFailure heard(job[0]);
   job[1].progress(3, "step");
   job.drop(1);
   const Failure failure = heard.wait();
@@ -197,9 +197,9 @@ TEST_P(ControlOver, DestructionWithoutShutdownIsAFailure) {
 TEST_P(ControlOver, ProcessWithoutHeartbeatsIsLost) {
   ControlJob::Options short_life = options(2);
   short_life.heartbeat_timeout = 400ms;
-  short_life.left_out = 1;
+  short_life.not_started = 1;
   ControlJob job(short_life);
-  // Registers, and is never heard of again.
+  // Registers, and then sends nothing.
   std::unique_ptr<ControlChannel> silent = job.raw_channel();
   const Request registration{
       .process = 1,
@@ -208,7 +208,7 @@ TEST_P(ControlOver, ProcessWithoutHeartbeatsIsLost) {
           request::Register{.process_count = 2, .version = LOCKSTEP_VERSION, .host = "quiet", .timeout = kGenerous}};
   EXPECT_EQ(silent->call(registration, kGenerous).outcome, Outcome::ok);
   job.wait();
-  Heard heard(job[0]);
+  ReportedFailure heard(job[0]);
   const Failure failure = heard.wait();
   EXPECT_EQ(failure.process, 1);
   EXPECT_EQ(failure.host, "quiet");
@@ -221,10 +221,10 @@ TEST_P(ControlOver, StuckProcessIsDetected) {
   short_steps.heartbeat_timeout = 2s;
   short_steps.step_timeout = 300ms;
   ControlJob job(short_steps);
-  Heard first(job[0]), second(job[1]);
+  ReportedFailure first(job[0]), second(job[1]);
   job[0].progress(4, "all_reduce", true);
   job[1].progress(4, "read data");
-  for (Heard* heard : {&first, &second}) {
+  for (ReportedFailure* heard : {&first, &second}) {
     const Failure failure = heard->wait();
     EXPECT_EQ(failure.process, 1);
     EXPECT_EQ(failure.host, "n1");
@@ -236,7 +236,7 @@ TEST_P(ControlOver, StuckProcessIsDetected) {
 
 TEST_P(ControlOver, LongOperationNamesAreCut) {
   ControlJob job(options(2));
-  Heard heard(job[0]);
+  ReportedFailure heard(job[0]);
   job[1].progress(1, std::string(100, 'x'));
   job[1].report_failure({.message = "m"});
   EXPECT_EQ(heard.wait().operation, std::string(64, 'x'));
@@ -244,7 +244,7 @@ TEST_P(ControlOver, LongOperationNamesAreCut) {
 
 TEST_P(ControlOver, ProgressIsSafeFromManyThreads) {
   ControlJob::Options lively = options(2);
-  lively.heartbeat_timeout = 1s;  // the background thread reads every quarter of it
+  lively.heartbeat_timeout = 1s;  // the background thread reads the progress four times per timeout
   ControlJob job(lively);
   on_all(4, [&](int i) {
     for (int step = 0; step < 1000; ++step) job[i % 2].progress(step, i < 2 ? "here" : "there", i % 2);
@@ -306,10 +306,10 @@ TEST(Control, MissingProcessesThrowIoError) {
                 "register: timeout after 30 ms: 1 of 2 processes have registered; missing: process 1");
 }
 
-// A way to the coordinator with something in it.
-class ThroughAnother : public ControlChannel {
+// A channel that forwards to another one; subclasses disturb some calls.
+class ForwardingChannel : public ControlChannel {
  public:
-  explicit ThroughAnother(std::unique_ptr<ControlChannel> channel) : channel_(std::move(channel)) {}
+  explicit ForwardingChannel(std::unique_ptr<ControlChannel> channel) : channel_(std::move(channel)) {}
 
   void close() override { channel_->close(); }
   std::string coordinator() const override { return channel_->coordinator(); }
@@ -318,10 +318,10 @@ class ThroughAnother : public ControlChannel {
   const std::unique_ptr<ControlChannel> channel_;
 };
 
-// Brings the answer to an agreement only when the job's failure has been heard of: as a thread does that is not woken.
-class SlowToAgree final : public ThroughAnother {
+// Delivers the answer to an agreement only after the job's failure has arrived, like a thread that is scheduled late.
+class DelayedAgreementChannel final : public ForwardingChannel {
  public:
-  using ThroughAnother::ThroughAnother;
+  using ForwardingChannel::ForwardingChannel;
 
   Answer call(const Request& request, std::chrono::nanoseconds timeout) override {
     Answer answer = channel_->call(request, timeout);
@@ -337,7 +337,7 @@ class SlowToAgree final : public ThroughAnother {
     return answer;
   }
   void close() override {
-    ThroughAnother::close();
+    ForwardingChannel::close();
     const std::lock_guard lock(mutex_);
     closed_ = true;
     changed_.notify_all();
@@ -349,15 +349,15 @@ class SlowToAgree final : public ThroughAnother {
   bool failed_ = false, closed_ = false;
 };
 
-// Process 0 is told as well, ends, and with it the job. All the same the others are told why.
+// Process 0 receives the same refusal and exits, which fails the job. The others still get the refusal.
 TEST(Control, PendingCallGetsItsOwnAnswerBeforeTheFailure) {
   const auto host =
       std::make_shared<CoordinatorHost>(CoordinatorOptions{.process_count = 3, .version = LOCKSTEP_VERSION});
   on_all(3, [&](int i) {
     std::unique_ptr<ControlChannel> channel = in_process_channel(host);
-    if (i == 1) channel = std::make_unique<SlowToAgree>(std::move(channel));
+    if (i == 1) channel = std::make_unique<DelayedAgreementChannel>(std::move(channel));
     Control control(std::move(channel), {.process_id = i, .process_count = 3, .host = "n" + std::to_string(i)});
-    Heard heard(control);
+    ReportedFailure heard(control);
     EXPECT_THROWS(control.agree(
                       "step", i == 2, [&] { return std::to_string(i); }, kGenerous),
                   Error, "agree \"step\": " + named(0) + " and " + named(2) + " differ at line 1:");
@@ -366,9 +366,9 @@ TEST(Control, PendingCallGetsItsOwnAnswerBeforeTheFailure) {
   });
 }
 
-// A job of two of which process 0 fails while process 1, which has such a channel, waits for a value.
+// Process 0 of a job of two fails while process 1, which uses a `Channel`, waits for a value.
 template <typename Channel>
-void expect_cause_is_heard_over() {
+void expect_cause_over() {
   const auto host = std::make_shared<CoordinatorHost>(
       CoordinatorOptions{.process_count = 2, .version = LOCKSTEP_VERSION, .heartbeat_timeout = kGenerous});
   on_all(2, [&](int i) {
@@ -377,12 +377,12 @@ void expect_cause_is_heard_over() {
     Control control(
         std::move(channel),
         {.process_id = i, .process_count = 2, .heartbeat_timeout = kGenerous, .host = "n" + std::to_string(i)});
-    Heard heard(control);
+    ReportedFailure heard(control);
     if (i == 0) {
       control.report_failure({.message = "no such file", .retryable = false});
     } else {
       EXPECT_THROWS(control.get("never", kGenerous), CommAborted, "get: the job has failed: ");
-      ASSERT_TRUE(control.failure());  // at once
+      ASSERT_TRUE(control.failure());  // immediately
     }
     const Failure failure = heard.wait();
     EXPECT_EQ(failure.message, "no such file");
@@ -390,10 +390,10 @@ void expect_cause_is_heard_over() {
   });
 }
 
-// Its heartbeats do not reach the coordinator: as when that ends between the answers to two questions.
-class WithoutHeartbeats final : public ThroughAnother {
+// Heartbeats do not reach the coordinator, as if it exited after it answered one call.
+class NoHeartbeatChannel final : public ForwardingChannel {
  public:
-  using ThroughAnother::ThroughAnother;
+  using ForwardingChannel::ForwardingChannel;
 
   Answer call(const Request& request, std::chrono::nanoseconds timeout) override {
     if (std::holds_alternative<request::Heartbeat>(request.what))
@@ -402,12 +402,13 @@ class WithoutHeartbeats final : public ThroughAnother {
   }
 };
 
-TEST(Control, FailureIsRememberedWithoutHeartbeats) { expect_cause_is_heard_over<WithoutHeartbeats>(); }
+TEST(Control, FailureIsRememberedWithoutHeartbeats) { expect_cause_over<NoHeartbeatChannel>(); }
 
-// Answers nothing when the job has failed, but tells so a little later: as when the coordinator ends meanwhile.
-class HeartbeatsLast final : public ThroughAnother {
+// Calls get no answer when the job fails, but a heartbeat receives the failure a little later, as if the coordinator
+// exited meanwhile.
+class DelayedHeartbeatChannel final : public ForwardingChannel {
  public:
-  using ThroughAnother::ThroughAnother;
+  using ForwardingChannel::ForwardingChannel;
 
   Answer call(const Request& request, std::chrono::nanoseconds timeout) override {
     Answer answer = channel_->call(request, timeout);
@@ -419,7 +420,7 @@ class HeartbeatsLast final : public ThroughAnother {
   }
 };
 
-TEST(Control, UnansweredCallThrowsTheCauseFromTheHeartbeat) { expect_cause_is_heard_over<HeartbeatsLast>(); }
+TEST(Control, UnansweredCallThrowsTheCauseFromTheHeartbeat) { expect_cause_over<DelayedHeartbeatChannel>(); }
 
 TEST(Control, FailedJobCannotBeJoined) {
   const auto host = std::make_shared<CoordinatorHost>(CoordinatorOptions{.version = LOCKSTEP_VERSION});

@@ -1,4 +1,4 @@
-// The control plane over TLS: both ends show a certificate.
+// The control plane over TLS with certificates on both ends.
 #ifdef LOCKSTEP_WITH_GRPC
 
 #include <gtest/gtest.h>
@@ -18,12 +18,12 @@ namespace {
 
 class ControlTls : public testing::Test {
  protected:
-  // At a host that the certificate is of ("DNS:n1").
+  // Options of a job at a host whose certificate has that name ("DNS:n1").
   ControlJob::Options secured(const std::string& host, const std::string& kind = "IP") {
     return {
         .count = 3, .transport = Transport::network, .host = host, .tls = authority_.issue("node", kind + ":" + host)};
   }
-  void expect_meeting(const ControlJob::Options& options) {
+  void expect_joins(const ControlJob::Options& options) {
     ControlJob job(options);
     job.barrier("x");
     job.shutdown();
@@ -33,12 +33,12 @@ class ControlTls : public testing::Test {
   Authority authority_{folder_.path(), "authority"};
 };
 
-TEST_F(ControlTls, ProcessesJoinByIpAddress) { expect_meeting(secured("127.0.0.1")); }
+TEST_F(ControlTls, ProcessesJoinByIpAddress) { expect_joins(secured("127.0.0.1")); }
 
 TEST_F(ControlTls, ProcessesJoinByName) {
-  const std::string name = own_resolvable_name();
+  const std::string name = own_host_name_or_empty();
   if (name.empty()) GTEST_SKIP() << kNoName;
-  expect_meeting(secured(name, "DNS"));
+  expect_joins(secured(name, "DNS"));
 }
 
 TEST_F(ControlTls, OtherCertificatesAreRefused) {
@@ -105,10 +105,10 @@ TEST_F(ControlTls, FilesMustBeCompleteAndReadable) {
                 "other.key does not match the certificate ");
 }
 
-// What goes over the network when a job of two meets, exchanges a value and leaves.
-std::string bytes_on_the_wire(bool use_tls, std::vector<std::string>* said = nullptr) {
-  ControlJob job({.transport = Transport::network, .use_tls = use_tls, .left_out = 1});
-  Wire wire(job.port());
+// Records the network traffic of a job of two that joins, exchanges a value and shuts down.
+std::string bytes_on_the_wire(bool use_tls, std::vector<std::string>* logged = nullptr) {
+  ControlJob job({.transport = Transport::network, .use_tls = use_tls, .not_started = 1});
+  TcpRelay wire(job.port());
   JoinOptions far = job.join_options(1);
   far.coordinator.port = wire.port();
   const auto worker = join_control(far);
@@ -116,7 +116,7 @@ std::string bytes_on_the_wire(bool use_tls, std::vector<std::string>* said = nul
   worker->set("key of the test", "value of the test");
   EXPECT_EQ(job[0].get("key of the test", kGenerous), "value of the test");
   on_all(2, [&](int i) { (i == 0 ? job[0] : *worker).shutdown(kGenerous); });
-  if (said) *said = job.lines.take();
+  if (logged) *logged = job.lines.take();
   return wire.recorded();
 }
 
@@ -129,12 +129,12 @@ TEST(DerivedTls, IsOnByDefaultAndHidesTokenAndMessages) {
 }
 
 TEST(DerivedTls, CanBeSwitchedOffWithAWarning) {
-  std::vector<std::string> said;
-  const std::string bytes = bytes_on_the_wire(false, &said);
+  std::vector<std::string> logged;
+  const std::string bytes = bytes_on_the_wire(false, &logged);
   EXPECT_NE(bytes.find("value of the test"), bytes.npos);
   EXPECT_EQ(bytes.find(kTestToken), bytes.npos) << "the token itself never crosses the network";
-  EXPECT_EQ(said, std::vector<std::string>{
-                      "tls: off; the control plane is not encrypted, and is reachable from this machine only"});
+  EXPECT_EQ(logged, std::vector<std::string>{
+                        "tls: off; the control plane is not encrypted, and is reachable from this machine only"});
 }
 
 TEST(DerivedTls, IsTheSameForTheSameTokenOnly) {
@@ -149,7 +149,7 @@ TEST(DerivedTls, IsTheSameForTheSameTokenOnly) {
   EXPECT_EQ(make_security({}).kind, Security::Kind::plain) << "without a token there is no secret to derive keys from";
 }
 
-// With the pass of a job, which can be read on the network, a stranger still lacks the keys.
+// The pass of a job can be read on the network, but it does not reveal the keys.
 TEST(DerivedTls, KnowingThePassIsNotEnoughToJoin) {
   ControlJob job({.transport = Transport::network});
   TestSocket socket;

@@ -1,4 +1,4 @@
-// A Coordinator whose time the test moves by hand, and whose answers it reads as text.
+// A Coordinator with a manual clock, whose answers are read as text.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,23 +20,23 @@ class Job {
  public:
   explicit Job(CoordinatorOptions options) : count_(options.process_count), coordinator_(with_version(options), now_) {}
 
-  // All processes registered, and nobody is ever lost unless the test says so.
+  // Timeouts so long that no process is lost or stuck.
   static CoordinatorOptions patient(int count) {
     return {.process_count = count, .heartbeat_timeout = 24h, .first_step_timeout = 48h, .step_timeout = 48h};
   }
   void register_all() {
-    for (int i = 0; i < count_; ++i) enroll(i);
+    for (int i = 0; i < count_; ++i) register_process(i);
     take();
   }
 
-  uint64_t enroll(int process, request::Register what = {}) {
+  uint64_t register_process(int process, request::Register what = {}) {
     if (!what.process_count) what.process_count = count_;
     if (what.version.empty()) what.version = "1.0";
     if (what.host.empty()) what.host = "n" + std::to_string(process);
     if (what.timeout == 0ns) what.timeout = 300s;
     return ask(process, what);
   }
-  // As that process, or, with an incarnation, as somebody who says so.
+  // Sends a request as `process`; a given incarnation impersonates it.
   uint64_t ask(int process, decltype(Request::what) what, uint64_t incarnation = 0) {
     const uint64_t call = ++calls_;
     coordinator_.handle(call, {process, incarnation ? incarnation : own(process), std::move(what)},
@@ -54,7 +54,7 @@ class Job {
     take();
   }
 
-  // Lets time pass as the host would. With beats all processes send heartbeats meanwhile, ten times a timeout.
+  // Advances the clock and ticks as CoordinatorHost does. With beats, all processes send heartbeats every `interval`.
   void pass(std::chrono::nanoseconds duration) {
     const auto until = now_ + duration;
     while (coordinator_.next_deadline() <= until) {
@@ -72,7 +72,7 @@ class Job {
       beat_all();
     }
   }
-  // As if the coordinator's own process had been stopped.
+  // Advances the clock without ticks, as if the coordinator's process was suspended.
   void sleep(std::chrono::nanoseconds duration) { now_ += duration; }
 
   // "waiting", "ok", "ok: text", "timeout: text", ...

@@ -1,4 +1,4 @@
-// The coordinator's rules: who takes part, who is lost or stuck, whose failure it was, and how it ends.
+// The coordinator's rules: registration, lost and stuck processes, failures and shutdown.
 #include "cluster/coordinator.h"
 
 #include <gtest/gtest.h>
@@ -12,10 +12,10 @@ namespace {
 
 TEST(Coordinator, RegistrationIsAnsweredWhenAllHaveRegistered) {
   Job job({.process_count = 3});
-  const auto a = job.enroll(0), b = job.enroll(2, {.pid = 7});
+  const auto a = job.register_process(0), b = job.register_process(2, {.pid = 7});
   EXPECT_EQ(job.answer(a), "waiting");
   EXPECT_FALSE(job.coordinator().started());
-  const auto c = job.enroll(1);
+  const auto c = job.register_process(1);
   for (auto call : {a, b, c}) {
     EXPECT_EQ(job.answer(call), "ok");
     ASSERT_EQ(job.full(call).peers.size(), 3u);
@@ -26,9 +26,9 @@ TEST(Coordinator, RegistrationIsAnsweredWhenAllHaveRegistered) {
 
 TEST(Coordinator, RegistrationTimeoutCountsAndListsTheMissing) {
   Job job({.process_count = 4, .hosts = {"n0", "n1", "n2", ""}});
-  const auto first = job.enroll(0, {.timeout = 5s});
+  const auto first = job.register_process(0, {.timeout = 5s});
   job.pass(4s);
-  const auto second = job.enroll(1, {.timeout = 5s});
+  const auto second = job.register_process(1, {.timeout = 5s});
   job.pass(1s);
   EXPECT_EQ(job.answer(first),
             "timeout: register: timeout after 5 s: 2 of 4 processes have registered; missing: process 2 (host n2), "
@@ -42,7 +42,7 @@ TEST(Coordinator, RegistrationTimeoutCountsAndListsTheMissing) {
 
 TEST(Coordinator, ListOfMissingProcessesIsLimited) {
   Job job({.process_count = 64});
-  const auto call = job.enroll(0, {.timeout = 1s});
+  const auto call = job.register_process(0, {.timeout = 1s});
   job.pass(1s);
   EXPECT_NE(job.answer(call).find("process 16 and 47 more"), std::string::npos) << job.answer(call);
 }
@@ -60,8 +60,8 @@ class CoordinatorRefuses : public testing::TestWithParam<std::tuple<Refused, boo
 TEST_P(CoordinatorRefuses, RegistrationAndNothingChanges) {
   const auto& [row, late] = GetParam();
   Job job({.process_count = 2});
-  const auto first = job.enroll(0);
-  if (late) job.enroll(1);
+  const auto first = job.register_process(0);
+  if (late) job.register_process(1);
   request::Register what = row.what;
   if (!what.process_count) what.process_count = 2;
   if (what.version.empty()) what.version = "1.0";
@@ -71,7 +71,7 @@ TEST_P(CoordinatorRefuses, RegistrationAndNothingChanges) {
   EXPECT_EQ(job.answer(call), outcome + ": register: " + row.message);
   if (!late) {
     EXPECT_EQ(job.answer(first), "waiting");
-    job.enroll(1);
+    job.register_process(1);
   }
   EXPECT_EQ(job.answer(first), "ok");
   const auto a = job.ask(0, request::Barrier{"after", 1s}), b = job.ask(1, request::Barrier{"after", 1s});
@@ -128,12 +128,12 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Coordinator, ProcessThatDiedWhileRegisteringCanRegisterAgain) {
   Job job({.process_count = 2});
-  const auto first = job.enroll(0);
+  const auto first = job.register_process(0);
   job.cancel(first);
   request::Register again{.process_count = 2, .version = "1.0", .host = "n0"};
   again.timeout = 300s;
   const auto second = job.ask(0, again, 77);
-  const auto other = job.enroll(1);
+  const auto other = job.register_process(1);
   EXPECT_EQ(job.answer(first), "waiting");
   EXPECT_EQ(job.answer(second) + job.answer(other), "okok");
 }
@@ -143,10 +143,10 @@ TEST(Coordinator, RequestsOfUnknownIncarnationsAreRefused) {
   const std::string refusal =
       "refused: coordinator: process 1 with this incarnation is not part of the job; it must register first";
   EXPECT_EQ(job.answer(job.ask(1, request::Set{"a", "b"})), refusal);
-  const auto early = job.enroll(0);
+  const auto early = job.register_process(0);
   EXPECT_EQ(job.answer(job.ask(0, request::Set{"a", "b"})),
             "refused: coordinator: process 0 sent a request before all processes have registered");
-  job.enroll(1);
+  job.register_process(1);
   EXPECT_EQ(job.answer(early), "ok");
   EXPECT_EQ(job.answer(job.ask(1, request::Set{"a", "b"}, 5)), refusal);
   EXPECT_EQ(job.answer(job.ask(1, request::Fail{{.message = "a lie"}}, 5)), refusal);
@@ -190,7 +190,7 @@ TEST(Coordinator, ProcessWithoutHeartbeatIsLost) {
   EXPECT_TRUE(job.full(held).failure->retryable);
   EXPECT_EQ(job.answer(job.beat(1)), "failed: " + cause);
   EXPECT_EQ(job.answer(job.ask(0, request::Set{"a", "b"})), "failed: " + cause);
-  EXPECT_EQ(job.answer(job.enroll(1)), "failed: " + cause);
+  EXPECT_EQ(job.answer(job.register_process(1)), "failed: " + cause);
 }
 
 TEST(Coordinator, AnyRequestCountsAsAHeartbeat) {
@@ -247,8 +247,8 @@ TEST(Coordinator, SuspensionOfTheCoordinatorLosesNoProcess) {
 
 struct StuckRow {
   const char* name;
-  Progress first[3], then[3];  // of three processes: early on, and for ever after
-  int after_s;                 // when somebody is found stuck; 0: never
+  Progress first[3], then[3];  // of three processes: at first, and from then on
+  int after_s;                 // when a process counts as stuck; 0: never
   const char* failure;
 };
 
@@ -302,7 +302,7 @@ INSTANTIATE_TEST_SUITE_P(
                  60,
                  "process 2 (host n2), step 3, b: stuck: it is alive, but has made no progress (step 3, b) for 60 s, "
                  "and other processes wait for it"},
-        // Operations between all have deadlines of their own.
+        // Collectives have their own timeout.
         StuckRow{"AllWait", {{1, 1}, {1, 1}, {1, 1}}, {{5, 9, true}, {5, 9, true}, {5, 9, true}}, 0, "none"},
         StuckRow{"NobodyWaits", {{1, 1}, {1, 1}, {1, 1}}, {{5, 9}, {5, 8}, {5, 9}}, 0, "none"},
         StuckRow{"NobodySaysAnything", {{}, {}, {}}, {{}, {}, {}}, 0, "none"}),
@@ -319,7 +319,7 @@ TEST(Coordinator, SlowProcessIsNotStuck) {
   EXPECT_EQ(job.failure(), "none");
 }
 
-// The time counts from when both stand still, not from when the slow one last moved.
+// The timeout counts from when both stop making progress, not from the last progress of the slow one.
 TEST(Coordinator, StuckTimeoutStartsWhenBothStopMakingProgress) {
   Job job({.process_count = 2, .heartbeat_timeout = 10s, .first_step_timeout = 60s, .step_timeout = 60s});
   job.register_all();
@@ -374,7 +374,7 @@ TEST(Coordinator, ConsequenceWaitsForItsCause) {
     const auto held = job.beat(2);
     job.ask(0, request::Fail{trace, true});
     EXPECT_EQ(job.failure(), "none");
-    job.cancel(held);  // there it is
+    job.cancel(held);  // the cause
     EXPECT_NE(job.failure().find("process 2 (host n2): lost: its connection broke"), std::string::npos)
         << job.failure();
   }
@@ -417,7 +417,8 @@ TEST(Coordinator, ShutdownWaitsForAll) {
   EXPECT_EQ(job.answer(held), "over");
   EXPECT_TRUE(job.coordinator().over());
   EXPECT_EQ(job.answer(job.ask(1, request::Set{"a", "b"})), "over: coordinator: the job is over");
-  EXPECT_EQ(job.answer(job.enroll(0, {.pid = 1})), "refused: register: process 0 (host n0, pid 1): the job is over");
+  EXPECT_EQ(job.answer(job.register_process(0, {.pid = 1})),
+            "refused: register: process 0 (host n0, pid 1): the job is over");
   job.pass(100h);
   EXPECT_EQ(job.failure(), "none");
 }
@@ -444,7 +445,7 @@ TEST(Coordinator, LeavingWithoutShutdownIsAFailure) {
 
 TEST(Coordinator, CloseAnswersAllPendingCalls) {
   Job job(Job::patient(2));
-  const auto registration = job.enroll(1);
+  const auto registration = job.register_process(1);
   job.coordinator().close("process 0 has exited");
   job.pass(0s);
   EXPECT_EQ(job.answer(registration), "failed: process 0, coordinator: process 0 has exited");

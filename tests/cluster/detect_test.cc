@@ -1,4 +1,4 @@
-// Golden environments, environments/*.env, and what a process must make of them; see environments/README.md.
+// Golden tests of cluster detection: environments/*.env with the expected results; see environments/README.md.
 #include "cluster/detect.h"
 
 #include <gtest/gtest.h>
@@ -100,10 +100,10 @@ TEST(Detect, GoldenEnvironments) {
     }
     EXPECT_EQ(answer, each.answer);
     EXPECT_EQ(error, each.error);
-    std::set<std::string> said;
+    std::set<std::string> logged;
     for (const DetectorResult& result : run_detectors(each.options, each.here).results)
-      said.insert(result.detector + ": " + result.reason);
-    for (const std::string& result : each.results) EXPECT_TRUE(said.contains(result)) << result;
+      logged.insert(result.detector + ": " + result.reason);
+    for (const std::string& result : each.results) EXPECT_TRUE(logged.contains(result)) << result;
   }
 }
 
@@ -113,8 +113,8 @@ TEST(Detect, EveryDetectorHasGoldenAnswersAndErrors) {
   for (const std::string& name : detector_names()) EXPECT_TRUE(answered.contains(name)) << name;
 }
 
-// Of every complete environment, each variable in turn is taken away or spoilt: the answer may then come from somebody
-// else or be an error that names the variable, but never have other numbers from the same detector.
+// Removes or corrupts each variable of every complete environment in turn. Then another detector may succeed, or the
+// error names the variable; but the same detector never returns other numbers.
 TEST(Detect, IncompleteEnvironmentIsNeverDetected) {
   for (const Case& each : all_cases()) {
     if (each.answer.empty() || each.answer.starts_with("none")) continue;

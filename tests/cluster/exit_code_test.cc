@@ -1,4 +1,4 @@
-// The exit codes by which programs ask for another start.
+// The exit codes that request a restart.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -12,18 +12,18 @@
 namespace lockstep {
 namespace {
 
-// What the controller of a JAXJob sets, but for one variable.
-std::vector<std::unique_ptr<ScopedVariable>> replica_without(const std::string& left_out) {
+// The variables that the controller of a JAXJob sets, except one.
+std::vector<std::unique_ptr<ScopedVariable>> replica_without(const std::string& not_started) {
   std::vector<std::unique_ptr<ScopedVariable>> out;
   for (const std::string name : detail::kJaxjobVariables)
-    out.push_back(std::make_unique<ScopedVariable>(name, std::string(name == left_out ? "" : "1")));
+    out.push_back(std::make_unique<ScopedVariable>(name, std::string(name == not_started ? "" : "1")));
   return out;
 }
 
 TEST(ExitCode, RetryCodeMatchesTheController) {
-  for (const char* left_out : detail::kJaxjobVariables) {
-    const auto variables = replica_without(left_out);
-    EXPECT_EQ(distributed::retry_code(), 75) << left_out;
+  for (const char* not_started : detail::kJaxjobVariables) {
+    const auto variables = replica_without(not_started);
+    EXPECT_EQ(distributed::retry_code(), 75) << not_started;
   }
   const auto variables = replica_without("none");
   EXPECT_EQ(distributed::retry_code(), 138);

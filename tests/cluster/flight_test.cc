@@ -1,4 +1,4 @@
-// Dumps of the flight recorder: what they hold, when they are written, and that damaged ones are refused.
+// Flight records: their content, when they are written, and that damaged ones are refused.
 #include "cluster/flight.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ TEST(FlightFolder, IsTheVariableOrAFolderOfTheJob) {
   FileSystem& files = FileSystem::real();
   files.make_dirs(dir.path() + "/something");
   for (const char* const job : {"1", "2"}) files.make_dirs(flight_folder("", job));
-  // As old as it is to the file system, not by its name.
+  // Ordered by modification time, not by name.
   const auto now = std::filesystem::file_time_type::clock::now();
   std::filesystem::last_write_time(flight_folder("", "2"), now - std::chrono::hours(1));
   EXPECT_EQ(latest_flight_folder(), flight_folder("", "1"));
@@ -73,7 +73,7 @@ TEST(FlightDump, JsonRoundTrips) {
   EXPECT_EQ(first.dtype, "f32");
   EXPECT_EQ(first.bytes, 40);
   EXPECT_EQ(first.outcome, RecordOutcome::done);
-  // Times are of the wall clock, within what it may be set meanwhile.
+  // Times are of the wall clock, with a tolerance for clock adjustments.
   constexpr int64_t kMinute = 60'000'000'000;
   EXPECT_LT(std::abs(first.began - before), kMinute);
   EXPECT_GE(first.ended, first.began);
@@ -122,7 +122,7 @@ TEST(FlightDumper, FirstFailureIsWrittenOnceAndKept) {
                           folder + "` to find the slow or missing process");
 }
 
-// A disk that is not done before it is let go.
+// A disk whose writes block until they are released.
 class SlowFiles final : public FaultyFiles {
  public:
   void rename(const std::string& from, const std::string& to) override {

@@ -1,5 +1,5 @@
-// Floods of connections without the job's token: the job goes on, its memory stays bounded, and the log names the
-// address once.
+// Floods of connections without the job's token: the job keeps working, its memory stays bounded, and the log names
+// the address once.
 #ifdef LOCKSTEP_WITH_GRPC
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ long status_kib(const std::string& name) {
   return 0;
 }
 
-// The most that this process's memory has grown since the object was made.
+// The peak growth of this process's memory since construction.
 class MemoryGrowth {
  public:
   MemoryGrowth() : before_(status_kib("VmRSS")) { std::ofstream("/proc/self/clear_refs") << "5"; }  // resets VmHWM
@@ -60,7 +60,7 @@ void wait_room(TestSocket& socket) {
   ::poll(&waiting, 1, 1000);
 }
 
-// Sends until the other end closes, or all has been sent.
+// Sends until the peer closes, or all bytes were sent.
 bool send_all(TestSocket& socket, const std::string& bytes) {
   for (size_t at = 0; at < bytes.size();) {
     wait_room(socket);
@@ -137,7 +137,7 @@ class Floods : public testing::TestWithParam<std::tuple<Case, bool>> {};
 
 TEST_P(Floods, WithoutATokenDoNotAffectTheJob) {
   const auto& [what, use_tls] = GetParam();
-  ControlJob::Options options{.count = 2, .transport = Transport::network, .left_out = 1};
+  ControlJob::Options options{.count = 2, .transport = Transport::network, .not_started = 1};
   options.heartbeat_timeout = 10s;
   options.use_tls = use_tls;
   ControlJob job(options);
@@ -199,12 +199,12 @@ TEST(AuthListener, AddressWithManyConnectionsDoesNotLockOutAnother) {
   auto future = admitted.get_future();
   ASSERT_EQ(future.wait_for(kGenerous), std::future_status::ready);
   const TestSocket own(future.get());
-  const std::vector<std::string> said = lines.take();
-  ASSERT_EQ(said.size(), 1u);
-  EXPECT_NE(said[0].find("refused a connection from 127.0.0.2: 256 of its connections have not presented this job's "
-                         "token, 257 in total; at most 256 are allowed (logged once per address)"),
+  const std::vector<std::string> logged = lines.take();
+  ASSERT_EQ(logged.size(), 1u);
+  EXPECT_NE(logged[0].find("refused a connection from 127.0.0.2: 256 of its connections have not presented this job's "
+                           "token, 257 in total; at most 256 are allowed (logged once per address)"),
             std::string::npos)
-      << said[0];
+      << logged[0];
 }
 
 TEST(AuthListener, StatusDistinguishesTokenAndSecurity) {

@@ -29,7 +29,7 @@ TEST(JoinEvents, AreDroppedWithoutALauncher) {
   }
   for (const std::string& nowhere : {name, std::string(), std::string(200, 'x')}) {
     const ScopedVariable variable(kLauncherVariable, nowhere);
-    notify_launcher({.process = 0, .joined = true});  // returns at once
+    notify_launcher({.process = 0, .joined = true});  // returns immediately
   }
 }
 

@@ -1,4 +1,4 @@
-// The coordinator's keys.
+// The coordinator's key-value store.
 #include <gtest/gtest.h>
 
 #include <limits>

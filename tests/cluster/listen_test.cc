@@ -1,4 +1,4 @@
-// Where process 0 listens, and who listens already.
+// The addresses that process 0 listens on, and the owner of a port.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -33,7 +33,7 @@ TEST(ListenAddresses, AreThoseThatTheNameResolvesTo) {
       {"n01", {"10.0.0.7", "fd00::1"}, {"10.0.0.7", "fd00::1"}, false},
       {"n01", {"10.0.0.7", "10.0.0.7"}, {"10.0.0.7"}, false},
       {"n01", {"10.9.9.9", "10.0.0.7"}, {"10.0.0.7"}, false},
-      // A machine that calls itself 127.0.1.1, and a service in front of this machine.
+      // A machine whose name resolves to 127.0.1.1, and a Kubernetes Service in front of it.
       {"n01", {"127.0.1.1"}, {"::"}, true},
       {"job-worker-0", {"10.96.0.12"}, {"::"}, true},
   };

@@ -1,5 +1,4 @@
-// The control plane by mail: what messages look like, and what happens when there is no way any more. What processes
-// can do with it is in control_test.cc.
+// Control channels over a mailbox: serialization and failures of the transport. control_test.cc tests the calls.
 #include "cluster/mailbox_channel.h"
 
 #include <gtest/gtest.h>
@@ -87,7 +86,7 @@ TEST(MessageBytes, NumbersThatDoNotFitAreRefused) {
   std::string flag = to_bytes(Request{.process = 3, .incarnation = 99, .what = request::Get{"", false, 1ns}});
   flag.replace(flag.size() - 16, 8, number(2));  // neither true nor false
   EXPECT_THROWS(request_from(flag), CommError, "malformed message");
-  // A count that would allocate many times what the message has.
+  // A count that would allocate much more than the message holds.
   std::string many = to_bytes(Request{.process = 3, .incarnation = 99, .what = request::Barrier{"b", 1s, {}}});
   many.replace(many.size() - 8, 8, number(1000));
   EXPECT_THROWS(request_from(many + std::string(1000, '\0')), CommError, "malformed message");
@@ -109,7 +108,7 @@ TEST(MailboxChannel, ExitingCoordinatorAnswersTheNextHeartbeat) {
       CoordinatorOptions{.process_count = 2, .version = LOCKSTEP_VERSION, .heartbeat_timeout = kGenerous});
   auto serving = coordinator_mailbox_channel(host, mailboxes->open(0));
   const auto worker = mailbox_channel(mailboxes->open(1));
-  const Answer heard = first_beat_while_ending(*host, *worker, [&] { serving.reset(); });
+  const Answer heard = first_heartbeat_while_exiting(*host, *worker, [&] { serving.reset(); });
   EXPECT_EQ(heard.outcome, Outcome::failed);
   EXPECT_EQ(heard.text, "process 0, coordinator: process 0 has exited");
 }
@@ -117,7 +116,7 @@ TEST(MailboxChannel, ExitingCoordinatorAnswersTheNextHeartbeat) {
 TEST(MailboxChannel, ProcessesFailWithTheTransport) {
   const auto mailboxes = LocalMailboxes::create();
   ControlJob job({.count = 2, .transport = Transport::mailbox, .heartbeat_timeout = 200ms, .mailboxes = mailboxes});
-  Heard first(job[0]), second(job[1]);
+  ReportedFailure first(job[0]), second(job[1]);
   mailboxes->fail();
   EXPECT_NE(first.wait().message.find(
                 "process 0 lost its connection to the other processes: the post mailboxes has burnt down"),

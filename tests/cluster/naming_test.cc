@@ -26,7 +26,7 @@ TEST(Naming, ReplacesRanksWithProcesses) {
   EXPECT_EQ(named("waited for ranks 0, 1", 1), "waited for process 0 (host a, pid 10), process 1 (host b, pid 20)");
   EXPECT_EQ(named("rank 0 lost its connection to rank 1: reset", 1),
             "process 0 (host a, pid 10) lost its connection to process 1 (host b, pid 20): reset");
-  // In a group of some it is the number among all that counts.
+  // In a subgroup, the rank in the whole group counts.
   EXPECT_EQ(named("rank 0 (3 of \"world\") (process 20) is gone", 2), "process 1 (host b, pid 20) is gone");
   EXPECT_EQ(named("rank 0 (1 of \"world\") has left the group", 1), "process 1 (host b, pid 20) has left the group");
 }
@@ -44,7 +44,7 @@ TEST(Naming, SplitsCauseAndOperation) {
   };
   EXPECT_EQ(cut("all_reduce 3 on \"world\": rank 0 of 2 stops; first cause: rank 1 (process 20) is gone"),
             "all_reduce 3 on \"world\"|rank 1 (process 20) is gone");
-  // Who has passed it on is not the cause.
+  // The rank that passed it on is not the cause.
   EXPECT_EQ(cut("all_reduce 3 on \"w\": rank 0 of 2 stops; first cause: rank 0: process 1 (host b): lost"),
             "all_reduce 3 on \"w\"|process 1 (host b): lost");
   EXPECT_EQ(

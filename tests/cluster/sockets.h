@@ -1,4 +1,4 @@
-// Plain TCP on the loopback, for strangers and broken networks.
+// TCP sockets on loopback, for tests of unauthorized clients and broken networks.
 #pragma once
 
 #include <arpa/inet.h>
@@ -28,11 +28,11 @@ class TestSocket {
 
   int fd() const { return fd_; }
 
-  // At that port, 0: at any free one. Returns it, or -1.
+  // Listens on a port (0: any free one). Returns the port, or -1.
   int listen(int port = 0) {
     sockaddr_in address = loopback(port);
     socklen_t size = sizeof(address);
-    const int yes = 1;  // connections that have just ended are no obstacle
+    const int yes = 1;  // connections that have just ended do not block the port
     ::setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
     if (::bind(fd_, reinterpret_cast<sockaddr*>(&address), size) != 0 || ::listen(fd_, 64) != 0 ||
         ::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size) != 0)
@@ -46,7 +46,7 @@ class TestSocket {
   bool send(const std::string& bytes) {
     return ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
   }
-  // Waits until the other end closes. False when it does not in time.
+  // Waits until the peer closes. Returns false on timeout.
   bool wait_closed(int timeout_ms) {
     char buffer[4096];
     pollfd waiting = {.fd = fd_, .events = POLLIN, .revents = 0};
@@ -67,18 +67,18 @@ class TestSocket {
   int fd_;
 };
 
-// A wire between a client and a server that can be cut without either of them being told.
-class Wire {
+// Relays TCP connections to port `to`. cut() drops all traffic without closing a connection. Thread-safe.
+class TcpRelay {
  public:
-  explicit Wire(int to, int port = 0) : port_(door_.listen(port)), to_(to), thread_([this] { run(); }) {}
-  ~Wire() {
+  explicit TcpRelay(int to, int port = 0) : port_(listener_.listen(port)), to_(to), thread_([this] { run(); }) {}
+  ~TcpRelay() {
     ended_ = true;
     thread_.join();
   }
 
   int port() const { return port_; }
   void cut() { cut_ = true; }
-  // All bytes that came by so far, in both directions.
+  // All bytes relayed so far, in both directions.
   std::string recorded() const {
     const std::lock_guard lock(mutex_);
     return recorded_;
@@ -88,10 +88,10 @@ class Wire {
   void run() {
     std::vector<std::pair<TestSocket, TestSocket>> pairs;
     while (!ended_) {
-      std::vector<pollfd> polled{{.fd = door_.fd(), .events = POLLIN, .revents = 0}};
+      std::vector<pollfd> polled{{.fd = listener_.fd(), .events = POLLIN, .revents = 0}};
       for (const auto& [a, b] : pairs)
         for (int fd : {a.fd(), b.fd()}) polled.push_back({.fd = fd, .events = POLLIN, .revents = 0});
-      // A wire that is cut says nothing, whatever comes.
+      // After cut() nothing is read or relayed.
       if (::poll(polled.data(), cut_ ? 0 : polled.size(), 10) <= 0) continue;
       for (size_t i = 1; i < polled.size(); ++i) {
         char buffer[65536];
@@ -109,15 +109,15 @@ class Wire {
           (void)!::send(other, buffer, static_cast<size_t>(count), MSG_NOSIGNAL);
       }
       if (polled[0].revents) {
-        TestSocket near(::accept4(door_.fd(), nullptr, nullptr, SOCK_CLOEXEC)), far;
-        if (far.connect(to_)) pairs.emplace_back(std::move(near), std::move(far));
+        TestSocket client(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC)), server;
+        if (server.connect(to_)) pairs.emplace_back(std::move(client), std::move(server));
       }
     }
   }
 
   mutable std::mutex mutex_;
   std::string recorded_;
-  TestSocket door_;
+  TestSocket listener_;
   const int port_;
   const int to_;
   std::atomic<bool> cut_{false}, ended_{false};

@@ -124,16 +124,16 @@ TEST(TcpHandshake, CallerRefusesAListenerWithoutTheSecret) {
 }
 
 // A connection from an address of the loopback that no rank has.
-class Stranger {
+class UnauthorizedClient {
  public:
-  Stranger(int port, const std::string& from) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  UnauthorizedClient(int port, const std::string& from) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in own = address(from, 0), there = address("127.0.0.1", port);
     EXPECT_EQ(::bind(fd_, reinterpret_cast<sockaddr*>(&own), sizeof own), 0);
     connected_ = ::connect(fd_, reinterpret_cast<sockaddr*>(&there), sizeof there) == 0;
   }
-  ~Stranger() { ::close(fd_); }
-  Stranger(const Stranger&) = delete;
-  Stranger& operator=(const Stranger&) = delete;
+  ~UnauthorizedClient() { ::close(fd_); }
+  UnauthorizedClient(const UnauthorizedClient&) = delete;
+  UnauthorizedClient& operator=(const UnauthorizedClient&) = delete;
 
   bool connected() const { return connected_; }
   void say(const std::string& bytes) const { (void)!::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
@@ -180,21 +180,21 @@ TEST(TcpStrangers, ChangeNothingAndAreLoggedOncePerAddress) {
   std::unique_ptr<Comm> first, second;
   std::thread waiting([&] { first = join_rank(store, 0, 2); });
   const int port = port_of(store, 0);
-  std::vector<std::unique_ptr<Stranger>> strangers;
+  std::vector<std::unique_ptr<UnauthorizedClient>> strangers;
   for (int i = 0; i < 400; ++i) {  // more than the listener keeps
-    strangers.push_back(std::make_unique<Stranger>(port, fmt::format("127.0.7.{}", 1 + i % 2)));
+    strangers.push_back(std::make_unique<UnauthorizedClient>(port, fmt::format("127.0.7.{}", 1 + i % 2)));
     strangers.back()->say(texts[static_cast<size_t>(i) % texts.size()]);
   }
   // Others come all the time while the real rank connects.
   std::atomic<bool> over = false;
   std::thread flood([&] {
-    while (!over) strangers.push_back(std::make_unique<Stranger>(port, "127.0.7.3"));
+    while (!over) strangers.push_back(std::make_unique<UnauthorizedClient>(port, "127.0.7.3"));
   });
   second = join_rank(store, 1, 2);
   waiting.join();
   over = true;
   flood.join();
-  EXPECT_FALSE(Stranger(port, "127.0.7.4").connected());  // nobody listens any more
+  EXPECT_FALSE(UnauthorizedClient(port, "127.0.7.4").connected());  // nobody listens any more
   const std::string log = testing::internal::GetCapturedStderr();
   for (const char* const from : {"127.0.7.1", "127.0.7.2"})
     EXPECT_EQ(count_of(log, fmt::format("refused a connection from {} to port {}", from, port)), 1) << log;
@@ -224,7 +224,7 @@ TEST(TcpStrangers, GroupsSplitOffAreClosedToThemToo) {
   EXPECT_EQ(store.get("tcp/part/0/0/secret", std::chrono::seconds(60)).size(), 32u);
   EXPECT_NE(store.get("tcp/part/0/0/secret", std::chrono::seconds(60)),
             store.get("tcp/secret", std::chrono::seconds(60)));
-  for (int i = 0; i < 20; ++i) Stranger(port, "127.0.7.5").say(std::string(256, '\xff'));
+  for (int i = 0; i < 20; ++i) UnauthorizedClient(port, "127.0.7.5").say(std::string(256, '\xff'));
   for (std::thread& thread : threads) thread.join();
 }
 

@@ -22,7 +22,7 @@ Launched launch_recorded(const Words& flags) {
     Listener listener;
     port = listener.port();
   }
-  Wire wire(port);
+  TcpRelay wire(port);
   const TempDir dir;
   const std::string script = fmt::format(
       "if test $LOCKSTEP_PROCESS_ID = 1; then export LOCKSTEP_COORDINATOR=127.0.0.1:{}; fi; "

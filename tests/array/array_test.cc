@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-TEST(Array, NumbersHaveTypesOfTheirOwn) {
+TEST(Array, NumbersHaveDefaultTypes) {
   EXPECT_EQ(Array(true).dtype(), boolean);
   EXPECT_EQ(Array(1).dtype(), i32);
   EXPECT_EQ(Array(int64_t{1} << 40).dtype(), i64);
@@ -17,7 +17,7 @@ TEST(Array, NumbersHaveTypesOfTheirOwn) {
   EXPECT_EQ(Array(int64_t{1} << 40).item<int64_t>(), int64_t{1} << 40);
 }
 
-TEST(Array, NumbersTakeTheTypeOfWhatTheyMeet) {
+TEST(Array, NumbersTakeTheTypeOfTheArray) {
   for (DType t : {bf16, f16, f32, f64}) EXPECT_EQ((0.5 * ones({2}, t)).dtype(), t);
   for (DType t : {u8, i32, i64, u32}) EXPECT_EQ((2 * ones({2}, t)).dtype(), t);
   EXPECT_EQ((0.5 * ones({2}, i32)).dtype(), f32);
@@ -34,7 +34,7 @@ TEST(Array, FromCopiesValues) {
   EXPECT_EQ(Array::from(std::vector<uint8_t>{7}, {}).item<int>(), 7);
 }
 
-TEST(Array, ElementsComeBackAsTheyAreOrConverted) {
+TEST(Array, ElementsCanBeReadAndConverted) {
   const Array a = array({1.5f, -2.5f});
   EXPECT_EQ(std::vector<float>(a.data<float>().begin(), a.data<float>().end()), (std::vector<float>{1.5f, -2.5f}));
   EXPECT_EQ(a.to_vector<int>(), (std::vector<int>{1, -2}));
@@ -79,7 +79,7 @@ TEST(Array, ShapeQueries) {
   EXPECT_FALSE(a.is_traced());
 }
 
-TEST(Array, LongArraysPrintTheirEnds) {
+TEST(Array, LongArraysPrintAbbreviated) {
   EXPECT_TEXT(arange(8), "i32[8] [0, 1, 2, 3, 4, 5, 6, 7]");
   EXPECT_TEXT(arange(100), "i32[100] [0, 1, 2, ..., 97, 98, 99]");
   std::ostringstream out;

@@ -18,19 +18,19 @@ TEST(Scan, CarriesAndStacks) {
   EXPECT_TEXT(ys, "i32[3] [10, 22, 39]");
 }
 
-TEST(Scan, BackwardsStacksAtTheSamePlaces) {
+TEST(Scan, ReverseKeepsThePositionsOfResults) {
   const auto [last, ys] = scan(add_up, Array(10), array({1, 2, 3}), {.reverse = true});
   EXPECT_TEXT(last, "i32[] 16");
   EXPECT_TEXT(ys, "i32[3] [15, 26, 30]");
 }
 
-// A number as the first carry is no reason for another element type, as it is none anywhere else.
-TEST(Scan, NumbersAsFirstCarryTakeTheTypeOfWhatTheyMeet) {
+// A number as the initial carry adapts its element type, as numbers do everywhere.
+TEST(Scan, NumbersInTheInitialCarryAdaptTheirType) {
   const Array xs = array({1, 2, 3});
   EXPECT_TEXT(scan(add_up, Array(0), astype(xs, f32)).first, "f32[] 6");
   EXPECT_TEXT(scan(add_up, Array(0.5f), astype(xs, bf16)).first, "bf16[] 6.5");
   EXPECT_TEXT(scan(add_up, zeros({}), astype(xs, bf16)).first, "f32[] 6");
-  const auto later = [](std::pair<Array, Array> c, Array x) {  // the second is wider only when the first is
+  const auto later = [](std::pair<Array, Array> c, Array x) {  // the second widens only after the first
     return std::pair{std::pair{c.first + x, c.second + c.first}, Nothing{}};
   };
   const auto last = scan(later, std::pair{Array(0), Array(0)}, astype(xs, f32)).first;
@@ -60,7 +60,7 @@ TEST(Scan, TakesTrees) {
   EXPECT_TEXT(ys.at(1), "i32[3] [2, 6, 24]");
 }
 
-TEST(Scan, OfLengthZeroGivesTheFirstCarry) {
+TEST(Scan, OfLengthZeroReturnsTheInitialCarry) {
   const auto [last, ys] = scan(
       [](Array c, Array x) {
         return std::pair{c + sum(x), c};
@@ -77,7 +77,7 @@ TEST(Scan, OfLengthOneAndTwo) {
   EXPECT_TEXT(scan(add_up, Array(1), array({5, 6})).first, "i32[] 12");
 }
 
-TEST(Scan, SeesCapturedValues) {
+TEST(Scan, BodyMayCaptureValues) {
   const Array step = array({1.f, 2.f});
   const auto f = [&step](Array scale) {
     return scan(
@@ -224,7 +224,7 @@ TEST(Cond, GradientIsThatOfTheBranchTaken) {
   EXPECT_TEXT(vmap(grad(f))(array({3.f, -3.f})), "f32[2] [6, -1]");
 }
 
-TEST(Cond, ABranchThatIsNotTakenCannotSpoilTheGradient) {
+TEST(Cond, NanInTheOtherBranchDoesNotReachTheGradient) {
   const auto f = [](Array x) {
     return cond(
         x > 0.f, [](Array y) { return log(y); }, [](Array) { return Array(0.f); }, x);
@@ -233,7 +233,7 @@ TEST(Cond, ABranchThatIsNotTakenCannotSpoilTheGradient) {
   EXPECT_EQ(grad(f)(4.f).item<float>(), 0.25f);
 }
 
-TEST(Cond, NumbersFromABranchTakeTheTypeOfTheOther) {
+TEST(Cond, NumbersTakeTheTypeOfTheOtherBranch) {
   const auto positive = [](Array x) {
     return cond(
         x > 0, [](Array v) { return v; }, [](Array) { return Array(0); }, x);
@@ -246,7 +246,7 @@ TEST(Cond, NumbersFromABranchTakeTheTypeOfTheOther) {
                Error);
 }
 
-TEST(Cond, BranchesSeeCapturedValuesOfTheirOwn) {
+TEST(Cond, BranchesMayCaptureDifferentValues) {
   const Array a = array({1.f, 2.f}), b = array({10.f, 20.f});
   const auto f = [&](Array p, Array scale) {
     return cond(

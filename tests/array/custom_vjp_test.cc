@@ -15,7 +15,7 @@ const auto marked = custom_vjp([](Array x) { return x * x; },
                                },
                                [](Array x, Array ct) { return 100.f * x * ct; });
 
-TEST(CustomVjp, ValueIsTheFunctionsAndGradientTheGivenOne) {
+TEST(CustomVjp, ReplacesTheGradientButNotTheValue) {
   EXPECT_EQ(marked(3.f).item<float>(), 9);
   EXPECT_EQ(grad(marked)(3.f).item<float>(), 300);
   EXPECT_EQ(grad([](Array x) { return 2.f * marked(x * 2.f); })(3.f).item<float>(), 2400);
@@ -49,7 +49,7 @@ TEST(CustomVjp, InsideScanCondAndRemat) {
   EXPECT_EQ(grad(remat([](Array x) { return marked(x) + x; }))(3.f).item<float>(), 301);
 }
 
-TEST(CustomVjp, WhatIsCapturedHasNoGradient) {
+TEST(CustomVjp, CapturedArraysHaveNoGradient) {
   const Array x = array({1.f, 2.f});
   const auto loss = [&](Array w, bool stops) {
     const Array factor = stops ? stop_gradient(w) : w;
@@ -117,7 +117,7 @@ TEST(CustomVjp, SharedOperandsUnderVmapSumTheirGradients) {
   EXPECT_TEXT(gx, "f32[3] [2, 2, 2]");
 }
 
-TEST(CustomVjp, CapturedArraysAreRead) {
+TEST(CustomVjp, MayCaptureArrays) {
   const Array scale = full({2}, 3.f);
   const auto f = custom_vjp([&](Array x) { return x * scale; },
                             [&](Array x) {

@@ -1,5 +1,6 @@
-// Smooth functions: values and the first three derivatives against closed forms, at 0, next to 0, far out and at ties,
-// where formulas with abs, max or a division lose their derivatives. Also on a GPU (LOCKSTEP_PLATFORM=cuda).
+// Smooth functions: values and the first three derivatives compared with closed forms at 0, near 0, at large
+// arguments and at ties, where formulas with abs, max or a division lose accuracy. Also run on a GPU
+// (LOCKSTEP_PLATFORM=cuda).
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -16,7 +17,7 @@ using Real = long double;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr size_t kOrders = 4;
 
-// A value and its first three derivatives by x.
+// A value and its first three derivatives with respect to x.
 struct Jet {
   Real d[kOrders] = {};
 };
@@ -34,7 +35,7 @@ Jet operator*(const Jet& a, const Jet& b) {
     for (size_t k = 0; k <= n; ++k) y.d[n] += kBinomial[n][k] * a.d[k] * b.d[n - k];
   return y;
 }
-// f(u), of a function with these derivatives at u.
+// f(u) for a function with these derivatives at u.
 Jet chain(const Jet& u, Real f0, Real f1, Real f2, Real f3) {
   const Real a = u.d[1], b = u.d[2], c = u.d[3];
   return {{f0, f1 * a, f2 * a * a + f1 * b, f3 * a * a * a + 3 * f2 * a * b + f1 * c}};
@@ -96,7 +97,7 @@ Jet cos_of(const Jet& u) {
 Jet gelu_of(const Jet& x) {
   const Real c = std::sqrt(2 / std::acos(Real{-1}));
   const Jet u = number(c) * (x + number(0.044715L) * x * x * x);
-  // (1 + tanh u) / 2, which keeps its digits where u is far below 0.
+  // (1 + tanh u) / 2, in a form that stays accurate for very negative u.
   return x * sigmoid_of(number(2) * u);
 }
 Jet gelu_exact_of(const Jet& x) {
@@ -122,10 +123,10 @@ struct Smooth {
   Function f;
   std::function<Jet(const Jet&)> exact;
   Points points = kAll;
-  double looser = 1;  // the tolerance of f32 is so many times the usual one
+  double looser = 1;  // multiple of the usual f32 tolerance
 };
 
-// Of x and -x, which tie at 0.
+// Applied to x and -x, which tie at 0.
 Array pair_of(const Array& x) { return stack({x, -x}, -1); }
 Array first(const Array& pairs) { return at(pairs, 0, -1); }
 Array labels_like(const Array& x) { return zeros(x.shape(), i32); }
@@ -199,7 +200,7 @@ std::vector<Smooth> composed() {
   };
 }
 
-// The derivative at each element of its argument.
+// The elementwise derivative.
 Function derivative(const Function& f) {
   return [f](const Array& x) { return grad([&](const Array& v) { return sum(f(v)); })(x); };
 }
@@ -257,7 +258,7 @@ TEST(Derivatives, OfComposedFunctions) { expect_all_exact(composed(), one_by_one
 TEST(Derivatives, OfComposedFunctionsCompiled) { expect_all_exact(composed(), compiled); }
 TEST(Derivatives, OfComposedFunctionsCompiledAndBatched) { expect_all_exact(composed(), compiled_and_batched); }
 
-TEST(Derivatives, OfSoftplusAtZeroInEveryFloat) {
+TEST(Derivatives, OfSoftplusAtZeroInEveryFloatType) {
   for (DType t : {bf16, f16, f32, f64}) {
     const std::vector<Array> all =
         compiled({"softplus", [](const Array& x) { return softplus(x); }, softplus_of}, zeros({3}, t));
@@ -278,7 +279,7 @@ TEST(Derivatives, OfSoftplusAtInfinityAreItsLimits) {
   }
 }
 
-// -inf stands for what is ruled out: it takes no part in the gradient, and neither is NaN.
+// -inf marks a masked element: its gradient is 0, and none is NaN.
 TEST(Derivatives, OfLogaddexpAtInfinities) {
   const Array a = numbers({-kInf, 1, -kInf, kInf, kInf}), b = numbers({2, -kInf, -kInf, kInf, 0});
   EXPECT_TEXT(logaddexp(a, b), "f64[5] [2, 1, -inf, inf, inf]");
@@ -296,7 +297,7 @@ TEST(Derivatives, OfLogsumexpWithMaskedElements) {
   EXPECT_ELEMENTS(hessian, {0.25, 0, -0.25, 0, 0, 0, -0.25, 0, 0.25}, 0);
 }
 
-TEST(Derivatives, OfGeluFarOutInHalfPrecision) {
+TEST(Derivatives, OfGeluAtLargeArgumentsInHalfPrecision) {
   for (DType t : {f16, bf16}) {
     const Array x = astype(array({300.0, -300.0, 60000.0, -60000.0}), t);
     EXPECT_ELEMENTS(grad([](const Array& v) { return sum(gelu(v)); })(x), {1, 0, 1, 0}, 0);
@@ -304,7 +305,7 @@ TEST(Derivatives, OfGeluFarOutInHalfPrecision) {
 }
 
 // Newton's method on a logistic regression from weights of 0, where all margins are 0.
-TEST(Derivatives, AreGoodForNewtonsMethodFromZero) {
+TEST(Derivatives, NewtonsMethodConvergesFromZero) {
   const int64_t examples = 64;
   std::mt19937 random(7);
   std::normal_distribution<double> normal;

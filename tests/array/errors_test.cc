@@ -1,4 +1,4 @@
-// Every mistake a user can make is an Error that says the operation, the fact with its values, and the remedy.
+// Every user error throws Error with the operation, the fact with its values, and a remedy.
 #include <limits>
 
 #include "array/near.h"
@@ -121,7 +121,7 @@ TEST(Errors, Creation) {
                "array: 9223372036854775808 is more than 9223372036854775807, the largest i64");
 }
 
-TEST(Errors, OutOfMemorySaysWhatWasAskedAndWhatThereIs) {
+TEST(Errors, OutOfMemoryReportsRequestedAndAvailable) {
   const bool gpu = platform() == Platform::cuda;
   EXPECT_THROWS(zeros({1 << 20, 1 << 20}), OutOfMemory, gpu ? "cuda: 4096.00 GiB requested" : "4398046511104 bytes");
   EXPECT_THROWS(zeros({1 << 20, 1 << 20}), OutOfMemory, gpu ? " are free; " : "the machine allows ");
@@ -157,7 +157,7 @@ TEST(Errors, Access) {
   EXPECT_ERROR(static_cast<bool>(ones({2})), "bool: branch on the array f32[2], with 2 elements; use any() or all()");
 }
 
-TEST(Errors, GradOfWhatHasNone) {
+TEST(Errors, GradOfNonDifferentiableValues) {
   EXPECT_ERROR(
       grad([](Array x) { return x * x; })(ones({3})),
       "grad: the function returned f32[3]; a gradient needs a scalar: reduce it with mean() or sum(), or use vjp");
@@ -210,7 +210,7 @@ TEST(Errors, ArraysThatEscapeTheirTrace) {
   EXPECT_ERROR(from_grad + 1.f, "f32[] was created while another function was traced");
 }
 
-TEST(Errors, ValuesOfTracedArraysAreNotKnown) {
+TEST(Errors, TracedArraysHaveNoValues) {
   const Array x = ones({2});
   EXPECT_ERROR(
       jit([](Array y) { return sum(y) > 0.f ? y : -y; })(x),
@@ -271,8 +271,8 @@ struct Counted {
 };
 using Named = std::map<std::string, Array>;
 
-// What is no array cannot follow from the arrays; nothing is paired by its place alone.
-TEST(Errors, FixedValuesThatChange) {
+// Static values cannot depend on arrays, and trees are never matched by position alone.
+TEST(Errors, StaticValuesThatChange) {
   EXPECT_ERROR(fori_loop(
                    0, 3,
                    [](Array, Counted c) {
@@ -308,7 +308,7 @@ TEST(Errors, FixedValuesThatChange) {
       "an Array");
 }
 
-TEST(Errors, TreesOfOtherKeys) {
+TEST(Errors, TreesWithDifferentKeys) {
   const auto add = [](Array x, Array y) { return x + y; };
   EXPECT_ERROR(tree_map(add, Named{{"a", 1}}, Named{{"zzz", 2}}),
                "tree_map: key \"a\" in one tree and key \"zzz\" in another; the trees must have the same");
@@ -333,7 +333,7 @@ TEST(Errors, TreesOfOtherKeys) {
                "scan: key \"a\" in the initial carry and key \"b\" in");
   const auto named = vjp([](Array x) { return Named{{"a", x}}; }, ones({2}));
   EXPECT_ERROR(named.second(Named{{"x", ones({2})}}), "vjp: key \"a\" in one tree and key \"x\" in another");
-  // Of other types: leaf by leaf.
+  // Trees of different types are matched leaf by leaf.
   EXPECT_EQ(tree_map(add, std::pair{Array(1), Array(2)}, std::vector<Array>{3, 4}).second.item<int>(), 6);
 }
 

@@ -10,25 +10,25 @@ namespace {
 
 Array image() { return reshape(arange(16, f32), {1, 4, 4, 1}); }
 
-TEST(Conv2d, PadsAsAsked) {
+TEST(Conv2d, AppliesPadding) {
   const Array w = ones({3, 3, 1, 1});
   EXPECT_ELEMENTS(conv2d(image(), w, {.padding = "VALID"}), {45, 54, 81, 90}, 1e-4);
   const Array same = conv2d(image(), w);
   EXPECT_EQ(same.shape(), (Shape{1, 4, 4, 1}));
   EXPECT_ELEMENTS(slice(ravel(same), {0}, {4}), {10, 18, 24, 18}, 1e-4);
   EXPECT_EQ(conv2d(image(), w, {.padding = {{1, 0}, {2, 2}}}).shape(), (Shape{1, 3, 6, 1}));
-  // 4 wide in steps of 2 with 3 taps: one column of padding, at the end.
+  // Width 4, stride 2, 3 taps: one column of padding, at the end.
   EXPECT_ELEMENTS(conv2d(image(), w, {.stride = 2}), {45, 39, 66, 50}, 1e-4);
   EXPECT_EQ(conv2d(image(), w, {.stride = {1, 3}, .padding = "VALID"}).shape(), (Shape{1, 2, 1, 1}));
   EXPECT_EQ(conv2d(image(), w, {.dilation = 2}).shape(), (Shape{1, 4, 4, 1}));
 }
 
-TEST(Conv2d, CutsChannelsIntoGroups) {
+TEST(Conv2d, DividesChannelsIntoGroups) {
   const Array x = reshape(arange(4, f32), {1, 1, 2, 2}), w = array({{{1.0f, 10.0f}}});
   EXPECT_ELEMENTS(conv2d(x, reshape(w, {1, 1, 1, 2}), {.groups = 2}), {0, 10, 2, 30}, 1e-5);
 }
 
-TEST(Conv2d, SaysWhatDoesNotFit) {
+TEST(Conv2d, RejectsMismatchedShapes) {
   const Array w = ones({3, 3, 1, 1});
   EXPECT_THROWS(conv2d(zeros({28, 28}), w), Error, "conv2d: the images are [28, 28]; they must be [n, h, w, c]");
   EXPECT_THROWS(conv2d(image(), zeros({3, 3})), Error,
@@ -50,7 +50,7 @@ TEST(Pools, TakeMaximaAndMeans) {
   EXPECT_THROWS(avg_pool(image(), {.window = {0, 2}}), Error, "avg_pool: the window is 0 x 2; it must be at least 1");
 }
 
-TEST(Pools, HandGradientsBack) {
+TEST(Pools, HaveGradients) {
   const Array g = grad([](const Array& x) { return sum(max_pool(x)); })(image());
   EXPECT_ELEMENTS(g, {0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 1, 0, 1}, 0);
   const Array h = grad([](const Array& x) { return sum(avg_pool(x)); })(image());

@@ -18,7 +18,7 @@ TEST(Create, ConstantArrays) {
   EXPECT_THROWS(zeros({2, -1}), Error, "extent -1");
 }
 
-TEST(Create, LikeAnother) {
+TEST(Create, LikeAnotherArray) {
   const Array x = array({{1, 2}});
   EXPECT_TEXT(zeros_like(x), "i32[1,2] [[0, 0]]");
   EXPECT_TEXT(ones_like(x, f32), "f32[1,2] [[1, 1]]");
@@ -53,7 +53,7 @@ TEST(Create, LinspaceIncludesBothEnds) {
   EXPECT_THROWS(linspace(0, 1, -1), Error, "linspace: -1 elements");
 }
 
-TEST(Create, ArraysWrittenOut) {
+TEST(Create, ArraysFromNestedLists) {
   EXPECT_TEXT(array({1, 2}), "i32[2] [1, 2]");
   EXPECT_TEXT(array({1.5, 2.5}), "f32[2] [1.5, 2.5]");
   EXPECT_TEXT(array({1.5, 2.5}, f64), "f64[2] [1.5, 2.5]");

@@ -13,7 +13,7 @@ namespace {
 
 Array rows() { return array({{0, 1}, {10, 11}, {20, 21}}); }
 
-TEST(Take, PutsTheIndicesInPlaceOfTheAxis) {
+TEST(Take, IndexDimensionsReplaceTheAxis) {
   EXPECT_TEXT(take(rows(), array({2, 0})), "i32[2,2] [[20, 21], [0, 1]]");
   EXPECT_TEXT(take(rows(), array({{1}, {0}}), 1), "i32[3,2,1] [[[1], [0]], [[11], [10]], [[21], [20]]]");
   EXPECT_TEXT(take(rows(), 1), "i32[2] [10, 11]");
@@ -31,7 +31,7 @@ TEST(Take, PutsTheIndicesInPlaceOfTheAxis) {
                 "take: dimension 0 of [0, 2] is empty; take needs at least one element");
 }
 
-TEST(Take, AlongAnAxisPicksPerPosition) {
+TEST(Take, AlongAxisSelectsPerPosition) {
   EXPECT_TEXT(take_along_axis(rows(), array({{1}, {0}, {-1}}), 1), "i32[3,1] [[1], [10], [21]]");
   EXPECT_TEXT(take_along_axis(rows(), array({{2, 0}}), 0), "i32[1,2] [[20, 1]]");
   EXPECT_TEXT(take_along_axis(rows(), array({{1, 1, 0}}), -1), "i32[3,3] [[1, 1, 0], [11, 11, 10], [21, 21, 20]]");
@@ -41,7 +41,7 @@ TEST(Take, AlongAnAxisPicksPerPosition) {
                 "take_along_axis: shapes [3] and [2] do not broadcast");
 }
 
-TEST(ScatterAdd, AddsUpAndDrops) {
+TEST(ScatterAdd, AccumulatesAndDropsOutOfRange) {
   EXPECT_TEXT(scatter_add(zeros({3}), array({0, 2, 0, -1, 5}), array({1, 2, 3, 4, 5})), "f32[3] [4, 0, 6]");
   EXPECT_TEXT(scatter_add(rows(), array({1}), 100), "i32[3,2] [[0, 1], [110, 111], [20, 21]]");
   EXPECT_TEXT(scatter_add(rows(), array({0}), array({{1}, {2}, {3}}), 1), "i32[3,2] [[1, 1], [12, 11], [23, 21]]");
@@ -58,7 +58,7 @@ TEST(OneHot, MarksTheLabel) {
   EXPECT_THROWS(one_hot(array({1}), -3), Error, "one_hot: -3 classes");
 }
 
-TEST(Sort, OrdersAndRemembersPlaces) {
+TEST(Sort, SortsAndReturnsIndices) {
   const Array x = array({{3.0f, 1.0f, 2.0f}, {0.0f, 5.0f, 0.0f}});
   EXPECT_TEXT(sort(x), "f32[2,3] [[1, 2, 3], [0, 0, 5]]");
   EXPECT_TEXT(sort(x, 0), "f32[2,3] [[0, 1, 0], [3, 5, 2]]");
@@ -74,7 +74,7 @@ TEST(Sort, OrdersAndRemembersPlaces) {
   EXPECT_THROWS(top_k(x, 4), Error, "top_k: 4 of the 3 elements along the last dimension of [2, 3]");
 }
 
-TEST(Indexing, HandsGradientsBack) {
+TEST(Indexing, HasGradients) {
   const Array x = array({1.0f, 2.0f, 3.0f}), places = array({2, 0, 2});
   EXPECT_TEXT(grad([&](const Array& v) {
                 return sum(take(v, places) * array({1.0f, 2.0f, 3.0f}));

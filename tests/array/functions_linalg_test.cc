@@ -24,7 +24,7 @@ TEST(Dot, FollowsNumPy) {
   EXPECT_TEXT(dot(zeros({2, 0}), zeros({0, 1})), "f32[2,1] [[0], [0]]");
 }
 
-TEST(Dot, SaysWhichDimensionsDoNotFit) {
+TEST(Dot, RejectsMismatchedDimensions) {
   EXPECT_THROWS(dot(zeros({128, 784}), zeros({785, 10})), Error,
                 "dot: shapes [128, 784] and [785, 10] do not fit: dimension 1 of the first is 784, dimension 0 of the "
                 "second is 785");
@@ -48,7 +48,7 @@ TEST(Matmul, BroadcastsBatches) {
   for (int i = 0; i < 4; ++i) EXPECT_ELEMENTS(at(batched, i), dot(at(x, i), at(y, 0)).to_vector<double>(), 1e-4);
 }
 
-TEST(Einsum, ContractsTwo) {
+TEST(Einsum, ContractsTwoOperands) {
   EXPECT_TEXT(einsum("ik,kj->ij", a23(), b32()), "f32[2,2] [[10, 13], [28, 40]]");
   EXPECT_TEXT(einsum(" ik , kj -> ji ", a23(), b32()), "f32[2,2] [[10, 28], [13, 40]]");
   EXPECT_TEXT(einsum("ik,kj", a23(), b32()), "f32[2,2] [[10, 13], [28, 40]]");
@@ -59,7 +59,7 @@ TEST(Einsum, ContractsTwo) {
   EXPECT_TEXT(einsum("ii,i->i", array({{1, 2}, {3, 4}}), array({10, 100})), "i32[2] [10, 400]");
 }
 
-TEST(Einsum, RearrangesOne) {
+TEST(Einsum, RearrangesOneOperand) {
   const Array square = array({{1, 2, 3}, {4, 5, 6}, {7, 8, 9}});
   EXPECT_TEXT(einsum("ii", square), "i32[] 15");
   EXPECT_TEXT(einsum("ii->i", square), "i32[3] [1, 5, 9]");
@@ -79,7 +79,7 @@ TEST(Einsum, TakesManyOperands) {
   EXPECT_TEXT(einsum("i,i,i->i", {x, x, x}), "f32[2] [1, 8]");
 }
 
-TEST(Einsum, LeavesDimensionsUnnamed) {
+TEST(Einsum, DotsStandForUnnamedDimensions) {
   const Array a = reshape(arange(24.f), {2, 1, 3, 4}), b = reshape(arange(40.f), {5, 4, 2});
   const std::string wanted = matmul(a, b).to_string();
   EXPECT_TEXT(einsum("...ij,...jk->...ik", a, b), wanted);
@@ -102,7 +102,7 @@ TEST(Einsum, LeavesDimensionsUnnamed) {
   EXPECT_THROWS(einsum("......->...", ones({3})), Error, "einsum: '.' in");
 }
 
-TEST(Einsum, SaysWhatDoesNotFit) {
+TEST(Einsum, RejectsInvalidSpecs) {
   EXPECT_THROWS(einsum("ik,kj->ij", a23(), a23()), Error,
                 "einsum: 'k' of \"ik,kj->ij\" is 3 in [2, 3] and 2 in [2, 3]; the extents must agree");
   EXPECT_THROWS(einsum("ii", a23()), Error, "einsum: 'i' of \"ii\" is 2 in [2, 3] and 3 in [2, 3]");

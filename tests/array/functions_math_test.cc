@@ -14,7 +14,7 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-TEST(Operators, ComputeElementByElement) {
+TEST(Operators, AreElementwise) {
   const Array a = array({1, 2, 3}), b = array({4, 5, 6});
   EXPECT_TEXT(a + b, "i32[3] [5, 7, 9]");
   EXPECT_TEXT(a - b, "i32[3] [-3, -3, -3]");
@@ -66,7 +66,7 @@ TEST(Operators, RemainderHasTheSignOfTheDivisor) {
   EXPECT_TEXT(floor_divide(astype(array({7, 9}), u32), 4), "u32[2] [1, 2]");
 }
 
-TEST(Broadcasting, StretchesDimensionsOfOne) {
+TEST(Broadcasting, RepeatsDimensionsOfOne) {
   const Array column = array({{1}, {2}}), row = array({10, 20, 30});
   EXPECT_TEXT(column + row, "i32[2,3] [[11, 21, 31], [12, 22, 32]]");
   EXPECT_TEXT(row + column, "i32[2,3] [[11, 21, 31], [12, 22, 32]]");
@@ -76,7 +76,7 @@ TEST(Broadcasting, StretchesDimensionsOfOne) {
   EXPECT_EQ((zeros({1, 1}) + zeros({})).shape(), (Shape{1, 1}));
 }
 
-TEST(Broadcasting, NamesTheShapesThatDoNotFit) {
+TEST(Broadcasting, RejectsMismatchedShapes) {
   EXPECT_THROWS(zeros({2, 3}) + zeros({4}), Error,
                 "add: shapes [2, 3] and [4] do not broadcast: dimension -1 is 3 in one and 4");
   EXPECT_THROWS(static_cast<void>(zeros({2, 3}) < zeros({3, 3})), Error,
@@ -85,7 +85,7 @@ TEST(Broadcasting, NamesTheShapesThatDoNotFit) {
   EXPECT_THROWS(clip(zeros({2}), zeros({3}), 1), Error, "clip: shapes [2], [3] and [] do not broadcast");
 }
 
-TEST(Promotion, ArraysMeetInTheWiderType) {
+TEST(Promotion, ArraysPromoteToTheWiderType) {
   const DType types[] = {boolean, u8, i32, i64, u32, bf16, f16, f32, f64};
   for (DType a : types) {
     for (DType b : types) {
@@ -141,7 +141,7 @@ TEST(Elementary, FunctionsHaveTheirValues) {
   EXPECT_ELEMENTS(round(array({0.5f, 1.5f, 2.6f})), {0, 2, 3}, 0);
 }
 
-TEST(Elementary, IntegersBecomeF32WhereTheyMust) {
+TEST(Elementary, IntegersBecomeF32) {
   EXPECT_TEXT(exp(array({0})), "f32[1] [1]");
   EXPECT_TEXT(sqrt(ones({1}, u8)), "f32[1] [1]");
   EXPECT_TEXT(tanh(zeros({1}, boolean)), "f32[1] [0]");
@@ -163,7 +163,7 @@ TEST(Choice, WhereClipMaximumMinimum) {
   EXPECT_TEXT(minimum(x, array({{0}, {1}})), "f32[2,3] [[-1, 0, 0], [-1, 0.5, 1]]");
 }
 
-TEST(Predicates, TellFiniteFromNot) {
+TEST(Predicates, ClassifyNonFiniteValues) {
   const Array x = array({1.0f, kInf, -kInf, kNan});
   EXPECT_TEXT(isfinite(x), "bool[4] [true, false, false, false]");
   EXPECT_TEXT(isinf(x), "bool[4] [false, true, true, false]");
@@ -173,7 +173,7 @@ TEST(Predicates, TellFiniteFromNot) {
   EXPECT_TEXT(isinf(array({1})), "bool[1] [false]");
 }
 
-TEST(Logic, CountsWhatIsNotZeroAsTrue) {
+TEST(Logic, NonzeroIsTrue) {
   EXPECT_TEXT(logical_and(array({0, 2, 3}), array({1, 1, 0})), "bool[3] [false, true, false]");
   EXPECT_TEXT(logical_or(array({0.0f, 2.0f}), array({false, false})), "bool[2] [false, true]");
   EXPECT_TEXT(logical_xor(array({0, 3, 0, 2}), array({0, 0, 5, 7})), "bool[4] [false, true, true, false]");
@@ -211,7 +211,7 @@ TEST(Activations, HaveTheirGradients) {
   EXPECT_ELEMENTS(slope([](const Array& v) { return softplus(v); }, x), {0.26894142, 0.5, 0.88079708}, 1e-6);
 }
 
-TEST(Functions, OfAnEmptyHandleNameTheMistake) {
+TEST(Functions, RejectEmptyHandles) {
   EXPECT_THROWS(exp(Array()), Error, "empty");
   EXPECT_THROWS(Array() + 1, Error, "empty");
 }

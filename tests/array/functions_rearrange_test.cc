@@ -11,7 +11,7 @@ namespace {
 
 Array six() { return reshape(arange(6), {2, 3}); }
 
-TEST(Reshape, WorksOutOneExtent) {
+TEST(Reshape, InfersOneExtent) {
   EXPECT_TEXT(six(), "i32[2,3] [[0, 1, 2], [3, 4, 5]]");
   EXPECT_TEXT(reshape(six(), {3, -1}), "i32[3,2] [[0, 1], [2, 3], [4, 5]]");
   EXPECT_EQ(reshape(six(), {-1}).shape(), (Shape{6}));
@@ -23,8 +23,8 @@ TEST(Reshape, WorksOutOneExtent) {
   EXPECT_EQ(flatten(zeros({2, 3})).shape(), (Shape{6}));
 }
 
-// Memory that two arrays read is not written over, whichever of them is donated.
-TEST(Reshape, LeavesEachToItself) {
+// Memory shared by two arrays is not overwritten when one of them is donated.
+TEST(Reshape, SharedMemorySurvivesDonation) {
   const auto plus_one = jit([](Array x) { return x + 1; }, {.donate = {0}});
   for (const bool first : {true, false}) {
     const Array x = six() * 2, y = reshape(x, {6}), z = expand_dims(y, 0);
@@ -37,7 +37,7 @@ TEST(Reshape, LeavesEachToItself) {
   }
 }
 
-TEST(Reshape, SaysWhatDoesNotFit) {
+TEST(Reshape, RejectsMismatchedShapes) {
   EXPECT_THROWS(reshape(six(), {4, 2}), Error, "reshape: [2, 3] has 6 elements and [4, 2] has 8");
   EXPECT_THROWS(reshape(six(), {4, -1}), Error, "reshape: [2, 3] has 6 elements, not divisible into [4, -1]");
   EXPECT_THROWS(reshape(six(), {-1, -1}), Error, "reshape: [-1, -1] has 2 extents of -1; only one can be inferred");
@@ -59,7 +59,7 @@ TEST(Transpose, ReversesOrPermutes) {
   EXPECT_THROWS(moveaxis(Array(1), 0, 0), Error, "moveaxis: axis 0 is out of range; a scalar has no axes");
 }
 
-TEST(Dimensions, OfOneComeAndGo) {
+TEST(Dimensions, ExpandAndSqueeze) {
   EXPECT_EQ(expand_dims(six(), 0).shape(), (Shape{1, 2, 3}));
   EXPECT_EQ(expand_dims(six(), -1).shape(), (Shape{2, 3, 1}));
   EXPECT_EQ(squeeze(zeros({1, 2, 1})).shape(), (Shape{2}));
@@ -137,7 +137,7 @@ TEST(Flip, ReversesAxes) {
   EXPECT_THROWS(flip(six(), 2), Error, "flip: axis 2 is out of range");
 }
 
-TEST(Roll, BringsTheLastOnesToTheFront) {
+TEST(Roll, WrapsAround) {
   EXPECT_TEXT(roll(arange(5), 2), "i32[5] [3, 4, 0, 1, 2]");
   EXPECT_TEXT(roll(arange(5), -6), "i32[5] [1, 2, 3, 4, 0]");
   EXPECT_TEXT(roll(six(), 1), "i32[2,3] [[5, 0, 1], [2, 3, 4]]");
@@ -157,7 +157,7 @@ TEST(Triangles, KeepOneSideOfADiagonal) {
   EXPECT_THROWS(tril(arange(3)), Error, "tril: [3] has fewer than two dimensions");
 }
 
-TEST(Slice, CountsFromTheEndToo) {
+TEST(Slice, NegativeLimitsCountFromTheEnd) {
   EXPECT_TEXT(slice(arange(6), {1}, {-1}), "i32[4] [1, 2, 3, 4]");
   EXPECT_TEXT(slice(arange(6), {0}, {100}, {2}), "i32[3] [0, 2, 4]");
   EXPECT_TEXT(slice(six(), {1}, {2}), "i32[1,3] [[3, 4, 5]]");
@@ -168,7 +168,7 @@ TEST(Slice, CountsFromTheEndToo) {
   EXPECT_THROWS(slice(arange(6), {0, 0}, {6}), Error, "slice: 2 starts, 1 limits and 0 strides for [6]");
 }
 
-// Every box of an array, whether its elements lie side by side or not.
+// Every box of an array, contiguous or not.
 TEST(Slice, TakesAnyBox) {
   const Array x = reshape(arange(2 * 2 * 3), {2, 2, 3});
   const auto ranges = [](int64_t n) {
@@ -180,7 +180,7 @@ TEST(Slice, TakesAnyBox) {
   for (const Range i : ranges(2))
     for (const Range j : ranges(2))
       for (const Range k : ranges(3)) {
-        if (i.size() * j.size() == 0 && k.size() > 0) continue;  // empty in one way is enough
+        if (i.size() * j.size() == 0 && k.size() > 0) continue;  // one kind of empty box is enough
         std::vector<int32_t> wanted;
         for (int64_t a = i.begin; a < i.end; ++a)
           for (int64_t b = j.begin; b < j.end; ++b)
@@ -191,7 +191,7 @@ TEST(Slice, TakesAnyBox) {
       }
 }
 
-// One that is cut from another is its own: neither changes with the other.
+// A slice shares no memory with its source.
 TEST(Slice, IsACopy) {
   const Array x = six() * 1, row = at(x, 1), both = slice(x, {0}, {2});
   const auto minus = jit([](Array a) { return -a; }, {.donate = {0}});
@@ -214,7 +214,7 @@ TEST(At, TakesOneSlice) {
   EXPECT_THROWS(at(six(), Array(0.5f)), Error, "at: the indices are f32[]; indices must be integers");
 }
 
-TEST(DynamicSlice, BeginsWhereDataSays) {
+TEST(DynamicSlice, StartsAreData) {
   const auto f = jit([](const Array& x, const Array& i) { return dynamic_slice(x, {i, 1}, {1, 2}); });
   EXPECT_TEXT(f(six(), astype(Array(1), i32)), "i32[1,2] [[4, 5]]");
   EXPECT_TEXT(f(six(), astype(Array(7), i32)), "i32[1,2] [[4, 5]]");
@@ -230,7 +230,7 @@ TEST(DynamicSlice, BeginsWhereDataSays) {
   EXPECT_THROWS(dynamic_slice(six(), {0, 0.5f}, {1, 1}), Error, "dynamic_slice: the indices are f32[]");
 }
 
-TEST(Rearranging, HandsGradientsBack) {
+TEST(Rearranging, HasGradients) {
   const auto f = [](const Array& x) {
     const Array y = concatenate({flip(x, 0), expand_dims(at(tile(x, {2, 1}), 1), 0)});
     return sum(pad(y, {{1, 1}, {0, 0}}, 1) * reshape(arange(15, f32), {5, 3}));

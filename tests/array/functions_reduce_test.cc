@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// A number in the place of axes is one only where it can be an axis: max(x, 0.f) is no maximum over axis 0.
+// Only an integer is accepted as an axis: max(x, 0.f) does not mean the maximum over axis 0.
 template <class T>
 concept IsAxis = requires(Array x, T axis) {
   sum(x, axis);
@@ -46,7 +46,7 @@ TEST(Reductions, TakeAxes) {
   EXPECT_TEXT(mean(six_integers(), 1), "f32[2] [1, 4]");
 }
 
-TEST(Reductions, RefuseAxesThatAreNot) {
+TEST(Reductions, RejectInvalidAxes) {
   EXPECT_THROWS(sum(six_integers(), 2), Error, "sum: axis 2 is out of range for [2, 3]; valid axes: -2 to 1");
   EXPECT_THROWS(mean(six_integers(), -3), Error, "mean: axis -3 is out of range for [2, 3]");
   EXPECT_THROWS(max(six_integers(), {1, -1}), Error, "max: axis 1 of [2, 3] is given twice");
@@ -55,7 +55,7 @@ TEST(Reductions, RefuseAxesThatAreNot) {
   EXPECT_THROWS(argmin(zeros({0})), Error, "argmin: dimension 0 of [0] is empty");
 }
 
-TEST(Reductions, ChooseTheirTypes) {
+TEST(Reductions, HaveTheRightResultTypes) {
   EXPECT_TEXT(sum(array({true, true, false})), "i32[] 2");
   EXPECT_TEXT(sum(full({300}, 1, u8)), "i32[] 300");
   EXPECT_TEXT(prod(array({true, false})), "i32[] 0");
@@ -66,7 +66,7 @@ TEST(Reductions, ChooseTheirTypes) {
   EXPECT_EQ(mean(ones({2}, f64)).dtype(), f64);
 }
 
-TEST(Reductions, OfNothing) {
+TEST(Reductions, OfEmptyArrays) {
   EXPECT_TEXT(sum(zeros({0, 2}), 0), "f32[2] [0, 0]");
   EXPECT_TEXT(prod(zeros({0})), "f32[] 1");
   EXPECT_TEXT(any(zeros({0})), "bool[] false");
@@ -80,7 +80,7 @@ TEST(Mean, AccumulatesHalvesInF32) {
   EXPECT_EQ(var(full({1001}, 3, bf16)).item<float>(), 0.0f);
 }
 
-TEST(Variance, HasItsDivisor) {
+TEST(Variance, DividesByCountMinusDdof) {
   const Array x = array({{1.0f, 2.0f, 3.0f, 4.0f}, {2.0f, 2.0f, 2.0f, 2.0f}});
   EXPECT_TEXT(var(x, 1), "f32[2] [1.25, 0]");
   EXPECT_ELEMENTS(var(x, 1, {.ddof = 1}), {5.0 / 3, 0}, 1e-6);
@@ -91,7 +91,7 @@ TEST(Variance, HasItsDivisor) {
   EXPECT_TEXT(var(array({1, 3})), "f32[] 1");
 }
 
-TEST(Extremes, HaveTheirPlaces) {
+TEST(Extremes, ReturnTheirIndices) {
   const Array x = array({{3, 9, 9}, {7, 1, 1}});
   EXPECT_TEXT(argmax(x), "i32[] 1");
   EXPECT_TEXT(argmax(x, 1), "i32[2] [1, 0]");

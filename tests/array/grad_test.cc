@@ -18,7 +18,7 @@ TEST(Grad, OfOneArgument) {
   EXPECT_TEXT(g, "f32[3] [2, 4, 6]");
 }
 
-TEST(Grad, OfTreesIsATreeLikeThem) {
+TEST(Grad, OfATreeIsATree) {
   const auto loss = [](std::vector<GradLayer> layers, int power) {
     Array total = 0.f;
     for (const GradLayer& l : layers) total = total + sum(l.w) * static_cast<float>(power) + sum(l.b * l.b);
@@ -46,13 +46,13 @@ TEST(Grad, WithRespectToChosenArguments) {
   EXPECT_EQ(grad<1>(f)(3, 5.f, 1).item<float>(), 9);
 }
 
-TEST(Grad, ValueComesWithIt) {
+TEST(Grad, ValueAndGradReturnsBoth) {
   const auto [value, g] = value_and_grad(cube)(2.f);
   EXPECT_EQ(value.item<float>(), 8);
   EXPECT_EQ(g.item<float>(), 12);
 }
 
-TEST(Grad, AuxIsHandedThrough) {
+TEST(Grad, AuxIsReturnedUnchanged) {
   const auto f = [](Array x) { return std::pair{sum(x * x), std::tuple{x + 1.f, arange(2), std::string("aux"), 7}}; };
   const auto [value, g] = value_and_grad(f)(array({1.f, 2.f}));
   const auto& [moved, integers, text, number] = value.second;
@@ -72,19 +72,19 @@ TEST(Grad, UnusedArgumentsHaveZeros) {
   EXPECT_EQ(grad([](Array) { return Array(4.f); })(1.f).item<float>(), 0);
 }
 
-TEST(Grad, ElementTypesStay) {
+TEST(Grad, KeepsElementTypes) {
   for (DType t : {bf16, f16, f32, f64}) {
     const Array g = grad([](Array x) { return sum(x * x); })(astype(array({1.f, 2.f}), t));
     EXPECT_EQ(g.dtype(), t);
     EXPECT_ELEMENTS(g, {2, 4}, 0);
   }
-  // Through a conversion the gradient comes back in the argument's type.
+  // Through a conversion the gradient has the argument's type.
   const Array g = grad([](Array x) { return sum(astype(x, f32) * 3.f); })(ones({2}, bf16));
   EXPECT_EQ(g.dtype(), bf16);
   EXPECT_ELEMENTS(g, {3, 3}, 0);
 }
 
-TEST(Grad, FlowsThroughCapturedArraysOnlyWhereAsked) {
+TEST(Grad, FlowsThroughCapturesOfTheDifferentiatedFunctionOnly) {
   const Array c = full({2}, 5.f);
   EXPECT_TEXT(grad([&c](Array x) { return sum(c * x); })(ones({2})), "f32[2] [5, 5]");
   // The inner function captures a traced array of the outer one.
@@ -100,7 +100,7 @@ TEST(Grad, OfGradOfGrad) {
   EXPECT_NEAR(grad(grad(grad(f)))(x).item<double>(), -3 * std::sin(x) - x * std::cos(x), 1e-6);
 }
 
-TEST(Grad, TransformedFunctionsTakeNumbersForArraysAsTheirFunctionDoes) {
+TEST(Grad, TransformedFunctionsAcceptNumbersForArrays) {
   const auto f = jit(grad(jit(cube)));
   for (int i = 0; i < 3; ++i) EXPECT_EQ(f(static_cast<float>(i)).item<float>(), 3.f * static_cast<float>(i * i));
   EXPECT_EQ(f.compiled(), 1u);
@@ -127,7 +127,7 @@ TEST(Grad, IntegersInBetweenCarryNoGradient) {
   EXPECT_TEXT(grad(f)(array({1.f, 5.f, 3.f})), "f32[3] [0, 2, 0]");
 }
 
-TEST(Vjp, ThePullbackMayBeCalledOften) {
+TEST(Vjp, PullbackMayBeCalledRepeatedly) {
   const auto [value, pullback] = vjp([](Array x, Array y) { return x * x * y; }, array({1.f, 2.f}), array({3.f, 4.f}));
   EXPECT_TEXT(value, "f32[2] [3, 16]");
   for (int i = 0; i < 3; ++i) {
@@ -173,7 +173,7 @@ TEST(Vjp, InsideJitAndUnderGrad) {
   EXPECT_TEXT(grad(f)(array({1.f, 2.f})), "f32[2] [15, 240]");
 }
 
-// How often `word` stands in `text`.
+// The number of occurrences of `word` in `text`.
 size_t occurrences(const std::string& text, const std::string& word) {
   size_t n = 0;
   for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++n;
@@ -224,7 +224,7 @@ struct Compositions : testing::Test {
   const std::vector<double> points = {-1.5, -0.3, 0.0, 0.8, 2.0};
   Array xs() const { return astype(Array::from(points, {5}), f32); }
 
-  // The same as f by a loop of two steps.
+  // Same as f, by a loop of two iterations.
   static Array looped(const Array& x) {
     return scan([x](Array c, Nothing) { return std::pair{c * sin(x), Nothing{}}; }, x, Nothing{}, {.length = 2}).first;
   }

@@ -19,7 +19,7 @@ struct Pair {
   Array a, b;
 };
 
-// Where its elements are computed with.
+// The memory that computations on `a` use.
 const void* memory(const Array& a) {
   if (platform() == Platform::cuda) return detail::gpu_buffer_of(a, a.type(), "a test")->data();
   return a.data<float>().data();
@@ -37,7 +37,7 @@ TEST(Jit, CompilesOnceForEachShapeAndElementType) {
   EXPECT_EQ(f.compiled(), 4u);
 }
 
-TEST(Jit, ValuesOfNumbersPassedForArraysDoNotCompileAgain) {
+TEST(Jit, NewValuesOfNumbersPassedForArraysDoNotRecompile) {
   const auto f = jit([](Array x) { return x * 2; });
   EXPECT_EQ(f(3).item<int>(), 6);
   EXPECT_EQ(f(4).item<int>(), 8);
@@ -46,8 +46,8 @@ TEST(Jit, ValuesOfNumbersPassedForArraysDoNotCompileAgain) {
   EXPECT_EQ(f.compiled(), 2u);
 }
 
-// In a transformed function a number is what it is outside: it takes the element type of what it meets.
-TEST(Jit, NumbersPassedForArraysTakeTheTypeOfWhatTheyMeet) {
+// In a transformed function a number adapts its element type as it does outside.
+TEST(Jit, NumbersPassedForArraysAdaptTheirType) {
   const auto product = [](Array x, Array by) { return x * by; };
   const auto scaled = jit(product);
   const Array x = astype(array({1.f, 2.f}), bf16);
@@ -59,7 +59,7 @@ TEST(Jit, NumbersPassedForArraysTakeTheTypeOfWhatTheyMeet) {
   EXPECT_TEXT(scaled(array({1, 2}), 2.5), "f32[2] [2.5, 5]");
   EXPECT_TEXT(vmap(product, {.in_axes = {0, {}}})(x, 2.5), "bf16[2] [2.5, 5]");
   EXPECT_TEXT(remat(product)(x, 2.5), "bf16[2] [2.5, 5]");
-  const auto inner = jit([](Array rows, Array by) {  // also in a function inside of the one that got it
+  const auto inner = jit([](Array rows, Array by) {  // also in a nested function
     return vmap([by](Array row) { return row * by; })(rows) + where(by > 2, by, rows);
   });
   EXPECT_TEXT(inner(x, 2.5), "bf16[2] [5, 7.5]");
@@ -104,7 +104,7 @@ TEST(Jit, TheFunctionIsTracedOncePerKey) {
   EXPECT_EQ(traces, 1);
 }
 
-TEST(Jit, IsPreparedWithoutACall) {
+TEST(Jit, PrepareCompilesWithoutACall) {
   int traced = 0;
   const auto f = jit(
       [&](Array x, Array y) {
@@ -126,7 +126,7 @@ TEST(Jit, IsPreparedWithoutACall) {
   EXPECT_EQ(f.compiled(), 2u);
 }
 
-TEST(Jit, CopiesShareWhatWasCompiled) {
+TEST(Jit, CopiesShareCompiledVersions) {
   const auto f = jit([](Array x) { return x; });
   const auto g = f;
   g(1);
@@ -165,7 +165,7 @@ TEST(Jit, ProgramsPrint) {
   EXPECT_EQ(f.compiled(), 1u);
 }
 
-TEST(Donation, ResultsTakeTheMemoryOfDonatedArguments) {
+TEST(Donation, ResultsReuseTheMemoryOfDonatedArguments) {
   const auto step = jit([](Pair p, Array g) { return Pair{p.a - g, p.b * g}; }, {.donate = {0}});
   Pair p{full({1000}, 5.f), full({1000}, 2.f)};
   const void *a = memory(p.a), *b = memory(p.b);
@@ -179,7 +179,7 @@ TEST(Donation, ResultsTakeTheMemoryOfDonatedArguments) {
   EXPECT_EQ(at(p.b, 999).item<float>(), 54);
 }
 
-TEST(Donation, ResultsOfAnotherShapeTakeTheMemoryToo) {
+TEST(Donation, ResultsOfAnotherShapeReuseTheMemory) {
   const auto f = jit([](Array x) { return reshape(x + 1.f, {2, 3}); }, {.donate = {0}});
   const Array x = arange(6, f32);
   const void* before = memory(x);
@@ -189,7 +189,7 @@ TEST(Donation, ResultsOfAnotherShapeTakeTheMemoryToo) {
 }
 
 TEST(Donation, NeverChangesResults) {
-  // Each function reads its donated argument again after the first result could have been written over it.
+  // Each function reads its donated argument again after the first result could have overwritten it.
   const auto check = [](auto f) {
     const auto plain = jit(f);
     const auto donating = jit(f, {.donate = {0, 1}});
@@ -240,7 +240,7 @@ TEST(Donation, AnArrayDonatedAndReadGivesRightResults) {
   EXPECT_TEXT(b, "f32[2] [9, 16]");
 }
 
-TEST(Donation, EveryHandleOfADonatedArrayIsGone) {
+TEST(Donation, InvalidatesEveryHandle) {
   const auto f = jit([](Array x) { return x + 1.f; }, {.donate = {0}});
   const Array x = array({1.f, 2.f}), other = x;
   EXPECT_TEXT(f(x), "f32[2] [2, 3]");
@@ -256,7 +256,7 @@ TEST(Donation, NumbersMayBeDonated) {
   EXPECT_EQ(f(x).item<float>(), 2);
 }
 
-TEST(Donation, AFailedCallTakesNothing) {
+TEST(Donation, FailedCallLeavesArgumentsValid) {
   const auto f = jit([](Array x, Array y) { return x + y; }, {.donate = {0, 1}});
   const Array gone = array({1.f}), x = array({2.f});
   const void* before = memory(x);
@@ -274,7 +274,7 @@ TEST(Jit, ResultsMayBeArgumentsAndDuplicates) {
   EXPECT_TEXT(r[1], "f32[1] [1]");
   EXPECT_TEXT(r[2], "f32[1] [1]");
   EXPECT_TEXT(r[3], "f32[1] [3]");
-  // Results are arrays of their own: donating one leaves the others.
+  // Results are separate arrays: donating one leaves the others valid.
   jit([](Array a) { return a * 5.f; }, {.donate = {0}})(r[1]);
   EXPECT_TEXT(r[2], "f32[1] [1]");
   EXPECT_TEXT(x, "f32[1] [1]");
@@ -303,7 +303,7 @@ TEST(Jit, FunctionsMayReturnNothingAndTakeNothing) {
   EXPECT_TEXT(constant(), "i32[3] [0, 1, 2]");
 }
 
-TEST(Jit, ManyLeavesPass) {
+TEST(Jit, AcceptsManyLeaves) {
   const auto f =
       jit([](std::vector<Array> xs) { return tree_map([](Array x) { return x + 1.f; }, xs); }, {.donate = {0}});
   std::vector<Array> xs;
@@ -333,7 +333,7 @@ TEST(Jit, CallsFromSeveralThreadsAgree) {
   EXPECT_EQ(f.compiled(), 2u);
 }
 
-TEST(Jit, ThreadsTraceApart) {
+TEST(Jit, ThreadsTraceIndependently) {
   std::vector<std::thread> threads;
   std::array<float, 4> results{};
   for (size_t t = 0; t < results.size(); ++t)
@@ -388,7 +388,7 @@ TEST(Jit, AnExceptionInTheFunctionLeavesEverythingUsable) {
   EXPECT_EQ(nested(2.f).item<float>(), 4);
 }
 
-TEST(Jit, OptionsNameArgumentsThatExist) {
+TEST(Jit, RejectsOptionsForMissingArguments) {
   const auto f = jit([](Array x) { return x; }, {.donate = {1}});
   EXPECT_THROWS(f(1), Error, "jit: donate names argument 1, but the call has 1 arguments; positions start at 0");
 }

@@ -1,5 +1,5 @@
-// EXPECT_TEXT(array, "f32[2] [1, 2]"): type and elements as the array prints them. EXPECT_ELEMENTS(array, {...},
-// tolerance): the elements within a tolerance.
+// EXPECT_TEXT(array, "f32[2] [1, 2]"): compares type and elements as printed. EXPECT_ELEMENTS(array, {...},
+// tolerance): compares elements within a tolerance.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// What calls mean, and which do not compile, under every compiler that is installed. A line of the snippet whose
-// comment says "error" must not compile; all others must.
+// Overload resolution under every installed compiler. A line of the snippet marked "error" must not compile;
+// all others must.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -59,7 +59,7 @@ std::string output_of(const std::string& command) {
 
 class Overloads : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(Overloads, MeanWhatIsWrittenOrDoNotCompile) {
+TEST_P(Overloads, CompileOrFailAsMarked) {
   const std::string compiler = GetParam();
   if (output_of("command -v " + compiler).empty()) GTEST_SKIP() << compiler << " is not installed";
   const std::string file = ::testing::TempDir() + "/overloads_" + compiler + ".cc";

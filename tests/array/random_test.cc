@@ -33,7 +33,7 @@ void expect_same(const Array& got, const json& wanted, double tolerance = 0) {
   EXPECT_ELEMENTS(got, values, tolerance);
 }
 
-TEST(Random, IsThatOfJax) {
+TEST(Random, MatchesJax) {
   for (const json& c : cases()) {
     const Array key = random::key(c.at("seed").get<uint64_t>());
     EXPECT_EQ(key.to_vector<uint32_t>(), c.at("key").get<std::vector<uint32_t>>());
@@ -70,7 +70,7 @@ TEST(Random, IsTheSameUnderJitAndVmap) {
   }
 }
 
-TEST(Random, LetsGradientsThroughItsBounds) {
+TEST(Random, GradientsFlowThroughBounds) {
   const Array key = random::key(1), u = random::uniform(key, {5});
   const auto f = [&](const Array& hi) { return sum(random::uniform(key, {5}, 0, hi)); };
   EXPECT_NEAR(grad(f)(astype(2.0, f32)).item<float>(), sum(u).item<float>(), 1e-5);
@@ -94,14 +94,14 @@ TEST(Uniform, StaysInsideItsBoundsInEveryType) {
   EXPECT_GE(min(at(between, 1)).item<float>(), 5.0f);
 }
 
-TEST(Uniform, F64TakesWholeWords) {
-  // The first 64-bit word of key 0 is the first key that split makes of it.
+TEST(Uniform, F64Uses64RandomBits) {
+  // The first 64-bit word of key 0 is the first key that split() derives from it.
   const auto words = at(random::split(random::key(0), 1), 0).to_vector<uint32_t>();
   const uint64_t word = (uint64_t{words[0]} << 32) | words[1];
   EXPECT_EQ(random::uniform(random::key(0), {1}, 0, 1, f64).item<double>(), static_cast<double>(word >> 12) * 0x1p-52);
 }
 
-TEST(TruncatedNormal, KeepsInside) {
+TEST(TruncatedNormal, StaysInsideItsBounds) {
   const Array x = random::truncated_normal(random::key(5), -2, 2, {4000});
   EXPECT_GT(min(x).item<float>(), -2.0f);
   EXPECT_LT(max(x).item<float>(), 2.0f);
@@ -153,7 +153,7 @@ TEST(Categorical, DrawsByProbability) {
   EXPECT_NEAR(mean(random::gumbel(random::key(1), {5000})).item<float>(), 0.5772f, 0.06f);
 }
 
-TEST(Random, SaysWhatIsWrong) {
+TEST(Random, RejectsInvalidArguments) {
   const Array key = random::key(0);
   EXPECT_THROWS(random::uniform(zeros({2}), {3}), Error,
                 "random::uniform: the key is f32[2]; a key is u32[2]: create one with random::key");

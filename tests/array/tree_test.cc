@@ -82,7 +82,7 @@ TEST(Tree, EmptyContainersHaveNoLeaves) {
   EXPECT_TRUE(tree_leaves(std::vector<bool>{true}).empty());
 }
 
-TEST(Tree, MapKeepsStructureAndFixedValues) {
+TEST(Tree, MapKeepsStructureAndStaticValues) {
   const Model doubled = tree_map([](const Array& a) { return a * 2; }, make_model());
   EXPECT_TEXT(doubled.layers[1].w, "i32[2] [8, 10]");
   EXPECT_TEXT(doubled.extra.at("b"), "i32[] 16");
@@ -102,7 +102,7 @@ TEST(Tree, MapTakesSeveralTreesOfOneStructure) {
   EXPECT_EQ(out[0].b.item<int>(), 222);
 }
 
-TEST(Tree, UnflattenGivesBackWhatFlattenTook) {
+TEST(Tree, UnflattenInvertsFlatten) {
   const Model model = make_model();
   const std::vector<Array> leaves = tree_leaves(model);
   const Model again = tree_unflatten(model, leaves);
@@ -111,7 +111,7 @@ TEST(Tree, UnflattenGivesBackWhatFlattenTook) {
   for (size_t i = 0; i < leaves.size(); ++i) EXPECT_EQ(leaves[i].node(), leaves_again[i].node());
 }
 
-TEST(Tree, MismatchesSayBothNumbers) {
+TEST(Tree, MismatchErrorsNameBothCounts) {
   const std::vector<Array> two{1, 2}, three{1, 2, 3};
   EXPECT_THROWS(tree_map([](Array a, Array) { return a; }, two, three), Error,
                 "tree_map: one tree has 2 arrays, another 3; the trees must have the same structure");

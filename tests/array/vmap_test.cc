@@ -21,7 +21,7 @@ TEST(Vmap, TreesAreMappedLeafByLeaf) {
   EXPECT_TEXT(out.y, "i32[2,2] [[11, 21], [32, 42]]");
 }
 
-TEST(Vmap, AxesMayBeChosenSharedAndNegative) {
+TEST(Vmap, AxesMayBeSelectedSharedAndNegative) {
   const auto f = [](Array row, Array m) { return row + m; };  // [3] + [3]
   const Array columns = array({{1, 2}, {3, 4}, {5, 6}}), shared = array({10, 20, 30});
   const char* wanted = "i32[2,3] [[11, 23, 35], [12, 24, 36]]";
@@ -65,7 +65,7 @@ TEST(Vmap, Nests) {
   EXPECT_TEXT(outer(array({1, 2}), array({3, 4, 5})), "i32[2,3] [[3, 4, 5], [6, 8, 10]]");
   const auto inner = vmap(vmap(product, {.in_axes = {0, std::nullopt}}), {.in_axes = {std::nullopt, 0}});
   EXPECT_TEXT(inner(array({1, 2}), array({3, 4, 5})), "i32[3,2] [[3, 6], [4, 8], [5, 10]]");
-  // The inner function captures what the outer one maps over.
+  // The inner function captures a value that the outer one maps over.
   const auto captured = vmap([](Array a) { return vmap([a](Array b) { return a - b; })(array({1, 2})); });
   EXPECT_TEXT(captured(array({10, 20})), "i32[2,2] [[9, 8], [19, 18]]");
 }

@@ -1,4 +1,4 @@
-// Collectives: JAX's own results, and every one of them against a loop over the devices, on many meshes.
+// Collectives compared with results of JAX, and each with a loop over the devices on many meshes.
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -11,8 +11,6 @@ namespace lockstep {
 namespace {
 
 using Function = std::function<Array(Array)>;
-
-// ---- JAX's results
 
 PartitionSpec parse_spec(const std::string& text) {
   PartitionSpec spec;
@@ -88,9 +86,7 @@ TEST(Collectives, MatchJaxExactly) {
   }
 }
 
-// ---- a loop over the devices
-
-// What one device holds.
+// The value of one device.
 struct Local {
   Shape shape;
   std::vector<double> data;
@@ -105,7 +101,7 @@ struct Local {
 };
 using Locals = std::vector<Local>;
 
-// f(index) for every index of the shape.
+// Calls f(index) for every index of the shape.
 template <class F>
 void for_each(const Shape& shape, F f) {
   Shape index(shape.size(), 0);
@@ -118,10 +114,10 @@ void for_each(const Shape& shape, F f) {
   }
 }
 
-// The devices that a device speaks to along axes, in the order of the axes, the first being outermost.
+// The devices in a device's group along axes, ordered by the axes; the first axis is outermost.
 struct Group {
   std::vector<size_t> members;
-  int64_t place = 0;  // of the device itself
+  int64_t position = 0;  // of the device itself
 };
 Group group_of(const Mesh& mesh, size_t device, const std::vector<std::string>& axes) {
   const auto mine = mesh.coordinates(static_cast<int64_t>(device));
@@ -135,13 +131,13 @@ Group group_of(const Mesh& mesh, size_t device, const std::vector<std::string>& 
     for (size_t d = 0; d < theirs.size(); ++d)
       reached &= theirs[d] == mine[d] || std::find(axes.begin(), axes.end(), mesh.axis_names()[d]) != axes.end();
     if (reached) found[place] = other;
-    if (other == device) group.place = place;
+    if (other == device) group.position = place;
   }
   for (const auto& [place, other] : found) group.members.push_back(other);
   return group;
 }
 
-// The loop version: what the device gets, given what everyone in its group holds.
+// The reference: computes the device's result from the values of all devices in its group.
 using Reference = std::function<Local(const std::vector<const Local*>& group, int64_t place)>;
 
 struct Case {
@@ -240,7 +236,7 @@ Case permuted(const std::string& name, Pairs (*pairs)(int64_t n)) {
           }};
 }
 
-// For operands [3, n, 2n], n being the number of devices in a group.
+// For operands [3, n, 2n], where n is the number of devices in a group.
 std::vector<Case> cases() {
   auto plus = [](double a, double b) { return a + b; };
   std::vector<Case> out = {
@@ -321,7 +317,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, OnMesh,
                            return name;
                          });
 
-// Every choice and order of the axes.
+// Every subset of the axes in every order.
 std::vector<std::vector<std::string>> choices(std::vector<std::string> axes) {
   std::set<std::vector<std::string>> out;
   std::sort(axes.begin(), axes.end());
@@ -331,8 +327,8 @@ std::vector<std::vector<std::string>> choices(std::vector<std::string> axes) {
   return {out.begin(), out.end()};
 }
 
-// Each device's operand differs along the axes of `cut` only, and goes through the collective; results come back side
-// by side.
+// Runs a collective on operands that differ only along the axes in `cut`, and compares the results of all
+// devices with the reference.
 void expect_like_loop(const Case& c, const Mesh& mesh, const std::vector<std::string>& along,
                       const std::vector<std::string>& cut, DType dtype, bool compiled) {
   int64_t n = 1, pieces = 1;
@@ -341,7 +337,7 @@ void expect_like_loop(const Case& c, const Mesh& mesh, const std::vector<std::st
   const Shape shape = {3, n, 2 * n};
   const int64_t size = count(shape);
   std::vector<double> global(static_cast<size_t>(pieces * size));
-  // No order along any dimension, small enough that sums are exact.
+  // Not monotonic along any dimension; small enough that sums are exact.
   for (size_t i = 0; i < global.size(); ++i) global[i] = static_cast<double>(i * 7919 % 31) - (dtype == u8 ? 0 : 15);
   if (dtype == boolean)
     for (double& v : global) v = v > 3;
@@ -359,7 +355,7 @@ void expect_like_loop(const Case& c, const Mesh& mesh, const std::vector<std::st
     const Group group = group_of(mesh, device, along);
     std::vector<const Local*> members;
     for (size_t member : group.members) members.push_back(&locals[member]);
-    const Local y = c.reference(members, group.place);
+    const Local y = c.reference(members, group.position);
     wanted.insert(wanted.end(), y.data.begin(), y.data.end());
     one = y.shape;
   }
@@ -374,7 +370,7 @@ void expect_like_loop(const Case& c, const Mesh& mesh, const std::vector<std::st
   EXPECT_EQ(y.to_vector<double>(), wanted);
 }
 
-TEST_P(OnMesh, CollectivesAreLoopsOverTheDevices) {
+TEST_P(OnMesh, CollectivesMatchTheReference) {
   for (const Case& c : cases())
     for (const auto& along : choices(mesh().axis_names())) {
       SCOPED_TRACE(testing::Message() << c.name << " over " << testing::PrintToString(along));
@@ -382,14 +378,14 @@ TEST_P(OnMesh, CollectivesAreLoopsOverTheDevices) {
     }
 }
 
-TEST_P(OnMesh, CollectivesUnderJitAreLoopsOverTheDevices) {
+TEST_P(OnMesh, CollectivesUnderJitMatchTheReference) {
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.name);
     expect_like_loop(c, mesh(), mesh().axis_names(), mesh().axis_names(), f32, true);
   }
 }
 
-// Operands that some axes, or all, do not cut.
+// Operands that are invariant over some axes, or all.
 TEST_P(OnMesh, CollectivesOfInvariantValues) {
   for (const Case& c : cases())
     for (const std::vector<std::string>& cut : {std::vector<std::string>{}, {mesh().axis_names().back()}})

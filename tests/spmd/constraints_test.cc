@@ -1,5 +1,5 @@
-// with_sharding_constraint: where values lie inside a function, on one lane and on several; and what is said of
-// shardings that contradict each other. Also run under LOCKSTEP_CPU_LANES=2 and 4.
+// with_sharding_constraint on one lane and on several, and the errors of contradictory shardings. Also run
+// with LOCKSTEP_CPU_LANES=2 and 4.
 #include <gtest/gtest.h>
 #include <lockstep/lockstep.h>
 
@@ -16,19 +16,19 @@ std::vector<float> values(const Array& x) { return x.to_vector<float>(); }
 
 Array numbers() { return reshape(arange(24.f), {6, 4}); }
 
-TEST(WithShardingConstraint, ChangesNoValueAndLabelsTheResult) {
+TEST(WithShardingConstraint, KeepsValuesAndSetsTheSharding) {
   const auto f = jit([](Array x) { return with_sharding_constraint(x * 2.f, on(P("data"))); });
   const Array y = f(numbers());
   EXPECT_EQ(values(y), values(numbers() * 2.f));
   EXPECT_EQ(y.sharding(), on(P("data")));
 }
 
-TEST(WithShardingConstraint, PropagatesToResultsThatFollowFromIt) {
+TEST(WithShardingConstraint, PropagatesToResults) {
   const auto f = jit([](Array x) { return tanh(with_sharding_constraint(x, on(P("data"))) + 1.f); });
   EXPECT_EQ(f(numbers()).sharding(), on(P("data")));
 }
 
-TEST(WithShardingConstraint, CutsAFunctionOfWhichNothingElseIsSaid) {
+TEST(WithShardingConstraint, PartitionsAFunctionWithoutOtherShardings) {
   const auto f = jit([](Array x, Array w) { return sum(with_sharding_constraint(dot(x, w), on(P("data")))); });
   const std::string text = f.explain(ones({8, 3}), ones({3, 5}));
   if (Lanes::local().count() > 1) {
@@ -38,7 +38,7 @@ TEST(WithShardingConstraint, CutsAFunctionOfWhichNothingElseIsSaid) {
   EXPECT_EQ(f(ones({8, 3}), ones({3, 5})).item<float>(), 120.f);
 }
 
-TEST(WithShardingConstraint, ThatContradictsAnotherMoves) {
+TEST(WithShardingConstraint, ContradictingConstraintsReshard) {
   const auto f = jit(
       [](Array x) {
         const Array rows = with_sharding_constraint(x, on(P("data")));
@@ -52,8 +52,8 @@ TEST(WithShardingConstraint, ThatContradictsAnotherMoves) {
   EXPECT_EQ(a.sharding(), on(P("model", "data")));
 }
 
-// What a result is said to be outside stands against what was said of the same value inside, or of an argument.
-TEST(WithShardingConstraint, GivesWayToOutShardings) {
+// out_shardings override a constraint on the same value inside the function, and the sharding of an argument.
+TEST(WithShardingConstraint, IsOverriddenByOutShardings) {
   const auto f = jit(
       [](Array x) {
         return std::pair{x, with_sharding_constraint(x, on(P({}, "data")))};
@@ -85,7 +85,7 @@ TEST(WithShardingConstraint, HoldsInGradientsBatchesAndRemat) {
 }
 
 TEST(WithShardingConstraint, IsFreeOnOneLane) {
-  if (Lanes::local().count() > 1) GTEST_SKIP() << "there are several";
+  if (Lanes::local().count() > 1) GTEST_SKIP() << "several lanes";
   const auto f = jit([](Array x) { return tanh(with_sharding_constraint(x + 1.f, on(P("data")))); });
   EXPECT_EQ(f.lowered(numbers()), jit([](Array x) { return tanh(x + 1.f); }).lowered(numbers()));
 }
@@ -96,7 +96,7 @@ TEST(WithShardingConstraint, InsideShardMapMayNameTheOtherAxes) {
   EXPECT_EQ(values(jit(f)(ones({8, 4}))), std::vector<float>(32, 2.f));
 }
 
-TEST(ShardMap, IsCutAsItsSpecsSay) {
+TEST(ShardMap, IsPartitionedByItsSpecs) {
   const auto f = jit(
       shard_map([](Array x) { return x * 2.f; }, {.mesh = mesh(), .in_specs = {P("data")}, .out_specs = {P("data")}}));
   EXPECT_EQ(values(f(ones({8, 4}))), std::vector<float>(32, 2.f));
@@ -107,8 +107,8 @@ TEST(ShardMap, IsCutAsItsSpecsSay) {
   }
 }
 
-// The devices of a lane are groups of channels in the gradient of a filter, and images elsewhere.
-TEST(ShardMap, OfConvolutionsMovesNoActivations) {
+// In the gradient of a filter, the devices of a lane become channel groups; elsewhere they are images.
+TEST(ShardMap, ConvolutionsCommunicateNoActivations) {
   const auto squares = [](Array w, Array x) {
     return mean(square(conv2d(relu(conv2d(x, w, {.padding = "SAME"})), transpose(w, {0, 1, 3, 2}))));
   };
@@ -127,7 +127,7 @@ TEST(ShardMap, OfConvolutionsMovesNoActivations) {
   }
 }
 
-TEST(ConstraintErrors, AxisThatDoesNotExist) {
+TEST(ConstraintErrors, UnknownAxis) {
   EXPECT_THROWS(with_sharding_constraint(numbers(), on(P("rows"))), Error,
                 "sharding: P('rows') names axis \"rows\", which is not in Mesh('data': 4, 'model': 2)");
 }
@@ -172,8 +172,8 @@ TEST(ConstraintErrors, TwoConstraintsOfDifferentMeshes) {
     const Array y = with_sharding_constraint(x, on(P("data")));
     return with_sharding_constraint(y + 1.f, other);
   });
-  const std::string said = message([&] { f(numbers()); });  // sets `first`
-  EXPECT_EQ(said,
+  const std::string text = message([&] { f(numbers()); });  // sets `first`
+  EXPECT_EQ(text,
             "jit: with_sharding_constraint at constraints_test.cc:" + std::to_string(first) +
                 " uses P('data') on mesh data=4,model=2, but with_sharding_constraint at constraints_test.cc:" +
                 std::to_string(first + 1) +
@@ -181,7 +181,7 @@ TEST(ConstraintErrors, TwoConstraintsOfDifferentMeshes) {
                 "shardings");
 }
 
-TEST(ConstraintErrors, ConstraintOfAnotherMeshThanTheShardingsOfJit) {
+TEST(ConstraintErrors, ConstraintAndJitShardingsOfDifferentMeshes) {
   std::vector<Device> turned = devices();
   std::reverse(turned.begin(), turned.end());
   const NamedSharding other(make_mesh({{"data", 4}, {"model", 2}}, turned), P("data"));

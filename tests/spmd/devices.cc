@@ -1,4 +1,4 @@
-// The tests of this folder have 8 devices.
+// Gives the tests of this folder 8 devices.
 #include <gtest/gtest.h>
 
 #include "lockstep/devices.h"

@@ -1,4 +1,4 @@
-// What per-device code says of mistakes.
+// Errors of per-device code.
 #include "array/near.h"
 #include "lockstep/lockstep.h"
 
@@ -13,7 +13,7 @@ auto mapped(PartitionSpec in, PartitionSpec out) {
   return shard_map(same, {.mesh = ij_mesh(), .in_specs = {std::move(in)}, .out_specs = {std::move(out)}});
 }
 
-// f for each device, its argument cut by "i" along the first dimension.
+// Runs f on each device, with its argument sharded by "i" along the first dimension.
 template <class F>
 auto per_device(F f) {
   return shard_map(f, {.mesh = ij_mesh(), .in_specs = {P("i")}, .out_specs = {P("i")}});
@@ -22,7 +22,7 @@ auto per_device(F f) {
 TEST(ShardMapErrors, UnknownMeshAxis) {
   const Array x = zeros({8, 4});
   EXPECT_THROWS(mapped(P("k"), P())(x), Error, "k");
-  EXPECT_THROWS(mapped(P("k"), P())(x), Error, "i");  // says which there are
+  EXPECT_THROWS(mapped(P("k"), P())(x), Error, "i");  // lists the axes
   EXPECT_THROWS(mapped(P(), P("k"))(x), Error, "k");
   EXPECT_THROWS(shard_map(same, {.mesh = ij_mesh(), .in_specs = {P()}, .out_specs = {P()}, .axes = {"k"}})(x), Error,
                 "k");
@@ -40,7 +40,7 @@ TEST(ShardMapErrors, SpecLongerThanTheRank) {
   EXPECT_THROWS(mapped(P(), P({}, {}, "j"))(zeros({8, 4})), Error, "shard_map: result 0 is f32[8,4], of rank 2");
 }
 
-TEST(ShardMapErrors, DimensionThatDoesNotDivide) {
+TEST(ShardMapErrors, UnevenShards) {
   EXPECT_THROWS(mapped(P({}, "i"), P())(zeros({8, 6})), Error, "dimension 1 of [8, 6] is sharded 4 ways by \"i\"");
   EXPECT_THROWS(mapped(P({"i", "j"}), P())(zeros({12, 6})), Error,
                 "dimension 0 of [12, 6] is sharded 8 ways by \"i\", \"j\"");
@@ -51,8 +51,8 @@ TEST(ShardMapErrors, DimensionThatDoesNotDivide) {
   EXPECT_THROWS(f(Pair{zeros({4}), zeros({7})}), Error, "argument 0, b");
 }
 
-// Devices, and so lanes, without rows: compiled functions allow them, per-device code forbids them.
-TEST(ShardMapErrors, SpecThatLeavesDevicesWithoutRows) {
+// jit allows devices, and so lanes, without rows; per-device code does not.
+TEST(ShardMapErrors, MoreDevicesThanRows) {
   EXPECT_THROWS(
       mapped(P("i"), P("i"))(zeros({1, 6})), Error,
       "shard_map: argument 0: dimension 0 of [1, 6] is sharded 4 ways by \"i\"; per-device code needs equal shards, "
@@ -71,19 +71,19 @@ TEST(ShardMapErrors, CollectivesUnderPlainJit) {
   EXPECT_THROWS(axis_index("i"), Error, "axis_index: axis \"i\" is not in scope");
 }
 
-TEST(ShardMapErrors, AxisThatIsNotInScope) {
+TEST(ShardMapErrors, AxisNotInScope) {
   EXPECT_THROWS(per_device([](Array x) { return psum(x, "batch"); })(zeros({8})), Error,
                 "psum: axis \"batch\" is not in scope; use one of \"i\", \"j\"");
   const auto f = shard_map([](Array x) { return psum(x, "j"); },
                            {.mesh = ij_mesh(), .in_specs = {P("i")}, .out_specs = {P("i")}, .axes = {"i"}});
   EXPECT_THROWS(f(zeros({8})), Error, "use one of \"i\"");
-  // An error leaves no axis behind.
+  // An error leaves no axis in scope.
   EXPECT_THROWS(psum(zeros({8}), "i"), Error, "use shard_map");
   EXPECT_THROWS(per_device([](Array x) { return psum(x, std::vector<std::string>{}); })(zeros({8})), Error,
                 "psum: no axis name given");
 }
 
-TEST(ShardMapErrors, OutSpecThatClaimsReplication) {
+TEST(ShardMapErrors, VaryingResultDeclaredReplicated) {
   EXPECT_THROWS(
       mapped(P("i"), P())(zeros({8})), Error,
       "result 0 is f32[2]{i}, which varies over \"i\", but its spec P() declares it replicated over that axis; "
@@ -94,7 +94,7 @@ TEST(ShardMapErrors, OutSpecThatClaimsReplication) {
   EXPECT_THROWS(place(arange(8)), Error, "varies over \"j\"");
 }
 
-TEST(ShardMapErrors, MoreMeshDevicesThanThereAre) {
+TEST(ShardMapErrors, MeshLargerThanTheDevices) {
   EXPECT_THROWS(make_mesh({{"i", 16}}), Error, "16");
   EXPECT_THROWS(make_mesh({{"i", 3}, {"j", 3}}), Error, "9");
   EXPECT_THROWS(shard_map(same, {.mesh = {}, .in_specs = {P()}, .out_specs = {P()}})(zeros({2})), Error,
@@ -152,7 +152,7 @@ TEST(ShardMapErrors, AxisNamedTwiceByNesting) {
                 "axis \"i\" is already in scope");
   const auto inner = vmap(same, {.axis_name = "i"});
   EXPECT_THROWS(per_device([inner](Array x) { return inner(x); })(zeros({8})), Error, "rename the inner axis");
-  EXPECT_THROWS(psum(zeros({8}), "i"), Error, "use shard_map");  // nothing is left behind
+  EXPECT_THROWS(psum(zeros({8}), "i"), Error, "use shard_map");  // no axis is left in scope
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Programs over the lanes of the process, however many it has: the same results as on one. The tests are also run under
+// Programs on the lanes of the process, however many: results equal those on one lane. Also run with
 // LOCKSTEP_CPU_LANES=2 and 4.
 #include "lane/lanes.h"
 
@@ -21,7 +21,7 @@ void expect_near(const Array& got, const Array& wanted, double tolerance = 1e-5)
   for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << i;
 }
 
-TEST(OnLanes, ProductsOfPiecesAreThoseOfTheWhole) {
+TEST(OnLanes, ShardedProductsEqualUnsharded) {
   const Array x = random::normal(random::key(1), {10, 6}), w = random::normal(random::key(2), {6, 7});
   const auto f = [](Array a, Array b) { return tanh(dot(a, b)); };
   const Array wanted = f(x, w);
@@ -61,7 +61,7 @@ TEST(OnLanes, ResultsFeedTheNextCallAndDonatedStateIsReused) {
   expect_near(spread.m, plain.m);
 }
 
-TEST(OnLanes, DonatedArrayThatAnotherHandleStillReadsIsKept) {
+TEST(OnLanes, SharedMemorySurvivesDonation) {
   const auto f = jit([](Array x) { return x + 1.f; }, {.donate = {0}, .out_shardings = {on_mesh(P("data"))}});
   const Array first = f(device_put(zeros({9}), on_mesh(P("data"))));
   const Array same = device_put(first, on_mesh(P("data")));  // shares the memory
@@ -70,7 +70,7 @@ TEST(OnLanes, DonatedArrayThatAnotherHandleStillReadsIsKept) {
   EXPECT_EQ(values_of(same), std::vector<float>(9, 1.f));
 }
 
-TEST(OnLanes, PiecesAreSeenDeviceByDevice) {
+TEST(OnLanes, AddressableShardsAreViewsOfPieces) {
   const Array x = jit([](Array a) { return a * 2.f; }, {.out_shardings = {on_mesh(P("data", "model"))}})(
       device_put(reshape(arange(24.f), {6, 4}), on_mesh(P("data"))));
   for (const Shard& shard : addressable_shards(x)) {
@@ -82,7 +82,7 @@ TEST(OnLanes, PiecesAreSeenDeviceByDevice) {
   }
 }
 
-TEST(OnLanes, ExplainNamesPlacesReasonsAndWhatMoves) {
+TEST(OnLanes, ExplainReportsShardingsReasonsAndCommunication) {
   const auto f =
       jit([](Array x, Array w) { return sum(dot(x, w)); }, {.in_shardings = {on_mesh(P("data")), on_mesh(P())}});
   const std::string text = f.explain(ones({8, 3}), ones({3, 5}));
@@ -94,7 +94,7 @@ TEST(OnLanes, ExplainNamesPlacesReasonsAndWhatMoves) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
 }
 
-TEST(LaneGrids, AreWhatCrossesLanes) {
+TEST(LaneGrids, ContainAxesThatCrossLanes) {
   const auto grid = [](const Shape& shape, std::vector<std::string> names, int64_t lanes) {
     std::vector<Device> made;
     for (int64_t i = 0; i < count(shape); ++i) made.push_back({.id = static_cast<int>(i)});
@@ -105,11 +105,11 @@ TEST(LaneGrids, AreWhatCrossesLanes) {
   EXPECT_EQ(grid({2, 4}, {"a", "b"}, 2), (Axes{{"a", 2, 1}}));
   EXPECT_EQ(grid({2, 4}, {"a", "b"}, 4), (Axes{{"a", 2, 1}, {"b", 2, 2}}));
   EXPECT_EQ(grid({1, 6}, {"a", "b"}, 3), (Axes{{"b", 3, 2}}));
-  EXPECT_EQ(grid({2, 3}, {"a", "b"}, 3), Axes());  // a row of two devices ends in the middle of "b"
+  EXPECT_EQ(grid({2, 3}, {"a", "b"}, 3), Axes());  // a block of two devices ends inside "b"
   EXPECT_EQ(grid({7}, {"a"}, 2), Axes());
 }
 
-TEST(LaneRanges, AreWhatTheDevicesHoldTogether) {
+TEST(LaneRanges, AreUnionsOfDeviceRanges) {
   const LaneGrid g{{{"x", 2, 4}, {"y", 3, 1}}};
   EXPECT_EQ(lane_range(g, {"x"}, 10, 0), (Range{0, 6}));  // 8 devices: 2, 2, 1, 1 and 1, 1, 1, 1
   EXPECT_EQ(lane_range(g, {"x"}, 10, 1), (Range{6, 10}));

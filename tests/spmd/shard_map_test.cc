@@ -1,5 +1,4 @@
-// shard_map and pmap: what they compute, their gradients against finite differences, how they nest with everything
-// else.
+// shard_map and pmap: values, gradients compared with finite differences, and nesting with other transforms.
 #include "lockstep/shard_map.h"
 
 #include <functional>
@@ -11,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// Numbers in [-1, 1) without order; f64.
+// Numbers in [-1, 1), not monotonic; f64.
 Array numbers(const Shape& shape, int salt = 1) {
   std::vector<double> data(static_cast<size_t>(count(shape)));
   for (size_t i = 0; i < data.size(); ++i)
@@ -22,7 +21,8 @@ Array numbers(const Shape& shape, int salt = 1) {
 Mesh line(int64_t n) { return make_mesh({{"i", n}}); }
 Mesh grid() { return make_mesh({{"i", 4}, {"j", 2}}); }
 
-// The gradient of f at x along one direction against a central difference. f: Array -> f64 scalar; g: its gradient.
+// Compares the gradient of f at x along one direction with a central difference. f: Array -> f64 scalar; g:
+// its gradient.
 template <class F>
 void expect_gradient(const F& f, const Array& g, const Array& x) {
   const Array direction = numbers(x.shape(), 77);
@@ -34,9 +34,7 @@ void expect_gradient(const F& f, const Array& g, const Array& x) {
   EXPECT_NEAR(sum(products).item<double>(), (up - down) / (2 * kStep), 1e-7 * (1 + sum(abs(products)).item<double>()));
 }
 
-// ---- what it computes
-
-TEST(ShardMap, EachDeviceSeesItsPiece) {
+TEST(ShardMap, EachDeviceReceivesItsShard) {
   const auto f = shard_map(
       [](Array x) {
         EXPECT_EQ(to_string(x.type()), "i32[2,3]{i,j}");
@@ -49,7 +47,7 @@ TEST(ShardMap, EachDeviceSeesItsPiece) {
       "201, 213, 223, 233]]");
 }
 
-TEST(ShardMap, OneDimensionMayBeCutBySeveralAxes) {
+TEST(ShardMap, OneDimensionMayBeShardedBySeveralAxes) {
   const auto f = shard_map([](Array x) { return x * 0 + axis_index("i") * 10 + axis_index("j"); },
                            {.mesh = grid(), .in_specs = {P({"j", "i"})}, .out_specs = {P({"j", "i"})}});
   EXPECT_TEXT(f(zeros({8}, i32)), "i32[8] [0, 10, 20, 30, 1, 11, 21, 31]");
@@ -58,7 +56,7 @@ TEST(ShardMap, OneDimensionMayBeCutBySeveralAxes) {
   EXPECT_TEXT(g(zeros({8}, i32)), "i32[8] [0, 1, 10, 11, 20, 21, 30, 31]");
 }
 
-TEST(ShardMap, ReplicatedArgumentsAndResultsAreWhole) {
+TEST(ShardMap, ReplicatedArgumentsAndResultsAreComplete) {
   const auto f = shard_map(
       [](Array w, Array x) {
         EXPECT_EQ(to_string(w.type()), "f64[3,2]");
@@ -69,13 +67,13 @@ TEST(ShardMap, ReplicatedArgumentsAndResultsAreWhole) {
   const auto [y, twice] = f(w, x);
   EXPECT_ELEMENTS(y, dot(x, w).to_vector<double>(), 1e-14);
   EXPECT_ELEMENTS(twice, (w * 2).to_vector<double>(), 0);
-  // What all devices hold alike may come out once for each of them.
+  // A replicated value may be returned once per device.
   const auto copies =
       shard_map([](Array v) { return psum(v, "i"); }, {.mesh = line(4), .in_specs = {P("i")}, .out_specs = {P("i")}});
   EXPECT_TEXT(copies(ones({4})), "f32[4] [4, 4, 4, 4]");
 }
 
-TEST(ShardMap, CapturedArraysAreWholeOnEveryDevice) {
+TEST(ShardMap, CapturedArraysAreReplicated) {
   const Array shift = array({10, 20});
   const auto f = shard_map([shift](Array x) { return x + shift + axis_index("i"); },
                            {.mesh = line(2), .in_specs = {P("i")}, .out_specs = {P("i")}});
@@ -89,10 +87,10 @@ TEST(ShardMap, CapturedArraysAreWholeOnEveryDevice) {
   EXPECT_TEXT(outer(arange(4), array({2, 3})), "i32[4] [2, 6, 6, 12]");
 }
 
-TEST(ShardMap, SomeAxesMayStayOut) {
+TEST(ShardMap, MayUseSomeOfTheMeshAxes) {
   const auto f = shard_map(
       [](Array x) {
-        EXPECT_EQ(to_string(x.type()), "i32[1,4]{i}");  // "j" does not cut it
+        EXPECT_EQ(to_string(x.type()), "i32[1,4]{i}");  // not sharded by "j"
         return psum(x, "i");
       },
       {.mesh = grid(), .in_specs = {P("i", "j")}, .out_specs = {P({}, "j")}, .axes = {"i"}});
@@ -126,11 +124,9 @@ TEST(ShardMap, OfVmapAndVmapOfIt) {
   EXPECT_TEXT(both(reshape(arange(24), {3, 8})), "i32[3,2] [[132, 144], [132, 144], [132, 144]]");
 }
 
-// ---- gradients
-
 struct Collective {
   const char* name;
-  std::function<Array(Array)> f;  // of one device's f64[4,4], cut over "i" (4) and "j" (2)
+  std::function<Array(Array)> f;  // of one device's f64[4,4], sharded over "i" (4) and "j" (2)
 };
 
 std::vector<Collective> collectives() {
@@ -167,7 +163,8 @@ std::vector<Collective> collectives() {
   };
 }
 
-// What a device adds to the loss: everything about the collective's result matters, on every device in another way.
+// A device's contribution to the loss: depends on every element of the collective's result, differently on
+// each device.
 Array weighted_loss(const Collective& c, const Array& x) {
   const Array y = c.f(sin(x) + 0.1 * x);
   return sum(y * y * numbers(y.shape(), 5)) * astype(axis_index("i") * 2 + axis_index("j") + 1, f64);
@@ -175,7 +172,7 @@ Array weighted_loss(const Collective& c, const Array& x) {
 
 const std::vector<std::string> kBoth = {"i", "j"};
 
-TEST(ShardMapGradient, OutsideOfIt) {
+TEST(ShardMapGradient, OutsideShardMap) {
   const Array x = numbers({16, 8});
   for (const Collective& c : collectives()) {
     SCOPED_TRACE(c.name);
@@ -183,7 +180,7 @@ TEST(ShardMapGradient, OutsideOfIt) {
                                   {.mesh = grid(), .in_specs = {P("i", "j")}, .out_specs = {P()}});
     expect_gradient(mapped, grad(mapped)(x), x);
     EXPECT_ELEMENTS(jit(grad(mapped))(x), grad(mapped)(x).to_vector<double>(), 1e-12);
-    // A result for each device, put together before it becomes a loss.
+    // One result per device, combined before the loss.
     const auto pieces = [&](Array v) {
       const Array y = shard_map([&](Array p) { return expand_dims(weighted_loss(c, p), 0); },
                                 {.mesh = grid(), .in_specs = {P("i", "j")}, .out_specs = {P({"i", "j"})}})(v);
@@ -193,7 +190,7 @@ TEST(ShardMapGradient, OutsideOfIt) {
   }
 }
 
-TEST(ShardMapGradient, InsideOfIt) {
+TEST(ShardMapGradient, InsideShardMap) {
   const Array x = numbers({16, 8});
   for (const Collective& c : collectives()) {
     SCOPED_TRACE(c.name);
@@ -203,7 +200,7 @@ TEST(ShardMapGradient, InsideOfIt) {
     const auto own = [&](Array v) { return weighted_loss(c, v); };
     const auto loss = shard_map(total, whole);
     expect_gradient(loss, shard_map(grad(total), cut)(x), x);
-    // Without the psum each device asks for the gradient of the sum of all devices' losses all the same.
+    // Without the psum, each device still computes the gradient of the sum of all devices' losses.
     expect_gradient(loss, shard_map(grad(own), cut)(x), x);
     EXPECT_ELEMENTS(jit(shard_map(grad(own), cut))(x), shard_map(grad(own), cut)(x).to_vector<double>(), 1e-12);
   }
@@ -216,10 +213,10 @@ TEST(ShardMapGradient, OfReplicatedParametersIsSummed) {
   const auto mean_loss = [](Array v, Array batch) { return pmean(mean(square(tanh(dot(batch, v)))), "i"); };
   expect_gradient(plain, shard_map(grad(mean_loss), options)(w, x), w);
   expect_gradient(plain, grad([&](Array v) { return shard_map(mean_loss, options)(v, x); })(w), w);
-  // A loss of each device alone: the gradients of all are summed.
+  // Per-device losses: the gradients of all devices are summed.
   const auto local = [](Array v, Array batch) { return mean(square(tanh(dot(batch, v)))) / 8; };
   expect_gradient(plain, shard_map(grad(local), options)(w, x), w);
-  // As a value that varies from the start, each device has its own gradient.
+  // With a varying parameter, each device has its own gradient.
   const auto own = [&](Array v, Array batch) { return pmean(grad(local)(pvary(v, "i"), batch), "i") * 8; };
   expect_gradient(plain, shard_map(own, options)(w, x), w);
 }
@@ -232,10 +229,8 @@ TEST(ShardMapGradient, SecondOrder) {
   expect_gradient(slope, grad(slope)(x), x);
 }
 
-// ---- bodies
-
-// f of one device's f64[2,4] to a scalar that is the same on all; checked for value under jit, gradient outside and
-// inside.
+// Checks f, which maps one device's f64[2,4] to a replicated scalar: its value under jit, and gradients
+// outside and inside.
 template <class F>
 void expect_body(const F& f, const std::function<Array(Array)>& plain) {
   const Array x = numbers({8, 4});
@@ -333,7 +328,8 @@ TEST(ShardMapBodies, CustomGradient) {
               });
 }
 
-// f of a replicated f64[4] and one device's f64[2,4] to a scalar that is the same on all; gradients of both arguments.
+// Checks f, which maps a replicated f64[4] and one device's f64[2,4] to a replicated scalar: gradients of
+// both arguments.
 template <class F>
 void expect_body_with_parameters(const F& f, const std::function<Array(Array, Array)>& plain) {
   const Array w = numbers({4}, 3), x = numbers({8, 4});
@@ -398,7 +394,7 @@ TEST(ShardMapBodies, ParametersInCondByDevice) {
         return psum(mine, "i");
       },
       [](Array w, Array x) { return sum(sin(first_half(x) * w)) + sum(square(second_half(x)) * w * w * w); });
-  // Captured, and used by one branch alone.
+  // Captured, and used by one branch only.
   expect_body_with_parameters(
       [](Array w, Array x) {
         const Array mine = cond(
@@ -414,7 +410,7 @@ TEST(ShardMapBodies, ParametersOfCustomGradients) {
                               return std::pair{w * x, std::pair{w, x}};
                             },
                             [](std::pair<Array, Array> kept, Array ct) {
-                              // The first argument is the same everywhere, and so is its gradient.
+                              // The first argument is replicated, and so is its gradient.
                               return std::tuple{psum(sum(ct * kept.second, 0), "i"), ct * kept.first};
                             });
   expect_body_with_parameters([f](Array w, Array x) { return psum(sum(sin(f(w, x))), "i"); },
@@ -429,8 +425,6 @@ TEST(ShardMapBodies, InvariantResultsOfCustomGradients) {
                             [](Array x, Array ct) { return pvary(ct, "i") + x * 0; });
   expect_body([f](Array x) { return f(sin(x)); }, [](Array x) { return sum(sin(x)); });
 }
-
-// ---- the text of a step
 
 size_t occurrences(const std::string& text, const std::string& word) {
   size_t n = 0;
@@ -456,15 +450,16 @@ TEST(ShardMapText, ADataParallelStepIsOneProductPerWeight) {
   const Layers p{zeros({12, 20}), zeros({20}), zeros({20, 6}), zeros({6})};
   const std::string text = step.lowered(p, zeros({32, 12}), zeros({32, 6}));
   SCOPED_TRACE(text);
-  // On each lane: two products forward; backward one for each weight and one for the hidden layer.
+  // Per lane: two products forward; backward one per weight and one for the hidden layer.
   EXPECT_EQ(occurrences(text, " einsum"), 5u * static_cast<size_t>(Lanes::local().count()));
   EXPECT_EQ(occurrences(text, "f32[8,12,20]"), 0u);
   EXPECT_EQ(occurrences(text, "f32[8,20,6]"), 0u);
   for (const char* weights : {"f32[12,20]", "f32[20,6]"}) EXPECT_GT(occurrences(text, weights), 0u) << weights;
 }
 
-// What is the same on all devices and meets what is not, begins to vary: as a carry and as the result of a branch too.
-TEST(ShardMap, CarriesAndBranchesBeginToVary) {
+// A replicated value combined with a varying one becomes varying, also as a carry and as the result of a
+// branch.
+TEST(ShardMap, CarriesAndBranchesBecomeVarying) {
   const Mesh mesh = line(4);
   const auto sums = [](Array first, Array xs) {
     return scan([](Array c, Array v) { return std::pair{c + v, c}; }, first, xs).second;
@@ -480,7 +475,7 @@ TEST(ShardMap, CarriesAndBranchesBeginToVary) {
   const Array first = full({}, .5, f64);
   expect_gradient(loss, grad(loss)(first), first);
 
-  // The other way round: what varied and comes out the same on all devices may still vary.
+  // Conversely, a varying carry that becomes invariant may still vary.
   const auto totals = [](Array xs) {
     return scan([](Array c, Array v) { return std::pair{psum(c + v, "i"), c}; }, sum(xs) * 0, xs).second;
   };
@@ -496,9 +491,7 @@ TEST(ShardMap, CarriesAndBranchesBeginToVary) {
   EXPECT_TEXT(g(array({1, 2, 3, 4}), full({1}, -9, i32)), "i32[4] [-9, -9, -9, -9]");
 }
 
-// ---- pmap
-
-TEST(Pmap, WhatIsLikeAnArrayMayDifferAsItDoes) {
+TEST(Pmap, LikeFunctionsKeepVaryingAxes) {
   const auto either = [](Array x) {
     return cond(
         sum(x) > 2.f, [](Array y) { return y * 2.f; }, [](Array y) { return zeros_like(y); }, x);
@@ -538,7 +531,7 @@ TEST(Pmap, RunsOneElementOnEachDevice) {
   EXPECT_TEXT(g(ones({8, 1})), "f32[8,1] [[8], [8], [8], [8], [8], [8], [8], [8]]");
 }
 
-TEST(Pmap, AxesMayBeChosen) {
+TEST(Pmap, AxesMayBeSelected) {
   const auto f = [](Array x, Array shared) { return x * shared + axis_index("devices"); };
   const Array x = reshape(arange(6), {3, 2}), shared = array({10, 20, 30});
   EXPECT_TEXT(pmap(f, {.in_axes = {1, std::nullopt}})(x, shared), "i32[2,3] [[0, 40, 120], [11, 61, 151]]");
@@ -556,10 +549,10 @@ TEST(Pmap, DonatesItsArguments) {
 }
 
 TEST(Pmap, GradientsOfCopiesAreEachDevicesOwn) {
-  // Parameters with a leading device axis vary: a psum of the gradients is the sum over devices, as in JAX.
+  // Parameters with a leading device axis vary: psum of their gradients is the sum over devices, as in JAX.
   const auto step = pmap([](Array w, Array x) { return psum(grad([x](Array v) { return v * x; })(w), "devices"); });
   EXPECT_TEXT(step(array({1.f, 1.f}), array({2.f, 5.f})), "f32[2] [7, 7]");
-  // So do shared ones.
+  // Shared parameters vary, too.
   const auto shared =
       pmap([](Array w, Array x) { return grad([x](Array v) { return v * x; })(w); }, {.in_axes = {std::nullopt, 0}});
   EXPECT_TEXT(shared(Array(1.f), array({2.f, 5.f})), "f32[2] [2, 5]");

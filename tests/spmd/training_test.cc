@@ -1,4 +1,5 @@
-// The reference runs again, on 8 devices by jit with shardings and on 1 and 8 by shard_map: the same losses and norms.
+// Replays the reference training runs on 8 devices by jit with shardings, and on 1 and 8 by shard_map: losses
+// and norms must match.
 #include "support/golden.h"
 
 namespace lockstep {
@@ -14,7 +15,8 @@ class GoldenSpmd : public testing::TestWithParam<int> {
     const NamedSharding rows(mesh, P("data"));
     const golden::Images train = golden::upload(golden::mnist()->train);
     if (per_device) {
-      // The mean over all devices is part of what is differentiated, so its gradient is that of the global mean.
+      // The mean over all devices is part of the differentiated function, so its gradient is that of the
+      // global mean.
       auto mean_loss = [](const models::Params& p, const models::Batch& b) {
         return pmean(models::loss(p, b), "data");
       };

@@ -1,8 +1,8 @@
 // Authentication by address, for replicas of a Kubeflow JAXJob that have no token. `kubectl apply` of a JAXJob alone
 // provides no secret that only its pods share. But the cluster creates a headless Service for each replica,
-// `<job>-worker-<r>`, whose DNS name resolves only to that replica's pod. So the coordinator accepts
-// process r only from an address that this name resolves to, and every later call of that process only from the same
-// address. docs/how-to/processes.md has the threat model.
+// `<job>-worker-<r>`, whose DNS name resolves only to that replica's pod. So the coordinator accepts process r only
+// from an address that this name resolves to, and every later call of that process only from the same address.
+// docs/how-to/processes.md has the threat model.
 #pragma once
 
 #include <chrono>

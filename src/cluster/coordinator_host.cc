@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/say.h"
+#include "base/print_stderr.h"
 
 namespace lockstep {
 
@@ -67,7 +67,7 @@ class InProcessChannel : public ControlChannel {
 
 }  // namespace
 
-void log_to_stderr(const std::string& line) { say("lockstep: {}\n", line); }
+void log_to_stderr(const std::string& line) { print_stderr("lockstep: {}\n", line); }
 
 std::unique_ptr<ControlChannel> in_process_channel(std::shared_ptr<CoordinatorHost> host) {
   return std::make_unique<InProcessChannel>(std::move(host));

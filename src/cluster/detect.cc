@@ -150,7 +150,7 @@ std::vector<std::string> detector_names() {
   return names;
 }
 
-Detection run_detectors(const distributed::Options& options, const LaunchEnvironment& here) {
+Detection run_detectors(const distributed::Options& options, const LaunchEnvironment& launch) {
   const std::string method = canonical_method(options.cluster_detection_method);
   const std::vector<std::string> names = detector_names();
   if (!method.empty() && std::find(names.begin(), names.end(), method) == names.end())
@@ -158,12 +158,12 @@ Detection run_detectors(const distributed::Options& options, const LaunchEnviron
   Detection detection;
   ExplicitSettings given;
   try {
-    given = read_explicit_settings(options, method == "none" ? kEmptyEnvironment : here.environment);
+    given = read_explicit_settings(options, method == "none" ? kEmptyEnvironment : launch.environment);
   } catch (const Error& error) {
     detection.problem = error.what();
   }
   for (const Detector& detector : kAllDetectors)
-    detection.results.push_back(run_detector(detector, {.given = given, .here = here}));
+    detection.results.push_back(run_detector(detector, {.given = given, .launch = launch}));
   if (!detection.problem.empty()) {
     detection.results.front() = {.detector = names.front(), .found = {}, .reason = detection.problem, .invalid = true};
     return detection;
@@ -176,8 +176,8 @@ Detection run_detectors(const distributed::Options& options, const LaunchEnviron
   return detection;
 }
 
-ClusterInfo detect(const distributed::Options& options, const LaunchEnvironment& here) {
-  Detection detection = run_detectors(options, here);
+ClusterInfo detect(const distributed::Options& options, const LaunchEnvironment& launch) {
+  Detection detection = run_detectors(options, launch);
   if (!detection.chosen) throw Error(detection.problem);
   return std::move(*detection.chosen);
 }
@@ -196,20 +196,20 @@ std::string full_name_in_hosts(std::string_view hosts, std::string_view host_nam
 }
 
 LaunchEnvironment read_launch_environment() {
-  LaunchEnvironment here;
+  LaunchEnvironment launch;
   for (char** each = environ; each && *each; ++each) {
     const std::string_view entry = *each;
     if (const size_t equals = entry.find('='); equals != entry.npos)
-      here.environment.emplace(entry.substr(0, equals), entry.substr(equals + 1));
+      launch.environment.emplace(entry.substr(0, equals), entry.substr(equals + 1));
   }
   char name[HOST_NAME_MAX + 1] = {};
-  if (::gethostname(name, sizeof(name) - 1) == 0) here.host_name = name;
+  if (::gethostname(name, sizeof(name) - 1) == 0) launch.host_name = name;
   try {
     const std::vector<uint8_t> bytes = FileSystem::real().read_file("/etc/hosts", 16 << 20);
-    here.full_host_name = full_name_in_hosts(std::string(bytes.begin(), bytes.end()), here.host_name);
+    launch.full_host_name = full_name_in_hosts(std::string(bytes.begin(), bytes.end()), launch.host_name);
   } catch (const std::runtime_error&) {  // the full name stays unknown
   }
-  return here;
+  return launch;
 }
 
 }  // namespace lockstep::detail

@@ -44,7 +44,7 @@ Answer detect_explicit(const DetectorInput& input) {
 }
 
 Answer detect_jax(const DetectorInput& input) {
-  const Environment& environment = input.here.environment;
+  const Environment& environment = input.launch.environment;
   const bool other_name =
       !find_variable(environment, "JAX_NUM_PROCESSES") && find_variable(environment, "JAX_PROCESS_COUNT");
   const char* const count_name = other_name ? "JAX_PROCESS_COUNT" : "JAX_NUM_PROCESSES";
@@ -63,7 +63,7 @@ Answer detect_jax(const DetectorInput& input) {
 
 Answer detect_jaxjob(const DetectorInput& input) {
   constexpr int kPort = 6666;
-  const Environment& environment = input.here.environment;
+  const Environment& environment = input.launch.environment;
   if (auto no = check_all_set(environment, {"COORDINATOR_ADDRESS", "NUM_PROCESSES", "PROCESS_ID"},
                               "a JAXJob's controller sets all of them"))
     return *no;
@@ -133,7 +133,7 @@ std::optional<NotDetected> check_inner_launcher(const Environment& environment) 
 }
 
 Answer detect_slurm(const DetectorInput& input) {
-  const Environment& environment = input.here.environment;
+  const Environment& environment = input.launch.environment;
   if (auto no = check_all_set(environment,
                               {"SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID"},
                               "a shell inside a job is not part of a step: start the program with srun"))
@@ -157,7 +157,7 @@ Answer detect_slurm(const DetectorInput& input) {
 }
 
 Answer detect_ompi(const DetectorInput& input) {
-  const Environment& environment = input.here.environment;
+  const Environment& environment = input.launch.environment;
   if (auto no =
           check_all_set(environment, {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"},
                         "start the program with mpirun"))
@@ -176,7 +176,7 @@ Answer detect_ompi(const DetectorInput& input) {
 }
 
 Answer detect_pmi(const DetectorInput& input) {
-  const Environment& environment = input.here.environment;
+  const Environment& environment = input.launch.environment;
   if (auto no = check_all_set(environment, {"PMI_RANK", "PMI_SIZE"}, "start the program with mpiexec")) return *no;
   ClusterInfo info;
   read_count_and_id(environment, "PMI_SIZE", "PMI_RANK", info);
@@ -189,7 +189,7 @@ constexpr int kKubernetesPort = 55527;
 
 // The common part of an Indexed Job and a JobSet. Fills count and id.
 std::optional<NotDetected> detect_indexed_job(const DetectorInput& input, ClusterInfo& info) {
-  const Environment& environment = input.here.environment;
+  const Environment& environment = input.launch.environment;
   if (!find_variable(environment, "JOB_COMPLETION_INDEX")) return NotDetected{"JOB_COMPLETION_INDEX is not set"};
   if (!find_variable(environment, "KUBERNETES_SERVICE_HOST"))
     return NotDetected{"KUBERNETES_SERVICE_HOST is missing (JOB_COMPLETION_INDEX is set); run the program in a pod",
@@ -207,18 +207,18 @@ std::optional<NotDetected> detect_indexed_job(const DetectorInput& input, Cluste
 }
 
 Answer detect_jobset(const DetectorInput& input) {
-  const LaunchEnvironment& here = input.here;
-  if (!find_variable(here.environment, "JOBSET_NAME") && !find_variable(here.environment, "REPLICATED_JOB_NAME"))
+  const LaunchEnvironment& launch = input.launch;
+  if (!find_variable(launch.environment, "JOBSET_NAME") && !find_variable(launch.environment, "REPLICATED_JOB_NAME"))
     return NotDetected{"JOBSET_NAME is not set"};
-  if (auto no = check_all_set(here.environment, {"JOBSET_NAME", "REPLICATED_JOB_NAME"},
+  if (auto no = check_all_set(launch.environment, {"JOBSET_NAME", "REPLICATED_JOB_NAME"},
                               "set both, from the labels jobset.sigs.k8s.io/jobset-name and /replicatedjob-name"))
     return *no;
   ClusterInfo info;
   if (auto no = detect_indexed_job(input, info)) return *no;
-  const std::string set = *find_variable(here.environment, "JOBSET_NAME");
-  const std::string job = fmt::format("{}-{}", set, *find_variable(here.environment, "REPLICATED_JOB_NAME"));
+  const std::string set = *find_variable(launch.environment, "JOBSET_NAME");
+  const std::string job = fmt::format("{}-{}", set, *find_variable(launch.environment, "REPLICATED_JOB_NAME"));
   // <jobset>-<replicated job>-<job>-<pod>: indices restart at 0 in every job of the set.
-  const std::string host = here.host_name.substr(0, here.host_name.find('.'));
+  const std::string host = launch.host_name.substr(0, launch.host_name.find('.'));
   if (host.starts_with(job + "-") && !host.starts_with(job + "-0-"))
     return NotDetected{
         fmt::format(
@@ -227,16 +227,16 @@ Answer detect_jobset(const DetectorInput& input) {
             host, job),
         true};
   info.coordinator =
-      to_string({fmt::format("{}-0-0.{}", job, set), coordinator_port(here.environment, kKubernetesPort)});
+      to_string({fmt::format("{}-0-0.{}", job, set), coordinator_port(launch.environment, kKubernetesPort)});
   return info;
 }
 
 Answer detect_kubernetes(const DetectorInput& input) {
-  const LaunchEnvironment& here = input.here;
+  const LaunchEnvironment& launch = input.launch;
   ClusterInfo info;
   if (auto no = detect_indexed_job(input, info)) return *no;
   if (input.given.coordinator || info.process_count == 1) return info;
-  const std::string& full = here.full_host_name.empty() ? here.host_name : here.full_host_name;
+  const std::string& full = launch.full_host_name.empty() ? launch.host_name : launch.full_host_name;
   const size_t dot = std::min(full.find('.'), full.size());
   const std::string host = full.substr(0, dot), suffix = fmt::format("-{}", info.process_id);
   if (!host.ends_with(suffix) || host.size() == suffix.size())
@@ -253,12 +253,12 @@ Answer detect_kubernetes(const DetectorInput& input) {
         true};
   const std::string subdomain = full.substr(dot + 1, full.find('.', dot + 1) - dot - 1);
   info.coordinator = to_string({fmt::format("{}-0.{}", host.substr(0, host.size() - suffix.size()), subdomain),
-                                coordinator_port(here.environment, kKubernetesPort)});
+                                coordinator_port(launch.environment, kKubernetesPort)});
   return info;
 }
 
 Answer detect_torchrun(const DetectorInput& input) {
-  const Environment& environment = input.here.environment;
+  const Environment& environment = input.launch.environment;
   if (auto no = check_all_set(environment, {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK"},
                               "torchrun sets all of them"))
     return *no;

@@ -34,7 +34,7 @@ std::string describe_missing(const ExplicitSettings&);
 
 struct DetectorInput {
   const ExplicitSettings& given;
-  const LaunchEnvironment& here;
+  const LaunchEnvironment& launch;
 };
 
 struct NotDetected {

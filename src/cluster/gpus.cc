@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/names.h"
 #include "cluster/variables.h"
-#include "lane/gpu_lanes.h"
+#include "hardware/gpu_lanes.h"
 #include "lane/gpu_report.h"
 #include "lockstep/error.h"
 

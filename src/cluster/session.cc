@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
-#include "base/say.h"
+#include "base/print_stderr.h"
 #include "cluster/address_auth.h"
 #include "cluster/exit_code.h"
 #include "cluster/flight_dumper.h"
@@ -318,7 +318,8 @@ void Session::start_kill_timer(const Failure& failure) {
     if (changed_.wait_for(own, options_.failure_grace, [this] { return ending_; }) &&
         changed_.wait_for(own, options_.failure_grace, [this] { return ended_; }))
       return;
-    say("lockstep: {}; this process did not exit within the grace period and is terminated\n", describe(failure));
+    print_stderr("lockstep: {}; this process did not exit within the grace period and is terminated\n",
+                 describe(failure));
     _exit(exit_code_after(failure, control_->process_id()));
   });
 }

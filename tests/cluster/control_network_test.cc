@@ -317,17 +317,17 @@ TEST(ControlNetwork, ExitingCoordinatorAnswersTheNextHeartbeat) {
       CoordinatorOptions{.process_count = 2, .version = LOCKSTEP_VERSION, .heartbeat_timeout = kGenerous});
   auto server = std::make_unique<ControlServer>(host, ServerOptions{.address = {"127.0.0.1", 0}});
   const auto worker = network_channel({.coordinator = {"127.0.0.1", server->port()}, .heartbeat_timeout = kGenerous});
-  const Answer heard = first_heartbeat_while_exiting(*host, *worker, [&] { server.reset(); });
-  EXPECT_EQ(heard.outcome, Outcome::failed);
-  EXPECT_EQ(heard.text, "process 0, coordinator: process 0 has exited");
+  const Answer reported = first_heartbeat_while_exiting(*host, *worker, [&] { server.reset(); });
+  EXPECT_EQ(reported.outcome, Outcome::failed);
+  EXPECT_EQ(reported.text, "process 0, coordinator: process 0 has exited");
 }
 
 TEST(ControlNetwork, ExitingCoordinatorNotifiesAllProcesses) {
   ControlJob job(over_network(3));
   ReportedFailure first(job[1]), second(job[2]);
   job.drop(0);
-  for (ReportedFailure* heard : {&first, &second}) {
-    const Failure failure = heard->wait();
+  for (ReportedFailure* reported : {&first, &second}) {
+    const Failure failure = reported->wait();
     EXPECT_EQ(failure.process, 0);
     EXPECT_EQ(failure.message, "left the job without shutdown(); see its log");
   }

@@ -106,7 +106,7 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   void signal(int number) const { EXPECT_EQ(::kill(pid_, number), 0); }
-  void tell(const std::string& line) const {
+  void send(const std::string& line) const {
     const std::string text = line + "\n";
     EXPECT_EQ(::write(to_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
   }
@@ -160,7 +160,7 @@ class ControlProcess : public testing::Test {
     all("barrier");
   }
   void all(const std::string& command) {
-    for (auto& process : processes_) process->tell(command);
+    for (auto& process : processes_) process->send(command);
     for (auto& process : processes_) EXPECT_EQ(process->hear(), "done " + command);
   }
   void expect_failure(int process, int cause, const std::string& part) {
@@ -178,7 +178,7 @@ class ControlProcess : public testing::Test {
 TEST_F(ControlProcess, EightProcessesJoinAndShutDown) {
   start(8);
   all("barrier");
-  for (auto& process : processes_) process->tell("shutdown");
+  for (auto& process : processes_) process->send("shutdown");
   for (auto& process : processes_) {
     EXPECT_EQ(process->hear(), "over");
     EXPECT_EQ(process->wait(), 0);
@@ -199,7 +199,7 @@ TEST_F(ControlProcess, SuspendedProcessIsReportedByAllSurvivors) {
 
 TEST_F(ControlProcess, ExitedProcessIsReportedByAllSurvivors) {
   start(3, 4000);
-  processes_[2]->tell("exit");
+  processes_[2]->send("exit");
   for (int i : {0, 1}) expect_failure(i, 2, "(host n2, pid ");
 }
 
@@ -242,13 +242,13 @@ TEST_F(ControlProcess, CoordinatorThreadsDoNotGrowWithPendingCalls) {
   for (auto& each : others)
     waiting.push_back(std::async(std::launch::async, [&] { return each->get("counted", kGenerous); }));
   others[0]->barrier("alone", kGenerous, {1});
-  first.tell("threads");
+  first.send("threads");
   const std::string answer = first.hear();
   ASSERT_TRUE(answer.starts_with("done threads ")) << answer;
   EXPECT_LT(std::stoi(answer.substr(13)), kCount / 2) << answer;
   others[0]->set("counted", "yes");
   for (auto& each : waiting) EXPECT_EQ(each.get(), "yes");
-  first.tell("shutdown");
+  first.send("shutdown");
   on_all(kCount - 1, [&](int i) { others[static_cast<size_t>(i)]->shutdown(kGenerous); });
   EXPECT_EQ(first.hear(), "over");
 }

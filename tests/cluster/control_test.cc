@@ -142,8 +142,8 @@ TEST_P(ControlOver, FailureReachesEveryProcessOnce) {
   job[2].report_failure({.message = "no such file", .retryable = false});
   job[1].report_failure({.message = "too late"});
   waiting.get();
-  for (ReportedFailure* heard : {&first, &second, &third}) {
-    const Failure failure = heard->wait();
+  for (ReportedFailure* reported : {&first, &second, &third}) {
+    const Failure failure = reported->wait();
     EXPECT_EQ(failure, (Failure{.process = 2,
                                 .host = "n2",
                                 .pid = ::getpid(),
@@ -185,10 +185,10 @@ TEST_P(ControlOver, FailureCallbackReturnsBeforeCallsThrow) {
 
 TEST_P(ControlOver, DestructionWithoutShutdownIsAFailure) {
   ControlJob job(options(2));
-  ReportedFailure heard(job[0]);
+  ReportedFailure reported(job[0]);
   job[1].progress(3, "step");
   job.drop(1);
-  const Failure failure = heard.wait();
+  const Failure failure = reported.wait();
   EXPECT_EQ(failure.process, 1);
   EXPECT_EQ(failure.message, "left the job without shutdown(); see its log");
   EXPECT_TRUE(failure.retryable);
@@ -208,8 +208,8 @@ TEST_P(ControlOver, ProcessWithoutHeartbeatsIsLost) {
           request::Register{.process_count = 2, .version = LOCKSTEP_VERSION, .host = "quiet", .timeout = kGenerous}};
   EXPECT_EQ(silent->call(registration, kGenerous).outcome, Outcome::ok);
   job.wait();
-  ReportedFailure heard(job[0]);
-  const Failure failure = heard.wait();
+  ReportedFailure reported(job[0]);
+  const Failure failure = reported.wait();
   EXPECT_EQ(failure.process, 1);
   EXPECT_EQ(failure.host, "quiet");
   EXPECT_NE(failure.message.find("lost: no heartbeat for 400 ms"), std::string::npos) << failure.message;
@@ -224,8 +224,8 @@ TEST_P(ControlOver, StuckProcessIsDetected) {
   ReportedFailure first(job[0]), second(job[1]);
   job[0].progress(4, "all_reduce", true);
   job[1].progress(4, "read data");
-  for (ReportedFailure* heard : {&first, &second}) {
-    const Failure failure = heard->wait();
+  for (ReportedFailure* reported : {&first, &second}) {
+    const Failure failure = reported->wait();
     EXPECT_EQ(failure.process, 1);
     EXPECT_EQ(failure.host, "n1");
     EXPECT_EQ(failure.operation, "read data");
@@ -236,10 +236,10 @@ TEST_P(ControlOver, StuckProcessIsDetected) {
 
 TEST_P(ControlOver, LongOperationNamesAreCut) {
   ControlJob job(options(2));
-  ReportedFailure heard(job[0]);
+  ReportedFailure reported(job[0]);
   job[1].progress(1, std::string(100, 'x'));
   job[1].report_failure({.message = "m"});
-  EXPECT_EQ(heard.wait().operation, std::string(64, 'x'));
+  EXPECT_EQ(reported.wait().operation, std::string(64, 'x'));
 }
 
 TEST_P(ControlOver, ProgressIsSafeFromManyThreads) {
@@ -357,12 +357,12 @@ TEST(Control, PendingCallGetsItsOwnAnswerBeforeTheFailure) {
     std::unique_ptr<ControlChannel> channel = in_process_channel(host);
     if (i == 1) channel = std::make_unique<DelayedAgreementChannel>(std::move(channel));
     Control control(std::move(channel), {.process_id = i, .process_count = 3, .host = "n" + std::to_string(i)});
-    ReportedFailure heard(control);
+    ReportedFailure reported(control);
     EXPECT_THROWS(control.agree(
                       "step", i == 2, [&] { return std::to_string(i); }, kGenerous),
                   Error, "agree \"step\": " + named(0) + " and " + named(2) + " differ at line 1:");
     if (i == 0) control.report_failure({.message = "we differ"});
-    EXPECT_EQ(heard.wait().message, "we differ");
+    EXPECT_EQ(reported.wait().message, "we differ");
   });
 }
 
@@ -377,14 +377,14 @@ void expect_cause_over() {
     Control control(
         std::move(channel),
         {.process_id = i, .process_count = 2, .heartbeat_timeout = kGenerous, .host = "n" + std::to_string(i)});
-    ReportedFailure heard(control);
+    ReportedFailure reported(control);
     if (i == 0) {
       control.report_failure({.message = "no such file", .retryable = false});
     } else {
       EXPECT_THROWS(control.get("never", kGenerous), CommAborted, "get: the job has failed: ");
       ASSERT_TRUE(control.failure());  // immediately
     }
-    const Failure failure = heard.wait();
+    const Failure failure = reported.wait();
     EXPECT_EQ(failure.message, "no such file");
     EXPECT_FALSE(failure.retryable);
   });

@@ -339,12 +339,12 @@ TEST(Coordinator, FirstFailureCountsAndIsSentToAll) {
   const auto beat = job.beat(2);
   const Failure cause{.operation = "load", .step = 4, .message = "no such file", .retryable = false};
   EXPECT_EQ(job.answer(job.ask(1, request::Fail{cause})), "ok");
-  const std::string told = "failed: process 1 (host n1), step 4, load: no such file";
-  EXPECT_EQ(job.answer(get), told);
-  EXPECT_EQ(job.answer(beat), told);
+  const std::string expected = "failed: process 1 (host n1), step 4, load: no such file";
+  EXPECT_EQ(job.answer(get), expected);
+  EXPECT_EQ(job.answer(beat), expected);
   EXPECT_FALSE(job.full(beat).failure->retryable);
-  EXPECT_EQ(job.answer(job.ask(2, request::Fail{{.message = "me too"}})), told);
-  EXPECT_EQ(job.answer(job.ask(0, request::Shutdown{1s})), told);
+  EXPECT_EQ(job.answer(job.ask(2, request::Fail{{.message = "me too"}})), expected);
+  EXPECT_EQ(job.answer(job.ask(0, request::Shutdown{1s})), expected);
 }
 
 TEST(Coordinator, TracksDeliveryOfTheFailure) {

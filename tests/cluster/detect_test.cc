@@ -17,7 +17,7 @@ namespace {
 struct Case {
   std::string file, title;
   distributed::Options options;
-  LaunchEnvironment here;
+  LaunchEnvironment launch;
   std::string answer, error;
   std::vector<std::string> results;
 };
@@ -45,9 +45,9 @@ std::string after(const std::string& line, size_t n) { return line.size() > n ? 
 
 void read_line(const std::string& line, Case& out) {
   if (line.starts_with("host ")) {
-    out.here.host_name = after(line, 5);
+    out.launch.host_name = after(line, 5);
   } else if (line.starts_with("full-host ")) {
-    out.here.full_host_name = after(line, 10);
+    out.launch.full_host_name = after(line, 10);
   } else if (line.starts_with("option ")) {
     const size_t space = line.find(' ', 7);
     set_option(out.options, line.substr(7, space - 7), line.substr(space + 1));
@@ -58,7 +58,7 @@ void read_line(const std::string& line, Case& out) {
   } else if (line.starts_with("? ")) {
     out.results.push_back(after(line, 2));
   } else if (const size_t equals = line.find('='); equals != line.npos) {
-    EXPECT_TRUE(out.here.environment.emplace(line.substr(0, equals), line.substr(equals + 1)).second) << line;
+    EXPECT_TRUE(out.launch.environment.emplace(line.substr(0, equals), line.substr(equals + 1)).second) << line;
   } else {
     ADD_FAILURE() << out.file << ": " << line;
   }
@@ -94,14 +94,14 @@ TEST(Detect, GoldenEnvironments) {
     ASSERT_NE(each.answer.empty(), each.error.empty());
     std::string answer, error;
     try {
-      answer = summary(detect(each.options, each.here));
+      answer = summary(detect(each.options, each.launch));
     } catch (const Error& failure) {
       error = failure.what();
     }
     EXPECT_EQ(answer, each.answer);
     EXPECT_EQ(error, each.error);
     std::set<std::string> logged;
-    for (const DetectorResult& result : run_detectors(each.options, each.here).results)
+    for (const DetectorResult& result : run_detectors(each.options, each.launch).results)
       logged.insert(result.detector + ": " + result.reason);
     for (const std::string& result : each.results) EXPECT_TRUE(logged.contains(result)) << result;
   }
@@ -119,27 +119,27 @@ TEST(Detect, IncompleteEnvironmentIsNeverDetected) {
   for (const Case& each : all_cases()) {
     if (each.answer.empty() || each.answer.starts_with("none")) continue;
     SCOPED_TRACE(each.file + ": " + each.title);
-    const ClusterInfo whole = detect(each.options, each.here);
-    for (const auto& [name, value] : each.here.environment) {
+    const ClusterInfo complete = detect(each.options, each.launch);
+    for (const auto& [name, value] : each.launch.environment) {
       SCOPED_TRACE(name);
-      LaunchEnvironment less = each.here;
+      LaunchEnvironment less = each.launch;
       less.environment.erase(name);
       try {
         const ClusterInfo info = detect(each.options, less);
-        if (info.method == whole.method) {
-          EXPECT_EQ(info.process_count, whole.process_count);
-          EXPECT_EQ(info.process_id, whole.process_id);
+        if (info.method == complete.method) {
+          EXPECT_EQ(info.process_count, complete.process_count);
+          EXPECT_EQ(info.process_id, complete.process_id);
         }
       } catch (const Error& error) {
         EXPECT_TRUE(std::string(error.what()).starts_with("initialize: ")) << error.what();
       }
-      LaunchEnvironment spoilt = each.here;
-      spoilt.environment[name] = "?!";
+      LaunchEnvironment corrupted = each.launch;
+      corrupted.environment[name] = "?!";
       try {
-        const ClusterInfo info = detect(each.options, spoilt);
-        if (info.method == whole.method) {
-          EXPECT_EQ(info.process_count, whole.process_count);
-          EXPECT_EQ(info.process_id, whole.process_id);
+        const ClusterInfo info = detect(each.options, corrupted);
+        if (info.method == complete.method) {
+          EXPECT_EQ(info.process_count, complete.process_count);
+          EXPECT_EQ(info.process_id, complete.process_id);
         }
       } catch (const Error& error) {
         EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
@@ -149,9 +149,9 @@ TEST(Detect, IncompleteEnvironmentIsNeverDetected) {
 }
 
 TEST(Detect, ResultsReportPartiallySetAndInvalidVariables) {
-  LaunchEnvironment here;
-  here.environment = {{"SLURM_JOB_ID", "1"}, {"PMI_RANK", "x"}, {"PMI_SIZE", "2"}};
-  const Detection detection = run_detectors({}, here);
+  LaunchEnvironment launch;
+  launch.environment = {{"SLURM_JOB_ID", "1"}, {"PMI_RANK", "x"}, {"PMI_SIZE", "2"}};
+  const Detection detection = run_detectors({}, launch);
   EXPECT_FALSE(detection.chosen);
   EXPECT_EQ(detection.problem, "initialize: PMI_RANK is \"x\"; set it to an integer of at least 0, or unset it");
   for (const DetectorResult& result : detection.results) {
@@ -169,7 +169,7 @@ TEST(Detect, UnknownMethodIsRefused) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
-                 "initialize: cluster_detection_method: there is no \"slrum\"; choose explicit, jax, jaxjob, slurm, "
+                 "initialize: cluster_detection_method: unknown value \"slrum\"; choose explicit, jax, jaxjob, slurm, "
                  "ompi, pmi, jobset, kubernetes, torchrun or none; did you mean \"slurm\"?");
   }
 }
@@ -189,9 +189,9 @@ TEST(Detect, FullNameIsReadFromHosts) {
 
 TEST(Detect, LaunchEnvironmentIsThatOfThisProcess) {
   const ScopedVariable variable("LOCKSTEP_TEST_VARIABLE", "a=b");
-  const LaunchEnvironment here = read_launch_environment();
-  EXPECT_EQ(here.environment.at("LOCKSTEP_TEST_VARIABLE"), "a=b");
-  EXPECT_FALSE(here.host_name.empty());
+  const LaunchEnvironment launch = read_launch_environment();
+  EXPECT_EQ(launch.environment.at("LOCKSTEP_TEST_VARIABLE"), "a=b");
+  EXPECT_FALSE(launch.host_name.empty());
 }
 
 }  // namespace

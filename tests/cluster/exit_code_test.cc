@@ -31,7 +31,7 @@ TEST(ExitCode, RetryCodeMatchesTheController) {
 
 TEST(ExitCode, ReflectsWhetherARestartMayHelp) {
   EXPECT_EQ(distributed::report_failure(CommAborted("process 1 was lost")), 75);
-  EXPECT_EQ(distributed::report_failure(CommTimeout("nobody came")), 75);
+  EXPECT_EQ(distributed::report_failure(CommTimeout("processes are missing")), 75);
   EXPECT_EQ(distributed::report_failure(DeviceLost("GPU 0")), 75);
   EXPECT_EQ(distributed::report_failure(Error("a wrong setting")), 1);
   EXPECT_EQ(distributed::report_failure(IoError("a full disk")), 1);

@@ -108,9 +108,9 @@ TEST(MailboxChannel, ExitingCoordinatorAnswersTheNextHeartbeat) {
       CoordinatorOptions{.process_count = 2, .version = LOCKSTEP_VERSION, .heartbeat_timeout = kGenerous});
   auto serving = coordinator_mailbox_channel(host, mailboxes->open(0));
   const auto worker = mailbox_channel(mailboxes->open(1));
-  const Answer heard = first_heartbeat_while_exiting(*host, *worker, [&] { serving.reset(); });
-  EXPECT_EQ(heard.outcome, Outcome::failed);
-  EXPECT_EQ(heard.text, "process 0, coordinator: process 0 has exited");
+  const Answer reported = first_heartbeat_while_exiting(*host, *worker, [&] { serving.reset(); });
+  EXPECT_EQ(reported.outcome, Outcome::failed);
+  EXPECT_EQ(reported.text, "process 0, coordinator: process 0 has exited");
 }
 
 TEST(MailboxChannel, ProcessesFailWithTheTransport) {

@@ -163,7 +163,7 @@ class NetworkChannel : public ControlChannel {
         if (!reply.retry && !previous) return reply.answer;
         why = reply.answer.text;
         ++next;
-        // Connects anew with the next call: gRPC polls a pending connection only every 5 s while no call waits for it.
+        // Reconnects with the next call: gRPC polls a pending connection only every 5 s while no call waits for it.
         ip.clear();
       } catch (const IoError& error) {
         why = error.what();

@@ -33,7 +33,7 @@ TEST(Conv2d, RejectsMismatchedShapes) {
   EXPECT_THROWS(conv2d(zeros({28, 28}), w), Error, "conv2d: the images are [28, 28]; they must be [n, h, w, c]");
   EXPECT_THROWS(conv2d(image(), zeros({3, 3})), Error,
                 "conv2d: the filters are [3, 3]; they must be [kh, kw, c / groups, co]");
-  EXPECT_THROWS(conv2d(zeros({1, 4, 4, 3}), w), Error, "the images have 3 channels, the filters take 1 each");
+  EXPECT_THROWS(conv2d(zeros({1, 4, 4, 3}), w), Error, "the images have 3 channels, the filters take 1 per group");
   EXPECT_THROWS(conv2d(image(), w, {.stride = 0}), Error, "conv2d: the stride is 0 x 0; it must be at least 1");
   EXPECT_THROWS(conv2d(image(), w, {.padding = "same"}), Error, "padding: \"same\" is neither \"SAME\" nor \"VALID\"");
 }

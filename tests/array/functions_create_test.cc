@@ -29,7 +29,7 @@ TEST(Create, LikeAnotherArray) {
 TEST(Create, Eye) {
   EXPECT_TEXT(eye(2), "f32[2,2] [[1, 0], [0, 1]]");
   EXPECT_TEXT(eye(2, 3, i32), "i32[2,3] [[1, 0, 0], [0, 1, 0]]");
-  EXPECT_THROWS(eye(-1), Error, "eye: -1 elements were asked for");
+  EXPECT_THROWS(eye(-1), Error, "eye: -1 elements requested");
 }
 
 TEST(Create, ArangeCounts) {
@@ -42,7 +42,7 @@ TEST(Create, ArangeCounts) {
   EXPECT_TEXT(arange(3, f32), "f32[3] [0, 1, 2]");
   EXPECT_TEXT(arange(int64_t{1} << 40, (int64_t{1} << 40) + 2), "i64[2] [1099511627776, 1099511627777]");
   EXPECT_THROWS(arange(0, 5, 0), Error, "arange: the step is 0");
-  EXPECT_THROWS(arange(0.0, 5.0, 0.0), Error, "arange: from 0 to 5 in steps of 0 is no finite number");
+  EXPECT_THROWS(arange(0.0, 5.0, 0.0), Error, "arange: 0 to 5 in steps of 0 has no finite number");
 }
 
 TEST(Create, LinspaceIncludesBothEnds) {

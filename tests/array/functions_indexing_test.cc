@@ -71,7 +71,7 @@ TEST(Sort, SortsAndReturnsIndices) {
   EXPECT_TEXT(places, "i32[2,2] [[0, 2], [1, 0]]");
   EXPECT_THROWS(sort(Array(1)), Error, "sort: axis -1 of a scalar");
   EXPECT_THROWS(argsort(x, 2), Error, "argsort: axis 2 is out of range");
-  EXPECT_THROWS(top_k(x, 4), Error, "top_k: 4 of the 3 elements along the last dimension of [2, 3]");
+  EXPECT_THROWS(top_k(x, 4), Error, "top_k: k is 4, but the last dimension has 3 elements in [2, 3]");
 }
 
 TEST(Indexing, HasGradients) {

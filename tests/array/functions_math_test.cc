@@ -39,8 +39,9 @@ TEST(Operators, WorkOnBits) {
   EXPECT_TEXT(a >> 1, "i32[4] [0, 1, 1, -4]");
   EXPECT_TEXT(array({true, false}) & array({true, true}), "bool[2] [true, false]");
   EXPECT_TEXT(~array({true, false}), "bool[2] [false, true]");
-  EXPECT_THROWS(array({1.5f}) & 1, Error, "bit_and: f32[1] and i32[]: only integers and bools have bits");
-  EXPECT_THROWS(array({1.5f}) << 1, Error, "shift_left: f32[1] and i32[]: only integers can be shifted");
+  EXPECT_THROWS(array({1.5f}) & 1, Error,
+                "bit_and: operands f32[1] and i32[]; bitwise operations need integers or bools");
+  EXPECT_THROWS(array({1.5f}) << 1, Error, "shift_left: operands f32[1] and i32[]; shifts need integers");
   EXPECT_THROWS(~array({1.5f}), Error, "bit_not: f32[1]: only integers");
 }
 

@@ -53,7 +53,7 @@ TEST(Transpose, ReversesOrPermutes) {
   EXPECT_EQ(swapaxes(x, 0, -1).shape(), (Shape{4, 3, 2}));
   EXPECT_EQ(moveaxis(x, 0, -1).shape(), (Shape{3, 4, 2}));
   EXPECT_EQ(moveaxis(x, -1, 0).shape(), (Shape{4, 2, 3}));
-  EXPECT_THROWS(transpose(x, {0, 1}), Error, "transpose: the permutation [0, 1] has 2 axes and [2, 3, 4] has 3");
+  EXPECT_THROWS(transpose(x, {0, 1}), Error, "transpose: the permutation [0, 1] has 2 axes, but [2, 3, 4] has 3");
   EXPECT_THROWS(transpose(x, {0, 1, 1}), Error, "transpose: axis 1 of [2, 3, 4] is given twice");
   EXPECT_THROWS(swapaxes(x, 0, 3), Error, "swapaxes: axis 3 is out of range for [2, 3, 4]");
   EXPECT_THROWS(moveaxis(Array(1), 0, 0), Error, "moveaxis: axis 0 is out of range; a scalar has no axes");
@@ -91,7 +91,7 @@ TEST(Concatenate, JoinsAndPromotes) {
   EXPECT_THROWS(concatenate({}), Error, "concatenate: no arrays given; pass at least one");
   EXPECT_THROWS(stack({array({1}), array({1, 2})}), Error,
                 "stack: shapes [1] and [2] differ; all arrays must have the same shape");
-  EXPECT_THROWS(stack({array({1})}, 2), Error, "stack: axis 2 of a result with 2 dimensions");
+  EXPECT_THROWS(stack({array({1})}, 2), Error, "stack: axis 2 is out of range for a result with 2 dimensions");
 }
 
 TEST(Split, IntoEqualPiecesOrAtPositions) {

@@ -69,14 +69,14 @@ TEST_P(Overloads, CompileOrFailAsMarked) {
   size_t number = 0;
   for (std::string line; std::getline(lines, line);)
     if (++number; line.find("// error") != std::string::npos) wanted.insert(number);
-  const std::string said =
+  const std::string output =
       output_of(compiler + " -std=c++20 -fsyntax-only -w -I" LOCKSTEP_SOURCE_DIR "/include " + file);
-  for (size_t at = 0; (at = said.find(file + ":", at)) != std::string::npos;) {
+  for (size_t at = 0; (at = output.find(file + ":", at)) != std::string::npos;) {
     at += file.size() + 1;
-    const size_t end = said.find('\n', at);
-    if (said.substr(at, end - at).find(" error: ") != std::string::npos) found.insert(std::stoul(said.substr(at)));
+    const size_t end = output.find('\n', at);
+    if (output.substr(at, end - at).find(" error: ") != std::string::npos) found.insert(std::stoul(output.substr(at)));
   }
-  EXPECT_EQ(found, wanted) << said;
+  EXPECT_EQ(found, wanted) << output;
   std::remove(file.c_str());
 }
 

@@ -157,7 +157,7 @@ TEST(Random, RejectsInvalidArguments) {
   const Array key = random::key(0);
   EXPECT_THROWS(random::uniform(zeros({2}), {3}), Error,
                 "random::uniform: the key is f32[2]; a key is u32[2]: create one with random::key");
-  EXPECT_THROWS(random::normal(random::split(key), {3}), Error, "of several keys take one with at(), or use vmap");
+  EXPECT_THROWS(random::normal(random::split(key), {3}), Error, "select one of several keys with at(), or use vmap");
   EXPECT_THROWS(random::normal(key, {3}, i32), Error, "random::normal: dtype i32 is not floating; use a floating type");
   EXPECT_THROWS(random::uniform(key, {3}, zeros({2}), 1), Error,
                 "random::uniform: shape [2] does not broadcast to [3]");
@@ -169,7 +169,7 @@ TEST(Random, RejectsInvalidArguments) {
   EXPECT_THROWS(random::bernoulli(key, zeros({2}), {3}), Error,
                 "random::bernoulli: shape [2] does not broadcast to [3]");
   EXPECT_THROWS(random::truncated_normal(key, 1, 1, {3}), Error, "random::truncated_normal: from 1 to 1");
-  EXPECT_THROWS(random::split(key, -1), Error, "random::split: -1 keys were asked for");
+  EXPECT_THROWS(random::split(key, -1), Error, "random::split: -1 keys requested");
   EXPECT_THROWS(random::categorical(key, 1.0f), Error, "random::categorical: axis -1 of a scalar");
 }
 

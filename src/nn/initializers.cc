@@ -10,25 +10,27 @@
 namespace lockstep::initializers {
 namespace {
 
-// The 16-bit floats have too few bits to draw with; they get the f32 numbers rounded.
-DType drawn(DType dtype) { return dtype == bf16 || dtype == f16 ? f32 : dtype; }
+// 16-bit floats have too few bits to sample in; they get rounded f32 samples.
+DType sampling_type(DType dtype) { return dtype == bf16 || dtype == f16 ? f32 : dtype; }
 
 Array normal_of(const Array& key, const Shape& shape, double sd, DType dtype) {
-  return astype(random::normal(key, shape, drawn(dtype)) * sd, dtype);
+  return astype(random::normal(key, shape, sampling_type(dtype)) * sd, dtype);
 }
 
 // A uniform distribution from -a to a has the standard deviation a / sqrt(3).
 Array uniform_of(const Array& key, const Shape& shape, double sd, DType dtype) {
   const double a = sd * std::sqrt(3.0);
-  return astype(random::uniform(key, shape, -a, a, drawn(dtype)), dtype);
+  return astype(random::uniform(key, shape, -a, a, sampling_type(dtype)), dtype);
 }
 
 // sqrt(gain / fan), also for a weight without elements.
-double spread(double gain, int64_t fan) { return std::sqrt(gain / static_cast<double>(std::max<int64_t>(fan, 1))); }
+double standard_deviation(double gain, int64_t fan) {
+  return std::sqrt(gain / static_cast<double>(std::max<int64_t>(fan, 1)));
+}
 
-double he(const Shape& shape) { return spread(2, fans(shape).in); }
-double glorot(const Shape& shape) { return spread(2, fans(shape).in + fans(shape).out); }
-double lecun(const Shape& shape) { return spread(1, fans(shape).in); }
+double he(const Shape& shape) { return standard_deviation(2, fans(shape).in); }
+double glorot(const Shape& shape) { return standard_deviation(2, fans(shape).in + fans(shape).out); }
+double lecun(const Shape& shape) { return standard_deviation(1, fans(shape).in); }
 
 }  // namespace
 

@@ -36,31 +36,31 @@ LayerNorm layer_norm(int64_t features) {
 
 Array apply(const Dense& layer, const Array& x) {
   if (layer.w.rank() != 2 || layer.b.shape() != Shape{layer.w.shape(-1)})
-    throw_error("nn::apply: a dense layer of w {} and b {}; they are [in, out] and [out]", to_string(layer.w.shape()),
-                to_string(layer.b.shape()));
+    throw_error("nn::apply: a dense layer has w {} and b {}; they must be [in, out] and [out]",
+                to_string(layer.w.shape()), to_string(layer.b.shape()));
   if (x.rank() == 0 || x.shape(-1) != layer.w.shape(0))
-    throw_error("nn::apply: x {} has {} features, w {} takes {}; give [..., {}]", to_string(x.shape()),
+    throw_error("nn::apply: x {} has {} features, but w {} takes {}; give [..., {}]", to_string(x.shape()),
                 x.rank() == 0 ? 0 : x.shape(-1), to_string(layer.w.shape()), layer.w.shape(0), layer.w.shape(0));
   return dot(x, layer.w) + layer.b;
 }
 
 Array apply(const Conv2d& layer, const Array& x, const Conv2dOptions& options) {
   if (layer.w.rank() != 4 || layer.b.shape() != Shape{layer.w.shape(-1)})
-    throw_error("nn::apply: a convolution of w {} and b {}; they are [kh, kw, in, out] and [out]",
+    throw_error("nn::apply: a convolution has w {} and b {}; they must be [kh, kw, in, out] and [out]",
                 to_string(layer.w.shape()), to_string(layer.b.shape()));
   return lockstep::conv2d(x, layer.w, options) + layer.b;
 }
 
 Array apply(const LayerNorm& layer, const Array& x, double epsilon) {
   if (x.rank() == 0 || layer.scale.shape() != Shape{x.shape(-1)} || layer.bias.shape() != layer.scale.shape())
-    throw_error("nn::apply: x {} and a layer norm of scale {} and bias {}; both are [features], x is [..., features]",
+    throw_error("nn::apply: x is {}, but the layer norm has scale {} and bias {}; give x as [..., features]",
                 to_string(x.shape()), to_string(layer.scale.shape()), to_string(layer.bias.shape()));
   if (!(epsilon >= 0)) throw_error("nn::apply: the epsilon of a layer norm is {}; it must not be negative", epsilon);
   const Array wide = x.dtype() == f64 ? x : astype(x, f32);
-  // From the centred values: a difference of two large means would cancel.
-  const Array centred = wide - mean(wide, -1, {.keepdims = true});
-  const Array scale = rsqrt(mean(square(centred), -1, {.keepdims = true}) + epsilon);
-  const Array y = centred * scale * astype(layer.scale, wide.dtype()) + astype(layer.bias, wide.dtype());
+  // The variance of the centered values, because a difference of two large means would cancel.
+  const Array centered = wide - mean(wide, -1, {.keepdims = true});
+  const Array scale = rsqrt(mean(square(centered), -1, {.keepdims = true}) + epsilon);
+  const Array y = centered * scale * astype(layer.scale, wide.dtype()) + astype(layer.bias, wide.dtype());
   return is_floating(x.dtype()) ? astype(y, x.dtype()) : y;
 }
 

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// f64 stays what it is.
+// Converts to f32, except f64.
 Array at_least_f32(const Array& x) { return x.dtype() == f64 ? x : astype(x, f32); }
 
 // Throws Error unless the labels are integers [...] or floats [..., classes] for logits [..., classes].
@@ -34,7 +34,7 @@ void check_labels(const char* what, const Array& logits, const Array& labels) {
               remedy);
 }
 
-// bool [..., classes]: is this the label's class?
+// bool [..., classes]: whether the class is the label.
 Array is_label(const Array& labels, int64_t classes) {
   return expand_dims(labels, -1) == astype(arange(classes), labels.dtype());
 }
@@ -47,22 +47,22 @@ Array softmax_cross_entropy(const Array& logits, const Array& labels, const Cros
   if (!(smoothing >= 0 && smoothing < 1))
     throw_error("softmax_cross_entropy: the label smoothing is {}; it must be at least 0 and less than 1", smoothing);
   const Array z = at_least_f32(logits);
-  // Moved so that the greatest is 0: no overflow, and a small difference of large logits keeps its bits. Moving all
-  // logits alike changes no loss, so that the maximum needs no gradient.
-  const Array moved = z - stop_gradient(max(z, -1, {.keepdims = true}));
-  const Array total = log(sum(exp(moved), -1));
+  // Shift the logits so that the largest is 0: exp cannot overflow, and small differences of large logits stay exact.
+  // The loss does not depend on the shift, so the maximum needs no gradient.
+  const Array shifted = z - stop_gradient(max(z, -1, {.keepdims = true}));
+  const Array total = log(sum(exp(shifted), -1));
   if (is_floating(labels.dtype())) {
     const Array weights = astype(labels, z.dtype()), weight = sum(weights, -1);
-    const Array own = sum(weights * moved, -1);
+    const Array own = sum(weights * shifted, -1);
     if (smoothing == 0) return weight * total - own;
-    return weight * (total - smoothing * mean(moved, -1)) - (1 - smoothing) * own;
+    return weight * (total - smoothing * mean(shifted, -1)) - (1 - smoothing) * own;
   }
-  // u8 could not be compared with the number of classes when there are more than 255.
+  // u8 labels cannot be compared with more than 255 classes.
   const Array label = labels.dtype() == u8 ? astype(labels, i32) : labels;
   const int64_t classes = z.shape(-1);
-  // A choice, not a product with 0 and 1: a logit of -inf stands for a class that is ruled out.
-  const Array own = sum(where(is_label(label, classes), moved, 0.0), -1);
-  const Array loss = smoothing == 0 ? total - own : total - smoothing * mean(moved, -1) - (1 - smoothing) * own;
+  // where() instead of a product with 0 and 1, because a logit may be -inf (an excluded class).
+  const Array own = sum(where(is_label(label, classes), shifted, 0.0), -1);
+  const Array loss = smoothing == 0 ? total - own : total - smoothing * mean(shifted, -1) - (1 - smoothing) * own;
   const Array known = logical_and(label >= 0, label < classes);
   return where(known, loss, std::numeric_limits<double>::quiet_NaN());
 }

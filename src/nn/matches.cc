@@ -3,7 +3,7 @@
 namespace lockstep {
 
 bool matches(std::string_view pattern, std::string_view path) {
-  // `star` is the last * seen, and `from` where in the path what it stands for ends so far.
+  // `star` is the position of the last * in the pattern. It currently matches the path up to `from`.
   size_t p = 0, s = 0, star = std::string_view::npos, from = 0;
   while (s < path.size()) {
     if (p < pattern.size() && pattern[p] == '*') {

@@ -32,20 +32,20 @@ void check_parameters(const char* what, const std::vector<Array>& params) {
   for (const Array& p : params)
     if (p.dtype() != f32 && p.dtype() != f64)
       throw_error(
-          "{}: a parameter is {}; parameters stay in f32 or f64, low precision is for computing (see Precision)", what,
+          "{}: a parameter is {}; use f32 or f64 parameters and choose a lower compute precision with Precision", what,
           to_string(p.type()));
 }
 
-// The numbers of one step, computed once for all parameters: f64 scalars.
-struct StepNumbers {
+// The f64 scalars of one step, computed once for all parameters.
+struct StepScalars {
   Array rate;
-  // Adam: both means divided by 1 - beta^t, the first times the rate.
+  // Adam: factors of the two means. Both correct the bias (1 / (1 - beta^t)); the first includes the rate.
   Array first_scale, second_scale;
   Array decay;  // adamw: rate * weight_decay
 };
 
-StepNumbers numbers_of(const Optimizer& o, const Array& step) {
-  StepNumbers out;
+StepScalars scalars_of(const Optimizer& o, const Array& step) {
+  StepScalars out;
   out.rate = detail::rate(o.schedule, step);
   if (!is_adam(o)) return out;
   const Array t = astype(step, f64) + 1.0;
@@ -56,12 +56,12 @@ StepNumbers numbers_of(const Optimizer& o, const Array& step) {
   return out;
 }
 
-// One parameter's leaves, before and after.
+// A parameter with its optimizer state.
 struct Leaf {
   Array param, first, second;
 };
 
-Leaf step_of(const Optimizer& o, const StepNumbers& n, const Leaf& old, Array g, bool decays) {
+Leaf update_leaf(const Optimizer& o, const StepScalars& n, const Leaf& old, Array g, bool decays) {
   const Array& p = old.param;
   const auto scalar = [&](const Array& x) { return astype(x, p.dtype()); };
   if (decays && o.kind != Kind::adamw) g = g + o.weight_decay * p;
@@ -69,7 +69,7 @@ Leaf step_of(const Optimizer& o, const StepNumbers& n, const Leaf& old, Array g,
     const Array m = o.beta1 * old.first + (1 - o.beta1) * g;
     const Array v = o.beta2 * old.second + (1 - o.beta2) * square(g);
     Array move = scalar(n.first_scale) * m / (sqrt(v * scalar(n.second_scale)) + o.epsilon);
-    // Part of the move, so that the parameter is rounded once.
+    // Added to the update before it is applied, so that the parameter is rounded only once.
     if (decays && o.kind == Kind::adamw) move = move + scalar(n.decay) * p;
     return {p - move, m, v};
   }
@@ -84,10 +84,10 @@ bool is_decayed(const Optimizer& o, const std::string& path) {
                                             [&](const std::string& pattern) { return matches(pattern, path); });
 }
 
-void check_count(const char* name, size_t got, size_t wanted) {
-  if (got != wanted)
-    throw_error("update: {} {} for {} parameters; give one for each, and the state that create_state() made", got, name,
-                wanted);
+void check_count(const char* name, size_t actual, size_t expected) {
+  if (actual != expected)
+    throw_error("update: {} {}, expected {}; give one per parameter, and the state that create_state() returned",
+                actual, name, expected);
 }
 
 }  // namespace
@@ -101,7 +101,7 @@ void check(const Optimizer& o) {
     detail::check_not_negative("optimizer", "epsilon", o.epsilon);
   }
   detail::check_not_negative("optimizer", "weight decay", o.weight_decay);
-  detail::check_not_negative("optimizer", "norm to clip at", o.clip_norm);
+  detail::check_not_negative("optimizer", "clip norm", o.clip_norm);
 }
 
 Optimizer::Kind optimizer_kind(std::string_view name) {
@@ -133,18 +133,18 @@ Update update(const Optimizer& o, const std::vector<std::string>& paths, const s
   check_count("second moments", state.second.size(), is_adam(o) ? params.size() : 0);
   for (size_t i = 0; i < params.size(); ++i)
     if (grads[i].shape() != params[i].shape())
-      throw_error("update: the gradient of {} is {} and the parameter {}; the shapes must be equal", paths[i],
+      throw_error("update: the gradient of {} is {}, but the parameter is {}; the shapes must be equal", paths[i],
                   to_string(grads[i].shape()), to_string(params[i].shape()));
-  const StepNumbers numbers = numbers_of(o, state.step);
-  Array shrink;
-  if (o.clip_norm > 0) shrink = o.clip_norm / maximum(norm.defined() ? norm : global_norm(grads), o.clip_norm);
+  const StepScalars scalars = scalars_of(o, state.step);
+  Array clip_factor;
+  if (o.clip_norm > 0) clip_factor = o.clip_norm / maximum(norm.defined() ? norm : global_norm(grads), o.clip_norm);
   Update next{.params = {}, .state = {.step = state.step + 1, .first = {}, .second = {}}};
   for (size_t i = 0; i < params.size(); ++i) {
     Array g = astype(grads[i], params[i].dtype());
-    if (shrink.defined()) g = g * astype(shrink, g.dtype());
+    if (clip_factor.defined()) g = g * astype(clip_factor, g.dtype());
     const Leaf old{params[i], state.first.empty() ? Array() : state.first[i],
                    state.second.empty() ? Array() : state.second[i]};
-    Leaf leaf = step_of(o, numbers, old, std::move(g), is_decayed(o, paths[i]));
+    Leaf leaf = update_leaf(o, scalars, old, std::move(g), is_decayed(o, paths[i]));
     next.params.push_back(std::move(leaf.param));
     if (leaf.first.defined()) next.state.first.push_back(std::move(leaf.first));
     if (leaf.second.defined()) next.state.second.push_back(std::move(leaf.second));

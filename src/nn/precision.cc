@@ -16,11 +16,10 @@ void check(const Precision& p) {
   if (!(p.factor > 1) || std::isinf(p.factor))
     throw_error("loss scaling: the factor is {}; it must be greater than 1", p.factor);
   if (!(p.initial_scale >= 1 && p.initial_scale <= p.largest_scale) || std::isinf(p.largest_scale))
-    throw_error("loss scaling: the scale starts at {} and grows to {}; it must start between 1 and the largest",
+    throw_error("loss scaling: initial_scale is {} and largest_scale {}; give an initial scale from 1 to the largest",
                 p.initial_scale, p.largest_scale);
   if (p.growth_interval < 1 || p.growth_interval > std::numeric_limits<int32_t>::max())
-    throw_error("loss scaling: the scale grows after {} finite steps; the number goes from 1 to 2^31 - 1",
-                p.growth_interval);
+    throw_error("loss scaling: growth_interval is {}; give a number of steps from 1 to 2^31 - 1", p.growth_interval);
 }
 
 }  // namespace
@@ -80,7 +79,7 @@ Array all_finite(const std::vector<Array>& leaves) {
 }
 
 std::vector<Array> cast_floating(const std::vector<Array>& leaves, DType dtype) {
-  if (!is_floating(dtype)) throw_error("cast_floating: {} is no floating type", name(dtype));
+  if (!is_floating(dtype)) throw_error("cast_floating: {} is not a floating-point type; choose one", name(dtype));
   std::vector<Array> out;
   for (const Array& leaf : leaves) out.push_back(is_floating(leaf.dtype()) ? astype(leaf, dtype) : leaf);
   return out;

@@ -20,7 +20,7 @@ const std::vector<std::string>& schedule_names() {
   return names;
 }
 
-// The warm-up that counts: only one kind has any.
+// The warm-up steps; only warmup_cosine has any.
 int64_t warmup_of(const Schedule& s) { return s.kind == Schedule::Kind::warmup_cosine ? s.warmup_steps : 0; }
 
 }  // namespace
@@ -31,7 +31,7 @@ Array rate(const Schedule& s, const Array& step) {
   check(s);
   if (!is_integer(step.dtype()))
     throw_error("schedule: the step is {}; steps are integers, use astype(step, i32)", to_string(step.type()));
-  // In f64 every step number is exact and nothing cancels that matters once the result is rounded to f32.
+  // In f64 every step number is exact, and cancellation is too small to matter after rounding to f32.
   const Array n = astype(step, f64);
   const auto number = [&](double value) { return full_like(n, Array(value), f64); };
   switch (s.kind) {
@@ -90,20 +90,20 @@ void check(const Schedule& s) {
   const bool warm = s.kind == Schedule::Kind::warmup_cosine;
   if (s.warmup_steps < 0) throw_error("schedule: {} warm-up steps; the number must not be negative", s.warmup_steps);
   if (s.warmup_steps > 0 && !warm)
-    throw_error("schedule: {} warm-up steps, but {} has no warm-up; choose warmup_cosine, or 0 of them", s.warmup_steps,
-                to_string(s.kind));
+    throw_error("schedule: {} warm-up steps, but {} has no warm-up; choose warmup_cosine, or set it to 0",
+                s.warmup_steps, to_string(s.kind));
   if (s.kind == Schedule::Kind::cosine || warm) {
     if (s.total_steps < 1)
-      throw_error("schedule: {} of {} steps; set total_steps to the length of the run", to_string(s.kind),
+      throw_error("schedule: total_steps of {} is {}; set it to the length of the run", to_string(s.kind),
                   s.total_steps);
     if (s.warmup_steps > s.total_steps)
-      throw_error("schedule: {} warm-up steps are more than the {} steps of the run; make the warm-up shorter",
+      throw_error("schedule: {} warm-up steps are more than the {} steps of the run; shorten the warm-up",
                   s.warmup_steps, s.total_steps);
   }
   if (s.kind == Schedule::Kind::exponential || s.kind == Schedule::Kind::step) {
     if (!(s.decay > 0) || std::isinf(s.decay))
       throw_error("schedule: the decay is {}; it must be a positive number, such as 0.1", s.decay);
-    if (s.every < 1) throw_error("schedule: a decay every {} steps; the number must be positive", s.every);
+    if (s.every < 1) throw_error("schedule: every is {}; give a number of steps of at least 1", s.every);
   }
 }
 

@@ -1,4 +1,4 @@
-// expect_gradient(f, x): the gradient of f, f64 -> a f64 scalar, along each coordinate against central differences.
+// expect_gradient(f, x): compares the gradient of f, a function from f64 arrays to an f64 scalar, with central differences.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -19,7 +19,7 @@ TEST(Fans, CountInputsAndOutputsOfEveryPosition) {
   EXPECT_ERROR(initializers::he_normal(random::key(0), {}), "initializers::fans: [] has 0 dimensions");
 }
 
-TEST(Initializers, HaveTheirStandardDeviations) {
+TEST(Initializers, HaveTheExpectedStandardDeviations) {
   using Init = Array (*)(const Array&, const Shape&, DType);
   struct Case {
     Init normal, uniform;
@@ -44,20 +44,20 @@ TEST(Initializers, HaveTheirStandardDeviations) {
   }
 }
 
-TEST(Initializers, HeNormalIsTheScaledNormalOfTheKey) {
+TEST(Initializers, HeNormalIsAScaledNormal) {
   const Array key = random::fold_in(random::key(42), 1);
   const Array wanted = random::normal(key, {20, 30}) * static_cast<float>(std::sqrt(2.0 / 20));
   EXPECT_EQ(initializers::he_normal(key, {20, 30}).to_vector<float>(), wanted.to_vector<float>());
 }
 
-TEST(Initializers, LowPrecisionIsF32Rounded) {
+TEST(Initializers, LowPrecisionIsRoundedF32) {
   for (const DType dtype : {bf16, f16})
     EXPECT_EQ(initializers::glorot_uniform(random::key(1), {9, 9}, dtype).to_vector<float>(),
               astype(initializers::glorot_uniform(random::key(1), {9, 9}), dtype).to_vector<float>());
   EXPECT_EQ(initializers::lecun_normal(random::key(1), {9, 9}, f64).dtype(), f64);
 }
 
-TEST(Initializers, NormalHasTheStandardDeviationAskedFor) {
+TEST(Initializers, NormalHasTheGivenStandardDeviation) {
   EXPECT_NEAR(standard_deviation(initializers::normal(random::key(1), {20000}, 0.1)).item<double>(), 0.1, 2e-3);
   EXPECT_NEAR(standard_deviation(initializers::normal(random::key(1), {20000})).item<double>(), 0.01, 2e-4);
   EXPECT_ERROR(initializers::normal(random::key(1), {2}, -1),

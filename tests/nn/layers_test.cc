@@ -10,7 +10,7 @@ namespace {
 
 #define EXPECT_ERROR(statement, part) EXPECT_THROWS(static_cast<void>(statement), Error, part)
 
-TEST(Dense, MultipliesAndAdds) {
+TEST(Dense, ComputesXTimesWPlusB) {
   const nn::Dense layer{array({{1.f, 2.f}, {3.f, 4.f}, {5.f, 6.f}}), array({10.f, 20.f})};
   EXPECT_TEXT(nn::apply(layer, array({{1.f, 1.f, 1.f}})), "f32[1,2] [[19, 32]]");
   EXPECT_TEXT(nn::apply(layer, array({1.f, 0.f, 0.f})), "f32[2] [11, 22]");
@@ -24,34 +24,34 @@ TEST(Dense, StartsWithHeNormalWeightsAndZeroBiases) {
   EXPECT_NEAR(standard_deviation(layer.w).item<double>(), std::sqrt(2.0 / 400), 1e-3);
 }
 
-TEST(Dense, WrongFeaturesAreRefused) {
+TEST(Dense, WrongNumberOfFeaturesIsRejected) {
   const nn::Dense layer = nn::dense(random::key(1), 784, 10);
   EXPECT_ERROR(nn::apply(layer, ones({2, 30})),
-               "nn::apply: x [2, 30] has 30 features, w [784, 10] takes 784; give [..., 784]");
-  EXPECT_ERROR(nn::apply(layer, Array(1.f)), "has 0 features, w [784, 10] takes 784");
+               "nn::apply: x [2, 30] has 30 features, but w [784, 10] takes 784; give [..., 784]");
+  EXPECT_ERROR(nn::apply(layer, Array(1.f)), "has 0 features, but w [784, 10] takes 784");
   EXPECT_ERROR(nn::apply(nn::Dense{ones({3, 2}), ones({3})}, ones({1, 3})),
-               "nn::apply: a dense layer of w [3, 2] and b [3]; they are [in, out] and [out]");
+               "nn::apply: a dense layer has w [3, 2] and b [3]; they must be [in, out] and [out]");
   EXPECT_ERROR(nn::dense(random::key(1), 0, 10), "nn::dense: 0 inputs and 10 outputs; both must be positive");
 }
 
-TEST(Conv2d, ConvolvesAndAdds) {
+TEST(Conv2d, ComputesConvolutionPlusBias) {
   const nn::Conv2d layer{ones({3, 3, 1, 2}), array({0.f, 100.f})};
   const Array y = nn::apply(layer, ones({1, 3, 3, 1}));
   EXPECT_ELEMENTS(y, {4, 104, 6, 106, 4, 104, 6, 106, 9, 109, 6, 106, 4, 104, 6, 106, 4, 104}, 0);
   EXPECT_EQ(nn::apply(layer, ones({1, 3, 3, 1}), {.padding = "VALID"}).shape(), (Shape{1, 1, 1, 2}));
 }
 
-TEST(Conv2d, StartsWithTheFanOfItsFilter) {
+TEST(Conv2d, InitialWeightsUseTheFanOfTheFilter) {
   const nn::Conv2d layer = nn::conv2d(random::key(1), {5, 3}, 16, 32);
   EXPECT_EQ(layer.w.type(), (Type{f32, {5, 3, 16, 32}}));
   EXPECT_NEAR(standard_deviation(layer.w).item<double>(), std::sqrt(2.0 / 240), 2e-3);
 }
 
-TEST(Conv2d, WhatDoesNotFitIsRefused) {
+TEST(Conv2d, MismatchedShapesAreRejected) {
   const nn::Conv2d layer = nn::conv2d(random::key(1), 3, 2, 4);
   EXPECT_ERROR(nn::apply(layer, ones({1, 8, 8, 3})), "the images have 3 channels, the filters take 2 each");
   EXPECT_ERROR(nn::apply(nn::Conv2d{ones({3, 3, 1, 2}), ones({1})}, ones({1, 3, 3, 1})),
-               "nn::apply: a convolution of w [3, 3, 1, 2] and b [1]; they are [kh, kw, in, out] and [out]");
+               "nn::apply: a convolution has w [3, 3, 1, 2] and b [1]; they must be [kh, kw, in, out] and [out]");
   EXPECT_ERROR(nn::conv2d(random::key(1), 0, 1, 1), "nn::conv2d: the kernel is 0 x 0; it must be at least 1 x 1");
   EXPECT_ERROR(nn::conv2d(random::key(1), 3, 1, 0), "nn::conv2d: 1 inputs and 0 outputs; both must be positive");
 }
@@ -62,10 +62,10 @@ TEST(LayerNorm, HasMeanZeroAndVarianceOne) {
   EXPECT_ELEMENTS(var(y, 1), std::vector<double>(6, 1.0), 1e-4);
 }
 
-TEST(LayerNorm, ScalesAndMoves) {
+TEST(LayerNorm, AppliesScaleAndBias) {
   const nn::LayerNorm layer{array({2.f, 3.f}), array({10.f, 20.f})};
   EXPECT_ELEMENTS(nn::apply(layer, array({{-1.f, 1.f}}), 0.0), {8, 23}, 1e-6);
-  // Nothing to normalise: epsilon keeps it finite.
+  // Constant input: epsilon keeps the result finite.
   EXPECT_ELEMENTS(nn::apply(layer, array({{5.f, 5.f}})), {10, 20}, 0);
 }
 
@@ -80,21 +80,21 @@ TEST(LayerNorm, GradientsMatchFiniteDifferences) {
 }
 
 TEST(LayerNorm, LowPrecisionIsComputedInF32) {
-  // The squares are beyond f16.
+  // The squares overflow f16.
   const Array x = astype(array({{-1000.f, 1000.f}}), f16);
   const nn::LayerNorm layer{ones({2}, f16), zeros({2}, f16)};
   EXPECT_TEXT(nn::apply(layer, x), "f16[1,2] [[-1, 1]]");
 }
 
-TEST(LayerNorm, WhatDoesNotFitIsRefused) {
+TEST(LayerNorm, MismatchedShapesAreRejected) {
   EXPECT_ERROR(nn::apply(nn::layer_norm(3), ones({2, 4})),
-               "nn::apply: x [2, 4] and a layer norm of scale [3] and bias [3]; both are [features], x is [..., "
+               "nn::apply: x is [2, 4], but the layer norm has scale [3] and bias [3]; give x as [..., "
                "features]");
   EXPECT_ERROR(nn::apply(nn::layer_norm(3), ones({2, 3}), -1), "the epsilon of a layer norm is -1");
   EXPECT_ERROR(nn::layer_norm(0), "nn::layer_norm: 0 features; the number must be positive");
 }
 
-TEST(Flatten, KeepsTheExamples) {
+TEST(Flatten, KeepsTheFirstDimension) {
   EXPECT_EQ(nn::flatten(ones({5, 2, 3, 4})).shape(), (Shape{5, 24}));
   EXPECT_EQ(nn::flatten(ones({5, 2})).shape(), (Shape{5, 2}));
   EXPECT_EQ(nn::flatten(ones({5})).shape(), (Shape{5, 1}));
@@ -141,21 +141,21 @@ TEST(Dropout, DoesNotDependOnTheNumberOfDevices) {
   }
 }
 
-TEST(Dropout, GradientFlowsWhereItWasKept) {
+TEST(Dropout, GradientIsZeroForDroppedElements) {
   const nn::Mode mode{.training = true, .key = random::key(5)};
   const Array kept = nn::dropout(mode, 0, ones({100}), 0.5);
   const Array g = grad([&](Array x) { return sum(nn::dropout(mode, 0, x, 0.5)); })(full({100}, 3.f));
   EXPECT_EQ(g.to_vector<float>(), kept.to_vector<float>());
 }
 
-TEST(Dropout, IsNothingWhenNotTrainingOrAtRateZero) {
+TEST(Dropout, IsTheIdentityWhenNotTrainingOrAtRateZero) {
   const Array x = ones({3});
   EXPECT_EQ(nn::dropout({}, 0, x, 0.5).node(), x.node());
   EXPECT_EQ(nn::dropout({.training = true, .key = random::key(0)}, 0, x, 0).node(), x.node());
   EXPECT_EQ(nn::dropout({.training = true, .key = random::key(0)}, 0, ones({3}, bf16), 0.5).dtype(), bf16);
 }
 
-TEST(Dropout, NonsenseIsRefused) {
+TEST(Dropout, InvalidValuesAreRejected) {
   for (const double rate : {-0.1, 1.0, std::nan("")})
     EXPECT_ERROR(nn::dropout({}, 0, ones({3}), rate), "it must be at least 0 and less than 1");
   EXPECT_ERROR(nn::dropout({.training = true}, 0, ones({3}), 0.5),

@@ -41,7 +41,7 @@ std::vector<double> smoothed(const Array& weights, double amount) {
   return out;
 }
 
-TEST(CrossEntropy, IsTheFormulaForLabelsAndWeights) {
+TEST(CrossEntropy, MatchesTheFormulaForLabelsAndWeights) {
   const Array z = some_logits(), labels = some_labels(), hot = one_hot(labels, 4, f64);
   for (const double smoothing : {0.0, 0.1, 0.5}) {
     const std::vector<double> wanted = by_formula(z, smoothed(hot, smoothing));
@@ -52,7 +52,7 @@ TEST(CrossEntropy, IsTheFormulaForLabelsAndWeights) {
     EXPECT_ELEMENTS(softmax_cross_entropy(astype(z, f32), astype(hot, f32), options), wanted, 3e-6);
     for (const DType dtype : {u8, i64, u32})
       EXPECT_ELEMENTS(softmax_cross_entropy(z, astype(labels, dtype), options), wanted, 1e-13);
-    // Weights that do not sum to 1, and a padded row of none.
+    // Weights that do not sum to 1, and a row of zero weights.
     Array weights = hot * 0.5 + astype(random::uniform(random::key(4), {5, 4}), f64);
     weights = weights * reshape(astype(array({1.f, 1.f, 0.f, 2.f, 1.f}), f64), {5, 1});
     EXPECT_ELEMENTS(softmax_cross_entropy(z, weights, options), by_formula(z, smoothed(weights, smoothing)), 1e-12);
@@ -70,7 +70,7 @@ TEST(CrossEntropy, GradientsMatchFiniteDifferences) {
   }
 }
 
-TEST(CrossEntropy, GradientIsSoftmaxLessOneHot) {
+TEST(CrossEntropy, GradientIsSoftmaxMinusOneHot) {
   const Array z = astype(some_logits(), f32), labels = some_labels();
   const Array g = grad([&](Array x) { return sum(softmax_cross_entropy(x, labels)); })(z);
   EXPECT_ELEMENTS(g, (softmax(z) - one_hot(labels, 4)).to_vector<double>(), 1e-6);
@@ -97,7 +97,7 @@ TEST(CrossEntropy, LargeLogitsNeitherOverflowNorCancel) {
   EXPECT_ELEMENTS(softmax_cross_entropy(array({{1e4f, 1e4f}, {-1e30f, 1e30f}, {1000.f, 0.f}}), array({0, 1, 1})),
                   {std::log(2.0), 0, 1000}, 1e-6);
   const float inf = std::numeric_limits<float>::infinity();
-  // A class that is ruled out.
+  // An excluded class.
   const Array masked = array({{0.f, -inf, 0.f}});
   EXPECT_ELEMENTS(softmax_cross_entropy(masked, array({2})), {std::log(2.0)}, 1e-6);
   EXPECT_ELEMENTS(grad([](Array z) { return sum(softmax_cross_entropy(z, array({2}))); })(masked), {0.5, 0, -0.5},
@@ -112,12 +112,12 @@ TEST(CrossEntropy, LabelsOutsideTheClassesGiveNaN) {
   EXPECT_NEAR(losses[3], std::log(3.0), 1e-6);
 }
 
-TEST(CrossEntropy, BytesMayBeLabelsOfManyClasses) {
+TEST(CrossEntropy, U8LabelsWorkWithMoreThan255Classes) {
   const Array labels = astype(array({0, 200, 255}), u8);
   EXPECT_ELEMENTS(softmax_cross_entropy(ones({3, 300}), labels), std::vector<double>(3, std::log(300.0)), 1e-5);
 }
 
-TEST(CrossEntropy, WrongLabelsAreRefused) {
+TEST(CrossEntropy, InvalidLabelsAreRejected) {
   const Array z = ones({5, 4});
   EXPECT_ERROR(softmax_cross_entropy(z, zeros({4}, i32)),
                "softmax_cross_entropy: labels i32[4] for logits f32[5,4]; integer labels must be [5]");
@@ -138,13 +138,13 @@ TEST(CrossEntropy, WrongLabelsAreRefused) {
                  "it must be at least 0 and less than 1");
 }
 
-TEST(MeanSquaredError, IsOneNumberPerExample) {
+TEST(MeanSquaredError, ReturnsOneValuePerExample) {
   const Array p = array({{1.f, 2.f}, {3.f, 4.f}}), t = array({{1.f, 0.f}, {0.f, 0.f}});
   EXPECT_TEXT(mean_squared_error(p, t), "f32[2] [2, 12.5]");
   EXPECT_TEXT(mean_squared_error(array({1.f, 2.f}), array({0.f, 0.f})), "f32[2] [1, 4]");
   EXPECT_TEXT(mean_squared_error(Array(3.f), Array(1.f)), "f32[] 4");
   EXPECT_TEXT(mean_squared_error(reshape(p, {2, 1, 2}), reshape(t, {2, 1, 2})), "f32[2] [2, 12.5]");
-  // 300^2 is too much for f16.
+  // 300^2 overflows f16.
   EXPECT_TEXT(mean_squared_error(astype(array({300.f}), f16), astype(array({0}), i32)), "f32[1] [90000]");
   expect_gradient([&](Array x) { return sum(mean_squared_error(x, astype(t, f64))); }, astype(p, f64));
 }
@@ -154,7 +154,7 @@ TEST(MeanSquaredError, ShapesMustBeEqual) {
                "mean_squared_error: prediction [5, 1] and target [5]; the shapes must be equal");
 }
 
-TEST(IsCorrect, ComparesTheGreatestLogit) {
+TEST(IsCorrect, ComparesTheLargestLogit) {
   const Array z = array({{0.f, 2.f, 1.f}, {3.f, 2.f, 1.f}, {1.f, 1.f, 0.f}});
   EXPECT_EQ(is_correct(z, array({1, 2, 0})).to_vector<bool>(), (std::vector<bool>{true, false, true}));
   EXPECT_EQ(is_correct(astype(z, bf16), astype(array({1, 2, 0}), u8)).to_vector<bool>(),

@@ -20,7 +20,7 @@ int64_t parameter_count(const Model& model) {
   return n;
 }
 
-TEST(Models, HaveTheirLayersPathsAndSizes) {
+TEST(Models, HaveTheExpectedPathsAndSizes) {
   EXPECT_EQ(model_names(), (std::vector<std::string>{"mlp", "mlp1024", "cnn"}));
   const Model mlp = find_model("mlp");
   EXPECT_EQ(mlp.name, "mlp");
@@ -36,7 +36,7 @@ TEST(Models, HaveTheirLayersPathsAndSizes) {
   EXPECT_EQ(cnn.types[4], (Type{f32, {3136, 128}}));
 }
 
-TEST(Models, InitGivesTheTypesItPromised) {
+TEST(Models, InitReturnsTheDeclaredTypes) {
   for (const std::string& name : model_names()) {
     const Model model = find_model(name);
     const std::vector<Array> params = model.init(random::key(1));
@@ -46,7 +46,7 @@ TEST(Models, InitGivesTheTypesItPromised) {
   }
 }
 
-TEST(Models, AreTheReferenceModels) {
+TEST(Models, MatchTheReferenceModels) {
   const Array images = random::uniform(random::key(3), {3, 28, 28});
   for (const char* name : {"mlp", "cnn"}) {
     const Model model = find_model(name);
@@ -60,7 +60,7 @@ TEST(Models, AreTheReferenceModels) {
   }
 }
 
-TEST(Models, Mlp1024IsTanhWithGlorotWeights) {
+TEST(Models, Mlp1024UsesTanhAndGlorotWeights) {
   const Model model = find_model("mlp1024");
   const std::vector<Array> p = model.init(random::key(1));
   EXPECT_NEAR(standard_deviation(p[2]).item<double>(), std::sqrt(2.0 / 2048), 1e-4);
@@ -88,7 +88,7 @@ TEST(Models, ComputeInTheTypeOfTheirParameters) {
   }
 }
 
-TEST(Models, DropoutActsInTrainingOnly) {
+TEST(Models, DropoutIsAppliedOnlyInTraining) {
   for (const std::string& name : model_names()) {
     const ImageShape small{.rows = 8, .cols = 8};
     const Model with = find_model(name, small, 0.5), without = find_model(name, small);
@@ -105,8 +105,8 @@ TEST(Models, DropoutActsInTrainingOnly) {
   }
 }
 
-TEST(Models, NonsenseIsRefused) {
-  EXPECT_ERROR(find_model("cn"), "model: there is no \"cn\"; choose mlp, mlp1024 or cnn; did you mean \"cnn\"?");
+TEST(Models, InvalidValuesAreRejected) {
+  EXPECT_ERROR(find_model("cn"), "model: unknown value \"cn\"; choose mlp, mlp1024 or cnn; did you mean \"cnn\"?");
   EXPECT_ERROR(find_model("resnet50"), "choose mlp, mlp1024 or cnn");
   EXPECT_ERROR(find_model("cnn", {.rows = 3, .cols = 28}),
                "cnn: images of 3 x 28 leave nothing after two 2 x 2 pools; they must be at least 4 x 4");
@@ -135,7 +135,7 @@ Array logits(const Net& net, const Array& x, const nn::Mode& mode = {}) {
   return nn::apply(net.out, nn::dropout(mode, 0, h, 0.1));
 }
 
-TEST(Models, TheExampleOfTheDocumentationLearns) {
+TEST(Models, DocumentationExampleLearns) {
   const Array images = random::normal(random::key(1), {64, 8, 8}),
               labels = random::randint(random::key(2), {64}, 0, 10);
   const Optimizer adamw{
@@ -161,7 +161,7 @@ TEST(Models, TheExampleOfTheDocumentationLearns) {
   EXPECT_GT(mean(astype(is_correct(logits(net, images), labels), f32)).item<double>(), 0.95);
 }
 
-TEST(Models, ATreeOfOnesOwnIsAModel) {
+TEST(Models, AnyTreeCanBeAModel) {
   const Model model = make_model("net", create, [](const Net& net, const Array& images, const nn::Mode& mode) {
     return logits(net, images, mode);
   });

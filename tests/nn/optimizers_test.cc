@@ -18,7 +18,7 @@ struct Params {
   Array scale;
 };
 
-// Numbers without a pattern, the same in every place.
+// Pseudo-random numbers, the same on every machine.
 double number(size_t i, int64_t step) {
   return std::sin(static_cast<double>(i * 37 + 11) * (1.3 + 0.7 * static_cast<double>(step)));
 }
@@ -40,7 +40,7 @@ Params arrays(const Leaves& l, DType dtype) {
   return {{{make(l[0], {3, 2}), make(l[1], {2})}}, make(l[2], {3})};
 }
 
-// The same arithmetic with plain doubles, element by element.
+// The reference implementation in doubles, element by element.
 struct Reference {
   Leaves params, first, second;
   int64_t steps = 0;
@@ -86,12 +86,12 @@ Leaves zeros_of(Leaves l) {
   return l;
 }
 
-// Twelve compiled steps next to the reference.
+// Compares twelve compiled steps with the reference.
 void compare(const Optimizer& o, const std::vector<bool>& decayed = {true, false, false}) {
   for (const DType dtype : {f64, f32}) {
     SCOPED_TRACE(to_string(o.kind) + " " + std::string(name(dtype)));
     const double tolerance = dtype == f64 ? 1e-7 : 2e-6;
-    // A norm is f32 by contract, so f64 is exact only where nothing is clipped.
+    // The norm is always f32, so f64 is exact only without clipping.
     const double exact = dtype == f64 && o.clip_norm == 0 ? 1e-13 : tolerance;
     Reference reference{values(0, 1), zeros_of(values(0, 1)), zeros_of(values(0, 1))};
     Params params = arrays(reference.params, dtype);
@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, EachKind,
                          testing::Values(OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::nesterov,
                                          OptimizerKind::adam, OptimizerKind::adamw));
 
-TEST_P(EachKind, FollowsThePlainArithmetic) { compare({.kind = GetParam(), .schedule = {.peak = 0.01}}); }
+TEST_P(EachKind, MatchesTheReference) { compare({.kind = GetParam(), .schedule = {.peak = 0.01}}); }
 
 TEST_P(EachKind, FollowsItsSchedule) {
   compare({.kind = GetParam(),
@@ -132,7 +132,7 @@ TEST_P(EachKind, DecaysWeightsButNotBiasesAndScales) {
   compare({.kind = GetParam(), .schedule = {.peak = 0.01}, .weight_decay = 0.1});
 }
 
-TEST_P(EachKind, DecaysWhatThePatternsLeave) {
+TEST_P(EachKind, NoDecayPatternsExcludeParameters) {
   compare({.kind = GetParam(), .schedule = {.peak = 0.01}, .weight_decay = 0.1, .no_decay = {}}, {true, true, true});
   compare({.kind = GetParam(), .schedule = {.peak = 0.01}, .weight_decay = 0.1, .no_decay = {"dense/*"}},
           {false, false, true});
@@ -142,7 +142,7 @@ TEST_P(EachKind, ClipsByTheNormOverAllParameters) {
   compare({.kind = GetParam(), .schedule = {.peak = 0.01}, .weight_decay = 0.1, .clip_norm = 0.5});
 }
 
-TEST_P(EachKind, OtherNumbers) {
+TEST_P(EachKind, MatchesTheReferenceWithOtherHyperparameters) {
   compare({.kind = GetParam(),
            .schedule = {.peak = 0.02},
            .momentum = 0.5,
@@ -152,7 +152,7 @@ TEST_P(EachKind, OtherNumbers) {
            .weight_decay = 0.3});
 }
 
-TEST_P(EachKind, EagerAndCompiledAgreeInEveryBit) {
+TEST_P(EachKind, EagerAndCompiledAgreeBitwise) {
   const Optimizer o{.kind = GetParam(), .schedule = {.peak = 0.01}, .weight_decay = 0.1, .clip_norm = 1};
   const Params params = arrays(values(0, 1), f32), grads = arrays(values(1, 1), f32);
   const OptimizerState state = create_state(o, params);
@@ -162,7 +162,7 @@ TEST_P(EachKind, EagerAndCompiledAgreeInEveryBit) {
   EXPECT_EQ(eager.first.scale.to_vector<float>(), compiled.first.scale.to_vector<float>());
 }
 
-// Lines of the lowered program at the top level that make an array of this type.
+// Top-level lines of the lowered program whose result has this type.
 int makers(const std::string& text, const std::string& type) {
   int found = 0;
   size_t begin = 0;
@@ -183,7 +183,7 @@ TEST_P(EachKind, IsOnePassOverEachParameter) {
   for (const char* type : {"f32[30,20]", "f32[20]", "f32[7]"}) EXPECT_EQ(makers(text, type), 1) << text;
 }
 
-TEST(Optimizer, StateHoldsWhatIsUsed) {
+TEST(Optimizer, StateHasOnlyTheArraysInUse) {
   const Params params = arrays(values(0, 1), f32);
   const auto sizes = [&](OptimizerKind kind) {
     const OptimizerState s = create_state(Optimizer{.kind = kind}, params);
@@ -196,14 +196,14 @@ TEST(Optimizer, StateHoldsWhatIsUsed) {
   EXPECT_EQ(sizes(OptimizerKind::adamw), (std::pair<size_t, size_t>{3, 3}));
 }
 
-TEST(Optimizer, LowPrecisionGradientsBecomeThoseOfTheParameters) {
+TEST(Optimizer, LowPrecisionGradientsAreConvertedToTheParameterType) {
   const Optimizer o{.kind = OptimizerKind::sgd, .schedule = {.peak = 0.5}};
   const std::vector<Array> params{ones({2})}, grads{astype(array({1.f, 2.f}), bf16)};
   const Update next = update(o, {"w"}, params, grads, create_state(o, params));
   EXPECT_TEXT(next.params[0], "f32[2] [0.5, 0]");
 }
 
-TEST(Optimizer, AKnownNormIsTaken) {
+TEST(Optimizer, GivenNormIsUsed) {
   const Optimizer o{.kind = OptimizerKind::sgd, .schedule = {.peak = 1}, .clip_norm = 1};
   const std::vector<Array> params{zeros({2})}, grads{array({3.f, 4.f})};
   const OptimizerState state = create_state(o, params);
@@ -211,7 +211,7 @@ TEST(Optimizer, AKnownNormIsTaken) {
   EXPECT_ELEMENTS(update(o, {"w"}, params, grads, state, Array(10.f)).params[0], {-0.3, -0.4}, 1e-7);
 }
 
-TEST(Optimizer, GradientsOfTheNormAndBelowAreLeftAlone) {
+TEST(Optimizer, GradientsUpToTheClipNormAreUnchanged) {
   const Optimizer o{.kind = OptimizerKind::sgd, .schedule = {.peak = 1}, .clip_norm = 5};
   const std::vector<Array> params{zeros({2})};
   const OptimizerState state = create_state(o, params);
@@ -222,12 +222,12 @@ TEST(Optimizer, GradientsOfTheNormAndBelowAreLeftAlone) {
 TEST(GlobalNorm, IsOverAllLeavesInF32) {
   const Array norm = global_norm({array({3.f, 0.f}), astype(array({4.f}), f16), astype(array({12.f}), f64)});
   EXPECT_TEXT(norm, "f32[] 13");
-  // 300^2 is too much for f16.
+  // 300^2 overflows f16.
   EXPECT_TEXT(global_norm({astype(array({300.f, 400.f}), f16)}), "f32[] 500");
   EXPECT_TEXT(global_norm({}), "f32[] 0");
 }
 
-TEST(Matches, StarsStandForAnything) {
+TEST(Matches, StarMatchesAnySequence) {
   EXPECT_TRUE(matches("*/b", "dense/0/b"));
   EXPECT_FALSE(matches("*/b", "b"));
   EXPECT_TRUE(matches("dense/*/w", "dense/0/w"));
@@ -238,16 +238,16 @@ TEST(Matches, StarsStandForAnything) {
   EXPECT_TRUE(matches("**a", "ba"));
 }
 
-TEST(Optimizer, NamesGoBothWays) {
+TEST(Optimizer, NamesRoundTrip) {
   for (const char* name : {"sgd", "momentum", "nesterov", "adam", "adamw"})
     EXPECT_EQ(to_string(optimizer_kind(name)), name);
   EXPECT_EQ(optimizer_kind("nesterov"), OptimizerKind::nesterov);
   EXPECT_ERROR(optimizer_kind("adm"),
-               "optimizer: there is no \"adm\"; choose sgd, momentum, nesterov, adam or adamw; did you mean \"adam\"?");
+               "optimizer: unknown value \"adm\"; choose sgd, momentum, nesterov, adam or adamw; did you mean \"adam\"?");
   EXPECT_ERROR(optimizer_kind("lion"), "choose sgd, momentum, nesterov, adam or adamw");
 }
 
-TEST(Optimizer, NonsenseIsRefused) {
+TEST(Optimizer, InvalidValuesAreRejected) {
   EXPECT_ERROR(check(Optimizer{.schedule = {.peak = -1}}), "schedule: the peak rate is -1");
   EXPECT_ERROR(check(Optimizer{.kind = OptimizerKind::momentum, .momentum = 1}),
                "optimizer: momentum is 1; it must be at least 0 and less than 1");
@@ -255,24 +255,25 @@ TEST(Optimizer, NonsenseIsRefused) {
   EXPECT_ERROR(check(Optimizer{.beta2 = 1}), "optimizer: beta2 is 1");
   EXPECT_ERROR(check(Optimizer{.epsilon = -1}), "optimizer: the epsilon is -1; it must be 0 or a positive number");
   EXPECT_ERROR(check(Optimizer{.weight_decay = -0.1}), "optimizer: the weight decay is -0.1");
-  EXPECT_ERROR(check(Optimizer{.clip_norm = -1}), "optimizer: the norm to clip at is -1");
+  EXPECT_ERROR(check(Optimizer{.clip_norm = -1}), "optimizer: the clip norm is -1");
   check(Optimizer{.kind = OptimizerKind::sgd, .momentum = 5});  // not used
 }
 
-TEST(Optimizer, WhatDoesNotFitIsRefused) {
+TEST(Optimizer, MismatchedArgumentsAreRejected) {
   const Optimizer o{.kind = OptimizerKind::adam};
   const std::vector<Array> params{zeros({2, 3}), zeros({3})};
   const OptimizerState state = create_state(o, params);
-  EXPECT_ERROR(update(o, {"w", "b"}, params, {zeros({2, 3})}, state), "update: 1 gradients for 2 parameters");
-  EXPECT_ERROR(update(o, {"w"}, params, params, state), "update: 1 paths for 2 parameters");
+  EXPECT_ERROR(update(o, {"w", "b"}, params, {zeros({2, 3})}, state), "update: 1 gradients, expected 2");
+  EXPECT_ERROR(update(o, {"w"}, params, params, state), "update: 1 paths, expected 2");
   EXPECT_ERROR(update(o, {"w", "b"}, params, {zeros({2, 3}), zeros({1})}, state),
-               "update: the gradient of b is [1] and the parameter [3]; the shapes must be equal");
-  EXPECT_ERROR(update(o, {"w", "b"}, params, params, create_state(Optimizer{.kind = OptimizerKind::sgd}, params)),
-               "update: 0 first moments for 2 parameters; give one for each, and the state that create_state() made");
+               "update: the gradient of b is [1], but the parameter is [3]; the shapes must be equal");
+  EXPECT_ERROR(
+      update(o, {"w", "b"}, params, params, create_state(Optimizer{.kind = OptimizerKind::sgd}, params)),
+      "update: 0 first moments, expected 2; give one per parameter, and the state that create_state() returned");
   EXPECT_ERROR(update(o, {"w", "b"}, params, params, create_state(Optimizer{.kind = OptimizerKind::momentum}, params)),
-               "update: 0 second moments for 2 parameters");
+               "update: 0 second moments, expected 2");
   EXPECT_ERROR(create_state(o, std::vector<Array>{zeros({2}, bf16)}),
-               "create_state: a parameter is bf16[2]; parameters stay in f32 or f64");
+               "create_state: a parameter is bf16[2]; use f32 or f64 parameters");
   EXPECT_ERROR(create_state(Optimizer{.beta1 = 2}, params), "optimizer: beta1 is 2");
 }
 

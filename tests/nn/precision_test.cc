@@ -22,12 +22,12 @@ TEST(Precision, HasNamesAndShortNames) {
   EXPECT_TRUE(precision_of("f16").loss_scaling);
   EXPECT_FALSE(precision_of("bf16").loss_scaling);
   EXPECT_ERROR(precision_of("float17"),
-               "precision: there is no \"float17\"; choose float32, bfloat16 or float16; did you mean \"float16\"?");
+               "precision: unknown value \"float17\"; choose float32, bfloat16 or float16; did you mean \"float16\"?");
   EXPECT_ERROR(precision_of("int8"), "choose float32, bfloat16 or float16");
   EXPECT_EQ(to_string(Precision{.compute = f64}), "float64");
 }
 
-TEST(LossScale, IsNoPartOfTheStateWithoutScaling) {
+TEST(LossScale, IsEmptyWithoutScaling) {
   const LossScale none = create_loss_scale({});
   EXPECT_TRUE(tree_leaves(none).empty());
   const Array loss = 3.f;
@@ -47,7 +47,7 @@ TEST(LossScale, MultipliesTheLossAndDividesTheGradients) {
   EXPECT_EQ(unscaled(state, {ones({1}, f64)})[0].dtype(), f64);
 }
 
-// The scales after each of these steps.
+// The scale after each step.
 std::vector<double> scales(const Precision& p, const std::string& finite) {
   LossScale state = create_loss_scale(p);
   const auto next = jit([&](LossScale s, Array ok) { return adjusted(p, s, ok); });
@@ -61,7 +61,7 @@ std::vector<double> scales(const Precision& p, const std::string& finite) {
   return out;
 }
 
-TEST(LossScale, HalvesAtOnceAndGrowsAfterAWhile) {
+TEST(LossScale, HalvesImmediatelyAndGrowsAfterTheInterval) {
   const Precision p{
       .compute = f16, .loss_scaling = true, .initial_scale = 8, .growth_interval = 3, .largest_scale = 32};
   EXPECT_EQ(scales(p, "++-+++-++-+++"), (std::vector<double>{8, 8, 4, 4, 4, 8, 4, 4, 4, 2, 2, 2, 4}));
@@ -73,19 +73,20 @@ TEST(LossScale, StaysBetweenOneAndTheLargest) {
   EXPECT_EQ(scales(p, "+++-----+"), (std::vector<double>{8, 12, 12, 6, 3, 1.5, 1, 1, 2}));
 }
 
-TEST(LossScale, NonsenseIsRefused) {
+TEST(LossScale, InvalidValuesAreRejected) {
   const auto create = [](Precision p) {
     p.loss_scaling = true;
     return create_loss_scale(p);
   };
   EXPECT_ERROR(create({.factor = 1}), "loss scaling: the factor is 1; it must be greater than 1");
-  EXPECT_ERROR(create({.initial_scale = 0.5}),
-               "loss scaling: the scale starts at 0.5 and grows to 16777216; it must start between 1 and the largest");
-  EXPECT_ERROR(create({.initial_scale = 64, .largest_scale = 32}), "starts at 64 and grows to 32");
-  EXPECT_ERROR(create({.growth_interval = 0}), "loss scaling: the scale grows after 0 finite steps");
+  EXPECT_ERROR(
+      create({.initial_scale = 0.5}),
+      "loss scaling: initial_scale is 0.5 and largest_scale 16777216; give an initial scale from 1 to the largest");
+  EXPECT_ERROR(create({.initial_scale = 64, .largest_scale = 32}), "initial_scale is 64 and largest_scale 32");
+  EXPECT_ERROR(create({.growth_interval = 0}), "loss scaling: growth_interval is 0");
 }
 
-TEST(AllFinite, LooksAtEveryElementOfEveryLeaf) {
+TEST(AllFinite, ChecksEveryElementOfEveryLeaf) {
   const float inf = std::numeric_limits<float>::infinity();
   const auto finite = jit([](std::vector<Array> leaves) { return all_finite(leaves); });
   EXPECT_EQ(finite(std::vector<Array>{ones({2, 3}), ones({2}, f16)}).type(), (Type{boolean, {}}));
@@ -93,17 +94,17 @@ TEST(AllFinite, LooksAtEveryElementOfEveryLeaf) {
   EXPECT_FALSE(static_cast<bool>(finite(std::vector<Array>{ones({2}), array({1.f, inf})})));
   EXPECT_FALSE(static_cast<bool>(finite(std::vector<Array>{array({-inf, 0.f}), ones({2})})));
   EXPECT_FALSE(static_cast<bool>(finite(std::vector<Array>{array({std::nanf(""), 0.f}), ones({2})})));
-  // Greater than any f16, and in f32 nothing unusual; its square would overflow.
+  // Finite in f32, although its square would overflow.
   EXPECT_TRUE(static_cast<bool>(finite(std::vector<Array>{array({1e30f})})));
   EXPECT_TRUE(static_cast<bool>(all_finite({})));
 }
 
-TEST(CastFloating, LeavesIntegersAlone) {
+TEST(CastFloating, KeepsIntegers) {
   const std::vector<Array> out = cast_floating({ones({2}), ones({2}, i32), ones({2}, f16)}, bf16);
   EXPECT_EQ(out[0].dtype(), bf16);
   EXPECT_EQ(out[1].dtype(), i32);
   EXPECT_EQ(out[2].dtype(), bf16);
-  EXPECT_ERROR(cast_floating({}, i32), "cast_floating: i32 is no floating type");
+  EXPECT_ERROR(cast_floating({}, i32), "cast_floating: i32 is not a floating-point type");
 }
 
 struct State {
@@ -112,7 +113,7 @@ struct State {
   LossScale scale;
 };
 
-// A step as the trainer makes it.
+// A step as in the trainer.
 std::pair<State, Array> step(const Precision& p, const Optimizer& o, const State& s, const Array& x, const Array& y) {
   const auto loss = [&](std::vector<Array> params) {
     const std::vector<Array> low = cast_floating(params, p.compute);
@@ -132,7 +133,7 @@ std::pair<State, Array> step(const Precision& p, const Optimizer& o, const State
 TEST(LossScale, OverflowsAreSkippedUntilTheScaleFits) {
   const Precision p = precision_of("float16");
   const Optimizer o{.kind = Optimizer::Kind::adamw, .schedule = {.peak = 0.01}};
-  // Inputs of 8: the gradient of a weight is 8 * 0.75 at first, so that scales up to 8192 fit f16.
+  // Inputs of 8: the gradient of a weight is 8 * 0.75 at first, so scales up to 8192 fit f16.
   const Array x = full({4, 3}, 8.f), y = zeros({4}, i32);
   State state{{zeros({3, 4}), zeros({4})}, {}, create_loss_scale(p)};
   state.optimizer = create_state(o, state.params);
@@ -153,11 +154,11 @@ TEST(LossScale, OverflowsAreSkippedUntilTheScaleFits) {
   EXPECT_EQ(next.scale.finite_steps[0].item<int>(), 1);
   EXPECT_EQ(next.params[0].dtype(), f32);
   EXPECT_GT(next.params[0].to_vector<float>()[0], 0);
-  // The gradient itself, whatever the scale: m = 0.1 * -6.
+  // The unscaled gradient, for any scale: m = 0.1 * -6.
   EXPECT_NEAR(next.optimizer.first[0].to_vector<float>()[0], -0.6, 1e-3);
 }
 
-TEST(Precision, LowPrecisionGradientsAreNearThoseOfF32) {
+TEST(Precision, LowPrecisionGradientsApproximateF32) {
   const Optimizer o{.kind = Optimizer::Kind::sgd, .schedule = {.peak = 1}};
   const Array x = random::normal(random::key(1), {16, 3}), y = random::randint(random::key(2), {16}, 0, 4);
   const auto params_after = [&](const Precision& p) {

@@ -28,7 +28,7 @@ const std::vector<Schedule>& examples() {
   return all;
 }
 
-TEST(Schedule, ValuesAreThoseOfTheFormulas) {
+TEST(Schedule, ValuesMatchTheFormulas) {
   EXPECT_EQ(examples()[0].at(0), 0.1);
   EXPECT_EQ(examples()[0].at(1000000), 0.1);
   const Schedule& cosine = examples()[1];
@@ -54,7 +54,7 @@ TEST(Schedule, ValuesAreThoseOfTheFormulas) {
   EXPECT_NEAR(examples()[6].at(89), 0.002, 1e-17);
 }
 
-TEST(Schedule, CompiledIsTheDoubleRoundedOnce) {
+TEST(Schedule, CompiledValueIsTheRoundedDouble) {
   std::vector<int32_t> steps;
   for (int32_t i = 0; i < 120; ++i) steps.push_back(i);
   for (int32_t i = 120; i < 6000; i += 61) steps.push_back(i);
@@ -66,46 +66,46 @@ TEST(Schedule, CompiledIsTheDoubleRoundedOnce) {
     ASSERT_EQ(rates.type(), (Type{f32, {count}}));
     for (size_t i = 0; i < steps.size(); ++i) {
       const auto wanted = static_cast<float>(s.at(steps[i]));
-      // The last bit of a double may differ between mathematical libraries, and seldom shows after rounding.
+      // The last bit of a double may differ between math libraries, which rarely survives rounding.
       EXPECT_NEAR(rates.data<float>()[i], wanted, 1.2e-7 * wanted) << "step " << steps[i];
     }
   }
 }
 
-TEST(Schedule, OfOneNumberIsAScalar) {
+TEST(Schedule, ScalarStepGivesAScalar) {
   const Array rate = examples()[3](Array(25));
   EXPECT_EQ(rate.type(), (Type{f32, {}}));
   EXPECT_EQ(rate.item<float>(), static_cast<float>(2.5e-4));
 }
 
-TEST(Schedule, NamesGoBothWays) {
+TEST(Schedule, NamesRoundTrip) {
   for (const char* name : {"constant", "cosine", "warmup_cosine", "exponential", "step"})
     EXPECT_EQ(to_string(schedule_kind(name)), name);
   EXPECT_EQ(schedule_kind("cosine"), ScheduleKind::cosine);
   EXPECT_ERROR(schedule_kind("cosin"),
-               "schedule: there is no \"cosin\"; choose constant, cosine, warmup_cosine, exponential or step; did you "
+               "schedule: unknown value \"cosin\"; choose constant, cosine, warmup_cosine, exponential or step; did you "
                "mean \"cosine\"?");
   EXPECT_ERROR(schedule_kind("linear"), "exponential or step");
 }
 
-TEST(Schedule, NonsenseIsRefused) {
+TEST(Schedule, InvalidValuesAreRejected) {
   const double inf = std::numeric_limits<double>::infinity();
   EXPECT_ERROR(check(Schedule{.peak = -1e-3}), "schedule: the peak rate is -0.001; it must be 0 or a positive number");
   EXPECT_ERROR(check(Schedule{.peak = std::nan("")}), "schedule: the peak rate is nan");
   EXPECT_ERROR(check(Schedule{.peak = inf}), "schedule: the peak rate is inf");
   EXPECT_ERROR(check(Schedule{.end = -1}), "schedule: the end rate is -1");
   EXPECT_ERROR(check(Schedule{.kind = ScheduleKind::cosine}),
-               "schedule: cosine of 0 steps; set total_steps to the length of the run");
+               "schedule: total_steps of cosine is 0; set it to the length of the run");
   EXPECT_ERROR(check(Schedule{.kind = ScheduleKind::warmup_cosine, .warmup_steps = 101, .total_steps = 100}),
-               "schedule: 101 warm-up steps are more than the 100 steps of the run; make the warm-up shorter");
+               "schedule: 101 warm-up steps are more than the 100 steps of the run; shorten the warm-up");
   EXPECT_ERROR(check(Schedule{.kind = ScheduleKind::warmup_cosine, .warmup_steps = -1, .total_steps = 100}),
                "schedule: -1 warm-up steps; the number must not be negative");
   EXPECT_ERROR(check(Schedule{.kind = ScheduleKind::cosine, .warmup_steps = 10, .total_steps = 100}),
-               "schedule: 10 warm-up steps, but cosine has no warm-up; choose warmup_cosine, or 0 of them");
+               "schedule: 10 warm-up steps, but cosine has no warm-up; choose warmup_cosine, or set it to 0");
   EXPECT_ERROR(check(Schedule{.kind = ScheduleKind::exponential, .decay = 0}),
                "schedule: the decay is 0; it must be a positive number, such as 0.1");
   EXPECT_ERROR(check(Schedule{.kind = ScheduleKind::step, .every = 0}),
-               "schedule: a decay every 0 steps; the number must be positive");
+               "schedule: every is 0; give a number of steps of at least 1");
   EXPECT_ERROR(Schedule{}(Array(1.5f)), "schedule: the step is f32[]; steps are integers, use astype(step, i32)");
   EXPECT_ERROR(Schedule{.peak = -1}(Array(0)), "schedule: the peak rate is -1");
   EXPECT_ERROR(Schedule{.peak = -1}.at(0), "schedule: the peak rate is -1");

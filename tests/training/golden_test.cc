@@ -8,7 +8,7 @@ namespace {
 class Golden : public testing::TestWithParam<int> {};
 
 TEST_P(Golden, LossesNormsAndAccuracyMatchTheReference) {
-  if (!golden::mnist()) GTEST_SKIP() << "MNIST is not on this machine and no source can be reached";
+  if (!golden::mnist()) GTEST_SKIP() << "MNIST is not available on this machine and cannot be downloaded";
   const golden::Case c = golden::read(GetParam());
   SCOPED_TRACE(c.model + " " + c.optimizer);
   const auto step = jit(

@@ -1,5 +1,5 @@
-// The first steps of the reference runs once more, with the layers, losses and optimizers of lockstep/nn.h and its
-// neighbours.
+// Replays the first steps of the reference runs with the layers, losses and optimizers of lockstep/nn.h and related
+// headers.
 #include "lockstep/losses.h"
 #include "lockstep/models.h"
 #include "lockstep/optimizers.h"
@@ -11,10 +11,10 @@ namespace {
 class GoldenNn : public testing::TestWithParam<int> {};
 
 TEST_P(GoldenNn, LossesAndNormsMatchTheReference) {
-  if (!golden::mnist()) GTEST_SKIP() << "MNIST is not on this machine and no source can be reached";
+  if (!golden::mnist()) GTEST_SKIP() << "MNIST is not available on this machine and cannot be downloaded";
   const golden::Case c = golden::read(GetParam());
   SCOPED_TRACE(c.model + " " + c.optimizer);
-  // The reference's mlp1024 is of relu; find_model's is of tanh.
+  // The reference's mlp1024 uses relu, find_model's uses tanh.
   const bool found = c.model != "mlp1024";
   const Model model = found ? find_model(c.model) : Model();
   const auto logits = [&](const models::Params& p, const Array& x) {
@@ -27,7 +27,7 @@ TEST_P(GoldenNn, LossesAndNormsMatchTheReference) {
     return h;
   };
   const Optimizer optimizer{.kind = optimizer_kind(c.optimizer), .schedule = {.peak = c.rate}};
-  // The optimizer's state in the form in which golden::replay keeps it.
+  // The optimizer state in the form that golden::replay expects.
   const auto moments = [](const models::Params& p, bool used) { return used ? tree_leaves(p) : std::vector<Array>(); };
   const bool first = optimizer.kind != Optimizer::Kind::sgd, second = optimizer.kind == Optimizer::Kind::adam;
   const auto step = jit(

@@ -49,7 +49,7 @@ TEST(Conv2d, InitialWeightsUseTheFanOfTheFilter) {
 
 TEST(Conv2d, MismatchedShapesAreRejected) {
   const nn::Conv2d layer = nn::conv2d(random::key(1), 3, 2, 4);
-  EXPECT_ERROR(nn::apply(layer, ones({1, 8, 8, 3})), "the images have 3 channels, the filters take 2 each");
+  EXPECT_ERROR(nn::apply(layer, ones({1, 8, 8, 3})), "the images have 3 channels, the filters take 2 per group");
   EXPECT_ERROR(nn::apply(nn::Conv2d{ones({3, 3, 1, 2}), ones({1})}, ones({1, 3, 3, 1})),
                "nn::apply: a convolution has w [3, 3, 1, 2] and b [1]; they must be [kh, kw, in, out] and [out]");
   EXPECT_ERROR(nn::conv2d(random::key(1), 0, 1, 1), "nn::conv2d: the kernel is 0 x 0; it must be at least 1 x 1");

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/check.h"
-#include "lane/gpu_launch.h"
+#include "hardware/gpu_launch.h"
 #include "lockstep/error.h"
 
 namespace lockstep {

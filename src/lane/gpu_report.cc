@@ -1,22 +1,18 @@
 #include "lane/gpu_report.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
 
 #include "sharding/device_table.h"
 #ifdef LOCKSTEP_WITH_CUDA
-#include "lane/cuda/probe.h"
-#include "lane/gpu_lanes.h"
+#include "hardware/cuda/probe.h"
+#include "hardware/gpu_lanes.h"
+#include "lockstep/error.h"
 #endif
 
 namespace lockstep {
-
-bool nvidia_hardware_present() {
-  // Linux; WSL, where Windows has the driver.
-  for (const char* file : {"/dev/nvidiactl", "/dev/dxg"})
-    if (::access(file, F_OK) == 0) return true;
-  return false;
-}
 
 std::string to_string(const Gpu& gpu) {
   const auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / (int64_t{1} << 30); };
@@ -38,47 +34,82 @@ std::vector<std::pair<std::string, std::string>> report_lines(const GpuReport& r
   return out;
 }
 
-std::string cuda_version_text(int version) {
-  return version > 0 ? fmt::format("{}.{}", version / 1000, version % 1000 / 10) : "";
-}
-
 #ifndef LOCKSTEP_WITH_CUDA
-namespace {
-constexpr const char* kBuiltWithoutCuda =
-    "cuda: this lockstep was built without CUDA; rebuild it with CUDA 12.8 or newer, or use --platform cpu "
-    "(LOCKSTEP_PLATFORM=cpu)";
-}  // namespace
-
 GpuReport report_gpus() {
   GpuReport out;
   out.seen = nvidia_hardware_present();
-  out.why_not = kBuiltWithoutCuda;
+  out.why_not = detect_gpus().why_not;
   return out;
 }
 GpuReport report_first_gpu() { return report_gpus(); }
 
-int visible_gpu_count() { return 0; }
 int64_t gpu_lane_count() { return 1; }
-
-namespace detail {
-// `present` is false even if there is hardware: a build without CUDA prints no note about unused GPUs.
-GpuStatus detect_gpus() { return {.usable = false, .why_not = kBuiltWithoutCuda, .present = false}; }
-}  // namespace detail
 #else
-int visible_gpu_count() { return cuda_device_count(); }
-
 int64_t gpu_lane_count() { return static_cast<int64_t>(lane_gpus().size()); }
 
-namespace detail {
-GpuStatus detect_gpus() {
-  GpuStatus out;
-  out.present = nvidia_hardware_present();
+std::vector<int> lane_gpus() {
+  return assign_gpus_to_lanes(gpus_to_use(), detail::DeviceTable::instance().local_count(), gpu_lanes_variable());
+}
+
+namespace {
+
+// The GPUs that lanes use. Sets why_not if the settings are wrong.
+std::vector<int> used_gpus(std::string& why_not) {
+  try {
+    std::vector<int> used = lane_gpus();
+    std::sort(used.begin(), used.end());
+    used.erase(std::unique(used.begin(), used.end()), used.end());
+    return used;
+  } catch (const Error& error) {
+    why_not = error.what();
+    return {};
+  }
+}
+
+GpuReport report(bool all) {
+  const CudaFacts& facts = known_cuda_facts();
+  GpuReport out;
+  out.built_in = true;
+  out.seen = facts.device_files;
+  out.driver = cuda_version_text(facts.driver);
+  out.runtime = cuda_version_text(facts.runtime);
   out.why_not = cuda_why_not();
-  out.usable = out.why_not.empty();
-  if (out.usable) out.devices = default_gpu_device_count(gpus_to_use(), gpu_lanes_variable());
+  if (!facts.device_files) return out;
+  if (all) out.libraries = cuda_libraries();
+  if (out.why_not.empty()) out.used = used_gpus(out.why_not);
+  std::optional<int> before;  // the GPU that was current
+  const auto why_not_use = [&](int gpu) -> std::string {
+    try {
+      const int used = use_gpu(gpu);
+      if (!before) before = used;
+      return "";
+    } catch (const std::exception& error) {  // another process may use it exclusively, or all its memory
+      return error.what();
+    }
+  };
+  for (int i = 0; i < facts.count; ++i) {
+    if (!all && (out.used.empty() || i != out.used[0])) continue;
+    cudaDeviceProp properties{};
+    size_t free = 0, total = 0;
+    const std::string why_not = why_not_use(i);
+    if (cuda().cudaGetDeviceProperties(&properties, i) != cudaSuccess) {
+      out.gpus.push_back({.name = "unknown GPU", .why_not = why_not});
+      continue;
+    }
+    const bool memory_known = why_not.empty() && cuda().cudaMemGetInfo(&free, &total) == cudaSuccess;
+    out.gpus.push_back({properties.name, static_cast<int64_t>(properties.totalGlobalMem),
+                        memory_known ? static_cast<int64_t>(free) : -1, properties.major, properties.minor,
+                        properties.multiProcessorCount, why_not});
+  }
+  if (before.value_or(-1) >= 0) why_not_use(*before);
   return out;
 }
-}  // namespace detail
+
+}  // namespace
+
+GpuReport report_gpus() { return report(true); }
+GpuReport report_first_gpu() { return report(false); }
+
 #endif
 
 }  // namespace lockstep

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "hardware/gpus.h"
+
 namespace lockstep {
 
 struct Gpu {
@@ -16,13 +18,6 @@ struct Gpu {
   int major = 0, minor = 0;  // compute capability
   int processors = 0;        // streaming multiprocessors
   std::string why_not = {};  // why this process cannot use it now: "cuda: fact; remedy"; empty if it can
-};
-
-struct GpuLibrary {
-  std::string name;          // "cudart"
-  std::string file;          // the file that was opened; empty if the library is missing
-  std::string remedy;        // if missing: "cuda: fact; remedy"
-  std::string without = {};  // what is slower or unavailable without it; empty if the library is required
 };
 
 struct GpuReport {
@@ -40,22 +35,14 @@ GpuReport report_gpus();
 // Reports only the first GPU that this process uses, and no libraries.
 GpuReport report_first_gpu();
 
-// The number of GPUs that CUDA shows to this process, including GPUs assigned to other processes.
-int visible_gpu_count();
-
-// The number of lanes of this process that use GPUs; see gpu_lanes.h. REQUIRES: a GPU is usable.
+// The GPU of each lane, and the number of lanes; see hardware/gpu_lanes.h. REQUIRES: a GPU is usable.
+std::vector<int> lane_gpus();
 int64_t gpu_lane_count();
-
-// Whether the machine has NVIDIA hardware, judged by the driver's device files.
-bool nvidia_hardware_present();
 
 // "NVIDIA H200, 139.8 GiB of memory, 138.9 GiB free, compute capability 9.0, 132 multiprocessors".
 std::string to_string(const Gpu& gpu);
 
 // The report as lines of name and value: the driver, the libraries (with a remedy for each missing one), the GPUs.
 std::vector<std::pair<std::string, std::string>> report_lines(const GpuReport& report);
-
-// Formats a version number of CUDA: "13.0" for 13000, empty for 0.
-std::string cuda_version_text(int version);
 
 }  // namespace lockstep

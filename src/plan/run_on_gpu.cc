@@ -1,7 +1,7 @@
 // Runs a plan on a GPU: enqueues kernel by kernel, or replays captured graphs.
 #include <algorithm>
 
-#include "lane/gpu_launch.h"
+#include "hardware/gpu_launch.h"
 #include "plan/cuda_plan.h"
 #include "plan/plan.h"
 

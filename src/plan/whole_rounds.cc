@@ -1,7 +1,7 @@
 // A plan that is one kernel does its rounds by itself.
 #include <algorithm>
 
-#include "lane/gpu_launch.h"
+#include "hardware/gpu_launch.h"
 #include "plan/cuda_plan.h"
 #include "plan/plan.h"
 #include "plan/whole_kernel.h"

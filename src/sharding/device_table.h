@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "hardware/gpus.h"
 #include "lockstep/devices.h"
 
 namespace lockstep::detail {
@@ -25,16 +26,6 @@ std::optional<int> cpu_devices_from(const Environment&);
 
 // The environment variables of this process that affect devices.
 Environment device_variables();
-
-// Whether this process can use a GPU.
-struct GpuStatus {
-  bool usable = false;
-  std::string why_not;   // if not usable: the reason and the remedy
-  bool present = false;  // NVIDIA hardware exists, so users should learn why it is not used
-  int devices = 1;       // default number of devices: one per GPU of this process
-};
-// Detects the GPUs of this machine. Opens no driver if there is no NVIDIA hardware. Defined in lane/.
-GpuStatus detect_gpus();
 
 class DeviceTable {
  public:

@@ -1,4 +1,4 @@
-// The functions of CUDA's runtime that are used (lane/cuda/functions.def), for a GPU that this machine's processors
+// The functions of CUDA's runtime that are used (hardware/cuda/functions.def), for a GPU that this machine's processors
 // stand in for. What is put on a stream is done at once; but copies from and to pinned memory, what waits for another
 // stream, and copies after those are done as late as can be: when there is more on the stream, or somebody asks.
 #include <cuda_runtime_api.h>

@@ -4,12 +4,12 @@
 #include <thread>
 
 #include "base/throws.h"
-#include "lane/gpu_launch.h"
+#include "hardware/gpu_launch.h"
 #include "lane/gpu_report.h"
 #include "lockstep/error.h"
 #ifdef LOCKSTEP_WITH_CUDA
+#include "hardware/cuda/probe.h"
 #include "lane/cuda/cuda_lane.h"
-#include "lane/cuda/probe.h"
 #endif
 
 namespace lockstep {

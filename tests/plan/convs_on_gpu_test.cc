@@ -1,11 +1,10 @@
-// Convolutions on a GPU of which a block holds whole windows (ops/cuda/conv_image_text.h), and what is made of their
-// elements by the same kernel.
+// Convolutions on a GPU in which a thread block holds complete windows (ops/cuda/conv_image_text.h), with epilogues.
 #ifdef LOCKSTEP_WITH_CUDA
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "lane/cuda/api.h"
+#include "hardware/cuda/api.h"
 #include "ops/conv.h"
 #include "ops/cuda/conv_choice.h"
 #include "ops/elementwise.h"
@@ -23,8 +22,8 @@ struct Images {
   int64_t dilation = 1;
 };
 
-// Of small whole numbers every product and every sum is exact, in TF32 and in 16 bits as well.
-TEST(ConvsOnGpu, OfWholeNumbersAreExact) {
+// With small integers every product and sum is exact, also in TF32 and in 16 bits.
+TEST(ConvsOnGpu, AreExactOnIntegers) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
   set_conv_way(ConvWay::own);
   std::mt19937 random(20261116);

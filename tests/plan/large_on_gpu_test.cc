@@ -1,10 +1,10 @@
-// Instructions on a GPU that have it to themselves: several elements side by side at a time.
+// Large instructions on a GPU, which run as separate kernels and process several adjacent elements at a time.
 #ifdef LOCKSTEP_WITH_CUDA
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "lane/cuda/api.h"
+#include "hardware/cuda/api.h"
 #include "ops/elementwise.h"
 #include "ops/index_ops.h"
 #include "ops/ops.h"
@@ -24,7 +24,7 @@ class LargeOnGpu : public ::testing::Test {
   std::mt19937 random{20261116};
 };
 
-TEST_F(LargeOnGpu, ElementsAreReadWhereverTheyLie) {
+TEST_F(LargeOnGpu, ElementsAreReadThroughAnyView) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32})
     for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{300, 256}, {320, 250}, {254, 1022}}) {
       if (dtype != DType::f32 && cols % 4 != 0) continue;
@@ -41,7 +41,7 @@ TEST_F(LargeOnGpu, ElementsAreReadWhereverTheyLie) {
     }
 }
 
-TEST_F(LargeOnGpu, RowsAreChosenSixteenBytesAtATime) {
+TEST_F(LargeOnGpu, RowsAreGatheredSixteenBytesAtATime) {
   for (const auto& [type, axis] : {std::pair<Type, int64_t>{{DType::u8, {60, 28, 28}}, 0},
                                    {{DType::f32, {50, 20}}, 0},
                                    {{DType::bf16, {50, 24}}, 0},

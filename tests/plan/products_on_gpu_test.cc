@@ -1,10 +1,10 @@
-// Matrix products on a GPU that are part of one kernel (plan/whole_kernel.h), by the tensor cores.
+// Matrix products on a GPU inside a persistent kernel (plan/whole_kernel.h), on tensor cores.
 #ifdef LOCKSTEP_WITH_CUDA
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "lane/cuda/api.h"
+#include "hardware/cuda/api.h"
 #include "ops/einsum.h"
 #include "ops/elementwise.h"
 #include "ops/ops.h"
@@ -20,8 +20,8 @@ struct Product {
   bool ta, tb;
 };
 
-// Of small whole numbers every product and every sum is exact, in TF32 and in 16 bits as well.
-TEST(ProductsOnGpu, InOneKernelAreExact) {
+// With small integers every product and sum is exact, also in TF32 and in 16 bits.
+TEST(ProductsOnGpu, AreExactInAPersistentKernel) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
   std::mt19937 random(20261115);
   std::vector<Product> products = {{128, 1024, 784, false, false}, {128, 1024, 1024, false, true},
@@ -53,8 +53,8 @@ TEST(ProductsOnGpu, InOneKernelAreExact) {
     }
 }
 
-// As weights that are updated: what else is read for each element, as it lies there.
-TEST(ProductsOnGpu, WithWhatIsReadForEachElementAreExact) {
+// As in updates of weights: epilogues that read other arrays element by element.
+TEST(ProductsOnGpu, AreExactWithEpiloguesThatReadArrays) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
   std::mt19937 random(20261118);
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})

@@ -1,13 +1,13 @@
-// Programs made at random, much like steps of training: layers, losses row by row, gradients, weights that are updated
-// in their place. What a GPU computes of them is what a plain evaluation does, to the last bit: of small whole numbers
-// everything is exact. LOCKSTEP_RANDOM_PROGRAMS is how many are tried (4), LOCKSTEP_RANDOM_SEED which comes first.
+// Random programs similar to training steps: layers, losses per row, gradients, weights updated in place. A GPU must
+// compute the same bits as a plain evaluation: with small integers everything is exact. LOCKSTEP_RANDOM_PROGRAMS is the
+// number of programs (4), LOCKSTEP_RANDOM_SEED the first seed.
 #ifdef LOCKSTEP_WITH_CUDA
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <random>
 
-#include "lane/cuda/api.h"
+#include "hardware/cuda/api.h"
 #include "ops/einsum.h"
 #include "ops/elementwise.h"
 #include "ops/index_ops.h"
@@ -35,7 +35,7 @@ class RandomProgram {
     if (below(4) > 0) add_loss();
     for (int64_t i = 0; i < more; ++i) add_something();
     if (below(4) > 0) add_updates();
-    // What nobody has used so far, and some of the rest.
+    // Values without uses, and some of the others.
     for (size_t i = 0; i < known_.size(); ++i)
       if (i + 1 == known_.size() || below(4) == 0) outputs_.push_back(known_[i]);
   }
@@ -57,11 +57,11 @@ class RandomProgram {
     return b_.input(type);
   }
   Value number(const Type& type, double value) { return full(b_, type, value); }
-  // So that all that is made of it is exact.
+  // Keeps values small, so that everything computed from them is exact.
   Value within(Value x, double most) { return maximum(minimum(x, number(x.type(), most)), number(x.type(), -most)); }
   int64_t width_of(Value x) { return x.type().shape[1]; }
 
-  // Rows of a table, scaled, or given as they are.
+  // Rows of a table, scaled or not.
   void begin() {
     const int64_t wide = width();
     if (below(2) == 0) {
@@ -89,7 +89,7 @@ class RandomProgram {
     known_.push_back(y);
   }
 
-  // Few columns, sums of rows, and back: as the gradient of a loss.
+  // Few columns, sums over rows, and back: like the gradient of a loss.
   void add_loss() {
     const Value x = any();
     const int64_t few = one_of<int64_t>({3, 10, 10, 16, 32});
@@ -119,7 +119,7 @@ class RandomProgram {
         known_.back() = within(known_.back(), 4);
         return;
       }
-      case 2:  // columns that are turned around, or some of them
+      case 2:  // reversed columns, or some of them
         known_.push_back(below(2) == 0 ? reverse(x, {1})
                                        : slice(x, {0, 0}, {rows_, std::max<int64_t>(width_of(x) / 2, 1)}, {1, 1}));
         return;
@@ -129,7 +129,7 @@ class RandomProgram {
       case 4:
         outputs_.push_back(reduce_sum(cast(x * x, DType::f32), {0, 1}));
         return;
-      case 5: {  // what rows have in common with each other
+      case 5: {  // products of rows with each other
         const Value y = any();
         const Value g = within(einsum("mk,mn->kn", x, y), 3);
         outputs_.push_back(g);
@@ -184,7 +184,7 @@ TEST(RandomProgramsOnGpu, ComputeTheSame) {
     HostArrays in;
     for (const Type& type : program.input_types()) {
       in.push_back(whole_numbers(type, static_cast<uint32_t>(seed * 100 + static_cast<int64_t>(in.size()))));
-      if (type.dtype == DType::i32)  // rows of a table, also from its end
+      if (type.dtype == DType::i32)  // row indices of a table, also negative ones
         for (int64_t i = 0; i < in.back().size(); ++i) in.back().set(i, static_cast<double>((i * 37 + seed) % 70 - 10));
     }
     const HostArrays wanted = eager(program, in), got = planned_on_gpu(program, in, random.donated());

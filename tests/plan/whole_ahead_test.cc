@@ -1,5 +1,5 @@
-// What one kernel on the GPU brings near before the one before it is done: which operands, when, and texts that the
-// GPU's compiler takes. Only the last test needs a GPU.
+// Operands that a persistent kernel prefetches before the previous kernel has ended: which, when, and kernel texts that
+// compile. Only the last test needs a GPU.
 #ifdef LOCKSTEP_WITH_CUDA
 #include "plan/whole_ahead.h"
 
@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <random>
 
-#include "lane/cuda/api.h"
+#include "hardware/cuda/api.h"
 #include "lane/cuda/code.h"
 #include "lockstep/error.h"
 #include "ops/cuda/elementwise_cuda.h"
@@ -26,8 +26,8 @@
 namespace lockstep::detail {
 namespace {
 
-// Parts of one step, from and to stretches of one memory. Operands and results are numbered as they come. `early`:
-// operands that can be brought before, together.
+// Parts of one step each, with operands and results in ranges of one memory, numbered in order. `early`: prefetchable
+// operands, as one group.
 struct Steps {
   std::deque<SteppedKernel> kernels;
   std::vector<KernelPart> parts;
@@ -49,7 +49,7 @@ struct Steps {
   }
 
   std::optional<AheadPrefetch> ahead() const { return AheadPrefetch::of(parts, phases_of(parts)); }
-  // What the tasks of the first phase are brought ahead, by bits.
+  // Bitmasks of the operands that the tasks of the first phase prefetch ahead.
   std::vector<uint32_t> bits() const {
     const std::vector<Phase> phases = phases_of(parts);
     std::vector<uint32_t> out;
@@ -61,8 +61,8 @@ struct Steps {
 
 using Bits = std::vector<uint32_t>;
 
-// A product of rows, which it chooses from images at 0 by an index at 100, and weights at 200; the loss; and new
-// weights in the place of the old ones.
+// A product of rows, gathered from images at 0 by an index at 100, and weights at 200; the loss; and new weights that
+// overwrite the old ones.
 struct AStep : Steps {
   AStep() {
     add(100, {{0, 0}, {200, 220}, {0, 100}, {100, 110}}, {{4000, 5000}}, {{2, 3}, {1}});
@@ -71,19 +71,19 @@ struct AStep : Steps {
   }
 };
 
-TEST(WholeAhead, WhatTheKernelDoesNotWriteIsBroughtAhead) {
+TEST(WholeAhead, OperandsThatTheKernelDoesNotWriteArePrefetched) {
   AStep step;
   EXPECT_EQ(step.bits(), Bits{1});
   step.parts[2].out[0] = {0, 300, 320};
-  EXPECT_EQ(step.bits(), Bits{3});             // where weights stay the same, all
-  step.parts[1].out.push_back({0, 109, 120});  // some of the index
+  EXPECT_EQ(step.bits(), Bits{3});             // all, if the weights do not change
+  step.parts[1].out.push_back({0, 109, 120});  // a part of the index
   step.parts[1].results.push_back(9);
   EXPECT_EQ(step.bits(), Bits{2});
   step.parts[2].out[0] = {0, 210, 211};
   EXPECT_EQ(step.bits(), Bits{});
 }
 
-TEST(WholeAhead, EveryTaskOfTheFirstPhaseHasItsOwn) {
+TEST(WholeAhead, EachTaskOfTheFirstPhaseHasItsOwnOperands) {
   AStep step;
   step.add(50, {{300, 310}, {400, 410}}, {{7000, 7100}}, {{0}, {1}, {0, 1}});
   step.add(60, {{200, 210}}, {{7100, 7200}}, {{0}});
@@ -91,8 +91,8 @@ TEST(WholeAhead, EveryTaskOfTheFirstPhaseHasItsOwn) {
   EXPECT_EQ(step.bits(), (Bits{0, 1, 7}));
 }
 
-// A chain's steps share the block's memory, and what brings nothing is not worth a look.
-TEST(WholeAhead, ChainsAndNothingAreNotBroughtAhead) {
+// The steps of a chain share shared memory; a kernel that prefetches nothing has no AheadPrefetch.
+TEST(WholeAhead, ChainsArePrefetchedNothing) {
   Steps chain;
   chain.add(1, {{0, 10}}, {{10, 20}}, {{0}});
   chain.add(1, {{10, 20}, {30, 40}}, {{20, 30}}, {{1}});
@@ -103,7 +103,7 @@ TEST(WholeAhead, ChainsAndNothingAreNotBroughtAhead) {
   EXPECT_FALSE(AheadPrefetch::of({}, {}));
 }
 
-TEST(WholeAhead, NothingGoesAheadOfWhatItReads) {
+TEST(WholeAhead, LaunchesThatReadThePreviousResultsDoNotStartEarly) {
   const AStep step;
   const AheadPrefetch ahead = *step.ahead();
   std::vector<std::byte> memory(10'000), elsewhere(1000);
@@ -118,7 +118,7 @@ TEST(WholeAhead, NothingGoesAheadOfWhatItReads) {
   ahead.written(out.data(), written);
   EXPECT_EQ(written.size(), step.results);
   EXPECT_TRUE(ahead.may_start_early(in.data(), written));
-  // The index of the rows is what the launch before made of the weights, or the last byte of it is.
+  // The previous launch wrote the index of the rows, or its last byte.
   in[3] = memory.data() + 200;
   EXPECT_FALSE(ahead.may_start_early(in.data(), written));
   in[3] = memory.data() + 191;
@@ -133,7 +133,7 @@ TEST(WholeAhead, NothingGoesAheadOfWhatItReads) {
   EXPECT_FALSE(ahead.may_start_early(in.data(), written));
 }
 
-// Rows of a table, which the product chooses itself, times a matrix that is written in the end.
+// Rows of a table, which the product gathers itself, times a matrix that is written at the end.
 TEST(WholeAhead, TextsCompile) {
   const Type table{DType::f32, {50, 784}}, index{DType::i32, {128}}, x{DType::f32, {128, 784}};
   const GemmSpec g{.m = 128, .n = 128, .k = 784};
@@ -175,7 +175,7 @@ TEST(WholeAhead, TextsCompile) {
     size_t at = text.find("__global__");
     for (const std::string& each : order) {
       at = text.find(each, at + 1);
-      ASSERT_NE(at, std::string::npos) << each << " is not there, or earlier:\n" << text;
+      ASSERT_NE(at, std::string::npos) << each << " is missing, or comes earlier:\n" << text;
     }
     EXPECT_EQ(text.find(") early_0_0_1("), std::string::npos);
     for (const char* architecture : {"sm_90", "sm_80"}) try {
@@ -185,14 +185,14 @@ TEST(WholeAhead, TextsCompile) {
         FAIL() << e.what();
       }
   }
-  // Without it, as between phases.
+  // Without it: as between phases.
   const std::string without = persistent_kernel_text(steps.parts, phases);
   EXPECT_EQ(without.find("ahead"), std::string::npos);
   EXPECT_NE(without.find("step_0_0(t - 0u, 0u,"), std::string::npos);
 }
 
-// A step of whole numbers that stay small: a layer of rows of a table, its loss, new weights, how many steps there
-// were, and other rows for the next one.
+// A step on small integers: a layer of rows of a table, its loss, new weights, a step counter, and the rows of the next
+// step.
 Program a_step(int64_t rows, int64_t deep, int64_t wide) {
   Builder b;
   const Value table = b.input({DType::u8, {70, deep}}), index = b.input({DType::i32, {rows}});
@@ -210,8 +210,8 @@ Program a_step(int64_t rows, int64_t deep, int64_t wide) {
                        full(b, index.type(), 69) - index});
 }
 
-// By an index that was there before, of those the calls take turns; by one that the call before made; by one that is
-// copied to its place before each call; and by one that another program makes.
+// The index of the rows is: constant, alternating between calls; computed by the previous call; copied before each call;
+// or computed by another program.
 enum class From { before, call, copy, program };
 
 void run_steps(const Program& program, From from, int steps, bool& some) {
@@ -243,7 +243,7 @@ void run_steps(const Program& program, From from, int steps, bool& some) {
   in[1] = copy_of(indices[0]);
   std::vector<const void*> ins;
   for (const HostArray& x : in) ins.push_back(held.emplace_back(device(x))->data());
-  std::vector<std::vector<BufferPtr>> outs;  // by step, where they are not donated
+  std::vector<std::vector<BufferPtr>> outs;  // by step, if not donated
   lane.wait();
 
   const int64_t ahead_before = PersistentKernel::ahead_launch_count();
@@ -262,7 +262,7 @@ void run_steps(const Program& program, From from, int steps, bool& some) {
     made = out[4];
     if (from == From::program) {
       void* const to = held[1]->data();
-      turned->run(&made, &to);  // the rows before
+      turned->run(&made, &to);  // of the previous rows
     }
   }
   const int64_t went = PersistentKernel::ahead_launch_count() - ahead_before;
@@ -290,8 +290,8 @@ void run_steps(const Program& program, From from, int steps, bool& some) {
   }
 }
 
-// Of the second the products choose their rows themselves, which are brought ahead.
-TEST(WholeAhead, OnGpuStepsComputeTheSame) {
+// In the second the products gather their rows themselves, and prefetch them ahead.
+TEST(WholeAhead, OnGpuStepsEqualTheReference) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
   bool some = false;
   for (const auto& [rows, deep, wide] :

@@ -1,11 +1,11 @@
-// Sums of columns that products add up: which they are, and, on a GPU, that they are right.
+// Column sums that are merged into products: which are, and their results on a GPU.
 #ifdef LOCKSTEP_WITH_CUDA
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "lane/cuda/api.h"
+#include "hardware/cuda/api.h"
 #include "lane/cuda/cuda_lane.h"
 #include "ops/einsum.h"
 #include "ops/elementwise.h"
@@ -20,7 +20,7 @@
 namespace lockstep::detail {
 namespace {
 
-// Parts from and to stretches, each in a memory of its own that is known by a number.
+// Parts with operands and results in ranges, each in a numbered memory space.
 struct Columns {
   std::deque<SteppedKernel> kernels, made;
   std::vector<KernelPart> parts;
@@ -38,7 +38,7 @@ struct Columns {
     part.needed = wanted;
     parts.push_back(std::move(part));
   }
-  // By memory 1.
+  // Reads memory 1.
   void product(int64_t to, bool can = true) {
     add("product",
         {.by_columns = 1,
@@ -71,7 +71,7 @@ struct Columns {
   }
 };
 
-TEST(WholeColumns, AreAddedUpByWhoMultiplies) {
+TEST(WholeColumns, AreMergedIntoTheProduct) {
   Columns one;
   one.product(5);
   one.sum(1, 2);
@@ -83,7 +83,7 @@ TEST(WholeColumns, AreAddedUpByWhoMultiplies) {
   EXPECT_EQ(parts[0].results, (std::vector<size_t>{5, 3}));
   EXPECT_EQ(parts[0].wanted, (std::vector<bool>{true, true}));
 
-  Columns before;  // the sum comes first, and others are in between
+  Columns before;  // the sum comes first, with other parts in between
   before.sum(1, 2);
   before.other(7, 8);
   before.update({2, 3}, 4);
@@ -102,7 +102,7 @@ TEST(WholeColumns, AreAddedUpByWhoMultiplies) {
 }
 
 // The new bias, and the squares of its gradient.
-TEST(WholeColumns, MayBeReadByMany) {
+TEST(WholeColumns, MayHaveSeveralReaders) {
   Columns both;
   both.product(5);
   both.sum(1, 2);
@@ -114,14 +114,14 @@ TEST(WholeColumns, MayBeReadByMany) {
   ASSERT_EQ(parts.size(), 2u);
   EXPECT_EQ(parts[1].operands, (std::vector<size_t>{0, 1, 3}));
   EXPECT_EQ(parts[1].results, (std::vector<size_t>{5, 3, 4}));
-  Columns there;  // they are where the sums would be, and added up
+  Columns there;  // they are in the memory of the sums
   there.product(5);
   there.sum(1, 2);
   there.update({3, 2}, 3);
   there.update({2}, 2);
   there.other(2, 9);
   EXPECT_EQ(there.text(), " product(sums 1, from 2 to 1)(sums 0, from 3 to 2) other");
-  Columns early;  // the sums are read once more
+  Columns early;  // the sums are read again
   early.product(5);
   early.sum(1, 2);
   early.update({2}, 2);
@@ -133,7 +133,7 @@ TEST(WholeColumns, MayBeReadByMany) {
   twice.update({2, 3, 2, 4}, 3);
   EXPECT_EQ(twice.text(), " product(sums 0 and 2, from 2 to 1)");
   EXPECT_EQ(fuse_column_sums(twice.parts, twice.made)[0].operands, (std::vector<size_t>{0, 1, 3, 4}));
-  Columns later;  // what is made of it is needed before the product, but not for it
+  Columns later;  // its result is needed before the product, but not by it
   later.sum(1, 2);
   later.update({2}, 3);
   later.other(3, 6);
@@ -142,13 +142,13 @@ TEST(WholeColumns, MayBeReadByMany) {
   later.product(5);
   EXPECT_EQ(later.text(), " other product(sums 0, from 2 to 1) other other");
   EXPECT_EQ(fuse_column_sums(later.parts, later.made)[0].operands, (std::vector<size_t>{7}));
-  Columns over;  // what is multiplied is written over before the sum, and then after it
+  Columns over;  // the operand is overwritten before the sum, and then after it
   over.product(5);
   over.other(7, 0);
   over.sum(1, 2);
   over.update({2, 3}, 3);
   EXPECT_EQ(over.text(), " product(sums 0, from 2 to 1) other");
-  Columns before;  // and for it
+  Columns before;  // and by it
   before.sum(1, 2);
   before.update({2}, 3);
   before.other(3, 0);
@@ -160,7 +160,7 @@ TEST(WholeColumns, MayBeReadByMany) {
   after.update({3, 2}, 3);
   after.update({2, 3}, 4);
   EXPECT_EQ(after.text(), " product sum update update");
-  Columns reads;  // it writes over what the first reads
+  Columns reads;  // it overwrites what the first reads
   reads.product(5);
   reads.sum(1, 2);
   reads.update({3, 2}, 4);
@@ -168,7 +168,7 @@ TEST(WholeColumns, MayBeReadByMany) {
   EXPECT_EQ(reads.text(), " product sum update update");
 }
 
-TEST(WholeColumns, WhatOthersNeedIsLeftAsItIs) {
+TEST(WholeColumns, SumsThatOthersNeedAreNotMerged) {
   Columns wanted;
   wanted.product(5);
   wanted.sum(1, 2, true);
@@ -190,7 +190,7 @@ TEST(WholeColumns, WhatOthersNeedIsLeftAsItIs) {
   cannot.sum(1, 2);
   cannot.update({2, 3}, 3);
   EXPECT_EQ(cannot.text(), " product sum update");
-  Columns waited;  // the product's result is read before the new bias is there, which that one needs
+  Columns waited;  // a part needs the new bias and is read by a part before the product's result
   waited.product(5);
   waited.other(5, 3);
   waited.sum(1, 2);
@@ -198,9 +198,9 @@ TEST(WholeColumns, WhatOthersNeedIsLeftAsItIs) {
   EXPECT_EQ(waited.text(), " product other sum update");
 }
 
-// The gradients of two layers' weights and biases, of whole numbers: exact in whatever order. Sums by threads that do
-// nothing else and by all; of rows that are no whole steps; and where they cannot be added up by the product.
-TEST(WholeColumns, OnGpuTheyAreExact) {
+// The gradients of two layers' weights and biases on integers: exact in any order. Sums by dedicated threads and by all;
+// row counts that are not multiples of a step; and sums that cannot be merged into the product.
+TEST(WholeColumns, OnGpuSumsAreExact) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
   std::mt19937 random(20261117);
   struct Case {
@@ -237,8 +237,8 @@ TEST(WholeColumns, OnGpuTheyAreExact) {
   EXPECT_GE(together, 3);
 }
 
-// The same elements, which are a matrix of other rows to who adds them up.
-TEST(WholeColumns, OnGpuThoseOfAnotherShapeAreNotTakenForThem) {
+// The same elements, which the sum reads as a matrix of another shape.
+TEST(WholeColumns, OnGpuSumsOfAnotherShapeAreNotMerged) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
   std::mt19937 random(20261119);
   Builder b;

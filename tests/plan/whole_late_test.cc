@@ -1,12 +1,12 @@
-// The last phase of a kernel of several rounds, which nobody waits for: when that can be, what its text says, and, on a
-// GPU, that it computes the same.
+// The last phase of a kernel of several rounds that overlaps with the next round: when it may, its text, and equal
+// results on a GPU.
 #ifdef LOCKSTEP_WITH_CUDA
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "lane/cuda/api.h"
+#include "hardware/cuda/api.h"
 #include "lane/cuda/code.h"
 #include "lane/cuda/cuda_lane.h"
 #include "lockstep/error.h"
@@ -25,8 +25,8 @@
 namespace lockstep::detail {
 namespace {
 
-// Parts of one step each, by the places they read and write in one memory; a place is four bytes. What moves from round
-// to round is said afterwards.
+// Parts of one step each, given by the words of four bytes that they read and write in one memory. The strides between
+// rounds are set afterwards.
 struct Rounds {
   std::deque<SteppedKernel> kernels;
   std::vector<KernelPart> parts;
@@ -56,7 +56,7 @@ struct Rounds {
   }
 };
 
-// A large step writes parts of a sum (1), which a small one adds up (2) after another large one (3).
+// A large step writes partial sums (1), which a small one adds (2) after another large one (3).
 Rounds sums() {
   Rounds out;
   out.add(40, {0}, {3});
@@ -65,13 +65,13 @@ Rounds sums() {
   return out;
 }
 
-TEST(WholeLate, SumsThatNoRoundReadsAre) {
+TEST(WholeLate, SumsThatNoRoundReadsOverlap) {
   EXPECT_TRUE(sums().late());
   Rounds read = sums();  // by the first phase
   read.parts[0].in.push_back(read.parts[2].out[0]);
   read.parts[0].operands.push_back(0);
   EXPECT_FALSE(read.late());
-  Rounds written = sums();  // what it reads, by the first phase
+  Rounds written = sums();  // its operand is written by the first phase
   written.parts[0].out.push_back(written.parts[2].in[0]);
   written.parts[0].results.push_back(0);
   EXPECT_FALSE(written.late());
@@ -83,7 +83,7 @@ TEST(WholeLate, SumsThatNoRoundReadsAre) {
   EXPECT_FALSE(alone.late());
 }
 
-TEST(WholeLate, CarriesOfTwoPlacesAreNot) {
+TEST(WholeLate, DoubleBufferedCarriesDoNotOverlap) {
   Rounds carried = sums();
   carried.steps.out[carried.parts[2].results[0]] = 0;
   EXPECT_FALSE(carried.late());
@@ -91,12 +91,12 @@ TEST(WholeLate, CarriesOfTwoPlacesAreNot) {
   carried.steps.in[carried.parts[2].operands[0]] = 0;
   EXPECT_FALSE(carried.late());
   carried = sums();
-  carried.steps.out[carried.parts[2].results[0]] = 64;  // a row of a result, which is another each round
+  carried.steps.out[carried.parts[2].results[0]] = 64;  // a row of a result, different in each round
   EXPECT_TRUE(carried.late());
 }
 
-// What little the first phase writes, and the late one reads, is done in the second, unless that needs it.
-TEST(WholeLate, LittleOfTheFirstPhaseIsDoneInTheSecond) {
+// A small task of the first phase whose result the last phase reads moves to the second phase, unless that needs it.
+TEST(WholeLate, SmallTasksMoveFromTheFirstToTheSecondPhase) {
   const auto with = [](const std::vector<int64_t>& second) {
     Rounds out;
     out.add(40, {0}, {3});
@@ -116,7 +116,7 @@ TEST(WholeLate, LittleOfTheFirstPhaseIsDoneInTheSecond) {
   EXPECT_FALSE(can.late(40)) << "no block is free in the second phase";
 }
 
-TEST(WholeLate, FewBlocksDoThemOneAfterTheOther) {
+TEST(WholeLate, FewBlocksRunThemInTurn) {
   Rounds rounds;
   rounds.add(40, {0}, {3});
   rounds.add(40, {3}, {0, 1, 4, 5});
@@ -132,7 +132,7 @@ TEST(WholeLate, FewBlocksDoThemOneAfterTheOther) {
   EXPECT_EQ(count(2, "1u"), 2u);
   EXPECT_EQ(count(2, "2u"), 1u);
   EXPECT_EQ(count(1, "1u"), 3u);
-  // More than a few are a phase that all wait for.
+  // With more tasks it is an ordinary phase with a grid barrier.
   for (const int64_t place : {6, 7}) rounds.add(1, {1}, {place + 10});
   EXPECT_FALSE(rounds.late());
 }
@@ -153,9 +153,9 @@ TEST(WholeLate, TextsCompile) {
   }
 }
 
-// Steps of whole numbers that stay small, each of which says how it went: what a layer's results and the squares of its
-// gradient add up to, and a number that follows from how many there were.
-TEST(WholeLate, OnGpuRoundsSayTheSame) {
+// Steps on small integers with metrics: the sums of a layer's results and of the squares of its gradient, and a number
+// computed from the step count.
+TEST(WholeLate, OnGpuRoundsReturnTheSameMetrics) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
   std::mt19937 random(20261121);
   const int64_t before = PersistentKernel::late_phase_count();
@@ -190,7 +190,7 @@ TEST(WholeLate, OnGpuRoundsSayTheSame) {
         for (size_t o = 0; o < got.size(); ++o) EXPECT_EQ(got[o].values(), wanted[o].values()) << "result " << o;
       }
     }
-  EXPECT_GT(PersistentKernel::late_phase_count(), before) << "no last phase was late";
+  EXPECT_GT(PersistentKernel::late_phase_count(), before) << "no last phase overlaps the next round";
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
-// Instructions of one kernel on the GPU that a block does one after the other, with its range of each: which they are,
-// what stays in the block's memory, and texts that the GPU's compiler takes. Only the last test needs a GPU.
+// Instructions of a persistent kernel that each block runs one after another on its range: which are merged, what stays
+// in shared memory, and kernel texts that compile. Only the last tests need a GPU.
 #ifdef LOCKSTEP_WITH_CUDA
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "lane/cuda/api.h"
+#include "hardware/cuda/api.h"
 #include "lane/cuda/code.h"
 #include "lockstep/error.h"
 #include "ops/control.h"
@@ -31,7 +31,7 @@ struct Ranged {
   std::deque<SteppedKernel> kernels, made;
   std::vector<KernelPart> parts;
 
-  // Of 100 blocks; range by range where `most` says so. `own`: all operands are read range by range.
+  // With 100 blocks; in up to `most` ranges. `own`: all operands are read range by range.
   void add(int64_t most, const Stretches& in, const Stretches& out, bool own = true, int64_t least = 1) {
     CudaStep step;
     step.name = std::to_string(parts.size());
@@ -63,7 +63,7 @@ struct Ranged {
 
   std::vector<KernelPart> joined() { return merge_ranges(parts, 132, made); }
 
-  // Which became one, and of how many ranges.
+  // Which parts were merged, and into how many ranges.
   std::string text() {
     std::string out;
     for (const KernelPart& part : joined()) {
@@ -74,7 +74,7 @@ struct Ranged {
   }
 };
 
-TEST(WholeRanges, WhatNeedsItsOwnRangeOnlyBecomesOne) {
+TEST(WholeRanges, PartsThatReadTheirOwnRangeAreMerged) {
   Ranged r;
   r.add(128, {{0, 128}}, {{128, 256}});
   r.add(256, {{128, 256}}, {{256, 512}});
@@ -88,14 +88,14 @@ TEST(WholeRanges, WhatNeedsItsOwnRangeOnlyBecomesOne) {
   EXPECT_TRUE(r.joined()[0].needed);
 }
 
-TEST(WholeRanges, AllOfAnOperandIsWaitedFor) {
+TEST(WholeRanges, PartsThatReadAllOfAnOperandAreNotMerged) {
   Ranged r;
   r.add(128, {{0, 128}}, {{128, 256}});
   r.add(128, {{128, 256}}, {{256, 384}}, false);
   EXPECT_EQ(r.text(), "[0]x100 [1]x100");
 }
 
-TEST(WholeRanges, TheirNumberSuitsAllOfThem) {
+TEST(WholeRanges, RangeCountSuitsAllMembers) {
   Ranged other, few, most, many;
   other.add(128, {}, {{128, 256}});
   other.add(100, {{128, 256}}, {{256, 384}});
@@ -103,7 +103,7 @@ TEST(WholeRanges, TheirNumberSuitsAllOfThem) {
   few.add(7, {}, {{0, 70}});
   few.add(7, {{0, 70}}, {{70, 140}});
   EXPECT_EQ(few.text(), "[0]x100 [1]x100");
-  most.add(1000, {}, {{0, 1000}});  // 125 divides it, and no more that there are processors for
+  most.add(1000, {}, {{0, 1000}});  // 125 is the largest divisor up to the number of processors
   most.add(1000, {{0, 1000}}, {{1000, 2000}});
   EXPECT_EQ(most.text(), "[0 1]x125");
   many.add(128, {}, {{0, 1280}});
@@ -111,8 +111,8 @@ TEST(WholeRanges, TheirNumberSuitsAllOfThem) {
   EXPECT_EQ(many.text(), "[0]x100 [1]x100");
 }
 
-// A range of the one is not a range of the other where they begin or end elsewhere.
-TEST(WholeRanges, MemoryThatIsUsedAgainIsTheSameRangeByRange) {
+// Parts whose memory begins or ends elsewhere do not have the same ranges.
+TEST(WholeRanges, ReusedMemoryMustHaveTheSameRanges) {
   Ranged same, part;
   same.add(128, {{0, 128}}, {{128, 256}});
   same.add(128, {{128, 256}}, {{0, 128}});
@@ -123,8 +123,8 @@ TEST(WholeRanges, MemoryThatIsUsedAgainIsTheSameRangeByRange) {
   EXPECT_EQ(part.text(), "[0]x100 [1]x100");
 }
 
-// Nothing is done later than it could be.
-TEST(WholeRanges, WhatComesLaterIsNotWaitedFor) {
+// No part is delayed by a merge.
+TEST(WholeRanges, MergesDoNotDelayParts) {
   Ranged r;
   r.add(128, {{0, 128}}, {{128, 256}});                // 0
   r.add(0, {{128, 256}}, {{256, 384}});                // 1: a product
@@ -134,7 +134,7 @@ TEST(WholeRanges, WhatComesLaterIsNotWaitedFor) {
   EXPECT_EQ(r.text(), "[0 2]x128 [1]x100 [3 4]x128");
 }
 
-TEST(WholeRanges, TwoThatAreNeededAtTheSameTimeAreWaitedFor) {
+TEST(WholeRanges, PartsNeededByADifferentPhaseAreNotMerged) {
   Ranged r;
   r.add(128, {}, {{0, 128}});
   r.add(128, {}, {{128, 256}});
@@ -142,8 +142,8 @@ TEST(WholeRanges, TwoThatAreNeededAtTheSameTimeAreWaitedFor) {
   EXPECT_EQ(r.text(), "[0]x100 [1]x100 [2]x100");
 }
 
-// Values that are passed on: from the block's memory once they are written there, and in the end to where they belong.
-TEST(WholeRanges, WhatIsPassedOnStaysInTheBlocksMemory) {
+// Intermediate values are read from shared memory, and written to global memory only if needed.
+TEST(WholeRanges, IntermediateValuesStayInSharedMemory) {
   Ranged r;
   r.add(128, {{0, 1280}}, {{1280, 2560}});
   r.add(128, {{1280, 2560}}, {{2560, 3840}});
@@ -163,14 +163,14 @@ TEST(WholeRanges, WhatIsPassedOnStaysInTheBlocksMemory) {
   EXPECT_EQ(times("(p6 + uint64_t(block) * 10u))[i]"), 1u) << step.body;  // the third's, which replaced the first's
 }
 
-// What a long chain reads: in the block's memory from the start, but where one of its members has written over it.
-TEST(WholeRanges, LongChainsWaitOnceForWhatTheyRead) {
+// The operands of a long chain are prefetched into shared memory, except those that a member overwrites.
+TEST(WholeRanges, LongChainsPrefetchTheirOperandsOnce) {
   Ranged r;
   r.add(128, {{0, 1280}, {10000, 10400}}, {{1280, 2560}});
   r.add(128, {{1280, 2560}, {0, 1280}}, {{2560, 3840}});
-  r.add(128, {{2560, 3840}, {20000, 99999}}, {{3840, 5120}});  // much
+  r.add(128, {{2560, 3840}, {20000, 99999}}, {{3840, 5120}});  // large
   r.add(128, {{3840, 5120}, {5120, 6400}}, {{5120, 6400}});
-  r.add(128, {{5120, 6400}, {30000, 30008}}, {{7680, 8960}});  // too little
+  r.add(128, {{5120, 6400}, {30000, 30008}}, {{7680, 8960}});  // too small
   CudaRanges ranges = r.parts[0].kernel->ranges();
   ranges.own = {0};  // and all of the other
   r.parts[0].kernel = &r.kernels.emplace_back(nullptr, r.parts[0].kernel->steps(), std::vector<BufferPtr>(),
@@ -178,7 +178,7 @@ TEST(WholeRanges, LongChainsWaitOnceForWhatTheyRead) {
   const auto joined = r.joined();
   ASSERT_EQ(joined.size(), 1u);
   const CudaStep step = joined[0].kernel->steps()[0];
-  // The smallest first: a range of 10 bytes of two, and 400 bytes as a whole.
+  // Smallest first: ranges of 10 bytes of two, and 400 bytes in full.
   ASSERT_EQ(step.early.size(), 3u);
   EXPECT_EQ(step.early[0].operands, std::vector<size_t>{0});
   EXPECT_EQ(step.early[1].operands, std::vector<size_t>{7});
@@ -193,8 +193,8 @@ TEST(WholeRanges, LongChainsWaitOnceForWhatTheyRead) {
   expect_call("shared + 48 - uint64_t(block) * 10u, p13, p14");
 }
 
-// The end of a network and its loss, forward and backward, row by row. All numbers are whole, and small enough that
-// their products and sums are exact.
+// The end of a network and its loss, forward and backward, row by row, on integers small enough for exact products and
+// sums.
 Program rows_of_a_loss(DType dtype, int64_t rows, int64_t deep, int64_t classes) {
   Builder b;
   const Value table = b.input({dtype, {50, deep}}), index = b.input({DType::i32, {rows}});
@@ -257,7 +257,7 @@ TEST(WholeRanges, TextsCompile) {
     const auto joined = merge_ranges(parts, 132, made);
     ASSERT_EQ(joined.size(), 1u);
     RoundStrides steps{std::vector<std::optional<int64_t>>(operands), std::vector<std::optional<int64_t>>(results)};
-    steps.in[1] = 128 * 4;  // other rows every time
+    steps.in[1] = 128 * 4;  // other rows in each round
     steps.out[0] = 0;
     const std::string text = persistent_kernel_text(joined, phases_of(joined), &steps);
     EXPECT_NE(text.find("at_round(near.p[1], near.odd[0], 512ll, round)"), std::string::npos);
@@ -272,7 +272,7 @@ TEST(WholeRanges, TextsCompile) {
   }
 }
 
-TEST(WholeRanges, OnGpuTheyComputeTheSame) {
+TEST(WholeRanges, OnGpuResultsEqualTheReference) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
   std::mt19937 random(20261115);
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
@@ -287,8 +287,8 @@ TEST(WholeRanges, OnGpuTheyComputeTheSame) {
     }
 }
 
-// A scan whose body is one kernel: the kernel does the rounds.
-TEST(WholeRanges, RoundsOnGpuComputeTheSame) {
+// A scan whose body is one kernel: the kernel runs the rounds.
+TEST(WholeRanges, RoundsOnGpuEqualTheReference) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
   std::mt19937 random(20261116);
   for (const int64_t length : {2, 3, 10, 33})
@@ -298,7 +298,7 @@ TEST(WholeRanges, RoundsOnGpuComputeTheSame) {
       const Type weights{DType::f32, {16, 8}}, rows{DType::f32, {128, 16}};
       const Value w = inner.input(weights), count = inner.input({DType::i32, {}}), x = inner.input(rows);
       const Value constant = inner.input({DType::f32, {8}});
-      // Whole numbers from -2 to 2, whatever the rounds before made of them.
+      // Integers from -2 to 2 in every round.
       const Value y = einsum("mk,kn->mn", x, w) + broadcast(constant, {128, 8}, {1});
       const Value low = full(inner, y.type(), -2), high = full(inner, y.type(), 2);
       const Value some = maximum(minimum(y, high), low);
@@ -315,9 +315,9 @@ TEST(WholeRanges, RoundsOnGpuComputeTheSame) {
     }
 }
 
-// Carries that are written in their place, that go to and fro between two places, that stay what they are, and that are
-// the other's; with the memory of the first ones given away and not.
-TEST(WholeRanges, RoundsOnGpuCarryWhatTheyShould) {
+// Carries that are updated in place, are double-buffered, stay the same, or are swapped; with and without donated initial
+// values.
+TEST(WholeRanges, RoundsOnGpuPassCarriesOn) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
   std::mt19937 random(20261118);
   const Type square{DType::f32, {64, 64}};

@@ -1,11 +1,11 @@
-// Products of 16-bit floats on the GPU that read floats and round them: texts that the GPU's compiler takes, and the
-// same results, to the last bit, as of what was rounded before. Only the last tests need a GPU.
+// Products of 16-bit floats on the GPU that read f32 and round it themselves: kernel texts that compile, and the same bits
+// as with operands rounded before. Only the last tests need a GPU.
 #ifdef LOCKSTEP_WITH_CUDA
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "lane/cuda/api.h"
+#include "hardware/cuda/api.h"
 #include "lane/cuda/code.h"
 #include "lockstep/error.h"
 #include "ops/control.h"
@@ -42,7 +42,7 @@ struct RoundedCase {
   }
 };
 
-// Every shape, turned around in all ways, with either operand and both.
+// Every shape and transposition, with either operand and both rounded.
 std::vector<RoundedCase> in_all_ways(const std::vector<RoundedCase>& shapes) {
   std::vector<RoundedCase> out;
   for (RoundedCase c : shapes)
@@ -54,7 +54,7 @@ std::vector<RoundedCase> in_all_ways(const std::vector<RoundedCase>& shapes) {
   return out;
 }
 
-TEST(WholeRounded, OnlyAFloatInFewerBitsIsRounded) {
+TEST(WholeRounded, OnlyCastsToFewerBitsAreMerged) {
   const auto rounds = [](auto&& of) {
     Builder b;
     const Value x = b.input({DType::f32, {8, 4}});
@@ -70,13 +70,13 @@ TEST(WholeRounded, OnlyAFloatInFewerBitsIsRounded) {
   EXPECT_FALSE(rounds([](const Value& x) { return cast(cast(x, DType::f16), DType::bf16); }));
 }
 
-TEST(WholeRounded, FloatsAreMultipliedAsTheyAre) {
+TEST(WholeRounded, F32ProductsDoNotRound) {
   const GemmSpec g{.dtype = DType::f32, .m = 64, .n = 64, .k = 64};
   EXPECT_TRUE(gemm_step(g, 132, 220 << 10));
   EXPECT_FALSE(gemm_step(g, 132, 220 << 10, {.b = GemmOperand::rounded}));
 }
 
-// In tiles of all sizes. One of them in which rows do not begin at multiples of sixteen bytes.
+// In tiles of all sizes; in one of them rows are not aligned to 16 bytes.
 TEST(WholeRounded, TextsCompile) {
   int at = 0;
   for (const RoundedCase& c :
@@ -105,8 +105,8 @@ TEST(WholeRounded, TextsCompile) {
   }
 }
 
-// A bias that is added: by place, which is not the element's.
-TEST(WholeRounded, WhatIsAddedIsRoundedToo) {
+// A bias that is added: its index is not that of the element.
+TEST(WholeRounded, BiasIsRoundedToo) {
   Builder of_bias;
   const std::optional<CudaSource> bias =
       elementwise_source(of_bias.take(Values{cast(of_bias.input({DType::f32, {64}}), DType::bf16)}), {});
@@ -151,7 +151,7 @@ TEST(WholeRounded, TextsOfRowProductsCompile) {
     }
 }
 
-// From 1 to 2 or from -2 to -1, in 14 bits: some are halfway between two of a 16-bit float.
+// From 1 to 2 or from -2 to -1, in 14 bits: some are halfway between two 16-bit floats.
 HostArray weights_of(const Shape& shape, uint32_t seed) {
   HostArray out(Type{DType::f32, shape});
   std::mt19937 random(seed);
@@ -160,8 +160,8 @@ HostArray weights_of(const Shape& shape, uint32_t seed) {
   return out;
 }
 
-// Whole numbers, so that sums are exact; and every other row (`across`: column) has one element that is not zero, so
-// that the last bit of a weight is one of the result. Floats have something more, which is lost when they are rounded.
+// Integers, so that sums are exact. Every other row (`across`: column) has one nonzero element, so that the last bit of a
+// weight is a bit of the result. f32 values have an extra part that rounding removes.
 HostArray rows_of(DType dtype, const Shape& shape, bool across, uint32_t seed) {
   HostArray out = whole_numbers({dtype, shape}, seed);
   const int64_t deep = shape[across ? 0 : 1];
@@ -189,7 +189,7 @@ TEST(WholeRounded, OnGpuProductsAreExact) {
     if (brief(false, c.m * c.n * c.k > 1000000 && (at + at / 12) % 4 != 0)) continue;
     const DType dtype = (at + at / 12) % 3 == 0 ? DType::f16 : DType::bf16;
     SCOPED_TRACE(fmt::format("{}, {}", c.text(), name(dtype)));
-    // The weights are what is rounded, or the second operand where both are.
+    // The weights are the rounded operand, or the second one if both are rounded.
     const bool weights_a = c.round_a && !c.round_b;
     Builder b;
     HostArrays in;
@@ -201,18 +201,18 @@ TEST(WholeRounded, OnGpuProductsAreExact) {
         b.take(Values{einsum(c.spec(), c.round_a ? cast(x, dtype) : x, c.round_b ? cast(y, dtype) : y)});
     const HostArrays got = planned_on_gpu(program, in), wanted = eager(program, in);
     expect_equal(got[0], wanted[0]);
-    // Row products, of small second matrices, do not round the first.
+    // Row products, with a small second matrix, do not round the first.
     if (c.k * c.n <= 16384 && c.round_a) continue;
     CudaLane& lane = CudaLane::local();
     const std::string text = compile(program, test_pool(), {.cuda = &lane})->describe();
-    // On a small GPU so many elements are not put together with others at all.
+    // On a small GPU products of this size are not joined.
     if (lane.info().processors < 64 && text.find("phases") == std::string::npos) continue;
     EXPECT_EQ(text.find(" in 1 phases") != std::string::npos, c.is_worth_it(dtype, lane.info())) << text;
   }
 }
 
-// Weights forward and backward, with biases, and updated in their place: the products read floats, and who writes them
-// comes after.
+// Weights in the forward and backward pass, with biases, updated in place: the products read f32, and the update comes
+// after them.
 Program a_layer_there_and_back(DType dtype, int64_t rows, int64_t deep, int64_t wide) {
   Builder b;
   const Type weights{DType::f32, {deep, wide}}, biases{DType::f32, {wide}};
@@ -226,13 +226,13 @@ Program a_layer_there_and_back(DType dtype, int64_t rows, int64_t deep, int64_t 
   return b.take(Values{w - dw, v - dv, y, dx});
 }
 
-TEST(WholeRounded, OnGpuWeightsAreUpdatedInTheirPlace) {
+TEST(WholeRounded, OnGpuWeightsAreUpdatedInPlace) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
   CudaLane& lane = CudaLane::local();
   std::mt19937 random(20261120);
   for (const DType dtype : {DType::bf16, DType::f16})
     for (const bool donate : {false, true})
-      for (const int64_t wide : {1024, 10}) {  // of ten, row by row
+      for (const int64_t wide : {1024, 10}) {  // ten: row by row
         SCOPED_TRACE(fmt::format("{} {}{}", wide, name(dtype), donate ? ", in their place" : ""));
         const Program program = a_layer_there_and_back(dtype, 128, 1024, wide);
         HostArrays in = {weights_of({1024, wide}, random()), weights_of({wide}, random()),
@@ -263,8 +263,8 @@ TEST(WholeRounded, OnGpuWeightsAreUpdatedInTheirPlace) {
       }
 }
 
-// A scan whose body is one kernel, which does the rounds.
-TEST(WholeRounded, OnGpuRoundsComputeTheSame) {
+// A scan whose body is one kernel, which runs the rounds.
+TEST(WholeRounded, OnGpuRoundsEqualTheReference) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
   std::mt19937 random(20261121);
   for (const int64_t length : {2, 3, 9}) {
@@ -274,7 +274,7 @@ TEST(WholeRounded, OnGpuRoundsComputeTheSame) {
     const Value w = inner.input(weights), x = inner.input({DType::bf16, {128, 256}});
     const Value y = einsum("mk,kn->mn", x, cast(w, DType::bf16));
     const Value some = maximum(minimum(y, full(inner, y.type(), 1)), full(inner, y.type(), -1));
-    // Of the same size as before, a little different: sums stay exact.
+    // Slightly different values of the same magnitude: sums stay exact.
     const Value turned = cast(einsum("mk,mn->kn", x, some), DType::f32);
     const Value next = select(gt(turned, full(inner, weights, 0)), w, w * full(inner, weights, -1));
     const auto body = std::make_shared<const Program>(inner.take(Values{next, y}));

@@ -1,11 +1,11 @@
-// Results of one kernel on the GPU that those who read them compute themselves: which they are, and texts that the
-// GPU's compiler takes. Only the last tests need a GPU.
+// Producers that are merged into the parts that read them, in a persistent kernel: which are, and kernel texts that
+// compile. Only the last tests need a GPU.
 #ifdef LOCKSTEP_WITH_CUDA
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "lane/cuda/api.h"
+#include "hardware/cuda/api.h"
 #include "lane/cuda/code.h"
 #include "lockstep/error.h"
 #include "ops/control.h"
@@ -26,7 +26,7 @@ namespace {
 
 using Stretches = std::vector<std::pair<int64_t, int64_t>>;
 
-// Parts that are called 0, 1, 2, ...
+// Parts named 0, 1, 2, ...
 struct Sourced {
   std::deque<SteppedKernel> kernels, made;
   std::vector<KernelPart> parts;
@@ -45,7 +45,7 @@ struct Sourced {
     part.needed = is_needed;
     parts.push_back(std::move(part));
   }
-  // Can be computed by others.
+  // Adds a part that readers can compute themselves.
   void source(const Stretches& in, const Stretches& out, int equations = 0, bool is_needed = false) {
     const std::string name = std::to_string(parts.size());
     add({.source =
@@ -61,7 +61,7 @@ struct Sourced {
              }},
         in, out, is_needed);
   }
-  // Is a float in fewer bits.
+  // Adds a cast to fewer bits.
   void rounding(const std::pair<int64_t, int64_t>& in, const std::pair<int64_t, int64_t>& out) {
     const std::string name = std::to_string(parts.size());
     add({.source =
@@ -76,7 +76,7 @@ struct Sourced {
              }},
         {in}, {out}, false);
   }
-  // Takes such, and may write it besides.
+  // Adds a product that can compute such operands, and may also write them.
   void product(const Stretches& in, const Stretches& out, bool writes = false) {
     const std::string name = std::to_string(parts.size());
     add({.sourced =
@@ -92,7 +92,7 @@ struct Sourced {
              }},
         in, out, true);
   }
-  // Takes what is rounded, as its first two operands.
+  // Adds a product that can round its first two operands.
   void large_product(const Stretches& in, const Stretches& out) {
     const std::string name = std::to_string(parts.size());
     add({.sourced =
@@ -109,7 +109,7 @@ struct Sourced {
   }
   void plain(const Stretches& in, const Stretches& out) { add({}, in, out, true); }
 
-  // What is left, and of the last its operands.
+  // The remaining parts, and the operands of the last.
   std::string text() {
     std::string out;
     const std::vector<KernelPart> left = inline_sources(parts, made);
@@ -122,7 +122,7 @@ struct Sourced {
   }
 };
 
-TEST(WholeSources, WhatProductsReadTheyCompute) {
+TEST(WholeSources, ProductsComputeTheirOperands) {
   Sourced all;
   all.source({{0, 10}, {10, 11}}, {{20, 30}});
   all.source({{20, 30}}, {{30, 70}}, 3);
@@ -131,7 +131,7 @@ TEST(WholeSources, WhatProductsReadTheyCompute) {
   EXPECT_EQ(all.text(), "2(0: 1(0: 0 from 1) from 2) 3(1: 1(0: 0 from 1) from 2) [30 31 10 0 1]");
 }
 
-// Whether or not others read what the product writes.
+// Whether or not other parts read the result of the product.
 TEST(WholeSources, ProductsWhoseResultIsReadComputeTheirRows) {
   Sourced all;
   all.source({{0, 10}}, {{20'000, 30'000}});
@@ -140,7 +140,7 @@ TEST(WholeSources, ProductsWhoseResultIsReadComputeTheirRows) {
   EXPECT_EQ(all.text(), "1(0: 0 from 2) 2 [20 21]");
 }
 
-TEST(WholeSources, WhatOthersReadIsWritten) {
+TEST(WholeSources, ValuesWithOtherReadersAreWritten) {
   Sourced needed;
   needed.source({{0, 10}}, {{20, 30'000}}, 0, true);
   needed.product({{20, 30'000}}, {{40'000, 50'000}});
@@ -159,8 +159,8 @@ TEST(WholeSources, WhatOthersReadIsWritten) {
   EXPECT_EQ(nobody.text(), "0 [0]");
 }
 
-// By the first product that computes it, where that waits for nothing else: the rest come later.
-TEST(WholeSources, WhatOthersReadIsWrittenByTheFirstThatComputesIt) {
+// By the first product that computes it, if that has no other dependency: the other readers come later.
+TEST(WholeSources, FirstProductWritesWhatOthersRead) {
   Sourced all;
   all.source({{0, 10}}, {{20, 30'000}});
   all.product({{20, 30'000}, {100'000, 110'000}}, {{40'000, 50'000}}, true);
@@ -169,21 +169,21 @@ TEST(WholeSources, WhatOthersReadIsWrittenByTheFirstThatComputesIt) {
   const std::vector<KernelPart> left = inline_sources(all.parts, all.made);
   EXPECT_EQ(left[0].out, (std::vector<MemoryRange>{{0, 40'000, 50'000}, {0, 20, 30'000}}));
   EXPECT_EQ(left[0].results, (std::vector<size_t>{10, 0}));
-  Sourced waits;  // for what another part computes
+  Sourced waits;  // depends on another part
   waits.source({{0, 10}}, {{20, 30'000}});
   waits.plain({{100'000, 110'000}}, {{200'000, 210'000}});
   waits.product({{20, 30'000}, {200'000, 210'000}}, {{40'000, 50'000}}, true);
   waits.plain({{20, 30'000}, {40'000, 50'000}}, {{50'000, 60'000}});
   EXPECT_EQ(waits.text(), "0 1 2 3 [30 31]");
-  Sourced second;  // to read it: the first needs it before
+  Sourced second;  // the second reads it: the first product needs it earlier
   second.source({{0, 10}}, {{20, 30'000}});
   second.plain({{20, 30'000}}, {{50'000, 60'000}});
   second.product({{20, 30'000}, {100'000, 110'000}}, {{40'000, 50'000}}, true);
   EXPECT_EQ(second.text(), "0 1 2 [20 21]");
 }
 
-// As indices of rows, which images and labels are chosen by: products do not wait for them.
-TEST(WholeSources, LittleIsWrittenForSomeAndComputedByOthers) {
+// Such as row indices, by which images and labels are gathered: products do not wait for them.
+TEST(WholeSources, SmallValuesAreWrittenForSomeAndComputedByOthers) {
   Sourced all;
   all.source({{0, 10}}, {{20, 30}}, 1);
   all.source({{20, 30}, {100, 200}}, {{30'000, 70'000}});
@@ -198,7 +198,7 @@ TEST(WholeSources, LittleIsWrittenForSomeAndComputedByOthers) {
   EXPECT_EQ(chain.text(), "0 1 2 3(0: 1(0: 0 from 1) from 1) [30 10 0]");
 }
 
-TEST(WholeSources, WhatIsWrittenOverIsReadBefore) {
+TEST(WholeSources, OverwrittenOperandsAreNotReadLater) {
   Sourced operands;
   operands.source({{0, 10}}, {{20, 30}});
   operands.product({{20, 30}}, {{40, 50}});
@@ -214,22 +214,22 @@ TEST(WholeSources, WhatIsWrittenOverIsReadBefore) {
   EXPECT_EQ(in_place.text(), "0 1 [10]");
 }
 
-TEST(WholeSources, MuchToComputeIsComputedOnce) {
+TEST(WholeSources, ExpensiveValuesAreComputedOnce) {
   Sourced all;
   all.source({{0, 10}}, {{20, 30}}, 20);
   all.product({{20, 30}}, {{40, 50}});
   EXPECT_EQ(all.text(), "0 1 [10]");
-  Sourced rest;  // and it reads the first, which is written then
+  Sourced rest;  // it reads the first, which is then written
   rest.source({{0, 10}}, {{20'000, 30'000}});
   rest.source({{20'000, 30'000}}, {{30'000, 40'000}}, 20);
   rest.product({{20'000, 30'000}, {30'000, 40'000}}, {{40'000, 50'000}});
   EXPECT_EQ(rest.text(), "0 1 2 [20 21]");
 }
 
-// Weights in fewer bits, for the products forward and backward; biases are next to nothing, and written.
+// Rounded weights for the forward and backward products; biases are small and are written.
 TEST(WholeSources, WeightsAreRoundedByTheProducts) {
   Sourced all;
-  all.source({{0, 10}}, {{20'000, 30'000}});             // rows, too much for large products
+  all.source({{0, 10}}, {{20'000, 30'000}});             // rows, too large for large products
   all.rounding({900'000, 999'000}, {200'000, 300'000});  // weights
   all.rounding({300'000, 304'000}, {304'000, 306'000});  // biases
   all.large_product({{20'000, 30'000}, {200'000, 300'000}, {304'000, 306'000}}, {{400'000, 410'000}});
@@ -237,7 +237,7 @@ TEST(WholeSources, WeightsAreRoundedByTheProducts) {
   EXPECT_EQ(all.text(), "0 2 3(1: 1 from 3) 4(1: 1 from 2) [40 41 10]");
 }
 
-TEST(WholeSources, WhatIsRoundedForOthersIsRead) {
+TEST(WholeSources, RoundedValuesWithOtherReadersAreWritten) {
   Sourced all;
   all.rounding({0, 200'000}, {200'000, 300'000});
   all.large_product({{310'000, 320'000}, {200'000, 300'000}}, {{400'000, 410'000}});
@@ -245,8 +245,8 @@ TEST(WholeSources, WhatIsRoundedForOthersIsRead) {
   EXPECT_EQ(all.text(), "0 1 2 [20]");
 }
 
-// As the update of weights does that are the program's to write over.
-TEST(WholeSources, WhatIsWrittenAfterAllHaveReadItIsNoHindrance) {
+// Such as the update of donated weights.
+TEST(WholeSources, OperandsMayBeOverwrittenAfterAllReaders) {
   Sourced last;
   last.rounding({0, 200'000}, {200'000, 300'000});
   last.large_product({{310'000, 320'000}, {200'000, 300'000}}, {{400'000, 410'000}});
@@ -260,7 +260,7 @@ TEST(WholeSources, WhatIsWrittenAfterAllHaveReadItIsNoHindrance) {
   between.plain({{0, 200'000}, {400'000, 410'000}}, {{0, 200'000}});
   between.large_product({{330'000, 340'000}, {200'000, 300'000}}, {{410'000, 420'000}});
   EXPECT_EQ(between.text(), "0 1 2 3 [30 31]");
-  Sourced chain;  // the second would be computed of the first's operand, which is another by then
+  Sourced chain;  // the second would read the first's operand, which has been overwritten
   chain.source({{0, 10}}, {{20, 30}});
   chain.source({{20, 30}}, {{30, 40}});
   chain.plain({{90, 99}}, {{0, 10}});
@@ -268,7 +268,7 @@ TEST(WholeSources, WhatIsWrittenAfterAllHaveReadItIsNoHindrance) {
   EXPECT_EQ(chain.text(), "0 2 3(0: 1 from 1) [30 10]");
 }
 
-// Rows that are chosen and scaled, as `a` or `b` of a product.
+// Gathered and scaled rows, as `a` or `b` of a product.
 TEST(WholeSources, TextsCompile) {
   struct Case {
     DType dtype;
@@ -340,8 +340,8 @@ TEST(WholeSources, TextsCompile) {
   EXPECT_EQ(compiled, 4);
 }
 
-// A kernel takes so many pointers only: 119 products of 4 and what they read, of 3. Each would have two more.
-TEST(WholeSources, WhatWouldTakeTooManyPointersIsWritten) {
+// The number of pointers of a kernel is limited: 119 products of 4 and their operands of 3. Each would have two more.
+TEST(WholeSources, ValuesThatNeedTooManyPointersAreWritten) {
   for (const int64_t products : {10, 119}) {
     Sourced all;
     all.source({{0, 10}, {10, 20}}, {{30'000, 70'000}});
@@ -363,8 +363,8 @@ TEST(WholeSources, WhatWouldTakeTooManyPointersIsWritten) {
   }
 }
 
-// Nor where it would make the tiles smaller: what is computed is in the block's memory as a whole.
-TEST(WholeSources, TilesStayAsTheyAre) {
+// Not if it would make the tiles smaller: computed operands are stored completely in shared memory.
+TEST(WholeSources, MergingDoesNotShrinkTiles) {
   std::mt19937 random(20261117);
   const auto below = [&](int64_t most) { return std::uniform_int_distribution<int64_t>(1, most)(random); };
   int some = 0, none = 0;
@@ -387,7 +387,7 @@ TEST(WholeSources, TilesStayAsTheyAre) {
   EXPECT_GT(none, 10);
 }
 
-// A layer of rows of a table and its gradient; two of the table's rows are asked for that are not there.
+// A layer of rows of a table and its gradient; two row indices are out of bounds.
 Program a_layer(DType dtype, int64_t rows, int64_t deep, int64_t wide) {
   Builder b;
   const Value table = b.input({DType::u8, {70, deep}}), index = b.input({DType::i32, {rows}});
@@ -396,13 +396,13 @@ Program a_layer(DType dtype, int64_t rows, int64_t deep, int64_t wide) {
   const Value chosen = cast(gather(table, place, 0), dtype), x = chosen - full(b, chosen.type(), 1);
   const Value y = einsum("mk,kn->mn", x, w);
   const Value little = maximum(minimum(y, dy), full(b, y.type(), -4));
-  // What is chosen by the same indices besides, which are written for that.
+  // Also gathered by the same indices, which are therefore written.
   const Value label = gather(b.input({DType::i32, {70}}), place, 0);
   return b.take(Values{y, w - einsum("mk,mn->kn", x, little), einsum("km,nk->mn", w, x), label + label});
 }
 
-// Two products of one shape, whose rows come in different ways, and one of a matrix that is nothing but a number.
-TEST(WholeSources, OnGpuProductsOfOneShapeAreToldApart) {
+// Two products of one shape with different sources of rows, and one with a constant matrix.
+TEST(WholeSources, OnGpuProductsOfOneShapeKeepTheirSources) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
   std::mt19937 random(20261118);
   Builder b;
@@ -420,7 +420,7 @@ TEST(WholeSources, OnGpuProductsOfOneShapeAreToldApart) {
   for (size_t o = 0; o < got.size(); ++o) expect_equal(got[o], wanted[o]);
 }
 
-TEST(WholeSources, OnGpuTheyComputeTheSame) {
+TEST(WholeSources, OnGpuResultsEqualTheReference) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
   std::mt19937 random(20261116);
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})

@@ -1,11 +1,11 @@
-// A product on the GPU and the chain that needs its rows as one step: when that can be, what its text says, and that it
-// computes the same. Only the last test needs a GPU.
+// A product on the GPU merged with the chain that needs its complete rows: when it is, its text, and equal results. Only
+// the last test needs a GPU.
 #ifdef LOCKSTEP_WITH_CUDA
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "lane/cuda/api.h"
+#include "hardware/cuda/api.h"
 #include "lane/cuda/code.h"
 #include "lockstep/error.h"
 #include "ops/cuda/elementwise_cuda.h"
@@ -28,7 +28,7 @@ namespace {
 
 MemoryRange at(int64_t space, const Type& type) { return {space, 0, type.bytes()}; }
 
-// The end of a network: a layer of 128 x `width`, `classes` sums of each row, their largest, what is below that, and
+// The end of a network: a layer of 128 x `width`, `classes` sums of each row, their maximum, the differences to it, and
 // the gradient of the layer.
 struct Network {
   DType dtype = DType::f32;
@@ -74,7 +74,7 @@ struct Network {
         {at(0, {dtype, {128, deep}}), at(1, {dtype, {deep, width}})}, {at(2, layer())});
   }
 
-  // Times what `other` makes of the third operand: the layer as it lies, or a bias.
+  // Times `other` of the third operand: the layer itself, or a bias.
   void add_small_product(bool back, std::vector<MemoryRange> in, std::vector<MemoryRange> out,
                          const std::function<Value(Builder&)>& other = {}) {
     const Type result = back ? layer() : sums();
@@ -123,7 +123,7 @@ struct Network {
     add(*(op.cuda ? op.cuda(spec) : elementwise_cuda(op, spec)).target<SteppedKernel>(), std::move(in), std::move(out));
   }
 
-  // Sums of spaces 2 and 3 to 4, by a bias in 5; the largest to 6; what is below to 4; the gradient to 7.
+  // Sums of spaces 2 and 3 to 4, with a bias in 5; the maximum to 6; the differences to 4; the gradient to 7.
   void add_chain(const MemoryRange& back_to) {
     add_small_product(false, {at(2, layer()), at(3, weights()), at(5, {dtype, {classes}})}, {at(4, sums())});
     add_row(reduce_max_op, {sums()}, {{"axes", std::vector<int64_t>{1}}}, {at(4, sums())}, {at(6, {dtype, {128}})});
@@ -132,7 +132,7 @@ struct Network {
   }
 };
 
-TEST(WholeSpread, AChainBecomesOneWithTheProductBeforeIt) {
+TEST(WholeSpread, ChainIsMergedWithTheProductBeforeIt) {
   Network n;
   n.add_layer();
   n.add_chain(at(7, n.layer()));
@@ -143,26 +143,26 @@ TEST(WholeSpread, AChainBecomesOneWithTheProductBeforeIt) {
   EXPECT_TRUE(step.meets && step.counted);
   EXPECT_EQ(step.blocks, n.parts[0].kernel->steps()[0].blocks);
   EXPECT_EQ(all[0].in.size(), 2u + 3 + 1 + 2 + 3);
-  // Operands that come early are the product's, as before, and all that the chain reads besides.
+  // The prefetched operands are those of the product, and the others that the chain reads.
   ASSERT_EQ(step.early.size(), 5u);
   for (const auto& [k, operand] : {std::pair<size_t, size_t>{2, 3}, {3, 4}, {4, 7}})
     EXPECT_EQ(step.early[k].operands, std::vector<size_t>{operand});
-  // Both products read the same rows of the weights, once, and the bias is there before it is needed.
+  // Both products read the same rows of the weights once, and the bias is prefetched.
   const auto count = [&](const std::string& what) {
     size_t found = 0;
     for (size_t i = step.body.find(what); i != std::string::npos; i = step.body.find(what, i + 1)) ++found;
     return found;
   };
-  EXPECT_EQ(count("copy_async<16>"), 2u) << step.body;  // weights' and space 8's rows
+  EXPECT_EQ(count("copy_async<16>"), 2u) << step.body;  // the rows of the weights and of space 8
   EXPECT_EQ(count("copy_async<4>"), 1u) << step.body;
-  // What every block has is written by one.
+  // Values that every block has are written by one.
   EXPECT_EQ(count("if (place == 0u)"), 2u) << step.body;
 }
 
-TEST(WholeSpread, WhatIsNotDoneByThenIsWaitedFor) {
+TEST(WholeSpread, UnfinishedOperandsPreventTheMerge) {
   Network n;
   n.add_layer();
-  // At the same time as the product: what the chain multiplies by.
+  // An operand of the chain that is computed in the same phase as the product.
   Builder b;
   n.add(SteppedKernel(nullptr, {n.finished(*gemm_step({.m = 128, .n = 10, .k = 512}, 132, 220 << 10),
                                            b.take(Values{b.input(n.sums())}))}),
@@ -171,8 +171,8 @@ TEST(WholeSpread, WhatIsNotDoneByThenIsWaitedFor) {
   EXPECT_EQ(merge_ranges(n.parts, n.processors, n.made).size(), 3u);
 }
 
-TEST(WholeSpread, NoBlockWritesWhatAnotherOneReads) {
-  // Over the layer itself, over the product's operand, over what the chain reads.
+TEST(WholeSpread, NoBlockWritesWhatAnotherReads) {
+  // Overwriting the layer itself, the product's operand, or what the chain reads.
   for (const int64_t space : {2, 0, 3, 8}) {
     Network n{.deep = 1024};
     n.add_layer();
@@ -181,17 +181,17 @@ TEST(WholeSpread, NoBlockWritesWhatAnotherOneReads) {
   }
 }
 
-TEST(WholeSpread, WhatWasThereBeforeIsReadBeforeItIsWrittenOver) {
+TEST(WholeSpread, OldValuesAreReadBeforeTheyAreOverwritten) {
   Network n;
   n.add_layer();
   n.add_small_product(false, {at(2, n.layer()), at(3, n.weights()), at(5, {DType::f32, {10}})}, {at(4, n.sums())});
-  // In place of what is only read here, and of what is told.
+  // Overwriting an operand that is only read here, and one of the exchanged sums.
   n.add_row(mul_op, {n.sums(), n.sums()}, {}, {at(4, n.sums()), at(8, n.sums())}, {at(8, n.sums())});
   n.add_small_product(true, {at(8, n.sums()), at(3, n.weights()), at(2, n.layer())}, {at(7, n.layer())});
   const std::vector<KernelPart> all = merge_ranges(n.parts, n.processors, n.made);
   ASSERT_EQ(all.size(), 1u);
   EXPECT_NE(all[0].kernel->steps()[0].body.find("copy_async<16>"), std::string::npos);
-  // But not before the blocks have told each other their parts: until then one may still read it.
+  // But not before the blocks have exchanged their partial sums: until then a block may still read it.
   Network other;
   other.add_layer();
   other.add_row(mul_op, {n.sums(), n.sums()}, {}, {at(8, n.sums()), at(8, n.sums())}, {at(8, n.sums())});
@@ -202,7 +202,7 @@ TEST(WholeSpread, WhatWasThereBeforeIsReadBeforeItIsWrittenOver) {
   EXPECT_FALSE(none);
 }
 
-TEST(WholeSpread, OfTheTileOnlyWhatABlockHasIsRead) {
+TEST(WholeSpread, OnlyTheColumnsOfABlockAreReadFromItsTile) {
   const auto parts = [](Network& n, int64_t rows, const std::function<Value(Builder&)>& other) {
     n.add_layer();
     n.add_small_product(false, {at(2, n.layer()), at(3, n.weights()), at(5, {DType::f32, {n.classes}})},
@@ -213,7 +213,7 @@ TEST(WholeSpread, OfTheTileOnlyWhatABlockHasIsRead) {
   };
   Network same, first, rows{.width = 32, .classes = 32};
   EXPECT_EQ(parts(same, 4, {}), 1u);
-  // The first column of each row, which others have; and all columns.
+  // The first column of each row, which other blocks have; and all columns.
   EXPECT_NE(parts(first, 4,
                   [&](Builder& b) {
                     const Value column = slice(b.input(first.layer()), {0, 0}, {128, 1}, {1, 1});
@@ -223,7 +223,7 @@ TEST(WholeSpread, OfTheTileOnlyWhatABlockHasIsRead) {
   EXPECT_NE(parts(rows, 2, {}), 1u);
 }
 
-TEST(WholeSpread, WhatColumnsReadOthersDoNotWriteOver) {
+TEST(WholeSpread, OperandsOfColumnsAreNotOverwrittenByOthers) {
   const Type each{DType::f32, {128}};
   for (const bool over : {false, true}) {
     Network n;
@@ -237,7 +237,7 @@ TEST(WholeSpread, WhatColumnsReadOthersDoNotWriteOver) {
   }
 }
 
-TEST(WholeSpread, BlocksThatWaitForEachOtherAllRun) {
+TEST(WholeSpread, BlocksThatWaitForEachOtherAreCoResident) {
   Network n;
   n.add_layer();
   n.add_chain(at(7, n.layer()));
@@ -277,8 +277,7 @@ TEST(WholeSpread, TextsCompile) {
   }
 }
 
-// A layer, the loss and the gradients of both, of whole numbers that are small enough for sums and products to be
-// exact.
+// A layer, the loss and the gradients of both, on integers small enough for exact sums and products.
 Program end_of_a_network(DType dtype, int64_t rows, int64_t deep, int64_t width, int64_t classes) {
   Builder b;
   const Value x = b.input({dtype, {rows, deep}}), first = b.input({dtype, {deep, width}});
@@ -300,7 +299,7 @@ Program end_of_a_network(DType dtype, int64_t rows, int64_t deep, int64_t width,
                        einsum("mk,mn->kn", x, between(back, -2, 2))});
 }
 
-TEST(WholeSpread, OnGpuTheyComputeTheSame) {
+TEST(WholeSpread, OnGpuResultsEqualTheReference) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
   std::mt19937 random(20261117);
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})

@@ -1,11 +1,11 @@
-// Results of products that are added up as they are computed: which they are, and, on a GPU, that the sums are right.
+// Sums of a product's result that are merged into the product: which are, and their results on a GPU.
 #ifdef LOCKSTEP_WITH_CUDA
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "lane/cuda/api.h"
+#include "hardware/cuda/api.h"
 #include "lane/cuda/cuda_lane.h"
 #include "ops/einsum.h"
 #include "ops/elementwise.h"
@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t kMany = 100'000;  // bytes of elements
 
-// Parts from and to stretches of one memory.
+// Parts with operands and results in ranges of one memory.
 struct Summed {
   std::deque<SteppedKernel> kernels, made;
   std::vector<KernelPart> parts;
@@ -35,7 +35,7 @@ struct Summed {
                      std::move(in), std::move(out)});
     parts.back().wanted = std::move(wanted);
   }
-  // Of two results, the second of which is elements at `begin`.
+  // Adds a product of two results, the second of which has its elements at `begin`.
   void product(int64_t begin, bool wanted = false, bool can = true) {
     add("product",
         {.adding =
@@ -65,7 +65,7 @@ struct Summed {
   }
 };
 
-TEST(WholeSums, WhatIsOnlyAddedUpIsNotWritten) {
+TEST(WholeSums, ResultsThatAreOnlySummedAreNotWritten) {
   Summed one;
   one.product(0);
   one.sum(0);
@@ -75,7 +75,7 @@ TEST(WholeSums, WhatIsOnlyAddedUpIsNotWritten) {
   EXPECT_EQ(parts[1].in[0], parts[0].out[1]);
   EXPECT_EQ(parts[0].out[0], one.parts[0].out[0]);
 
-  Summed again;  // the same memory is used again, after it
+  Summed again;  // the memory is reused later
   again.product(0);
   again.sum(0);
   again.other({3, 0, 10}, {0, 0, 10});
@@ -83,7 +83,7 @@ TEST(WholeSums, WhatIsOnlyAddedUpIsNotWritten) {
   EXPECT_EQ(again.text(), " product(1) rest other other");
 }
 
-TEST(WholeSums, WhatOthersReadIsWritten) {
+TEST(WholeSums, ResultsWithOtherReadersAreWritten) {
   Summed wanted;
   wanted.product(0, true);
   wanted.sum(0);
@@ -98,7 +98,7 @@ TEST(WholeSums, WhatOthersReadIsWritten) {
   after.sum(0);
   after.other({0, 10, 20}, {3, 0, 10});
   EXPECT_EQ(after.text(), " product sum other");
-  Summed over;  // and writes over it
+  Summed over;  // and overwrites it
   over.product(0);
   over.sum(0);
   over.other({0, 0, kMany}, {0, 0, kMany});
@@ -121,9 +121,9 @@ TEST(WholeSums, WhatOthersReadIsWritten) {
   EXPECT_EQ(nobody.text(), " sum");
 }
 
-// Weights and the sum of the squares of their gradient, of whole numbers: exact in whatever order. Large and small
-// tiles, sums that are shared, more tiles than blocks, and two in one kernel.
-TEST(WholeSums, OnGpuTheyAreExact) {
+// Weights and the sum of squares of their gradient on integers: exact in any order. Large and small tiles, shared sums,
+// more tiles than blocks, and two in one kernel.
+TEST(WholeSums, OnGpuSumsAreExact) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
   std::mt19937 random(20261116);
   struct Case {
@@ -142,7 +142,7 @@ TEST(WholeSums, OnGpuTheyAreExact) {
       for (const Type& type : {left, right, weights}) in.push_back(whole_numbers(type, random()));
       const Value x = b.input(left), y = b.input(right), w = b.input(weights);
       const Value gradient = cast(einsum("km,kn->mn", x, y), DType::f32);
-      // Small enough that the sum of all is a float.
+      // Small enough that the total sum is exact in f32.
       const Value one = full(b, weights, 1);
       const Value little = maximum(minimum(gradient, one), full(b, weights, -1));
       out.push_back(w - gradient);
@@ -156,8 +156,8 @@ TEST(WholeSums, OnGpuTheyAreExact) {
   }
 }
 
-// Elements of which the sum is needed again, in their own place.
-TEST(WholeSums, OnGpuWhatIsReadAgainIsThere) {
+// Elements that are read again together with their sum, and updated in place.
+TEST(WholeSums, OnGpuResultsThatAreReadAgainAreWritten) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
   Builder b;
   const Type matrix{DType::f32, {64, 64}};

@@ -14,7 +14,6 @@ namespace {
 using detail::detect_cpu_devices;
 using detail::DeviceTable;
 using detail::Environment;
-using detail::GpuStatus;
 
 TEST(Devices, PrintAsPlatformAndId) {
   const Device gpu{.id = 3, .platform = Platform::cuda};

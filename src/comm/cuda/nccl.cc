@@ -1,4 +1,4 @@
-#include "lane/cuda/nccl.h"
+#include "hardware/cuda/nccl.h"
 
 #include <fmt/format.h>
 
@@ -455,7 +455,7 @@ std::unique_ptr<Comm> nccl_comm(Comm& host, CudaLane& lane, std::string& why_not
 int32_t detail::nccl_version() {
   int version = 0;
   if (!cuda_nccl() || cuda_nccl()->ncclGetVersion(&version) != ncclSuccess) return 0;
-  constexpr int kMinVersion = 21800;  // see lane/cuda/nccl.h
+  constexpr int kMinVersion = 21800;  // see hardware/cuda/nccl.h
   return version < kMinVersion ? 0 : version;
 }
 

@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "base/check.h"
-#include "lane/cuda/dnn.h"
+#include "hardware/cuda/dnn.h"
 
 namespace lockstep {
 

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "lane/cuda/staging.h"
 #include "lane/gpu_deadline.h"
+#include "lane/gpu_report.h"
 #include "lockstep/devices.h"
 #include "lockstep/error.h"
 

@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "hardware/cuda/api.h"
 #include "lane/buffer.h"
-#include "lane/cuda/api.h"
 
 namespace lockstep {
 

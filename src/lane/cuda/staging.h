@@ -12,8 +12,8 @@
 #include <mutex>
 #include <vector>
 
+#include "hardware/cuda/api.h"
 #include "lane/buffer.h"
-#include "lane/cuda/api.h"
 
 namespace lockstep {
 

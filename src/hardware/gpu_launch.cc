@@ -1,4 +1,4 @@
-#include "lane/gpu_launch.h"
+#include "hardware/gpu_launch.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "lane/cuda/api.h"
+#include "hardware/cuda/api.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "lane/cuda/dnn.h"
-#include "lane/cuda/nccl.h"
+#include "hardware/cuda/dnn.h"
+#include "hardware/cuda/nccl.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -63,7 +63,7 @@ const Loaded<CudaRuntime>& runtime() {
     auto* out = new Loaded<CudaRuntime>;
     Library library("cudart", {"13", "12"});
 #define RUNTIME(name) library.find(out->functions.name, #name);
-#include "lane/cuda/functions.def"
+#include "hardware/cuda/functions.def"
     out->set_result(library);
     return out;
   }();
@@ -75,7 +75,7 @@ const Loaded<CudaCompiler>& compiler() {
     auto* out = new Loaded<CudaCompiler>;
     Library library("nvrtc", {"13", "12"});
 #define COMPILER(name) library.find(out->functions.name, #name);
-#include "lane/cuda/functions.def"
+#include "hardware/cuda/functions.def"
     out->set_result(library);
     return out;
   }();
@@ -87,7 +87,7 @@ const Loaded<CudaBlas>& blas() {
     auto* out = new Loaded<CudaBlas>;
     Library library("cublasLt", {"13", "12"});
 #define BLAS(name) library.find(out->functions.name, #name);
-#include "lane/cuda/functions.def"
+#include "hardware/cuda/functions.def"
     out->set_result(library);
     return out;
   }();
@@ -102,7 +102,7 @@ const CudaDnn* cuda_dnn() {
     auto* out = new CudaDnn;
     Library library("cudnn", {"9"});
 #define DNN(name) library.find(out->name, #name);
-#include "lane/cuda/functions.def"
+#include "hardware/cuda/functions.def"
     return library.handle ? out : nullptr;
   }();
   return loaded;
@@ -115,7 +115,7 @@ const CudaNccl* cuda_nccl() {
     auto* out = new CudaNccl;
     Library library("nccl", {"2"});
 #define NCCL(name) library.find(out->name, #name);
-#include "lane/cuda/functions.def"
+#include "hardware/cuda/functions.def"
     return library.handle ? out : nullptr;
   }();
   return loaded;

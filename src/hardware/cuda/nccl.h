@@ -1,7 +1,7 @@
 // NCCL, loaded when first needed. Without it GPUs exchange data through host memory. Safe from any thread.
 #pragma once
 
-#include "lane/cuda/api.h"  // first: NCCL's header includes others that overload CUDA's functions
+#include "hardware/cuda/api.h"  // first: NCCL's header includes others that overload CUDA's functions
 
 #if __has_include(<nccl.h>)
 #include <nccl.h>
@@ -13,7 +13,7 @@ namespace lockstep {
 
 struct CudaNccl {
 #define NCCL(name) decltype(&::name) name = nullptr;
-#include "lane/cuda/functions.def"
+#include "hardware/cuda/functions.def"
 };
 
 // Null if libnccl.so.2 cannot be loaded.

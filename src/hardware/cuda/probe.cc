@@ -1,4 +1,4 @@
-#include "lane/cuda/probe.h"
+#include "hardware/cuda/probe.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -7,10 +7,9 @@
 #include <cstdlib>
 #include <numeric>
 
-#include "lane/gpu_lanes.h"
-#include "lane/gpu_report.h"
+#include "hardware/gpu_lanes.h"
+#include "hardware/gpus.h"
 #include "lockstep/error.h"
-#include "sharding/device_table.h"
 
 namespace lockstep {
 namespace {
@@ -80,6 +79,8 @@ std::string why_no_gpu(const CudaFacts& facts) {
                      facts.error_text.empty() ? "none is visible" : facts.error_text, kUseCpu);
 }
 
+const CudaFacts& known_cuda_facts() { return found().facts; }
+
 int cuda_device_count() { return found().facts.count; }
 
 std::string cuda_why_not() {
@@ -94,68 +95,5 @@ std::vector<int> gpus_to_use() {
   std::iota(all.begin(), all.end(), 0);
   return all;
 }
-
-std::vector<int> lane_gpus() {
-  return assign_gpus_to_lanes(gpus_to_use(), detail::DeviceTable::instance().local_count(), gpu_lanes_variable());
-}
-
-namespace {
-
-// The GPUs that lanes use. Sets why_not if the settings are wrong.
-std::vector<int> used_gpus(std::string& why_not) {
-  try {
-    std::vector<int> used = lane_gpus();
-    std::sort(used.begin(), used.end());
-    used.erase(std::unique(used.begin(), used.end()), used.end());
-    return used;
-  } catch (const Error& error) {
-    why_not = error.what();
-    return {};
-  }
-}
-
-GpuReport report(bool all) {
-  const CudaFacts& facts = found().facts;
-  GpuReport out;
-  out.built_in = true;
-  out.seen = facts.device_files;
-  out.driver = cuda_version_text(facts.driver);
-  out.runtime = cuda_version_text(facts.runtime);
-  out.why_not = cuda_why_not();
-  if (!facts.device_files) return out;
-  if (all) out.libraries = cuda_libraries();
-  if (out.why_not.empty()) out.used = used_gpus(out.why_not);
-  std::optional<int> before;  // the GPU that was current
-  const auto why_not_use = [&](int gpu) -> std::string {
-    try {
-      const int used = use_gpu(gpu);
-      if (!before) before = used;
-      return "";
-    } catch (const std::exception& error) {  // another process may use it exclusively, or all its memory
-      return error.what();
-    }
-  };
-  for (int i = 0; i < facts.count; ++i) {
-    if (!all && (out.used.empty() || i != out.used[0])) continue;
-    cudaDeviceProp properties{};
-    size_t free = 0, total = 0;
-    const std::string why_not = why_not_use(i);
-    if (cuda().cudaGetDeviceProperties(&properties, i) != cudaSuccess) {
-      out.gpus.push_back({.name = "unknown GPU", .why_not = why_not});
-      continue;
-    }
-    const bool memory_known = why_not.empty() && cuda().cudaMemGetInfo(&free, &total) == cudaSuccess;
-    out.gpus.push_back({properties.name, static_cast<int64_t>(properties.totalGlobalMem),
-                        memory_known ? static_cast<int64_t>(free) : -1, properties.major, properties.minor,
-                        properties.multiProcessorCount, why_not});
-  }
-  if (before.value_or(-1) >= 0) why_not_use(*before);
-  return out;
-}
-
-}  // namespace
-
-GpuReport report_gpus() { return report(true); }
-GpuReport report_first_gpu() { return report(false); }
 
 }  // namespace lockstep

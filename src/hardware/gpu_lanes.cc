@@ -1,4 +1,4 @@
-#include "lane/gpu_lanes.h"
+#include "hardware/gpu_lanes.h"
 
 #include <algorithm>
 #include <charconv>

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "lane/cuda/api.h"
+#include "hardware/cuda/api.h"
 
 namespace lockstep {
 
@@ -23,6 +23,9 @@ struct CudaFacts {
 
 // Examines this machine. Stops at the first thing that is missing, so that no library is loaded needlessly.
 CudaFacts cuda_facts();
+
+// The facts of this machine, examined once.
+const CudaFacts& known_cuda_facts();
 
 // "cuda: fact; remedy"; empty if a GPU is usable.
 std::string why_no_gpu(const CudaFacts& facts);

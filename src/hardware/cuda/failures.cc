@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "lane/cuda/api.h"
-#include "lane/gpu_launch.h"
+#include "hardware/cuda/api.h"
+#include "hardware/gpu_launch.h"
 #include "lockstep/error.h"
 
 namespace lockstep {

@@ -1,12 +1,12 @@
 // The assignment of GPUs to lanes. Needs no GPU.
-#include "lane/gpu_lanes.h"
+#include "hardware/gpu_lanes.h"
 
 #include <gtest/gtest.h>
 
 #include "base/throws.h"
 #include "lockstep/error.h"
 #ifdef LOCKSTEP_WITH_CUDA
-#include "lane/cuda/nccl.h"
+#include "hardware/cuda/nccl.h"
 #endif
 
 namespace lockstep {

@@ -12,7 +12,7 @@ namespace lockstep {
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 struct CudaDnn {
 #define DNN(name) decltype(&::name) name = nullptr;
-#include "lane/cuda/functions.def"
+#include "hardware/cuda/functions.def"
 };
 #pragma GCC diagnostic pop
 

@@ -9,29 +9,28 @@
 #include <string>
 #include <vector>
 
-#include "lane/gpu_report.h"
+#include "hardware/gpus.h"
 
 namespace lockstep {
 
 struct CudaRuntime {
 #define RUNTIME(name) decltype(&::name) name = nullptr;
-#include "lane/cuda/functions.def"
+#include "hardware/cuda/functions.def"
 };
 struct CudaCompiler {
 #define COMPILER(name) decltype(&::name) name = nullptr;
-#include "lane/cuda/functions.def"
+#include "hardware/cuda/functions.def"
 };
 struct CudaBlas {
 #define BLAS(name) decltype(&::name) name = nullptr;
-#include "lane/cuda/functions.def"
+#include "hardware/cuda/functions.def"
 };
 
 // The number of visible GPUs; and why none is usable, "cuda: fact; remedy", empty if one is.
 int cuda_device_count();
 std::string cuda_why_not();
-// The GPUs assigned to this process, as indices of visible GPUs; and the GPU of each lane. REQUIRES: one is usable.
+// The GPUs assigned to this process, as indices of visible GPUs. REQUIRES: one is usable.
 std::vector<int> gpus_to_use();
-std::vector<int> lane_gpus();
 
 // Why a required library cannot be loaded, empty if all can be.
 std::string cuda_load_failure();

@@ -53,7 +53,7 @@ struct AsyncReadback::State {
     // The copy must have ended before its pinned memory is freed.
     try {
       if (there) CudaLane::local().wait_for(arrived);
-    } catch (const std::exception&) {  // told where it was sent, or it is not given back (GpuDeadline)
+    } catch (const std::exception&) {  // already reported, or the memory is leaked on purpose (GpuDeadline)
     }
     cuda().cudaEventDestroy(arrived);
   }

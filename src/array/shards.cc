@@ -41,14 +41,14 @@ bool holds_box(const IndexBox& outer, const IndexBox& inner) {
 // The part `box` of an array, from a buffer that holds its part `held`. Shares memory if contiguous, else
 // copies.
 Array view(const BufferPtr& buffer, DType dtype, const IndexBox& held, const IndexBox& box) {
-  const Type whole{dtype, shape_of(held)};
+  const Type source{dtype, shape_of(held)};
   const Type type{dtype, shape_of(box)};
   IndexBox inside;
   for (size_t d = 0; d < box.size(); ++d) inside.push_back({box[d].begin - held[d].begin, box[d].end - held[d].begin});
-  const int64_t begin = detail::contiguous_offset(whole.shape, inside);
+  const int64_t begin = detail::contiguous_offset(source.shape, inside);
   if (begin < 0 || type.bytes() == 0) {
     BufferPtr copy = allocate(type.bytes());
-    if (type.bytes() > 0) detail::extract_box(buffer->data(), whole.shape, inside, size_of(dtype), copy->data());
+    if (type.bytes() > 0) detail::extract_box(buffer->data(), source.shape, inside, size_of(dtype), copy->data());
     return detail::concrete(detail::intern(type), std::move(copy));
   }
   auto* owner = new BufferPtr(buffer);

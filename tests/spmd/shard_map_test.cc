@@ -117,7 +117,7 @@ TEST(ShardMap, OfVmapAndVmapOfIt) {
   EXPECT_ELEMENTS(vmap(shard_map(normalise, rows))(x), wanted.to_vector<double>(), 1e-14);
   EXPECT_ELEMENTS(shard_map(vmap(normalise), columns)(x), wanted.to_vector<double>(), 1e-14);
   EXPECT_ELEMENTS(jit(vmap(shard_map(normalise, rows)))(x), wanted.to_vector<double>(), 1e-14);
-  // The mapped axis has a name of its own.
+  // The mapped axis has its own name.
   const auto both = vmap(shard_map([](Array v) { return psum(psum(v, "b"), "i"); },
                                    {.mesh = line(4), .in_specs = {P("i")}, .out_specs = {P()}}),
                          {.axis_name = "b"});

@@ -1,4 +1,4 @@
-// Matrix products on a GPU with what follows them done by cuBLASLt: a bias, relu, gelu.
+// Matrix products on a GPU with epilogues of cuBLASLt: a bias, relu, gelu.
 #ifdef LOCKSTEP_WITH_CUDA
 #include <cublasLt.h>
 #include <gtest/gtest.h>
@@ -30,10 +30,10 @@ struct Layer {
   Shape left, right;
   Shape bias;  // empty: none
   bool bias_first = false;
-  bool is_odd = false;  // rows begin anywhere
+  bool is_odd = false;  // rows are not aligned
 };
 
-// The last dimensions of the result are the bias's.
+// The bias has the last dimensions of the result.
 Program program_of(const Layer& p, DType dtype, Function then) {
   Builder b;
   const Value left = b.input({dtype, p.left}), right = b.input({dtype, p.right});
@@ -68,7 +68,7 @@ class EpiloguesOnGpu : public testing::Test {
       EXPECT_EQ(*last, epilogue);
     }
   }
-  // What the CPU computes of floats, rounded once at the end.
+  // The result of the CPU in f32, rounded once at the end.
   static void expect_right(const Layer& p, DType dtype, Function then, double tolerance) {
     const Program program = program_of(p, dtype, then);
     HostArrays in, floats;
@@ -97,12 +97,12 @@ const std::vector<Layer> kLayers = {
     {"bmk,bkn->bmn", {3, 17, 40}, {3, 40, 24}, {}},
 };
 
-TEST_F(EpiloguesOnGpu, AreThoseOfTheCpu) {
+TEST_F(EpiloguesOnGpu, EqualThoseOfTheCpu) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const Layer& p : kLayers) {
       SCOPED_TRACE(fmt::format("{} of {}, {} columns of bias", p.spec, name(dtype), count(p.bias)));
       const bool bias = !p.bias.empty();
-      // The others are rounded a second time, and are left to a kernel that follows.
+      // The others are rounded a second time, and are computed by a separate kernel.
       const double tolerance = !p.is_odd || dtype == DType::f32 ? 0 : dtype == DType::bf16 ? 8e-3 : 1e-3;
       const auto expect = [&](int epilogue) { expect_taken(p.is_odd ? CUBLASLT_EPILOGUE_DEFAULT : epilogue); };
       if (bias) {
@@ -121,8 +121,8 @@ TEST_F(EpiloguesOnGpu, AreThoseOfTheCpu) {
     }
 }
 
-// What cuBLASLt has nothing for is done by a kernel that follows.
-TEST_F(EpiloguesOnGpu, OthersAreLeftToAKernel) {
+// Epilogues that cuBLASLt does not have are computed by a separate kernel.
+TEST_F(EpiloguesOnGpu, UnsupportedOnesAreASeparateKernel) {
   const Layer square{"mk,kn->mn", {32, 16}, {16, 32}, {32}};
   expect_right(square, DType::f64, relu, 0);
   expect_taken(CUBLASLT_EPILOGUE_DEFAULT);
@@ -130,7 +130,7 @@ TEST_F(EpiloguesOnGpu, OthersAreLeftToAKernel) {
   expect_taken(CUBLASLT_EPILOGUE_DEFAULT);
   expect_right(square, DType::f32, tanh, 1e-5);
   expect_taken(CUBLASLT_EPILOGUE_DEFAULT);
-  // A bias for each row, two biases, and another second result.
+  // A bias per row, two biases, and a different second result.
   for (const int kind : {0, 1, 2}) {
     SCOPED_TRACE(kind);
     Builder b;
@@ -145,8 +145,8 @@ TEST_F(EpiloguesOnGpu, OthersAreLeftToAKernel) {
   }
 }
 
-// As in training: the gradient of relu wants to know where it gave 0.
-TEST_F(EpiloguesOnGpu, SayWhereReluGaveZero) {
+// As in training: the gradient of relu needs to know where it returned 0.
+TEST_F(EpiloguesOnGpu, ReturnWhereReluIsZero) {
   std::mt19937 random(11);
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const bool is_cut_first : {false, true})
@@ -162,8 +162,8 @@ TEST_F(EpiloguesOnGpu, SayWhereReluGaveZero) {
       }
 }
 
-// One that does not begin where arrays do is copied before.
-TEST_F(EpiloguesOnGpu, TakeABiasThatLiesAnywhere) {
+// An unaligned bias is copied first.
+TEST_F(EpiloguesOnGpu, AcceptAnUnalignedBias) {
   const Layer p{"mk,kn->mn", {20, 16}, {16, 40}, {40}};
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Program program = program_of(p, dtype, relu);
@@ -195,7 +195,7 @@ TEST_F(EpiloguesOnGpu, TakeABiasThatLiesAnywhere) {
 
 class NanOnGpu : public EpiloguesOnGpu {
  protected:
-  // The rows that had one, and no others.
+  // Exactly the rows that had a NaN.
   static void expect_handed_on(DType dtype, int64_t size) {
     const Layer p{"mk,kn->mn", {size, size}, {size, size}, {size}};
     for (const Function then : {same, static_cast<Function>(relu), static_cast<Function>(gelu)}) {
@@ -209,8 +209,8 @@ class NanOnGpu : public EpiloguesOnGpu {
   }
 };
 
-TEST_F(NanOnGpu, IsHandedOn) {
-  // Large ones too, where that is not slow: those are other kernels.
+TEST_F(NanOnGpu, IsPropagated) {
+  // Also large products, which use other kernels, unless that is slow.
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const int64_t size : {40, 47, emulated("emulated_epilogue") ? 64 : 1024}) {
       SCOPED_TRACE(fmt::format("{} of {}", size, name(dtype)));
@@ -218,9 +218,9 @@ TEST_F(NanOnGpu, IsHandedOn) {
     }
 }
 
-TEST_F(NanOnGpu, IsHandedOnWhereTheLibraryWouldLoseIt) {
-  if (!emulated("emulated_epilogue")) GTEST_SKIP() << "of the emulated GPU";
-  const TempDir folder;  // knows nothing yet
+TEST_F(NanOnGpu, IsPropagatedIfTheLibraryWouldLoseIt) {
+  if (!emulated("emulated_epilogue")) GTEST_SKIP() << "needs the emulated GPU";
+  const TempDir folder;  // an empty cache
   const ScopedVariable relu("LOCKSTEP_EMULATED_RELU", "lossy"), cache("LOCKSTEP_CACHE_DIR", folder.path());
   clear_gemm_autotune_cache();
   expect_handed_on(DType::f16, 40);

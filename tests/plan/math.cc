@@ -1,5 +1,5 @@
-// Plans of GPUs multiply as they do unless asked otherwise, by TF32, which is settled when the first of them is made:
-// these tests are of such plans, and compare what they compute with references that allow for it.
+// GPU plans use TF32 by default; the setting is read when the first plan is made. These tests use the default, and
+// compare with references that allow for it.
 #include <cstdlib>
 
 namespace {

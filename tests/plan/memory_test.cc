@@ -12,31 +12,31 @@ bool overlap(const ArenaBlock& a, const ArenaBlock& b) {
   return a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
 }
 
-TEST(PlaceBlocks, NothingNeedsNothing) {
+TEST(AssignOffsets, NoBlocksNeedNoMemory) {
   std::vector<ArenaBlock> none;
   EXPECT_EQ(assign_offsets(none), 0);
 }
 
-TEST(PlaceBlocks, BlocksOfDifferentTimesShareMemory) {
+TEST(AssignOffsets, BlocksWithDisjointLifetimesShareMemory) {
   std::vector<ArenaBlock> blocks{{1000, 0, 1}, {1000, 2, 3}, {1000, 4, 9}};
   EXPECT_EQ(assign_offsets(blocks), 1024);
   for (const ArenaBlock& b : blocks) EXPECT_EQ(b.offset, 0);
 }
 
-TEST(PlaceBlocks, AChainNeedsTwo) {
+TEST(AssignOffsets, ChainNeedsTwoBlocks) {
   std::vector<ArenaBlock> blocks;
   for (int t = 0; t < 10; ++t) blocks.push_back({640, t, t + 1});
   EXPECT_EQ(assign_offsets(blocks), 2 * 640);
 }
 
-TEST(PlaceBlocks, SmallBlocksGoIntoGaps) {
-  // The second large block lies above the first; the small one fits where the first was.
+TEST(AssignOffsets, SmallBlocksFillGaps) {
+  // The second large block is above the first; the small one fits where the first was.
   std::vector<ArenaBlock> blocks{{4096, 0, 2}, {2048, 1, 5}, {64, 3, 5}};
   EXPECT_EQ(assign_offsets(blocks), 4096 + 2048);
   EXPECT_LT(blocks[2].offset, 4096);
 }
 
-TEST(PlaceBlocks, RandomBlocksNeverOverlapWhileAlive) {
+TEST(AssignOffsets, RandomBlocksNeverOverlapWhileAlive) {
   std::mt19937 random(1);
   for (int round = 0; round < 200; ++round) {
     std::vector<ArenaBlock> blocks;

@@ -53,7 +53,7 @@ struct Planned {
 
 using Floats = std::vector<float>;
 
-TEST(Plan, ReshapesCostNothing) {
+TEST(Plan, ReshapesAreFree) {
   Planned run(R"(program(%0:f32[2,3]) {
   %1:f32[6] = reshape[shape=[6]] %0
   %2:f32[6] = neg %1
@@ -75,7 +75,7 @@ TEST(Plan, ConstantsAreComputedAtCompileTime) {
   EXPECT_EQ(run.result(0), (Floats{6, 12}));
 }
 
-TEST(Plan, AChainOfProductsUsesTwoBlocks) {
+TEST(Plan, ChainOfProductsUsesTwoBlocks) {
   std::string text = "program(%0:f32[16,16]) {\n";
   for (int i = 1; i <= 8; ++i)
     text += "  %" + std::to_string(i) + ":f32[16,16] = einsum[spec=\"ij,jk->ik\"] %" + std::to_string(i - 1) + " %0\n";
@@ -93,14 +93,14 @@ TEST(Plan, OutputsMayBeInputsDuplicatesAndViews) {
   for (size_t j : {1, 2, 3}) EXPECT_EQ(run.result(j), (Floats{-1, -2, -3, -4}));
 }
 
-TEST(Plan, DonatedInputsTakeResultsInPlace) {
+TEST(Plan, ResultsOverwriteDonatedInputs) {
   Planned run("program(%0:f32[4], %1:f32[4]) {\n  %2:f32[4] = add %0 %1\n  return %2\n}", {true, false});
   EXPECT_EQ(run.plan->donated_input(0), 0);
   EXPECT_EQ(run.result(0), (Floats{2, 4, 6, 8}));
 }
 
-TEST(Plan, DonatedInputsThatAreReadLaterAreNotWrittenOver) {
-  // %0 is read by the product after the first result is made; a product cannot work in place.
+TEST(Plan, DonatedInputsThatAreReadLaterAreNotOverwritten) {
+  // The product reads %0 after the first result is computed, and a product cannot run in place.
   Planned run(R"(program(%0:f32[2,2]) {
   %1:f32[2,2] = neg %0
   %2:f32[2,2] = einsum[spec="ij,jk->ik"] %0 %1
@@ -112,8 +112,8 @@ TEST(Plan, DonatedInputsThatAreReadLaterAreNotWrittenOver) {
   EXPECT_EQ(run.result(1), (Floats{-7, -10, -15, -22}));
 }
 
-TEST(Plan, DonatedInputsThatAreDeadTakeLaterResults) {
-  // The row sums are dead input memory's last use; the product of the sums is of the same size.
+TEST(Plan, LaterResultsReuseDeadDonatedInputs) {
+  // The row sums are the last use of the input; the product of the sums has the same size.
   Planned run(R"(program(%0:f32[2,2]) {
   %1:f32[2] = reduce_sum[axes=[1]] %0
   %2:f32[2,2] = einsum[spec="i,j->ij"] %1 %1
@@ -133,7 +133,7 @@ TEST(Plan, DonatedInputsThatAreOutputsKeepTheirMemory) {
   EXPECT_EQ(run.result(2), (Floats{1, 2}));
 }
 
-TEST(Plan, InPlaceAnInputIsWrittenOverByItsOwnResultOnly) {
+TEST(Plan, InPlaceAnInputIsOverwrittenByItsOwnResultOnly) {
   const auto crossed = "program(%0:f32[2], %1:f32[2]) {\n  %2:f32[2] = neg %1\n  return %2 %0\n}";
   Planned anywhere(crossed, {true, true});
   EXPECT_EQ(anywhere.plan->donated_input(0), 1) << anywhere.plan->describe();
@@ -150,8 +150,8 @@ TEST(Plan, InPlaceAnInputIsWrittenOverByItsOwnResultOnly) {
   EXPECT_EQ(own.result(0), (Floats{-1, -2}));
 }
 
-// Of more than one iteration: of one the body would read and write the same.
-TEST(Plan, CarriesOfScansTakeTheirResultsInPlace) {
+// More than one iteration: with one the body would read and write the same memory.
+TEST(Plan, CarriesOfScansAreUpdatedInPlace) {
   Builder inner;
   const Type one{DType::f32, {2}};
   const Value a = inner.input(one), c = inner.input(one), x = inner.input(one);
@@ -176,7 +176,7 @@ TEST(Plan, EmptyArraysAndEmptyProgramsRun) {
   EXPECT_EQ(nothing.instructions(), 0u);
 }
 
-TEST(Plan, DescribesWhatRunsAndWhere) {
+TEST(Plan, DescribesInstructionsAndMemory) {
   Planned run("program(%0:f32[4]) {\n  %1:f32[4] = cumsum[axis=0, reverse=false] %0\n  return %1\n}");
   EXPECT_TRUE(run.plan->describe().starts_with("cumsum f32[4]@in0 -> f32[4]@out0\n")) << run.plan->describe();
 }

@@ -1,4 +1,4 @@
-// The loop of a scan on a lane whose kernels want aligned memory, as a GPU's do.
+// The loop of a scan on a lane whose kernels require aligned memory, as on a GPU.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -17,11 +17,11 @@ constexpr std::string_view kBody = R"(program(%0:f32[3], %1:f32[3]) {
   return %2 %3
 })";
 
-// Runs a scan of kBody over the rows 1 2 3, 4 5 6, ... from a carry of zeros, and says how often memory was copied.
+// Runs a scan of kBody over the rows 1 2 3, 4 5 6, ... from a carry of zeros, and counts the copies of memory.
 struct Scanned {
   std::vector<float> last, rows;
   int copies = 0;
-  bool aligned = true;  // all that the body was given
+  bool aligned = true;  // whether all pointers of the body were aligned
 
   Scanned(int64_t length, bool reverse, int64_t alignment) : last(3), rows(static_cast<size_t>(3 * length)) {
     const Attrs attrs = {{"body", std::make_shared<const Program>(parse(kBody, all_ops()))},
@@ -58,7 +58,7 @@ struct Scanned {
   }
 };
 
-TEST(ScanMemory, SlicesThatAreNotAlignedAreCopied) {
+TEST(ScanMemory, UnalignedSlicesAreCopied) {
   for (const bool reverse : {false, true}) {
     const Scanned plain(4, reverse, 1), aligned(4, reverse, 64);
     EXPECT_EQ(plain.last, (std::vector<float>{22, 26, 30}));
@@ -70,7 +70,7 @@ TEST(ScanMemory, SlicesThatAreNotAlignedAreCopied) {
   }
 }
 
-TEST(ScanMemory, ALoopOfNothingCopiesItsCarry) {
+TEST(ScanMemory, EmptyLoopCopiesItsCarry) {
   const Scanned none(0, false, 64);
   EXPECT_EQ(none.last, (std::vector<float>{0, 0, 0}));
   EXPECT_EQ(none.copies, 1);

@@ -92,7 +92,7 @@ TEST(WholeAhead, EachTaskOfTheFirstPhaseHasItsOwnOperands) {
 }
 
 // The steps of a chain share shared memory; a kernel that prefetches nothing has no AheadPrefetch.
-TEST(WholeAhead, ChainsArePrefetchedNothing) {
+TEST(WholeAhead, ChainsPrefetchNothing) {
   Steps chain;
   chain.add(1, {{0, 10}}, {{10, 20}}, {{0}});
   chain.add(1, {{10, 20}, {30, 40}}, {{20, 30}}, {{1}});

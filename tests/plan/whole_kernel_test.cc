@@ -1,5 +1,4 @@
-// Several instructions as one kernel on the GPU: what happens when, and texts that the GPU's compiler takes. Needs no
-// GPU.
+// Persistent kernels: the order of tasks and phases, and kernel texts that compile. Needs no GPU.
 #ifdef LOCKSTEP_WITH_CUDA
 #include "plan/whole_kernel.h"
 
@@ -15,7 +14,7 @@
 namespace lockstep::detail {
 namespace {
 
-// A part of one step of so many blocks, from and to stretches of one memory.
+// A part of one step with `blocks` blocks, with operands and results in ranges of one memory.
 struct Made {
   std::vector<SteppedKernel> kernels;
   std::vector<KernelPart> parts;
@@ -29,7 +28,7 @@ struct Made {
     step.blocks = blocks;
     step.operations = operations;
     step.meets = meets;
-    // Made anew it has as many blocks as processors, or all of its own where those are fewer.
+    // When rebuilt it has as many blocks as processors, at most its own number.
     const auto remake = [step](int processors) {
       CudaStep other = step;
       other.blocks = std::min<int64_t>(processors, step.blocks);
@@ -42,7 +41,7 @@ struct Made {
     parts.push_back(part);
   }
 
-  // Phases as text: tasks by the numbers of their parts.
+  // Phases as text: tasks as the numbers of their parts.
   std::string text() const { return text(phases_of(parts)); }
   static std::string text(const std::vector<Phase>& phases) {
     std::string out;
@@ -58,7 +57,7 @@ struct Made {
   }
 };
 
-TEST(PersistentKernel, WhatIsNeededComesInAnEarlierPhase) {
+TEST(PersistentKernel, OperandsAreComputedInAnEarlierPhase) {
   Made m;
   m.add(100, {{0, 10}}, {{10, 20}});
   m.add(100, {{10, 20}}, {{20, 30}});
@@ -66,14 +65,14 @@ TEST(PersistentKernel, WhatIsNeededComesInAnEarlierPhase) {
   EXPECT_EQ(m.text(), " 0 2 | 1");
 }
 
-TEST(PersistentKernel, MemoryIsWrittenOverAfterItWasRead) {
+TEST(PersistentKernel, MemoryIsOverwrittenAfterItIsRead) {
   Made m;
   m.add(100, {{0, 10}}, {{10, 20}});
   m.add(100, {{50, 60}}, {{5, 8}});
   EXPECT_EQ(m.text(), " 0 | 1");
 }
 
-TEST(PersistentKernel, SmallStepsThatNeedEachOtherAreAChain) {
+TEST(PersistentKernel, DependentSmallStepsFormAChain) {
   Made m;
   m.add(100, {}, {{0, 10}});
   m.add(2, {{0, 10}}, {{10, 20}});
@@ -81,11 +80,11 @@ TEST(PersistentKernel, SmallStepsThatNeedEachOtherAreAChain) {
   m.add(2, {{40, 50}}, {{50, 60}});
   m.add(1, {{20, 30}, {50, 60}}, {{60, 70}});
   m.add(100, {{60, 70}}, {{70, 80}});
-  // The fourth needs nothing and comes at once; the chain does not wait for it to be its member.
+  // The fourth depends on nothing and comes first; it does not join the chain.
   EXPECT_EQ(m.text(), " 0 3 | 1-2-4 | 5");
 }
 
-TEST(PersistentKernel, TwoChainsBecomeOneWhereTheyMeet) {
+TEST(PersistentKernel, ChainsWithACommonUserAreMerged) {
   Made m;
   m.add(1, {{0, 1}}, {{10, 20}});
   m.add(1, {{10, 20}}, {{20, 30}});
@@ -95,8 +94,8 @@ TEST(PersistentKernel, TwoChainsBecomeOneWhereTheyMeet) {
   EXPECT_EQ(m.text(), " 0-1-2-3-4");
 }
 
-// One block would wait for the others for ever.
-TEST(PersistentKernel, AStepWhoseBlocksMeetIsNoMemberOfAChain) {
+// A single block would wait for the others forever.
+TEST(PersistentKernel, StepWithABarrierIsNotInAChain) {
   Made m;
   m.add(1, {}, {{0, 10}});
   m.add(2, {{0, 10}}, {{10, 20}}, 100, true);
@@ -104,7 +103,7 @@ TEST(PersistentKernel, AStepWhoseBlocksMeetIsNoMemberOfAChain) {
   EXPECT_EQ(m.text(), " 0 | 1 | 2");
 }
 
-// A thread needs only what it has written itself.
+// A thread reads only what it has written.
 TEST(PersistentKernel, StepsOfTheSameElementsShareATask) {
   const auto add = [](Made& m, int64_t each, std::vector<size_t> in_place, std::pair<int64_t, int64_t> in,
                       std::pair<int64_t, int64_t> out) {
@@ -135,7 +134,7 @@ TEST(PersistentKernel, StepsOfTheSameElementsShareATask) {
   EXPECT_EQ(over.text(), " 0 | 1");
 }
 
-TEST(PersistentKernel, WhatTakesLongestComesFirst) {
+TEST(PersistentKernel, LongestTaskComesFirst) {
   Made m;
   m.add(64, {}, {{0, 1}});
   m.add(64, {}, {{1, 2}}, 1e6);
@@ -151,8 +150,8 @@ TEST(PersistentKernel, ProductsOfOnePhaseShareTheGpu) {
   m.add(112, {}, {{1, 2}}, 1e8);
   m.add(64, {}, {{2, 3}}, 1e3);
   m.add(64, {}, {{3, 4}});
-  m.add(120, {{0, 1}}, {{4, 5}}, 3e8);  // has a phase of its own,
-  m.add(64, {{0, 1}}, {{5, 6}});        // with what is done beside it
+  m.add(120, {{0, 1}}, {{4, 5}}, 3e8);  // has its own phase,
+  m.add(64, {{0, 1}}, {{5, 6}});        // with a task beside it
   m.add(112, {{4, 5}}, {{6, 7}}, 3e8);
   m.add(100, {{4, 5}}, {{7, 8}}, 1e6);
   m.add(64, {{4, 5}}, {{8, 9}});
@@ -160,33 +159,33 @@ TEST(PersistentKernel, ProductsOfOnePhaseShareTheGpu) {
   assign_blocks(m.parts, phases_of(m.parts), 128, made);
   std::vector<int64_t> blocks;
   for (const KernelPart& part : m.parts) blocks.push_back(part.kernel->steps()[0].blocks);
-  // The first two take nearly all, so that the others get an eighth and a quarter; then eight are left; and then
+  // The first two take nearly all blocks, so the others get an eighth and a quarter. Then eight blocks are left; then
   // sixteen for the smaller product, and none.
   EXPECT_EQ(blocks, (std::vector<int64_t>{95, 31, 16, 32, 120, 8, 112, 16, 32}));
 }
 
-// Of a phase whose products are for all of the GPU, those and what others need stay.
-TEST(PersistentKernel, WhatNothingWaitsForIsDoneLater) {
+// In a phase whose products use the full GPU, only those and what others need stay.
+TEST(PersistentKernel, IndependentTasksAreDelayed) {
   constexpr double kMuch = 2e8;
   const auto text = [](const Made& m) { return Made::text(balanced_phases(m.parts, 132)); };
   Made m;
   m.add(100, {}, {{0, 1}}, kMuch);
   m.add(100, {}, {{1, 2}}, 1e6);  // nothing needs it
-  m.add(100, {}, {{2, 3}});       // nor this
-  m.add(100, {}, {{3, 4}});       // needed at once
-  m.add(1, {}, {{4, 5}});         // a block that is free does it
+  m.add(100, {}, {{2, 3}});       // nothing needs it either
+  m.add(100, {}, {{3, 4}});       // needed in the next phase
+  m.add(1, {}, {{4, 5}});         // an idle block runs it
   m.add(100, {}, {{8, 9}}, kMuch);
   m.add(100, {{0, 1}, {3, 4}}, {{5, 6}}, 3 * kMuch);
   EXPECT_EQ(m.text(), " 0 5 1 2 3 4 | 6");
   EXPECT_EQ(text(m), " 0 5 3 4 | 6 1 2");
-  m.add(100, {{5, 6}, {2, 3}}, {{6, 7}});  // a phase of little
+  m.add(100, {{5, 6}, {2, 3}}, {{6, 7}});  // a small phase
   EXPECT_EQ(text(m), " 0 5 3 4 | 6 1 2 | 7");
-  m.add(100, {{6, 7}}, {{0, 1}}, kMuch);  // of less
+  m.add(100, {{6, 7}}, {{0, 1}}, kMuch);  // a smaller one
   EXPECT_EQ(text(m), " 0 5 3 4 | 6 1 2 | 7 | 8");
   m.add(100, {{6, 7}}, {{9, 10}}, 2 * kMuch);
   EXPECT_EQ(text(m), " 0 5 3 4 | 6 2 | 7 | 9 8 1");
 
-  Made sums;  // of a little product, by which alone they wait, and then with others
+  Made sums;  // of a small product, on which alone they depend, and then with others
   sums.add(100, {}, {{0, 1}}, kMuch);
   sums.add(100, {}, {{1, 2}}, 1e6);
   sums.add(1, {{1, 2}}, {{2, 3}});
@@ -194,15 +193,15 @@ TEST(PersistentKernel, WhatNothingWaitsForIsDoneLater) {
   sums.add(1, {{2, 3}, {3, 4}}, {{4, 5}});
   EXPECT_EQ(sums.text(), " 0 1 | 3 2 | 4");
   EXPECT_EQ(text(sums), " 0 | 3 1 | 2-4");
-  sums.add(100, {{2, 3}}, {{5, 6}});  // more than small needs it
+  sums.add(100, {{2, 3}}, {{5, 6}});  // a step that is not small needs it
   EXPECT_EQ(text(sums), " 0 1 | 3 2 | 4 5");
-  Made last;  // and not to begin a phase
+  Made last;  // not if it would need a new phase
   last.add(100, {}, {{0, 1}}, kMuch);
   last.add(100, {}, {{1, 2}}, 1e6);
   last.add(1, {{1, 2}}, {{2, 3}});
   last.add(100, {{0, 1}}, {{3, 4}}, 3 * kMuch);
   EXPECT_EQ(text(last), " 0 1 | 3 2");
-  Made other;  // nor of what is no product
+  Made other;  // not for steps that are not products
   other.add(100, {}, {{0, 1}}, kMuch);
   other.add(100, {}, {{1, 2}});
   other.add(1, {{1, 2}}, {{2, 3}});
@@ -210,14 +209,14 @@ TEST(PersistentKernel, WhatNothingWaitsForIsDoneLater) {
   other.add(1, {{2, 3}, {3, 4}}, {{4, 5}});
   EXPECT_EQ(text(other), " 0 1 | 3 2 | 4");
 
-  Made small;  // products that leave room for others
+  Made small;  // products that leave blocks free
   small.add(100, {}, {{0, 1}}, 1e7);
   small.add(100, {}, {{1, 2}}, 1e6);
   small.add(100, {{0, 1}}, {{2, 3}}, kMuch);
   EXPECT_EQ(text(small), small.text());
 }
 
-TEST(PersistentKernel, StepsOfOneInstructionComeOneAfterTheOther) {
+TEST(PersistentKernel, StepsOfAnInstructionAreOrdered) {
   CudaStep first, second;
   first.blocks = second.blocks = 100;
   const SteppedKernel kernel(nullptr, {first, second});
@@ -227,7 +226,7 @@ TEST(PersistentKernel, StepsOfOneInstructionComeOneAfterTheOther) {
   EXPECT_EQ(phases[1][0][0].step, 1u);
 }
 
-// Products of all kinds with something done to their elements, and what comes before and after.
+// Products of all kinds with epilogues, and instructions before and after.
 struct Texts {
   std::vector<SteppedKernel> kernels;
   std::vector<KernelPart> parts;
@@ -279,8 +278,8 @@ TEST(PersistentKernel, TextsOfProductsCompile) {
   }
 }
 
-// Of the second product the first has written one matrix; the other can be read before all have met.
-TEST(PersistentKernel, WhatWasThereBeforeIsBroughtEarly) {
+// The first product writes one operand of the second; the other can be prefetched before the grid barrier.
+TEST(PersistentKernel, UnwrittenOperandsArePrefetched) {
   Texts texts;
   for (int i = 0; i < 2; ++i) texts.add({.m = 64, .n = 64, .k = 64});
   texts.parts[0].in = {{0, 0, 1}, {0, 1, 2}, {0, 2, 3}};
@@ -297,14 +296,14 @@ TEST(PersistentKernel, WhatWasThereBeforeIsBroughtEarly) {
   EXPECT_NE(text.find("step_0_0(t - 0u, 0u,"), std::string::npos);
   for (const char* never : {") early_0_0_0(", ") early_0_0_1(", ") early_1_0_0("})
     EXPECT_EQ(text.find(never), std::string::npos) << never;
-  // Of as many blocks as there are, each has one at most.
+  // With as many blocks as tasks, each block has at most one.
   const std::string once = persistent_kernel_text(texts.parts, phases_of(texts.parts), nullptr, true, nullptr, 132);
   EXPECT_NE(once.find("step_1_0(t - 0u, 2u,"), std::string::npos) << once;
   EXPECT_EQ(once.find("t += "), std::string::npos) << once;
 }
 
-// What a block begins with is not in the loop of what it does after.
-TEST(PersistentKernel, BlocksBeginWithOneTask) {
+// The first task of a block is not in the loop over its other tasks.
+TEST(PersistentKernel, FirstTaskIsOutsideOfTheLoop) {
   Texts texts;
   for (int i = 0; i < 2; ++i) texts.add({.m = 64, .n = 64, .k = 64});
   for (KernelPart& part : texts.parts) part.operands = {0, 1, 2}, part.results = {0};
@@ -330,7 +329,7 @@ TEST(PersistentKernel, BlocksBeginWithOneTask) {
   for (const char* name : {"step_0_0(", "step_1_0("}) EXPECT_EQ(calls(one, name), 1) << one;
 }
 
-TEST(PersistentKernel, AFinishThatWantsOtherElementsIsRefused) {
+TEST(PersistentKernel, EpilogueOnOtherElementsIsRejected) {
   const std::optional<GemmStep> product = gemm_step({.m = 8, .n = 8, .k = 8}, 132, 160 << 10);
   ASSERT_TRUE(product);
   Builder b;

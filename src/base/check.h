@@ -1,4 +1,4 @@
-// Ways to stop: throw_error() for the caller's mistakes, LOCKSTEP_CHECK for our own.
+// throw_error() for mistakes of the caller, and LOCKSTEP_CHECK for bugs of the library. Safe from any thread.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ namespace detail {
 
 }  // namespace lockstep
 
-// An invariant of this library. Prints the place and the message and aborts when it does not hold.
+// Checks an invariant of the library, in every build. If it is violated, prints file, line and message, and aborts.
 #define LOCKSTEP_CHECK(condition, ...)                                                                 \
   do {                                                                                                 \
     if (!(condition)) [[unlikely]]                                                                     \

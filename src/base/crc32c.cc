@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// kTables[k][b] is what byte b adds to the sum when k more bytes follow it, so that eight bytes are taken in one go.
+// kTables[k][b] is the contribution of byte b when k more bytes follow it. With it, eight bytes are added per step.
 using Tables = std::array<std::array<uint32_t, 256>, 8>;
 
 constexpr Tables make_tables() {
@@ -33,7 +33,7 @@ uint32_t load_le(const uint8_t* p) {
   return uint32_t{p[0]} | uint32_t{p[1]} << 8 | uint32_t{p[2]} << 16 | uint32_t{p[3]} << 24;
 }
 
-// next(sum, word) for eight bytes at a time and next(sum, byte) for the rest.
+// next(sum, word) adds eight bytes to the checksum with the CRC instruction, next(sum, byte) adds one.
 #if defined(__x86_64__)
 
 #define LOCKSTEP_CRC_TARGET __attribute__((target("sse4.2")))
@@ -60,7 +60,7 @@ bool has_instruction() { return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0; }
 
 #ifdef LOCKSTEP_CRC_TARGET
 
-LOCKSTEP_CRC_TARGET uint32_t by_instruction(std::span<const uint8_t> bytes, uint32_t before) {
+LOCKSTEP_CRC_TARGET uint32_t crc32c_by_instruction(std::span<const uint8_t> bytes, uint32_t before) {
   uint32_t sum = ~before;
   const uint8_t* p = bytes.data();
   size_t left = bytes.size();
@@ -79,8 +79,8 @@ LOCKSTEP_CRC_TARGET uint32_t by_instruction(std::span<const uint8_t> bytes, uint
 
 uint32_t crc32c(std::span<const uint8_t> bytes, uint32_t before) {
 #ifdef LOCKSTEP_CRC_TARGET
-  static const bool known = has_instruction();
-  if (known) return by_instruction(bytes, before);
+  static const bool has_crc = has_instruction();
+  if (has_crc) return crc32c_by_instruction(bytes, before);
 #endif
   return detail::crc32c_plain(bytes, before);
 }

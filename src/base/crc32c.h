@@ -6,12 +6,12 @@
 
 namespace lockstep {
 
-// The sum of the bytes; of a message in pieces, each given the sum of those before it. Uses the processor's own
-// instruction where it has one: some GB/s instead of one.
+// Returns the checksum of the bytes. For a message in pieces, pass the checksum of the earlier pieces as `before`. Uses
+// the CRC instruction of the CPU if it has one, which is several times faster.
 uint32_t crc32c(std::span<const uint8_t> bytes, uint32_t before = 0);
 
 namespace detail {
-// The same on any processor.
+// The same function without the CRC instruction.
 uint32_t crc32c_plain(std::span<const uint8_t> bytes, uint32_t before = 0);
 }  // namespace detail
 

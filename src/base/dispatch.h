@@ -1,4 +1,4 @@
-// From a DType at run time to a C++ type.
+// Dispatch from a DType at run time to a C++ type. Pure functions, safe from any thread.
 #pragma once
 
 #include <type_traits>
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// f.template operator()<T>() with the C++ type of `dtype`.
+// Returns f.template operator()<T>(), where T is the C++ type of `dtype`.
 template <class F>
 decltype(auto) with_dtype(DType dtype, F&& f) {
   switch (dtype) {
@@ -35,11 +35,11 @@ decltype(auto) with_dtype(DType dtype, F&& f) {
   return f.template operator()<double>();
 }
 
-// Whether T is one of the 16-bit floats, which compute as float.
+// Whether T is a 16-bit float, whose arithmetic is done in float.
 template <class T>
 inline constexpr bool is_half = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
 
-// The value of `dtype` nearest to x. REQUIRES: dtype is floating.
+// Rounds x to the nearest value of `dtype`. REQUIRES: dtype is floating.
 inline double round_to(DType dtype, double x) {
   switch (dtype) {
     case DType::bf16:

@@ -30,13 +30,13 @@ std::string_view remedy(int error) {
     case ENOENT:
       return "check the path";
     case ENOTDIR:
-      return "a part of the path is a file; check the path";
+      return "a component of the path is a file; check the path";
     case EISDIR:
-      return "name a file, not a folder";
+      return "give a file, not a folder";
     case ELOOP:
-      return "it is a symbolic link that lockstep does not follow: remove it, or choose another path";
+      return "the path is a symbolic link, which lockstep does not follow here: remove it, or choose another path";
     case ENXIO:
-      return "it is no regular file: remove it, or choose another path";
+      return "the path is not a regular file: remove it, or choose another path";
     case EMFILE:
     case ENFILE:
       return "too many files are open: raise the limit (ulimit -n)";
@@ -55,18 +55,18 @@ int open_retrying(const std::string& path, int flags, mode_t mode = 0644) {
 std::string_view kind_of(mode_t mode) {
   if (S_ISFIFO(mode)) return "a pipe";
   if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
-  return S_ISSOCK(mode) ? "a socket" : "no file";
+  return S_ISSOCK(mode) ? "a socket" : "not a file";
 }
 
 void require_regular(std::string_view operation, const std::string& path, mode_t mode) {
   if (S_ISREG(mode)) return;
   if (S_ISDIR(mode)) throw_io_error(operation, path, EISDIR);
-  throw IoError(fmt::format("{} {}: it is {}; a regular file is needed here", operation, path, kind_of(mode)));
+  throw IoError(fmt::format("{} {}: it is {}; a regular file is required", operation, path, kind_of(mode)));
 }
 
 [[noreturn]] void throw_too_large(const std::string& path, int64_t most) {
-  throw Error(fmt::format("read {}: it has more than {} bytes, the most that is read; check that it is the right file",
-                          path, most));
+  throw Error(
+      fmt::format("read {}: the file has more than {} bytes, the limit; check that it is the right file", path, most));
 }
 
 std::string read_to_end(int fd, const std::string& path, int64_t most) {
@@ -82,17 +82,18 @@ std::string read_to_end(int fd, const std::string& path, int64_t most) {
   }
 }
 
-enum class Kinds { regular, folder, any };
+// The kinds of files that may be opened.
+enum class FileKind { regular, folder, any };
 
-// Open file descriptor. Retries what a signal interrupted.
+// An open file descriptor. Retries system calls that a signal interrupted.
 class Descriptor {
  public:
-  Descriptor(std::string_view operation, const std::string& path, int flags, Kinds kinds = Kinds::regular)
+  Descriptor(std::string_view operation, const std::string& path, int flags, FileKind kind = FileKind::regular)
       : path_(path) {
-    // To open a pipe does not wait for its other end.
-    fd_ = open_retrying(path, flags | (kinds == Kinds::regular ? O_NONBLOCK : 0));
+    // O_NONBLOCK: opening a pipe must not wait for its other end.
+    fd_ = open_retrying(path, flags | (kind == FileKind::regular ? O_NONBLOCK : 0));
     if (fd_ < 0) throw_io_error(operation, path, errno);
-    if (kinds != Kinds::regular) return;
+    if (kind != FileKind::regular) return;
     struct stat info;
     try {
       if (::fstat(fd_, &info) != 0) throw_io_error(operation, path, errno);
@@ -135,7 +136,7 @@ class Descriptor {
 
   void sync() {
     while (::fsync(fd_) != 0) {
-      if (errno == EINVAL) return;  // a file system that cannot sync this kind of file has nothing to lose
+      if (errno == EINVAL) return;  // this kind of file cannot be synced
       if (errno != EINTR) throw_io_error("sync", path_, errno);
     }
   }
@@ -241,7 +242,7 @@ class RealFileSystem final : public FileSystem {
   }
 
   void sync_dir(const std::string& path) override {
-    Descriptor("open", path, O_RDONLY | O_DIRECTORY, Kinds::folder).sync();
+    Descriptor("open", path, O_RDONLY | O_DIRECTORY, FileKind::folder).sync();
   }
 
   std::vector<std::string> list(const std::string& path) override {
@@ -265,7 +266,7 @@ void throw_io_error(std::string_view operation, const std::string& path, int err
 }
 
 FileSystem& FileSystem::real() {
-  // Never destroyed: another thread may write while the process ends.
+  // Never destroyed: another thread may still write while the process exits.
   static auto* const instance = new RealFileSystem;
   return *instance;
 }
@@ -275,7 +276,7 @@ std::unique_ptr<OpenFile> FileSystem::open(const std::string& path) {
 }
 
 std::vector<uint8_t> FileSystem::read_file(const std::string& path, int64_t most) {
-  // Opened once: a file that is replaced meanwhile is read whole all the same. The size is a guess.
+  // Opened once, so that a file that is replaced meanwhile is still read completely. The size is only a first guess.
   const std::unique_ptr<OpenFile> file = open(path);
   const int64_t size = this->size(path);
   if (size > most) throw_too_large(path, most);
@@ -295,8 +296,8 @@ std::vector<uint8_t> FileSystem::read_file(const std::string& path, int64_t most
 void FileSystem::write_atomic(const std::string& path, std::span<const uint8_t> bytes) {
   static std::atomic<int> serial = 0;
   char host[256] = {};
-  ::gethostname(host, sizeof(host) - 1);  // the folder may be shared by machines, whose process numbers coincide
-  // The name cannot be guessed, so no other user can plant a file there first.
+  ::gethostname(host, sizeof(host) - 1);  // hosts that share the folder may have equal process numbers
+  // The name cannot be guessed, so that no other user can create the file first.
   uint64_t random = 0;
   if (::getentropy(&random, sizeof(random)) != 0) random = 0;
   const std::string temporary = fmt::format("{}.{}.{}.{}.{:016x}.tmp", path, host, ::getpid(), ++serial, random);
@@ -331,14 +332,14 @@ void write_user_file(const std::string& path, std::string_view text) {
   namespace fs = std::filesystem;
   const std::span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(text.data()), text.size());
   std::error_code ignored;
-  const fs::file_status there = fs::status(path, ignored);
-  if (fs::exists(there) && !fs::is_regular_file(there) && !fs::is_directory(there)) {
-    Descriptor file("open", path, O_WRONLY | O_APPEND, Kinds::any);
+  const fs::file_status status = fs::status(path, ignored);
+  if (fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status)) {
+    Descriptor file("open", path, O_WRONLY | O_APPEND, FileKind::any);
     file.write(bytes);
     return file.close();
   }
-  const bool leads_on = fs::is_regular_file(there) && fs::is_symlink(fs::symlink_status(path, ignored));
-  FileSystem::real().write_atomic(leads_on ? fs::canonical(path).string() : path, bytes);
+  const bool is_link = fs::is_regular_file(status) && fs::is_symlink(fs::symlink_status(path, ignored));
+  FileSystem::real().write_atomic(is_link ? fs::canonical(path).string() : path, bytes);
 }
 
 bool is_own_path(const std::string& path) {

@@ -1,6 +1,6 @@
-// The one seam to the file system. FileSystem::real() is the disk; tests derive from FileSystem to provoke failures.
-// Every failure throws IoError naming the operation, the path, the system's reason and a remedy.
-// The real file system may be used from any thread.
+// All access to the file system goes through FileSystem. FileSystem::real() is the disk; tests derive from FileSystem to
+// inject failures. Every failure throws IoError with the operation, the path, the system's reason and a remedy. The real
+// file system is safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace lockstep {
 // `write /data/x: No space left on device; the disk is full: free some space or choose another folder`.
 [[noreturn]] void throw_io_error(std::string_view operation, const std::string& path, int error);
 
-// A file being written piece by piece. One that is dropped before finish() may hold any part of the pieces.
+// A file that is written in several calls. If it is destroyed before finish(), any part of the bytes may be missing.
 class FileWriter {
  public:
   FileWriter() = default;
@@ -27,7 +27,7 @@ class FileWriter {
   virtual ~FileWriter() = default;
 
   virtual void write(std::span<const uint8_t> bytes) = 0;
-  // Forces all bytes to the disk and closes the file. The last call.
+  // Forces all bytes to the disk and closes the file. REQUIRES: called once, as the last call.
   virtual void finish() = 0;
 };
 
@@ -36,11 +36,11 @@ class OpenFile {
  public:
   virtual ~OpenFile() = default;
 
-  // As FileSystem::read.
+  // Like FileSystem::read().
   virtual size_t read(int64_t offset, std::span<uint8_t> out) = 0;
 };
 
-// Of a file that is read whole, unless a caller says otherwise.
+// Default limit on the size of files that are read completely.
 inline constexpr int64_t kMostFileBytes = int64_t{256} << 20;
 
 class FileSystem {
@@ -52,79 +52,79 @@ class FileSystem {
   FileSystem& operator=(const FileSystem&) = delete;
   virtual ~FileSystem() = default;
 
-  // Whether something of that name is there, file or folder.
+  // Whether a file or folder of that name exists.
   virtual bool exists(const std::string& path) = 0;
 
-  // Bytes in a regular file. What else a path may name, such as a pipe or a device, is refused here and by read() and
-  // open(): a read from it could wait forever, or never end.
+  // Bytes in a regular file. This function, read() and open() reject pipes, devices and other special files, because
+  // reading them could block forever or never end.
   virtual int64_t size(const std::string& path) = 0;
 
-  // Fills the span from the file's bytes at offset on; returns how many were there, fewer only at the end of the file.
+  // Reads bytes from `offset` on into `out`. Returns the number of bytes read, less than out.size() only at the end of
+  // the file.
   virtual size_t read(const std::string& path, int64_t offset, std::span<uint8_t> out) = 0;
 
-  // A file to be read many times. It goes through read() unless a file system knows better. REQUIRES: the file system
-  // outlives it.
+  // Opens a file that is read many times. The default implementation calls read() each time. REQUIRES: the file system
+  // outlives the file.
   virtual std::unique_ptr<OpenFile> open(const std::string& path);
 
-  // Creates or overwrites a file and forces its bytes to the disk. Not atomic: see write_atomic. A symbolic link, a
-  // pipe or a device at the path is refused here and by append() and create(): whoever can write to the folder could
-  // lead us to any file of the user's.
+  // Creates or overwrites a file and forces its bytes to the disk. Not atomic: see write_atomic(). This function,
+  // append() and create() reject symbolic links and special files, because another user who can write to the folder
+  // could redirect the write to any file.
   virtual void write(const std::string& path, std::span<const uint8_t> bytes) = 0;
 
-  // Adds bytes to the end of a file, which is made when there is none. They are not forced to the disk; a failure may
-  // leave a part of them.
+  // Appends bytes to a file and creates it if necessary. The bytes are not forced to the disk. After a failure, a part of
+  // them may be in the file.
   virtual void append(const std::string& path, std::span<const uint8_t> bytes) = 0;
 
-  // Creates or empties a file, to be written piece by piece. The writer must not outlive the file system.
+  // Creates or truncates a file that is written in several calls. REQUIRES: the file system outlives the writer.
   virtual std::unique_ptr<FileWriter> create(const std::string& path) = 0;
 
-  // Renames within one file system, replacing what is at `to`, if that is a file or an empty folder.
+  // Renames within one file system and replaces a file or an empty folder at `to`.
   virtual void rename(const std::string& from, const std::string& to) = 0;
 
-  // Removes a file. No error when there is none.
+  // Removes a file. Does nothing if it does not exist.
   virtual void remove(const std::string& path) = 0;
 
-  // Removes a folder with all it holds. No error when there is none. After a failure a part of it may be gone.
+  // Removes a folder with its contents. Does nothing if it does not exist. A failure may leave a part of it.
   virtual void remove_tree(const std::string& path) = 0;
 
-  // Creates a folder and those above it. No error when it is there already.
+  // Creates a folder and its parents. Does nothing if it exists.
   virtual void make_dirs(const std::string& path) = 0;
 
-  // Forces the names in a folder to the disk.
+  // Forces the directory entries of a folder to the disk.
   virtual void sync_dir(const std::string& path) = 0;
 
-  // Names in a folder, sorted, without "." and "..".
+  // Returns the names in a folder, sorted, without "." and "..".
   virtual std::vector<std::string> list(const std::string& path) = 0;
 
-  // A whole file. Throws Error when it has more than `most` bytes.
+  // Returns the contents of a file. Throws Error when it has more than `most` bytes.
   std::vector<uint8_t> read_file(const std::string& path, int64_t most = kMostFileBytes);
 
-  // After return the file holds exactly these bytes, also after a power cut. On a failure it is as it was before.
-  // Writers in several processes may race: one of them wins whole. The folder must exist.
+  // Replaces the contents of a file atomically. After return they survive a power failure; after an error the file is
+  // unchanged. If several processes write at the same time, one of them wins. REQUIRES: the folder exists.
   void write_atomic(const std::string& path, std::span<const uint8_t> bytes);
 };
 
-// A file that the user names on the command line: a pipe, a device or a link is read as what it is, up to its end, and
-// "-" is standard input. Throws Error when it has more than `most` bytes, IoError when it cannot be read.
+// Reads a file that the user gives on the command line, up to its end. Pipes, devices and links are allowed; "-" is
+// standard input. Throws Error when it has more than `most` bytes, IoError when it cannot be read.
 std::string read_user_file(const std::string& path, int64_t most);
 
-// A file that the user names on the command line: a pipe or a device is written to, a link leads to what it names, and
-// a regular file is replaced whole, as write_atomic does.
+// Writes a file that the user gives on the command line. Writes to pipes and devices, follows links, and replaces a
+// regular file like write_atomic().
 void write_user_file(const std::string& path, std::string_view text);
 
-// Whether the path, without following a link, belongs to the user of this process (or to root). False where there is
-// nothing.
+// Whether the path belongs to the user of this process or to root. Does not follow links. False if the path does not
+// exist.
 bool is_own_path(const std::string& path);
 
-// Opens a file for locking: read-write where possible, else read-only; made, with this mode, where there is none. Only
-// a regular file that is no link is opened. Returns a descriptor, or -1 with errno set: ELOOP for a link, ENXIO for
-// what is no regular file.
+// Opens a file for locking: read-write if possible, else read-only. Creates it with this mode if it does not exist.
+// Returns a descriptor, or -1 with errno set: ELOOP for a symbolic link, ENXIO for any other file that is not regular.
 int open_lock_file(const std::string& path, unsigned mode);
 
-// The folder part of a path: "a" of "a/b", "." of "b", "/" of "/b".
+// Returns the folder of a path: "a" for "a/b", "." for "b", "/" for "/b".
 std::string parent_dir(const std::string& path);
 
-// A new folder under $TMPDIR (or /tmp) that is removed, with all it holds, at the end of its scope.
+// A new folder under $TMPDIR (or /tmp). The destructor removes it with its contents.
 class TempDir {
  public:
   TempDir();

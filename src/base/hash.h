@@ -1,4 +1,4 @@
-// Hasher: a 64-bit hash of a sequence of values, the same on every machine and run.
+// Hasher: a 64-bit hash of a sequence of values, equal on every machine and in every run. Not thread-safe.
 #pragma once
 
 #include <bit>

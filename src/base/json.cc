@@ -11,8 +11,8 @@
 namespace lockstep {
 namespace {
 
-// Walks a text without building a value, and stops at the first thing that exceeds a limit. The parser itself keeps its
-// levels on the heap.
+// Parses a text without building a value, and throws where it exceeds a limit. The parser keeps its levels on the heap,
+// so deep nesting does not overflow the stack.
 class JsonChecker final : public nlohmann::json_sax<nlohmann::json> {
  public:
   JsonChecker(std::string_view text, std::string_view what, const JsonLimits& limits)
@@ -34,9 +34,9 @@ class JsonChecker final : public nlohmann::json_sax<nlohmann::json> {
     Level& level = levels_.back();
     if (++level.keys > limits_.keys) fail(fmt::format("an object has more than {} keys", limits_.keys));
     if (name.size() > limits_.key_bytes)
-      fail(fmt::format("a key has {} bytes, and the most is {}", name.size(), limits_.key_bytes));
+      fail(fmt::format("a key has {} bytes; the limit is {}", name.size(), limits_.key_bytes));
     if (!limits_.repeated_keys && !level.names.insert(name).second)
-      throw_error("{}: the key \"{}\" stands twice in one object; remove one", what_, printable(name));
+      throw_error("{}: the key \"{}\" occurs twice in one object; remove one", what_, printable(name));
     return count();
   }
 
@@ -64,7 +64,7 @@ class JsonChecker final : public nlohmann::json_sax<nlohmann::json> {
   }
   bool open(bool) {
     if (static_cast<int>(levels_.size()) >= limits_.depth)
-      fail(fmt::format("more than {} objects or lists lie inside each other", limits_.depth));
+      fail(fmt::format("more than {} objects or lists are nested", limits_.depth));
     levels_.emplace_back();
     return count();
   }
@@ -75,7 +75,7 @@ class JsonChecker final : public nlohmann::json_sax<nlohmann::json> {
 
   const std::string_view text_, what_;
   const JsonLimits& limits_;
-  std::vector<Level> levels_;  // those that are open
+  std::vector<Level> levels_;  // open objects and arrays
   size_t values_ = 0;
 };
 
@@ -89,7 +89,7 @@ std::string dumped(const Json& value) {
 template <class Json>
 Json parse_json(std::string_view text, std::string_view what, const JsonLimits& limits) {
   if (text.size() > limits.bytes)
-    throw_error("{}: it has {} bytes of JSON; at most {} are read", what, text.size(), limits.bytes);
+    throw_error("{}: the JSON text has {} bytes; the limit is {}", what, text.size(), limits.bytes);
   JsonChecker checker(text, what, limits);
   nlohmann::json::sax_parse(text.begin(), text.end(), &checker);
   return Json::parse(text.begin(), text.end());
@@ -115,7 +115,7 @@ int64_t integer_in(const Json& value, std::string_view what, int64_t low, int64_
                     (!value.is_number_unsigned() ||
                      value.template get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) &&
                     value.template get<int64_t>() >= low && value.template get<int64_t>() <= high;
-  if (!fits) throw_error("{} is {}; a whole number from {} to {} is needed", what, printable_json(value), low, high);
+  if (!fits) throw_error("{} is {}; it must be a whole number from {} to {}", what, printable_json(value), low, high);
   return value.template get<int64_t>();
 }
 

@@ -1,4 +1,4 @@
-// MD5 (RFC 1321), for checking files against published sums. Not for security. A value: one thread at a time.
+// MD5 (RFC 1321), to verify files against published checksums. Not for security. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -10,10 +10,10 @@ namespace lockstep {
 
 class Md5 {
  public:
-  // Adds bytes to the message.
+  // Appends bytes to the message.
   void update(std::span<const uint8_t> bytes);
 
-  // The sum of all bytes so far, as 32 lower-case hexadecimal digits. The object is used up.
+  // Returns the checksum of the message as 32 lower-case hexadecimal digits. REQUIRES: called once, as the last call.
   std::string hex();
 
  private:
@@ -21,7 +21,7 @@ class Md5 {
 
   std::array<uint32_t, 4> state_ = {0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476};
   std::array<uint8_t, 64> partial_ = {};
-  uint64_t length_ = 0;  // bytes so far; length_ % 64 of them wait in partial_
+  uint64_t length_ = 0;  // bytes of the message; the last length_ % 64 of them are in partial_
 };
 
 std::string md5_hex(std::span<const uint8_t> bytes);

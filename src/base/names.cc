@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// The number of letters to insert, remove or change to make one word of the other.
+// Levenshtein distance.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -29,7 +29,7 @@ std::string with_hyphens(std::string_view word) {
   return out;
 }
 
-// "lr" of "learning-rate", "--lr" of "--learning-rate".
+// Returns "lr" for "learning-rate" and "--lr" for "--learning-rate".
 std::string initials(const std::string& word) {
   const size_t first = std::min(word.find_first_not_of('-'), word.size());
   std::string out = word.substr(0, first);
@@ -53,7 +53,7 @@ std::string suggestion(std::string_view wrong, const std::vector<std::string>& w
     size_t distance = edit_distance(bare, right);
     if (letters >= 3 && right.starts_with(bare)) distance = std::min<size_t>(distance, 2);
     if (letters >= 2 && bare == initials(right)) distance = std::min<size_t>(distance, 1);
-    // Not where all of it would change.
+    // Not if every letter differs.
     if (distance < nearest && distance < letters_of(right)) best = &word, nearest = distance;
   }
   return best ? " did you mean \"" + *best + "\"?" : "";
@@ -66,8 +66,8 @@ std::string counted(int64_t number, std::string_view noun) {
 void throw_unknown_name(std::string_view what, std::string_view wrong, const std::vector<std::string>& words) {
   std::string list;
   for (size_t i = 0; i < words.size(); ++i) list += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
-  const std::string meant = suggestion(wrong, words);
-  throw_error("{}: there is no \"{}\"; choose {}{}{}", what, wrong, list, meant.empty() ? "" : ";", meant);
+  const std::string similar = suggestion(wrong, words);
+  throw_error("{}: unknown value \"{}\"; choose {}{}{}", what, wrong, list, similar.empty() ? "" : ";", similar);
 }
 
 }  // namespace lockstep

@@ -1,5 +1,4 @@
-// Words for users: finding the one meant by a misspelt one, and nouns in the plural. Pure functions, safe from any
-// thread.
+// Names in messages: suggestions for misspelt names, and plurals. Pure functions, safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +8,15 @@
 
 namespace lockstep {
 
-// ` did you mean "adam"?` when one of the words is near, else nothing: at most two letters differ, or the wrong one is
-// the beginning (`learning`) or made of the initials (`lr`) of it. Hyphens and underscores count as the same.
+// Returns ` did you mean "adam"?` for the most similar word, or "" if none is similar. A word is similar if at most two
+// letters differ, or if the wrong name is its beginning (`learning`) or its initials (`lr`). Hyphens and underscores are
+// equal.
 std::string suggestion(std::string_view wrong, const std::vector<std::string>& words);
 
 // `1 device`, `3 devices`.
 std::string counted(int64_t number, std::string_view noun);
 
-// Throws Error: `optimizer: there is no "adm"; choose sgd, adam or adamw; did you mean "adam"?`.
+// Throws Error: `optimizer: unknown value "adm"; choose sgd, adam or adamw; did you mean "adam"?`.
 [[noreturn]] void throw_unknown_name(std::string_view what, std::string_view wrong,
                                      const std::vector<std::string>& words);
 

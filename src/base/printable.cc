@@ -10,8 +10,8 @@ namespace {
 
 unsigned char byte_at(std::string_view text, size_t i) { return static_cast<unsigned char>(text[i]); }
 
-// Characters beyond ASCII that a terminal does not show as a letter or sign: the C1 controls, line separators, and the
-// marks and overrides of text direction.
+// Whether a non-ASCII character is invisible or changes how other text is displayed: C1 controls, line separators, and
+// the marks and overrides of text direction.
 bool is_hidden(std::string_view character) {
   if (character.size() == 2) return byte_at(character, 0) == 0xc2 && byte_at(character, 1) < 0xa0;
   if (character.size() != 3 || byte_at(character, 0) != 0xe2) return false;
@@ -25,7 +25,7 @@ bool is_shown(std::string_view character) {
   return !is_hidden(character);
 }
 
-// Calls `add` with each character as it is to be shown, until that returns false.
+// Calls `add` with each character, escaped if necessary, until it returns false. Characters in `kept` are not escaped.
 template <class Add>
 void for_each_shown(std::string_view text, std::string_view kept, const Add& add) {
   while (!text.empty()) {
@@ -69,7 +69,7 @@ bool is_utf8(std::string_view text) {
 std::string printable(std::string_view text, size_t most) {
   constexpr std::string_view kCut = "...";
   std::string out;
-  size_t cut = 0;  // the longest beginning that leaves room for kCut
+  size_t cut = 0;  // length of the longest prefix that leaves room for kCut
   for_each_shown(text, "", [&](std::string_view shown) {
     out += shown;
     if (out.size() + kCut.size() <= most) cut = out.size();

@@ -54,7 +54,7 @@ bool has_ended(pid_t child) {
 }
 
 int end_group(pid_t child) {
-  ::kill(-child, SIGKILL);  // it is not yet reaped, so its number still names its group
+  ::kill(-child, SIGKILL);  // the child is not reaped yet, so its pid is still the id of its group
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

@@ -11,7 +11,8 @@
 namespace lockstep {
 namespace {
 
-// Sums up a document as the parser reports its parts. The parser recurses once per level, and stops where this throws.
+// Counts the values and levels of a document from the events of the parser. The parser recurses once per level; throwing
+// at the limit stops it.
 class YamlChecker final : public YAML::EventHandler {
  public:
   YamlChecker(std::string_view source, const YamlLimits& limits) : source_(source), limits_(limits) {}
@@ -28,7 +29,7 @@ class YamlChecker final : public YAML::EventHandler {
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto at = anchors_.find(anchor);
-    if (at == anchors_.end()) fail(mark, "an alias stands inside its own anchor");
+    if (at == anchors_.end()) fail(mark, "an alias is inside its own anchor");
     add(mark, at->second);
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
@@ -43,7 +44,7 @@ class YamlChecker final : public YAML::EventHandler {
   void OnMapEnd() override { close(); }
 
  private:
-  // What a value amounts to, aliases expanded.
+  // Totals of a value, aliases expanded.
   struct Sum {
     size_t values = 1;
     int depth = 0;  // levels inside it
@@ -57,19 +58,19 @@ class YamlChecker final : public YAML::EventHandler {
   };
 
   [[noreturn]] void fail(const YAML::Mark& mark, const std::string& fact) const {
-    throw_error("{}:{}: {}; shorten the text, and look for aliases that repeat each other", source_, mark.line + 1,
+    throw_error("{}:{}: {}; shorten the text, and check for aliases that expand each other", source_, mark.line + 1,
                 fact);
   }
 
   void add_leaf(const YAML::Mark& mark, YAML::anchor_t anchor, size_t bytes) {
     const Level& level = levels_.back();
     if (level.is_map && level.children % 2 == 0 && bytes > limits_.key_bytes)
-      fail(mark, fmt::format("a key has {} bytes, and the most is {}", bytes, limits_.key_bytes));
+      fail(mark, fmt::format("a key has {} bytes; the limit is {}", bytes, limits_.key_bytes));
     if (anchor != 0) anchors_[anchor] = {};
     add(mark, {});
   }
 
-  // A child of the innermost value that is open.
+  // Adds a child to the innermost open value.
   void add(const YAML::Mark& mark, const Sum& child) {
     Level& level = levels_.back();
     ++level.children;
@@ -80,12 +81,12 @@ class YamlChecker final : public YAML::EventHandler {
     if (level.sum.values > limits_.values)
       fail(mark, fmt::format("a document has more than {} values", limits_.values));
     if (static_cast<int>(levels_.size()) + child.depth > limits_.depth + 1)
-      fail(mark, fmt::format("more than {} maps or lists lie inside each other", limits_.depth));
+      fail(mark, fmt::format("more than {} maps or lists are nested", limits_.depth));
   }
 
   void open(const YAML::Mark& mark, YAML::anchor_t anchor, bool is_map) {
     if (static_cast<int>(levels_.size()) > limits_.depth)
-      fail(mark, fmt::format("more than {} maps or lists lie inside each other", limits_.depth));
+      fail(mark, fmt::format("more than {} maps or lists are nested", limits_.depth));
     levels_.push_back({.is_map = is_map, .anchor = anchor, .mark = mark});
   }
 
@@ -99,15 +100,15 @@ class YamlChecker final : public YAML::EventHandler {
   const std::string_view source_;
   const YamlLimits& limits_;
   size_t documents_ = 0;
-  std::vector<Level> levels_;              // those that are open, below them the document
-  std::map<YAML::anchor_t, Sum> anchors_;  // those that are complete
+  std::vector<Level> levels_;              // the document and the open values in it
+  std::map<YAML::anchor_t, Sum> anchors_;  // of complete values
 };
 
 }  // namespace
 
 std::vector<YAML::Node> load_yaml(const std::string& text, std::string_view source, const YamlLimits& limits) {
   if (text.size() > limits.bytes)
-    throw_error("{}: it has {} bytes of YAML; at most {} are read", source, text.size(), limits.bytes);
+    throw_error("{}: the YAML text has {} bytes; the limit is {}", source, text.size(), limits.bytes);
   std::istringstream in(text);
   YAML::Parser parser(in);
   YamlChecker checker(source, limits);

@@ -1,5 +1,5 @@
-// YAML from outside. Every such text goes through load_yaml(), which bounds its size, depth and counts, with aliases
-// expanded, before it builds a value. Pure functions, safe from any thread.
+// Parsing of untrusted YAML. load_yaml() limits size, depth and counts, with aliases expanded, before it builds a value.
+// Pure functions, safe from any thread.
 #pragma once
 
 #include <yaml-cpp/yaml.h>
@@ -13,15 +13,15 @@ namespace lockstep {
 
 struct YamlLimits {
   size_t bytes = size_t{16} << 20;
-  int depth = 64;           // maps and lists inside each other, aliases expanded
-  size_t values = 50'000;   // of a document, with maps, lists and keys, aliases expanded
-  size_t keys = 10'000;     // of one map
-  size_t key_bytes = 4096;  // of one key
+  int depth = 64;           // nested maps and lists, aliases expanded
+  size_t values = 50'000;   // per document, including maps, lists and keys, aliases expanded
+  size_t keys = 10'000;     // per map
+  size_t key_bytes = 4096;  // per key
   size_t documents = 10'000;
 };
 
-// All documents of a text. `source` names it in messages. Throws Error naming source, line and limit, also for an alias
-// inside its own anchor; YAML::Exception for what is not YAML.
+// Parses all documents of a text. `source` names it in messages. Throws Error with source, line and limit, also for an
+// alias inside its own anchor. Throws YAML::Exception if the text is not YAML.
 std::vector<YAML::Node> load_yaml(const std::string& text, std::string_view source, const YamlLimits& limits = {});
 
 }  // namespace lockstep

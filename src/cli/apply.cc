@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "base/say.h"
+#include "base/print_stderr.h"
 #include "cli/command.h"
 #include "cli/help.h"
 #include "cli/job_files.h"
@@ -20,7 +20,7 @@ struct ApplyArguments {
 
 int apply(const ApplyArguments& arguments) {
   const JobFiles files = read_jobs("apply", arguments.files, arguments.flags);
-  const auto note = [](std::string_view text) { say("lockstep: note: {}\n", text); };
+  const auto note = [](std::string_view text) { print_stderr("lockstep: note: {}\n", text); };
   const bool on_cluster = runner_name(arguments.flags) == "kubernetes";
   if (!on_cluster)
     for (const std::string& each : files.notes) note(each);

@@ -13,7 +13,7 @@
 #include "base/check.h"
 #include "base/names.h"
 #include "base/printable.h"
-#include "base/say.h"
+#include "base/print_stderr.h"
 #include "cli/command.h"
 #include "cli/help.h"
 #include "cluster/flight_dumper.h"
@@ -258,7 +258,7 @@ void print_json(const BlameReport& found) {
 DumpPaths paths_of(const BlameArguments& arguments) {
   if (!arguments.paths.empty()) return {.paths = arguments.paths};
   if (const char* const variable = std::getenv("LOCKSTEP_FLIGHT_DIR"); variable && *variable) {
-    say("lockstep: reading dumps from {}\n", variable);
+    print_stderr("lockstep: reading dumps from {}\n", variable);
     return {.paths = {variable}};
   }
   std::string others;
@@ -270,7 +270,7 @@ DumpPaths paths_of(const BlameArguments& arguments) {
         "blame: no dumps found among the temporary files of this host; give the folder that the processes printed, "
         "such "
         "as RUN/flight for a run with checkpoints or logs");
-  say("lockstep: reading dumps from {}\n", folder);
+  print_stderr("lockstep: reading dumps from {}\n", folder);
   return {.paths = {folder}, .named = false};
 }
 

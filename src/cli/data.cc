@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "base/say.h"
+#include "base/print_stderr.h"
 #include "cli/choice_check.h"
 #include "cli/command.h"
 #include "cli/help.h"
@@ -34,7 +34,7 @@ class FetchPrinter {
       case DataEvent::Kind::stored:
         return line(fmt::format("{:<24} {:6.2f} MB  md5 ok  from {}", event.file, event.bytes / kMega, event.source));
       case DataEvent::Kind::note:
-        return say("{}lockstep: {}\n", erase_progress(), event.text);
+        return print_stderr("{}lockstep: {}\n", erase_progress(), event.text);
     }
   }
 
@@ -45,7 +45,7 @@ class FetchPrinter {
   const char* erase_progress() const { return terminal_ ? "\r\x1b[K" : ""; }
 
   void line(const std::string& text) {
-    say_text(erase_progress());
+    write_stderr(erase_progress());
     fmt::print("{}\n", text);
     std::fflush(stdout);
   }
@@ -56,11 +56,11 @@ class FetchPrinter {
     last_ = now;
     const double got = static_cast<double>(event.bytes) / 1e6, all = static_cast<double>(event.total) / 1e6;
     if (event.bytes == 0) {
-      say_text(fmt::format("\r\x1b[K{:<24} contacting {}", event.file, printable(event.source)));
+      write_stderr(fmt::format("\r\x1b[K{:<24} contacting {}", event.file, printable(event.source)));
     } else if (event.total == 0) {
-      say_text(fmt::format("\r\x1b[K{:<24} {:6.2f} MB  from {}", event.file, got, printable(event.source)));
+      write_stderr(fmt::format("\r\x1b[K{:<24} {:6.2f} MB  from {}", event.file, got, printable(event.source)));
     } else {
-      say_text(
+      write_stderr(
           fmt::format("\r\x1b[K{:<24} {:6.2f} of {:.2f} MB  from {}", event.file, got, all, printable(event.source)));
     }
   }

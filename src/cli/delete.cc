@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "base/say.h"
+#include "base/print_stderr.h"
 #include "cli/command.h"
 #include "cli/help.h"
 #include "cli/job_files.h"
@@ -108,7 +108,7 @@ int delete_jobs(const DeleteArguments& arguments) {
     }
     std::fflush(stdout);
   }
-  for (const std::string& each : missing) say("lockstep: {}\n", each);
+  for (const std::string& each : missing) print_stderr("lockstep: {}\n", each);
   return missing.empty() ? kDone : kFailed;
 }
 

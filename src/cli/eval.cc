@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
-#include "base/say.h"
+#include "base/print_stderr.h"
 #include "cli/command.h"
 #include "cli/devices_flag.h"
 #include "cli/help.h"
@@ -63,11 +63,11 @@ void print(const EvalResult& result) {
 }
 
 int run(const EvalArguments& arguments) {
-  const auto say = [](const std::string& text) { lockstep::say("lockstep: {}\n", text); };
+  const auto print_note = [](const std::string& text) { print_stderr("lockstep: {}\n", text); };
   if (!arguments.dataset.empty()) check_dataset_flag(arguments.dataset);
   if (!FileSystem::real().exists(arguments.checkpoint))
     throw_error("eval: {} does not exist; give a checkpoint, or a folder of checkpoints", arguments.checkpoint);
-  const std::optional<Checkpoint> checkpoint = find_checkpoint("", arguments.checkpoint, say);
+  const std::optional<Checkpoint> checkpoint = find_checkpoint("", arguments.checkpoint, print_note);
   if (!checkpoint) throw_error("eval: no checkpoint in {}", arguments.checkpoint);
   TrainConfig config = from_map(checkpoint->config, arguments.checkpoint);
   use_devices(arguments.devices);

@@ -11,7 +11,7 @@
 
 #include "base/check.h"
 #include "base/names.h"
-#include "base/say.h"
+#include "base/print_stderr.h"
 #include "cli/command.h"
 #include "jobs/lines.h"
 #include "jobs/model/manifest.h"
@@ -216,9 +216,9 @@ std::vector<Job> find_jobs(Runner& runner, const JobFlags& flags, const std::str
 
 void print_none_found(const JobFlags& flags) {
   if (flags.all_spaces)
-    say("No resources found\n");
+    print_stderr("No resources found\n");
   else
-    say("No resources found in {} namespace.\n", flags.lookup_namespace());
+    print_stderr("No resources found in {} namespace.\n", flags.lookup_namespace());
 }
 
 std::vector<Pod> pods_of(Runner& runner, const Job& job) {

@@ -18,7 +18,7 @@
 #include <cstring>
 #include <exception>
 
-#include "base/say.h"
+#include "base/print_stderr.h"
 #include "cli/command_line.h"
 #include "jobs/local/local_runner.h"
 #include "jobs/runner.h"
@@ -47,17 +47,17 @@ int run_or_fail(int argc, char** argv) {
     if (int code = 0; lockstep::run_internal_process(argc, argv, code)) return code;
     return lockstep::cli::run(argc, argv);
   } catch (const lockstep::cli::UsageError& error) {
-    lockstep::say("lockstep: {}\n", error.what());
+    lockstep::print_stderr("lockstep: {}\n", error.what());
     return lockstep::cli::kWrongUsage;
   } catch (const lockstep::RunnerUnreachable& error) {
-    lockstep::say("lockstep: {}\n", error.what());
+    lockstep::print_stderr("lockstep: {}\n", error.what());
     return lockstep::distributed::retry_code();
   } catch (const lockstep::SettingsError& error) {
-    lockstep::say("lockstep: {}\n", error.what());
+    lockstep::print_stderr("lockstep: {}\n", error.what());
     lockstep::distributed::report_failure(error.what());
     return lockstep::cli::kWrongUsage;
   } catch (const std::exception& error) {
-    lockstep::say("lockstep: {}\n", error.what());
+    lockstep::print_stderr("lockstep: {}\n", error.what());
     return lockstep::distributed::report_failure(error);
   }
 }

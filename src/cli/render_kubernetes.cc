@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/file.h"
-#include "base/say.h"
+#include "base/print_stderr.h"
 #include "cli/choice_check.h"
 #include "cli/help.h"
 #include "cli/render.h"
@@ -44,7 +44,7 @@ int write_templates(const std::string& folder) {
       throw UsageError(fmt::format("render kubernetes: {} already exists; choose another folder", path));
   }
   for (const auto& [name, text] : builtin_templates()) files.write_atomic(folder + "/" + name, bytes_of(text));
-  say("lockstep: wrote {} templates to {}; use one with --template {}/{}\n", builtin_templates().size(), folder, folder,
+  print_stderr("lockstep: wrote {} templates to {}; use one with --template {}/{}\n", builtin_templates().size(), folder, folder,
       "indexed-job.yaml.j2");
   return kDone;
 }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "base/say.h"
+#include "base/print_stderr.h"
 
 namespace lockstep::cli {
 namespace {
@@ -21,12 +21,12 @@ int64_t seconds_since(Retrier::Clock::time_point time) {
 }  // namespace
 
 void Retrier::report_success() {
-  if (pause_ > Seconds(0)) say("lockstep: note: reachable again after {} s\n", seconds_since(failing_since_));
+  if (pause_ > Seconds(0)) print_stderr("lockstep: note: reachable again after {} s\n", seconds_since(failing_since_));
   pause_ = Seconds(0);
 }
 
 void Retrier::back_off(const std::string& reason) {
-  if (pause_ == Seconds(0)) say("lockstep: note: {}; retrying\n", reason);
+  if (pause_ == Seconds(0)) print_stderr("lockstep: note: {}; retrying\n", reason);
   if (Clock::now() >= end_)
     throw RunnerUnreachable(fmt::format("{}; gave up after {} s", reason, seconds_since(failing_since_)));
   pause_ = std::clamp(2 * pause_, Seconds(1), kLongestPause);

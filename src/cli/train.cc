@@ -7,7 +7,7 @@
 #include <csignal>
 #include <memory>
 
-#include "base/say.h"
+#include "base/print_stderr.h"
 #include "cli/command.h"
 #include "cli/config_flags.h"
 #include "lockstep/devices.h"
@@ -84,7 +84,7 @@ int train(const TrainConfig& config) {
                                           }});
   if (outcome.stopped) {
     if (process_index() == 0)
-      say("lockstep: stopped by {} at step {} of {}; {}\n", stopped_by(), outcome.step, outcome.total_steps,
+      print_stderr("lockstep: stopped by {} at step {} of {}; {}\n", stopped_by(), outcome.step, outcome.total_steps,
           config.checkpoint_dir.empty() ? "nothing was saved because --checkpoint-dir is not set"
           : outcome.unsaved             ? "its checkpoint could not be saved"
           : config.resume != "auto"     ? "rerun the command without --resume to resume from there"

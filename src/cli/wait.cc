@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/names.h"
-#include "base/say.h"
+#include "base/print_stderr.h"
 #include "cli/command.h"
 #include "cli/help.h"
 #include "cli/job_flags.h"
@@ -110,7 +110,7 @@ void print_failed_replica(Runner& runner, const Job& job) {
   for (const Pod& pod : pods) {
     const std::string line = last_output_line(runner, job, pod);
     if (line.empty()) continue;
-    say("lockstep: wait: {} ended with exit code {}; its last line: {}\n", pod_name(job, pod), exit_code_text(pod),
+    print_stderr("lockstep: wait: {} ended with exit code {}; its last line: {}\n", pod_name(job, pod), exit_code_text(pod),
         line);
     return;
   }
@@ -163,9 +163,9 @@ int wait(const WaitArguments& arguments) {
       if (answer == ConditionResult::met) fmt::print("{} condition met\n", full_name(each));
       std::fflush(stdout);
       if (answer == ConditionResult::never && !job)
-        say("lockstep: wait: {} was deleted\n", short_name(each));
+        print_stderr("lockstep: wait: {} was deleted\n", short_name(each));
       else if (answer == ConditionResult::never)
-        say("lockstep: wait: {} has already ended as {} and can no longer reach {}{}: {}\n", short_name(each),
+        print_stderr("lockstep: wait: {} has already ended as {} and can no longer reach {}{}: {}\n", short_name(each),
             job_state(*job), goal.type, goal.status ? "" : "=False", current_condition_message(*job));
       if (answer == ConditionResult::never && job && job_state(*job) == "Failed") print_failed_replica(*runner, *job);
       never = never || answer == ConditionResult::never;
@@ -175,7 +175,7 @@ int wait(const WaitArguments& arguments) {
     if (Clock::now() >= end) break;
     runner->wait_for_change();
   }
-  for (const Job& job : left) say("error: timed out waiting for the condition on {}\n", short_name(job));
+  for (const Job& job : left) print_stderr("error: timed out waiting for the condition on {}\n", short_name(job));
   return kFailed;
 }
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/say.h"
+#include "base/print_stderr.h"
 #include "data/idx.h"
 #include "data/paths.h"
 
@@ -20,7 +20,7 @@ void report(const DataOptions& options, const DataEvent& event) {
   if (options.progress) {
     options.progress(event);
   } else if (event.kind == DataEvent::Kind::note) {
-    say("lockstep: {}\n", event.text);
+    print_stderr("lockstep: {}\n", event.text);
   }
 }
 

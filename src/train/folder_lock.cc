@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/printable.h"
-#include "base/say.h"
+#include "base/print_stderr.h"
 
 namespace lockstep {
 namespace {
@@ -78,7 +78,7 @@ FolderLock::FolderLock(const std::string& dir, std::chrono::milliseconds patienc
       if (std::chrono::steady_clock::now() >= deadline) {
         const std::string holder = read_holder(file_);
         if (is_on_other_host(holder)) {
-          say("lockstep: warning: {} may also be writing to {}; if it is still running, stop one of the two\n", holder,
+          print_stderr("lockstep: warning: {} may also be writing to {}; if it is still running, stop one of the two\n", holder,
               dir);
           return;
         }

@@ -13,7 +13,7 @@
 #include "base/crc32c.h"
 #include "base/file.h"
 #include "base/names.h"
-#include "base/say.h"
+#include "base/print_stderr.h"
 #include "cluster/session.h"
 #include "comm/world.h"
 #include "lane/gpu_report.h"
@@ -74,7 +74,7 @@ class AlarmsOnly final : public Logger {
   void step(int64_t, const Scalars&) override {}
   void evaluation(int64_t, const Scalars&) override {}
   void message(int64_t, const std::string& text, bool alarm) override {
-    if (alarm) say("lockstep: alarm: {}\n", text);
+    if (alarm) print_stderr("lockstep: alarm: {}\n", text);
   }
 };
 
@@ -112,14 +112,14 @@ std::string move_steps(const std::string& dir, int64_t above) {
 void move_all_checkpoints(const std::string& dir) {
   const std::string to = move_steps(dir, -1);
   if (to.empty()) return;
-  say("lockstep: the checkpoints of an earlier run were moved to {}\n", to);
+  print_stderr("lockstep: the checkpoints of an earlier run were moved to {}\n", to);
 }
 
 // Keeps a run that resumes from an earlier step apart from the checkpoints after it.
 void move_checkpoints_after(const std::string& dir, int64_t step) {
   const std::string to = move_steps(dir, step);
   if (to.empty()) return;
-  say("lockstep: the checkpoints after step {} were moved to {}\n", step, to);
+  print_stderr("lockstep: the checkpoints after step {} were moved to {}\n", step, to);
 }
 
 // A value that must be equal in all processes of a job. The compiled program is compared elsewhere.
@@ -178,21 +178,21 @@ void report_platform() {
   if (platform() == Platform::cuda) {
     const GpuReport report = report_first_gpu();
     if (!report.gpus.empty() && !report.gpus[0].why_not.empty()) return;  // its first use reports the error
-    say("lockstep: computing on {}{}\n",
+    print_stderr("lockstep: computing on {}{}\n",
         report.used.size() > 1 ? fmt::format("{} GPUs; the first: ", report.used.size()) : "",
         report.gpus.empty() ? "a GPU" : to_string(report.gpus[0]));
   } else if (const std::string why = detail::DeviceTable::instance().why_no_gpu(); !why.empty()) {
-    say("lockstep: computing on the CPU: {}\n", why);
+    print_stderr("lockstep: computing on the CPU: {}\n", why);
   }
 }
 
 // Warns about settings that are valid but have no or little effect.
 void report_ineffective_settings(const TrainConfig& config, const Mesh& mesh) {
   if (const int64_t idle = device_count() - mesh.size(); idle > 0)
-    say("lockstep: note: the mesh {} uses {} of {} devices, {} idle; data=-1 uses all of them\n", config.mesh,
+    print_stderr("lockstep: note: the mesh {} uses {} of {} devices, {} idle; data=-1 uses all of them\n", config.mesh,
         mesh.size(), device_count(), idle == 1 ? "1 is" : fmt::format("{} are", idle));
   if (config.zero > 0 && !lane_grid(mesh, World::instance().lanes()).find(make_sharding_plan(config).data_axis))
-    say("lockstep: note: --zero {} saves no memory here: all devices along \"{}\" share one lane and one copy of the "
+    print_stderr("lockstep: note: --zero {} saves no memory here: all devices along \"{}\" share one lane and one copy of the "
         "state; use several processes or GPUs\n",
         config.zero, make_sharding_plan(config).data_axis);
 }
@@ -201,7 +201,7 @@ void report_ineffective_settings(const TrainConfig& config, const Mesh& mesh) {
 void report_examples_read(const Loader& train) {
   const char* verbose = std::getenv("LOCKSTEP_VERBOSE");
   if (verbose && *verbose && std::string_view(verbose) != "0")
-    say("lockstep: process {} has read {} of {}\n", process_index(), counted(train.examples_read(), "example"),
+    print_stderr("lockstep: process {} has read {} of {}\n", process_index(), counted(train.examples_read(), "example"),
         train.count());
 }
 
@@ -244,7 +244,7 @@ class Run {
     Engine engine = make_engine(config_, shape, mesh, total, loggers_of(config_));
     if (logger_names(config_).find("console") != std::string::npos) {
       const std::string text = engine.describe(state, train, config_.batch_size);  // all processes must call it
-      if (is_first_process()) say_text(text);
+      if (is_first_process()) write_stderr(text);
     }
 
     const auto began = Clock::now();
@@ -275,7 +275,7 @@ class Run {
 
   TrainState start(const Engine& engine, int64_t total) {
     const auto print = [&](const std::string& text) {
-      if (is_first_process()) say("lockstep: {}\n", text);
+      if (is_first_process()) print_stderr("lockstep: {}\n", text);
     };
     const std::optional<Checkpoint> found =
         find_checkpoint(config_.checkpoint_dir, config_.resume, print, engine.load_options());
@@ -318,9 +318,9 @@ class Run {
   void report_problems(const RunOutcome& outcome) const {
     if (!is_first_process()) return;
     if (outcome.ended_by_alarm)
-      say("lockstep: --strict ended the run at step {} of {}\n", outcome.step, outcome.total_steps);
+      print_stderr("lockstep: --strict ended the run at step {} of {}\n", outcome.step, outcome.total_steps);
     if (outcome.unsaved && !outcome.stopped)
-      say("lockstep: the last checkpoint, of step {}, could not be saved in {}: the trained model is lost; fix the "
+      print_stderr("lockstep: the last checkpoint, of step {}, could not be saved in {}: the trained model is lost; fix the "
           "disk, then run the same command to resume from the previous checkpoint\n",
           outcome.step, config_.checkpoint_dir);
   }
@@ -330,11 +330,11 @@ class Run {
       if (name != expectation.metric) continue;
       const bool met = is_met(expectation, metrics);
       if (!met && is_first_process())
-        say("lockstep: expected {}, but {} is {:.6g}\n", to_string(expectation), name, value);
+        print_stderr("lockstep: expected {}, but {} is {:.6g}\n", to_string(expectation), name, value);
       return met;
     }
     if (is_first_process())
-      say("lockstep: expected {}, but {} was not measured: the run was already complete\n", to_string(expectation),
+      print_stderr("lockstep: expected {}, but {} was not measured: the run was already complete\n", to_string(expectation),
           expectation.metric);
     return false;
   }
@@ -343,7 +343,7 @@ class Run {
     report_problems(outcome);
     if (outcome.ended_by_alarm || outcome.stopped) return outcome;
     if (is_first_process() && !config_.checkpoint_dir.empty() && !outcome.unsaved && !config_.quiet)
-      say("checkpoints are in {}\n", config_.checkpoint_dir);
+      print_stderr("checkpoints are in {}\n", config_.checkpoint_dir);
     for (const Expectation& expectation : expectations_)
       if (!holds(expectation, result.metrics)) outcome.expectations_met = false;
     if (!is_first_process()) return outcome;

@@ -14,7 +14,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
-#include "base/say.h"
+#include "base/print_stderr.h"
 #include "data/post.h"
 
 namespace lockstep {
@@ -155,7 +155,7 @@ class TrainerStatusLogger final : public Logger {
                 {.ca_file = options_.ca_file, .bearer = token_of(options_.token_file), .deadline = options_.deadline});
     } catch (const std::exception& error) {
       if (!std::exchange(warned_, true))
-        say("lockstep: reporting progress to Kubeflow Trainer failed: {}; training continues\n", error.what());
+        print_stderr("lockstep: reporting progress to Kubeflow Trainer failed: {}; training continues\n", error.what());
     }
   }
 
@@ -208,7 +208,7 @@ std::shared_ptr<Logger> trainer_status_logger() {
     const std::optional<detail::TrainerStatusOptions> options = detail::trainer_status_options(environment);
     return options ? detail::trainer_status_logger(*options, detail::LogClock::real()) : nullptr;
   } catch (const Error& error) {  // a warning only; the run does not depend on it
-    say("lockstep: {}\n", error.what());
+    print_stderr("lockstep: {}\n", error.what());
     return nullptr;
   }
 }

@@ -91,7 +91,7 @@ TEST(File, ErrorsNameOperationPathReasonAndRemedy) {
   const std::string missing = dir.path() + "/missing";
   EXPECT_THROWS(disk().read_file(missing), IoError, missing + ": No such file or directory; check the path");
   EXPECT_THROWS(disk().list(missing), IoError, "list " + missing);
-  EXPECT_THROWS(disk().read_file(dir.path()), IoError, "name a file, not a folder");
+  EXPECT_THROWS(disk().read_file(dir.path()), IoError, "give a file, not a folder");
   EXPECT_THROWS(disk().write_atomic(missing + "/x", Bytes{1}), IoError, "create " + missing + "/x");
   EXPECT_THROWS(disk().rename(missing, dir.path() + "/y"), IoError, "rename to " + dir.path() + "/y");
   disk().write(dir.path() + "/file", Bytes{1});
@@ -110,7 +110,7 @@ TEST(File, AppendAddsToTheEndAndMakesTheFile) {
   disk().append(path, Bytes{3});
   EXPECT_EQ(disk().read_file(path), (Bytes{1, 2, 3}));
   EXPECT_THROWS(disk().append(dir.path() + "/missing/x", Bytes{1}), IoError, "open " + dir.path() + "/missing/x");
-  EXPECT_THROWS(disk().append(dir.path(), Bytes{1}), IoError, "name a file, not a folder");
+  EXPECT_THROWS(disk().append(dir.path(), Bytes{1}), IoError, "give a file, not a folder");
 }
 
 TEST(File, FullDeviceIsReported) {
@@ -191,10 +191,10 @@ TEST(File, OnlyRegularFilesAreRead) {
   const TempDir dir;
   Bytes part(3);
   for (const std::string& path : irregular_files(dir.path())) {
-    EXPECT_THROWS(disk().read_file(path), IoError, "a regular file is needed here");
-    EXPECT_THROWS(disk().read(path, 0, part), IoError, "a regular file is needed here");
-    EXPECT_THROWS(disk().open(path), IoError, "a regular file is needed here");
-    EXPECT_THROWS(disk().size(path), IoError, "a regular file is needed here");
+    EXPECT_THROWS(disk().read_file(path), IoError, "a regular file is required");
+    EXPECT_THROWS(disk().read(path, 0, part), IoError, "a regular file is required");
+    EXPECT_THROWS(disk().open(path), IoError, "a regular file is required");
+    EXPECT_THROWS(disk().size(path), IoError, "a regular file is required");
   }
 }
 
@@ -203,7 +203,7 @@ TEST(File, WholeFilesHaveALimit) {
   const std::string path = dir.path() + "/x";
   disk().write(path, Bytes(5));
   EXPECT_EQ(disk().read_file(path, 5).size(), 5u);
-  EXPECT_THROWS(disk().read_file(path, 4), Error, "x: it has more than 4 bytes, the most that is read");
+  EXPECT_THROWS(disk().read_file(path, 4), Error, "x: the file has more than 4 bytes, the limit");
   std::filesystem::resize_file(path, uint64_t{1} << 40);  // a hole: nothing of that size is allocated
   EXPECT_THROWS(disk().read_file(path), Error, "bytes, the most that is read");
 }
@@ -215,7 +215,8 @@ TEST(File, NothingIsWrittenThroughLinksPipesAndDevices) {
   std::filesystem::create_symlink(victim, link);
   std::filesystem::create_symlink(dir.path() + "/new", dir.path() + "/dangling");
   for (const std::string& path : {link, dir.path() + "/dangling"}) {
-    EXPECT_THROWS(disk().write(path, Bytes{9}), IoError, "it is a symbolic link that lockstep does not follow");
+    EXPECT_THROWS(disk().write(path, Bytes{9}), IoError,
+                  "the path is a symbolic link, which lockstep does not follow here");
     EXPECT_THROWS(disk().append(path, Bytes{9}), IoError, "it is a symbolic link");
     EXPECT_THROWS(disk().create(path), IoError, "it is a symbolic link");
     errno = 0;
@@ -240,8 +241,8 @@ TEST(File, UsersMayNamePipesAndDevices) {
   EXPECT_EQ(read_user_file(pipe, 100), "through a pipe");
   writer.join();
   EXPECT_EQ(read_user_file("/dev/null", 100), "");
-  EXPECT_THROWS(read_user_file("/dev/zero", 100'000), Error, "/dev/zero: it has more than 100000 bytes");
-  EXPECT_THROWS(read_user_file(dir.path(), 100), IoError, "name a file, not a folder");
+  EXPECT_THROWS(read_user_file("/dev/zero", 100'000), Error, "/dev/zero: the file has more than 100000 bytes");
+  EXPECT_THROWS(read_user_file(dir.path(), 100), IoError, "give a file, not a folder");
 }
 
 TEST(File, OwnersAreTold) {

@@ -25,14 +25,13 @@ TEST(Json, ValuesAreRead) {
 TEST(Json, DepthIsLimited) {
   EXPECT_NO_THROW(parse_json<json>(nested(64, "[", "]"), "x"));
   for (const size_t n : {size_t{65}, size_t{1'000'000}}) {
-    EXPECT_THROWS(parse_json<json>(nested(n, "[", "]"), "x"), Error,
-                  "x: more than 64 objects or lists lie inside each other");
+    EXPECT_THROWS(parse_json<json>(nested(n, "[", "]"), "x"), Error, "x: more than 64 objects or lists are nested");
     EXPECT_THROWS(parse_json<ordered_json>(nested(n, "{\"a\":", "}"), "x"), Error, "more than 64");
   }
 }
 
 TEST(Json, SizeAndCountsAreLimited) {
-  EXPECT_THROWS(parse_json<json>("[1,2,3]", "x", {.bytes = 6}), Error, "x: it has 7 bytes of JSON; at most 6 are read");
+  EXPECT_THROWS(parse_json<json>("[1,2,3]", "x", {.bytes = 6}), Error, "x: the JSON text has 7 bytes; the limit is 6");
   EXPECT_NO_THROW(parse_json<json>("[1,2,3]", "x", {.values = 4}));
   EXPECT_THROWS(parse_json<json>("[1,2,3]", "x", {.values = 3}), Error, "it has more than 3 values");
   EXPECT_THROWS(parse_json<ordered_json>(R"({"a":1,"b":2})", "x", {.keys = 1}), Error, "more than 1 keys");
@@ -40,7 +39,7 @@ TEST(Json, SizeAndCountsAreLimited) {
 
 TEST(Json, RepeatedKeysAreRefused) {
   EXPECT_THROWS(parse_json<json>(R"({"a":1,"b":{"a":2,"\u0061":3}})", "x"), Error,
-                "x: the key \"a\" stands twice in one object; remove one");
+                "x: the key \"a\" occurs twice in one object; remove one");
   EXPECT_EQ(parse_json<json>(R"({"a":1,"a":2})", "x", {.repeated_keys = true}).at("a"), 2);
 }
 
@@ -65,7 +64,7 @@ TEST(Json, ValuesInMessagesAreShort) {
 TEST(Json, IntegersAreWholeAndInRange) {
   EXPECT_EQ(integer_in(json(7), "step", 0, 10), 7);
   for (const char* text : {"-1", "11", "1.5", "1.0", "\"7\"", "null", "true", "18446744073709551615", "1e3", "[7]"})
-    EXPECT_THROWS(integer_in(json::parse(text), "step", 0, 10), Error, "; a whole number from 0 to 10 is needed");
+    EXPECT_THROWS(integer_in(json::parse(text), "step", 0, 10), Error, "; it must be a whole number from 0 to 10");
 }
 
 }  // namespace

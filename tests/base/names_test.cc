@@ -31,8 +31,8 @@ TEST(Names, FarWordsAreNot) {
 
 TEST(Names, UnknownNameListsTheKnown) {
   EXPECT_THROWS(throw_unknown_name("optimizer", "adm", {"sgd", "adam", "adamw"}), Error,
-                "optimizer: there is no \"adm\"; choose sgd, adam or adamw; did you mean \"adam\"?");
-  EXPECT_THROWS(throw_unknown_name("optimizer", "xyzzy", {"sgd"}), Error, "there is no \"xyzzy\"; choose sgd");
+                "optimizer: unknown value \"adm\"; choose sgd, adam or adamw; did you mean \"adam\"?");
+  EXPECT_THROWS(throw_unknown_name("optimizer", "xyzzy", {"sgd"}), Error, "unknown value \"xyzzy\"; choose sgd");
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ TEST(Yaml, DepthIsLimited) {
   for (size_t i = 0; i < 300; ++i) indented += std::string(i, ' ') + "a:\n";
   for (const std::string& text : {repeated(65, "[") + repeated(65, "]"), repeated(deep, "["), repeated(deep, "{a: "),
                                   repeated(deep, "- "), repeated(deep, "? "), repeated(deep, "[a: "), indented})
-    EXPECT_THROWS(load_yaml(text, "x.yaml"), Error, "more than 64 maps or lists lie inside each other");
+    EXPECT_THROWS(load_yaml(text, "x.yaml"), Error, "more than 64 maps or lists are nested");
 }
 
 TEST(Yaml, AliasesCountAsWhatTheyRepeat) {
@@ -36,15 +36,15 @@ TEST(Yaml, AliasesCountAsWhatTheyRepeat) {
   EXPECT_THROWS(load_yaml(text, "x.yaml"), Error, "a document has more than 50000 values");
   std::string deep = "a0: &a0 [x]\n";
   for (int i = 1; i < 100; ++i) deep += fmt::format("a{}: &a{} [*a{}]\n", i, i, i - 1);
-  EXPECT_THROWS(load_yaml(deep, "x.yaml"), Error, "x.yaml:64: more than 64 maps or lists lie inside each other");
-  EXPECT_THROWS(load_yaml("a: &a [*a]\n", "x.yaml"), Error, "x.yaml:1: an alias stands inside its own anchor");
+  EXPECT_THROWS(load_yaml(deep, "x.yaml"), Error, "x.yaml:64: more than 64 maps or lists are nested");
+  EXPECT_THROWS(load_yaml("a: &a [*a]\n", "x.yaml"), Error, "x.yaml:1: an alias is inside its own anchor");
 }
 
 TEST(Yaml, SizesAndCountsAreLimited) {
-  EXPECT_THROWS(load_yaml("a: b", "x", {.bytes = 3}), Error, "x: it has 4 bytes of YAML; at most 3 are read");
+  EXPECT_THROWS(load_yaml("a: b", "x", {.bytes = 3}), Error, "x: the YAML text has 4 bytes; the limit is 3");
   EXPECT_THROWS(load_yaml("{a: 1, b: 2}", "x", {.keys = 1}), Error, "a map has more than 1 keys");
   EXPECT_THROWS(load_yaml("[1, 2, 3]", "x", {.values = 3}), Error, "a document has more than 3 values");
-  EXPECT_THROWS(load_yaml("a: {bcd: 1}", "x", {.key_bytes = 2}), Error, "a key has 3 bytes, and the most is 2");
+  EXPECT_THROWS(load_yaml("a: {bcd: 1}", "x", {.key_bytes = 2}), Error, "a key has 3 bytes; the limit is 2");
   EXPECT_THROWS(load_yaml("a\n---\nb\n", "x", {.documents = 1}), Error, "it has more than 1 documents");
 }
 

@@ -115,7 +115,7 @@ TEST(TrainErrors, ConfigurationFiles) {
   expect_bad("batch_size: 12\nsteps: soon\n", ":2: steps: \"soon\" is not a whole number of at least 0");
   expect_bad("steps: [1, 2]\n", ":1: steps is a list; expected a single value, such as `steps: 0`");
   expect_bad("steps: 1\nepochs: 2\n", ": both steps (1) and epochs (2) are given; keep only one");
-  expect_bad("seed: 1\nmodel: resnet\n", ":2: model: there is no \"resnet\"; choose mlp, mlp1024 or cnn");
+  expect_bad("seed: 1\nmodel: resnet\n", ":2: model: unknown value \"resnet\"; choose mlp, mlp1024 or cnn");
   expect_bad("devices: 0\n", ":1: devices: \"0\" is not auto, all or a number of at least 1");
   // Settings that do not fit the data or the devices.
   expect_bad("devices: 3\nmesh: data=4\n",
@@ -131,7 +131,7 @@ TEST(TrainErrors, ConfigurationFiles) {
   // A flag replaces the file's value, so the error is about the flag.
   write_text(file, "model: resnet\n");
   expect_refused({"--config", file, "--model", "foo"}, 2,
-                 "train: model: there is no \"foo\"; choose mlp, mlp1024 or cnn");
+                 "train: model: unknown value \"foo\"; choose mlp, mlp1024 or cnn");
   write_text(file, "model: mlp\nmesh: [1\n");
   const RunningProgram::Result yaml = train({file});
   EXPECT_EQ(yaml.exit_code, 2);
@@ -166,7 +166,7 @@ TEST(TrainErrors, FoldersThatCannotBeWritten) {
   write_text(file, "x");
   for (const char* flag : {"--checkpoint-dir", "--log-dir"}) {
     expect_refused({"--steps", "2", flag, file + "/run"}, 1,
-                   "create folder " + file + "/run: Not a directory; a part of the path is a file; check the path");
+                   "create folder " + file + "/run: Not a directory; a component of the path is a file; check the path");
     const RunningProgram::Result system = train({"--steps", "2", flag, "/proc/lockstep"});
     EXPECT_EQ(system.exit_code, 1);
     EXPECT_TRUE(system.err.starts_with("lockstep: create folder /proc/lockstep: ")) << system.err;

@@ -60,7 +60,7 @@ TEST(FilesOfUsers, InputThatNeverEndsIsRefused) {
         "render kubernetes --variables /dev/zero", "blame /dev/zero", "launch -n 1 --hosts @/dev/zero -- version"}) {
     const ProcessResult result = shell(fmt::format("ulimit -v 4000000; {} {}", program_path(), command));
     EXPECT_TRUE(result.exit_code == 1 || result.exit_code == 2) << command << ": " << result.exit_code;
-    expect_contains(result.output, " bytes, the most that is read; check that it is the right file");
+    expect_contains(result.output, " bytes, the limit; check that it is the right file");
   }
 }
 
@@ -93,7 +93,7 @@ TEST(FilesOfUsers, FilesFoundInAFolderAreRegular) {
   ASSERT_EQ(::mkfifo((dir.path() + "/a.yaml").c_str(), 0600), 0);
   const ProcessResult result = run_lockstep({"apply", "--dry-run", "-f", dir.path()});
   EXPECT_EQ(result.exit_code, 2) << result.output;
-  expect_contains(result.output, "a.yaml: it is a pipe; a regular file is needed here");
+  expect_contains(result.output, "a.yaml: it is a pipe; a regular file is required");
 }
 
 TEST(FilesOfUsers, NothingIsWrittenThroughLinksInARun) {
@@ -107,7 +107,7 @@ TEST(FilesOfUsers, NothingIsWrittenThroughLinksInARun) {
         run_lockstep({"train", "--dataset", small_dataset(), "--batch-size", "50", "--steps", "2", "--quiet",
                       "--loggers", "jsonl,csv", "--log-dir", run, "--checkpoint-dir", run});
     EXPECT_EQ(result.exit_code, 1) << name << ": " << result.output;
-    expect_contains(result.output, "it is a symbolic link that lockstep does not follow");
+    expect_contains(result.output, "the path is a symbolic link, which lockstep does not follow here");
     EXPECT_EQ(read_text(victim), "mine");
   }
 }

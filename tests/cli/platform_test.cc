@@ -28,7 +28,7 @@ TEST(PlatformFlag, RejectsWhatIsNone) {
         {command, "--platform", "tpu"},
         std::string(command) + ": --platform: \"tpu\" is not auto, cpu or cuda; see `lockstep " + command + " --help`");
   expect_usage_error({"train", "--platform", "tpu"},
-                     "train: platform: there is no \"tpu\"; choose auto, cpu or cuda; did you mean \"cpu\"?");
+                     "train: platform: unknown value \"tpu\"; choose auto, cpu or cuda; did you mean \"cpu\"?");
 }
 
 TEST(PlatformFlag, OfAGpuThatIsNotThereSaysWhyAndWhatToDo) {

@@ -30,7 +30,7 @@ TEST(DataCommand, FetchIntoAnImpossibleFolderFailsBeforeDownloading) {
   const ProcessResult result = run_lockstep({"data", "fetch", "mnist", "--dir", dir.path() + "/file/sub"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.output, "lockstep: create folder " + dir.path() +
-                               "/file/sub: Not a directory; a part of the path is a file; check the path\n");
+                               "/file/sub: Not a directory; a component of the path is a file; check the path\n");
 }
 
 }  // namespace

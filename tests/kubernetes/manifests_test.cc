@@ -272,7 +272,7 @@ TEST(Manifests, ATemplateOfTheUsersFindsOursAndItsNeighbours) {
   write("mine.j2", "mine of {{ name }}\n");
   EXPECT_EQ(render_manifest({.variables = {{"colour", "red"}, {"name", "x"}}, .template_file = dir.path() + "/own.j2"}),
             "mine of x red\nlabels:\n  app.kubernetes.io/name: lockstep\n  app.kubernetes.io/instance: \"x\"\n");
-  EXPECT_THROWS(render_manifest({.kind = "cronjob"}), Error, "kind: there is no \"cronjob\"");
+  EXPECT_THROWS(render_manifest({.kind = "cronjob"}), Error, "kind: unknown value \"cronjob\"");
 }
 
 TEST(RenderCommand, WritesManifestsAndTemplates) {

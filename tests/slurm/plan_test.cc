@@ -113,7 +113,7 @@ TEST(SlurmPlan, ReplicasMayDiffer) {
 
 TEST(SlurmPlan, MistakesAreSaid) {
   EXPECT_THROWS(plan(job_of("slurm.lockstep/partion: gpu", "", "", "")), Error,
-                "apply: annotation slurm.lockstep/ of mnist: there is no \"partion\"; choose account, ");
+                "apply: annotation slurm.lockstep/ of mnist: unknown value \"partion\"; choose account, ");
   EXPECT_THROWS(plan(job_of("slurm.lockstep/nodes: two", "", "", "")), Error,
                 "apply: nodes of mnist is \"two\"; a whole number is needed");
   EXPECT_THROWS(plan(job_of("slurm.lockstep/nodes: '3'", "", "", "")), Error,

@@ -235,7 +235,7 @@ TEST(SlurmScript, MistakesAreSaid) {
                  "there is a runtime of containers, but no image; give both, or none");
   expect_error(
       [] { parse_slurm_runtime("aptainer", "apply"); },
-      "apply: runtime of containers: there is no \"aptainer\"; choose apptainer, singularity or pyxis; did you "
+      "apply: runtime of containers: unknown value \"aptainer\"; choose apptainer, singularity or pyxis; did you "
       "mean \"apptainer\"?");
 }
 

@@ -322,7 +322,7 @@ TEST_F(DamagedCheckpoint, InconsistentManifestIsRejected) {
   expect_rejected("is on mesh 3 of 0", [](J& j) { j["arrays"][0]["mesh"] = 3; });
   expect_rejected("is in x, which is not a shard", [](J& j) { j["arrays"][0]["shard"] = "x"; });
   expect_rejected("has 1 bytes, but f32[6,10] has 240", [](J& j) { j["arrays"][0]["bytes"] = 1; });
-  expect_rejected("shape is 2305843009213693952; a whole number from 0 to ",
+  expect_rejected("shape is 2305843009213693952; it must be a whole number from 0 to ",
                   [](J& j) { j["arrays"][0]["shape"] = {int64_t{1} << 61}; });
   expect_rejected("no machine holds", [](J& j) { j["arrays"][0]["shape"] = {int64_t{1} << 40, int64_t{1} << 40}; });
   expect_rejected("has 1 checksums for its ", [](J& j) { j["shards"][0]["chunk_bytes"] = 7; });
@@ -331,7 +331,7 @@ TEST_F(DamagedCheckpoint, InconsistentManifestIsRejected) {
   expect_rejected("is not a valid shard name", [](J& j) { j["shards"][0]["file"] = "../x"; });
   expect_rejected("is listed twice", [](J& j) { j["shards"][0]["file"] = j["shards"][1]["file"]; });
   expect_rejected("where it does not fit", [](J& j) { j["arrays"][0]["offset"] = 4; });
-  expect_rejected("offset is -4; a whole number from 0 to ", [](J& j) { j["arrays"][0]["offset"] = -4; });
+  expect_rejected("offset is -4; it must be a whole number from 0 to ", [](J& j) { j["arrays"][0]["offset"] = -4; });
   expect_rejected("has fewer bytes than the arrays in it", [](J& j) {
     j["arrays"][0]["shape"] = {6000};
     j["arrays"][0]["bytes"] = 24000;
@@ -349,8 +349,8 @@ TEST_F(DamagedCheckpoint, ManifestWithInvalidValuesIsRejected) {
     EXPECT_THROWS(inspect_checkpoint(path_), Error, part);
     put(files_[0], manifest);
   };
-  expect_rejected("step is -1; a whole number from 0 to ", [](J& j) { j["step"] = -1; });
-  expect_rejected("step is 1.5; a whole number from 0 to ", [](J& j) { j["step"] = 1.5; });
+  expect_rejected("step is -1; it must be a whole number from 0 to ", [](J& j) { j["step"] = -1; });
+  expect_rejected("step is 1.5; it must be a whole number from 0 to ", [](J& j) { j["step"] = 1.5; });
   expect_rejected("step is 18446744073709551615; ", [](J& j) { j["step"] = ~uint64_t{0}; });
   expect_rejected("epoch is -1; ", [](J& j) { j["cursor"]["epoch"] = -1; });
   expect_rejected("sample is 0.5; ", [](J& j) { j["cursor"]["sample"] = 0.5; });

@@ -152,7 +152,7 @@ TEST(Config, InvalidYamlIsReportedWithLineAndColumn) {
   expect_parse_error("model: \"mlp", "run.yaml:1:12: invalid YAML: ");
   expect_parse_error("model: mlp\n\tbatch_size: 1\n", "run.yaml:2:1: invalid YAML: ");
   expect_parse_error("a: b: c", "run.yaml:1:5: invalid YAML: ");
-  expect_parse_error(std::string(100000, '['), "run.yaml:1: more than 16 maps or lists lie inside each other");
+  expect_parse_error(std::string(100000, '['), "run.yaml:1: more than 16 maps or lists are nested");
 }
 
 TEST(Config, StepsAndEpochsReplaceEachOther) {
@@ -225,7 +225,7 @@ TEST(Config, RoundTripsThroughYamlAndMaps) {
 }
 
 TEST(Config, InvalidValuesAreRejected) {
-  expect_invalid({{"model", "mpl"}}, "model: there is no \"mpl\"; choose ");
+  expect_invalid({{"model", "mpl"}}, "model: unknown value \"mpl\"; choose ");
   expect_invalid({{"optimizer", "admw"}}, "did you mean \"adamw\"?");
   expect_invalid({{"schedule", "cosin"}}, "did you mean \"cosine\"?");
   expect_invalid({{"precision", "float64"}}, "choose float32, bfloat16 or float16");

@@ -164,7 +164,7 @@ TEST_F(FileLoggers, UnwritableFolderThrowsImmediately) {
   write("file", "");
   const std::string inside = run() + "/file/logs";
   EXPECT_THROWS(json_lines_logger(inside), IoError, "create folder " + inside);
-  EXPECT_THROWS(csv_logger(inside), IoError, "a part of the path is a file; check the path");
+  EXPECT_THROWS(csv_logger(inside), IoError, "a component of the path is a file; check the path");
   EXPECT_THROWS(tensorboard_logger(inside), IoError, "create folder " + inside);
   files_.fail("append", EACCES);
   EXPECT_THROWS(json_lines(), IoError,

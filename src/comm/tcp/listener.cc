@@ -10,7 +10,7 @@
 #include <mutex>
 #include <set>
 
-#include "base/say.h"
+#include "base/print_stderr.h"
 #include "lockstep/error.h"
 
 namespace lockstep::detail {
@@ -31,7 +31,7 @@ void log_refusal(const std::string& from, int port, const std::string& why) {
     const std::lock_guard lock(mutex);
     if (logged.size() >= kMaxLogged || !logged.insert(from).second) return;
   }
-  say("lockstep: refused a connection from {} to port {}, where only processes of this job may connect: {} (logged "
+  print_stderr("lockstep: refused a connection from {} to port {}, where only processes of this job may connect: {} (logged "
       "once per address)\n",
       from, port, why);
 }

@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 #include "base/json.h"
-#include "base/say.h"
+#include "base/print_stderr.h"
 #include "data/process.h"
 #include "jobs/child.h"
 #include "jobs/kubernetes/kubectl_text.h"
@@ -48,7 +48,7 @@ bool says(const ProgramResult& result, const char* words) { return result.err.fi
 
 void note_once(const std::string& text) {
   static std::set<std::string> told;
-  if (told.insert(text).second) say("lockstep: note: {}\n", text);
+  if (told.insert(text).second) print_stderr("lockstep: note: {}\n", text);
 }
 
 void fail(const std::string& verb, const ProgramResult& result) {

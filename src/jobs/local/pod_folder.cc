@@ -99,9 +99,9 @@ ReplicaSpec PodFolder::spec() const {
                        .environment = value.at("environment"),
                        .folder = value.at("folder"),
                        .cpus = value.at("cpus"),
-                       .grace = std::chrono::seconds(whole_number<int>(value, "grace")),
-                       .log_limit = whole_number<int64_t>(value, "log_limit"),
-                       .port = value.contains("port") ? whole_number<int>(value, "port") : 0};
+                       .grace = std::chrono::seconds(integer_at<int>(value, "grace")),
+                       .log_limit = integer_at<int64_t>(value, "log_limit"),
+                       .port = value.contains("port") ? integer_at<int>(value, "port") : 0};
   });
   if (!spec) throw_io_error("read", path, ENOENT);
   return *spec;
@@ -109,8 +109,8 @@ ReplicaSpec PodFolder::spec() const {
 
 std::optional<StartRecord> PodFolder::started() const {
   return read_if_exists<StartRecord>(path_ + "/started.json", [](const Json& value) {
-    return StartRecord{time_of(value.at("time")), whole_number<pid_t>(value, "session"),
-                       whole_number<pid_t>(value, "process")};
+    return StartRecord{time_of(value.at("time")), integer_at<pid_t>(value, "session"),
+                       integer_at<pid_t>(value, "process")};
   });
 }
 
@@ -118,7 +118,7 @@ std::optional<EndRecord> PodFolder::ended() const {
   return read_if_exists<EndRecord>(path_ + "/ended.json", [](const Json& value) {
     const Json& code = value.at("code");
     return EndRecord{time_of(value.at("time")),
-                     code.is_null() ? std::nullopt : std::optional<int>(whole_number<int>(value, "code")),
+                     code.is_null() ? std::nullopt : std::optional<int>(integer_at<int>(value, "code")),
                      value.at("reason"), value.at("message")};
   });
 }

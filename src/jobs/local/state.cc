@@ -61,7 +61,7 @@ LocalJob local_job_from_json(const Json& value) {
                  .environment = value.at("environment"),
                  .events = {},
                  .deleting = value.at("deleting"),
-                 .reported_attempt = whole_number<int>(value, "told_attempt"),
+                 .reported_attempt = integer_at<int>(value, "told_attempt"),
                  .reported_phases = {}};
     for (const Json& event : value.at("events")) out.events.push_back(event_from_json(event));
     for (const Json& phase : value.at("told")) out.reported_phases.push_back(phase_of(phase));
@@ -124,7 +124,7 @@ std::optional<LocalJob> StateDir::read(const std::string& space, const std::stri
     return !text.empty() && text[0] != '.' && text.find('/') == text.npos;
   };
   if (!is_name(space) || !is_name(name)) return std::nullopt;
-  const std::string path = space_folder(space) + "/" + name + "/job.json";
+  const std::string path = namespace_folder(space) + "/" + name + "/job.json";
   if (!FileSystem::real().exists(path)) return std::nullopt;
   try {
     return local_job_from_json(read_json(path));
@@ -151,8 +151,8 @@ bool StateDir::needs_daemon(const LocalJob& job) const {
 std::vector<StateDir::Name> StateDir::list(const std::string& space) const {
   std::vector<Name> out;
   for (const std::string& each : space.empty() ? names_in(jobs_folder()) : std::vector<std::string>{space})
-    for (const std::string& name : names_in(space_folder(each)))
-      if (!name.starts_with('.') && FileSystem::real().exists(space_folder(each) + "/" + name + "/job.json"))
+    for (const std::string& name : names_in(namespace_folder(each)))
+      if (!name.starts_with('.') && FileSystem::real().exists(namespace_folder(each) + "/" + name + "/job.json"))
         out.push_back({each, name});
   return out;
 }

@@ -20,7 +20,7 @@ Json optional_json(const std::optional<JobTime>& time) { return time ? Json(time
 template <class T>
 void read(const Json& from, const char* key, T& value) {
   if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
-    value = whole_number<T>(from, key);
+    value = integer_at<T>(from, key);
   else
     from.at(key).get_to(value);
 }

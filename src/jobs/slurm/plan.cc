@@ -44,7 +44,7 @@ std::map<std::string, std::string> annotations_of(const Job& job) {
 }
 
 // "2", 2.
-int whole_number(const std::string& text, std::string_view what, const Job& job) {
+int integer_at(const std::string& text, std::string_view what, const Job& job) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 0)
@@ -132,7 +132,7 @@ void set_times(SlurmScript& script, const Job& job, const std::map<std::string, 
     script.time = fmt::format("{}", std::max<int64_t>(1, (*job.spec.active_deadline + 59) / 60));
   const auto warning = annotations.find("signal-seconds");
   if (warning != annotations.end()) {
-    script.signal_seconds = whole_number(warning->second, "signal-seconds", job);
+    script.signal_seconds = integer_at(warning->second, "signal-seconds", job);
     return;
   }
   // Whoever does not know SIGUSR1 is killed by it.
@@ -193,7 +193,7 @@ SlurmScript slurm_script(const Job& job, const SlurmPlace& place, const std::fun
                      .first_attempt = place.first_attempt};
   const std::string& folder = job.spec.container.folder;
   script.folder = folder.empty() ? place.folder : folder.starts_with('/') ? folder : place.folder + "/" + folder;
-  if (const std::string nodes = text("nodes"); !nodes.empty()) script.nodes = whole_number(nodes, "nodes", job);
+  if (const std::string nodes = text("nodes"); !nodes.empty()) script.nodes = integer_at(nodes, "nodes", job);
   if (const std::string runtime = text("runtime"); !runtime.empty()) {
     script.runtime = parse_slurm_runtime(runtime, "apply");
     script.image = job.spec.container.image;

@@ -185,8 +185,8 @@ SlurmSight sight_from_json(const nlohmann::ordered_json& value) {
   };
   return {.state = value.at("state"),
           .reason = value.at("reason"),
-          .restarts = whole_number<int>(value, "restarts"),
-          .exit_code = whole_number<int>(value, "exit_code"),
+          .restarts = integer_at<int>(value, "restarts"),
+          .exit_code = integer_at<int>(value, "exit_code"),
           .started = time("started"),
           .ended = time("ended"),
           .nodes = value.at("nodes")};

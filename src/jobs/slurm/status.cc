@@ -204,7 +204,7 @@ SlurmJob slurm_job_from_json(const Json& value) {
   try {
     SlurmJob out{.job = job_from_json(value.at("job")),
                  .id = value.at("id"),
-                 .first_attempt = whole_number<int>(value, "first_attempt"),
+                 .first_attempt = integer_at<int>(value, "first_attempt"),
                  .folder = value.at("folder"),
                  .program = value.at("program"),
                  .sight = sight_from_json(value.at("sight")),

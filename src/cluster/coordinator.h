@@ -99,6 +99,7 @@ class Coordinator {
   void set_failure(Failure failure);
   Process& at(int process) { return processes_[static_cast<size_t>(process)]; }
   const Process& at(int process) const { return processes_[static_cast<size_t>(process)]; }
+  // `process 3 (host n07, pid 4842)`, for messages.
   std::string label(int process) const;
   bool is_known(const Request& request) const;
 
@@ -118,6 +119,7 @@ class Coordinator {
   void check_stuck(Time now);
   Time lost_at(const Process& process) const;
   bool is_stuck(const Process& process) const;
+  // A retryable failure of a process, with its last known progress.
   Failure failure_of(int process, const std::string& fact) const;
 
   const CoordinatorOptions options_;

@@ -88,7 +88,7 @@ std::vector<Host> one_process_per_host(const Job& job) {
 }
 
 // Calls make(i) concurrently for all lanes of this process, because each waits for the others.
-Comms for_each_lane(const Job& job, const std::function<std::unique_ptr<Comm>(int here)>& make) {
+Comms for_each_lane(const Job& job, const std::function<std::unique_ptr<Comm>(int local_lane)>& make) {
   Comms comms(static_cast<size_t>(job.lanes_per_process));
   std::vector<std::exception_ptr> failures(comms.size());
   std::vector<std::thread> threads;
@@ -114,11 +114,11 @@ struct SharedMemory {
   std::string error = {};                         // why a host has none; empty: all have. Equal in all processes
 };
 
-SharedMemoryOptions shared_options(const Job& job, const Host& host, int here) {
+SharedMemoryOptions shared_options(const Job& job, const Host& host, int local_lane) {
   const std::vector<int> lanes = host.lanes(job);
   const auto first = std::find(lanes.begin(), lanes.end(), job.first_lane()) - lanes.begin();
   return {.key = fmt::format("{}-{}", job.control.get("data plane/segment", job.timeout()), lanes[0]),
-          .rank = static_cast<int>(first) + here,
+          .rank = static_cast<int>(first) + local_lane,
           .size = static_cast<int>(lanes.size()),
           .timeout = job.timeout()};
 }
@@ -161,8 +161,8 @@ Comms connect_host(const Job& job, const Host& host, const SharedMemory& shared)
     return comms;
   }
   try {
-    return for_each_lane(job, [&](int here) {
-      SharedMemoryOptions options = shared_options(job, host, here);
+    return for_each_lane(job, [&](int local_lane) {
+      SharedMemoryOptions options = shared_options(job, host, local_lane);
       if (options.rank == 0) options.segment = shared.segment;
       return shared_memory_comm(options);
     });
@@ -190,19 +190,20 @@ Connect over_tcp(const Job& job) {
 }
 
 Connect over_mpi(const Job& job) {
-  return [count = static_cast<int>(job.facts.size()), process = job.process(), here = job.lanes_per_process,
-          timeout = job.timeout()](int, const std::vector<int>& lanes, const std::string& key) {
-    std::vector<int> processes;
-    for (const int lane : lanes) processes.push_back(lane / here);
-    return mpi_group(process, count, processes, key, timeout);
-  };
+  return
+      [count = static_cast<int>(job.facts.size()), process = job.process(), lanes_per_process = job.lanes_per_process,
+       timeout = job.timeout()](int, const std::vector<int>& lanes, const std::string& key) {
+        std::vector<int> processes;
+        for (const int lane : lanes) processes.push_back(lane / lanes_per_process);
+        return mpi_group(process, count, processes, key, timeout);
+      };
 }
 
 // All lanes in one group, without a hierarchy of hosts.
 Comms flat(const Job& job, const Connect& connect) {
   std::vector<int> all(static_cast<size_t>(job.lanes()));
   std::iota(all.begin(), all.end(), 0);
-  return for_each_lane(job, [&](int here) { return connect(job.first_lane() + here, all, "flat"); });
+  return for_each_lane(job, [&](int local_lane) { return connect(job.first_lane() + local_lane, all, "flat"); });
 }
 
 Comms hierarchical(const Job& job, const std::vector<Host>& hosts, const Connect& connect,
@@ -217,12 +218,12 @@ Comms hierarchical(const Job& job, const std::vector<Host>& hosts, const Connect
   Comms inner = connect_host(job, *own, shared);
   std::vector<std::vector<int>> lanes;
   for (const Host& host : hosts) lanes.push_back(host.lanes(job));
-  return for_each_lane(job, [&](int here) {
+  return for_each_lane(job, [&](int local_lane) {
     return hierarchical_comm(
         {.hosts = lanes,
          .host = static_cast<int>(own - hosts.begin()),
-         .inner = std::move(inner[static_cast<size_t>(here)]),
-         .connect = [connect, lane = job.first_lane() + here](
+         .inner = std::move(inner[static_cast<size_t>(local_lane)]),
+         .connect = [connect, lane = job.first_lane() + local_lane](
                         const std::vector<int>& ranks, const std::string& key) { return connect(lane, ranks, key); },
          .timeout = job.timeout()});
   });

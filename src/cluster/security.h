@@ -27,8 +27,8 @@ struct Security {
 };
 
 // A job with a token uses TLS. The key of its certificate authority is computed from the token with scrypt, and every
-// process issues itself a certificate. Without a token, or with `tls` false, connections are not encrypted. Throws Error
-// if files are given and `tls` is false, and as read_tls_files() does.
+// process issues itself a certificate. Without a token, or with `tls` false, connections are not encrypted. Throws
+// Error if files are given and `tls` is false, and as read_tls_files() does.
 Security make_security(const SecurityOptions& options);
 
 }  // namespace lockstep

@@ -1,7 +1,7 @@
-// Operations between two ranks that are threads of one process: what they cost, against copying the same memory. Those
-// between processes are in comm_ranks.
+// The cost of collectives between two ranks that are threads of one process, compared to memcpy of the same data.
+// benchmarks/comm_ranks measures collectives between processes.
 //
-//   benchmarks/comm                  # bytes per rank; GB/s counts them once; ratio: time of a memcpy over ours
+//   benchmarks/comm                  # bytes per rank; GB/s counts them once; ratio: time of memcpy / our time
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ double median(std::vector<double>& times) {
   return *middle;
 }
 
-// Times f(rank) on kRanks threads that begin together: the mean of `repeat` calls on rank 0.
+// Runs f(rank) on kRanks threads that start together. Returns the mean time of `repeat` calls on rank 0.
 template <class F>
 double on_ranks(std::vector<std::unique_ptr<Comm>>& comms, int repeat, F&& f) {
   double time = 0;
@@ -50,7 +50,7 @@ double on_ranks(std::vector<std::unique_ptr<Comm>>& comms, int repeat, F&& f) {
   return time;
 }
 
-// A sum of `bytes` on each of two ranks, and every rank copying as much, in turn.
+// Alternates all-reduces of `bytes` on each of two ranks with copies of the same size.
 void all_reduce(benchmark::State& state, DType dtype) {
   const int64_t bytes = state.range(0), count = bytes / size_of(dtype);
   const int repeat = static_cast<int>(std::clamp<int64_t>((int64_t{64} << 20) / bytes, 8, 20000));

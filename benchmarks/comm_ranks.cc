@@ -1,13 +1,13 @@
-// A sum over processes of one host, by size: through shared memory, and with MPI and TCP, each beside the library
-// under it. The columns of a size are measured in turns, so that whatever disturbs the machine disturbs them alike; a
-// round takes as long as its slowest rank. Times are medians of all rounds, and a ratio is the median of those of each
-// round: one of two medians would compare rounds that were disturbed differently. Results are compared before they are
-// timed; all columns use the same memory, one after another.
+// All-reduce between processes of one host, by size: over shared memory, MPI and TCP, the latter two compared with the
+// underlying libraries. The columns of a size are measured alternately, so that disturbances affect all of them. A
+// round takes as long as its slowest rank. Times are medians over all rounds. Ratios are medians of the ratios of each
+// round, because a ratio of two medians would compare rounds with different disturbances. Results are verified before
+// they are timed; all columns use the same memory.
 //
-//   build/benchmarks/comm_ranks [-n 2] [--rounds 41]      # starts its processes itself, by mpirun where there is one
+//   build/benchmarks/comm_ranks [-n 2] [--rounds 41]      # starts its processes itself, with mpirun if available
 //
-// us: time of one sum. x raw: times the rate of the library itself (MPI_Allreduce, gloo::allreduce). x MPI: times that
-// of MPI_Allreduce.
+// us: time of one all-reduce. x raw: speed relative to the library itself (MPI_Allreduce, gloo::allreduce). x MPI: speed
+// relative to MPI_Allreduce.
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -48,15 +48,16 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kSizes[] = {4, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 8 << 20, 64 << 20};
-constexpr double kRoundSeconds = 10e-3, kSizeSeconds = 8;  // about, and at most about
-constexpr auto kPatience = std::chrono::seconds(60);       // for any one operation
-constexpr unsigned kAllTime = 300;                         // seconds
+constexpr double kRoundSeconds = 10e-3,
+                 kSizeSeconds = 8;                    // approximate duration of a round, and of all rounds of a size
+constexpr auto kPatience = std::chrono::seconds(60);  // deadline of one operation
+constexpr unsigned kAllTime = 300;                    // seconds
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// A way to sum the floats of all ranks.
+// An implementation of all-reduce.
 struct Column {
   std::string name;
   bool ours = true;
@@ -125,23 +126,20 @@ class Ranks {
         gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr("127.0.0.1"));
     auto context = std::make_shared<gloo::rendezvous::Context>(rank_, size_);
     context->connectFullMesh(raw_store, device);
-    columns_.push_back({.name = "Gloo",
-                        .ours = false,
-                        .latency = 40e-6,
-                        .sum = [context](const float* in, float* out, int64_t count) {
-                          gloo::AllreduceOptions options(context);
-                          options.setInput(const_cast<float*>(in), static_cast<size_t>(count));
-                          options.setOutput(out, static_cast<size_t>(count));
-                          options.setReduceFunction(
-                              static_cast<void (*)(void*, const void*, const void*, size_t)>(&gloo::sum<float>));
-                          gloo::allreduce(options);
-                        }});
+    columns_.push_back(
+        {.name = "Gloo", .ours = false, .latency = 40e-6, .sum = [context](const float* in, float* out, int64_t count) {
+           gloo::AllreduceOptions options(context);
+           options.setInput(const_cast<float*>(in), static_cast<size_t>(count));
+           options.setOutput(out, static_cast<size_t>(count));
+           options.setReduceFunction(static_cast<void (*)(void*, const void*, const void*, size_t)>(&gloo::sum<float>));
+           gloo::allreduce(options);
+         }});
 #endif
   }
 
   static float value(int rank, int64_t i) { return 1.0f / static_cast<float>(1 + (i + 7 * rank) % 1013); }
 
-  // Ours are the sums in the order of the ranks, to the bit; those of a library are near that, and the same everywhere.
+  // Ours must equal sums in the order of the ranks bitwise; those of a library must be close, and equal on all ranks.
   void compare(const Column& column, int64_t count) {
     for (int64_t i = 0; i < count; ++i) in_[static_cast<size_t>(i)] = value(rank_, i);
     std::fill(out_.begin(), out_.end(), -1.0f);
@@ -162,8 +160,8 @@ class Ranks {
         throw Error(fmt::format("{}: ranks {} and {} have different sums", column.name, rank, rank_));
   }
 
-  // The time of each of `repeat` sums, on the slowest rank. Some come before them that do not count: where a library
-  // has threads of its own, they have to find their cores again after the column before.
+  // The time of each of `repeat` sums on the slowest rank, after some warm-up calls: the threads of a library have to
+  // find their cores again after the previous column.
   double round(const Column& column, int64_t count, int repeat) {
     for (int i = 0; i < std::max(repeat / 4, 1); ++i) column.sum(in_.data(), out_.data(), count);
     meet_->barrier();
@@ -174,8 +172,8 @@ class Ranks {
     return time;
   }
 
-  // How often a column sums in a round follows from what it is expected to take: whether the machine is disturbed when
-  // it begins must not matter.
+  // The number of sums per round follows from the expected time, not from a measurement, which a disturbance could
+  // distort.
   void measure(int64_t count, int rounds) {
     const auto bytes = static_cast<double>(count) * sizeof(float);
     for (const Column& column : columns_) round(column, count, 2);
@@ -185,7 +183,7 @@ class Ranks {
         const double expected = column.latency + bytes / 4e9;
         column.times.push_back(round(column, count, std::max(static_cast<int>(kRoundSeconds / expected), 2)));
       }
-      double spent = seconds_now() - begin;  // all ranks stop together
+      double spent = seconds_now() - begin;  // all ranks stop in the same round
       meet_->broadcast(&spent, 1, f64, 0);
       if (spent > kSizeSeconds) break;
     }
@@ -196,7 +194,7 @@ class Ranks {
     return found == columns_.end() ? nullptr : &*found;
   }
 
-  // The ratios of this run: what, and the columns whose times are divided.
+  // The ratios to print: a title, and the columns whose times are divided.
   struct Ratio {
     std::string name;
     const Column *raw, *ours;
@@ -250,8 +248,8 @@ class Ranks {
 
 struct Arguments {
   int ranks = 2, rounds = 41;
-  std::string folder;  // given to the processes that are ranks, and
-  int rank = -1;       // where mpirun does not say it
+  std::string folder;  // passed to the ranks
+  int rank = -1;       // passed to the ranks if mpirun does not set it
 };
 
 Arguments parse(int argc, char** argv) {
@@ -290,10 +288,10 @@ int wait_for(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
-// Starts the ranks and waits for them. Those that hang end themselves, by an alarm.
+// Starts the ranks and waits for them. Ranks that hang are ended by an alarm signal.
 int start_ranks(const Arguments& arguments) {
   std::string pattern = (fs::temp_directory_path() / "lockstep_ranks_XXXXXX").string();
-  if (!mkdtemp(pattern.data())) throw Error("comm_ranks: no folder for temporary files can be made");
+  if (!mkdtemp(pattern.data())) throw Error("comm_ranks: cannot create a temporary folder");
   fs::create_directory(fs::path(pattern) / "keys");
   fs::create_directory(fs::path(pattern) / "raw");
   const std::vector<std::string> rank = {
@@ -304,14 +302,14 @@ int start_ranks(const Arguments& arguments) {
   for (const char* name :
        {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"})
     setenv(name, "1", 0);
-  // Not bound to cores: Gloo has a thread of its own beside the one that calls it.
+  // Not bound to cores, because Gloo has its own thread besides the calling one.
   std::vector<std::string> words = {"mpirun", "-n", std::to_string(arguments.ranks), "--bind-to", "none"};
   words.push_back(fs::read_symlink("/proc/self/exe").string());
   words.insert(words.end(), rank.begin() + 1, rank.end());
   result = wait_for(start(words));
 #endif
   if (result == 127) {
-    fmt::print("there is no mpirun, or no MPI in this build: without the columns of MPI\n\n");
+    fmt::print("mpirun is not installed, or this build has no MPI: the MPI columns are omitted\n\n");
     std::fflush(stdout);
     std::vector<pid_t> children;
     for (int i = 0; i < arguments.ranks; ++i) {

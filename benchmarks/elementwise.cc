@@ -1,5 +1,5 @@
-// Elementwise kernels against what they replace, in one run: the C library called element by element, and an Adam
-// update written as one loop by hand. Counters: ns per element, and GB/s of the traffic an update cannot avoid.
+// Elementwise kernels compared with simple implementations in one run: the C library called per element, and an Adam
+// update written as one loop. Counters: ns per element, and GB/s of the minimum memory traffic of an update.
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -68,8 +68,7 @@ BENCHMARK_CAPTURE(row, erf, erf_op);
 BENCHMARK(library<std::erf>)->Name("library/erf");
 BENCHMARK_CAPTURE(row, neg, neg_op);
 
-// ---- Adam
-// ---------------------------------------------------------------------------------------------------------------
+// Adam
 
 struct AdamArrays {
   explicit AdamArrays(int64_t n)
@@ -114,7 +113,7 @@ void adam_by_hand(benchmark::State& state) {
   const float rate = *a.rate->as<float>();
   for (auto _ : state) {
     all_threads().parallel_range(n, 8192, [&](int64_t begin, int64_t end, int) {
-      float *__restrict p = a.p->as<float>(), *__restrict m = a.m->as<float>(), *__restrict v = a.v->as<float>();
+      float* __restrict p = a.p->as<float>(), * __restrict m = a.m->as<float>(), * __restrict v = a.v->as<float>();
       const float* __restrict g = a.g->as<float>();
       for (int64_t i = begin; i < end; ++i) {
         m[i] = m[i] * 0.9f + g[i] * 0.1f;
@@ -127,10 +126,9 @@ void adam_by_hand(benchmark::State& state) {
 }
 BENCHMARK(adam_by_hand)->Arg(235146)->Arg(4 << 20)->UseRealTime();
 
-// ---- Epilogues
-// ----------------------------------------------------------------------------------------------------------
+// Epilogues
 
-// Bias and relu on row segments of a matrix product's tile: what one call costs.
+// The cost of one call of bias and relu on row segments of a tile of a matrix product.
 void segment(benchmark::State& state) {
   const int64_t n = state.range(0);
   Builder b;

@@ -1,12 +1,12 @@
-// Seconds an epoch of MNIST-sized training, as benchmarks/neighbours/ measures it for other libraries.
+// Seconds per epoch of MNIST-sized training, for comparison with benchmarks/baselines/ (JAX, PyTorch).
 //
 //   build/benchmarks/epochs [--platform cpu|cuda] [--cases mlp1024:sgd,mlp:adam,cnn:adam] [--precisions f32,bf16]
 //                           [--batches 128,8192] [--forms step,index,loader,whole,fit] [--plan]
 //
-// "whole": an epoch in one call, by scan. One call of a compiled function a step, the data on the device: "step", every
-// batch's row numbers there beforehand, as an array each; "index", the loop takes a batch's row numbers from those of
-// the epoch. "loader": one call a step, which is given a batch of bytes that the loop chose on the host. "fit": the
-// trainer, with all it does besides. One line of JSON for each case. --plan prints the instructions of a step instead.
+// Forms. "whole": an epoch in one call, with scan. "step", "index": one call per step, with the data on the device; the
+// row numbers of each batch are an array of their own ("step"), or are taken from those of the epoch ("index").
+// "loader": one call per step, with a batch of bytes gathered on the host. "fit": the complete trainer. Prints one line
+// of JSON per case; --plan prints the instructions of a step instead.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <lockstep/lockstep.h>
@@ -39,7 +39,7 @@ struct Case {
 constexpr int64_t kRows = 60000;
 constexpr int kEpochs = 5;
 
-// Pixels and labels that say nothing: only their number matters.
+// Arbitrary pixels and labels; only their number matters.
 ImageDataset noise() {
   ImageDataset set;
   set.count = kRows;
@@ -98,7 +98,7 @@ class Training {
   DType compute_ = f32;
 };
 
-// The shortest of the later epochs.
+// The shortest epoch after the first.
 template <class Epoch>
 double best(const Epoch& epoch) {
   double out = 0;
@@ -179,7 +179,7 @@ double measure(const Case& c, const std::string& form, const ImageDataset& set, 
     calls = seconds_since(begin);
     value.item<float>();
   });
-  fmt::print(stderr, "{}:{} {} calls took {:.5f} s of the last epoch\n", c.model, c.optimizer, c.precision, calls);
+  fmt::print(stderr, "{}:{} {}: calls took {:.5f} s of the last epoch\n", c.model, c.optimizer, c.precision, calls);
   return seconds;
 }
 
@@ -201,7 +201,7 @@ int main(int argc, char** argv) try {
       given[argv[i]] = argv[i + 1];
       ++i;
     } else {
-      fmt::print(stderr, "epochs: no option {}\n", argv[i]);
+      fmt::print(stderr, "epochs: unknown option {}\n", argv[i]);
       return 2;
     }
   }

@@ -1,32 +1,38 @@
 #!/usr/bin/env bash
-# On a machine with an NVIDIA GPU: what no other machine can check, and training beside other libraries.
+# GPU tests, and training compared with other libraries, on a machine with an NVIDIA GPU.
 #
-#   benchmarks/gpu.sh check [BUILD]   the tests on the GPU, and again under each tool of compute-sanitizer
-#   benchmarks/gpu.sh emulate [BUILD] the tests on a GPU that this machine's processors stand in for (an hour on two cores;
-#                                     what they compiled is kept, and the next time takes a quarter of it)
-#   benchmarks/gpu.sh time [BUILD]    seconds an epoch: ours, JAX's and PyTorch's where their Python packages are there
-#   benchmarks/gpu.sh table [FILE]    the table of lines that `time` has kept, of standard input without a file
+#   benchmarks/gpu.sh check [BUILD]    runs the tests on the GPU, then again under each tool of compute-sanitizer
+#   benchmarks/gpu.sh emulate [BUILD]  runs the tests on a GPU emulated by the CPU (an hour on two cores; compiled kernels
+#                                      are cached, so the next run takes a quarter of that)
+#   benchmarks/gpu.sh time [BUILD]     seconds per epoch: ours, and JAX's and PyTorch's if their Python packages are
+#                                      installed
+#   benchmarks/gpu.sh table [FILE]     prints the table of results that `time` has stored; default: standard input
 #
-# BUILD is the folder of a build with its tests and benchmarks; build, if it is not given.
-# Of the environment: GPU_LIMIT, the seconds a piece of a suite may take (1800); GPU_TOOLS, which tools (memcheck
-# racecheck initcheck; plain: none of them); GPU_SUITES, which suites (all); GPU_JOBS, the pieces at a time (one for every
-# two cores, of racecheck one for 24 GB of memory at most); GPU_CASES, GPU_PRECISIONS and GPU_BATCHES, what is timed (as
-# of benchmarks/epochs.cc); GPU_PLATFORM, where ours is (cuda); GPU_LOGS, the folder for what is printed (BUILD/gpu).
+# BUILD is a build folder with tests and benchmarks; default: build. Environment variables:
+#   GPU_LIMIT       seconds that a part of a suite may take (1800)
+#   GPU_TOOLS       tools to use (memcheck racecheck initcheck); plain: no tool
+#   GPU_SUITES      suites to run (all)
+#   GPU_JOBS        parts to run in parallel (one per two cores; for racecheck at most one per 24 GB of memory)
+#   GPU_CASES, GPU_PRECISIONS, GPU_BATCHES   what to time, see benchmarks/epochs.cc
+#   GPU_PLATFORM    the platform of our own measurement (cuda)
+#   GPU_LOGS        folder for the output (BUILD/gpu)
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 die() { echo "gpu.sh: $*" >&2; exit 2; }
 
-# Suites, one a line: name, environment, program, tests, and in how many pieces. Those of training read MNIST from the
-# cache. (racecheck loses track of kernels that several threads start: "failure to track a kernel launch". And some
-# kernels of cuBLASLt's, nvjet_*, write by bulk copies behind barriers in memory, of which initcheck sees no write and
-# racecheck no order: tests that are given one of those are left out. racecheck also keeps what it has followed for as
-# long as a process lives, up to a GB in two seconds: more and smaller pieces for it.)
+# Suites, one per line: name, environment, program, test filter, number of parts. Training suites read MNIST from the
+# cache. Known problems of the tools:
+# - racecheck fails for kernels that several threads launch ("failure to track a kernel launch").
+# - Some kernels of cuBLASLt (nvjet_*) write with bulk copies behind barriers in memory. initcheck does not see these
+#   writes and racecheck not their order, so tests that use such a kernel are excluded.
+# - racecheck keeps all its records for the lifetime of a process, up to a GB in two seconds, so it gets more and smaller
+#   parts.
 suites() {
   local race= bulk= more=1
   [ "$1" != racecheck ] || more=4
-  [ "$1" != racecheck ] || race=-Jit.CallsFromSeveralThreadsAgree bulk=-NanOnGpu.IsHandedOn
-  [ "$1" != initcheck ] || bulk=-NanOnGpu.IsHandedOn:EpiloguesOnGpu.TakeABiasThatLiesAnywhere
+  [ "$1" != racecheck ] || race=-Jit.CallsFromSeveralThreadsAgree bulk=-NanOnGpu.IsPropagated
+  [ "$1" != initcheck ] || bulk=-NanOnGpu.IsPropagated:EpiloguesOnGpu.AcceptAnUnalignedBias
   cat <<END
 lane LOCKSTEP_PLATFORM=cpu test_lane *Gpu* 1
 plan LOCKSTEP_PLATFORM=cpu test_plan *Gpu*$bulk $((3 * more))
@@ -40,10 +46,10 @@ golden LOCKSTEP_PLATFORM=cuda test_training *olden* $((2 * more))
 END
 }
 
-# A piece of a suite, under a tool or "plain"; writes a line of what came of it. (What the CUDA runtime answers is ours to
-# check, and tests have it say no: memcheck is asked for accesses to memory.)
+# Runs a part of a suite under a tool or "plain", and prints its result as one line. memcheck does not report API errors,
+# because tests provoke them on purpose.
 one() {
-  local tool=$1 name=$2 variable=$3 program=$4 filter=$5 log=$6/$2.$1.log begin=$SECONDS status=0 said
+  local tool=$1 name=$2 variable=$3 program=$4 filter=$5 log=$6/$2.$1.log begin=$SECONDS status=0 result
   local command=("$program" "--gtest_filter=$filter")
   [ "$tool" = plain ] || command=("$sanitizer" --tool "$tool" --error-exitcode 99 "${command[@]}")
   [ "$tool" != memcheck ] || command=("$sanitizer" --report-api-errors no "${command[@]:1}")
@@ -53,16 +59,16 @@ one() {
   local passed skipped
   passed=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) tests\{0,1\}\..*/\1/p' "$log" | tail -1)
   skipped=$(sed -n 's/^\[  SKIPPED \] \([0-9]*\) tests\{0,1\}, .*/\1/p' "$log" | tail -1)
-  said="${passed:-0} passed${skipped:+, $skipped skipped}"
-  if [ $status -eq 0 ] && [ "${passed:-0}" -eq 0 ]; then status=1 said="nothing ran: see $log"; fi
+  result="${passed:-0} passed${skipped:+, $skipped skipped}"
+  if [ $status -eq 0 ] && [ "${passed:-0}" -eq 0 ]; then status=1 result="no test ran: see $log"; fi
   case $status in
     0) ;;
-    99) said="$(grep -c '^========= .*\(Invalid\|Uninitialized\|Race\|hazard\|Error\|error\)' "$log" || true) lines of findings: see $log" ;;
-    124 | 137) said="not done after $limit s: see $log" ;;
-    9) said="ended by a signal, perhaps for want of memory (fewer at a time: GPU_JOBS): see $log" ;;
-    *) [ "$said" = "nothing ran: see $log" ] || said="FAILED ($status): see $log" ;;
+    99) result="$(grep -c '^========= .*\(Invalid\|Uninitialized\|Race\|hazard\|Error\|error\)' "$log" || true) lines of findings: see $log" ;;
+    124 | 137) result="timeout after $limit s: see $log" ;;
+    9) result="killed, possibly out of memory (lower GPU_JOBS): see $log" ;;
+    *) [ "$result" = "no test ran: see $log" ] || result="FAILED ($status): see $log" ;;
   esac
-  printf '%-8s %-10s %5d s  %s\n' "$name" "$tool" $((SECONDS - begin)) "$said"
+  printf '%-8s %-10s %5d s  %s\n' "$name" "$tool" $((SECONDS - begin)) "$result"
   [ $status -eq 0 ] || touch "$6/failed"
 }
 
@@ -72,22 +78,22 @@ check() {
   sanitizer=$(command -v compute-sanitizer || true)
   found=${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer
   if [ -z "$sanitizer" ] && [ -x "$found" ]; then sanitizer=$found; fi
-  # As they are first, and to the end, whatever the tools: that measures which of the libraries' kernels are to be used,
-  # and remembers it. Under a tool every candidate would be tried, at its pace and in its memory, and the wrong one kept.
+  # Run the tests without a tool first, to completion. That run autotunes the kernels of the libraries and stores the
+  # result. Under a tool every candidate would be slow, need much memory, and the wrong one would be chosen.
   read -ra tools <<<"${GPU_TOOLS:-memcheck racecheck initcheck}"
   local tool
   for tool in "${tools[@]}"; do
-    case $tool in plain | memcheck | racecheck | initcheck) ;; *) die "GPU_TOOLS: no tool \"$tool\"; there are plain, memcheck, racecheck and initcheck" ;; esac
+    case $tool in plain | memcheck | racecheck | initcheck) ;; *) die "GPU_TOOLS: unknown tool \"$tool\"; choose plain, memcheck, racecheck or initcheck" ;; esac
   done
   tools=(plain "${tools[@]/#plain/}")
   if [ -z "$sanitizer" ] && [ ${#runner[@]} -eq 0 ]; then
-    echo "compute-sanitizer is not there: tests as they are only"
+    echo "compute-sanitizer is not installed: running the tests without it"
     tools=(plain)
   fi
   if [ ${#runner[@]} -gt 0 ]; then
     tools=(plain)
   else
-    nvidia-smi -L >/dev/null 2>&1 || die "no NVIDIA GPU answers here (nvidia-smi -L); gpu.sh emulate needs none"
+    nvidia-smi -L >/dev/null 2>&1 || die "no NVIDIA GPU found (nvidia-smi -L); gpu.sh emulate does not need one"
   fi
   mkdir -p "$logs"
   rm -f "$logs"/*.log "$logs/failed"
@@ -100,7 +106,7 @@ check() {
     while read -r name variable program filter pieces; do
       if [ -n "${GPU_SUITES:-}" ] && [[ " $GPU_SUITES " != *" $name "* ]]; then continue; fi
       if [ ! -x "$build/tests/$program" ]; then
-        echo "$name: $build/tests/$program is not there" && touch "$logs/failed"
+        echo "$name: $build/tests/$program is missing" && touch "$logs/failed"
         continue
       fi
       for ((piece = 0; piece < pieces; ++piece)); do
@@ -111,24 +117,24 @@ check() {
     [ "$tool" != plain ] || wait
   done
   wait
-  [ ! -e "$logs/failed" ] || { echo "not all is well"; exit 1; }
-  echo "all is well"
+  [ ! -e "$logs/failed" ] || { echo "some tests failed"; exit 1; }
+  echo "all tests passed"
 }
 
 has() { python3 -c "import $1" 2>/dev/null; }
 
-# One run, one library after the other, of the same cases.
+# Times the same cases with one library after the other.
 measure() {
   local logs=${GPU_LOGS:-$build/gpu} lines
   local what=(--cases "${GPU_CASES:-mlp1024:sgd,mlp:adam,cnn:adam}" --precisions "${GPU_PRECISIONS:-f32,bf16}" --batches "${GPU_BATCHES:-128,8192}")
-  [ -x "$build/benchmarks/epochs" ] || die "$build/benchmarks/epochs is not there; ./dev bench builds it"
+  [ -x "$build/benchmarks/epochs" ] || die "$build/benchmarks/epochs is missing; build it with ./dev bench"
   mkdir -p "$logs"
   lines=$logs/epochs.jsonl
   : >"$lines"
   keep() { sed -n "s/^{/{\"by\": \"$1\", /p" | tee -a "$lines"; }
   "$build/benchmarks/epochs" --platform "${GPU_PLATFORM:-cuda}" --forms step,index,loader,whole,fit "${what[@]}" | keep ours
-  if has jax; then python3 "$here/neighbours/jax_mnist.py" "${what[@]}" 2>"$logs/jax.log" | keep jax; else echo "jax is not there"; fi
-  if has torch; then python3 "$here/neighbours/torch_mnist.py" "${what[@]}" 2>"$logs/torch.log" | keep torch; else echo "torch is not there"; fi
+  if has jax; then python3 "$here/baselines/jax_mnist.py" "${what[@]}" 2>"$logs/jax.log" | keep jax; else echo "jax is not installed"; fi
+  if has torch; then python3 "$here/baselines/torch_mnist.py" "${what[@]}" 2>"$logs/torch.log" | keep torch; else echo "torch is not installed"; fi
   table "$lines"
 }
 
@@ -149,7 +155,7 @@ table() {
       }
     }
     END {
-      print "| case | batch | ours, in one scan | ours, a call a step | JAX, in one scan | the faster of ours, of that | PyTorch, CUDA graph |"
+      print "| case | batch | ours, one scan | ours, call per step | JAX, one scan | our faster / JAX | PyTorch, CUDA graph |"
       print "| --- | --- | --- | --- | --- | --- | --- |"
       for (i = 1; i <= count; ++i) {
         k = order[i]
@@ -157,7 +163,7 @@ table() {
           cell(took["whole", "jax", k]), ratio(less(took["whole", "ours", k], took["step", "ours", k]), took["whole", "jax", k]),
           cell(took["graph", "torch", k])
       }
-      print "\nA call a step, and how many times as long JAX takes: row numbers on the device, as an array each | taken from an array there | bytes from the host. The trainer."
+      print "\nOne call per step, and the time of JAX relative to ours: row numbers as an array per batch on the device | row numbers taken from one array on the device | bytes from the host. The trainer."
       print "\n| case | batch | ours | JAX | times | ours | JAX | times | ours | JAX | times | ours, fit |"
       print "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
       for (i = 1; i <= count; ++i) {

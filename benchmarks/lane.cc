@@ -1,6 +1,6 @@
-// The CPU lane: what a parallel region, a buffer, a matrix product and a convolution cost.
+// The CPU lane: the cost of parallel regions, buffers, matrix products and convolutions.
 //
-//   benchmarks/lane                                        # ratios: above 1 is faster than what it is compared with
+//   benchmarks/lane                                        # ratios above 1: faster than the reference
 #include <benchmark/benchmark.h>
 #include <cblas.h>
 
@@ -39,8 +39,8 @@ double seconds(F&& f) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Runs each side for a while in turn, so that a noisy neighbour hits both, and reports the ratio of the medians.
-// OpenBLAS's threads spin for a quarter of a second after their last call; ours must not be measured against them.
+// Runs both sides alternately, so that noise affects both, and reports the ratio of the medians.
+// OpenBLAS's threads spin for a quarter of a second after their last call, which must not disturb our measurement.
 template <class Ours, class Theirs>
 void compare(benchmark::State& state, double flops, Ours&& ours, Theirs&& theirs) {
   std::vector<double> our_times, their_times;
@@ -70,7 +70,7 @@ void compare(benchmark::State& state, double flops, Ours&& ours, Theirs&& theirs
   state.counters["ratio"] = their_median / our_median;
 }
 
-// Every task waits for all the others, so that each needs a thread of its own.
+// Every task waits for all others, so each needs its own thread.
 void region(benchmark::State& state) {
   const int threads = pool().threads();
   for (auto _ : state) {
@@ -93,7 +93,7 @@ void buffer(benchmark::State& state) {
 }
 BENCHMARK(buffer)->Arg(1000)->Arg(4 << 20);
 
-// Ours against OpenBLAS with as many threads of its own: args m, n, k, transpose a, transpose b.
+// Our product compared with OpenBLAS on the same number of threads: args m, n, k, transpose a, transpose b.
 void gemm_against_openblas(benchmark::State& state) {
   const int64_t m = state.range(0), n = state.range(1), k = state.range(2);
   const bool ta = state.range(3) != 0, tb = state.range(4) != 0;
@@ -141,7 +141,7 @@ std::vector<T> random_values_of(int64_t count) {
   return converted;
 }
 
-// One operation in f32, bf16 and f16, in turns; the best of each in GFLOP/s, and how many times faster than f32.
+// One operation in f32, bf16 and f16, alternately: the best of each in GFLOP/s, and the speedup over f32.
 template <class F32, class Bf16, class F16>
 void compare_types(benchmark::State& state, double flops, F32&& in_f32, Bf16&& in_bf16, F16&& in_f16) {
   double best[3] = {1e9, 1e9, 1e9};
@@ -205,11 +205,11 @@ BENCHMARK(gemm_by_type)
     ->Iterations(9)
     ->UseManualTime();
 
-// Which of a convolution's three products.
+// The three products of a convolution.
 enum Direction { kForward, kInputGradient, kFilterGradient };
 
-// A convolution of 128 images against the bare matrix product (OpenBLAS's own threads) on columns that are there
-// already: args direction, extent, input channels, output channels; 5 x 5, padded to the same extent.
+// A convolution of 128 images compared with the bare matrix product (OpenBLAS with its own threads) on a precomputed
+// column matrix: args direction, extent, input channels, output channels; 5 x 5 filters, SAME padding.
 void conv_against_product(benchmark::State& state) {
   const int64_t direction = state.range(0), extent = state.range(1), in = state.range(2), out = state.range(3);
   const Conv conv = Conv::prepare({.batch = 128,

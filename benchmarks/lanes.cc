@@ -1,5 +1,5 @@
-// A data-parallel step (sgd, batch 128) over the lanes of this process: its time, the time it takes to compile, and, on
-// several lanes, how much of the talk between them is hidden behind computing. Lanes are counted once, when the process
+// A data-parallel step (sgd, batch 128) over the lanes of this process: its time, its compile time, and, on several
+// lanes, how much of the communication is hidden behind computation. The number of lanes is fixed when the process
 // starts, so compare runs:
 //
 //   for n in 1 2; do LOCKSTEP_CPU_LANES=$n build/benchmarks/lanes cnn; done
@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
-// Of all threads of the process: what a busy machine disturbs least.
+// CPU time of all threads of the process, which other load disturbs least.
 double cpu_ms() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -68,7 +68,7 @@ void time_steps(const std::string& model) {
       model, Lanes::local().count(), compile, cpu, first, time, 128e3 / time);
 }
 
-// Another group, whose waits are timed.
+// Wraps a group and measures its waits.
 class TimedComm final : public Comm {
  public:
   explicit TimedComm(Comm& inner) : Comm(inner.rank(), inner.size(), inner.name(), inner.timeout()), inner_(inner) {}
@@ -127,7 +127,7 @@ struct Lane {
   }
 };
 
-// The step over lanes along "data": parameters on all of them, or (`sharded`) cut like the batch.
+// The step over lanes along "data", with parameters replicated or, if `sharded`, sharded like the batch.
 void time_talk(const std::string& model, bool sharded, const CollectiveScheduleOptions& options, const char* what) {
   const LaneGrid grid{{{"data", Lanes::local().count(), 1}}};
   const auto call =
@@ -169,7 +169,7 @@ void time_talk(const std::string& model, bool sharded, const CollectiveScheduleO
     double sum = 0;
     for (const Lane& lane : lanes) sum += lane.comm->waited;
     waited.push_back(sum / static_cast<double>(lanes.size()));
-    // The same operations with nothing to do meanwhile.
+    // The same operations without concurrent computation.
     std::vector<double> each(lanes.size());
     Lanes::local().run([&](int64_t at) {
       TimedComm& comm = *lanes[static_cast<size_t>(at)].comm;

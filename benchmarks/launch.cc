@@ -1,10 +1,10 @@
-// Jobs of several processes as users start them: `lockstep launch -n N -- train`, mlp1024 on MNIST from the cache.
-// Times are those at which the lines of process 0 arrive here.
+// Jobs of several processes started as users do: `lockstep launch -n N -- train`, mlp1024 on MNIST from the cache.
+// Times are measured when the output lines of process 0 arrive.
 //
 //   build/benchmarks/launch first      from the start of a job to its first finished step, with 1, 2 and 8 processes
 //   build/benchmarks/launch steps      steps per second of 2 processes of 8 devices against 1 of 16, on the same cores
 //
-// Both without an argument. The jobs of a table are run in turns, --runs of each (5 and 3), and the best counts.
+// Without an argument: both. The jobs of a table run alternately, --runs times each (5 and 3); the best time counts.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -31,7 +31,7 @@ constexpr unsigned kMostSeconds = 120;  // for one job
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-// When a job said what, in seconds after its start.
+// The output lines of a job with their times in seconds after its start.
 struct Lines {
   struct Line {
     double time;
@@ -43,11 +43,11 @@ struct Lines {
   double time_of(const std::string& part) const {
     for (const Line& line : all)
       if (line.text.find(part) != line.text.npos) return line.time;
-    throw Error(fmt::format("launch: the job has not said \"{}\"", part));
+    throw Error(fmt::format("launch: the job did not print \"{}\"", part));
   }
 };
 
-// Runs lockstep with these arguments. A job that hangs is ended by an alarm, which its process keeps.
+// Runs lockstep with these arguments. A job that hangs is ended by an alarm signal.
 Lines run(const Words& arguments) {
   static const std::string program =
       (std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "lockstep").string();
@@ -55,7 +55,7 @@ Lines run(const Words& arguments) {
   for (const std::string& word : arguments) raw.push_back(const_cast<char*>(word.c_str()));
   raw.push_back(nullptr);
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw Error("launch: there is no pipe");
+  if (pipe2(ends, O_CLOEXEC) != 0) throw Error("launch: cannot create a pipe");
   const Clock::time_point begin = Clock::now();
   const pid_t child = fork();
   if (child == 0) {
@@ -84,7 +84,7 @@ Lines run(const Words& arguments) {
   throw Error(fmt::format("launch: {} {} failed", program, fmt::join(arguments, " ")));
 }
 
-// `processes` of `devices` each; one is started without a launcher.
+// `processes` with `devices` each; a single process is started without a launcher.
 Words job(int processes, int devices, const Words& settings) {
   Words words;
   if (processes > 1) words = {"launch", "-n", std::to_string(processes), "--"};
@@ -103,7 +103,7 @@ void first_step(int runs) {
         best[processes] = std::move(lines);
     }
   fmt::print("From the start of a job to its first finished step, best of {}\n\n", runs);
-  fmt::print("| processes | process 0 has its place and data | parameters and plan | first step | bar | end |\n");
+  fmt::print("| processes | process 0 connected, data loaded | parameters and plan | first step | bar | end |\n");
   fmt::print("| --- | --- | --- | --- | --- | --- |\n");
   for (const auto& [processes, bar] : bars) {
     const Lines& lines = best.at(processes);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# All that docs/performance.md says of several processes, in one go, in about three minutes on quiet cores:
+# All measurements of several processes in docs/performance.md; takes about three minutes on idle cores:
 #   benchmarks/processes.sh [BUILD]        # the build folder; default: build
 build=${1:-build}
 export OMPI_MCA_btl_base_warn_component_unused=0

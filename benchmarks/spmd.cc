@@ -1,5 +1,5 @@
-// What virtual devices cost: the mlp1024 training step (sgd, batch 128) on 1, 8 and 64 devices of one process by jit,
-// shard_map and pmap, measured in turns in one run.
+// The cost of virtual devices: the mlp1024 training step (sgd, batch 128) on 1, 8 and 64 devices of one process with
+// jit, shard_map and pmap, measured alternately in one run.
 //
 //   build/benchmarks/spmd [rounds]
 #include <fmt/format.h>

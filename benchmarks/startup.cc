@@ -1,5 +1,5 @@
 // From the start of a process to its first finished training step, and the peak memory of a longer run; mlp1024 on
-// MNIST from the cache. Each run is a process of its own.
+// MNIST from the cache. Each run is a new process.
 //
 //   build/benchmarks/startup [runs]
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ Images upload(ImageDataset set) {
   return {Array::from(std::move(set.images), {set.count, 784}), Array::from(std::move(set.labels), {set.count})};
 }
 
-// What the child does: the data set, the parameters, `steps` steps.
+// The work of the child process: load the data set, initialize the parameters, run `steps` steps.
 void train(int steps) {
   Dataset data = load_dataset("mnist");
   const Images set = upload(std::move(data.train)), test = upload(std::move(data.test));
@@ -73,7 +73,7 @@ int main(int argc, char** argv) try {
   std::vector<double> times;
   for (int i = 0; i < runs; ++i) times.push_back(spawn("/proc/self/exe", 1).seconds);
   std::sort(times.begin(), times.end());
-  fmt::print("start to first finished step: median {:.0f} ms, least {:.0f} ms\n", times[times.size() / 2] * 1e3,
+  fmt::print("start to first finished step: median {:.0f} ms, minimum {:.0f} ms\n", times[times.size() / 2] * 1e3,
              times[0] * 1e3);
   const double parameters = 1863690 * 4 / 1e6, activations = 128 * (784 + 1024 + 1024 + 10) * 4 / 1e6, data = 54.95;
   const double sum = parameters + activations + data, peak = spawn("/proc/self/exe", 469).peak_mb;

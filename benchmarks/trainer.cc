@@ -43,7 +43,7 @@ void rates(const ImageDataset& train) {
     }
 }
 
-// Evaluates every quarter of an epoch; the time of evaluations does not count.
+// Evaluates every quarter of an epoch, without counting the time of evaluations.
 void time_to(const char* model, double accuracy, int64_t epochs, const ImageDataset& train, const ImageArrays& test) {
   Loader loader(train, {.batch_size = 128, .seed = 1});
   const int64_t total = epochs * loader.batches_per_epoch();

@@ -1,9 +1,9 @@
-// Training steps against the time of their matrix products alone, measured in turns in one run.
+// Training steps compared with the time of their matrix products alone, measured alternately in one run.
 //
 //   build/benchmarks/training [mlp1024|mlp|cnn] [rounds]
 //
-// For each model: the median time of a compiled step (loss, gradients, update; batch 128), the floor, which is the sum
-// over the step's matrix products of the faster of OpenBLAS's own threads and ours on the same shapes, and their ratio.
+// For each model: the median time of a compiled step (loss, gradients, update; batch 128); the lower bound, which is the
+// sum over the step's matrix products of the faster of OpenBLAS and our kernel on the same shapes; and their ratio.
 // Then the cost of calling a compiled function, of compiling the step, and of an empty parallel region.
 #include <cblas.h>
 #include <fmt/format.h>
@@ -33,7 +33,7 @@ double median(std::vector<double> v) {
   return v[v.size() / 2];
 }
 
-// A product of the step: m x n summed over k, which operands are transposed.
+// A matrix product of the step: m x n, summed over k, and which operands are transposed.
 struct Shape3 {
   int64_t m, n, k;
   bool ta, tb;
@@ -115,8 +115,8 @@ void bench_model(const std::string& model, int rounds) {
   std::vector<double> steps;
   std::vector<std::vector<double>> ours(shapes.size()), library(shapes.size());
   for (int round = -2; round < rounds; ++round) {
-    // A step is timed as one of many. After a pause the scheduler may leave the pool's threads on the caller's core, and
-    // takes some 25 ms to spread them out again.
+    // Steps are timed in a long series: after a pause the scheduler may leave the pool's threads on the caller's core, and
+    // needs about 25 ms to spread them out again.
     for (const auto begin = Clock::now(); seconds_since(begin) < kSettle;) state = step(state, batch).state;
     for (int i = 0; i < 5; ++i) {
       const auto begin = Clock::now();
@@ -127,7 +127,7 @@ void bench_model(const std::string& model, int rounds) {
     openblas_set_num_threads(CpuLane::local().pool().threads());
     for (size_t i = 0; i < shapes.size(); ++i) library[i].push_back(shapes[i].library());
     openblas_set_num_threads(1);
-    // The library's threads wait for more work on all cores for 2^28 ticks (256 ms at 1.05 GHz) before they sleep.
+    // OpenBLAS's threads spin on all cores for 2^28 ticks (256 ms at 1.05 GHz) before they sleep.
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
   }
   double floor = 0, floor_ours = 0, floor_library = 0;
@@ -144,7 +144,7 @@ void bench_model(const std::string& model, int rounds) {
 }
 
 void bench_overheads(int rounds) {
-  // A step over 6 donated arrays of one element: everything but the kernels' own work.
+  // A step over 6 donated arrays of one element: all costs except the work of the kernels.
   struct Small {
     Array a, b, c, d, e, f;
   };
@@ -156,7 +156,7 @@ void bench_overheads(int rounds) {
     s = step(s);
     calls.push_back(seconds_since(begin));
   }
-  fmt::print("call of a compiled function of 6 donated scalars, its 6 kernels included: {:.2f} us\n",
+  fmt::print("call of a compiled function of 6 donated scalars, including its 6 kernels: {:.2f} us\n",
              median(calls) * 1e6);
 
   std::vector<double> regions;

@@ -1,4 +1,4 @@
-// The sum of a one from every device, on every device.
+// All-reduces a 1 from every device.
 #include <lockstep/lockstep.h>
 
 #include <cstdio>
@@ -8,12 +8,12 @@
 using namespace lockstep;
 
 int main(int argc, char** argv) try {
-  const Flags flags(argc, argv, {{"devices", ""}});  // not given: as the environment says, else one
+  const Flags flags(argc, argv, {{"devices", ""}});  // default: given by the environment, else 1
   if (!flags.text("devices").empty()) set_cpu_devices(flags.integer("devices"));
-  distributed::initialize();  // alone, unless the environment says otherwise
+  distributed::initialize();  // a single process, unless the environment describes a cluster
   std::printf("Total devices: %d  |  Devices per task: %d\n", device_count(), local_device_count());
 
-  // Each device holds one element of x, and all of them hold the same y.
+  // x has one element on each device; y is replicated.
   const Array x = ones({device_count()});
   const auto all_reduce = shard_map([](Array piece) { return psum(piece, "i"); },
                                     {.mesh = make_mesh({"i"}), .in_specs = {P("i")}, .out_specs = {P()}});

@@ -8,7 +8,7 @@
 
 class Flags {
  public:
-  // Takes the flags and their defaults; throws for a flag that is not among them or has no value.
+  // Parses flags with these names and defaults. Throws for an unknown flag or a missing value.
   Flags(int argc, char** argv, std::map<std::string, std::string> defaults) : values_(std::move(defaults)) {
     for (int i = 1; i < argc; i += 2) {
       const std::string flag = argv[i], name = flag.substr(0, 2) == "--" ? flag.substr(2) : "";

@@ -1,4 +1,4 @@
-// Linear regression: the line behind noisy points, found by gradient descent.
+// Linear regression: fits a line to noisy points by gradient descent.
 #include <lockstep/lockstep.h>
 
 #include <cstdio>

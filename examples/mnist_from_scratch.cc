@@ -28,12 +28,12 @@ Array predict(const Params& params, Array x) {
 
 Array loss(const Params& p, const Batch& b) { return -mean(sum(predict(p, b.image) * b.label, 1)); }
 
-// Rows of the raw data set as a batch, inside the compiled step.
+// Makes a batch from rows of the raw data set, inside the compiled step.
 Batch gather(const Images& set, const Array& rows) {
   return {astype(take(set.pixels, rows), f32) / 255.f, one_hot(take(set.labels, rows), 10)};
 }
 
-Images upload(ImageDataset set) {  // the arrays take over the data set's memory
+Images upload(ImageDataset set) {  // moves the data into arrays without copying
   return {Array::from(std::move(set.images), {set.count, set.rows * set.cols}),
           Array::from(std::move(set.labels), {set.count})};
 }
@@ -65,7 +65,7 @@ int main(int argc, char** argv) try {
   for (int epoch = 0; epoch < epochs; ++epoch) {
     const auto begin = std::chrono::steady_clock::now();
     const Array order = random::permutation(random::fold_in(random::key(1), epoch), n);
-    for (int64_t at = 0; at < n; at += 128)  // the last batch may be smaller; every row is used once
+    for (int64_t at = 0; at < n; at += 128)  // the last batch may be smaller
       params = step(params, train, order, at, std::min<int64_t>(128, n - at));
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     std::printf("Epoch %d in %.2f sec\nTraining set accuracy %.6f\nTest set accuracy %.6f\n", epoch, seconds.count(),

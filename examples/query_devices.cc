@@ -1,4 +1,4 @@
-// Which devices this process and all processes have.
+// Prints the local devices of this process and the devices of all processes.
 #include <lockstep/distributed.h>
 
 #include <cstdio>
@@ -16,9 +16,9 @@ std::string names(const std::vector<Device>& list) {
 }
 
 int main(int argc, char** argv) try {
-  const Flags flags(argc, argv, {{"devices", ""}});  // not given: as the environment says, else one
+  const Flags flags(argc, argv, {{"devices", ""}});  // default: given by the environment, else 1
   if (!flags.text("devices").empty()) set_cpu_devices(flags.integer("devices"));
-  distributed::initialize();  // alone, unless the environment says otherwise
+  distributed::initialize();  // a single process, unless the environment describes a cluster
   std::printf("# Local devices: [ %d ], %s\n", local_device_count(), names(local_devices()).c_str());
   std::printf("# Global devices:[ %d ], %s\n", device_count(), names(devices()).c_str());
   distributed::shutdown();

@@ -1,4 +1,4 @@
-// MNIST on many devices with jit and NamedSharding: the batch is cut over them, the parameters are on all of them.
+// MNIST on many devices with jit and NamedSharding: the batch is sharded, the parameters are replicated.
 #include <lockstep/lockstep.h>
 
 #include <chrono>
@@ -35,25 +35,25 @@ Batch gather(const Images& set, const Array& rows) {
 }
 
 int main(int argc, char** argv) try {
-  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // logs show each line at once
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // line-buffered, so that logs show each line immediately
   const Flags flags(argc, argv, {{"epochs", "10"}, {"devices", "8"}, {"data", "mnist"}, {"data-dir", ""}});
   const int epochs = flags.integer("epochs");
   set_cpu_devices(flags.integer("devices"));
-  distributed::initialize();  // one process, unless the environment says otherwise
+  distributed::initialize();  // a single process, unless the environment describes a cluster
   Dataset data = load_dataset(flags.text("data"), {.dir = flags.text("data-dir")});
   const Images train = upload(std::move(data.train)), test = upload(std::move(data.test));
   const int64_t n = train.labels.size();
 
-  const Mesh mesh = make_mesh({"data"});               // all devices in a row
-  const NamedSharding data_sharding(mesh, P("data"));  // rows cut; features are not
-  const NamedSharding replicated(mesh, P());           // the whole on every device
+  const Mesh mesh = make_mesh({"data"});               // a one-dimensional mesh of all devices
+  const NamedSharding data_sharding(mesh, P("data"));  // rows are sharded, features are not
+  const NamedSharding replicated(mesh, P());           // complete on every device
   Params params = device_put(init_params({train.pixels.shape(1), 1024, 1024, 10}, random::key(0)), replicated);
 
   const auto fetch = jit([](Images set, Array order, Array start, int64_t size) {
     return gather(set, dynamic_slice(order, {start}, {size}));
-  }, {.out_shardings = {data_sharding}});  // of several processes, each gathers its own rows
-  // Values under jit are global: the mean in the loss is over the whole batch, however many devices hold it and however
-  // uneven their pieces are, so that the step is the same on any number of them. No collective is written.
+  }, {.out_shardings = {data_sharding}});  // each process gathers its own rows
+  // Values under jit are global: the mean in the loss is over the global batch, on any number of devices, even with
+  // uneven shards. So the step does not depend on the number of devices, and no collective has to be written.
   const auto step = jit([](Params p, Batch b) {
     return tree_map([](Array w, Array dw) { return w - 0.001f * dw; }, p, grad(loss)(p, b));
   }, {.donate = {0}, .in_shardings = {replicated, data_sharding}, .out_shardings = {replicated}});
@@ -70,7 +70,7 @@ int main(int argc, char** argv) try {
   for (int epoch = 0; epoch < epochs; ++epoch) {
     const auto begin = std::chrono::steady_clock::now();
     const Array order = random::permutation(random::fold_in(random::key(1), epoch), n);
-    for (int64_t i = 0; i < n; i += 128)  // the last batch may be smaller; every row is used once
+    for (int64_t i = 0; i < n; i += 128)  // the last batch may be smaller
       params = step(params, fetch(train, order, i, std::min<int64_t>(128, n - i)));
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     std::printf("Epoch %d in %.2f sec\nTraining set accuracy %.6f\nTest set accuracy %.6f\n", epoch, seconds.count(),

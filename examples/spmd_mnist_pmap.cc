@@ -1,4 +1,4 @@
-// MNIST on many devices with pmap: each takes its part of a batch, and psum puts their gradients together.
+// MNIST on many devices with pmap: each computes a part of the batch, and psum adds their gradients.
 #include <lockstep/lockstep.h>
 
 #include <chrono>
@@ -32,11 +32,11 @@ Batch gather(const Images& set, const Array& rows) {
 }
 
 int main(int argc, char** argv) try {
-  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // logs show each line at once
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // line-buffered, so that logs show each line immediately
   const Flags flags(argc, argv, {{"epochs", "10"}, {"devices", "8"}, {"data", "mnist"}, {"data-dir", ""}});
   const int epochs = flags.integer("epochs");
   set_cpu_devices(flags.integer("devices"));
-  distributed::initialize();  // one process, unless the environment says otherwise
+  distributed::initialize();  // a single process, unless the environment describes a cluster
   Dataset data = load_dataset(flags.text("data"), {.dir = flags.text("data-dir")});
   const Images train = upload(std::move(data.train)), test = upload(std::move(data.test));
   const int64_t n = train.labels.size(), parts = device_count(), own = local_device_count();
@@ -48,13 +48,13 @@ int main(int argc, char** argv) try {
               jax_name(local_devices()).c_str(), device_count(), local_device_count(), process_count());
   Params params = init_params({train.pixels.shape(1), 1024, 1024, 10}, random::key(0));
 
-  const auto fetch = jit([own](Images set, Array order, Array start, int64_t size) {  // rows for each device here
+  const auto fetch = jit([own](Images set, Array order, Array start, int64_t size) {  // the rows of each local device
     return tree_map([&](Array x) { return reshape(x, {own, size, -1}); },
                     gather(set, dynamic_slice(order, {start}, {own * size})));
   });
   const auto spmd_update = pmap([](Params p, Batch b) {
-    // Each device's gradient is the mean over its own rows. Their sum is `parts` times the mean over the whole batch:
-    // the step grows with the number of devices (0.008 on 8, 0.016 on 16). pmean would keep it at 0.001.
+    // Each device's gradient is the mean over its own rows. Their sum is `parts` times the mean over the global batch:
+    // the effective rate grows with the number of devices (0.008 on 8, 0.016 on 16). With pmean it would stay 0.001.
     return tree_map([](Array w, Array dw) { return w - 0.001f * dw; }, p, psum(grad(loss)(p, b), "batch"));
   }, {.axis_name = "batch", .in_axes = {std::nullopt, 0}, .out_axes = std::nullopt, .donate = {0}});
   const auto correct = jit([](Params p, Images set, Array start, int64_t size) {

@@ -1,4 +1,4 @@
-// The trainer from a program of your own: a model as a plain struct, the engine around it, checkpoints and a log.
+// Using the trainer from your own program: a model as a plain struct, an Engine, checkpoints and a log.
 #include <lockstep/lockstep.h>
 #include <lockstep/train.h>
 
@@ -8,7 +8,7 @@
 
 using namespace lockstep;
 
-// Any tree of arrays is a model's parameters.
+// The parameters of a model can be any tree of arrays.
 struct Net {
   nn::Conv2d conv;
   nn::LayerNorm norm;

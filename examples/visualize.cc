@@ -1,4 +1,4 @@
-// Draws shardings: on the terminal, and one of them as an SVG picture with --svg FILE.
+// Draws shardings on the terminal, and one of them as an SVG file with --svg FILE.
 #include <lockstep/devices.h>
 #include <lockstep/visualize.h>
 #include <unistd.h>

@@ -1,11 +1,11 @@
-"""Seconds an epoch of MNIST-sized training in JAX on the default device. Prints one line of JSON for each case.
+"""Seconds per epoch of MNIST-sized training in JAX on the default device. Prints one line of JSON per case.
 
-    python3 benchmarks/neighbours/jax_mnist.py [--cases mlp1024:sgd,mlp:adam,cnn:adam] [--precisions f32,bf16]
+    python3 benchmarks/baselines/jax_mnist.py [--cases mlp1024:sgd,mlp:adam,cnn:adam] [--precisions f32,bf16]
                                                [--batches 128,8192] [--forms whole,step,index,loader]
 
-"whole": an epoch in one compiled scan. One call a step, the data on the device: "step", every batch's row numbers there
-beforehand, as an array each; "index", the loop takes a batch's row numbers from those of the epoch. "loader": one call a
-step, which is given a batch of bytes that the loop chose on the host, as a loader does.
+Forms. "whole": an epoch in one compiled scan. "step", "index": one call per step, with the data on the device; the row
+numbers of each batch are an array of their own ("step"), or are taken from those of the epoch ("index"). "loader": one
+call per step, with a batch of bytes gathered on the host, as a loader does.
 """
 import argparse
 import json

@@ -1,4 +1,4 @@
-// The functions of CUDA's matrix library that are used, as plain loops.
+// The functions of cuBLASLt that lockstep uses, as plain loops.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ struct Layout {
   int32_t batch = 1;
   int64_t stride = 0;
 };
-// In the first bytes of cuBLASLt's.
+// Stored in the first bytes of cuBLASLt's structures.
 enum class Algorithm : uint64_t { plain = 1, slow, fails, large };
 
 struct Description {
@@ -31,8 +31,8 @@ struct Description {
   const void* bias = nullptr;
 };
 
-// What follows a sum. LOCKSTEP_EMULATED_RELU=lossy: its relu makes 0 of NaN.
-double finished(double x, cublasLtEpilogue_t epilogue) {
+// Applies the epilogue to a sum. LOCKSTEP_EMULATED_RELU=lossy: relu turns NaN into 0.
+double apply_epilogue(double x, cublasLtEpilogue_t epilogue) {
   if (epilogue & CUBLASLT_EPILOGUE_RELU) {
     const char* relu = std::getenv("LOCKSTEP_EMULATED_RELU");
     const bool is_lossy = relu && std::strcmp(relu, "lossy") == 0;
@@ -43,7 +43,7 @@ double finished(double x, cublasLtEpilogue_t epilogue) {
   return x;
 }
 
-// The power of two it is a multiple of, 256 at most.
+// The largest power of two that divides the address, at most 256.
 uint64_t alignment(const void* pointer) {
   const auto place = reinterpret_cast<uintptr_t>(pointer) | 256;
   return place & (~place + 1);
@@ -93,14 +93,14 @@ using emulated::Layout;
 
 extern "C" {
 
-// LOCKSTEP_EMULATED_TAKEN=rest: there is no memory for the library itself.
+// LOCKSTEP_EMULATED_TAKEN=rest: no memory is left for the library itself.
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   const char* const taken = std::getenv("LOCKSTEP_EMULATED_TAKEN");
   if (taken && std::strcmp(taken, "rest") == 0) return CUBLAS_STATUS_ALLOC_FAILED;
   *handle = reinterpret_cast<cublasLtHandle_t>(new char);
   return CUBLAS_STATUS_SUCCESS;
 }
-const char* cublasLtGetStatusString(cublasStatus_t) { return "the emulated GPU cannot do that"; }
+const char* cublasLtGetStatusString(cublasStatus_t) { return "not supported by the emulated GPU"; }
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* made, cublasComputeType_t, cudaDataType_t) {
   *made = reinterpret_cast<cublasLtMatmulDesc_t>(new Description);
   return CUBLAS_STATUS_SUCCESS;
@@ -156,8 +156,8 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, 
                                                     const void*, size_t) {
   return CUBLAS_STATUS_SUCCESS;
 }
-// Where several are asked for, there is a slow one, one that cannot run, one that is not slow, and one that wants too
-// much space. f64 has no epilogues. The bias of an algorithm is to lie as well as it did here.
+// If several algorithms are requested, returns a slow one, one that cannot run, a fast one, and one that needs too much
+// workspace. f64 has no epilogues. The bias of an algorithm must be aligned as well as it is here.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t of, cublasLtMatrixLayout_t,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
                                               cublasLtMatrixLayout_t layout_d, cublasLtMatmulPreference_t, int most,
@@ -178,12 +178,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
 }
 size_t cublasLtGetVersion() { return 1; }
 
-// What tests ask for: how many products were put on a stream, and by which algorithm and with what epilogue the last.
+// Counters for tests: the number of products enqueued, and the algorithm and epilogue of the last.
 int64_t emulated_products() { return emulated::products; }
 int64_t emulated_algorithm() { return emulated::last_algorithm; }
 int64_t emulated_epilogue() { return emulated::last_epilogue; }
 
-// Matrices are stored column by column; C is not read, as its factor is zero wherever this is called.
+// Matrices are column-major. C is not read: beta is always zero.
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t of, const void*, const void* a,
                               cublasLtMatrixLayout_t layout_a, const void* b, cublasLtMatrixLayout_t layout_b,
                               const void*, const void*, cublasLtMatrixLayout_t, void* d,
@@ -199,8 +199,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t of, const v
   emulated::last_algorithm = static_cast<int64_t>(algorithm);
   emulated::last_epilogue = description.epilogue;
   const Layout la = layout(layout_a), lb = layout(layout_b), ld = layout(layout_d);
-  emulated::put(stream, [=] {
-    // Longer than another process keeps this one from a processor.
+  emulated::enqueue(stream, [=] {
+    // Longer than the time slice of another process.
     if (algorithm == Algorithm::slow) std::this_thread::sleep_for(std::chrono::milliseconds(25));
     const int64_t depth = description.a == CUBLAS_OP_N ? la.cols : la.rows;
     const auto at = [](const Layout& l, bool turned, int64_t row, int64_t col) {
@@ -214,7 +214,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t of, const v
             sum += emulated::read(a, la.type, p * la.stride + at(la, description.a != CUBLAS_OP_N, m, k)) *
                    emulated::read(b, lb.type, p * lb.stride + at(lb, description.b != CUBLAS_OP_N, k, n));
           if (has_bias) sum += emulated::read(description.bias, ld.type, m);
-          emulated::write(d, ld.type, p * ld.stride + m + n * ld.line, emulated::finished(sum, description.epilogue));
+          emulated::write(d, ld.type, p * ld.stride + m + n * ld.line,
+                          emulated::apply_epilogue(sum, description.epilogue));
         }
   });
   return CUBLAS_STATUS_SUCCESS;

@@ -1,5 +1,5 @@
-// What kernels that are compiled for this machine ask of who runs them. A block is a thread of the operating system,
-// and its threads take turns on it.
+// The functions that emulated kernels call. A thread block is a thread of the operating system; the threads of the block
+// are fibers that take turns on it.
 #pragma once
 
 namespace emulated {
@@ -8,23 +8,24 @@ struct Index {
   unsigned x, y, z;
 };
 
-// Of the thread that runs.
+// Of the current thread of the kernel.
 extern __thread Index thread_index, block_index, block_size, grid_size;
 
-// Lets others run, of this block and of others: for who waits for something that another block does.
-void give_way();
+// Lets other threads and blocks run. Call it while waiting for another block.
+void yield();
 // Waits for all threads of the block that have not ended.
-void meet_block();
-// Waits for all of the warp. The last of them to come calls `last`, before the others go on.
-void meet_warp(void (*last)());
+void sync_block();
+// Waits for all threads of the warp. The last to arrive calls `last` before the others continue.
+void sync_warp(void (*last)());
 
-// Of the warp, for what its threads give each other.
+// Memory of the warp, through which its threads exchange values.
 constexpr int kWarp = 32, kLaneBytes = 64;
 char* warp_memory();
 
-// Copies that are on their way: the place is spoilt at once, and the bytes come as late as they may.
-void send_for(void* to, const void* from, int bytes, bool inside);
-void end_group();
-void wait_for_groups(int left);
+// Asynchronous copies in groups. The destination is filled with NaN at once; the bytes arrive as late as allowed.
+void start_copy(void* to, const void* from, int bytes, bool inside);
+void commit_copies();
+// Waits until at most `left` groups are pending.
+void wait_for_copies(int left);
 
 }  // namespace emulated

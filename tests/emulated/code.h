@@ -1,4 +1,4 @@
-// Code of kernels for this machine, as bytes that know how many they are.
+// The format of compiled kernels: a header with the size, then a shared library. Safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct CodeHeader {
 };
 inline constexpr char kCodeKind[8] = {'e', 'm', 'u', 'l', 'a', 't', 'e', 'd'};
 
-// The library that was loaded from it; null where it is none. It stays.
+// Loads the library of compiled code; null if it is not valid. It is never unloaded.
 void* load_code(const void* code);
 
 }  // namespace emulated

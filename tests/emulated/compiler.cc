@@ -1,5 +1,5 @@
-// The functions of CUDA's compiler that are used, with this machine's compiler. Kernels find device.h in front of them,
-// and machine.h instead of the one they bring.
+// The functions of NVRTC that lockstep uses, implemented with this machine's compiler. Kernels are compiled after
+// device.h, and with the emulated machine.h instead of their own.
 #include <dlfcn.h>
 #include <nvrtc.h>
 #include <sys/wait.h>
@@ -31,7 +31,7 @@ struct Program {
   std::vector<char> code;
 };
 
-// A folder that goes with it.
+// A temporary folder, deleted with the object.
 struct Folder {
   fs::path path;
   Folder() {
@@ -52,7 +52,7 @@ std::string content(const fs::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// What this machine's compiler and standard library have, or what is done otherwise here.
+// Whether the header is replaced by one of this machine or of the emulator.
 bool is_replaced(const std::string& header) {
   return header == "cstdint" || header == "type_traits" || header == "machine.h";
 }
@@ -72,7 +72,7 @@ void compile(Program& program) {
   if (const char* const keep = std::getenv("LOCKSTEP_EMULATED_KEEP"))
     fs::copy(folder.path, fs::path(keep) / folder.path.filename(), fs::copy_options::recursive);
   const std::string in = folder.path.string();
-  // No multiply-add in one rounding, as is asked of CUDA's.
+  // No fused multiply-add, as with NVRTC.
   const std::string command = "env -u LD_PRELOAD " EMULATED_CXX " " EMULATED_FLAGS " -shared -I" + in +
                               " -I" EMULATED_PRECOMPILED " -I" EMULATED_FOLDER " -include device.h -o " + in +
                               "/kernel.so " + in + "/kernel.cc 2> " + in + "/log";
@@ -88,7 +88,7 @@ void compile(Program& program) {
   std::memcpy(program.code.data() + sizeof header, library.data(), library.size());
 }
 
-// Another one when what kernels include has changed: code is kept by it.
+// Changes with the headers that kernels include, because compiled code is cached by version.
 int version() {
   size_t all = 0;
   for (const char* name : {"/block.h", "/device.h", "/halves.h", "/machine.h"})
@@ -121,11 +121,11 @@ using emulated::of;
 extern "C" {
 
 nvrtcResult nvrtcVersion(int* major, int* minor) {
-  *major = 0;  // none of CUDA's
+  *major = 0;  // not a version of CUDA
   *minor = emulated::version();
   return NVRTC_SUCCESS;
 }
-const char* nvrtcGetErrorString(nvrtcResult result) { return result == NVRTC_SUCCESS ? "done" : "it does not compile"; }
+const char* nvrtcGetErrorString(nvrtcResult result) { return result == NVRTC_SUCCESS ? "done" : "compilation failed"; }
 nvrtcResult nvrtcCreateProgram(nvrtcProgram* made, const char* text, const char*, int count, const char* const* headers,
                                const char* const* names) {
   auto* const program = new emulated::Program{text, {}, {}, {}};

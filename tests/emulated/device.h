@@ -1,4 +1,4 @@
-// What the GPU's compiler knows by itself, for kernels that are compiled for this machine (compiler.cc).
+// The built-in functions and variables of CUDA, for kernels that are compiled for this machine (compiler.cc).
 #pragma once
 
 #include <cmath>
@@ -48,27 +48,27 @@ inline uint32_t __funnelshift_l(uint32_t low, uint32_t high, uint32_t by) {
   return by == 0 ? high : high << by | low >> (32 - by);
 }
 
-inline void __syncthreads() { emulated::meet_block(); }
+inline void __syncthreads() { emulated::sync_block(); }
 inline void __syncwarp() {
-  emulated::meet_warp([] {});
+  emulated::sync_warp([] {});
 }
 
 namespace emulated {
 
 inline int lane() { return static_cast<int>(thread_index.x % kWarp); }
 
-// What each lane of the warp gave, seen by all of it.
+// Exchanges a value between all lanes of the warp.
 template <class T>
 T from_lane(T x, int of) {
   static_assert(sizeof(T) <= kLaneBytes);
   std::memcpy(warp_memory() + lane() * kLaneBytes, &x, sizeof x);
-  meet_warp([] {});
+  sync_warp([] {});
   if (of >= 0 && of < kWarp) std::memcpy(&x, warp_memory() + of * kLaneBytes, sizeof x);
-  meet_warp([] {});  // before anybody writes the next
+  sync_warp([] {});  // before a lane writes the next value
   return x;
 }
 
-// The arguments of a kernel, which are its own from when it is started on.
+// A copy of the arguments of a kernel, made at its launch.
 template <class... A>
 struct Bound {
   std::tuple<std::remove_cvref_t<A>...> values;
@@ -104,7 +104,7 @@ T __shfl_down_sync(unsigned, T x, unsigned by) {
   return emulated::from_lane(x, emulated::lane() + static_cast<int>(by));
 }
 
-// Stands behind a kernel's text.
+// Appended to a kernel's text.
 #define EMULATED_KERNEL(f)                                                                        \
   using EmulatedBound = decltype(emulated::bound_of(&f));                                         \
   extern "C" void* emulated_bind(void** arguments) { return EmulatedBound::make(&f, arguments); } \

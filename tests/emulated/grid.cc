@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include "emulated/places.h"
+#include "emulated/fiber.h"
 
-__thread char shared[kBlockMemory] __attribute__((aligned(128)));
+__thread char shared[kSharedBytes] __attribute__((aligned(128)));
 
 namespace emulated {
 
@@ -30,26 +30,26 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kStack = 128 << 10;
-constexpr unsigned kSideBySide = 256;  // blocks
-constexpr int kSpoilt = 0xff;          // floats of such bytes are NaN
-constexpr std::chrono::seconds kPatience(120);
+constexpr unsigned kMaxConcurrent = 256;  // blocks
+constexpr int kPoison = 0xff;             // floats of such bytes are NaN
+constexpr std::chrono::seconds kTimeout(120);
 
-[[noreturn]] void give_up(const char* what) {
+[[noreturn]] void fail(const char* what) {
   std::fprintf(stderr, "emulated GPU: block %u of %u, thread %u: %s\n", block_index.x, grid_size.x, thread_index.x,
                what);
   std::abort();
 }
 
-// Memory for the stacks of threads, some hundred at a time: of mappings there are not enough for one each.
+// Memory for the stacks of threads, mapped in batches: the number of mappings is limited.
 class Stacks {
  public:
   char* take() {
     const std::lock_guard lock(mutex_);
     if (free_.empty()) {
-      auto* const memory = static_cast<char*>(::mmap(nullptr, kTogether * kStack, PROT_READ | PROT_WRITE,
-                                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-      if (memory == MAP_FAILED) give_up("no memory for its threads");
-      for (size_t i = 0; i < kTogether; ++i) {
+      auto* const memory = static_cast<char*>(
+          ::mmap(nullptr, kBatch * kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+      if (memory == MAP_FAILED) fail("no memory for its threads' stacks");
+      for (size_t i = 0; i < kBatch; ++i) {
         free_.push_back(memory + i * kStack);
         std::memcpy(free_.back(), &kEnd, sizeof kEnd);
       }
@@ -62,8 +62,8 @@ class Stacks {
     const std::lock_guard lock(mutex_);
     free_.push_back(stack);
   }
-  // Has all of it been used, and more?
-  static bool is_full(const char* stack) { return std::memcmp(stack, &kEnd, sizeof kEnd) != 0; }
+  // Whether the stack has overflowed.
+  static bool has_overflowed(const char* stack) { return std::memcmp(stack, &kEnd, sizeof kEnd) != 0; }
 
   static Stacks& all() {
     static auto* const instance = new Stacks;
@@ -71,7 +71,7 @@ class Stacks {
   }
 
  private:
-  static constexpr size_t kTogether = 512;
+  static constexpr size_t kBatch = 512;
   static constexpr uint64_t kEnd = 0x5ca1ab1e0ddba11;
   std::mutex mutex_;
   std::vector<char*> free_;
@@ -84,36 +84,36 @@ struct Copy {
   bool inside;
 };
 
-// Those who wait for each other.
-struct Meeting {
-  int here = 0, alive = 0;
+// A barrier for the threads that have not ended.
+struct Barrier {
+  int arrived = 0, alive = 0;
   unsigned times = 0;
 
-  bool is_complete() const { return here > 0 && here == alive; }
-  void end() {
-    here = 0;
+  bool is_complete() const { return arrived > 0 && arrived == alive; }
+  void release() {
+    arrived = 0;
     ++times;
   }
 };
 
-// What is looked at whenever it is its turn.
+// The state that the scheduler reads in each turn.
 struct Thread {
-  Place place = nullptr;
-  const Meeting* waits_for = nullptr;
+  FiberContext context = nullptr;
+  const Barrier* waits_for = nullptr;
   unsigned waits_since = 0;
   bool ended = false;
 
-  bool can_go_on() const { return !ended && (!waits_for || waits_for->times != waits_since); }
+  bool can_run() const { return !ended && (!waits_for || waits_for->times != waits_since); }
 };
 
-// Copies on their way, in order, and where each group ends that has not come.
+// Pending copies, in order, and the end of each pending group.
 struct Copies {
-  std::vector<Copy> sent;
+  std::vector<Copy> pending;
   std::vector<size_t> groups;
 };
 
 struct Warp {
-  Meeting meeting;
+  Barrier barrier;
   alignas(16) char memory[kWarp * kLaneBytes];
 };
 
@@ -123,7 +123,7 @@ class Block {
       : body_(thread), threads_(block_size.x), stacks_(block_size.x), copies_(block_size.x) {
     warps_.resize((threads_.size() + kWarp - 1) / kWarp);
     all_.alive = static_cast<int>(threads_.size());
-    for (size_t t = 0; t < threads_.size(); ++t) ++warps_[t / kWarp].meeting.alive;
+    for (size_t t = 0; t < threads_.size(); ++t) ++warps_[t / kWarp].barrier.alive;
   }
 
   void run() {
@@ -133,19 +133,19 @@ class Block {
       bool any = false, moved_any = false;
       for (size_t w = 0; w < warps_.size(); ++w) {
         const size_t first = (backwards ? warps_.size() - 1 - w : w) * kWarp;
-        // A warp goes on as far as it can by itself: what its threads use is at hand then.
+        // A warp runs as far as it can: its data is in the cache then.
         do {
           moved_ = false;
           any |= run_warp(first, std::min<size_t>(threads_.size() - first, kWarp), backwards);
           moved_any |= moved_;
         } while (moved_);
       }
-      if (!any) give_up("all threads wait, and not all for the same: some would wait for ever");
+      if (!any) fail("deadlock: all threads wait, but not at the same barrier");
       const Clock::time_point now = Clock::now();
       if (moved_any) {
         moved = now;
       } else {
-        if (now - moved > kPatience) give_up("waits for another block, and nothing came for two minutes");
+        if (now - moved > kTimeout) fail("deadlock: waited two minutes for another block");
         ::sched_yield();
       }
     }
@@ -156,62 +156,62 @@ class Block {
 
   Copies& copies() { return copies_[at_]; }
   Warp& warp() { return warps_[at_ / kWarp]; }
-  Meeting& all() { return all_; }
+  Barrier& all() { return all_; }
 
-  void wait_for(Meeting& meeting) {
+  void wait_for(Barrier& barrier) {
     Thread& self = threads_[at_];
     moved_ = true;
-    self.waits_for = &meeting;
-    self.waits_since = meeting.times;
-    emulated_go_on(&self.place, scheduler_);
+    self.waits_for = &barrier;
+    self.waits_since = barrier.times;
+    emulated_switch_fiber(&self.context, scheduler_);
     self.waits_for = nullptr;
   }
-  void leave() { emulated_go_on(&threads_[at_].place, scheduler_); }
+  void yield() { emulated_switch_fiber(&threads_[at_].context, scheduler_); }
 
  private:
-  // Each of so many threads that can, in turn. Were there any?
+  // Runs each thread of a warp that can run, in turn. Returns whether there was one.
   bool run_warp(size_t first, size_t count, bool backwards) {
     bool any = false;
     for (size_t i = 0; i < count; ++i) {
       const size_t t = first + (backwards ? count - 1 - i : i);
-      if (!threads_[t].can_go_on()) continue;
+      if (!threads_[t].can_run()) continue;
       any = true;
-      if (i + kAhead < count) fetch(threads_[backwards ? t - kAhead : t + kAhead].place);
+      if (i + kAhead < count) fetch(threads_[backwards ? t - kAhead : t + kAhead].context);
       resume(t);
     }
     return any;
   }
 
-  // Into the processor's cache, of which a turn lasts less than a miss: what it takes to go on there.
+  // Prefetches what a switch reads into the cache: a turn is shorter than a cache miss.
   static constexpr size_t kAhead = 2;  // turns
-  static void fetch(Place place) {
-    for (int line = 0; line < 4; ++line) __builtin_prefetch(static_cast<const char*>(place) + line * 64);
+  static void fetch(FiberContext context) {
+    for (int line = 0; line < 4; ++line) __builtin_prefetch(static_cast<const char*>(context) + line * 64);
   }
 
   void resume(size_t t) {
     at_ = t;
     thread_index.x = static_cast<unsigned>(t);
     Thread& thread = threads_[t];
-    if (!thread.place) {
+    if (!thread.context) {
       stacks_[t] = Stacks::all().take();
-      // Not at the same distance from each other: those would take each other's place in the cache.
-      thread.place = beginning(stacks_[t], kStack - t % 128 * 192, [] { current->be_thread(); });
+      // Different offsets, so that stacks do not map to the same cache sets.
+      thread.context = make_fiber(stacks_[t], kStack - t % 128 * 192, [] { current->run_thread(); });
     }
-    emulated_go_on(&scheduler_, thread.place);
+    emulated_switch_fiber(&scheduler_, thread.context);
     if (!thread.ended) return;
-    if (Stacks::is_full(stacks_[t])) give_up("its stack is full");
+    if (Stacks::has_overflowed(stacks_[t])) fail("stack overflow");
     Stacks::all().give_back(stacks_[t]);
   }
-  void be_thread() {
+  void run_thread() {
     body_();
     moved_ = true;
     threads_[at_].ended = true;
-    // Those who are left need not wait for it.
-    for (Meeting* meeting : {&all_, &warp().meeting}) {
-      --meeting->alive;
-      if (meeting->is_complete()) meeting->end();
+    // The remaining threads do not wait for it.
+    for (Barrier* barrier : {&all_, &warp().barrier}) {
+      --barrier->alive;
+      if (barrier->is_complete()) barrier->release();
     }
-    leave();
+    yield();
   }
 
   const std::function<void()>& body_;
@@ -219,10 +219,10 @@ class Block {
   std::vector<char*> stacks_;
   std::vector<Copies> copies_;
   std::vector<Warp> warps_;
-  Meeting all_;
+  Barrier all_;
   size_t at_ = 0;
-  bool moved_ = false;  // somebody did more than look
-  Place scheduler_ = nullptr;
+  bool moved_ = false;  // a thread did more than poll
+  FiberContext scheduler_ = nullptr;
 };
 
 thread_local Block* Block::current = nullptr;
@@ -231,17 +231,17 @@ void run_block(unsigned number, Index grid, Index block, size_t shared_bytes, co
   block_index = {number, 0, 0};
   grid_size = grid;
   block_size = block;
-  std::memset(shared, kSpoilt, kBlockMemory);
+  std::memset(shared, kPoison, kSharedBytes);
   Block(thread).run();
-  const auto spoilt = [](char c) { return static_cast<unsigned char>(c) == kSpoilt; };
-  if (!std::all_of(shared + shared_bytes, shared + kBlockMemory, spoilt))
-    give_up("wrote behind the block's memory that was asked for");
+  const auto untouched = [](char c) { return static_cast<unsigned char>(c) == kPoison; };
+  if (!std::all_of(shared + shared_bytes, shared + kSharedBytes, untouched))
+    fail("wrote past the requested shared memory");
 }
 
-// Threads that stay, for blocks: one grid after the other.
-class Crew {
+// Persistent threads that run blocks, one grid after another.
+class BlockThreads {
  public:
-  // Calls work(0) to work(count - 1), all at the same time.
+  // Calls work(0) to work(count - 1) concurrently.
   void run(unsigned count, const std::function<void(unsigned)>& work) {
     const std::lock_guard one(grid_);
     std::unique_lock lock(mutex_);
@@ -251,14 +251,14 @@ class Crew {
     try {
       for (; size_ < count; ++size_) std::thread([this, i = size_, times = times_ - 1] { serve(i, times); }).detach();
     } catch (const std::system_error& error) {
-      give_up(error.what());
+      fail(error.what());
     }
     changed_.notify_all();
     done_.wait(lock, [&] { return left_ == 0; });
   }
 
-  static Crew& all() {
-    static auto* const instance = new Crew;
+  static BlockThreads& all() {
+    static auto* const instance = new BlockThreads;
     return *instance;
   }
 
@@ -286,62 +286,62 @@ class Crew {
 
 }  // namespace
 
-void give_way() { Block::current->leave(); }
+void yield() { Block::current->yield(); }
 
-void meet_block() {
-  Meeting& all = Block::current->all();
-  if (++all.here == all.alive)
-    all.end();
+void sync_block() {
+  Barrier& all = Block::current->all();
+  if (++all.arrived == all.alive)
+    all.release();
   else
     Block::current->wait_for(all);
 }
 
-void meet_warp(void (*last)()) {
-  Meeting& meeting = Block::current->warp().meeting;
-  if (++meeting.here == meeting.alive) {
+void sync_warp(void (*last)()) {
+  Barrier& barrier = Block::current->warp().barrier;
+  if (++barrier.arrived == barrier.alive) {
     last();
-    meeting.end();
+    barrier.release();
   } else {
-    Block::current->wait_for(meeting);
+    Block::current->wait_for(barrier);
   }
 }
 
 char* warp_memory() { return Block::current->warp().memory; }
 
-void send_for(void* to, const void* from, int bytes, bool inside) {
+void start_copy(void* to, const void* from, int bytes, bool inside) {
   if (reinterpret_cast<uintptr_t>(to) % static_cast<unsigned>(bytes) != 0 ||
       reinterpret_cast<uintptr_t>(from) % static_cast<unsigned>(bytes) != 0)
-    give_up("an asynchronous copy between places that are not aligned");
-  std::memset(to, kSpoilt, static_cast<size_t>(bytes));
-  Block::current->copies().sent.push_back({to, from, bytes, inside});
+    fail("an asynchronous copy with unaligned addresses");
+  std::memset(to, kPoison, static_cast<size_t>(bytes));
+  Block::current->copies().pending.push_back({to, from, bytes, inside});
 }
 
-void end_group() {
+void commit_copies() {
   Copies& self = Block::current->copies();
-  self.groups.push_back(self.sent.size());
+  self.groups.push_back(self.pending.size());
 }
 
-void wait_for_groups(int left) {
+void wait_for_copies(int left) {
   Copies& self = Block::current->copies();
   if (self.groups.size() <= static_cast<size_t>(left)) return;
   const size_t done = self.groups.size() - static_cast<size_t>(left), end = self.groups[done - 1];
   for (size_t i = 0; i < end; ++i) {
-    const Copy& copy = self.sent[i];
+    const Copy& copy = self.pending[i];
     if (copy.inside)
       std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.bytes));
     else
       std::memset(copy.to, 0, static_cast<size_t>(copy.bytes));
   }
-  self.sent.erase(self.sent.begin(), self.sent.begin() + static_cast<std::ptrdiff_t>(end));
+  self.pending.erase(self.pending.begin(), self.pending.begin() + static_cast<std::ptrdiff_t>(end));
   self.groups.erase(self.groups.begin(), self.groups.begin() + static_cast<std::ptrdiff_t>(done));
   for (size_t& group : self.groups) group -= end;
 }
 
 void run_grid(Index grid, Index block, size_t shared_bytes, const std::function<void()>& thread) {
-  if (grid.x <= kSideBySide)
-    return Crew::all().run(grid.x, [&](unsigned b) { run_block(b, grid, block, shared_bytes, thread); });
+  if (grid.x <= kMaxConcurrent)
+    return BlockThreads::all().run(grid.x, [&](unsigned b) { run_block(b, grid, block, shared_bytes, thread); });
   std::atomic<unsigned> next = 0;
-  Crew::all().run(std::max(1u, std::thread::hardware_concurrency()), [&](unsigned) {
+  BlockThreads::all().run(std::max(1u, std::thread::hardware_concurrency()), [&](unsigned) {
     for (unsigned b; (b = next++) < grid.x;) run_block(b, grid, block, shared_bytes, thread);
   });
 }

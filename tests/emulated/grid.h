@@ -1,4 +1,4 @@
-// Runs the blocks of a kernel.
+// Runs the blocks of an emulated kernel. Safe from any thread; one grid at a time.
 #pragma once
 
 #include <cstddef>
@@ -6,14 +6,14 @@
 
 #include "emulated/block.h"
 
-// The memory of a block, of which a kernel knows by this name, and how much there is at most.
-constexpr size_t kBlockMemory = 227 << 10;
-extern __thread char shared[kBlockMemory] __attribute__((aligned(128)));
+// The shared memory of a block, under the name that kernels use.
+constexpr size_t kSharedBytes = 227 << 10;
+extern __thread char shared[kSharedBytes] __attribute__((aligned(128)));
 
 namespace emulated {
 
-// `thread` is what each thread does. Blocks that may wait for each other run side by side, others some at a time. Ends
-// the program with a message where threads wait for what cannot come, or write outside of the block's memory.
+// Runs `thread` for each thread of the grid. Up to 256 blocks run concurrently, so that they may wait for each other;
+// larger grids run some blocks at a time. Aborts with a message on a deadlock and on writes outside of shared memory.
 void run_grid(Index grid, Index block, size_t shared_bytes, const std::function<void()>& thread);
 
 }  // namespace emulated

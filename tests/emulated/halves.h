@@ -1,4 +1,4 @@
-// Floats of 16 bits, to the nearest with ties to even.
+// Conversions of 16-bit floats, to nearest with ties to even. Safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ inline uint16_t to_bf16(float x) {
 inline float from_f16(uint16_t bits) {
   const uint32_t sign = uint32_t{bits} >> 15 << 31, size = bits & 0x7fffu;
   if (size >= 0x7c00u) return float_of(sign | 0x7f800000u | (size & 0x3ffu) << 13);
-  // The exponent is 112 less than a float's; what is too small for one of its own is so, too.
+  // The exponent is 112 less than that of f32; this also holds for subnormals.
   return float_of(sign | bits_of(float_of(size << 13) * 0x1p112f));
 }
 inline uint16_t to_f16(float x) {
   const uint32_t u = bits_of(x), sign = u >> 31 << 15, size = u & 0x7fffffffu;
   if (size > 0x7f800000u) return 0x7fffu;
   if (size >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);
-  // Smaller than all with an exponent of their own: adding 0.5 leaves the bits that count, rounded.
+  // Subnormal: adding 0.5 leaves the significant bits, rounded.
   if (size < 0x38800000u) return static_cast<uint16_t>(sign | (bits_of(float_of(size) + 0.5f) - 0x3f000000u));
   return static_cast<uint16_t>(sign | (size - 0x38000000u + 0xfffu + ((size >> 13) & 1u)) >> 13);
 }

@@ -1,5 +1,5 @@
-// The GPU's own instructions (ops/cuda/machine_text.cc) as this machine does them. What may be done late is done late,
-// and memory that will be written is spoilt as soon as that may happen.
+// The GPU instructions of ops/cuda/machine_text.cc, emulated. Work that may complete late does so, and memory that will be
+// written is filled with NaN as early as possible.
 #pragma once
 
 #include "device.h"
@@ -29,12 +29,12 @@ inline float approx_tanh(float x) { return __builtin_tanhf(x); }
 
 template <int kBytes>
 inline void copy_async(void* to, const void* from, bool inside) {
-  emulated::send_for(to, from, kBytes, inside);
+  emulated::start_copy(to, from, kBytes, inside);
 }
-inline void commit() { emulated::end_group(); }
+inline void commit() { emulated::commit_copies(); }
 template <int kLeft>
 inline void wait_for() {
-  emulated::wait_for_groups(kLeft);
+  emulated::wait_for_copies(kLeft);
 }
 
 template <bool kTurned, int kCount>
@@ -63,7 +63,7 @@ struct Lane {
 };
 static_assert(sizeof(Lane) <= emulated::kLaneBytes);
 
-// The matrices whose fragments the lanes have: a word is one float, or two halves.
+// The matrices whose fragments the lanes hold: a word is one float or two 16-bit floats.
 template <class Element>
 void multiply() {
   constexpr int kEach = sizeof(Element) == 4 ? 1 : 2, kDeep = 8 * kEach;
@@ -108,8 +108,8 @@ void run(float (&c)[4], const uint32_t (&x)[4], const uint32_t (&y)[2]) {
   std::memcpy(own.y, y, sizeof y);
   char* const at = emulated::warp_memory() + emulated::lane() * emulated::kLaneBytes;
   std::memcpy(at, &own, sizeof own);
-  emulated::meet_warp(multiply<Element>);
-  std::memcpy(&own, at, sizeof own);  // nobody else writes here
+  emulated::sync_warp(multiply<Element>);
+  std::memcpy(&own, at, sizeof own);  // no other lane writes here
   std::memcpy(c, own.c, sizeof c);
 }
 
@@ -138,7 +138,7 @@ inline void leave(uint32_t* to, uint32_t word) { leave_word(to, word); }
 inline void leave(uint64_t* to, uint64_t word) { leave_word(to, word); }
 template <class Word>
 inline Word look_at_word(const Word* from) {
-  emulated::give_way();
+  emulated::yield();
   return __atomic_load_n(from, __ATOMIC_RELAXED);
 }
 inline uint32_t look_at(const uint32_t* from) { return look_at_word(from); }
@@ -153,7 +153,7 @@ inline void wait_until(const uint64_t* word, uint64_t count) {
   __atomic_thread_fence(__ATOMIC_ACQUIRE);
 }
 
-// Kernels are done one after the other here.
+// Kernels run one after another here.
 inline void after_the_last() {}
 inline void before_the_next() {}
 }  // namespace lockstep

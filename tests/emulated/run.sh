@@ -1,11 +1,11 @@
 #!/bin/sh
-# run.sh BUILD COMMAND...: runs the command with a GPU that this machine's processors stand in for. Kernels are compiled
-# by this machine's compiler and kept in BUILD/tests/emulated/cache, unless LOCKSTEP_CACHE_DIR says where. The GPU has
-# LOCKSTEP_EMULATED_PROCESSORS processors (16).
+# run.sh BUILD COMMAND...: runs the command with a GPU emulated by this machine's CPUs. Kernels are compiled by this
+# machine's compiler and cached in $LOCKSTEP_CACHE_DIR (default: BUILD/tests/emulated/cache). The GPU has
+# LOCKSTEP_EMULATED_PROCESSORS multiprocessors (default: 16).
 folder=$(cd "$1" && pwd)/tests/emulated
 shift
 [ -e "$folder/libemulated_gpu.so" ] || {
-  echo "run.sh: $folder/libemulated_gpu.so is not there; build the target emulated_gpu, where CUDA's headers are" >&2
+  echo "run.sh: $folder/libemulated_gpu.so does not exist; install CUDA's headers and build the target emulated_gpu" >&2
   exit 1
 }
 export LOCKSTEP_CACHE_DIR="${LOCKSTEP_CACHE_DIR:-$folder/cache}"

@@ -1,6 +1,6 @@
-// The functions of CUDA's runtime that are used (hardware/cuda/functions.def), for a GPU that this machine's processors
-// stand in for. What is put on a stream is done at once; but copies from and to pinned memory, what waits for another
-// stream, and copies after those are done as late as can be: when there is more on the stream, or somebody asks.
+// The functions of the CUDA runtime that lockstep uses (hardware/cuda/functions.def), for a GPU emulated by this machine's CPUs.
+// Enqueued work runs at once, except for copies from and to pinned memory, work that waits for another stream, and copies
+// after those. These are deferred as long as possible: until more work is enqueued, or a caller queries the stream.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -37,33 +37,33 @@ struct Kernel {
   void* (*bind)(void** arguments);
   void (*run)(void* bound);
   void (*end)(void* bound);
-  size_t shared_bytes = 48 << 10;  // that may be asked for
+  size_t shared_bytes = 48 << 10;  // that a kernel may request
 };
 struct Library {
   Kernel kernel;
 };
 struct Stream {
-  std::atomic<bool> recording = false;
-  std::thread::id recorder;
-  Work recorded;
+  std::atomic<bool> capturing = false;
+  std::thread::id capturing_thread;
+  Work captured;
   std::deque<std::function<void()>> late;
-  size_t done = 0;  // of those that were late
+  size_t done = 0;  // number of deferred works done
 };
 struct Event {
   std::atomic<int> looks = 0;
   Stream* stream = nullptr;
-  size_t after = 0;  // so many of what was late on it, in all
+  size_t after = 0;  // number of deferred works enqueued before it
 };
 
-// For what is late of all streams, as one waits for another.
-std::recursive_mutex& late() {
+// Guards the deferred work of all streams, because streams wait for one another.
+std::recursive_mutex& deferred_mutex() {
   static auto* const mutex = new std::recursive_mutex;
   return *mutex;
 }
 
-// Does the first `count` of what is late, in all, or all of it.
-void catch_up(Stream& stream, size_t count = SIZE_MAX) {
-  const std::lock_guard lock(late());
+// Runs deferred work until `count` works of the stream have been done, or all of it.
+void run_deferred(Stream& stream, size_t count = SIZE_MAX) {
+  const std::lock_guard lock(deferred_mutex());
   while (!stream.late.empty() && stream.done < count) {
     const std::function<void()> work = std::move(stream.late.front());
     stream.late.pop_front();
@@ -71,20 +71,20 @@ void catch_up(Stream& stream, size_t count = SIZE_MAX) {
     work();
   }
 }
-void put_late(Stream& stream, std::function<void()> work) {
-  const std::lock_guard lock(late());
+void defer(Stream& stream, std::function<void()> work) {
+  const std::lock_guard lock(deferred_mutex());
   stream.late.push_back(std::move(work));
 }
-bool is_late(Stream& stream) {
-  const std::lock_guard lock(late());
+bool has_deferred(Stream& stream) {
+  const std::lock_guard lock(deferred_mutex());
   return !stream.late.empty();
 }
 
-// Nobody but who records it may ask anything of it.
+// Aborts if another thread is capturing the stream.
 Stream& stream_of(cudaStream_t stream) {
   Stream& out = *reinterpret_cast<Stream*>(stream);
-  if (out.recording && out.recorder != std::this_thread::get_id()) {
-    std::fprintf(stderr, "emulated GPU: a stream that another thread records is used\n");
+  if (out.capturing && out.capturing_thread != std::this_thread::get_id()) {
+    std::fprintf(stderr, "emulated GPU: a stream is used while another thread captures it\n");
     std::abort();
   }
   return out;
@@ -102,14 +102,14 @@ int64_t memory() {
   return bytes;
 }
 
-// Whether another process has all of its memory, or has it for itself (or all but what a process begins with: blas.cc).
-cudaError_t why_taken() {
+// Emulates another process that uses all memory, or the GPU exclusively. (`rest`: see blas.cc.)
+cudaError_t taken_error() {
   const char* const what = std::getenv("LOCKSTEP_EMULATED_TAKEN");
   if (!what || what == std::string("rest")) return cudaSuccess;
   return what == std::string("memory") ? cudaErrorMemoryAllocation : cudaErrorDevicesUnavailable;
 }
 
-// Whether it is out of order: from when on there is such a file, for good.
+// Emulates a lost GPU: as soon as the file exists, every call fails.
 cudaError_t state() {
   static const char* const file = std::getenv("LOCKSTEP_EMULATED_LOST_WITH");
   static std::atomic<bool> lost = false;
@@ -117,22 +117,22 @@ cudaError_t state() {
   return lost ? cudaErrorECCUncorrectable : cudaSuccess;
 }
 
-// Whether it does not end any more what it was given: from when on there is such a file, for good. Then whoever waits
-// for it in here waits for ever, also at the end of the process.
+// Emulates a GPU that hangs: as soon as the file exists, enqueued work never ends. Blocking calls then wait forever, also
+// at process exit.
 std::atomic<bool> hung = false;
 bool hangs() {
   static const char* const file = std::getenv("LOCKSTEP_EMULATED_HANGS_WITH");
   if (file && !hung && ::faccessat(AT_FDCWD, file, F_OK, 0) == 0) hung = true;
   return hung;
 }
-void wait_for_it() {
+void block_if_hanging() {
   while (hangs()) ::pause();
 }
 __attribute__((destructor)) void end() {
   while (hung) ::pause();
 }
 
-// Memory that ends where nobody may read or write, and is spoilt at first and afterwards.
+// Memory that ends at an inaccessible page, filled with NaN when it is allocated and freed.
 class Heap {
  public:
   void* take(size_t bytes) {
@@ -143,7 +143,7 @@ class Heap {
         ::mmap(nullptr, pages + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     if (memory == MAP_FAILED) return nullptr;
     ::mprotect(memory + pages, kPage, PROT_NONE);
-    // What is large and aligned by the driver begins at a page.
+    // Large allocations begin at a page.
     char* const at = memory + (pages - usable) / 256 * 256;
     std::memset(at, 0xff, usable);
     blocks_[at] = {memory, pages + kPage, static_cast<int64_t>(bytes)};
@@ -179,7 +179,7 @@ Heap& heap() {
   return *instance;
 }
 
-// Memory of the host to which copies are made beside what its owner does.
+// Pinned host memory.
 class Pinned {
  public:
   void add(const void* at, size_t bytes) {
@@ -210,9 +210,9 @@ cudaError_t launch(const void* function, dim3 grid, dim3 block, void** arguments
   const auto& kernel = *static_cast<const Kernel*>(function);
   if (grid.x == 0 || block.x == 0 || block.x > 1024 || bytes > kernel.shared_bytes) return cudaErrorInvalidValue;
   if (const cudaError_t error = state(); error != cudaSuccess) return error;
-  trace(stream_of(stream).recording ? "recorded kernel, blocks" : "kernel, blocks", grid.x);
+  trace(stream_of(stream).capturing ? "captured kernel, blocks" : "kernel, blocks", grid.x);
   const std::shared_ptr<void> bound(kernel.bind(arguments), kernel.end);
-  put(stream, [=, run = kernel.run] {
+  enqueue(stream, [=, run = kernel.run] {
     run_grid({grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, bytes, [&] { run(bound.get()); });
   });
   return cudaSuccess;
@@ -220,22 +220,22 @@ cudaError_t launch(const void* function, dim3 grid, dim3 block, void** arguments
 
 }  // namespace
 
-// One line for what is put on a stream, where LOCKSTEP_EMULATED_TRACE is set.
+// Prints a line for enqueued work if LOCKSTEP_EMULATED_TRACE is set.
 void trace(const char* what, size_t size) {
   static const bool wanted = std::getenv("LOCKSTEP_EMULATED_TRACE") != nullptr;
   if (wanted) std::fprintf(stderr, "emulated GPU: %s %zu\n", what, size);
 }
 
-void put(cudaStream_t stream, std::function<void()> work) {
-  if (stream_of(stream).recording) return stream_of(stream).recorded.push_back(std::move(work));
-  catch_up(stream_of(stream));
+void enqueue(cudaStream_t stream, std::function<void()> work) {
+  if (stream_of(stream).capturing) return stream_of(stream).captured.push_back(std::move(work));
+  run_deferred(stream_of(stream));
   work();
 }
 
 }  // namespace emulated
 
+using emulated::enqueue;
 using emulated::heap;
-using emulated::put;
 using emulated::stream_of;
 
 static emulated::Event& event_of(cudaEvent_t event) { return *reinterpret_cast<emulated::Event*>(event); }
@@ -246,14 +246,14 @@ cudaError_t cudaGetDeviceCount(int* count) {
   *count = emulated::number_in("LOCKSTEP_EMULATED_GPUS", 1);
   return emulated::driver() < CUDART_VERSION ? cudaErrorInsufficientDriver : cudaSuccess;
 }
-cudaError_t cudaSetDevice(int) { return emulated::why_taken(); }
+cudaError_t cudaSetDevice(int) { return emulated::taken_error(); }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int) {
   *out = {};
   std::strcpy(out->name, "emulated GPU");
   out->totalGlobalMem = static_cast<size_t>(emulated::memory());
   out->major = 9;
   out->multiProcessorCount = emulated::number_in("LOCKSTEP_EMULATED_PROCESSORS", 16);
-  out->sharedMemPerBlockOptin = kBlockMemory;
+  out->sharedMemPerBlockOptin = kSharedBytes;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
@@ -294,7 +294,7 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorDevicesUnavailable:
       return "the GPU is busy or unavailable";
     default:
-      return "the emulated GPU cannot do that";
+      return "not supported by the emulated GPU";
   }
 }
 
@@ -315,12 +315,12 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 }
 cudaError_t cudaMallocAsync(void** at, size_t bytes, cudaStream_t stream) {
   stream_of(stream);
-  emulated::trace("take, bytes", bytes);
+  emulated::trace("allocate, bytes", bytes);
   *at = heap().take(bytes);
   return *at ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 cudaError_t cudaFreeAsync(void* at, cudaStream_t stream) {
-  emulated::catch_up(stream_of(stream));
+  emulated::run_deferred(stream_of(stream));
   heap().give_back(at);
   return cudaSuccess;
 }
@@ -330,7 +330,7 @@ cudaError_t cudaHostAlloc(void** at, size_t bytes, unsigned) {
   return *at ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 cudaError_t cudaFreeHost(void* at) {
-  emulated::wait_for_it();
+  emulated::block_if_hanging();
   emulated::pinned().remove(at);
   std::free(at);
   return cudaSuccess;
@@ -341,21 +341,21 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
                                                    : "copy, bytes",
                   bytes);
   if (const cudaError_t error = emulated::state(); error != cudaSuccess) return error;
-  // Of other memory of the host's, it keeps but little with what was put on the stream.
+  // Of pageable memory, CUDA stores only small copies in the command itself.
   constexpr size_t kKept = 64 << 10;
   const bool away = kind == cudaMemcpyHostToDevice, back = kind == cudaMemcpyDeviceToHost;
   const bool is_pinned = (away || back) && emulated::pinned().contains(away ? from : to);
-  if (!is_pinned && (back || (away && bytes > kKept))) emulated::wait_for_it();
+  if (!is_pinned && (back || (away && bytes > kKept))) emulated::block_if_hanging();
   const auto work = [=] { std::memmove(to, from, bytes); };
-  if (!stream_of(stream).recording && (is_pinned || (!away && !back && emulated::is_late(stream_of(stream)))))
-    emulated::put_late(stream_of(stream), work);
+  if (!stream_of(stream).capturing && (is_pinned || (!away && !back && emulated::has_deferred(stream_of(stream)))))
+    emulated::defer(stream_of(stream), work);
   else
-    put(stream, work);
+    enqueue(stream, work);
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
   emulated::trace("clear, bytes", bytes);
-  put(stream, [=] { std::memset(to, value, bytes); });
+  enqueue(stream, [=] { std::memset(to, value, bytes); });
   return cudaSuccess;
 }
 
@@ -368,10 +368,10 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  const std::lock_guard lock(emulated::late());
+  const std::lock_guard lock(emulated::deferred_mutex());
   if (emulated::Stream* const other = event_of(event).stream)
-    emulated::put_late(stream_of(stream),
-                       [other, after = event_of(event).after] { emulated::catch_up(*other, after); });
+    emulated::defer(stream_of(stream),
+                    [other, after = event_of(event).after] { emulated::run_deferred(*other, after); });
   return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
@@ -382,18 +382,18 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete &event_of(event);
   return cudaSuccess;
 }
-// What was queued before it is done, and not said so at once.
+// Runs the work before the event, but reports it as pending the first time.
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   std::atomic<int>& looks = event_of(event).looks;
   if (emulated::hangs() || (looks > 0 && looks-- > 0)) return cudaErrorNotReady;
   emulated::trace("wait", 0);
-  const std::lock_guard lock(emulated::late());
-  if (event_of(event).stream) emulated::catch_up(*event_of(event).stream, event_of(event).after);
+  const std::lock_guard lock(emulated::deferred_mutex());
+  if (event_of(event).stream) emulated::run_deferred(*event_of(event).stream, event_of(event).after);
   return emulated::state();
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   emulated::Stream& on = stream_of(stream);
-  const std::lock_guard lock(emulated::late());
+  const std::lock_guard lock(emulated::deferred_mutex());
   event_of(event).stream = &on;
   event_of(event).after = on.done + on.late.size();
   event_of(event).looks = 2;
@@ -401,13 +401,13 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
-  stream_of(stream).recorder = std::this_thread::get_id();
-  stream_of(stream).recording = true;
+  stream_of(stream).capturing_thread = std::this_thread::get_id();
+  stream_of(stream).capturing = true;
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  stream_of(stream).recording = false;
-  *graph = reinterpret_cast<cudaGraph_t>(new emulated::Work(std::exchange(stream_of(stream).recorded, {})));
+  stream_of(stream).capturing = false;
+  *graph = reinterpret_cast<cudaGraph_t>(new emulated::Work(std::exchange(stream_of(stream).captured, {})));
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long) {
@@ -419,14 +419,14 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
-  emulated::wait_for_it();
+  emulated::block_if_hanging();
   delete reinterpret_cast<emulated::Work*>(graph);
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
-  emulated::trace("recording, entries", reinterpret_cast<emulated::Work*>(graph)->size());
+  emulated::trace("graph, entries", reinterpret_cast<emulated::Work*>(graph)->size());
   if (const cudaError_t error = emulated::state(); error != cudaSuccess) return error;
-  emulated::catch_up(stream_of(stream));
+  emulated::run_deferred(stream_of(stream));
   for (const auto& work : *reinterpret_cast<emulated::Work*>(graph)) work();
   return cudaSuccess;
 }
@@ -447,7 +447,7 @@ cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, co
   return cudaSuccess;
 }
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute, int value) {
-  if (value < 0 || static_cast<size_t>(value) > kBlockMemory) return cudaErrorInvalidValue;
+  if (value < 0 || static_cast<size_t>(value) > kSharedBytes) return cudaErrorInvalidValue;
   auto& kernel = *static_cast<emulated::Kernel*>(const_cast<void*>(function));
   kernel.shared_bytes = std::max(kernel.shared_bytes, static_cast<size_t>(value));
   return cudaSuccess;
@@ -461,7 +461,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* fu
                           config->stream);
 }
 
-// The driver's files are there (lane/gpu_report.h).
+// Pretends that the driver's device files exist.
 int access(const char* path, int mode) noexcept {
   if (std::strcmp(path, "/dev/nvidiactl") == 0) return 0;
   return ::faccessat(AT_FDCWD, path, mode, 0);

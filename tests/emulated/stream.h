@@ -1,4 +1,5 @@
-// What is put on a stream: done at once, or kept where the stream is being recorded.
+// Enqueues work on an emulated stream: runs it at once, or stores it if the stream is being captured. Safe from any
+// thread.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,7 +9,7 @@
 
 namespace emulated {
 
-void put(cudaStream_t stream, std::function<void()> work);
+void enqueue(cudaStream_t stream, std::function<void()> work);
 void trace(const char* what, size_t size);
 
 }  // namespace emulated

@@ -1,15 +1,15 @@
-#include "emulated/places.h"
+#include "emulated/fiber.h"
 
 #include <cstdint>
 #include <cstring>
 
-// As _setjmp and _longjmp, of which blocks of a thousand threads need so many that they were most of the time.
+// Replaces _setjmp and _longjmp, which took most of the time for blocks of a thousand threads.
 #if defined(__aarch64__)
 asm(R"(
   .text
-  .global emulated_go_on
-  .type emulated_go_on, %function
-emulated_go_on:
+  .global emulated_switch_fiber
+  .type emulated_switch_fiber, %function
+emulated_switch_fiber:
   sub sp, sp, #160
   stp x19, x20, [sp]
   stp x21, x22, [sp, #16]
@@ -36,14 +36,14 @@ emulated_go_on:
   ldp d14, d15, [sp, #144]
   add sp, sp, #160
   ret
-  .size emulated_go_on, . - emulated_go_on
+  .size emulated_switch_fiber, . - emulated_switch_fiber
 )");
 #elif defined(__x86_64__)
 asm(R"(
   .text
-  .global emulated_go_on
-  .type emulated_go_on, @function
-emulated_go_on:
+  .global emulated_switch_fiber
+  .type emulated_switch_fiber, @function
+emulated_switch_fiber:
   pushq %rbp
   pushq %rbx
   pushq %r12
@@ -59,27 +59,27 @@ emulated_go_on:
   popq %rbx
   popq %rbp
   ret
-  .size emulated_go_on, . - emulated_go_on
+  .size emulated_switch_fiber, . - emulated_switch_fiber
 )");
 #else
-#error "emulated_go_on is not written for this architecture"
+#error "emulated_switch_fiber is not written for this architecture"
 #endif
 
 namespace emulated {
 
-Place beginning(char* stack, size_t bytes, void (*begin)()) {
-  // Words that emulated_go_on takes from the stack, and which of them says where to go on.
+FiberContext make_fiber(char* stack, size_t bytes, void (*begin)()) {
+  // The words that emulated_switch_fiber pops from the stack, and which of them is the return address.
 #if defined(__aarch64__)
-  constexpr size_t kWords = 20, kGoOn = 11;
+  constexpr size_t kWords = 20, kReturn = 11;
 #else
-  constexpr size_t kWords = 8, kGoOn = 6;  // one above it, as if it had been called
+  constexpr size_t kWords = 8, kReturn = 6;  // one above it, as if after a call
 #endif
   char* const top = reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(stack + bytes) & ~uintptr_t{15});
   uintptr_t words[kWords] = {};
-  words[kGoOn] = reinterpret_cast<uintptr_t>(begin);
-  char* const place = top - sizeof words;
-  std::memcpy(place, words, sizeof words);
-  return place;
+  words[kReturn] = reinterpret_cast<uintptr_t>(begin);
+  char* const context = top - sizeof words;
+  std::memcpy(context, words, sizeof words);
+  return context;
 }
 
 }  // namespace emulated

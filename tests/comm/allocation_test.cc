@@ -1,4 +1,4 @@
-// Counts the heap allocations of this program: operations make none once a group is warm.
+// Counts the heap allocations of this program: operations allocate nothing after a warm-up.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ void* counted(size_t bytes, size_t alignment) {
 }
 }  // namespace
 
-// The array forms and those without exceptions call these.
+// The array and nothrow forms call these.
 void* operator new(size_t bytes) { return counted(bytes, alignof(std::max_align_t)); }
 void* operator new(size_t bytes, std::align_val_t alignment) { return counted(bytes, static_cast<size_t>(alignment)); }
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
@@ -47,18 +47,18 @@ void* operator new(size_t bytes, std::align_val_t alignment) { return counted(by
 namespace lockstep {
 namespace {
 
-TEST(InProcessComm, OperationsAllocateNothingOnceWarm) {
+TEST(InProcessComm, OperationsAllocateNothingAfterWarmup) {
   const auto comms = in_process_comms(2);
-  constexpr size_t kUnderWay = 20;
+  constexpr size_t kInFlight = 20;
   const int64_t counts[2] = {3, 5};
   const Route routes[2] = {{0, 1}, {1, 0}};
-  float in[2][8] = {}, out[2][kUnderWay][8] = {};
-  Work works[2][kUnderWay];
+  float in[2][8] = {}, out[2][kInFlight][8] = {};
+  Work works[2][kInFlight];
   const auto round = [&] {
     for (size_t rank : {0, 1}) {
       Comm& comm = *comms[rank];
       const float* from = in[rank];
-      for (size_t i = 0; i < kUnderWay; ++i) {
+      for (size_t i = 0; i < kInFlight; ++i) {
         float* to = out[rank][i];
         works[rank][i] = i % 5 == 0   ? comm.start_all_reduce(from, to, 8, f32, Reduction::sum)
                          : i % 5 == 1 ? comm.start_reduce_scatter(from, to, counts, f32, Reduction::sum)
@@ -77,7 +77,7 @@ TEST(InProcessComm, OperationsAllocateNothingOnceWarm) {
   EXPECT_EQ(allocations, before);
 }
 
-TEST(SharedMemoryComm, OperationsAllocateNothingOnceWarm) {
+TEST(SharedMemoryComm, OperationsAllocateNothingAfterWarmup) {
   std::unique_ptr<Comm> comms[2];
   const std::string key = conformance::unique_key();
   std::thread other([&] { comms[1] = conformance::join_shared(1, 2, key); });

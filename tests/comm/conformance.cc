@@ -11,7 +11,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CommConformance);
 
 TEST_P(CommConformance, Holds) {
   const auto& [backend, check, ranks] = GetParam();
-  // Shared, because ranks may be processes made by fork().
+  // In shared memory, because ranks may be forked processes.
   void* memory = mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
   auto& calls = *new (memory) std::atomic<int>(0);

@@ -1,5 +1,5 @@
-// What every backend of Comm must do, written once: checks that are functions of one rank. Each rank verifies its own
-// results against closed forms, so ranks may be threads or processes.
+// The conformance suite of Comm: checks that every backend must pass. A check is a function that every rank runs with
+// its Comm. Each rank compares its own results with closed forms, so ranks may be threads or processes.
 //
 //   INSTANTIATE_TEST_SUITE_P(InProcess, CommConformance, conformance::cases(Backend{...}), conformance::name_of);
 #pragma once
@@ -14,8 +14,9 @@
 
 namespace lockstep::conformance {
 
-// Calls body once for each of n ranks, all at the same time, each with its Comm of a fresh group called "world".
-// Returns when all have returned, and only then destroys their Comms. Throws nothing; what a body throws is a failure.
+// run() calls `body` once for each of n ranks, concurrently, each with its Comm of a new group called "world". It
+// returns when all have returned, and only then destroys the Comms. It does not throw: an exception of a body is a
+// failure of the test.
 struct Backend {
   std::string name;
   std::function<void(int n, const std::function<void(Comm&)>& body)> run;
@@ -24,11 +25,11 @@ struct Backend {
 struct Check {
   const char* name;
   void (*run)(Comm&);
-  int least = 1;  // ranks it needs
+  int min_ranks = 1;
 };
 
-// The checks of values (values.cc, sequences.cc) and of failures (failures.cc). After one of a failure the group is of
-// no more use.
+// The checks of results (values.cc, sequences.cc) and of failures (failures.cc). A failure check leaves the group
+// unusable.
 std::vector<Check> value_checks();
 std::vector<Check> sequence_checks();
 std::vector<Check> failure_checks();
@@ -47,7 +48,7 @@ inline auto cases(const Backend& backend) {
   for (const auto& checks : {value_checks(), sequence_checks(), failure_checks()})
     for (const Check& check : checks)
       for (const int ranks : {1, 2, 3, 4, 7, 8})
-        if (ranks >= check.least) all.push_back({backend, check, ranks});
+        if (ranks >= check.min_ranks) all.push_back({backend, check, ranks});
   return testing::ValuesIn(all);
 }
 

@@ -1,5 +1,5 @@
-// Comms of GPUs' lanes: how they choose their way where there need be no GPU, and the checks of every backend where
-// there is one, on memory that is copied there and back.
+// Comms of GPU lanes: the choice between NCCL and staging, which needs no GPU, and the conformance suite on a GPU, with
+// data copied to the GPU and back.
 #ifdef LOCKSTEP_WITH_CUDA
 
 #include "comm/cuda/cuda_comm.h"
@@ -25,11 +25,11 @@ GpuFacts gpu_facts(uint8_t gpu, int32_t nccl = 22809) {
   return facts;
 }
 
-TEST(GpuTransport, IsNcclBetweenGpus) {
+TEST(GpuTransport, IsNcclBetweenDifferentGpus) {
   EXPECT_EQ(why_no_nccl(std::vector{gpu_facts(1), gpu_facts(2), gpu_facts(3)}), "");
 }
 
-TEST(GpuTransport, IsTheHostsMemoryWhereNcclCannotBe) {
+TEST(GpuTransport, IsStagedWhereNcclCannotBeUsed) {
   EXPECT_EQ(why_no_nccl(std::vector{gpu_facts(1)}), "there is only one lane");
   EXPECT_EQ(why_no_nccl(std::vector{gpu_facts(1), gpu_facts(2, 0)}), "lane 1 of 2 has no NCCL");
   EXPECT_EQ(why_no_nccl(std::vector{gpu_facts(1), gpu_facts(2), gpu_facts(1)}), "lanes 0 and 2 of 3 share a GPU");
@@ -37,11 +37,11 @@ TEST(GpuTransport, IsTheHostsMemoryWhereNcclCannotBe) {
             "lane 0 of 2 has NCCL 22809 and lane 1 has 21805");
 }
 
-constexpr int kMostLanes = 8;
+constexpr int kMaxLanes = 8;
 
-// Lanes of this program's own; null: there is no GPU.
+// A lane of this program; null when there is no GPU.
 CudaLane* gpu_lane(int lane) {
-  ::setenv("LOCKSTEP_CUDA_LANES", std::to_string(kMostLanes).c_str(), 0);
+  ::setenv("LOCKSTEP_CUDA_LANES", std::to_string(kMaxLanes).c_str(), 0);
   return cuda_device_count() == 0 ? nullptr : &CudaLane::of(lane);
 }
 
@@ -51,7 +51,7 @@ int64_t bytes_of(std::span<const int64_t> counts, DType dtype) {
   return n * size_of(dtype);
 }
 
-// A Comm of host memory that does everything on a GPU: in place where it is asked to be.
+// A Comm on host memory that runs every operation on a GPU, in place where the caller requests that.
 class OnGpu final : public Comm {
  public:
   OnGpu(std::unique_ptr<Comm> inner, CudaLane& lane)
@@ -60,7 +60,7 @@ class OnGpu final : public Comm {
   void abort(const std::string& reason) override { inner_->abort(reason); }
 
  private:
-  struct Item {
+  struct GpuOperation {
     BufferPtr in, out;
     const void* from = nullptr;
     void* to = nullptr;
@@ -78,27 +78,27 @@ class OnGpu final : public Comm {
       in = bytes_of(o.counts, o.dtype), out = o.counts[static_cast<size_t>(own)] * size;
     if (o.kind == Kind::all_gather) in = o.counts[static_cast<size_t>(own)] * size, out = bytes_of(o.counts, o.dtype);
     if (o.kind == Kind::all_to_all) in = bytes_of(o.counts, o.dtype), out = bytes_of(o.receive_counts, o.dtype);
-    auto item = std::make_unique<Item>();
-    place(*item, static_cast<const std::byte*>(o.in), in, static_cast<std::byte*>(o.out), out);
-    item->work = begin(o, item->from, item->to);
-    return item.release();
+    auto op = std::make_unique<GpuOperation>();
+    place(*op, static_cast<const std::byte*>(o.in), in, static_cast<std::byte*>(o.out), out);
+    op->work = begin(o, op->from, op->to);
+    return op.release();
   }
 
-  void place(Item& item, const std::byte* in, int64_t in_bytes, std::byte* out, int64_t out_bytes) {
-    item.host = out;
-    item.bytes = out_bytes;
-    item.in = lane_.allocate(in_bytes);
-    item.from = item.in->data();
+  void place(GpuOperation& op, const std::byte* in, int64_t in_bytes, std::byte* out, int64_t out_bytes) {
+    op.host = out;
+    op.bytes = out_bytes;
+    op.in = lane_.allocate(in_bytes);
+    op.from = op.in->data();
     const bool out_in_in = out >= in && out + out_bytes <= in + in_bytes,
                in_in_out = in >= out && in + in_bytes <= out + out_bytes;
     if (out_in_in) {
-      item.to = item.in->data() + (out - in);
+      op.to = op.in->data() + (out - in);
     } else {
-      item.out = lane_.allocate(out_bytes);
-      item.to = item.out->data();
-      if (in_in_out) item.from = item.out->data() + (in - out);
+      op.out = lane_.allocate(out_bytes);
+      op.to = op.out->data();
+      if (in_in_out) op.from = op.out->data() + (in - out);
     }
-    lane_.to_device(const_cast<void*>(item.from), in, in_bytes);
+    lane_.to_device(const_cast<void*>(op.from), in, in_bytes);
   }
 
   Work begin(const Operation& o, const void* in, void* out) {
@@ -121,12 +121,12 @@ class OnGpu final : public Comm {
   }
 
   void finish(void* state) override {
-    const std::unique_ptr<Item> item(static_cast<Item*>(state));
+    const std::unique_ptr<GpuOperation> op(static_cast<GpuOperation*>(state));
     inner_->set_timeout(timeout());
-    item->work.wait();
-    lane_.to_host(item->host, item->to, item->bytes);
+    op->work.wait();
+    lane_.to_host(op->host, op->to, op->bytes);
   }
-  void abandon(void* state) noexcept override { delete static_cast<Item*>(state); }
+  void abandon(void* state) noexcept override { delete static_cast<GpuOperation*>(state); }
 
   std::unique_ptr<Comm> make_group(const std::vector<int>& ranks, const std::string& name) override {
     inner_->set_timeout(timeout());
@@ -137,10 +137,10 @@ class OnGpu final : public Comm {
   CudaLane& lane_;
 };
 
-using Make = std::function<std::unique_ptr<Comm>(Comm& host, CudaLane& lane)>;
+using MakeComm = std::function<std::unique_ptr<Comm>(Comm& host, CudaLane& lane)>;
 
-// Every rank on a thread and a lane of its own: every `step`-th, so that they are on as many GPUs as there are.
-void on_gpu_lanes(int n, const std::function<void(Comm&)>& body, const Make& make, int step = 1) {
+// Runs every rank on its own thread and lane. Uses every `step`-th lane, to spread the ranks over the GPUs.
+void on_gpu_lanes(int n, const std::function<void(Comm&)>& body, const MakeComm& make, int step = 1) {
   if (!gpu_lane(0)) GTEST_SKIP() << cuda_why_not();
   const auto hosts = in_process_comms(n);
   std::vector<std::unique_ptr<Comm>> comms(hosts.size());
@@ -163,9 +163,9 @@ void run_staged(int n, const std::function<void(Comm&)>& body) {
   on_gpu_lanes(n, body, [](Comm& host, CudaLane& lane) { return staged_comm(host, lane); });
 }
 
-// As many ranks as there are GPUs: NCCL takes no GPU twice.
+// At most one rank per GPU: NCCL does not allow more.
 void run_nccl(int n, const std::function<void(Comm&)>& body) {
-  if (detail::nccl_version() == 0) GTEST_SKIP() << "NCCL is not there";
+  if (detail::nccl_version() == 0) GTEST_SKIP() << "NCCL is not available";
   if (!gpu_lane(0)) GTEST_SKIP() << cuda_why_not();
   if (n > cuda_device_count()) GTEST_SKIP() << "there are fewer than " << n << " GPUs";
   on_gpu_lanes(
@@ -176,7 +176,7 @@ void run_nccl(int n, const std::function<void(Comm&)>& body) {
         if (!made) throw Error(why_not);
         return made;
       },
-      kMostLanes / n);
+      kMaxLanes / n);
 }
 
 std::vector<conformance::Case> gpu_cases(const conformance::Backend& backend, const std::vector<int>& sizes,
@@ -185,9 +185,9 @@ std::vector<conformance::Case> gpu_cases(const conformance::Backend& backend, co
   for (const int ranks : sizes) {
     for (const auto& checks : {conformance::value_checks(), conformance::sequence_checks()})
       for (const conformance::Check& check : checks)
-        if (ranks >= check.least) all.push_back({backend, check, ranks});
+        if (ranks >= check.min_ranks) all.push_back({backend, check, ranks});
     for (const conformance::Check& check : conformance::failure_checks())
-      if (ranks >= check.least && (failures || ranks == 1)) all.push_back({backend, check, ranks});
+      if (ranks >= check.min_ranks && (failures || ranks == 1)) all.push_back({backend, check, ranks});
   }
   return all;
 }
@@ -195,12 +195,12 @@ std::vector<conformance::Case> gpu_cases(const conformance::Backend& backend, co
 INSTANTIATE_TEST_SUITE_P(StagedOnGpu, CommConformance,
                          testing::ValuesIn(gpu_cases({"staged", run_staged}, {1, 2, 3, 4, 8}, true)),
                          conformance::name_of);
-// Ranks of NCCL that disagree are not told so, but run out of time.
+// NCCL does not detect ranks that disagree: they time out.
 INSTANTIATE_TEST_SUITE_P(NcclOnGpu, CommConformance,
                          testing::ValuesIn(gpu_cases({"nccl", run_nccl}, {1, 2, 4, 8}, false)), conformance::name_of);
 
-// The GPU is given what never ends, and the wait for it does. On as many GPUs, which one machine may not have.
-TEST(NcclComm, APeerThatNeverComesEndsTheWaitForTheGpu) {
+// The operation on the GPU never completes, but the wait for it ends. Needs two GPUs.
+TEST(NcclComm, MissingRankEndsTheWaitForTheGpu) {
   run_nccl(2, [](Comm& comm) {
     if (comm.rank() == 1) return;
     comm.set_timeout(std::chrono::milliseconds(100));
@@ -214,7 +214,7 @@ TEST(NcclComm, APeerThatNeverComesEndsTheWaitForTheGpu) {
   });
 }
 
-TEST(NcclComm, ThatWasAbortedEndsTheWaitForTheGpu) {
+TEST(NcclComm, AbortEndsTheWaitForTheGpu) {
   run_nccl(2, [](Comm& comm) {
     if (comm.rank() == 1) return;
     float value = 1;
@@ -224,16 +224,16 @@ TEST(NcclComm, ThatWasAbortedEndsTheWaitForTheGpu) {
   });
 }
 
-TEST(NcclComm, RecordsWhatItsGpusDo) {
+TEST(NcclComm, RecordsItsOperations) {
   FlightRecorder recorder(0, 1);
   FlightLane& flight = *recorder.lanes()[0];
-  if (detail::nccl_version() == 0 || !gpu_lane(0)) GTEST_SKIP() << "NCCL or a GPU is not there";
+  if (detail::nccl_version() == 0 || !gpu_lane(0)) GTEST_SKIP() << "NCCL or a GPU is not available";
   on_gpu_lanes(
       1,
       [](Comm& comm) {
         float value = 2;
         comm.all_reduce(&value, &value, 1, f32, Reduction::sum);
-        comm.all_reduce(&value, &value, 1, f32, Reduction::max);  // by the host
+        comm.all_reduce(&value, &value, 1, f32, Reduction::max);  // on the host
         { const Work left = comm.start_broadcast(&value, 1, f32, 0); }
         comm.barrier();
       },
@@ -258,7 +258,7 @@ TEST(NcclComm, RecordsWhatItsGpusDo) {
   EXPECT_EQ(seen, kinds.size());
 }
 
-TEST(CudaComm, OfLanesThatShareAGpuGoesThroughTheHost) {
+TEST(CudaComm, LanesThatShareAGpuUseStaging) {
   on_gpu_lanes(
       2,
       [](Comm& comm) {
@@ -269,26 +269,26 @@ TEST(CudaComm, OfLanesThatShareAGpuGoesThroughTheHost) {
       [](Comm& host, CudaLane& lane) { return cuda_comm(host, lane); });
 }
 
-TEST(CudaComm, LanesOfOneGpuHaveStreamsOfTheirOwn) {
+TEST(CudaComm, LanesOfOneGpuHaveDifferentStreams) {
   if (!gpu_lane(0)) GTEST_SKIP() << cuda_why_not();
   EXPECT_NE(gpu_lane(0), gpu_lane(1));
   EXPECT_NE(gpu_lane(0)->stream(), gpu_lane(1)->stream());
 }
 
-// What watches a lane is asked while the lane waits, and ends the wait.
-TEST(CudaComm, WaitEndsWhenThereIsNoUseInIt) {
+// Work that a lane watches is checked while the lane waits, and can end the wait.
+TEST(CudaComm, WaitEndsWhenWatchedWorkThrows) {
   if (!gpu_lane(0)) GTEST_SKIP() << cuda_why_not();
-  struct Lost : CudaLane::WatchedWork {
+  struct FailedWork : CudaLane::WatchedWork {
     bool poll(std::chrono::steady_clock::time_point) override { throw CommAborted("a peer is gone"); }
-  } lost;
+  } failed_work;
   CudaLane& lane = *gpu_lane(0);
   const BufferPtr memory = lane.allocate(4);
   lane.clear(memory->data(), 4);
   int32_t value = 1;
-  lane.watch(&lost);
+  lane.watch(&failed_work);
   EXPECT_THROWS(lane.to_host(&value, memory->data(), 4), CommAborted, "a peer is gone");
   EXPECT_EQ(value, 1);
-  lane.unwatch(&lost);
+  lane.unwatch(&failed_work);
   lane.to_host(&value, memory->data(), 4);
   EXPECT_EQ(value, 0);
 }

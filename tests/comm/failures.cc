@@ -1,4 +1,4 @@
-// Peers that never come, that give up, and that ask for something else; and arguments that make no sense.
+// Failures: missing ranks, aborts, ranks that disagree, and invalid arguments.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -13,8 +13,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Long enough never to pass on a busy machine, short enough to end a test that hangs.
-constexpr auto kPatience = std::chrono::seconds(60);
+// Long enough not to expire on a busy machine, short enough to end a test that hangs.
+constexpr auto kLongTimeout = std::chrono::seconds(60);
 
 std::vector<int> all_ranks(const Comm& comm) {
   std::vector<int> ranks(static_cast<size_t>(comm.size()));
@@ -22,56 +22,57 @@ std::vector<int> all_ranks(const Comm& comm) {
   return ranks;
 }
 
-bool has(const std::string& message, const std::string& part) { return message.find(part) != std::string::npos; }
+bool contains(const std::string& message, const std::string& part) { return message.find(part) != std::string::npos; }
 
-// What the call throws, which must be of type E or derived from it.
+// Returns the message of the exception that the call throws, which must be an E.
 template <class E>
-std::string thrown(const std::function<void()>& call) {
+std::string message_of(const std::function<void()>& call) {
   try {
     call();
   } catch (const E& error) {
     return error.what();
   } catch (const std::exception& error) {
-    ADD_FAILURE() << "another type: " << error.what();
+    ADD_FAILURE() << "unexpected type: " << error.what();
     return {};
   }
   ADD_FAILURE() << "nothing was thrown";
   return {};
 }
 
-// The last rank never comes. Every other stops: by its own deadline, or told by one whose deadline came first.
-void a_peer_that_never_comes_is_named(Comm& comm) {
+// The last rank never starts the operation. All others fail: at their own deadline, or at that of another rank.
+void timeout_names_missing_rank(Comm& comm) {
   comm.set_timeout(milliseconds(100));
   const int missing = comm.size() - 1;
   if (comm.rank() == missing) return;
   int64_t value = 1;
-  const std::string message = thrown<CommError>([&] { comm.all_reduce(&value, &value, 1, i64, Reduction::sum); });
-  EXPECT_TRUE(has(message, "all_reduce")) << message;
-  EXPECT_TRUE(has(message, "\"world\"")) << message;
-  EXPECT_TRUE(has(message, "waited 0.1 s for rank " + std::to_string(missing)) ||
-              has(message, "waited 0.1 s for ranks"))
-      << message;  // ranks: others were still on their way
-  EXPECT_TRUE(has(message, std::to_string(missing) + "; ")) << message;
-  thrown<CommError>([&] { comm.barrier(); });
+  const std::string message = message_of<CommError>([&] { comm.all_reduce(&value, &value, 1, i64, Reduction::sum); });
+  EXPECT_TRUE(contains(message, "all_reduce")) << message;
+  EXPECT_TRUE(contains(message, "\"world\"")) << message;
+  EXPECT_TRUE(contains(message, "waited 0.1 s for rank " + std::to_string(missing)) ||
+              contains(message, "waited 0.1 s for ranks"))
+      << message;  // `ranks`: other ranks had not started yet
+  EXPECT_TRUE(contains(message, std::to_string(missing) + "; ")) << message;
+  message_of<CommError>([&] { comm.barrier(); });
 }
 
-void a_member_that_never_splits_is_named(Comm& comm) {
-  comm.set_timeout(kPatience);
-  comm.barrier();  // all others come at about the same time
+void split_timeout_names_missing_member(Comm& comm) {
+  comm.set_timeout(kLongTimeout);
+  comm.barrier();  // so that all others split at about the same time
   comm.set_timeout(milliseconds(300));
   if (comm.rank() == comm.size() - 1) return;
-  const std::string message = thrown<CommError>([&] { comm.split(all_ranks(comm), "rows"); });
-  EXPECT_TRUE(has(message, "split 0 on \"rows\"")) << message;
-  EXPECT_TRUE(has(message, std::to_string(comm.size() - 1) + " (" + std::to_string(comm.size() - 1) + " of \"world\")"))
+  const std::string message = message_of<CommError>([&] { comm.split(all_ranks(comm), "rows"); });
+  EXPECT_TRUE(contains(message, "split 0 on \"rows\"")) << message;
+  EXPECT_TRUE(
+      contains(message, std::to_string(comm.size() - 1) + " (" + std::to_string(comm.size() - 1) + " of \"world\")"))
       << message;
 }
 
-void abort_reaches_everybody_with_the_first_reason(Comm& comm) {
-  comm.set_timeout(kPatience);
+void abort_reaches_all_ranks_with_first_reason(Comm& comm) {
+  comm.set_timeout(kLongTimeout);
   const std::unique_ptr<Comm> group = comm.split(all_ranks(comm), "group");
   int64_t value = 1;
-  // Nobody is in the split any more when rank 0 has seen all come here. The meeting itself may be cut short for others:
-  // between processes an operation under way need not survive its group.
+  // When rank 0 has passed this barrier, no rank is in the split any more. For other ranks the abort may end the
+  // barrier itself: with some backends an operation in flight fails with its group.
   try {
     comm.barrier();
   } catch (const CommAborted&) {
@@ -81,29 +82,31 @@ void abort_reaches_everybody_with_the_first_reason(Comm& comm) {
     comm.abort("the disk is full");
     comm.abort("something later");
   }
-  // Some wait in the group that is aborted, some in one split from it; for those who come late it is the next call.
+  // Some ranks wait in the aborted group, some in a group split from it. For late ranks the next call fails.
   Comm& mine = comm.rank() % 2 == 0 ? comm : *group;
   for (int again = 0; again < 2; ++again) {
-    const std::string message = thrown<CommAborted>([&] { mine.all_reduce(&value, &value, 1, i64, Reduction::sum); });
-    EXPECT_TRUE(has(message, "first cause: rank 0: the disk is full")) << message;
-    EXPECT_TRUE(has(message, " on \"" + mine.name() + "\"")) << message;
+    const std::string message =
+        message_of<CommAborted>([&] { mine.all_reduce(&value, &value, 1, i64, Reduction::sum); });
+    EXPECT_TRUE(contains(message, "first cause: rank 0: the disk is full")) << message;
+    EXPECT_TRUE(contains(message, " on \"" + mine.name() + "\"")) << message;
   }
-  thrown<CommAborted>([&] { comm.split({comm.rank()}, "late"); });
+  message_of<CommAborted>([&] { comm.split({comm.rank()}, "late"); });
 }
 
-void abort_of_a_group_leaves_the_whole_alone(Comm& comm) {
-  comm.set_timeout(kPatience);
+void abort_of_subgroup_does_not_affect_parent(Comm& comm) {
+  comm.set_timeout(kLongTimeout);
   const std::unique_ptr<Comm> group = comm.split(all_ranks(comm), "group");
-  comm.barrier();  // nobody is in the split any more
+  comm.barrier();  // no rank is in the split any more
   if (comm.rank() == comm.size() - 1) group->abort("enough");
-  const std::string message = thrown<CommAborted>([&] { group->barrier(); });
-  EXPECT_TRUE(has(message, "enough")) << message;
+  const std::string message = message_of<CommAborted>([&] { group->barrier(); });
+  EXPECT_TRUE(contains(message, "enough")) << message;
   comm.barrier();
 }
 
-// One rank asks for something else: each kind of difference in a group of its own, which it breaks. The whole goes on.
-void ranks_that_disagree_all_hear_of_it(Comm& comm) {
-  comm.set_timeout(kPatience);
+// One rank requests something different. Each kind of difference uses a new group, which fails; the parent group stays
+// usable.
+void mismatch_is_reported_on_all_ranks(Comm& comm) {
+  comm.set_timeout(kLongTimeout);
   const int n = comm.size(), odd_one = n / 2;
   const bool odd = comm.rank() == odd_one;
   const auto size = static_cast<size_t>(n);
@@ -152,27 +155,28 @@ void ranks_that_disagree_all_hear_of_it(Comm& comm) {
   };
   for (const Difference& difference : differences) {
     const std::unique_ptr<Comm> group = comm.split(all_ranks(comm), "group");
-    const std::string message = thrown<Error>([&] { (odd ? difference.mine : difference.others)(*group).wait(); });
-    EXPECT_TRUE(has(message, "operation 1 on \"group\"")) << message;
-    EXPECT_TRUE(has(message, "rank " + std::to_string(odd_one) + " ")) << message;
-    EXPECT_TRUE(has(message, difference.others_text)) << message;
-    EXPECT_TRUE(has(message, difference.my_text)) << message;
-    thrown<Error>([&] { group->barrier(); });
+    const std::string message = message_of<Error>([&] { (odd ? difference.mine : difference.others)(*group).wait(); });
+    EXPECT_TRUE(contains(message, "operation 1 on \"group\"")) << message;
+    EXPECT_TRUE(contains(message, "rank " + std::to_string(odd_one) + " ")) << message;
+    EXPECT_TRUE(contains(message, difference.others_text)) << message;
+    EXPECT_TRUE(contains(message, difference.my_text)) << message;
+    message_of<Error>([&] { group->barrier(); });
     comm.barrier();
   }
 }
 
-void lists_of_a_split_that_differ_are_refused(Comm& comm) {
-  comm.set_timeout(kPatience);
+void split_with_different_lists_is_rejected(Comm& comm) {
+  comm.set_timeout(kLongTimeout);
   std::vector<int> other = all_ranks(comm);
   std::swap(other.front(), other.back());
-  const std::string message = thrown<Error>([&] { comm.split(comm.rank() == 0 ? other : all_ranks(comm), "group"); });
-  EXPECT_TRUE(has(message, "the members of a group must give the same list")) << message;
-  thrown<Error>([&] { comm.barrier(); });
+  const std::string message =
+      message_of<Error>([&] { comm.split(comm.rank() == 0 ? other : all_ranks(comm), "group"); });
+  EXPECT_TRUE(contains(message, "the members of a group must give the same list")) << message;
+  message_of<Error>([&] { comm.barrier(); });
 }
 
-// What makes no sense on its own is refused at once, and the group goes on.
-void senseless_arguments_are_refused(Comm& comm) {
+// Invalid arguments throw immediately, and do not fail the group.
+void invalid_arguments_are_rejected(Comm& comm) {
   const int n = comm.size();
   const auto size = static_cast<size_t>(n);
   std::vector<float> data(4 * size + 4);
@@ -217,13 +221,13 @@ void senseless_arguments_are_refused(Comm& comm) {
 }  // namespace
 
 std::vector<Check> failure_checks() {
-  return {{"APeerThatNeverComesIsNamed", a_peer_that_never_comes_is_named, 2},
-          {"AMemberThatNeverSplitsIsNamed", a_member_that_never_splits_is_named, 2},
-          {"AbortReachesEverybodyWithTheFirstReason", abort_reaches_everybody_with_the_first_reason},
-          {"AbortOfAGroupLeavesTheWholeAlone", abort_of_a_group_leaves_the_whole_alone},
-          {"RanksThatDisagreeAllHearOfIt", ranks_that_disagree_all_hear_of_it, 2},
-          {"ListsOfASplitThatDifferAreRefused", lists_of_a_split_that_differ_are_refused, 2},
-          {"SenselessArgumentsAreRefused", senseless_arguments_are_refused}};
+  return {{"TimeoutNamesMissingRank", timeout_names_missing_rank, 2},
+          {"SplitTimeoutNamesMissingMember", split_timeout_names_missing_member, 2},
+          {"AbortReachesAllRanksWithFirstReason", abort_reaches_all_ranks_with_first_reason},
+          {"AbortOfSubgroupDoesNotAffectParent", abort_of_subgroup_does_not_affect_parent},
+          {"MismatchIsReportedOnAllRanks", mismatch_is_reported_on_all_ranks, 2},
+          {"SplitWithDifferentListsIsRejected", split_with_different_lists_is_rejected, 2},
+          {"InvalidArgumentsAreRejected", invalid_arguments_are_rejected}};
 }
 
 }  // namespace lockstep::conformance

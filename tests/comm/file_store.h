@@ -1,5 +1,5 @@
-// FileStore: a KeyStore for tests, whose keys are files in a folder: one of its own, for threads and for processes that
-// were forked after it was made, or a given one. Safe from any thread.
+// FileStore: a KeyStore for tests. Its keys are files in a folder: a temporary one, for threads and for processes that
+// are forked later, or a given one. Safe from any thread.
 #pragma once
 
 #include <fcntl.h>
@@ -23,21 +23,22 @@ class FileStore final : public KeyStore {
     LOCKSTEP_CHECK(mkdtemp(pattern.data()) != nullptr);
     folder_ = pattern;
   }
-  // That folder, which is there, and is left there.
+  // Uses an existing folder, and does not remove it.
   explicit FileStore(std::filesystem::path folder) : owner_(-1), folder_(std::move(folder)) {}
   ~FileStore() override {
     std::error_code ignored;
     if (getpid() == owner_) std::filesystem::remove_all(folder_, ignored);
   }
 
-  // The file appears under its name when it is complete, and only if there is none.
+  // Writes a temporary file and links it, so that the key appears atomically, and only if it is not set.
   void set(const std::string& key, const std::string& value) override {
     static std::atomic<int> count = 0;
-    const std::filesystem::path whole = path(key), part = whole.string() + fmt::format(".{}.{}", getpid(), ++count);
+    const std::filesystem::path final_path = path(key),
+                                part = final_path.string() + fmt::format(".{}.{}", getpid(), ++count);
     std::ofstream(part, std::ios::binary) << value;
-    const bool first = link(part.c_str(), whole.c_str()) == 0;
+    const bool first = link(part.c_str(), final_path.c_str()) == 0;
     unlink(part.c_str());
-    if (!first) throw_error("set: the key \"{}\" is set already; choose another", key);
+    if (!first) throw_error("set: the key \"{}\" is already set; choose another", key);
   }
 
   std::string get(const std::string& key, std::chrono::nanoseconds timeout) override {
@@ -50,7 +51,7 @@ class FileStore final : public KeyStore {
         return text.str();
       }
       if (std::chrono::steady_clock::now() >= end)
-        throw CommTimeout(fmt::format("get: nobody has set the key \"{}\"", key));
+        throw CommTimeout(fmt::format("get: no process has set the key \"{}\"", key));
       std::this_thread::sleep_for(std::chrono::microseconds(500));
     }
   }

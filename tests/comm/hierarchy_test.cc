@@ -18,8 +18,8 @@ namespace {
 
 using Hosts = std::vector<std::vector<int>>;
 
-// Groups between hosts, by their keys.
-class Switchboard {
+// Creates the groups between hosts, by their keys.
+class OuterGroups {
  public:
   std::unique_ptr<Comm> connect(const std::vector<int>& ranks, int rank, const std::string& key) {
     const std::lock_guard lock(mutex_);
@@ -33,21 +33,21 @@ class Switchboard {
   std::map<std::string, std::vector<std::unique_ptr<Comm>>> groups_;
 };
 
-// Hosts of these sizes, with ranks one after another, or dealt out in turn.
-Hosts hosts_of(const std::vector<int>& sizes, bool dealt) {
+// Hosts of these sizes, with ranks numbered host by host, or round-robin over the hosts.
+Hosts hosts_of(const std::vector<int>& sizes, bool round_robin) {
   Hosts hosts(sizes.size());
   int rank = 0;
   const int all = std::accumulate(sizes.begin(), sizes.end(), 0);
   for (size_t host = 0; rank < all; host = (host + 1) % sizes.size())
     while (hosts[host].size() < static_cast<size_t>(sizes[host])) {
       hosts[host].push_back(rank++);
-      if (dealt) break;
+      if (round_robin) break;
     }
   return hosts;
 }
 
 void on_hosts(const Hosts& hosts, const std::function<void(Comm&)>& body) {
-  Switchboard switchboard;
+  OuterGroups outer_groups;
   std::vector<std::vector<std::unique_ptr<Comm>>> inner;
   size_t all = 0;
   for (const auto& host : hosts) {
@@ -66,8 +66,8 @@ void on_hosts(const Hosts& hosts, const std::function<void(Comm&)>& body) {
               {.hosts = hosts,
                .host = static_cast<int>(host),
                .inner = std::move(inner[host][i]),
-               .connect = [&switchboard, rank](const std::vector<int>& ranks, const std::string& key) {
-                 return switchboard.connect(ranks, rank, key);
+               .connect = [&outer_groups, rank](const std::vector<int>& ranks, const std::string& key) {
+                 return outer_groups.connect(ranks, rank, key);
                }});
           EXPECT_EQ(comm->rank(), rank);
           body(*comm);
@@ -79,8 +79,10 @@ void on_hosts(const Hosts& hosts, const std::function<void(Comm&)>& body) {
   for (std::thread& thread : threads) thread.join();
 }
 
-conformance::Backend backend(const std::string& name, const std::map<int, std::vector<int>>& layouts, bool dealt) {
-  return {name, [=](int n, const std::function<void(Comm&)>& body) { on_hosts(hosts_of(layouts.at(n), dealt), body); }};
+conformance::Backend backend(const std::string& name, const std::map<int, std::vector<int>>& layouts,
+                             bool round_robin) {
+  return {name,
+          [=](int n, const std::function<void(Comm&)>& body) { on_hosts(hosts_of(layouts.at(n), round_robin), body); }};
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -89,13 +91,13 @@ INSTANTIATE_TEST_SUITE_P(
                                {{1, {1}}, {2, {1, 1}}, {3, {2, 1}}, {4, {2, 2}}, {7, {1, 2, 4}}, {8, {4, 4}}}, false)),
     conformance::name_of);
 INSTANTIATE_TEST_SUITE_P(
-    HierarchyDealt, CommConformance,
-    conformance::cases(backend("two levels, ranks dealt out",
+    HierarchyRoundRobin, CommConformance,
+    conformance::cases(backend("two levels, round-robin ranks",
                                {{1, {1}}, {2, {2}}, {3, {1, 2}}, {4, {3, 1}}, {7, {1, 2, 4}}, {8, {3, 3, 2}}}, true)),
     conformance::name_of);
 
-// A failure on one host reaches ranks of another that wait, also when the first rank of that host does something else.
-TEST(HierarchicalComm, AbortReachesOtherHostsWhileNobodyOfThisOneWaits) {
+// A failure on one host reaches waiting ranks of another host, even when no rank of the first host is in an operation.
+TEST(HierarchicalComm, AbortReachesOtherHostsWhileNoLocalRankWaits) {
   on_hosts({{0, 1}, {2, 3}}, [](Comm& comm) {
     comm.barrier();
     if (comm.rank() == 1) comm.abort("the disk is full");
@@ -106,7 +108,7 @@ TEST(HierarchicalComm, AbortReachesOtherHostsWhileNobodyOfThisOneWaits) {
   });
 }
 
-TEST(HierarchicalComm, LargeSumsGoInPieces) {
+TEST(HierarchicalComm, LargeSumsAreReducedInPieces) {
   on_hosts({{0, 1}, {2}}, [](Comm& comm) {
     constexpr int64_t kCount = 3'000'001;
     std::vector<int32_t> values(kCount, comm.rank() + 1);
@@ -116,12 +118,13 @@ TEST(HierarchicalComm, LargeSumsGoInPieces) {
   });
 }
 
-TEST(HierarchicalComm, HostsThatDoNotFitAreRefused) {
+TEST(HierarchicalComm, InconsistentHostsAreRejected) {
   EXPECT_THROWS(
       hierarchical_comm({.hosts = {{0, 1}, {1}}, .host = 0}), Error,
       "hierarchical_comm: invalid host 0 of 2 with the ranks [0, 1, 1]; list each rank, from 0, on exactly one host");
-  EXPECT_THROWS(hierarchical_comm({.hosts = {{0, 1}}, .host = 0, .inner = std::move(in_process_comms(1)[0])}), Error,
-                "hierarchical_comm: host 0 has 2 ranks but its inner group has 1; give an inner group of all its ranks");
+  EXPECT_THROWS(
+      hierarchical_comm({.hosts = {{0, 1}}, .host = 0, .inner = std::move(in_process_comms(1)[0])}), Error,
+      "hierarchical_comm: host 0 has 2 ranks but its inner group has 1; give an inner group of all its ranks");
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace {
 using Comms = std::vector<std::unique_ptr<Comm>>;
 using std::chrono::milliseconds;
 
-// Every rank on a thread of its own.
+// Runs every rank on its own thread.
 void on_threads(const Comms& comms, const std::function<void(Comm&)>& body) {
   std::vector<std::thread> threads;
   for (const auto& comm : comms)
@@ -35,22 +35,20 @@ void run(int n, const std::function<void(Comm&)>& body) { on_threads(in_process_
 
 INSTANTIATE_TEST_SUITE_P(InProcess, CommConformance, conformance::cases({"in process", run}), conformance::name_of);
 
-// Ranks on one thread: each starts before any waits, so nothing depends on timing.
-
-TEST(InProcessComm, NobodyPassesABarrierBeforeTheLastComes) {
-  std::atomic<int> came = 0;
+TEST(InProcessComm, NoRankPassesABarrierBeforeTheLastStarts) {
+  std::atomic<int> started = 0;
   run(4, [&](Comm& comm) {
     for (int round = 1; round <= 50; ++round) {
-      ++came;
+      ++started;
       comm.barrier();
-      EXPECT_GE(came, 4 * round);
+      EXPECT_GE(started, 4 * round);
       comm.barrier();
     }
   });
 }
 
-TEST(InProcessComm, SumsAreInTheOrderOfTheRanks) {
-  // 2^24 + 1 + 2 + ... - 2^24 in f32: the order of the terms shows.
+TEST(InProcessComm, SumsAreInRankOrder) {
+  // 2^24 + 1 + 2 + ... - 2^24 in f32: the result depends on the order of the terms.
   const std::vector<float> terms{0x1p24f, 1, 2, 1, 5, -0x1p24f, 3};
   const float expected = std::accumulate(terms.begin(), terms.end(), 0.0f);
   run(7, [&](Comm& comm) {
@@ -62,8 +60,8 @@ TEST(InProcessComm, SumsAreInTheOrderOfTheRanks) {
   });
 }
 
-TEST(InProcessComm, SumsOfHalvesAreRoundedOnce) {
-  // 1 + 7 small ones, each of which alone would be lost.
+TEST(InProcessComm, HalfPrecisionSumsAreRoundedOnce) {
+  // 1 plus 7 small terms, each of which would be lost if sums were rounded after every term.
   run(8, [](Comm& comm) {
     BFloat16 b(comm.rank() == 0 ? 1.0f : 0x1p-9f);
     Float16 h(comm.rank() == 0 ? 1.0f : 0x1p-12f);
@@ -76,7 +74,7 @@ TEST(InProcessComm, SumsOfHalvesAreRoundedOnce) {
   });
 }
 
-TEST(InProcessComm, OneRankFinishesWhatAllHaveStarted) {
+TEST(InProcessComm, OneRankCompletesAnOperationThatAllHaveStarted) {
   Comms comms = in_process_comms(2);
   std::vector<float> a(100000, 1.0f), b(100000, 2.0f);
   Work first = comms[0]->start_all_reduce(a.data(), a.data(), 100000, f32, Reduction::sum);
@@ -87,7 +85,7 @@ TEST(InProcessComm, OneRankFinishesWhatAllHaveStarted) {
   second.wait();
 }
 
-TEST(InProcessComm, TimeoutNamesTheOperationTheGroupAndTheMissing) {
+TEST(InProcessComm, TimeoutNamesOperationGroupAndMissingRanks) {
   Comms comms = in_process_comms(4, "data");
   comms[2]->set_timeout(milliseconds(20));
   int32_t value = 0;
@@ -96,7 +94,7 @@ TEST(InProcessComm, TimeoutNamesTheOperationTheGroupAndTheMissing) {
       comms[2]->all_reduce(&value, &value, 1, i32, Reduction::sum), CommTimeout,
       "all_reduce 1 on \"data\": rank 2 of 4 waited 0.02 s for ranks 1, 3; check whether they hang or have exited, or "
       "raise the timeout if they are only slow");
-  // The others are told, whether they wait or come later.
+  // The other ranks fail too, whether they already wait or start later.
   EXPECT_THROWS(
       here.wait(), CommAborted,
       "all_reduce 1 on \"data\": rank 0 of 4 stops; first cause: all_reduce 1 on \"data\": rank 2 of 4 waited");
@@ -104,7 +102,7 @@ TEST(InProcessComm, TimeoutNamesTheOperationTheGroupAndTheMissing) {
                 "barrier 1 on \"data\": rank 1 of 4 stops; first cause: all_reduce 1");
 }
 
-TEST(InProcessComm, TimeoutInAGroupNamesRanksOfTheWholeToo) {
+TEST(InProcessComm, TimeoutInSubgroupAlsoNamesOriginRanks) {
   Comms comms = in_process_comms(3);
   std::unique_ptr<Comm> one, other;
   std::thread thread([&] { other = comms[1]->split({2, 1}, "rows"); });
@@ -115,7 +113,7 @@ TEST(InProcessComm, TimeoutInAGroupNamesRanksOfTheWholeToo) {
                 "barrier 1 on \"rows\": rank 0 (2 of \"world\") of 2 waited 0.02 s for rank 1 (1 of \"world\"); ");
 }
 
-TEST(InProcessComm, WhatAllHaveStartedCompletesAfterAnAbort) {
+TEST(InProcessComm, OperationStartedByAllCompletesAfterAbort) {
   Comms comms = in_process_comms(2);
   std::vector<int32_t> a(50000, 1), b(50000, 2);
   Work first = comms[0]->start_all_reduce(a.data(), a.data(), 50000, i32, Reduction::sum);
@@ -127,20 +125,20 @@ TEST(InProcessComm, WhatAllHaveStartedCompletesAfterAnAbort) {
   EXPECT_THROWS(comms[1]->barrier(), CommAborted, "rank 1 of 2 stops; first cause: rank 0: enough");
 }
 
-TEST(InProcessComm, WorkLeftAloneFailsTheGroupUnlessAllHaveStarted) {
+TEST(InProcessComm, AbandonedWorkFailsTheGroupUnlessAllHaveStarted) {
   Comms comms = in_process_comms(2);
   std::vector<int32_t> a(50000, 1), b(50000, 2);
   {
     const Work first = comms[0]->start_all_reduce(a.data(), a.data(), 50000, i32, Reduction::sum);
     const Work second = comms[1]->start_all_reduce(b.data(), b.data(), 50000, i32, Reduction::sum);
   }
-  EXPECT_EQ(a[0], 3);  // completed, because the memory may go away
-  { const Work alone = comms[1]->start_barrier(); }
+  EXPECT_EQ(a[0], 3);  // completed, because the memory may be freed after the destructor
+  { const Work abandoned = comms[1]->start_barrier(); }
   EXPECT_THROWS(comms[0]->barrier(), CommAborted,
                 "barrier 2 on \"world\": rank 0 of 2 stops; first cause: rank 1 did not wait for its barrier 2");
 }
 
-TEST(InProcessComm, ARankThatLeavesIsNotWaitedFor) {
+TEST(InProcessComm, WaitingForARankThatLeftFails) {
   Comms comms = in_process_comms(3);
   Work waiting = comms[0]->start_barrier();
   comms[1].reset();
@@ -152,7 +150,7 @@ TEST(InProcessComm, ARankThatLeavesIsNotWaitedFor) {
   EXPECT_THROWS(later[0]->barrier(), CommAborted, "barrier 1 on \"world\": rank 0 of 2 stops; first cause: rank 1 has");
 }
 
-TEST(InProcessComm, ALongOutstandingOperationDoesNotStopOthers) {
+TEST(InProcessComm, LongOutstandingOperationDoesNotBlockOthers) {
   Comms comms = in_process_comms(2);
   int64_t early[2] = {1, 2};
   Work works[2];
@@ -169,19 +167,19 @@ TEST(InProcessComm, ALongOutstandingOperationDoesNotStopOthers) {
   EXPECT_EQ(early[0], 3);
 }
 
-TEST(InProcessComm, WorkMovesLikeAValue) {
+TEST(InProcessComm, WorkIsMovable) {
   Comms comms = in_process_comms(1);
   Work a = comms[0]->start_barrier();
   Work b = std::move(a);
   EXPECT_TRUE(b);
   a = comms[0]->start_barrier();
-  a = std::move(b);  // the second barrier is finished on the way
+  a = std::move(b);  // the assignment completes the second barrier
   a.wait();
   EXPECT_FALSE(a);
   comms[0]->barrier();
 }
 
-TEST(InProcessComm, AGroupHasAtLeastOneRank) {
+TEST(InProcessComm, RejectsGroupWithoutRanks) {
   EXPECT_THROWS(in_process_comms(0), Error, "in_process_comms: 0 ranks were requested; a group needs at least 1");
 }
 

@@ -1,4 +1,4 @@
-// MessageComm over links within one process that do what some transports do: carry tag_limit, and send in two parts.
+// MessageComm over in-process links, with the optional features of transports: tags, and payloads in two messages.
 #include "comm/message_comm.h"
 
 #include <gtest/gtest.h>
@@ -18,43 +18,40 @@
 namespace lockstep {
 namespace {
 
-struct LinkKind {
+// The optional features of a transport.
+struct LinkFeatures {
   uint64_t tag_limit = 0;
-  size_t most_at_once = SIZE_MAX;  // more is sent in two messages
+  size_t max_first_message = SIZE_MAX;  // longer payloads are sent in two messages
 };
 
-// All messages of all groups.
-class Switchboard {
+// The messages of all groups.
+class MessageBoard {
  public:
-  using Place = std::tuple<std::string, Links::Channel, int, int>;  // group, channel, from, to
-  struct Letter {
+  using MessageKey = std::tuple<std::string, Links::Channel, int, int>;  // group, channel, from, to
+  struct StoredMessage {
     std::string bytes;
     uint64_t tag = 0;
   };
 
-  void send(const Place& place, Letter letter) {
+  void send(const MessageKey& key, StoredMessage message) {
     const std::lock_guard lock(mutex_);
-    letters_[place].push_back(std::move(letter));
+    messages_[key].push_back(std::move(message));
     changed_.notify_all();
   }
-  // Waits for the letter with that number.
-  Letter receive(const Place& place, size_t number, Links::Time deadline) {
+  // Waits for the message with this number.
+  StoredMessage receive(const MessageKey& key, size_t number, Links::Time deadline) {
     std::unique_lock lock(mutex_);
-    const auto there = [&] { return letters_[place].size() > number; };
-    const std::string& group = std::get<0>(place);
-    const int from = std::get<2>(place), to = std::get<3>(place);
-    const auto over = [&] { return there() || closed_.count({group, to}) || closed_.count({group, from}); };
+    const auto arrived = [&] { return messages_[key].size() > number; };
+    const std::string& group = std::get<0>(key);
+    const int from = std::get<2>(key), to = std::get<3>(key);
+    const auto over = [&] { return arrived() || closed_.count({group, to}) || closed_.count({group, from}); };
     if (deadline == Links::Time::max())
       changed_.wait(lock, over);
     else if (!changed_.wait_until(lock, deadline, over))
       throw LinkTimeout{from};
     if (closed_.count({group, to})) throw LinkBroken{-1, "closed"};
-    if (!there()) throw LinkBroken{from, "it has closed"};
-    return letters_[place][number];
-  }
-  bool closed(const std::string& group, int rank) {
-    const std::lock_guard lock(mutex_);
-    return closed_.count({group, rank}) > 0;
+    if (!arrived()) throw LinkBroken{from, "it closed its links"};
+    return messages_[key][number];
   }
   void close(const std::string& group, int rank) {
     const std::lock_guard lock(mutex_);
@@ -65,18 +62,18 @@ class Switchboard {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<Place, std::deque<Letter>> letters_;
+  std::map<MessageKey, std::deque<StoredMessage>> messages_;
   std::set<std::pair<std::string, int>> closed_;
 };
 
 class LocalLinks final : public Links {
  public:
-  LocalLinks(std::shared_ptr<Switchboard> board, LinkKind kind, std::string group, int rank)
-      : board_(std::move(board)), kind_(kind), group_(std::move(group)), rank_(rank) {}
+  LocalLinks(std::shared_ptr<MessageBoard> board, LinkFeatures features, std::string group, int rank)
+      : board_(std::move(board)), features_(features), group_(std::move(group)), rank_(rank) {}
   ~LocalLinks() override { board_->close(group_, rank_); }
 
   int send(Channel channel, int to, const void* data, size_t bytes, uint64_t tag) override {
-    EXPECT_LT(tag, std::max<uint64_t>(kind_.tag_limit, 1));
+    EXPECT_LT(tag, std::max<uint64_t>(features_.tag_limit, 1));
     board_->send({group_, channel, rank_, to}, {std::string(static_cast<const char*>(data), bytes), tag});
     return add({});
   }
@@ -86,25 +83,26 @@ class LocalLinks final : public Links {
   Arrival wait(int message, Time deadline) override {
     const Awaited one = std::exchange(messages_[static_cast<size_t>(message)], {});
     if (!one.data) return {};
-    const Switchboard::Letter letter = board_->receive({group_, one.channel, one.from, rank_}, one.number, deadline);
-    EXPECT_LE(letter.bytes.size(), one.bytes);
-    std::memcpy(one.data, letter.bytes.data(), letter.bytes.size());
-    if (kind_.tag_limit == 0) return {};
-    return {letter.bytes.size(), letter.tag};
+    const MessageBoard::StoredMessage received =
+        board_->receive({group_, one.channel, one.from, rank_}, one.number, deadline);
+    EXPECT_LE(received.bytes.size(), one.bytes);
+    std::memcpy(one.data, received.bytes.data(), received.bytes.size());
+    if (features_.tag_limit == 0) return {};
+    return {received.bytes.size(), received.tag};
   }
   std::vector<LinkBroken> broken_links() override { return {}; }
   void close() noexcept override { board_->close(group_, rank_); }
   std::unique_ptr<Links> split(const std::vector<int>&, int rank, const std::string& prefix, Time) override {
-    return std::make_unique<LocalLinks>(board_, kind_, prefix, rank);
+    return std::make_unique<LocalLinks>(board_, features_, prefix, rank);
   }
-  size_t first_message_bytes(size_t bytes) const override { return std::min(bytes, kind_.most_at_once); }
-  uint64_t tag_limit() const override { return kind_.tag_limit; }
+  size_t first_message_bytes(size_t bytes) const override { return std::min(bytes, features_.max_first_message); }
+  uint64_t tag_limit() const override { return features_.tag_limit; }
 
  private:
   struct Awaited {
     Channel channel = Channel::data;
     int from = -1;
-    void* data = nullptr;  // null: it was sent
+    void* data = nullptr;  // null: a message to send
     size_t bytes = 0, number = 0;
   };
   int add(const Awaited& one) {
@@ -112,18 +110,18 @@ class LocalLinks final : public Links {
     return static_cast<int>(messages_.size()) - 1;
   }
 
-  const std::shared_ptr<Switchboard> board_;
-  const LinkKind kind_;
+  const std::shared_ptr<MessageBoard> board_;
+  const LinkFeatures features_;
   const std::string group_;
   const int rank_;
   std::vector<Awaited> messages_;
   std::map<std::pair<Channel, int>, size_t> received_;
 };
 
-conformance::Backend backend(const std::string& name, LinkKind kind) {
-  return {name, [kind](int n, const std::function<void(Comm&)>& body) {
+conformance::Backend backend(const std::string& name, LinkFeatures features) {
+  return {name, [features](int n, const std::function<void(Comm&)>& body) {
             conformance::FileStore store;
-            const auto board = std::make_shared<Switchboard>();
+            const auto board = std::make_shared<MessageBoard>();
             std::vector<std::unique_ptr<Comm>> comms(static_cast<size_t>(n));
             std::vector<std::thread> threads;
             for (int rank = 0; rank < n; ++rank)
@@ -132,7 +130,7 @@ conformance::Backend backend(const std::string& name, LinkKind kind) {
                 try {
                   comm = message_comm({.rank = rank,
                                        .size = n,
-                                       .links = std::make_unique<LocalLinks>(board, kind, "links", rank),
+                                       .links = std::make_unique<LocalLinks>(board, features, "links", rank),
                                        .store = &store,
                                        .prefix = "links",
                                        .deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60)});
@@ -152,15 +150,17 @@ auto cases_on(const conformance::Backend& one, const std::vector<int>& sizes) {
        {conformance::value_checks(), conformance::sequence_checks(), conformance::failure_checks()})
     for (const conformance::Check& check : checks)
       for (const int ranks : sizes)
-        if (ranks >= check.least) all.push_back({one, check, ranks});
+        if (ranks >= check.min_ranks) all.push_back({one, check, ranks});
   return testing::ValuesIn(all);
 }
 
-INSTANTIATE_TEST_SUITE_P(PlainLinks, CommConformance, cases_on(backend("plain", {}), {1, 2, 8}), conformance::name_of);
-INSTANTIATE_TEST_SUITE_P(StampedLinks, CommConformance, cases_on(backend("stamped", {.tag_limit = 1 << 15}), {1, 2, 3}),
+INSTANTIATE_TEST_SUITE_P(UntaggedLinks, CommConformance, cases_on(backend("untagged", {}), {1, 2, 8}),
                          conformance::name_of);
-INSTANTIATE_TEST_SUITE_P(StampedLinksInTwoParts, CommConformance,
-                         cases_on(backend("stamped, in two", {.tag_limit = 1 << 30, .most_at_once = 32}), {2, 3}),
+INSTANTIATE_TEST_SUITE_P(TaggedLinks, CommConformance, cases_on(backend("tagged", {.tag_limit = 1 << 15}), {1, 2, 3}),
+                         conformance::name_of);
+INSTANTIATE_TEST_SUITE_P(TaggedLinksInTwoMessages, CommConformance,
+                         cases_on(backend("tagged, in two messages", {.tag_limit = 1 << 30, .max_first_message = 32}),
+                                  {2, 3}),
                          conformance::name_of);
 
 }  // namespace

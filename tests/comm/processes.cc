@@ -24,15 +24,15 @@ using Clock = std::chrono::steady_clock;
 void write_all(int file, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = write(file, text.data(), text.size());
-    if (written < 0 && errno != EINTR) return;  // the parent is gone
+    if (written < 0 && errno != EINTR) return;  // the parent has ended
     if (written > 0) text.remove_prefix(static_cast<size_t>(written));
   }
 }
 
-// Sends what a child fails to its parent.
-class Messenger : public testing::EmptyTestEventListener {
+// Sends the failures of a child to its parent.
+class FailureReporter : public testing::EmptyTestEventListener {
  public:
-  explicit Messenger(int file) : file_(file) {}
+  explicit FailureReporter(int file) : file_(file) {}
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (!result.failed()) return;
     write_all(file_, fmt::format("{}:{}: {}\n", result.file_name() ? result.file_name() : "unknown file",
@@ -48,11 +48,11 @@ class Messenger : public testing::EmptyTestEventListener {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   testing::TestEventListeners& listeners = testing::UnitTest::GetInstance()->listeners();
   delete listeners.Release(listeners.default_result_printer());
-  listeners.Append(new Messenger(pipe));
+  listeners.Append(new FailureReporter(pipe));
   try {
     body(rank);
   } catch (const std::exception& error) {
-    write_all(pipe, fmt::format("throws {}\n", error.what()));
+    write_all(pipe, fmt::format("throws: {}\n", error.what()));
   }
   write_all(pipe, std::string_view("\0", 1));
   char nothing = 0;
@@ -61,7 +61,7 @@ class Messenger : public testing::EmptyTestEventListener {
   try {
     if (release) release();
   } catch (const std::exception& error) {
-    write_all(pipe, fmt::format("throws in the end {}\n", error.what()));
+    write_all(pipe, fmt::format("throws at the end: {}\n", error.what()));
   }
   _exit(0);
 }
@@ -70,7 +70,7 @@ class Messenger : public testing::EmptyTestEventListener {
 
 Processes::Processes(int n, const std::function<void(int rank)>& body, std::function<void()> release)
     : children_(static_cast<size_t>(n)) {
-  std::fflush(nullptr);  // what is buffered would be printed once by each
+  std::fflush(nullptr);  // otherwise each child would print the buffered output again
   int gate[2];
   if (pipe(gate) != 0) std::abort();
   gate_ = gate[1];
@@ -102,7 +102,7 @@ Processes::~Processes() {
     }
     if (child.pipe >= 0) close(child.pipe);
   }
-  let_go();
+  open_gate();
 }
 
 void Processes::signal(int rank, int number) {
@@ -111,7 +111,7 @@ void Processes::signal(int rank, int number) {
   if (child.pid > 0) kill(child.pid, number);
 }
 
-void Processes::let_go() {
+void Processes::open_gate() {
   if (gate_ >= 0) close(std::exchange(gate_, -1));
 }
 
@@ -128,11 +128,11 @@ void Processes::read(Child& child) {
   close(std::exchange(child.pipe, -1));
 }
 
-void Processes::wait(std::chrono::seconds patience) {
-  const auto deadline = Clock::now() + patience;
+void Processes::wait(std::chrono::seconds timeout) {
+  const auto deadline = Clock::now() + timeout;
   const auto open = [](const Child& child) { return child.pipe >= 0; };
   while (std::ranges::any_of(children_, open)) {
-    if (std::ranges::all_of(children_, [&](const Child& child) { return child.returned || !open(child); })) let_go();
+    if (std::ranges::all_of(children_, [&](const Child& child) { return child.returned || !open(child); })) open_gate();
     std::vector<pollfd> files;
     for (const Child& child : children_) files.push_back({child.pipe, POLLIN, 0});
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
@@ -141,7 +141,7 @@ void Processes::wait(std::chrono::seconds patience) {
     for (size_t i = 0; i < files.size(); ++i)
       if (files[i].revents != 0) read(children_[i]);
   }
-  let_go();
+  open_gate();
   for (size_t rank = 0; rank < children_.size(); ++rank) {
     Child& child = children_[rank];
     if (child.pid <= 0) continue;
@@ -154,7 +154,7 @@ void Processes::wait(std::chrono::seconds patience) {
     std::erase(child.text, '\0');
     if (!child.text.empty()) ADD_FAILURE() << "rank " << rank << ": " << child.text;
     if (late)
-      ADD_FAILURE() << "rank " << rank << " has not ended in " << patience.count() << " s";
+      ADD_FAILURE() << "rank " << rank << " has not ended in " << timeout.count() << " s";
     else if (WIFSIGNALED(status) && !(child.killed && WTERMSIG(status) == SIGKILL))
       ADD_FAILURE() << "rank " << rank << " was ended by signal " << WTERMSIG(status);
     else if (WIFEXITED(status) && WEXITSTATUS(status) != 0)

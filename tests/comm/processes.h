@@ -1,6 +1,6 @@
-// Ranks that are processes, for tests: children of this one, made by fork(), so that a body may capture what it likes.
-// What a child fails to expect, or throws, is a failure of the test that runs here. Used by one thread, in a program
-// that has no other threads when children are made.
+// Ranks as child processes, for tests. Children are forked, so a body may capture variables of the test. Failed
+// expectations and exceptions of a child are failures of the test in the parent. Used by one thread, in a program that
+// has no other threads when it forks.
 #pragma once
 
 #include <sys/types.h>
@@ -16,11 +16,11 @@
 
 namespace lockstep::conformance {
 
-// A group of children. One that is destroyed kills and reaps those that are left.
+// A group of child processes. The destructor kills and reaps those that still run.
 class Processes {
  public:
-  // Runs body(rank) in n children. A child whose body has returned calls release() and ends when all have: those that
-  // were killed are not waited for.
+  // Runs body(rank) in n children. When the bodies of all children have returned (except in those that were killed), each
+  // child calls release() and exits.
   Processes(int n, const std::function<void(int rank)>& body, std::function<void()> release = {});
   ~Processes();
   Processes(const Processes&) = delete;
@@ -28,12 +28,12 @@ class Processes {
 
   pid_t pid(int rank) const { return children_[static_cast<size_t>(rank)].pid; }
 
-  // Sends a signal. A child that was sent SIGKILL is expected to end that way.
+  // Sends a signal to a child. After SIGKILL, wait() expects the child to end by that signal.
   void signal(int rank, int number);
 
-  // Waits until all have ended, and adds a failure for what they failed, for one that ended otherwise than it should,
-  // and for one that had to be killed because the time was over.
-  void wait(std::chrono::seconds patience = std::chrono::seconds(120));
+  // Waits until all children have ended. Adds test failures for their failures, for an unexpected exit status, and for
+  // children that had to be killed after `timeout`.
+  void wait(std::chrono::seconds timeout = std::chrono::seconds(120));
 
  private:
   struct Child {
@@ -44,18 +44,18 @@ class Processes {
     bool killed = false;
   };
   void read(Child& child);
-  void let_go();
+  void open_gate();
 
   std::vector<Child> children_;
-  int gate_ = -1;  // closed when everybody may end
+  int gate_ = -1;  // a pipe, closed when all children may exit
 };
 
-// Processes as the ranks of a backend: make(rank, n, key) gives each its Comm of a group called "world", where the key
-// is another one for every run.
+// A backend whose ranks are child processes. make(rank, n, key) creates the Comm of each in a group called "world"; every
+// run uses a new key.
 using MakeComm = std::function<std::unique_ptr<Comm>(int rank, int n, const std::string& key)>;
 Backend processes(const std::string& name, MakeComm make);
 
-// A string that no other call, in this process or another, gives.
+// A string that is unique among all calls in all processes.
 std::string unique_key();
 
 }  // namespace lockstep::conformance

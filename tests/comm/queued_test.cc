@@ -13,11 +13,11 @@
 namespace lockstep {
 namespace {
 
-// A group of one whose operations are counted, and wait until they are let go.
-class Fake final : public QueuedComm {
+// A group of one rank that records its operations. An operation blocks until allow() permits it.
+class BlockingComm final : public QueuedComm {
  public:
-  explicit Fake(int allowed) : QueuedComm(0, 1, "fake", kDefaultTimeout), allowed_(allowed) {}
-  ~Fake() override { stop(); }
+  explicit BlockingComm(int allowed) : QueuedComm(0, 1, "fake", kDefaultTimeout), allowed_(allowed) {}
+  ~BlockingComm() override { stop(); }
 
   void abort(const std::string& reason) override {
     const std::lock_guard lock(mutex_);
@@ -34,8 +34,8 @@ class Fake final : public QueuedComm {
     changed_.wait(lock, [&] { return ran.size() >= operations; });
   }
 
-  std::vector<int64_t> ran;              // the sizes, in order
-  std::vector<std::thread::id> threads;  // who ran them
+  std::vector<int64_t> ran;              // the sizes of the operations that ran, in order
+  std::vector<std::thread::id> threads;  // the threads that ran them
 
  private:
   void run(const Operation& operation, int64_t number, Time deadline) override {
@@ -65,8 +65,8 @@ class Fake final : public QueuedComm {
 
 constexpr int kMany = 1000;
 
-TEST(QueuedComm, OperationsRunInTheOrderOfTheirStart) {
-  Fake comm(kMany);
+TEST(QueuedComm, OperationsRunInStartOrder) {
+  BlockingComm comm(kMany);
   int value = 0;
   std::vector<Work> works;
   for (int i = 0; i < 50; ++i) works.push_back(comm.start_broadcast(&value, i, i32, 0));
@@ -75,15 +75,15 @@ TEST(QueuedComm, OperationsRunInTheOrderOfTheirStart) {
   for (size_t i = 0; i < 50; ++i) EXPECT_EQ(comm.ran[i], static_cast<int64_t>(i));
 }
 
-TEST(QueuedComm, WhatIsWaitedForAtOnceRunsOnTheCallersThread) {
-  Fake comm(kMany);
+TEST(QueuedComm, BlockingCallsRunOnTheCallingThread) {
+  BlockingComm comm(kMany);
   comm.barrier();
   comm.barrier();
   EXPECT_EQ(comm.threads, std::vector<std::thread::id>(2, std::this_thread::get_id()));
 }
 
-TEST(QueuedComm, OperationsRunThoughNobodyWaits) {
-  Fake comm(kMany);
+TEST(QueuedComm, OperationsRunBeforeTheyAreWaitedFor) {
+  BlockingComm comm(kMany);
   Work work = comm.start_barrier();
   comm.wait_until_run(1);
   EXPECT_NE(comm.threads.front(), std::this_thread::get_id());
@@ -91,7 +91,7 @@ TEST(QueuedComm, OperationsRunThoughNobodyWaits) {
 }
 
 TEST(QueuedComm, ListsAreCopied) {
-  Fake comm(0);
+  BlockingComm comm(0);
   float values[3] = {};
   std::vector<int64_t> counts{3};
   Work first = comm.start_barrier();
@@ -103,20 +103,20 @@ TEST(QueuedComm, ListsAreCopied) {
   EXPECT_EQ(comm.ran.back(), 3);
 }
 
-TEST(QueuedComm, AWaitThatTakesTooLongExpires) {
-  Fake comm(0);
+TEST(QueuedComm, WaitsTimeOut) {
+  BlockingComm comm(0);
   comm.set_timeout(std::chrono::milliseconds(20));
-  EXPECT_THROWS(comm.barrier(), CommTimeout, "too late");  // runs here
+  EXPECT_THROWS(comm.barrier(), CommTimeout, "too late");  // runs on this thread
   Work first = comm.start_barrier();
   Work second = comm.start_barrier();
-  EXPECT_THROW(second.wait(), CommTimeout);  // by whichever thread came first
+  EXPECT_THROW(second.wait(), CommTimeout);  // on this thread or the worker
   EXPECT_THROW(first.wait(), CommError);
 }
 
-TEST(QueuedComm, WorkThatNobodyWaitsForIsAborted) {
-  Fake comm(0);
+TEST(QueuedComm, AbandonedWorkAbortsTheGroup) {
+  BlockingComm comm(0);
   comm.set_timeout(std::chrono::milliseconds(20));
-  { const Work alone = comm.start_barrier(); }
+  { const Work abandoned = comm.start_barrier(); }
   EXPECT_THROWS(comm.barrier(), CommAborted, "did not wait for its barrier 1");
 }
 

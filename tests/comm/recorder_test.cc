@@ -1,4 +1,4 @@
-// What is recorded of operations, and that reading it disturbs nobody.
+// The flight recorder: what it records, and that it can be read while it records.
 #include "comm/recorder.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ TEST(FlightRecorder, KeepsTheLastThousandOperations) {
   EXPECT_EQ(group.next(), 2501);
 }
 
-TEST(FlightRecorder, AnOperationThatWasReplacedIsNotEndedInAnothersPlace) {
+TEST(FlightRecorder, EndOfAnOverwrittenRecordIsIgnored) {
   FlightRecorder recorder(0, 1);
   FlightLane& lane = *recorder.lanes()[0];
   FlightGroup& group = lane.add_group("world", {0});
@@ -57,28 +57,28 @@ TEST(FlightRecorder, AnOperationThatWasReplacedIsNotEndedInAnothersPlace) {
   }
 }
 
-TEST(FlightRecorder, IsReadWhileItRecords) {
+TEST(FlightRecorder, CanBeReadWhileItRecords) {
   FlightRecorder recorder(0, 1);
   FlightLane& lane = *recorder.lanes()[0];
   FlightGroup& group = lane.add_group("world", {0});
-  std::atomic<bool> enough{false};
+  std::atomic<bool> stop{false};
   std::thread writer([&] {
-    for (int64_t i = 1; !enough; ++i)
+    for (int64_t i = 1; !stop; ++i)
       lane.end(lane.begin(group, {.kind = i % 2 ? Kind::broadcast : Kind::all_reduce, .count = i}, true), true);
   });
   while (group.next() < 5000) std::this_thread::yield();
   for (int round = 0; round < 300; ++round)
     for (const FlightRecord& record : lane.records()) {
-      // Whatever is seen is one operation's.
+      // Every record is consistent: all fields belong to one operation.
       ASSERT_EQ(record.elements, record.sequence);
       ASSERT_EQ(record.kind, record.sequence % 2 ? Kind::broadcast : Kind::all_reduce);
       ASSERT_EQ(record.ended != 0, record.outcome == Outcome::done);
     }
-  enough = true;
+  stop = true;
   writer.join();
 }
 
-TEST(FlightRecorder, RecordsEveryOperationOfAGroupAndOfThoseSplitFromIt) {
+TEST(FlightRecorder, RecordsOperationsOfAGroupAndItsSubgroups) {
   FlightRecorder recorder(0, 2);
   conformance::on_shared_threads(2, [&](Comm& comm) {
     FlightLane& lane = *recorder.lanes()[static_cast<size_t>(comm.rank())];
@@ -88,17 +88,17 @@ TEST(FlightRecorder, RecordsEveryOperationOfAGroupAndOfThoseSplitFromIt) {
     Work work = comm.start_broadcast(&value, 1, f32, 0);
     EXPECT_EQ(lane.records().back().waited, 0);
     work.wait();
-    const std::unique_ptr<Comm> turned = comm.split({1, 0}, "turned");
+    const std::unique_ptr<Comm> reversed = comm.split({1, 0}, "reversed");
     std::vector<int64_t> counts = {2, 3};
     std::vector<int32_t> in(3), out(5);
-    turned->all_gather(in.data(), out.data(), counts, i32);
-    turned->barrier();
+    reversed->all_gather(in.data(), out.data(), counts, i32);
+    reversed->barrier();
   });
   for (const auto& lane : recorder.lanes()) {
     const auto groups = lane->groups();
     ASSERT_EQ(groups.size(), 2u);
     EXPECT_EQ(groups[0]->lanes(), (std::vector<int>{0, 1}));
-    EXPECT_EQ(groups[1]->name(), "turned");
+    EXPECT_EQ(groups[1]->name(), "reversed");
     EXPECT_EQ(groups[1]->lanes(), (std::vector<int>{1, 0}));
     const std::vector<FlightRecord> records = lane->records();
     ASSERT_EQ(records.size(), 5u);
@@ -115,12 +115,13 @@ TEST(FlightRecorder, RecordsEveryOperationOfAGroupAndOfThoseSplitFromIt) {
   }
 }
 
-TEST(FlightRecorder, AnOperationThatThrowsHasFailed) {
+TEST(FlightRecorder, ThrowingOperationIsRecordedAsFailed) {
   FlightRecorder recorder(0, 2);
   conformance::on_shared_threads(2, [&](Comm& comm) {
     FlightLane& lane = *recorder.lanes()[static_cast<size_t>(comm.rank())];
     comm.record_to(lane);
-    EXPECT_THROW(comm.all_reduce(nullptr, nullptr, -1, f32, Reduction::sum), Error);  // nothing of the group
+    EXPECT_THROW(comm.all_reduce(nullptr, nullptr, -1, f32, Reduction::sum),
+                 Error);  // invalid by itself: not an operation of the group
     comm.abort("enough");
     EXPECT_THROW(comm.barrier(), CommAborted);
   });

@@ -1,4 +1,4 @@
-// Many operations: under way at once, waited for in any order, on several groups, at random.
+// Sequences of operations: many in flight, waited for in any order, on several groups, and random ones.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,14 +28,14 @@ void expect_sum(Comm& comm, int64_t value) {
   EXPECT_EQ(sum, comm.size() * value + sum_of_ranks(comm.size())) << comm.name();
 }
 
-void barriers_and_sums_alternate(Comm& comm) {
+void barriers_and_sums_can_alternate(Comm& comm) {
   for (int64_t round = 0; round < 200; ++round) {
     comm.barrier();
     expect_sum(comm, round);
   }
 }
 
-void many_are_under_way_at_once(Comm& comm) {
+void many_operations_can_be_in_flight(Comm& comm) {
   constexpr int64_t kMany = 100;
   for (int round = 0; round < 3; ++round) {
     std::vector<int64_t> values(kMany);
@@ -45,7 +45,7 @@ void many_are_under_way_at_once(Comm& comm) {
       value = i + comm.rank();
       works.push_back(comm.start_all_reduce(&value, &value, 1, i64, Reduction::sum));
     }
-    // Each rank in an order of its own.
+    // Each rank waits in a different order.
     std::vector<size_t> order(kMany);
     std::iota(order.begin(), order.end(), size_t{0});
     std::shuffle(order.begin(), order.end(), std::mt19937(static_cast<unsigned>(round * 100 + comm.rank())));
@@ -53,14 +53,14 @@ void many_are_under_way_at_once(Comm& comm) {
       EXPECT_TRUE(works[i]);
       works[i].wait();
       EXPECT_FALSE(works[i]);
-      works[i].wait();  // nothing is left to wait for
+      works[i].wait();  // already waited for: returns immediately
       EXPECT_EQ(values[i], comm.size() * static_cast<int64_t>(i) + sum_of_ranks(comm.size()));
     }
   }
 }
 
-// Large ones, waited for in opposite orders by even and odd ranks.
-void opposite_orders_of_waiting_meet(Comm& comm) {
+// Large operations, which even and odd ranks wait for in opposite orders.
+void ranks_may_wait_in_opposite_orders(Comm& comm) {
   constexpr int64_t kCount = 100000;
   std::vector<std::vector<int32_t>> data(4);
   std::vector<Work> works;
@@ -76,8 +76,8 @@ void opposite_orders_of_waiting_meet(Comm& comm) {
               kCount);
 }
 
-// Rows and columns of a grid, with operations of both and of the whole under way at once.
-void rows_and_columns_compute_at_once(Comm& comm) {
+// A grid of ranks, with operations of rows, columns and all ranks in flight at the same time.
+void row_and_column_groups_work_concurrently(Comm& comm) {
   const int columns = comm.size() % 4 == 0 ? 4 : comm.size() % 2 == 0 ? 2 : 1, rows = comm.size() / columns;
   const int row = comm.rank() / columns, column = comm.rank() % columns;
   std::vector<int> in_row, in_column;
@@ -103,7 +103,7 @@ void rows_and_columns_compute_at_once(Comm& comm) {
   }
 }
 
-void groups_number_their_members_by_the_list(Comm& comm) {
+void split_numbers_members_in_list_order(Comm& comm) {
   std::vector<int> reversed = every_rank(comm);
   std::ranges::reverse(reversed);
   comm.set_timeout(std::chrono::seconds(50));
@@ -113,7 +113,7 @@ void groups_number_their_members_by_the_list(Comm& comm) {
   int32_t root = comm.rank();
   group->broadcast(&root, 1, i32, 0);
   EXPECT_EQ(root, comm.size() - 1);
-  // The same list and name again: another group, whose operations do not meet those of the first.
+  // The same list and name again create another, independent group.
   const std::unique_ptr<Comm> again = comm.split(reversed, "reversed");
   int64_t a = 1, b = 2;
   Work first = group->start_all_reduce(&a, &a, 1, i64, Reduction::sum);
@@ -121,8 +121,8 @@ void groups_number_their_members_by_the_list(Comm& comm) {
   first.wait();
   EXPECT_EQ(a, comm.size());
   EXPECT_EQ(b, 2 * comm.size());
-  // A group of one, and a group of a group.
-  expect_sum(*comm.split({comm.rank()}, "alone"), 3);
+  // A group of one rank, and a group split from a group.
+  expect_sum(*comm.split({comm.rank()}, "single"), 3);
   if (group->rank() > 0 || group->size() == 1) {
     std::vector<int> rest = every_rank(*group);
     if (rest.size() > 1) rest.erase(rest.begin());
@@ -130,7 +130,7 @@ void groups_number_their_members_by_the_list(Comm& comm) {
   }
 }
 
-// One operation of a random sequence: its memory, and what must be there in the end.
+// One operation of a random sequence, with its memory and its expected result.
 struct Step {
   std::vector<int32_t> in, out, expected;
   std::vector<int64_t> counts, receive_counts;
@@ -143,7 +143,7 @@ std::unique_ptr<Step> random_step(Comm& comm, std::mt19937& random) {
   const int n = comm.size(), me = comm.rank();
   const auto up_to = [&](int64_t most) { return static_cast<int64_t>(random() % static_cast<unsigned>(most + 1)); };
   const auto base = static_cast<int32_t>(up_to(1000));
-  // What rank r gives at i.
+  // The input of rank r at index i.
   const auto value = [&](int r, int64_t i) { return base + static_cast<int32_t>(r * 7 + i % 13); };
   const auto piece = [&](int r, int64_t from, int64_t count) {
     return fill<int32_t>(count, [&](int64_t i) { return value(r, from + i); });
@@ -211,31 +211,31 @@ std::unique_ptr<Step> random_step(Comm& comm, std::mt19937& random) {
   return step;
 }
 
-void random_sequences(Comm& comm) {
-  std::mt19937 together(7);                                    // the same on all ranks: what is started
-  std::mt19937 alone(static_cast<unsigned>(comm.rank() + 1));  // different on each: what is waited for
-  std::vector<std::unique_ptr<Step>> under_way;
+void random_sequences_complete(Comm& comm) {
+  std::mt19937 shared(7);                                    // the same on all ranks: which operations are started
+  std::mt19937 own(static_cast<unsigned>(comm.rank() + 1));  // different on each rank: which operation is waited for
+  std::vector<std::unique_ptr<Step>> in_flight;
   const auto finish = [&](size_t i) {
-    under_way[i]->work.wait();
-    EXPECT_EQ(under_way[i]->out, under_way[i]->expected);
-    under_way.erase(under_way.begin() + static_cast<std::ptrdiff_t>(i));
+    in_flight[i]->work.wait();
+    EXPECT_EQ(in_flight[i]->out, in_flight[i]->expected);
+    in_flight.erase(in_flight.begin() + static_cast<std::ptrdiff_t>(i));
   };
   for (int i = 0; i < 300; ++i) {
-    under_way.push_back(random_step(comm, together));
-    while (!under_way.empty() && (under_way.size() > 12 || alone() % 3 == 0)) finish(alone() % under_way.size());
+    in_flight.push_back(random_step(comm, shared));
+    while (!in_flight.empty() && (in_flight.size() > 12 || own() % 3 == 0)) finish(own() % in_flight.size());
   }
-  while (!under_way.empty()) finish(under_way.size() - 1);
+  while (!in_flight.empty()) finish(in_flight.size() - 1);
 }
 
 }  // namespace
 
 std::vector<Check> sequence_checks() {
-  return {{"BarriersAndSumsAlternate", barriers_and_sums_alternate},
-          {"ManyAreUnderWayAtOnce", many_are_under_way_at_once},
-          {"OppositeOrdersOfWaitingMeet", opposite_orders_of_waiting_meet},
-          {"RowsAndColumnsComputeAtOnce", rows_and_columns_compute_at_once},
-          {"GroupsNumberTheirMembersByTheList", groups_number_their_members_by_the_list},
-          {"RandomSequences", random_sequences}};
+  return {{"BarriersAndSumsCanAlternate", barriers_and_sums_can_alternate},
+          {"ManyOperationsCanBeInFlight", many_operations_can_be_in_flight},
+          {"RanksMayWaitInOppositeOrders", ranks_may_wait_in_opposite_orders},
+          {"RowAndColumnGroupsWorkConcurrently", row_and_column_groups_work_concurrently},
+          {"SplitNumbersMembersInListOrder", split_numbers_members_in_list_order},
+          {"RandomSequencesComplete", random_sequences_complete}};
 }
 
 }  // namespace lockstep::conformance

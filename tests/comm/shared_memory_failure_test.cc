@@ -1,4 +1,4 @@
-// Processes that are killed and stopped, keys that are in use, and memory that is not available.
+// SharedMemoryComm: ranks that are killed or stopped, keys that are in use, and missing memory.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -30,21 +30,21 @@ using conformance::unique_key;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// A number that children share with their parent.
-class SharedNumber {
+// A counter that children share with their parent.
+class SharedCounter {
  public:
-  SharedNumber()
-      : number_(new (mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))
-                    std::atomic<int>(0)) {}
-  ~SharedNumber() { munmap(number_, sizeof(std::atomic<int>)); }
-  SharedNumber(const SharedNumber&) = delete;
-  SharedNumber& operator=(const SharedNumber&) = delete;
+  SharedCounter()
+      : counter_(new (mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                           0)) std::atomic<int>(0)) {}
+  ~SharedCounter() { munmap(counter_, sizeof(std::atomic<int>)); }
+  SharedCounter(const SharedCounter&) = delete;
+  SharedCounter& operator=(const SharedCounter&) = delete;
 
-  void add() { number_->fetch_add(1); }
-  // Returns when it is that large, or after a time in which it should have been.
+  void add() { counter_->fetch_add(1); }
+  // Waits until the counter has reached `value`; false after a timeout.
   bool reaches(int value) const {
     const auto deadline = std::chrono::steady_clock::now() + seconds(60);
-    while (number_->load() < value) {
+    while (counter_->load() < value) {
       if (std::chrono::steady_clock::now() > deadline) return false;
       usleep(200);
     }
@@ -52,10 +52,10 @@ class SharedNumber {
   }
 
  private:
-  std::atomic<int>* number_;
+  std::atomic<int>* counter_;
 };
 
-// Whether some process listens for the ranks of a group with this key.
+// Whether a process listens for the ranks of a group with this key.
 bool listens(const std::string& key) {
   std::ifstream list("/proc/net/unix");
   for (std::string line; std::getline(list, line);)
@@ -63,13 +63,13 @@ bool listens(const std::string& key) {
   return false;
 }
 
-bool listens_soon(const std::string& key) {
+bool listens_eventually(const std::string& key) {
   const auto deadline = std::chrono::steady_clock::now() + seconds(60);
   while (!listens(key) && std::chrono::steady_clock::now() < deadline) usleep(1000);
   return listens(key);
 }
 
-// What all processes of this user have in /dev/shm.
+// The files of lockstep in /dev/shm.
 std::set<std::string> files_in_shared_memory() {
   std::set<std::string> names;
   std::error_code error;
@@ -78,9 +78,9 @@ std::set<std::string> files_in_shared_memory() {
   return names;
 }
 
-// What the call throws, which must be an E.
+// Returns the message of the exception that the call throws, which must be an E.
 template <class E>
-std::string thrown(const std::function<void()>& call) {
+std::string message_of(const std::function<void()>& call) {
   try {
     call();
   } catch (const E& error) {
@@ -94,48 +94,48 @@ void expect_part(const std::string& message, const std::string& part) {
   EXPECT_NE(message.find(part), std::string::npos) << message;
 }
 
-TEST(SharedMemoryFailure, AKilledPeerIsNamed) {
+TEST(SharedMemoryFailure, NamesAKilledRank) {
   const std::string key = unique_key();
-  SharedNumber joined;
+  SharedCounter joined;
   Processes children(3, [&](int rank) {
     const std::unique_ptr<Comm> comm = join_shared(rank, 3, key);
     comm->barrier();
     joined.add();
     if (rank == 2) pause();  // until it is killed
-    const std::string message = thrown<CommAborted>([&] { comm->barrier(); });
+    const std::string message = message_of<CommAborted>([&] { comm->barrier(); });
     expect_part(message,
                 "barrier 2 on \"world\": rank " + std::to_string(rank) + " of 3 stops; first cause: rank 2 (process ");
     expect_part(message, ") is gone");
-    thrown<CommAborted>([&] { (void)comm->split({0, 1}, "late"); });
+    message_of<CommAborted>([&] { (void)comm->split({0, 1}, "late"); });
   });
   EXPECT_TRUE(joined.reaches(3));
   children.signal(2, SIGKILL);
   children.wait();
 }
 
-TEST(SharedMemoryFailure, APeerKilledBeforeASplitIsNamed) {
+TEST(SharedMemoryFailure, NamesARankKilledBeforeASplit) {
   const std::string key = unique_key();
-  SharedNumber joined;
+  SharedCounter joined;
   Processes children(2, [&](int rank) {
     const std::unique_ptr<Comm> comm = join_shared(rank, 2, key);
     joined.add();
     if (rank == 0) pause();  // until it is killed
-    expect_part(thrown<CommAborted>([&] { (void)comm->split({0, 1}, "pair"); }), "first cause: rank 0 (process ");
+    expect_part(message_of<CommAborted>([&] { (void)comm->split({0, 1}, "pair"); }), "first cause: rank 0 (process ");
   });
   EXPECT_TRUE(joined.reaches(2));
   children.signal(0, SIGKILL);
   children.wait();
 }
 
-TEST(SharedMemoryFailure, AStoppedPeerRunsIntoTheTimeout) {
+TEST(SharedMemoryFailure, StoppedRankCausesATimeout) {
   const std::string key = unique_key();
-  SharedNumber done;
+  SharedCounter done;
   Processes children(2, [&](int rank) {
     const std::unique_ptr<Comm> comm = join_shared(rank, 2, key);
     comm->barrier();
     if (rank == 1) raise(SIGSTOP);
     comm->set_timeout(milliseconds(600));
-    expect_part(thrown<CommTimeout>([&] { comm->barrier(); }),
+    expect_part(message_of<CommTimeout>([&] { comm->barrier(); }),
                 "barrier 2 on \"world\": rank 0 of 2 waited 0.6 s for rank 1; check whether");
     done.add();
   });
@@ -144,7 +144,7 @@ TEST(SharedMemoryFailure, AStoppedPeerRunsIntoTheTimeout) {
   children.wait();
 }
 
-// Operations of all kinds and sizes, and splits, until something throws.
+// Runs operations of all kinds and sizes, and splits, until one throws.
 void work_until_failure(Comm& comm, unsigned seed) {
   std::mt19937 random(seed);
   const int n = comm.size();
@@ -185,16 +185,17 @@ void work_until_failure(Comm& comm, unsigned seed) {
   }
 }
 
-TEST(SharedMemoryFailure, WhoeverIsKilledAtWhateverMomentNobodyHangs) {
+TEST(SharedMemoryFailure, KillingAnyRankAtAnyMomentHangsNoOther) {
   std::mt19937 random(11);
   for (int round = 0; round < 25; ++round) {
     const std::string key = unique_key();
     const int victim = static_cast<int>(random() % 4);
-    SharedNumber joined;
+    SharedCounter joined;
     Processes children(4, [&, round](int rank) {
       const std::unique_ptr<Comm> comm = join_shared(rank, 4, key);
       joined.add();
-      const std::string message = thrown<CommAborted>([&] { work_until_failure(*comm, static_cast<unsigned>(round)); });
+      const std::string message =
+          message_of<CommAborted>([&] { work_until_failure(*comm, static_cast<unsigned>(round)); });
       expect_part(message, "(process ");
       expect_part(message, "is gone");
     });
@@ -206,17 +207,17 @@ TEST(SharedMemoryFailure, WhoeverIsKilledAtWhateverMomentNobodyHangs) {
   }
 }
 
-// While it is being joined: those who came get on, or stop; nothing stays behind.
-TEST(SharedMemoryFailure, OneKilledWhileOthersComeIsNamed) {
+// A rank is killed while others join: the others fail, and nothing is left behind.
+TEST(SharedMemoryFailure, NamesARankKilledDuringTheJoin) {
   const std::string key = unique_key();
   {
     Processes children(3, [&](int rank) {
       if (rank == 2) return;  // never comes
-      expect_part(thrown<CommAborted>([&] { (void)join_shared(rank, 3, key); }),
+      expect_part(message_of<CommAborted>([&] { (void)join_shared(rank, 3, key); }),
                   "join 0 on \"world\": rank 1 of 3 stops; first cause: rank 0 (process ");
     });
     const auto deadline = std::chrono::steady_clock::now() + seconds(60);
-    // Both have come when the segment is mapped twice; then its maker goes.
+    // Both ranks have mapped the segment: kill its creator.
     for (int maps = 0; maps < 2 && std::chrono::steady_clock::now() < deadline; usleep(1000)) {
       maps = 0;
       for (const int rank : {0, 1}) {
@@ -237,16 +238,16 @@ TEST(SharedMemoryFailure, OneKilledWhileOthersComeIsNamed) {
   EXPECT_FALSE(listens(key));
 }
 
-// Kills all ranks at many moments of the rendezvous; the first round measures how long it takes.
-TEST(SharedMemoryFailure, NothingIsLeftWhenAllRanksAreKilledWhileTheyMeet) {
+// Kills all ranks at random moments of the rendezvous. The first round measures how long it takes.
+TEST(SharedMemoryFailure, KillingAllRanksDuringTheJoinLeavesNothingBehind) {
   using Clock = std::chrono::steady_clock;
   const std::set<std::string> before = files_in_shared_memory();
   constexpr unsigned kSeed = 5;
   std::mt19937 random(kSeed);
-  Clock::duration whole = seconds(1);
+  Clock::duration join_time = seconds(1);
   for (int round = 0; round < 40; ++round) {
     const std::string key = unique_key();
-    SharedNumber started, joined;
+    SharedCounter started, joined;
     Processes children(2, [&](int rank) {
       started.add();
       const std::unique_ptr<Comm> comm = join_shared(rank, 2, key);
@@ -257,9 +258,9 @@ TEST(SharedMemoryFailure, NothingIsLeftWhenAllRanksAreKilledWhileTheyMeet) {
     const auto begin = Clock::now();
     if (round == 0) {
       ASSERT_TRUE(joined.reaches(2));
-      whole = Clock::now() - begin;
+      join_time = Clock::now() - begin;
     } else {
-      const auto moment = begin + whole * (random() % 1000) / 1000;
+      const auto moment = begin + join_time * (random() % 1000) / 1000;
       while (Clock::now() < moment) continue;
     }
     for (const int rank : {0, 1}) children.signal(rank, SIGKILL);
@@ -269,15 +270,15 @@ TEST(SharedMemoryFailure, NothingIsLeftWhenAllRanksAreKilledWhileTheyMeet) {
   EXPECT_EQ(files_in_shared_memory(), before);
 }
 
-TEST(SharedMemoryFailure, AKeyIsFreeAgainWhenItsMakerWasKilled) {
+TEST(SharedMemoryFailure, KeyIsFreeAgainAfterItsCreatorWasKilled) {
   const std::string key = unique_key();
   {
     Processes killed(1, [&](int) { (void)join_shared(0, 2, key); });
-    ASSERT_TRUE(listens_soon(key));
+    ASSERT_TRUE(listens_eventually(key));
     killed.signal(0, SIGKILL);
     killed.wait();
   }
-  // A rank that comes before rank 0 waits for the new one.
+  // A rank that joins before rank 0 waits for the new rank 0.
   std::unique_ptr<Comm> second;
   std::thread early([&] { second = join_shared(1, 2, key); });
   const std::unique_ptr<Comm> first = join_shared(0, 2, key);
@@ -288,39 +289,39 @@ TEST(SharedMemoryFailure, AKeyIsFreeAgainWhenItsMakerWasKilled) {
   EXPECT_FALSE(listens(key));
 }
 
-TEST(SharedMemoryFailure, OnlyProcessesOfTheUserReceiveTheMemory) {
+TEST(SharedMemoryFailure, OnlyProcessesOfTheSameUserReceiveTheMemory) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const std::string key = unique_key();
   std::unique_ptr<Comm> first;
-  std::thread maker([&] { first = join_shared(0, 2, key); });
-  ASSERT_TRUE(listens_soon(key));
+  std::thread creator([&] { first = join_shared(0, 2, key); });
+  ASSERT_TRUE(listens_eventually(key));
   std::string own = detail::segment_name(key);
-  // The other user must know the name, which holds the number of the first one.
+  // The other user knows the name of the socket, which contains the uid of this one.
   const pid_t child = fork();
   if (child == 0) {
     if (setresuid(65534, 65534, 65534) != 0) _exit(2);
-    const int stranger = socket(AF_UNIX, SOCK_STREAM, 0);
+    const int client = socket(AF_UNIX, SOCK_STREAM, 0);
     sockaddr_un address = {};
     address.sun_family = AF_UNIX;
     own.copy(address.sun_path + 1, sizeof address.sun_path - 1);
     const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + own.size());
-    if (connect(stranger, reinterpret_cast<const sockaddr*>(&address), size) != 0) _exit(3);
+    if (connect(client, reinterpret_cast<const sockaddr*>(&address), size) != 0) _exit(3);
     char byte = 0;
-    _exit(read(stranger, &byte, 1) == 0 ? 0 : 4);  // closed, without a byte
+    _exit(read(client, &byte, 1) == 0 ? 0 : 4);  // closed, without a byte
   }
   int status = 0;
   EXPECT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status)) << status;
   EXPECT_EQ(WEXITSTATUS(status), 0);
   const std::unique_ptr<Comm> second = join_shared(1, 2, key);
-  maker.join();
+  creator.join();
   EXPECT_FALSE(listens(key));
 }
 
-TEST(SharedMemoryFailure, ASocketOfAnotherUserIsRefused) {
+TEST(SharedMemoryFailure, RejectsASocketOfAnotherUser) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const std::string key = unique_key(), name = detail::segment_name(key);
-  SharedNumber ready;
+  SharedCounter ready;
   const pid_t child = fork();
   if (child == 0) {
     if (setresuid(65534, 65534, 65534) != 0) _exit(2);
@@ -341,7 +342,7 @@ TEST(SharedMemoryFailure, ASocketOfAnotherUserIsRefused) {
   waitpid(child, nullptr, 0);
 }
 
-TEST(SharedMemoryFailure, NoRoomIsSaidAndNothingIsLeft) {
+TEST(SharedMemoryFailure, MissingMemoryIsReportedAndLeavesNothingBehind) {
   const std::string key = unique_key();
   EXPECT_THROWS(join_shared(0, 2, key, int64_t{1} << 46), IoError,
                 "shared memory: \"world\" needs 1.34e+08 MiB, but only ");
@@ -355,7 +356,7 @@ TEST(SharedMemoryFailure, NoRoomIsSaidAndNothingIsLeft) {
   limited.wait();
 }
 
-TEST(SharedMemoryFailure, NoRoomForAGroupStopsAllItsMembers) {
+TEST(SharedMemoryFailure, MissingMemoryForASplitFailsAllMembers) {
   const std::string key = unique_key();
   Processes children(2, [&](int rank) {
     const std::unique_ptr<Comm> comm = join_shared(rank, 2, key);
@@ -363,9 +364,9 @@ TEST(SharedMemoryFailure, NoRoomForAGroupStopsAllItsMembers) {
     if (rank == 0) {
       const rlimit limit{4096, 4096};
       EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-      expect_part(thrown<IoError>([&] { (void)comm->split({0, 1}, "pair"); }), "shared memory: \"pair\" needs");
+      expect_part(message_of<IoError>([&] { (void)comm->split({0, 1}, "pair"); }), "shared memory: \"pair\" needs");
     } else {
-      expect_part(thrown<CommAborted>([&] {
+      expect_part(message_of<CommAborted>([&] {
                     (void)comm->split({0, 1}, "pair");
                   }),
                   "first cause: rank 0: shared memory: \"pair\" needs");
@@ -374,7 +375,7 @@ TEST(SharedMemoryFailure, NoRoomForAGroupStopsAllItsMembers) {
   children.wait();
 }
 
-TEST(SharedMemoryFailure, MissingRanksAreNamedAndNothingIsLeft) {
+TEST(SharedMemoryFailure, JoinTimeoutNamesMissingRanksAndLeavesNothingBehind) {
   const std::string key = unique_key();
   EXPECT_THROWS(shared_memory_comm({.key = key, .rank = 0, .size = 3, .timeout = milliseconds(50)}), CommTimeout,
                 "join 0 on \"world\": rank 0 of 3 waited 0.05 s for ranks 1, 2; check whether");
@@ -383,34 +384,34 @@ TEST(SharedMemoryFailure, MissingRanksAreNamedAndNothingIsLeft) {
   EXPECT_FALSE(listens(key));
 }
 
-TEST(SharedMemoryFailure, RanksThatDoNotFitTogetherAreRefused) {
+TEST(SharedMemoryFailure, InconsistentRanksAreRejected) {
   const std::string key = unique_key();
-  std::thread maker([&] {
+  std::thread creator([&] {
     EXPECT_THROWS(join_shared(0, 3, key), Error,
                   "has 3 ranks according to rank 0 and 4 according to rank 1; give all ranks the same size");
   });
   EXPECT_THROWS(join_shared(1, 4, key), Error,
                 "shared memory: \"world\" has 3 ranks according to rank 0 and 4 according to rank 1; give all ranks "
                 "the same size");
-  maker.join();
+  creator.join();
 
   const std::string again = unique_key();
   std::unique_ptr<Comm> first, second;
   std::thread zero([&] { first = join_shared(0, 3, again); }), one([&] { second = join_shared(1, 3, again); });
-  ASSERT_TRUE(listens_soon(again));
+  ASSERT_TRUE(listens_eventually(again));
   EXPECT_THROWS(join_shared(0, 3, again), Error,
                 "is already rank 0 of a group with this key; use a different key for every run");
-  // Whichever of the two comes second is refused; the first holds the group up no more.
+  // The second rank 0 was rejected, and the group still completes.
   const std::unique_ptr<Comm> third = join_shared(2, 3, again);
   zero.join();
   one.join();
   EXPECT_TRUE(first && second);
 }
 
-TEST(SharedMemoryFailure, ARankThatIsTakenIsRefused) {
+TEST(SharedMemoryFailure, DuplicateRankIsRejected) {
   const std::string key = unique_key();
   std::atomic<int> refused = 0, joined = 0;
-  const auto come = [&](int rank) {
+  const auto join_as = [&](int rank) {
     try {
       const std::unique_ptr<Comm> comm = join_shared(rank, 3, key);
       ++joined;
@@ -420,9 +421,9 @@ TEST(SharedMemoryFailure, ARankThatIsTakenIsRefused) {
       ++refused;
     }
   };
-  std::thread zero(come, 0), one(come, 1), other(come, 1);
+  std::thread zero(join_as, 0), one(join_as, 1), other(join_as, 1);
   while (refused == 0) std::this_thread::yield();
-  come(2);
+  join_as(2);
   zero.join();
   one.join();
   other.join();

@@ -14,12 +14,12 @@
 
 namespace lockstep::conformance {
 
-// Few bytes make every operation of some size go through many rounds.
+// A small `bytes` makes operations take many rounds.
 inline std::unique_ptr<Comm> join_shared(int rank, int n, const std::string& key, int64_t bytes = 0) {
   return shared_memory_comm({.key = key, .rank = rank, .size = n, .bytes_per_rank = bytes});
 }
 
-// Every rank a thread of this process.
+// Runs every rank as a thread of this process.
 inline void on_shared_threads(int n, const std::function<void(Comm&)>& body, int64_t bytes = 0) {
   const std::string key = unique_key();
   std::vector<std::unique_ptr<Comm>> comms(static_cast<size_t>(n));

@@ -1,5 +1,4 @@
-// The conformance suite over shared memory, with processes and with threads as ranks, and what this backend promises
-// beyond it.
+// SharedMemoryComm: the conformance suite with processes and with threads as ranks, and further promises of this backend.
 #include "comm/shared/shared_memory.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +32,7 @@ INSTANTIATE_TEST_SUITE_P(SharedMemoryOnThreads, CommConformance,
                                              }}),
                          conformance::name_of);
 
-// Every operation in many rounds, round and round the slots.
+// Every operation takes many rounds, so that slots are reused.
 TEST(SharedMemoryComm, SmallSlotsGiveTheSameResults) {
   for (const int n : {2, 3, 5}) {
     on_shared_threads(
@@ -46,7 +45,7 @@ TEST(SharedMemoryComm, SmallSlotsGiveTheSameResults) {
   }
 }
 
-TEST(SharedMemoryComm, SixtyFourRanksOnFewCpus) {
+TEST(SharedMemoryComm, SixtyFourRanksWorkOnFewCpus) {
   conformance::processes("", [](int rank, int n, const std::string& key) {
     return join_shared(rank, n, key);
   }).run(64, [](Comm& comm) {
@@ -59,8 +58,8 @@ TEST(SharedMemoryComm, SixtyFourRanksOnFewCpus) {
   });
 }
 
-TEST(SharedMemoryComm, SumsAreInTheOrderOfTheRanks) {
-  // 2^24 + 1 + 2 + ... - 2^24 in f32: the order of the terms shows, in small sums and in large ones.
+TEST(SharedMemoryComm, SumsAreInRankOrder) {
+  // 2^24 + 1 + 2 + ... - 2^24 in f32: the result depends on the order of the terms. For small and for large sums.
   const std::vector<float> terms{0x1p24f, 1, 2, 1, 5, -0x1p24f, 3};
   const float expected = std::accumulate(terms.begin(), terms.end(), 0.0f);
   on_shared_threads(7, [&](Comm& comm) {
@@ -72,8 +71,8 @@ TEST(SharedMemoryComm, SumsAreInTheOrderOfTheRanks) {
   });
 }
 
-TEST(SharedMemoryComm, SumsOfHalvesAreRoundedOnce) {
-  // 1 + 7 small ones, each of which alone would be lost.
+TEST(SharedMemoryComm, HalfPrecisionSumsAreRoundedOnce) {
+  // 1 plus 7 small terms, each of which would be lost if sums were rounded after every term.
   on_shared_threads(8, [](Comm& comm) {
     for (const int64_t count : {1, 100000}) {
       std::vector<BFloat16> values(static_cast<size_t>(count), BFloat16(comm.rank() == 0 ? 1.0f : 0x1p-9f));
@@ -83,8 +82,8 @@ TEST(SharedMemoryComm, SumsOfHalvesAreRoundedOnce) {
   });
 }
 
-// Rank 0 waits; rank 1 has started and does something else until rank 0 has its result.
-TEST(SharedMemoryComm, LargeOperationsGoOnWhileARankComputes) {
+// Rank 0 waits; rank 1 starts the operation and does not wait until rank 0 has its result.
+TEST(SharedMemoryComm, LargeOperationsProgressWhileARankComputes) {
   std::atomic<bool> got = false;
   on_shared_threads(2, [&](Comm& comm) {
     constexpr int64_t kCount = 1 << 20;
@@ -102,8 +101,8 @@ TEST(SharedMemoryComm, LargeOperationsGoOnWhileARankComputes) {
   });
 }
 
-// Far more than the slots hold, started by both, waited for by one.
-TEST(SharedMemoryComm, ManySmallOperationsGoOnWhileARankComputes) {
+// Both ranks start far more operations than the slots can hold, and only one waits.
+TEST(SharedMemoryComm, ManySmallOperationsProgressWhileARankComputes) {
   std::atomic<bool> got = false;
   on_shared_threads(2, [&](Comm& comm) {
     std::vector<int32_t> values(200, comm.rank() + 1);
@@ -119,7 +118,7 @@ TEST(SharedMemoryComm, ManySmallOperationsGoOnWhileARankComputes) {
   });
 }
 
-TEST(SharedMemoryComm, GroupsAreWaitedForInOppositeOrders) {
+TEST(SharedMemoryComm, RanksMayWaitForGroupsInOppositeOrders) {
   on_shared_threads(2, [](Comm& comm) {
     constexpr int64_t kCount = 1 << 20;
     const std::unique_ptr<Comm> a = comm.split({0, 1}, "a"), b = comm.split({0, 1}, "b");
@@ -134,7 +133,7 @@ TEST(SharedMemoryComm, GroupsAreWaitedForInOppositeOrders) {
   });
 }
 
-TEST(SharedMemoryComm, WhatAllHaveStartedCompletesAfterAnAbort) {
+TEST(SharedMemoryComm, OperationStartedByAllCompletesAfterAbort) {
   std::atomic<int> started = 0;
   on_shared_threads(2, [&](Comm& comm) {
     std::vector<int32_t> large(300000, 1), small(1, 1);
@@ -152,9 +151,9 @@ TEST(SharedMemoryComm, WhatAllHaveStartedCompletesAfterAnAbort) {
   });
 }
 
-TEST(SharedMemoryComm, WorkLeftAloneFailsTheGroupUnlessAllHaveStarted) {
+TEST(SharedMemoryComm, AbandonedWorkFailsTheGroupUnlessAllHaveStarted) {
   std::atomic<int> started = 0;
-  std::atomic<bool> left_alone = false;
+  std::atomic<bool> abandoned_by_1 = false;
   on_shared_threads(2, [&](Comm& comm) {
     std::vector<int32_t> values(50000, comm.rank() + 1);
     {
@@ -162,20 +161,21 @@ TEST(SharedMemoryComm, WorkLeftAloneFailsTheGroupUnlessAllHaveStarted) {
       ++started;
       while (started < 2) std::this_thread::yield();
     }
-    EXPECT_EQ(values, std::vector<int32_t>(50000, 3));  // completed, because the memory may go away
+    EXPECT_EQ(values,
+              std::vector<int32_t>(50000, 3));  // completed, because the memory may be freed after the destructor
     if (comm.rank() == 1) {
-      { const Work alone = comm.start_barrier(); }
-      left_alone = true;
-      left_alone.notify_all();
+      { const Work abandoned = comm.start_barrier(); }
+      abandoned_by_1 = true;
+      abandoned_by_1.notify_all();
     } else {
-      left_alone.wait(false);
+      abandoned_by_1.wait(false);
       EXPECT_THROWS(comm.barrier(), CommAborted,
                     "barrier 2 on \"world\": rank 0 of 2 stops; first cause: rank 1 did not wait for its barrier 2");
     }
   });
 }
 
-TEST(SharedMemoryComm, ARankThatLeavesIsNotWaitedFor) {
+TEST(SharedMemoryComm, WaitingForARankThatLeftFails) {
   const std::string key = unique_key();
   std::thread other([&] { join_shared(1, 2, key)->barrier(); });
   const std::unique_ptr<Comm> comm = join_shared(0, 2, key);
@@ -185,7 +185,7 @@ TEST(SharedMemoryComm, ARankThatLeavesIsNotWaitedFor) {
   other.join();
 }
 
-TEST(SharedMemoryComm, TimeoutNamesTheOperationTheGroupAndTheMissing) {
+TEST(SharedMemoryComm, TimeoutNamesOperationGroupAndMissingRanks) {
   on_shared_threads(3, [](Comm& comm) {
     if (comm.rank() != 0) return;
     comm.set_timeout(milliseconds(20));
@@ -196,7 +196,7 @@ TEST(SharedMemoryComm, TimeoutNamesTheOperationTheGroupAndTheMissing) {
   });
 }
 
-TEST(SharedMemoryComm, OptionsThatMakeNoSenseAreRefused) {
+TEST(SharedMemoryComm, InvalidOptionsAreRejected) {
   EXPECT_THROWS(shared_memory_comm({.key = "k", .rank = 2, .size = 2}), Error,
                 "shared_memory_comm: rank 2 of 2 does not exist; ranks are 0 to size - 1");
   EXPECT_THROWS(shared_memory_comm({.key = "", .rank = 0, .size = 2}), Error,

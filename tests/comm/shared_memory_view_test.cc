@@ -1,4 +1,4 @@
-// A segment of shared memory in which another process has written what makes no sense.
+// A shared-memory segment in which another process has written invalid data.
 #include "comm/shared/segment_view.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ std::unique_ptr<SegmentView> new_view() {
   return view;
 }
 
-TEST(SegmentView, RefusesAGeometryThatTheSegmentCannotHave) {
+TEST(SegmentView, RejectsAGeometryThatDoesNotFitTheSegment) {
   const auto with = [](const std::function<void(SegmentGeometry&)>& change) {
     const auto view = new_view();
     change(view->header().geometry);
@@ -50,29 +50,29 @@ TEST(SegmentView, RefusesAGeometryThatTheSegmentCannotHave) {
     }
 }
 
-TEST(SegmentView, ReadsAFailureWithinTheSegment) {
+TEST(SegmentView, ReadsFailureTextsWithinTheSegment) {
   const auto view = new_view();
   view->load_geometry();
   view->header().failure.store(0x7fffffff);
   EXPECT_EQ(view->failure()->message, "the segment names a failed rank that does not exist");
   view->header().failure.store(0);
   ASSERT_TRUE(view->fail(FailureCause::mismatch, "why"));
-  // Its length is the second word of the first rank's text, which begins where the places end.
+  // The length is the second word of rank 0's failure text, which begins after the last RankState.
   auto* const text = reinterpret_cast<uint32_t*>(&view->rank_state(view->size()));
   ASSERT_EQ(text[1], 3u);
   text[1] = 0xffffffff;
   EXPECT_EQ(view->failure()->message.size(), 2040u);
 }
 
-TEST(SegmentView, AnIdThatDoesNotEndIsReadWithinItsField) {
+TEST(SegmentView, ReadsAnUnterminatedIdWithinItsField) {
   const auto view = new_view();
   EXPECT_EQ(view->id(), "test");
   std::memset(view->header().id, 'x', sizeof view->header().id);
   EXPECT_EQ(view->id(), std::string(sizeof view->header().id, 'x'));
 }
 
-TEST(SharedGroup, ARequestThatMakesNoSenseIsAMismatch) {
-  // Offsets in the head of a slot: kind, element type, rounds, and how many counts and routes follow.
+TEST(SharedGroup, InvalidRequestIsAMismatch) {
+  // Offsets in the request of a slot: kind, element type, rounds, and the lengths of counts and routes.
   for (const auto& [offset, value] :
        std::vector<std::pair<int, int64_t>>{{8, 200}, {9, 200}, {24, -1}, {32, 1 << 30}, {40, 77}, {48, -1}}) {
     SCOPED_TRACE(offset);

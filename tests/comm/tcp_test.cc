@@ -26,7 +26,7 @@ std::unique_ptr<Comm> join(FileStore& store, int rank, int n, std::chrono::nanos
   return tcp_comm({.store = store, .rank = rank, .size = n, .address = "127.0.0.1", .timeout = timeout, .name = name});
 }
 
-// Every rank on a thread of its own. Comms live until all have returned.
+// Runs every rank on its own thread. Comms live until all ranks have returned.
 void on_threads(int n, const std::function<void(Comm&)>& body) {
   FileStore store;
   std::vector<std::unique_ptr<Comm>> comms(static_cast<size_t>(n));
@@ -51,7 +51,7 @@ std::vector<conformance::Case> cases(const conformance::Backend& backend, const 
        {conformance::value_checks(), conformance::sequence_checks(), conformance::failure_checks()})
     for (const conformance::Check& check : checks)
       for (const int ranks : sizes)
-        if (ranks >= check.least) all.push_back({backend, check, ranks});
+        if (ranks >= check.min_ranks) all.push_back({backend, check, ranks});
   return all;
 }
 
@@ -66,16 +66,16 @@ std::unique_ptr<Comm> join_by_key(int rank, int n, const std::string& key) {
 
 INSTANTIATE_TEST_SUITE_P(Tcp, CommConformance, testing::ValuesIn(cases({"tcp", on_threads}, {1, 2, 4, 7})),
                          conformance::name_of);
-// What differs between processes is how they are connected.
+// With processes only the connecting differs, so one size is enough.
 INSTANTIATE_TEST_SUITE_P(TcpProcesses, CommConformance,
                          testing::ValuesIn((shared_store(), cases(conformance::processes("tcp", join_by_key), {3}))),
                          conformance::name_of);
 
-TEST(TcpComm, SumsHaveTheBitsOfOneProcess) {
+TEST(TcpComm, SumsHaveTheSameBitsAsInOneProcess) {
   const std::vector<float> terms{0x1p24f, 1, 2, 1, 5, -0x1p24f, 3};
   const float expected = std::accumulate(terms.begin(), terms.end(), 0.0f);
   on_threads(7, [&](Comm& comm) {
-    for (const int64_t count : {1, 100000}) {  // given when ranks meet, and sent in pieces
+    for (const int64_t count : {1, 100000}) {  // small: sent with the agreement; large: sent in pieces
       std::vector<float> values(static_cast<size_t>(count), terms[static_cast<size_t>(comm.rank())]);
       std::vector<BFloat16> halves(values.size(), BFloat16(comm.rank() == 0 ? 1.0f : 0x1p-9f));
       comm.all_reduce(values.data(), values.data(), count, f32, Reduction::sum);
@@ -87,7 +87,7 @@ TEST(TcpComm, SumsHaveTheBitsOfOneProcess) {
   });
 }
 
-TEST(TcpComm, TimeoutNamesThoseWhoHaveNotComeAndOnlyThem) {
+TEST(TcpComm, TimeoutNamesExactlyTheMissingRanks) {
   std::latch started(1);
   on_threads(4, [&](Comm& comm) {
     int32_t value = 0;
@@ -108,7 +108,7 @@ TEST(TcpComm, TimeoutNamesThoseWhoHaveNotComeAndOnlyThem) {
   });
 }
 
-TEST(TcpComm, ARankThatLeavesIsNotWaitedFor) {
+TEST(TcpComm, WaitingForARankThatLeftFails) {
   FileStore store;
   std::thread other([&] { join(store, 1, 2); });
   const std::unique_ptr<Comm> comm = join(store, 0, 2);
@@ -117,18 +117,18 @@ TEST(TcpComm, ARankThatLeavesIsNotWaitedFor) {
                 "barrier 1 on \"world\": rank 0 of 2 stops; first cause: rank 0 lost its connection to rank 1: ");
 }
 
-TEST(TcpComm, WorkLeftAloneFailsTheGroup) {
+TEST(TcpComm, AbandonedWorkFailsTheGroup) {
   on_threads(2, [](Comm& comm) {
     if (comm.rank() == 1) return;
     comm.set_timeout(milliseconds(50));
-    { const Work alone = comm.start_barrier(); }
+    { const Work abandoned = comm.start_barrier(); }
     EXPECT_THROWS(comm.barrier(), CommAborted,
                   "barrier 2 on \"world\": rank 0 of 2 stops; first cause: rank 0: did not wait for its barrier 1");
   });
 }
 
-// Loops until it throws, in the middle of values that travel.
-std::string last_words(Comm& comm) {
+// Runs large operations until one throws, most likely while data is in flight. Returns its message.
+std::string run_until_failure(Comm& comm) {
   std::vector<float> values(4 << 20);
   try {
     while (true) comm.all_reduce(values.data(), values.data(), 4 << 20, f32, Reduction::max);
@@ -137,12 +137,12 @@ std::string last_words(Comm& comm) {
   }
 }
 
-TEST(TcpComm, AKilledPeerIsNamedAtOnce) {
+TEST(TcpComm, NamesAKilledRankImmediately) {
   FileStore store;
   conformance::Processes processes(3, [&](int rank) {
     const std::unique_ptr<Comm> comm = join(store, rank, 3, std::chrono::seconds(100));
     if (rank == 1) store.set("ready", "");
-    const std::string message = last_words(*comm);
+    const std::string message = run_until_failure(*comm);
     EXPECT_NE(message.find("lost its connection to rank 1: "), std::string::npos) << message;
   });
   store.get("ready", std::chrono::seconds(60));
@@ -150,14 +150,14 @@ TEST(TcpComm, AKilledPeerIsNamedAtOnce) {
   processes.wait(std::chrono::seconds(60));
 }
 
-TEST(TcpComm, AStoppedPeerIsNamedWhenTheTimeIsOver) {
+TEST(TcpComm, TimeoutNamesAStoppedRank) {
   FileStore store;
   conformance::Processes processes(3, [&](int rank) {
     const std::unique_ptr<Comm> comm = join(store, rank, 3);
     comm->barrier();
     comm->set_timeout(milliseconds(500));
     if (rank == 2) store.set("ready", "");
-    const std::string message = last_words(*comm);
+    const std::string message = run_until_failure(*comm);
     EXPECT_NE(message.find("waited 0.5 s for rank 2; "), std::string::npos) << message;
   });
   store.get("ready", std::chrono::seconds(60));
@@ -167,14 +167,14 @@ TEST(TcpComm, AStoppedPeerIsNamedWhenTheTimeIsOver) {
   processes.wait(std::chrono::seconds(60));
 }
 
-TEST(TcpComm, ConnectingNamesTheOneWhoIsNotThere) {
+TEST(TcpComm, ConnectTimeoutNamesTheMissingRank) {
   FileStore store;
   EXPECT_THROWS(join(store, 0, 2, milliseconds(50)), CommTimeout,
                 "connecting \"world\": rank 0 of 2 waited 0.05 s for rank 1; check that it is running and that its "
                 "address is reachable from this host");
 }
 
-TEST(TcpComm, WhatDoesNotExistIsRefused) {
+TEST(TcpComm, UnknownRanksAndAddressesAreRejected) {
   FileStore store;
   EXPECT_THROWS(join(store, 2, 2), Error, "tcp: rank 2 of 2 does not exist; ranks are 0 to 1");
   EXPECT_THROWS(tcp_comm({.store = store, .interface = "nothing0"}), Error,
@@ -184,7 +184,7 @@ TEST(TcpComm, WhatDoesNotExistIsRefused) {
                 "network interface");
 }
 
-TEST(TcpComm, AnInterfaceIsAnAddressToo) {
+TEST(TcpComm, ListensOnANetworkInterface) {
   FileStore store;
   tcp_comm({.store = store, .interface = "lo"})->barrier();
 }

@@ -1,4 +1,4 @@
-// Every operation on every element type, on empty, odd and large buffers, in place and not, with uneven pieces.
+// Results of every operation: every element type, empty, odd and large buffers, in place and not, uneven pieces.
 #include "comm/values.h"
 
 #include <gtest/gtest.h>
@@ -28,9 +28,9 @@ std::vector<Reduction> reductions(DType dtype) {
 }
 
 int64_t reduced(DType dtype, Reduction reduction, int ranks, int64_t i) {
-  int64_t result = given(dtype, 0, i);
+  int64_t result = input(dtype, 0, i);
   for (int rank = 1; rank < ranks; ++rank) {
-    const int64_t value = given(dtype, rank, i);
+    const int64_t value = input(dtype, rank, i);
     result = reduction == Reduction::sum   ? result + value
              : reduction == Reduction::max ? std::max(result, value)
                                            : std::min(result, value);
@@ -38,10 +38,10 @@ int64_t reduced(DType dtype, Reduction reduction, int ranks, int64_t i) {
   return result;
 }
 
-// Uneven, with some zeros; `large` makes some of them span several tiles of any backend.
-std::vector<int64_t> uneven(int ranks, int64_t large) {
+// Uneven counts, some of them 0. A large `scale` makes some pieces span several tiles or chunks of every backend.
+std::vector<int64_t> uneven(int ranks, int64_t scale) {
   std::vector<int64_t> counts;
-  for (int rank = 0; rank < ranks; ++rank) counts.push_back(rank % 3 == 1 ? 0 : 5 + rank * large);
+  for (int rank = 0; rank < ranks; ++rank) counts.push_back(rank % 3 == 1 ? 0 : 5 + rank * scale);
   return counts;
 }
 
@@ -54,14 +54,14 @@ template <class T>
 void all_reduce_of(Comm& comm, int64_t count, Reduction reduction) {
   const DType dtype = dtype_of<T>;
   const auto expected = fill<T>(count, [&](int64_t i) { return reduced(dtype, reduction, comm.size(), i); });
-  const auto in = given<T>(comm.rank(), count);
+  const auto in = input<T>(comm.rank(), count);
   std::vector<Stored<T>> out(in.size());
   comm.all_reduce(in.data(), out.data(), count, dtype, reduction);
-  EXPECT_TRUE(same(out, expected)) << name(dtype) << " " << name(reduction) << " " << count;
-  EXPECT_TRUE(same(in, given<T>(comm.rank(), count)));
+  EXPECT_TRUE(same_bits(out, expected)) << name(dtype) << " " << name(reduction) << " " << count;
+  EXPECT_TRUE(same_bits(in, input<T>(comm.rank(), count)));
   out = in;
   comm.all_reduce(out.data(), out.data(), count, dtype, reduction);
-  EXPECT_TRUE(same(out, expected)) << "in place: " << name(dtype) << " " << name(reduction) << " " << count;
+  EXPECT_TRUE(same_bits(out, expected)) << "in place: " << name(dtype) << " " << name(reduction) << " " << count;
 }
 
 void all_reduce(Comm& comm) {
@@ -73,19 +73,19 @@ void all_reduce(Comm& comm) {
   all_reduce_of<BFloat16>(comm, kLarge - 3, Reduction::max);
 }
 
-// Some ranks in place, some not.
-void all_reduce_partly_in_place(Comm& comm) {
+// Even ranks reduce in place, odd ranks do not.
+void all_reduce_with_some_ranks_in_place(Comm& comm) {
   for (const int64_t count : {5, 100003}) {
-    std::vector<int32_t> in = given<int32_t>(comm.rank(), count), apart(in.size());
+    std::vector<int32_t> in = input<int32_t>(comm.rank(), count), apart(in.size());
     std::vector<int32_t>& out = comm.rank() % 2 == 0 ? in : apart;
     comm.all_reduce(in.data(), out.data(), count, i32, Reduction::sum);
     EXPECT_TRUE(
-        same(out, fill<int32_t>(count, [&](int64_t i) { return reduced(i32, Reduction::sum, comm.size(), i); })));
+        same_bits(out, fill<int32_t>(count, [&](int64_t i) { return reduced(i32, Reduction::sum, comm.size(), i); })));
   }
 }
 
-// Terms whose sum depends on their order: every rank must still get the same bits, every time.
-void sums_are_the_same_everywhere(Comm& comm) {
+// The sum of these terms depends on their order: every rank must still get the same bits, every time.
+void sums_have_the_same_bits_on_all_ranks(Comm& comm) {
   constexpr int64_t kCount = 1021;
   std::vector<float> in(kCount), first(kCount), out(kCount);
   for (int64_t i = 0; i < kCount; ++i)
@@ -98,17 +98,17 @@ void sums_are_the_same_everywhere(Comm& comm) {
     EXPECT_EQ(std::memcmp(all.data() + rank * kCount, first.data(), kCount * sizeof(float)), 0) << "rank " << rank;
   for (int round = 0; round < 10; ++round) {
     comm.all_reduce(in.data(), out.data(), kCount, f32, Reduction::sum);
-    EXPECT_TRUE(same(out, first));
+    EXPECT_TRUE(same_bits(out, first));
   }
 }
 
-void nan_wins(Comm& comm) {
+void reductions_propagate_nan(Comm& comm) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (int where = 0; where < comm.size(); ++where)
     for (const Reduction reduction : reductions(f32)) {
       float value = comm.rank() == where ? nan : static_cast<float>(comm.rank());
       comm.all_reduce(&value, &value, 1, f32, reduction);
-      EXPECT_TRUE(std::isnan(value)) << name(reduction) << ", given by rank " << where;
+      EXPECT_TRUE(std::isnan(value)) << name(reduction) << ", from rank " << where;
     }
 }
 
@@ -128,15 +128,15 @@ void reduce_scatter_of(Comm& comm, const std::vector<int64_t>& counts, Reduction
                 offset = before(counts, comm.rank());
   const auto expected =
       fill<T>(mine, [&](int64_t i) { return reduced(dtype_of<T>, reduction, comm.size(), offset + i); });
-  auto in = given<T>(comm.rank(), all);
+  auto in = input<T>(comm.rank(), all);
   std::vector<Stored<T>> out(static_cast<size_t>(mine));
   comm.reduce_scatter(in.data(), out.data(), counts, dtype_of<T>, reduction);
-  EXPECT_TRUE(same(out, expected)) << name(dtype_of<T>) << " " << name(reduction);
-  auto after = given<T>(comm.rank(), all);
-  EXPECT_TRUE(same(in, after));
+  EXPECT_TRUE(same_bits(out, expected)) << name(dtype_of<T>) << " " << name(reduction);
+  auto after = input<T>(comm.rank(), all);
+  EXPECT_TRUE(same_bits(in, after));
   comm.reduce_scatter(in.data(), in.data() + offset, counts, dtype_of<T>, reduction);
   std::ranges::copy(expected, after.begin() + offset);
-  EXPECT_TRUE(same(in, after)) << "in place: " << name(dtype_of<T>) << " " << name(reduction);
+  EXPECT_TRUE(same_bits(in, after)) << "in place: " << name(dtype_of<T>) << " " << name(reduction);
 }
 
 void reduce_scatter(Comm& comm) {
@@ -155,17 +155,17 @@ void all_gather_of(Comm& comm, const std::vector<int64_t>& counts) {
   const int64_t mine = counts[static_cast<size_t>(comm.rank())], offset = before(counts, comm.rank());
   std::vector<Stored<T>> expected;
   for (int rank = 0; rank < comm.size(); ++rank) {
-    const auto piece = given<T>(rank, counts[static_cast<size_t>(rank)]);
+    const auto piece = input<T>(rank, counts[static_cast<size_t>(rank)]);
     expected.insert(expected.end(), piece.begin(), piece.end());
   }
-  const auto in = given<T>(comm.rank(), mine);
+  const auto in = input<T>(comm.rank(), mine);
   std::vector<Stored<T>> out(expected.size());
   comm.all_gather(in.data(), out.data(), counts, dtype_of<T>);
-  EXPECT_TRUE(same(out, expected)) << name(dtype_of<T>);
+  EXPECT_TRUE(same_bits(out, expected)) << name(dtype_of<T>);
   std::ranges::fill(out, Stored<T>{});
   std::ranges::copy(in, out.begin() + offset);
   comm.all_gather(out.data() + offset, out.data(), counts, dtype_of<T>);
-  EXPECT_TRUE(same(out, expected)) << "in place: " << name(dtype_of<T>);
+  EXPECT_TRUE(same_bits(out, expected)) << "in place: " << name(dtype_of<T>);
 }
 
 void all_gather(Comm& comm) {
@@ -176,7 +176,7 @@ void all_gather(Comm& comm) {
   all_gather_of<float>(comm, std::vector<int64_t>(size, 0));
 }
 
-// Rank s gives rank d `count(s, d)` elements of value 10 s + d, so that each is known by where it came from.
+// Rank s sends `count(s, d)` elements to rank d. Their values identify s and d.
 template <class T, class Count>
 void all_to_all_of(Comm& comm, Count count) {
   std::vector<int64_t> sent, received;
@@ -194,7 +194,7 @@ void all_to_all_of(Comm& comm, Count count) {
   }
   std::vector<Stored<T>> out(expected.size());
   comm.all_to_all(in.data(), out.data(), sent, received, dtype_of<T>);
-  EXPECT_TRUE(same(out, expected)) << name(dtype_of<T>);
+  EXPECT_TRUE(same_bits(out, expected)) << name(dtype_of<T>);
 }
 
 void all_to_all(Comm& comm) {
@@ -208,13 +208,13 @@ void all_to_all(Comm& comm) {
 
 template <class T>
 void permute_of(Comm& comm, int64_t count, const std::vector<Route>& routes) {
-  const auto in = given<T>(comm.rank(), count);
+  const auto in = input<T>(comm.rank(), count);
   std::vector<Stored<T>> out(in.size(), convert<Stored<T>>(1));
   std::vector<Stored<T>> expected(in.size());
   for (const auto& [source, destination] : routes)
-    if (destination == comm.rank()) expected = given<T>(source, count);
+    if (destination == comm.rank()) expected = input<T>(source, count);
   comm.permute(in.data(), out.data(), count, dtype_of<T>, routes);
-  EXPECT_TRUE(same(out, expected)) << name(dtype_of<T>) << " " << count;
+  EXPECT_TRUE(same_bits(out, expected)) << name(dtype_of<T>) << " " << count;
 }
 
 void permute(Comm& comm) {
@@ -235,15 +235,15 @@ void permute(Comm& comm) {
 void broadcast(Comm& comm) {
   every_dtype([&]<class T>() {
     for (int root = 0; root < comm.size(); ++root) {
-      auto data = given<T>(comm.rank(), 1021);
+      auto data = input<T>(comm.rank(), 1021);
       comm.broadcast(data.data(), 1021, dtype_of<T>, root);
-      EXPECT_TRUE(same(data, given<T>(root, 1021))) << name(dtype_of<T>) << " from " << root;
+      EXPECT_TRUE(same_bits(data, input<T>(root, 1021))) << name(dtype_of<T>) << " from " << root;
     }
   });
   for (const int64_t count : {int64_t{0}, int64_t{1}, kLarge}) {
-    auto data = given<float>(comm.rank(), count);
+    auto data = input<float>(comm.rank(), count);
     comm.broadcast(data.data(), count, f32, comm.size() - 1);
-    EXPECT_TRUE(same(data, given<float>(comm.size() - 1, count)));
+    EXPECT_TRUE(same_bits(data, input<float>(comm.size() - 1, count)));
   }
 }
 
@@ -251,9 +251,9 @@ void broadcast(Comm& comm) {
 
 std::vector<Check> value_checks() {
   return {{"AllReduce", all_reduce},
-          {"AllReducePartlyInPlace", all_reduce_partly_in_place},
-          {"SumsAreTheSameEverywhere", sums_are_the_same_everywhere},
-          {"NanWins", nan_wins},
+          {"AllReduceWithSomeRanksInPlace", all_reduce_with_some_ranks_in_place},
+          {"SumsHaveTheSameBitsOnAllRanks", sums_have_the_same_bits_on_all_ranks},
+          {"ReductionsPropagateNan", reductions_propagate_nan},
           {"IntegerSumsWrap", integer_sums_wrap},
           {"ReduceScatter", reduce_scatter},
           {"AllGather", all_gather},

@@ -1,4 +1,4 @@
-// Numbers with closed forms: what a rank gives at an index, and what all of them make of it.
+// Test data with closed forms: the input of a rank at an index. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace lockstep::conformance {
 
-// std::vector<bool> has no elements to point at.
+// std::vector<bool> has no addressable elements.
 template <class T>
 using Stored = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
 
@@ -23,7 +23,7 @@ T convert(int64_t value) {
 }
 
 // Small, so that sums over 8 ranks are exact in every type: 1 to 7, and either 0 or 1 for booleans.
-inline int64_t given(DType dtype, int rank, int64_t i) {
+inline int64_t input(DType dtype, int rank, int64_t i) {
   const int64_t value = (i * 3 + rank * 5 + i / 64) % 7;
   return dtype == DType::boolean ? static_cast<int64_t>(value < 2) : value + 1;
 }
@@ -36,13 +36,13 @@ std::vector<Stored<T>> fill(int64_t count, F value) {
 }
 
 template <class T>
-std::vector<Stored<T>> given(int rank, int64_t count) {
-  return fill<T>(count, [&](int64_t i) { return given(dtype_of<T>, rank, i); });
+std::vector<Stored<T>> input(int rank, int64_t count) {
+  return fill<T>(count, [&](int64_t i) { return input(dtype_of<T>, rank, i); });
 }
 
-// Bits, not values: -0 is not 0.
+// Compares bits, not values: -0 differs from 0.
 template <class T>
-bool same(const std::vector<T>& a, const std::vector<T>& b) {
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 

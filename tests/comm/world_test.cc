@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(World, SettledGroupsWaitLess) {
+TEST(World, EndOfWarmupShortensTimeouts) {
   World world;
   const auto local_lanes = static_cast<int>(world.local_lanes());
   auto comms = in_process_comms(2 * local_lanes);
@@ -31,24 +31,24 @@ TEST(World, SettledGroupsWaitLess) {
   EXPECT_EQ(all_lanes.split({0}, "later")->timeout(), 60s);
 
   all_lanes.set_timeout(5s);
-  world.end_warmup();  // once is enough
+  world.end_warmup();  // has no effect the second time
   EXPECT_EQ(all_lanes.timeout(), 5s);
   world.leave();
 }
 
-TEST(World, WhatDependsOnItIsToldOfItsEnd) {
+TEST(World, DerivedCommsAreNotifiedOfAbortAndLeave) {
   World world;
   std::string reason;
   bool left = false;
   world.set_derived_comms({.abort = [&](const std::string& why) { reason = why; }, .leave = [&] { left = true; }});
-  world.abort("a process is gone");
-  EXPECT_EQ(reason, "a process is gone");
+  world.abort("a process has ended");
+  EXPECT_EQ(reason, "a process has ended");
   EXPECT_FALSE(left);
   world.leave();
   EXPECT_TRUE(left);
 }
 
-TEST(World, AloneThereIsNothingToSettle) {
+TEST(World, EndOfWarmupWithASingleProcessDoesNothing) {
   World world;
   world.end_warmup();
   EXPECT_TRUE(world.is_single_process());

@@ -1,11 +1,11 @@
-// The calls of MPI that this process has made. Safe from any thread.
+// Counts the MPI calls of this process. Safe from any thread.
 #pragma once
 
 namespace lockstep {
 
 struct MpiCalls {
   int all = 0;
-  int strays = 0;  // by threads other than the one that has initialized MPI
+  int from_other_threads = 0;  // than the one that initialized MPI
 };
 
 MpiCalls mpi_calls();

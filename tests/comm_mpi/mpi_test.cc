@@ -1,5 +1,5 @@
-// The checks of every backend, where each process that mpirun has started is a rank. All run the same tests in the same
-// order; the program fails when one of them does.
+// The conformance suite with the processes that mpirun has started as ranks. All processes run the same tests in the
+// same order.
 #include "comm/mpi/mpi.h"
 
 #include <gtest/gtest.h>
@@ -22,11 +22,11 @@
 namespace lockstep {
 namespace {
 
-// What the program has initialized MPI for, by `--initialize`; empty: it has not.
+// The thread level with which this program has initialized MPI itself (`--initialize`); empty: it has not.
 std::string initialized_for;
 
-// Runs first: what is wrong is said before MPI is initialized.
-TEST(MpiStart, ThreadsThatMpiDoesNotKnowAreRefused) {
+// Runs first: the setting is checked before MPI is initialized.
+TEST(MpiStart, RejectsUnknownThreadLevel) {
   if (!initialized_for.empty()) GTEST_SKIP() << "MPI is initialized already";
   const char* const before = std::getenv("LOCKSTEP_MPI_THREADS");
   const std::string kept = before ? before : "multiple";
@@ -36,8 +36,8 @@ TEST(MpiStart, ThreadsThatMpiDoesNotKnowAreRefused) {
   setenv("LOCKSTEP_MPI_THREADS", kept.c_str(), 1);
 }
 
-TEST(MpiStart, AProgramThatAllowsOneThreadOnlyIsRefused) {
-  if (initialized_for != "funneled") GTEST_SKIP() << "the program does not";
+TEST(MpiStart, RejectsAProgramWithSingleThreadedMpi) {
+  if (initialized_for != "funneled") GTEST_SKIP() << "only with --initialize funneled";
   EXPECT_THROWS(mpi_rank(), Error,
                 "mpi: the program initialized MPI for calls from one thread only; call "
                 "MPI_Init_thread with MPI_THREAD_MULTIPLE or MPI_THREAD_SERIALIZED");
@@ -50,7 +50,7 @@ TEST_P(MpiConformance, Holds) {
   EXPECT_EQ(comm->size(), mpi_rank().size);
   EXPECT_EQ(comm->rank(), mpi_rank().rank);
   EXPECT_EQ(comm->name(), "world");
-  if (comm->size() >= GetParam().least) GetParam().run(*comm);
+  if (comm->size() >= GetParam().min_ranks) GetParam().run(*comm);
 }
 
 std::vector<conformance::Check> all_checks() {
@@ -64,26 +64,26 @@ std::vector<conformance::Check> all_checks() {
 INSTANTIATE_TEST_SUITE_P(Mpi, MpiConformance, testing::ValuesIn(all_checks()),
                          [](const auto& one) { return std::string(one.param.name); });
 
-// A rank that has mark_all_connected all others may fail the group while messages to those who have not are still on their channel.
-TEST(MpiLinks, NoteOfAFailureDoesNotOvertakeTheMeeting) {
+// A rank that is connected to all others may fail the group while its messages to other ranks are still in flight.
+TEST(MpiLinks, FailureIsIgnoredUntilAllRanksAreConnected) {
   using std::chrono::seconds;
   MpiSession& session = MpiSession::instance();
-  if (session.size() < 2) GTEST_SKIP() << "there is one process";
+  if (session.size() < 2) GTEST_SKIP() << "there is only one process";
   const auto deadline = std::chrono::steady_clock::now() + seconds(60);
   std::vector<int> members(static_cast<size_t>(session.size()));
   std::iota(members.begin(), members.end(), 0);
-  MpiLinks links(session, members, session.rank(), "links/meeting", deadline);
+  MpiLinks links(session, members, session.rank(), "links/test", deadline);
   if (session.rank() == 0) {
-    session.set("links/meeting/abort", "aborted\nfor the test");
+    session.set("links/test/abort", "aborted\nfor the test");
     for (int peer = 1; peer < session.size(); ++peer) {
-      EXPECT_EQ(session.get(fmt::format("links/meeting/read/{}", peer), seconds(60)), "yes");
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));  // longer than a wait spins before it looks for notes
+      EXPECT_EQ(session.get(fmt::format("links/test/read/{}", peer), seconds(60)), "yes");
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));  // longer than a wait spins before it checks for keys
       const int one = 1;
       links.wait(links.send(Links::Channel::data, peer, &one, sizeof one, 0), deadline);
     }
   } else {
-    EXPECT_EQ(session.get("links/meeting/abort", seconds(60)), "aborted\nfor the test");
-    session.set(fmt::format("links/meeting/read/{}", session.rank()), "yes");
+    EXPECT_EQ(session.get("links/test/abort", seconds(60)), "aborted\nfor the test");
+    session.set(fmt::format("links/test/read/{}", session.rank()), "yes");
     int value = 0;
     links.wait(links.receive(Links::Channel::data, 0, &value, sizeof value), deadline);
     EXPECT_EQ(value, 1);
@@ -93,8 +93,8 @@ TEST(MpiLinks, NoteOfAFailureDoesNotOvertakeTheMeeting) {
   }
 }
 
-// In order of the ranks and rounded once, as in one process.
-TEST(MpiComm, SumsHaveTheBitsOfOneProcess) {
+// Sums are in rank order and rounded once, as in one process.
+TEST(MpiComm, SumsHaveTheSameBitsAsInOneProcess) {
   const std::unique_ptr<Comm> comm = mpi_comm();
   float value = comm->rank() == 0 ? 0x1p24f : 1.0f, expected = 0x1p24f;
   BFloat16 half(comm->rank() == 0 ? 1.0f : 0x1p-9f);
@@ -118,11 +118,12 @@ int main(int argc, char** argv) {
   }
   int result = RUN_ALL_TESTS();
   lockstep::mpi_finalize();
-  // Where MPI was asked for that, all calls came from one thread.
+  // With MPI_THREAD_FUNNELED all calls must come from one thread.
   const char* const threads = std::getenv("LOCKSTEP_MPI_THREADS");
   const lockstep::MpiCalls calls = lockstep::mpi_calls();
-  if (threads && std::string(threads) == "funneled" && (calls.all == 0 || calls.strays > 0)) {
-    std::cerr << calls.strays << " of " << calls.all << " calls of MPI came from other threads than its own\n";
+  if (threads && std::string(threads) == "funneled" && (calls.all == 0 || calls.from_other_threads > 0)) {
+    std::cerr << calls.from_other_threads << " of " << calls.all
+              << " MPI calls came from threads other than the one that initialized MPI\n";
     result = 1;
   }
   if (!lockstep::initialized_for.empty()) MPI_Finalize();

@@ -1,4 +1,4 @@
-// What connects to the ports of a group and is not one of its ranks changes nothing.
+// The handshake of TCP connections, and unauthorized connections, which must have no effect on a group.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -50,19 +50,19 @@ void write_all(int fd, const std::string& bytes) {
   ASSERT_EQ(::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
 }
 
-// Runs a handshake to its end and returns what the caller has sent.
+// Runs a complete handshake and returns the bytes that the caller has sent.
 std::string record(const GroupSecret& secret, std::set<Bytes32>& seen) {
-  Ends near, far;  // caller - wire - listener
+  Ends caller_side, listener_side;  // caller - test - listener
   Handshake caller = Handshake::caller(secret, 2, 1, 1), listener = Handshake::listener(secret, 1, seen);
   std::string sent;
   State a = State::running, b = State::running;
   for (int i = 0; i < 10; ++i) {
-    if (a == State::running) a = caller.advance(near.fds[0]);
-    const std::string there = read_some(near.fds[1]);
+    if (a == State::running) a = caller.advance(caller_side.fds[0]);
+    const std::string there = read_some(caller_side.fds[1]);
     sent += there;
-    if (!there.empty()) write_all(far.fds[1], there);
-    if (b == State::running) b = listener.advance(far.fds[0]);
-    if (const std::string back = read_some(far.fds[1]); !back.empty()) write_all(near.fds[1], back);
+    if (!there.empty()) write_all(listener_side.fds[1], there);
+    if (b == State::running) b = listener.advance(listener_side.fds[0]);
+    if (const std::string back = read_some(listener_side.fds[1]); !back.empty()) write_all(caller_side.fds[1], back);
   }
   EXPECT_EQ(a, State::done) << caller.failure();
   EXPECT_EQ(b, State::done) << listener.failure();
@@ -71,7 +71,7 @@ std::string record(const GroupSecret& secret, std::set<Bytes32>& seen) {
   return sent;
 }
 
-// How a listener that reads these bytes fails.
+// Returns why a listener that reads these bytes rejects them.
 std::string failure_after(const std::string& bytes, const GroupSecret& secret, int rank, std::set<Bytes32>& seen) {
   Ends ends;
   Handshake listener = Handshake::listener(secret, rank, seen);
@@ -86,18 +86,18 @@ TEST(TcpHandshake, SucceedsBetweenRanksThatKnowTheSecret) {
   EXPECT_EQ(record(secret, seen).size(), Handshake::kHelloBytes + Handshake::kMacBytes);
 }
 
-TEST(TcpHandshake, RefusesARecordedOne) {
+TEST(TcpHandshake, RejectsAReplayedHandshake) {
   std::set<Bytes32> seen, nothing_seen;
   const GroupSecret secret = secret_of('s');
   const std::string sent = record(secret, seen);
   EXPECT_EQ(failure_after(sent, secret, 1, seen), "it repeats an earlier handshake");
-  // Where the first was never received, the proof does not fit the listener's new nonce.
+  // A listener that has not seen the hello uses a new nonce, which the recorded proof does not match.
   EXPECT_EQ(failure_after(sent, secret, 1, nothing_seen), "it does not know the secret of the group");
-  // A hello for one rank is none for another.
+  // A hello for one rank is not valid for another.
   EXPECT_EQ(failure_after(sent, secret, 0, nothing_seen), "it names ranks that do not match");
 }
 
-TEST(TcpHandshake, RefusesWrongSecretsAndEveryChangedByte) {
+TEST(TcpHandshake, RejectsWrongSecretsAndEveryChangedByte) {
   std::set<Bytes32> seen;
   const GroupSecret secret = secret_of('s'), other = secret_of('t');
   const std::string hello = record(secret, seen).substr(0, Handshake::kHelloBytes);
@@ -113,7 +113,7 @@ TEST(TcpHandshake, RefusesWrongSecretsAndEveryChangedByte) {
   EXPECT_EQ(failure_after(hello, elsewhere, 1, seen), "it does not know the secret of the group");
 }
 
-TEST(TcpHandshake, CallerRefusesAListenerWithoutTheSecret) {
+TEST(TcpHandshake, CallerRejectsAListenerWithoutTheSecret) {
   Ends ends;
   const GroupSecret secret = secret_of('s');
   Handshake caller = Handshake::caller(secret, 2, 1, 0);
@@ -123,7 +123,7 @@ TEST(TcpHandshake, CallerRefusesAListenerWithoutTheSecret) {
   EXPECT_EQ(caller.failure(), "it does not know the secret of the group");
 }
 
-// A connection from an address of the loopback that no rank has.
+// A connection from a loopback address that no rank uses.
 class UnauthorizedClient {
  public:
   UnauthorizedClient(int port, const std::string& from) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -136,7 +136,7 @@ class UnauthorizedClient {
   UnauthorizedClient& operator=(const UnauthorizedClient&) = delete;
 
   bool connected() const { return connected_; }
-  void say(const std::string& bytes) const { (void)!::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+  void send(const std::string& bytes) const { (void)!::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
 
  private:
   static sockaddr_in address(const std::string& host, int port) {
@@ -165,7 +165,7 @@ int count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
-TEST(TcpStrangers, ChangeNothingAndAreLoggedOncePerAddress) {
+TEST(TcpUnauthorized, ConnectionsAreIgnoredAndLoggedOncePerAddress) {
   const std::string preamble = std::string("\x30\0\0\0\0\0\0\0\x01", 9) + std::string(39, '\0');
   const std::vector<std::string> texts = {
       "",
@@ -180,21 +180,21 @@ TEST(TcpStrangers, ChangeNothingAndAreLoggedOncePerAddress) {
   std::unique_ptr<Comm> first, second;
   std::thread waiting([&] { first = join_rank(store, 0, 2); });
   const int port = port_of(store, 0);
-  std::vector<std::unique_ptr<UnauthorizedClient>> strangers;
+  std::vector<std::unique_ptr<UnauthorizedClient>> clients;
   for (int i = 0; i < 400; ++i) {  // more than the listener keeps
-    strangers.push_back(std::make_unique<UnauthorizedClient>(port, fmt::format("127.0.7.{}", 1 + i % 2)));
-    strangers.back()->say(texts[static_cast<size_t>(i) % texts.size()]);
+    clients.push_back(std::make_unique<UnauthorizedClient>(port, fmt::format("127.0.7.{}", 1 + i % 2)));
+    clients.back()->send(texts[static_cast<size_t>(i) % texts.size()]);
   }
-  // Others come all the time while the real rank connects.
+  // More connections arrive all the time while the real rank connects.
   std::atomic<bool> over = false;
   std::thread flood([&] {
-    while (!over) strangers.push_back(std::make_unique<UnauthorizedClient>(port, "127.0.7.3"));
+    while (!over) clients.push_back(std::make_unique<UnauthorizedClient>(port, "127.0.7.3"));
   });
   second = join_rank(store, 1, 2);
   waiting.join();
   over = true;
   flood.join();
-  EXPECT_FALSE(UnauthorizedClient(port, "127.0.7.4").connected());  // nobody listens any more
+  EXPECT_FALSE(UnauthorizedClient(port, "127.0.7.4").connected());  // the rank has stopped listening
   const std::string log = testing::internal::GetCapturedStderr();
   for (const char* const from : {"127.0.7.1", "127.0.7.2"})
     EXPECT_EQ(count_of(log, fmt::format("refused a connection from {} to port {}", from, port)), 1) << log;
@@ -205,7 +205,7 @@ TEST(TcpStrangers, ChangeNothingAndAreLoggedOncePerAddress) {
   other.join();
 }
 
-TEST(TcpStrangers, GroupsSplitOffAreClosedToThemToo) {
+TEST(TcpUnauthorized, ConnectionsToSubgroupsAreRefused) {
   FileStore store;
   std::unique_ptr<Comm> comms[2], groups[2];
   std::latch named(1);
@@ -217,14 +217,14 @@ TEST(TcpStrangers, GroupsSplitOffAreClosedToThemToo) {
       groups[rank] = comms[rank]->split({0, 1}, "part");
       groups[rank]->barrier();
     });
-  // Rank 0 waits for rank 1, which has not begun.
+  // Rank 0 waits for rank 1, which has not called split() yet.
   store.get("tcp/split/part/0/0", std::chrono::seconds(60));
   named.count_down();
   const int port = std::atoi(store.get("tcp/part/0/0/address/0", std::chrono::seconds(60)).c_str());
   EXPECT_EQ(store.get("tcp/part/0/0/secret", std::chrono::seconds(60)).size(), 32u);
   EXPECT_NE(store.get("tcp/part/0/0/secret", std::chrono::seconds(60)),
             store.get("tcp/secret", std::chrono::seconds(60)));
-  for (int i = 0; i < 20; ++i) UnauthorizedClient(port, "127.0.7.5").say(std::string(256, '\xff'));
+  for (int i = 0; i < 20; ++i) UnauthorizedClient(port, "127.0.7.5").send(std::string(256, '\xff'));
   for (std::thread& thread : threads) thread.join();
 }
 

@@ -307,8 +307,8 @@ Arrays cond(const Array& predicate, const Traced& if_true, const Traced& if_fals
   return apply("cond", args, {}, [&](Builder& b, const Values& v) {
     const Values rest(v.begin() + 1, v.end());
     if (v[0].type().varying.empty()) return lockstep::cond(v[0], yes, no, rest);
-    // If devices may choose differently, both branches run: a collective inside a branch would hang or be
-    // wrong.
+    // If devices may choose differently, both branches run: a value that both branches share must not be
+    // summed over the devices inside one branch.
     Values out = b.inline_program(*yes, rest);
     const Values otherwise = b.inline_program(*no, rest);
     for (size_t i = 0; i < out.size(); ++i)

@@ -1,5 +1,5 @@
 // World: this process among the processes of the job, and its lanes among all lanes. Lanes are numbered process by
-// process, and every process has the same number. Until the process joins a cluster, it is the only one.
+// process, and every process has the same number of lanes. Until the process joins a cluster, it is the only one.
 //
 // Thread safety: join() and leave() are called while nothing is computed; everything else is then safe from any thread,
 // except that the groups of a lane are used by the thread of that lane.

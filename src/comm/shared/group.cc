@@ -101,11 +101,11 @@ bool SharedGroup::all_started(uint64_t number) const {
   return true;
 }
 
-bool SharedGroup::has_stopped(uint64_t number, int* who) const {
+bool SharedGroup::has_stopped(uint64_t number, int* stopped_rank) const {
   for (int rank = 0; rank < size_; ++rank) {
     const uint64_t stops_at = view_->rank_state(rank).stops_at.load();
     if (stops_at == 0 || stops_at - 1 > number) continue;
-    if (who) *who = rank;
+    if (stopped_rank) *stopped_rank = rank;
     return true;
   }
   return false;
@@ -125,8 +125,8 @@ SharedGroup::PendingOperation* SharedGroup::start(const Operation& operation, bo
   foreground_waiters_.fetch_add(1);
   const std::lock_guard lock(mutex_);
   foreground_waiters_.fetch_sub(1);
-  if (int who = 0; !failed() && has_stopped(next_, &who))
-    fail(FailureCause::aborted, fmt::format("rank {} has left the group", label(who)));
+  if (int stopped_rank = 0; !failed() && has_stopped(next_, &stopped_rank))
+    fail(FailureCause::aborted, fmt::format("rank {} has left the group", label(stopped_rank)));
   check_failure(lockstep::name(operation.kind), next_);
   if (next_ - reading_ >= ring_.size()) {
     std::vector<PendingOperation*> larger(ring_.size() * 2);

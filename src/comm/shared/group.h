@@ -109,8 +109,8 @@ class SharedGroup {
   void mark_dead_from(const PendingOperation& pending);
   [[noreturn]] void throw_timeout(const PendingOperation& pending, Duration timeout);
   bool all_started(uint64_t number) const;
-  // Whether a rank will never complete this operation; `who` receives that rank.
-  bool has_stopped(uint64_t number, int* who = nullptr) const;
+  // Whether a rank will never complete this operation; `stopped_rank` receives that rank.
+  bool has_stopped(uint64_t number, int* stopped_rank = nullptr) const;
   bool failed() const;
 
   // Whether other ranks may be blocked until this rank writes or reads a round.

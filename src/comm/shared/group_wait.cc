@@ -135,10 +135,10 @@ void SharedGroup::run_until_done(PendingOperation& pending, Duration timeout) {
 
 // An operation that all ranks have started can complete after a failure, as long as no rank has given it up.
 void SharedGroup::check_peers(const PendingOperation& pending) {
-  int who = 0;
+  int stopped_rank = 0;
   const bool alive = pending.number < dead_from_ && !disagreed_;
-  if (alive && !has_stopped(pending.number, &who) && (!failed() || all_started(pending.number))) return;
-  if (alive && !failed()) fail(FailureCause::aborted, fmt::format("rank {} has left the group", label(who)));
+  if (alive && !has_stopped(pending.number, &stopped_rank) && (!failed() || all_started(pending.number))) return;
+  if (alive && !failed()) fail(FailureCause::aborted, fmt::format("rank {} has left the group", label(stopped_rank)));
   give_up(pending);
 }
 

@@ -21,8 +21,8 @@ constexpr auto kLivenessInterval = std::chrono::milliseconds(250);
 
 // Now + timeout, without overflow.
 inline std::chrono::steady_clock::time_point deadline_after(std::chrono::nanoseconds timeout) {
-  constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(24 * 365);
-  return std::chrono::steady_clock::now() + std::min(timeout, kLongest);
+  constexpr std::chrono::nanoseconds kMaxWait = std::chrono::hours(24 * 365);
+  return std::chrono::steady_clock::now() + std::min(timeout, kMaxWait);
 }
 
 // `own` labels this rank, `absent` are the ranks it waited for, and `detail` is appended to their list.

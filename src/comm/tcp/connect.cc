@@ -25,7 +25,7 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using Time = Links::Time;
 
-constexpr auto kLongestWait = std::chrono::hours(24 * 365);
+constexpr auto kMaxConnectWait = std::chrono::hours(24 * 365);
 // A listener with a full queue drops the first packet of a connection, and the kernel resends it only after a second.
 // So short attempts are better at first.
 constexpr milliseconds kFirstConnectTime{300}, kMaxConnectTime{5000};
@@ -35,7 +35,7 @@ constexpr milliseconds kFirstRetryTime{10}, kMaxRetryTime{500};
 constexpr milliseconds kAnswerTime{30000};
 
 nanoseconds until(Time deadline) {
-  return std::clamp<nanoseconds>(deadline - Clock::now(), nanoseconds(0), kLongestWait);
+  return std::clamp<nanoseconds>(deadline - Clock::now(), nanoseconds(0), kMaxConnectWait);
 }
 
 // Connects to one channel of one rank: repeats attempts until a handshake succeeds.

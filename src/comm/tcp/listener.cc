@@ -31,7 +31,8 @@ void log_refusal(const std::string& from, int port, const std::string& why) {
     const std::lock_guard lock(mutex);
     if (logged.size() >= kMaxLogged || !logged.insert(from).second) return;
   }
-  print_stderr("lockstep: refused a connection from {} to port {}, where only processes of this job may connect: {} (logged "
+  print_stderr(
+      "lockstep: refused a connection from {} to port {}, where only processes of this job may connect: {} (logged "
       "once per address)\n",
       from, port, why);
 }

@@ -25,7 +25,7 @@ using std::chrono::nanoseconds;
 
 constexpr int kChannels = 2;
 constexpr size_t kAhead = size_t{16} << 10;
-constexpr nanoseconds kLongestPoll = std::chrono::minutes(1);
+constexpr nanoseconds kMaxPollTime = std::chrono::minutes(1);
 constexpr const char* kClosedByPeer = "it closed the connection";
 
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
@@ -66,9 +66,9 @@ TcpLinks::TcpLinks(const detail::LocalAddress& here, KeyStore& store, int rank, 
 TcpLinks::~TcpLinks() {
   close();
   std::vector<std::byte> unread(size_t{64} << 10);
-  constexpr int kMostReads = 64;
+  constexpr int kMaxReads = 64;
   for (const Stream& one : streams_)
-    for (int i = 0; i < kMostReads && one.socket.is_open(); ++i)
+    for (int i = 0; i < kMaxReads && one.socket.is_open(); ++i)
       if (::recv(one.socket.fd(), unread.data(), unread.size(), MSG_DONTWAIT) <= 0) break;
 }
 
@@ -234,7 +234,7 @@ void TcpLinks::poll_once(int peer, Time deadline) {
   polled_.push_back({.fd = wake_.fd(), .events = POLLIN, .revents = 0});
   const nanoseconds left = deadline - std::min(deadline, Clock::now());
   if (left <= nanoseconds::zero()) throw LinkTimeout{peer};
-  const auto time = std::chrono::ceil<milliseconds>(std::min(left, kLongestPoll));
+  const auto time = std::chrono::ceil<milliseconds>(std::min(left, kMaxPollTime));
   if (::poll(polled_.data(), polled_.size(), static_cast<int>(time.count())) <= 0) return;
   for (size_t i = 0; i < polled_streams_.size(); ++i) {
     Stream& one = *polled_streams_[i];

@@ -82,7 +82,7 @@ NamedSharding sharding_of(const std::string& name, const Type& type, const Model
                           const TrainShardings& shardings) {
   if (name == kStep || name == kScale || name == kFiniteSteps) return shardings.replicated;
   for (const auto& [prefix, own] : {std::pair(kParams, &shardings.params), std::pair(kFirst, &shardings.state),
-                                          std::pair(kSecond, &shardings.state)}) {
+                                    std::pair(kSecond, &shardings.state)}) {
     if (!name.starts_with(prefix)) continue;
     const auto at = std::find(model.paths.begin(), model.paths.end(), name.substr(prefix.size()));
     const auto i = static_cast<size_t>(at - model.paths.begin());

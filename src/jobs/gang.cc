@@ -37,7 +37,7 @@ void poll_all(std::vector<pollfd>& fds, int timeout) {
 struct Writers {
   std::vector<std::pair<size_t, OutputQueue*>> queues;  // with their indexes in the poll() set
 
-  Writers(Output& output, std::vector<pollfd>& fds) {
+  Writers(JobOutput& output, std::vector<pollfd>& fds) {
     for (OutputQueue* queue : output.queues())
       if (queue->pending() > 0) {
         queues.emplace_back(fds.size(), queue);
@@ -52,7 +52,7 @@ struct Writers {
 
 class Gang {
  public:
-  Gang(const std::vector<ChildSpec>& specs, const GangOptions& options, Output& output, SignalPipe& signals,
+  Gang(const std::vector<ChildSpec>& specs, const GangOptions& options, JobOutput& output, SignalPipe& signals,
        JoinEventReceiver& join_events)
       : options_(options), output_(output), signals_(signals), join_events_(join_events), began_(Clock::now()) {
     for (const ChildSpec& spec : specs) {
@@ -90,11 +90,11 @@ class Gang {
   void poll_once() {
     std::vector<pollfd> fds = {{signals_.fd(), POLLIN, 0}, {join_events_.fd(), POLLIN, 0}};
     const Writers writers(output_, fds);
-    std::vector<std::tuple<size_t, Member*, Output::Stream>> readers;
+    std::vector<std::tuple<size_t, Member*, JobOutput::Stream>> readers;
     bool drain = false;
     if (!output_.full())
       for (const auto& each : members_)
-        for (const auto stream : {Output::Stream::out, Output::Stream::err})
+        for (const auto stream : {JobOutput::Stream::out, JobOutput::Stream::err})
           if (const Descriptor& from = descriptor(*each, stream)) {
             readers.emplace_back(fds.size(), each.get(), stream);
             fds.push_back({from.get(), POLLIN, 0});
@@ -191,20 +191,20 @@ class Gang {
     }
   }
 
-  static Descriptor& descriptor(Member& member, Output::Stream stream) {
-    return stream == Output::Stream::out ? member.child.out() : member.child.err();
+  static Descriptor& descriptor(Member& member, JobOutput::Stream stream) {
+    return stream == JobOutput::Stream::out ? member.child.out() : member.child.err();
   }
 
-  void read(Member& member, Output::Stream stream) {
+  void read(Member& member, JobOutput::Stream stream) {
     static std::array<char, 64 * 1024> bytes;
     Descriptor& from = descriptor(member, stream);
-    const bool drawn = stream == Output::Stream::err && member.draws;
-    LineSplitter& lines = stream == Output::Stream::out ? member.out : member.err;
-    const LineSink sink = [&](const Line& line) { output_.line(member.number, stream, line); };
+    const bool drawn = stream == JobOutput::Stream::err && member.draws;
+    LineSplitter& lines = stream == JobOutput::Stream::out ? member.out : member.err;
+    const LineSink sink = [&](const OutputLine& line) { output_.add_line(member.number, stream, line); };
     // A complete line replaces the status line.
-    const LineSink replace_status = [&](const Line& line) {
+    const LineSink replace_status = [&](const OutputLine& line) {
       output_.draw("");
-      output_.line(member.number, stream, line);
+      output_.add_line(member.number, stream, line);
     };
     const ssize_t n = ::read(from.get(), bytes.data(), bytes.size());
     if (n < 0 && (errno == EINTR || (errno == EAGAIN && !member.ended))) return;
@@ -248,7 +248,7 @@ class Gang {
       if (!exit_status) continue;
       each->ended = true;
       // Read the rest of its output: the last line often names the cause.
-      for (const auto stream : {Output::Stream::err, Output::Stream::out})
+      for (const auto stream : {JobOutput::Stream::err, JobOutput::Stream::out})
         while (descriptor(*each, stream) && !output_.full()) read(*each, stream);
       const bool killed_while_stopped = each->killed_while_stopped && exit_status->signal == SIGKILL;
       result_.exits.push_back(
@@ -311,7 +311,7 @@ class Gang {
   }
 
   const GangOptions options_;
-  Output& output_;
+  JobOutput& output_;
   SignalPipe& signals_;
   JoinEventReceiver& join_events_;
   const Time began_;
@@ -331,17 +331,17 @@ const std::vector<int>& gang_signals() {
   return signals;
 }
 
-GangResult run_gang(const std::vector<ChildSpec>& specs, const GangOptions& options, Output& output,
+GangResult run_gang(const std::vector<ChildSpec>& specs, const GangOptions& options, JobOutput& output,
                     SignalPipe& signals, JoinEventReceiver& join_events) {
   return Gang(specs, options, output, signals, join_events).run();
 }
 
-void flush(Output& output, SignalPipe& signals) {
+void flush(JobOutput& output, SignalPipe& signals) {
   while (output.pending())
     if (wait_for_stop(std::chrono::milliseconds(0), output, signals) != 0) return;
 }
 
-int wait_for_stop(std::chrono::milliseconds time, Output& output, SignalPipe& signals) {
+int wait_for_stop(std::chrono::milliseconds time, JobOutput& output, SignalPipe& signals) {
   const Time end = Clock::now() + time;
   do {
     std::vector<pollfd> fds = {{signals.fd(), POLLIN, 0}};

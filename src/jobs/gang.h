@@ -42,13 +42,13 @@ const std::vector<int>& gang_signals();
 //
 // Throws what Child throws, after killing all processes that were started.
 // REQUIRES: `signals` was constructed with gang_signals().
-GangResult run_gang(const std::vector<ChildSpec>& specs, const GangOptions& options, Output& output,
+GangResult run_gang(const std::vector<ChildSpec>& specs, const GangOptions& options, JobOutput& output,
                     SignalPipe& signals, JoinEventReceiver& join_events);
 
 // Writes all pending output. Blocks until it is written or SIGINT, SIGTERM or SIGHUP is received.
-void flush(Output& output, SignalPipe& signals);
+void flush(JobOutput& output, SignalPipe& signals);
 
 // Waits for `time` while writing pending output. Returns early with the signal on SIGINT, SIGTERM or SIGHUP, else 0.
-int wait_for_stop(std::chrono::milliseconds time, Output& output, SignalPipe& signals);
+int wait_for_stop(std::chrono::milliseconds time, JobOutput& output, SignalPipe& signals);
 
 }  // namespace lockstep

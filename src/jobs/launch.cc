@@ -111,7 +111,7 @@ void translate_remote_exits(const LaunchOptions& options, std::vector<ProcessExi
 
 // The exit code after a forwarded stop signal: 0 if all processes succeeded, that of a process that failed for another
 // reason, else 128 + signal.
-int code_when_stopped(const GangResult& result, Output& output) {
+int code_when_stopped(const GangResult& result, JobOutput& output) {
   const int signal = result.stopped_by;
   bool all_succeeded = true;
   std::vector<ProcessExit> failed;
@@ -137,7 +137,7 @@ int code_when_stopped(const GangResult& result, Output& output) {
 }
 
 // Flushes the output. Returns `code`, or 1 if it is 0 and some output could not be written.
-int flush_or_fail(int code, Output& output, SignalPipe& signals) {
+int flush_or_fail(int code, JobOutput& output, SignalPipe& signals) {
   flush(output, signals);
   if (code != 0 || output.error() == 0) return code;
   output.print_message(fmt::format("cannot write the output: {}; it is incomplete", std::strerror(output.error())));
@@ -232,7 +232,7 @@ std::vector<ChildSpec> child_specs(const LaunchOptions& options, const LaunchAtt
 int launch(const LaunchOptions& options) {
   std::signal(SIGPIPE, SIG_IGN);  // the job continues if the reader of its output closes the pipe
   raise_open_file_limit();
-  Output output({.processes = options.processes, .first_only = options.first_only, .logs = options.logs});
+  JobOutput output({.processes = options.processes, .first_only = options.first_only, .logs = options.logs});
   SignalPipe signals(gang_signals());
   JoinEventReceiver join_events;
   const detail::Environment environment = detail::read_launch_environment().environment;

@@ -9,11 +9,11 @@ namespace lockstep {
 
 // A line without its newline. A line longer than kMaxLineBytes comes in several pieces: `begins` is true for the
 // first, `ends` for the last.
-struct Line {
+struct OutputLine {
   std::string_view text;
   bool begins = true, ends = true;
 };
-using LineSink = std::function<void(const Line&)>;
+using LineSink = std::function<void(const OutputLine&)>;
 
 inline constexpr size_t kMaxLineBytes = 64 * 1024;
 

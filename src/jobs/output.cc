@@ -82,7 +82,7 @@ void OutputQueue::write_some() {
   }
 }
 
-Output::Output(const OutputOptions& options)
+JobOutput::JobOutput(const OutputOptions& options)
     : options_(options), err_(std::make_unique<OutputQueue>(options.err)), can_draw_(is_terminal(options.err)) {
   // Two queues to one file would mix lines.
   if (!is_same_file(options.out, options.err)) out_ = std::make_unique<OutputQueue>(options.out);
@@ -98,7 +98,7 @@ Output::Output(const OutputOptions& options)
   }
 }
 
-void Output::line(int number, Stream stream, const Line& line) {
+void JobOutput::add_line(int number, Stream stream, const OutputLine& line) {
   Process& process = processes_[static_cast<size_t>(number)];
   remember(process, line);
   write_log(number, process, stream, line);
@@ -107,13 +107,13 @@ void Output::line(int number, Stream stream, const Line& line) {
   put(stream, prefix + (line.begins ? " " : "+ "), line.text);
 }
 
-void Output::remember(Process& process, const Line& line) {
+void JobOutput::remember(Process& process, const OutputLine& line) {
   if (!line.begins || line.text.empty()) return;
   process.last.emplace_back(line.text.substr(0, kMaxLastLineBytes));
   if (process.last.size() > kLastLines) process.last.pop_front();
 }
 
-void Output::write_log(int number, Process& process, Stream stream, const Line& line) {
+void JobOutput::write_log(int number, Process& process, Stream stream, const OutputLine& line) {
   if (!process.log) return;
   std::string text;
   if (process.open >= 0 && process.open != static_cast<int>(stream)) text += '\n';
@@ -129,7 +129,7 @@ void Output::write_log(int number, Process& process, Stream stream, const Line& 
 }
 
 // Prints a line above the status line, if there is one.
-void Output::put(Stream stream, std::string_view prefix, std::string_view text) {
+void JobOutput::put(Stream stream, std::string_view prefix, std::string_view text) {
   OutputQueue& to = queue(stream);
   const bool over = !drawn_.empty() && &to == err_.get();
   if (over) to.add("\r\033[K");
@@ -139,7 +139,7 @@ void Output::put(Stream stream, std::string_view prefix, std::string_view text) 
   if (over) to.add(processes_[0].err_prefix + " " + drawn_);
 }
 
-void Output::draw(std::string_view unfinished) {
+void JobOutput::draw(std::string_view unfinished) {
   if (unfinished == drawn_) return;
   drawn_ = unfinished;
   if (drawn_.empty())
@@ -148,9 +148,9 @@ void Output::draw(std::string_view unfinished) {
     err_->add("\r" + processes_[0].err_prefix + " " + drawn_ + "\033[K");
 }
 
-void Output::print_message(std::string_view line) { put(Stream::err, "lockstep launch: ", line); }
+void JobOutput::print_message(std::string_view line) { put(Stream::err, "lockstep launch: ", line); }
 
-void Output::show_last_lines(int number) {
+void JobOutput::show_last_lines(int number) {
   const Process& process = processes_[static_cast<size_t>(number)];
   const bool shown = !options_.first_only || number == 0;
   if (shown || process.last.empty()) return;
@@ -158,7 +158,7 @@ void Output::show_last_lines(int number) {
   for (const std::string& line : process.last) put(Stream::err, process.err_prefix + " ", line);
 }
 
-std::string Output::last_line(int process) const {
+std::string JobOutput::last_line(int process) const {
   const std::deque<std::string>& last = processes_[static_cast<size_t>(process)].last;
   // Skip the line that names the flight record: it may follow the error message.
   const auto reason = std::find_if(last.rbegin(), last.rend(),
@@ -166,7 +166,7 @@ std::string Output::last_line(int process) const {
   return reason == last.rend() ? "" : *reason;
 }
 
-void Output::mark_restart(std::string_view line) {
+void JobOutput::mark_restart(std::string_view line) {
   for (int i = 0; i < options_.processes; ++i) {
     Process& process = processes_[static_cast<size_t>(i)];
     process.last.clear();
@@ -174,21 +174,21 @@ void Output::mark_restart(std::string_view line) {
   }
 }
 
-int Output::columns() const {
+int JobOutput::columns() const {
   const int columns = size_of(options_.err).ws_col;
   return std::max((columns > 0 ? columns : 80) - static_cast<int>(processes_[0].plain_prefix.size()) - 1, 1);
 }
 
-int Output::rows() const { return std::max<int>(size_of(options_.err).ws_row, 1); }
+int JobOutput::rows() const { return std::max<int>(size_of(options_.err).ws_row, 1); }
 
-std::vector<OutputQueue*> Output::queues() {
+std::vector<OutputQueue*> JobOutput::queues() {
   std::vector<OutputQueue*> out = {err_.get()};
   if (out_) out.push_back(out_.get());
   return out;
 }
 
-bool Output::full() const { return err_->pending() > kMaxPending || (out_ && out_->pending() > kMaxPending); }
-int Output::error() const { return out_ && out_->error() != 0 ? out_->error() : err_->error(); }
-bool Output::pending() const { return err_->pending() > 0 || (out_ && out_->pending() > 0); }
+bool JobOutput::full() const { return err_->pending() > kMaxPending || (out_ && out_->pending() > kMaxPending); }
+int JobOutput::error() const { return out_ && out_->error() != 0 ? out_->error() : err_->error(); }
+bool JobOutput::pending() const { return err_->pending() > 0 || (out_ && out_->pending() > 0); }
 
 }  // namespace lockstep

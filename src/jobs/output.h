@@ -44,15 +44,15 @@ struct OutputOptions {
   FileSystem* files = &FileSystem::real();
 };
 
-class Output {
+class JobOutput {
  public:
   enum class Stream { out, err };
 
   // Creates the log files. Throws IoError.
-  explicit Output(const OutputOptions& options);
+  explicit JobOutput(const OutputOptions& options);
 
   // Prints a line of a process, and appends it to the process's log.
-  void line(int process, Stream stream, const Line& line);
+  void add_line(int process, Stream stream, const OutputLine& line);
   // Sets the status line of process 0 (its unfinished terminal line), which stays below all other lines.
   void draw(std::string_view unfinished);
   // Prints a message of the launcher to standard error.
@@ -86,8 +86,8 @@ class Output {
     int open = -1;  // the stream whose unfinished line the log ends with; -1: none
   };
   OutputQueue& queue(Stream stream) { return stream == Stream::out && out_ ? *out_ : *err_; }
-  void remember(Process& process, const Line& line);
-  void write_log(int number, Process& process, Stream stream, const Line& line);
+  void remember(Process& process, const OutputLine& line);
+  void write_log(int number, Process& process, Stream stream, const OutputLine& line);
   void put(Stream stream, std::string_view prefix, std::string_view text);
 
   OutputOptions options_;

@@ -39,8 +39,8 @@ class Runner {
 
   // All functions that take a job throw Error if it does not exist.
 
-  // Throws Error, listing the existing jobs, if there is no such job. On Kubernetes a JAXJob and a Job may have the same
-  // name; then `kind` must be given.
+  // Throws Error, listing the existing jobs, if the job does not exist. On Kubernetes a JAXJob and a Job may have the
+  // same name; then `kind` must be given.
   virtual Job get(const std::string& space, const std::string& name, std::optional<JobKind> kind = {}) = 0;
   virtual std::vector<Pod> pods(const Job& job) = 0;
   virtual std::vector<JobEvent> events(const Job& job) = 0;

@@ -36,7 +36,7 @@ std::string ready_text(const Pod& pod) {
   return fmt::format("{}/{}", ready, pod.containers);
 }
 
-TableRow with_space(const std::string& space, bool shown, TableRow row) {
+TableRow with_namespace(const std::string& space, bool shown, TableRow row) {
   if (shown) row.insert(row.begin(), space);
   return row;
 }
@@ -54,48 +54,48 @@ std::string full_name(const Job& job) {
 std::string short_name(const Job& job) { return (job.kind == JobKind::jax_job ? "jaxjobs/" : "jobs/") + job.name; }
 
 std::string pod_status(const Pod& pod) {
-  if (!pod.shown.empty()) return pod.shown;
+  if (!pod.kubectl_status.empty()) return pod.kubectl_status;
   if (pod.phase == PodPhase::succeeded) return "Completed";
   if (pod.phase == PodPhase::failed) return pod.reason.empty() ? "Error" : pod.reason;
   return std::string(name_of(pod.phase));
 }
 
-TableRow job_header(TableOptions shown) {
+TableRow job_header(TableOptions options) {
   TableRow row = {"NAME", "STATE", "AGE"};
-  if (shown.wide) row.insert(row.end(), {"REPLICAS", "RESTARTS", "MESSAGE"});
-  return with_space("NAMESPACE", shown.spaces, row);
+  if (options.wide) row.insert(row.end(), {"REPLICAS", "RESTARTS", "MESSAGE"});
+  return with_namespace("NAMESPACE", options.namespaces, row);
 }
 
-TableRow job_row(const Job& job, TableOptions shown, JobTime now) {
+TableRow job_row(const Job& job, TableOptions options, JobTime now) {
   TableRow row = {job.name, job_state(job), age_text(job.created, now)};
-  if (shown.wide) {
+  if (options.wide) {
     const Condition* last = last_true(job);
     row.insert(row.end(), {std::to_string(job.spec.replicas), std::to_string(job.status.restarts),
                            or_none(last ? last->message : "")});
   }
-  return with_space(job.space, shown.spaces, row);
+  return with_namespace(job.space, options.namespaces, row);
 }
 
-TableRow pod_header(TableOptions shown) {
+TableRow pod_header(TableOptions options) {
   TableRow row = {"NAME", "READY", "STATUS", "RESTARTS", "AGE"};
-  if (shown.wide) row.insert(row.end(), {"NODE", "PID", "EXIT CODE"});
-  return with_space("NAMESPACE", shown.spaces, row);
+  if (options.wide) row.insert(row.end(), {"NODE", "PID", "EXIT CODE"});
+  return with_namespace("NAMESPACE", options.namespaces, row);
 }
 
-TableRow pod_row(const Job& job, const Pod& pod, TableOptions shown, JobTime now) {
+TableRow pod_row(const Job& job, const Pod& pod, TableOptions options, JobTime now) {
   TableRow row = {pod_name(job, pod), ready_text(pod), pod_status(pod), restarts_text(pod, now),
                   age_text(creation_time(job, pod), now)};
-  if (shown.wide) row.insert(row.end(), {or_none(pod.node), process_text(pod), exit_code_text(pod)});
-  return with_space(job.space, shown.spaces, row);
+  if (options.wide) row.insert(row.end(), {or_none(pod.node), process_text(pod), exit_code_text(pod)});
+  return with_namespace(job.space, options.namespaces, row);
 }
 
-TableRow event_header(TableOptions shown) {
-  return with_space("NAMESPACE", shown.spaces, {"LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"});
+TableRow event_header(TableOptions options) {
+  return with_namespace("NAMESPACE", options.namespaces, {"LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"});
 }
 
-TableRow event_row(const Job& job, const JobEvent& event, TableOptions shown, JobTime now) {
-  return with_space(
-      job.space, shown.spaces,
+TableRow event_row(const Job& job, const JobEvent& event, TableOptions options, JobTime now) {
+  return with_namespace(
+      job.space, options.namespaces,
       {age_text(event.time, now), event.warning ? "Warning" : "Normal", event.reason, event.object, event.message});
 }
 

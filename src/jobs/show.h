@@ -15,8 +15,8 @@ namespace lockstep {
 
 // Optional columns of a table.
 struct TableOptions {
-  bool wide = false;    // `-o wide`
-  bool spaces = false;  // the first column is the namespace
+  bool wide = false;        // `-o wide`
+  bool namespaces = false;  // the first column is the namespace
 };
 
 // "jaxjob.kubeflow.org/mnist", "job.batch/mnist": the output of `-o name`, also used in messages of commands.
@@ -33,14 +33,14 @@ std::string or_none(std::string text);
 std::string exit_code_text(const Pod& pod);
 std::string process_text(const Pod& pod);
 
-TableRow job_header(TableOptions shown);
-TableRow job_row(const Job& job, TableOptions shown, JobTime now);
+TableRow job_header(TableOptions options);
+TableRow job_row(const Job& job, TableOptions options, JobTime now);
 
-TableRow pod_header(TableOptions shown);
-TableRow pod_row(const Job& job, const Pod& pod, TableOptions shown, JobTime now);
+TableRow pod_header(TableOptions options);
+TableRow pod_row(const Job& job, const Pod& pod, TableOptions options, JobTime now);
 
-TableRow event_header(TableOptions shown);
-TableRow event_row(const Job& job, const JobEvent& event, TableOptions shown, JobTime now);
+TableRow event_header(TableOptions options);
+TableRow event_row(const Job& job, const JobEvent& event, TableOptions options, JobTime now);
 
 // The row of a job or replica without ages. `get -w` prints a new line when this changes.
 std::string job_row_key(const Job& job);

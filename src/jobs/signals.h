@@ -1,5 +1,5 @@
-// SignalPipe: delivers this process's signals through a pipe, so that they can be polled. At most one object exists at a
-// time. Used by the thread that created it; the signal handler may run on any thread.
+// SignalPipe: delivers this process's signals through a pipe, so that they can be polled. At most one object exists at
+// a time. Used by the thread that created it; the signal handler may run on any thread.
 #pragma once
 
 #include <signal.h>

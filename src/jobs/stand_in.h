@@ -1,5 +1,5 @@
 // Stand-ins: example programs that local and Slurm runners start in place of a known container image. A manifest with
-// an image but without a command does not say otherwise what to run. Safe from any thread.
+// an image but without a command does not name a program. Safe from any thread.
 #pragma once
 
 #include <string>

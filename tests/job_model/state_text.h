@@ -22,8 +22,8 @@ Job job_of(std::string_view spec);
 std::string state_text(const JobStatus& status);
 JobStatus state_of(std::string_view text, JobKind kind);
 
-// Parses one word per index: "P" pending, "R" running, "S" succeeded, "F1" failed with exit code 1, "L" lost, "T" failed
-// because its port was taken, "-" missing. "|" starts the list of the previous attempt.
+// Parses one word per index: "P" pending, "R" running, "S" succeeded, "F1" failed with exit code 1, "L" lost, "T"
+// failed because its port was taken, "-" missing. "|" starts the list of the previous attempt.
 std::vector<Pod> pods_of(std::string_view text, int attempt);
 
 // "stop start clean remove wake=61".

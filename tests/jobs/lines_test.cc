@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// A Line with its own copy of the text.
+// A OutputLine with its own copy of the text.
 struct LineCopy {
   std::string text;
   bool begins, ends;
@@ -22,10 +22,12 @@ struct LineCollector {
   Lines lines;
   std::vector<LineCopy> got;
   void add(std::string_view bytes) {
-    lines.add(bytes, [this](const Line& line) { got.push_back({std::string(line.text), line.begins, line.ends}); });
+    lines.add(bytes, [this](const OutputLine& line) {
+      got.push_back({std::string(line.text), line.begins, line.ends});
+    });
   }
   void finish() {
-    lines.finish([this](const Line& line) { got.push_back({std::string(line.text), line.begins, line.ends}); });
+    lines.finish([this](const OutputLine& line) { got.push_back({std::string(line.text), line.begins, line.ends}); });
   }
 };
 

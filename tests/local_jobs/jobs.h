@@ -1,5 +1,5 @@
-// Fixture for tests of the local runner: a private state folder, jobs that run shell scripts, and waits with a deadline.
-// Kills all remaining processes at the end of a test.
+// Fixture for tests of the local runner: a private state folder, jobs that run shell scripts, and waits with a
+// deadline. Kills all remaining processes at the end of a test.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -351,7 +351,7 @@ class KubernetesRunner final : public Runner {
       if (Clock::now() > deadline)
         throw IoError(fmt::format("logs: the pod of replica {} of {} has not begun in {} minutes{}", options.replica,
                                   job.name, std::chrono::minutes(kStarted).count(),
-                                  found == all.rend() ? "" : ": " + found->pod.shown));
+                                  found == all.rend() ? "" : ": " + found->pod.kubectl_status));
     }
   }
 };

@@ -210,7 +210,7 @@ NamedPod pod_of_object(const Json& object, int index) {
   pod.started = time_at(object, {"status", "startTime"});
   pod.created = time_at(object, {"metadata", "creationTimestamp"});
   const PodStatusText shown = kubectl_pod_status(object);
-  pod.shown = shown.status;
+  pod.kubectl_status = shown.status;
   pod.ready = shown.ready;
   pod.containers = shown.containers;
   pod.object = without_managed_fields(object);

@@ -156,7 +156,7 @@ class LocalRunner final : public Runner {
   void wait_for_change() override {
     watch_.add(state_.jobs_folder());
     for (const StateDir::Name& each : state_.list("")) {
-      watch_.add(state_.space_folder(each.space));
+      watch_.add(state_.namespace_folder(each.space));
       Job named;
       named.name = each.name;
       named.space = each.space;
@@ -215,7 +215,7 @@ class LocalRunner final : public Runner {
     return state == PodState::ended || state == PodState::lost;
   }
 
-  // The attempt to read the log of. With `follow`, waits for the first attempt; nullopt if the job was deleted or `sink`
+  // The attempt whose log to read. With `follow`, waits for the first attempt; nullopt if the job was deleted or `sink`
   // returned false.
   std::optional<int> attempt_to_read(const Job& job, const LogOptions& options,
                                      const std::function<bool(std::string_view)>& sink) {

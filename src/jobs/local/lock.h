@@ -1,4 +1,4 @@
-// File locks that tell which process holds them. A lock is released when its process ends, however it ends. So a lock
+// File locks that reveal which process holds them. A lock is released when its process ends, however it ends. So a lock
 // is a reliable sign of life, unlike a pid, which can be reused. Used by one thread.
 //
 // These are POSIX record locks: children do not inherit them, and closing any descriptor of the file releases them. The

@@ -53,16 +53,16 @@ class LogLines {
   explicit LogLines(PodLog& log) : log_(log) {}
 
   void add(size_t stream, std::string_view bytes) {
-    splitters_[stream].add(bytes, [&](const Line& line) { put(stream, line); });
+    splitters_[stream].add(bytes, [&](const OutputLine& line) { put(stream, line); });
     flush();
   }
   void finish(size_t stream) {
-    splitters_[stream].finish([&](const Line& line) { put(stream, line); });
+    splitters_[stream].finish([&](const OutputLine& line) { put(stream, line); });
     flush();
   }
 
  private:
-  void put(size_t stream, const Line& line) {
+  void put(size_t stream, const OutputLine& line) {
     if (unfinished_ && unfinished_ != stream) text_ += '\n';
     text_ += line.text;
     if (line.ends) text_ += '\n';

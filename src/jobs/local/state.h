@@ -49,8 +49,8 @@ class StateDir {
   std::string daemon_log() const { return path_ + "/daemon.log"; }
   std::string socket() const { return path_ + "/socket"; }
   std::string jobs_folder() const { return path_ + "/jobs"; }
-  std::string space_folder(const std::string& space) const { return jobs_folder() + "/" + space; }
-  std::string job_folder(const Job& job) const { return space_folder(job.space) + "/" + job.name; }
+  std::string namespace_folder(const std::string& space) const { return jobs_folder() + "/" + space; }
+  std::string job_folder(const Job& job) const { return namespace_folder(job.space) + "/" + job.name; }
   std::string attempt_folder(const Job& job, int attempt) const;
   PodFolder pod_folder(const Job& job, int attempt, int index) const;
 

@@ -50,9 +50,9 @@ Supervisor::Supervisor(StateDir state, FileSystem& files, SupervisorOptions opti
 void Supervisor::load() {
   if (!files_.exists(state_.jobs_folder())) return;
   for (const std::string& space : files_.list(state_.jobs_folder()))
-    for (const std::string& name : files_.list(state_.space_folder(space))) {
+    for (const std::string& name : files_.list(state_.namespace_folder(space))) {
       try {
-        const std::string folder = state_.space_folder(space) + "/" + name;
+        const std::string folder = state_.namespace_folder(space) + "/" + name;
         if (auto local = state_.read(space, name))
           jobs_[{space, name}].local = std::move(*local);
         else

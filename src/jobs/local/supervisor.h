@@ -61,13 +61,13 @@ class Supervisor {
     Clock::time_point next{};
   };
   using Key = std::pair<std::string, std::string>;
-  using StatusesByAttempt = std::map<int, std::vector<PodStatus>>;  // by attempt
+  using StatusesByAttempt = std::map<int, std::vector<PodStatus>>;
 
   void load();
   std::string apply(LocalJob wanted);
   Entry& find(const Json& request);
 
-  // These lower `next` to when the job needs attention again.
+  // Brings one job forward. Lowers `next` to when the job needs attention again, as do the next three functions.
   // Returns false if the job was deleted.
   bool step(Entry& entry, Wakeup& next);
   void advance(Entry& entry, Wakeup& next);

@@ -99,9 +99,9 @@ struct Pod {
   std::optional<JobTime> started, ended;
   int64_t process = 0;  // its process id on this host; 0: none
   // From the Kubernetes API server; unset for other runners.
-  std::string name = {};           // empty: pod_name()
-  std::string shown = {};          // STATUS as kubectl shows it; empty: derived from phase and reason
-  int ready = -1, containers = 1;  // ready containers (-1: unknown) and all containers
+  std::string name = {};            // empty: pod_name()
+  std::string kubectl_status = {};  // STATUS as kubectl shows it; empty: derived from phase and reason
+  int ready = -1, containers = 1;   // ready containers (-1: unknown) and all containers
   std::optional<JobTime> created = {};
   nlohmann::ordered_json object = {};
 
